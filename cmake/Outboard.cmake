@@ -1,0 +1,34 @@
+# ob_library(NAME SRCS a.cc b.cc DEPS x y): a static library; includes are written from the repository's root.
+function(ob_library name)
+  cmake_parse_arguments(A "" "" "SRCS;DEPS;PRIVATE_DEPS" ${ARGN})
+  add_library(${name} STATIC ${A_SRCS})
+  target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${name} PUBLIC ${A_DEPS} PRIVATE ${A_PRIVATE_DEPS})
+endfunction()
+
+# ob_binary(NAME SRCS main.cc DEPS x y): a program in build/bin.
+function(ob_binary name)
+  cmake_parse_arguments(A "" "" "SRCS;DEPS" ${ARGN})
+  add_executable(${name} ${A_SRCS})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE ${A_DEPS})
+endfunction()
+
+# ob_test(NAME LAYER compiler SRCS a_test.cc DEPS x [FAST]): one GoogleTest program, one ctest entry, labelled by
+# its layer. FAST entries are what `scripts/test --fast` runs.
+function(ob_test name)
+  cmake_parse_arguments(A "FAST" "LAYER;TIMEOUT" "SRCS;DEPS;ARGS" ${ARGN})
+  add_executable(${name} ${A_SRCS})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE ${A_DEPS} GTest::gtest_main GTest::gmock)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  add_test(NAME ${A_LAYER}.${name} COMMAND ${name} ${A_ARGS})
+  set(labels ${A_LAYER})
+  if(A_FAST)
+    list(APPEND labels fast)
+  endif()
+  if(NOT A_TIMEOUT)
+    set(A_TIMEOUT 300)
+  endif()
+  set_tests_properties(${A_LAYER}.${name} PROPERTIES LABELS "${labels}" TIMEOUT ${A_TIMEOUT})
+endfunction()
