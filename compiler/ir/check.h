@@ -1,0 +1,56 @@
+// Our own bugs end here, on in release; what input can cause is an absl::Status instead.
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace outboard::internal {
+[[noreturn]] inline void CheckFailed(const char* file, int line, const char* what, const char* detail = "") {
+  std::fprintf(stderr, "%s:%d: check failed: %s %s\n", file, line, what, detail);
+  std::abort();
+}
+}  // namespace outboard::internal
+
+#define OB_CHECK(condition)                                                               \
+  do {                                                                                    \
+    if (!(condition)) ::outboard::internal::CheckFailed(__FILE__, __LINE__, #condition);  \
+  } while (0)
+
+#define OB_CHECK_OK(expression)                                                                       \
+  do {                                                                                                \
+    const absl::Status ob_check_status = (expression);                                                \
+    if (!ob_check_status.ok())                                                                        \
+      ::outboard::internal::CheckFailed(__FILE__, __LINE__, #expression,                              \
+                                        std::string(ob_check_status.message()).c_str());              \
+  } while (0)
+
+#define OB_RETURN_IF_ERROR(expression)                 \
+  do {                                                 \
+    absl::Status ob_status = (expression);             \
+    if (!ob_status.ok()) return ob_status;             \
+  } while (0)
+
+#define OB_CONCAT_INNER(a, b) a##b
+#define OB_CONCAT(a, b) OB_CONCAT_INNER(a, b)
+
+// OB_ASSIGN_OR_RETURN(auto value, Compute()): the value, or the Status to the caller.
+#define OB_ASSIGN_OR_RETURN(declaration, expression) \
+  OB_ASSIGN_OR_RETURN_INNER(OB_CONCAT(ob_statusor_, __LINE__), declaration, expression)
+#define OB_ASSIGN_OR_RETURN_INNER(temporary, declaration, expression) \
+  auto temporary = (expression);                                      \
+  if (!temporary.ok()) return std::move(temporary).status();          \
+  declaration = std::move(temporary).value()
+
+namespace outboard {
+// The value of a computation that only a bug of ours can make fail.
+template <typename T>
+T ValueOrDie(absl::StatusOr<T> value) {
+  if (!value.ok())
+    internal::CheckFailed("", 0, "ValueOrDie", std::string(value.status().message()).c_str());
+  return *std::move(value);
+}
+}  // namespace outboard

@@ -1,0 +1,197 @@
+#include "compiler/ir/dtype.h"
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "compiler/ir/check.h"
+
+namespace outboard {
+namespace {
+
+enum class Kind : uint8_t { kVoid, kBool, kSigned, kUnsigned, kFloat };
+
+struct Info {
+  std::string_view name;
+  Kind kind;
+  int bytes;
+};
+
+constexpr std::array<Info, kDTypeCount> kInfo = {{
+    {"void", Kind::kVoid, 0},
+    {"bool", Kind::kBool, 1},
+    {"i8", Kind::kSigned, 1},
+    {"u8", Kind::kUnsigned, 1},
+    {"i16", Kind::kSigned, 2},
+    {"u16", Kind::kUnsigned, 2},
+    {"i32", Kind::kSigned, 4},
+    {"u32", Kind::kUnsigned, 4},
+    {"i64", Kind::kSigned, 8},
+    {"u64", Kind::kUnsigned, 8},
+    {"f8e4m3", Kind::kFloat, 1},
+    {"f8e5m2", Kind::kFloat, 1},
+    {"f16", Kind::kFloat, 2},
+    {"bf16", Kind::kFloat, 2},
+    {"f32", Kind::kFloat, 4},
+    {"f64", Kind::kFloat, 8},
+}};
+
+const Info& Of(DType dtype) { return kInfo[static_cast<size_t>(dtype)]; }
+
+// A binary float format of at most 16 bits. Its values are all doubles, so rounding is to a grid of doubles.
+struct SmallFloat {
+  int exponent_bits;
+  int mantissa_bits;
+  bool has_infinity;
+  int bias() const { return (1 << (exponent_bits - 1)) - 1; }
+  double largest() const {
+    // e4m3 uses its top exponent for numbers and gives up only the all-ones mantissa, which is NaN.
+    const int top = has_infinity ? bias() : bias() + 1;
+    const double mantissa = 2.0 - std::ldexp(has_infinity ? 1.0 : 2.0, -mantissa_bits);
+    return std::ldexp(mantissa, top);
+  }
+};
+
+SmallFloat FormatOf(DType dtype) {
+  switch (dtype) {
+    case DType::kF8E4M3: return {4, 3, false};
+    case DType::kF8E5M2: return {5, 2, true};
+    case DType::kF16: return {5, 10, true};
+    case DType::kBF16: return {8, 7, true};
+    default: OB_CHECK(false && "not a small float");
+  }
+  return {};
+}
+
+double RoundSmall(const SmallFloat& format, double value) {
+  if (std::isnan(value) || value == 0) return value;
+  if (std::isinf(value)) return format.has_infinity ? value : std::copysign(format.largest(), value);
+  int exponent = std::ilogb(value);
+  if (exponent < 1 - format.bias()) exponent = 1 - format.bias();  // subnormals share the smallest exponent
+  const double step = std::ldexp(1.0, exponent - format.mantissa_bits);
+  const double rounded = std::nearbyint(value / step) * step;
+  if (std::abs(rounded) > format.largest())
+    return format.has_infinity ? std::copysign(std::numeric_limits<double>::infinity(), value)
+                               : std::copysign(format.largest(), value);
+  return rounded;
+}
+
+uint32_t PackSmall(const SmallFloat& format, double value) {
+  const uint32_t sign = std::signbit(value) ? 1u << (format.exponent_bits + format.mantissa_bits) : 0;
+  const uint32_t exponent_ones = ((1u << format.exponent_bits) - 1) << format.mantissa_bits;
+  const uint32_t mantissa_ones = (1u << format.mantissa_bits) - 1;
+  if (std::isnan(value))
+    return exponent_ones | (format.has_infinity ? 1u << (format.mantissa_bits - 1) : mantissa_ones);
+  value = RoundSmall(format, value);
+  if (std::isinf(value)) return sign | exponent_ones;
+  if (value == 0) return sign;
+  const double magnitude = std::abs(value);
+  const int exponent = std::ilogb(magnitude);
+  if (exponent < 1 - format.bias())
+    return sign | static_cast<uint32_t>(std::ldexp(magnitude, format.bias() - 1 + format.mantissa_bits));
+  const auto mantissa =
+      static_cast<uint32_t>(std::ldexp(magnitude, format.mantissa_bits - exponent)) & mantissa_ones;
+  return sign | static_cast<uint32_t>(exponent + format.bias()) << format.mantissa_bits | mantissa;
+}
+
+double UnpackSmall(const SmallFloat& format, uint32_t bits) {
+  const uint32_t mantissa = bits & ((1u << format.mantissa_bits) - 1);
+  const uint32_t exponent = bits >> format.mantissa_bits & ((1u << format.exponent_bits) - 1);
+  const bool negative = bits >> (format.exponent_bits + format.mantissa_bits) & 1;
+  const uint32_t exponent_ones = (1u << format.exponent_bits) - 1;
+  double value;
+  if (exponent == exponent_ones && format.has_infinity)
+    value = mantissa ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity();
+  else if (exponent == exponent_ones && mantissa == (1u << format.mantissa_bits) - 1)
+    value = std::numeric_limits<double>::quiet_NaN();
+  else if (exponent == 0)
+    value = std::ldexp(mantissa, 1 - format.bias() - format.mantissa_bits);
+  else
+    value = std::ldexp(mantissa + (1u << format.mantissa_bits),
+                       static_cast<int>(exponent) - format.bias() - format.mantissa_bits);
+  return negative ? -value : value;
+}
+
+}  // namespace
+
+int ByteWidth(DType dtype) { return Of(dtype).bytes; }
+std::string_view Name(DType dtype) { return Of(dtype).name; }
+
+std::optional<DType> DTypeFromName(std::string_view name) {
+  for (int i = 0; i < kDTypeCount; ++i)
+    if (kInfo[i].name == name) return static_cast<DType>(i);
+  return std::nullopt;
+}
+
+bool IsFloat(DType dtype) { return Of(dtype).kind == Kind::kFloat; }
+bool IsSigned(DType dtype) { return Of(dtype).kind == Kind::kSigned; }
+bool IsUnsigned(DType dtype) { return Of(dtype).kind == Kind::kUnsigned; }
+
+int64_t IntMin(DType dtype) {
+  if (!IsSigned(dtype)) return 0;
+  return std::numeric_limits<int64_t>::min() >> (64 - 8 * ByteWidth(dtype));
+}
+
+int64_t IntMax(DType dtype) {
+  if (IsBool(dtype)) return 1;
+  if (IsSigned(dtype)) return ~IntMin(dtype);
+  if (ByteWidth(dtype) == 8) return std::numeric_limits<int64_t>::max();
+  return (int64_t{1} << (8 * ByteWidth(dtype))) - 1;
+}
+
+double RoundTo(DType dtype, double value) {
+  if (std::isnan(value)) return std::numeric_limits<double>::quiet_NaN();
+  if (dtype == DType::kF64) return value;
+  if (dtype == DType::kF32) return static_cast<float>(value);
+  return RoundSmall(FormatOf(dtype), value);
+}
+
+int64_t WrapTo(DType dtype, int64_t value) {
+  if (IsBool(dtype)) return value != 0;
+  const int unused = 64 - 8 * ByteWidth(dtype);
+  const uint64_t shifted = static_cast<uint64_t>(value) << unused;
+  return IsSigned(dtype) ? static_cast<int64_t>(shifted) >> unused : static_cast<int64_t>(shifted >> unused);
+}
+
+double LoadFloat(DType dtype, const void* bytes) {
+  if (dtype == DType::kF64) {
+    double value;
+    std::memcpy(&value, bytes, 8);
+    return value;
+  }
+  if (dtype == DType::kF32) {
+    float value;
+    std::memcpy(&value, bytes, 4);
+    return value;
+  }
+  uint32_t bits = 0;
+  std::memcpy(&bits, bytes, ByteWidth(dtype));  // little-endian, as every target here is
+  return UnpackSmall(FormatOf(dtype), bits);
+}
+
+void StoreFloat(DType dtype, double value, void* bytes) {
+  if (dtype == DType::kF64) {
+    std::memcpy(bytes, &value, 8);
+  } else if (dtype == DType::kF32) {
+    const float narrow = static_cast<float>(value);
+    std::memcpy(bytes, &narrow, 4);
+  } else {
+    const uint32_t bits = PackSmall(FormatOf(dtype), value);
+    std::memcpy(bytes, &bits, ByteWidth(dtype));
+  }
+}
+
+int64_t LoadInt(DType dtype, const void* bytes) {
+  int64_t value = 0;
+  std::memcpy(&value, bytes, ByteWidth(dtype));
+  return WrapTo(dtype, value);
+}
+
+void StoreInt(DType dtype, int64_t value, void* bytes) {
+  value = WrapTo(dtype, value);
+  std::memcpy(bytes, &value, ByteWidth(dtype));
+}
+
+}  // namespace outboard

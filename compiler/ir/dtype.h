@@ -1,0 +1,58 @@
+// Element types. The numeric value of a DType is its code on the wire and never changes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace outboard {
+
+enum class DType : uint8_t {
+  kVoid = 0,  // nodes that are no value: SINK, STORE, FUNCTION, TUPLE ...
+  kBool = 1,
+  kI8 = 2,
+  kU8 = 3,
+  kI16 = 4,
+  kU16 = 5,
+  kI32 = 6,
+  kU32 = 7,
+  kI64 = 8,
+  kU64 = 9,
+  kF8E4M3 = 10,  // OCP 8-bit float: no infinity, one NaN a sign
+  kF8E5M2 = 11,  // OCP 8-bit float: IEEE-like, with infinities
+  kF16 = 12,
+  kBF16 = 13,
+  kF32 = 14,
+  kF64 = 15,
+};
+inline constexpr int kDTypeCount = 16;
+
+// Bytes of one stored element; kVoid has 0, kBool 1.
+int ByteWidth(DType dtype);
+// "f32", "bool", "bf16" ...; "void" for kVoid.
+std::string_view Name(DType dtype);
+std::optional<DType> DTypeFromName(std::string_view name);
+
+bool IsFloat(DType dtype);
+bool IsSigned(DType dtype);    // signed integers only
+bool IsUnsigned(DType dtype);  // unsigned integers only
+inline bool IsInt(DType dtype) { return IsSigned(dtype) || IsUnsigned(dtype); }
+inline bool IsBool(DType dtype) { return dtype == DType::kBool; }
+
+// Smallest and largest value of an integer type or bool; kU64's largest is reported as INT64_MAX.
+int64_t IntMin(DType dtype);
+int64_t IntMax(DType dtype);
+
+// The value of `dtype` nearest to `value` (ties to even), as a double; every NaN becomes the quiet one.
+// Out of range: infinity, or the largest finite value for kF8E4M3, which has no infinity.
+double RoundTo(DType dtype, double value);
+// The low bits of `value` read as `dtype`: integers wrap, bool is value != 0. For integer types and bool.
+int64_t WrapTo(DType dtype, int64_t value);
+
+// One element at `bytes`, to and from a double (floats) or an int64_t (ints, bool; kU64 keeps its bits).
+double LoadFloat(DType dtype, const void* bytes);
+void StoreFloat(DType dtype, double value, void* bytes);
+int64_t LoadInt(DType dtype, const void* bytes);
+void StoreInt(DType dtype, int64_t value, void* bytes);
+
+}  // namespace outboard

@@ -1,0 +1,34 @@
+// A tensor in this process's memory: what goes in and out of the reference interpreter, an executor and a client.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/dtype.h"
+
+namespace outboard {
+
+// Row-major and contiguous; bytes.size() == ElementCount() * ByteWidth(dtype).
+struct HostTensor {
+  DType dtype = DType::kVoid;
+  std::vector<int64_t> dims;
+  std::string bytes;
+
+  int64_t ElementCount() const {
+    int64_t count = 1;
+    for (const int64_t dim : dims) count *= dim;
+    return count;
+  }
+  friend bool operator==(const HostTensor&, const HostTensor&) = default;
+};
+
+// A VAR's value for one run.
+struct Binding {
+  int64_t slot = 0;
+  int64_t value = 0;
+  friend bool operator==(const Binding&, const Binding&) = default;
+};
+
+}  // namespace outboard

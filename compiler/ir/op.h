@@ -1,0 +1,128 @@
+// The operations. One node type and one list serve from the user's tensor to the last instruction; `Level` says
+// where an operation is legal. The numeric value of an Op is its code on the wire and never changes.
+//
+// Sources and arguments, by operation (dims, axes and the like are in `arg`; see uop.h for symbolic dimensions):
+//
+//   PARAM      arg: slot, dims...        an input of the graph, or of the FUNCTION around it
+//   BUFFER     arg: handle, dims...      an input known by name; inside a client only, PARAM on the wire
+//   CONST      arg: bits                 scalar; integers as int64, floats as the bits of the equal double
+//   VAR        arg: slot, min, max       scalar i64 bound at run time, min <= value <= max
+//   IOTA       arg: n                    0, 1 ... n-1 along one axis, of an integer type
+//   RESHAPE    (x) dims...   EXPAND (x) dims...   PERMUTE (x) axes...   FLIP (x) axes...
+//   PAD        (x) lo, hi a dimension: zeros around    SHRINK (x) begin, end a dimension
+//   REDUCE     (x) op, axes...           a reduced axis stays, of length 1; op is ADD, MUL or MAX
+//   CAST, BITCAST (x)                    to the node's dtype; BITCAST between equal widths
+//   CONTIGUOUS (x)  stored before use    DETACH (x)  has no gradient
+//   ASSIGN     (old, new)                the value of `new`; may be stored over `old`
+//   FUNCTION   (body, PARAM 0, PARAM 1 ...)   CALL (function, arguments...)   TUPLE (values...)
+//   GETTUPLE   (tuple) index
+//   SHARD, UNSHARD (x) axis, devices     COPY (x) device    ALLREDUCE (x) op, devices
+//   SINK       (results...)              the root of a graph
+//
+//   GLOBAL     arg: slot, elements       a buffer that a kernel is given
+//   RANGE      arg: id, extent, kind     a loop counter, i64 in [0, extent); kind is RangeKind
+//   INDEX      (GLOBAL, i64 element)     a place; LOAD (INDEX) or LOAD (INDEX, gate, otherwise); STORE (INDEX, value)
+//   REDUCE_LOOP (value, RANGE...) op     the value folded over its ranges, which are of kind kReduce
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace outboard {
+
+enum class Op : uint8_t {
+  kParam = 1,
+  kBuffer = 2,
+  kConst = 3,
+  kVar = 4,
+  kIota = 5,
+
+  kReshape = 10,
+  kPermute = 11,
+  kExpand = 12,
+  kPad = 13,
+  kShrink = 14,
+  kFlip = 15,
+
+  kNeg = 20,
+  kExp2 = 21,
+  kLog2 = 22,
+  kSin = 23,
+  kSqrt = 24,
+  kTrunc = 25,
+
+  kAdd = 30,
+  kMul = 31,
+  kFDiv = 32,  // floats
+  kIDiv = 33,  // integers, towards zero
+  kMod = 34,   // integers, the sign of the dividend
+  kMax = 35,
+  kCmpLt = 36,
+  kCmpNe = 37,
+  kCmpEq = 38,
+  kAnd = 39,
+  kOr = 40,
+  kXor = 41,
+  kShl = 42,
+  kShr = 43,
+  kThreefry = 44,  // u64 counter, u64 key: Threefry-2x32, 20 rounds
+
+  kWhere = 50,
+  kMulAcc = 51,  // a * b + c, rounded once; kernels only
+
+  kCast = 60,
+  kBitcast = 61,
+  kReduce = 62,
+  kContiguous = 63,
+  kDetach = 64,
+  kAssign = 65,
+
+  kFunction = 70,
+  kCall = 71,
+  kTuple = 72,
+  kGetTuple = 73,
+
+  kShard = 80,
+  kUnshard = 81,
+  kCopy = 82,
+  kAllReduce = 83,
+
+  kSink = 90,
+
+  kGlobal = 100,
+  kRange = 101,
+  kIndex = 102,
+  kLoad = 103,
+  kStore = 104,
+  kReduceLoop = 105,
+};
+inline constexpr int kOpCodeMax = 128;  // one past the largest code
+
+enum class RangeKind : int64_t { kOutput = 0, kReduce = 1 };
+
+// Where an operation is legal. Anything of kBoth (arithmetic, CONST, SINK) means the same in either.
+enum class Level : uint8_t { kNone = 0, kTensor = 1, kKernel = 2, kBoth = 3 };
+
+struct OpInfo {
+  std::string_view name;    // "" for a code that is no operation
+  Level level = Level::kNone;
+  int8_t min_sources = 0;   // before the sources of symbolic dimensions
+  int8_t max_sources = 0;   // -1: variadic
+  bool has_dims = false;    // `arg` (or its tail) is a list of dimensions, which may be symbolic
+};
+
+// Information on a code; its name is empty where the code is unused.
+const OpInfo& InfoOf(Op op);
+inline std::string_view Name(Op op) { return InfoOf(op).name; }
+
+bool IsUnary(Op op);    // NEG ... TRUNC
+bool IsBinary(Op op);   // ADD ... THREEFRY
+bool IsTernary(Op op);  // WHERE, MULACC
+inline bool IsAlu(Op op) { return IsUnary(op) || IsBinary(op) || IsTernary(op); }
+inline bool IsCompare(Op op) { return op == Op::kCmpLt || op == Op::kCmpNe || op == Op::kCmpEq; }
+bool IsMovement(Op op);  // RESHAPE ... FLIP
+bool IsCommutative(Op op);
+// May be the operation of a REDUCE, ALLREDUCE or REDUCE_LOOP.
+inline bool IsReducer(Op op) { return op == Op::kAdd || op == Op::kMul || op == Op::kMax; }
+
+}  // namespace outboard
