@@ -1,0 +1,177 @@
+#include "compiler/schedule/collapse.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "compiler/ir/build.h"
+#include "compiler/ir/check.h"
+#include "compiler/rewrite/linear.h"
+#include "compiler/rewrite/simplify.h"
+
+namespace outboard::schedule {
+namespace {
+
+const UOp* And(Graph& g, const UOp* a, const UOp* b) {
+  if (a == nullptr) return b;
+  if (b == nullptr) return a;
+  return a == b ? a : Alu(g, Op::kAnd, a, b);
+}
+
+bool DependsOn(const UOp* node, const UOp* range) {
+  for (const UOp* n : PostOrder(node))
+    if (n == range) return true;
+  return false;
+}
+
+// 0 <= value < extent, as far as the bounds leave it open.
+const UOp* InRange(Graph& g, const UOp* value, int64_t extent) {
+  const UOp* guard = nullptr;
+  if (value->vmin < 0) guard = And(g, guard, Alu(g, Op::kCmpLt, ConstIndex(g, -1), value));
+  if (value->vmax >= extent) guard = And(g, guard, Alu(g, Op::kCmpLt, value, ConstIndex(g, extent)));
+  return guard;
+}
+
+// `value` with `solution.range` replaced. A load that depended on the range is made only where the guard holds.
+const UOp* Apply(Graph& g, const UOp* value, const Solution& solution) {
+  absl::flat_hash_map<const UOp*, const UOp*> made;
+  absl::flat_hash_set<const UOp*> changed;
+  for (const UOp* node : PostOrder(value)) {
+    if (node == solution.range) {
+      made[node] = solution.value;
+      changed.insert(node);
+      continue;
+    }
+    std::vector<const UOp*> src;
+    bool touched = false;
+    for (const UOp* s : node->src) {
+      src.push_back(made.at(s));
+      touched = touched || changed.contains(s);
+    }
+    if (!touched) {
+      made[node] = node;
+      continue;
+    }
+    changed.insert(node);
+    if (node->op == Op::kLoad && solution.guard != nullptr) {
+      const UOp* const gate = And(g, src.size() > 1 ? src[1] : nullptr, solution.guard);
+      const UOp* const otherwise = src.size() > 1 ? src[2] : ConstOf(g, node->dtype, 0);
+      made[node] = g.MakeChecked(Op::kLoad, node->dtype, {src[0], gate, otherwise});
+    } else {
+      made[node] = g.MakeChecked(node->op, node->dtype, src, node->arg);
+    }
+  }
+  return made.at(value);
+}
+
+// The conditions joined by AND.
+void Conditions(const UOp* condition, std::vector<const UOp*>& out) {
+  std::vector<const UOp*> stack = {condition};
+  while (!stack.empty()) {
+    const UOp* const c = stack.back();
+    stack.pop_back();
+    if (c->op == Op::kAnd && c->dtype == DType::kBool) {
+      stack.push_back(c->src[1]);
+      stack.push_back(c->src[0]);
+    } else {
+      out.push_back(c);
+    }
+  }
+}
+
+bool IsZero(const UOp* node) {
+  return node->is_const() && (IsFloat(node->dtype) ? node->float_value() == 0 : node->int_value() == 0);
+}
+
+}  // namespace
+
+std::optional<Solution> SolveEquality(Graph& graph, const UOp* left, const UOp* right,
+                                      const std::vector<const UOp*>& ranges) {
+  if (!IsInt(left->dtype) || left->dtype == DType::kU64) return std::nullopt;
+  const auto as_index = [&](const UOp* x) { return Simplify(graph, Cast(graph, x, DType::kI64)); };
+  const UOp* const difference =
+      Simplify(graph, Add(graph, as_index(left), Mul(graph, as_index(right), ConstIndex(graph, -1))));
+  // The difference itself must not wrap, or a second solution could hide.
+  if (difference->vmin == IntMin(DType::kI64) && difference->vmax == IntMax(DType::kI64)) return std::nullopt;
+  const Linear linear = LinearOf(difference);
+
+  const UOp* best = nullptr;
+  int64_t factor = 0;
+  for (const auto& [term, coefficient] : linear.terms) {
+    if (coefficient == 0 || std::find(ranges.begin(), ranges.end(), term) == ranges.end()) continue;
+    const bool unit = std::abs(coefficient) == 1, best_unit = std::abs(factor) == 1;
+    if (best == nullptr || unit > best_unit || (unit == best_unit && term->arg[1] > best->arg[1])) {
+      best = term;
+      factor = coefficient;
+    }
+  }
+  if (best == nullptr) return std::nullopt;
+
+  Linear rest;  // -(difference without the range), so that factor * range == rest
+  rest.constant = -linear.constant;
+  for (const auto& [term, coefficient] : linear.terms) {
+    if (term == best) continue;
+    if (DependsOn(term, best)) return std::nullopt;
+    rest.terms.emplace_back(term, -coefficient);
+  }
+  if (factor < 0) {
+    rest.constant = -rest.constant;
+    for (auto& term : rest.terms) term.second = -term.second;
+    factor = -factor;
+  }
+  const UOp* value = FromLinear(graph, rest);
+  const UOp* guard = nullptr;
+  if (factor > 1) {
+    guard = Alu(graph, Op::kCmpEq, Alu(graph, Op::kMod, value, ConstIndex(graph, factor)), ConstIndex(graph, 0));
+    // Between -factor and 0 the quotient truncates to 0, but then the remainder is not 0.
+    value = Alu(graph, Op::kIDiv, value, ConstIndex(graph, factor));
+  }
+  value = Simplify(graph, value);
+  guard = And(graph, guard, InRange(graph, value, best->arg[1]));
+  if (guard != nullptr) guard = Simplify(graph, guard);
+  if (guard != nullptr && guard->IsIntConst(1)) guard = nullptr;
+  return Solution{best, value, guard};
+}
+
+const UOp* MakeSum(Graph& graph, const UOp* value, std::vector<const UOp*> ranges) {
+  const UOp* const zero = ConstOf(graph, value->dtype, 0);
+  // The conditions around the term, outermost first, taken off by turns with the sums between them.
+  std::vector<const UOp*> gates;
+  while (true) {
+    if (value->op == Op::kWhere && IsZero(value->src[2])) {
+      Conditions(value->src[0], gates);
+      value = value->src[1];
+    } else if (value->op == Op::kReduceLoop && static_cast<Op>(value->arg[0]) == Op::kAdd) {
+      ranges.insert(ranges.end(), value->src.begin() + 1, value->src.end());
+      value = value->src[0];
+    } else {
+      break;
+    }
+  }
+  for (size_t i = 0; i < gates.size();) {
+    const UOp* const gate = gates[i];
+    std::optional<Solution> solution;
+    if (gate->op == Op::kCmpEq) solution = SolveEquality(graph, gate->src[0], gate->src[1], ranges);
+    if (!solution) {
+      ++i;
+      continue;
+    }
+    ranges.erase(std::find(ranges.begin(), ranges.end(), solution->range));
+    gates.erase(gates.begin() + i);
+    value = Apply(graph, value, *solution);
+    for (const UOp*& g : gates) g = Apply(graph, g, *solution);
+    if (solution->guard != nullptr) Conditions(solution->guard, gates);
+    i = 0;  // a substituted gate may have become solvable
+  }
+  const UOp* gate = nullptr;
+  for (const UOp* g : gates) gate = And(graph, gate, g);
+  if (gate != nullptr) value = Where(graph, gate, value, zero);
+  value = Simplify(graph, value);
+  if (ranges.empty()) return value;
+  std::vector<const UOp*> src = {value};
+  src.insert(src.end(), ranges.begin(), ranges.end());
+  return graph.MakeChecked(Op::kReduceLoop, DType::kVoid, src, {static_cast<int64_t>(Op::kAdd)});
+}
+
+}  // namespace outboard::schedule

@@ -1,0 +1,237 @@
+#include "compiler/schedule/fusion.h"
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "compiler/ir/build.h"
+#include "compiler/ir/check.h"
+#include "compiler/rewrite/simplify.h"
+#include "compiler/schedule/collapse.h"
+#include "compiler/schedule/lower.h"
+
+namespace outboard::schedule {
+namespace {
+
+// Thresholds, tried on a convolutional network's training step (docs/decisions/010-what-is-kept.md).
+constexpr double kJoinedSumRepeats = 4;   // an inner sum may be computed this often per element to join an outer one
+constexpr double kAnyWorkRepeats = 8;     // above this even one operation is worth keeping
+constexpr double kLongWorkRepeats = 1.5;  // above this ...
+constexpr double kLongWorkCost = 12;      // ... work of this cost is
+constexpr double kThreefryCost = 100;
+constexpr double kCostMax = 1000;  // sums of costs count shared parts twice; this keeps them finite
+
+// What encloses a value in the kernel that computes it.
+enum class Enclosing {
+  kNothing,  // nothing but elementwise work up to a store
+  kSum,      // a sum it can join: only movements and one-hot sums between
+  kLoop,     // some other loop
+};
+
+struct Use {
+  double readings = 0;  // how often the value is computed, all kernels together
+  int users = 0;        // through movements
+  Enclosing enclosing = Enclosing::kNothing;
+};
+
+// A sum's loops after its one-hot conditions are solved.
+struct OneHot {
+  const UOp* where = nullptr;  // the WHERE(condition, value, 0); nullptr: an ordinary REDUCE
+  double loops_left = 1;       // iterations that remain
+};
+
+double Elements(const UOp* node) { return static_cast<double>(ElementCount(node->shape)); }
+
+bool IsBroadcastZero(const UOp* node) {
+  while (IsMovement(node->op)) node = node->src[0];
+  return node->is_const() && (IsFloat(node->dtype) ? node->float_value() == 0 : node->int_value() == 0);
+}
+
+class Chooser {
+ public:
+  Chooser(Graph& graph, const UOp* sink) : graph_(graph), sink_(sink), order_(PostOrder(sink)) {}
+
+  absl::StatusOr<std::vector<const UOp*>> Run() {
+    order_.pop_back();  // the SINK
+    for (const UOp* node : order_) {
+      if (node->op == Op::kReduce) {
+        OB_ASSIGN_OR_RETURN(one_hot_[node], FindOneHot(node));
+      }
+      cost_[node] = Cost(node);
+    }
+    CountUsers();
+    for (const UOp* node : order_) holds_reduce_[node] = HoldsReduce(node);
+    for (const UOp* result : sink_->src) stored_.insert(result);
+    for (auto node = order_.rbegin(); node != order_.rend(); ++node) Visit(*node);
+
+    std::vector<const UOp*> kept;
+    for (const UOp* node : order_)
+      if (stored_.contains(node) && node->op != Op::kParam && Elements(node) > 0) kept.push_back(node);
+    return kept;
+  }
+
+ private:
+  bool IsLoop(const UOp* node) const {
+    return node->op == Op::kReduce && one_hot_.at(node).loops_left > 1;
+  }
+
+  absl::StatusOr<OneHot> FindOneHot(const UOp* reduce) {
+    const UOp& x = *reduce->src[0];
+    double loops = Elements(&x) / std::max(1.0, Elements(reduce));
+    if (static_cast<Op>(reduce->arg[0]) != Op::kAdd || x.op != Op::kWhere || !IsBroadcastZero(x.src[2]) ||
+        Elements(&x) == 0)
+      return OneHot{nullptr, loops};
+    std::vector<const UOp*> index, ranges;
+    for (int i = 0; i < x.rank(); ++i) {
+      const int64_t extent = x.shape[i].value();
+      const bool reduced = std::find(reduce->arg.begin() + 1, reduce->arg.end(), i) != reduce->arg.end();
+      const RangeKind kind = reduced ? RangeKind::kReduce : RangeKind::kOutput;
+      index.push_back(extent == 1 ? ConstIndex(graph_, 0)
+                                  : graph_.MakeChecked(Op::kRange, DType::kI64, {},
+                                                       {i, extent, static_cast<int64_t>(kind)}));
+      if (reduced && extent > 1) ranges.push_back(index.back());
+    }
+    OB_ASSIGN_OR_RETURN(const UOp* condition, IndexExpression(graph_, x.src[0], index));
+    std::vector<const UOp*> conditions = {Simplify(graph_, condition)};
+    bool solved = false;
+    for (size_t i = 0; i < conditions.size(); ++i) {
+      const UOp* const c = conditions[i];
+      if (c->op == Op::kAnd) {
+        conditions.insert(conditions.end(), c->src.begin(), c->src.end());
+      } else if (c->op == Op::kCmpEq) {
+        const auto solution = SolveEquality(graph_, c->src[0], c->src[1], ranges);
+        if (!solution) continue;
+        ranges.erase(std::find(ranges.begin(), ranges.end(), solution->range));
+        loops /= static_cast<double>(solution->range->arg[1]);
+        solved = true;
+      }
+    }
+    return OneHot{solved ? &x : nullptr, loops};
+  }
+
+  // Rough operations an element, loads counted, down to what is certainly loaded.
+  double Cost(const UOp* node) {
+    switch (node->op) {
+      case Op::kConst:
+      case Op::kIota: return 0;
+      case Op::kParam: return 1;
+      case Op::kReduce:
+        if (one_hot_.at(node).where == nullptr) return 1;
+        return cost_.at(one_hot_.at(node).where->src[1]) + 1;
+      default: break;
+    }
+    double cost = 0;
+    for (const UOp* s : node->src) cost += cost_.at(s);
+    if (IsAlu(node->op) || node->op == Op::kCast)
+      cost += node->op == Op::kThreefry ? kThreefryCost : IsIndexWork(node) ? 0 : 1;
+    return std::min(cost, kCostMax);
+  }
+
+  // Arithmetic on positions alone turns into index arithmetic.
+  bool IsIndexWork(const UOp* node) const {
+    if (IsFloat(node->dtype)) return false;
+    return std::all_of(node->src.begin(), node->src.end(), [&](const UOp* s) { return cost_.at(s) == 0; });
+  }
+
+  // Whether keeping `node` would save anything but a load.
+  bool HasWork(const UOp* node) const {
+    while (IsMovement(node->op)) node = node->src[0];
+    if (node->op == Op::kParam || node->is_const() || node->op == Op::kIota) return false;
+    return cost_.at(node) > 0;
+  }
+
+  void CountUsers() {
+    for (auto it = order_.rbegin(); it != order_.rend(); ++it) {
+      const UOp* const node = *it;
+      const int users = IsMovement(node->op) ? std::max(1, users_[node]) : 1;
+      for (const UOp* s : node->src) users_[s] += users;
+    }
+    for (const UOp* result : sink_->src) ++users_[result];
+  }
+
+  // Whether computing an element of `node` runs a loop that its sources do not keep.
+  bool HoldsReduce(const UOp* node) const {
+    if (node->op == Op::kParam) return false;
+    if (IsLoop(node)) return true;
+    const auto unkept = [&](const UOp* s) { return holds_reduce_.at(s) && users_.at(s) == 1; };
+    if (node->op == Op::kReduce && one_hot_.at(node).where != nullptr) return unkept(one_hot_.at(node).where->src[1]);
+    return std::any_of(node->src.begin(), node->src.end(),
+                       [&](const UOp* s) { return unkept(s) && Elements(node) <= Elements(s); });
+  }
+
+  bool ShouldStore(const UOp* node, const Use& use) const {
+    const double elements = Elements(node);
+    if (elements == 0 || node->op == Op::kParam || node->is_const() || node->op == Op::kIota) return false;
+    if (node->op == Op::kContiguous) return true;
+    const double repeats = use.readings / elements;
+    if (IsLoop(node)) {
+      if (use.users > 1 || use.enclosing == Enclosing::kLoop) return true;
+      if (use.enclosing == Enclosing::kSum)
+        return static_cast<Op>(node->arg[0]) != Op::kAdd || repeats > kJoinedSumRepeats;
+      return repeats > 1;
+    }
+    if (IsMovement(node->op)) return false;  // its source decides
+    if (holds_reduce_.at(node)) {
+      if (use.users > 1 || repeats > 1) return true;
+      // Elementwise work between two loops cannot join them.
+      if (use.enclosing != Enclosing::kNothing) return true;
+    }
+    if (repeats > kAnyWorkRepeats && HasWork(node)) return true;
+    return repeats > kLongWorkRepeats && cost_.at(node) > kLongWorkCost;
+  }
+
+  void Read(const UOp* source, double readings, Enclosing enclosing, int users) {
+    Use& use = uses_[source];
+    use.readings += readings;
+    use.users += users;
+    use.enclosing = std::max(use.enclosing, enclosing);
+  }
+
+  void Visit(const UOp* node) {
+    Use use = uses_[node];
+    const bool result = stored_.contains(node);
+    if (!result && use.users == 0) return;  // skipped: the WHERE of a one-hot sum, say
+    if (result || ShouldStore(node, use)) {
+      stored_.insert(node);
+      use = {Elements(node), 1, Enclosing::kNothing};
+    }
+    if (use.users == 0 || Elements(node) == 0) return;
+    if (IsMovement(node->op) || node->op == Op::kContiguous) {
+      Read(node->src[0], use.readings, use.enclosing, use.users);
+    } else if (node->op == Op::kReduce) {
+      const OneHot& one_hot = one_hot_.at(node);
+      const Enclosing inside = one_hot.loops_left > 1 ? Enclosing::kSum : use.enclosing;
+      const bool sum = static_cast<Op>(node->arg[0]) == Op::kAdd;
+      const double readings = use.readings * std::max(1.0, one_hot.loops_left);
+      if (one_hot.where != nullptr) {
+        Read(one_hot.where->src[1], readings, inside, use.users);
+        Read(one_hot.where->src[0], readings, Enclosing::kLoop, 1);
+      } else {
+        Read(node->src[0], readings, sum ? Enclosing::kSum : Enclosing::kLoop, 1);
+      }
+    } else {
+      const Enclosing inside = use.enclosing == Enclosing::kNothing ? Enclosing::kNothing : Enclosing::kLoop;
+      absl::flat_hash_set<const UOp*> seen;
+      for (const UOp* s : node->src)
+        if (seen.insert(s).second) Read(s, use.readings, inside, 1);
+    }
+  }
+
+  Graph& graph_;
+  const UOp* sink_;
+  std::vector<const UOp*> order_;
+  absl::flat_hash_map<const UOp*, OneHot> one_hot_;
+  absl::flat_hash_map<const UOp*, double> cost_;
+  absl::flat_hash_map<const UOp*, int> users_;
+  absl::flat_hash_map<const UOp*, bool> holds_reduce_;
+  absl::flat_hash_map<const UOp*, Use> uses_;
+  absl::flat_hash_set<const UOp*> stored_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<const UOp*>> ChooseStored(Graph& graph, const UOp* sink) {
+  return Chooser(graph, sink).Run();
+}
+
+}  // namespace outboard::schedule

@@ -1,0 +1,26 @@
+// Which values are kept in memory. Everything else is computed where it is read.
+//
+// One walk from the results to the inputs estimates how often each value would be computed if it were not kept:
+// a REDUCE multiplies the count of its source, an EXPAND leaves its source with more readings than elements, two users
+// add up. A value is kept where that costs more than a trip through memory:
+//
+//   - a REDUCE with several users, or read more often than it has elements, or under another loop it cannot join;
+//   - what still holds such a REDUCE (its bias, its activation), once there is more than one user;
+//   - arithmetic that would be repeated many times for each element (the operand of a convolution);
+//   - long arithmetic that two kernels would repeat.
+//
+// One-hot sums (collapse.h) are loads, not loops, and are never a reason to keep anything.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/ir/uop.h"
+
+namespace outboard::schedule {
+
+// The values to keep, sources before users, without PARAMs. Results of `sink` are among them unless they have no
+// elements. Requires a graph as Prepare leaves it.
+absl::StatusOr<std::vector<const UOp*>> ChooseStored(Graph& graph, const UOp* sink);
+
+}  // namespace outboard::schedule

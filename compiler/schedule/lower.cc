@@ -1,0 +1,312 @@
+#include "compiler/schedule/lower.h"
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/build.h"
+#include "compiler/ir/check.h"
+#include "compiler/ir/limits.h"
+#include "compiler/rewrite/simplify.h"
+#include "compiler/schedule/collapse.h"
+
+namespace outboard::schedule {
+namespace {
+
+using Indices = std::vector<const UOp*>;
+
+// A node at an index, read only where `gate` holds (nullptr: always).
+struct Site {
+  const UOp* node;
+  Indices index;
+  const UOp* gate;
+
+  friend bool operator==(const Site&, const Site&) = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const Site& site) {
+    return H::combine(std::move(h), site.node, site.index, site.gate);
+  }
+};
+
+const UOp* And(Graph& g, const UOp* a, const UOp* b) {
+  if (a == nullptr) return b;
+  if (b == nullptr || a == b) return a;
+  return Simplify(g, Alu(g, Op::kAnd, a, b));
+}
+
+// Row-major place of `index` in `dims`.
+const UOp* Flatten(Graph& g, const Indices& index, ShapeView dims) {
+  const UOp* flat = nullptr;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (flat != nullptr) flat = Mul(g, flat, ConstIndex(g, dims[i].value()));
+    flat = flat == nullptr ? index[i] : Add(g, flat, index[i]);
+  }
+  return flat == nullptr ? ConstIndex(g, 0) : Simplify(g, flat);
+}
+
+// The index of a RESHAPE's source. Dimensions are matched in the smallest groups of equal size, so that splitting or
+// joining some of them leaves the others without arithmetic. Requires no dimension of 0.
+Indices ReshapeIndex(Graph& g, const Indices& index, ShapeView from, ShapeView to) {
+  Indices result;
+  size_t a = 0, b = 0;  // next dimension of `from` (the result's) and of `to` (the index's)
+  while (a < from.size() || b < to.size()) {
+    const size_t a0 = a, b0 = b;
+    int64_t left = a < from.size() ? from[a++].value() : 1;
+    int64_t right = b < to.size() ? to[b++].value() : 1;
+    while (left != right) {
+      if (left < right)
+        left *= from[a++].value();
+      else
+        right *= to[b++].value();
+    }
+    const UOp* flat = Flatten(g, Indices(index.begin() + b0, index.begin() + b), to.subspan(b0, b - b0));
+    Indices group(a - a0);
+    for (size_t i = a; i-- > a0;) {
+      const UOp* const extent = ConstIndex(g, from[i].value());
+      if (i == a0) {
+        group[0] = flat;
+      } else {
+        group[i - a0] = Simplify(g, Alu(g, Op::kMod, flat, extent));
+        flat = Simplify(g, Alu(g, Op::kIDiv, flat, extent));
+      }
+    }
+    result.insert(result.end(), group.begin(), group.end());
+  }
+  return result;
+}
+
+class Lowerer {
+ public:
+  // With `stored` nullptr every REDUCE that stays a loop is opaque.
+  Lowerer(Graph& graph, const UOp* top, const absl::flat_hash_set<const UOp*>* stored)
+      : graph_(graph), top_(top), stored_(stored) {}
+
+  absl::StatusOr<const UOp*> Lower(const UOp* node, Indices index) {
+    const Site root{node, std::move(index), nullptr};
+    std::vector<Site> stack = {root};
+    while (!stack.empty()) {
+      const Site site = stack.back();
+      if (values_.contains(site)) {
+        stack.pop_back();
+        continue;
+      }
+      const std::vector<Site> needs = Needs(site);
+      const size_t before = stack.size();
+      for (size_t i = needs.size(); i-- > 0;)
+        if (!values_.contains(needs[i])) stack.push_back(needs[i]);
+      if (stack.size() != before) continue;
+      values_.emplace(site, Combine(site, needs));
+      stack.pop_back();
+      if (static_cast<int64_t>(values_.size()) > limits::kGraphNodesMax)
+        return absl::ResourceExhaustedError(
+            absl::StrCat("a kernel has over ", limits::kGraphNodesMax, " nodes"));
+    }
+    return values_.at(root);
+  }
+
+  void set_next_range(int64_t id) { next_range_ = id; }
+  std::vector<const UOp*> buffers;  // by GLOBAL slot
+
+ private:
+  enum class Kind { kZero, kLoad, kOpaque, kConst, kIota, kMovement, kReduce, kValue };
+
+  Kind KindOf(const Site& site) const {
+    const UOp& node = *site.node;
+    if (ElementCount(node.shape) == 0) return Kind::kZero;
+    if (node.op == Op::kParam) return Kind::kLoad;
+    if (stored_ != nullptr && stored_->contains(&node) && &node != top_) return Kind::kLoad;
+    if (node.op == Op::kConst) return Kind::kConst;
+    if (node.op == Op::kIota) return Kind::kIota;
+    if (IsMovement(node.op)) return Kind::kMovement;
+    if (node.op == Op::kReduce) return stored_ == nullptr && &node != top_ ? Kind::kOpaque : Kind::kReduce;
+    return Kind::kValue;
+  }
+
+  // 0 <= i < extent as far as it is open; nullptr where it is known.
+  const UOp* InRange(const UOp* i, int64_t extent) {
+    const UOp* low = i->vmin >= 0 ? nullptr : Alu(graph_, Op::kCmpLt, ConstIndex(graph_, -1), i);
+    const UOp* high = i->vmax < extent ? nullptr : Alu(graph_, Op::kCmpLt, i, ConstIndex(graph_, extent));
+    return And(graph_, low == nullptr ? nullptr : Simplify(graph_, low),
+               high == nullptr ? nullptr : Simplify(graph_, high));
+  }
+
+  // Where a PAD's source is, for an index into the padded; nullptr for everywhere.
+  const UOp* PadGuard(const Site& site, Indices* inner) {
+    const UOp& node = *site.node;
+    const UOp* guard = nullptr;
+    for (int i = 0; i < node.rank(); ++i) {
+      const UOp* const place = Simplify(graph_, Add(graph_, site.index[i], ConstIndex(graph_, -node.arg[2 * i])));
+      guard = And(graph_, guard, InRange(place, node.src[0]->shape[i].value()));
+      if (inner != nullptr) inner->push_back(place);
+    }
+    return guard;
+  }
+
+  Site MovementSource(const Site& site) {
+    const UOp& node = *site.node;
+    const UOp& x = *node.src[0];
+    Site source{&x, {}, site.gate};
+    switch (node.op) {
+      case Op::kReshape:
+        source.index = ReshapeIndex(graph_, site.index, x.shape, node.shape);
+        break;
+      case Op::kPermute:
+        source.index.resize(x.rank());
+        for (int i = 0; i < node.rank(); ++i) source.index[node.arg[i]] = site.index[i];
+        break;
+      case Op::kExpand:
+        for (int i = 0; i < x.rank(); ++i)
+          source.index.push_back(x.shape[i] == Dim(1) ? ConstIndex(graph_, 0) : site.index[i]);
+        break;
+      case Op::kShrink:
+        for (int i = 0; i < x.rank(); ++i)
+          source.index.push_back(Simplify(graph_, Add(graph_, site.index[i], ConstIndex(graph_, node.arg[2 * i]))));
+        break;
+      case Op::kFlip:
+        source.index = site.index;
+        for (const int64_t axis : node.arg) {
+          const UOp* const negated = Mul(graph_, site.index[axis], ConstIndex(graph_, -1));
+          const UOp* const last = ConstIndex(graph_, x.shape[axis].value() - 1);
+          source.index[axis] = Simplify(graph_, Add(graph_, negated, last));
+        }
+        break;
+      default: {  // PAD
+        const UOp* const guard = PadGuard(site, &source.index);
+        source.gate = And(graph_, site.gate, guard);
+      }
+    }
+    return source;
+  }
+
+  Site ReduceSource(const Site& site) {
+    const UOp& node = *site.node;
+    Site source{node.src[0], site.index, site.gate};
+    std::vector<const UOp*>& ranges = ranges_[site];
+    const bool fresh = ranges.empty();
+    size_t next = 0;
+    for (const int64_t axis : node.arg.subspan(1)) {
+      const int64_t extent = node.src[0]->shape[axis].value();
+      if (extent <= 1) continue;
+      if (fresh)
+        ranges.push_back(graph_.MakeChecked(Op::kRange, DType::kI64, {},
+                                            {next_range_++, extent, static_cast<int64_t>(RangeKind::kReduce)}));
+      source.index[axis] = ranges[next++];
+    }
+    return source;
+  }
+
+  std::vector<Site> Needs(const Site& site) {
+    switch (KindOf(site)) {
+      case Kind::kMovement:
+        if (const auto found = needs_.find(site); found != needs_.end()) return {found->second};
+        return {needs_.emplace(site, MovementSource(site)).first->second};
+      case Kind::kReduce:
+        if (ElementCount(site.node->src[0]->shape) == 0) return {};
+        return {ReduceSource(site)};
+      case Kind::kValue: {
+        std::vector<Site> needs;
+        for (const UOp* s : site.node->src) needs.push_back({s, site.index, site.gate});
+        return needs;
+      }
+      default: return {};
+    }
+  }
+
+  const UOp* Load(const Site& site) {
+    const auto [slot, inserted] = slots_.emplace(site.node, buffers.size());
+    if (inserted) buffers.push_back(site.node);
+    const UOp& node = *site.node;
+    const UOp* const global = graph_.MakeChecked(Op::kGlobal, node.dtype, {},
+                                                 {static_cast<int64_t>(slot->second), ElementCount(node.shape)});
+    const UOp* const place = graph_.MakeChecked(Op::kIndex, DType::kVoid,
+                                                {global, Flatten(graph_, site.index, node.shape)});
+    if (site.gate == nullptr) return graph_.MakeChecked(Op::kLoad, DType::kVoid, {place});
+    return graph_.MakeChecked(Op::kLoad, DType::kVoid, {place, site.gate, ConstOf(graph_, node.dtype, 0)});
+  }
+
+  const UOp* Combine(const Site& site, const std::vector<Site>& needs) {
+    const UOp& node = *site.node;
+    const UOp* const zero = node.dtype == DType::kVoid ? nullptr : ConstOf(graph_, node.dtype, 0);
+    switch (KindOf(site)) {
+      case Kind::kZero: return zero;
+      case Kind::kLoad:
+      case Kind::kOpaque: return Load(site);
+      case Kind::kConst: return graph_.MakeChecked(Op::kConst, node.dtype, {}, node.arg);
+      case Kind::kIota: return Cast(graph_, site.index[0], node.dtype);
+      case Kind::kMovement: {
+        const UOp* const value = values_.at(needs[0]);
+        if (node.op != Op::kPad) return value;
+        const UOp* const guard = PadGuard(site, nullptr);
+        // A load gated by all of this gives the zero itself.
+        const bool gated = value->op == Op::kLoad && value->src.size() == 3 && value->src[1] == needs[0].gate;
+        return guard == nullptr || gated ? value : Where(graph_, guard, value, zero);
+      }
+      case Kind::kReduce: {
+        const Op op = static_cast<Op>(node.arg[0]);
+        if (needs.empty()) return Identity(op, node.dtype);
+        const UOp* const value = values_.at(needs[0]);
+        const std::vector<const UOp*>& ranges = ranges_.at(site);
+        if (op == Op::kAdd) return MakeSum(graph_, value, ranges);
+        if (ranges.empty()) return value;
+        std::vector<const UOp*> src = {Simplify(graph_, value)};
+        src.insert(src.end(), ranges.begin(), ranges.end());
+        return graph_.MakeChecked(Op::kReduceLoop, DType::kVoid, src, {node.arg[0]});
+      }
+      case Kind::kValue: {
+        if (node.op == Op::kContiguous) return values_.at(needs[0]);
+        std::vector<const UOp*> src;
+        for (const Site& need : needs) src.push_back(values_.at(need));
+        return graph_.MakeChecked(node.op, node.dtype, src, node.arg);
+      }
+    }
+    return nullptr;
+  }
+
+  const UOp* Identity(Op op, DType dtype) {
+    if (op == Op::kAdd) return ConstOf(graph_, dtype, 0);
+    if (op == Op::kMul) return ConstOf(graph_, dtype, 1);
+    if (IsFloat(dtype)) return ConstFloat(graph_, dtype, -std::numeric_limits<double>::infinity());
+    return ConstInt(graph_, dtype, IntMin(dtype));
+  }
+
+  Graph& graph_;
+  const UOp* top_;
+  const absl::flat_hash_set<const UOp*>* stored_;
+  int64_t next_range_ = 0;
+  absl::flat_hash_map<Site, const UOp*> values_;
+  absl::flat_hash_map<Site, Site> needs_;  // of movements, whose index arithmetic is worth keeping
+  absl::flat_hash_map<Site, std::vector<const UOp*>> ranges_;
+  absl::flat_hash_map<const UOp*, size_t> slots_;
+};
+
+}  // namespace
+
+absl::StatusOr<LoweredKernel> LowerKernel(Graph& graph, const UOp* value,
+                                          const absl::flat_hash_set<const UOp*>& stored) {
+  Indices index;
+  int64_t next_range = 0;
+  for (const Dim& dim : value->shape)
+    index.push_back(dim.value() == 1
+                        ? ConstIndex(graph, 0)
+                        : graph.MakeChecked(Op::kRange, DType::kI64, {},
+                                            {next_range++, dim.value(), static_cast<int64_t>(RangeKind::kOutput)}));
+  Lowerer lowerer(graph, value, &stored);
+  lowerer.set_next_range(next_range);
+  lowerer.buffers.push_back(value);
+  OB_ASSIGN_OR_RETURN(const UOp* result, lowerer.Lower(value, index));
+  const UOp* const global =
+      graph.MakeChecked(Op::kGlobal, value->dtype, {}, {0, ElementCount(value->shape)});
+  const UOp* const place =
+      graph.MakeChecked(Op::kIndex, DType::kVoid, {global, Flatten(graph, index, value->shape)});
+  const UOp* const store = graph.MakeChecked(Op::kStore, DType::kVoid, {place, result});
+  LoweredKernel kernel;
+  kernel.ast = Simplify(graph, Sink(graph, {store}));
+  kernel.buffers = std::move(lowerer.buffers);
+  return kernel;
+}
+
+absl::StatusOr<const UOp*> IndexExpression(Graph& graph, const UOp* node, const std::vector<const UOp*>& index) {
+  return Lowerer(graph, node, nullptr).Lower(node, index);
+}
+
+}  // namespace outboard::schedule

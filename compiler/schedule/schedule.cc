@@ -1,0 +1,134 @@
+#include "compiler/schedule/schedule.h"
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "compiler/ir/check.h"
+#include "compiler/ir/print.h"
+#include "compiler/rewrite/simplify.h"
+#include "compiler/schedule/fusion.h"
+#include "compiler/schedule/lower.h"
+#include "compiler/schedule/memory_plan.h"
+#include "compiler/schedule/merge.h"
+#include "compiler/schedule/prepare.h"
+
+namespace outboard::schedule {
+namespace {
+
+// Numbers the buffers of merged kernels: a PARAM is an input, a result of the SINK an output, the rest temporaries.
+class Assembler {
+ public:
+  Assembler(const UOp* sink, std::vector<MergedKernel> kernels) : kernels_(std::move(kernels)) {
+    for (size_t i = 0; i < sink->src.size(); ++i) outputs_.emplace(sink->src[i], static_cast<int>(i));
+  }
+
+  Schedule Run() {
+    for (int step = 0; step < static_cast<int>(kernels_.size()); ++step) {
+      const MergedKernel& merged = kernels_[step];
+      Kernel kernel{merged.ast, {}};
+      for (const UOp* node : merged.buffers) kernel.buffers.push_back(BufferOf(node, step));
+      schedule_.kernels.push_back(std::move(kernel));
+    }
+    PlaceTemporaries();
+    return std::move(schedule_);
+  }
+
+ private:
+  int BufferOf(const UOp* node, int step) {
+    const auto [entry, inserted] = known_.emplace(node, static_cast<int>(schedule_.buffers.size()));
+    if (inserted) {
+      Buffer buffer{Buffer::Kind::kTemporary, 0, node->dtype, ElementCount(node->shape)};
+      if (node->op == Op::kParam) {
+        buffer.kind = Buffer::Kind::kInput;
+        buffer.index = node->arg[0];
+      } else if (const auto output = outputs_.find(node); output != outputs_.end()) {
+        buffer.kind = Buffer::Kind::kOutput;
+        buffer.index = output->second;
+      }
+      schedule_.buffers.push_back(buffer);
+      lifetimes_.push_back({buffer.bytes(), step, step});
+    }
+    lifetimes_[entry->second].last = step;
+    return entry->second;
+  }
+
+  void PlaceTemporaries() {
+    std::vector<Lifetime> temporaries;
+    std::vector<Buffer*> buffers;
+    for (size_t i = 0; i < schedule_.buffers.size(); ++i)
+      if (schedule_.buffers[i].kind == Buffer::Kind::kTemporary) {
+        temporaries.push_back(lifetimes_[i]);
+        buffers.push_back(&schedule_.buffers[i]);
+      }
+    const MemoryPlan plan = PlanMemory(temporaries);
+    for (size_t i = 0; i < buffers.size(); ++i) buffers[i]->index = plan.offsets[i];
+    schedule_.arena_bytes = plan.bytes;
+    schedule_.arena_bytes_least = plan.bytes_least;
+  }
+
+  std::vector<MergedKernel> kernels_;
+  absl::flat_hash_map<const UOp*, int> outputs_;  // the first place of a result
+  absl::flat_hash_map<const UOp*, int> known_;    // places in Schedule::buffers
+  std::vector<Lifetime> lifetimes_;
+  Schedule schedule_;
+};
+
+// Every result as a value of its own: one that stands in the SINK twice, or is an input, becomes a copy of it.
+const UOp* WithDistinctResults(Graph& graph, const UOp* sink) {
+  absl::flat_hash_set<const UOp*> seen;
+  std::vector<const UOp*> results;
+  for (const UOp* result : sink->src) {
+    while (result->op == Op::kParam || !seen.insert(result).second)
+      result = graph.MakeChecked(Op::kContiguous, DType::kVoid, {result});
+    results.push_back(result);
+  }
+  return graph.MakeChecked(Op::kSink, DType::kVoid, results);
+}
+
+}  // namespace
+
+absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, std::span<const Binding> bindings) {
+  OB_ASSIGN_OR_RETURN(const UOp* prepared, Prepare(graph, sink, bindings));
+  prepared = WithDistinctResults(graph, Simplify(graph, prepared));
+
+  OB_ASSIGN_OR_RETURN(const std::vector<const UOp*> kept, ChooseStored(graph, prepared));
+  absl::flat_hash_set<const UOp*> stored(kept.begin(), kept.end());
+  std::vector<LoweredKernel> kernels;
+  for (const UOp* value : kept) {
+    OB_ASSIGN_OR_RETURN(LoweredKernel kernel, LowerKernel(graph, value, stored));
+    kernels.push_back(std::move(kernel));
+  }
+  return Assembler(prepared, MergeKernels(graph, std::move(kernels))).Run();
+}
+
+std::string ScheduleToString(const Schedule& schedule) {
+  std::string out;
+  const auto name = [&](int i) {
+    const Buffer& buffer = schedule.buffers[i];
+    const char* const kind = buffer.kind == Buffer::Kind::kInput    ? "in"
+                             : buffer.kind == Buffer::Kind::kOutput ? "out"
+                                                                    : "t";
+    return absl::StrCat(kind, buffer.kind == Buffer::Kind::kTemporary ? i : buffer.index);
+  };
+  for (size_t i = 0; i < schedule.kernels.size(); ++i) {
+    const Kernel& kernel = schedule.kernels[i];
+    std::vector<std::string> output_ranges, reduce_ranges, reads, writes;
+    for (const UOp* node : PostOrder(kernel.ast)) {
+      if (node->op != Op::kRange) continue;
+      auto& ranges = node->arg[2] == static_cast<int64_t>(RangeKind::kReduce) ? reduce_ranges : output_ranges;
+      ranges.push_back(absl::StrCat(node->arg[1]));
+    }
+    const size_t stores = kernel.ast->src.size();
+    for (size_t slot = 0; slot < kernel.buffers.size(); ++slot)
+      (slot < stores ? writes : reads).push_back(name(kernel.buffers[slot]));
+    absl::StrAppend(&out, "kernel ", i, ": out ", absl::StrJoin(output_ranges, "x"), " loop ",
+                    absl::StrJoin(reduce_ranges, "x"), " reads ", absl::StrJoin(reads, " "), " writes ",
+                    absl::StrJoin(writes, " "), "\n");
+  }
+  return out;
+}
+
+}  // namespace outboard::schedule

@@ -1,0 +1,53 @@
+// From a tensor graph to kernels: what is computed together, where results are kept, and in which order.
+//
+//   Prepare       calls written out, VARs bound
+//   ChooseStored  which values are kept in memory; all others are computed again where they are read   (fusion.h)
+//   Lowerer       a kept value as a loop nest: movements become index arithmetic                       (lower.h)
+//   MergeKernels  kernels over the same loops that feed each other become one with several stores      (merge.h)
+//   PlanMemory    one arena for all temporaries                                                        (memory_plan.h)
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/ir/host_tensor.h"
+#include "compiler/ir/uop.h"
+
+namespace outboard::schedule {
+
+struct Buffer {
+  enum class Kind { kInput, kOutput, kTemporary };
+  Kind kind = Kind::kTemporary;
+  int64_t index = 0;  // PARAM slot; place in the SINK; for temporaries the byte offset in the arena
+  DType dtype = DType::kVoid;
+  int64_t elements = 0;
+
+  int64_t bytes() const { return elements * ByteWidth(dtype); }
+};
+
+struct Kernel {
+  const UOp* ast = nullptr;   // SINK of STOREs, of the Graph given to MakeSchedule
+  std::vector<int> buffers;   // GLOBAL slot i is Schedule::buffers[buffers[i]]
+};
+
+struct Schedule {
+  std::vector<Buffer> buffers;
+  std::vector<Kernel> kernels;  // in the order to run them
+  int64_t arena_bytes = 0;
+  int64_t arena_bytes_least = 0;  // most bytes of temporaries alive at once: no plan can need less
+};
+
+// The kernels that compute `sink`, which must be verified. Result i is written whole to the output buffer of index i;
+// inputs are not written. Kernels are made in `graph`; `sink` may be of another.
+// Errors: INVALID_ARGUMENT    bindings, as Prepare
+//         RESOURCE_EXHAUSTED  limits of the graph or of the kernels
+// Deterministic: equal graphs give equal kernels. Threads: pure.
+absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, std::span<const Binding> bindings = {});
+
+// One line a kernel: its loops, what it reads and writes. For people and golden tests.
+std::string ScheduleToString(const Schedule& schedule);
+
+}  // namespace outboard::schedule
