@@ -1,0 +1,257 @@
+#include "tests/compiler/schedule_eval.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/check.h"
+
+namespace outboard::test {
+namespace {
+
+// A scalar of any type: floats in `f`, rounded to their type; integers and bool in `i`, wrapped.
+struct Value {
+  double f = 0;
+  int64_t i = 0;
+};
+
+uint64_t Threefry(uint64_t counter, uint64_t key) {
+  // Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (SC 2011); 20 rounds.
+  constexpr int kRotations[8] = {13, 15, 26, 6, 17, 29, 16, 24};
+  const uint32_t k[3] = {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32),
+                         static_cast<uint32_t>(key) ^ static_cast<uint32_t>(key >> 32) ^ 0x1BD11BDA};
+  uint32_t x0 = static_cast<uint32_t>(counter) + k[0], x1 = static_cast<uint32_t>(counter >> 32) + k[1];
+  for (int round = 0; round < 20; ++round) {
+    x0 += x1;
+    x1 = std::rotl(x1, kRotations[round % 8]) ^ x0;
+    if (round % 4 == 3) {
+      const int s = round / 4 + 1;
+      x0 += k[s % 3];
+      x1 += k[(s + 1) % 3] + s;
+    }
+  }
+  return static_cast<uint64_t>(x1) << 32 | x0;
+}
+
+class Evaluator {
+ public:
+  Evaluator(const UOp* ast, std::vector<std::string*> buffers) : ast_(ast), buffers_(std::move(buffers)) {}
+
+  absl::Status Run() {
+    std::vector<const UOp*> ranges;
+    for (const UOp* node : PostOrder(ast_))
+      if (node->op == Op::kRange && node->arg[2] == static_cast<int64_t>(RangeKind::kOutput)) ranges.push_back(node);
+    Loop(ranges, [&] {
+      // All values before any store: a kernel reads what was there before it.
+      std::vector<Value> values;
+      for (const UOp* store : ast_->src) values.push_back(Eval(store->src[1]));
+      for (size_t s = 0; s < values.size() && status_.ok(); ++s) {
+        const UOp& place = *ast_->src[s]->src[0];
+        char* const at = Place(place);
+        if (at == nullptr) return;
+        IsFloat(place.dtype) ? StoreFloat(place.dtype, values[s].f, at) : StoreInt(place.dtype, values[s].i, at);
+      }
+    });
+    return status_;
+  }
+
+ private:
+  template <typename Body>
+  void Loop(const std::vector<const UOp*>& ranges, const Body& body) {
+    for (const UOp* range : ranges) {
+      if (range->arg[1] == 0) return;
+      counters_[range] = 0;
+    }
+    while (status_.ok()) {
+      body();
+      size_t i = ranges.size();
+      while (i > 0 && ++counters_[ranges[i - 1]] == ranges[i - 1]->arg[1]) counters_[ranges[--i]] = 0;
+      if (i == 0) return;
+    }
+  }
+
+  char* Place(const UOp& index) {
+    const UOp& global = *index.src[0];
+    const int64_t element = Eval(index.src[1]).i;
+    if (element < 0 || element >= global.arg[1]) {
+      status_ = absl::OutOfRangeError(
+          absl::StrCat("element ", element, " of slot ", global.arg[0], ", which has ", global.arg[1]));
+      return nullptr;
+    }
+    return buffers_[global.arg[0]]->data() + element * ByteWidth(global.dtype);
+  }
+
+  Value Read(const UOp& index) {
+    const char* const at = Place(index);
+    if (at == nullptr) return {};
+    return IsFloat(index.dtype) ? Value{LoadFloat(index.dtype, at), 0} : Value{0, LoadInt(index.dtype, at)};
+  }
+
+  Value Eval(const UOp* node) {
+    const DType t = node->dtype;
+    switch (node->op) {
+      case Op::kConst: return IsFloat(t) ? Value{node->float_value(), 0} : Value{0, node->int_value()};
+      case Op::kRange: return {0, counters_.at(node)};
+      case Op::kLoad:
+        if (node->src.size() == 3 && !Eval(node->src[1]).i) return Eval(node->src[2]);
+        return Read(*node->src[0]);
+      case Op::kReduceLoop: return Fold(node);
+      case Op::kWhere: return Eval(node->src[0]).i ? Eval(node->src[1]) : Eval(node->src[2]);
+      case Op::kCast: return Convert(Eval(node->src[0]), node->src[0]->dtype, t);
+      case Op::kBitcast: {
+        char bytes[8] = {};
+        const DType from = node->src[0]->dtype;
+        const Value v = Eval(node->src[0]);
+        IsFloat(from) ? StoreFloat(from, v.f, bytes) : StoreInt(from, v.i, bytes);
+        return IsFloat(t) ? Value{LoadFloat(t, bytes), 0} : Value{0, LoadInt(t, bytes)};
+      }
+      default: break;
+    }
+    const Value a = Eval(node->src[0]);
+    const Value b = node->src.size() > 1 ? Eval(node->src[1]) : Value{};
+    if (IsFloat(node->src[0]->dtype)) return FloatAlu(node, a.f, b.f);
+    return {0, WrapTo(t, IntAlu(node, a.i, b.i))};
+  }
+
+  Value Fold(const UOp* node) {
+    const Op op = static_cast<Op>(node->arg[0]);
+    const bool is_float = IsFloat(node->dtype);
+    // Sums of narrow floats are kept wider, as docs/semantics.md allows.
+    Value sum = {op == Op::kMul ? 1.0 : op == Op::kMax ? -std::numeric_limits<double>::infinity() : 0.0,
+                 op == Op::kMul ? 1 : op == Op::kMax ? IntMin(node->dtype) : 0};
+    Loop({node->src.begin() + 1, node->src.end()}, [&] {
+      const Value v = Eval(node->src[0]);
+      if (is_float)
+        sum.f = op == Op::kAdd ? sum.f + v.f : op == Op::kMul ? sum.f * v.f : MaxOf(sum.f, v.f);
+      else if (op == Op::kMax)
+        sum.i = Less(node->dtype, sum.i, v.i) ? v.i : sum.i;
+      else
+        sum.i = WrapTo(node->dtype, static_cast<int64_t>(op == Op::kAdd
+                                                             ? static_cast<uint64_t>(sum.i) + static_cast<uint64_t>(v.i)
+                                                             : static_cast<uint64_t>(sum.i) * static_cast<uint64_t>(v.i)));
+    });
+    if (is_float) sum.f = RoundTo(node->dtype, sum.f);
+    return sum;
+  }
+
+  static double MaxOf(double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN : std::max(a, b); }
+
+  static bool Less(DType dtype, int64_t a, int64_t b) {
+    return dtype == DType::kU64 ? static_cast<uint64_t>(a) < static_cast<uint64_t>(b) : a < b;
+  }
+
+  static Value Convert(Value v, DType from, DType to) {
+    if (IsFloat(from)) {
+      if (IsFloat(to)) return {RoundTo(to, v.f), 0};
+      if (IsBool(to)) return {0, v.f != 0};
+      if (std::isnan(v.f)) return {0, 0};
+      if (to == DType::kU64)
+        return {0, v.f <= 0 ? 0
+                   : v.f >= 18446744073709551616.0 ? -1
+                                                   : static_cast<int64_t>(static_cast<uint64_t>(v.f))};
+      if (v.f <= static_cast<double>(IntMin(to))) return {0, IntMin(to)};
+      if (v.f >= static_cast<double>(IntMax(to))) return {0, IntMax(to)};
+      return {0, static_cast<int64_t>(v.f)};
+    }
+    if (!IsFloat(to)) return {0, WrapTo(to, v.i)};
+    if (to == DType::kF32)
+      return {from == DType::kU64 ? static_cast<float>(static_cast<uint64_t>(v.i)) : static_cast<float>(v.i), 0};
+    return {RoundTo(to, from == DType::kU64 ? static_cast<double>(static_cast<uint64_t>(v.i))
+                                            : static_cast<double>(v.i)), 0};
+  }
+
+  static Value FloatAlu(const UOp* node, double a, double b) {
+    double r = 0;
+    switch (node->op) {
+      case Op::kCmpLt: return {0, a < b};
+      case Op::kCmpNe: return {0, a != b};
+      case Op::kCmpEq: return {0, a == b};
+      case Op::kNeg: r = -a; break;
+      case Op::kExp2: r = std::exp2(a); break;
+      case Op::kLog2: r = std::log2(a); break;
+      case Op::kSin: r = std::sin(a); break;
+      case Op::kSqrt: r = std::sqrt(a); break;
+      case Op::kTrunc: r = std::trunc(a); break;
+      case Op::kAdd: r = a + b; break;
+      case Op::kMul: r = a * b; break;
+      case Op::kFDiv: r = a / b; break;
+      case Op::kMax: r = MaxOf(a, b); break;
+      default: OB_CHECK(false);
+    }
+    return {RoundTo(node->dtype, r), 0};
+  }
+
+  static int64_t IntAlu(const UOp* node, int64_t a, int64_t b) {
+    const DType t = node->src[0]->dtype;
+    const auto ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
+    const auto bits = static_cast<uint64_t>(8 * ByteWidth(t));
+    switch (node->op) {
+      case Op::kNeg: return static_cast<int64_t>(0 - ua);
+      case Op::kAdd: return static_cast<int64_t>(ua + ub);
+      case Op::kMul: return static_cast<int64_t>(ua * ub);
+      case Op::kIDiv:
+        if (b == 0) return 0;
+        if (t == DType::kU64) return static_cast<int64_t>(ua / ub);
+        return b == -1 ? static_cast<int64_t>(0 - ua) : a / b;
+      case Op::kMod:
+        if (b == 0) return a;
+        if (t == DType::kU64) return static_cast<int64_t>(ua % ub);
+        return b == -1 ? 0 : a % b;
+      case Op::kMax: return Less(t, a, b) ? b : a;
+      case Op::kCmpLt: return Less(t, a, b);
+      case Op::kCmpNe: return a != b;
+      case Op::kCmpEq: return a == b;
+      case Op::kAnd: return a & b;
+      case Op::kOr: return a | b;
+      case Op::kXor: return a ^ b;
+      case Op::kShl: return ub >= bits ? 0 : static_cast<int64_t>(ua << ub);
+      case Op::kShr:
+        if (ub >= bits) return IsSigned(t) && a < 0 ? -1 : 0;
+        return t == DType::kU64 ? static_cast<int64_t>(ua >> ub) : a >> ub;
+      case Op::kThreefry: return static_cast<int64_t>(Threefry(ua, ub));
+      default: OB_CHECK(false);
+    }
+    return 0;
+  }
+
+  const UOp* ast_;
+  std::vector<std::string*> buffers_;
+  absl::flat_hash_map<const UOp*, int64_t> counters_;
+  absl::Status status_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<HostTensor>> EvaluateSchedule(const schedule::Schedule& schedule, const UOp* sink,
+                                                         std::span<const HostTensor> params) {
+  using Kind = schedule::Buffer::Kind;
+  std::vector<HostTensor> results;
+  for (const UOp* result : sink->src) {
+    HostTensor tensor{result->dtype, StaticDims(result->shape), {}};
+    tensor.bytes.assign(tensor.ElementCount() * ByteWidth(result->dtype), '\0');
+    results.push_back(std::move(tensor));
+  }
+  // Temporaries get memory of their own here, filled with what no kernel should read.
+  std::vector<std::string> memory(schedule.buffers.size());
+  std::vector<std::string*> buffers;
+  std::vector<HostTensor> inputs(params.begin(), params.end());
+  for (size_t i = 0; i < schedule.buffers.size(); ++i) {
+    const schedule::Buffer& buffer = schedule.buffers[i];
+    memory[i].assign(buffer.bytes(), '\x7f');
+    buffers.push_back(buffer.kind == Kind::kInput    ? &inputs[buffer.index].bytes
+                      : buffer.kind == Kind::kOutput ? &results[buffer.index].bytes
+                                                     : &memory[i]);
+  }
+  for (size_t k = 0; k < schedule.kernels.size(); ++k) {
+    std::vector<std::string*> slots;
+    for (const int b : schedule.kernels[k].buffers) slots.push_back(buffers[b]);
+    const absl::Status status = Evaluator(schedule.kernels[k].ast, slots).Run();
+    if (!status.ok()) return absl::Status(status.code(), absl::StrCat("kernel ", k, ": ", status.message()));
+  }
+  return results;
+}
+
+}  // namespace outboard::test

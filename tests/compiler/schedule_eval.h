@@ -1,0 +1,19 @@
+// Runs a schedule by walking its kernels' expressions element by element: slow, without LLVM, and with every load and
+// store checked against its buffer. What the generated code is later trusted to do.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/ir/host_tensor.h"
+#include "compiler/schedule/schedule.h"
+
+namespace outboard::test {
+
+// Results in the order of the SINK that `schedule` was made for.
+// Errors: OUT_OF_RANGE  a load or store outside of its buffer, with the kernel and the place
+absl::StatusOr<std::vector<HostTensor>> EvaluateSchedule(const schedule::Schedule& schedule, const UOp* sink,
+                                                         std::span<const HostTensor> params);
+
+}  // namespace outboard::test
