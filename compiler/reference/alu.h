@@ -1,0 +1,37 @@
+// Arithmetic on tiles of elements, as docs/semantics.md defines it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "compiler/ir/dtype.h"
+#include "compiler/ir/op.h"
+
+namespace outboard::reference {
+
+// Elements of one type: floats as doubles in `f`, integers and bool as int64_t in `i` (u64 by its bits). Values are
+// always ones of the type. The other vector is empty.
+struct Tile {
+  std::vector<double> f;
+  std::vector<int64_t> i;
+
+  void Resize(DType dtype, int64_t count) {
+    f.resize(IsFloat(dtype) ? count : 0);
+    i.resize(IsFloat(dtype) ? 0 : count);
+  }
+};
+
+// out = op(sources), for unary and binary `op`. `dtype` is that of the sources; `b` is ignored where op is unary.
+void AluTile(Op op, DType dtype, const Tile& a, const Tile& b, Tile& out);
+void CastTile(DType from, DType to, const Tile& x, Tile& out);
+void BitcastTile(DType from, DType to, const Tile& x, Tile& out);
+
+// max with NaN winning and +0 over -0.
+double MaxFloat(double a, double b);
+int64_t MaxInt(DType dtype, int64_t a, int64_t b);
+
+// Threefry-2x32 with 20 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011). Word 0 of counter,
+// key and result is the low half.
+uint64_t Threefry(uint64_t counter, uint64_t key);
+
+}  // namespace outboard::reference

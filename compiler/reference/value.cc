@@ -1,0 +1,277 @@
+#include "compiler/reference/value.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/check.h"
+#include "compiler/ir/print.h"
+#include "compiler/reference/limits.h"
+#include "compiler/reference/position_map.h"
+
+namespace outboard::reference {
+namespace {
+
+using reference_limits::kTile;
+
+void PullHost(const HostTensor& host, std::span<const int64_t> positions, Tile& out) {
+  const char* const bytes = host.bytes.data();
+  const int width = ByteWidth(host.dtype);
+  for (size_t k = 0; k < positions.size(); ++k) {
+    if (IsFloat(host.dtype)) {
+      out.f[k] = LoadFloat(host.dtype, bytes + positions[k] * width);
+    } else {
+      out.i[k] = LoadInt(host.dtype, bytes + positions[k] * width);
+    }
+  }
+}
+
+void PullKept(const Kept& kept, std::span<const int64_t> positions, Tile& out) {
+  const Tile& from = kept.elements;
+  for (size_t k = 0; k < out.f.size(); ++k) out.f[k] = from.f[positions[k]];
+  for (size_t k = 0; k < out.i.size(); ++k) out.i[k] = from.i[positions[k]];
+}
+
+PositionMap MapOf(const Value& value) {
+  const std::vector<int64_t>& from = value.sources[0]->dims;
+  const std::vector<int64_t> natural = StridesOf(from);
+  std::vector<int64_t> strides = natural;
+  int64_t base = 0;
+  switch (value.node->op) {
+    case Op::kExpand:
+      for (size_t i = 0; i < from.size(); ++i)
+        if (from[i] == 1) strides[i] = 0;
+      break;
+    case Op::kPermute:
+      for (size_t i = 0; i < from.size(); ++i) strides[i] = natural[value.arg[i]];
+      break;
+    case Op::kFlip:
+      for (const int64_t axis : value.arg) {
+        base += (from[axis] - 1) * natural[axis];
+        strides[axis] = -natural[axis];
+      }
+      break;
+    case Op::kShrink:
+      for (size_t i = 0; i < from.size(); ++i) base += value.arg[2 * i] * natural[i];
+      break;
+    default: OB_CHECK(false && "no strided view");
+  }
+  return PositionMap(value.dims, strides, base);
+}
+
+// Pulls from `source` at some of the places only, given as indices into `out`.
+void PullSome(const Value& source, std::span<const int64_t> positions, std::span<const int> places, Tile& out) {
+  if (places.empty()) return;
+  Tile some;
+  Pull(source, positions, some);
+  for (size_t k = 0; k < places.size(); ++k) {
+    if (IsFloat(source.dtype)) {
+      out.f[places[k]] = some.f[k];
+    } else {
+      out.i[places[k]] = some.i[k];
+    }
+  }
+}
+
+void PullPad(const Value& value, std::span<const int64_t> positions, Tile& out) {
+  const PadMap map(value.sources[0]->dims, value.arg);
+  std::fill(out.f.begin(), out.f.end(), 0.0);
+  std::fill(out.i.begin(), out.i.end(), 0);
+  std::vector<int64_t> inside;
+  std::vector<int> places;
+  for (size_t k = 0; k < positions.size(); ++k) {
+    const int64_t position = map(positions[k]);
+    if (position < 0) continue;
+    inside.push_back(position);
+    places.push_back(static_cast<int>(k));
+  }
+  PullSome(*value.sources[0], inside, places, out);
+}
+
+// Each side is asked for its own elements only: of a one-hot product, a single one in a row.
+void PullWhere(const Value& value, std::span<const int64_t> positions, Tile& out) {
+  Tile condition;
+  Pull(*value.sources[0], positions, condition);
+  for (const int64_t side : {1, 0}) {
+    std::vector<int64_t> chosen;
+    std::vector<int> places;
+    for (size_t k = 0; k < positions.size(); ++k) {
+      if (condition.i[k] != side) continue;
+      chosen.push_back(positions[k]);
+      places.push_back(static_cast<int>(k));
+    }
+    PullSome(*value.sources[side ? 1 : 2], chosen, places, out);
+  }
+}
+
+void PullComputed(const Value& value, std::span<const int64_t> positions, Tile& out) {
+  const Op op = value.node->op;
+  switch (op) {
+    case Op::kConst:
+      std::fill(out.f.begin(), out.f.end(), IsFloat(value.dtype) ? value.node->float_value() : 0);
+      std::fill(out.i.begin(), out.i.end(), IsFloat(value.dtype) ? 0 : value.node->int_value());
+      return;
+    case Op::kVar: std::fill(out.i.begin(), out.i.end(), value.arg[0]); return;
+    case Op::kIota: std::copy(positions.begin(), positions.end(), out.i.begin()); return;
+    case Op::kReshape: return Pull(*value.sources[0], positions, out);
+    case Op::kExpand:
+    case Op::kPermute:
+    case Op::kFlip:
+    case Op::kShrink: {
+      std::vector<int64_t> mapped(positions.size());
+      MapOf(value).Apply(positions, mapped.data());
+      return Pull(*value.sources[0], mapped, out);
+    }
+    case Op::kPad: return PullPad(value, positions, out);
+    case Op::kWhere: return PullWhere(value, positions, out);
+    default: break;
+  }
+  const DType from = value.sources[0]->dtype;
+  Tile a, b;
+  Pull(*value.sources[0], positions, a);
+  if (op == Op::kCast) return CastTile(from, value.dtype, a, out);
+  if (op == Op::kBitcast) return BitcastTile(from, value.dtype, a, out);
+  if (IsBinary(op)) Pull(*value.sources[1], positions, b);
+  AluTile(op, from, a, b, out);
+}
+
+// Calls body(positions) for tiles of 0 ... count-1.
+template <typename Body>
+void ForTiles(int64_t count, Body body) {
+  std::vector<int64_t> positions;
+  for (int64_t begin = 0; begin < count; begin += kTile) {
+    positions.resize(std::min(kTile, count - begin));
+    std::iota(positions.begin(), positions.end(), begin);
+    body(std::span<const int64_t>(positions));
+  }
+}
+
+absl::StatusOr<std::shared_ptr<Kept>> MakeKept(const Value& value, Budget& budget) {
+  const int64_t count = value.count();
+  OB_RETURN_IF_ERROR(budget.Take(value.node, count, 8));
+  auto kept = std::make_shared<Kept>();
+  kept->bytes = count * 8;
+  kept->budget = &budget;
+  kept->elements.Resize(value.dtype, count);
+  return kept;
+}
+
+double FloatIdentity(Op op, DType dtype) {
+  if (op == Op::kAdd) return 0;
+  return op == Op::kMul ? 1 : RoundTo(dtype, -std::numeric_limits<double>::infinity());
+}
+
+int64_t IntIdentity(Op op, DType dtype) {
+  if (op == Op::kAdd) return 0;
+  return op == Op::kMul ? 1 : IntMin(dtype);
+}
+
+void Accumulate(Op op, DType dtype, const Tile& tile, std::span<const int64_t> into, Tile& sums) {
+  for (size_t k = 0; k < tile.f.size(); ++k) {
+    double& sum = sums.f[into[k]];
+    sum = op == Op::kAdd ? sum + tile.f[k] : op == Op::kMul ? sum * tile.f[k] : MaxFloat(sum, tile.f[k]);
+  }
+  for (size_t k = 0; k < tile.i.size(); ++k) {
+    int64_t& sum = sums.i[into[k]];
+    const auto a = static_cast<uint64_t>(sum), b = static_cast<uint64_t>(tile.i[k]);
+    sum = op == Op::kMax ? MaxInt(dtype, sum, tile.i[k])
+                         : WrapTo(dtype, static_cast<int64_t>(op == Op::kAdd ? a + b : a * b));
+  }
+}
+
+}  // namespace
+
+absl::Status Budget::Work(const UOp* node, int64_t elements, int64_t operations_each) {
+  work_ += static_cast<__int128>(elements) * operations_each + 1;
+  if (work_ <= work_max_) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("interpreter: ", NodeToString(node),
+                                                   " goes over the limit of ", work_max_, " element operations a run"));
+}
+
+absl::Status Budget::Take(const UOp* node, int64_t elements, int64_t bytes_each) {
+  const __int128 bytes = static_cast<__int128>(elements) * bytes_each;
+  if (bytes > bytes_max_ - bytes_)
+    return absl::ResourceExhaustedError(absl::StrCat("interpreter: ", NodeToString(node), " of ", elements,
+                                                     " elements goes over the limit of ", bytes_max_,
+                                                     " bytes of values"));
+  bytes_ += static_cast<int64_t>(bytes);
+  return absl::OkStatus();
+}
+
+int64_t Product(std::span<const int64_t> dims) {
+  int64_t count = 1;
+  for (const int64_t dim : dims) count *= dim;
+  return count;
+}
+
+int64_t Value::count() const { return Product(dims); }
+
+// Recursion is bounded by kConeNodes.
+void Pull(const Value& value, std::span<const int64_t> positions, Tile& out) {
+  out.Resize(value.dtype, static_cast<int64_t>(positions.size()));
+  if (value.kept != nullptr) {
+    PullKept(*value.kept, positions, out);
+  } else if (value.host != nullptr) {
+    PullHost(*value.host, positions, out);
+  } else {
+    PullComputed(value, positions, out);
+  }
+}
+
+absl::StatusOr<std::shared_ptr<const Kept>> Keep(const Value& value, Budget& budget) {
+  OB_RETURN_IF_ERROR(budget.Work(value.node, value.count(), value.cone));
+  OB_ASSIGN_OR_RETURN(std::shared_ptr<Kept> kept, MakeKept(value, budget));
+  Tile tile;
+  ForTiles(value.count(), [&](std::span<const int64_t> positions) {
+    Pull(value, positions, tile);
+    std::copy(tile.f.begin(), tile.f.end(), kept->elements.f.begin() + (tile.f.empty() ? 0 : positions[0]));
+    std::copy(tile.i.begin(), tile.i.end(), kept->elements.i.begin() + (tile.i.empty() ? 0 : positions[0]));
+  });
+  return kept;
+}
+
+absl::StatusOr<std::shared_ptr<const Kept>> KeepReduce(const Value& value, Budget& budget) {
+  const Value& source = *value.sources[0];
+  const auto op = static_cast<Op>(value.arg[0]);
+  OB_RETURN_IF_ERROR(budget.Work(value.node, source.count(), source.cone + 1));
+  OB_ASSIGN_OR_RETURN(std::shared_ptr<Kept> kept, MakeKept(value, budget));
+  Tile& sums = kept->elements;
+  std::fill(sums.f.begin(), sums.f.end(), FloatIdentity(op, value.dtype));
+  std::fill(sums.i.begin(), sums.i.end(), IntIdentity(op, value.dtype));
+
+  std::vector<int64_t> strides = StridesOf(value.dims);
+  for (size_t i = 1; i < value.arg.size(); ++i) strides[value.arg[i]] = 0;
+  const PositionMap result_of(source.dims, strides, 0);
+  std::vector<int64_t> into(kTile);
+  Tile tile;
+  ForTiles(source.count(), [&](std::span<const int64_t> positions) {
+    Pull(source, positions, tile);
+    result_of.Apply(positions, into.data());
+    Accumulate(op, value.dtype, tile, into, sums);
+  });
+  for (double& sum : sums.f) sum = RoundTo(value.dtype, sum);
+  return kept;
+}
+
+absl::StatusOr<HostTensor> ToHost(const Value& value, Budget& budget) {
+  const int width = ByteWidth(value.dtype);
+  OB_RETURN_IF_ERROR(budget.Work(value.node, value.count(), value.cone));
+  OB_RETURN_IF_ERROR(budget.Take(value.node, value.count(), width));
+  HostTensor host{value.dtype, value.dims, std::string(value.count() * width, '\0')};
+  Tile tile;
+  ForTiles(value.count(), [&](std::span<const int64_t> positions) {
+    Pull(value, positions, tile);
+    for (size_t k = 0; k < positions.size(); ++k) {
+      char* const place = host.bytes.data() + positions[k] * width;
+      if (IsFloat(value.dtype)) {
+        StoreFloat(value.dtype, tile.f[k], place);
+      } else {
+        StoreInt(value.dtype, tile.i[k], place);
+      }
+    }
+  });
+  return host;
+}
+
+}  // namespace outboard::reference

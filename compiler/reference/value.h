@@ -1,0 +1,75 @@
+// Values during an evaluation: kept, or computed where they are read.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "compiler/ir/host_tensor.h"
+#include "compiler/ir/uop.h"
+#include "compiler/reference/alu.h"
+
+namespace outboard::reference {
+
+// What an evaluation has used of what it may.
+class Budget {
+ public:
+  Budget(int64_t work_max, int64_t bytes_max) : work_max_(work_max), bytes_max_(bytes_max) {}
+
+  // Errors: RESOURCE_EXHAUSTED naming `node` and the limit.
+  absl::Status Work(const UOp* node, int64_t elements, int64_t operations_each);
+  absl::Status Take(const UOp* node, int64_t elements, int64_t bytes_each);
+  void GiveBack(int64_t bytes) { bytes_ -= bytes; }
+
+ private:
+  int64_t work_max_, bytes_max_;
+  __int128 work_ = 0;
+  int64_t bytes_ = 0;
+};
+
+// Elements kept in memory; gives its bytes back when the last value over it is gone.
+struct Kept {
+  Tile elements;
+  int64_t bytes = 0;
+  Budget* budget = nullptr;
+
+  ~Kept() { budget->GiveBack(bytes); }
+};
+
+struct Value;
+using ValueRef = std::shared_ptr<const Value>;
+
+// The value of a node, with dimensions that are numbers. One of: elements in memory (`kept`), a tensor of the caller
+// (`host`), the values of a TUPLE (`sources`), or what Pull computes from `node` and `sources`.
+struct Value {
+  const UOp* node = nullptr;
+  DType dtype = DType::kVoid;
+  std::vector<int64_t> dims;
+  std::vector<int64_t> arg;  // of node, as numbers
+  std::vector<ValueRef> sources;
+  std::shared_ptr<const Kept> kept;
+  const HostTensor* host = nullptr;
+  int64_t cone = 1;  // nodes that Pull runs through, as a tree
+
+  bool in_memory() const { return kept != nullptr || host != nullptr; }
+  int64_t count() const;
+};
+
+int64_t Product(std::span<const int64_t> dims);
+
+// The elements of `value` at row-major `positions`, at most kTile of them.
+void Pull(const Value& value, std::span<const int64_t> positions, Tile& out);
+
+// All elements of `value`, in memory.  Errors: RESOURCE_EXHAUSTED.
+absl::StatusOr<std::shared_ptr<const Kept>> Keep(const Value& value, Budget& budget);
+
+// The elements of a REDUCE (value.node) over value.sources[0].  Errors: RESOURCE_EXHAUSTED.
+absl::StatusOr<std::shared_ptr<const Kept>> KeepReduce(const Value& value, Budget& budget);
+
+// Row-major bytes.  Errors: RESOURCE_EXHAUSTED.
+absl::StatusOr<HostTensor> ToHost(const Value& value, Budget& budget);
+
+}  // namespace outboard::reference
