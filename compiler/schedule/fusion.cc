@@ -116,8 +116,9 @@ class Chooser {
       case Op::kIota: return 0;
       case Op::kParam: return 1;
       case Op::kReduce:
-        if (one_hot_.at(node).where == nullptr) return 1;
-        return cost_.at(one_hot_.at(node).where->src[1]) + 1;
+        if (const UOp* where = one_hot_.at(node).where)
+          return std::min(cost_.at(where->src[0]) + cost_.at(where->src[1]), kCostMax);
+        return 1;
       default: break;
     }
     double cost = 0;
@@ -133,9 +134,17 @@ class Chooser {
     return std::all_of(node->src.begin(), node->src.end(), [&](const UOp* s) { return cost_.at(s) == 0; });
   }
 
+  // A window, or another one-hot sum by position alone: index arithmetic, like a movement.
+  bool IsWindow(const UOp* node) const {
+    if (node->op != Op::kReduce) return false;
+    const OneHot& one_hot = one_hot_.at(node);
+    return one_hot.where != nullptr && one_hot.loops_left <= 1 && cost_.at(one_hot.where->src[0]) == 0;
+  }
+
   // Whether keeping `node` would save anything but a load.
   bool HasWork(const UOp* node) const {
-    while (IsMovement(node->op)) node = node->src[0];
+    while (IsMovement(node->op) || IsWindow(node))
+      node = IsWindow(node) ? one_hot_.at(node).where->src[1] : node->src[0];
     if (node->op == Op::kParam || node->is_const() || node->op == Op::kIota) return false;
     return cost_.at(node) > 0;
   }

@@ -1,0 +1,280 @@
+// Schedules: how many kernels, what they read, and that walking their expressions gives what the interpreter gives.
+#include "compiler/schedule/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/build.h"
+#include "compiler/ir/check.h"
+#include "compiler/ir/spec.h"
+#include "compiler/reference/interpret.h"
+#include "compiler/tensor/gradient.h"
+#include "compiler/schedule/memory_plan.h"
+#include "tests/compiler/schedule_eval.h"
+
+namespace outboard {
+namespace {
+
+HostTensor RandomTensor(const UOp* param, std::mt19937_64& random) {
+  HostTensor tensor{param->dtype, StaticDims(param->shape), {}};
+  tensor.bytes.resize(tensor.ElementCount() * ByteWidth(param->dtype));
+  for (int64_t i = 0; i < tensor.ElementCount(); ++i) {
+    char* const at = tensor.bytes.data() + i * ByteWidth(param->dtype);
+    if (IsFloat(param->dtype))
+      StoreFloat(param->dtype, std::uniform_real_distribution<>(-1, 1)(random), at);
+    else
+      StoreInt(param->dtype, std::uniform_int_distribution<>(0, 3)(random), at);
+  }
+  return tensor;
+}
+
+class ScheduleTest : public testing::Test {
+ protected:
+  const UOp* F32(int64_t slot, std::vector<int64_t> dims) {
+    return Param(g, slot, DType::kF32, Shape(dims.begin(), dims.end()));
+  }
+
+  // x with a window axis of `kernel` places after axis `axis`, spelled as a one-hot sum.
+  const UOp* Windows(const UOp* x, int axis, int64_t kernel, int64_t stride) {
+    const int64_t length = x->shape[axis].value(), places = (length - kernel) / stride + 1;
+    Shape dims(x->shape.begin(), x->shape.end());
+    dims.insert(dims.begin() + axis, {Dim(places), Dim(kernel)});  // [..., places, kernel, length, ...]
+    const auto along = [&](int64_t n, int where) {
+      Shape ones(dims.size(), Dim(1));
+      ones[where] = Dim(n);
+      return Expand(g, Reshape(g, Iota(g, DType::kI32, Dim(n)), ones), dims);
+    };
+    const UOp* const step = Full(g, ConstInt(g, DType::kI32, stride), dims);
+    const UOp* const place = Add(g, Mul(g, along(places, axis), step), along(kernel, axis + 1));
+    Shape ones(x->shape.begin(), x->shape.end());
+    ones.insert(ones.begin() + axis, {Dim(1), Dim(1)});
+    const UOp* const spread = Expand(g, Reshape(g, x, ones), dims);
+    const UOp* const zero = Full(g, ConstFloat(g, x->dtype, 0), dims);
+    const UOp* const hot = Where(g, Alu(g, Op::kCmpEq, along(length, axis + 2), place), spread, zero);
+    const UOp* const sum = Reduce(g, Op::kAdd, hot, {axis + 2});
+    Shape result = dims;
+    result.erase(result.begin() + axis + 2);
+    return Reshape(g, sum, result);
+  }
+
+  // x [B, C, H, W] with w [O, C, K, K], stride 1: [B, O, H - K + 1, W - K + 1].
+  const UOp* Conv(const UOp* x, const UOp* w) {
+    const int64_t k = w->shape[2].value();
+    const UOp* const windows = Windows(Windows(x, 2, k, 1), 4, k, 1);  // [B, C, OH, K, OW, K]
+    const UOp* const turned = Permute(g, windows, {0, 2, 4, 1, 3, 5});  // [B, OH, OW, C, K, K]
+    const Shape s(turned->shape.begin(), turned->shape.end());
+    const Dim o = w->shape[0];
+    const Shape full = {s[0], o, s[1], s[2], s[3], s[4], s[5]};
+    const UOp* const left = Expand(g, Reshape(g, turned, {s[0], 1, s[1], s[2], s[3], s[4], s[5]}), full);
+    const UOp* const right = Expand(g, Reshape(g, w, {1, o, 1, 1, s[3], s[4], s[5]}), full);
+    return Reshape(g, Reduce(g, Op::kAdd, Mul(g, left, right), {4, 5, 6}), {s[0], o, s[1], s[2]});
+  }
+
+  const UOp* MatMul(const UOp* a, const UOp* b) {
+    const Shape full = {a->shape[0], a->shape[1], b->shape[1]};
+    const UOp* const left = Expand(g, Reshape(g, a, {full[0], full[1], 1}), full);
+    const UOp* const right = Expand(g, Reshape(g, b, {1, full[1], full[2]}), full);
+    return Reshape(g, Reduce(g, Op::kAdd, Mul(g, left, right), {1}), {full[0], full[2]});
+  }
+
+  schedule::Schedule Check(std::vector<const UOp*> results, double tolerance = 1e-5) {
+    const UOp* const sink = Sink(g, results);
+    OB_CHECK_OK(VerifyGraph(sink, Level::kTensor));
+    auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink));
+    std::mt19937_64 random(1);
+    std::vector<HostTensor> params;
+    for (const UOp* param : ParamsOf(sink)) params.push_back(RandomTensor(param, random));
+    const auto expected = Interpret(sink, params);
+    const auto actual = test::EvaluateSchedule(schedule, sink, params);
+    EXPECT_TRUE(expected.ok()) << expected.status();
+    EXPECT_TRUE(actual.ok()) << actual.status() << "\n" << schedule::ScheduleToString(schedule);
+    if (!expected.ok() || !actual.ok()) return schedule;
+    for (size_t r = 0; r < expected->size(); ++r) {
+      const HostTensor &e = (*expected)[r], &a = (*actual)[r];
+      EXPECT_EQ(e.dims, a.dims);
+      for (int64_t i = 0; i < e.ElementCount(); ++i) {
+        const int width = ByteWidth(e.dtype);
+        if (!IsFloat(e.dtype)) {
+          EXPECT_EQ(LoadInt(e.dtype, e.bytes.data() + i * width), LoadInt(e.dtype, a.bytes.data() + i * width));
+          continue;
+        }
+        const double x = LoadFloat(e.dtype, e.bytes.data() + i * width);
+        const double y = LoadFloat(e.dtype, a.bytes.data() + i * width);
+        EXPECT_NEAR(x, y, tolerance * (1 + std::abs(x))) << "result " << r << " element " << i;
+      }
+    }
+    return schedule;
+  }
+
+  Graph g;
+};
+
+TEST_F(ScheduleTest, ElementwiseChainIsOneKernel) {
+  const UOp* const x = F32(0, {4, 6});
+  const UOp* const y = Alu(g, Op::kMax, Add(g, x, Full(g, ConstFloat(g, DType::kF32, 1), x->shape)),
+                           Full(g, ConstFloat(g, DType::kF32, 0), x->shape));
+  EXPECT_EQ(Check({Permute(g, y, {1, 0})}).kernels.size(), 1u);
+}
+
+TEST_F(ScheduleTest, MatMulWithBiasAndReluIsOneKernel) {
+  const UOp* const y = MatMul(F32(0, {5, 7}), F32(1, {7, 3}));
+  const UOp* const bias = Expand(g, Reshape(g, F32(2, {3}), {1, 3}), {Dim(5), Dim(3)});
+  const UOp* const relu = Alu(g, Op::kMax, Add(g, y, bias), Full(g, ConstFloat(g, DType::kF32, 0), y->shape));
+  EXPECT_EQ(Check({relu}).kernels.size(), 1u);
+}
+
+TEST_F(ScheduleTest, WindowsAreLoads) {
+  const auto schedule = Check({Windows(F32(0, {2, 9}), 1, 3, 2)});
+  ASSERT_EQ(schedule.kernels.size(), 1u);
+  for (const UOp* node : PostOrder(schedule.kernels[0].ast)) {
+    EXPECT_NE(node->op, Op::kReduceLoop);
+    if (node->op == Op::kLoad) {
+      EXPECT_EQ(node->src.size(), 1u) << "the window is always inside";
+    }
+  }
+}
+
+TEST_F(ScheduleTest, ConvolutionIsOneKernelOfThreeLoops) {
+  const auto schedule = Check({Conv(F32(0, {2, 3, 6, 7}), F32(1, {4, 3, 3, 3}))});
+  ASSERT_EQ(schedule.kernels.size(), 1u);
+  for (const UOp* node : PostOrder(schedule.kernels[0].ast)) {
+    if (node->op == Op::kReduceLoop) {
+      EXPECT_EQ(node->src.size(), 4u);
+    }
+  }
+}
+
+TEST_F(ScheduleTest, ConvolutionGradientsAreOneKernelEach) {
+  const UOp *const x = F32(0, {2, 3, 6, 7}), *const w = F32(1, {4, 3, 3, 3});
+  const UOp* const y = Conv(x, w);
+  const UOp* const dy = F32(2, {2, 4, 4, 5});
+  const auto gradients = ValueOrDie(Gradient(g, y, dy, {x, w}));
+  const auto schedule = Check({Mul(g, x, x), gradients[1], gradients[0]});
+  EXPECT_EQ(schedule.kernels.size(), 3u) << schedule::ScheduleToString(schedule);
+}
+
+TEST_F(ScheduleTest, StridedWindowGradientIsGated) {
+  const UOp* const x = F32(0, {2, 9});
+  const UOp* const y = Windows(x, 1, 4, 2);
+  const auto gradients = ValueOrDie(Gradient(g, y, F32(1, {2, 3, 4}), {x}));
+  EXPECT_EQ(Check({x, gradients[0]}).kernels.size(), 2u);
+}
+
+TEST_F(ScheduleTest, GatherReadsByIndex) {
+  const UOp *const table = F32(0, {5, 3}), *const rows = Param(g, 1, DType::kI32, {Dim(4)});
+  const Shape full = {4, 5, 3};
+  const UOp* const row = Expand(g, Reshape(g, Iota(g, DType::kI32, Dim(5)), {1, 5, 1}), full);
+  const UOp* const wanted = Expand(g, Reshape(g, rows, {4, 1, 1}), full);
+  const UOp* const spread = Expand(g, Reshape(g, table, {1, 5, 3}), full);
+  const UOp* const hot =
+      Where(g, Alu(g, Op::kCmpEq, row, wanted), spread, Full(g, ConstFloat(g, DType::kF32, 0), full));
+  // PARAM 1 is used first in this order.
+  const UOp* const y = Reduce(g, Op::kAdd, hot, {1});
+  const UOp* const sink = Sink(g, {table, y});
+  OB_CHECK_OK(VerifyGraph(sink, Level::kTensor));
+  const auto schedule = Check({table, y});
+  EXPECT_EQ(schedule.kernels.size(), 2u);
+  for (const UOp* node : PostOrder(schedule.kernels[1].ast)) EXPECT_NE(node->op, Op::kReduceLoop);
+}
+
+TEST_F(ScheduleTest, ValuesOverTheSameLoopsShareAKernel) {
+  const UOp *const m = F32(0, {8}), *const grad = F32(1, {8}), *const p = F32(2, {8});
+  const auto c = [&](double v) { return Full(g, ConstFloat(g, DType::kF32, v), m->shape); };
+  const UOp* const m2 = Add(g, Mul(g, m, c(0.9)), Mul(g, grad, c(0.1)));
+  const UOp* const p2 = Add(g, p, Mul(g, m2, c(-0.001)));
+  const auto schedule = Check({m2, p2});
+  ASSERT_EQ(schedule.kernels.size(), 1u);
+  EXPECT_EQ(schedule.kernels[0].ast->src.size(), 2u);
+}
+
+TEST_F(ScheduleTest, ResultsThatAreInputsOrTwins) {
+  const UOp* const x = F32(0, {3, 2});
+  const UOp* const y = Add(g, x, x);
+  EXPECT_EQ(Check({x, y, y, Reshape(g, x, {6})}).buffers.size(), 5u);
+}
+
+TEST_F(ScheduleTest, EmptyAndScalar) {
+  const UOp* const empty = F32(0, {0, 3});
+  const UOp* const sum = Reduce(g, Op::kAdd, empty, {0});
+  const UOp* const top = Reduce(g, Op::kMax, empty, {0});
+  Check({empty, sum, Alu(g, Op::kMax, top, sum)});
+}
+
+TEST_F(ScheduleTest, PadIsGated) {
+  const UOp* const x = F32(0, {3, 4});
+  const UOp* const e = Alu(g, Op::kExp2, Pad(g, x, {1, 2, 0, 1}));
+  Check({e, Pad(g, Alu(g, Op::kExp2, x), {1, 2, 0, 1}), Flip(g, x, {1}), Shrink(g, x, {1, 3, 0, 2})});
+}
+
+TEST_F(ScheduleTest, SoftmaxAndBatchNorm) {
+  const UOp* const x = F32(0, {6, 5});
+  const UOp* const top = Expand(g, Reduce(g, Op::kMax, x, {1}), x->shape);
+  const UOp* const e = Alu(g, Op::kExp2, Add(g, x, Alu(g, Op::kNeg, top)));
+  const UOp* const y = Alu(g, Op::kFDiv, e, Expand(g, Reduce(g, Op::kAdd, e, {1}), x->shape));
+  EXPECT_LE(Check({y}).kernels.size(), 3u);
+}
+
+TEST_F(ScheduleTest, FunctionsAreWrittenOut) {
+  const UOp* const p = F32(0, {4});
+  const UOp* const body = Mul(g, p, Add(g, p, p));
+  const UOp* const function = g.MakeChecked(Op::kFunction, DType::kVoid, {body, p});
+  const UOp* y = p;
+  for (int i = 0; i < 3; ++i) y = g.MakeChecked(Op::kCall, DType::kVoid, {function, y});
+  EXPECT_EQ(Check({y}).kernels.size(), 1u);
+}
+
+TEST_F(ScheduleTest, VarsAreBound) {
+  const UOp* const n = Var(g, 0, 1, 8);
+  const UOp* const x = F32(0, {8});
+  const UOp* const part = Shrink(g, x, {Dim(0), Dim(n)});
+  const UOp* const sink = Sink(g, {Reduce(g, Op::kAdd, part, {0})});
+  const Binding binding{0, 5};
+  const auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink, {&binding, 1}));
+  EXPECT_EQ(schedule.kernels.size(), 1u);
+  EXPECT_EQ(schedule::MakeSchedule(g, sink).status().code(), absl::StatusCode::kInvalidArgument);
+  const Binding out{0, 9};
+  EXPECT_EQ(schedule::MakeSchedule(g, sink, {&out, 1}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(ScheduleTest, EqualGraphsGiveEqualKernels) {
+  const auto text = [](Graph& graph) {
+    const UOp* const x = Param(graph, 0, DType::kF32, {Dim(4), Dim(6)});
+    const UOp* const sum = Reduce(graph, Op::kAdd, Mul(graph, x, x), {1});
+    return schedule::ScheduleToString(ValueOrDie(schedule::MakeSchedule(graph, Sink(graph, {sum}))));
+  };
+  Graph a, b;
+  Iota(b, DType::kI32, Dim(3));  // other node indices
+  EXPECT_EQ(text(a), text(b));
+}
+
+TEST(MemoryPlan, SharesWhatIsNotAliveTogether) {
+  const auto plan = schedule::PlanMemory({{1000, 0, 1}, {1000, 1, 2}, {1000, 2, 3}});
+  EXPECT_EQ(plan.offsets[0], plan.offsets[2]);
+  EXPECT_EQ(plan.bytes, plan.bytes_least);
+}
+
+TEST(MemoryPlan, NeverOverlapsWhatIsAliveTogether) {
+  std::mt19937_64 random(7);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<schedule::Lifetime> lives;
+    for (int i = 0; i < 30; ++i) {
+      const int first = static_cast<int>(random() % 20);
+      lives.push_back({static_cast<int64_t>(1 + random() % 5000), first, first + static_cast<int>(random() % 6)});
+    }
+    const auto plan = schedule::PlanMemory(lives);
+    for (size_t a = 0; a < lives.size(); ++a)
+      for (size_t b = 0; b < a; ++b) {
+        const bool together = lives[a].first <= lives[b].last && lives[b].first <= lives[a].last;
+        const bool apart = plan.offsets[a] + lives[a].bytes <= plan.offsets[b] ||
+                           plan.offsets[b] + lives[b].bytes <= plan.offsets[a];
+        EXPECT_TRUE(!together || apart);
+      }
+    EXPECT_GE(plan.bytes, plan.bytes_least);
+  }
+}
+
+}  // namespace
+}  // namespace outboard
