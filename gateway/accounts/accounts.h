@@ -1,0 +1,96 @@
+// Tenants and their API keys, in the same file as the ledger.
+//
+// A key is `ob_live_<id>_<secret>`: id is 16 hex digits and names the row; secret is 32 random bytes as 64 hex digits.
+// Stored are the id and SHA-256 of the secret's bytes (random enough to need no slow hash); the key itself is shown
+// once, when it is made, as a Secret.
+//
+// Threads: any; a mutex inside. Calls read or write the disk. Any number of processes may use the file at once, and a
+// revocation by one is seen by the next call of another.
+// Errors of every call: those of storage::Database.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "gateway/accounts/secret.h"
+#include "gateway/ledger/ids.h"
+#include "gateway/storage/sqlite.h"
+
+namespace outboard::gateway {
+
+struct Tenant {
+  TenantId id;
+  std::string name;
+  WallTime created_at;
+};
+
+struct ApiKey {
+  std::string id;
+  TenantId tenant;
+  std::string name;
+  WallTime created_at;
+  std::optional<WallTime> expires_at;
+  std::optional<WallTime> revoked_at;
+};
+
+struct NewApiKey {
+  ApiKey key;
+  Secret text;  // the whole `ob_live_...`
+};
+
+// Whom a key speaks for. `key_id` may be logged.
+struct Identity {
+  TenantId tenant;
+  std::string key_id;
+};
+
+class Accounts {
+ public:
+  // Opens or creates. FAILED_PRECONDITION: written by a newer version of this program.
+  static absl::StatusOr<std::unique_ptr<Accounts>> Open(const std::string& path,
+                                                        const storage::OpenOptions& options = {});
+
+  // Names are 1 .. kNameBytesMax bytes of printable ASCII: INVALID_ARGUMENT.
+  // ALREADY_EXISTS: the name is taken.
+  absl::StatusOr<Tenant> CreateTenant(std::string_view name, WallTime now);
+  // The tenant of that name, made if there is none.
+  absl::StatusOr<Tenant> EnsureTenant(std::string_view name, WallTime now);
+  absl::StatusOr<Tenant> FindTenant(std::string_view name);  // NOT_FOUND
+  absl::StatusOr<Tenant> GetTenant(TenantId id);             // NOT_FOUND
+  absl::StatusOr<std::vector<Tenant>> ListTenants();         // by id
+
+  // NOT_FOUND: no such tenant. INVALID_ARGUMENT: name, or an expiry that is not in the future. RESOURCE_EXHAUSTED:
+  // kKeysPerTenantMax keys exist (revoked ones count).
+  absl::StatusOr<NewApiKey> CreateKey(TenantId tenant, std::string_view name, WallTime now,
+                                      std::optional<WallTime> expires_at = std::nullopt);
+
+  // UNAUTHENTICATED, in the same words whether the key is malformed, unknown, wrong, expired or revoked. Secrets are
+  // compared in constant time, also for an unknown id.
+  absl::StatusOr<Identity> Authenticate(std::string_view key, WallTime now);
+
+  // Whether a key that was authenticated earlier still stands: for sessions that are open, every few seconds.
+  // UNAUTHENTICATED: revoked or expired since.
+  absl::Status CheckKey(std::string_view key_id, WallTime now);
+
+  // Idempotent: the first revocation's time stays. NOT_FOUND: no such key, or, with a tenant named, not that tenant's.
+  absl::Status RevokeKey(std::string_view key_id, WallTime now, std::optional<TenantId> tenant = std::nullopt);
+
+  // In the order they were made; of all tenants without one named.
+  absl::StatusOr<std::vector<ApiKey>> ListKeys(std::optional<TenantId> tenant = std::nullopt);
+
+ private:
+  explicit Accounts(std::unique_ptr<storage::Database> db) : db_(std::move(db)) {}
+
+  absl::Mutex mutex_;
+  std::unique_ptr<storage::Database> db_ ABSL_PT_GUARDED_BY(mutex_);
+};
+
+}  // namespace outboard::gateway

@@ -1,0 +1,31 @@
+// A string that must not be logged: it prints as ***, and its bytes are wiped when it goes.
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace outboard::gateway {
+
+class Secret {
+ public:
+  Secret() = default;
+  explicit Secret(std::string text) : text_(std::move(text)) {}
+  Secret(const Secret&) = default;
+  Secret& operator=(const Secret& other);
+  Secret(Secret&& other) noexcept;
+  Secret& operator=(Secret&& other) noexcept;
+  ~Secret();
+
+  // The one way to the text; a reviewer looks for this name.
+  std::string_view Reveal() const { return text_; }
+
+  friend std::ostream& operator<<(std::ostream& out, const Secret&) { return out << "***"; }
+
+ private:
+  void Wipe();
+  std::string text_;
+};
+
+}  // namespace outboard::gateway

@@ -1,0 +1,142 @@
+// The books: double entry, append-only, idempotent, hash-chained, in one SQLite file.
+//
+// An *entry* is two or more *lines* (account, signed amount) that sum to zero. A line's amount adds to the account's
+// balance; a tenant's balance is what the operator owes the tenant, so credit is positive and use makes it smaller.
+//     use       tenant -a   revenue  +a        from the meter, one for each (lease, device, second range)
+//     transfer  any lines that sum to zero      credit (tenant +a, payments -a), a goodwill refund, ...
+//
+// Invariants (the numbers are quoted by the tests; Verify checks all of them):
+//   L1  the lines of each entry sum to zero
+//   L2  an idempotency key has at most one entry, and a second post of it with another body is refused
+//   L3  the second ranges of a leased device start at 0, touch, and never overlap: a second is charged once or not at
+//       all; tenant, price and grant time are the same in all of them
+//   L4  the amount of a use entry is ChargeAfter(to) - ChargeAfter(from)
+//   L5  entries are numbered 1, 2, 3 ... without gaps; entry n holds hash n = SHA-256(domain, hash n-1, n, stamp,
+//       SHA-256(body)), and the head row holds the last number and hash
+//   L6  an account's stored balance is the sum of its lines
+//   L7  stamps never go back, even if the wall clock does
+//   L8  what Post acknowledged is on disk; what it did not is there whole or not at all
+//
+// Threads: all methods may be called from any thread; a mutex lets one at a time through. Calls block on the disk, and
+// up to kBusyTimeoutMs on another process that writes: keep them off threads that serve streams. Any number of
+// processes may open the file at once (SQLite's WAL).
+//
+// Errors of every call: RESOURCE_EXHAUSTED  the disk is full; nothing was written, later posts may succeed
+//                       DATA_LOSS           the file is damaged or not ours
+//                       UNAVAILABLE         the file is locked for too long, or an I/O error
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "gateway/ledger/ids.h"
+#include "gateway/ledger/meter.h"
+#include "gateway/ledger/money.h"
+#include "gateway/ledger/usage.h"
+#include "gateway/storage/sqlite.h"
+
+namespace outboard::gateway {
+
+// An account by name: "revenue", "payments", "adjustments" or "tenant:<id>".
+struct LedgerAccount {
+  std::string name;
+  static LedgerAccount Tenant(TenantId id);
+  static LedgerAccount Revenue() { return {"revenue"}; }
+  static LedgerAccount Payments() { return {"payments"}; }
+  static LedgerAccount Adjustments() { return {"adjustments"}; }
+  bool operator==(const LedgerAccount&) const = default;
+};
+
+struct LedgerLine {
+  LedgerAccount account;
+  MicroUsd amount;
+  bool operator==(const LedgerLine&) const = default;
+};
+
+struct Transfer {
+  std::string key;   // the caller's idempotency key, 1 .. kNameBytesMax bytes
+  std::string memo;  // for people, at most kMemoBytesMax bytes
+  std::vector<LedgerLine> lines;
+};
+
+// Where an entry stands. A replay gives the position of the first post.
+struct Posting {
+  int64_t number = 0;
+  bool replayed = false;
+};
+
+struct StatementRow {
+  int64_t number = 0;
+  WallTime at;
+  std::string key;
+  std::string memo;
+  std::optional<LeasedDevice> device;  // of a use entry, with its seconds
+  int64_t from_s = 0;
+  int64_t to_s = 0;
+  MicroUsd amount;  // of this account's line
+};
+
+struct VerifyReport {
+  int64_t entries = 0;
+  int64_t lines = 0;
+  std::string head_hash;  // hex; equal heads mean equal histories
+};
+
+class Ledger {
+ public:
+  // Opens or creates. FAILED_PRECONDITION: written by a newer version of this program.
+  static absl::StatusOr<std::unique_ptr<Ledger>> Open(const std::string& path,
+                                                      const storage::OpenOptions& options = {});
+
+  // Posts all charges in one transaction: all of them or, on any error, none. `now` stamps them. Idempotent: posting
+  // again what is there returns the same numbers.
+  // Errors: INVALID_ARGUMENT     a charge that L4 does not allow, an empty range, more than kChargesPerPostMax
+  //         ALREADY_EXISTS       some of these seconds are charged already, by another range or with another body
+  //         FAILED_PRECONDITION  seconds before these are not charged yet (a gap), or L3's last clause
+  absl::StatusOr<std::vector<Posting>> Post(std::span<const Charge> charges, WallTime now);
+
+  // Errors: INVALID_ARGUMENT  lines do not sum to zero, fewer than two or more than kLinesPerEntryMax of them, an
+  //                           account named twice or unknown, a key or memo too long
+  //         ALREADY_EXISTS    the key was used with another body
+  absl::StatusOr<Posting> PostTransfer(const Transfer& transfer, WallTime now);
+
+  // `amount` > 0 for the tenant, from payments.
+  absl::StatusOr<Posting> Credit(TenantId tenant, MicroUsd amount, std::string_view key, WallTime now);
+
+  // Zero for an account that was never posted to.
+  absl::StatusOr<MicroUsd> Balance(const LedgerAccount& account);
+  absl::StatusOr<MicroUsd> Balance(TenantId tenant) { return Balance(LedgerAccount::Tenant(tenant)); }
+
+  // Rows of `account` with numbers above `after`, at most `limit` (<= kStatementRowsMax), oldest first.
+  absl::StatusOr<std::vector<StatementRow>> Statement(const LedgerAccount& account, int64_t after = 0,
+                                                      int64_t limit = 100);
+
+  // Use posted at or after `since`, by session; over all tenants without one named.
+  absl::StatusOr<Usage> UsageOf(TenantId tenant, WallTime since = {});
+  absl::StatusOr<Usage> UsageOfAll(WallTime since = {});
+  absl::StatusOr<SessionUsage> UsageOfSession(const SessionId& session);  // zeros if never charged
+
+  // Reads everything and checks L1 to L7. DATA_LOSS names the first entry or account that breaks one of them. Never
+  // repairs anything. O(entries); holds the file's snapshot, not its lock, so others may post meanwhile.
+  absl::StatusOr<VerifyReport> Verify();
+
+ private:
+  explicit Ledger(std::unique_ptr<storage::Database> db) : db_(std::move(db)) {}
+
+  absl::StatusOr<Usage> QueryUsage(std::optional<TenantId> tenant, std::optional<SessionId> session,
+                                   WallTime since) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  absl::Mutex mutex_;
+  std::unique_ptr<storage::Database> db_ ABSL_PT_GUARDED_BY(mutex_);
+};
+
+}  // namespace outboard::gateway
