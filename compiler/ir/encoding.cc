@@ -2,6 +2,7 @@
 
 #include <openssl/sha.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "absl/container/flat_hash_map.h"
@@ -81,6 +82,21 @@ absl::Status Malformed(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("graph encoding: ", what));
 }
 
+// A PARAM that stands for a BUFFER may equal one of a FUNCTION; interned in a graph of their own they are one node.
+absl::StatusOr<const UOp*> WithParams(Graph& graph, const std::vector<const UOp*>& nodes,
+                                      const absl::flat_hash_map<uint64_t, int64_t>& slot_of) {
+  absl::flat_hash_map<const UOp*, const UOp*> made;
+  for (const UOp* node : nodes) {
+    std::vector<const UOp*> src;
+    for (const UOp* source : node->src) src.push_back(made.at(source));
+    std::vector<int64_t> arg(node->arg.begin(), node->arg.end());
+    const bool buffer = node->op == Op::kBuffer;
+    if (buffer) arg[0] = slot_of.at(static_cast<uint64_t>(arg[0]));
+    OB_ASSIGN_OR_RETURN(made[node], graph.Make(buffer ? Op::kParam : node->op, node->dtype, src, arg));
+  }
+  return made.at(nodes.back());
+}
+
 }  // namespace
 
 std::string GraphId::ToHex() const { return absl::BytesToHexString(ToBytes()); }
@@ -118,6 +134,15 @@ absl::StatusOr<EncodedGraph> EncodeGraph(const UOp* root) {
   for (size_t i = 0; i < encoded.buffers.size(); ++i)
     if (!slot_of.emplace(encoded.buffers[i], i).second)
       return absl::InvalidArgumentError("two BUFFERs of one handle differ in type or shape");
+  const bool has_function =
+      std::any_of(nodes.begin(), nodes.end(), [](const UOp* node) { return node->op == Op::kFunction; });
+  if (has_function && !encoded.buffers.empty()) {
+    Graph graph;
+    OB_ASSIGN_OR_RETURN(const UOp* copy, WithParams(graph, nodes, slot_of));
+    OB_ASSIGN_OR_RETURN(EncodedGraph of_copy, EncodeGraph(copy));
+    of_copy.buffers = std::move(encoded.buffers);
+    return of_copy;
+  }
 
   std::string columns[kColumns];
   auto& [ops, dtypes, source_counts, sources, arg_counts, args] = columns;
