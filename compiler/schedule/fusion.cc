@@ -14,10 +14,9 @@ namespace outboard::schedule {
 namespace {
 
 // Thresholds, tried on a convolutional network's training step (docs/decisions/010-what-is-kept.md).
-constexpr double kJoinedSumRepeats = 4;   // an inner sum may be computed this often per element to join an outer one
-constexpr double kAnyWorkRepeats = 8;     // above this even one operation is worth keeping
-constexpr double kLongWorkRepeats = 1.5;  // above this ...
-constexpr double kLongWorkCost = 12;      // ... work of this cost is
+constexpr double kJoinedSumRepeats = 4;  // an inner sum may be computed this often per element to join an outer one
+// Vector operations that a trip of one element through memory is worth: five cycles at a few bytes a cycle.
+constexpr double kMemoryTripCost = 40;
 constexpr double kThreefryCost = 100;
 constexpr double kCostMax = 1000;  // sums of costs count shared parts twice; this keeps them finite
 
@@ -57,13 +56,21 @@ class Chooser {
       if (node->op == Op::kReduce) {
         OB_ASSIGN_OR_RETURN(one_hot_[node], FindOneHot(node));
       }
-      cost_[node] = Cost(node);
     }
     CountUsers();
-    for (const UOp* node : order_) holds_reduce_[node] = HoldsReduce(node);
-    for (const UOp* result : sink_->src) stored_.insert(result);
-    for (auto node = order_.rbegin(); node != order_.rend(); ++node) Visit(*node);
-
+    // What a value costs depends on what is kept below it, which is decided after it: the second walk knows the
+    // first one's answer.
+    for (int walk = 0; walk < 2; ++walk) {
+      for (const UOp* node : order_) {
+        work_[node] = Cost(node);
+        cost_[node] = stored_.contains(node) ? 1 : work_[node];
+      }
+      for (const UOp* node : order_) holds_reduce_[node] = HoldsReduce(node);
+      stored_.clear();
+      uses_.clear();
+      for (const UOp* result : sink_->src) stored_.insert(result);
+      for (auto node = order_.rbegin(); node != order_.rend(); ++node) Visit(*node);
+    }
     std::vector<const UOp*> kept;
     for (const UOp* node : order_)
       if (stored_.contains(node) && node->op != Op::kParam && Elements(node) > 0) kept.push_back(node);
@@ -141,14 +148,6 @@ class Chooser {
     return one_hot.where != nullptr && one_hot.loops_left <= 1 && cost_.at(one_hot.where->src[0]) == 0;
   }
 
-  // Whether keeping `node` would save anything but a load.
-  bool HasWork(const UOp* node) const {
-    while (IsMovement(node->op) || IsWindow(node))
-      node = IsWindow(node) ? one_hot_.at(node).where->src[1] : node->src[0];
-    if (node->op == Op::kParam || node->is_const() || node->op == Op::kIota) return false;
-    return cost_.at(node) > 0;
-  }
-
   void CountUsers() {
     for (auto it = order_.rbegin(); it != order_.rend(); ++it) {
       const UOp* const node = *it;
@@ -179,14 +178,13 @@ class Chooser {
         return static_cast<Op>(node->arg[0]) != Op::kAdd || repeats > kJoinedSumRepeats;
       return repeats > 1;
     }
-    if (IsMovement(node->op)) return false;  // its source decides
+    if (IsMovement(node->op) || IsWindow(node)) return false;  // its source decides
     if (holds_reduce_.at(node)) {
       if (use.users > 1 || repeats > 1) return true;
       // Elementwise work between two loops cannot join them.
       if (use.enclosing != Enclosing::kNothing) return true;
     }
-    if (repeats > kAnyWorkRepeats && HasWork(node)) return true;
-    return repeats > kLongWorkRepeats && cost_.at(node) > kLongWorkCost;
+    return (repeats - 1) * (work_.at(node) - 1) > kMemoryTripCost;  // one load is needed either way
   }
 
   void Read(const UOp* source, double readings, Enclosing enclosing, int users) {
@@ -230,7 +228,8 @@ class Chooser {
   const UOp* sink_;
   std::vector<const UOp*> order_;
   absl::flat_hash_map<const UOp*, OneHot> one_hot_;
-  absl::flat_hash_map<const UOp*, double> cost_;
+  absl::flat_hash_map<const UOp*, double> work_;  // to compute an element, from what is kept below
+  absl::flat_hash_map<const UOp*, double> cost_;  // to read an element: the same, or 1 where it is kept
   absl::flat_hash_map<const UOp*, int> users_;
   absl::flat_hash_map<const UOp*, bool> holds_reduce_;
   absl::flat_hash_map<const UOp*, Use> uses_;
