@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/ir/check.h"
+#include "compiler/ir/dims.h"
 #include "compiler/ir/limits.h"
 #include "compiler/ir/print.h"
 
@@ -76,33 +77,6 @@ absl::StatusOr<Shape> ReadDims(Op op, absl::Span<const int64_t> arg, size_t begi
   }
   if (next != extra.size()) return Broken(op, "has ", extra.size() - next, " sources too many");
   return dims;
-}
-
-// a + b, making the expression where either is symbolic.
-absl::StatusOr<Dim> AddDims(Graph& graph, const Dim& a, const Dim& b) {
-  if (a.is_const() && b.is_const()) {
-    int64_t sum;
-    if (__builtin_add_overflow(a.value(), b.value(), &sum))
-      return absl::InvalidArgumentError("a dimension overflows");
-    return Dim(sum);
-  }
-  if (a.is_const() && a.value() == 0) return b;
-  if (b.is_const() && b.value() == 0) return a;
-  const auto node = [&](const Dim& dim) -> absl::StatusOr<const UOp*> {
-    if (!dim.is_const()) return dim.expression();
-    return graph.Make(Op::kConst, DType::kI64, {}, {dim.value()});
-  };
-  OB_ASSIGN_OR_RETURN(const UOp* left, node(a));
-  OB_ASSIGN_OR_RETURN(const UOp* right, node(b));
-  OB_ASSIGN_OR_RETURN(const UOp* sum, graph.Make(Op::kAdd, DType::kI64, {left, right}));
-  return Dim(sum);
-}
-
-absl::StatusOr<Dim> SubtractDims(Graph& graph, const Dim& a, const Dim& b) {
-  if (a == b) return Dim(0);
-  if (b.is_const()) return AddDims(graph, a, Dim(-b.value()));
-  OB_ASSIGN_OR_RETURN(const UOp* negated, graph.Make(Op::kNeg, DType::kI64, {b.expression()}));
-  return AddDims(graph, a, Dim(negated));
 }
 
 // ---- single operations ----------------------------------------------------------------------------------------------
@@ -237,9 +211,9 @@ Result CheckMovement(const Node& n) {
           OB_ASSIGN_OR_RETURN(sum, AddDims(n.graph, sum, second));
           shape.push_back(sum);
         } else {
-          // Sound for symbolic ends too: the interval of one must lie below that of the next, unless they are equal.
-          if ((first != second && first.max() > second.min()) ||
-              (second != x.shape[i] && second.max() > x.shape[i].min()))
+          OB_ASSIGN_OR_RETURN(const bool begins, AtMost(n.graph, first, second));
+          OB_ASSIGN_OR_RETURN(const bool ends, AtMost(n.graph, second, x.shape[i]));
+          if (!begins || !ends)
             return Broken(n.op, "begin and end of dimension ", i, " do not lie in ", Str(x.shape));
           OB_ASSIGN_OR_RETURN(const Dim length, SubtractDims(n.graph, second, first));
           shape.push_back(length);

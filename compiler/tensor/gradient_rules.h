@@ -1,0 +1,29 @@
+// The derivative of each operation, as a table. The walk that uses it is gradient.cc.
+#pragma once
+
+#include "absl/container/inlined_vector.h"
+#include "absl/status/status.h"
+#include "compiler/ir/uop.h"
+
+namespace outboard::gradient {
+
+// The nodes that one step of a rule may make, dimensions included: the walk checks that so many are left.
+inline constexpr int64_t kNodesPerStepMax = 8192;
+
+// One node on the way back: the gradient that has reached it, and those it gives to its sources.
+struct Step {
+  Graph& g;
+  const UOp* node;
+  const UOp* dy;
+  absl::InlinedVector<bool, 4> needs;        // which sources want a gradient
+  absl::InlinedVector<const UOp*, 4> gives;  // nullptr: none
+
+  const UOp* x(int i = 0) const { return node->src[i]; }
+};
+
+using Rule = absl::Status (*)(Step&);
+
+// The rule of an operation with one value; nullptr where nothing flows back. CALL, TUPLE and GETTUPLE are the walk's.
+Rule RuleOf(Op op);
+
+}  // namespace outboard::gradient
