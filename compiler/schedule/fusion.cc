@@ -15,8 +15,8 @@ namespace {
 
 // Thresholds, tried on a convolutional network's training step (docs/decisions/010-what-is-kept.md).
 constexpr double kJoinedSumRepeats = 4;  // an inner sum may be computed this often per element to join an outer one
-// Vector operations that a trip of one element through memory is worth: five cycles at a few bytes a cycle.
-constexpr double kMemoryTripCost = 40;
+// Operations that a trip of one element through memory is worth: a few cycles, at some bytes a cycle.
+constexpr double kMemoryTripCost = 20;
 constexpr double kThreefryCost = 100;
 constexpr double kCostMax = 1000;  // sums of costs count shared parts twice; this keeps them finite
 
