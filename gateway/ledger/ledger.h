@@ -117,7 +117,7 @@ class Ledger {
   absl::StatusOr<MicroUsd> Balance(TenantId tenant) { return Balance(LedgerAccount::Tenant(tenant)); }
 
   // Rows of `account` with numbers above `after`, at most `limit` (<= kStatementRowsMax), oldest first.
-  absl::StatusOr<std::vector<StatementRow>> Statement(const LedgerAccount& account, int64_t after = 0,
+  absl::StatusOr<std::vector<StatementRow>> StatementOf(const LedgerAccount& account, int64_t after = 0,
                                                       int64_t limit = 100);
 
   // Use posted at or after `since`, by session; over all tenants without one named.

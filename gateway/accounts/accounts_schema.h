@@ -1,0 +1,55 @@
+// Tables of accounts, keys, sessions and leases. Internal to gateway/accounts. Append only: a change is another step.
+#pragma once
+
+namespace outboard::gateway {
+
+inline constexpr const char* kAccountsSchema[] = {
+    R"sql(
+CREATE TABLE tenant(
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  name TEXT NOT NULL UNIQUE,
+  created_ms INTEGER NOT NULL
+) STRICT;
+CREATE TABLE api_key(
+  id TEXT PRIMARY KEY,
+  tenant INTEGER NOT NULL REFERENCES tenant(id),
+  name TEXT NOT NULL,
+  secret_hash BLOB NOT NULL CHECK(length(secret_hash) = 32),
+  created_ms INTEGER NOT NULL,
+  expires_ms INTEGER,
+  revoked_ms INTEGER
+) STRICT;
+CREATE INDEX api_key_by_tenant ON api_key(tenant);
+)sql",
+};
+
+// worker and end are words for people and for routing; states are SessionState's numbers.
+inline constexpr const char* kSessionsSchema[] = {
+    R"sql(
+CREATE TABLE session(
+  id BLOB PRIMARY KEY CHECK(length(id) = 16),
+  tenant INTEGER NOT NULL,
+  epoch INTEGER NOT NULL,
+  worker TEXT NOT NULL,
+  state INTEGER NOT NULL CHECK(state BETWEEN 1 AND 4),
+  opened_ms INTEGER NOT NULL,
+  closed_ms INTEGER,
+  CHECK((closed_ms IS NULL) = (state IN (1, 2)))
+) STRICT;
+CREATE INDEX session_live ON session(opened_ms) WHERE closed_ms IS NULL;
+CREATE TABLE lease(
+  session BLOB NOT NULL CHECK(length(session) = 16),
+  grant_number INTEGER NOT NULL,
+  tenant INTEGER NOT NULL,
+  devices INTEGER NOT NULL,
+  worker TEXT NOT NULL,
+  granted_ms INTEGER NOT NULL,
+  released_ms INTEGER,
+  end TEXT NOT NULL,
+  PRIMARY KEY(session, grant_number)
+) STRICT;
+CREATE INDEX lease_live ON lease(session) WHERE released_ms IS NULL;
+)sql",
+};
+
+}  // namespace outboard::gateway

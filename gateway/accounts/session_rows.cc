@@ -1,0 +1,204 @@
+#include "gateway/accounts/session_rows.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/check.h"
+#include "gateway/accounts/accounts_schema.h"
+#include "gateway/ledger/limits.h"
+
+namespace outboard::gateway {
+namespace {
+
+using storage::Database;
+using storage::Statement;
+
+constexpr char kSessionColumns[] = "SELECT id, tenant, epoch, worker, state, opened_ms, closed_ms FROM session ";
+
+bool IsLive(SessionState state) { return state == SessionState::kOpen || state == SessionState::kDetached; }
+
+std::optional<WallTime> OptionalTime(const Statement& row, int column) {
+  return row.IsNull(column) ? std::nullopt : std::optional<WallTime>(WallTime{row.Int(column)});
+}
+
+absl::StatusOr<SessionRow> ReadSession(const Statement& row) {
+  const std::optional<SessionId> session = SessionId::FromBytes(row.Blob(0));
+  if (!session.has_value()) return absl::DataLossError("sessions: a row's name is damaged");
+  return SessionRow{.session = *session,
+                    .tenant = TenantId{row.Int(1)},
+                    .epoch = static_cast<uint64_t>(row.Int(2)),
+                    .worker = std::string(row.Text(3)),
+                    .state = static_cast<SessionState>(row.Int(4)),
+                    .opened_at = WallTime{row.Int(5)},
+                    .closed_at = OptionalTime(row, 6)};
+}
+
+absl::StatusOr<std::optional<SessionRow>> Find(Database& db, const SessionId& session) {
+  OB_ASSIGN_OR_RETURN(Statement query, db.Prepare(std::string(kSessionColumns) + "WHERE id = ?"));
+  OB_ASSIGN_OR_RETURN(const bool found, query.BindBlob(1, session.Bytes()).Step());
+  if (!found) return std::optional<SessionRow>();
+  OB_ASSIGN_OR_RETURN(SessionRow row, ReadSession(query));
+  return std::optional<SessionRow>(std::move(row));
+}
+
+absl::Status CheckText(std::string_view what, std::string_view text) {
+  if (text.size() <= kNameBytesMax) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("sessions: ", std::string(what), " has ", text.size(), " bytes, ", kNameBytesMax, " are allowed"));
+}
+
+absl::Status CheckRow(const SessionRow& row) {
+  if (row.tenant.value <= 0) return absl::InvalidArgumentError("sessions: a row needs a tenant");
+  if (row.epoch > static_cast<uint64_t>(INT64_MAX)) return absl::InvalidArgumentError("sessions: epoch above 2^63");
+  if (row.state < SessionState::kOpen || row.state > SessionState::kLost) {
+    return absl::InvalidArgumentError("sessions: no such state");
+  }
+  if (IsLive(row.state) == row.closed_at.has_value()) {
+    return absl::InvalidArgumentError("sessions: closed_at is set exactly when a session has ended");
+  }
+  return CheckText("the worker's name", row.worker);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SessionRows>> SessionRows::Open(const std::string& path,
+                                                               const storage::OpenOptions& options) {
+  OB_ASSIGN_OR_RETURN(std::unique_ptr<Database> db, Database::Open(path, options));
+  if (!options.read_only) OB_RETURN_IF_ERROR(db->Migrate("sessions", kSessionsSchema));
+  return std::unique_ptr<SessionRows>(new SessionRows(std::move(db)));
+}
+
+absl::Status SessionRows::Put(const SessionRow& row) {
+  OB_RETURN_IF_ERROR(CheckRow(row));
+  absl::MutexLock lock(&mutex_);
+  return db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
+    OB_ASSIGN_OR_RETURN(const std::optional<SessionRow> known, Find(*db_, row.session));
+    if (known.has_value()) {
+      if (known->tenant != row.tenant) return absl::FailedPreconditionError("sessions: another tenant's session");
+      if (known->epoch > row.epoch) {
+        return absl::AbortedError(absl::StrCat("sessions: epoch ", row.epoch, " is over, ", known->epoch, " began"));
+      }
+      if (!IsLive(known->state)) return absl::FailedPreconditionError("sessions: the session has ended");
+    }
+    OB_ASSIGN_OR_RETURN(
+        Statement write,
+        db_->Prepare("INSERT INTO session(id, tenant, epoch, worker, state, opened_ms, closed_ms) "
+                     "VALUES(?, ?, ?, ?, ?, ?, ?) ON CONFLICT(id) DO UPDATE SET epoch = excluded.epoch, worker = "
+                     "excluded.worker, state = excluded.state, closed_ms = excluded.closed_ms"));
+    write.BindBlob(1, row.session.Bytes())
+        .Bind(2, row.tenant.value)
+        .Bind(3, static_cast<int64_t>(row.epoch))
+        .BindText(4, row.worker)
+        .Bind(5, static_cast<int64_t>(row.state))
+        .Bind(6, row.opened_at.unix_ms);
+    if (row.closed_at.has_value()) write.Bind(7, row.closed_at->unix_ms);
+    return write.Run();
+  });
+}
+
+absl::StatusOr<SessionRow> SessionRows::Get(const SessionId& session) {
+  absl::MutexLock lock(&mutex_);
+  OB_ASSIGN_OR_RETURN(std::optional<SessionRow> row, Find(*db_, session));
+  if (!row.has_value()) return absl::NotFoundError("sessions: no such session");
+  return *std::move(row);
+}
+
+absl::StatusOr<std::vector<SessionRow>> SessionRows::ListLive() {
+  absl::MutexLock lock(&mutex_);
+  OB_ASSIGN_OR_RETURN(Statement query,
+                      db_->Prepare(std::string(kSessionColumns) + "WHERE closed_ms IS NULL ORDER BY opened_ms, id"));
+  std::vector<SessionRow> rows;
+  for (;;) {
+    OB_ASSIGN_OR_RETURN(const bool more, query.Step());
+    if (!more) return rows;
+    OB_ASSIGN_OR_RETURN(SessionRow row, ReadSession(query));
+    rows.push_back(std::move(row));
+  }
+}
+
+absl::StatusOr<int64_t> SessionRows::LoseAllLive(WallTime now) {
+  absl::MutexLock lock(&mutex_);
+  int64_t lost = 0;
+  OB_RETURN_IF_ERROR(db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
+    OB_ASSIGN_OR_RETURN(Statement sessions,
+                        db_->Prepare("UPDATE session SET state = ?, closed_ms = ? WHERE closed_ms IS NULL RETURNING 1"));
+    sessions.Bind(1, static_cast<int64_t>(SessionState::kLost)).Bind(2, now.unix_ms);
+    for (;;) {
+      OB_ASSIGN_OR_RETURN(const bool more, sessions.Step());
+      if (!more) break;
+      ++lost;
+    }
+    OB_ASSIGN_OR_RETURN(Statement leases,
+                        db_->Prepare("UPDATE lease SET released_ms = ?, end = 'gateway restarted' WHERE released_ms IS NULL"));
+    return leases.Bind(1, now.unix_ms).Run();
+  }));
+  return lost;
+}
+
+absl::StatusOr<uint64_t> SessionRows::GrantLease(const LeaseRow& row) {
+  if (row.tenant.value <= 0 || row.devices == 0) {
+    return absl::InvalidArgumentError("sessions: a lease needs a tenant and a device");
+  }
+  OB_RETURN_IF_ERROR(CheckText("the worker's name", row.worker));
+  absl::MutexLock lock(&mutex_);
+  int64_t grant = 0;
+  OB_RETURN_IF_ERROR(db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
+    OB_ASSIGN_OR_RETURN(Statement last, db_->Prepare("SELECT max(grant_number) FROM lease WHERE session = ?"));
+    OB_ASSIGN_OR_RETURN(const bool found, last.BindBlob(1, row.lease.session.Bytes()).Step());
+    grant = (found ? last.Int(0) : 0) + 1;  // max() of nothing is NULL, read as 0
+    OB_ASSIGN_OR_RETURN(Statement insert,
+                        db_->Prepare("INSERT INTO lease(session, grant_number, tenant, devices, worker, granted_ms, end) "
+                                     "VALUES(?, ?, ?, ?, ?, ?, '')"));
+    return insert.BindBlob(1, row.lease.session.Bytes())
+        .Bind(2, grant)
+        .Bind(3, row.tenant.value)
+        .Bind(4, row.devices)
+        .BindText(5, row.worker)
+        .Bind(6, row.granted_at.unix_ms)
+        .Run();
+  }));
+  return static_cast<uint64_t>(grant);
+}
+
+absl::Status SessionRows::EndLease(const LeaseId& lease, std::string_view why, WallTime now) {
+  OB_RETURN_IF_ERROR(CheckText("the reason", why));
+  absl::MutexLock lock(&mutex_);
+  return db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
+    OB_ASSIGN_OR_RETURN(Statement query,
+                        db_->Prepare("SELECT released_ms FROM lease WHERE session = ? AND grant_number = ?"));
+    OB_ASSIGN_OR_RETURN(const bool found, query.BindBlob(1, lease.session.Bytes())
+                                              .Bind(2, static_cast<int64_t>(lease.grant))
+                                              .Step());
+    if (!found) return absl::NotFoundError("sessions: no such lease");
+    if (!query.IsNull(0)) return absl::OkStatus();
+    OB_ASSIGN_OR_RETURN(Statement update, db_->Prepare("UPDATE lease SET released_ms = ?, end = ? WHERE session = ? "
+                                                       "AND grant_number = ?"));
+    return update.Bind(1, now.unix_ms)
+        .BindText(2, why)
+        .BindBlob(3, lease.session.Bytes())
+        .Bind(4, static_cast<int64_t>(lease.grant))
+        .Run();
+  });
+}
+
+absl::StatusOr<std::vector<LeaseRow>> SessionRows::LeasesOf(const SessionId& session) {
+  absl::MutexLock lock(&mutex_);
+  OB_ASSIGN_OR_RETURN(Statement query,
+                      db_->Prepare("SELECT grant_number, tenant, devices, worker, granted_ms, released_ms, end "
+                                   "FROM lease WHERE session = ? ORDER BY grant_number"));
+  query.BindBlob(1, session.Bytes());
+  std::vector<LeaseRow> rows;
+  for (;;) {
+    OB_ASSIGN_OR_RETURN(const bool more, query.Step());
+    if (!more) return rows;
+    rows.push_back(LeaseRow{.lease = {session, static_cast<uint64_t>(query.Int(0))},
+                            .tenant = TenantId{query.Int(1)},
+                            .devices = static_cast<uint32_t>(query.Int(2)),
+                            .worker = std::string(query.Text(3)),
+                            .granted_at = WallTime{query.Int(4)},
+                            .released_at = OptionalTime(query, 5),
+                            .end = std::string(query.Text(6))});
+  }
+}
+
+}  // namespace outboard::gateway

@@ -1,0 +1,158 @@
+#include "gateway/ledger/entry.h"
+
+#include <openssl/sha.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/check.h"
+
+namespace outboard::gateway {
+namespace {
+
+// New fields get a new tag, so that bytes of one layout are never read as another's.
+constexpr std::string_view kBodyTag = "outboard.ledger.body.1";
+constexpr std::string_view kEntryTag = "outboard.ledger.entry.1";
+
+void AppendInt(std::string& out, int64_t value) {
+  for (int shift = 56; shift >= 0; shift -= 8) out.push_back(static_cast<char>(static_cast<uint64_t>(value) >> shift));
+}
+
+void AppendBytes(std::string& out, std::string_view bytes) {
+  AppendInt(out, static_cast<int64_t>(bytes.size()));
+  out.append(bytes);
+}
+
+std::string Sha256(std::string_view bytes) {
+  std::string hash(kHashBytes, '\0');
+  SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(),
+         reinterpret_cast<unsigned char*>(hash.data()));
+  return hash;
+}
+
+}  // namespace
+
+LedgerAccount LedgerAccount::Tenant(TenantId id) { return {absl::StrCat("tenant:", id.value)}; }
+
+bool IsAccountName(std::string_view name) {
+  if (name == "revenue" || name == "payments" || name == "adjustments") return true;
+  constexpr std::string_view kTenant = "tenant:";
+  if (!name.starts_with(kTenant)) return false;
+  const std::string_view digits = name.substr(kTenant.size());
+  if (digits.empty() || digits.size() > 18 || digits.front() == '0') return false;
+  return std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+absl::Status CheckLines(const std::vector<LedgerLine>& lines) {
+  if (lines.size() < 2 || lines.size() > kLinesPerEntryMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("an entry has 2 to ", kLinesPerEntryMax, " lines, this one ", lines.size()));
+  }
+  MicroUsd sum;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (!IsAccountName(lines[i].account.name)) {
+      return absl::InvalidArgumentError(absl::StrCat("line ", i, ": there is no such account"));
+    }
+    for (size_t j = 0; j < i; ++j) {
+      if (lines[j].account == lines[i].account) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("lines ", j, " and ", i, " are both of account ", lines[i].account.name));
+      }
+    }
+    const absl::StatusOr<MicroUsd> next = Add(sum, lines[i].amount);
+    if (!next.ok()) return absl::InvalidArgumentError(absl::StrCat("line ", i, ": ", next.status().message()));
+    sum = *next;
+  }
+  if (sum != MicroUsd{}) {
+    return absl::InvalidArgumentError(absl::StrCat("lines sum to ", sum.value, " micro-USD, not to zero"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCharge(const Charge& charge) {
+  if (charge.tenant.value <= 0 || !IsAccountName(LedgerAccount::Tenant(charge.tenant).name)) {
+    return absl::InvalidArgumentError(absl::StrCat("charge to tenant ", charge.tenant.value));
+  }
+  if (charge.device.lease.grant > static_cast<uint64_t>(INT64_MAX)) {
+    return absl::InvalidArgumentError("charge for a grant number of 2^63 or more");
+  }
+  const absl::Status price = CheckPrice(charge.price_per_hour);
+  if (!price.ok()) return absl::InvalidArgumentError(price.message());
+  if (charge.from_s < 0 || charge.to_s <= charge.from_s || charge.to_s > kLeaseSecondsMax) {
+    return absl::InvalidArgumentError(absl::StrCat("charge for seconds [", charge.from_s, ", ", charge.to_s,
+                                                   ") of a lease; its seconds are 0 to ", kLeaseSecondsMax));
+  }
+  const int64_t due =
+      ChargeAfter(charge.price_per_hour, charge.to_s).value - ChargeAfter(charge.price_per_hour, charge.from_s).value;
+  if (charge.amount.value != due) {
+    return absl::InvalidArgumentError(absl::StrCat("charge of ", charge.amount.value, " micro-USD for seconds [",
+                                                   charge.from_s, ", ", charge.to_s, "), which cost ", due));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTransfer(const Transfer& transfer) {
+  if (transfer.key.empty() || transfer.key.size() > kNameBytesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("an idempotency key has 1 to ", kNameBytesMax, " bytes, this one ", transfer.key.size()));
+  }
+  if (std::string_view(transfer.key).starts_with(kUseKeyPrefix)) {
+    return absl::InvalidArgumentError("idempotency keys that begin with use/ are the meter's");
+  }
+  if (transfer.memo.size() > kMemoBytesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a memo has at most ", kMemoBytesMax, " bytes, this one ", transfer.memo.size()));
+  }
+  return CheckLines(transfer.lines);
+}
+
+std::string UseKey(const LeasedDevice& device, int64_t from_s) {
+  return absl::StrCat("use/", device.lease.session.Hex(), "/", device.lease.grant, "/", device.device, "/", from_s);
+}
+
+EntryBody BodyOf(const Charge& charge) {
+  return EntryBody{.key = UseKey(charge.device, charge.from_s),
+                   .lines = {{LedgerAccount::Tenant(charge.tenant), -charge.amount},
+                             {LedgerAccount::Revenue(), charge.amount}},
+                   .charge = charge};
+}
+
+EntryBody BodyOf(const Transfer& transfer) {
+  return EntryBody{.key = transfer.key, .memo = transfer.memo, .lines = transfer.lines};
+}
+
+std::string BodyHash(const EntryBody& body) {
+  std::string bytes(kBodyTag);
+  AppendBytes(bytes, body.key);
+  AppendBytes(bytes, body.memo);
+  AppendInt(bytes, static_cast<int64_t>(body.lines.size()));
+  for (const LedgerLine& line : body.lines) {
+    AppendBytes(bytes, line.account.name);
+    AppendInt(bytes, line.amount.value);
+  }
+  AppendInt(bytes, body.charge.has_value() ? 1 : 0);
+  if (body.charge.has_value()) {
+    const Charge& charge = *body.charge;
+    bytes += charge.device.lease.session.Bytes();
+    AppendInt(bytes, static_cast<int64_t>(charge.device.lease.grant));
+    AppendInt(bytes, charge.device.device);
+    AppendInt(bytes, charge.tenant.value);
+    AppendInt(bytes, charge.price_per_hour.value);
+    AppendInt(bytes, charge.granted_at.unix_ms);
+    AppendInt(bytes, charge.from_s);
+    AppendInt(bytes, charge.to_s);
+  }
+  return Sha256(bytes);
+}
+
+std::string EntryHash(std::string_view previous, int64_t number, WallTime at, std::string_view body_hash) {
+  OB_CHECK(previous.size() == kHashBytes && body_hash.size() == kHashBytes);
+  std::string bytes(kEntryTag);
+  bytes += previous;
+  AppendInt(bytes, number);
+  AppendInt(bytes, at.unix_ms);
+  bytes += body_hash;
+  return Sha256(bytes);
+}
+
+}  // namespace outboard::gateway

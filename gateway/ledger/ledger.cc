@@ -1,0 +1,236 @@
+// Opening and posting. L1 to L8 are in the header; each has its place here:
+//   L1, L4  checked before the transaction (entry.cc)
+//   L2, L3  Appender::Place, under the write lock, so that no other process posts in between
+//   L5, L7  Appender::Append and Finish
+//   L6      Appender::AddToBalance
+//   L8      one transaction for each call, synchronous=FULL
+#include "gateway/ledger/ledger.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/check.h"
+#include "gateway/ledger/entry.h"
+#include "gateway/ledger/ledger_schema.h"
+
+namespace outboard::gateway {
+namespace {
+
+using storage::Database;
+using storage::Statement;
+
+absl::Status Damaged(std::string_view what) {
+  return absl::DataLossError(absl::StrCat("ledger: ", std::string(what)));
+}
+
+// Adds entries to the books within one write transaction.
+class Appender {
+ public:
+  static absl::StatusOr<Appender> Create(Database& db) {
+    OB_ASSIGN_OR_RETURN(Statement head, db.Prepare("SELECT number, at_ms, hash FROM ledger_head WHERE id = 1"));
+    OB_ASSIGN_OR_RETURN(const bool found, head.Step());
+    if (!found || head.Blob(2).size() != kHashBytes) return Damaged("there is no head");
+    OB_ASSIGN_OR_RETURN(Statement by_key, db.Prepare("SELECT number, body_hash FROM ledger_entry WHERE key = ?"));
+    OB_ASSIGN_OR_RETURN(Statement last_range,
+                        db.Prepare("SELECT tenant, price_per_hour, granted_ms, to_s FROM ledger_entry WHERE session = ? "
+                                   "AND grant_number = ? AND device = ? ORDER BY from_s DESC LIMIT 1"));
+    OB_ASSIGN_OR_RETURN(
+        Statement add_entry,
+        db.Prepare("INSERT INTO ledger_entry(number, key, at_ms, memo, body_hash, hash, tenant, session, grant_number, "
+                   "device, price_per_hour, granted_ms, from_s, to_s) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+    OB_ASSIGN_OR_RETURN(Statement add_line,
+                        db.Prepare("INSERT INTO ledger_line(entry, line, account, amount) VALUES(?, ?, ?, ?)"));
+    OB_ASSIGN_OR_RETURN(Statement account, db.Prepare("SELECT id, balance FROM ledger_account WHERE name = ?"));
+    OB_ASSIGN_OR_RETURN(Statement add_account,
+                        db.Prepare("INSERT INTO ledger_account(name, balance) VALUES(?, ?) RETURNING id"));
+    OB_ASSIGN_OR_RETURN(Statement set_balance, db.Prepare("UPDATE ledger_account SET balance = ? WHERE id = ?"));
+    OB_ASSIGN_OR_RETURN(Statement set_head,
+                        db.Prepare("UPDATE ledger_head SET number = ?, at_ms = ?, hash = ? WHERE id = 1"));
+    return Appender(head.Int(0), WallTime{head.Int(1)}, std::string(head.Blob(2)), std::move(by_key),
+                    std::move(last_range), std::move(add_entry), std::move(add_line), std::move(account),
+                    std::move(add_account), std::move(set_balance), std::move(set_head));
+  }
+
+  // The place of `body`: that of the same entry posted before, or a new one at the end.
+  absl::StatusOr<Posting> Place(const EntryBody& body, WallTime now) {
+    const std::string body_hash = BodyHash(body);
+    by_key_.Reset();
+    OB_ASSIGN_OR_RETURN(const bool known, by_key_.BindText(1, body.key).Step());
+    if (known) {
+      if (by_key_.Blob(1) == body_hash) return Posting{.number = by_key_.Int(0), .replayed = true};
+      return absl::AlreadyExistsError(absl::StrCat("ledger: ", body.key, " was posted with another body"));
+    }
+    if (body.charge.has_value()) OB_RETURN_IF_ERROR(CheckContinues(*body.charge));
+    return Append(body, body_hash, now);
+  }
+
+  absl::Status Finish() {
+    return set_head_.Bind(1, number_).Bind(2, at_.unix_ms).BindBlob(3, hash_).Run();
+  }
+
+ private:
+  Appender(int64_t number, WallTime at, std::string hash, Statement by_key, Statement last_range, Statement add_entry,
+           Statement add_line, Statement account, Statement add_account, Statement set_balance, Statement set_head)
+      : number_(number),
+        at_(at),
+        hash_(std::move(hash)),
+        by_key_(std::move(by_key)),
+        last_range_(std::move(last_range)),
+        add_entry_(std::move(add_entry)),
+        add_line_(std::move(add_line)),
+        account_(std::move(account)),
+        add_account_(std::move(add_account)),
+        set_balance_(std::move(set_balance)),
+        set_head_(std::move(set_head)) {}
+
+  // L3.
+  absl::Status CheckContinues(const Charge& charge) {
+    const LeasedDevice& device = charge.device;
+    last_range_.Reset();
+    OB_ASSIGN_OR_RETURN(const bool found, last_range_.BindBlob(1, device.lease.session.Bytes())
+                                              .Bind(2, static_cast<int64_t>(device.lease.grant))
+                                              .Bind(3, device.device)
+                                              .Step());
+    const int64_t charged_to_s = found ? last_range_.Int(3) : 0;
+    if (charge.from_s < charged_to_s) {
+      return absl::AlreadyExistsError(absl::StrCat("ledger: seconds [", charge.from_s, ", ", charge.to_s,
+                                                   ") of device ", device.device, " of session ",
+                                                   device.lease.session.Hex(), " overlap those charged, up to ",
+                                                   charged_to_s));
+    }
+    if (charge.from_s > charged_to_s) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "ledger: seconds [", charge.from_s, ", ", charge.to_s, ") of device ", device.device, " of session ",
+          device.lease.session.Hex(), " leave a gap after those charged, up to ", charged_to_s));
+    }
+    if (found && (last_range_.Int(0) != charge.tenant.value || last_range_.Int(1) != charge.price_per_hour.value ||
+                  last_range_.Int(2) != charge.granted_at.unix_ms)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("ledger: device ", device.device, " of session ", device.lease.session.Hex(),
+                       " was charged before to another tenant, at another price or for another grant"));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Posting> Append(const EntryBody& body, const std::string& body_hash, WallTime now) {
+    number_ += 1;
+    at_ = std::max(at_, now);  // L7
+    hash_ = EntryHash(hash_, number_, at_, body_hash);
+    add_entry_.Reset();
+    add_entry_.Bind(1, number_)
+        .BindText(2, body.key)
+        .Bind(3, at_.unix_ms)
+        .BindText(4, body.memo)
+        .BindBlob(5, body_hash)
+        .BindBlob(6, hash_);
+    if (body.charge.has_value()) {  // otherwise NULL, as Reset left them
+      const Charge& charge = *body.charge;
+      add_entry_.Bind(7, charge.tenant.value)
+          .BindBlob(8, charge.device.lease.session.Bytes())
+          .Bind(9, static_cast<int64_t>(charge.device.lease.grant))
+          .Bind(10, charge.device.device)
+          .Bind(11, charge.price_per_hour.value)
+          .Bind(12, charge.granted_at.unix_ms)
+          .Bind(13, charge.from_s)
+          .Bind(14, charge.to_s);
+    }
+    OB_RETURN_IF_ERROR(add_entry_.Run());
+    for (size_t line = 0; line < body.lines.size(); ++line) {
+      OB_ASSIGN_OR_RETURN(const int64_t account, AddToBalance(body.lines[line]));
+      add_line_.Reset();
+      OB_RETURN_IF_ERROR(add_line_.Bind(1, number_)
+                             .Bind(2, static_cast<int64_t>(line))
+                             .Bind(3, account)
+                             .Bind(4, body.lines[line].amount.value)
+                             .Run());
+    }
+    return Posting{.number = number_};
+  }
+
+  // L6. Returns the account's row.
+  absl::StatusOr<int64_t> AddToBalance(const LedgerLine& line) {
+    account_.Reset();
+    OB_ASSIGN_OR_RETURN(const bool found, account_.BindText(1, line.account.name).Step());
+    if (!found) {
+      add_account_.Reset();
+      OB_ASSIGN_OR_RETURN(const bool row, add_account_.BindText(1, line.account.name).Bind(2, line.amount.value).Step());
+      OB_CHECK(row);
+      const int64_t id = add_account_.Int(0);
+      OB_ASSIGN_OR_RETURN(const bool more, add_account_.Step());
+      OB_CHECK(!more);
+      return id;
+    }
+    const int64_t id = account_.Int(0);
+    OB_ASSIGN_OR_RETURN(const MicroUsd balance, Add(MicroUsd{account_.Int(1)}, line.amount));
+    set_balance_.Reset();
+    OB_RETURN_IF_ERROR(set_balance_.Bind(1, balance.value).Bind(2, id).Run());
+    return id;
+  }
+
+  int64_t number_;  // of the last entry
+  WallTime at_;     // its stamp
+  std::string hash_;
+  Statement by_key_, last_range_, add_entry_, add_line_, account_, add_account_, set_balance_, set_head_;
+};
+
+// Bodies have been checked by the caller.
+absl::StatusOr<std::vector<Posting>> PostBodies(Database& db, std::span<const EntryBody> bodies, WallTime now) {
+  std::vector<Posting> postings;
+  postings.reserve(bodies.size());
+  OB_RETURN_IF_ERROR(db.Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
+    OB_ASSIGN_OR_RETURN(Appender appender, Appender::Create(db));
+    for (const EntryBody& body : bodies) {
+      OB_ASSIGN_OR_RETURN(const Posting posting, appender.Place(body, now));
+      postings.push_back(posting);
+    }
+    return appender.Finish();
+  }));
+  return postings;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Ledger>> Ledger::Open(const std::string& path, const storage::OpenOptions& options) {
+  OB_ASSIGN_OR_RETURN(std::unique_ptr<Database> db, Database::Open(path, options));
+  if (!options.read_only) {
+    const absl::Status status = db->Migrate("ledger", kLedgerSchema);
+    // Our SQL is right on a sound file.
+    if (absl::IsInternal(status)) return Damaged("the tables are not those of a ledger");
+    if (!status.ok()) return status;
+  }
+  return std::unique_ptr<Ledger>(new Ledger(std::move(db)));
+}
+
+absl::StatusOr<std::vector<Posting>> Ledger::Post(std::span<const Charge> charges, WallTime now) {
+  if (charges.empty()) return std::vector<Posting>{};
+  if (charges.size() > kChargesPerPostMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ledger: ", charges.size(), " charges in one post, ", kChargesPerPostMax, " are allowed"));
+  }
+  std::vector<EntryBody> bodies;
+  bodies.reserve(charges.size());
+  for (const Charge& charge : charges) {
+    OB_RETURN_IF_ERROR(CheckCharge(charge));
+    bodies.push_back(BodyOf(charge));
+  }
+  absl::MutexLock lock(&mutex_);
+  return PostBodies(*db_, bodies, now);
+}
+
+absl::StatusOr<Posting> Ledger::PostTransfer(const Transfer& transfer, WallTime now) {
+  OB_RETURN_IF_ERROR(CheckTransfer(transfer));
+  const EntryBody body = BodyOf(transfer);
+  absl::MutexLock lock(&mutex_);
+  OB_ASSIGN_OR_RETURN(const std::vector<Posting> postings, PostBodies(*db_, {&body, 1}, now));
+  return postings.front();
+}
+
+absl::StatusOr<Posting> Ledger::Credit(TenantId tenant, MicroUsd amount, std::string_view key, WallTime now) {
+  if (amount <= MicroUsd{}) return absl::InvalidArgumentError("ledger: a credit is more than nothing");
+  return PostTransfer(Transfer{.key = std::string(key),
+                               .memo = "credit",
+                               .lines = {{LedgerAccount::Tenant(tenant), amount}, {LedgerAccount::Payments(), -amount}}},
+                      now);
+}
+
+}  // namespace outboard::gateway

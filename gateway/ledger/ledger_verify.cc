@@ -1,0 +1,181 @@
+// Verify: four passes over one snapshot, each against what the writer should have kept.
+#include <string>
+
+#include "absl/numeric/int128.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/check.h"
+#include "gateway/ledger/entry.h"
+#include "gateway/ledger/ledger.h"
+
+namespace outboard::gateway {
+namespace {
+
+using storage::Database;
+using storage::Statement;
+
+absl::Status Broken(std::string_view invariant, std::string_view what) {
+  return absl::DataLossError(absl::StrCat("ledger: ", std::string(invariant), " broken: ", std::string(what)));
+}
+absl::Status BrokenEntry(std::string_view invariant, int64_t number, std::string_view what) {
+  return Broken(invariant, absl::StrCat("entry ", number, " ", std::string(what)));
+}
+
+// SQLite's own structure, the agreement of tables and indices, the types of columns.
+absl::Status VerifyStructure(Database& db) {
+  OB_ASSIGN_OR_RETURN(Statement check, db.Prepare("PRAGMA integrity_check(1)"));
+  OB_ASSIGN_OR_RETURN(const bool row, check.Step());
+  if (!row || check.Text(0) != "ok") return Broken("structure", "the file is damaged");
+  return absl::OkStatus();
+}
+
+// Reads the charge of a use entry from the row; its amount comes from the lines.
+absl::StatusOr<Charge> ReadCharge(const Statement& row, int64_t number) {
+  for (int column = 5; column <= 12; ++column) {
+    if (row.IsNull(column)) return BrokenEntry("L5", number, "lacks a part of its charge");
+  }
+  const std::optional<SessionId> session = SessionId::FromBytes(row.Blob(6));
+  if (!session.has_value()) return BrokenEntry("L5", number, "has no session");
+  const int64_t device = row.Int(8);
+  if (device < 0 || device > UINT32_MAX) return BrokenEntry("L5", number, "has no device");
+  return Charge{.device = {{*session, static_cast<uint64_t>(row.Int(7))}, static_cast<uint32_t>(device)},
+                .tenant = TenantId{row.Int(5)},
+                .price_per_hour = MicroUsd{row.Int(9)},
+                .granted_at = WallTime{row.Int(10)},
+                .from_s = row.Int(11),
+                .to_s = row.Int(12)};
+}
+
+// L1, L2 (by the key that belongs to the body), L4, L5, L7.
+absl::Status VerifyEntries(Database& db, VerifyReport& report) {
+  OB_ASSIGN_OR_RETURN(Statement entries,
+                      db.Prepare("SELECT number, key, at_ms, memo, body_hash, tenant, session, grant_number, device, "
+                                 "price_per_hour, granted_ms, from_s, to_s, hash FROM ledger_entry ORDER BY number"));
+  OB_ASSIGN_OR_RETURN(Statement lines,
+                      db.Prepare("SELECT l.line, a.name, l.amount FROM ledger_line l LEFT JOIN ledger_account a ON "
+                                 "a.id = l.account WHERE l.entry = ? ORDER BY l.line"));
+  std::string hash(kHashBytes, '\0');
+  WallTime last_at{0};
+  for (;;) {
+    OB_ASSIGN_OR_RETURN(const bool more, entries.Step());
+    if (!more) break;
+    const int64_t number = entries.Int(0);
+    if (number != report.entries + 1) return BrokenEntry("L5", report.entries + 1, "is missing");
+    report.entries = number;
+
+    EntryBody body{.key = std::string(entries.Text(1)), .memo = std::string(entries.Text(3))};
+    lines.Reset();
+    lines.Bind(1, number);
+    for (;;) {
+      OB_ASSIGN_OR_RETURN(const bool line, lines.Step());
+      if (!line) break;
+      if (body.lines.size() >= kLinesPerEntryMax || lines.Int(0) != static_cast<int64_t>(body.lines.size())) {
+        return BrokenEntry("L5", number, "has lines that do not belong to it");
+      }
+      body.lines.push_back({LedgerAccount{std::string(lines.Text(1))}, MicroUsd{lines.Int(2)}});
+    }
+    report.lines += static_cast<int64_t>(body.lines.size());
+    const absl::Status balanced = CheckLines(body.lines);
+    if (!balanced.ok()) return BrokenEntry("L1", number, std::string(balanced.message()));
+
+    if (!entries.IsNull(6)) {
+      OB_ASSIGN_OR_RETURN(Charge charge, ReadCharge(entries, number));
+      charge.amount = body.lines[1].amount;
+      const absl::Status sound = CheckCharge(charge);
+      if (!sound.ok()) return BrokenEntry("L4", number, std::string(sound.message()));
+      const EntryBody expected = BodyOf(charge);
+      if (expected.key != body.key || expected.lines != body.lines) {
+        return BrokenEntry("L2", number, "has a key or lines that are not its charge's");
+      }
+      body.charge = charge;
+    }
+
+    const std::string body_hash = BodyHash(body);
+    if (entries.Blob(4) != body_hash) return BrokenEntry("L5", number, "is not what was hashed");
+    const WallTime at{entries.Int(2)};
+    if (at < last_at) return BrokenEntry("L7", number, "is stamped before the one ahead of it");
+    last_at = at;
+    hash = EntryHash(hash, number, at, body_hash);
+    if (entries.Blob(13) != hash) return BrokenEntry("L5", number, "does not follow from the one ahead of it");
+  }
+
+  OB_ASSIGN_OR_RETURN(Statement head, db.Prepare("SELECT number, at_ms, hash FROM ledger_head WHERE id = 1"));
+  OB_ASSIGN_OR_RETURN(const bool found, head.Step());
+  if (!found || head.Int(0) != report.entries || head.Int(1) != last_at.unix_ms || head.Blob(2) != hash) {
+    return Broken("L5", absl::StrCat("the head is not entry ", report.entries));
+  }
+  OB_ASSIGN_OR_RETURN(Statement count, db.Prepare("SELECT COUNT(*) FROM ledger_line"));
+  OB_ASSIGN_OR_RETURN(const bool counted, count.Step());
+  if (!counted || count.Int(0) != report.lines) return Broken("L5", "there are lines without an entry");
+  const std::string_view bytes = hash;
+  report.head_hash = absl::BytesToHexString(absl::string_view(bytes.data(), bytes.size()));
+  return absl::OkStatus();
+}
+
+// L3.
+absl::Status VerifyRanges(Database& db) {
+  OB_ASSIGN_OR_RETURN(Statement ranges,
+                      db.Prepare("SELECT session, grant_number, device, tenant, price_per_hour, granted_ms, from_s, "
+                                 "to_s, number FROM ledger_entry WHERE session IS NOT NULL "
+                                 "ORDER BY session, grant_number, device, from_s"));
+  struct Device {
+    std::string session;
+    int64_t grant = -1, device = -1, tenant = 0, price = 0, granted_ms = 0, to_s = 0;
+  } last;
+  for (;;) {
+    OB_ASSIGN_OR_RETURN(const bool more, ranges.Step());
+    if (!more) return absl::OkStatus();
+    const int64_t number = ranges.Int(8);
+    const bool same =
+        ranges.Blob(0) == last.session && ranges.Int(1) == last.grant && ranges.Int(2) == last.device;
+    if (!same) {
+      last = Device{std::string(ranges.Blob(0)), ranges.Int(1), ranges.Int(2),
+                    ranges.Int(3),               ranges.Int(4), ranges.Int(5)};
+    }
+    if (ranges.Int(3) != last.tenant || ranges.Int(4) != last.price || ranges.Int(5) != last.granted_ms) {
+      return BrokenEntry("L3", number, "changes the tenant, price or grant of its lease");
+    }
+    if (ranges.Int(6) != last.to_s) return BrokenEntry("L3", number, "leaves a gap or overlaps");
+    last.to_s = ranges.Int(7);
+  }
+}
+
+// L6.
+absl::Status VerifyBalances(Database& db) {
+  OB_ASSIGN_OR_RETURN(Statement accounts, db.Prepare("SELECT id, name, balance FROM ledger_account ORDER BY id"));
+  OB_ASSIGN_OR_RETURN(Statement lines, db.Prepare("SELECT amount FROM ledger_line WHERE account = ?"));
+  for (;;) {
+    OB_ASSIGN_OR_RETURN(const bool more, accounts.Step());
+    if (!more) return absl::OkStatus();
+    absl::int128 sum = 0;
+    lines.Reset();
+    lines.Bind(1, accounts.Int(0));
+    for (;;) {
+      OB_ASSIGN_OR_RETURN(const bool line, lines.Step());
+      if (!line) break;
+      sum += lines.Int(0);
+    }
+    if (sum != accounts.Int(2)) {
+      return Broken("L6", absl::StrCat("the balance of ", std::string(accounts.Text(1)), " is not the sum of its lines"));
+    }
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<VerifyReport> Ledger::Verify() {
+  absl::MutexLock lock(&mutex_);
+  VerifyReport report;
+  const absl::Status status = db_->Transaction(Database::Mode::kRead, [&]() -> absl::Status {
+    OB_RETURN_IF_ERROR(VerifyStructure(*db_));
+    OB_RETURN_IF_ERROR(VerifyEntries(*db_, report));
+    OB_RETURN_IF_ERROR(VerifyRanges(*db_));
+    return VerifyBalances(*db_);
+  });
+  // Our SQL is right on a sound file.
+  if (absl::IsInternal(status)) return Broken("structure", "the tables are not those of a ledger");
+  if (!status.ok()) return status;
+  return report;
+}
+
+}  // namespace outboard::gateway
