@@ -237,8 +237,11 @@ absl::StatusOr<std::shared_ptr<const Kept>> KeepReduce(const Value& value, Budge
   OB_RETURN_IF_ERROR(budget.Work(value.node, source.count(), source.cone + 1));
   OB_ASSIGN_OR_RETURN(std::shared_ptr<Kept> kept, MakeKept(value, budget));
   Tile& sums = kept->elements;
-  std::fill(sums.f.begin(), sums.f.end(), FloatIdentity(op, value.dtype));
-  std::fill(sums.i.begin(), sums.i.end(), IntIdentity(op, value.dtype));
+  if (IsFloat(value.dtype)) {
+    std::fill(sums.f.begin(), sums.f.end(), FloatIdentity(op, value.dtype));
+  } else {
+    std::fill(sums.i.begin(), sums.i.end(), IntIdentity(op, value.dtype));
+  }
 
   std::vector<int64_t> strides = StridesOf(value.dims);
   for (size_t i = 1; i < value.arg.size(); ++i) strides[value.arg[i]] = 0;

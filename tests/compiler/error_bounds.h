@@ -1,0 +1,33 @@
+// How far two correct engines may differ on a graph: the tolerances of docs/semantics.md carried through its nodes.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "compiler/ir/host_tensor.h"
+#include "compiler/ir/uop.h"
+
+namespace outboard::test {
+
+// Of all elements of a float value; integers are exact always and use `chaotic` alone.
+struct ErrorInfo {
+  double magnitude = 0;   // no |element| is larger; infinite where `special`
+  double error = 0;       // no two engines differ by more; 0: the same bits, but for NaNs
+  bool special = false;   // may hold infinities, NaNs, or numbers near the ends of the range
+  bool product = false;   // is a MUL, seen through movements: an ADD may be contracted with it
+  bool chaotic = false;   // an inexact value went through a jump (TRUNC, a comparison ...): nothing is known
+  bool exact() const { return error == 0 && !chaotic; }
+};
+
+// Info of an input.
+ErrorInfo InfoOfTensor(const HostTensor& tensor);
+// Info of `node`, which is neither PARAM, BUFFER, CALL, TUPLE nor GETTUPLE, from that of its own sources.
+ErrorInfo InfoOfNode(const UOp* node, std::span<const ErrorInfo> sources);
+// Infos of a TUPLE-, CALL- or single-valued node: of all nodes under `roots`, one list for each root (one entry, or as many as
+// the tuple has values). params[i] is that of PARAM slot i.
+std::vector<std::vector<ErrorInfo>> InfosOf(std::span<const UOp* const> roots, std::span<const ErrorInfo> params);
+
+// "" where `actual` is `expected` within `info`, else what differs.
+std::string Difference(const HostTensor& expected, const HostTensor& actual, const ErrorInfo& info);
+
+}  // namespace outboard::test
