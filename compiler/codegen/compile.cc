@@ -1,0 +1,85 @@
+#include "compiler/codegen/compile.h"
+
+#include <cstdio>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/codegen/kernel.h"
+#include "compiler/codegen/plan.h"
+#include "compiler/ir/build.h"
+#include "compiler/ir/check.h"
+#include "compiler/ir/print.h"
+#include "compiler/render/x86.h"
+
+namespace outboard {
+namespace {
+
+constexpr char kSymbol[] = "outboard_kernel";
+// Raised with every change that gives other objects for the same kernels.
+constexpr int kCodegenVersion = 1;
+
+absl::StatusOr<CompiledKernel> Compile(render::X86Renderer& renderer, const UOp* sink, const CompileOptions& options,
+                                       std::string* ir) {
+  OB_ASSIGN_OR_RETURN(const codegen::Kernel kernel, codegen::AnalyzeKernel(sink));
+  codegen::Machine machine = renderer.machine();
+  machine.no_opt = options.no_opt;
+  const codegen::Plan plan = codegen::MakePlan(kernel, machine);
+  CompiledKernel out;
+  out.symbol = kSymbol;
+  out.tasks = kernel.empty ? 0 : plan.tasks();
+  out.buffer_count = static_cast<int>(kernel.slot_elements.size());
+  out.flops = kernel.flops;
+  out.bytes = kernel.bytes;
+  std::string text;
+  OB_ASSIGN_OR_RETURN(out.object, renderer.Render(kernel, plan, kSymbol, options.no_opt,
+                                                  options.dump || ir != nullptr ? &text : nullptr));
+  if (options.dump)
+    std::fprintf(stderr, "%s%s%s\n", GraphToString(sink).c_str(), PlanToString(kernel, plan).c_str(), text.c_str());
+  if (ir != nullptr) *ir = std::move(text);
+  return out;
+}
+
+}  // namespace
+
+absl::StatusOr<CompiledKernel> CompileKernel(const UOp* sink, const CompileOptions& options) {
+  return std::move(CompileKernels({&sink, 1}, options)[0]);
+}
+
+std::vector<absl::StatusOr<CompiledKernel>> CompileKernels(std::span<const UOp* const> sinks,
+                                                           const CompileOptions& options) {
+  std::vector<absl::StatusOr<CompiledKernel>> out;
+  auto renderer = render::MakeX86Renderer(options.cpu, options.features);
+  for (const UOp* sink : sinks) {
+    if (renderer.ok()) {
+      out.push_back(Compile(**renderer, sink, options, nullptr));
+    } else {
+      out.push_back(renderer.status());
+    }
+  }
+  return out;
+}
+
+absl::StatusOr<std::string> KernelToLlvmIr(const UOp* sink, const CompileOptions& options) {
+  OB_ASSIGN_OR_RETURN(const auto renderer, render::MakeX86Renderer(options.cpu, options.features));
+  std::string ir;
+  OB_RETURN_IF_ERROR(Compile(*renderer, sink, options, &ir).status());
+  return ir;
+}
+
+void WarmUpCompiler() {
+  Graph g;
+  const UOp* const range = g.MakeChecked(Op::kRange, DType::kI64, {}, {0, 64, 0});
+  const auto place = [&](int slot) {
+    const UOp* const global = g.MakeChecked(Op::kGlobal, DType::kF32, {}, {slot, 64});
+    return g.MakeChecked(Op::kIndex, DType::kVoid, {global, range});
+  };
+  const UOp* const load = g.MakeChecked(Op::kLoad, DType::kVoid, {place(1)});
+  const UOp* const store = g.MakeChecked(Op::kStore, DType::kVoid, {place(0), Mul(g, load, load)});
+  OB_CHECK_OK(CompileKernel(Sink(g, {store})).status());
+}
+
+std::string CompilerVersion() { return absl::StrCat("x86-", kCodegenVersion, "-llvm-", render::LlvmVersion()); }
+
+std::string HostCpuName() { return render::HostCpu(); }
+
+}  // namespace outboard

@@ -1,0 +1,45 @@
+// Kernels to x86-64 objects.
+//
+// A kernel is a SINK of STOREs over common output ranges (op.h, "kernel level"). Its loads and stores are taken to be in
+// range wherever their gates hold: whoever makes kernels proves that (compiler/schedule).
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/codegen/compiled_kernel.h"
+#include "compiler/ir/uop.h"
+
+namespace outboard {
+
+struct CompileOptions {
+  std::string cpu;       // an LLVM processor name; empty: this machine's, with its features
+  std::string features;  // LLVM's "+a,-b" form; used where `cpu` is given
+  bool no_opt = false;   // plain scalar loops, one element at a time
+  bool dump = false;     // print the plan and the LLVM IR to stderr (DEBUG >= 4)
+};
+
+// Errors: INVALID_ARGUMENT    not a kernel; the message names node and rule
+//         UNIMPLEMENTED       an operation that has no code for its type
+//         RESOURCE_EXHAUSTED  over a limit of compiler/codegen/limits.h
+// Deterministic: equal kernels and options give equal bytes, in any process. Threads: pure.
+absl::StatusOr<CompiledKernel> CompileKernel(const UOp* sink, const CompileOptions& options = {});
+
+// The same for several at less cost each; results in the order of `sinks`.
+std::vector<absl::StatusOr<CompiledKernel>> CompileKernels(std::span<const UOp* const> sinks,
+                                                           const CompileOptions& options = {});
+
+// The LLVM IR that is written for a kernel, before LLVM's passes; for people and tests.
+absl::StatusOr<std::string> KernelToLlvmIr(const UOp* sink, const CompileOptions& options = {});
+
+// Loads and initialises what the first compilation would otherwise wait for (about 20 ms).
+void WarmUpCompiler();
+
+// Names everything besides kernel and options that decides the bytes of an object; part of the keys of caches.
+std::string CompilerVersion();
+// The processor and features that an empty CompileOptions::cpu stands for.
+std::string HostCpuName();
+
+}  // namespace outboard

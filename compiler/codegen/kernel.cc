@@ -1,0 +1,145 @@
+#include "compiler/codegen/kernel.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/codegen/limits.h"
+#include "compiler/codegen/merge_ranges.h"
+#include "compiler/ir/check.h"
+#include "compiler/ir/spec.h"
+
+namespace outboard::codegen {
+namespace {
+
+absl::Status Broken(const auto&... parts) { return absl::InvalidArgumentError(absl::StrCat("kernel: ", parts...)); }
+
+bool IsReduceRange(const UOp* range) { return range->arg[2] == static_cast<int64_t>(RangeKind::kReduce); }
+
+// Numbers the ranges; fails where two have one id, since a loop is known by its id.
+absl::Status FindRanges(Kernel& kernel) {
+  std::vector<const UOp*> found;
+  for (const UOp* node : kernel.nodes)
+    if (node->op == Op::kRange) found.push_back(node);
+  if (static_cast<int64_t>(found.size()) > limits::kKernelRangesMax)
+    return absl::ResourceExhaustedError(
+        absl::StrCat("kernel: ", found.size(), " loops are over the limit of ", limits::kKernelRangesMax));
+  std::sort(found.begin(), found.end(), [](const UOp* a, const UOp* b) {
+    return std::make_pair(IsReduceRange(a), a->arg[0]) < std::make_pair(IsReduceRange(b), b->arg[0]);
+  });
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (i > 0 && found[i]->arg[0] == found[i - 1]->arg[0] && IsReduceRange(found[i]) == IsReduceRange(found[i - 1]))
+      return Broken("two ranges have the id ", found[i]->arg[0]);
+    kernel.ranges.push_back({found[i], found[i]->arg[1], IsReduceRange(found[i])});
+    if (!IsReduceRange(found[i])) {
+      ++kernel.output_count;
+      kernel.empty = kernel.empty || found[i]->arg[1] == 0;
+    }
+  }
+  return absl::OkStatus();
+}
+
+RangeSet SetOf(const std::vector<int>& ranges) {
+  RangeSet set = 0;
+  for (const int r : ranges) set |= RangeSet{1} << r;
+  return set;
+}
+
+absl::Status FindDepsAndGroups(Kernel& kernel) {
+  absl::flat_hash_map<const UOp*, int> index, level;  // level: reductions below, at most
+  for (size_t i = 0; i < kernel.ranges.size(); ++i) index[kernel.ranges[i].node] = static_cast<int>(i);
+  const RangeSet outputs = (RangeSet{1} << kernel.output_count) - 1;
+  // Ordered by level, then by loops and dependence; the order of nodes inside is the graph's.
+  std::map<std::tuple<int, std::vector<int>, RangeSet>, std::vector<const UOp*>> groups;
+  for (const UOp* node : kernel.nodes) {
+    RangeSet deps = 0;
+    int below = 0;
+    if (node->op == Op::kRange) deps = RangeSet{1} << index.at(node);
+    const size_t sources = node->op == Op::kReduceLoop ? 1 : node->src.size();
+    for (size_t i = 0; i < sources; ++i) {
+      deps |= kernel.deps.at(node->src[i]);
+      below = std::max(below, level.at(node->src[i]));
+    }
+    if (node->op == Op::kReduceLoop) {
+      std::vector<int> ranges;
+      for (size_t i = 1; i < node->src.size(); ++i) ranges.push_back(index.at(node->src[i]));
+      if (static_cast<size_t>(std::popcount(SetOf(ranges))) != ranges.size())
+        return Broken("a REDUCE_LOOP names a range twice");
+      deps &= ~SetOf(ranges);
+      if (deps & ~outputs) return Broken("a reduction depends on the loops of another one around it");
+      ++below;
+      groups[{below, ranges, deps}].push_back(node);
+    }
+    if (node->op == Op::kStore && (deps & ~outputs)) return Broken("a STORE depends on a range of a reduction");
+    kernel.deps[node] = deps;
+    level[node] = below;
+  }
+  for (auto& [key, nodes] : groups)
+    kernel.groups.push_back({std::get<1>(key), std::move(nodes), std::get<2>(key)});
+  return absl::OkStatus();
+}
+
+absl::Status FindSlots(Kernel& kernel) {
+  for (const UOp* node : kernel.nodes) {
+    if (node->op != Op::kGlobal) continue;
+    const int64_t slot = node->arg[0];
+    if (slot >= limits::kKernelSlotsMax)
+      return absl::ResourceExhaustedError(
+          absl::StrCat("kernel: slot ", slot, " is over the limit of ", limits::kKernelSlotsMax));
+    if (slot >= static_cast<int64_t>(kernel.slot_elements.size())) {
+      kernel.slot_elements.resize(slot + 1, -1);
+      kernel.slot_dtypes.resize(slot + 1, DType::kVoid);
+    }
+    if (kernel.slot_elements[slot] >= 0) return Broken("slot ", slot, " is declared in two ways");
+    kernel.slot_elements[slot] = node->arg[1];
+    kernel.slot_dtypes[slot] = node->dtype;
+    kernel.bytes += node->arg[1] * ByteWidth(node->dtype);
+  }
+  return absl::OkStatus();
+}
+
+// How often a node is computed, at least: once for each point of the loops that it depends on.
+void CountFlops(Kernel& kernel) {
+  double flops = 0;
+  for (const UOp* node : kernel.nodes) {
+    if (!IsFloat(node->dtype) || !(IsAlu(node->op) || node->op == Op::kReduceLoop)) continue;
+    RangeSet set = kernel.deps.at(node);
+    if (node->op == Op::kReduceLoop)
+      for (size_t i = 1; i < node->src.size(); ++i) set |= kernel.deps.at(node->src[i]);
+    double points = node->op == Op::kMulAcc ? 2 : 1;
+    for (size_t i = 0; i < kernel.ranges.size(); ++i)
+      if (set >> i & 1) points *= static_cast<double>(kernel.ranges[i].extent);
+    flops += points;
+  }
+  kernel.flops = flops < 9e18 ? static_cast<int64_t>(flops) : INT64_MAX;
+}
+
+}  // namespace
+
+int Kernel::IndexOf(const UOp* range) const {
+  for (size_t i = 0; i < ranges.size(); ++i)
+    if (ranges[i].node == range) return static_cast<int>(i);
+  OB_CHECK(false && "a range of another kernel");
+  return -1;
+}
+
+absl::StatusOr<Kernel> AnalyzeKernel(const UOp* sink) {
+  OB_RETURN_IF_ERROR(VerifyGraph(sink, Level::kKernel));
+  Kernel kernel;
+  if (const size_t count = PostOrder(sink).size(); static_cast<int64_t>(count) > limits::kKernelNodesMax)
+    return absl::ResourceExhaustedError(
+        absl::StrCat("kernel: ", count, " nodes are over the limit of ", limits::kKernelNodesMax));
+  kernel.graph = std::make_unique<Graph>();
+  sink = MergeRanges(*kernel.graph, sink);
+  kernel.nodes = PostOrder(sink);
+  kernel.stores.assign(sink->src.begin(), sink->src.end());
+  OB_RETURN_IF_ERROR(FindRanges(kernel));
+  OB_RETURN_IF_ERROR(FindDepsAndGroups(kernel));
+  OB_RETURN_IF_ERROR(FindSlots(kernel));
+  CountFlops(kernel);
+  return kernel;
+}
+
+}  // namespace outboard::codegen

@@ -1,0 +1,54 @@
+// A kernel taken apart: its loops, its reductions in the order to compute them, and what depends on which loop.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "compiler/codegen/affine.h"
+#include "compiler/ir/uop.h"
+
+namespace outboard::codegen {
+
+// A set of ranges: bit i is Kernel::ranges[i].
+using RangeSet = uint64_t;
+
+struct Range {
+  const UOp* node = nullptr;
+  int64_t extent = 0;
+  bool reduce = false;
+};
+
+// Reductions over the same loops that share one loop nest.
+struct ReduceGroup {
+  std::vector<int> ranges;           // into Kernel::ranges, in the order written
+  std::vector<const UOp*> nodes;     // REDUCE_LOOPs
+  RangeSet deps = 0;                 // output ranges that they depend on
+};
+
+struct Kernel {
+  std::unique_ptr<Graph> graph;      // the kernel's own copy lives here
+  std::vector<const UOp*> stores;
+  std::vector<Range> ranges;         // output ranges first, outermost first; then those of reductions
+  int output_count = 0;
+  std::vector<ReduceGroup> groups;   // a group comes after those that its values use
+  std::vector<const UOp*> nodes;     // all, sources first
+  absl::flat_hash_map<const UOp*, RangeSet> deps;  // of every node; a REDUCE_LOOP does not depend on its own ranges
+  std::vector<int64_t> slot_elements;  // by slot; -1 where a slot is not used
+  std::vector<DType> slot_dtypes;
+  int64_t flops = 0;
+  int64_t bytes = 0;
+  bool empty = false;                // an output range has extent 0: nothing to compute
+
+  RangeSet DepsOf(const UOp* node) const { return deps.at(node); }
+  int IndexOf(const UOp* range) const;
+};
+
+// Checks and takes apart. Ranges of extent 1 are gone, and ranges that always appear as one (a * extent(b) + b) are
+// merged, so that a contiguous array is one loop.
+// Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED as compile.h says.
+absl::StatusOr<Kernel> AnalyzeKernel(const UOp* sink);
+
+}  // namespace outboard::codegen

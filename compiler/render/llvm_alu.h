@@ -1,0 +1,57 @@
+// Scalar meaning of the operations, as LLVM instructions; the same code for one element and for a vector of them.
+//
+// Values in registers: integers in their own width, bool as i1, f32 and f64 as such, and every smaller float as the f32
+// of the same value: it is widened when loaded, each operation is done in f32 and rounded back to the type's values.
+// No instruction carries a promise that input could break (nsw, nuw, exact, inbounds, nnan ...); `contract` alone is
+// set, so that a product and a sum may be rounded once.
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "compiler/ir/uop.h"
+
+namespace outboard::render {
+
+llvm::Type* RegisterType(llvm::LLVMContext& context, DType dtype);
+llvm::Type* MemoryType(llvm::LLVMContext& context, DType dtype);
+
+class AluEmitter {
+ public:
+  explicit AluEmitter(llvm::IRBuilder<>& builder) : b_(builder) {}
+
+  // UNIMPLEMENTED where `node` has no code here: what Emit would not know.
+  static absl::Status Supports(const UOp* node);
+
+  llvm::Value* Const(DType dtype, const UOp* constant);
+  // `args` have equal lanes. `node` gives op, dtypes and bounds. `type` is the type of integer operands, which may be
+  // narrower than the node says where the values are known to fit.
+  llvm::Value* Alu(const UOp* node, std::span<llvm::Value* const> args, DType type);
+  llvm::Value* Cast(llvm::Value* value, DType from, DType to);
+  llvm::Value* Bitcast(llvm::Value* value, DType from, DType to);
+  llvm::Value* FromMemory(llvm::Value* value, DType dtype);
+  llvm::Value* ToMemory(llvm::Value* value, DType dtype);
+  // One step of a reduction, without rounding to small floats.
+  llvm::Value* Combine(Op op, DType dtype, llvm::Value* a, llvm::Value* b);
+  llvm::Value* Identity(Op op, DType dtype, llvm::Type* type);
+  // A float's value in registers rounded to what `dtype` can hold.
+  llvm::Value* Round(llvm::Value* value, DType dtype);
+
+ private:
+  llvm::Value* Splat(llvm::Value* like, uint64_t value);
+  llvm::Type* LikeType(llvm::Value* like, llvm::Type* scalar);
+  llvm::Value* Divide(const UOp* node, llvm::Value* a, llvm::Value* b, DType type);
+  llvm::Value* Shift(Op op, llvm::Value* a, llvm::Value* b, DType type);
+  llvm::Value* Max(llvm::Value* a, llvm::Value* b, DType type);
+  llvm::Value* Threefry(llvm::Value* counter, llvm::Value* key);
+  llvm::Value* RoundBFloat(llvm::Value* value);
+  llvm::Value* NarrowToOdd(llvm::Value* value);
+  llvm::Value* PackFp8(llvm::Value* value, DType dtype);
+  llvm::Value* UnpackFp8(llvm::Value* bits, DType dtype);
+
+  llvm::IRBuilder<>& b_;
+};
+
+}  // namespace outboard::render

@@ -1,0 +1,103 @@
+// The state of writing one kernel; see llvm_kernel.h for how code finds its place.
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "compiler/codegen/affine.h"
+#include "compiler/codegen/kernel.h"
+#include "compiler/codegen/plan.h"
+#include "compiler/render/llvm_alu.h"
+#include "compiler/render/llvm_scopes.h"
+
+namespace outboard::render {
+
+// One piece of each tile: byte i is the piece of the tile that has number i.
+using Coords = uint64_t;
+
+class KernelEmitter {
+ public:
+  KernelEmitter(const codegen::Kernel& kernel, const codegen::Plan& plan, llvm::Module& module, llvm::Function* function);
+
+  void Run();
+
+ private:
+  // A range while its loop is open.
+  struct Bound {
+    llvm::Value* base = nullptr;                         // null: not open
+    int scope = 0;
+    const std::vector<codegen::Piece>* pieces = nullptr;
+    int number = -1;                                     // of the tile, for Coords; -1 where there is one piece of 1
+  };
+
+  // ---- loops (llvm_kernel.cc)
+  void OpenTasks(llvm::Value* begin, llvm::Value* end);
+  void TaskBlock(llvm::Value* task, size_t level, std::vector<std::pair<llvm::Value*, bool>>& blocks);
+  void Outputs(size_t level);
+  void Bind(int range, llvm::Value* base, const std::vector<codegen::Piece>& pieces);
+  void Unbind(int range);
+  void GroupsAt(size_t level);
+  void Stores();
+
+  // ---- reductions (llvm_reduce.cc)
+  struct Accumulators;
+  void Group(int index);
+  void ReduceLoops(Accumulators& acc, size_t level);
+  void ReduceStep(Accumulators& acc, size_t level);
+  void ReduceBody(Accumulators& acc);
+  llvm::Value* FoldLanes(Op op, DType dtype, llvm::Value* value);
+
+  // ---- values (llvm_value.cc)
+  llvm::Value* Emit(const UOp* node, Coords coords);     // may be one element where `node` does not vary in the lanes
+  llvm::Value* EmitLanes(const UOp* node, Coords coords, int lanes);
+  llvm::Value* Compute(const UOp* node, Coords coords);  // what it needs is there
+  llvm::Value* ComputeAlu(const UOp* node, Coords coords, int lanes);
+  llvm::Value* RangeValue(const UOp* node, Coords coords, int lanes);
+  llvm::Value* Find(const UOp* node, Coords coords);
+  void Needs(const UOp* node, std::vector<const UOp*>& needs);
+  llvm::Value* Splat(llvm::Value* value, int lanes);
+  // Integers of i64 that are known to fit are kept as i32 in vectors: index arithmetic in half the registers.
+  DType LaneType(const UOp* node, int lanes) const;
+  llvm::Value* AsType(llvm::Value* value, DType type);   // i32 <-> i64
+
+  // ---- memory (llvm_memory.cc)
+  llvm::Value* Load(const UOp* node, Coords coords, int lanes);
+  void Store(const UOp* node, Coords coords, llvm::Value* value);
+  struct Place;                                          // how the lanes of an access lie in memory
+  Place PlaceOf(const UOp* index, Coords coords, int lanes, int range);
+  // The address of the first lane's element, of the terms that are the same in all lanes; `extra` elements further.
+  llvm::Value* Pointer(const UOp* index, Coords coords, int range, int64_t extra);
+  llvm::Value* LanePointers(const UOp* index, Coords coords, int lanes, int range);
+  llvm::Value* Gate(const UOp* gate, Coords coords);     // null: always true
+
+  // ---- what depends on what
+  int ScopeOf(codegen::RangeSet deps) const;
+  Coords MaskOf(codegen::RangeSet deps) const;
+  const codegen::Piece& PieceOf(int range, Coords coords) const;
+  int LanesOf(codegen::RangeSet deps, Coords coords, int* range = nullptr) const;
+  std::vector<Coords> Points(codegen::RangeSet ranges) const;
+  llvm::Value* ActiveMask(int lanes, int active);
+
+  const codegen::Kernel& kernel_;
+  const codegen::Plan& plan_;
+  llvm::Module& module_;
+  llvm::Function* function_;
+  llvm::IRBuilder<> b_;
+  AluEmitter alu_;
+  std::unique_ptr<Scopes> scopes_;
+  codegen::AffineForms forms_;
+  std::vector<Bound> bound_;               // by range
+  std::vector<int> range_of_number_;       // of open tiles
+  absl::flat_hash_set<const UOp*> holds_;  // gates that branches around the current place have checked
+  llvm::Value* zeros_ = nullptr;           // memory that a gated-off load reads instead
+  std::vector<size_t> group_level_;        // output loops that must be open for a group
+};
+
+// The conditions that `gate` joins by AND.
+std::vector<const UOp*> Conjuncts(const UOp* gate);
+
+}  // namespace outboard::render

@@ -1,0 +1,279 @@
+#include "compiler/render/llvm_kernel.h"
+
+#include <bit>
+
+#include "compiler/ir/check.h"
+#include "compiler/render/llvm_emitter.h"
+
+namespace outboard::render {
+
+using codegen::Piece;
+using codegen::RangeSet;
+using codegen::Tile;
+using llvm::Type;
+using llvm::Value;
+
+namespace {
+constexpr int kZeroBytes = 512;  // 64 lanes of 8 bytes
+}
+
+KernelEmitter::KernelEmitter(const codegen::Kernel& kernel, const codegen::Plan& plan, llvm::Module& module,
+                             llvm::Function* function)
+    : kernel_(kernel), plan_(plan), module_(module), function_(function), b_(module.getContext()), alu_(b_) {
+  llvm::FastMathFlags flags;
+  flags.setAllowContract();
+  b_.setFastMathFlags(flags);
+  bound_.resize(kernel.ranges.size());
+  for (const codegen::ReduceGroup& group : kernel.groups) {
+    size_t level = 0;
+    for (size_t i = 0; i < plan.outputs.size(); ++i)
+      if (group.deps >> plan.outputs[i].range & 1) level = i + 1;
+    if (level > 0) level = std::max(level, static_cast<size_t>(plan.task_loops));
+    group_level_.push_back(level);
+  }
+}
+
+void KernelEmitter::Run() {
+  scopes_ = std::make_unique<Scopes>(b_, llvm::BasicBlock::Create(module_.getContext(), "entry", function_));
+  Value* const begin = function_->getArg(function_->arg_size() - 2);
+  Value* const end = function_->getArg(function_->arg_size() - 1);
+  Type* const zeros = llvm::ArrayType::get(b_.getInt8Ty(), kZeroBytes);
+  for (const UOp* node : kernel_.nodes)
+    if (node->op == Op::kLoad && node->src.size() == 3 && zeros_ == nullptr) {
+      auto* const memory = b_.CreateAlloca(zeros);
+      memory->setAlignment(llvm::Align(64));
+      b_.CreateMemSet(memory, b_.getInt8(0), kZeroBytes, llvm::Align(64));
+      zeros_ = memory;
+    }
+  GroupsAt(0);
+  if (plan_.task_loops == 0) {
+    // One task; whoever was given no task must still write nothing.
+    scopes_->EnterCurrent();
+    scopes_->OpenIf(b_.CreateICmpSLT(begin, end));
+    Outputs(0);
+    scopes_->CloseIf();
+  } else {
+    OpenTasks(begin, end);
+  }
+  scopes_->EnterCurrent();
+  b_.CreateRetVoid();
+}
+
+// Task t is a block of each of the first loops: t = (block0 * blocks1 + block1) * blocks2 + ...
+void KernelEmitter::OpenTasks(Value* begin, Value* end) {
+  Value* const task = scopes_->OpenLoop(begin, end, 1, /*sure=*/false);
+  std::vector<Value*> block(plan_.task_loops);
+  Value* left = task;
+  for (int i = plan_.task_loops - 1; i > 0; --i) {
+    Value* const count = b_.getInt64(plan_.outputs[i].blocks());
+    block[i] = b_.CreateURem(left, count);
+    left = b_.CreateUDiv(left, count);
+  }
+  block[0] = left;
+  std::vector<std::pair<Value*, bool>> blocks;
+  for (Value* b : block) blocks.emplace_back(b, false);
+  TaskBlock(task, 0, blocks);
+  scopes_->CloseLoop();
+}
+
+// Branches on which of the blocks is the short one at the end of its range, then binds the ranges, all in one scope.
+// Depth: the number of task loops.
+void KernelEmitter::TaskBlock(Value* task, size_t level, std::vector<std::pair<Value*, bool>>& blocks) {
+  if (level < blocks.size()) {
+    const Tile& tile = plan_.outputs[level];
+    blocks[level].second = tile.trips == 0;
+    if (tile.rest.empty() || tile.trips == 0) {
+      TaskBlock(task, level + 1, blocks);
+      return;
+    }
+    scopes_->EnterCurrent();
+    scopes_->OpenIf(b_.CreateICmpULT(blocks[level].first, b_.getInt64(tile.trips)));
+    TaskBlock(task, level + 1, blocks);
+    scopes_->Else();
+    blocks[level].second = true;
+    TaskBlock(task, level + 1, blocks);
+    scopes_->CloseIf();
+    return;
+  }
+  scopes_->EnterCurrent();
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const Tile& tile = plan_.outputs[i];
+    Value* const base = tile.blocks() == 1 ? b_.getInt64(0) : b_.CreateMul(blocks[i].first, b_.getInt64(tile.step));
+    Bind(tile.range, base, blocks[i].second ? tile.rest : tile.main);
+  }
+  GroupsAt(blocks.size());
+  Outputs(blocks.size());
+  for (size_t i = blocks.size(); i-- > 0;) Unbind(plan_.outputs[i].range);
+}
+
+// Depth: the number of output loops.
+void KernelEmitter::Outputs(size_t level) {
+  if (level == plan_.outputs.size()) {
+    Stores();
+    return;
+  }
+  const Tile& tile = plan_.outputs[level];
+  const auto inside = [&](Value* base, const std::vector<Piece>& pieces) {
+    Bind(tile.range, base, pieces);
+    GroupsAt(level + 1);
+    Outputs(level + 1);
+    Unbind(tile.range);
+  };
+  if (tile.trips == 1) {
+    inside(b_.getInt64(0), tile.main);
+  } else if (tile.trips > 1) {
+    Value* const base =
+        scopes_->OpenLoop(b_.getInt64(0), b_.getInt64(tile.trips * tile.step), tile.step, /*sure=*/true);
+    inside(base, tile.main);
+    scopes_->CloseLoop();
+  }
+  if (!tile.rest.empty()) inside(b_.getInt64(tile.trips * tile.step), tile.rest);
+}
+
+void KernelEmitter::Bind(int range, Value* base, const std::vector<Piece>& pieces) {
+  Bound& bound = bound_[range];
+  OB_CHECK(bound.base == nullptr);
+  bound = {base, scopes_->current(), &pieces, -1};
+  if (pieces.size() == 1 && pieces[0].lanes == 1) return;
+  bound.number = static_cast<int>(range_of_number_.size());
+  OB_CHECK(bound.number < 8 && pieces.size() < 256);
+  range_of_number_.push_back(range);
+}
+
+void KernelEmitter::Unbind(int range) {
+  if (bound_[range].number >= 0) {
+    OB_CHECK(range_of_number_.back() == range);
+    range_of_number_.pop_back();
+  }
+  bound_[range] = {};
+  // A value of the same scope may have been made for this binding (a range run in one block opens no scope), and
+  // another binding of the range would find it.
+  absl::erase_if(scopes_->at(scopes_->current()).values,
+                 [&](const auto& entry) { return kernel_.DepsOf(entry.first.first) >> range & 1; });
+}
+
+void KernelEmitter::GroupsAt(size_t level) {
+  for (size_t i = 0; i < kernel_.groups.size(); ++i)
+    if (group_level_[i] == level) Group(static_cast<int>(i));
+}
+
+// All values before all stores: a buffer may be updated in place, where it is read at the same element.
+void KernelEmitter::Stores() {
+  std::vector<std::pair<const UOp*, std::pair<Coords, Value*>>> pending;
+  for (const UOp* store : kernel_.stores)
+    for (const Coords coords : Points(kernel_.DepsOf(store)))
+      pending.push_back({store, {coords, Emit(store->src[1], coords)}});
+  scopes_->EnterCurrent();
+  for (const auto& [store, value] : pending) Store(store, value.first, value.second);
+}
+
+// ---- what depends on what -------------------------------------------------------------------------------------------
+
+int KernelEmitter::ScopeOf(RangeSet deps) const {
+  int scope = 0;
+  for (; deps != 0; deps &= deps - 1) scope = std::max(scope, bound_[std::countr_zero(deps)].scope);
+  return scope;
+}
+
+Coords KernelEmitter::MaskOf(RangeSet deps) const {
+  Coords mask = 0;
+  for (; deps != 0; deps &= deps - 1) {
+    const int number = bound_[std::countr_zero(deps)].number;
+    if (number >= 0) mask |= Coords{255} << (8 * number);
+  }
+  return mask;
+}
+
+const Piece& KernelEmitter::PieceOf(int range, Coords coords) const {
+  const Bound& bound = bound_[range];
+  OB_CHECK(bound.base != nullptr);
+  return (*bound.pieces)[bound.number < 0 ? 0 : coords >> (8 * bound.number) & 255];
+}
+
+int KernelEmitter::LanesOf(RangeSet deps, Coords coords, int* range) const {
+  for (; deps != 0; deps &= deps - 1) {
+    const int r = std::countr_zero(deps);
+    if (bound_[r].number < 0) continue;
+    const int lanes = PieceOf(r, coords).lanes;
+    if (lanes == 1) continue;
+    if (range != nullptr) *range = r;
+    return lanes;
+  }
+  return 1;
+}
+
+std::vector<Coords> KernelEmitter::Points(RangeSet ranges) const {
+  std::vector<Coords> points = {0};
+  for (const int range : range_of_number_) {
+    if (!(ranges >> range & 1)) continue;
+    std::vector<Coords> more;
+    for (const Coords point : points)
+      for (size_t i = 0; i < bound_[range].pieces->size(); ++i)
+        more.push_back(point | Coords{i} << (8 * bound_[range].number));
+    points = std::move(more);
+  }
+  return points;
+}
+
+Value* KernelEmitter::ActiveMask(int lanes, int active) {
+  std::vector<llvm::Constant*> mask;
+  for (int i = 0; i < lanes; ++i) mask.push_back(b_.getInt1(i < active));
+  return llvm::ConstantVector::get(mask);
+}
+
+std::vector<const UOp*> Conjuncts(const UOp* gate) {
+  std::vector<const UOp*> out, stack = {gate};
+  while (!stack.empty()) {
+    const UOp* const top = stack.back();
+    stack.pop_back();
+    if (top->op == Op::kAnd && IsBool(top->dtype)) {
+      stack.push_back(top->src[1]);
+      stack.push_back(top->src[0]);
+    } else {
+      out.push_back(top);
+    }
+  }
+  return out;
+}
+
+// ---- the function ---------------------------------------------------------------------------------------------------
+
+absl::Status EmitKernel(const codegen::Kernel& kernel, const codegen::Plan& plan, const std::string& name,
+                        llvm::Module& module) {
+  for (const UOp* node : kernel.nodes)
+    if (absl::Status status = AluEmitter::Supports(node); !status.ok()) return status;
+  llvm::LLVMContext& context = module.getContext();
+  Type *const ptr = llvm::PointerType::get(context, 0), *const i64 = Type::getInt64Ty(context);
+  Type* const nothing = Type::getVoidTy(context);
+
+  // The loops are a function of their own, whose arguments can say that buffers do not overlap.
+  std::vector<int64_t> slots;
+  for (size_t slot = 0; slot < kernel.slot_elements.size(); ++slot)
+    if (kernel.slot_elements[slot] >= 0) slots.push_back(static_cast<int64_t>(slot));
+  std::vector<Type*> types(kernel.slot_elements.size(), ptr);
+  types.insert(types.end(), {i64, i64});
+  auto* const body = llvm::Function::Create(llvm::FunctionType::get(nothing, types, false),
+                                            llvm::Function::InternalLinkage, name + ".body", module);
+  for (size_t i = 0; i + 2 < types.size(); ++i) body->addParamAttr(i, llvm::Attribute::NoAlias);
+  auto* const entry = llvm::Function::Create(llvm::FunctionType::get(nothing, {ptr, i64, i64}, false),
+                                             llvm::Function::ExternalLinkage, name, module);
+  for (llvm::Function* f : {body, entry}) {
+    f->addFnAttr(llvm::Attribute::NoUnwind);
+    f->addFnAttr("prefer-vector-width", "512");
+  }
+  body->addFnAttr(llvm::Attribute::NoInline);
+
+  llvm::IRBuilder<> b(llvm::BasicBlock::Create(context, "entry", entry));
+  std::vector<Value*> arguments(kernel.slot_elements.size(), llvm::ConstantPointerNull::get(b.getPtrTy()));
+  for (const int64_t slot : slots)
+    arguments[slot] = b.CreateLoad(ptr, b.CreateGEP(ptr, entry->getArg(0), b.getInt64(slot)));
+  arguments.push_back(entry->getArg(1));
+  arguments.push_back(entry->getArg(2));
+  b.CreateCall(body, arguments);
+  b.CreateRetVoid();
+
+  KernelEmitter(kernel, plan, module, body).Run();
+  return absl::OkStatus();
+}
+
+}  // namespace outboard::render

@@ -1,0 +1,121 @@
+#include <bit>
+#include <cmath>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/check.h"
+#include "compiler/reference/alu.h"
+#include "tests/compiler/kernel_run.h"
+
+namespace outboard::test {
+namespace {
+
+using reference::Tile;
+
+class Walker {
+ public:
+  Walker(const UOp* sink, Buffers& buffers) : sink_(sink), buffers_(buffers) {}
+
+  absl::Status Run() {
+    std::vector<const UOp*> ranges;
+    for (const UOp* node : PostOrder(sink_))
+      if (node->op == Op::kRange && node->arg[2] == 0) ranges.push_back(node);
+    Loop(ranges, 0, [&] {
+      std::vector<Tile> values;
+      for (const UOp* store : sink_->src) values.push_back(Eval(store->src[1]));
+      for (size_t i = 0; i < values.size(); ++i) {
+        const UOp* const index = sink_->src[i]->src[0];
+        char* const at = At(index);
+        if (at == nullptr) continue;
+        IsFloat(index->dtype) ? StoreFloat(index->dtype, values[i].f[0], at)
+                              : StoreInt(index->dtype, values[i].i[0], at);
+      }
+    });
+    return status_;
+  }
+
+ private:
+  template <typename Body>
+  void Loop(const std::vector<const UOp*>& ranges, size_t level, const Body& body) {
+    if (level == ranges.size()) return body();
+    for (int64_t i = 0; i < ranges[level]->arg[1]; ++i) {
+      counters_[ranges[level]] = i;
+      Loop(ranges, level + 1, body);
+    }
+  }
+
+  char* At(const UOp* index) {
+    const UOp* const global = index->src[0];
+    const int64_t element = Eval(index->src[1]).i[0];
+    if (element < 0 || element >= global->arg[1]) {
+      status_ = absl::OutOfRangeError(absl::StrCat("slot ", global->arg[0], " element ", element));
+      return nullptr;
+    }
+    return buffers_[global->arg[0]].data() + element * ByteWidth(global->dtype);
+  }
+
+  static Tile OfInt(int64_t value) { return {{}, {value}}; }
+
+  Tile Eval(const UOp* node) {
+    const auto source = [&](int i) { return Eval(node->src[i]); };
+    Tile out;
+    switch (node->op) {
+      case Op::kConst:
+        if (IsFloat(node->dtype)) return {{node->float_value()}, {}};
+        return OfInt(node->int_value());
+      case Op::kRange: return OfInt(counters_.at(node));
+      case Op::kLoad: {
+        if (node->src.size() == 3 && source(1).i[0] == 0) return source(2);
+        const char* const at = At(node->src[0]);
+        if (IsFloat(node->dtype)) return {{at ? LoadFloat(node->dtype, at) : 0}, {}};
+        return OfInt(at ? LoadInt(node->dtype, at) : 0);
+      }
+      case Op::kWhere: return source(0).i[0] ? source(1) : source(2);
+      case Op::kCast: reference::CastTile(node->src[0]->dtype, node->dtype, source(0), out); return out;
+      case Op::kBitcast: reference::BitcastTile(node->src[0]->dtype, node->dtype, source(0), out); return out;
+      case Op::kMulAcc:
+        if (IsFloat(node->dtype)) {
+          const double exact = std::fma(source(0).f[0], source(1).f[0], source(2).f[0]);
+          return {{RoundTo(node->dtype, exact)}, {}};
+        }
+        return OfInt(WrapTo(node->dtype, static_cast<int64_t>(static_cast<uint64_t>(source(0).i[0]) * source(1).i[0] +
+                                                              source(2).i[0])));
+      case Op::kReduceLoop: return Fold(node);
+      default: break;
+    }
+    out.Resize(node->dtype, 1);
+    reference::AluTile(node->op, node->src[0]->dtype, source(0), node->src.size() > 1 ? source(1) : Tile(), out);
+    return out;
+  }
+
+  Tile Fold(const UOp* node) {
+    const Op op = static_cast<Op>(node->arg[0]);
+    const std::vector<const UOp*> ranges(node->src.begin() + 1, node->src.end());
+    if (IsFloat(node->dtype)) {
+      double total = op == Op::kMax ? -INFINITY : op == Op::kMul;
+      Loop(ranges, 0, [&] {
+        const double value = Eval(node->src[0]).f[0];
+        total = op == Op::kMax ? reference::MaxFloat(total, value) : op == Op::kMul ? total * value : total + value;
+      });
+      return {{RoundTo(node->dtype, total)}, {}};
+    }
+    int64_t total = op == Op::kMax ? IntMin(node->dtype) : op == Op::kMul;
+    Loop(ranges, 0, [&] {
+      const auto value = static_cast<uint64_t>(Eval(node->src[0]).i[0]), before = static_cast<uint64_t>(total);
+      total = op == Op::kMax ? reference::MaxInt(node->dtype, total, static_cast<int64_t>(value))
+                             : WrapTo(node->dtype, static_cast<int64_t>(op == Op::kMul ? before * value : before + value));
+    });
+    return OfInt(total);
+  }
+
+  const UOp* sink_;
+  Buffers& buffers_;
+  absl::flat_hash_map<const UOp*, int64_t> counters_;
+  absl::Status status_;
+};
+
+}  // namespace
+
+absl::Status WalkKernel(const UOp* sink, Buffers& buffers) { return Walker(sink, buffers).Run(); }
+
+}  // namespace outboard::test
