@@ -16,6 +16,7 @@ inline constexpr int64_t kVirtualElementsMax = int64_t{1} << 62;   // exclusive;
 inline constexpr int64_t kStoredBytesMax = int64_t{1} << 40;       // of one buffer; quotas are below this
 inline constexpr int64_t kVarSlotMax = 64;
 inline constexpr int64_t kParamSlotMax = 8192;
+inline constexpr int kTupleCallsMax = 64;  // from a GETTUPLE to the TUPLE it reads
 // Functions are checked by a walk of their body; shared bodies could make that quadratic.
 inline constexpr int64_t kFunctionWalkNodesMax = 4 * kGraphNodesMax;
 

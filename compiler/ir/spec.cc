@@ -73,6 +73,7 @@ absl::StatusOr<Shape> ReadDims(Op op, absl::Span<const int64_t> arg, size_t begi
     if (expression->dtype != DType::kI64 || !expression->shape.empty())
       return Broken(op, "a symbolic dimension must be an i64 scalar");
     if (expression->is_const()) return Broken(op, "a dimension that is a number must be written as one");
+    if (!expression->of_vars) return Broken(op, "a dimension may depend on VARs only, not on data");
     dims.push_back(Dim(expression));
   }
   if (next != extra.size()) return Broken(op, "has ", extra.size() - next, " sources too many");
@@ -330,9 +331,10 @@ Result CheckCall(const Node& n) {
   return Typed(function.src[0]->dtype, function.src[0]->shape);
 }
 
-// The TUPLE that a tuple-valued node stands for, through calls; nullptr where it is none.
+// The TUPLE that a tuple-valued node stands for, through calls; nullptr where it is none or too far. Without the limit a
+// deep chain of calls, each taken apart often, would cost its square.
 const UOp* TupleOf(const UOp* node) {
-  while (node->op == Op::kCall) node = node->src[0]->src[0];
+  for (int calls = 0; node->op == Op::kCall && calls < limits::kTupleCallsMax; ++calls) node = node->src[0]->src[0];
   return node->op == Op::kTuple ? node : nullptr;
 }
 
@@ -343,7 +345,8 @@ Result CheckTuple(const Node& n) {
     return Inferred{};
   }
   const UOp* const tuple = TupleOf(n.src[0]);
-  if (tuple == nullptr) return Broken(n.op, "the source is no tuple");
+  if (tuple == nullptr)
+    return Broken(n.op, "the source is no tuple, or one through over ", limits::kTupleCallsMax, " calls");
   if (n.arg.size() != 1 || n.arg[0] < 0 || n.arg[0] >= static_cast<int64_t>(tuple->src.size()))
     return Broken(n.op, "index out of range for ", tuple->src.size(), " values");
   const UOp& value = *tuple->src[n.arg[0]];
@@ -405,7 +408,28 @@ Result CheckKernelNode(const Node& n) {
   }
 }
 
+// What takes none must have none, or one computation would have many spellings.
+bool TakesArguments(Op op) {
+  if (IsAlu(op)) return false;
+  switch (op) {
+    case Op::kCast:
+    case Op::kBitcast:
+    case Op::kContiguous:
+    case Op::kDetach:
+    case Op::kAssign:
+    case Op::kFunction:
+    case Op::kCall:
+    case Op::kTuple:
+    case Op::kSink:
+    case Op::kIndex:
+    case Op::kLoad:
+    case Op::kStore: return false;
+    default: return true;
+  }
+}
+
 Result Infer(const Node& n) {
+  if (!n.arg.empty() && !TakesArguments(n.op)) return Broken(n.op, "takes no arguments, not ", n.arg.size());
   if (IsMovement(n.op)) return CheckMovement(n);
   if (IsAlu(n.op)) return CheckAlu(n);
   switch (n.op) {

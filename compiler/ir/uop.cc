@@ -1,8 +1,10 @@
 #include "compiler/ir/uop.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
+#include <random>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/hash/hash.h"
@@ -58,17 +60,38 @@ struct Key {
   uint32_t hash;
 };
 
-// The sources are interned, so their indices stand for them; that also makes hashes the same in every run.
+// Of this process only. A client chooses what is hashed, and with a known function could fill one bucket.
+const std::array<uint64_t, 2>& Secret() {
+  static const std::array<uint64_t, 2> secret = [] {
+    std::random_device device;
+    const auto word = [&device] { return static_cast<uint64_t>(device()) << 32 | device(); };
+    return std::array<uint64_t, 2>{word(), word() | 1};
+  }();
+  return secret;
+}
+
+// The sources are interned, so their indices stand for them.
 uint32_t HashOf(Op op, DType dtype, Sources src, absl::Span<const int64_t> arg) {
-  uint64_t h = static_cast<uint64_t>(op) << 8 | static_cast<uint64_t>(dtype);
-  const auto mix = [&h](uint64_t v) {
-    h = (h ^ v) * 0x9E3779B97F4A7C15ull;
-    h ^= h >> 32;
+  const auto [seed, factor] = Secret();
+  uint64_t h = seed ^ (static_cast<uint64_t>(op) << 8 | static_cast<uint64_t>(dtype));
+  // Both halves of the product, with a secret factor on the one side and all seen so far on the other.
+  const auto mix = [&h, factor = factor](uint64_t v) {
+    const auto product = static_cast<unsigned __int128>(h ^ v) * (factor + (h << 1));
+    h = static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
   };
   for (const UOp* s : src) mix(s->index + 1);
   mix(src.size());
   for (const int64_t a : arg) mix(static_cast<uint64_t>(a));
-  return static_cast<uint32_t>(h);
+  mix(arg.size());
+  return static_cast<uint32_t>(h ^ h >> 32);
+}
+
+// Whether a node over `src` is known before a run.
+bool OfVars(Op op, DType dtype, Sources src) {
+  if (IsFloat(dtype)) return false;
+  if (op == Op::kConst || op == Op::kVar) return true;
+  if (!IsAlu(op) && op != Op::kCast) return false;
+  return std::all_of(src.begin(), src.end(), [](const UOp* s) { return s->of_vars; });
 }
 
 struct NodeHash {
@@ -171,6 +194,7 @@ absl::StatusOr<const UOp*> Graph::Make(Op op, DType dtype, Sources src, absl::Sp
   const Bounds bounds = BoundsOfNode(*node);
   node->vmin = bounds.min;
   node->vmax = bounds.max;
+  node->of_vars = OfVars(op, node->dtype, src);
   impl_->nodes.insert(node);
   return node;
 }

@@ -58,13 +58,14 @@ struct UOp {
   Op op;
   DType dtype;
   uint32_t index;  // in the order of creation: sources have smaller ones
-  uint32_t hash;
+  uint32_t hash;   // differs from run to run
   Sources src;
   absl::Span<const int64_t> arg;
   ShapeView shape;  // empty for scalars, for kernel-level nodes and for nodes of kVoid
   // Sound bounds of every element, for integer types and bool; the type's own limits where nothing better is known.
   int64_t vmin;
   int64_t vmax;
+  bool of_vars;  // a scalar of integers or bool, of numbers and VARs only: known before a run, so it may be a dimension
 
   int rank() const { return static_cast<int>(shape.size()); }
   bool is_const() const { return op == Op::kConst; }
