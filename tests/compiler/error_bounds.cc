@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/spec.h"
 
 namespace outboard::test {
 namespace {
@@ -291,31 +291,37 @@ ErrorInfo InfoOfNode(const UOp* node, std::span<const ErrorInfo> sources) {
   return chaotic(OfBinary(node, sources[0], sources[1]));
 }
 
-std::vector<std::vector<ErrorInfo>> InfosOf(std::span<const UOp* const> roots, std::span<const ErrorInfo> params) {
-  absl::flat_hash_map<const UOp*, std::vector<ErrorInfo>> known;
-  for (const UOp* node : PostOrder(absl::MakeConstSpan(roots.data(), roots.size()), /*into_functions=*/false)) {
+const std::vector<ErrorInfo>& InfoTable::Of(const UOp* root) {
+  if (const auto found = known_.find(root); found != known_.end()) return found->second;
+  for (const UOp* node : PostOrder(root, /*into_functions=*/false)) {
+    if (known_.contains(node)) continue;
     std::vector<ErrorInfo> sources;
     if (node->op != Op::kFunction && node->op != Op::kCall && node->op != Op::kGetTuple)
-      for (const UOp* source : node->src) sources.push_back(known.at(source)[0]);
+      for (const UOp* source : node->src) sources.push_back(known_.at(source)[0]);
+    std::vector<ErrorInfo> infos;
     switch (node->op) {
-      case Op::kFunction: known[node] = {}; break;
-      case Op::kParam: known[node] = {params[node->arg[0]]}; break;
+      case Op::kFunction: break;
       case Op::kTuple:
-      case Op::kSink: known[node] = sources; break;
-      case Op::kGetTuple: known[node] = {known.at(node->src[0])[node->arg[0]]}; break;
+      case Op::kSink: infos = sources; break;
+      case Op::kGetTuple: infos = {known_.at(node->src[0])[node->arg[0]]}; break;
       case Op::kCall: {
-        std::vector<ErrorInfo> arguments;
-        for (const UOp* argument : node->src.subspan(1)) arguments.push_back(known.at(argument)[0]);
-        const UOp* const body = node->src[0]->src[0];
-        known[node] = InfosOf(std::span(&body, 1), arguments)[0];
+        InfoTable inside;
+        const UOp* const function = node->src[0];
+        for (size_t i = 1; i < node->src.size(); ++i) inside.Set(function->src[i], known_.at(node->src[i])[0]);
+        infos = inside.Of(function->src[0]);
         break;
       }
-      default: known[node] = {InfoOfNode(node, sources)};
+      default: infos = {InfoOfNode(node, sources)};
     }
+    known_[node] = std::move(infos);
   }
-  std::vector<std::vector<ErrorInfo>> infos;
-  for (const UOp* root : roots) infos.push_back(known.at(root));
-  return infos;
+  return known_.at(root);
+}
+
+std::vector<ErrorInfo> InfosOfResults(const UOp* sink, std::span<const HostTensor> params) {
+  InfoTable table;
+  for (const UOp* param : ParamsOf(sink)) table.Set(param, InfoOfTensor(params[param->arg[0]]));
+  return table.Of(sink);
 }
 
 std::string Difference(const HostTensor& expected, const HostTensor& actual, const ErrorInfo& info) {

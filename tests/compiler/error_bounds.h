@@ -2,8 +2,10 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "compiler/ir/host_tensor.h"
 #include "compiler/ir/uop.h"
 
@@ -23,9 +25,20 @@ struct ErrorInfo {
 ErrorInfo InfoOfTensor(const HostTensor& tensor);
 // Info of `node`, which is neither PARAM, BUFFER, CALL, TUPLE nor GETTUPLE, from that of its own sources.
 ErrorInfo InfoOfNode(const UOp* node, std::span<const ErrorInfo> sources);
-// Infos of a TUPLE-, CALL- or single-valued node: of all nodes under `roots`, one list for each root (one entry, or as many as
-// the tuple has values). params[i] is that of PARAM slot i.
-std::vector<std::vector<ErrorInfo>> InfosOf(std::span<const UOp* const> roots, std::span<const ErrorInfo> params);
+// Infos of whole graphs, each node once.
+class InfoTable {
+ public:
+  // For PARAMs and BUFFERs, before they are met.
+  void Set(const UOp* input, const ErrorInfo& info) { known_[input] = {info}; }
+  // One info, or as many as a TUPLE, a CALL of one or a SINK has values.
+  const std::vector<ErrorInfo>& Of(const UOp* node);
+
+ private:
+  absl::flat_hash_map<const UOp*, std::vector<ErrorInfo>> known_;
+};
+
+// Of the results of `sink`, params[i] being PARAM slot i.
+std::vector<ErrorInfo> InfosOfResults(const UOp* sink, std::span<const HostTensor> params);
 
 // "" where `actual` is `expected` within `info`, else what differs.
 std::string Difference(const HostTensor& expected, const HostTensor& actual, const ErrorInfo& info);

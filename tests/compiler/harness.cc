@@ -64,9 +64,7 @@ const std::vector<Engine>& Engines() {
 
 std::string Disagreement(const UOp* sink, std::span<const HostTensor> params, std::span<const Binding> bindings,
                          const Results& expected) {
-  std::vector<ErrorInfo> infos;
-  for (const HostTensor& param : params) infos.push_back(InfoOfTensor(param));
-  const std::vector<ErrorInfo> tolerances = InfosOf(std::span(&sink, 1), infos)[0];
+  const std::vector<ErrorInfo> tolerances = InfosOfResults(sink, params);
   for (const Engine& engine : Engines()) {
     if (&engine == &Engines()[0]) continue;
     const absl::StatusOr<Results> actual = engine.run(sink, params, bindings);
