@@ -150,11 +150,11 @@ TEST(Codegen, EveryCast) {
       SCOPED_TRACE(std::string(Name(from)) + " to " + std::string(Name(to)));
       const UOp* const i = Range(g, 0, kCount);
       const UOp* const x = LoadAt(g, 1, from, kCount, i);
-      std::vector<const UOp*> stores = {StoreAt(g, 0, kCount, i, Cast(g, x, to))};
-      if (ByteWidth(from) == ByteWidth(to) && !IsBool(from) && !IsBool(to))
-        stores.push_back(StoreAt(g, 2, kCount, i, Bitcast(g, x, to)));
       const bool small = IsFloat(to) && to != DType::kF32 && to != DType::kF64;
-      Check(Sink(g, stores), small && ByteWidth(from) >= 4 ? 1e-2 : 0, /*wild=*/true, 9);
+      Check(Sink(g, {StoreAt(g, 0, kCount, i, Cast(g, x, to))}), small && ByteWidth(from) >= 4 ? 1e-2 : 0, true, 9);
+      // The bits of a NaN are nobody's promise, so floats are tame where they are looked at.
+      if (ByteWidth(from) == ByteWidth(to) && !IsBool(from) && !IsBool(to))
+        Check(Sink(g, {StoreAt(g, 0, kCount, i, Bitcast(g, x, to))}), 0, !IsFloat(from), 9);
       if (::testing::Test::HasFatalFailure() || ::testing::Test::HasNonfatalFailure()) return;
     }
 }
