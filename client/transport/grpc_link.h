@@ -1,0 +1,33 @@
+// A Link over one gRPC stream to a gateway.
+#ifndef OUTBOARD_CLIENT_TRANSPORT_GRPC_LINK_H_
+#define OUTBOARD_CLIENT_TRANSPORT_GRPC_LINK_H_
+
+#include <grpcpp/channel.h>
+#include <grpcpp/security/credentials.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "client/transport/link.h"
+
+namespace outboard::transport {
+
+// The one place where a channel gets its credentials. Insecure on a unix socket and on loopback; TLS comes here.
+std::shared_ptr<grpc::ChannelCredentials> ChannelCredentialsFor(const std::string& target);
+
+// A channel with our limits, not yet connected.
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target);
+
+// Waits until the channel is connected: gRPC connects lazily and would let the first call hang.
+// Errors: UNAVAILABLE naming the target.
+absl::Status WaitConnected(grpc::Channel& channel, const std::string& target,
+                           std::chrono::milliseconds timeout);
+
+// `key` may be empty (a private serve asks for none).
+std::unique_ptr<Link> MakeGrpcLink(std::shared_ptr<grpc::Channel> channel, const std::string& key);
+
+}  // namespace outboard::transport
+
+#endif  // OUTBOARD_CLIENT_TRANSPORT_GRPC_LINK_H_

@@ -1,0 +1,358 @@
+// Invariants
+//   T1  core_ and link_ are touched under mutex_ only; frames go to the link in the order in which core_ made them.
+//   T2  A caller sleeps on changed_ only; everything that can end its wait notifies: frames, the session's end.
+//   T3  One thread reconnects at a time; it is joined before the Impl is destroyed.
+#include "client/transport/session.h"
+
+#include <condition_variable>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/transport/grpc_link.h"
+#include "client/transport/link.h"
+#include "client/transport/private_serve.h"
+#include "client/transport/session_core.h"
+#include "proto/limits.h"
+#include "proto/merkle.h"
+
+namespace outboard::transport {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kReleasesPending = 4096;  // a program that only drops handles still frees memory over there
+constexpr std::chrono::seconds kReconnectWithin{60};
+constexpr std::chrono::milliseconds kReconnectPause{200};
+constexpr std::chrono::seconds kCloseWithin{10};
+
+bool IsSet(const char* value) { return value != nullptr && *value != 0 && std::string_view(value) != "0"; }
+
+}  // namespace
+
+SessionOptions SessionOptions::FromEnvironment() {
+  SessionOptions options;
+  if (!IsSet(std::getenv("CLOUD"))) return options;
+  const char* host = std::getenv("CLOUD_HOST");
+  const char* key = std::getenv("CLOUD_KEY");
+  options.target = IsSet(host) ? host : "localhost:6667";
+  if (key != nullptr) options.key = key;
+  return options;
+}
+
+class Session::Impl final : public LinkListener {
+ public:
+  explicit Impl(SessionOptions options) : options_(std::move(options)) {}
+  ~Impl() override {
+    Close().IgnoreError();
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    if (reconnector_.joinable()) reconnector_.join();
+    link_.reset();  // waits for the last call of the listener
+  }
+
+  absl::Status Dial() {
+    std::string target = options_.target;
+    if (target.empty()) {
+      auto serve = PrivateServe::Get();
+      if (!serve.ok()) return serve.status();
+      serve_ = *serve;
+      target = serve_->target();
+    }
+    target_ = target;
+    auto channel = MakeChannel(target);
+    if (absl::Status status = WaitConnected(*channel, target, options_.connect_timeout); !status.ok()) return status;
+    return Open(MakeGrpcLink(std::move(channel), options_.key));
+  }
+
+  absl::Status Open(std::unique_ptr<Link> link) {
+    std::unique_lock lock(mutex_);
+    link_ = std::move(link);
+    link_->Start(this);
+    core_.Open(options_.devices);
+    Flush();
+    bool answered = changed_.wait_for(lock, options_.open_timeout, [this] {
+      return core_.state() == SessionCore::State::kOpen || core_.state() == SessionCore::State::kEnded;
+    });
+    if (!answered) {
+      core_.End(absl::UnavailableError(absl::StrCat("no device was given within ", options_.open_timeout.count(),
+                                                    " ms")));
+    }
+    if (core_.state() == SessionCore::State::kEnded) return core_.status();
+    opened_at_ = Clock::now();
+    return absl::OkStatus();
+  }
+
+  // ---- LinkListener
+  void OnFrame(proto::ServerFrame frame) override {
+    std::lock_guard lock(mutex_);
+    core_.OnFrame(frame);
+    Flush();
+    if (core_.state() == SessionCore::State::kEnded) StopClock();
+    changed_.notify_all();
+  }
+
+  void OnEnd(absl::Status status) override {
+    std::lock_guard lock(mutex_);
+    link_ended_ = true;
+    bool resumable = status.code() == absl::StatusCode::kUnavailable && core_.can_resume() && !target_.empty() &&
+                     core_.state() != SessionCore::State::kEnded &&
+                     core_.state() != SessionCore::State::kClosing && !stopping_;
+    if (resumable) {
+      core_.OnLinkLost();
+      // While the reconnector runs this is its own link that failed, and it sees link_ended_.
+      if (!reconnecting_) {
+        reconnecting_ = true;
+        if (reconnector_.joinable()) reconnector_.join();
+        reconnector_ = std::thread([this] { Reconnect(); });
+      }
+    } else {
+      core_.End(std::move(status));
+      StopClock();
+    }
+    changed_.notify_all();
+  }
+
+  // ---- the program's calls
+  absl::Status Put(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims, std::string_view bytes) {
+    for (int64_t dim : dims) {
+      if (dim < 0) return absl::InvalidArgumentError(absl::StrCat("Put of a dimension of ", dim));
+    }
+    bool by_blob = false;
+    {
+      std::lock_guard lock(mutex_);
+      if (core_.state() == SessionCore::State::kEnded) return core_.status();
+      by_blob = bytes.size() > wire::kInlinePutBytesMax && link_->has_blobs();
+    }
+    if (by_blob) {
+      wire::BlobName name = wire::NameBlob(bytes);
+      ++blob_round_trips_;
+      // Outside the lock: values and steps of other threads go on. link_ lives as long as calls may be made.
+      if (absl::Status status = CurrentLink()->UploadBlob(name, bytes); !status.ok()) return status;
+      std::unique_lock lock(mutex_);
+      if (absl::Status status = AwaitCredit(lock, 0); !status.ok()) return status;
+      core_.PutBlob(handle, dtype, dims, bytes.size(), wire::AsBytes(name.root));
+      Flush();
+      return absl::OkStatus();
+    }
+    auto copy = std::make_shared<const std::string>(bytes);
+    std::unique_lock lock(mutex_);
+    if (absl::Status status = AwaitCredit(lock, bytes.size()); !status.ok()) return status;
+    core_.Put(handle, dtype, dims, std::move(copy));
+    Flush();
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<uint64_t> Run(const RunRequest& request) {
+    std::unique_lock lock(mutex_);
+    if (absl::Status status = AwaitCredit(lock, 0); !status.ok()) return status;
+    auto seq = core_.Run(request);
+    Flush();
+    return seq;
+  }
+
+  absl::StatusOr<uint64_t> Fetch(uint64_t handle) {
+    std::unique_lock lock(mutex_);
+    if (absl::Status status = AwaitCredit(lock, 0); !status.ok()) return status;
+    uint64_t seq = core_.Fetch(handle);
+    Flush();
+    return seq;
+  }
+
+  void Release(uint64_t handle) {
+    std::lock_guard lock(mutex_);
+    core_.Release(handle);
+    if (core_.pending_releases() < kReleasesPending) return;
+    core_.FlushReleases();
+    Flush();
+  }
+
+  absl::StatusOr<Value> Await(uint64_t seq, uint32_t index) {
+    std::unique_lock lock(mutex_);
+    Wait(lock, [&] { return core_.Ready(seq, index); });
+    return core_.Take(seq, index);
+  }
+
+  bool Ready(uint64_t seq, uint32_t index) {
+    std::lock_guard lock(mutex_);
+    return core_.Ready(seq, index);
+  }
+
+  void Forget(uint64_t seq, uint32_t index) {
+    std::lock_guard lock(mutex_);
+    core_.Forget(seq, index);
+  }
+
+  absl::Status Sync() {
+    std::unique_lock lock(mutex_);
+    core_.FlushReleases();
+    Flush();
+    uint64_t seq = core_.last_seq();
+    Wait(lock, [&] { return core_.done_seq() >= seq || core_.state() == SessionCore::State::kEnded; });
+    if (core_.state() == SessionCore::State::kEnded) return core_.status();
+    return core_.TakeFirstFailure();
+  }
+
+  absl::Status status() {
+    std::lock_guard lock(mutex_);
+    return core_.state() == SessionCore::State::kEnded ? core_.status() : absl::OkStatus();
+  }
+
+  Stats stats() {
+    std::lock_guard lock(mutex_);
+    Stats stats;
+    core_.FillStats(stats);
+    stats.blocking_round_trips = round_trips_ + blob_round_trips_;
+    stats.frames_up = frames_up_;
+    if (link_ != nullptr) {
+      stats.bytes_up = bytes_up_before_ + link_->bytes_up();
+      stats.bytes_down = bytes_down_before_ + link_->bytes_down();
+    }
+    if (opened_at_ != Clock::time_point()) {
+      Clock::time_point end = closed_at_ != Clock::time_point() ? closed_at_ : Clock::now();
+      stats.seconds_open = std::chrono::duration<double>(end - opened_at_).count();
+    }
+    return stats;
+  }
+
+  absl::Status Close() {
+    std::unique_lock lock(mutex_);
+    if (link_ == nullptr || closed_) return absl::OkStatus();
+    closed_ = true;
+    if (core_.state() != SessionCore::State::kEnded) {
+      core_.Close();
+      Flush();
+      // Without an answer the gateway's grace time ends the session; the program must not hang on its way out.
+      changed_.wait_for(lock, kCloseWithin, [this] { return core_.state() == SessionCore::State::kEnded; });
+    }
+    StopClock();
+    core_.End(absl::OkStatus());
+    link_->Finish();
+    changed_.notify_all();
+    return absl::OkStatus();
+  }
+
+  uint64_t NewHandle() { return next_handle_.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  void Flush() {
+    for (proto::ClientFrame& frame : core_.TakeFrames()) {
+      ++frames_up_;
+      link_->Send(std::move(frame));
+    }
+  }
+
+  template <typename Condition>
+  void Wait(std::unique_lock<std::mutex>& lock, Condition condition) {
+    if (condition()) return;
+    ++round_trips_;
+    changed_.wait(lock, condition);
+  }
+
+  absl::Status AwaitCredit(std::unique_lock<std::mutex>& lock, uint64_t bytes) {
+    Wait(lock, [&] { return core_.HasCredit(bytes) || core_.state() == SessionCore::State::kEnded; });
+    return core_.state() == SessionCore::State::kEnded ? core_.status() : absl::OkStatus();
+  }
+
+  void StopClock() {
+    if (closed_at_ == Clock::time_point()) closed_at_ = Clock::now();
+  }
+
+  std::shared_ptr<Link> CurrentLink() {
+    std::lock_guard lock(mutex_);
+    return link_;
+  }
+
+  // Runs on reconnector_. The session's state is kept over there for minutes; we give up much earlier, since a
+  // person waits.
+  void Reconnect() {
+    Clock::time_point deadline = Clock::now() + kReconnectWithin;
+    std::unique_lock lock(mutex_);
+    while (!stopping_ && core_.state() == SessionCore::State::kLost) {
+      std::shared_ptr<Link> old = std::exchange(link_, nullptr);
+      if (old != nullptr) {
+        bytes_up_before_ += old->bytes_up();
+        bytes_down_before_ += old->bytes_down();
+      }
+      lock.unlock();
+      old.reset();
+      auto channel = MakeChannel(target_);
+      absl::Status connected = WaitConnected(*channel, target_, options_.connect_timeout);
+      std::shared_ptr<Link> link = MakeGrpcLink(channel, options_.key);
+      lock.lock();
+      link_ = std::move(link);
+      if (!connected.ok()) {
+        if (Clock::now() > deadline) core_.End(connected);
+        changed_.wait_for(lock, kReconnectPause, [this] { return stopping_; });
+        continue;
+      }
+      link_ended_ = false;
+      link_->Start(this);
+      core_.Resume();
+      Flush();
+      changed_.wait_for(lock, options_.open_timeout, [this] {
+        return core_.state() != SessionCore::State::kOpening || link_ended_ || stopping_;
+      });
+      if (core_.state() == SessionCore::State::kOpening) core_.OnLinkLost();
+      if (core_.state() == SessionCore::State::kLost && Clock::now() > deadline) {
+        core_.End(absl::UnavailableError(absl::StrCat("lost the connection to ", target_)));
+      }
+    }
+    reconnecting_ = false;
+    changed_.notify_all();
+  }
+
+  const SessionOptions options_;
+  std::string target_;  // empty over a link of the caller's
+  std::shared_ptr<PrivateServe> serve_;
+  std::atomic<uint64_t> next_handle_{1};
+  std::atomic<uint64_t> blob_round_trips_{0};
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  SessionCore core_;
+  std::shared_ptr<Link> link_;
+  std::thread reconnector_;
+  bool reconnecting_ = false, link_ended_ = false, stopping_ = false, closed_ = false;
+  uint64_t round_trips_ = 0, frames_up_ = 0, bytes_up_before_ = 0, bytes_down_before_ = 0;
+  Clock::time_point opened_at_, closed_at_;
+};
+
+Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Session::~Session() = default;
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Connect(const SessionOptions& options) {
+  auto impl = std::make_unique<Impl>(options);
+  if (absl::Status status = impl->Dial(); !status.ok()) return status;
+  return std::unique_ptr<Session>(new Session(std::move(impl)));
+}
+
+absl::StatusOr<std::unique_ptr<Session>> Session::ConnectLink(std::unique_ptr<Link> link,
+                                                              const SessionOptions& options) {
+  auto impl = std::make_unique<Impl>(options);
+  if (absl::Status status = impl->Open(std::move(link)); !status.ok()) return status;
+  return std::unique_ptr<Session>(new Session(std::move(impl)));
+}
+
+uint64_t Session::NewHandle() { return impl_->NewHandle(); }
+absl::Status Session::Put(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims, std::string_view bytes) {
+  return impl_->Put(handle, dtype, dims, bytes);
+}
+absl::StatusOr<uint64_t> Session::Run(const RunRequest& request) { return impl_->Run(request); }
+absl::StatusOr<uint64_t> Session::Fetch(uint64_t handle) { return impl_->Fetch(handle); }
+void Session::Release(uint64_t handle) { impl_->Release(handle); }
+absl::StatusOr<Value> Session::Await(uint64_t seq, uint32_t index) { return impl_->Await(seq, index); }
+bool Session::Ready(uint64_t seq, uint32_t index) const { return impl_->Ready(seq, index); }
+void Session::Forget(uint64_t seq, uint32_t index) { impl_->Forget(seq, index); }
+absl::Status Session::Sync() { return impl_->Sync(); }
+absl::Status Session::status() const { return impl_->status(); }
+Stats Session::stats() const { return impl_->stats(); }
+absl::Status Session::Close() { return impl_->Close(); }
+
+}  // namespace outboard::transport
