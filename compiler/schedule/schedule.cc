@@ -101,11 +101,12 @@ absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, std::span<c
     OB_ASSIGN_OR_RETURN(LoweredKernel kernel, LowerKernel(graph, value, stored));
     kernels.push_back(std::move(kernel));
   }
-  return Assembler(prepared, MergeKernels(graph, std::move(kernels))).Run();
+  Schedule schedule = Assembler(prepared, MergeKernels(graph, std::move(kernels))).Run();
+  for (const UOp* result : prepared->src) schedule.results.push_back({result->dtype, StaticDims(result->shape)});
+  return schedule;
 }
 
-std::string ScheduleToString(const Schedule& schedule) {
-  std::string out;
+std::string KernelToString(const Schedule& schedule, size_t index) {
   const auto name = [&](int i) {
     const Buffer& buffer = schedule.buffers[i];
     const char* const kind = buffer.kind == Buffer::Kind::kInput    ? "in"
@@ -113,21 +114,24 @@ std::string ScheduleToString(const Schedule& schedule) {
                                                                     : "t";
     return absl::StrCat(kind, buffer.kind == Buffer::Kind::kTemporary ? i : buffer.index);
   };
-  for (size_t i = 0; i < schedule.kernels.size(); ++i) {
-    const Kernel& kernel = schedule.kernels[i];
-    std::vector<std::string> output_ranges, reduce_ranges, reads, writes;
-    for (const UOp* node : PostOrder(kernel.ast)) {
-      if (node->op != Op::kRange) continue;
-      auto& ranges = node->arg[2] == static_cast<int64_t>(RangeKind::kReduce) ? reduce_ranges : output_ranges;
-      ranges.push_back(absl::StrCat(node->arg[1]));
-    }
-    const size_t stores = kernel.ast->src.size();
-    for (size_t slot = 0; slot < kernel.buffers.size(); ++slot)
-      (slot < stores ? writes : reads).push_back(name(kernel.buffers[slot]));
-    absl::StrAppend(&out, "kernel ", i, ": out ", absl::StrJoin(output_ranges, "x"), " loop ",
-                    absl::StrJoin(reduce_ranges, "x"), " reads ", absl::StrJoin(reads, " "), " writes ",
-                    absl::StrJoin(writes, " "), "\n");
+  const Kernel& kernel = schedule.kernels[index];
+  std::vector<std::string> output_ranges, reduce_ranges, reads, writes;
+  for (const UOp* node : PostOrder(kernel.ast)) {
+    if (node->op != Op::kRange) continue;
+    auto& ranges = node->arg[2] == static_cast<int64_t>(RangeKind::kReduce) ? reduce_ranges : output_ranges;
+    ranges.push_back(absl::StrCat(node->arg[1]));
   }
+  const size_t stores = kernel.ast->src.size();
+  for (size_t slot = 0; slot < kernel.buffers.size(); ++slot)
+    (slot < stores ? writes : reads).push_back(name(kernel.buffers[slot]));
+  return absl::StrCat("out ", absl::StrJoin(output_ranges, "x"), " loop ", absl::StrJoin(reduce_ranges, "x"), " reads ",
+                      absl::StrJoin(reads, " "), " writes ", absl::StrJoin(writes, " "));
+}
+
+std::string ScheduleToString(const Schedule& schedule) {
+  std::string out;
+  for (size_t i = 0; i < schedule.kernels.size(); ++i)
+    absl::StrAppend(&out, "kernel ", i, ": ", KernelToString(schedule, i), "\n");
   return out;
 }
 

@@ -33,8 +33,14 @@ struct Kernel {
   std::vector<int> buffers;   // GLOBAL slot i is Schedule::buffers[buffers[i]]
 };
 
+struct ResultShape {
+  DType dtype = DType::kVoid;
+  std::vector<int64_t> dims;
+};
+
 struct Schedule {
   std::vector<Buffer> buffers;
+  std::vector<ResultShape> results;  // by place in the SINK
   std::vector<Kernel> kernels;  // in the order to run them
   int64_t arena_bytes = 0;
   int64_t arena_bytes_least = 0;  // most bytes of temporaries alive at once: no plan can need less
@@ -47,7 +53,9 @@ struct Schedule {
 // Deterministic: equal graphs give equal kernels. Threads: pure.
 absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, std::span<const Binding> bindings = {});
 
-// One line a kernel: its loops, what it reads and writes. For people and golden tests.
+// A kernel's loops, what it reads and writes, in one line. For people and golden tests.
+std::string KernelToString(const Schedule& schedule, size_t kernel);
+// All of them, a line each.
 std::string ScheduleToString(const Schedule& schedule);
 
 }  // namespace outboard::schedule

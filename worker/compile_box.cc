@@ -1,0 +1,79 @@
+#include "worker/compile_box.h"
+
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/check.h"
+#include "proto/box.pb.h"
+#include "proto/status.h"
+#include "worker/message_io.h"
+
+namespace outboard::worker {
+
+CompileBox::CompileBox(CompileBoxOptions options) : options_(std::move(options)) {
+  if (options_.program.empty()) options_.program = ProgramBeside("outboard-compiler");
+  EnsureBox().IgnoreError();  // said by Compile
+}
+
+absl::Status CompileBox::EnsureBox() {
+  if (box_.running()) return absl::OkStatus();
+  OB_ASSIGN_OR_RETURN(box_, ChildProcess::Start({options_.program}));
+  return absl::OkStatus();
+}
+
+absl::Status CompileBox::Ask(std::span<const std::string> kernels,
+                             std::vector<absl::StatusOr<CompiledKernel>>* results) {
+  OB_RETURN_IF_ERROR(EnsureBox());
+  proto::CompileRequest request;
+  for (const std::string& kernel : kernels) request.add_kernels(kernel);
+  proto::CompileReply reply;
+  absl::Status status = WriteMessage(box_.fd(), request);
+  if (status.ok())
+    status = ReadMessage(box_.fd(), &reply, options_.deadline + options_.deadline * kernels.size() / 5);
+  if (status.ok() && reply.results_size() != static_cast<int>(kernels.size()))
+    status = absl::InternalError("the compile box answered another question");
+  if (!status.ok()) {
+    const bool late = status.code() == absl::StatusCode::kDeadlineExceeded;
+    const std::string end = late ? box_.Stop() : box_.Wait(/*milliseconds=*/1000);
+    return absl::ResourceExhaustedError(late ? absl::StrCat("compiling took longer than ", options_.deadline.count(),
+                                                            " ms")
+                                             : absl::StrCat("the compiler ", end));
+  }
+  for (int i = 0; i < reply.results_size(); ++i) {
+    proto::CompileResult& result = *reply.mutable_results(i);
+    if (result.code() != 0) {
+      (*results)[i] = absl::Status(wire::CodeFromWire(result.code()), result.message());
+      continue;
+    }
+    CompiledKernel kernel;
+    kernel.object = std::move(*result.mutable_object());
+    kernel.symbol = result.symbol();
+    kernel.tasks = result.tasks();
+    kernel.buffer_count = result.buffer_count();
+    kernel.flops = result.flops();
+    kernel.bytes = result.bytes();
+    (*results)[i] = std::move(kernel);
+  }
+  return absl::OkStatus();
+}
+
+std::vector<absl::StatusOr<CompiledKernel>> CompileBox::Compile(std::span<const std::string> kernels) {
+  std::vector<absl::StatusOr<CompiledKernel>> results(kernels.size(), absl::InternalError("not compiled"));
+  if (kernels.empty()) return results;
+  bool any_refused = false;
+  for (const std::string& kernel : kernels) any_refused |= refused_.contains(kernel);
+  if (!any_refused && Ask(kernels, &results).ok()) return results;
+
+  // Somebody in the batch brought the box down, or is known to: one by one.
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    if (const auto refused = refused_.find(kernels[i]); refused != refused_.end()) {
+      results[i] = refused->second;
+      continue;
+    }
+    std::vector<absl::StatusOr<CompiledKernel>> one(1, absl::InternalError("not compiled"));
+    const absl::Status status = Ask(kernels.subspan(i, 1), &one);
+    if (status.code() == absl::StatusCode::kResourceExhausted) refused_[kernels[i]] = status;
+    results[i] = status.ok() ? std::move(one[0]) : absl::StatusOr<CompiledKernel>(status);
+  }
+  return results;
+}
+
+}  // namespace outboard::worker

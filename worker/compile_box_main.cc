@@ -1,0 +1,70 @@
+// The program `outboard-compiler`: the only one that links LLVM.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "proto/box.pb.h"
+#include "worker/child_process.h"
+#include "worker/compile_box.h"
+#include "worker/in_process_compiler.h"
+#include "worker/message_io.h"
+
+namespace outboard::worker {
+namespace {
+
+constexpr rlim_t kMemoryBytesMax = rlim_t{4} << 30;  // of address space; LLVM maps half a GiB before it does anything
+
+// For tests of what happens when a box fails; only with OUTBOARD_BOX_FAULTS set.
+void ObeyFault(const std::string& kernel) {
+  if (std::getenv("OUTBOARD_BOX_FAULTS") == nullptr) return;
+  if (kernel == "!abort") std::abort();
+  if (kernel == "!hang") pause();
+}
+
+proto::CompileReply Answer(InProcessCompiler& compiler, const proto::CompileRequest& request) {
+  std::vector<std::string> kernels(request.kernels().begin(), request.kernels().end());
+  for (const std::string& kernel : kernels) ObeyFault(kernel);
+  proto::CompileReply reply;
+  for (absl::StatusOr<CompiledKernel>& compiled : compiler.Compile(kernels)) {
+    proto::CompileResult& result = *reply.add_results();
+    if (!compiled.ok()) {
+      result.set_code(static_cast<uint32_t>(compiled.status().code()));
+      result.set_message(std::string(compiled.status().message()));
+      continue;
+    }
+    result.set_object(std::move(compiled->object));
+    result.set_symbol(compiled->symbol);
+    result.set_tasks(compiled->tasks);
+    result.set_buffer_count(compiled->buffer_count);
+    result.set_flops(compiled->flops);
+    result.set_bytes(compiled->bytes);
+  }
+  return reply;
+}
+
+}  // namespace
+
+int CompileBoxMain() {
+  EndWithParent();
+  const rlimit memory{kMemoryBytesMax, kMemoryBytesMax}, no_core{0, 0};
+  setrlimit(RLIMIT_AS, &memory);
+  setrlimit(RLIMIT_CORE, &no_core);
+  CompileOptions options;
+  const char* const debug = std::getenv("DEBUG");
+  const char* const no_opt = std::getenv("NOOPT");
+  options.dump = debug != nullptr && std::atoi(debug) >= 5;
+  options.no_opt = no_opt != nullptr && std::strcmp(no_opt, "0") != 0;
+  WarmUpCompiler();
+  InProcessCompiler compiler(options);
+  proto::CompileRequest request;
+  while (ReadMessage(kChildSocket, &request).ok())
+    if (!WriteMessage(kChildSocket, Answer(compiler, request)).ok()) break;
+  return 0;
+}
+
+}  // namespace outboard::worker
+
+int main() { return outboard::worker::CompileBoxMain(); }

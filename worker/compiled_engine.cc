@@ -1,0 +1,193 @@
+#include "worker/compiled_engine.h"
+
+#include <chrono>
+#include <cstdio>
+#include <list>
+#include <thread>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/check.h"
+#include "compiler/ir/print.h"
+#include "compiler/schedule/schedule.h"
+#include "runtime/cpu/elf_loader.h"
+#include "runtime/cpu/thread_pool.h"
+
+namespace outboard::worker {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kPlansMax = 256;      // of one session; the oldest goes
+constexpr int64_t kSmallWork = 20000;  // operations and bytes below which waking a thread costs more than it brings
+
+struct Program {
+  CompiledKernel kernel;  // without its object, which `loaded` holds
+  std::unique_ptr<runtime::LoadedObject> loaded;
+};
+
+struct Launch {
+  std::shared_ptr<const Program> program;
+  std::vector<int> buffers;  // into Schedule::buffers
+};
+
+struct Plan {
+  schedule::Schedule schedule;  // without its kernels' graphs
+  std::vector<Launch> launches;
+  std::vector<DType> result_dtypes;
+  std::vector<std::vector<int64_t>> result_dims;
+  std::vector<std::string> names;  // of kernels, for DEBUG
+};
+
+struct PlanKey {
+  GraphId graph;
+  std::vector<std::pair<int64_t, int64_t>> bindings;
+  friend bool operator==(const PlanKey&, const PlanKey&) = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const PlanKey& key) {
+    return H::combine(std::move(h), key.graph, key.bindings);
+  }
+};
+
+class CompiledEngine final : public Engine {
+ public:
+  CompiledEngine(KernelCompiler* compiler, const CompiledEngineOptions& options)
+      : Engine(options.memory_bytes_max),
+        compiler_(compiler),
+        debug_(options.debug),
+        threads_(options.threads > 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency())) {}
+
+  std::string kind() const override { return "cpu"; }
+
+  absl::StatusOr<std::vector<ArrayPtr>> Run(const GraphId& id, const UOp* sink, std::span<const ArrayPtr> inputs,
+                                            std::span<const Binding> bindings) override {
+    OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, bindings));
+    OB_ASSIGN_OR_RETURN(const Plan* plan, PlanFor(id, sink, bindings));
+
+    std::vector<std::shared_ptr<Array>> outputs;
+    for (size_t i = 0; i < plan->result_dims.size(); ++i) {
+      OB_ASSIGN_OR_RETURN(std::shared_ptr<Array> array, NewArray(plan->result_dtypes[i], plan->result_dims[i]));
+      outputs.push_back(std::move(array));
+    }
+    OB_ASSIGN_OR_RETURN(const runtime::Block arena, pool_.Allocate(plan->schedule.arena_bytes));
+    std::vector<void*> memory;
+    for (const schedule::Buffer& buffer : plan->schedule.buffers) {
+      switch (buffer.kind) {
+        case schedule::Buffer::Kind::kInput: memory.push_back(inputs[buffer.index]->block.data()); break;
+        case schedule::Buffer::Kind::kOutput: memory.push_back(outputs[buffer.index]->block.data()); break;
+        case schedule::Buffer::Kind::kTemporary: memory.push_back(arena.data() + buffer.index); break;
+      }
+    }
+    const Clock::time_point start = Clock::now();
+    for (size_t i = 0; i < plan->launches.size(); ++i) RunKernel(*plan, i, memory);
+    stats_.device_time_us += std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
+    stats_.kernels_launched += plan->launches.size();
+    return std::vector<ArrayPtr>(outputs.begin(), outputs.end());
+  }
+
+ private:
+  void RunKernel(const Plan& plan, size_t i, const std::vector<void*>& memory) {
+    const Launch& launch = plan.launches[i];
+    const CompiledKernel& kernel = launch.program->kernel;
+    std::vector<void*> buffers;
+    buffers.reserve(launch.buffers.size());
+    for (const int b : launch.buffers) buffers.push_back(memory[b]);
+    const runtime::KernelFunction function = launch.program->loaded->function();
+    const Clock::time_point start = debug_ >= 2 ? Clock::now() : Clock::time_point{};
+    if (kernel.flops + kernel.bytes < kSmallWork)
+      function(buffers.data(), 0, kernel.tasks);
+    else
+      threads_.Run(kernel.tasks, [&](int64_t begin, int64_t end) { function(buffers.data(), begin, end); });
+    if (debug_ >= 2) {
+      const double us = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+      std::fprintf(stderr, "kernel %3zu %10.1f us %8.1f GFLOP/s %7.1f GB/s  %s\n", i, us, kernel.flops / us / 1e3,
+                   kernel.bytes / us / 1e3, plan.names[i].c_str());
+    }
+  }
+
+  absl::StatusOr<const Plan*> PlanFor(const GraphId& id, const UOp* sink, std::span<const Binding> bindings) {
+    PlanKey key{id, {}};
+    for (const Binding& binding : bindings) key.bindings.emplace_back(binding.slot, binding.value);
+    if (const auto found = plans_.find(key); found != plans_.end()) return found->second.get();
+    OB_ASSIGN_OR_RETURN(std::unique_ptr<Plan> plan, MakePlan(sink, bindings));
+    if (plans_.size() >= kPlansMax) {
+      plans_.erase(order_.front());
+      order_.pop_front();
+    }
+    order_.push_back(key);
+    return plans_.emplace(std::move(key), std::move(plan)).first->second.get();
+  }
+
+  absl::StatusOr<std::unique_ptr<Plan>> MakePlan(const UOp* sink, std::span<const Binding> bindings) {
+    const Clock::time_point start = Clock::now();
+    Graph graph;
+    auto plan = std::make_unique<Plan>();
+    OB_ASSIGN_OR_RETURN(schedule::Schedule schedule, schedule::MakeSchedule(graph, sink, bindings));
+    if (debug_ >= 3) std::fputs(schedule::ScheduleToString(schedule).c_str(), stderr);
+    plan->result_dtypes.reserve(sink->src.size());
+    for (const schedule::ResultShape& result : schedule.results) {
+      plan->result_dtypes.push_back(result.dtype);
+      plan->result_dims.push_back(result.dims);
+    }
+
+    std::vector<std::string> missing;
+    std::vector<GraphId> ids, missing_ids;
+    for (const schedule::Kernel& kernel : schedule.kernels) {
+      if (debug_ >= 4) std::fprintf(stderr, "%s\n", ExpressionToString(kernel.ast, 4000).c_str());
+      OB_ASSIGN_OR_RETURN(EncodedGraph encoded, EncodeGraph(kernel.ast));
+      ids.push_back(encoded.id);
+      if (programs_.contains(encoded.id)) continue;
+      programs_[encoded.id] = nullptr;  // so that a twin is not compiled again
+      missing_ids.push_back(encoded.id);
+      missing.push_back(std::move(encoded.bytes));
+    }
+    absl::Status failure;
+    std::vector<absl::StatusOr<CompiledKernel>> compiled = compiler_->Compile(missing);
+    for (size_t i = 0; i < missing.size(); ++i) {
+      absl::StatusOr<std::shared_ptr<const Program>> program = LoadProgram(std::move(compiled[i]));
+      if (program.ok()) {
+        programs_[missing_ids[i]] = *std::move(program);
+      } else {
+        failure.Update(program.status());
+        programs_.erase(missing_ids[i]);
+      }
+    }
+    OB_RETURN_IF_ERROR(failure);
+    for (size_t i = 0; i < ids.size(); ++i) {
+      plan->launches.push_back({programs_.at(ids[i]), schedule.kernels[i].buffers});
+      if (debug_ >= 2) plan->names.push_back(schedule::KernelToString(schedule, i));
+    }
+    schedule.kernels.clear();  // their graph ends with this function
+    plan->schedule = std::move(schedule);
+    if (debug_ >= 1)
+      std::fprintf(stderr, "plan: %zu kernels, %zu compiled, %.1f MB of temporaries, %.1f ms\n", plan->launches.size(),
+                   missing.size(), static_cast<double>(plan->schedule.arena_bytes) / 1e6,
+                   std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+    return plan;
+  }
+
+  static absl::StatusOr<std::shared_ptr<const Program>> LoadProgram(absl::StatusOr<CompiledKernel> compiled) {
+    OB_RETURN_IF_ERROR(compiled.status());
+    auto program = std::make_shared<Program>();
+    program->kernel = *std::move(compiled);
+    OB_ASSIGN_OR_RETURN(program->loaded,
+                        runtime::LoadedObject::Load(program->kernel.object, program->kernel.symbol));
+    program->kernel.object.clear();
+    return program;
+  }
+
+  KernelCompiler* compiler_;
+  int debug_;
+  runtime::ThreadPool threads_;
+  absl::flat_hash_map<PlanKey, std::unique_ptr<Plan>> plans_;
+  std::list<PlanKey> order_;  // of making
+  absl::flat_hash_map<GraphId, std::shared_ptr<const Program>> programs_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> MakeCompiledEngine(KernelCompiler* compiler, const CompiledEngineOptions& options) {
+  return std::make_unique<CompiledEngine>(compiler, options);
+}
+
+}  // namespace outboard::worker

@@ -1,0 +1,21 @@
+// The engine that compiles: graph -> schedule -> kernels -> objects -> calls. A graph's plan is kept under its id and
+// bindings; a kernel's loaded object under the kernel's own id, so that graphs share what they have in common.
+#pragma once
+
+#include <memory>
+
+#include "worker/engine.h"
+#include "worker/kernel_compiler.h"
+
+namespace outboard::worker {
+
+struct CompiledEngineOptions {
+  int64_t memory_bytes_max = int64_t{1} << 40;
+  int threads = 0;  // 0: as many as there are processors
+  int debug = 0;    // DEBUG: 2 a line a kernel, 3 the schedule, 4 the kernels
+};
+
+// `compiler` outlives the engine.
+std::unique_ptr<Engine> MakeCompiledEngine(KernelCompiler* compiler, const CompiledEngineOptions& options);
+
+}  // namespace outboard::worker

@@ -1,0 +1,68 @@
+// What an executor runs graphs on. Two of them: the compiled one, and the reference interpreter (REF=1).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/ir/encoding.h"
+#include "compiler/ir/host_tensor.h"
+#include "compiler/ir/uop.h"
+#include "runtime/cpu/memory.h"
+
+namespace outboard::worker {
+
+// A value of a session, on the device: row-major and contiguous. Never changed once it is made.
+struct Array {
+  DType dtype = DType::kVoid;
+  std::vector<int64_t> dims;
+  runtime::Block block;
+
+  int64_t bytes() const { return block.bytes(); }
+};
+using ArrayPtr = std::shared_ptr<const Array>;
+
+struct EngineStats {
+  uint64_t device_time_us = 0;  // spent in kernels
+  uint64_t kernels_launched = 0;
+};
+
+// Threads: one. Engines outlive the arrays they made.
+class Engine {
+ public:
+  virtual ~Engine() = default;
+
+  // Uninitialised memory for a value that the caller fills whole.
+  // Errors: RESOURCE_EXHAUSTED  over the session's memory
+  absl::StatusOr<std::shared_ptr<Array>> NewArray(DType dtype, std::vector<int64_t> dims);
+
+  // Evaluates `sink` (verified, of tensor level) on `inputs`, in the order of its PARAM slots; results in the order of its
+  // sources. `id` is the graph's and stands for it in caches.
+  // Errors: INVALID_ARGUMENT    inputs or bindings that do not fit the graph
+  //         RESOURCE_EXHAUSTED  memory, or a limit of the compiler, named
+  //         UNIMPLEMENTED       what this engine has no code for
+  virtual absl::StatusOr<std::vector<ArrayPtr>> Run(const GraphId& id, const UOp* sink,
+                                                    std::span<const ArrayPtr> inputs,
+                                                    std::span<const Binding> bindings) = 0;
+
+  virtual std::string kind() const = 0;  // "cpu", "ref"
+  const EngineStats& stats() const { return stats_; }
+  int64_t memory_bytes_max() const { return memory_bytes_max_; }
+
+ protected:
+  explicit Engine(int64_t memory_bytes_max) : memory_bytes_max_(memory_bytes_max), pool_(memory_bytes_max) {}
+
+  int64_t memory_bytes_max_;
+  runtime::MemoryPool pool_;
+  EngineStats stats_;
+};
+
+// Whether `inputs` are what the PARAMs of `sink` say, with VARs as `bindings` say.
+absl::Status CheckInputs(const UOp* sink, std::span<const ArrayPtr> inputs, std::span<const Binding> bindings);
+
+std::unique_ptr<Engine> MakeReferenceEngine(int64_t memory_bytes_max);
+
+}  // namespace outboard::worker

@@ -1,0 +1,79 @@
+// A session's state and the meaning of its items (proto/cloud.proto), without I/O: frames in, frames out. The engine it
+// is given does the computing, in the calling thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "proto/cloud.pb.h"
+#include "worker/engine.h"
+
+namespace outboard::worker {
+
+struct ExecutorOptions {
+  std::string device_name;     // for people
+  std::string hardware_class;  // what tuning is shared by
+};
+
+class ExecutorCore {
+ public:
+  ExecutorCore(Engine* engine, ExecutorOptions options);
+  ~ExecutorCore();
+
+  // Applies a frame and returns the answers, each at most wire::kFrameBytesMax.
+  std::vector<proto::ServerFrame> On(proto::ClientFrame frame);
+
+  // After Close, or an error of the session: nothing more is accepted.
+  bool ended() const { return ended_; }
+  uint64_t applied_seq() const { return applied_seq_; }
+
+ private:
+  struct Entry;  // of the handle table: an array, or why there is none
+  struct GraphEntry;
+  struct PartialPut;
+
+  void Handle(proto::ClientItem item);
+  void OnOpen(const proto::Open& open, uint64_t epoch);
+  void OnGraph(const proto::Graph& graph);
+  void OnAck(const proto::Ack& ack);
+  void OnClose();
+  void OnSequenced(proto::ClientItem item);
+  void Drain();
+  bool TryApply(const proto::ClientItem& item);  // false: waits for a graph
+  void ApplyRun(uint64_t seq, const proto::Run& run, const GraphEntry& graph);
+  void ApplyPut(uint64_t seq, const proto::Put& put);
+  void ApplyFetch(uint64_t seq, const proto::Fetch& fetch);
+
+  absl::Status CheckRun(const proto::Run& run) const;
+  void Fail(uint64_t seq, uint64_t cause_seq, const absl::Status& status, std::vector<uint64_t> handles,
+            std::string_view graph_id = {});
+  void EndSession(const absl::Status& status);
+  void SendValue(uint64_t seq, uint32_t index, uint64_t handle, const Array& array);
+  void Send(proto::ServerItem item);
+  void Keep(uint64_t seq, proto::ServerItem item);  // sends, and again after a reconnection, until acknowledged
+  proto::Done* DoneHeader(proto::ServerItem& item) const;
+
+  Engine* engine_;
+  ExecutorOptions options_;
+  bool open_ = false;
+  bool ended_ = false;
+  uint64_t epoch_ = 0;
+  uint64_t applied_seq_ = 0;
+  uint64_t told_seq_ = 0;  // the last Done.through_seq
+  absl::flat_hash_map<uint64_t, Entry> handles_;
+  absl::flat_hash_map<std::string, std::unique_ptr<GraphEntry>> graphs_;
+  std::unique_ptr<PartialPut> put_;
+  std::deque<proto::ClientItem> waiting_;  // for a graph
+  std::string needed_;                     // the graph asked for
+  std::multimap<uint64_t, proto::ServerItem> kept_;
+  std::vector<proto::ServerFrame> out_;
+  size_t last_frame_bytes_ = 0;
+};
+
+}  // namespace outboard::worker

@@ -1,0 +1,59 @@
+#include "worker/executor_main.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "worker/child_process.h"
+#include "worker/compile_box.h"
+#include "worker/compiled_engine.h"
+#include "worker/device.h"
+#include "worker/executor_core.h"
+#include "worker/message_io.h"
+
+namespace outboard::worker {
+namespace {
+
+bool IsSet(const char* name) {
+  const char* const value = std::getenv(name);
+  return value != nullptr && *value != '\0' && std::strcmp(value, "0") != 0;
+}
+
+}  // namespace
+
+ExecutorMainOptions ExecutorOptionsFromEnvironment() {
+  ExecutorMainOptions options;
+  options.reference = IsSet("REF");
+  if (const char* const debug = std::getenv("DEBUG")) options.debug = std::atoi(debug);
+  return options;
+}
+
+int ExecutorMain(const ExecutorMainOptions& options) {
+  EndWithParent();
+  const DeviceInfo device = DescribeCpu();
+  const int64_t memory = options.memory_bytes_max > 0 ? options.memory_bytes_max : device.memory_bytes / 4 * 3;
+  std::unique_ptr<CompileBox> box;
+  std::unique_ptr<Engine> engine;
+  if (options.reference) {
+    engine = MakeReferenceEngine(memory);
+  } else {
+    box = std::make_unique<CompileBox>();
+    engine = MakeCompiledEngine(box.get(), {.memory_bytes_max = memory, .debug = options.debug});
+  }
+  ExecutorCore core(engine.get(), {device.name, device.hardware_class});
+  proto::ClientFrame frame;
+  while (!core.ended()) {
+    if (!ReadMessage(kChildSocket, &frame).ok()) return 0;  // the supervisor has let go
+    for (const proto::ServerFrame& answer : core.On(std::move(frame)))
+      if (!WriteMessage(kChildSocket, answer).ok()) return 0;
+    frame.Clear();
+  }
+  return 0;
+}
+
+}  // namespace outboard::worker

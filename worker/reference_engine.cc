@@ -1,0 +1,44 @@
+// REF=1: the reference interpreter in an executor's place of a compiler.
+#include <chrono>
+#include <cstring>
+
+#include "compiler/ir/check.h"
+#include "compiler/reference/interpret.h"
+#include "worker/engine.h"
+
+namespace outboard::worker {
+namespace {
+
+class ReferenceEngine final : public Engine {
+ public:
+  explicit ReferenceEngine(int64_t memory_bytes_max) : Engine(memory_bytes_max) {}
+
+  std::string kind() const override { return "ref"; }
+
+  absl::StatusOr<std::vector<ArrayPtr>> Run(const GraphId&, const UOp* sink, std::span<const ArrayPtr> inputs,
+                                            std::span<const Binding> bindings) override {
+    OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, bindings));
+    std::vector<HostTensor> params;
+    for (const ArrayPtr& input : inputs)
+      params.push_back({input->dtype, input->dims, std::string(input->block.data(), input->bytes())});
+    const auto start = std::chrono::steady_clock::now();
+    OB_ASSIGN_OR_RETURN(const std::vector<HostTensor> results, Interpret(sink, params, bindings));
+    stats_.device_time_us += std::chrono::duration_cast<std::chrono::microseconds>(
+                                 std::chrono::steady_clock::now() - start).count();
+    std::vector<ArrayPtr> outputs;
+    for (const HostTensor& result : results) {
+      OB_ASSIGN_OR_RETURN(std::shared_ptr<Array> array, NewArray(result.dtype, result.dims));
+      std::memcpy(array->block.data(), result.bytes.data(), result.bytes.size());
+      outputs.push_back(std::move(array));
+    }
+    return outputs;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> MakeReferenceEngine(int64_t memory_bytes_max) {
+  return std::make_unique<ReferenceEngine>(memory_bytes_max);
+}
+
+}  // namespace outboard::worker
