@@ -66,7 +66,10 @@ absl::Status BadInput(const UOp* node, absl::string_view what) {
 class Run {
  public:
   Run(std::span<const HostTensor> params, std::span<const Binding> bindings, const InterpretOptions& options)
-      : params_(params), bindings_(bindings), budget_(options.work_max, options.bytes_max) {}
+      : params_(params),
+        bindings_(bindings),
+        stored_elements_(options.stored_elements),
+        budget_(options.work_max, options.bytes_max) {}
 
   absl::StatusOr<std::vector<HostTensor>> Results(const UOp* sink) {
     for (size_t i = 0; i < bindings_.size(); ++i)
@@ -168,7 +171,7 @@ class Run {
       value.host = value.sources[0]->host;
     } else {
       for (const ValueRef& source : value.sources) value.cone += source->cone;
-      if (value.count() > reference_limits::kStoredElements && value.cone <= reference_limits::kConeNodes)
+      if (value.count() > stored_elements_ && value.cone <= reference_limits::kConeNodes)
         return absl::OkStatus();
       OB_ASSIGN_OR_RETURN(value.kept, Keep(value, budget_));
     }
@@ -257,6 +260,7 @@ class Run {
 
   std::span<const HostTensor> params_;
   std::span<const Binding> bindings_;
+  int64_t stored_elements_;
   Budget budget_;  // before all that gives back to it
   absl::flat_hash_map<const UOp*, std::unique_ptr<Plan>> plans_;
   std::vector<Frame> frames_;

@@ -6,7 +6,7 @@
 // Values. A float is computed as a double and rounded once to the node's type after each node; for +, -, *, /, sqrt
 // that equals IEEE arithmetic of the type. A float REDUCE accumulates doubles in row-major order and rounds at the end.
 //
-// Memory. A value is kept while a node still needs it. Values of over limits::kStoredElements elements (the products
+// Memory. A value is kept while a node still needs it. Values of over stored_elements elements (the products
 // before a REDUCE, above all) are not kept: their elements are computed when a REDUCE or a result pulls them.
 #pragma once
 
@@ -24,6 +24,7 @@ namespace outboard {
 struct InterpretOptions {
   int64_t work_max = reference_limits::kWorkMax;    // element operations
   int64_t bytes_max = reference_limits::kBytesMax;  // of values kept and of results
+  int64_t stored_elements = reference_limits::kStoredElements;  // larger values are pulled, not kept
 };
 
 // The values of the sources of `sink`, in order. params[i] is PARAM slot i; params that no PARAM names are ignored.

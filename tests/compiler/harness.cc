@@ -27,6 +27,14 @@ absl::StatusOr<Results> RunInterpreter(const UOp* sink, std::span<const HostTens
   return Interpret(sink, params, bindings);
 }
 
+// With every value computed where it is read.
+absl::StatusOr<Results> RunPulling(const UOp* sink, std::span<const HostTensor> params,
+                                   std::span<const Binding> bindings) {
+  InterpretOptions options;
+  options.stored_elements = 0;
+  return Interpret(sink, params, bindings, options);
+}
+
 #ifdef OUTBOARD_HAS_SIMPLIFY
 // The simplifier keeps values, so its output on the interpreter is an engine like any other.
 absl::StatusOr<Results> RunSimplified(const UOp* sink, std::span<const HostTensor> params,
@@ -52,6 +60,7 @@ absl::StatusOr<Results> RunSchedule(const UOp* sink, std::span<const HostTensor>
 const std::vector<Engine>& Engines() {
   static const auto* const engines = new std::vector<Engine>{
       {"interpreter", RunInterpreter},
+      {"interpreter-pulling", RunPulling},
 #ifdef OUTBOARD_HAS_SIMPLIFY
       {"simplified", RunSimplified},
 #endif
