@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdio>
 #include <list>
+#include <optional>
 #include <thread>
 
 #include "absl/container/flat_hash_map.h"
@@ -11,7 +12,7 @@
 #include "compiler/ir/print.h"
 #include "compiler/schedule/schedule.h"
 #include "runtime/cpu/elf_loader.h"
-#include "runtime/cpu/thread_pool.h"
+#include "runtime/cpu/task_pool.h"
 
 namespace outboard::worker {
 namespace {
@@ -23,7 +24,7 @@ constexpr int64_t kSmallWork = 20000;  // operations and bytes below which wakin
 
 struct Program {
   CompiledKernel kernel;  // without its object, which `loaded` holds
-  std::unique_ptr<runtime::LoadedObject> loaded;
+  std::optional<cpu::LoadedObject> loaded;
 };
 
 struct Launch {
@@ -69,7 +70,7 @@ class CompiledEngine final : public Engine {
       OB_ASSIGN_OR_RETURN(std::shared_ptr<Array> array, NewArray(plan->result_dtypes[i], plan->result_dims[i]));
       outputs.push_back(std::move(array));
     }
-    OB_ASSIGN_OR_RETURN(const runtime::Block arena, pool_.Allocate(plan->schedule.arena_bytes));
+    OB_ASSIGN_OR_RETURN(const cpu::Block arena, pool_.Allocate(plan->schedule.arena_bytes));
     std::vector<void*> memory;
     for (const schedule::Buffer& buffer : plan->schedule.buffers) {
       switch (buffer.kind) {
@@ -92,7 +93,7 @@ class CompiledEngine final : public Engine {
     std::vector<void*> buffers;
     buffers.reserve(launch.buffers.size());
     for (const int b : launch.buffers) buffers.push_back(memory[b]);
-    const runtime::KernelFunction function = launch.program->loaded->function();
+    const cpu::KernelFunction function = launch.program->loaded->function();
     const Clock::time_point start = debug_ >= 2 ? Clock::now() : Clock::time_point{};
     if (kernel.flops + kernel.bytes < kSmallWork)
       function(buffers.data(), 0, kernel.tasks);
@@ -170,15 +171,16 @@ class CompiledEngine final : public Engine {
     OB_RETURN_IF_ERROR(compiled.status());
     auto program = std::make_shared<Program>();
     program->kernel = *std::move(compiled);
-    OB_ASSIGN_OR_RETURN(program->loaded,
-                        runtime::LoadedObject::Load(program->kernel.object, program->kernel.symbol));
+    OB_ASSIGN_OR_RETURN(cpu::LoadedObject loaded,
+                        cpu::LoadedObject::Load(program->kernel.object, program->kernel.symbol));
+    program->loaded = std::move(loaded);
     program->kernel.object.clear();
     return program;
   }
 
   KernelCompiler* compiler_;
   int debug_;
-  runtime::ThreadPool threads_;
+  cpu::TaskPool threads_;
   absl::flat_hash_map<PlanKey, std::unique_ptr<Plan>> plans_;
   std::list<PlanKey> order_;  // of making
   absl::flat_hash_map<GraphId, std::shared_ptr<const Program>> programs_;

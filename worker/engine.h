@@ -11,7 +11,7 @@
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/host_tensor.h"
 #include "compiler/ir/uop.h"
-#include "runtime/cpu/memory.h"
+#include "runtime/cpu/block_pool.h"
 
 namespace outboard::worker {
 
@@ -19,7 +19,7 @@ namespace outboard::worker {
 struct Array {
   DType dtype = DType::kVoid;
   std::vector<int64_t> dims;
-  runtime::Block block;
+  cpu::Block block;
 
   int64_t bytes() const { return block.bytes(); }
 };
@@ -56,7 +56,7 @@ class Engine {
   explicit Engine(int64_t memory_bytes_max) : memory_bytes_max_(memory_bytes_max), pool_(memory_bytes_max) {}
 
   int64_t memory_bytes_max_;
-  runtime::MemoryPool pool_;
+  cpu::BlockPool pool_;
   EngineStats stats_;
 };
 

@@ -2,261 +2,325 @@
 
 #include <elf.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
 #include <cstring>
-#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/cpu/symbols.h"
+#include "runtime/limits.h"
 
-namespace outboard::runtime {
+namespace outboard::cpu {
 namespace {
 
-constexpr size_t kPage = 4096;
-constexpr size_t kSlotBytes = 16;  // a jump (mov rax, imm64; jmp rax) or an address
+absl::string_view View(std::string_view text) { return absl::string_view(text.data(), text.size()); }
 
-struct Callable {
-  std::string_view name;
-  void* address;
-};
-
-// What a kernel may call: mathematics without side effects, and what LLVM calls on its own account.
-void* CallableNamed(std::string_view name) {
-  static const Callable kCallables[] = {
-      {"exp2f", reinterpret_cast<void*>(static_cast<float (*)(float)>(std::exp2))},
-      {"exp2", reinterpret_cast<void*>(static_cast<double (*)(double)>(std::exp2))},
-      {"log2f", reinterpret_cast<void*>(static_cast<float (*)(float)>(std::log2))},
-      {"log2", reinterpret_cast<void*>(static_cast<double (*)(double)>(std::log2))},
-      {"sinf", reinterpret_cast<void*>(static_cast<float (*)(float)>(std::sin))},
-      {"sin", reinterpret_cast<void*>(static_cast<double (*)(double)>(std::sin))},
-      {"fmaf", reinterpret_cast<void*>(static_cast<float (*)(float, float, float)>(std::fma))},
-      {"fma", reinterpret_cast<void*>(static_cast<double (*)(double, double, double)>(std::fma))},
-      {"truncf", reinterpret_cast<void*>(static_cast<float (*)(float)>(std::trunc))},
-      {"trunc", reinterpret_cast<void*>(static_cast<double (*)(double)>(std::trunc))},
-      {"memcpy", reinterpret_cast<void*>(&std::memcpy)},
-      {"memmove", reinterpret_cast<void*>(&std::memmove)},
-      {"memset", reinterpret_cast<void*>(&std::memset)},
-  };
-  for (const Callable& callable : kCallables)
-    if (callable.name == name) return callable.address;
-  return nullptr;
+absl::Status Malformed(std::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("object: ", View(what)));
 }
 
-bool IsGotRelocation(uint32_t type) {
-  return type == R_X86_64_GOTPCREL || type == R_X86_64_GOTPCRELX || type == R_X86_64_REX_GOTPCRELX;
+// `jmp *[rip + 0]` and the address it reads: calls reach 2 GiB, this process's libraries may be further away.
+constexpr size_t kStubBytes = 16;
+constexpr uint8_t kStubJump[6] = {0xFF, 0x25, 0, 0, 0, 0};
+
+size_t RoundUp(size_t value, size_t to) { return (value + to - 1) / to * to; }
+
+// Copies a T out of the file: objects need not be aligned.
+template <typename T>
+std::optional<T> ReadAt(std::string_view file, uint64_t offset) {
+  if (offset > file.size() || file.size() - offset < sizeof(T)) return std::nullopt;
+  T value;
+  std::memcpy(&value, file.data() + offset, sizeof(T));
+  return value;
 }
 
-absl::Status Malformed(absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("kernel object: ", what));
-}
-
-// A view of the file that never reads outside of it.
-class Image {
- public:
-  explicit Image(std::string_view bytes) : bytes_(bytes) {}
-
-  template <typename T>
-  bool Read(uint64_t offset, T* out) const {
-    if (offset > bytes_.size() || bytes_.size() - offset < sizeof(T)) return false;
-    std::memcpy(out, bytes_.data() + offset, sizeof(T));
-    return true;
-  }
-  bool Contains(uint64_t offset, uint64_t size) const {
-    return offset <= bytes_.size() && size <= bytes_.size() - offset;
-  }
-  const char* data(uint64_t offset) const { return bytes_.data() + offset; }
-  // The zero-terminated string at `offset`; empty where it runs off the end.
-  std::string_view String(uint64_t offset) const {
-    if (offset >= bytes_.size()) return {};
-    const size_t end = bytes_.find('\0', offset);
-    return end == std::string_view::npos ? std::string_view{} : bytes_.substr(offset, end - offset);
-  }
-
- private:
-  std::string_view bytes_;
-};
-
+// One object on its way into memory. The image is: code, stubs | constants, addresses (GOT).
 class Loader {
  public:
-  Loader(std::string_view object, const std::string& symbol) : image_(object), symbol_(symbol) {}
+  Loader(std::string_view file, std::string_view symbol) : file_(file), wanted_(symbol) {}
+  ~Loader() {
+    if (memory_ != nullptr) munmap(memory_, bytes_);
+  }
 
-  absl::Status ReadSections() {
-    Elf64_Ehdr header;
-    if (!image_.Read(0, &header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
-        header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != EM_X86_64 || header.e_type != ET_REL)
-      return Malformed("is not a relocatable one for x86-64");
-    sections_.resize(header.e_shnum);
-    places_.resize(header.e_shnum, kNowhere);
-    for (size_t i = 0; i < sections_.size(); ++i) {
-      Elf64_Shdr& s = sections_[i];
-      if (!image_.Read(header.e_shoff + i * sizeof(Elf64_Shdr), &s)) return Malformed("is cut short");
-      if (s.sh_type != SHT_NOBITS && !image_.Contains(s.sh_offset, s.sh_size)) return Malformed("is cut short");
-      if (s.sh_size > (uint64_t{1} << 30)) return Malformed("has a section of over 1 GiB");
-      if (IsLoaded(s)) {
-        const uint64_t alignment = std::max<uint64_t>(s.sh_addralign, 16);
-        size_ = (size_ + alignment - 1) / alignment * alignment;
-        places_[i] = size_;
-        size_ += s.sh_size;
-      }
-      if (s.sh_type == SHT_RELA) slots_max_ += s.sh_size / sizeof(Elf64_Rela);
+  absl::Status Run() {
+    for (auto step : {&Loader::ReadSections, &Loader::ReadSymbols, &Loader::PlaceSections, &Loader::Resolve,
+                      &Loader::Relocate, &Loader::Protect}) {
+      if (absl::Status status = (this->*step)(); !status.ok()) return status;
     }
-    size_ = (size_ + kSlotBytes - 1) / kSlotBytes * kSlotBytes;
-    next_slot_ = size_;
-    size_ = (size_ + slots_max_ * kSlotBytes + kPage - 1) / kPage * kPage;
     return absl::OkStatus();
   }
 
-  absl::Status Place(char* base) {
-    base_ = base;
-    for (size_t i = 0; i < sections_.size(); ++i)
-      if (places_[i] != kNowhere && sections_[i].sh_type != SHT_NOBITS)
-        std::memcpy(base_ + places_[i], image_.data(sections_[i].sh_offset), sections_[i].sh_size);
-    for (const Elf64_Shdr& section : sections_) {
-      if (section.sh_type == SHT_SYMTAB) FindEntry(section);
-      if (section.sh_type != SHT_RELA || section.sh_info >= sections_.size() || places_[section.sh_info] == kNowhere)
-        continue;
-      for (uint64_t at = 0; at + sizeof(Elf64_Rela) <= section.sh_size; at += sizeof(Elf64_Rela))
-        if (absl::Status status = Relocate(section, at); !status.ok()) return status;
-    }
-    if (entry_ == nullptr) return absl::NotFoundError(absl::StrCat("kernel object: no symbol ", symbol_));
-    return absl::OkStatus();
-  }
-
-  size_t size() const { return size_; }
-  void* entry() const { return entry_; }
+  void* TakeMemory() { return std::exchange(memory_, nullptr); }
+  size_t bytes() const { return bytes_; }
+  KernelFunction function() const { return reinterpret_cast<KernelFunction>(entry_); }
 
  private:
-  static constexpr uint64_t kNowhere = std::numeric_limits<uint64_t>::max();
+  struct Symbol {
+    std::string_view name;
+    Elf64_Sym entry;
+    uint64_t address = 0;      // in this process
+    bool external = false;
+    bool needs_slot = false;   // has a stub and a GOT entry
+    size_t slot = 0;
+  };
 
-  // Unwind tables are of no use: kernels do not throw.
-  bool IsLoaded(const Elf64_Shdr& s) const {
-    return (s.sh_flags & SHF_ALLOC) != 0 && s.sh_type != SHT_X86_64_UNWIND &&
-           image_.String(sections_offset_of_names() + s.sh_name) != ".eh_frame";
-  }
-  uint64_t sections_offset_of_names() const {
-    Elf64_Ehdr header;
-    Elf64_Shdr names;
-    if (!image_.Read(0, &header) ||
-        !image_.Read(header.e_shoff + header.e_shstrndx * sizeof(Elf64_Shdr), &names))
-      return 0;
-    return names.sh_offset;
-  }
-
-  std::string_view NameOf(const Elf64_Shdr& symbols, const Elf64_Sym& symbol) const {
-    if (symbols.sh_link >= sections_.size()) return {};
-    return image_.String(sections_[symbols.sh_link].sh_offset + symbol.st_name);
-  }
-
-  void FindEntry(const Elf64_Shdr& symbols) {
-    Elf64_Sym symbol;
-    for (uint64_t at = 0; at + sizeof(symbol) <= symbols.sh_size; at += sizeof(symbol))
-      if (image_.Read(symbols.sh_offset + at, &symbol) && NameOf(symbols, symbol) == symbol_ &&
-          symbol.st_shndx < sections_.size() && places_[symbol.st_shndx] != kNowhere &&
-          symbol.st_value < sections_[symbol.st_shndx].sh_size)
-        entry_ = base_ + places_[symbol.st_shndx] + symbol.st_value;
-  }
-
-  // Room for an address or a jump; there is one for each relocation.
-  char* NewSlot(const void* address, bool jump) {
-    char* const slot = base_ + next_slot_;
-    next_slot_ += kSlotBytes;
-    if (!jump) {
-      std::memcpy(slot, &address, sizeof(address));
-      return slot;
+  absl::Status ReadSections() {
+    if (file_.size() > limits::kObjectBytesMax) {
+      return absl::ResourceExhaustedError(absl::StrCat("object of ", file_.size(), " bytes; the limit is ",
+                                                       limits::kObjectBytesMax));
     }
-    const unsigned char code[12] = {0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xe0};
-    std::memcpy(slot, code, sizeof(code));
-    std::memcpy(slot + 2, &address, sizeof(address));
-    return slot;
+    const auto header = ReadAt<Elf64_Ehdr>(file_, 0);
+    if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return Malformed("not an ELF file");
+    if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB ||
+        header->e_machine != EM_X86_64 || header->e_type != ET_REL || header->e_shentsize != sizeof(Elf64_Shdr)) {
+      return Malformed("not a relocatable x86-64 object");
+    }
+    for (uint64_t i = 0; i < header->e_shnum; ++i) {
+      // The table's start is from the file: the sum is checked for overflow by way of the file's size.
+      if (header->e_shoff > file_.size()) return Malformed("section table out of range");
+      const auto section = ReadAt<Elf64_Shdr>(file_, header->e_shoff + i * sizeof(Elf64_Shdr));
+      if (!section) return Malformed("section table truncated");
+      if (section->sh_type != SHT_NOBITS &&
+          (section->sh_offset > file_.size() || file_.size() - section->sh_offset < section->sh_size)) {
+        return Malformed(absl::StrCat("section ", i, " out of range"));
+      }
+      sections_.push_back(*section);
+    }
+    if (header->e_shstrndx >= sections_.size()) return Malformed("no section names");
+    for (const Elf64_Shdr& section : sections_) {
+      section_names_.push_back(StringAt(sections_[header->e_shstrndx], section.sh_name).value_or("?"));
+    }
+    place_.assign(sections_.size(), kNotPlaced);
+    return absl::OkStatus();
   }
 
-  absl::Status Relocate(const Elf64_Shdr& section, uint64_t at) {
-    Elf64_Rela relocation;
-    Elf64_Sym symbol;
-    if (section.sh_link >= sections_.size()) return Malformed("a relocation has no symbols");
-    const Elf64_Shdr& symbols = sections_[section.sh_link];
-    if (!image_.Read(section.sh_offset + at, &relocation) ||
-        !image_.Read(symbols.sh_offset + ELF64_R_SYM(relocation.r_info) * sizeof(symbol), &symbol))
-      return Malformed("is cut short");
-    const auto type = static_cast<uint32_t>(ELF64_R_TYPE(relocation.r_info));
-    const uint64_t width = type == R_X86_64_64 || type == R_X86_64_PC64 ? 8 : 4;
-    if (relocation.r_offset > sections_[section.sh_info].sh_size ||
-        sections_[section.sh_info].sh_size - relocation.r_offset < width)
-      return Malformed("a relocation lies outside of its section");
+  std::string_view Bytes(const Elf64_Shdr& section) const {
+    return section.sh_type == SHT_NOBITS ? std::string_view() : file_.substr(section.sh_offset, section.sh_size);
+  }
 
-    const void* target;
-    if (symbol.st_shndx == SHN_UNDEF) {
-      const std::string_view name = NameOf(symbols, symbol);
-      const void* const callable = CallableNamed(name);
-      if (callable == nullptr)
-        return absl::NotFoundError(absl::StrCat("kernel object: calls ", std::string(name), ", which kernels may not"));
-      if (type == R_X86_64_64)
-        target = callable;
-      else
-        target = NewSlot(callable, /*jump=*/!IsGotRelocation(type));
-    } else {
-      if (symbol.st_shndx >= sections_.size() || places_[symbol.st_shndx] == kNowhere ||
-          symbol.st_value > sections_[symbol.st_shndx].sh_size)
-        return Malformed("a symbol lies outside of its section");
-      target = base_ + places_[symbol.st_shndx] + symbol.st_value;
-      if (IsGotRelocation(type)) target = NewSlot(target, /*jump=*/false);
+  std::optional<std::string_view> StringAt(const Elf64_Shdr& table, uint64_t offset) const {
+    const std::string_view bytes = Bytes(table);
+    if (offset >= bytes.size()) return std::nullopt;
+    const size_t end = bytes.find('\0', offset);
+    if (end == std::string_view::npos) return std::nullopt;
+    return bytes.substr(offset, end - offset);
+  }
+
+  absl::Status ReadSymbols() {
+    for (size_t s = 0; s < sections_.size(); ++s) {
+      if (sections_[s].sh_type != SHT_SYMTAB) continue;
+      if (symbol_table_ != 0) return Malformed("two symbol tables");
+      symbol_table_ = s;
+      if (sections_[s].sh_link >= sections_.size()) return Malformed("symbol names missing");
+      const std::string_view bytes = Bytes(sections_[s]);
+      for (uint64_t at = 0; at + sizeof(Elf64_Sym) <= bytes.size(); at += sizeof(Elf64_Sym)) {
+        Symbol symbol;
+        symbol.entry = *ReadAt<Elf64_Sym>(bytes, at);
+        const auto name = StringAt(sections_[sections_[s].sh_link], symbol.entry.st_name);
+        if (!name) return Malformed("symbol name out of range");
+        symbol.name = *name;
+        symbols_.push_back(symbol);
+      }
     }
+    return symbol_table_ != 0 ? absl::OkStatus() : Malformed("no symbols");
+  }
 
-    char* const place = base_ + places_[section.sh_info] + relocation.r_offset;
-    const int64_t value = reinterpret_cast<int64_t>(target) + relocation.r_addend;
-    const int64_t relative = value - reinterpret_cast<int64_t>(place);
+  // Unwind tables are left out: nothing throws through a kernel.
+  static bool IsLoaded(const Elf64_Shdr& section, std::string_view name) {
+    return (section.sh_flags & SHF_ALLOC) != 0 && section.sh_size > 0 && name != ".eh_frame" &&
+           section.sh_type != SHT_NOTE;
+  }
+
+  absl::Status Place(bool code, size_t& end) {
+    for (size_t i = 0; i < sections_.size(); ++i) {
+      const Elf64_Shdr& section = sections_[i];
+      if (!IsLoaded(section, section_names_[i]) || ((section.sh_flags & SHF_EXECINSTR) != 0) != code) continue;
+      const bool constant = section.sh_type == SHT_PROGBITS || section.sh_type == SHT_X86_64_UNWIND;
+      const bool relocated_constant = section_names_[i].starts_with(".data.rel.ro");
+      if (!constant || ((section.sh_flags & SHF_WRITE) != 0 && !relocated_constant) ||
+          (section.sh_flags & SHF_TLS) != 0) {
+        return absl::UnimplementedError(absl::StrCat("object: section ", View(section_names_[i]), " of type ",
+                                                     section.sh_type, ", flags ", section.sh_flags));
+      }
+      const size_t alignment = section.sh_addralign == 0 ? 1 : section.sh_addralign;
+      if (alignment > 4096 || (alignment & (alignment - 1)) != 0) return Malformed("alignment");
+      place_[i] = RoundUp(end, alignment);
+      end = place_[i] + section.sh_size;  // sizes are within the file, so that sums of 2^16 of them do not overflow
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status PlaceSections() {
+    size_t slots = 0;
+    for (Symbol& symbol : symbols_) {
+      const bool named = !symbol.name.empty() || ELF64_ST_TYPE(symbol.entry.st_info) == STT_SECTION;
+      symbol.needs_slot = named;
+      if (named) symbol.slot = slots++;
+    }
+    const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    size_t end = 0;
+    if (absl::Status status = Place(true, end); !status.ok()) return status;
+    stubs_ = RoundUp(end, kStubBytes);
+    code_bytes_ = RoundUp(stubs_ + slots * kStubBytes, page);
+    end = code_bytes_;
+    if (absl::Status status = Place(false, end); !status.ok()) return status;
+    got_ = RoundUp(end, sizeof(uint64_t));
+    bytes_ = RoundUp(got_ + slots * sizeof(uint64_t) + 1, page);
+    if (bytes_ > 2 * limits::kObjectBytesMax) return absl::ResourceExhaustedError("object: image too large");
+
+    void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return absl::ResourceExhaustedError(absl::StrCat("no memory for an object of ", bytes_));
+    memory_ = static_cast<uint8_t*>(memory);
+    for (size_t i = 0; i < sections_.size(); ++i) {
+      if (place_[i] == kNotPlaced) continue;
+      const std::string_view bytes = Bytes(sections_[i]);
+      std::memcpy(memory_ + place_[i], bytes.data(), bytes.size());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Resolve() {
+    for (size_t i = 1; i < symbols_.size(); ++i) {
+      Symbol& symbol = symbols_[i];
+      const uint16_t in = symbol.entry.st_shndx;
+      if (in == SHN_UNDEF) {
+        symbol.external = true;
+        symbol.address = reinterpret_cast<uint64_t>(AllowedSymbol(symbol.name));
+        if (symbol.address == 0) {
+          return absl::NotFoundError(absl::StrCat("object: kernels may not call ", View(symbol.name)));
+        }
+      } else if (in < sections_.size()) {
+        if (place_[in] == kNotPlaced) continue;  // of debug information, unwind tables: an address of 0 marks it
+        if (symbol.entry.st_value > sections_[in].sh_size) return Malformed("symbol out of its section");
+        symbol.address = reinterpret_cast<uint64_t>(memory_ + place_[in] + symbol.entry.st_value);
+      } else if (in != SHN_ABS || ELF64_ST_TYPE(symbol.entry.st_info) != STT_FILE) {
+        return absl::UnimplementedError(absl::StrCat("object: symbol ", View(symbol.name), " of section index ", in));
+      }
+      if (symbol.needs_slot && symbol.address != 0) WriteSlot(symbol);
+      if (symbol.name == wanted_ && ELF64_ST_TYPE(symbol.entry.st_info) == STT_FUNC && !symbol.external) {
+        if ((sections_[in].sh_flags & SHF_EXECINSTR) == 0) return Malformed("the kernel is not code");
+        entry_ = symbol.address;
+      }
+    }
+    if (entry_ == 0) return absl::NotFoundError(absl::StrCat("object: no function ", View(wanted_)));
+    return absl::OkStatus();
+  }
+
+  void WriteSlot(const Symbol& symbol) {
+    uint8_t* stub = memory_ + stubs_ + symbol.slot * kStubBytes;
+    std::memcpy(stub, kStubJump, sizeof(kStubJump));
+    std::memcpy(stub + sizeof(kStubJump), &symbol.address, sizeof(symbol.address));
+    std::memcpy(memory_ + got_ + symbol.slot * sizeof(uint64_t), &symbol.address, sizeof(symbol.address));
+  }
+
+  absl::Status Relocate() {
+    for (size_t s = 0; s < sections_.size(); ++s) {
+      const Elf64_Shdr& section = sections_[s];
+      if (section.sh_type == SHT_REL) return absl::UnimplementedError("object: relocations without addends");
+      if (section.sh_type != SHT_RELA) continue;
+      if (section.sh_info >= sections_.size() || section.sh_link != symbol_table_) return Malformed("relocations");
+      if (place_[section.sh_info] == kNotPlaced) continue;
+      const std::string_view bytes = Bytes(section);
+      for (uint64_t at = 0; at + sizeof(Elf64_Rela) <= bytes.size(); at += sizeof(Elf64_Rela)) {
+        if (absl::Status status = Apply(section.sh_info, *ReadAt<Elf64_Rela>(bytes, at)); !status.ok()) return status;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Apply(size_t target, const Elf64_Rela& rela) {
+    const uint64_t index = ELF64_R_SYM(rela.r_info);
+    const uint32_t type = ELF64_R_TYPE(rela.r_info);
+    if (type == R_X86_64_NONE) return absl::OkStatus();
+    if (index >= symbols_.size()) return Malformed("relocation of no symbol");
+    const Symbol& symbol = symbols_[index];
+    if (symbol.address == 0) return Malformed("relocation of a symbol that is not loaded");
+    const size_t width = type == R_X86_64_64 || type == R_X86_64_PC64 ? 8 : 4;
+    if (rela.r_offset > sections_[target].sh_size || sections_[target].sh_size - rela.r_offset < width) {
+      return Malformed("relocation out of its section");
+    }
+    uint8_t* place = memory_ + place_[target] + rela.r_offset;
+    const auto at = static_cast<int64_t>(reinterpret_cast<uint64_t>(place));
+    const auto addend = rela.r_addend;
+    auto value = static_cast<int64_t>(symbol.address);
     switch (type) {
-      case R_X86_64_64: std::memcpy(place, &value, 8); return absl::OkStatus();
-      case R_X86_64_PC64: std::memcpy(place, &relative, 8); return absl::OkStatus();
-      case R_X86_64_PC32:
+      case R_X86_64_64:
+        return Write(place, value + addend, 8);
+      case R_X86_64_PC64:
+        return Write(place, value + addend - at, 8);
       case R_X86_64_PLT32:
+      case R_X86_64_PC32:
+        if (symbol.external) value = static_cast<int64_t>(reinterpret_cast<uint64_t>(memory_ + stubs_ + symbol.slot * kStubBytes));
+        return Write(place, value + addend - at, 4);
       case R_X86_64_GOTPCREL:
       case R_X86_64_GOTPCRELX:
-      case R_X86_64_REX_GOTPCRELX: {
-        const auto narrow = static_cast<int32_t>(relative);
-        if (narrow != relative) return Malformed("a relocation reaches too far");
-        std::memcpy(place, &narrow, 4);
-        return absl::OkStatus();
-      }
-      default: return Malformed(absl::StrCat("relocation type ", type, " is not supported"));
+      case R_X86_64_REX_GOTPCRELX:
+        if (!symbol.needs_slot) return Malformed("relocation of a symbol without a name");
+        value = static_cast<int64_t>(reinterpret_cast<uint64_t>(memory_ + got_ + symbol.slot * sizeof(uint64_t)));
+        return Write(place, value + addend - at, 4);
+      default:
+        return absl::UnimplementedError(absl::StrCat("object: relocation type ", type, " of ", View(symbol.name)));
     }
   }
 
-  Image image_;
-  const std::string& symbol_;
+  static absl::Status Write(uint8_t* place, int64_t value, size_t width) {
+    if (width == 4 && (value > INT32_MAX || value < INT32_MIN)) return Malformed("relocation out of reach");
+    std::memcpy(place, &value, width);  // little-endian: the low bytes come first
+    return absl::OkStatus();
+  }
+
+  absl::Status Protect() {
+    if (mprotect(memory_, code_bytes_, PROT_READ | PROT_EXEC) != 0 ||
+        mprotect(memory_ + code_bytes_, bytes_ - code_bytes_, PROT_READ) != 0) {
+      return absl::ResourceExhaustedError("object: memory cannot be made executable");
+    }
+    return absl::OkStatus();
+  }
+
+  static constexpr size_t kNotPlaced = ~size_t{0};
+
+  std::string_view file_;
+  std::string_view wanted_;
   std::vector<Elf64_Shdr> sections_;
-  std::vector<uint64_t> places_;  // offsets in the mapping
-  uint64_t size_ = 0;
-  uint64_t slots_max_ = 0;
-  uint64_t next_slot_ = 0;
-  char* base_ = nullptr;
-  void* entry_ = nullptr;
+  std::vector<std::string_view> section_names_;
+  std::vector<size_t> place_;  // offset in the image, by section
+  std::vector<Symbol> symbols_;
+  size_t symbol_table_ = 0;    // section 0 is never one
+  size_t stubs_ = 0;
+  size_t got_ = 0;
+  size_t code_bytes_ = 0;
+  size_t bytes_ = 0;
+  uint8_t* memory_ = nullptr;
+  uint64_t entry_ = 0;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LoadedObject>> LoadedObject::Load(std::string_view object, const std::string& symbol) {
+absl::StatusOr<LoadedObject> LoadedObject::Load(std::string_view object, std::string_view symbol) {
   Loader loader(object, symbol);
-  if (absl::Status status = loader.ReadSections(); !status.ok()) return status;
-  auto loaded = std::unique_ptr<LoadedObject>(new LoadedObject);
-  void* const memory =
-      mmap(nullptr, loader.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
-    return absl::ResourceExhaustedError(absl::StrCat("no memory for a kernel of ", loader.size(), " bytes"));
-  loaded->memory_ = memory;
-  loaded->bytes_ = loader.size();
-  if (absl::Status status = loader.Place(static_cast<char*>(memory)); !status.ok()) return status;
-  if (mprotect(memory, loader.size(), PROT_READ | PROT_EXEC) != 0)
-    return absl::InternalError("kernel object: cannot be made executable");
-  loaded->function_ = reinterpret_cast<KernelFunction>(loader.entry());
-  return loaded;
+  if (absl::Status status = loader.Run(); !status.ok()) return status;
+  const size_t bytes = loader.bytes();
+  const KernelFunction function = loader.function();
+  return LoadedObject(loader.TakeMemory(), bytes, function);
+}
+
+LoadedObject::LoadedObject(LoadedObject&& other) noexcept
+    : memory_(std::exchange(other.memory_, nullptr)), bytes_(other.bytes_), function_(other.function_) {}
+
+LoadedObject& LoadedObject::operator=(LoadedObject&& other) noexcept {
+  std::swap(memory_, other.memory_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(function_, other.function_);
+  return *this;
 }
 
 LoadedObject::~LoadedObject() {
   if (memory_ != nullptr) munmap(memory_, bytes_);
 }
 
-}  // namespace outboard::runtime
+}  // namespace outboard::cpu

@@ -1,40 +1,48 @@
-// Puts a relocatable object of the compile box into memory, without a linker and without LLVM.
+// Loads a relocatable x86-64 object into this process, without a linker and without LLVM.
 //
-// One mapping holds code, constants, a table of addresses and jumps to the few functions that a kernel may call. It is
-// written once and then loses the right to be written (code and constants alike become read and execute).
+// An object comes from a compile box, which is trusted no more than any child that may have been taken over by its input:
+// every offset in the file is checked, and a kernel can call only what symbols.h lists. (What the code itself does is
+// not checked: the executor that runs it holds one session and nothing else.)
+//
+// Memory is writable or executable, never both: the image is filled and relocated while writable, then code becomes
+// read + execute and everything else read-only. Objects with writable data are refused: kernels have none.
+//
+// Format: System V ABI, "ELF-64 Object File Format" and the x86-64 supplement 1.0, tables 4.9 and 4.10.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
-#include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
 
-namespace outboard::runtime {
+namespace outboard::cpu {
 
-// The function of a kernel; see compiler/codegen/compiled_kernel.h for its contract.
 using KernelFunction = void (*)(void* const* buffers, int64_t task_begin, int64_t task_end);
 
+// A loaded object; unloads at its end. Move it freely, the code stays where it is.
 class LoadedObject {
  public:
-  // Loads `object` (ELF64, x86-64, relocatable) and finds `symbol`.
-  // Errors: INVALID_ARGUMENT  not such an object, cut short, or a relocation of a kind not listed in the .cc
-  //         NOT_FOUND         `symbol` is missing, or the object calls a function that kernels may not; named
-  //         RESOURCE_EXHAUSTED  no memory
-  static absl::StatusOr<std::unique_ptr<LoadedObject>> Load(std::string_view object, const std::string& symbol);
+  // Errors: INVALID_ARGUMENT    not an ELF64 x86-64 relocatable object, truncated, or offsets out of range
+  //         UNIMPLEMENTED       a relocation, section or symbol kind that is not handled (named)
+  //         NOT_FOUND           `symbol` is not defined there; or an undefined symbol that is not in the list (named)
+  //         RESOURCE_EXHAUSTED  larger than kObjectBytesMax, or no memory
+  static absl::StatusOr<LoadedObject> Load(std::string_view object, std::string_view symbol);
+
+  LoadedObject(LoadedObject&& other) noexcept;
+  LoadedObject& operator=(LoadedObject&& other) noexcept;
   ~LoadedObject();
-  LoadedObject(const LoadedObject&) = delete;
-  LoadedObject& operator=(const LoadedObject&) = delete;
 
   KernelFunction function() const { return function_; }
+  size_t bytes() const { return bytes_; }
 
  private:
-  LoadedObject() = default;
-
+  LoadedObject(void* memory, size_t bytes, KernelFunction function)
+      : memory_(memory), bytes_(bytes), function_(function) {}
   void* memory_ = nullptr;
   size_t bytes_ = 0;
   KernelFunction function_ = nullptr;
 };
 
-}  // namespace outboard::runtime
+}  // namespace outboard::cpu

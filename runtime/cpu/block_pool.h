@@ -8,11 +8,11 @@
 
 #include "absl/status/statusor.h"
 
-namespace outboard::runtime {
+namespace outboard::cpu {
 
-class MemoryPool;
+class BlockPool;
 
-// A block of a MemoryPool, given back when it goes. The pool outlives it.
+// A block of a BlockPool, given back when it goes. The pool outlives it.
 class Block {
  public:
   Block() = default;
@@ -24,8 +24,8 @@ class Block {
   int64_t bytes() const { return bytes_; }
 
  private:
-  friend class MemoryPool;
-  MemoryPool* pool_ = nullptr;
+  friend class BlockPool;
+  BlockPool* pool_ = nullptr;
   char* data_ = nullptr;
   int64_t bytes_ = 0;
 };
@@ -36,12 +36,12 @@ class Block {
 // A block is zero when it comes from the system and holds old values of this pool when it is given out again; a pool
 // therefore serves one session, in a process of its own, and whoever asks for a block writes it whole before it is read.
 // Threads: one.
-class MemoryPool {
+class BlockPool {
  public:
-  explicit MemoryPool(int64_t bytes_max) : bytes_max_(bytes_max) {}
-  ~MemoryPool();
-  MemoryPool(const MemoryPool&) = delete;
-  MemoryPool& operator=(const MemoryPool&) = delete;
+  explicit BlockPool(int64_t bytes_max) : bytes_max_(bytes_max) {}
+  ~BlockPool();
+  BlockPool(const BlockPool&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
 
   // Errors: RESOURCE_EXHAUSTED  `bytes` more would be over the pool's limit; says both
   absl::StatusOr<Block> Allocate(int64_t bytes);
@@ -59,4 +59,4 @@ class MemoryPool {
   std::map<int64_t, std::vector<char*>> kept_;  // by size
 };
 
-}  // namespace outboard::runtime
+}  // namespace outboard::cpu

@@ -5,7 +5,7 @@
 //   T3  Run returns only when busy_ is 0: no helper reads body_ after that.
 //
 //   idle --Run: generation_++--> running --next_ >= tasks_ and busy_ == 0--> idle
-#include "runtime/cpu/thread_pool.h"
+#include "runtime/cpu/task_pool.h"
 
 #include <algorithm>
 #include <atomic>
@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-namespace outboard::runtime {
+namespace outboard::cpu {
 namespace {
 
 // Kernels of a step follow each other within microseconds; a sleep and a wake cost ten times that.
@@ -23,7 +23,7 @@ constexpr int kPartsPerThread = 4;
 
 }  // namespace
 
-struct ThreadPool::Impl {
+struct TaskPool::Impl {
   std::vector<std::thread> helpers;
   std::mutex mutex;
   std::condition_variable wake;
@@ -64,11 +64,11 @@ struct ThreadPool::Impl {
   }
 };
 
-ThreadPool::ThreadPool(int threads) : impl_(std::make_unique<Impl>()) {
+TaskPool::TaskPool(int threads) : impl_(std::make_unique<Impl>()) {
   for (int i = 1; i < threads; ++i) impl_->helpers.emplace_back([this] { impl_->Help(); });
 }
 
-ThreadPool::~ThreadPool() {
+TaskPool::~TaskPool() {
   {
     std::lock_guard lock(impl_->mutex);
     impl_->stop = true;
@@ -77,9 +77,9 @@ ThreadPool::~ThreadPool() {
   for (std::thread& helper : impl_->helpers) helper.join();
 }
 
-int ThreadPool::threads() const { return static_cast<int>(impl_->helpers.size()) + 1; }
+int TaskPool::threads() const { return static_cast<int>(impl_->helpers.size()) + 1; }
 
-void ThreadPool::Run(int64_t tasks, const std::function<void(int64_t, int64_t)>& body) {
+void TaskPool::Run(int64_t tasks, const std::function<void(int64_t, int64_t)>& body) {
   if (tasks <= 0) return;
   if (impl_->helpers.empty() || tasks == 1) {
     body(0, tasks);
@@ -100,4 +100,4 @@ void ThreadPool::Run(int64_t tasks, const std::function<void(int64_t, int64_t)>&
   while (impl_->busy.load() != 0) __builtin_ia32_pause();
 }
 
-}  // namespace outboard::runtime
+}  // namespace outboard::cpu

@@ -5,15 +5,15 @@
 #include <functional>
 #include <memory>
 
-namespace outboard::runtime {
+namespace outboard::cpu {
 
 // A fixed number of threads, the caller among them. One Run at a time, from one thread.
-class ThreadPool {
+class TaskPool {
  public:
-  explicit ThreadPool(int threads);  // at least 1
-  ~ThreadPool();
-  ThreadPool(const ThreadPool&) = delete;
-  ThreadPool& operator=(const ThreadPool&) = delete;
+  explicit TaskPool(int threads);  // at least 1
+  ~TaskPool();
+  TaskPool(const TaskPool&) = delete;
+  TaskPool& operator=(const TaskPool&) = delete;
 
   int threads() const;
 
@@ -26,4 +26,4 @@ class ThreadPool {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace outboard::runtime
+}  // namespace outboard::cpu

@@ -1,4 +1,4 @@
-#include "runtime/cpu/memory.h"
+#include "runtime/cpu/block_pool.h"
 
 #include <sys/mman.h>
 
@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace outboard::runtime {
+namespace outboard::cpu {
 namespace {
 
 constexpr int64_t kRound = 4096;
@@ -29,9 +29,9 @@ Block::~Block() {
   if (pool_ != nullptr) pool_->GiveBack(data_, bytes_);
 }
 
-MemoryPool::~MemoryPool() { FreeKept(); }
+BlockPool::~BlockPool() { FreeKept(); }
 
-absl::StatusOr<Block> MemoryPool::Allocate(int64_t bytes) {
+absl::StatusOr<Block> BlockPool::Allocate(int64_t bytes) {
   const int64_t size = Rounded(bytes);
   if (bytes < 0 || size > bytes_max_ - bytes_used_)
     return absl::ResourceExhaustedError(absl::StrCat("a buffer of ", bytes, " bytes does not fit: ", bytes_used_,
@@ -57,18 +57,18 @@ absl::StatusOr<Block> MemoryPool::Allocate(int64_t bytes) {
   return block;
 }
 
-void MemoryPool::GiveBack(char* data, int64_t bytes) {
+void BlockPool::GiveBack(char* data, int64_t bytes) {
   const int64_t size = Rounded(bytes);
   bytes_used_ -= size;
   bytes_kept_ += size;
   kept_[size].push_back(data);
 }
 
-void MemoryPool::FreeKept() {
+void BlockPool::FreeKept() {
   for (auto& [size, blocks] : kept_)
     for (char* block : blocks) munmap(block, size);
   kept_.clear();
   bytes_kept_ = 0;
 }
 
-}  // namespace outboard::runtime
+}  // namespace outboard::cpu

@@ -1,0 +1,13 @@
+// What the devices accept. Each number is quoted by the error that enforces it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace outboard::limits {
+
+inline constexpr size_t kObjectBytesMax = size_t{64} << 20;   // one kernel's object: as much as a compile box may answer
+inline constexpr int64_t kBufferAlignment = 64;               // a cache line, and the widest vector
+inline constexpr int kThreadsMax = 256;
+
+}  // namespace outboard::limits
