@@ -1,0 +1,147 @@
+// The bounds of integers hold: random expressions of 8-bit types, computed for every value of their variables.
+#include "compiler/ir/bounds.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/build.h"
+#include "compiler/ir/check.h"
+#include "compiler/ir/print.h"
+#include "compiler/reference/alu.h"
+
+namespace outboard {
+namespace {
+
+using reference::Tile;
+
+// Two variables of at most 256 values each, and all pairs of them.
+struct Variables {
+  const UOp* a;
+  const UOp* b;
+
+  int64_t count() const { return (a->arg[2] - a->arg[1] + 1) * (b->arg[2] - b->arg[1] + 1); }
+  Tile Values(const UOp* var) const {
+    Tile tile;
+    for (int64_t x = a->arg[1]; x <= a->arg[2]; ++x)
+      for (int64_t y = b->arg[1]; y <= b->arg[2]; ++y) tile.i.push_back(var == a ? x : y);
+    return tile;
+  }
+};
+
+Tile Compute(const UOp* node, const Variables& variables, std::map<const UOp*, Tile>& known) {
+  const auto source = [&](int i) -> const Tile& { return known.at(node->src[i]); };
+  Tile out;
+  if (node->op == Op::kVar) return variables.Values(node);
+  if (node->op == Op::kConst) {
+    out.i.assign(variables.count(), node->int_value());
+    return out;
+  }
+  out.Resize(node->dtype, variables.count());
+  if (node->op == Op::kCast) {
+    reference::CastTile(node->src[0]->dtype, node->dtype, source(0), out);
+  } else if (node->op == Op::kWhere) {
+    for (size_t i = 0; i < out.i.size(); ++i) out.i[i] = source(0).i[i] ? source(1).i[i] : source(2).i[i];
+  } else {
+    reference::AluTile(node->op, node->src[0]->dtype, source(0), node->src.size() > 1 ? source(1) : source(0), out);
+  }
+  return out;
+}
+
+class BoundsTest : public testing::Test {
+ protected:
+  // Every node's bounds hold for all values.
+  void Check(const UOp* root, const Variables& variables) {
+    std::map<const UOp*, Tile> values;
+    for (const UOp* node : PostOrder(root)) {
+      values[node] = Compute(node, variables, values);
+      const auto [low, high] = std::minmax_element(values[node].i.begin(), values[node].i.end());
+      if (*low < node->vmin || *high > node->vmax) {
+        ADD_FAILURE() << "[" << node->vmin << ", " << node->vmax << "] does not hold [" << *low << ", " << *high
+                      << "]\n" << GraphToString(node);
+        return;
+      }
+    }
+  }
+};
+
+TEST_F(BoundsTest, RandomExpressions) {
+  const auto first = static_cast<uint64_t>(GTEST_FLAG_GET(random_seed));
+  for (uint64_t seed = first; seed < first + 600; ++seed) {
+    SCOPED_TRACE("repeat with --gtest_filter=BoundsTest.RandomExpressions --gtest_random_seed=" + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    const auto pick = [&](int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random); };
+    Graph g;
+    const DType types[] = {DType::kI8, DType::kU8};
+    const DType type = types[pick(0, 1)];
+    const auto range = [&](int64_t slot) {
+      const int64_t x = pick(IntMin(type), IntMax(type)), y = pick(IntMin(type), IntMax(type));
+      const int64_t width = std::min<int64_t>(std::abs(x - y), 60);  // keeps the pairs few
+      return Var(g, slot, std::min(x, y), std::min(x, y) + width);
+    };
+    const Variables variables{range(0), range(1)};
+    std::vector<const UOp*> pool = {Cast(g, variables.a, type), Cast(g, variables.b, type)};
+    std::vector<const UOp*> conditions;
+    const auto any = [&] { return pool[pick(0, static_cast<int64_t>(pool.size()) - 1)]; };
+    for (int i = 0; i < 10; ++i) {
+      const Op ops[] = {Op::kAdd, Op::kMul, Op::kIDiv, Op::kMod, Op::kMax, Op::kAnd, Op::kOr, Op::kXor, Op::kShl, Op::kShr};
+      switch (pick(0, 5)) {
+        case 0: pool.push_back(ConstInt(g, type, pick(0, 1) ? pick(IntMin(type), IntMax(type)) : pick(0, 9))); break;
+        case 1: pool.push_back(Alu(g, Op::kNeg, any())); break;
+        case 2: {
+          const Op compares[] = {Op::kCmpLt, Op::kCmpNe, Op::kCmpEq};
+          const UOp* const made = Alu(g, compares[pick(0, 2)], any(), any());
+          conditions.push_back(made);
+          const Op logic[] = {Op::kAnd, Op::kOr, Op::kXor};
+          const UOp* const other = conditions[pick(0, static_cast<int64_t>(conditions.size()) - 1)];
+          conditions.push_back(Alu(g, logic[pick(0, 2)], made, other));
+          pool.push_back(Where(g, conditions.back(), any(), any()));
+          break;
+        }
+        case 3: pool.push_back(Cast(g, Cast(g, any(), types[pick(0, 1)]), type)); break;
+        default: pool.push_back(Alu(g, ops[pick(0, 9)], any(), any()));
+      }
+    }
+    std::vector<const UOp*> roots = pool;
+    roots.insert(roots.end(), conditions.begin(), conditions.end());
+    for (const UOp* root : roots) Check(root, variables);
+    if (HasFailure()) return;
+  }
+}
+
+// Bounds of the whole type would be sound too: these must be tight.
+TEST_F(BoundsTest, KnownBounds) {
+  Graph g;
+  const auto c = [&](int64_t value) { return ConstIndex(g, value); };
+  const auto var = [&](int64_t slot, int64_t low, int64_t high) { return Var(g, slot, low, high); };
+  const auto bounds = [](const UOp* node) { return Bounds{node->vmin, node->vmax}; };
+  const UOp *const x = var(0, 2, 9), *const y = var(1, -3, 4);
+  EXPECT_EQ(bounds(Add(g, x, y)), (Bounds{-1, 13}));
+  EXPECT_EQ(bounds(Mul(g, x, y)), (Bounds{-27, 36}));
+  EXPECT_EQ(bounds(Alu(g, Op::kNeg, x)), (Bounds{-9, -2}));
+  EXPECT_EQ(bounds(Alu(g, Op::kIDiv, x, c(2))), (Bounds{1, 4}));
+  EXPECT_EQ(bounds(Alu(g, Op::kMod, x, c(4))), (Bounds{0, 3}));
+  EXPECT_EQ(bounds(Alu(g, Op::kMod, x, c(100))), (Bounds{2, 9}));
+  EXPECT_EQ(bounds(Alu(g, Op::kMod, y, c(3))), (Bounds{-2, 2}));
+  EXPECT_EQ(bounds(Alu(g, Op::kMax, x, y)), (Bounds{2, 9}));
+  EXPECT_EQ(bounds(Alu(g, Op::kCmpLt, y, c(5))), (Bounds{1, 1}));
+  EXPECT_EQ(bounds(Alu(g, Op::kCmpLt, x, c(2))), (Bounds{0, 0}));
+  EXPECT_EQ(bounds(Alu(g, Op::kCmpEq, x, c(1))), (Bounds{0, 0}));
+  EXPECT_EQ(bounds(Alu(g, Op::kCmpNe, x, c(1))), (Bounds{1, 1}));
+  EXPECT_EQ(bounds(Alu(g, Op::kShl, x, c(3))), (Bounds{16, 72}));
+  EXPECT_EQ(bounds(Alu(g, Op::kShr, x, c(1))), (Bounds{1, 4}));
+  EXPECT_EQ(bounds(Alu(g, Op::kAnd, x, c(255))), (Bounds{0, 9}));
+  EXPECT_EQ(bounds(Cast(g, x, DType::kI8)), (Bounds{2, 9}));
+  EXPECT_EQ(bounds(Cast(g, y, DType::kU8)), (Bounds{0, 255}));
+  EXPECT_EQ(bounds(Iota(g, DType::kI32, 7)), (Bounds{0, 6}));
+  EXPECT_EQ(bounds(Pad(g, Reshape(g, x, {1}), {1, 0})), (Bounds{0, 9}));
+  EXPECT_EQ(bounds(Reduce(g, Op::kAdd, Iota(g, DType::kI32, 7), {0})), (Bounds{INT32_MIN, INT32_MAX}));
+  EXPECT_EQ(bounds(Mul(g, ConstInt(g, DType::kI64, INT64_MAX), x)), (Bounds{INT64_MIN, INT64_MAX}));  // may wrap
+}
+
+}  // namespace
+}  // namespace outboard
