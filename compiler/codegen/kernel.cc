@@ -104,7 +104,7 @@ absl::Status FindSlots(Kernel& kernel) {
 void CountFlops(Kernel& kernel) {
   double flops = 0;
   for (const UOp* node : kernel.nodes) {
-    if (!IsFloat(node->dtype) || !(IsAlu(node->op) || node->op == Op::kReduceLoop)) continue;
+    if (!IsFloat(node->dtype) || !(IsAlu(node->op) || node->op == Op::kReduceLoop) || node->op == Op::kWhere) continue;
     RangeSet set = kernel.deps.at(node);
     if (node->op == Op::kReduceLoop)
       for (size_t i = 1; i < node->src.size(); ++i) set |= kernel.deps.at(node->src[i]);

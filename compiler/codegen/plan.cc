@@ -29,6 +29,7 @@ Tile ScalarTile(int range, int64_t extent, int64_t count) {
 
 Tile VectorTile(int range, int64_t extent, int lanes, int64_t count, bool masked) {
   Tile tile = PlainTile(range, extent);
+  if (extent == 0) return tile;
   const auto pieces = [&](int64_t length) {
     std::vector<Piece> out;
     for (int64_t i = 0; i < length; i += lanes) {
@@ -49,26 +50,6 @@ int64_t Plan::tasks() const {
   int64_t tasks = 1;
   for (int i = 0; i < task_loops; ++i) tasks *= outputs[i].blocks();
   return tasks;
-}
-
-Plan MakePlan(const Kernel& kernel, const Machine& machine) {
-  Plan plan;
-  for (int i = 0; i < kernel.output_count; ++i) plan.outputs.push_back(PlainTile(i, kernel.ranges[i].extent));
-  for (const ReduceGroup& group : kernel.groups) {
-    GroupPlan group_plan;
-    for (const int range : group.ranges) group_plan.loops.push_back(PlainTile(range, kernel.ranges[range].extent));
-    plan.groups.push_back(std::move(group_plan));
-  }
-  // A group is computed once a task, so no loop that it does not depend on may be a task loop after its own.
-  size_t most = plan.outputs.size();
-  for (const ReduceGroup& group : kernel.groups) {
-    size_t level = 0;
-    for (size_t i = 0; i < plan.outputs.size(); ++i)
-      if (group.deps >> plan.outputs[i].range & 1) level = i + 1;
-    if (level > 0) most = std::min(most, level);
-  }
-  while (plan.task_loops < static_cast<int>(most) && (plan.task_loops == 0 || plan.tasks() < 64)) ++plan.task_loops;
-  return plan;
 }
 
 std::string PlanToString(const Kernel& kernel, const Plan& plan) {

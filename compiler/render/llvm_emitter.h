@@ -49,6 +49,7 @@ class KernelEmitter {
   void ReduceLoops(Accumulators& acc, size_t level);
   void ReduceStep(Accumulators& acc, size_t level);
   void ReduceBody(Accumulators& acc);
+  bool ZeroInIdleLanes(const UOp* term, int range, int depth = 4) const;
   llvm::Value* FoldLanes(Op op, DType dtype, llvm::Value* value);
 
   // ---- values (llvm_value.cc)

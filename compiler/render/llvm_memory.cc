@@ -164,8 +164,9 @@ Value* KernelEmitter::Load(const UOp* node, Coords coords, int lanes) {
       auto* const wide_type = llvm::FixedVectorType::get(element, wide);
       Value* const all = b_.CreateMaskedLoad(wide_type, pointer, align, run_mask, llvm::Constant::getNullValue(wide_type));
       std::vector<int> picked;
-      for (int i = 0; i < lanes; ++i) picked.push_back(i < active ? i * static_cast<int>(place.stride) : 0);
-      loaded = b_.CreateShuffleVector(all, picked);
+      // Idle lanes are zero, as ZeroInIdleLanes promises: from the second vector.
+      for (int i = 0; i < lanes; ++i) picked.push_back(i < active ? i * static_cast<int>(place.stride) : wide);
+      loaded = b_.CreateShuffleVector(all, llvm::Constant::getNullValue(wide_type), picked);
     } else {
       Value* const pointers = LanePointers(index, coords, lanes, range);
       if (mask == nullptr) mask = ActiveMask(lanes, active);

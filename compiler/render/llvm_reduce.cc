@@ -29,6 +29,7 @@ struct KernelEmitter::Accumulators {
   const GroupPlan* plan = nullptr;
   RangeSet own = 0;                        // the group's ranges
   int lanes = 1;                           // of a reduced range that lies in lanes
+  int active = 0;                          // of those, in every piece; 0 where pieces differ
   std::vector<Coords> points;              // of the tile of results
   std::vector<const UOp*> terms;           // by node of the group
   // Where a term is WHERE(gate, x, 0) in a sum: x is added where the gate's conditions hold. Since a sum starts
@@ -49,7 +50,11 @@ void KernelEmitter::Group(int index) {
   for (const Tile& tile : acc.plan->loops) {
     acc.own |= RangeSet{1} << tile.range;
     for (const auto* pieces : {&tile.main, &tile.rest})
-      for (const Piece& piece : *pieces) acc.lanes = std::max(acc.lanes, piece.lanes);
+      for (const Piece& piece : *pieces) {
+        if (piece.lanes == 1) continue;
+        acc.active = acc.lanes == 1 || acc.active == piece.active ? piece.active : 0;
+        acc.lanes = piece.lanes;
+      }
   }
   for (const UOp* node : acc.group->nodes) {
     const UOp* value = node->src[0];
@@ -90,7 +95,12 @@ void KernelEmitter::Group(int index) {
         Value* const part = b_.CreateLoad(slot->getAllocatedType(), slot);
         value = value == nullptr ? part : alu_.Combine(op, node->dtype, value, part);
       }
-      if (acc.lanes > 1) value = FoldLanes(op, node->dtype, value);
+      if (acc.lanes > 1) {
+        if (acc.active > 0 && acc.active < acc.lanes)  // idle lanes were left alone so far
+          value = b_.CreateSelect(ActiveMask(acc.lanes, acc.active), value,
+                                  alu_.Identity(op, node->dtype, value->getType()));
+        value = FoldLanes(op, node->dtype, value);
+      }
       value = alu_.Round(value, node->dtype);
       const int lanes = LanesOf(acc.group->deps, acc.points[p]);
       if (node->dtype == DType::kI64) value = AsType(value, LaneType(node, lanes));
@@ -181,7 +191,8 @@ void KernelEmitter::ReduceBody(Accumulators& acc) {
         }
         scopes_->EnterCurrent();
         int range = -1;
-        if (LanesOf(acc.own, coords, &range) > 1 && PieceOf(range, coords).active < lanes) {
+        if (acc.active == 0 && LanesOf(acc.own, coords, &range) > 1 && PieceOf(range, coords).active < lanes &&
+            !(static_cast<Op>(node->arg[0]) == Op::kAdd && ZeroInIdleLanes(acc.terms[n], range))) {
           Value* const active = ActiveMask(lanes, PieceOf(range, coords).active);
           mask = mask == nullptr ? active : b_.CreateAnd(mask, active);
         }
@@ -193,6 +204,16 @@ void KernelEmitter::ReduceBody(Accumulators& acc) {
       }
     }
   }
+}
+
+// Whether the lanes of `term` that are not active hold zeros, as loads leave them. A product needs that of both sides:
+// zero times a NaN is none. Depth: as far as sums and products of loads go, at most 4.
+bool KernelEmitter::ZeroInIdleLanes(const UOp* term, int range, int depth) const {
+  if (depth == 0 || !(kernel_.DepsOf(term) >> range & 1)) return false;
+  if (term->op == Op::kLoad) return term->src.size() == 1 || IsZero(term->src[2]);
+  if (term->op == Op::kCast) return ZeroInIdleLanes(term->src[0], range, depth - 1);
+  if (term->op != Op::kMul && term->op != Op::kAdd) return false;
+  return ZeroInIdleLanes(term->src[0], range, depth - 1) && ZeroInIdleLanes(term->src[1], range, depth - 1);
 }
 
 Value* KernelEmitter::FoldLanes(Op op, DType dtype, Value* value) {

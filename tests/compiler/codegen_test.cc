@@ -69,6 +69,7 @@ void ExpectClose(const UOp* sink, const Buffers& got, const Buffers& want, doubl
 
 // Compiles, runs in one and in three pieces, and with no_opt; compares all with the walk.
 void Check(const UOp* sink, double tolerance = 0, bool wild = false, uint32_t seed = 1) {
+  if (::testing::Test::HasFatalFailure()) return;
   const Buffers start = RandomBuffers(sink, seed, wild);
   Buffers want = start;
   ASSERT_EQ(WalkKernel(sink, want), absl::OkStatus()) << GraphToString(sink);

@@ -1,0 +1,30 @@
+// What is computed at each point of a loop nest, and how it touches memory: the input of the planner's costs.
+#pragma once
+
+#include <vector>
+
+#include "compiler/codegen/kernel.h"
+
+namespace outboard::codegen {
+
+struct Access {
+  const UOp* index = nullptr;   // INDEX
+  RangeSet deps = 0;            // of the load or store, its gate included
+  RangeSet irregular = 0;       // ranges that move the address, but not by a constant stride
+  bool store = false;
+  bool gated = false;
+};
+
+// The values of one reduction group, or (the last) of the stores: without the reductions that they use.
+struct Body {
+  RangeSet ranges = 0;          // all loops around it
+  double points = 1;            // of those loops
+  std::vector<Access> accesses;
+  std::vector<RangeSet> ops;    // of each operation on data, what it depends on
+  std::vector<RangeSet> slow_ops;  // EXP2, LOG2, SIN
+};
+
+// As kernel.groups, and one more for the stores.
+std::vector<Body> FindBodies(const Kernel& kernel, AffineForms& forms);
+
+}  // namespace outboard::codegen

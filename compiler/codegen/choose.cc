@@ -1,0 +1,295 @@
+// The choice of a plan, by estimated instructions. First which range lies in lanes: the one that costs least over all
+// parts of the kernel. Then, for the part with the most work, how much of two output ranges (and how many vectors) is
+// kept in registers at once, so that what is loaded is used more often. Last, tasks.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "compiler/codegen/body.h"
+#include "compiler/codegen/plan.h"
+#include "compiler/ir/check.h"
+
+namespace outboard::codegen {
+namespace {
+
+// In instructions; fitted by eye to what kernels here measured on Zen 5 and Sapphire Rapids.
+constexpr double kVectorLoad = 1.5;    // most cross a cache line
+constexpr double kReversedLoad = 2.5;
+constexpr double kPickedLoad = 5;      // strides of 2 to 4
+constexpr double kGatherPerLane = 1.5;
+constexpr double kSlowOp = 20;         // a call, for each lane
+constexpr int64_t kTasksWanted = 64;   // enough for any number of threads we have
+constexpr double kLatencyOps = 8;      // operations in flight that keep two units of latency 4 busy
+
+class Chooser {
+ public:
+  Chooser(const Kernel& kernel, const Machine& machine) : kernel_(kernel), machine_(machine) {}
+
+  Plan Run() {
+    bodies_ = FindBodies(kernel_, forms_);
+    int widest = 4;
+    for (const UOp* node : kernel_.nodes)
+      if (node->op == Op::kGlobal) widest = std::max(widest, ByteWidth(node->dtype));
+    lanes_ = machine_.no_opt ? 1 : machine_.vector_bytes / widest;
+    for (int i = 0; i < kernel_.output_count; ++i) plan_.outputs.push_back(PlainTile(i, Extent(i)));
+    plan_.groups.resize(kernel_.groups.size());
+    ChooseLanes();
+    if (machine_.no_opt || kernel_.empty) {
+      PlainGroups();
+    } else {
+      ChooseTile();
+      for (size_t g = 0; g < kernel_.groups.size(); ++g) PlanGroup(g);
+    }
+    ChooseTasks();
+    return plan_;
+  }
+
+ private:
+  int64_t Extent(int range) const { return kernel_.ranges[range].extent; }
+  static bool In(RangeSet set, int range) { return range >= 0 && (set >> range & 1); }
+  const Body& body(size_t group) const { return bodies_[group]; }
+  const Body& stores() const { return bodies_.back(); }
+  int LanesFor(int range) const {
+    return static_cast<int>(std::min<int64_t>(lanes_, std::bit_ceil(static_cast<uint64_t>(Extent(range)))));
+  }
+
+  double AccessCost(const Access& access, int v) {
+    if (!In(access.deps, v)) return 1;
+    const double gate = access.gated ? 1 : 0;
+    const double gather = kGatherPerLane * LanesFor(v) + 4;
+    if (In(access.irregular, v)) return gather + gate;
+    const auto stride = static_cast<int64_t>(forms_.Of(access.index->src[1]).CoefficientOf(kernel_.ranges[v].node));
+    if (stride == 1) return kVectorLoad + gate;
+    if (access.store) return gather;
+    if (stride == -1) return kReversedLoad + gate;
+    if (stride >= 2 && stride <= 4) return kPickedLoad + gate;
+    return gather + gate;
+  }
+
+  // Instructions of a body with `v` in lanes (-1: none).
+  double BodyCost(const Body& b, int v) {
+    double steps = b.points, lanes = 1;
+    if (In(b.ranges, v)) {
+      lanes = LanesFor(v);
+      steps *= std::ceil(static_cast<double>(Extent(v)) / lanes) / static_cast<double>(Extent(v));
+    } else {
+      v = -1;
+    }
+    double cost = static_cast<double>(b.ops.size());
+    for (const Access& access : b.accesses) cost += AccessCost(access, v);
+    for (const RangeSet deps : b.slow_ops) cost += kSlowOp * (In(deps, v) ? lanes : 1);
+    return steps * cost;
+  }
+
+  // A group with one of its own ranges in lanes pays for folding them, once a result.
+  double GroupCost(size_t g, int v) {
+    double cost = BodyCost(body(g), v);
+    if (v >= kernel_.output_count) {
+      double results = static_cast<double>(kernel_.groups[g].nodes.size());
+      for (int i = 0; i < kernel_.output_count; ++i)
+        if (In(kernel_.groups[g].deps, i)) results *= static_cast<double>(Extent(i));
+      cost += results * 2 * std::log2(LanesFor(v));
+    }
+    return cost;
+  }
+
+  int BestOwnRange(size_t g) {
+    int best = -1;
+    double least = GroupCost(g, -1);
+    for (const int range : kernel_.groups[g].ranges) {
+      if (Extent(range) < 2) continue;
+      const double cost = GroupCost(g, range);
+      if (cost < least) least = cost, best = range;
+    }
+    return best;
+  }
+
+  void ChooseLanes() {
+    group_lanes_.assign(kernel_.groups.size(), -1);
+    if (lanes_ == 1 || kernel_.empty) return;
+    double least = 0;
+    for (int v = -1; v < kernel_.output_count; ++v) {
+      if (v >= 0 && Extent(v) < 2) continue;
+      double cost = BodyCost(stores(), v);
+      std::vector<int> own(kernel_.groups.size(), -1);
+      for (size_t g = 0; g < own.size(); ++g) {
+        if (!In(kernel_.groups[g].deps, v)) own[g] = BestOwnRange(g);
+        cost += GroupCost(g, In(kernel_.groups[g].deps, v) ? v : own[g]);
+      }
+      if (v == -1 || cost < least) {
+        least = cost;
+        output_lanes_ = v;
+        group_lanes_ = own;
+      }
+    }
+  }
+
+  // ---- the register tile
+
+  struct TileChoice {
+    int a = -1, b = -1;           // output ranges
+    int64_t ta = 1, tb = 1, vectors = 1;
+    double cost = 0;
+  };
+
+  // How many of something there are in a tile, by what it depends on.
+  double Copies(RangeSet deps, const TileChoice& t) const {
+    double copies = 1;
+    if (In(deps, t.a)) copies *= static_cast<double>(t.ta);
+    if (In(deps, t.b)) copies *= static_cast<double>(t.tb);
+    if (In(deps, output_lanes_)) copies *= static_cast<double>(t.vectors);
+    return copies;
+  }
+
+  static double Waste(int64_t extent, int64_t count) {
+    return static_cast<double>((extent + count - 1) / count * count) / static_cast<double>(extent);
+  }
+
+  // Instructions for each result of a step of the main reduction; negative where the registers do not suffice.
+  double TileCost(const Body& b, size_t nodes, int v, const TileChoice& t) {
+    const double results = Copies(b.ranges, t);
+    double loads = 0, ops = 0, held = 1e9;
+    for (const Access& access : b.accesses) {
+      const double copies = Copies(access.deps, t);
+      loads += copies * AccessCost(access, v);
+      held = std::min(held, copies);
+    }
+    for (const RangeSet deps : b.ops) ops += Copies(deps, t);
+    for (const RangeSet deps : b.slow_ops) ops += Copies(deps, t) * kSlowOp;
+    const double registers = results * static_cast<double>(nodes) + (b.accesses.empty() ? 0 : held) + 1;
+    if (registers > machine_.vector_registers - 3) return -1;
+    double cost = (loads + ops) / results;
+    if (t.a >= 0) cost *= Waste(Extent(t.a), t.ta);
+    if (t.b >= 0) cost *= Waste(Extent(t.b), t.tb);
+    if (output_lanes_ >= 0) {
+      const int64_t lanes = LanesFor(output_lanes_), vectors = (Extent(output_lanes_) + lanes - 1) / lanes;
+      cost *= Waste(vectors, t.vectors);
+    }
+    return cost;
+  }
+
+  void ChooseTile() {
+    size_t main = kernel_.groups.size();
+    double most = 0;
+    for (size_t g = 0; g < kernel_.groups.size(); ++g)
+      if (const double work = body(g).points * static_cast<double>(body(g).ops.size()); work > most) most = work, main = g;
+    if (main == kernel_.groups.size()) {
+      PlanElementwise();
+      return;
+    }
+    const Body& b = body(main);
+    const size_t nodes = kernel_.groups[main].nodes.size();
+    const int v = In(b.ranges, output_lanes_) ? output_lanes_ : group_lanes_[main];
+    int64_t vectors_max = 1;
+    if (In(b.ranges, output_lanes_)) {
+      const int64_t lanes = LanesFor(output_lanes_);
+      vectors_max = std::min<int64_t>(4, (Extent(output_lanes_) + lanes - 1) / lanes);
+    }
+    TileChoice best;
+    best.cost = 1e300;
+    const int outputs = kernel_.output_count;
+    const auto tiled = [&](int r) { return r != output_lanes_ && In(b.ranges, r) && Extent(r) > 1; };
+    const auto counts = [&](int r) { return r < 0 ? 1 : std::min<int64_t>(Extent(r), 12); };
+    for (int a = -1; a < outputs; ++a) {
+      if (a >= 0 && !tiled(a)) continue;
+      for (int c = a < 0 ? -1 : a + 1; c < outputs; ++c) {
+        if (a < 0 && c >= 0) break;
+        if (c >= 0 && !tiled(c)) continue;
+        for (int64_t ta = a < 0 ? 1 : 2; ta <= counts(a); ++ta)
+          for (int64_t tc = c < 0 ? 1 : 2; tc <= counts(c); ++tc)
+            for (int64_t vectors = 1; vectors <= vectors_max; ++vectors) {
+              TileChoice t{a, c, ta, tc, vectors};
+              t.cost = TileCost(b, nodes, v, t);
+              // A little more has to be gained than nothing for more code.
+              if (t.cost >= 0 && t.cost < best.cost * 0.99) best = t;
+            }
+      }
+      // One range alone, which the loop over pairs leaves out.
+      for (int64_t ta = 2; a >= 0 && ta <= counts(a); ++ta)
+        for (int64_t vectors = 1; vectors <= vectors_max; ++vectors) {
+          TileChoice t{a, -1, ta, 1, vectors};
+          t.cost = TileCost(b, nodes, v, t);
+          if (t.cost >= 0 && t.cost < best.cost * 0.99) best = t;
+        }
+    }
+    if (best.cost > 1e299) best = {};
+    if (best.a >= 0) plan_.outputs[best.a] = ScalarTile(best.a, Extent(best.a), best.ta);
+    if (best.b >= 0) plan_.outputs[best.b] = ScalarTile(best.b, Extent(best.b), best.tb);
+    if (output_lanes_ >= 0) {
+      const int64_t vectors = In(b.ranges, output_lanes_) ? best.vectors : 2;
+      plan_.outputs[output_lanes_] =
+          VectorTile(output_lanes_, Extent(output_lanes_), LanesFor(output_lanes_), vectors, /*masked=*/false);
+    }
+  }
+
+  // Nothing to keep: a few vectors at a time, fewer where there is much to compute.
+  void PlanElementwise() {
+    if (output_lanes_ < 0) return;
+    const size_t size = stores().ops.size() + 8 * stores().slow_ops.size();
+    const int64_t vectors = size <= 16 ? 4 : size <= 48 ? 2 : 1;
+    plan_.outputs[output_lanes_] =
+        VectorTile(output_lanes_, Extent(output_lanes_), LanesFor(output_lanes_), vectors, /*masked=*/false);
+  }
+
+  // ---- reductions
+
+  void PlainGroups() {
+    for (size_t g = 0; g < kernel_.groups.size(); ++g)
+      for (const int range : kernel_.groups[g].ranges) plan_.groups[g].loops.push_back(PlainTile(range, Extent(range)));
+  }
+
+  void PlanGroup(size_t g) {
+    const ReduceGroup& group = kernel_.groups[g];
+    GroupPlan& plan = plan_.groups[g];
+    int64_t results = static_cast<int64_t>(group.nodes.size());
+    for (const Tile& tile : plan_.outputs)
+      if (In(group.deps, tile.range)) results *= static_cast<int64_t>(tile.trips > 0 ? tile.main.size() : tile.rest.size());
+    std::vector<int> order = group.ranges;
+    const int own = group_lanes_[g];
+    if (own >= 0) {
+      order.erase(std::find(order.begin(), order.end(), own));
+      order.push_back(own);
+    }
+    for (const int range : order) plan.loops.push_back(PlainTile(range, Extent(range)));
+    if (order.empty()) return;
+    const int inner = order.back();
+    // Steps of the innermost loop at once: enough independent sums to hide latency, or a short loop whole.
+    const int64_t wanted = std::max<int64_t>(1, static_cast<int64_t>(kLatencyOps) / results);
+    const int64_t size = results * static_cast<int64_t>(body(g).ops.size() + body(g).accesses.size());
+    int64_t steps = own >= 0 ? (Extent(inner) + LanesFor(inner) - 1) / LanesFor(inner) : Extent(inner);
+    if (size * steps > 400 || steps > 12) steps = std::min(steps, std::max<int64_t>(wanted, size < 64 ? 2 : 1));
+    plan.loops.back() = own >= 0 ? VectorTile(inner, Extent(inner), LanesFor(inner), steps, /*masked=*/true)
+                                 : ScalarTile(inner, Extent(inner), steps);
+    plan.partials = static_cast<int>(std::max<int64_t>(1, std::min(wanted, steps)));
+  }
+
+  // ---- tasks
+
+  void ChooseTasks() {
+    // A group is computed once a task, so loops that it does not depend on may not be handed out, unless before its own.
+    size_t most = plan_.outputs.size();
+    for (const ReduceGroup& group : kernel_.groups) {
+      size_t level = 0;
+      for (size_t i = 0; i < plan_.outputs.size(); ++i)
+        if (In(group.deps, plan_.outputs[i].range)) level = i + 1;
+      if (level > 0) most = std::min(most, level);
+    }
+    while (plan_.task_loops < static_cast<int>(most) && (plan_.task_loops == 0 || plan_.tasks() < kTasksWanted))
+      ++plan_.task_loops;
+  }
+
+  const Kernel& kernel_;
+  const Machine machine_;
+  AffineForms forms_;
+  std::vector<Body> bodies_;
+  int lanes_ = 1;                  // of a full vector of the widest type
+  int output_lanes_ = -1;          // the output range in lanes
+  std::vector<int> group_lanes_;   // by group: its own range in lanes
+  Plan plan_;
+};
+
+}  // namespace
+
+Plan MakePlan(const Kernel& kernel, const Machine& machine) { return Chooser(kernel, machine).Run(); }
+
+}  // namespace outboard::codegen
