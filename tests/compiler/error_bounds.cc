@@ -32,6 +32,9 @@ Format FormatOf(DType dtype) {
 
 double AccumulatorUnit(DType dtype) { return dtype == DType::kF64 ? 0x1p-53 : 0x1p-24; }
 
+// Infinite magnitudes occur, and nothing times infinity is still nothing.
+double Times(double a, double b) { return a == 0 || b == 0 ? 0 : a * b; }
+
 // Two engines round values that may differ by info.error. Exact values stay exact.
 ErrorInfo Rounded(DType dtype, ErrorInfo info) {
   const Format format = FormatOf(dtype);
@@ -144,8 +147,8 @@ ErrorInfo OfBinary(const UOp* node, const ErrorInfo& a, const ErrorInfo& b) {
       }
       break;
     case Op::kMul:
-      info.magnitude = a.magnitude * b.magnitude;
-      info.error = a.error * (b.magnitude + b.error) + b.error * a.magnitude;
+      info.magnitude = Times(a.magnitude, b.magnitude);
+      info.error = Times(a.error, b.magnitude + b.error) + Times(b.error, a.magnitude);
       info.product = true;
       if (info.special && (a.error > 0 || b.error > 0)) info.chaotic = true;
       break;

@@ -11,6 +11,7 @@
 #include "compiler/ir/print.h"
 #include "compiler/reference/interpret.h"
 #ifdef OUTBOARD_HAS_SCHEDULE
+#include "compiler/schedule/prepare.h"
 #include "compiler/schedule/schedule.h"
 #include "tests/compiler/schedule_eval.h"
 #endif
@@ -50,8 +51,10 @@ absl::StatusOr<Results> RunSimplified(const UOp* sink, std::span<const HostTenso
 absl::StatusOr<Results> RunSchedule(const UOp* sink, std::span<const HostTensor> params,
                                     std::span<const Binding> bindings) {
   Graph graph;
-  OB_ASSIGN_OR_RETURN(const schedule::Schedule schedule, schedule::MakeSchedule(graph, sink, bindings));
-  return EvaluateSchedule(schedule, sink, params);
+  // The evaluator wants dimensions that are numbers.
+  OB_ASSIGN_OR_RETURN(const UOp* bound, schedule::Prepare(graph, sink, bindings));
+  OB_ASSIGN_OR_RETURN(const schedule::Schedule schedule, schedule::MakeSchedule(graph, bound));
+  return EvaluateSchedule(schedule, bound, params);
 }
 #endif
 

@@ -137,7 +137,10 @@ class Evaluator {
     return sum;
   }
 
-  static double MaxOf(double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN : std::max(a, b); }
+  static double MaxOf(double a, double b) {
+    if (std::isnan(a) || std::isnan(b)) return NAN;
+    return a == b && std::signbit(a) ? b : std::max(a, b);  // +0 over -0
+  }
 
   static bool Less(DType dtype, int64_t a, int64_t b) {
     return dtype == DType::kU64 ? static_cast<uint64_t>(a) < static_cast<uint64_t>(b) : a < b;
