@@ -101,7 +101,7 @@ void ExecutorCore::OnOpen(const proto::Open& open, uint64_t epoch) {
   put_.reset();  // half a Put is forgotten with its stream
   waiting_.clear();
   needed_.clear();
-  std::erase_if(graphs_, [](const auto& entry) { return !entry.second->complete; });
+  absl::erase_if(graphs_, [](const auto& entry) { return !entry.second->complete; });
 
   proto::ServerItem item;
   proto::Opened& opened = *item.mutable_opened();

@@ -1,0 +1,327 @@
+// Invariants
+//   V1  A session has one executor and one Attach; both end together, and SessionEnded tells how.
+//   V2  Executors are started by the thread of Run only (they end with it), and reaped by their session's thread.
+//   V3  Without an acknowledged heartbeat for lease_ttl_ms every executor is ended: the gateway has given the sessions
+//       up by then, and two executors of one session must not be.
+//
+//   session:  Assign --start--> running --executor's socket closes | ReleaseSession | Attach breaks--> ended
+#include "worker/supervisor.h"
+
+#include <grpcpp/grpcpp.h>
+#include <unistd.h>
+
+#include <sys/socket.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "proto/cloud.pb.h"
+#include "proto/fleet.grpc.pb.h"
+#include "proto/limits.h"
+#include "proto/status.h"
+#include "worker/child_process.h"
+#include "worker/device.h"
+#include "worker/executor_main.h"
+#include "worker/message_io.h"
+
+namespace outboard::worker {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Milliseconds = std::chrono::milliseconds;
+using JoinStream = grpc::ClientReaderWriter<proto::WorkerEvent, proto::GatewayCommand>;
+
+constexpr Milliseconds kRejoinFirst{100};
+constexpr Milliseconds kRejoinMost{5000};
+constexpr int kEndWaitMs = 2000;  // for an executor whose socket has closed to end by itself
+
+// One session: its executor and the stream its frames pass on. Two threads move the frames.
+class SessionRelay {
+ public:
+  // `on_end` is called once, from the relay's thread, with why the session ended.
+  SessionRelay(proto::Fleet::Stub* fleet, const proto::Assign& assign, ChildProcess executor,
+               std::function<void(absl::Status)> on_end)
+      : executor_(std::move(executor)), on_end_(std::move(on_end)) {
+    const auto hex = [](const std::string& bytes) { return absl::BytesToHexString(bytes); };
+    context_.AddMetadata("outboard-session", hex(assign.session_id()));
+    context_.AddMetadata("outboard-token", hex(assign.attach_token()));
+    stream_ = fleet->Attach(&context_);
+    up_ = std::thread([this] { FromExecutor(); });
+    down_ = std::thread([this] { ToExecutor(); });
+  }
+
+  ~SessionRelay() {
+    End();
+    down_.join();
+    up_.join();
+  }
+
+  // Lets go of both sides; the threads end, and with them the executor.
+  void End() {
+    ending_ = true;
+    context_.TryCancel();
+    shutdown(executor_.fd(), SHUT_RDWR);
+  }
+
+ private:
+  void ToExecutor() {
+    proto::ClientFrame frame;
+    while (stream_->Read(&frame))
+      if (!WriteMessage(executor_.fd(), frame).ok()) break;
+    shutdown(executor_.fd(), SHUT_RDWR);
+  }
+
+  void FromExecutor() {
+    const int fd = executor_.fd();
+    proto::ServerFrame frame;
+    while (ReadMessage(fd, &frame).ok())
+      if (!stream_->Write(frame)) break;
+    stream_->WritesDone();
+    const std::string how = executor_.Wait(kEndWaitMs);
+    const bool orderly = ending_ || how == "exited with 0";
+    context_.TryCancel();
+    on_end_(orderly ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("executor ", how)));
+  }
+
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<proto::ServerFrame, proto::ClientFrame>> stream_;
+  ChildProcess executor_;
+  std::function<void(absl::Status)> on_end_;
+  std::atomic<bool> ending_{false};
+  std::thread up_, down_;
+};
+
+}  // namespace
+
+class Supervisor::Impl {
+ public:
+  explicit Impl(SupervisorOptions options) : options_(std::move(options)) {
+    if (options_.executor.empty()) options_.executor = {"/proc/self/exe", "executor"};
+    if (options_.name.empty()) {
+      char host[256] = "worker";
+      gethostname(host, sizeof(host) - 1);
+      options_.name = host;
+    }
+  }
+
+  absl::Status Run() {
+    fleet_ = proto::Fleet::NewStub(options_.gateway);
+    Milliseconds pause = kRejoinFirst;
+    while (!stopping_) {
+      StartSpare();
+      const Clock::time_point start = Clock::now();
+      const absl::Status status = JoinOnce();
+      EndSessions();
+      if (status.code() == absl::StatusCode::kUnauthenticated ||
+          status.code() == absl::StatusCode::kFailedPrecondition)
+        return status;
+      pause = Clock::now() - start > kRejoinMost ? kRejoinFirst : std::min(pause * 2, kRejoinMost);
+      std::unique_lock lock(mutex_);
+      wake_.wait_for(lock, pause, [&] { return stopping_.load(); });
+    }
+    spare_ = ChildProcess();
+    return absl::OkStatus();
+  }
+
+  void Stop() {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    if (join_context_ != nullptr) join_context_->TryCancel();
+    wake_.notify_all();
+  }
+
+ private:
+  absl::Status JoinOnce() {
+    grpc::ClientContext context;
+    if (!options_.fleet_token.empty())
+      context.AddMetadata("authorization", absl::StrCat("Bearer ", options_.fleet_token));
+    {
+      std::lock_guard lock(mutex_);
+      if (stopping_) return absl::OkStatus();
+      join_context_ = &context;
+    }
+    std::unique_ptr<JoinStream> stream = fleet_->Join(&context);
+    stream_ = stream.get();
+    Tell(RegisterEvent());
+    std::thread heart;
+    proto::GatewayCommand command;
+    while (stream->Read(&command)) {
+      if (command.has_welcome()) {
+        last_ack_ = Clock::now().time_since_epoch().count();
+        if (!heart.joinable())
+          heart = std::thread([this, welcome = command.welcome(), &context] { Beat(welcome, context); });
+      } else if (command.has_heartbeat_ack()) {
+        last_ack_ = Clock::now().time_since_epoch().count();
+      } else if (command.has_assign()) {
+        OnAssign(command.assign());
+      } else if (command.has_release_session()) {
+        OnRelease(command.release_session().session_id());
+      } else if (command.has_drain()) {
+        draining_ = true;
+      }
+      Reap();
+    }
+    {
+      std::lock_guard lock(mutex_);
+      joined_ = false;
+      join_context_ = nullptr;
+      wake_.notify_all();
+    }
+    if (heart.joinable()) heart.join();
+    {
+      std::lock_guard lock(write_mutex_);
+      stream_ = nullptr;
+    }
+    return wire::FromGrpc(stream->Finish());
+  }
+
+  proto::WorkerEvent RegisterEvent() {
+    joined_ = true;
+    proto::WorkerEvent event;
+    proto::Register& entry = *event.mutable_register_();
+    entry.set_name(options_.name);
+    entry.mutable_protocol()->set_min(wire::kProtocolVersion);
+    entry.mutable_protocol()->set_max(wire::kProtocolVersion);
+    entry.mutable_graph_schema()->set_min(wire::kGraphSchemaVersion);
+    entry.mutable_graph_schema()->set_max(wire::kGraphSchemaVersion);
+    const DeviceInfo info = DescribeCpu();
+    for (int i = 0; i < options_.devices; ++i) {
+      proto::Device& device = *entry.add_devices();
+      device.set_kind(ExecutorOptionsFromEnvironment().reference ? "ref" : "cpu");
+      device.set_name(info.name);
+      device.set_hardware_class(info.hardware_class);
+      device.set_memory_bytes(static_cast<uint64_t>(info.memory_bytes));
+    }
+    return event;
+  }
+
+  void Tell(const proto::WorkerEvent& event) {
+    std::lock_guard lock(write_mutex_);
+    if (stream_ != nullptr) stream_->Write(event);
+  }
+
+  void Beat(const proto::Welcome& welcome, grpc::ClientContext& context) {
+    const Milliseconds period(std::max<uint32_t>(welcome.heartbeat_ms(), 10));
+    const Milliseconds ttl(std::max<uint32_t>(welcome.lease_ttl_ms(), 100));
+    uint64_t beat = 0;
+    std::unique_lock lock(mutex_);
+    while (joined_ && !stopping_) {
+      proto::WorkerEvent event;
+      event.mutable_heartbeat()->set_beat(++beat);
+      for (const auto& [id, relay] : sessions_) event.mutable_heartbeat()->add_sessions(id);
+      lock.unlock();
+      Tell(event);
+      lock.lock();
+      const Clock::time_point ack{Clock::duration(last_ack_.load())};
+      if (Clock::now() - ack > ttl) {  // V3: Run ends the sessions once the stream is gone
+        context.TryCancel();
+        return;
+      }
+      wake_.wait_for(lock, period, [&] { return !joined_ || stopping_.load(); });
+    }
+  }
+
+  void StartSpare() {
+    if (spare_.running() || stopping_) return;
+    if (auto child = ChildProcess::Start(options_.executor); child.ok()) spare_ = *std::move(child);
+  }
+
+  void OnAssign(const proto::Assign& assign) {
+    const std::string id = assign.session_id();
+    {
+      std::lock_guard lock(mutex_);
+      if (sessions_.contains(id)) return;
+    }
+    StartSpare();  // if the last one could not be started, or has ended
+    if (!spare_.running() || draining_) {
+      TellEnded(id, absl::UnavailableError(draining_ ? "the worker is draining" : "an executor cannot be started"));
+      return;
+    }
+    auto relay = std::make_unique<SessionRelay>(fleet_.get(), assign, std::move(spare_), [this, id](absl::Status status) {
+      TellEnded(id, status);
+      std::lock_guard lock(mutex_);
+      ended_.push_back(id);
+    });
+    spare_ = ChildProcess();
+    {
+      std::lock_guard lock(mutex_);
+      sessions_[id] = std::move(relay);
+    }
+    StartSpare();
+  }
+
+  void OnRelease(const std::string& id) {
+    std::unique_ptr<SessionRelay> relay = TakeSession(id);
+    relay.reset();  // joins its threads
+  }
+
+  std::unique_ptr<SessionRelay> TakeSession(const std::string& id) {
+    std::lock_guard lock(mutex_);
+    const auto found = sessions_.find(id);
+    if (found == sessions_.end()) return nullptr;
+    auto relay = std::move(found->second);
+    sessions_.erase(found);
+    return relay;
+  }
+
+  // Sessions that ended by themselves: their threads are done or about to be.
+  void Reap() {
+    std::vector<std::string> ended;
+    {
+      std::lock_guard lock(mutex_);
+      ended.swap(ended_);
+    }
+    for (const std::string& id : ended) TakeSession(id).reset();
+  }
+
+  void EndSessions() {
+    std::map<std::string, std::unique_ptr<SessionRelay>> sessions;
+    {
+      std::lock_guard lock(mutex_);
+      sessions.swap(sessions_);
+    }
+    for (auto& [id, relay] : sessions) relay->End();
+    sessions.clear();
+    std::lock_guard lock(mutex_);
+    ended_.clear();
+  }
+
+  void TellEnded(const std::string& id, const absl::Status& status) {
+    proto::WorkerEvent event;
+    event.mutable_session_ended()->set_session_id(id);
+    event.mutable_session_ended()->set_code(static_cast<uint32_t>(status.code()));
+    event.mutable_session_ended()->set_message(std::string(status.message()));
+    Tell(event);
+  }
+
+  SupervisorOptions options_;
+  std::unique_ptr<proto::Fleet::Stub> fleet_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> draining_{false};
+  std::atomic<Clock::rep> last_ack_{0};
+  ChildProcess spare_;
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool joined_ = false;
+  grpc::ClientContext* join_context_ = nullptr;
+  std::map<std::string, std::unique_ptr<SessionRelay>> sessions_;
+  std::vector<std::string> ended_;
+
+  std::mutex write_mutex_;  // of stream_, which takes one write at a time
+  JoinStream* stream_ = nullptr;
+};
+
+Supervisor::Supervisor(SupervisorOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+Supervisor::~Supervisor() = default;
+absl::Status Supervisor::Run() { return impl_->Run(); }
+void Supervisor::Stop() { impl_->Stop(); }
+
+}  // namespace outboard::worker
