@@ -245,9 +245,10 @@ class Loader {
       return Malformed("relocation out of its section");
     }
     uint8_t* place = memory_ + place_[target] + rela.r_offset;
-    const auto at = static_cast<int64_t>(reinterpret_cast<uint64_t>(place));
-    const auto addend = rela.r_addend;
-    auto value = static_cast<int64_t>(symbol.address);
+    // Unsigned, since addends are the file's and may wrap.
+    const auto at = reinterpret_cast<uint64_t>(place);
+    const auto addend = static_cast<uint64_t>(rela.r_addend);
+    uint64_t value = symbol.address;
     switch (type) {
       case R_X86_64_64:
         return Write(place, value + addend, 8);
@@ -255,20 +256,21 @@ class Loader {
         return Write(place, value + addend - at, 8);
       case R_X86_64_PLT32:
       case R_X86_64_PC32:
-        if (symbol.external) value = static_cast<int64_t>(reinterpret_cast<uint64_t>(memory_ + stubs_ + symbol.slot * kStubBytes));
+        if (symbol.external) value = reinterpret_cast<uint64_t>(memory_ + stubs_ + symbol.slot * kStubBytes);
         return Write(place, value + addend - at, 4);
       case R_X86_64_GOTPCREL:
       case R_X86_64_GOTPCRELX:
       case R_X86_64_REX_GOTPCRELX:
         if (!symbol.needs_slot) return Malformed("relocation of a symbol without a name");
-        value = static_cast<int64_t>(reinterpret_cast<uint64_t>(memory_ + got_ + symbol.slot * sizeof(uint64_t)));
+        value = reinterpret_cast<uint64_t>(memory_ + got_ + symbol.slot * sizeof(uint64_t));
         return Write(place, value + addend - at, 4);
       default:
         return absl::UnimplementedError(absl::StrCat("object: relocation type ", type, " of ", View(symbol.name)));
     }
   }
 
-  static absl::Status Write(uint8_t* place, int64_t value, size_t width) {
+  static absl::Status Write(uint8_t* place, uint64_t bits, size_t width) {
+    const auto value = static_cast<int64_t>(bits);
     if (width == 4 && (value > INT32_MAX || value < INT32_MIN)) return Malformed("relocation out of reach");
     std::memcpy(place, &value, width);  // little-endian: the low bytes come first
     return absl::OkStatus();

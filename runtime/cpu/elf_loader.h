@@ -30,6 +30,9 @@ class LoadedObject {
   //         RESOURCE_EXHAUSTED  larger than kObjectBytesMax, or no memory
   static absl::StatusOr<LoadedObject> Load(std::string_view object, std::string_view symbol);
 
+  // Stands for the object of a kernel that has no code.
+  static LoadedObject Nothing() { return LoadedObject(nullptr, 0, nullptr); }
+
   LoadedObject(LoadedObject&& other) noexcept;
   LoadedObject& operator=(LoadedObject&& other) noexcept;
   ~LoadedObject();

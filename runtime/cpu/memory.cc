@@ -1,0 +1,70 @@
+#include "runtime/cpu/memory.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/limits.h"
+
+namespace outboard::cpu {
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : owner_(other.owner_), data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
+
+Buffer::~Buffer() {
+  if (data_ != nullptr) owner_->Free(data_, bytes_);
+}
+
+Allocator::~Allocator() { DropKept(); }
+
+// Eight classes between powers of two, and never less than a cache line.
+int64_t Allocator::SizeClass(int64_t bytes) {
+  const auto wanted = static_cast<uint64_t>(std::max(bytes, limits::kBufferAlignment));
+  const uint64_t step = std::max<uint64_t>(std::bit_floor(wanted) / 8, limits::kBufferAlignment);
+  return static_cast<int64_t>((wanted + step - 1) / step * step);
+}
+
+absl::StatusOr<Buffer> Allocator::Allocate(int64_t bytes, Contents contents) {
+  if (bytes < 0) return absl::InvalidArgumentError(absl::StrCat("a buffer of ", bytes, " bytes"));
+  const auto too_much = [&] {
+    return absl::ResourceExhaustedError(absl::StrCat("a buffer of ", bytes, " bytes, with ", bytes_in_use_,
+                                                     " bytes in use; the limit is ", bytes_max_));
+  };
+  if (bytes > bytes_max_) return too_much();
+  const int64_t size = SizeClass(bytes);
+  void* data = nullptr;
+  if (const auto it = kept_.find(size); it != kept_.end() && !it->second.empty()) {
+    data = it->second.back();
+    it->second.pop_back();
+    bytes_kept_ -= size;
+  } else {
+    if (bytes_kept_ > 0 && bytes_in_use_ + bytes_kept_ + size > bytes_max_) DropKept();
+    if (bytes_in_use_ + size > bytes_max_) return too_much();
+    data = std::aligned_alloc(limits::kBufferAlignment, static_cast<size_t>(size));
+    if (data == nullptr) return too_much();
+  }
+  bytes_in_use_ += size;
+  if (contents == Contents::kZeroed) std::memset(data, 0, static_cast<size_t>(bytes));
+  return Buffer(this, data, bytes);
+}
+
+void Allocator::Free(void* data, int64_t bytes) {
+  const int64_t size = SizeClass(bytes);
+  bytes_in_use_ -= size;
+  bytes_kept_ += size;
+  kept_[size].push_back(data);
+}
+
+void Allocator::DropKept() {
+  for (auto& [size, blocks] : kept_) {
+    for (void* block : blocks) std::free(block);
+  }
+  kept_.clear();
+  bytes_kept_ = 0;
+}
+
+}  // namespace outboard::cpu

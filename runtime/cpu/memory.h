@@ -1,0 +1,71 @@
+// Memory of the CPU device: aligned blocks that are kept for reuse.
+//
+// A training step allocates and frees the same sizes over and over; getting them from the system each time would cost a
+// page fault for every 4 KiB. Freed blocks are kept by size class (at most 1/8 larger than asked) and count against
+// the limit, until another size needs the room. One process serves one session, so that what a block held before is the
+// session's own; still, a Buffer is zeroed unless its maker overwrites all of it.
+//
+// Threads: an Allocator and its Buffers belong to one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace outboard::cpu {
+
+class Allocator;
+
+// A block of memory, 64-byte aligned; back to its allocator at its end, which it must not outlive.
+class Buffer {
+ public:
+  Buffer(Buffer&& other) noexcept;
+  Buffer& operator=(Buffer&&) = delete;
+  ~Buffer();
+
+  void* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }  // as asked for
+
+ private:
+  friend class Allocator;
+  Buffer(Allocator* owner, void* data, int64_t bytes) : owner_(owner), data_(data), bytes_(bytes) {}
+  Allocator* owner_;
+  void* data_;
+  int64_t bytes_;
+};
+
+class Allocator {
+ public:
+  // bytes_max: of buffers in use and kept ones together.
+  explicit Allocator(int64_t bytes_max) : bytes_max_(bytes_max) {}
+  ~Allocator();
+  Allocator(const Allocator&) = delete;
+  Allocator& operator=(const Allocator&) = delete;
+
+  enum class Contents { kZeroed, kUndefined };
+  // `bytes` may be 0.
+  // Errors: INVALID_ARGUMENT    negative
+  //         RESOURCE_EXHAUSTED  names the bytes asked for, those in use and the limit
+  absl::StatusOr<Buffer> Allocate(int64_t bytes, Contents contents = Contents::kZeroed);
+
+  int64_t bytes_in_use() const { return bytes_in_use_; }
+  int64_t bytes_kept() const { return bytes_kept_; }
+  int64_t bytes_max() const { return bytes_max_; }
+
+ private:
+  friend class Buffer;
+  static int64_t SizeClass(int64_t bytes);
+  void Free(void* data, int64_t bytes);
+  void DropKept();
+
+  int64_t bytes_max_;
+  int64_t bytes_in_use_ = 0;
+  int64_t bytes_kept_ = 0;
+  std::map<int64_t, std::vector<void*>> kept_;  // by size class
+};
+
+}  // namespace outboard::cpu
