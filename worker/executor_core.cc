@@ -126,6 +126,11 @@ void ExecutorCore::OnGraph(const proto::Graph& piece) {
   std::unique_ptr<GraphEntry>& entry = graphs_[piece.id()];
   if (entry == nullptr) entry = std::make_unique<GraphEntry>();
   if (entry->complete) return;  // idempotent
+  if (piece.refused_code() != 0) {
+    entry->complete = true;
+    entry->status = absl::Status(static_cast<absl::StatusCode>(piece.refused_code()), piece.refused());
+    return GraphArrived(piece.id());
+  }
   if (piece.total_bytes() > static_cast<uint64_t>(limits::kGraphBytesMax))
     return EndSession(absl::ResourceExhaustedError(
         absl::StrCat("a graph of ", piece.total_bytes(), " bytes is over the limit of ", limits::kGraphBytesMax)));
@@ -149,10 +154,13 @@ void ExecutorCore::OnGraph(const proto::Graph& piece) {
       entry->status = sink.status();
   }
   entry->bytes = {};
-  if (needed_ == piece.id()) {
-    needed_.clear();
-    Drain();
-  }
+  GraphArrived(piece.id());
+}
+
+void ExecutorCore::GraphArrived(const std::string& id) {
+  if (needed_ != id) return;
+  needed_.clear();
+  Drain();
 }
 
 void ExecutorCore::OnAck(const proto::Ack& ack) {

@@ -41,6 +41,7 @@ class ExecutorCore {
   void Handle(proto::ClientItem item);
   void OnOpen(const proto::Open& open, uint64_t epoch);
   void OnGraph(const proto::Graph& graph);
+  void GraphArrived(const std::string& id);
   void OnAck(const proto::Ack& ack);
   void OnClose();
   void OnSequenced(proto::ClientItem item);

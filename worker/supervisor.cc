@@ -161,8 +161,8 @@ class Supervisor::Impl {
         last_ack_ = Clock::now().time_since_epoch().count();
       } else if (command.has_assign()) {
         OnAssign(command.assign());
-      } else if (command.has_release_session()) {
-        OnRelease(command.release_session().session_id());
+      } else if (command.has_release()) {
+        OnRelease(command.release().session_id());
       } else if (command.has_drain()) {
         draining_ = true;
       }
