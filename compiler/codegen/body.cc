@@ -21,6 +21,8 @@ std::vector<const UOp*> NodesOf(const std::vector<const UOp*>& roots) {
   return out;
 }
 
+bool IsTranscendental(Op op) { return op == Op::kExp2 || op == Op::kLog2 || op == Op::kSin; }
+
 RangeSet Irregular(const Kernel& kernel, const Affine& form) {
   RangeSet set = 0;
   for (const auto& [term, coefficient] : form.terms)
@@ -39,8 +41,10 @@ Body MakeBody(const Kernel& kernel, AffineForms& forms, const std::vector<const 
       const UOp* const index = node->src[0];
       body.accesses.push_back({index, deps, Irregular(kernel, forms.Of(index->src[1])), node->op == Op::kStore,
                                node->src.size() == 3});
-    } else if (node->op == Op::kExp2 || node->op == Op::kLog2 || node->op == Op::kSin) {
+    } else if (node->op == Op::kSin || (IsTranscendental(node->op) && node->dtype == DType::kF64)) {
       body.slow_ops.push_back(deps);
+    } else if (IsTranscendental(node->op)) {
+      body.ops.insert(body.ops.end(), 20, deps);  // as many instructions, about
     } else if ((IsAlu(node->op) || node->op == Op::kCast) && node->dtype != DType::kI64) {
       body.ops.push_back(deps);
     }

@@ -21,7 +21,7 @@ struct Body {
   double points = 1;            // of those loops
   std::vector<Access> accesses;
   std::vector<RangeSet> ops;    // of each operation on data, what it depends on
-  std::vector<RangeSet> slow_ops;  // EXP2, LOG2, SIN
+  std::vector<RangeSet> slow_ops;  // calls of a library, one for each lane
 };
 
 // As kernel.groups, and one more for the stores.

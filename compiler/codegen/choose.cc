@@ -17,8 +17,10 @@ constexpr double kVectorLoad = 1.5;    // most cross a cache line
 constexpr double kReversedLoad = 2.5;
 constexpr double kPickedLoad = 5;      // strides of 2 to 4
 constexpr double kGatherPerLane = 1.5;
-constexpr double kSlowOp = 20;         // a call, for each lane
+constexpr double kScatterPerLane = 4;
+constexpr double kSlowOp = 20;         // SIN is a call, for each lane; EXP2 and LOG2 of f64 too
 constexpr int64_t kTasksWanted = 64;   // enough for any number of threads we have
+constexpr double kCodeMax = 700;       // operations written out in one tile, so that LLVM stays quick
 constexpr double kLatencyOps = 8;      // operations in flight that keep two units of latency 4 busy
 
 class Chooser {
@@ -56,7 +58,7 @@ class Chooser {
   double AccessCost(const Access& access, int v) {
     if (!In(access.deps, v)) return 1;
     const double gate = access.gated ? 1 : 0;
-    const double gather = kGatherPerLane * LanesFor(v) + 4;
+    const double gather = (access.store ? kScatterPerLane : kGatherPerLane) * LanesFor(v) + 4;
     if (In(access.irregular, v)) return gather + gate;
     const auto stride = static_cast<int64_t>(forms_.Of(access.index->src[1]).CoefficientOf(kernel_.ranges[v].node));
     if (stride == 1) return kVectorLoad + gate;
@@ -158,6 +160,9 @@ class Chooser {
     for (const RangeSet deps : b.slow_ops) ops += Copies(deps, t) * kSlowOp;
     const double registers = results * static_cast<double>(nodes) + (b.accesses.empty() ? 0 : held) + 1;
     if (registers > machine_.vector_registers - 3) return -1;
+    const Body& last = stores();
+    const double code = loads + ops + Copies(last.ranges, t) * static_cast<double>(last.ops.size() + last.accesses.size());
+    if (results > 1 && code > kCodeMax) return -1;
     double cost = (loads + ops) / results;
     if (t.a >= 0) cost *= Waste(Extent(t.a), t.ta);
     if (t.b >= 0) cost *= Waste(Extent(t.b), t.tb);
@@ -225,6 +230,20 @@ class Chooser {
   // Nothing to keep: a few vectors at a time, fewer where there is much to compute.
   void PlanElementwise() {
     if (output_lanes_ < 0) return;
+    // A gather along the lanes reads whole cache lines for one element each; where another range walks along those
+    // lines, some steps of it are taken together.
+    for (const Access& access : stores().accesses) {
+      if (access.store || AccessCost(access, output_lanes_) < kGatherPerLane * LanesFor(output_lanes_)) continue;
+      for (const auto& [term, coefficient] : forms_.Of(access.index->src[1]).terms) {
+        if (coefficient != 1 || term->op != Op::kRange) continue;
+        const int range = kernel_.IndexOf(term);
+        if (range == output_lanes_ || stores().ops.size() > 16) continue;
+        plan_.outputs[range] = ScalarTile(range, Extent(range), 16);
+        plan_.outputs[output_lanes_] =
+            VectorTile(output_lanes_, Extent(output_lanes_), LanesFor(output_lanes_), 1, /*masked=*/false);
+        return;
+      }
+    }
     const size_t size = stores().ops.size() + 8 * stores().slow_ops.size();
     const int64_t vectors = size <= 16 ? 4 : size <= 48 ? 2 : 1;
     plan_.outputs[output_lanes_] =

@@ -144,8 +144,12 @@ Value* AluEmitter::Alu(const UOp* node, std::span<Value* const> args, DType type
   const auto rounded = [&](Value* v) { return Round(v, node->dtype); };
   switch (node->op) {
     case Op::kNeg: return is_float ? b_.CreateFNeg(a) : b_.CreateSub(Splat(a, 0), a);
-    case Op::kExp2: return rounded(b_.CreateUnaryIntrinsic(llvm::Intrinsic::exp2, a));
-    case Op::kLog2: return rounded(b_.CreateUnaryIntrinsic(llvm::Intrinsic::log2, a));
+    case Op::kExp2:
+      if (type == DType::kF64) return b_.CreateUnaryIntrinsic(llvm::Intrinsic::exp2, a);
+      return rounded(Exp2(a));
+    case Op::kLog2:
+      if (type == DType::kF64) return b_.CreateUnaryIntrinsic(llvm::Intrinsic::log2, a);
+      return rounded(Log2(a));
     case Op::kSin: return rounded(b_.CreateUnaryIntrinsic(llvm::Intrinsic::sin, a));
     case Op::kSqrt: return rounded(b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, a));
     case Op::kTrunc: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, a);

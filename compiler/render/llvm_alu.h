@@ -46,6 +46,8 @@ class AluEmitter {
   llvm::Value* Shift(Op op, llvm::Value* a, llvm::Value* b, DType type);
   llvm::Value* Max(llvm::Value* a, llvm::Value* b, DType type);
   llvm::Value* Threefry(llvm::Value* counter, llvm::Value* key);
+  llvm::Value* Exp2(llvm::Value* x);  // f32
+  llvm::Value* Log2(llvm::Value* x);
   llvm::Value* RoundBFloat(llvm::Value* value);
   llvm::Value* NarrowToOdd(llvm::Value* value);
   llvm::Value* PackFp8(llvm::Value* value, DType dtype);

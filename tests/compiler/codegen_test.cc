@@ -67,14 +67,19 @@ void ExpectClose(const UOp* sink, const Buffers& got, const Buffers& want, doubl
   }
 }
 
+// Older processors, which lack masks (256-bit vectors) or most of everything.
+const CompileOptions kOldOptions[] = {{.cpu = "haswell"}, {.cpu = "x86-64"}};
+
 // Compiles, runs in one and in three pieces, and with no_opt; compares all with the walk.
 void Check(const UOp* sink, double tolerance = 0, bool wild = false, uint32_t seed = 1) {
   if (::testing::Test::HasFatalFailure()) return;
   const Buffers start = RandomBuffers(sink, seed, wild);
   Buffers want = start;
   ASSERT_EQ(WalkKernel(sink, want), absl::OkStatus()) << GraphToString(sink);
-  for (const bool no_opt : {true, false}) {
-    auto compiled = CompileKernel(sink, {.no_opt = no_opt});
+  std::vector<CompileOptions> all = {{.no_opt = true}, {}};
+  all.insert(all.end(), std::begin(kOldOptions), std::end(kOldOptions));
+  for (const CompileOptions& options : all) {
+    auto compiled = CompileKernel(sink, options);
     ASSERT_TRUE(compiled.ok()) << compiled.status() << "\n" << GraphToString(sink);
     EXPECT_EQ(compiled->buffer_count, static_cast<int>(start.size()));
     auto loaded = LoadedKernel::Load(*std::move(compiled));
@@ -83,12 +88,12 @@ void Check(const UOp* sink, double tolerance = 0, bool wild = false, uint32_t se
     (*loaded)->RunGuarded(first, 1);
     ExpectClose(sink, first, want, tolerance);
     if (::testing::Test::HasFatalFailure()) {
-      ADD_FAILURE() << "no_opt " << no_opt << " seed " << seed;
+      ADD_FAILURE() << "no_opt " << options.no_opt << " cpu \"" << options.cpu << "\" seed " << seed;
       return;
     }
     Buffers split = start;
     (*loaded)->RunGuarded(split, 3);
-    ASSERT_EQ(split, first) << "the split of tasks changes bits, no_opt " << no_opt;
+    ASSERT_EQ(split, first) << "the split of tasks changes bits, cpu " << options.cpu;
   }
 }
 
@@ -141,6 +146,44 @@ TEST(Codegen, EveryOperationOfEveryType) {
       if (::testing::Test::HasFatalFailure() || ::testing::Test::HasNonfatalFailure()) return;
     }
   }
+}
+
+// docs/semantics.md: 4u relative; for LOG2 also absolute. Every 64th float, with its sign.
+TEST(Codegen, ExponentialsAndLogarithmsOfAllFloats) {
+  constexpr int64_t kCount = 1 << 16, kStep = 64;
+  constexpr double kTolerance = 4 * 0x1p-24;
+  Graph g;
+  const UOp* const i = Range(g, 0, kCount);
+  const UOp* const x = LoadAt(g, 0, DType::kF32, kCount, i);
+  auto compiled = CompileKernel(Sink(g, {StoreAt(g, 1, kCount, i, Alu(g, Op::kExp2, x)),
+                                         StoreAt(g, 2, kCount, i, Alu(g, Op::kLog2, x))}));
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  const auto loaded = std::move(LoadedKernel::Load(*std::move(compiled))).value();
+  std::vector<float> in(kCount), exponential(kCount), logarithm(kCount);
+  void* const buffers[] = {in.data(), exponential.data(), logarithm.data()};
+  double worst_exponential = 0, worst_logarithm = 0;
+  for (uint64_t first = 0; first < (uint64_t{1} << 32); first += kCount * kStep) {
+    for (int64_t k = 0; k < kCount; ++k) {
+      const auto bits = static_cast<uint32_t>(first + k * kStep);
+      std::memcpy(&in[k], &bits, 4);
+    }
+    loaded->Run(buffers, 0, loaded->kernel().tasks);
+    for (int64_t k = 0; k < kCount; ++k) {
+      const double e = std::exp2(static_cast<double>(in[k])), l = std::log2(static_cast<double>(in[k]));
+      const auto same = [](float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); };
+      if (!same(exponential[k], static_cast<float>(e))) {
+        if (e < 0x1p-126) {
+          ASSERT_LE(std::abs(exponential[k] - e), 0x1p-149) << in[k];
+        } else {
+          worst_exponential = std::max(worst_exponential, std::abs(exponential[k] / e - 1));
+        }
+      }
+      if (!same(logarithm[k], static_cast<float>(l)))
+        worst_logarithm = std::max(worst_logarithm, std::abs(logarithm[k] - l) / std::max(1.0, std::abs(l)));
+    }
+  }
+  EXPECT_LE(worst_exponential, kTolerance);
+  EXPECT_LE(worst_logarithm, kTolerance);
 }
 
 TEST(Codegen, EveryCast) {
