@@ -30,11 +30,13 @@ absl::Status NotValid() { return absl::UnauthenticatedError("the API key is not 
 
 absl::Status CheckName(std::string_view what, std::string_view name) {
   if (name.empty() || name.size() > kNameBytesMax) {
-    return absl::InvalidArgumentError(absl::StrCat("the name of a ", std::string(what), " has 1 to ", kNameBytesMax,
+    return absl::InvalidArgumentError(absl::StrCat("the name of a ", std::string(what),
+                                                   " has 1 to ", kNameBytesMax,
                                                    " characters, this one ", name.size()));
   }
   if (!std::all_of(name.begin(), name.end(), [](char c) { return c >= ' ' && c <= '~'; })) {
-    return absl::InvalidArgumentError(absl::StrCat("the name of a ", std::string(what), " is printable ASCII"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the name of a ", std::string(what), " is printable ASCII"));
   }
   return absl::OkStatus();
 }
@@ -44,7 +46,9 @@ bool IsLowerHex(std::string_view text) {
                      [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
-std::string Hex(std::string_view bytes) { return absl::BytesToHexString(absl::string_view(bytes.data(), bytes.size())); }
+std::string Hex(std::string_view bytes) {
+  return absl::BytesToHexString(absl::string_view(bytes.data(), bytes.size()));
+}
 
 absl::StatusOr<std::string> RandomHex(size_t count) {
   std::string bytes(count, '\0');
@@ -67,7 +71,8 @@ std::optional<WallTime> OptionalTime(const Statement& row, int column) {
   return row.IsNull(column) ? std::nullopt : std::optional<WallTime>(WallTime{row.Int(column)});
 }
 
-constexpr char kKeyColumns[] = "SELECT id, tenant, name, created_ms, expires_ms, revoked_ms FROM api_key ";
+constexpr char kKeyColumns[] =
+    "SELECT id, tenant, name, created_ms, expires_ms, revoked_ms FROM api_key ";
 
 ApiKey ReadKey(const Statement& row) {
   return ApiKey{.id = std::string(row.Text(0)),
@@ -79,24 +84,29 @@ ApiKey ReadKey(const Statement& row) {
 }
 
 Tenant ReadTenant(const Statement& row) {
-  return Tenant{.id = TenantId{row.Int(0)}, .name = std::string(row.Text(1)), .created_at = WallTime{row.Int(2)}};
+  return Tenant{.id = TenantId{row.Int(0)},
+                .name = std::string(row.Text(1)),
+                .created_at = WallTime{row.Int(2)}};
 }
 
 absl::StatusOr<std::optional<Tenant>> TenantNamed(Database& db, std::string_view name) {
-  OB_ASSIGN_OR_RETURN(Statement query, db.Prepare("SELECT id, name, created_ms FROM tenant WHERE name = ?"));
+  OB_ASSIGN_OR_RETURN(Statement query,
+                      db.Prepare("SELECT id, name, created_ms FROM tenant WHERE name = ?"));
   OB_ASSIGN_OR_RETURN(const bool found, query.BindText(1, name).Step());
   return found ? std::optional<Tenant>(ReadTenant(query)) : std::nullopt;
 }
 
 absl::StatusOr<std::optional<Tenant>> TenantWithId(Database& db, TenantId id) {
-  OB_ASSIGN_OR_RETURN(Statement query, db.Prepare("SELECT id, name, created_ms FROM tenant WHERE id = ?"));
+  OB_ASSIGN_OR_RETURN(Statement query,
+                      db.Prepare("SELECT id, name, created_ms FROM tenant WHERE id = ?"));
   OB_ASSIGN_OR_RETURN(const bool found, query.Bind(1, id.value).Step());
   return found ? std::optional<Tenant>(ReadTenant(query)) : std::nullopt;
 }
 
 absl::StatusOr<Tenant> AddTenant(Database& db, std::string_view name, WallTime now) {
-  OB_ASSIGN_OR_RETURN(Statement insert, db.Prepare("INSERT INTO tenant(name, created_ms) VALUES(?, ?) "
-                                                   "RETURNING id, name, created_ms"));
+  OB_ASSIGN_OR_RETURN(Statement insert,
+                      db.Prepare("INSERT INTO tenant(name, created_ms) VALUES(?, ?) "
+                                 "RETURNING id, name, created_ms"));
   OB_ASSIGN_OR_RETURN(const bool row, insert.BindText(1, name).Bind(2, now.unix_ms).Step());
   OB_CHECK(row);
   Tenant tenant = ReadTenant(insert);
@@ -107,7 +117,8 @@ absl::StatusOr<Tenant> AddTenant(Database& db, std::string_view name, WallTime n
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Accounts>> Accounts::Open(const std::string& path, const storage::OpenOptions& options) {
+absl::StatusOr<std::unique_ptr<Accounts>> Accounts::Open(const std::string& path,
+                                                         const storage::OpenOptions& options) {
   OB_ASSIGN_OR_RETURN(std::unique_ptr<Database> db, Database::Open(path, options));
   if (!options.read_only) OB_RETURN_IF_ERROR(db->Migrate("accounts", kAccountsSchema));
   return std::unique_ptr<Accounts>(new Accounts(std::move(db)));
@@ -152,13 +163,15 @@ absl::StatusOr<Tenant> Accounts::FindTenant(std::string_view name) {
 absl::StatusOr<Tenant> Accounts::GetTenant(TenantId id) {
   absl::MutexLock lock(&mutex_);
   OB_ASSIGN_OR_RETURN(std::optional<Tenant> tenant, TenantWithId(*db_, id));
-  if (!tenant.has_value()) return absl::NotFoundError(absl::StrCat("there is no tenant ", id.value));
+  if (!tenant.has_value())
+    return absl::NotFoundError(absl::StrCat("there is no tenant ", id.value));
   return *std::move(tenant);
 }
 
 absl::StatusOr<std::vector<Tenant>> Accounts::ListTenants() {
   absl::MutexLock lock(&mutex_);
-  OB_ASSIGN_OR_RETURN(Statement query, db_->Prepare("SELECT id, name, created_ms FROM tenant ORDER BY id"));
+  OB_ASSIGN_OR_RETURN(Statement query,
+                      db_->Prepare("SELECT id, name, created_ms FROM tenant ORDER BY id"));
   std::vector<Tenant> tenants;
   for (;;) {
     OB_ASSIGN_OR_RETURN(const bool more, query.Step());
@@ -180,14 +193,19 @@ absl::StatusOr<NewApiKey> Accounts::CreateKey(TenantId tenant, std::string_view 
   absl::MutexLock lock(&mutex_);
   OB_RETURN_IF_ERROR(db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
     OB_ASSIGN_OR_RETURN(const std::optional<Tenant> owner, TenantWithId(*db_, tenant));
-    if (!owner.has_value()) return absl::NotFoundError(absl::StrCat("there is no tenant ", tenant.value));
-    OB_ASSIGN_OR_RETURN(Statement count, db_->Prepare("SELECT COUNT(*) FROM api_key WHERE tenant = ?"));
+    if (!owner.has_value())
+      return absl::NotFoundError(absl::StrCat("there is no tenant ", tenant.value));
+    OB_ASSIGN_OR_RETURN(Statement count,
+                        db_->Prepare("SELECT COUNT(*) FROM api_key WHERE tenant = ?"));
     OB_ASSIGN_OR_RETURN(const bool counted, count.Bind(1, tenant.value).Step());
     if (counted && count.Int(0) >= static_cast<int64_t>(kKeysPerTenantMax)) {
-      return absl::ResourceExhaustedError(absl::StrCat("a tenant has at most ", kKeysPerTenantMax, " keys"));
+      return absl::ResourceExhaustedError(
+          absl::StrCat("a tenant has at most ", kKeysPerTenantMax, " keys"));
     }
-    OB_ASSIGN_OR_RETURN(Statement insert, db_->Prepare("INSERT INTO api_key(id, tenant, name, secret_hash, created_ms, "
-                                                       "expires_ms) VALUES(?, ?, ?, ?, ?, ?)"));
+    OB_ASSIGN_OR_RETURN(
+        Statement insert,
+        db_->Prepare("INSERT INTO api_key(id, tenant, name, secret_hash, created_ms, "
+                     "expires_ms) VALUES(?, ?, ?, ?, ?, ?)"));
     const auto hash = HashOf(secret.Reveal());
     insert.BindText(1, id)
         .Bind(2, tenant.value)
@@ -198,7 +216,11 @@ absl::StatusOr<NewApiKey> Accounts::CreateKey(TenantId tenant, std::string_view 
     return insert.Run();
   }));
   return NewApiKey{
-      .key = ApiKey{.id = id, .tenant = tenant, .name = std::string(name), .created_at = now, .expires_at = expires_at},
+      .key = ApiKey{.id = id,
+                    .tenant = tenant,
+                    .name = std::string(name),
+                    .created_at = now,
+                    .expires_at = expires_at},
       .text = Secret(absl::StrCat(std::string(kKeyPrefix), id, "_", std::string(secret.Reveal())))};
 }
 
@@ -206,12 +228,15 @@ absl::StatusOr<Identity> Accounts::Authenticate(std::string_view key, WallTime n
   if (key.size() != kKeyChars || !key.starts_with(kKeyPrefix)) return NotValid();
   const std::string_view id = key.substr(kKeyPrefix.size(), 2 * kIdBytes);
   const std::string_view secret = key.substr(kKeyPrefix.size() + 2 * kIdBytes + 1);
-  if (key[kKeyPrefix.size() + 2 * kIdBytes] != '_' || !IsLowerHex(id) || !IsLowerHex(secret)) return NotValid();
+  if (key[kKeyPrefix.size() + 2 * kIdBytes] != '_' || !IsLowerHex(id) || !IsLowerHex(secret))
+    return NotValid();
   const auto hash = HashOf(secret);
 
   absl::MutexLock lock(&mutex_);
-  OB_ASSIGN_OR_RETURN(Statement query, db_->Prepare("SELECT tenant, secret_hash, expires_ms, revoked_ms FROM api_key "
-                                                    "WHERE id = ?"));
+  OB_ASSIGN_OR_RETURN(
+      Statement query,
+      db_->Prepare("SELECT tenant, secret_hash, expires_ms, revoked_ms FROM api_key "
+                   "WHERE id = ?"));
   OB_ASSIGN_OR_RETURN(const bool found, query.BindText(1, id).Step());
   const std::string stored(found ? query.Blob(1) : std::string_view());
   // An unknown id is compared too, with zeros, so that it takes as long as a known one.
@@ -219,7 +244,8 @@ absl::StatusOr<Identity> Accounts::Authenticate(std::string_view key, WallTime n
   const bool same = CRYPTO_memcmp(compared.data(), hash.data(), kHashBytes) == 0;
   if (!found || stored.size() != kHashBytes || !same) return NotValid();
   const std::optional<WallTime> expires_at = OptionalTime(query, 2);
-  if (OptionalTime(query, 3).has_value() || (expires_at.has_value() && *expires_at <= now)) return NotValid();
+  if (OptionalTime(query, 3).has_value() || (expires_at.has_value() && *expires_at <= now))
+    return NotValid();
   return Identity{.tenant = TenantId{query.Int(0)}, .key_id = std::string(id)};
 }
 
@@ -233,10 +259,12 @@ absl::Status Accounts::CheckKey(std::string_view key_id, WallTime now) {
   return key.revoked_at.has_value() || expired ? NotValid() : absl::OkStatus();
 }
 
-absl::Status Accounts::RevokeKey(std::string_view key_id, WallTime now, std::optional<TenantId> tenant) {
+absl::Status Accounts::RevokeKey(std::string_view key_id, WallTime now,
+                                 std::optional<TenantId> tenant) {
   absl::MutexLock lock(&mutex_);
-  OB_ASSIGN_OR_RETURN(Statement update, db_->Prepare("UPDATE api_key SET revoked_ms = coalesce(revoked_ms, ?2) "
-                                                     "WHERE id = ?1 AND (?3 IS NULL OR tenant = ?3) RETURNING id"));
+  OB_ASSIGN_OR_RETURN(Statement update,
+                      db_->Prepare("UPDATE api_key SET revoked_ms = coalesce(revoked_ms, ?2) "
+                                   "WHERE id = ?1 AND (?3 IS NULL OR tenant = ?3) RETURNING id"));
   update.BindText(1, key_id).Bind(2, now.unix_ms);
   if (tenant.has_value()) update.Bind(3, tenant->value);
   OB_ASSIGN_OR_RETURN(const bool found, update.Step());
@@ -248,8 +276,9 @@ absl::Status Accounts::RevokeKey(std::string_view key_id, WallTime now, std::opt
 
 absl::StatusOr<std::vector<ApiKey>> Accounts::ListKeys(std::optional<TenantId> tenant) {
   absl::MutexLock lock(&mutex_);
-  OB_ASSIGN_OR_RETURN(Statement query, db_->Prepare(std::string(kKeyColumns) +
-                                                    "WHERE ?1 IS NULL OR tenant = ?1 ORDER BY rowid"));
+  OB_ASSIGN_OR_RETURN(
+      Statement query,
+      db_->Prepare(std::string(kKeyColumns) + "WHERE ?1 IS NULL OR tenant = ?1 ORDER BY rowid"));
   if (tenant.has_value()) query.Bind(1, tenant->value);
   std::vector<ApiKey> keys;
   for (;;) {

@@ -1,11 +1,11 @@
 // Tenants and their API keys, in the same file as the ledger.
 //
-// A key is `ob_live_<id>_<secret>`: id is 16 hex digits and names the row; secret is 32 random bytes as 64 hex digits.
-// Stored are the id and SHA-256 of the secret's bytes (random enough to need no slow hash); the key itself is shown
-// once, when it is made, as a Secret.
+// A key is `ob_live_<id>_<secret>`: id is 16 hex digits and names the row; secret is 32 random
+// bytes as 64 hex digits. Stored are the id and SHA-256 of the secret's digits (random enough to
+// need no slow hash); the key itself is shown once, when it is made, as a Secret.
 //
-// Threads: any; a mutex inside. Calls read or write the disk. Any number of processes may use the file at once, and a
-// revocation by one is seen by the next call of another.
+// Threads: any; a mutex inside. Calls read or write the disk. Any number of processes may use the
+// file at once, and a revocation by one is seen by the next call of another.
 // Errors of every call: those of storage::Database.
 #pragma once
 
@@ -67,21 +67,23 @@ class Accounts {
   absl::StatusOr<Tenant> GetTenant(TenantId id);             // NOT_FOUND
   absl::StatusOr<std::vector<Tenant>> ListTenants();         // by id
 
-  // NOT_FOUND: no such tenant. INVALID_ARGUMENT: name, or an expiry that is not in the future. RESOURCE_EXHAUSTED:
-  // kKeysPerTenantMax keys exist (revoked ones count).
+  // NOT_FOUND: no such tenant. INVALID_ARGUMENT: name, or an expiry that is not in the future.
+  // RESOURCE_EXHAUSTED: kKeysPerTenantMax keys exist (revoked ones count).
   absl::StatusOr<NewApiKey> CreateKey(TenantId tenant, std::string_view name, WallTime now,
                                       std::optional<WallTime> expires_at = std::nullopt);
 
-  // UNAUTHENTICATED, in the same words whether the key is malformed, unknown, wrong, expired or revoked. Secrets are
-  // compared in constant time, also for an unknown id.
+  // UNAUTHENTICATED, in the same words whether the key is malformed, unknown, wrong, expired or
+  // revoked. Secrets are compared in constant time, also for an unknown id.
   absl::StatusOr<Identity> Authenticate(std::string_view key, WallTime now);
 
-  // Whether a key that was authenticated earlier still stands: for sessions that are open, every few seconds.
-  // UNAUTHENTICATED: revoked or expired since.
+  // Whether a key that was authenticated earlier still stands: for sessions that are open, every
+  // few seconds. UNAUTHENTICATED: revoked or expired since.
   absl::Status CheckKey(std::string_view key_id, WallTime now);
 
-  // Idempotent: the first revocation's time stays. NOT_FOUND: no such key, or, with a tenant named, not that tenant's.
-  absl::Status RevokeKey(std::string_view key_id, WallTime now, std::optional<TenantId> tenant = std::nullopt);
+  // Idempotent: the first revocation's time stays. NOT_FOUND: no such key, or, with a tenant named,
+  // not that tenant's.
+  absl::Status RevokeKey(std::string_view key_id, WallTime now,
+                         std::optional<TenantId> tenant = std::nullopt);
 
   // In the order they were made; of all tenants without one named.
   absl::StatusOr<std::vector<ApiKey>> ListKeys(std::optional<TenantId> tenant = std::nullopt);

@@ -1,4 +1,5 @@
-// Tables of accounts, keys, sessions and leases. Internal to gateway/accounts. Append only: a change is another step.
+// Tables of accounts, keys, sessions and leases. Internal to gateway/accounts. Append only: a
+// change is another step.
 #pragma once
 
 namespace outboard::gateway {

@@ -13,9 +13,12 @@ namespace {
 using storage::Database;
 using storage::Statement;
 
-constexpr char kSessionColumns[] = "SELECT id, tenant, epoch, worker, state, opened_ms, closed_ms FROM session ";
+constexpr char kSessionColumns[] =
+    "SELECT id, tenant, epoch, worker, state, opened_ms, closed_ms FROM session ";
 
-bool IsLive(SessionState state) { return state == SessionState::kOpen || state == SessionState::kDetached; }
+bool IsLive(SessionState state) {
+  return state == SessionState::kOpen || state == SessionState::kDetached;
+}
 
 std::optional<WallTime> OptionalTime(const Statement& row, int column) {
   return row.IsNull(column) ? std::nullopt : std::optional<WallTime>(WallTime{row.Int(column)});
@@ -43,26 +46,29 @@ absl::StatusOr<std::optional<SessionRow>> Find(Database& db, const SessionId& se
 
 absl::Status CheckText(std::string_view what, std::string_view text) {
   if (text.size() <= kNameBytesMax) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("sessions: ", std::string(what), " has ", text.size(), " bytes, ", kNameBytesMax, " are allowed"));
+  return absl::InvalidArgumentError(absl::StrCat("sessions: ", std::string(what), " has ",
+                                                 text.size(), " bytes, ", kNameBytesMax,
+                                                 " are allowed"));
 }
 
 absl::Status CheckRow(const SessionRow& row) {
   if (row.tenant.value <= 0) return absl::InvalidArgumentError("sessions: a row needs a tenant");
-  if (row.epoch > static_cast<uint64_t>(INT64_MAX)) return absl::InvalidArgumentError("sessions: epoch above 2^63");
+  if (row.epoch > static_cast<uint64_t>(INT64_MAX))
+    return absl::InvalidArgumentError("sessions: epoch above 2^63");
   if (row.state < SessionState::kOpen || row.state > SessionState::kLost) {
     return absl::InvalidArgumentError("sessions: no such state");
   }
   if (IsLive(row.state) == row.closed_at.has_value()) {
-    return absl::InvalidArgumentError("sessions: closed_at is set exactly when a session has ended");
+    return absl::InvalidArgumentError(
+        "sessions: closed_at is set exactly when a session has ended");
   }
   return CheckText("the worker's name", row.worker);
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SessionRows>> SessionRows::Open(const std::string& path,
-                                                               const storage::OpenOptions& options) {
+absl::StatusOr<std::unique_ptr<SessionRows>> SessionRows::Open(
+    const std::string& path, const storage::OpenOptions& options) {
   OB_ASSIGN_OR_RETURN(std::unique_ptr<Database> db, Database::Open(path, options));
   if (!options.read_only) OB_RETURN_IF_ERROR(db->Migrate("sessions", kSessionsSchema));
   return std::unique_ptr<SessionRows>(new SessionRows(std::move(db)));
@@ -74,16 +80,20 @@ absl::Status SessionRows::Put(const SessionRow& row) {
   return db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
     OB_ASSIGN_OR_RETURN(const std::optional<SessionRow> known, Find(*db_, row.session));
     if (known.has_value()) {
-      if (known->tenant != row.tenant) return absl::FailedPreconditionError("sessions: another tenant's session");
+      if (known->tenant != row.tenant)
+        return absl::FailedPreconditionError("sessions: another tenant's session");
       if (known->epoch > row.epoch) {
-        return absl::AbortedError(absl::StrCat("sessions: epoch ", row.epoch, " is over, ", known->epoch, " began"));
+        return absl::AbortedError(
+            absl::StrCat("sessions: epoch ", row.epoch, " is over, ", known->epoch, " began"));
       }
-      if (!IsLive(known->state)) return absl::FailedPreconditionError("sessions: the session has ended");
+      if (!IsLive(known->state))
+        return absl::FailedPreconditionError("sessions: the session has ended");
     }
     OB_ASSIGN_OR_RETURN(
         Statement write,
         db_->Prepare("INSERT INTO session(id, tenant, epoch, worker, state, opened_ms, closed_ms) "
-                     "VALUES(?, ?, ?, ?, ?, ?, ?) ON CONFLICT(id) DO UPDATE SET epoch = excluded.epoch, worker = "
+                     "VALUES(?, ?, ?, ?, ?, ?, ?) ON CONFLICT(id) DO UPDATE SET epoch = "
+                     "excluded.epoch, worker = "
                      "excluded.worker, state = excluded.state, closed_ms = excluded.closed_ms"));
     write.BindBlob(1, row.session.Bytes())
         .Bind(2, row.tenant.value)
@@ -106,7 +116,8 @@ absl::StatusOr<SessionRow> SessionRows::Get(const SessionId& session) {
 absl::StatusOr<std::vector<SessionRow>> SessionRows::ListLive() {
   absl::MutexLock lock(&mutex_);
   OB_ASSIGN_OR_RETURN(Statement query,
-                      db_->Prepare(std::string(kSessionColumns) + "WHERE closed_ms IS NULL ORDER BY opened_ms, id"));
+                      db_->Prepare(std::string(kSessionColumns) +
+                                   "WHERE closed_ms IS NULL ORDER BY opened_ms, id"));
   std::vector<SessionRow> rows;
   for (;;) {
     OB_ASSIGN_OR_RETURN(const bool more, query.Step());
@@ -120,8 +131,10 @@ absl::StatusOr<int64_t> SessionRows::LoseAllLive(WallTime now) {
   absl::MutexLock lock(&mutex_);
   int64_t lost = 0;
   OB_RETURN_IF_ERROR(db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
-    OB_ASSIGN_OR_RETURN(Statement sessions,
-                        db_->Prepare("UPDATE session SET state = ?, closed_ms = ? WHERE closed_ms IS NULL RETURNING 1"));
+    OB_ASSIGN_OR_RETURN(
+        Statement sessions,
+        db_->Prepare(
+            "UPDATE session SET state = ?, closed_ms = ? WHERE closed_ms IS NULL RETURNING 1"));
     sessions.Bind(1, static_cast<int64_t>(SessionState::kLost)).Bind(2, now.unix_ms);
     for (;;) {
       OB_ASSIGN_OR_RETURN(const bool more, sessions.Step());
@@ -129,7 +142,8 @@ absl::StatusOr<int64_t> SessionRows::LoseAllLive(WallTime now) {
       ++lost;
     }
     OB_ASSIGN_OR_RETURN(Statement leases,
-                        db_->Prepare("UPDATE lease SET released_ms = ?, end = 'gateway restarted' WHERE released_ms IS NULL"));
+                        db_->Prepare("UPDATE lease SET released_ms = ?, end = 'gateway restarted' "
+                                     "WHERE released_ms IS NULL"));
     return leases.Bind(1, now.unix_ms).Run();
   }));
   return lost;
@@ -143,12 +157,15 @@ absl::StatusOr<uint64_t> SessionRows::GrantLease(const LeaseRow& row) {
   absl::MutexLock lock(&mutex_);
   int64_t grant = 0;
   OB_RETURN_IF_ERROR(db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
-    OB_ASSIGN_OR_RETURN(Statement last, db_->Prepare("SELECT max(grant_number) FROM lease WHERE session = ?"));
+    OB_ASSIGN_OR_RETURN(Statement last,
+                        db_->Prepare("SELECT max(grant_number) FROM lease WHERE session = ?"));
     OB_ASSIGN_OR_RETURN(const bool found, last.BindBlob(1, row.lease.session.Bytes()).Step());
     grant = (found ? last.Int(0) : 0) + 1;  // max() of nothing is NULL, read as 0
-    OB_ASSIGN_OR_RETURN(Statement insert,
-                        db_->Prepare("INSERT INTO lease(session, grant_number, tenant, devices, worker, granted_ms, end) "
-                                     "VALUES(?, ?, ?, ?, ?, ?, '')"));
+    OB_ASSIGN_OR_RETURN(
+        Statement insert,
+        db_->Prepare(
+            "INSERT INTO lease(session, grant_number, tenant, devices, worker, granted_ms, end) "
+            "VALUES(?, ?, ?, ?, ?, ?, '')"));
     return insert.BindBlob(1, row.lease.session.Bytes())
         .Bind(2, grant)
         .Bind(3, row.tenant.value)
@@ -164,15 +181,17 @@ absl::Status SessionRows::EndLease(const LeaseId& lease, std::string_view why, W
   OB_RETURN_IF_ERROR(CheckText("the reason", why));
   absl::MutexLock lock(&mutex_);
   return db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
-    OB_ASSIGN_OR_RETURN(Statement query,
-                        db_->Prepare("SELECT released_ms FROM lease WHERE session = ? AND grant_number = ?"));
-    OB_ASSIGN_OR_RETURN(const bool found, query.BindBlob(1, lease.session.Bytes())
-                                              .Bind(2, static_cast<int64_t>(lease.grant))
-                                              .Step());
+    OB_ASSIGN_OR_RETURN(
+        Statement query,
+        db_->Prepare("SELECT released_ms FROM lease WHERE session = ? AND grant_number = ?"));
+    OB_ASSIGN_OR_RETURN(
+        const bool found,
+        query.BindBlob(1, lease.session.Bytes()).Bind(2, static_cast<int64_t>(lease.grant)).Step());
     if (!found) return absl::NotFoundError("sessions: no such lease");
     if (!query.IsNull(0)) return absl::OkStatus();
-    OB_ASSIGN_OR_RETURN(Statement update, db_->Prepare("UPDATE lease SET released_ms = ?, end = ? WHERE session = ? "
-                                                       "AND grant_number = ?"));
+    OB_ASSIGN_OR_RETURN(Statement update,
+                        db_->Prepare("UPDATE lease SET released_ms = ?, end = ? WHERE session = ? "
+                                     "AND grant_number = ?"));
     return update.Bind(1, now.unix_ms)
         .BindText(2, why)
         .BindBlob(3, lease.session.Bytes())
@@ -183,9 +202,10 @@ absl::Status SessionRows::EndLease(const LeaseId& lease, std::string_view why, W
 
 absl::StatusOr<std::vector<LeaseRow>> SessionRows::LeasesOf(const SessionId& session) {
   absl::MutexLock lock(&mutex_);
-  OB_ASSIGN_OR_RETURN(Statement query,
-                      db_->Prepare("SELECT grant_number, tenant, devices, worker, granted_ms, released_ms, end "
-                                   "FROM lease WHERE session = ? ORDER BY grant_number"));
+  OB_ASSIGN_OR_RETURN(
+      Statement query,
+      db_->Prepare("SELECT grant_number, tenant, devices, worker, granted_ms, released_ms, end "
+                   "FROM lease WHERE session = ? ORDER BY grant_number"));
   query.BindBlob(1, session.Bytes());
   std::vector<LeaseRow> rows;
   for (;;) {

@@ -1,5 +1,6 @@
-// Rows of sessions and leases, written when a session is opened and at each epoch, so that a gateway which starts
-// again knows what its predecessor had promised. Routing only: no tensors, no steps, no money.
+// Rows of sessions and leases, written when a session is opened and at each epoch, so that a
+// gateway which starts again knows what its predecessor had promised. Routing only: no tensors, no
+// steps, no money.
 //
 // Threads and errors: as Accounts; the same file.
 #pragma once
@@ -31,8 +32,8 @@ enum class SessionState : uint8_t {
 struct SessionRow {
   SessionId session;
   TenantId tenant;
-  uint64_t epoch = 0;        // < 2^63
-  std::string worker;        // name or number of the worker that holds the state; may be empty
+  uint64_t epoch = 0;  // < 2^63
+  std::string worker;  // name or number of the worker that holds the state; may be empty
   SessionState state = SessionState::kOpen;
   WallTime opened_at;
   std::optional<WallTime> closed_at;  // set exactly in kClosed and kLost
@@ -46,29 +47,32 @@ struct LeaseRow {
   std::string worker;
   WallTime granted_at;
   std::optional<WallTime> released_at;
-  std::string end;           // why it ended, a word: "closed", "idle", "worker lost"; empty while it runs
+  std::string end;  // why it ended, a word: "closed", "idle", "worker lost"; empty while it runs
   bool operator==(const LeaseRow&) const = default;
 };
 
 class SessionRows {
  public:
-  static absl::StatusOr<std::unique_ptr<SessionRows>> Open(const std::string& path,
-                                                           const storage::OpenOptions& options = {});
+  static absl::StatusOr<std::unique_ptr<SessionRows>> Open(
+      const std::string& path, const storage::OpenOptions& options = {});
 
-  // Inserts, or replaces worker, state, epoch and closed_at; tenant and opened_at stay as first written.
-  // Errors: INVALID_ARGUMENT     a tenant that is not positive, a long name, closed_at that does not go with the state
-  //         FAILED_PRECONDITION  the row is closed or lost, or of another tenant
-  //         ABORTED              the row has a higher epoch: somebody else owns the session by now
+  // Inserts, or replaces worker, state, epoch and closed_at; tenant and opened_at stay as first
+  // written.
+  // Errors:
+  //     INVALID_ARGUMENT     a tenant that is not positive, a long name, or a closed_at that does
+  //                          not go with the state
+  //     FAILED_PRECONDITION  the row is closed or lost, or of another tenant
+  //     ABORTED              the row has a higher epoch: somebody else owns the session by now
   absl::Status Put(const SessionRow& row);
   absl::StatusOr<SessionRow> Get(const SessionId& session);  // NOT_FOUND
   // kOpen and kDetached, by opened_at.
   absl::StatusOr<std::vector<SessionRow>> ListLive();
-  // At start-up of the only gateway: what is still live was lost with its predecessor; its leases end as
-  // "gateway restarted". Returns how many sessions there were.
+  // At start-up of the only gateway: what is still live was lost with its predecessor; its leases
+  // end as "gateway restarted". Returns how many sessions there were.
   absl::StatusOr<int64_t> LoseAllLive(WallTime now);
 
-  // The number for the session's next lease (1, 2, ...), reserved by writing the row. LeaseRow::lease.grant is
-  // ignored and the number is returned.
+  // The number for the session's next lease (1, 2, ...), reserved by writing the row.
+  // LeaseRow::lease.grant is ignored and the number is returned.
   absl::StatusOr<uint64_t> GrantLease(const LeaseRow& row);
   // Idempotent; the first end stays. NOT_FOUND: no such lease.
   absl::Status EndLease(const LeaseId& lease, std::string_view why, WallTime now);

@@ -15,7 +15,8 @@ constexpr std::string_view kBodyTag = "outboard.ledger.body.1";
 constexpr std::string_view kEntryTag = "outboard.ledger.entry.1";
 
 void AppendInt(std::string& out, int64_t value) {
-  for (int shift = 56; shift >= 0; shift -= 8) out.push_back(static_cast<char>(static_cast<uint64_t>(value) >> shift));
+  for (int shift = 56; shift >= 0; shift -= 8)
+    out.push_back(static_cast<char>(static_cast<uint64_t>(value) >> shift));
 }
 
 void AppendBytes(std::string& out, std::string_view bytes) {
@@ -60,11 +61,13 @@ absl::Status CheckLines(const std::vector<LedgerLine>& lines) {
       }
     }
     const absl::StatusOr<MicroUsd> next = Add(sum, lines[i].amount);
-    if (!next.ok()) return absl::InvalidArgumentError(absl::StrCat("line ", i, ": ", next.status().message()));
+    if (!next.ok())
+      return absl::InvalidArgumentError(absl::StrCat("line ", i, ": ", next.status().message()));
     sum = *next;
   }
   if (sum != MicroUsd{}) {
-    return absl::InvalidArgumentError(absl::StrCat("lines sum to ", sum.value, " micro-USD, not to zero"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("lines sum to ", sum.value, " micro-USD, not to zero"));
   }
   return absl::OkStatus();
 }
@@ -79,35 +82,38 @@ absl::Status CheckCharge(const Charge& charge) {
   const absl::Status price = CheckPrice(charge.price_per_hour);
   if (!price.ok()) return absl::InvalidArgumentError(price.message());
   if (charge.from_s < 0 || charge.to_s <= charge.from_s || charge.to_s > kLeaseSecondsMax) {
-    return absl::InvalidArgumentError(absl::StrCat("charge for seconds [", charge.from_s, ", ", charge.to_s,
-                                                   ") of a lease; its seconds are 0 to ", kLeaseSecondsMax));
+    return absl::InvalidArgumentError(
+        absl::StrCat("charge for seconds [", charge.from_s, ", ", charge.to_s,
+                     ") of a lease; its seconds are 0 to ", kLeaseSecondsMax));
   }
-  const int64_t due =
-      ChargeAfter(charge.price_per_hour, charge.to_s).value - ChargeAfter(charge.price_per_hour, charge.from_s).value;
+  const int64_t due = ChargeAfter(charge.price_per_hour, charge.to_s).value -
+                      ChargeAfter(charge.price_per_hour, charge.from_s).value;
   if (charge.amount.value != due) {
-    return absl::InvalidArgumentError(absl::StrCat("charge of ", charge.amount.value, " micro-USD for seconds [",
-                                                   charge.from_s, ", ", charge.to_s, "), which cost ", due));
+    return absl::InvalidArgumentError(absl::StrCat("charge of ", charge.amount.value,
+                                                   " micro-USD for seconds [", charge.from_s, ", ",
+                                                   charge.to_s, "), which cost ", due));
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckTransfer(const Transfer& transfer) {
   if (transfer.key.empty() || transfer.key.size() > kNameBytesMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("an idempotency key has 1 to ", kNameBytesMax, " bytes, this one ", transfer.key.size()));
+    return absl::InvalidArgumentError(absl::StrCat("an idempotency key has 1 to ", kNameBytesMax,
+                                                   " bytes, this one ", transfer.key.size()));
   }
   if (std::string_view(transfer.key).starts_with(kUseKeyPrefix)) {
     return absl::InvalidArgumentError("idempotency keys that begin with use/ are the meter's");
   }
   if (transfer.memo.size() > kMemoBytesMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a memo has at most ", kMemoBytesMax, " bytes, this one ", transfer.memo.size()));
+    return absl::InvalidArgumentError(absl::StrCat("a memo has at most ", kMemoBytesMax,
+                                                   " bytes, this one ", transfer.memo.size()));
   }
   return CheckLines(transfer.lines);
 }
 
 std::string UseKey(const LeasedDevice& device, int64_t from_s) {
-  return absl::StrCat("use/", device.lease.session.Hex(), "/", device.lease.grant, "/", device.device, "/", from_s);
+  return absl::StrCat("use/", device.lease.session.Hex(), "/", device.lease.grant, "/",
+                      device.device, "/", from_s);
 }
 
 EntryBody BodyOf(const Charge& charge) {
@@ -145,7 +151,8 @@ std::string BodyHash(const EntryBody& body) {
   return Sha256(bytes);
 }
 
-std::string EntryHash(std::string_view previous, int64_t number, WallTime at, std::string_view body_hash) {
+std::string EntryHash(std::string_view previous, int64_t number, WallTime at,
+                      std::string_view body_hash) {
   OB_CHECK(previous.size() == kHashBytes && body_hash.size() == kHashBytes);
   std::string bytes(kEntryTag);
   bytes += previous;

@@ -1,4 +1,5 @@
-// Names of tenants, sessions, leases and devices, and the two kinds of time, as types that cannot be swapped.
+// Names of tenants, sessions, leases and devices, and the two kinds of time, as types that cannot
+// be swapped.
 #pragma once
 
 #include <compare>
@@ -15,43 +16,45 @@ struct TenantId {
   auto operator<=>(const TenantId&) const = default;
 };
 
-// The 128-bit name that the gateway draws for a session; `bytes` on the wire are big endian, hi first.
+// The 128-bit name that the gateway draws for a session; `bytes` on the wire are big endian, hi
+// first.
 struct SessionId {
   uint64_t hi = 0;
   uint64_t lo = 0;
   auto operator<=>(const SessionId&) const = default;
 
-  std::string Hex() const;    // 32 lower-case digits
-  std::string Bytes() const;  // 16 bytes
-  static std::optional<SessionId> FromHex(std::string_view hex);      // exactly 32 lower-case digits
+  std::string Hex() const;                                        // 32 lower-case digits
+  std::string Bytes() const;                                      // 16 bytes
+  static std::optional<SessionId> FromHex(std::string_view hex);  // exactly 32 lower-case digits
   static std::optional<SessionId> FromBytes(std::string_view bytes);  // exactly 16
 };
 
-// One uninterrupted hold of devices by a session. `grant` counts the grants of that session (1, 2, ...): a device
-// that is released when idle and taken again later is a new lease, so its seconds count from 0 again and the
-// second ranges in the ledger stay unique. A pair is never used twice.
+// One uninterrupted hold of devices by a session. `grant` counts the grants of that session (1, 2,
+// ...): a device that is released when idle and taken again later is a new lease, so its seconds
+// count from 0 again and the second ranges in the ledger stay unique. A pair is never used twice.
 struct LeaseId {
   SessionId session;
   uint64_t grant = 0;
   auto operator<=>(const LeaseId&) const = default;
 };
 
-// What is metered and billed: one device of a lease. `device` counts within the session (0 .. devices-1).
+// What is metered and billed: one device of a lease. `device` counts within the session (0 ..
+// devices-1).
 struct LeasedDevice {
   LeaseId lease;
   uint32_t device = 0;
   auto operator<=>(const LeasedDevice&) const = default;
 };
 
-// Nanoseconds of a clock that never jumps, since any epoch that holds for the life of the process: leases and
-// bills. Cores are told the time; they never ask.
+// Nanoseconds of a clock that never jumps, since any epoch that holds for the life of the process:
+// leases and bills. Cores are told the time; they never ask.
 struct MonoTime {
   int64_t ns = 0;
   auto operator<=>(const MonoTime&) const = default;
 };
 
-// Milliseconds since 1970 UTC, for people: stamps on rows, expiry of keys. Nothing is computed from it that costs
-// money.
+// Milliseconds since 1970 UTC, for people: stamps on rows, expiry of keys. Nothing is computed from
+// it that costs money.
 struct WallTime {
   int64_t unix_ms = 0;
   auto operator<=>(const WallTime&) const = default;

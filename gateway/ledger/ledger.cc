@@ -27,28 +27,39 @@ absl::Status Damaged(std::string_view what) {
 class Appender {
  public:
   static absl::StatusOr<Appender> Create(Database& db) {
-    OB_ASSIGN_OR_RETURN(Statement head, db.Prepare("SELECT number, at_ms, hash FROM ledger_head WHERE id = 1"));
+    OB_ASSIGN_OR_RETURN(Statement head,
+                        db.Prepare("SELECT number, at_ms, hash FROM ledger_head WHERE id = 1"));
     OB_ASSIGN_OR_RETURN(const bool found, head.Step());
     if (!found || head.Blob(2).size() != kHashBytes) return Damaged("there is no head");
-    OB_ASSIGN_OR_RETURN(Statement by_key, db.Prepare("SELECT number, body_hash FROM ledger_entry WHERE key = ?"));
-    OB_ASSIGN_OR_RETURN(Statement last_range,
-                        db.Prepare("SELECT tenant, price_per_hour, granted_ms, to_s FROM ledger_entry WHERE session = ? "
-                                   "AND grant_number = ? AND device = ? ORDER BY from_s DESC LIMIT 1"));
+    OB_ASSIGN_OR_RETURN(Statement by_key,
+                        db.Prepare("SELECT number, body_hash FROM ledger_entry WHERE key = ?"));
     OB_ASSIGN_OR_RETURN(
-        Statement add_entry,
-        db.Prepare("INSERT INTO ledger_entry(number, key, at_ms, memo, body_hash, hash, tenant, session, grant_number, "
-                   "device, price_per_hour, granted_ms, from_s, to_s) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
-    OB_ASSIGN_OR_RETURN(Statement add_line,
-                        db.Prepare("INSERT INTO ledger_line(entry, line, account, amount) VALUES(?, ?, ?, ?)"));
-    OB_ASSIGN_OR_RETURN(Statement account, db.Prepare("SELECT id, balance FROM ledger_account WHERE name = ?"));
-    OB_ASSIGN_OR_RETURN(Statement add_account,
-                        db.Prepare("INSERT INTO ledger_account(name, balance) VALUES(?, ?) RETURNING id"));
-    OB_ASSIGN_OR_RETURN(Statement set_balance, db.Prepare("UPDATE ledger_account SET balance = ? WHERE id = ?"));
-    OB_ASSIGN_OR_RETURN(Statement set_head,
-                        db.Prepare("UPDATE ledger_head SET number = ?, at_ms = ?, hash = ? WHERE id = 1"));
-    return Appender(head.Int(0), WallTime{head.Int(1)}, std::string(head.Blob(2)), std::move(by_key),
-                    std::move(last_range), std::move(add_entry), std::move(add_line), std::move(account),
-                    std::move(add_account), std::move(set_balance), std::move(set_head));
+        Statement last_range,
+        db.Prepare(
+            "SELECT tenant, price_per_hour, granted_ms, to_s FROM ledger_entry WHERE session = ? "
+            "AND grant_number = ? AND device = ? ORDER BY from_s DESC LIMIT 1"));
+    OB_ASSIGN_OR_RETURN(Statement add_entry,
+                        db.Prepare("INSERT INTO ledger_entry(number, key, at_ms, memo, body_hash, "
+                                   "hash, tenant, session, grant_number, "
+                                   "device, price_per_hour, granted_ms, from_s, to_s) VALUES(?, ?, "
+                                   "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+    OB_ASSIGN_OR_RETURN(
+        Statement add_line,
+        db.Prepare("INSERT INTO ledger_line(entry, line, account, amount) VALUES(?, ?, ?, ?)"));
+    OB_ASSIGN_OR_RETURN(Statement account,
+                        db.Prepare("SELECT id, balance FROM ledger_account WHERE name = ?"));
+    OB_ASSIGN_OR_RETURN(
+        Statement add_account,
+        db.Prepare("INSERT INTO ledger_account(name, balance) VALUES(?, ?) RETURNING id"));
+    OB_ASSIGN_OR_RETURN(Statement set_balance,
+                        db.Prepare("UPDATE ledger_account SET balance = ? WHERE id = ?"));
+    OB_ASSIGN_OR_RETURN(
+        Statement set_head,
+        db.Prepare("UPDATE ledger_head SET number = ?, at_ms = ?, hash = ? WHERE id = 1"));
+    return Appender(head.Int(0), WallTime{head.Int(1)}, std::string(head.Blob(2)),
+                    std::move(by_key), std::move(last_range), std::move(add_entry),
+                    std::move(add_line), std::move(account), std::move(add_account),
+                    std::move(set_balance), std::move(set_head));
   }
 
   // The place of `body`: that of the same entry posted before, or a new one at the end.
@@ -58,7 +69,8 @@ class Appender {
     OB_ASSIGN_OR_RETURN(const bool known, by_key_.BindText(1, body.key).Step());
     if (known) {
       if (by_key_.Blob(1) == body_hash) return Posting{.number = by_key_.Int(0), .replayed = true};
-      return absl::AlreadyExistsError(absl::StrCat("ledger: ", body.key, " was posted with another body"));
+      return absl::AlreadyExistsError(
+          absl::StrCat("ledger: ", body.key, " was posted with another body"));
     }
     if (body.charge.has_value()) OB_RETURN_IF_ERROR(CheckContinues(*body.charge));
     return Append(body, body_hash, now);
@@ -69,8 +81,9 @@ class Appender {
   }
 
  private:
-  Appender(int64_t number, WallTime at, std::string hash, Statement by_key, Statement last_range, Statement add_entry,
-           Statement add_line, Statement account, Statement add_account, Statement set_balance, Statement set_head)
+  Appender(int64_t number, WallTime at, std::string hash, Statement by_key, Statement last_range,
+           Statement add_entry, Statement add_line, Statement account, Statement add_account,
+           Statement set_balance, Statement set_head)
       : number_(number),
         at_(at),
         hash_(std::move(hash)),
@@ -93,26 +106,29 @@ class Appender {
                                               .Step());
     const int64_t charged_to_s = found ? last_range_.Int(3) : 0;
     if (charge.from_s < charged_to_s) {
-      return absl::AlreadyExistsError(absl::StrCat("ledger: seconds [", charge.from_s, ", ", charge.to_s,
-                                                   ") of device ", device.device, " of session ",
-                                                   device.lease.session.Hex(), " overlap those charged, up to ",
-                                                   charged_to_s));
+      return absl::AlreadyExistsError(absl::StrCat("ledger: seconds [", charge.from_s, ", ",
+                                                   charge.to_s, ") of device ", device.device,
+                                                   " of session ", device.lease.session.Hex(),
+                                                   " overlap those charged, up to ", charged_to_s));
     }
     if (charge.from_s > charged_to_s) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "ledger: seconds [", charge.from_s, ", ", charge.to_s, ") of device ", device.device, " of session ",
-          device.lease.session.Hex(), " leave a gap after those charged, up to ", charged_to_s));
-    }
-    if (found && (last_range_.Int(0) != charge.tenant.value || last_range_.Int(1) != charge.price_per_hour.value ||
-                  last_range_.Int(2) != charge.granted_at.unix_ms)) {
       return absl::FailedPreconditionError(
-          absl::StrCat("ledger: device ", device.device, " of session ", device.lease.session.Hex(),
-                       " was charged before to another tenant, at another price or for another grant"));
+          absl::StrCat("ledger: seconds [", charge.from_s, ", ", charge.to_s, ") of device ",
+                       device.device, " of session ", device.lease.session.Hex(),
+                       " leave a gap after those charged, up to ", charged_to_s));
+    }
+    if (found && (last_range_.Int(0) != charge.tenant.value ||
+                  last_range_.Int(1) != charge.price_per_hour.value ||
+                  last_range_.Int(2) != charge.granted_at.unix_ms)) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "ledger: device ", device.device, " of session ", device.lease.session.Hex(),
+          " was charged before to another tenant, at another price or for another grant"));
     }
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Posting> Append(const EntryBody& body, const std::string& body_hash, WallTime now) {
+  absl::StatusOr<Posting> Append(const EntryBody& body, const std::string& body_hash,
+                                 WallTime now) {
     number_ += 1;
     at_ = std::max(at_, now);  // L7
     hash_ = EntryHash(hash_, number_, at_, body_hash);
@@ -153,7 +169,9 @@ class Appender {
     OB_ASSIGN_OR_RETURN(const bool found, account_.BindText(1, line.account.name).Step());
     if (!found) {
       add_account_.Reset();
-      OB_ASSIGN_OR_RETURN(const bool row, add_account_.BindText(1, line.account.name).Bind(2, line.amount.value).Step());
+      OB_ASSIGN_OR_RETURN(
+          const bool row,
+          add_account_.BindText(1, line.account.name).Bind(2, line.amount.value).Step());
       OB_CHECK(row);
       const int64_t id = add_account_.Int(0);
       OB_ASSIGN_OR_RETURN(const bool more, add_account_.Step());
@@ -170,11 +188,13 @@ class Appender {
   int64_t number_;  // of the last entry
   WallTime at_;     // its stamp
   std::string hash_;
-  Statement by_key_, last_range_, add_entry_, add_line_, account_, add_account_, set_balance_, set_head_;
+  Statement by_key_, last_range_, add_entry_, add_line_, account_, add_account_, set_balance_,
+      set_head_;
 };
 
 // Bodies have been checked by the caller.
-absl::StatusOr<std::vector<Posting>> PostBodies(Database& db, std::span<const EntryBody> bodies, WallTime now) {
+absl::StatusOr<std::vector<Posting>> PostBodies(Database& db, std::span<const EntryBody> bodies,
+                                                WallTime now) {
   std::vector<Posting> postings;
   postings.reserve(bodies.size());
   OB_RETURN_IF_ERROR(db.Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
@@ -190,7 +210,8 @@ absl::StatusOr<std::vector<Posting>> PostBodies(Database& db, std::span<const En
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Ledger>> Ledger::Open(const std::string& path, const storage::OpenOptions& options) {
+absl::StatusOr<std::unique_ptr<Ledger>> Ledger::Open(const std::string& path,
+                                                     const storage::OpenOptions& options) {
   OB_ASSIGN_OR_RETURN(std::unique_ptr<Database> db, Database::Open(path, options));
   if (!options.read_only) {
     const absl::Status status = db->Migrate("ledger", kLedgerSchema);
@@ -204,8 +225,8 @@ absl::StatusOr<std::unique_ptr<Ledger>> Ledger::Open(const std::string& path, co
 absl::StatusOr<std::vector<Posting>> Ledger::Post(std::span<const Charge> charges, WallTime now) {
   if (charges.empty()) return std::vector<Posting>{};
   if (charges.size() > kChargesPerPostMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("ledger: ", charges.size(), " charges in one post, ", kChargesPerPostMax, " are allowed"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "ledger: ", charges.size(), " charges in one post, ", kChargesPerPostMax, " are allowed"));
   }
   std::vector<EntryBody> bodies;
   bodies.reserve(charges.size());
@@ -225,11 +246,14 @@ absl::StatusOr<Posting> Ledger::PostTransfer(const Transfer& transfer, WallTime 
   return postings.front();
 }
 
-absl::StatusOr<Posting> Ledger::Credit(TenantId tenant, MicroUsd amount, std::string_view key, WallTime now) {
-  if (amount <= MicroUsd{}) return absl::InvalidArgumentError("ledger: a credit is more than nothing");
+absl::StatusOr<Posting> Ledger::Credit(TenantId tenant, MicroUsd amount, std::string_view key,
+                                       WallTime now) {
+  if (amount <= MicroUsd{})
+    return absl::InvalidArgumentError("ledger: a credit is more than nothing");
   return PostTransfer(Transfer{.key = std::string(key),
                                .memo = "credit",
-                               .lines = {{LedgerAccount::Tenant(tenant), amount}, {LedgerAccount::Payments(), -amount}}},
+                               .lines = {{LedgerAccount::Tenant(tenant), amount},
+                                         {LedgerAccount::Payments(), -amount}}},
                       now);
 }
 

@@ -1,29 +1,32 @@
 // The books: double entry, append-only, idempotent, hash-chained, in one SQLite file.
 //
-// An *entry* is two or more *lines* (account, signed amount) that sum to zero. A line's amount adds to the account's
-// balance; a tenant's balance is what the operator owes the tenant, so credit is positive and use makes it smaller.
-//     use       tenant -a   revenue  +a        from the meter, one for each (lease, device, second range)
-//     transfer  any lines that sum to zero      credit (tenant +a, payments -a), a goodwill refund, ...
+// An *entry* is two or more *lines* (account, signed amount) that sum to zero. A line's amount adds
+// to the account's balance; a tenant's balance is what the operator owes the tenant, so credit is
+// positive and use makes it smaller.
+//     use       tenant -a, revenue +a        from the meter, for each (lease, device, second range)
+//     transfer  any lines that sum to zero   credit (tenant +a, payments -a), a refund, ...
 //
 // Invariants (the numbers are quoted by the tests; Verify checks all of them):
 //   L1  the lines of each entry sum to zero
-//   L2  an idempotency key has at most one entry, and a second post of it with another body is refused
-//   L3  the second ranges of a leased device start at 0, touch, and never overlap: a second is charged once or not at
-//       all; tenant, price and grant time are the same in all of them
+//   L2  an idempotency key has at most one entry, and a second post of it with another body is
+//       refused
+//   L3  the second ranges of a leased device start at 0, touch, and never overlap: a second is
+//       charged once or not at all; tenant, price and grant time are the same in all of them
 //   L4  the amount of a use entry is ChargeAfter(to) - ChargeAfter(from)
-//   L5  entries are numbered 1, 2, 3 ... without gaps; entry n holds hash n = SHA-256(domain, hash n-1, n, stamp,
-//       SHA-256(body)), and the head row holds the last number and hash
+//   L5  entries are numbered 1, 2, 3 ... without gaps; entry n holds hash n = SHA-256(domain,
+//       hash n-1, n, stamp, SHA-256(body)), and the head row holds the last number and hash
 //   L6  an account's stored balance is the sum of its lines
 //   L7  stamps never go back, even if the wall clock does
 //   L8  what Post acknowledged is on disk; what it did not is there whole or not at all
 //
-// Threads: all methods may be called from any thread; a mutex lets one at a time through. Calls block on the disk, and
-// up to kBusyTimeoutMs on another process that writes: keep them off threads that serve streams. Any number of
-// processes may open the file at once (SQLite's WAL).
+// Threads: all methods may be called from any thread; a mutex lets one at a time through. Calls
+// block on the disk, and up to kBusyTimeoutMs on another process that writes: keep them off threads
+// that serve streams. Any number of processes may open the file at once (SQLite's WAL).
 //
-// Errors of every call: RESOURCE_EXHAUSTED  the disk is full; nothing was written, later posts may succeed
-//                       DATA_LOSS           the file is damaged or not ours
-//                       UNAVAILABLE         the file is locked for too long, or an I/O error
+// Errors of every call:
+//     RESOURCE_EXHAUSTED  the disk is full; nothing was written, later posts may succeed
+//     DATA_LOSS           the file is damaged or not ours
+//     UNAVAILABLE         the file is locked for too long, or an I/O error
 #pragma once
 
 #include <cstdint>
@@ -97,36 +100,48 @@ class Ledger {
   static absl::StatusOr<std::unique_ptr<Ledger>> Open(const std::string& path,
                                                       const storage::OpenOptions& options = {});
 
-  // Posts all charges in one transaction: all of them or, on any error, none. `now` stamps them. Idempotent: posting
-  // again what is there returns the same numbers.
-  // Errors: INVALID_ARGUMENT     a charge that L4 does not allow, an empty range, more than kChargesPerPostMax
-  //         ALREADY_EXISTS       some of these seconds are charged already, by another range or with another body
-  //         FAILED_PRECONDITION  seconds before these are not charged yet (a gap), or L3's last clause
+  // Posts all charges in one transaction: all of them or, on any error, none. `now` stamps them.
+  // Idempotent: posting again what is there returns the same numbers.
+  // Errors:
+  //     INVALID_ARGUMENT     a charge that L4 does not allow, an empty range, more than
+  //                          kChargesPerPostMax of them
+  //     ALREADY_EXISTS       some of these seconds are charged already, by another range or with
+  //                          another body
+  //     FAILED_PRECONDITION  seconds before these are not charged yet (a gap), or the tenant,
+  //                          price or grant time is not that of the seconds before
+  //     OUT_OF_RANGE         a balance would pass kAmountMaxMicroUsd
   absl::StatusOr<std::vector<Posting>> Post(std::span<const Charge> charges, WallTime now);
 
-  // Errors: INVALID_ARGUMENT  lines do not sum to zero, fewer than two or more than kLinesPerEntryMax of them, an
-  //                           account named twice or unknown, a key or memo too long
-  //         ALREADY_EXISTS    the key was used with another body
+  // Errors:
+  //     INVALID_ARGUMENT  lines do not sum to zero, fewer than two or more than kLinesPerEntryMax
+  //                       of them, an account named twice or unknown, a key or memo too long
+  //     ALREADY_EXISTS    the key was used with another body
+  //     OUT_OF_RANGE      a balance would pass kAmountMaxMicroUsd
   absl::StatusOr<Posting> PostTransfer(const Transfer& transfer, WallTime now);
 
   // `amount` > 0 for the tenant, from payments.
-  absl::StatusOr<Posting> Credit(TenantId tenant, MicroUsd amount, std::string_view key, WallTime now);
+  absl::StatusOr<Posting> Credit(TenantId tenant, MicroUsd amount, std::string_view key,
+                                 WallTime now);
 
   // Zero for an account that was never posted to.
   absl::StatusOr<MicroUsd> Balance(const LedgerAccount& account);
-  absl::StatusOr<MicroUsd> Balance(TenantId tenant) { return Balance(LedgerAccount::Tenant(tenant)); }
+  absl::StatusOr<MicroUsd> Balance(TenantId tenant) {
+    return Balance(LedgerAccount::Tenant(tenant));
+  }
 
-  // Rows of `account` with numbers above `after`, at most `limit` (<= kStatementRowsMax), oldest first.
-  absl::StatusOr<std::vector<StatementRow>> StatementOf(const LedgerAccount& account, int64_t after = 0,
-                                                      int64_t limit = 100);
+  // Rows of `account` with numbers above `after`, at most `limit` (<= kStatementRowsMax), oldest
+  // first.
+  absl::StatusOr<std::vector<StatementRow>> StatementOf(const LedgerAccount& account,
+                                                        int64_t after = 0, int64_t limit = 100);
 
   // Use posted at or after `since`, by session; over all tenants without one named.
   absl::StatusOr<Usage> UsageOf(TenantId tenant, WallTime since = {});
   absl::StatusOr<Usage> UsageOfAll(WallTime since = {});
   absl::StatusOr<SessionUsage> UsageOfSession(const SessionId& session);  // zeros if never charged
 
-  // Reads everything and checks L1 to L7. DATA_LOSS names the first entry or account that breaks one of them. Never
-  // repairs anything. O(entries); holds the file's snapshot, not its lock, so others may post meanwhile.
+  // Reads everything and checks L1 to L7. DATA_LOSS names the first entry or account that breaks
+  // one of them. Never repairs anything. O(entries); holds the file's snapshot, not its lock, so
+  // others may post meanwhile.
   absl::StatusOr<VerifyReport> Verify();
 
  private:

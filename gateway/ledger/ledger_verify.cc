@@ -15,7 +15,8 @@ using storage::Database;
 using storage::Statement;
 
 absl::Status Broken(std::string_view invariant, std::string_view what) {
-  return absl::DataLossError(absl::StrCat("ledger: ", std::string(invariant), " broken: ", std::string(what)));
+  return absl::DataLossError(
+      absl::StrCat("ledger: ", std::string(invariant), " broken: ", std::string(what)));
 }
 absl::Status BrokenEntry(std::string_view invariant, int64_t number, std::string_view what) {
   return Broken(invariant, absl::StrCat("entry ", number, " ", std::string(what)));
@@ -38,22 +39,26 @@ absl::StatusOr<Charge> ReadCharge(const Statement& row, int64_t number) {
   if (!session.has_value()) return BrokenEntry("L5", number, "has no session");
   const int64_t device = row.Int(8);
   if (device < 0 || device > UINT32_MAX) return BrokenEntry("L5", number, "has no device");
-  return Charge{.device = {{*session, static_cast<uint64_t>(row.Int(7))}, static_cast<uint32_t>(device)},
-                .tenant = TenantId{row.Int(5)},
-                .price_per_hour = MicroUsd{row.Int(9)},
-                .granted_at = WallTime{row.Int(10)},
-                .from_s = row.Int(11),
-                .to_s = row.Int(12)};
+  return Charge{
+      .device = {{*session, static_cast<uint64_t>(row.Int(7))}, static_cast<uint32_t>(device)},
+      .tenant = TenantId{row.Int(5)},
+      .price_per_hour = MicroUsd{row.Int(9)},
+      .granted_at = WallTime{row.Int(10)},
+      .from_s = row.Int(11),
+      .to_s = row.Int(12)};
 }
 
 // L1, L2 (by the key that belongs to the body), L4, L5, L7.
 absl::Status VerifyEntries(Database& db, VerifyReport& report) {
-  OB_ASSIGN_OR_RETURN(Statement entries,
-                      db.Prepare("SELECT number, key, at_ms, memo, body_hash, tenant, session, grant_number, device, "
-                                 "price_per_hour, granted_ms, from_s, to_s, hash FROM ledger_entry ORDER BY number"));
-  OB_ASSIGN_OR_RETURN(Statement lines,
-                      db.Prepare("SELECT l.line, a.name, l.amount FROM ledger_line l LEFT JOIN ledger_account a ON "
-                                 "a.id = l.account WHERE l.entry = ? ORDER BY l.line"));
+  OB_ASSIGN_OR_RETURN(
+      Statement entries,
+      db.Prepare(
+          "SELECT number, key, at_ms, memo, body_hash, tenant, session, grant_number, device, "
+          "price_per_hour, granted_ms, from_s, to_s, hash FROM ledger_entry ORDER BY number"));
+  OB_ASSIGN_OR_RETURN(
+      Statement lines,
+      db.Prepare("SELECT l.line, a.name, l.amount FROM ledger_line l LEFT JOIN ledger_account a ON "
+                 "a.id = l.account WHERE l.entry = ? ORDER BY l.line"));
   std::string hash(kHashBytes, '\0');
   WallTime last_at{0};
   for (;;) {
@@ -69,7 +74,8 @@ absl::Status VerifyEntries(Database& db, VerifyReport& report) {
     for (;;) {
       OB_ASSIGN_OR_RETURN(const bool line, lines.Step());
       if (!line) break;
-      if (body.lines.size() >= kLinesPerEntryMax || lines.Int(0) != static_cast<int64_t>(body.lines.size())) {
+      if (body.lines.size() >= kLinesPerEntryMax ||
+          lines.Int(0) != static_cast<int64_t>(body.lines.size())) {
         return BrokenEntry("L5", number, "has lines that do not belong to it");
       }
       body.lines.push_back({LedgerAccount{std::string(lines.Text(1))}, MicroUsd{lines.Int(2)}});
@@ -96,17 +102,21 @@ absl::Status VerifyEntries(Database& db, VerifyReport& report) {
     if (at < last_at) return BrokenEntry("L7", number, "is stamped before the one ahead of it");
     last_at = at;
     hash = EntryHash(hash, number, at, body_hash);
-    if (entries.Blob(13) != hash) return BrokenEntry("L5", number, "does not follow from the one ahead of it");
+    if (entries.Blob(13) != hash)
+      return BrokenEntry("L5", number, "does not follow from the one ahead of it");
   }
 
-  OB_ASSIGN_OR_RETURN(Statement head, db.Prepare("SELECT number, at_ms, hash FROM ledger_head WHERE id = 1"));
+  OB_ASSIGN_OR_RETURN(Statement head,
+                      db.Prepare("SELECT number, at_ms, hash FROM ledger_head WHERE id = 1"));
   OB_ASSIGN_OR_RETURN(const bool found, head.Step());
-  if (!found || head.Int(0) != report.entries || head.Int(1) != last_at.unix_ms || head.Blob(2) != hash) {
+  if (!found || head.Int(0) != report.entries || head.Int(1) != last_at.unix_ms ||
+      head.Blob(2) != hash) {
     return Broken("L5", absl::StrCat("the head is not entry ", report.entries));
   }
   OB_ASSIGN_OR_RETURN(Statement count, db.Prepare("SELECT COUNT(*) FROM ledger_line"));
   OB_ASSIGN_OR_RETURN(const bool counted, count.Step());
-  if (!counted || count.Int(0) != report.lines) return Broken("L5", "there are lines without an entry");
+  if (!counted || count.Int(0) != report.lines)
+    return Broken("L5", "there are lines without an entry");
   const std::string_view bytes = hash;
   report.head_hash = absl::BytesToHexString(absl::string_view(bytes.data(), bytes.size()));
   return absl::OkStatus();
@@ -114,10 +124,12 @@ absl::Status VerifyEntries(Database& db, VerifyReport& report) {
 
 // L3.
 absl::Status VerifyRanges(Database& db) {
-  OB_ASSIGN_OR_RETURN(Statement ranges,
-                      db.Prepare("SELECT session, grant_number, device, tenant, price_per_hour, granted_ms, from_s, "
-                                 "to_s, number FROM ledger_entry WHERE session IS NOT NULL "
-                                 "ORDER BY session, grant_number, device, from_s"));
+  OB_ASSIGN_OR_RETURN(
+      Statement ranges,
+      db.Prepare(
+          "SELECT session, grant_number, device, tenant, price_per_hour, granted_ms, from_s, "
+          "to_s, number FROM ledger_entry WHERE session IS NOT NULL "
+          "ORDER BY session, grant_number, device, from_s"));
   struct Device {
     std::string session;
     int64_t grant = -1, device = -1, tenant = 0, price = 0, granted_ms = 0, to_s = 0;
@@ -126,13 +138,18 @@ absl::Status VerifyRanges(Database& db) {
     OB_ASSIGN_OR_RETURN(const bool more, ranges.Step());
     if (!more) return absl::OkStatus();
     const int64_t number = ranges.Int(8);
-    const bool same =
-        ranges.Blob(0) == last.session && ranges.Int(1) == last.grant && ranges.Int(2) == last.device;
+    const bool same = ranges.Blob(0) == last.session && ranges.Int(1) == last.grant &&
+                      ranges.Int(2) == last.device;
     if (!same) {
-      last = Device{std::string(ranges.Blob(0)), ranges.Int(1), ranges.Int(2),
-                    ranges.Int(3),               ranges.Int(4), ranges.Int(5)};
+      last = Device{std::string(ranges.Blob(0)),
+                    ranges.Int(1),
+                    ranges.Int(2),
+                    ranges.Int(3),
+                    ranges.Int(4),
+                    ranges.Int(5)};
     }
-    if (ranges.Int(3) != last.tenant || ranges.Int(4) != last.price || ranges.Int(5) != last.granted_ms) {
+    if (ranges.Int(3) != last.tenant || ranges.Int(4) != last.price ||
+        ranges.Int(5) != last.granted_ms) {
       return BrokenEntry("L3", number, "changes the tenant, price or grant of its lease");
     }
     if (ranges.Int(6) != last.to_s) return BrokenEntry("L3", number, "leaves a gap or overlaps");
@@ -142,8 +159,10 @@ absl::Status VerifyRanges(Database& db) {
 
 // L6.
 absl::Status VerifyBalances(Database& db) {
-  OB_ASSIGN_OR_RETURN(Statement accounts, db.Prepare("SELECT id, name, balance FROM ledger_account ORDER BY id"));
-  OB_ASSIGN_OR_RETURN(Statement lines, db.Prepare("SELECT amount FROM ledger_line WHERE account = ?"));
+  OB_ASSIGN_OR_RETURN(Statement accounts,
+                      db.Prepare("SELECT id, name, balance FROM ledger_account ORDER BY id"));
+  OB_ASSIGN_OR_RETURN(Statement lines,
+                      db.Prepare("SELECT amount FROM ledger_line WHERE account = ?"));
   for (;;) {
     OB_ASSIGN_OR_RETURN(const bool more, accounts.Step());
     if (!more) return absl::OkStatus();
@@ -156,7 +175,8 @@ absl::Status VerifyBalances(Database& db) {
       sum += lines.Int(0);
     }
     if (sum != accounts.Int(2)) {
-      return Broken("L6", absl::StrCat("the balance of ", std::string(accounts.Text(1)), " is not the sum of its lines"));
+      return Broken("L6", absl::StrCat("the balance of ", std::string(accounts.Text(1)),
+                                       " is not the sum of its lines"));
     }
   }
 }

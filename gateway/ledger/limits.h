@@ -1,4 +1,5 @@
-// Bounds of meter, ledger and accounts. Each is here so that sums fit their types and rows stay small.
+// Bounds of meter, ledger and accounts. Each is here so that sums fit their types and rows stay
+// small.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +11,18 @@ namespace outboard::gateway {
 inline constexpr int64_t kLeaseSecondsMax = int64_t{1} << 31;
 // A million USD an hour for one device.
 inline constexpr int64_t kPricePerHourMaxMicroUsd = 1'000'000'000'000;
-// One transfer or balance: a trillion USD, far below 2^63 micro-USD, so that a sum of two always fits.
+// One transfer or balance: a trillion USD, far below 2^63 micro-USD, so that a sum of two always
+// fits.
 inline constexpr int64_t kAmountMaxMicroUsd = 1'000'000'000'000'000'000;
 
-inline constexpr size_t kMeteredDevicesMax = 1 << 16;   // leased devices that one meter follows at once
-inline constexpr size_t kChargesPerPostMax = 1 << 16;   // one transaction
+inline constexpr size_t kMeteredDevicesMax = 1 << 16;  // that one meter follows at once
+inline constexpr size_t kChargesPerPostMax = 1 << 16;  // one transaction
 inline constexpr size_t kLinesPerEntryMax = 16;
-inline constexpr size_t kNameBytesMax = 100;            // names of tenants, keys, workers, accounts
+inline constexpr size_t kNameBytesMax = 100;  // names of tenants, keys, workers, accounts
 inline constexpr size_t kMemoBytesMax = 200;
-inline constexpr size_t kStatementRowsMax = 1000;       // one page
+inline constexpr size_t kStatementRowsMax = 1000;  // one page
 inline constexpr size_t kKeysPerTenantMax = 1000;
-inline constexpr int kBusyTimeoutMs = 10'000;           // how long one process waits for another's transaction
+inline constexpr int kBusyTimeoutMs =
+    10'000;  // how long one process waits for another's transaction
 
 }  // namespace outboard::gateway

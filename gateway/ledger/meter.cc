@@ -6,9 +6,10 @@
 //                         └──────── Release, Lose ──────────────┘──► (unknown)
 //
 // Invariants, for each device, at the end of each call:
-//   M1  usable_ns is the length of the union of the spans between confirmations in which no pause was set (a span
-//       longer than unheard_max_ns, where one is set, left out)
-//   M2  seconds [0, charged_s) are exactly those of the charges returned so far, each in one of them
+//   M1  usable_ns is the length of the union of the spans between confirmations in which no pause
+//       was set (a span longer than unheard_max_ns, where one is set, left out)
+//   M2  seconds [0, charged_s) are exactly those of the charges returned so far, each in one of
+//       them
 //   M3  charged_s <= usable_ns / 1e9, and the two are equal once the device has ended
 //   M4  confirmed never goes back
 #include "gateway/ledger/meter.h"
@@ -25,8 +26,9 @@ constexpr int64_t kNsPerSecond = 1'000'000'000;
 constexpr int64_t kUsableMaxNs = kLeaseSecondsMax * kNsPerSecond;
 
 absl::Status NotMetered(const LeasedDevice& device) {
-  return absl::NotFoundError(absl::StrCat("device ", device.device, " of session ", device.lease.session.Hex(),
-                                          ", grant ", device.lease.grant, ", is not metered"));
+  return absl::NotFoundError(absl::StrCat("device ", device.device, " of session ",
+                                          device.lease.session.Hex(), ", grant ",
+                                          device.lease.grant, ", is not metered"));
 }
 
 }  // namespace
@@ -35,17 +37,20 @@ absl::Status Meter::Grant(const GrantRequest& request, MonoTime now) {
   OB_RETURN_IF_ERROR(CheckPrice(request.price_per_hour));
   if (request.tenant.value <= 0) return absl::OutOfRangeError("a lease needs a tenant");
   if (devices_.size() >= kMeteredDevicesMax) {
-    return absl::ResourceExhaustedError(absl::StrCat("the meter follows ", kMeteredDevicesMax, " devices at most"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the meter follows ", kMeteredDevicesMax, " devices at most"));
   }
-  const bool inserted = devices_
-                            .try_emplace(request.device, State{.tenant = request.tenant,
-                                                               .price_per_hour = request.price_per_hour,
-                                                               .granted_at = request.granted_at,
-                                                               .confirmed = now})
-                            .second;
+  const bool inserted =
+      devices_
+          .try_emplace(request.device, State{.tenant = request.tenant,
+                                             .price_per_hour = request.price_per_hour,
+                                             .granted_at = request.granted_at,
+                                             .confirmed = now})
+          .second;
   if (!inserted) {
     return absl::AlreadyExistsError(absl::StrCat("device ", request.device.device, " of session ",
-                                                 request.device.lease.session.Hex(), " is metered already"));
+                                                 request.device.lease.session.Hex(),
+                                                 " is metered already"));
   }
   return absl::OkStatus();
 }
@@ -54,16 +59,19 @@ absl::Status Meter::Grant(const GrantRequest& request, MonoTime now) {
 void Meter::Advance(State& state, MonoTime now) const {
   if (now <= state.confirmed) return;
   // Unsigned, since the clock's epoch may be anywhere.
-  const uint64_t span_ns = static_cast<uint64_t>(now.ns) - static_cast<uint64_t>(state.confirmed.ns);
+  const uint64_t span_ns =
+      static_cast<uint64_t>(now.ns) - static_cast<uint64_t>(state.confirmed.ns);
   state.confirmed = now;
   if (state.pauses != 0) return;
-  if (options_.unheard_max_ns > 0 && span_ns > static_cast<uint64_t>(options_.unheard_max_ns)) return;
+  if (options_.unheard_max_ns > 0 && span_ns > static_cast<uint64_t>(options_.unheard_max_ns))
+    return;
   const auto room_ns = static_cast<uint64_t>(kUsableMaxNs - state.usable_ns);
   state.usable_ns += static_cast<int64_t>(std::min(span_ns, room_ns));
 }
 
 // M2: the next charge begins where the last one ended.
-void Meter::Emit(const LeasedDevice& device, State& state, int64_t at_least_s, std::vector<Charge>& out) const {
+void Meter::Emit(const LeasedDevice& device, State& state, int64_t at_least_s,
+                 std::vector<Charge>& out) const {
   const int64_t whole_s = state.usable_ns / kNsPerSecond;
   OB_CHECK(state.charged_s <= whole_s);
   if (whole_s - state.charged_s < std::max<int64_t>(1, at_least_s)) return;
@@ -97,13 +105,15 @@ std::vector<Charge> Meter::Tick(MonoTime now) {
   return charges;
 }
 
-absl::StatusOr<std::vector<Charge>> Meter::Pause(const LeasedDevice& device, PauseReason why, MonoTime now) {
+absl::StatusOr<std::vector<Charge>> Meter::Pause(const LeasedDevice& device, PauseReason why,
+                                                 MonoTime now) {
   OB_ASSIGN_OR_RETURN(std::vector<Charge> charges, Confirm(device, now));
   devices_.at(device).pauses |= static_cast<uint8_t>(why);
   return charges;
 }
 
-absl::StatusOr<std::vector<Charge>> Meter::Resume(const LeasedDevice& device, PauseReason why, MonoTime now) {
+absl::StatusOr<std::vector<Charge>> Meter::Resume(const LeasedDevice& device, PauseReason why,
+                                                  MonoTime now) {
   OB_ASSIGN_OR_RETURN(std::vector<Charge> charges, Confirm(device, now));
   devices_.at(device).pauses &= static_cast<uint8_t>(~static_cast<uint8_t>(why));
   return charges;
@@ -139,7 +149,8 @@ Meter::Reading Meter::Read(const LeasedDevice& device) const {
 
 Meter::Reading Meter::Read(const LeaseId& lease) const {
   Reading sum;
-  for (auto at = devices_.lower_bound(LeasedDevice{lease, 0}); at != devices_.end() && at->first.lease == lease; ++at) {
+  for (auto at = devices_.lower_bound(LeasedDevice{lease, 0});
+       at != devices_.end() && at->first.lease == lease; ++at) {
     const Reading one = Read(at->first);
     sum.seconds += one.seconds;
     // Saturates: a reading is for display, the ledger refuses what does not fit.

@@ -9,8 +9,8 @@ namespace outboard::gateway {
 
 absl::Status CheckAmount(MicroUsd amount) {
   if (amount.value > kAmountMaxMicroUsd || amount.value < -kAmountMaxMicroUsd) {
-    return absl::OutOfRangeError(absl::StrFormat("amount of %d micro-USD is beyond the limit of +-%d", amount.value,
-                                                 kAmountMaxMicroUsd));
+    return absl::OutOfRangeError(absl::StrFormat(
+        "amount of %d micro-USD is beyond the limit of +-%d", amount.value, kAmountMaxMicroUsd));
   }
   return absl::OkStatus();
 }
@@ -39,9 +39,10 @@ MicroUsd ChargeAfter(MicroUsd price_per_hour, int64_t seconds) {
 
 std::string ToString(MicroUsd amount) {
   // The magnitude as unsigned, because the smallest int64 has no positive twin.
-  const uint64_t magnitude =
-      amount.value < 0 ? 0 - static_cast<uint64_t>(amount.value) : static_cast<uint64_t>(amount.value);
-  return absl::StrFormat("%s$%d.%06d", amount.value < 0 ? "-" : "", magnitude / 1'000'000, magnitude % 1'000'000);
+  const uint64_t magnitude = amount.value < 0 ? 0 - static_cast<uint64_t>(amount.value)
+                                              : static_cast<uint64_t>(amount.value);
+  return absl::StrFormat("%s$%d.%06d", amount.value < 0 ? "-" : "", magnitude / 1'000'000,
+                         magnitude % 1'000'000);
 }
 
 }  // namespace outboard::gateway

@@ -13,7 +13,8 @@ namespace outboard::gateway {
 struct MicroUsd {
   int64_t value = 0;
   auto operator<=>(const MicroUsd&) const = default;
-  // Never overflows for amounts that CheckAmount lets in, and none other gets past a module boundary.
+  // Never overflows for amounts that CheckAmount lets in, and none other gets past a module
+  // boundary.
   MicroUsd operator-() const { return MicroUsd{-value}; }
 };
 
@@ -28,9 +29,10 @@ absl::Status CheckPrice(MicroUsd price_per_hour);
 // The checked sum. OUT_OF_RANGE as CheckAmount, for either term or the sum.
 absl::StatusOr<MicroUsd> Add(MicroUsd a, MicroUsd b);
 
-// What one device costs after `seconds` whole seconds of a lease: floor(price_per_hour * seconds / 3600). A range of
-// seconds costs the difference of two of these, so that rounding never drifts, however the ranges are cut.
-// Requires a price that CheckPrice lets in and 0 <= seconds <= kLeaseSecondsMax; checked (OB_CHECK).
+// What one device costs after `seconds` whole seconds of a lease: floor(price_per_hour * seconds /
+// 3600). A range of seconds costs the difference of two of these, so that rounding never drifts,
+// however the ranges are cut. Requires a price that CheckPrice lets in and 0 <= seconds <=
+// kLeaseSecondsMax; checked (OB_CHECK).
 MicroUsd ChargeAfter(MicroUsd price_per_hour, int64_t seconds);
 
 // "$1.234567", "-$0.000139": all six digits, since a bill is compared by eye.

@@ -20,7 +20,8 @@ std::string Decimal(MicroUsd amount) {
 }  // namespace
 
 std::string ToString(WallTime time) {
-  return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::FromUnixMillis(time.unix_ms), absl::UTCTimeZone());
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::FromUnixMillis(time.unix_ms),
+                          absl::UTCTimeZone());
 }
 
 // No value below needs escaping: hex, digits and stamps.
@@ -28,15 +29,18 @@ std::string UsageJson(const Usage& usage) {
   std::string out = "{\"sessions\": [";
   for (size_t i = 0; i < usage.sessions.size(); ++i) {
     const SessionUsage& row = usage.sessions[i];
-    absl::StrAppend(&out, i == 0 ? "" : ", ", "{\"session\": \"", row.session.Hex(), "\", \"tenant\": ",
-                    row.tenant.value, ", \"leases\": ", row.leases, ", \"devices\": ", row.devices,
-                    ", \"granted_at\": \"", ToString(row.granted_at), "\", \"posted_at\": \"",
-                    ToString(row.posted_at), "\"");
-    absl::StrAppend(&out, ", \"device_seconds\": ", row.device_seconds, ", \"amount_micro_usd\": ", row.amount.value,
-                    ", \"amount_usd\": \"", Decimal(row.amount), "\"}");
+    absl::StrAppend(&out, i == 0 ? "" : ", ", "{\"session\": \"", row.session.Hex(),
+                    "\", \"tenant\": ", row.tenant.value, ", \"leases\": ", row.leases,
+                    ", \"devices\": ", row.devices, ", \"granted_at\": \"",
+                    ToString(row.granted_at), "\", \"posted_at\": \"", ToString(row.posted_at),
+                    "\"");
+    absl::StrAppend(&out, ", \"device_seconds\": ", row.device_seconds,
+                    ", \"amount_micro_usd\": ", row.amount.value, ", \"amount_usd\": \"",
+                    Decimal(row.amount), "\"}");
   }
-  absl::StrAppend(&out, "], \"device_seconds\": ", usage.device_seconds, ", \"amount_micro_usd\": ",
-                  usage.amount.value, ", \"amount_usd\": \"", Decimal(usage.amount), "\"}");
+  absl::StrAppend(&out, "], \"device_seconds\": ", usage.device_seconds,
+                  ", \"amount_micro_usd\": ", usage.amount.value, ", \"amount_usd\": \"",
+                  Decimal(usage.amount), "\"}");
   return out;
 }
 
@@ -50,12 +54,13 @@ std::string UsageTable(const Usage& usage) {
   rows.push_back({"total", "", "", absl::StrCat(usage.device_seconds), ToString(usage.amount)});
   std::array<int, 5> widths{};
   for (const Row& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], static_cast<int>(row[i].size()));
+    for (size_t i = 0; i < row.size(); ++i)
+      widths[i] = std::max(widths[i], static_cast<int>(row[i].size()));
   }
   std::string out;
   for (const Row& row : rows) {
-    absl::StrAppendFormat(&out, "%-*s  %-*s  %*s  %*s  %*s\n", widths[0], row[0], widths[1], row[1], widths[2], row[2],
-                          widths[3], row[3], widths[4], row[4]);
+    absl::StrAppendFormat(&out, "%-*s  %-*s  %*s  %*s  %*s\n", widths[0], row[0], widths[1], row[1],
+                          widths[2], row[2], widths[3], row[3], widths[4], row[4]);
   }
   return out;
 }

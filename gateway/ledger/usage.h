@@ -15,9 +15,9 @@ struct SessionUsage {
   SessionId session;
   TenantId tenant;
   int64_t leases = 0;
-  int64_t devices = 0;          // different device indices
-  WallTime granted_at;          // of the first lease
-  WallTime posted_at;           // of the last posting
+  int64_t devices = 0;  // different device indices
+  WallTime granted_at;  // of the first lease
+  WallTime posted_at;   // of the last posting
   int64_t device_seconds = 0;
   MicroUsd amount;
 };
@@ -29,12 +29,14 @@ struct Usage {
   MicroUsd amount;
 };
 
-// One JSON object: {"sessions": [{"session", "tenant", "leases", "devices", "granted_at", "posted_at",
-// "device_seconds", "amount_micro_usd", "amount_usd"}], "device_seconds", "amount_micro_usd", "amount_usd"}; times are
-// ISO 8601 UTC, amount_usd a string with six digits. Ends without a newline.
+// One JSON object: {"sessions": [{"session", "tenant", "leases", "devices", "granted_at",
+// "posted_at", "device_seconds", "amount_micro_usd", "amount_usd"}], "device_seconds",
+// "amount_micro_usd", "amount_usd"}; times are ISO 8601 UTC, amount_usd a string with six digits.
+// Ends without a newline.
 std::string UsageJson(const Usage& usage);
 
-// The same for people: a header, a line a session, a line of totals; columns aligned, each line ended.
+// The same for people: a header, a line a session, a line of totals; columns aligned, each line
+// ended.
 std::string UsageTable(const Usage& usage);
 
 // "2026-01-31T12:34:56Z".

@@ -18,51 +18,44 @@ absl::StatusCode CodeOf(int extended) {
   switch (extended) {
     case SQLITE_CONSTRAINT_UNIQUE:
     case SQLITE_CONSTRAINT_PRIMARYKEY:
-    case SQLITE_CONSTRAINT_ROWID:
-      return absl::StatusCode::kAlreadyExists;
-    default:
-      break;
+    case SQLITE_CONSTRAINT_ROWID: return absl::StatusCode::kAlreadyExists;
+    default: break;
   }
   switch (extended & 0xff) {
     case SQLITE_FULL:
     case SQLITE_NOMEM:
-    case SQLITE_TOOBIG:
-      return absl::StatusCode::kResourceExhausted;
+    case SQLITE_TOOBIG: return absl::StatusCode::kResourceExhausted;
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
-    case SQLITE_FORMAT:
-      return absl::StatusCode::kDataLoss;
+    case SQLITE_FORMAT: return absl::StatusCode::kDataLoss;
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
     case SQLITE_IOERR:
-    case SQLITE_PROTOCOL:
-      return absl::StatusCode::kUnavailable;
-    case SQLITE_CANTOPEN:
-      return absl::StatusCode::kNotFound;
+    case SQLITE_PROTOCOL: return absl::StatusCode::kUnavailable;
+    case SQLITE_CANTOPEN: return absl::StatusCode::kNotFound;
     case SQLITE_PERM:
     case SQLITE_AUTH:
-    case SQLITE_READONLY:
-      return absl::StatusCode::kPermissionDenied;
-    case SQLITE_CONSTRAINT:
-      return absl::StatusCode::kFailedPrecondition;
-    default:
-      return absl::StatusCode::kInternal;
+    case SQLITE_READONLY: return absl::StatusCode::kPermissionDenied;
+    case SQLITE_CONSTRAINT: return absl::StatusCode::kFailedPrecondition;
+    default: return absl::StatusCode::kInternal;
   }
 }
 
-// sqlite3_errmsg is used for our own SQL's faults only: it may quote the schema, never bound values or paths.
+// sqlite3_errmsg is used for our own SQL's faults only: it may quote the schema, never bound values
+// or paths.
 absl::Status ToStatus(sqlite3* db, int result) {
   const int extended = db != nullptr ? sqlite3_extended_errcode(db) : result;
   const absl::StatusCode code = CodeOf(extended);
   std::string message = absl::StrCat("storage: ", sqlite3_errstr(result & 0xff));
-  if (db != nullptr && (code == absl::StatusCode::kInternal || code == absl::StatusCode::kFailedPrecondition)) {
+  if (db != nullptr &&
+      (code == absl::StatusCode::kInternal || code == absl::StatusCode::kFailedPrecondition)) {
     absl::StrAppend(&message, " (", sqlite3_errmsg(db), ")");
   }
   return absl::Status(code, message);
 }
 
-// A new file is made by us, since SQLite would make it readable by everybody; it gives the mode to -wal and -shm too.
-// Opened without O_EXCL, because another process may be creating the same one.
+// A new file is made by us, since SQLite would make it readable by everybody; it gives the mode to
+// -wal and -shm too. Opened without O_EXCL, because another process may be creating the same one.
 absl::Status CreatePrivately(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) {
@@ -90,7 +83,8 @@ Statement& Statement::Bind(int index, int64_t value) {
 // A null data pointer would bind NULL, hence "" for an empty view.
 Statement& Statement::BindText(int index, std::string_view value) {
   const char* data = value.empty() ? "" : value.data();
-  OB_CHECK(sqlite3_bind_text64(handle_, index, data, value.size(), SQLITE_TRANSIENT, SQLITE_UTF8) == SQLITE_OK);
+  OB_CHECK(sqlite3_bind_text64(handle_, index, data, value.size(), SQLITE_TRANSIENT, SQLITE_UTF8) ==
+           SQLITE_OK);
   return *this;
 }
 
@@ -129,37 +123,52 @@ int64_t Statement::Int(int column) const { return sqlite3_column_int64(handle_, 
 
 std::string_view Statement::Text(int column) const {
   const auto* data = reinterpret_cast<const char*>(sqlite3_column_text(handle_, column));
-  return data == nullptr ? std::string_view() : std::string_view(data, sqlite3_column_bytes(handle_, column));
+  return data == nullptr ? std::string_view()
+                         : std::string_view(data, sqlite3_column_bytes(handle_, column));
 }
 
 std::string_view Statement::Blob(int column) const {
   const auto* data = static_cast<const char*>(sqlite3_column_blob(handle_, column));
-  return data == nullptr ? std::string_view() : std::string_view(data, sqlite3_column_bytes(handle_, column));
+  return data == nullptr ? std::string_view()
+                         : std::string_view(data, sqlite3_column_bytes(handle_, column));
 }
 
-bool Statement::IsNull(int column) const { return sqlite3_column_type(handle_, column) == SQLITE_NULL; }
-bool Statement::IsInt(int column) const { return sqlite3_column_type(handle_, column) == SQLITE_INTEGER; }
-bool Statement::IsText(int column) const { return sqlite3_column_type(handle_, column) == SQLITE_TEXT; }
-bool Statement::IsBlob(int column) const { return sqlite3_column_type(handle_, column) == SQLITE_BLOB; }
+bool Statement::IsNull(int column) const {
+  return sqlite3_column_type(handle_, column) == SQLITE_NULL;
+}
+bool Statement::IsInt(int column) const {
+  return sqlite3_column_type(handle_, column) == SQLITE_INTEGER;
+}
+bool Statement::IsText(int column) const {
+  return sqlite3_column_type(handle_, column) == SQLITE_TEXT;
+}
+bool Statement::IsBlob(int column) const {
+  return sqlite3_column_type(handle_, column) == SQLITE_BLOB;
+}
 
-absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path, const OpenOptions& options) {
+absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path,
+                                                         const OpenOptions& options) {
   if (options.create && !options.read_only) OB_RETURN_IF_ERROR(CreatePrivately(path));
   sqlite3* handle = nullptr;
-  const int flags = (options.read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE) | SQLITE_OPEN_NOMUTEX |
-                    SQLITE_OPEN_PRIVATECACHE | SQLITE_OPEN_EXRESCODE;
+  const int flags = (options.read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE) |
+                    SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE | SQLITE_OPEN_EXRESCODE;
   const int result = sqlite3_open_v2(path.c_str(), &handle, flags, nullptr);
-  std::unique_ptr<Database> db(new Database(handle));  // also after an error the handle wants to be closed
+  std::unique_ptr<Database> db(
+      new Database(handle));  // also after an error the handle wants to be closed
   if (result != SQLITE_OK) return ToStatus(nullptr, result);
   sqlite3_busy_timeout(handle, options.busy_timeout_ms);
-  // A file that somebody prepared must not run SQL of its own, nor may a bug of ours write into the schema.
+  // A file that somebody prepared must not run SQL of its own, nor may a bug of ours write into the
+  // schema.
   sqlite3_db_config(handle, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   OB_RETURN_IF_ERROR(db->Execute("PRAGMA cell_size_check=ON"));
   OB_RETURN_IF_ERROR(db->Execute("PRAGMA foreign_keys=ON"));
   if (options.read_only) return db;
 
-  // The switch to WAL does not call the busy handler when two connections make it at once: try for as long.
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(options.busy_timeout_ms);
+  // The switch to WAL does not call the busy handler when two connections make it at once: try for
+  // as long.
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(options.busy_timeout_ms);
   for (;;) {
     const absl::Status status = db->Execute("PRAGMA journal_mode=WAL");
     if (status.ok()) break;
@@ -168,19 +177,22 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
   }
   OB_RETURN_IF_ERROR(db->Execute("PRAGMA synchronous=FULL"));
   if (options.pages_max > 0) {
-    OB_RETURN_IF_ERROR(db->Execute(absl::StrCat("PRAGMA max_page_count=", options.pages_max).c_str()));
+    OB_RETURN_IF_ERROR(
+        db->Execute(absl::StrCat("PRAGMA max_page_count=", options.pages_max).c_str()));
   }
   return db;
 }
 
 Database::~Database() {
-  // v2: a statement that is still alive, against the contract, keeps the handle instead of dangling.
+  // v2: a statement that is still alive, against the contract, keeps the handle instead of
+  // dangling.
   sqlite3_close_v2(handle_);
 }
 
 absl::StatusOr<Statement> Database::Prepare(std::string_view sql) {
   sqlite3_stmt* handle = nullptr;
-  const int result = sqlite3_prepare_v3(handle_, sql.data(), static_cast<int>(sql.size()), 0, &handle, nullptr);
+  const int result =
+      sqlite3_prepare_v3(handle_, sql.data(), static_cast<int>(sql.size()), 0, &handle, nullptr);
   if (result != SQLITE_OK) return ToStatus(handle_, result);
   OB_CHECK(handle != nullptr);
   return Statement(handle);
@@ -196,32 +208,36 @@ absl::Status Database::Transaction(Mode mode, const std::function<absl::Status()
   OB_RETURN_IF_ERROR(Execute(mode == Mode::kWrite ? "BEGIN IMMEDIATE" : "BEGIN"));
   absl::Status status = body();
   if (status.ok()) status = Execute("COMMIT");
-  // A full disk or an I/O error may have rolled back already. That a rollback fails is no news to the caller: SQLite
-  // ends the transaction all the same.
+  // A full disk or an I/O error may have rolled back already. That a rollback fails is no news to
+  // the caller: SQLite ends the transaction all the same.
   if (!status.ok() && sqlite3_get_autocommit(handle_) == 0) (void)Execute("ROLLBACK");
   return status;
 }
 
 absl::Status Database::Migrate(std::string_view component, std::span<const char* const> steps) {
   const auto version = [&]() -> absl::StatusOr<int64_t> {
-    OB_ASSIGN_OR_RETURN(Statement read, Prepare("SELECT version FROM schema_version WHERE component = ?"));
+    OB_ASSIGN_OR_RETURN(Statement read,
+                        Prepare("SELECT version FROM schema_version WHERE component = ?"));
     read.BindText(1, component);
     OB_ASSIGN_OR_RETURN(const bool found, read.Step());
     return found ? read.Int(0) : 0;
   };
   return Transaction(Mode::kWrite, [&]() -> absl::Status {
-    OB_RETURN_IF_ERROR(Execute(
-        "CREATE TABLE IF NOT EXISTS schema_version(component TEXT PRIMARY KEY, version INTEGER NOT NULL) STRICT"));
+    OB_RETURN_IF_ERROR(
+        Execute("CREATE TABLE IF NOT EXISTS schema_version(component TEXT PRIMARY KEY, version "
+                "INTEGER NOT NULL) STRICT"));
     OB_ASSIGN_OR_RETURN(const int64_t from, version());
     const auto to = static_cast<int64_t>(steps.size());
     if (from < 0 || from > to) {
-      return absl::FailedPreconditionError(absl::StrCat("storage: the tables of ", std::string(component),
-                                                        " have version ", from, ", this program knows up to ", to));
+      return absl::FailedPreconditionError(absl::StrCat("storage: the tables of ",
+                                                        std::string(component), " have version ",
+                                                        from, ", this program knows up to ", to));
     }
     if (from == to) return absl::OkStatus();
     for (int64_t step = from; step < to; ++step) OB_RETURN_IF_ERROR(Execute(steps[step]));
-    OB_ASSIGN_OR_RETURN(Statement write, Prepare("INSERT INTO schema_version(component, version) VALUES(?1, ?2) "
-                                                 "ON CONFLICT(component) DO UPDATE SET version = ?2"));
+    OB_ASSIGN_OR_RETURN(Statement write,
+                        Prepare("INSERT INTO schema_version(component, version) VALUES(?1, ?2) "
+                                "ON CONFLICT(component) DO UPDATE SET version = ?2"));
     return write.BindText(1, component).Bind(2, to).Run();
   });
 }

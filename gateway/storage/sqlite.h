@@ -1,8 +1,9 @@
-// A thin, checked way to SQLite: open with our settings, prepared statements, transactions, errors as Status.
+// A thin, checked way to SQLite: open with our settings, prepared statements, transactions, errors
+// as Status.
 //
-// Threads: a Database and its statements belong to one thread at a time (their owner holds a mutex); open one for each
-// owner. Several connections and processes may use one file at once: readers never wait, writers take turns and wait
-// up to busy_timeout_ms.
+// Threads: a Database and its statements belong to one thread at a time (their owner holds a
+// mutex); open one for each owner. Several connections and processes may use one file at once:
+// readers never wait, writers take turns and wait up to busy_timeout_ms.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +24,15 @@ struct sqlite3_stmt;
 namespace outboard::storage {
 
 struct OpenOptions {
-  bool create = true;          // NOT_FOUND without it when there is no file
+  bool create = true;  // NOT_FOUND without it when there is no file
   bool read_only = false;
   int busy_timeout_ms = 10'000;
-  int64_t pages_max = 0;       // of 4 KiB; 0: as many as the disk holds. A full file is RESOURCE_EXHAUSTED.
+  int64_t pages_max =
+      0;  // of 4 KiB; 0: as many as the disk holds. A full file is RESOURCE_EXHAUSTED.
 };
 
-// One prepared statement. Bind 1..n, then Step until it says false. Movable; must not outlive its Database.
+// One prepared statement. Bind 1..n, then Step until it says false. Movable; must not outlive its
+// Database.
 class Statement {
  public:
   Statement(Statement&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
@@ -49,8 +52,8 @@ class Statement {
   // Ready to be bound and stepped again.
   void Reset();
 
-  // Columns of the current row, from 0. Views live until the next Step or Reset. A damaged file may hold any type in
-  // any column: use the Is* tests where it matters.
+  // Columns of the current row, from 0. Views live until the next Step or Reset. A damaged file may
+  // hold any type in any column: use the Is* tests where it matters.
   int64_t Int(int column) const;
   std::string_view Text(int column) const;
   std::string_view Blob(int column) const;
@@ -65,15 +68,17 @@ class Statement {
   sqlite3_stmt* handle_;
 };
 
-// Codes of every call: NOT_FOUND (no file), PERMISSION_DENIED, RESOURCE_EXHAUSTED (disk or file full), DATA_LOSS
-// (damaged, or not a database), UNAVAILABLE (busy for too long, I/O error), ALREADY_EXISTS (a UNIQUE or PRIMARY KEY
-// constraint), FAILED_PRECONDITION (another constraint, or a trigger's refusal), INTERNAL (our own SQL).
-// Messages never hold the file's path or bound values.
+// Codes of every call: NOT_FOUND (no file), PERMISSION_DENIED, RESOURCE_EXHAUSTED (disk or file
+// full), DATA_LOSS (damaged, or not a database), UNAVAILABLE (busy for too long, I/O error),
+// ALREADY_EXISTS (a UNIQUE or PRIMARY KEY constraint), FAILED_PRECONDITION (another constraint, or
+// a trigger's refusal), INTERNAL (our own SQL). Messages never hold the file's path or bound
+// values.
 class Database {
  public:
-  // WAL, synchronous=FULL (what is committed survives a power cut), foreign keys, no schema tricks. A file that is
-  // created is readable by its owner only.
-  static absl::StatusOr<std::unique_ptr<Database>> Open(const std::string& path, const OpenOptions& options = {});
+  // WAL, synchronous=FULL (what is committed survives a power cut), foreign keys, no schema tricks.
+  // A file that is created is readable by its owner only.
+  static absl::StatusOr<std::unique_ptr<Database>> Open(const std::string& path,
+                                                        const OpenOptions& options = {});
   ~Database();
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
@@ -83,13 +88,13 @@ class Database {
   // Statements without parameters or rows.
   absl::Status Execute(const char* sql);
 
-  // Runs `body` between BEGIN and COMMIT; any error rolls back and is returned. kWrite takes the write lock at once,
-  // so that what `body` reads is not outdated when it writes. Not nestable.
+  // Runs `body` between BEGIN and COMMIT; any error rolls back and is returned. kWrite takes the
+  // write lock at once, so that what `body` reads is not outdated when it writes. Not nestable.
   enum class Mode { kRead, kWrite };
   absl::Status Transaction(Mode mode, const std::function<absl::Status()>& body);
 
-  // Brings the tables of `component` to version steps.size(), running steps[version..] in one transaction.
-  // FAILED_PRECONDITION: the file is of a newer version.
+  // Brings the tables of `component` to version steps.size(), running steps[version..] in one
+  // transaction. FAILED_PRECONDITION: the file is of a newer version.
   absl::Status Migrate(std::string_view component, std::span<const char* const> steps);
 
  private:

@@ -1,0 +1,265 @@
+// Tenants, keys, secrets; rows of sessions and leases.
+#include "gateway/accounts/accounts.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "gateway/accounts/session_rows.h"
+#include "gateway/ledger/limits.h"
+#include "tests/gateway/support.h"
+
+namespace outboard::gateway::test {
+namespace {
+
+WallTime After(int64_t seconds) { return WallTime{kNoon.unix_ms + seconds * 1000}; }
+
+class AccountsTest : public ::testing::Test {
+ protected:
+  NewApiKey MakeKey(const std::string& name, std::optional<WallTime> expires_at = std::nullopt) {
+    return ValueOrDie(accounts->CreateKey(tenant.id, name, kNoon, expires_at));
+  }
+  absl::Status Try(std::string_view key, WallTime now = kNoon) {
+    return accounts->Authenticate(key, now).status();
+  }
+
+  TempDir dir;
+  std::string path = dir.File("cloud.db");
+  std::unique_ptr<Accounts> accounts = ValueOrDie(Accounts::Open(path));
+  Tenant tenant = ValueOrDie(accounts->CreateTenant("ada", kNoon));
+};
+
+TEST_F(AccountsTest, AKeySpeaksForItsTenant) {
+  const NewApiKey made = MakeKey("laptop");
+  EXPECT_EQ(made.text.Reveal().substr(0, 8 + 16 + 1), "ob_live_" + made.key.id + "_");
+  EXPECT_EQ(made.text.Reveal().size(), 8u + 16 + 1 + 64);
+  const auto identity = accounts->Authenticate(made.text.Reveal(), kNoon);
+  ASSERT_TRUE(identity.ok()) << identity.status();
+  EXPECT_EQ(identity->tenant, tenant.id);
+  EXPECT_EQ(identity->key_id, made.key.id);
+  EXPECT_TRUE(accounts->CheckKey(made.key.id, kNoon).ok());
+}
+
+TEST_F(AccountsTest, EveryWrongKeyFailsInTheSameWords) {
+  const std::string good(MakeKey("laptop").text.Reveal());
+  const std::string other(MakeKey("desk", After(10)).text.Reveal());
+  const NewApiKey revoked = MakeKey("lost");
+  ASSERT_TRUE(accounts->RevokeKey(revoked.key.id, kNoon).ok());
+  std::string upper = good;
+  for (char& c : upper) c = static_cast<char>(toupper(c));
+  std::vector<std::string> wrong = {
+      "",
+      "ob_live_",
+      "hello",
+      std::string(100'000, 'a'),
+      good + "0",
+      good.substr(1),
+      upper,
+      good.substr(0, 25) + other.substr(25),                     // another key's secret
+      good.substr(0, 8) + "0000000000000000" + good.substr(24),  // no such id
+      std::string(revoked.text.Reveal()),
+      std::string(good.size(), '\0'),
+  };
+  for (size_t i = 0; i < good.size(); ++i) {  // each character counts
+    wrong.push_back(good);
+    wrong.back()[i] = good[i] == '0' ? '1' : '0';
+  }
+  std::set<std::string> words;
+  for (const std::string& key : wrong) {
+    const absl::Status status = Try(key);
+    EXPECT_TRUE(absl::IsUnauthenticated(status)) << key;
+    words.insert(std::string(status.message()));
+  }
+  EXPECT_TRUE(Try(other, After(9)).ok());
+  const absl::Status expired = Try(other, After(10));
+  EXPECT_TRUE(absl::IsUnauthenticated(expired));
+  words.insert(std::string(expired.message()));
+  EXPECT_EQ(words.size(), 1u);
+  EXPECT_TRUE(Try(good).ok());
+}
+
+TEST_F(AccountsTest, RevocationIsSeenByOthersAndStays) {
+  const NewApiKey made = MakeKey("laptop");
+  const auto gateway = ValueOrDie(Accounts::Open(path));
+  ASSERT_TRUE(gateway->Authenticate(made.text.Reveal(), kNoon).ok());
+  ASSERT_TRUE(accounts->RevokeKey(made.key.id, After(5)).ok());
+  EXPECT_TRUE(
+      absl::IsUnauthenticated(gateway->Authenticate(made.text.Reveal(), After(6)).status()));
+  EXPECT_TRUE(absl::IsUnauthenticated(gateway->CheckKey(made.key.id, After(6))));
+  ASSERT_TRUE(accounts->RevokeKey(made.key.id, After(7)).ok());
+  EXPECT_EQ(accounts->ListKeys()->at(0).revoked_at, After(5));
+}
+
+TEST_F(AccountsTest, Errors) {
+  EXPECT_TRUE(absl::IsAlreadyExists(accounts->CreateTenant("ada", kNoon).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(accounts->CreateTenant("", kNoon).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(accounts->CreateTenant("a\nb", kNoon).status()));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(accounts->EnsureTenant(std::string(101, 'a'), kNoon).status()));
+  EXPECT_TRUE(absl::IsNotFound(accounts->FindTenant("bob").status()));
+  EXPECT_TRUE(absl::IsNotFound(accounts->GetTenant(TenantId{99}).status()));
+  EXPECT_TRUE(absl::IsNotFound(accounts->CreateKey(TenantId{99}, "k", kNoon).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(accounts->CreateKey(tenant.id, "", kNoon).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(accounts->CreateKey(tenant.id, "k", kNoon, kNoon).status()));
+  EXPECT_TRUE(absl::IsNotFound(accounts->RevokeKey("0123456789abcdef", kNoon)));
+  const Tenant bob = ValueOrDie(accounts->EnsureTenant("bob", kNoon));
+  const NewApiKey made = MakeKey("mine");
+  EXPECT_TRUE(absl::IsNotFound(accounts->RevokeKey(made.key.id, kNoon, bob.id)));
+  EXPECT_TRUE(accounts->RevokeKey(made.key.id, kNoon, tenant.id).ok());
+}
+
+TEST_F(AccountsTest, ListsAreByTenantInOrder) {
+  const Tenant bob = ValueOrDie(accounts->EnsureTenant("bob", kNoon));
+  EXPECT_EQ(accounts->EnsureTenant("bob", After(1))->id, bob.id);
+  MakeKey("one");
+  ASSERT_TRUE(accounts->CreateKey(bob.id, "his", kNoon).ok());
+  MakeKey("two", After(60));
+  EXPECT_EQ(accounts->ListKeys()->size(), 3u);
+  const auto mine = accounts->ListKeys(tenant.id);
+  ASSERT_EQ(mine->size(), 2u);
+  EXPECT_EQ(mine->at(1).name, "two");
+  EXPECT_EQ(mine->at(1).expires_at, After(60));
+  EXPECT_EQ(accounts->ListTenants()->size(), 2u);
+}
+
+TEST_F(AccountsTest, NoSecretIsStoredPrintedOrReadableByOthers) {
+  const NewApiKey made = MakeKey("laptop");
+  const std::string secret(made.text.Reveal().substr(25));
+  std::ostringstream printed;
+  printed << made.text;
+  EXPECT_EQ(printed.str(), "***");
+  std::set<int> modes;
+  for (const char* suffix : {"", "-wal", "-shm"}) {
+    std::ifstream in(path + suffix, std::ios::binary);
+    std::ostringstream bytes;
+    bytes << in.rdbuf();
+    EXPECT_EQ(bytes.str().find(secret), std::string::npos) << suffix;
+    struct stat info{};
+    ASSERT_EQ(stat((path + suffix).c_str(), &info), 0) << suffix;
+    modes.insert(info.st_mode & 0777);
+  }
+  EXPECT_EQ(modes, std::set<int>{0600});
+}
+
+TEST_F(AccountsTest, AMovedSecretIsEmpty) {
+  Secret secret(std::string("short"));
+  const Secret taken = std::move(secret);
+  EXPECT_EQ(taken.Reveal(), "short");
+  EXPECT_EQ(secret.Reveal(), "");  // NOLINT: that it is defined is the point
+}
+
+TEST_F(AccountsTest, ProgramsMayOpenAndWriteAtOnce) {
+  std::vector<std::thread> threads;
+  std::vector<absl::Status> outcomes(4);
+  const std::string shared = dir.File("shared.db");
+  for (size_t i = 0; i < outcomes.size(); ++i) {
+    threads.emplace_back([&, i] {
+      const auto mine = Accounts::Open(shared);
+      const auto books = Ledger::Open(shared);
+      if (!mine.ok() || !books.ok()) {
+        outcomes[i] = mine.ok() ? books.status() : mine.status();
+        return;
+      }
+      for (int k = 0; k < 10 && outcomes[i].ok(); ++k) {
+        const auto who = (*mine)->EnsureTenant("tenant " + std::to_string(k), kNoon);
+        outcomes[i] = who.ok() ? (*mine)->CreateKey(who->id, "k", kNoon).status() : who.status();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& outcome : outcomes) EXPECT_TRUE(outcome.ok()) << outcome;
+  const auto all = ValueOrDie(Accounts::Open(shared));
+  EXPECT_EQ(all->ListTenants()->size(), 10u);
+  EXPECT_EQ(all->ListKeys()->size(), 40u);
+}
+
+class SessionRowsTest : public ::testing::Test {
+ protected:
+  SessionRow Row(uint64_t session, uint64_t epoch = 1) {
+    return {.session = SessionId{1, session},
+            .tenant = TenantId{1},
+            .epoch = epoch,
+            .worker = "w1",
+            .opened_at = kNoon};
+  }
+  LeaseRow Lease(uint64_t session) {
+    return {.lease = {SessionId{1, session}},
+            .tenant = TenantId{1},
+            .devices = 2,
+            .worker = "w1",
+            .granted_at = kNoon};
+  }
+  TempDir dir;
+  std::unique_ptr<SessionRows> rows = ValueOrDie(SessionRows::Open(dir.File("cloud.db")));
+};
+
+TEST_F(SessionRowsTest, ARowFollowsItsSession) {
+  SessionRow row = Row(7);
+  ASSERT_TRUE(rows->Put(row).ok());
+  row.epoch = 2;
+  row.worker = "w2";
+  row.state = SessionState::kDetached;
+  ASSERT_TRUE(rows->Put(row).ok());
+  EXPECT_EQ(*rows->Get(row.session), row);
+  EXPECT_EQ(rows->ListLive()->size(), 1u);
+  row.state = SessionState::kClosed;
+  row.closed_at = After(9);
+  ASSERT_TRUE(rows->Put(row).ok());
+  EXPECT_EQ(*rows->Get(row.session), row);
+  EXPECT_TRUE(rows->ListLive()->empty());
+}
+
+TEST_F(SessionRowsTest, Errors) {
+  ASSERT_TRUE(rows->Put(Row(7, 5)).ok());
+  EXPECT_TRUE(absl::IsAborted(rows->Put(Row(7, 4))));  // an older owner
+  SessionRow row = Row(7, 6);
+  row.tenant = TenantId{2};
+  EXPECT_TRUE(absl::IsFailedPrecondition(rows->Put(row)));
+  row = Row(7, 6);
+  row.closed_at = kNoon;
+  EXPECT_TRUE(absl::IsInvalidArgument(rows->Put(row)));
+  row.state = SessionState::kClosed;
+  ASSERT_TRUE(rows->Put(row).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(rows->Put(Row(7, 7))));  // it has ended
+  row = Row(8);
+  row.tenant = {};
+  EXPECT_TRUE(absl::IsInvalidArgument(rows->Put(row)));
+  EXPECT_TRUE(absl::IsInvalidArgument(rows->Put(Row(8, UINT64_MAX))));
+  EXPECT_TRUE(absl::IsNotFound(rows->Get(SessionId{1, 8}).status()));
+  EXPECT_TRUE(absl::IsNotFound(rows->EndLease({SessionId{1, 8}, 1}, "closed", kNoon)));
+  LeaseRow lease = Lease(8);
+  lease.devices = 0;
+  EXPECT_TRUE(absl::IsInvalidArgument(rows->GrantLease(lease).status()));
+}
+
+TEST_F(SessionRowsTest, LeasesAreNumberedAndNeverAgain) {
+  EXPECT_EQ(*rows->GrantLease(Lease(7)), 1u);
+  EXPECT_EQ(*rows->GrantLease(Lease(8)), 1u);
+  ASSERT_TRUE(rows->EndLease({SessionId{1, 7}, 1}, "idle", After(3)).ok());
+  ASSERT_TRUE(rows->EndLease({SessionId{1, 7}, 1}, "closed", After(4)).ok());
+  EXPECT_EQ(*rows->GrantLease(Lease(7)), 2u);
+  const auto leases = rows->LeasesOf(SessionId{1, 7});
+  ASSERT_EQ(leases->size(), 2u);
+  EXPECT_EQ(leases->at(0).released_at, After(3));
+  EXPECT_EQ(leases->at(0).end, "idle");
+  EXPECT_FALSE(leases->at(1).released_at.has_value());
+}
+
+TEST_F(SessionRowsTest, AStartOfTheGatewayEndsWhatWasLive) {
+  ASSERT_TRUE(rows->Put(Row(1)).ok());
+  ASSERT_TRUE(rows->Put(Row(2)).ok());
+  ASSERT_TRUE(rows->GrantLease(Lease(1)).ok());
+  const auto restarted = ValueOrDie(SessionRows::Open(dir.File("cloud.db")));
+  EXPECT_EQ(*restarted->LoseAllLive(After(60)), 2);
+  EXPECT_EQ(*restarted->LoseAllLive(After(61)), 0);
+  EXPECT_EQ(restarted->Get(SessionId{1, 1})->state, SessionState::kLost);
+  EXPECT_EQ(restarted->Get(SessionId{1, 1})->closed_at, After(60));
+  EXPECT_EQ(restarted->LeasesOf(SessionId{1, 1})->at(0).end, "gateway restarted");
+}
+
+}  // namespace
+}  // namespace outboard::gateway::test
