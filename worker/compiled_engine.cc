@@ -3,16 +3,13 @@
 #include <chrono>
 #include <cstdio>
 #include <list>
-#include <optional>
-#include <thread>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/check.h"
 #include "compiler/ir/print.h"
 #include "compiler/schedule/schedule.h"
-#include "runtime/cpu/elf_loader.h"
-#include "runtime/cpu/task_pool.h"
+#include "runtime/cpu/device.h"
 
 namespace outboard::worker {
 namespace {
@@ -20,15 +17,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kPlansMax = 256;      // of one session; the oldest goes
-constexpr int64_t kSmallWork = 20000;  // operations and bytes below which waking a thread costs more than it brings
-
-struct Program {
-  CompiledKernel kernel;  // without its object, which `loaded` holds
-  std::optional<cpu::LoadedObject> loaded;
-};
 
 struct Launch {
-  std::shared_ptr<const Program> program;
+  std::shared_ptr<const cpu::Program> program;
   std::vector<int> buffers;  // into Schedule::buffers
 };
 
@@ -53,10 +44,9 @@ struct PlanKey {
 class CompiledEngine final : public Engine {
  public:
   CompiledEngine(KernelCompiler* compiler, const CompiledEngineOptions& options)
-      : Engine(options.memory_bytes_max),
-        compiler_(compiler),
+      : compiler_(compiler),
         debug_(options.debug),
-        threads_(options.threads > 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency())) {}
+        device_({.threads = options.threads, .memory_bytes_max = options.memory_bytes_max}) {}
 
   std::string kind() const override { return "cpu"; }
 
@@ -70,40 +60,38 @@ class CompiledEngine final : public Engine {
       OB_ASSIGN_OR_RETURN(std::shared_ptr<Array> array, NewArray(plan->result_dtypes[i], plan->result_dims[i]));
       outputs.push_back(std::move(array));
     }
-    OB_ASSIGN_OR_RETURN(const cpu::Block arena, pool_.Allocate(plan->schedule.arena_bytes));
+    OB_ASSIGN_OR_RETURN(const cpu::Buffer arena, device_.memory().Allocate(plan->schedule.arena_bytes,
+                                                                           cpu::Allocator::Contents::kUndefined));
     std::vector<void*> memory;
     for (const schedule::Buffer& buffer : plan->schedule.buffers) {
       switch (buffer.kind) {
-        case schedule::Buffer::Kind::kInput: memory.push_back(inputs[buffer.index]->block.data()); break;
-        case schedule::Buffer::Kind::kOutput: memory.push_back(outputs[buffer.index]->block.data()); break;
-        case schedule::Buffer::Kind::kTemporary: memory.push_back(arena.data() + buffer.index); break;
+        case schedule::Buffer::Kind::kInput: memory.push_back(inputs[buffer.index]->data()); break;
+        case schedule::Buffer::Kind::kOutput: memory.push_back(outputs[buffer.index]->data()); break;
+        case schedule::Buffer::Kind::kTemporary: memory.push_back(static_cast<char*>(arena.data()) + buffer.index); break;
       }
     }
     const Clock::time_point start = Clock::now();
-    for (size_t i = 0; i < plan->launches.size(); ++i) RunKernel(*plan, i, memory);
+    for (size_t i = 0; i < plan->launches.size(); ++i) OB_RETURN_IF_ERROR(RunKernel(*plan, i, memory));
     stats_.device_time_us += std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
     stats_.kernels_launched += plan->launches.size();
     return std::vector<ArrayPtr>(outputs.begin(), outputs.end());
   }
 
  private:
-  void RunKernel(const Plan& plan, size_t i, const std::vector<void*>& memory) {
+  absl::Status RunKernel(const Plan& plan, size_t i, const std::vector<void*>& memory) {
     const Launch& launch = plan.launches[i];
-    const CompiledKernel& kernel = launch.program->kernel;
     std::vector<void*> buffers;
     buffers.reserve(launch.buffers.size());
     for (const int b : launch.buffers) buffers.push_back(memory[b]);
-    const cpu::KernelFunction function = launch.program->loaded->function();
     const Clock::time_point start = debug_ >= 2 ? Clock::now() : Clock::time_point{};
-    if (kernel.flops + kernel.bytes < kSmallWork)
-      function(buffers.data(), 0, kernel.tasks);
-    else
-      threads_.Run(kernel.tasks, [&](int64_t begin, int64_t end) { function(buffers.data(), begin, end); });
+    OB_RETURN_IF_ERROR(device_.Launch(*launch.program, buffers));
     if (debug_ >= 2) {
       const double us = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-      std::fprintf(stderr, "kernel %3zu %10.1f us %8.1f GFLOP/s %7.1f GB/s  %s\n", i, us, kernel.flops / us / 1e3,
-                   kernel.bytes / us / 1e3, plan.names[i].c_str());
+      std::fprintf(stderr, "kernel %3zu %10.1f us %8.1f GFLOP/s %7.1f GB/s  %s\n", i, us,
+                   static_cast<double>(launch.program->flops()) / us / 1e3,
+                   static_cast<double>(launch.program->bytes()) / us / 1e3, plan.names[i].c_str());
     }
+    return absl::OkStatus();
   }
 
   absl::StatusOr<const Plan*> PlanFor(const GraphId& id, const UOp* sink, std::span<const Binding> bindings) {
@@ -145,7 +133,7 @@ class CompiledEngine final : public Engine {
     absl::Status failure;
     std::vector<absl::StatusOr<CompiledKernel>> compiled = compiler_->Compile(missing);
     for (size_t i = 0; i < missing.size(); ++i) {
-      absl::StatusOr<std::shared_ptr<const Program>> program = LoadProgram(std::move(compiled[i]));
+      absl::StatusOr<std::shared_ptr<const cpu::Program>> program = LoadProgram(compiled[i]);
       if (program.ok()) {
         programs_[missing_ids[i]] = *std::move(program);
       } else {
@@ -167,23 +155,20 @@ class CompiledEngine final : public Engine {
     return plan;
   }
 
-  static absl::StatusOr<std::shared_ptr<const Program>> LoadProgram(absl::StatusOr<CompiledKernel> compiled) {
+  absl::StatusOr<std::shared_ptr<const cpu::Program>> LoadProgram(const absl::StatusOr<CompiledKernel>& compiled) {
     OB_RETURN_IF_ERROR(compiled.status());
-    auto program = std::make_shared<Program>();
-    program->kernel = *std::move(compiled);
-    OB_ASSIGN_OR_RETURN(cpu::LoadedObject loaded,
-                        cpu::LoadedObject::Load(program->kernel.object, program->kernel.symbol));
-    program->loaded = std::move(loaded);
-    program->kernel.object.clear();
-    return program;
+    OB_ASSIGN_OR_RETURN(std::unique_ptr<cpu::Program> program, device_.Load(*compiled));
+    return std::shared_ptr<const cpu::Program>(std::move(program));
   }
+
+  cpu::Allocator& memory() override { return device_.memory(); }
 
   KernelCompiler* compiler_;
   int debug_;
-  cpu::TaskPool threads_;
+  cpu::Device device_;
   absl::flat_hash_map<PlanKey, std::unique_ptr<Plan>> plans_;
   std::list<PlanKey> order_;  // of making
-  absl::flat_hash_map<GraphId, std::shared_ptr<const Program>> programs_;
+  absl::flat_hash_map<GraphId, std::shared_ptr<const cpu::Program>> programs_;
 };
 
 }  // namespace

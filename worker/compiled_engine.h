@@ -10,7 +10,7 @@
 namespace outboard::worker {
 
 struct CompiledEngineOptions {
-  int64_t memory_bytes_max = int64_t{1} << 40;
+  int64_t memory_bytes_max = 0;  // 0: three quarters of the machine's
   int threads = 0;  // 0: as many as there are processors
   int debug = 0;    // DEBUG: 2 a line a kernel, 3 the schedule, 4 the kernels
 };

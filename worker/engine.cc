@@ -11,15 +11,12 @@
 namespace outboard::worker {
 
 absl::StatusOr<std::shared_ptr<Array>> Engine::NewArray(DType dtype, std::vector<int64_t> dims) {
-  auto array = std::make_shared<Array>();
   int64_t bytes = ByteWidth(dtype);
   for (const int64_t dim : dims)
     if (dim < 0 || __builtin_mul_overflow(bytes, dim, &bytes))
       return absl::ResourceExhaustedError(absl::StrCat("an array of [", absl::StrJoin(dims, ", "), "] is too large"));
-  OB_ASSIGN_OR_RETURN(array->block, pool_.Allocate(bytes));
-  array->dtype = dtype;
-  array->dims = std::move(dims);
-  return array;
+  OB_ASSIGN_OR_RETURN(cpu::Buffer buffer, memory().Allocate(bytes, cpu::Allocator::Contents::kUndefined));
+  return std::make_shared<Array>(Array{dtype, std::move(dims), std::move(buffer)});
 }
 
 absl::Status CheckInputs(const UOp* sink, std::span<const ArrayPtr> inputs, std::span<const Binding> bindings) {

@@ -11,17 +11,18 @@
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/host_tensor.h"
 #include "compiler/ir/uop.h"
-#include "runtime/cpu/block_pool.h"
+#include "runtime/cpu/memory.h"
 
 namespace outboard::worker {
 
 // A value of a session, on the device: row-major and contiguous. Never changed once it is made.
 struct Array {
-  DType dtype = DType::kVoid;
+  DType dtype;
   std::vector<int64_t> dims;
-  cpu::Block block;
+  cpu::Buffer buffer;
 
-  int64_t bytes() const { return block.bytes(); }
+  char* data() const { return static_cast<char*>(buffer.data()); }
+  int64_t bytes() const { return buffer.bytes(); }
 };
 using ArrayPtr = std::shared_ptr<const Array>;
 
@@ -50,13 +51,12 @@ class Engine {
 
   virtual std::string kind() const = 0;  // "cpu", "ref"
   const EngineStats& stats() const { return stats_; }
-  int64_t memory_bytes_max() const { return memory_bytes_max_; }
+  int64_t memory_bytes_max() const { return memory().bytes_max(); }
 
  protected:
-  explicit Engine(int64_t memory_bytes_max) : memory_bytes_max_(memory_bytes_max), pool_(memory_bytes_max) {}
+  virtual cpu::Allocator& memory() = 0;
+  const cpu::Allocator& memory() const { return const_cast<Engine*>(this)->memory(); }
 
-  int64_t memory_bytes_max_;
-  cpu::BlockPool pool_;
   EngineStats stats_;
 };
 

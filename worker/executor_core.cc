@@ -311,7 +311,7 @@ void ExecutorCore::ApplyPut(uint64_t seq, const proto::Put& put) {
   }
   if (put.offset() != put_->filled || put.data().size() > put.total_bytes() - put_->filled)
     return EndSession(absl::InvalidArgumentError("the pieces of a Put do not follow each other"));
-  if (put_->array != nullptr) std::memcpy(put_->array->block.data() + put.offset(), put.data().data(), put.data().size());
+  if (put_->array != nullptr) std::memcpy(put_->array->data() + put.offset(), put.data().data(), put.data().size());
   put_->filled += put.data().size();
   if (put_->filled < put.total_bytes()) return;
   if (put_->status.ok())
@@ -373,7 +373,7 @@ void ExecutorCore::SendValue(uint64_t seq, uint32_t index, uint64_t handle, cons
     for (const int64_t dim : array.dims) value.add_dims(static_cast<uint64_t>(dim));
     value.set_total_bytes(total);
     value.set_offset(offset);
-    value.set_data(array.block.data() + offset, piece);
+    value.set_data(array.data() + offset, piece);
     Keep(seq, std::move(item));
     offset += piece;
   } while (offset < total);

@@ -11,7 +11,7 @@ namespace {
 
 class ReferenceEngine final : public Engine {
  public:
-  explicit ReferenceEngine(int64_t memory_bytes_max) : Engine(memory_bytes_max) {}
+  explicit ReferenceEngine(int64_t memory_bytes_max) : memory_(memory_bytes_max) {}
 
   std::string kind() const override { return "ref"; }
 
@@ -20,7 +20,7 @@ class ReferenceEngine final : public Engine {
     OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, bindings));
     std::vector<HostTensor> params;
     for (const ArrayPtr& input : inputs)
-      params.push_back({input->dtype, input->dims, std::string(input->block.data(), input->bytes())});
+      params.push_back({input->dtype, input->dims, std::string(input->data(), input->bytes())});
     const auto start = std::chrono::steady_clock::now();
     OB_ASSIGN_OR_RETURN(const std::vector<HostTensor> results, Interpret(sink, params, bindings));
     stats_.device_time_us += std::chrono::duration_cast<std::chrono::microseconds>(
@@ -28,11 +28,16 @@ class ReferenceEngine final : public Engine {
     std::vector<ArrayPtr> outputs;
     for (const HostTensor& result : results) {
       OB_ASSIGN_OR_RETURN(std::shared_ptr<Array> array, NewArray(result.dtype, result.dims));
-      std::memcpy(array->block.data(), result.bytes.data(), result.bytes.size());
+      std::memcpy(array->data(), result.bytes.data(), result.bytes.size());
       outputs.push_back(std::move(array));
     }
     return outputs;
   }
+
+ private:
+  cpu::Allocator& memory() override { return memory_; }
+
+  cpu::Allocator memory_;
 };
 
 }  // namespace
