@@ -189,11 +189,8 @@ class Loader {
       Symbol& symbol = symbols_[i];
       const uint16_t in = symbol.entry.st_shndx;
       if (in == SHN_UNDEF) {
-        symbol.external = true;
+        symbol.external = true;  // one that is not allowed is an error where it is used: assemblers list some that are not
         symbol.address = reinterpret_cast<uint64_t>(AllowedSymbol(symbol.name));
-        if (symbol.address == 0) {
-          return absl::NotFoundError(absl::StrCat("object: kernels may not call ", View(symbol.name)));
-        }
       } else if (in < sections_.size()) {
         if (place_[in] == kNotPlaced) continue;  // of debug information, unwind tables: an address of 0 marks it
         if (symbol.entry.st_value > sections_[in].sh_size) return Malformed("symbol out of its section");
@@ -239,6 +236,9 @@ class Loader {
     if (type == R_X86_64_NONE) return absl::OkStatus();
     if (index >= symbols_.size()) return Malformed("relocation of no symbol");
     const Symbol& symbol = symbols_[index];
+    if (symbol.address == 0 && symbol.external) {
+      return absl::NotFoundError(absl::StrCat("object: kernels may not call ", View(symbol.name)));
+    }
     if (symbol.address == 0) return Malformed("relocation of a symbol that is not loaded");
     const size_t width = type == R_X86_64_64 || type == R_X86_64_PC64 ? 8 : 4;
     if (rela.r_offset > sections_[target].sh_size || sections_[target].sh_size - rela.r_offset < width) {
