@@ -11,6 +11,7 @@
 #include <sstream>
 #include <thread>
 
+#include "gateway/ledger/entry.h"
 #include "gateway/ledger/ledger.h"
 #include "tests/gateway/support.h"
 
@@ -135,7 +136,7 @@ TEST(LedgerProperty, ACrashAtAnyByteOfTheLogReplaysToTheSame) {
   const std::string dump = Dump(*ledger);
   ASSERT_FALSE(log.empty());
 
-  for (int i = 0; i < 25; ++i) {
+  for (int i = 0; i < 80; ++i) {
     const std::string copy = dir.File("crash" + std::to_string(i) + ".db");
     const int64_t kept = i == 0 ? std::ssize(log) : random.Int(0, std::ssize(log));
     WriteFile(copy, file);
@@ -206,7 +207,7 @@ TEST(LedgerProperty, AFlippedBitIsFoundOrHarmless) {
   const std::string dump = Dump(*OpenLedger(path));
   ASSERT_NE(dump, "unreadable");
   int found = 0;
-  for (int i = 0; i < 250; ++i) {
+  for (int i = 0; i < 400; ++i) {
     std::string damaged = file;
     const int64_t at = random.Int(0, std::ssize(file) - 1);
     damaged[at] = static_cast<char>(damaged[at] ^ (1 << random.Int(0, 7)));
@@ -254,6 +255,7 @@ TEST(LedgerVerify, FindsEveryKindOfTampering) {
   }
   const std::string file = ReadFile(path);
   std::vector<std::string> tampering = {
+      "UPDATE ledger_entry SET at_ms = at_ms - 1 WHERE number = 1",  // stamps still ascend
       "UPDATE ledger_head SET number = 3",
       "UPDATE ledger_head SET at_ms = at_ms + 1",
       "UPDATE ledger_head SET hash = zeroblob(32)",
@@ -297,6 +299,61 @@ TEST(LedgerVerify, FindsEveryKindOfTampering) {
     const auto ledger = Ledger::Open(path);
     ASSERT_TRUE(ledger.ok());
     EXPECT_TRUE(absl::IsDataLoss((*ledger)->Verify().status())) << sql;
+  }
+}
+
+// L3 and L7 where the hashes are right: what a faulty or hostile writer would have left.
+TEST(LedgerVerify, FindsSecondsChargedTwiceUnderAValidChain) {
+  struct Forgery {
+    Charge charge;
+    WallTime at;
+    bool sound;
+  };
+  const Forgery forgeries[] = {
+      {ChargeFor(DeviceOf(1), 5, 8), kNoon, true},   // the forger's hand is right
+      {ChargeFor(DeviceOf(1), 3, 8), kNoon, false},  // overlaps
+      {ChargeFor(DeviceOf(1), 6, 8), kNoon, false},  // leaves a gap
+      {ChargeFor(DeviceOf(2), 1, 8), kNoon, false},  // does not begin at 0
+      {ChargeFor(DeviceOf(1), 5, 8, 2), kNoon, false},
+      {ChargeFor(DeviceOf(1), 5, 8), WallTime{kNoon.unix_ms - 1}, false},
+  };
+  for (const Forgery& forgery : forgeries) {
+    TempDir dir;
+    const std::string path = dir.File("books.db");
+    const auto ledger = OpenLedger(path);
+    const Charge first[] = {ChargeFor(DeviceOf(1), 0, 5), ChargeFor(DeviceOf(9), 0, 1, 2)};
+    ASSERT_TRUE(ledger->Post(first, kNoon).ok());
+
+    const Charge& charge = forgery.charge;
+    const EntryBody body = BodyOf(charge);
+    std::string head(kHashBytes, '\0');
+    for (const Charge& each : first) {
+      head = EntryHash(head, &each - first + 1, kNoon, BodyHash(BodyOf(each)));
+    }
+    const std::string hash = EntryHash(head, 3, forgery.at, BodyHash(body));
+    const auto db = ValueOrDie(storage::Database::Open(path));
+    auto entry = ValueOrDie(
+        db->Prepare("INSERT INTO ledger_entry VALUES(3, ?, ?, '', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+    entry.BindText(1, body.key).Bind(2, forgery.at.unix_ms).Bind(3, charge.tenant.value);
+    entry.BindBlob(4, charge.device.lease.session.Bytes());
+    entry.Bind(5, static_cast<int64_t>(charge.device.lease.grant)).Bind(6, charge.device.device);
+    entry.Bind(7, charge.price_per_hour.value).Bind(8, charge.granted_at.unix_ms);
+    entry.Bind(9, charge.from_s).Bind(10, charge.to_s);
+    entry.BindBlob(11, BodyHash(body)).BindBlob(12, hash);
+    ASSERT_TRUE(entry.Run().ok());
+    for (int line = 0; line < 2; ++line) {
+      auto add = ValueOrDie(db->Prepare(
+          "INSERT INTO ledger_line SELECT 3, ?1, id, ?3 FROM ledger_account WHERE name = ?2"));
+      add.Bind(1, line).BindText(2, body.lines[line].account.name);
+      ASSERT_TRUE(add.Bind(3, body.lines[line].amount.value).Run().ok());
+      auto sum =
+          ValueOrDie(db->Prepare("UPDATE ledger_account SET balance = balance + ? WHERE name = ?"));
+      sum.Bind(1, body.lines[line].amount.value).BindText(2, body.lines[line].account.name);
+      ASSERT_TRUE(sum.Run().ok());
+    }
+    auto last = ValueOrDie(db->Prepare("UPDATE ledger_head SET number = 3, at_ms = ?, hash = ?"));
+    ASSERT_TRUE(last.Bind(1, forgery.at.unix_ms).BindBlob(2, hash).Run().ok());
+    EXPECT_EQ(ledger->Verify().ok(), forgery.sound) << ledger->Verify().status();
   }
 }
 

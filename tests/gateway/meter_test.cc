@@ -158,7 +158,7 @@ TEST(MeterProperty, BillsTheUnionOfUsableTimeOnce) {
       for (; confirmed_ms < now_ms; ++confirmed_ms) usable_ms += pauses == 0 ? 1 : 0;
     }
   };
-  for (int round = 0; round < 40; ++round) {
+  for (int round = 0; round < 400; ++round) {
     Meter meter({.seconds_per_charge = random.Int(0, 7)});
     std::map<LeasedDevice, Model> models;
     uint64_t grants = 0;
