@@ -150,7 +150,10 @@ ErrorInfo OfBinary(const UOp* node, const ErrorInfo& a, const ErrorInfo& b) {
       info.magnitude = Times(a.magnitude, b.magnitude);
       info.error = Times(a.error, b.magnitude + b.error) + Times(b.error, a.magnitude);
       info.product = true;
-      if (info.special && (a.error > 0 || b.error > 0)) info.chaotic = true;
+      if (a.error > 0 || b.error > 0) {
+        info.error = std::max(info.error, kLeast);  // at least the sign of a zero
+        if (info.special) info.chaotic = true;
+      }
       break;
     case Op::kFDiv: {
       // Only ADD(MUL(y, y), 1) is known to keep away from zero.
