@@ -1,21 +1,17 @@
 #include "tests/compiler/kernel_run.h"
 
-#include <llvm/ExecutionEngine/Orc/ExecutionUtils.h>
-#include <llvm/ExecutionEngine/Orc/LLJIT.h>
-#include <llvm/Support/MemoryBuffer.h>
-#include <llvm/Support/TargetSelect.h>
 #include <sys/mman.h>
 
 #include <cstring>
 
 #include "compiler/ir/check.h"
+#include "runtime/cpu/elf_loader.h"
 
 namespace outboard::test {
 
 struct LoadedKernel::Impl {
   CompiledKernel kernel;
-  std::unique_ptr<llvm::orc::LLJIT> jit;
-  void (*function)(void* const*, int64_t, int64_t) = nullptr;
+  cpu::LoadedObject object;
 };
 
 LoadedKernel::LoadedKernel(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -23,28 +19,13 @@ LoadedKernel::~LoadedKernel() = default;
 const CompiledKernel& LoadedKernel::kernel() const { return impl_->kernel; }
 
 absl::StatusOr<std::unique_ptr<LoadedKernel>> LoadedKernel::Load(CompiledKernel kernel) {
-  static const bool ready = !llvm::InitializeNativeTarget() && !llvm::InitializeNativeTargetAsmPrinter();
-  OB_CHECK(ready);
-  const auto failed = [](llvm::Error error) { return absl::InternalError(llvm::toString(std::move(error))); };
-  auto impl = std::make_unique<Impl>();
-  impl->kernel = std::move(kernel);
-  auto jit = llvm::orc::LLJITBuilder().create();
-  if (!jit) return failed(jit.takeError());
-  impl->jit = std::move(*jit);
-  auto& dylib = impl->jit->getMainJITDylib();
-  dylib.addGenerator(llvm::cantFail(llvm::orc::DynamicLibrarySearchGenerator::GetForCurrentProcess(
-      impl->jit->getDataLayout().getGlobalPrefix())));
-  auto error = impl->jit->addObjectFile(llvm::MemoryBuffer::getMemBufferCopy(
-      llvm::StringRef(impl->kernel.object.data(), impl->kernel.object.size())));
-  if (error) return failed(std::move(error));
-  auto symbol = impl->jit->lookup(impl->kernel.symbol);
-  if (!symbol) return failed(symbol.takeError());
-  impl->function = symbol->toPtr<void (*)(void* const*, int64_t, int64_t)>();
-  return std::unique_ptr<LoadedKernel>(new LoadedKernel(std::move(impl)));
+  OB_ASSIGN_OR_RETURN(cpu::LoadedObject object, cpu::LoadedObject::Load(kernel.object, kernel.symbol));
+  return std::unique_ptr<LoadedKernel>(
+      new LoadedKernel(std::make_unique<Impl>(Impl{std::move(kernel), std::move(object)})));
 }
 
 void LoadedKernel::Run(void* const* buffers, int64_t begin, int64_t end) const {
-  impl_->function(buffers, begin, end);
+  impl_->object.function()(buffers, begin, end);
 }
 
 void LoadedKernel::RunGuarded(Buffers& buffers, int pieces) const {
