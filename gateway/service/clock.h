@@ -1,0 +1,33 @@
+// The clocks and the randomness that the core is told.
+#pragma once
+
+#include <sys/random.h>
+
+#include <chrono>
+#include <cstdlib>
+
+#include "gateway/core/core.h"
+
+namespace outboard::gateway {
+
+inline MonoTime MonoNow() {
+  return {std::chrono::duration_cast<std::chrono::nanoseconds>(
+              std::chrono::steady_clock::now().time_since_epoch())
+              .count()};
+}
+
+inline WallTime WallNow() {
+  return {std::chrono::duration_cast<std::chrono::milliseconds>(
+              std::chrono::system_clock::now().time_since_epoch())
+              .count()};
+}
+
+// 128 bits from the kernel; a machine that has none must not hand out guessable tokens.
+template <typename Pair>
+Pair Draw() {
+  uint64_t words[2];
+  if (getrandom(words, sizeof words, 0) != sizeof words) std::abort();
+  return Pair{words[0], words[1]};
+}
+
+}  // namespace outboard::gateway

@@ -1,0 +1,182 @@
+#include "gateway/service/gateway.h"
+
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server_builder.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gateway/accounts/accounts.h"
+#include "gateway/accounts/session_rows.h"
+#include "gateway/ledger/ledger.h"
+#include "gateway/service/blob_store.h"
+#include "gateway/service/bookkeeper.h"
+#include "gateway/service/clock.h"
+#include "gateway/service/gatekeeper.h"
+#include "gateway/service/hub.h"
+#include "gateway/service/limits.h"
+#include "gateway/service/log.h"
+#include "gateway/service/pool.h"
+#include "gateway/service/services.h"
+#include "proto/limits.h"
+
+namespace outboard::gateway {
+
+namespace {
+
+constexpr std::chrono::milliseconds kStreamsEndWithin{2000};
+
+// The one place where the server gets its credentials; TLS comes here.
+std::shared_ptr<grpc::ServerCredentials> ServerCredentialsFor(const std::string& address) {
+  return grpc::InsecureServerCredentials();
+}
+
+bool IsLocalAddress(const std::string& address) {
+  for (const char* local : {"unix:", "localhost:", "127.", "[::1]:"}) {
+    if (address.rfind(local, 0) == 0) return true;
+  }
+  return address.empty();
+}
+
+void SetLimits(grpc::ServerBuilder& builder) {
+  builder.SetMaxReceiveMessageSize(static_cast<int>(wire::kMessageBytesMax));
+  builder.SetMaxSendMessageSize(static_cast<int>(wire::kMessageBytesMax));
+  // gRPC would inflate a bomb before it checks the size.
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 20'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsPerConnectionMax);
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a second gateway on the port must fail, not share it
+}
+
+}  // namespace
+
+std::string AccountsPath(const std::string& data_folder) { return data_folder + "/outboard.db"; }
+
+class Gateway::Impl {
+ public:
+  explicit Impl(GatewayOptions options) : options_(std::move(options)), pool_(kPoolThreads) {}
+  ~Impl() { Stop(std::chrono::milliseconds(0)); }
+
+  absl::Status Start() {
+    if (options_.no_auth && !IsLocalAddress(options_.listen)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("without keys only a unix socket or a loopback address may be listened on, not ", options_.listen));
+    }
+    std::error_code error;
+    std::filesystem::create_directories(options_.data_folder, error);
+    if (error) {
+      return absl::UnavailableError(absl::StrCat("cannot make the data folder ", options_.data_folder, ": ", error.message()));
+    }
+    std::string path = AccountsPath(options_.data_folder);
+    auto accounts = Accounts::Open(path);
+    if (!accounts.ok()) return accounts.status();
+    accounts_ = *std::move(accounts);
+    auto ledger = Ledger::Open(path);
+    if (!ledger.ok()) return ledger.status();
+    ledger_ = *std::move(ledger);
+    auto rows = SessionRows::Open(path);
+    if (!rows.ok()) return rows.status();
+    rows_ = *std::move(rows);
+    auto lost = rows_->LoseAllLive(WallNow());
+    if (!lost.ok()) return lost.status();
+    if (*lost > 0) Log(absl::StrCat(*lost, " sessions were lost with the gateway before this one"));
+    auto blobs = BlobStore::Open(options_.data_folder + "/blobs");
+    if (!blobs.ok()) return blobs.status();
+    blobs_ = *std::move(blobs);
+    std::optional<TenantId> everybody;
+    if (options_.no_auth) {
+      auto tenant = accounts_->EnsureTenant("local", WallNow());
+      if (!tenant.ok()) return tenant.status();
+      everybody = tenant->id;
+    }
+    gatekeeper_ = std::make_unique<Gatekeeper>(accounts_.get(), everybody, options_.fleet_token);
+    books_ = std::make_unique<Bookkeeper>(ledger_.get(), rows_.get());
+    hub_ = std::make_unique<Hub>(options_.core, blobs_.get(), gatekeeper_.get(), books_.get(), &pool_);
+    return Serve();
+  }
+
+  absl::Status Serve() {
+    cloud_ = std::make_unique<CloudService>(hub_.get());
+    fleet_ = std::make_unique<FleetService>(hub_.get(), options_.core);
+    blob_service_ = std::make_unique<BlobService>(blobs_.get(), gatekeeper_.get(), &pool_);
+    account_ = std::make_unique<AccountService>(accounts_.get(), ledger_.get(), gatekeeper_.get(), &pool_);
+    grpc::ServerBuilder builder;
+    SetLimits(builder);
+    int port = 0;
+    bool has_port = !options_.listen.empty() && options_.listen.rfind("unix:", 0) != 0;
+    if (!options_.listen.empty()) {
+      builder.AddListeningPort(options_.listen, ServerCredentialsFor(options_.listen), has_port ? &port : nullptr);
+    }
+    builder.RegisterService(cloud_.get());
+    builder.RegisterService(fleet_.get());
+    builder.RegisterService(blob_service_.get());
+    builder.RegisterService(account_.get());
+    server_ = builder.BuildAndStart();
+    if (server_ == nullptr || (has_port && port == 0)) {
+      return absl::UnavailableError(absl::StrCat("cannot listen at ", options_.listen,
+                                                 "; is another gateway running there?"));
+    }
+    address_ = options_.listen;
+    if (has_port) address_ = absl::StrCat(address_.substr(0, address_.rfind(':')), ":", port);
+    if (!has_port && !address_.empty()) chmod(address_.substr(5).c_str(), 0600);
+    return absl::OkStatus();
+  }
+
+  void Stop(std::chrono::milliseconds drain) {
+    if (std::exchange(stopped_, true)) return;
+    if (hub_ != nullptr && server_ != nullptr) {
+      hub_->Drain();
+      hub_->AwaitEmpty(drain);
+      hub_->StopAll();
+      books_->Stop();  // the last bills are written and told
+      server_->Shutdown(std::chrono::system_clock::now() + kStreamsEndWithin);
+      server_->Wait();
+    }
+    pool_.Stop();
+    server_.reset();
+    hub_.reset();
+    if (books_ != nullptr) books_->Stop();
+  }
+
+  GatewayOptions options_;
+  std::string address_;
+  Pool pool_;
+  std::unique_ptr<Accounts> accounts_;
+  std::unique_ptr<Ledger> ledger_;
+  std::unique_ptr<SessionRows> rows_;
+  std::unique_ptr<BlobStore> blobs_;
+  std::unique_ptr<Gatekeeper> gatekeeper_;
+  std::unique_ptr<Bookkeeper> books_;
+  std::unique_ptr<Hub> hub_;
+  std::unique_ptr<CloudService> cloud_;
+  std::unique_ptr<FleetService> fleet_;
+  std::unique_ptr<BlobService> blob_service_;
+  std::unique_ptr<AccountService> account_;
+  std::unique_ptr<grpc::Server> server_;
+  bool stopped_ = false;
+};
+
+Gateway::Gateway(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Gateway::~Gateway() = default;
+
+absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(GatewayOptions options) {
+  auto impl = std::make_unique<Impl>(std::move(options));
+  if (absl::Status status = impl->Start(); !status.ok()) return status;
+  return std::unique_ptr<Gateway>(new Gateway(std::move(impl)));
+}
+
+const std::string& Gateway::address() const { return impl_->address_; }
+std::shared_ptr<grpc::Channel> Gateway::InProcessChannel() {
+  return impl_->server_->InProcessChannel(grpc::ChannelArguments());
+}
+uint32_t Gateway::devices_total() const { return impl_->hub_->devices_total(); }
+size_t Gateway::session_count() const { return impl_->hub_->session_count(); }
+void Gateway::Stop(std::chrono::milliseconds drain) { impl_->Stop(drain); }
+
+}  // namespace outboard::gateway

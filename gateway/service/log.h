@@ -1,0 +1,19 @@
+// One line to stderr with the time; never a key, a token or a tenant's data.
+#pragma once
+
+#include <cstdio>
+#include <ctime>
+#include <string>
+
+namespace outboard::gateway {
+
+inline void Log(const std::string& line) {
+  std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char stamp[32];
+  std::strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  std::fprintf(stderr, "%s %s\n", stamp, line.c_str());
+}
+
+}  // namespace outboard::gateway

@@ -1,0 +1,67 @@
+// Threads for what must not run on gRPC's: verification, hashing, disk. Jobs are bounded by the streams that post them
+// (one each); the limit here only catches a mistake.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace outboard::gateway {
+
+class Pool {
+ public:
+  explicit Pool(int threads) {
+    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
+  }
+  ~Pool() { Stop(); }
+
+  // Runs `job` on some thread; after Stop, in the caller's.
+  void Post(std::function<void()> job) {
+    {
+      std::unique_lock lock(mutex_);
+      if (!stopping_) {
+        jobs_.push_back(std::move(job));
+        lock.unlock();
+        wake_.notify_one();
+        return;
+      }
+    }
+    job();
+  }
+
+  // Finishes what was posted.
+  void Stop() {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+  }
+
+ private:
+  void Work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      wake_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
+      if (jobs_.empty()) return;
+      std::function<void()> job = std::move(jobs_.front());
+      jobs_.pop_front();
+      lock.unlock();
+      job();
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::function<void()>> jobs_;
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace outboard::gateway

@@ -1,0 +1,263 @@
+#include "gateway/service/relay.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/limits.h"
+
+namespace outboard::gateway {
+
+Relay::Relay(SessionId session, TenantId tenant, MicroUsd price_per_hour, BlobStore* blobs, GraphGate* gate)
+    : session_(session), tenant_(tenant), price_per_hour_(price_per_hour), blobs_(blobs), gate_(gate) {}
+
+// ---- the hub ---------------------------------------------------------------------------------------------------
+
+void Relay::SetExecutor(ExecutorSide* executor) {
+  std::lock_guard lock(mutex_);
+  executor_ = executor;
+}
+
+void Relay::Connect(ClientSide* client, const Live& live, const proto::Open& open) {
+  std::lock_guard lock(mutex_);
+  client_ = client;
+  client_paused_ = false;
+  epoch_ = live.epoch;
+  resume_token_ = live.resume_token;
+  graph_id_.clear();
+  graph_bytes_.clear();
+  if (executor_ == nullptr) return;  // it has just gone; the hub will hear of it
+  proto::ClientFrame frame;
+  frame.set_epoch(epoch_);
+  proto::Open& out = *frame.add_items()->mutable_open();
+  out = open;
+  out.clear_resume_token();
+  out.set_session_id(session_.Bytes());
+  executor_->Send(std::move(frame));
+}
+
+void Relay::DropClient(ClientSide* client) {
+  std::lock_guard lock(mutex_);
+  if (client != nullptr && client_ != client) return;
+  client_ = nullptr;
+  if (executor_ != nullptr && std::exchange(executor_paused_, false)) executor_->ResumeReading();
+  room_.notify_all();
+}
+
+void Relay::DropExecutor(ExecutorSide* executor) {
+  std::lock_guard lock(mutex_);
+  if (executor_ == executor) executor_ = nullptr;
+  room_.notify_all();
+}
+
+void Relay::EndExecutor() {
+  std::lock_guard lock(mutex_);
+  if (executor_ != nullptr) executor_->End(absl::OkStatus());
+}
+
+void Relay::SetBill(const Bill& bill) {
+  std::lock_guard lock(mutex_);
+  bill_ = bill;
+}
+
+uint64_t Relay::epoch() const {
+  std::lock_guard lock(mutex_);
+  return epoch_;
+}
+
+void Relay::SendEnd(ClientSide& client, const absl::Status& why, const Bill& bill, uint64_t epoch,
+                    uint64_t through_seq) {
+  proto::ServerFrame frame;
+  frame.set_epoch(epoch);
+  proto::Done& done = *frame.add_items()->mutable_done();
+  done.set_through_seq(through_seq);
+  done.set_seconds_billed(static_cast<uint64_t>(bill.seconds));
+  done.set_cost_micro_usd(static_cast<uint64_t>(bill.amount.value));
+  if (!why.ok()) {
+    proto::Failed& failed = *frame.add_items()->mutable_failed();
+    failed.set_code(static_cast<uint32_t>(why.code()));
+    failed.set_message(why.message().data(), why.message().size());
+  }
+  client.Send(std::move(frame));
+  client.End(why);
+}
+
+// ---- client to executor ----------------------------------------------------------------------------------------
+
+bool Relay::IsHeavy(const proto::ClientFrame& frame) {
+  return std::any_of(frame.items().begin(), frame.items().end(), [](const proto::ClientItem& item) {
+    return item.has_graph() || (item.has_put() && !item.put().blob_root().empty());
+  });
+}
+
+absl::Status Relay::FromClient(ClientSide* client, proto::ClientFrame frame, bool& pause) {
+  pause = false;
+  if (frame.items_size() > static_cast<int>(wire::kFrameItemsMax)) {
+    return absl::ResourceExhaustedError(absl::StrCat("a frame of ", frame.items_size(), " items; limit ",
+                                                     wire::kFrameItemsMax));
+  }
+  bool heavy = false;
+  uint64_t last_seq = 0;
+  for (const proto::ClientItem& item : frame.items()) {
+    if (item.has_open()) return absl::InvalidArgumentError("a second Open on one stream");
+    heavy |= item.has_graph() || (item.has_put() && !item.put().blob_root().empty());
+    last_seq = std::max(last_seq, item.seq());
+  }
+  uint64_t epoch = frame.epoch();
+  proto::ClientFrame out;
+  if (!heavy) {
+    out = std::move(frame);
+  } else {
+    {
+      std::lock_guard lock(mutex_);
+      if (client_ != client || epoch != epoch_) return absl::OkStatus();
+    }
+    out.set_epoch(epoch);
+    for (proto::ClientItem& item : *frame.mutable_items()) {
+      if (item.has_graph()) {
+        if (absl::Status status = OnGraph(*item.mutable_graph(), out); !status.ok()) return status;
+      } else if (item.has_put() && !item.put().blob_root().empty()) {
+        if (out.items_size() > 0) {
+          std::lock_guard lock(mutex_);
+          if (executor_ != nullptr && client_ == client) executor_->Send(std::move(out));
+          out.Clear();
+          out.set_epoch(epoch);
+        }
+        if (absl::Status status = SendBlob(client, epoch, item); !status.ok()) return status;
+      } else {
+        out.add_items()->Swap(&item);
+      }
+    }
+  }
+  std::lock_guard lock(mutex_);
+  if (client_ != client || epoch != epoch_ || executor_ == nullptr) return absl::OkStatus();
+  if (last_seq > sent_seq_) sent_seq_ = last_seq;
+  if (out.items_size() > 0) executor_->Send(std::move(out));
+  pause = client_paused_ = executor_->AskDrained();
+  return absl::OkStatus();
+}
+
+// Pieces are joined, checked, and cut again: nothing of a graph leaves before the whole is known to be good.
+absl::Status Relay::OnGraph(proto::Graph& graph, proto::ClientFrame& out) {
+  if (graph.id().size() != wire::kHashBytes || graph.total_bytes() > wire::kGraphBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat("a graph of ", graph.total_bytes(), " bytes with an id of ",
+                                                   graph.id().size(), "; limits ", wire::kGraphBytesMax, " and ",
+                                                   wire::kHashBytes));
+  }
+  if (graph.offset() == 0) {
+    graph_id_ = graph.id();
+    graph_bytes_.clear();
+  }
+  if (graph.id() != graph_id_ || graph.offset() != graph_bytes_.size() ||
+      graph_bytes_.size() + graph.data().size() > graph.total_bytes()) {
+    return absl::InvalidArgumentError("the pieces of a graph do not follow each other");
+  }
+  graph_bytes_ += graph.data();
+  if (graph_bytes_.size() < graph.total_bytes()) return absl::OkStatus();
+  std::string bytes = std::exchange(graph_bytes_, {});
+  absl::Status verdict = gate_->Check(graph_id_, bytes);
+  if (!verdict.ok()) {
+    proto::Graph& refused = *out.add_items()->mutable_graph();
+    refused.set_id(graph_id_);
+    refused.set_refused_code(static_cast<uint32_t>(verdict.code()));
+    refused.set_refused(verdict.message().data(), verdict.message().size());
+    return absl::OkStatus();
+  }
+  for (size_t at = 0; at == 0 || at < bytes.size(); at += wire::kPieceBytesMax) {
+    proto::Graph& piece = *out.add_items()->mutable_graph();
+    piece.set_id(graph_id_);
+    piece.set_total_bytes(bytes.size());
+    piece.set_offset(at);
+    piece.set_data(bytes.substr(at, wire::kPieceBytesMax));
+    if (out.ByteSizeLong() < wire::kPieceBytesMax) continue;
+    std::lock_guard lock(mutex_);
+    uint64_t epoch = out.epoch();
+    if (executor_ != nullptr) executor_->Send(std::move(out));
+    out.Clear();
+    out.set_epoch(epoch);
+  }
+  return absl::OkStatus();
+}
+
+bool Relay::AwaitRoom(std::unique_lock<std::mutex>& lock, ClientSide* client) {
+  auto has_room = [&] {
+    return client_ != client || executor_ == nullptr || !executor_->AskDrained();
+  };
+  if (!room_.wait_for(lock, std::chrono::milliseconds(kStalledMs), has_room)) return false;
+  return true;
+}
+
+absl::Status Relay::SendBlob(ClientSide* client, uint64_t epoch, const proto::ClientItem& item) {
+  const proto::Put& put = item.put();
+  wire::Hash root;
+  if (put.blob_root().size() != root.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("a blob root of ", put.blob_root().size(), " bytes"));
+  }
+  std::copy(put.blob_root().begin(), put.blob_root().end(), root.begin());
+  auto blob = blobs_->Find(tenant_, root);
+  if (!blob.ok()) return blob.status();
+  if (blob->size_bytes != put.total_bytes()) {
+    return absl::InvalidArgumentError(absl::StrCat("a Put of ", put.total_bytes(), " bytes by a blob of ",
+                                                   blob->size_bytes));
+  }
+  uint64_t offset = 0;
+  for (const wire::Hash& chunk : blob->chunks) {
+    auto bytes = blobs_->ReadChunk(tenant_, chunk);
+    if (!bytes.ok()) return bytes.status();
+    for (size_t at = 0; at < bytes->size(); at += wire::kPieceBytesMax) {
+      proto::ClientFrame frame;
+      frame.set_epoch(epoch);
+      proto::ClientItem& piece = *frame.add_items();
+      piece = item;
+      piece.mutable_put()->clear_blob_root();
+      piece.mutable_put()->set_offset(offset);
+      piece.mutable_put()->set_data(bytes->substr(at, wire::kPieceBytesMax));
+      offset += piece.put().data().size();
+      std::unique_lock lock(mutex_);
+      if (!AwaitRoom(lock, client)) return absl::UnavailableError("worker lost: it takes no more data");
+      if (client_ != client || executor_ == nullptr) return absl::OkStatus();
+      executor_->Send(std::move(frame));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Relay::ExecutorDrained() {
+  std::lock_guard lock(mutex_);
+  room_.notify_all();
+  if (client_ != nullptr && std::exchange(client_paused_, false)) client_->ResumeReading();
+}
+
+// ---- executor to client ----------------------------------------------------------------------------------------
+
+void Relay::FromExecutor(ExecutorSide* executor, proto::ServerFrame frame, bool& pause) {
+  std::lock_guard lock(mutex_);
+  pause = false;
+  if (executor_ != executor || frame.epoch() != epoch_) return;
+  for (proto::ServerItem& item : *frame.mutable_items()) {
+    if (item.has_done()) {
+      proto::Done& done = *item.mutable_done();
+      if (done.through_seq() > done_seq_) done_seq_ = done.through_seq();
+      done.set_cost_micro_usd(static_cast<uint64_t>(bill_.amount.value));
+      done.set_seconds_billed(static_cast<uint64_t>(bill_.seconds));
+    } else if (item.has_opened()) {
+      proto::Opened& opened = *item.mutable_opened();
+      opened.set_session_id(session_.Bytes());
+      opened.set_resume_token(SessionId{resume_token_.hi, resume_token_.lo}.Bytes());
+      opened.set_price_per_hour_micro_usd(static_cast<uint64_t>(price_per_hour_.value));
+      // What an earlier epoch sent and the executor did not apply is forgotten there; the client sends it again.
+      sent_seq_ = done_seq_ = opened.applied_seq();
+    }
+  }
+  if (client_ == nullptr) return;  // the executor keeps what matters until an Ack
+  client_->Send(std::move(frame));
+  pause = executor_paused_ = client_->AskDrained();
+}
+
+void Relay::ClientDrained() {
+  std::lock_guard lock(mutex_);
+  if (executor_ != nullptr && std::exchange(executor_paused_, false)) executor_->ResumeReading();
+}
+
+}  // namespace outboard::gateway

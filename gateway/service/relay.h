@@ -1,0 +1,82 @@
+// One session's data path: frames between the client's stream and the executor's, looked at as little as possible.
+//
+// Towards the executor: graphs are held until the gate has verified them, a Put by blob becomes pieces from the store,
+// frames of another epoch are dropped. Towards the client: Opened gets the session's names and price, Done the bill.
+// A frame with none of these passes unchanged.
+//
+// Threads: each side's frames come one at a time; both sides and the hub may call at once. Lock order: hub, relay, stream.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "absl/status/status.h"
+#include "gateway/core/core.h"
+#include "gateway/service/blob_store.h"
+#include "gateway/service/graph_gate.h"
+#include "gateway/service/stream.h"
+#include "proto/cloud.pb.h"
+
+namespace outboard::gateway {
+
+using ClientSide = Stream<proto::ClientFrame, proto::ServerFrame>;
+using ExecutorSide = Stream<proto::ServerFrame, proto::ClientFrame>;
+
+class Relay {
+ public:
+  Relay(SessionId session, TenantId tenant, MicroUsd price_per_hour, BlobStore* blobs, GraphGate* gate);
+
+  // ---- the hub
+  void SetExecutor(ExecutorSide* executor);
+  // A new epoch: the executor is told Open, and answers Opened to `client`.
+  void Connect(ClientSide* client, const Live& live, const proto::Open& open);
+  // Only if it is this one; nullptr: whichever.
+  void DropClient(ClientSide* client);
+  void DropExecutor(ExecutorSide* executor);
+  void EndExecutor();  // closes its stream
+  void SetBill(const Bill& bill);
+  // The last Done and, unless `why` is OK, a Failed; then the client's stream ends.
+  static void SendEnd(ClientSide& client, const absl::Status& why, const Bill& bill, uint64_t epoch, uint64_t through_seq);
+  bool busy() const { return sent_seq_ > done_seq_; }
+  uint64_t done_seq() const { return done_seq_; }
+  uint64_t epoch() const;
+
+  // ---- the client's stream
+  // Whether FromClient would verify, hash or read: then it must not run on gRPC's threads.
+  static bool IsHeavy(const proto::ClientFrame& frame);
+  // Not OK: the session ends so. Sets `pause` when reading should stop until ResumeReading is called by us.
+  absl::Status FromClient(ClientSide* client, proto::ClientFrame frame, bool& pause);
+  // ---- the executor's stream
+  void FromExecutor(ExecutorSide* executor, proto::ServerFrame frame, bool& pause);
+  // ---- either, when its queue ran low
+  void ExecutorDrained();
+  void ClientDrained();
+
+ private:
+  absl::Status OnGraph(proto::Graph& graph, proto::ClientFrame& out);
+  absl::Status SendBlob(ClientSide* client, uint64_t epoch, const proto::ClientItem& item);
+  bool AwaitRoom(std::unique_lock<std::mutex>& lock, ClientSide* client);
+
+  const SessionId session_;
+  const TenantId tenant_;
+  const MicroUsd price_per_hour_;
+  BlobStore* const blobs_;
+  GraphGate* const gate_;
+  std::atomic<uint64_t> sent_seq_{0}, done_seq_{0};
+
+  mutable std::mutex mutex_;
+  std::condition_variable room_;
+  ClientSide* client_ = nullptr;
+  ExecutorSide* executor_ = nullptr;
+  bool client_paused_ = false, executor_paused_ = false;
+  Token resume_token_;
+  uint64_t epoch_ = 0;
+  Bill bill_;
+  std::string graph_id_, graph_bytes_;  // on its way in; only the client's reader touches them
+};
+
+}  // namespace outboard::gateway

@@ -1,0 +1,77 @@
+// The gRPC services: each method makes a stream or a job. Nothing is decided here.
+#pragma once
+
+#include <memory>
+
+#include "gateway/ledger/ledger.h"
+#include "gateway/service/blob_store.h"
+#include "gateway/service/gatekeeper.h"
+#include "gateway/service/hub.h"
+#include "gateway/service/pool.h"
+#include "proto/account.grpc.pb.h"
+#include "proto/cloud.grpc.pb.h"
+#include "proto/fleet.grpc.pb.h"
+
+namespace outboard::gateway {
+
+class CloudService final : public proto::Cloud::CallbackService {
+ public:
+  explicit CloudService(Hub* hub) : hub_(hub) {}
+  grpc::ServerBidiReactor<proto::ClientFrame, proto::ServerFrame>* Session(
+      grpc::CallbackServerContext* context) override;
+
+ private:
+  Hub* const hub_;
+};
+
+class FleetService final : public proto::Fleet::CallbackService {
+ public:
+  FleetService(Hub* hub, const CoreOptions& options) : hub_(hub), options_(options) {}
+  grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* Join(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerBidiReactor<proto::ServerFrame, proto::ClientFrame>* Attach(
+      grpc::CallbackServerContext* context) override;
+
+ private:
+  Hub* const hub_;
+  const CoreOptions options_;
+};
+
+class BlobService final : public proto::Blobs::CallbackService {
+ public:
+  BlobService(BlobStore* store, Gatekeeper* gatekeeper, Pool* pool)
+      : store_(store), gatekeeper_(gatekeeper), pool_(pool) {}
+  grpc::ServerUnaryReactor* Missing(grpc::CallbackServerContext* context, const proto::MissingRequest* request,
+                                    proto::MissingReply* reply) override;
+  grpc::ServerReadReactor<proto::BlobPiece>* Upload(grpc::CallbackServerContext* context,
+                                                    proto::UploadReply* reply) override;
+  grpc::ServerUnaryReactor* Commit(grpc::CallbackServerContext* context, const proto::CommitRequest* request,
+                                   proto::CommitReply* reply) override;
+
+ private:
+  BlobStore* const store_;
+  Gatekeeper* const gatekeeper_;
+  Pool* const pool_;
+};
+
+class AccountService final : public proto::Account::CallbackService {
+ public:
+  AccountService(Accounts* accounts, Ledger* ledger, Gatekeeper* gatekeeper, Pool* pool)
+      : accounts_(accounts), ledger_(ledger), gatekeeper_(gatekeeper), pool_(pool) {}
+  grpc::ServerUnaryReactor* CreateKey(grpc::CallbackServerContext* context, const proto::CreateKeyRequest* request,
+                                      proto::CreateKeyReply* reply) override;
+  grpc::ServerUnaryReactor* ListKeys(grpc::CallbackServerContext* context, const proto::ListKeysRequest* request,
+                                     proto::ListKeysReply* reply) override;
+  grpc::ServerUnaryReactor* RevokeKey(grpc::CallbackServerContext* context, const proto::RevokeKeyRequest* request,
+                                      proto::RevokeKeyReply* reply) override;
+  grpc::ServerUnaryReactor* Usage(grpc::CallbackServerContext* context, const proto::UsageRequest* request,
+                                  proto::UsageReply* reply) override;
+
+ private:
+  Accounts* const accounts_;
+  Ledger* const ledger_;
+  Gatekeeper* const gatekeeper_;
+  Pool* const pool_;
+};
+
+}  // namespace outboard::gateway
