@@ -154,6 +154,7 @@ Result CheckLeaf(const Node& n) {
 }
 
 Result CheckReshape(const Node& n, Shape dims) {
+  OB_RETURN_IF_ERROR(CheckShape(n.op, dims));  // first: the products below must not overflow
   Product before, after;
   bool fits = true;
   for (const Dim& dim : n.src[0]->shape) fits = fits && before.Multiply(dim);

@@ -71,6 +71,8 @@ const Case kCases[] = {
     {"stored bytes", kBad, "stored bytes", MAKE(Op::kParam, {}, {0, 1 << 20, 1 << 20}, kF32)},
     {"reshape", kOk, "", MAKE(Op::kReshape, {t.x}, {3, 2})},
     {"reshape, other count", kBad, "RESHAPE", MAKE(Op::kReshape, {t.x}, {7})},
+    {"reshape, a product past 128 bits", kBad, "dimension 0",
+     MAKE(Op::kReshape, {t.x}, {INT64_MIN + 1, INT64_MIN + 1, INT64_MAX, 3})},
     {"reshape, negative twice", kBad, "RESHAPE", MAKE(Op::kReshape, {t.x}, {-2, -3})},
     {"permute", kOk, "", MAKE(Op::kPermute, {t.x}, {1, 0})},
     {"permute, axis twice", kBad, "axis 0", MAKE(Op::kPermute, {t.x}, {0, 0})},

@@ -1,0 +1,96 @@
+// Any bytes as a graph: refused, or canonical, verified, printable and differentiable. Built with clang's libFuzzer
+// (-DOUTBOARD_FUZZ=ON); `graph_fuzz CORPUS_FOLDER -max_total_time=60` looks for trouble, `graph_fuzz FILE` repeats it.
+#include <cstdint>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/ir/build.h"
+#include "compiler/ir/check.h"
+#include "compiler/ir/encoding.h"
+#include "compiler/ir/print.h"
+#include "compiler/ir/spec.h"
+#include "compiler/tensor/gradient.h"
+
+using namespace outboard;
+
+namespace {
+
+// Every way back from a result to an input: errors are fine, broken promises of ours end the process.
+void Differentiate(Graph& graph, const UOp* root) {
+  std::vector<const UOp*> wrt;
+  for (const UOp* param : ParamsOf(root))
+    if (IsFloat(param->dtype)) wrt.push_back(param);
+  for (const UOp* result : root->src) {
+    if (!IsFloat(result->dtype)) continue;
+    const auto gradients = Gradient(graph, result, result, wrt);
+    if (!gradients.ok() || gradients->empty()) continue;
+    for (size_t i = 0; i < wrt.size(); ++i)
+      OB_CHECK((*gradients)[i]->dtype == wrt[i]->dtype && (*gradients)[i]->shape == wrt[i]->shape);
+  }
+}
+
+void CheckBytes(std::string_view bytes) {
+  for (const Level level : {Level::kTensor, Level::kKernel}) {
+    Graph graph;
+    const auto root = DecodeGraph(graph, bytes, level);
+    if (!root.ok()) continue;
+    OB_CHECK(ValueOrDie(EncodeGraph(*root)).bytes == bytes);
+    GraphToString(*root);
+    if (level == Level::kTensor) Differentiate(graph, *root);
+  }
+}
+
+// Bytes as a list of nodes to make, which gets past the decoder more often than mutated encodings do: op, type, counts,
+// then sources from the end of the list and small arguments. What is refused is left out.
+const UOp* MakeGraph(Graph& graph, std::string_view bytes) {
+  static constexpr int64_t kLarge[] = {kSymbolicDim, INT64_MAX, INT64_MIN + 1, int64_t{1} << 31, int64_t{1} << 62,
+                                       0x3ff0000000000000, 0x7ff8000000000000};
+  std::vector<const UOp*> nodes, results;
+  const auto next = [&bytes] {
+    const uint8_t byte = bytes.empty() ? 0 : static_cast<uint8_t>(bytes[0]);
+    bytes.remove_prefix(!bytes.empty());
+    return byte;
+  };
+  while (!bytes.empty() && nodes.size() < 200) {
+    const auto op = static_cast<Op>(next() % kOpCodeMax);
+    const auto dtype = static_cast<DType>(next() % kDTypeCount);
+    const uint8_t counts = next();
+    std::vector<const UOp*> src;
+    std::vector<int64_t> arg;
+    for (int i = 0; i < counts % 5 && !nodes.empty(); ++i)
+      src.push_back(nodes[nodes.size() - 1 - next() % nodes.size()]);
+    for (int i = 0; i < counts / 5 % 8; ++i) {
+      const uint8_t value = next();
+      arg.push_back(value < 200 ? value % 40 : value < 220 ? 200 - value : kLarge[value % std::size(kLarge)]);
+    }
+    auto made = graph.Make(op, dtype, src, arg);
+    if (!made.ok()) made = graph.Make(op, DType::kVoid, src, arg);
+    if (!made.ok()) continue;
+    nodes.push_back(*made);
+    if ((*made)->dtype != DType::kVoid) results.push_back(*made);
+  }
+  if (results.size() > 3) results.erase(results.begin(), results.end() - 3);
+  return results.empty() ? nullptr : Sink(graph, results);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  CheckBytes(bytes);
+  Graph graph;
+  const UOp* const root = MakeGraph(graph, bytes);
+  if (root == nullptr) return 0;
+  GraphToString(root);
+  Differentiate(graph, root);
+  const auto encoded = EncodeGraph(root);
+  if (VerifyGraph(root, Level::kTensor).ok()) {
+    OB_CHECK(encoded.ok());
+    Graph other;
+    OB_CHECK_OK(DecodeGraph(other, encoded->bytes).status());
+  }
+  if (encoded.ok()) CheckBytes(encoded->bytes);
+  return 0;
+}
