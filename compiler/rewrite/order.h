@@ -1,3 +1,4 @@
+// An order of nodes that is the same in every process.
 #pragma once
 
 #include "compiler/ir/uop.h"

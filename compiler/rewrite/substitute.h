@@ -1,3 +1,4 @@
+// Replacing nodes of a graph by others.
 #pragma once
 
 #include "absl/container/flat_hash_map.h"
