@@ -1,0 +1,299 @@
+// Operations on one element at a time.
+#include <cmath>
+#include <numbers>
+
+#include "absl/strings/str_cat.h"
+#include "client/tensor/operands.h"
+#include "client/tensor/promote.h"
+#include "client/tensor/recorder.h"
+#include "client/tensor/tensor.h"
+
+namespace outboard {
+
+using internal::Operands;
+using internal::Recorder;
+
+namespace {
+
+// A unary function of floats; integers become f32 first.
+template <typename F>
+Tensor OfFloat(const Tensor& tensor, const At& at, const F& function) {
+  const Recorder rec(at);
+  const UOp* const x = tensor.NodeIn(rec);
+  return Tensor::FromNode(rec, function(rec, rec.Cast(x, FloatOf(x->dtype))));
+}
+
+template <typename F>
+Tensor Of(const Tensor& tensor, const At& at, const F& function) {
+  const Recorder rec(at);
+  return Tensor::FromNode(rec, function(rec, tensor.NodeIn(rec)));
+}
+
+Tensor Binary(Op op, const Arg& a, const Arg& b) {
+  const Recorder rec(a.at());
+  const Operands x = internal::Promoted(rec, a, b, Name(op));
+  return Tensor::FromNode(rec, rec.Alu(op, x.a, x.b));
+}
+
+const UOp* Exp(const Recorder& rec, const UOp* x) {
+  return rec.Alu(Op::kExp2, rec.Scale(x, std::numbers::log2e));
+}
+const UOp* Log(const Recorder& rec, const UOp* x) {
+  return rec.Scale(rec.Alu(Op::kLog2, x), std::numbers::ln2);
+}
+const UOp* Over(const Recorder& rec, double a, const UOp* x) {
+  return rec.Alu(Op::kFDiv, rec.FullLike(x, a), x);
+}
+const UOp* Sigmoid(const Recorder& rec, const UOp* x) {
+  const UOp* const e = rec.Alu(Op::kExp2, rec.Scale(x, -std::numbers::log2e));
+  return Over(rec, 1, rec.Add(rec.FullLike(x, 1), e));
+}
+const UOp* Tanh(const Recorder& rec, const UOp* x) {
+  return rec.Add(rec.Scale(Sigmoid(rec, rec.Scale(x, 2)), 2), rec.FullLike(x, -1));
+}
+const UOp* Less(const Recorder& rec, const UOp* a, const UOp* b) {
+  return rec.Alu(Op::kCmpLt, a, b);
+}
+// a <= b, false for NaN.
+const UOp* LessEqual(const Recorder& rec, const UOp* a, const UOp* b) {
+  if (!IsFloat(a->dtype)) return rec.Not(Less(rec, b, a));
+  return rec.Alu(Op::kOr, Less(rec, a, b), rec.Alu(Op::kCmpEq, a, b));
+}
+
+}  // namespace
+
+Tensor operator+(const Arg& a, const Arg& b) {
+  const Recorder rec(a.at());
+  const Operands x = internal::Promoted(rec, a, b, "+");
+  // The sum of truth values is whether any is true.
+  return Tensor::FromNode(rec, rec.Alu(IsBool(x.a->dtype) ? Op::kOr : Op::kAdd, x.a, x.b));
+}
+Tensor operator-(const Arg& a, const Arg& b) {
+  const Recorder rec(a.at());
+  const Operands x = internal::Promoted(rec, a, b, "-");
+  if (IsBool(x.a->dtype)) rec.Invalid("-: bool has no difference; use ^");
+  return Tensor::FromNode(rec, rec.Sub(x.a, x.b));
+}
+Tensor operator*(const Arg& a, const Arg& b) {
+  const Recorder rec(a.at());
+  const Operands x = internal::Promoted(rec, a, b, "*");
+  return Tensor::FromNode(rec, rec.Alu(IsBool(x.a->dtype) ? Op::kAnd : Op::kMul, x.a, x.b));
+}
+Tensor operator/(const Arg& a, const Arg& b) {
+  const Recorder rec(a.at());
+  const Operands x = internal::Promoted(rec, a, b, "/");
+  const DType dtype = FloatOf(x.a->dtype);
+  return Tensor::FromNode(rec, rec.Alu(Op::kFDiv, rec.Cast(x.a, dtype), rec.Cast(x.b, dtype)));
+}
+Tensor operator%(const Arg& a, const Arg& b) { return Binary(Op::kMod, a, b); }
+Tensor operator-(const Arg& a) {
+  const Recorder rec(a.at());
+  return Tensor::FromNode(rec, rec.Alu(Op::kNeg, a.tensor().NodeIn(rec)));
+}
+Tensor operator<(const Arg& a, const Arg& b) { return Binary(Op::kCmpLt, a, b); }
+Tensor operator>(const Arg& a, const Arg& b) {
+  const Recorder rec(a.at());
+  const Operands x = internal::Promoted(rec, a, b, ">");
+  return Tensor::FromNode(rec, Less(rec, x.b, x.a));
+}
+Tensor operator<=(const Arg& a, const Arg& b) {
+  const Recorder rec(a.at());
+  const Operands x = internal::Promoted(rec, a, b, "<=");
+  return Tensor::FromNode(rec, LessEqual(rec, x.a, x.b));
+}
+Tensor operator>=(const Arg& a, const Arg& b) {
+  const Recorder rec(a.at());
+  const Operands x = internal::Promoted(rec, a, b, ">=");
+  return Tensor::FromNode(rec, LessEqual(rec, x.b, x.a));
+}
+Tensor operator==(const Arg& a, const Arg& b) { return Binary(Op::kCmpEq, a, b); }
+Tensor operator!=(const Arg& a, const Arg& b) { return Binary(Op::kCmpNe, a, b); }
+Tensor operator&(const Arg& a, const Arg& b) { return Binary(Op::kAnd, a, b); }
+Tensor operator|(const Arg& a, const Arg& b) { return Binary(Op::kOr, a, b); }
+Tensor operator^(const Arg& a, const Arg& b) { return Binary(Op::kXor, a, b); }
+Tensor operator<<(const Arg& a, const Arg& b) { return Binary(Op::kShl, a, b); }
+Tensor operator>>(const Arg& a, const Arg& b) { return Binary(Op::kShr, a, b); }
+
+Tensor& Tensor::operator+=(const Arg& other) { return *this = Arg(*this, other.at()) + other; }
+Tensor& Tensor::operator-=(const Arg& other) { return *this = Arg(*this, other.at()) - other; }
+Tensor& Tensor::operator*=(const Arg& other) { return *this = Arg(*this, other.at()) * other; }
+Tensor& Tensor::operator/=(const Arg& other) { return *this = Arg(*this, other.at()) / other; }
+
+Tensor Tensor::idiv(const Arg& other) const {
+  return Binary(Op::kIDiv, Arg(*this, other.at()), other);
+}
+Tensor Tensor::maximum(const Arg& other) const {
+  const Recorder rec(other.at());
+  const Operands x = internal::Promoted(rec, Arg(*this, other.at()), other, "maximum");
+  return FromNode(rec, rec.Alu(IsBool(x.a->dtype) ? Op::kOr : Op::kMax, x.a, x.b));
+}
+Tensor Tensor::minimum(const Arg& other) const {
+  const Recorder rec(other.at());
+  const Operands x = internal::Promoted(rec, Arg(*this, other.at()), other, "minimum");
+  if (IsBool(x.a->dtype)) return FromNode(rec, rec.Alu(Op::kAnd, x.a, x.b));
+  if (!IsFloat(x.a->dtype)) return FromNode(rec, rec.Where(Less(rec, x.a, x.b), x.a, x.b));
+  const UOp* const most = rec.Alu(Op::kMax, rec.Alu(Op::kNeg, x.a), rec.Alu(Op::kNeg, x.b));
+  return FromNode(rec, rec.Alu(Op::kNeg, most));
+}
+Tensor Tensor::where(const Arg& a, const Arg& b) const {
+  const Recorder rec(a.at());
+  const UOp* const condition = NodeIn(rec);
+  if (!IsBool(condition->dtype))
+    rec.Invalid(absl::StrCat("where: the condition is ", std::string(Name(condition->dtype)),
+                             ", not bool"));
+  const Operands x = internal::Promoted(rec, a, b, "where");
+  const Shape shape = rec.BroadcastShape(condition->shape, x.a->shape, "where");
+  return FromNode(rec, rec.Where(rec.Broadcast(condition, shape), rec.Broadcast(x.a, shape),
+                                 rec.Broadcast(x.b, shape)));
+}
+
+Tensor Tensor::cast(DType dtype, At at) const {
+  return Of(*this, at, [&](const Recorder& rec, const UOp* x) { return rec.Cast(x, dtype); });
+}
+Tensor Tensor::bitcast(DType dtype, At at) const {
+  return Of(*this, at, [&](const Recorder& rec, const UOp* x) {
+    return x->dtype == dtype ? x : rec.Make(Op::kBitcast, dtype, {x});
+  });
+}
+Tensor Tensor::neg(At at) const { return -Arg(*this, at); }
+
+Tensor Tensor::exp(At at) const { return OfFloat(*this, at, Exp); }
+Tensor Tensor::exp2(At at) const {
+  return OfFloat(*this, at, [](const Recorder& rec, const UOp* x) { return rec.Alu(Op::kExp2, x); });
+}
+Tensor Tensor::log(At at) const { return OfFloat(*this, at, Log); }
+Tensor Tensor::log2(At at) const {
+  return OfFloat(*this, at, [](const Recorder& rec, const UOp* x) { return rec.Alu(Op::kLog2, x); });
+}
+Tensor Tensor::sin(At at) const {
+  return OfFloat(*this, at, [](const Recorder& rec, const UOp* x) { return rec.Alu(Op::kSin, x); });
+}
+Tensor Tensor::cos(At at) const {
+  return OfFloat(*this, at, [](const Recorder& rec, const UOp* x) {
+    return rec.Alu(Op::kSin, rec.Add(x, rec.FullLike(x, std::numbers::pi / 2)));
+  });
+}
+Tensor Tensor::tan(At at) const { return Arg(sin(at), at) / Arg(cos(at), at); }
+Tensor Tensor::sqrt(At at) const {
+  return OfFloat(*this, at, [](const Recorder& rec, const UOp* x) { return rec.Alu(Op::kSqrt, x); });
+}
+Tensor Tensor::rsqrt(At at) const {
+  return OfFloat(*this, at, [](const Recorder& rec, const UOp* x) {
+    return Over(rec, 1, rec.Alu(Op::kSqrt, x));
+  });
+}
+Tensor Tensor::reciprocal(At at) const {
+  return OfFloat(*this, at, [](const Recorder& rec, const UOp* x) { return Over(rec, 1, x); });
+}
+Tensor Tensor::square(At at) const { return Arg(*this, at) * Arg(*this, at); }
+Tensor Tensor::abs(At at) const {
+  return Of(*this, at, [](const Recorder& rec, const UOp* x) {
+    if (IsUnsigned(x->dtype) || IsBool(x->dtype)) return x;
+    return rec.Alu(Op::kMax, x, rec.Alu(Op::kNeg, x));
+  });
+}
+Tensor Tensor::sign(At at) const {
+  return Of(*this, at, [](const Recorder& rec, const UOp* x) {
+    if (IsBool(x->dtype)) return x;
+    const UOp* const zero = rec.FullLike(x, 0);
+    const UOp* const positive = rec.Where(Less(rec, zero, x), rec.FullLike(x, 1), zero);
+    if (IsUnsigned(x->dtype)) return positive;
+    const UOp* const negative = rec.Where(Less(rec, x, zero), rec.FullLike(x, -1), positive);
+    // NaN stays.
+    return IsFloat(x->dtype) ? rec.Where(rec.Alu(Op::kCmpNe, x, x), x, negative) : negative;
+  });
+}
+Tensor Tensor::trunc(At at) const {
+  return Of(*this, at, [](const Recorder& rec, const UOp* x) {
+    return IsFloat(x->dtype) ? rec.Alu(Op::kTrunc, x) : x;
+  });
+}
+Tensor Tensor::floor(At at) const {
+  return Of(*this, at, [](const Recorder& rec, const UOp* x) {
+    if (!IsFloat(x->dtype)) return x;
+    const UOp* const t = rec.Alu(Op::kTrunc, x);
+    return rec.Where(Less(rec, x, t), rec.Add(t, rec.FullLike(t, -1)), t);
+  });
+}
+Tensor Tensor::ceil(At at) const {
+  return Of(*this, at, [](const Recorder& rec, const UOp* x) {
+    if (!IsFloat(x->dtype)) return x;
+    const UOp* const t = rec.Alu(Op::kTrunc, x);
+    return rec.Where(Less(rec, t, x), rec.Add(t, rec.FullLike(t, 1)), t);
+  });
+}
+
+Tensor Tensor::relu(At at) const {
+  return Of(*this, at, [](const Recorder& rec, const UOp* x) {
+    if (IsBool(x->dtype)) return x;
+    return rec.Alu(Op::kMax, x, rec.FullLike(x, 0));
+  });
+}
+Tensor Tensor::leaky_relu(double slope, At at) const {
+  return OfFloat(*this, at, [&](const Recorder& rec, const UOp* x) {
+    return rec.Where(Less(rec, x, rec.FullLike(x, 0)), rec.Scale(x, slope), x);
+  });
+}
+Tensor Tensor::elu(double alpha, At at) const {
+  return OfFloat(*this, at, [&](const Recorder& rec, const UOp* x) {
+    // The argument of exp is guarded: its branch may overflow where it is not taken, and 0 * inf is NaN in a gradient.
+    const UOp* const zero = rec.FullLike(x, 0);
+    const UOp* const low = rec.Where(Less(rec, x, zero), x, zero);
+    const UOp* const curve = rec.Scale(rec.Add(Exp(rec, low), rec.FullLike(x, -1)), alpha);
+    return rec.Where(Less(rec, x, zero), curve, x);
+  });
+}
+Tensor Tensor::sigmoid(At at) const { return OfFloat(*this, at, Sigmoid); }
+Tensor Tensor::tanh(At at) const { return OfFloat(*this, at, Tanh); }
+Tensor Tensor::silu(At at) const {
+  return OfFloat(*this, at, [](const Recorder& rec, const UOp* x) {
+    return rec.Mul(x, Sigmoid(rec, x));
+  });
+}
+Tensor Tensor::gelu(At at) const {
+  return OfFloat(*this, at, [](const Recorder& rec, const UOp* x) {
+    const UOp* const cube = rec.Mul(x, rec.Mul(x, x));
+    const UOp* const inner = rec.Scale(rec.Add(x, rec.Scale(cube, 0.044715)),
+                                       std::sqrt(2 / std::numbers::pi));
+    return rec.Mul(rec.Scale(x, 0.5), rec.Add(Tanh(rec, inner), rec.FullLike(x, 1)));
+  });
+}
+Tensor Tensor::softplus(At at) const {
+  return OfFloat(*this, at, [](const Recorder& rec, const UOp* x) {
+    // max(x, 0) + log(1 + exp(-|x|)) overflows nowhere.
+    const UOp* const size = rec.Alu(Op::kMax, x, rec.Alu(Op::kNeg, x));
+    const UOp* const tail = rec.Add(Exp(rec, rec.Alu(Op::kNeg, size)), rec.FullLike(x, 1));
+    return rec.Add(rec.Alu(Op::kMax, x, rec.FullLike(x, 0)), Log(rec, tail));
+  });
+}
+Tensor Tensor::clip(double low, double high, At at) const {
+  return maximum(Arg(low, at)).minimum(Arg(high, at));
+}
+Tensor Tensor::logical_not(At at) const {
+  return Of(*this, at, [](const Recorder& rec, const UOp* x) {
+    return rec.Not(rec.Cast(x, DType::kBool));
+  });
+}
+Tensor Tensor::isnan(At at) const {
+  return Of(*this, at, [](const Recorder& rec, const UOp* x) { return rec.Alu(Op::kCmpNe, x, x); });
+}
+
+Tensor Tensor::pow(double exponent, At at) const {
+  return OfFloat(*this, at, [&](const Recorder& rec, const UOp* x) {
+    const double size = std::abs(exponent);
+    if (size <= 64 && size == std::trunc(size)) {  // by squaring: exact signs, no logarithm
+      const UOp* result = nullptr;
+      const UOp* square = x;
+      for (int n = static_cast<int>(size); n > 0; n /= 2) {
+        if (n % 2 == 1) result = result == nullptr ? square : rec.Mul(result, square);
+        if (n > 1) square = rec.Mul(square, square);
+      }
+      if (result == nullptr) return rec.FullLike(x, 1);
+      return exponent < 0 ? Over(rec, 1, result) : result;
+    }
+    if (exponent == 0.5) return rec.Alu(Op::kSqrt, x);
+    return rec.Alu(Op::kExp2, rec.Scale(rec.Alu(Op::kLog2, x), exponent));
+  });
+}
+
+}  // namespace outboard

@@ -1,0 +1,51 @@
+// What the Tensor API needs of a session, so that tests can put an interpreter behind it.
+//
+// The meaning of each method is that of transport::Session (client/transport/session.h); only Await gives a HostTensor.
+// Threads: every method may be called from any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/transport/session.h"
+#include "compiler/ir/host_tensor.h"
+
+namespace outboard {
+
+class Engine {
+ public:
+  virtual ~Engine() = default;
+  virtual uint64_t NewHandle() = 0;
+  virtual absl::Status Put(uint64_t handle, DType dtype, std::span<const int64_t> dims,
+                           std::string_view bytes) = 0;
+  virtual absl::StatusOr<uint64_t> Run(const transport::RunRequest& request) = 0;
+  virtual absl::StatusOr<uint64_t> Fetch(uint64_t handle) = 0;
+  virtual void Release(uint64_t handle) = 0;
+  virtual absl::StatusOr<HostTensor> Await(uint64_t seq, uint32_t index) = 0;
+  virtual bool Ready(uint64_t seq, uint32_t index) const = 0;
+  virtual void Forget(uint64_t seq, uint32_t index) = 0;
+  virtual absl::Status Sync() = 0;
+  virtual transport::Stats stats() const = 0;
+  virtual absl::Status Close() = 0;
+};
+
+// The process's engine. The first call connects as the environment says (SessionOptions::FromEnvironment), which may
+// block; after that the same engine is returned until it is closed or replaced.
+// Errors: those of transport::Session::Connect. A failure is not remembered: the next call tries again.
+absl::StatusOr<std::shared_ptr<Engine>> CurrentEngine();
+
+// The engine if there is one; never connects.
+std::shared_ptr<Engine> EngineIfConnected();
+
+// Replaces the process's engine; nullptr for "connect at the next use". Tensors realised in another one keep it alive
+// and can be read, but cannot be mixed with those of the new one (FAILED_PRECONDITION).
+void SetEngine(std::shared_ptr<Engine> engine);
+
+// Ends the session, if there is one: the device is free and the bill stands when it returns. Returns the final numbers.
+absl::StatusOr<transport::Stats> CloseEngine();
+
+}  // namespace outboard

@@ -1,0 +1,40 @@
+// What the Tensor API throws: a Status and the line of the user's program that asked for the impossible.
+//
+// Codes: INVALID_ARGUMENT     shapes, dtypes or axes that do not fit (raised where the operation is written), or a graph
+//                             that the cloud refuses (raised where a value is asked for)
+//        RESOURCE_EXHAUSTED   a limit of compiler/ir/limits.h or of the cloud; the message names it
+//        FAILED_PRECONDITION  an empty Tensor, a value of a session that was closed
+//        UNAVAILABLE, UNAUTHENTICATED   no gateway, no worker, no key; see client/transport/session.h
+#pragma once
+
+#include <exception>
+#include <source_location>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace outboard {
+
+// A place in the user's program. Functions of the API take one as a last, defaulted parameter.
+using At = std::source_location;
+
+class Error : public std::exception {
+ public:
+  Error(absl::Status status, At at);
+
+  const absl::Status& status() const { return status_; }
+  const At& location() const { return at_; }
+  const char* what() const noexcept override { return what_.c_str(); }  // "train.cc:12: message [CODE]"
+
+ private:
+  absl::Status status_;
+  At at_;
+  std::string what_;
+};
+
+// Throws Error with INVALID_ARGUMENT.
+[[noreturn]] void ThrowInvalid(const At& at, const std::string& message);
+// Throws Error unless `status` is OK.
+void ThrowIfError(const absl::Status& status, const At& at);
+
+}  // namespace outboard

@@ -1,0 +1,225 @@
+// Shapes: what moves elements and computes nothing.
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "client/tensor/promote.h"
+#include "client/tensor/recorder.h"
+#include "client/tensor/tensor.h"
+
+namespace outboard {
+
+using internal::DimsToString;
+using internal::Recorder;
+using internal::ToShape;
+
+Tensor Tensor::reshape(Dims dims, At at) const {
+  const Recorder rec(at);
+  const UOp* const x = NodeIn(rec);
+  int64_t known = 1;
+  int64_t* open = nullptr;
+  for (int64_t& dim : dims) {
+    if (dim != -1) {
+      known *= dim;
+    } else if (open == nullptr) {
+      open = &dim;
+    } else {
+      rec.Invalid("reshape: more than one dimension is -1");
+    }
+  }
+  if (open != nullptr) {
+    const int64_t count = ElementCount(x->shape);
+    if (known <= 0 || count % known != 0)
+      rec.Invalid(absl::StrCat("reshape: ", DimsToString(x->shape), " has ", count,
+                               " elements, which is no multiple of ", known));
+    *open = count / known;
+  }
+  return FromNode(rec, rec.Reshape(x, ToShape(dims)));
+}
+
+Tensor Tensor::flatten(int64_t first, int64_t last, At at) const {
+  const Recorder rec(at);
+  const UOp* const x = NodeIn(rec);
+  if (x->rank() == 0) return FromNode(rec, rec.Reshape(x, {Dim(1)}));
+  const int begin = rec.Axis(first, x->rank()), end = rec.Axis(last, x->rank());
+  if (begin > end) rec.Invalid("flatten: the first axis comes after the last");
+  Shape dims(x->shape.begin(), x->shape.begin() + begin);
+  dims.push_back(ElementCount(x->shape.subspan(begin, end - begin + 1)));
+  dims.insert(dims.end(), x->shape.begin() + end + 1, x->shape.end());
+  return FromNode(rec, rec.Reshape(x, dims));
+}
+
+Tensor Tensor::unsqueeze(int64_t axis, At at) const {
+  const Recorder rec(at);
+  const UOp* const x = NodeIn(rec);
+  Shape dims(x->shape.begin(), x->shape.end());
+  dims.insert(dims.begin() + rec.Axis(axis, x->rank() + 1), Dim(1));
+  return FromNode(rec, rec.Reshape(x, dims));
+}
+
+Tensor Tensor::squeeze(At at) const {
+  const Recorder rec(at);
+  const UOp* const x = NodeIn(rec);
+  std::vector<int64_t> axes;
+  for (int i = 0; i < x->rank(); ++i)
+    if (x->shape[i] == Dim(1)) axes.push_back(i);
+  return FromNode(rec, rec.Squeeze(x, axes));
+}
+
+Tensor Tensor::squeeze(int64_t axis, At at) const {
+  const Recorder rec(at);
+  const UOp* const x = NodeIn(rec);
+  const int place = rec.Axis(axis, x->rank());
+  if (x->shape[place] != Dim(1)) return FromNode(rec, x);
+  return FromNode(rec, rec.Squeeze(x, {place}));
+}
+
+Tensor Tensor::expand(const Dims& dims, At at) const {
+  const Recorder rec(at);
+  const UOp* const x = NodeIn(rec);
+  Shape shape = ToShape(dims);
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] != -1) continue;
+    if (i + x->shape.size() < dims.size())
+      rec.Invalid("expand: a new dimension cannot be -1");
+    shape[i] = x->shape[i + x->shape.size() - dims.size()];
+  }
+  return FromNode(rec, rec.Broadcast(x, shape));
+}
+
+Tensor Tensor::permute(const Dims& axes, At at) const {
+  const Recorder rec(at);
+  const UOp* const x = NodeIn(rec);
+  std::vector<int64_t> order;
+  for (const int64_t axis : axes) order.push_back(rec.Axis(axis, x->rank()));
+  return FromNode(rec, rec.Permute(x, order));
+}
+
+Tensor Tensor::transpose(int64_t a, int64_t b, At at) const {
+  const Recorder rec(at);
+  const UOp* const x = NodeIn(rec);
+  std::vector<int64_t> order(x->rank());
+  std::iota(order.begin(), order.end(), 0);
+  std::swap(order[rec.Axis(a, x->rank())], order[rec.Axis(b, x->rank())]);
+  return FromNode(rec, rec.Permute(x, order));
+}
+
+Tensor Tensor::flip(const Dims& axes, At at) const {
+  const Recorder rec(at);
+  const UOp* const x = NodeIn(rec);
+  if (axes.empty()) return FromNode(rec, x);
+  return FromNode(rec, rec.Make(Op::kFlip, x->dtype, {x}, rec.Axes(axes, x->rank())));
+}
+
+Tensor Tensor::pad(const std::vector<std::pair<int64_t, int64_t>>& sides, double value,
+                   At at) const {
+  const Recorder rec(at);
+  const UOp* const x = NodeIn(rec);
+  if (sides.size() != x->shape.size())
+    rec.Invalid(absl::StrCat("pad: ", sides.size(), " pairs for a tensor of shape ",
+                             DimsToString(x->shape)));
+  Shape lo_hi;
+  for (const auto& [low, high] : sides) {
+    lo_hi.push_back(low);
+    lo_hi.push_back(high);
+  }
+  const UOp* const padded = rec.Pad(x, lo_hi);
+  if (value == 0) return FromNode(rec, padded);
+  // Not by adding: -0.0, infinities and NaN must stay what they are.
+  const UOp* const inside =
+      rec.Pad(rec.Full(rec.ConstInt(DType::kBool, 1), x->shape), lo_hi);
+  return FromNode(rec, rec.Where(inside, padded, rec.FullLike(padded, value)));
+}
+
+Tensor Tensor::shrink(const std::vector<std::pair<int64_t, int64_t>>& ranges, At at) const {
+  const Recorder rec(at);
+  const UOp* const x = NodeIn(rec);
+  if (ranges.size() != x->shape.size())
+    rec.Invalid(absl::StrCat("shrink: ", ranges.size(), " ranges for a tensor of shape ",
+                             DimsToString(x->shape)));
+  Shape begin_end;
+  for (const auto& [begin, end] : ranges) {
+    begin_end.push_back(begin);
+    begin_end.push_back(end);
+  }
+  return FromNode(rec, rec.Shrink(x, begin_end));
+}
+
+Tensor Tensor::slice(int64_t axis, int64_t begin, int64_t end, At at) const {
+  std::vector<std::pair<int64_t, int64_t>> ranges;
+  for (const int64_t dim : shape(at)) ranges.emplace_back(0, dim);
+  ranges[Recorder(at).Axis(axis, static_cast<int>(ranges.size()))] = {begin, end};
+  return shrink(ranges, at);
+}
+
+Tensor Tensor::cat(const std::vector<Tensor>& parts, int64_t axis, At at) {
+  const Recorder rec(at);
+  if (parts.empty()) rec.Invalid("cat: no tensors");
+  std::vector<const UOp*> nodes;
+  for (const Tensor& part : parts) nodes.push_back(part.NodeIn(rec));
+  const ShapeView first = nodes[0]->shape;
+  const int place = rec.Axis(axis, nodes[0]->rank());
+  DType dtype = nodes[0]->dtype;
+  Shape shape(first.begin(), first.end());
+  int64_t length = 0;
+  for (const UOp* node : nodes) {
+    const std::optional<DType> promoted = Promote(dtype, node->dtype);
+    if (!promoted) rec.Invalid("cat: no type holds all of the tensors; cast one");
+    dtype = *promoted;
+    if (node->shape.size() != first.size())
+      rec.Invalid(absl::StrCat("cat: the shapes ", DimsToString(first), " and ",
+                               DimsToString(node->shape), " differ in rank"));
+    length += node->shape[place].value();
+    shape[place] = node->shape[place];
+    if (node->shape != ShapeView(shape))
+      rec.Invalid(absl::StrCat("cat: the shapes ", DimsToString(first), " and ",
+                               DimsToString(node->shape), " differ beside axis ", place));
+  }
+  shape[place] = Dim(length);
+  // Each part padded to the whole; a comparison with the place chooses. From the last to the first.
+  const UOp* whole = nullptr;
+  int64_t end = length;
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+    const int64_t begin = end - (*node)->shape[place].value();
+    Shape lo_hi(2 * shape.size(), Dim(0));
+    lo_hi[2 * place] = begin;
+    lo_hi[2 * place + 1] = length - end;
+    const UOp* const padded = rec.Pad(rec.Cast(*node, dtype), lo_hi);
+    if (whole == nullptr) {
+      whole = padded;
+    } else {
+      const UOp* const iota = rec.IotaAlong(DType::kI32, shape, place);
+      const UOp* const before =
+          rec.Alu(Op::kCmpLt, iota, rec.FullLike(iota, static_cast<double>(end)));
+      whole = rec.Where(before, padded, whole);
+    }
+    end = begin;
+  }
+  return FromNode(rec, whole);
+}
+
+Tensor Tensor::stack(const std::vector<Tensor>& parts, int64_t axis, At at) {
+  std::vector<Tensor> raised;
+  for (const Tensor& part : parts) raised.push_back(part.unsqueeze(axis, at));
+  return cat(raised, axis, at);
+}
+
+Tensor Tensor::repeat(const Dims& times, At at) const {
+  const Recorder rec(at);
+  const UOp* const x = NodeIn(rec);
+  if (times.size() < x->shape.size())
+    rec.Invalid(absl::StrCat("repeat: ", times.size(), " numbers for a tensor of shape ",
+                             DimsToString(x->shape)));
+  Shape ones(times.size() - x->shape.size(), Dim(1));
+  ones.insert(ones.end(), x->shape.begin(), x->shape.end());
+  Shape apart, spread, joined;  // [1, d0, 1, d1 ...], [t0, d0, t1, d1 ...], [t0 * d0, t1 * d1 ...]
+  for (size_t i = 0; i < times.size(); ++i) {
+    if (times[i] < 0) rec.Invalid("repeat: a negative number");
+    apart.insert(apart.end(), {Dim(1), ones[i]});
+    spread.insert(spread.end(), {Dim(times[i]), ones[i]});
+    joined.push_back(times[i] * ones[i].value());
+  }
+  return FromNode(rec, rec.Reshape(rec.Expand(rec.Reshape(x, apart), spread), joined));
+}
+
+}  // namespace outboard

@@ -1,0 +1,49 @@
+#include "client/tensor/operands.h"
+
+#include "absl/strings/str_cat.h"
+#include "client/tensor/promote.h"
+
+namespace outboard::internal {
+
+const UOp* NodeOfArg(const Recorder& rec, const Arg& arg, DType other) {
+  switch (arg.kind()) {
+    case Arg::Kind::kTensor: return arg.tensor().NodeIn(rec);
+    case Arg::Kind::kBool: return rec.Const(other, arg.float_value());
+    case Arg::Kind::kFloat: return rec.Const(IsFloat(other) ? other : DType::kF32, arg.float_value());
+    default: break;
+  }
+  if (IsFloat(other)) return rec.Const(other, arg.float_value());
+  if (IsBool(other)) other = DType::kI32;
+  if (arg.int_value() < IntMin(other) || arg.int_value() > IntMax(other))
+    rec.Invalid(absl::StrCat(arg.int_value(), " is no value of ", std::string(Name(other))));
+  return rec.ConstInt(other, arg.int_value());
+}
+
+Operands SameType(const Recorder& rec, const Arg& a, const Arg& b, std::string_view what) {
+  Operands x;
+  if (a.is_tensor()) {
+    x.a = a.tensor().NodeIn(rec);
+    x.b = NodeOfArg(rec, b, x.a->dtype);
+  } else if (b.is_tensor()) {
+    x.b = b.tensor().NodeIn(rec);
+    x.a = NodeOfArg(rec, a, x.b->dtype);
+  } else {  // where(condition, 1, 0)
+    const bool fraction = a.kind() == Arg::Kind::kFloat || b.kind() == Arg::Kind::kFloat;
+    x.a = NodeOfArg(rec, a, fraction ? DType::kF32 : DType::kI32);
+    x.b = NodeOfArg(rec, b, fraction ? DType::kF32 : DType::kI32);
+  }
+  const std::optional<DType> dtype = Promote(x.a->dtype, x.b->dtype);
+  if (!dtype)
+    rec.Invalid(absl::StrCat(std::string(what), ": no type holds both ",
+                             std::string(Name(x.a->dtype)), " and ",
+                             std::string(Name(x.b->dtype)), "; cast one"));
+  return {rec.Cast(x.a, *dtype), rec.Cast(x.b, *dtype)};
+}
+
+Operands Promoted(const Recorder& rec, const Arg& a, const Arg& b, std::string_view what) {
+  const Operands x = SameType(rec, a, b, what);
+  const Shape shape = rec.BroadcastShape(x.a->shape, x.b->shape, std::string(what).c_str());
+  return {rec.Broadcast(x.a, shape), rec.Broadcast(x.b, shape)};
+}
+
+}  // namespace outboard::internal

@@ -1,0 +1,26 @@
+// Operands of one type and shape.
+#pragma once
+
+#include <string_view>
+
+#include "client/tensor/recorder.h"
+#include "client/tensor/tensor.h"
+
+namespace outboard::internal {
+
+struct Operands {
+  const UOp* a = nullptr;
+  const UOp* b = nullptr;
+};
+
+// The node of an operand. A number becomes a scalar of the type that it has beside `other`: of that type, or f32 where
+// a fraction meets an integer. Throws where an integer type cannot hold it.
+const UOp* NodeOfArg(const Recorder& rec, const Arg& arg, DType other);
+
+// Both operands promoted and broadcast to each other. `what` names the operation in errors.
+Operands Promoted(const Recorder& rec, const Arg& a, const Arg& b, std::string_view what);
+
+// Promoted, without broadcasting.
+Operands SameType(const Recorder& rec, const Arg& a, const Arg& b, std::string_view what);
+
+}  // namespace outboard::internal

@@ -1,0 +1,170 @@
+#include "client/tensor/recorder.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/build.h"
+#include "compiler/ir/print.h"
+
+namespace outboard::internal {
+
+std::string DimsToString(ShapeView shape) { return ShapeToString(shape); }
+
+Shape ToShape(const std::vector<int64_t>& dims) { return Shape(dims.begin(), dims.end()); }
+
+const UOp* Recorder::Make(Op op, DType dtype, Sources src, absl::Span<const int64_t> arg) const {
+  absl::StatusOr<const UOp*> node = graph().Make(op, dtype, src, arg);
+  if (!node.ok()) throw Error(node.status(), at_);
+  return *node;
+}
+
+const UOp* Recorder::Const(DType dtype, double value) const {
+  if (IsFloat(dtype))
+    return Make(Op::kConst, dtype, {}, {std::bit_cast<int64_t>(RoundTo(dtype, value))});
+  // 2^63 as a double is one past the largest int64_t.
+  const double most = dtype == DType::kU64 ? 0x1p63 : static_cast<double>(IntMax(dtype));
+  if (!(value >= static_cast<double>(IntMin(dtype)) && value <= most && value < 0x1p63) ||
+      value != std::trunc(value))
+    Invalid(absl::StrCat(value, " is no value of ", std::string(Name(dtype))));
+  return ConstInt(dtype, static_cast<int64_t>(value));
+}
+
+const UOp* Recorder::ConstInt(DType dtype, int64_t value) const {
+  return Make(Op::kConst, dtype, {}, {value});
+}
+
+const UOp* Recorder::FullLike(const UOp* like, double value) const {
+  return Full(Const(like->dtype, value), like->shape);
+}
+
+const UOp* Recorder::Full(const UOp* scalar, ShapeView shape) const {
+  if (shape.empty()) return scalar;
+  return Expand(Reshape(scalar, Shape(shape.size(), Dim(1))), shape);
+}
+
+const UOp* Recorder::IotaAlong(DType dtype, ShapeView shape, int axis) const {
+  Shape ones(shape.size(), Dim(1));
+  ones[axis] = shape[axis];
+  std::vector<int64_t> arg;
+  std::vector<const UOp*> src;
+  AppendDims(ShapeView(&shape[axis], 1), arg, src);
+  return Expand(Reshape(Make(Op::kIota, dtype, src, arg), ones), shape);
+}
+
+const UOp* Recorder::Not(const UOp* c) const {
+  return Alu(Op::kCmpNe, c, Full(ConstInt(DType::kBool, 1), c->shape));
+}
+
+const UOp* Recorder::Cast(const UOp* x, DType dtype) const {
+  return x->dtype == dtype ? x : Make(Op::kCast, dtype, {x});
+}
+
+const UOp* Recorder::Reshape(const UOp* x, ShapeView dims) const {
+  if (x->shape == dims) return x;
+  // A reshape of a reshape is one: keeps graphs small, and equal spellings equal.
+  if (x->op == Op::kReshape) x = x->src[0];
+  if (x->shape == dims) return x;
+  std::vector<int64_t> arg;
+  std::vector<const UOp*> src = {x};
+  AppendDims(dims, arg, src);
+  return Make(Op::kReshape, x->dtype, src, arg);
+}
+
+const UOp* Recorder::Expand(const UOp* x, ShapeView dims) const {
+  if (x->shape == dims) return x;
+  std::vector<int64_t> arg;
+  std::vector<const UOp*> src = {x};
+  AppendDims(dims, arg, src);
+  return Make(Op::kExpand, x->dtype, src, arg);
+}
+
+const UOp* Recorder::Broadcast(const UOp* x, ShapeView dims) const {
+  if (x->shape == dims) return x;
+  if (x->shape.size() > dims.size())
+    Invalid(absl::StrCat("the shape ", DimsToString(x->shape), " does not broadcast to ",
+                         DimsToString(dims)));
+  Shape ones(dims.size() - x->shape.size(), Dim(1));
+  ones.insert(ones.end(), x->shape.begin(), x->shape.end());
+  for (size_t i = 0; i < dims.size(); ++i)
+    if (ones[i] != Dim(1) && ones[i] != dims[i])
+      Invalid(absl::StrCat("the shape ", DimsToString(x->shape), " does not broadcast to ",
+                           DimsToString(dims)));
+  return Expand(Reshape(x, ones), dims);
+}
+
+const UOp* Recorder::Permute(const UOp* x, absl::Span<const int64_t> axes) const {
+  bool same = axes.size() == x->shape.size();
+  for (size_t i = 0; same && i < axes.size(); ++i) same = axes[i] == static_cast<int64_t>(i);
+  if (same) return x;
+  return Make(Op::kPermute, x->dtype, {x}, axes);
+}
+
+const UOp* Recorder::Pad(const UOp* x, ShapeView lo_hi) const {
+  if (std::all_of(lo_hi.begin(), lo_hi.end(), [](const Dim& d) { return d == Dim(0); })) return x;
+  std::vector<int64_t> arg;
+  std::vector<const UOp*> src = {x};
+  AppendDims(lo_hi, arg, src);
+  return Make(Op::kPad, x->dtype, src, arg);
+}
+
+const UOp* Recorder::Shrink(const UOp* x, ShapeView begin_end) const {
+  bool whole = true;
+  for (int i = 0; i < x->rank(); ++i)
+    whole = whole && begin_end[2 * i] == Dim(0) && begin_end[2 * i + 1] == x->shape[i];
+  if (whole) return x;
+  std::vector<int64_t> arg;
+  std::vector<const UOp*> src = {x};
+  AppendDims(begin_end, arg, src);
+  return Make(Op::kShrink, x->dtype, src, arg);
+}
+
+const UOp* Recorder::Reduce(Op op, const UOp* x, std::vector<int64_t> axes) const {
+  if (axes.empty()) return x;
+  std::sort(axes.begin(), axes.end());
+  axes.insert(axes.begin(), static_cast<int64_t>(op));
+  return Make(Op::kReduce, x->dtype, {x}, axes);
+}
+
+const UOp* Recorder::Squeeze(const UOp* x, const std::vector<int64_t>& axes) const {
+  Shape dims;
+  for (int i = 0; i < x->rank(); ++i)
+    if (std::find(axes.begin(), axes.end(), i) == axes.end()) dims.push_back(x->shape[i]);
+  return Reshape(x, dims);
+}
+
+int Recorder::Axis(int64_t axis, int rank) const {
+  if (axis < -rank || axis >= rank)
+    Invalid(absl::StrCat("axis ", axis, " is not one of a tensor of rank ", rank));
+  return static_cast<int>(axis < 0 ? axis + rank : axis);
+}
+
+std::vector<int64_t> Recorder::Axes(const std::vector<int64_t>& axes, int rank) const {
+  std::vector<int64_t> all(rank);
+  std::iota(all.begin(), all.end(), 0);
+  if (axes.empty()) return all;
+  std::vector<int64_t> result;
+  for (const int64_t axis : axes) result.push_back(Axis(axis, rank));
+  std::sort(result.begin(), result.end());
+  if (std::adjacent_find(result.begin(), result.end()) != result.end())
+    Invalid("an axis is given twice");
+  return result;
+}
+
+Shape Recorder::BroadcastShape(ShapeView a, ShapeView b, const char* what) const {
+  const size_t rank = std::max(a.size(), b.size());
+  Shape shape(rank, Dim(1));
+  for (size_t i = 0; i < rank; ++i) {
+    const Dim x = i + a.size() < rank ? Dim(1) : a[i + a.size() - rank];
+    const Dim y = i + b.size() < rank ? Dim(1) : b[i + b.size() - rank];
+    if (x != y && x != Dim(1) && y != Dim(1))
+      Invalid(absl::StrCat(what, ": the shapes ", DimsToString(a), " and ", DimsToString(b),
+                           " do not broadcast"));
+    shape[i] = x == Dim(1) ? y : x;
+  }
+  return shape;
+}
+
+}  // namespace outboard::internal

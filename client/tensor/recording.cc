@@ -1,0 +1,159 @@
+#include "client/tensor/recording.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "compiler/ir/build.h"
+#include "compiler/ir/check.h"
+#include "compiler/ir/encoding.h"
+
+namespace outboard::internal {
+
+// ---- storage and values ----------------------------------------------------------------------------------------------
+
+Storage::~Storage() {
+  if (engine == nullptr) return;
+  if (fetch) engine->Forget(fetch->seq, fetch->index);
+  if (handle != 0) engine->Release(handle);
+}
+
+Value::~Value() { SetLazy(nullptr, nullptr); }
+
+DType Value::dtype() const { return lazy() ? node->dtype : storage->dtype; }
+
+std::vector<int64_t> Value::dims() const { return lazy() ? StaticDims(node->shape) : storage->dims; }
+
+void Value::SetLazy(std::shared_ptr<Recording> where, const UOp* what) {
+  if (recording != nullptr) {
+    (previous != nullptr ? previous->next : recording->first_) = next;
+    (next != nullptr ? next->previous : recording->last_) = previous;
+    previous = next = nullptr;
+  }
+  recording = std::move(where);
+  node = what;
+  if (recording != nullptr) {
+    previous = recording->last_;
+    (previous != nullptr ? previous->next : recording->first_) = this;
+    recording->last_ = this;
+    storage = nullptr;
+  }
+}
+
+void Value::SetStorage(std::shared_ptr<Storage> what) {
+  SetLazy(nullptr, nullptr);
+  storage = std::move(what);
+}
+
+// ---- recording -------------------------------------------------------------------------------------------------------
+
+namespace {
+std::shared_ptr<Recording>& ThreadRecording() {
+  thread_local std::shared_ptr<Recording> recording = std::make_shared<Recording>();
+  return recording;
+}
+}  // namespace
+
+const std::shared_ptr<Recording>& Recording::Current() { return ThreadRecording(); }
+
+void Recording::Renew() {
+  if (ThreadRecording()->graph_.node_count() > kRecordingNodesMax)
+    ThreadRecording() = std::make_shared<Recording>();
+}
+
+int64_t Recording::TakePlace() {
+  if (free_.empty()) {
+    places_.emplace_back();
+    return static_cast<int64_t>(places_.size()) - 1;
+  }
+  const int64_t place = free_.top();
+  free_.pop();
+  places_[place].free = false;
+  return place;
+}
+
+const UOp* Recording::NodeOf(const std::shared_ptr<Storage>& storage) {
+  if (storage->place < 0 || storage->recording.lock().get() != this) {
+    storage->place = TakePlace();
+    storage->recording = weak_from_this();
+    places_[storage->place].owner = storage;
+  }
+  places_[storage->place].pin = storage;
+  const Shape shape(storage->dims.begin(), storage->dims.end());
+  return BufferNode(graph_, static_cast<uint64_t>(storage->place), storage->dtype, shape);
+}
+
+const UOp* Recording::Import(Recording& other, const UOp* node, const At& at) {
+  absl::flat_hash_map<const UOp*, const UOp*> made;
+  std::vector<const UOp*> src;
+  for (const UOp* old : PostOrder(node)) {
+    if (old->op == Op::kBuffer) {
+      made[old] = NodeOf(other.StorageAt(old->arg[0]));
+      continue;
+    }
+    src.clear();
+    for (const UOp* source : old->src) src.push_back(made.at(source));
+    absl::StatusOr<const UOp*> copy = graph_.WithSources(old, src);
+    ThrowIfError(copy.status(), at);
+    made[old] = *copy;
+  }
+  return made.at(node);
+}
+
+void Recording::Unpin() {
+  std::vector<const UOp*> live;
+  for (const Value* value = first_; value != nullptr; value = value->next)
+    live.push_back(value->node);
+  std::vector<bool> reached(places_.size(), false);
+  for (const UOp* node : PostOrder(live))
+    if (node->op == Op::kBuffer) reached[node->arg[0]] = true;
+  for (size_t i = 0; i < places_.size(); ++i) {
+    Place& place = places_[i];
+    if (place.free || reached[i]) continue;
+    place.pin = nullptr;
+    const std::shared_ptr<Storage> owner = place.owner.lock();
+    if (owner != nullptr && owner->place == static_cast<int64_t>(i) &&
+        owner->recording.lock().get() == this)
+      continue;
+    place.free = true;
+    free_.push(static_cast<int64_t>(i));
+  }
+}
+
+void Recording::MovePlace(Storage& from, const std::shared_ptr<Storage>& to) {
+  if (from.place < 0 || from.recording.lock().get() != this) return;
+  to->place = std::exchange(from.place, -1);
+  to->recording = weak_from_this();
+  places_[to->place].owner = to;
+}
+
+const EncodedRun& Recording::Encode(const UOp* sink, const At& at) {
+  if (const auto found = encoded_.find(sink); found != encoded_.end()) return found->second;
+  absl::StatusOr<EncodedGraph> graph = EncodeGraph(sink);
+  ThrowIfError(graph.status(), at);
+  EncodedRun run;
+  run.bytes = std::make_shared<const std::string>(std::move(graph->bytes));
+  run.id = graph->id.bytes;
+  run.places.assign(graph->buffers.begin(), graph->buffers.end());
+  return encoded_[sink] = std::move(run);
+}
+
+const std::vector<const UOp*>& Recording::InputsOf(const UOp* node) {
+  const auto [found, is_new] = inputs_.try_emplace(node);
+  if (is_new) {
+    for (const UOp* n : PostOrder(node))
+      if (n->op == Op::kBuffer) found->second.push_back(n);
+    std::sort(found->second.begin(), found->second.end());
+  }
+  return found->second;
+}
+
+const std::vector<const UOp*>* Recording::FindGradient(const std::vector<const UOp*>& key) const {
+  const auto found = gradients_.find(key);
+  return found == gradients_.end() ? nullptr : &found->second;
+}
+
+void Recording::KeepGradient(std::vector<const UOp*> key, std::vector<const UOp*> gradients) {
+  gradients_[std::move(key)] = std::move(gradients);
+}
+
+}  // namespace outboard::internal

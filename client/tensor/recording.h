@@ -1,0 +1,143 @@
+// What stands behind a Tensor: a node that is still to be computed, or a buffer in the cloud.
+//
+// Invariants
+//   1. A Value is empty, lazy (recording and node) or realised (storage). assign turns it lazy again and remembers the
+//      storage that it replaces.
+//   2. A BUFFER node names a place of its Recording, not a handle. While a live lazy Value can reach the node, the place
+//      pins the storage behind it, so a buffer is released no sooner than the last Value that can still read it.
+//   3. A storage that replaces another whose last owner it was takes over its place. So the graph of a training step is
+//      the same nodes every time: building it again is look-ups, and its encoding is cached by its root.
+//   4. Pins are dropped and places become free in Unpin, which realize calls; nothing else forgets a place.
+//
+// Threads: each thread records into a Recording of its own. A Tensor may move to another thread, but two threads
+// must not use one Tensor, or Tensors that were computed from each other and not realised, at the same time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <queue>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "client/tensor/engine.h"
+#include "client/tensor/error.h"
+#include "compiler/ir/host_tensor.h"
+#include "compiler/ir/uop.h"
+
+namespace outboard::internal {
+
+// A thread starts a new Recording after a realize that leaves more nodes than this in the old one.
+inline constexpr int64_t kRecordingNodesMax = 1 << 17;
+
+class Recording;
+struct Value;
+
+// A buffer in the cloud and, while one is under way or was read, its content. Released with its last owner.
+struct Storage {
+  std::shared_ptr<Engine> engine;
+  uint64_t handle = 0;  // 0 once donated: then there is nothing to release
+  DType dtype = DType::kVoid;
+  std::vector<int64_t> dims;
+
+  struct Ticket {
+    uint64_t seq = 0;
+    uint32_t index = 0;
+  };
+  std::optional<Ticket> fetch;     // asked for and not taken yet
+  std::optional<HostTensor> host;  // taken
+
+  std::weak_ptr<Recording> recording;  // where it was last used
+  int64_t place = -1;                  // there
+
+  ~Storage();
+};
+
+// What the copies of a Tensor share.
+struct Value {
+  std::shared_ptr<Recording> recording;
+  const UOp* node = nullptr;
+  std::shared_ptr<Storage> storage;
+  std::shared_ptr<Storage> replaced;  // by assign, until the new value is realised
+  std::shared_ptr<Value> grad;
+  bool requires_grad = false;
+  bool is_state = false;  // realised before its first use: parameters, running means, optimiser state
+
+  // The list of lazy values of `recording`, in the order of their making.
+  Value* previous = nullptr;
+  Value* next = nullptr;
+
+  Value() = default;
+  Value(const Value&) = delete;
+  Value& operator=(const Value&) = delete;
+  ~Value();
+
+  bool lazy() const { return node != nullptr; }
+  DType dtype() const;
+  std::vector<int64_t> dims() const;
+  void SetLazy(std::shared_ptr<Recording> where, const UOp* what);
+  void SetStorage(std::shared_ptr<Storage> what);
+};
+
+// The encoding of one root, kept for the next time.
+struct EncodedRun {
+  std::shared_ptr<const std::string> bytes;
+  transport::GraphId id{};
+  std::vector<int64_t> places;  // behind each PARAM slot
+};
+
+class Recording : public std::enable_shared_from_this<Recording> {
+ public:
+  // The one that this thread records into.
+  static const std::shared_ptr<Recording>& Current();
+  // Starts another if this thread's has grown past kRecordingNodesMax.
+  static void Renew();
+
+  Graph& graph() { return graph_; }
+
+  // The BUFFER node of `storage`, pinned.
+  const UOp* NodeOf(const std::shared_ptr<Storage>& storage);
+  // The storage behind a BUFFER node of this recording.
+  std::shared_ptr<Storage> StorageAt(int64_t place) const { return places_[place].pin; }
+  // `node` of `other`, made again here. Throws Error.
+  const UOp* Import(Recording& other, const UOp* node, const At& at);
+
+  // Drops the pins that no live lazy value can reach.
+  void Unpin();
+  // Gives the place of `from`, which is about to die, to `to`.
+  void MovePlace(Storage& from, const std::shared_ptr<Storage>& to);
+
+  // The encoding of the graph under `sink`. Throws Error with RESOURCE_EXHAUSTED.
+  const EncodedRun& Encode(const UOp* sink, const At& at);
+
+  // The BUFFERs that `node` reads, sorted by address (for searching only). Cached.
+  const std::vector<const UOp*>& InputsOf(const UOp* node);
+
+  // Gradients of a node that were built before; nullptr where not. `key` is y, then the nodes it is taken for.
+  const std::vector<const UOp*>* FindGradient(const std::vector<const UOp*>& key) const;
+  void KeepGradient(std::vector<const UOp*> key, std::vector<const UOp*> gradients);
+
+ private:
+  friend struct Value;
+
+  struct Place {
+    std::shared_ptr<Storage> pin;
+    std::weak_ptr<Storage> owner;  // free once it is gone or has moved away
+    bool free = false;
+  };
+
+  int64_t TakePlace();
+
+  Graph graph_;
+  std::vector<Place> places_;
+  std::priority_queue<int64_t, std::vector<int64_t>, std::greater<>> free_;  // the lowest first
+  Value* first_ = nullptr;
+  Value* last_ = nullptr;
+  absl::flat_hash_map<const UOp*, EncodedRun> encoded_;
+  absl::flat_hash_map<const UOp*, std::vector<const UOp*>> inputs_;
+  absl::flat_hash_map<std::vector<const UOp*>, std::vector<const UOp*>> gradients_;
+};
+
+}  // namespace outboard::internal

@@ -1,0 +1,187 @@
+// Reductions, and what is made of them.
+#include <limits>
+#include <numbers>
+
+#include "absl/strings/str_cat.h"
+#include "client/tensor/promote.h"
+#include "client/tensor/recorder.h"
+#include "client/tensor/tensor.h"
+
+namespace outboard {
+
+using internal::Recorder;
+
+namespace {
+
+using Axes = std::vector<int64_t>;
+
+// Adds up in a type wide enough, and gives floats their own type back.
+const UOp* SumOf(const Recorder& rec, const UOp* x, const Axes& axes) {
+  const DType sum = SumType(x->dtype);
+  return rec.Cast(rec.Reduce(Op::kAdd, rec.Cast(x, AccumulateType(sum)), axes), sum);
+}
+
+int64_t CountOver(const UOp* x, const Axes& axes) {
+  int64_t count = 1;
+  for (const int64_t axis : axes) count *= x->shape[axis].value();
+  return count;
+}
+
+// The mean over `axes`, which stay. Over nothing it is NaN, as 0 / 0.
+const UOp* MeanOf(const Recorder& rec, const UOp* x, const Axes& axes) {
+  const UOp* const wide = rec.Cast(x, AccumulateType(FloatOf(x->dtype)));
+  const UOp* const sum = rec.Reduce(Op::kAdd, wide, axes);
+  const auto count = static_cast<double>(CountOver(x, axes));
+  const UOp* const mean =
+      count == 0 ? rec.FullLike(sum, std::numeric_limits<double>::quiet_NaN())
+                 : rec.Scale(sum, 1 / count);
+  return rec.Cast(mean, FloatOf(x->dtype));
+}
+
+const UOp* MaxOf(const Recorder& rec, const UOp* x, const Axes& axes) {
+  if (!IsBool(x->dtype)) return rec.Reduce(Op::kMax, x, axes);
+  return rec.Cast(rec.Reduce(Op::kMax, rec.Cast(x, DType::kU8), axes), DType::kBool);
+}
+
+// The order of a type turned around: for the smallest by the largest.
+const UOp* Mirror(const Recorder& rec, const UOp* x) {
+  if (IsBool(x->dtype)) return rec.Not(x);
+  if (IsFloat(x->dtype)) return rec.Alu(Op::kNeg, x);
+  // ~x: unlike -x it has no value that is its own mirror.
+  return rec.Alu(Op::kXor, x, rec.Full(rec.ConstInt(x->dtype, WrapTo(x->dtype, -1)), x->shape));
+}
+
+// The first place along `axis` where x is as large as `top`.
+const UOp* PlaceOf(const Recorder& rec, const UOp* x, int axis) {
+  const UOp* const top = rec.Expand(MaxOf(rec, x, {axis}), x->shape);
+  const int64_t length = x->shape[axis].value();
+  if (length == 0) rec.Invalid("argmax: the axis has no elements");
+  // NaN is the maximum where there is one, and differs from itself.
+  const UOp* is_top = rec.Alu(Op::kCmpEq, x, top);
+  if (IsFloat(x->dtype)) is_top = rec.Alu(Op::kOr, is_top, rec.Alu(Op::kCmpNe, x, x));
+  const UOp* const iota = rec.IotaAlong(DType::kI32, x->shape, axis);
+  const UOp* const from_end =
+      rec.Sub(rec.FullLike(iota, static_cast<double>(length)), iota);  // length ... 1
+  const UOp* const best = rec.Reduce(
+      Op::kMax, rec.Where(is_top, from_end, rec.FullLike(from_end, 0)), {axis});
+  return rec.Sub(rec.FullLike(best, static_cast<double>(length)), best);
+}
+
+// Reduces over `axes` with `function`, which keeps the axes.
+template <typename F>
+Tensor Over(const Tensor& tensor, const Dims& axes, bool keepdim, const At& at,
+            const F& function) {
+  const Recorder rec(at);
+  const UOp* const x = tensor.NodeIn(rec);
+  const Axes over = rec.Axes(axes, x->rank());
+  const UOp* const y = function(rec, x, over);
+  return Tensor::FromNode(rec, keepdim ? y : rec.Squeeze(y, over));
+}
+
+const UOp* Centred(const Recorder& rec, const UOp* x, int axis) {
+  const UOp* const top = MaxOf(rec, x, {axis});
+  return rec.Sub(x, rec.Expand(rec.Make(Op::kDetach, top->dtype, {top}), x->shape));
+}
+
+const UOp* Exp(const Recorder& rec, const UOp* x) {
+  return rec.Alu(Op::kExp2, rec.Scale(x, std::numbers::log2e));
+}
+
+const UOp* Log(const Recorder& rec, const UOp* x) {
+  return rec.Scale(rec.Alu(Op::kLog2, x), std::numbers::ln2);
+}
+
+}  // namespace
+
+Tensor Tensor::sum(const Dims& axes, bool keepdim, At at) const {
+  return Over(*this, axes, keepdim, at, SumOf);
+}
+
+Tensor Tensor::prod(const Dims& axes, bool keepdim, At at) const {
+  return Over(*this, axes, keepdim, at, [](const Recorder& rec, const UOp* x, const Axes& over) {
+    const DType wide = SumType(x->dtype);
+    return rec.Cast(rec.Reduce(Op::kMul, rec.Cast(x, AccumulateType(wide)), over), wide);
+  });
+}
+
+Tensor Tensor::mean(const Dims& axes, bool keepdim, At at) const {
+  return Over(*this, axes, keepdim, at, MeanOf);
+}
+
+Tensor Tensor::max(const Dims& axes, bool keepdim, At at) const {
+  return Over(*this, axes, keepdim, at, MaxOf);
+}
+
+Tensor Tensor::min(const Dims& axes, bool keepdim, At at) const {
+  return Over(*this, axes, keepdim, at, [](const Recorder& rec, const UOp* x, const Axes& over) {
+    return Mirror(rec, MaxOf(rec, Mirror(rec, x), over));
+  });
+}
+
+Tensor Tensor::any(const Dims& axes, bool keepdim, At at) const {
+  return cast(DType::kBool, at).max(axes, keepdim, at);
+}
+
+Tensor Tensor::all(const Dims& axes, bool keepdim, At at) const {
+  return cast(DType::kBool, at).min(axes, keepdim, at);
+}
+
+Tensor Tensor::var(const Dims& axes, bool keepdim, int64_t correction, At at) const {
+  return Over(*this, axes, keepdim, at, [&](const Recorder& rec, const UOp* x, const Axes& over) {
+    const UOp* const wide = rec.Cast(x, AccumulateType(FloatOf(x->dtype)));
+    const UOp* const away =
+        rec.Sub(wide, rec.Expand(MeanOf(rec, wide, over), wide->shape));
+    const UOp* const sum = rec.Reduce(Op::kAdd, rec.Mul(away, away), over);
+    const auto count = static_cast<double>(std::max<int64_t>(CountOver(x, over) - correction, 0));
+    return rec.Cast(rec.Alu(Op::kFDiv, sum, rec.FullLike(sum, count)), FloatOf(x->dtype));
+  });
+}
+
+Tensor Tensor::std(const Dims& axes, bool keepdim, int64_t correction, At at) const {
+  return var(axes, keepdim, correction, at).sqrt(at);
+}
+
+Tensor Tensor::argmax(int64_t axis, bool keepdim, At at) const {
+  const Recorder rec(at);
+  const UOp* const x = NodeIn(rec);
+  const int place = rec.Axis(axis, x->rank());
+  const UOp* const y = PlaceOf(rec, x, place);
+  return FromNode(rec, keepdim ? y : rec.Squeeze(y, {place}));
+}
+
+Tensor Tensor::argmax(At at) const { return flatten(0, -1, at).argmax(0, false, at); }
+
+Tensor Tensor::argmin(int64_t axis, bool keepdim, At at) const {
+  const Recorder rec(at);
+  return FromNode(rec, Mirror(rec, NodeIn(rec))).argmax(axis, keepdim, at);
+}
+
+Tensor Tensor::logsumexp(int64_t axis, bool keepdim, At at) const {
+  const Recorder rec(at);
+  const UOp* const x = rec.Cast(NodeIn(rec), FloatOf(dtype(at)));
+  const int place = rec.Axis(axis, x->rank());
+  const UOp* const top = MaxOf(rec, x, {place});
+  const UOp* const held = rec.Make(Op::kDetach, top->dtype, {top});
+  const UOp* const sum = SumOf(rec, Exp(rec, rec.Sub(x, rec.Expand(held, x->shape))), {place});
+  const UOp* const y = rec.Add(Log(rec, sum), held);
+  return FromNode(rec, keepdim ? y : rec.Squeeze(y, {place}));
+}
+
+Tensor Tensor::softmax(int64_t axis, At at) const {
+  const Recorder rec(at);
+  const UOp* const x = rec.Cast(NodeIn(rec), FloatOf(dtype(at)));
+  const int place = rec.Axis(axis, x->rank());
+  const UOp* const e = Exp(rec, Centred(rec, x, place));
+  return FromNode(rec, rec.Alu(Op::kFDiv, e, rec.Expand(SumOf(rec, e, {place}), x->shape)));
+}
+
+Tensor Tensor::log_softmax(int64_t axis, At at) const {
+  const Recorder rec(at);
+  const UOp* const x = rec.Cast(NodeIn(rec), FloatOf(dtype(at)));
+  const int place = rec.Axis(axis, x->rank());
+  const UOp* const m = Centred(rec, x, place);
+  const UOp* const log_sum = Log(rec, SumOf(rec, Exp(rec, m), {place}));
+  return FromNode(rec, rec.Sub(m, rec.Expand(log_sum, x->shape)));
+}
+
+}  // namespace outboard

@@ -1,0 +1,14 @@
+// The engine over a real session.
+#pragma once
+
+#include <memory>
+
+#include "client/tensor/engine.h"
+#include "client/transport/session.h"
+
+namespace outboard {
+
+// Takes the session over; it is closed with the engine.
+std::unique_ptr<Engine> MakeSessionEngine(std::unique_ptr<transport::Session> session);
+
+}  // namespace outboard

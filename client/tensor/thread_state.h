@@ -1,0 +1,49 @@
+// What a thread remembers between operations, besides its Recording.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "client/tensor/recording.h"
+
+namespace outboard::internal {
+
+struct ThreadState {
+  bool training = false;
+
+  // Assigned and not realised yet, in the order of the assigns. The next realize takes them along, or a running mean
+  // would grow into a chain as long as the training.
+  std::vector<std::weak_ptr<Value>> pending;
+
+  // Values with is_state, in the order in which they became it; also some that are gone.
+  std::vector<std::weak_ptr<Value>> state;
+  size_t live_state_count = 0;  // when last counted
+
+  // The random numbers' key and the counter of the next one, u64[1] in the cloud: state like any other, so that a step
+  // with dropout is the same graph every time. Of one engine; made at the first use and after manual_seed.
+  std::optional<uint64_t> seed;
+  std::shared_ptr<Engine> random_engine;
+  std::shared_ptr<Value> random_key, random_counter;
+
+  static ThreadState& Get();
+
+  // Every state value that is alive, forgetting the others.
+  std::vector<std::shared_ptr<Value>> LiveState();
+  void AddState(const std::shared_ptr<Value>& value);
+  void AddPending(const std::shared_ptr<Value>& value);
+};
+
+// A buffer of the current engine with these bytes. Throws Error.
+std::shared_ptr<Storage> Upload(DType dtype, const std::vector<int64_t>& dims,
+                                std::string_view bytes, const At& at);
+
+// See realize() in tensor.h. Values that are realised already are only fetched.
+void RealizeValues(std::vector<std::shared_ptr<Value>> values,
+                   const std::vector<std::shared_ptr<Value>>& fetch, const At& at);
+
+// The node of `value` in the current recording. Realises state (all of it) before its first use.
+const UOp* NodeOfValue(const std::shared_ptr<Value>& value, const At& at);
+
+}  // namespace outboard::internal

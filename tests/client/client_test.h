@@ -1,0 +1,47 @@
+// A test with a fresh fake cloud.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <memory>
+
+#include "client/tensor/tensor.h"
+#include "tests/client/fake_engine.h"
+
+namespace outboard {
+
+class ClientTest : public testing::Test {
+ protected:
+  ClientTest() : engine(std::make_shared<FakeEngine>()) {
+    SetEngine(engine);
+    Tensor::manual_seed(7);
+  }
+  ~ClientTest() override {
+    Tensor::manual_seed(7);  // gives up the random state's buffers
+    SetEngine(nullptr);
+  }
+
+  std::shared_ptr<FakeEngine> engine;
+};
+
+inline void ExpectNear(const Tensor& tensor, const std::vector<double>& wanted,
+                       double tolerance = 1e-5) {
+  const std::vector<double> values = tensor.to_vector<double>();
+  ASSERT_EQ(values.size(), wanted.size());
+  for (size_t i = 0; i < wanted.size(); ++i)
+    EXPECT_NEAR(values[i], wanted[i], tolerance * (1 + std::abs(wanted[i]))) << "element " << i;
+}
+
+template <typename F>
+absl::Status StatusOf(const F& function) {
+  try {
+    function();
+  } catch (const Error& error) {
+    return error.status();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace outboard

@@ -1,0 +1,107 @@
+#include "tests/client/fake_engine.h"
+
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/check.h"
+#include "compiler/ir/encoding.h"
+#include "compiler/ir/spec.h"
+#include "compiler/reference/interpret.h"
+
+namespace outboard {
+namespace {
+absl::Status Closed() { return absl::FailedPreconditionError("the session is closed"); }
+}  // namespace
+
+absl::Status FakeEngine::Put(uint64_t handle, DType dtype, std::span<const int64_t> dims,
+                             std::string_view bytes) {
+  if (closed_) return Closed();
+  ++puts;
+  HostTensor value{dtype, {dims.begin(), dims.end()}, std::string(bytes)};
+  EXPECT_EQ(value.ElementCount() * ByteWidth(dtype), static_cast<int64_t>(bytes.size()));
+  EXPECT_TRUE(buffers_.emplace(handle, Buffer{std::move(value), {}}).second) << "a handle twice";
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> FakeEngine::Run(const transport::RunRequest& request) {
+  if (closed_) return Closed();
+  ++runs;
+  last = request;
+  graphs_.insert(request.graph_id);
+  EXPECT_EQ(IdOfEncoding(*request.graph).bytes, request.graph_id);
+  Graph graph;
+  OB_ASSIGN_OR_RETURN(const UOp* sink, DecodeGraph(graph, *request.graph));
+  EXPECT_EQ(ParamsOf(sink).size(), request.inputs.size());
+  EXPECT_EQ(sink->src.size(), request.outputs.size());
+  std::vector<HostTensor> inputs;
+  absl::Status status = std::exchange(fail_next_run, absl::OkStatus());
+  for (const uint64_t handle : request.inputs) {
+    const auto found = buffers_.find(handle);
+    if (found == buffers_.end()) {
+      ADD_FAILURE() << "a Run reads handle " << handle << ", which does not exist";
+      return absl::InternalError("unknown handle");
+    }
+    if (status.ok()) status = found->second.poison;
+    inputs.push_back(found->second.value);
+  }
+  std::vector<HostTensor> outputs;
+  if (status.ok() && evaluate) {
+    absl::StatusOr<std::vector<HostTensor>> results = Interpret(sink, inputs);
+    if (results.ok()) outputs = *std::move(results);
+    status = results.status();
+  }
+  for (const uint32_t index : request.donate) {
+    ++donated;
+    EXPECT_EQ(buffers_.erase(request.inputs[index]), 1u);
+  }
+  for (size_t i = 0; i < request.outputs.size(); ++i) {
+    Buffer buffer;
+    buffer.poison = status;
+    if (!outputs.empty()) {
+      buffer.value = std::move(outputs[i]);
+    } else {
+      const UOp& result = *sink->src[i];
+      buffer.value = {result.dtype, StaticDims(result.shape), {}};
+      buffer.value.bytes.resize(buffer.value.ElementCount() * ByteWidth(result.dtype));
+    }
+    EXPECT_TRUE(buffers_.emplace(request.outputs[i], std::move(buffer)).second);
+  }
+  ++last_seq_;
+  for (const uint32_t index : request.fetch)
+    tickets_[{last_seq_, index}] = buffers_.at(request.outputs[index]);
+  return last_seq_;
+}
+
+absl::StatusOr<uint64_t> FakeEngine::Fetch(uint64_t handle) {
+  if (closed_) return Closed();
+  ++fetches;
+  const auto found = buffers_.find(handle);
+  if (found == buffers_.end()) {
+    ADD_FAILURE() << "Fetch of handle " << handle << ", which does not exist";
+    return absl::InternalError("unknown handle");
+  }
+  tickets_[{++last_seq_, 0}] = found->second;
+  return last_seq_;
+}
+
+void FakeEngine::Release(uint64_t handle) {
+  if (closed_) return;
+  EXPECT_EQ(buffers_.erase(handle), 1u) << "released twice: " << handle;
+}
+
+absl::StatusOr<HostTensor> FakeEngine::Await(uint64_t seq, uint32_t index) {
+  ++awaits;
+  const auto found = tickets_.find({seq, index});
+  if (found == tickets_.end()) return absl::FailedPreconditionError("a value taken twice");
+  Buffer buffer = std::move(found->second);
+  tickets_.erase(found);
+  if (!buffer.poison.ok()) return buffer.poison;
+  return std::move(buffer.value);
+}
+
+absl::Status FakeEngine::Close() {
+  closed_ = true;
+  return absl::OkStatus();
+}
+
+}  // namespace outboard

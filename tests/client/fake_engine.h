@@ -1,0 +1,51 @@
+// A cloud in this process: Runs are evaluated by the reference interpreter, and every rule of the protocol that a client
+// could break is checked.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "client/tensor/engine.h"
+#include "compiler/ir/host_tensor.h"
+
+namespace outboard {
+
+class FakeEngine : public Engine {
+ public:
+  uint64_t NewHandle() override { return ++last_handle_; }
+  absl::Status Put(uint64_t handle, DType dtype, std::span<const int64_t> dims,
+                   std::string_view bytes) override;
+  absl::StatusOr<uint64_t> Run(const transport::RunRequest& request) override;
+  absl::StatusOr<uint64_t> Fetch(uint64_t handle) override;
+  void Release(uint64_t handle) override;
+  absl::StatusOr<HostTensor> Await(uint64_t seq, uint32_t index) override;
+  bool Ready(uint64_t seq, uint32_t index) const override { return true; }
+  void Forget(uint64_t seq, uint32_t index) override { ++forgotten; }
+  absl::Status Sync() override { return absl::OkStatus(); }
+  transport::Stats stats() const override { return {}; }
+  absl::Status Close() override;
+
+  int64_t live_buffers() const { return static_cast<int64_t>(buffers_.size()); }
+  size_t graph_count() const { return graphs_.size(); }
+
+  int64_t runs = 0, puts = 0, fetches = 0, awaits = 0, donated = 0, forgotten = 0;
+  bool evaluate = true;         // false: results are zeros; for counting only
+  absl::Status fail_next_run;   // the next Run's outputs are poisoned with it
+  transport::RunRequest last;   // the last Run
+
+ private:
+  struct Buffer {
+    HostTensor value;
+    absl::Status poison;
+  };
+
+  uint64_t last_handle_ = 0, last_seq_ = 0;
+  bool closed_ = false;
+  std::map<uint64_t, Buffer> buffers_;
+  std::set<transport::GraphId> graphs_;
+  std::map<std::pair<uint64_t, uint32_t>, Buffer> tickets_;
+};
+
+}  // namespace outboard

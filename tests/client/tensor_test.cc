@@ -1,0 +1,213 @@
+// Tensors: laziness, Runs, ownership, errors.
+#include "client/tensor/tensor.h"
+
+#include "client/tensor/recording.h"
+#include "client/tensor/promote.h"
+#include "tests/client/client_test.h"
+
+namespace outboard {
+namespace {
+
+using TensorTest = ClientTest;
+
+TEST_F(TensorTest, OperationsAreLazyAndOneRun) {
+  const Tensor x = Tensor::from<float>({1, 2, 3, 4}, {2, 2});
+  const Tensor y = (x + 1) * x - 2 / x;
+  EXPECT_EQ(engine->runs, 0);
+  ExpectNear(y, {0, 5, 12 - 2. / 3, 19.5});
+  EXPECT_EQ(engine->runs, 1);
+  EXPECT_EQ(engine->fetches, 0) << "the Run itself fetches";
+  EXPECT_EQ(y.to_vector<float>().size(), 4u);
+  EXPECT_EQ(engine->awaits, 1) << "a value is read once";
+}
+
+TEST_F(TensorTest, CopiesAreOneTensor) {
+  Tensor a = Tensor::ones({2}) + 1;
+  const Tensor b = a;
+  a.realize();
+  EXPECT_TRUE(b.realized());
+  ExpectNear(b, {2, 2});
+  EXPECT_EQ(engine->runs, 1);
+}
+
+TEST_F(TensorTest, ReleasesWithTheLastCopy) {
+  {
+    Tensor a = Tensor::from<float>({1, 2});
+    const Tensor b = a * 2;
+    a = Tensor();
+    EXPECT_EQ(engine->live_buffers(), 1) << "b still needs it";
+    ExpectNear(b, {2, 4});
+    EXPECT_EQ(engine->live_buffers(), 1) << "b's own";
+    EXPECT_EQ(engine->donated, 1) << "nobody else could read it";
+  }
+  EXPECT_EQ(engine->live_buffers(), 0);
+}
+
+TEST_F(TensorTest, LazyTensorsKeepWhatTheyRead) {
+  Tensor p = Tensor::from<float>({1, 2});
+  const Tensor before = p * 10;
+  p.assign(p + 1);
+  const Tensor after = p * 10;
+  p.realize();
+  EXPECT_EQ(engine->donated, 0) << "`before` still reads the old value";
+  ExpectNear(before, {10, 20});
+  ExpectNear(after, {20, 30});
+  ExpectNear(p, {2, 3});
+}
+
+TEST_F(TensorTest, AssignDonatesWhatNobodyElseReads) {
+  Tensor p = Tensor::from<float>({1, 2});
+  for (int i = 0; i < 5; ++i) {
+    p.assign(p * 2);
+    p.realize();
+  }
+  EXPECT_EQ(engine->donated, 5);
+  EXPECT_EQ(engine->graph_count(), 1u);
+  EXPECT_EQ(engine->live_buffers(), 1);
+  ExpectNear(p, {32, 64});
+}
+
+TEST_F(TensorTest, PendingAssignsAreRealisedWithTheNextRun) {
+  Tensor mean = Tensor::zeros({1}).state_();
+  for (int i = 0; i < 100; ++i) {
+    mean.assign(mean * 0.5 + 1);
+    (Tensor::from<float>({1}) + i).realize();
+  }
+  EXPECT_TRUE(mean.realized());
+  ExpectNear(mean, {2});
+  EXPECT_LT(engine->last.graph->size(), 400u) << "the chain of assigns must not grow";
+}
+
+TEST_F(TensorTest, RealizeTakesManyAndFetches) {
+  const Tensor x = Tensor::from<float>({1, 2});
+  const std::vector<Tensor> all = {x + 1, x * 3, x};
+  realize(all, {{all[1]}});
+  EXPECT_EQ(engine->runs, 1);
+  EXPECT_EQ(engine->last.outputs.size(), 2u);
+  ExpectNear(all[1], {3, 6});
+  EXPECT_EQ(engine->fetches, 0);
+  ExpectNear(all[0], {2, 3});
+  EXPECT_EQ(engine->fetches, 1) << "not fetched by its Run";
+  EXPECT_EQ(engine->runs, 1);
+}
+
+TEST_F(TensorTest, SameComputationHasTheSameGraph) {
+  const auto step = [](const Tensor& x) { return ((x * 2).sum() + 1).item(); };
+  EXPECT_EQ(step(Tensor::from<float>({1, 2})), 7);
+  EXPECT_EQ(step(Tensor::from<float>({3, 4})), 15);
+  EXPECT_EQ(engine->graph_count(), 1u);
+}
+
+TEST_F(TensorTest, GraphsStayBounded) {
+  engine->evaluate = false;
+  Tensor p = Tensor::from<float>({1, 2});
+  for (int i = 0; i < 40000; ++i) {  // each step is another graph
+    p.assign(p * (i + 0.5));
+    if (i % 100 == 0) p.realize();
+  }
+  EXPECT_LT(internal::Recording::Current()->graph().node_count(),
+            internal::kRecordingNodesMax + 1000);
+  EXPECT_EQ(engine->live_buffers(), 1);
+}
+
+TEST_F(TensorTest, LazyTensorsOutliveTheirRecording) {
+  const Tensor x = Tensor::from<float>({1, 2});
+  const Tensor old = x + 5;
+  const auto before = internal::Recording::Current();
+  for (int i = 0; internal::Recording::Current() == before; ++i) {
+    for (int j = 0; j < 5000; ++j) (void)(x + (i * 5000 + j));
+    (x * 2).realize();
+    ASSERT_LT(i, 100);
+  }
+  ExpectNear(old * 2 + x, {13, 16});
+}
+
+TEST_F(TensorTest, ErrorsNameTheUsersLine) {
+  const Tensor a = Tensor::ones({2, 3}), b = Tensor::ones({4});
+  struct Case {
+    const char* name;
+    uint32_t line;
+    std::function<Tensor()> make;
+  };
+  const std::vector<Case> cases = {
+      {"add", __LINE__, [&] { return a + b; }},
+      {"number", __LINE__, [&] { return Tensor::ones({2}, DType::kU8) + 300; }},
+      {"less", __LINE__, [&] { return a < b; }},
+      {"matmul", __LINE__, [&] { return a.matmul(b); }},
+      {"reshape", __LINE__, [&] { return a.reshape({4, -1}); }},
+      {"reshape2", __LINE__, [&] { return a.reshape({5}); }},
+      {"permute", __LINE__, [&] { return a.permute({0, 0}); }},
+      {"sum", __LINE__, [&] { return a.sum({2}); }},
+      {"expand", __LINE__, [&] { return a.expand({5, 3}); }},
+      {"cat", __LINE__, [&] { return Tensor::cat({a, b}); }},
+      {"conv", __LINE__, [&] { return a.conv2d(a); }},
+      {"where", __LINE__, [&] { return a.where(1, 2); }},
+      {"index", __LINE__, [&] { return a[2]; }},
+      {"index float", __LINE__, [&] { return a[b]; }},
+      {"shrink", __LINE__, [&] { return a.shrink({{0, 3}, {0, 1}}); }},
+      {"mix", __LINE__, [&] { return Tensor::arange(2, DType::kU64) + Tensor::arange(2); }},
+      {"rank", __LINE__, [&] { return a.reshape(Dims(17, 1)); }},
+      {"randint", __LINE__, [&] { return Tensor::randint({2}, 5, 5); }},
+      {"assign", __LINE__, [&] { Tensor c = a + 1; c.assign(b); return c; }},
+      {"bytes", __LINE__, [&] { return Tensor::from<float>({1, 2, 3}, {2}); }},
+      {"labels", __LINE__, [&] { return a.sparse_categorical_crossentropy(b); }},
+      {"grad", __LINE__, [&] { return a.gradient({a})[0]; }},
+      {"threefry", __LINE__, [&] { return Tensor::rand({-1}); }},
+      {"big", __LINE__, [&] { return Tensor::zeros({1 << 30, 1 << 30, 1 << 30}); }},
+  };
+  for (const Case& c : cases) {
+    try {
+      c.make();
+      ADD_FAILURE() << c.name << " did not throw";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status().code(), absl::StatusCode::kInvalidArgument) << error.what();
+      EXPECT_EQ(error.location().line(), c.line) << c.name << ": " << error.what();
+      EXPECT_NE(std::string(error.what()).find("tensor_test.cc:"), std::string::npos);
+    }
+  }
+  EXPECT_EQ(StatusOf([] { (Tensor() + 1).item(); }).code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(engine->runs, 0);
+}
+
+TEST_F(TensorTest, AFailedRunIsRaisedWhereItsValueIsAskedFor) {
+  engine->fail_next_run = absl::ResourceExhaustedError("no memory");
+  Tensor bad = Tensor::from<float>({1}) + 1;
+  bad.realize();
+  const Tensor worse = bad * 2, good = Tensor::from<float>({3}) * 2;
+  EXPECT_EQ(StatusOf([&] { worse.item(); }).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(StatusOf([&] { bad.item(); }).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(StatusOf([&] { bad.item(); }).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(good.item(), 6);
+}
+
+TEST_F(TensorTest, TensorsOfAnEndedSession) {
+  const Tensor x = Tensor::from<float>({1});
+  const auto other = std::make_shared<FakeEngine>();
+  SetEngine(other);
+  EXPECT_EQ(StatusOf([&] { (x + 1).item(); }).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ((Tensor::from<float>({1}) + 1).item(), 2);
+}
+
+TEST(Promote, Table) {
+  const auto is = [](DType a, DType b, std::optional<DType> wanted) {
+    EXPECT_EQ(Promote(a, b), wanted) << Name(a) << " " << Name(b);
+    EXPECT_EQ(Promote(b, a), wanted) << Name(b) << " " << Name(a);
+  };
+  is(DType::kBool, DType::kI8, DType::kI8);
+  is(DType::kI8, DType::kU8, DType::kI16);
+  is(DType::kI32, DType::kU8, DType::kI32);
+  is(DType::kI8, DType::kU32, DType::kI64);
+  is(DType::kI64, DType::kU64, std::nullopt);
+  is(DType::kI64, DType::kF16, DType::kF16);
+  is(DType::kF16, DType::kBF16, DType::kF32);
+  is(DType::kF8E4M3, DType::kF8E5M2, DType::kF16);
+  is(DType::kF32, DType::kF64, DType::kF64);
+  for (int a = 1; a < kDTypeCount; ++a)
+    for (int b = 1; b < kDTypeCount; ++b)
+      EXPECT_EQ(Promote(static_cast<DType>(a), static_cast<DType>(b)),
+                Promote(static_cast<DType>(b), static_cast<DType>(a)));
+}
+
+}  // namespace
+}  // namespace outboard
