@@ -16,7 +16,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kPlansMax = 256;      // of one session; the oldest goes
+constexpr size_t kPlansMax = 256;         // of one session; the oldest goes
+constexpr size_t kProgramsMax = 1 << 16;  // above this, those whose plans have gone are dropped from the list
 
 struct Launch {
   std::shared_ptr<const cpu::Program> program;
@@ -119,31 +120,32 @@ class CompiledEngine final : public Engine {
       plan->result_dims.push_back(result.dims);
     }
 
+    // Programs of other plans are used again; those of this plan are held by it alone, so that they go with it.
     std::vector<std::string> missing;
     std::vector<GraphId> ids, missing_ids;
+    absl::flat_hash_map<GraphId, std::shared_ptr<const cpu::Program>> programs;
     for (const schedule::Kernel& kernel : schedule.kernels) {
       if (debug_ >= 4) std::fprintf(stderr, "%s\n", ExpressionToString(kernel.ast, 4000).c_str());
       OB_ASSIGN_OR_RETURN(EncodedGraph encoded, EncodeGraph(kernel.ast));
       ids.push_back(encoded.id);
-      if (programs_.contains(encoded.id)) continue;
-      programs_[encoded.id] = nullptr;  // so that a twin is not compiled again
+      const auto [place, fresh] = programs.try_emplace(encoded.id);
+      if (!fresh) continue;  // a twin
+      if (const auto known = programs_.find(encoded.id); known != programs_.end()) place->second = known->second.lock();
+      if (place->second != nullptr) continue;
       missing_ids.push_back(encoded.id);
       missing.push_back(std::move(encoded.bytes));
     }
+    const std::vector<absl::StatusOr<CompiledKernel>> compiled = compiler_->Compile(missing);
     absl::Status failure;
-    std::vector<absl::StatusOr<CompiledKernel>> compiled = compiler_->Compile(missing);
     for (size_t i = 0; i < missing.size(); ++i) {
       absl::StatusOr<std::shared_ptr<const cpu::Program>> program = LoadProgram(compiled[i]);
-      if (program.ok()) {
-        programs_[missing_ids[i]] = *std::move(program);
-      } else {
-        failure.Update(program.status());
-        programs_.erase(missing_ids[i]);
-      }
+      failure.Update(program.status());
+      if (program.ok()) programs_[missing_ids[i]] = programs[missing_ids[i]] = *std::move(program);
     }
     OB_RETURN_IF_ERROR(failure);
+    if (programs_.size() > kProgramsMax) absl::erase_if(programs_, [](const auto& entry) { return entry.second.expired(); });
     for (size_t i = 0; i < ids.size(); ++i) {
-      plan->launches.push_back({programs_.at(ids[i]), schedule.kernels[i].buffers});
+      plan->launches.push_back({programs.at(ids[i]), schedule.kernels[i].buffers});
       if (debug_ >= 2) plan->names.push_back(schedule::KernelToString(schedule, i));
     }
     schedule.kernels.clear();  // their graph ends with this function
@@ -168,7 +170,7 @@ class CompiledEngine final : public Engine {
   cpu::Device device_;
   absl::flat_hash_map<PlanKey, std::unique_ptr<Plan>> plans_;
   std::list<PlanKey> order_;  // of making
-  absl::flat_hash_map<GraphId, std::shared_ptr<const cpu::Program>> programs_;
+  absl::flat_hash_map<GraphId, std::weak_ptr<const cpu::Program>> programs_;  // of plans_
 };
 
 }  // namespace

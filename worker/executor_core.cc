@@ -50,6 +50,7 @@ struct ExecutorCore::GraphEntry {
 
 struct ExecutorCore::PartialPut {
   uint64_t seq = 0;
+  uint64_t total = 0;  // as the first piece said, and the array is
   uint64_t filled = 0;
   std::shared_ptr<Array> array;
   absl::Status status;
@@ -177,7 +178,8 @@ void ExecutorCore::OnClose() {
 }
 
 void ExecutorCore::OnSequenced(proto::ClientItem item) {
-  if (waiting_.size() >= kWaitingItemsMax)
+  waiting_bytes_ = waiting_.empty() ? 0 : waiting_bytes_ + item.put().data().size();
+  if (waiting_.size() >= kWaitingItemsMax || waiting_bytes_ > 2 * wire::kCreditBytes)
     return EndSession(absl::ResourceExhaustedError("more items are in flight than the session's credit allows"));
   waiting_.push_back(std::move(item));
   if (needed_.empty()) Drain();
@@ -291,6 +293,7 @@ void ExecutorCore::ApplyPut(uint64_t seq, const proto::Put& put) {
   if (put_ == nullptr) {
     put_ = std::make_unique<PartialPut>();
     put_->seq = seq;
+    put_->total = put.total_bytes();
     const auto dtype = static_cast<DType>(put.dtype());
     std::vector<int64_t> dims;
     for (const uint64_t dim : put.dims()) dims.push_back(static_cast<int64_t>(dim));
@@ -309,11 +312,12 @@ void ExecutorCore::ApplyPut(uint64_t seq, const proto::Put& put) {
       put_->array = *std::move(array);
     }
   }
-  if (put.offset() != put_->filled || put.data().size() > put.total_bytes() - put_->filled)
+  if (put.total_bytes() != put_->total || put.offset() != put_->filled ||
+      put.data().size() > put_->total - put_->filled)
     return EndSession(absl::InvalidArgumentError("the pieces of a Put do not follow each other"));
   if (put_->array != nullptr) std::memcpy(put_->array->data() + put.offset(), put.data().data(), put.data().size());
   put_->filled += put.data().size();
-  if (put_->filled < put.total_bytes()) return;
+  if (put_->filled < put_->total) return;
   if (put_->status.ok())
     handles_[put.handle()].array = std::move(put_->array);
   else

@@ -71,6 +71,7 @@ class ExecutorCore {
   absl::flat_hash_map<std::string, std::unique_ptr<GraphEntry>> graphs_;
   std::unique_ptr<PartialPut> put_;
   std::deque<proto::ClientItem> waiting_;  // for a graph
+  uint64_t waiting_bytes_ = 0;             // of Puts that came since waiting_ was last empty
   std::string needed_;                     // the graph asked for
   std::multimap<uint64_t, proto::ServerItem> kept_;
   std::vector<proto::ServerFrame> out_;
