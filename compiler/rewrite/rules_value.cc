@@ -162,7 +162,11 @@ const UOp* SameType(Graph&, const Match& m) {
   return m.root->src[0]->dtype == m.root->dtype ? m.root->src[0] : nullptr;
 }
 
-const UOp* BitcastOfBitcast(Graph& g, const Match& m) { return Bitcast(g, m.root->src[0]->src[0], m.root->dtype); }
+// Through integers only: a float in the middle may lose the payload of a NaN.
+const UOp* BitcastOfBitcast(Graph& g, const Match& m) {
+  const UOp* const middle = m.root->src[0];
+  return IsInt(middle->dtype) ? Bitcast(g, middle->src[0], m.root->dtype) : nullptr;
+}
 
 constexpr Rule kRules[] = {
     // name               matches                        becomes                 when
