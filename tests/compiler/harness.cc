@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/check.h"
+#include "compiler/ir/encoding.h"
 #include "compiler/ir/print.h"
 #include "compiler/reference/interpret.h"
 #ifdef OUTBOARD_HAS_SCHEDULE
@@ -15,8 +16,13 @@
 #include "compiler/schedule/schedule.h"
 #include "tests/compiler/schedule_eval.h"
 #endif
+#ifdef OUTBOARD_HAS_COMPILED
+#include <cstring>
+
+#include "worker/compiled_engine.h"
+#include "worker/in_process_compiler.h"
+#endif
 #ifdef OUTBOARD_HAS_SIMPLIFY
-#include "compiler/ir/encoding.h"
 #include "compiler/rewrite/simplify.h"
 #endif
 
@@ -58,6 +64,28 @@ absl::StatusOr<Results> RunSchedule(const UOp* sink, std::span<const HostTensor>
 }
 #endif
 
+#ifdef OUTBOARD_HAS_COMPILED
+// What an executor does, compiler included, in this process.
+absl::StatusOr<Results> RunCompiled(const UOp* sink, std::span<const HostTensor> params,
+                                    std::span<const Binding> bindings) {
+  static auto* const compiler = new worker::InProcessCompiler();
+  static auto* const engine =
+      worker::MakeCompiledEngine(compiler, {.memory_bytes_max = int64_t{1} << 30, .threads = 2}).release();
+  OB_ASSIGN_OR_RETURN(const EncodedGraph encoded, EncodeGraph(sink));
+  std::vector<worker::ArrayPtr> inputs;
+  for (const HostTensor& param : params) {
+    OB_ASSIGN_OR_RETURN(const std::shared_ptr<worker::Array> array, engine->NewArray(param.dtype, param.dims));
+    std::memcpy(array->data(), param.bytes.data(), param.bytes.size());
+    inputs.push_back(array);
+  }
+  OB_ASSIGN_OR_RETURN(const std::vector<worker::ArrayPtr> outputs, engine->Run(encoded.id, sink, inputs, bindings));
+  Results results;
+  for (const worker::ArrayPtr& output : outputs)
+    results.push_back({output->dtype, output->dims, std::string(output->data(), output->bytes())});
+  return results;
+}
+#endif
+
 }  // namespace
 
 const std::vector<Engine>& Engines() {
@@ -69,6 +97,9 @@ const std::vector<Engine>& Engines() {
 #endif
 #ifdef OUTBOARD_HAS_SCHEDULE
       {"schedule", RunSchedule},
+#endif
+#ifdef OUTBOARD_HAS_COMPILED
+      {"compiled", RunCompiled},
 #endif
   };
   return *engines;

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <random>
 #include <set>
@@ -97,6 +99,16 @@ struct Coverage {
   }
 };
 
+uint64_t seed_now = 0;
+
+// A crash (LLVM aborts on what it cannot select) must name its seed, too.
+void NameTheSeed(int signal) {
+  std::fprintf(stderr, "crash; repeat: OUTBOARD_RANDOM_GRAPHS=1 OUTBOARD_RANDOM_SEED=%llu build/tests/random_graph_test\n",
+               static_cast<unsigned long long>(seed_now));
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
 TEST(RandomGraphs, EveryEngineAgrees) {
   const uint64_t graphs = FromEnvironment("OUTBOARD_RANDOM_GRAPHS", kGraphs);
   const uint64_t seed = FromEnvironment("OUTBOARD_RANDOM_SEED", std::random_device()());
@@ -104,16 +116,19 @@ TEST(RandomGraphs, EveryEngineAgrees) {
   for (const Engine& engine : Engines()) absl::StrAppend(&engines, " ", engine.name);
   std::printf("%llu graphs from seed %llu on:%s\n", static_cast<unsigned long long>(graphs),
               static_cast<unsigned long long>(seed), engines.c_str());
+  std::fflush(stdout);
+  for (const int signal : {SIGABRT, SIGSEGV, SIGILL, SIGFPE}) std::signal(signal, NameTheSeed);
   Coverage coverage;
   int failures = 0;
   for (uint64_t i = 0; i < graphs && failures < 3; ++i) {
-    RandomCase c = MakeRandomCase(seed + i);
+    seed_now = seed + i;
+    RandomCase c = MakeRandomCase(seed_now);
     coverage.Note(c);
     const std::string problem = Problem(c);
     if (problem.empty()) continue;
     ++failures;
     c = Shrink(std::move(c), Problem);
-    ADD_FAILURE() << problem << "\nrepeat: OUTBOARD_RANDOM_GRAPHS=1 OUTBOARD_RANDOM_SEED=" << seed + i
+    ADD_FAILURE() << problem << "\nrepeat: OUTBOARD_RANDOM_GRAPHS=1 OUTBOARD_RANDOM_SEED=" << seed_now
                   << " build/tests/random_graph_test\nsmaller: " << Problem(c) << "\n"
                   << Describe(c);
   }

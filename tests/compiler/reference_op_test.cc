@@ -163,7 +163,7 @@ TEST(OpTable, FloatExact) {
       const UOp* const node = IsUnary(op) ? Alu(g, op, x) : Alu(g, op, x, ParamLike(g, 1, inputs[1]));
       HostTensor tensor = OfFloats(dtype, expected);
       if (IsCompare(op)) tensor = OfInts(DType::kBool, std::vector<int64_t>(expected.begin(), expected.end()));
-      ExpectValue(node, inputs, tensor);
+      ExpectValue(node, std::span(inputs).first(IsUnary(op) ? 1 : 2), tensor);
     }
   }
 }
