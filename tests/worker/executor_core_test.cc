@@ -1,238 +1,395 @@
-// The executor core's invariants E1 to E6 (worker/executor_core.cc), on the reference engine.
+// The session's meaning, frame by frame. Invariants are quoted by their numbers in executor_core.cc.
 #include "worker/executor_core.h"
 
-#include <gtest/gtest.h>
-
 #include <cstring>
+#include <string>
+#include <vector>
 
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "compiler/ir/encoding.h"
+#include "gtest/gtest.h"
 #include "proto/limits.h"
 
 namespace outboard::worker {
 namespace {
 
-// y = x + 1 on f32[2].
-EncodedGraph Increment() {
-  Graph g;
-  const UOp* const x = BufferNode(g, 1, DType::kF32, {Dim(2)});
-  return ValueOrDie(EncodeGraph(Sink(g, {Add(g, x, Full(g, ConstFloat(g, DType::kF32, 1), x->shape))})));
+using proto::ClientItem;
+using proto::ServerItem;
+using Handles = std::vector<uint64_t>;
+
+std::string Floats(const std::vector<float>& values) {
+  return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
 }
 
-class ExecutorCoreTest : public testing::Test {
- protected:
-  ExecutorCoreTest() : engine(MakeReferenceEngine(1 << 30)), core(engine.get(), {"test", "test"}), graph(Increment()) {
-    Open(1);
-  }
+// results: x + y, x * y of two f32[4].
+EncodedGraph SumAndProduct() {
+  Graph g;
+  const UOp* const x = Param(g, 0, DType::kF32, {4});
+  const UOp* const y = Param(g, 1, DType::kF32, {4});
+  return *EncodeGraph(Sink(g, {Add(g, x, y), Mul(g, x, y)}));
+}
 
-  // Sends one item and returns the answers, flattened.
-  std::vector<proto::ServerItem> Send(proto::ClientItem item, uint64_t epoch = 1) {
+// One client of one core, on the reference engine.
+class ExecutorCoreTest : public ::testing::Test {
+ protected:
+  ExecutorCoreTest() { Open(1); }
+
+  std::vector<ServerItem> Send(std::vector<ClientItem> items) { return Send(epoch_, std::move(items)); }
+  std::vector<ServerItem> Send(uint64_t epoch, std::vector<ClientItem> items) {
     proto::ClientFrame frame;
     frame.set_epoch(epoch);
-    *frame.add_items() = std::move(item);
-    std::vector<proto::ServerItem> items;
-    for (const proto::ServerFrame& answer : core.On(std::move(frame))) {
+    for (ClientItem& item : items) *frame.add_items() = std::move(item);
+    std::vector<ServerItem> out;
+    for (const proto::ServerFrame& answer : core_->On(std::move(frame))) {
       EXPECT_LE(answer.ByteSizeLong(), wire::kFrameBytesMax);
-      items.insert(items.end(), answer.items().begin(), answer.items().end());
+      out.insert(out.end(), answer.items().begin(), answer.items().end());
     }
-    return items;
+    return out;
   }
 
-  std::vector<proto::ServerItem> Open(uint64_t epoch, uint64_t received = 0) {
-    proto::ClientItem item;
-    item.mutable_open()->set_received_seq(received);
-    return Send(std::move(item), epoch);
+  std::vector<ServerItem> Open(uint64_t epoch, uint64_t received_seq = 0) {
+    epoch_ = epoch;
+    ClientItem item;
+    item.mutable_open()->set_session_id("sixteen bytes id");
+    item.mutable_open()->set_received_seq(received_seq);
+    return Send({item});
   }
 
-  std::vector<proto::ServerItem> SendGraph(uint64_t epoch = 1) {
-    proto::ClientItem item;
-    item.mutable_graph()->set_id(graph.id.ToBytes());
+  static ClientItem Graph(const EncodedGraph& graph, std::string id = {}) {
+    ClientItem item;
+    item.mutable_graph()->set_id(id.empty() ? graph.id.ToBytes() : id);
     item.mutable_graph()->set_total_bytes(graph.bytes.size());
     item.mutable_graph()->set_data(graph.bytes);
-    return Send(std::move(item), epoch);
+    return item;
   }
 
-  static proto::ClientItem PutItem(uint64_t seq, uint64_t handle, std::vector<float> values) {
-    proto::ClientItem item;
+  static ClientItem PutPiece(uint64_t seq, uint64_t handle, uint64_t count, uint64_t offset, std::string data) {
+    ClientItem item;
     item.set_seq(seq);
     proto::Put& put = *item.mutable_put();
     put.set_handle(handle);
     put.set_dtype(static_cast<uint32_t>(DType::kF32));
-    put.add_dims(values.size());
-    put.set_total_bytes(values.size() * 4);
-    put.set_data(values.data(), values.size() * 4);
+    put.add_dims(count);
+    put.set_total_bytes(4 * count);
+    put.set_offset(offset);
+    put.set_data(std::move(data));
     return item;
   }
+  static ClientItem Put(uint64_t seq, uint64_t handle, const std::vector<float>& values) {
+    return PutPiece(seq, handle, values.size(), 0, Floats(values));
+  }
 
-  proto::ClientItem RunItem(uint64_t seq, uint64_t input, uint64_t output, bool fetch = true) {
-    proto::ClientItem item;
+  static ClientItem Run(uint64_t seq, const EncodedGraph& graph, const Handles& inputs, const Handles& outputs,
+                        const std::vector<uint32_t>& fetch = {}, const std::vector<uint32_t>& donate = {}) {
+    ClientItem item;
     item.set_seq(seq);
     proto::Run& run = *item.mutable_run();
     run.set_graph_id(graph.id.ToBytes());
-    run.add_inputs(input);
-    run.add_outputs(output);
-    if (fetch) run.add_fetch(0);
+    for (uint64_t handle : inputs) run.add_inputs(handle);
+    for (uint64_t handle : outputs) run.add_outputs(handle);
+    for (uint32_t i : fetch) run.add_fetch(i);
+    for (uint32_t i : donate) run.add_donate(i);
     return item;
   }
 
-  static const proto::Failed* FindFailed(const std::vector<proto::ServerItem>& items) {
-    for (const auto& item : items)
-      if (item.has_failed()) return &item.failed();
-    return nullptr;
+  static ClientItem Fetch(uint64_t seq, const Handles& handles) {
+    ClientItem item;
+    item.set_seq(seq);
+    for (uint64_t handle : handles) item.mutable_fetch()->add_handles(handle);
+    return item;
   }
-  static const proto::Value* FindValue(const std::vector<proto::ServerItem>& items) {
-    for (const auto& item : items)
-      if (item.has_done() && item.done().values_size() > 0) return &item.done().values(0);
-    return nullptr;
+  static ClientItem Release(uint64_t seq, const Handles& handles) {
+    ClientItem item;
+    item.set_seq(seq);
+    for (uint64_t handle : handles) item.mutable_release()->add_handles(handle);
+    return item;
   }
-  static float First(const proto::Value& value) {
-    float f;
-    std::memcpy(&f, value.data().data(), 4);
-    return f;
+  static ClientItem Ack(uint64_t through_seq) {
+    ClientItem item;
+    item.mutable_ack()->set_through_seq(through_seq);
+    return item;
   }
 
-  std::unique_ptr<Engine> engine;
-  ExecutorCore core;
-  EncodedGraph graph;
+  // A graph, and x, y in handles 1, 2: seq 1 and 2 are used.
+  void SetUpInputs() { Send({Graph(graph_), Put(1, 1, {1, 2, 3, 4}), Put(2, 2, {5, 6, 7, 8})}); }
+
+  static std::vector<proto::Failed> Failures(const std::vector<ServerItem>& items) {
+    std::vector<proto::Failed> out;
+    for (const ServerItem& item : items)
+      if (item.has_failed()) out.push_back(item.failed());
+    return out;
+  }
+  static absl::StatusCode OnlyFailure(const std::vector<ServerItem>& items, uint64_t seq) {
+    const std::vector<proto::Failed> failures = Failures(items);
+    EXPECT_EQ(failures.size(), 1u);
+    if (failures.size() != 1) return absl::StatusCode::kUnknown;
+    EXPECT_EQ(failures[0].seq(), seq);
+    EXPECT_FALSE(failures[0].message().empty());
+    return static_cast<absl::StatusCode>(failures[0].code());
+  }
+  static std::vector<proto::Value> Values(const std::vector<ServerItem>& items) {
+    std::vector<proto::Value> out;
+    for (const ServerItem& item : items)
+      out.insert(out.end(), item.done().values().begin(), item.done().values().end());
+    return out;
+  }
+  static uint64_t Through(const std::vector<ServerItem>& items) {
+    uint64_t through = 0;
+    for (const ServerItem& item : items)
+      if (item.has_done()) through = item.done().through_seq();
+    return through;
+  }
+
+  const EncodedGraph graph_ = SumAndProduct();
+  std::unique_ptr<Engine> engine_ = MakeReferenceEngine(1 << 26);
+  std::unique_ptr<ExecutorCore> core_ = std::make_unique<ExecutorCore>(engine_.get(), ExecutorOptions{"name", "class"});
+  uint64_t epoch_ = 1;
 };
 
-TEST_F(ExecutorCoreTest, RunsAndSendsWhatIsAskedFor) {
-  SendGraph();
-  Send(PutItem(1, 10, {1, 2}));
-  const auto answers = Send(RunItem(2, 10, 11));
-  ASSERT_NE(FindValue(answers), nullptr);
-  EXPECT_EQ(First(*FindValue(answers)), 2);
-  EXPECT_EQ(answers.back().done().through_seq(), 2u);
+TEST_F(ExecutorCoreTest, RunsAndSendsOnlyWhatIsFetched) {
+  SetUpInputs();
+  const auto items = Send({Run(3, graph_, {1, 2}, {3, 4}, {1}), Release(4, {1, 2})});
+  EXPECT_TRUE(Failures(items).empty());
+  EXPECT_EQ(Through(items), 4u);
+  const auto values = Values(items);
+  ASSERT_EQ(values.size(), 1u);
+  EXPECT_EQ(values[0].seq(), 3u);
+  EXPECT_EQ(values[0].index(), 1u);
+  EXPECT_EQ(values[0].handle(), 4u);
+  EXPECT_EQ(values[0].data(), Floats({5, 12, 21, 32}));
+  const auto fetched = Values(Send({Fetch(5, {4, 3})}));
+  ASSERT_EQ(fetched.size(), 2u);
+  EXPECT_EQ(fetched[1].data(), Floats({6, 8, 10, 12}));
 }
 
-TEST_F(ExecutorCoreTest, E1AppliesOnceAndInOrder) {
-  SendGraph();
-  Send(PutItem(1, 10, {1, 2}));
-  Send(RunItem(2, 10, 11));
-  EXPECT_TRUE(Send(RunItem(2, 10, 11)).empty()) << "a duplicate is skipped";
-  EXPECT_EQ(core.applied_seq(), 2u);
-  const auto answers = Send(RunItem(4, 10, 12));
-  ASSERT_NE(FindFailed(answers), nullptr);
-  EXPECT_EQ(FindFailed(answers)->seq(), 0u);
-  EXPECT_EQ(FindFailed(answers)->code(), static_cast<uint32_t>(absl::StatusCode::kFailedPrecondition));
-  EXPECT_TRUE(core.ended());
+TEST_F(ExecutorCoreTest, E1_DuplicatesAreSkipped) {
+  SetUpInputs();
+  Send({Run(3, graph_, {1, 2}, {3, 4})});
+  const auto again = Send({Put(1, 1, {9, 9, 9, 9}), Run(3, graph_, {1, 2}, {3, 4}, {0})});
+  EXPECT_TRUE(Failures(again).empty());
+  EXPECT_TRUE(Values(again).empty());
+  EXPECT_EQ(core_->applied_seq(), 3u);
+  EXPECT_EQ(Values(Send({Fetch(4, {1})}))[0].data(), Floats({1, 2, 3, 4}));
 }
 
-TEST_F(ExecutorCoreTest, E2PoisonNamesTheFirstCause) {
-  SendGraph();
-  const auto first = Send(RunItem(1, 99, 11));
-  ASSERT_NE(FindFailed(first), nullptr);
-  EXPECT_EQ(FindFailed(first)->code(), static_cast<uint32_t>(absl::StatusCode::kNotFound));
-  const auto second = Send(RunItem(2, 11, 12));
-  ASSERT_NE(FindFailed(second), nullptr);
-  EXPECT_EQ(FindFailed(second)->cause_seq(), 1u);
-  EXPECT_EQ(FindFailed(second)->message(), FindFailed(first)->message());
-  EXPECT_FALSE(core.ended());
-  Send(PutItem(3, 13, {5, 6}));
-  EXPECT_EQ(First(*FindValue(Send(RunItem(4, 13, 14)))), 6) << "the session goes on";
+TEST_F(ExecutorCoreTest, E1_GapEndsTheSessionAndNamesBothNumbers) {
+  const auto items = Send({Put(1, 1, {1}), Put(7, 2, {1})});
+  EXPECT_EQ(OnlyFailure(items, 0), absl::StatusCode::kFailedPrecondition);
+  const std::string message = Failures(items)[0].message();
+  EXPECT_NE(message.find("7"), std::string::npos);
+  EXPECT_NE(message.find("2"), std::string::npos);
+  EXPECT_TRUE(core_->ended());
 }
 
-TEST_F(ExecutorCoreTest, HandlesEndWithReleaseAndDonation) {
-  SendGraph();
-  Send(PutItem(1, 10, {1, 2}));
-  auto donating = RunItem(2, 10, 11);
-  donating.mutable_run()->add_donate(0);
-  EXPECT_EQ(FindFailed(Send(std::move(donating))), nullptr);
-  EXPECT_NE(FindFailed(Send(RunItem(3, 10, 12))), nullptr);
-  proto::ClientItem release;
-  release.set_seq(4);
-  release.mutable_release()->add_handles(11);
-  Send(std::move(release));
-  EXPECT_NE(FindFailed(Send(RunItem(5, 11, 13))), nullptr);
+TEST_F(ExecutorCoreTest, E2_FirstCauseReachesWhatDepends) {
+  Send({Graph(graph_), Put(1, 1, {1, 2, 3, 4}), Put(2, 2, {1, 2, 3})});  // 2 has the wrong shape
+  EXPECT_EQ(OnlyFailure(Send({Run(3, graph_, {1, 2}, {3, 4})}), 3), absl::StatusCode::kInvalidArgument);
+  const auto dependent = Send({Run(4, graph_, {1, 3}, {5, 6}, {0})});
+  EXPECT_EQ(OnlyFailure(dependent, 4), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Failures(dependent)[0].cause_seq(), 3u);
+  EXPECT_EQ(Failures(dependent)[0].handles_size(), 2);
+  EXPECT_EQ(Failures(Send({Fetch(5, {6})}))[0].cause_seq(), 3u);
+  EXPECT_TRUE(Failures(Send({Release(6, {3, 4, 5, 6}), Run(7, graph_, {1, 1}, {7, 8})})).empty());
 }
 
-TEST_F(ExecutorCoreTest, E5WaitsForAGraphThatItLacks) {
-  Send(PutItem(1, 10, {1, 2}));
-  const auto need = Send(RunItem(2, 10, 11));
+TEST_F(ExecutorCoreTest, E2_E3_DonatedHandlesEndEvenIfTheRunFails) {
+  SetUpInputs();
+  EXPECT_TRUE(Failures(Send({Run(3, graph_, {1, 2}, {3, 4}, {}, {0})})).empty());
+  EXPECT_EQ(OnlyFailure(Send({Fetch(4, {1})}), 4), absl::StatusCode::kNotFound);
+  EXPECT_EQ(OnlyFailure(Send({Run(5, graph_, {99, 2}, {5, 6}, {}, {1})}), 5), absl::StatusCode::kNotFound);
+  EXPECT_EQ(OnlyFailure(Send({Fetch(6, {2})}), 6), absl::StatusCode::kNotFound);
+}
+
+TEST_F(ExecutorCoreTest, E4_ValuesAndFailuresAreSentAgainUntilAcknowledged) {
+  SetUpInputs();
+  Send({Run(3, graph_, {1, 2}, {3, 4}, {0}), Fetch(4, {99}), Fetch(5, {4})});
+  const auto resumed = Open(2, /*received_seq=*/3);
+  ASSERT_TRUE(resumed[0].has_opened());
+  EXPECT_EQ(resumed[0].opened().applied_seq(), 5u);
+  EXPECT_EQ(Failures(resumed).size(), 1u);
+  ASSERT_EQ(Values(resumed).size(), 1u);
+  EXPECT_EQ(Values(resumed)[0].seq(), 5u);
+  Send({Ack(5)});
+  EXPECT_TRUE(Values(Open(3)).empty());
+}
+
+TEST_F(ExecutorCoreTest, E5_NothingPassesAMissingGraph) {
+  Send({Put(1, 1, {1, 2, 3, 4})});
+  const auto need = Send({Run(2, graph_, {1, 1}, {2, 3}, {0}), Put(3, 4, {1}), Run(4, graph_, {2, 2}, {5, 6}, {0})});
   ASSERT_EQ(need.size(), 1u);
-  EXPECT_EQ(need[0].need().graph_ids(0), graph.id.ToBytes());
-  EXPECT_TRUE(Send(RunItem(3, 11, 12)).empty());
-  const auto answers = SendGraph();
-  EXPECT_EQ(core.applied_seq(), 3u);
-  EXPECT_NE(FindValue(answers), nullptr);
+  ASSERT_TRUE(need[0].has_need());
+  EXPECT_EQ(need[0].need().graph_ids(0), graph_.id.ToBytes());
+  EXPECT_EQ(core_->applied_seq(), 1u);
+  const auto items = Send({Graph(graph_)});
+  EXPECT_EQ(Through(items), 4u);
+  ASSERT_EQ(Values(items).size(), 2u);
+  EXPECT_EQ(Values(items)[1].data(), Floats({4, 8, 12, 16}));
 }
 
-TEST_F(ExecutorCoreTest, GraphMustBeThatOfItsId) {
-  proto::ClientItem item;
-  item.mutable_graph()->set_id(std::string(32, 'x'));
-  item.mutable_graph()->set_total_bytes(graph.bytes.size());
-  item.mutable_graph()->set_data(graph.bytes);
-  Send(std::move(item));
-  Send(PutItem(1, 10, {1, 2}));
-  auto run = RunItem(2, 10, 11);
-  run.mutable_run()->set_graph_id(std::string(32, 'x'));
-  const auto answers = Send(std::move(run));
-  ASSERT_NE(FindFailed(answers), nullptr);
-  EXPECT_EQ(FindFailed(answers)->code(), static_cast<uint32_t>(absl::StatusCode::kInvalidArgument));
+TEST_F(ExecutorCoreTest, E6_FramesOfAnotherEpochAreDropped) {
+  Open(2);
+  EXPECT_TRUE(Send(1, {Put(1, 1, {1})}).empty());
+  EXPECT_TRUE(Send(3, {Put(1, 1, {1})}).empty());
+  EXPECT_EQ(core_->applied_seq(), 0u);
+  ClientItem open;
+  open.mutable_open();
+  EXPECT_TRUE(Send(1, {open}).empty());  // an old stream's Open does not take the session back
+  EXPECT_EQ(Through(Send(2, {Put(1, 1, {1})})), 1u);
 }
 
-TEST_F(ExecutorCoreTest, PutArrivesInPieces) {
-  SendGraph();
-  auto first = PutItem(1, 10, {1, 2}), second = first;
-  first.mutable_put()->set_data(first.put().data().substr(0, 3));
-  second.mutable_put()->set_data(second.put().data().substr(3));
-  second.mutable_put()->set_offset(3);
-  EXPECT_TRUE(Send(std::move(first)).empty());
-  EXPECT_EQ(core.applied_seq(), 0u);
-  Send(std::move(second));
-  EXPECT_EQ(core.applied_seq(), 1u);
-  EXPECT_EQ(First(*FindValue(Send(RunItem(2, 10, 11)))), 2);
+TEST_F(ExecutorCoreTest, PutInPiecesAndAfterReconnectionFromTheFirst) {
+  Send({PutPiece(1, 1, 4, 0, Floats({1, 2}))});
+  EXPECT_EQ(core_->applied_seq(), 0u);
+  Open(2);
+  Send({PutPiece(1, 1, 4, 0, Floats({5, 6})), PutPiece(1, 1, 4, 8, Floats({7, 8}))});
+  EXPECT_EQ(Values(Send({Fetch(2, {1})}))[0].data(), Floats({5, 6, 7, 8}));
 }
 
-TEST_F(ExecutorCoreTest, PutOfAWrongSizePoisonsItsHandle) {
-  SendGraph();
-  auto put = PutItem(1, 10, {1, 2});
-  put.mutable_put()->set_dims(0, 3);
-  EXPECT_NE(FindFailed(Send(std::move(put))), nullptr);
-  EXPECT_EQ(FindFailed(Send(RunItem(2, 10, 11)))->cause_seq(), 1u);
+TEST_F(ExecutorCoreTest, PutsOfNothingAndOfScalars) {
+  ClientItem scalar = PutPiece(1, 1, 1, 0, Floats({3}));
+  scalar.mutable_put()->clear_dims();
+  EXPECT_EQ(Through(Send({scalar, PutPiece(2, 2, 0, 0, "")})), 2u);
+  const auto values = Values(Send({Fetch(3, {1, 2})}));
+  ASSERT_EQ(values.size(), 2u);
+  EXPECT_EQ(values[0].dims_size(), 0);
+  EXPECT_EQ(values[1].total_bytes(), 0u);
 }
 
-TEST_F(ExecutorCoreTest, E4SendsAgainWhatWasNotReceived) {
-  SendGraph();
-  Send(PutItem(1, 10, {1, 2}));
-  Send(RunItem(2, 10, 11));
-  Send(RunItem(3, 11, 12));
-  const auto resumed = Open(2, /*received=*/2);
-  ASSERT_GE(resumed.size(), 2u);
-  EXPECT_EQ(resumed[0].opened().applied_seq(), 3u);
-  ASSERT_NE(FindValue(resumed), nullptr);
-  EXPECT_EQ(FindValue(resumed)->seq(), 3u);
-  EXPECT_TRUE(Send(RunItem(4, 12, 13), /*epoch=*/1).empty()) << "E6: an old stream's frame";
-  EXPECT_EQ(core.applied_seq(), 3u);
-}
-
-TEST_F(ExecutorCoreTest, LargeValuesTravelInPieces) {
-  std::vector<float> values(400000, 1.5f);
-  for (size_t at = 0; at < values.size() * 4; at += wire::kPieceBytesMax) {
-    auto item = PutItem(1, 10, values);
-    item.mutable_put()->set_data(item.put().data().substr(at, wire::kPieceBytesMax));
-    item.mutable_put()->set_offset(at);
-    Send(std::move(item));
+TEST_F(ExecutorCoreTest, LargeValuesComeInPieces) {
+  const uint64_t count = 600'000;
+  std::string bytes(4 * count, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 7);
+  for (uint64_t at = 0; at < bytes.size(); at += wire::kPieceBytesMax)
+    Send({PutPiece(1, 1, count, at, bytes.substr(at, wire::kPieceBytesMax))});
+  std::string back;
+  for (const proto::Value& value : Values(Send({Fetch(2, {1})}))) {
+    EXPECT_EQ(value.offset(), back.size());
+    EXPECT_EQ(value.total_bytes(), bytes.size());
+    back += value.data();
   }
-  proto::ClientItem fetch;
-  fetch.set_seq(2);
-  fetch.mutable_fetch()->add_handles(10);
-  uint64_t bytes = 0;
-  for (const auto& item : Send(std::move(fetch)))
-    for (const auto& value : item.done().values()) {
-      EXPECT_EQ(value.offset(), bytes);
-      bytes += value.data().size();
-    }
-  EXPECT_EQ(bytes, values.size() * 4);
+  EXPECT_EQ(back, bytes);
 }
 
-TEST_F(ExecutorCoreTest, MoreThanOneDeviceIsNamed) {
-  SendGraph();
-  Send(PutItem(1, 10, {1, 2}));
-  auto run = RunItem(2, 10, 11);
-  run.mutable_run()->add_devices(1);
-  EXPECT_EQ(FindFailed(Send(std::move(run)))->code(), static_cast<uint32_t>(absl::StatusCode::kUnimplemented));
+TEST_F(ExecutorCoreTest, GraphsThatCannotBeRun) {
+  SetUpInputs();
+  EncodedGraph damaged = graph_;
+  damaged.bytes[0] ^= 1;
+  damaged.id = IdOfEncoding(damaged.bytes);
+  EXPECT_EQ(OnlyFailure(Send({Graph(damaged), Run(3, damaged, {1, 2}, {3, 4})}), 3), absl::StatusCode::kInvalidArgument);
+  EncodedGraph lying = graph_;
+  lying.id.bytes.fill(7);
+  EXPECT_EQ(OnlyFailure(Send({Graph(lying), Run(4, lying, {1, 2}, {5, 6})}), 4), absl::StatusCode::kInvalidArgument);
+  EncodedGraph refused = graph_;
+  refused.id.bytes.fill(8);
+  ClientItem item;
+  item.mutable_graph()->set_id(refused.id.ToBytes());
+  item.mutable_graph()->set_refused_code(static_cast<uint32_t>(absl::StatusCode::kUnimplemented));
+  item.mutable_graph()->set_refused("the gateway's words");
+  const auto items = Send({item, Run(5, refused, {1, 2}, {7, 8})});
+  EXPECT_EQ(OnlyFailure(items, 5), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(Failures(items)[0].message(), "the gateway's words");
+  EXPECT_FALSE(core_->ended());
+}
+
+// One bad item each, after SetUpInputs: its own failure, and the session goes on.
+TEST_F(ExecutorCoreTest, ErrorsOfItems) {
+  const auto changed = [](ClientItem item, auto change) {
+    change(item);
+    return item;
+  };
+  const ClientItem run = Run(3, graph_, {1, 2}, {3, 4}), put = Put(3, 9, {1});
+  struct Case {
+    const char* what;
+    ClientItem item;
+    absl::StatusCode code;
+  };
+  using enum absl::StatusCode;
+  const std::vector<Case> cases = {
+      {"unknown input", Run(3, graph_, {1, 77}, {3, 4}), kNotFound},
+      {"output in use", Run(3, graph_, {1, 2}, {3, 1}), kInvalidArgument},
+      {"output 0", Run(3, graph_, {1, 2}, {3, 0}), kInvalidArgument},
+      {"too few inputs", Run(3, graph_, {1}, {3, 4}), kInvalidArgument},
+      {"too many inputs", Run(3, graph_, {1, 2, 2}, {3, 4}), kInvalidArgument},
+      {"too few outputs", Run(3, graph_, {1, 2}, {3}), kInvalidArgument},
+      {"fetch out of range", Run(3, graph_, {1, 2}, {3, 4}, {2}), kInvalidArgument},
+      {"donate out of range", Run(3, graph_, {1, 2}, {3, 4}, {}, {2}), kInvalidArgument},
+      {"device 1", changed(run, [](ClientItem& i) { i.mutable_run()->add_devices(1); }), kUnimplemented},
+      {"repeat", changed(run, [](ClientItem& i) { i.mutable_run()->set_repeat(2); }), kUnimplemented},
+      {"fetch of nothing", Fetch(3, {77}), kNotFound},
+      {"put to a used handle", Put(3, 1, {1}), kInvalidArgument},
+      {"put to handle 0", Put(3, 0, {1}), kInvalidArgument},
+      {"dtype 0", changed(put, [](ClientItem& i) { i.mutable_put()->set_dtype(0); }), kInvalidArgument},
+      {"dtype 99", changed(put, [](ClientItem& i) { i.mutable_put()->set_dtype(99); }), kInvalidArgument},
+      {"dims of other size", changed(put, [](ClientItem& i) { i.mutable_put()->set_dims(0, 2); }), kInvalidArgument},
+      {"dims overflow", changed(put, [](ClientItem& i) { i.mutable_put()->set_dims(0, uint64_t{1} << 62); }),
+       kResourceExhausted},
+      {"dim negative", changed(put, [](ClientItem& i) { i.mutable_put()->set_dims(0, ~uint64_t{0}); }),
+       kResourceExhausted},
+      {"over memory", changed(put, [](ClientItem& i) { i.mutable_put()->set_dims(0, uint64_t{1} << 40); }),
+       kResourceExhausted},
+  };
+  for (const Case& test : cases) {
+    SCOPED_TRACE(test.what);
+    core_ = std::make_unique<ExecutorCore>(engine_.get(), ExecutorOptions{});
+    Open(1);
+    SetUpInputs();
+    EXPECT_EQ(OnlyFailure(Send({test.item}), 3), test.code);
+    EXPECT_FALSE(core_->ended());
+    EXPECT_EQ(Values(Send({Run(4, graph_, {1, 2}, {100, 101}, {0})})).size(), 1u);
+  }
+}
+
+// Malformed sequences: the session ends.
+TEST_F(ExecutorCoreTest, ErrorsOfTheSession) {
+  struct Case {
+    const char* what;
+    std::vector<ClientItem> items;
+    absl::StatusCode code;
+  };
+  ClientItem grown = PutPiece(1, 1, 4, 4, std::string(1000, 'x')), shrunk = grown;
+  grown.mutable_put()->set_total_bytes(1 << 20);
+  shrunk.mutable_put()->set_total_bytes(1);
+  ClientItem huge = Graph(graph_);
+  huge.mutable_graph()->set_total_bytes(uint64_t{1} << 40);
+  ClientItem later = Graph(graph_);
+  later.mutable_graph()->set_offset(8);
+  using enum absl::StatusCode;
+  const std::vector<Case> cases = {
+      {"item of no kind", {ClientItem()}, kInvalidArgument},
+      {"a later piece makes the Put larger", {PutPiece(1, 1, 4, 0, Floats({1})), grown}, kInvalidArgument},
+      {"a later piece makes the Put smaller", {PutPiece(1, 1, 4, 0, Floats({1})), shrunk}, kInvalidArgument},
+      {"piece beyond the end", {PutPiece(1, 1, 1, 0, Floats({1, 2}))}, kInvalidArgument},
+      {"piece left out", {PutPiece(1, 1, 4, 0, Floats({1})), PutPiece(1, 1, 4, 8, Floats({1}))}, kInvalidArgument},
+      {"another item between pieces", {PutPiece(1, 1, 4, 0, Floats({1})), Release(1, {5})}, kInvalidArgument},
+      {"graph over the limit", {huge}, kResourceExhausted},
+      {"graph from its middle", {later}, kInvalidArgument},
+  };
+  for (const Case& test : cases) {
+    SCOPED_TRACE(test.what);
+    core_ = std::make_unique<ExecutorCore>(engine_.get(), ExecutorOptions{});
+    Open(1);
+    EXPECT_EQ(OnlyFailure(Send(test.items), 0), test.code);
+    EXPECT_TRUE(core_->ended());
+    EXPECT_TRUE(Send({Put(1, 50, {1})}).empty());
+  }
+  core_ = std::make_unique<ExecutorCore>(engine_.get(), ExecutorOptions{});
+  EXPECT_EQ(OnlyFailure(Send({Put(1, 1, {1})}), 0), kFailedPrecondition);  // no Open
+}
+
+TEST_F(ExecutorCoreTest, MoreThanTheCreditEndsTheSession) {
+  std::vector<ServerItem> items = Send({Run(1, graph_, {1, 1}, {2, 3})});
+  for (uint64_t seq = 2; !core_->ended() && seq < 100'000; ++seq) items = Send({Put(seq, seq + 10, {1})});
+  EXPECT_EQ(OnlyFailure(items, 0), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(ExecutorCoreTest, CloseAnswersWithTheLastDone) {
+  SetUpInputs();
+  ClientItem close;
+  close.mutable_close();
+  const auto items = Send({Run(3, graph_, {1, 2}, {3, 4}), close});
+  EXPECT_EQ(Through(items), 3u);
+  EXPECT_TRUE(core_->ended());
+  EXPECT_TRUE(Send({Put(4, 9, {1})}).empty());
 }
 
 }  // namespace
