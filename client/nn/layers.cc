@@ -1,0 +1,99 @@
+#include "client/nn/layers.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+
+namespace outboard::nn {
+namespace {
+
+Tensor Parameter(const Dims& dims, int64_t fan_in, At at) {
+  if (fan_in < 1) ThrowInvalid(at, "a layer needs at least one input");
+  const double bound = 1 / std::sqrt(static_cast<double>(fan_in));
+  return Tensor::uniform(dims, -bound, bound, DType::kF32, at).requires_grad_(true, at);
+}
+
+}  // namespace
+
+Linear::Linear(int64_t in, int64_t out, bool with_bias, At at)
+    : weight(Parameter({out, in}, in, at)) {
+  if (with_bias) bias = Parameter({out}, in, at);
+}
+
+Tensor Linear::operator()(const Tensor& x, At at) const {
+  return x.linear(weight.transpose(-2, -1, at), bias, at);
+}
+
+void Linear::Collect(StateDict& state, const std::string& prefix) const {
+  Add(state, prefix, "weight", weight);
+  Add(state, prefix, "bias", bias);
+}
+
+Conv2d::Conv2d(int64_t in, int64_t out, int64_t kernel, Conv2dOptions opts, bool with_bias, At at)
+    : options(opts) {
+  if (options.groups < 1 || in % options.groups != 0)
+    ThrowInvalid(at, absl::StrCat("Conv2d: ", in, " channels in ", options.groups, " groups"));
+  const int64_t fan_in = in / options.groups * kernel * kernel;
+  weight = Parameter({out, in / options.groups, kernel, kernel}, fan_in, at);
+  if (with_bias) bias = Parameter({out}, fan_in, at);
+}
+
+Tensor Conv2d::operator()(const Tensor& x, At at) const {
+  return x.conv2d(weight, bias, options, at);
+}
+
+void Conv2d::Collect(StateDict& state, const std::string& prefix) const {
+  Add(state, prefix, "weight", weight);
+  Add(state, prefix, "bias", bias);
+}
+
+BatchNorm2d::BatchNorm2d(int64_t channels, double eps_in, bool affine, double momentum_in, At at)
+    : eps(eps_in), momentum(momentum_in) {
+  if (affine) {
+    weight = Tensor::ones({channels}, DType::kF32, at).requires_grad_(true, at);
+    bias = Tensor::zeros({channels}, DType::kF32, at).requires_grad_(true, at);
+  }
+  running_mean = Tensor::zeros({channels}, DType::kF32, at).state_(at);
+  running_var = Tensor::ones({channels}, DType::kF32, at).state_(at);
+}
+
+Tensor BatchNorm2d::operator()(const Tensor& x, At at) const {
+  const auto invstd = [&](const Tensor& var) {
+    return Tensor(Arg(var, at) + Arg(eps, at)).rsqrt(at);
+  };
+  if (!Tensor::training()) return x.batchnorm(weight, bias, running_mean, invstd(running_var), at);
+
+  const Dims shape = x.shape(at);
+  if (shape.size() < 2 || shape[1] != running_mean.shape(0, at))
+    ThrowInvalid(at, absl::StrCat("BatchNorm2d: ", shape.size() < 2 ? 0 : shape[1],
+                                  " channels, not ", running_mean.shape(0, at)));
+  Dims axes, ones(shape.size(), 1);
+  for (int64_t i = 0; i < static_cast<int64_t>(shape.size()); ++i)
+    if (i != 1) axes.push_back(i);
+  ones[1] = shape[1];
+  const Tensor mean = x.mean(axes, false, at);
+  // The variance around a mean that is held: the mean's own part of the derivative is zero.
+  const Tensor away = Arg(x, at) - Arg(mean.detach(at).reshape(ones, at), at);
+  const Tensor var = away.square(at).mean(axes, false, at);
+
+  // The running variance is that of the population: n / (n - 1).
+  const auto count = static_cast<double>(x.numel(at) / std::max<int64_t>(shape[1], 1));
+  const double unbiased = count > 1 ? count / (count - 1) : 1;
+  const auto towards = [&](Tensor& running, const Tensor& batch, double factor) {
+    const Tensor kept = Arg(running, at) * Arg(1 - momentum, at);
+    const Tensor added = Arg(batch.detach(at), at) * Arg(momentum * factor, at);
+    running.assign(Arg(Arg(kept, at) + Arg(added, at), at));
+  };
+  towards(running_mean, mean, 1);
+  towards(running_var, var, unbiased);
+  return x.batchnorm(weight, bias, mean, invstd(var), at);
+}
+
+void BatchNorm2d::Collect(StateDict& state, const std::string& prefix) const {
+  Add(state, prefix, "weight", weight);
+  Add(state, prefix, "bias", bias);
+  Add(state, prefix, "running_mean", running_mean);
+  Add(state, prefix, "running_var", running_var);
+}
+
+}  // namespace outboard::nn

@@ -1,0 +1,196 @@
+// A worker that computes nothing: each output of a Run is a copy of its first input. Speaks fleet.proto over any channel,
+// with plain blocking streams, so that the gateway and the transport are tested without an engine or processes.
+#pragma once
+
+#include <grpcpp/channel.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "proto/fleet.grpc.pb.h"
+#include "proto/limits.h"
+#include "proto/merkle.h"
+
+namespace outboard {
+
+class FakeWorker {
+ public:
+  explicit FakeWorker(std::shared_ptr<grpc::Channel> channel, int devices = 1, std::string token = "")
+      : stub_(proto::Fleet::NewStub(channel)), token_(std::move(token)) {
+    if (!token_.empty()) join_context_.AddMetadata("authorization", "Bearer " + token_);
+    join_ = stub_->Join(&join_context_);
+    proto::WorkerEvent hello;
+    proto::Register& reg = *hello.mutable_register_();
+    reg.set_name("fake");
+    reg.mutable_protocol()->set_min(wire::kProtocolVersion);
+    reg.mutable_protocol()->set_max(wire::kProtocolVersion);
+    for (int i = 0; i < devices; ++i) reg.add_devices()->set_kind("fake");
+    join_->Write(hello);
+    reader_ = std::thread([this] { ReadCommands(); });
+    beater_ = std::thread([this] { Beat(); });
+  }
+  ~FakeWorker() { Stop(); }
+
+  // As a machine that is switched off: every stream breaks.
+  void Stop() {
+    if (stopped_.exchange(true)) return;
+    join_context_.TryCancel();
+    {
+      std::lock_guard lock(mutex_);
+      for (auto& [id, executor] : executors_) executor->context.TryCancel();
+    }
+    reader_.join();
+    beater_.join();
+    join_->Finish();
+    for (auto& [id, executor] : executors_) executor->thread.join();
+  }
+
+  // Ends the executors and says why, as a supervisor does.
+  void CrashExecutors(const std::string& message) {
+    std::lock_guard lock(mutex_);
+    for (auto& [id, executor] : executors_) {
+      proto::WorkerEvent event;
+      event.mutable_session_ended()->set_session_id(id);
+      event.mutable_session_ended()->set_code(14);
+      event.mutable_session_ended()->set_message(message);
+      join_->Write(event);
+      executor->context.TryCancel();
+    }
+  }
+
+  grpc::Status status() { return join_->Finish(); }
+  int runs() const { return runs_; }
+  int graphs() const { return graphs_; }
+  uint64_t put_bytes() const { return put_bytes_; }
+
+ private:
+  struct Array {
+    uint32_t dtype = 0;
+    std::vector<uint64_t> dims;
+    std::string bytes;
+  };
+  struct Executor {
+    std::thread thread;
+    grpc::ClientContext context;
+    uint64_t applied = 0;
+    std::map<uint64_t, Array> arrays;
+    std::map<std::string, std::pair<uint32_t, std::string>> refused;
+    std::vector<proto::Value> kept;
+  };
+
+  void ReadCommands() {
+    proto::GatewayCommand command;
+    while (join_->Read(&command)) {
+      if (!command.has_assign()) continue;
+      std::lock_guard lock(mutex_);
+      auto& executor = executors_[command.assign().session_id()];
+      executor = std::make_unique<Executor>();
+      executor->thread = std::thread([this, &executor = *executor, assign = command.assign()] { Run(executor, assign); });
+    }
+  }
+
+  void Beat() {
+    for (uint64_t beat = 1; !stopped_; ++beat) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      proto::WorkerEvent event;
+      event.mutable_heartbeat()->set_beat(beat);
+      std::lock_guard lock(mutex_);
+      for (auto& [id, executor] : executors_) event.mutable_heartbeat()->add_sessions(id);
+      if (!join_->Write(event)) return;
+    }
+  }
+
+  void Run(Executor& executor, const proto::Assign& assign) {
+    executor.context.AddMetadata("outboard-session", wire::ToHex(assign.session_id()));
+    executor.context.AddMetadata("outboard-token", wire::ToHex(assign.attach_token()));
+    if (!token_.empty()) executor.context.AddMetadata("authorization", "Bearer " + token_);
+    auto stream = stub_->Attach(&executor.context);
+    proto::ClientFrame frame;
+    while (stream->Read(&frame)) {
+      proto::ServerFrame answer;
+      answer.set_epoch(frame.epoch());
+      for (const proto::ClientItem& item : frame.items()) Apply(executor, item, answer);
+      answer.add_items()->mutable_done()->set_through_seq(executor.applied);
+      stream->Write(answer);
+    }
+    stream->Finish();
+  }
+
+  void Apply(Executor& executor, const proto::ClientItem& item, proto::ServerFrame& answer) {
+    if (item.has_open()) {
+      proto::Opened& opened = *answer.add_items()->mutable_opened();
+      opened.set_applied_seq(executor.applied);
+      opened.mutable_device()->set_kind("fake");
+      opened.set_devices(1);
+      for (const proto::Value& value : executor.kept) {
+        if (value.seq() > item.open().received_seq()) *answer.add_items()->mutable_done()->add_values() = value;
+      }
+      return;
+    }
+    if (item.has_graph()) {
+      ++graphs_;
+      if (item.graph().refused_code() != 0) {
+        executor.refused[item.graph().id()] = {item.graph().refused_code(), item.graph().refused()};
+      }
+    }
+    if (item.seq() != executor.applied + 1) return;
+    if (item.has_put()) {
+      const proto::Put& put = item.put();
+      Array& array = executor.arrays[put.handle()];
+      if (put.offset() == 0) array.bytes.clear();
+      array.dtype = put.dtype();
+      array.dims.assign(put.dims().begin(), put.dims().end());
+      array.bytes += put.data();
+      put_bytes_ += put.data().size();
+      if (array.bytes.size() < put.total_bytes()) return;
+    }
+    executor.applied = item.seq();
+    if (item.has_release()) {
+      for (uint64_t handle : item.release().handles()) executor.arrays.erase(handle);
+    }
+    if (item.has_fetch()) Send(executor, item.seq(), 0, item.fetch().handles(0), answer);
+    if (!item.has_run()) return;
+    ++runs_;
+    const proto::Run& run = item.run();
+    if (auto it = executor.refused.find(run.graph_id()); it != executor.refused.end()) {
+      proto::Failed& failed = *answer.add_items()->mutable_failed();
+      failed.set_seq(item.seq());
+      failed.set_code(it->second.first);
+      failed.set_message(it->second.second);
+      return;
+    }
+    for (uint64_t output : run.outputs()) executor.arrays[output] = executor.arrays[run.inputs(0)];
+    for (uint32_t index : run.fetch()) Send(executor, item.seq(), index, run.outputs(static_cast<int>(index)), answer);
+  }
+
+  void Send(Executor& executor, uint64_t seq, uint32_t index, uint64_t handle, proto::ServerFrame& answer) {
+    const Array& array = executor.arrays[handle];
+    proto::Value value;
+    value.set_seq(seq);
+    value.set_index(index);
+    value.set_dtype(array.dtype);
+    for (uint64_t dim : array.dims) value.add_dims(dim);
+    value.set_total_bytes(array.bytes.size());
+    value.set_data(array.bytes);
+    executor.kept.push_back(value);
+    *answer.add_items()->mutable_done()->add_values() = value;
+  }
+
+  std::unique_ptr<proto::Fleet::Stub> stub_;
+  const std::string token_;
+  grpc::ClientContext join_context_;
+  std::unique_ptr<grpc::ClientReaderWriter<proto::WorkerEvent, proto::GatewayCommand>> join_;
+  std::atomic<bool> stopped_{false};
+  std::atomic<int> runs_{0}, graphs_{0};
+  std::atomic<uint64_t> put_bytes_{0};
+  std::mutex mutex_;
+  std::map<std::string, std::unique_ptr<Executor>> executors_;
+  std::thread reader_, beater_;
+};
+
+}  // namespace outboard

@@ -1,0 +1,302 @@
+// A Session through a real gateway (unix socket, accounts file, blob store) to a fake worker in the same process.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "client/transport/grpc_link.h"
+#include "client/transport/session.h"
+#include "compiler/ir/build.h"
+#include "compiler/ir/encoding.h"
+#include "gateway/accounts/accounts.h"
+#include "gateway/ledger/ledger.h"
+#include "gateway/service/clock.h"
+#include "gateway/service/gateway.h"
+#include "tests/client/fake_worker.h"
+
+namespace outboard {
+namespace {
+
+using absl::StatusCode;
+using transport::RunRequest;
+using transport::Session;
+using transport::SessionOptions;
+
+class SessionGatewayTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "/obgw-XXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override {
+    worker_.reset();
+    gateway_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  void StartGateway(gateway::GatewayOptions options = {}) {
+    if (options.listen.empty()) options.listen = "unix:" + folder_ + "/s";
+    options.data_folder = folder_ + "/data";
+    auto started = gateway::Gateway::Start(options);
+    ASSERT_TRUE(started.ok()) << started.status();
+    gateway_ = *std::move(started);
+  }
+
+  void StartWorker(int devices = 1) {
+    worker_ = std::make_unique<FakeWorker>(gateway_->InProcessChannel(), devices);
+    for (int i = 0; i < 500 && gateway_->devices_total() == 0; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    ASSERT_GT(gateway_->devices_total(), 0u);
+  }
+
+  // No keys, one worker.
+  void StartAll() {
+    gateway::GatewayOptions options;
+    options.no_auth = true;
+    StartGateway(options);
+    StartWorker();
+  }
+
+  SessionOptions Options(std::string key = "") {
+    SessionOptions options;
+    options.target = gateway_->address();
+    options.key = std::move(key);
+    return options;
+  }
+
+  std::unique_ptr<Session> Connect() {
+    auto session = Session::Connect(Options());
+    EXPECT_TRUE(session.ok()) << session.status();
+    return session.ok() ? *std::move(session) : nullptr;
+  }
+
+  // x + x of four floats.
+  RunRequest Double(uint64_t in, uint64_t out, bool fetch) {
+    Graph g;
+    const UOp* x = Param(g, 0, DType::kF32, {Dim(4)});
+    EncodedGraph encoded = EncodeGraph(Sink(g, {Add(g, x, x)})).value();
+    RunRequest request;
+    request.graph_id = encoded.id.bytes;
+    request.graph = std::make_shared<const std::string>(encoded.bytes);
+    request.inputs = {in};
+    request.outputs = {out};
+    if (fetch) request.fetch = {0};
+    return request;
+  }
+
+  std::string folder_;
+  std::unique_ptr<gateway::Gateway> gateway_;
+  std::unique_ptr<FakeWorker> worker_;
+};
+
+const int64_t kFour[] = {4};
+const std::string kBytes(16, 'x');
+
+TEST_F(SessionGatewayTest, PutRunAwait) {
+  StartAll();
+  auto session = Connect();
+  ASSERT_NE(session, nullptr);
+  uint64_t in = session->NewHandle(), out = session->NewHandle();
+  ASSERT_TRUE(session->Put(in, 12, kFour, kBytes).ok());
+  auto seq = session->Run(Double(in, out, true));
+  ASSERT_TRUE(seq.ok());
+  auto value = session->Await(*seq, 0);
+  ASSERT_TRUE(value.ok()) << value.status();
+  EXPECT_EQ(value->bytes, kBytes);
+  EXPECT_EQ(value->dims, std::vector<int64_t>{4});
+  EXPECT_EQ(value->dtype, 12u);
+  EXPECT_EQ(session->Await(*seq, 0).status().code(), StatusCode::kFailedPrecondition);  // taken
+  auto again = session->Fetch(in);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(session->Await(*again, 0)->bytes, kBytes);
+}
+
+TEST_F(SessionGatewayTest, AStepIsOneFrameAndTheGraphGoesOnce) {
+  StartAll();
+  auto session = Connect();
+  ASSERT_NE(session, nullptr);
+  uint64_t state = session->NewHandle();
+  ASSERT_TRUE(session->Put(state, 12, kFour, kBytes).ok());
+  uint64_t frames = session->stats().frames_up;
+  for (int step = 0; step < 50; ++step) {
+    uint64_t next = session->NewHandle();
+    ASSERT_TRUE(session->Run(Double(state, next, false)).ok());
+    session->Release(state);
+    state = next;
+  }
+  EXPECT_EQ(session->stats().frames_up, frames + 50);
+  EXPECT_EQ(session->stats().blocking_round_trips, 0u);
+  ASSERT_TRUE(session->Sync().ok());
+  EXPECT_EQ(session->stats().blocking_round_trips, 1u);
+  EXPECT_EQ(worker_->graphs(), 1);
+  EXPECT_EQ(worker_->runs(), 50);
+}
+
+TEST_F(SessionGatewayTest, LargePutsGoByHashAndOnce) {
+  StartAll();
+  std::string bytes(9 << 20, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 2654435761u >> 13);
+  const int64_t dims[] = {static_cast<int64_t>(bytes.size())};
+  for (int round = 0; round < 2; ++round) {
+    auto session = Connect();
+    ASSERT_NE(session, nullptr);
+    uint64_t handle = session->NewHandle();
+    absl::Status put = session->Put(handle, 1, dims, bytes);
+    ASSERT_TRUE(put.ok()) << put;
+    ASSERT_TRUE(session->Sync().ok());
+    EXPECT_EQ(worker_->put_bytes(), bytes.size() * (round + 1));
+    uint64_t up = session->stats().bytes_up;
+    if (round == 0) {
+      EXPECT_GT(up, bytes.size());
+    } else {
+      EXPECT_LT(up, 4096u);  // the cloud has it
+    }
+  }
+}
+
+TEST_F(SessionGatewayTest, ABadGraphFailsWhereItsValueIsAskedFor) {
+  StartAll();
+  auto session = Connect();
+  ASSERT_NE(session, nullptr);
+  uint64_t in = session->NewHandle();
+  ASSERT_TRUE(session->Put(in, 12, kFour, kBytes).ok());
+  RunRequest request = Double(in, session->NewHandle(), true);
+  auto bad = std::make_shared<std::string>(*request.graph);
+  bad->back() ^= 0x55;
+  request.graph = bad;
+  request.graph_id = wire::Sha256(*bad);
+  auto seq = session->Run(request);
+  ASSERT_TRUE(seq.ok());
+  EXPECT_EQ(session->Await(*seq, 0).status().code(), StatusCode::kInvalidArgument);
+  request = Double(in, session->NewHandle(), true);
+  request.graph_id[0] ^= 1;  // bytes of another id
+  seq = session->Run(request);
+  ASSERT_TRUE(seq.ok());
+  EXPECT_EQ(session->Await(*seq, 0).status().code(), StatusCode::kInvalidArgument);
+  // The session goes on.
+  seq = session->Run(Double(in, session->NewHandle(), true));
+  EXPECT_TRUE(session->Await(*seq, 0).ok());
+}
+
+TEST_F(SessionGatewayTest, KeysAreChecked) {
+  StartGateway();
+  StartWorker();
+  auto accounts = gateway::Accounts::Open(gateway::AccountsPath(folder_ + "/data")).value();
+  auto tenant = accounts->EnsureTenant("t", gateway::WallNow()).value();
+  auto key = accounts->CreateKey(tenant.id, "k", gateway::WallNow()).value();
+  EXPECT_EQ(Session::Connect(Options()).status().code(), StatusCode::kUnauthenticated);
+  EXPECT_EQ(Session::Connect(Options("ob_live_wrong")).status().code(), StatusCode::kUnauthenticated);
+  auto session = Session::Connect(Options(std::string(key.text.Reveal())));
+  EXPECT_TRUE(session.ok()) << session.status();
+  EXPECT_TRUE((*session)->Close().ok());
+  ASSERT_TRUE(accounts->RevokeKey(key.key.id, gateway::WallNow()).ok());
+  EXPECT_EQ(Session::Connect(Options(std::string(key.text.Reveal()))).status().code(), StatusCode::kUnauthenticated);
+}
+
+TEST_F(SessionGatewayTest, ARevokedKeyEndsItsSessions) {
+  StartGateway();
+  StartWorker();
+  auto accounts = gateway::Accounts::Open(gateway::AccountsPath(folder_ + "/data")).value();
+  auto tenant = accounts->EnsureTenant("t", gateway::WallNow()).value();
+  auto key = accounts->CreateKey(tenant.id, "k", gateway::WallNow()).value();
+  auto session = Session::Connect(Options(std::string(key.text.Reveal())));
+  ASSERT_TRUE(session.ok());
+  ASSERT_TRUE(accounts->RevokeKey(key.key.id, gateway::WallNow()).ok());
+  auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(8);
+  while ((*session)->status().ok() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_EQ((*session)->status().code(), StatusCode::kUnauthenticated);
+}
+
+TEST_F(SessionGatewayTest, NobodyListens) {
+  SessionOptions options;
+  options.target = "localhost:1";
+  auto begin = std::chrono::steady_clock::now();
+  auto session = Session::Connect(options);
+  EXPECT_EQ(session.status().code(), StatusCode::kUnavailable);
+  EXPECT_NE(std::string(session.status().message()).find("localhost:1"), std::string::npos);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+}
+
+TEST_F(SessionGatewayTest, NoWorkerAndNoFreeDevice) {
+  gateway::GatewayOptions options;
+  options.no_auth = true;
+  options.core.queue_ns = 300'000'000;
+  StartGateway(options);
+  EXPECT_EQ(Session::Connect(Options()).status().code(), StatusCode::kUnavailable);
+  StartWorker();
+  auto first = Connect();
+  ASSERT_NE(first, nullptr);
+  absl::Status status = Session::Connect(Options()).status();
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(std::string(status.message()).find("1 of 1"), std::string::npos) << status;
+  ASSERT_TRUE(first->Close().ok());
+  EXPECT_NE(Connect(), nullptr);  // the device is free when Close returns
+}
+
+TEST_F(SessionGatewayTest, ALostWorkerIsSaidSo) {
+  StartAll();
+  auto session = Connect();
+  ASSERT_NE(session, nullptr);
+  uint64_t in = session->NewHandle();
+  ASSERT_TRUE(session->Put(in, 12, kFour, kBytes).ok());
+  ASSERT_TRUE(session->Sync().ok());
+  worker_->Stop();
+  absl::Status status;
+  for (int i = 0; i < 100 && status.ok(); ++i) {
+    auto seq = session->Fetch(in);
+    status = seq.ok() ? session->Await(*seq, 0).status() : seq.status();
+  }
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_NE(std::string(status.message()).find("worker lost"), std::string::npos) << status;
+}
+
+TEST_F(SessionGatewayTest, ACrashedExecutorIsSaidSoWithItsReason) {
+  StartAll();
+  auto session = Connect();
+  ASSERT_NE(session, nullptr);
+  worker_->CrashExecutors("executor ended by signal 9");
+  auto seq = session->Fetch(1);
+  absl::Status status = seq.ok() ? session->Await(*seq, 0).status() : seq.status();
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_NE(std::string(status.message()).find("signal 9"), std::string::npos) << status;
+  // The worker is there, and takes the next one.
+  EXPECT_NE(Connect(), nullptr);
+}
+
+TEST_F(SessionGatewayTest, SecondsAreBilledAndPosted) {
+  StartAll();
+  auto session = Connect();
+  ASSERT_NE(session, nullptr);
+  std::this_thread::sleep_for(std::chrono::milliseconds(2300));
+  ASSERT_TRUE(session->Close().ok());
+  transport::Stats stats = session->stats();
+  EXPECT_EQ(stats.seconds_billed, 2u);
+  EXPECT_EQ(stats.cost_micro_usd, 277u);  // floor(500000 * 2 / 3600)
+  EXPECT_NEAR(stats.seconds_open, 2.3, 0.5);
+  auto ledger = gateway::Ledger::Open(gateway::AccountsPath(folder_ + "/data")).value();
+  auto usage = ledger->UsageOfAll().value();
+  EXPECT_EQ(usage.device_seconds, 2);
+  EXPECT_EQ(usage.amount.value, 277);
+  EXPECT_TRUE(ledger->Verify().ok());
+}
+
+TEST_F(SessionGatewayTest, AFleetTokenIsChecked) {
+  gateway::GatewayOptions options;
+  options.no_auth = true;
+  options.fleet_token = "right";
+  StartGateway(options);
+  FakeWorker wrong(gateway_->InProcessChannel(), 1, "wrong");
+  FakeWorker right(gateway_->InProcessChannel(), 1, "right");
+  EXPECT_NE(Connect(), nullptr);
+  EXPECT_EQ(gateway_->devices_total(), 1u);
+}
+
+}  // namespace
+}  // namespace outboard
