@@ -1,5 +1,7 @@
 #include "compiler/codegen/body.h"
 
+#include <algorithm>
+
 #include "absl/container/flat_hash_set.h"
 
 namespace outboard::codegen {
@@ -23,11 +25,23 @@ std::vector<const UOp*> NodesOf(const std::vector<const UOp*>& roots) {
 
 bool IsTranscendental(Op op) { return op == Op::kExp2 || op == Op::kLog2 || op == Op::kSin; }
 
-RangeSet Irregular(const Kernel& kernel, const Affine& form) {
-  RangeSet set = 0;
-  for (const auto& [term, coefficient] : form.terms)
-    if (term->op != Op::kRange) set |= kernel.DepsOf(term);
-  return set;
+Access MakeAccess(const Kernel& kernel, AffineForms& forms, const UOp* node) {
+  Access access;
+  access.index = node->src[0];
+  access.deps = kernel.DepsOf(node);
+  access.store = node->op == Op::kStore;
+  access.gated = node->op == Op::kLoad && node->src.size() == 3;
+  RangeSet other = 0;
+  for (const auto& [term, coefficient] : forms.Of(access.index->src[1]).terms) {
+    if (term->op == Op::kRange) continue;
+    access.irregular |= kernel.DepsOf(term);
+    const bool divided = (term->op == Op::kIDiv || term->op == Op::kMod) && term->src[0]->op == Op::kRange &&
+                         term->src[1]->is_const() && term->src[1]->int_value() > 0;
+    (divided ? access.divided : other) |= kernel.DepsOf(term);
+    if (divided) access.divisor = std::max(access.divisor, term->src[1]->int_value());
+  }
+  access.divided &= ~other;
+  return access;
 }
 
 Body MakeBody(const Kernel& kernel, AffineForms& forms, const std::vector<const UOp*>& roots, RangeSet ranges) {
@@ -38,9 +52,7 @@ Body MakeBody(const Kernel& kernel, AffineForms& forms, const std::vector<const 
   for (const UOp* node : NodesOf(roots)) {
     const RangeSet deps = kernel.DepsOf(node);
     if (node->op == Op::kLoad || node->op == Op::kStore) {
-      const UOp* const index = node->src[0];
-      body.accesses.push_back({index, deps, Irregular(kernel, forms.Of(index->src[1])), node->op == Op::kStore,
-                               node->src.size() == 3});
+      body.accesses.push_back(MakeAccess(kernel, forms, node));
     } else if (node->op == Op::kSin || (IsTranscendental(node->op) && node->dtype == DType::kF64)) {
       body.slow_ops.push_back(deps);
     } else if (IsTranscendental(node->op)) {

@@ -11,6 +11,8 @@ struct Access {
   const UOp* index = nullptr;   // INDEX
   RangeSet deps = 0;            // of the load or store, its gate included
   RangeSet irregular = 0;       // ranges that move the address, but not by a constant stride
+  RangeSet divided = 0;         // of these, where it is only by range / c or range % c
+  int64_t divisor = 1;          // the largest such c
   bool store = false;
   bool gated = false;
 };

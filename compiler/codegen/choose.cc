@@ -15,12 +15,13 @@ namespace {
 // In instructions; fitted by eye to what kernels here measured on Zen 5 and Sapphire Rapids.
 constexpr double kVectorLoad = 1.5;    // most cross a cache line
 constexpr double kReversedLoad = 2.5;
-constexpr double kPickedLoad = 5;      // strides of 2 to 4
-constexpr double kGatherPerLane = 1.5;
-constexpr double kScatterPerLane = 4;
+constexpr double kPickedLoad = 5;      // from a run of up to four vectors
+constexpr double kLoadPerLane = 1.5;   // at constant distances, one by one
+constexpr double kGatherPerLane = 4;
+constexpr double kScatterPerLane = 5;
 constexpr double kSlowOp = 20;         // SIN is a call, for each lane; EXP2 and LOG2 of f64 too
 constexpr int64_t kTasksWanted = 64;   // enough for any number of threads we have
-constexpr double kCodeMax = 700;       // operations written out in one tile, so that LLVM stays quick
+constexpr double kCodeMax = 1600;      // operations written out in one tile, so that LLVM stays quick
 constexpr double kLatencyOps = 8;      // operations in flight that keep two units of latency 4 busy
 
 class Chooser {
@@ -57,15 +58,24 @@ class Chooser {
 
   double AccessCost(const Access& access, int v) {
     if (!In(access.deps, v)) return 1;
-    const double gate = access.gated ? 1 : 0;
-    const double gather = (access.store ? kScatterPerLane : kGatherPerLane) * LanesFor(v) + 4;
-    if (In(access.irregular, v)) return gather + gate;
-    const auto stride = static_cast<int64_t>(forms_.Of(access.index->src[1]).CoefficientOf(kernel_.ranges[v].node));
+    const double lanes = LanesFor(v), gate = access.gated ? 1 : 0;
+    if (access.store) return ConstantStride(access, v) == 1 ? kVectorLoad : kScatterPerLane * lanes;
+    if (In(access.irregular, v)) {
+      if (!In(access.divided, v) || (LanesFor(v) % access.divisor != 0 && Extent(v) > LanesFor(v)))
+        return kGatherPerLane * lanes + gate;
+      return kPickedLoad + gate;
+    }
+    const int64_t stride = ConstantStride(access, v);
     if (stride == 1) return kVectorLoad + gate;
-    if (access.store) return gather;
     if (stride == -1) return kReversedLoad + gate;
-    if (stride >= 2 && stride <= 4) return kPickedLoad + gate;
-    return gather + gate;
+    if (stride >= -4 && stride <= 4) return kPickedLoad + gate;
+    return kLoadPerLane * lanes + gate;
+  }
+
+  // Elements from lane to lane; 0 also where that is no constant.
+  int64_t ConstantStride(const Access& access, int v) {
+    if (In(access.irregular, v)) return 0;
+    return static_cast<int64_t>(forms_.Of(access.index->src[1]).CoefficientOf(kernel_.ranges[v].node));
   }
 
   // Instructions of a body with `v` in lanes (-1: none).
@@ -233,7 +243,7 @@ class Chooser {
     // A gather along the lanes reads whole cache lines for one element each; where another range walks along those
     // lines, some steps of it are taken together.
     for (const Access& access : stores().accesses) {
-      if (access.store || AccessCost(access, output_lanes_) < kGatherPerLane * LanesFor(output_lanes_)) continue;
+      if (access.store || AccessCost(access, output_lanes_) < kLoadPerLane * LanesFor(output_lanes_)) continue;
       for (const auto& [term, coefficient] : forms_.Of(access.index->src[1]).terms) {
         if (coefficient != 1 || term->op != Op::kRange) continue;
         const int range = kernel_.IndexOf(term);

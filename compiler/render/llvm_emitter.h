@@ -32,13 +32,14 @@ class KernelEmitter {
     int scope = 0;
     const std::vector<codegen::Piece>* pieces = nullptr;
     int number = -1;                                     // of the tile, for Coords; -1 where there is one piece of 1
+    int64_t step = 1;                                    // `base` is a multiple of it
   };
 
   // ---- loops (llvm_kernel.cc)
   void OpenTasks(llvm::Value* begin, llvm::Value* end);
   void TaskBlock(llvm::Value* task, size_t level, std::vector<std::pair<llvm::Value*, bool>>& blocks);
   void Outputs(size_t level);
-  void Bind(int range, llvm::Value* base, const std::vector<codegen::Piece>& pieces);
+  void Bind(const codegen::Tile& tile, llvm::Value* base, const std::vector<codegen::Piece>& pieces);
   void Unbind(int range);
   void GroupsAt(size_t level);
   void Stores();
@@ -68,9 +69,13 @@ class KernelEmitter {
   // ---- memory (llvm_memory.cc)
   llvm::Value* Load(const UOp* node, Coords coords, int lanes);
   void Store(const UOp* node, Coords coords, llvm::Value* value);
-  struct Place;                                          // how the lanes of an access lie in memory
-  Place PlaceOf(const UOp* index, Coords coords, int lanes, int range);
-  // The address of the first lane's element, of the terms that are the same in all lanes; `extra` elements further.
+  // How far the elements of lanes are from that of lane 0, where that is a matter of constants; else empty.
+  std::vector<int64_t> LaneOffsets(const UOp* index, Coords coords, int lanes, int range);
+  // c where `term` is `range` / c or `range` % c and the first lane is known to be at a multiple of c; else 0.
+  int64_t DivisorOf(const UOp* term, Coords coords, int range) const;
+  llvm::Value* LoadLanes(const UOp* node, Coords coords, int lanes, int range, llvm::Value* gate);
+  // The address of the first lane's element, `extra` elements further. Of terms that differ from lane to lane in another
+  // way than LaneOffsets knows, nothing is in it.
   llvm::Value* Pointer(const UOp* index, Coords coords, int range, int64_t extra);
   llvm::Value* LanePointers(const UOp* index, Coords coords, int lanes, int range);
   llvm::Value* Gate(const UOp* gate, Coords coords);     // null: always true

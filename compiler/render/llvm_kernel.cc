@@ -99,7 +99,7 @@ void KernelEmitter::TaskBlock(Value* task, size_t level, std::vector<std::pair<V
   for (size_t i = 0; i < blocks.size(); ++i) {
     const Tile& tile = plan_.outputs[i];
     Value* const base = tile.blocks() == 1 ? b_.getInt64(0) : b_.CreateMul(blocks[i].first, b_.getInt64(tile.step));
-    Bind(tile.range, base, blocks[i].second ? tile.rest : tile.main);
+    Bind(tile, base, blocks[i].second ? tile.rest : tile.main);
   }
   GroupsAt(blocks.size());
   Outputs(blocks.size());
@@ -114,7 +114,7 @@ void KernelEmitter::Outputs(size_t level) {
   }
   const Tile& tile = plan_.outputs[level];
   const auto inside = [&](Value* base, const std::vector<Piece>& pieces) {
-    Bind(tile.range, base, pieces);
+    Bind(tile, base, pieces);
     GroupsAt(level + 1);
     Outputs(level + 1);
     Unbind(tile.range);
@@ -130,14 +130,14 @@ void KernelEmitter::Outputs(size_t level) {
   if (!tile.rest.empty()) inside(b_.getInt64(tile.trips * tile.step), tile.rest);
 }
 
-void KernelEmitter::Bind(int range, Value* base, const std::vector<Piece>& pieces) {
-  Bound& bound = bound_[range];
+void KernelEmitter::Bind(const Tile& tile, Value* base, const std::vector<Piece>& pieces) {
+  Bound& bound = bound_[tile.range];
   OB_CHECK(bound.base == nullptr);
-  bound = {base, scopes_->current(), &pieces, -1};
+  bound = {base, scopes_->current(), &pieces, -1, tile.step};
   if (pieces.size() == 1 && pieces[0].lanes == 1) return;
   bound.number = static_cast<int>(range_of_number_.size());
   OB_CHECK(bound.number < 8 && pieces.size() < 256);
-  range_of_number_.push_back(range);
+  range_of_number_.push_back(tile.range);
 }
 
 void KernelEmitter::Unbind(int range) {

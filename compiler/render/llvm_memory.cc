@@ -16,8 +16,8 @@ using llvm::Value;
 
 namespace {
 
-// Strides up to this are read as a run of vectors and picked apart.
-constexpr int64_t kPickedStrideMax = 4;
+// Lanes whose elements lie within so many vectors are read as one run and picked apart.
+constexpr int64_t kRunVectorsMax = 4;
 
 bool IsZeroConst(const UOp* node) {
   if (!node->is_const()) return false;
@@ -26,28 +26,35 @@ bool IsZeroConst(const UOp* node) {
 
 }  // namespace
 
-struct KernelEmitter::Place {
-  bool regular = true;   // lane i is at stride * i; else each lane has its own address
-  int64_t stride = 0;
-};
+int64_t KernelEmitter::DivisorOf(const UOp* term, Coords coords, int range) const {
+  if ((term->op != Op::kIDiv && term->op != Op::kMod) || term->src[0] != kernel_.ranges[range].node) return 0;
+  if (!term->src[1]->is_const() || term->src[1]->int_value() <= 0) return 0;
+  const int64_t divisor = term->src[1]->int_value();
+  const Bound& bound = bound_[range];
+  const auto* const number = llvm::dyn_cast<llvm::ConstantInt>(bound.base);
+  const int64_t base_multiple = number != nullptr ? number->getSExtValue() : bound.step;
+  return base_multiple % divisor == 0 && PieceOf(range, coords).offset % divisor == 0 ? divisor : 0;
+}
 
-KernelEmitter::Place KernelEmitter::PlaceOf(const UOp* index, Coords coords, int lanes, int range) {
-  if (lanes == 1) return {};
-  Place place;
+std::vector<int64_t> KernelEmitter::LaneOffsets(const UOp* index, Coords coords, int lanes, int range) {
+  std::vector<int64_t> offsets(lanes, 0);
   for (const auto& [term, coefficient] : forms_.Of(index->src[1]).terms) {
-    if (term == kernel_.ranges[range].node) {
-      place.stride = static_cast<int64_t>(coefficient);
-    } else if (kernel_.DepsOf(term) >> range & 1) {
-      place.regular = false;
+    if (!(kernel_.DepsOf(term) >> range & 1)) continue;
+    const int64_t divisor = DivisorOf(term, coords, range);
+    if (term->op != Op::kRange && divisor == 0) return {};
+    for (int i = 0; i < lanes; ++i) {
+      const int64_t step = term->op == Op::kRange ? i : term->op == Op::kIDiv ? i / divisor : i % divisor;
+      offsets[i] = static_cast<int64_t>(static_cast<uint64_t>(offsets[i]) + coefficient * static_cast<uint64_t>(step));
     }
   }
-  return place;
+  return offsets;
 }
 
 Value* KernelEmitter::Pointer(const UOp* index, Coords coords, int range, int64_t extra) {
   const UOp* const global = index->src[0];
   Type* const element = MemoryType(b_.getContext(), global->dtype);
   const Affine& form = forms_.Of(index->src[1]);
+  const llvm::IRBuilder<>::InsertPoint here = b_.saveIP();
   uint64_t constant = form.constant + static_cast<uint64_t>(extra);
   // Terms by the scope that they are known in.
   std::map<int, std::vector<std::pair<Value*, uint64_t>>> by_scope;
@@ -62,11 +69,17 @@ Value* KernelEmitter::Pointer(const UOp* index, Coords coords, int range, int64_
       } else {
         by_scope[bound_[r].scope].emplace_back(base, coefficient);
       }
+    } else if (const int64_t divisor = range < 0 ? 0 : DivisorOf(term, coords, range); divisor != 0) {
+      if (term->op == Op::kMod) continue;  // 0 in the first lane
+      const Bound& bound = bound_[range];
+      constant += coefficient * static_cast<uint64_t>(PieceOf(range, coords).offset / divisor);
+      scopes_->Enter(bound.scope);
+      by_scope[bound.scope].emplace_back(b_.CreateUDiv(bound.base, b_.getInt64(divisor)), coefficient);
+      scopes_->EnterCurrent();
     } else if (range < 0 || !(deps >> range & 1)) {
       by_scope[ScopeOf(deps)].emplace_back(Find(term, coords), coefficient);
     }
   }
-  const llvm::IRBuilder<>::InsertPoint here = b_.saveIP();
   Value* pointer = function_->getArg(global->arg[0]);
   for (const auto& [scope, terms] : by_scope) {
     std::vector<uint64_t> key = {reinterpret_cast<uint64_t>(pointer)};
@@ -92,16 +105,31 @@ Value* KernelEmitter::Pointer(const UOp* index, Coords coords, int range, int64_
 
 Value* KernelEmitter::LanePointers(const UOp* index, Coords coords, int lanes, int range) {
   Value* const pointer = Pointer(index, coords, range, 0);
+  Type* const element = MemoryType(b_.getContext(), index->dtype);
+  if (const std::vector<int64_t> known = LaneOffsets(index, coords, lanes, range); !known.empty()) {
+    std::vector<llvm::Constant*> constants;
+    for (const int64_t offset : known) constants.push_back(b_.getInt64(offset));
+    return b_.CreateGEP(element, pointer, llvm::ConstantVector::get(constants));
+  }
   std::vector<llvm::Constant*> steps;
   for (int i = 0; i < lanes; ++i) steps.push_back(b_.getInt64(i));
   Value* const lane = llvm::ConstantVector::get(steps);
   Value* offsets = llvm::Constant::getNullValue(lane->getType());
   for (const auto& [term, coefficient] : forms_.Of(index->src[1]).terms) {
     if (!(kernel_.DepsOf(term) >> range & 1)) continue;
+    if (const int64_t divisor = DivisorOf(term, coords, range); divisor != 0) {  // Pointer has that of the first lane
+      std::vector<llvm::Constant*> constants;
+      for (int i = 0; i < lanes; ++i) {
+        const int64_t step = term->op == Op::kIDiv ? i / divisor : i % divisor;
+        constants.push_back(b_.getInt64(coefficient * static_cast<uint64_t>(step)));
+      }
+      offsets = b_.CreateAdd(offsets, llvm::ConstantVector::get(constants));
+      continue;
+    }
     Value* const value = term->op == Op::kRange ? lane : Splat(AsType(Find(term, coords), DType::kI64), lanes);
     offsets = b_.CreateAdd(offsets, b_.CreateMul(value, Splat(b_.getInt64(coefficient), lanes)));
   }
-  return b_.CreateGEP(MemoryType(b_.getContext(), index->dtype), pointer, offsets);
+  return b_.CreateGEP(element, pointer, offsets);
 }
 
 Value* KernelEmitter::Gate(const UOp* gate, Coords coords) {
@@ -120,59 +148,84 @@ Value* KernelEmitter::Gate(const UOp* gate, Coords coords) {
   return all;
 }
 
-Value* KernelEmitter::Load(const UOp* node, Coords coords, int lanes) {
+// The stored elements of the lanes, zero in lanes that are idle or whose gate is off.
+Value* KernelEmitter::LoadLanes(const UOp* node, Coords coords, int lanes, int range, Value* gate) {
   const UOp* const index = node->src[0];
-  const DType dtype = node->dtype;
-  Type* const element = MemoryType(b_.getContext(), dtype);
-  const Align align(ByteWidth(dtype));
-  const bool gated = node->src.size() == 3;
-  Value* const gate = gated ? Gate(node->src[1], coords) : nullptr;
-  int range = -1;
-  LanesOf(kernel_.DepsOf(node), coords, &range);
+  Type* const element = MemoryType(b_.getContext(), node->dtype);
+  const Align align(ByteWidth(node->dtype));
+  const int active = PieceOf(range, coords).active;
+  const bool varying = gate != nullptr && gate->getType()->isVectorTy();
+  auto* const type = llvm::FixedVectorType::get(element, lanes);
+  Value* const zero = llvm::Constant::getNullValue(type);
+  const std::vector<int64_t> offsets = LaneOffsets(index, coords, lanes, range);
 
+  const auto gather = [&]() -> Value* {
+    Value* mask = ActiveMask(lanes, active);
+    if (gate != nullptr) mask = b_.CreateAnd(mask, Splat(gate, lanes));
+    return b_.CreateMaskedGather(type, LanePointers(index, coords, lanes, range), align, mask, zero);
+  };
+  if (offsets.empty()) return gather();
+
+  int64_t lowest = 0, highest = 0;
+  bool consecutive = true, reversed = true;
+  for (int i = 0; i < active; ++i) {
+    lowest = std::min(lowest, offsets[i]);
+    highest = std::max(highest, offsets[i]);
+    consecutive = consecutive && offsets[i] == i;
+    reversed = reversed && offsets[i] == -i;
+  }
+  // Without a branch: what may not be read is read from zeros instead.
+  const auto open = [&](Value* pointer) {
+    return gate == nullptr || varying ? pointer : b_.CreateSelect(gate, pointer, zeros_);
+  };
+  if (consecutive || (reversed && varying)) {
+    Value* mask = active < lanes ? ActiveMask(lanes, active) : nullptr;
+    if (varying) mask = mask == nullptr ? gate : b_.CreateAnd(mask, gate);
+    Value* const pointer = open(Pointer(index, coords, range, consecutive ? 0 : 1 - lanes));
+    if (consecutive)
+      return mask == nullptr ? static_cast<Value*>(b_.CreateAlignedLoad(type, pointer, align))
+                             : b_.CreateMaskedLoad(type, pointer, align, mask, zero);
+    std::vector<int> turned;
+    for (int i = 0; i < lanes; ++i) turned.push_back(lanes - 1 - i);
+    mask = b_.CreateShuffleVector(mask, turned);
+    return b_.CreateShuffleVector(b_.CreateMaskedLoad(type, pointer, align, mask, zero), turned);
+  }
+  const int64_t run = highest - lowest + 1;
+  if (!varying && run <= kRunVectorsMax * lanes) {
+    const int wide = static_cast<int>(std::bit_ceil(static_cast<uint64_t>(run)));
+    auto* const wide_type = llvm::FixedVectorType::get(element, wide);
+    Value* const nothing = llvm::Constant::getNullValue(wide_type);
+    Value* const pointer = open(Pointer(index, coords, range, lowest));
+    Value* const all = run == wide ? static_cast<Value*>(b_.CreateAlignedLoad(wide_type, pointer, align))
+                                   : b_.CreateMaskedLoad(wide_type, pointer, align,
+                                                         ActiveMask(wide, static_cast<int>(run)), nothing);
+    std::vector<int> picked;  // idle lanes from the second vector
+    for (int i = 0; i < lanes; ++i) picked.push_back(i < active ? static_cast<int>(offsets[i] - lowest) : wide);
+    return b_.CreateShuffleVector(all, nothing, picked);
+  }
+  if (varying) return gather();
+  // One by one: quicker than the machine's own gather.
+  Value* const pointer = Pointer(index, coords, range, 0);
+  Value* out = zero;
+  for (int i = 0; i < active; ++i) {
+    Value* const place = open(b_.CreateGEP(element, pointer, b_.getInt64(offsets[i])));
+    out = b_.CreateInsertElement(out, b_.CreateAlignedLoad(element, place, align), b_.getInt64(i));
+  }
+  return out;
+}
+
+Value* KernelEmitter::Load(const UOp* node, Coords coords, int lanes) {
+  const DType dtype = node->dtype;
+  Value* const gate = node->src.size() == 3 ? Gate(node->src[1], coords) : nullptr;
   Value* loaded = nullptr;
   if (lanes == 1) {
-    Value* pointer = Pointer(index, coords, -1, 0);
-    // Without a branch: what may not be read is read from zeros instead.
+    Value* pointer = Pointer(node->src[0], coords, -1, 0);
     if (gate != nullptr) pointer = b_.CreateSelect(gate, pointer, zeros_);
-    loaded = b_.CreateAlignedLoad(element, pointer, align);
+    loaded = b_.CreateAlignedLoad(MemoryType(b_.getContext(), dtype), pointer, Align(ByteWidth(dtype)));
   } else {
-    const int active = PieceOf(range, coords).active;
-    const Place place = PlaceOf(index, coords, lanes, range);
-    auto* const type = llvm::FixedVectorType::get(element, lanes);
-    Value* const zero = llvm::Constant::getNullValue(type);
-    Value* mask = active < lanes ? ActiveMask(lanes, active) : nullptr;
-    const bool varying = gate != nullptr && gate->getType()->isVectorTy();
-    if (varying) mask = mask == nullptr ? gate : b_.CreateAnd(mask, gate);
-    if (place.regular && (place.stride == 1 || place.stride == -1)) {
-      // Downwards, the last lane is the lowest address; a mask is turned round with the lanes.
-      const bool down = place.stride < 0;
-      Value* pointer = Pointer(index, coords, range, down ? -(lanes - 1) : 0);
-      std::vector<int> turned;
-      for (int i = 0; i < lanes; ++i) turned.push_back(lanes - 1 - i);
-      if (gate != nullptr && !varying) pointer = b_.CreateSelect(gate, pointer, zeros_);
-      if (down && mask != nullptr) mask = b_.CreateShuffleVector(mask, turned);
-      loaded = mask == nullptr ? static_cast<Value*>(b_.CreateAlignedLoad(type, pointer, align))
-                               : b_.CreateMaskedLoad(type, pointer, align, mask, zero);
-      if (down) loaded = b_.CreateShuffleVector(loaded, turned);
-    } else if (place.regular && place.stride >= 2 && place.stride <= kPickedStrideMax && !varying) {
-      const int run = static_cast<int>(place.stride) * (active - 1) + 1;
-      const int wide = std::bit_ceil(static_cast<unsigned>(run));
-      Value* pointer = Pointer(index, coords, range, 0);
-      Value* run_mask = ActiveMask(wide, run);
-      if (gate != nullptr) run_mask = b_.CreateAnd(run_mask, Splat(gate, wide));
-      auto* const wide_type = llvm::FixedVectorType::get(element, wide);
-      Value* const all = b_.CreateMaskedLoad(wide_type, pointer, align, run_mask, llvm::Constant::getNullValue(wide_type));
-      std::vector<int> picked;
-      // Idle lanes are zero, as ZeroInIdleLanes promises: from the second vector.
-      for (int i = 0; i < lanes; ++i) picked.push_back(i < active ? i * static_cast<int>(place.stride) : wide);
-      loaded = b_.CreateShuffleVector(all, llvm::Constant::getNullValue(wide_type), picked);
-    } else {
-      Value* const pointers = LanePointers(index, coords, lanes, range);
-      if (mask == nullptr) mask = ActiveMask(lanes, active);
-      if (gate != nullptr && !varying) mask = b_.CreateAnd(mask, Splat(gate, lanes));
-      loaded = b_.CreateMaskedGather(type, pointers, align, mask, zero);
-    }
+    int range = -1;
+    LanesOf(kernel_.DepsOf(node), coords, &range);
+    loaded = LoadLanes(node, coords, lanes, range, gate);
   }
   Value* value = alu_.FromMemory(loaded, dtype);
   if (gate != nullptr && !IsZeroConst(node->src[2])) {
@@ -200,8 +253,10 @@ void KernelEmitter::Store(const UOp* node, Coords coords, Value* value) {
     return;
   }
   const int active = PieceOf(range, coords).active;
-  const Place place = PlaceOf(index, coords, lanes, range);
-  if (place.regular && place.stride == 1) {
+  const std::vector<int64_t> offsets = LaneOffsets(index, coords, lanes, range);
+  bool consecutive = !offsets.empty();
+  for (size_t i = 0; i < offsets.size(); ++i) consecutive = consecutive && offsets[i] == static_cast<int64_t>(i);
+  if (consecutive) {
     Value* const pointer = Pointer(index, coords, range, 0);
     if (active == lanes) {
       b_.CreateAlignedStore(value, pointer, align);

@@ -117,7 +117,7 @@ void KernelEmitter::ReduceLoops(Accumulators& acc, size_t level) {
   }
   const Tile& tile = acc.plan->loops[level];
   const auto inside = [&](Value* base, const std::vector<Piece>& pieces) {
-    Bind(tile.range, base, pieces);
+    Bind(tile, base, pieces);
     ReduceStep(acc, level);
     Unbind(tile.range);
   };
