@@ -288,6 +288,22 @@ TEST(Codegen, SameBytesEveryTimeAndNoPromises) {
     EXPECT_EQ(ir.find(flag), std::string::npos) << flag;
 }
 
+// Expressions as deep as a client likes, and more stores than registers.
+TEST(Codegen, DeepAndWideKernels) {
+  Graph g;
+  const UOp* const i = Range(g, 0, 40);
+  const UOp* deep = LoadAt(g, 1, DType::kI32, 40, i);
+  for (int k = 0; k < 4000; ++k)
+    deep = Alu(g, k % 2 ? Op::kAdd : Op::kXor, Alu(g, Op::kShr, deep, ConstInt(g, DType::kI32, k % 3)),
+               ConstInt(g, DType::kI32, k * 77));
+  const auto compiled = CompileKernel(Sink(g, {StoreAt(g, 0, 40, i, deep)}));
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  std::vector<const UOp*> stores;
+  const UOp* const x = LoadAt(g, 0, DType::kF32, 40, i);
+  for (int k = 1; k < 60; ++k) stores.push_back(StoreAt(g, k, 40, i, Add(g, x, ConstFloat(g, DType::kF32, k))));
+  Check(Sink(g, stores));
+}
+
 TEST(Codegen, RefusesWhatIsNoKernel) {
   Graph g;
   const UOp *i = Range(g, 0, 4), *k = ReduceRange(g, 1, 4);
