@@ -16,7 +16,8 @@ namespace outboard::gateway {
 class Gatekeeper {
  public:
   // `everybody`: without keys, all are this tenant.
-  Gatekeeper(Accounts* accounts, std::optional<TenantId> everybody, std::string fleet_token);
+  // `listens_locally`: nobody but this machine can connect.
+  Gatekeeper(Accounts* accounts, std::optional<TenantId> everybody, std::string fleet_token, bool listens_locally);
 
   // Reads the disk. UNAUTHENTICATED.
   absl::StatusOr<Identity> Client(const std::string& bearer);
@@ -32,6 +33,7 @@ class Gatekeeper {
   Accounts* const accounts_;
   const std::optional<TenantId> everybody_;
   const std::string fleet_token_;
+  const bool listens_locally_;
 };
 
 bool IsLocalPeer(std::string_view peer);

@@ -95,7 +95,8 @@ class Gateway::Impl {
       if (!tenant.ok()) return tenant.status();
       everybody = tenant->id;
     }
-    gatekeeper_ = std::make_unique<Gatekeeper>(accounts_.get(), everybody, options_.fleet_token);
+    gatekeeper_ = std::make_unique<Gatekeeper>(accounts_.get(), everybody, options_.fleet_token,
+                                               IsLocalAddress(options_.listen));
     books_ = std::make_unique<Bookkeeper>(ledger_.get(), rows_.get());
     hub_ = std::make_unique<Hub>(options_.core, blobs_.get(), gatekeeper_.get(), books_.get(), &pool_);
     return Serve();
@@ -177,6 +178,9 @@ std::shared_ptr<grpc::Channel> Gateway::InProcessChannel() {
 }
 uint32_t Gateway::devices_total() const { return impl_->hub_->devices_total(); }
 size_t Gateway::session_count() const { return impl_->hub_->session_count(); }
+bool Gateway::AwaitDevices(uint32_t count, std::chrono::milliseconds limit) {
+  return impl_->hub_->AwaitDevices(count, limit);
+}
 void Gateway::Stop(std::chrono::milliseconds drain) { impl_->Stop(drain); }
 
 }  // namespace outboard::gateway

@@ -43,6 +43,8 @@ class Gateway {
 
   uint32_t devices_total() const;
   size_t session_count() const;
+  // Waits until workers with so many devices have joined; false when the time is over.
+  bool AwaitDevices(uint32_t count, std::chrono::milliseconds limit);
 
   void Stop(std::chrono::milliseconds drain);
 

@@ -338,6 +338,10 @@ uint32_t Hub::devices_total() const {
   std::lock_guard lock(mutex_);
   return core_.devices_total();
 }
+bool Hub::AwaitDevices(uint32_t count, std::chrono::milliseconds limit) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, limit, [&] { return core_.devices_total() >= count; });
+}
 size_t Hub::session_count() const {
   std::lock_guard lock(mutex_);
   return core_.session_count();

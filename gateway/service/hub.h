@@ -60,6 +60,7 @@ class Hub {
   void StopAll();
 
   uint32_t devices_total() const;
+  bool AwaitDevices(uint32_t count, std::chrono::milliseconds limit);
   size_t session_count() const;
 
  private:

@@ -140,7 +140,7 @@ TEST_F(SessionGatewayTest, AStepIsOneFrameAndTheGraphGoesOnce) {
 TEST_F(SessionGatewayTest, LargePutsGoByHashAndOnce) {
   StartAll();
   std::string bytes(9 << 20, '\0');
-  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 2654435761u >> 13);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * uint64_t{0x9e3779b97f4a7c15} >> 40);
   const int64_t dims[] = {static_cast<int64_t>(bytes.size())};
   for (int round = 0; round < 2; ++round) {
     auto session = Connect();
@@ -192,7 +192,7 @@ TEST_F(SessionGatewayTest, KeysAreChecked) {
   EXPECT_EQ(Session::Connect(Options()).status().code(), StatusCode::kUnauthenticated);
   EXPECT_EQ(Session::Connect(Options("ob_live_wrong")).status().code(), StatusCode::kUnauthenticated);
   auto session = Session::Connect(Options(std::string(key.text.Reveal())));
-  EXPECT_TRUE(session.ok()) << session.status();
+  ASSERT_TRUE(session.ok()) << session.status();
   EXPECT_TRUE((*session)->Close().ok());
   ASSERT_TRUE(accounts->RevokeKey(key.key.id, gateway::WallNow()).ok());
   EXPECT_EQ(Session::Connect(Options(std::string(key.text.Reveal()))).status().code(), StatusCode::kUnauthenticated);
