@@ -1,0 +1,28 @@
+// A client whose session runs in this process: no gateway, no processes, no gRPC.
+#pragma once
+
+#include <memory>
+
+#include "client/tensor/engine.h"
+#include "client/tensor/session_engine.h"
+#include "client/transport/session.h"
+#include "compiler/ir/check.h"
+#include "tests/support/executor_link.h"
+#include "worker/compiled_engine.h"
+#include "worker/in_process_compiler.h"
+
+namespace outboard::test {
+
+enum class EngineKind { kReference, kCompiled };
+
+inline std::shared_ptr<Engine> InProcessEngine(EngineKind kind, int debug = 0) {
+  static worker::InProcessCompiler compiler;
+  std::unique_ptr<worker::Engine> engine = kind == EngineKind::kReference
+                                               ? worker::MakeReferenceEngine(int64_t{8} << 30)
+                                               : worker::MakeCompiledEngine(&compiler, {.debug = debug});
+  auto session =
+      transport::Session::ConnectLink(std::make_unique<ExecutorLink>(std::move(engine)), transport::SessionOptions{});
+  return MakeSessionEngine(ValueOrDie(std::move(session)));
+}
+
+}  // namespace outboard::test
