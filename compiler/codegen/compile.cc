@@ -16,7 +16,7 @@ namespace {
 
 constexpr char kSymbol[] = "outboard_kernel";
 // Raised with every change that gives other objects for the same kernels.
-constexpr int kCodegenVersion = 1;
+constexpr int kCodegenVersion = 2;
 
 absl::StatusOr<CompiledKernel> Compile(render::X86Renderer& renderer, const UOp* sink, const CompileOptions& options,
                                        std::string* ir) {

@@ -114,9 +114,10 @@ class Lowerer {
     const UOp& node = *site.node;
     if (ElementCount(node.shape) == 0) return Kind::kZero;
     if (node.op == Op::kParam) return Kind::kLoad;
-    if (stored_ != nullptr && stored_->contains(&node) && &node != top_) return Kind::kLoad;
     if (node.op == Op::kConst) return Kind::kConst;
+    // Also where it is a result, and so in memory: a one-hot sum must see the position.
     if (node.op == Op::kIota) return Kind::kIota;
+    if (stored_ != nullptr && stored_->contains(&node) && &node != top_) return Kind::kLoad;
     if (IsMovement(node.op)) return Kind::kMovement;
     if (node.op == Op::kReduce) return stored_ == nullptr && &node != top_ ? Kind::kOpaque : Kind::kReduce;
     return Kind::kValue;
