@@ -75,8 +75,18 @@ ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
 
 ChildProcess::~ChildProcess() { Stop(); }
 
+bool ChildProcess::running() const {
+  if (pid_ <= 0) return false;
+  pollfd poll_fd{fd_, POLLIN, 0};
+  return poll(&poll_fd, 1, 0) <= 0 || (poll_fd.revents & POLLHUP) == 0;
+}
+
 std::string ChildProcess::Stop() {
   if (fd_ >= 0) close(std::exchange(fd_, -1));
+  return KillAndReap();
+}
+
+std::string ChildProcess::KillAndReap() {
   if (pid_ <= 0) return "was not running";
   kill(pid_, SIGKILL);
   int status = 0;
@@ -96,12 +106,11 @@ std::string ChildProcess::Wait(int milliseconds) {
       int status = 0;
       if (ready > 0 && waitpid(pid_, &status, WNOHANG) == pid_) {
         pid_ = -1;
-        if (fd_ >= 0) close(std::exchange(fd_, -1));
         return HowItEnded(status);
       }
     }
   }
-  return Stop();
+  return KillAndReap();
 }
 
 void EndWithParent() {

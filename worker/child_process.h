@@ -22,14 +22,18 @@ class ChildProcess {
 
   int fd() const { return fd_; }
   int pid() const { return pid_; }
-  bool running() const { return pid_ > 0; }
+  // Started, not yet reaped, and its end of the socket is open.
+  bool running() const;
 
   // Kills it if it still runs, reaps it, and says how it ended: "ended by signal 9", "exited with 1".
   std::string Stop();
-  // Waits for a child that has closed its socket or is about to end, at most `milliseconds`, then as Stop.
+  // Waits for a child that has closed its socket or is about to end, at most `milliseconds`, then kills it; says how it
+  // ended. The socket stays open until Stop: another thread may be about to use its number.
   std::string Wait(int milliseconds);
 
  private:
+  std::string KillAndReap();
+
   int fd_ = -1;
   int pid_ = -1;
 };

@@ -120,8 +120,10 @@ class Supervisor::Impl {
       const absl::Status status = JoinOnce();
       EndSessions();
       if (status.code() == absl::StatusCode::kUnauthenticated ||
-          status.code() == absl::StatusCode::kFailedPrecondition)
+          status.code() == absl::StatusCode::kFailedPrecondition) {
+        spare_ = ChildProcess();
         return status;
+      }
       pause = Clock::now() - start > kRejoinMost ? kRejoinFirst : std::min(pause * 2, kRejoinMost);
       std::unique_lock lock(mutex_);
       wake_.wait_for(lock, pause, [&] { return stopping_.load(); });
@@ -149,10 +151,12 @@ class Supervisor::Impl {
     }
     std::unique_ptr<JoinStream> stream = fleet_->Join(&context);
     stream_ = stream.get();
+    draining_ = false;  // said by the gateway before, which may have been another
     Tell(RegisterEvent());
     std::thread heart;
     proto::GatewayCommand command;
     while (stream->Read(&command)) {
+      Reap();  // first, so that a session that has ended does not stand for one that is assigned anew
       if (command.has_welcome()) {
         last_ack_ = Clock::now().time_since_epoch().count();
         if (!heart.joinable())
@@ -245,9 +249,11 @@ class Supervisor::Impl {
       return;
     }
     auto relay = std::make_unique<SessionRelay>(fleet_.get(), assign, std::move(spare_), [this, id](absl::Status status) {
+      {
+        std::lock_guard lock(mutex_);
+        ended_.push_back(id);  // before the gateway hears of it and may assign it again
+      }
       TellEnded(id, status);
-      std::lock_guard lock(mutex_);
-      ended_.push_back(id);
     });
     spare_ = ChildProcess();
     {

@@ -1,0 +1,370 @@
+// A supervisor with executors as processes, before a gateway that the test plays.
+#include "worker/supervisor.h"
+
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "proto/fleet.grpc.pb.h"
+#include "proto/limits.h"
+#include "worker/executor_main.h"
+
+namespace outboard::worker {
+namespace {
+
+constexpr std::chrono::seconds kPatience{20};
+
+// Hands things from a handler's thread to the test's.
+template <typename T>
+class Mailbox {
+ public:
+  void Push(T value) {
+    std::lock_guard lock(mutex_);
+    queue_.push_back(std::move(value));
+    wake_.notify_all();
+  }
+  // Empty after kPatience.
+  std::unique_ptr<T> Pop(std::chrono::milliseconds patience = kPatience) {
+    std::unique_lock lock(mutex_);
+    if (!wake_.wait_for(lock, patience, [&] { return !queue_.empty(); })) return nullptr;
+    auto value = std::make_unique<T>(std::move(queue_.front()));
+    queue_.pop_front();
+    return value;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<T> queue_;
+};
+
+using AttachStream = grpc::ServerReaderWriter<proto::ClientFrame, proto::ServerFrame>;
+using JoinStream = grpc::ServerReaderWriter<proto::GatewayCommand, proto::WorkerEvent>;
+
+// One session as the gateway sees it. The handler's thread reads, the test writes.
+struct Attached {
+  std::string session, token;
+  AttachStream* stream = nullptr;
+  Mailbox<proto::ServerFrame> frames;
+  Mailbox<bool> ended;
+  Mailbox<bool> finish;
+
+  void Send(proto::ClientItem item) {
+    proto::ClientFrame frame;
+    frame.set_epoch(1);
+    *frame.add_items() = std::move(item);
+    stream->Write(frame);
+  }
+};
+
+class FakeGateway final : public proto::Fleet::Service {
+ public:
+  grpc::Status Join(grpc::ServerContext* context, JoinStream* stream) override {
+    if (refuse) return {grpc::StatusCode::UNAUTHENTICATED, "no such fleet"};
+    {
+      std::lock_guard lock(mutex_);
+      join_ = stream;
+      join_context_ = context;
+    }
+    proto::WorkerEvent event;
+    while (stream->Read(&event)) {
+      if (event.has_register_()) {
+        proto::GatewayCommand command;
+        command.mutable_welcome()->set_heartbeat_ms(50);
+        command.mutable_welcome()->set_lease_ttl_ms(lease_ttl_ms);
+        Command(command);
+        registers.Push(event.register_());
+      } else if (event.has_heartbeat()) {
+        if (acknowledge) {
+          proto::GatewayCommand command;
+          command.mutable_heartbeat_ack()->set_beat(event.heartbeat().beat());
+          Command(command);
+        }
+        heartbeats.Push(event.heartbeat());
+      } else if (event.has_session_ended()) {
+        ends.Push(event.session_ended());
+      }
+    }
+    std::lock_guard lock(mutex_);
+    join_ = nullptr;
+    join_context_ = nullptr;
+    return grpc::Status::OK;
+  }
+
+  grpc::Status Attach(grpc::ServerContext* context, AttachStream* stream) override {
+    auto attached = std::make_shared<Attached>();
+    const auto text = [&](const char* key) {
+      const auto it = context->client_metadata().find(key);
+      return it == context->client_metadata().end() ? std::string() : std::string(it->second.data(), it->second.size());
+    };
+    attached->session = text("outboard-session");
+    attached->token = text("outboard-token");
+    attached->stream = stream;
+    attaches.Push(attached);
+    proto::ServerFrame frame;
+    while (stream->Read(&frame)) attached->frames.Push(frame);
+    attached->ended.Push(true);
+    return grpc::Status::OK;
+  }
+
+  void Command(const proto::GatewayCommand& command) {
+    std::lock_guard lock(mutex_);
+    if (join_ != nullptr) join_->Write(command);
+  }
+  void DropJoin() {
+    std::lock_guard lock(mutex_);
+    if (join_context_ != nullptr) join_context_->TryCancel();
+  }
+
+  bool refuse = false;
+  uint32_t lease_ttl_ms = 60'000;
+  std::atomic<bool> acknowledge{true};
+  Mailbox<proto::Register> registers;
+  Mailbox<proto::Heartbeat> heartbeats;
+  Mailbox<proto::SessionEnded> ends;
+  Mailbox<std::shared_ptr<Attached>> attaches;
+
+ private:
+  std::mutex mutex_;
+  JoinStream* join_ = nullptr;
+  grpc::ServerContext* join_context_ = nullptr;
+};
+
+// Processes whose parent is `parent`.
+std::vector<int> Children(int parent) {
+  std::vector<int> pids;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream stat(entry.path() / "stat");
+    int pid = 0, ppid = 0;
+    std::string name, state;
+    if (stat >> pid >> name >> state >> ppid && ppid == parent && state != "Z") pids.push_back(pid);
+  }
+  return pids;
+}
+
+class SupervisorTest : public ::testing::Test {
+ protected:
+  void Start() {
+    setenv("REF", "1", 1);  // executors inherit it: these tests need no compiler
+    grpc::ServerBuilder builder;
+    builder.RegisterService(&gateway_);
+    server_ = builder.BuildAndStart();
+    SupervisorOptions options;
+    options.gateway = server_->InProcessChannel({});
+    options.name = "node-7";
+    options.devices = 2;
+    supervisor_ = std::make_unique<Supervisor>(std::move(options));
+    runner_ = std::thread([this] { result_ = supervisor_->Run(); });
+  }
+  void StartAndRegister() {
+    Start();
+    const auto entry = gateway_.registers.Pop();
+    ASSERT_NE(entry, nullptr);
+    EXPECT_EQ(entry->name(), "node-7");
+    ASSERT_EQ(entry->devices_size(), 2);
+    EXPECT_EQ(entry->devices(0).kind(), "ref");
+    EXPECT_EQ(entry->protocol().max(), wire::kProtocolVersion);
+  }
+  void TearDown() override {
+    if (supervisor_ != nullptr) supervisor_->Stop();
+    if (runner_.joinable()) runner_.join();
+    if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(500));
+    EXPECT_TRUE(Children(getpid()).empty()) << "an executor outlived its supervisor";
+  }
+
+  std::shared_ptr<Attached> Assign(const std::string& session) {
+    proto::GatewayCommand command;
+    command.mutable_assign()->set_session_id(session);
+    command.mutable_assign()->set_attach_token("token of sixteen");
+    command.mutable_assign()->add_devices(0);
+    gateway_.Command(command);
+    const auto attached = gateway_.attaches.Pop();
+    return attached == nullptr ? nullptr : *attached;
+  }
+
+  // Opens the session and expects Opened.
+  static void Open(Attached& session) {
+    proto::ClientItem item;
+    item.mutable_open()->set_session_id(session.session);
+    session.Send(item);
+    const auto frame = session.frames.Pop();
+    ASSERT_NE(frame, nullptr);
+    ASSERT_TRUE(frame->items(0).has_opened());
+    EXPECT_EQ(frame->items(0).opened().device().kind(), "ref");
+  }
+
+  static proto::ClientItem Put(uint64_t seq, const std::string& bytes) {
+    proto::ClientItem item;
+    item.set_seq(seq);
+    item.mutable_put()->set_handle(seq);
+    item.mutable_put()->set_dtype(3);  // u8
+    item.mutable_put()->add_dims(bytes.size());
+    item.mutable_put()->set_total_bytes(bytes.size());
+    item.mutable_put()->set_data(bytes);
+    return item;
+  }
+  static proto::ClientItem Fetch(uint64_t seq, uint64_t handle) {
+    proto::ClientItem item;
+    item.set_seq(seq);
+    item.mutable_fetch()->add_handles(handle);
+    return item;
+  }
+  // The bytes of the first value that comes.
+  static std::string NextValue(Attached& session) {
+    while (const auto frame = session.frames.Pop())
+      for (const proto::ServerItem& item : frame->items())
+        if (item.done().values_size() > 0) return item.done().values(0).data();
+    return "nothing came";
+  }
+
+  FakeGateway gateway_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<Supervisor> supervisor_;
+  std::thread runner_;
+  absl::Status result_;
+};
+
+TEST_F(SupervisorTest, SessionsHaveExecutorsOfTheirOwn) {
+  StartAndRegister();
+  const auto a = Assign("session a......."), b = Assign("session b.......");
+  ASSERT_TRUE(a != nullptr && b != nullptr);
+  EXPECT_EQ(a->token, "746f6b656e206f66207369787465656e");
+  Open(*a);
+  Open(*b);
+  a->Send(Put(1, "of a"));
+  b->Send(Put(1, "of b"));
+  a->Send(Fetch(2, 1));
+  b->Send(Fetch(2, 1));
+  EXPECT_EQ(NextValue(*a), "of a");
+  EXPECT_EQ(NextValue(*b), "of b");
+  while (const auto beat = gateway_.heartbeats.Pop())
+    if (beat->sessions_size() == 2) break;
+  EXPECT_EQ(Children(getpid()).size(), 3u);  // and the spare
+}
+
+TEST_F(SupervisorTest, ACrashedExecutorIsReportedAndCostsOneSession) {
+  StartAndRegister();
+  const std::vector<int> spare = Children(getpid());
+  ASSERT_EQ(spare.size(), 1u);
+  const auto a = Assign("session a.......");
+  Open(*a);
+  const auto b = Assign("session b.......");
+  Open(*b);
+  kill(spare[0], SIGKILL);
+  const auto end = gateway_.ends.Pop();
+  ASSERT_NE(end, nullptr);
+  EXPECT_EQ(end->session_id(), "session a.......");
+  EXPECT_EQ(end->code(), static_cast<uint32_t>(absl::StatusCode::kUnavailable));
+  EXPECT_EQ(end->message(), "executor ended by signal 9");
+  EXPECT_NE(a->ended.Pop(), nullptr);
+  b->Send(Put(1, "alive"));
+  b->Send(Fetch(2, 1));
+  EXPECT_EQ(NextValue(*b), "alive");
+  // The same session again, on another executor.
+  const auto again = Assign("session a.......");
+  ASSERT_NE(again, nullptr);
+  Open(*again);
+}
+
+TEST_F(SupervisorTest, ASpareThatDiedIsReplaced) {
+  StartAndRegister();
+  kill(Children(getpid()).at(0), SIGKILL);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const auto a = Assign("session a.......");
+  ASSERT_NE(a, nullptr);
+  Open(*a);
+}
+
+TEST_F(SupervisorTest, CloseEndsInOrderWithTheLastDone) {
+  StartAndRegister();
+  const auto a = Assign("session a.......");
+  Open(*a);
+  a->Send(Put(1, "x"));
+  proto::ClientItem close;
+  close.mutable_close();
+  a->Send(close);
+  uint64_t through = 0;
+  while (through == 0) {
+    const auto frame = a->frames.Pop();
+    ASSERT_NE(frame, nullptr);
+    for (const proto::ServerItem& item : frame->items()) through = item.done().through_seq();
+  }
+  EXPECT_EQ(through, 1u);
+  EXPECT_NE(a->ended.Pop(), nullptr);
+  const auto end = gateway_.ends.Pop();
+  ASSERT_NE(end, nullptr);
+  EXPECT_EQ(end->code(), 0u) << end->message();
+}
+
+TEST_F(SupervisorTest, ReleaseEndsTheExecutor) {
+  StartAndRegister();
+  const auto a = Assign("session a.......");
+  Open(*a);
+  proto::GatewayCommand command;
+  command.mutable_release()->set_session_id("unknown session.");
+  gateway_.Command(command);  // no error
+  command.mutable_release()->set_session_id("session a.......");
+  gateway_.Command(command);
+  const auto end = gateway_.ends.Pop();
+  ASSERT_NE(end, nullptr);
+  EXPECT_EQ(end->code(), 0u) << end->message();
+  EXPECT_NE(a->ended.Pop(), nullptr);
+}
+
+TEST_F(SupervisorTest, V3_WithoutAcknowledgementsExecutorsEnd) {
+  gateway_.lease_ttl_ms = 300;
+  StartAndRegister();
+  const auto a = Assign("session a.......");
+  Open(*a);
+  gateway_.acknowledge = false;
+  EXPECT_NE(a->ended.Pop(), nullptr);
+  EXPECT_NE(gateway_.registers.Pop(), nullptr);  // and joins again
+}
+
+TEST_F(SupervisorTest, JoinsAgainAfterADrainAndALostStream) {
+  StartAndRegister();
+  proto::GatewayCommand command;
+  command.mutable_drain()->set_reason("the gateway stops");
+  gateway_.Command(command);
+  command.mutable_assign()->set_session_id("session a.......");
+  gateway_.Command(command);
+  const auto end = gateway_.ends.Pop();
+  ASSERT_NE(end, nullptr);
+  EXPECT_EQ(end->code(), static_cast<uint32_t>(absl::StatusCode::kUnavailable));
+  gateway_.DropJoin();
+  ASSERT_NE(gateway_.registers.Pop(), nullptr);
+  const auto b = Assign("session b.......");
+  ASSERT_NE(b, nullptr);
+  Open(*b);
+}
+
+TEST_F(SupervisorTest, ARefusedWorkerSaysSoAndEnds) {
+  gateway_.refuse = true;
+  Start();
+  runner_.join();
+  EXPECT_EQ(result_.code(), absl::StatusCode::kUnauthenticated);
+}
+
+}  // namespace
+}  // namespace outboard::worker
+
+// The supervisor starts "this program with executor".
+int main(int argc, char** argv) {
+  if (argc > 1 && std::string(argv[1]) == "executor")
+    return outboard::worker::ExecutorMain(outboard::worker::ExecutorOptionsFromEnvironment());
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
