@@ -1,0 +1,244 @@
+// Trains a small convolutional network on 60,000 images in the cloud, and checks the bill.
+//
+//   CLOUD=1 CLOUD_HOST=host:6667 CLOUD_KEY=... beautiful_mnist --target-accuracy 85
+//
+// Exit codes: 0 done; 1 the target was missed, the bill is off, or an error; 2 no gateway can be reached; 130 Ctrl-C.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <optional>
+
+#include "absl/strings/str_format.h"
+#include "client/examples/idx.h"
+#include "client/examples/mnist.h"
+#include "client/tensor/engine.h"
+
+namespace outboard::examples {
+namespace {
+
+constexpr int64_t kEvalBatch = 500;
+constexpr int64_t kGlance = 1000;           // held-out images looked at while training
+constexpr double kBillToleranceSeconds = 1;
+
+struct Flags {
+  int64_t steps = 1000;
+  int64_t batch = 128;
+  int64_t eval_every = 50;
+  double target_accuracy = 0;  // percent; 0: train for all of the steps
+  std::optional<uint64_t> seed;
+  std::string data = "/usr/share/datasets/fashion-mnist";
+  bool json = false;
+};
+
+std::atomic<bool> interrupted = false;
+
+// The first Ctrl-C ends the loop; the second ends the process.
+void OnInterrupt(int) {
+  interrupted = true;
+  std::signal(SIGINT, SIG_DFL);
+}
+
+using Clock = std::chrono::steady_clock;
+double SecondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+struct Outcome {
+  int64_t steps = 0;
+  double loss = NAN;
+  double accuracy = 0;  // percent, of all held-out images
+  double first_step_s = 0, step_ms = 0, round_trips_per_step = 0;
+  bool reached = false;
+};
+
+// One line that is overwritten on a terminal; nothing elsewhere.
+class Progress {
+ public:
+  void Show(const std::string& text) {
+    if (!terminal_) return;
+    std::fprintf(stderr, "\r%-100s", text.c_str());
+    std::fflush(stderr);
+  }
+  void Keep(const std::string& text) {
+    std::fprintf(stderr, terminal_ ? "\r%-100s\n" : "%s\n", text.c_str());
+  }
+
+ private:
+  const bool terminal_ = isatty(STDERR_FILENO) != 0;
+};
+
+Outcome Train(const Flags& flags, const Images& data) {
+  Progress progress;
+  const Engine& engine = *EngineIfConnected();
+  const Tensor train_images = Tensor::from_host(data.train_images);
+  const Tensor train_labels = Tensor::from_host(data.train_labels);
+  const Tensor test_images = Tensor::from_host(data.test_images);
+  const Tensor test_labels = Tensor::from_host(data.test_labels);
+  const int64_t held_out = data.test_labels.dims[0] / kEvalBatch * kEvalBatch;
+  const auto accuracy = [&](const MnistTrainer& trainer, int64_t count) {
+    return 100.0 *
+           static_cast<double>(trainer.CountRight(test_images, test_labels, count, kEvalBatch)) /
+           static_cast<double>(count);
+  };
+
+  Outcome outcome;
+  MnistTrainer trainer(train_images, train_labels, flags.batch);
+  double steady_seconds = 0;
+  int64_t steady_steps = 0;
+  uint64_t trips = 0;
+  Tensor last;  // read after the next step is on its way, so that the device never waits for us
+  auto begin = Clock::now();
+  uint64_t trips_before = engine.stats().blocking_round_trips;
+  const auto stop_clock = [&] {
+    steady_seconds += SecondsSince(begin);
+    trips += engine.stats().blocking_round_trips - trips_before;
+  };
+  const auto start_clock = [&] {
+    begin = Clock::now();
+    trips_before = engine.stats().blocking_round_trips;
+  };
+  for (int64_t step = 1; step <= flags.steps && !interrupted; ++step) {
+    const Tensor loss = trainer.Step();
+    outcome.steps = step;
+    if (step == 1) {  // compiles
+      outcome.loss = loss.item();
+      outcome.first_step_s = SecondsSince(begin);
+      start_clock();
+      continue;
+    }
+    if (!last.empty()) outcome.loss = last.item();
+    last = loss;
+    ++steady_steps;
+    outcome.step_ms = 1000 * (steady_seconds + SecondsSince(begin)) / steady_steps;
+    progress.Show(absl::StrFormat(
+        "step %d  loss %.4f  %.1f ms/step  %.2f round trips/step  $%.6f", step, outcome.loss,
+        outcome.step_ms,
+        static_cast<double>(trips + engine.stats().blocking_round_trips - trips_before) /
+            steady_steps,
+        engine.stats().cost_micro_usd / 1e6));
+    if (flags.target_accuracy <= 0 || step % flags.eval_every != 0) continue;
+
+    outcome.loss = std::exchange(last, Tensor()).item();
+    stop_clock();
+    // A glance is cheap; only where it is promising all held-out images decide.
+    double seen = accuracy(trainer, std::min(kGlance, held_out));
+    if (seen > flags.target_accuracy) seen = outcome.accuracy = accuracy(trainer, held_out);
+    progress.Keep(absl::StrFormat("step %d  loss %.4f  accuracy %.2f %%  %.1f ms/step", step,
+                                  outcome.loss, seen, outcome.step_ms));
+    start_clock();
+    if (outcome.accuracy > flags.target_accuracy) {
+      outcome.reached = true;
+      break;
+    }
+  }
+  if (!last.empty()) outcome.loss = last.item();
+  stop_clock();
+  if (steady_steps > 0) {
+    outcome.step_ms = 1000 * steady_seconds / steady_steps;
+    outcome.round_trips_per_step = static_cast<double>(trips) / steady_steps;
+  }
+  if (!outcome.reached && !interrupted) {
+    outcome.accuracy = accuracy(trainer, held_out);
+    outcome.reached = outcome.accuracy > flags.target_accuracy;
+  }
+  progress.Show("");
+  return outcome;
+}
+
+// Whether the cloud charged what our own clock says.
+bool BillIsRight(const transport::Stats& stats) {
+  return std::abs(static_cast<double>(stats.seconds_billed) - stats.seconds_open) <=
+         kBillToleranceSeconds;
+}
+
+void Print(const Flags& flags, const Outcome& o, const transport::Stats& stats) {
+  if (flags.json) {
+    absl::PrintF(
+        "{\"steps\": %d, \"loss\": %.6f, \"accuracy\": %.3f, \"first_step_s\": %.3f, "
+        "\"step_ms\": %.3f, \"round_trips_per_step\": %.3f, \"bytes_up\": %d, \"bytes_down\": %d, "
+        "\"device_time_s\": %.3f, \"kernels_per_step\": %.1f, \"seconds_billed\": %d, "
+        "\"seconds_open\": %.3f, \"cost_micro_usd\": %d, \"bill_is_right\": %s, "
+        "\"device\": \"%s\"}\n",
+        o.steps, o.loss, o.accuracy, o.first_step_s, o.step_ms, o.round_trips_per_step,
+        stats.bytes_up, stats.bytes_down, stats.device_time_us / 1e6,
+        stats.runs == 0 ? 0.0 : static_cast<double>(stats.kernels_launched) / stats.runs,
+        stats.seconds_billed, stats.seconds_open, stats.cost_micro_usd,
+        BillIsRight(stats) ? "true" : "false", stats.device);
+    return;
+  }
+  absl::PrintF("accuracy      %.2f %% of the held-out images after %d steps\n", o.accuracy, o.steps);
+  absl::PrintF("a step        %.1f ms, %.2f round trips (the first took %.2f s)\n", o.step_ms,
+               o.round_trips_per_step, o.first_step_s);
+  absl::PrintF("sent          %.1f MB up, %.1f MB down\n", stats.bytes_up / 1e6,
+               stats.bytes_down / 1e6);
+  absl::PrintF("billed        %d s, $%.6f at $%.2f an hour\n", stats.seconds_billed,
+               stats.cost_micro_usd / 1e6, stats.price_per_hour_micro_usd / 1e6);
+  absl::PrintF("own clock     %.2f s: the bill is %s\n", stats.seconds_open,
+               BillIsRight(stats) ? "right" : "OFF");
+}
+
+int Main(const Flags& flags) {
+  absl::StatusOr<Images> data = ReadImages(flags.data);
+  if (!data.ok()) {
+    std::fprintf(stderr, "beautiful_mnist: %s\n", data.status().ToString().c_str());
+    return 1;
+  }
+  const absl::StatusOr<std::shared_ptr<Engine>> engine = CurrentEngine();
+  if (!engine.ok()) {
+    std::fprintf(stderr, "beautiful_mnist: %s\n", engine.status().ToString().c_str());
+    return absl::IsUnavailable(engine.status()) ? 2 : 1;
+  }
+  if (!flags.json) absl::PrintF("device        %s\n", (*engine)->stats().device);
+  if (flags.seed) Tensor::manual_seed(*flags.seed);
+  Outcome outcome;
+  std::optional<Error> failure;
+  try {
+    outcome = Train(flags, *data);
+  } catch (const Error& error) {
+    failure = error;
+  }
+  const absl::StatusOr<transport::Stats> stats = CloseEngine();
+  if (failure) {
+    std::fprintf(stderr, "\nbeautiful_mnist: %s\n", failure->what());
+    return 1;
+  }
+  if (!stats.ok()) {
+    std::fprintf(stderr, "beautiful_mnist: %s\n", stats.status().ToString().c_str());
+    return 1;
+  }
+  if (interrupted) {
+    std::fprintf(stderr, "\nbeautiful_mnist: interrupted after %lld steps; the session is closed\n",
+                 static_cast<long long>(outcome.steps));
+    return 130;
+  }
+  Print(flags, outcome, *stats);
+  if (!outcome.reached)
+    std::fprintf(stderr, "beautiful_mnist: the accuracy is not over %.2f %%\n",
+                 flags.target_accuracy);
+  return outcome.reached && BillIsRight(*stats) ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace outboard::examples
+
+int main(int argc, char** argv) {
+  outboard::examples::Flags flags;
+  CLI::App app("Trains a convolutional network on Fashion-MNIST in the cloud");
+  app.add_option("--steps", flags.steps, "Steps to train at most")->check(CLI::PositiveNumber);
+  app.add_option("--batch", flags.batch, "Images a step")->check(CLI::PositiveNumber);
+  app.add_option("--data", flags.data, "Folder with the four gzipped IDX files");
+  app.add_option("--target-accuracy", flags.target_accuracy,
+                 "Stop when the held-out accuracy is over this many percent");
+  app.add_option("--eval-every", flags.eval_every, "Steps between two looks at the accuracy")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--seed", flags.seed, "Seed of the random numbers (else SEED, else a fresh one)");
+  app.add_flag("--json", flags.json, "Print the summary as one JSON object");
+  CLI11_PARSE(app, argc, argv);
+  std::signal(SIGINT, outboard::examples::OnInterrupt);
+  return outboard::examples::Main(flags);
+}

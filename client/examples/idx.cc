@@ -1,0 +1,76 @@
+#include "client/examples/idx.h"
+
+#include <zlib.h>
+
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/check.h"
+
+namespace outboard::examples {
+namespace {
+
+absl::StatusOr<std::string> Unpack(const std::string& path) {
+  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
+  if (file == nullptr) return absl::NotFoundError(absl::StrCat("cannot open ", path));
+  std::string bytes;
+  std::string piece(1 << 20, '\0');
+  while (true) {
+    const int count = gzread(file.get(), piece.data(), static_cast<unsigned>(piece.size()));
+    if (count < 0) return absl::InvalidArgumentError(absl::StrCat(path, " is damaged"));
+    if (count == 0) break;
+    bytes.append(piece, 0, count);
+    if (static_cast<int64_t>(bytes.size()) > kIdxBytesMax)
+      return absl::ResourceExhaustedError(
+          absl::StrCat(path, " unpacks to more than ", kIdxBytesMax, " bytes"));
+  }
+  // A file cut short ends like a whole one, but for its status.
+  int code = Z_OK;
+  gzerror(file.get(), &code);
+  if (code != Z_OK && code != Z_STREAM_END)
+    return absl::InvalidArgumentError(absl::StrCat(path, " is cut short"));
+  return bytes;
+}
+
+}  // namespace
+
+absl::StatusOr<HostTensor> ReadIdx(const std::string& path) {
+  OB_ASSIGN_OR_RETURN(std::string bytes, Unpack(path));
+  const auto byte = [&](size_t i) { return static_cast<int64_t>(static_cast<uint8_t>(bytes[i])); };
+  // Two zeros, the type (8: u8), the rank.
+  if (bytes.size() < 4 || byte(0) != 0 || byte(1) != 0 || byte(2) != 8 || byte(3) < 1 ||
+      byte(3) > 4 || bytes.size() < static_cast<size_t>(4 + 4 * byte(3)))
+    return absl::InvalidArgumentError(absl::StrCat(path, " is no IDX file of u8"));
+  HostTensor tensor;
+  tensor.dtype = DType::kU8;
+  const size_t header = 4 + 4 * byte(3);
+  __int128 count = 1;
+  for (size_t i = 4; i < header; i += 4) {
+    tensor.dims.push_back(byte(i) << 24 | byte(i + 1) << 16 | byte(i + 2) << 8 | byte(i + 3));
+    count *= tensor.dims.back();
+  }
+  if (count != static_cast<__int128>(bytes.size() - header))
+    return absl::InvalidArgumentError(absl::StrCat(path, " has ", bytes.size() - header,
+                                                   " elements, not as many as it says"));
+  tensor.bytes = bytes.substr(header);
+  return tensor;
+}
+
+absl::StatusOr<Images> ReadImages(const std::string& folder) {
+  const auto read_pair = [&](const std::string& name, HostTensor& images,
+                             HostTensor& labels) -> absl::Status {
+    OB_ASSIGN_OR_RETURN(images, ReadIdx(absl::StrCat(folder, "/", name, "-images-idx3-ubyte.gz")));
+    OB_ASSIGN_OR_RETURN(labels, ReadIdx(absl::StrCat(folder, "/", name, "-labels-idx1-ubyte.gz")));
+    if (images.dims.size() != 3 || labels.dims.size() != 1 || images.dims[0] != labels.dims[0])
+      return absl::InvalidArgumentError(
+          absl::StrCat("images and labels in ", folder, " do not belong together"));
+    images.dims.insert(images.dims.begin() + 1, 1);  // one channel
+    return absl::OkStatus();
+  };
+  Images images;
+  OB_RETURN_IF_ERROR(read_pair("train", images.train_images, images.train_labels));
+  OB_RETURN_IF_ERROR(read_pair("t10k", images.test_images, images.test_labels));
+  return images;
+}
+
+}  // namespace outboard::examples
