@@ -110,6 +110,31 @@ const UOp* FromLinear(Graph& graph, Linear linear) {
   return graph.MakeChecked(Op::kAdd, linear.dtype, {total, number(linear.constant)});
 }
 
+bool IsExpressionOf(const UOp* expression, const Linear& linear) {
+  const auto is_number = [&](const UOp* node, int64_t value) {
+    return node->is_const() && node->int_value() == WrapTo(linear.dtype, value);
+  };
+  const UOp* left = expression;  // the sum up to and including the term that is looked at
+  if (linear.terms.empty()) return is_number(left, linear.constant);
+  if (linear.constant != 0) {
+    if (left->op != Op::kAdd || !is_number(left->src[1], linear.constant)) return false;
+    left = left->src[0];
+  }
+  for (size_t i = linear.terms.size(); i-- > 0;) {
+    const auto& [term, coefficient] = linear.terms[i];
+    const UOp* part = left;
+    if (i > 0) {
+      if (left->op != Op::kAdd) return false;
+      part = left->src[1];
+      left = left->src[0];
+    }
+    if (coefficient == 1 ? part != term
+                         : part->op != Op::kMul || part->src[0] != term || !is_number(part->src[1], coefficient))
+      return false;
+  }
+  return true;
+}
+
 WideBounds BoundsOfSum(const Linear& linear) {
   // Far enough out that 64 terms of it cannot overflow, and no type reaches it.
   constexpr __int128 kFar = static_cast<__int128>(1) << 100;

@@ -31,6 +31,9 @@ Linear LinearOf(const UOp* expression);
 // coefficients of 0, but each term once.
 const UOp* FromLinear(Graph& graph, Linear linear);
 
+// Whether `expression` is what FromLinear would make of `linear`, whose terms are in order. Makes no nodes.
+bool IsExpressionOf(const UOp* expression, const Linear& linear);
+
 // Adds coefficient * term, or factor * other. Keeps the order.
 void AddTerm(Linear& linear, const UOp* term, int64_t coefficient);
 void AddScaled(Linear& linear, const Linear& other, int64_t factor);

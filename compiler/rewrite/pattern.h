@@ -10,7 +10,7 @@
 // A pattern is a small array of nodes. In a match
 //   x y z w      stand for any node, and for the same one wherever they are repeated;
 //   c0 c1 c2     for a constant of an integer type or bool, also one that is broadcast to a shape;
-//   any          for anything;  a number for that constant, of whatever type;
+//   any          for anything;  constant  for any constant, of floats too;  a number for that constant, of whatever type;
 //   operators    for the operation. The operands of a commutative one may stand in either order in the graph.
 // In a result, a number is a constant of the result's type and shape, and fold(e) is the constant that e comes to, in
 // wrapping arithmetic of that type. A condition is evaluated on constants, in exact integers, with the predicates below.
@@ -35,6 +35,7 @@ struct PatternNode {
   enum class Kind : uint8_t {
     kNothing,
     kAny,           // matches anything, binds nothing
+    kAnyConst,      // any constant, binds nothing
     kName,          // binds any node
     kConstName,     // binds a constant of an integer type or bool
     kInt,           // a number: the constant of this value, integer or float
@@ -131,6 +132,7 @@ inline constexpr Pattern x = internal::Named(Kind::kName, 0), y = internal::Name
 inline constexpr Pattern c0 = internal::Named(Kind::kConstName, 4), c1 = internal::Named(Kind::kConstName, 5),
                          c2 = internal::Named(Kind::kConstName, 6);
 inline constexpr Pattern any = internal::Named(Kind::kAny, -1);
+inline constexpr Pattern constant = internal::Named(Kind::kAnyConst, -1);
 
 constexpr Pattern operator-(const Pattern& a) { return OpOf(Op::kNeg, {a}); }
 constexpr Pattern operator+(const Pattern& a, const Pattern& b) { return OpOf(Op::kAdd, {a, b}); }

@@ -4,8 +4,8 @@
 #include <atomic>
 #include <bit>
 #include <chrono>
+#include <memory>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/check.h"
@@ -45,6 +45,7 @@ bool MatchAt(const Pattern& pattern, int at, const UOp* node, Match& match) {
   };
   switch (p.kind) {
     case Kind::kAny: return true;
+    case Kind::kAnyConst: return ConstantOf(node) != nullptr;
     case Kind::kName: return bind();
     case Kind::kConstName: {
       const UOp* const constant = ConstantOf(node);
@@ -199,10 +200,9 @@ std::vector<Pattern> Variants(const Pattern& pattern) {
   for (int i = 0; i < pattern.size; ++i) {
     const PatternNode& p = pattern.nodes[i];
     if (p.kind != Kind::kOp || p.source_count != 2 || !IsCommutative(p.op)) continue;
-    const auto plain = [&](int s) {  // `any` on both sides, or x + y where the names stand nowhere else, is one pattern
-      return pattern.nodes[p.source[s]].kind == Kind::kAny;
-    };
-    if (plain(0) && plain(1)) continue;
+    const PatternNode &left = pattern.nodes[p.source[0]], &right = pattern.nodes[p.source[1]];
+    // any + any, constant + constant, x + x: the same either way.
+    if (left.kind == right.kind && left.kind != Kind::kOp && left.name == right.name) continue;
     const size_t count = variants.size();
     OB_CHECK(2 * count <= kVariantsMax);
     for (size_t v = 0; v < count; ++v) {
@@ -287,6 +287,55 @@ const UOp* Matcher::Apply(Graph& graph, const UOp* node, const Rule** fired) con
 
 namespace {
 
+// What became of each node, by UOp::index, for one walk. Rewrites of a few nodes in a large graph are frequent, so the
+// table is kept by its thread and forgotten by counting walks, not by clearing it.
+class Memo {
+ public:
+  enum class State { kUnknown, kWaiting, kFinal };
+
+  void Begin() { ++walk_; }
+  State StateOf(const UOp* node) const {
+    if (node->index >= entries_.size() || entries_[node->index].walk != walk_) return State::kUnknown;
+    return entries_[node->index].final == nullptr ? State::kWaiting : State::kFinal;
+  }
+  // Requires kFinal.
+  const UOp* FinalOf(const UOp* node) const { return entries_[node->index].final; }
+  // nullptr: waiting.
+  void Set(const UOp* node, const UOp* final) {
+    if (node->index >= entries_.size()) entries_.resize(node->index + node->index / 2 + 1024);
+    entries_[node->index] = {walk_, final};
+  }
+
+ private:
+  struct Entry {
+    uint64_t walk = 0;
+    const UOp* final = nullptr;
+  };
+  std::vector<Entry> entries_;
+  uint64_t walk_ = 0;
+};
+
+// A rule's function may rewrite in turn, so walks nest; each has a Memo of its own.
+class MemoLease {
+ public:
+  MemoLease() {
+    if (depth_ == memos_.size()) memos_.push_back(std::make_unique<Memo>());
+    memo_ = memos_[depth_++].get();
+    memo_->Begin();
+  }
+  ~MemoLease() { --depth_; }
+  MemoLease(const MemoLease&) = delete;
+  MemoLease& operator=(const MemoLease&) = delete;
+  Memo* operator->() const { return memo_; }
+
+ private:
+  static thread_local std::vector<std::unique_ptr<Memo>> memos_;
+  static thread_local size_t depth_;
+  Memo* memo_;
+};
+thread_local std::vector<std::unique_ptr<Memo>> MemoLease::memos_;
+thread_local size_t MemoLease::depth_ = 0;
+
 class Walk {
  public:
   Walk(Graph& graph, const Matcher& matcher, RewriteStats* stats) : graph_(graph), matcher_(matcher), stats_(stats) {}
@@ -296,7 +345,7 @@ class Walk {
     if (const UOp* final = Known(root)) return final;
     Push(root);
     while (!stack_.empty()) Step();
-    return done_.find(root)->second;
+    return memo_->FinalOf(root);
   }
 
   int64_t visits() const { return visits_; }
@@ -314,25 +363,21 @@ class Walk {
   // What `node` becomes in the end, where that is known; nullptr where it is not.
   const UOp* Known(const UOp* node) const {
     if (node->src.empty() && !matcher_.HasRulesFor(node->op)) return node;
-    const auto found = done_.find(node);
-    return found == done_.end() ? nullptr : found->second;
+    return memo_->StateOf(node) == Memo::State::kFinal ? memo_->FinalOf(node) : nullptr;
   }
 
   void Push(const UOp* node) {
-    done_.emplace(node, nullptr);
+    memo_->Set(node, nullptr);
     stack_.push_back({.node = node, .own_sources = node->own_sources()});
   }
-  bool Waiting(const UOp* node) const {
-    const auto found = done_.find(node);
-    return found != done_.end() && found->second == nullptr;
-  }
+  bool Waiting(const UOp* node) const { return memo_->StateOf(node) == Memo::State::kWaiting; }
 
   void Finish(const UOp* final) {
     const Frame frame = stack_.back();
     stack_.pop_back();
-    done_[frame.node] = final;
-    if (frame.rebuilt != nullptr && frame.rebuilt != frame.node) done_[frame.rebuilt] = final;
-    if (final != frame.node) done_[final] = final;
+    memo_->Set(frame.node, final);
+    if (frame.rebuilt != nullptr && frame.rebuilt != frame.node) memo_->Set(frame.rebuilt, final);
+    if (final != frame.node) memo_->Set(final, final);
   }
 
   void Step() {
@@ -405,7 +450,7 @@ class Walk {
   const Matcher& matcher_;
   RewriteStats* stats_;
   const UOp* root_ = nullptr;
-  absl::flat_hash_map<const UOp*, const UOp*> done_;  // nullptr: waiting
+  MemoLease memo_;
   absl::InlinedVector<Frame, 32> stack_;
   int64_t visits_ = 0;
   int64_t matches_ = 0;

@@ -201,7 +201,7 @@ constexpr Rule kRules[] = {
     {"mod-itself",        x % x,                  lit(0)},
     {"div-by-negative",   x / c0,                 -(x / fold(-c0)),                        is_signed(x) && c0 < 0 && fits(-c0)},
     {"mod-by-negative",   x % c0,                 x % fold(-c0),                           is_signed(x) && c0 < 0 && fits(-c0)},
-    {"mod-of-small",      x % c0,                 x,                                       c0 > high(x) && -c0 < low(x)},
+    {"mod-of-small",      x % c0,                 x,                                       c0 > high(x) && -c0 < low(x) && (is_signed(x) || not_negative(x))},
     {"div-of-div",        (x / c0) / c1,          x / fold(c0 * c1),                       c0 > 0 && c1 > 0 && fits(c0 * c1)},
     {"div-of-div-sum",    (x / c0 + c1) / c2,     (x + fold(c0 * c1)) / fold(c0 * c2),
      c0 > 0 && c1 > 0 && c2 > 0 && not_negative(x) && fits(x + c0 * c1) && fits(c0 * c2)},

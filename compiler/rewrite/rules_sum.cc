@@ -76,7 +76,7 @@ const UOp* CanonicalSum(Graph& g, const Match& m) {
   Linear sum = LinearOf(root);
   while (JoinQuotient(sum) || JoinRemainders(g, sum)) {
   }
-  return FromLinear(g, sum);
+  return IsExpressionOf(root, sum) ? nullptr : FromLinear(g, sum);
 }
 
 // x << c is x * 2^c in any width. Only for indices: elsewhere shifts are better left as people wrote them.

@@ -24,8 +24,7 @@ const UOp* ByBounds(Graph& g, const Match& m) {
 const UOp* FoldConstants(Graph& g, const Match& m) {
   const UOp* const root = m.root;
   const UOp* const first = ConstantOf(root->src[0]);
-  const UOp* const second = root->src.size() > 1 ? ConstantOf(root->src[1]) : first;
-  if (first == nullptr || second == nullptr) return nullptr;
+  const UOp* const second = ConstantOf(root->src.back());
   if (!IsFloat(first->dtype)) {
     const auto value = FoldInt(root->op, first->dtype, first->int_value(), second->int_value());
     return value ? IntLike(g, root->dtype, *value, root) : nullptr;
@@ -37,9 +36,8 @@ const UOp* FoldConstants(Graph& g, const Match& m) {
 }
 
 const UOp* FoldCastOfConstant(Graph& g, const Match& m) {
-  const UOp* const constant = ConstantOf(m.root->src[0]);
-  if (constant == nullptr) return nullptr;
-  const auto bits = FoldCast(constant->dtype, m.root->dtype, constant->arg[0]);
+  const UOp* const from = ConstantOf(m.root->src[0]);
+  const auto bits = FoldCast(from->dtype, m.root->dtype, from->arg[0]);
   return bits ? Full(g, g.MakeChecked(Op::kConst, m.root->dtype, {}, {*bits}), m.root->shape) : nullptr;
 }
 
@@ -170,24 +168,24 @@ const UOp* BitcastOfBitcast(Graph& g, const Match& m) {
 
 constexpr Rule kRules[] = {
     // name               matches                        becomes                 when
-    {"fold-neg",          -any,                          FoldConstants},
-    {"fold-sqrt",         unary(Op::kSqrt, any),         FoldConstants},
-    {"fold-trunc",        unary(Op::kTrunc, any),        FoldConstants},
-    {"fold-add",          any + any,                     FoldConstants},
-    {"fold-mul",          any * any,                     FoldConstants},
-    {"fold-fdiv",         fdiv(any, any),                FoldConstants},
-    {"fold-idiv",         any / any,                     FoldConstants},
-    {"fold-mod",          any % any,                     FoldConstants},
-    {"fold-max",          max(any, any),                 FoldConstants},
-    {"fold-less",         any < any,                     FoldConstants},
-    {"fold-unequal",      any != any,                    FoldConstants},
-    {"fold-equal",        any == any,                    FoldConstants},
-    {"fold-and",          any & any,                     FoldConstants},
-    {"fold-or",           any | any,                     FoldConstants},
-    {"fold-xor",          any ^ any,                     FoldConstants},
-    {"fold-shl",          any << any,                    FoldConstants},
-    {"fold-shr",          any >> any,                    FoldConstants},
-    {"fold-cast",         node(Op::kCast),                  FoldCastOfConstant},
+    {"fold-neg",          -constant,                     FoldConstants},
+    {"fold-sqrt",         unary(Op::kSqrt, constant),    FoldConstants},
+    {"fold-trunc",        unary(Op::kTrunc, constant),   FoldConstants},
+    {"fold-add",          constant + constant,           FoldConstants},
+    {"fold-mul",          constant * constant,           FoldConstants},
+    {"fold-fdiv",         fdiv(constant, constant),      FoldConstants},
+    {"fold-idiv",         constant / constant,           FoldConstants},
+    {"fold-mod",          constant % constant,           FoldConstants},
+    {"fold-max",          max(constant, constant),       FoldConstants},
+    {"fold-less",         constant < constant,           FoldConstants},
+    {"fold-unequal",      constant != constant,          FoldConstants},
+    {"fold-equal",        constant == constant,          FoldConstants},
+    {"fold-and",          constant & constant,           FoldConstants},
+    {"fold-or",           constant | constant,           FoldConstants},
+    {"fold-xor",          constant ^ constant,           FoldConstants},
+    {"fold-shl",          constant << constant,          FoldConstants},
+    {"fold-shr",          constant >> constant,          FoldConstants},
+    {"fold-cast",         unary(Op::kCast, constant),    FoldCastOfConstant},
 
     {"bounds-add",        any + any,                     ByBounds},
     {"bounds-mul",        any * any,                     ByBounds},

@@ -39,6 +39,7 @@ class Instance {
     const PatternNode& p = pattern.nodes[at];
     switch (p.kind) {
       case Kind::kAny: return expressions_.Make(dtype, static_cast<int>(random_() % 4));
+      case Kind::kAnyConst: return expressions_.Constant(dtype);
       case Kind::kName:
       case Kind::kConstName: {
         const UOp*& bound = bound_[p.name];
@@ -177,6 +178,24 @@ TEST_F(RulesTest, NestedConstantsAt8Bits) {
               ASSERT_EQ(test::Difference(before, Simplify(g, before), 256, random_), "");
             }
   }
+}
+
+// Every pair of bounds on one value, joined.
+TEST_F(RulesTest, PairsOfBounds) {
+  Graph g;
+  const UOp* const leaf = Cast(g, Var(g, 0, -4, 4), DType::kI8);
+  std::vector<const UOp*> bounds;
+  for (int64_t c = -6; c <= 6; ++c) {
+    const UOp* const number = ConstInt(g, DType::kI8, c);
+    for (const Op op : {Op::kCmpLt, Op::kCmpEq, Op::kCmpNe})
+      for (const UOp* bound : {Alu(g, op, leaf, number), Alu(g, op, number, leaf)}) bounds.push_back(bound);
+  }
+  for (const UOp* a : bounds)
+    for (const UOp* b : bounds)
+      for (const Op op : {Op::kAnd, Op::kOr, Op::kXor, Op::kCmpEq, Op::kCmpNe, Op::kCmpLt}) {
+        const UOp* const before = Alu(g, op, a, b);
+        ASSERT_EQ(test::Difference(before, Simplify(g, before), 256, random_), "");
+      }
 }
 
 class WholeTest : public RulesTest {
