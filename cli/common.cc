@@ -1,0 +1,194 @@
+#include "cli/common.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pwd.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+extern char** environ;
+
+namespace outboard::cli {
+
+namespace {
+
+constexpr std::chrono::seconds kChildStopsWithin{8};
+
+sigset_t OurSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (int signal : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&set, signal);
+  return set;
+}
+
+absl::Status WriteLine(int fd, const std::string& line) {
+  return write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size())
+             ? absl::OkStatus()
+             : absl::UnavailableError(absl::StrCat("cannot tell that we are ready: ", strerror(errno)));
+}
+
+}  // namespace
+
+int ExitCodeFor(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk: return 0;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kUnauthenticated:
+    case absl::StatusCode::kInvalidArgument: return 2;
+    default: return 1;
+  }
+}
+
+int Report(const absl::Status& status) {
+  if (!status.ok()) {
+    std::fprintf(stderr, "outboard: %.*s\n", static_cast<int>(status.message().size()), status.message().data());
+  }
+  return ExitCodeFor(status);
+}
+
+std::string DefaultDataFolder() {
+  if (const char* folder = std::getenv("OUTBOARD_DATA"); folder != nullptr && *folder != 0) return folder;
+  if (const char* folder = std::getenv("XDG_DATA_HOME"); folder != nullptr && *folder != 0) {
+    return absl::StrCat(folder, "/outboard");
+  }
+  const char* home = std::getenv("HOME");
+  if (home == nullptr || *home == 0) {
+    const passwd* user = getpwuid(getuid());
+    home = user != nullptr ? user->pw_dir : ".";
+  }
+  return absl::StrCat(home, "/.local/share/outboard");
+}
+
+absl::Status TellReady(const ReadyOptions& options, const std::string& address) {
+  std::string line = absl::StrCat("ready ", address, "\n");
+  if (!options.quiet) {
+    std::printf("outboard %s", line.c_str());
+    std::fflush(stdout);
+  }
+  if (options.fd >= 0) {
+    absl::Status status = WriteLine(options.fd, line);
+    close(options.fd);
+    if (!status.ok()) return status;
+  }
+  if (options.file.empty()) return absl::OkStatus();
+  std::string temporary = absl::StrCat(options.file, ".", getpid());
+  int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return absl::InvalidArgumentError(absl::StrCat("--ready-file: ", strerror(errno)));
+  absl::Status status = WriteLine(fd, address + "\n");
+  close(fd);
+  if (status.ok() && rename(temporary.c_str(), options.file.c_str()) != 0) {
+    status = absl::InvalidArgumentError(absl::StrCat("--ready-file: ", strerror(errno)));
+  }
+  return status;
+}
+
+void BlockSignals() {
+  sigset_t set = OurSignals();
+  sigprocmask(SIG_BLOCK, &set, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+}
+
+absl::Status AwaitEnd(int life_fd, const std::function<absl::Status()>& on_child) {
+  sigset_t set = OurSignals();
+  int signals = signalfd(-1, &set, SFD_CLOEXEC);
+  if (signals < 0) return absl::InternalError(absl::StrCat("signalfd: ", strerror(errno)));
+  absl::Status status;
+  for (bool ended = false; !ended && status.ok();) {
+    pollfd fds[2] = {{signals, POLLIN, 0}, {life_fd, POLLIN, 0}};  // a negative descriptor is passed over
+    if (poll(fds, 2, -1) < 0) {
+      if (errno == EINTR) continue;
+      status = absl::InternalError(absl::StrCat("poll: ", strerror(errno)));
+      break;
+    }
+    ended = fds[1].revents != 0;
+    signalfd_siginfo info;
+    if (fds[0].revents == 0 || read(signals, &info, sizeof info) != sizeof info) continue;
+    if (info.ssi_signo != SIGCHLD) {
+      ended = true;
+    } else if (on_child) {
+      status = on_child();
+    }
+  }
+  close(signals);
+  return status;
+}
+
+absl::StatusOr<Child> Child::Start(std::vector<std::string> args, std::vector<std::string> environment) {
+  int life[2];
+  if (pipe2(life, O_CLOEXEC) != 0) return absl::UnavailableError(absl::StrCat("pipe: ", strerror(errno)));
+  constexpr int kLifeFd = 3;  // the child's own number
+  args.insert(args.begin(), "/proc/self/exe");
+  args.push_back("--life-fd");
+  args.push_back(absl::StrCat(kLifeFd));
+  std::vector<char*> argv, env;
+  for (std::string& arg : args) argv.push_back(arg.data());
+  argv.push_back(nullptr);
+  for (char** entry = environ; *entry != nullptr; ++entry) env.push_back(*entry);
+  for (std::string& entry : environment) env.push_back(entry.data());
+  env.push_back(nullptr);
+
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  // dup2 onto itself would keep close-on-exec, so a pipe that already is number 3 goes by another number first.
+  int from = life[0];
+  if (from == kLifeFd) from = fcntl(life[0], F_DUPFD_CLOEXEC, 10);
+  posix_spawn_file_actions_adddup2(&actions, from, kLifeFd);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  // Their own group: a Ctrl-C reaches the parent alone, which stops them in order.
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+  pid_t pid = -1;
+  int error = posix_spawn(&pid, "/proc/self/exe", &actions, &attributes, argv.data(), env.data());
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  close(life[0]);
+  if (from != life[0]) close(from);
+  if (error != 0) {
+    close(life[1]);
+    return absl::UnavailableError(absl::StrCat("cannot start a worker: ", strerror(error)));
+  }
+  return Child(pid, life[1]);
+}
+
+Child::Child(Child&& other) noexcept
+    : pid_(std::exchange(other.pid_, -1)), life_fd_(std::exchange(other.life_fd_, -1)) {}
+Child& Child::operator=(Child&& other) noexcept {
+  std::swap(pid_, other.pid_);
+  std::swap(life_fd_, other.life_fd_);
+  return *this;
+}
+Child::~Child() { Stop(); }
+
+void Child::Stop() {
+  if (life_fd_ >= 0) close(std::exchange(life_fd_, -1));
+  if (pid_ <= 0) return;
+  auto deadline = std::chrono::steady_clock::now() + kChildStopsWithin;
+  while (waitpid(pid_, nullptr, WNOHANG) == 0) {
+    if (std::chrono::steady_clock::now() > deadline) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+      break;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  pid_ = -1;
+}
+
+}  // namespace outboard::cli

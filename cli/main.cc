@@ -1,0 +1,133 @@
+// `outboard`: the one program of the cloud's side.
+#include <fcntl.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "cli/accounts.h"
+#include "cli/common.h"
+#include "cli/servers.h"
+#include "proto/limits.h"
+#include "worker/executor_main.h"
+
+namespace {
+
+using namespace outboard;
+using namespace outboard::cli;
+
+constexpr int kUsage = 2;
+
+void AddReady(CLI::App* app, ServerFlags& flags) {
+  app->add_option("--ready-file", flags.ready.file, "Write the address here once everything is up");
+  app->add_option("--ready-fd", flags.ready.fd)->group("");
+  app->add_option("--life-fd", flags.life_fd)->group("");
+  app->add_option("--parent-pid", flags.parent_pid)->group("");
+}
+
+void AddGateway(CLI::App* app, ServerFlags& flags) {
+  app->add_option("--data", flags.data, "Folder of accounts and blobs (default: $OUTBOARD_DATA)");
+  app->add_option("--price", flags.price_per_hour_usd, "US dollars an hour for each device")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+}
+
+int Main(int argc, char** argv) {
+  // Before the parser: executors are started for sessions, and their milliseconds count.
+  if (argc > 1 && std::strcmp(argv[1], "executor") == 0) {
+    return worker::ExecutorMain(worker::ExecutorOptionsFromEnvironment());
+  }
+
+  CLI::App app("A cloud for tensors: gateway, workers, keys and bills.\n"
+               "Exit codes: 0 done, 1 failed, 2 wrong usage or nobody could be reached.",
+               "outboard");
+  app.set_version_flag("--version",
+                       std::string("outboard ") + kVersion + " (protocol " + std::to_string(wire::kProtocolVersion) +
+                           ", graph schema " + std::to_string(wire::kGraphSchemaVersion) + ")");
+  app.require_subcommand(1);
+
+  ServerFlags server;
+  AccountFlags account;
+  bool quiet = false;
+
+  CLI::App* up = app.add_subcommand("up", "A gateway and workers on this machine, until Ctrl-C");
+  up->add_option("--workers", server.workers, "Worker processes")->check(CLI::Range(1, 64))->capture_default_str();
+  up->add_option("--port", server.port, "Port of the gateway; 0 takes a free one")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
+  up->add_option("--host", server.host, "Address to listen at")->capture_default_str();
+  up->add_flag("--no-auth", server.no_auth, "Ask for no keys (loopback only)");
+  AddGateway(up, server);
+  AddReady(up, server);
+
+  CLI::App* gateway = app.add_subcommand("gateway", "A gateway alone; workers join it");
+  gateway->add_option("--listen", server.listen, "HOST:PORT or unix:/path")->default_val("127.0.0.1:6667");
+  gateway->add_option("--fleet-token-file", server.fleet_token_file,
+                      "What workers must present (or $OUTBOARD_FLEET_TOKEN); without, only this machine's join");
+  gateway->add_option("--drain", server.drain_s, "Seconds that sessions get to end when it stops")
+      ->check(CLI::Range(0, 3600))
+      ->capture_default_str();
+  gateway->add_flag("--no-auth", server.no_auth, "Ask for no keys (loopback and unix sockets only)");
+  AddGateway(gateway, server);
+  AddReady(gateway, server);
+
+  CLI::App* worker = app.add_subcommand("worker", "A worker that joins a gateway");
+  worker->add_option("--gateway", server.gateway, "HOST:PORT or unix:/path of the gateway")->required();
+  worker->add_option("--name", server.name, "For people (default: the host's name)");
+  worker->add_option("--devices", server.devices, "Sessions at a time")->check(CLI::Range(1, 64))->capture_default_str();
+  worker->add_option("--fleet-token-file", server.fleet_token_file, "As the gateway's (or $OUTBOARD_FLEET_TOKEN)");
+  worker->add_flag("--quiet", quiet)->group("");
+  AddReady(worker, server);
+
+  CLI::App* serve = app.add_subcommand("serve", "A gateway and a worker in one process, for one's own box");
+  serve->add_option("--listen", server.listen, "HOST:PORT or unix:/path")->default_val("127.0.0.1:6667");
+  int serve_devices = 4;  // a program may hold several sessions
+  serve->add_option("--devices", serve_devices, "Sessions at a time")->check(CLI::Range(1, 64))->capture_default_str();
+  serve->add_flag("--no-auth", server.no_auth, "Ask for no keys (loopback and unix sockets only)");
+  serve->add_flag("--ephemeral", server.ephemeral, "Remove the data folder at the end")->needs("--no-auth");
+  AddGateway(serve, server);
+  AddReady(serve, server);
+
+  CLI::App* key = app.add_subcommand("key", "Keys of a data folder");
+  key->require_subcommand(1);
+  CLI::App* create = key->add_subcommand("create", "Make a key and print it, this once");
+  create->add_option("--name", account.name, "For people")->capture_default_str();
+  create->add_option("--tenant", account.tenant, "Who pays; made if new")->capture_default_str();
+  CLI::App* list = key->add_subcommand("list", "All keys, without their secrets");
+  CLI::App* revoke = key->add_subcommand("revoke", "End a key; its sessions end within seconds");
+  revoke->add_option("id", account.id, "The key's id, from list")->required();
+  CLI::App* usage = app.add_subcommand("usage", "Seconds and amounts by session");
+  usage->add_option("--gateway", account.gateway, "Ask this gateway, with $CLOUD_KEY, instead of reading --data");
+  for (CLI::App* command : {create, list, revoke, usage}) {
+    command->add_option("--data", account.data, "Folder of accounts and blobs (default: $OUTBOARD_DATA)");
+  }
+  for (CLI::App* command : {create, list, usage}) command->add_flag("--json", account.json, "For programs");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    int code = app.exit(error);
+    return code == 0 ? 0 : kUsage;
+  }
+  for (int fd : {server.life_fd, server.ready.fd}) {
+    if (fd >= 0) fcntl(fd, F_SETFD, FD_CLOEXEC);  // for us, not for our children
+  }
+  if (create->parsed()) return RunKeyCreate(account);
+  if (list->parsed()) return RunKeyList(account);
+  if (revoke->parsed()) return RunKeyRevoke(account);
+  if (usage->parsed()) return RunUsage(account);
+  BlockSignals();
+  if (up->parsed()) return RunUp(server);
+  if (gateway->parsed()) return RunGateway(server);
+  if (worker->parsed()) {
+    server.ready.quiet = quiet;
+    return RunWorker(server);
+  }
+  server.devices = serve_devices;
+  return RunServe(server);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return Main(argc, argv); }

@@ -1,0 +1,195 @@
+#include "cli/servers.h"
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/transport/grpc_link.h"
+#include "gateway/service/clock.h"
+#include "gateway/service/gateway.h"
+#include "worker/supervisor.h"
+
+namespace outboard::cli {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr seconds kWorkersJoinWithin{20};
+constexpr milliseconds kGatewayAnswersWithin{10'000};
+constexpr int kRestartsMax = 16;  // of workers that end by themselves; then something is wrong for good
+
+absl::StatusOr<std::string> FleetToken(const ServerFlags& flags) {
+  if (const char* token = std::getenv("OUTBOARD_FLEET_TOKEN"); token != nullptr && *token != 0) return token;
+  if (flags.fleet_token_file.empty()) return "";
+  std::ifstream file(flags.fleet_token_file);
+  std::string token;
+  if (!(file >> token)) {
+    return absl::InvalidArgumentError(absl::StrCat("--fleet-token-file: cannot read ", flags.fleet_token_file));
+  }
+  return token;
+}
+
+absl::StatusOr<gateway::GatewayOptions> OptionsFor(const ServerFlags& flags) {
+  gateway::GatewayOptions options;
+  options.listen = flags.listen;
+  options.data_folder = flags.data.empty() ? DefaultDataFolder() : flags.data;
+  options.no_auth = flags.no_auth;
+  auto token = FleetToken(flags);
+  if (!token.ok()) return token.status();
+  options.fleet_token = *token;
+  options.core.price_per_hour = {std::llround(flags.price_per_hour_usd * 1e6)};
+  return options;
+}
+
+// A parent that died before we asked for the signal is found by its pid.
+void EndWith(int parent_pid) {
+  if (parent_pid <= 0) return;
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent_pid) std::raise(SIGTERM);
+}
+
+// A supervisor on a thread of its own, which executors are tied to.
+class SupervisorThread {
+ public:
+  explicit SupervisorThread(worker::SupervisorOptions options)
+      : supervisor_(std::move(options)), thread_([this] {
+          absl::Status status = supervisor_.Run();
+          if (!status.ok()) {
+            Report(status);
+            kill(getpid(), SIGTERM);  // a worker that may not join for good has nothing to stay for
+            failed_ = true;
+          }
+        }) {}
+  ~SupervisorThread() { Stop(); }
+  void Stop() {
+    supervisor_.Stop();
+    if (thread_.joinable()) thread_.join();
+  }
+  bool failed() const { return failed_; }
+
+ private:
+  worker::Supervisor supervisor_;
+  std::atomic<bool> failed_{false};
+  std::thread thread_;
+};
+
+}  // namespace
+
+int RunGateway(const ServerFlags& flags) {
+  auto options = OptionsFor(flags);
+  if (!options.ok()) return Report(options.status());
+  auto gateway = gateway::Gateway::Start(*options);
+  if (!gateway.ok()) return Report(gateway.status());
+  absl::Status status = TellReady(flags.ready, (*gateway)->address());
+  if (status.ok()) status = AwaitEnd(flags.life_fd);
+  (*gateway)->Stop(seconds(flags.drain_s));
+  return Report(status);
+}
+
+int RunWorker(const ServerFlags& flags) {
+  EndWith(flags.parent_pid);
+  auto token = FleetToken(flags);
+  if (!token.ok()) return Report(token.status());
+  auto channel = transport::MakeChannel(flags.gateway);
+  if (absl::Status status = transport::WaitConnected(*channel, flags.gateway, kGatewayAnswersWithin); !status.ok()) {
+    return Report(status);
+  }
+  SupervisorThread supervisor({.gateway = channel, .name = flags.name, .fleet_token = *token, .executor = {},
+                               .devices = flags.devices});
+  absl::Status status = TellReady(flags.ready, flags.gateway);
+  if (status.ok()) status = AwaitEnd(flags.life_fd);
+  supervisor.Stop();
+  return supervisor.failed() ? 2 : Report(status);
+}
+
+int RunServe(const ServerFlags& flags) {
+  EndWith(flags.parent_pid);
+  auto options = OptionsFor(flags);
+  if (!options.ok()) return Report(options.status());
+  int code = 0;
+  {
+    auto gateway = gateway::Gateway::Start(*options);
+    if (!gateway.ok()) return Report(gateway.status());
+    SupervisorThread supervisor({.gateway = (*gateway)->InProcessChannel(), .name = "serve",
+                                 .fleet_token = options->fleet_token, .executor = {}, .devices = flags.devices});
+    absl::Status status;
+    if (!(*gateway)->AwaitDevices(1, kWorkersJoinWithin)) {
+      status = absl::UnavailableError("the worker did not join");
+    }
+    if (status.ok()) status = TellReady(flags.ready, (*gateway)->address());
+    if (status.ok()) status = AwaitEnd(flags.life_fd);
+    (*gateway)->Stop(milliseconds(0));
+    supervisor.Stop();
+    code = Report(status);
+  }
+  if (flags.ephemeral) {
+    std::error_code ignored;
+    std::filesystem::remove_all(options->data_folder, ignored);
+  }
+  return code;
+}
+
+int RunUp(const ServerFlags& flags) {
+  auto options = OptionsFor(flags);
+  if (!options.ok()) return Report(options.status());
+  options->listen = absl::StrCat(flags.host, ":", flags.port);
+  // Other people's processes on this machine must not become our workers.
+  if (options->fleet_token.empty()) {
+    options->fleet_token = gateway::Draw<gateway::SessionId>().Hex() + gateway::Draw<gateway::SessionId>().Hex();
+  }
+  auto gateway = gateway::Gateway::Start(*options);
+  if (!gateway.ok()) return Report(gateway.status());
+
+  std::vector<Child> workers;
+  int restarts = 0;
+  auto start = [&](int index) -> absl::Status {
+    auto child = Child::Start({"worker", "--gateway", (*gateway)->address(), "--name", absl::StrCat("local-", index),
+                               "--devices", absl::StrCat(flags.devices), "--quiet"},
+                              {absl::StrCat("OUTBOARD_FLEET_TOKEN=", options->fleet_token)});
+    if (!child.ok()) return child.status();
+    if (static_cast<size_t>(index) < workers.size()) {
+      workers[static_cast<size_t>(index)] = *std::move(child);
+    } else {
+      workers.push_back(*std::move(child));
+    }
+    return absl::OkStatus();
+  };
+  absl::Status status;
+  for (int i = 0; i < flags.workers && status.ok(); ++i) status = start(i);
+  if (status.ok() && !(*gateway)->AwaitDevices(static_cast<uint32_t>(flags.workers * flags.devices), kWorkersJoinWithin)) {
+    status = absl::UnavailableError(absl::StrCat("only ", (*gateway)->devices_total(), " devices of ", flags.workers,
+                                                 " workers joined within ", kWorkersJoinWithin.count(), " s"));
+  }
+  if (status.ok()) status = TellReady(flags.ready, (*gateway)->address());
+  if (status.ok()) {
+    status = AwaitEnd(flags.life_fd, [&]() -> absl::Status {
+      for (size_t i = 0; i < workers.size(); ++i) {
+        if (workers[i].pid() <= 0 || waitpid(workers[i].pid(), nullptr, WNOHANG) <= 0) continue;
+        workers[i].Reaped();
+        if (++restarts > kRestartsMax) return absl::InternalError("workers end again and again; see their messages");
+        std::fprintf(stderr, "outboard: worker local-%zu ended; starting it again\n", i);
+        if (absl::Status again = start(static_cast<int>(i)); !again.ok()) return again;
+      }
+      return absl::OkStatus();
+    });
+  }
+  (*gateway)->Stop(milliseconds(0));
+  for (Child& worker : workers) worker.Stop();
+  return Report(status);
+}
+
+}  // namespace outboard::cli

@@ -1,0 +1,36 @@
+// `outboard up`, `gateway`, `worker` and `serve`: the processes that stay.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "cli/common.h"
+
+namespace outboard::cli {
+
+struct ServerFlags {
+  std::string listen;            // gateway, serve
+  std::string host = "127.0.0.1";  // up
+  int port = 6667;               // up
+  int workers = 1;               // up
+  int devices = 1;               // worker, serve
+  std::string data;
+  std::string gateway;           // worker: whom to join
+  std::string name;              // worker
+  std::string fleet_token_file;  // gateway, worker; $OUTBOARD_FLEET_TOKEN goes before
+  double price_per_hour_usd = 0.50;
+  int drain_s = 5;
+  bool no_auth = false;
+  bool ephemeral = false;        // serve: the data folder is removed at the end
+  int life_fd = -1;
+  int parent_pid = 0;
+  ReadyOptions ready;
+};
+
+// Each runs until SIGINT, SIGTERM or the end of whoever started it, and returns the exit code.
+int RunUp(const ServerFlags& flags);
+int RunGateway(const ServerFlags& flags);
+int RunWorker(const ServerFlags& flags);
+int RunServe(const ServerFlags& flags);
+
+}  // namespace outboard::cli
