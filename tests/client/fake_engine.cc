@@ -26,8 +26,14 @@ absl::Status FakeEngine::Put(uint64_t handle, DType dtype, std::span<const int64
 absl::StatusOr<uint64_t> FakeEngine::Run(const transport::RunRequest& request) {
   if (closed_) return Closed();
   ++runs;
+  donated += static_cast<int64_t>(request.donate.size());
   last = request;
   graphs_.insert(request.graph_id);
+  if (!decode) {
+    for (const uint32_t index : request.donate) buffers_.erase(request.inputs[index]);
+    for (const uint64_t handle : request.outputs) buffers_[handle];
+    return ++last_seq_;
+  }
   EXPECT_EQ(IdOfEncoding(*request.graph).bytes, request.graph_id);
   Graph graph;
   OB_ASSIGN_OR_RETURN(const UOp* sink, DecodeGraph(graph, *request.graph));
@@ -51,7 +57,6 @@ absl::StatusOr<uint64_t> FakeEngine::Run(const transport::RunRequest& request) {
     status = results.status();
   }
   for (const uint32_t index : request.donate) {
-    ++donated;
     EXPECT_EQ(buffers_.erase(request.inputs[index]), 1u);
   }
   for (size_t i = 0; i < request.outputs.size(); ++i) {

@@ -32,6 +32,7 @@ class FakeEngine : public Engine {
 
   int64_t runs = 0, puts = 0, fetches = 0, awaits = 0, donated = 0, forgotten = 0;
   bool evaluate = true;         // false: results are zeros; for counting only
+  bool decode = true;           // false: a Run only counts; its outputs are empty
   absl::Status fail_next_run;   // the next Run's outputs are poisoned with it
   transport::RunRequest last;   // the last Run
 
