@@ -38,6 +38,7 @@ Access MakeAccess(const Kernel& kernel, AffineForms& forms, const UOp* node) {
     const bool divided = (term->op == Op::kIDiv || term->op == Op::kMod) && term->src[0]->op == Op::kRange &&
                          term->src[1]->is_const() && term->src[1]->int_value() > 0;
     (divided ? access.divided : other) |= kernel.DepsOf(term);
+    access.rows = access.rows || (divided && term->op == Op::kMod);
     if (divided) access.divisor = std::max(access.divisor, term->src[1]->int_value());
   }
   access.divided &= ~other;

@@ -13,6 +13,7 @@ struct Access {
   RangeSet irregular = 0;       // ranges that move the address, but not by a constant stride
   RangeSet divided = 0;         // of these, where it is only by range / c or range % c
   int64_t divisor = 1;          // the largest such c
+  bool rows = false;            // a remainder is among them: consecutive elements, row by row
   bool store = false;
   bool gated = false;
 };

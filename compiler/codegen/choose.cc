@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "compiler/codegen/body.h"
+#include "compiler/codegen/flatten.h"
 #include "compiler/codegen/plan.h"
 #include "compiler/ir/check.h"
 
@@ -61,8 +62,8 @@ class Chooser {
     const double lanes = LanesFor(v), gate = access.gated ? 1 : 0;
     if (access.store) return ConstantStride(access, v) == 1 ? kVectorLoad : kScatterPerLane * lanes;
     if (In(access.irregular, v)) {
-      if (!In(access.divided, v) || (LanesFor(v) % access.divisor != 0 && Extent(v) > LanesFor(v)))
-        return kGatherPerLane * lanes + gate;
+      if (!In(access.divided, v) || WholeRows(v) == 0) return kGatherPerLane * lanes + gate;
+      if (access.rows && !access.gated) return kVectorLoad * (1 + lanes / static_cast<double>(access.divisor));
       return kPickedLoad + gate;
     }
     const int64_t stride = ConstantStride(access, v);
@@ -70,6 +71,16 @@ class Chooser {
     if (stride == -1) return kReversedLoad + gate;
     if (stride >= -4 && stride <= 4) return kPickedLoad + gate;
     return kLoadPerLane * lanes + gate;
+  }
+
+  // A block of `v` must be a multiple of this many vectors, or all of it, for its quotients to be known in each lane; 0
+  // where blocks cannot be so long.
+  int64_t WholeRows(int v) const {
+    int64_t divisor = 1;
+    for (const Body& b : bodies_)
+      for (const Access& access : b.accesses)
+        if (In(access.divided, v)) divisor = std::max(divisor, access.divisor);
+    return divisor == 1 ? 1 : VectorsOfWholeRows(divisor, Extent(v), LanesFor(v));
   }
 
   // Elements from lane to lane; 0 also where that is no constant.
@@ -195,10 +206,11 @@ class Chooser {
     const Body& b = body(main);
     const size_t nodes = kernel_.groups[main].nodes.size();
     const int v = In(b.ranges, output_lanes_) ? output_lanes_ : group_lanes_[main];
-    int64_t vectors_max = 1;
+    int64_t vectors_max = 1, vectors_min = 1;
     if (In(b.ranges, output_lanes_)) {
       const int64_t lanes = LanesFor(output_lanes_);
-      vectors_max = std::min<int64_t>(4, (Extent(output_lanes_) + lanes - 1) / lanes);
+      vectors_min = std::max<int64_t>(1, WholeRows(output_lanes_));
+      vectors_max = std::max(vectors_min, std::min<int64_t>(4, (Extent(output_lanes_) + lanes - 1) / lanes));
     }
     TileChoice best;
     best.cost = 1e300;
@@ -212,7 +224,7 @@ class Chooser {
         if (c >= 0 && !tiled(c)) continue;
         for (int64_t ta = a < 0 ? 1 : 2; ta <= counts(a); ++ta)
           for (int64_t tc = c < 0 ? 1 : 2; tc <= counts(c); ++tc)
-            for (int64_t vectors = 1; vectors <= vectors_max; ++vectors) {
+            for (int64_t vectors = vectors_min; vectors <= vectors_max; vectors += vectors_min) {
               TileChoice t{a, c, ta, tc, vectors};
               t.cost = TileCost(b, nodes, v, t);
               // A little more has to be gained than nothing for more code.
@@ -221,13 +233,13 @@ class Chooser {
       }
       // One range alone, which the loop over pairs leaves out.
       for (int64_t ta = 2; a >= 0 && ta <= counts(a); ++ta)
-        for (int64_t vectors = 1; vectors <= vectors_max; ++vectors) {
+        for (int64_t vectors = vectors_min; vectors <= vectors_max; vectors += vectors_min) {
           TileChoice t{a, -1, ta, 1, vectors};
           t.cost = TileCost(b, nodes, v, t);
           if (t.cost >= 0 && t.cost < best.cost * 0.99) best = t;
         }
     }
-    if (best.cost > 1e299) best = {};
+    if (best.cost > 1e299) best = {-1, -1, 1, 1, vectors_min, 0};
     if (best.a >= 0) plan_.outputs[best.a] = ScalarTile(best.a, Extent(best.a), best.ta);
     if (best.b >= 0) plan_.outputs[best.b] = ScalarTile(best.b, Extent(best.b), best.tb);
     if (output_lanes_ >= 0) {
@@ -255,7 +267,8 @@ class Chooser {
       }
     }
     const size_t size = stores().ops.size() + 8 * stores().slow_ops.size();
-    const int64_t vectors = size <= 16 ? 4 : size <= 48 ? 2 : 1;
+    const int64_t rows = std::max<int64_t>(1, WholeRows(output_lanes_));
+    const int64_t vectors = rows * std::max<int64_t>(1, (size <= 16 ? 4 : size <= 48 ? 2 : 1) / rows);
     plan_.outputs[output_lanes_] =
         VectorTile(output_lanes_, Extent(output_lanes_), LanesFor(output_lanes_), vectors, /*masked=*/false);
   }
@@ -287,6 +300,8 @@ class Chooser {
     const int64_t size = results * static_cast<int64_t>(body(g).ops.size() + body(g).accesses.size());
     int64_t steps = own >= 0 ? (Extent(inner) + LanesFor(inner) - 1) / LanesFor(inner) : Extent(inner);
     if (size * steps > 400 || steps > 12) steps = std::min(steps, std::max<int64_t>(wanted, size < 64 ? 2 : 1));
+    if (own >= 0)
+      if (const int64_t rows = WholeRows(own); rows > 1) steps = rows;
     plan.loops.back() = own >= 0 ? VectorTile(inner, Extent(inner), LanesFor(inner), steps, /*masked=*/true)
                                  : ScalarTile(inner, Extent(inner), steps);
     plan.partials = static_cast<int>(std::max<int64_t>(1, std::min(wanted, steps)));

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/codegen/flatten.h"
 #include "compiler/codegen/kernel.h"
 #include "compiler/codegen/plan.h"
 #include "compiler/ir/build.h"
@@ -20,10 +21,17 @@ constexpr int kCodegenVersion = 2;
 
 absl::StatusOr<CompiledKernel> Compile(render::X86Renderer& renderer, const UOp* sink, const CompileOptions& options,
                                        std::string* ir) {
-  OB_ASSIGN_OR_RETURN(const codegen::Kernel kernel, codegen::AnalyzeKernel(sink));
+  OB_ASSIGN_OR_RETURN(codegen::Kernel kernel, codegen::AnalyzeKernel(sink));
   codegen::Machine machine = renderer.machine();
   machine.no_opt = options.no_opt;
-  const codegen::Plan plan = codegen::MakePlan(kernel, machine);
+  codegen::Plan plan = codegen::MakePlan(kernel, machine);
+  if (!options.no_opt && !kernel.empty) {
+    Graph graph;
+    if (const UOp* const flat = codegen::FlattenRows(graph, kernel, plan, machine)) {
+      OB_ASSIGN_OR_RETURN(kernel, codegen::AnalyzeKernel(flat));
+      plan = codegen::MakePlan(kernel, machine);
+    }
+  }
   CompiledKernel out;
   out.symbol = kSymbol;
   out.tasks = kernel.empty ? 0 : plan.tasks();

@@ -162,7 +162,7 @@ Value* AluEmitter::Alu(const UOp* node, std::span<Value* const> args, DType type
     case Op::kSin: return rounded(b_.CreateUnaryIntrinsic(llvm::Intrinsic::sin, a));
     case Op::kSqrt: return rounded(b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, a));
     case Op::kTrunc: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, a);
-    case Op::kAdd: return is_float ? rounded(b_.CreateFAdd(a, b)) : b_.CreateAdd(a, b);
+    case Op::kAdd: return is_float ? rounded(ExactSum(a, b)) : b_.CreateAdd(a, b);
     case Op::kMul: return is_float ? rounded(b_.CreateFMul(a, b)) : b_.CreateMul(a, b);
     case Op::kFDiv: return rounded(b_.CreateFDiv(a, b));
     case Op::kIDiv:
@@ -185,6 +185,12 @@ Value* AluEmitter::Alu(const UOp* node, std::span<Value* const> args, DType type
       return rounded(b_.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, b, args[2]}));
     default: OB_CHECK(false && "not arithmetic"); return nullptr;
   }
+}
+
+Value* AluEmitter::ExactSum(Value* a, Value* b) {
+  llvm::IRBuilder<>::FastMathFlagGuard guard(b_);
+  b_.clearFastMathFlags();
+  return b_.CreateFAdd(a, b);
 }
 
 Value* AluEmitter::Combine(Op op, DType dtype, Value* a, Value* b) {

@@ -3,7 +3,8 @@
 // Values in registers: integers in their own width, bool as i1, f32 and f64 as such, and every smaller float as the f32
 // of the same value: it is widened when loaded, each operation is done in f32 and rounded back to the type's values.
 // No instruction carries a promise that input could break (nsw, nuw, exact, inbounds, nnan ...); `contract` alone is
-// set, so that a product and a sum may be rounded once.
+// set, on products and on the sums of reductions, so that these two may be rounded once. Elementwise sums are never
+// fused: a value that two kernels compute has the same bits in both (the gradient of a maximum compares them).
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -45,6 +46,7 @@ class AluEmitter {
   llvm::Value* Divide(const UOp* node, llvm::Value* a, llvm::Value* b, DType type);
   llvm::Value* Shift(Op op, llvm::Value* a, llvm::Value* b, DType type);
   llvm::Value* Max(llvm::Value* a, llvm::Value* b, DType type);
+  llvm::Value* ExactSum(llvm::Value* a, llvm::Value* b);
   llvm::Value* Threefry(llvm::Value* counter, llvm::Value* key);
   llvm::Value* Exp2(llvm::Value* x);  // f32
   llvm::Value* Log2(llvm::Value* x);

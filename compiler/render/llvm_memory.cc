@@ -18,6 +18,14 @@ namespace {
 
 // Lanes whose elements lie within so many vectors are read as one run and picked apart.
 constexpr int64_t kRunVectorsMax = 4;
+// Parts of consecutive elements that a vector is put together from.
+constexpr int kSegmentsMax = 4;
+
+// How much x / divisor or x % divisor is more in lane `i` than in lane 0, where x is `offset` there, up to a multiple.
+int64_t StepOf(const UOp* term, int64_t offset, int64_t i, int64_t divisor) {
+  if (term->op == Op::kIDiv) return (offset + i) / divisor - offset / divisor;
+  return (offset + i) % divisor - offset % divisor;
+}
 
 bool IsZeroConst(const UOp* node) {
   if (!node->is_const()) return false;
@@ -33,7 +41,7 @@ int64_t KernelEmitter::DivisorOf(const UOp* term, Coords coords, int range) cons
   const Bound& bound = bound_[range];
   const auto* const number = llvm::dyn_cast<llvm::ConstantInt>(bound.base);
   const int64_t base_multiple = number != nullptr ? number->getSExtValue() : bound.step;
-  return base_multiple % divisor == 0 && PieceOf(range, coords).offset % divisor == 0 ? divisor : 0;
+  return base_multiple % divisor == 0 ? divisor : 0;
 }
 
 std::vector<int64_t> KernelEmitter::LaneOffsets(const UOp* index, Coords coords, int lanes, int range) {
@@ -43,7 +51,7 @@ std::vector<int64_t> KernelEmitter::LaneOffsets(const UOp* index, Coords coords,
     const int64_t divisor = DivisorOf(term, coords, range);
     if (term->op != Op::kRange && divisor == 0) return {};
     for (int i = 0; i < lanes; ++i) {
-      const int64_t step = term->op == Op::kRange ? i : term->op == Op::kIDiv ? i / divisor : i % divisor;
+      const int64_t step = term->op == Op::kRange ? i : StepOf(term, PieceOf(range, coords).offset, i, divisor);
       offsets[i] = static_cast<int64_t>(static_cast<uint64_t>(offsets[i]) + coefficient * static_cast<uint64_t>(step));
     }
   }
@@ -70,9 +78,11 @@ Value* KernelEmitter::Pointer(const UOp* index, Coords coords, int range, int64_
         by_scope[bound_[r].scope].emplace_back(base, coefficient);
       }
     } else if (const int64_t divisor = range < 0 ? 0 : DivisorOf(term, coords, range); divisor != 0) {
-      if (term->op == Op::kMod) continue;  // 0 in the first lane
+      // The base is a multiple of the divisor.
       const Bound& bound = bound_[range];
-      constant += coefficient * static_cast<uint64_t>(PieceOf(range, coords).offset / divisor);
+      const int64_t offset = PieceOf(range, coords).offset;
+      constant += coefficient * static_cast<uint64_t>(term->op == Op::kMod ? offset % divisor : offset / divisor);
+      if (term->op == Op::kMod) continue;
       scopes_->Enter(bound.scope);
       by_scope[bound.scope].emplace_back(b_.CreateUDiv(bound.base, b_.getInt64(divisor)), coefficient);
       scopes_->EnterCurrent();
@@ -120,7 +130,7 @@ Value* KernelEmitter::LanePointers(const UOp* index, Coords coords, int lanes, i
     if (const int64_t divisor = DivisorOf(term, coords, range); divisor != 0) {  // Pointer has that of the first lane
       std::vector<llvm::Constant*> constants;
       for (int i = 0; i < lanes; ++i) {
-        const int64_t step = term->op == Op::kIDiv ? i / divisor : i % divisor;
+        const int64_t step = StepOf(term, PieceOf(range, coords).offset, i, divisor);
         constants.push_back(b_.getInt64(coefficient * static_cast<uint64_t>(step)));
       }
       offsets = b_.CreateAdd(offsets, llvm::ConstantVector::get(constants));
@@ -168,7 +178,9 @@ Value* KernelEmitter::LoadLanes(const UOp* node, Coords coords, int lanes, int r
 
   int64_t lowest = 0, highest = 0;
   bool consecutive = true, reversed = true;
+  int segments = 1;
   for (int i = 0; i < active; ++i) {
+    if (i > 0) segments += offsets[i] != offsets[i - 1] + 1;
     lowest = std::min(lowest, offsets[i]);
     highest = std::max(highest, offsets[i]);
     consecutive = consecutive && offsets[i] == i;
@@ -189,6 +201,20 @@ Value* KernelEmitter::LoadLanes(const UOp* node, Coords coords, int lanes, int r
     for (int i = 0; i < lanes; ++i) turned.push_back(lanes - 1 - i);
     mask = b_.CreateShuffleVector(mask, turned);
     return b_.CreateShuffleVector(b_.CreateMaskedLoad(type, pointer, align, mask, zero), turned);
+  }
+  if (!varying && segments <= kSegmentsMax && segments * 4 <= active) {
+    // Rows: each part is loaded into its own lanes.
+    Value* out = zero;
+    for (int i = 0; i < active;) {
+      int end = i + 1;
+      while (end < active && offsets[end] == offsets[end - 1] + 1) ++end;
+      std::vector<llvm::Constant*> mask;
+      for (int k = 0; k < lanes; ++k) mask.push_back(b_.getInt1(k >= i && k < end));
+      Value* const pointer = open(Pointer(index, coords, range, offsets[i] - i));
+      out = b_.CreateMaskedLoad(type, pointer, align, llvm::ConstantVector::get(mask), out);
+      i = end;
+    }
+    return out;
   }
   const int64_t run = highest - lowest + 1;
   if (!varying && run <= kRunVectorsMax * lanes) {
