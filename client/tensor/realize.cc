@@ -70,24 +70,20 @@ std::shared_ptr<Storage> Upload(DType dtype, const std::vector<int64_t>& dims,
 }
 
 const UOp* NodeOfValue(const std::shared_ptr<Value>& value, const At& at) {
-  if (MustBeRealised(*value)) {
-    std::vector<std::shared_ptr<Value>> lazy;
-    for (std::shared_ptr<Value>& state : ThreadState::Get().LiveState())
-      if (MustBeRealised(*state)) lazy.push_back(std::move(state));
-    lazy.push_back(value);
-    RealizeValues(std::move(lazy), {}, at);
-  }
+  if (MustBeRealised(*value)) RealizeValues({value}, {}, at);
   return value->lazy() ? LazyNode(*value, at) : Recording::Current()->NodeOf(value->storage);
 }
 
 namespace {
 
-// The lazy ones of `values`, `fetch` and the pending assigns, each once, in this order.
+// The lazy ones of `values`, `fetch`, the pending assigns and new state, each once, in this order.
 std::vector<std::shared_ptr<Value>> Wanted(std::vector<std::shared_ptr<Value>> values,
                                            const std::vector<std::shared_ptr<Value>>& fetch) {
   values.insert(values.end(), fetch.begin(), fetch.end());
   for (const std::weak_ptr<Value>& pending : ThreadState::Get().pending)
     if (std::shared_ptr<Value> value = pending.lock()) values.push_back(std::move(value));
+  for (std::shared_ptr<Value>& state : ThreadState::Get().LiveState())
+    if (MustBeRealised(*state)) values.push_back(std::move(state));
   std::vector<std::shared_ptr<Value>> wanted;
   absl::flat_hash_map<const Value*, bool> seen;
   for (std::shared_ptr<Value>& value : values)

@@ -125,8 +125,8 @@ class Tensor {
   // What was computed from the old value before stays as it was.
   Tensor& assign(const Arg& value);
 
-  // Declares this tensor state, as parameters and running means are: it is realised, with all other state, before its
-  // first use, so that the first step of a training is the same graph as the later ones.
+  // Declares this tensor state, as parameters and running means are: it is realised before its first use, at the latest
+  // with the next realize, so that the first step of a training is the same graph as the later ones.
   Tensor& state_(At at = At::current());
 
   // ---- gradient ----------------------------------------------------------------------------------------------------
@@ -326,7 +326,7 @@ Tensor operator^(const Arg& a, const Arg& b);
 Tensor operator<<(const Arg& a, const Arg& b);
 Tensor operator>>(const Arg& a, const Arg& b);
 
-// Computes all of `tensors` and the pending assigns by one Run; does not wait. The values of `fetch`, which are
+// Computes all of `tensors`, the pending assigns and new state by one Run; does not wait. The values of `fetch`, which are
 // realised too, are sent back by the same Run: reading them later costs no further message. A buffer that an assign
 // replaces, and that nothing else can read any more, is donated to the Run.
 void realize(std::span<const Tensor> tensors, std::span<const Tensor> fetch = {},

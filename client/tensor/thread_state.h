@@ -43,7 +43,7 @@ std::shared_ptr<Storage> Upload(DType dtype, const std::vector<int64_t>& dims,
 void RealizeValues(std::vector<std::shared_ptr<Value>> values,
                    const std::vector<std::shared_ptr<Value>>& fetch, const At& at);
 
-// The node of `value` in the current recording. Realises state (all of it) before its first use.
+// The node of `value` in the current recording. Realises state before its first use.
 const UOp* NodeOfValue(const std::shared_ptr<Value>& value, const At& at);
 
 }  // namespace outboard::internal
