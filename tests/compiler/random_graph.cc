@@ -133,6 +133,7 @@ class Builder {
   Dim RandomDim() {
     if (r_.OneIn(40)) return Dim(0);
     if (!w_.vars.empty() && r_.OneIn(6)) return Dim(r_.Of(w_.vars));
+    if (r_.OneIn(10)) return Dim(std::vector<int64_t>{8, 16, 17, 20, 33}[r_.Below(5)]);  // vectors and their remainders
     return Dim(std::vector<int64_t>{1, 1, 2, 3, 3, 4, 5, 7}[r_.Below(8)]);
   }
 
@@ -210,7 +211,7 @@ class Builder {
   }
 
   void Step() {
-    switch (r_.Below(24)) {
+    switch (r_.Below(26)) {
       case 0: return Leaf();
       case 1: return FloatUnary();
       case 2: return FloatUnary();
@@ -234,6 +235,8 @@ class Builder {
       case 20: return Call();
       case 21: return Divide();
       case 22: return Threefry();
+      case 23:
+      case 24: return MatMul();
       default: return Movement();
     }
   }
@@ -402,6 +405,7 @@ class Builder {
     const UOp* const hot = Alu(g_, Op::kCmpEq, Along(index->dtype, dims, axis), index);
     const UOp* const zero = Full(g_, ConstOf(g_, x->dtype, 0), dims);
     const UOp* const sum = Reduce(g_, Op::kAdd, Where(g_, hot, x, zero), {axis});
+    if (r_.OneIn(4)) Keep(hot);  // also wanted for itself, perhaps as a result
     Shape result = dims;
     result.erase(result.begin() + axis);
     Keep(r_.OneIn(4) ? sum : Reshape(g_, sum, result));
@@ -445,6 +449,27 @@ class Builder {
     const UOp* const index = outboard::Add(g_, times(Along(DType::kI32, dims, axis), stride),
                                            times(Along(DType::kI32, dims, axis + 1), dilation));
     OneHot(Expand(g_, Reshape(g_, x, ones), dims), index, dims, axis + 2);
+  }
+
+  // A product of matrices, the batch in front: the last axis of x against the last of y.
+  void MatMul() {
+    const UOp* const x = Pick([](const UOp* n) { return !IsBool(n->dtype) && n->rank() >= 2 && n->rank() < kRankMax; });
+    if (x == nullptr) return;
+    const UOp* const y = Pick([&](const UOp* n) {
+      return n->rank() == 2 && (n->shape[1] == x->shape.back() || n->shape[0] == x->shape.back());
+    });
+    if (y == nullptr) return;
+    const UOp* const rows = y->shape[1] == x->shape.back() ? y : Permute(g_, y, {1, 0});
+    Shape dims(x->shape.begin(), x->shape.end()), x_dims = dims, y_dims(dims.size() + 1, Dim(1));
+    dims.insert(dims.end() - 1, rows->shape[0]);  // [batch..., m, n, k]
+    x_dims.insert(x_dims.end() - 1, Dim(1));
+    std::copy(rows->shape.begin(), rows->shape.end(), y_dims.end() - 2);
+    if (CountMax(dims) > kOneHotMax) return;
+    const UOp* const product = Mul(g_, Expand(g_, Reshape(g_, x, x_dims), dims),
+                                   Expand(g_, Reshape(g_, Cast(g_, rows, x->dtype), y_dims), dims));
+    const UOp* const sum = Reduce(g_, Op::kAdd, product, {static_cast<int64_t>(dims.size()) - 1});
+    dims.pop_back();
+    Keep(Reshape(g_, sum, dims));
   }
 
   void Divide() {

@@ -169,7 +169,7 @@ TEST(RandomGraphs, ShrinkerFindsThePlantedFault) {
     ++tried;
     const RandomCase small = Shrink(std::move(c), planted);
     EXPECT_EQ(planted(small), "planted fault");
-    EXPECT_LE(PostOrder(small.sink).size(), 8u) << Describe(small);
+    EXPECT_LE(PostOrder(small.sink).size(), 16u) << Describe(small);  // an unused argument keeps its FUNCTION
   }
   EXPECT_EQ(tried, 5);
 }
