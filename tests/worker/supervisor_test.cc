@@ -161,9 +161,11 @@ class SupervisorTest : public ::testing::Test {
     setenv("REF", "1", 1);  // executors inherit it: these tests need no compiler
     grpc::ServerBuilder builder;
     builder.RegisterService(&gateway_);
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
     server_ = builder.BuildAndStart();
     SupervisorOptions options;
-    options.gateway = server_->InProcessChannel({});
+    options.gateway = grpc::CreateChannel("127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials());
     options.name = "node-7";
     options.devices = 2;
     supervisor_ = std::make_unique<Supervisor>(std::move(options));
