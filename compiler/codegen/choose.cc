@@ -17,6 +17,7 @@ namespace {
 constexpr double kVectorLoad = 1.5;    // most cross a cache line
 constexpr double kReversedLoad = 2.5;
 constexpr double kPickedLoad = 5;      // from a run of up to four vectors
+constexpr double kStream = 1.5;        // a vector that comes from beyond the first cache
 constexpr double kLoadPerLane = 1.5;   // at constant distances, one by one
 constexpr double kGatherPerLane = 4;
 constexpr double kScatterPerLane = 5;
@@ -164,6 +165,17 @@ class Chooser {
     return copies;
   }
 
+  // The vectors of a tile that are in different places: steps of a few elements stay in the same cache lines.
+  double Streams(const Access& access, const TileChoice& t) {
+    double streams = In(access.deps, output_lanes_) ? static_cast<double>(t.vectors) : 1;
+    for (const auto& [range, count] : {std::make_pair(t.a, t.ta), std::make_pair(t.b, t.tb)}) {
+      if (!In(access.deps, range)) continue;
+      const int64_t stride = std::abs(ConstantStride(access, range));
+      if (stride == 0 || stride * count > lanes_) streams *= static_cast<double>(count);
+    }
+    return streams;
+  }
+
   static double Waste(int64_t extent, int64_t count) {
     return static_cast<double>((extent + count - 1) / count * count) / static_cast<double>(extent);
   }
@@ -175,6 +187,7 @@ class Chooser {
     for (const Access& access : b.accesses) {
       const double copies = Copies(access.deps, t);
       loads += copies * AccessCost(access, v);
+      if (In(access.deps, v)) loads += kStream * Streams(access, t);
       held = std::min(held, copies);
     }
     for (const RangeSet deps : b.ops) ops += Copies(deps, t);

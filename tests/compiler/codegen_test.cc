@@ -132,7 +132,8 @@ TEST(Codegen, EveryCast) {
 }
 
 TEST(Codegen, ConvolutionAndItsGradients) {
-  for (const Conv& c : {Conv{2, 3, 4, 3, 8, 9}, Conv{1, 2, 7, 5, 24, 24}, Conv{3, 1, 5, 2, 5, 19}, Conv{2, 4, 3, 3, 8, 40}}) {
+  for (const Conv& c : {Conv{2, 3, 4, 3, 8, 9}, Conv{1, 2, 7, 5, 24, 24}, Conv{3, 1, 5, 2, 5, 19}, Conv{2, 4, 3, 3, 8, 40},
+                        Conv{2, 2, 4, 3, 12, 12}, Conv{2, 3, 9, 3, 8, 8}, Conv{2, 1, 6, 5, 28, 28}, Conv{1, 2, 3, 2, 23, 11}}) {
     Graph g;
     Check(ConvForward(g, c), 1e-5);
     Check(ConvWeightGradient(g, c), 1e-5);
