@@ -15,6 +15,7 @@
 #include "worker/device.h"
 #include "worker/executor_core.h"
 #include "worker/message_io.h"
+#include "worker/object_cache.h"
 
 namespace outboard::worker {
 namespace {
@@ -30,6 +31,7 @@ ExecutorMainOptions ExecutorOptionsFromEnvironment() {
   ExecutorMainOptions options;
   options.reference = IsSet("REF");
   if (const char* const debug = std::getenv("DEBUG")) options.debug = std::atoi(debug);
+  if (const char* const folder = std::getenv("OUTBOARD_OBJECT_CACHE")) options.object_cache = folder;
   return options;
 }
 
@@ -38,12 +40,20 @@ int ExecutorMain(const ExecutorMainOptions& options) {
   const DeviceInfo device = DescribeCpu();
   const int64_t memory = options.memory_bytes_max > 0 ? options.memory_bytes_max : device.memory_bytes / 4 * 3;
   std::unique_ptr<CompileBox> box;
+  std::unique_ptr<ObjectCache> cache;
   std::unique_ptr<Engine> engine;
   if (options.reference) {
     engine = MakeReferenceEngine(memory);
   } else {
     box = std::make_unique<CompileBox>();
-    engine = MakeCompiledEngine(box.get(), {.memory_bytes_max = memory, .debug = options.debug});
+    KernelCompiler* compiler = box.get();
+    if (!options.object_cache.empty()) {
+      cache = std::make_unique<ObjectCache>(
+          compiler, ObjectCacheOptions{.folder = options.object_cache,
+                                       .compiler = CompilerIdentity(ProgramBeside("outboard-compiler"))});
+      compiler = cache.get();
+    }
+    engine = MakeCompiledEngine(compiler, {.memory_bytes_max = memory, .debug = options.debug});
   }
   ExecutorCore core(engine.get(), {device.name, device.hardware_class});
   proto::ClientFrame frame;

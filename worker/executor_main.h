@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace outboard::worker {
 
@@ -10,12 +11,13 @@ struct ExecutorMainOptions {
   int64_t memory_bytes_max = 0;  // 0: three quarters of the machine's
   bool reference = false;        // REF=1
   int debug = 0;                 // DEBUG
+  std::string object_cache;      // OUTBOARD_OBJECT_CACHE: a folder for compiled kernels (object_cache.h); empty: none
 };
 
 // Returns the exit code.
 int ExecutorMain(const ExecutorMainOptions& options);
 
-// From REF and DEBUG.
+// From REF, DEBUG and OUTBOARD_OBJECT_CACHE.
 ExecutorMainOptions ExecutorOptionsFromEnvironment();
 
 }  // namespace outboard::worker

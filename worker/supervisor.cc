@@ -42,13 +42,18 @@ constexpr Milliseconds kRejoinFirst{100};
 constexpr Milliseconds kRejoinMost{5000};
 constexpr int kEndWaitMs = 2000;  // for an executor whose socket has closed to end by itself
 
+void Authorize(grpc::ClientContext& context, const std::string& fleet_token) {
+  if (!fleet_token.empty()) context.AddMetadata("authorization", absl::StrCat("Bearer ", fleet_token));
+}
+
 // One session: its executor and the stream its frames pass on. Two threads move the frames.
 class SessionRelay {
  public:
   // `on_end` is called once, from the relay's thread, with why the session ended.
-  SessionRelay(proto::Fleet::Stub* fleet, const proto::Assign& assign, ChildProcess executor,
-               std::function<void(absl::Status)> on_end)
+  SessionRelay(proto::Fleet::Stub* fleet, const std::string& fleet_token, const proto::Assign& assign,
+               ChildProcess executor, std::function<void(absl::Status)> on_end)
       : executor_(std::move(executor)), on_end_(std::move(on_end)) {
+    Authorize(context_, fleet_token);
     const auto hex = [](const std::string& bytes) { return absl::BytesToHexString(bytes); };
     context_.AddMetadata("outboard-session", hex(assign.session_id()));
     context_.AddMetadata("outboard-token", hex(assign.attach_token()));
@@ -142,8 +147,7 @@ class Supervisor::Impl {
  private:
   absl::Status JoinOnce() {
     grpc::ClientContext context;
-    if (!options_.fleet_token.empty())
-      context.AddMetadata("authorization", absl::StrCat("Bearer ", options_.fleet_token));
+    Authorize(context, options_.fleet_token);
     {
       std::lock_guard lock(mutex_);
       if (stopping_) return absl::OkStatus();
@@ -248,7 +252,7 @@ class Supervisor::Impl {
       TellEnded(id, absl::UnavailableError(draining_ ? "the worker is draining" : "an executor cannot be started"));
       return;
     }
-    auto relay = std::make_unique<SessionRelay>(fleet_.get(), assign, std::move(spare_), [this, id](absl::Status status) {
+    auto relay = std::make_unique<SessionRelay>(fleet_.get(), options_.fleet_token, assign, std::move(spare_), [this, id](absl::Status status) {
       {
         std::lock_guard lock(mutex_);
         ended_.push_back(id);  // before the gateway hears of it and may assign it again

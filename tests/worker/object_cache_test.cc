@@ -1,0 +1,143 @@
+#include "worker/object_cache.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+namespace outboard::worker {
+namespace {
+
+namespace fs = std::filesystem;
+
+// "Compiles" a kernel into an object that repeats it; "bad" fails.
+class FakeCompiler final : public KernelCompiler {
+ public:
+  std::vector<absl::StatusOr<CompiledKernel>> Compile(std::span<const std::string> kernels) override {
+    std::vector<absl::StatusOr<CompiledKernel>> results;
+    for (const std::string& kernel : kernels) {
+      asked.push_back(kernel);
+      if (kernel == "bad") {
+        results.push_back(absl::InvalidArgumentError("bad"));
+      } else {
+        results.push_back(CompiledKernel{"object of " + kernel, "symbol", 7, 3, 11, 13});
+      }
+    }
+    return results;
+  }
+  std::vector<std::string> asked;
+};
+
+class ObjectCacheTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "object-cache-XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = fs::path(name) / "made" / "by the cache";
+    root_ = name;
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  // What a new process gets for `kernels`; `asked_` is what it had to compile.
+  std::vector<absl::StatusOr<CompiledKernel>> Compile(const std::vector<std::string>& kernels,
+                                                      const std::string& compiler = "v1",
+                                                      int64_t bytes_max = 1 << 20) {
+    FakeCompiler inner;
+    ObjectCache cache(&inner, {.folder = folder_.string(), .compiler = compiler, .bytes_max = bytes_max});
+    auto results = cache.Compile(kernels);
+    asked_ = inner.asked;
+    return results;
+  }
+  std::vector<fs::path> Files() const {
+    return {fs::directory_iterator(folder_), fs::directory_iterator()};
+  }
+
+  fs::path root_, folder_;
+  std::vector<std::string> asked_;
+};
+
+TEST_F(ObjectCacheTest, CompiledOnceAndWholeWhenReadBack) {
+  Compile({"a", "b"});
+  EXPECT_EQ(asked_, (std::vector<std::string>{"a", "b"}));
+  const auto results = Compile({"b", "c", "a"});
+  EXPECT_EQ(asked_, std::vector<std::string>{"c"});
+  for (const auto& [i, object] : {std::pair{0, "object of b"}, {1, "object of c"}, {2, "object of a"}}) {
+    ASSERT_TRUE(results[i].ok());
+    EXPECT_EQ(results[i]->object, object);
+    EXPECT_EQ(results[i]->symbol, "symbol");
+    EXPECT_EQ(results[i]->tasks, 7);
+    EXPECT_EQ(results[i]->buffer_count, 3);
+    EXPECT_EQ(results[i]->flops, 11);
+    EXPECT_EQ(results[i]->bytes, 13);
+  }
+}
+
+TEST_F(ObjectCacheTest, AnotherCompilerFindsNothing) {
+  Compile({"a"}, "v1");
+  Compile({"a"}, "v2");
+  EXPECT_EQ(asked_, std::vector<std::string>{"a"});
+  Compile({"1a"}, "v");  // the border between the two is part of the key
+  EXPECT_EQ(asked_, std::vector<std::string>{"1a"});
+}
+
+TEST_F(ObjectCacheTest, FailuresAreNotKept) {
+  EXPECT_EQ(Compile({"bad"})[0].status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(Files().empty());
+}
+
+TEST_F(ObjectCacheTest, AnyDamageIsNoticed) {
+  Compile({"a"});
+  const fs::path path = Files().at(0);
+  std::ifstream in(path, std::ios::binary);
+  const std::string whole((std::istreambuf_iterator<char>(in)), {});
+  for (size_t at = 0; at <= whole.size(); ++at) {
+    std::string damaged = whole;
+    if (at < whole.size()) {
+      damaged[at] ^= 0x10;
+    } else {
+      damaged += 'x';
+    }
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << damaged;
+    EXPECT_EQ(Compile({"a"})[0]->object, "object of a");
+    ASSERT_EQ(asked_, std::vector<std::string>{"a"}) << "byte " << at;
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << whole.substr(0, at == whole.size() ? 0 : at);
+    Compile({"a"});
+    ASSERT_EQ(asked_, std::vector<std::string>{"a"}) << "cut at " << at;
+  }
+  // A good file under another kernel's name.
+  Compile({"b"});
+  std::string name_of_b;
+  for (const fs::path& file : Files())
+    if (file != path) name_of_b = file.string();
+  fs::copy_file(path, name_of_b, fs::copy_options::overwrite_existing);
+  EXPECT_EQ(Compile({"b"})[0]->object, "object of b");
+}
+
+TEST_F(ObjectCacheTest, TheLeastRecentlyUsedGoesFirst) {
+  const std::string big(1000, 'k');
+  for (char c = 'a'; c < 'k'; ++c) {
+    Compile({big + c});
+    for (const fs::path& file : Files()) fs::last_write_time(file, fs::last_write_time(file) - std::chrono::minutes(1));
+  }
+  Compile({big + 'a'});  // used now
+  EXPECT_TRUE(asked_.empty());
+  Compile({big + 'z'}, "v1", 6000);
+  EXPECT_LE(Files().size(), 6u);
+  Compile({big + 'a'});
+  EXPECT_TRUE(asked_.empty());
+  Compile({big + 'b'});
+  EXPECT_FALSE(asked_.empty());
+}
+
+TEST_F(ObjectCacheTest, WithoutAFolderItStillCompiles) {
+  std::ofstream(root_ / "file") << "not a folder";
+  folder_ = root_ / "file" / "below";
+  EXPECT_EQ(Compile({"a"})[0]->object, "object of a");
+}
+
+}  // namespace
+}  // namespace outboard::worker
