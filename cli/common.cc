@@ -130,7 +130,7 @@ absl::StatusOr<Child> Child::Start(std::vector<std::string> args, std::vector<st
   int life[2];
   if (pipe2(life, O_CLOEXEC) != 0) return absl::UnavailableError(absl::StrCat("pipe: ", strerror(errno)));
   constexpr int kLifeFd = 3;  // the child's own number
-  args.insert(args.begin(), "/proc/self/exe");
+  args.insert(args.begin(), "outboard");
   args.push_back("--life-fd");
   args.push_back(absl::StrCat(kLifeFd));
   std::vector<char*> argv, env;

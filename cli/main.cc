@@ -49,7 +49,6 @@ int Main(int argc, char** argv) {
 
   ServerFlags server;
   AccountFlags account;
-  bool quiet = false;
 
   CLI::App* up = app.add_subcommand("up", "A gateway and workers on this machine, until Ctrl-C");
   up->add_option("--workers", server.workers, "Worker processes")->check(CLI::Range(1, 64))->capture_default_str();
@@ -77,7 +76,6 @@ int Main(int argc, char** argv) {
   worker->add_option("--name", server.name, "For people (default: the host's name)");
   worker->add_option("--devices", server.devices, "Sessions at a time")->check(CLI::Range(1, 64))->capture_default_str();
   worker->add_option("--fleet-token-file", server.fleet_token_file, "As the gateway's (or $OUTBOARD_FLEET_TOKEN)");
-  worker->add_flag("--quiet", quiet)->group("");
   AddReady(worker, server);
 
   CLI::App* serve = app.add_subcommand("serve", "A gateway and a worker in one process, for one's own box");
@@ -88,6 +86,7 @@ int Main(int argc, char** argv) {
   serve->add_flag("--ephemeral", server.ephemeral, "Remove the data folder at the end")->needs("--no-auth");
   AddGateway(serve, server);
   AddReady(serve, server);
+  for (CLI::App* command : {worker, serve}) command->add_flag("--quiet", server.ready.quiet)->group("");
 
   CLI::App* key = app.add_subcommand("key", "Keys of a data folder");
   key->require_subcommand(1);
@@ -120,10 +119,7 @@ int Main(int argc, char** argv) {
   BlockSignals();
   if (up->parsed()) return RunUp(server);
   if (gateway->parsed()) return RunGateway(server);
-  if (worker->parsed()) {
-    server.ready.quiet = quiet;
-    return RunWorker(server);
-  }
+  if (worker->parsed()) return RunWorker(server);
   server.devices = serve_devices;
   return RunServe(server);
 }

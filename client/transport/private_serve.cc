@@ -102,7 +102,7 @@ absl::StatusOr<std::shared_ptr<PrivateServe>> PrivateServe::Start(const std::str
   std::vector<std::string> args = {binary,          "serve",
                                    "--listen",      serve->target_,
                                    "--data",        pattern,
-                                   "--no-auth",     "--ephemeral",
+                                   "--no-auth",     "--ephemeral",  "--quiet",
                                    "--life-fd",     absl::StrCat(life[0]),
                                    "--ready-fd",    absl::StrCat(ready[1])};
   std::vector<char*> argv;

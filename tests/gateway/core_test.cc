@@ -1,0 +1,363 @@
+// GatewayCore with a virtual clock and no gRPC. G1 to G7 are the invariants in core.cc.
+#include "gateway/core/core.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <set>
+
+namespace outboard::gateway {
+namespace {
+
+constexpr TenantId kTenant{7};
+
+// A core with its clock, and the last actions by kind.
+struct World {
+  explicit World(CoreOptions options = {}) : core(options) {}
+
+  void Tell(const Event& event) {
+    actions = core.On(event, MonoTime{now_ns});
+    ASSERT_EQ(core.CheckInvariants(), "");
+    history.insert(history.end(), actions.begin(), actions.end());
+    for (const Action& action : actions) {
+      if (const auto* post = std::get_if<Post>(&action)) {
+        for (const Charge& charge : post->charges) posted_s += charge.to_s - charge.from_s;
+      }
+    }
+  }
+  void After(double seconds, const Event& event = Tick{}) {
+    now_ns += static_cast<int64_t>(seconds * 1e9);
+    Tell(event);
+  }
+  // Workers beat, so that time passes without their loss.
+  void Pass(double seconds, std::vector<WorkerId> workers, std::vector<SessionId> alive = {}) {
+    for (double t = 0; t < seconds; t += 1) {
+      now_ns += kSecondNs;
+      for (WorkerId worker : workers) Tell(WorkerHeartbeat{worker, alive});
+      Tell(Tick{});
+    }
+  }
+  template <typename T>
+  const T* Get() const {
+    for (const Action& action : actions) {
+      if (const T* found = std::get_if<T>(&action)) return found;
+    }
+    return nullptr;
+  }
+  SessionId Open(uint64_t conn) {
+    SessionId id{0, conn};
+    Tell(ClientOpen{ConnId{conn}, kTenant, 1, id, Token{1, conn}, Token{2, conn}, WallTime{}});
+    return id;
+  }
+  SessionId OpenLive(uint64_t conn) {
+    SessionId id = Open(conn);
+    Tell(ExecutorAttached{id, WallTime{}});
+    EXPECT_NE(Get<Live>(), nullptr);
+    return id;
+  }
+  void Join(uint64_t worker, uint32_t devices = 1) { Tell(WorkerJoined{WorkerId{worker}, "w", devices}); }
+
+  GatewayCore core;
+  int64_t now_ns = 0;
+  int64_t posted_s = 0;
+  std::vector<Action> actions, history;
+};
+
+TEST(GatewayCore, OpenAssignAttachLiveClose) {
+  World w;
+  w.Join(1);
+  SessionId id = w.Open(10);
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<Assign>()->worker, WorkerId{1});
+  EXPECT_TRUE(w.core.CheckAttach(id, Token{2, 10}));
+  EXPECT_FALSE(w.core.CheckAttach(id, Token{2, 11}));
+  w.Tell(ExecutorAttached{id, WallTime{}});
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<Live>()->epoch, 1u);
+  EXPECT_FALSE(w.core.CheckAttach(id, Token{2, 10}));  // once
+  w.After(2.5, ClientClosed{ConnId{10}});
+  ASSERT_NE(w.Get<EndClient>(), nullptr);
+  EXPECT_TRUE(w.Get<EndClient>()->why.ok());
+  EXPECT_EQ(w.Get<EndClient>()->bill.seconds, 2);
+  EXPECT_NE(w.Get<EndExecutor>(), nullptr);
+  EXPECT_NE(w.Get<Forget>(), nullptr);
+  EXPECT_EQ(w.core.devices_busy(), 0u);
+  EXPECT_EQ(w.posted_s, 2);
+}
+
+TEST(GatewayCore, G3NothingIsBilledBeforeTheExecutorIsThere) {
+  World w;
+  w.Join(1);
+  SessionId id = w.Open(1);
+  w.Pass(4, {WorkerId{1}});
+  w.Tell(ExecutorAttached{id, WallTime{}});
+  w.After(1.2, ClientClosed{ConnId{1}});
+  EXPECT_EQ(w.Get<EndClient>()->bill.seconds, 1);
+}
+
+TEST(GatewayCore, QueuesInOrderAndPlacesWhenADeviceIsFree) {
+  World w;
+  w.Join(1);
+  w.OpenLive(1);
+  SessionId second = w.Open(2), third = w.Open(3);
+  ASSERT_NE(w.Get<Queued>(), nullptr);
+  EXPECT_EQ(w.Get<Queued>()->before, 1u);
+  w.Tell(ClientClosed{ConnId{1}});
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<Assign>()->session, second);
+  w.Tell(ClientGone{ConnId{2}});  // gives up while its executor starts
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<Assign>()->session, third);
+}
+
+TEST(GatewayCore, G7TheQueueHasAnEnd) {
+  struct Case { bool worker; absl::StatusCode code; } cases[] = {
+      {false, absl::StatusCode::kUnavailable}, {true, absl::StatusCode::kResourceExhausted}};
+  for (const Case& c : cases) {
+    World w;
+    if (c.worker) {
+      w.Join(1);
+      w.OpenLive(1);
+    }
+    w.Open(2);
+    if (c.worker) w.Pass(10, {WorkerId{1}});
+    w.After(c.worker ? 0.5 : 10.5);
+    ASSERT_NE(w.Get<EndClient>(), nullptr) << c.worker;
+    EXPECT_EQ(w.Get<EndClient>()->why.code(), c.code);
+  }
+}
+
+TEST(GatewayCore, RefusalsByCode) {
+  CoreOptions options;
+  options.sessions_per_tenant_max = 1;
+  World w(options);
+  w.Join(1);
+  w.Tell(ClientOpen{ConnId{1}, kTenant, 2, SessionId{0, 1}, {}, {}, {}});
+  EXPECT_EQ(w.Get<EndClient>()->why.code(), absl::StatusCode::kUnimplemented);
+  w.OpenLive(2);
+  w.Open(3);
+  EXPECT_EQ(w.Get<EndClient>()->why.code(), absl::StatusCode::kResourceExhausted);
+  w.Tell(ClientResume{ConnId{4}, kTenant, Token{9, 9}, {}});
+  EXPECT_EQ(w.Get<EndClient>()->why.code(), absl::StatusCode::kNotFound);
+  w.core.Drain();
+  w.Open(5);
+  EXPECT_EQ(w.Get<EndClient>()->why.code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(GatewayCore, ALostWorkerEndsItsSessionsAndTheMeterStopsAtTheLastNews) {
+  for (bool silent : {false, true}) {
+    World w;
+    w.Join(1);
+    SessionId id = w.OpenLive(1);
+    w.Pass(3, {WorkerId{1}}, {id});
+    if (silent) {
+      w.After(5.5);
+    } else {
+      w.After(0.9, WorkerGone{WorkerId{1}});
+    }
+    ASSERT_NE(w.Get<EndClient>(), nullptr);
+    EXPECT_EQ(w.Get<EndClient>()->why.code(), absl::StatusCode::kUnavailable);
+    EXPECT_NE(w.Get<EndClient>()->why.message().find("worker lost"), std::string::npos);
+    EXPECT_EQ(w.Get<EndClient>()->bill.seconds, 3);
+    EXPECT_EQ(w.posted_s, 3);
+    EXPECT_EQ(w.core.worker_count(), 0u);
+  }
+}
+
+TEST(GatewayCore, AWaitingSessionIsNotPlacedOnTheWorkerThatIsBeingLost) {
+  World w;
+  w.Join(1);
+  w.OpenLive(1);
+  w.Open(2);
+  w.Tell(WorkerGone{WorkerId{1}});
+  EXPECT_EQ(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.core.session_count(), 1u);
+  w.Join(2);
+  EXPECT_NE(w.Get<Assign>(), nullptr);
+}
+
+TEST(GatewayCore, AVanishedClientResumesWithItsToken) {
+  World w;
+  w.Join(1);
+  w.OpenLive(1);
+  w.Tell(ClientGone{ConnId{1}});
+  EXPECT_NE(w.Get<Detach>(), nullptr);
+  w.Tell(ClientResume{ConnId{2}, TenantId{8}, Token{1, 1}, {}});  // another tenant's
+  EXPECT_EQ(w.Get<EndClient>()->why.code(), absl::StatusCode::kNotFound);
+  w.Tell(ClientResume{ConnId{3}, kTenant, Token{1, 1}, {}});
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<Live>()->epoch, 2u);  // G6
+  w.Tell(ClientResume{ConnId{4}, kTenant, Token{1, 1}, {}});  // before we noticed that 3 broke
+  EXPECT_EQ(w.Get<EndClient>()->conn, ConnId{3});
+  EXPECT_EQ(w.Get<Live>()->conn, ConnId{4});
+  w.Tell(ClientGone{ConnId{3}});
+  EXPECT_EQ(w.Get<Detach>(), nullptr);
+}
+
+TEST(GatewayCore, AnIdleDetachedSessionGivesItsDeviceBackAndTheMeterStands) {
+  World w;
+  w.Join(1);
+  SessionId id = w.OpenLive(1);
+  w.Tell(ClientGone{ConnId{1}});
+  w.Pass(11, {WorkerId{1}}, {id});
+  EXPECT_EQ(w.core.devices_busy(), 0u);
+  EXPECT_EQ(w.core.session_count(), 1u);
+  int64_t billed = w.core.BillOf(id).seconds;
+  EXPECT_GE(billed, 10);
+  w.Pass(60, {WorkerId{1}}, {id});
+  EXPECT_EQ(w.core.BillOf(id).seconds, billed);
+  // Somebody else has the device when it comes back: it waits, then goes on where it was.
+  w.OpenLive(2);
+  w.Tell(ClientResume{ConnId{3}, kTenant, Token{1, 1}, {}});
+  EXPECT_NE(w.Get<Queued>(), nullptr);
+  w.Tell(ClientClosed{ConnId{2}});
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<Live>()->session, id);
+  EXPECT_EQ(w.Get<Assign>(), nullptr);  // its executor lives
+  w.Pass(2, {WorkerId{1}}, {id});
+  EXPECT_EQ(w.core.BillOf(id).seconds, billed + 2);
+}
+
+TEST(GatewayCore, ABusyDetachedSessionKeepsItsDevice) {
+  World w;
+  w.Join(1);
+  SessionId id = w.OpenLive(1);
+  w.Tell(ClientGone{ConnId{1}});
+  for (int i = 0; i < 30; ++i) {
+    w.Tell(Progress{id, true});
+    w.Pass(1, {WorkerId{1}}, {id});
+  }
+  EXPECT_EQ(w.core.devices_busy(), 1u);
+  w.Tell(Progress{id, false});
+  w.Pass(12, {WorkerId{1}}, {id});
+  EXPECT_EQ(w.core.devices_busy(), 0u);
+}
+
+TEST(GatewayCore, G7TheGraceTimeEnds) {
+  World w;
+  w.Join(1);
+  SessionId id = w.OpenLive(1);
+  w.Tell(ClientGone{ConnId{1}});
+  w.Pass(902, {WorkerId{1}}, {id});
+  EXPECT_EQ(w.core.session_count(), 0u);
+}
+
+TEST(GatewayCore, ACrashedExecutorEndsItsSessionOnly) {
+  World w;
+  w.Join(1, 2);
+  SessionId first = w.OpenLive(1);
+  w.OpenLive(2);
+  w.Tell(ExecutorGone{first, absl::UnavailableError("signal 9")});
+  EXPECT_EQ(w.Get<EndClient>()->conn, ConnId{1});
+  EXPECT_EQ(w.core.session_count(), 1u);
+}
+
+TEST(GatewayCore, StopAllBillsAndEndsEverything) {
+  World w;
+  w.Join(1, 2);
+  w.OpenLive(1);
+  w.OpenLive(2);
+  w.Open(3);
+  w.After(4.2, StopAll{});
+  EXPECT_EQ(w.core.session_count(), 0u);
+  EXPECT_EQ(w.core.devices_busy(), 0u);
+  EXPECT_EQ(w.posted_s, 8);
+  EXPECT_EQ(w.Get<Assign>(), nullptr);
+}
+
+// Random events; the invariants hold after each (Tell), epochs rise (G6), an ended connection is not spoken to again,
+// and what is posted is what the clock allows.
+TEST(GatewayCore, RandomWorlds) {
+  const char* from_user = std::getenv("SEED");
+  uint64_t first = from_user ? std::strtoull(from_user, nullptr, 10) : std::random_device{}();
+  for (uint64_t seed = first; seed < first + (from_user ? 1 : 60); ++seed) {
+    SCOPED_TRACE("repeat with SEED=" + std::to_string(seed) + " gateway_core_test --gtest_filter=*RandomWorlds");
+    std::mt19937_64 random(seed);
+    CoreOptions options;
+    options.grace_ns = 40 * kSecondNs;
+    World w(options);
+    uint64_t next_conn = 1, next_worker = 1;
+    std::set<uint64_t> workers, conns;
+    std::set<SessionId> sessions;
+    std::map<SessionId, uint64_t> epochs;
+    double device_seconds_max = 0;
+    auto any = [&](auto& set) { return *std::next(set.begin(), static_cast<long>(random() % set.size())); };
+    for (int i = 0; i < 1500; ++i) {
+      double step = static_cast<double>(random() % 1000) / 500;
+      device_seconds_max += step * w.core.devices_busy();
+      w.now_ns += static_cast<int64_t>(step * 1e9);
+      w.history.clear();
+      switch (random() % 13) {
+        case 0:
+          if (workers.size() < 4) {
+            workers.insert(next_worker);
+            w.Join(next_worker++, 1 + random() % 2);
+          }
+          break;
+        case 1: case 2: {
+          uint64_t conn = next_conn++;
+          conns.insert(conn);
+          sessions.insert(w.Open(conn));
+          break;
+        }
+        case 3:
+          if (!sessions.empty()) {
+            SessionId id = any(sessions);
+            uint64_t conn = next_conn++;
+            conns.insert(conn);
+            w.Tell(ClientResume{ConnId{conn}, kTenant, Token{1, id.lo}, {}});
+          }
+          break;
+        case 4:
+          if (!conns.empty()) w.Tell(ClientClosed{ConnId{any(conns)}});
+          break;
+        case 5:
+          if (!conns.empty()) {
+            uint64_t conn = any(conns);
+            conns.erase(conn);
+            w.Tell(ClientGone{ConnId{conn}});
+          }
+          break;
+        case 6: case 7:
+          if (!sessions.empty()) w.Tell(ExecutorAttached{any(sessions), {}});
+          break;
+        case 8:
+          if (!sessions.empty() && random() % 4 == 0) w.Tell(ExecutorGone{any(sessions), absl::OkStatus()});
+          break;
+        case 9:
+          if (!workers.empty() && random() % 8 == 0) {
+            uint64_t worker = any(workers);
+            workers.erase(worker);
+            w.Tell(WorkerGone{WorkerId{worker}});
+          }
+          break;
+        case 10:
+          if (!sessions.empty()) w.Tell(Progress{any(sessions), random() % 2 == 0});
+          break;
+        default:
+          for (uint64_t worker : workers) {
+            w.Tell(WorkerHeartbeat{WorkerId{worker}, {sessions.begin(), sessions.end()}});
+          }
+          w.Tell(Tick{});
+      }
+      if (::testing::Test::HasFatalFailure()) return;
+      for (const Action& action : w.history) {
+        if (const auto* live = std::get_if<Live>(&action)) {
+          ASSERT_GT(live->epoch, epochs[live->session]);
+          epochs[live->session] = live->epoch;
+        }
+        if (const auto* end = std::get_if<EndClient>(&action)) {
+          ASSERT_EQ(conns.erase(end->conn.value), 1u);
+        }
+      }
+    }
+    w.Tell(StopAll{});
+    EXPECT_EQ(w.core.session_count(), 0u);
+    EXPECT_LE(static_cast<double>(w.posted_s), device_seconds_max + 1e-6);
+  }
+}
+
+}  // namespace
+}  // namespace outboard::gateway
