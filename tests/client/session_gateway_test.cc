@@ -16,6 +16,7 @@
 #include "gateway/service/clock.h"
 #include "gateway/service/gateway.h"
 #include "tests/client/fake_worker.h"
+#include "tests/support/cut_proxy.h"
 
 namespace outboard {
 namespace {
@@ -268,6 +269,50 @@ TEST_F(SessionGatewayTest, ACrashedExecutorIsSaidSoWithItsReason) {
   EXPECT_NE(std::string(status.message()).find("signal 9"), std::string::npos) << status;
   // The worker is there, and takes the next one.
   EXPECT_NE(Connect(), nullptr);
+}
+
+TEST_F(SessionGatewayTest, ACutConnectionLosesNothing) {
+  StartAll();
+  CutProxy proxy(folder_ + "/proxy", folder_ + "/s");
+  SessionOptions options = Options();
+  options.target = proxy.address();
+  auto session = Session::Connect(options);
+  ASSERT_TRUE(session.ok()) << session.status();
+  uint64_t state = (*session)->NewHandle();
+  ASSERT_TRUE((*session)->Put(state, 12, kFour, kBytes).ok());
+  int runs = 0;
+  for (int cut = 0; cut < 3; ++cut) {
+    std::vector<uint64_t> seqs;
+    for (int step = 0; step < 40; ++step) {
+      uint64_t next = (*session)->NewHandle();
+      auto seq = (*session)->Run(Double(state, next, step % 8 == 0));
+      ASSERT_TRUE(seq.ok()) << seq.status();
+      if (step % 8 == 0) seqs.push_back(*seq);
+      (*session)->Release(state);
+      state = next;
+      ++runs;
+      if (step == 20) proxy.Cut();
+    }
+    for (uint64_t seq : seqs) {
+      auto value = (*session)->Await(seq, 0);
+      ASSERT_TRUE(value.ok()) << value.status();
+      EXPECT_EQ(value->bytes, kBytes);
+    }
+  }
+  ASSERT_TRUE((*session)->Sync().ok());
+  EXPECT_EQ(worker_->runs(), runs);  // each exactly once
+  EXPECT_EQ(gateway_->session_count(), 1u);
+}
+
+TEST_F(SessionGatewayTest, AGatewayThatStopsEndsItsSessionsWithTheBill) {
+  StartAll();
+  auto session = Connect();
+  ASSERT_NE(session, nullptr);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  worker_->Stop();
+  gateway_->Stop(std::chrono::milliseconds(0));
+  EXPECT_FALSE(session->Sync().ok());
+  EXPECT_EQ(session->status().code(), StatusCode::kUnavailable);
 }
 
 TEST_F(SessionGatewayTest, SecondsAreBilledAndPosted) {
