@@ -1,17 +1,30 @@
 #include "worker/in_process_compiler.h"
 
+#include <algorithm>
+#include <memory>
+#include <thread>
+
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/uop.h"
 
 namespace outboard::worker {
+namespace {
 
-std::vector<absl::StatusOr<CompiledKernel>> InProcessCompiler::Compile(std::span<const std::string> kernels) {
+// A thread's start and a code generator of its own cost about as much as a kernel.
+constexpr size_t kKernelsPerThreadMin = 4;
+constexpr size_t kThreadsMax = 16;
+
+using Results = std::vector<absl::StatusOr<CompiledKernel>>;
+
+// Kernels first, first + step, first + 2 * step ...: neighbours in a schedule are alike, so that each share is about as
+// much work.
+void CompileShare(std::span<const std::string> kernels, size_t first, size_t step, const CompileOptions& options,
+                  Results& results) {
   // A graph a kernel: what one kernel may hold is not spent by its neighbours.
   std::vector<std::unique_ptr<Graph>> graphs;
-  std::vector<absl::StatusOr<CompiledKernel>> results(kernels.size(), absl::InternalError("not compiled"));
   std::vector<const UOp*> sinks;
   std::vector<size_t> places;
-  for (size_t i = 0; i < kernels.size(); ++i) {
+  for (size_t i = first; i < kernels.size(); i += step) {
     graphs.push_back(std::make_unique<Graph>());
     absl::StatusOr<const UOp*> sink = DecodeGraph(*graphs.back(), kernels[i], Level::kKernel);
     if (sink.ok()) {
@@ -21,8 +34,22 @@ std::vector<absl::StatusOr<CompiledKernel>> InProcessCompiler::Compile(std::span
       results[i] = sink.status();
     }
   }
-  std::vector<absl::StatusOr<CompiledKernel>> compiled = CompileKernels(sinks, options_);
+  Results compiled = CompileKernels(sinks, options);
   for (size_t i = 0; i < places.size(); ++i) results[places[i]] = std::move(compiled[i]);
+}
+
+}  // namespace
+
+Results InProcessCompiler::Compile(std::span<const std::string> kernels) {
+  Results results(kernels.size(), absl::InternalError("not compiled"));
+  size_t threads = std::min({kernels.size() / kKernelsPerThreadMin, kThreadsMax,
+                             static_cast<size_t>(std::thread::hardware_concurrency())});
+  if (threads < 1 || options_.dump) threads = 1;  // dumps are read in order
+  std::vector<std::thread> others;
+  for (size_t t = 1; t < threads; ++t)
+    others.emplace_back([&, t] { CompileShare(kernels, t, threads, options_, results); });
+  CompileShare(kernels, 0, threads, options_, results);
+  for (std::thread& other : others) other.join();
   return results;
 }
 

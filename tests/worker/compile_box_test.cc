@@ -53,6 +53,20 @@ TEST_F(CompileBoxTest, ObjectsThatRunAndErrorsByKernel) {
   EXPECT_TRUE(box.Compile({}).empty());
 }
 
+// A large batch is shared by threads: every result in its place, and the same bytes as one by one.
+TEST_F(CompileBoxTest, BatchesKeepTheirOrder) {
+  CompileBox box(Options());
+  std::vector<std::string> kernels;
+  for (int i = 0; i < 40; ++i) kernels.push_back(i % 7 == 3 ? "no kernel" : SquareKernel(100 + i));
+  const auto results = box.Compile(kernels);
+  ASSERT_EQ(results.size(), kernels.size());
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    const auto alone = box.Compile(std::span(kernels).subspan(i, 1));
+    ASSERT_EQ(results[i].status().code(), alone[0].status().code()) << i;
+    if (results[i].ok()) ASSERT_EQ(results[i]->object, alone[0]->object) << i;
+  }
+}
+
 TEST_F(CompileBoxTest, CrashCostsTheKernelThatDidIt) {
   CompileBox box(Options());
   const auto results = box.Compile(std::vector<std::string>{SquareKernel(8), "!abort", SquareKernel(9)});
