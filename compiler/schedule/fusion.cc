@@ -50,20 +50,21 @@ class Chooser {
  public:
   Chooser(Graph& graph, const UOp* sink) : graph_(graph), sink_(sink), order_(PostOrder(sink)) {}
 
-  absl::StatusOr<std::vector<const UOp*>> Run() {
+  absl::StatusOr<Choice> Run() {
     order_.pop_back();  // the SINK
     for (const UOp* node : order_) {
       if (node->op == Op::kReduce) {
         OB_ASSIGN_OR_RETURN(one_hot_[node], FindOneHot(node));
       }
     }
+    FindConditions();
     CountUsers();
     // What a value costs depends on what is kept below it, which is decided after it: the second walk knows the
     // first one's answer.
     for (int walk = 0; walk < 2; ++walk) {
       for (const UOp* node : order_) {
         work_[node] = Cost(node);
-        cost_[node] = stored_.contains(node) ? 1 : work_[node];
+        cost_[node] = stored_.contains(node) && !seen_.contains(node) ? 1 : work_[node];
       }
       for (const UOp* node : order_) holds_reduce_[node] = HoldsReduce(node);
       stored_.clear();
@@ -71,10 +72,13 @@ class Chooser {
       for (const UOp* result : sink_->src) stored_.insert(result);
       for (auto node = order_.rbegin(); node != order_.rend(); ++node) Visit(*node);
     }
-    std::vector<const UOp*> kept;
-    for (const UOp* node : order_)
-      if (stored_.contains(node) && node->op != Op::kParam && Elements(node) > 0) kept.push_back(node);
-    return kept;
+    Choice choice;
+    for (const UOp* node : order_) {
+      if (!stored_.contains(node)) continue;
+      if (!seen_.contains(node)) choice.read_again.insert(node);
+      if (node->op != Op::kParam && Elements(node) > 0) choice.kept.push_back(node);
+    }
+    return choice;
   }
 
  private:
@@ -114,6 +118,29 @@ class Chooser {
       }
     }
     return OneHot{solved ? &x : nullptr, loops};
+  }
+
+  // What of the conditions of one-hot sums must be seen where the sum is: comparisons, and the arithmetic that positions
+  // go through on the way there. What is data alone is as good loaded.
+  void FindConditions() {
+    absl::flat_hash_map<const UOp*, bool> has_position;
+    for (const UOp* node : order_) {
+      bool& has = has_position[node];
+      has = node->op == Op::kIota;
+      const bool arithmetic = IsMovement(node->op) || node->op == Op::kContiguous || node->op == Op::kCast ||
+                              (IsAlu(node->op) && node->op != Op::kThreefry);
+      if (!arithmetic || IsFloat(node->dtype)) continue;
+      for (const UOp* s : node->src) has = has || has_position.at(s);
+    }
+    std::vector<const UOp*> stack;
+    for (const UOp* node : order_)
+      if (node->op == Op::kReduce && one_hot_.at(node).where != nullptr) stack.push_back(one_hot_.at(node).where->src[0]);
+    while (!stack.empty()) {
+      const UOp* const node = stack.back();
+      stack.pop_back();
+      if (!has_position.at(node) || !seen_.insert(node).second) continue;
+      stack.insert(stack.end(), node->src.begin(), node->src.end());
+    }
   }
 
   // Rough operations an element, loads counted, down to what is certainly loaded.
@@ -198,7 +225,9 @@ class Chooser {
     Use use = uses_[node];
     const bool result = stored_.contains(node);
     if (!result && use.users == 0) return;  // skipped: the WHERE of a one-hot sum, say
-    if (result || ShouldStore(node, use)) {
+    if (seen_.contains(node)) {
+      if (result) use = {use.readings + Elements(node), use.users + 1, use.enclosing};
+    } else if (result || ShouldStore(node, use)) {
       stored_.insert(node);
       use = {Elements(node), 1, Enclosing::kNothing};
     }
@@ -234,11 +263,12 @@ class Chooser {
   absl::flat_hash_map<const UOp*, bool> holds_reduce_;
   absl::flat_hash_map<const UOp*, Use> uses_;
   absl::flat_hash_set<const UOp*> stored_;
+  absl::flat_hash_set<const UOp*> seen_;  // of conditions: never loaded
 };
 
 }  // namespace
 
-absl::StatusOr<std::vector<const UOp*>> ChooseStored(Graph& graph, const UOp* sink) {
+absl::StatusOr<Choice> ChooseStored(Graph& graph, const UOp* sink) {
   return Chooser(graph, sink).Run();
 }
 

@@ -9,18 +9,24 @@
 //   - arithmetic that would be repeated many times for each element (the operand of a convolution);
 //   - long arithmetic that two kernels would repeat.
 //
-// One-hot sums (collapse.h) are loads, not loops, and are never a reason to keep anything.
+// One-hot sums (collapse.h) are loads, not loops, and are never a reason to keep anything. They collapse only where their
+// condition is seen: what a condition does with positions is computed where it is read, also if it is a result besides.
 #pragma once
 
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "compiler/ir/uop.h"
 
 namespace outboard::schedule {
 
-// The values to keep, sources before users, without PARAMs. Results of `sink` are among them unless they have no
-// elements. Requires a graph as Prepare leaves it.
-absl::StatusOr<std::vector<const UOp*>> ChooseStored(Graph& graph, const UOp* sink);
+struct Choice {
+  std::vector<const UOp*> kept;                // sources before users, without PARAMs
+  absl::flat_hash_set<const UOp*> read_again;  // PARAMs aside, what is loaded where it is read: kept, but for conditions
+};
+
+// Results of `sink` are among the kept unless they have no elements. Requires a graph as Prepare leaves it.
+absl::StatusOr<Choice> ChooseStored(Graph& graph, const UOp* sink);
 
 }  // namespace outboard::schedule

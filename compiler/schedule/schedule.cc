@@ -94,11 +94,10 @@ absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, std::span<c
   OB_ASSIGN_OR_RETURN(const UOp* prepared, Prepare(graph, sink, bindings));
   prepared = WithDistinctResults(graph, Simplify(graph, prepared));
 
-  OB_ASSIGN_OR_RETURN(const std::vector<const UOp*> kept, ChooseStored(graph, prepared));
-  absl::flat_hash_set<const UOp*> stored(kept.begin(), kept.end());
+  OB_ASSIGN_OR_RETURN(const Choice choice, ChooseStored(graph, prepared));
   std::vector<LoweredKernel> kernels;
-  for (const UOp* value : kept) {
-    OB_ASSIGN_OR_RETURN(LoweredKernel kernel, LowerKernel(graph, value, stored));
+  for (const UOp* value : choice.kept) {
+    OB_ASSIGN_OR_RETURN(LoweredKernel kernel, LowerKernel(graph, value, choice.read_again));
     kernels.push_back(std::move(kernel));
   }
   Schedule schedule = Assembler(prepared, MergeKernels(graph, std::move(kernels))).Run();
