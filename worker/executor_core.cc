@@ -29,6 +29,9 @@ namespace {
 // What waits for a graph, or for acknowledgement, is bounded by the credit the client was given; these hold if it lies.
 constexpr size_t kWaitingItemsMax = 2 * wire::kCreditItems;
 constexpr size_t kKeptItemsMax = 16 * wire::kCreditItems;
+// Of a session's graphs, which are kept until it ends: a program has dozens. Decoded they take some ten times that.
+constexpr size_t kGraphsMax = 4096;
+constexpr uint64_t kGraphBytesOfSessionMax = uint64_t{256} << 20;
 
 }  // namespace
 
@@ -135,6 +138,11 @@ void ExecutorCore::OnGraph(const proto::Graph& piece) {
   if (piece.total_bytes() > static_cast<uint64_t>(limits::kGraphBytesMax))
     return EndSession(absl::ResourceExhaustedError(
         absl::StrCat("a graph of ", piece.total_bytes(), " bytes is over the limit of ", limits::kGraphBytesMax)));
+  if (graphs_.size() > kGraphsMax || graph_bytes_ + piece.data().size() > kGraphBytesOfSessionMax)
+    return EndSession(absl::ResourceExhaustedError(absl::StrCat("the graphs of the session are over the limit of ",
+                                                                kGraphsMax, " or of ", kGraphBytesOfSessionMax,
+                                                                " bytes")));
+  graph_bytes_ += piece.data().size();
   if (piece.offset() == 0) entry->bytes.clear();
   entry->total = piece.total_bytes();
   if (piece.offset() != entry->bytes.size() || entry->bytes.size() + piece.data().size() > entry->total)

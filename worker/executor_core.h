@@ -69,6 +69,7 @@ class ExecutorCore {
   uint64_t told_seq_ = 0;  // the last Done.through_seq
   absl::flat_hash_map<uint64_t, Entry> handles_;
   absl::flat_hash_map<std::string, std::unique_ptr<GraphEntry>> graphs_;
+  uint64_t graph_bytes_ = 0;  // received
   std::unique_ptr<PartialPut> put_;
   std::deque<proto::ClientItem> waiting_;  // for a graph
   uint64_t waiting_bytes_ = 0;             // of Puts that came since waiting_ was last empty

@@ -63,7 +63,9 @@ TEST_F(CompileBoxTest, BatchesKeepTheirOrder) {
   for (size_t i = 0; i < kernels.size(); ++i) {
     const auto alone = box.Compile(std::span(kernels).subspan(i, 1));
     ASSERT_EQ(results[i].status().code(), alone[0].status().code()) << i;
-    if (results[i].ok()) ASSERT_EQ(results[i]->object, alone[0]->object) << i;
+    if (results[i].ok()) {
+      ASSERT_EQ(results[i]->object, alone[0]->object) << i;
+    }
   }
 }
 

@@ -382,6 +382,18 @@ TEST_F(ExecutorCoreTest, MoreThanTheCreditEndsTheSession) {
   EXPECT_EQ(OnlyFailure(items, 0), absl::StatusCode::kResourceExhausted);
 }
 
+TEST_F(ExecutorCoreTest, TooManyGraphsEndTheSession) {
+  std::vector<ServerItem> items;
+  int graphs = 0;
+  for (; !core_->ended() && graphs < 10'000; ++graphs) {
+    std::string id(32, '\0');
+    std::memcpy(id.data(), &graphs, sizeof(graphs));
+    items = Send({Graph(graph_, id)});
+  }
+  EXPECT_GE(graphs, 1000);
+  EXPECT_EQ(OnlyFailure(items, 0), absl::StatusCode::kResourceExhausted);
+}
+
 TEST_F(ExecutorCoreTest, CloseAnswersWithTheLastDone) {
   SetUpInputs();
   ClientItem close;
