@@ -14,18 +14,21 @@ bool Less(DType dtype, int64_t a, int64_t b) {
 
 int64_t Divide(DType dtype, int64_t a, int64_t b) {
   if (b == 0) return 0;
-  if (dtype == DType::kU64) return static_cast<int64_t>(static_cast<uint64_t>(a) / static_cast<uint64_t>(b));
+  if (dtype == DType::kU64)
+    return static_cast<int64_t>(static_cast<uint64_t>(a) / static_cast<uint64_t>(b));
   return b == -1 ? static_cast<int64_t>(0 - static_cast<uint64_t>(a)) : a / b;
 }
 
 int64_t Modulo(DType dtype, int64_t a, int64_t b) {
   if (b == 0) return a;
-  if (dtype == DType::kU64) return static_cast<int64_t>(static_cast<uint64_t>(a) % static_cast<uint64_t>(b));
+  if (dtype == DType::kU64)
+    return static_cast<int64_t>(static_cast<uint64_t>(a) % static_cast<uint64_t>(b));
   return b == -1 ? 0 : a % b;
 }
 
 int64_t ShiftRight(DType dtype, int64_t a, uint64_t by) {
-  if (dtype == DType::kU64) return by >= 64 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) >> by);
+  if (dtype == DType::kU64)
+    return by >= 64 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) >> by);
   return a >> std::min<uint64_t>(by, 63);  // values are kept sign-extended, or not negative
 }
 
@@ -74,7 +77,8 @@ std::optional<double> FoldFloat(Op op, DType dtype, double a, double b) {
     case Op::kMul: return RoundTo(dtype, a * b);
     case Op::kFDiv: return RoundTo(dtype, a / b);
     case Op::kMax:
-      if (std::isnan(a) || std::isnan(b)) return RoundTo(dtype, std::numeric_limits<double>::quiet_NaN());
+      if (std::isnan(a) || std::isnan(b))
+        return RoundTo(dtype, std::numeric_limits<double>::quiet_NaN());
       if (a == b) return std::signbit(a) ? b : a;
       return std::max(a, b);
     default: return std::nullopt;
@@ -88,7 +92,8 @@ bool FoldFloatCompare(Op op, double a, double b) {
 std::optional<int64_t> FoldCast(DType from, DType to, int64_t bits) {
   if (!IsFloat(from)) {
     if (!IsFloat(to)) return WrapTo(to, bits);
-    // Exact in a double, so that RoundTo rounds once. Others are left to the machine that runs the graph.
+    // Exact in a double, so that RoundTo rounds once. Others are left to the machine that runs the
+    // graph.
     constexpr int64_t kExact = int64_t{1} << 53;
     if (bits < -kExact || bits > kExact) return std::nullopt;
     const auto value = static_cast<double>(bits);

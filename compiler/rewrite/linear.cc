@@ -8,7 +8,8 @@
 namespace outboard {
 namespace {
 
-// Expressions are graphs, so a shared sum is walked once for each path to it; canonical ones have few.
+// Expressions are graphs, so a shared sum is walked once for each path to it; canonical ones have
+// few.
 constexpr int kWalkMax = 1024;
 
 // Modulo 2^width, as the signed number nearest to zero.
@@ -52,8 +53,8 @@ void AddTerm(Linear& linear, const UOp* term, int64_t coefficient) {
 
 void AddScaled(Linear& linear, const Linear& other, int64_t factor) {
   const auto by = static_cast<uint64_t>(factor);
-  linear.constant =
-      Reduce(linear.dtype, static_cast<uint64_t>(linear.constant) + static_cast<uint64_t>(other.constant) * by);
+  linear.constant = Reduce(linear.dtype, static_cast<uint64_t>(linear.constant) +
+                                             static_cast<uint64_t>(other.constant) * by);
   for (const auto& [term, coefficient] : other.terms)
     AddTerm(linear, term, static_cast<int64_t>(static_cast<uint64_t>(coefficient) * by));
 }
@@ -94,15 +95,20 @@ Linear LinearOf(const UOp* expression) {
 }
 
 const UOp* FromLinear(Graph& graph, Linear linear) {
-  const auto before = [](const auto& a, const auto& b) { return CompareStructure(a.first, b.first) < 0; };
+  const auto before = [](const auto& a, const auto& b) {
+    return CompareStructure(a.first, b.first) < 0;
+  };
   if (!std::is_sorted(linear.terms.begin(), linear.terms.end(), before))
     std::sort(linear.terms.begin(), linear.terms.end(), before);
-  const auto number = [&](int64_t value) { return ConstInt(graph, linear.dtype, WrapTo(linear.dtype, value)); };
+  const auto number = [&](int64_t value) {
+    return ConstInt(graph, linear.dtype, WrapTo(linear.dtype, value));
+  };
   const UOp* total = nullptr;
   for (const auto& [term, coefficient] : linear.terms) {
     if (coefficient == 0) continue;
     const UOp* const part =
-        coefficient == 1 ? term : graph.MakeChecked(Op::kMul, linear.dtype, {term, number(coefficient)});
+        coefficient == 1 ? term
+                         : graph.MakeChecked(Op::kMul, linear.dtype, {term, number(coefficient)});
     total = total == nullptr ? part : graph.MakeChecked(Op::kAdd, linear.dtype, {total, part});
   }
   if (total == nullptr) return number(linear.constant);
@@ -128,8 +134,9 @@ bool IsExpressionOf(const UOp* expression, const Linear& linear) {
       part = left->src[1];
       left = left->src[0];
     }
-    if (coefficient == 1 ? part != term
-                         : part->op != Op::kMul || part->src[0] != term || !is_number(part->src[1], coefficient))
+    if (coefficient == 1
+            ? part != term
+            : part->op != Op::kMul || part->src[0] != term || !is_number(part->src[1], coefficient))
       return false;
   }
   return true;

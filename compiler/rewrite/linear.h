@@ -1,8 +1,9 @@
 // Integer expressions as sums: constant + coefficient * term + ...
 //
-// A sum stands for its expression in the wrapping arithmetic of `dtype`: coefficients are taken modulo 2^width and kept
-// as the signed number nearest to zero. Where BoundsOfSum lies within the type, the sum is also equal to the
-// expression in the integers, which is what division and order need.
+// A sum stands for its expression in the wrapping arithmetic of `dtype`: coefficients are taken
+// modulo 2^width and kept as the signed number nearest to zero. Where BoundsOfSum lies within the
+// type, the sum is also equal to the expression in the integers, which is what division and order
+// need.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,8 @@ namespace outboard {
 
 struct Linear {
   int64_t constant = 0;
-  // Distinct terms that are no sums themselves, in the order of CompareStructure; no coefficient is 0.
+  // Distinct terms that are no sums themselves, in the order of CompareStructure; no coefficient is
+  // 0.
   absl::InlinedVector<std::pair<const UOp*, int64_t>, 6> terms;
   DType dtype = DType::kI64;
 };
@@ -23,23 +25,25 @@ struct Linear {
 // Sums of more terms are left as they stand.
 inline constexpr int kLinearTermsMax = 64;
 
-// The sum that `expression`, a scalar of an integer type, is: through ADD, NEG, and MUL and SHL by constants. What is
-// none of these is a term. An expression of over kLinearTermsMax terms is one term.
+// The sum that `expression`, a scalar of an integer type, is: through ADD, NEG, and MUL and SHL by
+// constants. What is none of these is a term. An expression of over kLinearTermsMax terms is one
+// term.
 Linear LinearOf(const UOp* expression);
 
-// The expression of a sum: its terms from left to right, the constant last. `linear` may hold terms in any order and
-// coefficients of 0, but each term once.
+// The expression of a sum: its terms from left to right, the constant last. `linear` may hold terms
+// in any order and coefficients of 0, but each term once.
 const UOp* FromLinear(Graph& graph, Linear linear);
 
-// Whether `expression` is what FromLinear would make of `linear`, whose terms are in order. Makes no nodes.
+// Whether `expression` is what FromLinear would make of `linear`, whose terms are in order. Makes
+// no nodes.
 bool IsExpressionOf(const UOp* expression, const Linear& linear);
 
 // Adds coefficient * term, or factor * other. Keeps the order.
 void AddTerm(Linear& linear, const UOp* term, int64_t coefficient);
 void AddScaled(Linear& linear, const Linear& other, int64_t factor);
 
-// The least and the greatest value of the sum in the integers, by the bounds of its terms; -2^100 and 2^100 where a
-// term is far beyond 64 bits.
+// The least and the greatest value of the sum in the integers, by the bounds of its terms; -2^100
+// and 2^100 where a term is far beyond 64 bits.
 struct WideBounds {
   __int128 min = 0;
   __int128 max = 0;

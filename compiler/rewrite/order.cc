@@ -8,7 +8,8 @@
 namespace outboard {
 namespace {
 
-constexpr int kComparedMax = 256;  // pairs of nodes; shared parts could make a full comparison exponential
+constexpr int kComparedMax =
+    256;  // pairs of nodes; shared parts could make a full comparison exponential
 constexpr int kPendingMax = 64;
 
 int Rank(const UOp* node) {

@@ -10,11 +10,13 @@
 // A pattern is a small array of nodes. In a match
 //   x y z w      stand for any node, and for the same one wherever they are repeated;
 //   c0 c1 c2     for a constant of an integer type or bool, also one that is broadcast to a shape;
-//   any          for anything;  constant  for any constant, of floats too;  a number for that constant, of whatever type;
-//   operators    for the operation. The operands of a commutative one may stand in either order in the graph.
-// In a result, a number is a constant of the result's type and shape, and fold(e) is the constant that e comes to, in
-// wrapping arithmetic of that type. A condition is evaluated on constants, in exact integers, with the predicates below.
-// A rule whose result or condition uses a name that its match does not bind does not compile.
+//   any          for anything, constant for any constant, of floats too;
+//   a number     for that constant, of whatever type;
+//   operators    for the operation, the operands of a commutative one in either order.
+// In a result, a number is a constant of the result's type and shape, and fold(e) is the constant
+// that e comes to, in wrapping arithmetic of that type. A condition is evaluated on constants, in
+// exact integers, with the predicates below. A rule whose result or condition uses a name that its
+// match does not bind does not compile.
 #pragma once
 
 #include <array>
@@ -34,21 +36,28 @@ inline constexpr int kNamesMax = 8;
 struct PatternNode {
   enum class Kind : uint8_t {
     kNothing,
-    kAny,           // matches anything, binds nothing
-    kAnyConst,      // any constant, binds nothing
-    kName,          // binds any node
-    kConstName,     // binds a constant of an integer type or bool
-    kInt,           // a number: the constant of this value, integer or float
-    kFloatBits,     // the float constant of these bits
-    kOp,            // an operation over sources
-    kFold,          // results: the constant that its source comes to
+    kAny,        // matches anything, binds nothing
+    kAnyConst,   // any constant, binds nothing
+    kName,       // binds any node
+    kConstName,  // binds a constant of an integer type or bool
+    kInt,        // a number: the constant of this value, integer or float
+    kFloatBits,  // the float constant of these bits
+    kOp,         // an operation over sources
+    kFold,       // results: the constant that its source comes to
     // Conditions only, from here.
-    kIsInt, kIsSigned, kIsBool, kIsFloat, kIsScalar,
-    kFits,          // the source, computed in exact integers over bounds, stays within its type
-    kDivides,       // the first is not 0 and divides the second
-    kNotNegative,   // by its bounds
-    kLow, kHigh,    // vmin, vmax as numbers
-    kBoth, kEither, kNot,
+    kIsInt,
+    kIsSigned,
+    kIsBool,
+    kIsFloat,
+    kIsScalar,
+    kFits,         // the source, computed in exact integers over bounds, stays within its type
+    kDivides,      // the first is not 0 and divides the second
+    kNotNegative,  // by its bounds
+    kLow,
+    kHigh,  // vmin, vmax as numbers
+    kBoth,
+    kEither,
+    kNot,
   };
   Kind kind = Kind::kNothing;
   Op op = Op::kConst;
@@ -64,8 +73,10 @@ struct Pattern {
   int8_t size = 0;
 
   constexpr Pattern() = default;
-  constexpr Pattern(int value) { Append({.kind = PatternNode::Kind::kInt, .number = value}); }  // NOLINT: x + 0
-  constexpr Pattern(double value) {                                                              // NOLINT: x + -0.0
+  constexpr Pattern(int value) {  // NOLINT: x + 0
+    Append({.kind = PatternNode::Kind::kInt, .number = value});
+  }
+  constexpr Pattern(double value) {  // NOLINT: x + -0.0
     Append({.kind = PatternNode::Kind::kFloatBits, .number = std::bit_cast<int64_t>(value)});
   }
   constexpr const PatternNode& root() const { return nodes[size - 1]; }
@@ -98,7 +109,8 @@ constexpr Pattern Join(PatternNode root, std::initializer_list<Pattern> sources)
     const int8_t base = p.size;
     for (int i = 0; i < source.size; ++i) {
       PatternNode node = source.nodes[i];
-      for (int s = 0; s < node.source_count; ++s) node.source[s] = static_cast<int8_t>(node.source[s] + base);
+      for (int s = 0; s < node.source_count; ++s)
+        node.source[s] = static_cast<int8_t>(node.source[s] + base);
       p.Append(node);
     }
     root.source[root.source_count++] = static_cast<int8_t>(p.size - 1);
@@ -129,14 +141,17 @@ using internal::OpOf;
 
 inline constexpr Pattern x = internal::Named(Kind::kName, 0), y = internal::Named(Kind::kName, 1),
                          z = internal::Named(Kind::kName, 2), w = internal::Named(Kind::kName, 3);
-inline constexpr Pattern c0 = internal::Named(Kind::kConstName, 4), c1 = internal::Named(Kind::kConstName, 5),
+inline constexpr Pattern c0 = internal::Named(Kind::kConstName, 4),
+                         c1 = internal::Named(Kind::kConstName, 5),
                          c2 = internal::Named(Kind::kConstName, 6);
 inline constexpr Pattern any = internal::Named(Kind::kAny, -1);
 inline constexpr Pattern constant = internal::Named(Kind::kAnyConst, -1);
 
 constexpr Pattern operator-(const Pattern& a) { return OpOf(Op::kNeg, {a}); }
 constexpr Pattern operator+(const Pattern& a, const Pattern& b) { return OpOf(Op::kAdd, {a, b}); }
-constexpr Pattern operator-(const Pattern& a, const Pattern& b) { return a + -b; }  // conditions and fold
+constexpr Pattern operator-(const Pattern& a, const Pattern& b) {
+  return a + -b;
+}  // conditions and fold
 constexpr Pattern operator*(const Pattern& a, const Pattern& b) { return OpOf(Op::kMul, {a, b}); }
 constexpr Pattern operator/(const Pattern& a, const Pattern& b) { return OpOf(Op::kIDiv, {a, b}); }
 constexpr Pattern operator%(const Pattern& a, const Pattern& b) { return OpOf(Op::kMod, {a, b}); }
@@ -147,12 +162,23 @@ constexpr Pattern operator<<(const Pattern& a, const Pattern& b) { return OpOf(O
 constexpr Pattern operator>>(const Pattern& a, const Pattern& b) { return OpOf(Op::kShr, {a, b}); }
 constexpr Pattern operator<(const Pattern& a, const Pattern& b) { return OpOf(Op::kCmpLt, {a, b}); }
 constexpr Pattern operator>(const Pattern& a, const Pattern& b) { return b < a; }
-constexpr Pattern operator==(const Pattern& a, const Pattern& b) { return OpOf(Op::kCmpEq, {a, b}); }
-constexpr Pattern operator!=(const Pattern& a, const Pattern& b) { return OpOf(Op::kCmpNe, {a, b}); }
+constexpr Pattern operator==(const Pattern& a, const Pattern& b) {
+  return OpOf(Op::kCmpEq, {a, b});
+}
+constexpr Pattern operator!=(const Pattern& a, const Pattern& b) {
+  return OpOf(Op::kCmpNe, {a, b});
+}
 constexpr Pattern max(const Pattern& a, const Pattern& b) { return OpOf(Op::kMax, {a, b}); }
 constexpr Pattern fdiv(const Pattern& a, const Pattern& b) { return OpOf(Op::kFDiv, {a, b}); }
-constexpr Pattern where(const Pattern& c, const Pattern& a, const Pattern& b) { return OpOf(Op::kWhere, {c, a, b}); }
+constexpr Pattern where(const Pattern& c, const Pattern& a, const Pattern& b) {
+  return OpOf(Op::kWhere, {c, a, b});
+}
 constexpr Pattern unary(Op op, const Pattern& a) { return OpOf(op, {a}); }
+constexpr Pattern cast(const Pattern& a) { return unary(Op::kCast, a); }  // results: to the root's type
+constexpr Pattern bitcast(const Pattern& a) { return unary(Op::kBitcast, a); }
+constexpr Pattern sqrt(const Pattern& a) { return unary(Op::kSqrt, a); }
+constexpr Pattern trunc(const Pattern& a) { return unary(Op::kTrunc, a); }
+constexpr Pattern contiguous(const Pattern& a) { return unary(Op::kContiguous, a); }
 constexpr Pattern load(const Pattern& place) { return OpOf(Op::kLoad, {place}); }
 constexpr Pattern load(const Pattern& place, const Pattern& gate, const Pattern& otherwise) {
   return OpOf(Op::kLoad, {place, gate, otherwise});
@@ -169,12 +195,18 @@ constexpr Pattern is_bool(const Pattern& e) { return KindOf(Kind::kIsBool, {e});
 constexpr Pattern is_float(const Pattern& e) { return KindOf(Kind::kIsFloat, {e}); }
 constexpr Pattern is_scalar(const Pattern& e) { return KindOf(Kind::kIsScalar, {e}); }
 constexpr Pattern fits(const Pattern& e) { return KindOf(Kind::kFits, {e}); }
-constexpr Pattern divides(const Pattern& d, const Pattern& e) { return KindOf(Kind::kDivides, {d, e}); }
+constexpr Pattern divides(const Pattern& d, const Pattern& e) {
+  return KindOf(Kind::kDivides, {d, e});
+}
 constexpr Pattern not_negative(const Pattern& e) { return KindOf(Kind::kNotNegative, {e}); }
 constexpr Pattern low(const Pattern& e) { return KindOf(Kind::kLow, {e}); }
 constexpr Pattern high(const Pattern& e) { return KindOf(Kind::kHigh, {e}); }
-constexpr Pattern operator&&(const Pattern& a, const Pattern& b) { return KindOf(Kind::kBoth, {a, b}); }
-constexpr Pattern operator||(const Pattern& a, const Pattern& b) { return KindOf(Kind::kEither, {a, b}); }
+constexpr Pattern operator&&(const Pattern& a, const Pattern& b) {
+  return KindOf(Kind::kBoth, {a, b});
+}
+constexpr Pattern operator||(const Pattern& a, const Pattern& b) {
+  return KindOf(Kind::kEither, {a, b});
+}
 constexpr Pattern operator!(const Pattern& a) { return KindOf(Kind::kNot, {a}); }
 
 }  // namespace pattern
@@ -187,8 +219,8 @@ struct Match {
   const UOp* operator[](const Pattern& name) const { return bound[name.root().name]; }
 };
 
-// What the root becomes: of the same type and shape, and equal to it for every input. nullptr or the root itself: the
-// rule does not apply after all.
+// What the root becomes: of the same type and shape, and equal to it for every input. nullptr or
+// the root itself: the rule does not apply after all.
 using RuleFunction = const UOp* (*)(Graph&, const Match&);
 
 struct Rule {
@@ -209,7 +241,8 @@ struct Rule {
 
  private:
   consteval void Check() const {
-    if (match.root().kind != PatternNode::Kind::kOp) internal::the_match_of_a_rule_must_start_with_an_operation();
+    if (match.root().kind != PatternNode::Kind::kOp)
+      internal::the_match_of_a_rule_must_start_with_an_operation();
     if (internal::NamesOf(condition) & ~internal::NamesOf(match))
       internal::the_condition_uses_a_name_that_the_match_does_not_bind();
   }

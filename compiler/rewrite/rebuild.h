@@ -5,11 +5,12 @@
 
 namespace outboard {
 
-// `node` over other sources, all given, symbolic dimensions included; such a dimension that has become a CONST is
-// written as a number. nullptr where the node cannot be made.
+// `node` over other sources, all given, symbolic dimensions included; such a dimension that has
+// become a CONST is written as a number. nullptr where the node cannot be made.
 const UOp* WithSourcesOrNull(Graph& graph, const UOp* node, Sources src);
 
-// The CONST that `node` is, or is a broadcast of by EXPAND and RESHAPE as Full makes it; else nullptr.
+// The CONST that `node` is, or is a broadcast of by EXPAND and RESHAPE as Full makes it; else
+// nullptr.
 inline const UOp* ConstantOf(const UOp* node) {
   if (node->op == Op::kConst) return node;
   if (node->op == Op::kExpand) node = node->src[0];

@@ -20,7 +20,8 @@ using Kind = PatternNode::Kind;
 using Wide = __int128;
 
 constexpr int64_t kMatchesPerNodeMax = 50;
-constexpr int64_t kUncountedMatchesMax = 1000;  // graphs of up to 20 nodes may have this many anyway
+constexpr int64_t kUncountedMatchesMax =
+    1000;  // graphs of up to 20 nodes may have this many anyway
 // Rules make few nodes each; none is run where the Graph could run out in the middle of one.
 constexpr int64_t kSpareNodes = 4096;
 constexpr int kVariantsMax = 16;
@@ -29,12 +30,13 @@ std::atomic<int64_t> total_visits, total_matches, total_nanoseconds;
 
 bool IsPureNumber(const UOp* constant, const PatternNode& p) {
   if (p.kind == Kind::kFloatBits) return IsFloat(constant->dtype) && constant->arg[0] == p.number;
-  if (IsFloat(constant->dtype)) return constant->arg[0] == std::bit_cast<int64_t>(static_cast<double>(p.number));
+  if (IsFloat(constant->dtype))
+    return constant->arg[0] == std::bit_cast<int64_t>(static_cast<double>(p.number));
   return constant->int_value() == WrapTo(constant->dtype, p.number) &&
          (!IsBool(constant->dtype) || p.number == 0 || p.number == 1);
 }
 
-// ---- matching -------------------------------------------------------------------------------------------------------
+// ---- matching -----------------------------------------------------------------------------------
 
 bool MatchAt(const Pattern& pattern, int at, const UOp* node, Match& match) {
   const PatternNode& p = pattern.nodes[at];
@@ -67,7 +69,7 @@ bool MatchAt(const Pattern& pattern, int at, const UOp* node, Match& match) {
   }
 }
 
-// ---- conditions -----------------------------------------------------------------------------------------------------
+// ---- conditions ---------------------------------------------------------------------------------
 
 const UOp* FirstBound(const Pattern& pattern, int at, const Match& match) {
   const PatternNode& p = pattern.nodes[at];
@@ -77,7 +79,8 @@ const UOp* FirstBound(const Pattern& pattern, int at, const Match& match) {
   return nullptr;
 }
 
-// The least and greatest value of an expression in exact integers, and whether every step stayed within `dtype`.
+// The least and greatest value of an expression in exact integers, and whether every step stayed
+// within `dtype`.
 struct Reach {
   Wide min = 0, max = 0;
   bool fits = true;
@@ -103,7 +106,8 @@ Reach ReachOf(const Pattern& pattern, int at, const Match& match, DType dtype) {
       r.min = a.min + b.min;
       r.max = a.max + b.max;
     } else if (p.op == Op::kMul) {
-      const auto [least, most] = std::minmax({a.min * b.min, a.min * b.max, a.max * b.min, a.max * b.max});
+      const auto [least, most] =
+          std::minmax({a.min * b.min, a.min * b.max, a.max * b.min, a.max * b.max});
       r.min = least;
       r.max = most;
     } else {
@@ -114,7 +118,8 @@ Reach ReachOf(const Pattern& pattern, int at, const Match& match, DType dtype) {
   return r;
 }
 
-// The value of a condition, or of an expression over constants in one: exact for anything that fits 64 bits.
+// The value of a condition, or of an expression over constants in one: exact for anything that fits
+// 64 bits.
 Wide Evaluate(const Pattern& pattern, int at, const Match& match) {
   const PatternNode& p = pattern.nodes[at];
   const auto value = [&](int i) { return Evaluate(pattern, p.source[i], match); };
@@ -155,7 +160,7 @@ Wide Evaluate(const Pattern& pattern, int at, const Match& match) {
   }
 }
 
-// ---- results --------------------------------------------------------------------------------------------------------
+// ---- results ------------------------------------------------------------------------------------
 
 int64_t FoldAt(const Pattern& pattern, int at, const Match& match, DType dtype) {
   const PatternNode& p = pattern.nodes[at];
@@ -177,8 +182,10 @@ const UOp* BuildAt(Graph& graph, const Pattern& pattern, int at, const Match& ma
     case Kind::kName:
     case Kind::kConstName: return match.bound[p.name];
     case Kind::kInt: return constant(ConstOf(graph, dtype, static_cast<double>(p.number)));
-    case Kind::kFloatBits: return constant(ConstFloat(graph, dtype, std::bit_cast<double>(p.number)));
-    case Kind::kFold: return constant(ConstInt(graph, dtype, FoldAt(pattern, p.source[0], match, dtype)));
+    case Kind::kFloatBits:
+      return constant(ConstFloat(graph, dtype, std::bit_cast<double>(p.number)));
+    case Kind::kFold:
+      return constant(ConstInt(graph, dtype, FoldAt(pattern, p.source[0], match, dtype)));
     default: break;
   }
   OB_CHECK(p.kind == Kind::kOp);
@@ -190,11 +197,12 @@ const UOp* BuildAt(Graph& graph, const Pattern& pattern, int at, const Match& ma
     const bool gate = (p.op == Op::kWhere && i == 0) || (p.op == Op::kLoad && i == 1);
     src[i] = BuildAt(graph, pattern, p.source[i], match, gate ? DType::kBool : wanted);
   }
-  return graph.MakeChecked(p.op, p.op == Op::kCast ? dtype : DType::kVoid, Sources(src.data(), p.source_count));
+  return graph.MakeChecked(p.op, p.op == Op::kCast ? dtype : DType::kVoid,
+                           Sources(src.data(), p.source_count));
 }
 
-// Every way to write a pattern with the operands of its commutative operations swapped. Constants stand on the right in
-// canonical graphs, but not in those that come in, so they are swapped too.
+// Every way to write a pattern with the operands of its commutative operations swapped. Constants
+// stand on the right in canonical graphs, but not in those that come in, so they are swapped too.
 std::vector<Pattern> Variants(const Pattern& pattern) {
   std::vector<Pattern> variants = {pattern};
   for (int i = 0; i < pattern.size; ++i) {
@@ -215,7 +223,7 @@ std::vector<Pattern> Variants(const Pattern& pattern) {
 
 }  // namespace
 
-// ---- the index ------------------------------------------------------------------------------------------------------
+// ---- the index ----------------------------------------------------------------------------------
 
 Matcher::Matcher(std::initializer_list<std::span<const Rule>> tables) {
   group_of_.fill(-1);
@@ -248,7 +256,8 @@ Matcher::Matcher(std::initializer_list<std::span<const Rule>> tables) {
         if (i < match.root().source_count) {
           const PatternNode& source = match.nodes[match.root().source[i]];
           if (source.kind != Kind::kAny && source.kind != Kind::kName)
-            only = class_of_[static_cast<size_t>(source.kind == Kind::kOp ? source.op : Op::kConst)];
+            only =
+                class_of_[static_cast<size_t>(source.kind == Kind::kOp ? source.op : Op::kConst)];
         }
         for (uint8_t c = 0; c < classes; ++c)
           if (only == 0 || only == c) group.possible[i][c] |= uint64_t{1} << e;
@@ -271,31 +280,38 @@ const UOp* Matcher::Apply(Graph& graph, const UOp* node, const Rule** fired) con
     match.root = node;
     const Rule& rule = *entry.rule;
     if (!MatchAt(entry.match, entry.match.size - 1, node, match)) continue;
-    if (rule.condition.size > 0 && !Evaluate(rule.condition, rule.condition.size - 1, match)) continue;
-    const UOp* const result = rule.function != nullptr
-                                  ? rule.function(graph, match)
-                                  : BuildAt(graph, rule.result, rule.result.size - 1, match, node->dtype);
-    // Equal shapes of symbolic dimensions may be spelled differently; such a result would not fit in.
-    if (result == nullptr || result == node || result->dtype != node->dtype || result->shape != node->shape) continue;
+    if (rule.condition.size > 0 && !Evaluate(rule.condition, rule.condition.size - 1, match))
+      continue;
+    const UOp* const result =
+        rule.function != nullptr
+            ? rule.function(graph, match)
+            : BuildAt(graph, rule.result, rule.result.size - 1, match, node->dtype);
+    // Equal shapes of symbolic dimensions may be spelled differently; such a result would not fit
+    // in.
+    if (result == nullptr || result == node || result->dtype != node->dtype ||
+        result->shape != node->shape)
+      continue;
     if (fired != nullptr) *fired = &rule;
     return result;
   }
   return nullptr;
 }
 
-// ---- the walk -------------------------------------------------------------------------------------------------------
+// ---- the walk -----------------------------------------------------------------------------------
 
 namespace {
 
-// What became of each node, by UOp::index, for one walk. Rewrites of a few nodes in a large graph are frequent, so the
-// table is kept by its thread and forgotten by counting walks, not by clearing it.
+// What became of each node, by UOp::index, for one walk. Rewrites of a few nodes in a large graph
+// are frequent, so the table is kept by its thread and forgotten by counting walks, not by clearing
+// it.
 class Memo {
  public:
   enum class State { kUnknown, kWaiting, kFinal };
 
   void Begin() { ++walk_; }
   State StateOf(const UOp* node) const {
-    if (node->index >= entries_.size() || entries_[node->index].walk != walk_) return State::kUnknown;
+    if (node->index >= entries_.size() || entries_[node->index].walk != walk_)
+      return State::kUnknown;
     return entries_[node->index].final == nullptr ? State::kWaiting : State::kFinal;
   }
   // Requires kFinal.
@@ -338,7 +354,8 @@ thread_local size_t MemoLease::depth_ = 0;
 
 class Walk {
  public:
-  Walk(Graph& graph, const Matcher& matcher, RewriteStats* stats) : graph_(graph), matcher_(matcher), stats_(stats) {}
+  Walk(Graph& graph, const Matcher& matcher, RewriteStats* stats)
+      : graph_(graph), matcher_(matcher), stats_(stats) {}
 
   const UOp* Run(const UOp* root) {
     root_ = root;
@@ -439,7 +456,8 @@ class Walk {
   // The input is counted only where it matters.
   void RaiseLimit() {
     if (matches_max_ == kUncountedMatchesMax)
-      matches_max_ = std::max(kUncountedMatchesMax + 1, kMatchesPerNodeMax * static_cast<int64_t>(PostOrder(root_).size()));
+      matches_max_ = std::max(kUncountedMatchesMax + 1,
+                              kMatchesPerNodeMax * static_cast<int64_t>(PostOrder(root_).size()));
   }
 
   void Stop() {
@@ -469,8 +487,9 @@ const UOp* Rewrite(Graph& graph, const UOp* root, const Matcher& matcher, Rewrit
   }
   total_visits.fetch_add(walk.visits(), std::memory_order_relaxed);
   total_matches.fetch_add(walk.matches(), std::memory_order_relaxed);
-  total_nanoseconds.fetch_add((std::chrono::steady_clock::now() - start) / std::chrono::nanoseconds(1),
-                              std::memory_order_relaxed);
+  total_nanoseconds.fetch_add(
+      (std::chrono::steady_clock::now() - start) / std::chrono::nanoseconds(1),
+      std::memory_order_relaxed);
   return result;
 }
 

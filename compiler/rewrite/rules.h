@@ -1,5 +1,6 @@
-// The tables of the simplifier. Every rule keeps the value of its root for every input, by docs/semantics.md: exactly for
-// integers, which wrap, and bit for bit (NaN payloads aside) for floats.
+// The tables of the simplifier. Every rule keeps the value of its root for every input, by
+// docs/semantics.md: exactly for integers, which wrap, and bit for bit (NaN payloads aside) for
+// floats.
 #pragma once
 
 #include <span>

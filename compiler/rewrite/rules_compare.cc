@@ -1,8 +1,8 @@
 // Comparisons of integers, as the sign of a sum.
 //
-// a < b is sum < limit for the sum of all terms of a - b and the number on the other side, computed in the integers, which
-// the terms' bounds must allow (IsExact). a == b is the same question modulo 2^width, where nothing needs to be exact
-// until something is divided.
+// a < b is sum < limit for the sum of all terms of a - b and the number on the other side, computed
+// in the integers, which the terms' bounds must allow (IsExact). a == b is the same question modulo
+// 2^width, where nothing needs to be exact until something is divided.
 #include <cstdlib>
 #include <numeric>
 #include <optional>
@@ -77,8 +77,8 @@ void Negate(Linear& sum) {
   for (auto& term : sum.terms) term.second = -term.second;
 }
 
-// An index that was cast to a narrower type only to be compared is compared as it is. nullptr where a term is anything
-// else.
+// An index that was cast to a narrower type only to be compared is compared as it is. nullptr where
+// a term is anything else.
 const UOp* WithoutCasts(Graph& g, Op op, const Comparison& c) {
   if (c.sum.dtype == DType::kI64 || c.sum.terms.empty()) return nullptr;
   Linear wide;
@@ -92,8 +92,8 @@ const UOp* WithoutCasts(Graph& g, Op op, const Comparison& c) {
   return Alu(g, op, FromLinear(g, wide), ConstIndex(g, static_cast<int64_t>(c.limit)));
 }
 
-// Divisors of some of the terms, to take the others out: c * q + r < limit is q < (limit - r) / c rounded up, if that is
-// the same number for every r.
+// Divisors of some of the terms, to take the others out: c * q + r < limit is q < (limit - r) / c
+// rounded up, if that is the same number for every r.
 bool DropRest(Comparison& c) {
   for (const auto& [unused, coefficient] : c.sum.terms) {
     const int64_t divisor = std::abs(coefficient);
@@ -120,11 +120,13 @@ bool DropRest(Comparison& c) {
 bool DropQuotient(Comparison& c) {
   if (c.sum.terms.size() != 1 || std::abs(c.sum.terms[0].second) != 1) return false;
   const UOp* const term = c.sum.terms[0].first;
-  if (term->op != Op::kIDiv || !term->src[1]->is_const() || term->src[1]->int_value() <= 0) return false;
+  if (term->op != Op::kIDiv || !term->src[1]->is_const() || term->src[1]->int_value() <= 0)
+    return false;
   if (!InType(DType::kI64, c.limit)) return false;
   const Wide d = term->src[1]->int_value();
   const bool negative = c.sum.terms[0].second < 0;
-  // For -(x / d) < limit: x / d > -limit, which is x / d >= 1 - limit, which is not x / d < 1 - limit.
+  // For -(x / d) < limit: x / d > -limit, which is x / d >= 1 - limit, which is not x / d < 1 -
+  // limit.
   const Wide limit = negative ? 1 - c.limit : c.limit;
   const Wide x_limit = limit > 0 ? limit * d : (limit - 1) * d + 1;
   const Linear x = ExactSum(term->src[0]);
@@ -140,14 +142,17 @@ bool DropQuotient(Comparison& c) {
 }
 
 bool IsDifferenceOfTwo(const Linear& sum) {
-  return sum.terms.size() == 2 && std::abs(sum.terms[0].second) == 1 && sum.terms[0].second == -sum.terms[1].second;
+  return sum.terms.size() == 2 && std::abs(sum.terms[0].second) == 1 &&
+         sum.terms[0].second == -sum.terms[1].second;
 }
 
 bool IsComparable(const UOp* root) { return IsInt(root->src[0]->dtype) && root->shape.empty(); }
 
 const UOp* Boolean(Graph& g, bool value) { return ConstInt(g, DType::kBool, value); }
 
-const UOp* Number(Graph& g, DType dtype, Wide value) { return ConstInt(g, dtype, static_cast<int64_t>(value)); }
+const UOp* Number(Graph& g, DType dtype, Wide value) {
+  return ConstInt(g, dtype, static_cast<int64_t>(value));
+}
 
 const UOp* Less(Graph& g, const Match& m) {
   if (!IsComparable(m.root)) return nullptr;
@@ -190,7 +195,8 @@ const UOp* EqualModulo(Graph& g, const UOp* root) {
   Linear other;
   other.dtype = sum.dtype;
   AddScaled(other, sum, -1);
-  if (other.terms[0].second < 0) other = sum;  // the lowest number is its own negative: then either will do
+  if (other.terms[0].second < 0)
+    other = sum;  // the lowest number is its own negative: then either will do
   if (IsDifferenceOfTwo(other) && other.constant == 0)
     return Alu(g, root->op, other.terms[0].first, other.terms[1].first);
   Linear limit;
@@ -225,17 +231,20 @@ const UOp* Equal(Graph& g, const Match& m) {
   }
   if (IsDifferenceOfTwo(c->sum) && c->limit == 0)
     return Alu(g, root->op, c->sum.terms[0].first, c->sum.terms[1].first);
-  // Modulo 2^width the sum may wrap; it still equals the limit where the difference is within one turn.
+  // Modulo 2^width the sum may wrap; it still equals the limit where the difference is within one
+  // turn.
   if (!IsExact(c->sum) || !InType(c->sum.dtype, c->limit)) return EqualModulo(g, root);
   return Alu(g, root->op, FromLinear(g, c->sum), Number(g, c->sum.dtype, c->limit));
 }
 
+// clang-format off: a table
 constexpr Rule kRules[] = {
     // name               matches                 becomes
     {"less",              any < any,              Less},
     {"equal",             any == any,             Equal},
     {"not-equal",         any != any,             Equal},
 };
+// clang-format on
 
 }  // namespace
 

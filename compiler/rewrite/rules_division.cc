@@ -1,9 +1,9 @@
 // Division and remainder by a constant c > 0.
 //
-// Both truncate, and for n >= 0 that is the same as rounding down, where n = c * q + r gives floor(n / c) =
-// q + floor(r / c) and n mod c = r mod c whatever the sign of q. So the numerator is written as a sum and taken apart,
-// provided that it is not negative and that the sum cannot wrap (IsExact); where c divides everything the sign does not
-// matter.
+// Both truncate, and for n >= 0 that is the same as rounding down, where n = c * q + r gives
+// floor(n / c) = q + floor(r / c) and n mod c = r mod c whatever the sign of q. So the numerator is
+// written as a sum and taken apart, provided that it is not negative and that the sum cannot wrap
+// (IsExact); where c divides everything the sign does not matter.
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
@@ -31,8 +31,8 @@ struct Split {
   WideBounds rest_bounds;
 };
 
-// Takes out the terms that `divisor` divides. Of the constant so much is left in `rest` that its least value is not
-// negative, and no more. nullopt where that does not fit.
+// Takes out the terms that `divisor` divides. Of the constant so much is left in `rest` that its
+// least value is not negative, and no more. nullopt where that does not fit.
 std::optional<Split> SplitBy(const Linear& n, int64_t divisor) {
   Split split;
   split.quotient.dtype = split.rest.dtype = n.dtype;
@@ -70,7 +70,8 @@ std::vector<int64_t> CommonFactors(const Linear& n, int64_t divisor) {
 
 bool DividesAll(const Linear& n, int64_t divisor) {
   return n.constant % divisor == 0 &&
-         std::all_of(n.terms.begin(), n.terms.end(), [=](const auto& term) { return term.second % divisor == 0; });
+         std::all_of(n.terms.begin(), n.terms.end(),
+                     [=](const auto& term) { return term.second % divisor == 0; });
 }
 
 Linear DividedBy(Linear n, int64_t divisor) {
@@ -119,7 +120,8 @@ const UOp* DivideSum(Graph& g, const Match& m) {
   if (!split) return nullptr;
   if (!split->quotient.terms.empty() || split->quotient.constant != 0) {
     Linear result = split->quotient;
-    if (split->rest_bounds.max >= c) AddTerm(result, Divide(g, dtype, FromLinear(g, split->rest), c), 1);
+    if (split->rest_bounds.max >= c)
+      AddTerm(result, Divide(g, dtype, FromLinear(g, split->rest), c), 1);
     return FromLinear(g, result);
   }
   // In two steps, if the first one leaves no rest: (6a + b) / 12 is a / 2 for b in [0, 6).
@@ -136,7 +138,8 @@ bool AddInIntegers(Linear& sum, const Linear& other, int64_t factor) {
   const int64_t most = int64_t{1} << (8 * ByteWidth(sum.dtype) - 2);
   const auto small = [&](__int128 value) { return value > -most && value < most; };
   __int128 reach = 0;
-  for (const auto& [term, coefficient] : sum.terms) reach = std::max<__int128>(reach, std::abs(coefficient));
+  for (const auto& [term, coefficient] : sum.terms)
+    reach = std::max<__int128>(reach, std::abs(coefficient));
   for (const auto& [term, coefficient] : other.terms)
     if (!small(static_cast<__int128>(coefficient) * factor) || !small(reach)) return false;
   if (!small(static_cast<__int128>(other.constant) * factor) || !small(sum.constant)) return false;
@@ -165,8 +168,8 @@ const UOp* RemainderOfSum(Graph& g, const Match& m) {
   bool known = true;
   for (const auto& [term, coefficient] : n->terms) {
     // (y % (c * d)) % c is y % c.
-    const bool nested = term->op == Op::kMod && term->src[1]->is_const() && term->src[1]->int_value() > 0 &&
-                        term->src[1]->int_value() % c == 0;
+    const bool nested = term->op == Op::kMod && term->src[1]->is_const() &&
+                        term->src[1]->int_value() > 0 && term->src[1]->int_value() % c == 0;
     std::optional<Linear> inner;
     if (nested) inner = Numerator(term->src[0]);
     known = known && AddInIntegers(smaller, inner ? *inner : AsTerm(term), coefficient % c);
@@ -190,26 +193,33 @@ const UOp* RemainderOfSum(Graph& g, const Match& m) {
   return nullptr;
 }
 
+// clang-format off: a table
+constexpr Pattern kBothPositive = c0 > 0 && c1 > 0;
+constexpr Pattern kNegative = is_signed(x) && c0 < 0 && fits(-c0);
+constexpr Pattern kInside = c0 > high(x) && -c0 < low(x) && (is_signed(x) || not_negative(x));
+constexpr Pattern kJoins =
+    kBothPositive && c2 > 0 && not_negative(x) && fits(x + c0 * c1) && fits(c0 * c2);
+
 constexpr Rule kRules[] = {
-    // name               matches                 becomes                                  when
-    {"div-by-zero",       x / 0,                  lit(0)},
-    {"mod-by-zero",       x % 0,                  x},
-    {"div-by-one",        x / 1,                  x},
-    {"mod-by-one",        x % 1,                  lit(0)},
-    {"zero-div",          lit(0) / x,             lit(0)},
-    {"zero-mod",          lit(0) % x,             lit(0)},
-    {"mod-itself",        x % x,                  lit(0)},
-    {"div-by-negative",   x / c0,                 -(x / fold(-c0)),                        is_signed(x) && c0 < 0 && fits(-c0)},
-    {"mod-by-negative",   x % c0,                 x % fold(-c0),                           is_signed(x) && c0 < 0 && fits(-c0)},
-    {"mod-of-small",      x % c0,                 x,                                       c0 > high(x) && -c0 < low(x) && (is_signed(x) || not_negative(x))},
-    {"div-of-div",        (x / c0) / c1,          x / fold(c0 * c1),                       c0 > 0 && c1 > 0 && fits(c0 * c1)},
-    {"div-of-div-sum",    (x / c0 + c1) / c2,     (x + fold(c0 * c1)) / fold(c0 * c2),
-     c0 > 0 && c1 > 0 && c2 > 0 && not_negative(x) && fits(x + c0 * c1) && fits(c0 * c2)},
-    {"mod-of-mod",        (x % c0) % c1,          x % c1,                                  c0 > 0 && c1 > 0 && divides(c1, c0)},
-    {"div-of-mod",        (x % c0) / c1,          (x / c1) % fold(c0 / c1),                c0 > 0 && c1 > 0 && divides(c1, c0)},
-    {"div-sum",           x / c0,                 DivideSum,                               c0 > 1},
-    {"mod-sum",           x % c0,                 RemainderOfSum,                          c0 > 1},
+    // name             matches              becomes                               when
+    {"div-by-zero",     x / 0,               lit(0)},
+    {"mod-by-zero",     x % 0,               x},
+    {"div-by-one",      x / 1,               x},
+    {"mod-by-one",      x % 1,               lit(0)},
+    {"zero-div",        lit(0) / x,          lit(0)},
+    {"zero-mod",        lit(0) % x,          lit(0)},
+    {"mod-itself",      x % x,               lit(0)},
+    {"div-by-negative", x / c0,              -(x / fold(-c0)),                     kNegative},
+    {"mod-by-negative", x % c0,              x % fold(-c0),                        kNegative},
+    {"mod-of-small",    x % c0,              x,                                    kInside},
+    {"div-of-div",      (x / c0) / c1,       x / fold(c0 * c1),                    kBothPositive && fits(c0 * c1)},
+    {"div-of-div-sum",  (x / c0 + c1) / c2,  (x + fold(c0 * c1)) / fold(c0 * c2),  kJoins},
+    {"mod-of-mod",      (x % c0) % c1,       x % c1,                               kBothPositive && divides(c1, c0)},
+    {"div-of-mod",      (x % c0) / c1,       (x / c1) % fold(c0 / c1),             kBothPositive && divides(c1, c0)},
+    {"div-sum",         x / c0,              DivideSum,                            c0 > 1},
+    {"mod-sum",         x % c0,              RemainderOfSum,                       c0 > 1},
 };
+// clang-format on
 
 }  // namespace
 

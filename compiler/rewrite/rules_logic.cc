@@ -12,7 +12,8 @@ namespace {
 
 using namespace pattern;
 
-// Conditions joined by AND (or OR) of more parts than this are left as they stand: pairs of them are compared.
+// Conditions joined by AND (or OR) of more parts than this are left as they stand: pairs of them
+// are compared.
 constexpr size_t kPartsMax = 32;
 using Parts = absl::InlinedVector<const UOp*, 8>;
 
@@ -40,7 +41,8 @@ bool IsNot(const UOp* node, const UOp* of) {
 
 bool AreOpposite(const UOp* a, const UOp* b) {
   if (IsNot(a, b) || IsNot(b, a)) return true;
-  const bool equalities = (a->op == Op::kCmpEq && b->op == Op::kCmpNe) || (a->op == Op::kCmpNe && b->op == Op::kCmpEq);
+  const bool equalities =
+      (a->op == Op::kCmpEq && b->op == Op::kCmpNe) || (a->op == Op::kCmpNe && b->op == Op::kCmpEq);
   return equalities && a->src == b->src;
 }
 
@@ -52,7 +54,8 @@ struct Bound {
 };
 
 Bound BoundOf(const UOp* node) {
-  if (node->op != Op::kCmpLt || !IsInt(node->src[0]->dtype) || node->src[0]->dtype == DType::kU64) return {};
+  if (node->op != Op::kCmpLt || !IsInt(node->src[0]->dtype) || node->src[0]->dtype == DType::kU64)
+    return {};
   if (const UOp* limit = ConstantOf(node->src[1])) return {node->src[0], limit->int_value(), true};
   if (const UOp* limit = ConstantOf(node->src[0])) return {node->src[1], limit->int_value(), false};
   return {};
@@ -60,7 +63,8 @@ Bound BoundOf(const UOp* node) {
 
 enum class Verdict { kBoth, kFirst, kSecond, kConstant };
 
-// Which of two parts of an AND (or an OR) are needed; kConstant: together they are the constant that decides it.
+// Which of two parts of an AND (or an OR) are needed; kConstant: together they are the constant
+// that decides it.
 Verdict Compare(const UOp* a, const UOp* b, bool is_and) {
   if (AreOpposite(a, b)) return Verdict::kConstant;
   const Bound p = BoundOf(a), q = BoundOf(b);
@@ -90,7 +94,8 @@ const UOp* JoinParts(Graph& g, const Match& m) {
     }
     kept.push_back(part);
   }
-  std::sort(kept.begin(), kept.end(), [](const UOp* a, const UOp* b) { return CompareStructure(a, b) < 0; });
+  std::sort(kept.begin(), kept.end(),
+            [](const UOp* a, const UOp* b) { return CompareStructure(a, b) < 0; });
   kept.erase(std::unique(kept.begin(), kept.end()), kept.end());
   for (size_t i = 0; i < kept.size(); ++i)
     for (size_t j = i + 1; j < kept.size();) {
@@ -105,18 +110,21 @@ const UOp* JoinParts(Graph& g, const Match& m) {
       j = i + 1;
     }
   if (kept.empty()) return IntLike(g, DType::kBool, is_and, root);
-  std::sort(kept.begin(), kept.end(), [](const UOp* a, const UOp* b) { return CompareStructure(a, b) < 0; });
+  std::sort(kept.begin(), kept.end(),
+            [](const UOp* a, const UOp* b) { return CompareStructure(a, b) < 0; });
   const UOp* joined = kept[0];
   for (size_t i = 1; i < kept.size(); ++i) joined = Alu(g, root->op, joined, kept[i]);
   return joined;
 }
 
-// The opposite of a condition that can say so itself. Of floats only equality: !(a < b) holds for NaN.
+// The opposite of a condition that can say so itself. Of floats only equality: !(a < b) holds for
+// NaN.
 const UOp* Opposite(Graph& g, const Match& m) {
   const UOp* const c = m[x];
   if (c->op == Op::kCmpEq || c->op == Op::kCmpNe)
     return Alu(g, c->op == Op::kCmpEq ? Op::kCmpNe : Op::kCmpEq, c->src[0], c->src[1]);
-  if (c->op != Op::kCmpLt || !IsInt(c->src[0]->dtype) || c->src[0]->dtype == DType::kU64) return nullptr;
+  if (c->op != Op::kCmpLt || !IsInt(c->src[0]->dtype) || c->src[0]->dtype == DType::kU64)
+    return nullptr;
   const DType dtype = c->src[0]->dtype;
   const auto number = [&](int64_t value) { return IntLike(g, dtype, value, c); };
   if (const UOp* limit = ConstantOf(c->src[1])) {
@@ -132,32 +140,38 @@ const UOp* Opposite(Graph& g, const Match& m) {
 
 constexpr Pattern kNot = x ^ lit(1);
 
+// clang-format off: a table
 constexpr Rule kRules[] = {
-    // name                 matches                                becomes                       when
-    {"and-list",            any & any,                             JoinParts},
-    {"or-list",             any | any,                             JoinParts},
-    {"equals-true",         x == 1,                                x,                            is_bool(x)},
-    {"differs-from-false",  x != 0,                                x,                            is_bool(x)},
-    {"equals-false",        x == 0,                                x ^ 1,                        is_bool(x)},
-    {"differs-from-true",   x != 1,                                x ^ 1,                        is_bool(x)},
-    {"differs",             x != y,                                x ^ y,                        is_bool(x)},
-    {"opposite",            kNot,                                  Opposite,                     is_bool(x)},
-    {"cast-differs-from-0", unary(Op::kCast, x) != 0,              x,                            is_bool(x)},
+    // name                 matches                         becomes            when
+    {"and-list",            any & any,                      JoinParts},
+    {"or-list",             any | any,                      JoinParts},
+    {"equals-true",         x == 1,                         x,                 is_bool(x)},
+    {"differs-from-false",  x != 0,                         x,                 is_bool(x)},
+    {"equals-false",        x == 0,                         x ^ 1,             is_bool(x)},
+    {"differs-from-true",   x != 1,                         x ^ 1,             is_bool(x)},
+    {"differs",             x != y,                         x ^ y,             is_bool(x)},
+    {"opposite",            kNot,                           Opposite,          is_bool(x)},
+    {"cast-differs-from-0", cast(x) != 0,       x,                 is_bool(x)},
 
-    {"where-true",          where(1, x, any),                      x},
-    {"where-false",         where(0, any, x),                      x},
-    {"where-same",          where(any, x, x),                      x},
-    {"where-condition",     where(x, c0, c1),                      x,                            is_bool(c0) && c0 > c1},
-    {"where-opposite",      where(x, c0, c1),                      x ^ 1,                        is_bool(c0) && c0 < c1},
-    {"where-not",           where(kNot, y, z),                     where(x, z, y)},
-    {"where-inside-then",   where(x, where(x, y, any), z),         where(x, y, z)},
-    {"where-inside-else",   where(x, y, where(x, any, z)),         where(x, y, z)},
-    {"where-where",         where(x, where(y, z, w), w),           where(x & y, z, w)},
+    {"where-true",          where(1, x, any),               x},
+    {"where-false",         where(0, any, x),               x},
+    {"where-same",          where(any, x, x),               x},
+    {"where-condition",     where(x, c0, c1),               x,                 is_bool(c0) && c0 > c1},
+    {"where-opposite",      where(x, c0, c1),               x ^ 1,             is_bool(c0) && c0 < c1},
+    {"where-else-false",    where(x, y, 0),                 x & y,             is_bool(y)},
+    {"where-then-true",     where(x, 1, y),                 x | y,             is_bool(y)},
+    {"where-then-false",    where(x, 0, y),                 (x ^ 1) & y,       is_bool(y)},
+    {"where-else-true",     where(x, y, 1),                 (x ^ 1) | y,       is_bool(y)},
+    {"where-not",           where(kNot, y, z),              where(x, z, y)},
+    {"where-inside-then",   where(x, where(x, y, any), z),  where(x, y, z)},
+    {"where-inside-else",   where(x, y, where(x, any, z)),  where(x, y, z)},
+    {"where-where",         where(x, where(y, z, w), w),    where(x & y, z, w)},
 
-    {"load-always",         load(x, 1, any),                       load(x)},
-    {"load-never",          load(any, 0, x),                       x},
-    {"where-load",          where(x, load(y, z, w), w),            load(y, x & z, w)},
+    {"load-always",         load(x, 1, any),                load(x)},
+    {"load-never",          load(any, 0, x),                x},
+    {"where-load",          where(x, load(y, z, w), w),     load(y, x & z, w)},
 };
+// clang-format on
 
 }  // namespace
 

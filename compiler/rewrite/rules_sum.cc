@@ -9,7 +9,8 @@ using namespace pattern;
 
 bool IsByConstant(const UOp* node, Op op) { return node->op == op && node->src[1]->is_const(); }
 
-// x / (c * outer) as one division: whether `node` is that of `x`, which may be a quotient itself, by `c`.
+// x / (c * outer) as one division: whether `node` is that of `x`, which may be a quotient itself,
+// by `c`.
 bool IsQuotientOf(const UOp* node, const UOp* x, int64_t c) {
   if (!IsByConstant(node, Op::kIDiv)) return false;
   const int64_t divisor = node->src[1]->int_value();
@@ -19,7 +20,8 @@ bool IsQuotientOf(const UOp* node, const UOp* x, int64_t c) {
          !__builtin_mul_overflow(x->src[1]->int_value(), c, &product) && divisor == product;
 }
 
-// (x / c) * c + x % c is x, for every x and every c > 0, in truncating division; so for a multiple of both sides.
+// (x / c) * c + x % c is x, for every x and every c > 0, in truncating division; so for a multiple
+// of both sides.
 bool JoinQuotient(Linear& sum) {
   for (const auto& [remainder, k] : sum.terms) {
     if (!IsByConstant(remainder, Op::kMod)) continue;
@@ -49,7 +51,8 @@ bool JoinRemainders(Graph& g, Linear& sum) {
     if (a <= 1 || b <= 1 || coefficient % a != 0) continue;
     if (__builtin_mul_overflow(a, b, &product) || product > IntMax(x->dtype)) continue;
     for (const auto& [low, k] : sum.terms) {
-      if (k != coefficient / a || !IsByConstant(low, Op::kMod) || low->src[0] != x || !low->src[1]->IsIntConst(a))
+      if (k != coefficient / a || !IsByConstant(low, Op::kMod) || low->src[0] != x ||
+          !low->src[1]->IsIntConst(a))
         continue;
       const std::pair<const UOp*, int64_t> first = {high, coefficient}, second = {low, k};
       AddTerm(sum, first.first, -first.second);
@@ -61,13 +64,14 @@ bool JoinRemainders(Graph& g, Linear& sum) {
   return false;
 }
 
-// Whether a sum could be anything but what it is: most nodes are a term times a number, and need no work.
+// Whether a sum could be anything but what it is: most nodes are a term times a number, and need no
+// work.
 bool IsPlainProduct(const UOp* root) {
   if (root->op != Op::kMul) return false;
   const UOp *const a = root->src[0], *const b = root->src[1];
   if (!b->is_const()) return !a->is_const();
-  return a->op != Op::kAdd && a->op != Op::kMul && a->op != Op::kNeg && a->op != Op::kShl && !a->is_const() &&
-         b->int_value() != 0 && b->int_value() != 1;
+  return a->op != Op::kAdd && a->op != Op::kMul && a->op != Op::kNeg && a->op != Op::kShl &&
+         !a->is_const() && b->int_value() != 0 && b->int_value() != 1;
 }
 
 const UOp* CanonicalSum(Graph& g, const Match& m) {
@@ -79,13 +83,16 @@ const UOp* CanonicalSum(Graph& g, const Match& m) {
   return IsExpressionOf(root, sum) ? nullptr : FromLinear(g, sum);
 }
 
-// x << c is x * 2^c in any width. Only for indices: elsewhere shifts are better left as people wrote them.
+// x << c is x * 2^c in any width. Only for indices: elsewhere shifts are better left as people
+// wrote them.
 const UOp* ShiftOfIndex(Graph& g, const Match& m) {
   const int64_t by = m[c0]->int_value();
   if (m.root->dtype != DType::kI64 || by < 0 || by > 62) return nullptr;
-  return Alu(g, m.root->op == Op::kShl ? Op::kMul : Op::kIDiv, m[x], ConstIndex(g, int64_t{1} << by));
+  return Alu(g, m.root->op == Op::kShl ? Op::kMul : Op::kIDiv, m[x],
+             ConstIndex(g, int64_t{1} << by));
 }
 
+// clang-format off: a table
 constexpr Rule kRules[] = {
     // name               matches                 becomes                  when
     {"sum",               any + any,              CanonicalSum},
@@ -99,6 +106,7 @@ constexpr Rule kRules[] = {
     {"add-negation",      x + -x,                 lit(0),                  is_int(x)},
     {"divmod-join",       (x / c0) * c0 + x % c0, x,                       is_int(x)},
 };
+// clang-format on
 
 }  // namespace
 

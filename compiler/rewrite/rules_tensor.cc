@@ -1,5 +1,5 @@
-// Movements and reductions of tensors, and the kernel's loops. Where a shape has symbolic dimensions, only what needs no
-// arithmetic on them is done.
+// Movements and reductions of tensors, and the kernel's loops. Where a shape has symbolic
+// dimensions, only what needs no arithmetic on them is done.
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
@@ -14,7 +14,7 @@ namespace {
 
 using namespace pattern;
 
-// ---- movements ------------------------------------------------------------------------------------------------------
+// ---- movements ----------------------------------------------------------------------------------
 
 bool IsIdentity(const UOp* node) {
   const UOp* const x = node->src[0];
@@ -26,12 +26,17 @@ bool IsIdentity(const UOp* node) {
         if (node->arg[i] != static_cast<int64_t>(i)) return false;
       return true;
     case Op::kFlip:
-      return std::all_of(node->arg.begin(), node->arg.end(), [&](int64_t axis) { return x->shape[axis] == Dim(1); });
-    default: return (node->op == Op::kPad || node->op == Op::kShrink) && IsStatic(node->shape) && node->shape == x->shape;
+      return std::all_of(node->arg.begin(), node->arg.end(),
+                         [&](int64_t axis) { return x->shape[axis] == Dim(1); });
+    default:
+      return (node->op == Op::kPad || node->op == Op::kShrink) && IsStatic(node->shape) &&
+             node->shape == x->shape;
   }
 }
 
-const UOp* MovementOfNothing(Graph&, const Match& m) { return IsIdentity(m.root) ? m.root->src[0] : nullptr; }
+const UOp* MovementOfNothing(Graph&, const Match& m) {
+  return IsIdentity(m.root) ? m.root->src[0] : nullptr;
+}
 
 const UOp* MovementOfConstant(Graph& g, const Match& m) {
   const UOp* const root = m.root;
@@ -83,7 +88,8 @@ const UOp* ShrinkOfPad(Graph& g, const Match& m) {
   if (!IsStatic(root->shape) || !IsStatic(pad->shape) || !IsStatic(x->shape)) return nullptr;
   Shape places;
   for (int i = 0; i < x->rank(); ++i) {
-    const int64_t low = pad->arg[2 * i], begin = root->arg[2 * i] - low, end = root->arg[2 * i + 1] - low;
+    const int64_t low = pad->arg[2 * i], begin = root->arg[2 * i] - low,
+                  end = root->arg[2 * i + 1] - low;
     if (begin < 0 || end < begin || end > x->shape[i].value()) return nullptr;
     places.emplace_back(begin);
     places.emplace_back(end);
@@ -91,14 +97,17 @@ const UOp* ShrinkOfPad(Graph& g, const Match& m) {
   return Shrink(g, x, places);
 }
 
-// ---- reductions -----------------------------------------------------------------------------------------------------
+// ---- reductions ---------------------------------------------------------------------------------
 
 // The sum, product or maximum of `count` >= 1 copies of a constant; nullptr where it could round.
 const UOp* Repeated(Graph& g, Op op, const UOp* constant, int64_t count) {
   if (op == Op::kMax) return constant;
   const DType dtype = constant->dtype;
-  if (IsFloat(dtype)) return op == Op::kAdd && constant->float_value() == 0 ? ConstFloat(g, dtype, 0) : nullptr;
-  if (op == Op::kAdd) return ConstInt(g, dtype, *FoldInt(Op::kMul, dtype, constant->int_value(), WrapTo(dtype, count)));
+  if (IsFloat(dtype))
+    return op == Op::kAdd && constant->float_value() == 0 ? ConstFloat(g, dtype, 0) : nullptr;
+  if (op == Op::kAdd)
+    return ConstInt(g, dtype,
+                    *FoldInt(Op::kMul, dtype, constant->int_value(), WrapTo(dtype, count)));
   return constant->int_value() == 0 || constant->int_value() == 1 ? constant : nullptr;
 }
 
@@ -113,7 +122,9 @@ const UOp* ReduceOfConstant(Graph& g, const Match& m) {
 }
 
 // Every axis is of length 1 already. The sign of a zero sum is free.
-const UOp* ReduceOfNothing(Graph&, const Match& m) { return m.root->shape == m.root->src[0]->shape ? m.root->src[0] : nullptr; }
+const UOp* ReduceOfNothing(Graph&, const Match& m) {
+  return m.root->shape == m.root->src[0]->shape ? m.root->src[0] : nullptr;
+}
 
 const UOp* ReduceOfReduce(Graph& g, const Match& m) {
   const UOp *const root = m.root, *const inner = root->src[0];
@@ -147,6 +158,7 @@ const UOp* LoopOfLittle(Graph& g, const Match& m) {
   return src.size() == 1 ? src[0] : g.MakeChecked(Op::kReduceLoop, DType::kVoid, src, root->arg);
 }
 
+// clang-format off: a table
 constexpr Rule kRules[] = {
     {"reshape-nothing",       node(Op::kReshape),                       MovementOfNothing},
     {"expand-nothing",        node(Op::kExpand),                        MovementOfNothing},
@@ -170,9 +182,10 @@ constexpr Rule kRules[] = {
     {"reduce-nothing",        node(Op::kReduce),                        ReduceOfNothing},
     {"reduce-constant",       node(Op::kReduce),                        ReduceOfConstant},
     {"reduce-reduce",         unary(Op::kReduce, node(Op::kReduce)),    ReduceOfReduce},
-    {"contiguous-contiguous", unary(Op::kContiguous, unary(Op::kContiguous, x)), unary(Op::kContiguous, x)},
+    {"contiguous-contiguous", contiguous(contiguous(x)), contiguous(x)},
     {"loop-of-little",        node(Op::kReduceLoop),                    LoopOfLittle},
 };
+// clang-format on
 
 }  // namespace
 

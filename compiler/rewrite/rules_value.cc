@@ -38,7 +38,8 @@ const UOp* FoldConstants(Graph& g, const Match& m) {
 const UOp* FoldCastOfConstant(Graph& g, const Match& m) {
   const UOp* const from = ConstantOf(m.root->src[0]);
   const auto bits = FoldCast(from->dtype, m.root->dtype, from->arg[0]);
-  return bits ? Full(g, g.MakeChecked(Op::kConst, m.root->dtype, {}, {*bits}), m.root->shape) : nullptr;
+  return bits ? Full(g, g.MakeChecked(Op::kConst, m.root->dtype, {}, {*bits}), m.root->shape)
+              : nullptr;
 }
 
 // Commutative operands in the order of CompareStructure, so constants on the right.
@@ -55,8 +56,8 @@ const UOp* MaxByBounds(Graph&, const Match& m) {
   return b->vmin >= a->vmax ? b : nullptr;
 }
 
-// x / c is x * (1 / c) where 1 / c is exact: both round the same number once. A subnormal 1 / c would be exact too, but
-// then c is huge and nobody divides by it.
+// x / c is x * (1 / c) where 1 / c is exact: both round the same number once. A subnormal 1 / c
+// would be exact too, but then c is huge and nobody divides by it.
 const UOp* DivideByPowerOfTwo(Graph& g, const Match& m) {
   const UOp* const c = ConstantOf(m[y]);
   if (c == nullptr || c->float_value() == 0 || !std::isfinite(c->float_value())) return nullptr;
@@ -67,14 +68,14 @@ const UOp* DivideByPowerOfTwo(Graph& g, const Match& m) {
   return Mul(g, m[x], Full(g, ConstFloat(g, m.root->dtype, inverse), m.root->shape));
 }
 
-// ---- casts ----------------------------------------------------------------------------------------------------------
+// ---- casts --------------------------------------------------------------------------------------
 
 bool Holds(DType dtype, const UOp* value) {
   return IsInt(dtype) && value->vmin >= IntMin(dtype) && value->vmax <= IntMax(dtype);
 }
 
-// Bits of the significand, the hidden one included, and the exponents of normal numbers; for the types that hold each
-// other.
+// Bits of the significand, the hidden one included, and the exponents of normal numbers; for the
+// types that hold each other.
 struct FloatFormat {
   int digits = 0, min_exponent = 0, max_exponent = 0;
   bool infinity = true;
@@ -94,8 +95,9 @@ FloatFormat FormatOf(DType dtype) {
 bool HoldsFloat(DType to, DType from) {
   const FloatFormat t = FormatOf(to), f = FormatOf(from);
   // Subnormals of `from` need exponents down to its least one less its digits.
-  return to == from || (t.digits >= f.digits && t.max_exponent >= f.max_exponent &&
-                        t.min_exponent - t.digits <= f.min_exponent - f.digits && (t.infinity || !f.infinity));
+  return to == from ||
+         (t.digits >= f.digits && t.max_exponent >= f.max_exponent &&
+          t.min_exponent - t.digits <= f.min_exponent - f.digits && (t.infinity || !f.infinity));
 }
 
 // CAST:T(CAST:M(x)) without the one in the middle.
@@ -107,10 +109,12 @@ const UOp* CastOfCast(Graph& g, const Match& m) {
   if (IsFloat(from)) {
     exact = IsFloat(by) && HoldsFloat(by, from);
   } else if (IsFloat(by)) {
-    // Numbers of at most `digits` bits stay what they are. Back from a float saturates where from an integer wraps.
+    // Numbers of at most `digits` bits stay what they are. Back from a float saturates where from
+    // an integer wraps.
     const int64_t most = int64_t{1} << FormatOf(by).digits;
-    const bool kept = IsBool(from) || (inner->vmin >= -most && inner->vmax <= most && ByteWidth(by) > 1 &&
-                                       (from != DType::kU64 || inner->vmin >= 0));
+    const bool kept =
+        IsBool(from) || (inner->vmin >= -most && inner->vmax <= most && ByteWidth(by) > 1 &&
+                         (from != DType::kU64 || inner->vmin >= 0));
     exact = kept && !IsFloat(to) && (IsBool(to) || IsBool(from) || Holds(to, inner));
   } else if (IsBool(from)) {
     exact = true;
@@ -120,25 +124,27 @@ const UOp* CastOfCast(Graph& g, const Match& m) {
     // Narrow integers are cheaper to convert, so only a wider one in the middle goes.
     exact = ByteWidth(by) >= ByteWidth(from) && Holds(by, inner) && from != DType::kU64;
   } else {
-    exact = (Holds(by, inner) && from != DType::kU64) || (!IsBool(to) && ByteWidth(by) >= ByteWidth(to));
+    exact = (Holds(by, inner) && from != DType::kU64) ||
+            (!IsBool(to) && ByteWidth(by) >= ByteWidth(to));
   }
   return exact ? Cast(g, inner, to) : nullptr;
 }
 
-// A wider type of an integer sum that cannot wrap is the sum of wider terms. So everything becomes i64.
+// A wider type of an integer sum that cannot wrap is the sum of wider terms. So everything becomes
+// i64.
 const UOp* WidenSum(Graph& g, const Match& m) {
   const UOp* const x = m.root->src[0];
   const DType to = m.root->dtype;
-  const bool arithmetic = x->op == Op::kAdd || x->op == Op::kMul || x->op == Op::kNeg || x->op == Op::kIDiv ||
-                          x->op == Op::kMod || x->op == Op::kMax;
+  const bool arithmetic = x->op == Op::kAdd || x->op == Op::kMul || x->op == Op::kNeg ||
+                          x->op == Op::kIDiv || x->op == Op::kMod || x->op == Op::kMax;
   if (!arithmetic || !IsInt(x->dtype) || !IsSigned(to) || !x->shape.empty()) return nullptr;
   if (ByteWidth(to) <= ByteWidth(x->dtype) || x->dtype == DType::kU64) return nullptr;
   const auto widened = [&](const UOp* a) { return Cast(g, a, to); };
   if (x->op == Op::kIDiv || x->op == Op::kMod || x->op == Op::kMax) {
     // The lowest number / -1 wraps in the narrow type only.
     const UOp *const a = x->src[0], *const b = x->src[1];
-    const bool wraps = x->op == Op::kIDiv && IsSigned(x->dtype) && a->vmin == IntMin(x->dtype) && b->vmin <= -1 &&
-                       b->vmax >= -1;
+    const bool wraps = x->op == Op::kIDiv && IsSigned(x->dtype) && a->vmin == IntMin(x->dtype) &&
+                       b->vmin <= -1 && b->vmax >= -1;
     return wraps ? nullptr : Alu(g, x->op, widened(a), widened(b));
   }
   if (x->op == Op::kMul && !x->src[1]->is_const() && !x->src[0]->is_const()) {
@@ -166,87 +172,89 @@ const UOp* BitcastOfBitcast(Graph& g, const Match& m) {
   return IsInt(middle->dtype) ? Bitcast(g, middle->src[0], m.root->dtype) : nullptr;
 }
 
+// clang-format off: a table
 constexpr Rule kRules[] = {
-    // name               matches                        becomes                 when
-    {"fold-neg",          -constant,                     FoldConstants},
-    {"fold-sqrt",         unary(Op::kSqrt, constant),    FoldConstants},
-    {"fold-trunc",        unary(Op::kTrunc, constant),   FoldConstants},
-    {"fold-add",          constant + constant,           FoldConstants},
-    {"fold-mul",          constant * constant,           FoldConstants},
-    {"fold-fdiv",         fdiv(constant, constant),      FoldConstants},
-    {"fold-idiv",         constant / constant,           FoldConstants},
-    {"fold-mod",          constant % constant,           FoldConstants},
-    {"fold-max",          max(constant, constant),       FoldConstants},
-    {"fold-less",         constant < constant,           FoldConstants},
-    {"fold-unequal",      constant != constant,          FoldConstants},
-    {"fold-equal",        constant == constant,          FoldConstants},
-    {"fold-and",          constant & constant,           FoldConstants},
-    {"fold-or",           constant | constant,           FoldConstants},
-    {"fold-xor",          constant ^ constant,           FoldConstants},
-    {"fold-shl",          constant << constant,          FoldConstants},
-    {"fold-shr",          constant >> constant,          FoldConstants},
-    {"fold-cast",         unary(Op::kCast, constant),    FoldCastOfConstant},
+    // name               matches                     becomes                 when
+    {"fold-neg",           -constant,                  FoldConstants},
+    {"fold-sqrt",          sqrt(constant),             FoldConstants},
+    {"fold-trunc",         trunc(constant),            FoldConstants},
+    {"fold-add",           constant + constant,        FoldConstants},
+    {"fold-mul",           constant * constant,        FoldConstants},
+    {"fold-fdiv",          fdiv(constant, constant),   FoldConstants},
+    {"fold-idiv",          constant / constant,        FoldConstants},
+    {"fold-mod",           constant % constant,        FoldConstants},
+    {"fold-max",           max(constant, constant),    FoldConstants},
+    {"fold-less",          constant < constant,        FoldConstants},
+    {"fold-unequal",       constant != constant,       FoldConstants},
+    {"fold-equal",         constant == constant,       FoldConstants},
+    {"fold-and",           constant & constant,        FoldConstants},
+    {"fold-or",            constant | constant,        FoldConstants},
+    {"fold-xor",           constant ^ constant,        FoldConstants},
+    {"fold-shl",           constant << constant,       FoldConstants},
+    {"fold-shr",           constant >> constant,       FoldConstants},
+    {"fold-cast",          cast(constant),             FoldCastOfConstant},
 
-    {"bounds-add",        any + any,                     ByBounds},
-    {"bounds-mul",        any * any,                     ByBounds},
-    {"bounds-neg",        -any,                          ByBounds},
-    {"bounds-idiv",       any / any,                     ByBounds},
-    {"bounds-mod",        any % any,                     ByBounds},
-    {"bounds-max",        max(any, any),                 ByBounds},
-    {"bounds-less",       any < any,                     ByBounds},
-    {"bounds-unequal",    any != any,                    ByBounds},
-    {"bounds-equal",      any == any,                    ByBounds},
-    {"bounds-and",        any & any,                     ByBounds},
-    {"bounds-or",         any | any,                     ByBounds},
-    {"bounds-shr",        any >> any,                    ByBounds},
-    {"bounds-cast",       node(Op::kCast),                  ByBounds},
-    {"bounds-where",      where(any, any, any),          ByBounds},
+    {"bounds-add",         any + any,                  ByBounds},
+    {"bounds-mul",         any * any,                  ByBounds},
+    {"bounds-neg",         -any,                       ByBounds},
+    {"bounds-idiv",        any / any,                  ByBounds},
+    {"bounds-mod",         any % any,                  ByBounds},
+    {"bounds-max",         max(any, any),              ByBounds},
+    {"bounds-less",        any < any,                  ByBounds},
+    {"bounds-unequal",     any != any,                 ByBounds},
+    {"bounds-equal",       any == any,                 ByBounds},
+    {"bounds-and",         any & any,                  ByBounds},
+    {"bounds-or",          any | any,                  ByBounds},
+    {"bounds-shr",         any >> any,                 ByBounds},
+    {"bounds-cast",        cast(any),                  ByBounds},
+    {"bounds-where",       where(any, any, any),       ByBounds},
 
-    // The order of integer sums is that of their terms (rules_sum.cc), of conditions that of their parts (rules_logic.cc).
-    {"order-add",         x + y,                         OrderOperands,          !is_int(x) || !is_scalar(x)},
-    {"order-mul",         any * any,                     OrderOperands},
-    {"order-max",         max(any, any),                 OrderOperands},
-    {"order-unequal",     any != any,                    OrderOperands},
-    {"order-equal",       any == any,                    OrderOperands},
-    {"order-and",         x & y,                         OrderOperands,          is_int(x)},
-    {"order-or",          x | y,                         OrderOperands,          is_int(x)},
-    {"order-xor",         any ^ any,                     OrderOperands},
+    // Integer sums are ordered by their terms (rules_sum.cc), conditions by theirs (rules_logic.cc).
+    {"order-add",          x + y,                      OrderOperands,          !is_int(x) || !is_scalar(x)},
+    {"order-mul",          any * any,                  OrderOperands},
+    {"order-max",          max(any, any),              OrderOperands},
+    {"order-unequal",      any != any,                 OrderOperands},
+    {"order-equal",        any == any,                 OrderOperands},
+    {"order-and",          x & y,                      OrderOperands,          is_int(x)},
+    {"order-or",           x | y,                      OrderOperands,          is_int(x)},
+    {"order-xor",          any ^ any,                  OrderOperands},
 
-    {"add-zero",          x + 0,                         x,                      is_int(x)},    // -0.0 + 0 is 0
-    {"add-minus-zero",    x + -0.0,                      x},
-    {"mul-zero",          x * 0,                         lit(0),                 is_int(x)},    // NaN * 0 is NaN
-    {"mul-one",           x * 1,                         x},
-    {"mul-minus-one",     x * -1,                        -x,                     is_float(x)},
-    {"neg-neg",           -(-x),                         x},
-    {"fdiv-one",          fdiv(x, 1),                    x},
-    {"fdiv-power-of-two", fdiv(x, y),                    DivideByPowerOfTwo},
-    {"trunc-trunc",       unary(Op::kTrunc, unary(Op::kTrunc, x)), unary(Op::kTrunc, x)},
-    {"max-itself",        max(x, x),                     x},
-    {"max-by-bounds",     max(any, any),                 MaxByBounds},
-    {"max-consts",        max(max(x, c0), c1),           max(x, fold(max(c0, c1)))},
-    {"and-zero",          x & 0,                         lit(0)},
-    {"and-ones",          x & -1,                        x,                      is_int(x)},
-    {"or-zero",           x | 0,                         x},
-    {"or-ones",           x | -1,                        lit(-1),                is_int(x)},
-    {"xor-zero",          x ^ 0,                         x},
-    {"xor-itself",        x ^ x,                         lit(0)},
-    {"and-itself",        x & x,                         x},
-    {"or-itself",         x | x,                         x},
-    {"and-consts",        (x & c0) & c1,                 x & fold(c0 & c1)},
-    {"or-consts",         (x | c0) | c1,                 x | fold(c0 | c1)},
-    {"xor-consts",        (x ^ c0) ^ c1,                 x ^ fold(c0 ^ c1)},
-    {"shl-zero",          x << 0,                        x},
-    {"shr-zero",          x >> 0,                        x},
-    {"less-than-itself",  x < x,                         lit(0)},                               // also for NaN
-    {"equal-to-itself",   x == x,                        lit(1),                 !is_float(x)},
-    {"unequal-to-itself", x != x,                        lit(0),                 !is_float(x)},
+    {"add-zero",           x + 0,                      x,                      is_int(x)},  // -0.0 + 0 is 0
+    {"add-minus-zero",     x + -0.0,                   x},
+    {"mul-zero",           x * 0,                      lit(0),                 is_int(x)},  // NaN * 0 is NaN
+    {"mul-one",            x * 1,                      x},
+    {"mul-minus-one",      x * -1,                     -x,                     is_float(x)},
+    {"neg-neg",            -(-x),                      x},
+    {"fdiv-one",           fdiv(x, 1),                 x},
+    {"fdiv-power-of-two",  fdiv(x, y),                 DivideByPowerOfTwo},
+    {"trunc-trunc",        trunc(trunc(x)),            trunc(x)},
+    {"max-itself",         max(x, x),                  x},
+    {"max-by-bounds",      max(any, any),              MaxByBounds},
+    {"max-consts",         max(max(x, c0), c1),        max(x, fold(max(c0, c1)))},
+    {"and-zero",           x & 0,                      lit(0)},
+    {"and-ones",           x & -1,                     x,                      is_int(x)},
+    {"or-zero",            x | 0,                      x},
+    {"or-ones",            x | -1,                     lit(-1),                is_int(x)},
+    {"xor-zero",           x ^ 0,                      x},
+    {"xor-itself",         x ^ x,                      lit(0)},
+    {"and-itself",         x & x,                      x},
+    {"or-itself",          x | x,                      x},
+    {"and-consts",         (x & c0) & c1,              x & fold(c0 & c1)},
+    {"or-consts",          (x | c0) | c1,              x | fold(c0 | c1)},
+    {"xor-consts",         (x ^ c0) ^ c1,              x ^ fold(c0 ^ c1)},
+    {"shl-zero",           x << 0,                     x},
+    {"shr-zero",           x >> 0,                     x},
+    {"less-than-itself",   x < x,                      lit(0)},  // also for NaN
+    {"equal-to-itself",    x == x,                     lit(1),                 !is_float(x)},
+    {"unequal-to-itself",  x != x,                     lit(0),                 !is_float(x)},
 
-    {"cast-cast",         unary(Op::kCast, node(Op::kCast)), CastOfCast},
-    {"widen-sum",         node(Op::kCast),               WidenSum},
-    {"cast-nothing",      node(Op::kCast),               SameType},
-    {"bitcast-nothing",   node(Op::kBitcast),            SameType},
-    {"bitcast-bitcast",   unary(Op::kBitcast, node(Op::kBitcast)), BitcastOfBitcast},
+    {"cast-cast",          cast(cast(any)),            CastOfCast},
+    {"widen-sum",          cast(any),                  WidenSum},
+    {"cast-nothing",       cast(any),                  SameType},
+    {"bitcast-nothing",    bitcast(any),               SameType},
+    {"bitcast-bitcast",    bitcast(bitcast(any)),      BitcastOfBitcast},
 };
+// clang-format on
 
 }  // namespace
 

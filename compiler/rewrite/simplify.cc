@@ -6,8 +6,9 @@ namespace outboard {
 
 const Matcher& SimplifyMatcher() {
   // Never destroyed, so that threads may use it until the process ends.
-  static const Matcher& matcher = *new Matcher({rules::Value(), rules::Logic(), rules::Sum(), rules::Division(),
-                                                rules::Compare(), rules::Tensor()});
+  static const Matcher& matcher =
+      *new Matcher({rules::Value(), rules::Logic(), rules::Sum(), rules::Division(),
+                    rules::Compare(), rules::Tensor()});
   return matcher;
 }
 

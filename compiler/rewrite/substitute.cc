@@ -7,7 +7,8 @@
 
 namespace outboard {
 
-const UOp* Substitute(Graph& graph, const UOp* root, const absl::flat_hash_map<const UOp*, const UOp*>& by) {
+const UOp* Substitute(Graph& graph, const UOp* root,
+                      const absl::flat_hash_map<const UOp*, const UOp*>& by) {
   absl::flat_hash_map<const UOp*, const UOp*> made;
   std::vector<const UOp*> src;
   for (const UOp* node : PostOrder(root)) {

@@ -6,11 +6,13 @@
 
 namespace outboard {
 
-// `root` with every node that is a key replaced by its value; what is put in is not looked into. Symbolic dimensions
-// are replaced too. A replacement must have the type and shape of what it replaces (a VAR in a dimension may become
-// a number); a node that cannot be made over its new sources is a bug of the caller's.
+// `root` with every node that is a key replaced by its value; what is put in is not looked into.
+// Symbolic dimensions are replaced too. A replacement must have the type and shape of what it
+// replaces (a VAR in a dimension may become a number); a node that cannot be made over its new
+// sources is a bug of the caller's.
 //
 // Cost: O(nodes under root). Returns root itself where it has none of the keys.
-const UOp* Substitute(Graph& graph, const UOp* root, const absl::flat_hash_map<const UOp*, const UOp*>& by);
+const UOp* Substitute(Graph& graph, const UOp* root,
+                      const absl::flat_hash_map<const UOp*, const UOp*>& by);
 
 }  // namespace outboard

@@ -16,7 +16,8 @@ namespace {
 using reference::Tile;
 
 bool IsLeaf(const UOp* node) {
-  return node->op == Op::kParam || node->op == Op::kVar || node->op == Op::kRange || node->op == Op::kGlobal;
+  return node->op == Op::kParam || node->op == Op::kVar || node->op == Op::kRange ||
+         node->op == Op::kGlobal;
 }
 
 void Select(const Tile& condition, const Tile& a, const Tile& b, Tile& out) {
@@ -36,7 +37,8 @@ Tile Splat(const UOp* constant, int64_t lanes) {
 }
 
 int64_t Corner(DType dtype, std::mt19937_64& random) {
-  const int64_t corners[] = {0, 1, 2, 3, -1, -2, IntMin(dtype), IntMin(dtype) + 1, IntMax(dtype), IntMax(dtype) - 1};
+  const int64_t corners[] = {
+      0, 1, 2, 3, -1, -2, IntMin(dtype), IntMin(dtype) + 1, IntMax(dtype), IntMax(dtype) - 1};
   return WrapTo(dtype, corners[random() % std::size(corners)]);
 }
 
@@ -88,7 +90,9 @@ Tile Evaluate(const UOp* root, const Assignment& leaves, int64_t lanes) {
         Select(*src[0], *src[1], *src[2], out);
         break;
       case Op::kCast: reference::CastTile(node->src[0]->dtype, node->dtype, *src[0], out); break;
-      case Op::kBitcast: reference::BitcastTile(node->src[0]->dtype, node->dtype, *src[0], out); break;
+      case Op::kBitcast:
+        reference::BitcastTile(node->src[0]->dtype, node->dtype, *src[0], out);
+        break;
       default:
         OB_CHECK(IsUnary(node->op) || IsBinary(node->op));
         reference::AluTile(node->op, node->src[0]->dtype, *src[0], *src[src.size() > 1], out);
@@ -104,10 +108,13 @@ std::vector<const UOp*> LeavesOf(std::vector<const UOp*> roots) {
   return leaves;
 }
 
-Assignment Assign(const std::vector<const UOp*>& leaves, int64_t lanes_max, std::mt19937_64& random, int64_t* lanes) {
+Assignment Assign(const std::vector<const UOp*>& leaves, int64_t lanes_max, std::mt19937_64& random,
+                  int64_t* lanes) {
   double combinations = 1;
   for (const UOp* leaf : leaves)
-    combinations *= IsFloat(leaf->dtype) ? HUGE_VAL : static_cast<double>(leaf->vmax) - static_cast<double>(leaf->vmin) + 1;
+    combinations *= IsFloat(leaf->dtype)
+                        ? HUGE_VAL
+                        : static_cast<double>(leaf->vmax) - static_cast<double>(leaf->vmin) + 1;
   const bool all = combinations <= static_cast<double>(lanes_max);
   *lanes = all ? static_cast<int64_t>(combinations) : lanes_max;
   Assignment assignment;
@@ -117,13 +124,15 @@ Assignment Assign(const std::vector<const UOp*>& leaves, int64_t lanes_max, std:
     tile.Resize(leaf->dtype, *lanes);
     for (double& value : tile.f) value = RandomFloat(leaf->dtype, random);
     for (int64_t k = 0; k < static_cast<int64_t>(tile.i.size()); ++k)
-      tile.i[k] = all ? leaf->vmin + k / step % (leaf->vmax - leaf->vmin + 1) : RandomInt(leaf, random);
+      tile.i[k] =
+          all ? leaf->vmin + k / step % (leaf->vmax - leaf->vmin + 1) : RandomInt(leaf, random);
     if (all) step *= leaf->vmax - leaf->vmin + 1;
   }
   return assignment;
 }
 
-std::string Difference(const UOp* before, const UOp* after, int64_t lanes_max, std::mt19937_64& random) {
+std::string Difference(const UOp* before, const UOp* after, int64_t lanes_max,
+                       std::mt19937_64& random) {
   if (before->dtype != after->dtype) return "other types";
   const std::vector<const UOp*> leaves = LeavesOf({before, after});
   int64_t lanes;
@@ -142,8 +151,8 @@ std::string Difference(const UOp* before, const UOp* after, int64_t lanes_max, s
       absl::StrAppend(&text, ", ", NodeToString(leaf), " = ");
       tile.f.empty() ? absl::StrAppend(&text, tile.i[k]) : absl::StrAppend(&text, tile.f[k]);
     }
-    return absl::StrCat(text, "\n  ", std::string(Name(before->dtype)), " ", ExpressionToString(before), "\n  ",
-                        ExpressionToString(after));
+    return absl::StrCat(text, "\n  ", std::string(Name(before->dtype)), " ",
+                        ExpressionToString(before), "\n  ", ExpressionToString(after));
   }
   return "";
 }
@@ -158,22 +167,27 @@ const UOp* RandomExpressions::Constant(DType dtype) {
   }
 }
 
-// A few leaves of each type, so that the same one is met again: unknown values, and values in a known interval.
+// A few leaves of each type, so that the same one is met again: unknown values, and values in a
+// known interval.
 const UOp* RandomExpressions::Leaf(DType dtype) {
   const int64_t slot = Below(2);
   if (IsFloat(dtype) || IsBool(dtype) || Below(3) == 0)
     return Param(graph_, slot + 2 * static_cast<int64_t>(dtype), dtype, {});
-  static constexpr std::pair<int64_t, int64_t> kIntervals[] = {{0, 5}, {0, 30}, {-4, 9}, {3, 100}, {-100, 20}, {0, 1}};
+  static constexpr std::pair<int64_t, int64_t> kIntervals[] = {{0, 5},   {0, 30},    {-4, 9},
+                                                               {3, 100}, {-100, 20}, {0, 1}};
   const auto [least, most] = kIntervals[Below(std::size(kIntervals))];
-  const UOp* const var = Var(graph_, slot, IsSigned(dtype) ? least : std::max<int64_t>(least, 0), most);
+  const UOp* const var =
+      Var(graph_, slot, IsSigned(dtype) ? least : std::max<int64_t>(least, 0), most);
   return Cast(graph_, var, dtype);
 }
 
 const UOp* RandomExpressions::Bool(int depth) {
-  static constexpr DType kCompared[] = {DType::kI8, DType::kU8, DType::kI64, DType::kI32, DType::kBool, DType::kF32};
+  static constexpr DType kCompared[] = {DType::kI8,  DType::kU8,   DType::kI64,
+                                        DType::kI32, DType::kBool, DType::kF32};
   if (Below(3) == 0) {
     static constexpr Op kOps[] = {Op::kAnd, Op::kOr, Op::kXor};
-    return Alu(graph_, kOps[Below(3)], Bool(depth - 1 > 0 ? depth - 1 : 0), Make(DType::kBool, depth - 1));
+    return Alu(graph_, kOps[Below(3)], Bool(depth - 1 > 0 ? depth - 1 : 0),
+               Make(DType::kBool, depth - 1));
   }
   static constexpr Op kOps[] = {Op::kCmpLt, Op::kCmpEq, Op::kCmpNe, Op::kCmpLt};
   return MakeOp(kOps[Below(4)], DType::kBool, kCompared[Below(std::size(kCompared))], depth);
@@ -190,7 +204,9 @@ const UOp* RandomExpressions::MakeOp(Op op, DType dtype, DType operands, int dep
   if (IsUnary(op)) return Alu(graph_, op, source());
   const UOp* const a = source();
   const bool wants_constant = op == Op::kIDiv || op == Op::kMod || op == Op::kShl || op == Op::kShr;
-  const UOp* b = Below(10) == 0 ? a : Below(wants_constant ? 5 : 3) > 0 && wants_constant ? Constant(operands) : source();
+  const UOp* b = Below(10) == 0                                        ? a
+                 : Below(wants_constant ? 5 : 3) > 0 && wants_constant ? Constant(operands)
+                                                                       : source();
   return Below(6) == 0 ? Alu(graph_, op, b, a) : Alu(graph_, op, a, b);
 }
 
@@ -204,18 +220,19 @@ const UOp* RandomExpressions::Make(DType dtype, int depth) {
     return Bool(depth);
   }
   if (IsFloat(dtype)) {
-    static constexpr Op kOps[] = {Op::kAdd, Op::kMul, Op::kFDiv, Op::kMax,  Op::kNeg,
+    static constexpr Op kOps[] = {Op::kAdd,   Op::kMul,  Op::kFDiv,  Op::kMax, Op::kNeg,
                                   Op::kTrunc, Op::kSqrt, Op::kWhere, Op::kCast};
     const Op op = kOps[Below(std::size(kOps))];
-    static constexpr DType kFrom[] = {DType::kF16, DType::kF32, DType::kI32, DType::kBool, DType::kI8, DType::kF64};
+    static constexpr DType kFrom[] = {DType::kF16,  DType::kF32, DType::kI32,
+                                      DType::kBool, DType::kI8,  DType::kF64};
     return MakeOp(op, dtype, op == Op::kCast ? kFrom[Below(std::size(kFrom))] : dtype, depth);
   }
-  static constexpr Op kOps[] = {Op::kAdd, Op::kAdd, Op::kAdd, Op::kMul, Op::kMul, Op::kIDiv, Op::kIDiv, Op::kMod,
-                                Op::kMod, Op::kMax, Op::kNeg, Op::kAnd, Op::kOr,  Op::kXor,  Op::kShl,  Op::kShr,
-                                Op::kWhere, Op::kCast};
+  static constexpr Op kOps[] = {Op::kAdd,  Op::kAdd, Op::kAdd, Op::kMul, Op::kMul,   Op::kIDiv,
+                                Op::kIDiv, Op::kMod, Op::kMod, Op::kMax, Op::kNeg,   Op::kAnd,
+                                Op::kOr,   Op::kXor, Op::kShl, Op::kShr, Op::kWhere, Op::kCast};
   const Op op = kOps[Below(std::size(kOps))];
-  static constexpr DType kFrom[] = {DType::kI8, DType::kU8, DType::kI32, DType::kI64, DType::kU64, DType::kBool,
-                                    DType::kU16, DType::kF32};
+  static constexpr DType kFrom[] = {DType::kI8,  DType::kU8,   DType::kI32, DType::kI64,
+                                    DType::kU64, DType::kBool, DType::kU16, DType::kF32};
   return MakeOp(op, dtype, op == Op::kCast ? kFrom[Below(std::size(kFrom))] : dtype, depth);
 }
 
@@ -223,7 +240,8 @@ const UOp* RandomExpressions::Index(int depth) {
   static constexpr int64_t kExtents[] = {1, 2, 3, 4, 5, 6, 8, 12};
   if (depth <= 0) {
     const int64_t id = Below(4);
-    return graph_.MakeChecked(Op::kRange, DType::kI64, {}, {id, kExtents[(id * 3 + Below(2)) % 8], 0});
+    return graph_.MakeChecked(Op::kRange, DType::kI64, {},
+                              {id, kExtents[(id * 3 + Below(2)) % 8], 0});
   }
   const auto number = [&] { return ConstIndex(graph_, 1 + Below(24)); };
   switch (Below(6)) {
@@ -232,7 +250,8 @@ const UOp* RandomExpressions::Index(int depth) {
     case 2: return Alu(graph_, Op::kIDiv, Index(depth - 1), number());
     case 3: return Alu(graph_, Op::kMod, Index(depth - 1), number());
     case 4: return Add(graph_, Index(depth - 1), ConstIndex(graph_, Below(30) - 8));
-    default: return Add(graph_, Index(depth - 1), Mul(graph_, Index(depth - 1), ConstIndex(graph_, -1)));
+    default:
+      return Add(graph_, Index(depth - 1), Mul(graph_, Index(depth - 1), ConstIndex(graph_, -1)));
   }
 }
 

@@ -1,4 +1,5 @@
-// Scalar expressions for the tests of rewrites: random ones, and their values over many assignments at once.
+// Scalar expressions for the tests of rewrites: random ones, and their values over many assignments
+// at once.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +16,23 @@ namespace outboard::test {
 // Values of leaves (PARAM, VAR, RANGE), one a lane.
 using Assignment = absl::flat_hash_map<const UOp*, reference::Tile>;
 
-// The values of a scalar expression of leaves, arithmetic, WHERE, CAST and BITCAST, by the arithmetic of the reference
-// interpreter. LOADs read a leaf: the value of their GLOBAL, so a gate decides and the place does not matter.
+// The values of a scalar expression of leaves, arithmetic, WHERE, CAST and BITCAST, by the
+// arithmetic of the reference interpreter. LOADs read a leaf: the value of their GLOBAL, so a gate
+// decides and the place does not matter.
 reference::Tile Evaluate(const UOp* node, const Assignment& leaves, int64_t lanes);
 
 // Every leaf under the roots.
 std::vector<const UOp*> LeavesOf(std::vector<const UOp*> roots);
 
-// Values in the bounds of each leaf: all of them, in every combination, where they are at most `lanes_max`; else random,
-// corners first. Floats by random bits, with NaN, infinities and -0.
-Assignment Assign(const std::vector<const UOp*>& leaves, int64_t lanes_max, std::mt19937_64& random, int64_t* lanes);
+// Values in the bounds of each leaf: all of them, in every combination, where they are at most
+// `lanes_max`; else random, corners first. Floats by random bits, with NaN, infinities and -0.
+Assignment Assign(const std::vector<const UOp*>& leaves, int64_t lanes_max, std::mt19937_64& random,
+                  int64_t* lanes);
 
-// Empty where `before` and `after` agree for every lane: integers exactly, floats bit for bit but for NaN; else the
-// leaves' values where they do not.
-std::string Difference(const UOp* before, const UOp* after, int64_t lanes_max, std::mt19937_64& random);
+// Empty where `before` and `after` agree for every lane: integers exactly, floats bit for bit but
+// for NaN; else the leaves' values where they do not.
+std::string Difference(const UOp* before, const UOp* after, int64_t lanes_max,
+                       std::mt19937_64& random);
 
 class RandomExpressions {
  public:
@@ -40,7 +44,8 @@ class RandomExpressions {
   const UOp* MakeOp(Op op, DType dtype, DType operands, int depth);
   const UOp* Leaf(DType dtype);
   const UOp* Constant(DType dtype);
-  // An i64 expression as they come from shapes: ranges, sums of multiples, quotients and remainders.
+  // An i64 expression as they come from shapes: ranges, sums of multiples, quotients and
+  // remainders.
   const UOp* Index(int depth);
 
  private:

@@ -1,6 +1,4 @@
 // The pattern language and the walk, apart from the rules of the simplifier.
-#include "compiler/rewrite/rewriter.h"
-
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -10,6 +8,7 @@
 #include "compiler/rewrite/linear.h"
 #include "compiler/rewrite/order.h"
 #include "compiler/rewrite/rebuild.h"
+#include "compiler/rewrite/rewriter.h"
 #include "compiler/rewrite/simplify.h"
 #include "compiler/rewrite/substitute.h"
 
@@ -40,7 +39,8 @@ class RewriterTest : public testing::Test {
 TEST_F(RewriterTest, OperandsOfCommutativeOperationsMatchEitherWay) {
   static constexpr Rule kRules[] = {{"found", x * y + x, y}};
   const UOp *const a = Mul(g, r0, r1), *const b = Mul(g, r1, r0);
-  for (const UOp* root : {Add(g, a, r0), Add(g, r0, a), Add(g, b, r0), Add(g, r0, b)}) EXPECT_EQ(Run(kRules, root), r1);
+  for (const UOp* root : {Add(g, a, r0), Add(g, r0, a), Add(g, b, r0), Add(g, r0, b)})
+    EXPECT_EQ(Run(kRules, root), r1);
   EXPECT_EQ(stats.matches_of["found"], 1);
 }
 
@@ -62,7 +62,8 @@ TEST_F(RewriterTest, BroadcastConstantsAreConstantsAndResultsHaveTheShape) {
   static constexpr Rule kRules[] = {{"add-consts", (x + c0) + c1, x + fold(c0 + c1)}};
   const UOp* const p = Param(g, 0, DType::kI8, {Dim(2), Dim(3)});
   const auto full = [&](int64_t v) { return Full(g, ConstInt(g, DType::kI8, v), p->shape); };
-  EXPECT_EQ(Run(kRules, Add(g, Add(g, p, full(100)), full(100))), Add(g, p, full(-56))) << "wraps at 8 bits";
+  EXPECT_EQ(Run(kRules, Add(g, Add(g, p, full(100)), full(100))), Add(g, p, full(-56)))
+      << "wraps at 8 bits";
 }
 
 TEST_F(RewriterTest, FitsLooksAtBounds) {
@@ -123,8 +124,9 @@ TEST_F(RewriterTest, SymbolicDimensionsStayAsTheyAreSpelled) {
 }
 
 TEST_F(RewriterTest, RewritesNest) {
-  static constexpr Rule kRules[] = {
-      {"inner", x % y, [](Graph& graph, const Match& m) { return Simplify(graph, Add(graph, m[x], m[y])); }}};
+  static constexpr Rule kRules[] = {{"inner", x % y, [](Graph& graph, const Match& m) {
+                                       return Simplify(graph, Add(graph, m[x], m[y]));
+                                     }}};
   const UOp* node = r0;
   for (int i = 0; i < 50; ++i) node = Alu(g, Op::kMod, node, Number(3));
   EXPECT_EQ(Run(kRules, node), Add(g, r0, Number(150)));
@@ -137,7 +139,9 @@ TEST_F(RewriterTest, ThreadsShareAMatcher) {
       Graph graph;
       const UOp* const x = graph.MakeChecked(Op::kRange, DType::kI64, {}, {0, 100, 0});
       for (int i = 1; i < 200; ++i)
-        EXPECT_EQ(Simplify(graph, Alu(graph, Op::kIDiv, Mul(graph, x, ConstIndex(graph, i)), ConstIndex(graph, i))), x);
+        EXPECT_EQ(Simplify(graph, Alu(graph, Op::kIDiv, Mul(graph, x, ConstIndex(graph, i)),
+                                      ConstIndex(graph, i))),
+                  x);
     });
   for (std::thread& thread : threads) thread.join();
 }
@@ -167,7 +171,8 @@ TEST_F(RewriterTest, Substitute) {
   EXPECT_EQ(Substitute(g, sum, {{Number(7), r1}}), sum);
   EXPECT_EQ(Substitute(g, sum, {{sum, r1}}), r1);
   // What is put in is not looked into.
-  EXPECT_EQ(Substitute(g, sum, {{r0, Add(g, r0, r0)}}), Add(g, Mul(g, Add(g, r0, r0), Number(3)), r1));
+  EXPECT_EQ(Substitute(g, sum, {{r0, Add(g, r0, r0)}}),
+            Add(g, Mul(g, Add(g, r0, r0), Number(3)), r1));
 }
 
 TEST_F(RewriterTest, SubstituteWritesDimensionsAsNumbers) {
@@ -179,7 +184,9 @@ TEST_F(RewriterTest, SubstituteWritesDimensionsAsNumbers) {
 
 TEST_F(RewriterTest, LinearForms) {
   // (r0 * 20 + r1) * 5 - r1 + 7
-  const UOp* const e = Add(g, Add(g, Mul(g, Add(g, Mul(g, r0, Number(20)), r1), Number(5)), Alu(g, Op::kNeg, r1)), Number(7));
+  const UOp* const e =
+      Add(g, Add(g, Mul(g, Add(g, Mul(g, r0, Number(20)), r1), Number(5)), Alu(g, Op::kNeg, r1)),
+          Number(7));
   const Linear linear = LinearOf(e);
   ASSERT_EQ(linear.terms.size(), 2u);
   EXPECT_EQ(linear.terms[0], std::make_pair(r0, int64_t{100}));

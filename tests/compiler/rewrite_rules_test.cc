@@ -1,5 +1,6 @@
-// Every rule keeps the value of what it matches. One test walks all tables: each rule alone, on expressions made to match
-// it, exhaustively at 8 bits and at random at full width; floats by random bits.
+// Every rule keeps the value of what it matches. One test walks all tables: each rule alone, on
+// expressions made to match it, exhaustively at 8 bits and at random at full width; floats by
+// random bits.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -20,14 +21,15 @@ namespace {
 using Kind = PatternNode::Kind;
 using test::RandomExpressions;
 
-constexpr DType kTypes[] = {DType::kI8,  DType::kU8,  DType::kBool, DType::kI32, DType::kU32, DType::kI64,
-                            DType::kU64, DType::kF32, DType::kF16,  DType::kF64, DType::kF8E4M3, DType::kBF16,
-                            DType::kI16};
+constexpr DType kTypes[] = {DType::kI8,     DType::kU8,   DType::kBool, DType::kI32, DType::kU32,
+                            DType::kI64,    DType::kU64,  DType::kF32,  DType::kF16, DType::kF64,
+                            DType::kF8E4M3, DType::kBF16, DType::kI16};
 
 // A random expression of the form of `pattern`; nullptr where the types do not allow one.
 class Instance {
  public:
-  Instance(Graph& graph, std::mt19937_64& random) : g_(graph), random_(random), expressions_(graph, random) {}
+  Instance(Graph& graph, std::mt19937_64& random)
+      : g_(graph), random_(random), expressions_(graph, random) {}
 
   const UOp* Make(const Pattern& pattern, DType dtype) {
     bound_.fill(nullptr);
@@ -48,7 +50,7 @@ class Instance {
         const bool leaf = random_() % 2;
         return bound = p.kind == Kind::kConstName ? expressions_.Constant(dtype)
                        : leaf                     ? expressions_.Leaf(dtype)
-                                                  : expressions_.Make(dtype, static_cast<int>(random_() % 4));
+                              : expressions_.Make(dtype, static_cast<int>(random_() % 4));
       }
       case Kind::kInt: return ConstOf(g_, dtype, static_cast<double>(p.number));
       case Kind::kFloatBits:
@@ -64,11 +66,14 @@ class Instance {
     if (IsCompare(p.op) || p.op == Op::kCast) operands = pick();
     if (p.op == Op::kBitcast) {
       operands = pick();
-      if (IsBool(dtype) || IsBool(operands) || ByteWidth(dtype) != ByteWidth(operands)) return nullptr;
+      if (IsBool(dtype) || IsBool(operands) || ByteWidth(dtype) != ByteWidth(operands))
+        return nullptr;
     }
     std::vector<const UOp*> src;
     const bool whatever = p.source_count == 0;
-    const int count = !whatever ? p.source_count : IsUnary(p.op) || p.op == Op::kCast || p.op == Op::kBitcast ? 1 : 2;
+    const int count = !whatever                                                    ? p.source_count
+                      : IsUnary(p.op) || p.op == Op::kCast || p.op == Op::kBitcast ? 1
+                                                                                   : 2;
     for (int i = 0; i < count; ++i) {
       DType wanted = operands;
       if (p.op == Op::kLoad && i == 0) {
@@ -86,8 +91,10 @@ class Instance {
   }
 
   const UOp* Place(const Pattern& pattern, const PatternNode& load, DType dtype) {
-    const UOp* const buffer = g_.MakeChecked(Op::kGlobal, dtype, {}, {static_cast<int64_t>(random_() % 2), 8});
-    const UOp* const place = g_.MakeChecked(Op::kIndex, dtype, {buffer, expressions_.Leaf(DType::kI64)});
+    const UOp* const buffer =
+        g_.MakeChecked(Op::kGlobal, dtype, {}, {static_cast<int64_t>(random_() % 2), 8});
+    const UOp* const place =
+        g_.MakeChecked(Op::kIndex, dtype, {buffer, expressions_.Leaf(DType::kI64)});
     const int8_t name = pattern.nodes[load.source[0]].name;
     if (name >= 0) bound_[name] = place;
     return place;
@@ -128,12 +135,15 @@ class RulesTest : public testing::Test {
 };
 
 TEST_F(RulesTest, EveryRuleKeepsTheValue) {
-  for (const auto& table : {rules::Value(), rules::Sum(), rules::Division(), rules::Compare(), rules::Logic()})
+  for (const auto& table :
+       {rules::Value(), rules::Sum(), rules::Division(), rules::Compare(), rules::Logic()})
     for (const Rule& rule : table)
-      EXPECT_GE(Prove(rule, 150, 40000), 10) << rule.name << " hardly ever fired: this proves nothing; seed " << seed_;
+      EXPECT_GE(Prove(rule, 150, 40000), 10)
+          << rule.name << " hardly ever fired: this proves nothing; seed " << seed_;
 }
 
-// Rules that have constants only beside one value: every constant, every value, of both 8-bit types.
+// Rules that have constants only beside one value: every constant, every value, of both 8-bit
+// types.
 TEST_F(RulesTest, ConstantsExhaustivelyAt8Bits) {
   using namespace pattern;
   for (const auto& table : {rules::Value(), rules::Sum(), rules::Division(), rules::Compare()})
@@ -159,9 +169,11 @@ TEST_F(RulesTest, ConstantsExhaustivelyAt8Bits) {
 
 // Two constants beside a value, as nested quotients, remainders and comparisons have them.
 TEST_F(RulesTest, NestedConstantsAt8Bits) {
-  static constexpr int64_t kNumbers[] = {-128, -127, -64, -7, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 63, 64, 126, 127, 128, 255};
+  static constexpr int64_t kNumbers[] = {-128, -127, -64, -7, -3, -2, -1, 0,  1,   2,   3,   4,
+                                         5,    6,    7,   8,  12, 16, 63, 64, 126, 127, 128, 255};
   static constexpr Op kInner[] = {Op::kAdd, Op::kMul, Op::kIDiv, Op::kMod};
-  static constexpr Op kOuter[] = {Op::kAdd, Op::kMul, Op::kIDiv, Op::kMod, Op::kCmpLt, Op::kCmpEq, Op::kMax};
+  static constexpr Op kOuter[] = {Op::kAdd,   Op::kMul,   Op::kIDiv, Op::kMod,
+                                  Op::kCmpLt, Op::kCmpEq, Op::kMax};
   for (const DType dtype : {DType::kI8, DType::kU8}) {
     const auto graph = std::make_unique<Graph>();
     Graph& g = *graph;
@@ -188,7 +200,8 @@ TEST_F(RulesTest, PairsOfBounds) {
   for (int64_t c = -6; c <= 6; ++c) {
     const UOp* const number = ConstInt(g, DType::kI8, c);
     for (const Op op : {Op::kCmpLt, Op::kCmpEq, Op::kCmpNe})
-      for (const UOp* bound : {Alu(g, op, leaf, number), Alu(g, op, number, leaf)}) bounds.push_back(bound);
+      for (const UOp* bound : {Alu(g, op, leaf, number), Alu(g, op, number, leaf)})
+        bounds.push_back(bound);
   }
   for (const UOp* a : bounds)
     for (const UOp* b : bounds)
@@ -206,7 +219,8 @@ class WholeTest : public RulesTest {
     ASSERT_FALSE(stats.stopped) << ExpressionToString(before) << " seed " << seed_;
     ASSERT_EQ(test::Difference(before, after, lanes, random_), "") << "seed " << seed_;
     const UOp* const again = Simplify(g, after);
-    ASSERT_EQ(again, after) << ExpressionToString(before) << "\n" << ExpressionToString(after) << "\n"
+    ASSERT_EQ(again, after) << ExpressionToString(before) << "\n"
+                            << ExpressionToString(after) << "\n"
                             << ExpressionToString(again) << " seed " << seed_;
   }
 };
@@ -216,7 +230,10 @@ TEST_F(WholeTest, RandomExpressionsKeepTheirValue) {
     Graph g;
     RandomExpressions expressions(g, random_);
     for (int i = 0; i < 40; ++i)
-      Check(g, expressions.Make(kTypes[random_() % std::size(kTypes)], 1 + static_cast<int>(random_() % 5)), 300);
+      Check(g,
+            expressions.Make(kTypes[random_() % std::size(kTypes)],
+                             1 + static_cast<int>(random_() % 5)),
+            300);
     if (HasFatalFailure()) return;
   }
 }
@@ -229,7 +246,10 @@ TEST_F(WholeTest, RandomIndicesKeepTheirValueOverTheWholeDomain) {
       const UOp* const index = expressions.Index(1 + static_cast<int>(random_() % 5));
       Check(g, index, 5000);
       Check(g, Alu(g, Op::kCmpLt, index, expressions.Index(2)), 5000);
-      Check(g, Alu(g, Op::kCmpEq, Cast(g, index, DType::kI32), Cast(g, expressions.Index(2), DType::kI32)), 5000);
+      Check(g,
+            Alu(g, Op::kCmpEq, Cast(g, index, DType::kI32),
+                Cast(g, expressions.Index(2), DType::kI32)),
+            5000);
     }
     if (HasFatalFailure()) return;
   }
