@@ -24,13 +24,17 @@ using gateway::ApiKey;
 
 constexpr std::chrono::milliseconds kAnswerWithin{3000};
 
-std::string DataFolder(const AccountFlags& flags) { return flags.data.empty() ? DefaultDataFolder() : flags.data; }
+std::string DataFolder(const AccountFlags& flags) {
+  return flags.data.empty() ? DefaultDataFolder() : flags.data;
+}
 
 absl::StatusOr<std::unique_ptr<Accounts>> OpenAccounts(const AccountFlags& flags) {
   std::string folder = DataFolder(flags);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) return absl::InvalidArgumentError("cannot make the data folder " + folder + ": " + error.message());
+  if (error)
+    return absl::InvalidArgumentError("cannot make the data folder " + folder + ": " +
+                                      error.message());
   return Accounts::Open(gateway::AccountsPath(folder));
 }
 
@@ -52,12 +56,14 @@ int Print(const gateway::Usage& usage, bool json) {
 
 absl::StatusOr<gateway::Usage> AskGateway(const std::string& target, const char* key) {
   auto channel = transport::MakeChannel(target);
-  if (absl::Status status = transport::WaitConnected(*channel, target, kAnswerWithin); !status.ok()) return status;
+  if (absl::Status status = transport::WaitConnected(*channel, target, kAnswerWithin); !status.ok())
+    return status;
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kAnswerWithin);
   if (key != nullptr) context.AddMetadata("authorization", std::string("Bearer ") + key);
   proto::UsageReply reply;
-  grpc::Status status = proto::Account::NewStub(channel)->Usage(&context, proto::UsageRequest(), &reply);
+  grpc::Status status =
+      proto::Account::NewStub(channel)->Usage(&context, proto::UsageRequest(), &reply);
   if (!status.ok()) return wire::FromGrpc(status);
   gateway::Usage usage;
   usage.device_seconds = static_cast<int64_t>(reply.seconds_billed());
@@ -85,12 +91,14 @@ int RunKeyCreate(const AccountFlags& flags) {
   if (!key.ok()) return Report(key.status());
   std::string text(key->text.Reveal());
   if (flags.json) {
-    std::printf("{\"id\": \"%s\", \"tenant\": %s, \"name\": %s, \"key\": \"%s\"}\n", key->key.id.c_str(),
-                Quoted(flags.tenant).c_str(), Quoted(flags.name).c_str(), text.c_str());
+    std::printf("{\"id\": \"%s\", \"tenant\": %s, \"name\": %s, \"key\": \"%s\"}\n",
+                key->key.id.c_str(), Quoted(flags.tenant).c_str(), Quoted(flags.name).c_str(),
+                text.c_str());
   } else {
     // The key alone on stdout, for `CLOUD_KEY=$(outboard key create)`.
     std::printf("%s\n", text.c_str());
-    std::fprintf(stderr, "outboard: key %s of %s; it is shown this once\n", key->key.id.c_str(), flags.tenant.c_str());
+    std::fprintf(stderr, "outboard: key %s of %s; it is shown this once\n", key->key.id.c_str(),
+                 flags.tenant.c_str());
   }
   return 0;
 }
@@ -105,10 +113,11 @@ int RunKeyList(const AccountFlags& flags) {
     std::string created = gateway::ToString(key.created_at);
     const char* state = key.revoked_at.has_value() ? "revoked" : "good";
     if (flags.json) {
-      std::printf("{\"id\": \"%s\", \"name\": %s, \"created\": \"%s\", \"state\": \"%s\"}\n", key.id.c_str(),
-                  Quoted(key.name).c_str(), created.c_str(), state);
+      std::printf("{\"id\": \"%s\", \"name\": %s, \"created\": \"%s\", \"state\": \"%s\"}\n",
+                  key.id.c_str(), Quoted(key.name).c_str(), created.c_str(), state);
     } else {
-      std::printf("%-16s  %-20s  %-20s  %s\n", key.id.c_str(), key.name.c_str(), created.c_str(), state);
+      std::printf("%-16s  %-20s  %-20s  %s\n", key.id.c_str(), key.name.c_str(), created.c_str(),
+                  state);
     }
   }
   return 0;
@@ -130,8 +139,9 @@ int RunUsage(const AccountFlags& flags) {
   auto ledger = gateway::Ledger::Open(gateway::AccountsPath(DataFolder(flags)), existing);
   if (!ledger.ok()) {
     if (!absl::IsNotFound(ledger.status())) return Report(ledger.status());
-    return Report(absl::InvalidArgumentError("no accounts in " + DataFolder(flags) +
-                                             "; name the folder with --data, or a gateway with --gateway"));
+    return Report(
+        absl::InvalidArgumentError("no accounts in " + DataFolder(flags) +
+                                   "; name the folder with --data, or a gateway with --gateway"));
   }
   auto usage = (*ledger)->UsageOfAll();
   return usage.ok() ? Print(*usage, flags.json) : Report(usage.status());

@@ -1,4 +1,5 @@
-// `outboard key` and `outboard usage`: the accounts file of a data folder, or a gateway for the tenant of $CLOUD_KEY.
+// `outboard key` and `outboard usage`: the accounts file of a data folder, or a gateway for the
+// tenant of $CLOUD_KEY.
 #pragma once
 
 #include <string>

@@ -37,7 +37,8 @@ sigset_t OurSignals() {
 absl::Status WriteLine(int fd, const std::string& line) {
   return write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size())
              ? absl::OkStatus()
-             : absl::UnavailableError(absl::StrCat("cannot tell that we are ready: ", strerror(errno)));
+             : absl::UnavailableError(
+                   absl::StrCat("cannot tell that we are ready: ", strerror(errno)));
 }
 
 }  // namespace
@@ -54,13 +55,15 @@ int ExitCodeFor(const absl::Status& status) {
 
 int Report(const absl::Status& status) {
   if (!status.ok()) {
-    std::fprintf(stderr, "outboard: %.*s\n", static_cast<int>(status.message().size()), status.message().data());
+    std::fprintf(stderr, "outboard: %.*s\n", static_cast<int>(status.message().size()),
+                 status.message().data());
   }
   return ExitCodeFor(status);
 }
 
 std::string DefaultDataFolder() {
-  if (const char* folder = std::getenv("OUTBOARD_DATA"); folder != nullptr && *folder != 0) return folder;
+  if (const char* folder = std::getenv("OUTBOARD_DATA"); folder != nullptr && *folder != 0)
+    return folder;
   if (const char* folder = std::getenv("XDG_DATA_HOME"); folder != nullptr && *folder != 0) {
     return absl::StrCat(folder, "/outboard");
   }
@@ -107,7 +110,8 @@ absl::Status AwaitEnd(int life_fd, const std::function<absl::Status()>& on_child
   if (signals < 0) return absl::InternalError(absl::StrCat("signalfd: ", strerror(errno)));
   absl::Status status;
   for (bool ended = false; !ended && status.ok();) {
-    pollfd fds[2] = {{signals, POLLIN, 0}, {life_fd, POLLIN, 0}};  // a negative descriptor is passed over
+    pollfd fds[2] = {{signals, POLLIN, 0},
+                     {life_fd, POLLIN, 0}};  // a negative descriptor is passed over
     if (poll(fds, 2, -1) < 0) {
       if (errno == EINTR) continue;
       status = absl::InternalError(absl::StrCat("poll: ", strerror(errno)));
@@ -126,9 +130,11 @@ absl::Status AwaitEnd(int life_fd, const std::function<absl::Status()>& on_child
   return status;
 }
 
-absl::StatusOr<Child> Child::Start(std::vector<std::string> args, std::vector<std::string> environment) {
+absl::StatusOr<Child> Child::Start(std::vector<std::string> args,
+                                   std::vector<std::string> environment) {
   int life[2];
-  if (pipe2(life, O_CLOEXEC) != 0) return absl::UnavailableError(absl::StrCat("pipe: ", strerror(errno)));
+  if (pipe2(life, O_CLOEXEC) != 0)
+    return absl::UnavailableError(absl::StrCat("pipe: ", strerror(errno)));
   constexpr int kLifeFd = 3;  // the child's own number
   args.insert(args.begin(), "outboard");
   args.push_back("--life-fd");
@@ -142,7 +148,8 @@ absl::StatusOr<Child> Child::Start(std::vector<std::string> args, std::vector<st
 
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  // dup2 onto itself would keep close-on-exec, so a pipe that already is number 3 goes by another number first.
+  // dup2 onto itself would keep close-on-exec, so a pipe that already is number 3 goes by another
+  // number first.
   int from = life[0];
   if (from == kLifeFd) from = fcntl(life[0], F_DUPFD_CLOEXEC, 10);
   posix_spawn_file_actions_adddup2(&actions, from, kLifeFd);

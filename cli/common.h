@@ -22,23 +22,26 @@ std::string DefaultDataFolder();
 
 // The flags by which a server tells who started it that it is ready.
 struct ReadyOptions {
-  std::string file;  // appears whole, with the address in it
-  int fd = -1;       // gets the line and is closed
+  std::string file;    // appears whole, with the address in it
+  int fd = -1;         // gets the line and is closed
   bool quiet = false;  // nothing on stdout
 };
 absl::Status TellReady(const ReadyOptions& options, const std::string& address);
 
 // SIGINT, SIGTERM and SIGCHLD are for AwaitEnd. To be called before any thread starts.
 void BlockSignals();
-// Returns on SIGINT or SIGTERM, or when `life_fd` (if >= 0) closes: whoever started us is gone. Calls `on_child` when
-// some child has ended; a non-OK status of it ends the wait and is returned.
+// Returns on SIGINT or SIGTERM, or when `life_fd` (if >= 0) closes: whoever started us is gone.
+// Calls `on_child` when some child has ended; a non-OK status of it ends the wait and is returned.
 absl::Status AwaitEnd(int life_fd, const std::function<absl::Status()>& on_child = {});
 
-// A child of ours that stops when this process ends, whatever ends it: it is given a pipe that then closes.
+// A child of ours that stops when this process ends, whatever ends it: it is given a pipe that then
+// closes.
 class Child {
  public:
-  // `args` without the program, which is this binary; "--life-fd N" is added. `environment`: "NAME=value" to add.
-  static absl::StatusOr<Child> Start(std::vector<std::string> args, std::vector<std::string> environment);
+  // `args` without the program, which is this binary; "--life-fd N" is added. `environment`:
+  // "NAME=value" to add.
+  static absl::StatusOr<Child> Start(std::vector<std::string> args,
+                                     std::vector<std::string> environment);
   Child(Child&& other) noexcept;
   Child& operator=(Child&& other) noexcept;
   ~Child();  // as Stop

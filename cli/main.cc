@@ -39,19 +39,22 @@ int Main(int argc, char** argv) {
     return worker::ExecutorMain(worker::ExecutorOptionsFromEnvironment());
   }
 
-  CLI::App app("A cloud for tensors: gateway, workers, keys and bills.\n"
-               "Exit codes: 0 done, 1 failed, 2 wrong usage or nobody could be reached.",
-               "outboard");
-  app.set_version_flag("--version",
-                       std::string("outboard ") + kVersion + " (protocol " + std::to_string(wire::kProtocolVersion) +
-                           ", graph schema " + std::to_string(wire::kGraphSchemaVersion) + ")");
+  CLI::App app(
+      "A cloud for tensors: gateway, workers, keys and bills.\n"
+      "Exit codes: 0 done, 1 failed, 2 wrong usage or nobody could be reached.",
+      "outboard");
+  app.set_version_flag("--version", std::string("outboard ") + kVersion + " (protocol " +
+                                        std::to_string(wire::kProtocolVersion) + ", graph schema " +
+                                        std::to_string(wire::kGraphSchemaVersion) + ")");
   app.require_subcommand(1);
 
   ServerFlags server;
   AccountFlags account;
 
   CLI::App* up = app.add_subcommand("up", "A gateway and workers on this machine, until Ctrl-C");
-  up->add_option("--workers", server.workers, "Worker processes")->check(CLI::Range(1, 64))->capture_default_str();
+  up->add_option("--workers", server.workers, "Worker processes")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
   up->add_option("--port", server.port, "Port of the gateway; 0 takes a free one")
       ->check(CLI::Range(0, 65535))
       ->capture_default_str();
@@ -61,32 +64,45 @@ int Main(int argc, char** argv) {
   AddReady(up, server);
 
   CLI::App* gateway = app.add_subcommand("gateway", "A gateway alone; workers join it");
-  gateway->add_option("--listen", server.listen, "HOST:PORT or unix:/path")->default_val("127.0.0.1:6667");
-  gateway->add_option("--fleet-token-file", server.fleet_token_file,
-                      "What workers must present (or $OUTBOARD_FLEET_TOKEN); without, only this machine's join");
+  gateway->add_option("--listen", server.listen, "HOST:PORT or unix:/path")
+      ->default_val("127.0.0.1:6667");
+  gateway->add_option(
+      "--fleet-token-file", server.fleet_token_file,
+      "What workers must present (or $OUTBOARD_FLEET_TOKEN); without, only this machine's join");
   gateway->add_option("--drain", server.drain_s, "Seconds that sessions get to end when it stops")
       ->check(CLI::Range(0, 3600))
       ->capture_default_str();
-  gateway->add_flag("--no-auth", server.no_auth, "Ask for no keys (loopback and unix sockets only)");
+  gateway->add_flag("--no-auth", server.no_auth,
+                    "Ask for no keys (loopback and unix sockets only)");
   AddGateway(gateway, server);
   AddReady(gateway, server);
 
   CLI::App* worker = app.add_subcommand("worker", "A worker that joins a gateway");
-  worker->add_option("--gateway", server.gateway, "HOST:PORT or unix:/path of the gateway")->required();
+  worker->add_option("--gateway", server.gateway, "HOST:PORT or unix:/path of the gateway")
+      ->required();
   worker->add_option("--name", server.name, "For people (default: the host's name)");
-  worker->add_option("--devices", server.devices, "Sessions at a time")->check(CLI::Range(1, 64))->capture_default_str();
-  worker->add_option("--fleet-token-file", server.fleet_token_file, "As the gateway's (or $OUTBOARD_FLEET_TOKEN)");
+  worker->add_option("--devices", server.devices, "Sessions at a time")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  worker->add_option("--fleet-token-file", server.fleet_token_file,
+                     "As the gateway's (or $OUTBOARD_FLEET_TOKEN)");
   AddReady(worker, server);
 
-  CLI::App* serve = app.add_subcommand("serve", "A gateway and a worker in one process, for one's own box");
-  serve->add_option("--listen", server.listen, "HOST:PORT or unix:/path")->default_val("127.0.0.1:6667");
+  CLI::App* serve =
+      app.add_subcommand("serve", "A gateway and a worker in one process, for one's own box");
+  serve->add_option("--listen", server.listen, "HOST:PORT or unix:/path")
+      ->default_val("127.0.0.1:6667");
   int serve_devices = 4;  // a program may hold several sessions
-  serve->add_option("--devices", serve_devices, "Sessions at a time")->check(CLI::Range(1, 64))->capture_default_str();
+  serve->add_option("--devices", serve_devices, "Sessions at a time")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
   serve->add_flag("--no-auth", server.no_auth, "Ask for no keys (loopback and unix sockets only)");
-  serve->add_flag("--ephemeral", server.ephemeral, "Remove the data folder at the end")->needs("--no-auth");
+  serve->add_flag("--ephemeral", server.ephemeral, "Remove the data folder at the end")
+      ->needs("--no-auth");
   AddGateway(serve, server);
   AddReady(serve, server);
-  for (CLI::App* command : {worker, serve}) command->add_flag("--quiet", server.ready.quiet)->group("");
+  for (CLI::App* command : {worker, serve})
+    command->add_flag("--quiet", server.ready.quiet)->group("");
 
   CLI::App* key = app.add_subcommand("key", "Keys of a data folder");
   key->require_subcommand(1);
@@ -97,11 +113,14 @@ int Main(int argc, char** argv) {
   CLI::App* revoke = key->add_subcommand("revoke", "End a key; its sessions end within seconds");
   revoke->add_option("id", account.id, "The key's id, from list")->required();
   CLI::App* usage = app.add_subcommand("usage", "Seconds and amounts by session");
-  usage->add_option("--gateway", account.gateway, "Ask this gateway, with $CLOUD_KEY, instead of reading --data");
+  usage->add_option("--gateway", account.gateway,
+                    "Ask this gateway, with $CLOUD_KEY, instead of reading --data");
   for (CLI::App* command : {create, list, revoke, usage}) {
-    command->add_option("--data", account.data, "Folder of accounts and blobs (default: $OUTBOARD_DATA)");
+    command->add_option("--data", account.data,
+                        "Folder of accounts and blobs (default: $OUTBOARD_DATA)");
   }
-  for (CLI::App* command : {create, list, usage}) command->add_flag("--json", account.json, "For programs");
+  for (CLI::App* command : {create, list, usage})
+    command->add_flag("--json", account.json, "For programs");
 
   try {
     app.parse(argc, argv);

@@ -30,15 +30,18 @@ using std::chrono::seconds;
 
 constexpr seconds kWorkersJoinWithin{20};
 constexpr milliseconds kGatewayAnswersWithin{10'000};
-constexpr int kRestartsMax = 16;  // of workers that end by themselves; then something is wrong for good
+constexpr int kRestartsMax =
+    16;  // of workers that end by themselves; then something is wrong for good
 
 absl::StatusOr<std::string> FleetToken(const ServerFlags& flags) {
-  if (const char* token = std::getenv("OUTBOARD_FLEET_TOKEN"); token != nullptr && *token != 0) return token;
+  if (const char* token = std::getenv("OUTBOARD_FLEET_TOKEN"); token != nullptr && *token != 0)
+    return token;
   if (flags.fleet_token_file.empty()) return "";
   std::ifstream file(flags.fleet_token_file);
   std::string token;
   if (!(file >> token)) {
-    return absl::InvalidArgumentError(absl::StrCat("--fleet-token-file: cannot read ", flags.fleet_token_file));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--fleet-token-file: cannot read ", flags.fleet_token_file));
   }
   return token;
 }
@@ -105,10 +108,15 @@ int RunWorker(const ServerFlags& flags) {
   auto token = FleetToken(flags);
   if (!token.ok()) return Report(token.status());
   auto channel = transport::MakeChannel(flags.gateway);
-  if (absl::Status status = transport::WaitConnected(*channel, flags.gateway, kGatewayAnswersWithin); !status.ok()) {
+  if (absl::Status status =
+          transport::WaitConnected(*channel, flags.gateway, kGatewayAnswersWithin);
+      !status.ok()) {
     return Report(status);
   }
-  SupervisorThread supervisor({.gateway = channel, .name = flags.name, .fleet_token = *token, .executor = {},
+  SupervisorThread supervisor({.gateway = channel,
+                               .name = flags.name,
+                               .fleet_token = *token,
+                               .executor = {},
                                .devices = flags.devices});
   absl::Status status = TellReady(flags.ready, flags.gateway);
   if (status.ok()) status = AwaitEnd(flags.life_fd);
@@ -124,8 +132,11 @@ int RunServe(const ServerFlags& flags) {
   {
     auto gateway = gateway::Gateway::Start(*options);
     if (!gateway.ok()) return Report(gateway.status());
-    SupervisorThread supervisor({.gateway = (*gateway)->InProcessChannel(), .name = "serve",
-                                 .fleet_token = options->fleet_token, .executor = {}, .devices = flags.devices});
+    SupervisorThread supervisor({.gateway = (*gateway)->InProcessChannel(),
+                                 .name = "serve",
+                                 .fleet_token = options->fleet_token,
+                                 .executor = {},
+                                 .devices = flags.devices});
     absl::Status status;
     if (!(*gateway)->AwaitDevices(1, kWorkersJoinWithin)) {
       status = absl::UnavailableError("the worker did not join");
@@ -149,7 +160,8 @@ int RunUp(const ServerFlags& flags) {
   options->listen = absl::StrCat(flags.host, ":", flags.port);
   // Other people's processes on this machine must not become our workers.
   if (options->fleet_token.empty()) {
-    options->fleet_token = gateway::Draw<gateway::SessionId>().Hex() + gateway::Draw<gateway::SessionId>().Hex();
+    options->fleet_token =
+        gateway::Draw<gateway::SessionId>().Hex() + gateway::Draw<gateway::SessionId>().Hex();
   }
   auto gateway = gateway::Gateway::Start(*options);
   if (!gateway.ok()) return Report(gateway.status());
@@ -157,9 +169,10 @@ int RunUp(const ServerFlags& flags) {
   std::vector<Child> workers;
   int restarts = 0;
   auto start = [&](int index) -> absl::Status {
-    auto child = Child::Start({"worker", "--gateway", (*gateway)->address(), "--name", absl::StrCat("local-", index),
-                               "--devices", absl::StrCat(flags.devices), "--quiet"},
-                              {absl::StrCat("OUTBOARD_FLEET_TOKEN=", options->fleet_token)});
+    auto child = Child::Start(
+        {"worker", "--gateway", (*gateway)->address(), "--name", absl::StrCat("local-", index),
+         "--devices", absl::StrCat(flags.devices), "--quiet"},
+        {absl::StrCat("OUTBOARD_FLEET_TOKEN=", options->fleet_token)});
     if (!child.ok()) return child.status();
     if (static_cast<size_t>(index) < workers.size()) {
       workers[static_cast<size_t>(index)] = *std::move(child);
@@ -170,9 +183,11 @@ int RunUp(const ServerFlags& flags) {
   };
   absl::Status status;
   for (int i = 0; i < flags.workers && status.ok(); ++i) status = start(i);
-  if (status.ok() && !(*gateway)->AwaitDevices(static_cast<uint32_t>(flags.workers * flags.devices), kWorkersJoinWithin)) {
-    status = absl::UnavailableError(absl::StrCat("only ", (*gateway)->devices_total(), " devices of ", flags.workers,
-                                                 " workers joined within ", kWorkersJoinWithin.count(), " s"));
+  if (status.ok() && !(*gateway)->AwaitDevices(static_cast<uint32_t>(flags.workers * flags.devices),
+                                               kWorkersJoinWithin)) {
+    status = absl::UnavailableError(
+        absl::StrCat("only ", (*gateway)->devices_total(), " devices of ", flags.workers,
+                     " workers joined within ", kWorkersJoinWithin.count(), " s"));
   }
   if (status.ok()) status = TellReady(flags.ready, (*gateway)->address());
   if (status.ok()) {
@@ -180,7 +195,8 @@ int RunUp(const ServerFlags& flags) {
       for (size_t i = 0; i < workers.size(); ++i) {
         if (workers[i].pid() <= 0 || waitpid(workers[i].pid(), nullptr, WNOHANG) <= 0) continue;
         workers[i].Reaped();
-        if (++restarts > kRestartsMax) return absl::InternalError("workers end again and again; see their messages");
+        if (++restarts > kRestartsMax)
+          return absl::InternalError("workers end again and again; see their messages");
         std::fprintf(stderr, "outboard: worker local-%zu ended; starting it again\n", i);
         if (absl::Status again = start(static_cast<int>(i)); !again.ok()) return again;
       }

@@ -9,11 +9,11 @@
 namespace outboard::cli {
 
 struct ServerFlags {
-  std::string listen;            // gateway, serve
+  std::string listen;              // gateway, serve
   std::string host = "127.0.0.1";  // up
-  int port = 6667;               // up
-  int workers = 1;               // up
-  int devices = 1;               // worker, serve
+  int port = 6667;                 // up
+  int workers = 1;                 // up
+  int devices = 1;                 // worker, serve
   std::string data;
   std::string gateway;           // worker: whom to join
   std::string name;              // worker
@@ -21,7 +21,7 @@ struct ServerFlags {
   double price_per_hour_usd = 0.50;
   int drain_s = 5;
   bool no_auth = false;
-  bool ephemeral = false;        // serve: the data folder is removed at the end
+  bool ephemeral = false;  // serve: the data folder is removed at the end
   int life_fd = -1;
   int parent_pid = 0;
   ReadyOptions ready;

@@ -1,5 +1,5 @@
-// Frames that wait for the one write that a stream may have under way. What queues up behind it is joined: a thousand
-// small items that came while one write was in the kernel leave as one frame.
+// Frames that wait for the one write that a stream may have under way. What queues up behind it is
+// joined: a thousand small items that came while one write was in the kernel leave as one frame.
 #ifndef OUTBOARD_PROTO_FRAME_QUEUE_H_
 #define OUTBOARD_PROTO_FRAME_QUEUE_H_
 

@@ -1,4 +1,5 @@
-// Limits of the wire. Both sides hold them: a sender stays within, a receiver refuses what is beyond.
+// Limits of the wire. Both sides hold them: a sender stays within, a receiver refuses what is
+// beyond.
 #ifndef OUTBOARD_PROTO_LIMITS_H_
 #define OUTBOARD_PROTO_LIMITS_H_
 
@@ -10,17 +11,19 @@ namespace outboard::wire {
 inline constexpr uint32_t kProtocolVersion = 1;
 inline constexpr uint32_t kGraphSchemaVersion = 1;
 
-// A frame as sent. Receivers accept a little more (kMessageBytesMax), so that a frame at the limit is refused by us with
-// a message rather than by gRPC with a code that says nothing.
+// A frame as sent. Receivers accept a little more (kMessageBytesMax), so that a frame at the limit
+// is refused by us with a message rather than by gRPC with a code that says nothing.
 inline constexpr size_t kFrameBytesMax = size_t{1} << 20;
 inline constexpr size_t kMessageBytesMax = kFrameBytesMax + (size_t{1} << 16);
 // Bytes of a Put, Graph, Value or blob in one item: two of them and their headers fit into a frame.
 inline constexpr size_t kPieceBytesMax = size_t{500} << 10;
 inline constexpr size_t kFrameItemsMax = 4096;
-inline constexpr size_t kRunHandlesMax = 65536;  // inputs and outputs of one Run, and handles of one Release
+inline constexpr size_t kRunHandlesMax =
+    65536;  // inputs and outputs of one Run, and handles of one Release
 inline constexpr size_t kGraphBytesMax = size_t{64} << 20;
 
-// Chunks are large enough that a list of hashes is 1/131072 of the data, small enough to send again.
+// Chunks are large enough that a list of hashes is 1/131072 of the data, small enough to send
+// again.
 inline constexpr size_t kBlobChunkBytes = size_t{4} << 20;
 inline constexpr size_t kBlobChunksMax = size_t{1} << 18;  // 1 TiB in one blob
 // Above this a Put goes by its hash: below, asking what is missing costs more than sending it.

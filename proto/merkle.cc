@@ -54,7 +54,8 @@ Hash Sha256(std::string_view bytes) { return Digest({}, bytes); }
 Hash HashChunk(std::string_view chunk) { return Digest(Prefix(kChunkPrefix), chunk); }
 
 Hash MerkleRoot(std::span<const Hash> chunks, uint64_t size_bytes) {
-  // A stack of (height, hash) that merges equal heights builds the RFC 6962 shape without recursion.
+  // A stack of (height, hash) that merges equal heights builds the RFC 6962 shape without
+  // recursion.
   std::vector<std::pair<int, Hash>> stack;
   auto join = [&stack] {
     Hash right = stack.back().second;

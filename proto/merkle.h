@@ -1,11 +1,13 @@
 // Names of blobs: SHA-256 over 4 MiB chunks, joined by a domain-separated Merkle tree.
 //
 //   chunk hash = SHA-256(0x00 || chunk bytes)
-//   node       = SHA-256(0x01 || left || right), left subtree the largest power of two below the count (RFC 6962)
-//   root       = SHA-256(0x02 || size in bytes, 8 bytes little-endian || top node; 32 zero bytes for an empty blob)
+//   node       = SHA-256(0x01 || left || right), left subtree the largest power of two below the
+//   count (RFC 6962) root       = SHA-256(0x02 || size in bytes, 8 bytes little-endian || top node;
+//   32 zero bytes for an empty blob)
 //
-// The three prefixes keep a chunk, a pair of hashes and a whole blob from ever having the same name, also when there is
-// one chunk only; the size in the root keeps two lists of chunks with different last chunks apart.
+// The three prefixes keep a chunk, a pair of hashes and a whole blob from ever having the same
+// name, also when there is one chunk only; the size in the root keeps two lists of chunks with
+// different last chunks apart.
 #ifndef OUTBOARD_PROTO_MERKLE_H_
 #define OUTBOARD_PROTO_MERKLE_H_
 
@@ -21,7 +23,8 @@ namespace outboard::wire {
 
 using Hash = std::array<uint8_t, 32>;
 
-// Streaming hash of one chunk: a receiver adds pieces as they come and compares before the chunk is visible.
+// Streaming hash of one chunk: a receiver adds pieces as they come and compares before the chunk is
+// visible.
 class ChunkHasher {
  public:
   ChunkHasher();

@@ -11,16 +11,19 @@
 
 namespace outboard::wire {
 
-inline constexpr size_t kStatusMessageBytesMax = 2048;  // gRPC's default limit on all metadata is 8 KiB
+inline constexpr size_t kStatusMessageBytesMax =
+    2048;  // gRPC's default limit on all metadata is 8 KiB
 
-// A code off the wire may be any number: what is none of gRPC's reads as UNKNOWN, and never as OK by accident.
+// A code off the wire may be any number: what is none of gRPC's reads as UNKNOWN, and never as OK
+// by accident.
 inline absl::StatusCode CodeFromWire(uint32_t code) {
   return code <= 16 ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown;
 }
 
 inline absl::Status FromGrpc(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
-  return absl::Status(CodeFromWire(static_cast<uint32_t>(status.error_code())), status.error_message());
+  return absl::Status(CodeFromWire(static_cast<uint32_t>(status.error_code())),
+                      status.error_message());
 }
 
 inline grpc::Status ToGrpc(const absl::Status& status) {

@@ -20,7 +20,8 @@ namespace outboard::transport {
 
 namespace {
 
-constexpr int kKeepaliveMs = 20'000;  // finds a peer that vanished without a FIN; servers allow it down to 10 s
+constexpr int kKeepaliveMs =
+    20'000;  // finds a peer that vanished without a FIN; servers allow it down to 10 s
 constexpr int kKeepaliveTimeoutMs = 10'000;
 constexpr int kMissingHashesMax = 16'384;  // hashes in one question: half a frame
 
@@ -29,15 +30,20 @@ void AddKey(grpc::ClientContext& context, const std::string& key) {
 }
 
 // Invariants
-//   L1  At most one StartWrite is pending (gRPC aborts on a second): writing_ says so, under mutex_, and only the
+//   L1  At most one StartWrite is pending (gRPC aborts on a second): writing_ says so, under
+//   mutex_, and only the
 //       thread that set it calls StartWrite.
 //   L2  The listener hears OnEnd once, after the last OnFrame.
-//   L3  The hold keeps OnDone away while anybody may start an operation from outside: it is removed once, after
+//   L3  The hold keeps OnDone away while anybody may start an operation from outside: it is removed
+//   once, after
 //       finished_ is set and when no StartWrite from outside is under way (starting_).
-class GrpcLink final : public Link, public grpc::ClientBidiReactor<proto::ClientFrame, proto::ServerFrame> {
+class GrpcLink final : public Link,
+                       public grpc::ClientBidiReactor<proto::ClientFrame, proto::ServerFrame> {
  public:
   GrpcLink(std::shared_ptr<grpc::Channel> channel, std::string key)
-      : channel_(std::move(channel)), key_(std::move(key)), stub_(proto::Cloud::NewStub(channel_)),
+      : channel_(std::move(channel)),
+        key_(std::move(key)),
+        stub_(proto::Cloud::NewStub(channel_)),
         blobs_(proto::Blobs::NewStub(channel_)) {
     AddKey(context_, key_);
   }
@@ -168,7 +174,8 @@ class GrpcLink final : public Link, public grpc::ClientBidiReactor<proto::Client
   std::mutex mutex_;
   std::condition_variable done_cv_;
   wire::FrameQueue<proto::ClientFrame> queue_;
-  bool writing_ = false, starting_ = false, finishing_ = false, finished_ = false, broken_ = false, done_ = false;
+  bool writing_ = false, starting_ = false, finishing_ = false, finished_ = false, broken_ = false,
+       done_ = false;
 };
 
 absl::Status GrpcLink::UploadBlob(const wire::BlobName& name, std::string_view bytes) {
@@ -235,7 +242,8 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target) {
   args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  // A gateway that was not there a moment ago must not be written off for gRPC's usual second and more.
+  // A gateway that was not there a moment ago must not be written off for gRPC's usual second and
+  // more.
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
@@ -247,8 +255,9 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target) {
 absl::Status WaitConnected(grpc::Channel& channel, const std::string& target,
                            std::chrono::milliseconds timeout) {
   if (channel.WaitForConnected(std::chrono::system_clock::now() + timeout)) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("no gateway answers at ", target, " (waited ", timeout.count(),
-                                             " ms); set CLOUD_HOST, or start one with `outboard up`"));
+  return absl::UnavailableError(
+      absl::StrCat("no gateway answers at ", target, " (waited ", timeout.count(),
+                   " ms); set CLOUD_HOST, or start one with `outboard up`"));
 }
 
 std::unique_ptr<Link> MakeGrpcLink(std::shared_ptr<grpc::Channel> channel, const std::string& key) {

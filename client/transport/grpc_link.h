@@ -14,7 +14,8 @@
 
 namespace outboard::transport {
 
-// The one place where a channel gets its credentials. Insecure on a unix socket and on loopback; TLS comes here.
+// The one place where a channel gets its credentials. Insecure on a unix socket and on loopback;
+// TLS comes here.
 std::shared_ptr<grpc::ChannelCredentials> ChannelCredentialsFor(const std::string& target);
 
 // A channel with our limits, not yet connected.

@@ -1,4 +1,5 @@
-// What carries a session's frames: a gRPC stream to a gateway, or a call into an executor core of this process.
+// What carries a session's frames: a gRPC stream to a gateway, or a call into an executor core of
+// this process.
 #ifndef OUTBOARD_CLIENT_TRANSPORT_LINK_H_
 #define OUTBOARD_CLIENT_TRANSPORT_LINK_H_
 
@@ -32,11 +33,11 @@ class Link {
   virtual void Send(proto::ClientFrame frame) = 0;
   // No more Sends follow; the other side is asked to end.
   virtual void Finish() = 0;
-  // Makes sure that the blob is in the cloud and committed: uploads the chunks that are missing. Blocks.
-  // UNIMPLEMENTED where the link has no blobs: then the bytes go inline.
+  // Makes sure that the blob is in the cloud and committed: uploads the chunks that are missing.
+  // Blocks. UNIMPLEMENTED where the link has no blobs: then the bytes go inline.
   virtual absl::Status UploadBlob(const wire::BlobName& name, std::string_view bytes) = 0;
   virtual bool has_blobs() const = 0;
-  virtual uint64_t bytes_up() const = 0;    // as on the wire, of frames and blobs
+  virtual uint64_t bytes_up() const = 0;  // as on the wire, of frames and blobs
   virtual uint64_t bytes_down() const = 0;
 };
 

@@ -1,5 +1,6 @@
-// The child must end with us, also when we are killed. PR_SET_PDEATHSIG alone would fire when the THREAD that
-// forked ends, which in a program with a pool of threads is any time; a pipe that closes with the process is exact.
+// The child must end with us, also when we are killed. PR_SET_PDEATHSIG alone would fire when the
+// THREAD that forked ends, which in a program with a pool of threads is any time; a pipe that
+// closes with the process is exact.
 #include "client/transport/private_serve.h"
 
 #include <fcntl.h>
@@ -34,7 +35,8 @@ bool IsProgram(const std::string& path) { return !path.empty() && access(path.c_
 bool AwaitReady(int fd, Clock::time_point deadline) {
   char line[256];
   for (;;) {
-    auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
     if (left <= 0) return false;
     pollfd poller{fd, POLLIN, 0};
     int events = poll(&poller, 1, static_cast<int>(left));
@@ -61,7 +63,8 @@ std::string FindOutboardBinary() {
     if (IsProgram(path)) return path;
   }
   const char* path = getenv("PATH");
-  for (const std::string& folder : std::vector<std::string>(absl::StrSplit(path ? path : "", ':'))) {
+  for (const std::string& folder :
+       std::vector<std::string>(absl::StrSplit(path ? path : "", ':'))) {
     if (!folder.empty() && IsProgram(folder + "/outboard")) return folder + "/outboard";
   }
   return "";
@@ -69,13 +72,16 @@ std::string FindOutboardBinary() {
 
 absl::StatusOr<std::shared_ptr<PrivateServe>> PrivateServe::Get() {
   static std::mutex mutex;
-  static std::weak_ptr<PrivateServe>& running = *new std::weak_ptr<PrivateServe>;  // outlives every static session
+  static std::weak_ptr<PrivateServe>& running =
+      *new std::weak_ptr<PrivateServe>;  // outlives every static session
   std::lock_guard lock(mutex);
-  if (auto serve = running.lock(); serve != nullptr && waitpid(serve->pid_, nullptr, WNOHANG) == 0) return serve;
+  if (auto serve = running.lock(); serve != nullptr && waitpid(serve->pid_, nullptr, WNOHANG) == 0)
+    return serve;
   std::string binary = FindOutboardBinary();
   if (binary.empty()) {
     return absl::UnavailableError(
-        "no `outboard` binary beside this program or on PATH; set CLOUD=1 and CLOUD_HOST to use a gateway, or put "
+        "no `outboard` binary beside this program or on PATH; set CLOUD=1 and CLOUD_HOST to use a "
+        "gateway, or put "
         "outboard on PATH (or name it in OUTBOARD_BIN)");
   }
   auto serve = Start(binary);
@@ -93,18 +99,26 @@ absl::StatusOr<std::shared_ptr<PrivateServe>> PrivateServe::Start(const std::str
   serve->target_ = "unix:" + pattern + "/s";
 
   int life[2], ready[2];
-  if (pipe2(life, O_CLOEXEC) != 0) return absl::UnavailableError(absl::StrCat("pipe: ", strerror(errno)));
+  if (pipe2(life, O_CLOEXEC) != 0)
+    return absl::UnavailableError(absl::StrCat("pipe: ", strerror(errno)));
   if (pipe2(ready, O_CLOEXEC) != 0) {
     close(life[0]), close(life[1]);
     return absl::UnavailableError(absl::StrCat("pipe: ", strerror(errno)));
   }
   // Everything that allocates happens before the fork: another thread may hold the heap's lock.
-  std::vector<std::string> args = {binary,          "serve",
-                                   "--listen",      serve->target_,
-                                   "--data",        pattern,
-                                   "--no-auth",     "--ephemeral",  "--quiet",
-                                   "--life-fd",     absl::StrCat(life[0]),
-                                   "--ready-fd",    absl::StrCat(ready[1])};
+  std::vector<std::string> args = {binary,
+                                   "serve",
+                                   "--listen",
+                                   serve->target_,
+                                   "--data",
+                                   pattern,
+                                   "--no-auth",
+                                   "--ephemeral",
+                                   "--quiet",
+                                   "--life-fd",
+                                   absl::StrCat(life[0]),
+                                   "--ready-fd",
+                                   absl::StrCat(ready[1])};
   std::vector<char*> argv;
   for (std::string& arg : args) argv.push_back(arg.data());
   argv.push_back(nullptr);
@@ -123,7 +137,8 @@ absl::StatusOr<std::shared_ptr<PrivateServe>> PrivateServe::Start(const std::str
   bool is_ready = pid > 0 && AwaitReady(ready[0], Clock::now() + kReadyWithin);
   close(ready[0]);
   if (!is_ready) {
-    return absl::UnavailableError(absl::StrCat("`", binary, " serve` did not start; see its messages above"));
+    return absl::UnavailableError(
+        absl::StrCat("`", binary, " serve` did not start; see its messages above"));
   }
   return serve;
 }

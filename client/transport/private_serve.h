@@ -1,5 +1,6 @@
-// An `outboard serve` of this process's own, for programs that run without CLOUD: started by the first session that
-// needs it, shared by all, stopped when the last one is gone or the process ends, whatever ends it.
+// An `outboard serve` of this process's own, for programs that run without CLOUD: started by the
+// first session that needs it, shared by all, stopped when the last one is gone or the process
+// ends, whatever ends it.
 #ifndef OUTBOARD_CLIENT_TRANSPORT_PRIVATE_SERVE_H_
 #define OUTBOARD_CLIENT_TRANSPORT_PRIVATE_SERVE_H_
 
@@ -15,7 +16,8 @@ namespace outboard::transport {
 class PrivateServe {
  public:
   // The running one, or a new one that is ready.
-  // Errors: UNAVAILABLE   no binary found (says what to set), or it did not become ready within 20 s
+  // Errors: UNAVAILABLE   no binary found (says what to set), or it did not become ready within 20
+  // s
   static absl::StatusOr<std::shared_ptr<PrivateServe>> Get();
   ~PrivateServe();
   PrivateServe(const PrivateServe&) = delete;

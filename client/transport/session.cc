@@ -1,7 +1,8 @@
 // Invariants
-//   T1  core_ and link_ are touched under mutex_ only; frames go to the link in the order in which core_ made them.
-//   T2  A caller sleeps on changed_ only; everything that can end its wait notifies: frames, the session's end.
-//   T3  One thread reconnects at a time; it is joined before the Impl is destroyed.
+//   T1  core_ and link_ are touched under mutex_ only; frames go to the link in the order in which
+//   core_ made them. T2  A caller sleeps on changed_ only; everything that can end its wait
+//   notifies: frames, the session's end. T3  One thread reconnects at a time; it is joined before
+//   the Impl is destroyed.
 #include "client/transport/session.h"
 
 #include <condition_variable>
@@ -24,12 +25,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kReleasesPending = 4096;  // a program that only drops handles still frees memory over there
+constexpr size_t kReleasesPending =
+    4096;  // a program that only drops handles still frees memory over there
 constexpr std::chrono::seconds kReconnectWithin{60};
 constexpr std::chrono::milliseconds kReconnectPause{200};
 constexpr std::chrono::seconds kCloseWithin{10};
 
-bool IsSet(const char* value) { return value != nullptr && *value != 0 && std::string_view(value) != "0"; }
+bool IsSet(const char* value) {
+  return value != nullptr && *value != 0 && std::string_view(value) != "0";
+}
 
 }  // namespace
 
@@ -67,7 +71,9 @@ class Session::Impl final : public LinkListener {
     }
     target_ = target;
     auto channel = MakeChannel(target);
-    if (absl::Status status = WaitConnected(*channel, target, options_.connect_timeout); !status.ok()) return status;
+    if (absl::Status status = WaitConnected(*channel, target, options_.connect_timeout);
+        !status.ok())
+      return status;
     return Open(MakeGrpcLink(std::move(channel), options_.key));
   }
 
@@ -78,11 +84,12 @@ class Session::Impl final : public LinkListener {
     core_.Open(options_.devices);
     Flush();
     bool answered = changed_.wait_for(lock, options_.open_timeout, [this] {
-      return core_.state() == SessionCore::State::kOpen || core_.state() == SessionCore::State::kEnded;
+      return core_.state() == SessionCore::State::kOpen ||
+             core_.state() == SessionCore::State::kEnded;
     });
     if (!answered) {
-      core_.End(absl::UnavailableError(absl::StrCat("no device was given within ", options_.open_timeout.count(),
-                                                    " ms")));
+      core_.End(absl::UnavailableError(
+          absl::StrCat("no device was given within ", options_.open_timeout.count(), " ms")));
     }
     if (core_.state() == SessionCore::State::kEnded) return core_.status();
     opened_at_ = Clock::now();
@@ -101,8 +108,8 @@ class Session::Impl final : public LinkListener {
   void OnEnd(absl::Status status) override {
     std::lock_guard lock(mutex_);
     link_ended_ = true;
-    bool resumable = status.code() == absl::StatusCode::kUnavailable && core_.can_resume() && !target_.empty() &&
-                     core_.state() != SessionCore::State::kEnded &&
+    bool resumable = status.code() == absl::StatusCode::kUnavailable && core_.can_resume() &&
+                     !target_.empty() && core_.state() != SessionCore::State::kEnded &&
                      core_.state() != SessionCore::State::kClosing && !stopping_;
     if (resumable) {
       core_.OnLinkLost();
@@ -120,7 +127,8 @@ class Session::Impl final : public LinkListener {
   }
 
   // ---- the program's calls
-  absl::Status Put(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims, std::string_view bytes) {
+  absl::Status Put(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
+                   std::string_view bytes) {
     for (int64_t dim : dims) {
       if (dim < 0) return absl::InvalidArgumentError(absl::StrCat("Put of a dimension of ", dim));
     }
@@ -133,7 +141,8 @@ class Session::Impl final : public LinkListener {
     if (by_blob) {
       wire::BlobName name = wire::NameBlob(bytes);
       ++blob_round_trips_;
-      // Outside the lock: values and steps of other threads go on. link_ lives as long as calls may be made.
+      // Outside the lock: values and steps of other threads go on. link_ lives as long as calls may
+      // be made.
       if (absl::Status status = CurrentLink()->UploadBlob(name, bytes); !status.ok()) return status;
       std::unique_lock lock(mutex_);
       if (absl::Status status = AwaitCredit(lock, 0); !status.ok()) return status;
@@ -194,7 +203,8 @@ class Session::Impl final : public LinkListener {
     core_.FlushReleases();
     Flush();
     uint64_t seq = core_.last_seq();
-    Wait(lock, [&] { return core_.done_seq() >= seq || core_.state() == SessionCore::State::kEnded; });
+    Wait(lock,
+         [&] { return core_.done_seq() >= seq || core_.state() == SessionCore::State::kEnded; });
     if (core_.state() == SessionCore::State::kEnded) return core_.status();
     return core_.TakeFirstFailure();
   }
@@ -228,8 +238,10 @@ class Session::Impl final : public LinkListener {
     if (core_.state() != SessionCore::State::kEnded) {
       core_.Close();
       Flush();
-      // Without an answer the gateway's grace time ends the session; the program must not hang on its way out.
-      changed_.wait_for(lock, kCloseWithin, [this] { return core_.state() == SessionCore::State::kEnded; });
+      // Without an answer the gateway's grace time ends the session; the program must not hang on
+      // its way out.
+      changed_.wait_for(lock, kCloseWithin,
+                        [this] { return core_.state() == SessionCore::State::kEnded; });
     }
     StopClock();
     core_.End(absl::OkStatus());
@@ -256,7 +268,8 @@ class Session::Impl final : public LinkListener {
   }
 
   absl::Status AwaitCredit(std::unique_lock<std::mutex>& lock, uint64_t bytes) {
-    Wait(lock, [&] { return core_.HasCredit(bytes) || core_.state() == SessionCore::State::kEnded; });
+    Wait(lock,
+         [&] { return core_.HasCredit(bytes) || core_.state() == SessionCore::State::kEnded; });
     return core_.state() == SessionCore::State::kEnded ? core_.status() : absl::OkStatus();
   }
 
@@ -269,8 +282,8 @@ class Session::Impl final : public LinkListener {
     return link_;
   }
 
-  // Runs on reconnector_. The session's state is kept over there for minutes; we give up much earlier, since a
-  // person waits.
+  // Runs on reconnector_. The session's state is kept over there for minutes; we give up much
+  // earlier, since a person waits.
   void Reconnect() {
     Clock::time_point deadline = Clock::now() + kReconnectWithin;
     std::unique_lock lock(mutex_);
@@ -341,13 +354,16 @@ absl::StatusOr<std::unique_ptr<Session>> Session::ConnectLink(std::unique_ptr<Li
 }
 
 uint64_t Session::NewHandle() { return impl_->NewHandle(); }
-absl::Status Session::Put(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims, std::string_view bytes) {
+absl::Status Session::Put(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
+                          std::string_view bytes) {
   return impl_->Put(handle, dtype, dims, bytes);
 }
 absl::StatusOr<uint64_t> Session::Run(const RunRequest& request) { return impl_->Run(request); }
 absl::StatusOr<uint64_t> Session::Fetch(uint64_t handle) { return impl_->Fetch(handle); }
 void Session::Release(uint64_t handle) { impl_->Release(handle); }
-absl::StatusOr<Value> Session::Await(uint64_t seq, uint32_t index) { return impl_->Await(seq, index); }
+absl::StatusOr<Value> Session::Await(uint64_t seq, uint32_t index) {
+  return impl_->Await(seq, index);
+}
 bool Session::Ready(uint64_t seq, uint32_t index) const { return impl_->Ready(seq, index); }
 void Session::Forget(uint64_t seq, uint32_t index) { impl_->Forget(seq, index); }
 absl::Status Session::Sync() { return impl_->Sync(); }

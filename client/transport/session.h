@@ -1,19 +1,22 @@
 // A session with the cloud: puts buffers, runs graphs, brings values back.
 //
-// Nothing here waits for the other side except Connect, Await, Sync, Close, a Put of more than kInlinePutBytesMax (it
-// asks which chunks are missing) and any call that finds the credit used up; Stats::blocking_round_trips counts the
-// times that a caller really slept. A Run is one frame, with the Releases made since the last one in it.
+// Nothing here waits for the other side except Connect, Await, Sync, Close, a Put of more than
+// kInlinePutBytesMax (it asks which chunks are missing) and any call that finds the credit used up;
+// Stats::blocking_round_trips counts the times that a caller really slept. A Run is one frame, with
+// the Releases made since the last one in it.
 //
-// Threads: every method may be called from any thread. Runs are applied in the order in which the calls returned.
-// Ownership: bytes are copied (or hashed and uploaded) before Put returns; a graph's encoding is shared, never copied.
+// Threads: every method may be called from any thread. Runs are applied in the order in which the
+// calls returned. Ownership: bytes are copied (or hashed and uploaded) before Put returns; a
+// graph's encoding is shared, never copied.
 //
-// Errors. A call fails only for what is known by then: a wrong argument, a session that has ended. The failure of
-// a computation is raised by Await of a value that depends on it, with the first cause. Codes:
+// Errors. A call fails only for what is known by then: a wrong argument, a session that has ended.
+// The failure of a computation is raised by Await of a value that depends on it, with the first
+// cause. Codes:
 //   UNAUTHENTICATED      no key, a wrong or revoked one
-//   UNAVAILABLE          nothing listens at the target (the message names it), or the worker was lost
-//   RESOURCE_EXHAUSTED   no device is free, or a limit (named) was hit
-//   INVALID_ARGUMENT     a graph or Run that the cloud refuses: names the node and the rule
-//   FAILED_PRECONDITION  used after Close, or a value taken twice
+//   UNAVAILABLE          nothing listens at the target (the message names it), or the worker was
+//   lost RESOURCE_EXHAUSTED   no device is free, or a limit (named) was hit INVALID_ARGUMENT     a
+//   graph or Run that the cloud refuses: names the node and the rule FAILED_PRECONDITION  used
+//   after Close, or a value taken twice
 #ifndef OUTBOARD_CLIENT_TRANSPORT_SESSION_H_
 #define OUTBOARD_CLIENT_TRANSPORT_SESSION_H_
 
@@ -44,28 +47,31 @@ struct RunRequest {
   GraphId graph_id{};
   std::shared_ptr<const std::string> graph;  // the canonical encoding; sent once a session
   std::vector<uint64_t> inputs;              // handles, in the order of the PARAM slots
-  std::vector<uint64_t> outputs;             // new handles (NewHandle), in the order of the SINK's sources
-  std::vector<uint32_t> donate;              // indices into inputs; those handles end with this Run
-  std::vector<uint32_t> fetch;               // indices into outputs to be sent back; Await them with (seq, index)
+  std::vector<uint64_t> outputs;  // new handles (NewHandle), in the order of the SINK's sources
+  std::vector<uint32_t> donate;   // indices into inputs; those handles end with this Run
+  std::vector<uint32_t>
+      fetch;  // indices into outputs to be sent back; Await them with (seq, index)
   std::vector<Binding> bindings;
 };
 
 struct Value {
-  uint32_t dtype = 0;          // the dtype's code in the graph encoding
+  uint32_t dtype = 0;  // the dtype's code in the graph encoding
   std::vector<int64_t> dims;
-  std::string bytes;           // little-endian, row-major
+  std::string bytes;  // little-endian, row-major
 };
 
 struct SessionOptions {
-  // "host:port" or "unix:/path". Empty: a private `outboard serve`, started for this process and stopped with it.
+  // "host:port" or "unix:/path". Empty: a private `outboard serve`, started for this process and
+  // stopped with it.
   std::string target;
   std::string key;
   uint32_t devices = 1;
   std::chrono::milliseconds connect_timeout{3000};  // to find somebody at the target
   std::chrono::milliseconds open_timeout{30000};    // to be given a device
 
-  // From the environment: CLOUD unset or 0 gives a private serve; else CLOUD_HOST (default localhost:6667) and
-  // CLOUD_KEY. OUTBOARD_BIN names the binary for a private serve if it is neither beside the program nor on PATH.
+  // From the environment: CLOUD unset or 0 gives a private serve; else CLOUD_HOST (default
+  // localhost:6667) and CLOUD_KEY. OUTBOARD_BIN names the binary for a private serve if it is
+  // neither beside the program nor on PATH.
   static SessionOptions FromEnvironment();
 };
 
@@ -73,15 +79,15 @@ struct Stats {
   uint64_t runs = 0;
   uint64_t blocking_round_trips = 0;
   uint64_t frames_up = 0;
-  uint64_t bytes_up = 0;    // serialised frames and blob pieces
+  uint64_t bytes_up = 0;  // serialised frames and blob pieces
   uint64_t bytes_down = 0;
   uint64_t device_time_us = 0;
   uint64_t kernels_launched = 0;
-  uint64_t cost_micro_usd = 0;   // as of the last Done; final after Close
+  uint64_t cost_micro_usd = 0;  // as of the last Done; final after Close
   uint64_t seconds_billed = 0;
-  double seconds_open = 0;       // by this process's own clock, from Opened to now or to Close
+  double seconds_open = 0;  // by this process's own clock, from Opened to now or to Close
   uint64_t price_per_hour_micro_usd = 0;
-  std::string device;            // "cpu: Xeon ..." as the worker told, for people
+  std::string device;  // "cpu: Xeon ..." as the worker told, for people
 };
 
 class Session {
@@ -97,9 +103,10 @@ class Session {
   // Fresh names, 1, 2, 3 ...; a handle means nothing until a Put or Run defines it.
   uint64_t NewHandle();
 
-  // Defines `handle`. `bytes` must be as long as dtype and dims say (checked by the cloud). Small ones travel inline;
-  // larger ones by hash, and only the chunks that the cloud lacks are sent.
-  absl::Status Put(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims, std::string_view bytes);
+  // Defines `handle`. `bytes` must be as long as dtype and dims say (checked by the cloud). Small
+  // ones travel inline; larger ones by hash, and only the chunks that the cloud lacks are sent.
+  absl::Status Put(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
+                   std::string_view bytes);
 
   // Returns the Run's sequence number.
   absl::StatusOr<uint64_t> Run(const RunRequest& request);
@@ -117,7 +124,8 @@ class Session {
   // The value will not be awaited: drops it, also if it is still under way.
   void Forget(uint64_t seq, uint32_t index);
 
-  // Waits until everything so far is applied; returns the first failure of an item since the last Sync.
+  // Waits until everything so far is applied; returns the first failure of an item since the last
+  // Sync.
   absl::Status Sync();
 
   // Not OK once the session has ended; the reason.

@@ -1,9 +1,9 @@
 // Invariants
 //   C1  Sequence numbers leave 1, 2, 3 ... and the ring holds exactly those above done_seq_.
-//   C2  A Graph is emitted before the first Run of an epoch that names it, and once in that epoch unless asked for.
-//   C3  A value is complete or failed once; a slot is taken once.
-//   C4  Ack never covers a value that is still incomplete.
-//   C5  After End every awaited value that is not complete fails with the session's status.
+//   C2  A Graph is emitted before the first Run of an epoch that names it, and once in that epoch
+//   unless asked for. C3  A value is complete or failed once; a slot is taken once. C4  Ack never
+//   covers a value that is still incomplete. C5  After End every awaited value that is not complete
+//   fails with the session's status.
 //
 //   kNew --Open--> kOpening --OnOpened--> kOpen --Close--> kClosing --End--> kEnded
 //                     ^                     |
@@ -25,7 +25,7 @@ std::string AsString(const GraphId& id) { return std::string(id.begin(), id.end(
 
 }  // namespace
 
-// ---- the program -----------------------------------------------------------------------------------------------
+// ---- the program --------------------------------------------------------------------------------
 
 void SessionCore::Open(uint32_t devices) {
   devices_ = devices;
@@ -48,7 +48,8 @@ void SessionCore::Open(uint32_t devices) {
 
 bool SessionCore::HasCredit(uint64_t bytes) const {
   if (ring_.empty()) return true;  // whatever the window, one item may always go
-  return ring_.size() + (releases_.empty() ? 0 : 1) < items_max_ && bytes_in_flight_ + bytes <= bytes_max_;
+  return ring_.size() + (releases_.empty() ? 0 : 1) < items_max_ &&
+         bytes_in_flight_ + bytes <= bytes_max_;
 }
 
 SessionCore::Entry& SessionCore::Add(proto::ClientItem item) {
@@ -90,19 +91,22 @@ uint64_t SessionCore::PutBlob(uint64_t handle, uint32_t dtype, std::span<const i
 
 absl::StatusOr<uint64_t> SessionCore::Run(const RunRequest& request) {
   if (request.inputs.size() + request.outputs.size() > wire::kRunHandlesMax) {
-    return absl::ResourceExhaustedError(absl::StrCat("a Run with ", request.inputs.size(), " inputs and ",
-                                                     request.outputs.size(), " outputs; limit ",
-                                                     wire::kRunHandlesMax, " together"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a Run with ", request.inputs.size(), " inputs and ", request.outputs.size(),
+                     " outputs; limit ", wire::kRunHandlesMax, " together"));
   }
   if (request.graph == nullptr || request.graph->size() > wire::kGraphBytesMax) {
-    return absl::ResourceExhaustedError(absl::StrCat("a graph of ", request.graph ? request.graph->size() : 0,
+    return absl::ResourceExhaustedError(absl::StrCat("a graph of ",
+                                                     request.graph ? request.graph->size() : 0,
                                                      " bytes; limit ", wire::kGraphBytesMax));
   }
   for (uint32_t index : request.donate) {
-    if (index >= request.inputs.size()) return absl::InvalidArgumentError(absl::StrCat("donate index ", index));
+    if (index >= request.inputs.size())
+      return absl::InvalidArgumentError(absl::StrCat("donate index ", index));
   }
   for (uint32_t index : request.fetch) {
-    if (index >= request.outputs.size()) return absl::InvalidArgumentError(absl::StrCat("fetch index ", index));
+    if (index >= request.outputs.size())
+      return absl::InvalidArgumentError(absl::StrCat("fetch index ", index));
   }
   FlushReleases();
   proto::ClientItem item;
@@ -159,11 +163,12 @@ void SessionCore::Close() {
   EmitItem(std::move(item));
 }
 
-// ---- frames out ------------------------------------------------------------------------------------------------
+// ---- frames out ---------------------------------------------------------------------------------
 
 void SessionCore::EmitItem(proto::ClientItem item) {
   size_t bytes = item.ByteSizeLong() + kItemOverheadBytes;
-  if (frames_.empty() || frame_bytes_ + bytes > wire::kFrameBytesMax || frames_.back().epoch() != epoch_ ||
+  if (frames_.empty() || frame_bytes_ + bytes > wire::kFrameBytesMax ||
+      frames_.back().epoch() != epoch_ ||
       frames_.back().items_size() >= static_cast<int>(wire::kFrameItemsMax)) {
     frames_.emplace_back().set_epoch(epoch_);
     frame_bytes_ = kItemOverheadBytes;
@@ -214,7 +219,8 @@ void SessionCore::Acknowledge() {
   if (!incomplete_.empty()) seq = std::min(seq, incomplete_.begin()->first - 1);
   if (seq <= acked_seq_) return;
   acked_seq_ = seq;
-  if (!std::exchange(ack_due_, false)) return;  // no value or failure came: nothing that the executor keeps
+  if (!std::exchange(ack_due_, false))
+    return;  // no value or failure came: nothing that the executor keeps
   proto::ClientItem item;
   item.mutable_ack()->set_through_seq(seq);
   EmitItem(std::move(item));
@@ -225,7 +231,7 @@ std::vector<proto::ClientFrame> SessionCore::TakeFrames() {
   return std::exchange(frames_, {});
 }
 
-// ---- frames in -------------------------------------------------------------------------------------------------
+// ---- frames in ----------------------------------------------------------------------------------
 
 void SessionCore::OnFrame(proto::ServerFrame& frame) {
   for (proto::ServerItem& item : *frame.mutable_items()) {
@@ -309,7 +315,8 @@ void SessionCore::OnValue(proto::Value& piece) {
 
 void SessionCore::OnFailed(const proto::Failed& failed) {
   std::string message = failed.message();
-  if (!failed.op().empty()) absl::StrAppend(&message, " (node ", failed.node(), ", ", failed.op(), ")");
+  if (!failed.op().empty())
+    absl::StrAppend(&message, " (node ", failed.node(), ", ", failed.op(), ")");
   absl::Status status(wire::CodeFromWire(failed.code()), message);
   if (status.ok()) status = absl::InternalError("a failure without a code");
   if (failed.seq() == 0) {
@@ -351,7 +358,8 @@ void SessionCore::Resume() { Open(devices_); }
 void SessionCore::End(absl::Status status) {
   if (state_ == State::kEnded) return;
   state_ = State::kEnded;
-  status_ = status.ok() ? absl::FailedPreconditionError("the session is closed") : std::move(status);
+  status_ =
+      status.ok() ? absl::FailedPreconditionError("the session is closed") : std::move(status);
   for (const ValueKey& key : incomplete_) {
     Slot& slot = slots_[key];
     slot.complete = true;
@@ -364,7 +372,7 @@ void SessionCore::End(absl::Status status) {
   bytes_in_flight_ = 0;
 }
 
-// ---- values ----------------------------------------------------------------------------------------------------
+// ---- values -------------------------------------------------------------------------------------
 
 bool SessionCore::Ready(uint64_t seq, uint32_t index) const {
   auto it = slots_.find({seq, index});
@@ -374,8 +382,8 @@ bool SessionCore::Ready(uint64_t seq, uint32_t index) const {
 absl::StatusOr<Value> SessionCore::Take(uint64_t seq, uint32_t index) {
   auto it = slots_.find({seq, index});
   if (it == slots_.end() || it->second.forgotten) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("value ", index, " of item ", seq, " was not asked for, or was taken already"));
+    return absl::FailedPreconditionError(absl::StrCat("value ", index, " of item ", seq,
+                                                      " was not asked for, or was taken already"));
   }
   Slot slot = std::move(it->second);
   slots_.erase(it);
@@ -393,7 +401,9 @@ void SessionCore::Forget(uint64_t seq, uint32_t index) {
   }
 }
 
-absl::Status SessionCore::TakeFirstFailure() { return std::exchange(first_failure_, absl::OkStatus()); }
+absl::Status SessionCore::TakeFirstFailure() {
+  return std::exchange(first_failure_, absl::OkStatus());
+}
 
 void SessionCore::FillStats(Stats& stats) const {
   stats.runs = runs_;
@@ -401,7 +411,8 @@ void SessionCore::FillStats(Stats& stats) const {
   stats.kernels_launched = kernels_;
   stats.cost_micro_usd = cost_micro_usd_;
   stats.seconds_billed = seconds_billed_;
-  stats.price_per_hour_micro_usd = opened_.price_per_hour_micro_usd() * std::max(1u, opened_.devices());
+  stats.price_per_hour_micro_usd =
+      opened_.price_per_hour_micro_usd() * std::max(1u, opened_.devices());
   stats.device = absl::StrCat(opened_.device().kind(), ": ", opened_.device().name());
 }
 

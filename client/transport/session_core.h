@@ -1,8 +1,9 @@
-// The client's side of a session without I/O: numbers the items, keeps those that are not acknowledged, knows which
-// graphs the server has, how much credit is left, which values are awaited and which items failed.
+// The client's side of a session without I/O: numbers the items, keeps those that are not
+// acknowledged, knows which graphs the server has, how much credit is left, which values are
+// awaited and which items failed.
 //
-// Calls take what the program or the stream does; frames to send collect inside and are taken by TakeFrames. Not
-// thread-safe: Session owns one under its mutex.
+// Calls take what the program or the stream does; frames to send collect inside and are taken by
+// TakeFrames. Not thread-safe: Session owns one under its mutex.
 #ifndef OUTBOARD_CLIENT_TRANSPORT_SESSION_CORE_H_
 #define OUTBOARD_CLIENT_TRANSPORT_SESSION_CORE_H_
 
@@ -33,9 +34,10 @@ class SessionCore {
   void Open(uint32_t devices);
   // True if `bytes` more of Put data may be sent now.
   bool HasCredit(uint64_t bytes) const;
-  uint64_t Put(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims, std::shared_ptr<const std::string> bytes);
-  uint64_t PutBlob(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims, uint64_t total_bytes,
-                   std::string_view root);
+  uint64_t Put(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
+               std::shared_ptr<const std::string> bytes);
+  uint64_t PutBlob(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
+                   uint64_t total_bytes, std::string_view root);
   absl::StatusOr<uint64_t> Run(const RunRequest& request);
   uint64_t Fetch(uint64_t handle);
   void Release(uint64_t handle);
@@ -67,7 +69,8 @@ class SessionCore {
  private:
   using ValueKey = std::pair<uint64_t, uint32_t>;
 
-  // One sequenced item as it would be sent again. A Put keeps its bytes beside it, shared and in one piece.
+  // One sequenced item as it would be sent again. A Put keeps its bytes beside it, shared and in
+  // one piece.
   struct Entry {
     uint64_t seq;
     proto::ClientItem item;
@@ -106,7 +109,7 @@ class SessionCore {
   uint32_t items_max_ = wire::kCreditItems;
   uint64_t bytes_max_ = wire::kCreditBytes;
 
-  std::deque<Entry> ring_;  // seq in (done_seq_, next_seq_)
+  std::deque<Entry> ring_;             // seq in (done_seq_, next_seq_)
   std::set<std::string> graphs_sent_;  // in this epoch
   std::vector<uint64_t> releases_;
   std::map<ValueKey, Slot> slots_;

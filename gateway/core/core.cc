@@ -1,11 +1,11 @@
 // Invariants (CheckInvariants; tests quote the numbers)
 //   G1  A device is held by at most one session, and that session names it.
-//   G2  A session holds devices exactly in kStarting, kLive and kDetached, all of one worker that is known.
-//   G3  A session is metered exactly in kLive and kDetached: never before the customer can use the device, never after.
-//   G4  A connection belongs to at most one session; kLive has one, kDetached and a kParked outside the queue none.
-//   G5  The queue holds exactly the sessions in kQueued and those in kParked that have a connection.
-//   G6  An epoch rises with every Live of a session.
-//   G7  Nothing waits for ever: each state but kLive has a time limit, checked on Tick.
+//   G2  A session holds devices exactly in kStarting, kLive and kDetached, all of one worker that
+//   is known. G3  A session is metered exactly in kLive and kDetached: never before the customer
+//   can use the device, never after. G4  A connection belongs to at most one session; kLive has
+//   one, kDetached and a kParked outside the queue none. G5  The queue holds exactly the sessions
+//   in kQueued and those in kParked that have a connection. G6  An epoch rises with every Live of a
+//   session. G7  Nothing waits for ever: each state but kLive has a time limit, checked on Tick.
 //
 //   ClientOpen --Enqueue--> kQueued --TryPlace--> kStarting --ExecutorAttached/GoLive--> kLive
 //   kLive --ClientGone/GoDetached--> kDetached --ClientResume/GoLive--> kLive
@@ -42,7 +42,7 @@ std::vector<Action> GatewayCore::On(const Event& event, MonoTime now) {
   return out;
 }
 
-// ---- workers ---------------------------------------------------------------------------------------------------
+// ---- workers ------------------------------------------------------------------------------------
 
 void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
   Worker& worker = workers_[event.worker];
@@ -73,7 +73,9 @@ void GatewayCore::Handle(const WorkerDraining& event, Out& out) {
   if (it != workers_.end()) it->second.draining = true;
 }
 
-void GatewayCore::Handle(const WorkerGone& event, Out& out) { LoseWorker(event.worker, "its connection ended", out); }
+void GatewayCore::Handle(const WorkerGone& event, Out& out) {
+  LoseWorker(event.worker, "its connection ended", out);
+}
 
 void GatewayCore::LoseWorker(WorkerId id, const std::string& why, Out& out) {
   auto it = workers_.find(id);
@@ -85,25 +87,29 @@ void GatewayCore::LoseWorker(WorkerId id, const std::string& why, Out& out) {
     if (session.worker == id) lost.push_back(session_id);
   }
   for (const SessionId& session_id : lost) {
-    End(session_id, absl::UnavailableError(absl::StrCat("worker lost: ", name, " (", why, ")")), RowState::kLost,
-        "worker lost", out);
+    End(session_id, absl::UnavailableError(absl::StrCat("worker lost: ", name, " (", why, ")")),
+        RowState::kLost, "worker lost", out);
   }
   workers_.erase(id);
 }
 
-// ---- clients ---------------------------------------------------------------------------------------------------
+// ---- clients ------------------------------------------------------------------------------------
 
 void GatewayCore::Handle(const ClientOpen& event, Out& out) {
-  auto refuse = [&](absl::Status why) { out.push_back(EndClient{event.conn, std::nullopt, std::move(why), {}}); };
+  auto refuse = [&](absl::Status why) {
+    out.push_back(EndClient{event.conn, std::nullopt, std::move(why), {}});
+  };
   if (draining_) return refuse(absl::UnavailableError("the gateway is stopping"));
   if (event.devices > 1) {
-    return refuse(absl::UnimplementedError(absl::StrCat("devices = ", event.devices, ": this version gives one")));
+    return refuse(absl::UnimplementedError(
+        absl::StrCat("devices = ", event.devices, ": this version gives one")));
   }
-  auto of_tenant = std::count_if(sessions_.begin(), sessions_.end(),
-                                 [&](const auto& entry) { return entry.second.tenant == event.tenant; });
+  auto of_tenant = std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
+    return entry.second.tenant == event.tenant;
+  });
   if (of_tenant >= options_.sessions_per_tenant_max) {
-    return refuse(absl::ResourceExhaustedError(
-        absl::StrCat("this account has ", of_tenant, " sessions; limit ", options_.sessions_per_tenant_max)));
+    return refuse(absl::ResourceExhaustedError(absl::StrCat(
+        "this account has ", of_tenant, " sessions; limit ", options_.sessions_per_tenant_max)));
   }
   Session& session = sessions_[event.session];
   session.id = event.session;
@@ -118,13 +124,17 @@ void GatewayCore::Handle(const ClientOpen& event, Out& out) {
 }
 
 void GatewayCore::Handle(const ClientResume& event, Out& out) {
-  auto refuse = [&](absl::Status why) { out.push_back(EndClient{event.conn, std::nullopt, std::move(why), {}}); };
+  auto refuse = [&](absl::Status why) {
+    out.push_back(EndClient{event.conn, std::nullopt, std::move(why), {}});
+  };
   if (draining_) return refuse(absl::UnavailableError("the gateway is stopping"));
   Session* session = nullptr;
   for (auto& [id, candidate] : sessions_) {
-    if (candidate.resume_token == event.resume_token && candidate.tenant == event.tenant) session = &candidate;
+    if (candidate.resume_token == event.resume_token && candidate.tenant == event.tenant)
+      session = &candidate;
   }
-  if (session == nullptr || session->state == State::kQueued || session->state == State::kStarting) {
+  if (session == nullptr || session->state == State::kQueued ||
+      session->state == State::kStarting) {
     return refuse(absl::NotFoundError(
         "no such session: it was closed, its worker was lost, or it was left alone for too long"));
   }
@@ -132,7 +142,8 @@ void GatewayCore::Handle(const ClientResume& event, Out& out) {
     // The client noticed the broken connection before we did, or has two: the last one counts.
     ConnId old = session->conn;
     conns_.erase(old);
-    out.push_back(EndClient{old, std::nullopt, absl::AbortedError("the session was resumed elsewhere"), {}});
+    out.push_back(
+        EndClient{old, std::nullopt, absl::AbortedError("the session was resumed elsewhere"), {}});
   }
   session->conn = event.conn;
   session->wall = event.wall;
@@ -157,21 +168,19 @@ void GatewayCore::Handle(const ClientGone& event, Out& out) {
     case State::kQueued:
     case State::kStarting:
       // Nothing was opened that a client could come back for.
-      End(session->id, absl::CancelledError("the client went away"), RowState::kClosed, "closed", out);
+      End(session->id, absl::CancelledError("the client went away"), RowState::kClosed, "closed",
+          out);
       break;
-    case State::kLive:
-      GoDetached(*session, out);
-      break;
+    case State::kLive: GoDetached(*session, out); break;
     case State::kParked:
       std::erase(queue_, session->id);
       session->since = now_;
       break;
-    case State::kDetached:
-      break;
+    case State::kDetached: break;
   }
 }
 
-// ---- executors -------------------------------------------------------------------------------------------------
+// ---- executors ----------------------------------------------------------------------------------
 
 bool GatewayCore::CheckAttach(const SessionId& id, const Token& token) const {
   auto it = sessions_.find(id);
@@ -191,7 +200,8 @@ void GatewayCore::Handle(const ExecutorAttached& event, Out& out) {
 void GatewayCore::Handle(const ExecutorGone& event, Out& out) {
   Session* session = Find(event.session);
   if (session == nullptr) return;
-  absl::Status why = event.why.ok() ? absl::UnavailableError("worker lost: the executor ended") : event.why;
+  absl::Status why =
+      event.why.ok() ? absl::UnavailableError("worker lost: the executor ended") : event.why;
   End(session->id, why, RowState::kLost, "executor lost", out);
 }
 
@@ -202,7 +212,7 @@ void GatewayCore::Handle(const Progress& event, Out& out) {
   session->busy = event.busy;
 }
 
-// ---- time ------------------------------------------------------------------------------------------------------
+// ---- time ---------------------------------------------------------------------------------------
 
 void GatewayCore::Handle(const Tick&, Out& out) {
   std::vector<WorkerId> unheard;
@@ -216,19 +226,21 @@ void GatewayCore::Handle(const Tick&, Out& out) {
   for (const SessionId& id : ids) {
     Session& session = sessions_.at(id);
     int64_t in_state = Since(now_, session.since);
-    bool queued = session.state == State::kQueued || (session.state == State::kParked && IsSome(session.conn));
+    bool queued = session.state == State::kQueued ||
+                  (session.state == State::kParked && IsSome(session.conn));
     if (queued && in_state > options_.queue_ns) {
       End(id, NoDevice(session), RowState::kClosed, "no device", out);
     } else if (session.state == State::kStarting && in_state > options_.start_ns) {
-      End(id, absl::UnavailableError("worker lost: it started no executor in time"), RowState::kLost, "not started",
-          out);
+      End(id, absl::UnavailableError("worker lost: it started no executor in time"),
+          RowState::kLost, "not started", out);
     } else if (session.state == State::kDetached && !session.busy &&
                Since(now_, session.idle_since) > options_.idle_ns) {
       Park(session, out);
     } else if (session.state == State::kParked && !queued && in_state > options_.grace_ns) {
       End(id, absl::CancelledError("the client did not come back"), RowState::kClosed, "idle", out);
     } else if (session.state == State::kDetached && in_state > options_.grace_ns) {
-      End(id, absl::CancelledError("the client did not come back"), RowState::kClosed, "abandoned", out);
+      End(id, absl::CancelledError("the client did not come back"), RowState::kClosed, "abandoned",
+          out);
     }
   }
   PlaceQueue(out);
@@ -239,11 +251,12 @@ void GatewayCore::Handle(const StopAll&, Out& out) {
   std::vector<SessionId> ids;
   for (const auto& [id, session] : sessions_) ids.push_back(id);
   for (const SessionId& id : ids) {
-    End(id, absl::UnavailableError("the gateway is stopping"), RowState::kClosed, "gateway stopped", out);
+    End(id, absl::UnavailableError("the gateway is stopping"), RowState::kClosed, "gateway stopped",
+        out);
   }
 }
 
-// ---- placement -------------------------------------------------------------------------------------------------
+// ---- placement ----------------------------------------------------------------------------------
 
 void GatewayCore::Enqueue(Session& session, Out& out) {
   if (queue_.size() >= options_.queue_max) {
@@ -264,13 +277,15 @@ void GatewayCore::PlaceQueue(Out& out) {
   }
 }
 
-// First fit in the order in which the workers joined; a parked session can only go back to where its state is.
+// First fit in the order in which the workers joined; a parked session can only go back to where
+// its state is.
 bool GatewayCore::TryPlace(Session& session, Out& out) {
   for (auto& [id, worker] : workers_) {
     bool parked_here = session.state == State::kParked && session.worker == id;
     if (session.state == State::kParked && !parked_here) continue;
     if (worker.free() < session.devices_wanted) continue;
-    for (uint32_t i = 0; i < worker.devices.size() && session.devices.size() < session.devices_wanted; ++i) {
+    for (uint32_t i = 0;
+         i < worker.devices.size() && session.devices.size() < session.devices_wanted; ++i) {
       if (worker.devices[i].has_value()) continue;
       worker.devices[i] = session.id;
       session.devices.push_back(i);
@@ -283,7 +298,8 @@ bool GatewayCore::TryPlace(Session& session, Out& out) {
       GoLive(session, out);
     } else {
       session.state = State::kStarting;
-      out.push_back(Assign{id, session.id, session.tenant, session.attach_token, session.grant, session.devices});
+      out.push_back(Assign{id, session.id, session.tenant, session.attach_token, session.grant,
+                           session.devices});
     }
     return true;
   }
@@ -294,16 +310,18 @@ void GatewayCore::GoLive(Session& session, Out& out) {
   session.state = State::kLive;
   session.since = now_;
   ++session.epoch;
-  out.push_back(WriteSession{session.id, session.tenant, session.epoch, *session.worker, RowState::kOpen});
-  out.push_back(Live{session.conn, session.id, session.tenant, session.resume_token, session.epoch, *session.worker,
-                     session.devices});
+  out.push_back(
+      WriteSession{session.id, session.tenant, session.epoch, *session.worker, RowState::kOpen});
+  out.push_back(Live{session.conn, session.id, session.tenant, session.resume_token, session.epoch,
+                     *session.worker, session.devices});
 }
 
 void GatewayCore::GoDetached(Session& session, Out& out) {
   session.state = State::kDetached;
   session.since = session.idle_since = now_;
   out.push_back(Detach{session.id});
-  out.push_back(WriteSession{session.id, session.tenant, session.epoch, *session.worker, RowState::kDetached});
+  out.push_back(WriteSession{session.id, session.tenant, session.epoch, *session.worker,
+                             RowState::kDetached});
 }
 
 void GatewayCore::Park(Session& session, Out& out) {
@@ -312,7 +330,8 @@ void GatewayCore::Park(Session& session, Out& out) {
   PlaceQueue(out);
 }
 
-void GatewayCore::End(const SessionId& id, absl::Status why, RowState row, const std::string& lease_end, Out& out) {
+void GatewayCore::End(const SessionId& id, absl::Status why, RowState row,
+                      const std::string& lease_end, Out& out) {
   Session& session = sessions_.at(id);
   StopLease(session, /*lost=*/row == RowState::kLost, lease_end, out);
   Bill bill = BillOf(id);
@@ -334,20 +353,24 @@ void GatewayCore::End(const SessionId& id, absl::Status why, RowState row, const
 
 absl::Status GatewayCore::NoDevice(const Session& session) const {
   if (workers_.empty()) return absl::UnavailableError("no worker has joined this gateway");
-  return absl::ResourceExhaustedError(absl::StrCat("no device is free: ", devices_busy(), " of ", devices_total(),
-                                                   " are in use, ", queue_.size(), " sessions wait"));
+  return absl::ResourceExhaustedError(absl::StrCat("no device is free: ", devices_busy(), " of ",
+                                                   devices_total(), " are in use, ", queue_.size(),
+                                                   " sessions wait"));
 }
 
-// ---- leases and money ------------------------------------------------------------------------------------------
+// ---- leases and money ---------------------------------------------------------------------------
 
 void GatewayCore::StartLease(Session& session, Out& out) {
   LeaseId lease{session.id, session.grant};
   for (uint32_t i = 0; i < session.devices.size(); ++i) {
-    // Cannot fail for a fresh grant but for the meter's own limit; then the session is not billed, which is our loss.
-    meter_.Grant({{lease, i}, session.tenant, options_.price_per_hour, session.wall}, now_).IgnoreError();
+    // Cannot fail for a fresh grant but for the meter's own limit; then the session is not billed,
+    // which is our loss.
+    meter_.Grant({{lease, i}, session.tenant, options_.price_per_hour, session.wall}, now_)
+        .IgnoreError();
   }
   session.metered = true;
-  out.push_back(WriteLease{lease, session.tenant, static_cast<uint32_t>(session.devices.size()), *session.worker, ""});
+  out.push_back(WriteLease{lease, session.tenant, static_cast<uint32_t>(session.devices.size()),
+                           *session.worker, ""});
 }
 
 void GatewayCore::StopLease(Session& session, bool lost, const std::string& why, Out& out) {
@@ -366,13 +389,15 @@ void GatewayCore::StopLease(Session& session, bool lost, const std::string& why,
     }
     session.past = session.charged;
     PostCharges(std::move(charges), out);
-    out.push_back(WriteLease{lease, session.tenant, static_cast<uint32_t>(session.devices.size()), *session.worker, why});
+    out.push_back(WriteLease{lease, session.tenant, static_cast<uint32_t>(session.devices.size()),
+                             *session.worker, why});
     session.metered = false;
   }
   session.devices.clear();
 }
 
-void GatewayCore::Charged(Session& session, const std::vector<Charge>& more, std::vector<Charge>& all) {
+void GatewayCore::Charged(Session& session, const std::vector<Charge>& more,
+                          std::vector<Charge>& all) {
   for (const Charge& charge : more) {
     session.charged.seconds += charge.to_s - charge.from_s;
     session.charged.amount.value += charge.amount.value;
@@ -396,7 +421,7 @@ Bill GatewayCore::BillOf(const SessionId& id) const {
   return bill;
 }
 
-// ---- looking ---------------------------------------------------------------------------------------------------
+// ---- looking ------------------------------------------------------------------------------------
 
 GatewayCore::Session* GatewayCore::Find(const SessionId& id) {
   auto it = sessions_.find(id);
@@ -426,14 +451,16 @@ std::string GatewayCore::CheckInvariants() const {
   std::set<SessionId> queued(queue_.begin(), queue_.end());
   size_t held = 0;
   for (const auto& [id, s] : sessions_) {
-    bool holds = s.state == State::kStarting || s.state == State::kLive || s.state == State::kDetached;
+    bool holds =
+        s.state == State::kStarting || s.state == State::kLive || s.state == State::kDetached;
     if (holds != !s.devices.empty()) return "G2: devices of " + id.Hex();
     if (holds && !workers_.contains(*s.worker)) return "G2: worker of " + id.Hex();
     for (uint32_t i : s.devices) {
       if (workers_.at(*s.worker).devices.at(i) != id) return "G1: device of " + id.Hex();
     }
     held += s.devices.size();
-    if (s.metered != (s.state == State::kLive || s.state == State::kDetached)) return "G3: " + id.Hex();
+    if (s.metered != (s.state == State::kLive || s.state == State::kDetached))
+      return "G3: " + id.Hex();
     bool has_conn = IsSome(s.conn);
     if (s.state == State::kLive && !has_conn) return "G4: live without connection " + id.Hex();
     if (s.state == State::kDetached && has_conn) return "G4: detached with connection " + id.Hex();

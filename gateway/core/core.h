@@ -1,12 +1,14 @@
-// The gateway's mind: which session is on which worker, who waits, what is billed. No threads, sockets, clocks, files
-// or randomness: an adapter tells events with the time and carries out the actions, in their order.
+// The gateway's mind: which session is on which worker, who waits, what is billed. No threads,
+// sockets, clocks, files or randomness: an adapter tells events with the time and carries out the
+// actions, in their order.
 //
 //   actions = core.On(event, now)
 //
-// The data path (frames between a client and its executor) does not pass here; the adapter connects the two streams on
-// Live and cuts them on EndClient and EndExecutor.
+// The data path (frames between a client and its executor) does not pass here; the adapter connects
+// the two streams on Live and cuts them on EndClient and EndExecutor.
 //
-// Threads: one owner at a time. Times are monotonic; one that is earlier than a time told before counts as that time.
+// Threads: one owner at a time. Times are monotonic; one that is earlier than a time told before
+// counts as that time.
 #pragma once
 
 #include <cstdint>
@@ -44,21 +46,33 @@ constexpr int64_t kSecondNs = 1'000'000'000;
 
 struct CoreOptions {
   MicroUsd price_per_hour = kDefaultPricePerHour;
-  int64_t queue_ns = 10 * kSecondNs;       // a session waits so long for a device
-  int64_t start_ns = 30 * kSecondNs;       // a worker has so long to attach an executor
-  int64_t idle_ns = 10 * kSecondNs;        // a detached session gives its device back after so long without work
-  int64_t grace_ns = 900 * kSecondNs;      // and is forgotten after so long
+  int64_t queue_ns = 10 * kSecondNs;  // a session waits so long for a device
+  int64_t start_ns = 30 * kSecondNs;  // a worker has so long to attach an executor
+  int64_t idle_ns =
+      10 * kSecondNs;  // a detached session gives its device back after so long without work
+  int64_t grace_ns = 900 * kSecondNs;  // and is forgotten after so long
   int64_t heartbeat_ns = 1 * kSecondNs;
-  int64_t lease_ttl_ns = 5 * kSecondNs;    // a worker unheard for so long is lost
+  int64_t lease_ttl_ns = 5 * kSecondNs;  // a worker unheard for so long is lost
   uint32_t sessions_per_tenant_max = 64;
   uint32_t queue_max = 1024;
 };
 
 // ---- events
-struct WorkerJoined { WorkerId worker; std::string name; uint32_t devices = 1; };
-struct WorkerHeartbeat { WorkerId worker; std::vector<SessionId> alive; };
-struct WorkerDraining { WorkerId worker; };
-struct WorkerGone { WorkerId worker; };
+struct WorkerJoined {
+  WorkerId worker;
+  std::string name;
+  uint32_t devices = 1;
+};
+struct WorkerHeartbeat {
+  WorkerId worker;
+  std::vector<SessionId> alive;
+};
+struct WorkerDraining {
+  WorkerId worker;
+};
+struct WorkerGone {
+  WorkerId worker;
+};
 struct ClientOpen {  // authenticated; `session`, `resume_token` and `attach_token` are fresh
   ConnId conn;
   TenantId tenant;
@@ -67,32 +81,98 @@ struct ClientOpen {  // authenticated; `session`, `resume_token` and `attach_tok
   Token resume_token, attach_token;
   WallTime wall;
 };
-struct ClientResume { ConnId conn; TenantId tenant; Token resume_token; WallTime wall; };
-struct ClientClosed { ConnId conn; };  // it said Close
-struct ClientGone { ConnId conn; };    // its stream ended without
-struct ExecutorAttached { SessionId session; WallTime wall; };  // with the right token, see CheckAttach
-struct ExecutorGone { SessionId session; absl::Status why; };
-struct Progress { SessionId session; bool busy = false; };      // items are under way; told before Tick
+struct ClientResume {
+  ConnId conn;
+  TenantId tenant;
+  Token resume_token;
+  WallTime wall;
+};
+struct ClientClosed {
+  ConnId conn;
+};  // it said Close
+struct ClientGone {
+  ConnId conn;
+};  // its stream ended without
+struct ExecutorAttached {
+  SessionId session;
+  WallTime wall;
+};  // with the right token, see CheckAttach
+struct ExecutorGone {
+  SessionId session;
+  absl::Status why;
+};
+struct Progress {
+  SessionId session;
+  bool busy = false;
+};  // items are under way; told before Tick
 struct Tick {};
-struct StopAll {};                     // the last step of a shutdown: everything ends, everything is billed
-using Event = std::variant<WorkerJoined, WorkerHeartbeat, WorkerDraining, WorkerGone, ClientOpen, ClientResume,
-                           ClientClosed, ClientGone, ExecutorAttached, ExecutorGone, Progress, Tick, StopAll>;
+struct StopAll {};  // the last step of a shutdown: everything ends, everything is billed
+using Event = std::variant<WorkerJoined, WorkerHeartbeat, WorkerDraining, WorkerGone, ClientOpen,
+                           ClientResume, ClientClosed, ClientGone, ExecutorAttached, ExecutorGone,
+                           Progress, Tick, StopAll>;
 
 // ---- actions
-struct Assign { WorkerId worker; SessionId session; TenantId tenant; Token attach_token; uint64_t grant = 0; std::vector<uint32_t> devices; };
-struct EndExecutor { WorkerId worker; SessionId session; };
-struct Live { ConnId conn; SessionId session; TenantId tenant; Token resume_token; uint64_t epoch = 0; WorkerId worker;
-              std::vector<uint32_t> devices; };
-struct Detach { SessionId session; };  // frames from the executor have nowhere to go for now
-struct Queued { ConnId conn; uint64_t before = 0; };
-struct Bill { int64_t seconds = 0; MicroUsd amount; };
-struct EndClient { ConnId conn; std::optional<SessionId> session; absl::Status why; Bill bill; };
-struct Post { std::vector<Charge> charges; };
-struct Forget { SessionId session; };  // nothing of it is left
+struct Assign {
+  WorkerId worker;
+  SessionId session;
+  TenantId tenant;
+  Token attach_token;
+  uint64_t grant = 0;
+  std::vector<uint32_t> devices;
+};
+struct EndExecutor {
+  WorkerId worker;
+  SessionId session;
+};
+struct Live {
+  ConnId conn;
+  SessionId session;
+  TenantId tenant;
+  Token resume_token;
+  uint64_t epoch = 0;
+  WorkerId worker;
+  std::vector<uint32_t> devices;
+};
+struct Detach {
+  SessionId session;
+};  // frames from the executor have nowhere to go for now
+struct Queued {
+  ConnId conn;
+  uint64_t before = 0;
+};
+struct Bill {
+  int64_t seconds = 0;
+  MicroUsd amount;
+};
+struct EndClient {
+  ConnId conn;
+  std::optional<SessionId> session;
+  absl::Status why;
+  Bill bill;
+};
+struct Post {
+  std::vector<Charge> charges;
+};
+struct Forget {
+  SessionId session;
+};  // nothing of it is left
 enum class RowState : uint8_t { kOpen, kDetached, kClosed, kLost };
-struct WriteSession { SessionId session; TenantId tenant; uint64_t epoch = 0; WorkerId worker; RowState state = RowState::kOpen; };
-struct WriteLease { LeaseId lease; TenantId tenant; uint32_t devices = 0; WorkerId worker; std::string end; };  // end: empty at grant
-using Action = std::variant<Assign, EndExecutor, Live, Detach, Queued, EndClient, Post, Forget, WriteSession, WriteLease>;
+struct WriteSession {
+  SessionId session;
+  TenantId tenant;
+  uint64_t epoch = 0;
+  WorkerId worker;
+  RowState state = RowState::kOpen;
+};
+struct WriteLease {
+  LeaseId lease;
+  TenantId tenant;
+  uint32_t devices = 0;
+  WorkerId worker;
+  std::string end;
+};  // end: empty at grant
+using Action = std::variant<Assign, EndExecutor, Live, Detach, Queued, EndClient, Post, Forget,
+                            WriteSession, WriteLease>;
 
 class GatewayCore {
  public:
@@ -131,20 +211,20 @@ class GatewayCore {
     TenantId tenant;
     Token resume_token, attach_token;
     State state = State::kQueued;
-    ConnId conn;                   // value 0: none
+    ConnId conn;  // value 0: none
     uint64_t epoch = 0;
     uint32_t devices_wanted = 1;
-    std::optional<WorkerId> worker;      // where its state is, from kStarting on
-    std::vector<uint32_t> devices;       // held; empty in kQueued and kParked
-    uint64_t grant = 0;                  // of the current or last lease
+    std::optional<WorkerId> worker;  // where its state is, from kStarting on
+    std::vector<uint32_t> devices;   // held; empty in kQueued and kParked
+    uint64_t grant = 0;              // of the current or last lease
     bool metered = false;
     bool attached = false;
     bool busy = false;
-    MonoTime since;                      // of the state
-    MonoTime idle_since;                 // kDetached
+    MonoTime since;       // of the state
+    MonoTime idle_since;  // kDetached
     WallTime wall;
-    Bill past;                           // of leases that ended
-    Bill charged;                        // all charges so far, of these and of the current one
+    Bill past;     // of leases that ended
+    Bill charged;  // all charges so far, of these and of the current one
   };
 
   using Out = std::vector<Action>;
@@ -171,7 +251,8 @@ class GatewayCore {
   void GoLive(Session& session, Out& out);
   void GoDetached(Session& session, Out& out);
   void Park(Session& session, Out& out);
-  void End(const SessionId& id, absl::Status why, RowState row, const std::string& lease_end, Out& out);
+  void End(const SessionId& id, absl::Status why, RowState row, const std::string& lease_end,
+           Out& out);
   void LoseWorker(WorkerId id, const std::string& why, Out& out);
   void StartLease(Session& session, Out& out);
   void StopLease(Session& session, bool lost, const std::string& why, Out& out);

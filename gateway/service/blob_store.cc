@@ -68,7 +68,8 @@ bool BlobStore::Has(TenantId tenant, const wire::Hash& chunk) const {
   return access(ChunkPath(tenant, chunk).c_str(), F_OK) == 0;
 }
 
-absl::StatusOr<std::unique_ptr<BlobStore::Writer>> BlobStore::Begin(TenantId tenant, const wire::Hash& chunk) {
+absl::StatusOr<std::unique_ptr<BlobStore::Writer>> BlobStore::Begin(TenantId tenant,
+                                                                    const wire::Hash& chunk) {
   std::string target = ChunkPath(tenant, chunk);
   std::error_code error;
   fs::create_directories(fs::path(target).parent_path(), error);
@@ -89,7 +90,8 @@ BlobStore::Writer::~Writer() {
 
 absl::Status BlobStore::Writer::Append(std::string_view bytes) {
   if (bytes_ + bytes.size() > wire::kBlobChunkBytes) {
-    return absl::OutOfRangeError(absl::StrCat("a chunk of more than ", wire::kBlobChunkBytes, " bytes"));
+    return absl::OutOfRangeError(
+        absl::StrCat("a chunk of more than ", wire::kBlobChunkBytes, " bytes"));
   }
   bytes_ += bytes.size();
   hasher_.Update(bytes);
@@ -98,7 +100,8 @@ absl::Status BlobStore::Writer::Append(std::string_view bytes) {
 
 absl::Status BlobStore::Writer::Finish() {
   if (hasher_.Finish() != hash_) {
-    return absl::InvalidArgumentError(absl::StrCat("the bytes sent as chunk ", wire::ToHex(hash_), " have another hash"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the bytes sent as chunk ", wire::ToHex(hash_), " have another hash"));
   }
   if (close(std::exchange(fd_, -1)) != 0) return DiskError("close", errno);
   if (rename(temporary_.c_str(), target_.c_str()) != 0) return DiskError("rename", errno);
@@ -106,12 +109,13 @@ absl::Status BlobStore::Writer::Finish() {
   return absl::OkStatus();
 }
 
-absl::Status BlobStore::Commit(TenantId tenant, const wire::Hash& root, std::span<const wire::Hash> chunks,
-                               uint64_t size_bytes) {
+absl::Status BlobStore::Commit(TenantId tenant, const wire::Hash& root,
+                               std::span<const wire::Hash> chunks, uint64_t size_bytes) {
   uint64_t count = size_bytes / wire::kBlobChunkBytes + (size_bytes % wire::kBlobChunkBytes != 0);
   if (chunks.size() != count || count > wire::kBlobChunksMax) {
-    return absl::InvalidArgumentError(absl::StrCat(size_bytes, " bytes in ", chunks.size(), " chunks; expected ", count,
-                                                   ", limit ", wire::kBlobChunksMax));
+    return absl::InvalidArgumentError(absl::StrCat(size_bytes, " bytes in ", chunks.size(),
+                                                   " chunks; expected ", count, ", limit ",
+                                                   wire::kBlobChunksMax));
   }
   if (wire::MerkleRoot(chunks, size_bytes) != root) {
     return absl::InvalidArgumentError("the root is not that of these chunks");
@@ -119,11 +123,14 @@ absl::Status BlobStore::Commit(TenantId tenant, const wire::Hash& root, std::spa
   for (size_t i = 0; i < chunks.size(); ++i) {
     struct stat info;
     if (stat(ChunkPath(tenant, chunks[i]).c_str(), &info) != 0) {
-      return absl::NotFoundError(absl::StrCat("chunk ", i, " (", wire::ToHex(chunks[i]), ") was not uploaded"));
+      return absl::NotFoundError(
+          absl::StrCat("chunk ", i, " (", wire::ToHex(chunks[i]), ") was not uploaded"));
     }
-    uint64_t expected = i + 1 < count ? wire::kBlobChunkBytes : size_bytes - i * wire::kBlobChunkBytes;
+    uint64_t expected =
+        i + 1 < count ? wire::kBlobChunkBytes : size_bytes - i * wire::kBlobChunkBytes;
     if (static_cast<uint64_t>(info.st_size) != expected) {
-      return absl::InvalidArgumentError(absl::StrCat("chunk ", i, " has ", info.st_size, " bytes; expected ", expected));
+      return absl::InvalidArgumentError(
+          absl::StrCat("chunk ", i, " has ", info.st_size, " bytes; expected ", expected));
     }
   }
   std::string target = RootPath(tenant, root);
@@ -137,14 +144,16 @@ absl::Status BlobStore::Commit(TenantId tenant, const wire::Hash& root, std::spa
   if (fd < 0) return DiskError("open", errno);
   absl::Status status = WriteAll(fd, text);
   if (close(fd) != 0 && status.ok()) status = DiskError("close", errno);
-  if (status.ok() && rename(temporary.c_str(), target.c_str()) != 0) status = DiskError("rename", errno);
+  if (status.ok() && rename(temporary.c_str(), target.c_str()) != 0)
+    status = DiskError("rename", errno);
   if (!status.ok()) unlink(temporary.c_str());
   return status;
 }
 
 absl::StatusOr<BlobStore::Blob> BlobStore::Find(TenantId tenant, const wire::Hash& root) const {
   std::ifstream file(RootPath(tenant, root), std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat("no blob ", wire::ToHex(root), " was committed"));
+  if (!file)
+    return absl::NotFoundError(absl::StrCat("no blob ", wire::ToHex(root), " was committed"));
   Blob blob;
   size_t count = 0;
   file >> blob.size_bytes >> count;
@@ -152,10 +161,12 @@ absl::StatusOr<BlobStore::Blob> BlobStore::Find(TenantId tenant, const wire::Has
   bool good = file.good() && count <= wire::kBlobChunksMax;
   if (good) {
     blob.chunks.resize(count);
-    for (wire::Hash& chunk : blob.chunks) file.read(reinterpret_cast<char*>(chunk.data()), chunk.size());
+    for (wire::Hash& chunk : blob.chunks)
+      file.read(reinterpret_cast<char*>(chunk.data()), chunk.size());
     good = !file.fail() && wire::MerkleRoot(blob.chunks, blob.size_bytes) == root;
   }
-  if (!good) return absl::DataLossError(absl::StrCat("the list of blob ", wire::ToHex(root), " is damaged"));
+  if (!good)
+    return absl::DataLossError(absl::StrCat("the list of blob ", wire::ToHex(root), " is damaged"));
   return blob;
 }
 
@@ -168,7 +179,8 @@ absl::StatusOr<std::string> BlobStore::ReadChunk(TenantId tenant, const wire::Ha
   bytes.resize(static_cast<size_t>(file.gcount()));
   if (wire::HashChunk(bytes) != chunk) {
     unlink(path.c_str());
-    return absl::DataLossError(absl::StrCat("chunk ", wire::ToHex(chunk), " was damaged on disk; put it again"));
+    return absl::DataLossError(
+        absl::StrCat("chunk ", wire::ToHex(chunk), " was damaged on disk; put it again"));
   }
   return bytes;
 }

@@ -3,12 +3,12 @@
 //   <folder>/<tenant>/chunks/ab/<hex>     the bytes
 //   <folder>/<tenant>/roots/<hex>         "<size> <count>\n", then the hashes, 32 bytes each
 //
-// A file appears by rename, so a crash leaves temporary files only (removed when the store is opened). Whether the disk
-// kept the bytes is checked when they are read: a chunk that is not what its name says is DATA_LOSS and is
-// removed, so that the client sends it again.
+// A file appears by rename, so a crash leaves temporary files only (removed when the store is
+// opened). Whether the disk kept the bytes is checked when they are read: a chunk that is not what
+// its name says is DATA_LOSS and is removed, so that the client sends it again.
 //
-// A tenant sees its own chunks only: nobody learns from Missing what others have, or reads by knowing a hash.
-// Threads: any. Calls read or write the disk.
+// A tenant sees its own chunks only: nobody learns from Missing what others have, or reads by
+// knowing a hash. Threads: any. Calls read or write the disk.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +53,8 @@ class BlobStore {
   };
   absl::StatusOr<std::unique_ptr<Writer>> Begin(TenantId tenant, const wire::Hash& chunk);
 
-  // NOT_FOUND: some chunk is absent. INVALID_ARGUMENT: the root is not that of this list, or sizes do not fit.
+  // NOT_FOUND: some chunk is absent. INVALID_ARGUMENT: the root is not that of this list, or sizes
+  // do not fit.
   absl::Status Commit(TenantId tenant, const wire::Hash& root, std::span<const wire::Hash> chunks,
                       uint64_t size_bytes);
 

@@ -1,8 +1,9 @@
-// One thread for the accounts file: postings, session and lease rows, in the order in which they were handed over, so
-// that neither gRPC's threads nor the hub's lock ever wait for the disk.
+// One thread for the accounts file: postings, session and lease rows, in the order in which they
+// were handed over, so that neither gRPC's threads nor the hub's lock ever wait for the disk.
 //
-// A posting that cannot be written (disk full, file locked) is kept and tried again every second, and what comes after
-// waits behind it: the books never skip a second. The ledger's own idempotency makes a doubtful one safe to repeat.
+// A posting that cannot be written (disk full, file locked) is kept and tried again every second,
+// and what comes after waits behind it: the books never skip a second. The ledger's own idempotency
+// makes a doubtful one safe to repeat.
 #pragma once
 
 #include <condition_variable>

@@ -6,15 +6,18 @@
 
 namespace outboard::gateway {
 
-Gatekeeper::Gatekeeper(Accounts* accounts, std::optional<TenantId> everybody, std::string fleet_token,
-                       bool listens_locally)
-    : accounts_(accounts), everybody_(everybody), fleet_token_(std::move(fleet_token)),
+Gatekeeper::Gatekeeper(Accounts* accounts, std::optional<TenantId> everybody,
+                       std::string fleet_token, bool listens_locally)
+    : accounts_(accounts),
+      everybody_(everybody),
+      fleet_token_(std::move(fleet_token)),
       listens_locally_(listens_locally) {}
 
 absl::StatusOr<Identity> Gatekeeper::Client(const std::string& bearer) {
   if (everybody_.has_value()) return Identity{*everybody_, ""};
   if (bearer.empty()) {
-    return absl::UnauthenticatedError("this gateway asks for a key: set CLOUD_KEY (made by `outboard key create`)");
+    return absl::UnauthenticatedError(
+        "this gateway asks for a key: set CLOUD_KEY (made by `outboard key create`)");
   }
   return accounts_->Authenticate(bearer, WallNow());
 }
@@ -28,7 +31,8 @@ absl::Status Gatekeeper::Worker(const grpc::CallbackServerContext& context) cons
   if (fleet_token_.empty()) {
     // gRPC gives peers of an in-process channel no name.
     if (listens_locally_ || IsLocalPeer(context.peer())) return absl::OkStatus();
-    return absl::UnauthenticatedError("this gateway has no fleet token, so workers join from its own machine only");
+    return absl::UnauthenticatedError(
+        "this gateway has no fleet token, so workers join from its own machine only");
   }
   std::string token = Bearer(context);
   if (token.size() == fleet_token_.size() &&

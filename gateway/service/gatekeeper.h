@@ -17,7 +17,8 @@ class Gatekeeper {
  public:
   // `everybody`: without keys, all are this tenant.
   // `listens_locally`: nobody but this machine can connect.
-  Gatekeeper(Accounts* accounts, std::optional<TenantId> everybody, std::string fleet_token, bool listens_locally);
+  Gatekeeper(Accounts* accounts, std::optional<TenantId> everybody, std::string fleet_token,
+             bool listens_locally);
 
   // Reads the disk. UNAUTHENTICATED.
   absl::StatusOr<Identity> Client(const std::string& bearer);

@@ -51,7 +51,8 @@ void SetLimits(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsPerConnectionMax);
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a second gateway on the port must fail, not share it
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT,
+                             0);  // a second gateway on the port must fail, not share it
 }
 
 }  // namespace
@@ -65,13 +66,15 @@ class Gateway::Impl {
 
   absl::Status Start() {
     if (options_.no_auth && !IsLocalAddress(options_.listen)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("without keys only a unix socket or a loopback address may be listened on, not ", options_.listen));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "without keys only a unix socket or a loopback address may be listened on, not ",
+          options_.listen));
     }
     std::error_code error;
     std::filesystem::create_directories(options_.data_folder, error);
     if (error) {
-      return absl::UnavailableError(absl::StrCat("cannot make the data folder ", options_.data_folder, ": ", error.message()));
+      return absl::UnavailableError(absl::StrCat("cannot make the data folder ",
+                                                 options_.data_folder, ": ", error.message()));
     }
     std::string path = AccountsPath(options_.data_folder);
     auto accounts = Accounts::Open(path);
@@ -98,7 +101,8 @@ class Gateway::Impl {
     gatekeeper_ = std::make_unique<Gatekeeper>(accounts_.get(), everybody, options_.fleet_token,
                                                IsLocalAddress(options_.listen));
     books_ = std::make_unique<Bookkeeper>(ledger_.get(), rows_.get());
-    hub_ = std::make_unique<Hub>(options_.core, blobs_.get(), gatekeeper_.get(), books_.get(), &pool_);
+    hub_ =
+        std::make_unique<Hub>(options_.core, blobs_.get(), gatekeeper_.get(), books_.get(), &pool_);
     return Serve();
   }
 
@@ -106,13 +110,15 @@ class Gateway::Impl {
     cloud_ = std::make_unique<CloudService>(hub_.get());
     fleet_ = std::make_unique<FleetService>(hub_.get(), options_.core);
     blob_service_ = std::make_unique<BlobService>(blobs_.get(), gatekeeper_.get(), &pool_);
-    account_ = std::make_unique<AccountService>(accounts_.get(), ledger_.get(), gatekeeper_.get(), &pool_);
+    account_ =
+        std::make_unique<AccountService>(accounts_.get(), ledger_.get(), gatekeeper_.get(), &pool_);
     grpc::ServerBuilder builder;
     SetLimits(builder);
     int port = 0;
     bool has_port = !options_.listen.empty() && options_.listen.rfind("unix:", 0) != 0;
     if (!options_.listen.empty()) {
-      builder.AddListeningPort(options_.listen, ServerCredentialsFor(options_.listen), has_port ? &port : nullptr);
+      builder.AddListeningPort(options_.listen, ServerCredentialsFor(options_.listen),
+                               has_port ? &port : nullptr);
     }
     builder.RegisterService(cloud_.get());
     builder.RegisterService(fleet_.get());

@@ -1,7 +1,7 @@
 // The gateway as a server: GatewayCore behind gRPC, the accounts file and the blob store.
 //
-// Stops in three steps: no new sessions; what runs may end until the drain time is over; the rest is ended, billed and
-// written. Threads: any; Stop once.
+// Stops in three steps: no new sessions; what runs may end until the drain time is over; the rest
+// is ended, billed and written. Threads: any; Stop once.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -18,9 +18,9 @@ namespace outboard::gateway {
 struct GatewayOptions {
   // "host:port" (port 0: any) or "unix:/path". Empty: no socket, InProcessChannel only.
   std::string listen;
-  std::string data_folder;   // made if it is not there
-  // Everybody is the tenant "local". Only where nobody else can connect: a unix socket, loopback or in process;
-  // INVALID_ARGUMENT with another address.
+  std::string data_folder;  // made if it is not there
+  // Everybody is the tenant "local". Only where nobody else can connect: a unix socket, loopback or
+  // in process; INVALID_ARGUMENT with another address.
   bool no_auth = false;
   // What a worker must present. Empty: workers join from this machine only.
   std::string fleet_token;
@@ -32,7 +32,8 @@ std::string AccountsPath(const std::string& data_folder);
 
 class Gateway {
  public:
-  // Errors: INVALID_ARGUMENT (options), UNAVAILABLE (the address is taken), those of the accounts file.
+  // Errors: INVALID_ARGUMENT (options), UNAVAILABLE (the address is taken), those of the accounts
+  // file.
   static absl::StatusOr<std::unique_ptr<Gateway>> Start(GatewayOptions options);
   ~Gateway();  // as Stop(0)
 

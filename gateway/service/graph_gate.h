@@ -13,8 +13,8 @@ namespace outboard::gateway {
 
 class GraphGate {
  public:
-  // INVALID_ARGUMENT: the bytes are not those of the id, or break a rule (names node and rule). RESOURCE_EXHAUSTED: a
-  // limit. Threads: any.
+  // INVALID_ARGUMENT: the bytes are not those of the id, or break a rule (names node and rule).
+  // RESOURCE_EXHAUSTED: a limit. Threads: any.
   absl::Status Check(const std::string& id, std::string_view bytes);
 
  private:

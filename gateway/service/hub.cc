@@ -14,8 +14,14 @@
 
 namespace outboard::gateway {
 
-Hub::Hub(const CoreOptions& options, BlobStore* blobs, Gatekeeper* gatekeeper, Bookkeeper* books, Pool* pool)
-    : blobs_(blobs), gatekeeper_(gatekeeper), books_(books), pool_(pool), options_(options), core_(options),
+Hub::Hub(const CoreOptions& options, BlobStore* blobs, Gatekeeper* gatekeeper, Bookkeeper* books,
+         Pool* pool)
+    : blobs_(blobs),
+      gatekeeper_(gatekeeper),
+      books_(books),
+      pool_(pool),
+      options_(options),
+      core_(options),
       ticker_([this] { TickLoop(); }) {}
 
 Hub::~Hub() {
@@ -34,7 +40,7 @@ void Hub::Tell(const Event& event) {
   changed_.notify_all();
 }
 
-// ---- clients ---------------------------------------------------------------------------------------------------
+// ---- clients ------------------------------------------------------------------------------------
 
 ConnId Hub::AddClient(ClientStream* stream) {
   std::lock_guard lock(mutex_);
@@ -65,19 +71,21 @@ void Hub::Open(ConnId conn, const Identity& identity, const proto::Open& open) {
   it->second.identity = identity;
   it->second.open = open;
   auto refuse = [&](const absl::Status& why) { Relay::SendEnd(*it->second.stream, why, {}, 0, 0); };
-  if (open.protocol().min() > wire::kProtocolVersion || open.protocol().max() < wire::kProtocolVersion) {
+  if (open.protocol().min() > wire::kProtocolVersion ||
+      open.protocol().max() < wire::kProtocolVersion) {
     return refuse(absl::FailedPreconditionError(
-        absl::StrCat("the client speaks protocol ", open.protocol().min(), " to ", open.protocol().max(),
-                     ", this gateway ", wire::kProtocolVersion)));
+        absl::StrCat("the client speaks protocol ", open.protocol().min(), " to ",
+                     open.protocol().max(), ", this gateway ", wire::kProtocolVersion)));
   }
-  if (open.graph_schema().min() > wire::kGraphSchemaVersion || open.graph_schema().max() < wire::kGraphSchemaVersion) {
-    return refuse(absl::FailedPreconditionError(
-        absl::StrCat("the client writes graph schema ", open.graph_schema().min(), " to ", open.graph_schema().max(),
-                     ", this gateway reads ", wire::kGraphSchemaVersion)));
+  if (open.graph_schema().min() > wire::kGraphSchemaVersion ||
+      open.graph_schema().max() < wire::kGraphSchemaVersion) {
+    return refuse(absl::FailedPreconditionError(absl::StrCat(
+        "the client writes graph schema ", open.graph_schema().min(), " to ",
+        open.graph_schema().max(), ", this gateway reads ", wire::kGraphSchemaVersion)));
   }
   if (open.resume_token().empty()) {
-    Tell(ClientOpen{conn, identity.tenant, std::max(1u, open.devices()), Draw<SessionId>(), Draw<Token>(),
-                    Draw<Token>(), WallNow()});
+    Tell(ClientOpen{conn, identity.tenant, std::max(1u, open.devices()), Draw<SessionId>(),
+                    Draw<Token>(), Draw<Token>(), WallNow()});
     return;
   }
   auto token = SessionId::FromBytes(open.resume_token());
@@ -90,7 +98,7 @@ void Hub::Close(ConnId conn) {
   Tell(ClientClosed{conn});
 }
 
-// ---- workers ---------------------------------------------------------------------------------------------------
+// ---- workers ------------------------------------------------------------------------------------
 
 WorkerId Hub::AddWorker(ControlStream* stream, const proto::Register& reg) {
   std::lock_guard lock(mutex_);
@@ -143,7 +151,8 @@ void Hub::OnSessionEnded(WorkerId worker, const proto::SessionEnded& ended) {
   Tell(ExecutorGone{*id, why});
 }
 
-absl::StatusOr<std::shared_ptr<Relay>> Hub::Attach(SessionId session, Token token, ExecutorSide* stream) {
+absl::StatusOr<std::shared_ptr<Relay>> Hub::Attach(SessionId session, Token token,
+                                                   ExecutorSide* stream) {
   std::lock_guard lock(mutex_);
   auto it = relays_.find(session);
   if (it == relays_.end() || !core_.CheckAttach(session, token)) {
@@ -160,14 +169,14 @@ void Hub::Detached(SessionId session) {
   if (relays_.contains(session)) streamless_.emplace(session, MonoNow());
 }
 
-// ---- actions ---------------------------------------------------------------------------------------------------
+// ---- actions ------------------------------------------------------------------------------------
 
 void Hub::Do(Assign& action) {
   auto it = workers_.find(action.worker);
   if (it == workers_.end()) return;
   // The relay is there before the worker can know the session.
-  relays_[action.session] =
-      std::make_shared<Relay>(action.session, action.tenant, options_.price_per_hour, blobs_, &gate_);
+  relays_[action.session] = std::make_shared<Relay>(action.session, action.tenant,
+                                                    options_.price_per_hour, blobs_, &gate_);
   proto::GatewayCommand command;
   proto::Assign& assign = *command.mutable_assign();
   assign.set_session_id(action.session.Bytes());
@@ -267,14 +276,15 @@ std::string Hub::NameOf(WorkerId worker) const {
   return it == workers_.end() ? "" : it->second.name;
 }
 
-// ---- time ------------------------------------------------------------------------------------------------------
+// ---- time ---------------------------------------------------------------------------------------
 
 void Hub::TickLoop() {
   int64_t ticks = 0;
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     auto next = std::chrono::steady_clock::now() + std::chrono::milliseconds(kTickMs);
-    changed_.wait_until(lock, next, [&] { return stopping_ || std::chrono::steady_clock::now() >= next; });
+    changed_.wait_until(lock, next,
+                        [&] { return stopping_ || std::chrono::steady_clock::now() >= next; });
     if (stopping_) return;
     for (const auto& [id, relay] : relays_) Tell(Progress{id, relay->busy()});
     std::vector<SessionId> silent;
@@ -303,13 +313,14 @@ void Hub::CheckKeys() {
       std::lock_guard lock(mutex_);
       auto it = clients_.find(conn);
       if (it == clients_.end()) continue;
-      Relay::SendEnd(*it->second.stream, status, {}, it->second.relay ? it->second.relay->epoch() : 0, 0);
+      Relay::SendEnd(*it->second.stream, status, {},
+                     it->second.relay ? it->second.relay->epoch() : 0, 0);
       Tell(ClientClosed{conn});
     }
   });
 }
 
-// ---- shutdown --------------------------------------------------------------------------------------------------
+// ---- shutdown -----------------------------------------------------------------------------------
 
 void Hub::Drain() {
   std::lock_guard lock(mutex_);

@@ -1,7 +1,7 @@
 // Where streams, core and disk meet: tells the core what happened and carries out what it decides.
 //
-// Threads: any. One mutex guards the core and the maps; actions are carried out under it, in order, and do nothing that
-// waits: disk work goes to the bookkeeper. Lock order: hub, relay, stream.
+// Threads: any. One mutex guards the core and the maps; actions are carried out under it, in order,
+// and do nothing that waits: disk work goes to the bookkeeper. Lock order: hub, relay, stream.
 #pragma once
 
 #include <condition_variable>
@@ -29,7 +29,8 @@ class ControlStream;
 
 class Hub {
  public:
-  Hub(const CoreOptions& options, BlobStore* blobs, Gatekeeper* gatekeeper, Bookkeeper* books, Pool* pool);
+  Hub(const CoreOptions& options, BlobStore* blobs, Gatekeeper* gatekeeper, Bookkeeper* books,
+      Pool* pool);
   ~Hub();
 
   Gatekeeper& gatekeeper() { return *gatekeeper_; }
@@ -50,7 +51,8 @@ class Hub {
   void OnDraining(WorkerId worker);
   void OnSessionEnded(WorkerId worker, const proto::SessionEnded& ended);
   // The relay of a session that awaits this executor. PERMISSION_DENIED.
-  absl::StatusOr<std::shared_ptr<Relay>> Attach(SessionId session, Token token, ExecutorSide* stream);
+  absl::StatusOr<std::shared_ptr<Relay>> Attach(SessionId session, Token token,
+                                                ExecutorSide* stream);
   void Detached(SessionId session);
 
   // ---- shutdown
@@ -105,7 +107,8 @@ class Hub {
   std::map<WorkerId, Worker> workers_;
   std::map<SessionId, std::shared_ptr<Relay>> relays_;
   std::map<SessionId, WallTime> opened_;  // for the rows
-  std::map<SessionId, MonoTime> streamless_;  // executors whose stream ended, until their worker says why
+  std::map<SessionId, MonoTime>
+      streamless_;  // executors whose stream ended, until their worker says why
   bool stopping_ = false;
   std::thread ticker_;
 };

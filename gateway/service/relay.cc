@@ -9,10 +9,15 @@
 
 namespace outboard::gateway {
 
-Relay::Relay(SessionId session, TenantId tenant, MicroUsd price_per_hour, BlobStore* blobs, GraphGate* gate)
-    : session_(session), tenant_(tenant), price_per_hour_(price_per_hour), blobs_(blobs), gate_(gate) {}
+Relay::Relay(SessionId session, TenantId tenant, MicroUsd price_per_hour, BlobStore* blobs,
+             GraphGate* gate)
+    : session_(session),
+      tenant_(tenant),
+      price_per_hour_(price_per_hour),
+      blobs_(blobs),
+      gate_(gate) {}
 
-// ---- the hub ---------------------------------------------------------------------------------------------------
+// ---- the hub ------------------------------------------------------------------------------------
 
 void Relay::SetExecutor(ExecutorSide* executor) {
   std::lock_guard lock(mutex_);
@@ -83,7 +88,7 @@ void Relay::SendEnd(ClientSide& client, const absl::Status& why, const Bill& bil
   client.End(why);
 }
 
-// ---- client to executor ----------------------------------------------------------------------------------------
+// ---- client to executor -------------------------------------------------------------------------
 
 bool Relay::IsHeavy(const proto::ClientFrame& frame) {
   return std::any_of(frame.items().begin(), frame.items().end(), [](const proto::ClientItem& item) {
@@ -94,8 +99,8 @@ bool Relay::IsHeavy(const proto::ClientFrame& frame) {
 absl::Status Relay::FromClient(ClientSide* client, proto::ClientFrame frame, bool& pause) {
   pause = false;
   if (frame.items_size() > static_cast<int>(wire::kFrameItemsMax)) {
-    return absl::ResourceExhaustedError(absl::StrCat("a frame of ", frame.items_size(), " items; limit ",
-                                                     wire::kFrameItemsMax));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a frame of ", frame.items_size(), " items; limit ", wire::kFrameItemsMax));
   }
   bool heavy = false;
   uint64_t last_seq = 0;
@@ -138,12 +143,13 @@ absl::Status Relay::FromClient(ClientSide* client, proto::ClientFrame frame, boo
   return absl::OkStatus();
 }
 
-// Pieces are joined, checked, and cut again: nothing of a graph leaves before the whole is known to be good.
+// Pieces are joined, checked, and cut again: nothing of a graph leaves before the whole is known to
+// be good.
 absl::Status Relay::OnGraph(proto::Graph& graph, proto::ClientFrame& out) {
   if (graph.id().size() != wire::kHashBytes || graph.total_bytes() > wire::kGraphBytesMax) {
-    return absl::InvalidArgumentError(absl::StrCat("a graph of ", graph.total_bytes(), " bytes with an id of ",
-                                                   graph.id().size(), "; limits ", wire::kGraphBytesMax, " and ",
-                                                   wire::kHashBytes));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a graph of ", graph.total_bytes(), " bytes with an id of ", graph.id().size(),
+                     "; limits ", wire::kGraphBytesMax, " and ", wire::kHashBytes));
   }
   if (graph.offset() == 0) {
     graph_id_ = graph.id();
@@ -192,14 +198,15 @@ absl::Status Relay::SendBlob(ClientSide* client, uint64_t epoch, const proto::Cl
   const proto::Put& put = item.put();
   wire::Hash root;
   if (put.blob_root().size() != root.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("a blob root of ", put.blob_root().size(), " bytes"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a blob root of ", put.blob_root().size(), " bytes"));
   }
   std::copy(put.blob_root().begin(), put.blob_root().end(), root.begin());
   auto blob = blobs_->Find(tenant_, root);
   if (!blob.ok()) return blob.status();
   if (blob->size_bytes != put.total_bytes()) {
-    return absl::InvalidArgumentError(absl::StrCat("a Put of ", put.total_bytes(), " bytes by a blob of ",
-                                                   blob->size_bytes));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a Put of ", put.total_bytes(), " bytes by a blob of ", blob->size_bytes));
   }
   uint64_t offset = 0;
   for (const wire::Hash& chunk : blob->chunks) {
@@ -215,7 +222,8 @@ absl::Status Relay::SendBlob(ClientSide* client, uint64_t epoch, const proto::Cl
       piece.mutable_put()->set_data(bytes->substr(at, wire::kPieceBytesMax));
       offset += piece.put().data().size();
       std::unique_lock lock(mutex_);
-      if (!AwaitRoom(lock, client)) return absl::UnavailableError("worker lost: it takes no more data");
+      if (!AwaitRoom(lock, client))
+        return absl::UnavailableError("worker lost: it takes no more data");
       if (client_ != client || executor_ == nullptr) return absl::OkStatus();
       executor_->Send(std::move(frame));
     }
@@ -229,7 +237,7 @@ void Relay::ExecutorDrained() {
   if (client_ != nullptr && std::exchange(client_paused_, false)) client_->ResumeReading();
 }
 
-// ---- executor to client ----------------------------------------------------------------------------------------
+// ---- executor to client -------------------------------------------------------------------------
 
 void Relay::FromExecutor(ExecutorSide* executor, proto::ServerFrame frame, bool& pause) {
   std::lock_guard lock(mutex_);
@@ -246,7 +254,8 @@ void Relay::FromExecutor(ExecutorSide* executor, proto::ServerFrame frame, bool&
       opened.set_session_id(session_.Bytes());
       opened.set_resume_token(SessionId{resume_token_.hi, resume_token_.lo}.Bytes());
       opened.set_price_per_hour_micro_usd(static_cast<uint64_t>(price_per_hour_.value));
-      // What an earlier epoch sent and the executor did not apply is forgotten there; the client sends it again.
+      // What an earlier epoch sent and the executor did not apply is forgotten there; the client
+      // sends it again.
       sent_seq_ = done_seq_ = opened.applied_seq();
     }
   }

@@ -1,10 +1,12 @@
-// One session's data path: frames between the client's stream and the executor's, looked at as little as possible.
+// One session's data path: frames between the client's stream and the executor's, looked at as
+// little as possible.
 //
-// Towards the executor: graphs are held until the gate has verified them, a Put by blob becomes pieces from the store,
-// frames of another epoch are dropped. Towards the client: Opened gets the session's names and price, Done the bill.
-// A frame with none of these passes unchanged.
+// Towards the executor: graphs are held until the gate has verified them, a Put by blob becomes
+// pieces from the store, frames of another epoch are dropped. Towards the client: Opened gets the
+// session's names and price, Done the bill. A frame with none of these passes unchanged.
 //
-// Threads: each side's frames come one at a time; both sides and the hub may call at once. Lock order: hub, relay, stream.
+// Threads: each side's frames come one at a time; both sides and the hub may call at once. Lock
+// order: hub, relay, stream.
 #pragma once
 
 #include <atomic>
@@ -28,7 +30,8 @@ using ExecutorSide = Stream<proto::ServerFrame, proto::ClientFrame>;
 
 class Relay {
  public:
-  Relay(SessionId session, TenantId tenant, MicroUsd price_per_hour, BlobStore* blobs, GraphGate* gate);
+  Relay(SessionId session, TenantId tenant, MicroUsd price_per_hour, BlobStore* blobs,
+        GraphGate* gate);
 
   // ---- the hub
   void SetExecutor(ExecutorSide* executor);
@@ -40,7 +43,8 @@ class Relay {
   void EndExecutor();  // closes its stream
   void SetBill(const Bill& bill);
   // The last Done and, unless `why` is OK, a Failed; then the client's stream ends.
-  static void SendEnd(ClientSide& client, const absl::Status& why, const Bill& bill, uint64_t epoch, uint64_t through_seq);
+  static void SendEnd(ClientSide& client, const absl::Status& why, const Bill& bill, uint64_t epoch,
+                      uint64_t through_seq);
   bool busy() const { return sent_seq_ > done_seq_; }
   uint64_t done_seq() const { return done_seq_; }
   uint64_t epoch() const;
@@ -48,7 +52,8 @@ class Relay {
   // ---- the client's stream
   // Whether FromClient would verify, hash or read: then it must not run on gRPC's threads.
   static bool IsHeavy(const proto::ClientFrame& frame);
-  // Not OK: the session ends so. Sets `pause` when reading should stop until ResumeReading is called by us.
+  // Not OK: the session ends so. Sets `pause` when reading should stop until ResumeReading is
+  // called by us.
   absl::Status FromClient(ClientSide* client, proto::ClientFrame frame, bool& pause);
   // ---- the executor's stream
   void FromExecutor(ExecutorSide* executor, proto::ServerFrame frame, bool& pause);

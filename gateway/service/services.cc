@@ -17,8 +17,8 @@ namespace {
 constexpr size_t kHashesPerQuestionMax = 32'768;  // what fits into a message
 
 // Authenticates and answers on the pool: both read the disk.
-grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, Gatekeeper* gatekeeper, Pool* pool,
-                                 std::function<absl::Status(const Identity&)> body) {
+grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, Gatekeeper* gatekeeper,
+                                 Pool* pool, std::function<absl::Status(const Identity&)> body) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   pool->Post([reactor, gatekeeper, bearer = Gatekeeper::Bearer(*context), body = std::move(body)] {
     auto identity = gatekeeper->Client(bearer);
@@ -30,15 +30,18 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, Gatekeepe
 absl::StatusOr<wire::Hash> ToHash(const std::string& bytes) {
   wire::Hash hash;
   if (bytes.size() != hash.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("a hash of ", bytes.size(), " bytes; expected ", hash.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a hash of ", bytes.size(), " bytes; expected ", hash.size()));
   }
   std::copy(bytes.begin(), bytes.end(), hash.begin());
   return hash;
 }
 
-absl::StatusOr<std::vector<wire::Hash>> ToHashes(const google::protobuf::RepeatedPtrField<std::string>& list) {
+absl::StatusOr<std::vector<wire::Hash>> ToHashes(
+    const google::protobuf::RepeatedPtrField<std::string>& list) {
   if (list.size() > static_cast<int>(kHashesPerQuestionMax)) {
-    return absl::ResourceExhaustedError(absl::StrCat(list.size(), " hashes at once; limit ", kHashesPerQuestionMax));
+    return absl::ResourceExhaustedError(
+        absl::StrCat(list.size(), " hashes at once; limit ", kHashesPerQuestionMax));
   }
   std::vector<wire::Hash> hashes;
   for (const std::string& bytes : list) {
@@ -49,19 +52,25 @@ absl::StatusOr<std::vector<wire::Hash>> ToHashes(const google::protobuf::Repeate
   return hashes;
 }
 
-// Chunks one after the other, each in pieces. Every piece is handled on the pool and the next is read after it, so a
-// client that sends faster than the disk writes waits.
+// Chunks one after the other, each in pieces. Every piece is handled on the pool and the next is
+// read after it, so a client that sends faster than the disk writes waits.
 class UploadStream final : public grpc::ServerReadReactor<proto::BlobPiece> {
  public:
-  UploadStream(BlobStore* store, Gatekeeper* gatekeeper, Pool* pool, std::string bearer, proto::UploadReply* reply)
-      : store_(store), gatekeeper_(gatekeeper), pool_(pool), bearer_(std::move(bearer)), reply_(reply) {
+  UploadStream(BlobStore* store, Gatekeeper* gatekeeper, Pool* pool, std::string bearer,
+               proto::UploadReply* reply)
+      : store_(store),
+        gatekeeper_(gatekeeper),
+        pool_(pool),
+        bearer_(std::move(bearer)),
+        reply_(reply) {
     StartRead(&piece_);
   }
 
  private:
   void OnReadDone(bool ok) override {
     if (!ok) {
-      if (writer_ != nullptr) return Finish(grpc::Status(grpc::StatusCode::ABORTED, "ended within a chunk"));
+      if (writer_ != nullptr)
+        return Finish(grpc::Status(grpc::StatusCode::ABORTED, "ended within a chunk"));
       return Finish(grpc::Status::OK);
     }
     // Finish is only called from here on, so OnDone cannot come while the job runs.
@@ -82,8 +91,8 @@ class UploadStream final : public grpc::ServerReadReactor<proto::BlobPiece> {
     if (!hash.ok()) return hash.status();
     if (piece_.offset() == 0) {
       if (piece_.chunk_bytes() == 0 || piece_.chunk_bytes() > wire::kBlobChunkBytes) {
-        return absl::InvalidArgumentError(absl::StrCat("a chunk of ", piece_.chunk_bytes(), " bytes; limit ",
-                                                       wire::kBlobChunkBytes));
+        return absl::InvalidArgumentError(absl::StrCat("a chunk of ", piece_.chunk_bytes(),
+                                                       " bytes; limit ", wire::kBlobChunkBytes));
       }
       auto writer = store_->Begin(identity_->tenant, *hash);
       if (!writer.ok()) return writer.status();
@@ -132,10 +141,11 @@ grpc::ServerBidiReactor<proto::ServerFrame, proto::ClientFrame>* FleetService::A
   return new ExecutorStream(hub_, *context);
 }
 
-// ---- blobs -----------------------------------------------------------------------------------------------------
+// ---- blobs --------------------------------------------------------------------------------------
 
 grpc::ServerUnaryReactor* BlobService::Missing(grpc::CallbackServerContext* context,
-                                               const proto::MissingRequest* request, proto::MissingReply* reply) {
+                                               const proto::MissingRequest* request,
+                                               proto::MissingReply* reply) {
   return Answer(context, gatekeeper_, pool_, [this, request, reply](const Identity& who) {
     auto hashes = ToHashes(request->chunks());
     if (!hashes.ok()) return hashes.status();
@@ -152,7 +162,8 @@ grpc::ServerReadReactor<proto::BlobPiece>* BlobService::Upload(grpc::CallbackSer
 }
 
 grpc::ServerUnaryReactor* BlobService::Commit(grpc::CallbackServerContext* context,
-                                              const proto::CommitRequest* request, proto::CommitReply* reply) {
+                                              const proto::CommitRequest* request,
+                                              proto::CommitReply* reply) {
   return Answer(context, gatekeeper_, pool_, [this, request](const Identity& who) {
     auto hashes = ToHashes(request->chunks());
     if (!hashes.ok()) return hashes.status();
@@ -162,7 +173,7 @@ grpc::ServerUnaryReactor* BlobService::Commit(grpc::CallbackServerContext* conte
   });
 }
 
-// ---- accounts --------------------------------------------------------------------------------------------------
+// ---- accounts -----------------------------------------------------------------------------------
 
 grpc::ServerUnaryReactor* AccountService::CreateKey(grpc::CallbackServerContext* context,
                                                     const proto::CreateKeyRequest* request,
@@ -202,7 +213,8 @@ grpc::ServerUnaryReactor* AccountService::RevokeKey(grpc::CallbackServerContext*
 }
 
 grpc::ServerUnaryReactor* AccountService::Usage(grpc::CallbackServerContext* context,
-                                                const proto::UsageRequest* request, proto::UsageReply* reply) {
+                                                const proto::UsageRequest* request,
+                                                proto::UsageReply* reply) {
   return Answer(context, gatekeeper_, pool_, [this, request, reply](const Identity& who) {
     constexpr int64_t kLatest = int64_t{1} << 40;  // seconds; keeps the product below in range
     int64_t since_s = std::clamp<int64_t>(request->since_unix_s(), 0, kLatest);

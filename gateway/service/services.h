@@ -41,11 +41,13 @@ class BlobService final : public proto::Blobs::CallbackService {
  public:
   BlobService(BlobStore* store, Gatekeeper* gatekeeper, Pool* pool)
       : store_(store), gatekeeper_(gatekeeper), pool_(pool) {}
-  grpc::ServerUnaryReactor* Missing(grpc::CallbackServerContext* context, const proto::MissingRequest* request,
+  grpc::ServerUnaryReactor* Missing(grpc::CallbackServerContext* context,
+                                    const proto::MissingRequest* request,
                                     proto::MissingReply* reply) override;
   grpc::ServerReadReactor<proto::BlobPiece>* Upload(grpc::CallbackServerContext* context,
                                                     proto::UploadReply* reply) override;
-  grpc::ServerUnaryReactor* Commit(grpc::CallbackServerContext* context, const proto::CommitRequest* request,
+  grpc::ServerUnaryReactor* Commit(grpc::CallbackServerContext* context,
+                                   const proto::CommitRequest* request,
                                    proto::CommitReply* reply) override;
 
  private:
@@ -58,13 +60,17 @@ class AccountService final : public proto::Account::CallbackService {
  public:
   AccountService(Accounts* accounts, Ledger* ledger, Gatekeeper* gatekeeper, Pool* pool)
       : accounts_(accounts), ledger_(ledger), gatekeeper_(gatekeeper), pool_(pool) {}
-  grpc::ServerUnaryReactor* CreateKey(grpc::CallbackServerContext* context, const proto::CreateKeyRequest* request,
+  grpc::ServerUnaryReactor* CreateKey(grpc::CallbackServerContext* context,
+                                      const proto::CreateKeyRequest* request,
                                       proto::CreateKeyReply* reply) override;
-  grpc::ServerUnaryReactor* ListKeys(grpc::CallbackServerContext* context, const proto::ListKeysRequest* request,
+  grpc::ServerUnaryReactor* ListKeys(grpc::CallbackServerContext* context,
+                                     const proto::ListKeysRequest* request,
                                      proto::ListKeysReply* reply) override;
-  grpc::ServerUnaryReactor* RevokeKey(grpc::CallbackServerContext* context, const proto::RevokeKeyRequest* request,
+  grpc::ServerUnaryReactor* RevokeKey(grpc::CallbackServerContext* context,
+                                      const proto::RevokeKeyRequest* request,
                                       proto::RevokeKeyReply* reply) override;
-  grpc::ServerUnaryReactor* Usage(grpc::CallbackServerContext* context, const proto::UsageRequest* request,
+  grpc::ServerUnaryReactor* Usage(grpc::CallbackServerContext* context,
+                                  const proto::UsageRequest* request,
                                   proto::UsageReply* reply) override;
 
  private:

@@ -1,9 +1,11 @@
-// A server's end of a bidirectional stream: a queue before the one write that gRPC allows, an end that waits for what is
-// queued, and reading that can be paused. Deletes itself after the last callback.
+// A server's end of a bidirectional stream: a queue before the one write that gRPC allows, an end
+// that waits for what is queued, and reading that can be paused. Deletes itself after the last
+// callback.
 //
 // Invariants
-//   W1  At most one StartWrite is pending: writing_, and only the thread that set it calls StartWrite.
-//   W2  Finish is called once, when nothing is written and no hold is taken; so a thread with a hold (or with
+//   W1  At most one StartWrite is pending: writing_, and only the thread that set it calls
+//   StartWrite. W2  Finish is called once, when nothing is written and no hold is taken; so a
+//   thread with a hold (or with
 //       writing_) may use the stream without fear of OnDone.
 //   W3  Nothing is queued after End.
 #pragma once

@@ -12,12 +12,13 @@ namespace {
 
 std::string Metadata(const grpc::CallbackServerContext& context, const char* name) {
   auto it = context.client_metadata().find(name);
-  return it == context.client_metadata().end() ? "" : std::string(it->second.data(), it->second.size());
+  return it == context.client_metadata().end() ? ""
+                                               : std::string(it->second.data(), it->second.size());
 }
 
 }  // namespace
 
-// ---- Cloud.Session ---------------------------------------------------------------------------------------------
+// ---- Cloud.Session ------------------------------------------------------------------------------
 
 ClientStream::ClientStream(Hub* hub, const grpc::CallbackServerContext& context)
     : hub_(hub), bearer_(Gatekeeper::Bearer(context)), conn_(hub->AddClient(this)) {
@@ -88,14 +89,15 @@ void ClientStream::OnDrained() {
 }
 void ClientStream::OnGone() { hub_->RemoveClient(conn_); }
 
-// ---- Fleet.Attach ----------------------------------------------------------------------------------------------
+// ---- Fleet.Attach -------------------------------------------------------------------------------
 
 ExecutorStream::ExecutorStream(Hub* hub, const grpc::CallbackServerContext& context) : hub_(hub) {
   absl::Status status = hub->gatekeeper().Worker(context);
   auto session = SessionId::FromHex(Metadata(context, "outboard-session"));
   auto token = SessionId::FromHex(Metadata(context, "outboard-token"));
   if (status.ok() && (!session || !token)) {
-    status = absl::InvalidArgumentError("Attach needs outboard-session and outboard-token, 32 hex digits each");
+    status = absl::InvalidArgumentError(
+        "Attach needs outboard-session and outboard-token, 32 hex digits each");
   }
   if (!status.ok()) {
     left_ = true;
@@ -127,13 +129,15 @@ void ExecutorStream::OnDrained() { relay_->ExecutorDrained(); }
 void ExecutorStream::OnGone() { Leave(); }
 void ExecutorStream::Leave() {
   if (left_.exchange(true)) return;
-  relay_->DropExecutor(this);  // the hub may have forgotten the session, but a client's stream may still hold the relay
+  relay_->DropExecutor(this);  // the hub may have forgotten the session, but a client's stream may
+                               // still hold the relay
   hub_->Detached(session_);
 }
 
-// ---- Fleet.Join ------------------------------------------------------------------------------------------------
+// ---- Fleet.Join ---------------------------------------------------------------------------------
 
-ControlStream::ControlStream(Hub* hub, const grpc::CallbackServerContext& context, const CoreOptions& options)
+ControlStream::ControlStream(Hub* hub, const grpc::CallbackServerContext& context,
+                             const CoreOptions& options)
     : hub_(hub), options_(options) {
   if (absl::Status status = hub->gatekeeper().Worker(context); !status.ok()) {
     End(status);
@@ -149,16 +153,18 @@ bool ControlStream::Refuse(absl::Status why) {
 
 bool ControlStream::OnMessage(proto::WorkerEvent event) {
   if (worker_.value == 0) {
-    if (!event.has_register_()) return Refuse(absl::InvalidArgumentError("a worker begins with Register"));
+    if (!event.has_register_())
+      return Refuse(absl::InvalidArgumentError("a worker begins with Register"));
     const proto::Register& reg = event.register_();
-    if (reg.protocol().min() > wire::kProtocolVersion || reg.protocol().max() < wire::kProtocolVersion) {
+    if (reg.protocol().min() > wire::kProtocolVersion ||
+        reg.protocol().max() < wire::kProtocolVersion) {
       return Refuse(absl::FailedPreconditionError(
-          absl::StrCat("worker speaks protocol ", reg.protocol().min(), " to ", reg.protocol().max(),
-                       ", this gateway ", wire::kProtocolVersion)));
+          absl::StrCat("worker speaks protocol ", reg.protocol().min(), " to ",
+                       reg.protocol().max(), ", this gateway ", wire::kProtocolVersion)));
     }
     if (reg.devices_size() == 0 || reg.devices_size() > static_cast<int>(kDevicesPerWorkerMax)) {
-      return Refuse(absl::InvalidArgumentError(absl::StrCat("a worker with ", reg.devices_size(),
-                                                            " devices; limit ", kDevicesPerWorkerMax)));
+      return Refuse(absl::InvalidArgumentError(absl::StrCat(
+          "a worker with ", reg.devices_size(), " devices; limit ", kDevicesPerWorkerMax)));
     }
     worker_ = hub_->AddWorker(this, reg);
     return true;
@@ -171,7 +177,9 @@ bool ControlStream::OnMessage(proto::WorkerEvent event) {
       Send(std::move(ack));
       break;
     }
-    case proto::WorkerEvent::kSessionEnded: hub_->OnSessionEnded(worker_, event.session_ended()); break;
+    case proto::WorkerEvent::kSessionEnded:
+      hub_->OnSessionEnded(worker_, event.session_ended());
+      break;
     case proto::WorkerEvent::kDraining: hub_->OnDraining(worker_); break;
     default: break;
   }

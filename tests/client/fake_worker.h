@@ -1,5 +1,6 @@
-// A worker that computes nothing: each output of a Run is a copy of its first input. Speaks fleet.proto over any channel,
-// with plain blocking streams, so that the gateway and the transport are tested without an engine or processes.
+// A worker that computes nothing: each output of a Run is a copy of its first input. Speaks
+// fleet.proto over any channel, with plain blocking streams, so that the gateway and the transport
+// are tested without an engine or processes.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -20,7 +21,8 @@ namespace outboard {
 
 class FakeWorker {
  public:
-  explicit FakeWorker(std::shared_ptr<grpc::Channel> channel, int devices = 1, std::string token = "")
+  explicit FakeWorker(std::shared_ptr<grpc::Channel> channel, int devices = 1,
+                      std::string token = "")
       : stub_(proto::Fleet::NewStub(channel)), token_(std::move(token)) {
     if (!token_.empty()) join_context_.AddMetadata("authorization", "Bearer " + token_);
     join_ = stub_->Join(&join_context_);
@@ -90,7 +92,8 @@ class FakeWorker {
       std::lock_guard lock(mutex_);
       auto& executor = executors_[command.assign().session_id()];
       executor = std::make_unique<Executor>();
-      executor->thread = std::thread([this, &executor = *executor, assign = command.assign()] { Run(executor, assign); });
+      executor->thread = std::thread(
+          [this, &executor = *executor, assign = command.assign()] { Run(executor, assign); });
     }
   }
 
@@ -128,7 +131,8 @@ class FakeWorker {
       opened.mutable_device()->set_kind("fake");
       opened.set_devices(1);
       for (const proto::Value& value : executor.kept) {
-        if (value.seq() > item.open().received_seq()) *answer.add_items()->mutable_done()->add_values() = value;
+        if (value.seq() > item.open().received_seq())
+          *answer.add_items()->mutable_done()->add_values() = value;
       }
       return;
     }
@@ -165,10 +169,12 @@ class FakeWorker {
       return;
     }
     for (uint64_t output : run.outputs()) executor.arrays[output] = executor.arrays[run.inputs(0)];
-    for (uint32_t index : run.fetch()) Send(executor, item.seq(), index, run.outputs(static_cast<int>(index)), answer);
+    for (uint32_t index : run.fetch())
+      Send(executor, item.seq(), index, run.outputs(static_cast<int>(index)), answer);
   }
 
-  void Send(Executor& executor, uint64_t seq, uint32_t index, uint64_t handle, proto::ServerFrame& answer) {
+  void Send(Executor& executor, uint64_t seq, uint32_t index, uint64_t handle,
+            proto::ServerFrame& answer) {
     const Array& array = executor.arrays[handle];
     proto::Value value;
     value.set_seq(seq);

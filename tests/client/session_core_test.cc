@@ -1,4 +1,5 @@
-// The client's core alone: what leaves for what came. C1 to C5 are the invariants in session_core.cc.
+// The client's core alone: what leaves for what came. C1 to C5 are the invariants in
+// session_core.cc.
 #include "client/transport/session_core.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +29,8 @@ proto::ServerFrame DoneFrame(uint64_t epoch, uint64_t through) {
   return frame;
 }
 
-proto::ServerFrame ValueFrame(uint64_t epoch, uint64_t seq, uint64_t total, uint64_t offset, std::string data) {
+proto::ServerFrame ValueFrame(uint64_t epoch, uint64_t seq, uint64_t total, uint64_t offset,
+                              std::string data) {
   proto::ServerFrame frame;
   frame.set_epoch(epoch);
   proto::Value& value = *frame.add_items()->mutable_done()->add_values();
@@ -48,7 +50,8 @@ struct Opened : SessionCore {
   void Get(proto::ServerFrame frame) { OnFrame(frame); }
   std::vector<proto::ClientItem> Items() {
     std::vector<proto::ClientItem> items;
-    for (auto& frame : TakeFrames()) items.insert(items.end(), frame.items().begin(), frame.items().end());
+    for (auto& frame : TakeFrames())
+      items.insert(items.end(), frame.items().begin(), frame.items().end());
     return items;
   }
 };

@@ -1,4 +1,5 @@
-// A Session through a real gateway (unix socket, accounts file, blob store) to a fake worker in the same process.
+// A Session through a real gateway (unix socket, accounts file, blob store) to a fake worker in the
+// same process.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -141,7 +142,8 @@ TEST_F(SessionGatewayTest, AStepIsOneFrameAndTheGraphGoesOnce) {
 TEST_F(SessionGatewayTest, LargePutsGoByHashAndOnce) {
   StartAll();
   std::string bytes(9 << 20, '\0');
-  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * uint64_t{0x9e3779b97f4a7c15} >> 40);
+  for (size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = static_cast<char>(i * uint64_t{0x9e3779b97f4a7c15} >> 40);
   const int64_t dims[] = {static_cast<int64_t>(bytes.size())};
   for (int round = 0; round < 2; ++round) {
     auto session = Connect();
@@ -191,12 +193,14 @@ TEST_F(SessionGatewayTest, KeysAreChecked) {
   auto tenant = accounts->EnsureTenant("t", gateway::WallNow()).value();
   auto key = accounts->CreateKey(tenant.id, "k", gateway::WallNow()).value();
   EXPECT_EQ(Session::Connect(Options()).status().code(), StatusCode::kUnauthenticated);
-  EXPECT_EQ(Session::Connect(Options("ob_live_wrong")).status().code(), StatusCode::kUnauthenticated);
+  EXPECT_EQ(Session::Connect(Options("ob_live_wrong")).status().code(),
+            StatusCode::kUnauthenticated);
   auto session = Session::Connect(Options(std::string(key.text.Reveal())));
   ASSERT_TRUE(session.ok()) << session.status();
   EXPECT_TRUE((*session)->Close().ok());
   ASSERT_TRUE(accounts->RevokeKey(key.key.id, gateway::WallNow()).ok());
-  EXPECT_EQ(Session::Connect(Options(std::string(key.text.Reveal()))).status().code(), StatusCode::kUnauthenticated);
+  EXPECT_EQ(Session::Connect(Options(std::string(key.text.Reveal()))).status().code(),
+            StatusCode::kUnauthenticated);
 }
 
 TEST_F(SessionGatewayTest, ARevokedKeyEndsItsSessions) {

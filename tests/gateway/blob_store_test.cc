@@ -28,18 +28,21 @@ class BlobStoreTest : public ::testing::Test {
     auto writer = store_->Begin(tenant, hash);
     if (!writer.ok()) return writer.status();
     for (size_t at = 0; at < bytes.size(); at += 100'000) {
-      if (absl::Status status = (*writer)->Append(bytes.substr(at, 100'000)); !status.ok()) return status;
+      if (absl::Status status = (*writer)->Append(bytes.substr(at, 100'000)); !status.ok())
+        return status;
     }
     return (*writer)->Finish();
   }
   size_t Files() {
     size_t files = 0;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_)) files += entry.is_regular_file();
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_))
+      files += entry.is_regular_file();
     return files;
   }
   std::filesystem::path Only(const char* part) {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_)) {
-      if (entry.is_regular_file() && entry.path().string().find(part) != std::string::npos) return entry.path();
+      if (entry.is_regular_file() && entry.path().string().find(part) != std::string::npos)
+        return entry.path();
     }
     return {};
   }
@@ -52,7 +55,8 @@ TEST_F(BlobStoreTest, WritesCommitsAndReads) {
   std::string bytes(wire::kBlobChunkBytes + 5, 'q');
   wire::BlobName name = wire::NameBlob(bytes);
   ASSERT_EQ(name.chunks.size(), 2u);
-  EXPECT_EQ(store_->Commit(kA, name.root, name.chunks, bytes.size()).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(store_->Commit(kA, name.root, name.chunks, bytes.size()).code(),
+            absl::StatusCode::kNotFound);
   ASSERT_TRUE(Write(kA, name.chunks[0], bytes.substr(0, wire::kBlobChunkBytes)).ok());
   ASSERT_TRUE(Write(kA, name.chunks[1], bytes.substr(wire::kBlobChunkBytes)).ok());
   ASSERT_TRUE(store_->Commit(kA, name.root, name.chunks, bytes.size()).ok());
@@ -67,9 +71,12 @@ TEST_F(BlobStoreTest, WrongBytesAreNeverVisible) {
   wire::Hash hash = wire::HashChunk("right");
   EXPECT_EQ(Write(kA, hash, "wrong").code(), absl::StatusCode::kInvalidArgument);
   EXPECT_FALSE(store_->Has(kA, hash));
-  { auto half = store_->Begin(kA, hash).value(); }
+  {
+    auto half = store_->Begin(kA, hash).value();
+  }
   EXPECT_EQ(Files(), 0u);
-  EXPECT_EQ(Write(kA, hash, std::string(wire::kBlobChunkBytes + 1, 'x')).code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(Write(kA, hash, std::string(wire::kBlobChunkBytes + 1, 'x')).code(),
+            absl::StatusCode::kOutOfRange);
 }
 
 TEST_F(BlobStoreTest, ATenantSeesItsOwnOnly) {
@@ -86,7 +93,11 @@ TEST_F(BlobStoreTest, RootsAreChecked) {
   ASSERT_TRUE(Write(kA, name.chunks[0], "abc").ok());
   wire::Hash other = name.root;
   other[0] ^= 1;
-  struct { const wire::Hash* root; uint64_t size; std::vector<wire::Hash> chunks; } bad[] = {
+  struct {
+    const wire::Hash* root;
+    uint64_t size;
+    std::vector<wire::Hash> chunks;
+  } bad[] = {
       {&other, 3, name.chunks},
       {&name.root, 4, name.chunks},  // size is part of the root
       {&name.root, 3, {name.chunks[0], name.chunks[0]}},
@@ -94,7 +105,8 @@ TEST_F(BlobStoreTest, RootsAreChecked) {
       {&name.root, uint64_t{1} << 62, name.chunks},
   };
   for (const auto& c : bad) {
-    EXPECT_EQ(store_->Commit(kA, *c.root, c.chunks, c.size).code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(store_->Commit(kA, *c.root, c.chunks, c.size).code(),
+              absl::StatusCode::kInvalidArgument);
   }
 }
 

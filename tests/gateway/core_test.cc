@@ -57,7 +57,9 @@ struct World {
     EXPECT_NE(Get<Live>(), nullptr);
     return id;
   }
-  void Join(uint64_t worker, uint32_t devices = 1) { Tell(WorkerJoined{WorkerId{worker}, "w", devices}); }
+  void Join(uint64_t worker, uint32_t devices = 1) {
+    Tell(WorkerJoined{WorkerId{worker}, "w", devices});
+  }
 
   GatewayCore core;
   int64_t now_ns = 0;
@@ -113,8 +115,11 @@ TEST(GatewayCore, QueuesInOrderAndPlacesWhenADeviceIsFree) {
 }
 
 TEST(GatewayCore, G7TheQueueHasAnEnd) {
-  struct Case { bool worker; absl::StatusCode code; } cases[] = {
-      {false, absl::StatusCode::kUnavailable}, {true, absl::StatusCode::kResourceExhausted}};
+  struct Case {
+    bool worker;
+    absl::StatusCode code;
+  } cases[] = {{false, absl::StatusCode::kUnavailable},
+               {true, absl::StatusCode::kResourceExhausted}};
   for (const Case& c : cases) {
     World w;
     if (c.worker) {
@@ -188,7 +193,7 @@ TEST(GatewayCore, AVanishedClientResumesWithItsToken) {
   EXPECT_EQ(w.Get<EndClient>()->why.code(), absl::StatusCode::kNotFound);
   w.Tell(ClientResume{ConnId{3}, kTenant, Token{1, 1}, {}});
   ASSERT_NE(w.Get<Live>(), nullptr);
-  EXPECT_EQ(w.Get<Live>()->epoch, 2u);  // G6
+  EXPECT_EQ(w.Get<Live>()->epoch, 2u);                        // G6
   w.Tell(ClientResume{ConnId{4}, kTenant, Token{1, 1}, {}});  // before we noticed that 3 broke
   EXPECT_EQ(w.Get<EndClient>()->conn, ConnId{3});
   EXPECT_EQ(w.Get<Live>()->conn, ConnId{4});
@@ -267,13 +272,14 @@ TEST(GatewayCore, StopAllBillsAndEndsEverything) {
   EXPECT_EQ(w.Get<Assign>(), nullptr);
 }
 
-// Random events; the invariants hold after each (Tell), epochs rise (G6), an ended connection is not spoken to again,
-// and what is posted is what the clock allows.
+// Random events; the invariants hold after each (Tell), epochs rise (G6), an ended connection is
+// not spoken to again, and what is posted is what the clock allows.
 TEST(GatewayCore, RandomWorlds) {
   const char* from_user = std::getenv("SEED");
   uint64_t first = from_user ? std::strtoull(from_user, nullptr, 10) : std::random_device{}();
   for (uint64_t seed = first; seed < first + (from_user ? 1 : 60); ++seed) {
-    SCOPED_TRACE("repeat with SEED=" + std::to_string(seed) + " gateway_core_test --gtest_filter=*RandomWorlds");
+    SCOPED_TRACE("repeat with SEED=" + std::to_string(seed) +
+                 " gateway_core_test --gtest_filter=*RandomWorlds");
     std::mt19937_64 random(seed);
     CoreOptions options;
     options.grace_ns = 40 * kSecondNs;
@@ -283,7 +289,9 @@ TEST(GatewayCore, RandomWorlds) {
     std::set<SessionId> sessions;
     std::map<SessionId, uint64_t> epochs;
     double device_seconds_max = 0;
-    auto any = [&](auto& set) { return *std::next(set.begin(), static_cast<long>(random() % set.size())); };
+    auto any = [&](auto& set) {
+      return *std::next(set.begin(), static_cast<long>(random() % set.size()));
+    };
     for (int i = 0; i < 1500; ++i) {
       double step = static_cast<double>(random() % 1000) / 500;
       device_seconds_max += step * w.core.devices_busy();
@@ -296,7 +304,8 @@ TEST(GatewayCore, RandomWorlds) {
             w.Join(next_worker++, 1 + random() % 2);
           }
           break;
-        case 1: case 2: {
+        case 1:
+        case 2: {
           uint64_t conn = next_conn++;
           conns.insert(conn);
           sessions.insert(w.Open(conn));
@@ -320,11 +329,13 @@ TEST(GatewayCore, RandomWorlds) {
             w.Tell(ClientGone{ConnId{conn}});
           }
           break;
-        case 6: case 7:
+        case 6:
+        case 7:
           if (!sessions.empty()) w.Tell(ExecutorAttached{any(sessions), {}});
           break;
         case 8:
-          if (!sessions.empty() && random() % 4 == 0) w.Tell(ExecutorGone{any(sessions), absl::OkStatus()});
+          if (!sessions.empty() && random() % 4 == 0)
+            w.Tell(ExecutorGone{any(sessions), absl::OkStatus()});
           break;
         case 9:
           if (!workers.empty() && random() % 8 == 0) {
