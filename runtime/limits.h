@@ -6,8 +6,9 @@
 
 namespace outboard::limits {
 
-inline constexpr size_t kObjectBytesMax = size_t{64} << 20;   // one kernel's object: as much as a compile box may answer
-inline constexpr int64_t kBufferAlignment = 64;               // a cache line, and the widest vector
+inline constexpr size_t kObjectBytesMax =
+    size_t{64} << 20;  // one kernel's object: as much as a compile box may answer
+inline constexpr int64_t kBufferAlignment = 64;  // a cache line, and the widest vector
 inline constexpr int kThreadsMax = 256;
 
 }  // namespace outboard::limits

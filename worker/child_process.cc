@@ -35,8 +35,8 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>&
   for (const std::string& argument : argv) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
 
-  // spawn, not fork: this process may have threads. dup2 onto itself would keep CLOEXEC, hence the detour over a
-  // descriptor above all standard ones.
+  // spawn, not fork: this process may have threads. dup2 onto itself would keep CLOEXEC, hence the
+  // detour over a descriptor above all standard ones.
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   const int high = fcntl(pair[1], F_DUPFD_CLOEXEC, 64);
@@ -50,7 +50,8 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>&
   sigemptyset(&none);
   posix_spawnattr_setsigmask(&attributes, &none);
   pid_t pid = -1;
-  const int error = posix_spawn(&pid, argv[0].c_str(), &actions, &attributes, arguments.data(), environ);
+  const int error =
+      posix_spawn(&pid, argv[0].c_str(), &actions, &attributes, arguments.data(), environ);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   close(high);

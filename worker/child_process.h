@@ -8,11 +8,12 @@
 
 namespace outboard::worker {
 
-// A running child with one end of a socket pair, which is its descriptor 3. Killed and reaped when this goes.
+// A running child with one end of a socket pair, which is its descriptor 3. Killed and reaped when
+// this goes.
 class ChildProcess {
  public:
-  // Runs `argv` (argv[0] is the path). The child is killed by the kernel if the calling thread's process ends.
-  // Errors: UNAVAILABLE  the program cannot be started; named
+  // Runs `argv` (argv[0] is the path). The child is killed by the kernel if the calling thread's
+  // process ends. Errors: UNAVAILABLE  the program cannot be started; named
   static absl::StatusOr<ChildProcess> Start(const std::vector<std::string>& argv);
 
   ChildProcess() = default;
@@ -25,10 +26,12 @@ class ChildProcess {
   // Started, not yet reaped, and its end of the socket is open.
   bool running() const;
 
-  // Kills it if it still runs, reaps it, and says how it ended: "ended by signal 9", "exited with 1".
+  // Kills it if it still runs, reaps it, and says how it ended: "ended by signal 9", "exited with
+  // 1".
   std::string Stop();
-  // Waits for a child that has closed its socket or is about to end, at most `milliseconds`, then kills it; says how it
-  // ended. The socket stays open until Stop: another thread may be about to use its number.
+  // Waits for a child that has closed its socket or is about to end, at most `milliseconds`, then
+  // kills it; says how it ended. The socket stays open until Stop: another thread may be about to
+  // use its number.
   std::string Wait(int milliseconds);
 
  private:

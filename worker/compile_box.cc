@@ -27,15 +27,16 @@ absl::Status CompileBox::Ask(std::span<const std::string> kernels,
   proto::CompileReply reply;
   absl::Status status = WriteMessage(box_.fd(), request);
   if (status.ok())
-    status = ReadMessage(box_.fd(), &reply, options_.deadline + options_.deadline * kernels.size() / 5);
+    status =
+        ReadMessage(box_.fd(), &reply, options_.deadline + options_.deadline * kernels.size() / 5);
   if (status.ok() && reply.results_size() != static_cast<int>(kernels.size()))
     status = absl::InternalError("the compile box answered another question");
   if (!status.ok()) {
     const bool late = status.code() == absl::StatusCode::kDeadlineExceeded;
     const std::string end = late ? box_.Stop() : box_.Wait(/*milliseconds=*/1000);
-    return absl::ResourceExhaustedError(late ? absl::StrCat("compiling took longer than ", options_.deadline.count(),
-                                                            " ms")
-                                             : absl::StrCat("the compiler ", end));
+    return absl::ResourceExhaustedError(
+        late ? absl::StrCat("compiling took longer than ", options_.deadline.count(), " ms")
+             : absl::StrCat("the compiler ", end));
   }
   for (int i = 0; i < reply.results_size(); ++i) {
     proto::CompileResult& result = *reply.mutable_results(i);
@@ -55,8 +56,10 @@ absl::Status CompileBox::Ask(std::span<const std::string> kernels,
   return absl::OkStatus();
 }
 
-std::vector<absl::StatusOr<CompiledKernel>> CompileBox::Compile(std::span<const std::string> kernels) {
-  std::vector<absl::StatusOr<CompiledKernel>> results(kernels.size(), absl::InternalError("not compiled"));
+std::vector<absl::StatusOr<CompiledKernel>> CompileBox::Compile(
+    std::span<const std::string> kernels) {
+  std::vector<absl::StatusOr<CompiledKernel>> results(kernels.size(),
+                                                      absl::InternalError("not compiled"));
   if (kernels.empty()) return results;
   bool any_refused = false;
   for (const std::string& kernel : kernels) any_refused |= refused_.contains(kernel);

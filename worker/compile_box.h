@@ -1,7 +1,9 @@
-// The compile box: LLVM in a process of its own, with limits, since it may abort or run away on input it cannot handle.
+// The compile box: LLVM in a process of its own, with limits, since it may abort or run away on
+// input it cannot handle.
 //
-// The box is a child of its executor: it ends with it, and is killed and replaced by it after a crash or a deadline.
-// It reads requests (proto/box.proto) one at a time and keeps nothing of a session.
+// The box is a child of its executor: it ends with it, and is killed and replaced by it after a
+// crash or a deadline. It reads requests (proto/box.proto) one at a time and keeps nothing of a
+// session.
 #pragma once
 
 #include <chrono>
@@ -19,25 +21,30 @@ namespace outboard::worker {
 int CompileBoxMain();
 
 struct CompileBoxOptions {
-  std::string program;                             // empty: "outboard-compiler" beside this program
-  std::chrono::milliseconds deadline{20000};       // for one kernel; a batch has a fifth of that more for each
+  std::string program;  // empty: "outboard-compiler" beside this program
+  std::chrono::milliseconds deadline{
+      20000};  // for one kernel; a batch has a fifth of that more for each
 };
 
-// The executor's side. The first box is started at once, so that LLVM is warm when the first graph comes.
+// The executor's side. The first box is started at once, so that LLVM is warm when the first graph
+// comes.
 class CompileBox final : public KernelCompiler {
  public:
   explicit CompileBox(CompileBoxOptions options = {});
 
-  // A box that ends or does not answer in time costs the kernel that did it: RESOURCE_EXHAUSTED, remembered, so that the
-  // same kernel is not tried again. UNAVAILABLE where no box can be started.
-  std::vector<absl::StatusOr<CompiledKernel>> Compile(std::span<const std::string> kernels) override;
+  // A box that ends or does not answer in time costs the kernel that did it: RESOURCE_EXHAUSTED,
+  // remembered, so that the same kernel is not tried again. UNAVAILABLE where no box can be
+  // started.
+  std::vector<absl::StatusOr<CompiledKernel>> Compile(
+      std::span<const std::string> kernels) override;
 
   int box_pid() const { return box_.pid(); }  // of the box that runs now; for tests
 
  private:
   absl::Status EnsureBox();
   // One request. Not OK: the box is gone, and so is every kernel of the batch.
-  absl::Status Ask(std::span<const std::string> kernels, std::vector<absl::StatusOr<CompiledKernel>>* results);
+  absl::Status Ask(std::span<const std::string> kernels,
+                   std::vector<absl::StatusOr<CompiledKernel>>* results);
 
   CompileBoxOptions options_;
   ChildProcess box_;

@@ -15,7 +15,8 @@
 namespace outboard::worker {
 namespace {
 
-constexpr rlim_t kMemoryBytesMax = rlim_t{4} << 30;  // of address space; LLVM maps half a GiB before it does anything
+constexpr rlim_t kMemoryBytesMax =
+    rlim_t{4} << 30;  // of address space; LLVM maps half a GiB before it does anything
 
 // For tests of what happens when a box fails; only with OUTBOARD_BOX_FAULTS set.
 void ObeyFault(const std::string& kernel) {

@@ -16,8 +16,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kPlansMax = 256;         // of one session; the oldest goes
-constexpr size_t kProgramsMax = 1 << 16;  // above this, those whose plans have gone are dropped from the list
+constexpr size_t kPlansMax = 256;  // of one session; the oldest goes
+constexpr size_t kProgramsMax =
+    1 << 16;  // above this, those whose plans have gone are dropped from the list
 
 struct Launch {
   std::shared_ptr<const cpu::Program> program;
@@ -51,29 +52,38 @@ class CompiledEngine final : public Engine {
 
   std::string kind() const override { return "cpu"; }
 
-  absl::StatusOr<std::vector<ArrayPtr>> Run(const GraphId& id, const UOp* sink, std::span<const ArrayPtr> inputs,
+  absl::StatusOr<std::vector<ArrayPtr>> Run(const GraphId& id, const UOp* sink,
+                                            std::span<const ArrayPtr> inputs,
                                             std::span<const Binding> bindings) override {
     OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, bindings));
     OB_ASSIGN_OR_RETURN(const Plan* plan, PlanFor(id, sink, bindings));
 
     std::vector<std::shared_ptr<Array>> outputs;
     for (size_t i = 0; i < plan->result_dims.size(); ++i) {
-      OB_ASSIGN_OR_RETURN(std::shared_ptr<Array> array, NewArray(plan->result_dtypes[i], plan->result_dims[i]));
+      OB_ASSIGN_OR_RETURN(std::shared_ptr<Array> array,
+                          NewArray(plan->result_dtypes[i], plan->result_dims[i]));
       outputs.push_back(std::move(array));
     }
-    OB_ASSIGN_OR_RETURN(const cpu::Buffer arena, device_.memory().Allocate(plan->schedule.arena_bytes,
-                                                                           cpu::Allocator::Contents::kUndefined));
+    OB_ASSIGN_OR_RETURN(const cpu::Buffer arena,
+                        device_.memory().Allocate(plan->schedule.arena_bytes,
+                                                  cpu::Allocator::Contents::kUndefined));
     std::vector<void*> memory;
     for (const schedule::Buffer& buffer : plan->schedule.buffers) {
       switch (buffer.kind) {
         case schedule::Buffer::Kind::kInput: memory.push_back(inputs[buffer.index]->data()); break;
-        case schedule::Buffer::Kind::kOutput: memory.push_back(outputs[buffer.index]->data()); break;
-        case schedule::Buffer::Kind::kTemporary: memory.push_back(static_cast<char*>(arena.data()) + buffer.index); break;
+        case schedule::Buffer::Kind::kOutput:
+          memory.push_back(outputs[buffer.index]->data());
+          break;
+        case schedule::Buffer::Kind::kTemporary:
+          memory.push_back(static_cast<char*>(arena.data()) + buffer.index);
+          break;
       }
     }
     const Clock::time_point start = Clock::now();
-    for (size_t i = 0; i < plan->launches.size(); ++i) OB_RETURN_IF_ERROR(RunKernel(*plan, i, memory));
-    stats_.device_time_us += std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
+    for (size_t i = 0; i < plan->launches.size(); ++i)
+      OB_RETURN_IF_ERROR(RunKernel(*plan, i, memory));
+    stats_.device_time_us +=
+        std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
     stats_.kernels_launched += plan->launches.size();
     return std::vector<ArrayPtr>(outputs.begin(), outputs.end());
   }
@@ -95,7 +105,8 @@ class CompiledEngine final : public Engine {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<const Plan*> PlanFor(const GraphId& id, const UOp* sink, std::span<const Binding> bindings) {
+  absl::StatusOr<const Plan*> PlanFor(const GraphId& id, const UOp* sink,
+                                      std::span<const Binding> bindings) {
     PlanKey key{id, {}};
     for (const Binding& binding : bindings) key.bindings.emplace_back(binding.slot, binding.value);
     if (const auto found = plans_.find(key); found != plans_.end()) return found->second.get();
@@ -108,7 +119,8 @@ class CompiledEngine final : public Engine {
     return plans_.emplace(std::move(key), std::move(plan)).first->second.get();
   }
 
-  absl::StatusOr<std::unique_ptr<Plan>> MakePlan(const UOp* sink, std::span<const Binding> bindings) {
+  absl::StatusOr<std::unique_ptr<Plan>> MakePlan(const UOp* sink,
+                                                 std::span<const Binding> bindings) {
     const Clock::time_point start = Clock::now();
     Graph graph;
     auto plan = std::make_unique<Plan>();
@@ -120,7 +132,8 @@ class CompiledEngine final : public Engine {
       plan->result_dims.push_back(result.dims);
     }
 
-    // Programs of other plans are used again; those of this plan are held by it alone, so that they go with it.
+    // Programs of other plans are used again; those of this plan are held by it alone, so that they
+    // go with it.
     std::vector<std::string> missing;
     std::vector<GraphId> ids, missing_ids;
     absl::flat_hash_map<GraphId, std::shared_ptr<const cpu::Program>> programs;
@@ -130,7 +143,8 @@ class CompiledEngine final : public Engine {
       ids.push_back(encoded.id);
       const auto [place, fresh] = programs.try_emplace(encoded.id);
       if (!fresh) continue;  // a twin
-      if (const auto known = programs_.find(encoded.id); known != programs_.end()) place->second = known->second.lock();
+      if (const auto known = programs_.find(encoded.id); known != programs_.end())
+        place->second = known->second.lock();
       if (place->second != nullptr) continue;
       missing_ids.push_back(encoded.id);
       missing.push_back(std::move(encoded.bytes));
@@ -143,7 +157,8 @@ class CompiledEngine final : public Engine {
       if (program.ok()) programs_[missing_ids[i]] = programs[missing_ids[i]] = *std::move(program);
     }
     OB_RETURN_IF_ERROR(failure);
-    if (programs_.size() > kProgramsMax) absl::erase_if(programs_, [](const auto& entry) { return entry.second.expired(); });
+    if (programs_.size() > kProgramsMax)
+      absl::erase_if(programs_, [](const auto& entry) { return entry.second.expired(); });
     for (size_t i = 0; i < ids.size(); ++i) {
       plan->launches.push_back({programs.at(ids[i]), schedule.kernels[i].buffers});
       if (debug_ >= 2) plan->names.push_back(schedule::KernelToString(schedule, i));
@@ -151,13 +166,15 @@ class CompiledEngine final : public Engine {
     schedule.kernels.clear();  // their graph ends with this function
     plan->schedule = std::move(schedule);
     if (debug_ >= 1)
-      std::fprintf(stderr, "plan: %zu kernels, %zu compiled, %.1f MB of temporaries, %.1f ms\n", plan->launches.size(),
-                   missing.size(), static_cast<double>(plan->schedule.arena_bytes) / 1e6,
+      std::fprintf(stderr, "plan: %zu kernels, %zu compiled, %.1f MB of temporaries, %.1f ms\n",
+                   plan->launches.size(), missing.size(),
+                   static_cast<double>(plan->schedule.arena_bytes) / 1e6,
                    std::chrono::duration<double, std::milli>(Clock::now() - start).count());
     return plan;
   }
 
-  absl::StatusOr<std::shared_ptr<const cpu::Program>> LoadProgram(const absl::StatusOr<CompiledKernel>& compiled) {
+  absl::StatusOr<std::shared_ptr<const cpu::Program>> LoadProgram(
+      const absl::StatusOr<CompiledKernel>& compiled) {
     OB_RETURN_IF_ERROR(compiled.status());
     OB_ASSIGN_OR_RETURN(std::unique_ptr<cpu::Program> program, device_.Load(*compiled));
     return std::shared_ptr<const cpu::Program>(std::move(program));
@@ -169,13 +186,14 @@ class CompiledEngine final : public Engine {
   int debug_;
   cpu::Device device_;
   absl::flat_hash_map<PlanKey, std::unique_ptr<Plan>> plans_;
-  std::list<PlanKey> order_;  // of making
+  std::list<PlanKey> order_;                                                  // of making
   absl::flat_hash_map<GraphId, std::weak_ptr<const cpu::Program>> programs_;  // of plans_
 };
 
 }  // namespace
 
-std::unique_ptr<Engine> MakeCompiledEngine(KernelCompiler* compiler, const CompiledEngineOptions& options) {
+std::unique_ptr<Engine> MakeCompiledEngine(KernelCompiler* compiler,
+                                           const CompiledEngineOptions& options) {
   return std::make_unique<CompiledEngine>(compiler, options);
 }
 

@@ -1,5 +1,6 @@
-// The engine that compiles: graph -> schedule -> kernels -> objects -> calls. A graph's plan is kept under its id and
-// bindings; a kernel's loaded object under the kernel's own id, so that graphs share what they have in common.
+// The engine that compiles: graph -> schedule -> kernels -> objects -> calls. A graph's plan is
+// kept under its id and bindings; a kernel's loaded object under the kernel's own id, so that
+// graphs share what they have in common.
 #pragma once
 
 #include <memory>
@@ -11,11 +12,12 @@ namespace outboard::worker {
 
 struct CompiledEngineOptions {
   int64_t memory_bytes_max = 0;  // 0: three quarters of the machine's
-  int threads = 0;  // 0: as many as there are processors
-  int debug = 0;    // DEBUG: 2 a line a kernel, 3 the schedule, 4 the kernels
+  int threads = 0;               // 0: as many as there are processors
+  int debug = 0;                 // DEBUG: 2 a line a kernel, 3 the schedule, 4 the kernels
 };
 
 // `compiler` outlives the engine.
-std::unique_ptr<Engine> MakeCompiledEngine(KernelCompiler* compiler, const CompiledEngineOptions& options);
+std::unique_ptr<Engine> MakeCompiledEngine(KernelCompiler* compiler,
+                                           const CompiledEngineOptions& options);
 
 }  // namespace outboard::worker

@@ -20,8 +20,8 @@ DeviceInfo DescribeCpu() {
     }
   const unsigned threads = std::thread::hardware_concurrency();
   const char* const vectors = __builtin_cpu_supports("avx512f") ? "avx512"
-                              : __builtin_cpu_supports("avx2") ? "avx2"
-                                                               : "sse2";
+                              : __builtin_cpu_supports("avx2")  ? "avx2"
+                                                                : "sse2";
   device.name = absl::StrCat(model, ", ", threads, " threads");
   device.hardware_class = absl::StrCat("x86-64/", vectors, "/", threads);
   device.memory_bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);

@@ -14,20 +14,25 @@ absl::StatusOr<std::shared_ptr<Array>> Engine::NewArray(DType dtype, std::vector
   int64_t bytes = ByteWidth(dtype);
   for (const int64_t dim : dims)
     if (dim < 0 || __builtin_mul_overflow(bytes, dim, &bytes))
-      return absl::ResourceExhaustedError(absl::StrCat("an array of [", absl::StrJoin(dims, ", "), "] is too large"));
-  OB_ASSIGN_OR_RETURN(cpu::Buffer buffer, memory().Allocate(bytes, cpu::Allocator::Contents::kUndefined));
+      return absl::ResourceExhaustedError(
+          absl::StrCat("an array of [", absl::StrJoin(dims, ", "), "] is too large"));
+  OB_ASSIGN_OR_RETURN(cpu::Buffer buffer,
+                      memory().Allocate(bytes, cpu::Allocator::Contents::kUndefined));
   return std::make_shared<Array>(Array{dtype, std::move(dims), std::move(buffer)});
 }
 
-absl::Status CheckInputs(const UOp* sink, std::span<const ArrayPtr> inputs, std::span<const Binding> bindings) {
+absl::Status CheckInputs(const UOp* sink, std::span<const ArrayPtr> inputs,
+                         std::span<const Binding> bindings) {
   for (const UOp* var : VarsOf(sink)) {
-    const auto bound = std::find_if(bindings.begin(), bindings.end(),
-                                    [&](const Binding& binding) { return binding.slot == var->arg[0]; });
+    const auto bound = std::find_if(bindings.begin(), bindings.end(), [&](const Binding& binding) {
+      return binding.slot == var->arg[0];
+    });
     if (bound == bindings.end())
       return absl::InvalidArgumentError(absl::StrCat("VAR ", var->arg[0], " is not bound"));
     if (bound->value < var->arg[1] || bound->value > var->arg[2])
-      return absl::InvalidArgumentError(absl::StrCat("VAR ", var->arg[0], " is bound to ", bound->value,
-                                                     ", which is not in ", var->arg[1], "..", var->arg[2]));
+      return absl::InvalidArgumentError(absl::StrCat("VAR ", var->arg[0], " is bound to ",
+                                                     bound->value, ", which is not in ",
+                                                     var->arg[1], "..", var->arg[2]));
   }
   const std::vector<const UOp*> params = ParamsOf(sink);
   if (params.size() != inputs.size())
@@ -41,9 +46,10 @@ absl::Status CheckInputs(const UOp* sink, std::span<const ArrayPtr> inputs, std:
                                        : inputs[i]->dims[d] >= param.shape[d].min() &&
                                              inputs[i]->dims[d] <= param.shape[d].max();
     if (!fits)
-      return absl::InvalidArgumentError(absl::StrCat(
-          "input ", i, " is ", std::string(Name(inputs[i]->dtype)), "[", absl::StrJoin(inputs[i]->dims, ", "),
-          "], the graph wants ", std::string(Name(param.dtype)), ShapeToString(param.shape)));
+      return absl::InvalidArgumentError(
+          absl::StrCat("input ", i, " is ", std::string(Name(inputs[i]->dtype)), "[",
+                       absl::StrJoin(inputs[i]->dims, ", "), "], the graph wants ",
+                       std::string(Name(param.dtype)), ShapeToString(param.shape)));
   }
   return absl::OkStatus();
 }

@@ -1,4 +1,5 @@
-// What an executor runs graphs on. Two of them: the compiled one, and the reference interpreter (REF=1).
+// What an executor runs graphs on. Two of them: the compiled one, and the reference interpreter
+// (REF=1).
 #pragma once
 
 #include <cstdint>
@@ -40,9 +41,9 @@ class Engine {
   // Errors: RESOURCE_EXHAUSTED  over the session's memory
   absl::StatusOr<std::shared_ptr<Array>> NewArray(DType dtype, std::vector<int64_t> dims);
 
-  // Evaluates `sink` (verified, of tensor level) on `inputs`, in the order of its PARAM slots; results in the order of its
-  // sources. `id` is the graph's and stands for it in caches.
-  // Errors: INVALID_ARGUMENT    inputs or bindings that do not fit the graph
+  // Evaluates `sink` (verified, of tensor level) on `inputs`, in the order of its PARAM slots;
+  // results in the order of its sources. `id` is the graph's and stands for it in caches. Errors:
+  // INVALID_ARGUMENT    inputs or bindings that do not fit the graph
   //         RESOURCE_EXHAUSTED  memory, or a limit of the compiler, named
   //         UNIMPLEMENTED       what this engine has no code for
   virtual absl::StatusOr<std::vector<ArrayPtr>> Run(const GraphId& id, const UOp* sink,
@@ -61,7 +62,8 @@ class Engine {
 };
 
 // Whether `inputs` are what the PARAMs of `sink` say, with VARs as `bindings` say.
-absl::Status CheckInputs(const UOp* sink, std::span<const ArrayPtr> inputs, std::span<const Binding> bindings);
+absl::Status CheckInputs(const UOp* sink, std::span<const ArrayPtr> inputs,
+                         std::span<const Binding> bindings);
 
 std::unique_ptr<Engine> MakeReferenceEngine(int64_t memory_bytes_max);
 

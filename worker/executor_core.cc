@@ -1,10 +1,13 @@
 // Invariants
-//   E1  Sequenced items are applied in the order 1, 2, 3 ... each once. What is at or below applied_seq_ is skipped, a
+//   E1  Sequenced items are applied in the order 1, 2, 3 ... each once. What is at or below
+//   applied_seq_ is skipped, a
 //       gap ends the session.
-//   E2  A handle is in the table from the item that defines it to its Release or donation. It holds an array or the
+//   E2  A handle is in the table from the item that defines it to its Release or donation. It holds
+//   an array or the
 //       status of what should have made it (poison), with the item that failed first.
-//   E3  A failed Run changes nothing but its outputs, which become poison; its donated inputs end as if it had run.
-//   E4  Every value asked for, and every failure, is kept until it is acknowledged, and sent again after a
+//   E3  A failed Run changes nothing but its outputs, which become poison; its donated inputs end
+//   as if it had run. E4  Every value asked for, and every failure, is kept until it is
+//   acknowledged, and sent again after a
 //       reconnection.
 //   E5  While the first of waiting_ lacks its graph, nothing behind it is applied.
 //   E6  Frames of another epoch than the last Open's are dropped.
@@ -26,10 +29,12 @@
 namespace outboard::worker {
 namespace {
 
-// What waits for a graph, or for acknowledgement, is bounded by the credit the client was given; these hold if it lies.
+// What waits for a graph, or for acknowledgement, is bounded by the credit the client was given;
+// these hold if it lies.
 constexpr size_t kWaitingItemsMax = 2 * wire::kCreditItems;
 constexpr size_t kKeptItemsMax = 16 * wire::kCreditItems;
-// Of a session's graphs, which are kept until it ends: a program has dozens. Decoded they take some ten times that.
+// Of a session's graphs, which are kept until it ends: a program has dozens. Decoded they take some
+// ten times that.
 constexpr size_t kGraphsMax = 4096;
 constexpr uint64_t kGraphBytesOfSessionMax = uint64_t{256} << 20;
 
@@ -42,10 +47,10 @@ struct ExecutorCore::Entry {
 };
 
 struct ExecutorCore::GraphEntry {
-  std::string bytes;     // while it arrives
+  std::string bytes;  // while it arrives
   uint64_t total = 0;
   bool complete = false;
-  absl::Status status;   // why it cannot be run
+  absl::Status status;  // why it cannot be run
   Graph graph;
   const UOp* sink = nullptr;
   GraphId id;
@@ -93,7 +98,9 @@ void ExecutorCore::Handle(proto::ClientItem item) {
     case proto::ClientItem::kPut:
     case proto::ClientItem::kRelease:
     case proto::ClientItem::kFetch: return OnSequenced(std::move(item));
-    default: return EndSession(absl::InvalidArgumentError("an item of a kind that this version does not know"));
+    default:
+      return EndSession(
+          absl::InvalidArgumentError("an item of a kind that this version does not know"));
   }
 }
 
@@ -132,20 +139,23 @@ void ExecutorCore::OnGraph(const proto::Graph& piece) {
   if (entry->complete) return;  // idempotent
   if (piece.refused_code() != 0) {
     entry->complete = true;
-    entry->status = absl::Status(static_cast<absl::StatusCode>(piece.refused_code()), piece.refused());
+    entry->status =
+        absl::Status(static_cast<absl::StatusCode>(piece.refused_code()), piece.refused());
     return GraphArrived(piece.id());
   }
   if (piece.total_bytes() > static_cast<uint64_t>(limits::kGraphBytesMax))
-    return EndSession(absl::ResourceExhaustedError(
-        absl::StrCat("a graph of ", piece.total_bytes(), " bytes is over the limit of ", limits::kGraphBytesMax)));
+    return EndSession(absl::ResourceExhaustedError(absl::StrCat("a graph of ", piece.total_bytes(),
+                                                                " bytes is over the limit of ",
+                                                                limits::kGraphBytesMax)));
   if (graphs_.size() > kGraphsMax || graph_bytes_ + piece.data().size() > kGraphBytesOfSessionMax)
-    return EndSession(absl::ResourceExhaustedError(absl::StrCat("the graphs of the session are over the limit of ",
-                                                                kGraphsMax, " or of ", kGraphBytesOfSessionMax,
-                                                                " bytes")));
+    return EndSession(absl::ResourceExhaustedError(
+        absl::StrCat("the graphs of the session are over the limit of ", kGraphsMax, " or of ",
+                     kGraphBytesOfSessionMax, " bytes")));
   graph_bytes_ += piece.data().size();
   if (piece.offset() == 0) entry->bytes.clear();
   entry->total = piece.total_bytes();
-  if (piece.offset() != entry->bytes.size() || entry->bytes.size() + piece.data().size() > entry->total)
+  if (piece.offset() != entry->bytes.size() ||
+      entry->bytes.size() + piece.data().size() > entry->total)
     return EndSession(absl::InvalidArgumentError("the pieces of a graph do not follow each other"));
   entry->bytes += piece.data();
   if (entry->bytes.size() < entry->total) return;
@@ -188,7 +198,8 @@ void ExecutorCore::OnClose() {
 void ExecutorCore::OnSequenced(proto::ClientItem item) {
   waiting_bytes_ = waiting_.empty() ? 0 : waiting_bytes_ + item.put().data().size();
   if (waiting_.size() >= kWaitingItemsMax || waiting_bytes_ > 2 * wire::kCreditBytes)
-    return EndSession(absl::ResourceExhaustedError("more items are in flight than the session's credit allows"));
+    return EndSession(
+        absl::ResourceExhaustedError("more items are in flight than the session's credit allows"));
   waiting_.push_back(std::move(item));
   if (needed_.empty()) Drain();
 }
@@ -209,7 +220,8 @@ void ExecutorCore::Drain() {
 bool ExecutorCore::TryApply(const proto::ClientItem& item) {
   const uint64_t seq = item.seq();
   if (put_ != nullptr && !(item.has_put() && put_->seq == seq)) {
-    EndSession(absl::InvalidArgumentError(absl::StrCat("item ", seq, " came before the last piece of Put ", put_->seq)));
+    EndSession(absl::InvalidArgumentError(
+        absl::StrCat("item ", seq, " came before the last piece of Put ", put_->seq)));
     return true;
   }
   switch (item.kind_case()) {
@@ -244,10 +256,12 @@ absl::Status ExecutorCore::CheckRun(const proto::Run& run) const {
   if (run.repeat() > 1) return absl::UnimplementedError("a Run with repeat > 1");
   for (const uint32_t i : run.donate())
     if (i >= static_cast<uint32_t>(run.inputs_size()))
-      return absl::InvalidArgumentError(absl::StrCat("donates input ", i, " of ", run.inputs_size()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("donates input ", i, " of ", run.inputs_size()));
   for (const uint32_t i : run.fetch())
     if (i >= static_cast<uint32_t>(run.outputs_size()))
-      return absl::InvalidArgumentError(absl::StrCat("fetches output ", i, " of ", run.outputs_size()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("fetches output ", i, " of ", run.outputs_size()));
   return absl::OkStatus();
 }
 
@@ -274,12 +288,15 @@ void ExecutorCore::ApplyRun(uint64_t seq, const proto::Run& run, const GraphEntr
   std::vector<ArrayPtr> outputs;
   if (status.ok()) {
     std::vector<Binding> bindings;
-    for (const proto::Binding& binding : run.bindings()) bindings.push_back({binding.slot(), binding.value()});
+    for (const proto::Binding& binding : run.bindings())
+      bindings.push_back({binding.slot(), binding.value()});
     if (graph.sink->src.size() != static_cast<size_t>(run.outputs_size())) {
-      status = absl::InvalidArgumentError(absl::StrCat("the graph has ", graph.sink->src.size(),
-                                                       " results, the Run names ", run.outputs_size()));
+      status =
+          absl::InvalidArgumentError(absl::StrCat("the graph has ", graph.sink->src.size(),
+                                                  " results, the Run names ", run.outputs_size()));
     } else {
-      absl::StatusOr<std::vector<ArrayPtr>> results = engine_->Run(graph.id, graph.sink, inputs, bindings);
+      absl::StatusOr<std::vector<ArrayPtr>> results =
+          engine_->Run(graph.id, graph.sink, inputs, bindings);
       if (results.ok())
         outputs = *std::move(results);
       else
@@ -306,16 +323,18 @@ void ExecutorCore::ApplyPut(uint64_t seq, const proto::Put& put) {
     std::vector<int64_t> dims;
     for (const uint64_t dim : put.dims()) dims.push_back(static_cast<int64_t>(dim));
     if (put.handle() == 0 || handles_.contains(put.handle())) {
-      put_->status = absl::InvalidArgumentError(absl::StrCat("handle ", put.handle(), " is in use"));
+      put_->status =
+          absl::InvalidArgumentError(absl::StrCat("handle ", put.handle(), " is in use"));
     } else if (put.dtype() == 0 || put.dtype() >= static_cast<uint32_t>(kDTypeCount)) {
-      put_->status = absl::InvalidArgumentError(absl::StrCat("element type ", put.dtype(), " is unknown"));
+      put_->status =
+          absl::InvalidArgumentError(absl::StrCat("element type ", put.dtype(), " is unknown"));
     } else if (!put.blob_root().empty()) {
       put_->status = absl::FailedPreconditionError("a blob reached an executor");
     } else if (auto array = engine_->NewArray(dtype, dims); !array.ok()) {
       put_->status = array.status();
     } else if (static_cast<uint64_t>((*array)->bytes()) != put.total_bytes()) {
-      put_->status = absl::InvalidArgumentError(absl::StrCat("a Put of ", put.total_bytes(), " bytes for an array of ",
-                                                             (*array)->bytes()));
+      put_->status = absl::InvalidArgumentError(absl::StrCat(
+          "a Put of ", put.total_bytes(), " bytes for an array of ", (*array)->bytes()));
     } else {
       put_->array = *std::move(array);
     }
@@ -323,7 +342,8 @@ void ExecutorCore::ApplyPut(uint64_t seq, const proto::Put& put) {
   if (put.total_bytes() != put_->total || put.offset() != put_->filled ||
       put.data().size() > put_->total - put_->filled)
     return EndSession(absl::InvalidArgumentError("the pieces of a Put do not follow each other"));
-  if (put_->array != nullptr) std::memcpy(put_->array->data() + put.offset(), put.data().data(), put.data().size());
+  if (put_->array != nullptr)
+    std::memcpy(put_->array->data() + put.offset(), put.data().data(), put.data().size());
   put_->filled += put.data().size();
   if (put_->filled < put_->total) return;
   if (put_->status.ok())
@@ -338,17 +358,22 @@ void ExecutorCore::ApplyFetch(uint64_t seq, const proto::Fetch& fetch) {
   for (int i = 0; i < fetch.handles_size(); ++i) {
     const auto entry = handles_.find(fetch.handles(i));
     if (entry == handles_.end())
-      return Fail(seq, seq, absl::NotFoundError(absl::StrCat("handle ", fetch.handles(i), " does not exist")), {});
-    if (entry->second.array == nullptr) return Fail(seq, entry->second.cause_seq, entry->second.status, {});
+      return Fail(seq, seq,
+                  absl::NotFoundError(absl::StrCat("handle ", fetch.handles(i), " does not exist")),
+                  {});
+    if (entry->second.array == nullptr)
+      return Fail(seq, entry->second.cause_seq, entry->second.status, {});
   }
   for (int i = 0; i < fetch.handles_size(); ++i)
-    SendValue(seq, static_cast<uint32_t>(i), fetch.handles(i), *handles_.at(fetch.handles(i)).array);
+    SendValue(seq, static_cast<uint32_t>(i), fetch.handles(i),
+              *handles_.at(fetch.handles(i)).array);
 }
 
-void ExecutorCore::Fail(uint64_t seq, uint64_t cause_seq, const absl::Status& status, std::vector<uint64_t> handles,
-                        std::string_view graph_id) {
+void ExecutorCore::Fail(uint64_t seq, uint64_t cause_seq, const absl::Status& status,
+                        std::vector<uint64_t> handles, std::string_view graph_id) {
   for (const uint64_t handle : handles)
-    if (handle != 0 && !handles_.contains(handle)) handles_[handle] = Entry{nullptr, status, cause_seq};
+    if (handle != 0 && !handles_.contains(handle))
+      handles_[handle] = Entry{nullptr, status, cause_seq};
   proto::ServerItem item;
   proto::Failed& failed = *item.mutable_failed();
   failed.set_seq(seq);
@@ -401,7 +426,8 @@ proto::Done* ExecutorCore::DoneHeader(proto::ServerItem& item) const {
 
 void ExecutorCore::Keep(uint64_t seq, proto::ServerItem item) {
   if (kept_.size() >= kKeptItemsMax)
-    return EndSession(absl::ResourceExhaustedError("too many values wait for the client's acknowledgement"));
+    return EndSession(
+        absl::ResourceExhaustedError("too many values wait for the client's acknowledgement"));
   Send(item);
   kept_.emplace(seq, std::move(item));
 }

@@ -1,5 +1,5 @@
-// A session's state and the meaning of its items (proto/cloud.proto), without I/O: frames in, frames out. The engine it
-// is given does the computing, in the calling thread.
+// A session's state and the meaning of its items (proto/cloud.proto), without I/O: frames in,
+// frames out. The engine it is given does the computing, in the calling thread.
 #pragma once
 
 #include <cstdint>
@@ -52,12 +52,13 @@ class ExecutorCore {
   void ApplyFetch(uint64_t seq, const proto::Fetch& fetch);
 
   absl::Status CheckRun(const proto::Run& run) const;
-  void Fail(uint64_t seq, uint64_t cause_seq, const absl::Status& status, std::vector<uint64_t> handles,
-            std::string_view graph_id = {});
+  void Fail(uint64_t seq, uint64_t cause_seq, const absl::Status& status,
+            std::vector<uint64_t> handles, std::string_view graph_id = {});
   void EndSession(const absl::Status& status);
   void SendValue(uint64_t seq, uint32_t index, uint64_t handle, const Array& array);
   void Send(proto::ServerItem item);
-  void Keep(uint64_t seq, proto::ServerItem item);  // sends, and again after a reconnection, until acknowledged
+  void Keep(uint64_t seq,
+            proto::ServerItem item);  // sends, and again after a reconnection, until acknowledged
   proto::Done* DoneHeader(proto::ServerItem& item) const;
 
   Engine* engine_;

@@ -31,14 +31,16 @@ ExecutorMainOptions ExecutorOptionsFromEnvironment() {
   ExecutorMainOptions options;
   options.reference = IsSet("REF");
   if (const char* const debug = std::getenv("DEBUG")) options.debug = std::atoi(debug);
-  if (const char* const folder = std::getenv("OUTBOARD_OBJECT_CACHE")) options.object_cache = folder;
+  if (const char* const folder = std::getenv("OUTBOARD_OBJECT_CACHE"))
+    options.object_cache = folder;
   return options;
 }
 
 int ExecutorMain(const ExecutorMainOptions& options) {
   EndWithParent();
   const DeviceInfo device = DescribeCpu();
-  const int64_t memory = options.memory_bytes_max > 0 ? options.memory_bytes_max : device.memory_bytes / 4 * 3;
+  const int64_t memory =
+      options.memory_bytes_max > 0 ? options.memory_bytes_max : device.memory_bytes / 4 * 3;
   std::unique_ptr<CompileBox> box;
   std::unique_ptr<ObjectCache> cache;
   std::unique_ptr<Engine> engine;
@@ -49,8 +51,9 @@ int ExecutorMain(const ExecutorMainOptions& options) {
     KernelCompiler* compiler = box.get();
     if (!options.object_cache.empty()) {
       cache = std::make_unique<ObjectCache>(
-          compiler, ObjectCacheOptions{.folder = options.object_cache,
-                                       .compiler = CompilerIdentity(ProgramBeside("outboard-compiler"))});
+          compiler,
+          ObjectCacheOptions{.folder = options.object_cache,
+                             .compiler = CompilerIdentity(ProgramBeside("outboard-compiler"))});
       compiler = cache.get();
     }
     engine = MakeCompiledEngine(compiler, {.memory_bytes_max = memory, .debug = options.debug});

@@ -1,5 +1,5 @@
-// The executor: one session's process. Reads ClientFrames from descriptor kChildSocket, applies them in order and writes
-// ServerFrames back, until the socket closes or the session ends.
+// The executor: one session's process. Reads ClientFrames from descriptor kChildSocket, applies
+// them in order and writes ServerFrames back, until the socket closes or the session ends.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@ struct ExecutorMainOptions {
   int64_t memory_bytes_max = 0;  // 0: three quarters of the machine's
   bool reference = false;        // REF=1
   int debug = 0;                 // DEBUG
-  std::string object_cache;      // OUTBOARD_OBJECT_CACHE: a folder for compiled kernels (object_cache.h); empty: none
+  std::string object_cache;      // OUTBOARD_OBJECT_CACHE: a folder for compiled kernels
+                                 // (object_cache.h); empty: none
 };
 
 // Returns the exit code.

@@ -16,10 +16,10 @@ constexpr size_t kThreadsMax = 16;
 
 using Results = std::vector<absl::StatusOr<CompiledKernel>>;
 
-// Kernels first, first + step, first + 2 * step ...: neighbours in a schedule are alike, so that each share is about as
-// much work.
-void CompileShare(std::span<const std::string> kernels, size_t first, size_t step, const CompileOptions& options,
-                  Results& results) {
+// Kernels first, first + step, first + 2 * step ...: neighbours in a schedule are alike, so that
+// each share is about as much work.
+void CompileShare(std::span<const std::string> kernels, size_t first, size_t step,
+                  const CompileOptions& options, Results& results) {
   // A graph a kernel: what one kernel may hold is not spent by its neighbours.
   std::vector<std::unique_ptr<Graph>> graphs;
   std::vector<const UOp*> sinks;

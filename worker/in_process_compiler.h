@@ -1,5 +1,5 @@
-// Kernels compiled in the calling process: the compile box's inside, and a way to do without one in tests and
-// benchmarks.
+// Kernels compiled in the calling process: the compile box's inside, and a way to do without one in
+// tests and benchmarks.
 #pragma once
 
 #include "compiler/codegen/compile.h"
@@ -10,7 +10,8 @@ namespace outboard::worker {
 class InProcessCompiler final : public KernelCompiler {
  public:
   explicit InProcessCompiler(CompileOptions options = {}) : options_(std::move(options)) {}
-  std::vector<absl::StatusOr<CompiledKernel>> Compile(std::span<const std::string> kernels) override;
+  std::vector<absl::StatusOr<CompiledKernel>> Compile(
+      std::span<const std::string> kernels) override;
 
  private:
   CompileOptions options_;

@@ -18,10 +18,12 @@ using Clock = std::chrono::steady_clock;
 
 absl::Status Gone() { return absl::UnavailableError("the other side has ended"); }
 
-absl::Status ReadExactly(int fd, char* to, size_t count, std::optional<Clock::time_point> deadline) {
+absl::Status ReadExactly(int fd, char* to, size_t count,
+                         std::optional<Clock::time_point> deadline) {
   while (count > 0) {
     if (deadline) {
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(*deadline - Clock::now()).count();
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(*deadline - Clock::now()).count();
       pollfd poll_fd{fd, POLLIN, 0};
       const int ready = left > 0 ? poll(&poll_fd, 1, static_cast<int>(left)) : 0;
       if (ready == 0) return absl::DeadlineExceededError("no answer in time");
@@ -40,7 +42,8 @@ absl::Status ReadExactly(int fd, char* to, size_t count, std::optional<Clock::ti
 
 absl::Status WriteMessage(int fd, const google::protobuf::MessageLite& message) {
   const size_t size = message.ByteSizeLong();
-  if (size > kMessageBytesMax) return absl::InvalidArgumentError(absl::StrCat("a message of ", size, " bytes"));
+  if (size > kMessageBytesMax)
+    return absl::InvalidArgumentError(absl::StrCat("a message of ", size, " bytes"));
   std::string bytes(4 + size, '\0');
   const auto length = static_cast<uint32_t>(size);
   std::memcpy(bytes.data(), &length, 4);
@@ -60,10 +63,12 @@ absl::Status ReadMessage(int fd, google::protobuf::MessageLite* message,
   if (timeout) deadline = Clock::now() + *timeout;
   uint32_t length = 0;
   OB_RETURN_IF_ERROR(ReadExactly(fd, reinterpret_cast<char*>(&length), 4, deadline));
-  if (length > kMessageBytesMax) return absl::InvalidArgumentError(absl::StrCat("a message of ", length, " bytes"));
+  if (length > kMessageBytesMax)
+    return absl::InvalidArgumentError(absl::StrCat("a message of ", length, " bytes"));
   std::string bytes(length, '\0');
   OB_RETURN_IF_ERROR(ReadExactly(fd, bytes.data(), length, deadline));
-  if (!message->ParseFromString(bytes)) return absl::InvalidArgumentError("a message that cannot be read");
+  if (!message->ParseFromString(bytes))
+    return absl::InvalidArgumentError("a message that cannot be read");
   return absl::OkStatus();
 }
 

@@ -25,7 +25,8 @@ namespace fs = std::filesystem;
 constexpr char kMagic[] = "OBOBJ1\n";
 constexpr size_t kMagicBytes = sizeof(kMagic) - 1;
 constexpr size_t kHashBytes = 32;
-constexpr size_t kHeaderBytes = kMagicBytes + 2 * kHashBytes;  // magic, key, checksum of what follows
+constexpr size_t kHeaderBytes =
+    kMagicBytes + 2 * kHashBytes;  // magic, key, checksum of what follows
 constexpr uintmax_t kFileBytesMax = uintmax_t{64} << 20;
 
 std::string Sha256(const std::string& bytes) { return IdOfEncoding(bytes).ToBytes(); }
@@ -44,8 +45,10 @@ ObjectCache::ObjectCache(KernelCompiler* inner, ObjectCacheOptions options)
   Trim();
 }
 
-std::vector<absl::StatusOr<CompiledKernel>> ObjectCache::Compile(std::span<const std::string> kernels) {
-  std::vector<absl::StatusOr<CompiledKernel>> results(kernels.size(), absl::InternalError("not compiled"));
+std::vector<absl::StatusOr<CompiledKernel>> ObjectCache::Compile(
+    std::span<const std::string> kernels) {
+  std::vector<absl::StatusOr<CompiledKernel>> results(kernels.size(),
+                                                      absl::InternalError("not compiled"));
   std::vector<std::string> keys, missing;
   std::vector<size_t> places;
   for (size_t i = 0; i < kernels.size(); ++i) {
@@ -85,8 +88,10 @@ bool ObjectCache::Load(const std::string& key, CompiledKernel* kernel) {
   proto::CompileResult result;
   const bool good = bytes.size() >= kHeaderBytes && bytes.compare(0, kMagicBytes, kMagic) == 0 &&
                     bytes.compare(kMagicBytes, kHashBytes, key) == 0 &&
-                    bytes.compare(kMagicBytes + kHashBytes, kHashBytes, Sha256(bytes.substr(kHeaderBytes))) == 0 &&
-                    result.ParseFromArray(bytes.data() + kHeaderBytes, static_cast<int>(bytes.size() - kHeaderBytes));
+                    bytes.compare(kMagicBytes + kHashBytes, kHashBytes,
+                                  Sha256(bytes.substr(kHeaderBytes))) == 0 &&
+                    result.ParseFromArray(bytes.data() + kHeaderBytes,
+                                          static_cast<int>(bytes.size() - kHeaderBytes));
   if (!good) {
     fs::remove(path, error);
     return false;
@@ -123,7 +128,8 @@ void ObjectCache::Store(const std::string& key, const CompiledKernel& kernel) {
     }
   }
   std::error_code error;
-  fs::rename(temporary, PathOf(key), error);  // without a sync: a file torn by a power cut fails its checksum
+  fs::rename(temporary, PathOf(key),
+             error);  // without a sync: a file torn by a power cut fails its checksum
   if (error) fs::remove(temporary, error);
   stored_bytes_ += static_cast<int64_t>(kHeaderBytes + payload.size());
 }
@@ -139,7 +145,8 @@ void ObjectCache::Trim() {
   int64_t total = 0;
   std::error_code error;
   const auto now = fs::file_time_type::clock::now();
-  for (fs::directory_iterator it(options_.folder, error), end; !error && it != end; it.increment(error)) {
+  for (fs::directory_iterator it(options_.folder, error), end; !error && it != end;
+       it.increment(error)) {
     std::error_code gone;
     const auto bytes = static_cast<int64_t>(it->file_size(gone));
     const auto used = it->last_write_time(gone);
@@ -152,8 +159,9 @@ void ObjectCache::Trim() {
     total += bytes;
   }
   if (total <= options_.bytes_max) return;
-  std::sort(files.begin(), files.end(),
-            [](const File& a, const File& b) { return std::tie(a.used, a.path) < std::tie(b.used, b.path); });
+  std::sort(files.begin(), files.end(), [](const File& a, const File& b) {
+    return std::tie(a.used, a.path) < std::tie(b.used, b.path);
+  });
   for (const File& file : files) {
     if (total <= options_.bytes_max / 4 * 3) break;
     fs::remove(file.path, error);
@@ -165,8 +173,9 @@ std::string CompilerIdentity(const std::string& path) {
   struct stat info = {};
   stat(path.c_str(), &info);
   const char* const no_opt = std::getenv("NOOPT");
-  std::string identity = absl::StrCat("size ", info.st_size, " time ", info.st_mtim.tv_sec, ".", info.st_mtim.tv_nsec,
-                                      " noopt ", no_opt == nullptr ? "" : no_opt, "\n");
+  std::string identity =
+      absl::StrCat("size ", info.st_size, " time ", info.st_mtim.tv_sec, ".", info.st_mtim.tv_nsec,
+                   " noopt ", no_opt == nullptr ? "" : no_opt, "\n");
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line) && !line.empty();)  // of the first processor
     for (const char* field : {"vendor_id", "cpu family", "model", "stepping", "flags"})

@@ -1,11 +1,14 @@
-// Compiled kernels on disk, so that what was compiled once on this machine is not compiled again by the next process.
+// Compiled kernels on disk, so that what was compiled once on this machine is not compiled again by
+// the next process.
 //
-// A file per kernel, named by its key: SHA-256 of (what compiles ‖ the kernel's canonical encoding), where "what
-// compiles" covers the compiler's build, its options and the processor. A file holds its key and a checksum; one that is
-// damaged, of another key or of another format is as good as absent and is removed. Files appear whole (written aside,
-// then renamed), so that processes may share a folder and die at any moment.
+// A file per kernel, named by its key: SHA-256 of (what compiles ‖ the kernel's canonical
+// encoding), where "what compiles" covers the compiler's build, its options and the processor. A
+// file holds its key and a checksum; one that is damaged, of another key or of another format is as
+// good as absent and is removed. Files appear whole (written aside, then renamed), so that
+// processes may share a folder and die at any moment.
 //
-// What is here is run by whoever reads it: a folder belongs to one user and to tenants that trust each other.
+// What is here is run by whoever reads it: a folder belongs to one user and to tenants that trust
+// each other.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +21,20 @@
 namespace outboard::worker {
 
 struct ObjectCacheOptions {
-  std::string folder;                           // made if it is not there, for this user only
-  std::string compiler;                         // names what compiles; see CompilerIdentity
-  int64_t bytes_max = int64_t{512} << 20;       // of all files; the least recently used go first
+  std::string folder;                      // made if it is not there, for this user only
+  std::string compiler;                    // names what compiles; see CompilerIdentity
+  int64_t bytes_max = int64_t{512} << 20;  // of all files; the least recently used go first
 };
 
-// A compiler that looks in the folder first. Failures of the disk are silent: they cost time, nothing else.
-// Threads: one.
+// A compiler that looks in the folder first. Failures of the disk are silent: they cost time,
+// nothing else. Threads: one.
 class ObjectCache final : public KernelCompiler {
  public:
   // `inner` outlives the cache.
   ObjectCache(KernelCompiler* inner, ObjectCacheOptions options);
 
-  std::vector<absl::StatusOr<CompiledKernel>> Compile(std::span<const std::string> kernels) override;
+  std::vector<absl::StatusOr<CompiledKernel>> Compile(
+      std::span<const std::string> kernels) override;
 
   int64_t hits() const { return hits_; }
 
@@ -47,7 +51,8 @@ class ObjectCache final : public KernelCompiler {
   int64_t stored_bytes_ = 0;  // since the last Trim
 };
 
-// The program at `path` as it is now, its options in the environment (NOOPT) and this machine's processor.
+// The program at `path` as it is now, its options in the environment (NOOPT) and this machine's
+// processor.
 std::string CompilerIdentity(const std::string& path);
 
 }  // namespace outboard::worker

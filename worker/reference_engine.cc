@@ -15,7 +15,8 @@ class ReferenceEngine final : public Engine {
 
   std::string kind() const override { return "ref"; }
 
-  absl::StatusOr<std::vector<ArrayPtr>> Run(const GraphId&, const UOp* sink, std::span<const ArrayPtr> inputs,
+  absl::StatusOr<std::vector<ArrayPtr>> Run(const GraphId&, const UOp* sink,
+                                            std::span<const ArrayPtr> inputs,
                                             std::span<const Binding> bindings) override {
     OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, bindings));
     std::vector<HostTensor> params;
@@ -24,7 +25,8 @@ class ReferenceEngine final : public Engine {
     const auto start = std::chrono::steady_clock::now();
     OB_ASSIGN_OR_RETURN(const std::vector<HostTensor> results, Interpret(sink, params, bindings));
     stats_.device_time_us += std::chrono::duration_cast<std::chrono::microseconds>(
-                                 std::chrono::steady_clock::now() - start).count();
+                                 std::chrono::steady_clock::now() - start)
+                                 .count();
     std::vector<ArrayPtr> outputs;
     for (const HostTensor& result : results) {
       OB_ASSIGN_OR_RETURN(std::shared_ptr<Array> array, NewArray(result.dtype, result.dims));

@@ -1,16 +1,17 @@
 // Invariants
 //   V1  A session has one executor and one Attach; both end together, and SessionEnded tells how.
-//   V2  Executors are started by the thread of Run only (they end with it), and reaped by their session's thread.
-//   V3  Without an acknowledged heartbeat for lease_ttl_ms every executor is ended: the gateway has given the sessions
+//   V2  Executors are started by the thread of Run only (they end with it), and reaped by their
+//   session's thread. V3  Without an acknowledged heartbeat for lease_ttl_ms every executor is
+//   ended: the gateway has given the sessions
 //       up by then, and two executors of one session must not be.
 //
-//   session:  Assign --start--> running --executor's socket closes | ReleaseSession | Attach breaks--> ended
+//   session:  Assign --start--> running --executor's socket closes | ReleaseSession | Attach
+//   breaks--> ended
 #include "worker/supervisor.h"
 
 #include <grpcpp/grpcpp.h>
-#include <unistd.h>
-
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -43,15 +44,17 @@ constexpr Milliseconds kRejoinMost{5000};
 constexpr int kEndWaitMs = 2000;  // for an executor whose socket has closed to end by itself
 
 void Authorize(grpc::ClientContext& context, const std::string& fleet_token) {
-  if (!fleet_token.empty()) context.AddMetadata("authorization", absl::StrCat("Bearer ", fleet_token));
+  if (!fleet_token.empty())
+    context.AddMetadata("authorization", absl::StrCat("Bearer ", fleet_token));
 }
 
 // One session: its executor and the stream its frames pass on. Two threads move the frames.
 class SessionRelay {
  public:
   // `on_end` is called once, from the relay's thread, with why the session ended.
-  SessionRelay(proto::Fleet::Stub* fleet, const std::string& fleet_token, const proto::Assign& assign,
-               ChildProcess executor, std::function<void(absl::Status)> on_end)
+  SessionRelay(proto::Fleet::Stub* fleet, const std::string& fleet_token,
+               const proto::Assign& assign, ChildProcess executor,
+               std::function<void(absl::Status)> on_end)
       : executor_(std::move(executor)), on_end_(std::move(on_end)) {
     Authorize(context_, fleet_token);
     const auto hex = [](const std::string& bytes) { return absl::BytesToHexString(bytes); };
@@ -160,11 +163,13 @@ class Supervisor::Impl {
     std::thread heart;
     proto::GatewayCommand command;
     while (stream->Read(&command)) {
-      Reap();  // first, so that a session that has ended does not stand for one that is assigned anew
+      Reap();  // first, so that a session that has ended does not stand for one that is assigned
+               // anew
       if (command.has_welcome()) {
         last_ack_ = Clock::now().time_since_epoch().count();
         if (!heart.joinable())
-          heart = std::thread([this, welcome = command.welcome(), &context] { Beat(welcome, context); });
+          heart = std::thread(
+              [this, welcome = command.welcome(), &context] { Beat(welcome, context); });
       } else if (command.has_heartbeat_ack()) {
         last_ack_ = Clock::now().time_since_epoch().count();
       } else if (command.has_assign()) {
@@ -249,16 +254,19 @@ class Supervisor::Impl {
     }
     StartSpare();  // if the last one could not be started, or has ended
     if (!spare_.running() || draining_) {
-      TellEnded(id, absl::UnavailableError(draining_ ? "the worker is draining" : "an executor cannot be started"));
+      TellEnded(id, absl::UnavailableError(draining_ ? "the worker is draining"
+                                                     : "an executor cannot be started"));
       return;
     }
-    auto relay = std::make_unique<SessionRelay>(fleet_.get(), options_.fleet_token, assign, std::move(spare_), [this, id](absl::Status status) {
-      {
-        std::lock_guard lock(mutex_);
-        ended_.push_back(id);  // before the gateway hears of it and may assign it again
-      }
-      TellEnded(id, status);
-    });
+    auto relay = std::make_unique<SessionRelay>(
+        fleet_.get(), options_.fleet_token, assign, std::move(spare_),
+        [this, id](absl::Status status) {
+          {
+            std::lock_guard lock(mutex_);
+            ended_.push_back(id);  // before the gateway hears of it and may assign it again
+          }
+          TellEnded(id, status);
+        });
     spare_ = ChildProcess();
     {
       std::lock_guard lock(mutex_);
@@ -329,7 +337,8 @@ class Supervisor::Impl {
   JoinStream* stream_ = nullptr;
 };
 
-Supervisor::Supervisor(SupervisorOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+Supervisor::Supervisor(SupervisorOptions options)
+    : impl_(std::make_unique<Impl>(std::move(options))) {}
 Supervisor::~Supervisor() = default;
 absl::Status Supervisor::Run() { return impl_->Run(); }
 void Supervisor::Stop() { impl_->Stop(); }

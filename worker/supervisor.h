@@ -1,12 +1,13 @@
-// A worker's supervisor: joins a gateway, starts an executor for each session that is assigned to it, and passes that
-// session's frames between the two.
+// A worker's supervisor: joins a gateway, starts an executor for each session that is assigned to
+// it, and passes that session's frames between the two.
 //
-//   gateway --Join------> commands  (assign, release)    one control stream, dialled again when it breaks
+//   gateway --Join------> commands  (assign, release)    one control stream, dialled again when it
+//   breaks
 //           <--events---            (register, heartbeat, session ended)
 //   gateway <--Attach---> frames <--socket pair--> executor      one a session
 //
-// One executor is kept started ahead, with its compile box warm, so that a session opens at once. Executors end with this
-// process, whatever ends it.
+// One executor is kept started ahead, with its compile box warm, so that a session opens at once.
+// Executors end with this process, whatever ends it.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -22,10 +23,11 @@ namespace outboard::worker {
 
 struct SupervisorOptions {
   std::shared_ptr<grpc::Channel> gateway;
-  std::string name;                     // for people; empty: the host's name
-  std::string fleet_token;              // sent as "authorization: Bearer ..." if not empty
-  std::vector<std::string> executor;    // command line of an executor; empty: this program with "executor"
-  int devices = 1;                      // sessions at a time
+  std::string name;         // for people; empty: the host's name
+  std::string fleet_token;  // sent as "authorization: Bearer ..." if not empty
+  std::vector<std::string>
+      executor;     // command line of an executor; empty: this program with "executor"
+  int devices = 1;  // sessions at a time
 };
 
 class Supervisor {
@@ -33,9 +35,9 @@ class Supervisor {
   explicit Supervisor(SupervisorOptions options);
   ~Supervisor();
 
-  // Works until Stop: joins, and joins again with growing pauses when the gateway goes away. The calling thread is the one
-  // that starts executors and must stay: they end with it.
-  // Errors: UNAUTHENTICATED, FAILED_PRECONDITION  the gateway refuses this worker for good
+  // Works until Stop: joins, and joins again with growing pauses when the gateway goes away. The
+  // calling thread is the one that starts executors and must stay: they end with it. Errors:
+  // UNAUTHENTICATED, FAILED_PRECONDITION  the gateway refuses this worker for good
   absl::Status Run();
 
   // Any thread. Takes no new session, ends the executors, and lets Run return.

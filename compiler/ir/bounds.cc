@@ -12,7 +12,8 @@ namespace {
 using Wide = __int128;
 
 Bounds WholeType(DType dtype) {
-  if (dtype == DType::kU64) return {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
+  if (dtype == DType::kU64)
+    return {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
   return {IntMin(dtype), IntMax(dtype)};
 }
 
@@ -43,7 +44,8 @@ Bounds Divide(const UOp& node) {
   const UOp &a = *node.src[0], &b = *node.src[1];
   if (node.dtype == DType::kU64) return WholeType(node.dtype);
   if (node.op == Op::kIDiv) {
-    if (b.vmin <= 0 && b.vmax >= 0) {  // x / 0 is 0, and |x / y| <= |x|; -x may wrap at the lowest value
+    if (b.vmin <= 0 &&
+        b.vmax >= 0) {  // x / 0 is 0, and |x / y| <= |x|; -x may wrap at the lowest value
       const Wide reach = std::max<Wide>(-static_cast<Wide>(a.vmin), a.vmax);
       return Fit(node.dtype, b.vmin < 0 ? -std::max<Wide>(reach, 0) : std::min<Wide>(a.vmin, 0),
                  std::max<Wide>(reach, 0));
@@ -61,7 +63,8 @@ Bounds Divide(const UOp& node) {
 
 Bounds Shift(const UOp& node) {
   const UOp &a = *node.src[0], &b = *node.src[1];
-  if (node.dtype == DType::kU64 || b.vmin != b.vmax || b.vmin < 0 || b.vmin >= 8 * ByteWidth(node.dtype))
+  if (node.dtype == DType::kU64 || b.vmin != b.vmax || b.vmin < 0 ||
+      b.vmin >= 8 * ByteWidth(node.dtype))
     return WholeType(node.dtype);
   if (node.op == Op::kShr) return {a.vmin >> b.vmin, a.vmax >> b.vmin};
   return Fit(node.dtype, static_cast<Wide>(a.vmin) << b.vmin, static_cast<Wide>(a.vmax) << b.vmin);
@@ -98,11 +101,13 @@ Bounds BoundsOfNode(const UOp& node) {
     case Op::kShard:
     case Op::kUnshard:
     case Op::kCopy: return bounds(0);
-    case Op::kPad: return {std::min<int64_t>(node.src[0]->vmin, 0), std::max<int64_t>(node.src[0]->vmax, 0)};
+    case Op::kPad:
+      return {std::min<int64_t>(node.src[0]->vmin, 0), std::max<int64_t>(node.src[0]->vmax, 0)};
     case Op::kAssign: return bounds(1);
     case Op::kNeg:
       if (node.dtype == DType::kU64) return WholeType(node.dtype);
-      return Fit(node.dtype, -static_cast<Wide>(node.src[0]->vmax), -static_cast<Wide>(node.src[0]->vmin));
+      return Fit(node.dtype, -static_cast<Wide>(node.src[0]->vmax),
+                 -static_cast<Wide>(node.src[0]->vmin));
     case Op::kAdd: {
       if (node.dtype == DType::kU64) return WholeType(node.dtype);
       const Bounds a = bounds(0), b = bounds(1);
@@ -110,7 +115,8 @@ Bounds BoundsOfNode(const UOp& node) {
     }
     case Op::kMul: {
       if (node.dtype == DType::kU64) return WholeType(node.dtype);
-      const Wide a0 = node.src[0]->vmin, a1 = node.src[0]->vmax, b0 = node.src[1]->vmin, b1 = node.src[1]->vmax;
+      const Wide a0 = node.src[0]->vmin, a1 = node.src[0]->vmax, b0 = node.src[1]->vmin,
+                 b1 = node.src[1]->vmax;
       return OfCorners(node.dtype, {a0 * b0, a0 * b1, a1 * b0, a1 * b1});
     }
     case Op::kMax: {

@@ -13,9 +13,9 @@ struct Bounds {
   friend bool operator==(const Bounds&, const Bounds&) = default;
 };
 
-// Bounds of every element of `node`, from its sources' bounds. Sound for wrapping arithmetic: where a result could
-// wrap, it is the whole type. {0, 0} for floats and nodes that are no value. u64 counts as [0, INT64_MAX] only
-// where that is proved, else as [INT64_MIN, INT64_MAX] of its bits.
+// Bounds of every element of `node`, from its sources' bounds. Sound for wrapping arithmetic: where
+// a result could wrap, it is the whole type. {0, 0} for floats and nodes that are no value. u64
+// counts as [0, INT64_MAX] only where that is proved, else as [INT64_MIN, INT64_MAX] of its bits.
 Bounds BoundsOfNode(const UOp& node);
 
 }  // namespace outboard

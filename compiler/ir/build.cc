@@ -8,8 +8,8 @@
 namespace outboard {
 namespace {
 
-const UOp* WithDims(Graph& g, Op op, DType dtype, std::vector<const UOp*> src, std::vector<int64_t> arg,
-                    ShapeView dims) {
+const UOp* WithDims(Graph& g, Op op, DType dtype, std::vector<const UOp*> src,
+                    std::vector<int64_t> arg, ShapeView dims) {
   AppendDims(dims, arg, src);
   return g.MakeChecked(op, dtype, src, arg);
 }
@@ -27,14 +27,17 @@ void AppendDims(ShapeView dims, std::vector<int64_t>& arg, std::vector<const UOp
   }
 }
 
-const UOp* ConstInt(Graph& g, DType dtype, int64_t value) { return g.MakeChecked(Op::kConst, dtype, {}, {value}); }
+const UOp* ConstInt(Graph& g, DType dtype, int64_t value) {
+  return g.MakeChecked(Op::kConst, dtype, {}, {value});
+}
 
 const UOp* ConstFloat(Graph& g, DType dtype, double value) {
   return g.MakeChecked(Op::kConst, dtype, {}, {std::bit_cast<int64_t>(RoundTo(dtype, value))});
 }
 
 const UOp* ConstOf(Graph& g, DType dtype, double value) {
-  return IsFloat(dtype) ? ConstFloat(g, dtype, value) : ConstInt(g, dtype, WrapTo(dtype, static_cast<int64_t>(value)));
+  return IsFloat(dtype) ? ConstFloat(g, dtype, value)
+                        : ConstInt(g, dtype, WrapTo(dtype, static_cast<int64_t>(value)));
 }
 
 const UOp* Full(Graph& g, const UOp* scalar, ShapeView shape) {
@@ -60,7 +63,9 @@ const UOp* Iota(Graph& g, DType dtype, const Dim& length) {
 }
 
 const UOp* Alu(Graph& g, Op op, const UOp* a) { return g.MakeChecked(op, DType::kVoid, {a}); }
-const UOp* Alu(Graph& g, Op op, const UOp* a, const UOp* b) { return g.MakeChecked(op, DType::kVoid, {a, b}); }
+const UOp* Alu(Graph& g, Op op, const UOp* a, const UOp* b) {
+  return g.MakeChecked(op, DType::kVoid, {a, b});
+}
 const UOp* Alu(Graph& g, Op op, const UOp* a, const UOp* b, const UOp* c) {
   return g.MakeChecked(op, DType::kVoid, {a, b, c});
 }
@@ -109,6 +114,8 @@ const UOp* Reduce(Graph& g, Op op, const UOp* x, std::vector<int64_t> axes) {
   return g.MakeChecked(Op::kReduce, DType::kVoid, {x}, axes);
 }
 
-const UOp* Sink(Graph& g, Sources results) { return g.MakeChecked(Op::kSink, DType::kVoid, results); }
+const UOp* Sink(Graph& g, Sources results) {
+  return g.MakeChecked(Op::kSink, DType::kVoid, results);
+}
 
 }  // namespace outboard

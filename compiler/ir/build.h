@@ -1,5 +1,6 @@
-// Making nodes whose rules are known to hold: for rewrites, tests and everything else that is not input. A broken rule
-// here is a bug of ours and ends the process; where a caller's input decides, use Graph::Make and its Status.
+// Making nodes whose rules are known to hold: for rewrites, tests and everything else that is not
+// input. A broken rule here is a bug of ours and ends the process; where a caller's input decides,
+// use Graph::Make and its Status.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,9 @@ const UOp* Alu(Graph& g, Op op, const UOp* a, const UOp* b);
 const UOp* Alu(Graph& g, Op op, const UOp* a, const UOp* b, const UOp* c);
 inline const UOp* Add(Graph& g, const UOp* a, const UOp* b) { return Alu(g, Op::kAdd, a, b); }
 inline const UOp* Mul(Graph& g, const UOp* a, const UOp* b) { return Alu(g, Op::kMul, a, b); }
-inline const UOp* Where(Graph& g, const UOp* c, const UOp* a, const UOp* b) { return Alu(g, Op::kWhere, c, a, b); }
+inline const UOp* Where(Graph& g, const UOp* c, const UOp* a, const UOp* b) {
+  return Alu(g, Op::kWhere, c, a, b);
+}
 const UOp* Cast(Graph& g, const UOp* x, DType dtype);  // x itself where it has the type
 const UOp* Bitcast(Graph& g, const UOp* x, DType dtype);
 
@@ -45,7 +48,8 @@ const UOp* Shrink(Graph& g, const UOp* x, ShapeView begin_end);
 const UOp* Reduce(Graph& g, Op op, const UOp* x, std::vector<int64_t> axes);
 const UOp* Sink(Graph& g, Sources results);
 
-// Writes dimensions as `arg` and `src` want them: appends numbers or kSymbolicDim to arg, expressions to src.
+// Writes dimensions as `arg` and `src` want them: appends numbers or kSymbolicDim to arg,
+// expressions to src.
 void AppendDims(ShapeView dims, std::vector<int64_t>& arg, std::vector<const UOp*>& src);
 
 }  // namespace outboard

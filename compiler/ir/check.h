@@ -9,29 +9,30 @@
 #include "absl/status/statusor.h"
 
 namespace outboard::internal {
-[[noreturn]] inline void CheckFailed(const char* file, int line, const char* what, const char* detail = "") {
+[[noreturn]] inline void CheckFailed(const char* file, int line, const char* what,
+                                     const char* detail = "") {
   std::fprintf(stderr, "%s:%d: check failed: %s %s\n", file, line, what, detail);
   std::abort();
 }
 }  // namespace outboard::internal
 
-#define OB_CHECK(condition)                                                               \
-  do {                                                                                    \
-    if (!(condition)) ::outboard::internal::CheckFailed(__FILE__, __LINE__, #condition);  \
+#define OB_CHECK(condition)                                                              \
+  do {                                                                                   \
+    if (!(condition)) ::outboard::internal::CheckFailed(__FILE__, __LINE__, #condition); \
   } while (0)
 
-#define OB_CHECK_OK(expression)                                                                       \
-  do {                                                                                                \
-    const absl::Status ob_check_status = (expression);                                                \
-    if (!ob_check_status.ok())                                                                        \
-      ::outboard::internal::CheckFailed(__FILE__, __LINE__, #expression,                              \
-                                        std::string(ob_check_status.message()).c_str());              \
+#define OB_CHECK_OK(expression)                                                          \
+  do {                                                                                   \
+    const absl::Status ob_check_status = (expression);                                   \
+    if (!ob_check_status.ok())                                                           \
+      ::outboard::internal::CheckFailed(__FILE__, __LINE__, #expression,                 \
+                                        std::string(ob_check_status.message()).c_str()); \
   } while (0)
 
-#define OB_RETURN_IF_ERROR(expression)                 \
-  do {                                                 \
-    absl::Status ob_status = (expression);             \
-    if (!ob_status.ok()) return ob_status;             \
+#define OB_RETURN_IF_ERROR(expression)     \
+  do {                                     \
+    absl::Status ob_status = (expression); \
+    if (!ob_status.ok()) return ob_status; \
   } while (0)
 
 #define OB_CONCAT_INNER(a, b) a##b

@@ -9,11 +9,13 @@
 namespace outboard {
 namespace {
 
-// Expressions are graphs: a shared term could be reached by exponentially many paths, so collecting stops here and
-// what is left stands as one term. Sums of more terms than this are not written by people.
+// Expressions are graphs: a shared term could be reached by exponentially many paths, so collecting
+// stops here and what is left stands as one term. Sums of more terms than this are not written by
+// people.
 constexpr int kCollectStepsMax = 64;
 
-// constant + sum of factor * expression, in the ring of 64-bit integers, so nothing here can overflow.
+// constant + sum of factor * expression, in the ring of 64-bit integers, so nothing here can
+// overflow.
 struct Sum {
   struct Term {
     const UOp* expression;
@@ -40,7 +42,8 @@ struct Sum {
 
   int parts_left() const {
     const auto zero = [](const Term& term) { return term.factor == 0; };
-    return static_cast<int>(terms.size() - std::count_if(terms.begin(), terms.end(), zero)) + (constant != 0);
+    return static_cast<int>(terms.size() - std::count_if(terms.begin(), terms.end(), zero)) +
+           (constant != 0);
   }
 };
 
@@ -143,7 +146,8 @@ absl::StatusOr<Dim> SubtractDims(Graph& graph, const Dim& a, const Dim& b) {
 absl::StatusOr<bool> AtMost(Graph& graph, const Dim& a, const Dim& b) {
   if (a == b || a.max() <= b.min()) return true;
   if (a.is_const() && b.is_const()) return false;
-  // Two numbers of at least 0 have a difference that fits 64 bits, so the bounds of b - a are those of the integers.
+  // Two numbers of at least 0 have a difference that fits 64 bits, so the bounds of b - a are those
+  // of the integers.
   OB_ASSIGN_OR_RETURN(const Dim difference, SubtractDims(graph, b, a));
   return difference.min() >= 0;
 }

@@ -40,7 +40,8 @@ constexpr std::array<Info, kDTypeCount> kInfo = {{
 
 const Info& Of(DType dtype) { return kInfo[static_cast<size_t>(dtype)]; }
 
-// A binary float format of at most 16 bits. Its values are all doubles, so rounding is to a grid of doubles.
+// A binary float format of at most 16 bits. Its values are all doubles, so rounding is to a grid of
+// doubles.
 struct SmallFloat {
   int exponent_bits;
   int mantissa_bits;
@@ -67,9 +68,11 @@ SmallFloat FormatOf(DType dtype) {
 
 double RoundSmall(const SmallFloat& format, double value) {
   if (std::isnan(value) || value == 0) return value;
-  if (std::isinf(value)) return format.has_infinity ? value : std::copysign(format.largest(), value);
+  if (std::isinf(value))
+    return format.has_infinity ? value : std::copysign(format.largest(), value);
   int exponent = std::ilogb(value);
-  if (exponent < 1 - format.bias()) exponent = 1 - format.bias();  // subnormals share the smallest exponent
+  if (exponent < 1 - format.bias())
+    exponent = 1 - format.bias();  // subnormals share the smallest exponent
   const double step = std::ldexp(1.0, exponent - format.mantissa_bits);
   const double rounded = std::nearbyint(value / step) * step;
   if (std::abs(rounded) > format.largest())
@@ -79,7 +82,8 @@ double RoundSmall(const SmallFloat& format, double value) {
 }
 
 uint32_t PackSmall(const SmallFloat& format, double value) {
-  const uint32_t sign = std::signbit(value) ? 1u << (format.exponent_bits + format.mantissa_bits) : 0;
+  const uint32_t sign =
+      std::signbit(value) ? 1u << (format.exponent_bits + format.mantissa_bits) : 0;
   const uint32_t exponent_ones = ((1u << format.exponent_bits) - 1) << format.mantissa_bits;
   const uint32_t mantissa_ones = (1u << format.mantissa_bits) - 1;
   if (std::isnan(value))
@@ -90,7 +94,8 @@ uint32_t PackSmall(const SmallFloat& format, double value) {
   const double magnitude = std::abs(value);
   const int exponent = std::ilogb(magnitude);
   if (exponent < 1 - format.bias())
-    return sign | static_cast<uint32_t>(std::ldexp(magnitude, format.bias() - 1 + format.mantissa_bits));
+    return sign |
+           static_cast<uint32_t>(std::ldexp(magnitude, format.bias() - 1 + format.mantissa_bits));
   const auto mantissa =
       static_cast<uint32_t>(std::ldexp(magnitude, format.mantissa_bits - exponent)) & mantissa_ones;
   return sign | static_cast<uint32_t>(exponent + format.bias()) << format.mantissa_bits | mantissa;
@@ -103,7 +108,8 @@ double UnpackSmall(const SmallFloat& format, uint32_t bits) {
   const uint32_t exponent_ones = (1u << format.exponent_bits) - 1;
   double value;
   if (exponent == exponent_ones && format.has_infinity)
-    value = mantissa ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity();
+    value = mantissa ? std::numeric_limits<double>::quiet_NaN()
+                     : std::numeric_limits<double>::infinity();
   else if (exponent == exponent_ones && mantissa == (1u << format.mantissa_bits) - 1)
     value = std::numeric_limits<double>::quiet_NaN();
   else if (exponent == 0)
@@ -152,7 +158,8 @@ int64_t WrapTo(DType dtype, int64_t value) {
   if (IsBool(dtype)) return value != 0;
   const int unused = 64 - 8 * ByteWidth(dtype);
   const uint64_t shifted = static_cast<uint64_t>(value) << unused;
-  return IsSigned(dtype) ? static_cast<int64_t>(shifted) >> unused : static_cast<int64_t>(shifted >> unused);
+  return IsSigned(dtype) ? static_cast<int64_t>(shifted) >> unused
+                         : static_cast<int64_t>(shifted >> unused);
 }
 
 double LoadFloat(DType dtype, const void* bytes) {

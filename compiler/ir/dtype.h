@@ -43,13 +43,15 @@ inline bool IsBool(DType dtype) { return dtype == DType::kBool; }
 int64_t IntMin(DType dtype);
 int64_t IntMax(DType dtype);
 
-// The value of `dtype` nearest to `value` (ties to even), as a double; every NaN becomes the quiet one.
-// Out of range: infinity, or the largest finite value for kF8E4M3, which has no infinity.
+// The value of `dtype` nearest to `value` (ties to even), as a double; every NaN becomes the quiet
+// one. Out of range: infinity, or the largest finite value for kF8E4M3, which has no infinity.
 double RoundTo(DType dtype, double value);
-// The low bits of `value` read as `dtype`: integers wrap, bool is value != 0. For integer types and bool.
+// The low bits of `value` read as `dtype`: integers wrap, bool is value != 0. For integer types and
+// bool.
 int64_t WrapTo(DType dtype, int64_t value);
 
-// One element at `bytes`, to and from a double (floats) or an int64_t (ints, bool; kU64 keeps its bits).
+// One element at `bytes`, to and from a double (floats) or an int64_t (ints, bool; kU64 keeps its
+// bits).
 double LoadFloat(DType dtype, const void* bytes);
 void StoreFloat(DType dtype, double value, void* bytes);
 int64_t LoadInt(DType dtype, const void* bytes);

@@ -26,7 +26,9 @@ void PutVarint(std::string& out, uint64_t value) {
   out.push_back(static_cast<char>(value));
 }
 
-uint64_t ZigZag(int64_t v) { return static_cast<uint64_t>(v) << 1 ^ static_cast<uint64_t>(v >> 63); }
+uint64_t ZigZag(int64_t v) {
+  return static_cast<uint64_t>(v) << 1 ^ static_cast<uint64_t>(v >> 63);
+}
 int64_t UnZigZag(uint64_t v) { return static_cast<int64_t>(v >> 1) ^ -static_cast<int64_t>(v & 1); }
 
 // Reads from a view and remembers the first failure.
@@ -82,7 +84,8 @@ absl::Status Malformed(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("graph encoding: ", what));
 }
 
-// A PARAM that stands for a BUFFER may equal one of a FUNCTION; interned in a graph of their own they are one node.
+// A PARAM that stands for a BUFFER may equal one of a FUNCTION; interned in a graph of their own
+// they are one node.
 absl::StatusOr<const UOp*> WithParams(Graph& graph, const std::vector<const UOp*>& nodes,
                                       const absl::flat_hash_map<uint64_t, int64_t>& slot_of) {
   absl::flat_hash_map<const UOp*, const UOp*> made;
@@ -92,7 +95,8 @@ absl::StatusOr<const UOp*> WithParams(Graph& graph, const std::vector<const UOp*
     std::vector<int64_t> arg(node->arg.begin(), node->arg.end());
     const bool buffer = node->op == Op::kBuffer;
     if (buffer) arg[0] = slot_of.at(static_cast<uint64_t>(arg[0]));
-    OB_ASSIGN_OR_RETURN(made[node], graph.Make(buffer ? Op::kParam : node->op, node->dtype, src, arg));
+    OB_ASSIGN_OR_RETURN(made[node],
+                        graph.Make(buffer ? Op::kParam : node->op, node->dtype, src, arg));
   }
   return made.at(nodes.back());
 }
@@ -118,8 +122,8 @@ GraphId IdOfEncoding(std::string_view encoding) {
 absl::StatusOr<EncodedGraph> EncodeGraph(const UOp* root) {
   const std::vector<const UOp*> nodes = PostOrder(root);
   if (static_cast<int64_t>(nodes.size()) > limits::kGraphNodesMax)
-    return absl::ResourceExhaustedError(
-        absl::StrCat("a graph of ", nodes.size(), " nodes is over the limit of ", limits::kGraphNodesMax));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "a graph of ", nodes.size(), " nodes is over the limit of ", limits::kGraphNodesMax));
 
   EncodedGraph encoded;
   bool has_outer_param = false;
@@ -134,8 +138,8 @@ absl::StatusOr<EncodedGraph> EncodeGraph(const UOp* root) {
   for (size_t i = 0; i < encoded.buffers.size(); ++i)
     if (!slot_of.emplace(encoded.buffers[i], i).second)
       return absl::InvalidArgumentError("two BUFFERs of one handle differ in type or shape");
-  const bool has_function =
-      std::any_of(nodes.begin(), nodes.end(), [](const UOp* node) { return node->op == Op::kFunction; });
+  const bool has_function = std::any_of(nodes.begin(), nodes.end(),
+                                        [](const UOp* node) { return node->op == Op::kFunction; });
   if (has_function && !encoded.buffers.empty()) {
     Graph graph;
     OB_ASSIGN_OR_RETURN(const UOp* copy, WithParams(graph, nodes, slot_of));
@@ -159,7 +163,8 @@ absl::StatusOr<EncodedGraph> EncodeGraph(const UOp* root) {
     PutVarint(arg_counts, node->arg.size());
     for (size_t i = 0; i < node->arg.size(); ++i) {
       const bool slot = buffer && i == 0;
-      PutVarint(args, ZigZag(slot ? slot_of.at(static_cast<uint64_t>(node->arg[0])) : node->arg[i]));
+      PutVarint(args,
+                ZigZag(slot ? slot_of.at(static_cast<uint64_t>(node->arg[0])) : node->arg[i]));
     }
   }
 
@@ -172,19 +177,21 @@ absl::StatusOr<EncodedGraph> EncodeGraph(const UOp* root) {
   }
   if (static_cast<int64_t>(encoded.bytes.size()) > limits::kGraphBytesMax)
     return absl::ResourceExhaustedError(absl::StrCat("a graph of ", encoded.bytes.size(),
-                                                     " bytes is over the limit of ", limits::kGraphBytesMax));
+                                                     " bytes is over the limit of ",
+                                                     limits::kGraphBytesMax));
   encoded.id = IdOfEncoding(encoded.bytes);
   return encoded;
 }
 
 absl::StatusOr<const UOp*> DecodeGraph(Graph& graph, std::string_view bytes, Level level) {
   if (static_cast<int64_t>(bytes.size()) > limits::kGraphBytesMax)
-    return absl::ResourceExhaustedError(
-        absl::StrCat("a graph of ", bytes.size(), " bytes is over the limit of ", limits::kGraphBytesMax));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "a graph of ", bytes.size(), " bytes is over the limit of ", limits::kGraphBytesMax));
   Reader reader(bytes);
   if (reader.Take(kMagic.size()) != kMagic) return Malformed("does not start with its mark");
   if (const uint8_t version = reader.Byte(); version != kGraphEncodingVersion)
-    return Malformed(absl::StrCat("version ", static_cast<int>(version), " is not supported; this is version ",
+    return Malformed(absl::StrCat("version ", static_cast<int>(version),
+                                  " is not supported; this is version ",
                                   static_cast<int>(kGraphEncodingVersion)));
   const uint64_t count = reader.Varint();
   if (count > static_cast<uint64_t>(limits::kGraphNodesMax))
@@ -195,7 +202,8 @@ absl::StatusOr<const UOp*> DecodeGraph(Graph& graph, std::string_view bytes, Lev
   if (reader.failed()) return Malformed("is cut short");
   if (!reader.empty()) return Malformed("has bytes after its end");
   if (count == 0) return Malformed("has no nodes");
-  if (column[0].size() != count || column[1].size() != count) return Malformed("columns differ in length");
+  if (column[0].size() != count || column[1].size() != count)
+    return Malformed("columns differ in length");
 
   Reader source_counts(column[2]), sources(column[3]), arg_counts(column[4]), args(column[5]);
   std::vector<const UOp*> nodes;
@@ -203,11 +211,14 @@ absl::StatusOr<const UOp*> DecodeGraph(Graph& graph, std::string_view bytes, Lev
   std::vector<const UOp*> src;
   std::vector<int64_t> arg;
   for (uint64_t i = 0; i < count; ++i) {
-    const auto broken = [&](absl::string_view what) { return Malformed(absl::StrCat("node ", i, ": ", what)); };
+    const auto broken = [&](absl::string_view what) {
+      return Malformed(absl::StrCat("node ", i, ": ", what));
+    };
     src.clear();
     arg.clear();
     const uint64_t source_count = source_counts.Varint();
-    if (source_count > static_cast<uint64_t>(limits::kVariadicSourcesMax)) return broken("too many sources");
+    if (source_count > static_cast<uint64_t>(limits::kVariadicSourcesMax))
+      return broken("too many sources");
     for (uint64_t j = 0; j < source_count; ++j) {
       const uint64_t distance = sources.Varint();
       if (distance == 0 || distance > i) return broken("a source is not an earlier node");
@@ -222,7 +233,8 @@ absl::StatusOr<const UOp*> DecodeGraph(Graph& graph, std::string_view bytes, Lev
     const auto dtype = static_cast<DType>(static_cast<uint8_t>(column[1][i]));
     absl::StatusOr<const UOp*> node = graph.Make(op, dtype, src, arg);
     if (!node.ok())
-      return absl::Status(node.status().code(), absl::StrCat("node ", i, ": ", node.status().message()));
+      return absl::Status(node.status().code(),
+                          absl::StrCat("node ", i, ": ", node.status().message()));
     if ((*node)->dtype != dtype) return broken("its type is not the one it has");
     nodes.push_back(*node);
   }
@@ -231,7 +243,8 @@ absl::StatusOr<const UOp*> DecodeGraph(Graph& graph, std::string_view bytes, Lev
 
   const UOp* const root = nodes.back();
   // Order, duplicates and unreachable nodes in one comparison.
-  if (PostOrder(root) != nodes) return Malformed("is not canonical: order, duplicate or unreachable node");
+  if (PostOrder(root) != nodes)
+    return Malformed("is not canonical: order, duplicate or unreachable node");
   OB_RETURN_IF_ERROR(VerifyGraph(root, level));
   return root;
 }

@@ -2,10 +2,11 @@
 //
 // Layout (integers are LEB128 varints, at most 10 bytes; signed ones zigzag):
 //   "OBG" version:u8 · node count · six columns, each preceded by its length in bytes:
-//   ops (u8) · dtypes (u8) · source counts · sources (index of the node - index of the source, >= 1) · argument
-//   counts · arguments (zigzag)
-// Nodes are in PostOrder of the root, which is the last. There are no duplicates and nothing is unreachable, so equal
-// graphs have equal bytes, on every machine. Inside a client, BUFFERs become PARAMs in the order of first use.
+//   ops (u8) · dtypes (u8) · source counts · sources (index of the node - index of the source, >=
+//   1) · argument counts · arguments (zigzag)
+// Nodes are in PostOrder of the root, which is the last. There are no duplicates and nothing is
+// unreachable, so equal graphs have equal bytes, on every machine. Inside a client, BUFFERs become
+// PARAMs in the order of first use.
 #pragma once
 
 #include <array>
@@ -42,7 +43,8 @@ GraphId IdOfEncoding(std::string_view encoding);
 struct EncodedGraph {
   std::string bytes;
   GraphId id;
-  std::vector<uint64_t> buffers;  // the handle behind PARAM slot i; empty where the graph has no BUFFER
+  std::vector<uint64_t>
+      buffers;  // the handle behind PARAM slot i; empty where the graph has no BUFFER
 };
 
 // Encodes the graph under `root`.
@@ -50,10 +52,11 @@ struct EncodedGraph {
 //         RESOURCE_EXHAUSTED  over limits::kGraphNodesMax nodes or kGraphBytesMax bytes
 absl::StatusOr<EncodedGraph> EncodeGraph(const UOp* root);
 
-// Decodes into `graph` through Graph::Make, verifies (VerifyGraph) at `level` and checks that the bytes are canonical.
-// Never reads past `bytes`, and allocates in proportion to them.
-// Errors: INVALID_ARGUMENT    malformed, not canonical, or a rule of spec.h broken; names the node
+// Decodes into `graph` through Graph::Make, verifies (VerifyGraph) at `level` and checks that the
+// bytes are canonical. Never reads past `bytes`, and allocates in proportion to them. Errors:
+// INVALID_ARGUMENT    malformed, not canonical, or a rule of spec.h broken; names the node
 //         RESOURCE_EXHAUSTED  a limit, named
-absl::StatusOr<const UOp*> DecodeGraph(Graph& graph, std::string_view bytes, Level level = Level::kTensor);
+absl::StatusOr<const UOp*> DecodeGraph(Graph& graph, std::string_view bytes,
+                                       Level level = Level::kTensor);
 
 }  // namespace outboard

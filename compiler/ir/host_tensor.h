@@ -1,4 +1,5 @@
-// A tensor in this process's memory: what goes in and out of the reference interpreter, an executor and a client.
+// A tensor in this process's memory: what goes in and out of the reference interpreter, an executor
+// and a client.
 #pragma once
 
 #include <cstddef>

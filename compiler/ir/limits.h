@@ -1,19 +1,23 @@
-// What a graph may cost before anything else looks at it. Each number is quoted by the error that enforces it.
+// What a graph may cost before anything else looks at it. Each number is quoted by the error that
+// enforces it.
 #pragma once
 
 #include <cstdint>
 
 namespace outboard::limits {
 
-inline constexpr int64_t kGraphBytesMax = 16 << 20;       // of one encoding
+inline constexpr int64_t kGraphBytesMax = 16 << 20;  // of one encoding
 inline constexpr int64_t kGraphNodesMax = 1 << 20;
-inline constexpr int64_t kSourcesMax = 8;                 // of an ordinary node
-inline constexpr int64_t kVariadicSourcesMax = 8192;      // of SINK, TUPLE, CALL, FUNCTION: three outputs a weight
-inline constexpr int64_t kArgsMax = 40;                   // PAD and SHRINK of rank 16 need 32
-inline constexpr int64_t kRankMax = 16;                   // a convolution is 8 or 10 inside
+inline constexpr int64_t kSourcesMax = 8;  // of an ordinary node
+inline constexpr int64_t kVariadicSourcesMax =
+    8192;                                // of SINK, TUPLE, CALL, FUNCTION: three outputs a weight
+inline constexpr int64_t kArgsMax = 40;  // PAD and SHRINK of rank 16 need 32
+inline constexpr int64_t kRankMax = 16;  // a convolution is 8 or 10 inside
 inline constexpr int64_t kDimMax = (int64_t{1} << 31) - 1;
-inline constexpr int64_t kVirtualElementsMax = int64_t{1} << 62;   // exclusive; a shape that is never stored
-inline constexpr int64_t kStoredBytesMax = int64_t{1} << 40;       // of one buffer; quotas are below this
+inline constexpr int64_t kVirtualElementsMax = int64_t{1}
+                                               << 62;  // exclusive; a shape that is never stored
+inline constexpr int64_t kStoredBytesMax = int64_t{1}
+                                           << 40;  // of one buffer; quotas are below this
 inline constexpr int64_t kVarSlotMax = 64;
 inline constexpr int64_t kParamSlotMax = 8192;
 inline constexpr int kTupleCallsMax = 64;  // from a GETTUPLE to the TUPLE it reads

@@ -1,13 +1,15 @@
-// The operations. One node type and one list serve from the user's tensor to the last instruction; `Level` says
-// where an operation is legal. The numeric value of an Op is its code on the wire and never changes.
+// The operations. One node type and one list serve from the user's tensor to the last instruction;
+// `Level` says where an operation is legal. The numeric value of an Op is its code on the wire and
+// never changes.
 //
-// Sources and arguments, by operation (dims, axes and the like are in `arg`; see uop.h for symbolic dimensions):
+// Sources and arguments, by operation (dims, axes and the like are in `arg`; see uop.h for symbolic
+// dimensions):
 //
 //   PARAM      arg: slot, dims...        an input of the graph, or of the FUNCTION around it
-//   BUFFER     arg: handle, dims...      an input known by name; inside a client only, PARAM on the wire
-//   CONST      arg: bits                 scalar; integers as int64, floats as the bits of the equal double
-//   VAR        arg: slot, min, max       scalar i64 bound at run time, min <= value <= max
-//   IOTA       arg: n                    0, 1 ... n-1 along one axis, of an integer type
+//   BUFFER     arg: handle, dims...      an input known by name; inside a client only, PARAM on the
+//   wire CONST      arg: bits                 scalar; integers as int64, floats as the bits of the
+//   equal double VAR        arg: slot, min, max       scalar i64 bound at run time, min <= value <=
+//   max IOTA       arg: n                    0, 1 ... n-1 along one axis, of an integer type
 //   RESHAPE    (x) dims...   EXPAND (x) dims...   PERMUTE (x) axes...   FLIP (x) axes...
 //   PAD        (x) lo, hi a dimension: zeros around    SHRINK (x) begin, end a dimension
 //   REDUCE     (x) op, axes...           a reduced axis stays, of length 1; op is ADD, MUL or MAX
@@ -21,8 +23,9 @@
 //
 //   GLOBAL     arg: slot, elements       a buffer that a kernel is given
 //   RANGE      arg: id, extent, kind     a loop counter, i64 in [0, extent); kind is RangeKind
-//   INDEX      (GLOBAL, i64 element)     a place; LOAD (INDEX) or LOAD (INDEX, gate, otherwise); STORE (INDEX, value)
-//   REDUCE_LOOP (value, RANGE...) op     the value folded over its ranges, which are of kind kReduce
+//   INDEX      (GLOBAL, i64 element)     a place; LOAD (INDEX) or LOAD (INDEX, gate, otherwise);
+//   STORE (INDEX, value) REDUCE_LOOP (value, RANGE...) op     the value folded over its ranges,
+//   which are of kind kReduce
 #pragma once
 
 #include <cstdint>
@@ -100,15 +103,16 @@ inline constexpr int kOpCodeMax = 128;  // one past the largest code
 
 enum class RangeKind : int64_t { kOutput = 0, kReduce = 1 };
 
-// Where an operation is legal. Anything of kBoth (arithmetic, CONST, SINK) means the same in either.
+// Where an operation is legal. Anything of kBoth (arithmetic, CONST, SINK) means the same in
+// either.
 enum class Level : uint8_t { kNone = 0, kTensor = 1, kKernel = 2, kBoth = 3 };
 
 struct OpInfo {
-  std::string_view name;    // "" for a code that is no operation
+  std::string_view name;  // "" for a code that is no operation
   Level level = Level::kNone;
-  int8_t min_sources = 0;   // before the sources of symbolic dimensions
-  int8_t max_sources = 0;   // -1: variadic
-  bool has_dims = false;    // `arg` (or its tail) is a list of dimensions, which may be symbolic
+  int8_t min_sources = 0;  // before the sources of symbolic dimensions
+  int8_t max_sources = 0;  // -1: variadic
+  bool has_dims = false;   // `arg` (or its tail) is a list of dimensions, which may be symbolic
 };
 
 // Information on a code; its name is empty where the code is unused.

@@ -44,7 +44,8 @@ void Write(const UOp& node, int depth, size_t length_max, std::string& out) {
   } else if (node.op == Op::kVar) {
     absl::StrAppend(&out, "n", node.arg[0]);
   } else if (node.op == Op::kRange) {
-    absl::StrAppend(&out, node.arg[2] == static_cast<int64_t>(RangeKind::kReduce) ? "k" : "r", node.arg[0]);
+    absl::StrAppend(&out, node.arg[2] == static_cast<int64_t>(RangeKind::kReduce) ? "k" : "r",
+                    node.arg[0]);
   } else if (node.op == Op::kGlobal) {
     absl::StrAppend(&out, "g", node.arg[0]);
   } else if (node.op == Op::kIndex) {
@@ -62,7 +63,8 @@ void Write(const UOp& node, int depth, size_t length_max, std::string& out) {
     out += ")";
   } else {
     absl::StrAppend(&out, Text(Name(node.op)));
-    if (node.op == Op::kCast || node.op == Op::kBitcast) absl::StrAppend(&out, ":", Text(Name(node.dtype)));
+    if (node.op == Op::kCast || node.op == Op::kBitcast)
+      absl::StrAppend(&out, ":", Text(Name(node.dtype)));
     out += "(";
     for (size_t i = 0; i < node.src.size(); ++i) {
       if (i) out += ", ";
@@ -87,7 +89,8 @@ std::string ArgToString(const UOp& node) {
     case Op::kBuffer: return absl::StrCat(" ", node.arg[0]);
     default:
       return absl::StrCat(" ", absl::StrJoin(node.arg, ",", [](std::string* out, int64_t a) {
-                            absl::StrAppend(out, a == kSymbolicDim ? std::string("?") : absl::StrCat(a));
+                            absl::StrAppend(out,
+                                            a == kSymbolicDim ? std::string("?") : absl::StrCat(a));
                           }));
   }
 }
@@ -95,15 +98,20 @@ std::string ArgToString(const UOp& node) {
 }  // namespace
 
 std::string ShapeToString(ShapeView shape) {
-  return absl::StrCat("[", absl::StrJoin(shape, ", ", [](std::string* out, const Dim& dim) {
-                        absl::StrAppend(out, dim.is_const() ? absl::StrCat(dim.value())
-                                                            : ExpressionToString(dim.expression()));
-                      }), "]");
+  return absl::StrCat(
+      "[",
+      absl::StrJoin(shape, ", ",
+                    [](std::string* out, const Dim& dim) {
+                      absl::StrAppend(out, dim.is_const() ? absl::StrCat(dim.value())
+                                                          : ExpressionToString(dim.expression()));
+                    }),
+      "]");
 }
 
 std::string NodeToString(const UOp* node) {
   std::string out = Text(Name(node->op));
-  if (node->dtype != DType::kVoid) absl::StrAppend(&out, " ", Text(Name(node->dtype)), ShapeToString(node->shape));
+  if (node->dtype != DType::kVoid)
+    absl::StrAppend(&out, " ", Text(Name(node->dtype)), ShapeToString(node->shape));
   return out + ArgToString(*node);
 }
 

@@ -16,7 +16,8 @@ std::string NodeToString(const UOp* node);
 // One line a node in PostOrder: "%3 = ADD f32[4] %1 %2".
 std::string GraphToString(const UOp* root);
 
-// A kernel expression as one line of algebra: "(r0 * 4 + r1)". Long ones are cut after `length_max` characters.
+// A kernel expression as one line of algebra: "(r0 * 4 + r1)". Long ones are cut after `length_max`
+// characters.
 std::string ExpressionToString(const UOp* node, size_t length_max = 400);
 
 }  // namespace outboard

@@ -17,15 +17,18 @@ namespace {
 
 template <typename... Parts>
 absl::Status Broken(Op op, const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(absl::string_view(Name(op).data(), Name(op).size()), ": ", parts...));
+  return absl::InvalidArgumentError(
+      absl::StrCat(absl::string_view(Name(op).data(), Name(op).size()), ": ", parts...));
 }
 
 std::string Str(DType dtype) { return std::string(Name(dtype)); }
 std::string Str(ShapeView shape) { return ShapeToString(shape); }
 
-// ---- dimensions -----------------------------------------------------------------------------------------------------
+// ---- dimensions
+// -----------------------------------------------------------------------------------------------------
 
-// A product of numbers and expressions, for comparing element counts: the expressions must match one by one.
+// A product of numbers and expressions, for comparing element counts: the expressions must match
+// one by one.
 struct Product {
   __int128 number = 1;
   std::vector<const UOp*> factors;
@@ -39,7 +42,8 @@ struct Product {
     return true;
   }
   void Sort() {
-    std::sort(factors.begin(), factors.end(), [](const UOp* a, const UOp* b) { return a->index < b->index; });
+    std::sort(factors.begin(), factors.end(),
+              [](const UOp* a, const UOp* b) { return a->index < b->index; });
   }
 };
 
@@ -51,7 +55,8 @@ absl::Status CheckShape(Op op, ShapeView shape) {
     if (shape[i].min() < 0)
       return Broken(op, "dimension ", i, " of ", Str(shape), " can be negative");
     if (shape[i].max() > limits::kDimMax)
-      return Broken(op, "dimension ", i, " of ", Str(shape), " is over the limit of ", limits::kDimMax);
+      return Broken(op, "dimension ", i, " of ", Str(shape), " is over the limit of ",
+                    limits::kDimMax);
     elements *= std::max<int64_t>(shape[i].max(), 1);
     if (elements >= limits::kVirtualElementsMax)
       return Broken(op, "the shape ", Str(shape), " has 2^62 elements or more");
@@ -72,7 +77,8 @@ absl::StatusOr<Shape> ReadDims(Op op, absl::Span<const int64_t> arg, size_t begi
     const UOp* const expression = extra[next++];
     if (expression->dtype != DType::kI64 || !expression->shape.empty())
       return Broken(op, "a symbolic dimension must be an i64 scalar");
-    if (expression->is_const()) return Broken(op, "a dimension that is a number must be written as one");
+    if (expression->is_const())
+      return Broken(op, "a dimension that is a number must be written as one");
     if (!expression->of_vars) return Broken(op, "a dimension may depend on VARs only, not on data");
     dims.push_back(Dim(expression));
   }
@@ -80,7 +86,8 @@ absl::StatusOr<Shape> ReadDims(Op op, absl::Span<const int64_t> arg, size_t begi
   return dims;
 }
 
-// ---- single operations ----------------------------------------------------------------------------------------------
+// ---- single operations
+// ----------------------------------------------------------------------------------------------
 
 struct Node {
   Graph& graph;
@@ -93,7 +100,9 @@ struct Node {
 
 using Result = absl::StatusOr<Inferred>;
 
-Result Typed(DType dtype, ShapeView shape) { return Inferred{dtype, Shape(shape.begin(), shape.end())}; }
+Result Typed(DType dtype, ShapeView shape) {
+  return Inferred{dtype, Shape(shape.begin(), shape.end())};
+}
 
 Result CheckLeaf(const Node& n) {
   switch (n.op) {
@@ -108,8 +117,8 @@ Result CheckLeaf(const Node& n) {
       __int128 bytes = ByteWidth(n.dtype);
       for (const Dim& dim : shape) bytes *= dim.max();
       if (bytes > limits::kStoredBytesMax)
-        return Broken(n.op, "the shape ", Str(shape), " of ", Str(n.dtype), " is over the limit of ",
-                      limits::kStoredBytesMax, " stored bytes");
+        return Broken(n.op, "the shape ", Str(shape), " of ", Str(n.dtype),
+                      " is over the limit of ", limits::kStoredBytesMax, " stored bytes");
       return Inferred{n.dtype, std::move(shape)};
     }
     case Op::kConst: {
@@ -118,8 +127,10 @@ Result CheckLeaf(const Node& n) {
       if (IsFloat(n.dtype)) {
         const double value = std::bit_cast<double>(n.arg[0]);
         if (std::bit_cast<int64_t>(RoundTo(n.dtype, value)) != n.arg[0])
-          return Broken(n.op, "the value is not one of ", Str(n.dtype), " or is not the canonical NaN");
-      } else if (n.dtype != DType::kU64 && (n.arg[0] < IntMin(n.dtype) || n.arg[0] > IntMax(n.dtype))) {
+          return Broken(n.op, "the value is not one of ", Str(n.dtype),
+                        " or is not the canonical NaN");
+      } else if (n.dtype != DType::kU64 &&
+                 (n.arg[0] < IntMin(n.dtype) || n.arg[0] > IntMax(n.dtype))) {
         return Broken(n.op, n.arg[0], " is out of range for ", Str(n.dtype));
       }
       return Typed(n.dtype, {});
@@ -142,12 +153,14 @@ Result CheckLeaf(const Node& n) {
       return Inferred{n.dtype, std::move(shape)};
     }
     case Op::kGlobal:
-      if (n.arg.size() != 2 || n.arg[0] < 0 || n.arg[1] < 0) return Broken(n.op, "needs slot and elements");
+      if (n.arg.size() != 2 || n.arg[0] < 0 || n.arg[1] < 0)
+        return Broken(n.op, "needs slot and elements");
       if (n.dtype == DType::kVoid) return Broken(n.op, "needs an element type");
       return Typed(n.dtype, {});
     default:  // kRange
       if (n.arg.size() != 3) return Broken(n.op, "needs id, extent and kind");
-      if (n.arg[1] < 0 || n.arg[1] > limits::kVirtualElementsMax) return Broken(n.op, "extent ", n.arg[1]);
+      if (n.arg[1] < 0 || n.arg[1] > limits::kVirtualElementsMax)
+        return Broken(n.op, "extent ", n.arg[1]);
       if (n.arg[2] < 0 || n.arg[2] > 1) return Broken(n.op, "kind ", n.arg[2]);
       return Typed(DType::kI64, {});
   }
@@ -162,7 +175,8 @@ Result CheckReshape(const Node& n, Shape dims) {
   before.Sort();
   after.Sort();
   if (!fits || before.number != after.number || before.factors != after.factors)
-    return Broken(n.op, "cannot turn ", Str(n.src[0]->shape), " into ", Str(dims), ": other element counts");
+    return Broken(n.op, "cannot turn ", Str(n.src[0]->shape), " into ", Str(dims),
+                  ": other element counts");
   return Inferred{n.src[0]->dtype, std::move(dims)};
 }
 
@@ -184,14 +198,17 @@ Result CheckMovement(const Node& n) {
     case Op::kReshape: return CheckReshape(n, std::move(dims));
     case Op::kExpand: {
       if (dims.size() != x.shape.size())
-        return Broken(n.op, "needs ", x.rank(), " dimensions for ", Str(x.shape), ", has ", dims.size());
+        return Broken(n.op, "needs ", x.rank(), " dimensions for ", Str(x.shape), ", has ",
+                      dims.size());
       for (size_t i = 0; i < dims.size(); ++i)
         if (dims[i] != x.shape[i] && x.shape[i] != Dim(1))
-          return Broken(n.op, "dimension ", i, " of ", Str(x.shape), " is not 1 and cannot become that of ", Str(dims));
+          return Broken(n.op, "dimension ", i, " of ", Str(x.shape),
+                        " is not 1 and cannot become that of ", Str(dims));
       return Inferred{x.dtype, std::move(dims)};
     }
     case Op::kPermute: {
-      if (n.arg.size() != x.shape.size()) return Broken(n.op, "needs ", x.rank(), " axes, has ", n.arg.size());
+      if (n.arg.size() != x.shape.size())
+        return Broken(n.op, "needs ", x.rank(), " axes, has ", n.arg.size());
       OB_RETURN_IF_ERROR(CheckAxes(n, n.arg, x.rank()));
       Shape shape;
       for (const int64_t axis : n.arg) shape.push_back(x.shape[axis]);
@@ -203,11 +220,13 @@ Result CheckMovement(const Node& n) {
     case Op::kPad:
     case Op::kShrink: {
       if (dims.size() != 2 * x.shape.size())
-        return Broken(n.op, "needs two numbers for each of ", x.rank(), " dimensions, has ", dims.size());
+        return Broken(n.op, "needs two numbers for each of ", x.rank(), " dimensions, has ",
+                      dims.size());
       Shape shape;
       for (int i = 0; i < x.rank(); ++i) {
         const Dim &first = dims[2 * i], &second = dims[2 * i + 1];
-        if (first.min() < 0 || second.min() < 0) return Broken(n.op, "a negative number at dimension ", i);
+        if (first.min() < 0 || second.min() < 0)
+          return Broken(n.op, "a negative number at dimension ", i);
         if (n.op == Op::kPad) {
           OB_ASSIGN_OR_RETURN(Dim sum, AddDims(n.graph, x.shape[i], first));
           OB_ASSIGN_OR_RETURN(sum, AddDims(n.graph, sum, second));
@@ -235,7 +254,8 @@ Result CheckAlu(const Node& n) {
   if (where && n.src[0]->dtype != DType::kBool)
     return Broken(n.op, "the condition is ", Str(n.src[0]->dtype), ", not bool");
   for (size_t i = where ? 1 : 0; i < n.src.size(); ++i)
-    if (n.src[i]->dtype != t) return Broken(n.op, "sources of types ", Str(t), " and ", Str(n.src[i]->dtype));
+    if (n.src[i]->dtype != t)
+      return Broken(n.op, "sources of types ", Str(t), " and ", Str(n.src[i]->dtype));
   for (const UOp* s : n.src)
     if (s->shape != first.shape)
       return Broken(n.op, "sources of shapes ", Str(first.shape), " and ", Str(s->shape));
@@ -270,7 +290,8 @@ Result CheckAlu(const Node& n) {
 absl::Status CheckReducer(const Node& n, int64_t code, DType dtype) {
   if (code < 0 || code >= kOpCodeMax || !IsReducer(static_cast<Op>(code)))
     return Broken(n.op, "the operation must be ADD, MUL or MAX");
-  if (IsBool(dtype) || dtype == DType::kVoid) return Broken(n.op, "needs numbers, not ", Str(dtype));
+  if (IsBool(dtype) || dtype == DType::kVoid)
+    return Broken(n.op, "needs numbers, not ", Str(dtype));
   return absl::OkStatus();
 }
 
@@ -288,17 +309,19 @@ Result CheckReduce(const Node& n) {
 Result CheckCast(const Node& n) {
   const UOp& x = *n.src[0];
   if (x.dtype == DType::kVoid || n.dtype == DType::kVoid) return Broken(n.op, "is between values");
-  if (n.op == Op::kBitcast && (ByteWidth(x.dtype) != ByteWidth(n.dtype) || IsBool(x.dtype) || IsBool(n.dtype)))
+  if (n.op == Op::kBitcast &&
+      (ByteWidth(x.dtype) != ByteWidth(n.dtype) || IsBool(x.dtype) || IsBool(n.dtype)))
     return Broken(n.op, "between ", Str(x.dtype), " and ", Str(n.dtype), ", which differ in width");
   return Typed(n.dtype, x.shape);
 }
 
-// ---- functions ------------------------------------------------------------------------------------------------------
+// ---- functions
+// ------------------------------------------------------------------------------------------------------
 
 Result CheckFunction(const Node& n) {
   const UOp* const body = n.src[0];
-  if (body->op == Op::kFunction || body->op == Op::kSink || (body->dtype == DType::kVoid && body->op != Op::kTuple &&
-      body->op != Op::kCall))
+  if (body->op == Op::kFunction || body->op == Op::kSink ||
+      (body->dtype == DType::kVoid && body->op != Op::kTuple && body->op != Op::kCall))
     return Broken(n.op, "the body must be a value or a TUPLE");
   for (size_t i = 1; i < n.src.size(); ++i)
     if (n.src[i]->op != Op::kParam || n.src[i]->arg[0] != static_cast<int64_t>(i) - 1)
@@ -307,13 +330,16 @@ Result CheckFunction(const Node& n) {
   n.graph.function_walk_budget -= static_cast<int64_t>(inside.size());
   if (n.graph.function_walk_budget < 0)
     return absl::ResourceExhaustedError(absl::StrCat("FUNCTION: bodies of one graph have over ",
-                                                     limits::kFunctionWalkNodesMax, " nodes together"));
+                                                     limits::kFunctionWalkNodesMax,
+                                                     " nodes together"));
   for (const UOp* node : inside) {
-    if (node->op == Op::kBuffer) return Broken(n.op, "the body reads a BUFFER; pass it as an argument");
+    if (node->op == Op::kBuffer)
+      return Broken(n.op, "the body reads a BUFFER; pass it as an argument");
     if (node->op != Op::kParam) continue;
     const auto slot = static_cast<size_t>(node->arg[0]);
     if (slot + 1 >= n.src.size() || n.src[slot + 1] != node)
-      return Broken(n.op, "the body reads a PARAM of slot ", slot, " that is not among the parameters");
+      return Broken(n.op, "the body reads a PARAM of slot ", slot,
+                    " that is not among the parameters");
   }
   return Inferred{};
 }
@@ -322,20 +348,22 @@ Result CheckCall(const Node& n) {
   const UOp& function = *n.src[0];
   if (function.op != Op::kFunction) return Broken(n.op, "the first source must be a FUNCTION");
   if (n.src.size() != function.src.size())
-    return Broken(n.op, "the function takes ", function.src.size() - 1, " arguments, not ", n.src.size() - 1);
+    return Broken(n.op, "the function takes ", function.src.size() - 1, " arguments, not ",
+                  n.src.size() - 1);
   for (size_t i = 1; i < n.src.size(); ++i) {
     const UOp &given = *n.src[i], &wanted = *function.src[i];
     if (given.dtype != wanted.dtype || given.shape != wanted.shape)
-      return Broken(n.op, "argument ", i - 1, " is ", Str(given.dtype), Str(given.shape), ", not ", Str(wanted.dtype),
-                    Str(wanted.shape));
+      return Broken(n.op, "argument ", i - 1, " is ", Str(given.dtype), Str(given.shape), ", not ",
+                    Str(wanted.dtype), Str(wanted.shape));
   }
   return Typed(function.src[0]->dtype, function.src[0]->shape);
 }
 
-// The TUPLE that a tuple-valued node stands for, through calls; nullptr where it is none or too far. Without the limit a
-// deep chain of calls, each taken apart often, would cost its square.
+// The TUPLE that a tuple-valued node stands for, through calls; nullptr where it is none or too
+// far. Without the limit a deep chain of calls, each taken apart often, would cost its square.
 const UOp* TupleOf(const UOp* node) {
-  for (int calls = 0; node->op == Op::kCall && calls < limits::kTupleCallsMax; ++calls) node = node->src[0]->src[0];
+  for (int calls = 0; node->op == Op::kCall && calls < limits::kTupleCallsMax; ++calls)
+    node = node->src[0]->src[0];
   return node->op == Op::kTuple ? node : nullptr;
 }
 
@@ -347,14 +375,16 @@ Result CheckTuple(const Node& n) {
   }
   const UOp* const tuple = TupleOf(n.src[0]);
   if (tuple == nullptr)
-    return Broken(n.op, "the source is no tuple, or one through over ", limits::kTupleCallsMax, " calls");
+    return Broken(n.op, "the source is no tuple, or one through over ", limits::kTupleCallsMax,
+                  " calls");
   if (n.arg.size() != 1 || n.arg[0] < 0 || n.arg[0] >= static_cast<int64_t>(tuple->src.size()))
     return Broken(n.op, "index out of range for ", tuple->src.size(), " values");
   const UOp& value = *tuple->src[n.arg[0]];
   return Typed(value.dtype, value.shape);
 }
 
-// ---- devices --------------------------------------------------------------------------------------------------------
+// ---- devices
+// --------------------------------------------------------------------------------------------------------
 
 Result CheckDevices(const Node& n) {
   const UOp& x = *n.src[0];
@@ -369,19 +399,22 @@ Result CheckDevices(const Node& n) {
     OB_RETURN_IF_ERROR(CheckReducer(n, n.arg[0], x.dtype));
     return Typed(x.dtype, x.shape);
   }
-  if (n.arg[0] < 0 || n.arg[0] >= x.rank()) return Broken(n.op, "axis ", n.arg[0], " is not one of rank ", x.rank());
+  if (n.arg[0] < 0 || n.arg[0] >= x.rank())
+    return Broken(n.op, "axis ", n.arg[0], " is not one of rank ", x.rank());
   Shape shape(x.shape.begin(), x.shape.end());
   Dim& dim = shape[n.arg[0]];
   if (n.arg[1] > 1) {
     if (!dim.is_const()) return Broken(n.op, "the axis must have a fixed length");
     if (n.op == Op::kShard && dim.value() % n.arg[1] != 0)
-      return Broken(n.op, "axis ", n.arg[0], " of length ", dim.value(), " does not divide over ", n.arg[1]);
+      return Broken(n.op, "axis ", n.arg[0], " of length ", dim.value(), " does not divide over ",
+                    n.arg[1]);
     dim = n.op == Op::kShard ? Dim(dim.value() / n.arg[1]) : Dim(dim.value() * n.arg[1]);
   }
   return Inferred{x.dtype, std::move(shape)};
 }
 
-// ---- kernels --------------------------------------------------------------------------------------------------------
+// ---- kernels
+// --------------------------------------------------------------------------------------------------------
 
 Result CheckKernelNode(const Node& n) {
   switch (n.op) {
@@ -392,7 +425,8 @@ Result CheckKernelNode(const Node& n) {
     case Op::kLoad:
       if (n.src[0]->op != Op::kIndex) return Broken(n.op, "needs an INDEX");
       if (n.src.size() == 2) return Broken(n.op, "a gated load needs an alternative");
-      if (n.src.size() == 3 && (n.src[1]->dtype != DType::kBool || n.src[2]->dtype != n.src[0]->dtype))
+      if (n.src.size() == 3 &&
+          (n.src[1]->dtype != DType::kBool || n.src[2]->dtype != n.src[0]->dtype))
         return Broken(n.op, "the gate must be bool, the alternative of the element type");
       return Typed(n.src[0]->dtype, {});
     case Op::kStore:
@@ -403,7 +437,8 @@ Result CheckKernelNode(const Node& n) {
       if (n.arg.size() != 1) return Broken(n.op, "needs an operation");
       OB_RETURN_IF_ERROR(CheckReducer(n, n.arg[0], n.src[0]->dtype));
       for (size_t i = 1; i < n.src.size(); ++i)
-        if (n.src[i]->op != Op::kRange || n.src[i]->arg[2] != static_cast<int64_t>(RangeKind::kReduce))
+        if (n.src[i]->op != Op::kRange ||
+            n.src[i]->arg[2] != static_cast<int64_t>(RangeKind::kReduce))
           return Broken(n.op, "source ", i, " must be a RANGE of kind reduce");
       return Typed(n.src[0]->dtype, {});
   }
@@ -430,7 +465,8 @@ bool TakesArguments(Op op) {
 }
 
 Result Infer(const Node& n) {
-  if (!n.arg.empty() && !TakesArguments(n.op)) return Broken(n.op, "takes no arguments, not ", n.arg.size());
+  if (!n.arg.empty() && !TakesArguments(n.op))
+    return Broken(n.op, "takes no arguments, not ", n.arg.size());
   if (IsMovement(n.op)) return CheckMovement(n);
   if (IsAlu(n.op)) return CheckAlu(n);
   switch (n.op) {
@@ -451,8 +487,8 @@ Result Infer(const Node& n) {
     case Op::kAssign:
       if (n.src[0]->dtype != n.src[1]->dtype || n.src[0]->shape != n.src[1]->shape ||
           n.src[0]->dtype == DType::kVoid)
-        return Broken(n.op, "assigns ", Str(n.src[1]->dtype), Str(n.src[1]->shape), " to ", Str(n.src[0]->dtype),
-                      Str(n.src[0]->shape));
+        return Broken(n.op, "assigns ", Str(n.src[1]->dtype), Str(n.src[1]->shape), " to ",
+                      Str(n.src[0]->dtype), Str(n.src[0]->shape));
       return Typed(n.src[1]->dtype, n.src[1]->shape);
     case Op::kFunction: return CheckFunction(n);
     case Op::kCall: return CheckCall(n);
@@ -464,7 +500,8 @@ Result Infer(const Node& n) {
     case Op::kAllReduce: return CheckDevices(n);
     case Op::kSink:
       for (const UOp* s : n.src)
-        if (s->dtype == DType::kVoid && s->op != Op::kStore) return Broken(n.op, "holds values or stores only");
+        if (s->dtype == DType::kVoid && s->op != Op::kStore)
+          return Broken(n.op, "holds values or stores only");
       return Inferred{};
     default: return CheckKernelNode(n);
   }
@@ -472,23 +509,29 @@ Result Infer(const Node& n) {
 
 }  // namespace
 
-absl::StatusOr<Inferred> CheckNode(Graph& graph, Op op, DType dtype, Sources src, absl::Span<const int64_t> arg) {
+absl::StatusOr<Inferred> CheckNode(Graph& graph, Op op, DType dtype, Sources src,
+                                   absl::Span<const int64_t> arg) {
   const OpInfo& info = InfoOf(op);
   if (info.level == Level::kNone)
-    return absl::InvalidArgumentError(absl::StrCat("operation code ", static_cast<int>(op), " is unknown"));
-  if (static_cast<int>(dtype) >= kDTypeCount) return Broken(op, "type code ", static_cast<int>(dtype), " is unknown");
+    return absl::InvalidArgumentError(
+        absl::StrCat("operation code ", static_cast<int>(op), " is unknown"));
+  if (static_cast<int>(dtype) >= kDTypeCount)
+    return Broken(op, "type code ", static_cast<int>(dtype), " is unknown");
   if (static_cast<int64_t>(arg.size()) > limits::kArgsMax)
     return Broken(op, arg.size(), " arguments are over the limit of ", limits::kArgsMax);
   if (graph.node_count() >= limits::kGraphNodesMax)
-    return absl::ResourceExhaustedError(absl::StrCat("the graph has over ", limits::kGraphNodesMax, " nodes"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the graph has over ", limits::kGraphNodesMax, " nodes"));
 
   int64_t symbolic = 0;
   if (info.has_dims) symbolic = std::count(arg.begin(), arg.end(), kSymbolicDim);
   const int64_t own = static_cast<int64_t>(src.size()) - symbolic;
   const int64_t most = info.max_sources < 0 ? limits::kVariadicSourcesMax : info.max_sources;
   if (own < info.min_sources || own > most)
-    return Broken(op, "takes ", static_cast<int>(info.min_sources), " to ", most, " sources, not ", own);
-  if (info.max_sources >= 0 && !info.has_dims && own > limits::kSourcesMax) return Broken(op, "too many sources");
+    return Broken(op, "takes ", static_cast<int>(info.min_sources), " to ", most, " sources, not ",
+                  own);
+  if (info.max_sources >= 0 && !info.has_dims && own > limits::kSourcesMax)
+    return Broken(op, "too many sources");
 
   const Node node{graph, op, dtype, src.subspan(0, own), src.subspan(own), arg};
   OB_ASSIGN_OR_RETURN(Inferred inferred, Infer(node));
@@ -499,7 +542,8 @@ absl::StatusOr<Inferred> CheckNode(Graph& graph, Op op, DType dtype, Sources src
 }
 
 absl::Status VerifyGraph(const UOp* root, Level level) {
-  if (root->op != Op::kSink) return absl::InvalidArgumentError("the root of a graph must be a SINK");
+  if (root->op != Op::kSink)
+    return absl::InvalidArgumentError("the root of a graph must be a SINK");
   const std::vector<const UOp*> nodes = PostOrder(root);
   std::map<int64_t, const UOp*> vars;
   for (size_t i = 0; i < nodes.size(); ++i) {
@@ -509,27 +553,32 @@ absl::Status VerifyGraph(const UOp* root, Level level) {
           absl::StrCat("node ", i, " (", std::string(Name(node.op)), "): ", rule));
     };
     if ((static_cast<int>(InfoOf(node.op).level) & static_cast<int>(level)) == 0)
-      return broken(level == Level::kTensor ? "is not allowed in a tensor graph" : "is not allowed in a kernel");
+      return broken(level == Level::kTensor ? "is not allowed in a tensor graph"
+                                            : "is not allowed in a kernel");
     if (node.op == Op::kBuffer) return broken("exists inside a client only");
     if (node.op == Op::kSink && &node != root) return broken("may only be the root");
     if (node.op == Op::kVar && vars.emplace(node.arg[0], &node).first->second != &node)
       return broken(absl::StrCat("slot ", node.arg[0], " has two ranges"));
-    const bool sharded = node.op == Op::kShard || node.op == Op::kUnshard || node.op == Op::kAllReduce;
+    const bool sharded =
+        node.op == Op::kShard || node.op == Op::kUnshard || node.op == Op::kAllReduce;
     if ((sharded && node.arg[1] > 1) || (node.op == Op::kCopy && node.arg[0] > 0))
       return absl::UnimplementedError(
           absl::StrCat("node ", i, " (", std::string(Name(node.op)), "): more than one device"));
   }
   if (level == Level::kTensor) {
     for (const UOp* result : root->src)
-      if (result->dtype == DType::kVoid) return absl::InvalidArgumentError("SINK: a result is no value");
+      if (result->dtype == DType::kVoid)
+        return absl::InvalidArgumentError("SINK: a result is no value");
     int64_t next_slot = 0;
     for (const UOp* node : PostOrder(root, /*into_functions=*/false))
       if (node->op == Op::kParam && node->arg[0] != next_slot++)
-        return absl::InvalidArgumentError(absl::StrCat("PARAM: slot ", node->arg[0], " comes where slot ",
-                                                       next_slot - 1, " should be used first"));
+        return absl::InvalidArgumentError(absl::StrCat("PARAM: slot ", node->arg[0],
+                                                       " comes where slot ", next_slot - 1,
+                                                       " should be used first"));
   } else {
     for (const UOp* store : root->src)
-      if (store->op != Op::kStore) return absl::InvalidArgumentError("SINK: a kernel's results are STOREs");
+      if (store->op != Op::kStore)
+        return absl::InvalidArgumentError("SINK: a kernel's results are STOREs");
   }
   return absl::OkStatus();
 }
@@ -538,7 +587,8 @@ std::vector<const UOp*> ParamsOf(const UOp* root) {
   std::vector<const UOp*> params;
   for (const UOp* node : PostOrder(root, /*into_functions=*/false))
     if (node->op == Op::kParam) params.push_back(node);
-  std::sort(params.begin(), params.end(), [](const UOp* a, const UOp* b) { return a->arg[0] < b->arg[0]; });
+  std::sort(params.begin(), params.end(),
+            [](const UOp* a, const UOp* b) { return a->arg[0] < b->arg[0]; });
   return params;
 }
 
@@ -546,7 +596,8 @@ std::vector<const UOp*> VarsOf(const UOp* root) {
   std::vector<const UOp*> vars;
   for (const UOp* node : PostOrder(root))
     if (node->op == Op::kVar) vars.push_back(node);
-  std::sort(vars.begin(), vars.end(), [](const UOp* a, const UOp* b) { return a->arg[0] < b->arg[0]; });
+  std::sort(vars.begin(), vars.end(),
+            [](const UOp* a, const UOp* b) { return a->arg[0] < b->arg[0]; });
   return vars;
 }
 

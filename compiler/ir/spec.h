@@ -1,5 +1,5 @@
-// What may exist. CheckNode holds for every node ever made; VerifyGraph adds the rules about whole graphs and is
-// what stands between the wire and everything else.
+// What may exist. CheckNode holds for every node ever made; VerifyGraph adds the rules about whole
+// graphs and is what stands between the wire and everything else.
 #pragma once
 
 #include <vector>
@@ -15,14 +15,15 @@ struct Inferred {
   Shape shape;
 };
 
-// The dtype and shape of a node over `src`, which are of `graph`. May make nodes there: expressions of dimensions.
-// Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED as Graph::Make.
-absl::StatusOr<Inferred> CheckNode(Graph& graph, Op op, DType dtype, Sources src, absl::Span<const int64_t> arg);
+// The dtype and shape of a node over `src`, which are of `graph`. May make nodes there: expressions
+// of dimensions. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED as Graph::Make.
+absl::StatusOr<Inferred> CheckNode(Graph& graph, Op op, DType dtype, Sources src,
+                                   absl::Span<const int64_t> arg);
 
-// Whether the graph under `root` is a whole program of `level`: the root is a SINK, every operation is legal at the
-// level, no BUFFER, a SINK only at the root, each slot has one PARAM and each VAR one range, and outer PARAM slots are
-// 0, 1, 2 ... in the order of first use.
-// Errors: INVALID_ARGUMENT naming the node (its place in PostOrder) and the rule;
+// Whether the graph under `root` is a whole program of `level`: the root is a SINK, every operation
+// is legal at the level, no BUFFER, a SINK only at the root, each slot has one PARAM and each VAR
+// one range, and outer PARAM slots are 0, 1, 2 ... in the order of first use. Errors:
+// INVALID_ARGUMENT naming the node (its place in PostOrder) and the rule;
 //         UNIMPLEMENTED for more than one device.
 absl::Status VerifyGraph(const UOp* root, Level level);
 

@@ -60,7 +60,8 @@ struct Key {
   uint32_t hash;
 };
 
-// Of this process only. A client chooses what is hashed, and with a known function could fill one bucket.
+// Of this process only. A client chooses what is hashed, and with a known function could fill one
+// bucket.
 const std::array<uint64_t, 2>& Secret() {
   static const std::array<uint64_t, 2> secret = [] {
     std::random_device device;
@@ -74,7 +75,8 @@ const std::array<uint64_t, 2>& Secret() {
 uint32_t HashOf(Op op, DType dtype, Sources src, absl::Span<const int64_t> arg) {
   const auto [seed, factor] = Secret();
   uint64_t h = seed ^ (static_cast<uint64_t>(op) << 8 | static_cast<uint64_t>(dtype));
-  // Both halves of the product, with a secret factor on the one side and all seen so far on the other.
+  // Both halves of the product, with a secret factor on the one side and all seen so far on the
+  // other.
   const auto mix = [&h, factor = factor](uint64_t v) {
     const auto product = static_cast<unsigned __int128>(h ^ v) * (factor + (h << 1));
     h = static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
@@ -104,8 +106,8 @@ struct NodeEqual {
   using is_transparent = void;
   bool operator()(const UOp* a, const UOp* b) const { return a == b; }
   bool operator()(const UOp* node, const Key& key) const {
-    return node->hash == key.hash && node->op == key.op && node->dtype == key.dtype && node->src == key.src &&
-           node->arg == key.arg;
+    return node->hash == key.hash && node->op == key.op && node->dtype == key.dtype &&
+           node->src == key.src && node->arg == key.arg;
   }
   bool operator()(const Key& key, const UOp* node) const { return (*this)(node, key); }
 };
@@ -167,12 +169,14 @@ struct Graph::Impl {
   absl::flat_hash_set<const UOp*, NodeHash, NodeEqual> nodes;
 };
 
-Graph::Graph() : function_walk_budget(limits::kFunctionWalkNodesMax), impl_(std::make_unique<Impl>()) {}
+Graph::Graph()
+    : function_walk_budget(limits::kFunctionWalkNodesMax), impl_(std::make_unique<Impl>()) {}
 Graph::~Graph() = default;
 
 int64_t Graph::node_count() const { return static_cast<int64_t>(impl_->nodes.size()); }
 
-absl::StatusOr<const UOp*> Graph::Make(Op op, DType dtype, Sources src, absl::Span<const int64_t> arg) {
+absl::StatusOr<const UOp*> Graph::Make(Op op, DType dtype, Sources src,
+                                       absl::Span<const int64_t> arg) {
   // A node that exists was checked when it was made: rebuilding a known graph is look-ups only.
   if (dtype != DType::kVoid) {
     const Key key{op, dtype, src, arg, HashOf(op, dtype, src, arg)};

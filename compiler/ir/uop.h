@@ -1,14 +1,17 @@
 // The graph: immutable, interned nodes in an arena.
 //
-// A UOp is an op, a dtype, sources and a list of integers (`arg`, laid out as op.h says). A Graph owns its nodes and
-// interns them: two nodes of one Graph that are equal are the same pointer. Every node is made by Graph::Make, which
-// checks the node's own rules (spec.h) and infers its dtype and shape, so whatever exists is well-typed.
+// A UOp is an op, a dtype, sources and a list of integers (`arg`, laid out as op.h says). A Graph
+// owns its nodes and interns them: two nodes of one Graph that are equal are the same pointer.
+// Every node is made by Graph::Make, which checks the node's own rules (spec.h) and infers its
+// dtype and shape, so whatever exists is well-typed.
 //
-// Dimensions. A dimension is a Dim: an integer, or an i64 scalar expression over VARs. In `arg` a symbolic dimension
-// is written as kSymbolicDim and its expression is the next of the sources that follow the operation's own; a
-// rewrite that rebuilds sources therefore rewrites dimensions too. Read them by UOp::arg_dim.
+// Dimensions. A dimension is a Dim: an integer, or an i64 scalar expression over VARs. In `arg` a
+// symbolic dimension is written as kSymbolicDim and its expression is the next of the sources that
+// follow the operation's own; a rewrite that rebuilds sources therefore rewrites dimensions too.
+// Read them by UOp::arg_dim.
 //
-// Threads: a Graph and its nodes belong to one thread at a time; finished nodes may be read by many.
+// Threads: a Graph and its nodes belong to one thread at a time; finished nodes may be read by
+// many.
 #pragma once
 
 #include <concepts>
@@ -29,13 +32,13 @@ struct UOp;
 
 inline constexpr int64_t kSymbolicDim = std::numeric_limits<int64_t>::min();
 
-// One dimension of a shape: a number, or an expression with bounds. Expressions are interned, so equality of two
-// Dims of one Graph is equality of their spelling.
+// One dimension of a shape: a number, or an expression with bounds. Expressions are interned, so
+// equality of two Dims of one Graph is equality of their spelling.
 class Dim {
  public:
   Dim() = default;
   Dim(std::integral auto value) : value_(value) {}  // NOLINT: a number is a dimension
-  explicit Dim(const UOp* expression);   // i64 scalar; a CONST becomes its number
+  explicit Dim(const UOp* expression);              // i64 scalar; a CONST becomes its number
 
   bool is_const() const { return expression_ == nullptr; }
   int64_t value() const { return value_; }               // kSymbolicDim where !is_const()
@@ -62,10 +65,12 @@ struct UOp {
   Sources src;
   absl::Span<const int64_t> arg;
   ShapeView shape;  // empty for scalars, for kernel-level nodes and for nodes of kVoid
-  // Sound bounds of every element, for integer types and bool; the type's own limits where nothing better is known.
+  // Sound bounds of every element, for integer types and bool; the type's own limits where nothing
+  // better is known.
   int64_t vmin;
   int64_t vmax;
-  bool of_vars;  // a scalar of integers or bool, of numbers and VARs only: known before a run, so it may be a dimension
+  bool of_vars;  // a scalar of integers or bool, of numbers and VARs only: known before a run, so
+                 // it may be a dimension
 
   int rank() const { return static_cast<int>(shape.size()); }
   bool is_const() const { return op == Op::kConst; }
@@ -73,9 +78,7 @@ struct UOp {
   int64_t int_value() const { return arg[0]; }
   // CONST of a float type.
   double float_value() const;
-  bool IsIntConst(int64_t value) const {
-    return is_const() && !IsFloat(dtype) && arg[0] == value;
-  }
+  bool IsIntConst(int64_t value) const { return is_const() && !IsFloat(dtype) && arg[0] == value; }
   // How many of `src` are the operation's own; symbolic dimensions follow.
   int own_sources() const;
   // The dimension at arg[i]. O(arg) where it is symbolic.
@@ -95,11 +98,13 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  // The interned node. `dtype` is needed where it cannot be inferred (PARAM, BUFFER, CONST, IOTA, CAST, BITCAST,
-  // GLOBAL); elsewhere it is kVoid for "infer", or must equal what is inferred.
-  // Errors: INVALID_ARGUMENT     a rule of the node is broken; the message names op, rule and values
+  // The interned node. `dtype` is needed where it cannot be inferred (PARAM, BUFFER, CONST, IOTA,
+  // CAST, BITCAST, GLOBAL); elsewhere it is kVoid for "infer", or must equal what is inferred.
+  // Errors: INVALID_ARGUMENT     a rule of the node is broken; the message names op, rule and
+  // values
   //         RESOURCE_EXHAUSTED   a limit of limits.h; the message names it
-  absl::StatusOr<const UOp*> Make(Op op, DType dtype, Sources src, absl::Span<const int64_t> arg = {});
+  absl::StatusOr<const UOp*> Make(Op op, DType dtype, Sources src,
+                                  absl::Span<const int64_t> arg = {});
 
   // Make, where a failure is a bug of ours.
   const UOp* MakeChecked(Op op, DType dtype, Sources src, absl::Span<const int64_t> arg = {});
@@ -117,9 +122,10 @@ class Graph {
   std::unique_ptr<Impl> impl_;
 };
 
-// Every node that `roots` need, sources before users, each once, in the order of a left-to-right depth-first walk.
-// Iterative, so that a chain of a million nodes is no danger. With `into_functions` false a FUNCTION is listed, but
-// its body and parameters are not (unless something else needs them).
+// Every node that `roots` need, sources before users, each once, in the order of a left-to-right
+// depth-first walk. Iterative, so that a chain of a million nodes is no danger. With
+// `into_functions` false a FUNCTION is listed, but its body and parameters are not (unless
+// something else needs them).
 std::vector<const UOp*> PostOrder(absl::Span<const UOp* const> roots, bool into_functions = true);
 inline std::vector<const UOp*> PostOrder(const UOp* root, bool into_functions = true) {
   return PostOrder(absl::MakeConstSpan(&root, 1), into_functions);

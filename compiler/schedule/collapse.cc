@@ -29,11 +29,13 @@ bool DependsOn(const UOp* node, const UOp* range) {
 const UOp* InRange(Graph& g, const UOp* value, int64_t extent) {
   const UOp* guard = nullptr;
   if (value->vmin < 0) guard = And(g, guard, Alu(g, Op::kCmpLt, ConstIndex(g, -1), value));
-  if (value->vmax >= extent) guard = And(g, guard, Alu(g, Op::kCmpLt, value, ConstIndex(g, extent)));
+  if (value->vmax >= extent)
+    guard = And(g, guard, Alu(g, Op::kCmpLt, value, ConstIndex(g, extent)));
   return guard;
 }
 
-// `value` with `solution.range` replaced. A load that depended on the range is made only where the guard holds.
+// `value` with `solution.range` replaced. A load that depended on the range is made only where the
+// guard holds.
 const UOp* Apply(Graph& g, const UOp* value, const Solution& solution) {
   absl::flat_hash_map<const UOp*, const UOp*> made;
   absl::flat_hash_set<const UOp*> changed;
@@ -81,7 +83,8 @@ void Conditions(const UOp* condition, std::vector<const UOp*>& out) {
 }
 
 bool IsZero(const UOp* node) {
-  return node->is_const() && (IsFloat(node->dtype) ? node->float_value() == 0 : node->int_value() == 0);
+  return node->is_const() &&
+         (IsFloat(node->dtype) ? node->float_value() == 0 : node->int_value() == 0);
 }
 
 }  // namespace
@@ -90,10 +93,11 @@ std::optional<Solution> SolveEquality(Graph& graph, const UOp* left, const UOp* 
                                       const std::vector<const UOp*>& ranges) {
   if (!IsInt(left->dtype) || left->dtype == DType::kU64) return std::nullopt;
   const auto as_index = [&](const UOp* x) { return Simplify(graph, Cast(graph, x, DType::kI64)); };
-  const UOp* const difference =
-      Simplify(graph, Add(graph, as_index(left), Mul(graph, as_index(right), ConstIndex(graph, -1))));
+  const UOp* const difference = Simplify(
+      graph, Add(graph, as_index(left), Mul(graph, as_index(right), ConstIndex(graph, -1))));
   // The difference itself must not wrap, or a second solution could hide.
-  if (difference->vmin == IntMin(DType::kI64) && difference->vmax == IntMax(DType::kI64)) return std::nullopt;
+  if (difference->vmin == IntMin(DType::kI64) && difference->vmax == IntMax(DType::kI64))
+    return std::nullopt;
   const Linear linear = LinearOf(difference);
 
   const UOp* best = nullptr;
@@ -123,7 +127,8 @@ std::optional<Solution> SolveEquality(Graph& graph, const UOp* left, const UOp* 
   const UOp* value = FromLinear(graph, rest);
   const UOp* guard = nullptr;
   if (factor > 1) {
-    guard = Alu(graph, Op::kCmpEq, Alu(graph, Op::kMod, value, ConstIndex(graph, factor)), ConstIndex(graph, 0));
+    guard = Alu(graph, Op::kCmpEq, Alu(graph, Op::kMod, value, ConstIndex(graph, factor)),
+                ConstIndex(graph, 0));
     // Between -factor and 0 the quotient truncates to 0, but then the remainder is not 0.
     value = Alu(graph, Op::kIDiv, value, ConstIndex(graph, factor));
   }

@@ -13,9 +13,12 @@
 namespace outboard::schedule {
 namespace {
 
-// Thresholds, tried on a convolutional network's training step (docs/decisions/010-what-is-kept.md).
-constexpr double kJoinedSumRepeats = 4;  // an inner sum may be computed this often per element to join an outer one
-// Operations that a trip of one element through memory is worth: a few cycles, at some bytes a cycle.
+// Thresholds, tried on a convolutional network's training step
+// (docs/decisions/010-what-is-kept.md).
+constexpr double kJoinedSumRepeats =
+    4;  // an inner sum may be computed this often per element to join an outer one
+// Operations that a trip of one element through memory is worth: a few cycles, at some bytes a
+// cycle.
 constexpr double kMemoryTripCost = 20;
 constexpr double kThreefryCost = 100;
 constexpr double kCostMax = 1000;  // sums of costs count shared parts twice; this keeps them finite
@@ -43,7 +46,8 @@ double Elements(const UOp* node) { return static_cast<double>(ElementCount(node-
 
 bool IsBroadcastZero(const UOp* node) {
   while (IsMovement(node->op)) node = node->src[0];
-  return node->is_const() && (IsFloat(node->dtype) ? node->float_value() == 0 : node->int_value() == 0);
+  return node->is_const() &&
+         (IsFloat(node->dtype) ? node->float_value() == 0 : node->int_value() == 0);
 }
 
 class Chooser {
@@ -59,8 +63,8 @@ class Chooser {
     }
     FindConditions();
     CountUsers();
-    // What a value costs depends on what is kept below it, which is decided after it: the second walk knows the
-    // first one's answer.
+    // What a value costs depends on what is kept below it, which is decided after it: the second
+    // walk knows the first one's answer.
     for (int walk = 0; walk < 2; ++walk) {
       for (const UOp* node : order_) {
         work_[node] = Cost(node);
@@ -89,13 +93,14 @@ class Chooser {
   absl::StatusOr<OneHot> FindOneHot(const UOp* reduce) {
     const UOp& x = *reduce->src[0];
     double loops = Elements(&x) / std::max(1.0, Elements(reduce));
-    if (static_cast<Op>(reduce->arg[0]) != Op::kAdd || x.op != Op::kWhere || !IsBroadcastZero(x.src[2]) ||
-        Elements(&x) == 0)
+    if (static_cast<Op>(reduce->arg[0]) != Op::kAdd || x.op != Op::kWhere ||
+        !IsBroadcastZero(x.src[2]) || Elements(&x) == 0)
       return OneHot{nullptr, loops};
     std::vector<const UOp*> index, ranges;
     for (int i = 0; i < x.rank(); ++i) {
       const int64_t extent = x.shape[i].value();
-      const bool reduced = std::find(reduce->arg.begin() + 1, reduce->arg.end(), i) != reduce->arg.end();
+      const bool reduced =
+          std::find(reduce->arg.begin() + 1, reduce->arg.end(), i) != reduce->arg.end();
       const RangeKind kind = reduced ? RangeKind::kReduce : RangeKind::kOutput;
       index.push_back(extent == 1 ? ConstIndex(graph_, 0)
                                   : graph_.MakeChecked(Op::kRange, DType::kI64, {},
@@ -120,21 +125,23 @@ class Chooser {
     return OneHot{solved ? &x : nullptr, loops};
   }
 
-  // What of the conditions of one-hot sums must be seen where the sum is: comparisons, and the arithmetic that positions
-  // go through on the way there. What is data alone is as good loaded.
+  // What of the conditions of one-hot sums must be seen where the sum is: comparisons, and the
+  // arithmetic that positions go through on the way there. What is data alone is as good loaded.
   void FindConditions() {
     absl::flat_hash_map<const UOp*, bool> has_position;
     for (const UOp* node : order_) {
       bool& has = has_position[node];
       has = node->op == Op::kIota;
-      const bool arithmetic = IsMovement(node->op) || node->op == Op::kContiguous || node->op == Op::kCast ||
+      const bool arithmetic = IsMovement(node->op) || node->op == Op::kContiguous ||
+                              node->op == Op::kCast ||
                               (IsAlu(node->op) && node->op != Op::kThreefry);
       if (!arithmetic || IsFloat(node->dtype)) continue;
       for (const UOp* s : node->src) has = has || has_position.at(s);
     }
     std::vector<const UOp*> stack;
     for (const UOp* node : order_)
-      if (node->op == Op::kReduce && one_hot_.at(node).where != nullptr) stack.push_back(one_hot_.at(node).where->src[0]);
+      if (node->op == Op::kReduce && one_hot_.at(node).where != nullptr)
+        stack.push_back(one_hot_.at(node).where->src[0]);
     while (!stack.empty()) {
       const UOp* const node = stack.back();
       stack.pop_back();
@@ -165,14 +172,16 @@ class Chooser {
   // Arithmetic on positions alone turns into index arithmetic.
   bool IsIndexWork(const UOp* node) const {
     if (IsFloat(node->dtype)) return false;
-    return std::all_of(node->src.begin(), node->src.end(), [&](const UOp* s) { return cost_.at(s) == 0; });
+    return std::all_of(node->src.begin(), node->src.end(),
+                       [&](const UOp* s) { return cost_.at(s) == 0; });
   }
 
   // A window, or another one-hot sum by position alone: index arithmetic, like a movement.
   bool IsWindow(const UOp* node) const {
     if (node->op != Op::kReduce) return false;
     const OneHot& one_hot = one_hot_.at(node);
-    return one_hot.where != nullptr && one_hot.loops_left <= 1 && cost_.at(one_hot.where->src[0]) == 0;
+    return one_hot.where != nullptr && one_hot.loops_left <= 1 &&
+           cost_.at(one_hot.where->src[0]) == 0;
   }
 
   void CountUsers() {
@@ -189,14 +198,16 @@ class Chooser {
     if (node->op == Op::kParam) return false;
     if (IsLoop(node)) return true;
     const auto unkept = [&](const UOp* s) { return holds_reduce_.at(s) && users_.at(s) == 1; };
-    if (node->op == Op::kReduce && one_hot_.at(node).where != nullptr) return unkept(one_hot_.at(node).where->src[1]);
+    if (node->op == Op::kReduce && one_hot_.at(node).where != nullptr)
+      return unkept(one_hot_.at(node).where->src[1]);
     return std::any_of(node->src.begin(), node->src.end(),
                        [&](const UOp* s) { return unkept(s) && Elements(node) <= Elements(s); });
   }
 
   bool ShouldStore(const UOp* node, const Use& use) const {
     const double elements = Elements(node);
-    if (elements == 0 || node->op == Op::kParam || node->is_const() || node->op == Op::kIota) return false;
+    if (elements == 0 || node->op == Op::kParam || node->is_const() || node->op == Op::kIota)
+      return false;
     if (node->op == Op::kContiguous) return true;
     const double repeats = use.readings / elements;
     if (IsLoop(node)) {
@@ -246,7 +257,8 @@ class Chooser {
         Read(node->src[0], readings, sum ? Enclosing::kSum : Enclosing::kLoop, 1);
       }
     } else {
-      const Enclosing inside = use.enclosing == Enclosing::kNothing ? Enclosing::kNothing : Enclosing::kLoop;
+      const Enclosing inside =
+          use.enclosing == Enclosing::kNothing ? Enclosing::kNothing : Enclosing::kLoop;
       absl::flat_hash_set<const UOp*> seen;
       for (const UOp* s : node->src)
         if (seen.insert(s).second) Read(s, use.readings, inside, 1);
@@ -258,7 +270,8 @@ class Chooser {
   std::vector<const UOp*> order_;
   absl::flat_hash_map<const UOp*, OneHot> one_hot_;
   absl::flat_hash_map<const UOp*, double> work_;  // to compute an element, from what is kept below
-  absl::flat_hash_map<const UOp*, double> cost_;  // to read an element: the same, or 1 where it is kept
+  absl::flat_hash_map<const UOp*, double>
+      cost_;  // to read an element: the same, or 1 where it is kept
   absl::flat_hash_map<const UOp*, int> users_;
   absl::flat_hash_map<const UOp*, bool> holds_reduce_;
   absl::flat_hash_map<const UOp*, Use> uses_;

@@ -44,8 +44,9 @@ const UOp* Flatten(Graph& g, const Indices& index, ShapeView dims) {
   return flat == nullptr ? ConstIndex(g, 0) : Simplify(g, flat);
 }
 
-// The index of a RESHAPE's source. Dimensions are matched in the smallest groups of equal size, so that splitting or
-// joining some of them leaves the others without arithmetic. Requires no dimension of 0.
+// The index of a RESHAPE's source. Dimensions are matched in the smallest groups of equal size, so
+// that splitting or joining some of them leaves the others without arithmetic. Requires no
+// dimension of 0.
 Indices ReshapeIndex(Graph& g, const Indices& index, ShapeView from, ShapeView to) {
   Indices result;
   size_t a = 0, b = 0;  // next dimension of `from` (the result's) and of `to` (the index's)
@@ -59,7 +60,8 @@ Indices ReshapeIndex(Graph& g, const Indices& index, ShapeView from, ShapeView t
       else
         right *= to[b++].value();
     }
-    const UOp* flat = Flatten(g, Indices(index.begin() + b0, index.begin() + b), to.subspan(b0, b - b0));
+    const UOp* flat =
+        Flatten(g, Indices(index.begin() + b0, index.begin() + b), to.subspan(b0, b - b0));
     Indices group(a - a0);
     for (size_t i = a; i-- > a0;) {
       const UOp* const extent = ConstIndex(g, from[i].value());
@@ -119,14 +121,16 @@ class Lowerer {
     if (node.op == Op::kIota) return Kind::kIota;
     if (stored_ != nullptr && stored_->contains(&node) && &node != top_) return Kind::kLoad;
     if (IsMovement(node.op)) return Kind::kMovement;
-    if (node.op == Op::kReduce) return stored_ == nullptr && &node != top_ ? Kind::kOpaque : Kind::kReduce;
+    if (node.op == Op::kReduce)
+      return stored_ == nullptr && &node != top_ ? Kind::kOpaque : Kind::kReduce;
     return Kind::kValue;
   }
 
   // 0 <= i < extent as far as it is open; nullptr where it is known.
   const UOp* InRange(const UOp* i, int64_t extent) {
     const UOp* low = i->vmin >= 0 ? nullptr : Alu(graph_, Op::kCmpLt, ConstIndex(graph_, -1), i);
-    const UOp* high = i->vmax < extent ? nullptr : Alu(graph_, Op::kCmpLt, i, ConstIndex(graph_, extent));
+    const UOp* high =
+        i->vmax < extent ? nullptr : Alu(graph_, Op::kCmpLt, i, ConstIndex(graph_, extent));
     return And(graph_, low == nullptr ? nullptr : Simplify(graph_, low),
                high == nullptr ? nullptr : Simplify(graph_, high));
   }
@@ -136,7 +140,8 @@ class Lowerer {
     const UOp& node = *site.node;
     const UOp* guard = nullptr;
     for (int i = 0; i < node.rank(); ++i) {
-      const UOp* const place = Simplify(graph_, Add(graph_, site.index[i], ConstIndex(graph_, -node.arg[2 * i])));
+      const UOp* const place =
+          Simplify(graph_, Add(graph_, site.index[i], ConstIndex(graph_, -node.arg[2 * i])));
       guard = And(graph_, guard, InRange(place, node.src[0]->shape[i].value()));
       if (inner != nullptr) inner->push_back(place);
     }
@@ -161,7 +166,8 @@ class Lowerer {
         break;
       case Op::kShrink:
         for (int i = 0; i < x.rank(); ++i)
-          source.index.push_back(Simplify(graph_, Add(graph_, site.index[i], ConstIndex(graph_, node.arg[2 * i]))));
+          source.index.push_back(
+              Simplify(graph_, Add(graph_, site.index[i], ConstIndex(graph_, node.arg[2 * i]))));
         break;
       case Op::kFlip:
         source.index = site.index;
@@ -189,8 +195,9 @@ class Lowerer {
       const int64_t extent = node.src[0]->shape[axis].value();
       if (extent <= 1) continue;
       if (fresh)
-        ranges.push_back(graph_.MakeChecked(Op::kRange, DType::kI64, {},
-                                            {next_range_++, extent, static_cast<int64_t>(RangeKind::kReduce)}));
+        ranges.push_back(
+            graph_.MakeChecked(Op::kRange, DType::kI64, {},
+                               {next_range_++, extent, static_cast<int64_t>(RangeKind::kReduce)}));
       source.index[axis] = ranges[next++];
     }
     return source;
@@ -217,12 +224,14 @@ class Lowerer {
     const auto [slot, inserted] = slots_.emplace(site.node, buffers.size());
     if (inserted) buffers.push_back(site.node);
     const UOp& node = *site.node;
-    const UOp* const global = graph_.MakeChecked(Op::kGlobal, node.dtype, {},
-                                                 {static_cast<int64_t>(slot->second), ElementCount(node.shape)});
+    const UOp* const global =
+        graph_.MakeChecked(Op::kGlobal, node.dtype, {},
+                           {static_cast<int64_t>(slot->second), ElementCount(node.shape)});
     const UOp* const place = graph_.MakeChecked(Op::kIndex, DType::kVoid,
                                                 {global, Flatten(graph_, site.index, node.shape)});
     if (site.gate == nullptr) return graph_.MakeChecked(Op::kLoad, DType::kVoid, {place});
-    return graph_.MakeChecked(Op::kLoad, DType::kVoid, {place, site.gate, ConstOf(graph_, node.dtype, 0)});
+    return graph_.MakeChecked(Op::kLoad, DType::kVoid,
+                              {place, site.gate, ConstOf(graph_, node.dtype, 0)});
   }
 
   const UOp* Combine(const Site& site, const std::vector<Site>& needs) {
@@ -239,7 +248,8 @@ class Lowerer {
         if (node.op != Op::kPad) return value;
         const UOp* const guard = PadGuard(site, nullptr);
         // A load gated by all of this gives the zero itself.
-        const bool gated = value->op == Op::kLoad && value->src.size() == 3 && value->src[1] == needs[0].gate;
+        const bool gated =
+            value->op == Op::kLoad && value->src.size() == 3 && value->src[1] == needs[0].gate;
         return guard == nullptr || gated ? value : Where(graph_, guard, value, zero);
       }
       case Kind::kReduce: {
@@ -290,7 +300,8 @@ absl::StatusOr<LoweredKernel> LowerKernel(Graph& graph, const UOp* value,
     index.push_back(dim.value() == 1
                         ? ConstIndex(graph, 0)
                         : graph.MakeChecked(Op::kRange, DType::kI64, {},
-                                            {next_range++, dim.value(), static_cast<int64_t>(RangeKind::kOutput)}));
+                                            {next_range++, dim.value(),
+                                             static_cast<int64_t>(RangeKind::kOutput)}));
   Lowerer lowerer(graph, value, &stored);
   lowerer.set_next_range(next_range);
   lowerer.buffers.push_back(value);
@@ -306,7 +317,8 @@ absl::StatusOr<LoweredKernel> LowerKernel(Graph& graph, const UOp* value,
   return kernel;
 }
 
-absl::StatusOr<const UOp*> IndexExpression(Graph& graph, const UOp* node, const std::vector<const UOp*>& index) {
+absl::StatusOr<const UOp*> IndexExpression(Graph& graph, const UOp* node,
+                                           const std::vector<const UOp*>& index) {
   return Lowerer(graph, node, nullptr).Lower(node, index);
 }
 

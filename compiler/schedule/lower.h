@@ -1,4 +1,5 @@
-// One kept value as a kernel: a store under output ranges, with everything that is not kept written into it.
+// One kept value as a kernel: a store under output ranges, with everything that is not kept written
+// into it.
 #pragma once
 
 #include <vector>
@@ -10,21 +11,23 @@
 namespace outboard::schedule {
 
 struct LoweredKernel {
-  // SINK(STORE(INDEX(GLOBAL 0, row-major place), value)). Output ranges have the ids 0, 1 ... outermost first, one for
-  // each dimension longer than 1; reduce ranges follow.
+  // SINK(STORE(INDEX(GLOBAL 0, row-major place), value)). Output ranges have the ids 0, 1 ...
+  // outermost first, one for each dimension longer than 1; reduce ranges follow.
   const UOp* ast = nullptr;
-  std::vector<const UOp*> buffers;  // the tensor node behind each GLOBAL slot; slot 0 is the value itself
+  std::vector<const UOp*>
+      buffers;  // the tensor node behind each GLOBAL slot; slot 0 is the value itself
 };
 
-// Writes `value` as a kernel. Loads from PARAMs and from the nodes of `stored` other than `value` itself; movements
-// become index arithmetic; a load that could be out of range (PAD, collapsed sums) is gated.
-// Requires: static shapes, at least one element, a graph as Prepare leaves it.
+// Writes `value` as a kernel. Loads from PARAMs and from the nodes of `stored` other than `value`
+// itself; movements become index arithmetic; a load that could be out of range (PAD, collapsed
+// sums) is gated. Requires: static shapes, at least one element, a graph as Prepare leaves it.
 // Errors: RESOURCE_EXHAUSTED  the kernel has more nodes than limits::kGraphNodesMax
 absl::StatusOr<LoweredKernel> LowerKernel(Graph& graph, const UOp* value,
                                           const absl::flat_hash_set<const UOp*>& stored);
 
-// The scalar expression of `node` at `index` (one i64 a dimension), where PARAMs and REDUCEs are opaque loads. For
-// finding out what a condition says about indices.
-absl::StatusOr<const UOp*> IndexExpression(Graph& graph, const UOp* node, const std::vector<const UOp*>& index);
+// The scalar expression of `node` at `index` (one i64 a dimension), where PARAMs and REDUCEs are
+// opaque loads. For finding out what a condition says about indices.
+absl::StatusOr<const UOp*> IndexExpression(Graph& graph, const UOp* node,
+                                           const std::vector<const UOp*>& index);
 
 }  // namespace outboard::schedule

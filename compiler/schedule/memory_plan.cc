@@ -20,7 +20,8 @@ MemoryPlan PlanMemory(const std::vector<Lifetime>& temporaries) {
   for (const int i : order) {
     int64_t offset = 0;
     for (const int other : placed) {
-      const bool apart = temporaries[other].last < temporaries[i].first || temporaries[i].last < temporaries[other].first;
+      const bool apart = temporaries[other].last < temporaries[i].first ||
+                         temporaries[i].last < temporaries[other].first;
       if (apart) continue;
       if (plan.offsets[other] >= offset + aligned(i)) break;  // the gap before it is large enough
       offset = std::max(offset, plan.offsets[other] + aligned(other));

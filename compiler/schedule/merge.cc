@@ -12,14 +12,15 @@
 namespace outboard::schedule {
 namespace {
 
-// A kernel being built: expressions still name their own kernel's slots, so buffers are looked up by node.
+// A kernel being built: expressions still name their own kernel's slots, so buffers are looked up
+// by node.
 struct Draft {
   std::vector<int64_t> extents;  // of the output ranges
   bool has_loop = false;
-  std::vector<const UOp*> stored;                           // tensor nodes written
-  std::vector<const UOp*> stores;                           // STOREs, over `buffers`' slots
-  std::vector<const UOp*> buffers;                          // by slot
-  absl::flat_hash_map<const UOp*, const UOp*> place_of;     // stored tensor node -> its i64 place
+  std::vector<const UOp*> stored;                        // tensor nodes written
+  std::vector<const UOp*> stores;                        // STOREs, over `buffers`' slots
+  std::vector<const UOp*> buffers;                       // by slot
+  absl::flat_hash_map<const UOp*, const UOp*> place_of;  // stored tensor node -> its i64 place
 };
 
 // Output ranges depend on the shape alone, so equal extents mean equal ranges.
@@ -80,7 +81,8 @@ class Merger {
     if (host.extents != guest.extents) return false;
     bool shares = false;
     for (size_t i = 1; i < guest.buffers.size(); ++i)
-      shares |= std::find(host.buffers.begin(), host.buffers.end(), guest.buffers[i]) != host.buffers.end();
+      shares |= std::find(host.buffers.begin(), host.buffers.end(), guest.buffers[i]) !=
+                host.buffers.end();
     if (!shares) return false;
     for (const UOp* node : PostOrder(guest.stores[0])) {
       if (node->op != Op::kIndex || node->src[0]->arg[0] == 0) continue;
@@ -104,7 +106,8 @@ class Merger {
         const auto stored = std::find(host.stored.begin(), host.stored.end(), read);
         if (stored != host.stored.end()) {
           const UOp* value = host.stores[stored - host.stored.begin()]->src[1];
-          if (node->src.size() == 3) value = Where(graph_, made.at(node->src[1]), value, made.at(node->src[2]));
+          if (node->src.size() == 3)
+            value = Where(graph_, made.at(node->src[1]), value, made.at(node->src[2]));
           made[node] = value;
           continue;
         }

@@ -12,8 +12,8 @@
 namespace outboard::schedule {
 namespace {
 
-// One body being written out: the graph itself, or that of a function being called. Calls nest as deep as a client
-// likes, so frames are a stack of ours.
+// One body being written out: the graph itself, or that of a function being called. Calls nest as
+// deep as a client likes, so frames are a stack of ours.
 struct Frame {
   std::vector<const UOp*> nodes;  // PostOrder, not into functions
   size_t next = 0;
@@ -41,8 +41,8 @@ class Preparer {
         continue;
       }
       if (++visits_ > limits::kGraphNodesMax)
-        return absl::ResourceExhaustedError(
-            absl::StrCat("with its calls written out the graph has over ", limits::kGraphNodesMax, " nodes"));
+        return absl::ResourceExhaustedError(absl::StrCat(
+            "with its calls written out the graph has over ", limits::kGraphNodesMax, " nodes"));
       const UOp* const node = frame.nodes[frame.next];
       if (node->op == Op::kFunction) {
         ++frame.next;
@@ -65,7 +65,8 @@ class Preparer {
     const UOp& function = *call->src[0];
     frame->nodes = PostOrder(function.src[0], /*into_functions=*/false);
     frame->call = call;
-    for (size_t i = 1; i < call->src.size(); ++i) frame->made[function.src[i]] = caller.made.at(call->src[i]);
+    for (size_t i = 1; i < call->src.size(); ++i)
+      frame->made[function.src[i]] = caller.made.at(call->src[i]);
     return frame;
   }
 
@@ -73,8 +74,9 @@ class Preparer {
     for (const Binding& binding : bindings_) {
       if (binding.slot != var->arg[0]) continue;
       if (binding.value < var->arg[1] || binding.value > var->arg[2])
-        return absl::InvalidArgumentError(absl::StrCat("VAR ", binding.slot, " is bound to ", binding.value,
-                                                       ", which is not in ", var->arg[1], "..", var->arg[2]));
+        return absl::InvalidArgumentError(absl::StrCat("VAR ", binding.slot, " is bound to ",
+                                                       binding.value, ", which is not in ",
+                                                       var->arg[1], "..", var->arg[2]));
       return ConstIndex(graph_, binding.value);
     }
     return absl::InvalidArgumentError(absl::StrCat("VAR ", var->arg[0], " is not bound"));
@@ -115,7 +117,8 @@ class Preparer {
 
 }  // namespace
 
-absl::StatusOr<const UOp*> Prepare(Graph& graph, const UOp* sink, std::span<const Binding> bindings) {
+absl::StatusOr<const UOp*> Prepare(Graph& graph, const UOp* sink,
+                                   std::span<const Binding> bindings) {
   return Preparer(graph, bindings).Run(sink);
 }
 

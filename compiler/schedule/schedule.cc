@@ -18,11 +18,13 @@
 namespace outboard::schedule {
 namespace {
 
-// Numbers the buffers of merged kernels: a PARAM is an input, a result of the SINK an output, the rest temporaries.
+// Numbers the buffers of merged kernels: a PARAM is an input, a result of the SINK an output, the
+// rest temporaries.
 class Assembler {
  public:
   Assembler(const UOp* sink, std::vector<MergedKernel> kernels) : kernels_(std::move(kernels)) {
-    for (size_t i = 0; i < sink->src.size(); ++i) outputs_.emplace(sink->src[i], static_cast<int>(i));
+    for (size_t i = 0; i < sink->src.size(); ++i)
+      outputs_.emplace(sink->src[i], static_cast<int>(i));
   }
 
   Schedule Run() {
@@ -76,7 +78,8 @@ class Assembler {
   Schedule schedule_;
 };
 
-// Every result as a value of its own: one that stands in the SINK twice, or is an input, becomes a copy of it.
+// Every result as a value of its own: one that stands in the SINK twice, or is an input, becomes a
+// copy of it.
 const UOp* WithDistinctResults(Graph& graph, const UOp* sink) {
   absl::flat_hash_set<const UOp*> seen;
   std::vector<const UOp*> results;
@@ -90,7 +93,8 @@ const UOp* WithDistinctResults(Graph& graph, const UOp* sink) {
 
 }  // namespace
 
-absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, std::span<const Binding> bindings) {
+absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink,
+                                      std::span<const Binding> bindings) {
   OB_ASSIGN_OR_RETURN(const UOp* prepared, Prepare(graph, sink, bindings));
   prepared = WithDistinctResults(graph, Simplify(graph, prepared));
 
@@ -101,7 +105,8 @@ absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, std::span<c
     kernels.push_back(std::move(kernel));
   }
   Schedule schedule = Assembler(prepared, MergeKernels(graph, std::move(kernels))).Run();
-  for (const UOp* result : prepared->src) schedule.results.push_back({result->dtype, StaticDims(result->shape)});
+  for (const UOp* result : prepared->src)
+    schedule.results.push_back({result->dtype, StaticDims(result->shape)});
   return schedule;
 }
 
@@ -117,14 +122,16 @@ std::string KernelToString(const Schedule& schedule, size_t index) {
   std::vector<std::string> output_ranges, reduce_ranges, reads, writes;
   for (const UOp* node : PostOrder(kernel.ast)) {
     if (node->op != Op::kRange) continue;
-    auto& ranges = node->arg[2] == static_cast<int64_t>(RangeKind::kReduce) ? reduce_ranges : output_ranges;
+    auto& ranges =
+        node->arg[2] == static_cast<int64_t>(RangeKind::kReduce) ? reduce_ranges : output_ranges;
     ranges.push_back(absl::StrCat(node->arg[1]));
   }
   const size_t stores = kernel.ast->src.size();
   for (size_t slot = 0; slot < kernel.buffers.size(); ++slot)
     (slot < stores ? writes : reads).push_back(name(kernel.buffers[slot]));
-  return absl::StrCat("out ", absl::StrJoin(output_ranges, "x"), " loop ", absl::StrJoin(reduce_ranges, "x"), " reads ",
-                      absl::StrJoin(reads, " "), " writes ", absl::StrJoin(writes, " "));
+  return absl::StrCat("out ", absl::StrJoin(output_ranges, "x"), " loop ",
+                      absl::StrJoin(reduce_ranges, "x"), " reads ", absl::StrJoin(reads, " "),
+                      " writes ", absl::StrJoin(writes, " "));
 }
 
 std::string ScheduleToString(const Schedule& schedule) {

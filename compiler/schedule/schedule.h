@@ -1,10 +1,11 @@
-// From a tensor graph to kernels: what is computed together, where results are kept, and in which order.
+// From a tensor graph to kernels: what is computed together, where results are kept, and in which
+// order.
 //
 //   Prepare       calls written out, VARs bound
-//   ChooseStored  which values are kept in memory; all others are computed again where they are read   (fusion.h)
-//   Lowerer       a kept value as a loop nest: movements become index arithmetic                       (lower.h)
-//   MergeKernels  kernels over the same loops that feed each other become one with several stores      (merge.h)
-//   PlanMemory    one arena for all temporaries                                                        (memory_plan.h)
+//   ChooseStored  which values are kept in memory; all others are computed again where they are
+//   read   (fusion.h) Lowerer       a kept value as a loop nest: movements become index arithmetic
+//   (lower.h) MergeKernels  kernels over the same loops that feed each other become one with
+//   several stores      (merge.h) PlanMemory    one arena for all temporaries (memory_plan.h)
 #pragma once
 
 #include <cstdint>
@@ -29,8 +30,8 @@ struct Buffer {
 };
 
 struct Kernel {
-  const UOp* ast = nullptr;   // SINK of STOREs, of the Graph given to MakeSchedule
-  std::vector<int> buffers;   // GLOBAL slot i is Schedule::buffers[buffers[i]]
+  const UOp* ast = nullptr;  // SINK of STOREs, of the Graph given to MakeSchedule
+  std::vector<int> buffers;  // GLOBAL slot i is Schedule::buffers[buffers[i]]
 };
 
 struct ResultShape {
@@ -41,17 +42,18 @@ struct ResultShape {
 struct Schedule {
   std::vector<Buffer> buffers;
   std::vector<ResultShape> results;  // by place in the SINK
-  std::vector<Kernel> kernels;  // in the order to run them
+  std::vector<Kernel> kernels;       // in the order to run them
   int64_t arena_bytes = 0;
   int64_t arena_bytes_least = 0;  // most bytes of temporaries alive at once: no plan can need less
 };
 
-// The kernels that compute `sink`, which must be verified. Result i is written whole to the output buffer of index i;
-// inputs are not written. Kernels are made in `graph`; `sink` may be of another.
+// The kernels that compute `sink`, which must be verified. Result i is written whole to the output
+// buffer of index i; inputs are not written. Kernels are made in `graph`; `sink` may be of another.
 // Errors: INVALID_ARGUMENT    bindings, as Prepare
 //         RESOURCE_EXHAUSTED  limits of the graph or of the kernels
 // Deterministic: equal graphs give equal kernels. Threads: pure.
-absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, std::span<const Binding> bindings = {});
+absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink,
+                                      std::span<const Binding> bindings = {});
 
 // A kernel's loops, what it reads and writes, in one line. For people and golden tests.
 std::string KernelToString(const Schedule& schedule, size_t kernel);

@@ -26,8 +26,12 @@ struct Call {
 }  // namespace
 
 Program::Program(LoadedObject object, const CompiledKernel& kernel)
-    : object_(std::move(object)), name_(kernel.symbol), tasks_(kernel.tasks), flops_(kernel.flops),
-      bytes_(kernel.bytes), buffer_count_(kernel.buffer_count) {}
+    : object_(std::move(object)),
+      name_(kernel.symbol),
+      tasks_(kernel.tasks),
+      flops_(kernel.flops),
+      bytes_(kernel.bytes),
+      buffer_count_(kernel.buffer_count) {}
 
 Device::Device(const DeviceOptions& options)
     : memory_(options.memory_bytes_max > 0 ? options.memory_bytes_max : MachineBytes() / 4 * 3),
@@ -42,8 +46,8 @@ absl::StatusOr<std::unique_ptr<Program>> Device::Load(const CompiledKernel& kern
 
 absl::Status Device::Launch(const Program& program, std::span<void* const> buffers) {
   if (static_cast<int>(buffers.size()) < program.buffer_count_) {
-    return absl::InternalError(absl::StrCat("kernel ", program.name_, " of ", program.buffer_count_, " buffers got ",
-                                            buffers.size()));
+    return absl::InternalError(absl::StrCat("kernel ", program.name_, " of ", program.buffer_count_,
+                                            " buffers got ", buffers.size()));
   }
   if (program.tasks_ <= 0) return absl::OkStatus();
   const Call call{program.object_.function(), buffers.data()};

@@ -1,4 +1,5 @@
-// The CPU device: memory, programs and launches. Knows kernels as compiled_kernel.h describes them, and no graphs.
+// The CPU device: memory, programs and launches. Knows kernels as compiled_kernel.h describes them,
+// and no graphs.
 //
 // Threads: a Device and all that it makes belong to one thread at a time; launches use its pool.
 #pragma once
@@ -18,8 +19,8 @@
 namespace outboard::cpu {
 
 struct DeviceOptions {
-  int threads = 0;                // 0: one a processor
-  int64_t memory_bytes_max = 0;   // 0: three quarters of the machine's
+  int threads = 0;               // 0: one a processor
+  int64_t memory_bytes_max = 0;  // 0: three quarters of the machine's
 };
 
 // A kernel, ready to run.
@@ -45,7 +46,8 @@ class Device {
   Allocator& memory() { return memory_; }
   int threads() const { return pool_.size(); }
 
-  // Errors: as LoadedObject::Load. A kernel of no tasks has no object and loads as one that does nothing.
+  // Errors: as LoadedObject::Load. A kernel of no tasks has no object and loads as one that does
+  // nothing.
   absl::StatusOr<std::unique_ptr<Program>> Load(const CompiledKernel& kernel);
 
   // buffers[i] is the kernel's slot i; they do not overlap. Returns when the kernel is done.

@@ -18,13 +18,16 @@
 namespace outboard::cpu {
 namespace {
 
-absl::string_view View(std::string_view text) { return absl::string_view(text.data(), text.size()); }
+absl::string_view View(std::string_view text) {
+  return absl::string_view(text.data(), text.size());
+}
 
 absl::Status Malformed(std::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("object: ", View(what)));
 }
 
-// `jmp *[rip + 0]` and the address it reads: calls reach 2 GiB, this process's libraries may be further away.
+// `jmp *[rip + 0]` and the address it reads: calls reach 2 GiB, this process's libraries may be
+// further away.
 constexpr size_t kStubBytes = 16;
 constexpr uint8_t kStubJump[6] = {0xFF, 0x25, 0, 0, 0, 0};
 
@@ -48,8 +51,8 @@ class Loader {
   }
 
   absl::Status Run() {
-    for (auto step : {&Loader::ReadSections, &Loader::ReadSymbols, &Loader::PlaceSections, &Loader::Resolve,
-                      &Loader::Relocate, &Loader::Protect}) {
+    for (auto step : {&Loader::ReadSections, &Loader::ReadSymbols, &Loader::PlaceSections,
+                      &Loader::Resolve, &Loader::Relocate, &Loader::Protect}) {
       if (absl::Status status = (this->*step)(); !status.ok()) return status;
     }
     return absl::OkStatus();
@@ -63,44 +66,50 @@ class Loader {
   struct Symbol {
     std::string_view name;
     Elf64_Sym entry;
-    uint64_t address = 0;      // in this process
+    uint64_t address = 0;  // in this process
     bool external = false;
-    bool needs_slot = false;   // has a stub and a GOT entry
+    bool needs_slot = false;  // has a stub and a GOT entry
     size_t slot = 0;
   };
 
   absl::Status ReadSections() {
     if (file_.size() > limits::kObjectBytesMax) {
-      return absl::ResourceExhaustedError(absl::StrCat("object of ", file_.size(), " bytes; the limit is ",
-                                                       limits::kObjectBytesMax));
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "object of ", file_.size(), " bytes; the limit is ", limits::kObjectBytesMax));
     }
     const auto header = ReadAt<Elf64_Ehdr>(file_, 0);
-    if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return Malformed("not an ELF file");
+    if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0)
+      return Malformed("not an ELF file");
     if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB ||
-        header->e_machine != EM_X86_64 || header->e_type != ET_REL || header->e_shentsize != sizeof(Elf64_Shdr)) {
+        header->e_machine != EM_X86_64 || header->e_type != ET_REL ||
+        header->e_shentsize != sizeof(Elf64_Shdr)) {
       return Malformed("not a relocatable x86-64 object");
     }
     for (uint64_t i = 0; i < header->e_shnum; ++i) {
-      // The table's start is from the file: the sum is checked for overflow by way of the file's size.
+      // The table's start is from the file: the sum is checked for overflow by way of the file's
+      // size.
       if (header->e_shoff > file_.size()) return Malformed("section table out of range");
       const auto section = ReadAt<Elf64_Shdr>(file_, header->e_shoff + i * sizeof(Elf64_Shdr));
       if (!section) return Malformed("section table truncated");
       if (section->sh_type != SHT_NOBITS &&
-          (section->sh_offset > file_.size() || file_.size() - section->sh_offset < section->sh_size)) {
+          (section->sh_offset > file_.size() ||
+           file_.size() - section->sh_offset < section->sh_size)) {
         return Malformed(absl::StrCat("section ", i, " out of range"));
       }
       sections_.push_back(*section);
     }
     if (header->e_shstrndx >= sections_.size()) return Malformed("no section names");
     for (const Elf64_Shdr& section : sections_) {
-      section_names_.push_back(StringAt(sections_[header->e_shstrndx], section.sh_name).value_or("?"));
+      section_names_.push_back(
+          StringAt(sections_[header->e_shstrndx], section.sh_name).value_or("?"));
     }
     place_.assign(sections_.size(), kNotPlaced);
     return absl::OkStatus();
   }
 
   std::string_view Bytes(const Elf64_Shdr& section) const {
-    return section.sh_type == SHT_NOBITS ? std::string_view() : file_.substr(section.sh_offset, section.sh_size);
+    return section.sh_type == SHT_NOBITS ? std::string_view()
+                                         : file_.substr(section.sh_offset, section.sh_size);
   }
 
   std::optional<std::string_view> StringAt(const Elf64_Shdr& table, uint64_t offset) const {
@@ -139,18 +148,24 @@ class Loader {
   absl::Status Place(bool code, size_t& end) {
     for (size_t i = 0; i < sections_.size(); ++i) {
       const Elf64_Shdr& section = sections_[i];
-      if (!IsLoaded(section, section_names_[i]) || ((section.sh_flags & SHF_EXECINSTR) != 0) != code) continue;
+      if (!IsLoaded(section, section_names_[i]) ||
+          ((section.sh_flags & SHF_EXECINSTR) != 0) != code)
+        continue;
       const bool constant = section.sh_type == SHT_PROGBITS || section.sh_type == SHT_X86_64_UNWIND;
       const bool relocated_constant = section_names_[i].starts_with(".data.rel.ro");
       if (!constant || ((section.sh_flags & SHF_WRITE) != 0 && !relocated_constant) ||
           (section.sh_flags & SHF_TLS) != 0) {
-        return absl::UnimplementedError(absl::StrCat("object: section ", View(section_names_[i]), " of type ",
-                                                     section.sh_type, ", flags ", section.sh_flags));
+        return absl::UnimplementedError(absl::StrCat("object: section ", View(section_names_[i]),
+                                                     " of type ", section.sh_type, ", flags ",
+                                                     section.sh_flags));
       }
       const size_t alignment = section.sh_addralign == 0 ? 1 : section.sh_addralign;
       if (alignment > 4096 || (alignment & (alignment - 1)) != 0) return Malformed("alignment");
       place_[i] = RoundUp(end, alignment);
-      end = place_[i] + section.sh_size;  // sizes are within the file, so that sums of 2^16 of them do not overflow
+      end =
+          place_[i] +
+          section
+              .sh_size;  // sizes are within the file, so that sums of 2^16 of them do not overflow
     }
     return absl::OkStatus();
   }
@@ -171,10 +186,13 @@ class Loader {
     if (absl::Status status = Place(false, end); !status.ok()) return status;
     got_ = RoundUp(end, sizeof(uint64_t));
     bytes_ = RoundUp(got_ + slots * sizeof(uint64_t) + 1, page);
-    if (bytes_ > 2 * limits::kObjectBytesMax) return absl::ResourceExhaustedError("object: image too large");
+    if (bytes_ > 2 * limits::kObjectBytesMax)
+      return absl::ResourceExhaustedError("object: image too large");
 
-    void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) return absl::ResourceExhaustedError(absl::StrCat("no memory for an object of ", bytes_));
+    void* memory =
+        mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+      return absl::ResourceExhaustedError(absl::StrCat("no memory for an object of ", bytes_));
     memory_ = static_cast<uint8_t*>(memory);
     for (size_t i = 0; i < sections_.size(); ++i) {
       if (place_[i] == kNotPlaced) continue;
@@ -189,22 +207,29 @@ class Loader {
       Symbol& symbol = symbols_[i];
       const uint16_t in = symbol.entry.st_shndx;
       if (in == SHN_UNDEF) {
-        symbol.external = true;  // one that is not allowed is an error where it is used: assemblers list some that are not
+        symbol.external = true;  // one that is not allowed is an error where it is used: assemblers
+                                 // list some that are not
         symbol.address = reinterpret_cast<uint64_t>(AllowedSymbol(symbol.name));
       } else if (in < sections_.size()) {
-        if (place_[in] == kNotPlaced) continue;  // of debug information, unwind tables: an address of 0 marks it
-        if (symbol.entry.st_value > sections_[in].sh_size) return Malformed("symbol out of its section");
+        if (place_[in] == kNotPlaced)
+          continue;  // of debug information, unwind tables: an address of 0 marks it
+        if (symbol.entry.st_value > sections_[in].sh_size)
+          return Malformed("symbol out of its section");
         symbol.address = reinterpret_cast<uint64_t>(memory_ + place_[in] + symbol.entry.st_value);
       } else if (in != SHN_ABS || ELF64_ST_TYPE(symbol.entry.st_info) != STT_FILE) {
-        return absl::UnimplementedError(absl::StrCat("object: symbol ", View(symbol.name), " of section index ", in));
+        return absl::UnimplementedError(
+            absl::StrCat("object: symbol ", View(symbol.name), " of section index ", in));
       }
       if (symbol.needs_slot && symbol.address != 0) WriteSlot(symbol);
-      if (symbol.name == wanted_ && ELF64_ST_TYPE(symbol.entry.st_info) == STT_FUNC && !symbol.external) {
-        if ((sections_[in].sh_flags & SHF_EXECINSTR) == 0) return Malformed("the kernel is not code");
+      if (symbol.name == wanted_ && ELF64_ST_TYPE(symbol.entry.st_info) == STT_FUNC &&
+          !symbol.external) {
+        if ((sections_[in].sh_flags & SHF_EXECINSTR) == 0)
+          return Malformed("the kernel is not code");
         entry_ = symbol.address;
       }
     }
-    if (entry_ == 0) return absl::NotFoundError(absl::StrCat("object: no function ", View(wanted_)));
+    if (entry_ == 0)
+      return absl::NotFoundError(absl::StrCat("object: no function ", View(wanted_)));
     return absl::OkStatus();
   }
 
@@ -212,19 +237,24 @@ class Loader {
     uint8_t* stub = memory_ + stubs_ + symbol.slot * kStubBytes;
     std::memcpy(stub, kStubJump, sizeof(kStubJump));
     std::memcpy(stub + sizeof(kStubJump), &symbol.address, sizeof(symbol.address));
-    std::memcpy(memory_ + got_ + symbol.slot * sizeof(uint64_t), &symbol.address, sizeof(symbol.address));
+    std::memcpy(memory_ + got_ + symbol.slot * sizeof(uint64_t), &symbol.address,
+                sizeof(symbol.address));
   }
 
   absl::Status Relocate() {
     for (size_t s = 0; s < sections_.size(); ++s) {
       const Elf64_Shdr& section = sections_[s];
-      if (section.sh_type == SHT_REL) return absl::UnimplementedError("object: relocations without addends");
+      if (section.sh_type == SHT_REL)
+        return absl::UnimplementedError("object: relocations without addends");
       if (section.sh_type != SHT_RELA) continue;
-      if (section.sh_info >= sections_.size() || section.sh_link != symbol_table_) return Malformed("relocations");
+      if (section.sh_info >= sections_.size() || section.sh_link != symbol_table_)
+        return Malformed("relocations");
       if (place_[section.sh_info] == kNotPlaced) continue;
       const std::string_view bytes = Bytes(section);
       for (uint64_t at = 0; at + sizeof(Elf64_Rela) <= bytes.size(); at += sizeof(Elf64_Rela)) {
-        if (absl::Status status = Apply(section.sh_info, *ReadAt<Elf64_Rela>(bytes, at)); !status.ok()) return status;
+        if (absl::Status status = Apply(section.sh_info, *ReadAt<Elf64_Rela>(bytes, at));
+            !status.ok())
+          return status;
       }
     }
     return absl::OkStatus();
@@ -241,7 +271,8 @@ class Loader {
     }
     if (symbol.address == 0) return Malformed("relocation of a symbol that is not loaded");
     const size_t width = type == R_X86_64_64 || type == R_X86_64_PC64 ? 8 : 4;
-    if (rela.r_offset > sections_[target].sh_size || sections_[target].sh_size - rela.r_offset < width) {
+    if (rela.r_offset > sections_[target].sh_size ||
+        sections_[target].sh_size - rela.r_offset < width) {
       return Malformed("relocation out of its section");
     }
     uint8_t* place = memory_ + place_[target] + rela.r_offset;
@@ -250,13 +281,12 @@ class Loader {
     const auto addend = static_cast<uint64_t>(rela.r_addend);
     uint64_t value = symbol.address;
     switch (type) {
-      case R_X86_64_64:
-        return Write(place, value + addend, 8);
-      case R_X86_64_PC64:
-        return Write(place, value + addend - at, 8);
+      case R_X86_64_64: return Write(place, value + addend, 8);
+      case R_X86_64_PC64: return Write(place, value + addend - at, 8);
       case R_X86_64_PLT32:
       case R_X86_64_PC32:
-        if (symbol.external) value = reinterpret_cast<uint64_t>(memory_ + stubs_ + symbol.slot * kStubBytes);
+        if (symbol.external)
+          value = reinterpret_cast<uint64_t>(memory_ + stubs_ + symbol.slot * kStubBytes);
         return Write(place, value + addend - at, 4);
       case R_X86_64_GOTPCREL:
       case R_X86_64_GOTPCRELX:
@@ -265,13 +295,15 @@ class Loader {
         value = reinterpret_cast<uint64_t>(memory_ + got_ + symbol.slot * sizeof(uint64_t));
         return Write(place, value + addend - at, 4);
       default:
-        return absl::UnimplementedError(absl::StrCat("object: relocation type ", type, " of ", View(symbol.name)));
+        return absl::UnimplementedError(
+            absl::StrCat("object: relocation type ", type, " of ", View(symbol.name)));
     }
   }
 
   static absl::Status Write(uint8_t* place, uint64_t bits, size_t width) {
     const auto value = static_cast<int64_t>(bits);
-    if (width == 4 && (value > INT32_MAX || value < INT32_MIN)) return Malformed("relocation out of reach");
+    if (width == 4 && (value > INT32_MAX || value < INT32_MIN))
+      return Malformed("relocation out of reach");
     std::memcpy(place, &value, width);  // little-endian: the low bytes come first
     return absl::OkStatus();
   }
@@ -292,7 +324,7 @@ class Loader {
   std::vector<std::string_view> section_names_;
   std::vector<size_t> place_;  // offset in the image, by section
   std::vector<Symbol> symbols_;
-  size_t symbol_table_ = 0;    // section 0 is never one
+  size_t symbol_table_ = 0;  // section 0 is never one
   size_t stubs_ = 0;
   size_t got_ = 0;
   size_t code_bytes_ = 0;
@@ -312,7 +344,9 @@ absl::StatusOr<LoadedObject> LoadedObject::Load(std::string_view object, std::st
 }
 
 LoadedObject::LoadedObject(LoadedObject&& other) noexcept
-    : memory_(std::exchange(other.memory_, nullptr)), bytes_(other.bytes_), function_(other.function_) {}
+    : memory_(std::exchange(other.memory_, nullptr)),
+      bytes_(other.bytes_),
+      function_(other.function_) {}
 
 LoadedObject& LoadedObject::operator=(LoadedObject&& other) noexcept {
   std::swap(memory_, other.memory_);

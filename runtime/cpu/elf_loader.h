@@ -1,13 +1,16 @@
 // Loads a relocatable x86-64 object into this process, without a linker and without LLVM.
 //
-// An object comes from a compile box, which is trusted no more than any child that may have been taken over by its input:
-// every offset in the file is checked, and a kernel can call only what symbols.h lists. (What the code itself does is
-// not checked: the executor that runs it holds one session and nothing else.)
+// An object comes from a compile box, which is trusted no more than any child that may have been
+// taken over by its input: every offset in the file is checked, and a kernel can call only what
+// symbols.h lists. (What the code itself does is not checked: the executor that runs it holds one
+// session and nothing else.)
 //
-// Memory is writable or executable, never both: the image is filled and relocated while writable, then code becomes
-// read + execute and everything else read-only. Objects with writable data are refused: kernels have none.
+// Memory is writable or executable, never both: the image is filled and relocated while writable,
+// then code becomes read + execute and everything else read-only. Objects with writable data are
+// refused: kernels have none.
 //
-// Format: System V ABI, "ELF-64 Object File Format" and the x86-64 supplement 1.0, tables 4.9 and 4.10.
+// Format: System V ABI, "ELF-64 Object File Format" and the x86-64 supplement 1.0, tables 4.9
+// and 4.10.
 #pragma once
 
 #include <cstddef>
@@ -24,10 +27,11 @@ using KernelFunction = void (*)(void* const* buffers, int64_t task_begin, int64_
 // A loaded object; unloads at its end. Move it freely, the code stays where it is.
 class LoadedObject {
  public:
-  // Errors: INVALID_ARGUMENT    not an ELF64 x86-64 relocatable object, truncated, or offsets out of range
+  // Errors: INVALID_ARGUMENT    not an ELF64 x86-64 relocatable object, truncated, or offsets out
+  // of range
   //         UNIMPLEMENTED       a relocation, section or symbol kind that is not handled (named)
-  //         NOT_FOUND           `symbol` is not defined there; or an undefined symbol that is not in the list (named)
-  //         RESOURCE_EXHAUSTED  larger than kObjectBytesMax, or no memory
+  //         NOT_FOUND           `symbol` is not defined there; or an undefined symbol that is not
+  //         in the list (named) RESOURCE_EXHAUSTED  larger than kObjectBytesMax, or no memory
   static absl::StatusOr<LoadedObject> Load(std::string_view object, std::string_view symbol);
 
   // Stands for the object of a kernel that has no code.

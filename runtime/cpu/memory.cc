@@ -31,8 +31,9 @@ int64_t Allocator::SizeClass(int64_t bytes) {
 absl::StatusOr<Buffer> Allocator::Allocate(int64_t bytes, Contents contents) {
   if (bytes < 0) return absl::InvalidArgumentError(absl::StrCat("a buffer of ", bytes, " bytes"));
   const auto too_much = [&] {
-    return absl::ResourceExhaustedError(absl::StrCat("a buffer of ", bytes, " bytes, with ", bytes_in_use_,
-                                                     " bytes in use; the limit is ", bytes_max_));
+    return absl::ResourceExhaustedError(absl::StrCat("a buffer of ", bytes, " bytes, with ",
+                                                     bytes_in_use_, " bytes in use; the limit is ",
+                                                     bytes_max_));
   };
   if (bytes > bytes_max_) return too_much();
   const int64_t size = SizeClass(bytes);

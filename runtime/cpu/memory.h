@@ -1,9 +1,10 @@
 // Memory of the CPU device: aligned blocks that are kept for reuse.
 //
-// A training step allocates and frees the same sizes over and over; getting them from the system each time would cost a
-// page fault for every 4 KiB. Freed blocks are kept by size class (at most 1/8 larger than asked) and count against
-// the limit, until another size needs the room. One process serves one session, so that what a block held before is the
-// session's own; still, a Buffer is zeroed unless its maker overwrites all of it.
+// A training step allocates and frees the same sizes over and over; getting them from the system
+// each time would cost a page fault for every 4 KiB. Freed blocks are kept by size class (at most
+// 1/8 larger than asked) and count against the limit, until another size needs the room. One
+// process serves one session, so that what a block held before is the session's own; still, a
+// Buffer is zeroed unless its maker overwrites all of it.
 //
 // Threads: an Allocator and its Buffers belong to one thread at a time.
 #pragma once

@@ -7,7 +7,8 @@
 #include <cstdint>
 #include <cstring>
 
-// libgcc's conversions of half precision and its wide division: declared only to take their addresses.
+// libgcc's conversions of half precision and its wide division: declared only to take their
+// addresses.
 extern "C" {
 void __truncsfhf2();
 void __truncdfhf2();
@@ -22,7 +23,8 @@ void __multi3();
 namespace outboard::cpu {
 namespace {
 
-// libgcc 12 has no conversions to bf16. The psABI returns one in the low 16 bits of xmm0, like a float's low half.
+// libgcc 12 has no conversions to bf16. The psABI returns one in the low 16 bits of xmm0, like a
+// float's low half.
 float Bf16InXmm0(uint32_t bits) { return std::bit_cast<float>(bits & 0xFFFF); }
 
 float TruncSfBf2(float value) {
@@ -62,28 +64,44 @@ using D3 = double(double, double, double);
 const auto& Symbols() {
   static const auto table = [] {
     std::array symbols = {
-        Symbol{"exp2f", Address<F1>(&::exp2f)},     Symbol{"exp2", Address<D1>(&::exp2)},
-        Symbol{"log2f", Address<F1>(&::log2f)},     Symbol{"log2", Address<D1>(&::log2)},
-        Symbol{"sinf", Address<F1>(&::sinf)},       Symbol{"sin", Address<D1>(&::sin)},
-        Symbol{"sqrtf", Address<F1>(&::sqrtf)},     Symbol{"sqrt", Address<D1>(&::sqrt)},
-        Symbol{"truncf", Address<F1>(&::truncf)},   Symbol{"trunc", Address<D1>(&::trunc)},
-        Symbol{"floorf", Address<F1>(&::floorf)},   Symbol{"floor", Address<D1>(&::floor)},
-        Symbol{"ceilf", Address<F1>(&::ceilf)},     Symbol{"ceil", Address<D1>(&::ceil)},
-        Symbol{"rintf", Address<F1>(&::rintf)},     Symbol{"rint", Address<D1>(&::rint)},
+        Symbol{"exp2f", Address<F1>(&::exp2f)},
+        Symbol{"exp2", Address<D1>(&::exp2)},
+        Symbol{"log2f", Address<F1>(&::log2f)},
+        Symbol{"log2", Address<D1>(&::log2)},
+        Symbol{"sinf", Address<F1>(&::sinf)},
+        Symbol{"sin", Address<D1>(&::sin)},
+        Symbol{"sqrtf", Address<F1>(&::sqrtf)},
+        Symbol{"sqrt", Address<D1>(&::sqrt)},
+        Symbol{"truncf", Address<F1>(&::truncf)},
+        Symbol{"trunc", Address<D1>(&::trunc)},
+        Symbol{"floorf", Address<F1>(&::floorf)},
+        Symbol{"floor", Address<D1>(&::floor)},
+        Symbol{"ceilf", Address<F1>(&::ceilf)},
+        Symbol{"ceil", Address<D1>(&::ceil)},
+        Symbol{"rintf", Address<F1>(&::rintf)},
+        Symbol{"rint", Address<D1>(&::rint)},
         Symbol{"roundevenf", Address<F1>(&::rintf)},  // equal to rint in the default rounding mode
         Symbol{"roundeven", Address<D1>(&::rint)},
-        Symbol{"fmodf", Address<F2>(&::fmodf)},     Symbol{"fmod", Address<D2>(&::fmod)},
-        Symbol{"fmaf", Address<F3>(&::fmaf)},       Symbol{"fma", Address<D3>(&::fma)},
+        Symbol{"fmodf", Address<F2>(&::fmodf)},
+        Symbol{"fmod", Address<D2>(&::fmod)},
+        Symbol{"fmaf", Address<F3>(&::fmaf)},
+        Symbol{"fma", Address<D3>(&::fma)},
         Symbol{"memcpy", Address<void*(void*, const void*, size_t)>(&::memcpy)},
         Symbol{"memmove", Address<void*(void*, const void*, size_t)>(&::memmove)},
         Symbol{"memset", Address<void*(void*, int, size_t)>(&::memset)},
-        Symbol{"__truncsfhf2", Address(&__truncsfhf2)},   Symbol{"__truncdfhf2", Address(&__truncdfhf2)},
-        Symbol{"__extendhfsf2", Address(&__extendhfsf2)}, Symbol{"__truncsfbf2", Address(&TruncSfBf2)},
-        Symbol{"__truncdfbf2", Address(&TruncDfBf2)},     Symbol{"__divti3", Address(&__divti3)},
-        Symbol{"__udivti3", Address(&__udivti3)},         Symbol{"__modti3", Address(&__modti3)},
-        Symbol{"__umodti3", Address(&__umodti3)},         Symbol{"__multi3", Address(&__multi3)},
+        Symbol{"__truncsfhf2", Address(&__truncsfhf2)},
+        Symbol{"__truncdfhf2", Address(&__truncdfhf2)},
+        Symbol{"__extendhfsf2", Address(&__extendhfsf2)},
+        Symbol{"__truncsfbf2", Address(&TruncSfBf2)},
+        Symbol{"__truncdfbf2", Address(&TruncDfBf2)},
+        Symbol{"__divti3", Address(&__divti3)},
+        Symbol{"__udivti3", Address(&__udivti3)},
+        Symbol{"__modti3", Address(&__modti3)},
+        Symbol{"__umodti3", Address(&__umodti3)},
+        Symbol{"__multi3", Address(&__multi3)},
     };
-    std::sort(symbols.begin(), symbols.end(), [](const Symbol& a, const Symbol& b) { return a.name < b.name; });
+    std::sort(symbols.begin(), symbols.end(),
+              [](const Symbol& a, const Symbol& b) { return a.name < b.name; });
     return symbols;
   }();
   return table;
@@ -93,8 +111,9 @@ const auto& Symbols() {
 
 void* AllowedSymbol(std::string_view name) {
   const auto& table = Symbols();
-  const auto it = std::lower_bound(table.begin(), table.end(), name,
-                                   [](const Symbol& symbol, std::string_view key) { return symbol.name < key; });
+  const auto it = std::lower_bound(
+      table.begin(), table.end(), name,
+      [](const Symbol& symbol, std::string_view key) { return symbol.name < key; });
   return it != table.end() && it->name == name ? it->address : nullptr;
 }
 

@@ -1,4 +1,5 @@
-// The functions that compiled code may call: mathematics and block copies that a code generator falls back to.
+// The functions that compiled code may call: mathematics and block copies that a code generator
+// falls back to.
 #pragma once
 
 #include <string_view>

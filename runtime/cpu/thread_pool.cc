@@ -10,8 +10,8 @@ namespace outboard::cpu {
 namespace {
 
 constexpr int kPiecesPerThread = 4;
-// About 10 us of looking before sleeping: longer than the gap between kernels of a step, far shorter than that between
-// steps, when the processor belongs to others.
+// About 10 us of looking before sleeping: longer than the gap between kernels of a step, far
+// shorter than that between steps, when the processor belongs to others.
 constexpr int kSpins = 400;
 
 }  // namespace
@@ -36,14 +36,16 @@ bool ThreadPool::RunOnePiece() {
     const int64_t pieces = pieces_.load(std::memory_order_relaxed);
     const Body body = body_.load(std::memory_order_relaxed);
     void* const context = context_.load(std::memory_order_relaxed);
-    if (!state_.compare_exchange_weak(state, state - 1, std::memory_order_acq_rel, std::memory_order_acquire)) {
+    if (!state_.compare_exchange_weak(state, state - 1, std::memory_order_acq_rel,
+                                      std::memory_order_acquire)) {
       continue;
     }
     const int64_t piece = pieces - static_cast<int64_t>(state & 0xFFFFFFFF);
     const int64_t each = count / pieces, rest = count % pieces;
     const int64_t begin = piece * each + std::min(piece, rest);
     body(context, begin, begin + each + (piece < rest ? 1 : 0));
-    if (done_.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<uint32_t>(pieces)) done_.notify_all();
+    if (done_.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<uint32_t>(pieces))
+      done_.notify_all();
     return true;
   }
   return false;

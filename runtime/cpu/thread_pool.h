@@ -1,8 +1,9 @@
 // Threads that run the pieces of one loop together: the caller and size() - 1 others.
 //
-// A step is dozens of kernels of tens of microseconds, so that waking threads must cost little: they look for the next
-// loop for some microseconds before they sleep. A loop is cut into contiguous pieces that threads take in turn, a few
-// for each thread, since threads of a shared machine do not progress alike. Results must not depend on the cuts.
+// A step is dozens of kernels of tens of microseconds, so that waking threads must cost little:
+// they look for the next loop for some microseconds before they sleep. A loop is cut into
+// contiguous pieces that threads take in turn, a few for each thread, since threads of a shared
+// machine do not progress alike. Results must not depend on the cuts.
 //
 // Threads: ForRange is called by one thread at a time.
 #pragma once
@@ -25,24 +26,25 @@ class ThreadPool {
   int size() const { return static_cast<int>(workers_.size()) + 1; }
 
   using Body = void (*)(void* context, int64_t begin, int64_t end);
-  // Calls body(context, begin, end) for ranges that cover [0, count) once each; returns when all have returned. What
-  // they wrote is visible to the caller.
+  // Calls body(context, begin, end) for ranges that cover [0, count) once each; returns when all
+  // have returned. What they wrote is visible to the caller.
   void ForRange(int64_t count, Body body, void* context);
 
  private:
   void WorkerMain();
   bool RunOnePiece();
 
-  // (loop << 32 | pieces not yet taken). A thread takes a piece by compare-and-swap of the whole, so that it succeeds
-  // only while the loop whose fields it has read is still the current one: the caller cannot start another before
-  // every piece is taken and done.
+  // (loop << 32 | pieces not yet taken). A thread takes a piece by compare-and-swap of the whole,
+  // so that it succeeds only while the loop whose fields it has read is still the current one: the
+  // caller cannot start another before every piece is taken and done.
   std::atomic<uint64_t> state_{0};
   std::atomic<int64_t> count_{0};
   std::atomic<int64_t> pieces_{0};
   std::atomic<Body> body_{nullptr};
   std::atomic<void*> context_{nullptr};
-  std::atomic<uint32_t> done_{0};     // pieces of this loop
-  std::atomic<uint32_t> signal_{0};   // changes when there is a new loop or the end; sleepers wait on it
+  std::atomic<uint32_t> done_{0};  // pieces of this loop
+  std::atomic<uint32_t> signal_{
+      0};  // changes when there is a new loop or the end; sleepers wait on it
   std::atomic<bool> stop_{false};
   std::vector<std::thread> workers_;
 };

@@ -21,9 +21,11 @@ struct Value {
 uint64_t Threefry(uint64_t counter, uint64_t key) {
   // Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (SC 2011); 20 rounds.
   constexpr int kRotations[8] = {13, 15, 26, 6, 17, 29, 16, 24};
-  const uint32_t k[3] = {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32),
-                         static_cast<uint32_t>(key) ^ static_cast<uint32_t>(key >> 32) ^ 0x1BD11BDA};
-  uint32_t x0 = static_cast<uint32_t>(counter) + k[0], x1 = static_cast<uint32_t>(counter >> 32) + k[1];
+  const uint32_t k[3] = {
+      static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32),
+      static_cast<uint32_t>(key) ^ static_cast<uint32_t>(key >> 32) ^ 0x1BD11BDA};
+  uint32_t x0 = static_cast<uint32_t>(counter) + k[0],
+           x1 = static_cast<uint32_t>(counter >> 32) + k[1];
   for (int round = 0; round < 20; ++round) {
     x0 += x1;
     x1 = std::rotl(x1, kRotations[round % 8]) ^ x0;
@@ -38,12 +40,14 @@ uint64_t Threefry(uint64_t counter, uint64_t key) {
 
 class Evaluator {
  public:
-  Evaluator(const UOp* ast, std::vector<std::string*> buffers) : ast_(ast), buffers_(std::move(buffers)) {}
+  Evaluator(const UOp* ast, std::vector<std::string*> buffers)
+      : ast_(ast), buffers_(std::move(buffers)) {}
 
   absl::Status Run() {
     std::vector<const UOp*> ranges;
     for (const UOp* node : PostOrder(ast_))
-      if (node->op == Op::kRange && node->arg[2] == static_cast<int64_t>(RangeKind::kOutput)) ranges.push_back(node);
+      if (node->op == Op::kRange && node->arg[2] == static_cast<int64_t>(RangeKind::kOutput))
+        ranges.push_back(node);
     Loop(ranges, [&] {
       // All values before any store: a kernel reads what was there before it.
       std::vector<Value> values;
@@ -52,7 +56,8 @@ class Evaluator {
         const UOp& place = *ast_->src[s]->src[0];
         char* const at = Place(place);
         if (at == nullptr) return;
-        IsFloat(place.dtype) ? StoreFloat(place.dtype, values[s].f, at) : StoreInt(place.dtype, values[s].i, at);
+        IsFloat(place.dtype) ? StoreFloat(place.dtype, values[s].f, at)
+                             : StoreInt(place.dtype, values[s].i, at);
       }
     });
     return status_;
@@ -68,7 +73,8 @@ class Evaluator {
     while (status_.ok()) {
       body();
       size_t i = ranges.size();
-      while (i > 0 && ++counters_[ranges[i - 1]] == ranges[i - 1]->arg[1]) counters_[ranges[--i]] = 0;
+      while (i > 0 && ++counters_[ranges[i - 1]] == ranges[i - 1]->arg[1])
+        counters_[ranges[--i]] = 0;
       if (i == 0) return;
     }
   }
@@ -77,8 +83,8 @@ class Evaluator {
     const UOp& global = *index.src[0];
     const int64_t element = Eval(index.src[1]).i;
     if (element < 0 || element >= global.arg[1]) {
-      status_ = absl::OutOfRangeError(
-          absl::StrCat("element ", element, " of slot ", global.arg[0], ", which has ", global.arg[1]));
+      status_ = absl::OutOfRangeError(absl::StrCat("element ", element, " of slot ", global.arg[0],
+                                                   ", which has ", global.arg[1]));
       return nullptr;
     }
     return buffers_[global.arg[0]]->data() + element * ByteWidth(global.dtype);
@@ -87,13 +93,15 @@ class Evaluator {
   Value Read(const UOp& index) {
     const char* const at = Place(index);
     if (at == nullptr) return {};
-    return IsFloat(index.dtype) ? Value{LoadFloat(index.dtype, at), 0} : Value{0, LoadInt(index.dtype, at)};
+    return IsFloat(index.dtype) ? Value{LoadFloat(index.dtype, at), 0}
+                                : Value{0, LoadInt(index.dtype, at)};
   }
 
   Value Eval(const UOp* node) {
     const DType t = node->dtype;
     switch (node->op) {
-      case Op::kConst: return IsFloat(t) ? Value{node->float_value(), 0} : Value{0, node->int_value()};
+      case Op::kConst:
+        return IsFloat(t) ? Value{node->float_value(), 0} : Value{0, node->int_value()};
       case Op::kRange: return {0, counters_.at(node)};
       case Op::kLoad:
         if (node->src.size() == 3 && !Eval(node->src[1]).i) return Eval(node->src[2]);
@@ -120,8 +128,12 @@ class Evaluator {
     const Op op = static_cast<Op>(node->arg[0]);
     const bool is_float = IsFloat(node->dtype);
     // Sums of narrow floats are kept wider, as docs/semantics.md allows.
-    Value sum = {op == Op::kMul ? 1.0 : op == Op::kMax ? -std::numeric_limits<double>::infinity() : 0.0,
-                 op == Op::kMul ? 1 : op == Op::kMax ? IntMin(node->dtype) : 0};
+    Value sum = {op == Op::kMul   ? 1.0
+                 : op == Op::kMax ? -std::numeric_limits<double>::infinity()
+                                  : 0.0,
+                 op == Op::kMul   ? 1
+                 : op == Op::kMax ? IntMin(node->dtype)
+                                  : 0};
     Loop({node->src.begin() + 1, node->src.end()}, [&] {
       const Value v = Eval(node->src[0]);
       if (is_float)
@@ -129,9 +141,11 @@ class Evaluator {
       else if (op == Op::kMax)
         sum.i = Less(node->dtype, sum.i, v.i) ? v.i : sum.i;
       else
-        sum.i = WrapTo(node->dtype, static_cast<int64_t>(op == Op::kAdd
-                                                             ? static_cast<uint64_t>(sum.i) + static_cast<uint64_t>(v.i)
-                                                             : static_cast<uint64_t>(sum.i) * static_cast<uint64_t>(v.i)));
+        sum.i = WrapTo(
+            node->dtype,
+            static_cast<int64_t>(op == Op::kAdd
+                                     ? static_cast<uint64_t>(sum.i) + static_cast<uint64_t>(v.i)
+                                     : static_cast<uint64_t>(sum.i) * static_cast<uint64_t>(v.i)));
     });
     if (is_float) sum.f = RoundTo(node->dtype, sum.f);
     return sum;
@@ -153,17 +167,21 @@ class Evaluator {
       if (std::isnan(v.f)) return {0, 0};
       if (to == DType::kU64)
         return {0, v.f <= 0 ? 0
-                   : v.f >= 18446744073709551616.0 ? -1
-                                                   : static_cast<int64_t>(static_cast<uint64_t>(v.f))};
+                   : v.f >= 18446744073709551616.0
+                       ? -1
+                       : static_cast<int64_t>(static_cast<uint64_t>(v.f))};
       if (v.f <= static_cast<double>(IntMin(to))) return {0, IntMin(to)};
       if (v.f >= static_cast<double>(IntMax(to))) return {0, IntMax(to)};
       return {0, static_cast<int64_t>(v.f)};
     }
     if (!IsFloat(to)) return {0, WrapTo(to, v.i)};
     if (to == DType::kF32)
-      return {from == DType::kU64 ? static_cast<float>(static_cast<uint64_t>(v.i)) : static_cast<float>(v.i), 0};
+      return {from == DType::kU64 ? static_cast<float>(static_cast<uint64_t>(v.i))
+                                  : static_cast<float>(v.i),
+              0};
     return {RoundTo(to, from == DType::kU64 ? static_cast<double>(static_cast<uint64_t>(v.i))
-                                            : static_cast<double>(v.i)), 0};
+                                            : static_cast<double>(v.i)),
+            0};
   }
 
   static Value FloatAlu(const UOp* node, double a, double b) {
@@ -228,7 +246,8 @@ class Evaluator {
 
 }  // namespace
 
-absl::StatusOr<std::vector<HostTensor>> EvaluateSchedule(const schedule::Schedule& schedule, const UOp* sink,
+absl::StatusOr<std::vector<HostTensor>> EvaluateSchedule(const schedule::Schedule& schedule,
+                                                         const UOp* sink,
                                                          std::span<const HostTensor> params) {
   using Kind = schedule::Buffer::Kind;
   std::vector<HostTensor> results;
@@ -252,7 +271,8 @@ absl::StatusOr<std::vector<HostTensor>> EvaluateSchedule(const schedule::Schedul
     std::vector<std::string*> slots;
     for (const int b : schedule.kernels[k].buffers) slots.push_back(buffers[b]);
     const absl::Status status = Evaluator(schedule.kernels[k].ast, slots).Run();
-    if (!status.ok()) return absl::Status(status.code(), absl::StrCat("kernel ", k, ": ", status.message()));
+    if (!status.ok())
+      return absl::Status(status.code(), absl::StrCat("kernel ", k, ": ", status.message()));
   }
   return results;
 }

@@ -1,5 +1,6 @@
-// Runs a schedule by walking its kernels' expressions element by element: slow, without LLVM, and with every load and
-// store checked against its buffer. What the generated code is later trusted to do.
+// Runs a schedule by walking its kernels' expressions element by element: slow, without LLVM, and
+// with every load and store checked against its buffer. What the generated code is later trusted to
+// do.
 #pragma once
 
 #include <span>
@@ -13,7 +14,8 @@ namespace outboard::test {
 
 // Results in the order of the SINK that `schedule` was made for.
 // Errors: OUT_OF_RANGE  a load or store outside of its buffer, with the kernel and the place
-absl::StatusOr<std::vector<HostTensor>> EvaluateSchedule(const schedule::Schedule& schedule, const UOp* sink,
+absl::StatusOr<std::vector<HostTensor>> EvaluateSchedule(const schedule::Schedule& schedule,
+                                                         const UOp* sink,
                                                          std::span<const HostTensor> params);
 
 }  // namespace outboard::test

@@ -1,4 +1,5 @@
-// Schedules: how many kernels, what they read, and that walking their expressions gives what the interpreter gives.
+// Schedules: how many kernels, what they read, and that walking their expressions gives what the
+// interpreter gives.
 #include "compiler/schedule/schedule.h"
 
 #include <gtest/gtest.h>
@@ -12,8 +13,8 @@
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/spec.h"
 #include "compiler/reference/interpret.h"
-#include "compiler/tensor/gradient.h"
 #include "compiler/schedule/memory_plan.h"
+#include "compiler/tensor/gradient.h"
 #include "tests/compiler/schedule_eval.h"
 
 namespace outboard {
@@ -43,7 +44,8 @@ class ScheduleTest : public testing::Test {
   const UOp* Windows(const UOp* x, int axis, int64_t kernel, int64_t stride) {
     const int64_t length = x->shape[axis].value(), places = (length - kernel) / stride + 1;
     Shape dims(x->shape.begin(), x->shape.end());
-    dims.insert(dims.begin() + axis, {Dim(places), Dim(kernel)});  // [..., places, kernel, length, ...]
+    dims.insert(dims.begin() + axis,
+                {Dim(places), Dim(kernel)});  // [..., places, kernel, length, ...]
     const auto along = [&](int64_t n, int where) {
       Shape ones(dims.size(), Dim(1));
       ones[where] = Dim(n);
@@ -55,7 +57,8 @@ class ScheduleTest : public testing::Test {
     ones.insert(ones.begin() + axis, {Dim(1), Dim(1)});
     const UOp* const spread = Expand(g, Reshape(g, x, ones), dims);
     const UOp* const zero = Full(g, ConstFloat(g, x->dtype, 0), dims);
-    const UOp* const hot = Where(g, Alu(g, Op::kCmpEq, along(length, axis + 2), place), spread, zero);
+    const UOp* const hot =
+        Where(g, Alu(g, Op::kCmpEq, along(length, axis + 2), place), spread, zero);
     const UOp* const sum = Reduce(g, Op::kAdd, hot, {axis + 2});
     Shape result = dims;
     result.erase(result.begin() + axis + 2);
@@ -65,12 +68,13 @@ class ScheduleTest : public testing::Test {
   // x [B, C, H, W] with w [O, C, K, K], stride 1: [B, O, H - K + 1, W - K + 1].
   const UOp* Conv(const UOp* x, const UOp* w) {
     const int64_t k = w->shape[2].value();
-    const UOp* const windows = Windows(Windows(x, 2, k, 1), 4, k, 1);  // [B, C, OH, K, OW, K]
+    const UOp* const windows = Windows(Windows(x, 2, k, 1), 4, k, 1);   // [B, C, OH, K, OW, K]
     const UOp* const turned = Permute(g, windows, {0, 2, 4, 1, 3, 5});  // [B, OH, OW, C, K, K]
     const Shape s(turned->shape.begin(), turned->shape.end());
     const Dim o = w->shape[0];
     const Shape full = {s[0], o, s[1], s[2], s[3], s[4], s[5]};
-    const UOp* const left = Expand(g, Reshape(g, turned, {s[0], 1, s[1], s[2], s[3], s[4], s[5]}), full);
+    const UOp* const left =
+        Expand(g, Reshape(g, turned, {s[0], 1, s[1], s[2], s[3], s[4], s[5]}), full);
     const UOp* const right = Expand(g, Reshape(g, w, {1, o, 1, 1, s[3], s[4], s[5]}), full);
     return Reshape(g, Reduce(g, Op::kAdd, Mul(g, left, right), {4, 5, 6}), {s[0], o, s[1], s[2]});
   }
@@ -100,7 +104,8 @@ class ScheduleTest : public testing::Test {
       for (int64_t i = 0; i < e.ElementCount(); ++i) {
         const int width = ByteWidth(e.dtype);
         if (!IsFloat(e.dtype)) {
-          EXPECT_EQ(LoadInt(e.dtype, e.bytes.data() + i * width), LoadInt(e.dtype, a.bytes.data() + i * width));
+          EXPECT_EQ(LoadInt(e.dtype, e.bytes.data() + i * width),
+                    LoadInt(e.dtype, a.bytes.data() + i * width));
           continue;
         }
         const double x = LoadFloat(e.dtype, e.bytes.data() + i * width);
@@ -124,7 +129,8 @@ TEST_F(ScheduleTest, ElementwiseChainIsOneKernel) {
 TEST_F(ScheduleTest, MatMulWithBiasAndReluIsOneKernel) {
   const UOp* const y = MatMul(F32(0, {5, 7}), F32(1, {7, 3}));
   const UOp* const bias = Expand(g, Reshape(g, F32(2, {3}), {1, 3}), {Dim(5), Dim(3)});
-  const UOp* const relu = Alu(g, Op::kMax, Add(g, y, bias), Full(g, ConstFloat(g, DType::kF32, 0), y->shape));
+  const UOp* const relu =
+      Alu(g, Op::kMax, Add(g, y, bias), Full(g, ConstFloat(g, DType::kF32, 0), y->shape));
   EXPECT_EQ(Check({relu}).kernels.size(), 1u);
 }
 
@@ -171,8 +177,8 @@ TEST_F(ScheduleTest, GatherReadsByIndex) {
   const UOp* const row = Expand(g, Reshape(g, Iota(g, DType::kI32, Dim(5)), {1, 5, 1}), full);
   const UOp* const wanted = Expand(g, Reshape(g, rows, {4, 1, 1}), full);
   const UOp* const spread = Expand(g, Reshape(g, table, {1, 5, 3}), full);
-  const UOp* const hot =
-      Where(g, Alu(g, Op::kCmpEq, row, wanted), spread, Full(g, ConstFloat(g, DType::kF32, 0), full));
+  const UOp* const hot = Where(g, Alu(g, Op::kCmpEq, row, wanted), spread,
+                               Full(g, ConstFloat(g, DType::kF32, 0), full));
   const auto schedule = Check({Reduce(g, Op::kAdd, hot, {1})});
   ASSERT_EQ(schedule.kernels.size(), 1u);
   for (const UOp* node : PostOrder(schedule.kernels[0].ast)) EXPECT_NE(node->op, Op::kReduceLoop);
@@ -204,7 +210,8 @@ TEST_F(ScheduleTest, EmptyAndScalar) {
 TEST_F(ScheduleTest, PadIsGated) {
   const UOp* const x = F32(0, {3, 4});
   const UOp* const e = Alu(g, Op::kExp2, Pad(g, x, {1, 2, 0, 1}));
-  Check({e, Pad(g, Alu(g, Op::kExp2, x), {1, 2, 0, 1}), Flip(g, x, {1}), Shrink(g, x, {1, 3, 0, 2})});
+  Check(
+      {e, Pad(g, Alu(g, Op::kExp2, x), {1, 2, 0, 1}), Flip(g, x, {1}), Shrink(g, x, {1, 3, 0, 2})});
 }
 
 TEST_F(ScheduleTest, SoftmaxAndBatchNorm) {
@@ -234,14 +241,16 @@ TEST_F(ScheduleTest, VarsAreBound) {
   EXPECT_EQ(schedule.kernels.size(), 1u);
   EXPECT_EQ(schedule::MakeSchedule(g, sink).status().code(), absl::StatusCode::kInvalidArgument);
   const Binding out{0, 9};
-  EXPECT_EQ(schedule::MakeSchedule(g, sink, {&out, 1}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(schedule::MakeSchedule(g, sink, {&out, 1}).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(ScheduleTest, EqualGraphsGiveEqualKernels) {
   const auto text = [](Graph& graph) {
     const UOp* const x = Param(graph, 0, DType::kF32, {Dim(4), Dim(6)});
     const UOp* const sum = Reduce(graph, Op::kAdd, Mul(graph, x, x), {1});
-    return schedule::ScheduleToString(ValueOrDie(schedule::MakeSchedule(graph, Sink(graph, {sum}))));
+    return schedule::ScheduleToString(
+        ValueOrDie(schedule::MakeSchedule(graph, Sink(graph, {sum}))));
   };
   Graph a, b;
   Iota(b, DType::kI32, Dim(3));  // other node indices
@@ -260,7 +269,8 @@ TEST(MemoryPlan, NeverOverlapsWhatIsAliveTogether) {
     std::vector<schedule::Lifetime> lives;
     for (int i = 0; i < 30; ++i) {
       const int first = static_cast<int>(random() % 20);
-      lives.push_back({static_cast<int64_t>(1 + random() % 5000), first, first + static_cast<int>(random() % 6)});
+      lives.push_back({static_cast<int64_t>(1 + random() % 5000), first,
+                       first + static_cast<int>(random() % 6)});
     }
     const auto plan = schedule::PlanMemory(lives);
     for (size_t a = 0; a < lives.size(); ++a)

@@ -17,11 +17,11 @@ enum class EngineKind { kReference, kCompiled };
 
 inline std::shared_ptr<Engine> InProcessEngine(EngineKind kind, int debug = 0) {
   static worker::InProcessCompiler compiler;
-  std::unique_ptr<worker::Engine> engine = kind == EngineKind::kReference
-                                               ? worker::MakeReferenceEngine(int64_t{8} << 30)
-                                               : worker::MakeCompiledEngine(&compiler, {.debug = debug});
-  auto session =
-      transport::Session::ConnectLink(std::make_unique<ExecutorLink>(std::move(engine)), transport::SessionOptions{});
+  std::unique_ptr<worker::Engine> engine =
+      kind == EngineKind::kReference ? worker::MakeReferenceEngine(int64_t{8} << 30)
+                                     : worker::MakeCompiledEngine(&compiler, {.debug = debug});
+  auto session = transport::Session::ConnectLink(std::make_unique<ExecutorLink>(std::move(engine)),
+                                                 transport::SessionOptions{});
   return MakeSessionEngine(ValueOrDie(std::move(session)));
 }
 

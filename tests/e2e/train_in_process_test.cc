@@ -40,7 +40,8 @@ std::vector<double> Train(test::EngineKind kind, int steps) {
     TrainingMode training(true);
     for (int i = 0; i < steps; ++i) {
       const Tensor samples = Tensor::randint({16}, 0, 40);
-      Tensor loss = net(images[samples].cast(DType::kF32) / 255).sparse_categorical_crossentropy(labels[samples]);
+      Tensor loss = net(images[samples].cast(DType::kF32) / 255)
+                        .sparse_categorical_crossentropy(labels[samples]);
       loss.backward();
       adam.step({loss});
       losses.push_back(loss.item());
@@ -53,7 +54,8 @@ std::vector<double> Train(test::EngineKind kind, int steps) {
 TEST(TrainInProcess, CompiledEqualsInterpreted) {
   const std::vector<double> expected = Train(test::EngineKind::kReference, 4);
   const std::vector<double> actual = Train(test::EngineKind::kCompiled, 4);
-  for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(expected[i], actual[i], 1e-3 * expected[i]) << "step " << i;
+  for (size_t i = 0; i < expected.size(); ++i)
+    EXPECT_NEAR(expected[i], actual[i], 1e-3 * expected[i]) << "step " << i;
 }
 
 TEST(TrainInProcess, Learns) {

@@ -1,5 +1,5 @@
-// A link from a client's session to an executor core in this process: the whole path without a gateway, processes or
-// gRPC. For tests and for the benchmarks' in-process peer.
+// A link from a client's session to an executor core in this process: the whole path without a
+// gateway, processes or gRPC. For tests and for the benchmarks' in-process peer.
 #pragma once
 
 #include <condition_variable>

@@ -24,7 +24,9 @@ std::string SquareKernel(int64_t count) {
     return g.MakeChecked(Op::kIndex, DType::kVoid, {global, range});
   };
   const UOp* const load = g.MakeChecked(Op::kLoad, DType::kVoid, {place(1)});
-  return EncodeGraph(Sink(g, {g.MakeChecked(Op::kStore, DType::kVoid, {place(0), Mul(g, load, load)})}))->bytes;
+  return EncodeGraph(
+             Sink(g, {g.MakeChecked(Op::kStore, DType::kVoid, {place(0), Mul(g, load, load)})}))
+      ->bytes;
 }
 
 class CompileBoxTest : public ::testing::Test {
@@ -71,14 +73,17 @@ TEST_F(CompileBoxTest, BatchesKeepTheirOrder) {
 
 TEST_F(CompileBoxTest, CrashCostsTheKernelThatDidIt) {
   CompileBox box(Options());
-  const auto results = box.Compile(std::vector<std::string>{SquareKernel(8), "!abort", SquareKernel(9)});
+  const auto results =
+      box.Compile(std::vector<std::string>{SquareKernel(8), "!abort", SquareKernel(9)});
   EXPECT_TRUE(results[0].ok()) << results[0].status();
   EXPECT_EQ(results[1].status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_NE(std::string(results[1].status().message()).find("signal 6"), std::string::npos) << results[1].status();
+  EXPECT_NE(std::string(results[1].status().message()).find("signal 6"), std::string::npos)
+      << results[1].status();
   EXPECT_TRUE(results[2].ok()) << results[2].status();
   // Remembered: the box that runs now is not asked, and lives on.
   const int pid = box.box_pid();
-  EXPECT_EQ(box.Compile(std::vector<std::string>{"!abort"})[0].status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(box.Compile(std::vector<std::string>{"!abort"})[0].status().code(),
+            absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(box.box_pid(), pid);
 }
 
@@ -103,7 +108,8 @@ TEST_F(CompileBoxTest, KilledFromOutsideIsReplaced) {
 
 TEST_F(CompileBoxTest, NoProgram) {
   CompileBox box({.program = "/nowhere/outboard-compiler"});
-  EXPECT_EQ(box.Compile(std::vector<std::string>{SquareKernel(8)})[0].status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(box.Compile(std::vector<std::string>{SquareKernel(8)})[0].status().code(),
+            absl::StatusCode::kUnavailable);
 }
 
 }  // namespace

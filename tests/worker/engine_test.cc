@@ -1,4 +1,5 @@
-// The compiled engine against the reference engine, and what it does with plans, memory and failures.
+// The compiled engine against the reference engine, and what it does with plans, memory and
+// failures.
 #include "worker/engine.h"
 
 #include <cmath>
@@ -20,8 +21,10 @@ namespace {
 // Counts what is compiled; refuses everything while `refuse`.
 class CountingCompiler final : public KernelCompiler {
  public:
-  std::vector<absl::StatusOr<CompiledKernel>> Compile(std::span<const std::string> kernels) override {
-    if (refuse) return {kernels.size(), absl::ResourceExhaustedError("the compiler ended by signal 6")};
+  std::vector<absl::StatusOr<CompiledKernel>> Compile(
+      std::span<const std::string> kernels) override {
+    if (refuse)
+      return {kernels.size(), absl::ResourceExhaustedError("the compiler ended by signal 6")};
     compiled += static_cast<int>(kernels.size());
     return compiler_.Compile(kernels);
   }
@@ -36,14 +39,17 @@ ArrayPtr Floats(Engine& engine, std::vector<int64_t> dims, unsigned seed) {
   std::shared_ptr<Array> array = *engine.NewArray(DType::kF32, std::move(dims));
   std::mt19937 random(seed);
   std::uniform_real_distribution<float> uniform(-1, 1);
-  for (int64_t i = 0; i < array->bytes() / 4; ++i) reinterpret_cast<float*>(array->data())[i] = uniform(random);
+  for (int64_t i = 0; i < array->bytes() / 4; ++i)
+    reinterpret_cast<float*>(array->data())[i] = uniform(random);
   return array;
 }
 
 // relu(x @ w + b) and its sum: f32[m, k], f32[k, n], f32[n].
 const UOp* Layer(Graph& g, int64_t m, int64_t k, int64_t n) {
-  const UOp* const x = Expand(g, Reshape(g, Param(g, 0, DType::kF32, {m, k}), {m, k, 1}), {m, k, n});
-  const UOp* const w = Expand(g, Reshape(g, Param(g, 1, DType::kF32, {k, n}), {1, k, n}), {m, k, n});
+  const UOp* const x =
+      Expand(g, Reshape(g, Param(g, 0, DType::kF32, {m, k}), {m, k, 1}), {m, k, n});
+  const UOp* const w =
+      Expand(g, Reshape(g, Param(g, 1, DType::kF32, {k, n}), {1, k, n}), {m, k, n});
   const UOp* const b = Expand(g, Reshape(g, Param(g, 2, DType::kF32, {n}), {1, n}), {m, n});
   const UOp* const product = Reshape(g, Reduce(g, Op::kAdd, Mul(g, x, w), {1}), {m, n});
   const UOp* const sum = Add(g, product, b);
@@ -54,7 +60,8 @@ const UOp* Layer(Graph& g, int64_t m, int64_t k, int64_t n) {
 class EngineTest : public ::testing::Test {
  protected:
   CountingCompiler compiler_;
-  std::unique_ptr<Engine> compiled_ = MakeCompiledEngine(&compiler_, {.memory_bytes_max = 1 << 26, .threads = 2});
+  std::unique_ptr<Engine> compiled_ =
+      MakeCompiledEngine(&compiler_, {.memory_bytes_max = 1 << 26, .threads = 2});
   std::unique_ptr<Engine> reference_ = MakeReferenceEngine(1 << 26);
 };
 
@@ -64,8 +71,8 @@ TEST_F(EngineTest, CompiledEqualsReference) {
   const GraphId id = EncodeGraph(sink)->id;
   std::vector<std::vector<ArrayPtr>> results;
   for (Engine* engine : {compiled_.get(), reference_.get()}) {
-    const std::vector<ArrayPtr> inputs = {Floats(*engine, {17, 33}, 1), Floats(*engine, {33, 29}, 2),
-                                          Floats(*engine, {29}, 3)};
+    const std::vector<ArrayPtr> inputs = {Floats(*engine, {17, 33}, 1),
+                                          Floats(*engine, {33, 29}, 2), Floats(*engine, {29}, 3)};
     auto out = engine->Run(id, sink, inputs, {});
     ASSERT_TRUE(out.ok()) << out.status();
     results.push_back(*std::move(out));
@@ -76,7 +83,8 @@ TEST_F(EngineTest, CompiledEqualsReference) {
     ASSERT_EQ(results[0][r]->dtype, results[1][r]->dtype);
     const auto* a = reinterpret_cast<const float*>(results[0][r]->data());
     const auto* b = reinterpret_cast<const float*>(results[1][r]->data());
-    for (int64_t i = 0; i < results[0][r]->bytes() / 4; ++i) ASSERT_NEAR(a[i], b[i], 1e-4 * (1 + std::fabs(b[i])));
+    for (int64_t i = 0; i < results[0][r]->bytes() / 4; ++i)
+      ASSERT_NEAR(a[i], b[i], 1e-4 * (1 + std::fabs(b[i])));
   }
   EXPECT_GT(compiled_->stats().kernels_launched, 0u);
 }
@@ -85,8 +93,8 @@ TEST_F(EngineTest, PlansAndProgramsAreKept) {
   Graph g;
   const UOp* const sink = Layer(g, 4, 4, 4);
   const GraphId id = EncodeGraph(sink)->id;
-  const std::vector<ArrayPtr> inputs = {Floats(*compiled_, {4, 4}, 1), Floats(*compiled_, {4, 4}, 2),
-                                        Floats(*compiled_, {4}, 3)};
+  const std::vector<ArrayPtr> inputs = {Floats(*compiled_, {4, 4}, 1),
+                                        Floats(*compiled_, {4, 4}, 2), Floats(*compiled_, {4}, 3)};
   std::string first;
   for (int step = 0; step < 3; ++step) {
     auto out = compiled_->Run(id, sink, inputs, {});
@@ -106,10 +114,11 @@ TEST_F(EngineTest, AFailedCompilationIsSaidAndCanBeTriedAgain) {
   Graph g;
   const UOp* const sink = Layer(g, 4, 4, 4);
   const GraphId id = EncodeGraph(sink)->id;
-  const std::vector<ArrayPtr> inputs = {Floats(*compiled_, {4, 4}, 1), Floats(*compiled_, {4, 4}, 2),
-                                        Floats(*compiled_, {4}, 3)};
+  const std::vector<ArrayPtr> inputs = {Floats(*compiled_, {4, 4}, 1),
+                                        Floats(*compiled_, {4, 4}, 2), Floats(*compiled_, {4}, 3)};
   compiler_.refuse = true;
-  EXPECT_EQ(compiled_->Run(id, sink, inputs, {}).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(compiled_->Run(id, sink, inputs, {}).status().code(),
+            absl::StatusCode::kResourceExhausted);
   compiler_.refuse = false;
   EXPECT_TRUE(compiled_->Run(id, sink, inputs, {}).ok());
 }
@@ -119,12 +128,16 @@ TEST_F(EngineTest, Errors) {
   const UOp* const sink = Layer(g, 4, 4, 4);
   for (Engine* engine : {compiled_.get(), reference_.get()}) {
     SCOPED_TRACE(engine->kind());
-    const ArrayPtr x = Floats(*engine, {4, 4}, 1), b = Floats(*engine, {4}, 2), odd = Floats(*engine, {3}, 3);
-    EXPECT_EQ(engine->Run(GraphId{}, sink, std::vector{x, x}, {}).status().code(), absl::StatusCode::kInvalidArgument);
+    const ArrayPtr x = Floats(*engine, {4, 4}, 1), b = Floats(*engine, {4}, 2),
+                   odd = Floats(*engine, {3}, 3);
+    EXPECT_EQ(engine->Run(GraphId{}, sink, std::vector{x, x}, {}).status().code(),
+              absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(engine->Run(GraphId{}, sink, std::vector{x, x, odd}, {}).status().code(),
               absl::StatusCode::kInvalidArgument);
-    EXPECT_EQ(engine->NewArray(DType::kF32, {1 << 30}).status().code(), absl::StatusCode::kResourceExhausted);
-    EXPECT_EQ(engine->NewArray(DType::kF32, {-1}).status().code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_EQ(engine->NewArray(DType::kF32, {1 << 30}).status().code(),
+              absl::StatusCode::kResourceExhausted);
+    EXPECT_EQ(engine->NewArray(DType::kF32, {-1}).status().code(),
+              absl::StatusCode::kResourceExhausted);
     EXPECT_EQ(engine->NewArray(DType::kF64, {int64_t{1} << 40, int64_t{1} << 40}).status().code(),
               absl::StatusCode::kResourceExhausted);
   }

@@ -1,4 +1,5 @@
-// The session's meaning, frame by frame. Invariants are quoted by their numbers in executor_core.cc.
+// The session's meaning, frame by frame. Invariants are quoted by their numbers in
+// executor_core.cc.
 #include "worker/executor_core.h"
 
 #include <cstring>
@@ -34,7 +35,9 @@ class ExecutorCoreTest : public ::testing::Test {
  protected:
   ExecutorCoreTest() { Open(1); }
 
-  std::vector<ServerItem> Send(std::vector<ClientItem> items) { return Send(epoch_, std::move(items)); }
+  std::vector<ServerItem> Send(std::vector<ClientItem> items) {
+    return Send(epoch_, std::move(items));
+  }
   std::vector<ServerItem> Send(uint64_t epoch, std::vector<ClientItem> items) {
     proto::ClientFrame frame;
     frame.set_epoch(epoch);
@@ -63,7 +66,8 @@ class ExecutorCoreTest : public ::testing::Test {
     return item;
   }
 
-  static ClientItem PutPiece(uint64_t seq, uint64_t handle, uint64_t count, uint64_t offset, std::string data) {
+  static ClientItem PutPiece(uint64_t seq, uint64_t handle, uint64_t count, uint64_t offset,
+                             std::string data) {
     ClientItem item;
     item.set_seq(seq);
     proto::Put& put = *item.mutable_put();
@@ -79,8 +83,9 @@ class ExecutorCoreTest : public ::testing::Test {
     return PutPiece(seq, handle, values.size(), 0, Floats(values));
   }
 
-  static ClientItem Run(uint64_t seq, const EncodedGraph& graph, const Handles& inputs, const Handles& outputs,
-                        const std::vector<uint32_t>& fetch = {}, const std::vector<uint32_t>& donate = {}) {
+  static ClientItem Run(uint64_t seq, const EncodedGraph& graph, const Handles& inputs,
+                        const Handles& outputs, const std::vector<uint32_t>& fetch = {},
+                        const std::vector<uint32_t>& donate = {}) {
     ClientItem item;
     item.set_seq(seq);
     proto::Run& run = *item.mutable_run();
@@ -142,7 +147,8 @@ class ExecutorCoreTest : public ::testing::Test {
 
   const EncodedGraph graph_ = SumAndProduct();
   std::unique_ptr<Engine> engine_ = MakeReferenceEngine(1 << 26);
-  std::unique_ptr<ExecutorCore> core_ = std::make_unique<ExecutorCore>(engine_.get(), ExecutorOptions{"name", "class"});
+  std::unique_ptr<ExecutorCore> core_ =
+      std::make_unique<ExecutorCore>(engine_.get(), ExecutorOptions{"name", "class"});
   uint64_t epoch_ = 1;
 };
 
@@ -183,7 +189,8 @@ TEST_F(ExecutorCoreTest, E1_GapEndsTheSessionAndNamesBothNumbers) {
 
 TEST_F(ExecutorCoreTest, E2_FirstCauseReachesWhatDepends) {
   Send({Graph(graph_), Put(1, 1, {1, 2, 3, 4}), Put(2, 2, {1, 2, 3})});  // 2 has the wrong shape
-  EXPECT_EQ(OnlyFailure(Send({Run(3, graph_, {1, 2}, {3, 4})}), 3), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(OnlyFailure(Send({Run(3, graph_, {1, 2}, {3, 4})}), 3),
+            absl::StatusCode::kInvalidArgument);
   const auto dependent = Send({Run(4, graph_, {1, 3}, {5, 6}, {0})});
   EXPECT_EQ(OnlyFailure(dependent, 4), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Failures(dependent)[0].cause_seq(), 3u);
@@ -196,7 +203,8 @@ TEST_F(ExecutorCoreTest, E2_E3_DonatedHandlesEndEvenIfTheRunFails) {
   SetUpInputs();
   EXPECT_TRUE(Failures(Send({Run(3, graph_, {1, 2}, {3, 4}, {}, {0})})).empty());
   EXPECT_EQ(OnlyFailure(Send({Fetch(4, {1})}), 4), absl::StatusCode::kNotFound);
-  EXPECT_EQ(OnlyFailure(Send({Run(5, graph_, {99, 2}, {5, 6}, {}, {1})}), 5), absl::StatusCode::kNotFound);
+  EXPECT_EQ(OnlyFailure(Send({Run(5, graph_, {99, 2}, {5, 6}, {}, {1})}), 5),
+            absl::StatusCode::kNotFound);
   EXPECT_EQ(OnlyFailure(Send({Fetch(6, {2})}), 6), absl::StatusCode::kNotFound);
 }
 
@@ -215,7 +223,8 @@ TEST_F(ExecutorCoreTest, E4_ValuesAndFailuresAreSentAgainUntilAcknowledged) {
 
 TEST_F(ExecutorCoreTest, E5_NothingPassesAMissingGraph) {
   Send({Put(1, 1, {1, 2, 3, 4})});
-  const auto need = Send({Run(2, graph_, {1, 1}, {2, 3}, {0}), Put(3, 4, {1}), Run(4, graph_, {2, 2}, {5, 6}, {0})});
+  const auto need = Send(
+      {Run(2, graph_, {1, 1}, {2, 3}, {0}), Put(3, 4, {1}), Run(4, graph_, {2, 2}, {5, 6}, {0})});
   ASSERT_EQ(need.size(), 1u);
   ASSERT_TRUE(need[0].has_need());
   EXPECT_EQ(need[0].need().graph_ids(0), graph_.id.ToBytes());
@@ -275,10 +284,12 @@ TEST_F(ExecutorCoreTest, GraphsThatCannotBeRun) {
   EncodedGraph damaged = graph_;
   damaged.bytes[0] ^= 1;
   damaged.id = IdOfEncoding(damaged.bytes);
-  EXPECT_EQ(OnlyFailure(Send({Graph(damaged), Run(3, damaged, {1, 2}, {3, 4})}), 3), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(OnlyFailure(Send({Graph(damaged), Run(3, damaged, {1, 2}, {3, 4})}), 3),
+            absl::StatusCode::kInvalidArgument);
   EncodedGraph lying = graph_;
   lying.id.bytes.fill(7);
-  EXPECT_EQ(OnlyFailure(Send({Graph(lying), Run(4, lying, {1, 2}, {5, 6})}), 4), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(OnlyFailure(Send({Graph(lying), Run(4, lying, {1, 2}, {5, 6})}), 4),
+            absl::StatusCode::kInvalidArgument);
   EncodedGraph refused = graph_;
   refused.id.bytes.fill(8);
   ClientItem item;
@@ -313,19 +324,27 @@ TEST_F(ExecutorCoreTest, ErrorsOfItems) {
       {"too few outputs", Run(3, graph_, {1, 2}, {3}), kInvalidArgument},
       {"fetch out of range", Run(3, graph_, {1, 2}, {3, 4}, {2}), kInvalidArgument},
       {"donate out of range", Run(3, graph_, {1, 2}, {3, 4}, {}, {2}), kInvalidArgument},
-      {"device 1", changed(run, [](ClientItem& i) { i.mutable_run()->add_devices(1); }), kUnimplemented},
-      {"repeat", changed(run, [](ClientItem& i) { i.mutable_run()->set_repeat(2); }), kUnimplemented},
+      {"device 1", changed(run, [](ClientItem& i) { i.mutable_run()->add_devices(1); }),
+       kUnimplemented},
+      {"repeat", changed(run, [](ClientItem& i) { i.mutable_run()->set_repeat(2); }),
+       kUnimplemented},
       {"fetch of nothing", Fetch(3, {77}), kNotFound},
       {"put to a used handle", Put(3, 1, {1}), kInvalidArgument},
       {"put to handle 0", Put(3, 0, {1}), kInvalidArgument},
-      {"dtype 0", changed(put, [](ClientItem& i) { i.mutable_put()->set_dtype(0); }), kInvalidArgument},
-      {"dtype 99", changed(put, [](ClientItem& i) { i.mutable_put()->set_dtype(99); }), kInvalidArgument},
-      {"dims of other size", changed(put, [](ClientItem& i) { i.mutable_put()->set_dims(0, 2); }), kInvalidArgument},
-      {"dims overflow", changed(put, [](ClientItem& i) { i.mutable_put()->set_dims(0, uint64_t{1} << 62); }),
+      {"dtype 0", changed(put, [](ClientItem& i) { i.mutable_put()->set_dtype(0); }),
+       kInvalidArgument},
+      {"dtype 99", changed(put, [](ClientItem& i) { i.mutable_put()->set_dtype(99); }),
+       kInvalidArgument},
+      {"dims of other size", changed(put, [](ClientItem& i) { i.mutable_put()->set_dims(0, 2); }),
+       kInvalidArgument},
+      {"dims overflow",
+       changed(put, [](ClientItem& i) { i.mutable_put()->set_dims(0, uint64_t{1} << 62); }),
        kResourceExhausted},
-      {"dim negative", changed(put, [](ClientItem& i) { i.mutable_put()->set_dims(0, ~uint64_t{0}); }),
+      {"dim negative",
+       changed(put, [](ClientItem& i) { i.mutable_put()->set_dims(0, ~uint64_t{0}); }),
        kResourceExhausted},
-      {"over memory", changed(put, [](ClientItem& i) { i.mutable_put()->set_dims(0, uint64_t{1} << 40); }),
+      {"over memory",
+       changed(put, [](ClientItem& i) { i.mutable_put()->set_dims(0, uint64_t{1} << 40); }),
        kResourceExhausted},
   };
   for (const Case& test : cases) {
@@ -356,11 +375,19 @@ TEST_F(ExecutorCoreTest, ErrorsOfTheSession) {
   using enum absl::StatusCode;
   const std::vector<Case> cases = {
       {"item of no kind", {ClientItem()}, kInvalidArgument},
-      {"a later piece makes the Put larger", {PutPiece(1, 1, 4, 0, Floats({1})), grown}, kInvalidArgument},
-      {"a later piece makes the Put smaller", {PutPiece(1, 1, 4, 0, Floats({1})), shrunk}, kInvalidArgument},
+      {"a later piece makes the Put larger",
+       {PutPiece(1, 1, 4, 0, Floats({1})), grown},
+       kInvalidArgument},
+      {"a later piece makes the Put smaller",
+       {PutPiece(1, 1, 4, 0, Floats({1})), shrunk},
+       kInvalidArgument},
       {"piece beyond the end", {PutPiece(1, 1, 1, 0, Floats({1, 2}))}, kInvalidArgument},
-      {"piece left out", {PutPiece(1, 1, 4, 0, Floats({1})), PutPiece(1, 1, 4, 8, Floats({1}))}, kInvalidArgument},
-      {"another item between pieces", {PutPiece(1, 1, 4, 0, Floats({1})), Release(1, {5})}, kInvalidArgument},
+      {"piece left out",
+       {PutPiece(1, 1, 4, 0, Floats({1})), PutPiece(1, 1, 4, 8, Floats({1}))},
+       kInvalidArgument},
+      {"another item between pieces",
+       {PutPiece(1, 1, 4, 0, Floats({1})), Release(1, {5})},
+       kInvalidArgument},
       {"graph over the limit", {huge}, kResourceExhausted},
       {"graph from its middle", {later}, kInvalidArgument},
   };
@@ -378,7 +405,8 @@ TEST_F(ExecutorCoreTest, ErrorsOfTheSession) {
 
 TEST_F(ExecutorCoreTest, MoreThanTheCreditEndsTheSession) {
   std::vector<ServerItem> items = Send({Run(1, graph_, {1, 1}, {2, 3})});
-  for (uint64_t seq = 2; !core_->ended() && seq < 100'000; ++seq) items = Send({Put(seq, seq + 10, {1})});
+  for (uint64_t seq = 2; !core_->ended() && seq < 100'000; ++seq)
+    items = Send({Put(seq, seq + 10, {1})});
   EXPECT_EQ(OnlyFailure(items, 0), absl::StatusCode::kResourceExhausted);
 }
 

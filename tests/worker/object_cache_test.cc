@@ -17,7 +17,8 @@ namespace fs = std::filesystem;
 // "Compiles" a kernel into an object that repeats it; "bad" fails.
 class FakeCompiler final : public KernelCompiler {
  public:
-  std::vector<absl::StatusOr<CompiledKernel>> Compile(std::span<const std::string> kernels) override {
+  std::vector<absl::StatusOr<CompiledKernel>> Compile(
+      std::span<const std::string> kernels) override {
     std::vector<absl::StatusOr<CompiledKernel>> results;
     for (const std::string& kernel : kernels) {
       asked.push_back(kernel);
@@ -47,7 +48,8 @@ class ObjectCacheTest : public ::testing::Test {
                                                       const std::string& compiler = "v1",
                                                       int64_t bytes_max = 1 << 20) {
     FakeCompiler inner;
-    ObjectCache cache(&inner, {.folder = folder_.string(), .compiler = compiler, .bytes_max = bytes_max});
+    ObjectCache cache(&inner,
+                      {.folder = folder_.string(), .compiler = compiler, .bytes_max = bytes_max});
     auto results = cache.Compile(kernels);
     asked_ = inner.asked;
     return results;
@@ -65,7 +67,8 @@ TEST_F(ObjectCacheTest, CompiledOnceAndWholeWhenReadBack) {
   EXPECT_EQ(asked_, (std::vector<std::string>{"a", "b"}));
   const auto results = Compile({"b", "c", "a"});
   EXPECT_EQ(asked_, std::vector<std::string>{"c"});
-  for (const auto& [i, object] : {std::pair{0, "object of b"}, {1, "object of c"}, {2, "object of a"}}) {
+  for (const auto& [i, object] :
+       {std::pair{0, "object of b"}, {1, "object of c"}, {2, "object of a"}}) {
     ASSERT_TRUE(results[i].ok());
     EXPECT_EQ(results[i]->object, object);
     EXPECT_EQ(results[i]->symbol, "symbol");
@@ -104,7 +107,8 @@ TEST_F(ObjectCacheTest, AnyDamageIsNoticed) {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << damaged;
     EXPECT_EQ(Compile({"a"})[0]->object, "object of a");
     ASSERT_EQ(asked_, std::vector<std::string>{"a"}) << "byte " << at;
-    std::ofstream(path, std::ios::binary | std::ios::trunc) << whole.substr(0, at == whole.size() ? 0 : at);
+    std::ofstream(path, std::ios::binary | std::ios::trunc)
+        << whole.substr(0, at == whole.size() ? 0 : at);
     Compile({"a"});
     ASSERT_EQ(asked_, std::vector<std::string>{"a"}) << "cut at " << at;
   }
@@ -121,7 +125,8 @@ TEST_F(ObjectCacheTest, TheLeastRecentlyUsedGoesFirst) {
   const std::string big(1000, 'k');
   for (char c = 'a'; c < 'k'; ++c) {
     Compile({big + c});
-    for (const fs::path& file : Files()) fs::last_write_time(file, fs::last_write_time(file) - std::chrono::minutes(1));
+    for (const fs::path& file : Files())
+      fs::last_write_time(file, fs::last_write_time(file) - std::chrono::minutes(1));
   }
   Compile({big + 'a'});  // used now
   EXPECT_TRUE(asked_.empty());

@@ -108,7 +108,9 @@ class FakeGateway final : public proto::Fleet::Service {
     auto attached = std::make_shared<Attached>();
     const auto text = [&](const char* key) {
       const auto it = context->client_metadata().find(key);
-      return it == context->client_metadata().end() ? std::string() : std::string(it->second.data(), it->second.size());
+      return it == context->client_metadata().end()
+                 ? std::string()
+                 : std::string(it->second.data(), it->second.size());
     };
     attached->session = text("outboard-session");
     attached->token = text("outboard-token");
@@ -165,7 +167,8 @@ class SupervisorTest : public ::testing::Test {
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
     server_ = builder.BuildAndStart();
     SupervisorOptions options;
-    options.gateway = grpc::CreateChannel("127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials());
+    options.gateway = grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
+                                          grpc::InsecureChannelCredentials());
     options.name = "node-7";
     options.devices = 2;
     supervisor_ = std::make_unique<Supervisor>(std::move(options));
@@ -183,7 +186,8 @@ class SupervisorTest : public ::testing::Test {
   void TearDown() override {
     if (supervisor_ != nullptr) supervisor_->Stop();
     if (runner_.joinable()) runner_.join();
-    if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(500));
+    if (server_ != nullptr)
+      server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(500));
     EXPECT_TRUE(Children(getpid()).empty()) << "an executor outlived its supervisor";
   }
 

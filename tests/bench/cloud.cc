@@ -1,0 +1,72 @@
+#include "tests/bench/cloud.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+namespace outboard::bench {
+namespace {
+
+[[noreturn]] void Die(const std::string& what) {
+  std::fprintf(stderr, "outboard_bench: %s\n", what.c_str());
+  std::exit(1);
+}
+
+std::string Trimmed(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  return text;
+}
+
+}  // namespace
+
+std::string Beside(const std::string& name) {
+  return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / name).string();
+}
+
+std::string OutputOf(const std::string& command) {
+  FILE* const pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) Die("cannot run " + command);
+  std::string output;
+  char buffer[4096];
+  while (const size_t n = fread(buffer, 1, sizeof(buffer), pipe)) output.append(buffer, n);
+  if (pclose(pipe) != 0) Die(command + " failed");
+  return Trimmed(output);
+}
+
+Cloud::Cloud(int workers) {
+  char folder[] = "/tmp/outboard-bench.XXXXXX";
+  if (mkdtemp(folder) == nullptr) Die("no temporary folder");
+  folder_ = folder;
+  const std::string outboard = Beside("outboard"), ready = folder_ + "/ready",
+                    count = std::to_string(workers);
+  pid_ = fork();
+  if (pid_ == 0) {
+    if (freopen((folder_ + "/log").c_str(), "w", stdout) == nullptr) _exit(127);
+    dup2(1, 2);
+    execl(outboard.c_str(), "outboard", "up", "--workers", count.c_str(), "--port", "0", "--data",
+          folder_.c_str(), "--ready-file", ready.c_str(), nullptr);
+    _exit(127);
+  }
+  for (int i = 0; i < 300 && target_.empty(); ++i) {
+    usleep(100000);
+    std::ifstream file(ready);
+    std::getline(file, target_);
+    if (waitpid(pid_, nullptr, WNOHANG) == pid_) Die("the gateway ended; see " + folder_ + "/log");
+  }
+  if (target_.empty()) Die("the gateway was not ready within 30 s; see " + folder_ + "/log");
+  key_ = OutputOf(outboard + " key create --data " + folder_ + " --name bench 2>/dev/null");
+}
+
+Cloud::~Cloud() {
+  kill(pid_, SIGTERM);
+  waitpid(pid_, nullptr, 0);
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+}  // namespace outboard::bench

@@ -1,0 +1,240 @@
+// The figures of docs/measurements/: run by scripts/bench.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/examples/mnist.h"
+#include "client/tensor/engine.h"
+#include "compiler/ir/build.h"
+#include "compiler/ir/encoding.h"
+#include "compiler/rewrite/rewriter.h"
+#include "compiler/schedule/schedule.h"
+#include "tests/bench/cloud.h"
+#include "tests/e2e/in_process.h"
+
+namespace outboard::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr int64_t kBatch = 128;
+constexpr int64_t kImages = 60000;
+constexpr int kWarmSteps = 3;
+constexpr int kSteps = 15;
+constexpr int kTinySteps = 3000;
+
+bool json = false;
+
+double Ms(Clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
+
+double Quantile(std::vector<double> values, double q) {
+  std::sort(values.begin(), values.end());
+  return values[std::min(values.size() - 1,
+                         static_cast<size_t>(q * static_cast<double>(values.size())))];
+}
+
+void Report(const std::string& figure, double value, const std::string& unit,
+            const std::string& peer = "", const std::string& note = "") {
+  if (json)
+    absl::PrintF(
+        "{\"figure\": \"%s\", \"value\": %.6g, \"unit\": \"%s\", \"peer\": \"%s\", \"note\": "
+        "\"%s\"}\n",
+        figure, value, unit, peer, note);
+  else
+    absl::PrintF("%-24s %12.6g %-10s %s%s\n", figure, value, unit,
+                 peer.empty() ? "" : "(" + peer + ") ", note);
+  std::fflush(stdout);
+}
+
+HostTensor RandomBytes(std::vector<int64_t> dims, int below) {
+  HostTensor tensor{DType::kU8, std::move(dims), {}};
+  tensor.bytes.resize(tensor.ElementCount());
+  std::mt19937 random(1);
+  for (char& byte : tensor.bytes) byte = static_cast<char>(random() % below);
+  return tensor;
+}
+
+struct StepFigures {
+  double first_step_s = 0, step_ms = 0;
+  double bytes_up = 0, bytes_down = 0, round_trips = 0, kernels = 0;
+};
+
+// Training steps of the example's network on the current engine, the loss read every step.
+StepFigures MeasureSteps() {
+  const Tensor images = Tensor::from_host(RandomBytes({kImages, 1, 28, 28}, 256));
+  const Tensor labels = Tensor::from_host(RandomBytes({kImages}, 10));
+  examples::MnistTrainer trainer(images, labels, kBatch);
+  StepFigures figures;
+  const Clock::time_point first = Clock::now();
+  trainer.Step().item();
+  figures.first_step_s = Ms(first) / 1e3;
+  for (int i = 0; i < kWarmSteps; ++i) trainer.Step().item();
+  const transport::Stats before = EngineIfConnected()->stats();
+  std::vector<double> times;
+  for (int i = 0; i < kSteps; ++i) {
+    const Clock::time_point begin = Clock::now();
+    trainer.Step().item();
+    times.push_back(Ms(begin));
+  }
+  const transport::Stats after = EngineIfConnected()->stats();
+  figures.step_ms = Quantile(times, 0.5);
+  const auto per_step = [](uint64_t a, uint64_t b) { return static_cast<double>(b - a) / kSteps; };
+  figures.bytes_up = per_step(before.bytes_up, after.bytes_up);
+  figures.bytes_down = per_step(before.bytes_down, after.bytes_down);
+  figures.round_trips = per_step(before.blocking_round_trips, after.blocking_round_trips);
+  figures.kernels = per_step(before.kernels_launched, after.kernels_launched);
+  return figures;
+}
+
+// Microseconds of one step of x + 1 on four numbers, with its value read.
+std::vector<double> MeasureTinySteps(transport::Session& session) {
+  Graph g;
+  const UOp* const x = BufferNode(g, 1, DType::kF32, {Dim(4)});
+  const EncodedGraph graph = ValueOrDie(
+      EncodeGraph(Sink(g, {Add(g, x, Full(g, ConstFloat(g, DType::kF32, 1), x->shape))})));
+  transport::RunRequest request;
+  request.graph_id = graph.id.bytes;
+  request.graph = std::make_shared<const std::string>(graph.bytes);
+  request.fetch = {0};
+  uint64_t handle = session.NewHandle();
+  const std::vector<int64_t> dims = {4};
+  OB_CHECK_OK(session.Put(handle, static_cast<uint32_t>(DType::kF32), dims, std::string(16, '\0')));
+  std::vector<double> times;
+  for (int i = 0; i < kTinySteps; ++i) {
+    const uint64_t next = session.NewHandle();
+    request.inputs = {handle};
+    request.outputs = {next};
+    const Clock::time_point begin = Clock::now();
+    const uint64_t seq = ValueOrDie(session.Run(request));
+    ValueOrDie(session.Await(seq, 0));
+    times.push_back(Ms(begin) * 1e3);
+    session.Release(handle);
+    handle = next;
+  }
+  times.erase(times.begin(), times.begin() + kTinySteps / 10);
+  return times;
+}
+
+std::unique_ptr<transport::Session> ConnectTo(const Cloud& cloud) {
+  transport::SessionOptions options;
+  options.target = cloud.target();
+  options.key = cloud.key();
+  return ValueOrDie(transport::Session::Connect(options));
+}
+
+void Steps() {
+  SetEngine(test::InProcessEngine(test::EngineKind::kCompiled));
+  const StepFigures in_process = MeasureSteps();
+  OB_CHECK_OK(CloseEngine().status());
+  SetEngine(nullptr);
+  const Cloud cloud(1);
+  SetEngine(MakeSessionEngine(ConnectTo(cloud)));
+  const StepFigures loopback = MeasureSteps();
+  OB_CHECK_OK(CloseEngine().status());
+  SetEngine(nullptr);
+
+  Report("step_ms_in_process", in_process.step_ms, "ms", "",
+         "batch 128, loss read every step, median of 15");
+  Report("step_ms_loopback", loopback.step_ms, "ms",
+         absl::StrFormat("%.3f of step_ms_in_process", loopback.step_ms / in_process.step_ms),
+         "through gateway, supervisor and executor");
+  Report("bytes_up_per_step", loopback.bytes_up, "bytes");
+  Report("bytes_down_per_step", loopback.bytes_down, "bytes");
+  Report("round_trips_per_step", loopback.round_trips, "count", "", "loss read every step");
+  Report("kernels_per_step", loopback.kernels, "count", "", "forward, backward and Adam");
+  Report("first_step_s_cold", loopback.first_step_s, "s", "",
+         "in an open session: schedule, compile, run");
+}
+
+void Overhead() {
+  static worker::InProcessCompiler compiler;
+  auto in_process = ValueOrDie(transport::Session::ConnectLink(
+      std::make_unique<test::ExecutorLink>(worker::MakeCompiledEngine(&compiler, {})), {}));
+  const Cloud cloud(1);
+  auto loopback = ConnectTo(cloud);
+  const std::vector<double> direct = MeasureTinySteps(*in_process),
+                            far = MeasureTinySteps(*loopback);
+  for (const auto& [name, q] : {std::pair{"p50", 0.5}, std::pair{"p99", 0.99}})
+    Report(absl::StrCat("step_overhead_us_", name), Quantile(far, q) - Quantile(direct, q), "us",
+           absl::StrFormat("in process: %.1f us", Quantile(direct, q)),
+           "x + 1 on 4 numbers, value read");
+  OB_CHECK_OK(loopback->Close());
+  OB_CHECK_OK(in_process->Close());
+}
+
+double NumberIn(const std::string& text, const std::string& name) {
+  const size_t at = text.find("\"" + name + "\": ");
+  OB_CHECK(at != std::string::npos);
+  return std::stod(text.substr(at + name.size() + 4));
+}
+
+// A second start of the example: its data is in the cloud, its kernels are not kept between
+// sessions yet.
+void WarmStart() {
+  const Cloud cloud(1);
+  const std::string command =
+      absl::StrCat("CLOUD=1 CLOUD_HOST=", cloud.target(), " CLOUD_KEY=", cloud.key(), " ",
+                   Beside("beautiful_mnist"), " --json --steps 1 --seed 1");
+  OutputOf(command);
+  const Clock::time_point begin = Clock::now();
+  const std::string warm = OutputOf(command);
+  Report("first_step_s_warm", NumberIn(warm, "first_step_from_start_s"), "s", "",
+         "from process start, data already in the cloud");
+  Report("second_run_s", Ms(begin) / 1e3, "s", "",
+         "the whole process: start, one step, 10,000 held-out images");
+}
+
+void Rewrites() {
+  SetEngine(test::InProcessEngine(test::EngineKind::kCompiled));
+  const RewriteTotals before = TotalsOfRewrites();
+  {
+    const Tensor images = Tensor::from_host(RandomBytes({1000, 1, 28, 28}, 256));
+    const Tensor labels = Tensor::from_host(RandomBytes({1000}, 10));
+    examples::MnistTrainer trainer(images, labels, kBatch);
+    trainer.Step().item();
+  }
+  const RewriteTotals after = TotalsOfRewrites();
+  OB_CHECK_OK(CloseEngine().status());
+  SetEngine(nullptr);
+  Report("rewrite_visits_per_s",
+         static_cast<double>(after.visits - before.visits) /
+             static_cast<double>(after.nanoseconds - before.nanoseconds) * 1e9,
+         "1/s", "",
+         absl::StrCat(after.visits - before.visits,
+                      " look-ups while a training step is scheduled, misses included"));
+}
+
+int Main(int argc, char** argv) {
+  const std::vector<std::pair<std::string, std::function<void()>>> groups = {
+      {"steps", Steps}, {"overhead", Overhead}, {"warm", WarmStart}, {"rewrites", Rewrites}};
+  std::set<std::string> only;
+  for (int i = 1; i < argc; ++i) {
+    const std::string flag = argv[i];
+    if (flag == "--json") {
+      json = true;
+    } else if (flag == "--only" && i + 1 < argc) {
+      only.insert(argv[++i]);
+    } else {
+      std::fprintf(stderr,
+                   "usage: outboard_bench [--json] [--only steps|overhead|warm|rewrites ...]\n");
+      return flag == "--help" ? 0 : 2;
+    }
+  }
+  for (const auto& [name, run] : groups)
+    if (only.empty() || only.contains(name)) run();
+  return 0;
+}
+
+}  // namespace
+}  // namespace outboard::bench
+
+int main(int argc, char** argv) { return outboard::bench::Main(argc, argv); }
