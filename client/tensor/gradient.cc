@@ -69,7 +69,7 @@ void Tensor::backward(At at) const {
   const std::vector<const UOp*>& inputs = rec.recording()->InputsOf(y);
   for (std::shared_ptr<Value>& leaf : internal::ThreadState::Get().LiveState()) {
     if (!leaf->requires_grad || leaf->lazy()) continue;  // a lazy one was never used
-    const UOp* const node = rec.recording()->NodeOf(leaf->storage);
+    const UOp* const node = rec.recording()->NodeOf(leaf->storage, at);
     if (!std::binary_search(inputs.begin(), inputs.end(), node)) continue;
     nodes.push_back(node);
     leaves.push_back(std::move(leaf));
@@ -79,7 +79,7 @@ void Tensor::backward(At at) const {
   for (size_t i = 0; i < leaves.size(); ++i) {
     const UOp* sum = gradients[i];
     if (leaves[i]->grad != nullptr)
-      sum = rec.Add(internal::NodeOfValue(leaves[i]->grad, at), sum);
+      sum = rec.Add(internal::NodeOfValue(leaves[i]->grad, rec.recording(), at), sum);
     leaves[i]->grad = FromNode(rec, sum).value();
   }
 }

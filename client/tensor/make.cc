@@ -31,7 +31,7 @@ Tensor Tensor::FromNode(const Recorder& recorder, const UOp* node) {
 
 const UOp* Tensor::NodeIn(const Recorder& recorder) const {
   Get(*this, recorder.at());
-  return internal::NodeOfValue(value_, recorder.at());
+  return internal::NodeOfValue(value_, recorder.recording(), recorder.at());
 }
 
 Tensor Tensor::full(const Dims& dims, double value, DType dtype, At at) {

@@ -65,8 +65,8 @@ const UOp* Bits(const Recorder& rec, const Dims& dims) {
   }
   ThreadState& state = RandomState(rec.at());
   const Shape shape = {Dim(count)};
-  const UOp* const counter = internal::NodeOfValue(state.random_counter, rec.at());
-  const UOp* const key = internal::NodeOfValue(state.random_key, rec.at());
+  const UOp* const counter = internal::NodeOfValue(state.random_counter, rec.recording(), rec.at());
+  const UOp* const key = internal::NodeOfValue(state.random_key, rec.recording(), rec.at());
   const UOp* const places =
       rec.Add(rec.IotaAlong(DType::kU64, shape, 0), rec.Expand(counter, shape));
   const UOp* const bits = rec.Alu(Op::kThreefry, places, rec.Expand(key, shape));

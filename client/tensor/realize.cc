@@ -5,6 +5,7 @@
 #include "client/tensor/tensor.h"
 #include "client/tensor/thread_state.h"
 #include "compiler/ir/build.h"
+#include "compiler/ir/limits.h"
 
 namespace outboard {
 namespace internal {
@@ -16,9 +17,8 @@ bool MustBeRealised(const Value& value) {
   return value.lazy() && value.is_state && (value.requires_grad || value.replaced == nullptr);
 }
 
-// The node of a lazy value, imported into the current recording.
-const UOp* LazyNode(Value& value, const At& at) {
-  const std::shared_ptr<Recording>& recording = Recording::Current();
+// The node of a lazy value, imported into `recording`.
+const UOp* LazyNode(Value& value, const std::shared_ptr<Recording>& recording, const At& at) {
   if (value.recording != recording) {
     const UOp* const node = recording->Import(*value.recording, value.node, at);
     value.SetLazy(recording, node);
@@ -69,9 +69,10 @@ std::shared_ptr<Storage> Upload(DType dtype, const std::vector<int64_t>& dims,
   return storage;
 }
 
-const UOp* NodeOfValue(const std::shared_ptr<Value>& value, const At& at) {
-  if (MustBeRealised(*value)) RealizeValues({value}, {}, at);
-  return value->lazy() ? LazyNode(*value, at) : Recording::Current()->NodeOf(value->storage);
+const UOp* NodeOfValue(const std::shared_ptr<Value>& value,
+                       const std::shared_ptr<Recording>& recording, const At& at) {
+  if (MustBeRealised(*value)) RealizeValues({value}, {}, at, /*keep_pins=*/true);
+  return value->lazy() ? LazyNode(*value, recording, at) : recording->NodeOf(value->storage, at);
 }
 
 namespace {
@@ -104,8 +105,12 @@ void Ask(const Value& value, const At& at) {
 class Realization {
  public:
   Realization(std::vector<std::shared_ptr<Value>> values,
-              const std::vector<std::shared_ptr<Value>>& fetch, const At& at)
-      : at_(at), recording_(Recording::Current()), values_(std::move(values)), fetch_(fetch) {}
+              const std::vector<std::shared_ptr<Value>>& fetch, const At& at, bool keep_pins)
+      : at_(at),
+        keep_pins_(keep_pins),
+        recording_(Recording::Current()),
+        values_(std::move(values)),
+        fetch_(fetch) {}
 
   void Run() {
     Gather();
@@ -145,10 +150,18 @@ class Realization {
   // is an input already takes the input's buffer, unless it is state.
   void Gather() {
     for (const std::shared_ptr<Value>& value : values_) {
-      const UOp* const node = LazyNode(*value, at_);
+      const UOp* const node = LazyNode(*value, recording_, at_);
       const bool input = node->op == Op::kBuffer && !value->is_state;
       place_.push_back(input ? kInput : static_cast<int>(roots_.size()));
-      if (!input) roots_.push_back(node);
+      if (input) continue;
+      __int128 bytes = ByteWidth(node->dtype);
+      for (const Dim& dim : node->shape) bytes *= dim.max();
+      if (bytes > limits::kStoredBytesMax)
+        throw Error(absl::ResourceExhaustedError(absl::StrCat(
+                        "a result of shape ", DimsToString(node->shape),
+                        " is over the limit of ", limits::kStoredBytesMax, " stored bytes")),
+                    at_);
+      roots_.push_back(node);
     }
   }
 
@@ -170,7 +183,7 @@ class Realization {
         replaced.emplace_back(std::move(value.replaced), place_[i] == kInput ? nullptr : result);
       value.replaced = nullptr;
     }
-    recording_->Unpin();
+    if (!keep_pins_) recording_->Unpin();
     // The place goes on first: a storage that was not an input dies with `replaced`.
     for (auto& [old, result] : replaced) {
       const bool input = std::find(inputs_.begin(), inputs_.end(), old) != inputs_.end();
@@ -202,6 +215,7 @@ class Realization {
   static constexpr int kInput = -1;  // the value is a buffer that exists
 
   const At at_;
+  const bool keep_pins_;
   const std::shared_ptr<Recording> recording_;
   const std::vector<std::shared_ptr<Value>> values_;
   const std::vector<std::shared_ptr<Value>>& fetch_;
@@ -215,12 +229,13 @@ class Realization {
 }  // namespace
 
 void RealizeValues(std::vector<std::shared_ptr<Value>> values,
-                   const std::vector<std::shared_ptr<Value>>& fetch, const At& at) {
+                   const std::vector<std::shared_ptr<Value>>& fetch, const At& at,
+                   bool keep_pins) {
   const std::vector<std::shared_ptr<Value>> wanted = Wanted(std::move(values), fetch);
-  if (!wanted.empty()) Realization(wanted, fetch, at).Run();
+  if (!wanted.empty()) Realization(wanted, fetch, at, keep_pins).Run();
   ThreadState::Get().pending.clear();
   for (const std::shared_ptr<Value>& value : fetch) Ask(*value, at);
-  Recording::Renew();
+  Recording::Renew(kRecordingNodesMax);
 }
 
 }  // namespace internal
@@ -237,6 +252,17 @@ std::vector<std::shared_ptr<internal::Value>> ValuesOf(std::span<const Tensor> t
   std::vector<std::shared_ptr<internal::Value>> values;
   for (const Tensor& tensor : tensors) values.push_back(ValueOf(tensor, at));
   return values;
+}
+
+// A value larger than this is asked for again if it is read again.
+constexpr size_t kKeptBytesMax = 1 << 20;
+
+// What comes back must be what the graph says, whatever the other side does.
+void CheckAnswer(const HostTensor& host, const internal::Storage& storage, const At& at) {
+  if (host.dtype == storage.dtype && host.dims == storage.dims &&
+      static_cast<int64_t>(host.bytes.size()) == host.ElementCount() * ByteWidth(host.dtype))
+    return;
+  throw Error(absl::InternalError("the cloud sent a value of another type or shape"), at);
 }
 
 }  // namespace
@@ -260,6 +286,8 @@ HostTensor Tensor::to_host(At at) const {
     storage.fetch.reset();
     absl::StatusOr<HostTensor> host = storage.engine->Await(ticket.seq, ticket.index);
     ThrowIfError(host.status(), at);
+    CheckAnswer(*host, storage, at);
+    if (host->bytes.size() > kKeptBytesMax) return *std::move(host);
     storage.host = *std::move(host);
   }
   return *storage.host;

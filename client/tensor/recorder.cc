@@ -15,6 +15,11 @@ std::string DimsToString(ShapeView shape) { return ShapeToString(shape); }
 
 Shape ToShape(const std::vector<int64_t>& dims) { return Shape(dims.begin(), dims.end()); }
 
+Recorder::Recorder(const At& at) : at_(at) {
+  Recording::Renew(kUnrealisedNodesMax);
+  recording_ = Recording::Current();
+}
+
 const UOp* Recorder::Make(Op op, DType dtype, Sources src, absl::Span<const int64_t> arg) const {
   absl::StatusOr<const UOp*> node = graph().Make(op, dtype, src, arg);
   if (!node.ok()) throw Error(node.status(), at_);

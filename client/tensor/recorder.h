@@ -19,7 +19,7 @@ Shape ToShape(const std::vector<int64_t>& dims);
 
 class Recorder {
  public:
-  explicit Recorder(const At& at) : recording_(Recording::Current()), at_(at) {}
+  explicit Recorder(const At& at);
 
   const At& at() const { return at_; }
   const std::shared_ptr<Recording>& recording() const { return recording_; }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "compiler/ir/build.h"
 #include "compiler/ir/check.h"
 #include "compiler/ir/encoding.h"
 
@@ -55,8 +54,9 @@ std::shared_ptr<Recording>& ThreadRecording() {
 
 const std::shared_ptr<Recording>& Recording::Current() { return ThreadRecording(); }
 
-void Recording::Renew() {
-  if (ThreadRecording()->graph_.node_count() > kRecordingNodesMax)
+void Recording::Renew(int64_t nodes_max) {
+  const Recording& now = *ThreadRecording();
+  if (now.graph_.node_count() - now.imported_ > nodes_max)
     ThreadRecording() = std::make_shared<Recording>();
 }
 
@@ -71,23 +71,27 @@ int64_t Recording::TakePlace() {
   return place;
 }
 
-const UOp* Recording::NodeOf(const std::shared_ptr<Storage>& storage) {
+const UOp* Recording::NodeOf(const std::shared_ptr<Storage>& storage, const At& at) {
   if (storage->place < 0 || storage->recording.lock().get() != this) {
     storage->place = TakePlace();
     storage->recording = weak_from_this();
     places_[storage->place].owner = storage;
   }
   places_[storage->place].pin = storage;
-  const Shape shape(storage->dims.begin(), storage->dims.end());
-  return BufferNode(graph_, static_cast<uint64_t>(storage->place), storage->dtype, shape);
+  std::vector<int64_t> arg = {storage->place};
+  arg.insert(arg.end(), storage->dims.begin(), storage->dims.end());
+  absl::StatusOr<const UOp*> node = graph_.Make(Op::kBuffer, storage->dtype, {}, arg);
+  ThrowIfError(node.status(), at);
+  return *node;
 }
 
 const UOp* Recording::Import(Recording& other, const UOp* node, const At& at) {
+  const int64_t before = graph_.node_count();
   absl::flat_hash_map<const UOp*, const UOp*> made;
   std::vector<const UOp*> src;
   for (const UOp* old : PostOrder(node)) {
     if (old->op == Op::kBuffer) {
-      made[old] = NodeOf(other.StorageAt(old->arg[0]));
+      made[old] = NodeOf(other.StorageAt(old->arg[0]), at);
       continue;
     }
     src.clear();
@@ -96,6 +100,7 @@ const UOp* Recording::Import(Recording& other, const UOp* node, const At& at) {
     ThrowIfError(copy.status(), at);
     made[old] = *copy;
   }
+  imported_ += graph_.node_count() - before;
   return made.at(node);
 }
 

@@ -29,8 +29,10 @@
 
 namespace outboard::internal {
 
-// A thread starts a new Recording after a realize that leaves more nodes than this in the old one.
+// A thread starts a new Recording after a realize that leaves more nodes than this in the old one ...
 inline constexpr int64_t kRecordingNodesMax = 1 << 17;
+// ... and between two realizes when it has recorded so many; below limits::kGraphNodesMax.
+inline constexpr int64_t kUnrealisedNodesMax = 1 << 19;
 
 class Recording;
 struct Value;
@@ -92,13 +94,13 @@ class Recording : public std::enable_shared_from_this<Recording> {
  public:
   // The one that this thread records into.
   static const std::shared_ptr<Recording>& Current();
-  // Starts another if this thread's has grown past kRecordingNodesMax.
-  static void Renew();
+  // Starts another if this thread's has more nodes than `nodes_max`, those imported from older ones not counted.
+  static void Renew(int64_t nodes_max);
 
   Graph& graph() { return graph_; }
 
-  // The BUFFER node of `storage`, pinned.
-  const UOp* NodeOf(const std::shared_ptr<Storage>& storage);
+  // The BUFFER node of `storage`, pinned. Throws Error with RESOURCE_EXHAUSTED where the graph is full.
+  const UOp* NodeOf(const std::shared_ptr<Storage>& storage, const At& at);
   // The storage behind a BUFFER node of this recording.
   std::shared_ptr<Storage> StorageAt(int64_t place) const { return places_[place].pin; }
   // `node` of `other`, made again here. Throws Error.
@@ -131,6 +133,7 @@ class Recording : public std::enable_shared_from_this<Recording> {
   int64_t TakePlace();
 
   Graph graph_;
+  int64_t imported_ = 0;
   std::vector<Place> places_;
   std::priority_queue<int64_t, std::vector<int64_t>, std::greater<>> free_;  // the lowest first
   Value* first_ = nullptr;

@@ -39,11 +39,14 @@ struct ThreadState {
 std::shared_ptr<Storage> Upload(DType dtype, const std::vector<int64_t>& dims,
                                 std::string_view bytes, const At& at);
 
-// See realize() in tensor.h. Values that are realised already are only fetched.
+// See realize() in tensor.h. Values that are realised already are only fetched. With `keep_pins` no buffer is given up,
+// so that nodes which no Value holds stay good: for a realize in the middle of an operation.
 void RealizeValues(std::vector<std::shared_ptr<Value>> values,
-                   const std::vector<std::shared_ptr<Value>>& fetch, const At& at);
+                   const std::vector<std::shared_ptr<Value>>& fetch, const At& at,
+                   bool keep_pins = false);
 
-// The node of `value` in the current recording. Realises state before its first use.
-const UOp* NodeOfValue(const std::shared_ptr<Value>& value, const At& at);
+// The node of `value` in `recording`, which need not be the current one any more. Realises state before its first use.
+const UOp* NodeOfValue(const std::shared_ptr<Value>& value,
+                       const std::shared_ptr<Recording>& recording, const At& at);
 
 }  // namespace outboard::internal

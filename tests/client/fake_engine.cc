@@ -13,8 +13,14 @@ namespace {
 absl::Status Closed() { return absl::FailedPreconditionError("the session is closed"); }
 }  // namespace
 
+uint64_t FakeEngine::NewHandle() {
+  const std::lock_guard lock(mutex_);
+  return ++last_handle_;
+}
+
 absl::Status FakeEngine::Put(uint64_t handle, DType dtype, std::span<const int64_t> dims,
                              std::string_view bytes) {
+  const std::lock_guard lock(mutex_);
   if (closed_) return Closed();
   ++puts;
   HostTensor value{dtype, {dims.begin(), dims.end()}, std::string(bytes)};
@@ -24,6 +30,7 @@ absl::Status FakeEngine::Put(uint64_t handle, DType dtype, std::span<const int64
 }
 
 absl::StatusOr<uint64_t> FakeEngine::Run(const transport::RunRequest& request) {
+  const std::lock_guard lock(mutex_);
   if (closed_) return Closed();
   ++runs;
   donated += static_cast<int64_t>(request.donate.size());
@@ -78,6 +85,7 @@ absl::StatusOr<uint64_t> FakeEngine::Run(const transport::RunRequest& request) {
 }
 
 absl::StatusOr<uint64_t> FakeEngine::Fetch(uint64_t handle) {
+  const std::lock_guard lock(mutex_);
   if (closed_) return Closed();
   ++fetches;
   const auto found = buffers_.find(handle);
@@ -90,11 +98,13 @@ absl::StatusOr<uint64_t> FakeEngine::Fetch(uint64_t handle) {
 }
 
 void FakeEngine::Release(uint64_t handle) {
+  const std::lock_guard lock(mutex_);
   if (closed_) return;
   EXPECT_EQ(buffers_.erase(handle), 1u) << "released twice: " << handle;
 }
 
 absl::StatusOr<HostTensor> FakeEngine::Await(uint64_t seq, uint32_t index) {
+  const std::lock_guard lock(mutex_);
   ++awaits;
   const auto found = tickets_.find({seq, index});
   if (found == tickets_.end()) return absl::FailedPreconditionError("a value taken twice");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
@@ -14,7 +15,7 @@ namespace outboard {
 
 class FakeEngine : public Engine {
  public:
-  uint64_t NewHandle() override { return ++last_handle_; }
+  uint64_t NewHandle() override;
   absl::Status Put(uint64_t handle, DType dtype, std::span<const int64_t> dims,
                    std::string_view bytes) override;
   absl::StatusOr<uint64_t> Run(const transport::RunRequest& request) override;
@@ -42,6 +43,7 @@ class FakeEngine : public Engine {
     absl::Status poison;
   };
 
+  std::mutex mutex_;
   uint64_t last_handle_ = 0, last_seq_ = 0;
   bool closed_ = false;
   std::map<uint64_t, Buffer> buffers_;

@@ -1,8 +1,10 @@
 // Tensors: laziness, Runs, ownership, errors.
 #include "client/tensor/tensor.h"
 
-#include "client/tensor/recording.h"
+#include <future>
+
 #include "client/tensor/promote.h"
+#include "client/tensor/recording.h"
 #include "tests/client/client_test.h"
 
 namespace outboard {
@@ -120,6 +122,54 @@ TEST_F(TensorTest, LazyTensorsOutliveTheirRecording) {
     ASSERT_LT(i, 100);
   }
   ExpectNear(old * 2 + x, {13, 16});
+}
+
+TEST_F(TensorTest, GraphsStayBoundedWithoutRealize) {
+  const Tensor x = Tensor::from<float>({1, 2});
+  Tensor sum = x;
+  for (int i = 0; i < 300000; ++i) {
+    if (i < 200) sum = sum + i;
+    (void)(x * (i + 0.5));
+  }
+  ExpectNear(sum, {1 + 19900, 2 + 19900});
+}
+
+TEST_F(TensorTest, StateThatIsRealisedInTheMiddleOfAnOperation) {
+  Tensor x = Tensor::from<float>({1, 2, 3, 4}, {1, 1, 2, 2});
+  x.assign(x * 1);  // pending: the Run that realises the weight takes it along
+  const Tensor w = Tensor::ones({1, 1, 2, 2}).requires_grad_();
+  const Tensor y = x.conv2d(w);
+  const Tensor z = Tensor::from<float>({100}) + 1;  // would take a place that was given up
+  ExpectNear(y, {10});
+  ExpectNear(z, {101});
+  const Tensor v = Tensor::from<float>({5}), b = Tensor::ones({1}).state_();
+  const Tensor sum = v + b;
+  ExpectNear(sum, {6});
+}
+
+TEST_F(TensorTest, ResultsOverTheLimitAreRefused) {
+  const Tensor huge = Tensor::zeros({1 << 20, 1 << 20, 4});
+  EXPECT_EQ(StatusOf([&] { (huge + 1).item(); }).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(StatusOf([&] { Tensor(huge).realize(); }).code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(huge.slice(0, 0, 1).slice(1, 0, 1).sum().item(), 0) << "never stored, never a problem";
+}
+
+TEST_F(TensorTest, ThreadsRecordApart) {
+  const auto work = [](float base) {
+    float last = 0;
+    for (int i = 0; i < 200; ++i) {
+      Tensor p = Tensor::from<float>({base});
+      p.assign(p * 2 + 1);
+      last = p.to_vector<float>()[0];
+    }
+    return last;
+  };
+  auto a = std::async(std::launch::async, work, 1.0f), b = std::async(std::launch::async, work, 5.0f);
+  EXPECT_EQ(a.get(), 3);
+  EXPECT_EQ(b.get(), 11);
+  Tensor moved = std::async(std::launch::async, [] { return Tensor::from<float>({4}) + 1; }).get();
+  EXPECT_EQ((moved * 2).item(), 10) << "lazy, and from a thread that is gone";
 }
 
 TEST_F(TensorTest, ErrorsNameTheUsersLine) {
