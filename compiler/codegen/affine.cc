@@ -48,7 +48,9 @@ bool IsAffineOp(const UOp* node) {
     case Op::kAdd:
     case Op::kNeg: return true;
     case Op::kMul: return node->src[0]->is_const() || node->src[1]->is_const();
-    case Op::kShl: return node->src[1]->is_const() && node->src[1]->int_value() >= 0 && node->src[1]->int_value() < 64;
+    case Op::kShl:
+      return node->src[1]->is_const() && node->src[1]->int_value() >= 0 &&
+             node->src[1]->int_value() < 64;
     default: return false;
   }
 }
@@ -68,7 +70,8 @@ Affine AffineForms::Make(const UOp* node) const {
     case Op::kShl: form = Scaled(source(0), uint64_t{1} << node->src[1]->int_value()); break;
     default: return Affine{0, {{node, 1}}};
   }
-  if (static_cast<int64_t>(form.terms.size()) > limits::kAffineTermsMax) return Affine{0, {{node, 1}}};
+  if (static_cast<int64_t>(form.terms.size()) > limits::kAffineTermsMax)
+    return Affine{0, {{node, 1}}};
   return form;
 }
 

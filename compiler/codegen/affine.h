@@ -1,7 +1,9 @@
-// Index expressions as sums: constant + coefficient * term + ..., exact in wrapping 64-bit arithmetic.
+// Index expressions as sums: constant + coefficient * term + ..., exact in wrapping 64-bit
+// arithmetic.
 //
-// A term is a RANGE or any other i64 node that is not a sum (a quotient, a loaded index ...). How an address moves with
-// a loop is then the coefficient of its range, if no other term depends on it.
+// A term is a RANGE or any other i64 node that is not a sum (a quotient, a loaded index ...). How
+// an address moves with a loop is then the coefficient of its range, if no other term depends on
+// it.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,8 @@
 namespace outboard::codegen {
 namespace {
 
-// `roots` and what they need, not into reductions. Index arithmetic is not listed: its cost is in the accesses.
+// `roots` and what they need, not into reductions. Index arithmetic is not listed: its cost is in
+// the accesses.
 std::vector<const UOp*> NodesOf(const std::vector<const UOp*>& roots) {
   std::vector<const UOp*> out, stack(roots.rbegin(), roots.rend());
   absl::flat_hash_set<const UOp*> seen;
@@ -35,8 +36,9 @@ Access MakeAccess(const Kernel& kernel, AffineForms& forms, const UOp* node) {
   for (const auto& [term, coefficient] : forms.Of(access.index->src[1]).terms) {
     if (term->op == Op::kRange) continue;
     access.irregular |= kernel.DepsOf(term);
-    const bool divided = (term->op == Op::kIDiv || term->op == Op::kMod) && term->src[0]->op == Op::kRange &&
-                         term->src[1]->is_const() && term->src[1]->int_value() > 0;
+    const bool divided = (term->op == Op::kIDiv || term->op == Op::kMod) &&
+                         term->src[0]->op == Op::kRange && term->src[1]->is_const() &&
+                         term->src[1]->int_value() > 0;
     (divided ? access.divided : other) |= kernel.DepsOf(term);
     access.rows = access.rows || (divided && term->op == Op::kMod);
     if (divided) access.divisor = std::max(access.divisor, term->src[1]->int_value());
@@ -45,7 +47,8 @@ Access MakeAccess(const Kernel& kernel, AffineForms& forms, const UOp* node) {
   return access;
 }
 
-Body MakeBody(const Kernel& kernel, AffineForms& forms, const std::vector<const UOp*>& roots, RangeSet ranges) {
+Body MakeBody(const Kernel& kernel, AffineForms& forms, const std::vector<const UOp*>& roots,
+              RangeSet ranges) {
   Body body;
   body.ranges = ranges;
   for (size_t i = 0; i < kernel.ranges.size(); ++i)
@@ -75,9 +78,11 @@ std::vector<Body> FindBodies(const Kernel& kernel, AffineForms& forms) {
     for (const UOp* node : group.nodes) roots.push_back(node->src[0]);
     for (const int range : group.ranges) ranges |= RangeSet{1} << range;
     bodies.push_back(MakeBody(kernel, forms, roots, ranges));
-    for (size_t i = 0; i < group.nodes.size(); ++i) bodies.back().ops.push_back(ranges);  // the fold itself
+    for (size_t i = 0; i < group.nodes.size(); ++i)
+      bodies.back().ops.push_back(ranges);  // the fold itself
   }
-  bodies.push_back(MakeBody(kernel, forms, kernel.stores, (RangeSet{1} << kernel.output_count) - 1));
+  bodies.push_back(
+      MakeBody(kernel, forms, kernel.stores, (RangeSet{1} << kernel.output_count) - 1));
   return bodies;
 }
 

@@ -1,6 +1,7 @@
-// The choice of a plan, by estimated instructions. First which range lies in lanes: the one that costs least over all
-// parts of the kernel. Then, for the part with the most work, how much of two output ranges (and how many vectors) is
-// kept in registers at once, so that what is loaded is used more often. Last, tasks.
+// The choice of a plan, by estimated instructions. First which range lies in lanes: the one that
+// costs least over all parts of the kernel. Then, for the part with the most work, how much of two
+// output ranges (and how many vectors) is kept in registers at once, so that what is loaded is used
+// more often. Last, tasks.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -14,17 +15,17 @@ namespace outboard::codegen {
 namespace {
 
 // In instructions; fitted by eye to what kernels here measured on Zen 5 and Sapphire Rapids.
-constexpr double kVectorLoad = 1.5;    // most cross a cache line
+constexpr double kVectorLoad = 1.5;  // most cross a cache line
 constexpr double kReversedLoad = 2.5;
-constexpr double kPickedLoad = 5;      // from a run of up to four vectors
-constexpr double kStream = 1.5;        // a vector that comes from beyond the first cache
-constexpr double kLoadPerLane = 1.5;   // at constant distances, one by one
+constexpr double kPickedLoad = 5;     // from a run of up to four vectors
+constexpr double kStream = 1.5;       // a vector that comes from beyond the first cache
+constexpr double kLoadPerLane = 1.5;  // at constant distances, one by one
 constexpr double kGatherPerLane = 4;
 constexpr double kScatterPerLane = 5;
-constexpr double kSlowOp = 20;         // SIN is a call, for each lane; EXP2 and LOG2 of f64 too
-constexpr int64_t kTasksWanted = 64;   // enough for any number of threads we have
-constexpr double kCodeMax = 1600;      // operations written out in one tile, so that LLVM stays quick
-constexpr double kLatencyOps = 8;      // operations in flight that keep two units of latency 4 busy
+constexpr double kSlowOp = 20;        // SIN is a call, for each lane; EXP2 and LOG2 of f64 too
+constexpr int64_t kTasksWanted = 64;  // enough for any number of threads we have
+constexpr double kCodeMax = 1600;  // operations written out in one tile, so that LLVM stays quick
+constexpr double kLatencyOps = 8;  // operations in flight that keep two units of latency 4 busy
 
 class Chooser {
  public:
@@ -55,7 +56,8 @@ class Chooser {
   const Body& body(size_t group) const { return bodies_[group]; }
   const Body& stores() const { return bodies_.back(); }
   int LanesFor(int range) const {
-    return static_cast<int>(std::min<int64_t>(lanes_, std::bit_ceil(static_cast<uint64_t>(Extent(range)))));
+    return static_cast<int>(
+        std::min<int64_t>(lanes_, std::bit_ceil(static_cast<uint64_t>(Extent(range)))));
   }
 
   double AccessCost(const Access& access, int v) {
@@ -64,7 +66,8 @@ class Chooser {
     if (access.store) return ConstantStride(access, v) == 1 ? kVectorLoad : kScatterPerLane * lanes;
     if (In(access.irregular, v)) {
       if (!In(access.divided, v) || WholeRows(v) == 0) return kGatherPerLane * lanes + gate;
-      if (access.rows && !access.gated) return kVectorLoad * (1 + lanes / static_cast<double>(access.divisor));
+      if (access.rows && !access.gated)
+        return kVectorLoad * (1 + lanes / static_cast<double>(access.divisor));
       return kPickedLoad + gate;
     }
     const int64_t stride = ConstantStride(access, v);
@@ -74,8 +77,8 @@ class Chooser {
     return kLoadPerLane * lanes + gate;
   }
 
-  // A block of `v` must be a multiple of this many vectors, or all of it, for its quotients to be known in each lane; 0
-  // where blocks cannot be so long.
+  // A block of `v` must be a multiple of this many vectors, or all of it, for its quotients to be
+  // known in each lane; 0 where blocks cannot be so long.
   int64_t WholeRows(int v) const {
     int64_t divisor = 1;
     for (const Body& b : bodies_)
@@ -87,7 +90,8 @@ class Chooser {
   // Elements from lane to lane; 0 also where that is no constant.
   int64_t ConstantStride(const Access& access, int v) {
     if (In(access.irregular, v)) return 0;
-    return static_cast<int64_t>(forms_.Of(access.index->src[1]).CoefficientOf(kernel_.ranges[v].node));
+    return static_cast<int64_t>(
+        forms_.Of(access.index->src[1]).CoefficientOf(kernel_.ranges[v].node));
   }
 
   // Instructions of a body with `v` in lanes (-1: none).
@@ -119,6 +123,7 @@ class Chooser {
 
   int BestOwnRange(size_t g) {
     int best = -1;
+    if (kernel_.IsNested(kernel_.groups[g])) return best;
     double least = GroupCost(g, -1);
     for (const int range : kernel_.groups[g].ranges) {
       if (Extent(range) < 2) continue;
@@ -151,7 +156,7 @@ class Chooser {
   // ---- the register tile
 
   struct TileChoice {
-    int a = -1, b = -1;           // output ranges
+    int a = -1, b = -1;  // output ranges
     int64_t ta = 1, tb = 1, vectors = 1;
     double cost = 0;
   };
@@ -165,7 +170,8 @@ class Chooser {
     return copies;
   }
 
-  // The vectors of a tile that are in different places: steps of a few elements stay in the same cache lines.
+  // The vectors of a tile that are in different places: steps of a few elements stay in the same
+  // cache lines.
   double Streams(const Access& access, const TileChoice& t) {
     double streams = In(access.deps, output_lanes_) ? static_cast<double>(t.vectors) : 1;
     for (const auto& [range, count] : {std::make_pair(t.a, t.ta), std::make_pair(t.b, t.tb)}) {
@@ -180,7 +186,8 @@ class Chooser {
     return static_cast<double>((extent + count - 1) / count * count) / static_cast<double>(extent);
   }
 
-  // Instructions for each result of a step of the main reduction; negative where the registers do not suffice.
+  // Instructions for each result of a step of the main reduction; negative where the registers do
+  // not suffice.
   double TileCost(const Body& b, size_t nodes, int v, const TileChoice& t) {
     const double results = Copies(b.ranges, t);
     double loads = 0, ops = 0, held = 1e9;
@@ -192,16 +199,20 @@ class Chooser {
     }
     for (const RangeSet deps : b.ops) ops += Copies(deps, t);
     for (const RangeSet deps : b.slow_ops) ops += Copies(deps, t) * kSlowOp;
-    const double registers = results * static_cast<double>(nodes) + (b.accesses.empty() ? 0 : held) + 1;
+    const double registers =
+        results * static_cast<double>(nodes) + (b.accesses.empty() ? 0 : held) + 1;
     if (registers > machine_.vector_registers - 3) return -1;
     const Body& last = stores();
-    const double code = loads + ops + Copies(last.ranges, t) * static_cast<double>(last.ops.size() + last.accesses.size());
+    const double code =
+        loads + ops +
+        Copies(last.ranges, t) * static_cast<double>(last.ops.size() + last.accesses.size());
     if (results > 1 && code > kCodeMax) return -1;
     double cost = (loads + ops) / results;
     if (t.a >= 0) cost *= Waste(Extent(t.a), t.ta);
     if (t.b >= 0) cost *= Waste(Extent(t.b), t.tb);
     if (output_lanes_ >= 0) {
-      const int64_t lanes = LanesFor(output_lanes_), vectors = (Extent(output_lanes_) + lanes - 1) / lanes;
+      const int64_t lanes = LanesFor(output_lanes_),
+                    vectors = (Extent(output_lanes_) + lanes - 1) / lanes;
       cost *= Waste(vectors, t.vectors);
     }
     return cost;
@@ -211,7 +222,9 @@ class Chooser {
     size_t main = kernel_.groups.size();
     double most = 0;
     for (size_t g = 0; g < kernel_.groups.size(); ++g)
-      if (const double work = body(g).points * static_cast<double>(body(g).ops.size()); work > most) most = work, main = g;
+      if (const double work = body(g).points * static_cast<double>(body(g).ops.size());
+          work > most && !kernel_.IsNested(kernel_.groups[g]))
+        most = work, main = g;
     if (main == kernel_.groups.size()) {
       PlanElementwise();
       return;
@@ -223,12 +236,15 @@ class Chooser {
     if (In(b.ranges, output_lanes_)) {
       const int64_t lanes = LanesFor(output_lanes_);
       vectors_min = std::max<int64_t>(1, WholeRows(output_lanes_));
-      vectors_max = std::max(vectors_min, std::min<int64_t>(4, (Extent(output_lanes_) + lanes - 1) / lanes));
+      vectors_max =
+          std::max(vectors_min, std::min<int64_t>(4, (Extent(output_lanes_) + lanes - 1) / lanes));
     }
     TileChoice best;
     best.cost = 1e300;
     const int outputs = kernel_.output_count;
-    const auto tiled = [&](int r) { return r != output_lanes_ && In(b.ranges, r) && Extent(r) > 1; };
+    const auto tiled = [&](int r) {
+      return r != output_lanes_ && In(b.ranges, r) && Extent(r) > 1;
+    };
     const auto counts = [&](int r) { return r < 0 ? 1 : std::min<int64_t>(Extent(r), 12); };
     for (int a = -1; a < outputs; ++a) {
       if (a >= 0 && !tiled(a)) continue;
@@ -257,40 +273,46 @@ class Chooser {
     if (best.b >= 0) plan_.outputs[best.b] = ScalarTile(best.b, Extent(best.b), best.tb);
     if (output_lanes_ >= 0) {
       const int64_t vectors = In(b.ranges, output_lanes_) ? best.vectors : 2;
-      plan_.outputs[output_lanes_] =
-          VectorTile(output_lanes_, Extent(output_lanes_), LanesFor(output_lanes_), vectors, /*masked=*/false);
+      plan_.outputs[output_lanes_] = VectorTile(output_lanes_, Extent(output_lanes_),
+                                                LanesFor(output_lanes_), vectors, /*masked=*/false);
     }
   }
 
   // Nothing to keep: a few vectors at a time, fewer where there is much to compute.
   void PlanElementwise() {
     if (output_lanes_ < 0) return;
-    // A gather along the lanes reads whole cache lines for one element each; where another range walks along those
-    // lines, some steps of it are taken together.
+    // A gather along the lanes reads whole cache lines for one element each; where another range
+    // walks along those lines, some steps of it are taken together.
     for (const Access& access : stores().accesses) {
-      if (access.store || AccessCost(access, output_lanes_) < kLoadPerLane * LanesFor(output_lanes_)) continue;
+      if (access.store ||
+          AccessCost(access, output_lanes_) < kLoadPerLane * LanesFor(output_lanes_))
+        continue;
       for (const auto& [term, coefficient] : forms_.Of(access.index->src[1]).terms) {
         if (coefficient != 1 || term->op != Op::kRange) continue;
         const int range = kernel_.IndexOf(term);
         if (range == output_lanes_ || stores().ops.size() > 16) continue;
         plan_.outputs[range] = ScalarTile(range, Extent(range), 16);
-        plan_.outputs[output_lanes_] =
-            VectorTile(output_lanes_, Extent(output_lanes_), LanesFor(output_lanes_), 1, /*masked=*/false);
+        plan_.outputs[output_lanes_] = VectorTile(output_lanes_, Extent(output_lanes_),
+                                                  LanesFor(output_lanes_), 1, /*masked=*/false);
         return;
       }
     }
     const size_t size = stores().ops.size() + 8 * stores().slow_ops.size();
     const int64_t rows = std::max<int64_t>(1, WholeRows(output_lanes_));
-    const int64_t vectors = rows * std::max<int64_t>(1, (size <= 16 ? 4 : size <= 48 ? 2 : 1) / rows);
-    plan_.outputs[output_lanes_] =
-        VectorTile(output_lanes_, Extent(output_lanes_), LanesFor(output_lanes_), vectors, /*masked=*/false);
+    const int64_t vectors = rows * std::max<int64_t>(1, (size <= 16   ? 4
+                                                         : size <= 48 ? 2
+                                                                      : 1) /
+                                                            rows);
+    plan_.outputs[output_lanes_] = VectorTile(output_lanes_, Extent(output_lanes_),
+                                              LanesFor(output_lanes_), vectors, /*masked=*/false);
   }
 
   // ---- reductions
 
   void PlainGroups() {
     for (size_t g = 0; g < kernel_.groups.size(); ++g)
-      for (const int range : kernel_.groups[g].ranges) plan_.groups[g].loops.push_back(PlainTile(range, Extent(range)));
+      for (const int range : kernel_.groups[g].ranges)
+        plan_.groups[g].loops.push_back(PlainTile(range, Extent(range)));
   }
 
   void PlanGroup(size_t g) {
@@ -298,7 +320,8 @@ class Chooser {
     GroupPlan& plan = plan_.groups[g];
     int64_t results = static_cast<int64_t>(group.nodes.size());
     for (const Tile& tile : plan_.outputs)
-      if (In(group.deps, tile.range)) results *= static_cast<int64_t>(tile.trips > 0 ? tile.main.size() : tile.rest.size());
+      if (In(group.deps, tile.range))
+        results *= static_cast<int64_t>(tile.trips > 0 ? tile.main.size() : tile.rest.size());
     std::vector<int> order = group.ranges;
     const int own = group_lanes_[g];
     if (own >= 0) {
@@ -307,23 +330,30 @@ class Chooser {
     }
     for (const int range : order) plan.loops.push_back(PlainTile(range, Extent(range)));
     if (order.empty()) return;
+    if (kernel_.IsNested(group)) return;
     const int inner = order.back();
-    // Steps of the innermost loop at once: enough independent sums to hide latency, or a short loop whole.
+    // Steps of the innermost loop at once: enough independent sums to hide latency, or a short loop
+    // whole.
     const int64_t wanted = std::max<int64_t>(1, static_cast<int64_t>(kLatencyOps) / results);
-    const int64_t size = results * static_cast<int64_t>(body(g).ops.size() + body(g).accesses.size());
-    int64_t steps = own >= 0 ? (Extent(inner) + LanesFor(inner) - 1) / LanesFor(inner) : Extent(inner);
-    if (size * steps > 400 || steps > 12) steps = std::min(steps, std::max<int64_t>(wanted, size < 64 ? 2 : 1));
+    const int64_t size =
+        results * static_cast<int64_t>(body(g).ops.size() + body(g).accesses.size());
+    int64_t steps =
+        own >= 0 ? (Extent(inner) + LanesFor(inner) - 1) / LanesFor(inner) : Extent(inner);
+    if (size * steps > 400 || steps > 12)
+      steps = std::min(steps, std::max<int64_t>(wanted, size < 64 ? 2 : 1));
     if (own >= 0)
       if (const int64_t rows = WholeRows(own); rows > 1) steps = rows;
-    plan.loops.back() = own >= 0 ? VectorTile(inner, Extent(inner), LanesFor(inner), steps, /*masked=*/true)
-                                 : ScalarTile(inner, Extent(inner), steps);
+    plan.loops.back() =
+        own >= 0 ? VectorTile(inner, Extent(inner), LanesFor(inner), steps, /*masked=*/true)
+                 : ScalarTile(inner, Extent(inner), steps);
     plan.partials = static_cast<int>(std::max<int64_t>(1, std::min(wanted, steps)));
   }
 
   // ---- tasks
 
   void ChooseTasks() {
-    // A group is computed once a task, so loops that it does not depend on may not be handed out, unless before its own.
+    // A group is computed once a task, so loops that it does not depend on may not be handed out,
+    // unless before its own.
     size_t most = plan_.outputs.size();
     for (const ReduceGroup& group : kernel_.groups) {
       size_t level = 0;
@@ -331,7 +361,8 @@ class Chooser {
         if (In(group.deps, plan_.outputs[i].range)) level = i + 1;
       if (level > 0) most = std::min(most, level);
     }
-    while (plan_.task_loops < static_cast<int>(most) && (plan_.task_loops == 0 || plan_.tasks() < kTasksWanted))
+    while (plan_.task_loops < static_cast<int>(most) &&
+           (plan_.task_loops == 0 || plan_.tasks() < kTasksWanted))
       ++plan_.task_loops;
   }
 
@@ -339,14 +370,16 @@ class Chooser {
   const Machine machine_;
   AffineForms forms_;
   std::vector<Body> bodies_;
-  int lanes_ = 1;                  // of a full vector of the widest type
-  int output_lanes_ = -1;          // the output range in lanes
-  std::vector<int> group_lanes_;   // by group: its own range in lanes
+  int lanes_ = 1;                 // of a full vector of the widest type
+  int output_lanes_ = -1;         // the output range in lanes
+  std::vector<int> group_lanes_;  // by group: its own range in lanes
   Plan plan_;
 };
 
 }  // namespace
 
-Plan MakePlan(const Kernel& kernel, const Machine& machine) { return Chooser(kernel, machine).Run(); }
+Plan MakePlan(const Kernel& kernel, const Machine& machine) {
+  return Chooser(kernel, machine).Run();
+}
 
 }  // namespace outboard::codegen

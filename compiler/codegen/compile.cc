@@ -17,10 +17,10 @@ namespace {
 
 constexpr char kSymbol[] = "outboard_kernel";
 // Raised with every change that gives other objects for the same kernels.
-constexpr int kCodegenVersion = 2;
+constexpr int kCodegenVersion = 3;
 
-absl::StatusOr<CompiledKernel> Compile(render::X86Renderer& renderer, const UOp* sink, const CompileOptions& options,
-                                       std::string* ir) {
+absl::StatusOr<CompiledKernel> Compile(render::X86Renderer& renderer, const UOp* sink,
+                                       const CompileOptions& options, std::string* ir) {
   OB_ASSIGN_OR_RETURN(codegen::Kernel kernel, codegen::AnalyzeKernel(sink));
   codegen::Machine machine = renderer.machine();
   machine.no_opt = options.no_opt;
@@ -42,7 +42,8 @@ absl::StatusOr<CompiledKernel> Compile(render::X86Renderer& renderer, const UOp*
   OB_ASSIGN_OR_RETURN(out.object, renderer.Render(kernel, plan, kSymbol, options.no_opt,
                                                   options.dump || ir != nullptr ? &text : nullptr));
   if (options.dump)
-    std::fprintf(stderr, "%s%s%s\n", GraphToString(sink).c_str(), PlanToString(kernel, plan).c_str(), text.c_str());
+    std::fprintf(stderr, "%s%s%s\n", GraphToString(sink).c_str(),
+                 PlanToString(kernel, plan).c_str(), text.c_str());
   if (ir != nullptr) *ir = std::move(text);
   return out;
 }
@@ -86,7 +87,9 @@ void WarmUpCompiler() {
   OB_CHECK_OK(CompileKernel(Sink(g, {store})).status());
 }
 
-std::string CompilerVersion() { return absl::StrCat("x86-", kCodegenVersion, "-llvm-", render::LlvmVersion()); }
+std::string CompilerVersion() {
+  return absl::StrCat("x86-", kCodegenVersion, "-llvm-", render::LlvmVersion());
+}
 
 std::string HostCpuName() { return render::HostCpu(); }
 

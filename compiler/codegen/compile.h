@@ -1,7 +1,9 @@
 // Kernels to x86-64 objects.
 //
-// A kernel is a SINK of STOREs over common output ranges (op.h, "kernel level"). Its loads and stores are taken to be in
-// range wherever their gates hold: whoever makes kernels proves that (compiler/schedule).
+// A kernel is a SINK of STOREs over common output ranges (op.h, "kernel level"). A REDUCE_LOOP may
+// hold others; one that does not depend on the outer one's ranges is computed before it, else again
+// in each of its steps. The kernel's loads and stores are taken to be in range wherever their gates
+// hold: whoever makes kernels proves that (compiler/schedule).
 #pragma once
 
 #include <span>
@@ -37,7 +39,8 @@ absl::StatusOr<std::string> KernelToLlvmIr(const UOp* sink, const CompileOptions
 // Loads and initialises what the first compilation would otherwise wait for (about 20 ms).
 void WarmUpCompiler();
 
-// Names everything besides kernel and options that decides the bytes of an object; part of the keys of caches.
+// Names everything besides kernel and options that decides the bytes of an object; part of the keys
+// of caches.
 std::string CompilerVersion();
 // The processor and features that an empty CompileOptions::cpu stands for.
 std::string HostCpuName();

@@ -1,9 +1,10 @@
 // What a compiled kernel is, for those who load and run it: plain data, no types of the compiler.
 //
-// Calling: `symbol` of `object` is   void k(void* const* buffers, int64_t task_begin, int64_t task_end);
-// buffers[i] is the memory of GLOBAL slot i, aligned to its element; buffers of different slots do not overlap. The
-// whole result is there once [0, tasks) has been run, in any pieces, in any order, by any number of threads: each task
-// writes its own elements, and the bits do not depend on how tasks are split.
+// Calling: `symbol` of `object` is   void k(void* const* buffers, int64_t task_begin, int64_t
+// task_end); buffers[i] is the memory of GLOBAL slot i, aligned to its element; buffers of
+// different slots do not overlap. The whole result is there once [0, tasks) has been run, in any
+// pieces, in any order, by any number of threads: each task writes its own elements, and the bits
+// do not depend on how tasks are split.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +15,11 @@ namespace outboard {
 struct CompiledKernel {
   std::string object;  // relocatable ELF64, x86-64, position independent
   std::string symbol;
-  int64_t tasks = 0;         // 0 where there is nothing to compute
-  int buffer_count = 0;      // one past the largest slot
-  int64_t flops = 0;         // estimates, for reports: arithmetic on floats, memory touched if every buffer is
-  int64_t bytes = 0;         // read or written once
+  int64_t tasks = 0;     // 0 where there is nothing to compute
+  int buffer_count = 0;  // one past the largest slot
+  int64_t flops =
+      0;  // estimates, for reports: arithmetic on floats, memory touched if every buffer is
+  int64_t bytes = 0;  // read or written once
 };
 
 }  // namespace outboard

@@ -77,15 +77,19 @@ const UOp* FlattenRows(Graph& g, const Kernel& kernel, const Plan& plan, const M
   if (inner < 1 || machine.vector_bytes < 64) return nullptr;  // loading in parts needs masks
   const Range &b = kernel.ranges[inner], &a = kernel.ranges[inner - 1];
   if (a.reduce != b.reduce || b.extent < kLeastRow) return nullptr;
+  for (const ReduceGroup& group : kernel.groups)
+    if (kernel.IsNested(group)) return nullptr;
   for (const DType dtype : kernel.slot_dtypes)
     if (dtype != DType::kVoid && dtype != DType::kF32) return nullptr;
   const int lanes = machine.vector_bytes / 4;
-  const double gain = static_cast<double>((b.extent + lanes - 1) / lanes * lanes) / static_cast<double>(b.extent);
-  if (gain < kLeastGain || VectorsOfWholeRows(b.extent, a.extent * b.extent, lanes) == 0) return nullptr;
+  const double gain =
+      static_cast<double>((b.extent + lanes - 1) / lanes * lanes) / static_cast<double>(b.extent);
+  if (gain < kLeastGain || VectorsOfWholeRows(b.extent, a.extent * b.extent, lanes) == 0)
+    return nullptr;
 
   const RangeSet both = RangeSet{1} << inner | RangeSet{1} << (inner - 1);
-  const UOp* const p =
-      g.MakeChecked(Op::kRange, DType::kVoid, {}, {b.node->arg[0], a.extent * b.extent, b.node->arg[2]});
+  const UOp* const p = g.MakeChecked(Op::kRange, DType::kVoid, {},
+                                     {b.node->arg[0], a.extent * b.extent, b.node->arg[2]});
   AffineForms forms;
   absl::flat_hash_map<const UOp*, const UOp*> made;
   bool contiguous = false;
@@ -100,7 +104,8 @@ const UOp* FlattenRows(Graph& g, const Kernel& kernel, const Plan& plan, const M
       made[node] = g.MakeChecked(Op::kIndex, DType::kVoid, {made.at(node->src[0]), index});
       continue;
     }
-    if (IsAffineOp(node) && (kernel.DepsOf(node) & both)) continue;  // may be seen by indices only: see below
+    if (IsAffineOp(node) && (kernel.DepsOf(node) & both))
+      continue;  // may be seen by indices only: see below
     std::vector<const UOp*> src;
     int folded = 0;
     for (const UOp* source : node->src) {

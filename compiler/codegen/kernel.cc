@@ -14,9 +14,13 @@
 namespace outboard::codegen {
 namespace {
 
-absl::Status Broken(const auto&... parts) { return absl::InvalidArgumentError(absl::StrCat("kernel: ", parts...)); }
+absl::Status Broken(const auto&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat("kernel: ", parts...));
+}
 
-bool IsReduceRange(const UOp* range) { return range->arg[2] == static_cast<int64_t>(RangeKind::kReduce); }
+bool IsReduceRange(const UOp* range) {
+  return range->arg[2] == static_cast<int64_t>(RangeKind::kReduce);
+}
 
 // Numbers the ranges; fails where two have one id, since a loop is known by its id.
 absl::Status FindRanges(Kernel& kernel) {
@@ -24,13 +28,15 @@ absl::Status FindRanges(Kernel& kernel) {
   for (const UOp* node : kernel.nodes)
     if (node->op == Op::kRange) found.push_back(node);
   if (static_cast<int64_t>(found.size()) > limits::kKernelRangesMax)
-    return absl::ResourceExhaustedError(
-        absl::StrCat("kernel: ", found.size(), " loops are over the limit of ", limits::kKernelRangesMax));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "kernel: ", found.size(), " loops are over the limit of ", limits::kKernelRangesMax));
   std::sort(found.begin(), found.end(), [](const UOp* a, const UOp* b) {
-    return std::make_pair(IsReduceRange(a), a->arg[0]) < std::make_pair(IsReduceRange(b), b->arg[0]);
+    return std::make_pair(IsReduceRange(a), a->arg[0]) <
+           std::make_pair(IsReduceRange(b), b->arg[0]);
   });
   for (size_t i = 0; i < found.size(); ++i) {
-    if (i > 0 && found[i]->arg[0] == found[i - 1]->arg[0] && IsReduceRange(found[i]) == IsReduceRange(found[i - 1]))
+    if (i > 0 && found[i]->arg[0] == found[i - 1]->arg[0] &&
+        IsReduceRange(found[i]) == IsReduceRange(found[i - 1]))
       return Broken("two ranges have the id ", found[i]->arg[0]);
     kernel.ranges.push_back({found[i], found[i]->arg[1], IsReduceRange(found[i])});
     if (!IsReduceRange(found[i])) {
@@ -49,8 +55,9 @@ RangeSet SetOf(const std::vector<int>& ranges) {
 
 absl::Status FindDepsAndGroups(Kernel& kernel) {
   absl::flat_hash_map<const UOp*, int> index, level;  // level: reductions below, at most
-  for (size_t i = 0; i < kernel.ranges.size(); ++i) index[kernel.ranges[i].node] = static_cast<int>(i);
-  const RangeSet outputs = (RangeSet{1} << kernel.output_count) - 1;
+  for (size_t i = 0; i < kernel.ranges.size(); ++i)
+    index[kernel.ranges[i].node] = static_cast<int>(i);
+  const RangeSet outputs = kernel.OutputSet();
   // Ordered by level, then by loops and dependence; the order of nodes inside is the graph's.
   std::map<std::tuple<int, std::vector<int>, RangeSet>, std::vector<const UOp*>> groups;
   for (const UOp* node : kernel.nodes) {
@@ -68,11 +75,11 @@ absl::Status FindDepsAndGroups(Kernel& kernel) {
       if (static_cast<size_t>(std::popcount(SetOf(ranges))) != ranges.size())
         return Broken("a REDUCE_LOOP names a range twice");
       deps &= ~SetOf(ranges);
-      if (deps & ~outputs) return Broken("a reduction depends on the loops of another one around it");
       ++below;
       groups[{below, ranges, deps}].push_back(node);
     }
-    if (node->op == Op::kStore && (deps & ~outputs)) return Broken("a STORE depends on a range of a reduction");
+    if (node->op == Op::kStore && (deps & ~outputs))
+      return Broken("a STORE depends on a range of a reduction");
     kernel.deps[node] = deps;
     level[node] = below;
   }
@@ -104,7 +111,9 @@ absl::Status FindSlots(Kernel& kernel) {
 void CountFlops(Kernel& kernel) {
   double flops = 0;
   for (const UOp* node : kernel.nodes) {
-    if (!IsFloat(node->dtype) || !(IsAlu(node->op) || node->op == Op::kReduceLoop) || node->op == Op::kWhere) continue;
+    if (!IsFloat(node->dtype) || !(IsAlu(node->op) || node->op == Op::kReduceLoop) ||
+        node->op == Op::kWhere)
+      continue;
     RangeSet set = kernel.deps.at(node);
     if (node->op == Op::kReduceLoop)
       for (size_t i = 1; i < node->src.size(); ++i) set |= kernel.deps.at(node->src[i]);
@@ -125,10 +134,18 @@ int Kernel::IndexOf(const UOp* range) const {
   return -1;
 }
 
+bool Kernel::IsNested(const ReduceGroup& group) const {
+  if (group.deps & ~OutputSet()) return true;
+  const RangeSet own = SetOf(group.ranges);
+  return std::any_of(groups.begin(), groups.end(),
+                     [&](const ReduceGroup& other) { return other.deps & own; });
+}
+
 absl::StatusOr<Kernel> AnalyzeKernel(const UOp* sink) {
   OB_RETURN_IF_ERROR(VerifyGraph(sink, Level::kKernel));
   Kernel kernel;
-  if (const size_t count = PostOrder(sink).size(); static_cast<int64_t>(count) > limits::kKernelNodesMax)
+  if (const size_t count = PostOrder(sink).size();
+      static_cast<int64_t>(count) > limits::kKernelNodesMax)
     return absl::ResourceExhaustedError(
         absl::StrCat("kernel: ", count, " nodes are over the limit of ", limits::kKernelNodesMax));
   kernel.graph = std::make_unique<Graph>();

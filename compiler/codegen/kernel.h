@@ -1,4 +1,5 @@
-// A kernel taken apart: its loops, its reductions in the order to compute them, and what depends on which loop.
+// A kernel taken apart: its loops, its reductions in the order to compute them, and what depends on
+// which loop.
 #pragma once
 
 #include <cstdint>
@@ -23,32 +24,38 @@ struct Range {
 
 // Reductions over the same loops that share one loop nest.
 struct ReduceGroup {
-  std::vector<int> ranges;           // into Kernel::ranges, in the order written
-  std::vector<const UOp*> nodes;     // REDUCE_LOOPs
-  RangeSet deps = 0;                 // output ranges that they depend on
+  std::vector<int> ranges;        // into Kernel::ranges, in the order written
+  std::vector<const UOp*> nodes;  // REDUCE_LOOPs
+  // What they depend on: output ranges, and ranges of reductions around them, inside of which they
+  // are computed.
+  RangeSet deps = 0;
 };
 
 struct Kernel {
-  std::unique_ptr<Graph> graph;      // the kernel's own copy lives here
+  std::unique_ptr<Graph> graph;  // the kernel's own copy lives here
   std::vector<const UOp*> stores;
-  std::vector<Range> ranges;         // output ranges first, outermost first; then those of reductions
+  std::vector<Range> ranges;  // output ranges first, outermost first; then those of reductions
   int output_count = 0;
-  std::vector<ReduceGroup> groups;   // a group comes after those that its values use
-  std::vector<const UOp*> nodes;     // all, sources first
-  absl::flat_hash_map<const UOp*, RangeSet> deps;  // of every node; a REDUCE_LOOP does not depend on its own ranges
+  std::vector<ReduceGroup> groups;  // a group comes after those that its values use
+  std::vector<const UOp*> nodes;    // all, sources first
+  absl::flat_hash_map<const UOp*, RangeSet>
+      deps;  // of every node; a REDUCE_LOOP does not depend on its own ranges
   std::vector<int64_t> slot_elements;  // by slot; -1 where a slot is not used
   std::vector<DType> slot_dtypes;
   int64_t flops = 0;
   int64_t bytes = 0;
-  bool empty = false;                // an output range has extent 0: nothing to compute
+  bool empty = false;  // an output range has extent 0: nothing to compute
 
   RangeSet DepsOf(const UOp* node) const { return deps.at(node); }
   int IndexOf(const UOp* range) const;
+  RangeSet OutputSet() const { return (RangeSet{1} << output_count) - 1; }
+  // Whether the group lies inside of another one, or another one inside of it.
+  bool IsNested(const ReduceGroup& group) const;
 };
 
-// Checks and takes apart. Ranges of extent 1 are gone, and ranges that always appear as one (a * extent(b) + b) are
-// merged, so that a contiguous array is one loop.
-// Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED as compile.h says.
+// Checks and takes apart. Ranges of extent 1 are gone, and ranges that always appear as one (a *
+// extent(b) + b) are merged, so that a contiguous array is one loop. Errors: INVALID_ARGUMENT,
+// RESOURCE_EXHAUSTED as compile.h says.
 absl::StatusOr<Kernel> AnalyzeKernel(const UOp* sink);
 
 }  // namespace outboard::codegen

@@ -26,8 +26,9 @@ const UOp* Rebuild(Graph& g, const UOp* sink, const Replacements& replacements) 
     std::vector<const UOp*> src;
     for (const UOp* source : node->src) {
       const UOp* const now = made.at(source);
-      const bool dropped = node->op == Op::kReduceLoop && !src.empty() &&
-                           (now->op != Op::kRange || std::find(src.begin() + 1, src.end(), now) != src.end());
+      const bool dropped =
+          node->op == Op::kReduceLoop && !src.empty() &&
+          (now->op != Op::kRange || std::find(src.begin() + 1, src.end(), now) != src.end());
       if (!dropped) src.push_back(now);
     }
     if (node->op == Op::kReduceLoop && src.size() == 1) {
@@ -53,18 +54,22 @@ std::vector<const UOp*> AffineRoots(const UOp* sink) {
     if (IsAffineOp(node)) continue;
     const size_t count = node->op == Op::kReduceLoop ? 1 : node->src.size();
     for (size_t i = 0; i < count; ++i)
-      if (IsAffineOp(node->src[i]) && seen.insert(node->src[i]->index).second) roots.push_back(node->src[i]);
+      if (IsAffineOp(node->src[i]) && seen.insert(node->src[i]->index).second)
+        roots.push_back(node->src[i]);
   }
   return roots;
 }
 
 // May `inner` stand for outer * extent(inner) + inner everywhere?
-bool CanMerge(const std::vector<const UOp*>& roots, AffineForms& forms, const UOp* outer, const UOp* inner) {
+bool CanMerge(const std::vector<const UOp*>& roots, AffineForms& forms, const UOp* outer,
+              const UOp* inner) {
   __int128 extent = static_cast<__int128>(outer->arg[1]) * inner->arg[1];
   if (extent >= (__int128{1} << 40)) return false;
   for (const UOp* root : roots) {
     const Affine& form = forms.Of(root);
-    if (form.CoefficientOf(outer) != form.CoefficientOf(inner) * static_cast<uint64_t>(inner->arg[1])) return false;
+    if (form.CoefficientOf(outer) !=
+        form.CoefficientOf(inner) * static_cast<uint64_t>(inner->arg[1]))
+      return false;
   }
   return true;
 }
@@ -73,7 +78,8 @@ bool CanMerge(const std::vector<const UOp*>& roots, AffineForms& forms, const UO
 std::vector<uint32_t> LoopsOf(const UOp* sink, const UOp* range) {
   std::vector<uint32_t> loops;
   for (const UOp* node : PostOrder(sink))
-    if (node->op == Op::kReduceLoop && std::find(node->src.begin() + 1, node->src.end(), range) != node->src.end())
+    if (node->op == Op::kReduceLoop &&
+        std::find(node->src.begin() + 1, node->src.end(), range) != node->src.end())
       loops.push_back(node->index);
   return loops;
 }
@@ -94,10 +100,12 @@ const UOp* MergeOnce(Graph& g, const UOp* sink) {
   AffineForms forms;
   for (const UOp* outer : ranges)
     for (const UOp* inner : ranges) {
-      if (outer == inner || outer->arg[2] != inner->arg[2] || !CanMerge(roots, forms, outer, inner)) continue;
+      if (outer == inner || outer->arg[2] != inner->arg[2] || !CanMerge(roots, forms, outer, inner))
+        continue;
       if (LoopsOf(sink, outer) != LoopsOf(sink, inner)) continue;
-      const UOp* const merged = g.MakeChecked(
-          Op::kRange, DType::kI64, {}, {inner->arg[0], outer->arg[1] * inner->arg[1], inner->arg[2]});
+      const UOp* const merged =
+          g.MakeChecked(Op::kRange, DType::kI64, {},
+                        {inner->arg[0], outer->arg[1] * inner->arg[1], inner->arg[2]});
       return Rebuild(g, sink, {{outer, ConstIndex(g, 0)}, {inner, merged}});
     }
   return sink;

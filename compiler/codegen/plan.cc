@@ -34,7 +34,8 @@ Tile VectorTile(int range, int64_t extent, int lanes, int64_t count, bool masked
     std::vector<Piece> out;
     for (int64_t i = 0; i < length; i += lanes) {
       const int active = static_cast<int>(std::min<int64_t>(lanes, length - i));
-      const int width = masked ? lanes : static_cast<int>(std::bit_ceil(static_cast<unsigned>(active)));
+      const int width =
+          masked ? lanes : static_cast<int>(std::bit_ceil(static_cast<unsigned>(active)));
       out.push_back({i, width, active});
     }
     return out;
@@ -59,7 +60,8 @@ std::string PlanToString(const Kernel& kernel, const Plan& plan) {
                     kernel.ranges[tile.range].extent, " step ", tile.step, " trips ", tile.trips);
     for (const auto* pieces : {&tile.main, &tile.rest}) {
       absl::StrAppend(&out, pieces == &tile.main ? " main" : " rest");
-      for (const Piece& p : *pieces) absl::StrAppend(&out, " ", p.offset, ":", p.active, "/", p.lanes);
+      for (const Piece& p : *pieces)
+        absl::StrAppend(&out, " ", p.offset, ":", p.active, "/", p.lanes);
     }
     out += "\n";
   };

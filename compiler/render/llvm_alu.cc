@@ -9,22 +9,24 @@
 
 namespace outboard::render {
 
-using llvm::Intrinsic::ID;
 using llvm::Type;
 using llvm::Value;
+using llvm::Intrinsic::ID;
 
 namespace {
 
 // A constant other than -0.0, in every lane.
 bool IsNotNegativeZero(Value* value) {
   auto* constant = llvm::dyn_cast<llvm::Constant>(value);
-  if (constant != nullptr && constant->getType()->isVectorTy()) constant = constant->getSplatValue();
+  if (constant != nullptr && constant->getType()->isVectorTy())
+    constant = constant->getSplatValue();
   const auto* const number = llvm::dyn_cast_or_null<llvm::ConstantFP>(constant);
   return number != nullptr && !number->isNaN() && !number->isExactlyValue(-0.0);
 }
 
 Type* WithLanes(Type* scalar, Type* like) {
-  if (auto* vector = llvm::dyn_cast<llvm::VectorType>(like)) return llvm::VectorType::get(scalar, vector);
+  if (auto* vector = llvm::dyn_cast<llvm::VectorType>(like))
+    return llvm::VectorType::get(scalar, vector);
   return scalar;
 }
 
@@ -58,13 +60,15 @@ absl::Status AluEmitter::Supports(const UOp* node) {
     default: break;
   }
   if (IsAlu(node->op)) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat("x86-64 code for ", std::string(Name(node->op)), " of ",
-                                               std::string(Name(node->dtype))));
+  return absl::UnimplementedError(absl::StrCat("x86-64 code for ", std::string(Name(node->op)),
+                                               " of ", std::string(Name(node->dtype))));
 }
 
 Type* AluEmitter::LikeType(Value* like, Type* scalar) { return WithLanes(scalar, like->getType()); }
 
-Value* AluEmitter::Splat(Value* like, uint64_t value) { return llvm::ConstantInt::get(like->getType(), value); }
+Value* AluEmitter::Splat(Value* like, uint64_t value) {
+  return llvm::ConstantInt::get(like->getType(), value);
+}
 
 Value* AluEmitter::Const(DType dtype, const UOp* constant) {
   Type* const type = RegisterType(b_.getContext(), dtype);
@@ -74,19 +78,22 @@ Value* AluEmitter::Const(DType dtype, const UOp* constant) {
 
 Value* AluEmitter::Max(Value* a, Value* b, DType type) {
   if (!IsFloat(type))
-    return b_.CreateBinaryIntrinsic(IsSigned(type) ? llvm::Intrinsic::smax : llvm::Intrinsic::umax, a, b);
+    return b_.CreateBinaryIntrinsic(IsSigned(type) ? llvm::Intrinsic::smax : llvm::Intrinsic::umax,
+                                    a, b);
   if (IsNotNegativeZero(a)) std::swap(a, b);
   if (!IsNotNegativeZero(b)) {
     if (type != DType::kF16) return b_.CreateBinaryIntrinsic(llvm::Intrinsic::maximum, a, b);
-    // LLVM 19 narrows a maximum of extended halves to one of halves, and on processors with half arithmetic that loses
-    // NaNs. Of equals, the bits of both: +0 over -0.
+    // LLVM 19 narrows a maximum of extended halves to one of halves, and on processors with half
+    // arithmetic that loses NaNs. Of equals, the bits of both: +0 over -0.
     Type* const bits = LikeType(a, b_.getInt32Ty());
-    Value* const both = b_.CreateBitCast(b_.CreateAnd(b_.CreateBitCast(a, bits), b_.CreateBitCast(b, bits)), a->getType());
+    Value* const both = b_.CreateBitCast(
+        b_.CreateAnd(b_.CreateBitCast(a, bits), b_.CreateBitCast(b, bits)), a->getType());
     Value* const larger = b_.CreateSelect(b_.CreateFCmpUGT(a, b), a, b);
     Value* const ordered = b_.CreateSelect(b_.CreateFCmpOEQ(a, b), both, larger);
     return b_.CreateSelect(b_.CreateFCmpUNO(b, b), b, ordered);
   }
-  // Against such a constant (relu) a comparison does it: a NaN goes through, and of equals the constant is taken.
+  // Against such a constant (relu) a comparison does it: a NaN goes through, and of equals the
+  // constant is taken.
   return b_.CreateSelect(b_.CreateFCmpUGT(a, b), a, b);
 }
 
@@ -109,7 +116,8 @@ Value* AluEmitter::Divide(const UOp* node, Value* a, Value* b, DType type) {
     trap = b_.CreateOr(trap, by_minus_one);
   }
   Value* result = plain(b_.CreateSelect(trap, one, b), is_signed);
-  if (is_signed) result = b_.CreateSelect(by_minus_one, divide ? b_.CreateSub(zero, a) : zero, result);
+  if (is_signed)
+    result = b_.CreateSelect(by_minus_one, divide ? b_.CreateSub(zero, a) : zero, result);
   return b_.CreateSelect(by_zero, divide ? zero : a, result);
 }
 
@@ -117,12 +125,14 @@ Value* AluEmitter::Shift(Op op, Value* a, Value* b, DType type) {
   const unsigned bits = a->getType()->getScalarSizeInBits();
   Value* const wide = b_.CreateICmpUGE(b, Splat(b, bits));
   Value* const amount = b_.CreateSelect(wide, Splat(b, bits - 1), b);
-  if (op == Op::kShr && IsSigned(type)) return b_.CreateAShr(a, amount);  // width - 1 leaves the sign alone
+  if (op == Op::kShr && IsSigned(type))
+    return b_.CreateAShr(a, amount);  // width - 1 leaves the sign alone
   Value* const shifted = op == Op::kShl ? b_.CreateShl(a, amount) : b_.CreateLShr(a, amount);
   return b_.CreateSelect(wide, Splat(a, 0), shifted);
 }
 
-// Threefry-2x32, 20 rounds (Salmon and others, "Parallel random numbers: as easy as 1, 2, 3", 2011).
+// Threefry-2x32, 20 rounds (Salmon and others, "Parallel random numbers: as easy as 1, 2, 3",
+// 2011).
 Value* AluEmitter::Threefry(Value* counter, Value* key) {
   static constexpr int kRotations[8] = {13, 15, 26, 6, 17, 29, 16, 24};
   Type* const i32 = LikeType(counter, b_.getInt32Ty());
@@ -135,7 +145,8 @@ Value* AluEmitter::Threefry(Value* counter, Value* key) {
   for (int round = 0; round < 20; ++round) {
     x0 = b_.CreateAdd(x0, x1);
     const int r = kRotations[round % 8];
-    x1 = b_.CreateXor(b_.CreateOr(b_.CreateShl(x1, Splat(x1, r)), b_.CreateLShr(x1, Splat(x1, 32 - r))), x0);
+    x1 = b_.CreateXor(
+        b_.CreateOr(b_.CreateShl(x1, Splat(x1, r)), b_.CreateLShr(x1, Splat(x1, 32 - r))), x0);
     if (round % 4 == 3) {
       const int s = round / 4 + 1;
       x0 = b_.CreateAdd(x0, keys[s % 3]);

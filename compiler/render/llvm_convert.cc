@@ -1,5 +1,6 @@
-// Conversions: between types, and between registers and memory. Small floats are done with integer code where the
-// machine's own instruction differs (bf16 conversion flushes subnormals) or is missing (fp8).
+// Conversions: between types, and between registers and memory. Small floats are done with integer
+// code where the machine's own instruction differs (bf16 conversion flushes subnormals) or is
+// missing (fp8).
 #include <llvm/IR/Intrinsics.h>
 
 #include "compiler/ir/check.h"
@@ -14,15 +15,18 @@ namespace {
 bool IsSmallFloat(DType t) { return IsFloat(t) && t != DType::kF32 && t != DType::kF64; }
 }  // namespace
 
-// The f32 nearest to zero's side of an f64, its last bit set where anything was cut off. Rounding that to a smaller
-// type gives what rounding the f64 at once would: "round to odd" (Boldo and Melquiond, 2005).
+// The f32 nearest to zero's side of an f64, its last bit set where anything was cut off. Rounding
+// that to a smaller type gives what rounding the f64 at once would: "round to odd" (Boldo and
+// Melquiond, 2005).
 Value* AluEmitter::NarrowToOdd(Value* value) {
   Type* const f32 = LikeType(value, b_.getFloatTy());
   Type* const i32 = LikeType(value, b_.getInt32Ty());
   Value* const nearest = b_.CreateFPTrunc(value, f32);
   Value* const back = b_.CreateFPExt(nearest, value->getType());
   Value* const inexact = b_.CreateFCmpONE(back, value);
-  const auto magnitude = [&](Value* v) { return b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, v); };
+  const auto magnitude = [&](Value* v) {
+    return b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, v);
+  };
   Value* const away = b_.CreateFCmpOGT(magnitude(back), magnitude(value));
   Value* bits = b_.CreateBitCast(nearest, i32);
   bits = b_.CreateSub(bits, b_.CreateZExt(away, i32));
@@ -37,7 +41,8 @@ Value* AluEmitter::RoundBFloat(Value* value) {
   Value* const sum = b_.CreateAdd(bits, b_.CreateAdd(last, Splat(bits, 0x7fff)));
   Value* const kept = b_.CreateAnd(sum, Splat(bits, 0xffff0000u));
   Value* const quiet = Splat(bits, 0x7fc00000u);
-  return b_.CreateBitCast(b_.CreateSelect(b_.CreateFCmpUNO(value, value), quiet, kept), value->getType());
+  return b_.CreateBitCast(b_.CreateSelect(b_.CreateFCmpUNO(value, value), quiet, kept),
+                          value->getType());
 }
 
 // The bits, in the low byte of an i32, of the fp8 number nearest to an f32.
@@ -53,7 +58,8 @@ Value* AluEmitter::PackFp8(Value* value, DType dtype) {
   Value* const last = b_.CreateAnd(b_.CreateLShr(magnitude_bits, Splat(bits, cut)), Splat(bits, 1));
   Value* const rounded =
       b_.CreateAdd(magnitude_bits, b_.CreateAdd(last, Splat(bits, (1u << (cut - 1)) - 1)));
-  Value* const normal = b_.CreateSub(b_.CreateLShr(rounded, Splat(bits, cut)), Splat(bits, (127 - bias) << mantissa));
+  Value* const normal =
+      b_.CreateSub(b_.CreateLShr(rounded, Splat(bits, cut)), Splat(bits, (127 - bias) << mantissa));
   // Subnormal ones: adding a number whose last place is their step lets the addition round.
   const unsigned magic = static_cast<unsigned>(127 + 1 - bias + cut) << 23;
   Value* const magnitude = b_.CreateBitCast(magnitude_bits, value->getType());
@@ -62,11 +68,13 @@ Value* AluEmitter::PackFp8(Value* value, DType dtype) {
   b_.clearFastMathFlags();
   Value* const sum = b_.CreateBitCast(b_.CreateFAdd(magnitude, shifter), i32);
   Value* const subnormal = b_.CreateSub(sum, Splat(bits, magic));
-  Value* const is_small = b_.CreateICmpULT(magnitude_bits, Splat(bits, static_cast<unsigned>(127 + 1 - bias) << 23));
+  Value* const is_small =
+      b_.CreateICmpULT(magnitude_bits, Splat(bits, static_cast<unsigned>(127 + 1 - bias) << 23));
   Value* const finite = b_.CreateSelect(is_small, subnormal, normal);
   // Too large: infinity, or the largest number where there is none.
   const unsigned over = e4m3 ? 0x7e : 0x7c;
-  Value* const capped = b_.CreateSelect(b_.CreateICmpUGT(finite, Splat(bits, over)), Splat(bits, over), finite);
+  Value* const capped =
+      b_.CreateSelect(b_.CreateICmpUGT(finite, Splat(bits, over)), Splat(bits, over), finite);
   Value* const is_nan = b_.CreateFCmpUNO(value, value);
   return b_.CreateSelect(is_nan, Splat(bits, e4m3 ? 0x7f : 0x7e), b_.CreateOr(sign, capped));
 }
@@ -83,12 +91,14 @@ Value* AluEmitter::UnpackFp8(Value* bits, DType dtype) {
   Value* const step = llvm::ConstantFP::get(f32, std::ldexp(1.0, 1 - bias - mantissa));
   Value* const subnormal =
       b_.CreateBitCast(b_.CreateFMul(b_.CreateUIToFP(magnitude, f32), step), bits->getType());
-  Value* out = b_.CreateSelect(b_.CreateICmpULT(magnitude, Splat(bits, 1u << mantissa)), subnormal, normal);
+  Value* out =
+      b_.CreateSelect(b_.CreateICmpULT(magnitude, Splat(bits, 1u << mantissa)), subnormal, normal);
   Value* const nan = Splat(bits, 0x7fc00000);
   if (e4m3) {
     out = b_.CreateSelect(b_.CreateICmpEQ(magnitude, Splat(bits, 0x7f)), nan, out);
   } else {
-    out = b_.CreateSelect(b_.CreateICmpEQ(magnitude, Splat(bits, 0x7c)), Splat(bits, 0x7f800000), out);
+    out = b_.CreateSelect(b_.CreateICmpEQ(magnitude, Splat(bits, 0x7c)), Splat(bits, 0x7f800000),
+                          out);
     out = b_.CreateSelect(b_.CreateICmpUGT(magnitude, Splat(bits, 0x7c)), nan, out);
   }
   return b_.CreateBitCast(b_.CreateOr(out, sign), f32);
@@ -112,7 +122,8 @@ Value* AluEmitter::FromMemory(Value* value, DType dtype) {
   Type* const f32 = LikeType(value, b_.getFloatTy());
   switch (dtype) {
     case DType::kBool: return b_.CreateICmpNE(value, Splat(value, 0));
-    case DType::kF16: return b_.CreateFPExt(b_.CreateBitCast(value, LikeType(value, b_.getHalfTy())), f32);
+    case DType::kF16:
+      return b_.CreateFPExt(b_.CreateBitCast(value, LikeType(value, b_.getHalfTy())), f32);
     case DType::kBF16: return b_.CreateBitCast(b_.CreateShl(b_.CreateZExt(value, i32), 16), f32);
     case DType::kF8E4M3:
     case DType::kF8E5M2: return UnpackFp8(b_.CreateZExt(value, i32), dtype);
@@ -126,7 +137,8 @@ Value* AluEmitter::ToMemory(Value* value, DType dtype) {
   Type* const i8 = LikeType(value, b_.getInt8Ty());
   switch (dtype) {
     case DType::kBool: return b_.CreateZExt(value, i8);
-    case DType::kF16: return b_.CreateBitCast(b_.CreateFPTrunc(value, LikeType(value, b_.getHalfTy())), i16);
+    case DType::kF16:
+      return b_.CreateBitCast(b_.CreateFPTrunc(value, LikeType(value, b_.getHalfTy())), i16);
     case DType::kBF16: {
       Value* const bits = b_.CreateBitCast(value, i32);
       return b_.CreateTrunc(b_.CreateLShr(bits, Splat(bits, 16)), i16);

@@ -21,25 +21,28 @@ using Coords = uint64_t;
 
 class KernelEmitter {
  public:
-  KernelEmitter(const codegen::Kernel& kernel, const codegen::Plan& plan, llvm::Module& module, llvm::Function* function);
+  KernelEmitter(const codegen::Kernel& kernel, const codegen::Plan& plan, llvm::Module& module,
+                llvm::Function* function);
 
   void Run();
 
  private:
   // A range while its loop is open.
   struct Bound {
-    llvm::Value* base = nullptr;                         // null: not open
+    llvm::Value* base = nullptr;  // null: not open
     int scope = 0;
     const std::vector<codegen::Piece>* pieces = nullptr;
-    int number = -1;                                     // of the tile, for Coords; -1 where there is one piece of 1
-    int64_t step = 1;                                    // `base` is a multiple of it
+    int number = -1;   // of the tile, for Coords; -1 where there is one piece of 1
+    int64_t step = 1;  // `base` is a multiple of it
   };
 
   // ---- loops (llvm_kernel.cc)
   void OpenTasks(llvm::Value* begin, llvm::Value* end);
-  void TaskBlock(llvm::Value* task, size_t level, std::vector<std::pair<llvm::Value*, bool>>& blocks);
+  void TaskBlock(llvm::Value* task, size_t level,
+                 std::vector<std::pair<llvm::Value*, bool>>& blocks);
   void Outputs(size_t level);
-  void Bind(const codegen::Tile& tile, llvm::Value* base, const std::vector<codegen::Piece>& pieces);
+  void Bind(const codegen::Tile& tile, llvm::Value* base,
+            const std::vector<codegen::Piece>& pieces);
   void Unbind(int range);
   void GroupsAt(size_t level);
   void Stores();
@@ -47,6 +50,7 @@ class KernelEmitter {
   // ---- reductions (llvm_reduce.cc)
   struct Accumulators;
   void Group(int index);
+  void GroupsInside(codegen::RangeSet own);
   void ReduceLoops(Accumulators& acc, size_t level);
   void ReduceStep(Accumulators& acc, size_t level);
   void ReduceBody(Accumulators& acc);
@@ -54,7 +58,8 @@ class KernelEmitter {
   llvm::Value* FoldLanes(Op op, DType dtype, llvm::Value* value);
 
   // ---- values (llvm_value.cc)
-  llvm::Value* Emit(const UOp* node, Coords coords);     // may be one element where `node` does not vary in the lanes
+  llvm::Value* Emit(const UOp* node,
+                    Coords coords);  // may be one element where `node` does not vary in the lanes
   llvm::Value* EmitLanes(const UOp* node, Coords coords, int lanes);
   llvm::Value* Compute(const UOp* node, Coords coords);  // what it needs is there
   llvm::Value* ComputeAlu(const UOp* node, Coords coords, int lanes);
@@ -62,23 +67,26 @@ class KernelEmitter {
   llvm::Value* Find(const UOp* node, Coords coords);
   void Needs(const UOp* node, std::vector<const UOp*>& needs);
   llvm::Value* Splat(llvm::Value* value, int lanes);
-  // Integers of i64 that are known to fit are kept as i32 in vectors: index arithmetic in half the registers.
+  // Integers of i64 that are known to fit are kept as i32 in vectors: index arithmetic in half the
+  // registers.
   DType LaneType(const UOp* node, int lanes) const;
-  llvm::Value* AsType(llvm::Value* value, DType type);   // i32 <-> i64
+  llvm::Value* AsType(llvm::Value* value, DType type);  // i32 <-> i64
 
   // ---- memory (llvm_memory.cc)
   llvm::Value* Load(const UOp* node, Coords coords, int lanes);
   void Store(const UOp* node, Coords coords, llvm::Value* value);
-  // How far the elements of lanes are from that of lane 0, where that is a matter of constants; else empty.
+  // How far the elements of lanes are from that of lane 0, where that is a matter of constants;
+  // else empty.
   std::vector<int64_t> LaneOffsets(const UOp* index, Coords coords, int lanes, int range);
-  // c where `term` is `range` / c or `range` % c and the first lane is known to be at a multiple of c; else 0.
+  // c where `term` is `range` / c or `range` % c and the first lane is known to be at a multiple of
+  // c; else 0.
   int64_t DivisorOf(const UOp* term, Coords coords, int range) const;
   llvm::Value* LoadLanes(const UOp* node, Coords coords, int lanes, int range, llvm::Value* gate);
-  // The address of the first lane's element, `extra` elements further. Of terms that differ from lane to lane in another
-  // way than LaneOffsets knows, nothing is in it.
+  // The address of the first lane's element, `extra` elements further. Of terms that differ from
+  // lane to lane in another way than LaneOffsets knows, nothing is in it.
   llvm::Value* Pointer(const UOp* index, Coords coords, int range, int64_t extra);
   llvm::Value* LanePointers(const UOp* index, Coords coords, int lanes, int range);
-  llvm::Value* Gate(const UOp* gate, Coords coords);     // null: always true
+  llvm::Value* Gate(const UOp* gate, Coords coords);  // null: always true
 
   // ---- what depends on what
   int ScopeOf(codegen::RangeSet deps) const;
@@ -96,11 +104,12 @@ class KernelEmitter {
   AluEmitter alu_;
   std::unique_ptr<Scopes> scopes_;
   codegen::AffineForms forms_;
-  std::vector<Bound> bound_;               // by range
-  std::vector<int> range_of_number_;       // of open tiles
-  absl::flat_hash_set<const UOp*> holds_;  // gates that branches around the current place have checked
-  llvm::Value* zeros_ = nullptr;           // memory that a gated-off load reads instead
-  std::vector<size_t> group_level_;        // output loops that must be open for a group
+  std::vector<Bound> bound_;          // by range
+  std::vector<int> range_of_number_;  // of open tiles
+  absl::flat_hash_set<const UOp*>
+      holds_;                        // gates that branches around the current place have checked
+  llvm::Value* zeros_ = nullptr;     // memory that a gated-off load reads instead
+  std::vector<size_t> group_level_;  // output loops that must be open for a group
 };
 
 // The conditions that `gate` joins by AND.

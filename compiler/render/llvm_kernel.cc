@@ -17,9 +17,14 @@ namespace {
 constexpr int kZeroBytes = 512;  // 64 lanes of 8 bytes
 }
 
-KernelEmitter::KernelEmitter(const codegen::Kernel& kernel, const codegen::Plan& plan, llvm::Module& module,
-                             llvm::Function* function)
-    : kernel_(kernel), plan_(plan), module_(module), function_(function), b_(module.getContext()), alu_(b_) {
+KernelEmitter::KernelEmitter(const codegen::Kernel& kernel, const codegen::Plan& plan,
+                             llvm::Module& module, llvm::Function* function)
+    : kernel_(kernel),
+      plan_(plan),
+      module_(module),
+      function_(function),
+      b_(module.getContext()),
+      alu_(b_) {
   llvm::FastMathFlags flags;
   flags.setAllowContract();
   b_.setFastMathFlags(flags);
@@ -29,12 +34,14 @@ KernelEmitter::KernelEmitter(const codegen::Kernel& kernel, const codegen::Plan&
     for (size_t i = 0; i < plan.outputs.size(); ++i)
       if (group.deps >> plan.outputs[i].range & 1) level = i + 1;
     if (level > 0) level = std::max(level, static_cast<size_t>(plan.task_loops));
+    if (group.deps & ~kernel.OutputSet()) level = SIZE_MAX;  // see ReduceLoops
     group_level_.push_back(level);
   }
 }
 
 void KernelEmitter::Run() {
-  scopes_ = std::make_unique<Scopes>(b_, llvm::BasicBlock::Create(module_.getContext(), "entry", function_));
+  scopes_ = std::make_unique<Scopes>(
+      b_, llvm::BasicBlock::Create(module_.getContext(), "entry", function_));
   Value* const begin = function_->getArg(function_->arg_size() - 2);
   Value* const end = function_->getArg(function_->arg_size() - 1);
   Type* const zeros = llvm::ArrayType::get(b_.getInt8Ty(), kZeroBytes);
@@ -76,9 +83,10 @@ void KernelEmitter::OpenTasks(Value* begin, Value* end) {
   scopes_->CloseLoop();
 }
 
-// Branches on which of the blocks is the short one at the end of its range, then binds the ranges, all in one scope.
-// Depth: the number of task loops.
-void KernelEmitter::TaskBlock(Value* task, size_t level, std::vector<std::pair<Value*, bool>>& blocks) {
+// Branches on which of the blocks is the short one at the end of its range, then binds the ranges,
+// all in one scope. Depth: the number of task loops.
+void KernelEmitter::TaskBlock(Value* task, size_t level,
+                              std::vector<std::pair<Value*, bool>>& blocks) {
   if (level < blocks.size()) {
     const Tile& tile = plan_.outputs[level];
     blocks[level].second = tile.trips == 0;
@@ -98,7 +106,8 @@ void KernelEmitter::TaskBlock(Value* task, size_t level, std::vector<std::pair<V
   scopes_->EnterCurrent();
   for (size_t i = 0; i < blocks.size(); ++i) {
     const Tile& tile = plan_.outputs[i];
-    Value* const base = tile.blocks() == 1 ? b_.getInt64(0) : b_.CreateMul(blocks[i].first, b_.getInt64(tile.step));
+    Value* const base =
+        tile.blocks() == 1 ? b_.getInt64(0) : b_.CreateMul(blocks[i].first, b_.getInt64(tile.step));
     Bind(tile, base, blocks[i].second ? tile.rest : tile.main);
   }
   GroupsAt(blocks.size());
@@ -122,8 +131,8 @@ void KernelEmitter::Outputs(size_t level) {
   if (tile.trips == 1) {
     inside(b_.getInt64(0), tile.main);
   } else if (tile.trips > 1) {
-    Value* const base =
-        scopes_->OpenLoop(b_.getInt64(0), b_.getInt64(tile.trips * tile.step), tile.step, /*sure=*/true);
+    Value* const base = scopes_->OpenLoop(b_.getInt64(0), b_.getInt64(tile.trips * tile.step),
+                                          tile.step, /*sure=*/true);
     inside(base, tile.main);
     scopes_->CloseLoop();
   }
@@ -146,8 +155,8 @@ void KernelEmitter::Unbind(int range) {
     range_of_number_.pop_back();
   }
   bound_[range] = {};
-  // A value of the same scope may have been made for this binding (a range run in one block opens no scope), and
-  // another binding of the range would find it.
+  // A value of the same scope may have been made for this binding (a range run in one block opens
+  // no scope), and another binding of the range would find it.
   absl::erase_if(scopes_->at(scopes_->current()).values,
                  [&](const auto& entry) { return kernel_.DepsOf(entry.first.first) >> range & 1; });
 }
@@ -157,7 +166,8 @@ void KernelEmitter::GroupsAt(size_t level) {
     if (group_level_[i] == level) Group(static_cast<int>(i));
 }
 
-// All values before all stores: a buffer may be updated in place, where it is read at the same element.
+// All values before all stores: a buffer may be updated in place, where it is read at the same
+// element.
 void KernelEmitter::Stores() {
   std::vector<std::pair<const UOp*, std::pair<Coords, Value*>>> pending;
   for (const UOp* store : kernel_.stores)
@@ -167,7 +177,8 @@ void KernelEmitter::Stores() {
   for (const auto& [store, value] : pending) Store(store, value.first, value.second);
 }
 
-// ---- what depends on what -------------------------------------------------------------------------------------------
+// ---- what depends on what
+// -------------------------------------------------------------------------------------------
 
 int KernelEmitter::ScopeOf(RangeSet deps) const {
   int scope = 0;
@@ -236,10 +247,11 @@ std::vector<const UOp*> Conjuncts(const UOp* gate) {
   return out;
 }
 
-// ---- the function ---------------------------------------------------------------------------------------------------
+// ---- the function
+// ---------------------------------------------------------------------------------------------------
 
-absl::Status EmitKernel(const codegen::Kernel& kernel, const codegen::Plan& plan, const std::string& name,
-                        llvm::Module& module) {
+absl::Status EmitKernel(const codegen::Kernel& kernel, const codegen::Plan& plan,
+                        const std::string& name, llvm::Module& module) {
   for (const UOp* node : kernel.nodes)
     if (absl::Status status = AluEmitter::Supports(node); !status.ok()) return status;
   llvm::LLVMContext& context = module.getContext();
@@ -252,11 +264,13 @@ absl::Status EmitKernel(const codegen::Kernel& kernel, const codegen::Plan& plan
     if (kernel.slot_elements[slot] >= 0) slots.push_back(static_cast<int64_t>(slot));
   std::vector<Type*> types(kernel.slot_elements.size(), ptr);
   types.insert(types.end(), {i64, i64});
-  auto* const body = llvm::Function::Create(llvm::FunctionType::get(nothing, types, false),
-                                            llvm::Function::InternalLinkage, name + ".body", module);
+  auto* const body =
+      llvm::Function::Create(llvm::FunctionType::get(nothing, types, false),
+                             llvm::Function::InternalLinkage, name + ".body", module);
   for (size_t i = 0; i + 2 < types.size(); ++i) body->addParamAttr(i, llvm::Attribute::NoAlias);
-  auto* const entry = llvm::Function::Create(llvm::FunctionType::get(nothing, {ptr, i64, i64}, false),
-                                             llvm::Function::ExternalLinkage, name, module);
+  auto* const entry =
+      llvm::Function::Create(llvm::FunctionType::get(nothing, {ptr, i64, i64}, false),
+                             llvm::Function::ExternalLinkage, name, module);
   for (llvm::Function* f : {body, entry}) {
     f->addFnAttr(llvm::Attribute::NoUnwind);
     f->addFnAttr("prefer-vector-width", "512");
@@ -264,7 +278,8 @@ absl::Status EmitKernel(const codegen::Kernel& kernel, const codegen::Plan& plan
   body->addFnAttr(llvm::Attribute::NoInline);
 
   llvm::IRBuilder<> b(llvm::BasicBlock::Create(context, "entry", entry));
-  std::vector<Value*> arguments(kernel.slot_elements.size(), llvm::ConstantPointerNull::get(b.getPtrTy()));
+  std::vector<Value*> arguments(kernel.slot_elements.size(),
+                                llvm::ConstantPointerNull::get(b.getPtrTy()));
   for (const int64_t slot : slots)
     arguments[slot] = b.CreateLoad(ptr, b.CreateGEP(ptr, entry->getArg(0), b.getInt64(slot)));
   arguments.push_back(entry->getArg(1));

@@ -1,5 +1,6 @@
-// EXP2 and LOG2 of f32 as a few instructions, so that they run in lanes like all else. Errors, measured over all floats
-// by codegen_test, are below 2.4e-7 relative (docs/semantics.md allows 4u); results that are subnormal may be off by one.
+// EXP2 and LOG2 of f32 as a few instructions, so that they run in lanes like all else. Errors,
+// measured over all floats by codegen_test, are below 2.4e-7 relative (docs/semantics.md allows
+// 4u); results that are subnormal may be off by one.
 #include <llvm/IR/Intrinsics.h>
 
 #include <cmath>
@@ -15,7 +16,8 @@ namespace {
 
 // 2^f = sum of (f ln 2)^k / k!: for |f| <= 1/2 the first term left out is below 2^-27.
 constexpr int kExpTerms = 7;
-// log m = 2 (s + s^3/3 + s^5/5 ...) with s = (m - 1) / (m + 1): for m in [0.7, 1.42) the s^11 term is below 2^-30.
+// log m = 2 (s + s^3/3 + s^5/5 ...) with s = (m - 1) / (m + 1): for m in [0.7, 1.42) the s^11 term
+// is below 2^-30.
 constexpr int kLogTerms = 5;
 
 }  // namespace
@@ -39,7 +41,8 @@ Value* AluEmitter::Exp2(Value* x) {
     coefficient *= M_LN2 / (k + 1);
   }
   Value* sum = number(coefficients[kExpTerms]);
-  for (int k = kExpTerms; k-- > 0;) sum = b_.CreateFAdd(b_.CreateFMul(sum, f), number(coefficients[k]));
+  for (int k = kExpTerms; k-- > 0;)
+    sum = b_.CreateFAdd(b_.CreateFMul(sum, f), number(coefficients[k]));
   // times 2^n in two steps, since n may be below the smallest exponent
   Value* const half = b_.CreateAShr(n, Splat(n, 1));
   const auto power = [&](Value* e) {
@@ -55,7 +58,8 @@ Value* AluEmitter::Log2(Value* x) {
   // Subnormal numbers are made normal.
   Value* const tiny = b_.CreateFCmpOLT(x, number(0x1p-126));
   Value* const scaled = b_.CreateSelect(tiny, b_.CreateFMul(x, number(0x1p23)), x);
-  // x = m * 2^e with m in [sqrt(1/2), sqrt(2)): subtracting the bits of sqrt(1/2) makes the exponent carry.
+  // x = m * 2^e with m in [sqrt(1/2), sqrt(2)): subtracting the bits of sqrt(1/2) makes the
+  // exponent carry.
   Value* const bits = b_.CreateBitCast(scaled, i32);
   Value* const base = Splat(bits, 0x3f3504f3);
   Value* const e = b_.CreateAShr(b_.CreateSub(bits, base), Splat(bits, 23));

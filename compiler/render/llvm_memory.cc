@@ -1,5 +1,6 @@
-// Loads and stores. An address is built outside in: the terms of its index are added scope by scope, so that inside a
-// loop only that loop's own terms are left, and pieces of a tile differ by a constant.
+// Loads and stores. An address is built outside in: the terms of its index are added scope by
+// scope, so that inside a loop only that loop's own terms are left, and pieces of a tile differ by
+// a constant.
 #include <bit>
 
 #include "compiler/ir/check.h"
@@ -21,7 +22,8 @@ constexpr int64_t kRunVectorsMax = 4;
 // Parts of consecutive elements that a vector is put together from.
 constexpr int kSegmentsMax = 4;
 
-// How much x / divisor or x % divisor is more in lane `i` than in lane 0, where x is `offset` there, up to a multiple.
+// How much x / divisor or x % divisor is more in lane `i` than in lane 0, where x is `offset`
+// there, up to a multiple.
 int64_t StepOf(const UOp* term, int64_t offset, int64_t i, int64_t divisor) {
   if (term->op == Op::kIDiv) return (offset + i) / divisor - offset / divisor;
   return (offset + i) % divisor - offset % divisor;
@@ -35,7 +37,8 @@ bool IsZeroConst(const UOp* node) {
 }  // namespace
 
 int64_t KernelEmitter::DivisorOf(const UOp* term, Coords coords, int range) const {
-  if ((term->op != Op::kIDiv && term->op != Op::kMod) || term->src[0] != kernel_.ranges[range].node) return 0;
+  if ((term->op != Op::kIDiv && term->op != Op::kMod) || term->src[0] != kernel_.ranges[range].node)
+    return 0;
   if (!term->src[1]->is_const() || term->src[1]->int_value() <= 0) return 0;
   const int64_t divisor = term->src[1]->int_value();
   const Bound& bound = bound_[range];
@@ -44,15 +47,18 @@ int64_t KernelEmitter::DivisorOf(const UOp* term, Coords coords, int range) cons
   return base_multiple % divisor == 0 ? divisor : 0;
 }
 
-std::vector<int64_t> KernelEmitter::LaneOffsets(const UOp* index, Coords coords, int lanes, int range) {
+std::vector<int64_t> KernelEmitter::LaneOffsets(const UOp* index, Coords coords, int lanes,
+                                                int range) {
   std::vector<int64_t> offsets(lanes, 0);
   for (const auto& [term, coefficient] : forms_.Of(index->src[1]).terms) {
     if (!(kernel_.DepsOf(term) >> range & 1)) continue;
     const int64_t divisor = DivisorOf(term, coords, range);
     if (term->op != Op::kRange && divisor == 0) return {};
     for (int i = 0; i < lanes; ++i) {
-      const int64_t step = term->op == Op::kRange ? i : StepOf(term, PieceOf(range, coords).offset, i, divisor);
-      offsets[i] = static_cast<int64_t>(static_cast<uint64_t>(offsets[i]) + coefficient * static_cast<uint64_t>(step));
+      const int64_t step =
+          term->op == Op::kRange ? i : StepOf(term, PieceOf(range, coords).offset, i, divisor);
+      offsets[i] = static_cast<int64_t>(static_cast<uint64_t>(offsets[i]) +
+                                        coefficient * static_cast<uint64_t>(step));
     }
   }
   return offsets;
@@ -77,14 +83,17 @@ Value* KernelEmitter::Pointer(const UOp* index, Coords coords, int range, int64_
       } else {
         by_scope[bound_[r].scope].emplace_back(base, coefficient);
       }
-    } else if (const int64_t divisor = range < 0 ? 0 : DivisorOf(term, coords, range); divisor != 0) {
+    } else if (const int64_t divisor = range < 0 ? 0 : DivisorOf(term, coords, range);
+               divisor != 0) {
       // The base is a multiple of the divisor.
       const Bound& bound = bound_[range];
       const int64_t offset = PieceOf(range, coords).offset;
-      constant += coefficient * static_cast<uint64_t>(term->op == Op::kMod ? offset % divisor : offset / divisor);
+      constant += coefficient *
+                  static_cast<uint64_t>(term->op == Op::kMod ? offset % divisor : offset / divisor);
       if (term->op == Op::kMod) continue;
       scopes_->Enter(bound.scope);
-      by_scope[bound.scope].emplace_back(b_.CreateUDiv(bound.base, b_.getInt64(divisor)), coefficient);
+      by_scope[bound.scope].emplace_back(b_.CreateUDiv(bound.base, b_.getInt64(divisor)),
+                                         coefficient);
       scopes_->EnterCurrent();
     } else if (range < 0 || !(deps >> range & 1)) {
       by_scope[ScopeOf(deps)].emplace_back(Find(term, coords), coefficient);
@@ -102,7 +111,8 @@ Value* KernelEmitter::Pointer(const UOp* index, Coords coords, int range, int64_
       scopes_->Enter(scope);
       Value* sum = nullptr;
       for (const auto& [value, coefficient] : terms) {
-        Value* const product = coefficient == 1 ? value : b_.CreateMul(value, b_.getInt64(coefficient));
+        Value* const product =
+            coefficient == 1 ? value : b_.CreateMul(value, b_.getInt64(coefficient));
         sum = sum == nullptr ? product : b_.CreateAdd(sum, product);
       }
       known = b_.CreateGEP(element, pointer, sum);
@@ -127,7 +137,8 @@ Value* KernelEmitter::LanePointers(const UOp* index, Coords coords, int lanes, i
   Value* offsets = llvm::Constant::getNullValue(lane->getType());
   for (const auto& [term, coefficient] : forms_.Of(index->src[1]).terms) {
     if (!(kernel_.DepsOf(term) >> range & 1)) continue;
-    if (const int64_t divisor = DivisorOf(term, coords, range); divisor != 0) {  // Pointer has that of the first lane
+    if (const int64_t divisor = DivisorOf(term, coords, range);
+        divisor != 0) {  // Pointer has that of the first lane
       std::vector<llvm::Constant*> constants;
       for (int i = 0; i < lanes; ++i) {
         const int64_t step = StepOf(term, PieceOf(range, coords).offset, i, divisor);
@@ -136,7 +147,8 @@ Value* KernelEmitter::LanePointers(const UOp* index, Coords coords, int lanes, i
       offsets = b_.CreateAdd(offsets, llvm::ConstantVector::get(constants));
       continue;
     }
-    Value* const value = term->op == Op::kRange ? lane : Splat(AsType(Find(term, coords), DType::kI64), lanes);
+    Value* const value =
+        term->op == Op::kRange ? lane : Splat(AsType(Find(term, coords), DType::kI64), lanes);
     offsets = b_.CreateAdd(offsets, b_.CreateMul(value, Splat(b_.getInt64(coefficient), lanes)));
   }
   return b_.CreateGEP(element, pointer, offsets);
@@ -172,7 +184,8 @@ Value* KernelEmitter::LoadLanes(const UOp* node, Coords coords, int lanes, int r
   const auto gather = [&]() -> Value* {
     Value* mask = ActiveMask(lanes, active);
     if (gate != nullptr) mask = b_.CreateAnd(mask, Splat(gate, lanes));
-    return b_.CreateMaskedGather(type, LanePointers(index, coords, lanes, range), align, mask, zero);
+    return b_.CreateMaskedGather(type, LanePointers(index, coords, lanes, range), align, mask,
+                                 zero);
   };
   if (offsets.empty()) return gather();
 
@@ -222,11 +235,13 @@ Value* KernelEmitter::LoadLanes(const UOp* node, Coords coords, int lanes, int r
     auto* const wide_type = llvm::FixedVectorType::get(element, wide);
     Value* const nothing = llvm::Constant::getNullValue(wide_type);
     Value* const pointer = open(Pointer(index, coords, range, lowest));
-    Value* const all = run == wide ? static_cast<Value*>(b_.CreateAlignedLoad(wide_type, pointer, align))
-                                   : b_.CreateMaskedLoad(wide_type, pointer, align,
-                                                         ActiveMask(wide, static_cast<int>(run)), nothing);
+    Value* const all = run == wide
+                           ? static_cast<Value*>(b_.CreateAlignedLoad(wide_type, pointer, align))
+                           : b_.CreateMaskedLoad(wide_type, pointer, align,
+                                                 ActiveMask(wide, static_cast<int>(run)), nothing);
     std::vector<int> picked;  // idle lanes from the second vector
-    for (int i = 0; i < lanes; ++i) picked.push_back(i < active ? static_cast<int>(offsets[i] - lowest) : wide);
+    for (int i = 0; i < lanes; ++i)
+      picked.push_back(i < active ? static_cast<int>(offsets[i] - lowest) : wide);
     return b_.CreateShuffleVector(all, nothing, picked);
   }
   if (varying) return gather();
@@ -247,7 +262,8 @@ Value* KernelEmitter::Load(const UOp* node, Coords coords, int lanes) {
   if (lanes == 1) {
     Value* pointer = Pointer(node->src[0], coords, -1, 0);
     if (gate != nullptr) pointer = b_.CreateSelect(gate, pointer, zeros_);
-    loaded = b_.CreateAlignedLoad(MemoryType(b_.getContext(), dtype), pointer, Align(ByteWidth(dtype)));
+    loaded =
+        b_.CreateAlignedLoad(MemoryType(b_.getContext(), dtype), pointer, Align(ByteWidth(dtype)));
   } else {
     int range = -1;
     LanesOf(kernel_.DepsOf(node), coords, &range);
@@ -257,7 +273,8 @@ Value* KernelEmitter::Load(const UOp* node, Coords coords, int lanes) {
   if (gate != nullptr && !IsZeroConst(node->src[2])) {
     Value* otherwise = Find(node->src[2], coords);
     const DType type = LaneType(node, lanes);
-    if (dtype == DType::kI64) otherwise = AsType(otherwise, DType::kI64), value = AsType(value, DType::kI64);
+    if (dtype == DType::kI64)
+      otherwise = AsType(otherwise, DType::kI64), value = AsType(value, DType::kI64);
     value = b_.CreateSelect(Splat(gate, lanes), value, Splat(otherwise, lanes));
     if (dtype == DType::kI64) value = AsType(value, type);
   } else if (dtype == DType::kI64) {
@@ -281,7 +298,8 @@ void KernelEmitter::Store(const UOp* node, Coords coords, Value* value) {
   const int active = PieceOf(range, coords).active;
   const std::vector<int64_t> offsets = LaneOffsets(index, coords, lanes, range);
   bool consecutive = !offsets.empty();
-  for (size_t i = 0; i < offsets.size(); ++i) consecutive = consecutive && offsets[i] == static_cast<int64_t>(i);
+  for (size_t i = 0; i < offsets.size(); ++i)
+    consecutive = consecutive && offsets[i] == static_cast<int64_t>(i);
   if (consecutive) {
     Value* const pointer = Pointer(index, coords, range, 0);
     if (active == lanes) {
@@ -290,7 +308,8 @@ void KernelEmitter::Store(const UOp* node, Coords coords, Value* value) {
       b_.CreateMaskedStore(value, pointer, align, ActiveMask(lanes, active));
     }
   } else {
-    b_.CreateMaskedScatter(value, LanePointers(index, coords, lanes, range), align, ActiveMask(lanes, active));
+    b_.CreateMaskedScatter(value, LanePointers(index, coords, lanes, range), align,
+                           ActiveMask(lanes, active));
   }
 }
 

@@ -1,6 +1,7 @@
-// Reductions. Running values live in stack slots, which LLVM turns into registers; there is one for each result in the
-// tile, for each of the plan's partial sums. The order of terms is the plan's: the innermost loop last, lanes apart,
-// and at the end partial sums first to last, then lanes by halves.
+// Reductions. Running values live in stack slots, which LLVM turns into registers; there is one for
+// each result in the tile, for each of the plan's partial sums. The order of terms is the plan's:
+// the innermost loop last, lanes apart, and at the end partial sums first to last, then lanes by
+// halves.
 #include <bit>
 
 #include "compiler/ir/check.h"
@@ -19,7 +20,8 @@ using llvm::Value;
 namespace {
 
 bool IsZero(const UOp* node) {
-  return node->is_const() && (IsFloat(node->dtype) ? node->float_value() == 0 : node->int_value() == 0);
+  return node->is_const() &&
+         (IsFloat(node->dtype) ? node->float_value() == 0 : node->int_value() == 0);
 }
 
 }  // namespace
@@ -27,15 +29,16 @@ bool IsZero(const UOp* node) {
 struct KernelEmitter::Accumulators {
   const ReduceGroup* group = nullptr;
   const GroupPlan* plan = nullptr;
-  RangeSet own = 0;                        // the group's ranges
-  int lanes = 1;                           // of a reduced range that lies in lanes
-  int active = 0;                          // of those, in every piece; 0 where pieces differ
-  std::vector<Coords> points;              // of the tile of results
-  std::vector<const UOp*> terms;           // by node of the group
-  // Where a term is WHERE(gate, x, 0) in a sum: x is added where the gate's conditions hold. Since a sum starts
-  // from +0, it is never -0, and adding 0 changes nothing: a branch may leave the addition out.
+  RangeSet own = 0;               // the group's ranges
+  int lanes = 1;                  // of a reduced range that lies in lanes
+  int active = 0;                 // of those, in every piece; 0 where pieces differ
+  std::vector<Coords> points;     // of the tile of results
+  std::vector<const UOp*> terms;  // by node of the group
+  // Where a term is WHERE(gate, x, 0) in a sum: x is added where the gate's conditions hold. Since
+  // a sum starts from +0, it is never -0, and adding 0 changes nothing: a branch may leave the
+  // addition out.
   std::vector<std::vector<const UOp*>> conditions;
-  std::vector<llvm::AllocaInst*> slots;    // [node][point][partial]
+  std::vector<llvm::AllocaInst*> slots;  // [node][point][partial]
 
   llvm::AllocaInst*& slot(size_t node, size_t point, int partial) {
     return slots[(node * points.size() + point) * plan->partials + partial];
@@ -59,7 +62,8 @@ void KernelEmitter::Group(int index) {
   for (const UOp* node : acc.group->nodes) {
     const UOp* value = node->src[0];
     acc.conditions.emplace_back();
-    if (static_cast<Op>(node->arg[0]) == Op::kAdd && value->op == Op::kWhere && IsZero(value->src[2])) {
+    if (static_cast<Op>(node->arg[0]) == Op::kAdd && value->op == Op::kWhere &&
+        IsZero(value->src[2])) {
       acc.conditions.back() = Conjuncts(value->src[0]);
       value = value->src[1];
     }
@@ -112,6 +116,7 @@ void KernelEmitter::Group(int index) {
 // Depth: the number of the group's loops.
 void KernelEmitter::ReduceLoops(Accumulators& acc, size_t level) {
   if (level == acc.plan->loops.size()) {
+    GroupsInside(acc.own);
     ReduceBody(acc);
     return;
   }
@@ -124,19 +129,35 @@ void KernelEmitter::ReduceLoops(Accumulators& acc, size_t level) {
   if (tile.trips == 1) {
     inside(b_.getInt64(0), tile.main);
   } else if (tile.trips > 1) {
-    Value* const base =
-        scopes_->OpenLoop(b_.getInt64(0), b_.getInt64(tile.trips * tile.step), tile.step, /*sure=*/true);
+    Value* const base = scopes_->OpenLoop(b_.getInt64(0), b_.getInt64(tile.trips * tile.step),
+                                          tile.step, /*sure=*/true);
     inside(base, tile.main);
     scopes_->CloseLoop();
   }
   if (!tile.rest.empty()) inside(b_.getInt64(tile.trips * tile.step), tile.rest);
 }
 
-// Just inside the loop of `level`: where conditions of the terms are known now, the rest is behind a branch.
+// Reductions that depend on the loops of the one being written, now that these are open. Depth: the
+// reductions around each other, each of which has ranges of its own: at most
+// limits::kKernelRangesMax.
+void KernelEmitter::GroupsInside(RangeSet own) {
+  for (size_t i = 0; i < kernel_.groups.size(); ++i) {
+    const RangeSet deps = kernel_.groups[i].deps;
+    bool open = deps & own;
+    for (RangeSet d = deps; d != 0; d &= d - 1)
+      open = open && bound_[std::countr_zero(d)].base != nullptr;
+    for (const int range : kernel_.groups[i].ranges) open = open && bound_[range].base == nullptr;
+    if (open) Group(static_cast<int>(i));
+  }
+}
+
+// Just inside the loop of `level`: where conditions of the terms are known now, the rest is behind
+// a branch.
 void KernelEmitter::ReduceStep(Accumulators& acc, size_t level) {
   const int range = acc.plan->loops[level].range;
   std::vector<const UOp*> known;
-  if (acc.group->nodes.size() == 1 && bound_[range].number < 0 && bound_[range].scope == scopes_->current())
+  if (acc.group->nodes.size() == 1 && bound_[range].number < 0 &&
+      bound_[range].scope == scopes_->current())
     for (const UOp* condition : acc.conditions[0]) {
       const RangeSet deps = kernel_.DepsOf(condition);
       bool ready = deps >> range & 1;
@@ -167,20 +188,25 @@ void KernelEmitter::ReduceStep(Accumulators& acc, size_t level) {
 }
 
 void KernelEmitter::ReduceBody(Accumulators& acc) {
-  std::vector<int> split;  // the tiled range whose pieces have their own partial sums: the innermost
+  std::vector<int>
+      split;  // the tiled range whose pieces have their own partial sums: the innermost
   for (const Tile& tile : acc.plan->loops)
     if (bound_[tile.range].number >= 0) split.push_back(tile.range);
   for (const Coords inner : Points(acc.own)) {
     int partial = 0;
     if (!split.empty() && acc.plan->partials > 1)
-      partial = static_cast<int>(inner >> (8 * bound_[split.back()].number) & 255) % acc.plan->partials;
+      partial =
+          static_cast<int>(inner >> (8 * bound_[split.back()].number) & 255) % acc.plan->partials;
     for (size_t p = 0; p < acc.points.size(); ++p) {
       const Coords coords = acc.points[p] | inner;
       for (size_t n = 0; n < acc.group->nodes.size(); ++n) {
         const UOp* const node = acc.group->nodes[n];
         llvm::AllocaInst* const slot = acc.slot(n, p, partial);
         Type* const type = slot->getAllocatedType();
-        const int lanes = type->isVectorTy() ? static_cast<int>(llvm::cast<llvm::FixedVectorType>(type)->getNumElements()) : 1;
+        const int lanes =
+            type->isVectorTy()
+                ? static_cast<int>(llvm::cast<llvm::FixedVectorType>(type)->getNumElements())
+                : 1;
         Value* value = Emit(acc.terms[n], coords);
         Value* mask = nullptr;
         for (const UOp* condition : acc.conditions[n]) {
@@ -191,14 +217,16 @@ void KernelEmitter::ReduceBody(Accumulators& acc) {
         }
         scopes_->EnterCurrent();
         int range = -1;
-        if (acc.active == 0 && LanesOf(acc.own, coords, &range) > 1 && PieceOf(range, coords).active < lanes &&
+        if (acc.active == 0 && LanesOf(acc.own, coords, &range) > 1 &&
+            PieceOf(range, coords).active < lanes &&
             !(static_cast<Op>(node->arg[0]) == Op::kAdd && ZeroInIdleLanes(acc.terms[n], range))) {
           Value* const active = ActiveMask(lanes, PieceOf(range, coords).active);
           mask = mask == nullptr ? active : b_.CreateAnd(mask, active);
         }
         if (node->dtype == DType::kI64) value = AsType(value, DType::kI64);
         Value* const before = b_.CreateLoad(type, slot);
-        Value* after = alu_.Combine(static_cast<Op>(node->arg[0]), node->dtype, before, Splat(value, lanes));
+        Value* after =
+            alu_.Combine(static_cast<Op>(node->arg[0]), node->dtype, before, Splat(value, lanes));
         if (mask != nullptr) after = b_.CreateSelect(mask, after, before);
         b_.CreateStore(after, slot);
       }
@@ -206,25 +234,29 @@ void KernelEmitter::ReduceBody(Accumulators& acc) {
   }
 }
 
-// Whether the lanes of `term` that are not active hold zeros, as loads leave them. A product needs that of both sides:
-// zero times a NaN is none. Depth: as far as sums and products of loads go, at most 4.
+// Whether the lanes of `term` that are not active hold zeros, as loads leave them. A product needs
+// that of both sides: zero times a NaN is none. Depth: as far as sums and products of loads go, at
+// most 4.
 bool KernelEmitter::ZeroInIdleLanes(const UOp* term, int range, int depth) const {
   if (depth == 0 || !(kernel_.DepsOf(term) >> range & 1)) return false;
   if (term->op == Op::kLoad) return term->src.size() == 1 || IsZero(term->src[2]);
   if (term->op == Op::kCast) return ZeroInIdleLanes(term->src[0], range, depth - 1);
   if (term->op != Op::kMul && term->op != Op::kAdd) return false;
-  return ZeroInIdleLanes(term->src[0], range, depth - 1) && ZeroInIdleLanes(term->src[1], range, depth - 1);
+  return ZeroInIdleLanes(term->src[0], range, depth - 1) &&
+         ZeroInIdleLanes(term->src[1], range, depth - 1);
 }
 
 Value* KernelEmitter::FoldLanes(Op op, DType dtype, Value* value) {
-  int lanes = static_cast<int>(llvm::cast<llvm::FixedVectorType>(value->getType())->getNumElements());
+  int lanes =
+      static_cast<int>(llvm::cast<llvm::FixedVectorType>(value->getType())->getNumElements());
   for (; lanes > 1; lanes /= 2) {
     std::vector<int> low, high;
     for (int i = 0; i < lanes / 2; ++i) {
       low.push_back(i);
       high.push_back(i + lanes / 2);
     }
-    value = alu_.Combine(op, dtype, b_.CreateShuffleVector(value, low), b_.CreateShuffleVector(value, high));
+    value = alu_.Combine(op, dtype, b_.CreateShuffleVector(value, low),
+                         b_.CreateShuffleVector(value, high));
   }
   return b_.CreateExtractElement(value, b_.getInt64(0));
 }

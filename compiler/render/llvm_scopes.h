@@ -12,16 +12,17 @@
 
 namespace outboard::render {
 
-// A stack of scopes: 0 is the function, each open loop or branch one more. A scope's code so far ends in a block; while
-// an inner scope is open, code for the outer one goes before the jump into the inner one.
+// A stack of scopes: 0 is the function, each open loop or branch one more. A scope's code so far
+// ends in a block; while an inner scope is open, code for the outer one goes before the jump into
+// the inner one.
 class Scopes {
  public:
   using Key = std::pair<const UOp*, uint64_t>;  // a node, and which pieces of the tiles around it
 
   struct Scope {
     llvm::BasicBlock* block = nullptr;
-    absl::flat_hash_map<Key, llvm::Value*> values;                 // looked up, never walked
-    std::map<std::vector<uint64_t>, llvm::Value*> pointers;        // see llvm_memory.cc
+    absl::flat_hash_map<Key, llvm::Value*> values;           // looked up, never walked
+    std::map<std::vector<uint64_t>, llvm::Value*> pointers;  // see llvm_memory.cc
   };
 
   Scopes(llvm::IRBuilder<>& builder, llvm::BasicBlock* entry) : b_(builder) { Push(entry); }

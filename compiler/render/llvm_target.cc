@@ -50,7 +50,8 @@ std::string HostFeatures() {
   return out;
 }
 
-absl::StatusOr<std::unique_ptr<X86Target>> X86Target::Create(const std::string& cpu, const std::string& features) {
+absl::StatusOr<std::unique_ptr<X86Target>> X86Target::Create(const std::string& cpu,
+                                                             const std::string& features) {
   InitializeOnce();
   std::string error;
   const llvm::Target* const target = llvm::TargetRegistry::lookupTarget(kTriple, error);
@@ -59,12 +60,13 @@ absl::StatusOr<std::unique_ptr<X86Target>> X86Target::Create(const std::string& 
   llvm::TargetOptions options;
   // Products and sums are fused where both are marked `contract`, which the renderer decides.
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
-  out->target_.reset(target->createTargetMachine(kTriple, cpu.empty() ? HostCpu() : cpu,
-                                                 cpu.empty() ? HostFeatures() : features, options,
-                                                 llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
-  if (out->target_ == nullptr || !out->target_->getMCSubtargetInfo()->isCPUStringValid(
-                                     cpu.empty() ? HostCpu() : cpu))
-    return absl::InvalidArgumentError(absl::StrCat("LLVM does not know the processor \"", cpu, "\""));
+  out->target_.reset(target->createTargetMachine(
+      kTriple, cpu.empty() ? HostCpu() : cpu, cpu.empty() ? HostFeatures() : features, options,
+      llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
+  if (out->target_ == nullptr ||
+      !out->target_->getMCSubtargetInfo()->isCPUStringValid(cpu.empty() ? HostCpu() : cpu))
+    return absl::InvalidArgumentError(
+        absl::StrCat("LLVM does not know the processor \"", cpu, "\""));
   const llvm::MCSubtargetInfo& info = *out->target_->getMCSubtargetInfo();
   if (info.checkFeatures("+avx512f,+avx512vl,+avx512bw,+avx512dq")) {
     out->machine_ = {64, 32};
@@ -86,7 +88,8 @@ std::unique_ptr<llvm::Module> X86Target::NewModule(llvm::LLVMContext& context) c
 absl::Status X86Target::Optimize(llvm::Module& module, bool no_opt) const {
   std::string error;
   llvm::raw_string_ostream stream(error);
-  if (llvm::verifyModule(module, &stream)) return absl::InternalError(absl::StrCat("LLVM refuses a kernel: ", error));
+  if (llvm::verifyModule(module, &stream))
+    return absl::InternalError(absl::StrCat("LLVM refuses a kernel: ", error));
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager components;

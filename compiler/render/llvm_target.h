@@ -15,7 +15,8 @@ namespace outboard::render {
 class X86Target {
  public:
   // Both empty: this machine. Errors: INVALID_ARGUMENT, a processor that LLVM does not know.
-  static absl::StatusOr<std::unique_ptr<X86Target>> Create(const std::string& cpu, const std::string& features);
+  static absl::StatusOr<std::unique_ptr<X86Target>> Create(const std::string& cpu,
+                                                           const std::string& features);
 
   std::unique_ptr<llvm::Module> NewModule(llvm::LLVMContext& context) const;
   // INTERNAL where LLVM finds the module broken (a bug of ours) or cannot write it.

@@ -14,7 +14,9 @@ namespace {
 
 bool FitsI32(const UOp* node) { return node->vmin >= INT32_MIN && node->vmax <= INT32_MAX; }
 // Low bits of the result depend on low bits of the operands only.
-bool IsModular(Op op) { return op == Op::kAdd || op == Op::kMul || op == Op::kNeg || op == Op::kMulAcc; }
+bool IsModular(Op op) {
+  return op == Op::kAdd || op == Op::kMul || op == Op::kNeg || op == Op::kMulAcc;
+}
 
 }  // namespace
 
@@ -25,12 +27,14 @@ Value* KernelEmitter::Find(const UOp* node, Coords coords) {
   return it == values.end() ? nullptr : it->second;
 }
 
-// The nodes that Compute(node) reads through Find. Loads read the terms of their index, see llvm_memory.cc.
+// The nodes that Compute(node) reads through Find. Loads read the terms of their index, see
+// llvm_memory.cc.
 void KernelEmitter::Needs(const UOp* node, std::vector<const UOp*>& needs) {
   if (node->op == Op::kReduceLoop) {
     OB_CHECK(false && "a reduction is computed before it is used");
   } else if (node->op == Op::kLoad) {
-    for (const auto& [term, coefficient] : forms_.Of(node->src[0]->src[1]).terms) needs.push_back(term);
+    for (const auto& [term, coefficient] : forms_.Of(node->src[0]->src[1]).terms)
+      needs.push_back(term);
     if (node->src.size() == 3) {
       needs.push_back(node->src[2]);
       for (const UOp* condition : Conjuncts(node->src[1]))
@@ -78,7 +82,8 @@ DType KernelEmitter::LaneType(const UOp* node, int lanes) const {
 
 Value* KernelEmitter::AsType(Value* value, DType type) {
   Type* target = RegisterType(b_.getContext(), type);
-  if (auto* vector = llvm::dyn_cast<llvm::VectorType>(value->getType())) target = llvm::VectorType::get(target, vector);
+  if (auto* vector = llvm::dyn_cast<llvm::VectorType>(value->getType()))
+    target = llvm::VectorType::get(target, vector);
   return b_.CreateSExtOrTrunc(value, target);
 }
 
@@ -122,7 +127,8 @@ Value* KernelEmitter::ComputeAlu(const UOp* node, Coords coords, int lanes) {
   DType type = operand;
   if (operand == DType::kI64 && lanes > 1) {
     bool narrow = true;
-    for (const UOp* source : node->src) narrow = narrow && (source->dtype != DType::kI64 || FitsI32(source));
+    for (const UOp* source : node->src)
+      narrow = narrow && (source->dtype != DType::kI64 || FitsI32(source));
     if (node->dtype == DType::kI64) narrow = FitsI32(node) && (narrow || IsModular(node->op));
     if (node->op == Op::kShl || node->op == Op::kShr) narrow = false;
     if (narrow) type = DType::kI32;

@@ -18,8 +18,10 @@ class Renderer : public X86Renderer {
   const codegen::Machine& machine() const override { return target_->machine(); }
 
   absl::StatusOr<std::string> Render(const codegen::Kernel& kernel, const codegen::Plan& plan,
-                                     const std::string& symbol, bool no_opt, std::string* ir) override {
-    // A context a kernel: types and constants of one must not change the order of things in another.
+                                     const std::string& symbol, bool no_opt,
+                                     std::string* ir) override {
+    // A context a kernel: types and constants of one must not change the order of things in
+    // another.
     llvm::LLVMContext context;
     const std::unique_ptr<llvm::Module> module = target_->NewModule(context);
     OB_RETURN_IF_ERROR(EmitKernel(kernel, plan, symbol, *module));
@@ -37,7 +39,8 @@ class Renderer : public X86Renderer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<X86Renderer>> MakeX86Renderer(const std::string& cpu, const std::string& features) {
+absl::StatusOr<std::unique_ptr<X86Renderer>> MakeX86Renderer(const std::string& cpu,
+                                                             const std::string& features) {
   OB_ASSIGN_OR_RETURN(std::unique_ptr<X86Target> target, X86Target::Create(cpu, features));
   return std::make_unique<Renderer>(std::move(target));
 }

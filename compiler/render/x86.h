@@ -16,16 +16,18 @@ class X86Renderer {
   virtual ~X86Renderer() = default;
 
   virtual const codegen::Machine& machine() const = 0;
-  // A relocatable object that defines `symbol`, as compiled_kernel.h says. `ir`, unless null, receives what was
-  // written for LLVM, before its passes.
-  // Errors: UNIMPLEMENTED  an operation without code for its type
+  // A relocatable object that defines `symbol`, as compiled_kernel.h says. `ir`, unless null,
+  // receives what was written for LLVM, before its passes. Errors: UNIMPLEMENTED  an operation
+  // without code for its type
   //         INTERNAL       LLVM refused what was written
-  virtual absl::StatusOr<std::string> Render(const codegen::Kernel& kernel, const codegen::Plan& plan,
-                                             const std::string& symbol, bool no_opt, std::string* ir) = 0;
+  virtual absl::StatusOr<std::string> Render(const codegen::Kernel& kernel,
+                                             const codegen::Plan& plan, const std::string& symbol,
+                                             bool no_opt, std::string* ir) = 0;
 };
 
 // Both empty: this machine. Errors: INVALID_ARGUMENT, a processor that LLVM does not know.
-absl::StatusOr<std::unique_ptr<X86Renderer>> MakeX86Renderer(const std::string& cpu, const std::string& features);
+absl::StatusOr<std::unique_ptr<X86Renderer>> MakeX86Renderer(const std::string& cpu,
+                                                             const std::string& features);
 
 std::string HostCpu();
 std::string LlvmVersion();

@@ -1,4 +1,5 @@
-// GFLOP/s and GB/s of compiled kernels on one core, and what compiling them takes. An argument picks kernels by name.
+// GFLOP/s and GB/s of compiled kernels on one core, and what compiling them takes. An argument
+// picks kernels by name.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -37,9 +38,12 @@ void Measure(const char* name, const UOp* sink) {
     if (memory.size() <= slot) memory.resize(slot + 1);
     memory[slot].resize(node->arg[1] * ByteWidth(node->dtype) + 64);
     if (node->dtype == DType::kF32)
-      for (int64_t i = 0; i < node->arg[1]; ++i) reinterpret_cast<float*>(memory[slot].data())[i] = 0.25f * (i % 7);
+      for (int64_t i = 0; i < node->arg[1]; ++i)
+        reinterpret_cast<float*>(memory[slot].data())[i] = 0.25f * (i % 7);
   }
-  for (auto& bytes : memory) buffers.push_back(reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(bytes.data()) + 63) & ~uintptr_t{63}));
+  for (auto& bytes : memory)
+    buffers.push_back(
+        reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(bytes.data()) + 63) & ~uintptr_t{63}));
   const CompiledKernel& k = loaded->kernel();
   double best = 1e9, spent = 0;
   for (int i = 0; i < 100 && (i < 3 || spent < 0.3); ++i) {
@@ -49,9 +53,11 @@ void Measure(const char* name, const UOp* sink) {
     spent += seconds;
     best = std::min(best, seconds);
   }
-  std::printf("%-26s %9.3f ms %8.1f GFLOP/s %7.1f GB/s  tasks %6ld  compile %6.1f ms  object %6zu B\n", name, best * 1e3,
-              static_cast<double>(k.flops) / best / 1e9, static_cast<double>(k.bytes) / best / 1e9, static_cast<long>(k.tasks), compile_ms,
-              k.object.size());
+  std::printf(
+      "%-26s %9.3f ms %8.1f GFLOP/s %7.1f GB/s  tasks %6ld  compile %6.1f ms  object %6zu B\n",
+      name, best * 1e3, static_cast<double>(k.flops) / best / 1e9,
+      static_cast<double>(k.bytes) / best / 1e9, static_cast<long>(k.tasks), compile_ms,
+      k.object.size());
 }
 
 }  // namespace
@@ -66,15 +72,18 @@ int main(int argc, char** argv) {
     Graph g;
     Measure(name, make(g));
   };
-  const Conv conv1{128, 1, 32, 5, 28, 28}, conv2{128, 32, 32, 5, 24, 24}, conv3{128, 32, 64, 3, 10, 10},
-      conv4{128, 64, 64, 3, 8, 8};
-  const std::pair<const char*, Conv> convs[] = {{"1", conv1}, {"2", conv2}, {"3", conv3}, {"4", conv4}};
+  const Conv conv1{128, 1, 32, 5, 28, 28}, conv2{128, 32, 32, 5, 24, 24},
+      conv3{128, 32, 64, 3, 10, 10}, conv4{128, 64, 64, 3, 8, 8};
+  const std::pair<const char*, Conv> convs[] = {
+      {"1", conv1}, {"2", conv2}, {"3", conv3}, {"4", conv4}};
   for (const auto& [n, c] : convs) {
     const auto name = [n = n](const char* what) { return std::string("conv") + n + " " + what; };
     run(name("forward").c_str(), [&c = c](Graph& g) { return ConvForward(g, c); });
     run(name("weight gradient").c_str(), [&c = c](Graph& g) { return ConvWeightGradient(g, c); });
-    run(name("input gradient").c_str(), [&c = c](Graph& g) { return ConvInputGradient(g, c, false); });
-    run(name("input gradient, gated").c_str(), [&c = c](Graph& g) { return ConvInputGradient(g, c, true); });
+    run(name("input gradient").c_str(),
+        [&c = c](Graph& g) { return ConvInputGradient(g, c, false); });
+    run(name("input gradient, gated").c_str(),
+        [&c = c](Graph& g) { return ConvInputGradient(g, c, true); });
   }
   run("matmul 512", [](Graph& g) { return MatMul(g, 512, 512, 512); });
   run("matmul 512 transposed", [](Graph& g) { return MatMul(g, 512, 512, 512, true); });
@@ -84,7 +93,9 @@ int main(int argc, char** argv) {
     const int64_t n = 128 * 32 * 20 * 20;
     const UOp* const i = Range(g, 0, n);
     const UOp *a = LoadAt(g, 1, DType::kF32, n, i), *b = LoadAt(g, 2, DType::kF32, n, i);
-    return Sink(g, {StoreAt(g, 0, n, i, Alu(g, Op::kMax, Add(g, Mul(g, a, b), a), ConstFloat(g, DType::kF32, 0)))});
+    return Sink(
+        g, {StoreAt(g, 0, n, i,
+                    Alu(g, Op::kMax, Add(g, Mul(g, a, b), a), ConstFloat(g, DType::kF32, 0)))});
   });
   run("exp2", [](Graph& g) {
     const int64_t n = 1 << 18;
@@ -93,13 +104,15 @@ int main(int argc, char** argv) {
   });
   run("batch statistics", [](Graph& g) {
     const UOp *c = Range(g, 0, 32), *b = ReduceRange(g, 1, 128), *p = ReduceRange(g, 2, 400);
-    const UOp* const x = LoadAt(g, 1, DType::kF32, 128 * 32 * 400, RowMajor(g, {b, c, p}, {128, 32, 400}));
+    const UOp* const x =
+        LoadAt(g, 1, DType::kF32, 128 * 32 * 400, RowMajor(g, {b, c, p}, {128, 32, 400}));
     return Sink(g, {StoreAt(g, 0, 32, c, Fold(g, Op::kAdd, x, {b, p})),
                     StoreAt(g, 2, 32, c, Fold(g, Op::kAdd, Mul(g, x, x), {b, p}))});
   });
   run("sum of all", [](Graph& g) {
     const UOp* const k = ReduceRange(g, 0, 1 << 20);
-    return Sink(g, {StoreAt(g, 0, 1, ConstIndex(g, 0), Fold(g, Op::kAdd, LoadAt(g, 1, DType::kF32, 1 << 20, k), {k}))});
+    return Sink(g, {StoreAt(g, 0, 1, ConstIndex(g, 0),
+                            Fold(g, Op::kAdd, LoadAt(g, 1, DType::kF32, 1 << 20, k), {k}))});
   });
   run("sum of columns", [](Graph& g) {
     const UOp *j = Range(g, 0, 320), *k = ReduceRange(g, 1, 4096);
@@ -110,14 +123,17 @@ int main(int argc, char** argv) {
     const UOp *a = Range(g, 0, 128 * 32), *h = Range(g, 1, 10), *w = Range(g, 2, 10);
     const UOp *i = ReduceRange(g, 3, 2), *j = ReduceRange(g, 4, 2);
     const UOp* const two = ConstIndex(g, 2);
-    const UOp* const x = LoadAt(g, 1, DType::kF32, 128 * 32 * 400,
-                                RowMajor(g, {a, Add(g, Mul(g, h, two), i), Add(g, Mul(g, w, two), j)}, {128 * 32, 20, 20}));
-    return Sink(g, {StoreAt(g, 0, 128 * 3200, RowMajor(g, {a, h, w}, {4096, 10, 10}), Fold(g, Op::kMax, x, {i, j}))});
+    const UOp* const x = LoadAt(
+        g, 1, DType::kF32, 128 * 32 * 400,
+        RowMajor(g, {a, Add(g, Mul(g, h, two), i), Add(g, Mul(g, w, two), j)}, {128 * 32, 20, 20}));
+    return Sink(g, {StoreAt(g, 0, 128 * 3200, RowMajor(g, {a, h, w}, {4096, 10, 10}),
+                            Fold(g, Op::kMax, x, {i, j}))});
   });
   run("transpose", [](Graph& g) {
     const UOp *i = Range(g, 0, 1024), *j = Range(g, 1, 1024);
-    return Sink(g, {StoreAt(g, 0, 1 << 20, RowMajor(g, {i, j}, {1024, 1024}),
-                            LoadAt(g, 1, DType::kF32, 1 << 20, RowMajor(g, {j, i}, {1024, 1024})))});
+    return Sink(g,
+                {StoreAt(g, 0, 1 << 20, RowMajor(g, {i, j}, {1024, 1024}),
+                         LoadAt(g, 1, DType::kF32, 1 << 20, RowMajor(g, {j, i}, {1024, 1024})))});
   });
   return 0;
 }

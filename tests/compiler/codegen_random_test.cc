@@ -1,4 +1,5 @@
-// Random kernels against a walk of their expression. OUTBOARD_SEED=n repeats kernel n alone; OUTBOARD_KERNELS=n makes n.
+// Random kernels against a walk of their expression. OUTBOARD_SEED=n repeats kernel n alone;
+// OUTBOARD_KERNELS=n makes n.
 #include <cstdlib>
 
 #include "tests/compiler/kernel_build.h"
@@ -86,13 +87,15 @@ class Maker {
 
   const UOp* Condition(const std::vector<const UOp*>& ranges) {
     const UOp* const index = Index(ranges);
-    const UOp* const limit = ConstIndex(g_, index->vmin + (index->vmax - index->vmin) * Pick(5) / 4);
+    const UOp* const limit =
+        ConstIndex(g_, index->vmin + (index->vmax - index->vmin) * Pick(5) / 4);
     return Alu(g_, Pick(5) == 0 ? Op::kCmpNe : Op::kCmpLt, index, limit);
   }
 
   const UOp* Term(DType dtype, const std::vector<const UOp*>& outputs, int64_t& id) {
     std::vector<const UOp*> ranges = outputs, reduced;
-    if (Pick(5) == 0 && !ranges.empty()) ranges.pop_back();  // one that is the same along the last loop
+    if (Pick(5) == 0 && !ranges.empty())
+      ranges.pop_back();  // one that is the same along the last loop
     for (int64_t i = 0, n = Pick(4); i < n && Points(ranges) < 3000; ++i) {
       reduced.push_back(ReduceRange(g_, id++, Extent()));
       ranges.push_back(reduced.back());
@@ -103,13 +106,17 @@ class Maker {
         case 0: value = Alu(g_, Op::kMax, value, SomeLoad(dtype, ranges)); break;
         case 1: value = Add(g_, value, Cast(g_, SomeLoad(SomeIntFor(dtype), ranges), dtype)); break;
         case 2: value = Where(g_, Condition(ranges), value, SomeLoad(dtype, ranges)); break;
-        case 3: value = Add(g_, value, Cast(g_, Alu(g_, Op::kMod, Index(ranges), ConstIndex(g_, 5)), dtype)); break;
+        case 3:
+          value =
+              Add(g_, value, Cast(g_, Alu(g_, Op::kMod, Index(ranges), ConstIndex(g_, 5)), dtype));
+          break;
         default: value = Mul(g_, value, SomeLoad(dtype, ranges)); break;
       }
     }
     if (reduced.empty()) return value;
     if (Pick(3) == 0)
-      value = Where(g_, Alu(g_, Op::kAnd, Condition(ranges), Condition({ranges.back()})), value, ConstOf(g_, dtype, 0));
+      value = Where(g_, Alu(g_, Op::kAnd, Condition(ranges), Condition({ranges.back()})), value,
+                    ConstOf(g_, dtype, 0));
     const UOp* fold = Fold(g_, Pick(4) == 0 ? Op::kMax : Op::kAdd, value, reduced);
     if (Pick(4) == 0) {  // a second one that uses the first
       const UOp* const k = ReduceRange(g_, id++, Extent());
@@ -135,7 +142,9 @@ class Maker {
 TEST(CodegenRandom, LikeAWalkOfTheExpression) {
   const char* const only = std::getenv("OUTBOARD_SEED");
   const char* const count = std::getenv("OUTBOARD_KERNELS");
-  const uint32_t first = only ? std::atoi(only) : 0, last = only ? first + 1 : count ? std::atoi(count) : 60;
+  const uint32_t first = only ? std::atoi(only) : 0, last = only    ? first + 1
+                                                            : count ? std::atoi(count)
+                                                                    : 60;
   for (uint32_t seed = first; seed < last; ++seed) {
     Graph g;
     const UOp* const sink = Maker(g, seed).Make();

@@ -1,5 +1,5 @@
-// A training step of a small convolutional network, kernel by kernel: what each compiles to and how fast it runs on one
-// core. DUMP=<number> prints a kernel's expression, plan and IR.
+// A training step of a small convolutional network, kernel by kernel: what each compiles to and how
+// fast it runs on one core. DUMP=<number> prints a kernel's expression, plan and IR.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -34,7 +34,8 @@ class Network {
     x = Relu(Bias(Conv(x, Weight({64, 64, 3, 3})), Weight({64})));
     x = MaxPool(BatchNorm(x));
     x = Reshape(g_, x, {batch, 576});
-    const UOp* const logits = Add(g_, MatMul(x, Weight({576, 10})), Spread(Weight({10}), {batch, 10}, {1}));
+    const UOp* const logits =
+        Add(g_, MatMul(x, Weight({576, 10})), Spread(Weight({10}), {batch, 10}, {1}));
     const UOp* const labels = BufferNode(g_, handle_++, DType::kI32, {batch});
     const UOp* const loss = CrossEntropy(logits, labels);
     std::vector<const UOp*> results = {loss};
@@ -51,7 +52,9 @@ class Network {
     weights_.push_back(Input(dims));
     return weights_.back();
   }
-  const UOp* Number(double value, ShapeView dims) { return Full(g_, ConstFloat(g_, DType::kF32, value), dims); }
+  const UOp* Number(double value, ShapeView dims) {
+    return Full(g_, ConstFloat(g_, DType::kF32, value), dims);
+  }
   const UOp* Scale(const UOp* x, double by) { return Mul(g_, x, Number(by, x->shape)); }
   const UOp* Minus(const UOp* a, const UOp* b) { return Add(g_, a, Alu(g_, Op::kNeg, b)); }
   const UOp* Relu(const UOp* x) { return Alu(g_, Op::kMax, x, Number(0, x->shape)); }
@@ -69,7 +72,9 @@ class Network {
     const int64_t length = x->shape[axis].value(), places = length - kernel + 1;
     Shape dims(x->shape.begin(), x->shape.end());
     dims.insert(dims.begin() + axis, {Dim(places), Dim(kernel)});
-    const auto along = [&](int64_t n, int where) { return Spread(Iota(g_, DType::kI32, Dim(n)), dims, {where}); };
+    const auto along = [&](int64_t n, int where) {
+      return Spread(Iota(g_, DType::kI32, Dim(n)), dims, {where});
+    };
     const UOp* const place = Add(g_, along(places, axis), along(kernel, axis + 1));
     Shape ones(x->shape.begin(), x->shape.end());
     ones.insert(ones.begin() + axis, {Dim(1), Dim(1)});
@@ -86,9 +91,11 @@ class Network {
     const Shape s(turned->shape.begin(), turned->shape.end());
     const Dim o = w->shape[0];
     const Shape full = {s[0], o, s[1], s[2], s[3], s[4], s[5]};
-    const UOp* const left = Expand(g_, Reshape(g_, turned, {s[0], 1, s[1], s[2], s[3], s[4], s[5]}), full);
+    const UOp* const left =
+        Expand(g_, Reshape(g_, turned, {s[0], 1, s[1], s[2], s[3], s[4], s[5]}), full);
     const UOp* const right = Expand(g_, Reshape(g_, w, {1, o, 1, 1, s[3], s[4], s[5]}), full);
-    return Reshape(g_, Reduce(g_, Op::kAdd, Mul(g_, left, right), {4, 5, 6}), {s[0], o, s[1], s[2]});
+    return Reshape(g_, Reduce(g_, Op::kAdd, Mul(g_, left, right), {4, 5, 6}),
+                   {s[0], o, s[1], s[2]});
   }
   const UOp* MatMul(const UOp* a, const UOp* b) {
     const Shape full = {a->shape[0], a->shape[1], b->shape[1]};
@@ -100,12 +107,15 @@ class Network {
     const Shape s(x->shape.begin(), x->shape.end());
     const int64_t h = s[2].value() / 2, w = s[3].value() / 2;
     const UOp* const cut = Shrink(g_, x, {0, s[0], 0, s[1], 0, 2 * h, 0, 2 * w});
-    return Reshape(g_, Reduce(g_, Op::kMax, Reshape(g_, cut, {s[0], s[1], h, 2, w, 2}), {3, 5}), {s[0], s[1], h, w});
+    return Reshape(g_, Reduce(g_, Op::kMax, Reshape(g_, cut, {s[0], s[1], h, 2, w, 2}), {3, 5}),
+                   {s[0], s[1], h, w});
   }
   const UOp* BatchNorm(const UOp* x) {
     const Shape s(x->shape.begin(), x->shape.end()), c = {s[1]};
     const double count = static_cast<double>(s[0].value() * s[2].value() * s[3].value());
-    const auto mean = [&](const UOp* v) { return Reshape(g_, Scale(Reduce(g_, Op::kAdd, v, {0, 2, 3}), 1 / count), c); };
+    const auto mean = [&](const UOp* v) {
+      return Reshape(g_, Scale(Reduce(g_, Op::kAdd, v, {0, 2, 3}), 1 / count), c);
+    };
     const UOp* const centred = Minus(x, Spread(mean(x), s, {1}));
     const UOp* const variance = mean(Mul(g_, centred, centred));
     const UOp* const deviation = Alu(g_, Op::kSqrt, Add(g_, variance, Number(1e-5, c)));
@@ -114,14 +124,17 @@ class Network {
   }
   const UOp* CrossEntropy(const UOp* logits, const UOp* labels) {
     const Shape s(logits->shape.begin(), logits->shape.end());
-    const UOp* const most = Expand(g_, Reduce(g_, Op::kMax, Alu(g_, Op::kNeg, Alu(g_, Op::kNeg, logits)), {1}), s);
+    const UOp* const most =
+        Expand(g_, Reduce(g_, Op::kMax, Alu(g_, Op::kNeg, Alu(g_, Op::kNeg, logits)), {1}), s);
     const UOp* const shifted = Minus(logits, g_.MakeChecked(Op::kDetach, DType::kVoid, {most}));
-    const UOp* const sum = Reduce(g_, Op::kAdd, Alu(g_, Op::kExp2, Scale(shifted, 1.4426950408889634)), {1});
+    const UOp* const sum =
+        Reduce(g_, Op::kAdd, Alu(g_, Op::kExp2, Scale(shifted, 1.4426950408889634)), {1});
     const UOp* const log = Scale(Alu(g_, Op::kLog2, sum), 0.6931471805599453);
     const UOp* const hot =
         Alu(g_, Op::kCmpEq, Spread(Iota(g_, DType::kI32, s[1]), s, {1}), Spread(labels, s, {0}));
     const UOp* const picked = Where(g_, hot, Minus(Expand(g_, log, s), shifted), Number(0, s));
-    return Scale(Reshape(g_, Reduce(g_, Op::kAdd, picked, {0, 1}), {}), 1.0 / static_cast<double>(s[0].value()));
+    return Scale(Reshape(g_, Reduce(g_, Op::kAdd, picked, {0, 1}), {}),
+                 1.0 / static_cast<double>(s[0].value()));
   }
   void Adam(const UOp* w, const UOp* gradient, std::vector<const UOp*>& results) {
     const Shape s(w->shape.begin(), w->shape.end());
@@ -146,8 +159,8 @@ int Run(int64_t batch) {
   std::printf("graph %.1f ms, %zu nodes\n", (Now() - start) * 1e3, PostOrder(sink).size());
   start = Now();
   const auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink));
-  std::printf("schedule %.1f ms, %zu kernels, %.1f MB of temporaries\n", (Now() - start) * 1e3, schedule.kernels.size(),
-              static_cast<double>(schedule.arena_bytes) / 1e6);
+  std::printf("schedule %.1f ms, %zu kernels, %.1f MB of temporaries\n", (Now() - start) * 1e3,
+              schedule.kernels.size(), static_cast<double>(schedule.arena_bytes) / 1e6);
   std::vector<const UOp*> kernels;
   for (const auto& kernel : schedule.kernels) kernels.push_back(kernel.ast);
   WarmUpCompiler();
@@ -162,13 +175,15 @@ int Run(int64_t batch) {
       std::printf("%3zu %s\n", k, compiled[k].status().ToString().c_str());
       continue;
     }
-    if (dump != nullptr && std::atoi(dump) == static_cast<int>(k)) (void)CompileKernel(kernels[k], {.dump = true});
+    if (dump != nullptr && std::atoi(dump) == static_cast<int>(k))
+      (void)CompileKernel(kernels[k], {.dump = true});
     const auto loaded = ValueOrDie(LoadedKernel::Load(*compiled[k]));
     std::vector<std::vector<char>> memory;
     std::vector<void*> buffers;
     for (const int b : schedule.kernels[k].buffers) {
       memory.emplace_back(schedule.buffers[b].bytes() + 64);
-      buffers.push_back(reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(memory.back().data()) + 63) & ~uintptr_t{63}));
+      buffers.push_back(reinterpret_cast<void*>(
+          (reinterpret_cast<uintptr_t>(memory.back().data()) + 63) & ~uintptr_t{63}));
     }
     double best = 1e9, spent = 0;
     for (int i = 0; i < 20 && (i < 2 || spent < 0.1); ++i) {
@@ -180,13 +195,16 @@ int Run(int64_t batch) {
     std::string loops;
     for (const UOp* node : PostOrder(kernels[k]))
       if (node->op == Op::kRange)
-        loops += (node->arg[2] == 0 ? " r" : " k") + std::to_string(node->arg[0]) + ":" + std::to_string(node->arg[1]);
+        loops += (node->arg[2] == 0 ? " r" : " k") + std::to_string(node->arg[0]) + ":" +
+                 std::to_string(node->arg[1]);
     start = Now();
     (void)CompileKernel(kernels[k]);
     const double compile_ms = (Now() - start) * 1e3;
-    std::printf("%3zu %9.3f ms %7.1f GFLOP/s %6.1f GB/s tasks %6ld compile %5.1f ms stores %zu loops%s\n", k, best * 1e3,
-                static_cast<double>(compiled[k]->flops) / best / 1e9, static_cast<double>(compiled[k]->bytes) / best / 1e9,
-                static_cast<long>(compiled[k]->tasks), compile_ms, kernels[k]->src.size(), loops.c_str());
+    std::printf(
+        "%3zu %9.3f ms %7.1f GFLOP/s %6.1f GB/s tasks %6ld compile %5.1f ms stores %zu loops%s\n",
+        k, best * 1e3, static_cast<double>(compiled[k]->flops) / best / 1e9,
+        static_cast<double>(compiled[k]->bytes) / best / 1e9, static_cast<long>(compiled[k]->tasks),
+        compile_ms, kernels[k]->src.size(), loops.c_str());
     total += best;
     flops += static_cast<double>(compiled[k]->flops);
   }

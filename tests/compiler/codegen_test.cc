@@ -27,12 +27,15 @@ TEST(Codegen, ElementwiseOfEveryLength) {
 TEST(Codegen, OneElementWithoutLoops) {
   Graph g;
   const UOp* const zero = ConstIndex(g, 0);
-  Check(Sink(g, {StoreAt(g, 0, 1, zero, Add(g, LoadAt(g, 1, DType::kI32, 1, zero), ConstInt(g, DType::kI32, 3)))}));
+  Check(
+      Sink(g, {StoreAt(g, 0, 1, zero,
+                       Add(g, LoadAt(g, 1, DType::kI32, 1, zero), ConstInt(g, DType::kI32, 3)))}));
 }
 
-constexpr DType kAllTypes[] = {DType::kBool, DType::kI8,  DType::kU8,     DType::kI16,    DType::kU16,
-                               DType::kI32,  DType::kU32, DType::kI64,    DType::kU64,    DType::kF8E4M3,
-                               DType::kF8E5M2, DType::kF16, DType::kBF16, DType::kF32,    DType::kF64};
+constexpr DType kAllTypes[] = {DType::kBool, DType::kI8,     DType::kU8,     DType::kI16,
+                               DType::kU16,  DType::kI32,    DType::kU32,    DType::kI64,
+                               DType::kU64,  DType::kF8E4M3, DType::kF8E5M2, DType::kF16,
+                               DType::kBF16, DType::kF32,    DType::kF64};
 
 // One unit in the last place where a result may be rounded once more.
 double LastPlace(DType dtype) {
@@ -57,14 +60,16 @@ TEST(Codegen, EveryOperationOfEveryType) {
       for (int code = 20; code <= 51; ++code) {
         const Op op = static_cast<Op>(code);
         if (!IsAlu(op)) continue;
-        const bool fused = op == Op::kMulAcc && IsFloat(dtype) && dtype != DType::kF32 && dtype != DType::kF64;
+        const bool fused =
+            op == Op::kMulAcc && IsFloat(dtype) && dtype != DType::kF32 && dtype != DType::kF64;
         if (exact == (op == Op::kExp2 || op == Op::kLog2 || op == Op::kSin || fused)) continue;
         std::vector<const UOp*> src;
         for (int s = 0; s < (IsUnary(op) ? 1 : IsBinary(op) ? 2 : 3); ++s)
           src.push_back(op == Op::kWhere && s == 0 ? LoadAt(g, 3, DType::kBool, kCount, i)
                                                    : LoadAt(g, s, dtype, kCount, i));
         const auto value = g.Make(op, DType::kVoid, src);
-        if (value.ok()) stores.push_back(StoreAt(g, 4 + static_cast<int64_t>(stores.size()), kCount, i, *value));
+        if (value.ok())
+          stores.push_back(StoreAt(g, 4 + static_cast<int64_t>(stores.size()), kCount, i, *value));
       }
       if (!stores.empty()) Check(Sink(g, stores), exact ? 0 : LastPlace(dtype), /*wild=*/true, 7);
     }
@@ -91,7 +96,8 @@ TEST(Codegen, ExponentialsAndLogarithmsOfAllFloats) {
     }
     loaded->Run(buffers, 0, loaded->kernel().tasks);
     for (int64_t k = 0; k < kCount; ++k) {
-      const double e = std::exp2(static_cast<double>(in[k])), l = std::log2(static_cast<double>(in[k]));
+      const double e = std::exp2(static_cast<double>(in[k])),
+                   l = std::log2(static_cast<double>(in[k]));
       const auto same = [](float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); };
       if (!same(exponential[k], static_cast<float>(e))) {
         if (e < 0x1p-126) {
@@ -101,7 +107,8 @@ TEST(Codegen, ExponentialsAndLogarithmsOfAllFloats) {
         }
       }
       if (!same(logarithm[k], static_cast<float>(l)))
-        worst_logarithm = std::max(worst_logarithm, std::abs(logarithm[k] - l) / std::max(1.0, std::abs(l)));
+        worst_logarithm =
+            std::max(worst_logarithm, std::abs(logarithm[k] - l) / std::max(1.0, std::abs(l)));
     }
   }
   EXPECT_LE(worst_exponential, kTolerance);
@@ -132,8 +139,9 @@ TEST(Codegen, EveryCast) {
 }
 
 TEST(Codegen, ConvolutionAndItsGradients) {
-  for (const Conv& c : {Conv{2, 3, 4, 3, 8, 9}, Conv{1, 2, 7, 5, 24, 24}, Conv{3, 1, 5, 2, 5, 19}, Conv{2, 4, 3, 3, 8, 40},
-                        Conv{2, 2, 4, 3, 12, 12}, Conv{2, 3, 9, 3, 8, 8}, Conv{2, 1, 6, 5, 28, 28}, Conv{1, 2, 3, 2, 23, 11}}) {
+  for (const Conv& c : {Conv{2, 3, 4, 3, 8, 9}, Conv{1, 2, 7, 5, 24, 24}, Conv{3, 1, 5, 2, 5, 19},
+                        Conv{2, 4, 3, 3, 8, 40}, Conv{2, 2, 4, 3, 12, 12}, Conv{2, 3, 9, 3, 8, 8},
+                        Conv{2, 1, 6, 5, 28, 28}, Conv{1, 2, 3, 2, 23, 11}}) {
     Graph g;
     Check(ConvForward(g, c), 1e-5);
     Check(ConvWeightGradient(g, c), 1e-5);
@@ -143,7 +151,8 @@ TEST(Codegen, ConvolutionAndItsGradients) {
 }
 
 TEST(Codegen, MatMulOfOddShapes) {
-  for (const auto& [m, n, k] : {std::tuple{1, 1, 1}, {3, 5, 7}, {17, 33, 9}, {16, 10, 40}, {5, 64, 31}, {9, 1, 100}}) {
+  for (const auto& [m, n, k] :
+       {std::tuple{1, 1, 1}, {3, 5, 7}, {17, 33, 9}, {16, 10, 40}, {5, 64, 31}, {9, 1, 100}}) {
     Graph g;
     Check(MatMul(g, m, n, k), 1e-5);
     Check(MatMul(g, m, n, k, true), 1e-5);
@@ -155,7 +164,9 @@ TEST(Codegen, SumsOfEveryExtent) {
     Graph g;
     const UOp *i = Range(g, 0, 3), *k = ReduceRange(g, 1, n);
     const UOp* const x = LoadAt(g, 1, DType::kF32, 3 * n, RowMajor(g, {i, k}, {3, n}));
-    Check(Sink(g, {StoreAt(g, 0, 3, i, Fold(g, Op::kAdd, x, {k})), StoreAt(g, 2, 3, i, Fold(g, Op::kMax, x, {k}))}), 1e-6);
+    Check(Sink(g, {StoreAt(g, 0, 3, i, Fold(g, Op::kAdd, x, {k})),
+                   StoreAt(g, 2, 3, i, Fold(g, Op::kMax, x, {k}))}),
+          1e-6);
     const UOp* const column = LoadAt(g, 1, DType::kF32, 3 * n, RowMajor(g, {k, i}, {n, 3}));
     Check(Sink(g, {StoreAt(g, 0, 3, i, Fold(g, Op::kAdd, column, {k}))}), 1e-6);
   }
@@ -169,7 +180,8 @@ TEST(Codegen, ReductionsOfEveryType) {
       SCOPED_TRACE(std::string(Name(op)) + " " + std::string(Name(dtype)));
       const UOp *i = Range(g, 0, 5), *k = ReduceRange(g, 1, 37);
       const UOp* const x = LoadAt(g, 1, dtype, 5 * 37, RowMajor(g, {i, k}, {5, 37}));
-      Check(Sink(g, {StoreAt(g, 0, 5, i, Fold(g, op, x, {k}))}), IsFloat(dtype) ? 1e-5 : 0, !IsFloat(dtype));
+      Check(Sink(g, {StoreAt(g, 0, 5, i, Fold(g, op, x, {k}))}), IsFloat(dtype) ? 1e-5 : 0,
+            !IsFloat(dtype));
       if (::testing::Test::HasFatalFailure()) return;
     }
 }
@@ -179,9 +191,11 @@ TEST(Codegen, EmptyReductionsAndOutputs) {
   const UOp *i = Range(g, 0, 5), *k = ReduceRange(g, 1, 0);
   const UOp* const x = LoadAt(g, 1, DType::kF32, 5, i);
   const UOp* const n = LoadAt(g, 2, DType::kI32, 5, i);
-  Check(Sink(g, {StoreAt(g, 0, 5, i, Fold(g, Op::kMul, x, {k})), StoreAt(g, 3, 5, i, Fold(g, Op::kMax, n, {k}))}));
+  Check(Sink(g, {StoreAt(g, 0, 5, i, Fold(g, Op::kMul, x, {k})),
+                 StoreAt(g, 3, 5, i, Fold(g, Op::kMax, n, {k}))}));
   const UOp* const none = Range(g, 2, 0);
-  const auto compiled = CompileKernel(Sink(g, {StoreAt(g, 0, 0, none, LoadAt(g, 1, DType::kF32, 0, none))}));
+  const auto compiled =
+      CompileKernel(Sink(g, {StoreAt(g, 0, 0, none, LoadAt(g, 1, DType::kF32, 0, none))}));
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   EXPECT_EQ(compiled->tasks, 0);
 }
@@ -190,13 +204,42 @@ TEST(Codegen, EmptyReductionsAndOutputs) {
 TEST(Codegen, ReductionsInsideReductions) {
   for (const int64_t n : {1, 7, 16, 50}) {
     Graph g;
-    const UOp *b = Range(g, 0, 6), *j = Range(g, 1, n), *k = ReduceRange(g, 2, n), *l = ReduceRange(g, 3, n);
-    const auto x = [&](const UOp* at) { return LoadAt(g, 1, DType::kF32, 6 * n, RowMajor(g, {b, at}, {6, n})); };
+    const UOp *b = Range(g, 0, 6), *j = Range(g, 1, n), *k = ReduceRange(g, 2, n),
+              *l = ReduceRange(g, 3, n);
+    const auto x = [&](const UOp* at) {
+      return LoadAt(g, 1, DType::kF32, 6 * n, RowMajor(g, {b, at}, {6, n}));
+    };
     const UOp* const most = Fold(g, Op::kMax, x(k), {k});
     const UOp* const minus = ConstFloat(g, DType::kF32, -1);
-    const auto e = [&](const UOp* at) { return Alu(g, Op::kExp2, Add(g, x(at), Mul(g, most, minus))); };
+    const auto e = [&](const UOp* at) {
+      return Alu(g, Op::kExp2, Add(g, x(at), Mul(g, most, minus)));
+    };
     const UOp* const total = Fold(g, Op::kAdd, e(l), {l});
-    Check(Sink(g, {StoreAt(g, 0, 6 * n, RowMajor(g, {b, j}, {6, n}), Alu(g, Op::kFDiv, e(j), total))}), 1e-5);
+    Check(Sink(g,
+               {StoreAt(g, 0, 6 * n, RowMajor(g, {b, j}, {6, n}), Alu(g, Op::kFDiv, e(j), total))}),
+          1e-5);
+  }
+}
+
+// A sum whose terms are sums: the inner one is computed anew in each step of the outer one.
+TEST(Codegen, ReductionsThatDependOnOuterOnes) {
+  for (const int64_t n : {2, 5, 16, 21}) {
+    Graph g;
+    const UOp *b = Range(g, 0, 6), *c = Range(g, 1, n), *k = ReduceRange(g, 2, 5),
+              *l = ReduceRange(g, 3, n), *m = ReduceRange(g, 4, 3);
+    const UOp* const x = LoadAt(g, 1, DType::kF32, 6 * 5 * n, RowMajor(g, {b, k, l}, {6, 5, n}));
+    const UOp* const y = LoadAt(g, 2, DType::kF32, 5 * n, RowMajor(g, {k, c}, {5, n}));
+    const UOp* const z = LoadAt(g, 3, DType::kF32, 15, RowMajor(g, {k, m}, {5, 3}));
+    const UOp* const inner = Fold(g, Op::kMax, Add(g, x, y), {l});
+    const UOp* const middle = Fold(g, Op::kAdd, Mul(g, z, inner), {m});
+    const UOp* const to = RowMajor(g, {b, c}, {6, n});
+    Check(Sink(g, {StoreAt(g, 0, 6 * n, to, Fold(g, Op::kAdd, Mul(g, middle, y), {k}))}), 1e-5);
+    const UOp* const i = Cast(
+        g, Fold(g, Op::kMax, LoadAt(g, 4, DType::kU8, 5 * n, RowMajor(g, {k, l}, {5, n})), {l}),
+        DType::kI64);
+    const UOp* const picked = GatedLoadAt(g, 1, DType::kF32, 40, Add(g, i, c), Within(g, i, 40 - n),
+                                          ConstFloat(g, DType::kF32, 2));
+    Check(Sink(g, {StoreAt(g, 0, 6 * n, to, Fold(g, Op::kAdd, Mul(g, picked, y), {k}))}), 1e-5);
   }
 }
 
@@ -218,8 +261,10 @@ TEST(Codegen, StridesReversalsAndTransposes) {
     };
     check(count, RowMajor(g, {j, i}, {n + 2, n}));
     for (const int64_t stride : {2, 3, 4, 5})
-      check(n * (n + 2) * stride, Add(g, Mul(g, i, ConstIndex(g, (n + 2) * stride)), Mul(g, j, ConstIndex(g, stride))));
-    check(count, Add(g, Mul(g, i, ConstIndex(g, n + 2)), Add(g, ConstIndex(g, n + 1), Mul(g, j, ConstIndex(g, -1)))));
+      check(n * (n + 2) * stride,
+            Add(g, Mul(g, i, ConstIndex(g, (n + 2) * stride)), Mul(g, j, ConstIndex(g, stride))));
+    check(count, Add(g, Mul(g, i, ConstIndex(g, n + 2)),
+                     Add(g, ConstIndex(g, n + 1), Mul(g, j, ConstIndex(g, -1)))));
     check(n + 2, Alu(g, Op::kMod, Add(g, i, j), ConstIndex(g, n + 2)));
     check(n, Alu(g, Op::kIDiv, to, ConstIndex(g, n + 2)));
   }
@@ -236,16 +281,21 @@ TEST(Codegen, GatesOfEveryKind) {
     const int64_t count = (n - 3) * (n - 3);
     const UOp *rows = Within(g, shifted(i), n - 3), *columns = Within(g, shifted(j), n - 3);
     const UOp* const both = Alu(g, Op::kAnd, rows, columns);
-    Check(Sink(g, {StoreAt(g, 0, n * n, to, GatedLoadAt(g, 1, DType::kF32, count, from, both, seven)),
-                   StoreAt(g, 2, n * n, to, GatedLoadAt(g, 3, DType::kI64, count, from, both, ConstIndex(g, 5)))}));
+    Check(
+        Sink(g, {StoreAt(g, 0, n * n, to, GatedLoadAt(g, 1, DType::kF32, count, from, both, seven)),
+                 StoreAt(g, 2, n * n, to,
+                         GatedLoadAt(g, 3, DType::kI64, count, from, both, ConstIndex(g, 5)))}));
     const UOp* const row = Mul(g, shifted(i), ConstIndex(g, 2));
-    Check(Sink(g, {StoreAt(g, 0, n * n, to,
-                           Add(g, GatedLoadAt(g, 1, DType::kF32, 2 * n - 7, row, rows, seven),
-                               GatedLoadAt(g, 2, DType::kF32, n - 3, shifted(j), columns, seven)))}));
+    Check(
+        Sink(g, {StoreAt(g, 0, n * n, to,
+                         Add(g, GatedLoadAt(g, 1, DType::kF32, 2 * n - 7, row, rows, seven),
+                             GatedLoadAt(g, 2, DType::kF32, n - 3, shifted(j), columns, seven)))}));
     // The whole row gated, lanes too, with a stride and downwards.
     const UOp* const down = Add(g, Mul(g, j, ConstIndex(g, -1)), ConstIndex(g, n - 1));
     Check(Sink(g, {StoreAt(g, 0, n * n, to, GatedLoadAt(g, 1, DType::kF32, n, down, rows, seven)),
-                   StoreAt(g, 2, n * n, to, GatedLoadAt(g, 3, DType::kF32, 2 * n, Mul(g, j, ConstIndex(g, 2)), rows, seven))}));
+                   StoreAt(g, 2, n * n, to,
+                           GatedLoadAt(g, 3, DType::kF32, 2 * n, Mul(g, j, ConstIndex(g, 2)), rows,
+                                       seven))}));
   }
 }
 
@@ -254,8 +304,8 @@ TEST(Codegen, GatherByLoadedIndex) {
   const UOp *i = Range(g, 0, 9), *j = Range(g, 1, 20);
   const UOp* const index = Cast(g, LoadAt(g, 2, DType::kI32, 9, i), DType::kI64);
   const UOp* const row = Add(g, Mul(g, index, ConstIndex(g, 20)), j);
-  const UOp* const value =
-      GatedLoadAt(g, 1, DType::kF32, 13 * 20, row, Within(g, index, 13), ConstFloat(g, DType::kF32, 0));
+  const UOp* const value = GatedLoadAt(g, 1, DType::kF32, 13 * 20, row, Within(g, index, 13),
+                                       ConstFloat(g, DType::kF32, 0));
   const UOp* const each = Cast(g, LoadAt(g, 4, DType::kI64, 20, j), DType::kI64);
   const UOp* const lanes =
       GatedLoadAt(g, 3, DType::kI16, 50, each, Within(g, each, 50), ConstInt(g, DType::kI16, -4));
@@ -267,11 +317,14 @@ TEST(Codegen, IndexArithmeticAsData) {
   Graph g;
   const UOp *i = Range(g, 0, 7), *j = Range(g, 1, 37);
   const UOp* const flat = RowMajor(g, {i, j}, {7, 37});
-  const UOp* const odd = Alu(g, Op::kMod, Add(g, Mul(g, flat, ConstIndex(g, -3)), ConstIndex(g, 40)), ConstIndex(g, 11));
+  const UOp* const odd = Alu(
+      g, Op::kMod, Add(g, Mul(g, flat, ConstIndex(g, -3)), ConstIndex(g, 40)), ConstIndex(g, 11));
   const UOp* const big = Mul(g, flat, ConstIndex(g, int64_t{1} << 40));
-  Check(Sink(g, {StoreAt(g, 0, 259, flat, odd), StoreAt(g, 1, 259, flat, Cast(g, odd, DType::kF32)),
-                 StoreAt(g, 2, 259, flat, Alu(g, Op::kMax, big, odd)),
-                 StoreAt(g, 3, 259, flat, Cast(g, Alu(g, Op::kIDiv, big, Add(g, odd, ConstIndex(g, 1))), DType::kU8))}));
+  Check(Sink(
+      g, {StoreAt(g, 0, 259, flat, odd), StoreAt(g, 1, 259, flat, Cast(g, odd, DType::kF32)),
+          StoreAt(g, 2, 259, flat, Alu(g, Op::kMax, big, odd)),
+          StoreAt(g, 3, 259, flat,
+                  Cast(g, Alu(g, Op::kIDiv, big, Add(g, odd, ConstIndex(g, 1))), DType::kU8))}));
 }
 
 TEST(Codegen, SameBytesEveryTimeAndNoPromises) {
@@ -284,8 +337,8 @@ TEST(Codegen, SameBytesEveryTimeAndNoPromises) {
     ir = *KernelToLlvmIr(sink);
   }
   EXPECT_EQ(objects[0], objects[1]);
-  for (const char* flag : {" nsw", " nuw", " inbounds", " exact", " fast ", " nnan", " ninf", " nsz", " reassoc",
-                           " arcp", " afn", " disjoint", " nneg", " range("})
+  for (const char* flag : {" nsw", " nuw", " inbounds", " exact", " fast ", " nnan", " ninf",
+                           " nsz", " reassoc", " arcp", " afn", " disjoint", " nneg", " range("})
     EXPECT_EQ(ir.find(flag), std::string::npos) << flag;
 }
 
@@ -295,13 +348,15 @@ TEST(Codegen, DeepAndWideKernels) {
   const UOp* const i = Range(g, 0, 40);
   const UOp* deep = LoadAt(g, 1, DType::kI32, 40, i);
   for (int k = 0; k < 4000; ++k)
-    deep = Alu(g, k % 2 ? Op::kAdd : Op::kXor, Alu(g, Op::kShr, deep, ConstInt(g, DType::kI32, k % 3)),
-               ConstInt(g, DType::kI32, k * 77));
+    deep =
+        Alu(g, k % 2 ? Op::kAdd : Op::kXor, Alu(g, Op::kShr, deep, ConstInt(g, DType::kI32, k % 3)),
+            ConstInt(g, DType::kI32, k * 77));
   const auto compiled = CompileKernel(Sink(g, {StoreAt(g, 0, 40, i, deep)}));
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   std::vector<const UOp*> stores;
   const UOp* const x = LoadAt(g, 0, DType::kF32, 40, i);
-  for (int k = 1; k < 60; ++k) stores.push_back(StoreAt(g, k, 40, i, Add(g, x, ConstFloat(g, DType::kF32, k))));
+  for (int k = 1; k < 60; ++k)
+    stores.push_back(StoreAt(g, k, 40, i, Add(g, x, ConstFloat(g, DType::kF32, k))));
   Check(Sink(g, stores));
 }
 
@@ -310,12 +365,14 @@ TEST(Codegen, RefusesWhatIsNoKernel) {
   const UOp *i = Range(g, 0, 4), *k = ReduceRange(g, 1, 4);
   const UOp* const loose = Sink(g, {StoreAt(g, 0, 4, i, LoadAt(g, 1, DType::kF32, 4, k))});
   EXPECT_EQ(CompileKernel(loose).status().code(), absl::StatusCode::kInvalidArgument);
-  const UOp* const twice = Sink(g, {StoreAt(g, 0, 4, i, LoadAt(g, 1, DType::kF32, 4, Range(g, 0, 3)))});
+  const UOp* const twice =
+      Sink(g, {StoreAt(g, 0, 4, i, LoadAt(g, 1, DType::kF32, 4, Range(g, 0, 3)))});
   EXPECT_EQ(CompileKernel(twice).status().code(), absl::StatusCode::kInvalidArgument);
   const UOp* const value = Sink(g, {LoadAt(g, 1, DType::kF32, 4, i)});
   EXPECT_EQ(CompileKernel(value).status().code(), absl::StatusCode::kInvalidArgument);
   const UOp* const fine = Sink(g, {StoreAt(g, 0, 4, i, LoadAt(g, 1, DType::kF32, 4, i))});
-  EXPECT_EQ(CompileKernel(fine, {.cpu = "abacus"}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(CompileKernel(fine, {.cpu = "abacus"}).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Compiled kernels against a walk of their expression: the check that the tests of the code generator share.
+// Compiled kernels against a walk of their expression: the check that the tests of the code
+// generator share.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,8 +16,8 @@
 
 namespace outboard::test {
 
-// Buffers of random elements for the kernel's slots. Small floats, so that sums stay exact enough to compare; every bit
-// pattern where `wild`.
+// Buffers of random elements for the kernel's slots. Small floats, so that sums stay exact enough
+// to compare; every bit pattern where `wild`.
 inline Buffers RandomBuffers(const UOp* sink, uint32_t seed, bool wild = false) {
   std::mt19937_64 random(seed);
   Buffers buffers;
@@ -38,7 +39,8 @@ inline Buffers RandomBuffers(const UOp* sink, uint32_t seed, bool wild = false) 
         std::memcpy(at, &bits, width);
         // Corners are rare among random bits.
         const int64_t corners[] = {0, 1, -1, IntMin(node->dtype)};
-        if (!IsFloat(node->dtype) && bits >> 60 < 6) StoreInt(node->dtype, corners[bits >> 32 & 3], at);
+        if (!IsFloat(node->dtype) && bits >> 60 < 6)
+          StoreInt(node->dtype, corners[bits >> 32 & 3], at);
         if (IsFloat(node->dtype) && bits >> 60 < 6) {
           const double special[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, 1.0, -1.5, 3e9};
           StoreFloat(node->dtype, RoundTo(node->dtype, special[bits >> 32 & 7]), at);
@@ -49,7 +51,8 @@ inline Buffers RandomBuffers(const UOp* sink, uint32_t seed, bool wild = false) 
   return buffers;
 }
 
-inline void ExpectClose(const UOp* sink, const Buffers& got, const Buffers& want, double tolerance) {
+inline void ExpectClose(const UOp* sink, const Buffers& got, const Buffers& want,
+                        double tolerance) {
   for (const UOp* node : PostOrder(sink)) {
     if (node->op != Op::kGlobal) continue;
     const auto slot = static_cast<size_t>(node->arg[0]);
@@ -60,10 +63,12 @@ inline void ExpectClose(const UOp* sink, const Buffers& got, const Buffers& want
         const double x = LoadFloat(node->dtype, a), y = LoadFloat(node->dtype, b);
         if ((std::isnan(x) && std::isnan(y)) || x == y) continue;
         ASSERT_LE(std::abs(x - y), tolerance * std::max(1.0, std::abs(y)))
-            << "slot " << slot << " element " << i << " got " << x << " want " << y << "\n" << GraphToString(sink);
+            << "slot " << slot << " element " << i << " got " << x << " want " << y << "\n"
+            << GraphToString(sink);
       } else {
         ASSERT_EQ(LoadInt(node->dtype, a), LoadInt(node->dtype, b))
-            << "slot " << slot << " element " << i << "\n" << GraphToString(sink);
+            << "slot " << slot << " element " << i << "\n"
+            << GraphToString(sink);
       }
     }
   }
@@ -90,7 +95,8 @@ inline void Check(const UOp* sink, double tolerance = 0, bool wild = false, uint
     (*loaded)->RunGuarded(first, 1);
     ExpectClose(sink, first, want, tolerance);
     if (::testing::Test::HasFatalFailure()) {
-      ADD_FAILURE() << "no_opt " << options.no_opt << " cpu \"" << options.cpu << "\" seed " << seed;
+      ADD_FAILURE() << "no_opt " << options.no_opt << " cpu \"" << options.cpu << "\" seed "
+                    << seed;
       return;
     }
     Buffers split = start;

@@ -19,7 +19,8 @@ LoadedKernel::~LoadedKernel() = default;
 const CompiledKernel& LoadedKernel::kernel() const { return impl_->kernel; }
 
 absl::StatusOr<std::unique_ptr<LoadedKernel>> LoadedKernel::Load(CompiledKernel kernel) {
-  OB_ASSIGN_OR_RETURN(cpu::LoadedObject object, cpu::LoadedObject::Load(kernel.object, kernel.symbol));
+  OB_ASSIGN_OR_RETURN(cpu::LoadedObject object,
+                      cpu::LoadedObject::Load(kernel.object, kernel.symbol));
   return std::unique_ptr<LoadedKernel>(
       new LoadedKernel(std::make_unique<Impl>(Impl{std::move(kernel), std::move(object)})));
 }
@@ -39,8 +40,8 @@ void LoadedKernel::RunGuarded(Buffers& buffers, int pieces) const {
   std::vector<void*> pointers;
   for (const std::string& buffer : buffers) {
     const size_t body = (buffer.size() + kPage - 1) / kPage * kPage;
-    char* const base =
-        static_cast<char*>(mmap(nullptr, body + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    char* const base = static_cast<char*>(
+        mmap(nullptr, body + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     OB_CHECK(base != MAP_FAILED);
     if (body > 0) OB_CHECK(mprotect(base + kPage, body, PROT_READ | PROT_WRITE) == 0);
     char* const data = base + kPage + body - buffer.size();

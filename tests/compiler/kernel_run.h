@@ -1,5 +1,5 @@
-// Runs kernels in two ways: as compiled objects, and by walking the expression element by element with the reference's
-// arithmetic.
+// Runs kernels in two ways: as compiled objects, and by walking the expression element by element
+// with the reference's arithmetic.
 #pragma once
 
 #include <memory>
@@ -27,8 +27,8 @@ class LoadedKernel {
 
   const CompiledKernel& kernel() const;
   void Run(void* const* buffers, int64_t begin, int64_t end) const;
-  // Every buffer lies in memory of its own, ending at a page that may not be touched; tasks are run in `pieces` calls,
-  // the last first.
+  // Every buffer lies in memory of its own, ending at a page that may not be touched; tasks are run
+  // in `pieces` calls, the last first.
   void RunGuarded(Buffers& buffers, int pieces = 1) const;
 
  private:

@@ -71,20 +71,27 @@ class Walker {
         return OfInt(at ? LoadInt(node->dtype, at) : 0);
       }
       case Op::kWhere: return source(0).i[0] ? source(1) : source(2);
-      case Op::kCast: reference::CastTile(node->src[0]->dtype, node->dtype, source(0), out); return out;
-      case Op::kBitcast: reference::BitcastTile(node->src[0]->dtype, node->dtype, source(0), out); return out;
+      case Op::kCast:
+        reference::CastTile(node->src[0]->dtype, node->dtype, source(0), out);
+        return out;
+      case Op::kBitcast:
+        reference::BitcastTile(node->src[0]->dtype, node->dtype, source(0), out);
+        return out;
       case Op::kMulAcc:
         if (IsFloat(node->dtype)) {
           const double exact = std::fma(source(0).f[0], source(1).f[0], source(2).f[0]);
           return {{RoundTo(node->dtype, exact)}, {}};
         }
-        return OfInt(WrapTo(node->dtype, static_cast<int64_t>(static_cast<uint64_t>(source(0).i[0]) * source(1).i[0] +
-                                                              source(2).i[0])));
+        return OfInt(
+            WrapTo(node->dtype,
+                   static_cast<int64_t>(static_cast<uint64_t>(source(0).i[0]) * source(1).i[0] +
+                                        source(2).i[0])));
       case Op::kReduceLoop: return Fold(node);
       default: break;
     }
     out.Resize(node->dtype, 1);
-    reference::AluTile(node->op, node->src[0]->dtype, source(0), node->src.size() > 1 ? source(1) : Tile(), out);
+    reference::AluTile(node->op, node->src[0]->dtype, source(0),
+                       node->src.size() > 1 ? source(1) : Tile(), out);
     return out;
   }
 
@@ -95,15 +102,20 @@ class Walker {
       double total = op == Op::kMax ? -INFINITY : op == Op::kMul;
       Loop(ranges, 0, [&] {
         const double value = Eval(node->src[0]).f[0];
-        total = op == Op::kMax ? reference::MaxFloat(total, value) : op == Op::kMul ? total * value : total + value;
+        total = op == Op::kMax   ? reference::MaxFloat(total, value)
+                : op == Op::kMul ? total * value
+                                 : total + value;
       });
       return {{RoundTo(node->dtype, total)}, {}};
     }
     int64_t total = op == Op::kMax ? IntMin(node->dtype) : op == Op::kMul;
     Loop(ranges, 0, [&] {
-      const auto value = static_cast<uint64_t>(Eval(node->src[0]).i[0]), before = static_cast<uint64_t>(total);
-      total = op == Op::kMax ? reference::MaxInt(node->dtype, total, static_cast<int64_t>(value))
-                             : WrapTo(node->dtype, static_cast<int64_t>(op == Op::kMul ? before * value : before + value));
+      const auto value = static_cast<uint64_t>(Eval(node->src[0]).i[0]),
+                 before = static_cast<uint64_t>(total);
+      total = op == Op::kMax
+                  ? reference::MaxInt(node->dtype, total, static_cast<int64_t>(value))
+                  : WrapTo(node->dtype,
+                           static_cast<int64_t>(op == Op::kMul ? before * value : before + value));
     });
     return OfInt(total);
   }
