@@ -29,7 +29,8 @@ void FloatCompare(const Tile& a, const Tile& b, Tile& out, F f) {
 template <typename F>
 void IntBinary(const Tile& a, const Tile& b, Tile& out, F f) {
   for (size_t k = 0; k < a.i.size(); ++k)
-    out.i[k] = static_cast<int64_t>(f(static_cast<uint64_t>(a.i[k]), static_cast<uint64_t>(b.i[k])));
+    out.i[k] =
+        static_cast<int64_t>(f(static_cast<uint64_t>(a.i[k]), static_cast<uint64_t>(b.i[k])));
 }
 
 template <typename F>
@@ -84,7 +85,8 @@ int64_t ModSigned(int64_t x, int64_t y) {
 }
 
 void IntAlu(Op op, DType dtype, const Tile& a, const Tile& b, Tile& out) {
-  const bool wide_unsigned = dtype == DType::kU64;  // the only type whose values an int64_t does not order
+  const bool wide_unsigned =
+      dtype == DType::kU64;  // the only type whose values an int64_t does not order
   const auto width = static_cast<uint64_t>(8 * ByteWidth(dtype));
   switch (op) {
     case Op::kNeg: return IntBinary(a, a, out, [](uint64_t x, uint64_t) { return -x; });
@@ -95,10 +97,12 @@ void IntAlu(Op op, DType dtype, const Tile& a, const Tile& b, Tile& out) {
     case Op::kXor: return IntBinary(a, b, out, [](uint64_t x, uint64_t y) { return x ^ y; });
     case Op::kThreefry: return IntBinary(a, b, out, Threefry);
     case Op::kIDiv:
-      if (wide_unsigned) return IntBinary(a, b, out, [](uint64_t x, uint64_t y) { return y == 0 ? 0 : x / y; });
+      if (wide_unsigned)
+        return IntBinary(a, b, out, [](uint64_t x, uint64_t y) { return y == 0 ? 0 : x / y; });
       return SignedBinary(a, b, out, DivideSigned);
     case Op::kMod:
-      if (wide_unsigned) return IntBinary(a, b, out, [](uint64_t x, uint64_t y) { return y == 0 ? x : x % y; });
+      if (wide_unsigned)
+        return IntBinary(a, b, out, [](uint64_t x, uint64_t y) { return y == 0 ? x : x % y; });
       return SignedBinary(a, b, out, ModSigned);
     case Op::kMax:
       return SignedBinary(a, b, out, [dtype](int64_t x, int64_t y) { return MaxInt(dtype, x, y); });
@@ -108,9 +112,12 @@ void IntAlu(Op op, DType dtype, const Tile& a, const Tile& b, Tile& out) {
     case Op::kCmpNe: return SignedBinary(a, b, out, [](int64_t x, int64_t y) { return x != y; });
     case Op::kCmpEq: return SignedBinary(a, b, out, [](int64_t x, int64_t y) { return x == y; });
     // A negative amount is one beyond the width, since amounts are read as unsigned.
-    case Op::kShl: return IntBinary(a, b, out, [width](uint64_t x, uint64_t y) { return y >= width ? 0 : x << y; });
+    case Op::kShl:
+      return IntBinary(a, b, out,
+                       [width](uint64_t x, uint64_t y) { return y >= width ? 0 : x << y; });
     case Op::kShr:
-      if (wide_unsigned) return IntBinary(a, b, out, [](uint64_t x, uint64_t y) { return y >= 64 ? 0 : x >> y; });
+      if (wide_unsigned)
+        return IntBinary(a, b, out, [](uint64_t x, uint64_t y) { return y >= 64 ? 0 : x >> y; });
       // What is shifted out beyond the width is the sign, and 63 more of it is the same.
       return SignedBinary(a, b, out, [width](int64_t x, int64_t y) {
         return x >> (static_cast<uint64_t>(y) >= width ? 63 : y);
@@ -133,8 +140,8 @@ int64_t FloatToInt(DType to, double x) {
   return static_cast<int64_t>(x);
 }
 
-// An integer with its lowest bits folded into one sticky bit, so that it fits a double and still rounds to any narrower
-// type as the integer itself would.
+// An integer with its lowest bits folded into one sticky bit, so that it fits a double and still
+// rounds to any narrower type as the integer itself would.
 double StickyDouble(DType from, int64_t x) {
   const bool negative = from != DType::kU64 && x < 0;
   uint64_t magnitude = negative ? -static_cast<uint64_t>(x) : static_cast<uint64_t>(x);
@@ -149,7 +156,8 @@ double StickyDouble(DType from, int64_t x) {
 
 double IntToFloat(DType from, DType to, int64_t x) {
   if (to == DType::kF64)
-    return from == DType::kU64 ? static_cast<double>(static_cast<uint64_t>(x)) : static_cast<double>(x);
+    return from == DType::kU64 ? static_cast<double>(static_cast<uint64_t>(x))
+                               : static_cast<double>(x);
   return RoundTo(to, StickyDouble(from, x));
 }
 
@@ -192,7 +200,8 @@ void CastTile(DType from, DType to, const Tile& x, Tile& out) {
       for (size_t k = 0; k < count; ++k) out.f[k] = IntToFloat(from, to, x.i[k]);
     }
   } else if (IsBool(to)) {
-    for (size_t k = 0; k < count; ++k) out.i[k] = IsFloat(from) ? x.f[k] != 0 : x.i[k] != 0;  // NaN is true
+    for (size_t k = 0; k < count; ++k)
+      out.i[k] = IsFloat(from) ? x.f[k] != 0 : x.i[k] != 0;  // NaN is true
   } else if (IsFloat(from)) {
     for (size_t k = 0; k < count; ++k) out.i[k] = FloatToInt(to, x.f[k]);
   } else {
@@ -221,7 +230,8 @@ void BitcastTile(DType from, DType to, const Tile& x, Tile& out) {
 uint64_t Threefry(uint64_t counter, uint64_t key) {
   constexpr int kRotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
   const auto key0 = static_cast<uint32_t>(key), key1 = static_cast<uint32_t>(key >> 32);
-  const uint32_t keys[3] = {key0, key1, key0 ^ key1 ^ 0x1BD11BDA};  // the parity word of the publication
+  const uint32_t keys[3] = {key0, key1,
+                            key0 ^ key1 ^ 0x1BD11BDA};  // the parity word of the publication
   uint32_t x0 = static_cast<uint32_t>(counter) + keys[0];
   uint32_t x1 = static_cast<uint32_t>(counter >> 32) + keys[1];
   for (int group = 0; group < 5; ++group) {

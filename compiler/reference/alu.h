@@ -9,8 +9,8 @@
 
 namespace outboard::reference {
 
-// Elements of one type: floats as doubles in `f`, integers and bool as int64_t in `i` (u64 by its bits). Values are
-// always ones of the type. The other vector is empty.
+// Elements of one type: floats as doubles in `f`, integers and bool as int64_t in `i` (u64 by its
+// bits). Values are always ones of the type. The other vector is empty.
 struct Tile {
   std::vector<double> f;
   std::vector<int64_t> i;
@@ -21,7 +21,8 @@ struct Tile {
   }
 };
 
-// out = op(sources), for unary and binary `op`. `dtype` is that of the sources; `b` is ignored where op is unary.
+// out = op(sources), for unary and binary `op`. `dtype` is that of the sources; `b` is ignored
+// where op is unary.
 void AluTile(Op op, DType dtype, const Tile& a, const Tile& b, Tile& out);
 void CastTile(DType from, DType to, const Tile& x, Tile& out);
 void BitcastTile(DType from, DType to, const Tile& x, Tile& out);
@@ -30,8 +31,8 @@ void BitcastTile(DType from, DType to, const Tile& x, Tile& out);
 double MaxFloat(double a, double b);
 int64_t MaxInt(DType dtype, int64_t a, int64_t b);
 
-// Threefry-2x32 with 20 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011). Word 0 of counter,
-// key and result is the low half.
+// Threefry-2x32 with 20 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
+// 2011). Word 0 of counter, key and result is the low half.
 uint64_t Threefry(uint64_t counter, uint64_t key);
 
 }  // namespace outboard::reference

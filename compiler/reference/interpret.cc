@@ -1,6 +1,6 @@
-// A run is a stack of frames: the graph, and above it the FUNCTION bodies that are being called. A frame walks its
-// nodes in PostOrder and holds their values until their last use; a CALL pushes a frame, and the end of a frame hands
-// its value to the one below. Nothing recurses over the graph.
+// A run is a stack of frames: the graph, and above it the FUNCTION bodies that are being called. A
+// frame walks its nodes in PostOrder and holds their values until their last use; a CALL pushes a
+// frame, and the end of a frame hands its value to the one below. Nothing recurses over the graph.
 #include "compiler/reference/interpret.h"
 
 #include <algorithm>
@@ -46,7 +46,8 @@ Plan MakePlan(const UOp* root) {
     for (const int source : step.sources) last_use[source] = here;
     plan.steps.push_back(std::move(step));
   }
-  for (size_t i = 0; i + 1 < last_use.size(); ++i) plan.steps[last_use[i]].done.push_back(static_cast<int>(i));
+  for (size_t i = 0; i + 1 < last_use.size(); ++i)
+    plan.steps[last_use[i]].done.push_back(static_cast<int>(i));
   return plan;
 }
 
@@ -57,7 +58,9 @@ struct Frame {
   size_t next = 0;
 };
 
-std::string DimsToString(const std::vector<int64_t>& dims) { return absl::StrCat("[", absl::StrJoin(dims, ", "), "]"); }
+std::string DimsToString(const std::vector<int64_t>& dims) {
+  return absl::StrCat("[", absl::StrJoin(dims, ", "), "]");
+}
 
 absl::Status BadInput(const UOp* node, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(NodeToString(node), ": ", what));
@@ -65,7 +68,8 @@ absl::Status BadInput(const UOp* node, absl::string_view what) {
 
 class Run {
  public:
-  Run(std::span<const HostTensor> params, std::span<const Binding> bindings, const InterpretOptions& options)
+  Run(std::span<const HostTensor> params, std::span<const Binding> bindings,
+      const InterpretOptions& options)
       : params_(params),
         bindings_(bindings),
         stored_elements_(options.stored_elements),
@@ -75,7 +79,8 @@ class Run {
     for (size_t i = 0; i < bindings_.size(); ++i)
       for (size_t j = 0; j < i; ++j)
         if (bindings_[i].slot == bindings_[j].slot)
-          return absl::InvalidArgumentError(absl::StrCat("two bindings of VAR slot ", bindings_[i].slot));
+          return absl::InvalidArgumentError(
+              absl::StrCat("two bindings of VAR slot ", bindings_[i].slot));
     Push(sink, {});
     ValueRef result;
     while (!frames_.empty()) {
@@ -90,7 +95,8 @@ class Run {
       OB_RETURN_IF_ERROR(budget_.Work(step.node, 1, 1));
       if (step.node->op == Op::kCall) {
         std::vector<ValueRef> arguments;
-        for (size_t i = 1; i < step.sources.size(); ++i) arguments.push_back(frame.values[step.sources[i]]);
+        for (size_t i = 1; i < step.sources.size(); ++i)
+          arguments.push_back(frame.values[step.sources[i]]);
         Push(step.node->src[0]->src[0], std::move(arguments));
         continue;
       }
@@ -109,7 +115,8 @@ class Run {
   void Push(const UOp* root, std::vector<ValueRef> arguments) {
     std::unique_ptr<Plan>& plan = plans_[root];
     if (plan == nullptr) plan = std::make_unique<Plan>(MakePlan(root));
-    frames_.push_back({plan.get(), std::move(arguments), std::vector<ValueRef>(plan->steps.size()), 0});
+    frames_.push_back(
+        {plan.get(), std::move(arguments), std::vector<ValueRef>(plan->steps.size()), 0});
   }
 
   // Ends the step that `frame` is at.
@@ -140,7 +147,8 @@ class Run {
       case Op::kAllReduce:
       case Op::kCopy:
         if (node->op == Op::kCopy ? node->arg[0] > 0 : node->arg[1] > 1)
-          return absl::UnimplementedError(absl::StrCat(NodeToString(node), ": more than one device"));
+          return absl::UnimplementedError(
+              absl::StrCat(NodeToString(node), ": more than one device"));
         return source(0);
       default: break;
     }
@@ -148,7 +156,8 @@ class Run {
     auto value = std::make_shared<Value>();
     value->node = node;
     value->dtype = node->dtype;
-    for (int i = 0; i < static_cast<int>(node->op == Op::kSink ? node->src.size() : node->own_sources()); ++i)
+    for (int i = 0;
+         i < static_cast<int>(node->op == Op::kSink ? node->src.size() : node->own_sources()); ++i)
       value->sources.push_back(source(i));
     OB_RETURN_IF_ERROR(ReadArg(frame, step, *value));
     if (node->op == Op::kSink || node->op == Op::kTuple) return value;
@@ -180,7 +189,8 @@ class Run {
     return absl::OkStatus();
   }
 
-  // node->arg with numbers for the symbolic dimensions, which are the sources after the operation's own.
+  // node->arg with numbers for the symbolic dimensions, which are the sources after the operation's
+  // own.
   static absl::Status ReadArg(const Frame& frame, const Plan::Step& step, Value& value) {
     const UOp* const node = step.node;
     value.arg.assign(node->arg.begin(), node->arg.end());
@@ -202,8 +212,8 @@ class Run {
                                     [&](const Binding& b) { return b.slot == value.node->arg[0]; });
     if (found == bindings_.end()) return BadInput(value.node, "has no binding");
     if (found->value < value.node->arg[1] || found->value > value.node->arg[2])
-      return BadInput(value.node, absl::StrCat("the binding ", found->value, " is not in ", value.node->arg[1], "..",
-                                               value.node->arg[2]));
+      return BadInput(value.node, absl::StrCat("the binding ", found->value, " is not in ",
+                                               value.node->arg[1], "..", value.node->arg[2]));
     value.arg = {found->value};
     return absl::OkStatus();
   }
@@ -219,7 +229,8 @@ class Run {
     switch (value.node->op) {
       case Op::kReshape:
         value.dims = arg;
-        if (value.count() != value.sources[0]->count()) return BadInput(value.node, "other element counts");
+        if (value.count() != value.sources[0]->count())
+          return BadInput(value.node, "other element counts");
         break;
       case Op::kExpand: value.dims = arg; break;
       case Op::kPermute:
@@ -231,7 +242,8 @@ class Run {
       case Op::kShrink:
         for (size_t i = 0; i < value.dims.size(); ++i) {
           if (arg[2 * i] > arg[2 * i + 1] || arg[2 * i + 1] > value.dims[i])
-            return BadInput(value.node, absl::StrCat(arg[2 * i], "..", arg[2 * i + 1], " is not in ", value.dims[i]));
+            return BadInput(value.node, absl::StrCat(arg[2 * i], "..", arg[2 * i + 1],
+                                                     " is not in ", value.dims[i]));
           value.dims[i] = arg[2 * i + 1] - arg[2 * i];
         }
         break;
@@ -251,8 +263,10 @@ class Run {
       return BadInput(value.node, absl::StrCat("only ", params_.size(), " tensors are given"));
     const HostTensor& given = params_[slot];
     if (given.dtype != value.dtype || given.dims != value.dims)
-      return BadInput(value.node, absl::StrCat("is given ", std::string(Name(given.dtype)), DimsToString(given.dims)));
-    if (static_cast<__int128>(given.bytes.size()) != static_cast<__int128>(value.count()) * ByteWidth(value.dtype))
+      return BadInput(value.node, absl::StrCat("is given ", std::string(Name(given.dtype)),
+                                               DimsToString(given.dims)));
+    if (static_cast<__int128>(given.bytes.size()) !=
+        static_cast<__int128>(value.count()) * ByteWidth(value.dtype))
       return BadInput(value.node, absl::StrCat("is given ", given.bytes.size(), " bytes"));
     value.host = &given;
     return absl::OkStatus();
@@ -268,9 +282,12 @@ class Run {
 
 }  // namespace
 
-absl::StatusOr<std::vector<HostTensor>> Interpret(const UOp* sink, std::span<const HostTensor> params,
-                                                  std::span<const Binding> bindings, const InterpretOptions& options) {
-  if (sink->op != Op::kSink) return absl::InvalidArgumentError("the root of a graph must be a SINK");
+absl::StatusOr<std::vector<HostTensor>> Interpret(const UOp* sink,
+                                                  std::span<const HostTensor> params,
+                                                  std::span<const Binding> bindings,
+                                                  const InterpretOptions& options) {
+  if (sink->op != Op::kSink)
+    return absl::InvalidArgumentError("the root of a graph must be a SINK");
   return Run(params, bindings, options).Results(sink);
 }
 

@@ -12,7 +12,8 @@ std::vector<int64_t> StridesOf(std::span<const int64_t> dims) {
   return strides;
 }
 
-PositionMap::PositionMap(std::span<const int64_t> dims, std::span<const int64_t> strides, int64_t base)
+PositionMap::PositionMap(std::span<const int64_t> dims, std::span<const int64_t> strides,
+                         int64_t base)
     : base_(base) {
   for (size_t i = 0; i < dims.size(); ++i) {
     if (dims[i] == 1) continue;
@@ -54,7 +55,8 @@ void PositionMap::Apply(std::span<const int64_t> positions, int64_t* out) const 
 }
 
 PadMap::PadMap(std::span<const int64_t> source_dims, std::span<const int64_t> lo_hi)
-    : source_dims_(source_dims.begin(), source_dims.end()), source_strides_(StridesOf(source_dims)) {
+    : source_dims_(source_dims.begin(), source_dims.end()),
+      source_strides_(StridesOf(source_dims)) {
   for (size_t i = 0; i < source_dims.size(); ++i) {
     low_.push_back(lo_hi[2 * i]);
     dims_.push_back(source_dims[i] + lo_hi[2 * i] + lo_hi[2 * i + 1]);

@@ -15,12 +15,13 @@ class PositionMap {
  public:
   PositionMap(std::span<const int64_t> dims, std::span<const int64_t> strides, int64_t base);
 
-  // out[k] = the image of positions[k]. Runs of equal or consecutive positions cost an increment, others a division a
-  // dimension.
+  // out[k] = the image of positions[k]. Runs of equal or consecutive positions cost an increment,
+  // others a division a dimension.
   void Apply(std::span<const int64_t> positions, int64_t* out) const;
 
  private:
-  // Dimensions that are walked as one are one: length 1 is dropped, neighbours are merged where their strides allow.
+  // Dimensions that are walked as one are one: length 1 is dropped, neighbours are merged where
+  // their strides allow.
   std::vector<int64_t> dims_;
   std::vector<int64_t> strides_;
   int64_t base_;

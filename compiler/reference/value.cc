@@ -61,7 +61,8 @@ PositionMap MapOf(const Value& value) {
 }
 
 // Pulls from `source` at some of the places only, given as indices into `out`.
-void PullSome(const Value& source, std::span<const int64_t> positions, std::span<const int> places, Tile& out) {
+void PullSome(const Value& source, std::span<const int64_t> positions, std::span<const int> places,
+              Tile& out) {
   if (places.empty()) return;
   Tile some;
   Pull(source, positions, some);
@@ -170,7 +171,9 @@ int64_t IntIdentity(Op op, DType dtype) {
 void Accumulate(Op op, DType dtype, const Tile& tile, std::span<const int64_t> into, Tile& sums) {
   for (size_t k = 0; k < tile.f.size(); ++k) {
     double& sum = sums.f[into[k]];
-    sum = op == Op::kAdd ? sum + tile.f[k] : op == Op::kMul ? sum * tile.f[k] : MaxFloat(sum, tile.f[k]);
+    sum = op == Op::kAdd   ? sum + tile.f[k]
+          : op == Op::kMul ? sum * tile.f[k]
+                           : MaxFloat(sum, tile.f[k]);
   }
   for (size_t k = 0; k < tile.i.size(); ++k) {
     int64_t& sum = sums.i[into[k]];
@@ -186,15 +189,16 @@ absl::Status Budget::Work(const UOp* node, int64_t elements, int64_t operations_
   work_ += static_cast<__int128>(elements) * operations_each + 1;
   if (work_ <= work_max_) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat("interpreter: ", NodeToString(node),
-                                                   " goes over the limit of ", work_max_, " element operations a run"));
+                                                   " goes over the limit of ", work_max_,
+                                                   " element operations a run"));
 }
 
 absl::Status Budget::Take(const UOp* node, int64_t elements, int64_t bytes_each) {
   const __int128 bytes = static_cast<__int128>(elements) * bytes_each;
   if (bytes > bytes_max_ - bytes_)
-    return absl::ResourceExhaustedError(absl::StrCat("interpreter: ", NodeToString(node), " of ", elements,
-                                                     " elements goes over the limit of ", bytes_max_,
-                                                     " bytes of values"));
+    return absl::ResourceExhaustedError(absl::StrCat("interpreter: ", NodeToString(node), " of ",
+                                                     elements, " elements goes over the limit of ",
+                                                     bytes_max_, " bytes of values"));
   bytes_ += static_cast<int64_t>(bytes);
   return absl::OkStatus();
 }
@@ -225,8 +229,10 @@ absl::StatusOr<std::shared_ptr<const Kept>> Keep(const Value& value, Budget& bud
   Tile tile;
   ForTiles(value.count(), [&](std::span<const int64_t> positions) {
     Pull(value, positions, tile);
-    std::copy(tile.f.begin(), tile.f.end(), kept->elements.f.begin() + (tile.f.empty() ? 0 : positions[0]));
-    std::copy(tile.i.begin(), tile.i.end(), kept->elements.i.begin() + (tile.i.empty() ? 0 : positions[0]));
+    std::copy(tile.f.begin(), tile.f.end(),
+              kept->elements.f.begin() + (tile.f.empty() ? 0 : positions[0]));
+    std::copy(tile.i.begin(), tile.i.end(),
+              kept->elements.i.begin() + (tile.i.empty() ? 0 : positions[0]));
   });
   return kept;
 }

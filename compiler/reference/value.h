@@ -42,7 +42,8 @@ struct Kept {
 struct Value;
 using ValueRef = std::shared_ptr<const Value>;
 
-// The value of a node, with dimensions that are numbers. One of: elements in memory (`kept`), a tensor of the caller
+// The value of a node, with dimensions that are numbers. One of: elements in memory (`kept`), a
+// tensor of the caller
 // (`host`), the values of a TUPLE (`sources`), or what Pull computes from `node` and `sources`.
 struct Value {
   const UOp* node = nullptr;

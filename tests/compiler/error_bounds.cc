@@ -38,8 +38,10 @@ double Times(double a, double b) { return a == 0 || b == 0 ? 0 : a * b; }
 // Two engines round values that may differ by info.error. Exact values stay exact.
 ErrorInfo Rounded(DType dtype, ErrorInfo info) {
   const Format format = FormatOf(dtype);
-  if (info.error > 0) info.error += 2 * format.unit * (info.magnitude + info.error) + format.quantum;
-  // Beyond the range an engine's overflow is another's largest number; inexact values must stay clear of it.
+  if (info.error > 0)
+    info.error += 2 * format.unit * (info.magnitude + info.error) + format.quantum;
+  // Beyond the range an engine's overflow is another's largest number; inexact values must stay
+  // clear of it.
   if (!(info.magnitude + info.error < format.largest / 4)) {
     if (info.error > 0) info.chaotic = true;
     info.special = true;
@@ -56,16 +58,20 @@ int64_t ReducedCount(const UOp* node) {
 }
 
 const UOp* ThroughViews(const UOp* node) {
-  while (IsMovement(node->op) || node->op == Op::kContiguous || node->op == Op::kDetach) node = node->src[0];
+  while (IsMovement(node->op) || node->op == Op::kContiguous || node->op == Op::kDetach)
+    node = node->src[0];
   return node;
 }
 
-// REDUCE ADD of WHERE(CMPEQ(IOTA, index), x, 0) with the IOTA along the one reduced axis: at most one element counts.
+// REDUCE ADD of WHERE(CMPEQ(IOTA, index), x, 0) with the IOTA along the one reduced axis: at most
+// one element counts.
 bool IsOneHotSum(const UOp* node) {
   const UOp* const where = node->src[0];
-  if (where->op != Op::kWhere || where->src[0]->op != Op::kCmpEq || node->arg.size() != 2) return false;
+  if (where->op != Op::kWhere || where->src[0]->op != Op::kCmpEq || node->arg.size() != 2)
+    return false;
   const UOp* const zero = ThroughViews(where->src[2]);
-  if (!zero->is_const() || (IsFloat(zero->dtype) ? zero->float_value() : zero->int_value()) != 0) return false;
+  if (!zero->is_const() || (IsFloat(zero->dtype) ? zero->float_value() : zero->int_value()) != 0)
+    return false;
   const UOp* const iota = ThroughViews(where->src[0]->src[0]);
   return iota->op == Op::kIota && iota->shape[0] == where->shape[node->arg[1]];
 }
@@ -77,7 +83,8 @@ ErrorInfo OfReduce(const UOp* node, const ErrorInfo& x) {
   info.product = false;
   if (op == Op::kMax) {
     // Lowest value where the axis is empty.
-    for (const int64_t axis : node->arg.subspan(1)) info.special |= node->src[0]->shape[axis].min() == 0;
+    for (const int64_t axis : node->arg.subspan(1))
+      info.special |= node->src[0]->shape[axis].min() == 0;
     if (info.special) info.magnitude = kInfinity;
     return info;
   }
@@ -101,7 +108,8 @@ ErrorInfo OfReduce(const UOp* node, const ErrorInfo& x) {
   } else {
     const double each = std::max(1.0, x.magnitude + x.error);
     info.magnitude = std::pow(each, count);
-    info.error = count * std::pow(each, count - 1) * x.error + 2 * (count + 1) * unit * info.magnitude + kLeast;
+    info.error = count * std::pow(each, count - 1) * x.error +
+                 2 * (count + 1) * unit * info.magnitude + kLeast;
   }
   return Rounded(node->dtype, info);
 }
@@ -115,7 +123,8 @@ ErrorInfo OfCast(const UOp* node, const ErrorInfo& x) {
     return info;
   }
   if (!IsFloat(from)) {
-    const double low = static_cast<double>(node->src[0]->vmin), high = static_cast<double>(node->src[0]->vmax);
+    const double low = static_cast<double>(node->src[0]->vmin),
+                 high = static_cast<double>(node->src[0]->vmax);
     info.magnitude = from == DType::kU64 ? 0x1p64 : std::max(std::abs(low), std::abs(high));
   } else {
     info = x;
@@ -158,8 +167,10 @@ ErrorInfo OfBinary(const UOp* node, const ErrorInfo& a, const ErrorInfo& b) {
     case Op::kFDiv: {
       // Only ADD(MUL(y, y), 1) is known to keep away from zero.
       const UOp* const d = node->src[1];
-      const bool at_least_one = d->op == Op::kAdd && d->src[0]->op == Op::kMul && d->src[0]->src[0] == d->src[0]->src[1] &&
-                                ThroughViews(d->src[1])->is_const() && ThroughViews(d->src[1])->float_value() == 1;
+      const bool at_least_one = d->op == Op::kAdd && d->src[0]->op == Op::kMul &&
+                                d->src[0]->src[0] == d->src[0]->src[1] &&
+                                ThroughViews(d->src[1])->is_const() &&
+                                ThroughViews(d->src[1])->float_value() == 1;
       if (!at_least_one) {
         info.special = true;
         if (info.error > 0) info.chaotic = true;
@@ -193,8 +204,9 @@ ErrorInfo OfTranscendental(const UOp* node, const ErrorInfo& x) {
       break;
     case Op::kLog2: {
       const UOp* const d = node->src[0];  // as for FDIV: at least one
-      if (x.special || d->op != Op::kAdd || d->src[0]->op != Op::kMul || d->src[0]->src[0] != d->src[0]->src[1] ||
-          !ThroughViews(d->src[1])->is_const() || x.error >= 0.5)
+      if (x.special || d->op != Op::kAdd || d->src[0]->op != Op::kMul ||
+          d->src[0]->src[0] != d->src[0]->src[1] || !ThroughViews(d->src[1])->is_const() ||
+          x.error >= 0.5)
         info.chaotic = true;
       info.magnitude = std::max(1.0, std::log2(std::max(1.0, reach)));
       slope = 3;
@@ -257,8 +269,9 @@ ErrorInfo InfoOfNode(const UOp* node, std::span<const ErrorInfo> sources) {
   }
   if (sources.empty()) return info;  // VAR, IOTA
   const ErrorInfo& x = sources[0];
-  if (IsMovement(node->op) || node->op == Op::kContiguous || node->op == Op::kDetach || node->op == Op::kNeg ||
-      node->op == Op::kShard || node->op == Op::kUnshard || node->op == Op::kCopy || node->op == Op::kAllReduce)
+  if (IsMovement(node->op) || node->op == Op::kContiguous || node->op == Op::kDetach ||
+      node->op == Op::kNeg || node->op == Op::kShard || node->op == Op::kUnshard ||
+      node->op == Op::kCopy || node->op == Op::kAllReduce)
     return chaotic(x);  // a negated product contracts, too
   if (node->op == Op::kAssign) return chaotic(sources[1]);
   if (node->op == Op::kCast) return chaotic(OfCast(node, x));
@@ -313,7 +326,8 @@ const std::vector<ErrorInfo>& InfoTable::Of(const UOp* root) {
       case Op::kCall: {
         InfoTable inside;
         const UOp* const function = node->src[0];
-        for (size_t i = 1; i < node->src.size(); ++i) inside.Set(function->src[i], known_.at(node->src[i])[0]);
+        for (size_t i = 1; i < node->src.size(); ++i)
+          inside.Set(function->src[i], known_.at(node->src[i])[0]);
         infos = inside.Of(function->src[0]);
         break;
       }
@@ -330,19 +344,24 @@ std::vector<ErrorInfo> InfosOfResults(const UOp* sink, std::span<const HostTenso
   return table.Of(sink);
 }
 
-std::string Difference(const HostTensor& expected, const HostTensor& actual, const ErrorInfo& info) {
-  if (expected.dtype != actual.dtype || expected.dims != actual.dims || expected.bytes.size() != actual.bytes.size())
+std::string Difference(const HostTensor& expected, const HostTensor& actual,
+                       const ErrorInfo& info) {
+  if (expected.dtype != actual.dtype || expected.dims != actual.dims ||
+      expected.bytes.size() != actual.bytes.size())
     return "another type or shape";
   if (info.chaotic) return "";
   const DType dtype = expected.dtype;
   const int width = ByteWidth(dtype);
   for (int64_t i = 0; i < expected.ElementCount(); ++i) {
-    const char *const e = expected.bytes.data() + i * width, *const a = actual.bytes.data() + i * width;
+    const char *const e = expected.bytes.data() + i * width, *const a =
+                                                                 actual.bytes.data() + i * width;
     if (std::equal(e, e + width, a)) continue;
     if (!IsFloat(dtype))
       return absl::StrCat("element ", i, " is ", LoadInt(dtype, a), ", not ", LoadInt(dtype, e));
     const double x = LoadFloat(dtype, e), y = LoadFloat(dtype, a);
-    if ((std::isnan(x) && std::isnan(y)) || (info.error > 0 && (x == y || std::abs(x - y) <= info.error))) continue;
+    if ((std::isnan(x) && std::isnan(y)) ||
+        (info.error > 0 && (x == y || std::abs(x - y) <= info.error)))
+      continue;
     return absl::StrCat("element ", i, " is ", y, std::signbit(y) ? " (negative)" : "", ", not ", x,
                         std::signbit(x) ? " (negative)" : "", ", tolerance ", info.error);
   }

@@ -1,4 +1,5 @@
-// How far two correct engines may differ on a graph: the tolerances of docs/semantics.md carried through its nodes.
+// How far two correct engines may differ on a graph: the tolerances of docs/semantics.md carried
+// through its nodes.
 #pragma once
 
 #include <span>
@@ -13,17 +14,18 @@ namespace outboard::test {
 
 // Of all elements of a float value; integers are exact always and use `chaotic` alone.
 struct ErrorInfo {
-  double magnitude = 0;   // no |element| is larger; infinite where `special`
-  double error = 0;       // no two engines differ by more; 0: the same bits, but for NaNs
-  bool special = false;   // may hold infinities, NaNs, or numbers near the ends of the range
-  bool product = false;   // is a MUL, seen through movements: an ADD may be contracted with it
-  bool chaotic = false;   // an inexact value went through a jump (TRUNC, a comparison ...): nothing is known
+  double magnitude = 0;  // no |element| is larger; infinite where `special`
+  double error = 0;      // no two engines differ by more; 0: the same bits, but for NaNs
+  bool special = false;  // may hold infinities, NaNs, or numbers near the ends of the range
+  bool product = false;  // is a MUL, seen through movements: an ADD may be contracted with it
+  bool chaotic = false;  // an inexact value met a jump (TRUNC, a comparison ...): nothing is known
   bool exact() const { return error == 0 && !chaotic; }
 };
 
 // Info of an input.
 ErrorInfo InfoOfTensor(const HostTensor& tensor);
-// Info of `node`, which is neither PARAM, BUFFER, CALL, TUPLE nor GETTUPLE, from that of its own sources.
+// Info of `node`, which is neither PARAM, BUFFER, CALL, TUPLE nor GETTUPLE, from that of its own
+// sources.
 ErrorInfo InfoOfNode(const UOp* node, std::span<const ErrorInfo> sources);
 // Infos of whole graphs, each node once.
 class InfoTable {

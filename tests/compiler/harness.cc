@@ -70,15 +70,18 @@ absl::StatusOr<Results> RunCompiled(const UOp* sink, std::span<const HostTensor>
                                     std::span<const Binding> bindings) {
   static auto* const compiler = new worker::InProcessCompiler();
   static auto* const engine =
-      worker::MakeCompiledEngine(compiler, {.memory_bytes_max = int64_t{1} << 30, .threads = 2}).release();
+      worker::MakeCompiledEngine(compiler, {.memory_bytes_max = int64_t{1} << 30, .threads = 2})
+          .release();
   OB_ASSIGN_OR_RETURN(const EncodedGraph encoded, EncodeGraph(sink));
   std::vector<worker::ArrayPtr> inputs;
   for (const HostTensor& param : params) {
-    OB_ASSIGN_OR_RETURN(const std::shared_ptr<worker::Array> array, engine->NewArray(param.dtype, param.dims));
+    OB_ASSIGN_OR_RETURN(const std::shared_ptr<worker::Array> array,
+                        engine->NewArray(param.dtype, param.dims));
     std::memcpy(array->data(), param.bytes.data(), param.bytes.size());
     inputs.push_back(array);
   }
-  OB_ASSIGN_OR_RETURN(const std::vector<worker::ArrayPtr> outputs, engine->Run(encoded.id, sink, inputs, bindings));
+  OB_ASSIGN_OR_RETURN(const std::vector<worker::ArrayPtr> outputs,
+                      engine->Run(encoded.id, sink, inputs, bindings));
   Results results;
   for (const worker::ArrayPtr& output : outputs)
     results.push_back({output->dtype, output->dims, std::string(output->data(), output->bytes())});
@@ -90,8 +93,7 @@ absl::StatusOr<Results> RunCompiled(const UOp* sink, std::span<const HostTensor>
 
 const std::vector<Engine>& Engines() {
   static const auto* const engines = new std::vector<Engine>{
-      {"interpreter", RunInterpreter},
-      {"interpreter-pulling", RunPulling},
+      {"interpreter", RunInterpreter}, {"interpreter-pulling", RunPulling},
 #ifdef OUTBOARD_HAS_SIMPLIFY
       {"simplified", RunSimplified},
 #endif
@@ -105,14 +107,15 @@ const std::vector<Engine>& Engines() {
   return *engines;
 }
 
-std::string Disagreement(const UOp* sink, std::span<const HostTensor> params, std::span<const Binding> bindings,
-                         const Results& expected) {
+std::string Disagreement(const UOp* sink, std::span<const HostTensor> params,
+                         std::span<const Binding> bindings, const Results& expected) {
   const std::vector<ErrorInfo> tolerances = InfosOfResults(sink, params);
   for (const Engine& engine : Engines()) {
     if (&engine == &Engines()[0]) continue;
     const absl::StatusOr<Results> actual = engine.run(sink, params, bindings);
     if (!actual.ok()) return absl::StrCat(engine.name, ": ", actual.status().ToString());
-    if (actual->size() != expected.size()) return absl::StrCat(engine.name, ": ", actual->size(), " results");
+    if (actual->size() != expected.size())
+      return absl::StrCat(engine.name, ": ", actual->size(), " results");
     for (size_t i = 0; i < expected.size(); ++i) {
       const std::string difference = Difference(expected[i], (*actual)[i], tolerances[i]);
       if (!difference.empty()) return absl::StrCat(engine.name, ": result ", i, ": ", difference);
@@ -121,7 +124,8 @@ std::string Disagreement(const UOp* sink, std::span<const HostTensor> params, st
   return "";
 }
 
-Results ExpectSame(const UOp* sink, std::span<const HostTensor> params, std::span<const Binding> bindings) {
+Results ExpectSame(const UOp* sink, std::span<const HostTensor> params,
+                   std::span<const Binding> bindings) {
   absl::StatusOr<Results> expected = Interpret(sink, params, bindings);
   EXPECT_TRUE(expected.ok()) << expected.status() << "\n" << GraphToString(sink);
   if (!expected.ok()) return {};
@@ -129,8 +133,8 @@ Results ExpectSame(const UOp* sink, std::span<const HostTensor> params, std::spa
   return *std::move(expected);
 }
 
-void ExpectValue(const UOp* result, std::span<const HostTensor> params, const HostTensor& expected, double error,
-                 std::span<const Binding> bindings) {
+void ExpectValue(const UOp* result, std::span<const HostTensor> params, const HostTensor& expected,
+                 double error, std::span<const Binding> bindings) {
   Graph graph;  // of the SINK only, which no one rewrites
   const UOp* const sink = graph.MakeChecked(Op::kSink, DType::kVoid, {result});
   for (const Engine& engine : Engines()) {
@@ -145,13 +149,15 @@ void ExpectValue(const UOp* result, std::span<const HostTensor> params, const Ho
         if (std::isfinite(v)) largest = std::max(largest, std::abs(v));
     ErrorInfo info;
     info.error = error * largest;
-    EXPECT_EQ(Difference(expected, (*actual)[0], info), "") << engine.name << "\n" << GraphToString(sink);
+    EXPECT_EQ(Difference(expected, (*actual)[0], info), "") << engine.name << "\n"
+                                                            << GraphToString(sink);
   }
 }
 
 HostTensor Ints(DType dtype, std::vector<int64_t> dims, const std::vector<int64_t>& values) {
   HostTensor tensor{dtype, std::move(dims), std::string(values.size() * ByteWidth(dtype), '\0')};
-  for (size_t i = 0; i < values.size(); ++i) StoreInt(dtype, values[i], tensor.bytes.data() + i * ByteWidth(dtype));
+  for (size_t i = 0; i < values.size(); ++i)
+    StoreInt(dtype, values[i], tensor.bytes.data() + i * ByteWidth(dtype));
   OB_CHECK(tensor.ElementCount() == static_cast<int64_t>(values.size()));
   return tensor;
 }

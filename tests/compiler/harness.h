@@ -22,20 +22,23 @@ struct Engine {
       run;
 };
 
-// The interpreter first; then the compiler's stages, as far as they are built in. A new engine is a line in harness.cc.
+// The interpreter first; then the compiler's stages, as far as they are built in. A new engine is a
+// line in harness.cc.
 const std::vector<Engine>& Engines();
 
-// "" where every engine gives the interpreter's `expected` within the tolerances of docs/semantics.md, else which engine
-// and what differs.
-std::string Disagreement(const UOp* sink, std::span<const HostTensor> params, std::span<const Binding> bindings,
-                         const Results& expected);
+// "" where every engine gives the interpreter's `expected` within the tolerances of
+// docs/semantics.md, else which engine and what differs.
+std::string Disagreement(const UOp* sink, std::span<const HostTensor> params,
+                         std::span<const Binding> bindings, const Results& expected);
 
 // The interpreter's results; a test failure where another engine's differ.
-Results ExpectSame(const UOp* sink, std::span<const HostTensor> params = {}, std::span<const Binding> bindings = {});
+Results ExpectSame(const UOp* sink, std::span<const HostTensor> params = {},
+                   std::span<const Binding> bindings = {});
 
-// A test failure for each engine whose only result is not `expected`, up to `error` an element (relative beyond 1).
-void ExpectValue(const UOp* result, std::span<const HostTensor> params, const HostTensor& expected, double error = 0,
-                 std::span<const Binding> bindings = {});
+// A test failure for each engine whose only result is not `expected`, up to `error` an element
+// (relative beyond 1).
+void ExpectValue(const UOp* result, std::span<const HostTensor> params, const HostTensor& expected,
+                 double error = 0, std::span<const Binding> bindings = {});
 
 HostTensor Ints(DType dtype, std::vector<int64_t> dims, const std::vector<int64_t>& values);
 HostTensor Floats(DType dtype, std::vector<int64_t> dims, const std::vector<double>& values);

@@ -1,43 +1,24 @@
 #include "tests/compiler/random_graph.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
-#include <random>
 
 #include "compiler/ir/build.h"
 #include "compiler/ir/check.h"
 #include "compiler/ir/encoding.h"
 #include "tests/compiler/error_bounds.h"
+#include "tests/compiler/random_values.h"
 
 namespace outboard::test {
 namespace {
 
-constexpr int64_t kElementsMax = 300;     // of an ordinary node
-constexpr int64_t kOneHotMax = 3000;      // of the product inside a gather or window
+constexpr int64_t kElementsMax = 300;  // of an ordinary node
+constexpr int64_t kOneHotMax = 3000;   // of the product inside a gather or window
 constexpr int kRankMax = 5;
 constexpr int kFunctionDepthMax = 2;
 
-const DType kTypes[] = {DType::kBool, DType::kI8,  DType::kU8,      DType::kI16,    DType::kU16,
-                        DType::kI32,  DType::kU32, DType::kI64,     DType::kU64,    DType::kF8E4M3,
-                        DType::kF8E5M2, DType::kF16, DType::kBF16,  DType::kF32,    DType::kF64};
-
-// mt19937_64 with our own distributions, since those of the standard library differ between machines.
-class Random {
- public:
-  explicit Random(uint64_t seed) : engine_(seed) {}
-  uint64_t Bits() { return engine_(); }
-  int64_t Below(int64_t n) { return static_cast<int64_t>(engine_() % static_cast<uint64_t>(n)); }
-  bool OneIn(int64_t n) { return Below(n) == 0; }
-  double Unit() { return static_cast<double>(engine_() >> 11) * 0x1p-53; }
-  template <typename T>
-  const T& Of(const std::vector<T>& values) {
-    return values[Below(static_cast<int64_t>(values.size()))];
-  }
-
- private:
-  std::mt19937_64 engine_;
-};
+const DType kTypes[] = {DType::kBool,   DType::kI8,  DType::kU8,   DType::kI16, DType::kU16,
+                        DType::kI32,    DType::kU32, DType::kI64,  DType::kU64, DType::kF8E4M3,
+                        DType::kF8E5M2, DType::kF16, DType::kBF16, DType::kF32, DType::kF64};
 
 // What a whole case has once.
 struct World {
@@ -54,26 +35,6 @@ int64_t CountMax(ShapeView shape) {
   int64_t count = 1;
   for (const Dim& dim : shape) count *= std::max<int64_t>(dim.max(), 1);
   return count;
-}
-
-double RandomFloat(Random& random, DType dtype, int kind) {
-  if (kind == 0) return static_cast<double>(random.Below(33) - 16) / 8;  // sums and products are often exact
-  if (kind == 1) {
-    const double v = 4 * random.Unit() - 2;
-    return std::abs(v) < 0.01 ? 0 : RoundTo(dtype, v);
-  }
-  const double corners[] = {0.0, -0.0, 1, -1, 0.5, 3, -7.5, std::numeric_limits<double>::infinity(),
-                            -std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN(),
-                            1e-7, -6e-8, 1e-40, 65504, -448, 3e38, 1e300, 2147483648.0, -9.3e18};
-  return RoundTo(dtype, corners[random.Below(std::size(corners))]);
-}
-
-int64_t RandomInt(Random& random, DType dtype, int kind) {
-  if (IsBool(dtype)) return random.Below(2);
-  if (kind == 0) return WrapTo(dtype, random.Below(9) - (IsSigned(dtype) ? 3 : 0));
-  if (kind == 1) return WrapTo(dtype, static_cast<int64_t>(random.Bits()));
-  const int64_t corners[] = {0, 1, -1, 2, 7, 8, IntMin(dtype), IntMax(dtype), IntMin(dtype) + 1, 31, 64};
-  return WrapTo(dtype, corners[random.Below(std::size(corners))]);
 }
 
 // Grows a graph, or the body of a FUNCTION, node by node. `pool_` is what nodes are made of.
@@ -133,7 +94,9 @@ class Builder {
   Dim RandomDim() {
     if (r_.OneIn(40)) return Dim(0);
     if (!w_.vars.empty() && r_.OneIn(6)) return Dim(r_.Of(w_.vars));
-    if (r_.OneIn(10)) return Dim(std::vector<int64_t>{8, 16, 17, 20, 33}[r_.Below(5)]);  // vectors and their remainders
+    if (r_.OneIn(10))
+      return Dim(
+          std::vector<int64_t>{8, 16, 17, 20, 33}[r_.Below(5)]);  // vectors and their remainders
     return Dim(std::vector<int64_t>{1, 1, 2, 3, 3, 4, 5, 7}[r_.Below(8)]);
   }
 
@@ -144,7 +107,8 @@ class Builder {
       const Shape shape(like->shape.begin(), like->shape.end());
       bool plain = true;
       for (const Dim& dim : shape)
-        plain = plain && (dim.is_const() || std::count(w_.vars.begin(), w_.vars.end(), dim.expression()));
+        plain = plain &&
+                (dim.is_const() || std::count(w_.vars.begin(), w_.vars.end(), dim.expression()));
       if (plain) return shape;
     }
     Shape shape;
@@ -159,12 +123,15 @@ class Builder {
     for (int i = 0; i < 12; ++i) {
       // Young nodes oftener, so that chains grow deep.
       const auto size = static_cast<int64_t>(pool_.size());
-      const UOp* const node = pool_[r_.OneIn(2) ? r_.Below(size) : size - 1 - r_.Below(std::min<int64_t>(size, 4))];
+      const UOp* const node =
+          pool_[r_.OneIn(2) ? r_.Below(size) : size - 1 - r_.Below(std::min<int64_t>(size, 4))];
       if (good(node)) return node;
     }
     return nullptr;
   }
-  const UOp* Any() { return Pick([](const UOp*) { return true; }); }
+  const UOp* Any() {
+    return Pick([](const UOp*) { return true; });
+  }
   const UOp* AnyFloat() {
     return Pick([](const UOp* n) { return IsFloat(n->dtype); });
   }
@@ -276,7 +243,8 @@ class Builder {
     const UOp* const x = AnyInt();
     if (x == nullptr) return;
     if (r_.OneIn(6)) return Keep(Alu(g_, Op::kNeg, x));
-    const Op op = std::vector<Op>{Op::kIDiv, Op::kMod, Op::kAnd, Op::kOr, Op::kXor, Op::kShl, Op::kShr}[r_.Below(7)];
+    const Op op = std::vector<Op>{Op::kIDiv, Op::kMod, Op::kAnd, Op::kOr,
+                                  Op::kXor,  Op::kShl, Op::kShr}[r_.Below(7)];
     Keep(Alu(g_, op, x, Partner(x, x->dtype)));
   }
 
@@ -295,14 +263,17 @@ class Builder {
 
   void Choose() {
     const UOp* const x = Any();
-    const UOp* const condition = Pick([&](const UOp* n) { return IsBool(n->dtype) && n->shape == x->shape; });
-    Keep(Where(g_, condition == nullptr ? Partner(x, DType::kBool) : condition, x, Partner(x, x->dtype)));
+    const UOp* const condition =
+        Pick([&](const UOp* n) { return IsBool(n->dtype) && n->shape == x->shape; });
+    Keep(Where(g_, condition == nullptr ? Partner(x, DType::kBool) : condition, x,
+               Partner(x, x->dtype)));
   }
 
   void Convert() {
     const UOp* const x = Any();
     const DType to = kTypes[r_.Below(std::size(kTypes))];
-    const bool same_width = ByteWidth(to) == ByteWidth(x->dtype) && !IsBool(to) && !IsBool(x->dtype);
+    const bool same_width =
+        ByteWidth(to) == ByteWidth(x->dtype) && !IsBool(to) && !IsBool(x->dtype);
     Keep(same_width && r_.OneIn(2) ? Bitcast(g_, x, to) : Cast(g_, x, to));
   }
 
@@ -331,11 +302,13 @@ class Builder {
       case 3: {
         Shape begin_end;
         for (const Dim& dim : dims) {
-          const int64_t begin = r_.Below(dim.min() + 1), end = begin + r_.Below(dim.min() - begin + 1);
+          const int64_t begin = r_.Below(dim.min() + 1),
+                        end = begin + r_.Below(dim.min() - begin + 1);
           const bool whole = r_.OneIn(2);
           const UOp* const var = w_.vars.empty() ? nullptr : r_.Of(w_.vars);
           begin_end.push_back(Dim(whole ? 0 : begin));
-          if (!whole && var != nullptr && begin <= var->vmin && var->vmax <= dim.min() && r_.OneIn(2)) {
+          if (!whole && var != nullptr && begin <= var->vmin && var->vmax <= dim.min() &&
+              r_.OneIn(2)) {
             begin_end.push_back(Dim(var));
           } else {
             begin_end.push_back(whole ? dim : Dim(end));
@@ -372,7 +345,9 @@ class Builder {
           break;
         default:
           for (const int64_t factor : {5, 3, 2}) {
-            if (rank == 0 || rank >= kRankMax || !dims[at].is_const() || dims[at].value() % factor != 0) continue;
+            if (rank == 0 || rank >= kRankMax || !dims[at].is_const() ||
+                dims[at].value() % factor != 0)
+              continue;
             dims[at] = Dim(dims[at].value() / factor);
             dims.insert(dims.begin() + at + r_.Below(2), Dim(factor));
             break;
@@ -414,7 +389,8 @@ class Builder {
   // x[index] along axis 0; indices out of range give 0.
   void Gather() {
     const UOp* const x = Pick([](const UOp* n) { return !IsBool(n->dtype) && n->rank() >= 1; });
-    const UOp* const index = Pick([](const UOp* n) { return IsInt(n->dtype) && n->rank() >= 1 && n->rank() <= 2; });
+    const UOp* const index =
+        Pick([](const UOp* n) { return IsInt(n->dtype) && n->rank() >= 1 && n->rank() <= 2; });
     if (x == nullptr || index == nullptr) return;
     const DType type = r_.OneIn(3) ? DType::kI64 : DType::kI32;
     Shape dims(index->shape.begin(), index->shape.end());  // [index..., x...]
@@ -430,9 +406,8 @@ class Builder {
 
   // Windows of x along an axis: [..., places, kernel, length, ...] with stride and dilation.
   void Window() {
-    const UOp* const x = Pick([](const UOp* n) {
-      return !IsBool(n->dtype) && n->rank() >= 1 && n->rank() < kRankMax;
-    });
+    const UOp* const x = Pick(
+        [](const UOp* n) { return !IsBool(n->dtype) && n->rank() >= 1 && n->rank() < kRankMax; });
     if (x == nullptr) return;
     const auto axis = static_cast<int>(r_.Below(x->rank()));
     const int64_t length = x->shape[axis].max();
@@ -453,7 +428,8 @@ class Builder {
 
   // A product of matrices, the batch in front: the last axis of x against the last of y.
   void MatMul() {
-    const UOp* const x = Pick([](const UOp* n) { return !IsBool(n->dtype) && n->rank() >= 2 && n->rank() < kRankMax; });
+    const UOp* const x = Pick(
+        [](const UOp* n) { return !IsBool(n->dtype) && n->rank() >= 2 && n->rank() < kRankMax; });
     if (x == nullptr) return;
     const UOp* const y = Pick([&](const UOp* n) {
       return n->rank() == 2 && (n->shape[1] == x->shape.back() || n->shape[0] == x->shape.back());
@@ -488,8 +464,9 @@ class Builder {
   void PassThrough() {
     const UOp* const x = Any();
     const int64_t axis = x->rank() == 0 ? 0 : r_.Below(x->rank());
-    const Op op = std::vector<Op>{Op::kContiguous, Op::kContiguous, Op::kDetach, Op::kAssign, Op::kShard, Op::kUnshard,
-                                  Op::kCopy, Op::kAllReduce}[r_.Below(8)];
+    const Op op =
+        std::vector<Op>{Op::kContiguous, Op::kContiguous, Op::kDetach, Op::kAssign,
+                        Op::kShard,      Op::kUnshard,    Op::kCopy,   Op::kAllReduce}[r_.Below(8)];
     switch (op) {
       case Op::kAssign: return Keep(g_.MakeChecked(op, DType::kVoid, {Partner(x, x->dtype), x}));
       case Op::kShard:
@@ -509,13 +486,15 @@ class Builder {
     Builder inside(w_, depth_ + 1);
     std::vector<const UOp*> function_sources = {nullptr};
     for (size_t i = 0; i < arguments.size(); ++i) {
-      const UOp* const param = Param(g_, static_cast<int64_t>(i), arguments[i]->dtype, arguments[i]->shape);
+      const UOp* const param =
+          Param(g_, static_cast<int64_t>(i), arguments[i]->dtype, arguments[i]->shape);
       inside.AddInput(param, table_.Of(arguments[i])[0]);
       function_sources.push_back(param);
     }
     inside.Grow(static_cast<int>(2 + r_.Below(8)));
     const bool tuple = r_.OneIn(2);
-    const std::vector<const UOp*> values = inside.Results(static_cast<int>(tuple ? 1 + r_.Below(3) : 1));
+    const std::vector<const UOp*> values =
+        inside.Results(static_cast<int>(tuple ? 1 + r_.Below(3) : 1));
     function_sources[0] = tuple ? g_.MakeChecked(Op::kTuple, DType::kVoid, values) : values[0];
     const UOp* const function = g_.MakeChecked(Op::kFunction, DType::kVoid, function_sources);
     for (int64_t calls = 1 + r_.Below(2); calls > 0; --calls) {
@@ -523,12 +502,15 @@ class Builder {
       sources.insert(sources.end(), arguments.begin(), arguments.end());
       const UOp* const call = g_.MakeChecked(Op::kCall, DType::kVoid, sources);
       if (tuple) {
-        for (size_t i = 0; i < values.size(); ++i) Keep(One(Op::kGetTuple, call, {static_cast<int64_t>(i)}));
+        for (size_t i = 0; i < values.size(); ++i)
+          Keep(One(Op::kGetTuple, call, {static_cast<int64_t>(i)}));
       } else {
         Keep(call);
       }
       for (const UOp*& argument : arguments) {
-        const UOp* const other = Pick([&](const UOp* n) { return n->dtype == argument->dtype && n->shape == argument->shape; });
+        const UOp* const other = Pick([&](const UOp* n) {
+          return n->dtype == argument->dtype && n->shape == argument->shape;
+        });
         if (other != nullptr) argument = other;
       }
     }
@@ -555,7 +537,8 @@ RandomCase MakeRandomCase(uint64_t seed) {
   Builder builder(world, /*depth=*/0);
   for (int64_t i = 1 + world.random.Below(3); i > 0; --i) builder.AddTensor();
   builder.Grow(static_cast<int>(4 + world.random.Below(36)));
-  const UOp* const sink = Sink(world.graph, builder.Results(static_cast<int>(1 + world.random.Below(4))));
+  const UOp* const sink =
+      Sink(world.graph, builder.Results(static_cast<int>(1 + world.random.Below(4))));
   return CaseOfBuffers(sink, world.tensors, world.bindings);
 }
 

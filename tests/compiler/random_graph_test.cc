@@ -1,6 +1,7 @@
 // Random graphs: encoding, bounds, and every engine against the interpreter.
 //
-//   OUTBOARD_RANDOM_GRAPHS  how many graphs (2000)      OUTBOARD_RANDOM_SEED  the first one's seed (fresh)
+//   OUTBOARD_RANDOM_GRAPHS  how many graphs (2000)      OUTBOARD_RANDOM_SEED  the first one's seed
+//   (fresh)
 #include "tests/compiler/random_graph.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +42,8 @@ std::string EncodingProblem(const RandomCase& c) {
   if (!decoded.ok()) return absl::StrCat("decoding ", decoded.status().ToString());
   const absl::StatusOr<EncodedGraph> second = EncodeGraph(*decoded);
   if (!second.ok()) return absl::StrCat("encoding again ", second.status().ToString());
-  return first->bytes == second->bytes && first->id == second->id ? "" : "encoding changes when decoded";
+  return first->bytes == second->bytes && first->id == second->id ? ""
+                                                                  : "encoding changes when decoded";
 }
 
 // vmin and vmax hold for all elements of all integer nodes.
@@ -57,8 +59,8 @@ std::string BoundsProblem(const RandomCase& c) {
   for (size_t i = 0; i < integers.size(); ++i)
     for (const int64_t value : IntsOf((*values)[i]))
       if (value < integers[i]->vmin || value > integers[i]->vmax)
-        return absl::StrCat("bounds ", integers[i]->vmin, "..", integers[i]->vmax, " of ", NodeToString(integers[i]),
-                            " miss ", value);
+        return absl::StrCat("bounds ", integers[i]->vmin, "..", integers[i]->vmax, " of ",
+                            NodeToString(integers[i]), " miss ", value);
   return "";
 }
 
@@ -103,7 +105,9 @@ uint64_t seed_now = 0;
 
 // A crash (LLVM aborts on what it cannot select) must name its seed, too.
 void NameTheSeed(int signal) {
-  std::fprintf(stderr, "crash; repeat: OUTBOARD_RANDOM_GRAPHS=1 OUTBOARD_RANDOM_SEED=%llu build/tests/random_graph_test\n",
+  std::fprintf(stderr,
+               "crash; repeat: OUTBOARD_RANDOM_GRAPHS=1 OUTBOARD_RANDOM_SEED=%llu "
+               "build/tests/random_graph_test\n",
                static_cast<unsigned long long>(seed_now));
   std::signal(signal, SIG_DFL);
   std::raise(signal);
@@ -128,14 +132,18 @@ TEST(RandomGraphs, EveryEngineAgrees) {
     if (problem.empty()) continue;
     ++failures;
     c = Shrink(std::move(c), Problem);
-    ADD_FAILURE() << problem << "\nrepeat: OUTBOARD_RANDOM_GRAPHS=1 OUTBOARD_RANDOM_SEED=" << seed_now
+    ADD_FAILURE() << problem
+                  << "\nrepeat: OUTBOARD_RANDOM_GRAPHS=1 OUTBOARD_RANDOM_SEED=" << seed_now
                   << " build/tests/random_graph_test\nsmaller: " << Problem(c) << "\n"
                   << Describe(c);
   }
-  std::printf("%lld nodes, %lld empty and %lld symbolic dimensions; of %lld results %lld within a tolerance, %lld not "
-              "comparable\n", static_cast<long long>(coverage.nodes), static_cast<long long>(coverage.empty),
-              static_cast<long long>(coverage.symbolic), static_cast<long long>(coverage.compared),
-              static_cast<long long>(coverage.inexact), static_cast<long long>(coverage.uncompared));
+  std::printf(
+      "%lld nodes, %lld empty and %lld symbolic dimensions; of %lld results %lld within a "
+      "tolerance, %lld not "
+      "comparable\n",
+      static_cast<long long>(coverage.nodes), static_cast<long long>(coverage.empty),
+      static_cast<long long>(coverage.symbolic), static_cast<long long>(coverage.compared),
+      static_cast<long long>(coverage.inexact), static_cast<long long>(coverage.uncompared));
   EXPECT_EQ(coverage.uncompared, 0);
   if (graphs < kGraphs || failures > 0) return;
   for (int code = 0; code < kOpCodeMax; ++code)
@@ -159,7 +167,8 @@ TEST(RandomGraphs, SameSeedSameCase) {
 TEST(RandomGraphs, ShrinkerFindsThePlantedFault) {
   const CaseCheck planted = [](const RandomCase& c) -> std::string {
     for (const UOp* node : PostOrder(c.sink, /*into_functions=*/false))
-      if (node->op == Op::kPad && Interpret(c.sink, c.params, c.bindings).ok()) return "planted fault";
+      if (node->op == Op::kPad && Interpret(c.sink, c.params, c.bindings).ok())
+        return "planted fault";
     return "";
   };
   int tried = 0;
@@ -169,7 +178,8 @@ TEST(RandomGraphs, ShrinkerFindsThePlantedFault) {
     ++tried;
     const RandomCase small = Shrink(std::move(c), planted);
     EXPECT_EQ(planted(small), "planted fault");
-    EXPECT_LE(PostOrder(small.sink).size(), 16u) << Describe(small);  // an unused argument keeps its FUNCTION
+    EXPECT_LE(PostOrder(small.sink).size(), 16u)
+        << Describe(small);  // an unused argument keeps its FUNCTION
   }
   EXPECT_EQ(tried, 5);
 }

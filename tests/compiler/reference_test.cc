@@ -1,4 +1,5 @@
-// The interpreter beyond single operations: calls, symbolic dimensions, values that are never kept, limits, errors.
+// The interpreter beyond single operations: calls, symbolic dimensions, values that are never kept,
+// limits, errors.
 #include <gtest/gtest.h>
 
 #include "absl/strings/match.h"
@@ -20,7 +21,8 @@ TEST(Calls, TupleOfTwoAndCallsInCalls) {
   const Shape s = {3};
   const UOp *const p0 = Param(g, 0, DType::kI32, s), *const p1 = Param(g, 1, DType::kI32, s);
   // inner(a, b) = (a + b, a * b); outer(a) = inner(a, inner(a, a)[0])[1]
-  const UOp* const inner = Make(g, Op::kFunction, {Make(g, Op::kTuple, {Add(g, p0, p1), Mul(g, p0, p1)}), p0, p1});
+  const UOp* const inner =
+      Make(g, Op::kFunction, {Make(g, Op::kTuple, {Add(g, p0, p1), Mul(g, p0, p1)}), p0, p1});
   const UOp* const twice = Make(g, Op::kGetTuple, {Make(g, Op::kCall, {inner, p0, p0})}, {0});
   const UOp* const body = Make(g, Op::kGetTuple, {Make(g, Op::kCall, {inner, p0, twice})}, {1});
   const UOp* const outer = Make(g, Op::kFunction, {body, p0});
@@ -59,7 +61,8 @@ TEST(Symbolic, OneGraphForManyLengths) {
   const UOp* const all = Param(g, 1, DType::kI32, Shape{8});
   const UOp* const sum = Reduce(g, Op::kAdd, x, {0});
   const UOp* const cut = Shrink(g, all, Shape{0, Dim(n)});
-  const UOp* const sink = Sink(g, {sum, Add(g, cut, Iota(g, DType::kI32, Dim(n))), Pad(g, x, Shape{1, 1, 0, 0})});
+  const UOp* const sink =
+      Sink(g, {sum, Add(g, cut, Iota(g, DType::kI32, Dim(n))), Pad(g, x, Shape{1, 1, 0, 0})});
   for (const int64_t length : {1, 3, 8}) {
     std::vector<int64_t> values(2 * length, 1);
     const HostTensor params[] = {Ints(DType::kI32, {length, 2}, values),
@@ -83,11 +86,14 @@ TEST(Virtual, OneHotSumKeepsNothing) {
   const UOp* const index = Param(g, 0, DType::kI32, Shape{16});
   const UOp* const x = Param(g, 1, DType::kI32, Shape{1 << 14});
   const Shape small = {16, 1 << 14, 1};
-  const UOp* const hot = Alu(g, Op::kCmpEq, Expand(g, Reshape(g, Iota(g, DType::kI32, 1 << 14), Shape{1, 1 << 14, 1}), small),
-                             Expand(g, Reshape(g, index, Shape{16, 1, 1}), small));
+  const UOp* const hot =
+      Alu(g, Op::kCmpEq,
+          Expand(g, Reshape(g, Iota(g, DType::kI32, 1 << 14), Shape{1, 1 << 14, 1}), small),
+          Expand(g, Reshape(g, index, Shape{16, 1, 1}), small));
   const UOp* const spread = Expand(g, Reshape(g, x, Shape{1, 1 << 14, 1}), dims);
-  const UOp* const sum = Reduce(g, Op::kAdd, Where(g, Expand(g, hot, dims), spread,
-                                                   Full(g, ConstInt(g, DType::kI32, 0), dims)), {1});
+  const UOp* const sum = Reduce(
+      g, Op::kAdd,
+      Where(g, Expand(g, hot, dims), spread, Full(g, ConstInt(g, DType::kI32, 0), dims)), {1});
   InterpretOptions options;
   options.bytes_max = 8 << 20;  // of 128 MiB
   const auto results = Interpret(Sink(g, {sum}), params, {}, options);
@@ -110,10 +116,12 @@ TEST(Virtual, SharedValuesAreNotComputedForEachUse) {
 
 TEST(Limits, AreNamed) {
   Graph g;
-  const UOp* const wide = Expand(g, Reshape(g, Iota(g, DType::kI64, 1 << 20), Shape{1 << 20, 1}), Shape{1 << 20, 1 << 20});
+  const UOp* const wide = Expand(g, Reshape(g, Iota(g, DType::kI64, 1 << 20), Shape{1 << 20, 1}),
+                                 Shape{1 << 20, 1 << 20});
   const auto work = Interpret(Sink(g, {Reduce(g, Op::kAdd, wide, {0, 1})}), {});
   EXPECT_EQ(work.status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_TRUE(absl::StrContains(work.status().message(), absl::StrCat(reference_limits::kWorkMax))) << work.status();
+  EXPECT_TRUE(absl::StrContains(work.status().message(), absl::StrCat(reference_limits::kWorkMax)))
+      << work.status();
   InterpretOptions options;
   options.bytes_max = 1 << 20;
   const auto bytes = Interpret(Sink(g, {Iota(g, DType::kI64, 1 << 20)}), {}, {}, options);
@@ -138,15 +146,22 @@ TEST(Errors, InputsAndBindings) {
       {"good", {good}, {two}, absl::StatusCode::kOk},
       {"no tensor", {}, {two}, absl::StatusCode::kInvalidArgument},
       {"another type", {Ints(DType::kI32, {2}, {1, 2})}, {two}, absl::StatusCode::kInvalidArgument},
-      {"another length", {Floats(DType::kF32, {3}, {1, 2, 3})}, {two}, absl::StatusCode::kInvalidArgument},
-      {"another rank", {Floats(DType::kF32, {2, 1}, {1, 2})}, {two}, absl::StatusCode::kInvalidArgument},
+      {"another length",
+       {Floats(DType::kF32, {3}, {1, 2, 3})},
+       {two},
+       absl::StatusCode::kInvalidArgument},
+      {"another rank",
+       {Floats(DType::kF32, {2, 1}, {1, 2})},
+       {two},
+       absl::StatusCode::kInvalidArgument},
       {"too few bytes", {cut}, {two}, absl::StatusCode::kInvalidArgument},
       {"no binding", {good}, {}, absl::StatusCode::kInvalidArgument},
       {"binding too small", {good}, {{3, 0}}, absl::StatusCode::kInvalidArgument},
       {"binding too large", {good}, {{3, 9}}, absl::StatusCode::kInvalidArgument},
       {"two bindings", {good}, {two, two}, absl::StatusCode::kInvalidArgument},
   };
-  for (const auto& c : cases) EXPECT_EQ(Interpret(sink, c.params, c.bindings).status().code(), c.code) << c.name;
+  for (const auto& c : cases)
+    EXPECT_EQ(Interpret(sink, c.params, c.bindings).status().code(), c.code) << c.name;
 }
 
 TEST(Errors, Graphs) {
@@ -163,7 +178,10 @@ TEST(Errors, Graphs) {
             absl::StatusCode::kUnimplemented);
   EXPECT_EQ(Interpret(Sink(g, {Make(g, Op::kCopy, {x}, {1})}), params).status().code(),
             absl::StatusCode::kUnimplemented);
-  EXPECT_EQ(Interpret(Sink(g, {Make(g, Op::kAllReduce, {x}, {static_cast<int64_t>(Op::kAdd), 2})}), params).status().code(),
+  EXPECT_EQ(Interpret(Sink(g, {Make(g, Op::kAllReduce, {x}, {static_cast<int64_t>(Op::kAdd), 2})}),
+                      params)
+                .status()
+                .code(),
             absl::StatusCode::kUnimplemented);
 }
 

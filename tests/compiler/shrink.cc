@@ -20,7 +20,8 @@ std::string FirstWord(const std::string& text) { return text.substr(0, text.find
 
 using Replacements = absl::flat_hash_map<const UOp*, const UOp*>;
 
-// Copies graphs of a case into a new Graph, with outer PARAMs as BUFFERs so that slots can be given anew.
+// Copies graphs of a case into a new Graph, with outer PARAMs as BUFFERs so that slots can be given
+// anew.
 class Copier {
  public:
   Copier(const RandomCase& from, Graph& to) : from_(from), to_(to) {}
@@ -70,7 +71,8 @@ class Copier {
     if (node->op == Op::kFunction) return inline_calls_ ? nullptr : CopyFunction(node);
     std::vector<const UOp*> sources;
     for (const UOp* source : node->src) sources.push_back(copies_.at(source));
-    if (inline_calls_ && (node->op == Op::kCall || node->op == Op::kGetTuple)) return Inline(node, sources);
+    if (inline_calls_ && (node->op == Op::kCall || node->op == Op::kGetTuple))
+      return Inline(node, sources);
     if (node->op != Op::kParam) return to_.MakeChecked(node->op, node->dtype, sources, node->arg);
     std::vector<int64_t> arg(node->arg.begin(), node->arg.end());
     const auto handle = static_cast<uint64_t>(arg[0]);
@@ -78,7 +80,8 @@ class Copier {
     return to_.MakeChecked(Op::kBuffer, node->dtype, sources, arg);
   }
 
-  // A CALL by its body, a GETTUPLE by the value. Recurses over the nesting of calls, which the generator bounds.
+  // A CALL by its body, a GETTUPLE by the value. Recurses over the nesting of calls, which the
+  // generator bounds.
   const UOp* Inline(const UOp* node, const std::vector<const UOp*>& sources) {
     if (node->op == Op::kGetTuple) return sources[0]->src[node->arg[0]];
     const UOp* const function = node->src[0];
@@ -89,9 +92,12 @@ class Copier {
       std::vector<const UOp*> inner_sources;
       if (inner->op != Op::kFunction)
         for (const UOp* source : inner->src) inner_sources.push_back(inside.at(source));
-      if (inner->op == Op::kFunction) inside[inner] = nullptr;
-      else if (inner->op == Op::kCall || inner->op == Op::kGetTuple) inside[inner] = Inline(inner, inner_sources);
-      else inside[inner] = to_.MakeChecked(inner->op, inner->dtype, inner_sources, inner->arg);
+      if (inner->op == Op::kFunction)
+        inside[inner] = nullptr;
+      else if (inner->op == Op::kCall || inner->op == Op::kGetTuple)
+        inside[inner] = Inline(inner, inner_sources);
+      else
+        inside[inner] = to_.MakeChecked(inner->op, inner->dtype, inner_sources, inner->arg);
     }
     return inside.at(function->src[0]);
   }
@@ -112,8 +118,9 @@ class Copier {
   absl::flat_hash_map<const UOp*, const UOp*> copies_;
 };
 
-RandomCase WithResults(const RandomCase& c, const std::vector<const UOp*>& results, const Replacements& replace = {},
-                       const UOp* cut = nullptr, const HostTensor* value = nullptr) {
+RandomCase WithResults(const RandomCase& c, const std::vector<const UOp*>& results,
+                       const Replacements& replace = {}, const UOp* cut = nullptr,
+                       const HostTensor* value = nullptr) {
   Graph graph;
   Copier copier(c, graph);
   if (cut != nullptr) copier.Cut(cut, *value);
@@ -162,7 +169,9 @@ bool TrySmaller(const RandomCase& c, const std::function<bool(RandomCase)>& acce
   const std::vector<HostTensor> values = ValuesOf(c, nodes);
   for (size_t i = 0; i < values.size(); ++i) {
     const bool result = std::count(results.begin(), results.end(), nodes[i]);
-    if (!result && IsStatic(nodes[i]->shape) && accept(WithResults(c, results, {}, nodes[i], &values[i]))) return true;
+    if (!result && IsStatic(nodes[i]->shape) &&
+        accept(WithResults(c, results, {}, nodes[i], &values[i])))
+      return true;
   }
   for (const UOp* node : nodes)
     for (const UOp* source : node->src)
@@ -198,14 +207,19 @@ std::string Describe(const RandomCase& c) {
   for (const Binding& b : c.bindings) absl::StrAppend(&text, "VAR ", b.slot, " = ", b.value, "\n");
   for (size_t i = 0; i < c.params.size(); ++i) {
     const HostTensor& p = c.params[i];
-    absl::StrAppend(&text, "PARAM ", i, " ", std::string(Name(p.dtype)), "[", absl::StrJoin(p.dims, ", "), "] = ");
-    if (p.ElementCount() > 64) text += "(long)";
-    else if (IsFloat(p.dtype)) text += absl::StrJoin(FloatsOf(p), " ");
-    else text += absl::StrJoin(IntsOf(p), " ");
+    absl::StrAppend(&text, "PARAM ", i, " ", std::string(Name(p.dtype)), "[",
+                    absl::StrJoin(p.dims, ", "), "] = ");
+    if (p.ElementCount() > 64)
+      text += "(long)";
+    else if (IsFloat(p.dtype))
+      text += absl::StrJoin(FloatsOf(p), " ");
+    else
+      text += absl::StrJoin(IntsOf(p), " ");
     text += "\n";
   }
   const absl::StatusOr<EncodedGraph> encoded = EncodeGraph(c.sink);
-  if (encoded.ok()) absl::StrAppend(&text, "encoding ", absl::BytesToHexString(encoded->bytes), "\n");
+  if (encoded.ok())
+    absl::StrAppend(&text, "encoding ", absl::BytesToHexString(encoded->bytes), "\n");
   return text;
 }
 
