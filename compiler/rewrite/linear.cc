@@ -143,7 +143,7 @@ bool IsExpressionOf(const UOp* expression, const Linear& linear) {
 }
 
 WideBounds BoundsOfSum(const Linear& linear) {
-  // Far enough out that 64 terms of it cannot overflow, and no type reaches it.
+  // Far enough out that kLinearTermsMax terms of it cannot overflow, and no type reaches it.
   constexpr __int128 kFar = static_cast<__int128>(1) << 100;
   WideBounds bounds = {linear.constant, linear.constant};
   for (const auto& [term, coefficient] : linear.terms) {

@@ -23,7 +23,7 @@ struct Linear {
 };
 
 // Sums of more terms are left as they stand.
-inline constexpr int kLinearTermsMax = 64;
+inline constexpr int kLinearTermsMax = 32;
 
 // The sum that `expression`, a scalar of an integer type, is: through ADD, NEG, and MUL and SHL by
 // constants. What is none of these is a term. An expression of over kLinearTermsMax terms is one

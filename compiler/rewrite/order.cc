@@ -8,8 +8,9 @@
 namespace outboard {
 namespace {
 
-constexpr int kComparedMax =
-    256;  // pairs of nodes; shared parts could make a full comparison exponential
+// Pairs of nodes looked at: shared parts could make a full comparison exponential, and a hostile
+// graph every comparison a long one.
+constexpr int kComparedMax = 96;
 constexpr int kPendingMax = 64;
 
 int Rank(const UOp* node) {

@@ -9,7 +9,7 @@ namespace outboard {
 // by their id, then variables, then other operations, constants last. Negative, 0 (the same node)
 // or positive.
 //
-// Two nodes that agree in their first couple of hundred places are ordered by creation; what comes
+// Two nodes that agree in their first hundred places are ordered by creation; what comes
 // of it is then only as reproducible as the steps that built the Graph.
 int CompareStructure(const UOp* a, const UOp* b);
 

@@ -174,7 +174,9 @@ constexpr Pattern where(const Pattern& c, const Pattern& a, const Pattern& b) {
   return OpOf(Op::kWhere, {c, a, b});
 }
 constexpr Pattern unary(Op op, const Pattern& a) { return OpOf(op, {a}); }
-constexpr Pattern cast(const Pattern& a) { return unary(Op::kCast, a); }  // results: to the root's type
+constexpr Pattern cast(const Pattern& a) {
+  return unary(Op::kCast, a);
+}  // results: to the root's type
 constexpr Pattern bitcast(const Pattern& a) { return unary(Op::kBitcast, a); }
 constexpr Pattern sqrt(const Pattern& a) { return unary(Op::kSqrt, a); }
 constexpr Pattern trunc(const Pattern& a) { return unary(Op::kTrunc, a); }

@@ -4,6 +4,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "compiler/ir/build.h"
+#include "compiler/ir/limits.h"
 #include "compiler/rewrite/fold.h"
 #include "compiler/rewrite/rebuild.h"
 #include "compiler/rewrite/rules.h"
@@ -154,6 +155,9 @@ const UOp* LoopOfLittle(Graph& g, const Match& m) {
   if (root->src[0]->is_const() && turns > 0 && turns < int64_t{1} << 62)
     if (const UOp* value = Repeated(g, op, root->src[0], static_cast<int64_t>(turns))) return value;
   if (zeros.empty()) return nullptr;
+  // Every node of the body may be made anew, which is more than what a rule may count on.
+  const auto body = static_cast<int64_t>(PostOrder(src[0]).size());
+  if (g.node_count() + body >= limits::kGraphNodesMax) return nullptr;
   src[0] = Substitute(g, src[0], zeros);
   return src.size() == 1 ? src[0] : g.MakeChecked(Op::kReduceLoop, DType::kVoid, src, root->arg);
 }
