@@ -29,7 +29,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr seconds kWorkersJoinWithin{20};
-constexpr milliseconds kGatewayAnswersWithin{10'000};
+constexpr milliseconds kGatewayAnswersWithin{3000};
 constexpr int kRestartsMax =
     16;  // of workers that end by themselves; then something is wrong for good
 

@@ -30,6 +30,10 @@ constexpr size_t kReleasesPending =
 constexpr std::chrono::seconds kReconnectWithin{60};
 constexpr std::chrono::milliseconds kReconnectPause{200};
 constexpr std::chrono::seconds kCloseWithin{10};
+constexpr std::chrono::seconds kCloseLostWithin{1};
+constexpr std::chrono::seconds kReconnectPrivateWithin{
+    2};  // its process is ours: it is there or dead
+constexpr int kUploadAttempts = 4;
 
 bool IsSet(const char* value) {
   return value != nullptr && *value != 0 && std::string_view(value) != "0";
@@ -80,6 +84,7 @@ class Session::Impl final : public LinkListener {
   absl::Status Open(std::unique_ptr<Link> link) {
     std::unique_lock lock(mutex_);
     link_ = std::move(link);
+    has_blobs_ = link_->has_blobs();
     link_->Start(this);
     core_.Open(options_.devices);
     Flush();
@@ -136,14 +141,13 @@ class Session::Impl final : public LinkListener {
     {
       std::lock_guard lock(mutex_);
       if (core_.state() == SessionCore::State::kEnded) return core_.status();
-      by_blob = bytes.size() > wire::kInlinePutBytesMax && link_->has_blobs();
+      by_blob = bytes.size() > wire::kInlinePutBytesMax && has_blobs_;
     }
     if (by_blob) {
       wire::BlobName name = wire::NameBlob(bytes);
       ++blob_round_trips_;
-      // Outside the lock: values and steps of other threads go on. link_ lives as long as calls may
-      // be made.
-      if (absl::Status status = CurrentLink()->UploadBlob(name, bytes); !status.ok()) return status;
+      // Outside the lock: values and steps of other threads go on.
+      if (absl::Status status = Upload(name, bytes); !status.ok()) return status;
       std::unique_lock lock(mutex_);
       if (absl::Status status = AwaitCredit(lock, 0); !status.ok()) return status;
       core_.PutBlob(handle, dtype, dims, bytes.size(), wire::AsBytes(name.root));
@@ -233,19 +237,23 @@ class Session::Impl final : public LinkListener {
 
   absl::Status Close() {
     std::unique_lock lock(mutex_);
-    if (link_ == nullptr || closed_) return absl::OkStatus();
+    if (opened_at_ == Clock::time_point() || std::exchange(close_called_, true)) {
+      return absl::OkStatus();
+    }
+    auto ended = [this] { return core_.state() == SessionCore::State::kEnded; };
+    // A connection that is just being made again is worth a moment: it stops the meter.
+    changed_.wait_for(lock, kCloseLostWithin, [&] { return !IsLost() || ended(); });
     closed_ = true;
-    if (core_.state() != SessionCore::State::kEnded) {
+    if (!ended() && !IsLost()) {
       core_.Close();
       Flush();
       // Without an answer the gateway's grace time ends the session; the program must not hang on
       // its way out.
-      changed_.wait_for(lock, kCloseWithin,
-                        [this] { return core_.state() == SessionCore::State::kEnded; });
+      changed_.wait_for(lock, kCloseWithin, ended);
     }
     StopClock();
     core_.End(absl::OkStatus());
-    link_->Finish();
+    if (link_ != nullptr) link_->Finish();
     changed_.notify_all();
     return absl::OkStatus();
   }
@@ -253,6 +261,7 @@ class Session::Impl final : public LinkListener {
   uint64_t NewHandle() { return next_handle_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
+  // In kLost the core makes no frames, so there is a link where there is something to send.
   void Flush() {
     for (proto::ClientFrame& frame : core_.TakeFrames()) {
       ++frames_up_;
@@ -277,17 +286,41 @@ class Session::Impl final : public LinkListener {
     if (closed_at_ == Clock::time_point()) closed_at_ = Clock::now();
   }
 
-  std::shared_ptr<Link> CurrentLink() {
-    std::lock_guard lock(mutex_);
+  // No connection, or one that has not found its session again.
+  bool IsLost() const {
+    return core_.state() == SessionCore::State::kLost ||
+           core_.state() == SessionCore::State::kOpening;
+  }
+
+  // The connection, when there is one.
+  absl::StatusOr<std::shared_ptr<Link>> AwaitLink() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !IsLost(); });
+    if (core_.state() == SessionCore::State::kEnded) return core_.status();
     return link_;
+  }
+
+  // An upload can be repeated: what arrived is not sent again.
+  absl::Status Upload(const wire::BlobName& name, std::string_view bytes) {
+    absl::Status status;
+    for (int attempt = 0; attempt < kUploadAttempts; ++attempt) {
+      auto link = AwaitLink();
+      if (!link.ok()) return link.status();
+      status = (*link)->UploadBlob(name, bytes);
+      if (!absl::IsUnavailable(status)) return status;
+      std::unique_lock lock(mutex_);  // the stream notices the same break, a little later
+      changed_.wait_for(lock, kReconnectPause, [this] { return IsLost() || stopping_; });
+    }
+    return status;
   }
 
   // Runs on reconnector_. The session's state is kept over there for minutes; we give up much
   // earlier, since a person waits.
   void Reconnect() {
-    Clock::time_point deadline = Clock::now() + kReconnectWithin;
+    Clock::time_point deadline =
+        Clock::now() + (serve_ != nullptr ? kReconnectPrivateWithin : kReconnectWithin);
     std::unique_lock lock(mutex_);
-    while (!stopping_ && core_.state() == SessionCore::State::kLost) {
+    while (!stopping_ && !closed_ && core_.state() == SessionCore::State::kLost) {
       std::shared_ptr<Link> old = std::exchange(link_, nullptr);
       if (old != nullptr) {
         bytes_up_before_ += old->bytes_up();
@@ -296,13 +329,14 @@ class Session::Impl final : public LinkListener {
       lock.unlock();
       old.reset();
       auto channel = MakeChannel(target_);
-      absl::Status connected = WaitConnected(*channel, target_, options_.connect_timeout);
+      // Short, so that Close need not wait for it.
+      absl::Status connected = WaitConnected(*channel, target_, kReconnectPause);
       std::shared_ptr<Link> link = MakeGrpcLink(channel, options_.key);
       lock.lock();
       link_ = std::move(link);
       if (!connected.ok()) {
         if (Clock::now() > deadline) core_.End(connected);
-        changed_.wait_for(lock, kReconnectPause, [this] { return stopping_; });
+        changed_.wait_for(lock, kReconnectPause, [this] { return stopping_ || closed_; });
         continue;
       }
       link_ended_ = false;
@@ -332,7 +366,9 @@ class Session::Impl final : public LinkListener {
   SessionCore core_;
   std::shared_ptr<Link> link_;
   std::thread reconnector_;
-  bool reconnecting_ = false, link_ended_ = false, stopping_ = false, closed_ = false;
+  bool has_blobs_ = false;
+  bool reconnecting_ = false, link_ended_ = false, stopping_ = false;
+  bool close_called_ = false, closed_ = false;
   uint64_t round_trips_ = 0, frames_up_ = 0, bytes_up_before_ = 0, bytes_down_before_ = 0;
   Clock::time_point opened_at_, closed_at_;
 };

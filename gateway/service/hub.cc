@@ -343,6 +343,10 @@ void Hub::AwaitEmpty(std::chrono::milliseconds limit) {
 void Hub::StopAll() {
   std::lock_guard lock(mutex_);
   Tell(gateway::StopAll{});
+  // After the commands that end their executors; a worker then looks for another gateway.
+  for (auto& [id, worker] : workers_) {
+    worker.stream->End(absl::UnavailableError("the gateway is stopping"));
+  }
 }
 
 uint32_t Hub::devices_total() const {
