@@ -50,8 +50,8 @@ absl::StatusOr<HostTensor> ReadIdx(const std::string& path) {
     count *= tensor.dims.back();
   }
   if (count != static_cast<__int128>(bytes.size() - header))
-    return absl::InvalidArgumentError(absl::StrCat(path, " has ", bytes.size() - header,
-                                                   " elements, not as many as it says"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " has ", bytes.size() - header, " elements, not as many as it says"));
   tensor.bytes = bytes.substr(header);
   return tensor;
 }

@@ -1,4 +1,5 @@
-// Data sets as gzipped IDX files, the form of MNIST and its relatives: a header of big-endian numbers, then u8 elements.
+// Data sets as gzipped IDX files, the form of MNIST and its relatives: a header of big-endian
+// numbers, then u8 elements.
 #pragma once
 
 #include <string>

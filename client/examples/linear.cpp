@@ -1,4 +1,5 @@
-// The first program: fits a small network to a curve, in the cloud. REF=1 runs it on the reference interpreter.
+// The first program: fits a small network to a curve, in the cloud. REF=1 runs it on the reference
+// interpreter.
 //
 // Exit codes: 0 done; 1 it did not learn, or an error; 2 no gateway can be reached.
 #include <cstdio>

@@ -37,7 +37,7 @@ MnistTrainer::MnistTrainer(Tensor images, Tensor labels, int64_t batch, double l
 Tensor MnistTrainer::Step() {
   const TrainingMode training(true);
   Tensor loss;
-  {  // Nothing of the forward pass outlives this block: what the step replaces can then be donated to it.
+  {  // Nothing of the forward pass outlives this block, so the step is given all that it replaces.
     const Tensor rows = Tensor::randint({batch_}, 0, images_.shape(0));
     loss = net_(Pixels(images_, rows)).sparse_categorical_crossentropy(labels_[rows]);
     loss.backward();

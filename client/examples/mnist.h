@@ -1,4 +1,5 @@
-// The network, optimiser and loop body of tinygrad's beautiful_mnist, for 28 x 28 images of ten classes.
+// The network, optimiser and loop body of tinygrad's beautiful_mnist, for 28 x 28 images of ten
+// classes.
 #pragma once
 
 #include <string>
@@ -28,11 +29,12 @@ class MnistTrainer {
  public:
   MnistTrainer(Tensor images, Tensor labels, int64_t batch, double lr = 0.001);
 
-  // One step on a batch drawn in the cloud; sends one message and waits for nothing. The loss comes back with it.
+  // One step on a batch drawn in the cloud; sends one message and waits for nothing. The loss comes
+  // back with it.
   Tensor Step();
 
-  // How many of the first `count` images are classified right. `count` is rounded up to whole batches, which must
-  // exist. All batches are one graph, under way at once; waits for the last.
+  // How many of the first `count` images are classified right. `count` is rounded up to whole
+  // batches, which must exist. All batches are one graph, under way at once; waits for the last.
   int64_t CountRight(const Tensor& images, const Tensor& labels, int64_t count,
                      int64_t batch) const;
 

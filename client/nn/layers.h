@@ -30,8 +30,9 @@ struct Conv2d {
   Conv2dOptions options;
 };
 
-// Normalises axis 1 over all others. In training (TrainingMode) by the batch, and the running mean and variance move
-// towards those of the batch by `momentum`; else by the running ones. The new running values are part of the next realize.
+// Normalises axis 1 over all others. In training (TrainingMode) by the batch, and the running mean
+// and variance move towards those of the batch by `momentum`; else by the running ones. The new
+// running values are part of the next realize.
 struct BatchNorm2d {
   explicit BatchNorm2d(int64_t channels, double eps = 1e-5, bool affine = true,
                        double momentum = 0.1, At at = At::current());
@@ -39,7 +40,7 @@ struct BatchNorm2d {
   void Collect(StateDict& state, const std::string& prefix) const;
 
   double eps, momentum;
-  Tensor weight, bias;                // empty without `affine`
+  Tensor weight, bias;  // empty without `affine`
   mutable Tensor running_mean, running_var;
 };
 

@@ -10,8 +10,7 @@ Optimizer::Optimizer(std::vector<Tensor> parameters, double lr, At at)
   for (size_t i = 0; i < params_.size(); ++i) {
     if (params_[i].empty()) ThrowInvalid(at, "a parameter is empty");
     for (size_t j = 0; j < i; ++j)
-      if (params_[j].value() == params_[i].value())
-        ThrowInvalid(at, "a parameter is given twice");
+      if (params_[j].value() == params_[i].value()) ThrowInvalid(at, "a parameter is given twice");
     if (!params_[i].requires_grad()) params_[i].requires_grad_(true, at);
   }
   lr_tensor_ = Scalar(lr, at);
@@ -54,9 +53,9 @@ void Optimizer::step(const std::vector<Tensor>& fetch, At at) {
     any = any || !gradients.back().empty();
   }
   if (!any)
-    throw Error(absl::FailedPreconditionError(
-                    "step: no parameter has a gradient; was backward() called?"),
-                at);
+    throw Error(
+        absl::FailedPreconditionError("step: no parameter has a gradient; was backward() called?"),
+        at);
   Begin(at);
   std::vector<Tensor> changed;
   for (size_t i = 0; i < params_.size(); ++i) {
@@ -83,8 +82,7 @@ SGD::SGD(std::vector<Tensor> parameters, double lr, double momentum, double weig
 
 Tensor SGD::Update(size_t i, const Tensor& gradient, At at) {
   Tensor g = gradient;
-  if (weight_decay_ != 0)
-    g = Arg(g, at) + Arg(Arg(params_[i], at) * Arg(weight_decay_, at), at);
+  if (weight_decay_ != 0) g = Arg(g, at) + Arg(Arg(params_[i], at) * Arg(weight_decay_, at), at);
   if (momentum_ == 0) return g;
   const Tensor velocity = Arg(Arg(velocity_[i], at) * Arg(momentum_, at), at) + Arg(g, at);
   velocity_[i].assign(Arg(velocity, at));

@@ -1,4 +1,5 @@
-// Optimisers: a step is one Run that computes the forward and backward pass, the new parameters and the loss.
+// Optimisers: a step is one Run that computes the forward and backward pass, the new parameters and
+// the loss.
 //
 //   optim::Adam adam(nn::parameters(model));
 //   for (...) {
@@ -8,8 +9,9 @@
 //     print(loss.item());                // waits for what that message brings back
 //   }
 //
-// step uses the gradients up: grad() is empty after it, and the buffers that it replaces are donated unless something
-// else can still read them. Keep a gradient by copying the Tensor that grad() gives.
+// step uses the gradients up: grad() is empty after it, and the buffers that it replaces are
+// donated unless something else can still read them. Keep a gradient by copying the Tensor that
+// grad() gives.
 #pragma once
 
 #include <vector>
@@ -26,9 +28,10 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // Assigns the new parameters and realises them, the optimiser's state, pending assigns (running means) and `fetch`
-  // by one Run, which also sends the values of `fetch` back. Parameters without a gradient stay as they are.
-  // Throws Error with FAILED_PRECONDITION if no parameter has a gradient.
+  // Assigns the new parameters and realises them, the optimiser's state, pending assigns (running
+  // means) and `fetch` by one Run, which also sends the values of `fetch` back. Parameters without
+  // a gradient stay as they are. Throws Error with FAILED_PRECONDITION if no parameter has a
+  // gradient.
   void step(const std::vector<Tensor>& fetch = {}, At at = At::current());
   void zero_grad();
 
@@ -71,7 +74,8 @@ class SGD : public Optimizer {
   std::vector<Tensor> velocity_;
 };
 
-// Kingma and Ba (2015); with weight_decay, decoupled from the gradient (Loshchilov and Hutter, 2019).
+// Kingma and Ba (2015); with weight_decay, decoupled from the gradient (Loshchilov and Hutter,
+// 2019).
 class AdamW : public Optimizer {
  public:
   explicit AdamW(std::vector<Tensor> parameters, double lr = 0.001, double b1 = 0.9,

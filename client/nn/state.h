@@ -1,7 +1,7 @@
 // The tensors of a model by name.
 //
-// A layer or model has a method `void Collect(StateDict&, const std::string& prefix) const` that appends its tensors and
-// calls those of its parts.
+// A layer or model has a method `void Collect(StateDict&, const std::string& prefix) const` that
+// appends its tensors and calls those of its parts.
 #pragma once
 
 #include <string>
@@ -16,7 +16,8 @@ namespace outboard::nn {
 using StateDict = std::vector<std::pair<std::string, Tensor>>;
 
 // Appends `tensor` as `prefix.name` unless it is empty.
-void Add(StateDict& state, const std::string& prefix, const std::string& name, const Tensor& tensor);
+void Add(StateDict& state, const std::string& prefix, const std::string& name,
+         const Tensor& tensor);
 std::string Join(const std::string& prefix, const std::string& name);
 
 template <typename Model>
@@ -33,8 +34,8 @@ std::vector<Tensor> parameters(const Model& model) {
   return parameters(state_dict(model));
 }
 
-// Assigns `values` to the tensors of the same names in `state`; lazy.
-// Throws Error with INVALID_ARGUMENT, before anything is assigned, if a name is missing on either side or a shape
+// Assigns `values` to the tensors of the same names in `state`; lazy. Throws Error with
+// INVALID_ARGUMENT, before anything is assigned, if a name is missing on either side or a shape
 // differs.
 void load_state_dict(const StateDict& state, const StateDict& values, At at = At::current());
 

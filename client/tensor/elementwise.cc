@@ -159,11 +159,13 @@ Tensor Tensor::neg(At at) const { return -Arg(*this, at); }
 
 Tensor Tensor::exp(At at) const { return OfFloat(*this, at, Exp); }
 Tensor Tensor::exp2(At at) const {
-  return OfFloat(*this, at, [](const Recorder& rec, const UOp* x) { return rec.Alu(Op::kExp2, x); });
+  return OfFloat(*this, at,
+                 [](const Recorder& rec, const UOp* x) { return rec.Alu(Op::kExp2, x); });
 }
 Tensor Tensor::log(At at) const { return OfFloat(*this, at, Log); }
 Tensor Tensor::log2(At at) const {
-  return OfFloat(*this, at, [](const Recorder& rec, const UOp* x) { return rec.Alu(Op::kLog2, x); });
+  return OfFloat(*this, at,
+                 [](const Recorder& rec, const UOp* x) { return rec.Alu(Op::kLog2, x); });
 }
 Tensor Tensor::sin(At at) const {
   return OfFloat(*this, at, [](const Recorder& rec, const UOp* x) { return rec.Alu(Op::kSin, x); });
@@ -175,7 +177,8 @@ Tensor Tensor::cos(At at) const {
 }
 Tensor Tensor::tan(At at) const { return Arg(sin(at), at) / Arg(cos(at), at); }
 Tensor Tensor::sqrt(At at) const {
-  return OfFloat(*this, at, [](const Recorder& rec, const UOp* x) { return rec.Alu(Op::kSqrt, x); });
+  return OfFloat(*this, at,
+                 [](const Recorder& rec, const UOp* x) { return rec.Alu(Op::kSqrt, x); });
 }
 Tensor Tensor::rsqrt(At at) const {
   return OfFloat(*this, at, [](const Recorder& rec, const UOp* x) {
@@ -236,7 +239,8 @@ Tensor Tensor::leaky_relu(double slope, At at) const {
 }
 Tensor Tensor::elu(double alpha, At at) const {
   return OfFloat(*this, at, [&](const Recorder& rec, const UOp* x) {
-    // The argument of exp is guarded: its branch may overflow where it is not taken, and 0 * inf is NaN in a gradient.
+    // The argument of exp is guarded: its branch may overflow where it is not taken, and 0 * inf is
+    // NaN in a gradient.
     const UOp* const zero = rec.FullLike(x, 0);
     const UOp* const low = rec.Where(Less(rec, x, zero), x, zero);
     const UOp* const curve = rec.Scale(rec.Add(Exp(rec, low), rec.FullLike(x, -1)), alpha);
@@ -246,15 +250,14 @@ Tensor Tensor::elu(double alpha, At at) const {
 Tensor Tensor::sigmoid(At at) const { return OfFloat(*this, at, Sigmoid); }
 Tensor Tensor::tanh(At at) const { return OfFloat(*this, at, Tanh); }
 Tensor Tensor::silu(At at) const {
-  return OfFloat(*this, at, [](const Recorder& rec, const UOp* x) {
-    return rec.Mul(x, Sigmoid(rec, x));
-  });
+  return OfFloat(*this, at,
+                 [](const Recorder& rec, const UOp* x) { return rec.Mul(x, Sigmoid(rec, x)); });
 }
 Tensor Tensor::gelu(At at) const {
   return OfFloat(*this, at, [](const Recorder& rec, const UOp* x) {
     const UOp* const cube = rec.Mul(x, rec.Mul(x, x));
-    const UOp* const inner = rec.Scale(rec.Add(x, rec.Scale(cube, 0.044715)),
-                                       std::sqrt(2 / std::numbers::pi));
+    const UOp* const inner =
+        rec.Scale(rec.Add(x, rec.Scale(cube, 0.044715)), std::sqrt(2 / std::numbers::pi));
     return rec.Mul(rec.Scale(x, 0.5), rec.Add(Tanh(rec, inner), rec.FullLike(x, 1)));
   });
 }
@@ -270,9 +273,8 @@ Tensor Tensor::clip(double low, double high, At at) const {
   return maximum(Arg(low, at)).minimum(Arg(high, at));
 }
 Tensor Tensor::logical_not(At at) const {
-  return Of(*this, at, [](const Recorder& rec, const UOp* x) {
-    return rec.Not(rec.Cast(x, DType::kBool));
-  });
+  return Of(*this, at,
+            [](const Recorder& rec, const UOp* x) { return rec.Not(rec.Cast(x, DType::kBool)); });
 }
 Tensor Tensor::isnan(At at) const {
   return Of(*this, at, [](const Recorder& rec, const UOp* x) { return rec.Alu(Op::kCmpNe, x, x); });

@@ -24,9 +24,8 @@ absl::StatusOr<std::shared_ptr<Engine>> CurrentEngine() {
   Slot& slot = TheSlot();
   const std::lock_guard lock(slot.mutex);
   if (slot.engine == nullptr) {
-    OB_ASSIGN_OR_RETURN(
-        std::unique_ptr<transport::Session> session,
-        transport::Session::Connect(transport::SessionOptions::FromEnvironment()));
+    OB_ASSIGN_OR_RETURN(std::unique_ptr<transport::Session> session,
+                        transport::Session::Connect(transport::SessionOptions::FromEnvironment()));
     slot.engine = MakeSessionEngine(std::move(session));
   }
   return slot.engine;

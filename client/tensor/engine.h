@@ -1,7 +1,7 @@
 // What the Tensor API needs of a session, so that tests can put an interpreter behind it.
 //
-// The meaning of each method is that of transport::Session (client/transport/session.h); only Await gives a HostTensor.
-// Threads: every method may be called from any thread.
+// The meaning of each method is that of transport::Session (client/transport/session.h); only Await
+// gives a HostTensor. Threads: every method may be called from any thread.
 #pragma once
 
 #include <cstdint>
@@ -33,19 +33,22 @@ class Engine {
   virtual absl::Status Close() = 0;
 };
 
-// The process's engine. The first call connects as the environment says (SessionOptions::FromEnvironment), which may
-// block; after that the same engine is returned until it is closed or replaced.
-// Errors: those of transport::Session::Connect. A failure is not remembered: the next call tries again.
+// The process's engine. The first call connects as the environment says
+// (SessionOptions::FromEnvironment), which may block; after that the same engine is returned until
+// it is closed or replaced. Errors: those of transport::Session::Connect. A failure is not
+// remembered: the next call tries again.
 absl::StatusOr<std::shared_ptr<Engine>> CurrentEngine();
 
 // The engine if there is one; never connects.
 std::shared_ptr<Engine> EngineIfConnected();
 
-// Replaces the process's engine; nullptr for "connect at the next use". Tensors realised in another one keep it alive
-// and can be read, but cannot be mixed with those of the new one (FAILED_PRECONDITION).
+// Replaces the process's engine; nullptr for "connect at the next use". Tensors realised in another
+// one keep it alive and can be read, but cannot be mixed with those of the new one
+// (FAILED_PRECONDITION).
 void SetEngine(std::shared_ptr<Engine> engine);
 
-// Ends the session, if there is one: the device is free and the bill stands when it returns. Returns the final numbers.
+// Ends the session, if there is one: the device is free and the bill stands when it returns.
+// Returns the final numbers.
 absl::StatusOr<transport::Stats> CloseEngine();
 
 }  // namespace outboard

@@ -1,10 +1,11 @@
-// What the Tensor API throws: a Status and the line of the user's program that asked for the impossible.
+// What the Tensor API throws: a Status and the line of the user's program that asked for the
+// impossible.
 //
-// Codes: INVALID_ARGUMENT     shapes, dtypes or axes that do not fit (raised where the operation is written), or a graph
-//                             that the cloud refuses (raised where a value is asked for)
+// Codes: INVALID_ARGUMENT     shapes, dtypes or axes that do not fit (raised where the operation is
+//                             written), or a graph that the cloud refuses (where a value is asked for)
 //        RESOURCE_EXHAUSTED   a limit of compiler/ir/limits.h or of the cloud; the message names it
 //        FAILED_PRECONDITION  an empty Tensor, a value of a session that was closed
-//        UNAVAILABLE, UNAUTHENTICATED   no gateway, no worker, no key; see client/transport/session.h
+//        UNAVAILABLE, UNAUTHENTICATED   no gateway, no worker, no key; see transport/session.h
 #pragma once
 
 #include <exception>
@@ -24,7 +25,8 @@ class Error : public std::exception {
 
   const absl::Status& status() const { return status_; }
   const At& location() const { return at_; }
-  const char* what() const noexcept override { return what_.c_str(); }  // "train.cc:12: message [CODE]"
+  // "train.cc:12: message [CODE]"
+  const char* what() const noexcept override { return what_.c_str(); }
 
  private:
   absl::Status status_;

@@ -31,8 +31,8 @@ void CheckScalarFloat(const Recorder& rec, const UOp* y) {
   if (!IsFloat(y->dtype))
     rec.Invalid(absl::StrCat("a tensor of ", std::string(Name(y->dtype)), " has no gradient"));
   if (!IsStatic(y->shape) || ElementCount(y->shape) != 1)
-    rec.Invalid(absl::StrCat("the gradient of a tensor of shape ",
-                             internal::DimsToString(y->shape), " needs one element"));
+    rec.Invalid(absl::StrCat("the gradient of a tensor of shape ", internal::DimsToString(y->shape),
+                             " needs one element"));
 }
 
 }  // namespace
@@ -51,12 +51,11 @@ std::vector<Tensor> Tensor::gradient(const std::vector<Tensor>& wrt, const Tenso
   for (const Tensor& tensor : wrt) {
     nodes.push_back(tensor.NodeIn(rec));
     if (!IsFloat(nodes.back()->dtype))
-      rec.Invalid(absl::StrCat("no gradient for a tensor of ",
-                               std::string(Name(nodes.back()->dtype))));
+      rec.Invalid(
+          absl::StrCat("no gradient for a tensor of ", std::string(Name(nodes.back()->dtype))));
   }
   std::vector<Tensor> gradients;
-  for (const UOp* node : GradientNodes(rec, y, dy, nodes))
-    gradients.push_back(FromNode(rec, node));
+  for (const UOp* node : GradientNodes(rec, y, dy, nodes)) gradients.push_back(FromNode(rec, node));
   return gradients;
 }
 

@@ -17,8 +17,8 @@ Tensor Tensor::operator[](const Arg& index) const {
   const int64_t length = x->shape[0].value();
   const int64_t i = index.int_value() < 0 ? index.int_value() + length : index.int_value();
   if (i < 0 || i >= length)
-    rec.Invalid(absl::StrCat("index ", index.int_value(), " is out of range for an axis of ",
-                             length));
+    rec.Invalid(
+        absl::StrCat("index ", index.int_value(), " is out of range for an axis of ", length));
   return slice(0, i, i + 1, index.at()).squeeze(0, index.at());
 }
 
@@ -27,8 +27,8 @@ Tensor Tensor::take(const Tensor& index, int64_t axis, At at) const {
   const UOp* const x = NodeIn(rec);
   const UOp* const wanted = index.NodeIn(rec);
   if (!IsInt(wanted->dtype))
-    rec.Invalid(absl::StrCat("an index must be of integers, not ",
-                             std::string(Name(wanted->dtype))));
+    rec.Invalid(
+        absl::StrCat("an index must be of integers, not ", std::string(Name(wanted->dtype))));
   return FromNode(rec, internal::Gather(rec, x, rec.Axis(axis, x->rank()), wanted));
 }
 

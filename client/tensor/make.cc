@@ -73,9 +73,9 @@ Tensor Tensor::from_bytes(DType dtype, const Dims& dims, std::string_view bytes,
   const UOp* const input = rec.Make(Op::kBuffer, dtype, {}, arg);
   const int64_t wanted = ElementCount(input->shape) * ByteWidth(dtype);
   if (wanted != static_cast<int64_t>(bytes.size()))
-    ThrowInvalid(at, absl::StrCat("a tensor of ", internal::DimsToString(input->shape), " of ",
-                                  std::string(Name(dtype)), " has ", wanted, " bytes, not ",
-                                  bytes.size()));
+    ThrowInvalid(
+        at, absl::StrCat("a tensor of ", internal::DimsToString(input->shape), " of ",
+                         std::string(Name(dtype)), " has ", wanted, " bytes, not ", bytes.size()));
   Tensor tensor;
   tensor.value_ = std::make_shared<internal::Value>();
   tensor.value_->SetStorage(internal::Upload(dtype, dims, bytes, at));
@@ -107,8 +107,8 @@ Tensor& Tensor::state_(At at) {
 
 Tensor& Tensor::requires_grad_(bool on, At at) {
   if (on && !IsFloat(dtype(at)))
-    ThrowInvalid(at, absl::StrCat("a tensor of ", std::string(Name(dtype(at))),
-                                  " has no gradient"));
+    ThrowInvalid(at,
+                 absl::StrCat("a tensor of ", std::string(Name(dtype(at))), " has no gradient"));
   if (on) state_(at);
   value_->requires_grad = on;
   return *this;

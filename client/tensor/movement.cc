@@ -80,8 +80,7 @@ Tensor Tensor::expand(const Dims& dims, At at) const {
   Shape shape = ToShape(dims);
   for (size_t i = 0; i < dims.size(); ++i) {
     if (dims[i] != -1) continue;
-    if (i + x->shape.size() < dims.size())
-      rec.Invalid("expand: a new dimension cannot be -1");
+    if (i + x->shape.size() < dims.size()) rec.Invalid("expand: a new dimension cannot be -1");
     shape[i] = x->shape[i + x->shape.size() - dims.size()];
   }
   return FromNode(rec, rec.Broadcast(x, shape));
@@ -126,8 +125,7 @@ Tensor Tensor::pad(const std::vector<std::pair<int64_t, int64_t>>& sides, double
   const UOp* const padded = rec.Pad(x, lo_hi);
   if (value == 0) return FromNode(rec, padded);
   // Not by adding: -0.0, infinities and NaN must stay what they are.
-  const UOp* const inside =
-      rec.Pad(rec.Full(rec.ConstInt(DType::kBool, 1), x->shape), lo_hi);
+  const UOp* const inside = rec.Pad(rec.Full(rec.ConstInt(DType::kBool, 1), x->shape), lo_hi);
   return FromNode(rec, rec.Where(inside, padded, rec.FullLike(padded, value)));
 }
 

@@ -9,7 +9,8 @@ const UOp* NodeOfArg(const Recorder& rec, const Arg& arg, DType other) {
   switch (arg.kind()) {
     case Arg::Kind::kTensor: return arg.tensor().NodeIn(rec);
     case Arg::Kind::kBool: return rec.Const(other, arg.float_value());
-    case Arg::Kind::kFloat: return rec.Const(IsFloat(other) ? other : DType::kF32, arg.float_value());
+    case Arg::Kind::kFloat:
+      return rec.Const(IsFloat(other) ? other : DType::kF32, arg.float_value());
     default: break;
   }
   if (IsFloat(other)) return rec.Const(other, arg.float_value());
@@ -35,8 +36,8 @@ Operands SameType(const Recorder& rec, const Arg& a, const Arg& b, std::string_v
   const std::optional<DType> dtype = Promote(x.a->dtype, x.b->dtype);
   if (!dtype)
     rec.Invalid(absl::StrCat(std::string(what), ": no type holds both ",
-                             std::string(Name(x.a->dtype)), " and ",
-                             std::string(Name(x.b->dtype)), "; cast one"));
+                             std::string(Name(x.a->dtype)), " and ", std::string(Name(x.b->dtype)),
+                             "; cast one"));
   return {rec.Cast(x.a, *dtype), rec.Cast(x.b, *dtype)};
 }
 

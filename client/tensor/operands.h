@@ -13,8 +13,8 @@ struct Operands {
   const UOp* b = nullptr;
 };
 
-// The node of an operand. A number becomes a scalar of the type that it has beside `other`: of that type, or f32 where
-// a fraction meets an integer. Throws where an integer type cannot hold it.
+// The node of an operand. A number becomes a scalar of the type that it has beside `other`: of that
+// type, or f32 where a fraction meets an integer. Throws where an integer type cannot hold it.
 const UOp* NodeOfArg(const Recorder& rec, const Arg& arg, DType other);
 
 // Both operands promoted and broadcast to each other. `what` names the operation in errors.

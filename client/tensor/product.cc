@@ -103,8 +103,7 @@ Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, Conv2dOptions o,
   if (o.groups < 1 || out % o.groups != 0 || in * o.groups != channels)
     rec.Invalid(absl::StrCat("conv2d: ", channels, " channels in ", o.groups,
                              " groups do not fit a weight of ", DimsToString(x.b->shape)));
-  const UOp* const windows =
-      Windows2d(rec, "conv2d", x.a, kh, kw, o.stride, o.dilation, o.padding);
+  const UOp* const windows = Windows2d(rec, "conv2d", x.a, kh, kw, o.stride, o.dilation, o.padding);
   const Dim oh = windows->shape[2], ow = windows->shape[4];
   const int64_t per_group = out / o.groups;
   // Without groups the group axis is left out: the fewer axes, the simpler the kernel.
@@ -112,13 +111,11 @@ Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, Conv2dOptions o,
   if (o.groups == 1) {
     const UOp* const turned = rec.Permute(windows, {0, 2, 4, 1, 3, 5});  // [B, OH, OW, C, KH, KW]
     const Shape full = {batch, out, oh, ow, in, kh, kw};
-    const UOp* const left =
-        rec.Expand(rec.Reshape(turned, {batch, 1, oh, ow, in, kh, kw}), full);
+    const UOp* const left = rec.Expand(rec.Reshape(turned, {batch, 1, oh, ow, in, kh, kw}), full);
     const UOp* const right = rec.Expand(rec.Reshape(x.b, {1, out, 1, 1, in, kh, kw}), full);
     y = SumOfProducts(rec, left, right, {4, 5, 6});
   } else {
-    const UOp* const grouped =
-        rec.Reshape(windows, {batch, o.groups, in, oh, kh, ow, kw});
+    const UOp* const grouped = rec.Reshape(windows, {batch, o.groups, in, oh, kh, ow, kw});
     const UOp* const turned = rec.Permute(grouped, {0, 1, 3, 5, 2, 4, 6});
     const Shape full = {batch, o.groups, per_group, oh, ow, in, kh, kw};
     const UOp* const left =

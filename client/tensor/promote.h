@@ -7,8 +7,8 @@
 
 namespace outboard {
 
-// The smallest type that holds both: bool < integers < floats; f16 with bf16 is f32. nullopt where there is none: u64
-// with a signed integer.
+// The smallest type that holds both: bool < integers < floats; f16 with bf16 is f32. nullopt where
+// there is none: u64 with a signed integer.
 std::optional<DType> Promote(DType a, DType b);
 
 // What a sum of `dtype` is kept in: bool and small integers in 32 bits, floats in their own type.

@@ -1,7 +1,8 @@
 // Random numbers: Threefry-2x32 (Salmon et al., 2011) over a counter that is state in the cloud.
 //
-// Element i of a call is THREEFRY(counter + i, key); then the counter goes on by the number of elements. Integers and
-// uniform floats use only exact steps, so they are the same bits everywhere; randn is as exact as LOG2, SIN and SQRT.
+// Element i of a call is THREEFRY(counter + i, key); then the counter goes on by the number of
+// elements. Integers and uniform floats use only exact steps, so they are the same bits everywhere;
+// randn is as exact as LOG2, SIN and SQRT.
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -60,8 +61,7 @@ const UOp* Bits(const Recorder& rec, const Dims& dims) {
   int64_t count = 1;
   for (const int64_t dim : dims) {
     if (dim < 0) rec.Invalid(absl::StrCat("a dimension of ", dim));
-    if (__builtin_mul_overflow(count, dim, &count))
-      rec.Invalid("so many random numbers overflow");
+    if (__builtin_mul_overflow(count, dim, &count)) rec.Invalid("so many random numbers overflow");
   }
   ThreadState& state = RandomState(rec.at());
   const Shape shape = {Dim(count)};
@@ -127,8 +127,8 @@ Tensor Tensor::uniform(const Dims& dims, double low, double high, DType dtype, A
   const Recorder rec(at);
   CheckFloat(rec, dtype);
   const UOp* const u = Uniform(rec, Bits(rec, dims), dtype);
-  // 2u - 1 is exact, so that only one rounding is left where the range is symmetric, whether or not a backend fuses
-  // the multiplication with the addition.
+  // 2u - 1 is exact, so that only one rounding is left where the range is symmetric, whether or not
+  // a backend fuses the multiplication with the addition.
   const UOp* const centred = rec.Add(rec.Scale(u, 2), rec.FullLike(u, -1));
   const UOp* y = rec.Scale(centred, (high - low) / 2);
   if (low + high != 0) y = rec.Add(y, rec.FullLike(y, (low + high) / 2));
@@ -158,8 +158,7 @@ Tensor Tensor::randint(const Dims& dims, int64_t low, int64_t high, At at) {
   if (low >= high || low < IntMin(DType::kI32) || high - 1 > IntMax(DType::kI32))
     rec.Invalid(absl::StrCat("randint: ", low, " to ", high, " is empty or beyond i32"));
   // The high half of word * range: each value has the same share but for one part in 2^32.
-  const UOp* const word =
-      rec.Cast(rec.Cast(Bits(rec, dims), DType::kU32), DType::kU64);
+  const UOp* const word = rec.Cast(rec.Cast(Bits(rec, dims), DType::kU32), DType::kU64);
   const UOp* const scaled = ShiftRight(rec, rec.Scale(word, static_cast<double>(high - low)), 32);
   const UOp* y = rec.Cast(scaled, DType::kI32);
   // The range may be wider than i32 has positive numbers: the sum wraps to the right value.

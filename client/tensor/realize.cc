@@ -11,8 +11,9 @@ namespace outboard {
 namespace internal {
 namespace {
 
-// Two parameters that start alike are one node until they are buffers, and a graph that starts from constants is not
-// the graph of the later steps: so state is realised before its first use. An assign to what has no gradient may wait.
+// Two parameters that start alike are one node until they are buffers, and a graph that starts from
+// constants is not the graph of the later steps: so state is realised before its first use. An
+// assign to what has no gradient may wait.
 bool MustBeRealised(const Value& value) {
   return value.lazy() && value.is_state && (value.requires_grad || value.replaced == nullptr);
 }
@@ -101,7 +102,8 @@ void Ask(const Value& value, const At& at) {
   storage.fetch = Storage::Ticket{*seq, 0};
 }
 
-// One realize. Until Send nothing but pins and places changes, so that an error leaves every Value as it was.
+// One realize. Until Send nothing but pins and places changes, so that an error leaves every Value
+// as it was.
 class Realization {
  public:
   Realization(std::vector<std::shared_ptr<Value>> values,
@@ -146,8 +148,8 @@ class Realization {
   }
 
  private:
-  // Gives every wanted value a root of its own: what is one node now may be assigned to separately later. A value that
-  // is an input already takes the input's buffer, unless it is state.
+  // Gives every wanted value a root of its own: what is one node now may be assigned to separately
+  // later. A value that is an input already takes the input's buffer, unless it is state.
   void Gather() {
     for (const std::shared_ptr<Value>& value : values_) {
       const UOp* const node = LazyNode(*value, recording_, at_);
@@ -158,8 +160,8 @@ class Realization {
       for (const Dim& dim : node->shape) bytes *= dim.max();
       if (bytes > limits::kStoredBytesMax)
         throw Error(absl::ResourceExhaustedError(absl::StrCat(
-                        "a result of shape ", DimsToString(node->shape),
-                        " is over the limit of ", limits::kStoredBytesMax, " stored bytes")),
+                        "a result of shape ", DimsToString(node->shape), " is over the limit of ",
+                        limits::kStoredBytesMax, " stored bytes")),
                     at_);
       roots_.push_back(node);
     }
@@ -171,7 +173,8 @@ class Realization {
     return *sink;
   }
 
-  // Turns the values into realised ones, then finds what they replaced and whether anybody else can read it.
+  // Turns the values into realised ones, then finds what they replaced and whether anybody else can
+  // read it.
   void Settle() {
     std::vector<std::pair<std::shared_ptr<Storage>, std::shared_ptr<Storage>>> replaced;
     for (size_t i = 0; i < values_.size(); ++i) {
@@ -219,7 +222,7 @@ class Realization {
   const std::shared_ptr<Recording> recording_;
   const std::vector<std::shared_ptr<Value>> values_;
   const std::vector<std::shared_ptr<Value>>& fetch_;
-  std::vector<int> place_;         // of each value: its root, or kInput
+  std::vector<int> place_;  // of each value: its root, or kInput
   std::vector<const UOp*> roots_;
   std::shared_ptr<Engine> engine_;
   std::vector<std::shared_ptr<Storage>> inputs_, results_;
@@ -229,8 +232,7 @@ class Realization {
 }  // namespace
 
 void RealizeValues(std::vector<std::shared_ptr<Value>> values,
-                   const std::vector<std::shared_ptr<Value>>& fetch, const At& at,
-                   bool keep_pins) {
+                   const std::vector<std::shared_ptr<Value>>& fetch, const At& at, bool keep_pins) {
   const std::vector<std::shared_ptr<Value>> wanted = Wanted(std::move(values), fetch);
   if (!wanted.empty()) Realization(wanted, fetch, at, keep_pins).Run();
   ThreadState::Get().pending.clear();
@@ -294,8 +296,7 @@ HostTensor Tensor::to_host(At at) const {
 }
 
 double Tensor::item(At at) const {
-  if (numel(at) != 1)
-    ThrowInvalid(at, absl::StrCat("item() needs one element, not ", numel(at)));
+  if (numel(at) != 1) ThrowInvalid(at, absl::StrCat("item() needs one element, not ", numel(at)));
   const HostTensor host = to_host(at);
   return IsFloat(host.dtype) ? LoadFloat(host.dtype, host.bytes.data())
                              : static_cast<double>(LoadInt(host.dtype, host.bytes.data()));
@@ -311,8 +312,7 @@ Tensor& Tensor::assign(const Arg& arg) {
     node = arg.tensor().NodeIn(rec);
     if (node->shape != ShapeView(internal::ToShape(dims)))
       rec.Invalid(absl::StrCat("assign: a tensor of shape ", internal::DimsToString(node->shape),
-                               " to one of ",
-                               internal::DimsToString(internal::ToShape(dims))));
+                               " to one of ", internal::DimsToString(internal::ToShape(dims))));
     node = rec.Cast(node, value->dtype());
   } else {
     node = rec.Full(rec.Const(value->dtype(), arg.float_value()), internal::ToShape(dims));

@@ -1,6 +1,8 @@
-// Making nodes for the user: as compiler/ir/build.h, but a rule that is broken is thrown as an Error at the user's line.
+// Making nodes for the user: as compiler/ir/build.h, but a rule that is broken is thrown as an
+// Error at the user's line.
 //
-// dtypes are passed to Graph::Make wherever they are known, so that a node that exists already is one look-up.
+// dtypes are passed to Graph::Make wherever they are known, so that a node that exists already is
+// one look-up.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +16,7 @@
 
 namespace outboard::internal {
 
-std::string DimsToString(ShapeView shape);   // "[2, 3]"
+std::string DimsToString(ShapeView shape);  // "[2, 3]"
 Shape ToShape(const std::vector<int64_t>& dims);
 
 class Recorder {
@@ -52,7 +54,8 @@ class Recorder {
 
   const UOp* Reshape(const UOp* x, ShapeView dims) const;
   const UOp* Expand(const UOp* x, ShapeView dims) const;
-  // x with dimensions of length 1 put in front, then expanded. Throws where the shapes do not broadcast.
+  // x with dimensions of length 1 put in front, then expanded. Throws where the shapes do not
+  // broadcast.
   const UOp* Broadcast(const UOp* x, ShapeView dims) const;
   const UOp* Permute(const UOp* x, absl::Span<const int64_t> axes) const;
   const UOp* Pad(const UOp* x, ShapeView lo_hi) const;

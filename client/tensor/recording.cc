@@ -8,7 +8,7 @@
 
 namespace outboard::internal {
 
-// ---- storage and values ----------------------------------------------------------------------------------------------
+// ---- storage and values -------------------------------------------------------------------------
 
 Storage::~Storage() {
   if (engine == nullptr) return;
@@ -20,7 +20,9 @@ Value::~Value() { SetLazy(nullptr, nullptr); }
 
 DType Value::dtype() const { return lazy() ? node->dtype : storage->dtype; }
 
-std::vector<int64_t> Value::dims() const { return lazy() ? StaticDims(node->shape) : storage->dims; }
+std::vector<int64_t> Value::dims() const {
+  return lazy() ? StaticDims(node->shape) : storage->dims;
+}
 
 void Value::SetLazy(std::shared_ptr<Recording> where, const UOp* what) {
   if (recording != nullptr) {
@@ -43,7 +45,7 @@ void Value::SetStorage(std::shared_ptr<Storage> what) {
   storage = std::move(what);
 }
 
-// ---- recording -------------------------------------------------------------------------------------------------------
+// ---- recording ----------------------------------------------------------------------------------
 
 namespace {
 std::shared_ptr<Recording>& ThreadRecording() {

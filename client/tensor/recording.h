@@ -1,16 +1,20 @@
 // What stands behind a Tensor: a node that is still to be computed, or a buffer in the cloud.
 //
 // Invariants
-//   1. A Value is empty, lazy (recording and node) or realised (storage). assign turns it lazy again and remembers the
-//      storage that it replaces.
-//   2. A BUFFER node names a place of its Recording, not a handle. While a live lazy Value can reach the node, the place
-//      pins the storage behind it, so a buffer is released no sooner than the last Value that can still read it.
-//   3. A storage that replaces another whose last owner it was takes over its place. So the graph of a training step is
-//      the same nodes every time: building it again is look-ups, and its encoding is cached by its root.
-//   4. Pins are dropped and places become free in Unpin, which realize calls; nothing else forgets a place.
+//   1. A Value is empty, lazy (recording and node) or realised (storage). assign turns it lazy
+//      again and remembers the storage that it replaces.
+//   2. A BUFFER node names a place of its Recording, not a handle. While a live lazy Value can
+//      reach the node, the place pins the storage behind it, so a buffer is released no sooner than
+//      the last Value that can still read it.
+//   3. A storage that replaces another whose last owner it was takes over its place. So the graph
+//      of a training step is the same nodes every time: building it again is look-ups, and its
+//      encoding is cached by its root.
+//   4. Pins are dropped and places become free in Unpin, which realize calls; nothing else forgets
+//      a place.
 //
-// Threads: each thread records into a Recording of its own. A Tensor may move to another thread, but two threads
-// must not use one Tensor, or Tensors that were computed from each other and not realised, at the same time.
+// Threads: each thread records into a Recording of its own. A Tensor may move to another thread,
+// but two threads must not use one Tensor, or Tensors that were computed from each other and not
+// realised, at the same time.
 #pragma once
 
 #include <cstdint>
@@ -29,15 +33,16 @@
 
 namespace outboard::internal {
 
-// A thread starts a new Recording after a realize that leaves more nodes than this in the old one ...
+// A thread starts a new Recording after a realize that leaves more nodes than this in the old one.
 inline constexpr int64_t kRecordingNodesMax = 1 << 17;
-// ... and between two realizes when it has recorded so many; below limits::kGraphNodesMax.
+// Also between two realizes, when it has recorded so many; below limits::kGraphNodesMax.
 inline constexpr int64_t kUnrealisedNodesMax = 1 << 19;
 
 class Recording;
 struct Value;
 
-// A buffer in the cloud and, while one is under way or was read, its content. Released with its last owner.
+// A buffer in the cloud and, while one is under way or was read, its content. Released with its
+// last owner.
 struct Storage {
   std::shared_ptr<Engine> engine;
   uint64_t handle = 0;  // 0 once donated: then there is nothing to release
@@ -65,7 +70,7 @@ struct Value {
   std::shared_ptr<Storage> replaced;  // by assign, until the new value is realised
   std::shared_ptr<Value> grad;
   bool requires_grad = false;
-  bool is_state = false;  // realised before its first use: parameters, running means, optimiser state
+  bool is_state = false;  // realised before its first use: parameters, running means ...
 
   // The list of lazy values of `recording`, in the order of their making.
   Value* previous = nullptr;
@@ -94,12 +99,14 @@ class Recording : public std::enable_shared_from_this<Recording> {
  public:
   // The one that this thread records into.
   static const std::shared_ptr<Recording>& Current();
-  // Starts another if this thread's has more nodes than `nodes_max`, those imported from older ones not counted.
+  // Starts another if this thread's has more nodes than `nodes_max`, those imported from older ones
+  // not counted.
   static void Renew(int64_t nodes_max);
 
   Graph& graph() { return graph_; }
 
-  // The BUFFER node of `storage`, pinned. Throws Error with RESOURCE_EXHAUSTED where the graph is full.
+  // The BUFFER node of `storage`, pinned. Throws Error with RESOURCE_EXHAUSTED where the graph is
+  // full.
   const UOp* NodeOf(const std::shared_ptr<Storage>& storage, const At& at);
   // The storage behind a BUFFER node of this recording.
   std::shared_ptr<Storage> StorageAt(int64_t place) const { return places_[place].pin; }
@@ -117,7 +124,8 @@ class Recording : public std::enable_shared_from_this<Recording> {
   // The BUFFERs that `node` reads, sorted by address (for searching only). Cached.
   const std::vector<const UOp*>& InputsOf(const UOp* node);
 
-  // Gradients of a node that were built before; nullptr where not. `key` is y, then the nodes it is taken for.
+  // Gradients of a node that were built before; nullptr where not. `key` is y, then the nodes it is
+  // taken for.
   const std::vector<const UOp*>* FindGradient(const std::vector<const UOp*>& key) const;
   void KeepGradient(std::vector<const UOp*> key, std::vector<const UOp*> gradients);
 

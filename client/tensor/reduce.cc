@@ -32,9 +32,8 @@ const UOp* MeanOf(const Recorder& rec, const UOp* x, const Axes& axes) {
   const UOp* const wide = rec.Cast(x, AccumulateType(FloatOf(x->dtype)));
   const UOp* const sum = rec.Reduce(Op::kAdd, wide, axes);
   const auto count = static_cast<double>(CountOver(x, axes));
-  const UOp* const mean =
-      count == 0 ? rec.FullLike(sum, std::numeric_limits<double>::quiet_NaN())
-                 : rec.Scale(sum, 1 / count);
+  const UOp* const mean = count == 0 ? rec.FullLike(sum, std::numeric_limits<double>::quiet_NaN())
+                                     : rec.Scale(sum, 1 / count);
   return rec.Cast(mean, FloatOf(x->dtype));
 }
 
@@ -62,15 +61,14 @@ const UOp* PlaceOf(const Recorder& rec, const UOp* x, int axis) {
   const UOp* const iota = rec.IotaAlong(DType::kI32, x->shape, axis);
   const UOp* const from_end =
       rec.Sub(rec.FullLike(iota, static_cast<double>(length)), iota);  // length ... 1
-  const UOp* const best = rec.Reduce(
-      Op::kMax, rec.Where(is_top, from_end, rec.FullLike(from_end, 0)), {axis});
+  const UOp* const best =
+      rec.Reduce(Op::kMax, rec.Where(is_top, from_end, rec.FullLike(from_end, 0)), {axis});
   return rec.Sub(rec.FullLike(best, static_cast<double>(length)), best);
 }
 
 // Reduces over `axes` with `function`, which keeps the axes.
 template <typename F>
-Tensor Over(const Tensor& tensor, const Dims& axes, bool keepdim, const At& at,
-            const F& function) {
+Tensor Over(const Tensor& tensor, const Dims& axes, bool keepdim, const At& at, const F& function) {
   const Recorder rec(at);
   const UOp* const x = tensor.NodeIn(rec);
   const Axes over = rec.Axes(axes, x->rank());
@@ -129,8 +127,7 @@ Tensor Tensor::all(const Dims& axes, bool keepdim, At at) const {
 Tensor Tensor::var(const Dims& axes, bool keepdim, int64_t correction, At at) const {
   return Over(*this, axes, keepdim, at, [&](const Recorder& rec, const UOp* x, const Axes& over) {
     const UOp* const wide = rec.Cast(x, AccumulateType(FloatOf(x->dtype)));
-    const UOp* const away =
-        rec.Sub(wide, rec.Expand(MeanOf(rec, wide, over), wide->shape));
+    const UOp* const away = rec.Sub(wide, rec.Expand(MeanOf(rec, wide, over), wide->shape));
     const UOp* const sum = rec.Reduce(Op::kAdd, rec.Mul(away, away), over);
     const auto count = static_cast<double>(std::max<int64_t>(CountOver(x, over) - correction, 0));
     return rec.Cast(rec.Alu(Op::kFDiv, sum, rec.FullLike(sum, count)), FloatOf(x->dtype));

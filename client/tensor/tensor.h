@@ -4,20 +4,25 @@
 //   outboard::Tensor y = (x.matmul(w)).softmax();
 //   double top = y.max().item();                       // the only line that waits
 //
-// A Tensor is lazy: an operation records a node (compiler/ir) and returns at once. realize() sends the recorded graph
-// as one Run and returns at once too; only item(), to_host() and to_vector() wait for a value. Copies of a Tensor are
-// one tensor: realising, assigning or differentiating one is seen by all. With its last copy a buffer is released.
+// A Tensor is lazy: an operation records a node (compiler/ir) and returns at once. realize() sends
+// the recorded graph as one Run and returns at once too; only item(), to_host() and to_vector()
+// wait for a value. Copies of a Tensor are one tensor: realising, assigning or differentiating one
+// is seen by all. With its last copy a buffer is released.
 //
-// Names are those of tinygrad and PyTorch, in their spelling, so that a program carries over line by line.
+// Names are those of tinygrad and PyTorch, in their spelling, so that a program carries over line
+// by line.
 //
-// Shapes are lists of int64_t; an axis of -1 is the last one. Binary operations broadcast from the right, and promote:
-// bool < integers < floats, a number takes the tensor's type unless a fraction meets an integer (then f32). `/` of
-// integers is f32; idiv() truncates.
+// Shapes are lists of int64_t; an axis of -1 is the last one. Binary operations broadcast from the
+// right, and promote: bool < integers < floats, a number takes the tensor's type unless a fraction
+// meets an integer (then f32). `/` of integers is f32; idiv() truncates.
 //
-// Errors: everything throws outboard::Error (error.h) with the user's line: a trailing parameter `at` that nobody passes,
-// or Arg, into which Tensors and numbers convert at the line of the call. Wrong shapes, axes and types are
-// INVALID_ARGUMENT where the operation is written; what fails in the cloud is raised where a value is asked for.
+// Errors: everything throws outboard::Error (error.h) with the user's line: a trailing parameter
+// `at` that nobody passes, or Arg, into which Tensors and numbers convert at the line of the call.
+// Wrong shapes, axes and types are INVALID_ARGUMENT where the operation is written; what fails in
+// the cloud is raised where a value is asked for.
+//
 // Threads: see recording.h; one thread at a time for tensors that were computed from each other.
+// Random numbers and TrainingMode are each thread's own.
 #pragma once
 
 #include <cstdint>
@@ -45,9 +50,12 @@ using Dims = std::vector<int64_t>;
 
 template <typename T>
 constexpr DType DTypeOf() {
-  if constexpr (std::is_same_v<T, bool>) return DType::kBool;
-  else if constexpr (std::is_same_v<T, float>) return DType::kF32;
-  else if constexpr (std::is_same_v<T, double>) return DType::kF64;
+  if constexpr (std::is_same_v<T, bool>)
+    return DType::kBool;
+  else if constexpr (std::is_same_v<T, float>)
+    return DType::kF32;
+  else if constexpr (std::is_same_v<T, double>)
+    return DType::kF64;
   else {
     static_assert(std::is_integral_v<T>);
     constexpr DType kSigned[] = {DType::kI8, DType::kI16, DType::kI32, DType::kI64};
@@ -76,7 +84,7 @@ class Tensor {
   Tensor() = default;  // empty: only assignable; anything else is FAILED_PRECONDITION
   bool empty() const { return value_ == nullptr; }
 
-  // ---- making ------------------------------------------------------------------------------------------------------
+  // ---- making -----------------------------------------------------------------------------------
   static Tensor full(const Dims& dims, double value, DType dtype = DType::kF32,
                      At at = At::current());
   static Tensor zeros(const Dims& dims, DType dtype = DType::kF32, At at = At::current());
@@ -84,14 +92,15 @@ class Tensor {
   // 0, 1 ... n-1.
   static Tensor arange(int64_t n, DType dtype = DType::kI32, At at = At::current());
   static Tensor eye(int64_t n, DType dtype = DType::kF32, At at = At::current());
-  // Row-major bytes, copied and sent. Large ones travel by hash: what the cloud has is not sent again.
+  // Row-major bytes, copied and sent. Large ones travel by hash: what the cloud has is not sent
+  // again.
   static Tensor from_host(const HostTensor& host, At at = At::current());
   static Tensor from_bytes(DType dtype, const Dims& dims, std::string_view bytes,
                            At at = At::current());
   template <typename T>
   static Tensor from(const std::vector<T>& values, Dims dims = {}, At at = At::current());
 
-  // ---- random numbers: the same on every backend, in the order of the calls -----------------------------------------
+  // ---- random numbers: the same on every backend, in the order of the calls ---------------------
   // From SEED in the environment, else a fresh seed for each process.
   static void manual_seed(uint64_t seed, At at = At::current());
   static Tensor rand(const Dims& dims, DType dtype = DType::kF32, At at = At::current());  // [0, 1)
@@ -100,11 +109,12 @@ class Tensor {
   static Tensor randn(const Dims& dims, DType dtype = DType::kF32, At at = At::current());
   // low <= value < high, of i32.
   static Tensor randint(const Dims& dims, int64_t low, int64_t high, At at = At::current());
-  // Uniform within sqrt(6 / ((1 + a^2) * fan_in)); fan_in is the product of all but the first dimension.
+  // Uniform within sqrt(6 / ((1 + a^2) * fan_in)); fan_in is the product of all but the first
+  // dimension.
   static Tensor kaiming_uniform(const Dims& dims, double a = 0.01, DType dtype = DType::kF32,
                                 At at = At::current());
 
-  // ---- what it is --------------------------------------------------------------------------------------------------
+  // ---- what it is -------------------------------------------------------------------------------
   Dims shape(At at = At::current()) const;
   int64_t shape(int64_t axis, At at = At::current()) const;
   int rank(At at = At::current()) const;
@@ -112,7 +122,7 @@ class Tensor {
   DType dtype(At at = At::current()) const;
   bool realized() const;  // computed, or on its way: reading it needs no new Run
 
-  // ---- values ------------------------------------------------------------------------------------------------------
+  // ---- values -----------------------------------------------------------------------------------
   // Sends what is needed for this tensor, and for pending assigns; does not wait.
   Tensor& realize(At at = At::current());
   // Waits for the value. A tensor that is not realised is realised and fetched by one Run.
@@ -121,32 +131,36 @@ class Tensor {
   template <typename T>
   std::vector<T> to_vector(At at = At::current()) const;  // row-major, converted to T
 
-  // This tensor's value becomes that of `value` (same shape; cast to this dtype). Lazy; part of the next realize.
-  // What was computed from the old value before stays as it was.
+  // This tensor's value becomes that of `value` (same shape; cast to this dtype). Lazy; part of the
+  // next realize. What was computed from the old value before stays as it was.
   Tensor& assign(const Arg& value);
 
-  // Declares this tensor state, as parameters and running means are: it is realised before its first use, at the latest
-  // with the next realize, so that the first step of a training is the same graph as the later ones.
+  // Declares this tensor state, as parameters and running means are: it is realised before its
+  // first use, at the latest with the next realize, so that the first step of a training is the
+  // same graph as the later ones.
   Tensor& state_(At at = At::current());
 
-  // ---- gradient ----------------------------------------------------------------------------------------------------
+  // ---- gradient ---------------------------------------------------------------------------------
   // A leaf of backward(); also makes it state.
   Tensor& requires_grad_(bool on = true, At at = At::current());
   bool requires_grad() const;
-  // Adds d(this)/d(leaf) to grad() of every tensor with requires_grad that this one depends on. Of one element.
+  // Adds d(this)/d(leaf) to grad() of every tensor with requires_grad that this one depends on. Of
+  // one element.
   void backward(At at = At::current()) const;
   Tensor grad() const;         // empty where there is none
   void set_grad(Tensor grad);  // an empty one clears it
-  // d(this)/d(each of wrt), weighted by `upstream` (ones where empty: then of one element); zeros where independent.
+  // d(this)/d(each of wrt), weighted by `upstream` (ones where empty: then of one element); zeros
+  // where independent.
   std::vector<Tensor> gradient(const std::vector<Tensor>& wrt, const Tensor& upstream = {},
                                At at = At::current()) const;
   Tensor detach(At at = At::current()) const;
   Tensor contiguous(At at = At::current()) const;
 
-  // Whether dropout and batch normalisation behave as in training; of this thread. See TrainingMode.
+  // Whether dropout and batch normalisation behave as in training; of this thread. See
+  // TrainingMode.
   static bool training();
 
-  // ---- movement ----------------------------------------------------------------------------------------------------
+  // ---- movement ---------------------------------------------------------------------------------
   Tensor reshape(Dims dims, At at = At::current()) const;  // one dimension may be -1
   Tensor flatten(int64_t first = 0, int64_t last = -1, At at = At::current()) const;
   Tensor unsqueeze(int64_t axis, At at = At::current()) const;
@@ -166,15 +180,16 @@ class Tensor {
   static Tensor stack(const std::vector<Tensor>& parts, int64_t axis = 0, At at = At::current());
   Tensor repeat(const Dims& times, At at = At::current()) const;
 
-  // ---- by index ----------------------------------------------------------------------------------------------------
-  // The rows that an integer tensor names: shape index.shape + shape[1:]. An index out of range gives zeros.
+  // ---- by index ---------------------------------------------------------------------------------
+  // The rows that an integer tensor names: shape index.shape + shape[1:]. An index out of range
+  // gives zeros.
   Tensor operator[](const Arg& index) const;
   // The same along `axis`: index.shape takes the place of the axis.
   Tensor take(const Tensor& index, int64_t axis = 0, At at = At::current()) const;
   // 1 at the class that this integer tensor names: shape + [classes].
   Tensor one_hot(int64_t classes, DType dtype = DType::kI32, At at = At::current()) const;
 
-  // ---- elementwise -------------------------------------------------------------------------------------------------
+  // ---- elementwise ------------------------------------------------------------------------------
   Tensor cast(DType dtype, At at = At::current()) const;
   Tensor bitcast(DType dtype, At at = At::current()) const;
   Tensor neg(At at = At::current()) const;
@@ -212,7 +227,7 @@ class Tensor {
   // this (bool) ? a : b
   Tensor where(const Arg& a, const Arg& b) const;
 
-  // ---- reductions: over all axes where `axes` is empty ---------------------------------------------------------------
+  // ---- reductions: over all axes where `axes` is empty ------------------------------------------
   Tensor sum(const Dims& axes = {}, bool keepdim = false, At at = At::current()) const;
   Tensor prod(const Dims& axes = {}, bool keepdim = false, At at = At::current()) const;
   Tensor mean(const Dims& axes = {}, bool keepdim = false, At at = At::current()) const;
@@ -233,7 +248,7 @@ class Tensor {
   Tensor softmax(int64_t axis = -1, At at = At::current()) const;
   Tensor log_softmax(int64_t axis = -1, At at = At::current()) const;
 
-  // ---- products ----------------------------------------------------------------------------------------------------
+  // ---- products ---------------------------------------------------------------------------------
   // [..., n, k] x [..., k, m] -> [..., n, m]; a vector on either side as in numpy.
   Tensor matmul(const Arg& other) const;
   Tensor dot(const Arg& other) const;
@@ -245,15 +260,16 @@ class Tensor {
   Tensor max_pool2d(Pool2dOptions options = {}, At at = At::current()) const;
   Tensor avg_pool2d(Pool2dOptions options = {}, At at = At::current()) const;
 
-  // ---- training ----------------------------------------------------------------------------------------------------
+  // ---- training ---------------------------------------------------------------------------------
   // Zeros a share of `p` and scales the rest by 1 / (1 - p); nothing outside of training.
   Tensor dropout(double p = 0.5, At at = At::current()) const;
   // (x - mean) * weight * invstd + bias over axis 1; weight and bias may be empty.
   Tensor batchnorm(const Tensor& weight, const Tensor& bias, const Tensor& mean,
                    const Tensor& invstd, At at = At::current()) const;
   Tensor layernorm(int64_t axis = -1, double eps = 1e-5, At at = At::current()) const;
-  // Mean over the rows of -log_softmax(this)[label]; this [..., classes], labels [...] of integers. Rows whose label is
-  // `ignore_index` do not count; unsigned labels have no such row. A label out of range counts as a loss of 0.
+  // Mean over the rows of -log_softmax(this)[label]; this [..., classes], labels [...] of integers.
+  // Rows whose label is `ignore_index` do not count; unsigned labels have no such row. A label out
+  // of range counts as a loss of 0.
   Tensor sparse_categorical_crossentropy(const Tensor& labels, int64_t ignore_index = -1,
                                          double label_smoothing = 0, At at = At::current()) const;
   Tensor mse_loss(const Arg& target) const;
@@ -264,7 +280,7 @@ class Tensor {
   Tensor& operator*=(const Arg& other);
   Tensor& operator/=(const Arg& other);
 
-  // ---- for the library ---------------------------------------------------------------------------------------------
+  // ---- for the library --------------------------------------------------------------------------
   // A lazy tensor of `node`, which is of this thread's recording.
   static Tensor FromNode(const internal::Recorder& recorder, const UOp* node);
   // This tensor in `recorder`'s graph.
@@ -326,9 +342,10 @@ Tensor operator^(const Arg& a, const Arg& b);
 Tensor operator<<(const Arg& a, const Arg& b);
 Tensor operator>>(const Arg& a, const Arg& b);
 
-// Computes all of `tensors`, the pending assigns and new state by one Run; does not wait. The values of `fetch`, which are
-// realised too, are sent back by the same Run: reading them later costs no further message. A buffer that an assign
-// replaces, and that nothing else can read any more, is donated to the Run.
+// Computes all of `tensors`, the pending assigns and new state by one Run; does not wait. The
+// values of `fetch`, which are realised too, are sent back by the same Run: reading them later
+// costs no further message. A buffer that an assign replaces, and that nothing else can read any
+// more, is donated to the Run.
 void realize(std::span<const Tensor> tensors, std::span<const Tensor> fetch = {},
              At at = At::current());
 
@@ -344,7 +361,7 @@ class TrainingMode {
   bool before_;
 };
 
-// ---- templates -----------------------------------------------------------------------------------------------------
+// ---- templates ----------------------------------------------------------------------------------
 
 template <typename T>
 Tensor Tensor::from(const std::vector<T>& values, Dims dims, At at) {

@@ -13,16 +13,17 @@ namespace outboard::internal {
 struct ThreadState {
   bool training = false;
 
-  // Assigned and not realised yet, in the order of the assigns. The next realize takes them along, or a running mean
-  // would grow into a chain as long as the training.
+  // Assigned and not realised yet, in the order of the assigns. The next realize takes them along,
+  // or a running mean would grow into a chain as long as the training.
   std::vector<std::weak_ptr<Value>> pending;
 
   // Values with is_state, in the order in which they became it; also some that are gone.
   std::vector<std::weak_ptr<Value>> state;
   size_t live_state_count = 0;  // when last counted
 
-  // The random numbers' key and the counter of the next one, u64[1] in the cloud: state like any other, so that a step
-  // with dropout is the same graph every time. Of one engine; made at the first use and after manual_seed.
+  // The random numbers' key and the counter of the next one, u64[1] in the cloud: state like any
+  // other, so that a step with dropout is the same graph every time. Of one engine; made at the
+  // first use and after manual_seed.
   std::optional<uint64_t> seed;
   std::shared_ptr<Engine> random_engine;
   std::shared_ptr<Value> random_key, random_counter;
@@ -39,13 +40,15 @@ struct ThreadState {
 std::shared_ptr<Storage> Upload(DType dtype, const std::vector<int64_t>& dims,
                                 std::string_view bytes, const At& at);
 
-// See realize() in tensor.h. Values that are realised already are only fetched. With `keep_pins` no buffer is given up,
-// so that nodes which no Value holds stay good: for a realize in the middle of an operation.
+// See realize() in tensor.h. Values that are realised already are only fetched. With `keep_pins` no
+// buffer is given up, so that nodes which no Value holds stay good: for a realize in the middle of
+// an operation.
 void RealizeValues(std::vector<std::shared_ptr<Value>> values,
                    const std::vector<std::shared_ptr<Value>>& fetch, const At& at,
                    bool keep_pins = false);
 
-// The node of `value` in `recording`, which need not be the current one any more. Realises state before its first use.
+// The node of `value` in `recording`, which need not be the current one any more. Realises state
+// before its first use.
 const UOp* NodeOfValue(const std::shared_ptr<Value>& value,
                        const std::shared_ptr<Recording>& recording, const At& at);
 

@@ -30,8 +30,8 @@ Tensor Tensor::batchnorm(const Tensor& weight, const Tensor& bias, const Tensor&
   const auto along = [&](const Tensor& tensor) {
     const UOp* const t = tensor.NodeIn(rec);
     if (t->rank() != 1 || t->shape[0] != x->shape[1])
-      rec.Invalid(absl::StrCat("batchnorm: ", DimsToString(t->shape), " beside ",
-                               DimsToString(x->shape)));
+      rec.Invalid(
+          absl::StrCat("batchnorm: ", DimsToString(t->shape), " beside ", DimsToString(x->shape)));
     Shape ones(x->rank(), Dim(1));
     ones[1] = x->shape[1];
     return rec.Expand(rec.Reshape(rec.Cast(t, x->dtype), ones), x->shape);
@@ -62,12 +62,10 @@ Tensor Tensor::sparse_categorical_crossentropy(const Tensor& labels, int64_t ign
   const DType type = wide ? DType::kI64 : DType::kI32;
   Shape ones(y->shape.begin(), y->shape.end());
   ones.emplace_back(1);
-  const UOp* const wanted =
-      rec.Expand(rec.Reshape(rec.Cast(y, type), ones), log_p->shape);
-  const UOp* const hot =
-      rec.Alu(Op::kCmpEq, rec.IotaAlong(type, log_p->shape, classes), wanted);
-  const UOp* picked = rec.Reduce(
-      Op::kAdd, rec.Where(hot, log_p, rec.FullLike(log_p, 0)), {classes});
+  const UOp* const wanted = rec.Expand(rec.Reshape(rec.Cast(y, type), ones), log_p->shape);
+  const UOp* const hot = rec.Alu(Op::kCmpEq, rec.IotaAlong(type, log_p->shape, classes), wanted);
+  const UOp* picked =
+      rec.Reduce(Op::kAdd, rec.Where(hot, log_p, rec.FullLike(log_p, 0)), {classes});
   if (label_smoothing != 0) {
     const double share = label_smoothing / static_cast<double>(log_p->shape[classes].value());
     const UOp* const even = rec.Reduce(Op::kAdd, log_p, {classes});
@@ -77,8 +75,8 @@ Tensor Tensor::sparse_categorical_crossentropy(const Tensor& labels, int64_t ign
   if (!IsSigned(y->dtype)) return -Arg(FromNode(rec, picked).mean({}, false, at), at);
   if (ignore_index < IntMin(y->dtype) || ignore_index > IntMax(y->dtype))
     return -Arg(FromNode(rec, picked).mean({}, false, at), at);
-  const UOp* const counted = rec.Alu(
-      Op::kCmpNe, y, rec.Full(rec.ConstInt(y->dtype, ignore_index), y->shape));
+  const UOp* const counted =
+      rec.Alu(Op::kCmpNe, y, rec.Full(rec.ConstInt(y->dtype, ignore_index), y->shape));
   const Tensor sum =
       FromNode(rec, rec.Where(counted, picked, rec.FullLike(picked, 0))).sum({}, false, at);
   const Tensor count = FromNode(rec, rec.Cast(counted, picked->dtype)).sum({}, false, at);

@@ -5,8 +5,7 @@ namespace {
 
 // sum over `axis` of (hot ? x : 0), without the axis.
 const UOp* OneHotSum(const Recorder& rec, const UOp* hot, const UOp* x, int axis) {
-  return rec.Squeeze(
-      rec.Reduce(Op::kAdd, rec.Where(hot, x, rec.FullLike(x, 0)), {axis}), {axis});
+  return rec.Squeeze(rec.Reduce(Op::kAdd, rec.Where(hot, x, rec.FullLike(x, 0)), {axis}), {axis});
 }
 
 }  // namespace
@@ -29,11 +28,9 @@ const UOp* Windows(const Recorder& rec, const UOp* x, int axis, int64_t places, 
   const auto times = [&](const UOp* iota, int64_t factor) {
     return factor == 1 ? iota : rec.Scale(iota, static_cast<double>(factor));
   };
-  const UOp* const position =
-      rec.Add(times(rec.IotaAlong(DType::kI32, full, axis), stride),
-              times(rec.IotaAlong(DType::kI32, full, axis + 1), dilation));
-  const UOp* const hot =
-      rec.Alu(Op::kCmpEq, rec.IotaAlong(DType::kI32, full, axis + 2), position);
+  const UOp* const position = rec.Add(times(rec.IotaAlong(DType::kI32, full, axis), stride),
+                                      times(rec.IotaAlong(DType::kI32, full, axis + 1), dilation));
+  const UOp* const hot = rec.Alu(Op::kCmpEq, rec.IotaAlong(DType::kI32, full, axis + 2), position);
   return OneHotSum(rec, hot, rec.Expand(rec.Reshape(x, apart), full), axis + 2);
 }
 

@@ -1,5 +1,5 @@
-// A cloud in this process: Runs are evaluated by the reference interpreter, and every rule of the protocol that a client
-// could break is checked.
+// A cloud in this process: Runs are evaluated by the reference interpreter, and every rule of the
+// protocol that a client could break is checked.
 #pragma once
 
 #include <map>
@@ -32,10 +32,10 @@ class FakeEngine : public Engine {
   size_t graph_count() const { return graphs_.size(); }
 
   int64_t runs = 0, puts = 0, fetches = 0, awaits = 0, donated = 0, forgotten = 0;
-  bool evaluate = true;         // false: results are zeros; for counting only
-  bool decode = true;           // false: a Run only counts; its outputs are empty
-  absl::Status fail_next_run;   // the next Run's outputs are poisoned with it
-  transport::RunRequest last;   // the last Run
+  bool evaluate = true;        // false: results are zeros; for counting only
+  bool decode = true;          // false: a Run only counts; its outputs are empty
+  absl::Status fail_next_run;  // the next Run's outputs are poisoned with it
+  transport::RunRequest last;  // the last Run
 
  private:
   struct Buffer {

@@ -23,8 +23,7 @@ class IdxTest : public testing::Test {
     return path;
   }
 
-  const std::string folder =
-      testing::TempDir() + "/idx_test." + std::to_string(getpid());
+  const std::string folder = testing::TempDir() + "/idx_test." + std::to_string(getpid());
 };
 
 const std::string kLabels("\0\0\x08\x01\0\0\0\x03\x07\x08\x09", 11);
@@ -57,7 +56,10 @@ TEST_F(IdxTest, Errors) {
 }
 
 TEST_F(IdxTest, ImagesAndLabelsBelongTogether) {
-  const std::string images("\0\0\x08\x03\0\0\0\x03\0\0\0\x01\0\0\0\x02" "abcdef", 22);
+  const std::string images(
+      "\0\0\x08\x03\0\0\0\x03\0\0\0\x01\0\0\0\x02"
+      "abcdef",
+      22);
   for (const char* name : {"train", "t10k"}) {
     Write(std::string(name) + "-images-idx3-ubyte.gz", images);
     Write(std::string(name) + "-labels-idx1-ubyte.gz", kLabels);

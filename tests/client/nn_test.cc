@@ -1,6 +1,6 @@
-// Layers and optimisers: gradients by finite differences, one Run a step, and what a step leaves behind.
+// Layers and optimisers: gradients by finite differences, one Run a step, and what a step leaves
+// behind.
 #include "client/nn/layers.h"
-
 #include "client/nn/optim.h"
 #include "client/tensor/recording.h"
 #include "tests/client/client_test.h"
@@ -34,9 +34,7 @@ void CheckGradients(const std::vector<Tensor>& inputs,
   }
 }
 
-Tensor Random(const Dims& dims) {
-  return Tensor::uniform(dims, -1, 1, DType::kF64).realize();
-}
+Tensor Random(const Dims& dims) { return Tensor::uniform(dims, -1, 1, DType::kF64).realize(); }
 
 TEST_F(NnTest, GradientsOfLayers) {
   CheckGradients({Random({3, 4}), Random({5, 4}), Random({5})}, [](const auto& in) {
@@ -48,16 +46,14 @@ TEST_F(NnTest, GradientsOfLayers) {
   CheckGradients({Random({1, 4, 5, 5}), Random({4, 2, 2, 2})}, [](const auto& in) {
     return in[0].conv2d(in[1], {}, {.groups = 2, .stride = 2, .padding = 1}).square().sum();
   });
-  CheckGradients({Random({2, 1, 4, 5})}, [](const auto& in) {
-    return in[0].max_pool2d().square().sum();
-  });
+  CheckGradients({Random({2, 1, 4, 5})},
+                 [](const auto& in) { return in[0].max_pool2d().square().sum(); });
   CheckGradients({Random({1, 1, 5, 5})}, [](const auto& in) {
     return in[0].max_pool2d({.kernel = 3, .stride = 2, .padding = 1}).square().sum();
   });
   const Tensor labels = Tensor::from<int32_t>({1, 0, -1});
-  CheckGradients({Random({3, 4})}, [&](const auto& in) {
-    return in[0].sparse_categorical_crossentropy(labels);
-  });
+  CheckGradients({Random({3, 4})},
+                 [&](const auto& in) { return in[0].sparse_categorical_crossentropy(labels); });
   CheckGradients({Random({4, 3}), Random({3})}, [](const auto& in) {
     const Tensor mean = in[0].mean({0});
     const Tensor var = (in[0] - mean).square().mean({0});
@@ -68,8 +64,8 @@ TEST_F(NnTest, GradientsOfLayers) {
   const Tensor rows = Tensor::from<int32_t>({2, 0, 2});
   CheckGradients({Random({3, 2})}, [&](const auto& in) { return in[0][rows].square().sum(); });
   CheckGradients({Random({3, 2}), Random({3, 1})}, [](const auto& in) {
-    return Tensor::cat({in[0], in[1]}, 1).softmax().log().mean() +
-           in[0].gelu().sum() + in[0].elu().sum() + in[1].softplus().sum() + in[1].var();
+    return Tensor::cat({in[0], in[1]}, 1).softmax().log().mean() + in[0].gelu().sum() +
+           in[0].elu().sum() + in[1].softplus().sum() + in[1].var();
   });
 }
 
@@ -131,7 +127,8 @@ TEST_F(NnTest, AStepIsOneRunOfOneGraph) {
     (void)loss.item();
     ASSERT_EQ(engine->runs, runs + 1);
     ASSERT_EQ(engine->awaits, awaits + 1);
-    // Parameters (6), Adam's state (2 * 6 + 2), running mean and variance, the counter of the random numbers.
+    // Parameters (6), Adam's state (2 * 6 + 2), running mean and variance, the counter of the
+    // random numbers.
     ASSERT_EQ(engine->donated, donated + 6 + 14 + 2 + 1);
   }
   EXPECT_EQ(engine->graph_count(), graphs) << "every step is the same graph";
@@ -173,21 +170,20 @@ TEST_F(NnTest, OptimisersFollowTheirFormulas) {
                  x -= 0.1 * (g + 0.9 * v);
                }
              }));
-  ExpectNear(train([](auto p) {
-               return std::make_unique<optim::AdamW>(p, 0.1, 0.9, 0.999, 1e-8, 0.01);
-             }),
-             by_hand([](double& x) {
-               double m = 0, v = 0;
-               for (int t = 1; t <= 3; ++t) {
-                 const double g = 2 * x;
-                 m = 0.9 * m + 0.1 * g;
-                 v = 0.999 * v + 0.001 * g * g;
-                 const double up =
-                     m / (1 - std::pow(0.9, t)) / (std::sqrt(v / (1 - std::pow(0.999, t))) + 1e-8);
-                 x -= 0.1 * (up + 0.01 * x);
-               }
-             }),
-             1e-4);
+  ExpectNear(
+      train([](auto p) { return std::make_unique<optim::AdamW>(p, 0.1, 0.9, 0.999, 1e-8, 0.01); }),
+      by_hand([](double& x) {
+        double m = 0, v = 0;
+        for (int t = 1; t <= 3; ++t) {
+          const double g = 2 * x;
+          m = 0.9 * m + 0.1 * g;
+          v = 0.999 * v + 0.001 * g * g;
+          const double up =
+              m / (1 - std::pow(0.9, t)) / (std::sqrt(v / (1 - std::pow(0.999, t))) + 1e-8);
+          x -= 0.1 * (up + 0.01 * x);
+        }
+      }),
+      1e-4);
 }
 
 TEST_F(NnTest, ParametersThatStartAlikeAreNotOne) {
@@ -220,9 +216,9 @@ TEST_F(NnTest, StateDict) {
   const auto state = nn::state_dict(a);
   std::vector<std::string> names;
   for (const auto& [name, tensor] : state) names.push_back(name);
-  EXPECT_EQ(names, (std::vector<std::string>{"conv.weight", "conv.bias", "norm.weight",
-                                             "norm.bias", "norm.running_mean",
-                                             "norm.running_var", "out.weight", "out.bias"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"conv.weight", "conv.bias", "norm.weight", "norm.bias",
+                                             "norm.running_mean", "norm.running_var", "out.weight",
+                                             "out.bias"}));
   EXPECT_EQ(nn::parameters(a).size(), 6u);
   nn::load_state_dict(nn::state_dict(b), state);
   EXPECT_EQ(b.out.weight.to_vector<float>(), a.out.weight.to_vector<float>());

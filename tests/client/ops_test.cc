@@ -15,7 +15,9 @@ using Values = std::vector<double>;
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-Tensor F64(const Values& values, const Dims& dims = {}) { return Tensor::from<double>(values, dims); }
+Tensor F64(const Values& values, const Dims& dims = {}) {
+  return Tensor::from<double>(values, dims);
+}
 
 Values Apply(const Values& in, const std::function<double(double)>& f) {
   Values out;
@@ -27,8 +29,10 @@ void ExpectSame(const Tensor& tensor, const Values& wanted) {
   const Values values = tensor.to_vector<double>();
   ASSERT_EQ(values.size(), wanted.size());
   for (size_t i = 0; i < wanted.size(); ++i) {
-    if (std::isnan(wanted[i])) EXPECT_TRUE(std::isnan(values[i])) << "element " << i;
-    else EXPECT_EQ(values[i], wanted[i]) << "element " << i;
+    if (std::isnan(wanted[i]))
+      EXPECT_TRUE(std::isnan(values[i])) << "element " << i;
+    else
+      EXPECT_EQ(values[i], wanted[i]) << "element " << i;
   }
 }
 
@@ -56,7 +60,8 @@ TEST_F(OpsTest, Unary) {
       {"floor", [](auto& x) { return x.floor(); }, [](double x) { return std::floor(x); }},
       {"ceil", [](auto& x) { return x.ceil(); }, [](double x) { return std::ceil(x); }},
       {"relu", [](auto& x) { return x.relu(); }, [](double x) { return std::max(x, 0.0); }},
-      {"leaky", [](auto& x) { return x.leaky_relu(0.1); }, [](double x) { return x < 0 ? 0.1 * x : x; }},
+      {"leaky", [](auto& x) { return x.leaky_relu(0.1); },
+       [](double x) { return x < 0 ? 0.1 * x : x; }},
       {"elu", [](auto& x) { return x.elu(); }, [](double x) { return x < 0 ? std::expm1(x) : x; }},
       {"sigmoid", [](auto& x) { return x.sigmoid(); }, sigmoid},
       {"tanh", [](auto& x) { return x.tanh(); }, [](double x) { return std::tanh(x); }},
@@ -77,7 +82,8 @@ TEST_F(OpsTest, Unary) {
       {"rsqrt", [](auto& x) { return x.rsqrt(); }, [](double x) { return 1 / std::sqrt(x); }, true},
       {"recip", [](auto& x) { return x.reciprocal(); }, [](double x) { return 1 / x; }, true},
       {"pow-2", [](auto& x) { return x.pow(-2); }, [](double x) { return 1 / (x * x); }, true},
-      {"pow1.3", [](auto& x) { return x.pow(1.3); }, [](double x) { return std::pow(x, 1.3); }, true},
+      {"pow1.3", [](auto& x) { return x.pow(1.3); }, [](double x) { return std::pow(x, 1.3); },
+       true},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.name);
@@ -106,7 +112,8 @@ TEST_F(OpsTest, Corners) {
 
 TEST_F(OpsTest, BinaryBroadcastAndPromotion) {
   const Tensor a = Tensor::from<int32_t>({1, 2, 3, 4, 5, 6}, {2, 3});
-  const Tensor row = Tensor::from<int32_t>({10, 20, 30}), column = Tensor::from<int32_t>({1, 2}, {2, 1});
+  const Tensor row = Tensor::from<int32_t>({10, 20, 30}),
+               column = Tensor::from<int32_t>({1, 2}, {2, 1});
   ExpectSame(a + row, {11, 22, 33, 14, 25, 36});
   ExpectSame(a - column, {0, 1, 2, 2, 3, 4});
   ExpectSame(column * row, {10, 20, 30, 20, 40, 60});
@@ -158,8 +165,7 @@ TEST_F(OpsTest, Movement) {
   ExpectSame(a[1], {3, 4, 5});
   ExpectSame(a[-1], {3, 4, 5});
   ExpectSame(Tensor::cat({a, a + 6}), {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
-  ExpectSame(Tensor::cat({a, a.slice(1, 0, 1), a}, 1),
-             {0, 1, 2, 0, 0, 1, 2, 3, 4, 5, 3, 3, 4, 5});
+  ExpectSame(Tensor::cat({a, a.slice(1, 0, 1), a}, 1), {0, 1, 2, 0, 0, 1, 2, 3, 4, 5, 3, 3, 4, 5});
   ExpectSame(Tensor::stack({a[0], a[1]}, 1), {0, 3, 1, 4, 2, 5});
   ExpectSame(Tensor::arange(2).repeat({2, 2}), {0, 1, 0, 1, 0, 1, 0, 1});
   EXPECT_EQ(a.unsqueeze(-1).shape(), (Dims{2, 3, 1}));
@@ -273,8 +279,8 @@ TEST_F(OpsTest, Conv2d) {
                 }
             wanted.push_back(sum);
           }
-    const Tensor y = F64(x, {c.b, c.c, c.h, c.w})
-                         .conv2d(F64(w, {c.o, in, c.kh, c.kw}), F64(bias), c.options);
+    const Tensor y =
+        F64(x, {c.b, c.c, c.h, c.w}).conv2d(F64(w, {c.o, in, c.kh, c.kw}), F64(bias), c.options);
     EXPECT_EQ(y.shape(), (Dims{c.b, c.o, oh, ow}));
     ExpectNear(y, wanted, 1e-12);
   }
@@ -314,7 +320,8 @@ TEST_F(OpsTest, Losses) {
   const Tensor x = F64({1, 2, 3, 0, 0, 5}, {2, 3});
   const double a = -(1 - std::log(std::exp(1) + std::exp(2) + std::exp(3)));
   const double b = -(5 - std::log(2 + std::exp(5)));
-  ExpectNear(x.sparse_categorical_crossentropy(Tensor::from<uint8_t>({0, 2})), {(a + b) / 2}, 1e-12);
+  ExpectNear(x.sparse_categorical_crossentropy(Tensor::from<uint8_t>({0, 2})), {(a + b) / 2},
+             1e-12);
   ExpectNear(x.sparse_categorical_crossentropy(Tensor::from<int64_t>({0, -1})), {a}, 1e-12);
   const Values log_p = x.log_softmax().to_vector<double>();
   const double even = -(log_p[0] + log_p[1] + log_p[2]) / 3;

@@ -53,9 +53,7 @@ TEST_F(RandomTest, DrawingAgainIsTheSameGraph) {
 }
 
 TEST_F(RandomTest, Distributions) {
-  const auto moments = [](const Tensor& t) {
-    return std::pair(t.mean().item(), t.var().item());
-  };
+  const auto moments = [](const Tensor& t) { return std::pair(t.mean().item(), t.var().item()); };
   const auto [mean, var] = moments(Tensor::randn({20000}));
   EXPECT_NEAR(mean, 0, 0.04);
   EXPECT_NEAR(var, 1, 0.06);

@@ -150,8 +150,7 @@ TEST_F(TensorTest, StateThatIsRealisedInTheMiddleOfAnOperation) {
 TEST_F(TensorTest, ResultsOverTheLimitAreRefused) {
   const Tensor huge = Tensor::zeros({1 << 20, 1 << 20, 4});
   EXPECT_EQ(StatusOf([&] { (huge + 1).item(); }).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(StatusOf([&] { Tensor(huge).realize(); }).code(),
-            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(StatusOf([&] { Tensor(huge).realize(); }).code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(huge.slice(0, 0, 1).slice(1, 0, 1).sum().item(), 0) << "never stored, never a problem";
 }
 
@@ -165,7 +164,8 @@ TEST_F(TensorTest, ThreadsRecordApart) {
     }
     return last;
   };
-  auto a = std::async(std::launch::async, work, 1.0f), b = std::async(std::launch::async, work, 5.0f);
+  auto a = std::async(std::launch::async, work, 1.0f),
+       b = std::async(std::launch::async, work, 5.0f);
   EXPECT_EQ(a.get(), 3);
   EXPECT_EQ(b.get(), 11);
   Tensor moved = std::async(std::launch::async, [] { return Tensor::from<float>({4}) + 1; }).get();
@@ -198,7 +198,12 @@ TEST_F(TensorTest, ErrorsNameTheUsersLine) {
       {"mix", __LINE__, [&] { return Tensor::arange(2, DType::kU64) + Tensor::arange(2); }},
       {"rank", __LINE__, [&] { return a.reshape(Dims(17, 1)); }},
       {"randint", __LINE__, [&] { return Tensor::randint({2}, 5, 5); }},
-      {"assign", __LINE__, [&] { Tensor c = a + 1; c.assign(b); return c; }},
+      {"assign", __LINE__,
+       [&] {
+         Tensor c = a + 1;
+         c.assign(b);
+         return c;
+       }},
       {"bytes", __LINE__, [&] { return Tensor::from<float>({1, 2, 3}, {2}); }},
       {"labels", __LINE__, [&] { return a.sparse_categorical_crossentropy(b); }},
       {"grad", __LINE__, [&] { return a.gradient({a})[0]; }},
@@ -215,8 +220,7 @@ TEST_F(TensorTest, ErrorsNameTheUsersLine) {
       EXPECT_NE(std::string(error.what()).find("tensor_test.cc:"), std::string::npos);
     }
   }
-  EXPECT_EQ(StatusOf([] { (Tensor() + 1).item(); }).code(),
-            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(StatusOf([] { (Tensor() + 1).item(); }).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(engine->runs, 0);
 }
 
