@@ -2,7 +2,7 @@
 // impossible.
 //
 // Codes: INVALID_ARGUMENT     shapes, dtypes or axes that do not fit (raised where the operation is
-//                             written), or a graph that the cloud refuses (where a value is asked for)
+//                             written), or a graph that the cloud refuses (where it is read)
 //        RESOURCE_EXHAUSTED   a limit of compiler/ir/limits.h or of the cloud; the message names it
 //        FAILED_PRECONDITION  an empty Tensor, a value of a session that was closed
 //        UNAVAILABLE, UNAUTHENTICATED   no gateway, no worker, no key; see transport/session.h
