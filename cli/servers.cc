@@ -58,6 +58,22 @@ absl::StatusOr<gateway::GatewayOptions> OptionsFor(const ServerFlags& flags) {
   return options;
 }
 
+// A folder that will be removed must hold nothing of anybody's.
+absl::Status OwnFolder(const ServerFlags& flags, gateway::GatewayOptions& options) {
+  std::error_code error;
+  if (!flags.data.empty()) {
+    bool used =
+        std::filesystem::exists(flags.data, error) && !std::filesystem::is_empty(flags.data, error);
+    if (!used && !error) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("--ephemeral: ", flags.data, " is not an empty folder"));
+  }
+  std::string pattern = (std::filesystem::temp_directory_path() / "outboard-XXXXXX").string();
+  if (mkdtemp(pattern.data()) == nullptr) return absl::UnavailableError("no temporary folder");
+  options.data_folder = pattern;
+  return absl::OkStatus();
+}
+
 // A parent that died before we asked for the signal is found by its pid.
 void EndWith(int parent_pid) {
   if (parent_pid <= 0) return;
@@ -128,6 +144,9 @@ int RunServe(const ServerFlags& flags) {
   EndWith(flags.parent_pid);
   auto options = OptionsFor(flags);
   if (!options.ok()) return Report(options.status());
+  if (flags.ephemeral) {
+    if (absl::Status status = OwnFolder(flags, *options); !status.ok()) return Report(status);
+  }
   int code = 0;
   {
     auto gateway = gateway::Gateway::Start(*options);

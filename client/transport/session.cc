@@ -331,14 +331,13 @@ class Session::Impl final : public LinkListener {
       auto channel = MakeChannel(target_);
       // Short, so that Close need not wait for it.
       absl::Status connected = WaitConnected(*channel, target_, kReconnectPause);
-      std::shared_ptr<Link> link = MakeGrpcLink(channel, options_.key);
       lock.lock();
-      link_ = std::move(link);
       if (!connected.ok()) {
         if (Clock::now() > deadline) core_.End(connected);
         changed_.wait_for(lock, kReconnectPause, [this] { return stopping_ || closed_; });
         continue;
       }
+      link_ = MakeGrpcLink(channel, options_.key);  // never one that is not started
       link_ended_ = false;
       link_->Start(this);
       core_.Resume();

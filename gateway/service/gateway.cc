@@ -129,6 +129,9 @@ class Gateway::Impl {
       return absl::UnavailableError(absl::StrCat("cannot listen at ", options_.listen,
                                                  "; is another gateway running there?"));
     }
+    if (!IsLocalAddress(options_.listen)) {
+      Log("connections are not encrypted: let clients come through a tunnel or a TLS proxy");
+    }
     address_ = options_.listen;
     if (has_port) address_ = absl::StrCat(address_.substr(0, address_.rfind(':')), ":", port);
     if (!has_port && !address_.empty()) chmod(address_.substr(5).c_str(), 0600);

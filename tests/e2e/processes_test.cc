@@ -249,8 +249,10 @@ TEST_F(ProcessesTest, ExitCodes) {
       {"worker --gateway localhost:1 --quiet", 2},
       {"usage --gateway localhost:1", 2},
       {"usage --data " + folder_ + "/none", 2},
+      {"key list --data " + folder_, 0},
       {"gateway --no-auth --listen 0.0.0.0:0 --data " + folder_, 2},
       {"serve --ephemeral --data " + folder_, 2},  // would remove the accounts of a real one
+      {"serve --no-auth --ephemeral --listen unix:" + folder_ + "/s --data " + folder_, 2},
       {"key revoke 0000000000000000 --data " + folder_, 1},
       {"key list --data " + folder_, 0},
   };
