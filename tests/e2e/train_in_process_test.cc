@@ -78,7 +78,8 @@ TEST(TrainInProcess, StepIsOneRunAndOneRoundTrip) {
       stats.push_back(EngineIfConnected()->stats());
     }
     EXPECT_EQ(stats[5].runs - stats[2].runs, 3u);
-    EXPECT_EQ(stats[5].blocking_round_trips - stats[2].blocking_round_trips, 3u);
+    // None where the answer is there before it is asked for.
+    EXPECT_LE(stats[5].blocking_round_trips - stats[2].blocking_round_trips, 3u);
     EXPECT_EQ(stats[5].frames_up - stats[2].frames_up, 3u);
   }
   SetEngine(nullptr);
