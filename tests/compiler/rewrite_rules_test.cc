@@ -123,7 +123,7 @@ class RulesTest : public testing::Test {
       if (after == nullptr) continue;
       ++fired;
       const std::string difference = test::Difference(before, after, 1 << 10, random_);
-      EXPECT_EQ(difference, "") << rule.name << ", seed " << seed_;
+      EXPECT_EQ(difference, "") << rule.name << ", repeat with --gtest_random_seed=" << seed_;
       if (!difference.empty()) break;
     }
     return fired;
@@ -139,7 +139,8 @@ TEST_F(RulesTest, EveryRuleKeepsTheValue) {
        {rules::Value(), rules::Sum(), rules::Division(), rules::Compare(), rules::Logic()})
     for (const Rule& rule : table)
       EXPECT_GE(Prove(rule, 150, 40000), 10)
-          << rule.name << " hardly ever fired: this proves nothing; seed " << seed_;
+          << rule.name
+          << " hardly ever fired: this proves nothing; repeat with --gtest_random_seed=" << seed_;
 }
 
 // Rules that have constants only beside one value: every constant, every value, of both 8-bit
@@ -216,12 +217,15 @@ class WholeTest : public RulesTest {
   void Check(Graph& g, const UOp* before, int64_t lanes) {
     RewriteStats stats;
     const UOp* const after = Simplify(g, before, &stats);
-    ASSERT_FALSE(stats.stopped) << ExpressionToString(before) << " seed " << seed_;
-    ASSERT_EQ(test::Difference(before, after, lanes, random_), "") << "seed " << seed_;
+    ASSERT_FALSE(stats.stopped) << ExpressionToString(before)
+                                << " repeat with --gtest_random_seed=" << seed_;
+    ASSERT_EQ(test::Difference(before, after, lanes, random_), "")
+        << "repeat with --gtest_random_seed=" << seed_;
     const UOp* const again = Simplify(g, after);
     ASSERT_EQ(again, after) << ExpressionToString(before) << "\n"
                             << ExpressionToString(after) << "\n"
-                            << ExpressionToString(again) << " seed " << seed_;
+                            << ExpressionToString(again)
+                            << " repeat with --gtest_random_seed=" << seed_;
   }
 };
 
