@@ -140,8 +140,22 @@ int RunWorker(const ServerFlags& flags) {
   return supervisor.failed() ? 2 : Report(status);
 }
 
+// One's own box has one user, so that what was compiled may be kept for the next start. Workers of
+// a gateway keep objects only where they are told to: tenants there do not trust each other.
+void KeepObjects() {
+  if (std::getenv("OUTBOARD_OBJECT_CACHE") != nullptr) return;
+  const char* const cache = std::getenv("XDG_CACHE_HOME");
+  const char* const home = std::getenv("HOME");
+  if (cache == nullptr && home == nullptr) return;
+  const std::string base = cache != nullptr ? cache : std::string(home) + "/.cache";
+  std::error_code ignored;
+  std::filesystem::create_directories(base + "/outboard", ignored);
+  setenv("OUTBOARD_OBJECT_CACHE", (base + "/outboard/objects").c_str(), 1);
+}
+
 int RunServe(const ServerFlags& flags) {
   EndWith(flags.parent_pid);
+  KeepObjects();
   auto options = OptionsFor(flags);
   if (!options.ok()) return Report(options.status());
   if (flags.ephemeral) {

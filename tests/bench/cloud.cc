@@ -48,6 +48,7 @@ Cloud::Cloud(int workers) {
   if (pid_ == 0) {
     if (freopen((folder_ + "/log").c_str(), "w", stdout) == nullptr) _exit(127);
     dup2(1, 2);
+    setenv("OUTBOARD_OBJECT_CACHE", (folder_ + "/objects").c_str(), 1);  // one tenant
     execl(outboard.c_str(), "outboard", "up", "--workers", count.c_str(), "--port", "0", "--data",
           folder_.c_str(), "--ready-file", ready.c_str(), nullptr);
     _exit(127);
