@@ -44,12 +44,13 @@ absl::StatusOr<HostTensor> ReadIdx(const std::string& path) {
   HostTensor tensor;
   tensor.dtype = DType::kU8;
   const size_t header = 4 + 4 * byte(3);
-  __int128 count = 1;
+  int64_t count = 1;
   for (size_t i = 4; i < header; i += 4) {
     tensor.dims.push_back(byte(i) << 24 | byte(i + 1) << 16 | byte(i + 2) << 8 | byte(i + 3));
-    count *= tensor.dims.back();
+    if (__builtin_mul_overflow(count, tensor.dims.back(), &count))
+      return absl::InvalidArgumentError(absl::StrCat(path, " says that it has 2^63 elements"));
   }
-  if (count != static_cast<__int128>(bytes.size() - header))
+  if (count != static_cast<int64_t>(bytes.size() - header))
     return absl::InvalidArgumentError(
         absl::StrCat(path, " has ", bytes.size() - header, " elements, not as many as it says"));
   tensor.bytes = bytes.substr(header);
