@@ -221,11 +221,11 @@ TEST_F(SessionGatewayTest, ARevokedKeyEndsItsSessions) {
 
 TEST_F(SessionGatewayTest, NobodyListens) {
   SessionOptions options;
-  options.target = "localhost:1";
+  options.target = "127.0.0.1:1";
   auto begin = std::chrono::steady_clock::now();
   auto session = Session::Connect(options);
   EXPECT_EQ(session.status().code(), StatusCode::kUnavailable);
-  EXPECT_NE(std::string(session.status().message()).find("localhost:1"), std::string::npos);
+  EXPECT_NE(std::string(session.status().message()).find("127.0.0.1:1"), std::string::npos);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
 }
 
