@@ -10,7 +10,7 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/check.h"
 #include "compiler/ir/print.h"
-#include "compiler/render/x86.h"
+#include "compiler/render/llvm_x86.h"
 
 namespace outboard {
 namespace {

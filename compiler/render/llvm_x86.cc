@@ -1,4 +1,4 @@
-#include "compiler/render/x86.h"
+#include "compiler/render/llvm_x86.h"
 
 #include <llvm/Config/llvm-config.h>
 #include <llvm/IR/LLVMContext.h>
