@@ -58,15 +58,24 @@ SessionCore::Entry& SessionCore::Add(proto::ClientItem item) {
   return ring_.back();
 }
 
-uint64_t SessionCore::Put(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
-                          std::shared_ptr<const std::string> bytes) {
-  FlushReleases();
+namespace {
+// A Put without its data: what both kinds of it say.
+proto::ClientItem PutItem(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
+                          uint64_t total_bytes) {
   proto::ClientItem item;
   proto::Put* put = item.mutable_put();
   put->set_handle(handle);
   put->set_dtype(dtype);
   for (int64_t dim : dims) put->add_dims(static_cast<uint64_t>(dim));
-  put->set_total_bytes(bytes->size());
+  put->set_total_bytes(total_bytes);
+  return item;
+}
+}  // namespace
+
+uint64_t SessionCore::Put(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
+                          std::shared_ptr<const std::string> bytes) {
+  FlushReleases();
+  proto::ClientItem item = PutItem(handle, dtype, dims, bytes->size());
   bytes_in_flight_ += bytes->size();
   Entry& entry = Add(std::move(item));
   entry.bytes = std::move(bytes);
@@ -77,13 +86,8 @@ uint64_t SessionCore::Put(uint64_t handle, uint32_t dtype, std::span<const int64
 uint64_t SessionCore::PutBlob(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
                               uint64_t total_bytes, std::string_view root) {
   FlushReleases();
-  proto::ClientItem item;
-  proto::Put* put = item.mutable_put();
-  put->set_handle(handle);
-  put->set_dtype(dtype);
-  for (int64_t dim : dims) put->add_dims(static_cast<uint64_t>(dim));
-  put->set_total_bytes(total_bytes);
-  put->set_blob_root(root.data(), root.size());
+  proto::ClientItem item = PutItem(handle, dtype, dims, total_bytes);
+  item.mutable_put()->set_blob_root(root.data(), root.size());
   Entry& entry = Add(std::move(item));
   Emit(entry);
   return entry.seq;

@@ -9,29 +9,15 @@
 #include "compiler/ir/check.h"
 #include "compiler/rewrite/linear.h"
 #include "compiler/rewrite/simplify.h"
+#include "compiler/schedule/guard.h"
 
 namespace outboard::schedule {
 namespace {
-
-const UOp* And(Graph& g, const UOp* a, const UOp* b) {
-  if (a == nullptr) return b;
-  if (b == nullptr) return a;
-  return a == b ? a : Alu(g, Op::kAnd, a, b);
-}
 
 bool DependsOn(const UOp* node, const UOp* range) {
   for (const UOp* n : PostOrder(node))
     if (n == range) return true;
   return false;
-}
-
-// 0 <= value < extent, as far as the bounds leave it open.
-const UOp* InRange(Graph& g, const UOp* value, int64_t extent) {
-  const UOp* guard = nullptr;
-  if (value->vmin < 0) guard = And(g, guard, Alu(g, Op::kCmpLt, ConstIndex(g, -1), value));
-  if (value->vmax >= extent)
-    guard = And(g, guard, Alu(g, Op::kCmpLt, value, ConstIndex(g, extent)));
-  return guard;
 }
 
 // `value` with `solution.range` replaced. A load that depended on the range is made only where the
@@ -57,7 +43,7 @@ const UOp* Apply(Graph& g, const UOp* value, const Solution& solution) {
     }
     changed.insert(node);
     if (node->op == Op::kLoad && solution.guard != nullptr) {
-      const UOp* const gate = And(g, src.size() > 1 ? src[1] : nullptr, solution.guard);
+      const UOp* const gate = JoinGuards(g, src.size() > 1 ? src[1] : nullptr, solution.guard);
       const UOp* const otherwise = src.size() > 1 ? src[2] : ConstOf(g, node->dtype, 0);
       made[node] = g.MakeChecked(Op::kLoad, node->dtype, {src[0], gate, otherwise});
     } else {
@@ -133,7 +119,7 @@ std::optional<Solution> SolveEquality(Graph& graph, const UOp* left, const UOp* 
     value = Alu(graph, Op::kIDiv, value, ConstIndex(graph, factor));
   }
   value = Simplify(graph, value);
-  guard = And(graph, guard, InRange(graph, value, best->arg[1]));
+  guard = JoinGuards(graph, guard, InRange(graph, value, best->arg[1]));
   if (guard != nullptr) guard = Simplify(graph, guard);
   if (guard != nullptr && guard->IsIntConst(1)) guard = nullptr;
   return Solution{best, value, guard};
@@ -170,7 +156,7 @@ const UOp* MakeSum(Graph& graph, const UOp* value, std::vector<const UOp*> range
     i = 0;  // a substituted gate may have become solvable
   }
   const UOp* gate = nullptr;
-  for (const UOp* g : gates) gate = And(graph, gate, g);
+  for (const UOp* g : gates) gate = JoinGuards(graph, gate, g);
   if (gate != nullptr) value = Where(graph, gate, value, zero);
   value = Simplify(graph, value);
   if (ranges.empty()) return value;

@@ -9,6 +9,7 @@
 #include "compiler/ir/limits.h"
 #include "compiler/rewrite/simplify.h"
 #include "compiler/schedule/collapse.h"
+#include "compiler/schedule/guard.h"
 
 namespace outboard::schedule {
 namespace {
@@ -27,12 +28,6 @@ struct Site {
     return H::combine(std::move(h), site.node, site.index, site.gate);
   }
 };
-
-const UOp* And(Graph& g, const UOp* a, const UOp* b) {
-  if (a == nullptr) return b;
-  if (b == nullptr || a == b) return a;
-  return Simplify(g, Alu(g, Op::kAnd, a, b));
-}
 
 // Row-major place of `index` in `dims`.
 const UOp* Flatten(Graph& g, const Indices& index, ShapeView dims) {
@@ -126,15 +121,6 @@ class Lowerer {
     return Kind::kValue;
   }
 
-  // 0 <= i < extent as far as it is open; nullptr where it is known.
-  const UOp* InRange(const UOp* i, int64_t extent) {
-    const UOp* low = i->vmin >= 0 ? nullptr : Alu(graph_, Op::kCmpLt, ConstIndex(graph_, -1), i);
-    const UOp* high =
-        i->vmax < extent ? nullptr : Alu(graph_, Op::kCmpLt, i, ConstIndex(graph_, extent));
-    return And(graph_, low == nullptr ? nullptr : Simplify(graph_, low),
-               high == nullptr ? nullptr : Simplify(graph_, high));
-  }
-
   // Where a PAD's source is, for an index into the padded; nullptr for everywhere.
   const UOp* PadGuard(const Site& site, Indices* inner) {
     const UOp& node = *site.node;
@@ -142,7 +128,7 @@ class Lowerer {
     for (int i = 0; i < node.rank(); ++i) {
       const UOp* const place =
           Simplify(graph_, Add(graph_, site.index[i], ConstIndex(graph_, -node.arg[2 * i])));
-      guard = And(graph_, guard, InRange(place, node.src[0]->shape[i].value()));
+      guard = JoinGuards(graph_, guard, InRange(graph_, place, node.src[0]->shape[i].value()));
       if (inner != nullptr) inner->push_back(place);
     }
     return guard;
@@ -179,7 +165,7 @@ class Lowerer {
         break;
       default: {  // PAD
         const UOp* const guard = PadGuard(site, &source.index);
-        source.gate = And(graph_, site.gate, guard);
+        source.gate = JoinGuards(graph_, site.gate, guard);
       }
     }
     return source;
