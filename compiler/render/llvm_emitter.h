@@ -4,6 +4,7 @@
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,9 @@ class KernelEmitter {
   void TaskBlock(llvm::Value* task, size_t level,
                  std::vector<std::pair<llvm::Value*, bool>>& blocks);
   void Outputs(size_t level);
+  // `inside` once for the blocks of a tile's loop, if it has any, and once for its rest, each time
+  // with the tile's range bound.
+  void OverTile(const codegen::Tile& tile, const std::function<void()>& inside);
   void Bind(const codegen::Tile& tile, llvm::Value* base,
             const std::vector<codegen::Piece>& pieces);
   void Unbind(int range);

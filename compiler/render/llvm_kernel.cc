@@ -121,22 +121,27 @@ void KernelEmitter::Outputs(size_t level) {
     Stores();
     return;
   }
-  const Tile& tile = plan_.outputs[level];
-  const auto inside = [&](Value* base, const std::vector<Piece>& pieces) {
-    Bind(tile, base, pieces);
+  OverTile(plan_.outputs[level], [&] {
     GroupsAt(level + 1);
     Outputs(level + 1);
+  });
+}
+
+void KernelEmitter::OverTile(const Tile& tile, const std::function<void()>& inside) {
+  const auto bound = [&](Value* base, const std::vector<Piece>& pieces) {
+    Bind(tile, base, pieces);
+    inside();
     Unbind(tile.range);
   };
   if (tile.trips == 1) {
-    inside(b_.getInt64(0), tile.main);
+    bound(b_.getInt64(0), tile.main);
   } else if (tile.trips > 1) {
     Value* const base = scopes_->OpenLoop(b_.getInt64(0), b_.getInt64(tile.trips * tile.step),
                                           tile.step, /*sure=*/true);
-    inside(base, tile.main);
+    bound(base, tile.main);
     scopes_->CloseLoop();
   }
-  if (!tile.rest.empty()) inside(b_.getInt64(tile.trips * tile.step), tile.rest);
+  if (!tile.rest.empty()) bound(b_.getInt64(tile.trips * tile.step), tile.rest);
 }
 
 void KernelEmitter::Bind(const Tile& tile, Value* base, const std::vector<Piece>& pieces) {

@@ -120,21 +120,7 @@ void KernelEmitter::ReduceLoops(Accumulators& acc, size_t level) {
     ReduceBody(acc);
     return;
   }
-  const Tile& tile = acc.plan->loops[level];
-  const auto inside = [&](Value* base, const std::vector<Piece>& pieces) {
-    Bind(tile, base, pieces);
-    ReduceStep(acc, level);
-    Unbind(tile.range);
-  };
-  if (tile.trips == 1) {
-    inside(b_.getInt64(0), tile.main);
-  } else if (tile.trips > 1) {
-    Value* const base = scopes_->OpenLoop(b_.getInt64(0), b_.getInt64(tile.trips * tile.step),
-                                          tile.step, /*sure=*/true);
-    inside(base, tile.main);
-    scopes_->CloseLoop();
-  }
-  if (!tile.rest.empty()) inside(b_.getInt64(tile.trips * tile.step), tile.rest);
+  OverTile(acc.plan->loops[level], [&] { ReduceStep(acc, level); });
 }
 
 // Reductions that depend on the loops of the one being written, now that these are open. Depth: the
