@@ -14,10 +14,11 @@ function(ob_binary name)
   target_link_libraries(${name} PRIVATE ${A_DEPS})
 endfunction()
 
-# ob_test(NAME LAYER compiler SRCS a_test.cc DEPS x [FAST]): one GoogleTest program, one ctest entry, labelled by
-# its layer. FAST entries are what `scripts/test --fast` runs.
+# ob_test(NAME LAYER compiler SRCS a_test.cc DEPS x [FAST] [TSAN]): one GoogleTest program, one ctest entry,
+# labelled by its layer. FAST entries are what `scripts/test --fast` runs, TSAN ones what `scripts/test --tsan` builds
+# and runs: tests of code that is free of gRPC, whose threads ThreadSanitizer understands.
 function(ob_test name)
-  cmake_parse_arguments(A "FAST" "LAYER;TIMEOUT" "SRCS;DEPS;ARGS" ${ARGN})
+  cmake_parse_arguments(A "FAST;TSAN" "LAYER;TIMEOUT" "SRCS;DEPS;ARGS" ${ARGN})
   add_executable(${name} ${A_SRCS})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${A_DEPS} GTest::gtest_main GTest::gmock)
@@ -26,6 +27,13 @@ function(ob_test name)
   set(labels ${A_LAYER})
   if(A_FAST)
     list(APPEND labels fast)
+  endif()
+  if(A_TSAN)
+    list(APPEND labels tsan)
+    if(NOT TARGET tsan_tests)
+      add_custom_target(tsan_tests)
+    endif()
+    add_dependencies(tsan_tests ${name})
   endif()
   if(NOT A_TIMEOUT)
     set(A_TIMEOUT 300)

@@ -15,8 +15,13 @@
 namespace outboard::worker {
 namespace {
 
-constexpr rlim_t kMemoryBytesMax =
-    rlim_t{4} << 30;  // of address space; LLVM maps half a GiB before it does anything
+// Of address space; LLVM maps half a GiB before it does anything. A sanitizer reserves terabytes
+// for its shadow memory and needs more of it as the program goes on, so its builds have no limit.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr rlim_t kMemoryBytesMax = RLIM_INFINITY;
+#else
+constexpr rlim_t kMemoryBytesMax = rlim_t{4} << 30;
+#endif
 
 // For tests of what happens when a box fails; only with OUTBOARD_BOX_FAULTS set.
 void ObeyFault(const std::string& kernel) {
