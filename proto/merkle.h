@@ -41,6 +41,7 @@ Hash Sha256(std::string_view bytes);  // without a prefix: graph ids, keys
 Hash HashChunk(std::string_view chunk);
 Hash MerkleRoot(std::span<const Hash> chunks, uint64_t size_bytes);
 
+// A blob's name (its Merkle root) and the hashes of its chunks, in order.
 struct BlobName {
   Hash root;
   std::vector<Hash> chunks;

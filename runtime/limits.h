@@ -1,4 +1,5 @@
-// What the devices accept. Each number is quoted by the error that enforces it.
+// What the devices accept. Each number is quoted by the error that enforces it (RESOURCE_EXHAUSTED,
+// or INVALID_ARGUMENT for what no device could ever take).
 #pragma once
 
 #include <cstddef>

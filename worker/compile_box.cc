@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/check.h"
 #include "proto/box.pb.h"
-#include "proto/status.h"
+#include "proto/status_code.h"
 #include "worker/message_io.h"
 
 namespace outboard::worker {

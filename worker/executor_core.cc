@@ -25,6 +25,7 @@
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/limits.h"
 #include "proto/limits.h"
+#include "proto/status_code.h"
 
 namespace outboard::worker {
 namespace {
@@ -139,8 +140,7 @@ void ExecutorCore::OnGraph(const proto::Graph& piece) {
   if (entry->complete) return;  // idempotent
   if (piece.refused_code() != 0) {
     entry->complete = true;
-    entry->status =
-        absl::Status(static_cast<absl::StatusCode>(piece.refused_code()), piece.refused());
+    entry->status = absl::Status(wire::CodeFromWire(piece.refused_code()), piece.refused());
     return GraphArrived(piece.id());
   }
   if (piece.total_bytes() > static_cast<uint64_t>(limits::kGraphBytesMax))

@@ -61,6 +61,8 @@ class Optimizer {
   Tensor lr_tensor_;
 };
 
+// w -= lr * d, where d is the gradient with `weight_decay` * w added; with momentum the running sum
+// m = momentum * m + d (with nesterov, momentum * m + d of the new m). PyTorch's spelling of it.
 class SGD : public Optimizer {
  public:
   explicit SGD(std::vector<Tensor> parameters, double lr = 0.001, double momentum = 0,

@@ -1,7 +1,9 @@
 // What the Tensor API needs of a session, so that tests can put an interpreter behind it.
 //
 // The meaning of each method is that of transport::Session (client/transport/session.h); only Await
-// gives a HostTensor. Threads: every method may be called from any thread.
+// gives a HostTensor. Errors are its too:
+// UNAVAILABLE where nobody answers, and what a Run failed with where its value is awaited.
+// Threads: every method may be called from any thread.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +18,7 @@
 
 namespace outboard {
 
+// One session as the Tensor API sees it.
 class Engine {
  public:
   virtual ~Engine() = default;

@@ -1,4 +1,5 @@
-// A Link over one gRPC stream to a gateway.
+// A Link over one gRPC stream to a gateway: frames out, frames in, and the end of the stream told
+// once. Knows nothing of what the frames say.
 #ifndef OUTBOARD_CLIENT_TRANSPORT_GRPC_LINK_H_
 #define OUTBOARD_CLIENT_TRANSPORT_GRPC_LINK_H_
 

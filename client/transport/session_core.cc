@@ -13,7 +13,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "proto/status.h"
+#include "proto/status_code.h"
 
 namespace outboard::transport {
 

@@ -16,6 +16,8 @@ namespace outboard::codegen {
 // A set of ranges: bit i is Kernel::ranges[i].
 using RangeSet = uint64_t;
 
+// One loop: `node` is its RANGE, which counts 0 .. extent - 1; `reduce` where a reduction runs over
+// it.
 struct Range {
   const UOp* node = nullptr;
   int64_t extent = 0;

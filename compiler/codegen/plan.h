@@ -46,6 +46,7 @@ struct Plan {
   int64_t tasks() const;
 };
 
+// What a plan is made for: the width of a vector and the number of them, of one core.
 struct Machine {
   int vector_bytes = 64;
   int vector_registers = 32;

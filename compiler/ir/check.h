@@ -1,4 +1,5 @@
-// Our own bugs end here, on in release; what input can cause is an absl::Status instead.
+// Our own bugs end here, on in release; what input can cause is an absl::Status instead, most often
+// INVALID_ARGUMENT (a rule is broken) or RESOURCE_EXHAUSTED (a limit is hit).
 #pragma once
 
 #include <cstdio>

@@ -1,4 +1,5 @@
-// Element types. The numeric value of a DType is its code on the wire and never changes.
+// Element types, how wide they are, and how one element is read and written. The numeric value of a
+// DType is its code on the wire and never changes.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Graphs that a person can read.
+// Graphs that a person can read: for error messages, DEBUG output and failing tests. Nothing parses
+// it.
 #pragma once
 
 #include <string>

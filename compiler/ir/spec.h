@@ -10,6 +10,7 @@
 
 namespace outboard {
 
+// What a node computes: its elements' type, and its shape.
 struct Inferred {
   DType dtype = DType::kVoid;
   Shape shape;

@@ -1,4 +1,5 @@
-// Planned kernels to x86-64 objects: what the rest of the compiler sees of LLVM.
+// Planned kernels to x86-64 objects: what the rest of the compiler sees of LLVM. The target
+// is this machine unless the caller names another.
 #pragma once
 
 #include <memory>

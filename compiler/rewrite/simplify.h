@@ -1,4 +1,5 @@
-// The simplifier: algebra that every pass may rely on and none has to do itself.
+// The simplifier: algebra that every pass may rely on and none has to do itself. It never fails: a
+// graph that no rule fits comes back as it was.
 #pragma once
 
 #include "compiler/ir/uop.h"

@@ -34,6 +34,7 @@ struct Kernel {
   std::vector<int> buffers;  // GLOBAL slot i is Schedule::buffers[buffers[i]]
 };
 
+// What a result is to the one who asked for it; its bytes are row-major in an output buffer.
 struct ResultShape {
   DType dtype = DType::kVoid;
   std::vector<int64_t> dims;

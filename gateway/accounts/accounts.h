@@ -32,6 +32,7 @@ struct Tenant {
   WallTime created_at;
 };
 
+// What is kept of a key and may be shown: never the secret.
 struct ApiKey {
   std::string id;
   TenantId tenant;

@@ -31,6 +31,7 @@ struct ConnId {
   uint64_t value = 0;
   auto operator<=>(const ConnId&) const = default;
 };
+// A worker, numbered as it joins; one that comes back is another.
 struct WorkerId {
   uint64_t value = 0;
   auto operator<=>(const WorkerId&) const = default;
@@ -65,12 +66,12 @@ struct WorkerJoined {
 };
 struct WorkerHeartbeat {
   WorkerId worker;
-  std::vector<SessionId> alive;
+  std::vector<SessionId> alive;  // sessions whose executor runs
 };
-struct WorkerDraining {
+struct WorkerDraining {  // takes nothing new and ends when its sessions have
   WorkerId worker;
 };
-struct WorkerGone {
+struct WorkerGone {  // its stream ended: so have its executors
   WorkerId worker;
 };
 struct ClientOpen {  // authenticated; `session`, `resume_token` and `attach_token` are fresh
@@ -81,31 +82,31 @@ struct ClientOpen {  // authenticated; `session`, `resume_token` and `attach_tok
   Token resume_token, attach_token;
   WallTime wall;
 };
-struct ClientResume {
+struct ClientResume {  // authenticated; takes over the session that the token names
   ConnId conn;
   TenantId tenant;
   Token resume_token;
   WallTime wall;
 };
-struct ClientClosed {
+struct ClientClosed {  // it said Close
   ConnId conn;
-};  // it said Close
-struct ClientGone {
+};
+struct ClientGone {  // its stream ended without
   ConnId conn;
-};  // its stream ended without
-struct ExecutorAttached {
+};
+struct ExecutorAttached {  // with the right token, see CheckAttach
   SessionId session;
   WallTime wall;
-};  // with the right token, see CheckAttach
-struct ExecutorGone {
+};
+struct ExecutorGone {  // with it, the values of the session
   SessionId session;
   absl::Status why;
 };
-struct Progress {
+struct Progress {  // told before Tick
   SessionId session;
-  bool busy = false;
-};  // items are under way; told before Tick
-struct Tick {};
+  bool busy = false;  // items are under way
+};
+struct Tick {};     // time has passed: deadlines are looked at, whole seconds are charged
 struct StopAll {};  // the last step of a shutdown: everything ends, everything is billed
 using Event = std::variant<WorkerJoined, WorkerHeartbeat, WorkerDraining, WorkerGone, ClientOpen,
                            ClientResume, ClientClosed, ClientGone, ExecutorAttached, ExecutorGone,
@@ -133,14 +134,14 @@ struct Live {
   WorkerId worker;
   std::vector<uint32_t> devices;
 };
-struct Detach {
+struct Detach {  // frames from the executor have nowhere to go for now
   SessionId session;
-};  // frames from the executor have nowhere to go for now
-struct Queued {
+};
+struct Queued {  // no device is free; `before` others wait longer
   ConnId conn;
   uint64_t before = 0;
 };
-struct Bill {
+struct Bill {  // what a session has cost, from its first grant
   int64_t seconds = 0;
   MicroUsd amount;
 };
@@ -150,14 +151,15 @@ struct EndClient {
   absl::Status why;
   Bill bill;
 };
-struct Post {
+struct Post {  // to the ledger, all or none
   std::vector<Charge> charges;
 };
-struct Forget {
+struct Forget {  // nothing of it is left
   SessionId session;
-};  // nothing of it is left
+};
+// How a session stands, in SQL: with a client, without, ended in order, ended otherwise.
 enum class RowState : uint8_t { kOpen, kDetached, kClosed, kLost };
-struct WriteSession {
+struct WriteSession {  // its row in SQL, as it is now
   SessionId session;
   TenantId tenant;
   uint64_t epoch = 0;
@@ -169,8 +171,8 @@ struct WriteLease {
   TenantId tenant;
   uint32_t devices = 0;
   WorkerId worker;
-  std::string end;
-};  // end: empty at grant
+  std::string end;  // why it ended; empty at grant
+};
 using Action = std::variant<Assign, EndExecutor, Live, Detach, Queued, EndClient, Post, Forget,
                             WriteSession, WriteLease>;
 

@@ -59,6 +59,7 @@ struct LedgerAccount {
   bool operator==(const LedgerAccount&) const = default;
 };
 
+// One side of a transfer: `amount` is added to the account's balance.
 struct LedgerLine {
   LedgerAccount account;
   MicroUsd amount;

@@ -1,4 +1,5 @@
-// Money is an integer number of micro-USD. What does not fit is an error, never a wrapped number.
+// Money is an integer number of micro-USD. What does not fit is an error (OUT_OF_RANGE),
+// never a wrapped number.
 #pragma once
 
 #include <compare>

@@ -1,4 +1,5 @@
-// The clocks and the randomness that the core is told.
+// The clocks and the randomness that the core is told: monotonic time for leases and bills, wall
+// time for people, and 128 random bits from the kernel for what nobody may guess.
 #pragma once
 
 #include <sys/random.h>

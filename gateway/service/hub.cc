@@ -11,6 +11,7 @@
 #include "gateway/service/log.h"
 #include "gateway/service/streams.h"
 #include "proto/limits.h"
+#include "proto/status_code.h"
 
 namespace outboard::gateway {
 
@@ -144,7 +145,7 @@ void Hub::OnSessionEnded(WorkerId worker, const proto::SessionEnded& ended) {
   auto id = SessionId::FromBytes(ended.session_id());
   if (!id) return;
   streamless_.erase(*id);
-  absl::Status why = wire::MakeStatus(wire::CodeFromWire(ended.code()), ended.message());
+  absl::Status why(wire::CodeFromWire(ended.code()), ended.message());
   if (!why.ok() && why.code() == absl::StatusCode::kUnavailable) {
     why = absl::UnavailableError(absl::StrCat("worker lost: ", ended.message()));
   }

@@ -1,26 +1,26 @@
-// What every source file must keep to: which folder may include which (section 3 of the design), how long a file may be,
-// that a header says what it is for, and that no promise reaches LLVM which a tenant's numbers could break.
+// What every source file must keep to: which folder may include which (section 3 of the design),
+// how long a file may be, that a header says what it is for, and that no promise reaches LLVM which
+// a tenant's numbers could break.
 //
 // Every rule is tried on made-up files first, so that a rule which never fires is noticed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
-#include <fstream>
 #include <regex>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "tests/layers/sources.h"
+
+namespace outboard::layers {
 namespace {
 
-namespace fs = std::filesystem;
 using Strings = std::vector<std::string>;
 
 constexpr int kLinesMax = 600;
-const Strings kFolders = {"proto", "compiler", "runtime", "worker", "gateway", "client", "cli", "python", "examples", "tests"};
 
 // The first line whose `files` a path starts with decides which of our headers it may include.
 struct Layer {
@@ -38,7 +38,8 @@ const std::vector<Layer> kLayers = {
     {"compiler/", {"compiler/"}},
     {"proto/", {"proto/"}},
     {"runtime/", {"runtime/", "compiler/codegen/compiled_kernel.h"}},
-    {"compiler/codegen/compiled_kernel.h", {}},  // seen by the runtime, so it brings nothing with it
+    {"compiler/codegen/compiled_kernel.h",
+     {}},  // seen by the runtime, so it brings nothing with it
     {"worker/", {"worker/", "runtime/", "compiler/", "proto/"}},
     {"gateway/", {"gateway/", "compiler/", "proto/"}},
     {"client/", {"client/", "compiler/ir/", "compiler/rewrite/", "compiler/tensor/", "proto/"}},
@@ -67,24 +68,25 @@ const std::vector<Package> kPackages = {
 
 // What the renderers must not write: flags on instructions whose operands a tenant chooses.
 const std::regex kPromise(
-    "CreateNSW|CreateNUW|InBounds|inbounds|setHasNo(Uns|S)ignedWrap|HasN[SU]W|\\b(nsw|nuw|nusw)\\b|CreateExact|"
-    "CreateUnreachable|CreateAssumption|\\bassume\\b|setIsExact|setFast\\(|setNoNaNs|setNoInfs|setAllowReassoc");
+    "CreateNSW|CreateNUW|InBounds|inbounds|setHasNo(Uns|S)ignedWrap|HasN[SU]W|\\b(nsw|nuw|nusw)\\b|"
+    "CreateExact|"
+    "CreateUnreachable|CreateAssumption|\\bassume\\b|setIsExact|setFast\\(|setNoNaNs|setNoInfs|"
+    "setAllowReassoc");
 const std::regex kAssert("(^|[^_A-Za-z0-9])assert\\s*\\(|#\\s*include\\s*<cassert>|<assert\\.h>");
 const std::regex kInclude("^\\s*#\\s*include\\s*[\"<]([^\">]+)[\">]");
 
-bool StartsWith(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
 bool StartsWithAny(std::string_view text, const Strings& prefixes) {
-  return std::any_of(prefixes.begin(), prefixes.end(), [&](const std::string& p) { return StartsWith(text, p); });
+  return std::any_of(prefixes.begin(), prefixes.end(),
+                     [&](const std::string& p) { return StartsWith(text, p); });
 }
-bool EndsWith(std::string_view text, std::string_view end) {
-  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
-
-// Rules are listed from the general to the special only where that reads better: the longest match decides.
+// Rules are listed from the general to the special only where that reads better: the longest match
+// decides.
 const Layer* LayerOf(std::string_view path) {
   const Layer* best = nullptr;
   for (const Layer& layer : kLayers)
-    if (StartsWith(path, layer.files) && (best == nullptr || layer.files.size() > best->files.size())) best = &layer;
+    if (StartsWith(path, layer.files) &&
+        (best == nullptr || layer.files.size() > best->files.size()))
+      best = &layer;
   return best;
 }
 
@@ -96,31 +98,39 @@ Strings Violations(const std::string& path, const std::string& text) {
   std::istringstream lines(text);
   std::string line;
   int number = 0;
-  const auto report = [&](const std::string& what) { found.push_back(path + ":" + std::to_string(number) + ": " + what); };
+  const auto report = [&](const std::string& what) {
+    found.push_back(path + ":" + std::to_string(number) + ": " + what);
+  };
   const Layer* const layer = LayerOf(path);
   if (layer == nullptr) report("is in no layer of this test");
   while (std::getline(lines, line)) {
     ++number;
-    if (number == 1 && EndsWith(path, ".h") && !StartsWith(line, "//")) report("a header starts with what it is for");
+    if (number == 1 && EndsWith(path, ".h") && !StartsWith(line, "//"))
+      report("a header starts with what it is for");
     if (number == kLinesMax + 1) report("over " + std::to_string(kLinesMax) + " lines");
     const std::string code = WithoutComment(line);
-    if (StartsWith(path, "compiler/render/") && std::regex_search(code, kPromise)) report("a promise to LLVM: " + code);
-    if (!StartsWith(path, "tests/") && std::regex_search(code, kAssert)) report("assert; use OB_CHECK or a Status");
+    if (StartsWith(path, "compiler/render/") && std::regex_search(code, kPromise))
+      report("a promise to LLVM: " + code);
+    if (!StartsWith(path, "tests/") && std::regex_search(code, kAssert))
+      report("assert; use OB_CHECK or a Status");
     std::smatch match;
     if (!std::regex_search(line, match, kInclude)) continue;
     const std::string header = match[1];
     const std::string folder = header.substr(0, header.find('/'));
     if (folder != header && std::find(kFolders.begin(), kFolders.end(), folder) != kFolders.end()) {
-      if (layer != nullptr && !StartsWithAny(header, layer->may_include)) report("may not include " + header);
+      if (layer != nullptr && !StartsWithAny(header, layer->may_include))
+        report("may not include " + header);
       continue;
     }
     if (folder == "..") report("include from the repository's root, not " + header);
     for (const Package& package : kPackages)
-      if (StartsWith(header, package.headers) && !StartsWithAny(path, package.only)) report("may not include " + header);
-    // runtime and compiler: nothing but Abseil and what the lines above allow. A name without a folder or an
-    // extension is the standard library's or the system's.
+      if (StartsWith(header, package.headers) && !StartsWithAny(path, package.only))
+        report("may not include " + header);
+    // runtime and compiler: nothing but Abseil and what the lines above allow. A name without a
+    // folder or an extension is the standard library's or the system's.
     const Strings system = {"absl/", "sys/", "linux/", "netinet/", "arpa/", "openssl/", "llvm/"};
-    if (layer != nullptr && StartsWith(path, "compiler/") && folder != header && !StartsWithAny(header, system))
+    if (layer != nullptr && StartsWith(path, "compiler/") && folder != header &&
+        !StartsWithAny(header, system))
       report("compiler includes Abseil and libcrypto only, not " + header);
   }
   return found;
@@ -175,26 +185,14 @@ TEST(Layers, RulesFire) {
 }
 
 TEST(Layers, EverySource) {
-  const fs::path root = OUTBOARD_SOURCE_DIR;
-  std::vector<std::string> paths;
-  for (const std::string& folder : kFolders) {
-    if (!fs::exists(root / folder)) continue;
-    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root / folder)) {
-      const std::string extension = entry.path().extension();
-      if (entry.is_regular_file() && (extension == ".h" || extension == ".cc" || extension == ".cpp"))
-        paths.push_back(fs::relative(entry.path(), root).generic_string());
-    }
-  }
-  std::sort(paths.begin(), paths.end());
-  ASSERT_GT(paths.size(), 50u) << "looked in " << root;
+  const std::vector<Source> sources = AllSources();
+  ASSERT_GT(sources.size(), 50u) << "looked in " << OUTBOARD_SOURCE_DIR;
   std::string all;
-  for (const std::string& path : paths) {
-    std::ifstream file(root / path);
-    std::stringstream text;
-    text << file.rdbuf();
-    for (const std::string& violation : Violations(path, text.str())) all += violation + "\n";
-  }
+  for (const Source& source : sources)
+    for (const std::string& violation : Violations(source.path, source.text))
+      all += violation + "\n";
   EXPECT_EQ(all, "");
 }
 
 }  // namespace
+}  // namespace outboard::layers
