@@ -16,8 +16,9 @@
 #include "gateway/ledger/ledger.h"
 #include "gateway/service/clock.h"
 #include "gateway/service/gateway.h"
-#include "tests/client/fake_worker.h"
 #include "tests/support/cut_proxy.h"
+#include "tests/support/gateway_test.h"
+#include "tests/support/step.h"
 
 namespace outboard {
 namespace {
@@ -27,73 +28,14 @@ using transport::RunRequest;
 using transport::Session;
 using transport::SessionOptions;
 
-class SessionGatewayTest : public ::testing::Test {
+class SessionGatewayTest : public test::GatewayTest {
  protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "/obgw-XXXXXX";
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override {
-    worker_.reset();
-    gateway_.reset();
-    std::filesystem::remove_all(folder_);
-  }
-
-  void StartGateway(gateway::GatewayOptions options = {}) {
-    if (options.listen.empty()) options.listen = "unix:" + folder_ + "/s";
-    options.data_folder = folder_ + "/data";
-    auto started = gateway::Gateway::Start(options);
-    ASSERT_TRUE(started.ok()) << started.status();
-    gateway_ = *std::move(started);
-  }
-
-  void StartWorker(int devices = 1) {
-    worker_ = std::make_unique<FakeWorker>(gateway_->InProcessChannel(), devices);
-    for (int i = 0; i < 500 && gateway_->devices_total() == 0; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    ASSERT_GT(gateway_->devices_total(), 0u);
-  }
-
-  // No keys, one worker.
-  void StartAll() {
-    gateway::GatewayOptions options;
-    options.no_auth = true;
-    StartGateway(options);
-    StartWorker();
-  }
-
-  SessionOptions Options(std::string key = "") {
-    SessionOptions options;
-    options.target = gateway_->address();
-    options.key = std::move(key);
-    return options;
-  }
-
-  std::unique_ptr<Session> Connect() {
-    auto session = Session::Connect(Options());
-    EXPECT_TRUE(session.ok()) << session.status();
-    return session.ok() ? *std::move(session) : nullptr;
-  }
-
   // x + x of four floats.
   RunRequest Double(uint64_t in, uint64_t out, bool fetch) {
     Graph g;
     const UOp* x = Param(g, 0, DType::kF32, {Dim(4)});
-    EncodedGraph encoded = EncodeGraph(Sink(g, {Add(g, x, x)})).value();
-    RunRequest request;
-    request.graph_id = encoded.id.bytes;
-    request.graph = std::make_shared<const std::string>(encoded.bytes);
-    request.inputs = {in};
-    request.outputs = {out};
-    if (fetch) request.fetch = {0};
-    return request;
+    return test::RequestOf(Sink(g, {Add(g, x, x)}), {in}, {out}, fetch);
   }
-
-  std::string folder_;
-  std::unique_ptr<gateway::Gateway> gateway_;
-  std::unique_ptr<FakeWorker> worker_;
 };
 
 const int64_t kFour[] = {4};
@@ -189,7 +131,7 @@ TEST_F(SessionGatewayTest, ABadGraphFailsWhereItsValueIsAskedFor) {
 TEST_F(SessionGatewayTest, KeysAreChecked) {
   StartGateway();
   StartWorker();
-  auto accounts = gateway::Accounts::Open(gateway::AccountsPath(folder_ + "/data")).value();
+  auto accounts = gateway::Accounts::Open(gateway::AccountsPath(data())).value();
   auto tenant = accounts->EnsureTenant("t", gateway::WallNow()).value();
   auto key = accounts->CreateKey(tenant.id, "k", gateway::WallNow()).value();
   EXPECT_EQ(Session::Connect(Options()).status().code(), StatusCode::kUnauthenticated);
@@ -206,7 +148,7 @@ TEST_F(SessionGatewayTest, KeysAreChecked) {
 TEST_F(SessionGatewayTest, ARevokedKeyEndsItsSessions) {
   StartGateway();
   StartWorker();
-  auto accounts = gateway::Accounts::Open(gateway::AccountsPath(folder_ + "/data")).value();
+  auto accounts = gateway::Accounts::Open(gateway::AccountsPath(data())).value();
   auto tenant = accounts->EnsureTenant("t", gateway::WallNow()).value();
   auto key = accounts->CreateKey(tenant.id, "k", gateway::WallNow()).value();
   auto session = Session::Connect(Options(std::string(key.text.Reveal())));
@@ -277,7 +219,7 @@ TEST_F(SessionGatewayTest, ACrashedExecutorIsSaidSoWithItsReason) {
 
 TEST_F(SessionGatewayTest, ACutConnectionLosesNothing) {
   StartAll();
-  CutProxy proxy(folder_ + "/proxy", folder_ + "/s");
+  CutProxy proxy(folder_ / "proxy", folder_ / "s");
   SessionOptions options = Options();
   options.target = proxy.address();
   auto session = Session::Connect(options);
@@ -329,7 +271,7 @@ TEST_F(SessionGatewayTest, SecondsAreBilledAndPosted) {
   EXPECT_EQ(stats.seconds_billed, 2u);
   EXPECT_EQ(stats.cost_micro_usd, 277u);  // floor(500000 * 2 / 3600)
   EXPECT_NEAR(stats.seconds_open, 2.3, 0.5);
-  auto ledger = gateway::Ledger::Open(gateway::AccountsPath(folder_ + "/data")).value();
+  auto ledger = gateway::Ledger::Open(gateway::AccountsPath(data())).value();
   auto usage = ledger->UsageOfAll().value();
   EXPECT_EQ(usage.device_seconds, 2);
   EXPECT_EQ(usage.amount.value, 277);

@@ -1,0 +1,107 @@
+// The `outboard` program as a user has it: `up`, or `gateway` and `worker` apart, on a data folder
+// of the test's, with a key.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/transport/session.h"
+#include "gateway/ledger/ledger.h"
+#include "gateway/service/gateway.h"
+#include "tests/support/processes.h"
+#include "tests/support/step.h"
+
+namespace outboard::test {
+
+inline std::vector<std::string> Words(const std::string& text) {
+  std::istringstream stream(text);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
+
+// `outboard` with these arguments, to its end.
+inline Ended Outboard(const std::string& args, std::vector<std::string> environment = {}) {
+  std::vector<std::string> argv = {OUTBOARD_BINARY};
+  for (std::string& word : Words(args)) argv.push_back(std::move(word));
+  return RunToEnd(std::move(argv), std::move(environment));
+}
+
+class Cluster {
+ public:
+  // A server of the cluster's: `args` of `outboard`, started and ready.
+  std::unique_ptr<Process> Start(const std::string& args,
+                                 std::vector<std::string> environment = {}) {
+    const std::string ready = folder_ / ("ready-" + std::to_string(started_++));
+    std::vector<std::string> argv = {OUTBOARD_BINARY};
+    for (std::string& word : Words(args + " --ready-file " + ready)) argv.push_back(word);
+    auto process = std::make_unique<Process>(std::move(argv), std::move(environment));
+    EXPECT_TRUE(Eventually([&] {
+      return std::filesystem::exists(ready) || !IsAlive(process->pid());
+    })) << args
+        << "\n"
+        << process->err();
+    EXPECT_TRUE(std::filesystem::exists(ready)) << process->err();
+    last_address_ = ReadFile(ready);
+    last_address_.erase(std::min(last_address_.find('\n'), last_address_.size()));
+    return process;
+  }
+
+  void StartUp(int workers, const std::string& more = "",
+               std::vector<std::string> environment = {}) {
+    gateway_ =
+        Start("up --port 0 --workers " + std::to_string(workers) + " --data " + data() + " " + more,
+              std::move(environment));
+    target_ = last_address_;
+  }
+  // The same address again after a first time.
+  void StartGateway(const std::string& more = "") {
+    const std::string listen = target_.empty() ? "127.0.0.1:0" : target_;
+    gateway_ = Start("gateway --listen " + listen + " --data " + data() + " " + more);
+    target_ = last_address_;
+  }
+  std::unique_ptr<Process> StartWorker(const std::string& more = "",
+                                       std::vector<std::string> environment = {}) {
+    return Start("worker --gateway " + target_ + " " + more, std::move(environment));
+  }
+
+  std::string data() const { return folder_ / "data"; }
+  const std::string& target() const { return target_; }
+  Process& gateway() { return *gateway_; }
+  const TempFolder& folder() const { return folder_; }
+
+  const std::string& key() {
+    if (key_.empty()) {
+      const Ended made = Outboard("key create --data " + data());
+      EXPECT_EQ(made.code, 0) << made.err;
+      key_ = made.out.substr(0, made.out.find('\n'));
+    }
+    return key_;
+  }
+  transport::SessionOptions Options() {
+    transport::SessionOptions options;
+    options.target = target_;
+    options.key = key();
+    return options;
+  }
+  // Patient: a worker that was lost needs a moment to be there again.
+  std::unique_ptr<transport::Session> Connect() {
+    absl::StatusOr<std::unique_ptr<transport::Session>> session = absl::UnknownError("");
+    EXPECT_TRUE(Eventually([&] { return (session = transport::Session::Connect(Options())).ok(); }))
+        << session.status();
+    return session.ok() ? *std::move(session) : nullptr;
+  }
+
+  std::unique_ptr<gateway::Ledger> Books() {
+    auto ledger = gateway::Ledger::Open(gateway::AccountsPath(data()));
+    EXPECT_TRUE(ledger.ok()) << ledger.status();
+    return ledger.ok() ? *std::move(ledger) : nullptr;
+  }
+
+ private:
+  TempFolder folder_;
+  std::string target_, key_, last_address_;
+  int started_ = 0;
+  std::unique_ptr<Process> gateway_;
+};
+
+}  // namespace outboard::test

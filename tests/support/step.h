@@ -1,0 +1,51 @@
+// One step through a session, with its value checked to the last bit: what a test asks of
+// everybody who was not meant.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "client/transport/session.h"
+#include "compiler/ir/build.h"
+#include "compiler/ir/encoding.h"
+
+namespace outboard::test {
+
+// A Run of `sink`; its bytes go once a session.
+inline transport::RunRequest RequestOf(const UOp* sink, std::vector<uint64_t> inputs,
+                                       std::vector<uint64_t> outputs, bool fetch) {
+  EncodedGraph encoded = EncodeGraph(sink).value();
+  transport::RunRequest request;
+  request.graph_id = encoded.id.bytes;
+  request.graph = std::make_shared<const std::string>(encoded.bytes);
+  request.inputs = std::move(inputs);
+  request.outputs = std::move(outputs);
+  if (fetch) request.fetch = {0};
+  return request;
+}
+
+// x + x of three floats. DATA_LOSS if the answer is wrong.
+inline absl::Status Step(transport::Session& session) {
+  Graph g;
+  const UOp* x = Param(g, 0, DType::kF32, {Dim(3)});
+  const float in[] = {1, 2.5, -3};
+  const float expected[] = {2, 5, -6};
+  const int64_t dims[] = {3};
+  const uint64_t input = session.NewHandle(), output = session.NewHandle();
+  absl::Status put = session.Put(input, static_cast<uint32_t>(DType::kF32), dims,
+                                 {reinterpret_cast<const char*>(in), sizeof in});
+  if (!put.ok()) return put;
+  auto seq = session.Run(RequestOf(Sink(g, {Add(g, x, x)}), {input}, {output}, /*fetch=*/true));
+  if (!seq.ok()) return seq.status();
+  auto value = session.Await(*seq, 0);
+  if (!value.ok()) return value.status();
+  session.Release(input);
+  session.Release(output);
+  const bool right = value->bytes.size() == sizeof expected &&
+                     std::memcmp(value->bytes.data(), expected, sizeof expected) == 0;
+  return right ? absl::OkStatus() : absl::DataLossError("a wrong value");
+}
+
+}  // namespace outboard::test
