@@ -4,34 +4,17 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <random>
 
-#include "absl/strings/str_cat.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/check.h"
 #include "compiler/ir/encoding.h"
-#include "compiler/ir/spec.h"
-#include "compiler/reference/interpret.h"
 #include "compiler/schedule/memory_plan.h"
 #include "compiler/tensor/gradient.h"
-#include "tests/compiler/schedule_eval.h"
+#include "tests/compiler/schedule_check.h"
 
 namespace outboard {
 namespace {
-
-HostTensor RandomTensor(const UOp* param, std::mt19937_64& random) {
-  HostTensor tensor{param->dtype, StaticDims(param->shape), {}};
-  tensor.bytes.resize(tensor.ElementCount() * ByteWidth(param->dtype));
-  for (int64_t i = 0; i < tensor.ElementCount(); ++i) {
-    char* const at = tensor.bytes.data() + i * ByteWidth(param->dtype);
-    if (IsFloat(param->dtype))
-      StoreFloat(param->dtype, std::uniform_real_distribution<>(-1, 1)(random), at);
-    else
-      StoreInt(param->dtype, std::uniform_int_distribution<>(0, 3)(random), at);
-  }
-  return tensor;
-}
 
 class ScheduleTest : public testing::Test {
  protected:
@@ -90,29 +73,7 @@ class ScheduleTest : public testing::Test {
     const auto encoded = ValueOrDie(EncodeGraph(Sink(g, results)));
     const UOp* const sink = ValueOrDie(DecodeGraph(g, encoded.bytes));
     auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink));
-    std::mt19937_64 random(1);
-    std::vector<HostTensor> params;
-    for (const UOp* param : ParamsOf(sink)) params.push_back(RandomTensor(param, random));
-    const auto expected = Interpret(sink, params);
-    const auto actual = test::EvaluateSchedule(schedule, sink, params);
-    EXPECT_TRUE(expected.ok()) << expected.status();
-    EXPECT_TRUE(actual.ok()) << actual.status() << "\n" << schedule::ScheduleToString(schedule);
-    if (!expected.ok() || !actual.ok()) return schedule;
-    for (size_t r = 0; r < expected->size(); ++r) {
-      const HostTensor &e = (*expected)[r], &a = (*actual)[r];
-      EXPECT_EQ(e.dims, a.dims);
-      for (int64_t i = 0; i < e.ElementCount(); ++i) {
-        const int width = ByteWidth(e.dtype);
-        if (!IsFloat(e.dtype)) {
-          EXPECT_EQ(LoadInt(e.dtype, e.bytes.data() + i * width),
-                    LoadInt(e.dtype, a.bytes.data() + i * width));
-          continue;
-        }
-        const double x = LoadFloat(e.dtype, e.bytes.data() + i * width);
-        const double y = LoadFloat(e.dtype, a.bytes.data() + i * width);
-        EXPECT_NEAR(x, y, tolerance * (1 + std::abs(x))) << "result " << r << " element " << i;
-      }
-    }
+    test::ExpectAsInterpreted(schedule, sink, tolerance);
     return schedule;
   }
 

@@ -1,0 +1,118 @@
+#include "client/examples/gpt.h"
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace outboard::examples {
+namespace {
+
+Tensor Embedding(int64_t rows, int64_t width) {
+  return (Tensor::randn({rows, width}) * 0.02).requires_grad_();
+}
+
+}  // namespace
+
+GptNorm::GptNorm(int64_t width)
+    : weight(Tensor::ones({width}).requires_grad_()),
+      bias(Tensor::zeros({width}).requires_grad_()) {}
+
+Tensor GptNorm::operator()(const Tensor& x) const { return x.layernorm() * weight + bias; }
+
+void GptNorm::Collect(nn::StateDict& state, const std::string& prefix) const {
+  nn::Add(state, prefix, "weight", weight);
+  nn::Add(state, prefix, "bias", bias);
+}
+
+GptAttention::GptAttention(const GptOptions& options)
+    : heads(options.heads),
+      query(options.width, options.width),
+      key(options.width, options.width),
+      value(options.width, options.width),
+      out(options.width, options.width) {}
+
+Tensor GptAttention::operator()(const Tensor& x) const {
+  const int64_t batch = x.shape(0), time = x.shape(1), width = x.shape(2), head = width / heads;
+  const auto split = [&](const Tensor& t) {  // [batch, heads, time, head]
+    return t.reshape({batch, time, heads, head}).permute({0, 2, 1, 3});
+  };
+  const Tensor q = split(query(x)), k = split(key(x)), v = split(value(x));
+  const Tensor scores = q.matmul(k.transpose()) * (1 / std::sqrt(static_cast<double>(head)));
+  const Tensor place = Tensor::arange(time);
+  const Tensor later = place > place.reshape({time, 1});
+  const Tensor masked = later.where(-std::numeric_limits<double>::infinity(), scores);
+  const Tensor mixed = masked.softmax().matmul(v);
+  return out(mixed.permute({0, 2, 1, 3}).reshape({batch, time, width}));
+}
+
+void GptAttention::Collect(nn::StateDict& state, const std::string& prefix) const {
+  query.Collect(state, nn::Join(prefix, "query"));
+  key.Collect(state, nn::Join(prefix, "key"));
+  value.Collect(state, nn::Join(prefix, "value"));
+  out.Collect(state, nn::Join(prefix, "out"));
+}
+
+GptBlock::GptBlock(const GptOptions& options)
+    : norm1(options.width),
+      norm2(options.width),
+      attention(options),
+      up(options.width, 4 * options.width),
+      down(4 * options.width, options.width) {}
+
+Tensor GptBlock::operator()(const Tensor& x) const {
+  const Tensor y = x + attention(norm1(x));
+  return y + down(up(norm2(y)).gelu());
+}
+
+void GptBlock::Collect(nn::StateDict& state, const std::string& prefix) const {
+  norm1.Collect(state, nn::Join(prefix, "norm1"));
+  attention.Collect(state, nn::Join(prefix, "attention"));
+  norm2.Collect(state, nn::Join(prefix, "norm2"));
+  up.Collect(state, nn::Join(prefix, "up"));
+  down.Collect(state, nn::Join(prefix, "down"));
+}
+
+Gpt::Gpt(const GptOptions& options)
+    : tokens(Embedding(options.vocabulary, options.width)),
+      positions(Embedding(options.context, options.width)),
+      norm(options.width) {
+  for (int64_t i = 0; i < options.layers; ++i) blocks.emplace_back(options);
+}
+
+Tensor Gpt::operator()(const Tensor& text) const {
+  Tensor x = tokens[text] + positions.slice(0, 0, text.shape(1));
+  for (const GptBlock& block : blocks) x = block(x);
+  return norm(x).matmul(tokens.transpose());
+}
+
+void Gpt::Collect(nn::StateDict& state, const std::string& prefix) const {
+  nn::Add(state, prefix, "tokens", tokens);
+  nn::Add(state, prefix, "positions", positions);
+  for (size_t i = 0; i < blocks.size(); ++i)
+    blocks[i].Collect(state, nn::Join(prefix, absl::StrCat("block", i)));
+  norm.Collect(state, nn::Join(prefix, "norm"));
+}
+
+GptTrainer::GptTrainer(Tensor text, const GptOptions& options, int64_t batch, double lr)
+    : text_(std::move(text)),
+      batch_(batch),
+      context_(options.context),
+      net_(options),
+      adam_(nn::parameters(net_), lr) {}
+
+Tensor GptTrainer::Step() {
+  const TrainingMode training(true);
+  Tensor loss;
+  {  // Nothing of the forward pass outlives this block, so the step is given all that it replaces.
+    const Tensor begin = Tensor::randint({batch_, 1}, 0, text_.shape(0) - context_);
+    const Tensor places = begin + Tensor::arange(context_);
+    loss = net_(text_[places]).sparse_categorical_crossentropy(text_[places + 1]);
+    loss.backward();
+  }
+  adam_.step({loss});
+  return loss;
+}
+
+}  // namespace outboard::examples

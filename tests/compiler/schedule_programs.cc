@@ -1,0 +1,201 @@
+#include "tests/compiler/schedule_programs.h"
+
+#include "client/examples/gpt.h"
+#include "client/examples/mnist.h"
+#include "compiler/ir/check.h"
+#include "compiler/ir/encoding.h"
+#include "tests/client/fake_engine.h"
+
+namespace outboard::test {
+namespace {
+
+Tensor Input(const Dims& dims) { return Tensor::zeros(dims).state_(); }
+Tensor Weight(const Dims& dims) { return Tensor::zeros(dims).requires_grad_(); }
+Tensor Classes(const Dims& dims) { return Tensor::zeros(dims, DType::kI32).state_(); }
+int64_t Or(Size size, int64_t small, int64_t real) { return size == Size::kSmall ? small : real; }
+
+void Realize(const std::vector<Tensor>& results) { realize(results); }
+
+// The result weighted by an input, and the gradients of `weights`.
+void ForwardBackward(const Tensor& result, const std::vector<Tensor>& weights) {
+  const Tensor upstream = Input(result.shape());
+  std::vector<Tensor> results = {result};
+  for (Tensor& gradient : result.gradient(weights, upstream)) results.push_back(gradient);
+  Realize(results);
+}
+
+void LossBackward(const Tensor& loss, const std::vector<Tensor>& weights) {
+  std::vector<Tensor> results = {loss};
+  for (Tensor& gradient : loss.gradient(weights)) results.push_back(gradient);
+  Realize(results);
+}
+
+Dims Rows(Size size) { return {Or(size, 6, 512), Or(size, 5, 256)}; }
+Dims Images(Size size) {
+  return {Or(size, 3, 128), Or(size, 2, 32), Or(size, 4, 24), Or(size, 4, 24)};
+}
+Dims Scores(Size size) {
+  return {Or(size, 2, 4), Or(size, 2, 8), Or(size, 5, 128), Or(size, 5, 128)};
+}
+
+Tensor Attend(const Tensor& q, const Tensor& k, const Tensor& v) {
+  return q.matmul(k.transpose()).softmax().matmul(v);
+}
+
+examples::GptOptions GptSize(Size size, int64_t layers) {
+  return {.vocabulary = Or(size, 7, 65),
+          .layers = layers,
+          .width = Or(size, 6, 256),
+          .heads = Or(size, 2, 8),
+          .context = Or(size, 4, 128)};
+}
+
+void Mnist(Size size, const std::function<void(const examples::MnistNet&, const Tensor&)>& run) {
+  const TrainingMode training(true);
+  const examples::MnistNet net;
+  const Tensor images = Input({Or(size, 1, 128), 1, 28, 28});
+  run(net, images);
+}
+
+void GptStep(Size size, int64_t layers) {
+  const Tensor text = Tensor::zeros({Or(size, 50, 1000000)}, DType::kU8).state_();
+  examples::GptTrainer trainer(text, GptSize(size, layers), Or(size, 2, 4));
+  trainer.Step();
+}
+
+}  // namespace
+
+const std::vector<Program>& Programs() {
+  static const std::vector<Program> programs = {
+      {"softmax", [](Size s) { Realize({Input(Rows(s)).softmax()}); }},
+      {"softmax_backward",
+       [](Size s) {
+         const Tensor x = Weight(Rows(s));
+         ForwardBackward(x.softmax(), {x});
+       }},
+      {"log_softmax", [](Size s) { Realize({Input(Rows(s)).log_softmax()}); }},
+      {"cross_entropy",
+       [](Size s) {
+         const Tensor x = Weight(Rows(s));
+         LossBackward(x.sparse_categorical_crossentropy(Classes({Rows(s)[0]})), {x});
+       }},
+      {"layer_norm",
+       [](Size s) {
+         Realize({Input(Rows(s)).layernorm() * Input({Rows(s)[1]}) + Input({Rows(s)[1]})});
+       }},
+      {"layer_norm_backward",
+       [](Size s) {
+         const Tensor x = Weight(Rows(s)), weight = Weight({Rows(s)[1]}),
+                      bias = Weight({Rows(s)[1]});
+         ForwardBackward(x.layernorm() * weight + bias, {x, weight, bias});
+       }},
+      {"batch_norm",
+       [](Size s) {
+         const TrainingMode training(true);
+         const nn::BatchNorm2d norm(Images(s)[1]);
+         Realize({norm(Input(Images(s)))});
+       }},
+      {"batch_norm_backward",
+       [](Size s) {
+         const TrainingMode training(true);
+         const nn::BatchNorm2d norm(Images(s)[1]);
+         const Tensor x = Weight(Images(s));
+         ForwardBackward(norm(x), {x, norm.weight, norm.bias});
+       }},
+      {"variance", [](Size s) { Realize({Input(Rows(s)).var({1}), Input(Rows(s)).mean({1})}); }},
+      {"attention",
+       [](Size s) {
+         Dims dims = Scores(s);
+         dims[3] = Or(s, 3, 32);
+         Realize({Attend(Input(dims), Input(dims), Input(dims))});
+       }},
+      {"attention_backward",
+       [](Size s) {
+         Dims dims = Scores(s);
+         dims[3] = Or(s, 3, 32);
+         const Tensor q = Weight(dims), k = Weight(dims), v = Weight(dims);
+         ForwardBackward(Attend(q, k, v), {q, k, v});
+       }},
+      {"embedding_backward",
+       [](Size s) {
+         const Tensor table = Weight({Or(s, 7, 1000), Or(s, 3, 64)});
+         ForwardBackward(table[Classes({Or(s, 2, 8), Or(s, 4, 128)})], {table});
+       }},
+      {"conv_chain",
+       [](Size s) {
+         const Tensor w1 = Input({Or(s, 3, 32), Or(s, 2, 3), 3, 3}),
+                      w2 = Input({Or(s, 2, 32), Or(s, 3, 32), 3, 3}),
+                      w3 = Input({Or(s, 2, 64), Or(s, 2, 32), 3, 3});
+         const Tensor x = Input({Or(s, 1, 16), Or(s, 2, 3), Or(s, 8, 32), Or(s, 8, 32)});
+         Realize({x.conv2d(w1).relu().conv2d(w2).relu().conv2d(w3).relu()});
+       }},
+      {"sgd_step",
+       [](Size s) {
+         const Tensor w = Weight(Rows(s));
+         optim::SGD sgd({w}, 0.1, 0.9);
+         (w * Input(Rows(s))).sum().backward();
+         sgd.step();
+       }},
+      {"adamw_step",
+       [](Size s) {
+         const Tensor w = Weight(Rows(s)), bias = Weight({Rows(s)[1]});
+         optim::AdamW adam({w, bias});
+         (w * Input(Rows(s))).sum().backward();
+         (bias * Input({Rows(s)[1]})).sum().backward();
+         adam.step();
+       }},
+      {"mnist_forward",
+       [](Size s) {
+         Mnist(s, [](const examples::MnistNet& net, const Tensor& x) { Realize({net(x)}); });
+       },
+       /*has_small=*/false},
+      {"mnist_forward_backward",
+       [](Size s) {
+         Mnist(s, [&](const examples::MnistNet& net, const Tensor& x) {
+           LossBackward(net(x).sparse_categorical_crossentropy(Classes({x.shape(0)})),
+                        nn::parameters(net));
+         });
+       },
+       /*has_small=*/false},
+      {"mnist_step",
+       [](Size s) {
+         const int64_t images = Or(s, 4, 60000);
+         examples::MnistTrainer trainer(Tensor::zeros({images, 1, 28, 28}, DType::kU8).state_(),
+                                        Tensor::zeros({images}, DType::kU8).state_(),
+                                        Or(s, 1, 128));
+         trainer.Step();
+       },
+       /*has_small=*/false},
+      {"transformer_block",
+       [](Size s) {
+         const examples::GptOptions options = GptSize(s, 1);
+         const examples::GptBlock block(options);
+         Realize({block(Input({Or(s, 2, 4), options.context, options.width}))});
+       }},
+      {"transformer_block_backward",
+       [](Size s) {
+         const examples::GptOptions options = GptSize(s, 1);
+         const examples::GptBlock block(options);
+         const Tensor x = Weight({Or(s, 2, 4), options.context, options.width});
+         std::vector<Tensor> weights = nn::parameters(block);
+         weights.push_back(x);
+         ForwardBackward(block(x), weights);
+       }},
+      {"gpt_step_1_layer", [](Size s) { GptStep(s, 1); }},
+      {"gpt_step_2_layers", [](Size s) { GptStep(s, 2); }},
+  };
+  return programs;
+}
+
+const UOp* RecordProgram(Graph& graph, const Program& program, Size size) {
+  const auto engine = std::make_shared<FakeEngine>();
+  engine->evaluate = false;
+  SetEngine(engine);
+  Tensor::manual_seed(1);
+  program.run(size);
+  const UOp* const sink = ValueOrDie(DecodeGraph(graph, *engine->last.graph));
+  SetEngine(nullptr);
+  return sink;
+}
+
+}  // namespace outboard::test
