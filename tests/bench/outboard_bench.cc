@@ -18,6 +18,8 @@
 #include "compiler/rewrite/rewriter.h"
 #include "compiler/schedule/schedule.h"
 #include "tests/bench/cloud.h"
+#include "tests/bench/kernel_figures.h"
+#include "tests/bench/report.h"
 #include "tests/e2e/in_process.h"
 
 namespace outboard::bench {
@@ -30,29 +32,8 @@ constexpr int kWarmSteps = 3;
 constexpr int kSteps = 15;
 constexpr int kTinySteps = 3000;
 
-bool json = false;
-
 double Ms(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-}
-
-double Quantile(std::vector<double> values, double q) {
-  std::sort(values.begin(), values.end());
-  return values[std::min(values.size() - 1,
-                         static_cast<size_t>(q * static_cast<double>(values.size())))];
-}
-
-void Report(const std::string& figure, double value, const std::string& unit,
-            const std::string& peer = "", const std::string& note = "") {
-  if (json)
-    absl::PrintF(
-        "{\"figure\": \"%s\", \"value\": %.6g, \"unit\": \"%s\", \"peer\": \"%s\", \"note\": "
-        "\"%s\"}\n",
-        figure, value, unit, peer, note);
-  else
-    absl::PrintF("%-24s %12.6g %-10s %s%s\n", figure, value, unit,
-                 peer.empty() ? "" : "(" + peer + ") ", note);
-  std::fflush(stdout);
 }
 
 HostTensor RandomBytes(std::vector<int64_t> dims, int below) {
@@ -253,17 +234,19 @@ void Rewrites() {
 
 int Main(int argc, char** argv) {
   const std::vector<std::pair<std::string, std::function<void()>>> groups = {
-      {"steps", Steps}, {"overhead", Overhead}, {"warm", WarmStart}, {"rewrites", Rewrites}};
+      {"steps", Steps},       {"overhead", Overhead},    {"warm", WarmStart},
+      {"rewrites", Rewrites}, {"matmul", MatMulFigures}, {"stream", StreamFigures}};
   std::set<std::string> only;
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
     if (flag == "--json") {
-      json = true;
+      report_json = true;
     } else if (flag == "--only" && i + 1 < argc) {
       only.insert(argv[++i]);
     } else {
       std::fprintf(stderr,
-                   "usage: outboard_bench [--json] [--only steps|overhead|warm|rewrites ...]\n");
+                   "usage: outboard_bench [--json] [--only "
+                   "steps|overhead|warm|rewrites|matmul|stream ...]\n");
       return flag == "--help" ? 0 : 2;
     }
   }

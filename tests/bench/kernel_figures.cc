@@ -1,0 +1,252 @@
+#include "tests/bench/kernel_figures.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "compiler/codegen/compile.h"
+#include "compiler/ir/build.h"
+#include "compiler/ir/check.h"
+#include "compiler/schedule/schedule.h"
+#include "runtime/cpu/device.h"
+#include "tests/bench/open_blas.h"
+#include "tests/bench/report.h"
+
+namespace outboard::bench {
+namespace {
+
+constexpr int kRounds = 5;
+constexpr double kSecondsPerTurn = 0.15;
+// OpenBLAS's threads look for work for some milliseconds after a call; ours must not meet them.
+constexpr std::chrono::milliseconds kPause(60);
+
+double Now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// The kernels of one graph over buffers of their own.
+class Kernels {
+ public:
+  // `make` returns the results' SINK over PARAMs.
+  Kernels(cpu::Device& device, const std::function<const UOp*(Graph&)>& make) : device_(device) {
+    Graph g;
+    const auto schedule = ValueOrDie(schedule::MakeSchedule(g, make(g)));
+    arena_.push_back(ValueOrDie(device.memory().Allocate(schedule.arena_bytes)));
+    for (const schedule::Buffer& buffer : schedule.buffers) {
+      if (buffer.kind == schedule::Buffer::Kind::kTemporary) {
+        pointers_.push_back(static_cast<char*>(arena_[0].data()) + buffer.index);
+        continue;
+      }
+      arena_.push_back(ValueOrDie(device.memory().Allocate(buffer.bytes())));
+      pointers_.push_back(arena_.back().data());
+      auto& list = buffer.kind == schedule::Buffer::Kind::kInput ? inputs_ : outputs_;
+      list.resize(std::max(list.size(), static_cast<size_t>(buffer.index) + 1));
+      list[buffer.index] = static_cast<float*>(pointers_.back());
+    }
+    for (const schedule::Kernel& kernel : schedule.kernels) {
+      programs_.push_back(ValueOrDie(device.Load(ValueOrDie(CompileKernel(kernel.ast)))));
+      slots_.emplace_back();
+      for (const int buffer : kernel.buffers) slots_.back().push_back(pointers_[buffer]);
+    }
+  }
+
+  void Run() {
+    for (size_t i = 0; i < programs_.size(); ++i)
+      OB_CHECK_OK(device_.Launch(*programs_[i], slots_[i]));
+  }
+  float* input(int slot) const { return inputs_[slot]; }
+  float* output(int place) const { return outputs_[place]; }
+
+ private:
+  cpu::Device& device_;
+  std::vector<cpu::Buffer> arena_;
+  std::vector<void*> pointers_;
+  std::vector<float*> inputs_, outputs_;
+  std::vector<std::unique_ptr<cpu::Program>> programs_;
+  std::vector<std::vector<void*>> slots_;
+};
+
+// Seconds of one call: the fastest over a turn's time, since other programs only make it slower.
+double SecondsOf(const std::function<void()>& call) {
+  std::vector<double> times;
+  const double end = Now() + kSecondsPerTurn;
+  do {
+    const double begin = Now();
+    call();
+    times.push_back(Now() - begin);
+  } while (Now() < end);
+  return Quantile(times, 0);
+}
+
+struct Comparison {
+  double ratio, ours_s, theirs_s;
+};
+
+Comparison Compare(const std::function<void()>& ours, const std::function<void()>& theirs) {
+  ours();
+  theirs();
+  std::vector<double> ratios, our_times, their_times;
+  for (int round = 0; round < kRounds; ++round) {
+    std::this_thread::sleep_for(kPause);
+    our_times.push_back(SecondsOf(ours));
+    their_times.push_back(SecondsOf(theirs));
+    ratios.push_back(their_times.back() / our_times.back());
+  }
+  return {Quantile(ratios, 0.5), Quantile(our_times, 0.5), Quantile(their_times, 0.5)};
+}
+
+// Processors that this process may use, so that `taskset` decides for both sides.
+int Threads() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+const UOp* MatMul(Graph& g, int64_t n) {
+  const Shape full = {Dim(n), Dim(n), Dim(n)}, matrix = {Dim(n), Dim(n)};
+  const UOp* const a =
+      Expand(g, Reshape(g, Param(g, 0, DType::kF32, matrix), {Dim(n), Dim(n), Dim(1)}), full);
+  const UOp* const b =
+      Expand(g, Reshape(g, Param(g, 1, DType::kF32, matrix), {Dim(1), Dim(n), Dim(n)}), full);
+  return Sink(g, {Reshape(g, Reduce(g, Op::kAdd, Mul(g, a, b), {1}), matrix)});
+}
+
+void FillSmall(float* data, int64_t count, int seed) {
+  for (int64_t i = 0; i < count; ++i)
+    data[i] = 0.125f * static_cast<float>((i * 7 + seed) % 17 - 8);
+}
+
+}  // namespace
+
+void MatMulFigures() {
+  const int threads = Threads();
+  const auto blas = OpenBlas::Load(threads);
+  cpu::Device device({.threads = threads});
+  for (const int64_t n : {512, 1024, 2048, 4096}) {
+    const std::string figure = absl::StrCat("matmul_fp32_", n, "_vs_openblas_nobeam");
+    if (!blas.ok()) {
+      ReportSkipped(figure, std::string(blas.status().message()));
+      continue;
+    }
+    Kernels kernels(device, [&](Graph& g) { return MatMul(g, n); });
+    FillSmall(kernels.input(0), n * n, 1);
+    FillSmall(kernels.input(1), n * n, 2);
+    std::vector<float> want(n * n);
+    const Comparison c = Compare([&] { kernels.Run(); },
+                                 [&] {
+                                   (*blas)->MatMul(static_cast<int>(n), kernels.input(0),
+                                                   kernels.input(1), want.data());
+                                 });
+    // Sums of multiples of 1/64 that f32 holds exactly: equal in any order.
+    OB_CHECK(std::equal(want.begin(), want.end(), kernels.output(0)));
+    const double flops = 2.0 * static_cast<double>(n * n * n);
+    Report(figure, c.ratio, "ratio",
+           absl::StrFormat("ours %.1f, OpenBLAS %.1f GFLOP/s", flops / c.ours_s / 1e9,
+                           flops / c.theirs_s / 1e9),
+           absl::StrCat(threads, " threads; ", (*blas)->config()));
+  }
+}
+
+// ---- streams
+
+namespace {
+
+#define OB_BEST_VECTORS __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
+
+OB_BEST_VECTORS void ScaleLoop(const float* a, float* c, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i) c[i] = 3 * a[i];
+}
+OB_BEST_VECTORS void AddLoop(const float* a, const float* b, float* c, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i) c[i] = a[i] + b[i];
+}
+// Enough independent sums that additions do not wait for each other.
+OB_BEST_VECTORS float SumLoop(const float* a, int64_t begin, int64_t end) {
+  constexpr int kSums = 64;
+  float sums[kSums] = {};
+  for (int64_t i = begin; i + kSums <= end; i += kSums)
+    for (int k = 0; k < kSums; ++k) sums[k] += a[i + k];
+  float total = 0;
+  for (const float sum : sums) total += sum;
+  return total;
+}
+
+#undef OB_BEST_VECTORS
+
+// body(begin, end) for one contiguous part a thread, all at once.
+void OnThreads(int threads, int64_t count, const std::function<void(int64_t, int64_t)>& body) {
+  std::vector<std::thread> others;
+  for (int i = 1; i < threads; ++i)
+    others.emplace_back(body, count * i / threads, count * (i + 1) / threads);
+  body(0, count / threads);
+  for (std::thread& thread : others) thread.join();
+}
+
+}  // namespace
+
+void StreamFigures() {
+  constexpr int64_t kCount = (int64_t{256} << 20) / sizeof(float);
+  const int threads = Threads();
+  cpu::Device device({.threads = threads});
+  const Shape shape = {Dim(kCount)};
+  const auto report = [&](const char* name, int arrays, const Comparison& c) {
+    const double bytes = static_cast<double>(kCount) * sizeof(float) * arrays;
+    Report(absl::StrCat("stream_ratio_", name), c.ratio, "ratio",
+           absl::StrFormat("ours %.1f, loop %.1f GB/s", bytes / c.ours_s / 1e9,
+                           bytes / c.theirs_s / 1e9),
+           absl::StrCat("arrays of 256 MB, ", threads, " threads"));
+  };
+  {
+    Kernels kernels(device, [&](Graph& g) {
+      const UOp* const x = Param(g, 0, DType::kF32, shape);
+      return Sink(g, {Mul(g, x, Full(g, ConstFloat(g, DType::kF32, 3), shape))});
+    });
+    FillSmall(kernels.input(0), kCount, 1);
+    const float* const a = kernels.input(0);
+    float* const c = kernels.output(0);
+    report("scale", 2,
+           Compare([&] { kernels.Run(); },
+                   [&] {
+                     OnThreads(threads, kCount,
+                               [&](int64_t i, int64_t end) { ScaleLoop(a, c, i, end); });
+                   }));
+  }
+  {
+    Kernels kernels(device, [&](Graph& g) {
+      return Sink(g, {Add(g, Param(g, 0, DType::kF32, shape), Param(g, 1, DType::kF32, shape))});
+    });
+    const float *const a = kernels.input(0), *const b = kernels.input(1);
+    float* const c = kernels.output(0);
+    FillSmall(kernels.input(0), kCount, 1);
+    FillSmall(kernels.input(1), kCount, 2);
+    report("add", 3,
+           Compare([&] { kernels.Run(); },
+                   [&] {
+                     OnThreads(threads, kCount,
+                               [&](int64_t i, int64_t end) { AddLoop(a, b, c, i, end); });
+                   }));
+  }
+  {
+    Kernels kernels(device, [&](Graph& g) {
+      return Sink(g, {Reduce(g, Op::kAdd, Param(g, 0, DType::kF32, shape), {0})});
+    });
+    FillSmall(kernels.input(0), kCount, 1);
+    const float* const a = kernels.input(0);
+    volatile float sink = 0;
+    report("sum", 1,
+           Compare([&] { kernels.Run(); },
+                   [&] {
+                     OnThreads(threads, kCount,
+                               [&](int64_t i, int64_t end) { sink = SumLoop(a, i, end); });
+                   }));
+  }
+}
+
+}  // namespace outboard::bench

@@ -1,0 +1,13 @@
+// Figures of single kernels, as the schedule makes them of tensor graphs, against the hand-written
+// libraries or loops that do the same. Each is a ratio of speeds (above 1: ours is faster): the
+// median over rounds in which both are run on the same threads.
+#pragma once
+
+namespace outboard::bench {
+
+// matmul_fp32_N_vs_openblas for N in 512 .. 4096.
+void MatMulFigures();
+// stream_ratio_scale, _add and _sum over arrays of 256 MB.
+void StreamFigures();
+
+}  // namespace outboard::bench

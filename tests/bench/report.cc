@@ -1,0 +1,39 @@
+#include "tests/bench/report.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "absl/strings/str_format.h"
+
+namespace outboard::bench {
+
+bool report_json = false;
+
+void Report(const std::string& figure, double value, const std::string& unit,
+            const std::string& peer, const std::string& note) {
+  if (report_json)
+    absl::PrintF(
+        "{\"figure\": \"%s\", \"value\": %.6g, \"unit\": \"%s\", \"peer\": \"%s\", \"note\": "
+        "\"%s\"}\n",
+        figure, value, unit, peer, note);
+  else
+    absl::PrintF("%-32s %12.6g %-10s %s%s\n", figure, value, unit,
+                 peer.empty() ? "" : "(" + peer + ") ", note);
+  std::fflush(stdout);
+}
+
+void ReportSkipped(const std::string& figure, const std::string& why) {
+  if (report_json)
+    absl::PrintF("{\"figure\": \"%s\", \"skipped\": \"%s\"}\n", figure, why);
+  else
+    absl::PrintF("%-32s %12s %s\n", figure, "skipped", why);
+  std::fflush(stdout);
+}
+
+double Quantile(std::vector<double> values, double q) {
+  std::sort(values.begin(), values.end());
+  return values[std::min(values.size() - 1,
+                         static_cast<size_t>(q * static_cast<double>(values.size())))];
+}
+
+}  // namespace outboard::bench
