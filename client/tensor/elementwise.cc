@@ -269,8 +269,9 @@ Tensor Tensor::softplus(At at) const {
     return rec.Add(rec.Alu(Op::kMax, x, rec.FullLike(x, 0)), Log(rec, tail));
   });
 }
-Tensor Tensor::clip(double low, double high, At at) const {
-  return maximum(Arg(low, at)).minimum(Arg(high, at));
+Tensor Tensor::clip(const Arg& low, const Arg& high) const {
+  if (IsBool(dtype(low.at()))) ThrowInvalid(low.at(), "clip: needs numbers, not bool");
+  return maximum(low).minimum(high);
 }
 Tensor Tensor::logical_not(At at) const {
   return Of(*this, at,

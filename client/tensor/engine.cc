@@ -24,8 +24,10 @@ absl::StatusOr<std::shared_ptr<Engine>> CurrentEngine() {
   Slot& slot = TheSlot();
   const std::lock_guard lock(slot.mutex);
   if (slot.engine == nullptr) {
+    OB_ASSIGN_OR_RETURN(transport::SessionOptions options,
+                        transport::SessionOptions::FromEnvironment());
     OB_ASSIGN_OR_RETURN(std::unique_ptr<transport::Session> session,
-                        transport::Session::Connect(transport::SessionOptions::FromEnvironment()));
+                        transport::Session::Connect(options));
     slot.engine = MakeSessionEngine(std::move(session));
   }
   return slot.engine;

@@ -46,6 +46,7 @@ Tensor Tensor::ones(const Dims& dims, DType dtype, At at) { return full(dims, 1,
 Tensor Tensor::arange(int64_t n, DType dtype, At at) {
   CheckDims({n}, at);
   const Recorder rec(at);
+  if (IsBool(dtype)) rec.Invalid("arange: needs numbers, not bool");
   const Shape shape = {Dim(n)};
   if (IsInt(dtype)) return FromNode(rec, rec.IotaAlong(dtype, shape, 0));
   return FromNode(rec, rec.Cast(rec.IotaAlong(DType::kI64, shape, 0), dtype));

@@ -217,10 +217,10 @@ class Tensor {
   Tensor silu(At at = At::current()) const;
   Tensor gelu(At at = At::current()) const;  // the tanh form
   Tensor softplus(At at = At::current()) const;
-  Tensor clip(double low, double high, At at = At::current()) const;
   Tensor logical_not(At at = At::current()) const;
   Tensor isnan(At at = At::current()) const;
   Tensor pow(double exponent, At at = At::current()) const;
+  Tensor clip(const Arg& low, const Arg& high) const;
   Tensor maximum(const Arg& other) const;
   Tensor minimum(const Arg& other) const;
   Tensor idiv(const Arg& other) const;  // integers, towards zero; x / 0 is 0

@@ -24,7 +24,7 @@ Tensor Tensor::dropout(double p, At at) const {
 Tensor Tensor::batchnorm(const Tensor& weight, const Tensor& bias, const Tensor& mean,
                          const Tensor& invstd, At at) const {
   const Recorder rec(at);
-  const UOp* x = NodeIn(rec);
+  const UOp* x = rec.Cast(NodeIn(rec), FloatOf(dtype(at)));  // weights do not fit integers
   if (x->rank() < 2)
     rec.Invalid(absl::StrCat("batchnorm: ", DimsToString(x->shape), " has no axis 1"));
   const auto along = [&](const Tensor& tensor) {

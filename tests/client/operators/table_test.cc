@@ -1,0 +1,218 @@
+// Runs the table: every row for every type, forward and gradient, on whatever engine is set.
+#include "tests/client/operators/table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <ostream>
+#include <random>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "tests/client/client_test.h"
+
+namespace outboard::operators {
+namespace {}  // namespace
+
+void PrintTo(const Row& row, std::ostream* out) { *out << row.form; }
+
+namespace {
+
+class OperatorTable : public ClientTest, public testing::WithParamInterface<Row> {};
+
+// Half a unit in the last place (docs/semantics.md).
+double Rounding(DType dtype) {
+  switch (dtype) {
+    case DType::kF64: return 0x1p-53;
+    case DType::kF32: return 0x1p-24;
+    case DType::kF16: return 0x1p-11;
+    case DType::kBF16: return 0x1p-8;
+    case DType::kF8E4M3: return 0x1p-4;
+    case DType::kF8E5M2: return 0x1p-3;
+    default: return 0;
+  }
+}
+
+int64_t Count(const Dims& dims) {
+  int64_t count = 1;
+  for (const int64_t dim : dims) count *= dim;
+  return count;
+}
+
+double Fit(DType dtype, double value) {
+  if (IsFloat(dtype)) return RoundTo(dtype, value);
+  if (IsBool(dtype)) return value != 0;
+  if (IsUnsigned(dtype)) value = std::abs(value);
+  return static_cast<double>(WrapTo(dtype, static_cast<int64_t>(value)));
+}
+
+Array Draw(const Operand& operand, DType dtype, uint32_t seed) {
+  Array x = {operand.dims, operand.values};
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<> uniform(operand.low, operand.high);
+  if (x.values.empty())
+    for (int64_t i = 0; i < Count(x.dims); ++i) x.values.push_back(uniform(random));
+  for (double& value : x.values) {
+    // The middle of a narrow interval, or a whole number would fall out of it.
+    if (!IsFloat(dtype)) value = std::round(value);
+    if (IsBool(dtype)) value = value > (operand.low + operand.high) / 2;
+    value = Fit(dtype, value);
+  }
+  return x;
+}
+
+Tensor Upload(const Array& x, DType dtype) {
+  std::string bytes(x.values.size() * ByteWidth(dtype), '\0');
+  for (size_t i = 0; i < x.values.size(); ++i) {
+    char* const place = bytes.data() + i * ByteWidth(dtype);
+    if (IsFloat(dtype))
+      StoreFloat(dtype, x.values[i], place);
+    else
+      StoreInt(dtype, static_cast<int64_t>(x.values[i]), place);
+  }
+  return Tensor::from_bytes(dtype, x.dims, bytes);
+}
+
+struct Drawn {
+  Arrays arrays;
+  Tensors tensors;
+};
+
+Drawn DrawAll(const Row& row, DType dtype) {
+  Drawn drawn = {{{}, dtype}, {{}, dtype}};
+  uint32_t seed = 1;
+  for (const Operand& operand : row.operands) {
+    const DType own = operand.dtype.value_or(dtype);
+    drawn.arrays.operands.push_back(Draw(operand, own, seed++));
+    drawn.tensors.operands.push_back(Upload(drawn.arrays.operands.back(), own));
+  }
+  return drawn;
+}
+
+void ExpectClose(const Array& wanted, const Tensor& got, double units) {
+  const DType dtype = got.dtype();
+  EXPECT_EQ(got.shape(), wanted.dims);
+  const std::vector<double> values = got.to_vector<double>();
+  ASSERT_EQ(values.size(), wanted.values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    double want = wanted.values[i];
+    if (!IsFloat(dtype)) want = static_cast<double>(WrapTo(dtype, static_cast<int64_t>(want)));
+    if (IsFloat(dtype) && (units == 0 || std::isinf(want))) want = RoundTo(dtype, want);
+    if (values[i] == want || (std::isnan(want) && std::isnan(values[i]))) continue;
+    EXPECT_LE(std::abs(values[i] - want), units * Rounding(dtype) * (1 + std::abs(want)))
+        << "element " << i << ": " << values[i] << ", wanted " << want;
+  }
+}
+
+// d(sum(weights * wanted(x)))/d(operand k) by central differences of the plain loops.
+Array Slope(const Row& row, const Arrays& x, size_t k, const Array& weights) {
+  Array slope = x[k];
+  Arrays moved = x;
+  const auto at = [&](size_t i, double value) {
+    moved.operands[k].values[i] = value;
+    const Array y = row.wanted(moved);
+    double sum = 0;
+    for (size_t j = 0; j < y.values.size(); ++j) sum += weights.values[j] * y.values[j];
+    return sum;
+  };
+  constexpr double kStep = 1e-5;
+  for (size_t i = 0; i < slope.values.size(); ++i) {
+    const double here = x[k].values[i];
+    slope.values[i] = (at(i, here + kStep) - at(i, here - kStep)) / (2 * kStep);
+    moved.operands[k].values[i] = here;
+  }
+  return slope;
+}
+
+std::vector<Row> AllRows() {
+  std::vector<Row> rows;
+  for (const Group& group : AllGroups())
+    rows.insert(rows.end(), group.rows.begin(), group.rows.end());
+  return rows;
+}
+
+bool IsThereFor(const std::string& name, DType dtype) {
+  static const std::vector<Row> rows = AllRows();
+  return std::any_of(rows.begin(), rows.end(),
+                     [&](const Row& row) { return row.name == name && Has(row.types, dtype); });
+}
+
+TEST_P(OperatorTable, ComputesItsExpectationForEveryType) {
+  const Row& row = GetParam();
+  struct Result {
+    DType dtype;
+    Array wanted;
+    Tensor got;
+  };
+  std::vector<Result> results;
+  std::vector<Tensor> all;
+  for (int code = 1; code < kDTypeCount; ++code) {
+    const auto dtype = static_cast<DType>(code);
+    SCOPED_TRACE(std::string(Name(dtype)));
+    const Drawn x = DrawAll(row, dtype);
+    Tensor::manual_seed(7);
+    if (Has(row.types, dtype)) {
+      results.push_back({dtype, row.wanted(x.arrays), row.make(x.tensors)});
+      all.push_back(results.back().got);
+      continue;
+    }
+    // A type that none of the operator's rows has is refused where it is written, by name.
+    if (IsThereFor(row.name, dtype)) continue;
+    const absl::Status status = StatusOf([&] { (void)row.make(x.tensors); });
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_TRUE(absl::StrContains(status.message(), std::string(Name(dtype)))) << status;
+  }
+  realize(all, all);  // one Run
+  for (const Result& result : results) {
+    SCOPED_TRACE(std::string(Name(result.dtype)));
+    EXPECT_EQ(result.got.dtype(), ResultType(row.yields, result.dtype));
+    ExpectClose(result.wanted, result.got, row.units);
+  }
+}
+
+TEST_P(OperatorTable, HasTheGradientOfItsExpectation) {
+  const Row& row = GetParam();
+  if (row.gradient == Gradient::kNone) return;
+  const Drawn x = DrawAll(row, DType::kF64);
+  Tensor::manual_seed(7);
+  const Tensor y = row.make(x.tensors);
+  const Array weights = Draw({y.shape(), 0.5, 2}, DType::kF64, 99);
+  std::vector<Tensor> leaves;
+  std::vector<size_t> places;
+  for (size_t k = 0; k < row.operands.size(); ++k) {
+    if (row.operands[k].dtype) continue;
+    leaves.push_back(x.tensors[k]);
+    places.push_back(k);
+  }
+  const std::vector<Tensor> gradients = y.gradient(leaves, Upload(weights, DType::kF64));
+  realize(gradients, gradients);
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    SCOPED_TRACE(absl::StrCat("operand ", places[i]));
+    const Array slope = Slope(row, x.arrays, places[i], weights);
+    EXPECT_EQ(gradients[i].shape(), slope.dims);
+    const std::vector<double> values = gradients[i].to_vector<double>();
+    ASSERT_EQ(values.size(), slope.values.size());
+    for (size_t e = 0; e < values.size(); ++e)
+      EXPECT_NEAR(values[e], slope.values[e], 1e-7 * (1 + std::abs(slope.values[e])))
+          << "element " << e;
+  }
+}
+
+std::string NameOf(const testing::TestParamInfo<Row>& info) {
+  static const std::map<std::string, std::string> kSigns = {
+      {"+", "plus"},         {"-", "minus"},       {"*", "times"},
+      {"/", "over"},         {"%", "mod"},         {"<", "less"},
+      {">", "greater"},      {"<=", "less_equal"}, {">=", "greater_equal"},
+      {"==", "equal"},       {"!=", "not_equal"},  {"&", "and"},
+      {"|", "or"},           {"^", "xor"},         {"<<", "shift_left"},
+      {">>", "shift_right"}, {"+=", "add"},        {"-=", "subtract"},
+      {"*=", "multiply"},    {"/=", "divide"},     {"[]", "index"}};
+  std::string name = info.param.name;
+  if (absl::StartsWith(name, "operator")) name = "operator_" + kSigns.at(name.substr(8));
+  return absl::StrCat(name, "_", info.index);
+}
+
+INSTANTIATE_TEST_SUITE_P(, OperatorTable, testing::ValuesIn(AllRows()), NameOf);
+
+}  // namespace
+}  // namespace outboard::operators
