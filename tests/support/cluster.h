@@ -66,6 +66,7 @@ class Cluster {
 
   std::string data() const { return folder_ / "data"; }
   const std::string& target() const { return target_; }
+  const std::string& last_address() const { return last_address_; }  // of what was started last
   Process& gateway() { return *gateway_; }
   const TempFolder& folder() const { return folder_; }
 
