@@ -1,4 +1,9 @@
-// Looks up what a node becomes.
+// Looks up what a node becomes: tables of rules as a decision table of bit vectors.
+//
+// For each operation its rules stand in order, a bit for each. Which of them may match is the AND
+// of up to four words: one by the type of the operands (condition.h), one by what each of the first
+// three sources is: its operation, or for constants 0, 1, -1 or another number. What that leaves
+// open is checked rule by rule (match_steps.h). Earlier rules win.
 #pragma once
 
 #include <array>
@@ -8,12 +13,13 @@
 #include <vector>
 
 #include "compiler/ir/uop.h"
+#include "compiler/rewrite/condition.h"
+#include "compiler/rewrite/match_steps.h"
 #include "compiler/rewrite/pattern.h"
 
 namespace outboard {
 
-// Tables of rules, ready to be run: for each operation its rules in order, with an index by the
-// operations of the first three sources. Earlier rules win.
+// Tables of rules, ready to be run.
 //
 // Threads: immutable once made. A failed match allocates nothing.
 class Matcher {
@@ -25,20 +31,37 @@ class Matcher {
   const UOp* Apply(Graph& graph, const UOp* node, const Rule** fired = nullptr) const;
   bool HasRulesFor(Op op) const { return group_of_[static_cast<size_t>(op)] >= 0; }
 
+  // The rules that had to be asked before the answer `fired` (nullptr: none fires) was known, as
+  // tinygrad counts its match attempts: those of the node's operation, up to the one that fired,
+  // all of whose sources' operations are among those of the node's sources. For benchmarks.
+  int64_t CountAttempts(const UOp* node, const Rule* fired) const;
+
  private:
-  struct Entry {
-    Pattern match;  // with the operands of commutative operations in one of their orders
+  static constexpr int kClassesMax = 48;
+
+  struct Entry {  // a rule, with the operands of commutative operations in one of their orders
+    MatchSteps steps;
     const Rule* rule;
+    int8_t root_sources;   // 0: as many as it likes
+    Conjuncts conditions;  // what is left to ask of the condition
+    bool is_first;         // of its rule's entries
+    uint64_t asked_for;    // classes of the sources, as bits, constants as one; for CountAttempts
   };
   struct Group {  // of one root operation
     std::vector<Entry> entries;
-    // [source][class of its operation]: which entries may match, as bits
-    std::array<std::vector<uint64_t>, 3> possible;
+    std::array<uint64_t, kTypeClasses> by_type{};
+    std::array<std::array<uint64_t, kClassesMax>, 3> by_source{};
   };
 
+  void AddEntry(const Rule& rule, const Pattern& match);
+  uint8_t ClassOf(const UOp* node) const;
+  // The classes that a node of the pattern may be of, as bits.
+  uint64_t ClassesOf(const PatternNode& node) const;
+
   std::array<int16_t, kOpCodeMax> group_of_;
-  std::array<uint8_t, kOpCodeMax>
-      class_of_;  // operations that no pattern asks for are all of class 0
+  // Constants are of the first classes, operations that no pattern asks for of the next one.
+  std::array<uint8_t, kOpCodeMax> class_of_;
+  int classes_ = kConstantClasses + 1;
   std::vector<Group> groups_;
 };
 

@@ -1,7 +1,6 @@
 #include "compiler/rewrite/order.h"
 
 #include <array>
-#include <utility>
 
 #include "compiler/rewrite/rebuild.h"
 
@@ -41,7 +40,10 @@ int CompareNodes(const UOp* a, const UOp* b) {
 
 int CompareStructure(const UOp* a, const UOp* b) {
   if (a == b) return 0;
-  std::array<std::pair<const UOp*, const UOp*>, kPendingMax> pending;
+  struct Pair {
+    const UOp *p, *q;
+  };
+  std::array<Pair, kPendingMax> pending;  // not initialised: most comparisons end at the first
   size_t count = 0;
   pending[count++] = {a, b};
   for (int compared = 0; count > 0 && compared < kComparedMax; ++compared) {

@@ -18,7 +18,8 @@ constexpr int64_t kUncountedMatchesMax = 1000;
 // Rules make few nodes each; none is run where the Graph could run out in the middle of one.
 constexpr int64_t kSpareNodes = 4096;
 
-std::atomic<int64_t> total_visits, total_matches, total_nanoseconds;
+std::atomic<int64_t> total_visits, total_matches, total_nanoseconds, total_attempts;
+std::atomic<bool> counts_attempts = false;
 
 // What became of each node, by UOp::index, for one walk. Rewrites of a few nodes in a large graph
 // are frequent, so the table is kept by its thread and forgotten by counting walks, not by clearing
@@ -74,7 +75,10 @@ thread_local size_t MemoLease::depth_ = 0;
 class Walk {
  public:
   Walk(Graph& graph, const Matcher& matcher, RewriteStats* stats)
-      : graph_(graph), matcher_(matcher), stats_(stats) {}
+      : graph_(graph),
+        matcher_(matcher),
+        stats_(stats),
+        counts_attempts_(stats != nullptr || counts_attempts.load(std::memory_order_relaxed)) {}
 
   const UOp* Run(const UOp* root) {
     root_ = root;
@@ -86,6 +90,7 @@ class Walk {
 
   int64_t visits() const { return visits_; }
   int64_t matches() const { return matches_; }
+  int64_t attempts() const { return attempts_; }
 
  private:
   struct Frame {
@@ -100,6 +105,12 @@ class Walk {
   const UOp* Known(const UOp* node) const {
     if (node->src.empty() && !matcher_.HasRulesFor(node->op)) return node;
     return memo_->StateOf(node) == Memo::State::kFinal ? memo_->FinalOf(node) : nullptr;
+  }
+
+  // The same, or the node itself while it is waited for.
+  const UOp* Rewritten(const UOp* node) const {
+    const UOp* const final = Known(node);
+    return final == nullptr ? node : final;
   }
 
   void Push(const UOp* node) {
@@ -140,15 +151,12 @@ class Walk {
   }
 
   const UOp* Rebuild(const Frame& frame) {
-    absl::InlinedVector<const UOp*, 4> src(frame.node->src.begin(), frame.node->src.end());
-    bool changed = false;
-    for (int i = 0; i < frame.own_sources; ++i) {
-      const UOp* const made = Known(src[i]);
-      if (made == nullptr || made == src[i]) continue;
-      src[i] = made;
-      changed = true;
-    }
-    if (!changed) return frame.node;
+    const Sources old = frame.node->src;
+    int same = 0;
+    while (same < frame.own_sources && Rewritten(old[same]) == old[same]) ++same;
+    if (same == frame.own_sources) return frame.node;
+    absl::InlinedVector<const UOp*, 4> src(old.begin(), old.end());
+    for (int i = same; i < frame.own_sources; ++i) src[i] = Rewritten(old[i]);
     const UOp* const made = WithSourcesOrNull(graph_, frame.node, src);
     if (made != nullptr) return made;
     Stop();
@@ -165,6 +173,7 @@ class Walk {
     ++visits_;
     const Rule* fired = nullptr;
     const UOp* const next = matcher_.Apply(graph_, node, &fired);
+    if (counts_attempts_) attempts_ += matcher_.CountAttempts(node, fired);
     if (next != nullptr) {
       ++matches_;
       if (stats_ != nullptr) ++stats_->matches_of[fired->name];
@@ -186,11 +195,13 @@ class Walk {
   Graph& graph_;
   const Matcher& matcher_;
   RewriteStats* stats_;
+  const bool counts_attempts_;
   const UOp* root_ = nullptr;
   MemoLease memo_;
   absl::InlinedVector<Frame, 32> stack_;
   int64_t visits_ = 0;
   int64_t matches_ = 0;
+  int64_t attempts_ = 0;
   int64_t matches_max_ = kUncountedMatchesMax;
 };
 
@@ -203,15 +214,21 @@ const UOp* Rewrite(Graph& graph, const UOp* root, const Matcher& matcher, Rewrit
   if (stats != nullptr) {
     stats->visits += walk.visits();
     stats->matches += walk.matches();
+    stats->attempts += walk.attempts();
   }
   total_visits.fetch_add(walk.visits(), std::memory_order_relaxed);
   total_matches.fetch_add(walk.matches(), std::memory_order_relaxed);
+  total_attempts.fetch_add(walk.attempts(), std::memory_order_relaxed);
   total_nanoseconds.fetch_add(
       (std::chrono::steady_clock::now() - start) / std::chrono::nanoseconds(1),
       std::memory_order_relaxed);
   return result;
 }
 
-RewriteTotals TotalsOfRewrites() { return {total_visits, total_matches, total_nanoseconds}; }
+RewriteTotals TotalsOfRewrites() {
+  return {total_visits, total_matches, total_nanoseconds, total_attempts};
+}
+
+void CountAttempts(bool on) { counts_attempts = on; }
 
 }  // namespace outboard

@@ -12,8 +12,9 @@ namespace outboard {
 
 // What a rewrite did. Numbers add up over calls that are given the same object.
 struct RewriteStats {
-  int64_t visits = 0;   // look-ups of a node in a table, misses included
-  int64_t matches = 0;  // rules that fired
+  int64_t visits = 0;    // look-ups of a node in a table, misses included
+  int64_t matches = 0;   // rules that fired
+  int64_t attempts = 0;  // Matcher::CountAttempts of each visit
   bool stopped =
       false;  // a limit was reached; the result is equal to the input, but may not be a fixed point
   std::map<std::string_view, int64_t> matches_of;  // by rule
@@ -24,8 +25,11 @@ struct RewriteTotals {
   int64_t visits = 0;
   int64_t matches = 0;
   int64_t nanoseconds = 0;
+  int64_t attempts = 0;  // while CountAttempts is on
 };
 RewriteTotals TotalsOfRewrites();
+// Counting attempts takes time, so it is off until asked for, for all threads.
+void CountAttempts(bool on);
 
 // Rewrites bottom-up until no rule applies anywhere. Each node is looked at once. Sources that
 // stand for symbolic dimensions are left as they are, since inferred shapes are compared by their

@@ -33,10 +33,13 @@ void Measure(const char* what, Graph& g, const std::vector<const UOp*>& roots) {
     for (const UOp* root : roots) Simplify(g, root, i == 0 ? &stats : nullptr);
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / kRepeats;
-  std::printf("%-10s %7.2f us an expression  %6.2f M visits/s  (%lld visits, %lld matches)\n", what,
-              1e6 * seconds / static_cast<double>(roots.size()),
-              1e-6 * static_cast<double>(stats.visits) / seconds,
-              static_cast<long long>(stats.visits), static_cast<long long>(stats.matches));
+  std::printf(
+      "%-10s %7.2f us an expression  %6.2f M visits/s  %7.2f M attempts/s  (%lld visits, %lld "
+      "matches, %lld attempts)\n",
+      what, 1e6 * seconds / static_cast<double>(roots.size()),
+      1e-6 * static_cast<double>(stats.visits) / seconds,
+      1e-6 * static_cast<double>(stats.attempts) / seconds, static_cast<long long>(stats.visits),
+      static_cast<long long>(stats.matches), static_cast<long long>(stats.attempts));
 }
 
 void Run() {
