@@ -196,7 +196,7 @@ int Main(const Flags& flags) {
   const absl::StatusOr<std::shared_ptr<Engine>> engine = CurrentEngine();
   if (!engine.ok()) {
     std::fprintf(stderr, "beautiful_mnist: %s\n", engine.status().ToString().c_str());
-    return absl::IsUnavailable(engine.status()) ? 2 : 1;
+    return 2;
   }
   if (!flags.json) absl::PrintF("device        %s\n", (*engine)->stats().device);
   if (flags.seed) Tensor::manual_seed(*flags.seed);

@@ -42,7 +42,7 @@ int main() {
   const auto engine = outboard::CurrentEngine();
   if (!engine.ok()) {
     std::fprintf(stderr, "linear: %s\n", engine.status().ToString().c_str());
-    return absl::IsUnavailable(engine.status()) ? 2 : 1;
+    return 2;
   }
   int code = 1;
   try {

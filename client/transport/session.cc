@@ -5,17 +5,21 @@
 //   the Impl is destroyed.
 #include "client/transport/session.h"
 
+#include <algorithm>
 #include <condition_variable>
+#include <cstdio>
 #include <cstdlib>
 #include <mutex>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "client/transport/grpc_link.h"
 #include "client/transport/link.h"
 #include "client/transport/private_serve.h"
 #include "client/transport/session_core.h"
+#include "client/transport/target.h"
 #include "proto/limits.h"
 #include "proto/merkle.h"
 
@@ -27,27 +31,35 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kReleasesPending =
     4096;  // a program that only drops handles still frees memory over there
-constexpr std::chrono::seconds kReconnectWithin{60};
 constexpr std::chrono::milliseconds kReconnectPause{200};
 constexpr std::chrono::seconds kCloseWithin{10};
 constexpr std::chrono::seconds kCloseLostWithin{1};
 constexpr std::chrono::seconds kReconnectPrivateWithin{
-    2};  // its process is ours: it is there or dead
+    2};                                         // its process is ours: it is there or dead
+constexpr std::chrono::seconds kTellEvery{10};  // that there is still no connection
+constexpr int kNoticesMax = 5;                  // lines of the gateway's, in kTellEvery
 constexpr int kUploadAttempts = 4;
 
-bool IsSet(const char* value) {
-  return value != nullptr && *value != 0 && std::string_view(value) != "0";
+std::string_view Variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
 }
 
 }  // namespace
 
-SessionOptions SessionOptions::FromEnvironment() {
+absl::StatusOr<SessionOptions> SessionOptions::FromEnvironment() {
   SessionOptions options;
-  if (!IsSet(std::getenv("CLOUD"))) return options;
-  const char* host = std::getenv("CLOUD_HOST");
-  const char* key = std::getenv("CLOUD_KEY");
-  options.target = IsSet(host) ? host : "localhost:6667";
-  if (key != nullptr) options.key = key;
+  const std::string cloud(Variable("CLOUD"));
+  if (cloud.empty() || cloud == "0") return options;
+  // "CLOUD=no" must not send anybody's data anywhere.
+  if (cloud != "1")
+    return absl::InvalidArgumentError(
+        absl::StrCat("CLOUD is \"", absl::CHexEscape(cloud), "\": write 1 or 0"));
+  options.target = absl::StrCat("localhost:", kDefaultPort);
+  if (std::getenv("CLOUD_HOST") != nullptr) options.target = Variable("CLOUD_HOST");
+  options.key = Variable("CLOUD_KEY");
+  if (absl::Status status = CheckTarget("CLOUD_HOST", options.target); !status.ok()) return status;
+  if (absl::Status status = CheckKeyText("CLOUD_KEY", options.key); !status.ok()) return status;
   return options;
 }
 
@@ -67,7 +79,11 @@ class Session::Impl final : public LinkListener {
 
   absl::Status Dial() {
     std::string target = options_.target;
-    if (target.empty()) {
+    if (absl::Status status = CheckKeyText("the key", options_.key); !status.ok()) return status;
+    if (!target.empty()) {
+      if (absl::Status status = CheckTarget("the gateway's address", target); !status.ok())
+        return status;
+    } else {
       auto serve = PrivateServe::Get();
       if (!serve.ok()) return serve.status();
       serve_ = *serve;
@@ -93,8 +109,9 @@ class Session::Impl final : public LinkListener {
              core_.state() == SessionCore::State::kEnded;
     });
     if (!answered) {
-      core_.End(absl::UnavailableError(
-          absl::StrCat("no device was given within ", options_.open_timeout.count(), " ms")));
+      core_.End(absl::UnavailableError(absl::StrCat(target_.empty() ? "nobody" : target_,
+                                                    " gave no device within ",
+                                                    options_.open_timeout.count(), " ms")));
     }
     if (core_.state() == SessionCore::State::kEnded) return core_.status();
     opened_at_ = Clock::now();
@@ -103,11 +120,17 @@ class Session::Impl final : public LinkListener {
 
   // ---- LinkListener
   void OnFrame(proto::ServerFrame frame) override {
-    std::lock_guard lock(mutex_);
-    core_.OnFrame(frame);
-    Flush();
-    if (core_.state() == SessionCore::State::kEnded) StopClock();
-    changed_.notify_all();
+    std::vector<std::string> lines;
+    {
+      std::lock_guard lock(mutex_);
+      core_.OnFrame(frame);
+      Flush();
+      if (core_.state() == SessionCore::State::kEnded) StopClock();
+      for (std::string& notice : core_.TakeNotices())
+        if (MayTellNotice()) lines.push_back(std::move(notice));
+      changed_.notify_all();
+    }
+    for (const std::string& line : lines) Tell(line);
   }
 
   void OnEnd(absl::Status status) override {
@@ -286,6 +309,21 @@ class Session::Impl final : public LinkListener {
     if (closed_at_ == Clock::time_point()) closed_at_ = Clock::now();
   }
 
+  void Tell(const std::string& line) {
+    if (options_.tell) return options_.tell(line);
+    std::fprintf(stderr, "outboard: %s\n", line.c_str());
+  }
+
+  // A gateway that has much to say must not fill the program's output.
+  bool MayTellNotice() {
+    const Clock::time_point now = Clock::now();
+    if (now - notices_since_ > kTellEvery) {
+      notices_since_ = now;
+      notices_ = 0;
+    }
+    return ++notices_ <= kNoticesMax;
+  }
+
   // No connection, or one that has not found its session again.
   bool IsLost() const {
     return core_.state() == SessionCore::State::kLost ||
@@ -317,8 +355,11 @@ class Session::Impl final : public LinkListener {
   // Runs on reconnector_. The session's state is kept over there for minutes; we give up much
   // earlier, since a person waits.
   void Reconnect() {
-    Clock::time_point deadline =
-        Clock::now() + (serve_ != nullptr ? kReconnectPrivateWithin : kReconnectWithin);
+    const Clock::time_point start = Clock::now();
+    const Clock::time_point deadline =
+        start + (serve_ != nullptr ? kReconnectPrivateWithin : options_.reconnect_timeout);
+    Clock::time_point tell_at = start;
+    bool told = false;
     std::unique_lock lock(mutex_);
     while (!stopping_ && !closed_ && core_.state() == SessionCore::State::kLost) {
       std::shared_ptr<Link> old = std::exchange(link_, nullptr);
@@ -330,10 +371,18 @@ class Session::Impl final : public LinkListener {
       old.reset();
       auto channel = MakeChannel(target_);
       // Short, so that Close need not wait for it.
-      absl::Status connected = WaitConnected(*channel, target_, kReconnectPause);
+      const bool connected = WaitConnected(*channel, target_, kReconnectPause).ok();
+      const Clock::time_point now = Clock::now();
+      if (!connected && serve_ == nullptr && now >= tell_at && now < deadline) {
+        const auto left = std::chrono::ceil<std::chrono::seconds>(deadline - now);
+        Tell(absl::StrCat("the gateway ", target_, " does not answer; trying again for ",
+                          left.count(), " s"));
+        told = true;
+        tell_at = now + kTellEvery;
+      }
       lock.lock();
-      if (!connected.ok()) {
-        if (Clock::now() > deadline) core_.End(connected);
+      if (!connected) {
+        if (now > deadline) core_.End(Unreachable(deadline - start));
         changed_.wait_for(lock, kReconnectPause, [this] { return stopping_ || closed_; });
         continue;
       }
@@ -346,12 +395,22 @@ class Session::Impl final : public LinkListener {
         return core_.state() != SessionCore::State::kOpening || link_ended_ || stopping_;
       });
       if (core_.state() == SessionCore::State::kOpening) core_.OnLinkLost();
-      if (core_.state() == SessionCore::State::kLost && Clock::now() > deadline) {
-        core_.End(absl::UnavailableError(absl::StrCat("lost the connection to ", target_)));
-      }
+      if (core_.state() == SessionCore::State::kLost && Clock::now() > deadline)
+        core_.End(Unreachable(deadline - start));
     }
     reconnecting_ = false;
+    const bool found = core_.state() == SessionCore::State::kOpen;
     changed_.notify_all();
+    lock.unlock();
+    if (told && found)
+      Tell(absl::StrCat("connected to the gateway ", target_, " again; nothing was lost"));
+  }
+
+  absl::Status Unreachable(Clock::duration tried) const {
+    if (serve_ != nullptr) return absl::UnavailableError("the private `outboard serve` has ended");
+    return absl::UnavailableError(
+        absl::StrCat("lost the connection to the gateway ", target_, ", which did not answer for ",
+                     std::chrono::round<std::chrono::seconds>(tried).count(), " s"));
   }
 
   const SessionOptions options_;
@@ -368,6 +427,8 @@ class Session::Impl final : public LinkListener {
   bool has_blobs_ = false;
   bool reconnecting_ = false, link_ended_ = false, stopping_ = false;
   bool close_called_ = false, closed_ = false;
+  int notices_ = 0;  // told since
+  Clock::time_point notices_since_;
   uint64_t round_trips_ = 0, frames_up_ = 0, bytes_up_before_ = 0, bytes_down_before_ = 0;
   Clock::time_point opened_at_, closed_at_;
 };

@@ -12,17 +12,22 @@
 // Errors. A call fails only for what is known by then: a wrong argument, a session that has ended.
 // The failure of a computation is raised by Await of a value that depends on it, with the first
 // cause. Codes:
-//   UNAUTHENTICATED      no key, a wrong or revoked one
-//   UNAVAILABLE          nothing listens at the target (the message names it), or the worker was
-//   lost RESOURCE_EXHAUSTED   no device is free, or a limit (named) was hit INVALID_ARGUMENT     a
-//   graph or Run that the cloud refuses: names the node and the rule FAILED_PRECONDITION  used
-//   after Close, or a value taken twice
+//     UNAUTHENTICATED      no key, a wrong or revoked one
+//     UNAVAILABLE          nothing answers at the target (the message names it), or the worker
+//                          was lost
+//     RESOURCE_EXHAUSTED   no device is free, or a limit (named) was hit
+//     INVALID_ARGUMENT     a target, key or Run that cannot be; a graph that the cloud refuses
+//                          (names the node and the rule)
+//     DEADLINE_EXCEEDED    a step ran longer than its worker allows
+//     FAILED_PRECONDITION  used after Close, or a value taken twice
+// What ends a session says how many of its Runs were done.
 #ifndef OUTBOARD_CLIENT_TRANSPORT_SESSION_H_
 #define OUTBOARD_CLIENT_TRANSPORT_SESSION_H_
 
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -68,11 +73,18 @@ struct SessionOptions {
   uint32_t devices = 1;
   std::chrono::milliseconds connect_timeout{3000};  // to find somebody at the target
   std::chrono::milliseconds open_timeout{30000};    // to be given a device
+  // A connection that is lost is made again for so long, and no longer: a person waits.
+  std::chrono::milliseconds reconnect_timeout{60000};
+  // Lines for people: that a connection is being made again, what the gateway has to tell. They
+  // are few (rate-limited) and hold printable ASCII only. Called from any thread, with no lock of
+  // the session's held. Empty: "outboard: <line>" on stderr.
+  std::function<void(const std::string& line)> tell;
 
-  // From the environment: CLOUD unset or 0 gives a private serve; else CLOUD_HOST (default
-  // localhost:6667) and CLOUD_KEY. OUTBOARD_BIN names the binary for a private serve if it is
-  // neither beside the program nor on PATH.
-  static SessionOptions FromEnvironment();
+  // From the environment: CLOUD unset, empty or 0 gives a private serve; CLOUD=1 takes CLOUD_HOST
+  // (unset: localhost:6667) and CLOUD_KEY. OUTBOARD_BIN names the binary for a private serve if it
+  // is neither beside the program nor on PATH.
+  // Errors: INVALID_ARGUMENT  another CLOUD; a CLOUD_HOST or CLOUD_KEY that cannot be (target.h)
+  static absl::StatusOr<SessionOptions> FromEnvironment();
 };
 
 struct Stats {

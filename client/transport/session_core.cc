@@ -20,6 +20,8 @@ namespace outboard::transport {
 namespace {
 
 constexpr size_t kItemOverheadBytes = 16;  // tag, length and seq around an item, at most
+constexpr size_t kNoticesWaitingMax = 16;
+constexpr size_t kNoticeBytesMax = 200;
 
 std::string AsString(const GraphId& id) { return std::string(id.begin(), id.end()); }
 
@@ -255,7 +257,8 @@ void SessionCore::OnFrame(proto::ServerFrame& frame) {
         items_max_ = std::max(1u, item.credit().items_in_flight_max());
         bytes_max_ = item.credit().bytes_in_flight_max();
         break;
-      default: break;  // Notices are for people; what a newer server adds is not ours to understand
+      case proto::ServerItem::kNotice: OnNotice(item.notice()); break;
+      default: break;  // what a newer server adds is not ours to understand
     }
   }
 }
@@ -277,6 +280,7 @@ void SessionCore::DropThrough(uint64_t seq) {
   done_seq_ = std::max(done_seq_, std::min(seq, last_seq()));
   while (!ring_.empty() && ring_.front().seq <= done_seq_) {
     if (ring_.front().bytes != nullptr) bytes_in_flight_ -= ring_.front().bytes->size();
+    runs_done_ += ring_.front().item.has_run();
     ring_.pop_front();
   }
 }
@@ -352,6 +356,16 @@ void SessionCore::OnNeed(const proto::Need& need) {
   }
 }
 
+// Others' text on the user's terminal: short, and nothing that a terminal obeys.
+void SessionCore::OnNotice(const proto::Notice& notice) {
+  if (notices_.size() >= kNoticesWaitingMax) return;
+  std::string line = notice.text().substr(0, kNoticeBytesMax);
+  std::replace_if(line.begin(), line.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  if (notice.kind() == proto::Notice::QUEUED)
+    absl::StrAppend(&line, " (", notice.count(), " sessions are before this one)");
+  if (!line.empty()) notices_.push_back(std::move(line));
+}
+
 void SessionCore::OnLinkLost() {
   if (state_ == State::kOpen || state_ == State::kOpening) state_ = State::kLost;
   frames_.clear();
@@ -362,8 +376,14 @@ void SessionCore::Resume() { Open(devices_); }
 void SessionCore::End(absl::Status status) {
   if (state_ == State::kEnded) return;
   state_ = State::kEnded;
-  status_ =
-      status.ok() ? absl::FailedPreconditionError("the session is closed") : std::move(status);
+  if (status.ok()) {
+    status_ = absl::FailedPreconditionError("the session is closed");
+  } else if (runs_ == 0) {
+    status_ = std::move(status);
+  } else {
+    status_ = absl::Status(status.code(), absl::StrCat(status.message(), " (", runs_done_, " of ",
+                                                       runs_, " runs were done)"));
+  }
   for (const ValueKey& key : incomplete_) {
     Slot& slot = slots_[key];
     slot.complete = true;
@@ -408,6 +428,8 @@ void SessionCore::Forget(uint64_t seq, uint32_t index) {
 absl::Status SessionCore::TakeFirstFailure() {
   return std::exchange(first_failure_, absl::OkStatus());
 }
+
+std::vector<std::string> SessionCore::TakeNotices() { return std::exchange(notices_, {}); }
 
 void SessionCore::FillStats(Stats& stats) const {
   stats.runs = runs_;

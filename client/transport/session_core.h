@@ -47,9 +47,9 @@ class SessionCore {
 
   // ---- what the stream does
   void OnFrame(proto::ServerFrame& frame);
-  void OnLinkLost();  // kOpen only: the ring waits for Resume
-  void Resume();      // a new link: asks for the same session again
-  void End(absl::Status status);
+  void OnLinkLost();              // kOpen only: the ring waits for Resume
+  void Resume();                  // a new link: asks for the same session again
+  void End(absl::Status status);  // adds how many Runs were done
 
   std::vector<proto::ClientFrame> TakeFrames();
 
@@ -62,6 +62,7 @@ class SessionCore {
   uint64_t last_seq() const { return next_seq_ - 1; }
   uint64_t done_seq() const { return done_seq_; }
   absl::Status TakeFirstFailure();
+  std::vector<std::string> TakeNotices();  // what the gateway has told since, for people
   const proto::Opened& opened() const { return opened_; }
   bool can_resume() const { return !opened_.resume_token().empty(); }
   void FillStats(Stats& stats) const;
@@ -95,6 +96,7 @@ class SessionCore {
   void OnValue(proto::Value& value);
   void OnFailed(const proto::Failed& failed);
   void OnNeed(const proto::Need& need);
+  void OnNotice(const proto::Notice& notice);
   void Acknowledge();
   void DropThrough(uint64_t seq);
 
@@ -115,11 +117,13 @@ class SessionCore {
   std::map<ValueKey, Slot> slots_;
   std::set<ValueKey> incomplete_;
   absl::Status first_failure_;
+  std::vector<std::string> notices_;
   bool ack_due_ = false;  // something came that the executor keeps until an Ack
   std::vector<proto::ClientFrame> frames_;
   size_t frame_bytes_ = 0;  // of frames_.back()
 
   proto::Opened opened_;
+  uint64_t runs_done_ = 0;
   uint64_t runs_ = 0, device_time_us_ = 0, kernels_ = 0, cost_micro_usd_ = 0, seconds_billed_ = 0;
 };
 

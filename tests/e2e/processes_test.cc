@@ -96,10 +96,10 @@ TEST_F(ProcessesTest, APrivateServeLivesAsLongAsItsSessions) {
   std::vector<int> before = ChildrenOf(getpid());
   std::vector<int> family;
   {
-    auto session = Session::Connect(SessionOptions::FromEnvironment());
+    auto session = Session::Connect(*SessionOptions::FromEnvironment());
     ASSERT_TRUE(session.ok()) << session.status();
     EXPECT_TRUE(Step(**session).ok());
-    auto another = Session::Connect(SessionOptions::FromEnvironment());
+    auto another = Session::Connect(*SessionOptions::FromEnvironment());
     ASSERT_TRUE(another.ok()) << another.status();
     EXPECT_TRUE(Step(**another).ok());
     EXPECT_EQ(ChildrenOf(getpid()).size(), before.size() + 1);  // shared
@@ -110,7 +110,7 @@ TEST_F(ProcessesTest, APrivateServeLivesAsLongAsItsSessions) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
   unsetenv("TMPDIR");
   setenv("OUTBOARD_BIN", "/nowhere/outboard", 1);
-  absl::Status none = Session::Connect(SessionOptions::FromEnvironment()).status();
+  absl::Status none = Session::Connect(*SessionOptions::FromEnvironment()).status();
   EXPECT_EQ(none.code(), StatusCode::kUnavailable);
   EXPECT_NE(std::string(none.message()).find("CLOUD_HOST"), std::string::npos);
   unsetenv("OUTBOARD_BIN");
