@@ -52,6 +52,8 @@ class Engine {
 
   virtual std::string kind() const = 0;  // "cpu", "ref"
   const EngineStats& stats() const { return stats_; }
+  // Only ever lower: what a session may have of the device.
+  void LimitMemory(int64_t bytes) { memory().Limit(bytes); }
   int64_t memory_bytes_max() const { return memory().bytes_max(); }
 
  protected:

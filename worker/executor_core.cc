@@ -19,6 +19,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/check.h"
@@ -34,6 +36,10 @@ namespace {
 // these hold if it lies.
 constexpr size_t kWaitingItemsMax = 2 * wire::kCreditItems;
 constexpr size_t kKeptItemsMax = 16 * wire::kCreditItems;
+// Kept values share the memory of their arrays, which has its limit; failures name handles.
+constexpr size_t kKeptFailedBytesMax = size_t{16} << 20;
+// Arrays are bounded by their memory; this is for those of no bytes and for poison.
+constexpr size_t kHandlesMax = size_t{1} << 22;
 // Of a session's graphs, which are kept until it ends: a program has dozens. Decoded they take some
 // ten times that.
 constexpr size_t kGraphsMax = 4096;
@@ -70,6 +76,13 @@ ExecutorCore::ExecutorCore(Engine* engine, ExecutorOptions options)
 ExecutorCore::~ExecutorCore() = default;
 
 std::vector<proto::ServerFrame> ExecutorCore::On(proto::ClientFrame frame) {
+  std::vector<proto::ServerFrame> answers;
+  On(std::move(frame), [&](proto::ServerFrame answer) { answers.push_back(std::move(answer)); });
+  return answers;
+}
+
+void ExecutorCore::On(proto::ClientFrame frame, const SendFrame& send) {
+  send_ = &send;
   for (proto::ClientItem& item : *frame.mutable_items()) {
     if (ended_) break;
     if (item.has_open()) {
@@ -86,8 +99,8 @@ std::vector<proto::ServerFrame> ExecutorCore::On(proto::ClientFrame frame) {
     told_seq_ = applied_seq_;
     Send(std::move(item));
   }
-  last_frame_bytes_ = 0;
-  return std::move(out_);
+  Flush();
+  send_ = nullptr;
 }
 
 void ExecutorCore::Handle(proto::ClientItem item) {
@@ -108,7 +121,12 @@ void ExecutorCore::Handle(proto::ClientItem item) {
 void ExecutorCore::OnOpen(const proto::Open& open, uint64_t epoch) {
   if (open_ && epoch <= epoch_) return;  // an old stream's
   const bool resumed = open_;
+  if (open.memory_bytes_max() > 0) {
+    constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+    engine_->LimitMemory(static_cast<int64_t>(std::min(open.memory_bytes_max(), kMost)));
+  }
   open_ = true;
+  Flush();  // what is of the epoch before
   epoch_ = epoch;
   put_.reset();  // half a Put is forgotten with its stream
   waiting_.clear();
@@ -130,8 +148,8 @@ void ExecutorCore::OnOpen(const proto::Open& open, uint64_t epoch) {
   opened.mutable_credit()->set_bytes_in_flight_max(wire::kCreditBytes);
   Send(std::move(item));
   if (!resumed) return;
-  kept_.erase(kept_.begin(), kept_.upper_bound(open.received_seq()));
-  for (const auto& [seq, kept] : kept_) Send(kept);  // E4
+  Acknowledge(open.received_seq());
+  for (const auto& [seq, kept] : kept_) SendKept(seq, kept);  // E4
 }
 
 void ExecutorCore::OnGraph(const proto::Graph& piece) {
@@ -182,8 +200,13 @@ void ExecutorCore::GraphArrived(const std::string& id) {
   Drain();
 }
 
-void ExecutorCore::OnAck(const proto::Ack& ack) {
-  kept_.erase(kept_.begin(), kept_.upper_bound(ack.through_seq()));
+void ExecutorCore::OnAck(const proto::Ack& ack) { Acknowledge(ack.through_seq()); }
+
+void ExecutorCore::Acknowledge(uint64_t through_seq) {
+  const auto end = kept_.upper_bound(through_seq);
+  for (auto it = kept_.begin(); it != end; ++it)
+    if (it->second.array == nullptr) kept_failed_bytes_ -= it->second.failed.ByteSizeLong();
+  kept_.erase(kept_.begin(), end);
 }
 
 void ExecutorCore::OnClose() {
@@ -200,6 +223,9 @@ void ExecutorCore::OnSequenced(proto::ClientItem item) {
   if (waiting_.size() >= kWaitingItemsMax || waiting_bytes_ > 2 * wire::kCreditBytes)
     return EndSession(
         absl::ResourceExhaustedError("more items are in flight than the session's credit allows"));
+  if (handles_.size() > kHandlesMax)
+    return EndSession(absl::ResourceExhaustedError(
+        absl::StrCat("the session has ", handles_.size(), " handles; the limit is ", kHandlesMax)));
   waiting_.push_back(std::move(item));
   if (needed_.empty()) Drain();
 }
@@ -311,7 +337,7 @@ void ExecutorCore::ApplyRun(uint64_t seq, const proto::Run& run, const GraphEntr
     return;
   }
   for (int i = 0; i < run.outputs_size(); ++i) handles_[run.outputs(i)].array = outputs[i];
-  for (const uint32_t i : run.fetch()) SendValue(seq, i, run.outputs(i), *outputs[i]);
+  for (const uint32_t i : run.fetch()) Keep(seq, Kept{outputs[i], i, run.outputs(i), {}});
 }
 
 void ExecutorCore::ApplyPut(uint64_t seq, const proto::Put& put) {
@@ -364,9 +390,9 @@ void ExecutorCore::ApplyFetch(uint64_t seq, const proto::Fetch& fetch) {
     if (entry->second.array == nullptr)
       return Fail(seq, entry->second.cause_seq, entry->second.status, {});
   }
-  for (int i = 0; i < fetch.handles_size(); ++i)
-    SendValue(seq, static_cast<uint32_t>(i), fetch.handles(i),
-              *handles_.at(fetch.handles(i)).array);
+  for (int i = 0; i < fetch.handles_size() && !ended_; ++i)
+    Keep(seq,
+         Kept{handles_.at(fetch.handles(i)).array, static_cast<uint32_t>(i), fetch.handles(i), {}});
 }
 
 void ExecutorCore::Fail(uint64_t seq, uint64_t cause_seq, const absl::Status& status,
@@ -374,8 +400,8 @@ void ExecutorCore::Fail(uint64_t seq, uint64_t cause_seq, const absl::Status& st
   for (const uint64_t handle : handles)
     if (handle != 0 && !handles_.contains(handle))
       handles_[handle] = Entry{nullptr, status, cause_seq};
-  proto::ServerItem item;
-  proto::Failed& failed = *item.mutable_failed();
+  Kept kept;
+  proto::Failed& failed = *kept.failed.mutable_failed();
   failed.set_seq(seq);
   for (const uint64_t handle : handles) failed.add_handles(handle);
   failed.set_code(static_cast<uint32_t>(status.code()));
@@ -383,7 +409,8 @@ void ExecutorCore::Fail(uint64_t seq, uint64_t cause_seq, const absl::Status& st
   failed.set_cause_seq(cause_seq);
   failed.set_graph_id(std::string(graph_id));
   failed.set_retryable(status.code() == absl::StatusCode::kResourceExhausted);
-  Keep(seq, std::move(item));
+  kept_failed_bytes_ += kept.failed.ByteSizeLong();
+  Keep(seq, std::move(kept));
 }
 
 void ExecutorCore::EndSession(const absl::Status& status) {
@@ -394,7 +421,8 @@ void ExecutorCore::EndSession(const absl::Status& status) {
   ended_ = true;
 }
 
-void ExecutorCore::SendValue(uint64_t seq, uint32_t index, uint64_t handle, const Array& array) {
+void ExecutorCore::SendValue(uint64_t seq, const Kept& kept) {
+  const Array& array = *kept.array;
   uint64_t offset = 0;
   const auto total = static_cast<uint64_t>(array.bytes());
   do {
@@ -404,14 +432,14 @@ void ExecutorCore::SendValue(uint64_t seq, uint32_t index, uint64_t handle, cons
     item.mutable_done()->set_through_seq(told_seq_);
     const uint64_t piece = std::min<uint64_t>(total - offset, wire::kPieceBytesMax);
     value.set_seq(seq);
-    value.set_index(index);
-    value.set_handle(handle);
+    value.set_index(kept.index);
+    value.set_handle(kept.handle);
     value.set_dtype(static_cast<uint32_t>(array.dtype));
     for (const int64_t dim : array.dims) value.add_dims(static_cast<uint64_t>(dim));
     value.set_total_bytes(total);
     value.set_offset(offset);
     value.set_data(array.data() + offset, piece);
-    Keep(seq, std::move(item));
+    Send(std::move(item));
     offset += piece;
   } while (offset < total);
 }
@@ -424,23 +452,37 @@ proto::Done* ExecutorCore::DoneHeader(proto::ServerItem& item) const {
   return done;
 }
 
-void ExecutorCore::Keep(uint64_t seq, proto::ServerItem item) {
-  if (kept_.size() >= kKeptItemsMax)
-    return EndSession(
-        absl::ResourceExhaustedError("too many values wait for the client's acknowledgement"));
-  Send(item);
-  kept_.emplace(seq, std::move(item));
+void ExecutorCore::Keep(uint64_t seq, Kept kept) {
+  if (kept_.size() >= kKeptItemsMax || kept_failed_bytes_ > kKeptFailedBytesMax)
+    return EndSession(absl::ResourceExhaustedError(
+        absl::StrCat("too much waits for the client's acknowledgement; the limit is ",
+                     kKeptItemsMax, " values, or ", kKeptFailedBytesMax, " bytes of failures")));
+  SendKept(seq, kept);
+  kept_.emplace(seq, std::move(kept));
+}
+
+void ExecutorCore::SendKept(uint64_t seq, const Kept& kept) {
+  if (kept.array != nullptr)
+    SendValue(seq, kept);
+  else
+    Send(kept.failed);
 }
 
 void ExecutorCore::Send(proto::ServerItem item) {
   const size_t bytes = item.ByteSizeLong() + 16;  // and its place in the frame
-  if (out_.empty() || last_frame_bytes_ + bytes > wire::kFrameBytesMax ||
-      out_.back().items_size() >= static_cast<int>(wire::kFrameItemsMax)) {
-    out_.emplace_back().set_epoch(epoch_);
-    last_frame_bytes_ = 0;
+  if (out_bytes_ + bytes > wire::kFrameBytesMax ||
+      out_.items_size() >= static_cast<int>(wire::kFrameItemsMax))
+    Flush();
+  out_bytes_ += bytes;
+  *out_.add_items() = std::move(item);
+}
+
+void ExecutorCore::Flush() {
+  if (out_.items_size() > 0) {
+    out_.set_epoch(epoch_);
+    (*send_)(std::exchange(out_, {}));
   }
-  last_frame_bytes_ += bytes;
-  *out_.back().add_items() = std::move(item);
+  out_bytes_ = 0;
 }
 
 }  // namespace outboard::worker

@@ -2,8 +2,10 @@
 // frames out. The engine it is given does the computing, in the calling thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -26,17 +28,29 @@ class ExecutorCore {
   ExecutorCore(Engine* engine, ExecutorOptions options);
   ~ExecutorCore();
 
-  // Applies a frame and returns the answers, each at most wire::kFrameBytesMax.
+  // Applies a frame. Answers are handed to `send` as they fill up, each at most
+  // wire::kFrameBytesMax, so that values of any size need no memory beside their own.
+  using SendFrame = std::function<void(proto::ServerFrame)>;
+  void On(proto::ClientFrame frame, const SendFrame& send);
+  // All answers together.
   std::vector<proto::ServerFrame> On(proto::ClientFrame frame);
 
   // After Close, or an error of the session: nothing more is accepted.
   bool ended() const { return ended_; }
+  // Of any thread: a watchdog looks whether it moves.
   uint64_t applied_seq() const { return applied_seq_; }
 
  private:
   struct Entry;  // of the handle table: an array, or why there is none
   struct GraphEntry;
   struct PartialPut;
+  // What the client has not acknowledged: a value, which shares the array's memory, or a failure.
+  struct Kept {
+    ArrayPtr array;
+    uint32_t index = 0;
+    uint64_t handle = 0;
+    proto::ServerItem failed;
+  };
 
   void Handle(proto::ClientItem item);
   void OnOpen(const proto::Open& open, uint64_t epoch);
@@ -55,10 +69,13 @@ class ExecutorCore {
   void Fail(uint64_t seq, uint64_t cause_seq, const absl::Status& status,
             std::vector<uint64_t> handles, std::string_view graph_id = {});
   void EndSession(const absl::Status& status);
-  void SendValue(uint64_t seq, uint32_t index, uint64_t handle, const Array& array);
+  void SendValue(uint64_t seq, const Kept& kept);
   void Send(proto::ServerItem item);
-  void Keep(uint64_t seq,
-            proto::ServerItem item);  // sends, and again after a reconnection, until acknowledged
+  void Flush();
+  // Sends it, and again after a reconnection, until it is acknowledged.
+  void Keep(uint64_t seq, Kept kept);
+  void SendKept(uint64_t seq, const Kept& kept);
+  void Acknowledge(uint64_t through_seq);
   proto::Done* DoneHeader(proto::ServerItem& item) const;
 
   Engine* engine_;
@@ -66,7 +83,7 @@ class ExecutorCore {
   bool open_ = false;
   bool ended_ = false;
   uint64_t epoch_ = 0;
-  uint64_t applied_seq_ = 0;
+  std::atomic<uint64_t> applied_seq_ = 0;
   uint64_t told_seq_ = 0;  // the last Done.through_seq
   absl::flat_hash_map<uint64_t, Entry> handles_;
   absl::flat_hash_map<std::string, std::unique_ptr<GraphEntry>> graphs_;
@@ -75,9 +92,11 @@ class ExecutorCore {
   std::deque<proto::ClientItem> waiting_;  // for a graph
   uint64_t waiting_bytes_ = 0;             // of Puts that came since waiting_ was last empty
   std::string needed_;                     // the graph asked for
-  std::multimap<uint64_t, proto::ServerItem> kept_;
-  std::vector<proto::ServerFrame> out_;
-  size_t last_frame_bytes_ = 0;
+  std::multimap<uint64_t, Kept> kept_;
+  size_t kept_failed_bytes_ = 0;
+  const SendFrame* send_ = nullptr;  // during On
+  proto::ServerFrame out_;           // the answer that fills up
+  size_t out_bytes_ = 0;
 };
 
 }  // namespace outboard::worker

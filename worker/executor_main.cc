@@ -1,5 +1,9 @@
 #include "worker/executor_main.h"
 
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -12,9 +16,12 @@
 #include "worker/executor_core.h"
 #include "worker/message_io.h"
 #include "worker/object_cache.h"
+#include "worker/step_watchdog.h"
 
 namespace outboard::worker {
 namespace {
+
+constexpr int64_t kStepSecondsMost = 86'400;
 
 bool IsSet(const char* name) {
   const char* const value = std::getenv(name);
@@ -29,11 +36,14 @@ ExecutorMainOptions ExecutorOptionsFromEnvironment() {
   if (const char* const debug = std::getenv("DEBUG")) options.debug = std::atoi(debug);
   if (const char* const folder = std::getenv("OUTBOARD_OBJECT_CACHE"))
     options.object_cache = folder;
+  if (const char* const seconds = std::getenv("OUTBOARD_STEP_SECONDS"))
+    options.step_seconds_max = std::clamp<int64_t>(std::atoll(seconds), 1, kStepSecondsMost);
   return options;
 }
 
 int ExecutorMain(const ExecutorMainOptions& options) {
   EndWithParent();
+  signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that write, no more
   const DeviceInfo device = DescribeCpu();
   const int64_t memory =
       options.memory_bytes_max > 0 ? options.memory_bytes_max : device.memory_bytes / 4 * 3;
@@ -55,11 +65,20 @@ int ExecutorMain(const ExecutorMainOptions& options) {
     engine = MakeCompiledEngine(compiler, {.memory_bytes_max = memory, .debug = options.debug});
   }
   ExecutorCore core(engine.get(), {device.name, device.hardware_class});
+  StepWatchdog watchdog(std::chrono::seconds(options.step_seconds_max),
+                        [&core] { return core.applied_seq(); });
+  bool heard = true;
+  const ExecutorCore::SendFrame send = [&](const proto::ServerFrame& answer) {
+    watchdog.Working(false);  // a client that is slow to read is not a slow step
+    heard = heard && WriteMessage(kChildSocket, answer).ok();
+    watchdog.Working(true);
+  };
   proto::ClientFrame frame;
-  while (!core.ended()) {
+  while (!core.ended() && heard) {
     if (!ReadMessage(kChildSocket, &frame).ok()) return 0;  // the supervisor has let go
-    for (const proto::ServerFrame& answer : core.On(std::move(frame)))
-      if (!WriteMessage(kChildSocket, answer).ok()) return 0;
+    watchdog.Working(true);
+    core.On(std::move(frame), send);
+    watchdog.Working(false);
     frame.Clear();
   }
   return 0;

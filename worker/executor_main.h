@@ -8,17 +8,18 @@
 namespace outboard::worker {
 
 struct ExecutorMainOptions {
-  int64_t memory_bytes_max = 0;  // 0: three quarters of the machine's
-  bool reference = false;        // REF=1
-  int debug = 0;                 // DEBUG
-  std::string object_cache;      // OUTBOARD_OBJECT_CACHE: a folder for compiled kernels
-                                 // (object_cache.h); empty: none
+  int64_t memory_bytes_max = 0;    // 0: three quarters of the machine's; Open may say less
+  int64_t step_seconds_max = 600;  // OUTBOARD_STEP_SECONDS: a step that takes longer ends us
+  bool reference = false;          // REF=1
+  int debug = 0;                   // DEBUG
+  std::string object_cache;        // OUTBOARD_OBJECT_CACHE: a folder for compiled kernels
+                                   // (object_cache.h); empty: none
 };
 
 // Returns the exit code.
 int ExecutorMain(const ExecutorMainOptions& options);
 
-// From REF, DEBUG and OUTBOARD_OBJECT_CACHE.
+// From REF, DEBUG, OUTBOARD_OBJECT_CACHE and OUTBOARD_STEP_SECONDS.
 ExecutorMainOptions ExecutorOptionsFromEnvironment();
 
 }  // namespace outboard::worker

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -31,6 +32,7 @@
 #include "worker/device.h"
 #include "worker/executor_main.h"
 #include "worker/message_io.h"
+#include "worker/step_watchdog.h"
 
 namespace outboard::worker {
 namespace {
@@ -53,9 +55,11 @@ class SessionRelay {
  public:
   // `on_end` is called once, from the relay's thread, with why the session ended.
   SessionRelay(proto::Fleet::Stub* fleet, const std::string& fleet_token,
-               const proto::Assign& assign, ChildProcess executor,
+               const proto::Assign& assign, uint64_t memory_bytes_max, ChildProcess executor,
                std::function<void(absl::Status)> on_end)
-      : executor_(std::move(executor)), on_end_(std::move(on_end)) {
+      : executor_(std::move(executor)),
+        on_end_(std::move(on_end)),
+        memory_bytes_max_(memory_bytes_max) {
     Authorize(context_, fleet_token);
     const auto hex = [](const std::string& bytes) { return absl::BytesToHexString(bytes); };
     context_.AddMetadata("outboard-session", hex(assign.session_id()));
@@ -81,8 +85,11 @@ class SessionRelay {
  private:
   void ToExecutor() {
     proto::ClientFrame frame;
-    while (stream_->Read(&frame))
+    while (stream_->Read(&frame)) {
+      for (proto::ClientItem& item : *frame.mutable_items())
+        if (item.has_open()) item.mutable_open()->set_memory_bytes_max(memory_bytes_max_);
       if (!WriteMessage(executor_.fd(), frame).ok()) break;
+    }
     shutdown(executor_.fd(), SHUT_RDWR);
   }
 
@@ -92,16 +99,26 @@ class SessionRelay {
     while (ReadMessage(fd, &frame).ok())
       if (!stream_->Write(frame)) break;
     stream_->WritesDone();
-    const std::string how = executor_.Wait(kEndWaitMs);
+    // One that was told to end may be within a long kernel, and whoever told it waits for us.
+    const std::string how = executor_.Wait(ending_ ? 0 : kEndWaitMs);
     const bool orderly = ending_ || how == "exited with 0";
     context_.TryCancel();
-    on_end_(orderly ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("executor ", how)));
+    on_end_(orderly ? absl::OkStatus() : WhyItEnded(how));
+  }
+
+  static absl::Status WhyItEnded(const std::string& how) {
+    if (how != absl::StrCat("exited with ", kExitStepTooLong))
+      return absl::UnavailableError(absl::StrCat("executor ", how));
+    return absl::DeadlineExceededError(
+        absl::StrCat("a step ran longer than ", ExecutorOptionsFromEnvironment().step_seconds_max,
+                     " s and was stopped; the session's values are gone"));
   }
 
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientReaderWriter<proto::ServerFrame, proto::ClientFrame>> stream_;
   ChildProcess executor_;
   std::function<void(absl::Status)> on_end_;
+  const uint64_t memory_bytes_max_;
   std::atomic<bool> ending_{false};
   std::thread up_, down_;
 };
@@ -117,6 +134,8 @@ class Supervisor::Impl {
       gethostname(host, sizeof(host) - 1);
       options_.name = host;
     }
+    if (options_.memory_bytes_max <= 0)
+      options_.memory_bytes_max = DescribeCpu().memory_bytes / 4 * 3 / options_.devices;
   }
 
   absl::Status Run() {
@@ -210,7 +229,7 @@ class Supervisor::Impl {
       device.set_kind(ExecutorOptionsFromEnvironment().reference ? "ref" : "cpu");
       device.set_name(info.name);
       device.set_hardware_class(info.hardware_class);
-      device.set_memory_bytes(static_cast<uint64_t>(info.memory_bytes));
+      device.set_memory_bytes(static_cast<uint64_t>(options_.memory_bytes_max));
     }
     return event;
   }
@@ -258,8 +277,10 @@ class Supervisor::Impl {
                                                      : "an executor cannot be started"));
       return;
     }
+    auto memory = static_cast<uint64_t>(options_.memory_bytes_max);
+    if (assign.memory_bytes_max() > 0) memory = std::min(memory, assign.memory_bytes_max());
     auto relay = std::make_unique<SessionRelay>(
-        fleet_.get(), options_.fleet_token, assign, std::move(spare_),
+        fleet_.get(), options_.fleet_token, assign, memory, std::move(spare_),
         [this, id](absl::Status status) {
           {
             std::lock_guard lock(mutex_);

@@ -53,6 +53,8 @@ absl::StatusOr<Buffer> Allocator::Allocate(int64_t bytes, Contents contents) {
   return Buffer(this, data, bytes);
 }
 
+void Allocator::Limit(int64_t bytes_max) { bytes_max_ = std::min(bytes_max_, bytes_max); }
+
 void Allocator::Free(void* data, int64_t bytes) {
   const int64_t size = SizeClass(bytes);
   bytes_in_use_ -= size;

@@ -53,6 +53,9 @@ class Allocator {
   //         RESOURCE_EXHAUSTED  names the bytes asked for, those in use and the limit
   absl::StatusOr<Buffer> Allocate(int64_t bytes, Contents contents = Contents::kZeroed);
 
+  // Lowers the limit; one above the present one changes nothing. What is in use stays.
+  void Limit(int64_t bytes_max);
+
   int64_t bytes_in_use() const { return bytes_in_use_; }
   int64_t bytes_kept() const { return bytes_kept_; }
   int64_t bytes_max() const { return bytes_max_; }
