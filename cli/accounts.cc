@@ -8,6 +8,7 @@
 
 #include "cli/common.h"
 #include "client/transport/grpc_link.h"
+#include "client/transport/target.h"
 #include "gateway/accounts/accounts.h"
 #include "gateway/ledger/ledger.h"
 #include "gateway/service/clock.h"
@@ -55,6 +56,11 @@ int Print(const gateway::Usage& usage, bool json) {
 }
 
 absl::StatusOr<gateway::Usage> AskGateway(const std::string& target, const char* key) {
+  if (absl::Status status = transport::CheckTarget("--gateway", target); !status.ok())
+    return status;
+  if (absl::Status status = transport::CheckKeyText("CLOUD_KEY", key == nullptr ? "" : key);
+      !status.ok())
+    return status;
   auto channel = transport::MakeChannel(target);
   if (absl::Status status = transport::WaitConnected(*channel, target, kAnswerWithin); !status.ok())
     return status;

@@ -102,6 +102,7 @@ void BlockSignals() {
   sigset_t set = OurSignals();
   sigprocmask(SIG_BLOCK, &set, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that write, no more
 }
 
 absl::Status AwaitEnd(int life_fd, const std::function<absl::Status()>& on_child) {
@@ -127,6 +128,11 @@ absl::Status AwaitEnd(int life_fd, const std::function<absl::Status()>& on_child
     }
   }
   close(signals);
+  // Who presses Ctrl-C a second time does not want to wait for what follows.
+  sigset_t interrupt;
+  sigemptyset(&interrupt);
+  sigaddset(&interrupt, SIGINT);
+  sigprocmask(SIG_UNBLOCK, &interrupt, nullptr);
   return status;
 }
 

@@ -31,7 +31,8 @@ absl::Status TellReady(const ReadyOptions& options, const std::string& address);
 // SIGINT, SIGTERM and SIGCHLD are for AwaitEnd. To be called before any thread starts.
 void BlockSignals();
 // Returns on SIGINT or SIGTERM, or when `life_fd` (if >= 0) closes: whoever started us is gone.
-// Calls `on_child` when some child has ended; a non-OK status of it ends the wait and is returned.
+// From then on SIGINT ends the process at once. Calls `on_child` when some child has ended; a
+// non-OK status of it ends the wait and is returned.
 absl::Status AwaitEnd(int life_fd, const std::function<absl::Status()>& on_child = {});
 
 // A child of ours that stops when this process ends, whatever ends it: it is given a pipe that then

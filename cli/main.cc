@@ -2,6 +2,7 @@
 #include <fcntl.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -26,11 +27,36 @@ void AddReady(CLI::App* app, ServerFlags& flags) {
   app->add_option("--parent-pid", flags.parent_pid)->group("");
 }
 
+void AddMemory(CLI::App* app, ServerFlags& flags) {
+  app->add_option(
+         "--session-memory", flags.session_memory_bytes,
+         "Bytes that a session may hold, or 512MB, 8GB ... (default: 3/4 of the machine's, "
+         "divided by the worker's devices)")
+      ->transform(CLI::AsSizeValue(false));
+}
+
 void AddGateway(CLI::App* app, ServerFlags& flags) {
+  AddMemory(app, flags);
   app->add_option("--data", flags.data, "Folder of accounts and blobs (default: $OUTBOARD_DATA)");
   app->add_option("--price", flags.price_per_hour_usd, "US dollars an hour for each device")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
+}
+
+// One line: what is wrong, and which help to read.
+int WrongUsage(const CLI::App& app, const CLI::ParseError& error, const char* first) {
+  std::string command = app.get_name();
+  const CLI::App* at = &app;
+  while (!at->get_subcommands().empty()) {
+    at = at->get_subcommands().front();
+    command += " " + at->get_name();
+  }
+  std::string what = error.what();
+  if (at == &app && first != nullptr && *first != '-')
+    what = std::string("there is no subcommand \"") + first + "\"";
+  std::replace(what.begin(), what.end(), '\n', ' ');
+  std::fprintf(stderr, "outboard: %s; see `%s --help`\n", what.c_str(), command.c_str());
+  return kUsage;
 }
 
 int Main(int argc, char** argv) {
@@ -84,6 +110,7 @@ int Main(int argc, char** argv) {
   worker->add_option("--devices", server.devices, "Sessions at a time")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
+  AddMemory(worker, server);
   worker->add_option("--fleet-token-file", server.fleet_token_file,
                      "As the gateway's (or $OUTBOARD_FLEET_TOKEN)");
   AddReady(worker, server);
@@ -125,8 +152,8 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    int code = app.exit(error);
-    return code == 0 ? 0 : kUsage;
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    return WrongUsage(app, error, argv[1]);
   }
   for (int fd : {server.life_fd, server.ready.fd}) {
     if (fd >= 0) fcntl(fd, F_SETFD, FD_CLOEXEC);  // for us, not for our children

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -11,14 +12,17 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/transport/grpc_link.h"
+#include "client/transport/target.h"
 #include "gateway/service/clock.h"
 #include "gateway/service/gateway.h"
+#include "worker/device.h"
 #include "worker/supervisor.h"
 
 namespace outboard::cli {
@@ -33,9 +37,15 @@ constexpr milliseconds kGatewayAnswersWithin{3000};
 constexpr int kRestartsMax =
     16;  // of workers that end by themselves; then something is wrong for good
 
+absl::StatusOr<std::string> CheckedToken(const char* name, const std::string& token) {
+  absl::Status status = transport::CheckKeyText(name, token);
+  if (!status.ok()) return status;
+  return token;
+}
+
 absl::StatusOr<std::string> FleetToken(const ServerFlags& flags) {
   if (const char* token = std::getenv("OUTBOARD_FLEET_TOKEN"); token != nullptr && *token != 0)
-    return token;
+    return CheckedToken("OUTBOARD_FLEET_TOKEN", token);
   if (flags.fleet_token_file.empty()) return "";
   std::ifstream file(flags.fleet_token_file);
   std::string token;
@@ -43,7 +53,7 @@ absl::StatusOr<std::string> FleetToken(const ServerFlags& flags) {
     return absl::InvalidArgumentError(
         absl::StrCat("--fleet-token-file: cannot read ", flags.fleet_token_file));
   }
-  return token;
+  return CheckedToken("--fleet-token-file", token);
 }
 
 absl::StatusOr<gateway::GatewayOptions> OptionsFor(const ServerFlags& flags) {
@@ -54,6 +64,10 @@ absl::StatusOr<gateway::GatewayOptions> OptionsFor(const ServerFlags& flags) {
   auto token = FleetToken(flags);
   if (!token.ok()) return token.status();
   options.fleet_token = *token;
+  if (absl::Status status = transport::CheckTarget("--listen", flags.listen, /*lowest_port=*/0);
+      !status.ok())
+    return status;
+  options.core.memory_bytes_max = flags.session_memory_bytes;
   options.core.price_per_hour = {std::llround(flags.price_per_hour_usd * 1e6)};
   return options;
 }
@@ -79,6 +93,11 @@ void EndWith(int parent_pid) {
   if (parent_pid <= 0) return;
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent_pid) std::raise(SIGTERM);
+}
+
+int64_t MemoryOf(const ServerFlags& flags) {
+  constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+  return static_cast<int64_t>(std::min(flags.session_memory_bytes, kMost));
 }
 
 // A supervisor on a thread of its own, which executors are tied to.
@@ -123,6 +142,8 @@ int RunWorker(const ServerFlags& flags) {
   EndWith(flags.parent_pid);
   auto token = FleetToken(flags);
   if (!token.ok()) return Report(token.status());
+  if (absl::Status status = transport::CheckTarget("--gateway", flags.gateway); !status.ok())
+    return Report(status);
   auto channel = transport::MakeChannel(flags.gateway);
   if (absl::Status status =
           transport::WaitConnected(*channel, flags.gateway, kGatewayAnswersWithin);
@@ -133,7 +154,8 @@ int RunWorker(const ServerFlags& flags) {
                                .name = flags.name,
                                .fleet_token = *token,
                                .executor = {},
-                               .devices = flags.devices});
+                               .devices = flags.devices,
+                               .memory_bytes_max = MemoryOf(flags)});
   absl::Status status = TellReady(flags.ready, flags.gateway);
   if (status.ok()) status = AwaitEnd(flags.life_fd);
   supervisor.Stop();
@@ -169,7 +191,8 @@ int RunServe(const ServerFlags& flags) {
                                  .name = "serve",
                                  .fleet_token = options->fleet_token,
                                  .executor = {},
-                                 .devices = flags.devices});
+                                 .devices = flags.devices,
+                                 .memory_bytes_max = worker::DescribeCpu().memory_bytes / 4 * 3});
     absl::Status status;
     if (!(*gateway)->AwaitDevices(1, kWorkersJoinWithin)) {
       status = absl::UnavailableError("the worker did not join");
@@ -187,10 +210,10 @@ int RunServe(const ServerFlags& flags) {
   return code;
 }
 
-int RunUp(const ServerFlags& flags) {
+int RunUp(ServerFlags flags) {
+  flags.listen = absl::StrCat(flags.host, ":", flags.port);
   auto options = OptionsFor(flags);
   if (!options.ok()) return Report(options.status());
-  options->listen = absl::StrCat(flags.host, ":", flags.port);
   // Other people's processes on this machine must not become our workers.
   if (options->fleet_token.empty()) {
     options->fleet_token =

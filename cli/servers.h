@@ -20,6 +20,7 @@ struct ServerFlags {
   std::string fleet_token_file;  // gateway, worker; $OUTBOARD_FLEET_TOKEN goes before
   double price_per_hour_usd = 0.50;
   int drain_s = 5;
+  uint64_t session_memory_bytes = 0;
   bool no_auth = false;
   bool ephemeral = false;  // serve: the data folder is removed at the end
   int life_fd = -1;
@@ -28,7 +29,7 @@ struct ServerFlags {
 };
 
 // Each runs until SIGINT, SIGTERM or the end of whoever started it, and returns the exit code.
-int RunUp(const ServerFlags& flags);
+int RunUp(ServerFlags flags);
 int RunGateway(const ServerFlags& flags);
 int RunWorker(const ServerFlags& flags);
 int RunServe(const ServerFlags& flags);

@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <set>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 
@@ -24,6 +25,14 @@ namespace {
 
 int64_t Since(MonoTime now, MonoTime then) { return now.ns - then.ns; }
 bool IsSome(ConnId conn) { return conn.value != 0; }
+
+// What the customer has lost, and what it costs (docs/when-it-breaks.md).
+absl::Status WorkerLost(std::string_view how) {
+  return absl::UnavailableError(
+      absl::StrCat("worker lost: ", std::string(how),
+                   "; the session's values are gone, and the time since the worker was last heard "
+                   "from is not billed"));
+}
 
 }  // namespace
 
@@ -87,8 +96,8 @@ void GatewayCore::LoseWorker(WorkerId id, const std::string& why, Out& out) {
     if (session.worker == id) lost.push_back(session_id);
   }
   for (const SessionId& session_id : lost) {
-    End(session_id, absl::UnavailableError(absl::StrCat("worker lost: ", name, " (", why, ")")),
-        RowState::kLost, "worker lost", out);
+    End(session_id, WorkerLost(absl::StrCat(name, " (", why, ")")), RowState::kLost, "worker lost",
+        out);
   }
   workers_.erase(id);
 }
@@ -136,7 +145,8 @@ void GatewayCore::Handle(const ClientResume& event, Out& out) {
   if (session == nullptr || session->state == State::kQueued ||
       session->state == State::kStarting) {
     return refuse(absl::NotFoundError(
-        "no such session: it was closed, its worker was lost, or it was left alone for too long"));
+        "no such session: it was closed, its worker was lost, the gateway was started again, or it "
+        "was left alone for too long"));
   }
   if (IsSome(session->conn)) {
     // The client noticed the broken connection before we did, or has two: the last one counts.
@@ -156,7 +166,8 @@ void GatewayCore::Handle(const ClientResume& event, Out& out) {
 
 void GatewayCore::Handle(const ClientClosed& event, Out& out) {
   Session* session = FindByConn(event.conn);
-  if (session != nullptr) End(session->id, absl::OkStatus(), RowState::kClosed, "closed", out);
+  if (session == nullptr) return;
+  End(session->id, event.why, RowState::kClosed, event.why.ok() ? "closed" : "refused", out);
 }
 
 void GatewayCore::Handle(const ClientGone& event, Out& out) {
@@ -200,8 +211,13 @@ void GatewayCore::Handle(const ExecutorAttached& event, Out& out) {
 void GatewayCore::Handle(const ExecutorGone& event, Out& out) {
   Session* session = Find(event.session);
   if (session == nullptr) return;
-  absl::Status why =
-      event.why.ok() ? absl::UnavailableError("worker lost: the executor ended") : event.why;
+  absl::Status why = event.why;
+  if (why.ok()) {
+    why = WorkerLost("the executor ended");
+  } else if (absl::IsUnavailable(why)) {
+    const std::string how(why.message().data(), why.message().size());
+    why = WorkerLost(how);
+  }
   End(session->id, why, RowState::kLost, "executor lost", out);
 }
 
@@ -231,8 +247,7 @@ void GatewayCore::Handle(const Tick&, Out& out) {
     if (queued && in_state > options_.queue_ns) {
       End(id, NoDevice(session), RowState::kClosed, "no device", out);
     } else if (session.state == State::kStarting && in_state > options_.start_ns) {
-      End(id, absl::UnavailableError("worker lost: it started no executor in time"),
-          RowState::kLost, "not started", out);
+      End(id, WorkerLost("it started no executor in time"), RowState::kLost, "not started", out);
     } else if (session.state == State::kDetached && !session.busy &&
                Since(now_, session.idle_since) > options_.idle_ns) {
       Park(session, out);

@@ -47,7 +47,9 @@ constexpr int64_t kSecondNs = 1'000'000'000;
 
 struct CoreOptions {
   MicroUsd price_per_hour = kDefaultPricePerHour;
-  int64_t queue_ns = 10 * kSecondNs;  // a session waits so long for a device
+  // A session waits so long for a device: longer than idle_ns, so that a program that is started
+  // again after a Ctrl-C gets the device of the one before.
+  int64_t queue_ns = 20 * kSecondNs;
   int64_t start_ns = 30 * kSecondNs;  // a worker has so long to attach an executor
   int64_t idle_ns =
       10 * kSecondNs;  // a detached session gives its device back after so long without work
@@ -56,6 +58,7 @@ struct CoreOptions {
   int64_t lease_ttl_ns = 5 * kSecondNs;  // a worker unheard for so long is lost
   uint32_t sessions_per_tenant_max = 64;
   uint32_t queue_max = 1024;
+  uint64_t memory_bytes_max = 0;  // of a session, told to its worker; 0: what the worker has
 };
 
 // ---- events
@@ -88,8 +91,9 @@ struct ClientResume {  // authenticated; takes over the session that the token n
   Token resume_token;
   WallTime wall;
 };
-struct ClientClosed {  // it said Close
+struct ClientClosed {  // its session ends
   ConnId conn;
+  absl::Status why;  // OK: it said Close
 };
 struct ClientGone {  // its stream ended without
   ConnId conn;

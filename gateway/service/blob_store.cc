@@ -23,7 +23,8 @@ namespace fs = std::filesystem;
 
 absl::Status DiskError(const char* what, int error) {
   std::string message = absl::StrCat("blob store: ", what, ": ", strerror(error));
-  if (error == ENOSPC || error == EDQUOT) return absl::ResourceExhaustedError(message);
+  if (error == ENOSPC || error == EDQUOT || error == EFBIG)
+    return absl::ResourceExhaustedError(message);
   return absl::UnavailableError(message);
 }
 

@@ -1,6 +1,8 @@
 #include "gateway/service/bookkeeper.h"
 
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 #include "gateway/service/clock.h"
@@ -9,6 +11,8 @@
 namespace outboard::gateway {
 
 namespace {
+constexpr std::chrono::seconds kTryAgainAfter{1};
+
 // Worth another try: the file may be writable again.
 bool IsPassing(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
@@ -20,22 +24,24 @@ Bookkeeper::Bookkeeper(Ledger* ledger, SessionRows* rows)
 Bookkeeper::~Bookkeeper() { Stop(); }
 
 void Bookkeeper::Post(std::vector<Charge> charges) {
-  Add([this, charges = std::move(charges)] { return ledger_->Post(charges, WallNow()).status(); });
+  Add({[this, charges = std::move(charges)] { return ledger_->Post(charges, WallNow()).status(); },
+       nullptr});
 }
 void Bookkeeper::Write(SessionRow row) {
-  Add([this, row = std::move(row)] { return rows_->Put(row); });
+  Add({[this, row = std::move(row)] { return rows_->Put(row); }, nullptr});
 }
 void Bookkeeper::Grant(LeaseRow row) {
-  Add([this, row = std::move(row)] { return rows_->GrantLease(row).status(); });
+  Add({[this, row = std::move(row)] { return rows_->GrantLease(row).status(); }, nullptr});
 }
 void Bookkeeper::EndLease(LeaseId lease, std::string why) {
-  Add([this, lease, why = std::move(why)] { return rows_->EndLease(lease, why, WallNow()); });
+  Add({[this, lease, why = std::move(why)] { return rows_->EndLease(lease, why, WallNow()); },
+       nullptr});
 }
-void Bookkeeper::Then(std::function<void()> job) {
-  Add([job = std::move(job)] {
-    job();
-    return absl::OkStatus();
-  });
+void Bookkeeper::Then(std::function<void()> job) { Add({nullptr, std::move(job)}); }
+
+absl::Status Bookkeeper::trouble() const {
+  std::lock_guard lock(mutex_);
+  return trouble_;
 }
 
 void Bookkeeper::Add(Job job) {
@@ -60,15 +66,44 @@ void Bookkeeper::Work() {
     if (jobs_.empty()) return;
     Job& job = jobs_.front();  // stays at the front until it is done; others only push behind it
     lock.unlock();
-    absl::Status status = job();
-    if (!status.ok()) Log("accounts file: " + status.ToString());
+    absl::Status status;
+    if (job.write != nullptr)
+      status = job.write();
+    else
+      job.tell();
+    const bool passing = IsPassing(status);
+    if (!status.ok() && !passing) Log("accounts file: " + status.ToString());
     lock.lock();
-    if (!status.ok() && IsPassing(status) && !stopping_) {
-      wake_.wait_for(lock, std::chrono::seconds(1), [this] { return stopping_; });
+    if (job.write != nullptr) SetTrouble(passing ? status : absl::OkStatus());
+    if (!passing || stopping_) {
+      jobs_.pop_front();
       continue;
     }
-    jobs_.pop_front();
+    const auto again = std::chrono::steady_clock::now() + kTryAgainAfter;
+    do {
+      TellAll(lock);
+    } while (wake_.wait_until(lock, again) == std::cv_status::no_timeout && !stopping_);
   }
+}
+
+// Nobody's goodbye waits for a disk.
+void Bookkeeper::TellAll(std::unique_lock<std::mutex>& lock) {
+  const auto first = std::stable_partition(jobs_.begin(), jobs_.end(),
+                                           [](const Job& job) { return job.write != nullptr; });
+  const std::vector<Job> tells(std::make_move_iterator(first),
+                               std::make_move_iterator(jobs_.end()));
+  jobs_.erase(first, jobs_.end());
+  lock.unlock();
+  for (const Job& job : tells) job.tell();
+  lock.lock();
+}
+
+void Bookkeeper::SetTrouble(absl::Status status) {
+  if (status.ok() != trouble_.ok()) {
+    Log(status.ok() ? "accounts file: written again"
+                    : "accounts file: " + status.ToString() + "; trying again every second");
+  }
+  trouble_ = std::move(status);
 }
 
 }  // namespace outboard::gateway

@@ -3,7 +3,8 @@
 //
 // A posting that cannot be written (disk full, file locked) is kept and tried again every second,
 // and what comes after waits behind it: the books never skip a second. The ledger's own idempotency
-// makes a doubtful one safe to repeat.
+// makes a doubtful one safe to repeat. Meanwhile `trouble` says so, and the gateway opens no new
+// sessions; what waits is a posting every few seconds of each session that already ran.
 #pragma once
 
 #include <condition_variable>
@@ -29,21 +30,29 @@ class Bookkeeper {
   void Write(SessionRow row);
   void Grant(LeaseRow row);
   void EndLease(LeaseId lease, std::string why);
-  // Runs `job` when everything before it is on disk.
+  // Runs `job` when everything before it is on disk; while there is trouble, at once.
   void Then(std::function<void()> job);
+  // Why the last attempt to write failed and is tried again; OK while all is well.
+  absl::Status trouble() const;
   // Writes what is queued, within reason, and ends the thread.
   void Stop();
 
  private:
-  using Job = std::function<absl::Status()>;
+  struct Job {
+    std::function<absl::Status()> write;  // one of the two
+    std::function<void()> tell;
+  };
   void Add(Job job);
   void Work();
+  void TellAll(std::unique_lock<std::mutex>& lock);
+  void SetTrouble(absl::Status status);
 
   Ledger* const ledger_;
   SessionRows* const rows_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<Job> jobs_;
+  absl::Status trouble_;
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -85,6 +85,12 @@ void Hub::Open(ConnId conn, const Identity& identity, const proto::Open& open) {
         open.graph_schema().max(), ", this gateway reads ", wire::kGraphSchemaVersion)));
   }
   if (open.resume_token().empty()) {
+    // What cannot be written cannot be billed; sessions that run go on, and are posted later.
+    if (absl::Status trouble = books_->trouble(); !trouble.ok()) {
+      return refuse(absl::UnavailableError(absl::StrCat(
+          "the gateway cannot write its books and takes no new sessions until it can: ",
+          trouble.message())));
+    }
     Tell(ClientOpen{conn, identity.tenant, std::max(1u, open.devices()), Draw<SessionId>(),
                     Draw<Token>(), Draw<Token>(), WallNow()});
     return;
@@ -96,7 +102,12 @@ void Hub::Open(ConnId conn, const Identity& identity, const proto::Open& open) {
 
 void Hub::Close(ConnId conn) {
   std::lock_guard lock(mutex_);
-  Tell(ClientClosed{conn});
+  Tell(ClientClosed{conn, absl::OkStatus()});
+}
+
+void Hub::Fail(ConnId conn, const absl::Status& why) {
+  std::lock_guard lock(mutex_);
+  Tell(ClientClosed{conn, why});
 }
 
 // ---- workers ------------------------------------------------------------------------------------
@@ -146,9 +157,6 @@ void Hub::OnSessionEnded(WorkerId worker, const proto::SessionEnded& ended) {
   if (!id) return;
   streamless_.erase(*id);
   absl::Status why(wire::CodeFromWire(ended.code()), ended.message());
-  if (!why.ok() && why.code() == absl::StatusCode::kUnavailable) {
-    why = absl::UnavailableError(absl::StrCat("worker lost: ", ended.message()));
-  }
   Tell(ExecutorGone{*id, why});
 }
 
@@ -184,6 +192,7 @@ void Hub::Do(Assign& action) {
   assign.set_attach_token(SessionId{action.attach_token.hi, action.attach_token.lo}.Bytes());
   assign.set_lease_id(action.grant);
   for (uint32_t device : action.devices) assign.add_devices(device);
+  assign.set_memory_bytes_max(options_.memory_bytes_max);
   it->second.stream->Send(std::move(command));
 }
 
@@ -226,7 +235,10 @@ void Hub::Do(EndClient& action) {
     auto it = clients_.find(action.conn);
     if (it == clients_.end()) return;
     const std::shared_ptr<Relay>& relay = it->second.relay;
-    Relay::SendEnd(*it->second.stream, action.why, action.bill, relay ? relay->epoch() : 0,
+    absl::Status why = action.why;
+    // An executor that ended its session has said why, and better than how its process ended.
+    if (!why.ok() && relay != nullptr && !relay->failure().ok()) why = relay->failure();
+    Relay::SendEnd(*it->second.stream, why, action.bill, relay ? relay->epoch() : 0,
                    relay ? relay->done_seq() : 0);
   });
 }
@@ -294,7 +306,7 @@ void Hub::TickLoop() {
     }
     for (const SessionId& id : silent) {
       streamless_.erase(id);
-      Tell(ExecutorGone{id, absl::UnavailableError("worker lost: the executor's stream ended")});
+      Tell(ExecutorGone{id, absl::UnavailableError("the executor's stream ended")});
     }
     Tell(Tick{});
     if (++ticks % kKeyCheckTicks == 0) CheckKeys();
@@ -312,11 +324,7 @@ void Hub::CheckKeys() {
       absl::Status status = gatekeeper_->Check(key_id);
       if (!absl::IsUnauthenticated(status)) continue;
       std::lock_guard lock(mutex_);
-      auto it = clients_.find(conn);
-      if (it == clients_.end()) continue;
-      Relay::SendEnd(*it->second.stream, status, {},
-                     it->second.relay ? it->second.relay->epoch() : 0, 0);
-      Tell(ClientClosed{conn});
+      Tell(ClientClosed{conn, status});
     }
   });
 }

@@ -41,6 +41,8 @@ class Hub {
   void RemoveClient(ConnId conn);
   void Open(ConnId conn, const Identity& identity, const proto::Open& open);
   void Close(ConnId conn);
+  // The session ends with `why`: its client broke a rule.
+  void Fail(ConnId conn, const absl::Status& why);
   // Ends the client's stream; its session stays for a resume.
   void ClientBroke(ConnId conn);
 

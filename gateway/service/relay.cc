@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/limits.h"
+#include "proto/status_code.h"
 
 namespace outboard::gateway {
 
@@ -71,6 +72,11 @@ uint64_t Relay::epoch() const {
   return epoch_;
 }
 
+absl::Status Relay::failure() const {
+  std::lock_guard lock(mutex_);
+  return failure_;
+}
+
 void Relay::SendEnd(ClientSide& client, const absl::Status& why, const Bill& bill, uint64_t epoch,
                     uint64_t through_seq) {
   proto::ServerFrame frame;
@@ -98,6 +104,10 @@ bool Relay::IsHeavy(const proto::ClientFrame& frame) {
 
 absl::Status Relay::FromClient(ClientSide* client, proto::ClientFrame frame, bool& pause) {
   pause = false;
+  if (const size_t bytes = frame.ByteSizeLong(); bytes > wire::kFrameBytesMax) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a frame of ", bytes, " bytes; limit ", wire::kFrameBytesMax));
+  }
   if (frame.items_size() > static_cast<int>(wire::kFrameItemsMax)) {
     return absl::ResourceExhaustedError(
         absl::StrCat("a frame of ", frame.items_size(), " items; limit ", wire::kFrameItemsMax));
@@ -222,8 +232,7 @@ absl::Status Relay::SendBlob(ClientSide* client, uint64_t epoch, const proto::Cl
       piece.mutable_put()->set_data(bytes->substr(at, wire::kPieceBytesMax));
       offset += piece.put().data().size();
       std::unique_lock lock(mutex_);
-      if (!AwaitRoom(lock, client))
-        return absl::UnavailableError("worker lost: it takes no more data");
+      if (!AwaitRoom(lock, client)) return absl::UnavailableError("the worker takes no more data");
       if (client_ != client || executor_ == nullptr) return absl::OkStatus();
       executor_->Send(std::move(frame));
     }
@@ -249,6 +258,8 @@ void Relay::FromExecutor(ExecutorSide* executor, proto::ServerFrame frame, bool&
       if (done.through_seq() > done_seq_) done_seq_ = done.through_seq();
       done.set_cost_micro_usd(static_cast<uint64_t>(bill_.amount.value));
       done.set_seconds_billed(static_cast<uint64_t>(bill_.seconds));
+    } else if (item.has_failed() && item.failed().seq() == 0) {
+      failure_ = absl::Status(wire::CodeFromWire(item.failed().code()), item.failed().message());
     } else if (item.has_opened()) {
       proto::Opened& opened = *item.mutable_opened();
       opened.set_session_id(session_.Bytes());

@@ -48,6 +48,7 @@ class Relay {
   bool busy() const { return sent_seq_ > done_seq_; }
   uint64_t done_seq() const { return done_seq_; }
   uint64_t epoch() const;
+  absl::Status failure() const;  // with which the executor ended the session; OK: it did not
 
   // ---- the client's stream
   // Whether FromClient would verify, hash or read: then it must not run on gRPC's threads.
@@ -81,6 +82,7 @@ class Relay {
   Token resume_token_;
   uint64_t epoch_ = 0;
   Bill bill_;
+  absl::Status failure_;
   std::string graph_id_, graph_bytes_;  // on its way in; only the client's reader touches them
 };
 

@@ -64,7 +64,7 @@ bool ClientStream::OnMessage(proto::ClientFrame frame) {
     if (relay == nullptr) return true;  // before Opened there is nothing to say
     bool pause = false;
     absl::Status status = relay->FromClient(this, std::move(frame), pause);
-    if (!status.ok()) Relay::SendEnd(*this, status, {}, relay->epoch(), relay->done_seq());
+    if (!status.ok()) hub_->Fail(conn_, status);
     return !pause;
   }
   if (!Hold()) return false;
@@ -73,7 +73,7 @@ bool ClientStream::OnMessage(proto::ClientFrame frame) {
     absl::Status status;
     std::shared_ptr<Relay> relay = this->relay();
     if (relay != nullptr) status = relay->FromClient(this, std::move(frame), pause);
-    if (!status.ok()) Relay::SendEnd(*this, status, {}, relay->epoch(), relay->done_seq());
+    if (!status.ok()) hub_->Fail(conn_, status);
     if (!pause) ResumeReading();
     Unhold();
   });
