@@ -1,5 +1,5 @@
-// Any bytes as a graph: refused, or canonical, verified, printable and differentiable. Built with clang's libFuzzer
-// (-DOUTBOARD_FUZZ=ON); `graph_fuzz CORPUS_FOLDER -max_total_time=60` looks for trouble, `graph_fuzz FILE` repeats it.
+// Any bytes as a graph: refused, or canonical, verified, printable, differentiable and, if it is
+// small, interpreted.
 #include <cstdint>
 #include <iterator>
 #include <string>
@@ -11,13 +11,18 @@
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/print.h"
 #include "compiler/ir/spec.h"
+#include "compiler/reference/interpret.h"
 #include "compiler/tensor/gradient.h"
+#include "tests/compiler/random_graph.h"
+#include "tests/fuzz/byte_source.h"
+#include "tests/fuzz/seeds.h"
 
 using namespace outboard;
 
 namespace {
 
-// Every way back from a result to an input: errors are fine, broken promises of ours end the process.
+// Every way back from a result to an input: errors are fine, broken promises of ours end the
+// process.
 void Differentiate(Graph& graph, const UOp* root) {
   std::vector<const UOp*> wrt;
   for (const UOp* param : ParamsOf(root))
@@ -31,6 +36,32 @@ void Differentiate(Graph& graph, const UOp* root) {
   }
 }
 
+// On zeros and with each VAR at its least: errors are fine, results have the size that they claim.
+void Evaluate(const UOp* root) {
+  constexpr int64_t kParamElementsMax = 4096;
+  const InterpretOptions small{.work_max = 1 << 16, .bytes_max = 1 << 20, .stored_elements = 256};
+  std::vector<HostTensor> params;
+  for (const UOp* param : ParamsOf(root)) {
+    HostTensor tensor{param->dtype, {}, {}};
+    int64_t elements = 1;
+    for (const Dim& dim : param->shape) {
+      OB_CHECK(dim.min() >= 0);
+      tensor.dims.push_back(dim.min());
+      if (dim.min() > kParamElementsMax || (elements *= dim.min()) > kParamElementsMax) return;
+    }
+    tensor.bytes.resize(elements * ByteWidth(param->dtype));
+    params.push_back(std::move(tensor));
+  }
+  std::vector<Binding> bindings;
+  for (const UOp* var : VarsOf(root)) bindings.push_back({var->arg[0], var->arg[1]});
+  const auto results = Interpret(root, params, bindings, small);
+  if (!results.ok()) return;
+  OB_CHECK(results->size() == root->src.size());
+  for (const HostTensor& result : *results)
+    OB_CHECK(static_cast<int64_t>(result.bytes.size()) ==
+             result.ElementCount() * ByteWidth(result.dtype));
+}
+
 void CheckBytes(std::string_view bytes) {
   for (const Level level : {Level::kTensor, Level::kKernel}) {
     Graph graph;
@@ -38,32 +69,33 @@ void CheckBytes(std::string_view bytes) {
     if (!root.ok()) continue;
     OB_CHECK(ValueOrDie(EncodeGraph(*root)).bytes == bytes);
     GraphToString(*root);
-    if (level == Level::kTensor) Differentiate(graph, *root);
+    if (level != Level::kTensor) continue;
+    Differentiate(graph, *root);
+    Evaluate(*root);
   }
 }
 
-// Bytes as a list of nodes to make, which gets past the decoder more often than mutated encodings do: op, type, counts,
-// then sources from the end of the list and small arguments. What is refused is left out.
-const UOp* MakeGraph(Graph& graph, std::string_view bytes) {
-  static constexpr int64_t kLarge[] = {kSymbolicDim, INT64_MAX, INT64_MIN + 1, int64_t{1} << 31, int64_t{1} << 62,
-                                       0x3ff0000000000000, 0x7ff8000000000000};
+// Bytes as a list of nodes to make, which gets past the decoder more often than mutated encodings
+// do: op, type, counts, then sources from the end of the list and small arguments. What is refused
+// is left out.
+const UOp* MakeGraph(Graph& graph, test::ByteSource bytes) {
+  static constexpr int64_t kLarge[] = {kSymbolicDim,      INT64_MAX,        INT64_MIN + 1,
+                                       int64_t{1} << 31,  int64_t{1} << 62, 0x3ff0000000000000,
+                                       0x7ff8000000000000};
   std::vector<const UOp*> nodes, results;
-  const auto next = [&bytes] {
-    const uint8_t byte = bytes.empty() ? 0 : static_cast<uint8_t>(bytes[0]);
-    bytes.remove_prefix(!bytes.empty());
-    return byte;
-  };
   while (!bytes.empty() && nodes.size() < 200) {
-    const auto op = static_cast<Op>(next() % kOpCodeMax);
-    const auto dtype = static_cast<DType>(next() % kDTypeCount);
-    const uint8_t counts = next();
+    const auto op = static_cast<Op>(bytes.Byte() % kOpCodeMax);
+    const auto dtype = static_cast<DType>(bytes.Byte() % kDTypeCount);
+    const uint8_t counts = bytes.Byte();
     std::vector<const UOp*> src;
     std::vector<int64_t> arg;
     for (int i = 0; i < counts % 5 && !nodes.empty(); ++i)
-      src.push_back(nodes[nodes.size() - 1 - next() % nodes.size()]);
+      src.push_back(nodes[nodes.size() - 1 - bytes.Byte() % nodes.size()]);
     for (int i = 0; i < counts / 5 % 8; ++i) {
-      const uint8_t value = next();
-      arg.push_back(value < 200 ? value % 40 : value < 220 ? 200 - value : kLarge[value % std::size(kLarge)]);
+      const uint8_t value = bytes.Byte();
+      arg.push_back(value < 200   ? value % 40
+                    : value < 220 ? 200 - value
+                                  : kLarge[value % std::size(kLarge)]);
     }
     auto made = graph.Make(op, dtype, src, arg);
     if (!made.ok()) made = graph.Make(op, DType::kVoid, src, arg);
@@ -77,11 +109,19 @@ const UOp* MakeGraph(Graph& graph, std::string_view bytes) {
 
 }  // namespace
 
+extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
+  std::vector<std::string> seeds;
+  for (uint64_t seed = 1; seed <= 100; ++seed)
+    seeds.push_back(ValueOrDie(EncodeGraph(test::MakeRandomCase(seed).sink)).bytes);
+  test::WriteSeeds(*argc, *argv, seeds);
+  return 0;
+}
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   CheckBytes(bytes);
   Graph graph;
-  const UOp* const root = MakeGraph(graph, bytes);
+  const UOp* const root = MakeGraph(graph, test::ByteSource(bytes));
   if (root == nullptr) return 0;
   GraphToString(root);
   Differentiate(graph, root);
