@@ -1,166 +1,357 @@
 #include "compiler/schedule/merge.h"
 
 #include <algorithm>
-#include <map>
+#include <optional>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/check.h"
+#include "compiler/rewrite/linear.h"
 #include "compiler/rewrite/simplify.h"
+#include "compiler/rewrite/substitute.h"
 
 namespace outboard::schedule {
 namespace {
 
-// A kernel being built: expressions still name their own kernel's slots, so buffers are looked up
-// by node.
-struct Draft {
-  std::vector<int64_t> extents;  // of the output ranges
-  bool has_loop = false;
-  std::vector<const UOp*> stored;                        // tensor nodes written
-  std::vector<const UOp*> stores;                        // STOREs, over `buffers`' slots
-  std::vector<const UOp*> buffers;                       // by slot
-  absl::flat_hash_map<const UOp*, const UOp*> place_of;  // stored tensor node -> its i64 place
+// Rows are handed out to threads. With fewer than this, loops inside of a row would have to be; in
+// a kernel of few points it does not matter.
+constexpr double kRowsMin = 64;
+constexpr double kFewPoints = 65536;
+// Operations worth computing again for each element instead of a trip through memory and a kernel
+// more: a softmax's exponential and quotient just are.
+constexpr double kAgainMax = 30;
+
+using Replacements = absl::flat_hash_map<const UOp*, const UOp*>;
+
+struct Stored {
+  const UOp* node = nullptr;   // of the tensor graph
+  const UOp* place = nullptr;  // i64
+  const UOp* value = nullptr;
 };
 
-// Output ranges depend on the shape alone, so equal extents mean equal ranges.
-std::vector<int64_t> OutputExtents(const UOp* ast) {
-  std::map<int64_t, int64_t> extent_of;  // by id
-  for (const UOp* node : PostOrder(ast->src[0]->src[0]))
-    if (node->op == Op::kRange) extent_of[node->arg[0]] = node->arg[1];
-  std::vector<int64_t> extents;
-  for (const auto& [id, extent] : extent_of) extents.push_back(extent);
-  return extents;
+// A kernel being built. Its GLOBALs are numbered over all kernels (Merger::node_of_).
+struct Draft {
+  std::vector<const UOp*>
+      ranges;  // of outputs, outermost first; those of a store are its first ones
+  std::vector<Stored> stores;
+  absl::flat_hash_set<const UOp*> reads;  // tensor nodes, before anything was joined
+  bool has_loop = false;
+  bool streams = true;  // no loop goes over an input more than once
+  size_t rows =
+      SIZE_MAX;  // ranges of the fewest that a kernel with a loop brought: these are tasks
+  bool renumber = false;
+};
+
+bool IsRange(const UOp* node, RangeKind kind) {
+  return node->op == Op::kRange && node->arg[2] == static_cast<int64_t>(kind);
 }
 
-Draft MakeDraft(const LoweredKernel& kernel) {
-  Draft draft;
-  draft.extents = OutputExtents(kernel.ast);
-  for (const UOp* node : PostOrder(kernel.ast)) draft.has_loop |= node->op == Op::kReduceLoop;
-  draft.stored = {kernel.buffers[0]};
-  draft.stores = {kernel.ast->src[0]};
-  draft.buffers = kernel.buffers;
-  draft.place_of[kernel.buffers[0]] = kernel.ast->src[0]->src[0]->src[1];
-  return draft;
+double Points(const std::vector<const UOp*>& ranges) {
+  double points = 1;
+  for (const UOp* range : ranges) points *= static_cast<double>(range->arg[1]);
+  return points;
+}
+
+bool StartsWith(const std::vector<const UOp*>& ranges, const std::vector<const UOp*>& first) {
+  return ranges.size() >= first.size() && std::equal(first.begin(), first.end(), ranges.begin());
+}
+
+// The replacements that turn `place` into `index`, which has loops in the place of some output
+// ranges: x[r, c] read as x[r, k] gives c -> k.
+std::optional<Replacements> MatchPlace(const UOp* place, const UOp* index) {
+  const Linear from = LinearOf(place), to = LinearOf(index);
+  if (from.constant != to.constant || from.terms.size() != to.terms.size()) return std::nullopt;
+  Replacements by;
+  for (const auto& [term, coefficient] : from.terms) {
+    const UOp* other = nullptr;
+    for (const auto& [t, c] : to.terms)
+      if (c == coefficient) other = t;
+    if (other == nullptr || other->op != Op::kRange || term->op != Op::kRange) return std::nullopt;
+    if (other == term) continue;
+    if (!IsRange(other, RangeKind::kReduce) || other->arg[1] != term->arg[1]) return std::nullopt;
+    by[term] = other;
+  }
+  return by;
+}
+
+// Operations for each element of `value` that depend on the ranges to be replaced; nullopt where a
+// reduction does.
+std::optional<double> CostAgain(const UOp* value, const Replacements& by) {
+  absl::flat_hash_set<const UOp*> depends;
+  double cost = 0;
+  for (const UOp* node : PostOrder(value)) {
+    const bool does =
+        by.contains(node) || std::any_of(node->src.begin(), node->src.end(),
+                                         [&](const UOp* s) { return depends.contains(s); });
+    if (!does) continue;
+    depends.insert(node);
+    if (node->op == Op::kReduceLoop) return std::nullopt;
+    if (node->dtype == DType::kI64 && node->op != Op::kLoad) continue;  // index arithmetic
+    switch (node->op) {
+      case Op::kThreefry: cost += 100; break;
+      case Op::kExp2:
+      case Op::kLog2:
+      case Op::kSin: cost += 15; break;
+      case Op::kFDiv:
+      case Op::kSqrt: cost += 4; break;
+      default: cost += IsAlu(node->op) || node->op == Op::kLoad || node->op == Op::kCast;
+    }
+  }
+  return cost;
+}
+
+// How many reductions are below each one, at most: two of one depth do not use each other.
+absl::flat_hash_map<const UOp*, int> Depths(const std::vector<const UOp*>& values) {
+  absl::flat_hash_map<const UOp*, int> depth, of_loops;
+  for (const UOp* value : values)
+    for (const UOp* node : PostOrder(value)) {
+      int most = 0;
+      for (const UOp* s : node->src) most = std::max(most, depth[s]);
+      if (node->op == Op::kReduceLoop) of_loops[node] = most++;
+      depth[node] = most;
+    }
+  return of_loops;
 }
 
 class Merger {
  public:
-  explicit Merger(Graph& graph) : graph_(graph) {}
+  Merger(Graph& graph, const absl::flat_hash_set<const UOp*>& results)
+      : graph_(graph), results_(results) {}
 
-  std::vector<MergedKernel> Run(std::vector<LoweredKernel> kernels) {
-    for (LoweredKernel& kernel : kernels) {
-      Draft draft = MakeDraft(kernel);
-      if (draft.has_loop || !JoinEarlier(draft)) {
-        for (const UOp* node : draft.stored) made_by_[node] = drafts_.size();
-        drafts_.push_back(std::move(draft));
-      }
+  std::vector<MergedKernel> Run(const std::vector<LoweredKernel>& kernels) {
+    std::vector<Draft> guests;
+    for (const LoweredKernel& kernel : kernels) {
+      guests.push_back(MakeDraft(kernel));
+      for (const UOp* node : guests.back().reads) ++readers_[node];
+    }
+    for (Draft& guest : guests) {
+      if (JoinEarlier(guest)) continue;
+      made_by_[guest.stores[0].node] = drafts_.size();
+      drafts_.push_back(std::move(guest));
     }
     std::vector<MergedKernel> merged;
-    for (Draft& draft : drafts_) merged.push_back(Finish(draft));
+    for (const Draft& draft : drafts_) merged.push_back(Finish(draft));
     return merged;
   }
 
  private:
-  bool JoinEarlier(const Draft& draft) {
+  Draft MakeDraft(const LoweredKernel& kernel) {
+    Draft draft;
+    const UOp* const ast = WithGlobals(kernel.ast, [&](const UOp* global) {
+      const UOp* const node = kernel.buffers[global->arg[0]];
+      if (global->arg[0] > 0) draft.reads.insert(node);
+      const auto [slot, fresh] = slot_of_.emplace(node, node_of_.size());
+      if (fresh) node_of_.push_back(node);
+      return slot->second;
+    });
+    const UOp* const store = ast->src[0];
+    draft.stores = {{kernel.buffers[0], store->src[0]->src[1], store->src[1]}};
+    double loaded = 0, steps = 1;
+    for (const UOp* node : PostOrder(ast)) {
+      if (IsRange(node, RangeKind::kOutput)) draft.ranges.push_back(node);
+      if (IsRange(node, RangeKind::kReduce)) steps *= static_cast<double>(node->arg[1]);
+      if (node->op == Op::kLoad)
+        loaded = std::max(loaded, static_cast<double>(node->src[0]->src[0]->arg[1]));
+      draft.has_loop |= node->op == Op::kReduceLoop;
+    }
+    std::sort(draft.ranges.begin(), draft.ranges.end(),
+              [](const UOp* a, const UOp* b) { return a->arg[0] < b->arg[0]; });
+    if (draft.has_loop) draft.rows = draft.ranges.size();
+    draft.streams = !draft.has_loop || Points(draft.ranges) * steps <= loaded;
+    return draft;
+  }
+
+  template <typename SlotOf>
+  const UOp* WithGlobals(const UOp* root, const SlotOf& slot_of) {
+    Replacements by;
+    for (const UOp* node : PostOrder(root))
+      if (node->op == Op::kGlobal)
+        by[node] = graph_.MakeChecked(Op::kGlobal, node->dtype, {},
+                                      {static_cast<int64_t>(slot_of(node)), node->arg[1]});
+    return Substitute(graph_, root, by);
+  }
+
+  bool JoinEarlier(const Draft& guest) {
     // Nothing before the last kernel it reads from can take it.
     size_t first = 0;
-    for (size_t i = 1; i < draft.buffers.size(); ++i)
-      if (const auto maker = made_by_.find(draft.buffers[i]); maker != made_by_.end())
+    for (const UOp* node : guest.reads)
+      if (const auto maker = made_by_.find(node); maker != made_by_.end())
         first = std::max(first, maker->second);
-    for (size_t i = first; i < drafts_.size(); ++i)
-      if (CanJoin(drafts_[i], draft)) {
-        Join(drafts_[i], draft);
-        made_by_[draft.stored[0]] = i;
-        return true;
-      }
+    for (size_t i = first; i < drafts_.size(); ++i) {
+      if (!Join(drafts_[i], guest)) continue;
+      made_by_[guest.stores[0].node] = i;
+      return true;
+    }
     return false;
   }
 
-  static bool CanJoin(const Draft& host, const Draft& guest) {
-    if (host.extents != guest.extents) return false;
-    bool shares = false;
-    for (size_t i = 1; i < guest.buffers.size(); ++i)
-      shares |= std::find(host.buffers.begin(), host.buffers.end(), guest.buffers[i]) !=
-                host.buffers.end();
-    if (!shares) return false;
-    for (const UOp* node : PostOrder(guest.stores[0])) {
-      if (node->op != Op::kIndex || node->src[0]->arg[0] == 0) continue;
-      const auto stored = host.place_of.find(guest.buffers[node->src[0]->arg[0]]);
-      if (stored != host.place_of.end() && stored->second != node->src[1]) return false;
+  // Adds the guest's store to the host, if that may and should be.
+  bool Join(Draft& host, const Draft& guest) {
+    const bool same = host.ranges == guest.ranges;
+    if (!same && !StartsWith(host.ranges, guest.ranges) && !StartsWith(guest.ranges, host.ranges))
+      return false;
+    const bool reads_host = std::any_of(host.stores.begin(), host.stores.end(), [&](const auto& s) {
+      return guest.reads.contains(s.node);
+    });
+    const bool shares =
+        reads_host || std::any_of(guest.reads.begin(), guest.reads.end(),
+                                  [&](const UOp* node) { return host.reads.contains(node); });
+    if (!shares || (!same && !reads_host)) return false;
+    const bool plain = same && !guest.has_loop;
+    if (!plain && !(host.streams && guest.streams)) return false;
+    if (!same && !RowsSuffice(host, guest)) return false;
+
+    bool again = false;
+    Replacements by;
+    const UOp* value = guest.stores[0].value;
+    if (guest.has_loop) value = WithFreshLoops(value);
+    for (const UOp* node : PostOrder(value)) {
+      if (node->op != Op::kLoad) continue;
+      const UOp* const read = node_of_[node->src[0]->src[0]->arg[0]];
+      const auto stored = std::find_if(host.stores.begin(), host.stores.end(),
+                                       [&](const Stored& s) { return s.node == read; });
+      if (stored == host.stores.end()) continue;
+      const UOp* taken = stored->value;
+      if (stored->place != node->src[0]->src[1]) {
+        const auto moved = MatchPlace(stored->place, node->src[0]->src[1]);
+        if (!moved) return false;
+        const auto cost = CostAgain(taken, *moved);
+        if (!cost || *cost > kAgainMax) return false;
+        taken = Substitute(graph_, taken, *moved);
+        again = true;
+      }
+      if (node->src.size() == 3) {
+        const UOp* const gate = Substitute(graph_, node->src[1], by);
+        taken = Where(graph_, gate, taken, Substitute(graph_, node->src[2], by));
+      }
+      by[node] = taken;
     }
+    if (again && (plain ? !host.streams : !RowsSuffice(host, guest))) return false;
+    value = Substitute(graph_, value, by);
+    if (guest.has_loop) {
+      bool all = true;
+      value = WithLoopsOf(host, value, all);
+      if (!reads_host && !all) return false;
+      host.renumber = true;
+    }
+    host.stores.push_back({guest.stores[0].node, guest.stores[0].place, value});
+    if (host.ranges.size() < guest.ranges.size()) host.ranges = guest.ranges;
+    for (const Stored& stored : host.stores)
+      if (guest.reads.contains(stored.node)) --readers_.at(stored.node);
+    host.reads.insert(guest.reads.begin(), guest.reads.end());
+    host.has_loop |= guest.has_loop;
+    host.streams &= guest.streams;
+    host.rows = std::min(host.rows, guest.rows);
     return true;
   }
 
-  // The guest's store over the host's slots, with what the host stores taken from its values.
-  void Join(Draft& host, const Draft& guest) {
-    absl::flat_hash_map<const UOp*, const UOp*> made;
-    for (const UOp* node : PostOrder(guest.stores[0])) {
-      if (node->op == Op::kGlobal) {
-        made[node] = graph_.MakeChecked(Op::kGlobal, node->dtype, {},
-                                        {SlotIn(host, guest.buffers[node->arg[0]]), node->arg[1]});
-        continue;
-      }
-      if (node->op == Op::kLoad) {
-        const UOp* const read = guest.buffers[node->src[0]->src[0]->arg[0]];
-        const auto stored = std::find(host.stored.begin(), host.stored.end(), read);
-        if (stored != host.stored.end()) {
-          const UOp* value = host.stores[stored - host.stored.begin()]->src[1];
-          if (node->src.size() == 3)
-            value = Where(graph_, made.at(node->src[1]), value, made.at(node->src[2]));
-          made[node] = value;
-          continue;
+  // Whether there are rows enough for threads, where inner ranges are not to be split.
+  bool RowsSuffice(const Draft& host, const Draft& guest) const {
+    const Draft& rows = host.ranges.size() < guest.ranges.size() ? host : guest;
+    const Draft& all = &rows == &host ? guest : host;
+    if (rows.ranges.empty()) return false;
+    if (Points(rows.ranges) < kRowsMin && Points(all.ranges) > kFewPoints) return false;
+    if (std::min(rows.rows, all.rows) <= rows.ranges.size()) return true;
+    // Without a reduction nothing keeps the inner ranges in one task, and each would store the
+    // row's value: fine if nobody needs it stored.
+    return std::none_of(rows.stores.begin(), rows.stores.end(), [&](const Stored& stored) {
+      const auto readers = readers_.find(stored.node);
+      const int outside = (readers == readers_.end() ? 0 : readers->second) -
+                          (guest.reads.contains(stored.node) ? 1 : 0);
+      return results_.contains(stored.node) || outside > 0;
+    });
+  }
+
+  // The same loops under ids that no other kernel has.
+  const UOp* WithFreshLoops(const UOp* value) {
+    Replacements by;
+    for (const UOp* node : PostOrder(value))
+      if (IsRange(node, RangeKind::kReduce))
+        by[node] = graph_.MakeChecked(Op::kRange, DType::kI64, {},
+                                      {fresh_range_++, node->arg[1], node->arg[2]});
+    return Substitute(graph_, value, by);
+  }
+
+  // Loops of `value` as loops of the host, where it has one of the same length at the same depth.
+  const UOp* WithLoopsOf(const Draft& host, const UOp* value, bool& all) {
+    std::vector<const UOp*> values;
+    for (const Stored& stored : host.stores) values.push_back(stored.value);
+    const auto theirs = Depths(values), ours = Depths({value});
+    Replacements by;
+    for (const UOp* node : PostOrder(value)) {
+      if (node->op != Op::kReduceLoop || theirs.contains(node)) continue;
+      bool found = false;
+      for (const UOp* host_value : values)
+        for (const UOp* other : PostOrder(host_value)) {
+          if (found || other->op != Op::kReduceLoop || theirs.at(other) != ours.at(node)) continue;
+          found = other->src.size() == node->src.size();
+          for (size_t i = 1; found && i < node->src.size(); ++i)
+            found = other->src[i]->arg[1] == node->src[i]->arg[1];
+          for (size_t i = 1; found && i < node->src.size(); ++i) by[node->src[i]] = other->src[i];
         }
-      }
-      std::vector<const UOp*> src;
-      for (const UOp* s : node->src) src.push_back(made.at(s));
-      made[node] = graph_.MakeChecked(node->op, node->dtype, src, node->arg);
+      all &= found;
     }
-    host.stored.push_back(guest.stored[0]);
-    host.stores.push_back(made.at(guest.stores[0]));
-    host.place_of[guest.stored[0]] = guest.place_of.at(guest.stored[0]);
+    return Substitute(graph_, value, by);
   }
 
-  static int64_t SlotIn(Draft& host, const UOp* buffer) {
-    const auto found = std::find(host.buffers.begin(), host.buffers.end(), buffer);
-    if (found != host.buffers.end()) return found - host.buffers.begin();
-    host.buffers.push_back(buffer);
-    return static_cast<int64_t>(host.buffers.size()) - 1;
+  // Whether anything needs the value in memory, once all is joined.
+  bool IsNeeded(const Draft& draft, const UOp* node) const {
+    if (results_.contains(node)) return true;
+    return std::any_of(drafts_.begin(), drafts_.end(), [&](const Draft& other) {
+      return &other != &draft && other.reads.contains(node);
+    });
   }
 
-  // Numbers the slots anew: what is stored first, then what is still read, in the order of use.
+  // Numbers the slots: what is stored first, then what is read, in the order of use.
   MergedKernel Finish(const Draft& draft) {
     MergedKernel kernel;
-    kernel.stores = static_cast<int>(draft.stored.size());
-    kernel.buffers = draft.stored;
-    absl::flat_hash_map<const UOp*, const UOp*> made;
-    const UOp* const sink = Sink(graph_, draft.stores);
-    for (const UOp* node : PostOrder(sink)) {
-      if (node->op == Op::kGlobal) {
-        const UOp* const buffer = draft.buffers[node->arg[0]];
-        auto place = std::find(kernel.buffers.begin(), kernel.buffers.end(), buffer);
-        if (place == kernel.buffers.end()) place = kernel.buffers.insert(place, buffer);
-        made[node] = graph_.MakeChecked(Op::kGlobal, node->dtype, {},
-                                        {place - kernel.buffers.begin(), node->arg[1]});
-        continue;
-      }
-      std::vector<const UOp*> src;
-      for (const UOp* s : node->src) src.push_back(made.at(s));
-      made[node] = graph_.MakeChecked(node->op, node->dtype, src, node->arg);
+    std::vector<const UOp*> stores;
+    for (const Stored& stored : draft.stores) {
+      if (!IsNeeded(draft, stored.node)) continue;
+      kernel.buffers.push_back(stored.node);
+      const UOp* const global = graph_.MakeChecked(
+          Op::kGlobal, stored.node->dtype, {},
+          {static_cast<int64_t>(slot_of_.at(stored.node)), ElementCount(stored.node->shape)});
+      const UOp* const place = graph_.MakeChecked(Op::kIndex, DType::kVoid, {global, stored.place});
+      stores.push_back(graph_.MakeChecked(Op::kStore, DType::kVoid, {place, stored.value}));
     }
-    kernel.ast = Simplify(graph_, made.at(sink));
+    kernel.stores = static_cast<int>(stores.size());
+    const UOp* sink = Sink(graph_, stores);
+    if (draft.renumber) sink = WithLoopsNumbered(sink, static_cast<int64_t>(draft.ranges.size()));
+    sink = WithGlobals(sink, [&](const UOp* global) {
+      const UOp* const buffer = node_of_[global->arg[0]];
+      auto place = std::find(kernel.buffers.begin(), kernel.buffers.end(), buffer);
+      if (place == kernel.buffers.end()) place = kernel.buffers.insert(place, buffer);
+      return place - kernel.buffers.begin();
+    });
+    kernel.ast = Simplify(graph_, sink);
     return kernel;
   }
 
+  const UOp* WithLoopsNumbered(const UOp* sink, int64_t next) {
+    Replacements by;
+    for (const UOp* node : PostOrder(sink))
+      if (IsRange(node, RangeKind::kReduce))
+        by[node] =
+            graph_.MakeChecked(Op::kRange, DType::kI64, {}, {next++, node->arg[1], node->arg[2]});
+    return Substitute(graph_, sink, by);
+  }
+
   Graph& graph_;
+  const absl::flat_hash_set<const UOp*>& results_;
   std::vector<Draft> drafts_;
   absl::flat_hash_map<const UOp*, size_t> made_by_;  // tensor node -> its draft
+  absl::flat_hash_map<const UOp*, int> readers_;  // kernels that read it and are not joined to it
+  absl::flat_hash_map<const UOp*, size_t> slot_of_;
+  std::vector<const UOp*> node_of_;  // by slot
+  int64_t fresh_range_ = 1 << 20;
 };
 
 }  // namespace
 
-std::vector<MergedKernel> MergeKernels(Graph& graph, std::vector<LoweredKernel> kernels) {
-  return Merger(graph).Run(std::move(kernels));
+std::vector<MergedKernel> MergeKernels(Graph& graph, std::vector<LoweredKernel> kernels,
+                                       const absl::flat_hash_set<const UOp*>& results) {
+  return Merger(graph, results).Run(kernels);
 }
 
 }  // namespace outboard::schedule

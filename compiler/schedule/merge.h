@@ -1,8 +1,23 @@
-// Kernels over the same output ranges become one with several stores.
+// Kernels over the same rows become one with several stores.
+//
+// A row is a place of the outermost output ranges. What a kernel stores for its row another one may
+// take from a register if its own output ranges are the same, or begin with these: a softmax is a
+// maximum and a sum for each row, and then a store for each element of it. Code generation computes
+// a reduction that depends on the row alone once a row.
+//
+// Joined are, in order, each kernel to the earliest one that allows it:
+//   - one without loops, to one with the same output ranges that shares a buffer with it: the work
+//     after a product of matrices;
+//   - one that reads what the other stores for the same row, if both only stream their inputs: the
+//     passes of a norm over a row that is in the cache from the second pass on. What is stored
+//     element by element and read under another range is computed again there, if that is little;
+//   - two sums over the same elements, which then are read once.
+// A product of matrices is never joined to another kernel with a loop: it has its own tiles.
 #pragma once
 
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "compiler/ir/uop.h"
 #include "compiler/schedule/lower.h"
 
@@ -16,10 +31,9 @@ struct MergedKernel {
   int stores = 1;
 };
 
-// Joins, in order, each kernel without loops of its own into the earliest kernel that has the same
-// output ranges and shares a buffer with it, if nothing it reads is computed in between. What it
-// reads of that kernel's stores, which must be at the very place stored, it takes from the
-// register. `kernels` is in a valid order, and so is the result.
-std::vector<MergedKernel> MergeKernels(Graph& graph, std::vector<LoweredKernel> kernels);
+// `kernels` is in a valid order, and so is the result. A value that is not among `results` and that
+// no other kernel reads is not stored.
+std::vector<MergedKernel> MergeKernels(Graph& graph, std::vector<LoweredKernel> kernels,
+                                       const absl::flat_hash_set<const UOp*>& results);
 
 }  // namespace outboard::schedule

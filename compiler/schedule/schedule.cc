@@ -104,7 +104,8 @@ absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink,
     OB_ASSIGN_OR_RETURN(LoweredKernel kernel, LowerKernel(graph, value, choice.read_again));
     kernels.push_back(std::move(kernel));
   }
-  Schedule schedule = Assembler(prepared, MergeKernels(graph, std::move(kernels))).Run();
+  const absl::flat_hash_set<const UOp*> results(prepared->src.begin(), prepared->src.end());
+  Schedule schedule = Assembler(prepared, MergeKernels(graph, std::move(kernels), results)).Run();
   for (const UOp* result : prepared->src)
     schedule.results.push_back({result->dtype, StaticDims(result->shape)});
   return schedule;

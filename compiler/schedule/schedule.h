@@ -2,10 +2,11 @@
 // order.
 //
 //   Prepare       calls written out, VARs bound
-//   ChooseStored  which values are kept in memory; all others are computed again where they are
-//   read   (fusion.h) Lowerer       a kept value as a loop nest: movements become index arithmetic
-//   (lower.h) MergeKernels  kernels over the same loops that feed each other become one with
-//   several stores      (merge.h) PlanMemory    one arena for all temporaries (memory_plan.h)
+//   ChooseStored  which values are kept in memory; all others are computed where they are read
+//                 (fusion.h)
+//   LowerKernel   a kept value as a loop nest: movements become index arithmetic (lower.h)
+//   MergeKernels  kernels over the same rows become one with several stores (merge.h)
+//   PlanMemory    one arena for all temporaries (memory_plan.h)
 #pragma once
 
 #include <cstdint>

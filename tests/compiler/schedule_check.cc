@@ -7,8 +7,7 @@
 
 #include "compiler/ir/check.h"
 #include "compiler/ir/spec.h"
-#include "compiler/reference/interpret.h"
-#include "tests/compiler/schedule_eval.h"
+#include "tests/compiler/harness.h"
 
 namespace outboard::test {
 namespace {
@@ -26,35 +25,35 @@ HostTensor RandomTensor(const UOp* param, double low, std::mt19937_64& random) {
   return tensor;
 }
 
+void ExpectNear(const HostTensor& e, const HostTensor& a, double tolerance) {
+  ASSERT_EQ(e.dims, a.dims);
+  const int width = ByteWidth(e.dtype);
+  for (int64_t i = 0; i < e.ElementCount(); ++i) {
+    const char *const x_at = e.bytes.data() + i * width, *const y_at = a.bytes.data() + i * width;
+    if (!IsFloat(e.dtype)) {
+      ASSERT_EQ(LoadInt(e.dtype, x_at), LoadInt(e.dtype, y_at)) << "element " << i;
+      continue;
+    }
+    const double x = LoadFloat(e.dtype, x_at), y = LoadFloat(e.dtype, y_at);
+    if (x == y || (std::isnan(x) && std::isnan(y))) continue;
+    ASSERT_NEAR(x, y, tolerance * (1 + std::abs(x))) << "element " << i;
+  }
+}
+
 }  // namespace
 
-void ExpectAsInterpreted(const schedule::Schedule& schedule, const UOp* sink, double tolerance,
-                         double low) {
+void ExpectAsInterpreted(const UOp* sink, double tolerance, double low) {
   std::mt19937_64 random(1);
   std::vector<HostTensor> params;
   for (const UOp* param : ParamsOf(sink)) params.push_back(RandomTensor(param, low, random));
-  const auto expected = Interpret(sink, params);
-  const auto actual = EvaluateSchedule(schedule, sink, params);
-  ASSERT_TRUE(expected.ok()) << expected.status();
-  ASSERT_TRUE(actual.ok()) << actual.status() << "\n" << schedule::ScheduleToString(schedule);
-  for (size_t r = 0; r < expected->size(); ++r) {
-    const HostTensor &e = (*expected)[r], &a = (*actual)[r];
-    EXPECT_EQ(e.dims, a.dims);
-    int wrong = 0;
-    for (int64_t i = 0; i < e.ElementCount() && wrong < 5; ++i) {
-      const int width = ByteWidth(e.dtype);
-      if (!IsFloat(e.dtype)) {
-        const int64_t x = LoadInt(e.dtype, e.bytes.data() + i * width);
-        const int64_t y = LoadInt(e.dtype, a.bytes.data() + i * width);
-        EXPECT_EQ(x, y) << "result " << r << " element " << i;
-        wrong += x != y;
-        continue;
-      }
-      const double x = LoadFloat(e.dtype, e.bytes.data() + i * width);
-      const double y = LoadFloat(e.dtype, a.bytes.data() + i * width);
-      if (x == y || (std::isnan(x) && std::isnan(y))) continue;
-      EXPECT_NEAR(x, y, tolerance * (1 + std::abs(x))) << "result " << r << " element " << i;
-      wrong += !(std::abs(x - y) <= tolerance * (1 + std::abs(x)));
+  Results expected;
+  for (const Engine& engine : Engines()) {
+    const auto results = engine.run(sink, params, {});
+    ASSERT_TRUE(results.ok()) << engine.name << ": " << results.status();
+    if (expected.empty()) expected = *results;
+    for (size_t r = 0; r < expected.size(); ++r) {
+      SCOPED_TRACE(engine.name + ", result " + std::to_string(r));
+      ExpectNear(expected[r], (*results)[r], tolerance);
     }
   }
 }
