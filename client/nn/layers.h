@@ -1,6 +1,7 @@
 // Layers: a few tensors and a call. Copies share their tensors, as copies of a Tensor do.
 //
-// Initial values are those of tinygrad's layers: uniform within 1 / sqrt(fan_in).
+// Initial values are those of tinygrad's layers: uniform within 1 / sqrt(fan_in); of an Embedding
+// within sqrt(6 / (count + dim)).
 #pragma once
 
 #include <string>
@@ -19,9 +20,9 @@ struct Linear {
   Tensor weight, bias;
 };
 
-// [B, in, H, W] -> [B, out, OH, OW]; weight [out, in / groups, kernel, kernel].
+// [B, in, H, W] -> [B, out, OH, OW]; weight [out, in / groups, kernel.h, kernel.w].
 struct Conv2d {
-  Conv2d(int64_t in, int64_t out, int64_t kernel, Conv2dOptions options = {}, bool with_bias = true,
+  Conv2d(int64_t in, int64_t out, Size2d kernel, Conv2dOptions options = {}, bool with_bias = true,
          At at = At::current());
   Tensor operator()(const Tensor& x, At at = At::current()) const;
   void Collect(StateDict& state, const std::string& prefix) const;
@@ -42,6 +43,26 @@ struct BatchNorm2d {
   double eps, momentum;
   Tensor weight, bias;  // empty without `affine`
   mutable Tensor running_mean, running_var;
+};
+
+// The rows of a table that integers name: [...] -> [..., dim]; weight [count, dim].
+struct Embedding {
+  Embedding(int64_t count, int64_t dim, At at = At::current());
+  Tensor operator()(const Tensor& index, At at = At::current()) const;
+  void Collect(StateDict& state, const std::string& prefix) const;
+
+  Tensor weight;
+};
+
+// Normalises the last axis, of length `dim`: (x - mean) / sqrt(variance + eps) * weight + bias.
+struct LayerNorm {
+  explicit LayerNorm(int64_t dim, double eps = 1e-5, bool affine = true, At at = At::current());
+  Tensor operator()(const Tensor& x, At at = At::current()) const;
+  void Collect(StateDict& state, const std::string& prefix) const;
+
+  int64_t dim;
+  double eps;
+  Tensor weight, bias;  // empty without `affine`
 };
 
 }  // namespace outboard::nn

@@ -2,11 +2,28 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace outboard::optim {
+
+namespace {
+
+void CheckAtLeastZero(const char* what, double value, const At& at) {
+  if (!(value >= 0)) ThrowInvalid(at, absl::StrCat("an optimiser with ", what, " ", value));
+}
+
+// A share that a running mean keeps.
+void CheckShare(const char* what, double value, const At& at) {
+  if (!(value >= 0 && value < 1))
+    ThrowInvalid(at, absl::StrCat("an optimiser with ", what, " ", value, ", not in [0, 1)"));
+}
+
+}  // namespace
 
 Optimizer::Optimizer(std::vector<Tensor> parameters, double lr, At at)
     : params_(std::move(parameters)), lr_(lr) {
   if (params_.empty()) ThrowInvalid(at, "an optimiser without parameters");
+  CheckAtLeastZero("lr", lr, at);
   for (size_t i = 0; i < params_.size(); ++i) {
     if (params_[i].empty()) ThrowInvalid(at, "a parameter is empty");
     for (size_t j = 0; j < i; ++j)
@@ -37,6 +54,7 @@ void Optimizer::Start(At at) {
 }
 
 void Optimizer::set_lr(double lr, At at) {
+  CheckAtLeastZero("lr", lr, at);
   lr_ = lr;
   lr_tensor_.assign(Arg(Tensor::from<float>({static_cast<float>(lr)}, {1}, at), at));
 }
@@ -76,6 +94,9 @@ SGD::SGD(std::vector<Tensor> parameters, double lr, double momentum, double weig
       momentum_(momentum),
       weight_decay_(weight_decay),
       nesterov_(nesterov) {
+  CheckAtLeastZero("momentum", momentum, at);
+  CheckAtLeastZero("weight_decay", weight_decay, at);
+  if (nesterov && momentum == 0) ThrowInvalid(at, "SGD: nesterov without momentum");
   if (momentum_ != 0) velocity_ = ZerosLikeParams(at);
   Start(at);
 }
@@ -97,6 +118,10 @@ AdamW::AdamW(std::vector<Tensor> parameters, double lr, double b1, double b2, do
       b2_(b2),
       eps_(eps),
       weight_decay_(weight_decay) {
+  CheckShare("b1", b1, at);
+  CheckShare("b2", b2, at);
+  CheckAtLeastZero("eps", eps, at);
+  CheckAtLeastZero("weight_decay", weight_decay, at);
   b1_power_ = Scalar(1, at);
   b2_power_ = Scalar(1, at);
   mean_ = ZerosLikeParams(at);

@@ -1,6 +1,8 @@
 #include "client/nn/state.h"
 
+#include <algorithm>
 #include <map>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -23,21 +25,49 @@ std::vector<Tensor> parameters(const StateDict& state) {
   return tensors;
 }
 
+namespace {
+
+constexpr size_t kNamesMax = 8;  // in a message
+
+void AddList(std::vector<std::string>& parts, const std::string& what,
+             const std::vector<std::string>& names) {
+  if (names.empty()) return;
+  const size_t shown = std::min(names.size(), kNamesMax);
+  parts.push_back(absl::StrCat(
+      what, " ", absl::StrJoin(names.begin(), names.begin() + shown, ", "),
+      names.size() > shown ? absl::StrCat(" and ", names.size() - shown, " more") : ""));
+}
+
+std::string DimsOf(const Tensor& tensor, const At& at) {
+  return absl::StrCat("[", absl::StrJoin(tensor.shape(at), ", "), "]");
+}
+
+}  // namespace
+
 void load_state_dict(const StateDict& state, const StateDict& values, At at) {
-  const std::map<std::string, Tensor> by_name(values.begin(), values.end());
-  if (by_name.size() != state.size())
-    ThrowInvalid(at, absl::StrCat("load_state_dict: ", by_name.size(), " tensors for a model of ",
-                                  state.size()));
-  for (const auto& [name, tensor] : state) {
-    const auto found = by_name.find(name);
-    if (found == by_name.end())
-      ThrowInvalid(at, absl::StrCat("load_state_dict: no tensor is named ", name));
-    if (found->second.shape(at) != tensor.shape(at))
-      ThrowInvalid(at, absl::StrCat("load_state_dict: ", name, " has the shape [",
-                                    absl::StrJoin(tensor.shape(at), ", "), "], not [",
-                                    absl::StrJoin(found->second.shape(at), ", "), "]"));
+  const std::map<std::string, Tensor> wanted(state.begin(), state.end());
+  std::map<std::string, Tensor> given;
+  std::vector<std::string> missing, unexpected, twice, differ;
+  for (const auto& [name, tensor] : values) {
+    if (!given.emplace(name, tensor).second) twice.push_back(name);
+    if (!wanted.contains(name)) unexpected.push_back(name);
   }
-  for (const auto& [name, tensor] : state) Tensor(tensor).assign(Arg(by_name.at(name), at));
+  for (const auto& [name, tensor] : state) {
+    const auto found = given.find(name);
+    if (found == given.end())
+      missing.push_back(name);
+    else if (found->second.shape(at) != tensor.shape(at))
+      differ.push_back(
+          absl::StrCat(name, " (", DimsOf(found->second, at), " for ", DimsOf(tensor, at), ")"));
+  }
+  std::vector<std::string> parts;
+  AddList(parts, "missing", missing);
+  AddList(parts, "unexpected", unexpected);
+  AddList(parts, "given twice", twice);
+  AddList(parts, "of another shape", differ);
+  if (!parts.empty())
+    ThrowInvalid(at, absl::StrCat("load_state_dict: ", absl::StrJoin(parts, "; ")));
+  for (const auto& [name, tensor] : state) Tensor(tensor).assign(Arg(given.at(name), at));
 }
 
 }  // namespace outboard::nn

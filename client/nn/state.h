@@ -35,8 +35,8 @@ std::vector<Tensor> parameters(const Model& model) {
 }
 
 // Assigns `values` to the tensors of the same names in `state`; lazy. Throws Error with
-// INVALID_ARGUMENT, before anything is assigned, if a name is missing on either side or a shape
-// differs.
+// INVALID_ARGUMENT, before anything is assigned, if a name is missing on either side or given
+// twice, or a shape differs; the message lists them by name.
 void load_state_dict(const StateDict& state, const StateDict& values, At at = At::current());
 
 }  // namespace outboard::nn

@@ -1,5 +1,6 @@
 // Operations on one element at a time.
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "absl/strings/str_cat.h"
@@ -281,22 +282,81 @@ Tensor Tensor::isnan(At at) const {
   return Of(*this, at, [](const Recorder& rec, const UOp* x) { return rec.Alu(Op::kCmpNe, x, x); });
 }
 
-Tensor Tensor::pow(double exponent, At at) const {
-  return OfFloat(*this, at, [&](const Recorder& rec, const UOp* x) {
-    const double size = std::abs(exponent);
-    if (size <= 64 && size == std::trunc(size)) {  // by squaring: exact signs, no logarithm
-      const UOp* result = nullptr;
-      const UOp* square = x;
-      for (int n = static_cast<int>(size); n > 0; n /= 2) {
-        if (n % 2 == 1) result = result == nullptr ? square : rec.Mul(result, square);
-        if (n > 1) square = rec.Mul(square, square);
-      }
-      if (result == nullptr) return rec.FullLike(x, 1);
-      return exponent < 0 ? Over(rec, 1, result) : result;
-    }
-    if (exponent == 0.5) return rec.Alu(Op::kSqrt, x);
-    return rec.Alu(Op::kExp2, rec.Scale(rec.Alu(Op::kLog2, x), exponent));
+Tensor Tensor::isinf(At at) const {
+  return Of(*this, at, [](const Recorder& rec, const UOp* x) {
+    // f8e4m3 has none, and its constant for infinity is a number.
+    if (!IsFloat(x->dtype) || x->dtype == DType::kF8E4M3)
+      return rec.Full(rec.ConstInt(DType::kBool, 0), x->shape);
+    const UOp* const size = rec.Alu(Op::kMax, x, rec.Alu(Op::kNeg, x));
+    return rec.Alu(Op::kCmpEq, size, rec.FullLike(x, std::numeric_limits<double>::infinity()));
   });
+}
+Tensor Tensor::isfinite(At at) const {
+  return Tensor(Arg(isnan(at), at) | Arg(isinf(at), at)).logical_not(at);
+}
+
+Tensor Tensor::round(At at) const {
+  return Of(*this, at, [](const Recorder& rec, const UOp* x) {
+    if (!IsFloat(x->dtype)) return x;
+    const UOp* const low = rec.Alu(Op::kTrunc, x);
+    const UOp* const rest = rec.Sub(x, low);  // exact
+    const UOp* const size = rec.Alu(Op::kMax, rest, rec.Alu(Op::kNeg, rest));
+    const UOp* const half = rec.Scale(low, 0.5);
+    const UOp* const odd = rec.Alu(Op::kCmpNe, half, rec.Alu(Op::kTrunc, half));
+    const UOp* const tie = rec.Alu(Op::kCmpEq, size, rec.FullLike(x, 0.5));
+    const UOp* const away =
+        rec.Alu(Op::kOr, Less(rec, rec.FullLike(x, 0.5), size), rec.Alu(Op::kAnd, tie, odd));
+    const UOp* const one =
+        rec.Where(Less(rec, x, rec.FullLike(x, 0)), rec.FullLike(x, -1), rec.FullLike(x, 1));
+    return rec.Where(away, rec.Add(low, one), low);  // `low` itself keeps -0
+  });
+}
+
+namespace {
+
+const UOp* PowOfNumber(const Recorder& rec, const UOp* x, double exponent) {
+  const double size = std::abs(exponent);
+  if (size <= 64 && size == std::trunc(size)) {  // by squaring: exact signs, no logarithm
+    const UOp* result = nullptr;
+    const UOp* square = x;
+    for (int n = static_cast<int>(size); n > 0; n /= 2) {
+      if (n % 2 == 1) result = result == nullptr ? square : rec.Mul(result, square);
+      if (n > 1) square = rec.Mul(square, square);
+    }
+    if (result == nullptr) return rec.FullLike(x, 1);
+    return exponent < 0 ? Over(rec, 1, result) : result;
+  }
+  if (exponent == 0.5) return rec.Alu(Op::kSqrt, x);
+  return rec.Alu(Op::kExp2, rec.Scale(rec.Alu(Op::kLog2, x), exponent));
+}
+
+// |x|^y by logarithms, then the sign: NaN for a negative x and a y that is no integer.
+const UOp* Power(const Recorder& rec, const UOp* x, const UOp* y) {
+  const UOp* const zero = rec.FullLike(x, 0);
+  const UOp* const one = rec.FullLike(x, 1);
+  const UOp* const size = rec.Alu(Op::kMax, x, rec.Alu(Op::kNeg, x));
+  const UOp* const power = rec.Alu(Op::kExp2, rec.Mul(y, rec.Alu(Op::kLog2, size)));
+  const UOp* const half = rec.Scale(y, 0.5);
+  const UOp* const odd = rec.Alu(Op::kCmpNe, half, rec.Alu(Op::kTrunc, half));
+  const UOp* const broken = rec.Alu(Op::kCmpNe, y, rec.Alu(Op::kTrunc, y));
+  const UOp* const turned =
+      rec.Where(broken, rec.FullLike(x, std::numeric_limits<double>::quiet_NaN()),
+                rec.Where(odd, rec.Alu(Op::kNeg, power), power));
+  const UOp* const result = rec.Where(Less(rec, x, zero), turned, power);
+  return rec.Where(rec.Alu(Op::kCmpEq, y, zero), one, result);  // also of 0, whose log is -inf
+}
+
+}  // namespace
+
+Tensor Tensor::pow(const Arg& exponent) const {
+  const Recorder rec(exponent.at());
+  if (!exponent.is_tensor()) {
+    const UOp* const x = NodeIn(rec);
+    return FromNode(rec, PowOfNumber(rec, rec.Cast(x, FloatOf(x->dtype)), exponent.float_value()));
+  }
+  const Operands x = internal::Promoted(rec, Arg(*this, exponent.at()), exponent, "pow");
+  const DType dtype = FloatOf(x.a->dtype);
+  return FromNode(rec, Power(rec, rec.Cast(x.a, dtype), rec.Cast(x.b, dtype)));
 }
 
 }  // namespace outboard

@@ -73,7 +73,10 @@ void Tensor::backward(At at) const {
     nodes.push_back(node);
     leaves.push_back(std::move(leaf));
   }
-  if (leaves.empty()) return;
+  if (leaves.empty())
+    throw Error(absl::FailedPreconditionError(
+                    "backward: nothing that this tensor was computed from has requires_grad"),
+                at);
   const std::vector<const UOp*> gradients = GradientNodes(rec, y, nullptr, nodes);
   for (size_t i = 0; i < leaves.size(); ++i) {
     const UOp* sum = gradients[i];

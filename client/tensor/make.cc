@@ -3,6 +3,7 @@
 #include "client/tensor/recorder.h"
 #include "client/tensor/tensor.h"
 #include "client/tensor/thread_state.h"
+#include "compiler/ir/limits.h"
 
 namespace outboard {
 
@@ -43,6 +44,13 @@ Tensor Tensor::full(const Dims& dims, double value, DType dtype, At at) {
 Tensor Tensor::zeros(const Dims& dims, DType dtype, At at) { return full(dims, 0, dtype, at); }
 Tensor Tensor::ones(const Dims& dims, DType dtype, At at) { return full(dims, 1, dtype, at); }
 
+Tensor Tensor::full_like(double value, At at) const {
+  const Recorder rec(at);
+  return FromNode(rec, rec.FullLike(NodeIn(rec), value));
+}
+Tensor Tensor::zeros_like(At at) const { return full_like(0, at); }
+Tensor Tensor::ones_like(At at) const { return full_like(1, at); }
+
 Tensor Tensor::arange(int64_t n, DType dtype, At at) {
   CheckDims({n}, at);
   const Recorder rec(at);
@@ -50,6 +58,48 @@ Tensor Tensor::arange(int64_t n, DType dtype, At at) {
   const Shape shape = {Dim(n)};
   if (IsInt(dtype)) return FromNode(rec, rec.IotaAlong(dtype, shape, 0));
   return FromNode(rec, rec.Cast(rec.IotaAlong(DType::kI64, shape, 0), dtype));
+}
+
+Tensor Tensor::arange(int64_t begin, int64_t end, int64_t step, DType dtype, At at) {
+  const Recorder rec(at);
+  if (IsBool(dtype)) rec.Invalid("arange: needs numbers, not bool");
+  if (step == 0) rec.Invalid("arange: a step of 0");
+  const __int128 away = step > 0 ? __int128{end} - begin : __int128{begin} - end;
+  const __int128 size = step > 0 ? __int128{step} : -__int128{step};
+  const __int128 count = away <= 0 ? 0 : (away + size - 1) / size;
+  if (count > limits::kDimMax)
+    rec.Invalid(absl::StrCat("arange: ", begin, " to ", end, " by ", step, " is over the limit of ",
+                             limits::kDimMax, " elements"));
+  const auto n = static_cast<int64_t>(count);
+  if (IsInt(dtype) && n > 0) {
+    const int64_t last = begin + (n - 1) * step;
+    for (const int64_t value : {begin, last})
+      if (value < IntMin(dtype) || value > IntMax(dtype))
+        rec.Invalid(absl::StrCat("arange: ", value, " is no value of ", std::string(Name(dtype))));
+  }
+  const Shape shape = {Dim(n)};
+  const auto spread = [&](int64_t value) {
+    return rec.Full(rec.ConstInt(DType::kI64, value), shape);
+  };
+  const UOp* const steps = rec.Mul(rec.IotaAlong(DType::kI64, shape, 0), spread(step));
+  return FromNode(rec, rec.Cast(rec.Add(steps, spread(begin)), dtype));
+}
+
+Tensor Tensor::linspace(double begin, double end, int64_t n, DType dtype, At at) {
+  CheckDims({n}, at);
+  const Recorder rec(at);
+  if (!IsFloat(dtype))
+    rec.Invalid(absl::StrCat("linspace: needs floats, not ", std::string(Name(dtype))));
+  if (n < 2) return full({n}, begin, dtype, at);
+  // From the nearer end, so that both ends are exact; in f64, rounded once.
+  const Shape shape = {Dim(n)};
+  const UOp* const i = rec.Cast(rec.IotaAlong(DType::kI64, shape, 0), DType::kF64);
+  const UOp* const back = rec.Sub(rec.FullLike(i, static_cast<double>(n - 1)), i);
+  const double step = (end - begin) / static_cast<double>(n - 1);
+  const UOp* const low = rec.Add(rec.Scale(i, step), rec.FullLike(i, begin));
+  const UOp* const high = rec.Sub(rec.FullLike(i, end), rec.Scale(back, step));
+  const UOp* const y = rec.Where(rec.Alu(Op::kCmpLt, i, back), low, high);
+  return FromNode(rec, rec.Cast(y, dtype));
 }
 
 Tensor Tensor::eye(int64_t n, DType dtype, At at) {

@@ -6,6 +6,7 @@
 #include "client/tensor/promote.h"
 #include "client/tensor/recorder.h"
 #include "client/tensor/tensor.h"
+#include "compiler/ir/limits.h"
 
 namespace outboard {
 
@@ -20,7 +21,7 @@ Tensor Tensor::reshape(Dims dims, At at) const {
   int64_t* open = nullptr;
   for (int64_t& dim : dims) {
     if (dim != -1) {
-      known *= dim;
+      if (__builtin_mul_overflow(known, dim, &known)) rec.Invalid("reshape: the sizes overflow");
     } else if (open == nullptr) {
       open = &dim;
     } else {
@@ -150,6 +151,87 @@ Tensor Tensor::slice(int64_t axis, int64_t begin, int64_t end, At at) const {
   return shrink(ranges, at);
 }
 
+std::vector<Tensor> Tensor::split(int64_t size, int64_t axis, At at) const {
+  if (size < 1) ThrowInvalid(at, absl::StrCat("split: parts of ", size));
+  Dims sizes;
+  for (int64_t left = shape(axis, at); left > 0; left -= sizes.back())
+    sizes.push_back(std::min(size, left));
+  return split(sizes, axis, at);
+}
+
+std::vector<Tensor> Tensor::split(const Dims& sizes, int64_t axis, At at) const {
+  const int64_t length = shape(axis, at);
+  int64_t left = length;
+  for (const int64_t size : sizes) {
+    if (size < 0 || size > left)
+      ThrowInvalid(
+          at, absl::StrCat("split: a part of ", size, " where ", left, " are left of ", length));
+    left -= size;
+  }
+  if (left != 0)
+    ThrowInvalid(at, absl::StrCat("split: the parts leave ", left, " of ", length, " over"));
+  std::vector<Tensor> parts;
+  int64_t begin = 0;
+  for (const int64_t size : sizes) {
+    parts.push_back(slice(axis, begin, begin + size, at));
+    begin += size;
+  }
+  return parts;
+}
+
+std::vector<Tensor> Tensor::chunk(int64_t count, int64_t axis, At at) const {
+  if (count < 1) ThrowInvalid(at, absl::StrCat("chunk: ", count, " parts"));
+  const int64_t length = shape(axis, at);
+  return split(std::max<int64_t>(length / count + (length % count != 0), 1), axis, at);
+}
+
+Tensor Tensor::roll(int64_t shift, int64_t axis, At at) const {
+  const int64_t length = shape(axis, at);
+  if (length == 0) return *this;
+  const int64_t end = (shift % length + length) % length;  // so many come to the front
+  return cat({slice(axis, length - end, length, at), slice(axis, 0, length - end, at)}, axis, at);
+}
+
+Tensor Tensor::movedim(int64_t from, int64_t to, At at) const {
+  const Recorder rec(at);
+  const UOp* const x = NodeIn(rec);
+  std::vector<int64_t> order(x->rank());
+  std::iota(order.begin(), order.end(), 0);
+  const int source = rec.Axis(from, x->rank()), target = rec.Axis(to, x->rank());
+  order.erase(order.begin() + source);
+  order.insert(order.begin() + target, source);
+  return FromNode(rec, rec.Permute(x, order));
+}
+
+namespace {
+
+// Where column - row >= diagonal (`upper`) or <= diagonal, x; else zero.
+const UOp* Triangle(const Recorder& rec, const UOp* x, int64_t diagonal, bool upper) {
+  if (x->rank() < 2)
+    rec.Invalid(absl::StrCat(upper ? "triu" : "tril", ": ", DimsToString(x->shape),
+                             " has no last two axes"));
+  // Beyond this nothing changes, and nothing overflows.
+  diagonal = std::clamp<int64_t>(diagonal, -limits::kDimMax, limits::kDimMax);
+  const UOp* const row = rec.IotaAlong(DType::kI64, x->shape, x->rank() - 2);
+  const UOp* const column = rec.IotaAlong(DType::kI64, x->shape, x->rank() - 1);
+  const UOp* const edge = rec.Add(row, rec.FullLike(row, static_cast<double>(diagonal)));
+  const UOp* const outside =
+      upper ? rec.Alu(Op::kCmpLt, column, edge) : rec.Alu(Op::kCmpLt, edge, column);
+  return rec.Where(outside, rec.FullLike(x, 0), x);
+}
+
+}  // namespace
+
+Tensor Tensor::triu(int64_t diagonal, At at) const {
+  const Recorder rec(at);
+  return FromNode(rec, Triangle(rec, NodeIn(rec), diagonal, true));
+}
+
+Tensor Tensor::tril(int64_t diagonal, At at) const {
+  const Recorder rec(at);
+  return FromNode(rec, Triangle(rec, NodeIn(rec), diagonal, false));
+}
+
 Tensor Tensor::cat(const std::vector<Tensor>& parts, int64_t axis, At at) {
   const Recorder rec(at);
   if (parts.empty()) rec.Invalid("cat: no tensors");
@@ -215,7 +297,10 @@ Tensor Tensor::repeat(const Dims& times, At at) const {
     if (times[i] < 0) rec.Invalid("repeat: a negative number");
     apart.insert(apart.end(), {Dim(1), ones[i]});
     spread.insert(spread.end(), {Dim(times[i]), ones[i]});
-    joined.push_back(times[i] * ones[i].value());
+    int64_t length;
+    if (__builtin_mul_overflow(times[i], ones[i].value(), &length))
+      rec.Invalid(absl::StrCat("repeat: ", times[i], " times ", ones[i].value(), " overflows"));
+    joined.emplace_back(length);
   }
   return FromNode(rec, rec.Reshape(rec.Expand(rec.Reshape(x, apart), spread), joined));
 }

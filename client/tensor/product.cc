@@ -1,4 +1,5 @@
 // Products: matrices, convolutions and pooling windows.
+#include <algorithm>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -7,6 +8,7 @@
 #include "client/tensor/recorder.h"
 #include "client/tensor/tensor.h"
 #include "client/tensor/windows.h"
+#include "compiler/ir/limits.h"
 
 namespace outboard {
 
@@ -28,7 +30,10 @@ const UOp* SumOfProducts(const Recorder& rec, const UOp* a, const UOp* b,
 int64_t Places(const Recorder& rec, const char* what, int64_t length, int64_t kernel,
                int64_t stride, int64_t dilation, int64_t padding) {
   if (kernel < 1 || stride < 1 || dilation < 1 || padding < 0)
-    rec.Invalid(absl::StrCat(what, ": kernel, stride and dilation must be positive, padding >= 0"));
+    rec.Invalid(absl::StrCat(what, ": kernel ", kernel, ", stride ", stride, " and dilation ",
+                             dilation, " must be positive, padding ", padding, " not negative"));
+  if (std::max({kernel, stride, dilation, padding}) > limits::kDimMax)
+    rec.Invalid(absl::StrCat(what, ": a number is over the limit of ", limits::kDimMax));
   const int64_t room = length + 2 * padding - dilation * (kernel - 1) - 1;
   if (room < 0)
     rec.Invalid(absl::StrCat(what, ": a kernel of ", kernel, " with dilation ", dilation,
@@ -38,12 +43,16 @@ int64_t Places(const Recorder& rec, const char* what, int64_t length, int64_t ke
 
 // x [B, C, H, W] as windows [B, C, OH, KH, OW, KW].
 const UOp* Windows2d(const Recorder& rec, const char* what, const UOp* x, int64_t kh, int64_t kw,
-                     int64_t stride, int64_t dilation, int64_t padding) {
-  const int64_t oh = Places(rec, what, x->shape[2].value(), kh, stride, dilation, padding);
-  const int64_t ow = Places(rec, what, x->shape[3].value(), kw, stride, dilation, padding);
-  x = rec.Pad(x, {0, 0, 0, 0, padding, padding, padding, padding});
-  x = internal::Windows(rec, x, 2, oh, kh, stride, dilation);
-  return internal::Windows(rec, x, 4, ow, kw, stride, dilation);
+                     Size2d stride, Size2d dilation, Size2d padding) {
+  const int64_t oh = Places(rec, what, x->shape[2].value(), kh, stride.h, dilation.h, padding.h);
+  const int64_t ow = Places(rec, what, x->shape[3].value(), kw, stride.w, dilation.w, padding.w);
+  x = rec.Pad(x, {0, 0, 0, 0, padding.h, padding.h, padding.w, padding.w});
+  x = internal::Windows(rec, x, 2, oh, kh, stride.h, dilation.h);
+  return internal::Windows(rec, x, 4, ow, kw, stride.w, dilation.w);
+}
+
+Size2d PoolStride(const Pool2dOptions& o) {
+  return {o.stride.h == 0 ? o.kernel.h : o.stride.h, o.stride.w == 0 ? o.kernel.w : o.stride.w};
 }
 
 }  // namespace
@@ -100,7 +109,7 @@ Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, Conv2dOptions o,
   const int64_t batch = x.a->shape[0].value(), channels = x.a->shape[1].value();
   const int64_t out = x.b->shape[0].value(), in = x.b->shape[1].value();
   const int64_t kh = x.b->shape[2].value(), kw = x.b->shape[3].value();
-  if (o.groups < 1 || out % o.groups != 0 || in * o.groups != channels)
+  if (o.groups < 1 || out % o.groups != 0 || channels % o.groups != 0 || in != channels / o.groups)
     rec.Invalid(absl::StrCat("conv2d: ", channels, " channels in ", o.groups,
                              " groups do not fit a weight of ", DimsToString(x.b->shape)));
   const UOp* const windows = Windows2d(rec, "conv2d", x.a, kh, kw, o.stride, o.dilation, o.padding);
@@ -141,16 +150,15 @@ Tensor Tensor::max_pool2d(Pool2dOptions o, At at) const {
   if (x->rank() != 4)
     rec.Invalid(absl::StrCat("max_pool2d: needs [B, C, H, W], not ", DimsToString(x->shape)));
   if (IsBool(x->dtype)) rec.Invalid("max_pool2d: needs numbers, not bool");
-  const int64_t stride = o.stride == 0 ? o.kernel : o.stride;
-  if (o.padding > 0) {  // with what is never the largest
+  const Size2d p = o.padding;
+  if (p.h > 0 || p.w > 0) {  // with what is never the largest
     const double least = IsFloat(x->dtype) ? -std::numeric_limits<double>::infinity()
                                            : static_cast<double>(IntMin(x->dtype));
-    const Tensor padded = FromNode(rec, x).pad(
-        {{0, 0}, {0, 0}, {o.padding, o.padding}, {o.padding, o.padding}}, least, at);
+    const Tensor padded = FromNode(rec, x).pad({{0, 0}, {0, 0}, {p.h, p.h}, {p.w, p.w}}, least, at);
     x = padded.NodeIn(rec);
   }
   const UOp* const windows =
-      Windows2d(rec, "max_pool2d", x, o.kernel, o.kernel, stride, o.dilation, 0);
+      Windows2d(rec, "max_pool2d", x, o.kernel.h, o.kernel.w, PoolStride(o), o.dilation, 0);
   return FromNode(rec, rec.Squeeze(rec.Reduce(Op::kMax, windows, {3, 5}), {3, 5}));
 }
 
@@ -159,9 +167,9 @@ Tensor Tensor::avg_pool2d(Pool2dOptions o, At at) const {
   const UOp* const x = NodeIn(rec);
   if (x->rank() != 4)
     rec.Invalid(absl::StrCat("avg_pool2d: needs [B, C, H, W], not ", DimsToString(x->shape)));
-  const int64_t stride = o.stride == 0 ? o.kernel : o.stride;
-  const UOp* const windows = Windows2d(rec, "avg_pool2d", rec.Cast(x, FloatOf(x->dtype)), o.kernel,
-                                       o.kernel, stride, o.dilation, o.padding);
+  const UOp* const windows =
+      Windows2d(rec, "avg_pool2d", rec.Cast(x, FloatOf(x->dtype)), o.kernel.h, o.kernel.w,
+                PoolStride(o), o.dilation, o.padding);
   return FromNode(rec, windows).mean({3, 5}, false, at);
 }
 

@@ -295,11 +295,11 @@ HostTensor Tensor::to_host(At at) const {
   return *storage.host;
 }
 
-double Tensor::item(At at) const {
-  if (numel(at) != 1) ThrowInvalid(at, absl::StrCat("item() needs one element, not ", numel(at)));
-  const HostTensor host = to_host(at);
-  return IsFloat(host.dtype) ? LoadFloat(host.dtype, host.bytes.data())
-                             : static_cast<double>(LoadInt(host.dtype, host.bytes.data()));
+HostTensor Tensor::OneElement(const At& at) const {
+  if (numel(at) != 1)
+    ThrowInvalid(at, absl::StrCat("item() needs one element, not the ", numel(at), " of ",
+                                  internal::DimsToString(internal::ToShape(shape(at)))));
+  return to_host(at);
 }
 
 Tensor& Tensor::assign(const Arg& arg) {

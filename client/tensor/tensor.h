@@ -27,10 +27,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "client/tensor/error.h"
@@ -46,6 +48,7 @@ class Recorder;
 }  // namespace internal
 
 class Arg;
+class Index;
 using Dims = std::vector<int64_t>;
 
 template <typename T>
@@ -65,18 +68,25 @@ constexpr DType DTypeOf() {
   }
 }
 
+// One number for height and width, or {height, width}.
+struct Size2d {
+  int64_t h, w;
+  constexpr Size2d(int64_t both) : h(both), w(both) {}  // NOLINT: `.stride = 2`
+  constexpr Size2d(int64_t height, int64_t width) : h(height), w(width) {}
+};
+
 struct Conv2dOptions {
   int64_t groups = 1;
-  int64_t stride = 1;
-  int64_t dilation = 1;
-  int64_t padding = 0;  // zeros on each side of height and width
+  Size2d stride = 1;
+  Size2d dilation = 1;
+  Size2d padding = 0;  // zeros on each side
 };
 
 struct Pool2dOptions {
-  int64_t kernel = 2;
-  int64_t stride = 0;  // 0: as kernel
-  int64_t dilation = 1;
-  int64_t padding = 0;
+  Size2d kernel = 2;
+  Size2d stride = 0;  // 0: as kernel
+  Size2d dilation = 1;
+  Size2d padding = 0;
 };
 
 class Tensor {
@@ -89,8 +99,18 @@ class Tensor {
                      At at = At::current());
   static Tensor zeros(const Dims& dims, DType dtype = DType::kF32, At at = At::current());
   static Tensor ones(const Dims& dims, DType dtype = DType::kF32, At at = At::current());
+  // Of this tensor's shape and type.
+  Tensor full_like(double value, At at = At::current()) const;
+  Tensor zeros_like(At at = At::current()) const;
+  Tensor ones_like(At at = At::current()) const;
   // 0, 1 ... n-1.
   static Tensor arange(int64_t n, DType dtype = DType::kI32, At at = At::current());
+  // begin, begin + step ... before end.
+  static Tensor arange(int64_t begin, int64_t end, int64_t step = 1, DType dtype = DType::kI32,
+                       At at = At::current());
+  // n floats at equal distances; the first is begin, the last end.
+  static Tensor linspace(double begin, double end, int64_t n, DType dtype = DType::kF32,
+                         At at = At::current());
   static Tensor eye(int64_t n, DType dtype = DType::kF32, At at = At::current());
   // Row-major bytes, copied and sent. Large ones travel by hash: what the cloud has is not sent
   // again.
@@ -127,7 +147,9 @@ class Tensor {
   Tensor& realize(At at = At::current());
   // Waits for the value. A tensor that is not realised is realised and fetched by one Run.
   HostTensor to_host(At at = At::current()) const;
-  double item(At at = At::current()) const;  // of one element
+  // Of one element, converted to T. 64-bit integers above 2^53 need item<int64_t>().
+  template <typename T = double>
+  T item(At at = At::current()) const;
   template <typename T>
   std::vector<T> to_vector(At at = At::current()) const;  // row-major, converted to T
 
@@ -145,7 +167,7 @@ class Tensor {
   Tensor& requires_grad_(bool on = true, At at = At::current());
   bool requires_grad() const;
   // Adds d(this)/d(leaf) to grad() of every tensor with requires_grad that this one depends on. Of
-  // one element.
+  // one element. Throws Error with FAILED_PRECONDITION where there is no such tensor.
   void backward(At at = At::current()) const;
   Tensor grad() const;         // empty where there is none
   void set_grad(Tensor grad);  // an empty one clears it
@@ -179,13 +201,31 @@ class Tensor {
   static Tensor cat(const std::vector<Tensor>& parts, int64_t axis = 0, At at = At::current());
   static Tensor stack(const std::vector<Tensor>& parts, int64_t axis = 0, At at = At::current());
   Tensor repeat(const Dims& times, At at = At::current()) const;
+  // Parts of `size` (the last may be smaller), of each of `sizes`, or as many as `count`.
+  std::vector<Tensor> split(int64_t size, int64_t axis = 0, At at = At::current()) const;
+  std::vector<Tensor> split(const Dims& sizes, int64_t axis = 0, At at = At::current()) const;
+  std::vector<Tensor> chunk(int64_t count, int64_t axis = 0, At at = At::current()) const;
+  // Element i goes to i + shift, around the end.
+  Tensor roll(int64_t shift, int64_t axis, At at = At::current()) const;
+  Tensor movedim(int64_t from, int64_t to, At at = At::current()) const;
+  // Zeros below (above) the diagonal of the last two axes; `diagonal` moves it to the right.
+  Tensor triu(int64_t diagonal = 0, At at = At::current()) const;
+  Tensor tril(int64_t diagonal = 0, At at = At::current()) const;
 
   // ---- by index ---------------------------------------------------------------------------------
-  // The rows that an integer tensor names: shape index.shape + shape[1:]. An index out of range
-  // gives zeros.
-  Tensor operator[](const Arg& index) const;
-  // The same along `axis`: index.shape takes the place of the axis.
+  // x[2], x[-1]: without the first axis. x[Slice{1, 9, 2}]: as Python's x[1:9:2]. x[rows], rows an
+  // integer tensor: shape rows.shape + shape[1:]. x[{Slice{}, 2, rows}]: one for each axis, with
+  // kEllipsis for those between and kNewAxis for another of length 1; several tensors broadcast,
+  // and stand where they stand side by side, else in front.
+  // Negative indices count from the end. A number out of range is an error; an element of a tensor
+  // out of range gives zeros, since its value is not known here.
+  Tensor operator[](const Index& index) const;
+  Tensor operator[](const std::vector<Index>& indices) const;
+  // x[index] along `axis`: index.shape takes the place of the axis.
   Tensor take(const Tensor& index, int64_t axis = 0, At at = At::current()) const;
+  // y[i, j] = x[index[i, j], j] for axis 0, and so on: of as many axes, and the shape of `index`,
+  // which is nowhere longer than x but along `axis`.
+  Tensor gather(int64_t axis, const Tensor& index, At at = At::current()) const;
   // 1 at the class that this integer tensor names: shape + [classes].
   Tensor one_hot(int64_t classes, DType dtype = DType::kI32, At at = At::current()) const;
 
@@ -209,6 +249,7 @@ class Tensor {
   Tensor trunc(At at = At::current()) const;
   Tensor floor(At at = At::current()) const;
   Tensor ceil(At at = At::current()) const;
+  Tensor round(At at = At::current()) const;  // halves to the even neighbour
   Tensor relu(At at = At::current()) const;
   Tensor leaky_relu(double slope = 0.01, At at = At::current()) const;
   Tensor elu(double alpha = 1, At at = At::current()) const;
@@ -219,7 +260,10 @@ class Tensor {
   Tensor softplus(At at = At::current()) const;
   Tensor logical_not(At at = At::current()) const;
   Tensor isnan(At at = At::current()) const;
-  Tensor pow(double exponent, At at = At::current()) const;
+  Tensor isinf(At at = At::current()) const;
+  Tensor isfinite(At at = At::current()) const;
+  // Of floats. A negative number to a power that is no integer is NaN.
+  Tensor pow(const Arg& exponent) const;
   Tensor clip(const Arg& low, const Arg& high) const;
   Tensor maximum(const Arg& other) const;
   Tensor minimum(const Arg& other) const;
@@ -244,6 +288,8 @@ class Tensor {
   Tensor argmax(int64_t axis, bool keepdim = false, At at = At::current()) const;
   Tensor argmax(At at = At::current()) const;  // in the flattened tensor
   Tensor argmin(int64_t axis, bool keepdim = false, At at = At::current()) const;
+  // Element i is the sum of those up to i.
+  Tensor cumsum(int64_t axis, At at = At::current()) const;
   Tensor logsumexp(int64_t axis = -1, bool keepdim = false, At at = At::current()) const;
   Tensor softmax(int64_t axis = -1, At at = At::current()) const;
   Tensor log_softmax(int64_t axis = -1, At at = At::current()) const;
@@ -288,6 +334,8 @@ class Tensor {
   const std::shared_ptr<internal::Value>& value() const { return value_; }
 
  private:
+  HostTensor OneElement(const At& at) const;
+
   std::shared_ptr<internal::Value> value_;
 };
 
@@ -321,6 +369,38 @@ class Arg {
   const Tensor* tensor_ = nullptr;
   int64_t int_ = 0;
   double float_ = 0;
+  At at_;
+};
+
+// A part of an axis, as Python's begin:end:step: negative places count from the end, what lies
+// outside is left out, a negative step goes backwards.
+struct Slice {
+  std::optional<int64_t> begin, end;
+  int64_t step = 1;
+};
+struct Ellipsis {};  // as many whole axes as the tensor has more than there are indices
+struct NewAxis {};   // an axis of length 1
+inline constexpr Ellipsis kEllipsis;
+inline constexpr NewAxis kNewAxis;
+
+// What stands between brackets, and the line it was written on. Refers to its Tensor: for
+// parameters only.
+class Index {
+ public:
+  using What = std::variant<int64_t, Slice, Ellipsis, NewAxis, const Tensor*>;
+  template <typename T>
+    requires(std::is_integral_v<T> && !std::is_same_v<T, bool>)
+  Index(T place, At at = At::current()) : what_(static_cast<int64_t>(place)), at_(at) {}  // NOLINT
+  Index(const Slice& slice, At at = At::current()) : what_(slice), at_(at) {}             // NOLINT
+  Index(Ellipsis ellipsis, At at = At::current()) : what_(ellipsis), at_(at) {}           // NOLINT
+  Index(NewAxis axis, At at = At::current()) : what_(axis), at_(at) {}                    // NOLINT
+  Index(const Tensor& places, At at = At::current()) : what_(&places), at_(at) {}         // NOLINT
+
+  const What& what() const { return what_; }
+  const At& at() const { return at_; }
+
+ private:
+  What what_;
   At at_;
 };
 
@@ -374,6 +454,13 @@ Tensor Tensor::from(const std::vector<T>& values, Dims dims, At at) {
                       {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)},
                       at);
   }
+}
+
+template <typename T>
+T Tensor::item(At at) const {
+  const HostTensor host = OneElement(at);
+  if (IsFloat(host.dtype)) return static_cast<T>(LoadFloat(host.dtype, host.bytes.data()));
+  return static_cast<T>(LoadInt(host.dtype, host.bytes.data()));
 }
 
 template <typename T>

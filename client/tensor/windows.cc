@@ -8,6 +8,11 @@ const UOp* OneHotSum(const Recorder& rec, const UOp* hot, const UOp* x, int axis
   return rec.Squeeze(rec.Reduce(Op::kAdd, rec.Where(hot, x, rec.FullLike(x, 0)), {axis}), {axis});
 }
 
+// Wide enough for the index, and for comparing it with a place.
+DType PlaceType(const UOp* index) {
+  return ByteWidth(index->dtype) == 8 || index->dtype == DType::kU32 ? DType::kI64 : DType::kI32;
+}
+
 }  // namespace
 
 const UOp* Windows(const Recorder& rec, const UOp* x, int axis, int64_t places, int64_t kernel,
@@ -34,12 +39,35 @@ const UOp* Windows(const Recorder& rec, const UOp* x, int axis, int64_t places, 
   return OneHotSum(rec, hot, rec.Expand(rec.Reshape(x, apart), full), axis + 2);
 }
 
+const UOp* GatherAlong(const Recorder& rec, const UOp* x, int axis, const UOp* index) {
+  if (IsBool(x->dtype))
+    return rec.Cast(GatherAlong(rec, rec.Cast(x, DType::kU8), axis, index), DType::kBool);
+  const DType type = PlaceType(index);
+  const int rank = x->rank();
+  // x without what no index reaches, its axis turned to the end: [i, j ..., n].
+  Shape begin_end, apart(index->shape.begin(), index->shape.end());
+  std::vector<int64_t> order;
+  for (int i = 0; i < rank; ++i) {
+    begin_end.insert(begin_end.end(), {Dim(0), i == axis ? x->shape[i] : index->shape[i]});
+    if (i != axis) order.push_back(i);
+  }
+  order.push_back(axis);
+  apart[axis] = Dim(1);
+  apart.push_back(x->shape[axis]);
+  Shape full(index->shape.begin(), index->shape.end()), ones = full;
+  full.push_back(x->shape[axis]);
+  ones.emplace_back(1);
+  const UOp* const turned = rec.Reshape(rec.Permute(rec.Shrink(x, begin_end), order), apart);
+  const UOp* const wanted = rec.Expand(rec.Reshape(rec.Cast(index, type), ones), full);
+  const UOp* const hot = rec.Alu(Op::kCmpEq, rec.IotaAlong(type, full, rank), wanted);
+  return OneHotSum(rec, hot, rec.Expand(turned, full), rank);
+}
+
 const UOp* Gather(const Recorder& rec, const UOp* x, int axis, const UOp* index) {
   // bool has no sum.
   if (IsBool(x->dtype))
     return rec.Cast(Gather(rec, rec.Cast(x, DType::kU8), axis, index), DType::kBool);
-  const bool wide = ByteWidth(index->dtype) == 8 || index->dtype == DType::kU32;
-  const DType type = wide ? DType::kI64 : DType::kI32;
+  const DType type = PlaceType(index);
   const int rank = index->rank();
   // [before..., index..., i, after...]
   Shape full(x->shape.begin(), x->shape.begin() + axis);

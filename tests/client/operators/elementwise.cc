@@ -106,6 +106,15 @@ Group Elementwise() {
               "ceil", "x.ceil()", Types::kAll, Yields::kSame, wide,
               [](auto& x) { return x.ceil(); }, [](double x) { return std::ceil(x); }, 0),
           Each(
+              "round", "x.round(), halves to even", Types::kAll, Yields::kSame,
+              {{8}, 0, 0, {-1.5, -0.25, 0.5, 0.75, 1, 1.5, 2.5, 3.25}},
+              [](auto& x) { return x.round(); }, [](double x) { return std::nearbyint(x); }, 0,
+              Gradient::kNone),
+          Each(
+              "round", "x.round(), halves to even", Types::kAll, Yields::kSame, wide,
+              [](auto& x) { return x.round(); }, [](double x) { return std::nearbyint(x); }, 0),
+
+          Each(
               "relu", "x.relu()", Types::kAll, Yields::kSame, wide,
               [](auto& x) { return x.relu(); }, [](double x) { return std::max(x, 0.0); }, 0),
           OfFloats(
@@ -154,6 +163,20 @@ Group Elementwise() {
           Each(
               "isnan", "x.isnan()", Types::kFloats, Yields::kBool, corners,
               [](auto& x) { return x.isnan(); }, [](double x) { return std::isnan(x); }, 0,
+              Gradient::kNone),
+          Each(
+              "isinf", "x.isinf()", Types::kAll, Yields::kBool, wide,
+              [](auto& x) { return x.isinf(); }, [](double) { return 0; }, 0, Gradient::kNone),
+          Each(
+              "isinf", "x.isinf()", Types::kFloats, Yields::kBool, corners,
+              [](auto& x) { return x.isinf(); }, [](double x) { return std::isinf(x); }, 0,
+              Gradient::kNone),
+          Each(
+              "isfinite", "x.isfinite()", Types::kAll, Yields::kBool, wide,
+              [](auto& x) { return x.isfinite(); }, [](double) { return 1; }, 0, Gradient::kNone),
+          Each(
+              "isfinite", "x.isfinite()", Types::kFloats, Yields::kBool, corners,
+              [](auto& x) { return x.isfinite(); }, [](double x) { return std::isfinite(x); }, 0,
               Gradient::kNone),
           Each(
               "logical_not", "x.logical_not()", Types::kAll, Yields::kBool, {{2, 5}, 0, 1},

@@ -79,7 +79,7 @@ Group Layers() {
                   return sum;
                 });
               },
-              3},
+              8},
           Row{"Conv2d",
               "nn::Conv2d(in, out, kernel, options, bias)",
               "[B, in, H, W] -> [B, out, OH, OW]",
@@ -102,7 +102,46 @@ Group Layers() {
                   return sum;
                 });
               },
-              3},
+              8},
+          Row{"Embedding",
+              "nn::Embedding(count, dim)",
+              "[...] of integers -> [..., dim]",
+              Types::kAll,
+              Yields::kSame,
+              Gradient::kYes,
+              {{{3, 2}}, {{2}, 0, 0, {2, 0}, DType::kI64}},
+              [](auto& x) {
+                nn::Embedding layer(3, 2);
+                layer.weight = x[0];
+                return layer(x[1]);
+              },
+              [](auto& x) {
+                return Build({2, 2}, [&](auto& i) { return x[0]({i[0] == 0 ? 2 : 0, i[1]}); });
+              },
+              0},
+          Row{"LayerNorm",
+              "nn::LayerNorm(dim, eps, affine)",
+              "[..., dim] -> same",
+              Types::kAll,
+              Yields::kFloat,
+              Gradient::kYes,
+              {{{2, 3}}, {{3}}, {{3}}},
+              [](auto& x) {
+                nn::LayerNorm layer(3, 0.5);
+                layer.weight = x[1];
+                layer.bias = x[2];
+                return layer(x[0]);
+              },
+              [](auto& x) {
+                return Build({2, 3}, [&](auto& i) {
+                  double mean = 0, var = 0;
+                  for (int64_t j = 0; j < 3; ++j) mean += x[0]({i[0], j}) / 3;
+                  for (int64_t j = 0; j < 3; ++j)
+                    var += (x[0]({i[0], j}) - mean) * (x[0]({i[0], j}) - mean) / 3;
+                  return (x[0](i) - mean) / std::sqrt(var + 0.5) * x[1]({i[1]}) + x[2]({i[1]});
+                });
+              },
+              10},
           Row{"BatchNorm2d",
               "nn::BatchNorm2d(channels, eps, affine, momentum)",
               "same",

@@ -87,6 +87,26 @@ Group Making() {
               Types::kNumbers, Yields::kSame, [](DType t) { return Tensor::arange(5, t); },
               row(5, [](DType, int64_t i) { return i; })),
           Makes(
+              "arange", "Tensor::arange(n, dtype), arange(begin, end, step, dtype)", "[n]",
+              Types::kNumbers, Yields::kSame, [](DType t) { return Tensor::arange(9, 1, -3, t); },
+              row(3, [](DType, int64_t i) { return 9 - 3 * i; })),
+          Makes(
+              "linspace", "Tensor::linspace(begin, end, n, dtype)", "[n]", Types::kFloats,
+              Yields::kSame, [](DType t) { return Tensor::linspace(-1, 2, 6, t); },
+              row(6, [](DType, int64_t i) { return -1 + 3 * static_cast<double>(i) / 5; }), 2),
+          Makes(
+              "full_like", "x.full_like(value)", "same", Types::kNumbers, Yields::kSame,
+              [](DType t) { return Tensor::zeros({2}, t).full_like(3); },
+              row(2, [](DType, int64_t) { return 3; })),
+          Makes(
+              "zeros_like", "x.zeros_like()", "same", Types::kAll, Yields::kSame,
+              [](DType t) { return Tensor::ones({2}, t).zeros_like(); },
+              row(2, [](DType, int64_t) { return 0; })),
+          Makes(
+              "ones_like", "x.ones_like()", "same", Types::kAll, Yields::kSame,
+              [](DType t) { return Tensor::zeros({2}, t).ones_like(); },
+              row(2, [](DType, int64_t) { return 1; })),
+          Makes(
               "eye", "Tensor::eye(n, dtype)", "[n, n]", Types::kAll, Yields::kSame,
               [](DType t) { return Tensor::eye(3, t); },
               [](DType) { return Build({3, 3}, [](auto& i) { return i[0] == i[1]; }); }),

@@ -94,6 +94,46 @@ Group Movement() {
                 return Build({2, 3, 2}, [&](auto& i) { return x[i[2]]({i[0], i[1]}); });
               }),
           Moves(
+              "split", "x.split(size, axis), x.split({2, 1}, axis)", "parts of an axis", {matrix},
+              [](auto& x) { return x[0].split(2, 1)[1]; },
+              [](auto& x) { return Build({2, 1}, [&](auto& i) { return x[0]({i[0], 2}); }); }),
+          Moves(
+              "split", "x.split(size, axis), x.split({2, 1}, axis)", "parts of an axis", {matrix},
+              [](auto& x) {
+                const auto parts = x[0].split({1, 0, 2}, -1);
+                return Tensor::cat({parts[2], parts[1], parts[0]}, 1);
+              },
+              [](auto& x) {
+                return Build({2, 3}, [&](auto& i) { return x[0]({i[0], (i[1] + 1) % 3}); });
+              }),
+          Moves(
+              "chunk", "x.chunk(count, axis)", "parts of an axis", {{{5}}},
+              [](auto& x) { return x[0].chunk(2)[1]; },
+              [](auto& x) { return Build({2}, [&](auto& i) { return x[0]({i[0] + 3}); }); }),
+          Moves(
+              "roll", "x.roll(shift, axis)", "same", {matrix},
+              [](auto& x) { return x[0].roll(-4, 1); },
+              [](auto& x) {
+                return Build({2, 3}, [&](auto& i) { return x[0]({i[0], (i[1] + 1) % 3}); });
+              }),
+          Moves(
+              "movedim", "x.movedim(from, to)", "the axes in another order", {{{2, 3, 1}}},
+              [](auto& x) { return x[0].movedim(0, -1); },
+              [](auto& x) {
+                return Build({3, 1, 2}, [&](auto& i) { return x[0]({i[2], i[0], i[1]}); });
+              }),
+          Moves(
+              "triu", "x.triu(diagonal)", "same", {{{2, 3, 3}}},
+              [](auto& x) { return x[0].triu(1); },
+              [](auto& x) {
+                return Build({2, 3, 3}, [&](auto& i) { return i[2] >= i[1] + 1 ? x[0](i) : 0; });
+              }),
+          Moves(
+              "tril", "x.tril(diagonal)", "same", {{{2, 3}}}, [](auto& x) { return x[0].tril(); },
+              [](auto& x) {
+                return Build({2, 3}, [&](auto& i) { return i[1] <= i[0] ? x[0](i) : 0; });
+              }),
+          Moves(
               "repeat", "x.repeat({2, 3})", "each axis as many times; new ones in front", {{{2}}},
               [](auto& x) { return x[0].repeat({2, 3}); },
               [](auto& x) { return Build({2, 6}, [&](auto& i) { return x[0]({i[1] % 2}); }); }),

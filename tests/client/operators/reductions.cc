@@ -135,6 +135,36 @@ Group Reductions() {
           Over(
               "logsumexp", "x.logsumexp(axis, keepdim)", Types::kAll, Yields::kFloat, {{2, 4}},
               [](auto& x) { return x.logsumexp(); }, {1}, false, LogSumExp, 4),
+          Row{"cumsum",
+              "x.cumsum(axis)",
+              "same",
+              Types::kAll,
+              Yields::kSum,
+              Gradient::kYes,
+              {{{3, 2}}},
+              [](auto& x) { return x[0].cumsum(0); },
+              [](auto& x) {
+                return Build({3, 2}, [&](auto& i) {
+                  double sum = 0;
+                  for (int64_t j = 0; j <= i[0]; ++j) sum += x[0]({j, i[1]});
+                  return sum;
+                });
+              },
+              2},
+          // Longer than a block, and than two.
+          Row{"cumsum",
+              "x.cumsum(axis)",
+              "same",
+              Types::kIntegersAndBool,
+              Yields::kSum,
+              Gradient::kNone,
+              {{{600}, 0, 1}},
+              [](auto& x) { return x[0].cumsum(-1); },
+              [](auto& x) {
+                double sum = 0;
+                return Build({600}, [&](auto& i) { return sum += x[0](i); });
+              },
+              0},
           Along(
               "softmax", "x.softmax(axis)", [](auto& x) { return x.softmax(); },
               [](double x, const Elements& e) { return std::exp(x - LogSumExp(e)); }),
