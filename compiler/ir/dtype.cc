@@ -11,34 +11,9 @@
 namespace outboard {
 namespace {
 
-enum class Kind : uint8_t { kVoid, kBool, kSigned, kUnsigned, kFloat };
-
-struct Info {
-  std::string_view name;
-  Kind kind;
-  int bytes;
-};
-
-constexpr std::array<Info, kDTypeCount> kInfo = {{
-    {"void", Kind::kVoid, 0},
-    {"bool", Kind::kBool, 1},
-    {"i8", Kind::kSigned, 1},
-    {"u8", Kind::kUnsigned, 1},
-    {"i16", Kind::kSigned, 2},
-    {"u16", Kind::kUnsigned, 2},
-    {"i32", Kind::kSigned, 4},
-    {"u32", Kind::kUnsigned, 4},
-    {"i64", Kind::kSigned, 8},
-    {"u64", Kind::kUnsigned, 8},
-    {"f8e4m3", Kind::kFloat, 1},
-    {"f8e5m2", Kind::kFloat, 1},
-    {"f16", Kind::kFloat, 2},
-    {"bf16", Kind::kFloat, 2},
-    {"f32", Kind::kFloat, 4},
-    {"f64", Kind::kFloat, 8},
-}};
-
-const Info& Of(DType dtype) { return kInfo[static_cast<size_t>(dtype)]; }
+constexpr std::array<std::string_view, kDTypeCount> kNames = {
+    "void", "bool", "i8",     "u8",     "i16", "u16",  "i32", "u32",
+    "i64",  "u64",  "f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64"};
 
 // A binary float format of at most 16 bits. Its values are all doubles, so rounding is to a grid of
 // doubles.
@@ -122,29 +97,12 @@ double UnpackSmall(const SmallFloat& format, uint32_t bits) {
 
 }  // namespace
 
-int ByteWidth(DType dtype) { return Of(dtype).bytes; }
-std::string_view Name(DType dtype) { return Of(dtype).name; }
+std::string_view Name(DType dtype) { return kNames[static_cast<size_t>(dtype)]; }
 
 std::optional<DType> DTypeFromName(std::string_view name) {
   for (int i = 0; i < kDTypeCount; ++i)
-    if (kInfo[i].name == name) return static_cast<DType>(i);
+    if (kNames[i] == name) return static_cast<DType>(i);
   return std::nullopt;
-}
-
-bool IsFloat(DType dtype) { return Of(dtype).kind == Kind::kFloat; }
-bool IsSigned(DType dtype) { return Of(dtype).kind == Kind::kSigned; }
-bool IsUnsigned(DType dtype) { return Of(dtype).kind == Kind::kUnsigned; }
-
-int64_t IntMin(DType dtype) {
-  if (!IsSigned(dtype)) return 0;
-  return std::numeric_limits<int64_t>::min() >> (64 - 8 * ByteWidth(dtype));
-}
-
-int64_t IntMax(DType dtype) {
-  if (IsBool(dtype)) return 1;
-  if (IsSigned(dtype)) return ~IntMin(dtype);
-  if (ByteWidth(dtype) == 8) return std::numeric_limits<int64_t>::max();
-  return (int64_t{1} << (8 * ByteWidth(dtype))) - 1;
 }
 
 double RoundTo(DType dtype, double value) {
@@ -152,14 +110,6 @@ double RoundTo(DType dtype, double value) {
   if (dtype == DType::kF64) return value;
   if (dtype == DType::kF32) return static_cast<float>(value);
   return RoundSmall(FormatOf(dtype), value);
-}
-
-int64_t WrapTo(DType dtype, int64_t value) {
-  if (IsBool(dtype)) return value != 0;
-  const int unused = 64 - 8 * ByteWidth(dtype);
-  const uint64_t shifted = static_cast<uint64_t>(value) << unused;
-  return IsSigned(dtype) ? static_cast<int64_t>(shifted) >> unused
-                         : static_cast<int64_t>(shifted >> unused);
 }
 
 double LoadFloat(DType dtype, const void* bytes) {

@@ -2,7 +2,10 @@
 // DType is its code on the wire and never changes.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string_view>
 
@@ -29,27 +32,47 @@ enum class DType : uint8_t {
 inline constexpr int kDTypeCount = 16;
 
 // Bytes of one stored element; kVoid has 0, kBool 1.
-int ByteWidth(DType dtype);
+inline constexpr int ByteWidth(DType dtype) {
+  constexpr std::array<int8_t, kDTypeCount> kBytes = {0, 1, 1, 1, 2, 2, 4, 4,
+                                                      8, 8, 1, 1, 2, 2, 4, 8};
+  return kBytes[static_cast<size_t>(dtype)];
+}
 // "f32", "bool", "bf16" ...; "void" for kVoid.
 std::string_view Name(DType dtype);
 std::optional<DType> DTypeFromName(std::string_view name);
 
-bool IsFloat(DType dtype);
-bool IsSigned(DType dtype);    // signed integers only
-bool IsUnsigned(DType dtype);  // unsigned integers only
-inline bool IsInt(DType dtype) { return IsSigned(dtype) || IsUnsigned(dtype); }
-inline bool IsBool(DType dtype) { return dtype == DType::kBool; }
+// As the codes lie: signed and unsigned integers in turn, then floats.
+inline constexpr bool IsFloat(DType dtype) { return dtype >= DType::kF8E4M3; }
+inline constexpr bool IsBool(DType dtype) { return dtype == DType::kBool; }
+inline constexpr bool IsInt(DType dtype) { return dtype >= DType::kI8 && dtype <= DType::kU64; }
+inline constexpr bool IsSigned(DType dtype) {
+  return IsInt(dtype) && static_cast<int>(dtype) % 2 == 0;
+}
+inline constexpr bool IsUnsigned(DType dtype) { return IsInt(dtype) && !IsSigned(dtype); }
 
 // Smallest and largest value of an integer type or bool; kU64's largest is reported as INT64_MAX.
-int64_t IntMin(DType dtype);
-int64_t IntMax(DType dtype);
+inline constexpr int64_t IntMin(DType dtype) {
+  return IsSigned(dtype) ? std::numeric_limits<int64_t>::min() >> (64 - 8 * ByteWidth(dtype)) : 0;
+}
+inline constexpr int64_t IntMax(DType dtype) {
+  if (IsBool(dtype)) return 1;
+  if (IsSigned(dtype)) return ~IntMin(dtype);
+  return ByteWidth(dtype) == 8 ? std::numeric_limits<int64_t>::max()
+                               : (int64_t{1} << (8 * ByteWidth(dtype))) - 1;
+}
 
 // The value of `dtype` nearest to `value` (ties to even), as a double; every NaN becomes the quiet
 // one. Out of range: infinity, or the largest finite value for kF8E4M3, which has no infinity.
 double RoundTo(DType dtype, double value);
 // The low bits of `value` read as `dtype`: integers wrap, bool is value != 0. For integer types and
 // bool.
-int64_t WrapTo(DType dtype, int64_t value);
+inline constexpr int64_t WrapTo(DType dtype, int64_t value) {
+  if (IsBool(dtype)) return value != 0;
+  const int unused = 64 - 8 * ByteWidth(dtype);
+  const uint64_t shifted = static_cast<uint64_t>(value) << unused;
+  return IsSigned(dtype) ? static_cast<int64_t>(shifted) >> unused
+                         : static_cast<int64_t>(shifted >> unused);
+}
 
 // One element at `bytes`, to and from a double (floats) or an int64_t (ints, bool; kU64 keeps its
 // bits).

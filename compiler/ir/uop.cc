@@ -88,6 +88,13 @@ uint32_t HashOf(Op op, DType dtype, Sources src, absl::Span<const int64_t> arg) 
   return static_cast<uint32_t>(h ^ h >> 32);
 }
 
+// The type of an operation over `src` where the sources alone tell; kVoid where CheckNode has to
+// say.
+DType TypeOver(Op op, Sources src) {
+  if (!IsAlu(op) || src.empty()) return DType::kVoid;
+  return IsCompare(op) ? DType::kBool : src.back()->dtype;
+}
+
 // Whether a node over `src` is known before a run.
 bool OfVars(Op op, DType dtype, Sources src) {
   if (IsFloat(dtype)) return false;
@@ -178,8 +185,9 @@ int64_t Graph::node_count() const { return static_cast<int64_t>(impl_->nodes.siz
 absl::StatusOr<const UOp*> Graph::Make(Op op, DType dtype, Sources src,
                                        absl::Span<const int64_t> arg) {
   // A node that exists was checked when it was made: rebuilding a known graph is look-ups only.
-  if (dtype != DType::kVoid) {
-    const Key key{op, dtype, src, arg, HashOf(op, dtype, src, arg)};
+  if (const DType known = dtype != DType::kVoid ? dtype : TypeOver(op, src);
+      known != DType::kVoid) {
+    const Key key{op, known, src, arg, HashOf(op, known, src, arg)};
     if (const auto found = impl_->nodes.find(key); found != impl_->nodes.end()) return *found;
   }
   OB_ASSIGN_OR_RETURN(const Inferred inferred, CheckNode(*this, op, dtype, src, arg));

@@ -137,7 +137,7 @@ int TypeClassOf(DType operands, bool scalar) {
 }
 
 uint32_t NamesOfOperandType(const Pattern& match) {
-  uint32_t names = 0;
+  uint32_t names = IsAlu(match.root().op) ? 1u << kOperandsName : 0;
   Conjuncts left = {static_cast<int8_t>(match.size - 1)};
   while (!left.empty()) {
     const int at = left.back();

@@ -121,8 +121,7 @@ const UOp* Matcher::Apply(Graph& graph, const UOp* node, const Rule** fired) con
   const size_t looked_at = std::min<size_t>(node->src.size(), 3);
   for (size_t i = 0; i < looked_at; ++i) candidates &= group.by_source[i][ClassOf(node->src[i])];
   if (candidates == 0) return nullptr;
-  Match match;
-  match.root = node;
+  Match match(node);
   for (; candidates != 0; candidates &= candidates - 1) {
     const Entry& entry = group.entries[std::countr_zero(candidates)];
     const Rule& rule = *entry.rule;

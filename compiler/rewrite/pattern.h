@@ -13,6 +13,7 @@
 //   any          for anything, constant for any constant, of floats too;
 //   a number     for that constant, of whatever type;
 //   operators    for the operation, the operands of a commutative one in either order.
+// A condition may also ask for the types of `operands`: what the root's operation works on.
 // In a result, a number is a constant of the result's type and shape, and fold(e) is the constant
 // that e comes to, in wrapping arithmetic of that type. A condition is evaluated on constants, in
 // exact integers, with the predicates below. A rule whose result or condition uses a name that its
@@ -32,6 +33,7 @@ namespace outboard {
 
 inline constexpr int kPatternNodesMax = 40;
 inline constexpr int kNamesMax = 8;
+inline constexpr int kOperandsName = 7;
 
 struct PatternNode {
   enum class Kind : uint8_t {
@@ -144,6 +146,7 @@ inline constexpr Pattern x = internal::Named(Kind::kName, 0), y = internal::Name
 inline constexpr Pattern c0 = internal::Named(Kind::kConstName, 4),
                          c1 = internal::Named(Kind::kConstName, 5),
                          c2 = internal::Named(Kind::kConstName, 6);
+inline constexpr Pattern operands = internal::Named(Kind::kName, kOperandsName);
 inline constexpr Pattern any = internal::Named(Kind::kAny, -1);
 inline constexpr Pattern constant = internal::Named(Kind::kAnyConst, -1);
 
@@ -213,10 +216,15 @@ constexpr Pattern operator!(const Pattern& a) { return KindOf(Kind::kNot, {a}); 
 
 }  // namespace pattern
 
-// A node that a rule matched, and what its names stand for.
+// A node that a rule matched, and what its names stand for. Only the names of the match are set.
 struct Match {
-  const UOp* root = nullptr;
-  std::array<const UOp*, kNamesMax> bound{};
+  const UOp* root;
+  std::array<const UOp*, kNamesMax> bound;
+
+  // `node` with its operands, whose types are those of its last source.
+  explicit Match(const UOp* node) : root(node) {
+    bound[kOperandsName] = node->src.empty() ? node : node->src.back();
+  }
 
   const UOp* operator[](const Pattern& name) const { return bound[name.root().name]; }
 };
@@ -245,7 +253,7 @@ struct Rule {
   consteval void Check() const {
     if (match.root().kind != PatternNode::Kind::kOp)
       internal::the_match_of_a_rule_must_start_with_an_operation();
-    if (internal::NamesOf(condition) & ~internal::NamesOf(match))
+    if (internal::NamesOf(condition) & ~(internal::NamesOf(match) | 1u << kOperandsName))
       internal::the_condition_uses_a_name_that_the_match_does_not_bind();
   }
 };

@@ -99,18 +99,13 @@ class Walk {
     const UOp* became = nullptr;   // by a rule; this frame waits for what that becomes
     int next_source = 0;
     int own_sources = 0;
+    bool changed = false;  // a source was rewritten
   };
 
   // What `node` becomes in the end, where that is known; nullptr where it is not.
   const UOp* Known(const UOp* node) const {
     if (node->src.empty() && !matcher_.HasRulesFor(node->op)) return node;
     return memo_->StateOf(node) == Memo::State::kFinal ? memo_->FinalOf(node) : nullptr;
-  }
-
-  // The same, or the node itself while it is waited for.
-  const UOp* Rewritten(const UOp* node) const {
-    const UOp* const final = Known(node);
-    return final == nullptr ? node : final;
   }
 
   void Push(const UOp* node) {
@@ -130,12 +125,16 @@ class Walk {
   void Step() {
     Frame& frame = stack_.back();
     if (frame.became != nullptr) return Finish(Known(frame.became));
-    while (frame.next_source < frame.own_sources) {
+    for (; frame.next_source < frame.own_sources; ++frame.next_source) {
       const UOp* const source = frame.node->src[frame.next_source];
-      if (Known(source) == nullptr && !Waiting(source)) return Push(source);
-      ++frame.next_source;
+      const UOp* const final = Known(source);
+      if (final == source) continue;
+      if (final != nullptr)
+        frame.changed = true;
+      else if (!Waiting(source))
+        return Push(source);
     }
-    frame.rebuilt = Rebuild(frame);
+    frame.rebuilt = frame.changed ? Rebuild(frame) : frame.node;
     if (frame.rebuilt != frame.node) {
       if (const UOp* final = Known(frame.rebuilt)) return Finish(final);
     }
@@ -151,12 +150,9 @@ class Walk {
   }
 
   const UOp* Rebuild(const Frame& frame) {
-    const Sources old = frame.node->src;
-    int same = 0;
-    while (same < frame.own_sources && Rewritten(old[same]) == old[same]) ++same;
-    if (same == frame.own_sources) return frame.node;
-    absl::InlinedVector<const UOp*, 4> src(old.begin(), old.end());
-    for (int i = same; i < frame.own_sources; ++i) src[i] = Rewritten(old[i]);
+    absl::InlinedVector<const UOp*, 4> src(frame.node->src.begin(), frame.node->src.end());
+    for (int i = 0; i < frame.own_sources; ++i)
+      if (const UOp* const final = Known(src[i])) src[i] = final;  // else it waits for this one
     const UOp* const made = WithSourcesOrNull(graph_, frame.node, src);
     if (made != nullptr) return made;
     Stop();

@@ -146,8 +146,6 @@ bool IsDifferenceOfTwo(const Linear& sum) {
          sum.terms[0].second == -sum.terms[1].second;
 }
 
-bool IsComparable(const UOp* root) { return IsInt(root->src[0]->dtype) && root->shape.empty(); }
-
 const UOp* Boolean(Graph& g, bool value) { return ConstInt(g, DType::kBool, value); }
 
 const UOp* Number(Graph& g, DType dtype, Wide value) {
@@ -155,7 +153,6 @@ const UOp* Number(Graph& g, DType dtype, Wide value) {
 }
 
 const UOp* Less(Graph& g, const Match& m) {
-  if (!IsComparable(m.root)) return nullptr;
   const Linear left = ExactSum(m.root->src[0]), right = ExactSum(m.root->src[1]);
   if (!IsExact(left) || !IsExact(right)) return nullptr;  // u64 of unknown size
   std::optional<Comparison> c = Difference(left, right);
@@ -210,7 +207,6 @@ const UOp* EqualModulo(Graph& g, const UOp* root) {
 }
 
 const UOp* Equal(Graph& g, const Match& m) {
-  if (!IsComparable(m.root)) return nullptr;
   const UOp* const root = m.root;
   const Linear left = LinearOf(root->src[0]), right = LinearOf(root->src[1]);
   std::optional<Comparison> c;
@@ -237,12 +233,14 @@ const UOp* Equal(Graph& g, const Match& m) {
   return Alu(g, root->op, FromLinear(g, c->sum), Number(g, c->sum.dtype, c->limit));
 }
 
+constexpr Pattern kIndices = is_int(operands) && is_scalar(operands);
+
 // clang-format off: a table
 constexpr Rule kRules[] = {
-    // name               matches                 becomes
-    {"less",              any < any,              Less},
-    {"equal",             any == any,             Equal},
-    {"not-equal",         any != any,             Equal},
+    // name               matches                 becomes                  when
+    {"less",              any < any,              Less,                    kIndices},
+    {"equal",             any == any,             Equal,                   kIndices},
+    {"not-equal",         any != any,             Equal,                   kIndices},
 };
 // clang-format on
 

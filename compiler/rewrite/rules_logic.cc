@@ -83,7 +83,7 @@ Verdict Compare(const UOp* a, const UOp* b, bool is_and) {
 const UOp* JoinParts(Graph& g, const Match& m) {
   const UOp* const root = m.root;
   Parts parts;
-  if (!IsBool(root->dtype) || !CollectParts(root, parts)) return nullptr;
+  if (!CollectParts(root, parts)) return nullptr;
   const bool is_and = root->op == Op::kAnd;
   const auto decided = [&] { return IntLike(g, DType::kBool, !is_and, root); };
   Parts kept;
@@ -143,8 +143,8 @@ constexpr Pattern kNot = x ^ lit(1);
 // clang-format off: a table
 constexpr Rule kRules[] = {
     // name                 matches                         becomes            when
-    {"and-list",            any & any,                      JoinParts},
-    {"or-list",             any | any,                      JoinParts},
+    {"and-list",            any & any,                      JoinParts,         is_bool(operands)},
+    {"or-list",             any | any,                      JoinParts,         is_bool(operands)},
     {"equals-true",         x == 1,                         x,                 is_bool(x)},
     {"differs-from-false",  x != 0,                         x,                 is_bool(x)},
     {"equals-false",        x == 0,                         x ^ 1,             is_bool(x)},

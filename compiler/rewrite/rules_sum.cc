@@ -1,5 +1,6 @@
 #include "compiler/ir/build.h"
 #include "compiler/rewrite/linear.h"
+#include "compiler/rewrite/order.h"
 #include "compiler/rewrite/rules.h"
 
 namespace outboard::rules {
@@ -74,9 +75,46 @@ bool IsPlainProduct(const UOp* root) {
          !a->is_const() && b->int_value() != 0 && b->int_value() != 1;
 }
 
+// Whether LinearOf would take `node` apart.
+bool IsSumItself(const UOp* node) {
+  switch (node->op) {
+    case Op::kConst:
+    case Op::kAdd:
+    case Op::kNeg: return true;
+    case Op::kMul: return node->src[0]->is_const() || node->src[1]->is_const();
+    case Op::kShl: return node->src[1]->is_const();
+    default: return false;
+  }
+}
+
+// Whether a sum is in order already, with nothing in it that could be joined: what canonical graphs
+// are full of, told without taking it apart.
+bool IsInOrder(const UOp* sum) {
+  const UOp* next = nullptr;  // the term on the right of the one that is looked at
+  if (sum->op == Op::kAdd && sum->src[1]->is_const()) {
+    if (sum->src[1]->int_value() == 0) return false;
+    sum = sum->src[0];
+  }
+  for (int terms = 1; terms <= kLinearTermsMax; ++terms) {
+    const bool is_last = sum->op != Op::kAdd;
+    const UOp* term = is_last ? sum : sum->src[1];
+    if (term->op == Op::kMul && term->src[1]->is_const()) {
+      const int64_t factor = term->src[1]->int_value();
+      if (factor == 0 || factor == 1) return false;
+      term = term->src[0];
+    }
+    if (IsSumItself(term) || IsByConstant(term, Op::kMod)) return false;
+    if (next != nullptr && CompareStructure(term, next) >= 0) return false;
+    if (is_last) return true;
+    next = term;
+    sum = sum->src[0];
+  }
+  return false;
+}
+
 const UOp* CanonicalSum(Graph& g, const Match& m) {
   const UOp* const root = m.root;
-  if (!IsInt(root->dtype) || !root->shape.empty() || IsPlainProduct(root)) return nullptr;
+  if (IsPlainProduct(root) || (root->op == Op::kAdd && IsInOrder(root))) return nullptr;
   Linear sum = LinearOf(root);
   while (JoinQuotient(sum) || JoinRemainders(g, sum)) {
   }
@@ -92,12 +130,14 @@ const UOp* ShiftOfIndex(Graph& g, const Match& m) {
              ConstIndex(g, int64_t{1} << by));
 }
 
+constexpr Pattern kIndices = is_int(operands) && is_scalar(operands);
+
 // clang-format off: a table
 constexpr Rule kRules[] = {
     // name               matches                 becomes                  when
-    {"sum",               any + any,              CanonicalSum},
-    {"scaled-sum",        any * any,              CanonicalSum},
-    {"negated-sum",       -any,                   CanonicalSum},
+    {"sum",               any + any,              CanonicalSum,            kIndices},
+    {"scaled-sum",        any * any,              CanonicalSum,            kIndices},
+    {"negated-sum",       -any,                   CanonicalSum,            kIndices},
     {"shift-left-index",  x << c0,                ShiftOfIndex,            is_scalar(x)},
     {"shift-right-index", x >> c0,                ShiftOfIndex,            is_scalar(x) && not_negative(x)},
     // What is broadcast to a shape is no index: only the simplest of the above.

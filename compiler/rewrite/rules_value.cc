@@ -210,13 +210,13 @@ constexpr Rule kRules[] = {
     {"bounds-where",       where(any, any, any),       ByBounds},
 
     // Integer sums are ordered by their terms (rules_sum.cc), conditions by theirs (rules_logic.cc).
-    {"order-add",          x + y,                      OrderOperands,          !is_int(x) || !is_scalar(x)},
+    {"order-add",          any + any,                  OrderOperands,          !is_int(operands) || !is_scalar(operands)},
     {"order-mul",          any * any,                  OrderOperands},
     {"order-max",          max(any, any),              OrderOperands},
     {"order-unequal",      any != any,                 OrderOperands},
     {"order-equal",        any == any,                 OrderOperands},
-    {"order-and",          x & y,                      OrderOperands,          is_int(x)},
-    {"order-or",           x | y,                      OrderOperands,          is_int(x)},
+    {"order-and",          any & any,                  OrderOperands,          is_int(operands)},
+    {"order-or",           any | any,                  OrderOperands,          is_int(operands)},
     {"order-xor",          any ^ any,                  OrderOperands},
 
     {"add-zero",           x + 0,                      x,                      is_int(x)},  // -0.0 + 0 is 0

@@ -15,11 +15,10 @@
 #include "client/tensor/engine.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
-#include "compiler/rewrite/rewriter.h"
-#include "compiler/schedule/schedule.h"
 #include "tests/bench/cloud.h"
 #include "tests/bench/kernel_figures.h"
 #include "tests/bench/report.h"
+#include "tests/bench/rewrite_figures.h"
 #include "tests/e2e/in_process.h"
 
 namespace outboard::bench {
@@ -212,30 +211,10 @@ void WarmStart() {
          "the whole process: start, one step, 10,000 held-out images");
 }
 
-void Rewrites() {
-  SetEngine(test::InProcessEngine(test::EngineKind::kCompiled));
-  const RewriteTotals before = TotalsOfRewrites();
-  {
-    const Tensor images = Tensor::from_host(RandomBytes({1000, 1, 28, 28}, 256));
-    const Tensor labels = Tensor::from_host(RandomBytes({1000}, 10));
-    examples::MnistTrainer trainer(images, labels, kBatch);
-    trainer.Step().item();
-  }
-  const RewriteTotals after = TotalsOfRewrites();
-  OB_CHECK_OK(CloseEngine().status());
-  SetEngine(nullptr);
-  Report("rewrite_visits_per_s",
-         static_cast<double>(after.visits - before.visits) /
-             static_cast<double>(after.nanoseconds - before.nanoseconds) * 1e9,
-         "1/s", "",
-         absl::StrCat(after.visits - before.visits,
-                      " look-ups while a training step is scheduled, misses included"));
-}
-
 int Main(int argc, char** argv) {
   const std::vector<std::pair<std::string, std::function<void()>>> groups = {
       {"steps", Steps},       {"overhead", Overhead},    {"warm", WarmStart},
-      {"rewrites", Rewrites}, {"matmul", MatMulFigures}, {"stream", StreamFigures}};
+      {"rewrites", RewriteFigures}, {"matmul", MatMulFigures}, {"stream", StreamFigures}};
   std::set<std::string> only;
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];

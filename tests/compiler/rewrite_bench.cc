@@ -1,11 +1,12 @@
-// How fast the rewriter is: look-ups a second on index expressions as reshapes make them, fresh and
-// canonical.
+// How fast the rewriter is: on index expressions as reshapes make them, fresh and canonical, and
+// while training steps are scheduled (the figures of scripts/bench).
 #include <chrono>
 #include <cstdio>
 #include <vector>
 
 #include "compiler/ir/build.h"
 #include "compiler/rewrite/simplify.h"
+#include "tests/bench/rewrite_figures.h"
 
 namespace outboard {
 namespace {
@@ -55,4 +56,7 @@ void Run() {
 }  // namespace
 }  // namespace outboard
 
-int main() { outboard::Run(); }
+int main() {
+  outboard::Run();
+  outboard::bench::RewriteFigures();
+}

@@ -88,8 +88,10 @@ Interpretation ApplyByInterpreter(Graph& graph, const std::vector<std::span<cons
     for (const Rule& rule : table) {
       if (rule.match.root().op != node->op) continue;
       answer.attempts += SourcesFit(rule.match, node);
-      Match match;
-      match.root = node;
+      Match match(node);
+      for (size_t name = 0; name < kNamesMax; ++name)
+        if (name != kOperandsName)
+          match.bound[name] = nullptr;  // binding asks whether it is the first
       Try(rule.match, rule.match.size - 1, node, match, [&](const Match& found) {
         if (rule.condition.size > 0 && !Holds(rule.condition, rule.condition.size - 1, found))
           return false;
