@@ -45,6 +45,27 @@ constexpr size_t kHandlesMax = size_t{1} << 22;
 constexpr size_t kGraphsMax = 4096;
 constexpr uint64_t kGraphBytesOfSessionMax = uint64_t{256} << 20;
 
+// What an item may name before anything of it is kept. An answer repeats the names, and has to fit
+// into a frame.
+absl::Status CheckNames(const proto::ClientItem& item) {
+  const size_t handles = static_cast<size_t>(item.run().inputs_size()) + item.run().outputs_size() +
+                         item.release().handles_size() + item.fetch().handles_size();
+  if (handles > wire::kRunHandlesMax)
+    return absl::ResourceExhaustedError(absl::StrCat("item ", item.seq(), " names ", handles,
+                                                     " handles; limit ", wire::kRunHandlesMax));
+  if (item.put().dims_size() > limits::kRankMax)
+    return absl::ResourceExhaustedError(absl::StrCat("item ", item.seq(), " puts an array of rank ",
+                                                     item.put().dims_size(), "; limit ",
+                                                     limits::kRankMax));
+  const std::string* const graph_id = item.has_run()     ? &item.run().graph_id()
+                                      : item.has_graph() ? &item.graph().id()
+                                                         : nullptr;
+  if (graph_id != nullptr && graph_id->size() != wire::kHashBytes)
+    return absl::InvalidArgumentError(
+        absl::StrCat("a graph's id of ", graph_id->size(), " bytes; it has ", wire::kHashBytes));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 struct ExecutorCore::Entry {
@@ -104,6 +125,7 @@ void ExecutorCore::On(proto::ClientFrame frame, const SendFrame& send) {
 }
 
 void ExecutorCore::Handle(proto::ClientItem item) {
+  if (absl::Status status = CheckNames(item); !status.ok()) return EndSession(status);
   switch (item.kind_case()) {
     case proto::ClientItem::kGraph: return OnGraph(item.graph());
     case proto::ClientItem::kAck: return OnAck(item.ack());
@@ -280,6 +302,10 @@ absl::Status ExecutorCore::CheckRun(const proto::Run& run) const {
   for (const uint32_t device : run.devices())
     if (device != 0) return absl::UnimplementedError("a Run on more than one device");
   if (run.repeat() > 1) return absl::UnimplementedError("a Run with repeat > 1");
+  std::vector<uint64_t> outputs(run.outputs().begin(), run.outputs().end());
+  std::sort(outputs.begin(), outputs.end());
+  if (const auto twice = std::adjacent_find(outputs.begin(), outputs.end()); twice != outputs.end())
+    return absl::InvalidArgumentError(absl::StrCat("two outputs have the handle ", *twice));
   for (const uint32_t i : run.donate())
     if (i >= static_cast<uint32_t>(run.inputs_size()))
       return absl::InvalidArgumentError(
@@ -414,6 +440,7 @@ void ExecutorCore::Fail(uint64_t seq, uint64_t cause_seq, const absl::Status& st
 }
 
 void ExecutorCore::EndSession(const absl::Status& status) {
+  if (ended_) return;  // the first cause is the last word
   proto::ServerItem item;
   item.mutable_failed()->set_code(static_cast<uint32_t>(status.code()));
   item.mutable_failed()->set_message(std::string(status.message()));

@@ -319,6 +319,7 @@ TEST_F(ExecutorCoreTest, ErrorsOfItems) {
       {"unknown input", Run(3, graph_, {1, 77}, {3, 4}), kNotFound},
       {"output in use", Run(3, graph_, {1, 2}, {3, 1}), kInvalidArgument},
       {"output 0", Run(3, graph_, {1, 2}, {3, 0}), kInvalidArgument},
+      {"one handle for two outputs", Run(3, graph_, {1, 2}, {3, 3}), kInvalidArgument},
       {"too few inputs", Run(3, graph_, {1}, {3, 4}), kInvalidArgument},
       {"too many inputs", Run(3, graph_, {1, 2, 2}, {3, 4}), kInvalidArgument},
       {"too few outputs", Run(3, graph_, {1, 2}, {3}), kInvalidArgument},
@@ -372,6 +373,11 @@ TEST_F(ExecutorCoreTest, ErrorsOfTheSession) {
   huge.mutable_graph()->set_total_bytes(uint64_t{1} << 40);
   ClientItem later = Graph(graph_);
   later.mutable_graph()->set_offset(8);
+  ClientItem long_id = Run(1, graph_, {}, {});
+  long_id.mutable_run()->set_graph_id(std::string(1 << 19, 'x'));
+  ClientItem flat = PutPiece(1, 1, 0, 0, "");
+  for (int i = 0; i < 16; ++i) flat.mutable_put()->add_dims(1);
+  const Handles many(wire::kRunHandlesMax + 1, 5);
   using enum absl::StatusCode;
   const std::vector<Case> cases = {
       {"item of no kind", {ClientItem()}, kInvalidArgument},
@@ -390,6 +396,12 @@ TEST_F(ExecutorCoreTest, ErrorsOfTheSession) {
        kInvalidArgument},
       {"graph over the limit", {huge}, kResourceExhausted},
       {"graph from its middle", {later}, kInvalidArgument},
+      {"graph of a short id", {Graph(graph_, "id")}, kInvalidArgument},
+      {"run of a long id", {long_id}, kInvalidArgument},
+      {"run of too many handles", {Run(1, graph_, {}, many)}, kResourceExhausted},
+      {"fetch of too many handles", {Fetch(1, many)}, kResourceExhausted},
+      {"release of too many handles", {Release(1, many)}, kResourceExhausted},
+      {"rank 17", {flat}, kResourceExhausted},
   };
   for (const Case& test : cases) {
     SCOPED_TRACE(test.what);
@@ -408,6 +420,15 @@ TEST_F(ExecutorCoreTest, MoreThanTheCreditEndsTheSession) {
   for (uint64_t seq = 2; !core_->ended() && seq < 100'000; ++seq)
     items = Send({Put(seq, seq + 10, {1})});
   EXPECT_EQ(OnlyFailure(items, 0), absl::StatusCode::kResourceExhausted);
+}
+
+// However much of it was left to do.
+TEST_F(ExecutorCoreTest, ASessionEndsOnce) {
+  SetUpInputs();
+  const std::vector<uint32_t> often(20'000, 0);
+  const std::vector<ServerItem> items = Send({Run(3, graph_, {1, 2}, {3, 4}, often)});
+  EXPECT_EQ(OnlyFailure(items, 0), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(items.back().has_failed());
 }
 
 TEST_F(ExecutorCoreTest, TooManyGraphsEndTheSession) {
