@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "absl/container/flat_hash_map.h"
 #include "compiler/ir/build.h"
@@ -125,12 +126,12 @@ class Merger {
       for (const UOp* node : guests.back().reads) ++readers_[node];
     }
     for (Draft& guest : guests) {
-      if (JoinEarlier(guest)) continue;
+      if (JoinAny(guest)) continue;
       made_by_[guest.stores[0].node] = drafts_.size();
       drafts_.push_back(std::move(guest));
     }
     std::vector<MergedKernel> merged;
-    for (const Draft& draft : drafts_) merged.push_back(Finish(draft));
+    for (const size_t i : Order()) merged.push_back(Finish(drafts_[i]));
     return merged;
   }
 
@@ -171,14 +172,35 @@ class Merger {
     return Substitute(graph_, root, by);
   }
 
-  bool JoinEarlier(const Draft& guest) {
-    // Nothing before the last kernel it reads from can take it.
-    size_t first = 0;
-    for (const UOp* node : guest.reads)
+  // Drafts that make what `draft` reads.
+  std::vector<size_t> MakersOf(const Draft& draft) const {
+    std::vector<size_t> makers;
+    for (const UOp* node : draft.reads)
       if (const auto maker = made_by_.find(node); maker != made_by_.end())
-        first = std::max(first, maker->second);
-    for (size_t i = first; i < drafts_.size(); ++i) {
-      if (!Join(drafts_[i], guest)) continue;
+        makers.push_back(maker->second);
+    return makers;
+  }
+
+  // Into the last kernel that the guest reads from, else one after it, else one before it. Not into
+  // one that makes something for another kernel the guest reads from: each would wait for the
+  // other.
+  bool JoinAny(const Draft& guest) {
+    const std::vector<size_t> makers = MakersOf(guest);
+    std::vector<bool> before(drafts_.size());
+    std::vector<size_t> stack = makers;
+    while (!stack.empty()) {
+      const size_t maker = stack.back();
+      stack.pop_back();
+      for (const size_t i : MakersOf(drafts_[maker]))
+        if (i != maker && !before[i]) {
+          before[i] = true;
+          stack.push_back(i);
+        }
+    }
+    const size_t first = makers.empty() ? 0 : *std::max_element(makers.begin(), makers.end());
+    for (size_t n = 0; n < drafts_.size(); ++n) {
+      const size_t i = (first + n) % drafts_.size();
+      if (before[i] || !Join(drafts_[i], guest)) continue;
       made_by_[guest.stores[0].node] = i;
       return true;
     }
@@ -196,7 +218,8 @@ class Merger {
     const bool shares =
         reads_host || std::any_of(guest.reads.begin(), guest.reads.end(),
                                   [&](const UOp* node) { return host.reads.contains(node); });
-    if (!shares || (!same && !reads_host)) return false;
+    const bool single = host.ranges.empty() && guest.ranges.empty();  // numbers: the fewer kernels
+    if ((!shares && !single) || (!same && !reads_host)) return false;
     const bool plain = same && !guest.has_loop;
     if (!plain && !(host.streams && guest.streams)) return false;
     if (!same && !RowsSuffice(host, guest)) return false;
@@ -292,6 +315,29 @@ class Merger {
       all &= found;
     }
     return Substitute(graph_, value, by);
+  }
+
+  // Makers before readers, else as they came.
+  std::vector<size_t> Order() const {
+    std::vector<size_t> order, waits(drafts_.size());
+    std::vector<std::vector<size_t>> readers(drafts_.size());
+    for (size_t i = 0; i < drafts_.size(); ++i)
+      for (const size_t maker : MakersOf(drafts_[i]))
+        if (maker != i) {
+          readers[maker].push_back(i);
+          ++waits[i];
+        }
+    std::set<size_t> ready;
+    for (size_t i = 0; i < drafts_.size(); ++i)
+      if (waits[i] == 0) ready.insert(i);
+    while (!ready.empty()) {
+      order.push_back(*ready.begin());
+      ready.erase(ready.begin());
+      for (const size_t reader : readers[order.back()])
+        if (--waits[reader] == 0) ready.insert(reader);
+    }
+    OB_CHECK(order.size() == drafts_.size());
+    return order;
   }
 
   // Whether anything needs the value in memory, once all is joined.

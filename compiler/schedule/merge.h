@@ -5,13 +5,14 @@
 // maximum and a sum for each row, and then a store for each element of it. Code generation computes
 // a reduction that depends on the row alone once a row.
 //
-// Joined are, in order, each kernel to the earliest one that allows it:
+// Joined are, in order, each kernel to one before it:
 //   - one without loops, to one with the same output ranges that shares a buffer with it: the work
 //     after a product of matrices;
 //   - one that reads what the other stores for the same row, if both only stream their inputs: the
 //     passes of a norm over a row that is in the cache from the second pass on. What is stored
 //     element by element and read under another range is computed again there, if that is little;
-//   - two sums over the same elements, which then are read once.
+//   - two sums over the same elements, which then are read once;
+//   - one that computes a single number, to another such one.
 // A product of matrices is never joined to another kernel with a loop: it has its own tiles.
 #pragma once
 
@@ -31,8 +32,8 @@ struct MergedKernel {
   int stores = 1;
 };
 
-// `kernels` is in a valid order, and so is the result. A value that is not among `results` and that
-// no other kernel reads is not stored.
+// `kernels` is in a valid order; so is the result, though it may be another. A value that is not
+// among `results` and that no other kernel reads is not stored.
 std::vector<MergedKernel> MergeKernels(Graph& graph, std::vector<LoweredKernel> kernels,
                                        const absl::flat_hash_set<const UOp*>& results);
 

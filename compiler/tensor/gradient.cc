@@ -25,7 +25,8 @@ bool IsTuple(const UOp* node) {
   return node->op == Op::kTuple || (node->op == Op::kCall && node->dtype == DType::kVoid);
 }
 
-// The values that a node stands for: the members of a tuple, found through calls, or the node itself.
+// The values that a node stands for: the members of a tuple, found through calls, or the node
+// itself.
 Sources ValuesOf(const UOp* const& node) {
   const UOp* tuple = node;
   while (tuple->op == Op::kCall) tuple = tuple->src[0]->src[0];
@@ -50,14 +51,16 @@ struct GradientFunction {
   std::vector<int64_t> members;   // for each of key.arguments its place in the TUPLE, or -1
 };
 
-// One walk from results back to `wrt`, through the user's graph or through the body of one FUNCTION.
+// One walk from results back to `wrt`, through the user's graph or through the body of one
+// FUNCTION.
 struct Walk {
   FunctionKey key;  // of the function whose body this is; empty for the user's graph
   std::vector<const UOp*> wrt;
-  std::vector<const UOp*> order;  // PostOrder of the root
-  size_t left = 0;                // nodes of `order` not yet walked, from the back
-  absl::flat_hash_set<const UOp*> on_path;                             // depends on one of `wrt`
-  absl::flat_hash_map<const UOp*, std::vector<const UOp*>> gradients;  // of each of ValuesOf(node), nullptr: none
+  std::vector<const UOp*> order;            // PostOrder of the root
+  size_t left = 0;                          // nodes of `order` not yet walked, from the back
+  absl::flat_hash_set<const UOp*> on_path;  // depends on one of `wrt`
+  absl::flat_hash_map<const UOp*, std::vector<const UOp*>>
+      gradients;  // of each of ValuesOf(node), nullptr: none
 
   Walk(const UOp* root, std::vector<const UOp*> with_respect_to) : wrt(std::move(with_respect_to)) {
     order = PostOrder(root, /*into_functions=*/false);
@@ -71,9 +74,11 @@ struct Walk {
 
   bool DependsOnPath(const UOp* node) const {
     if (node->op == Op::kAssign) return on_path.contains(node->src[1]);
-    if (RuleOf(node->op) == nullptr && !IsTuple(node) && node->op != Op::kCall && node->op != Op::kGetTuple)
+    if (RuleOf(node->op) == nullptr && !IsTuple(node) && node->op != Op::kCall &&
+        node->op != Op::kGetTuple)
       return false;
-    return std::any_of(node->src.begin(), node->src.end(), [&](const UOp* s) { return on_path.contains(s); });
+    return std::any_of(node->src.begin(), node->src.end(),
+                       [&](const UOp* s) { return on_path.contains(s); });
   }
 
   const UOp* GradientOf(const UOp* node) const {
@@ -86,8 +91,8 @@ class Differentiator {
  public:
   explicit Differentiator(Graph& g) : g_(g) {}
 
-  // Runs `first` to its end. A CALL whose gradient function does not exist yet puts a walk over its body on top; a stack
-  // of our own, since a client decides how deep functions nest.
+  // Runs `first` to its end. A CALL whose gradient function does not exist yet puts a walk over its
+  // body on top; a stack of our own, since a client decides how deep functions nest.
   absl::Status Run(Walk& first) {
     std::vector<std::unique_ptr<Walk>> inner;
     while (first.left > 0 || !inner.empty()) {
@@ -98,8 +103,9 @@ class Differentiator {
         continue;
       }
       if (g_.node_count() + gradient::kNodesPerStepMax > limits::kGraphNodesMax)
-        return absl::ResourceExhaustedError(absl::StrCat("Gradient: the graph has ", g_.node_count(),
-                                                         " nodes, too near the limit of ", limits::kGraphNodesMax));
+        return absl::ResourceExhaustedError(
+            absl::StrCat("Gradient: the graph has ", g_.node_count(),
+                         " nodes, too near the limit of ", limits::kGraphNodesMax));
       const UOp* const node = walk.order[walk.left - 1];
       if (node->op == Op::kCall && walk.gradients.contains(node)) {
         const FunctionKey key = KeyOf(walk, node);
@@ -123,8 +129,9 @@ class Differentiator {
     if (gradient == nullptr || !walk.on_path.contains(node)) return absl::OkStatus();
     const Sources values = ValuesOf(node);
     if (gradient->dtype != values[i]->dtype || gradient->shape != values[i]->shape)
-      return absl::UnimplementedError(absl::StrCat("Gradient: the shape ", ShapeToString(gradient->shape),
-                                                   " cannot be shown to equal that of ", NodeToString(values[i])));
+      return absl::UnimplementedError(
+          absl::StrCat("Gradient: the shape ", ShapeToString(gradient->shape),
+                       " cannot be shown to equal that of ", NodeToString(values[i])));
     std::vector<const UOp*>& sums = walk.gradients[node];
     sums.resize(values.size(), nullptr);
     sums[i] = sums[i] == nullptr ? gradient : Add(g_, sums[i], gradient);
@@ -153,7 +160,8 @@ class Differentiator {
     }
     if (!any) return absl::OkStatus();  // one of `wrt` with nothing of interest beneath it
     OB_RETURN_IF_ERROR(rule(step));
-    for (int i = 0; i < sources; ++i) OB_RETURN_IF_ERROR(Give(walk, node->src[i], 0, step.gives[i]));
+    for (int i = 0; i < sources; ++i)
+      OB_RETURN_IF_ERROR(Give(walk, node->src[i], 0, step.gives[i]));
     return absl::OkStatus();
   }
 
@@ -175,7 +183,8 @@ class Differentiator {
     auto walk = std::make_unique<Walk>(body, std::move(wrt));
     walk->key = key;
     OB_ASSIGN_OR_RETURN(const std::vector<const UOp*> given, ResultGradients(key));
-    for (size_t i = 0; i < given.size(); ++i) OB_RETURN_IF_ERROR(Give(*walk, body, key.results[i], given[i]));
+    for (size_t i = 0; i < given.size(); ++i)
+      OB_RETURN_IF_ERROR(Give(*walk, body, key.results[i], given[i]));
     return walk;
   }
 
@@ -183,7 +192,8 @@ class Differentiator {
     const Sources values = ValuesOf(key.function->src[0]);
     std::vector<const UOp*> given;
     for (const int64_t i : key.results) {
-      std::vector<int64_t> arg = {static_cast<int64_t>(key.function->src.size() - 1 + given.size())};
+      std::vector<int64_t> arg = {
+          static_cast<int64_t>(key.function->src.size() - 1 + given.size())};
       std::vector<const UOp*> src;
       AppendDims(values[i]->shape, arg, src);
       OB_ASSIGN_OR_RETURN(const UOp* param, g_.Make(Op::kParam, values[i]->dtype, src, arg));
@@ -212,7 +222,8 @@ class Differentiator {
     return absl::OkStatus();
   }
 
-  absl::Status CallStep(Walk& walk, const UOp* call, const FunctionKey& key, const GradientFunction& function) {
+  absl::Status CallStep(Walk& walk, const UOp* call, const FunctionKey& key,
+                        const GradientFunction& function) {
     if (function.function == nullptr) return absl::OkStatus();
     const std::vector<const UOp*> dy = walk.gradients.at(call);
     std::vector<const UOp*> src = {function.function};
@@ -239,12 +250,14 @@ absl::Status CheckInput(const UOp* y, const UOp* dy, absl::Span<const UOp* const
   if (!IsFloat(y->dtype)) return invalid("of ", NodeToString(y), ", which is no float");
   if (dy == nullptr) {
     for (const Dim& dim : y->shape)
-      if (dim != Dim(1)) return invalid("of ", NodeToString(y), ", which has more than one element, without a dy");
+      if (dim != Dim(1))
+        return invalid("of ", NodeToString(y), ", which has more than one element, without a dy");
   } else if (dy->dtype != y->dtype || dy->shape != y->shape) {
     return invalid("dy is ", NodeToString(dy), ", for ", NodeToString(y));
   }
   for (const UOp* node : wrt)
-    if (!IsFloat(node->dtype)) return invalid("with respect to ", NodeToString(node), ", which is no float");
+    if (!IsFloat(node->dtype))
+      return invalid("with respect to ", NodeToString(node), ", which is no float");
   return absl::OkStatus();
 }
 
@@ -261,7 +274,8 @@ absl::StatusOr<std::vector<const UOp*>> Gradient(Graph& g, const UOp* y, const U
   std::vector<const UOp*> gradients;
   for (const UOp* node : wrt) {
     const UOp* const gradient = walk.GradientOf(node);
-    gradients.push_back(gradient != nullptr ? gradient : Full(g, ConstOf(g, node->dtype, 0), node->shape));
+    gradients.push_back(gradient != nullptr ? gradient
+                                            : Full(g, ConstOf(g, node->dtype, 0), node->shape));
   }
   return gradients;
 }

@@ -16,11 +16,13 @@
 namespace outboard::gradient {
 namespace {
 
-// ---- arithmetic that costs nothing where there is nothing to do -----------------------------------------------------
+// ---- arithmetic that costs nothing where there is nothing to do
+// -----------------------------------------------------
 
 // The scalar behind a node that holds one value everywhere, else nullptr.
 const UOp* UniformConst(const UOp* node) {
-  while (node->op == Op::kReshape || node->op == Op::kExpand || node->op == Op::kPermute) node = node->src[0];
+  while (node->op == Op::kReshape || node->op == Op::kExpand || node->op == Op::kPermute)
+    node = node->src[0];
   return node->is_const() ? node : nullptr;
 }
 
@@ -29,27 +31,40 @@ bool IsOne(const UOp* node) {
   return scalar != nullptr && IsFloat(scalar->dtype) && scalar->float_value() == 1.0;
 }
 
-const UOp* Like(Graph& g, const UOp* x, double value) { return Full(g, ConstOf(g, x->dtype, value), x->shape); }
+const UOp* Like(Graph& g, const UOp* x, double value) {
+  return Full(g, ConstOf(g, x->dtype, value), x->shape);
+}
 const UOp* Neg(Graph& g, const UOp* a) { return Alu(g, Op::kNeg, a); }
 const UOp* Over(Graph& g, const UOp* a, const UOp* b) { return Alu(g, Op::kFDiv, a, b); }
-const UOp* Times(Graph& g, const UOp* a, const UOp* b) { return IsOne(a) ? b : IsOne(b) ? a : Mul(g, a, b); }
+const UOp* Times(Graph& g, const UOp* a, const UOp* b) {
+  return IsOne(a) ? b : IsOne(b) ? a : Mul(g, a, b);
+}
 const UOp* Scale(Graph& g, const UOp* a, double factor) { return Times(g, a, Like(g, a, factor)); }
-const UOp* If(Graph& g, const UOp* condition, const UOp* a) { return Where(g, condition, a, Like(g, a, 0)); }
-const UOp* IfNot(Graph& g, const UOp* condition, const UOp* a) { return Where(g, condition, Like(g, a, 0), a); }
+const UOp* If(Graph& g, const UOp* condition, const UOp* a) {
+  return Where(g, condition, a, Like(g, a, 0));
+}
+const UOp* IfNot(Graph& g, const UOp* condition, const UOp* a) {
+  return Where(g, condition, Like(g, a, 0), a);
+}
 
 // Counting and trigonometry need more bits than the small floats have.
 DType AtLeastF32(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
-std::vector<int64_t> Axes(const UOp* reduce) { return {reduce->arg.begin() + 1, reduce->arg.end()}; }
+std::vector<int64_t> Axes(const UOp* reduce) {
+  return {reduce->arg.begin() + 1, reduce->arg.end()};
+}
 
 template <typename... Parts>
 absl::Status Unimplemented(const UOp* node, const Parts&... parts) {
-  return absl::UnimplementedError(absl::StrCat("the gradient of ", NodeToString(node), ": ", parts...));
+  return absl::UnimplementedError(
+      absl::StrCat("the gradient of ", NodeToString(node), ": ", parts...));
 }
 
-// ---- rules of more than a line --------------------------------------------------------------------------------------
+// ---- rules of more than a line
+// --------------------------------------------------------------------------------------
 
-// cos(x) as 1 - 2 sin(x/2)^2: halving is exact, so the error does not grow with x as it does in sin(x + pi/2).
+// cos(x) as 1 - 2 sin(x/2)^2: halving is exact, so the error does not grow with x as it does in
+// sin(x + pi/2).
 absl::Status SinRule(Step& s) {
   Graph& g = s.g;
   const UOp* const x = Cast(g, s.x(), AtLeastF32(s.x()->dtype));
@@ -80,7 +95,8 @@ absl::Status MaxRule(Step& s) {
     if (UniformConst(other) != nullptr) {
       s.gives[i] = If(g, Alu(g, Op::kCmpLt, other, mine), s.dy);
     } else {
-      const UOp* const shared = Where(g, Alu(g, Op::kCmpEq, s.x(0), s.x(1)), Scale(g, s.dy, 0.5), s.dy);
+      const UOp* const shared =
+          Where(g, Alu(g, Op::kCmpEq, s.x(0), s.x(1)), Scale(g, s.dy, 0.5), s.dy);
       s.gives[i] = IfNot(g, Alu(g, Op::kCmpLt, mine, other), shared);
     }
   }
@@ -104,11 +120,14 @@ absl::Status ExpandRule(Step& s) {
   std::vector<int64_t> axes;
   for (int i = 0; i < s.node->rank(); ++i)
     if (s.x()->shape[i] != s.node->shape[i]) axes.push_back(i);
-  s.gives[0] = Reduce(s.g, Op::kAdd, s.dy, axes);
+  // The sum first: without the negation the operand of a one-hot sum is seen to be one.
+  s.gives[0] = s.dy->op == Op::kNeg ? Neg(s.g, Reduce(s.g, Op::kAdd, s.dy->src[0], axes))
+                                    : Reduce(s.g, Op::kAdd, s.dy, axes);
   return absl::OkStatus();
 }
 
-// PAD and SHRINK undo each other. The dimensions may be symbolic, and then the checks may fail for a caller's reasons.
+// PAD and SHRINK undo each other. The dimensions may be symbolic, and then the checks may fail for
+// a caller's reasons.
 absl::Status PadRule(Step& s) {
   Shape begin_end;
   for (int i = 0; i < s.node->rank(); ++i) {
@@ -127,7 +146,8 @@ absl::Status PadRule(Step& s) {
 absl::Status ShrinkRule(Step& s) {
   Shape lo_hi;
   for (int i = 0; i < s.node->rank(); ++i) {
-    OB_ASSIGN_OR_RETURN(const Dim hi, SubtractDims(s.g, s.x()->shape[i], s.node->arg_dim(2 * i + 1)));
+    OB_ASSIGN_OR_RETURN(const Dim hi,
+                        SubtractDims(s.g, s.x()->shape[i], s.node->arg_dim(2 * i + 1)));
     lo_hi.push_back(s.node->arg_dim(2 * i));
     lo_hi.push_back(hi);
   }
@@ -147,8 +167,9 @@ void ReduceMaxRule(Step& s) {
   s.gives[0] = If(g, largest, Expand(g, share, s.x()->shape));
 }
 
-// A product over n factors, taken as a tree of products of halves: its gradient needs no division, so factors of 0 are no
-// corner, for n steps of work in log n rounds. (dy * y / x would be wrong at 0, and its own gradient too.)
+// A product over n factors, taken as a tree of products of halves: its gradient needs no division,
+// so factors of 0 are no corner, for n steps of work in log n rounds. (dy * y / x would be wrong at
+// 0, and its own gradient too.)
 absl::Status ReduceMulRule(Step& s) {
   Graph& g = s.g;
   const UOp* const x = s.x();
@@ -169,7 +190,8 @@ absl::Status ReduceMulRule(Step& s) {
     if (!x->shape[axis].is_const()) return Unimplemented(s.node, "an axis of symbolic length");
     order.push_back(axis);
     n *= x->shape[axis].value();
-    if (n > limits::kDimMax / 2) return Unimplemented(s.node, "over ", limits::kDimMax / 2, " factors");
+    if (n > limits::kDimMax / 2)
+      return Unimplemented(s.node, "over ", limits::kDimMax / 2, " factors");
   }
   if (n == 0) return absl::OkStatus();  // an empty product is 1, whatever x is
   const auto with_last = [&](int64_t length) {
@@ -196,7 +218,8 @@ absl::Status ReduceMulRule(Step& s) {
   if (length != n) {
     __int128 elements = length;
     for (const Dim& dim : kept) elements *= dim.max();
-    if (elements >= limits::kVirtualElementsMax) return Unimplemented(s.node, "2^62 elements or more");
+    if (elements >= limits::kVirtualElementsMax)
+      return Unimplemented(s.node, "2^62 elements or more");
     Shape ones(kept.size(), Dim(1));
     ones.emplace_back(length);
     const UOp* const place = Reshape(g, Iota(g, DType::kI64, length), ones);
@@ -212,7 +235,8 @@ absl::Status ReduceMulRule(Step& s) {
   const UOp* gradient = Reshape(g, Permute(g, s.dy, order), with_last(1));
   for (int64_t half = 1; !halves.empty(); half *= 2, halves.pop_back()) {
     const auto [a, b] = halves.back();
-    gradient = Add(g, padded(Times(g, gradient, b), 0, half), padded(Times(g, gradient, a), half, 0));
+    gradient =
+        Add(g, padded(Times(g, gradient, b), 0, half), padded(Times(g, gradient, a), half, 0));
   }
   std::vector<int64_t> inverse(order.size());
   for (size_t i = 0; i < order.size(); ++i) inverse[order[i]] = static_cast<int64_t>(i);
@@ -233,7 +257,9 @@ absl::Status ReduceRule(Step& s) {
   return absl::OkStatus();
 }
 
-absl::Status BitcastRule(Step& s) { return Unimplemented(s.node, "bits have none; DETACH says that none is wanted"); }
+absl::Status BitcastRule(Step& s) {
+  return Unimplemented(s.node, "bits have none; DETACH says that none is wanted");
+}
 
 absl::Status DeviceRule(Step& s) {
   const bool one = s.node->op == Op::kCopy ? s.node->arg[0] == 0 : s.node->arg[1] == 1;
@@ -242,15 +268,16 @@ absl::Status DeviceRule(Step& s) {
   return absl::OkStatus();
 }
 
-// ---- the table ------------------------------------------------------------------------------------------------------
+// ---- the table
+// ------------------------------------------------------------------------------------------------------
 
 // Where one line says it, the expression is the gradient of the only source.
-#define OB_GRADIENT(expression)                      \
-  [](Step& s) {                                      \
-    Graph& g = s.g;                                  \
-    static_cast<void>(g);                            \
-    s.gives[0] = (expression);                       \
-    return absl::OkStatus();                         \
+#define OB_GRADIENT(expression) \
+  [](Step& s) {                 \
+    Graph& g = s.g;             \
+    static_cast<void>(g);       \
+    s.gives[0] = (expression);  \
+    return absl::OkStatus();    \
   }
 
 constexpr double kLn2 = std::numbers::ln2;

@@ -7,7 +7,8 @@
 
 namespace outboard::gradient {
 
-// The nodes that one step of a rule may make, dimensions included: the walk checks that so many are left.
+// The nodes that one step of a rule may make, dimensions included: the walk checks that so many are
+// left.
 inline constexpr int64_t kNodesPerStepMax = 8192;
 
 // One node on the way back: the gradient that has reached it, and those it gives to its sources.
@@ -23,7 +24,8 @@ struct Step {
 
 using Rule = absl::Status (*)(Step&);
 
-// The rule of an operation with one value; nullptr where nothing flows back. CALL, TUPLE and GETTUPLE are the walk's.
+// The rule of an operation with one value; nullptr where nothing flows back. CALL, TUPLE and
+// GETTUPLE are the walk's.
 Rule RuleOf(Op op);
 
 }  // namespace outboard::gradient

@@ -102,7 +102,11 @@ const std::vector<Program>& Programs() {
          const Tensor x = Weight(Images(s));
          ForwardBackward(norm(x), {x, norm.weight, norm.bias});
        }},
-      {"variance", [](Size s) { Realize({Input(Rows(s)).var({1}), Input(Rows(s)).mean({1})}); }},
+      {"variance",
+       [](Size s) {
+         const Tensor x = Input(Rows(s));
+         Realize({x.var({1}), x.mean({1})});
+       }},
       {"attention",
        [](Size s) {
          Dims dims = Scores(s);
