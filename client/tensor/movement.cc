@@ -244,7 +244,9 @@ Tensor Tensor::cat(const std::vector<Tensor>& parts, int64_t axis, At at) {
   int64_t length = 0;
   for (const UOp* node : nodes) {
     const std::optional<DType> promoted = Promote(dtype, node->dtype);
-    if (!promoted) rec.Invalid("cat: no type holds all of the tensors; cast one");
+    if (!promoted)
+      rec.Invalid(absl::StrCat("cat: no type holds both ", std::string(Name(dtype)), " and ",
+                               std::string(Name(node->dtype)), "; cast one"));
     dtype = *promoted;
     if (node->shape.size() != first.size())
       rec.Invalid(absl::StrCat("cat: the shapes ", DimsToString(first), " and ",
@@ -294,7 +296,7 @@ Tensor Tensor::repeat(const Dims& times, At at) const {
   ones.insert(ones.end(), x->shape.begin(), x->shape.end());
   Shape apart, spread, joined;  // [1, d0, 1, d1 ...], [t0, d0, t1, d1 ...], [t0 * d0, t1 * d1 ...]
   for (size_t i = 0; i < times.size(); ++i) {
-    if (times[i] < 0) rec.Invalid("repeat: a negative number");
+    if (times[i] < 0) rec.Invalid(absl::StrCat("repeat: ", times[i], " times"));
     apart.insert(apart.end(), {Dim(1), ones[i]});
     spread.insert(spread.end(), {Dim(times[i]), ones[i]});
     int64_t length;
