@@ -131,7 +131,8 @@ absl::Status Relay::FromClient(ClientSide* client, proto::ClientFrame frame, boo
     out.set_epoch(epoch);
     for (proto::ClientItem& item : *frame.mutable_items()) {
       if (item.has_graph()) {
-        if (absl::Status status = OnGraph(*item.mutable_graph(), out); !status.ok()) return status;
+        if (absl::Status status = OnGraph(client, *item.mutable_graph(), out); !status.ok())
+          return status;
       } else if (item.has_put() && !item.put().blob_root().empty()) {
         if (out.items_size() > 0) {
           std::lock_guard lock(mutex_);
@@ -153,43 +154,55 @@ absl::Status Relay::FromClient(ClientSide* client, proto::ClientFrame frame, boo
   return absl::OkStatus();
 }
 
-// Pieces are joined, checked, and cut again: nothing of a graph leaves before the whole is known to
-// be good.
-absl::Status Relay::OnGraph(proto::Graph& graph, proto::ClientFrame& out) {
-  if (graph.id().size() != wire::kHashBytes || graph.total_bytes() > wire::kGraphBytesMax) {
+// The whole graph when `piece` was its last; nothing before. A reader may still be busy with a
+// frame when its client comes back on another stream, whose pieces these then are.
+absl::StatusOr<std::optional<std::string>> Relay::Join(ClientSide* client,
+                                                       const proto::Graph& piece) {
+  if (piece.id().size() != wire::kHashBytes || piece.total_bytes() > wire::kGraphBytesMax) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a graph of ", graph.total_bytes(), " bytes with an id of ", graph.id().size(),
+        absl::StrCat("a graph of ", piece.total_bytes(), " bytes with an id of ", piece.id().size(),
                      "; limits ", wire::kGraphBytesMax, " and ", wire::kHashBytes));
   }
-  if (graph.offset() == 0) {
-    graph_id_ = graph.id();
+  std::lock_guard lock(mutex_);
+  if (client_ != client) return std::nullopt;
+  if (piece.offset() == 0) {
+    graph_id_ = piece.id();
     graph_bytes_.clear();
   }
-  if (graph.id() != graph_id_ || graph.offset() != graph_bytes_.size() ||
-      graph_bytes_.size() + graph.data().size() > graph.total_bytes()) {
+  if (piece.id() != graph_id_ || piece.offset() != graph_bytes_.size() ||
+      graph_bytes_.size() + piece.data().size() > piece.total_bytes()) {
     return absl::InvalidArgumentError("the pieces of a graph do not follow each other");
   }
-  graph_bytes_ += graph.data();
-  if (graph_bytes_.size() < graph.total_bytes()) return absl::OkStatus();
-  std::string bytes = std::exchange(graph_bytes_, {});
-  absl::Status verdict = gate_->Check(graph_id_, bytes);
+  graph_bytes_ += piece.data();
+  if (graph_bytes_.size() < piece.total_bytes()) return std::nullopt;
+  return std::exchange(graph_bytes_, {});
+}
+
+// Pieces are joined, checked, and cut again: nothing of a graph leaves before the whole is known to
+// be good.
+absl::Status Relay::OnGraph(ClientSide* client, proto::Graph& graph, proto::ClientFrame& out) {
+  auto joined = Join(client, graph);
+  if (!joined.ok()) return joined.status();
+  if (!joined->has_value()) return absl::OkStatus();
+  const std::string& bytes = **joined;
+  absl::Status verdict = gate_->Check(graph.id(), bytes);
   if (!verdict.ok()) {
     proto::Graph& refused = *out.add_items()->mutable_graph();
-    refused.set_id(graph_id_);
+    refused.set_id(graph.id());
     refused.set_refused_code(static_cast<uint32_t>(verdict.code()));
     refused.set_refused(verdict.message().data(), verdict.message().size());
     return absl::OkStatus();
   }
   for (size_t at = 0; at == 0 || at < bytes.size(); at += wire::kPieceBytesMax) {
     proto::Graph& piece = *out.add_items()->mutable_graph();
-    piece.set_id(graph_id_);
+    piece.set_id(graph.id());
     piece.set_total_bytes(bytes.size());
     piece.set_offset(at);
     piece.set_data(bytes.substr(at, wire::kPieceBytesMax));
     if (out.ByteSizeLong() < wire::kPieceBytesMax) continue;
     std::lock_guard lock(mutex_);
     uint64_t epoch = out.epoch();
-    if (executor_ != nullptr) executor_->Send(std::move(out));
+    if (executor_ != nullptr && client_ == client) executor_->Send(std::move(out));
     out.Clear();
     out.set_epoch(epoch);
   }

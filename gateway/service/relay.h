@@ -13,10 +13,12 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "gateway/core/core.h"
 #include "gateway/service/blob_store.h"
 #include "gateway/service/graph_gate.h"
@@ -63,7 +65,8 @@ class Relay {
   void ClientDrained();
 
  private:
-  absl::Status OnGraph(proto::Graph& graph, proto::ClientFrame& out);
+  absl::Status OnGraph(ClientSide* client, proto::Graph& graph, proto::ClientFrame& out);
+  absl::StatusOr<std::optional<std::string>> Join(ClientSide* client, const proto::Graph& piece);
   absl::Status SendBlob(ClientSide* client, uint64_t epoch, const proto::ClientItem& item);
   bool AwaitRoom(std::unique_lock<std::mutex>& lock, ClientSide* client);
 
@@ -83,7 +86,7 @@ class Relay {
   uint64_t epoch_ = 0;
   Bill bill_;
   absl::Status failure_;
-  std::string graph_id_, graph_bytes_;  // on its way in; only the client's reader touches them
+  std::string graph_id_, graph_bytes_;  // on its way in from client_
 };
 
 }  // namespace outboard::gateway

@@ -1,0 +1,102 @@
+// The data path between two streams that no call is bound to.
+#include "gateway/service/relay.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+
+#include "compiler/ir/build.h"
+#include "compiler/ir/check.h"
+#include "compiler/ir/encoding.h"
+#include "tests/support/unbound_stream.h"
+
+namespace outboard::gateway {
+namespace {
+
+using ClientStream = test::UnboundStream<proto::ClientFrame, proto::ServerFrame>;
+using ExecutorStream = test::UnboundStream<proto::ServerFrame, proto::ClientFrame>;
+
+EncodedGraph SomeGraph() {
+  Graph g;
+  const UOp* const x = Param(g, 0, DType::kF32, {4});
+  return ValueOrDie(EncodeGraph(Sink(g, {Add(g, x, x)})));
+}
+
+class RelayTest : public ::testing::Test {
+ protected:
+  RelayTest() { relay_.SetExecutor(&executor_); }
+
+  void Connect(ClientStream& client, uint64_t epoch) {
+    Live live{};
+    live.epoch = epoch;
+    relay_.Connect(&client, live, {});
+  }
+
+  // Bytes [begin, end) of the graph.
+  absl::Status Send(ClientStream& client, uint64_t epoch, size_t begin, size_t end) {
+    proto::ClientFrame frame;
+    frame.set_epoch(epoch);
+    proto::Graph& piece = *frame.add_items()->mutable_graph();
+    piece.set_id(graph_.id.ToBytes());
+    piece.set_total_bytes(graph_.bytes.size());
+    piece.set_offset(begin);
+    piece.set_data(graph_.bytes.substr(begin, end - begin));
+    bool pause = false;
+    return relay_.FromClient(&client, std::move(frame), pause);
+  }
+
+  const EncodedGraph graph_ = SomeGraph();
+  const size_t bytes_ = graph_.bytes.size();
+  GraphGate gate_;
+  Relay relay_{SessionId{1, 2}, TenantId{1}, kDefaultPricePerHour, /*blobs=*/nullptr, &gate_};
+  ExecutorStream executor_;
+  ClientStream first_, second_;
+};
+
+TEST_F(RelayTest, AGraphLeavesWhenItIsWhole) {
+  Connect(first_, 1);  // its frame is the one under way
+  EXPECT_TRUE(Send(first_, 1, 0, 10).ok());
+  EXPECT_EQ(executor_.queued_bytes(), 0u);
+  EXPECT_TRUE(Send(first_, 1, 10, bytes_).ok());
+  EXPECT_GT(executor_.queued_bytes(), bytes_);
+}
+
+TEST_F(RelayTest, PiecesThatDoNotFollowEachOtherEndTheSession) {
+  Connect(first_, 1);
+  EXPECT_TRUE(Send(first_, 1, 0, 10).ok());
+  EXPECT_EQ(Send(first_, 1, 11, bytes_).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(RelayTest, APieceOfTheStreamBeforeIsNotJoined) {
+  Connect(first_, 1);
+  EXPECT_TRUE(Send(first_, 1, 0, 10).ok());
+  Connect(second_, 2);
+  EXPECT_TRUE(Send(second_, 2, 0, 20).ok());
+  EXPECT_TRUE(Send(first_, 1, 10, bytes_).ok());  // late: dropped
+  EXPECT_TRUE(Send(second_, 2, 20, bytes_).ok());
+  EXPECT_GT(executor_.queued_bytes(), bytes_);
+}
+
+// A reader may be in the middle of a frame when its client comes back on another stream: the pieces
+// are the newer one's. The threads' accesses are what ThreadSanitizer looks at.
+TEST_F(RelayTest, ReadersOfTwoStreamsAtOnce) {
+  Connect(first_, 1);
+  std::atomic<bool> stop = false;
+  std::thread late([&] {
+    while (!stop) EXPECT_TRUE(Send(first_, 1, 0, bytes_).ok());
+  });
+  for (uint64_t epoch = 2; epoch < 200; epoch += 2) {
+    Connect(second_, epoch);
+    EXPECT_TRUE(Send(second_, epoch, 0, 10).ok());
+    EXPECT_TRUE(Send(second_, epoch, 10, bytes_).ok());
+    Connect(first_, 1);
+    std::this_thread::yield();
+  }
+  stop = true;
+  late.join();
+}
+
+}  // namespace
+}  // namespace outboard::gateway
