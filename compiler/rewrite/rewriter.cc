@@ -4,10 +4,12 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 
 #include "absl/container/inlined_vector.h"
 #include "compiler/ir/limits.h"
 #include "compiler/rewrite/rebuild.h"
+#include "compiler/rewrite/recorder.h"
 
 namespace outboard {
 namespace {
@@ -173,6 +175,7 @@ class Walk {
     if (next != nullptr) {
       ++matches_;
       if (stats_ != nullptr) ++stats_->matches_of[fired->name];
+      if (recorder_ != nullptr) recorder_->Applied(fired->name, node, next);
     }
     return next;
   }
@@ -191,6 +194,7 @@ class Walk {
   Graph& graph_;
   const Matcher& matcher_;
   RewriteStats* stats_;
+  Recorder* const recorder_ = ThreadRecorder();
   const bool counts_attempts_;
   const UOp* root_ = nullptr;
   MemoLease memo_;
@@ -205,8 +209,12 @@ class Walk {
 
 const UOp* Rewrite(Graph& graph, const UOp* root, const Matcher& matcher, RewriteStats* stats) {
   const auto start = std::chrono::steady_clock::now();
+  std::optional<RecordedPass> pass;  // what no pass asked for is one by itself
+  if (ThreadRecorder() != nullptr && !RecordedPass::IsInside())
+    pass.emplace("rewrite", Sources{}, root);
   Walk walk(graph, matcher, stats);
   const UOp* const result = walk.Run(root);
+  if (pass) pass->Made(result);
   if (stats != nullptr) {
     stats->visits += walk.visits();
     stats->matches += walk.matches();

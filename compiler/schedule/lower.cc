@@ -7,6 +7,7 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/check.h"
 #include "compiler/ir/limits.h"
+#include "compiler/rewrite/recorder.h"
 #include "compiler/rewrite/simplify.h"
 #include "compiler/schedule/collapse.h"
 #include "compiler/schedule/guard.h"
@@ -280,6 +281,7 @@ class Lowerer {
 
 absl::StatusOr<LoweredKernel> LowerKernel(Graph& graph, const UOp* value,
                                           const absl::flat_hash_set<const UOp*>& stored) {
+  RecordedPass pass("lower", {value}, value);
   Indices index;
   int64_t next_range = 0;
   for (const Dim& dim : value->shape)
@@ -298,7 +300,7 @@ absl::StatusOr<LoweredKernel> LowerKernel(Graph& graph, const UOp* value,
       graph.MakeChecked(Op::kIndex, DType::kVoid, {global, Flatten(graph, index, value->shape)});
   const UOp* const store = graph.MakeChecked(Op::kStore, DType::kVoid, {place, result});
   LoweredKernel kernel;
-  kernel.ast = Simplify(graph, Sink(graph, {store}));
+  kernel.ast = pass.Made(Simplify(graph, Sink(graph, {store})));
   kernel.buffers = std::move(lowerer.buffers);
   return kernel;
 }

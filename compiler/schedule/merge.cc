@@ -8,6 +8,7 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/check.h"
 #include "compiler/rewrite/linear.h"
+#include "compiler/rewrite/recorder.h"
 #include "compiler/rewrite/simplify.h"
 #include "compiler/rewrite/substitute.h"
 
@@ -351,8 +352,9 @@ class Merger {
   // Numbers the slots: what is stored first, then what is read, in the order of use.
   MergedKernel Finish(const Draft& draft) {
     MergedKernel kernel;
-    std::vector<const UOp*> stores;
+    std::vector<const UOp*> stores, values;
     for (const Stored& stored : draft.stores) {
+      values.push_back(stored.node);
       if (!IsNeeded(draft, stored.node)) continue;
       kernel.buffers.push_back(stored.node);
       const UOp* const global = graph_.MakeChecked(
@@ -363,6 +365,7 @@ class Merger {
     }
     kernel.stores = static_cast<int>(stores.size());
     const UOp* sink = Sink(graph_, stores);
+    RecordedPass pass("merge", values, sink);
     if (draft.renumber) sink = WithLoopsNumbered(sink, static_cast<int64_t>(draft.ranges.size()));
     sink = WithGlobals(sink, [&](const UOp* global) {
       const UOp* const buffer = node_of_[global->arg[0]];
@@ -370,7 +373,7 @@ class Merger {
       if (place == kernel.buffers.end()) place = kernel.buffers.insert(place, buffer);
       return place - kernel.buffers.begin();
     });
-    kernel.ast = Simplify(graph_, sink);
+    kernel.ast = pass.Made(Simplify(graph_, sink));
     return kernel;
   }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "compiler/ir/check.h"
 #include "compiler/ir/print.h"
+#include "compiler/rewrite/recorder.h"
 #include "compiler/rewrite/simplify.h"
 #include "compiler/schedule/fusion.h"
 #include "compiler/schedule/lower.h"
@@ -91,12 +92,19 @@ const UOp* WithDistinctResults(Graph& graph, const UOp* sink) {
   return graph.MakeChecked(Op::kSink, DType::kVoid, results);
 }
 
+absl::StatusOr<const UOp*> Prepared(Graph& graph, const UOp* sink,
+                                    std::span<const Binding> bindings) {
+  RecordedPass pass("prepare", {}, sink);
+  OB_ASSIGN_OR_RETURN(const UOp* prepared, Prepare(graph, sink, bindings));
+  return pass.Made(WithDistinctResults(graph, Simplify(graph, prepared)));
+}
+
 }  // namespace
 
 absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink,
                                       std::span<const Binding> bindings) {
-  OB_ASSIGN_OR_RETURN(const UOp* prepared, Prepare(graph, sink, bindings));
-  prepared = WithDistinctResults(graph, Simplify(graph, prepared));
+  const RecordedPass pass("schedule", {}, sink);
+  OB_ASSIGN_OR_RETURN(const UOp* prepared, Prepared(graph, sink, bindings));
 
   OB_ASSIGN_OR_RETURN(const Choice choice, ChooseStored(graph, prepared));
   std::vector<LoweredKernel> kernels;

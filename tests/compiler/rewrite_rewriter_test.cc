@@ -8,6 +8,7 @@
 #include "compiler/rewrite/linear.h"
 #include "compiler/rewrite/order.h"
 #include "compiler/rewrite/rebuild.h"
+#include "compiler/rewrite/recorder.h"
 #include "compiler/rewrite/rewriter.h"
 #include "compiler/rewrite/simplify.h"
 #include "compiler/rewrite/substitute.h"
@@ -153,6 +154,49 @@ TEST_F(RewriterTest, TotalsCount) {
   EXPECT_EQ(after.visits - before.visits, stats.visits);
   EXPECT_EQ(after.matches - before.matches, 1);
   EXPECT_GT(after.nanoseconds, before.nanoseconds);
+}
+
+// What a recorder is told, a line each.
+class Lines : public Recorder {
+ public:
+  void BeginPass(std::string_view name, Sources of, const UOp* before) override {
+    lines.push_back("begin " + std::string(name) + " " + ExpressionToString(before));
+    for (const UOp* value : of) lines.back() += " of " + ExpressionToString(value);
+  }
+  void Applied(std::string_view rule, const UOp* before, const UOp* after) override {
+    lines.push_back(std::string(rule) + " " + ExpressionToString(before) + " -> " +
+                    ExpressionToString(after));
+  }
+  void EndPass(const UOp* after) override {
+    lines.push_back(after == nullptr ? "failed" : "end " + ExpressionToString(after));
+  }
+  std::vector<std::string> lines;
+};
+
+TEST_F(RewriterTest, ARecorderSeesPassesAndRules) {
+  Lines recorder;
+  const UOp* const sum = Add(g, Add(g, r0, Number(2)), Number(3));
+  {
+    const RecordedThread thread(&recorder);
+    {
+      RecordedPass pass("outer", {r1}, sum);
+      pass.Made(Simplify(g, sum));
+      {
+        const RecordedPass inner("inner", {}, r0);
+      }
+    }
+    Simplify(g, Add(g, Number(0), r1));
+    std::thread([&] {
+      Graph other;
+      Simplify(other, ConstIndex(other, 1));
+    }).join();
+  }
+  Simplify(g, Add(g, Number(0), r0));
+  EXPECT_EQ(recorder.lines,
+            (std::vector<std::string>{"begin outer ((r0 + 2) + 3) of r1",
+                                      "sum ((r0 + 2) + 3) -> (r0 + 5)", "begin inner r0", "failed",
+                                      "end (r0 + 5)", "begin rewrite (0 + r1)",
+                                      "add-zero (0 + r1) -> r1", "end r1"}));
 }
 
 // A graph at its limit of nodes is left as it is, and nothing ends the process.
