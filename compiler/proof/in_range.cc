@@ -1,0 +1,116 @@
+#include "compiler/proof/in_range.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/build.h"
+#include "compiler/ir/check.h"
+#include "compiler/ir/print.h"
+#include "compiler/proof/prover.h"
+
+namespace outboard::proof {
+namespace {
+
+// For one access: far above what kernels need (a convolution's gradient: some hundreds). A hostile
+// one gets guards.
+constexpr Budget kStepsMax = 20'000;
+constexpr int kGateStepsMax = 64;
+
+bool IsAccess(const UOp* node) { return node->op == Op::kLoad || node->op == Op::kStore; }
+
+bool NeverRuns(const std::vector<const UOp*>& nodes) {
+  for (const UOp* node : nodes)
+    if (node->op == Op::kRange && node->arg[1] == 0 &&
+        node->arg[2] == static_cast<int64_t>(RangeKind::kOutput))
+      return true;
+  return false;
+}
+
+// Whether the gate says so itself, -1 < index and index < elements, whatever the index is. What
+// GuardUnproved has written is seen here, also where the search below gives up.
+bool IsGuardedAsWritten(const UOp* load) {
+  const UOp* const index = load->src[0]->src[1];
+  bool above = false, below = false;
+  std::vector<const UOp*> open = {load->src[1]};
+  for (int steps = 0; !open.empty() && steps < kGateStepsMax; ++steps) {
+    const UOp* const node = open.back();
+    open.pop_back();
+    if (node->op == Op::kAnd) open.insert(open.end(), {node->src[1], node->src[0]});
+    if (node->op != Op::kCmpLt) continue;
+    const UOp *const a = node->src[0], *const b = node->src[1];
+    above = above || (b == index && a->is_const() && a->arg[0] >= -1);
+    below = below || (a == index && b->is_const() && b->arg[0] <= load->src[0]->src[0]->arg[1]);
+  }
+  return above && below;
+}
+
+bool IsInRange(const UOp* access) {
+  const bool gated = access->op == Op::kLoad && access->src.size() == 3;
+  if (gated && IsGuardedAsWritten(access)) return true;
+  Budget budget = kStepsMax;
+  Prover prover(&budget);
+  const UOp* const index = access->src[0]->src[1];
+  const Wide elements = access->src[0]->src[0]->arg[1];
+  // Its own guard may speak of the index as it is in general, or as what it is where the rest of
+  // the gate holds.
+  const LinearForm in_general = prover.FormOf(index);
+  if (gated) prover.Assume(access->src[1], true);
+  bool above = false, below = false;
+  for (const LinearForm& form : {prover.FormOf(index), in_general}) {
+    const auto left = AddScaled(Constant(elements - 1), form, -1);
+    above = above || prover.NeverNegative(form);
+    below = below || (left && prover.NeverNegative(*left));
+  }
+  return above && below;
+}
+
+absl::Status NotShown(const UOp* access) {
+  const UOp* const index = access->src[0];
+  return absl::InternalError(absl::StrCat("kernel: ", std::string(Name(access->op)), " of slot ",
+                                          index->src[0]->arg[0], " is not shown to be within ",
+                                          index->src[0]->arg[1],
+                                          " elements: ", ExpressionToString(index->src[1], 400)));
+}
+
+}  // namespace
+
+absl::Status CheckInRange(const UOp* sink) {
+  const std::vector<const UOp*> nodes = PostOrder(sink);
+  if (NeverRuns(nodes)) return absl::OkStatus();
+  for (const UOp* node : nodes)
+    if (IsAccess(node) && !IsInRange(node)) return NotShown(node);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<const UOp*> GuardUnproved(Graph& graph, const UOp* sink) {
+  const std::vector<const UOp*> nodes = PostOrder(sink);
+  if (NeverRuns(nodes)) return sink;
+  absl::flat_hash_set<const UOp*> unproved;
+  for (const UOp* node : nodes) {
+    if (!IsAccess(node) || IsInRange(node)) continue;
+    if (node->op == Op::kStore) return NotShown(node);
+    unproved.insert(node);
+  }
+  if (unproved.empty()) return sink;
+  absl::flat_hash_map<const UOp*, const UOp*> rebuilt;
+  for (const UOp* node : nodes) {
+    std::vector<const UOp*> src;
+    for (const UOp* s : node->src) src.push_back(rebuilt.at(s));
+    if (unproved.contains(node)) {
+      const UOp* const index = src[0]->src[1];
+      const UOp* const above = Alu(graph, Op::kCmpLt, ConstIndex(graph, -1), index);
+      const UOp* const below =
+          Alu(graph, Op::kCmpLt, index, ConstIndex(graph, src[0]->src[0]->arg[1]));
+      const UOp* guard = Alu(graph, Op::kAnd, above, below);
+      if (src.size() == 1) src = {src[0], nullptr, ConstOf(graph, node->dtype, 0)};
+      src[1] = src[1] == nullptr ? guard : Alu(graph, Op::kAnd, guard, src[1]);
+    }
+    OB_ASSIGN_OR_RETURN(rebuilt[node], graph.WithSources(node, src));
+  }
+  return rebuilt.at(sink);
+}
+
+}  // namespace outboard::proof

@@ -1,0 +1,308 @@
+#include "compiler/proof/prover.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+namespace outboard::proof {
+namespace {
+
+// Calls within calls: deeper than any index that a movement makes, and nothing to a stack. Below, a
+// node is taken as any value of its type.
+constexpr int kDepthMax = 256;
+constexpr int kNestingMax = 3;
+constexpr size_t kFactsMax = 32;
+constexpr int kFactsUsedMax = 6;
+constexpr Wide kUnbounded = Wide{1} << 126;
+
+struct Deeper {
+  explicit Deeper(int* depth) : depth(depth) { ++*depth; }
+  ~Deeper() { --*depth; }
+  int* depth;
+};
+
+Interval OfType(DType dtype) {
+  if (dtype == DType::kBool) return {0, 1};
+  if (dtype == DType::kU64) return {0, std::numeric_limits<uint64_t>::max()};
+  return {IntMin(dtype), IntMax(dtype)};
+}
+
+bool IsWhole(DType dtype) { return IsInt(dtype) || IsBool(dtype); }
+
+Wide ValueOf(const UOp* constant) {
+  if (constant->dtype == DType::kU64) return static_cast<uint64_t>(constant->arg[0]);
+  return constant->arg[0];
+}
+
+// The number that `form` always is.
+std::optional<Wide> NumberOf(const LinearForm& form) {
+  if (form.terms.empty()) return form.constant;
+  return std::nullopt;
+}
+
+Interval Within(Interval interval, DType dtype) {
+  const Interval type = OfType(dtype);
+  return interval.min >= type.min && interval.max <= type.max ? interval : type;
+}
+
+}  // namespace
+
+void Prover::AddFact(const std::optional<LinearForm>& never_negative) {
+  if (!never_negative || facts_.size() >= kFactsMax) return;
+  const bool known = std::any_of(facts_.begin(), facts_.end(), [&](const LinearForm& fact) {
+    const auto difference = AddScaled(fact, *never_negative, -1);
+    return difference && difference->terms.empty() && difference->constant == 0;
+  });
+  if (known) return;
+  if (Range(*never_negative).max < 0) contradiction_ = true;
+  if (!never_negative->terms.empty()) facts_.push_back(*never_negative);
+}
+
+void Prover::Assume(const UOp* condition, bool holds) {
+  struct Comparison {
+    const UOp* node;
+    bool holds;
+  };
+  std::vector<Comparison> open = {{condition, holds}}, comparisons;
+  while (!open.empty() && comparisons.size() < kFactsMax && --*budget_ > 0) {
+    const auto [node, is_true] = open.back();
+    open.pop_back();
+    if (!IsBool(node->dtype) || node->src.size() != 2) continue;
+    const UOp *const a = node->src[0], *const b = node->src[1];
+    const bool negates = (node->op == Op::kXor || node->op == Op::kCmpNe) && IsBool(a->dtype);
+    if (node->op == (is_true ? Op::kAnd : Op::kOr)) {
+      open.push_back({b, is_true});
+      open.push_back({a, is_true});
+    } else if (negates && (a->is_const() || b->is_const())) {
+      const UOp *const constant = a->is_const() ? a : b, *const other = a->is_const() ? b : a;
+      open.push_back({other, (constant->arg[0] != 0) != is_true});
+    } else if (IsCompare(node->op) && IsWhole(a->dtype)) {
+      comparisons.push_back({node, is_true});
+    }
+  }
+  // First as they are in general; then again, since what may wrap in general may not wrap where the
+  // others hold.
+  for (int round = 0; round < 2; ++round) {
+    std::vector<std::optional<LinearForm>> found;
+    for (const auto& [node, is_true] : comparisons) {
+      const LinearForm left = FormOf(node->src[0]), right = FormOf(node->src[1]);
+      const auto gap = AddScaled(right, left, -1), excess = AddScaled(left, right, -1);
+      if (!gap || !excess) continue;
+      if (node->op == Op::kCmpLt) {
+        found.push_back(is_true ? AddScaled(*gap, Constant(1), -1) : excess);
+      } else if ((node->op == Op::kCmpEq) == is_true) {
+        found.insert(found.end(), {gap, excess});
+      }
+    }
+    for (const auto& fact : found) AddFact(fact);
+    forms_.clear();
+    intervals_.clear();
+  }
+}
+
+LinearForm Prover::FormOf(const UOp* node) {
+  if (const auto found = forms_.find(node); found != forms_.end()) return found->second;
+  const Deeper deeper(&depth_);
+  LinearForm form = depth_ <= kDepthMax && --*budget_ > 0 ? ComputeForm(node) : Atom(node);
+  forms_[node] = form;
+  return form;
+}
+
+LinearForm Prover::ComputeForm(const UOp* node) {
+  const auto source = [&](int i) { return FormOf(node->src[i]); };
+  std::optional<LinearForm> form;
+  switch (node->op) {
+    case Op::kConst:
+      if (IsWhole(node->dtype)) return Constant(ValueOf(node));
+      break;
+    case Op::kAdd:
+      if (IsInt(node->dtype)) form = AddScaled(source(0), source(1), 1);
+      break;
+    case Op::kNeg:
+      if (IsInt(node->dtype)) form = AddScaled(Constant(0), source(0), -1);
+      break;
+    case Op::kMul:
+      if (IsInt(node->dtype)) {
+        const LinearForm a = source(0), b = source(1);
+        if (const auto number = NumberOf(b)) {
+          form = AddScaled(Constant(0), a, *number);
+        } else if (const auto first = NumberOf(a)) {
+          form = AddScaled(Constant(0), b, *first);
+        }
+      }
+      break;
+    case Op::kMulAcc:
+      if (IsInt(node->dtype)) {
+        const LinearForm a = source(0), b = source(1);
+        if (const auto number = NumberOf(b)) form = AddScaled(source(2), a, *number);
+      }
+      break;
+    case Op::kShl:
+      if (IsInt(node->dtype)) {
+        const auto by = NumberOf(source(1));
+        if (by && *by >= 0 && *by < 63) form = AddScaled(Constant(0), source(0), Wide{1} << *by);
+      }
+      break;
+    case Op::kCast:
+      if (IsInt(node->dtype) && IsWhole(node->src[0]->dtype)) form = source(0);
+      break;
+    case Op::kMod: {  // x % c is x where 0 <= x < c
+      const LinearForm x = source(0);
+      const auto c = NumberOf(source(1));
+      if (c && NeverNegative(x)) {
+        const auto below = AddScaled(Constant(*c - 1), x, -1);
+        if (below && NeverNegative(*below)) form = x;
+      }
+      break;
+    }
+    default: break;
+  }
+  return form && Fits(*form, node->dtype) ? *form : Atom(node);
+}
+
+bool Prover::Fits(const LinearForm& form, DType dtype) {
+  const Interval type = OfType(dtype);
+  const auto above = AddScaled(form, Constant(type.min), -1);
+  const auto below = AddScaled(Constant(type.max), form, -1);
+  return above && below && NeverNegative(*above) && NeverNegative(*below);
+}
+
+Interval Prover::IntervalOf(const UOp* atom) {
+  if (const auto found = intervals_.find(atom); found != intervals_.end()) return found->second;
+  // Until it is known: what its own computation may ask for.
+  intervals_[atom] = OfType(atom->dtype);
+  const Deeper deeper(&depth_);
+  const Interval interval =
+      depth_ <= kDepthMax && --*budget_ > 0 ? ComputeInterval(atom) : OfType(atom->dtype);
+  return intervals_[atom] = interval;
+}
+
+Interval Prover::ComputeInterval(const UOp* atom) {
+  const Interval whole = OfType(atom->dtype);
+  const auto source = [&](int i) { return Range(FormOf(atom->src[i])); };
+  switch (atom->op) {
+    case Op::kRange: return {0, Wide{atom->arg[1]} - 1};
+    case Op::kIDiv:
+    case Op::kMod: return IntervalOfQuotient(atom);
+    case Op::kMul: {
+      const Interval a = source(0), b = source(1);
+      const Interval type = OfType(DType::kI64);  // corners of wider ones could overflow
+      if (a.min < type.min || a.max > type.max || b.min < type.min || b.max > type.max)
+        return whole;
+      const Wide corners[] = {a.min * b.min, a.min * b.max, a.max * b.min, a.max * b.max};
+      return Within(
+          {*std::min_element(corners, corners + 4), *std::max_element(corners, corners + 4)},
+          atom->dtype);
+    }
+    case Op::kMax: {
+      if (!IsWhole(atom->dtype)) return whole;
+      const Interval a = source(0), b = source(1);
+      return {std::max(a.min, b.min), std::max(a.max, b.max)};
+    }
+    case Op::kAnd: {
+      const Interval a = source(0), b = source(1);
+      if (a.min < 0 && b.min < 0) return whole;
+      // A number that is not negative has no bits that the result could gain.
+      return {0, a.min < 0 ? b.max : b.min < 0 ? a.max : std::min(a.max, b.max)};
+    }
+    case Op::kShr: {
+      const Interval a = source(0), by = source(1);
+      if (by.min != by.max || by.min < 0 || by.min >= 8 * ByteWidth(atom->dtype)) return whole;
+      return {a.min >> by.min, a.max >> by.min};
+    }
+    case Op::kWhere: return IntervalOfWhere(atom);
+    case Op::kReduceLoop: {
+      if (!IsWhole(atom->dtype)) return whole;
+      const Interval each = source(0);
+      if (each.min > each.max || static_cast<Op>(atom->arg[0]) == Op::kMul) return whole;
+      Wide count = 1;
+      for (size_t i = 1; i < atom->src.size(); ++i)
+        if (atom->src[i]->arg[1] == 0 ||
+            __builtin_mul_overflow(count, Wide{atom->src[i]->arg[1]}, &count))
+          return whole;
+      if (static_cast<Op>(atom->arg[0]) == Op::kMax) return each;
+      Interval sum;
+      if (__builtin_mul_overflow(each.min, count, &sum.min) ||
+          __builtin_mul_overflow(each.max, count, &sum.max))
+        return whole;
+      return Within(sum, atom->dtype);
+    }
+    default: return whole;  // LOAD, comparisons, what wraps
+  }
+}
+
+Interval Prover::IntervalOfQuotient(const UOp* node) {
+  const Interval whole = OfType(node->dtype);
+  const Interval x = Range(FormOf(node->src[0])), y = Range(FormOf(node->src[1]));
+  if (node->op == Op::kMod) {  // the sign of x, and no further from 0 than x; x % 0 is x
+    Interval result = {std::min<Wide>(x.min, 0), std::max<Wide>(x.max, 0)};
+    if (y.min > 0) {
+      result.min = std::max(result.min, 1 - y.max);
+      result.max = std::min(result.max, y.max - 1);
+    }
+    return result;
+  }
+  if (y.min <= 0) return whole;
+  // Towards zero, so monotone in x; in y it moves towards zero.
+  const Wide ends[] = {x.min / y.min, x.min / y.max, x.max / y.min, x.max / y.max};
+  return {*std::min_element(ends, ends + 4), *std::max_element(ends, ends + 4)};
+}
+
+Interval Prover::IntervalOfWhere(const UOp* where) {
+  if (!IsWhole(where->dtype)) return OfType(where->dtype);
+  Interval sides[2];
+  for (const bool holds : {true, false}) {
+    const UOp* const value = where->src[holds ? 1 : 2];
+    if (nesting_ < kNestingMax) {
+      Prover inner(*this, where->src[0], holds);
+      sides[holds] = inner.Range(inner.FormOf(value));
+    } else {
+      sides[holds] = Range(FormOf(value));
+    }
+  }
+  return Within({std::min(sides[0].min, sides[1].min), std::max(sides[0].max, sides[1].max)},
+                where->dtype);
+}
+
+Interval Prover::Range(const LinearForm& form) {
+  const Wide min = LowerBound(form, kUnbounded, 0);
+  const auto negated = AddScaled(Constant(0), form, -1);
+  return {min, negated ? -LowerBound(*negated, kUnbounded, 0) : kUnbounded};
+}
+
+Wide Prover::LowerBound(const LinearForm& form, Wide enough, uint64_t facts_used) {
+  if (contradiction_) return kUnbounded;
+  Wide bound = form.constant;
+  bool fits = true;
+  std::vector<Wide> least;  // of each term
+  for (const Term& term : form.terms) {
+    const Interval interval = IntervalOf(term.atom);
+    Wide product = 0;
+    fits = fits &&
+           !__builtin_mul_overflow(term.factor, term.factor > 0 ? interval.min : interval.max,
+                                   &product) &&
+           !__builtin_add_overflow(bound, product, &bound);
+    least.push_back(product);
+  }
+  if (!fits) bound = -kUnbounded;
+  if (bound >= enough || __builtin_popcountll(facts_used) >= kFactsUsedMax) return bound;
+  // form = (form - m * fact) + m * fact, and the second part is at least 0 for every m >= 0. An m
+  // that takes an atom away leaves less to be unfavourable.
+  for (size_t f = 0; f < facts_.size(); ++f) {
+    if (facts_used >> f & 1) continue;
+    Wide tried = 0;
+    for (const Term& term : facts_[f].terms) {
+      const Wide factor = form.FactorOf(term.atom);
+      if (factor == 0 || (factor > 0) != (term.factor > 0)) continue;
+      const Wide multiple = factor / term.factor;
+      if (multiple <= 0 || multiple == tried || --*budget_ <= 0) continue;
+      tried = multiple;
+      if (const auto rest = AddScaled(form, facts_[f], -multiple))
+        bound = std::max(bound, LowerBound(*rest, enough, facts_used | uint64_t{1} << f));
+      if (bound >= enough) return bound;
+    }
+  }
+  return bound;
+}
+
+}  // namespace outboard::proof
