@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "worker/executor_core.h"
 #include "worker/message_io.h"
 #include "worker/object_cache.h"
+#include "worker/rewrite_log.h"
 #include "worker/step_watchdog.h"
 
 namespace outboard::worker {
@@ -38,6 +40,7 @@ ExecutorMainOptions ExecutorOptionsFromEnvironment() {
     options.object_cache = folder;
   if (const char* const seconds = std::getenv("OUTBOARD_STEP_SECONDS"))
     options.step_seconds_max = std::clamp<int64_t>(std::atoll(seconds), 1, kStepSecondsMost);
+  options.rewrite_log = LogFolderFromEnvironment();
   return options;
 }
 
@@ -47,6 +50,15 @@ int ExecutorMain(const ExecutorMainOptions& options) {
   const DeviceInfo device = DescribeCpu();
   const int64_t memory =
       options.memory_bytes_max > 0 ? options.memory_bytes_max : device.memory_bytes / 4 * 3;
+  std::unique_ptr<Recorder> log;
+  if (!options.rewrite_log.empty()) {
+    auto opened = OpenRewriteLog(options.rewrite_log);
+    if (opened.ok())
+      log = *std::move(opened);
+    else  // a session matters more than a look into it
+      std::fprintf(stderr, "%s\n", std::string(opened.status().message()).c_str());
+  }
+  const RecordedThread recorded(log.get());
   std::unique_ptr<CompileBox> box;
   std::unique_ptr<ObjectCache> cache;
   std::unique_ptr<Engine> engine;

@@ -14,12 +14,13 @@ struct ExecutorMainOptions {
   int debug = 0;                   // DEBUG
   std::string object_cache;        // OUTBOARD_OBJECT_CACHE: a folder for compiled kernels
                                    // (object_cache.h); empty: none
+  std::string rewrite_log;         // VIZ: a folder for what rules did (rewrite_log.h); empty: none
 };
 
 // Returns the exit code.
 int ExecutorMain(const ExecutorMainOptions& options);
 
-// From REF, DEBUG, OUTBOARD_OBJECT_CACHE and OUTBOARD_STEP_SECONDS.
+// From REF, DEBUG, OUTBOARD_OBJECT_CACHE, OUTBOARD_STEP_SECONDS and VIZ.
 ExecutorMainOptions ExecutorOptionsFromEnvironment();
 
 }  // namespace outboard::worker

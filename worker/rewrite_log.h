@@ -1,0 +1,37 @@
+// VIZ=1: a file of everything that rules did in this process, for `outboard viz` (docs/viz.md says
+// what is in it).
+//
+// A file is at most `bytes_max` long: what comes after is left out, and its last line says so. A
+// folder keeps the newest kLogsMax files. Only graphs are written: no values, no names but those of
+// operations and rules.
+//
+// Threads: the one that it is set for (RecordedThread).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "compiler/rewrite/recorder.h"
+
+namespace outboard::worker {
+
+inline constexpr int64_t kLogBytesMax = int64_t{64} << 20;
+inline constexpr int kLogsMax = 16;
+
+// What VIZ asks for: "" where it is unset, empty or "0"; for "1" the folder that `outboard viz`
+// looks into, $XDG_CACHE_HOME/outboard/viz or ~/.cache/outboard/viz; else the folder that it names.
+std::string LogFolderFromEnvironment();
+std::string DefaultLogFolder();  // "" where the environment has no home
+
+// A new file in `folder`, which is made if need be:
+// rewrites-<microseconds since 1970>-<process>.jsonl.
+// Errors: UNAVAILABLE  the folder or the file cannot be written
+absl::StatusOr<std::unique_ptr<Recorder>> OpenRewriteLog(const std::string& folder,
+                                                         int64_t bytes_max = kLogBytesMax);
+
+// The newest file of a folder; NOT_FOUND where it has none.
+absl::StatusOr<std::string> NewestLog(const std::string& folder);
+
+}  // namespace outboard::worker
