@@ -13,6 +13,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "client/transport/failure.h"
 #include "proto/status_code.h"
 
 namespace outboard::transport {
@@ -331,6 +332,9 @@ void SessionCore::OnFailed(const proto::Failed& failed) {
     End(std::move(status));
     return;
   }
+  Failure failure = {failed.cause_seq() == 0 ? failed.seq() : failed.cause_seq(), {}};
+  if (!failed.op().empty()) failure.node = failed.node();
+  status = WithFailure(std::move(status), failure);
   if (first_failure_.ok()) first_failure_ = status;
   ack_due_ = true;
   auto it = slots_.lower_bound({failed.seq(), 0});
@@ -361,7 +365,7 @@ void SessionCore::OnNotice(const proto::Notice& notice) {
   if (notices_.size() >= kNoticesWaitingMax) return;
   std::string line = notice.text().substr(0, kNoticeBytesMax);
   std::replace_if(line.begin(), line.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
-  if (notice.kind() == proto::Notice::QUEUED)
+  if (notice.kind() == proto::Notice::QUEUED && notice.count() > 0)
     absl::StrAppend(&line, " (", notice.count(), " sessions are before this one)");
   if (!line.empty()) notices_.push_back(std::move(line));
 }

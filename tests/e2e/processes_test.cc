@@ -12,6 +12,7 @@
 #include "client/transport/private_serve.h"
 #include "client/transport/session.h"
 #include "tests/support/cluster.h"
+#include "tests/support/documented.h"
 
 namespace outboard {
 namespace {
@@ -128,6 +129,9 @@ TEST_F(ProcessesTest, ExitCodes) {
       {"frob", 2},
       {"up --workers 0", 2},
       {"worker --gateway localhost:1 --quiet", 2},
+      {"worker --gateway localhost --quiet", 2},
+      {"gateway --listen localhost --data " + folder, 2},
+      {"usage --gateway http://localhost:1", 2},
       {"usage --gateway localhost:1", 2},
       {"usage --data " + folder + "/none", 2},
       {"key list --data " + folder, 0},
@@ -137,7 +141,19 @@ TEST_F(ProcessesTest, ExitCodes) {
       {"key revoke 0000000000000000 --data " + folder, 1},
       {"key list --data " + folder, 0},
   };
-  for (const Case& c : cases) EXPECT_EQ(Outboard(c.args).code, c.code) << c.args;
+  for (const Case& c : cases) {
+    const test::Ended ended = Outboard(c.args);
+    EXPECT_EQ(ended.code, c.code) << c.args << "\n" << ended.err;
+    if (c.code == 0) continue;
+    // One line, from us.
+    EXPECT_TRUE(ended.err.starts_with("outboard: ")) << ended.err;
+    EXPECT_EQ(ended.err.find('\n'), ended.err.size() - 1) << ended.err;
+    EXPECT_EQ(ended.out, "");
+  }
+  for (const char* wrong : {"frob", "", "up --workers 0", "up --nosuch", "worker", "key",
+                            "up --session-memory 12XB", "serve --devices x"}) {
+    test::ExpectAsDocumented("Wrong arguments of a program of ours", Outboard(wrong).err);
+  }
 }
 
 }  // namespace

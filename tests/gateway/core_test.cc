@@ -127,8 +127,8 @@ TEST(GatewayCore, G7TheQueueHasAnEnd) {
       w.OpenLive(1);
     }
     w.Open(2);
-    if (c.worker) w.Pass(10, {WorkerId{1}});
-    w.After(c.worker ? 0.5 : 10.5);
+    if (c.worker) w.Pass(20, {WorkerId{1}});
+    w.After(c.worker ? 0.5 : 20.5);
     ASSERT_NE(w.Get<EndClient>(), nullptr) << c.worker;
     EXPECT_EQ(w.Get<EndClient>()->why.code(), c.code);
   }

@@ -1,0 +1,105 @@
+// What a user may write into CLOUD, CLOUD_HOST and CLOUD_KEY, and what is said about the rest.
+#include "client/transport/target.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include "client/transport/session.h"
+#include "tests/support/documented.h"
+
+namespace outboard::transport {
+namespace {
+
+using absl::StatusCode;
+
+TEST(Target, Spellings) {
+  struct Case {
+    std::string target;
+    std::string wrong;  // a word of the message; empty: it is right
+  } cases[] = {
+      {"localhost:6667", ""},
+      {"127.0.0.1:1", ""},
+      {"[::1]:6667", ""},
+      {"box.example:65535", ""},
+      {"unix:/tmp/s", ""},
+      {"", "HOST:PORT"},
+      {"box", "did you mean box:6667?"},
+      {"box:", "1 to 65535"},
+      {"box:0", "1 to 65535"},
+      {"box:65536", "1 to 65535"},
+      {"box:http", "1 to 65535"},
+      {"box:-1", "1 to 65535"},
+      {":6667", "a host is missing"},
+      {"http://box:6667", "without a scheme"},
+      {"box:6667/", "without a scheme or a path"},
+      {"::1:6667", "brackets"},
+      {"::1", "brackets"},
+      {"[::1]", "did you mean [::1]:6667?"},
+      {"[::1:6667", "]"},
+      {"unix:", "path"},
+      {"box :6667", "space"},
+      {"box:6667\n", "space"},
+      {std::string("b\xc3\xb6x:1"), "ASCII"},
+      {std::string(600, 'x') + ":1", "512"},
+  };
+  for (const Case& c : cases) {
+    const absl::Status status = CheckTarget("CLOUD_HOST", c.target);
+    EXPECT_EQ(status.ok(), c.wrong.empty()) << c.target << " " << status;
+    if (c.wrong.empty()) continue;
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(std::string(status.message()).find(c.wrong), std::string::npos) << status;
+    EXPECT_NE(std::string(status.message()).find("CLOUD_HOST"), std::string::npos) << status;
+    EXPECT_EQ(std::string(status.message()).find('\n'), std::string::npos) << status;
+  }
+  EXPECT_TRUE(CheckTarget("--listen", "box:0", /*lowest_port=*/0).ok());
+}
+
+// The environment of the tests is changed and put back.
+class EnvironmentTest : public ::testing::Test {
+ protected:
+  static absl::StatusOr<SessionOptions> With(const char* cloud, const char* host, const char* key) {
+    const std::pair<const char*, const char*> variables[] = {
+        {"CLOUD", cloud}, {"CLOUD_HOST", host}, {"CLOUD_KEY", key}};
+    for (const auto& [name, value] : variables) {
+      if (value == nullptr)
+        unsetenv(name);
+      else
+        setenv(name, value, 1);
+    }
+    auto options = SessionOptions::FromEnvironment();
+    for (const auto& [name, value] : variables) unsetenv(name);
+    return options;
+  }
+};
+
+TEST_F(EnvironmentTest, CloudIsOneOrZero) {
+  for (const char* off : {static_cast<const char*>(nullptr), "", "0"})
+    EXPECT_EQ(With(off, "box:1", "k")->target, "") << (off == nullptr ? "unset" : off);
+  EXPECT_EQ(With("1", "box:1", "k")->target, "box:1");
+  EXPECT_EQ(With("1", "box:1", "k")->key, "k");
+  EXPECT_EQ(With("1", nullptr, nullptr)->target, "localhost:6667");
+  for (const char* odd : {"yes", "true", "no", "2", " 1", "on\n"})
+    test::ExpectAsDocumented("`CLOUD=yes`", With(odd, "box:1", "k").status());
+}
+
+TEST_F(EnvironmentTest, HostsAndKeysAreChecked) {
+  test::ExpectAsDocumented("`CLOUD_HOST` without a port", With("1", "box", "k").status());
+  test::ExpectAsDocumented("`CLOUD_HOST` with a bad port", With("1", "box:x", "k").status());
+  test::ExpectAsDocumented("`CLOUD_HOST` is set and empty", With("1", "", "k").status());
+  // From a file, with its line's end: gRPC would end the program.
+  const absl::Status status = With("1", "box:1", "ob_live_secret\n").status();
+  test::ExpectAsDocumented("`CLOUD_KEY` holds a line break", status);
+  EXPECT_EQ(std::string(status.message()).find("secret"), std::string::npos) << status;
+}
+
+TEST(Connect, ChecksWhatItIsGiven) {
+  SessionOptions options;
+  options.target = "box";
+  EXPECT_EQ(Session::Connect(options).status().code(), StatusCode::kInvalidArgument);
+  options.target = "box:1";
+  options.key = "a b";
+  EXPECT_EQ(Session::Connect(options).status().code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace outboard::transport

@@ -1,0 +1,139 @@
+// Servers that are killed or interrupted in the middle of somebody's steps: what the user is
+// told, what is billed, and that everybody else goes on.
+#include "tests/e2e/lost_test.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+
+namespace outboard {
+namespace {
+
+using absl::StatusCode;
+using test::DescendantsNamed;
+using test::Eventually;
+using test::LostTest;
+using test::Step;
+using transport::Session;
+
+TEST_F(LostTest, AKilledWorkerCostsItsSessionsOnly) {
+  cluster_.StartUp(2);
+  auto a = cluster_.Connect(), b = cluster_.Connect();
+  ASSERT_TRUE(a != nullptr && b != nullptr);
+  ASSERT_TRUE(Step(*a).ok() && Step(*b).ok());
+  const std::vector<int> first = DescendantsNamed(cluster_.gateway().pid(), "--name local-0");
+  ASSERT_EQ(first.size(), 1u);
+  kill(first[0], SIGKILL);
+  ASSERT_TRUE(Eventually([&] { return !Step(*a).ok() || !Step(*b).ok(); }));
+  const bool lost_a = !a->status().ok();
+  Session& lost = lost_a ? *a : *b;
+  Session& kept = lost_a ? *b : *a;
+  test::ExpectAsDocumented("A worker is lost", FailureOf(lost));
+  EXPECT_TRUE(Step(kept).ok()) << Step(kept);
+  auto next = cluster_.Connect();  // `up` starts the worker again
+  ASSERT_NE(next, nullptr);
+  EXPECT_TRUE(Step(*next).ok());
+  EXPECT_TRUE(Step(kept).ok());
+}
+
+TEST_F(LostTest, AKilledExecutorCostsItsSessionOnly) {
+  cluster_.StartUp(1);
+  auto a = cluster_.Connect();
+  ASSERT_NE(a, nullptr);
+  ASSERT_TRUE(Step(*a).ok());
+  for (int pid : DescendantsNamed(cluster_.gateway().pid(), "executor")) kill(pid, SIGKILL);
+  test::ExpectAsDocumented("An executor ends", FailureOf(*a));
+  auto next = cluster_.Connect();
+  ASSERT_NE(next, nullptr);
+  EXPECT_TRUE(Step(*next).ok());
+}
+
+TEST_F(LostTest, AKilledCompileBoxIsNotNoticed) {
+  cluster_.StartUp(1);
+  auto session = cluster_.Connect();
+  ASSERT_NE(session, nullptr);
+  for (int pid : DescendantsNamed(cluster_.gateway().pid(), "outboard-compiler"))
+    kill(pid, SIGKILL);
+  EXPECT_TRUE(Step(*session).ok()) << Step(*session);
+}
+
+TEST_F(LostTest, AKilledGatewayIsSaidSoAndItsBooksAreGood) {
+  cluster_.StartGateway();
+  cluster_.key();
+  auto worker = cluster_.StartWorker();
+  const auto opened = std::chrono::steady_clock::now();
+  auto stepper = StartStepper({"STEPPER_RECONNECT_MS=1500"});
+  // Once there is something on the books.
+  ASSERT_TRUE(Eventually([&] { return BilledSeconds() >= 5; }));
+  cluster_.gateway().Stop(SIGKILL);
+  EXPECT_EQ(stepper->Wait(), 1);
+  const auto elapsed = std::chrono::steady_clock::now() - opened;
+  test::ExpectAsDocumented("The gateway is gone: while the client tries", stepper->err());
+  test::ExpectAsDocumented("The gateway is gone: in the end", stepper->err());
+  EXPECT_NE(stepper->err().find(cluster_.target()), std::string::npos);
+  EXPECT_TRUE(test::IsAlive(worker->pid()));
+
+  cluster_.StartGateway();  // at the same address; the worker finds it
+  // What was charged stays; what was not is the operator's loss (decision 020).
+  const int64_t billed = BilledSeconds();
+  EXPECT_GE(billed, 5);
+  EXPECT_EQ(billed % 5, 0);
+  EXPECT_LE(billed, std::chrono::duration_cast<std::chrono::seconds>(elapsed).count());
+  EXPECT_TRUE(cluster_.Books()->Verify().ok());
+  auto next = cluster_.Connect();
+  ASSERT_NE(next, nullptr);
+  EXPECT_TRUE(Step(*next).ok());
+  EXPECT_EQ(worker->Stop(SIGINT), 0);
+}
+
+TEST_F(LostTest, AGatewayThatIsStartedAgainDoesNotKnowTheSession) {
+  cluster_.StartGateway();
+  cluster_.key();
+  auto worker = cluster_.StartWorker();
+  auto stepper = StartStepper();
+  cluster_.gateway().Stop(SIGKILL);
+  cluster_.StartGateway();
+  EXPECT_EQ(stepper->Wait(), 1);
+  test::ExpectAsDocumented("The gateway was started again", stepper->err());
+}
+
+TEST_F(LostTest, AnInterruptedWorkerAndGatewayEndInOrder) {
+  cluster_.StartGateway("--drain 0");
+  auto worker = cluster_.StartWorker();
+  auto stepper = StartStepper();
+  const std::vector<int> family = test::FamilyOf(worker->pid());
+  EXPECT_EQ(worker->Stop(SIGINT), 0);
+  EXPECT_EQ(worker->err(), "");
+  EXPECT_EQ(stepper->Wait(), 1);
+  test::ExpectAsDocumented("A worker is lost", stepper->err());
+  EXPECT_EQ(cluster_.gateway().Stop(SIGINT), 0);
+  for (int pid : family) EXPECT_TRUE(Eventually([&] { return !test::IsAlive(pid); })) << pid;
+}
+
+TEST_F(LostTest, AnInterruptedGatewayEndsItsSessionsWithTheBill) {
+  cluster_.StartGateway("--drain 1");
+  auto worker = cluster_.StartWorker();
+  auto stepper = StartStepper();
+  EXPECT_EQ(cluster_.gateway().Stop(SIGTERM), 0);
+  EXPECT_EQ(stepper->Wait(), 1);
+  test::ExpectAsDocumented("The gateway is stopped", stepper->err());
+}
+
+TEST_F(LostTest, ASecondInterruptDoesNotWaitForTheDrain) {
+  cluster_.StartGateway("--drain 3600");
+  auto worker = cluster_.StartWorker("--devices 2");
+  auto session = cluster_.Connect();
+  ASSERT_NE(session, nullptr);
+  const int pid = cluster_.gateway().pid();
+  cluster_.gateway().Signal(SIGINT);
+  // No new sessions: it has heard the first.
+  ASSERT_TRUE(Eventually([&] { return !Session::Connect(cluster_.Options()).ok(); }));
+  EXPECT_TRUE(test::IsAlive(pid));
+  EXPECT_TRUE(Step(*session).ok());  // which is what it waits for
+  EXPECT_EQ(cluster_.gateway().Stop(SIGINT), 128 + SIGINT);
+}
+
+}  // namespace
+}  // namespace outboard

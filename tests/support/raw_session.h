@@ -1,0 +1,150 @@
+// A client that says what it likes: frames as the test makes them, on a stream of its own.
+#pragma once
+
+#include <grpcpp/create_channel.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/transport/session.h"
+#include "compiler/ir/dtype.h"
+#include "proto/cloud.grpc.pb.h"
+#include "proto/limits.h"
+#include "proto/status.h"
+
+namespace outboard::test {
+
+class RawSession {
+ public:
+  explicit RawSession(const transport::SessionOptions& options)
+      : stub_(proto::Cloud::NewStub(
+            grpc::CreateChannel(options.target, grpc::InsecureChannelCredentials()))) {
+    if (!options.key.empty()) context_.AddMetadata("authorization", "Bearer " + options.key);
+    context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+    stream_ = stub_->Session(&context_);
+  }
+  // Says Close, so that its device is free when this returns.
+  ~RawSession() {
+    if (finished_) return;
+    proto::ClientItem close;
+    close.mutable_close();
+    if (epoch_ == 0 || !Send({close})) context_.TryCancel();
+    End().IgnoreError();
+  }
+
+  // Sends Open and waits for Opened.
+  void Open() {
+    proto::ClientItem item;
+    proto::Open& open = *item.mutable_open();
+    for (proto::VersionRange* range : {open.mutable_protocol(), open.mutable_graph_schema()}) {
+      range->set_min(1);
+      range->set_max(1);
+    }
+    Send({item});
+    proto::ServerFrame frame;
+    while (epoch_ == 0 && stream_->Read(&frame))
+      for (const proto::ServerItem& answer : frame.items())
+        if (answer.has_opened()) epoch_ = frame.epoch();
+    EXPECT_GT(epoch_, 0u);
+  }
+
+  bool Send(std::vector<proto::ClientItem> items) { return Send(epoch_, std::move(items)); }
+  bool Send(uint64_t epoch, std::vector<proto::ClientItem> items) {
+    proto::ClientFrame frame;
+    frame.set_epoch(epoch);
+    for (proto::ClientItem& item : items) *frame.add_items() = std::move(item);
+    return stream_->Write(frame);
+  }
+
+  // The next Failed, or the next value's bytes; whatever else comes is passed over. False at the
+  // end of the stream.
+  struct Answer {
+    proto::Failed failed;
+    std::string value;
+    uint64_t seq = 0;
+  };
+  bool Next(Answer& answer) {
+    while (true) {
+      for (; at_ < frame_.items_size(); ++at_) {
+        const proto::ServerItem& item = frame_.items(at_);
+        if (item.has_failed()) {
+          answer = {item.failed(), "", item.failed().seq()};
+          ++at_;
+          return true;
+        }
+        if (item.done().values_size() > 0) {
+          answer = {{}, item.done().values(0).data(), item.done().values(0).seq()};
+          ++at_;
+          return true;
+        }
+      }
+      at_ = 0;
+      frame_.Clear();
+      if (!stream_->Read(&frame_)) return false;
+    }
+  }
+
+  // Reads on to the end of the stream: with what the session ended.
+  absl::Status End() {
+    while (stream_->Read(&frame_)) {
+    }
+    finished_ = true;
+    return wire::FromGrpc(stream_->Finish());
+  }
+
+  // ---- items
+  static proto::ClientItem Put(uint64_t seq, uint64_t handle, const std::string& bytes) {
+    proto::ClientItem item;
+    item.set_seq(seq);
+    proto::Put& put = *item.mutable_put();
+    put.set_handle(handle);
+    put.set_dtype(static_cast<uint32_t>(DType::kU8));
+    put.add_dims(bytes.size());
+    put.set_total_bytes(bytes.size());
+    put.set_data(bytes);
+    return item;
+  }
+  static proto::ClientItem Fetch(uint64_t seq, uint64_t handle) {
+    proto::ClientItem item;
+    item.set_seq(seq);
+    item.mutable_fetch()->add_handles(handle);
+    return item;
+  }
+  static proto::ClientItem Release(uint64_t seq, uint64_t handle) {
+    proto::ClientItem item;
+    item.set_seq(seq);
+    item.mutable_release()->add_handles(handle);
+    return item;
+  }
+  static proto::ClientItem Graph(const std::string& id, const std::string& bytes) {
+    proto::ClientItem item;
+    item.mutable_graph()->set_id(id);
+    item.mutable_graph()->set_total_bytes(bytes.size());
+    item.mutable_graph()->set_data(bytes);
+    return item;
+  }
+  static proto::ClientItem Run(uint64_t seq, const std::string& graph, uint64_t input,
+                               uint64_t output) {
+    proto::ClientItem item;
+    item.set_seq(seq);
+    item.mutable_run()->set_graph_id(graph);
+    item.mutable_run()->add_inputs(input);
+    item.mutable_run()->add_outputs(output);
+    item.mutable_run()->add_fetch(0);
+    return item;
+  }
+
+ private:
+  std::unique_ptr<proto::Cloud::Stub> stub_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<proto::ClientFrame, proto::ServerFrame>> stream_;
+  uint64_t epoch_ = 0;
+  proto::ServerFrame frame_;
+  int at_ = 0;
+  bool finished_ = false;
+};
+
+}  // namespace outboard::test
