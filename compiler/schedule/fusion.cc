@@ -7,8 +7,7 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/check.h"
 #include "compiler/rewrite/simplify.h"
-#include "compiler/schedule/collapse.h"
-#include "compiler/schedule/lower.h"
+#include "compiler/schedule/one_hot.h"
 
 namespace outboard::schedule {
 namespace {
@@ -36,19 +35,7 @@ struct Use {
   Enclosing enclosing = Enclosing::kNothing;
 };
 
-// A sum's loops after its one-hot conditions are solved.
-struct OneHot {
-  const UOp* where = nullptr;  // the WHERE(condition, value, 0); nullptr: an ordinary REDUCE
-  double loops_left = 1;       // iterations that remain
-};
-
 double Elements(const UOp* node) { return static_cast<double>(ElementCount(node->shape)); }
-
-bool IsBroadcastZero(const UOp* node) {
-  while (IsMovement(node->op)) node = node->src[0];
-  return node->is_const() &&
-         (IsFloat(node->dtype) ? node->float_value() == 0 : node->int_value() == 0);
-}
 
 class Chooser {
  public:
@@ -58,7 +45,7 @@ class Chooser {
     order_.pop_back();  // the SINK
     for (const UOp* node : order_) {
       if (node->op == Op::kReduce) {
-        OB_ASSIGN_OR_RETURN(one_hot_[node], FindOneHot(node));
+        OB_ASSIGN_OR_RETURN(one_hot_[node], FindOneHot(graph_, node));
       }
     }
     FindConditions();
@@ -88,41 +75,6 @@ class Chooser {
  private:
   bool IsLoop(const UOp* node) const {
     return node->op == Op::kReduce && one_hot_.at(node).loops_left > 1;
-  }
-
-  absl::StatusOr<OneHot> FindOneHot(const UOp* reduce) {
-    const UOp& x = *reduce->src[0];
-    double loops = Elements(&x) / std::max(1.0, Elements(reduce));
-    if (static_cast<Op>(reduce->arg[0]) != Op::kAdd || x.op != Op::kWhere ||
-        !IsBroadcastZero(x.src[2]) || Elements(&x) == 0)
-      return OneHot{nullptr, loops};
-    std::vector<const UOp*> index, ranges;
-    for (int i = 0; i < x.rank(); ++i) {
-      const int64_t extent = x.shape[i].value();
-      const bool reduced =
-          std::find(reduce->arg.begin() + 1, reduce->arg.end(), i) != reduce->arg.end();
-      const RangeKind kind = reduced ? RangeKind::kReduce : RangeKind::kOutput;
-      index.push_back(extent == 1 ? ConstIndex(graph_, 0)
-                                  : graph_.MakeChecked(Op::kRange, DType::kI64, {},
-                                                       {i, extent, static_cast<int64_t>(kind)}));
-      if (reduced && extent > 1) ranges.push_back(index.back());
-    }
-    OB_ASSIGN_OR_RETURN(const UOp* condition, IndexExpression(graph_, x.src[0], index));
-    std::vector<const UOp*> conditions = {Simplify(graph_, condition)};
-    bool solved = false;
-    for (size_t i = 0; i < conditions.size(); ++i) {
-      const UOp* const c = conditions[i];
-      if (c->op == Op::kAnd) {
-        conditions.insert(conditions.end(), c->src.begin(), c->src.end());
-      } else if (c->op == Op::kCmpEq) {
-        const auto solution = SolveEquality(graph_, c->src[0], c->src[1], ranges);
-        if (!solution) continue;
-        ranges.erase(std::find(ranges.begin(), ranges.end(), solution->range));
-        loops /= static_cast<double>(solution->range->arg[1]);
-        solved = true;
-      }
-    }
-    return OneHot{solved ? &x : nullptr, loops};
   }
 
   // What of the conditions of one-hot sums must be seen where the sum is: comparisons, and the

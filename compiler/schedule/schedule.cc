@@ -15,6 +15,7 @@
 #include "compiler/schedule/memory_plan.h"
 #include "compiler/schedule/merge.h"
 #include "compiler/schedule/prepare.h"
+#include "compiler/schedule/split.h"
 
 namespace outboard::schedule {
 namespace {
@@ -96,7 +97,8 @@ absl::StatusOr<const UOp*> Prepared(Graph& graph, const UOp* sink,
                                     std::span<const Binding> bindings) {
   RecordedPass pass("prepare", {}, sink);
   OB_ASSIGN_OR_RETURN(const UOp* prepared, Prepare(graph, sink, bindings));
-  return pass.Made(WithDistinctResults(graph, Simplify(graph, prepared)));
+  OB_ASSIGN_OR_RETURN(prepared, SplitReductions(graph, Simplify(graph, prepared)));
+  return pass.Made(WithDistinctResults(graph, prepared));
 }
 
 }  // namespace

@@ -1,12 +1,13 @@
 // From a tensor graph to kernels: what is computed together, where results are kept, and in which
 // order.
 //
-//   Prepare       calls written out, VARs bound
-//   ChooseStored  which values are kept in memory; all others are computed where they are read
-//                 (fusion.h)
-//   LowerKernel   a kept value as a loop nest: movements become index arithmetic (lower.h)
-//   MergeKernels  kernels over the same rows become one with several stores (merge.h)
-//   PlanMemory    one arena for all temporaries (memory_plan.h)
+//   Prepare          calls written out, VARs bound
+//   SplitReductions  large sums with few results, in two steps (split.h)
+//   ChooseStored     which values are kept in memory; all others are computed where they are read
+//                    (fusion.h)
+//   LowerKernel      a kept value as a loop nest: movements become index arithmetic (lower.h)
+//   MergeKernels     kernels over the same rows become one with several stores (merge.h)
+//   PlanMemory       one arena for all temporaries (memory_plan.h)
 #pragma once
 
 #include <cstdint>

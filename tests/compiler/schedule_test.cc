@@ -183,6 +183,39 @@ TEST_F(ScheduleTest, SoftmaxIsOneKernel) {
   EXPECT_EQ(Check({y}).kernels.size(), 1u);
 }
 
+TEST_F(ScheduleTest, LargeSumsWithFewResultsAreSplit) {
+  const auto extents = [&](const UOp* result) {
+    const auto schedule = Check({result}, 1e-4);
+    std::vector<std::vector<int64_t>> outputs;
+    for (const schedule::Kernel& kernel : schedule.kernels) {
+      outputs.emplace_back();
+      for (const UOp* node : PostOrder(kernel.ast))
+        if (node->op == Op::kRange && node->arg[2] == static_cast<int64_t>(RangeKind::kOutput))
+          outputs.back().push_back(node->arg[1]);
+    }
+    return outputs;
+  };
+  using Outputs = std::vector<std::vector<int64_t>>;
+  EXPECT_EQ(extents(Reduce(g, Op::kAdd, F32(0, {1 << 19}), {0})), (Outputs{{64}, {}}));
+  EXPECT_EQ(extents(Reduce(g, Op::kMax, F32(0, {600, 3, 400}), {0, 2})), (Outputs{{24, 3}, {3}}));
+  EXPECT_EQ(extents(Reduce(g, Op::kAdd, F32(0, {524309}), {0})), (Outputs{{64}, {}})) << "a prime";
+  EXPECT_EQ(extents(Reduce(g, Op::kMax, F32(0, {524309}), {0})), (Outputs{{}}));
+  EXPECT_EQ(extents(Reduce(g, Op::kAdd, F32(0, {32, 1 << 15}), {1})), (Outputs{{32}}));
+  const UOp* const half = Cast(g, F32(0, {1 << 19}), DType::kF16);
+  EXPECT_EQ(extents(Reduce(g, Op::kAdd, half, {0})), (Outputs{{64}, {}}));
+}
+
+TEST_F(ScheduleTest, LargeGatherIsNotSplit) {
+  const Shape full = {2, 300000};
+  const UOp* const place = Expand(g, Reshape(g, Iota(g, DType::kI32, full[1]), {1, full[1]}), full);
+  const UOp* const wanted =
+      Expand(g, Reshape(g, BufferNode(g, 1, DType::kI32, {Dim(2)}), {2, 1}), full);
+  const UOp* const spread = Expand(g, Reshape(g, F32(0, {300000}), {1, full[1]}), full);
+  const UOp* const hot = Where(g, Alu(g, Op::kCmpEq, place, wanted), spread,
+                               Full(g, ConstFloat(g, DType::kF32, 0), full));
+  EXPECT_EQ(Check({Reduce(g, Op::kAdd, hot, {1})}).kernels.size(), 1u);
+}
+
 TEST_F(ScheduleTest, FunctionsAreWrittenOut) {
   const UOp* const p = Param(g, 0, DType::kF32, {Dim(4)});
   const UOp* const body = Mul(g, p, Add(g, p, p));

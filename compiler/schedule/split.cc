@@ -1,0 +1,90 @@
+#include "compiler/schedule/split.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "compiler/ir/build.h"
+#include "compiler/ir/check.h"
+#include "compiler/ir/limits.h"
+#include "compiler/rewrite/rebuild.h"
+#include "compiler/schedule/one_hot.h"
+
+namespace outboard::schedule {
+namespace {
+
+constexpr int64_t kFewResults = 32;       // threads that such a kernel keeps busy are enough
+constexpr int64_t kResultsWanted = 64;    // partial ones
+constexpr int64_t kPartialsMax = 1024;    // of one result: joining them is one task
+constexpr double kElementsMin = 1 << 19;  // below, a second kernel costs more than it saves
+
+struct Cut {
+  int64_t axis = 0;
+  int64_t parts = 1;   // of the axis
+  int64_t length = 1;  // of each; the last one may be longer than what is left
+};
+
+// The outermost reduced axis that has a divisor of the right size; else, since zeros can be added
+// to a sum, one that is filled up. No parts where there is neither.
+Cut FindCut(const UOp* reduce, int64_t parts_min) {
+  const UOp& x = *reduce->src[0];
+  for (const int64_t axis : reduce->arg.subspan(1)) {
+    const int64_t extent = x.shape[axis].value();
+    for (int64_t parts = parts_min; parts <= std::min(extent, kPartialsMax); ++parts)
+      if (extent % parts == 0) return {axis, parts, extent / parts};
+  }
+  if (static_cast<Op>(reduce->arg[0]) != Op::kAdd) return {};
+  for (const int64_t axis : reduce->arg.subspan(1))
+    if (const int64_t extent = x.shape[axis].value();
+        extent >= 16 * parts_min && extent <= limits::kDimMax - parts_min)
+      return {axis, parts_min, (extent + parts_min - 1) / parts_min};
+  return {};
+}
+
+const UOp* Split(Graph& g, const UOp* reduce, const Cut& cut) {
+  const UOp* x = reduce->src[0];
+  const Op op = static_cast<Op>(reduce->arg[0]);
+  if (IsFloat(x->dtype) && ByteWidth(x->dtype) < 4) x = Cast(g, x, DType::kF32);
+  if (const int64_t more = cut.parts * cut.length - x->shape[cut.axis].value(); more > 0) {
+    Shape sides(2 * x->rank(), Dim(0));
+    sides[2 * cut.axis + 1] = Dim(more);
+    x = Pad(g, x, sides);
+  }
+  Shape dims(x->shape.begin(), x->shape.end());
+  dims[cut.axis] = Dim(cut.length);
+  dims.insert(dims.begin() + cut.axis, Dim(cut.parts));
+  std::vector<int64_t> inside;  // every reduced axis, in its part; the parts are left
+  for (const int64_t axis : reduce->arg.subspan(1)) inside.push_back(axis + (axis >= cut.axis));
+  const UOp* const partial =
+      g.MakeChecked(Op::kContiguous, DType::kVoid, {Reduce(g, op, Reshape(g, x, dims), inside)});
+  const UOp* const whole = Reduce(g, op, partial, {cut.axis});
+  return Cast(g, Reshape(g, whole, reduce->shape), reduce->dtype);
+}
+
+}  // namespace
+
+absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink) {
+  absl::flat_hash_map<const UOp*, const UOp*> made;
+  for (const UOp* node : PostOrder(sink)) {
+    std::vector<const UOp*> src;
+    for (const UOp* s : node->src) src.push_back(made.at(s));
+    const bool changed = !std::equal(src.begin(), src.end(), node->src.begin());
+    const UOp*& now = made[node] = changed ? WithSourcesOrNull(graph, node, src) : node;
+    OB_CHECK(now != nullptr);
+    if (node->op != Op::kReduce || node->arg.size() < 2) continue;
+    const int64_t results = ElementCount(node->shape);
+    const auto elements = static_cast<double>(ElementCount(node->src[0]->shape));
+    if (results == 0 || results >= kFewResults || elements < kElementsMin) continue;
+    // An axis more, and a few elements, must be within what a graph may have.
+    if (node->src[0]->rank() == limits::kRankMax || elements > limits::kVirtualElementsMax / 2)
+      continue;
+    const Cut cut = FindCut(now, (kResultsWanted + results - 1) / results);
+    if (cut.parts == 1) continue;
+    OB_ASSIGN_OR_RETURN(const OneHot one_hot, FindOneHot(graph, now));
+    if (one_hot.loops_left * static_cast<double>(results) < kElementsMin) continue;
+    now = Split(graph, now, cut);
+  }
+  return made.at(sink);
+}
+
+}  // namespace outboard::schedule

@@ -1,0 +1,17 @@
+// Large sums with few results, in two steps.
+//
+// A kernel is handed out to threads by its results. One with fewer results than that takes, over
+// many elements, becomes one of partial results, which are kept, and one that joins them. How many
+// there are follows from the shapes alone, so that the bits do not depend on the threads.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "compiler/ir/uop.h"
+
+namespace outboard::schedule {
+
+// `sink` with such REDUCEs split, but for one-hot sums, which are loads. Partial results of narrow
+// floats are f32. Requires a graph as Prepare leaves it.
+absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink);
+
+}  // namespace outboard::schedule
