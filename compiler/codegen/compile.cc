@@ -4,7 +4,8 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/codegen/flatten.h"
+#include "compiler/codegen/apply.h"
+#include "compiler/codegen/heuristic.h"
 #include "compiler/codegen/kernel.h"
 #include "compiler/codegen/plan.h"
 #include "compiler/ir/build.h"
@@ -24,14 +25,12 @@ absl::StatusOr<CompiledKernel> Compile(render::X86Renderer& renderer, const UOp*
   OB_ASSIGN_OR_RETURN(codegen::Kernel kernel, codegen::AnalyzeKernel(sink));
   codegen::Machine machine = renderer.machine();
   machine.no_opt = options.no_opt;
-  codegen::Plan plan = codegen::MakePlan(kernel, machine);
-  if (!options.no_opt && !kernel.empty) {
-    Graph graph;
-    if (const UOp* const flat = codegen::FlattenRows(graph, kernel, plan, machine)) {
-      OB_ASSIGN_OR_RETURN(kernel, codegen::AnalyzeKernel(flat));
-      plan = codegen::MakePlan(kernel, machine);
-    }
-  }
+  const std::vector<codegen::Opt> opts =
+      options.opts.has_value() ? *options.opts : codegen::HeuristicOpts(kernel, machine);
+  OB_ASSIGN_OR_RETURN(codegen::PlannedKernel planned,
+                      codegen::ApplyOpts(std::move(kernel), opts, machine));
+  kernel = std::move(planned.kernel);
+  const codegen::Plan& plan = planned.plan;
   CompiledKernel out;
   out.symbol = kSymbol;
   out.tasks = kernel.empty ? 0 : plan.tasks();
@@ -42,8 +41,9 @@ absl::StatusOr<CompiledKernel> Compile(render::X86Renderer& renderer, const UOp*
   OB_ASSIGN_OR_RETURN(out.object, renderer.Render(kernel, plan, kSymbol, options.no_opt,
                                                   options.dump || ir != nullptr ? &text : nullptr));
   if (options.dump)
-    std::fprintf(stderr, "%s%s%s\n", GraphToString(sink).c_str(),
-                 PlanToString(kernel, plan).c_str(), text.c_str());
+    std::fprintf(stderr, "%s%s\n%s%s\n", GraphToString(sink).c_str(),
+                 codegen::OptsToString(opts).c_str(), PlanToString(kernel, plan).c_str(),
+                 text.c_str());
   if (ir != nullptr) *ir = std::move(text);
   return out;
 }

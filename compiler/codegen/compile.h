@@ -6,12 +6,14 @@
 // hold: whoever makes kernels proves that (compiler/schedule).
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "compiler/codegen/compiled_kernel.h"
+#include "compiler/codegen/opt.h"
 #include "compiler/ir/uop.h"
 
 namespace outboard {
@@ -21,9 +23,12 @@ struct CompileOptions {
   std::string features;  // LLVM's "+a,-b" form; used where `cpu` is given
   bool no_opt = false;   // plain scalar loops, one element at a time
   bool dump = false;     // print the plan and the LLVM IR to stderr (DEBUG >= 4)
+  // Instead of those that the heuristic chooses.
+  std::optional<std::vector<codegen::Opt>> opts = std::nullopt;
 };
 
-// Errors: INVALID_ARGUMENT    not a kernel; the message names node and rule
+// Errors: INVALID_ARGUMENT    not a kernel; the message names node and rule. Or an Opt that is not
+//                             legal for it; the message names the Opt
 //         UNIMPLEMENTED       an operation that has no code for its type
 //         RESOURCE_EXHAUSTED  over a limit of compiler/codegen/limits.h
 // Deterministic: equal kernels and options give equal bytes, in any process. Threads: pure.

@@ -4,7 +4,9 @@
 // task_end); buffers[i] is the memory of GLOBAL slot i, aligned to its element; buffers of
 // different slots do not overlap. The whole result is there once [0, tasks) has been run, in any
 // pieces, in any order, by any number of threads: each task writes its own elements, and the bits
-// do not depend on how tasks are split.
+// do not depend on how tasks are split. The object may call  void* outboard_scratch(int64_t bytes):
+// memory of the calling thread, aligned to a cache line, whose contents last until the kernel
+// returns.
 #pragma once
 
 #include <cstdint>

@@ -13,33 +13,6 @@ constexpr int64_t kBlockVectorsMax = 6;  // more leave no registers for a tile
 constexpr double kLeastGain = 1.2;       // in vectors of arithmetic
 constexpr int64_t kLeastRow = 6;         // shorter rows would be loaded in too many parts
 
-const Tile* TileInLanes(const std::vector<Tile>& tiles) {
-  for (const Tile& tile : tiles)
-    for (const auto* pieces : {&tile.main, &tile.rest})
-      for (const Piece& piece : *pieces)
-        if (piece.lanes > 1) return &tile;
-  return nullptr;
-}
-
-// Of the reduction with most steps; -1 where there is none or nothing is in its lanes.
-int LaneRangeOfMain(const Kernel& kernel, const Plan& plan) {
-  double most = 0;
-  int lanes = -1;
-  for (size_t g = 0; g < kernel.groups.size(); ++g) {
-    double points = 1;
-    RangeSet set = kernel.groups[g].deps;
-    for (const int range : kernel.groups[g].ranges) set |= RangeSet{1} << range;
-    for (size_t i = 0; i < kernel.ranges.size(); ++i)
-      if (set >> i & 1) points *= static_cast<double>(kernel.ranges[i].extent);
-    if (points <= most) continue;
-    most = points;
-    const Tile* tile = TileInLanes(plan.groups[g].loops);
-    if (tile == nullptr) tile = TileInLanes(plan.outputs);
-    lanes = tile != nullptr && (set >> tile->range & 1) ? tile->range : -1;
-  }
-  return lanes;
-}
-
 // The index with p for both ranges; nullptr where it is not of the form that pays.
 const UOp* FlatIndex(Graph& g, const Affine& form, const UOp* a, const UOp* b, const UOp* p,
                      const absl::flat_hash_map<const UOp*, const UOp*>& made, bool& contiguous) {
@@ -72,8 +45,7 @@ int64_t VectorsOfWholeRows(int64_t length, int64_t extent, int lanes) {
   return 0;
 }
 
-const UOp* FlattenRows(Graph& g, const Kernel& kernel, const Plan& plan, const Machine& machine) {
-  const int inner = LaneRangeOfMain(kernel, plan);
+const UOp* FlattenRows(Graph& g, const Kernel& kernel, int inner, const Machine& machine) {
   if (inner < 1 || machine.vector_bytes < 64) return nullptr;  // loading in parts needs masks
   const Range &b = kernel.ranges[inner], &a = kernel.ranges[inner - 1];
   if (a.reduce != b.reduce || b.extent < kLeastRow) return nullptr;

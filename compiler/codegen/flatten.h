@@ -10,12 +10,11 @@ namespace outboard::codegen {
 // over the limit.
 int64_t VectorsOfWholeRows(int64_t length, int64_t extent, int lanes);
 
-// Where the range b in the lanes of the kernel's main reduction is a row whose length wastes lanes
-// (20 of 32), and the range a around it is seen in addresses only: the kernel, in `graph`, with one
-// range p for both, a = p / extent(b) and b = p % extent(b). A vector then goes on into the next
-// row; a load of it is one for each row it touches, but the arithmetic fills its lanes. nullptr
-// where that is not possible or gains little.
-const UOp* FlattenRows(Graph& graph, const Kernel& kernel, const Plan& plan,
-                       const Machine& machine);
+// Where the range `inner`, b, is a row whose length wastes lanes (20 of 32), and the range a before
+// it is seen in addresses only: the kernel, in `graph`, with one range p for both, a = p /
+// extent(b) and b = p % extent(b). A vector then goes on into the next row; a load of it is one for
+// each row it touches, but the arithmetic fills its lanes. nullptr where that is not possible or
+// gains little.
+const UOp* FlattenRows(Graph& graph, const Kernel& kernel, int inner, const Machine& machine);
 
 }  // namespace outboard::codegen

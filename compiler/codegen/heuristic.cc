@@ -1,14 +1,16 @@
-// The choice of a plan, by estimated instructions. First which range lies in lanes: the one that
+// First which range lies in lanes: the one that
 // costs least over all parts of the kernel. Then, for the part with the most work, how much of two
 // output ranges (and how many vectors) is kept in registers at once, so that what is loaded is used
 // more often. Last, tasks.
+#include "compiler/codegen/heuristic.h"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
 
+#include "compiler/codegen/apply.h"
 #include "compiler/codegen/body.h"
 #include "compiler/codegen/flatten.h"
-#include "compiler/codegen/plan.h"
 #include "compiler/ir/check.h"
 
 namespace outboard::codegen {
@@ -31,27 +33,46 @@ class Chooser {
  public:
   Chooser(const Kernel& kernel, const Machine& machine) : kernel_(kernel), machine_(machine) {}
 
-  Plan Run() {
+  std::vector<Opt> Run() {
     bodies_ = FindBodies(kernel_, forms_);
-    int widest = 4;
-    for (const UOp* node : kernel_.nodes)
-      if (node->op == Op::kGlobal) widest = std::max(widest, ByteWidth(node->dtype));
-    lanes_ = machine_.no_opt ? 1 : machine_.vector_bytes / widest;
-    for (int i = 0; i < kernel_.output_count; ++i) plan_.outputs.push_back(PlainTile(i, Extent(i)));
-    plan_.groups.resize(kernel_.groups.size());
+    lanes_ = LanesMax(kernel_, machine_);
+    counts_.assign(kernel_.output_count, 1);
     ChooseLanes();
-    if (machine_.no_opt || kernel_.empty) {
-      PlainGroups();
-    } else {
-      ChooseTile();
-      for (size_t g = 0; g < kernel_.groups.size(); ++g) PlanGroup(g);
+    if (output_lanes_ >= 0) Add(OptKind::kVector, output_lanes_, LanesFor(output_lanes_));
+    ChooseTile();
+    int axis = kernel_.output_count;
+    for (size_t g = 0; g < kernel_.groups.size(); ++g) {
+      PlanGroup(g, axis);
+      axis += static_cast<int>(kernel_.groups[g].ranges.size());
     }
     ChooseTasks();
-    return plan_;
+    return opts_;
+  }
+
+  // The range in the lanes of the reduction with most points; -1 where there is none, or it has
+  // nothing in its lanes.
+  int LanesOfMain() const {
+    double most = 0;
+    int lanes = -1;
+    for (size_t g = 0; g < kernel_.groups.size(); ++g) {
+      if (body(g).points <= most) continue;
+      most = body(g).points;
+      lanes = group_lanes_[g] >= 0                ? group_lanes_[g]
+              : In(body(g).ranges, output_lanes_) ? output_lanes_
+                                                  : -1;
+    }
+    return lanes;
   }
 
  private:
   int64_t Extent(int range) const { return kernel_.ranges[range].extent; }
+  void Add(OptKind kind, int64_t axis, int64_t amount) { opts_.push_back({kind, axis, amount}); }
+  // Keeps `count` values, or vectors, of an output range in registers.
+  void Upcast(int range, int64_t count) {
+    const int64_t lanes = range == output_lanes_ ? LanesFor(range) : 1;
+    counts_[range] = std::min(count, (Extent(range) + lanes - 1) / lanes);
+    if (counts_[range] > 1) Add(OptKind::kUpcast, range, counts_[range]);
+  }
   static bool In(RangeSet set, int range) { return range >= 0 && (set >> range & 1); }
   const Body& body(size_t group) const { return bodies_[group]; }
   const Body& stores() const { return bodies_.back(); }
@@ -135,7 +156,6 @@ class Chooser {
 
   void ChooseLanes() {
     group_lanes_.assign(kernel_.groups.size(), -1);
-    if (lanes_ == 1 || kernel_.empty) return;
     double least = 0;
     for (int v = -1; v < kernel_.output_count; ++v) {
       if (v >= 0 && Extent(v) < 2) continue;
@@ -269,13 +289,9 @@ class Chooser {
         }
     }
     if (best.cost > 1e299) best = {-1, -1, 1, 1, vectors_min, 0};
-    if (best.a >= 0) plan_.outputs[best.a] = ScalarTile(best.a, Extent(best.a), best.ta);
-    if (best.b >= 0) plan_.outputs[best.b] = ScalarTile(best.b, Extent(best.b), best.tb);
-    if (output_lanes_ >= 0) {
-      const int64_t vectors = In(b.ranges, output_lanes_) ? best.vectors : 2;
-      plan_.outputs[output_lanes_] = VectorTile(output_lanes_, Extent(output_lanes_),
-                                                LanesFor(output_lanes_), vectors, /*masked=*/false);
-    }
+    if (best.a >= 0) Upcast(best.a, best.ta);
+    if (best.b >= 0) Upcast(best.b, best.tb);
+    if (output_lanes_ >= 0) Upcast(output_lanes_, In(b.ranges, output_lanes_) ? best.vectors : 2);
   }
 
   // Nothing to keep: a few vectors at a time, fewer where there is much to compute.
@@ -291,9 +307,7 @@ class Chooser {
         if (coefficient != 1 || term->op != Op::kRange) continue;
         const int range = kernel_.IndexOf(term);
         if (range == output_lanes_ || stores().ops.size() > 16) continue;
-        plan_.outputs[range] = ScalarTile(range, Extent(range), 16);
-        plan_.outputs[output_lanes_] = VectorTile(output_lanes_, Extent(output_lanes_),
-                                                  LanesFor(output_lanes_), 1, /*masked=*/false);
+        Upcast(range, 16);
         return;
       }
     }
@@ -303,50 +317,37 @@ class Chooser {
                                                          : size <= 48 ? 2
                                                                       : 1) /
                                                             rows);
-    plan_.outputs[output_lanes_] = VectorTile(output_lanes_, Extent(output_lanes_),
-                                              LanesFor(output_lanes_), vectors, /*masked=*/false);
+    Upcast(output_lanes_, vectors);
   }
 
   // ---- reductions
 
-  void PlainGroups() {
-    for (size_t g = 0; g < kernel_.groups.size(); ++g)
-      for (const int range : kernel_.groups[g].ranges)
-        plan_.groups[g].loops.push_back(PlainTile(range, Extent(range)));
-  }
-
-  void PlanGroup(size_t g) {
+  // `axis`: that of the group's first range.
+  void PlanGroup(size_t g, int axis) {
     const ReduceGroup& group = kernel_.groups[g];
-    GroupPlan& plan = plan_.groups[g];
-    int64_t results = static_cast<int64_t>(group.nodes.size());
-    for (const Tile& tile : plan_.outputs)
-      if (In(group.deps, tile.range))
-        results *= static_cast<int64_t>(tile.trips > 0 ? tile.main.size() : tile.rest.size());
-    std::vector<int> order = group.ranges;
-    const int own = group_lanes_[g];
-    if (own >= 0) {
-      order.erase(std::find(order.begin(), order.end(), own));
-      order.push_back(own);
-    }
-    for (const int range : order) plan.loops.push_back(PlainTile(range, Extent(range)));
-    if (order.empty()) return;
     if (kernel_.IsNested(group)) return;
-    const int inner = order.back();
+    auto results = static_cast<int64_t>(group.nodes.size());
+    for (int i = 0; i < kernel_.output_count; ++i)
+      if (In(group.deps, i)) results *= counts_[i];
+    const int own = group_lanes_[g], inner = own >= 0 ? own : group.ranges.back();
+    axis += static_cast<int>(std::find(group.ranges.begin(), group.ranges.end(), inner) -
+                             group.ranges.begin());
+    const int64_t lanes = own >= 0 ? LanesFor(inner) : 1;
+    if (own >= 0) Add(OptKind::kVector, axis, lanes);
     // Steps of the innermost loop at once: enough independent sums to hide latency, or a short loop
     // whole.
     const int64_t wanted = std::max<int64_t>(1, static_cast<int64_t>(kLatencyOps) / results);
     const int64_t size =
         results * static_cast<int64_t>(body(g).ops.size() + body(g).accesses.size());
-    int64_t steps =
-        own >= 0 ? (Extent(inner) + LanesFor(inner) - 1) / LanesFor(inner) : Extent(inner);
+    const int64_t all = (Extent(inner) + lanes - 1) / lanes;
+    int64_t steps = all;
     if (size * steps > 400 || steps > 12)
       steps = std::min(steps, std::max<int64_t>(wanted, size < 64 ? 2 : 1));
     if (own >= 0)
-      if (const int64_t rows = WholeRows(own); rows > 1) steps = rows;
-    plan.loops.back() =
-        own >= 0 ? VectorTile(inner, Extent(inner), LanesFor(inner), steps, /*masked=*/true)
-                 : ScalarTile(inner, Extent(inner), steps);
-    plan.partials = static_cast<int>(std::max<int64_t>(1, std::min(wanted, steps)));
+      if (const int64_t rows = WholeRows(own); rows > 1) steps = std::min(rows, all);
+    if (steps > 1) Add(OptKind::kUnroll, axis, steps);
+    if (const int64_t partials = std::min(wanted, steps); partials > 1)
+      Add(OptKind::kGroup, axis, partials);
   }
 
   // ---- tasks
@@ -354,16 +355,15 @@ class Chooser {
   void ChooseTasks() {
     // A group is computed once a task, so loops that it does not depend on may not be handed out,
     // unless before its own.
-    size_t most = plan_.outputs.size();
-    for (const ReduceGroup& group : kernel_.groups) {
-      size_t level = 0;
-      for (size_t i = 0; i < plan_.outputs.size(); ++i)
-        if (In(group.deps, plan_.outputs[i].range)) level = i + 1;
-      if (level > 0) most = std::min(most, level);
+    int most = kernel_.output_count, count = 0;
+    for (const ReduceGroup& group : kernel_.groups)
+      if (const RangeSet deps = group.deps & kernel_.OutputSet(); deps != 0)
+        most = std::min(most, static_cast<int>(std::bit_width(deps)));
+    for (int64_t tasks = 1; count < most && (count == 0 || tasks < kTasksWanted); ++count) {
+      const int64_t step = counts_[count] * (count == output_lanes_ ? LanesFor(count) : 1);
+      tasks *= (Extent(count) + step - 1) / step;
     }
-    while (plan_.task_loops < static_cast<int>(most) &&
-           (plan_.task_loops == 0 || plan_.tasks() < kTasksWanted))
-      ++plan_.task_loops;
+    if (count > 0) Add(OptKind::kThread, 0, count);
   }
 
   const Kernel& kernel_;
@@ -373,13 +373,27 @@ class Chooser {
   int lanes_ = 1;                 // of a full vector of the widest type
   int output_lanes_ = -1;         // the output range in lanes
   std::vector<int> group_lanes_;  // by group: its own range in lanes
-  Plan plan_;
+  std::vector<int64_t> counts_;   // by output range: values or vectors in the register tile
+  std::vector<Opt> opts_;
 };
 
 }  // namespace
 
-Plan MakePlan(const Kernel& kernel, const Machine& machine) {
-  return Chooser(kernel, machine).Run();
+std::vector<Opt> HeuristicOpts(const Kernel& kernel, const Machine& machine) {
+  if (machine.no_opt || kernel.empty) return {};
+  Chooser chooser(kernel, machine);
+  std::vector<Opt> opts = chooser.Run();
+  const int inner = chooser.LanesOfMain();
+  Graph graph;
+  const UOp* const flat = inner < 1 ? nullptr : FlattenRows(graph, kernel, inner, machine);
+  if (flat == nullptr) return opts;
+  const absl::StatusOr<Kernel> flattened = AnalyzeKernel(flat);
+  if (!flattened.ok()) return opts;
+  opts = Chooser(*flattened, machine).Run();
+  int64_t axis = 0;
+  for (const std::vector<Axis> axes = AxesOf(kernel); axes[axis].range != inner;) ++axis;
+  opts.insert(opts.begin(), {OptKind::kFlatten, axis, 0});
+  return opts;
 }
 
 }  // namespace outboard::codegen

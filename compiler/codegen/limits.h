@@ -8,6 +8,11 @@ namespace outboard::limits {
 inline constexpr int64_t kKernelNodesMax = 20000;
 inline constexpr int64_t kKernelRangesMax = 64;  // dependence on ranges is a 64-bit mask
 inline constexpr int64_t kKernelSlotsMax = 4096;
-inline constexpr int64_t kAffineTermsMax = 24;  // a longer sum is computed as written
+inline constexpr int64_t kTilePointsMax = 128;      // values of a tile, each its own code
+inline constexpr int64_t kUnrolledPointsMax = 512;  // and with the steps of a reduction
+inline constexpr int64_t kTilePiecesMax = 255;      // of one range: a place in a tile has a byte
+inline constexpr int64_t kTiledLoopsMax = 8;        // for each of eight ranges
+inline constexpr int64_t kLocalBytesMax = 2 << 20;  // copies of one kernel, for each thread
+inline constexpr int64_t kAffineTermsMax = 24;      // a longer sum is computed as written
 
 }  // namespace outboard::limits

@@ -8,9 +8,17 @@
 
 namespace outboard::codegen {
 
+int LanesMax(const Kernel& kernel, const Machine& machine) {
+  int widest = 4;
+  for (const DType dtype : kernel.slot_dtypes)
+    if (dtype != DType::kVoid) widest = std::max(widest, ByteWidth(dtype));
+  return machine.vector_bytes / widest;
+}
+
 Tile PlainTile(int range, int64_t extent) {
   Tile tile;
   tile.range = range;
+  tile.extent = extent;
   tile.trips = extent;
   return tile;
 }
@@ -47,14 +55,33 @@ Tile VectorTile(int range, int64_t extent, int lanes, int64_t count, bool masked
   return tile;
 }
 
+int Tile::lanes() const {
+  int lanes = 1;
+  for (const auto* pieces : {&main, &rest})
+    for (const Piece& piece : *pieces) lanes = std::max(lanes, piece.lanes);
+  return lanes;
+}
+
+int64_t Plan::trips(const Loop& loop) const {
+  const Tile& tile = tiles[loop.range];
+  return loop.block > 0 ? (tile.extent + loop.block - 1) / loop.block : tile.blocks();
+}
+
 int64_t Plan::tasks() const {
   int64_t tasks = 1;
-  for (int i = 0; i < task_loops; ++i) tasks *= outputs[i].blocks();
+  for (int i = 0; i < task_loops; ++i) tasks *= trips(loops[i]);
   return tasks;
 }
 
+size_t Plan::LevelOf(RangeSet deps) const {
+  size_t level = 0;
+  for (size_t i = 0; i < loops.size(); ++i)
+    if (loops[i].block == 0 && (deps >> loops[i].range & 1)) level = i + 1;
+  return level;
+}
+
 std::string PlanToString(const Kernel& kernel, const Plan& plan) {
-  std::string out = absl::StrCat("tasks ", plan.tasks(), "\n");
+  std::string out = absl::StrCat("tasks ", plan.tasks(), ", of ", plan.task_loops, " loops\n");
   const auto line = [&](const char* what, const Tile& tile) {
     absl::StrAppend(&out, "  ", what, kernel.ranges[tile.range].node->arg[0], " extent ",
                     kernel.ranges[tile.range].extent, " step ", tile.step, " trips ", tile.trips);
@@ -65,7 +92,19 @@ std::string PlanToString(const Kernel& kernel, const Plan& plan) {
     }
     out += "\n";
   };
-  for (const Tile& tile : plan.outputs) line("r", tile);
+  for (size_t i = 0; i <= plan.loops.size(); ++i) {
+    for (const Stage& stage : plan.stages)
+      if (stage.level == i)
+        absl::StrAppend(&out, "  copy of slot ", stage.load->src[0]->src[0]->arg[0], "\n");
+    if (i == plan.loops.size()) break;
+    const Loop& loop = plan.loops[i];
+    if (loop.block == 0) {
+      line("r", plan.tiles[loop.range]);
+    } else {
+      absl::StrAppend(&out, "  r", kernel.ranges[loop.range].node->arg[0], " in blocks of ",
+                      loop.block, "\n");
+    }
+  }
   for (const GroupPlan& group : plan.groups) {
     absl::StrAppend(&out, " reduce, partials ", group.partials, "\n");
     for (const Tile& tile : group.loops) line("k", tile);

@@ -24,11 +24,13 @@ struct Piece {
 // the extent is no multiple, one block of the pieces `rest`, which starts at trips * step.
 struct Tile {
   int range = 0;  // into Kernel::ranges
+  int64_t extent = 0;
   int64_t step = 1;
   int64_t trips = 0;
   std::vector<Piece> main = {Piece{}};
   std::vector<Piece> rest;
 
+  int lanes() const;  // of the widest piece
   bool plain() const { return main.size() == 1 && main[0].lanes == 1 && rest.empty(); }
   int64_t blocks() const { return trips + (rest.empty() ? 0 : 1); }
 };
@@ -38,12 +40,31 @@ struct GroupPlan {
   int partials = 1;         // running values for each result, combined in order at the end
 };
 
-struct Plan {
-  std::vector<Tile> outputs;      // outermost first
-  int task_loops = 0;             // the first of `outputs` that are handed out as tasks
-  std::vector<GroupPlan> groups;  // as Kernel::groups
+// An output loop: over the blocks of a range's tile or, where `block` > 0, over longer blocks of so
+// many values, inside of which the tile's loop runs. `block` is a multiple of the tile's step.
+struct Loop {
+  int range = 0;
+  int64_t block = 0;
+};
 
+// A load whose elements are copied to memory of the thread's own where loops[0, level) are open.
+struct Stage {
+  const UOp* load = nullptr;
+  size_t level = 0;
+};
+
+struct Plan {
+  std::vector<Tile> tiles;  // by output range
+  std::vector<Loop> loops;  // outermost first; one for each tile, and those over longer blocks
+  int task_loops = 0;       // the first of `loops` that are handed out as tasks
+  std::vector<GroupPlan> groups;  // as Kernel::groups
+  std::vector<Stage> stages;
+
+  // How often a loop runs; of an inner one the most.
+  int64_t trips(const Loop& loop) const;
   int64_t tasks() const;
+  // How many output loops must be open for a value that depends on output ranges `deps`.
+  size_t LevelOf(RangeSet deps) const;
 };
 
 // What a plan is made for: the width of a vector and the number of them, of one core.
@@ -53,14 +74,17 @@ struct Machine {
   bool no_opt = false;
 };
 
+// Lanes of a vector of the widest type that the kernel reads or writes, four bytes at least. More
+// would make vectors of the machine that are idle as a whole, and the masks of such loads are wrong
+// in LLVM 19 for AVX2: it reads all lanes.
+int LanesMax(const Kernel& kernel, const Machine& machine);
+
 Tile PlainTile(int range, int64_t extent);
 // `count` values at a time.
 Tile ScalarTile(int range, int64_t extent, int64_t count);
 // `count` vectors of `lanes` at a time. With `masked`, every piece has all the lanes, some of them
 // idle; else the last piece has the smallest power of two that holds what is left.
 Tile VectorTile(int range, int64_t extent, int lanes, int64_t count, bool masked);
-
-Plan MakePlan(const Kernel& kernel, const Machine& machine);
 
 std::string PlanToString(const Kernel& kernel, const Plan& plan);
 

@@ -5,13 +5,16 @@
 #include <llvm/IR/Module.h>
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "compiler/codegen/affine.h"
 #include "compiler/codegen/kernel.h"
 #include "compiler/codegen/plan.h"
+#include "compiler/codegen/stage.h"
 #include "compiler/render/llvm_alu.h"
 #include "compiler/render/llvm_scopes.h"
 
@@ -36,12 +39,23 @@ class KernelEmitter {
     int number = -1;   // of the tile, for Coords; -1 where there is one piece of 1
     int64_t step = 1;  // `base` is a multiple of it
   };
+  // A longer block of a range while its loop is open: [begin, end) of the range's values.
+  struct Block {
+    llvm::Value* begin = nullptr;  // null: not open
+    llvm::Value* end = nullptr;
+    int scope = 0;
+  };
+  // Values and their coefficients, by the scope that they are known in.
+  using TermsByScope = std::map<int, std::vector<std::pair<llvm::Value*, uint64_t>>>;
 
   // ---- loops (llvm_kernel.cc)
   void OpenTasks(llvm::Value* begin, llvm::Value* end);
   void TaskBlock(llvm::Value* task, size_t level,
                  std::vector<std::pair<llvm::Value*, bool>>& blocks);
+  // What is inside of the first `level` output loops: copies, reductions, further loops.
+  void Inside(size_t level);
   void Outputs(size_t level);
+  void BindBlock(const codegen::Loop& loop, llvm::Value* begin);
   // `inside` once for the blocks of a tile's loop, if it has any, and once for its rest, each time
   // with the tile's range bound.
   void OverTile(const codegen::Tile& tile, const std::function<void()>& inside);
@@ -76,6 +90,19 @@ class KernelEmitter {
   DType LaneType(const UOp* node, int lanes) const;
   llvm::Value* AsType(llvm::Value* value, DType type);  // i32 <-> i64
 
+  // ---- staged loads (llvm_stage.cc)
+  struct Staged {
+    codegen::StageLayout layout;
+    int64_t first_byte = 0;
+    llvm::Value* memory = nullptr;
+  };
+  void OpenScratch();
+  void StagesAt(size_t level);
+  void EndStagesAt(size_t level);
+  void CopyStage(int stage, const std::vector<const codegen::StageDim*>& order, size_t next);
+  llvm::Value* StagedPointer(int stage, Coords coords);
+  llvm::Value* LoadStaged(const UOp* node, Coords coords, int lanes);
+
   // ---- memory (llvm_memory.cc)
   llvm::Value* Load(const UOp* node, Coords coords, int lanes);
   void Store(const UOp* node, Coords coords, llvm::Value* value);
@@ -89,6 +116,10 @@ class KernelEmitter {
   // The address of the first lane's element, `extra` elements further. Of terms that differ from
   // lane to lane in another way than LaneOffsets knows, nothing is in it.
   llvm::Value* Pointer(const UOp* index, Coords coords, int range, int64_t extra);
+  // `pointer` and as many `element`s further as terms and constant say, each term added in its
+  // scope.
+  llvm::Value* PointerBy(llvm::Value* pointer, llvm::Type* element, const TermsByScope& terms,
+                         uint64_t constant);
   llvm::Value* LanePointers(const UOp* index, Coords coords, int lanes, int range);
   llvm::Value* Gate(const UOp* gate, Coords coords);  // null: always true
 
@@ -109,11 +140,14 @@ class KernelEmitter {
   std::unique_ptr<Scopes> scopes_;
   codegen::AffineForms forms_;
   std::vector<Bound> bound_;          // by range
+  std::vector<Block> block_;          // by range
   std::vector<int> range_of_number_;  // of open tiles
   absl::flat_hash_set<const UOp*>
       holds_;                        // gates that branches around the current place have checked
   llvm::Value* zeros_ = nullptr;     // memory that a gated-off load reads instead
   std::vector<size_t> group_level_;  // output loops that must be open for a group
+  std::vector<Staged> stages_;       // as in the plan
+  absl::flat_hash_map<const UOp*, int> staged_;  // loads that have been copied, around this place
 };
 
 // The conditions that `gate` joins by AND.

@@ -7,6 +7,7 @@
 
 namespace outboard::render {
 
+using codegen::Loop;
 using codegen::Piece;
 using codegen::RangeSet;
 using codegen::Tile;
@@ -29,10 +30,9 @@ KernelEmitter::KernelEmitter(const codegen::Kernel& kernel, const codegen::Plan&
   flags.setAllowContract();
   b_.setFastMathFlags(flags);
   bound_.resize(kernel.ranges.size());
+  block_.resize(kernel.ranges.size());
   for (const codegen::ReduceGroup& group : kernel.groups) {
-    size_t level = 0;
-    for (size_t i = 0; i < plan.outputs.size(); ++i)
-      if (group.deps >> plan.outputs[i].range & 1) level = i + 1;
+    size_t level = plan.LevelOf(group.deps);
     if (level > 0) level = std::max(level, static_cast<size_t>(plan.task_loops));
     if (group.deps & ~kernel.OutputSet()) level = SIZE_MAX;  // see ReduceLoops
     group_level_.push_back(level);
@@ -52,11 +52,13 @@ void KernelEmitter::Run() {
       b_.CreateMemSet(memory, b_.getInt8(0), kZeroBytes, llvm::Align(64));
       zeros_ = memory;
     }
+  OpenScratch();
   GroupsAt(0);
   if (plan_.task_loops == 0) {
     // One task; whoever was given no task must still write nothing.
     scopes_->EnterCurrent();
     scopes_->OpenIf(b_.CreateICmpSLT(begin, end));
+    StagesAt(0);
     Outputs(0);
     scopes_->CloseIf();
   } else {
@@ -66,31 +68,29 @@ void KernelEmitter::Run() {
   b_.CreateRetVoid();
 }
 
-// Task t is a block of each of the first loops: t = (block0 * blocks1 + block1) * blocks2 + ...
+// Task t is a step of each of the first loops: t = (step0 * steps1 + step1) * steps2 + ...
 void KernelEmitter::OpenTasks(Value* begin, Value* end) {
   Value* const task = scopes_->OpenLoop(begin, end, 1, /*sure=*/false);
-  std::vector<Value*> block(plan_.task_loops);
+  std::vector<std::pair<Value*, bool>> blocks(plan_.task_loops);
   Value* left = task;
   for (int i = plan_.task_loops - 1; i > 0; --i) {
-    Value* const count = b_.getInt64(plan_.outputs[i].blocks());
-    block[i] = b_.CreateURem(left, count);
+    Value* const count = b_.getInt64(plan_.trips(plan_.loops[i]));
+    blocks[i].first = b_.CreateURem(left, count);
     left = b_.CreateUDiv(left, count);
   }
-  block[0] = left;
-  std::vector<std::pair<Value*, bool>> blocks;
-  for (Value* b : block) blocks.emplace_back(b, false);
+  blocks[0].first = left;
   TaskBlock(task, 0, blocks);
   scopes_->CloseLoop();
 }
 
-// Branches on which of the blocks is the short one at the end of its range, then binds the ranges,
-// all in one scope. Depth: the number of task loops.
+// Branches on which of the tiles' blocks is the short one at the end of its range, then binds the
+// ranges, all in one scope. Depth: the number of task loops.
 void KernelEmitter::TaskBlock(Value* task, size_t level,
                               std::vector<std::pair<Value*, bool>>& blocks) {
   if (level < blocks.size()) {
-    const Tile& tile = plan_.outputs[level];
+    const Tile& tile = plan_.tiles[plan_.loops[level].range];
     blocks[level].second = tile.trips == 0;
-    if (tile.rest.empty() || tile.trips == 0) {
+    if (plan_.loops[level].block > 0 || tile.rest.empty() || tile.trips == 0) {
       TaskBlock(task, level + 1, blocks);
       return;
     }
@@ -105,43 +105,95 @@ void KernelEmitter::TaskBlock(Value* task, size_t level,
   }
   scopes_->EnterCurrent();
   for (size_t i = 0; i < blocks.size(); ++i) {
-    const Tile& tile = plan_.outputs[i];
+    const Loop& loop = plan_.loops[i];
+    const Tile& tile = plan_.tiles[loop.range];
+    const int64_t step = loop.block > 0 ? loop.block : tile.step;
     Value* const base =
-        tile.blocks() == 1 ? b_.getInt64(0) : b_.CreateMul(blocks[i].first, b_.getInt64(tile.step));
-    Bind(tile, base, blocks[i].second ? tile.rest : tile.main);
+        plan_.trips(loop) == 1 ? b_.getInt64(0) : b_.CreateMul(blocks[i].first, b_.getInt64(step));
+    if (loop.block > 0) {
+      BindBlock(loop, base);
+    } else {
+      Bind(tile, base, blocks[i].second ? tile.rest : tile.main);
+    }
   }
-  GroupsAt(blocks.size());
-  Outputs(blocks.size());
-  for (size_t i = blocks.size(); i-- > 0;) Unbind(plan_.outputs[i].range);
+  Inside(blocks.size());
+  for (size_t i = blocks.size(); i-- > 0;) {
+    const Loop& loop = plan_.loops[i];
+    if (loop.block > 0) {
+      block_[loop.range] = {};
+    } else {
+      Unbind(loop.range);
+    }
+  }
+}
+
+void KernelEmitter::Inside(size_t level) {
+  StagesAt(level);
+  GroupsAt(level);
+  Outputs(level);
+  EndStagesAt(level);
 }
 
 // Depth: the number of output loops.
 void KernelEmitter::Outputs(size_t level) {
-  if (level == plan_.outputs.size()) {
+  if (level == plan_.loops.size()) {
     Stores();
     return;
   }
-  OverTile(plan_.outputs[level], [&] {
-    GroupsAt(level + 1);
-    Outputs(level + 1);
-  });
+  const Loop& loop = plan_.loops[level];
+  const Tile& tile = plan_.tiles[loop.range];
+  if (loop.block == 0) {
+    OverTile(tile, [&] { Inside(level + 1); });
+    return;
+  }
+  scopes_->EnterCurrent();
+  BindBlock(loop, scopes_->OpenLoop(b_.getInt64(0), b_.getInt64(tile.extent), loop.block,
+                                    /*sure=*/true));
+  Inside(level + 1);
+  block_[loop.range] = {};
+  scopes_->CloseLoop();
 }
 
+void KernelEmitter::BindBlock(const Loop& loop, Value* begin) {
+  Value* const extent = b_.getInt64(plan_.tiles[loop.range].extent);
+  Value* const end = b_.CreateAdd(begin, b_.getInt64(loop.block));
+  block_[loop.range] = {begin, b_.CreateSelect(b_.CreateICmpSLT(end, extent), end, extent),
+                        scopes_->current()};
+}
+
+// Inside of a longer block of the tile's range, that part of the tile's blocks.
 void KernelEmitter::OverTile(const Tile& tile, const std::function<void()>& inside) {
   const auto bound = [&](Value* base, const std::vector<Piece>& pieces) {
     Bind(tile, base, pieces);
     inside();
     Unbind(tile.range);
   };
-  if (tile.trips == 1) {
+  const Block block = block_[tile.range];
+  const int64_t whole = tile.trips * tile.step;
+  if (block.begin != nullptr) {
+    scopes_->EnterCurrent();
+    Value* end = block.end;
+    if (!tile.rest.empty()) {
+      Value* const most = b_.getInt64(whole);
+      end = b_.CreateSelect(b_.CreateICmpSLT(end, most), end, most);
+    }
+    bound(scopes_->OpenLoop(block.begin, end, tile.step, /*sure=*/tile.rest.empty()), tile.main);
+    scopes_->CloseLoop();
+  } else if (tile.trips == 1) {
     bound(b_.getInt64(0), tile.main);
   } else if (tile.trips > 1) {
-    Value* const base = scopes_->OpenLoop(b_.getInt64(0), b_.getInt64(tile.trips * tile.step),
-                                          tile.step, /*sure=*/true);
-    bound(base, tile.main);
+    bound(scopes_->OpenLoop(b_.getInt64(0), b_.getInt64(whole), tile.step, /*sure=*/true),
+          tile.main);
     scopes_->CloseLoop();
   }
-  if (!tile.rest.empty()) bound(b_.getInt64(tile.trips * tile.step), tile.rest);
+  if (tile.rest.empty()) return;
+  if (block.begin != nullptr) {
+    scopes_->OpenIf(b_.CreateICmpEQ(block.end, b_.getInt64(tile.extent)));
+    bound(b_.getInt64(whole), tile.rest);
+    scopes_->CloseIf();
+  } else {
+    bound(b_.getInt64(whole), tile.rest);
+  }
 }
 
 void KernelEmitter::Bind(const Tile& tile, Value* base, const std::vector<Piece>& pieces) {

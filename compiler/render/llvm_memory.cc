@@ -68,10 +68,8 @@ Value* KernelEmitter::Pointer(const UOp* index, Coords coords, int range, int64_
   const UOp* const global = index->src[0];
   Type* const element = MemoryType(b_.getContext(), global->dtype);
   const Affine& form = forms_.Of(index->src[1]);
-  const llvm::IRBuilder<>::InsertPoint here = b_.saveIP();
   uint64_t constant = form.constant + static_cast<uint64_t>(extra);
-  // Terms by the scope that they are known in.
-  std::map<int, std::vector<std::pair<Value*, uint64_t>>> by_scope;
+  TermsByScope by_scope;
   for (const auto& [term, coefficient] : form.terms) {
     const RangeSet deps = kernel_.DepsOf(term);
     if (term->op == Op::kRange) {
@@ -99,7 +97,12 @@ Value* KernelEmitter::Pointer(const UOp* index, Coords coords, int range, int64_
       by_scope[ScopeOf(deps)].emplace_back(Find(term, coords), coefficient);
     }
   }
-  Value* pointer = function_->getArg(global->arg[0]);
+  return PointerBy(function_->getArg(global->arg[0]), element, by_scope, constant);
+}
+
+Value* KernelEmitter::PointerBy(Value* pointer, Type* element, const TermsByScope& by_scope,
+                                uint64_t constant) {
+  const llvm::IRBuilder<>::InsertPoint here = b_.saveIP();
   for (const auto& [scope, terms] : by_scope) {
     std::vector<uint64_t> key = {reinterpret_cast<uint64_t>(pointer)};
     for (const auto& [value, coefficient] : terms) {
@@ -256,6 +259,7 @@ Value* KernelEmitter::LoadLanes(const UOp* node, Coords coords, int lanes, int r
 }
 
 Value* KernelEmitter::Load(const UOp* node, Coords coords, int lanes) {
+  if (staged_.contains(node)) return LoadStaged(node, coords, lanes);
   const DType dtype = node->dtype;
   Value* const gate = node->src.size() == 3 ? Gate(node->src[1], coords) : nullptr;
   Value* loaded = nullptr;

@@ -33,6 +33,7 @@ void KernelEmitter::Needs(const UOp* node, std::vector<const UOp*>& needs) {
   if (node->op == Op::kReduceLoop) {
     OB_CHECK(false && "a reduction is computed before it is used");
   } else if (node->op == Op::kLoad) {
+    if (staged_.contains(node)) return;
     for (const auto& [term, coefficient] : forms_.Of(node->src[0]->src[1]).terms)
       needs.push_back(term);
     if (node->src.size() == 3) {

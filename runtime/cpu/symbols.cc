@@ -5,7 +5,12 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
+
+#include "runtime/limits.h"
 
 // libgcc's conversions of half precision and its wide division: declared only to take their
 // addresses.
@@ -44,6 +49,23 @@ float TruncDfBf2(double value) {
   return TruncSfBf2(narrow);
 }
 
+// One block a thread, kept for the thread's life, so that its pages are there and its cache lines
+// warm. Only a kernel that no compiler of ours has made asks for more than the limit.
+void* Scratch(int64_t bytes) {
+  struct Free {
+    void operator()(void* block) const { std::free(block); }
+  };
+  thread_local std::unique_ptr<void, Free> block;
+  if (block == nullptr)
+    block.reset(std::aligned_alloc(limits::kPageBytes, size_t{limits::kScratchBytesMax}));
+  if (bytes < 0 || bytes > limits::kScratchBytesMax || block == nullptr) {
+    std::fprintf(stderr, "a kernel asks for %lld bytes of scratch\n",
+                 static_cast<long long>(bytes));
+    std::abort();
+  }
+  return block.get();
+}
+
 struct Symbol {
   std::string_view name;
   void* address;
@@ -64,6 +86,7 @@ using D3 = double(double, double, double);
 const auto& Symbols() {
   static const auto table = [] {
     std::array symbols = {
+        Symbol{"outboard_scratch", Address<void*(int64_t)>(&Scratch)},
         Symbol{"exp2f", Address<F1>(&::exp2f)},
         Symbol{"exp2", Address<D1>(&::exp2)},
         Symbol{"log2f", Address<F1>(&::log2f)},

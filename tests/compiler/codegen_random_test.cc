@@ -2,142 +2,11 @@
 // OUTBOARD_KERNELS=n makes n.
 #include <cstdlib>
 
-#include "tests/compiler/kernel_build.h"
 #include "tests/compiler/kernel_check.h"
+#include "tests/compiler/kernel_random.h"
 
 namespace outboard::test {
 namespace {
-
-class Maker {
- public:
-  Maker(Graph& g, uint32_t seed) : g_(g), random_(seed) {}
-
-  const UOp* Make() {
-    std::vector<const UOp*> outputs;
-    std::vector<int64_t> dims;
-    for (int64_t i = 0, n = Pick(4); i < n; ++i) {
-      dims.push_back(Extent());
-      outputs.push_back(Range(g_, i, dims.back()));
-    }
-    int64_t id = 10;
-    const auto value = [&](DType dtype) {
-      std::vector<const UOp*> terms;
-      for (int64_t i = 0, n = 1 + Pick(2); i < n; ++i) terms.push_back(Term(dtype, outputs, id));
-      const UOp* v = terms[0];
-      for (size_t i = 1; i < terms.size(); ++i) v = Add(g_, v, terms[i]);
-      return v;
-    };
-    int64_t elements = 1;
-    for (const int64_t d : dims) elements *= d;
-    const UOp* place = outputs.empty() ? ConstIndex(g_, 0) : RowMajor(g_, outputs, dims);
-    if (Pick(8) == 0 && outputs.size() > 1) {  // a transposed store
-      std::vector<const UOp*> turned(outputs.rbegin(), outputs.rend());
-      std::vector<int64_t> turned_dims(dims.rbegin(), dims.rend());
-      place = RowMajor(g_, turned, turned_dims);
-    }
-    std::vector<const UOp*> stores;
-    for (int64_t i = 0, n = 1 + (Pick(3) == 0); i < n; ++i)
-      stores.push_back(StoreAt(g_, slot_++, elements, place, value(SomeType())));
-    return Sink(g_, stores);
-  }
-
- private:
-  int64_t Pick(int64_t n) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(n)); }
-  int64_t Extent() {
-    static constexpr int64_t kExtents[] = {1, 2, 3, 4, 5, 6, 7, 8, 10, 13, 16, 17, 20, 24, 33};
-    return kExtents[Pick(std::size(kExtents))];
-  }
-  DType SomeType() {
-    static constexpr DType kTypes[] = {DType::kF32, DType::kF32, DType::kF32, DType::kI32,
-                                       DType::kF64, DType::kU8,  DType::kF16, DType::kI64};
-    return kTypes[Pick(std::size(kTypes))];
-  }
-
-  // An index over some of the ranges, somewhere between -100 and a few thousand.
-  const UOp* Index(const std::vector<const UOp*>& ranges) {
-    const UOp* sum = ConstIndex(g_, Pick(4) == 0 ? Pick(9) - 4 : 0);
-    int64_t stride = 1;
-    std::vector<const UOp*> order = ranges;
-    if (Pick(4) == 0) std::shuffle(order.begin(), order.end(), random_);
-    for (size_t i = order.size(); i-- > 0;) {
-      if (Pick(4) == 0) continue;
-      const UOp* r = order[i];
-      switch (Pick(12)) {
-        case 0: r = Alu(g_, Op::kIDiv, r, ConstIndex(g_, 2 + Pick(3))); break;
-        case 1: r = Alu(g_, Op::kMod, r, ConstIndex(g_, 2 + Pick(6))); break;
-        case 2: r = Add(g_, Mul(g_, r, ConstIndex(g_, -1)), ConstIndex(g_, order[i]->vmax)); break;
-        default: break;
-      }
-      sum = Add(g_, sum, Mul(g_, r, ConstIndex(g_, stride)));
-      if (Pick(5) != 0) stride *= r->vmax + 1;
-      if (Pick(8) == 0) stride *= 2;
-      stride = std::min<int64_t>(stride, 5000);
-    }
-    return sum;
-  }
-
-  const UOp* SomeLoad(DType dtype, const std::vector<const UOp*>& ranges) {
-    const UOp* const index = Index(ranges);
-    const int64_t reach = index->vmax + 1;
-    if (index->vmin >= 0 && Pick(3) != 0) return LoadAt(g_, slot_++, dtype, reach, index);
-    const int64_t count = std::max<int64_t>(1, reach - Pick(6));
-    const UOp* const otherwise = ConstOf(g_, dtype, Pick(2) == 0 ? 0 : 3);
-    return GatedLoadAt(g_, slot_++, dtype, count, index, Within(g_, index, count), otherwise);
-  }
-
-  const UOp* Condition(const std::vector<const UOp*>& ranges) {
-    const UOp* const index = Index(ranges);
-    const UOp* const limit =
-        ConstIndex(g_, index->vmin + (index->vmax - index->vmin) * Pick(5) / 4);
-    return Alu(g_, Pick(5) == 0 ? Op::kCmpNe : Op::kCmpLt, index, limit);
-  }
-
-  const UOp* Term(DType dtype, const std::vector<const UOp*>& outputs, int64_t& id) {
-    std::vector<const UOp*> ranges = outputs, reduced;
-    if (Pick(5) == 0 && !ranges.empty())
-      ranges.pop_back();  // one that is the same along the last loop
-    for (int64_t i = 0, n = Pick(4); i < n && Points(ranges) < 3000; ++i) {
-      reduced.push_back(ReduceRange(g_, id++, Extent()));
-      ranges.push_back(reduced.back());
-    }
-    const UOp* value = SomeLoad(dtype, ranges);
-    for (int64_t i = 0, n = Pick(3); i < n; ++i) {
-      switch (Pick(5)) {
-        case 0: value = Alu(g_, Op::kMax, value, SomeLoad(dtype, ranges)); break;
-        case 1: value = Add(g_, value, Cast(g_, SomeLoad(SomeIntFor(dtype), ranges), dtype)); break;
-        case 2: value = Where(g_, Condition(ranges), value, SomeLoad(dtype, ranges)); break;
-        case 3:
-          value =
-              Add(g_, value, Cast(g_, Alu(g_, Op::kMod, Index(ranges), ConstIndex(g_, 5)), dtype));
-          break;
-        default: value = Mul(g_, value, SomeLoad(dtype, ranges)); break;
-      }
-    }
-    if (reduced.empty()) return value;
-    if (Pick(3) == 0)
-      value = Where(g_, Alu(g_, Op::kAnd, Condition(ranges), Condition({ranges.back()})), value,
-                    ConstOf(g_, dtype, 0));
-    const UOp* fold = Fold(g_, Pick(4) == 0 ? Op::kMax : Op::kAdd, value, reduced);
-    if (Pick(4) == 0) {  // a second one that uses the first
-      const UOp* const k = ReduceRange(g_, id++, Extent());
-      std::vector<const UOp*> inner = outputs;
-      inner.push_back(k);
-      fold = Fold(g_, Op::kAdd, Alu(g_, Op::kMax, SomeLoad(dtype, inner), fold), {k});
-    }
-    return fold;
-  }
-
-  static DType SomeIntFor(DType dtype) { return IsFloat(dtype) ? DType::kU8 : DType::kI16; }
-  static int64_t Points(const std::vector<const UOp*>& ranges) {
-    int64_t points = 1;
-    for (const UOp* r : ranges) points *= r->arg[1];
-    return points;
-  }
-
-  Graph& g_;
-  std::mt19937 random_;
-  int64_t slot_ = 0;
-};
 
 TEST(CodegenRandom, LikeAWalkOfTheExpression) {
   const char* const only = std::getenv("OUTBOARD_SEED");
@@ -147,7 +16,7 @@ TEST(CodegenRandom, LikeAWalkOfTheExpression) {
                                                                     : 60;
   for (uint32_t seed = first; seed < last; ++seed) {
     Graph g;
-    const UOp* const sink = Maker(g, seed).Make();
+    const UOp* const sink = RandomKernel(g, seed);
     Check(sink, 2e-3, /*wild=*/false, seed);
     if (::testing::Test::HasFatalFailure() || ::testing::Test::HasNonfatalFailure()) {
       ADD_FAILURE() << "repeat with OUTBOARD_SEED=" << seed << " codegen_random_test";

@@ -1,0 +1,33 @@
+// Opts to plans.
+#pragma once
+
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "compiler/codegen/kernel.h"
+#include "compiler/codegen/opt.h"
+#include "compiler/codegen/plan.h"
+
+namespace outboard::codegen {
+
+struct PlannedKernel {
+  Kernel kernel;
+  Plan plan;
+};
+
+// Applies `opts` in order to plain loops over `kernel`, which is consumed (FLATTEN makes another).
+// Errors: INVALID_ARGUMENT    an Opt that is not legal where it stands: names it and says why
+//         RESOURCE_EXHAUSTED  more code, tiled loops or copied bytes than limits.h allows
+absl::StatusOr<PlannedKernel> ApplyOpts(Kernel kernel, std::span<const Opt> opts,
+                                        const Machine& machine);
+
+// An axis of opt.h: an output range, or one of a reduction group's. `group` is -1 for outputs.
+struct Axis {
+  int group = -1;
+  int range = -1;
+};
+std::vector<Axis> AxesOf(const Kernel& kernel);
+// LOADs in the order that LOCAL numbers them.
+std::vector<const UOp*> LoadsOf(const Kernel& kernel);
+
+}  // namespace outboard::codegen

@@ -1,0 +1,60 @@
+#include "compiler/codegen/stage.h"
+
+#include <algorithm>
+
+namespace outboard::codegen {
+namespace {
+
+// Values of the range that lie next to each other in one block of its tile, idle lanes included.
+int64_t WidthOf(const Tile& tile) {
+  int64_t width = 1;
+  for (const auto* pieces : {&tile.main, &tile.rest})
+    for (const Piece& piece : *pieces) width = std::max(width, piece.offset + piece.lanes);
+  return width;
+}
+
+}  // namespace
+
+StageLayout LayOut(const Kernel& kernel, const Plan& plan, const Stage& stage) {
+  const RangeSet deps = kernel.DepsOf(stage.load);
+  StageLayout layout;
+  std::vector<int64_t> blocks;  // by dim
+  for (size_t i = 0; i < plan.loops.size(); ++i) {
+    const Loop& loop = plan.loops[i];
+    if (loop.block > 0 || !(deps >> loop.range & 1)) continue;
+    StageDim dim{loop.range, &plan.tiles[loop.range], i < stage.level};
+    int64_t extent = dim.tile->extent;
+    for (size_t k = 0; k < std::min(i, stage.level); ++k)
+      if (plan.loops[k].range == loop.range) {
+        dim.blocked = true;
+        extent = std::min(extent, plan.loops[k].block);
+      }
+    layout.dims.push_back(dim);
+    blocks.push_back(dim.open ? 1 : (extent + dim.tile->step - 1) / dim.tile->step);
+  }
+  for (const GroupPlan& group : plan.groups)
+    for (const Tile& tile : group.loops)
+      if (deps >> tile.range & 1) {
+        layout.dims.push_back({tile.range, &tile});
+        blocks.push_back((tile.extent + tile.step - 1) / tile.step);
+      }
+
+  layout.element_bytes = std::max(4, ByteWidth(stage.load->dtype));
+  layout.elements = 1;
+  for (const bool lanes : {true, false})
+    for (size_t i = layout.dims.size(); i-- > 0;) {
+      StageDim& dim = layout.dims[i];
+      if ((dim.tile->lanes() > 1) != lanes) continue;
+      dim.inside = layout.elements;
+      layout.elements *= WidthOf(*dim.tile);
+    }
+  for (size_t i = layout.dims.size(); i-- > 0;) {
+    StageDim& dim = layout.dims[i];
+    // With more than one block a block is as wide as its step, which divides what is inside.
+    if (blocks[i] > 1) dim.per_value = layout.elements / dim.tile->step;
+    layout.elements *= blocks[i];
+  }
+  return layout;
+}
+
+}  // namespace outboard::codegen

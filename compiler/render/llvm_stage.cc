@@ -1,0 +1,90 @@
+// Staged loads: the copy, and loads from it.
+#include "compiler/ir/check.h"
+#include "compiler/render/llvm_emitter.h"
+
+namespace outboard::render {
+
+using codegen::StageDim;
+using llvm::Align;
+using llvm::Type;
+using llvm::Value;
+
+void KernelEmitter::OpenScratch() {
+  int64_t bytes = 0;
+  for (const codegen::Stage& stage : plan_.stages) {
+    stages_.push_back({codegen::LayOut(kernel_, plan_, stage), bytes, nullptr});
+    bytes += stages_.back().layout.bytes();
+  }
+  if (bytes == 0) return;
+  Type* const ptr = b_.getPtrTy();
+  const llvm::FunctionCallee scratch = module_.getOrInsertFunction(
+      "outboard_scratch", llvm::FunctionType::get(ptr, {b_.getInt64Ty()}, false));
+  Value* const memory = b_.CreateCall(scratch, {b_.getInt64(bytes)});
+  for (Staged& stage : stages_)
+    stage.memory = b_.CreateGEP(b_.getInt8Ty(), memory, b_.getInt64(stage.first_byte));
+}
+
+void KernelEmitter::StagesAt(size_t level) {
+  for (size_t i = 0; i < plan_.stages.size(); ++i) {
+    if (plan_.stages[i].level != level) continue;
+    std::vector<const StageDim*> order;  // reductions outside: as the source mostly lies in memory
+    for (const bool reduced : {true, false})
+      for (const StageDim& dim : stages_[i].layout.dims)
+        if (!dim.open && kernel_.ranges[dim.range].reduce == reduced) order.push_back(&dim);
+    CopyStage(static_cast<int>(i), order, 0);
+    staged_[plan_.stages[i].load] = static_cast<int>(i);
+  }
+}
+
+void KernelEmitter::EndStagesAt(size_t level) {
+  for (const codegen::Stage& stage : plan_.stages)
+    if (stage.level == level) staged_.erase(stage.load);
+}
+
+// Depth: the ranges of a kernel.
+void KernelEmitter::CopyStage(int stage, const std::vector<const StageDim*>& order, size_t next) {
+  if (next < order.size()) {
+    OverTile(*order[next]->tile, [&] { CopyStage(stage, order, next + 1); });
+    return;
+  }
+  const UOp* const load = plan_.stages[stage].load;
+  for (const Coords coords : Points(kernel_.DepsOf(load))) {
+    Value* const value = Emit(load, coords);
+    Value* const place = StagedPointer(stage, coords);
+    b_.CreateAlignedStore(value, place, Align(stages_[stage].layout.element_bytes));
+  }
+}
+
+Value* KernelEmitter::StagedPointer(int stage, Coords coords) {
+  const Staged& staged = stages_[stage];
+  const UOp* const load = plan_.stages[stage].load;
+  int64_t constant = 0;
+  TermsByScope terms;
+  for (const StageDim& dim : staged.layout.dims) {
+    const Bound& bound = bound_[dim.range];
+    constant += PieceOf(dim.range, coords).offset * dim.inside;
+    if (dim.open || dim.per_value == 0) continue;
+    const auto factor = static_cast<uint64_t>(dim.per_value);
+    if (const auto* number = llvm::dyn_cast<llvm::ConstantInt>(bound.base)) {
+      constant += number->getSExtValue() * dim.per_value;
+    } else {
+      terms[bound.scope].emplace_back(bound.base, factor);
+    }
+    if (dim.blocked) {
+      const Block& block = block_[dim.range];
+      terms[block.scope].emplace_back(block.begin, uint64_t{0} - factor);
+    }
+  }
+  Type* const element = RegisterType(b_.getContext(), load->dtype);
+  return PointerBy(staged.memory, element, terms, static_cast<uint64_t>(constant));
+}
+
+Value* KernelEmitter::LoadStaged(const UOp* node, Coords coords, int lanes) {
+  const int stage = staged_.at(node);
+  Type* type = RegisterType(b_.getContext(), node->dtype);
+  if (lanes > 1) type = llvm::FixedVectorType::get(type, lanes);
+  return b_.CreateAlignedLoad(type, StagedPointer(stage, coords),
+                              Align(stages_[stage].layout.element_bytes));
+}
+
+}  // namespace outboard::render

@@ -1,0 +1,208 @@
+// Opts: their text, which of them are legal, and that none of them changes what a kernel computes.
+#include <cstdlib>
+#include <map>
+
+#include "compiler/codegen/apply.h"
+#include "compiler/codegen/heuristic.h"
+#include "tests/compiler/kernel_check.h"
+#include "tests/compiler/kernel_random.h"
+#include "tests/compiler/kernel_random_opts.h"
+#include "tests/compiler/kernel_shapes.h"
+
+namespace outboard::test {
+namespace {
+
+using codegen::Opt;
+using codegen::OptKind;
+using codegen::OptsToString;
+using codegen::ParseOpts;
+
+TEST(CodegenOpts, TextAndBack) {
+  const std::string text =
+      "FLATTEN:1:0 VECTOR:1:16 UPCAST:0:8 UNROLL:2:4 GROUP:2:2 BLOCK:1:96 SWAP:0:1 THREAD:0:2 "
+      "LOCAL:1:2";
+  EXPECT_EQ(OptsToString(*ParseOpts(text)), text);
+  EXPECT_EQ(ParseOpts("")->size(), 0u);
+  EXPECT_EQ((*ParseOpts("UPCAST:3:-7"))[0], (Opt{OptKind::kUpcast, 3, -7}));
+  for (const char* wrong : {"UPCAST", "UPCAST:1", "UPCAST:1:", "upcast:1:2", "UPCAST:1:2:3",
+                            "UPCAST:1:2x", "UPCAST:1:99999999999999999999", ":1:2", "X:1:2"}) {
+    const auto parsed = ParseOpts(std::string("VECTOR:0:4 ") + wrong);
+    ASSERT_EQ(parsed.status().code(), absl::StatusCode::kInvalidArgument) << wrong;
+    EXPECT_NE(parsed.status().message().find(wrong), std::string::npos) << parsed.status();
+  }
+}
+
+// Compiles a kernel by these Opts and compares it with the walk.
+void CheckOpts(const UOp* sink, const std::string& text, const std::string& cpu = "",
+               uint32_t seed = 1) {
+  SCOPED_TRACE(text);
+  const Buffers start = RandomBuffers(sink, seed);
+  Buffers want = start;
+  ASSERT_EQ(WalkKernel(sink, want), absl::OkStatus()) << GraphToString(sink);
+  auto compiled = CompileKernel(
+      sink, {.cpu = cpu, .dump = std::getenv("DUMP") != nullptr, .opts = *ParseOpts(text)});
+  ASSERT_TRUE(compiled.ok()) << compiled.status() << "\n" << GraphToString(sink);
+  const auto loaded = std::move(LoadedKernel::Load(*std::move(compiled))).value();
+  Buffers once = start, split = start;
+  loaded->RunGuarded(once, 1);
+  ExpectClose(sink, once, want, 2e-3);
+  loaded->RunGuarded(split, 3);
+  ASSERT_EQ(split, once) << "the split of tasks changes bits";
+}
+
+// Tiles, blocks and copies that do not divide the extents, and that do.
+TEST(CodegenOpts, BlockedProducts) {
+  for (const auto& [m, n, k] : {std::tuple{37, 83, 29}, {32, 96, 16}, {9, 50, 64}, {64, 49, 5}})
+    for (const bool transposed : {false, true}) {
+      Graph g;
+      const UOp* const sink = MatMul(g, m, n, k, transposed);
+      for (const char* opts : {
+               "VECTOR:1:8 UPCAST:1:3 UPCAST:0:8 BLOCK:1:24 THREAD:0:1 LOCAL:1:1",
+               "VECTOR:1:8 UPCAST:1:2 UPCAST:0:4 BLOCK:1:32 BLOCK:0:8 THREAD:0:2 LOCAL:1:2 "
+               "LOCAL:0:3",
+               "VECTOR:1:8 UPCAST:1:2 UPCAST:0:3 BLOCK:1:16 BLOCK:0:6 SWAP:0:1 SWAP:2:3 THREAD:0:1 "
+               "LOCAL:1:2 LOCAL:0:2",
+               "VECTOR:1:4 UPCAST:0:4 UNROLL:2:4 GROUP:2:2 LOCAL:1:0 LOCAL:0:0",
+               "UPCAST:0:4 UPCAST:1:4 BLOCK:0:8 LOCAL:0:1 LOCAL:1:3",
+               "VECTOR:2:4 UNROLL:2:2 BLOCK:0:4 BLOCK:1:5 THREAD:0:2 LOCAL:0:2 LOCAL:1:2",
+           }) {
+        CheckOpts(sink, opts);
+        CheckOpts(sink, opts, "haswell");
+        if (HasFatalFailure()) return;
+      }
+    }
+}
+
+// A copy of what lies behind gates, quotients and other strides.
+TEST(CodegenOpts, CopiesOfAnyLoad) {
+  Graph g;
+  const Conv c{2, 3, 5, 3, 7, 9};
+  for (const bool gate_term : {false, true})
+    for (const char* opts :
+         {"VECTOR:3:8 UPCAST:1:3 THREAD:0:1 LOCAL:0:1 LOCAL:1:1",
+          "VECTOR:1:4 UPCAST:3:4 THREAD:0:1 LOCAL:0:2 LOCAL:1:2", "LOCAL:0:0 LOCAL:1:4"}) {
+      CheckOpts(ConvInputGradient(g, c, gate_term), opts);
+      CheckOpts(ConvForward(g, c), opts);
+      if (HasFatalFailure()) return;
+    }
+}
+
+TEST(CodegenOpts, IllegalOnesAreNamed) {
+  Graph g;
+  const UOp* const sink = MatMul(g, 40, 60, 20);
+  const struct {
+    const char *opts, *last;
+  } cases[] = {
+      {"VECTOR:3:16", "VECTOR:3:16"},
+      {"VECTOR:-1:16", "VECTOR:-1:16"},
+      {"VECTOR:1:12", "VECTOR:1:12"},
+      {"VECTOR:1:1", "VECTOR:1:1"},
+      {"VECTOR:2:64", "VECTOR:2:64"},
+      {"VECTOR:1:16 VECTOR:0:16", "VECTOR:0:16"},
+      {"VECTOR:1:16 VECTOR:2:16", "VECTOR:2:16"},
+      {"VECTOR:2:16 VECTOR:1:16", "VECTOR:1:16"},
+      {"UPCAST:2:2", "UPCAST:2:2"},
+      {"UPCAST:0:1", "UPCAST:0:1"},
+      {"UPCAST:0:41", "UPCAST:0:41"},
+      {"UPCAST:0:4 UPCAST:0:4", "UPCAST:0:4"},
+      {"UNROLL:1:2", "UNROLL:1:2"},
+      {"UNROLL:2:21", "UNROLL:2:21"},
+      {"GROUP:2:2", "GROUP:2:2"},
+      {"UNROLL:2:4 GROUP:2:5", "GROUP:2:5"},
+      {"UPCAST:0:4 BLOCK:0:10", "BLOCK:0:10"},
+      {"BLOCK:0:40", "BLOCK:0:40"},
+      {"BLOCK:0:8 BLOCK:0:4", "BLOCK:0:4"},
+      {"BLOCK:0:8 UPCAST:0:4", "UPCAST:0:4"},
+      {"BLOCK:0:8 SWAP:0:1", "SWAP:0:1"},
+      {"SWAP:1:0", "SWAP:1:0"},
+      {"SWAP:0:2", "SWAP:0:2"},
+      {"THREAD:0:3", "THREAD:0:3"},
+      {"THREAD:0:1 THREAD:0:1", "THREAD:0:1"},
+      {"THREAD:0:1 SWAP:0:1", "SWAP:0:1"},
+      {"THREAD:0:2 LOCAL:1:1", "LOCAL:1:1"},
+      {"LOCAL:2:0", "LOCAL:2:0"},
+      {"LOCAL:1:3", "LOCAL:1:3"},
+      {"LOCAL:1:1 LOCAL:1:1", "LOCAL:1:1"},
+      {"UPCAST:0:2 FLATTEN:1:0", "FLATTEN:1:0"},
+      {"FLATTEN:0:0", "FLATTEN:0:0"},
+  };
+  for (const auto& c : cases) {
+    const auto compiled = CompileKernel(sink, {.opts = *ParseOpts(c.opts)});
+    EXPECT_EQ(compiled.status().code(), absl::StatusCode::kInvalidArgument) << c.opts;
+    EXPECT_NE(compiled.status().message().find(c.last), std::string::npos) << compiled.status();
+  }
+  const UOp* const large = MatMul(g, 4000, 6000, 2000);
+  for (const char* over : {"UPCAST:0:200", "UPCAST:0:16 UPCAST:1:16", "UNROLL:2:300",
+                           "UPCAST:0:16 UNROLL:2:40", "LOCAL:1:0"}) {
+    const auto compiled = CompileKernel(large, {.opts = *ParseOpts(over)});
+    EXPECT_EQ(compiled.status().code(), absl::StatusCode::kResourceExhausted) << over;
+  }
+}
+
+// What is written must not be copied before; an index that is summed is not there yet.
+TEST(CodegenOpts, LoadsThatAreNotCopied) {
+  Graph g;
+  const UOp *i = Range(g, 0, 40), *k = ReduceRange(g, 1, 8);
+  const UOp* const in_place = Sink(
+      g, {StoreAt(g, 0, 40, i,
+                  Add(g, LoadAt(g, 0, DType::kF32, 40, i), LoadAt(g, 1, DType::kF32, 40, i)))});
+  EXPECT_FALSE(CompileKernel(in_place, {.opts = *ParseOpts("LOCAL:0:0")}).ok());
+  CheckOpts(in_place, "LOCAL:1:0");
+  const UOp* const sum =
+      Fold(g, Op::kAdd,
+           Cast(g, LoadAt(g, 2, DType::kU8, 320, RowMajor(g, {i, k}, {40, 8})), DType::kI64), {k});
+  const UOp* const picked =
+      GatedLoadAt(g, 1, DType::kF32, 50, sum, Within(g, sum, 50), ConstFloat(g, DType::kF32, 1));
+  const UOp* const gather = Sink(g, {StoreAt(g, 0, 40, i, picked)});
+  int copied = 0;
+  for (const char* opts : {"LOCAL:0:0", "LOCAL:1:0"})
+    copied += CompileKernel(gather, {.opts = *ParseOpts(opts)}).ok();
+  EXPECT_EQ(copied, 0) << "one is an integer, the other depends on a reduction";
+}
+
+TEST(CodegenOpts, TheHeuristicsAreLegalAndDeterministic) {
+  const codegen::Machine machine;
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    std::string texts[2];
+    for (std::string& text : texts) {
+      Graph g;
+      auto kernel = codegen::AnalyzeKernel(RandomKernel(g, seed));
+      ASSERT_TRUE(kernel.ok());
+      const std::vector<Opt> opts = codegen::HeuristicOpts(*kernel, machine);
+      text = OptsToString(opts);
+      const auto planned = codegen::ApplyOpts(*std::move(kernel), opts, machine);
+      ASSERT_TRUE(planned.ok()) << "seed " << seed << ": " << text << "\n" << planned.status();
+    }
+    EXPECT_EQ(texts[0], texts[1]);
+  }
+}
+
+// OUTBOARD_SEED=n repeats kernel n alone; OUTBOARD_KERNELS=n makes n (20,000 in nightly runs).
+TEST(CodegenOpts, RandomKernelsByRandomOpts) {
+  const char* const only = std::getenv("OUTBOARD_SEED");
+  const char* const count = std::getenv("OUTBOARD_KERNELS");
+  const uint32_t first = only ? std::atoi(only) : 0, last = only    ? first + 1
+                                                            : count ? std::atoi(count)
+                                                                    : 500;
+  std::map<OptKind, int> used;
+  for (uint32_t seed = first; seed < last; ++seed) {
+    Graph g;
+    const UOp* const sink = RandomKernel(g, seed);
+    std::mt19937 random(seed);
+    const bool old = seed % 4 == 0;
+    const std::vector<Opt> opts = RandomOpts(sink, {old ? 32 : 64, old ? 16 : 32}, random);
+    for (const Opt& opt : opts) ++used[opt.kind];
+    CheckOpts(sink, OptsToString(opts), old ? "haswell" : "", seed);
+    if (HasFatalFailure() || HasNonfatalFailure()) {
+      ADD_FAILURE() << "repeat with OUTBOARD_SEED=" << seed << " codegen_opts_test";
+      return;
+    }
+  }
+  if (only != nullptr) return;
+  for (const OptKind kind : {OptKind::kVector, OptKind::kUpcast, OptKind::kUnroll, OptKind::kGroup,
+                             OptKind::kBlock, OptKind::kSwap, OptKind::kThread, OptKind::kLocal})
+    EXPECT_GT(used[kind], 20) << "hardly tried: " << OptsToString({{kind, 0, 0}});
+}
+
+}  // namespace
+}  // namespace outboard::test

@@ -1,0 +1,61 @@
+#include "tests/compiler/kernel_random_opts.h"
+
+#include "compiler/codegen/apply.h"
+#include "compiler/ir/check.h"
+
+namespace outboard::test {
+
+using codegen::Opt;
+using codegen::OptKind;
+
+std::vector<Opt> RandomOpts(const UOp* sink, const codegen::Machine& machine,
+                            std::mt19937& random) {
+  const auto pick = [&](size_t n) { return static_cast<int64_t>(random() % n); };
+  const codegen::Kernel kernel = ValueOrDie(codegen::AnalyzeKernel(sink));
+  const auto axes = static_cast<int64_t>(codegen::AxesOf(kernel).size());
+  const auto loads = static_cast<int64_t>(codegen::LoadsOf(kernel).size());
+  // Loops are counted by the last two kinds: those come last, or nothing that changes them is
+  // legal.
+  static constexpr OptKind kFirst[] = {OptKind::kVector, OptKind::kUpcast, OptKind::kUnroll,
+                                       OptKind::kGroup};
+  static constexpr OptKind kThen[] = {OptKind::kBlock, OptKind::kSwap};
+  std::vector<Opt> opts;
+  int64_t copies = 1;  // of the code; few, since most of the time is LLVM's
+  const auto attempt = [&](OptKind kind) {
+    Opt opt{kind, pick(axes + 1), 0};
+    switch (kind) {
+      case OptKind::kVector: opt.amount = int64_t{1} << (1 + pick(5)); break;
+      case OptKind::kUpcast:
+      case OptKind::kUnroll:
+      case OptKind::kGroup: opt.amount = 2 + pick(5); break;
+      case OptKind::kBlock: opt.amount = 1 + pick(24); break;
+      case OptKind::kSwap:
+        opt.axis = pick(4);
+        opt.amount = opt.axis + 1 + pick(3);
+        break;
+      case OptKind::kThread:
+        opt.axis = 0;
+        opt.amount = 1 + pick(4);
+        break;
+      case OptKind::kLocal:
+        opt.axis = pick(loads + 1);
+        opt.amount = pick(6);
+        break;
+      case OptKind::kFlatten: break;
+    }
+    if ((kind == OptKind::kUpcast || kind == OptKind::kUnroll) && copies * opt.amount > 12) return;
+    opts.push_back(opt);
+    if (!codegen::ApplyOpts(ValueOrDie(codegen::AnalyzeKernel(sink)), opts, machine).ok())
+      opts.pop_back();
+    else if (kind == OptKind::kUpcast || kind == OptKind::kUnroll)
+      copies *= opt.amount;
+  };
+  if (pick(4) == 0) attempt(OptKind::kFlatten);
+  for (int i = 0; i < 16; ++i) attempt(kFirst[pick(std::size(kFirst))]);
+  for (int i = 0; i < 12; ++i) attempt(kThen[pick(std::size(kThen))]);
+  for (int i = 0; i < 3; ++i) attempt(OptKind::kThread);
+  for (int i = 0; i < 8; ++i) attempt(OptKind::kLocal);
+  return opts;
+}
+
+}  // namespace outboard::test
