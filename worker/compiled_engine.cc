@@ -10,6 +10,7 @@
 #include "compiler/ir/print.h"
 #include "compiler/schedule/schedule.h"
 #include "runtime/cpu/device.h"
+#include "worker/failed_node.h"
 
 namespace outboard::worker {
 namespace {
@@ -60,9 +61,10 @@ class CompiledEngine final : public Engine {
 
     std::vector<std::shared_ptr<Array>> outputs;
     for (size_t i = 0; i < plan->result_dims.size(); ++i) {
-      OB_ASSIGN_OR_RETURN(std::shared_ptr<Array> array,
-                          NewArray(plan->result_dtypes[i], plan->result_dims[i]));
-      outputs.push_back(std::move(array));
+      absl::StatusOr<std::shared_ptr<Array>> array =
+          NewArray(plan->result_dtypes[i], plan->result_dims[i]);
+      if (!array.ok()) return AboutNode(array.status(), sink, sink->src[i]);
+      outputs.push_back(*std::move(array));
     }
     OB_ASSIGN_OR_RETURN(const cpu::Buffer arena,
                         device_.memory().Allocate(plan->schedule.arena_bytes,

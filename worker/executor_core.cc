@@ -28,6 +28,7 @@
 #include "compiler/ir/limits.h"
 #include "proto/limits.h"
 #include "proto/status_code.h"
+#include "worker/failed_node.h"
 
 namespace outboard::worker {
 namespace {
@@ -434,6 +435,10 @@ void ExecutorCore::Fail(uint64_t seq, uint64_t cause_seq, const absl::Status& st
   failed.set_message(std::string(status.message()));
   failed.set_cause_seq(cause_seq);
   failed.set_graph_id(std::string(graph_id));
+  if (const std::optional<FailedNode> node = FailedNodeOf(status)) {
+    failed.set_node(node->index);
+    failed.set_op(node->op);
+  }
   failed.set_retryable(status.code() == absl::StatusCode::kResourceExhausted);
   kept_failed_bytes_ += kept.failed.ByteSizeLong();
   Keep(seq, std::move(kept));

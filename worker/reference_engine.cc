@@ -5,6 +5,7 @@
 #include "compiler/ir/check.h"
 #include "compiler/reference/interpret.h"
 #include "worker/engine.h"
+#include "worker/failed_node.h"
 
 namespace outboard::worker {
 namespace {
@@ -28,10 +29,12 @@ class ReferenceEngine final : public Engine {
                                  std::chrono::steady_clock::now() - start)
                                  .count();
     std::vector<ArrayPtr> outputs;
-    for (const HostTensor& result : results) {
-      OB_ASSIGN_OR_RETURN(std::shared_ptr<Array> array, NewArray(result.dtype, result.dims));
-      std::memcpy(array->data(), result.bytes.data(), result.bytes.size());
-      outputs.push_back(std::move(array));
+    for (size_t i = 0; i < results.size(); ++i) {
+      const HostTensor& result = results[i];
+      absl::StatusOr<std::shared_ptr<Array>> array = NewArray(result.dtype, result.dims);
+      if (!array.ok()) return AboutNode(array.status(), sink, sink->src[i]);
+      std::memcpy((*array)->data(), result.bytes.data(), result.bytes.size());
+      outputs.push_back(*std::move(array));
     }
     return outputs;
   }

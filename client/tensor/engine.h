@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/tensor/provenance.h"
 #include "client/transport/session.h"
 #include "compiler/ir/host_tensor.h"
 
@@ -34,6 +35,11 @@ class Engine {
   virtual absl::Status Sync() = 0;
   virtual transport::Stats stats() const = 0;
   virtual absl::Status Close() = 0;
+
+  internal::Provenance& provenance() { return provenance_; }
+
+ private:
+  internal::Provenance provenance_;
 };
 
 // The process's engine. The first call connects as the environment says

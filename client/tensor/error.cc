@@ -6,10 +6,14 @@
 
 namespace outboard {
 
+std::string LineOf(const At& at) {
+  const char* const slash = std::strrchr(at.file_name(), '/');
+  return absl::StrCat(slash == nullptr ? at.file_name() : slash + 1, ":", at.line());
+}
+
 Error::Error(absl::Status status, At at) : status_(std::move(status)), at_(at) {
-  const char* const slash = std::strrchr(at_.file_name(), '/');
-  what_ = absl::StrCat(slash == nullptr ? at_.file_name() : slash + 1, ":", at_.line(), ": ",
-                       status_.message(), " [", absl::StatusCodeToString(status_.code()), "]");
+  what_ = absl::StrCat(LineOf(at_), ": ", status_.message(), " [",
+                       absl::StatusCodeToString(status_.code()), "]");
 }
 
 void ThrowInvalid(const At& at, const std::string& message) {

@@ -34,6 +34,9 @@ class Error : public std::exception {
   std::string what_;
 };
 
+// "train.cc:12".
+std::string LineOf(const At& at);
+
 // Throws Error with INVALID_ARGUMENT.
 [[noreturn]] void ThrowInvalid(const At& at, const std::string& message);
 // Throws Error unless `status` is OK.

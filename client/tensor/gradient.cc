@@ -23,6 +23,7 @@ std::vector<const UOp*> GradientNodes(const Recorder& rec, const UOp* y, const U
   if (const auto* known = rec.recording()->FindGradient(key)) return *known;
   absl::StatusOr<std::vector<const UOp*>> gradients = Gradient(rec.graph(), y, upstream, wrt);
   ThrowIfError(gradients.status(), rec.at());
+  for (const UOp* node : *gradients) rec.recording()->Note(node, rec.at());
   rec.recording()->KeepGradient(std::move(key), *gradients);
   return *std::move(gradients);
 }

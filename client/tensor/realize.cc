@@ -134,6 +134,7 @@ class Realization {
     }
     request_.graph_id = encoded.id;
     request_.graph = encoded.bytes;
+    lines_ = encoded.lines;
     for (const UOp* root : roots_) {
       auto storage = std::make_shared<Storage>();
       storage->engine = engine_;
@@ -210,6 +211,7 @@ class Realization {
     }
     absl::StatusOr<uint64_t> seq = engine_->Run(request_);
     ThrowIfError(seq.status(), at_);
+    engine_->provenance().Remember(*seq, at_, lines_);
     for (const uint32_t index : request_.donate) inputs_[index]->handle = 0;
     for (const uint32_t index : request_.fetch)
       results_[index]->fetch = Storage::Ticket{*seq, index};
@@ -227,6 +229,7 @@ class Realization {
   std::shared_ptr<Engine> engine_;
   std::vector<std::shared_ptr<Storage>> inputs_, results_;
   transport::RunRequest request_;
+  std::shared_ptr<const Lines> lines_;
 };
 
 }  // namespace
@@ -287,7 +290,7 @@ HostTensor Tensor::to_host(At at) const {
     const internal::Storage::Ticket ticket = *storage.fetch;
     storage.fetch.reset();
     absl::StatusOr<HostTensor> host = storage.engine->Await(ticket.seq, ticket.index);
-    ThrowIfError(host.status(), at);
+    ThrowIfError(storage.engine->provenance().Explain(host.status()), at);
     CheckAnswer(*host, storage, at);
     if (host->bytes.size() > kKeptBytesMax) return *std::move(host);
     storage.host = *std::move(host);

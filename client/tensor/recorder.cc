@@ -23,6 +23,7 @@ Recorder::Recorder(const At& at) : at_(at) {
 const UOp* Recorder::Make(Op op, DType dtype, Sources src, absl::Span<const int64_t> arg) const {
   absl::StatusOr<const UOp*> node = graph().Make(op, dtype, src, arg);
   if (!node.ok()) throw Error(node.status(), at_);
+  recording_->Note(*node, at_);
   return *node;
 }
 

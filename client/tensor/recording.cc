@@ -84,6 +84,7 @@ const UOp* Recording::NodeOf(const std::shared_ptr<Storage>& storage, const At& 
   arg.insert(arg.end(), storage->dims.begin(), storage->dims.end());
   absl::StatusOr<const UOp*> node = graph_.Make(Op::kBuffer, storage->dtype, {}, arg);
   ThrowIfError(node.status(), at);
+  Note(*node, at);
   return *node;
 }
 
@@ -100,6 +101,7 @@ const UOp* Recording::Import(Recording& other, const UOp* node, const At& at) {
     for (const UOp* source : old->src) src.push_back(made.at(source));
     absl::StatusOr<const UOp*> copy = graph_.WithSources(old, src);
     ThrowIfError(copy.status(), at);
+    Note(*copy, other.LineOf(old));
     made[old] = *copy;
   }
   imported_ += graph_.node_count() - before;
@@ -133,15 +135,33 @@ void Recording::MovePlace(Storage& from, const std::shared_ptr<Storage>& to) {
   places_[to->place].owner = to;
 }
 
+At Recording::LineOf(const UOp* node) const {
+  return node->index < lines_.size() ? lines_[node->index].at : At();
+}
+
+std::shared_ptr<const Lines> Recording::LinesUnder(const UOp* sink) const {
+  auto lines = std::make_shared<Lines>();
+  for (const UOp* node : PostOrder(sink)) lines->push_back(LineOf(node));
+  return lines;
+}
+
 const EncodedRun& Recording::Encode(const UOp* sink, const At& at) {
-  if (const auto found = encoded_.find(sink); found != encoded_.end()) return found->second;
-  absl::StatusOr<EncodedGraph> graph = EncodeGraph(sink);
-  ThrowIfError(graph.status(), at);
-  EncodedRun run;
-  run.bytes = std::make_shared<const std::string>(std::move(graph->bytes));
-  run.id = graph->id.bytes;
-  run.places.assign(graph->buffers.begin(), graph->buffers.end());
-  return encoded_[sink] = std::move(run);
+  Note(sink, at);
+  ++encodes_;
+  const auto found = encoded_.find(sink);
+  if (found != encoded_.end() && found->second.line_changes == line_changes_) return found->second;
+  if (found == encoded_.end()) {
+    absl::StatusOr<EncodedGraph> graph = EncodeGraph(sink);
+    ThrowIfError(graph.status(), at);
+    EncodedRun& run = encoded_[sink];
+    run.bytes = std::make_shared<const std::string>(std::move(graph->bytes));
+    run.id = graph->id.bytes;
+    run.places.assign(graph->buffers.begin(), graph->buffers.end());
+  }
+  EncodedRun& run = encoded_[sink];
+  run.lines = LinesUnder(sink);
+  run.line_changes = line_changes_;
+  return run;
 }
 
 const std::vector<const UOp*>& Recording::InputsOf(const UOp* node) {

@@ -28,6 +28,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "client/tensor/engine.h"
 #include "client/tensor/error.h"
+#include "client/tensor/provenance.h"
 #include "compiler/ir/host_tensor.h"
 #include "compiler/ir/uop.h"
 
@@ -93,6 +94,8 @@ struct EncodedRun {
   std::shared_ptr<const std::string> bytes;
   transport::GraphId id{};
   std::vector<int64_t> places;  // behind each PARAM slot
+  std::shared_ptr<const Lines> lines;
+  uint64_t line_changes = 0;  // as of `lines`
 };
 
 class Recording : public std::enable_shared_from_this<Recording> {
@@ -104,6 +107,20 @@ class Recording : public std::enable_shared_from_this<Recording> {
   static void Renew(int64_t nodes_max);
 
   Graph& graph() { return graph_; }
+
+  // `at` writes `node`. Of several lines that write one node, the first since the last Encode is
+  // kept: the same one in every step of a training, and none of an earlier tensor that had this
+  // one's place. Nodes that were made since the last new one count as written here too.
+  void Note(const UOp* node, const At& at) {
+    if (node->index >= lines_.size()) lines_.resize(node->index + 1, {at, encodes_});
+    Line& line = lines_[node->index];
+    if (line.encodes == encodes_) return;
+    line.encodes = encodes_;
+    if (line.at.line() == at.line() && line.at.file_name() == at.file_name()) return;
+    line.at = at;
+    ++line_changes_;
+  }
+  At LineOf(const UOp* node) const;
 
   // The BUFFER node of `storage`, pinned. Throws Error with RESOURCE_EXHAUSTED where the graph is
   // full.
@@ -139,8 +156,15 @@ class Recording : public std::enable_shared_from_this<Recording> {
   };
 
   int64_t TakePlace();
+  std::shared_ptr<const Lines> LinesUnder(const UOp* sink) const;
 
   Graph graph_;
+  struct Line {
+    At at;
+    uint64_t encodes;  // when it was noted
+  };
+  std::vector<Line> lines_;  // by UOp::index
+  uint64_t encodes_ = 0, line_changes_ = 0;
   int64_t imported_ = 0;
   std::vector<Place> places_;
   std::priority_queue<int64_t, std::vector<int64_t>, std::greater<>> free_;  // the lowest first

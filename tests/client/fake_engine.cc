@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "client/transport/failure.h"
 #include "compiler/ir/check.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/spec.h"
@@ -63,6 +64,13 @@ absl::StatusOr<uint64_t> FakeEngine::Run(const transport::RunRequest& request) {
     if (results.ok()) outputs = *std::move(results);
     status = results.status();
   }
+  if (!status.ok() && !transport::FailureOf(status)) {
+    transport::Failure failure = {last_seq_ + 1, {}};
+    const std::vector<const UOp*> order = PostOrder(sink);
+    for (size_t i = 0; i < order.size() && !failure.node; ++i)
+      if (fail_op == order[i]->op) failure.node = static_cast<uint32_t>(i);
+    status = transport::WithFailure(status, failure);
+  }
   for (const uint32_t index : request.donate) {
     EXPECT_EQ(buffers_.erase(request.inputs[index]), 1u);
   }
@@ -74,7 +82,8 @@ absl::StatusOr<uint64_t> FakeEngine::Run(const transport::RunRequest& request) {
     } else {
       const UOp& result = *sink->src[i];
       buffer.value = {result.dtype, StaticDims(result.shape), {}};
-      buffer.value.bytes.resize(buffer.value.ElementCount() * ByteWidth(result.dtype));
+      if (status.ok())
+        buffer.value.bytes.resize(buffer.value.ElementCount() * ByteWidth(result.dtype));
     }
     EXPECT_TRUE(buffers_.emplace(request.outputs[i], std::move(buffer)).second);
   }

@@ -4,12 +4,14 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "client/tensor/engine.h"
 #include "compiler/ir/host_tensor.h"
+#include "compiler/ir/op.h"
 
 namespace outboard {
 
@@ -35,6 +37,7 @@ class FakeEngine : public Engine {
   bool evaluate = true;        // false: results are zeros; for counting only
   bool decode = true;          // false: a Run only counts; its outputs are empty
   absl::Status fail_next_run;  // the next Run's outputs are poisoned with it
+  std::optional<Op> fail_op;   // the operation that it is about, if the cloud knows
   transport::RunRequest last;  // the last Run
 
  private:
