@@ -11,6 +11,8 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/check.h"
 #include "compiler/ir/print.h"
+#include "compiler/ir/spec.h"
+#include "compiler/proof/in_range.h"
 #include "compiler/render/llvm_x86.h"
 
 namespace outboard {
@@ -22,7 +24,10 @@ constexpr int kCodegenVersion = 3;
 
 absl::StatusOr<CompiledKernel> Compile(render::X86Renderer& renderer, const UOp* sink,
                                        const CompileOptions& options, std::string* ir) {
-  OB_ASSIGN_OR_RETURN(codegen::Kernel kernel, codegen::AnalyzeKernel(sink));
+  OB_RETURN_IF_ERROR(VerifyGraph(sink, Level::kKernel));
+  Graph guards;
+  OB_ASSIGN_OR_RETURN(const UOp* const guarded, proof::GuardUnproved(guards, sink));
+  OB_ASSIGN_OR_RETURN(codegen::Kernel kernel, codegen::AnalyzeKernel(guarded));
   codegen::Machine machine = renderer.machine();
   machine.no_opt = options.no_opt;
   const std::vector<codegen::Opt> opts =
@@ -31,6 +36,8 @@ absl::StatusOr<CompiledKernel> Compile(render::X86Renderer& renderer, const UOp*
                       codegen::ApplyOpts(std::move(kernel), opts, machine));
   kernel = std::move(planned.kernel);
   const codegen::Plan& plan = planned.plan;
+  // Of what is rendered, not of what came: a pass in between may have lost a gate.
+  OB_RETURN_IF_ERROR(proof::CheckInRange(kernel.stores));
   CompiledKernel out;
   out.symbol = kSymbol;
   out.tasks = kernel.empty ? 0 : plan.tasks();

@@ -2,8 +2,8 @@
 //
 // A kernel is a SINK of STOREs over common output ranges (op.h, "kernel level"). A REDUCE_LOOP may
 // hold others; one that does not depend on the outer one's ranges is computed before it, else again
-// in each of its steps. The kernel's loads and stores are taken to be in range wherever their gates
-// hold: whoever makes kernels proves that (compiler/schedule).
+// in each of its steps. A load that is not shown to be in range (compiler/proof) gets a gate; a
+// store that is not is refused.
 #pragma once
 
 #include <optional>

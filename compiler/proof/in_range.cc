@@ -77,8 +77,8 @@ absl::Status NotShown(const UOp* access) {
 
 }  // namespace
 
-absl::Status CheckInRange(const UOp* sink) {
-  const std::vector<const UOp*> nodes = PostOrder(sink);
+absl::Status CheckInRange(Sources roots) {
+  const std::vector<const UOp*> nodes = PostOrder(roots);
   if (NeverRuns(nodes)) return absl::OkStatus();
   for (const UOp* node : nodes)
     if (IsAccess(node) && !IsInRange(node)) return NotShown(node);

@@ -16,10 +16,13 @@
 
 namespace outboard::proof {
 
-// Whether every access of `sink`, a verified kernel, is shown to be in range.
+// Whether every access of a verified kernel, its SINK or its STOREs, is shown to be in range.
 // Errors: INTERNAL  an access that is not; the message shows it. (A tenant's kernels pass
 //                   GuardUnproved first, so that it is a pass in between that has lost something.)
-absl::Status CheckInRange(const UOp* sink);
+absl::Status CheckInRange(Sources roots);
+inline absl::Status CheckInRange(const UOp* sink) {
+  return CheckInRange(absl::MakeConstSpan(&sink, 1));
+}
 
 // The same kernel with a gate on every LOAD that is not shown to be in range: outside, it gives its
 // alternative, or zero. `sink` itself where there is none.

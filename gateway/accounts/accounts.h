@@ -22,7 +22,7 @@
 #include "absl/synchronization/mutex.h"
 #include "gateway/accounts/secret.h"
 #include "gateway/ledger/ids.h"
-#include "gateway/storage/sqlite.h"
+#include "storage/sqlite.h"
 
 namespace outboard::gateway {
 

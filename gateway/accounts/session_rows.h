@@ -17,7 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "gateway/ledger/ids.h"
-#include "gateway/storage/sqlite.h"
+#include "storage/sqlite.h"
 
 namespace outboard::gateway {
 

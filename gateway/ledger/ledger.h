@@ -45,7 +45,7 @@
 #include "gateway/ledger/meter.h"
 #include "gateway/ledger/money.h"
 #include "gateway/ledger/usage.h"
-#include "gateway/storage/sqlite.h"
+#include "storage/sqlite.h"
 
 namespace outboard::gateway {
 

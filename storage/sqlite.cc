@@ -1,4 +1,4 @@
-#include "gateway/storage/sqlite.h"
+#include "storage/sqlite.h"
 
 #include <fcntl.h>
 #include <sqlite3.h>

@@ -1,0 +1,47 @@
+// Several connections of one process and of another on one file.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "compiler/ir/check.h"
+#include "storage/sqlite.h"
+
+namespace outboard::storage {
+namespace {
+
+// What the other process does: opens the file, counts the rows, closes it. Run by the test below, which sets the variables.
+TEST(Storage, DISABLED_OtherProcess) {
+  auto db = ValueOrDie(Database::Open(std::getenv("STORAGE_TEST_FILE"), {}));
+  Statement count = ValueOrDie(db->Prepare("SELECT count(*) FROM t"));
+  ASSERT_TRUE(ValueOrDie(count.Step()));
+  EXPECT_EQ(count.Int(0), std::atoi(std::getenv("STORAGE_TEST_ROWS")));
+}
+
+bool OtherProcessSees(const std::string& path, int rows) {
+  setenv("STORAGE_TEST_FILE", path.c_str(), 1);
+  setenv("STORAGE_TEST_ROWS", std::to_string(rows).c_str(), 1);
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+  return std::system((self + " --gtest_filter=Storage.DISABLED_OtherProcess --gtest_also_run_disabled_tests"
+                             " >/dev/null 2>&1").c_str()) == 0;
+}
+
+TEST(Storage, AnotherProcessDoesNotTakeTheLogAway) {
+  const std::string folder = testing::TempDir() + "/storage_test." + std::to_string(getpid());
+  std::filesystem::create_directories(folder);
+  const std::string path = folder + "/a.db";
+  {
+    auto first = ValueOrDie(Database::Open(path, {}));
+    ASSERT_TRUE(first->Execute("CREATE TABLE t(x)").ok());
+    auto second = ValueOrDie(Database::Open(path, {}));  // must leave the locks of `first` alone
+    EXPECT_TRUE(OtherProcessSees(path, 0));
+    EXPECT_TRUE(std::filesystem::exists(path + "-wal")) << "it took itself for the last user of the file";
+    ASSERT_TRUE(first->Execute("INSERT INTO t VALUES (1)").ok());
+    EXPECT_TRUE(OtherProcessSees(path, 1));
+  }
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace outboard::storage
