@@ -23,7 +23,8 @@ namespace {
 constexpr int kKeepaliveMs =
     20'000;  // finds a peer that vanished without a FIN; servers allow it down to 10 s
 constexpr int kKeepaliveTimeoutMs = 10'000;
-constexpr int kMissingHashesMax = 16'384;  // hashes in one question: half a frame
+constexpr std::chrono::seconds kRefusedWithin{1};  // a gateway may be about to start
+constexpr int kMissingHashesMax = 16'384;          // hashes in one question: half a frame
 
 void AddKey(grpc::ClientContext& context, const std::string& key) {
   if (!key.empty()) context.AddMetadata("authorization", "Bearer " + key);
@@ -254,10 +255,20 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target) {
 
 absl::Status WaitConnected(grpc::Channel& channel, const std::string& target,
                            std::chrono::milliseconds timeout) {
-  if (channel.WaitForConnected(std::chrono::system_clock::now() + timeout)) return absl::OkStatus();
-  return absl::UnavailableError(
-      absl::StrCat("no gateway answers at ", target, " (waited ", timeout.count(),
-                   " ms); set CLOUD_HOST, or start one with `outboard up`"));
+  using Clock = std::chrono::system_clock;  // gRPC's deadlines
+  const Clock::time_point start = Clock::now();
+  Clock::time_point deadline = start + timeout;
+  grpc_connectivity_state state;
+  while ((state = channel.GetState(/*try_to_connect=*/true)) != GRPC_CHANNEL_READY) {
+    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE)
+      deadline = std::min(deadline, start + kRefusedWithin);
+    if (channel.WaitForStateChange(state, deadline)) continue;
+    const auto waited = std::chrono::round<std::chrono::milliseconds>(Clock::now() - start).count();
+    return absl::UnavailableError(
+        absl::StrCat("no gateway answers at ", target, " (waited ", waited,
+                     " ms); set CLOUD_HOST, or start one with `outboard up`"));
+  }
+  return absl::OkStatus();
 }
 
 std::unique_ptr<Link> MakeGrpcLink(std::shared_ptr<grpc::Channel> channel, const std::string& key) {

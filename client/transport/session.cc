@@ -407,7 +407,7 @@ class Session::Impl final : public LinkListener {
   }
 
   absl::Status Unreachable(Clock::duration tried) const {
-    if (serve_ != nullptr) return absl::UnavailableError("the private `outboard serve` has ended");
+    if (serve_ != nullptr) return absl::UnavailableError("the private worker (outboard serve) has ended");
     return absl::UnavailableError(
         absl::StrCat("lost the connection to the gateway ", target_, ", which did not answer for ",
                      std::chrono::round<std::chrono::seconds>(tried).count(), " s"));

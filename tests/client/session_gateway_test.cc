@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <mutex>
@@ -239,6 +242,20 @@ TEST_F(SessionGatewayTest, NobodyListens) {
   auto session = Session::Connect(options);
   test::ExpectAsDocumented("Nobody answers at the address", session.status());
   EXPECT_NE(std::string(session.status().message()).find("127.0.0.1:1 "), std::string::npos);
+}
+
+TEST_F(SessionGatewayTest, SomebodyListensWhoIsNoGateway) {
+  const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, (folder_ / "mute").c_str(), sizeof address.sun_path - 1);
+  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(listen(listener, 1), 0);
+  SessionOptions options;
+  options.target = "unix:" + folder_ / "mute";
+  options.connect_timeout = std::chrono::milliseconds(300);
+  test::ExpectAsDocumented("Nobody answers at the address", Session::Connect(options).status());
+  close(listener);
 }
 
 TEST_F(SessionGatewayTest, NoWorkerAndNoFreeDevice) {

@@ -31,6 +31,20 @@ TEST_F(LostTest, AKilledClientGivesItsDeviceToTheNext) {
   EXPECT_LE(BilledSeconds(), std::chrono::duration_cast<std::chrono::seconds>(elapsed).count() + 1);
 }
 
+TEST_F(LostTest, AClientWithoutAGatewaySaysWhereItLooked) {
+  for (const char* nobody : {"127.0.0.1:1", "localhost", "unix:/nowhere/s"}) {
+    const test::Ended ended = test::RunToEnd(
+        {STEPPER_BINARY}, {"CLOUD=1", std::string("CLOUD_HOST=") + nobody, "CLOUD_KEY=k"});
+    EXPECT_EQ(ended.code, 2) << ended.err;
+    EXPECT_NE(ended.err.find(nobody), std::string::npos) << ended.err;
+  }
+  cluster_.StartUp(1);
+  const test::Ended keyless =
+      test::RunToEnd({STEPPER_BINARY}, {"CLOUD=1", "CLOUD_HOST=" + cluster_.target(), "CLOUD_KEY"});
+  EXPECT_EQ(keyless.code, 2);
+  test::ExpectAsDocumented("No key", keyless.err);
+}
+
 TEST_F(LostTest, AnInterruptedClientEndsAtOnce) {
   cluster_.StartUp(1);
   auto stepper = StartStepper();

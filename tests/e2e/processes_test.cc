@@ -63,6 +63,34 @@ TEST_F(ProcessesTest, UpRunsStepsBillsThemAndStops) {
   for (int pid : family) EXPECT_TRUE(Eventually([&] { return !IsAlive(pid); }, 5)) << pid;
 }
 
+TEST_F(ProcessesTest, UsageAsksWithAGoodKeyOnly) {
+  StartUp(1);
+  const std::string ask = "usage --gateway " + cluster_.target();
+  EXPECT_EQ(Outboard(ask, {"CLOUD_KEY=" + cluster_.key()}).code, 0);
+  const test::Ended none = Outboard(ask, {"CLOUD_KEY"});
+  EXPECT_EQ(none.code, 2);
+  EXPECT_NE(none.err.find("set CLOUD_KEY"), std::string::npos) << none.err;
+  EXPECT_EQ(Outboard(ask, {"CLOUD_KEY=ob_live_wrong"}).code, 2);
+  const test::Ended broken = Outboard(ask, {"CLOUD_KEY=" + cluster_.key() + "\n"});
+  EXPECT_EQ(broken.code, 2);
+  EXPECT_EQ(broken.err.find(cluster_.key()), std::string::npos) << broken.err;
+}
+
+TEST_F(ProcessesTest, AnInterruptedServeLeavesNothing) {
+  const std::string listen = "unix:" + cluster_.folder() / "s";
+  auto serve = cluster_.Start("serve --no-auth --ephemeral --listen " + listen);
+  SessionOptions options;
+  options.target = listen;
+  auto session = Session::Connect(options);
+  ASSERT_TRUE(session.ok()) << session.status();
+  EXPECT_TRUE(Step(**session).ok());
+  const std::vector<int> family = test::FamilyOf(serve->pid());
+  EXPECT_FALSE(family.empty());
+  EXPECT_EQ(serve->Stop(SIGINT), 0);
+  EXPECT_EQ(serve->err(), "");
+  for (int pid : family) EXPECT_TRUE(Eventually([&] { return !IsAlive(pid); })) << pid;
+}
+
 TEST_F(ProcessesTest, ChildrenEndWithAParentThatIsKilled) {
   StartUp(1);
   auto session = Session::Connect(cluster_.Options());
@@ -108,6 +136,15 @@ TEST_F(ProcessesTest, APrivateServeLivesAsLongAsItsSessions) {
     EXPECT_FALSE(std::filesystem::is_empty(folder.path()));
   }
   EXPECT_EQ(ChildrenOf(getpid()).size(), before.size());
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  {
+    auto session = Session::Connect(*SessionOptions::FromEnvironment());
+    ASSERT_TRUE(session.ok()) << session.status();
+    for (int pid : test::DescendantsNamed(getpid(), " serve ")) kill(pid, SIGKILL);
+    absl::Status status;
+    EXPECT_TRUE(Eventually([&] { return !(status = Step(**session)).ok(); }));
+    test::ExpectAsDocumented("The private worker ends", status);
+  }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
   unsetenv("TMPDIR");
   setenv("OUTBOARD_BIN", "/nowhere/outboard", 1);

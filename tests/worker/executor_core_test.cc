@@ -279,6 +279,66 @@ TEST_F(ExecutorCoreTest, LargeValuesComeInPieces) {
   EXPECT_EQ(back, bytes);
 }
 
+// However much is asked for at once: what waits to be acknowledged shares the arrays' memory, and
+// no more than a frame is made before it is sent.
+TEST_F(ExecutorCoreTest, ValuesNeedNoMemoryBesideTheirOwn) {
+  const uint64_t count = 600'000;
+  const std::string bytes(4 * count, 'v');
+  for (uint64_t at = 0; at < bytes.size(); at += wire::kPieceBytesMax)
+    Send({PutPiece(1, 1, count, at, bytes.substr(at, wire::kPieceBytesMax))});
+  const int64_t in_use = engine_->memory_bytes_max();
+  uint64_t sent = 0;
+  const ExecutorCore::SendFrame count_bytes = [&](const proto::ServerFrame& frame) {
+    EXPECT_LE(frame.ByteSizeLong(), wire::kFrameBytesMax);
+    for (const ServerItem& item : frame.items())
+      for (const proto::Value& value : item.done().values()) sent += value.data().size();
+  };
+  proto::ClientFrame frame;
+  frame.set_epoch(epoch_);
+  for (uint64_t seq = 2; seq < 202; ++seq) *frame.add_items() = Fetch(seq, {1});
+  core_->On(frame, count_bytes);
+  EXPECT_EQ(sent, 200 * bytes.size());
+  sent = 0;
+  frame.Clear();
+  frame.set_epoch(2);
+  frame.add_items()->mutable_open()->set_received_seq(101);
+  core_->On(frame, count_bytes);
+  EXPECT_EQ(sent, 100 * bytes.size());
+  EXPECT_EQ(engine_->memory_bytes_max(), in_use);
+}
+
+TEST_F(ExecutorCoreTest, FailuresThatNobodyAcknowledgesEndTheSession) {
+  std::vector<ServerItem> answers;
+  Handles many(60'000);
+  for (uint64_t seq = 1; !core_->ended(); ++seq) {
+    ASSERT_LT(seq, 1000u);
+    ClientItem run = Run(seq, graph_, {99, 98}, {});
+    for (size_t i = 0; i < many.size(); ++i) run.mutable_run()->add_outputs(1000 + i);
+    answers =
+        Send(seq == 1 ? std::vector<ClientItem>{Graph(graph_), run} : std::vector<ClientItem>{run});
+  }
+  ASSERT_FALSE(Failures(answers).empty());
+  EXPECT_EQ(Failures(answers).back().seq(), 0u);
+  EXPECT_EQ(Failures(answers).back().code(),
+            static_cast<uint32_t>(absl::StatusCode::kResourceExhausted));
+}
+
+TEST_F(ExecutorCoreTest, TheMemoryOfTheSessionIsWhatOpenSays) {
+  engine_ = MakeReferenceEngine(1 << 26);
+  core_ = std::make_unique<ExecutorCore>(engine_.get(), ExecutorOptions{"name", "class"});
+  ClientItem open;
+  open.mutable_open()->set_memory_bytes_max(1 << 16);
+  const auto opened = Send({open});
+  EXPECT_EQ(opened[0].opened().device().memory_bytes(), 1u << 16);
+  const std::vector<float> floats(20'000);
+  const auto answers = Send({Put(1, 1, floats)});
+  EXPECT_EQ(OnlyFailure(answers, 1), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(Failures(answers)[0].message().find("80000"), std::string::npos);
+  EXPECT_NE(Failures(answers)[0].message().find("65536"), std::string::npos);
+  open.mutable_open()->set_memory_bytes_max(1 << 30);  // never more again
+  EXPECT_EQ(Send(2, {open})[0].opened().device().memory_bytes(), 1u << 16);
+}
+
 TEST_F(ExecutorCoreTest, GraphsThatCannotBeRun) {
   SetUpInputs();
   EncodedGraph damaged = graph_;

@@ -1,7 +1,9 @@
 #include "worker/object_cache.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 #include <fstream>
@@ -136,6 +138,23 @@ TEST_F(ObjectCacheTest, TheLeastRecentlyUsedGoesFirst) {
   EXPECT_TRUE(asked_.empty());
   Compile({big + 'b'});
   EXPECT_FALSE(asked_.empty());
+}
+
+// As on a full disk: files cannot grow.
+TEST_F(ObjectCacheTest, WhatCannotBeWrittenIsCompiledAndLeavesNothing) {
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit before{}, none{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  none = {16, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &none);
+  const auto results = Compile({"a", "b"});
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(results[0]->object, "object of a");
+  EXPECT_EQ(results[1]->object, "object of b");
+  EXPECT_TRUE(Files().empty());
+  Compile({"a", "b"});
+  EXPECT_EQ(asked_.size(), 2u);
+  EXPECT_EQ(Files().size(), 2u);
 }
 
 TEST_F(ObjectCacheTest, WithoutAFolderItStillCompiles) {
