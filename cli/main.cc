@@ -10,6 +10,7 @@
 #include "cli/accounts.h"
 #include "cli/common.h"
 #include "cli/servers.h"
+#include "cli/viz.h"
 #include "proto/limits.h"
 #include "worker/executor_main.h"
 
@@ -149,13 +150,24 @@ int Main(int argc, char** argv) {
   for (CLI::App* command : {create, list, usage})
     command->add_flag("--json", account.json, "For programs");
 
+  VizFlags viz;
+  CLI::App* see =
+      app.add_subcommand("viz", "A page that shows what rules did to each kernel (docs/viz.md)");
+  see->add_option("file", viz.file, "What a worker with VIZ=1 wrote, or its folder")
+      ->check(CLI::ExistingPath);
+  see->add_option("--port", viz.port, "Port on this machine; 0 takes a free one")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
+  see->add_option("--ready-file", viz.ready.file, "Write the address here once it can be opened");
+  see->add_option("--life-fd", viz.life_fd)->group("");
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     return WrongUsage(app, error, argv[1]);
   }
-  for (int fd : {server.life_fd, server.ready.fd}) {
+  for (int fd : {server.life_fd, server.ready.fd, viz.life_fd}) {
     if (fd >= 0) fcntl(fd, F_SETFD, FD_CLOEXEC);  // for us, not for our children
   }
   if (create->parsed()) return RunKeyCreate(account);
@@ -163,6 +175,7 @@ int Main(int argc, char** argv) {
   if (revoke->parsed()) return RunKeyRevoke(account);
   if (usage->parsed()) return RunUsage(account);
   BlockSignals();
+  if (see->parsed()) return RunViz(viz);
   if (up->parsed()) return RunUp(server);
   if (gateway->parsed()) return RunGateway(server);
   if (worker->parsed()) return RunWorker(server);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -51,13 +50,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
   const int64_t memory =
       options.memory_bytes_max > 0 ? options.memory_bytes_max : device.memory_bytes / 4 * 3;
   std::unique_ptr<Recorder> log;
-  if (!options.rewrite_log.empty()) {
-    auto opened = OpenRewriteLog(options.rewrite_log);
-    if (opened.ok())
-      log = *std::move(opened);
-    else  // a session matters more than a look into it
-      std::fprintf(stderr, "%s\n", std::string(opened.status().message()).c_str());
-  }
+  if (!options.rewrite_log.empty()) log = MakeRewriteLog(options.rewrite_log);
   const RecordedThread recorded(log.get());
   std::unique_ptr<CompileBox> box;
   std::unique_ptr<ObjectCache> cache;

@@ -38,16 +38,52 @@ std::string Quoted(std::string_view text) {
   return out + "\"";
 }
 
+// Oldest first: names start with the time.
+std::vector<fs::path> LogsOf(const std::string& folder) {
+  std::vector<fs::path> logs;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename();
+    if (name.starts_with(kPrefix) && name.ends_with(kSuffix)) logs.push_back(it->path());
+  }
+  std::sort(logs.begin(), logs.end());
+  return logs;
+}
+
+// nullptr where it cannot be made.
+std::FILE* NewLog(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  const std::vector<fs::path> logs = LogsOf(folder);
+  for (size_t i = 0; i + kLogsMax <= logs.size(); ++i) fs::remove(logs[i], error);
+  const auto now_us = std::chrono::duration_cast<std::chrono::microseconds>(
+      std::chrono::system_clock::now().time_since_epoch());
+  const std::string path = absl::StrCat(folder, "/", std::string(kPrefix), now_us.count(), "-",
+                                        getpid(), std::string(kSuffix));
+  std::FILE* const file = std::fopen(path.c_str(), "wex");
+  if (file == nullptr)
+    std::fprintf(stderr, "VIZ: cannot write a file in %s; rewrites are not recorded\n",
+                 folder.c_str());
+  return file;
+}
+
 class RewriteLog final : public Recorder {
  public:
-  RewriteLog(std::FILE* file, int64_t bytes_max) : file_(file), bytes_left_(bytes_max) {}
-  ~RewriteLog() override { std::fclose(file_); }
+  RewriteLog(const std::string& folder, int64_t bytes_max)
+      : folder_(folder), bytes_left_(bytes_max) {}
+  ~RewriteLog() override {
+    if (file_ != nullptr) std::fclose(file_);
+  }
   RewriteLog(const RewriteLog&) = delete;
   RewriteLog& operator=(const RewriteLog&) = delete;
 
   void BeginPass(std::string_view name, Sources of, const UOp* before) override {
     if (depth_++ == 0) numbers_.clear();  // nodes of a Graph that may be gone
     if (full_) return;
+    if (file_ == nullptr && (file_ = NewLog(folder_)) == nullptr) {
+      full_ = true;
+      return;
+    }
     std::vector<int64_t> values;
     for (const UOp* value : of) values.push_back(NumberOf(value));
     const int64_t graph = NumberOf(before);
@@ -66,7 +102,8 @@ class RewriteLog final : public Recorder {
     if (!full_)
       Write(after == nullptr ? "{\"end\":null}\n"
                              : absl::StrCat("{\"end\":", NumberOf(after), "}\n"));
-    if (depth_ == 0) std::fflush(file_);  // so that it can be looked at while the session goes on
+    if (depth_ == 0 && file_ != nullptr)
+      std::fflush(file_);  // so that it can be looked at while the session goes on
   }
 
  private:
@@ -106,24 +143,13 @@ class RewriteLog final : public Recorder {
     bytes_left_ -= static_cast<int64_t>(line.size());
   }
 
-  std::FILE* const file_;
+  const std::string folder_;
+  std::FILE* file_ = nullptr;  // from the first pass on
   int64_t bytes_left_;
-  bool full_ = false;
+  bool full_ = false;  // nothing more is written
   int depth_ = 0;
   absl::flat_hash_map<const UOp*, int64_t> numbers_;  // of the outermost pass
 };
-
-// Oldest first: names start with the time.
-std::vector<fs::path> LogsOf(const std::string& folder) {
-  std::vector<fs::path> logs;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename();
-    if (name.starts_with(kPrefix) && name.ends_with(kSuffix)) logs.push_back(it->path());
-  }
-  std::sort(logs.begin(), logs.end());
-  return logs;
-}
 
 }  // namespace
 
@@ -141,20 +167,8 @@ std::string LogFolderFromEnvironment() {
   return value == "1" ? DefaultLogFolder() : std::string(value);
 }
 
-absl::StatusOr<std::unique_ptr<Recorder>> OpenRewriteLog(const std::string& folder,
-                                                         int64_t bytes_max) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  const std::vector<fs::path> logs = LogsOf(folder);
-  for (size_t i = 0; i + kLogsMax <= logs.size(); ++i) fs::remove(logs[i], error);
-  const auto now_us = std::chrono::duration_cast<std::chrono::microseconds>(
-      std::chrono::system_clock::now().time_since_epoch());
-  const std::string path = absl::StrCat(folder, "/", std::string(kPrefix), now_us.count(), "-",
-                                        getpid(), std::string(kSuffix));
-  std::FILE* const file = std::fopen(path.c_str(), "wex");
-  if (file == nullptr)
-    return absl::UnavailableError(absl::StrCat("VIZ: cannot write a file in ", folder));
-  return std::make_unique<RewriteLog>(file, bytes_max);
+std::unique_ptr<Recorder> MakeRewriteLog(const std::string& folder, int64_t bytes_max) {
+  return std::make_unique<RewriteLog>(folder, bytes_max);
 }
 
 absl::StatusOr<std::string> NewestLog(const std::string& folder) {
