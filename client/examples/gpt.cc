@@ -7,24 +7,6 @@
 #include "absl/strings/str_cat.h"
 
 namespace outboard::examples {
-namespace {
-
-Tensor Embedding(int64_t rows, int64_t width) {
-  return (Tensor::randn({rows, width}) * 0.02).requires_grad_();
-}
-
-}  // namespace
-
-GptNorm::GptNorm(int64_t width)
-    : weight(Tensor::ones({width}).requires_grad_()),
-      bias(Tensor::zeros({width}).requires_grad_()) {}
-
-Tensor GptNorm::operator()(const Tensor& x) const { return x.layernorm() * weight + bias; }
-
-void GptNorm::Collect(nn::StateDict& state, const std::string& prefix) const {
-  nn::Add(state, prefix, "weight", weight);
-  nn::Add(state, prefix, "bias", bias);
-}
 
 GptAttention::GptAttention(const GptOptions& options)
     : heads(options.heads),
@@ -75,21 +57,21 @@ void GptBlock::Collect(nn::StateDict& state, const std::string& prefix) const {
 }
 
 Gpt::Gpt(const GptOptions& options)
-    : tokens(Embedding(options.vocabulary, options.width)),
-      positions(Embedding(options.context, options.width)),
+    : tokens(options.vocabulary, options.width),
+      positions(options.context, options.width),
       norm(options.width) {
   for (int64_t i = 0; i < options.layers; ++i) blocks.emplace_back(options);
 }
 
 Tensor Gpt::operator()(const Tensor& text) const {
-  Tensor x = tokens[text] + positions.slice(0, 0, text.shape(1));
+  Tensor x = tokens(text) + positions.weight.slice(0, 0, text.shape(1));
   for (const GptBlock& block : blocks) x = block(x);
-  return norm(x).matmul(tokens.transpose());
+  return norm(x).matmul(tokens.weight.transpose());
 }
 
 void Gpt::Collect(nn::StateDict& state, const std::string& prefix) const {
-  nn::Add(state, prefix, "tokens", tokens);
-  nn::Add(state, prefix, "positions", positions);
+  tokens.Collect(state, nn::Join(prefix, "tokens"));
+  positions.Collect(state, nn::Join(prefix, "positions"));
   for (size_t i = 0; i < blocks.size(); ++i)
     blocks[i].Collect(state, nn::Join(prefix, absl::StrCat("block", i)));
   norm.Collect(state, nn::Join(prefix, "norm"));

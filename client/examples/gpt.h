@@ -22,15 +22,6 @@ struct GptOptions {
   int64_t context = 128;
 };
 
-// Normalises the last axis, then scales and shifts it.
-struct GptNorm {
-  explicit GptNorm(int64_t width);
-  Tensor operator()(const Tensor& x) const;
-  void Collect(nn::StateDict& state, const std::string& prefix) const;
-
-  Tensor weight, bias;
-};
-
 // Each position looks at itself and those before it. [batch, time, width] -> the same.
 struct GptAttention {
   explicit GptAttention(const GptOptions& options);
@@ -47,7 +38,7 @@ struct GptBlock {
   Tensor operator()(const Tensor& x) const;
   void Collect(nn::StateDict& state, const std::string& prefix) const;
 
-  GptNorm norm1, norm2;
+  nn::LayerNorm norm1, norm2;
   GptAttention attention;
   nn::Linear up, down;
 };
@@ -58,9 +49,9 @@ struct Gpt {
   Tensor operator()(const Tensor& tokens) const;
   void Collect(nn::StateDict& state, const std::string& prefix) const;
 
-  Tensor tokens, positions;  // embeddings
+  nn::Embedding tokens, positions;
   std::vector<GptBlock> blocks;
-  GptNorm norm;
+  nn::LayerNorm norm;
 };
 
 // A training in progress. Needs a text [n] of integers below the vocabulary, n over the context.

@@ -19,6 +19,7 @@
 #include "tests/bench/kernel_figures.h"
 #include "tests/bench/report.h"
 #include "tests/bench/rewrite_figures.h"
+#include "tests/bench/schedule_figures.h"
 #include "tests/e2e/in_process.h"
 
 namespace outboard::bench {
@@ -213,8 +214,13 @@ void WarmStart() {
 
 int Main(int argc, char** argv) {
   const std::vector<std::pair<std::string, std::function<void()>>> groups = {
-      {"steps", Steps},       {"overhead", Overhead},    {"warm", WarmStart},
-      {"rewrites", RewriteFigures}, {"matmul", MatMulFigures}, {"stream", StreamFigures}};
+      {"steps", Steps},
+      {"overhead", Overhead},
+      {"warm", WarmStart},
+      {"rewrites", RewriteFigures},
+      {"schedule", ScheduleFigures},
+      {"matmul", MatMulFigures},
+      {"stream", StreamFigures}};
   std::set<std::string> only;
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
@@ -225,7 +231,7 @@ int Main(int argc, char** argv) {
     } else {
       std::fprintf(stderr,
                    "usage: outboard_bench [--json] [--only "
-                   "steps|overhead|warm|rewrites|matmul|stream ...]\n");
+                   "steps|overhead|warm|rewrites|schedule|matmul|stream ...]\n");
       return flag == "--help" ? 0 : 2;
     }
   }

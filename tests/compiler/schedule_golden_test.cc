@@ -38,6 +38,7 @@ transformer_block            11
 transformer_block_backward   36
 gpt_step_1_layer             49
 gpt_step_2_layers            85
+gpt_step_12_layers          445
 )";
 
 TEST(ScheduleGolden, Kernels) {

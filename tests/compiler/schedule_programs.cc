@@ -187,6 +187,7 @@ const std::vector<Program>& Programs() {
        }},
       {"gpt_step_1_layer", [](Size s) { GptStep(s, 1); }},
       {"gpt_step_2_layers", [](Size s) { GptStep(s, 2); }},
+      {"gpt_step_12_layers", [](Size s) { GptStep(s, 12); }, /*has_small=*/false},
   };
   return programs;
 }

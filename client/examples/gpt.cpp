@@ -1,0 +1,148 @@
+// Trains a small transformer on a text in the cloud, character by character, and lets it write.
+//
+//   CLOUD=1 CLOUD_HOST=host:6667 CLOUD_KEY=... gpt --text book.txt --steps 500
+//
+// Exit codes: 0 done; 1 the text cannot be used, or an error; 2 no gateway can be reached.
+#include "client/examples/gpt.h"
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <optional>
+
+#include "absl/strings/str_format.h"
+#include "client/tensor/engine.h"
+
+namespace outboard::examples {
+namespace {
+
+struct Flags {
+  std::string text;
+  int64_t steps = 500;
+  int64_t batch = 4;
+  int64_t print_every = 20;
+  int64_t write = 200;  // characters, at the end
+  double lr = 5e-4;
+  std::optional<uint64_t> seed;
+  GptOptions net;
+};
+
+// The bytes of a text, numbered in the order of their codes.
+struct Characters {
+  explicit Characters(const std::string& text) {
+    std::vector<bool> used(256);
+    for (const char c : text) used[static_cast<uint8_t>(c)] = true;
+    std::vector<uint8_t> number_of(256);
+    for (int c = 0; c < 256; ++c)
+      if (used[c]) {
+        number_of[c] = static_cast<uint8_t>(letters.size());
+        letters.push_back(static_cast<char>(c));
+      }
+    for (const char c : text) numbers.push_back(number_of[static_cast<uint8_t>(c)]);
+  }
+
+  std::string letters;           // by number
+  std::vector<uint8_t> numbers;  // of the text
+};
+
+// Characters drawn one after the other, each by what the net expects after the last ones.
+std::string Write(const Gpt& net, const Flags& flags, const std::string& letters) {
+  const TrainingMode testing(false);
+  const int64_t context = flags.net.context;
+  std::vector<uint8_t> window(context, 0);
+  std::string out;
+  for (int64_t i = 0; i < flags.write; ++i) {
+    // The window is full from the first character on, so that every step is the same graph.
+    const Tensor logits = net(Tensor::from<uint8_t>(window, {1, context}))
+                              .slice(1, context - 1, context)
+                              .reshape({static_cast<int64_t>(letters.size())});
+    // The largest of logits with Gumbel noise falls on each letter with its probability.
+    const Tensor noise = -(-Tensor::uniform(logits.shape(), 1e-9, 1).log()).log();
+    const auto next = static_cast<uint8_t>((logits + noise).argmax().item());
+    window.erase(window.begin());
+    window.push_back(next);
+    out.push_back(letters[next]);
+  }
+  return out;
+}
+
+void Train(const Flags& flags, const Characters& characters) {
+  using Clock = std::chrono::steady_clock;
+  GptTrainer trainer(Tensor::from<uint8_t>(characters.numbers), flags.net, flags.batch, flags.lr);
+  Clock::time_point begin = Clock::now();
+  for (int64_t step = 1; step <= flags.steps; ++step) {
+    const Tensor loss = trainer.Step();
+    if (step != 1 && step % flags.print_every != 0 && step != flags.steps) continue;
+    const double value = loss.item();
+    const double ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+    if (step == 1) {  // compiles
+      absl::PrintF("step 1  loss %.4f  %.0f ms\n", value, ms);
+      begin = Clock::now();
+    } else {
+      absl::PrintF("step %d  loss %.4f  %.1f ms/step\n", step, value,
+                   ms / static_cast<double>(step - 1));
+    }
+    std::fflush(stdout);
+  }
+  absl::PrintF("\n%s\n", Write(trainer.net(), flags, characters.letters));
+}
+
+int Main(Flags flags) {
+  std::ifstream file(flags.text, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (static_cast<int64_t>(text.size()) <= flags.net.context) {
+    std::fprintf(stderr, "gpt: %s is no file of more than %lld characters\n", flags.text.c_str(),
+                 static_cast<long long>(flags.net.context));
+    return 1;
+  }
+  const Characters characters(text);
+  flags.net.vocabulary = static_cast<int64_t>(characters.letters.size());
+  const absl::StatusOr<std::shared_ptr<Engine>> engine = CurrentEngine();
+  if (!engine.ok()) {
+    std::fprintf(stderr, "gpt: %s\n", engine.status().ToString().c_str());
+    return 2;
+  }
+  int code = 0;
+  try {
+    if (flags.seed) Tensor::manual_seed(*flags.seed);
+    Train(flags, characters);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "gpt: %s\n", error.what());
+    code = 1;
+  }
+  const absl::StatusOr<transport::Stats> stats = CloseEngine();
+  if (stats.ok())
+    absl::PrintF("%d s billed, $%.6f\n", stats->seconds_billed, stats->cost_micro_usd / 1e6);
+  return code;
+}
+
+}  // namespace
+}  // namespace outboard::examples
+
+int main(int argc, char** argv) {
+  outboard::examples::Flags flags;
+  CLI::App app("Trains a transformer on a text in the cloud, character by character");
+  app.add_option("--text", flags.text, "File to learn from")->required();
+  app.add_option("--steps", flags.steps, "Training steps")->check(CLI::PositiveNumber);
+  app.add_option("--batch", flags.batch, "Passages in a step")->check(CLI::PositiveNumber);
+  app.add_option("--layers", flags.net.layers)->check(CLI::PositiveNumber);
+  app.add_option("--width", flags.net.width)->check(CLI::PositiveNumber);
+  app.add_option("--heads", flags.net.heads, "Divides the width")->check(CLI::PositiveNumber);
+  app.add_option("--context", flags.net.context, "Characters in a passage")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--lr", flags.lr, "Learning rate");
+  app.add_option("--print-every", flags.print_every, "Steps between two lines")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--write", flags.write, "Characters to write at the end");
+  app.add_option("--seed", flags.seed, "Seed of the random numbers (else SEED, else a fresh one)");
+  CLI11_PARSE(app, argc, argv);
+  if (flags.net.width % flags.net.heads != 0) {
+    std::fprintf(stderr, "gpt: %lld heads do not divide a width of %lld\n",
+                 static_cast<long long>(flags.net.heads), static_cast<long long>(flags.net.width));
+    return 1;
+  }
+  return outboard::examples::Main(flags);
+}
