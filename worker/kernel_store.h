@@ -1,0 +1,93 @@
+// What this machine has learnt about kernels: every choice of Opts that was measured, and how long
+// it took.
+//
+// One SQLite file, used by all executors of a worker at once. It holds decisions, never code: an
+// entry that is wrong or was tampered with is refused by ApplyOpts or is slow, and no more. Each
+// trial is written as it is made, so that a search that was stopped goes on where it was.
+//
+// Errors of every call, besides its own: those of storage/sqlite.h (UNAVAILABLE,
+// RESOURCE_EXHAUSTED, DATA_LOSS). A worker goes on without its store. Threads: any; calls take
+// turns.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+
+namespace outboard::storage {
+class Database;
+}
+namespace outboard::proto {
+class TunedKernel;
+}
+
+namespace outboard::worker {
+
+// What a measured time is valid for.
+struct TuningKey {
+  std::string kernel;      // TuningId (tuning_key.h), 32 bytes
+  int search_version = 0;  // of the space of Opts
+  std::string hardware;    // HardwareClass (hardware_class.h)
+};
+
+// One choice of Opts and how it went.
+struct Trial {
+  std::string opts;     // codegen::OptsToString
+  int64_t time_ns = 0;  // of one run, the least of several; 0 where it was refused
+  std::string refused;  // why it may not be used: does not compile, gives another result, too slow
+
+  friend bool operator==(const Trial&, const Trial&) = default;
+};
+
+// What is known of a kernel.
+struct Tuning {
+  TuningKey key;
+  std::string name;           // for people
+  int width = 0;              // of the widest search that was finished; 0: none
+  std::vector<Trial> trials;  // in the order in which they were made; the first is the baseline
+
+  // The fastest trial; of equal ones the first. nullptr where none was measured.
+  const Trial* best() const;
+};
+
+class KernelStore {
+ public:
+  // A file that is damaged is removed and begun anew: it is a cache.
+  static absl::StatusOr<std::unique_ptr<KernelStore>> Open(const std::string& path);
+  ~KernelStore();
+
+  // Nothing of it known: std::nullopt.
+  absl::StatusOr<std::optional<Tuning>> Find(const TuningKey& key);
+  // Adds to what is known of the kernel; a trial of the same Opts is replaced.
+  absl::Status Add(const TuningKey& key, const std::string& name, const Trial& trial);
+  // A search of this width has tried all that it would.
+  absl::Status Finish(const TuningKey& key, int width);
+
+  // By name, then key.
+  absl::StatusOr<std::vector<Tuning>> List();
+  // Every entry whose kernel id begins with `prefix` (hex); all of them where it is empty. The
+  // number removed.
+  absl::StatusOr<int64_t> Remove(const std::string& prefix);
+
+ private:
+  explicit KernelStore(std::unique_ptr<storage::Database> db);
+  absl::StatusOr<std::vector<Tuning>> Read(const TuningKey* key)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  absl::Mutex mutex_;
+  std::unique_ptr<storage::Database> db_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Files of entries (`outboard cache export`, `import`): a line each, proto/tuning.proto as JSON.
+absl::StatusOr<std::string> TuningToLine(const Tuning& tuning);
+// Errors: INVALID_ARGUMENT  not such a line
+absl::StatusOr<Tuning> TuningFromLine(const std::string& line);
+
+}  // namespace outboard::worker
