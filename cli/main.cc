@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cli/accounts.h"
+#include "cli/cache.h"
 #include "cli/common.h"
 #include "cli/servers.h"
 #include "cli/viz.h"
@@ -150,6 +151,25 @@ int Main(int argc, char** argv) {
   for (CLI::App* command : {create, list, usage})
     command->add_flag("--json", account.json, "For programs");
 
+  CacheFlags tuned;
+  CLI::App* cache = app.add_subcommand("cache", "What workers here have measured of kernels");
+  cache->require_subcommand(1);
+  CLI::App* cache_list = cache->add_subcommand("ls", "Each kernel: its baseline and its best time");
+  CLI::App* explain =
+      cache->add_subcommand("explain", "Every choice that was measured of a kernel");
+  explain->add_option("kernel", tuned.kernel, "The first digits of its id, from ls")->required();
+  CLI::App* cache_export = cache->add_subcommand("export", "Write all of it, a line a kernel");
+  cache_export->add_option("file", tuned.file, "Default: standard output");
+  CLI::App* cache_import = cache->add_subcommand("import", "Add what another machine has exported");
+  cache_import->add_option("file", tuned.file, "Default: standard input");
+  CLI::App* forget = cache->add_subcommand("rm", "Forget a kernel, so that it is searched again");
+  forget->add_option("kernel", tuned.kernel, "The first digits of its id, from ls");
+  forget->add_flag("--all", tuned.all, "Forget all kernels");
+  for (CLI::App* command : {cache_list, explain, cache_export, cache_import, forget})
+    command->add_option("--store", tuned.store,
+                        "The file (default: $OUTBOARD_KERNEL_STORE, else "
+                        "kernels.db in ~/.cache/outboard)");
+
   VizFlags viz;
   CLI::App* see =
       app.add_subcommand("viz", "A page that shows what rules did to each kernel (docs/viz.md)");
@@ -174,6 +194,11 @@ int Main(int argc, char** argv) {
   if (list->parsed()) return RunKeyList(account);
   if (revoke->parsed()) return RunKeyRevoke(account);
   if (usage->parsed()) return RunUsage(account);
+  if (cache_list->parsed()) return RunCacheList(tuned);
+  if (explain->parsed()) return RunCacheExplain(tuned);
+  if (cache_export->parsed()) return RunCacheExport(tuned);
+  if (cache_import->parsed()) return RunCacheImport(tuned);
+  if (forget->parsed()) return RunCacheRemove(tuned);
   BlockSignals();
   if (see->parsed()) return RunViz(viz);
   if (up->parsed()) return RunUp(server);

@@ -2,6 +2,7 @@
 
 #include <google/protobuf/util/json_util.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <utility>
 
@@ -75,6 +76,15 @@ absl::StatusOr<int64_t> RowOf(Database& db, const TuningKey& key, const std::str
 }
 
 }  // namespace
+
+std::string KernelStorePath() {
+  if (const char* const path = std::getenv("OUTBOARD_KERNEL_STORE"); path != nullptr) return path;
+  const char* const cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && *cache != 0) return absl::StrCat(cache, "/outboard/kernels.db");
+  const char* const home = std::getenv("HOME");
+  if (home == nullptr || *home == 0) return "";
+  return absl::StrCat(home, "/.cache/outboard/kernels.db");
+}
 
 const Trial* Tuning::best() const {
   const Trial* best = nullptr;

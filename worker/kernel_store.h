@@ -30,6 +30,11 @@ class TunedKernel;
 
 namespace outboard::worker {
 
+// Where the workers of this machine keep theirs: $OUTBOARD_KERNEL_STORE, else outboard/kernels.db
+// in $XDG_CACHE_HOME or ~/.cache. Empty, for "keep none", where the variable is set and empty, or
+// there is no home.
+std::string KernelStorePath();
+
 // What a measured time is valid for.
 struct TuningKey {
   std::string kernel;      // TuningId (tuning_key.h), 32 bytes

@@ -1,0 +1,147 @@
+#include "cli/cache.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/common.h"
+#include "compiler/ir/check.h"
+#include "worker/kernel_store.h"
+
+namespace outboard::cli {
+namespace {
+
+using worker::KernelStore;
+using worker::Trial;
+using worker::Tuning;
+
+constexpr size_t kIdDigits = 12;  // of 64: enough to tell kernels apart
+
+std::string IdOf(const Tuning& tuning) { return absl::BytesToHexString(tuning.key.kernel); }
+
+std::string TimeOf(const Trial* trial) {
+  if (trial == nullptr || trial->time_ns == 0) return "-";
+  return absl::StrFormat("%.1f us", static_cast<double>(trial->time_ns) / 1e3);
+}
+
+absl::StatusOr<std::unique_ptr<KernelStore>> Open(const CacheFlags& flags, bool create) {
+  const std::string path = flags.store.empty() ? worker::KernelStorePath() : flags.store;
+  if (path.empty())
+    return absl::InvalidArgumentError("OUTBOARD_KERNEL_STORE is empty: there is no store");
+  if (!create && !std::filesystem::exists(path))
+    return absl::NotFoundError(absl::StrCat("nothing was measured yet: there is no ", path));
+  return KernelStore::Open(path);
+}
+
+absl::Status List(const CacheFlags& flags) {
+  OB_ASSIGN_OR_RETURN(const auto store, Open(flags, /*create=*/false));
+  OB_ASSIGN_OR_RETURN(const std::vector<Tuning> tunings, store->List());
+  std::printf("%-12s  %6s  %5s  %12s  %12s  %7s  %s\n", "kernel", "trials", "width", "baseline",
+              "best", "speedup", "name");
+  for (const Tuning& tuning : tunings) {
+    const Trial *const best = tuning.best(), *const first = &tuning.trials.front();
+    std::string speedup = "-";
+    if (best != nullptr && first->time_ns > 0)
+      speedup = absl::StrFormat(
+          "%.2f", static_cast<double>(first->time_ns) / static_cast<double>(best->time_ns));
+    std::printf("%-12s  %6zu  %5d  %12s  %12s  %7s  %s\n",
+                IdOf(tuning).substr(0, kIdDigits).c_str(), tuning.trials.size(), tuning.width,
+                TimeOf(first).c_str(), TimeOf(best).c_str(), speedup.c_str(), tuning.name.c_str());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Explain(const CacheFlags& flags) {
+  OB_ASSIGN_OR_RETURN(const auto store, Open(flags, /*create=*/false));
+  OB_ASSIGN_OR_RETURN(const std::vector<Tuning> tunings, store->List());
+  bool found = false;
+  for (const Tuning& tuning : tunings) {
+    if (!absl::StartsWith(IdOf(tuning), absl::AsciiStrToLower(flags.kernel))) continue;
+    found = true;
+    std::printf("%s  %s\nsearch space %d, %s\n", IdOf(tuning).c_str(), tuning.name.c_str(),
+                tuning.key.search_version, tuning.key.hardware.c_str());
+    if (tuning.width > 0) std::printf("a search of width %d is finished\n", tuning.width);
+    std::vector<const Trial*> trials;
+    for (const Trial& trial : tuning.trials) trials.push_back(&trial);
+    // The refused ones last, in the order in which they were tried.
+    std::stable_sort(trials.begin(), trials.end(), [](const Trial* a, const Trial* b) {
+      if ((a->time_ns == 0) != (b->time_ns == 0)) return b->time_ns == 0;
+      return a->time_ns < b->time_ns;
+    });
+    for (const Trial* trial : trials)
+      std::printf("%12s  %s%s%s\n", TimeOf(trial).c_str(),
+                  trial->opts.empty() ? "(no Opts)" : trial->opts.c_str(),
+                  trial == &tuning.trials.front() ? "  <- the heuristic's" : "",
+                  trial->refused.empty() ? "" : absl::StrCat("  : ", trial->refused).c_str());
+  }
+  if (!found)
+    return absl::NotFoundError(absl::StrCat("no kernel whose id begins with ", flags.kernel));
+  return absl::OkStatus();
+}
+
+absl::Status Export(const CacheFlags& flags) {
+  OB_ASSIGN_OR_RETURN(const auto store, Open(flags, /*create=*/false));
+  OB_ASSIGN_OR_RETURN(const std::vector<Tuning> tunings, store->List());
+  std::ofstream file;
+  if (!flags.file.empty()) file.open(flags.file);
+  std::ostream& out = flags.file.empty() ? std::cout : file;
+  for (const Tuning& tuning : tunings) {
+    OB_ASSIGN_OR_RETURN(const std::string line, worker::TuningToLine(tuning));
+    out << line << "\n";
+  }
+  out.flush();
+  if (!out) return absl::UnavailableError(absl::StrCat("cannot write ", flags.file));
+  std::fprintf(stderr, "outboard: %zu kernels exported\n", tunings.size());
+  return absl::OkStatus();
+}
+
+absl::Status Import(const CacheFlags& flags) {
+  std::ifstream file(flags.file);
+  if (!flags.file.empty() && !file)
+    return absl::InvalidArgumentError(absl::StrCat("cannot read ", flags.file));
+  std::istream& in = flags.file.empty() ? std::cin : file;
+  OB_ASSIGN_OR_RETURN(const auto store, Open(flags, /*create=*/true));
+  int kernels = 0;
+  for (std::string line; std::getline(in, line);) {
+    if (line.empty()) continue;
+    const absl::StatusOr<Tuning> tuning = worker::TuningFromLine(line);
+    if (!tuning.ok())
+      return absl::Status(
+          tuning.status().code(),
+          absl::StrCat("kernel ", kernels + 1, ": ", std::string(tuning.status().message())));
+    for (const Trial& trial : tuning->trials)
+      OB_RETURN_IF_ERROR(store->Add(tuning->key, tuning->name, trial));
+    OB_RETURN_IF_ERROR(store->Finish(tuning->key, tuning->width));
+    ++kernels;
+  }
+  std::fprintf(stderr, "outboard: %d kernels imported\n", kernels);
+  return absl::OkStatus();
+}
+
+absl::Status Remove(const CacheFlags& flags) {
+  if (flags.kernel.empty() != flags.all)
+    return absl::InvalidArgumentError("name a kernel by its id, or say --all");
+  OB_ASSIGN_OR_RETURN(const auto store, Open(flags, /*create=*/false));
+  OB_ASSIGN_OR_RETURN(const int64_t removed, store->Remove(flags.kernel));
+  if (removed == 0 && !flags.all)
+    return absl::NotFoundError(absl::StrCat("no kernel whose id begins with ", flags.kernel));
+  std::fprintf(stderr, "outboard: %d kernels removed\n", static_cast<int>(removed));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int RunCacheList(const CacheFlags& flags) { return Report(List(flags)); }
+int RunCacheExplain(const CacheFlags& flags) { return Report(Explain(flags)); }
+int RunCacheExport(const CacheFlags& flags) { return Report(Export(flags)); }
+int RunCacheImport(const CacheFlags& flags) { return Report(Import(flags)); }
+int RunCacheRemove(const CacheFlags& flags) { return Report(Remove(flags)); }
+
+}  // namespace outboard::cli
