@@ -24,7 +24,25 @@ constexpr size_t kProgramsMax =
 struct Launch {
   std::shared_ptr<const cpu::Program> program;
   std::vector<int> buffers;  // into Schedule::buffers
+  int result;                // the first that it writes, as ResultOf
 };
+
+constexpr int kNoResult = -1;
+
+// The first result that a kernel writes; kNoResult for one that writes temporaries only.
+int ResultOf(const schedule::Schedule& schedule, const schedule::Kernel& kernel) {
+  for (const UOp* store : kernel.ast->src) {
+    const UOp* const global = store->src[0]->src[0];  // STORE (INDEX (GLOBAL, place), value)
+    const schedule::Buffer& buffer = schedule.buffers[kernel.buffers[global->arg[0]]];
+    if (buffer.kind == schedule::Buffer::Kind::kOutput) return static_cast<int>(buffer.index);
+  }
+  return kNoResult;
+}
+
+absl::Status AboutResult(const absl::Status& status, const UOp* sink, int result) {
+  if (status.ok() || result == kNoResult) return status;
+  return AboutNode(status, sink, sink->src[result]);
+}
 
 struct Plan {
   schedule::Schedule schedule;  // without its kernels' graphs
@@ -83,7 +101,7 @@ class CompiledEngine final : public Engine {
     }
     const Clock::time_point start = Clock::now();
     for (size_t i = 0; i < plan->launches.size(); ++i)
-      OB_RETURN_IF_ERROR(RunKernel(*plan, i, memory));
+      OB_RETURN_IF_ERROR(AboutResult(RunKernel(*plan, i, memory), sink, plan->launches[i].result));
     stats_.device_time_us +=
         std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
     stats_.kernels_launched += plan->launches.size();
@@ -138,31 +156,34 @@ class CompiledEngine final : public Engine {
     // go with it.
     std::vector<std::string> missing;
     std::vector<GraphId> ids, missing_ids;
+    std::vector<int> results, missing_results;
     absl::flat_hash_map<GraphId, std::shared_ptr<const cpu::Program>> programs;
     for (const schedule::Kernel& kernel : schedule.kernels) {
       if (debug_ >= 4) std::fprintf(stderr, "%s\n", ExpressionToString(kernel.ast, 4000).c_str());
       OB_ASSIGN_OR_RETURN(EncodedGraph encoded, EncodeGraph(kernel.ast));
       ids.push_back(encoded.id);
+      results.push_back(ResultOf(schedule, kernel));
       const auto [place, fresh] = programs.try_emplace(encoded.id);
       if (!fresh) continue;  // a twin
       if (const auto known = programs_.find(encoded.id); known != programs_.end())
         place->second = known->second.lock();
       if (place->second != nullptr) continue;
       missing_ids.push_back(encoded.id);
+      missing_results.push_back(results.back());
       missing.push_back(std::move(encoded.bytes));
     }
     const std::vector<absl::StatusOr<CompiledKernel>> compiled = compiler_->Compile(missing);
     absl::Status failure;
     for (size_t i = 0; i < missing.size(); ++i) {
       absl::StatusOr<std::shared_ptr<const cpu::Program>> program = LoadProgram(compiled[i]);
-      failure.Update(program.status());
+      failure.Update(AboutResult(program.status(), sink, missing_results[i]));
       if (program.ok()) programs_[missing_ids[i]] = programs[missing_ids[i]] = *std::move(program);
     }
     OB_RETURN_IF_ERROR(failure);
     if (programs_.size() > kProgramsMax)
       absl::erase_if(programs_, [](const auto& entry) { return entry.second.expired(); });
     for (size_t i = 0; i < ids.size(); ++i) {
-      plan->launches.push_back({programs.at(ids[i]), schedule.kernels[i].buffers});
+      plan->launches.push_back({programs.at(ids[i]), schedule.kernels[i].buffers, results[i]});
       if (debug_ >= 2) plan->names.push_back(schedule::KernelToString(schedule, i));
     }
     schedule.kernels.clear();  // their graph ends with this function

@@ -104,7 +104,7 @@ Tensor Tensor::transpose(int64_t a, int64_t b, At at) const {
   return FromNode(rec, rec.Permute(x, order));
 }
 
-Tensor Tensor::flip(const Dims& axes, At at) const {
+Tensor Tensor::flip(const Axes& axes, At at) const {
   const Recorder rec(at);
   const UOp* const x = NodeIn(rec);
   if (axes.empty()) return FromNode(rec, x);

@@ -13,22 +13,22 @@ using internal::Recorder;
 
 namespace {
 
-using Axes = std::vector<int64_t>;
+using AxisList = std::vector<int64_t>;
 
 // Adds up in a type wide enough, and gives floats their own type back.
-const UOp* SumOf(const Recorder& rec, const UOp* x, const Axes& axes) {
+const UOp* SumOf(const Recorder& rec, const UOp* x, const AxisList& axes) {
   const DType sum = SumType(x->dtype);
   return rec.Cast(rec.Reduce(Op::kAdd, rec.Cast(x, AccumulateType(sum)), axes), sum);
 }
 
-int64_t CountOver(const UOp* x, const Axes& axes) {
+int64_t CountOver(const UOp* x, const AxisList& axes) {
   int64_t count = 1;
   for (const int64_t axis : axes) count *= x->shape[axis].value();
   return count;
 }
 
 // The mean over `axes`, which stay. Over nothing it is NaN, as 0 / 0.
-const UOp* MeanOf(const Recorder& rec, const UOp* x, const Axes& axes) {
+const UOp* MeanOf(const Recorder& rec, const UOp* x, const AxisList& axes) {
   const UOp* const wide = rec.Cast(x, AccumulateType(FloatOf(x->dtype)));
   const UOp* const sum = rec.Reduce(Op::kAdd, wide, axes);
   const auto count = static_cast<double>(CountOver(x, axes));
@@ -37,7 +37,7 @@ const UOp* MeanOf(const Recorder& rec, const UOp* x, const Axes& axes) {
   return rec.Cast(mean, FloatOf(x->dtype));
 }
 
-const UOp* MaxOf(const Recorder& rec, const UOp* x, const Axes& axes) {
+const UOp* MaxOf(const Recorder& rec, const UOp* x, const AxisList& axes) {
   if (!IsBool(x->dtype)) return rec.Reduce(Op::kMax, x, axes);
   return rec.Cast(rec.Reduce(Op::kMax, rec.Cast(x, DType::kU8), axes), DType::kBool);
 }
@@ -71,7 +71,7 @@ template <typename F>
 Tensor Over(const Tensor& tensor, const Dims& axes, bool keepdim, const At& at, const F& function) {
   const Recorder rec(at);
   const UOp* const x = tensor.NodeIn(rec);
-  const Axes over = rec.Axes(axes, x->rank());
+  const AxisList over = rec.Axes(axes, x->rank());
   const UOp* const y = function(rec, x, over);
   return Tensor::FromNode(rec, keepdim ? y : rec.Squeeze(y, over));
 }
@@ -91,50 +91,54 @@ const UOp* Log(const Recorder& rec, const UOp* x) {
 
 }  // namespace
 
-Tensor Tensor::sum(const Dims& axes, bool keepdim, At at) const {
+Tensor Tensor::sum(const Axes& axes, bool keepdim, At at) const {
   return Over(*this, axes, keepdim, at, SumOf);
 }
 
-Tensor Tensor::prod(const Dims& axes, bool keepdim, At at) const {
-  return Over(*this, axes, keepdim, at, [](const Recorder& rec, const UOp* x, const Axes& over) {
-    const DType wide = SumType(x->dtype);
-    return rec.Cast(rec.Reduce(Op::kMul, rec.Cast(x, AccumulateType(wide)), over), wide);
-  });
+Tensor Tensor::prod(const Axes& axes, bool keepdim, At at) const {
+  return Over(
+      *this, axes, keepdim, at, [](const Recorder& rec, const UOp* x, const AxisList& over) {
+        const DType wide = SumType(x->dtype);
+        return rec.Cast(rec.Reduce(Op::kMul, rec.Cast(x, AccumulateType(wide)), over), wide);
+      });
 }
 
-Tensor Tensor::mean(const Dims& axes, bool keepdim, At at) const {
+Tensor Tensor::mean(const Axes& axes, bool keepdim, At at) const {
   return Over(*this, axes, keepdim, at, MeanOf);
 }
 
-Tensor Tensor::max(const Dims& axes, bool keepdim, At at) const {
+Tensor Tensor::max(const Axes& axes, bool keepdim, At at) const {
   return Over(*this, axes, keepdim, at, MaxOf);
 }
 
-Tensor Tensor::min(const Dims& axes, bool keepdim, At at) const {
-  return Over(*this, axes, keepdim, at, [](const Recorder& rec, const UOp* x, const Axes& over) {
-    return Mirror(rec, MaxOf(rec, Mirror(rec, x), over));
-  });
+Tensor Tensor::min(const Axes& axes, bool keepdim, At at) const {
+  return Over(*this, axes, keepdim, at,
+              [](const Recorder& rec, const UOp* x, const AxisList& over) {
+                return Mirror(rec, MaxOf(rec, Mirror(rec, x), over));
+              });
 }
 
-Tensor Tensor::any(const Dims& axes, bool keepdim, At at) const {
+Tensor Tensor::any(const Axes& axes, bool keepdim, At at) const {
   return cast(DType::kBool, at).max(axes, keepdim, at);
 }
 
-Tensor Tensor::all(const Dims& axes, bool keepdim, At at) const {
+Tensor Tensor::all(const Axes& axes, bool keepdim, At at) const {
   return cast(DType::kBool, at).min(axes, keepdim, at);
 }
 
-Tensor Tensor::var(const Dims& axes, bool keepdim, int64_t correction, At at) const {
-  return Over(*this, axes, keepdim, at, [&](const Recorder& rec, const UOp* x, const Axes& over) {
-    const UOp* const wide = rec.Cast(x, AccumulateType(FloatOf(x->dtype)));
-    const UOp* const away = rec.Sub(wide, rec.Expand(MeanOf(rec, wide, over), wide->shape));
-    const UOp* const sum = rec.Reduce(Op::kAdd, rec.Mul(away, away), over);
-    const auto count = static_cast<double>(std::max<int64_t>(CountOver(x, over) - correction, 0));
-    return rec.Cast(rec.Alu(Op::kFDiv, sum, rec.FullLike(sum, count)), FloatOf(x->dtype));
-  });
+Tensor Tensor::var(const Axes& axes, bool keepdim, int64_t correction, At at) const {
+  return Over(
+      *this, axes, keepdim, at, [&](const Recorder& rec, const UOp* x, const AxisList& over) {
+        const UOp* const wide = rec.Cast(x, AccumulateType(FloatOf(x->dtype)));
+        const UOp* const away = rec.Sub(wide, rec.Expand(MeanOf(rec, wide, over), wide->shape));
+        const UOp* const sum = rec.Reduce(Op::kAdd, rec.Mul(away, away), over);
+        const auto count =
+            static_cast<double>(std::max<int64_t>(CountOver(x, over) - correction, 0));
+        return rec.Cast(rec.Alu(Op::kFDiv, sum, rec.FullLike(sum, count)), FloatOf(x->dtype));
+      });
 }
 
-Tensor Tensor::std(const Dims& axes, bool keepdim, int64_t correction, At at) const {
+Tensor Tensor::std(const Axes& axes, bool keepdim, int64_t correction, At at) const {
   return var(axes, keepdim, correction, at).sqrt(at);
 }
 

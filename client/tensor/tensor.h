@@ -26,6 +26,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -50,6 +51,16 @@ class Recorder;
 class Arg;
 class Index;
 using Dims = std::vector<int64_t>;
+
+// Axes of a tensor: sum(1), sum({0, -1}).
+struct Axes : Dims {
+  Axes() = default;
+  template <typename T>
+    requires(std::is_integral_v<T> && !std::is_same_v<T, bool>)
+  Axes(T axis) : Dims{static_cast<int64_t>(axis)} {}         // NOLINT
+  Axes(std::initializer_list<int64_t> axes) : Dims(axes) {}  // NOLINT
+  Axes(const Dims& axes) : Dims(axes) {}                     // NOLINT
+};
 
 template <typename T>
 constexpr DType DTypeOf() {
@@ -191,7 +202,7 @@ class Tensor {
   Tensor expand(const Dims& dims, At at = At::current()) const;  // -1 keeps a dimension
   Tensor permute(const Dims& axes, At at = At::current()) const;
   Tensor transpose(int64_t a = -2, int64_t b = -1, At at = At::current()) const;
-  Tensor flip(const Dims& axes, At at = At::current()) const;
+  Tensor flip(const Axes& axes, At at = At::current()) const;
   // {before, after} for each axis.
   Tensor pad(const std::vector<std::pair<int64_t, int64_t>>& sides, double value = 0,
              At at = At::current()) const;
@@ -272,17 +283,17 @@ class Tensor {
   Tensor where(const Arg& a, const Arg& b) const;
 
   // ---- reductions: over all axes where `axes` is empty ------------------------------------------
-  Tensor sum(const Dims& axes = {}, bool keepdim = false, At at = At::current()) const;
-  Tensor prod(const Dims& axes = {}, bool keepdim = false, At at = At::current()) const;
-  Tensor mean(const Dims& axes = {}, bool keepdim = false, At at = At::current()) const;
-  Tensor max(const Dims& axes = {}, bool keepdim = false, At at = At::current()) const;
-  Tensor min(const Dims& axes = {}, bool keepdim = false, At at = At::current()) const;
-  Tensor any(const Dims& axes = {}, bool keepdim = false, At at = At::current()) const;
-  Tensor all(const Dims& axes = {}, bool keepdim = false, At at = At::current()) const;
+  Tensor sum(const Axes& axes = {}, bool keepdim = false, At at = At::current()) const;
+  Tensor prod(const Axes& axes = {}, bool keepdim = false, At at = At::current()) const;
+  Tensor mean(const Axes& axes = {}, bool keepdim = false, At at = At::current()) const;
+  Tensor max(const Axes& axes = {}, bool keepdim = false, At at = At::current()) const;
+  Tensor min(const Axes& axes = {}, bool keepdim = false, At at = At::current()) const;
+  Tensor any(const Axes& axes = {}, bool keepdim = false, At at = At::current()) const;
+  Tensor all(const Axes& axes = {}, bool keepdim = false, At at = At::current()) const;
   // Divides by count - correction.
-  Tensor var(const Dims& axes = {}, bool keepdim = false, int64_t correction = 1,
+  Tensor var(const Axes& axes = {}, bool keepdim = false, int64_t correction = 1,
              At at = At::current()) const;
-  Tensor std(const Dims& axes = {}, bool keepdim = false, int64_t correction = 1,
+  Tensor std(const Axes& axes = {}, bool keepdim = false, int64_t correction = 1,
              At at = At::current()) const;
   // The first place of the largest element, of i32.
   Tensor argmax(int64_t axis, bool keepdim = false, At at = At::current()) const;

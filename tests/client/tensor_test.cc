@@ -172,53 +172,6 @@ TEST_F(TensorTest, ThreadsRecordApart) {
   EXPECT_EQ((moved * 2).item(), 10) << "lazy, and from a thread that is gone";
 }
 
-TEST_F(TensorTest, ErrorsNameTheUsersLine) {
-  const Tensor a = Tensor::ones({2, 3}), b = Tensor::ones({4});
-  struct Case {
-    const char* name;
-    uint32_t line;
-    std::function<Tensor()> make;
-  };
-  const std::vector<Case> cases = {
-      {"add", __LINE__, [&] { return a + b; }},
-      {"number", __LINE__, [&] { return Tensor::ones({2}, DType::kU8) + 300; }},
-      {"less", __LINE__, [&] { return a < b; }},
-      {"matmul", __LINE__, [&] { return a.matmul(b); }},
-      {"reshape", __LINE__, [&] { return a.reshape({4, -1}); }},
-      {"reshape2", __LINE__, [&] { return a.reshape({5}); }},
-      {"permute", __LINE__, [&] { return a.permute({0, 0}); }},
-      {"sum", __LINE__, [&] { return a.sum({2}); }},
-      {"expand", __LINE__, [&] { return a.expand({5, 3}); }},
-      {"cat", __LINE__, [&] { return Tensor::cat({a, b}); }},
-      {"conv", __LINE__, [&] { return a.conv2d(a); }},
-      {"where", __LINE__, [&] { return a.where(1, 2); }},
-      {"index", __LINE__, [&] { return a[2]; }},
-      {"index float", __LINE__, [&] { return a[b]; }},
-      {"shrink", __LINE__, [&] { return a.shrink({{0, 3}, {0, 1}}); }},
-      {"mix", __LINE__, [&] { return Tensor::arange(2, DType::kU64) + Tensor::arange(2); }},
-      {"rank", __LINE__, [&] { return a.reshape(Dims(17, 1)); }},
-      {"randint", __LINE__, [&] { return Tensor::randint({2}, 5, 5); }},
-      {"assign", __LINE__, [&] { return (Tensor(a + 1)).assign(b); }},
-      {"bytes", __LINE__, [&] { return Tensor::from<float>({1, 2, 3}, {2}); }},
-      {"labels", __LINE__, [&] { return a.sparse_categorical_crossentropy(b); }},
-      {"grad", __LINE__, [&] { return a.gradient({a})[0]; }},
-      {"threefry", __LINE__, [&] { return Tensor::rand({-1}); }},
-      {"big", __LINE__, [&] { return Tensor::zeros({1 << 30, 1 << 30, 1 << 30}); }},
-  };
-  for (const Case& c : cases) {
-    try {
-      c.make();
-      ADD_FAILURE() << c.name << " did not throw";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.status().code(), absl::StatusCode::kInvalidArgument) << error.what();
-      EXPECT_EQ(error.location().line(), c.line) << c.name << ": " << error.what();
-      EXPECT_NE(std::string(error.what()).find("tensor_test.cc:"), std::string::npos);
-    }
-  }
-  EXPECT_EQ(StatusOf([] { (Tensor() + 1).item(); }).code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(engine->runs, 0);
-}
-
 TEST_F(TensorTest, AFailedRunIsRaisedWhereItsValueIsAskedFor) {
   engine->fail_next_run = absl::ResourceExhaustedError("no memory");
   Tensor bad = Tensor::from<float>({1}) + 1;

@@ -13,6 +13,7 @@
 #include "compiler/ir/encoding.h"
 #include "gtest/gtest.h"
 #include "worker/compiled_engine.h"
+#include "worker/failed_node.h"
 #include "worker/in_process_compiler.h"
 
 namespace outboard::worker {
@@ -117,8 +118,13 @@ TEST_F(EngineTest, AFailedCompilationIsSaidAndCanBeTriedAgain) {
   const std::vector<ArrayPtr> inputs = {Floats(*compiled_, {4, 4}, 1),
                                         Floats(*compiled_, {4, 4}, 2), Floats(*compiled_, {4}, 3)};
   compiler_.refuse = true;
-  EXPECT_EQ(compiled_->Run(id, sink, inputs, {}).status().code(),
-            absl::StatusCode::kResourceExhausted);
+  const absl::Status refused = compiled_->Run(id, sink, inputs, {}).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  // It is about the first result: the only one of a MAX.
+  const std::optional<FailedNode> node = FailedNodeOf(refused);
+  ASSERT_TRUE(node.has_value());
+  EXPECT_EQ(node->op, "MAX");
+  EXPECT_EQ(PostOrder(sink)[node->index], sink->src[0]);
   compiler_.refuse = false;
   EXPECT_TRUE(compiled_->Run(id, sink, inputs, {}).ok());
 }

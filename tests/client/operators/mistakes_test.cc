@@ -91,24 +91,25 @@ const std::map<std::string, std::string>& Elsewhere() {
       {"Arg", "tensor_test.cc"},
       {"empty", "nn_test.cc"},
       {"manual_seed", "random_test.cc"},
-      {"rank", "mistakes_test.cc"},
-      {"numel", "mistakes_test.cc"},
+      {"rank", "operators/mistakes_test.cc"},
+      {"numel", "operators/mistakes_test.cc"},
       {"realized", "tensor_test.cc"},
       {"state_", "tensor_test.cc"},
-      {"requires_grad", "mistakes_test.cc"},
+      {"requires_grad", "operators/mistakes_test.cc"},
       {"grad", "nn_test.cc"},
-      {"set_grad", "mistakes_test.cc"},
-      {"training", "mistakes_test.cc"},
+      {"set_grad", "operators/mistakes_test.cc"},
+      {"training", "operators/mistakes_test.cc"},
       {"TrainingMode", "nn_test.cc"},
-      {"DTypeOf", "mistakes_test.cc"},
-      {"Size2d", "products.cc"},
-      {"Conv2dOptions", "products.cc"},
-      {"Pool2dOptions", "products.cc"},
-      {"Slice", "indexing.cc"},
-      {"Ellipsis", "indexing.cc"},
-      {"NewAxis", "indexing.cc"},
-      {"Index", "indexing.cc"},
-      {"Optimizer", "layers.cc"},
+      {"DTypeOf", "operators/mistakes_test.cc"},
+      {"Axes", "operators/mistakes_test.cc"},
+      {"Size2d", "operators/mistakes_test.cc"},
+      {"Conv2dOptions", "operators/products.cc"},
+      {"Pool2dOptions", "operators/products.cc"},
+      {"Slice", "operators/indexing.cc"},
+      {"Ellipsis", "operators/indexing.cc"},
+      {"NewAxis", "operators/indexing.cc"},
+      {"Index", "operators/indexing.cc"},
+      {"Optimizer", "operators/layers.cc"},
       {"state_dict", "nn_test.cc"},
       {"parameters", "nn_test.cc"},
       {"Add", "nn_test.cc"},
@@ -135,6 +136,8 @@ TEST(OperatorNames, NoneIsMissingFromTheTable) {
   for (const auto& [name, file] : Elsewhere()) {
     EXPECT_TRUE(declared.contains(name)) << name << " is not declared";
     EXPECT_FALSE(rows.contains(name)) << name << " has a row";
+    EXPECT_TRUE(absl::StrContains(ReadSource("tests/client/" + file), name))
+        << name << " in " << file;
   }
 }
 
@@ -152,6 +155,11 @@ TEST_F(MistakesTest, WhatATensorTells) {
     EXPECT_TRUE(Tensor::training());
   }
   EXPECT_FALSE(Tensor::training());
+  EXPECT_EQ(x.sum(Axes()).numel(), 1);
+  EXPECT_EQ(x.sum(1).shape(), (Dims{2}));
+  EXPECT_EQ(x.sum({0, -1}).shape(), Dims{});
+  EXPECT_EQ(x.sum(Dims{0}).shape(), (Dims{3}));
+  EXPECT_EQ(Size2d(3).h, Size2d(3).w);
   EXPECT_EQ(DTypeOf<uint16_t>(), DType::kU16);
   EXPECT_EQ(DTypeOf<int64_t>(), DType::kI64);
   const Tensor large = Tensor::from<int64_t>({(int64_t{1} << 53) + 1});

@@ -98,13 +98,13 @@ Group Reductions() {
               {0}, false, SumOf, 0, none),
           Over(
               "prod", "x.prod(axes, keepdim)", Types::kAll, Yields::kSum, small,
-              [](auto& x) { return x.prod({1}); }, {1}, false, product, 4),
+              [](auto& x) { return x.prod(1); }, {1}, false, product, 4),
           Over(
               "mean", "x.mean(axes, keepdim)", Types::kAll, Yields::kFloat, cube,
-              [](auto& x) { return x.mean({1}); }, {1}, false, MeanOf),
+              [](auto& x) { return x.mean(-2); }, {1}, false, MeanOf),
           Over(
               "max", "x.max(axes, keepdim)", Types::kAll, Yields::kSame, spread,
-              [](auto& x) { return x.max({1}, true); }, {1}, true, max_of, 0),
+              [](auto& x) { return x.max(1, true); }, {1}, true, max_of, 0),
           Over(
               "min", "x.min(axes, keepdim)", Types::kAll, Yields::kSame, spread,
               [](auto& x) { return x.min({1}); }, {1}, false, min_of, 0),
