@@ -247,21 +247,7 @@ absl::Status Applier::Local(int64_t number, int64_t level) {
   const UOp* const load = loads[number];
   for (const Stage& stage : plan_.stages)
     if (stage.load == load) return Illegal("the load is copied already");
-  if (!IsFloat(load->dtype)) return Illegal("only floats are copied");
-  for (const UOp* store : kernel_.stores)
-    if (store->src[0]->src[0] == load->src[0]->src[0])
-      return Illegal("the kernel writes what it loads");
-  for (const UOp* node : PostOrder(load))
-    if (node->op == Op::kReduceLoop) return Illegal("the load depends on a reduction");
-  const RangeSet deps = kernel_.DepsOf(load);
-  for (size_t g = 0; g < kernel_.groups.size(); ++g)
-    for (const int range : kernel_.groups[g].ranges) {
-      if (!In(deps, range)) continue;
-      if (kernel_.IsNested(kernel_.groups[g])) return Illegal("the load is in a nested reduction");
-      for (size_t h = 0; h < g; ++h)
-        if (std::ranges::count(kernel_.groups[h].ranges, range) > 0)
-          return Illegal("the load is in several reductions");
-    }
+  OB_RETURN_IF_ERROR(CanStage(kernel_, load));
   const Stage stage{load, static_cast<size_t>(level)};
   bool varies = false;
   for (const StageDim& dim : LayOut(kernel_, plan_, stage).dims) varies = varies || !dim.open;

@@ -28,6 +28,7 @@ bool IsTranscendental(Op op) { return op == Op::kExp2 || op == Op::kLog2 || op =
 
 Access MakeAccess(const Kernel& kernel, AffineForms& forms, const UOp* node) {
   Access access;
+  access.node = node;
   access.index = node->src[0];
   access.deps = kernel.DepsOf(node);
   access.store = node->op == Op::kStore;

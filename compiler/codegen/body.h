@@ -9,7 +9,8 @@
 namespace outboard::codegen {
 
 struct Access {
-  const UOp* index = nullptr;  // INDEX
+  const UOp* node = nullptr;   // LOAD or STORE
+  const UOp* index = nullptr;  // its INDEX
   RangeSet deps = 0;           // of the load or store, its gate included
   RangeSet irregular = 0;      // ranges that move the address, but not by a constant stride
   RangeSet divided = 0;        // of these, where it is only by range / c or range % c

@@ -1,7 +1,8 @@
 // First which range lies in lanes: the one that
 // costs least over all parts of the kernel. Then, for the part with the most work, how much of two
 // output ranges (and how many vectors) is kept in registers at once, so that what is loaded is used
-// more often. Last, tasks.
+// more often. A large operand that is read many times is copied in blocks that stay in a cache.
+// Last, tasks.
 #include "compiler/codegen/heuristic.h"
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "compiler/codegen/apply.h"
 #include "compiler/codegen/body.h"
 #include "compiler/codegen/flatten.h"
+#include "compiler/codegen/stage.h"
 #include "compiler/ir/check.h"
 
 namespace outboard::codegen {
@@ -29,6 +31,15 @@ constexpr int64_t kTasksWanted = 64;  // enough for any number of threads we hav
 constexpr double kCodeMax = 1600;  // operations written out in one tile, so that LLVM stays quick
 constexpr double kLatencyOps = 8;  // operations in flight that keep two units of latency 4 busy
 
+// Copies. An operand that stays in the second cache is read from where it is.
+constexpr double kCopyBytesLeast = 1 << 20;
+constexpr double kCopyReuseLeast = 64;         // reads of each element
+constexpr double kCopyRowBytesLeast = 512;     // between steps of a reduction: no line is reused
+constexpr double kCopyBlockBytes = 512 << 10;  // copied at once, where tiles are not larger
+constexpr double kCopyBlockBytesMax = 1 << 20;
+constexpr int64_t kCopyRowsWanted = 256;  // that use a copy, so that it costs little
+constexpr int64_t kCopyTasksWanted = 16;
+
 class Chooser {
  public:
   Chooser(const Kernel& kernel, const Machine& machine) : kernel_(kernel), machine_(machine) {}
@@ -36,6 +47,7 @@ class Chooser {
   std::vector<Opt> Run() {
     bodies_ = FindBodies(kernel_, forms_);
     lanes_ = LanesMax(kernel_, machine_);
+    FindMain();
     counts_.assign(kernel_.output_count, 1);
     ChooseLanes();
     if (output_lanes_ >= 0) Add(OptKind::kVector, output_lanes_, LanesFor(output_lanes_));
@@ -45,7 +57,7 @@ class Chooser {
       PlanGroup(g, axis);
       axis += static_cast<int>(kernel_.groups[g].ranges.size());
     }
-    ChooseTasks();
+    if (!CopyOperands()) ChooseTasks();
     return opts_;
   }
 
@@ -83,6 +95,7 @@ class Chooser {
 
   double AccessCost(const Access& access, int v) {
     if (!In(access.deps, v)) return 1;
+    if (Copied(access, v)) return kVectorLoad;
     const double lanes = LanesFor(v), gate = access.gated ? 1 : 0;
     if (access.store) return ConstantStride(access, v) == 1 ? kVectorLoad : kScatterPerLane * lanes;
     if (In(access.irregular, v)) {
@@ -96,6 +109,114 @@ class Chooser {
     if (stride == -1) return kReversedLoad + gate;
     if (stride >= -4 && stride <= 4) return kPickedLoad + gate;
     return kLoadPerLane * lanes + gate;
+  }
+
+  // ---- copies of operands
+
+  // The reduction with the most work; groups.size() where there is none.
+  void FindMain() {
+    main_ = kernel_.groups.size();
+    double most = 0;
+    for (size_t g = 0; g < kernel_.groups.size(); ++g)
+      if (const double work = body(g).points * static_cast<double>(body(g).ops.size());
+          work > most && !kernel_.IsNested(kernel_.groups[g]))
+        most = work, main_ = g;
+    if (main_ == kernel_.groups.size()) return;
+    for (const Access& access : body(main_).accesses)
+      if (PaysToCopy(access)) copyable_.push_back(access.node);
+  }
+
+  double Points(RangeSet ranges) const {
+    double points = 1;
+    for (size_t i = 0; i < kernel_.ranges.size(); ++i)
+      if (In(ranges, static_cast<int>(i))) points *= static_cast<double>(Extent(i));
+    return points;
+  }
+
+  // Bytes of what a vector, or one value, of output ranges needs for the whole reduction.
+  double ColumnBytes(const Access& access) const {
+    return Points(access.deps & ~kernel_.OutputSet()) * std::max(4, ByteWidth(access.node->dtype));
+  }
+
+  bool PaysToCopy(const Access& access) {
+    if (access.store || !CanStage(kernel_, access.node).ok()) return false;
+    const double bytes = ByteWidth(access.node->dtype), points = Points(access.deps);
+    const double elements =
+        static_cast<double>(kernel_.slot_elements[access.index->src[0]->arg[0]]);
+    // A window would be copied once for each place that it is seen from.
+    if (points > elements || points * bytes <= kCopyBytesLeast) return false;
+    if (Points(kernel_.OutputSet() & ~access.deps) < kCopyReuseLeast) return false;
+    return ColumnBytes(access) * lanes_ <= kCopyBlockBytesMax;
+  }
+
+  // Whether the load is copied where `v` is in lanes: where what is next in memory is not what is
+  // read next.
+  bool Copied(const Access& access, int v) {
+    if (v < 0 || v >= kernel_.output_count || !In(access.deps, v)) return false;
+    if (std::find(copyable_.begin(), copyable_.end(), access.node) == copyable_.end()) return false;
+    if (ConstantStride(access, v) != 1) return true;
+    const int inner = kernel_.groups[main_].ranges.back();
+    return In(access.deps, inner) && std::abs(static_cast<double>(ConstantStride(access, inner))) *
+                                             ByteWidth(access.node->dtype) >=
+                                         kCopyRowBytesLeast;
+  }
+
+  // Blocks, tasks and copies for a tile over `tile_rows_` and the range in lanes; false where
+  // nothing is to be copied.
+  bool CopyOperands() {
+    const int v = output_lanes_, a = tile_rows_;
+    if (v < 0 || a < 0) return false;
+    std::vector<const Access*> copied;
+    double column = 0;
+    RangeSet deps = 0;
+    for (const Access& access : body(main_).accesses)
+      if (Copied(access, v)) {
+        copied.push_back(&access);
+        column += ColumnBytes(access);
+        deps |= access.deps;
+      }
+    if (copied.empty() || In(deps, a)) return false;
+    const int64_t width = counts_[v] * LanesFor(v), height = counts_[a];
+    int64_t columns =
+        std::max<int64_t>(1, static_cast<int64_t>(kCopyBlockBytes / column) / width) * width;
+    const int64_t rows = (kCopyRowsWanted + height - 1) / height * height;
+    const auto blocks = [&](int range, int64_t size) { return (Extent(range) + size - 1) / size; };
+    int64_t tasks = blocks(a, rows);
+    for (int i = 0; i < kernel_.output_count; ++i)
+      if (i != a && i != v) tasks *= Extent(i);
+    while (columns > width && tasks * blocks(v, columns) < kCopyTasksWanted)
+      columns = std::max<int64_t>(1, columns / width / 2) * width;
+
+    // The loops as they come, and as they are wanted: other ranges, blocks, the tile.
+    std::vector<Loop> loops, wanted, others;
+    for (const auto& [range, size] : {std::pair{v, columns}, std::pair{a, rows}}) {
+      if (size >= Extent(range)) continue;
+      Add(OptKind::kBlock, range, size);
+      loops.push_back({range, size});
+    }
+    for (int i = 0; i < kernel_.output_count; ++i) {
+      loops.push_back({i});
+      if (i != a && i != v) wanted.push_back({i});
+    }
+    for (const Loop& loop : loops)
+      if (loop.block > 0) wanted.push_back(loop);
+    const auto level = static_cast<int64_t>(wanted.size());
+    wanted.push_back({a});
+    wanted.push_back({v});
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      size_t at = i;
+      while (loops[at].range != wanted[i].range || loops[at].block != wanted[i].block) ++at;
+      for (; at > i; --at) {
+        Add(OptKind::kSwap, static_cast<int64_t>(at) - 1, static_cast<int64_t>(at));
+        std::swap(loops[at - 1], loops[at]);
+      }
+    }
+    if (level > 0) Add(OptKind::kThread, 0, level);
+    const std::vector<const UOp*> loads = LoadsOf(kernel_);
+    for (const Access* access : copied)
+      Add(OptKind::kLocal, std::find(loads.begin(), loads.end(), access->node) - loads.begin(),
+          level);
+    return true;
   }
 
   // A block of `v` must be a multiple of this many vectors, or all of it, for its quotients to be
@@ -214,7 +335,7 @@ class Chooser {
     for (const Access& access : b.accesses) {
       const double copies = Copies(access.deps, t);
       loads += copies * AccessCost(access, v);
-      if (In(access.deps, v)) loads += kStream * Streams(access, t);
+      if (In(access.deps, v) && !Copied(access, v)) loads += kStream * Streams(access, t);
       held = std::min(held, copies);
     }
     for (const RangeSet deps : b.ops) ops += Copies(deps, t);
@@ -239,19 +360,13 @@ class Chooser {
   }
 
   void ChooseTile() {
-    size_t main = kernel_.groups.size();
-    double most = 0;
-    for (size_t g = 0; g < kernel_.groups.size(); ++g)
-      if (const double work = body(g).points * static_cast<double>(body(g).ops.size());
-          work > most && !kernel_.IsNested(kernel_.groups[g]))
-        most = work, main = g;
-    if (main == kernel_.groups.size()) {
+    if (main_ == kernel_.groups.size()) {
       PlanElementwise();
       return;
     }
-    const Body& b = body(main);
-    const size_t nodes = kernel_.groups[main].nodes.size();
-    const int v = In(b.ranges, output_lanes_) ? output_lanes_ : group_lanes_[main];
+    const Body& b = body(main_);
+    const size_t nodes = kernel_.groups[main_].nodes.size();
+    const int v = In(b.ranges, output_lanes_) ? output_lanes_ : group_lanes_[main_];
     int64_t vectors_max = 1, vectors_min = 1;
     if (In(b.ranges, output_lanes_)) {
       const int64_t lanes = LanesFor(output_lanes_);
@@ -289,6 +404,7 @@ class Chooser {
         }
     }
     if (best.cost > 1e299) best = {-1, -1, 1, 1, vectors_min, 0};
+    if (best.b < 0) tile_rows_ = best.a;  // copies are laid out for a tile of two ranges
     if (best.a >= 0) Upcast(best.a, best.ta);
     if (best.b >= 0) Upcast(best.b, best.tb);
     if (output_lanes_ >= 0) Upcast(output_lanes_, In(b.ranges, output_lanes_) ? best.vectors : 2);
@@ -370,10 +486,13 @@ class Chooser {
   const Machine machine_;
   AffineForms forms_;
   std::vector<Body> bodies_;
-  int lanes_ = 1;                 // of a full vector of the widest type
-  int output_lanes_ = -1;         // the output range in lanes
-  std::vector<int> group_lanes_;  // by group: its own range in lanes
-  std::vector<int64_t> counts_;   // by output range: values or vectors in the register tile
+  int lanes_ = 1;                     // of a full vector of the widest type
+  int output_lanes_ = -1;             // the output range in lanes
+  std::vector<int> group_lanes_;      // by group: its own range in lanes
+  size_t main_ = 0;                   // the reduction with the most work
+  std::vector<const UOp*> copyable_;  // loads of it
+  int tile_rows_ = -1;                // the output range of the tile that is not in lanes
+  std::vector<int64_t> counts_;       // by output range: values or vectors in the register tile
   std::vector<Opt> opts_;
 };
 

@@ -15,6 +15,26 @@ int64_t WidthOf(const Tile& tile) {
 
 }  // namespace
 
+absl::Status CanStage(const Kernel& kernel, const UOp* load) {
+  const auto illegal = [](const char* why) { return absl::InvalidArgumentError(why); };
+  if (!IsFloat(load->dtype)) return illegal("only floats are copied");
+  for (const UOp* store : kernel.stores)
+    if (store->src[0]->src[0] == load->src[0]->src[0])
+      return illegal("the kernel writes what it loads");
+  for (const UOp* node : PostOrder(load))
+    if (node->op == Op::kReduceLoop) return illegal("the load depends on a reduction");
+  const RangeSet deps = kernel.DepsOf(load);
+  RangeSet seen = 0;
+  for (const ReduceGroup& group : kernel.groups)
+    for (const int range : group.ranges) {
+      if (!(deps >> range & 1)) continue;
+      if (kernel.IsNested(group)) return illegal("the load is in a nested reduction");
+      if (seen >> range & 1) return illegal("the load is in several reductions");
+      seen |= RangeSet{1} << range;
+    }
+  return absl::OkStatus();
+}
+
 StageLayout LayOut(const Kernel& kernel, const Plan& plan, const Stage& stage) {
   const RangeSet deps = kernel.DepsOf(stage.load);
   StageLayout layout;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "compiler/codegen/plan.h"
 
 namespace outboard::codegen {
@@ -31,6 +32,9 @@ struct StageLayout {
   // Rounded up so that copies that follow each other start at a cache line.
   int64_t bytes() const { return (elements * element_bytes + 63) / 64 * 64; }
 };
+
+// Whether the load may be copied before it is used. Errors: INVALID_ARGUMENT, says why not.
+absl::Status CanStage(const Kernel& kernel, const UOp* load);
 
 // `stage` is legal (apply.cc), and every tile in the plan is what it will be.
 StageLayout LayOut(const Kernel& kernel, const Plan& plan, const Stage& stage);

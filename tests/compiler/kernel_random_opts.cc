@@ -43,7 +43,7 @@ std::vector<Opt> RandomOpts(const UOp* sink, const codegen::Machine& machine,
         break;
       case OptKind::kFlatten: break;
     }
-    if ((kind == OptKind::kUpcast || kind == OptKind::kUnroll) && copies * opt.amount > 12) return;
+    if ((kind == OptKind::kUpcast || kind == OptKind::kUnroll) && copies * opt.amount > 8) return;
     opts.push_back(opt);
     if (!codegen::ApplyOpts(ValueOrDie(codegen::AnalyzeKernel(sink)), opts, machine).ok())
       opts.pop_back();
@@ -51,10 +51,10 @@ std::vector<Opt> RandomOpts(const UOp* sink, const codegen::Machine& machine,
       copies *= opt.amount;
   };
   if (pick(4) == 0) attempt(OptKind::kFlatten);
-  for (int i = 0; i < 16; ++i) attempt(kFirst[pick(std::size(kFirst))]);
-  for (int i = 0; i < 12; ++i) attempt(kThen[pick(std::size(kThen))]);
+  for (int i = 0; i < 10; ++i) attempt(kFirst[pick(std::size(kFirst))]);
+  for (int i = 0; i < 8; ++i) attempt(kThen[pick(std::size(kThen))]);
   for (int i = 0; i < 3; ++i) attempt(OptKind::kThread);
-  for (int i = 0; i < 8; ++i) attempt(OptKind::kLocal);
+  for (int i = 0; i < 6; ++i) attempt(OptKind::kLocal);
   return opts;
 }
 

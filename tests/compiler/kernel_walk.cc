@@ -46,7 +46,7 @@ class Walker {
 
   char* At(const UOp* index) {
     const UOp* const global = index->src[0];
-    const int64_t element = Eval(index->src[1]).i[0];
+    const int64_t element = Int(index->src[1]);
     if (element < 0 || element >= global->arg[1]) {
       status_ = absl::OutOfRangeError(absl::StrCat("slot ", global->arg[0], " element ", element));
       return nullptr;
@@ -55,6 +55,32 @@ class Walker {
   }
 
   static Tile OfInt(int64_t value) { return {{}, {value}}; }
+
+  // An integer's or a bool's value; what indices and their conditions are mostly made of without
+  // the reference's vectors, which would be nearly all of the time.
+  int64_t Int(const UOp* node) {
+    const bool index = !node->src.empty() && node->src[0]->dtype == DType::kI64;
+    switch (node->op) {
+      case Op::kConst: return node->int_value();
+      case Op::kRange: return counters_.at(node);
+      case Op::kAdd:
+      case Op::kMul:
+        if (index) {
+          const auto a = static_cast<uint64_t>(Int(node->src[0])),
+                     b = static_cast<uint64_t>(Int(node->src[1]));
+          return static_cast<int64_t>(node->op == Op::kAdd ? a + b : a * b);
+        }
+        break;
+      case Op::kCmpLt:
+        if (index) return Int(node->src[0]) < Int(node->src[1]);
+        break;
+      case Op::kAnd:
+        if (IsBool(node->dtype)) return Int(node->src[0]) & Int(node->src[1]);
+        break;
+      default: break;
+    }
+    return Eval(node).i[0];
+  }
 
   Tile Eval(const UOp* node) {
     const auto source = [&](int i) { return Eval(node->src[i]); };
@@ -65,12 +91,12 @@ class Walker {
         return OfInt(node->int_value());
       case Op::kRange: return OfInt(counters_.at(node));
       case Op::kLoad: {
-        if (node->src.size() == 3 && source(1).i[0] == 0) return source(2);
+        if (node->src.size() == 3 && Int(node->src[1]) == 0) return source(2);
         const char* const at = At(node->src[0]);
         if (IsFloat(node->dtype)) return {{at ? LoadFloat(node->dtype, at) : 0}, {}};
         return OfInt(at ? LoadInt(node->dtype, at) : 0);
       }
-      case Op::kWhere: return source(0).i[0] ? source(1) : source(2);
+      case Op::kWhere: return Int(node->src[0]) ? source(1) : source(2);
       case Op::kCast:
         reference::CastTile(node->src[0]->dtype, node->dtype, source(0), out);
         return out;
