@@ -8,9 +8,9 @@
 namespace outboard {
 namespace {
 
-// Expressions are graphs, so a shared sum is walked once for each path to it; canonical ones have
-// few.
-constexpr int kWalkMax = 1024;
+// Expressions are graphs, so a shared sum is walked once for each path to it. Of canonical sums,
+// whose terms are few, two joined ones and their factors stay far below this.
+constexpr int kWalkMax = 8 * kLinearTermsMax;
 
 // Modulo 2^width, as the signed number nearest to zero.
 int64_t Reduce(DType dtype, uint64_t value) {
@@ -59,20 +59,29 @@ void AddScaled(Linear& linear, const Linear& other, int64_t factor) {
     AddTerm(linear, term, static_cast<int64_t>(static_cast<uint64_t>(coefficient) * by));
 }
 
+Linear AsTerm(const UOp* expression) {
+  Linear sum;
+  sum.dtype = expression->dtype;
+  sum.terms.emplace_back(expression, 1);
+  return sum;
+}
+
 Linear LinearOf(const UOp* expression) {
   Linear sum;
   sum.dtype = expression->dtype;
-  absl::InlinedVector<Part, 16> left;
+  absl::InlinedVector<Part, 16> left, found;
   left.push_back({expression, 1});
   uint64_t constant = 0;
+  // From the right, so that a long chain of additions ends the walk after as many steps as it may
+  // have terms, not after all of its depth.
   for (int steps = 0; !left.empty(); ++steps) {
     const auto [node, by] = left.back();
     left.pop_back();
     if (node->op == Op::kConst) {
       constant += by * static_cast<uint64_t>(node->int_value());
     } else if (node->op == Op::kAdd) {
-      left.push_back({node->src[1], by});
       left.push_back({node->src[0], by});
+      left.push_back({node->src[1], by});
     } else if (node->op == Op::kNeg) {
       left.push_back({node->src[0], 0 - by});
     } else if (node->op == Op::kMul && node->src[1]->is_const()) {
@@ -82,13 +91,13 @@ Linear LinearOf(const UOp* expression) {
     } else if (IsShiftByConstant(node)) {
       left.push_back({node->src[0], by << node->src[1]->int_value()});
     } else {
-      AddTerm(sum, node, static_cast<int64_t>(by));
+      found.push_back({node, by});
     }
-    if (steps > kWalkMax || sum.terms.size() > kLinearTermsMax) {
-      sum.terms.clear();
-      sum.terms.emplace_back(expression, 1);
-      return sum;
-    }
+    if (steps > kWalkMax) return AsTerm(expression);
+  }
+  for (size_t i = found.size(); i-- > 0;) {  // canonical sums are in order from the left
+    AddTerm(sum, found[i].node, static_cast<int64_t>(found[i].factor));
+    if (sum.terms.size() > kLinearTermsMax) return AsTerm(expression);
   }
   sum.constant = Reduce(sum.dtype, constant);
   return sum;

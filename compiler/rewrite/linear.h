@@ -29,6 +29,8 @@ inline constexpr int kLinearTermsMax = 32;
 // constants. What is none of these is a term. An expression of over kLinearTermsMax terms is one
 // term.
 Linear LinearOf(const UOp* expression);
+// The sum that has it for its one term, whatever it is.
+Linear AsTerm(const UOp* expression);
 
 // The expression of a sum: its terms from left to right, the constant last. `linear` may hold terms
 // in any order and coefficients of 0, but each term once.

@@ -31,13 +31,6 @@ struct Comparison {
   bool exact = true;
 };
 
-Linear AsTerm(const UOp* node) {
-  Linear sum;
-  sum.dtype = node->dtype;
-  sum.terms.emplace_back(node, 1);
-  return sum;
-}
-
 // The value as a sum that is equal to it in the integers; itself as one term where need be.
 Linear ExactSum(const UOp* node) {
   Linear sum = LinearOf(node);

@@ -80,13 +80,6 @@ Linear DividedBy(Linear n, int64_t divisor) {
   return n;
 }
 
-Linear AsTerm(const UOp* node) {
-  Linear sum;
-  sum.dtype = node->dtype;
-  sum.terms.emplace_back(node, 1);
-  return sum;
-}
-
 // The numerator as a sum that is equal to it in the integers.
 std::optional<Linear> Numerator(const UOp* n) {
   if (!n->shape.empty()) return std::nullopt;

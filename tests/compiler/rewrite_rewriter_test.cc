@@ -252,6 +252,29 @@ TEST_F(RewriterTest, SumsOfTooManyTermsAreOneTerm) {
   EXPECT_FALSE(stats.stopped);
 }
 
+// What a client may send: additions without end cost a few steps each, not all that came before. A
+// walk of each whole chain would be 10^9 steps, which nobody would wait for.
+TEST_F(RewriterTest, LongChainsCostAsMuchAsTheyAreLong) {
+  const auto chain = [&](auto add) {
+    Graph graph;
+    const auto range = [&](int64_t i) {
+      return graph.MakeChecked(Op::kRange, DType::kI64, {}, {i, 100, 0});
+    };
+    const UOp* node = range(0);
+    for (int i = 1; i < 30000; ++i) node = add(graph, node, range(i));
+    stats = {};
+    Simplify(graph, node, &stats);
+    EXPECT_FALSE(stats.stopped);
+    EXPECT_LE(stats.visits, 90000);
+  };
+  chain([](Graph& h, const UOp* x, const UOp* r) { return Add(h, x, r); });
+  chain([](Graph& h, const UOp* x, const UOp* r) { return Add(h, r, x); });
+  chain([](Graph& h, const UOp* x, const UOp* r) { return Alu(h, Op::kNeg, Add(h, x, r)); });
+  chain([](Graph& h, const UOp* x, const UOp* r) {
+    return Add(h, Add(h, x, r), ConstIndex(h, r->arg[0]));
+  });
+}
+
 TEST_F(RewriterTest, OrderIsByWhatNodesSay) {
   const UOp* const seven = Number(7);
   const UOp* const late = Range(5, 3);
