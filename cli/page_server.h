@@ -28,7 +28,8 @@ struct Resource {
 
 class PageServer {
  public:
-  // On 127.0.0.1:port; 0 takes a free one. Errors: UNAVAILABLE  the port is taken
+  // On 127.0.0.1:port; 0 takes a free one.
+  // Errors: UNAVAILABLE  the port is taken
   static absl::StatusOr<std::unique_ptr<PageServer>> Start(int port,
                                                            std::vector<Resource> resources);
   virtual ~PageServer() = default;

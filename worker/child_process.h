@@ -13,7 +13,8 @@ namespace outboard::worker {
 class ChildProcess {
  public:
   // Runs `argv` (argv[0] is the path). The child is killed by the kernel if the calling thread's
-  // process ends. Errors: UNAVAILABLE  the program cannot be started; named
+  // process ends.
+  // Errors: UNAVAILABLE  the program cannot be started; named
   static absl::StatusOr<ChildProcess> Start(const std::vector<std::string>& argv);
 
   ChildProcess() = default;

@@ -42,8 +42,8 @@ class Engine {
   absl::StatusOr<std::shared_ptr<Array>> NewArray(DType dtype, std::vector<int64_t> dims);
 
   // Evaluates `sink` (verified, of tensor level) on `inputs`, in the order of its PARAM slots;
-  // results in the order of its sources. `id` is the graph's and stands for it in caches. Errors:
-  // INVALID_ARGUMENT    inputs or bindings that do not fit the graph
+  // results in the order of its sources. `id` is the graph's and stands for it in caches.
+  // Errors: INVALID_ARGUMENT    inputs or bindings that do not fit the graph
   //         RESOURCE_EXHAUSTED  memory, or a limit of the compiler, named
   //         UNIMPLEMENTED       what this engine has no code for
   virtual absl::StatusOr<std::vector<ArrayPtr>> Run(const GraphId& id, const UOp* sink,

@@ -1,14 +1,13 @@
 // Invariants
 //   E1  Sequenced items are applied in the order 1, 2, 3 ... each once. What is at or below
-//   applied_seq_ is skipped, a
-//       gap ends the session.
+//       applied_seq_ is skipped, a gap ends the session.
 //   E2  A handle is in the table from the item that defines it to its Release or donation. It holds
-//   an array or the
-//       status of what should have made it (poison), with the item that failed first.
+//       an array or the status of what should have made it (poison), with the item that failed
+//       first.
 //   E3  A failed Run changes nothing but its outputs, which become poison; its donated inputs end
-//   as if it had run. E4  Every value asked for, and every failure, is kept until it is
-//   acknowledged, and sent again after a
-//       reconnection.
+//       as if it had run.
+//   E4  Every value asked for, and every failure, is kept until it is acknowledged, and sent again
+//       after a reconnection.
 //   E5  While the first of waiting_ lacks its graph, nothing behind it is applied.
 //   E6  Frames of another epoch than the last Open's are dropped.
 //

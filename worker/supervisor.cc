@@ -1,9 +1,9 @@
 // Invariants
 //   V1  A session has one executor and one Attach; both end together, and SessionEnded tells how.
 //   V2  Executors are started by the thread of Run only (they end with it), and reaped by their
-//   session's thread. V3  Without an acknowledged heartbeat for lease_ttl_ms every executor is
-//   ended: the gateway has given the sessions
-//       up by then, and two executors of one session must not be.
+//       session's thread.
+//   V3  Without an acknowledged heartbeat for lease_ttl_ms every executor is ended: the gateway has
+//       given the sessions up by then, and two executors of one session must not be.
 //
 //   session:  Assign --start--> running --executor's socket closes | ReleaseSession | Attach
 //   breaks--> ended

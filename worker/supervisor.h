@@ -1,8 +1,8 @@
 // A worker's supervisor: joins a gateway, starts an executor for each session that is assigned to
 // it, and passes that session's frames between the two.
 //
-//   gateway --Join------> commands  (assign, release)    one control stream, dialled again when it
-//   breaks
+//   gateway --Join------> commands  (assign, release)    one control stream, dialled again when
+//                                                        it breaks
 //           <--events---            (register, heartbeat, session ended)
 //   gateway <--Attach---> frames <--socket pair--> executor      one a session
 //

@@ -32,12 +32,10 @@ void AddKey(grpc::ClientContext& context, const std::string& key) {
 
 // Invariants
 //   L1  At most one StartWrite is pending (gRPC aborts on a second): writing_ says so, under
-//   mutex_, and only the
-//       thread that set it calls StartWrite.
+//       mutex_, and only the thread that set it calls StartWrite.
 //   L2  The listener hears OnEnd once, after the last OnFrame.
 //   L3  The hold keeps OnDone away while anybody may start an operation from outside: it is removed
-//   once, after
-//       finished_ is set and when no StartWrite from outside is under way (starting_).
+//       once, after finished_ is set and when no StartWrite from outside is under way (starting_).
 class GrpcLink final : public Link,
                        public grpc::ClientBidiReactor<proto::ClientFrame, proto::ServerFrame> {
  public:

@@ -1,8 +1,9 @@
 // Invariants
 //   T1  core_ and link_ are touched under mutex_ only; frames go to the link in the order in which
-//   core_ made them. T2  A caller sleeps on changed_ only; everything that can end its wait
-//   notifies: frames, the session's end. T3  One thread reconnects at a time; it is joined before
-//   the Impl is destroyed.
+//       core_ made them.
+//   T2  A caller sleeps on changed_ only; everything that can end its wait notifies: frames, the
+//       session's end.
+//   T3  One thread reconnects at a time; it is joined before the Impl is destroyed.
 #include "client/transport/session.h"
 
 #include <algorithm>

@@ -1,9 +1,10 @@
 // Invariants
 //   C1  Sequence numbers leave 1, 2, 3 ... and the ring holds exactly those above done_seq_.
 //   C2  A Graph is emitted before the first Run of an epoch that names it, and once in that epoch
-//   unless asked for. C3  A value is complete or failed once; a slot is taken once. C4  Ack never
-//   covers a value that is still incomplete. C5  After End every awaited value that is not complete
-//   fails with the session's status.
+//       unless asked for.
+//   C3  A value is complete or failed once; a slot is taken once.
+//   C4  Ack never covers a value that is still incomplete.
+//   C5  After End every awaited value that is not complete fails with the session's status.
 //
 //   kNew --Open--> kOpening --OnOpened--> kOpen --Close--> kClosing --End--> kEnded
 //                     ^                     |

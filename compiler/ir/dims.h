@@ -8,8 +8,8 @@
 namespace outboard {
 
 // a + b and a - b; makes expressions in `graph` where the result is no number. Where nothing can be
-// brought together the result is ADD(a, b), or ADD(a, NEG(b)), as it stands. Errors:
-// INVALID_ARGUMENT    numbers whose result does not fit 64 bits
+// brought together the result is ADD(a, b), or ADD(a, NEG(b)), as it stands.
+// Errors: INVALID_ARGUMENT    numbers whose result does not fit 64 bits
 //         RESOURCE_EXHAUSTED  as Graph::Make
 absl::StatusOr<Dim> AddDims(Graph& graph, const Dim& a, const Dim& b);
 absl::StatusOr<Dim> SubtractDims(Graph& graph, const Dim& a, const Dim& b);

@@ -53,8 +53,8 @@ struct EncodedGraph {
 absl::StatusOr<EncodedGraph> EncodeGraph(const UOp* root);
 
 // Decodes into `graph` through Graph::Make, verifies (VerifyGraph) at `level` and checks that the
-// bytes are canonical. Never reads past `bytes`, and allocates in proportion to them. Errors:
-// INVALID_ARGUMENT    malformed, not canonical, or a rule of spec.h broken; names the node
+// bytes are canonical. Never reads past `bytes`, and allocates in proportion to them.
+// Errors: INVALID_ARGUMENT    malformed, not canonical, or a rule of spec.h broken; names the node
 //         RESOURCE_EXHAUSTED  a limit, named
 absl::StatusOr<const UOp*> DecodeGraph(Graph& graph, std::string_view bytes,
                                        Level level = Level::kTensor);

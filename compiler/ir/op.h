@@ -6,10 +6,12 @@
 // dimensions):
 //
 //   PARAM      arg: slot, dims...        an input of the graph, or of the FUNCTION around it
-//   BUFFER     arg: handle, dims...      an input known by name; inside a client only, PARAM on the
-//   wire CONST      arg: bits                 scalar; integers as int64, floats as the bits of the
-//   equal double VAR        arg: slot, min, max       scalar i64 bound at run time, min <= value <=
-//   max IOTA       arg: n                    0, 1 ... n-1 along one axis, of an integer type
+//   BUFFER     arg: name, dims...        an input known by a number of the client's; PARAM on the
+//                                        wire
+//   CONST      arg: bits                 scalar; integers as int64, floats as the bits of the equal
+//                                        double
+//   VAR        arg: slot, min, max       scalar i64 bound at run time, min <= value <= max
+//   IOTA       arg: n                    0, 1 ... n-1 along one axis, of an integer type
 //   RESHAPE    (x) dims...   EXPAND (x) dims...   PERMUTE (x) axes...   FLIP (x) axes...
 //   PAD        (x) lo, hi a dimension: zeros around    SHRINK (x) begin, end a dimension
 //   REDUCE     (x) op, axes...           a reduced axis stays, of length 1; op is ADD, MUL or MAX
@@ -24,8 +26,9 @@
 //   GLOBAL     arg: slot, elements       a buffer that a kernel is given
 //   RANGE      arg: id, extent, kind     a loop counter, i64 in [0, extent); kind is RangeKind
 //   INDEX      (GLOBAL, i64 element)     a place; LOAD (INDEX) or LOAD (INDEX, gate, otherwise);
-//   STORE (INDEX, value) REDUCE_LOOP (value, RANGE...) op     the value folded over its ranges,
-//   which are of kind kReduce
+//                                        STORE (INDEX, value)
+//   REDUCE_LOOP (value, RANGE...) op     the value folded over its ranges, which are of kind
+//                                        kReduce
 #pragma once
 
 #include <cstdint>

@@ -18,8 +18,8 @@ class X86Renderer {
 
   virtual const codegen::Machine& machine() const = 0;
   // A relocatable object that defines `symbol`, as compiled_kernel.h says. `ir`, unless null,
-  // receives what was written for LLVM, before its passes. Errors: UNIMPLEMENTED  an operation
-  // without code for its type
+  // receives what was written for LLVM, before its passes.
+  // Errors: UNIMPLEMENTED  an operation without code for its type
   //         INTERNAL       LLVM refused what was written
   virtual absl::StatusOr<std::string> Render(const codegen::Kernel& kernel,
                                              const codegen::Plan& plan, const std::string& symbol,

@@ -5,9 +5,11 @@
 //   MAX(x, constant)   the gradient goes to x where x > constant, so relu has gradient 0 at 0
 //   MAX(a, b)          equal values get half each
 //   REDUCE MAX         the places that hold the largest value share the gradient evenly; none if
-//   that is NaN REDUCE MUL         exact, also where factors are 0, and to any order SQRT, LOG2,
-//   FDIV   what the formula gives, so SQRT at 0 has an infinite one WHERE              the branch
-//   not taken gets 0, whatever its own value is; what it is made of is still computed, and
+//                      that is NaN
+//   REDUCE MUL         exact, also where factors are 0, and to any order
+//   SQRT, LOG2, FDIV   what the formula gives, so SQRT at 0 has an infinite one
+//   WHERE              the branch not taken gets 0, whatever its own value is; what it is made of
+//                      is still computed, and
 //                      0 times an infinite derivative is NaN: guard the argument, not only the
 //                      result
 //   TRUNC, DETACH, comparisons and everything of integers or bool have none
@@ -34,13 +36,12 @@ namespace outboard {
 //   others beneath it.
 //
 // Where a node has several users their contributions are added in one fixed order, so the result is
-// the same graph in every process. Errors: INVALID_ARGUMENT    a rule above is broken; `dy` and `y`
-// differ in type or shape
+// the same graph in every process.
+// Errors: INVALID_ARGUMENT    a rule above is broken; `dy` and `y` differ in type or shape
 //         UNIMPLEMENTED       between `wrt` and `y` is a BITCAST between floats, more than one
-//         device, or a REDUCE MUL
-//                             over a symbolic axis
+//                             device, or a REDUCE MUL over a symbolic axis
 //         RESOURCE_EXHAUSTED  a limit of limits.h
-// Cost:   O(nodes between `wrt` and `y`).  Threads: those of `g`.
+// Cost: O(nodes between `wrt` and `y`). Threads: those of `g`.
 absl::StatusOr<std::vector<const UOp*>> Gradient(Graph& g, const UOp* y, const UOp* dy,
                                                  absl::Span<const UOp* const> wrt);
 

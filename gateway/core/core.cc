@@ -1,11 +1,15 @@
 // Invariants (CheckInvariants; tests quote the numbers)
 //   G1  A device is held by at most one session, and that session names it.
 //   G2  A session holds devices exactly in kStarting, kLive and kDetached, all of one worker that
-//   is known. G3  A session is metered exactly in kLive and kDetached: never before the customer
-//   can use the device, never after. G4  A connection belongs to at most one session; kLive has
-//   one, kDetached and a kParked outside the queue none. G5  The queue holds exactly the sessions
-//   in kQueued and those in kParked that have a connection. G6  An epoch rises with every Live of a
-//   session. G7  Nothing waits for ever: each state but kLive has a time limit, checked on Tick.
+//       is known.
+//   G3  A session is metered exactly in kLive and kDetached: never before the customer can use the
+//       device, never after.
+//   G4  A connection belongs to at most one session; kLive has one, kDetached and a kParked outside
+//       the queue none.
+//   G5  The queue holds exactly the sessions in kQueued and those in kParked that have a
+//       connection.
+//   G6  An epoch rises with every Live of a session.
+//   G7  Nothing waits for ever: each state but kLive has a time limit, checked on Tick.
 //
 //   ClientOpen --Enqueue--> kQueued --TryPlace--> kStarting --ExecutorAttached/GoLive--> kLive
 //   kLive --ClientGone/GoDetached--> kDetached --ClientResume/GoLive--> kLive

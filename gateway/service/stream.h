@@ -4,9 +4,9 @@
 //
 // Invariants
 //   W1  At most one StartWrite is pending: writing_, and only the thread that set it calls
-//   StartWrite. W2  Finish is called once, when nothing is written and no hold is taken; so a
-//   thread with a hold (or with
-//       writing_) may use the stream without fear of OnDone.
+//       StartWrite.
+//   W2  Finish is called once, when nothing is written and no hold is taken; so a thread with a
+//       hold (or with writing_) may use the stream without fear of OnDone.
 //   W3  Nothing is queued after End.
 #pragma once
 

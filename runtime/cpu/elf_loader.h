@@ -28,10 +28,11 @@ using KernelFunction = void (*)(void* const* buffers, int64_t task_begin, int64_
 class LoadedObject {
  public:
   // Errors: INVALID_ARGUMENT    not an ELF64 x86-64 relocatable object, truncated, or offsets out
-  // of range
+  //                             of range
   //         UNIMPLEMENTED       a relocation, section or symbol kind that is not handled (named)
   //         NOT_FOUND           `symbol` is not defined there; or an undefined symbol that is not
-  //         in the list (named) RESOURCE_EXHAUSTED  larger than kObjectBytesMax, or no memory
+  //                             in the list (named)
+  //         RESOURCE_EXHAUSTED  larger than kObjectBytesMax, or no memory
   static absl::StatusOr<LoadedObject> Load(std::string_view object, std::string_view symbol);
 
   // Stands for the object of a kernel that has no code.
