@@ -9,6 +9,7 @@
 
 namespace outboard::transport {
 
+// An item and a node of it; what the node was on the user's side is the client's to know.
 struct Failure {
   uint64_t seq = 0;              // of the item that failed first
   std::optional<uint32_t> node;  // of its graph, in the canonical order
@@ -16,7 +17,7 @@ struct Failure {
   friend bool operator==(const Failure&, const Failure&) = default;
 };
 
-// `status` with the place; OK stays OK.
+// `status` with the place; its code and message stay: an INVALID_ARGUMENT is one still, OK is OK.
 absl::Status WithFailure(absl::Status status, const Failure& failure);
 // nullopt for a status without one.
 std::optional<Failure> FailureOf(const absl::Status& status);

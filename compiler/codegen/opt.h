@@ -32,6 +32,7 @@
 
 namespace outboard::codegen {
 
+// As listed above.
 enum class OptKind { kFlatten, kVector, kUpcast, kUnroll, kGroup, kBlock, kSwap, kThread, kLocal };
 
 struct Opt {

@@ -1,4 +1,5 @@
-// Small things that every rewrite needs.
+// Small things that every rewrite needs: a node over other sources, and what a node is where it is a
+// constant.
 #pragma once
 
 #include "compiler/ir/uop.h"

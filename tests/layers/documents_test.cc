@@ -1,0 +1,62 @@
+// What the documents say of the repository is so: every file and folder that they name is there.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <sstream>
+
+#include "tests/layers/sources.h"
+
+namespace outboard::layers {
+namespace {
+
+namespace fs = std::filesystem;
+
+// `client/tensor/tensor.h`, and commands such as `scripts/test --fast`. A name with a star, a brace
+// or the like stands for several and is not looked up.
+const std::regex kNamed("`([a-z_]+/[A-Za-z0-9_./-]*)( [^`]*)?`");
+
+std::vector<std::string> Named(const std::string& text) {
+  std::vector<std::string> names;
+  for (std::sregex_iterator m(text.begin(), text.end(), kNamed), end; m != end; ++m)
+    names.push_back((*m)[1]);
+  return names;
+}
+
+bool IsOurs(const std::string& name) {
+  const std::string folder = name.substr(0, name.find('/'));
+  for (const std::string& ours : kFolders)
+    if (folder == ours) return true;
+  return folder == "docs" || folder == "scripts";
+}
+
+TEST(Documents, NamesAreFound) {
+  EXPECT_EQ(Named("see `docs/a.md`, `scripts/test --fast`; `a * b`, `x/y*`, docs/b.md"),
+            (std::vector<std::string>{"docs/a.md", "scripts/test"}));
+}
+
+TEST(Documents, EveryFileTheyNameIsThere) {
+  const fs::path root = OUTBOARD_SOURCE_DIR;
+  std::vector<fs::path> pages = {root / "README.md"};
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root / "docs"))
+    if (entry.path().extension() == ".md") pages.push_back(entry.path());
+  ASSERT_GT(pages.size(), 5u);
+  int named = 0;
+  for (const fs::path& page : pages) {
+    // Measurements are of their day.
+    if (page.parent_path().filename() == "measurements") continue;
+    std::ifstream file(page);
+    std::stringstream text;
+    text << file.rdbuf();
+    for (const std::string& name : Named(text.str())) {
+      if (!IsOurs(name)) continue;
+      ++named;
+      EXPECT_TRUE(fs::exists(root / name)) << page.filename().string() << " names " << name;
+    }
+  }
+  EXPECT_GT(named, 50);
+}
+
+}  // namespace
+}  // namespace outboard::layers
