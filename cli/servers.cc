@@ -212,6 +212,11 @@ int RunServe(const ServerFlags& flags) {
 
 int RunUp(ServerFlags flags) {
   flags.listen = absl::StrCat(flags.host, ":", flags.port);
+  // The workers share this machine, and do not know of each other.
+  if (flags.session_memory_bytes == 0) {
+    flags.session_memory_bytes = static_cast<uint64_t>(worker::DescribeCpu().memory_bytes / 4 * 3 /
+                                                       (flags.workers * flags.devices));
+  }
   auto options = OptionsFor(flags);
   if (!options.ok()) return Report(options.status());
   // Other people's processes on this machine must not become our workers.

@@ -1,4 +1,5 @@
-// What this machine is, in words and numbers.
+// What this machine is, in words for people and in numbers for whoever shares its memory and its
+// tuning. Threads: any; reads /proc each time.
 #pragma once
 
 #include <cstdint>

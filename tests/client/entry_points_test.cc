@@ -9,6 +9,7 @@
 
 #include "proto/account.grpc.pb.h"
 #include "proto/cloud.grpc.pb.h"
+#include "proto/fleet.grpc.pb.h"
 #include "proto/merkle.h"
 #include "proto/status.h"
 #include "tests/support/documented.h"
@@ -167,6 +168,49 @@ TEST_F(EntryPointsTest, AskForAKey) {
     EXPECT_NE(status.code(), StatusCode::kUnauthenticated) << entry << ": " << status;
   }
   EXPECT_EQ(FilesOfBlobs(), 1);  // the good key's
+}
+
+// Workers' ways in: a fleet token that is right is not yet a session's.
+TEST(FleetEntryPoints, AskForTokens) {
+  test::TempFolder folder;
+  gateway::GatewayOptions options;
+  options.listen = "unix:" + folder / "s";
+  options.data_folder = folder / "data";
+  options.fleet_token = "of the fleet";
+  auto gateway = gateway::Gateway::Start(options);
+  ASSERT_TRUE(gateway.ok()) << gateway.status();
+  auto fleet = proto::Fleet::NewStub(
+      grpc::CreateChannel(options.listen, grpc::InsecureChannelCredentials()));
+  const auto join = [&](const std::string& token) {
+    grpc::ClientContext context;
+    if (!token.empty()) context.AddMetadata("authorization", "Bearer " + token);
+    auto stream = fleet->Join(&context);
+    stream->WritesDone();
+    proto::GatewayCommand command;
+    while (stream->Read(&command)) {
+    }
+    return wire::FromGrpc(stream->Finish());
+  };
+  for (const char* wrong : {"", "of the fleer", "of the fleet ", "x"})
+    EXPECT_EQ(join(wrong).code(), StatusCode::kUnauthenticated) << wrong;
+  EXPECT_EQ(join("of the fleet"), absl::OkStatus());
+  const auto attach = [&](const std::string& fleet_token, const std::string& session,
+                          const std::string& token) {
+    grpc::ClientContext context;
+    context.AddMetadata("authorization", "Bearer " + fleet_token);
+    if (!session.empty()) context.AddMetadata("outboard-session", session);
+    if (!token.empty()) context.AddMetadata("outboard-token", token);
+    auto stream = fleet->Attach(&context);
+    proto::ClientFrame frame;
+    while (stream->Read(&frame)) {
+    }
+    return wire::FromGrpc(stream->Finish()).code();
+  };
+  const std::string some(32, 'a');
+  EXPECT_EQ(attach("wrong", some, some), StatusCode::kUnauthenticated);
+  EXPECT_EQ(attach("of the fleet", some, some), StatusCode::kPermissionDenied);
+  EXPECT_EQ(attach("of the fleet", "", some), StatusCode::kInvalidArgument);
+  EXPECT_EQ(attach("of the fleet", some, "../../xyz"), StatusCode::kInvalidArgument);
 }
 
 TEST_F(EntryPointsTest, ATenantCannotRevokeAnothersKey) {
