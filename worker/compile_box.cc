@@ -7,6 +7,13 @@
 #include "worker/message_io.h"
 
 namespace outboard::worker {
+namespace {
+
+std::string NameOf(const KernelSource& kernel) {
+  return absl::StrCat(kernel.encoding, kernel.opts.has_value() ? "\n" + *kernel.opts : "");
+}
+
+}  // namespace
 
 CompileBox::CompileBox(CompileBoxOptions options) : options_(std::move(options)) {
   if (options_.program.empty()) options_.program = ProgramBeside("outboard-compiler");
@@ -19,11 +26,15 @@ absl::Status CompileBox::EnsureBox() {
   return absl::OkStatus();
 }
 
-absl::Status CompileBox::Ask(std::span<const std::string> kernels,
+absl::Status CompileBox::Ask(std::span<const KernelSource> kernels,
                              std::vector<absl::StatusOr<CompiledKernel>>* results) {
   OB_RETURN_IF_ERROR(EnsureBox());
   proto::CompileRequest request;
-  for (const std::string& kernel : kernels) request.add_kernels(kernel);
+  for (const KernelSource& kernel : kernels) {
+    proto::KernelSource* const source = request.add_kernels();
+    source->set_encoding(kernel.encoding);
+    if (kernel.opts.has_value()) source->set_opts(*kernel.opts);
+  }
   proto::CompileReply reply;
   absl::Status status = WriteMessage(box_.fd(), request);
   if (status.ok())
@@ -57,23 +68,24 @@ absl::Status CompileBox::Ask(std::span<const std::string> kernels,
 }
 
 std::vector<absl::StatusOr<CompiledKernel>> CompileBox::Compile(
-    std::span<const std::string> kernels) {
+    std::span<const KernelSource> kernels) {
   std::vector<absl::StatusOr<CompiledKernel>> results(kernels.size(),
                                                       absl::InternalError("not compiled"));
   if (kernels.empty()) return results;
   bool any_refused = false;
-  for (const std::string& kernel : kernels) any_refused |= refused_.contains(kernel);
+  for (const KernelSource& kernel : kernels) any_refused |= refused_.contains(NameOf(kernel));
   if (!any_refused && Ask(kernels, &results).ok()) return results;
 
   // Somebody in the batch brought the box down, or is known to: one by one.
   for (size_t i = 0; i < kernels.size(); ++i) {
-    if (const auto refused = refused_.find(kernels[i]); refused != refused_.end()) {
+    if (const auto refused = refused_.find(NameOf(kernels[i])); refused != refused_.end()) {
       results[i] = refused->second;
       continue;
     }
     std::vector<absl::StatusOr<CompiledKernel>> one(1, absl::InternalError("not compiled"));
     const absl::Status status = Ask(kernels.subspan(i, 1), &one);
-    if (status.code() == absl::StatusCode::kResourceExhausted) refused_[kernels[i]] = status;
+    if (status.code() == absl::StatusCode::kResourceExhausted)
+      refused_[NameOf(kernels[i])] = status;
     results[i] = status.ok() ? std::move(one[0]) : absl::StatusOr<CompiledKernel>(status);
   }
   return results;

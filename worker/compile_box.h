@@ -36,19 +36,19 @@ class CompileBox final : public KernelCompiler {
   // remembered, so that the same kernel is not tried again. UNAVAILABLE where no box can be
   // started.
   std::vector<absl::StatusOr<CompiledKernel>> Compile(
-      std::span<const std::string> kernels) override;
+      std::span<const KernelSource> kernels) override;
 
   int box_pid() const { return box_.pid(); }  // of the box that runs now; for tests
 
  private:
   absl::Status EnsureBox();
   // One request. Not OK: the box is gone, and so is every kernel of the batch.
-  absl::Status Ask(std::span<const std::string> kernels,
+  absl::Status Ask(std::span<const KernelSource> kernels,
                    std::vector<absl::StatusOr<CompiledKernel>>* results);
 
   CompileBoxOptions options_;
   ChildProcess box_;
-  std::map<std::string, absl::Status> refused_;  // by encoding
+  std::map<std::string, absl::Status> refused_;  // by encoding and Opts
 };
 
 }  // namespace outboard::worker

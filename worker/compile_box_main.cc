@@ -31,8 +31,12 @@ void ObeyFault(const std::string& kernel) {
 }
 
 proto::CompileReply Answer(InProcessCompiler& compiler, const proto::CompileRequest& request) {
-  std::vector<std::string> kernels(request.kernels().begin(), request.kernels().end());
-  for (const std::string& kernel : kernels) ObeyFault(kernel);
+  std::vector<KernelSource> kernels;
+  for (const proto::KernelSource& source : request.kernels()) {
+    ObeyFault(source.encoding());
+    kernels.push_back({source.encoding(), std::nullopt});
+    if (source.has_opts()) kernels.back().opts = source.opts();
+  }
   proto::CompileReply reply;
   for (absl::StatusOr<CompiledKernel>& compiled : compiler.Compile(kernels)) {
     proto::CompileResult& result = *reply.add_results();

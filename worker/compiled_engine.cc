@@ -154,7 +154,7 @@ class CompiledEngine final : public Engine {
 
     // Programs of other plans are used again; those of this plan are held by it alone, so that they
     // go with it.
-    std::vector<std::string> missing;
+    std::vector<KernelSource> missing;
     std::vector<GraphId> ids, missing_ids;
     std::vector<int> results, missing_results;
     absl::flat_hash_map<GraphId, std::shared_ptr<const cpu::Program>> programs;
@@ -170,7 +170,7 @@ class CompiledEngine final : public Engine {
       if (place->second != nullptr) continue;
       missing_ids.push_back(encoded.id);
       missing_results.push_back(results.back());
-      missing.push_back(std::move(encoded.bytes));
+      missing.push_back({std::move(encoded.bytes), std::nullopt});
     }
     const std::vector<absl::StatusOr<CompiledKernel>> compiled = compiler_->Compile(missing);
     absl::Status failure;

@@ -11,7 +11,7 @@ class InProcessCompiler final : public KernelCompiler {
  public:
   explicit InProcessCompiler(CompileOptions options = {}) : options_(std::move(options)) {}
   std::vector<absl::StatusOr<CompiledKernel>> Compile(
-      std::span<const std::string> kernels) override;
+      std::span<const KernelSource> kernels) override;
 
  private:
   CompileOptions options_;

@@ -2,6 +2,7 @@
 // process (in_process_compiler.h: tests and benchmarks).
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,13 +12,19 @@
 
 namespace outboard::worker {
 
+// A kernel, and how it is to be optimised.
+struct KernelSource {
+  std::string encoding;             // canonical (compiler/ir/encoding.h)
+  std::optional<std::string> opts;  // codegen::OptsToString; nullopt: what the heuristic chooses
+};
+
 class KernelCompiler {
  public:
   virtual ~KernelCompiler() = default;
-  // Each of `kernels` is the canonical encoding of a kernel (compiler/ir/encoding.h). Results in
-  // their order; one kernel's failure is its own.
+  // Results in the order of `kernels`; one kernel's failure is its own. INVALID_ARGUMENT for Opts that
+  // are not legal for it.
   virtual std::vector<absl::StatusOr<CompiledKernel>> Compile(
-      std::span<const std::string> kernels) = 0;
+      std::span<const KernelSource> kernels) = 0;
 };
 
 }  // namespace outboard::worker

@@ -31,8 +31,10 @@ constexpr uintmax_t kFileBytesMax = uintmax_t{64} << 20;
 
 std::string Sha256(const std::string& bytes) { return IdOfEncoding(bytes).ToBytes(); }
 
-std::string KeyOf(const std::string& compiler, const std::string& kernel) {
-  return Sha256(absl::StrCat(compiler.size(), ":", compiler, kernel));
+std::string KeyOf(const std::string& compiler, const KernelSource& kernel) {
+  const std::string opts = kernel.opts.has_value() ? "opts " + *kernel.opts : "heuristic";
+  return Sha256(
+      absl::StrCat(compiler.size(), ":", compiler, opts.size(), ":", opts, kernel.encoding));
 }
 
 }  // namespace
@@ -46,10 +48,11 @@ ObjectCache::ObjectCache(KernelCompiler* inner, ObjectCacheOptions options)
 }
 
 std::vector<absl::StatusOr<CompiledKernel>> ObjectCache::Compile(
-    std::span<const std::string> kernels) {
+    std::span<const KernelSource> kernels) {
   std::vector<absl::StatusOr<CompiledKernel>> results(kernels.size(),
                                                       absl::InternalError("not compiled"));
-  std::vector<std::string> keys, missing;
+  std::vector<std::string> keys;
+  std::vector<KernelSource> missing;
   std::vector<size_t> places;
   for (size_t i = 0; i < kernels.size(); ++i) {
     keys.push_back(KeyOf(options_.compiler, kernels[i]));

@@ -1,7 +1,7 @@
 // Compiled kernels on disk, so that what was compiled once on this machine is not compiled again by
 // the next process.
 //
-// A file per kernel, named by its key: SHA-256 of (what compiles ‖ the kernel's canonical
+// A file per kernel, named by its key: SHA-256 of (what compiles ‖ the kernel's Opts ‖ its canonical
 // encoding), where "what compiles" covers the compiler's build, its options and the processor. A
 // file holds its key and a checksum; one that is damaged, of another key or of another format is as
 // good as absent and is removed. Files appear whole (written aside, then renamed), so that
@@ -34,7 +34,7 @@ class ObjectCache final : public KernelCompiler {
   ObjectCache(KernelCompiler* inner, ObjectCacheOptions options);
 
   std::vector<absl::StatusOr<CompiledKernel>> Compile(
-      std::span<const std::string> kernels) override;
+      std::span<const KernelSource> kernels) override;
 
   int64_t hits() const { return hits_; }
 

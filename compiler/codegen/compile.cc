@@ -61,13 +61,16 @@ absl::StatusOr<CompiledKernel> CompileKernel(const UOp* sink, const CompileOptio
   return std::move(CompileKernels({&sink, 1}, options)[0]);
 }
 
-std::vector<absl::StatusOr<CompiledKernel>> CompileKernels(std::span<const UOp* const> sinks,
-                                                           const CompileOptions& options) {
+std::vector<absl::StatusOr<CompiledKernel>> CompileKernels(
+    std::span<const UOp* const> sinks, const CompileOptions& options,
+    std::span<const std::optional<std::vector<codegen::Opt>>> opts) {
   std::vector<absl::StatusOr<CompiledKernel>> out;
   auto renderer = render::MakeX86Renderer(options.cpu, options.features);
-  for (const UOp* sink : sinks) {
+  CompileOptions own = options;
+  for (size_t i = 0; i < sinks.size(); ++i) {
+    if (!opts.empty()) own.opts = opts[i];
     if (renderer.ok()) {
-      out.push_back(Compile(**renderer, sink, options, nullptr));
+      out.push_back(Compile(**renderer, sinks[i], own, nullptr));
     } else {
       out.push_back(renderer.status());
     }

@@ -34,9 +34,11 @@ struct CompileOptions {
 // Deterministic: equal kernels and options give equal bytes, in any process. Threads: pure.
 absl::StatusOr<CompiledKernel> CompileKernel(const UOp* sink, const CompileOptions& options = {});
 
-// The same for several at less cost each; results in the order of `sinks`.
-std::vector<absl::StatusOr<CompiledKernel>> CompileKernels(std::span<const UOp* const> sinks,
-                                                           const CompileOptions& options = {});
+// The same for several at less cost each; results in the order of `sinks`. `opts`, unless empty,
+// has what options.opts is, for each of them.
+std::vector<absl::StatusOr<CompiledKernel>> CompileKernels(
+    std::span<const UOp* const> sinks, const CompileOptions& options = {},
+    std::span<const std::optional<std::vector<codegen::Opt>>> opts = {});
 
 // The LLVM IR that is written for a kernel, before LLVM's passes; for people and tests.
 absl::StatusOr<std::string> KernelToLlvmIr(const UOp* sink, const CompileOptions& options = {});

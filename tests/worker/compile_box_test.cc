@@ -29,6 +29,13 @@ std::string SquareKernel(int64_t count) {
       ->bytes;
 }
 
+// Kernels as the heuristic optimises them.
+struct Sources : std::vector<KernelSource> {
+  Sources(std::initializer_list<std::string> encodings) {
+    for (const std::string& encoding : encodings) push_back({encoding, std::nullopt});
+  }
+};
+
 class CompileBoxTest : public ::testing::Test {
  protected:
   void SetUp() override { setenv("OUTBOARD_BOX_FAULTS", "1", 1); }
@@ -37,7 +44,7 @@ class CompileBoxTest : public ::testing::Test {
 
 TEST_F(CompileBoxTest, ObjectsThatRunAndErrorsByKernel) {
   CompileBox box(Options());
-  const std::vector<std::string> kernels = {SquareKernel(1000), "no kernel", SquareKernel(7)};
+  const Sources kernels = {SquareKernel(1000), "no kernel", SquareKernel(7)};
   const auto results = box.Compile(kernels);
   ASSERT_EQ(results.size(), 3u);
   EXPECT_EQ(results[1].status().code(), absl::StatusCode::kInvalidArgument);
@@ -58,8 +65,9 @@ TEST_F(CompileBoxTest, ObjectsThatRunAndErrorsByKernel) {
 // A large batch is shared by threads: every result in its place, and the same bytes as one by one.
 TEST_F(CompileBoxTest, BatchesKeepTheirOrder) {
   CompileBox box(Options());
-  std::vector<std::string> kernels;
-  for (int i = 0; i < 40; ++i) kernels.push_back(i % 7 == 3 ? "no kernel" : SquareKernel(100 + i));
+  std::vector<KernelSource> kernels;
+  for (int i = 0; i < 40; ++i)
+    kernels.push_back({i % 7 == 3 ? "no kernel" : SquareKernel(100 + i), std::nullopt});
   const auto results = box.Compile(kernels);
   ASSERT_EQ(results.size(), kernels.size());
   for (size_t i = 0; i < kernels.size(); ++i) {
@@ -71,10 +79,24 @@ TEST_F(CompileBoxTest, BatchesKeepTheirOrder) {
   }
 }
 
+TEST_F(CompileBoxTest, OptsGoWithTheKernel) {
+  CompileBox box(Options());
+  const std::string kernel = SquareKernel(1000);
+  const auto results = box.Compile(std::vector<KernelSource>{{kernel, std::nullopt},
+                                                             {kernel, ""},
+                                                             {kernel, "VECTOR:0:4 UPCAST:0:2"},
+                                                             {kernel, "VECTOR:0:3"},
+                                                             {kernel, "FROB"}});
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(results[i].ok()) << i << results[i].status();
+  EXPECT_NE(results[0]->object, results[1]->object);
+  EXPECT_NE(results[1]->object, results[2]->object);
+  for (int i : {3, 4})
+    EXPECT_EQ(results[i].status().code(), absl::StatusCode::kInvalidArgument) << i;
+}
+
 TEST_F(CompileBoxTest, CrashCostsTheKernelThatDidIt) {
   CompileBox box(Options());
-  const auto results =
-      box.Compile(std::vector<std::string>{SquareKernel(8), "!abort", SquareKernel(9)});
+  const auto results = box.Compile(Sources{SquareKernel(8), "!abort", SquareKernel(9)});
   EXPECT_TRUE(results[0].ok()) << results[0].status();
   EXPECT_EQ(results[1].status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_NE(std::string(results[1].status().message()).find("signal 6"), std::string::npos)
@@ -82,7 +104,7 @@ TEST_F(CompileBoxTest, CrashCostsTheKernelThatDidIt) {
   EXPECT_TRUE(results[2].ok()) << results[2].status();
   // Remembered: the box that runs now is not asked, and lives on.
   const int pid = box.box_pid();
-  EXPECT_EQ(box.Compile(std::vector<std::string>{"!abort"})[0].status().code(),
+  EXPECT_EQ(box.Compile(Sources{"!abort"})[0].status().code(),
             absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(box.box_pid(), pid);
 }
@@ -91,24 +113,24 @@ TEST_F(CompileBoxTest, HangIsCutAtTheDeadline) {
   CompileBoxOptions options = Options();
   options.deadline = std::chrono::milliseconds(1500);
   CompileBox box(options);
-  ASSERT_TRUE(box.Compile(std::vector<std::string>{SquareKernel(8)})[0].ok());  // LLVM is warm now
-  const auto results = box.Compile(std::vector<std::string>{"!hang"});
+  ASSERT_TRUE(box.Compile(Sources{SquareKernel(8)})[0].ok());  // LLVM is warm now
+  const auto results = box.Compile(Sources{"!hang"});
   EXPECT_EQ(results[0].status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_TRUE(box.Compile(std::vector<std::string>{SquareKernel(10)})[0].ok());
+  EXPECT_TRUE(box.Compile(Sources{SquareKernel(10)})[0].ok());
 }
 
 TEST_F(CompileBoxTest, KilledFromOutsideIsReplaced) {
   CompileBox box(Options());
-  ASSERT_TRUE(box.Compile(std::vector<std::string>{SquareKernel(8)})[0].ok());
+  ASSERT_TRUE(box.Compile(Sources{SquareKernel(8)})[0].ok());
   const int pid = box.box_pid();
   kill(pid, SIGKILL);
-  EXPECT_TRUE(box.Compile(std::vector<std::string>{SquareKernel(11)})[0].ok());
+  EXPECT_TRUE(box.Compile(Sources{SquareKernel(11)})[0].ok());
   EXPECT_NE(box.box_pid(), pid);
 }
 
 TEST_F(CompileBoxTest, NoProgram) {
   CompileBox box({.program = "/nowhere/outboard-compiler"});
-  EXPECT_EQ(box.Compile(std::vector<std::string>{SquareKernel(8)})[0].status().code(),
+  EXPECT_EQ(box.Compile(Sources{SquareKernel(8)})[0].status().code(),
             absl::StatusCode::kUnavailable);
 }
 

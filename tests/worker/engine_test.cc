@@ -23,7 +23,7 @@ namespace {
 class CountingCompiler final : public KernelCompiler {
  public:
   std::vector<absl::StatusOr<CompiledKernel>> Compile(
-      std::span<const std::string> kernels) override {
+      std::span<const KernelSource> kernels) override {
     if (refuse)
       return {kernels.size(), absl::ResourceExhaustedError("the compiler ended by signal 6")};
     compiled += static_cast<int>(kernels.size());

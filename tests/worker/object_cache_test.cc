@@ -20,9 +20,10 @@ namespace fs = std::filesystem;
 class FakeCompiler final : public KernelCompiler {
  public:
   std::vector<absl::StatusOr<CompiledKernel>> Compile(
-      std::span<const std::string> kernels) override {
+      std::span<const KernelSource> kernels) override {
     std::vector<absl::StatusOr<CompiledKernel>> results;
-    for (const std::string& kernel : kernels) {
+    for (const KernelSource& source : kernels) {
+      const std::string kernel = source.encoding + source.opts.value_or("");
       asked.push_back(kernel);
       if (kernel == "bad") {
         results.push_back(absl::InvalidArgumentError("bad"));
@@ -49,10 +50,17 @@ class ObjectCacheTest : public ::testing::Test {
   std::vector<absl::StatusOr<CompiledKernel>> Compile(const std::vector<std::string>& kernels,
                                                       const std::string& compiler = "v1",
                                                       int64_t bytes_max = 1 << 20) {
+    std::vector<KernelSource> sources;
+    for (const std::string& kernel : kernels) sources.push_back({kernel, std::nullopt});
+    return Compile(sources, compiler, bytes_max);
+  }
+  std::vector<absl::StatusOr<CompiledKernel>> Compile(const std::vector<KernelSource>& sources,
+                                                      const std::string& compiler = "v1",
+                                                      int64_t bytes_max = 1 << 20) {
     FakeCompiler inner;
     ObjectCache cache(&inner,
                       {.folder = folder_.string(), .compiler = compiler, .bytes_max = bytes_max});
-    auto results = cache.Compile(kernels);
+    auto results = cache.Compile(sources);
     asked_ = inner.asked;
     return results;
   }
@@ -65,9 +73,9 @@ class ObjectCacheTest : public ::testing::Test {
 };
 
 TEST_F(ObjectCacheTest, CompiledOnceAndWholeWhenReadBack) {
-  Compile({"a", "b"});
+  Compile(std::vector<std::string>{"a", "b"});
   EXPECT_EQ(asked_, (std::vector<std::string>{"a", "b"}));
-  const auto results = Compile({"b", "c", "a"});
+  const auto results = Compile(std::vector<std::string>{"b", "c", "a"});
   EXPECT_EQ(asked_, std::vector<std::string>{"c"});
   for (const auto& [i, object] :
        {std::pair{0, "object of b"}, {1, "object of c"}, {2, "object of a"}}) {
@@ -82,20 +90,29 @@ TEST_F(ObjectCacheTest, CompiledOnceAndWholeWhenReadBack) {
 }
 
 TEST_F(ObjectCacheTest, AnotherCompilerFindsNothing) {
-  Compile({"a"}, "v1");
-  Compile({"a"}, "v2");
+  Compile(std::vector<std::string>{"a"}, "v1");
+  Compile(std::vector<std::string>{"a"}, "v2");
   EXPECT_EQ(asked_, std::vector<std::string>{"a"});
-  Compile({"1a"}, "v");  // the border between the two is part of the key
+  Compile(std::vector<std::string>{"1a"}, "v");  // the border between the two is part of the key
   EXPECT_EQ(asked_, std::vector<std::string>{"1a"});
 }
 
+TEST_F(ObjectCacheTest, OtherOptsAreAnotherObject) {
+  const KernelSource by_heuristic{"a", std::nullopt}, plain{"a", ""}, wide{"a", "VECTOR:0:4"};
+  Compile(std::vector<KernelSource>{by_heuristic, plain});
+  const auto results = Compile(std::vector<KernelSource>{wide, plain, by_heuristic});
+  EXPECT_EQ(asked_, std::vector<std::string>{"aVECTOR:0:4"});
+  EXPECT_EQ(results[0]->object, "object of aVECTOR:0:4");
+}
+
 TEST_F(ObjectCacheTest, FailuresAreNotKept) {
-  EXPECT_EQ(Compile({"bad"})[0].status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Compile(std::vector<std::string>{"bad"})[0].status().code(),
+            absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(Files().empty());
 }
 
 TEST_F(ObjectCacheTest, AnyDamageIsNoticed) {
-  Compile({"a"});
+  Compile(std::vector<std::string>{"a"});
   const fs::path path = Files().at(0);
   std::ifstream in(path, std::ios::binary);
   const std::string whole((std::istreambuf_iterator<char>(in)), {});
@@ -107,36 +124,36 @@ TEST_F(ObjectCacheTest, AnyDamageIsNoticed) {
       damaged += 'x';
     }
     std::ofstream(path, std::ios::binary | std::ios::trunc) << damaged;
-    EXPECT_EQ(Compile({"a"})[0]->object, "object of a");
+    EXPECT_EQ(Compile(std::vector<std::string>{"a"})[0]->object, "object of a");
     ASSERT_EQ(asked_, std::vector<std::string>{"a"}) << "byte " << at;
     std::ofstream(path, std::ios::binary | std::ios::trunc)
         << whole.substr(0, at == whole.size() ? 0 : at);
-    Compile({"a"});
+    Compile(std::vector<std::string>{"a"});
     ASSERT_EQ(asked_, std::vector<std::string>{"a"}) << "cut at " << at;
   }
   // A good file under another kernel's name.
-  Compile({"b"});
+  Compile(std::vector<std::string>{"b"});
   std::string name_of_b;
   for (const fs::path& file : Files())
     if (file != path) name_of_b = file.string();
   fs::copy_file(path, name_of_b, fs::copy_options::overwrite_existing);
-  EXPECT_EQ(Compile({"b"})[0]->object, "object of b");
+  EXPECT_EQ(Compile(std::vector<std::string>{"b"})[0]->object, "object of b");
 }
 
 TEST_F(ObjectCacheTest, TheLeastRecentlyUsedGoesFirst) {
   const std::string big(1000, 'k');
   for (char c = 'a'; c < 'k'; ++c) {
-    Compile({big + c});
+    Compile(std::vector<std::string>{big + c});
     for (const fs::path& file : Files())
       fs::last_write_time(file, fs::last_write_time(file) - std::chrono::minutes(1));
   }
-  Compile({big + 'a'});  // used now
+  Compile(std::vector<std::string>{big + 'a'});  // used now
   EXPECT_TRUE(asked_.empty());
-  Compile({big + 'z'}, "v1", 6000);
+  Compile(std::vector<std::string>{big + 'z'}, "v1", 6000);
   EXPECT_LE(Files().size(), 6u);
-  Compile({big + 'a'});
+  Compile(std::vector<std::string>{big + 'a'});
   EXPECT_TRUE(asked_.empty());
-  Compile({big + 'b'});
+  Compile(std::vector<std::string>{big + 'b'});
   EXPECT_FALSE(asked_.empty());
 }
 
@@ -147,12 +164,12 @@ TEST_F(ObjectCacheTest, WhatCannotBeWrittenIsCompiledAndLeavesNothing) {
   getrlimit(RLIMIT_FSIZE, &before);
   none = {16, before.rlim_max};
   setrlimit(RLIMIT_FSIZE, &none);
-  const auto results = Compile({"a", "b"});
+  const auto results = Compile(std::vector<std::string>{"a", "b"});
   setrlimit(RLIMIT_FSIZE, &before);
   EXPECT_EQ(results[0]->object, "object of a");
   EXPECT_EQ(results[1]->object, "object of b");
   EXPECT_TRUE(Files().empty());
-  Compile({"a", "b"});
+  Compile(std::vector<std::string>{"a", "b"});
   EXPECT_EQ(asked_.size(), 2u);
   EXPECT_EQ(Files().size(), 2u);
 }
@@ -160,7 +177,7 @@ TEST_F(ObjectCacheTest, WhatCannotBeWrittenIsCompiledAndLeavesNothing) {
 TEST_F(ObjectCacheTest, WithoutAFolderItStillCompiles) {
   std::ofstream(root_ / "file") << "not a folder";
   folder_ = root_ / "file" / "below";
-  EXPECT_EQ(Compile({"a"})[0]->object, "object of a");
+  EXPECT_EQ(Compile(std::vector<std::string>{"a"})[0]->object, "object of a");
 }
 
 }  // namespace
