@@ -33,7 +33,9 @@ class Cluster {
                                  std::vector<std::string> environment = {}) {
     const std::string ready = folder_ / ("ready-" + std::to_string(started_++));
     std::vector<std::string> argv = {OUTBOARD_BINARY};
-    for (std::string& word : Words(args + " --ready-file " + ready)) argv.push_back(word);
+    for (std::string& word :
+         Words(args + " --ready-file " + ready + " --life-fd " + std::to_string(kLifeFd)))
+      argv.push_back(word);
     auto process = std::make_unique<Process>(std::move(argv), std::move(environment));
     EXPECT_TRUE(Eventually([&] {
       return std::filesystem::exists(ready) || !IsAlive(process->pid());

@@ -66,7 +66,9 @@ inline std::vector<int> DescendantsNamed(int pid, const std::string& word) {
   return named;
 }
 
-// Killed and reaped when this goes.
+// Killed and reaped when this goes. Its descriptor kLifeFd closes when the test ends, however that
+// ends: servers that are told of it (--life-fd) do not outlive a test that crashes.
+inline constexpr int kLifeFd = 3;
 class Process {
  public:
   // argv[0] is the path. `environment`: "NAME=value" to add or replace, "NAME" to remove.
@@ -83,20 +85,30 @@ class Process {
     for (std::string& own : environment)
       if (own.find('=') != std::string::npos) variables.push_back(own.data());
     variables.push_back(nullptr);
+    int life[2] = {-1, -1};
+    if (pipe2(life, O_CLOEXEC) != 0) ADD_FAILURE() << "no pipe";
+    life_fd_ = life[1];
+    const int high = fcntl(life[0], F_DUPFD_CLOEXEC, 64);  // dup2 onto itself would keep CLOEXEC
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, high, kLifeFd);
     for (int fd : {1, 2})
       posix_spawn_file_actions_addopen(&actions, fd, FileOf(fd).c_str(),
                                        O_WRONLY | O_CREAT | O_TRUNC, 0600);
     const int error =
         posix_spawn(&pid_, arguments[0], &actions, nullptr, arguments.data(), variables.data());
     posix_spawn_file_actions_destroy(&actions);
+    close(life[0]);
+    close(high);
     if (error != 0) {
       ADD_FAILURE() << "cannot start " << argv[0];
       pid_ = -1;
     }
   }
-  ~Process() { Stop(SIGKILL); }
+  ~Process() {
+    Stop(SIGKILL);
+    close(life_fd_);
+  }
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
@@ -125,6 +137,7 @@ class Process {
 
   TempFolder folder_;
   int pid_ = -1;
+  int life_fd_ = -1;
   int code_ = -1;
 };
 
