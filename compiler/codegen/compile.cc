@@ -78,6 +78,13 @@ std::vector<absl::StatusOr<CompiledKernel>> CompileKernels(
   return out;
 }
 
+absl::StatusOr<codegen::Machine> MachineOf(const CompileOptions& options) {
+  OB_ASSIGN_OR_RETURN(const auto renderer, render::MakeX86Renderer(options.cpu, options.features));
+  codegen::Machine machine = renderer->machine();
+  machine.no_opt = options.no_opt;
+  return machine;
+}
+
 absl::StatusOr<std::string> KernelToLlvmIr(const UOp* sink, const CompileOptions& options) {
   OB_ASSIGN_OR_RETURN(const auto renderer, render::MakeX86Renderer(options.cpu, options.features));
   std::string ir;

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/codegen/compiled_kernel.h"
 #include "compiler/codegen/opt.h"
+#include "compiler/codegen/plan.h"
 #include "compiler/ir/uop.h"
 
 namespace outboard {
@@ -39,6 +40,9 @@ absl::StatusOr<CompiledKernel> CompileKernel(const UOp* sink, const CompileOptio
 std::vector<absl::StatusOr<CompiledKernel>> CompileKernels(
     std::span<const UOp* const> sinks, const CompileOptions& options = {},
     std::span<const std::optional<std::vector<codegen::Opt>>> opts = {});
+
+// What Opts are chosen for under these options. Errors: INVALID_ARGUMENT, no such processor.
+absl::StatusOr<codegen::Machine> MachineOf(const CompileOptions& options = {});
 
 // The LLVM IR that is written for a kernel, before LLVM's passes; for people and tests.
 absl::StatusOr<std::string> KernelToLlvmIr(const UOp* sink, const CompileOptions& options = {});

@@ -1,45 +1,78 @@
-// BEAM: the best Opts for a kernel, by measuring.
+// BEAM: search over Opts by measured times.
 //
-// Starts from the heuristic's choice and walks from each of the best `width` lists that were measured
-// to their neighbours (neighbours.h), until a round finds nothing better. The compiler has no clock:
-// whoever calls compiles, checks the result, runs and times.
+// From the heuristic's Opts, round after round: every neighbour of the best few is compiled and
+// timed, and the best few of all so far go on; it ends when a round improves little, or when it is
+// told to stop. What measures is injected (Device below), and so is time: nothing here knows a clock.
+// A candidate whose results differ from those of plain loops can never become one of the best.
 //
-// Deterministic given the times, so a search that was stopped is continued by asking again with a
-// `measure` that knows what it was told before; nothing else is kept.
+// The search is a function of the kernel, the options and the times: trials that are handed back to
+// it are not made again, so that a search which was stopped, or whose process ended, goes on where it
+// was, and ends where it would have ended.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "compiler/codegen/plan.h"
+#include "compiler/codegen/compile.h"
+#include "compiler/codegen/opt.h"
 #include "compiler/ir/uop.h"
-#include "compiler/search/neighbours.h"
 
 namespace outboard::search {
 
-// The time of one run in ns, for each of the lists, in their order; 0 for one that may not be used
-// (does not compile, gives another result, takes far too long). An error ends the search.
-using Measure = std::function<absl::StatusOr<std::vector<int64_t>>(std::span<const Opts>)>;
+// Where candidates are compiled and run. Threads: called by that of Beam.
+class Device {
+ public:
+  virtual ~Device() = default;
+  // May take its time into its own hands: a deadline, a child process. An error drops the candidate.
+  virtual absl::StatusOr<CompiledKernel> Compile(const std::vector<codegen::Opt>& opts) = 0;
+  virtual absl::Status Run(const CompiledKernel& kernel, std::span<void* const> buffers,
+                           int64_t task_begin, int64_t task_end) = 0;
+  // Of one run of the whole kernel. May return early with any larger number once it is clear that
+  // `most_seconds` is exceeded.
+  virtual absl::StatusOr<double> Seconds(const CompiledKernel& kernel,
+                                         std::span<void* const> buffers, double most_seconds) = 0;
+};
+
+// One candidate that was tried.
+struct Trial {
+  std::vector<codegen::Opt> opts;
+  double seconds = 0;  // negative: it could not be compiled, or ran wrong
+  bool exact = true;   // false: given up on, slower than `seconds`
+  bool verified = false;
+};
 
 struct BeamOptions {
-  int width = 4;         // lists that are kept from round to round
-  int trials_max = 240;  // measured in all, however much could still be tried
+  int width = 4;                 // candidates that go on
+  int64_t trials_max = 1 << 20;  // new ones in this call
+  double least_gain = 1.01;      // of a round, or the search ends
+  std::function<bool()> stop;    // asked before each new trial; empty: never
+  // Told of each new trial, to keep it.
+  std::function<void(const Trial&)> on_trial;
+  codegen::Machine machine;  // as MachineOf says (compile.h), of what Device compiles for
 };
 
 struct BeamResult {
-  Opts opts;                // the fastest; of equal ones the first
-  int64_t time_ns = 0;      // its time
-  int64_t baseline_ns = 0;  // of the heuristic's choice
-  int trials = 0;           // lists measured
+  std::vector<Trial> trials;  // all, in the order made: those handed in first
+  Trial best;
+  double heuristic_seconds = 0;
+  bool finished = false;  // false: trials_max or `stop` ended it
 };
 
-// Errors: those of `measure`, and of AnalyzeKernel
-//         FAILED_PRECONDITION  the heuristic's own choice may not be used
-// Threads: pure, but for `measure`, which is called from this thread.
-absl::StatusOr<BeamResult> Beam(const UOp* kernel, const codegen::Machine& machine,
-                                const BeamOptions& options, const Measure& measure);
+// `known`: trials of earlier calls for this kernel, machine and version of the compiler.
+// Errors: INVALID_ARGUMENT  not a kernel, or one without work
+//         those of the device for plain loops and for the heuristic's Opts; DATA_LOSS where these two
+//         differ
+absl::StatusOr<BeamResult> Beam(const UOp* sink, Device& device, const BeamOptions& options,
+                                std::vector<Trial> known = {});
+
+// A trial as one line: "seconds flags opts". For whoever keeps them.
+std::string TrialToString(const Trial& trial);
+// Errors: INVALID_ARGUMENT  not such a line
+absl::StatusOr<Trial> ParseTrial(std::string_view line);
 
 }  // namespace outboard::search

@@ -1,10 +1,9 @@
 #include "compiler/search/neighbours.h"
 
 #include <algorithm>
-#include <span>
 
+#include "absl/container/flat_hash_set.h"
 #include "compiler/codegen/apply.h"
-#include "compiler/codegen/kernel.h"
 #include "compiler/ir/check.h"
 
 namespace outboard::search {
@@ -12,143 +11,150 @@ namespace {
 
 using codegen::Opt;
 using codegen::OptKind;
+using Opts = std::vector<Opt>;
 
-// Amounts worth trying: those that fill registers (up to 14 rows of two vectors) and divide often.
-constexpr int64_t kUpcasts[] = {2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 24, 32};
-constexpr int64_t kUnrolls[] = {2, 4, 8, 16};
-constexpr int64_t kPartials[] = {2, 3, 4, 6, 8};
-constexpr int64_t kBlocks[] = {16, 32, 64, 96, 128, 192, 256, 384, 512, 1024, 2048};
-
-std::span<const int64_t> LadderOf(OptKind kind) {
-  switch (kind) {
-    case OptKind::kUpcast: return kUpcasts;
-    case OptKind::kUnroll: return kUnrolls;
-    case OptKind::kGroup: return kPartials;
-    case OptKind::kBlock: return kBlocks;
-    default: return {};
-  }
+// Values of an axis that are written out at once.
+int64_t StepOf(const Opts& opts, int64_t axis) {
+  int64_t step = 1;
+  for (const Opt& opt : opts)
+    if (opt.axis == axis && (opt.kind == OptKind::kVector || opt.kind == OptKind::kUpcast))
+      step *= opt.amount;
+  return step;
 }
 
-// The next amount on the ladder, above or below; 0 where there is none.
-int64_t Next(OptKind kind, int64_t amount, bool up) {
-  if (kind == OptKind::kVector) return up ? amount * 2 : amount / 2;
-  if (kind == OptKind::kThread || kind == OptKind::kLocal) return up ? amount + 1 : amount - 1;
-  const std::span<const int64_t> ladder = LadderOf(kind);
-  if (up) {
-    const auto above = std::upper_bound(ladder.begin(), ladder.end(), amount);
-    return above == ladder.end() ? 0 : *above;
+// Rounds blocks to whole tiles, and sorts kinds as apply.h wants them; the order inside of a kind
+// stays.
+Opts Repaired(Opts opts) {
+  std::stable_sort(opts.begin(), opts.end(),
+                   [](const Opt& a, const Opt& b) { return a.kind < b.kind; });
+  for (Opt& opt : opts) {
+    if (opt.kind != OptKind::kBlock) continue;
+    const int64_t step = StepOf(opts, opt.axis);
+    opt.amount = std::max<int64_t>(1, (opt.amount + step / 2) / step) * step;
   }
-  const auto least = std::lower_bound(ladder.begin(), ladder.end(), amount);
-  return least == ladder.begin() ? 0 : *(least - 1);
+  return opts;
 }
 
-class Walk {
+class Moves {
  public:
-  Walk(const UOp* kernel, const Opts& opts, const codegen::Machine& machine)
-      : kernel_(kernel), opts_(opts), machine_(machine) {}
+  Moves(const UOp* sink, const Opts& opts, const codegen::Machine& machine)
+      : sink_(sink), opts_(opts), machine_(machine) {
+    seen_.insert(codegen::OptsToString(Repaired(opts)));
+    seen_.insert(codegen::OptsToString(opts));
+  }
 
-  absl::StatusOr<std::vector<Opts>> Run() {
-    OB_ASSIGN_OR_RETURN(const codegen::Kernel analysed, codegen::AnalyzeKernel(kernel_));
-    axes_ = static_cast<int64_t>(codegen::AxesOf(analysed).size());
-    outputs_ = analysed.output_count;
-    loads_ = static_cast<int64_t>(codegen::LoadsOf(analysed).size());
-    Change();
-    Trade();
-    Extend();
-    Drop();
+  std::vector<Opts> Run() {
+    auto planned = Apply(opts_);
+    if (!planned.ok()) return {};
+    const codegen::Kernel& kernel = planned->kernel;
+    axes_ = static_cast<int64_t>(codegen::AxesOf(kernel).size());
+    outputs_ = kernel.output_count;
+    RegisterTiles();
+    for (size_t i = 0; i < opts_.size(); ++i) Amounts(i);
+    Additions(static_cast<int64_t>(codegen::LoadsOf(kernel).size()),
+              static_cast<int64_t>(planned->plan.loops.size()));
+    for (size_t i = 0; i < opts_.size(); ++i) {
+      Opts fewer = opts_;
+      fewer.erase(fewer.begin() + static_cast<int64_t>(i));
+      Offer(std::move(fewer));
+    }
     return std::move(found_);
   }
 
  private:
-  void Change() {
+  absl::StatusOr<codegen::PlannedKernel> Apply(const Opts& opts) const {
+    OB_ASSIGN_OR_RETURN(codegen::Kernel kernel, codegen::AnalyzeKernel(sink_));
+    return codegen::ApplyOpts(std::move(kernel), opts, machine_);
+  }
+
+  void Offer(Opts opts) {
+    opts = Repaired(std::move(opts));
+    if (seen_.insert(codegen::OptsToString(opts)).second && Apply(opts).ok())
+      found_.push_back(std::move(opts));
+  }
+
+  void OfferAmount(size_t place, int64_t amount) {
+    Opts changed = opts_;
+    changed[place].amount = amount;
+    Offer(std::move(changed));
+  }
+
+  void Amounts(size_t i) {
+    const int64_t amount = opts_[i].amount;
+    switch (opts_[i].kind) {
+      case OptKind::kVector:
+      case OptKind::kUnroll:
+      case OptKind::kGroup:
+      case OptKind::kBlock:
+        OfferAmount(i, amount * 2);
+        OfferAmount(i, amount / 2);
+        break;
+      case OptKind::kUpcast:
+        for (const int64_t other : {amount - 2, amount - 1, amount + 1, amount + 2, amount * 2})
+          OfferAmount(i, other);
+        break;
+      case OptKind::kThread:
+      case OptKind::kLocal:
+        OfferAmount(i, amount - 1);
+        OfferAmount(i, amount + 1);
+        break;
+      case OptKind::kFlatten:
+      case OptKind::kSwap: break;
+    }
+  }
+
+  // Of two output ranges at once: between half of the registers and all of them.
+  void RegisterTiles() {
     for (size_t i = 0; i < opts_.size(); ++i)
-      for (const bool up : {true, false}) {
-        Opts next = opts_;
-        next[i].amount = Next(opts_[i].kind, opts_[i].amount, up);
-        if (next[i].amount != 0 || opts_[i].kind == OptKind::kLocal) Consider(std::move(next));
+      for (size_t k = i + 1; k < opts_.size(); ++k) {
+        if (opts_[i].kind != OptKind::kUpcast || opts_[k].kind != OptKind::kUpcast) continue;
+        for (const int64_t a : {2, 3, 4, 6, 8, 10, 12, 14})
+          for (const int64_t b : {2, 3, 4, 6, 8, 10, 12, 14}) {
+            if (a * b * 2 < machine_.vector_registers || a * b + 2 > machine_.vector_registers)
+              continue;
+            Opts changed = opts_;
+            changed[i].amount = a;
+            changed[k].amount = b;
+            Offer(std::move(changed));
+          }
       }
   }
-  // A register tile is a product: one side grows, another shrinks.
-  void Trade() {
-    for (size_t i = 0; i < opts_.size(); ++i)
-      for (size_t j = 0; j < opts_.size(); ++j) {
-        if (i == j || opts_[i].kind != OptKind::kUpcast || opts_[j].kind != OptKind::kUpcast)
-          continue;
-        Opts next = opts_;
-        next[i].amount = Next(OptKind::kUpcast, opts_[i].amount, true);
-        next[j].amount = Next(OptKind::kUpcast, opts_[j].amount, false);
-        if (next[i].amount == 0) continue;
-        if (next[j].amount == 0) next.erase(next.begin() + static_cast<int64_t>(j));
-        Consider(std::move(next));
-      }
-  }
-  void Extend() {
+
+  void Additions(int64_t loads, int64_t loops) {
+    const auto add = [&](Opt opt) {
+      Opts more = opts_;
+      more.push_back(opt);
+      Offer(std::move(more));
+    };
     for (int64_t axis = 0; axis < axes_; ++axis) {
-      const bool output = axis < outputs_;
-      Add({OptKind::kVector, axis, machine_.vector_bytes / 4});
-      for (const int64_t amount : {2, 4, 8})
-        Add({output ? OptKind::kUpcast : OptKind::kUnroll, axis, amount});
-      if (!output) Add({OptKind::kGroup, axis, 4});
-      if (output)
-        for (const int64_t size : {64, 256}) Add({OptKind::kBlock, axis, size});
-      Add({OptKind::kFlatten, axis, 0});
+      for (int64_t lanes = machine_.vector_bytes / 4; lanes >= 4; lanes /= 2)
+        add({OptKind::kVector, axis, lanes});
+      for (const int64_t count : {2, 4}) {
+        add({axis < outputs_ ? OptKind::kUpcast : OptKind::kUnroll, axis, count});
+        if (axis >= outputs_) add({OptKind::kGroup, axis, count});
+      }
+      if (axis < outputs_)
+        for (const int64_t size : {64, 256}) add({OptKind::kBlock, axis, size});
     }
-    for (int64_t a = 0; a < outputs_; ++a) Add({OptKind::kSwap, a, a + 1});
-    for (const int64_t count : {1, 2}) Add({OptKind::kThread, 0, count});
-    for (int64_t load = 0; load < loads_; ++load)
-      for (int64_t level = 0; level <= outputs_; ++level) Add({OptKind::kLocal, load, level});
-  }
-  void Drop() {
-    for (size_t i = 0; i < opts_.size(); ++i) {
-      Opts next = opts_;
-      next.erase(next.begin() + static_cast<int64_t>(i));
-      Consider(std::move(next));
-    }
+    for (int64_t loop = 0; loop + 1 < loops; ++loop) add({OptKind::kSwap, loop, loop + 1});
+    for (int64_t count = 1; count <= std::min<int64_t>(loops, 3); ++count)
+      add({OptKind::kThread, 0, count});
+    for (int64_t load = 0; load < loads; ++load)
+      for (int64_t level = 0; level <= loops; ++level) add({OptKind::kLocal, load, level});
   }
 
-  void Add(const Opt& opt) {
-    for (const Opt& other : opts_)
-      if (other.kind == opt.kind && other.axis == opt.axis) return;
-    Opts next = opts_;
-    next.insert(std::upper_bound(next.begin(), next.end(), opt,
-                                 [](const Opt& a, const Opt& b) { return a.kind < b.kind; }),
-                opt);
-    Consider(std::move(next));
-  }
-
-  // A block is a whole number of tiles: it follows when its tile changes.
-  static void FitBlocks(Opts& opts) {
-    for (Opt& block : opts) {
-      if (block.kind != OptKind::kBlock) continue;
-      int64_t step = 1;
-      for (const Opt& opt : opts)
-        if (opt.axis == block.axis &&
-            (opt.kind == OptKind::kVector || opt.kind == OptKind::kUpcast))
-          step *= opt.amount;
-      block.amount = std::max<int64_t>(1, (block.amount + step / 2) / step) * step;
-    }
-  }
-
-  void Consider(Opts next) {
-    FitBlocks(next);
-    if (next == opts_ || std::find(found_.begin(), found_.end(), next) != found_.end()) return;
-    absl::StatusOr<codegen::Kernel> fresh = codegen::AnalyzeKernel(kernel_);
-    if (fresh.ok() && codegen::ApplyOpts(*std::move(fresh), next, machine_).ok())
-      found_.push_back(std::move(next));
-  }
-
-  const UOp* kernel_;
+  const UOp* const sink_;
   const Opts& opts_;
-  const codegen::Machine& machine_;
-  int64_t axes_ = 0, outputs_ = 0, loads_ = 0;
+  const codegen::Machine machine_;
+  int64_t axes_ = 0, outputs_ = 0;
+  absl::flat_hash_set<std::string> seen_;  // looked up, never walked
   std::vector<Opts> found_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::vector<Opts>> Neighbours(const UOp* kernel, const Opts& opts,
-                                             const codegen::Machine& machine) {
-  return Walk(kernel, opts, machine).Run();
+std::vector<Opts> Neighbours(const UOp* sink, const Opts& opts, const codegen::Machine& machine) {
+  return Moves(sink, opts, machine).Run();
 }
 
 }  // namespace outboard::search

@@ -1,26 +1,19 @@
-// The space that a search walks: lists of Opts, and which of them lie beside each other.
+// The moves of the search: lists of Opts that differ from one by little.
 #pragma once
 
 #include <vector>
 
-#include "absl/status/statusor.h"
+#include "compiler/codegen/kernel.h"
 #include "compiler/codegen/opt.h"
 #include "compiler/codegen/plan.h"
-#include "compiler/ir/uop.h"
 
 namespace outboard::search {
 
-// Raised when the space changes, so that times which were measured in another one are not taken for
-// a finished search of this.
-inline constexpr int kSpaceVersion = 1;
-
-using Opts = std::vector<codegen::Opt>;
-
-// Every legal list one step from `opts`: an amount larger or smaller, one tile axis larger at
-// another's cost, an Opt more or less. Sorted by kind (the order in which kinds may stand), without
-// repeats, in an order that depends on nothing else. `kernel` is a verified kernel.
-// Errors: as AnalyzeKernel (RESOURCE_EXHAUSTED  a kernel over a limit)
-absl::StatusOr<std::vector<Opts>> Neighbours(const UOp* kernel, const Opts& opts,
-                                             const codegen::Machine& machine);
+// Every list that is legal for the kernel and comes from `opts` by one move: another amount, another
+// register tile, an Opt more or one less. Block sizes follow the tiles that they hold. In a fixed
+// order, each once, `opts` itself not among them; none where `opts` is not legal.
+std::vector<std::vector<codegen::Opt>> Neighbours(const UOp* sink,
+                                                  const std::vector<codegen::Opt>& opts,
+                                                  const codegen::Machine& machine);
 
 }  // namespace outboard::search

@@ -1,0 +1,192 @@
+// The search over Opts, with times that a test makes up.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "compiler/codegen/apply.h"
+#include "compiler/search/beam.h"
+#include "compiler/search/neighbours.h"
+#include "tests/compiler/kernel_run.h"
+#include "tests/compiler/kernel_shapes.h"
+
+namespace outboard::test {
+namespace {
+
+using codegen::Opt;
+using codegen::OptsToString;
+using search::Beam;
+using search::BeamOptions;
+using search::BeamResult;
+using search::Trial;
+
+constexpr codegen::Machine kMachine{32, 16};
+
+// Compiles and runs in truth; what a run takes follows from the text of the Opts.
+class MadeUpDevice : public search::Device {
+ public:
+  explicit MadeUpDevice(const UOp* sink) : sink_(sink) {}
+
+  absl::StatusOr<CompiledKernel> Compile(const std::vector<Opt>& opts) override {
+    ++compiled;
+    text_ = OptsToString(opts);
+    if (refuses(text_)) return absl::DeadlineExceededError("too slow to compile");
+    return CompileKernel(sink_, {.cpu = "haswell", .opts = opts});
+  }
+  absl::Status Run(const CompiledKernel& kernel, std::span<void* const> buffers, int64_t begin,
+                   int64_t end) override {
+    const auto loaded = LoadedKernel::Load(kernel);
+    if (!loaded.ok()) return loaded.status();
+    (*loaded)->Run(buffers.data(), begin, end);
+    if (wrong(text_)) static_cast<float*>(buffers[0])[5] += 1;
+    return absl::OkStatus();
+  }
+  absl::StatusOr<double> Seconds(const CompiledKernel&, std::span<void* const>, double) override {
+    return seconds(text_);
+  }
+
+  std::function<double(const std::string&)> seconds = [](const std::string& text) {
+    uint64_t hash = 1469598103934665603ULL;  // FNV-1a
+    for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 1099511628211ULL;
+    return 1 + static_cast<double>(hash % 1000) / 1000;
+  };
+  std::function<bool(const std::string&)> wrong = [](const std::string&) { return false; };
+  std::function<bool(const std::string&)> refuses = wrong;
+  int compiled = 0;
+
+ private:
+  const UOp* const sink_;
+  std::string text_;
+};
+
+bool Has(const std::string& text, const char* part) { return text.find(part) != text.npos; }
+
+std::string Lines(const std::vector<Trial>& trials) {
+  std::string out;
+  for (const Trial& trial : trials) out += search::TrialToString(trial) + "\n";
+  return out;
+}
+
+class SearchTest : public ::testing::Test {
+ protected:
+  Graph g_;
+  const UOp* const sink_ = MatMul(g_, 20, 24, 12);
+  MadeUpDevice device_{sink_};
+  BeamOptions options_{.width = 2, .machine = kMachine};
+};
+
+TEST_F(SearchTest, EndsWithTheBestOfItsTrialsTheSameEachTime) {
+  const auto result = Beam(sink_, device_, options_);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_TRUE(result->finished);
+  EXPECT_GT(result->trials.size(), 30u);
+  EXPECT_LT(result->best.seconds, result->heuristic_seconds);
+  for (const Trial& trial : result->trials)
+    if (trial.verified) EXPECT_GE(trial.seconds, result->best.seconds);
+  MadeUpDevice again(sink_);
+  EXPECT_EQ(Lines(Beam(sink_, again, options_)->trials), Lines(result->trials));
+}
+
+TEST_F(SearchTest, GoesOnWhereItWasStopped) {
+  const auto whole = Beam(sink_, device_, options_);
+  ASSERT_TRUE(whole.ok());
+  MadeUpDevice again(sink_);
+  std::vector<Trial> known;
+  BeamOptions some = options_;
+  some.trials_max = 13;
+  some.on_trial = [&](const Trial& trial) {  // through its text, as a store keeps it
+    known.push_back(*search::ParseTrial(search::TrialToString(trial)));
+  };
+  int calls = 0;
+  while (true) {
+    const size_t before = known.size();
+    const auto part = Beam(sink_, again, some, known);
+    ASSERT_TRUE(part.ok()) << part.status();
+    ++calls;
+    if (part->finished) {
+      EXPECT_EQ(OptsToString(part->best.opts), OptsToString(whole->best.opts));
+      break;
+    }
+    ASSERT_GT(known.size(), before);
+    ASSERT_LE(known.size(), before + 14);  // the heuristic's is not counted
+  }
+  EXPECT_GT(calls, 2);
+  EXPECT_EQ(Lines(known), Lines(whole->trials));
+  again.compiled = 0;
+  EXPECT_TRUE(Beam(sink_, again, some, known)->finished);
+  EXPECT_EQ(again.compiled, 1) << "only plain loops";
+}
+
+TEST_F(SearchTest, StopsWhenItIsTold) {
+  int asked = 0;
+  options_.stop = [&] { return ++asked > 5; };
+  const auto result = Beam(sink_, device_, options_);
+  ASSERT_TRUE(result.ok());
+  EXPECT_FALSE(result->finished);
+  EXPECT_EQ(result->trials.size(), 6u);
+}
+
+TEST_F(SearchTest, WrongResultsNeverWin) {
+  const auto bad = [](const std::string& text) { return Has(text, "GROUP"); };
+  device_.wrong = bad;
+  const auto honest = device_.seconds;
+  device_.seconds = [&](const std::string& text) { return bad(text) ? 0.001 : honest(text); };
+  device_.refuses = [](const std::string& text) { return Has(text, "SWAP"); };
+  const auto result = Beam(sink_, device_, options_);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_FALSE(bad(OptsToString(result->best.opts)));
+  int wrong = 0, refused = 0;
+  for (const Trial& trial : result->trials) {
+    const std::string text = OptsToString(trial.opts);
+    if (bad(text) || Has(text, "SWAP")) {
+      EXPECT_FALSE(trial.verified) << text;
+      EXPECT_LT(trial.seconds, 0) << text;
+    }
+    wrong += bad(text);
+    refused += Has(text, "SWAP");
+  }
+  EXPECT_GT(wrong, 0);
+  EXPECT_GT(refused, 0);
+}
+
+TEST_F(SearchTest, AWrongStartIsAnError) {
+  device_.wrong = [](const std::string& text) { return Has(text, "VECTOR"); };
+  EXPECT_EQ(Beam(sink_, device_, options_).status().code(), absl::StatusCode::kDataLoss);
+  device_.wrong = [](const std::string&) { return false; };
+  device_.refuses = [](const std::string&) { return true; };
+  EXPECT_EQ(Beam(sink_, device_, options_).status().code(), absl::StatusCode::kDeadlineExceeded);
+  const UOp* const none = Range(g_, 0, 0);
+  const UOp* const empty = Sink(g_, {StoreAt(g_, 0, 0, none, LoadAt(g_, 1, DType::kF32, 0, none))});
+  EXPECT_EQ(Beam(empty, device_, options_).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(SearchTest, NeighboursAreLegalAndDiffer) {
+  const auto start =
+      *codegen::ParseOpts("VECTOR:1:8 UPCAST:0:4 UPCAST:1:2 BLOCK:0:8 THREAD:0:1 LOCAL:1:1");
+  const auto all = search::Neighbours(sink_, start, kMachine);
+  std::vector<std::string> texts;
+  for (const auto& opts : all) {
+    texts.push_back(OptsToString(opts));
+    EXPECT_TRUE(codegen::ApplyOpts(*codegen::AnalyzeKernel(sink_), opts, kMachine).ok())
+        << texts.back();
+  }
+  // A larger tile takes the block along; kinds stay sorted.
+  for (const char* wanted :
+       {"VECTOR:1:8 UPCAST:0:3 UPCAST:1:2 BLOCK:0:9 THREAD:0:1 LOCAL:1:1",
+        "VECTOR:1:8 UPCAST:0:4 UPCAST:1:2 UNROLL:2:4 BLOCK:0:8 THREAD:0:1 LOCAL:1:1",
+        "VECTOR:1:8 UPCAST:0:4 UPCAST:1:2 BLOCK:0:8 THREAD:0:1"})
+    EXPECT_EQ(std::count(texts.begin(), texts.end(), wanted), 1) << wanted;
+  std::sort(texts.begin(), texts.end());
+  EXPECT_EQ(std::adjacent_find(texts.begin(), texts.end()), texts.end());
+  EXPECT_TRUE(search::Neighbours(sink_, *codegen::ParseOpts("VECTOR:9:8"), kMachine).empty());
+}
+
+TEST(SearchTrial, TextThatIsNone) {
+  for (const char* line : {"", "1.5", "1.5 exact", "x exact UPCAST:0:2", "1.5 exactly UPCAST:0:2",
+                           "1.5 exact UPCAST:0"})
+    EXPECT_EQ(search::ParseTrial(line).status().code(), absl::StatusCode::kInvalidArgument) << line;
+  EXPECT_EQ(search::ParseTrial("0.25 over,verified ")->seconds, 0.25);
+}
+
+}  // namespace
+}  // namespace outboard::test
