@@ -16,6 +16,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "client/transport/grpc_link.h"
 #include "client/transport/link.h"
 #include "client/transport/private_serve.h"
@@ -50,6 +51,7 @@ std::string_view Variable(const char* name) {
 
 absl::StatusOr<SessionOptions> SessionOptions::FromEnvironment() {
   SessionOptions options;
+  options.debug = std::atoi(std::string(Variable("DEBUG")).c_str()) >= 1;
   const std::string cloud(Variable("CLOUD"));
   if (cloud.empty() || cloud == "0") return options;
   // "CLOUD=no" must not send anybody's data anywhere.
@@ -99,6 +101,17 @@ class Session::Impl final : public LinkListener {
   }
 
   absl::Status Open(std::unique_ptr<Link> link) {
+    if (absl::Status status = AwaitOpened(std::move(link)); !status.ok()) return status;
+    if (options_.debug) {
+      const Stats now = stats();
+      Tell(absl::StrFormat("a session at %s: %s, $%.2f an hour",
+                           target_.empty() ? "a link of the program's" : target_, now.device,
+                           static_cast<double>(now.price_per_hour_micro_usd) / 1e6));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AwaitOpened(std::unique_ptr<Link> link) {
     std::unique_lock lock(mutex_);
     link_ = std::move(link);
     has_blobs_ = link_->has_blobs();
@@ -279,6 +292,14 @@ class Session::Impl final : public LinkListener {
     core_.End(absl::OkStatus());
     if (link_ != nullptr) link_->Finish();
     changed_.notify_all();
+    lock.unlock();
+    if (options_.debug) {
+      const Stats all = stats();
+      Tell(absl::StrFormat(
+          "the session has ended: %d runs, %d round trips, %d bytes up, %d down, "
+          "%d s billed",
+          all.runs, all.blocking_round_trips, all.bytes_up, all.bytes_down, all.seconds_billed));
+    }
     return absl::OkStatus();
   }
 
@@ -408,7 +429,8 @@ class Session::Impl final : public LinkListener {
   }
 
   absl::Status Unreachable(Clock::duration tried) const {
-    if (serve_ != nullptr) return absl::UnavailableError("the private worker (outboard serve) has ended");
+    if (serve_ != nullptr)
+      return absl::UnavailableError("the private worker (outboard serve) has ended");
     return absl::UnavailableError(
         absl::StrCat("lost the connection to the gateway ", target_, ", which did not answer for ",
                      std::chrono::round<std::chrono::seconds>(tried).count(), " s"));

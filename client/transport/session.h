@@ -79,9 +79,11 @@ struct SessionOptions {
   // are few (rate-limited) and hold printable ASCII only. Called from any thread, with no lock of
   // the session's held. Empty: "outboard: <line>" on stderr.
   std::function<void(const std::string& line)> tell;
+  // Also two lines for each session: what device it was given, and in the end what it came to.
+  bool debug = false;
 
   // From the environment: CLOUD unset, empty or 0 gives a private serve; CLOUD=1 takes CLOUD_HOST
-  // (unset: localhost:6667) and CLOUD_KEY. OUTBOARD_BIN names the binary for a private serve if it
+  // (unset: localhost:6667) and CLOUD_KEY; DEBUG of 1 or more sets `debug`. OUTBOARD_BIN names the binary for a private serve if it
   // is neither beside the program nor on PATH.
   // Errors: INVALID_ARGUMENT  another CLOUD; a CLOUD_HOST or CLOUD_KEY that cannot be (target.h)
   static absl::StatusOr<SessionOptions> FromEnvironment();

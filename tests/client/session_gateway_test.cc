@@ -66,6 +66,26 @@ TEST_F(SessionGatewayTest, PutRunAwait) {
   EXPECT_EQ(session->Await(*again, 0)->bytes, kBytes);
 }
 
+TEST_F(SessionGatewayTest, DebugTellsWhenASessionBeginsAndEnds) {
+  StartAll();
+  SessionOptions options;
+  options.target = gateway_->address();
+  options.debug = true;
+  std::vector<std::string> lines;
+  options.tell = [&](const std::string& line) { lines.push_back(line); };
+  auto session = Session::Connect(options);
+  ASSERT_TRUE(session.ok()) << session.status();
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0].rfind("a session at " + gateway_->address() + ": ", 0), 0u) << lines[0];
+  const uint64_t in = (*session)->NewHandle(), out = (*session)->NewHandle();
+  ASSERT_TRUE((*session)->Put(in, 12, kFour, kBytes).ok());
+  ASSERT_TRUE((*session)->Run(Double(in, out, false)).ok());
+  ASSERT_TRUE((*session)->Sync().ok());
+  ASSERT_TRUE((*session)->Close().ok());
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_NE(lines[1].find("1 runs, 1 round trips"), std::string::npos) << lines[1];
+}
+
 TEST_F(SessionGatewayTest, AStepIsOneFrameAndTheGraphGoesOnce) {
   StartAll();
   auto session = Connect();

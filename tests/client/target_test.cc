@@ -82,6 +82,16 @@ TEST_F(EnvironmentTest, CloudIsOneOrZero) {
     test::ExpectAsDocumented("`CLOUD=yes`", With(odd, "box:1", "k").status());
 }
 
+TEST_F(EnvironmentTest, DebugIsANumber) {
+  unsetenv("DEBUG");
+  EXPECT_FALSE(With("0", nullptr, nullptr)->debug);
+  for (const auto& [text, on] : {std::pair{"0", false}, {"1", true}, {"2", true}, {"", false}}) {
+    setenv("DEBUG", text, 1);
+    EXPECT_EQ(With("1", nullptr, nullptr)->debug, on) << text;
+  }
+  unsetenv("DEBUG");
+}
+
 TEST_F(EnvironmentTest, HostsAndKeysAreChecked) {
   test::ExpectAsDocumented("`CLOUD_HOST` without a port", With("1", "box", "k").status());
   test::ExpectAsDocumented("`CLOUD_HOST` with a bad port", With("1", "box:x", "k").status());
