@@ -166,6 +166,11 @@ WideBounds BoundsOfSum(const Linear& linear) {
 }
 
 bool IsExact(const Linear& linear) {
+  // Bounds of a large u64 are not those of its value.
+  if (linear.dtype == DType::kU64 &&
+      std::any_of(linear.terms.begin(), linear.terms.end(),
+                  [](const auto& term) { return term.first->vmin < 0; }))
+    return false;
   const WideBounds bounds = BoundsOfSum(linear);
   return bounds.min >= IntMin(linear.dtype) && bounds.max <= IntMax(linear.dtype);
 }

@@ -2,6 +2,7 @@
 #include <bit>
 #include <cmath>
 
+#include "compiler/ir/bounds.h"
 #include "compiler/ir/build.h"
 #include "compiler/rewrite/fold.h"
 #include "compiler/rewrite/linear.h"
@@ -51,9 +52,10 @@ const UOp* OrderOperands(Graph& g, const Match& m) {
 // The larger operand, where the bounds say which it is.
 const UOp* MaxByBounds(Graph&, const Match& m) {
   const UOp *const a = m.root->src[0], *const b = m.root->src[1];
-  if (!IsInt(a->dtype) || (a->dtype == DType::kU64 && (a->vmin < 0 || b->vmin < 0))) return nullptr;
-  if (a->vmin >= b->vmax) return a;
-  return b->vmin >= a->vmax ? b : nullptr;
+  if (!IsInt(a->dtype)) return nullptr;
+  const ValueRange in_a = ValuesOf(*a), in_b = ValuesOf(*b);
+  if (in_a.min >= in_b.max) return a;
+  return in_b.min >= in_a.max ? b : nullptr;
 }
 
 // x / c is x * (1 / c) where 1 / c is exact: both round the same number once. A subnormal 1 / c
@@ -70,9 +72,7 @@ const UOp* DivideByPowerOfTwo(Graph& g, const Match& m) {
 
 // ---- casts --------------------------------------------------------------------------------------
 
-bool Holds(DType dtype, const UOp* value) {
-  return IsInt(dtype) && value->vmin >= IntMin(dtype) && value->vmax <= IntMax(dtype);
-}
+bool Holds(DType dtype, const UOp* value) { return IsInt(dtype) && HoldsAll(dtype, *value); }
 
 // Bits of the significand, the hidden one included, and the exponents of normal numbers; for the
 // types that hold each other.
@@ -122,10 +122,9 @@ const UOp* CastOfCast(Graph& g, const Match& m) {
     exact = false;
   } else if (IsFloat(to)) {
     // Narrow integers are cheaper to convert, so only a wider one in the middle goes.
-    exact = ByteWidth(by) >= ByteWidth(from) && Holds(by, inner) && from != DType::kU64;
+    exact = ByteWidth(by) >= ByteWidth(from) && Holds(by, inner);
   } else {
-    exact = (Holds(by, inner) && from != DType::kU64) ||
-            (!IsBool(to) && ByteWidth(by) >= ByteWidth(to));
+    exact = Holds(by, inner) || (!IsBool(to) && ByteWidth(by) >= ByteWidth(to));
   }
   return exact ? Cast(g, inner, to) : nullptr;
 }

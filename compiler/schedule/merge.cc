@@ -131,8 +131,10 @@ class Merger {
       made_by_[guest.stores[0].node] = drafts_.size();
       drafts_.push_back(std::move(guest));
     }
+    DropUnneeded();
     std::vector<MergedKernel> merged;
-    for (const size_t i : Order()) merged.push_back(Finish(drafts_[i]));
+    for (const size_t i : Order())
+      if (!drafts_[i].stores.empty()) merged.push_back(Finish(drafts_[i]));
     return merged;
   }
 
@@ -347,6 +349,23 @@ class Merger {
     return std::any_of(drafts_.begin(), drafts_.end(), [&](const Draft& other) {
       return &other != &draft && other.reads.contains(node);
     });
+  }
+
+  // A value was chosen to be kept before its readers were simplified: where nothing of it is left in
+  // them it is not made, nor what is needed for it alone.
+  void DropUnneeded() {
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (Draft& draft : drafts_) {
+        if (draft.stores.empty() ||
+            std::any_of(draft.stores.begin(), draft.stores.end(),
+                        [&](const Stored& stored) { return IsNeeded(draft, stored.node); }))
+          continue;
+        draft.stores.clear();
+        draft.reads.clear();
+        changed = true;
+      }
+    }
   }
 
   // Numbers the slots: what is stored first, then what is read, in the order of use.

@@ -216,6 +216,15 @@ TEST_F(ScheduleTest, LargeGatherIsNotSplit) {
   EXPECT_EQ(Check({Reduce(g, Op::kAdd, hot, {1})}).kernels.size(), 1u);
 }
 
+// Values that somebody asked to be kept, of which nothing is read once the readers are simplified.
+TEST_F(ScheduleTest, WhatNobodyReadsIsNotMade) {
+  const auto kept = [&](const UOp* x) { return g.MakeChecked(Op::kContiguous, DType::kVoid, {x}); };
+  const UOp* const x = F32(1, {6});
+  const UOp* const chain = kept(Alu(g, Op::kSqrt, kept(Alu(g, Op::kExp2, x))));
+  const UOp* const zeros = Shrink(g, Pad(g, chain, {2, 0}), {0, 2});
+  EXPECT_EQ(Check({Add(g, zeros, F32(2, {2}))}).kernels.size(), 1u);
+}
+
 TEST_F(ScheduleTest, FunctionsAreWrittenOut) {
   const UOp* const p = Param(g, 0, DType::kF32, {Dim(4)});
   const UOp* const body = Mul(g, p, Add(g, p, p));
