@@ -66,7 +66,7 @@ struct UOp {
   absl::Span<const int64_t> arg;
   ShapeView shape;  // empty for scalars, for kernel-level nodes and for nodes of kVoid
   // Sound bounds of every element, for integer types and bool; the type's own limits where nothing
-  // better is known.
+  // better is known. Those of u64 are of its bits (bounds.h).
   int64_t vmin;
   int64_t vmax;
   bool of_vars;  // a scalar of integers or bool, of numbers and VARs only: known before a run, so
