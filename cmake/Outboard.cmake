@@ -41,6 +41,9 @@ function(ob_test name)
   endif()
   if(OUTBOARD_SANITIZE)
     math(EXPR A_TIMEOUT "5 * ${A_TIMEOUT}")
+    # A modification, since a test's own ENVIRONMENT may come later; programs that the test starts inherit it.
+    set_tests_properties(${A_LAYER}.${name} PROPERTIES ENVIRONMENT_MODIFICATION
+      "LSAN_OPTIONS=set:suppressions=${PROJECT_SOURCE_DIR}/tests/support/leaks.supp:print_suppressions=0")
   endif()
   set_tests_properties(${A_LAYER}.${name} PROPERTIES LABELS "${labels}" TIMEOUT ${A_TIMEOUT})
 endfunction()
