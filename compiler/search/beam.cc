@@ -80,6 +80,10 @@ class Search {
           if (const std::string text = codegen::OptsToString(opts);
               !tried_.contains(text) && listed.emplace(text, true).second)
             candidates.push_back(std::move(opts));
+      std::vector<Opts> unknown;
+      for (const Opts& opts : candidates)
+        if (Known(opts) == nullptr) unknown.push_back(opts);
+      device_.Expect(unknown);
       for (const Opts& opts : candidates) {
         if (!Try(opts)) return false;
         tried_[codegen::OptsToString(opts)] = true;

@@ -28,7 +28,10 @@ namespace outboard::search {
 class Device {
  public:
   virtual ~Device() = default;
-  // May take its time into its own hands: a deadline, a child process. An error drops the candidate.
+  // Candidates that are likely to be compiled next, in this order: for a device that compiles several
+  // at once, ahead of time.
+  virtual void Expect(std::span<const std::vector<codegen::Opt>> candidates) {}
+  // May be given up at a deadline. An error drops the candidate.
   virtual absl::StatusOr<CompiledKernel> Compile(const std::vector<codegen::Opt>& opts) = 0;
   virtual absl::Status Run(const CompiledKernel& kernel, std::span<void* const> buffers,
                            int64_t task_begin, int64_t task_end) = 0;

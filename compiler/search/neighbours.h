@@ -9,6 +9,10 @@
 
 namespace outboard::search {
 
+// Raised with every change of the moves, so that a search that ended in another space is not taken
+// for one that has ended in this.
+inline constexpr int kSpaceVersion = 1;
+
 // Every list that is legal for the kernel and comes from `opts` by one move: another amount, another
 // register tile, an Opt more or one less. Block sizes follow the tiles that they hold. In a fixed
 // order, each once, `opts` itself not among them; none where `opts` is not legal.

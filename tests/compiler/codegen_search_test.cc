@@ -27,6 +27,9 @@ class MadeUpDevice : public search::Device {
  public:
   explicit MadeUpDevice(const UOp* sink) : sink_(sink) {}
 
+  void Expect(std::span<const std::vector<Opt>> candidates) override {
+    for (const auto& opts : candidates) expected.push_back(OptsToString(opts));
+  }
   absl::StatusOr<CompiledKernel> Compile(const std::vector<Opt>& opts) override {
     ++compiled;
     text_ = OptsToString(opts);
@@ -53,6 +56,7 @@ class MadeUpDevice : public search::Device {
   std::function<bool(const std::string&)> wrong = [](const std::string&) { return false; };
   std::function<bool(const std::string&)> refuses = wrong;
   int compiled = 0;
+  std::vector<std::string> expected;
 
  private:
   const UOp* const sink_;
@@ -81,6 +85,9 @@ TEST_F(SearchTest, EndsWithTheBestOfItsTrialsTheSameEachTime) {
   EXPECT_TRUE(result->finished);
   EXPECT_GT(result->trials.size(), 30u);
   EXPECT_LT(result->best.seconds, result->heuristic_seconds);
+  ASSERT_EQ(device_.expected.size(), result->trials.size() - 1) << "all but the heuristic's";
+  for (size_t i = 1; i < result->trials.size(); ++i)
+    EXPECT_EQ(device_.expected[i - 1], OptsToString(result->trials[i].opts));
   for (const Trial& trial : result->trials)
     if (trial.verified) EXPECT_GE(trial.seconds, result->best.seconds);
   MadeUpDevice again(sink_);
