@@ -9,6 +9,14 @@ namespace outboard {
 
 const UOp* Substitute(Graph& graph, const UOp* root,
                       const absl::flat_hash_map<const UOp*, const UOp*>& by) {
+  return Substitute(graph, root, by, [&graph](const UOp* node, Sources src) {
+    return WithSourcesOrNull(graph, node, src);
+  });
+}
+
+const UOp* Substitute(Graph& graph, const UOp* root,
+                      const absl::flat_hash_map<const UOp*, const UOp*>& by,
+                      absl::FunctionRef<const UOp*(const UOp* node, Sources src)> remake) {
   absl::flat_hash_map<const UOp*, const UOp*> made;
   std::vector<const UOp*> src;
   for (const UOp* node : PostOrder(root)) {
@@ -23,7 +31,7 @@ const UOp* Substitute(Graph& graph, const UOp* root,
         changed = changed || src.back() != s;
       }
       if (changed) {
-        result = WithSourcesOrNull(graph, node, src);
+        result = remake(node, src);
         OB_CHECK(result != nullptr);
       }
     }

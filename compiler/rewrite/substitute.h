@@ -3,6 +3,7 @@
 #pragma once
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "compiler/ir/uop.h"
 
 namespace outboard {
@@ -15,5 +16,10 @@ namespace outboard {
 // Cost: O(nodes under root). Returns root itself where it has none of the keys.
 const UOp* Substitute(Graph& graph, const UOp* root,
                       const absl::flat_hash_map<const UOp*, const UOp*>& by);
+
+// The same, where `remake` says what a node becomes over its new sources.
+const UOp* Substitute(Graph& graph, const UOp* root,
+                      const absl::flat_hash_map<const UOp*, const UOp*>& by,
+                      absl::FunctionRef<const UOp*(const UOp* node, Sources src)> remake);
 
 }  // namespace outboard

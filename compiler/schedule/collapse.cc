@@ -9,6 +9,7 @@
 #include "compiler/ir/check.h"
 #include "compiler/rewrite/linear.h"
 #include "compiler/rewrite/simplify.h"
+#include "compiler/rewrite/substitute.h"
 #include "compiler/schedule/guard.h"
 
 namespace outboard::schedule {
@@ -23,34 +24,15 @@ bool DependsOn(const UOp* node, const UOp* range) {
 // `value` with `solution.range` replaced. A load that depended on the range is made only where the
 // guard holds.
 const UOp* Apply(Graph& g, const UOp* value, const Solution& solution) {
-  absl::flat_hash_map<const UOp*, const UOp*> made;
-  absl::flat_hash_set<const UOp*> changed;
-  for (const UOp* node : PostOrder(value)) {
-    if (node == solution.range) {
-      made[node] = solution.value;
-      changed.insert(node);
-      continue;
-    }
-    std::vector<const UOp*> src;
-    bool touched = false;
-    for (const UOp* s : node->src) {
-      src.push_back(made.at(s));
-      touched = touched || changed.contains(s);
-    }
-    if (!touched) {
-      made[node] = node;
-      continue;
-    }
-    changed.insert(node);
-    if (node->op == Op::kLoad && solution.guard != nullptr) {
-      const UOp* const gate = JoinGuards(g, src.size() > 1 ? src[1] : nullptr, solution.guard);
-      const UOp* const otherwise = src.size() > 1 ? src[2] : ConstOf(g, node->dtype, 0);
-      made[node] = g.MakeChecked(Op::kLoad, node->dtype, {src[0], gate, otherwise});
-    } else {
-      made[node] = g.MakeChecked(node->op, node->dtype, src, node->arg);
-    }
-  }
-  return made.at(value);
+  return Substitute(
+      g, value, {{solution.range, solution.value}}, [&](const UOp* node, Sources src) {
+        if (node->op != Op::kLoad || solution.guard == nullptr)
+          return g.MakeChecked(node->op, node->dtype, src, node->arg);
+        const bool gated = src.size() > 1;
+        const UOp* const gate = JoinGuards(g, gated ? src[1] : nullptr, solution.guard);
+        const UOp* const otherwise = gated ? src[2] : ConstOf(g, node->dtype, 0);
+        return g.MakeChecked(Op::kLoad, node->dtype, {src[0], gate, otherwise});
+      });
 }
 
 // The conditions joined by AND.

@@ -73,6 +73,9 @@ Indices ReshapeIndex(Graph& g, const Indices& index, ShapeView from, ShapeView t
   return result;
 }
 
+// More than lowering one node of any shape makes.
+constexpr int64_t kNodesOfAStep = 4096;
+
 class Lowerer {
  public:
   // With `stored` nullptr every REDUCE that stays a loop is opaque.
@@ -95,9 +98,9 @@ class Lowerer {
       if (stack.size() != before) continue;
       values_.emplace(site, Combine(site, needs));
       stack.pop_back();
-      if (static_cast<int64_t>(values_.size()) > limits::kGraphNodesMax)
-        return absl::ResourceExhaustedError(
-            absl::StrCat("a kernel has over ", limits::kGraphNodesMax, " nodes"));
+      if (graph_.node_count() + kNodesOfAStep > limits::kGraphNodesMax)
+        return absl::ResourceExhaustedError(absl::StrCat("the graph and its kernels need over ",
+                                                         limits::kGraphNodesMax, " nodes"));
     }
     return values_.at(root);
   }

@@ -21,7 +21,7 @@ struct LoweredKernel {
 // Writes `value` as a kernel. Loads from PARAMs and from the nodes of `stored` other than `value`
 // itself; movements become index arithmetic; a load that could be out of range (PAD, collapsed
 // sums) is gated. Requires: static shapes, at least one element, a graph as Prepare leaves it.
-// Errors: RESOURCE_EXHAUSTED  the kernel has more nodes than limits::kGraphNodesMax
+// Errors: RESOURCE_EXHAUSTED  the graph would have more nodes than limits::kGraphNodesMax
 absl::StatusOr<LoweredKernel> LowerKernel(Graph& graph, const UOp* value,
                                           const absl::flat_hash_set<const UOp*>& stored);
 

@@ -225,6 +225,20 @@ TEST_F(ScheduleTest, WhatNobodyReadsIsNotMade) {
   EXPECT_EQ(Check({Add(g, zeros, F32(2, {2}))}).kernels.size(), 1u);
 }
 
+// A chain that a client may send: scheduled, or an error that names the limit, in either case soon.
+TEST_F(ScheduleTest, AGraphThatIsTooLargeIsRefused) {
+  const auto chain = [](int length) {
+    Graph from, to;
+    const UOp* const x = Param(from, 0, DType::kF32, {Dim(8)});
+    const UOp* node = x;
+    for (int i = 0; i < length; ++i) node = Alu(from, Op::kNeg, Add(from, node, x));
+    return schedule::MakeSchedule(to, Sink(from, {node})).status();
+  };
+  EXPECT_TRUE(chain(2000).ok());
+  const absl::Status status = chain(70000);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+}
+
 TEST_F(ScheduleTest, FunctionsAreWrittenOut) {
   const UOp* const p = Param(g, 0, DType::kF32, {Dim(4)});
   const UOp* const body = Mul(g, p, Add(g, p, p));
