@@ -28,7 +28,8 @@ std::string IdOf(const Tuning& tuning) { return absl::BytesToHexString(tuning.ke
 
 std::string TimeOf(const Trial* trial) {
   if (trial == nullptr || trial->time_ns == 0) return "-";
-  return absl::StrFormat("%.1f us", static_cast<double>(trial->time_ns) / 1e3);
+  return absl::StrFormat("%s%.1f us", trial->exact ? "" : "> ",
+                         static_cast<double>(trial->time_ns) / 1e3);
 }
 
 absl::StatusOr<std::unique_ptr<KernelStore>> Open(const CacheFlags& flags, bool create) {
@@ -70,7 +71,7 @@ absl::Status Explain(const CacheFlags& flags) {
     if (tuning.width > 0) std::printf("a search of width %d is finished\n", tuning.width);
     std::vector<const Trial*> trials;
     for (const Trial& trial : tuning.trials) trials.push_back(&trial);
-    // The refused ones last, in the order in which they were tried.
+    // Those without a time last, in the order in which they were tried.
     std::stable_sort(trials.begin(), trials.end(), [](const Trial* a, const Trial* b) {
       if ((a->time_ns == 0) != (b->time_ns == 0)) return b->time_ns == 0;
       return a->time_ns < b->time_ns;
@@ -79,7 +80,7 @@ absl::Status Explain(const CacheFlags& flags) {
       std::printf("%12s  %s%s%s\n", TimeOf(trial).c_str(),
                   trial->opts.empty() ? "(no Opts)" : trial->opts.c_str(),
                   trial == &tuning.trials.front() ? "  <- the heuristic's" : "",
-                  trial->refused.empty() ? "" : absl::StrCat("  : ", trial->refused).c_str());
+                  trial->time_ns == 0 ? "  does not compile, or runs wrong" : "");
   }
   if (!found)
     return absl::NotFoundError(absl::StrCat("no kernel whose id begins with ", flags.kernel));

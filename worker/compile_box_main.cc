@@ -66,7 +66,7 @@ int CompileBoxMain() {
   const char* const debug = std::getenv("DEBUG");
   const char* const no_opt = std::getenv("NOOPT");
   options.dump = debug != nullptr && std::atoi(debug) >= 5;
-  options.no_opt = no_opt != nullptr && std::strcmp(no_opt, "0") != 0;
+  options.no_opt = no_opt != nullptr && *no_opt != '\0' && std::strcmp(no_opt, "0") != 0;
   WarmUpCompiler();
   InProcessCompiler compiler(options);
   proto::CompileRequest request;

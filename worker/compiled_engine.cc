@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdio>
 #include <list>
+#include <optional>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,7 @@
 #include "compiler/schedule/schedule.h"
 #include "runtime/cpu/device.h"
 #include "worker/failed_node.h"
+#include "worker/tuner.h"
 
 namespace outboard::worker {
 namespace {
@@ -67,7 +69,11 @@ class CompiledEngine final : public Engine {
   CompiledEngine(KernelCompiler* compiler, const CompiledEngineOptions& options)
       : compiler_(compiler),
         debug_(options.debug),
-        device_({.threads = options.threads, .memory_bytes_max = options.memory_bytes_max}) {}
+        device_({.threads = options.threads, .memory_bytes_max = options.memory_bytes_max}) {
+    if (options.store != nullptr)
+      tuner_.emplace(options.store, compiler, &device_,
+                     TunerOptions{.width = options.beam, .report = options.debug >= 1});
+  }
 
   std::string kind() const override { return "cpu"; }
 
@@ -158,7 +164,9 @@ class CompiledEngine final : public Engine {
     std::vector<GraphId> ids, missing_ids;
     std::vector<int> results, missing_results;
     absl::flat_hash_map<GraphId, std::shared_ptr<const cpu::Program>> programs;
-    for (const schedule::Kernel& kernel : schedule.kernels) {
+    if (tuner_.has_value()) tuner_->BeginPlan();
+    for (size_t i = 0; i < schedule.kernels.size(); ++i) {
+      const schedule::Kernel& kernel = schedule.kernels[i];
       if (debug_ >= 4) std::fprintf(stderr, "%s\n", ExpressionToString(kernel.ast, 4000).c_str());
       OB_ASSIGN_OR_RETURN(EncodedGraph encoded, EncodeGraph(kernel.ast));
       ids.push_back(encoded.id);
@@ -171,8 +179,17 @@ class CompiledEngine final : public Engine {
       missing_ids.push_back(encoded.id);
       missing_results.push_back(results.back());
       missing.push_back({std::move(encoded.bytes), std::nullopt});
+      if (tuner_.has_value())
+        missing.back().opts = tuner_->OptsFor(kernel.ast, missing.back().encoding,
+                                              schedule::KernelToString(schedule, i));
     }
-    const std::vector<absl::StatusOr<CompiledKernel>> compiled = compiler_->Compile(missing);
+    std::vector<absl::StatusOr<CompiledKernel>> compiled = compiler_->Compile(missing);
+    // A store may have been written by another build, or by anybody.
+    for (size_t i = 0; i < missing.size(); ++i) {
+      if (compiled[i].ok() || !missing[i].opts.has_value()) continue;
+      missing[i].opts = std::nullopt;
+      compiled[i] = std::move(compiler_->Compile({&missing[i], 1})[0]);
+    }
     absl::Status failure;
     for (size_t i = 0; i < missing.size(); ++i) {
       absl::StatusOr<std::shared_ptr<const cpu::Program>> program = LoadProgram(compiled[i]);
@@ -208,6 +225,7 @@ class CompiledEngine final : public Engine {
   KernelCompiler* compiler_;
   int debug_;
   cpu::Device device_;
+  std::optional<Tuner> tuner_;
   absl::flat_hash_map<PlanKey, std::unique_ptr<Plan>> plans_;
   std::list<PlanKey> order_;                                                  // of making
   absl::flat_hash_map<GraphId, std::weak_ptr<const cpu::Program>> programs_;  // of plans_

@@ -7,6 +7,7 @@
 
 #include "worker/engine.h"
 #include "worker/kernel_compiler.h"
+#include "worker/kernel_store.h"
 
 namespace outboard::worker {
 
@@ -14,6 +15,8 @@ struct CompiledEngineOptions {
   int64_t memory_bytes_max = 0;  // 0: three quarters of the machine's
   int threads = 0;               // 0: as many as there are processors
   int debug = 0;                 // DEBUG: 2 a line a kernel, 3 the schedule, 4 the kernels
+  KernelStore* store = nullptr;  // what was measured of kernels; outlives the engine; may be none
+  int beam = 0;                  // BEAM: width of the search for kernels that had none so wide
 };
 
 // `compiler` outlives the engine.

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -24,9 +25,21 @@ namespace {
 
 constexpr int64_t kStepSecondsMost = 86'400;
 
+constexpr int kBeamMost = 64;
+
 bool IsSet(const char* name) {
   const char* const value = std::getenv(name);
   return value != nullptr && *value != '\0' && std::strcmp(value, "0") != 0;
+}
+
+// What this machine knows of kernels; nullptr where it knows nothing and will not learn.
+std::unique_ptr<KernelStore> OpenStore(int beam) {
+  const std::string path = KernelStorePath();
+  if (path.empty() || (beam == 0 && !std::filesystem::exists(path))) return nullptr;
+  absl::StatusOr<std::unique_ptr<KernelStore>> store = KernelStore::Open(path);
+  if (store.ok()) return *std::move(store);
+  std::fprintf(stderr, "outboard: kernels are not tuned: %s\n", store.status().ToString().c_str());
+  return nullptr;
 }
 
 }  // namespace
@@ -39,6 +52,9 @@ ExecutorMainOptions ExecutorOptionsFromEnvironment() {
     options.object_cache = folder;
   if (const char* const seconds = std::getenv("OUTBOARD_STEP_SECONDS"))
     options.step_seconds_max = std::clamp<int64_t>(std::atoll(seconds), 1, kStepSecondsMost);
+  if (const char* const beam = std::getenv("BEAM"))
+    options.beam = std::clamp(std::atoi(beam), 0, kBeamMost);
+  options.no_opt = IsSet("NOOPT");
   options.rewrite_log = LogFolderFromEnvironment();
   return options;
 }
@@ -54,6 +70,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
   const RecordedThread recorded(log.get());
   std::unique_ptr<CompileBox> box;
   std::unique_ptr<ObjectCache> cache;
+  std::unique_ptr<KernelStore> store;
   std::unique_ptr<Engine> engine;
   if (options.reference) {
     engine = MakeReferenceEngine(memory);
@@ -67,7 +84,11 @@ int ExecutorMain(const ExecutorMainOptions& options) {
                              .compiler = CompilerIdentity(ProgramBeside("outboard-compiler"))});
       compiler = cache.get();
     }
-    engine = MakeCompiledEngine(compiler, {.memory_bytes_max = memory, .debug = options.debug});
+    if (!options.no_opt) store = OpenStore(options.beam);
+    engine = MakeCompiledEngine(compiler, {.memory_bytes_max = memory,
+                                           .debug = options.debug,
+                                           .store = store.get(),
+                                           .beam = options.beam});
   }
   ExecutorCore core(engine.get(), {device.name, device.hardware_class});
   StepWatchdog watchdog(std::chrono::seconds(options.step_seconds_max),

@@ -28,7 +28,8 @@ constexpr const char* kSchema[] = {
     "  UNIQUE (kernel, search, hardware)) STRICT;"
     "CREATE TABLE trial ("
     "  id INTEGER PRIMARY KEY, kernel INTEGER NOT NULL REFERENCES kernel (id) ON DELETE CASCADE,"
-    "  opts TEXT NOT NULL, time_ns INTEGER NOT NULL, refused TEXT NOT NULL,"
+    "  opts TEXT NOT NULL, time_ns INTEGER NOT NULL, exact INTEGER NOT NULL,"
+    "  verified INTEGER NOT NULL,"
     "  UNIQUE (kernel, opts)) STRICT;",
 };
 // 64 MiB: a search of a hundred trials takes about 10 KiB.
@@ -47,11 +48,11 @@ absl::Status Check(const TuningKey& key) {
 
 absl::Status Check(const Trial& trial) {
   OB_RETURN_IF_ERROR(codegen::ParseOpts(trial.opts).status());
-  if (trial.opts.size() > kTextBytesMax || trial.refused.size() > kTextBytesMax)
+  if (trial.opts.size() > kTextBytesMax)
     return absl::InvalidArgumentError(
-        absl::StrCat("tuning: a text of more than ", kTextBytesMax, " bytes"));
-  if (trial.time_ns < 0 || (trial.time_ns == 0) == trial.refused.empty())
-    return absl::InvalidArgumentError("tuning: a trial has either a time or a reason");
+        absl::StrCat("tuning: Opts of more than ", kTextBytesMax, " bytes"));
+  if (trial.time_ns < 0 || (trial.verified && trial.time_ns == 0))
+    return absl::InvalidArgumentError("tuning: a time that cannot be");
   return absl::OkStatus();
 }
 
@@ -89,7 +90,8 @@ std::string KernelStorePath() {
 const Trial* Tuning::best() const {
   const Trial* best = nullptr;
   for (const Trial& trial : trials)
-    if (trial.time_ns > 0 && (best == nullptr || trial.time_ns < best->time_ns)) best = &trial;
+    if (trial.verified && trial.exact && (best == nullptr || trial.time_ns < best->time_ns))
+      best = &trial;
   return best;
 }
 
@@ -114,7 +116,8 @@ absl::StatusOr<std::unique_ptr<KernelStore>> KernelStore::Open(const std::string
 
 absl::StatusOr<std::vector<Tuning>> KernelStore::Read(const TuningKey* key) {
   const std::string columns =
-      "SELECT k.id, k.kernel, k.search, k.hardware, k.name, k.width, t.opts, t.time_ns, t.refused "
+      "SELECT k.id, k.kernel, k.search, k.hardware, k.name, k.width, t.opts, t.time_ns, "
+      "t.exact, t.verified "
       "FROM kernel k JOIN trial t ON t.kernel = k.id ";
   OB_ASSIGN_OR_RETURN(
       Statement query,
@@ -138,7 +141,7 @@ absl::StatusOr<std::vector<Tuning>> KernelStore::Read(const TuningKey* key) {
                          .width = static_cast<int>(query.Int(5)),
                          .trials = {}});
     }
-    Trial trial{std::string(query.Text(6)), query.Int(7), std::string(query.Text(8))};
+    Trial trial{std::string(query.Text(6)), query.Int(7), query.Int(8) != 0, query.Int(9) != 0};
     // What a damaged or hostile file holds is as good as not there.
     if (Check(trial).ok()) tunings.back().trials.push_back(std::move(trial));
   }
@@ -159,13 +162,15 @@ absl::Status KernelStore::Add(const TuningKey& key, const std::string& name, con
   return db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
     OB_ASSIGN_OR_RETURN(const int64_t row, RowOf(*db_, key, name));
     OB_ASSIGN_OR_RETURN(Statement insert,
-                        db_->Prepare("INSERT INTO trial (kernel, opts, time_ns, refused) "
-                                     "VALUES (?, ?, ?, ?) ON CONFLICT (kernel, opts) DO UPDATE "
-                                     "SET time_ns = excluded.time_ns, refused = excluded.refused"));
+                        db_->Prepare("INSERT INTO trial (kernel, opts, time_ns, exact, verified) "
+                                     "VALUES (?, ?, ?, ?, ?) ON CONFLICT (kernel, opts) DO UPDATE "
+                                     "SET time_ns = excluded.time_ns, exact = excluded.exact, "
+                                     "verified = excluded.verified"));
     return insert.Bind(1, row)
         .BindText(2, trial.opts)
         .Bind(3, trial.time_ns)
-        .BindText(4, trial.refused)
+        .Bind(4, trial.exact)
+        .Bind(5, trial.verified)
         .Run();
   });
 }
@@ -222,7 +227,8 @@ absl::StatusOr<std::string> TuningToLine(const Tuning& tuning) {
     proto::Trial* const out = message.add_trials();
     out->set_opts(trial.opts);
     out->set_time_ns(trial.time_ns);
-    out->set_refused(trial.refused);
+    out->set_over(!trial.exact);
+    out->set_verified(trial.verified);
   }
   std::string line;
   if (!google::protobuf::util::MessageToJsonString(message, &line).ok())
@@ -242,7 +248,7 @@ absl::StatusOr<Tuning> TuningFromLine(const std::string& line) {
                 .trials = {}};
   OB_RETURN_IF_ERROR(Check(tuning.key));
   for (const proto::Trial& trial : message.trials()) {
-    tuning.trials.push_back({trial.opts(), trial.time_ns(), trial.refused()});
+    tuning.trials.push_back({trial.opts(), trial.time_ns(), !trial.over(), trial.verified()});
     OB_RETURN_IF_ERROR(Check(tuning.trials.back()));
   }
   return tuning;

@@ -44,9 +44,10 @@ struct TuningKey {
 
 // One choice of Opts and how it went.
 struct Trial {
-  std::string opts;     // codegen::OptsToString
-  int64_t time_ns = 0;  // of one run, the least of several; 0 where it was refused
-  std::string refused;  // why it may not be used: does not compile, gives another result, too slow
+  std::string opts;       // codegen::OptsToString
+  int64_t time_ns = 0;    // of one run, the least of several; 0: it does not compile, or runs wrong
+  bool exact = true;      // false: given up on, slower than this
+  bool verified = false;  // its results were compared with those of plain loops
 
   friend bool operator==(const Trial&, const Trial&) = default;
 };
@@ -58,7 +59,7 @@ struct Tuning {
   int width = 0;              // of the widest search that was finished; 0: none
   std::vector<Trial> trials;  // in the order in which they were made; the first is the baseline
 
-  // The fastest trial; of equal ones the first. nullptr where none was measured.
+  // The fastest verified trial; of equal ones the first. nullptr where there is none.
   const Trial* best() const;
 };
 

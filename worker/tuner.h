@@ -1,0 +1,53 @@
+// Which Opts a kernel is compiled with: the best that this machine has measured (kernel_store.h), and,
+// where BEAM asks for it, what a search finds now (compiler/search).
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "compiler/ir/uop.h"
+#include "runtime/cpu/device.h"
+#include "worker/kernel_compiler.h"
+#include "worker/kernel_store.h"
+
+namespace outboard::worker {
+
+struct TunerOptions {
+  int width = 0;  // of the search for kernels that had none so wide; 0: nothing is searched
+  // A search that takes longer is left; it goes on when the kernel is met again. Less than what a
+  // step may take (step_watchdog.h), of which a plan's searches are a part.
+  double kernel_seconds_max = 30;
+  double plan_seconds_max = 300;
+  int64_t memory_bytes_max = int64_t{1} << 30;  // of one kernel's buffers, besides the session's
+  bool report = false;                          // a line on stderr for each search
+};
+
+// Threads: one, that of the device.
+class Tuner {
+ public:
+  // All three outlive the tuner. Nothing but the tuner uses the device while it searches.
+  Tuner(KernelStore* store, KernelCompiler* compiler, cpu::Device* device,
+        const TunerOptions& options);
+
+  // The searches of the next kernels count together against plan_seconds_max.
+  void BeginPlan() { plan_seconds_ = 0; }
+
+  // The Opts to compile `kernel` with (codegen::OptsToString), whose encoding and name for people
+  // are given; nullopt: those of the heuristic. What cannot be known, for want of a store or of
+  // memory, is the heuristic's too.
+  std::optional<std::string> OptsFor(const UOp* kernel, const std::string& encoding,
+                                     const std::string& name);
+
+ private:
+  absl::Status Search(const UOp* kernel, const std::string& encoding, const std::string& name,
+                      const TuningKey& key, const std::optional<Tuning>& known);
+
+  KernelStore* store_;
+  KernelCompiler* compiler_;
+  cpu::Device* device_;
+  TunerOptions options_;
+  std::string hardware_;
+  double plan_seconds_ = 0;
+};
+
+}  // namespace outboard::worker
