@@ -74,6 +74,7 @@ class Moves {
   }
 
   void OfferAmount(size_t place, int64_t amount) {
+    if (amount < 1) return;
     Opts changed = opts_;
     changed[place].amount = amount;
     Offer(std::move(changed));
@@ -94,7 +95,7 @@ class Moves {
           OfferAmount(i, other);
         break;
       case OptKind::kThread:
-      case OptKind::kLocal:
+      case OptKind::kLocal:  // level 0 comes from taking the copy away and adding it again
         OfferAmount(i, amount - 1);
         OfferAmount(i, amount + 1);
         break;

@@ -219,6 +219,7 @@ int Main(int argc, char** argv) {
       {"warm", WarmStart},
       {"rewrites", RewriteFigures},
       {"schedule", ScheduleFigures},
+      {"beam", BeamFigures},
       {"matmul", MatMulFigures},
       {"stream", StreamFigures}};
   std::set<std::string> only;
@@ -231,7 +232,7 @@ int Main(int argc, char** argv) {
     } else {
       std::fprintf(stderr,
                    "usage: outboard_bench [--json] [--only "
-                   "steps|overhead|warm|rewrites|schedule|matmul|stream ...]\n");
+                   "steps|overhead|warm|rewrites|schedule|beam|matmul|stream ...]\n");
       return flag == "--help" ? 0 : 2;
     }
   }

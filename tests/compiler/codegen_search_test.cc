@@ -7,6 +7,8 @@
 #include "compiler/codegen/apply.h"
 #include "compiler/search/beam.h"
 #include "compiler/search/neighbours.h"
+#include "tests/compiler/kernel_random.h"
+#include "tests/compiler/kernel_random_opts.h"
 #include "tests/compiler/kernel_run.h"
 #include "tests/compiler/kernel_shapes.h"
 
@@ -186,6 +188,20 @@ TEST_F(SearchTest, NeighboursAreLegalAndDiffer) {
   std::sort(texts.begin(), texts.end());
   EXPECT_EQ(std::adjacent_find(texts.begin(), texts.end()), texts.end());
   EXPECT_TRUE(search::Neighbours(sink_, *codegen::ParseOpts("VECTOR:9:8"), kMachine).empty());
+}
+
+// Small amounts and every kind: what a move makes of them is legal, or no move.
+TEST(SearchNeighbours, OfRandomOpts) {
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    Graph g;
+    const UOp* const sink = RandomKernel(g, seed);
+    std::mt19937 random(seed);
+    const auto start = RandomOpts(sink, kMachine, random);
+    for (const auto& opts : search::Neighbours(sink, start, kMachine)) {
+      const auto planned = codegen::ApplyOpts(*codegen::AnalyzeKernel(sink), opts, kMachine);
+      ASSERT_TRUE(planned.ok()) << seed << ": " << planned.status();
+    }
+  }
 }
 
 TEST(SearchTrial, TextThatIsNone) {
