@@ -37,17 +37,16 @@ absl::Status CompileBox::Ask(std::span<const KernelSource> kernels,
   }
   proto::CompileReply reply;
   absl::Status status = WriteMessage(box_.fd(), request);
-  if (status.ok())
-    status =
-        ReadMessage(box_.fd(), &reply, options_.deadline + options_.deadline * kernels.size() / 5);
+  if (status.ok()) status = ReadMessage(box_.fd(), &reply, DeadlineOf(kernels.size()));
   if (status.ok() && reply.results_size() != static_cast<int>(kernels.size()))
     status = absl::InternalError("the compile box answered another question");
   if (!status.ok()) {
     const bool late = status.code() == absl::StatusCode::kDeadlineExceeded;
     const std::string end = late ? box_.Stop() : box_.Wait(/*milliseconds=*/1000);
     return absl::ResourceExhaustedError(
-        late ? absl::StrCat("compiling took longer than ", options_.deadline.count(), " ms")
-             : absl::StrCat("the compiler ", end));
+        late
+            ? absl::StrCat("compiling took longer than ", DeadlineOf(kernels.size()).count(), " ms")
+            : absl::StrCat("the compiler ", end, " (", std::string(status.message()), ")"));
   }
   for (int i = 0; i < reply.results_size(); ++i) {
     proto::CompileResult& result = *reply.mutable_results(i);

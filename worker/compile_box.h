@@ -22,8 +22,9 @@ int CompileBoxMain();
 
 struct CompileBoxOptions {
   std::string program;  // empty: "outboard-compiler" beside this program
-  std::chrono::milliseconds deadline{
-      20000};  // for one kernel; a batch has a fifth of that more for each
+  // For one kernel; a batch has a fifth of that more for each other. LLVM takes milliseconds; what
+  // takes longer than this will not end in time for anybody.
+  std::chrono::milliseconds deadline{20000};
 };
 
 // The executor's side. The first box is started at once, so that LLVM is warm when the first graph
@@ -42,6 +43,9 @@ class CompileBox final : public KernelCompiler {
 
  private:
   absl::Status EnsureBox();
+  std::chrono::milliseconds DeadlineOf(size_t kernels) const {
+    return options_.deadline + options_.deadline * (kernels - 1) / 5;
+  }
   // One request. Not OK: the box is gone, and so is every kernel of the batch.
   absl::Status Ask(std::span<const KernelSource> kernels,
                    std::vector<absl::StatusOr<CompiledKernel>>* results);

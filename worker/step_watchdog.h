@@ -2,7 +2,7 @@
 // that runs it is, and with it the session that asked for it. Others have processes of their own.
 //
 // A step is too long when the applied sequence number has not moved for `limit` though a frame is
-// being worked on. Compiling counts, within its own shorter deadlines.
+// being worked on. Compiling counts.
 //
 // Threads: Working from one thread; a thread of the watchdog's own looks on and calls _exit with
 // kExitStepTooLong, which the supervisor translates into DEADLINE_EXCEEDED.

@@ -102,8 +102,13 @@ void Ask(const Value& value, const At& at) {
   storage.fetch = Storage::Ticket{*seq, 0};
 }
 
-// One realize. Until Send nothing but pins and places changes, so that an error leaves every Value
-// as it was.
+std::string ShapeOf(const Storage& storage) {
+  return DimsToString(Shape(storage.dims.begin(), storage.dims.end()));
+}
+
+// One realize. Until Settle nothing but pins and places changes, so that an error leaves every Value
+// as it was. A Send that fails is the session's end: what the Values name then is lost with all the
+// rest of it, and reading them says so.
 class Realization {
  public:
   Realization(std::vector<std::shared_ptr<Value>> values,
@@ -129,8 +134,11 @@ class Realization {
       inputs_.push_back(recording_->StorageAt(place));
       request_.inputs.push_back(inputs_.back()->handle);
       if (inputs_.back()->engine != engine_)
-        throw Error(absl::FailedPreconditionError("a tensor belongs to a session that has ended"),
-                    at_);
+        throw Error(
+            absl::FailedPreconditionError(absl::StrCat(
+                "a tensor of shape ", ShapeOf(*inputs_.back()),
+                " that is needed here belongs to a session that has ended, or to another engine")),
+            at_);
     }
     request_.graph_id = encoded.id;
     request_.graph = encoded.bytes;
@@ -267,7 +275,12 @@ void CheckAnswer(const HostTensor& host, const internal::Storage& storage, const
   if (host.dtype == storage.dtype && host.dims == storage.dims &&
       static_cast<int64_t>(host.bytes.size()) == host.ElementCount() * ByteWidth(host.dtype))
     return;
-  throw Error(absl::InternalError("the cloud sent a value of another type or shape"), at);
+  throw Error(absl::InternalError(
+                  absl::StrCat("the cloud sent ", std::string(Name(host.dtype)),
+                               internal::DimsToString(Shape(host.dims.begin(), host.dims.end())),
+                               " of ", host.bytes.size(), " bytes for a value that is ",
+                               std::string(Name(storage.dtype)), internal::ShapeOf(storage))),
+              at);
 }
 
 }  // namespace

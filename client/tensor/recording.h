@@ -141,8 +141,8 @@ class Recording : public std::enable_shared_from_this<Recording> {
   // The BUFFERs that `node` reads, sorted by address (for searching only). Cached.
   const std::vector<const UOp*>& InputsOf(const UOp* node);
 
-  // Gradients of a node that were built before; nullptr where not. `key` is y, then the nodes it is
-  // taken for.
+  // Gradients of a node that were built before; nullptr where not. `key` is y, the gradient
+  // that comes to it, then the nodes it is taken for.
   const std::vector<const UOp*>* FindGradient(const std::vector<const UOp*>& key) const;
   void KeepGradient(std::vector<const UOp*> key, std::vector<const UOp*> gradients);
 

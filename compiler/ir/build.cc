@@ -50,8 +50,8 @@ const UOp* Param(Graph& g, int64_t slot, DType dtype, ShapeView shape) {
   return WithDims(g, Op::kParam, dtype, {}, {slot}, shape);
 }
 
-const UOp* BufferNode(Graph& g, uint64_t handle, DType dtype, ShapeView shape) {
-  return WithDims(g, Op::kBuffer, dtype, {}, {static_cast<int64_t>(handle)}, shape);
+const UOp* BufferNode(Graph& g, uint64_t name, DType dtype, ShapeView shape) {
+  return WithDims(g, Op::kBuffer, dtype, {}, {static_cast<int64_t>(name)}, shape);
 }
 
 const UOp* Var(Graph& g, int64_t slot, int64_t min, int64_t max) {

@@ -20,7 +20,7 @@ inline const UOp* ConstIndex(Graph& g, int64_t value) { return ConstInt(g, DType
 const UOp* Full(Graph& g, const UOp* scalar, ShapeView shape);
 
 const UOp* Param(Graph& g, int64_t slot, DType dtype, ShapeView shape);
-const UOp* BufferNode(Graph& g, uint64_t handle, DType dtype, ShapeView shape);
+const UOp* BufferNode(Graph& g, uint64_t name, DType dtype, ShapeView shape);
 const UOp* Var(Graph& g, int64_t slot, int64_t min, int64_t max);
 const UOp* Iota(Graph& g, DType dtype, const Dim& length);
 

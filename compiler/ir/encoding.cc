@@ -137,7 +137,7 @@ absl::StatusOr<EncodedGraph> EncodeGraph(const UOp* root) {
   absl::flat_hash_map<uint64_t, int64_t> slot_of;
   for (size_t i = 0; i < encoded.buffers.size(); ++i)
     if (!slot_of.emplace(encoded.buffers[i], i).second)
-      return absl::InvalidArgumentError("two BUFFERs of one handle differ in type or shape");
+      return absl::InvalidArgumentError("two BUFFERs of one name differ in type or shape");
   const bool has_function = std::any_of(nodes.begin(), nodes.end(),
                                         [](const UOp* node) { return node->op == Op::kFunction; });
   if (has_function && !encoded.buffers.empty()) {

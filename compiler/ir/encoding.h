@@ -44,7 +44,7 @@ struct EncodedGraph {
   std::string bytes;
   GraphId id;
   std::vector<uint64_t>
-      buffers;  // the handle behind PARAM slot i; empty where the graph has no BUFFER
+      buffers;  // the name behind PARAM slot i; empty where the graph has no BUFFER
 };
 
 // Encodes the graph under `root`.
