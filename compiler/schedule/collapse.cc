@@ -4,7 +4,6 @@
 #include <cstdlib>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/check.h"
 #include "compiler/rewrite/linear.h"

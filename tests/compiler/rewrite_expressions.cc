@@ -67,6 +67,8 @@ int64_t RandomInt(const UOp* leaf, std::mt19937_64& random) {
 
 }  // namespace
 
+int64_t MemoryAt(int64_t place) { return 1000 + 7 * place; }
+
 Tile Evaluate(const UOp* root, const Assignment& leaves, int64_t lanes) {
   absl::flat_hash_map<const UOp*, Tile> made;
   for (const UOp* node : PostOrder(root)) {
@@ -80,7 +82,15 @@ Tile Evaluate(const UOp* root, const Assignment& leaves, int64_t lanes) {
     }
     switch (node->op) {
       case Op::kConst: out = Splat(node, lanes); break;
-      case Op::kIndex: out = leaves.at(node->src[0]); break;
+      case Op::kIndex:
+        if (const auto value = leaves.find(node->src[0]); value != leaves.end()) {
+          out = value->second;
+        } else {
+          for (const int64_t place : src[1]->i)
+            out.i.push_back(place >= 0 && place < node->src[0]->arg[1] ? MemoryAt(place)
+                                                                       : kNowhere);
+        }
+        break;
       case Op::kLoad:
         out = *src[0];
         if (src.size() == 3) Select(*src[1], *src[0], *src[2], out);

@@ -17,8 +17,11 @@ namespace outboard::test {
 using Assignment = absl::flat_hash_map<const UOp*, reference::Tile>;
 
 // The values of a scalar expression of leaves, arithmetic, WHERE, CAST and BITCAST, by the
-// arithmetic of the reference interpreter. LOADs read a leaf: the value of their GLOBAL, so a gate
-// decides and the place does not matter.
+// arithmetic of the reference interpreter. LOADs read a leaf, the value of their GLOBAL, so a gate
+// decides and the place does not matter; where `leaves` has no GLOBAL, an i64 one holds
+// MemoryAt(place), and kNowhere outside of its elements.
+inline constexpr int64_t kNowhere = -0x6e6f7768657265;
+int64_t MemoryAt(int64_t place);
 reference::Tile Evaluate(const UOp* node, const Assignment& leaves, int64_t lanes);
 
 // Every leaf under the roots.
