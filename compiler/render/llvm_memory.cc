@@ -89,10 +89,11 @@ Value* KernelEmitter::Pointer(const UOp* index, Coords coords, int range, int64_
       constant += coefficient *
                   static_cast<uint64_t>(term->op == Op::kMod ? offset % divisor : offset / divisor);
       if (term->op == Op::kMod) continue;
+      const llvm::IRBuilder<>::InsertPoint here = b_.saveIP();
       scopes_->Enter(bound.scope);
       by_scope[bound.scope].emplace_back(b_.CreateUDiv(bound.base, b_.getInt64(divisor)),
                                          coefficient);
-      scopes_->EnterCurrent();
+      b_.restoreIP(here);
     } else if (range < 0 || !(deps >> range & 1)) {
       by_scope[ScopeOf(deps)].emplace_back(Find(term, coords), coefficient);
     }

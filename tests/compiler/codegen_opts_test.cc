@@ -75,6 +75,20 @@ TEST(CodegenOpts, BlockedProducts) {
     }
 }
 
+// A value of an outer loop that is first needed inside of an inner one, and whose address has a
+// quotient: all of its code belongs to the outer loop.
+TEST(CodegenOpts, QuotientsOfOuterLoops) {
+  Graph g;
+  const UOp *i = Range(g, 0, 17), *j = Range(g, 1, 5);
+  const UOp* const quotient = LoadAt(g, 1, DType::kF32, 5, Alu(g, Op::kIDiv, i, ConstIndex(g, 4)));
+  const UOp* const copied = LoadAt(g, 2, DType::kF32, 85, RowMajor(g, {i, j}, {17, 5}));
+  const UOp* const where = Where(g, Alu(g, Op::kCmpNe, j, ConstIndex(g, 2)),
+                                 Mul(g, quotient, LoadAt(g, 3, DType::kF32, 17, i)), copied);
+  const UOp* const sink = Sink(g, {StoreAt(g, 0, 85, RowMajor(g, {i, j}, {17, 5}), where)});
+  CheckOpts(sink, "VECTOR:0:8 UPCAST:1:3 BLOCK:1:3 THREAD:0:2");
+  CheckOpts(sink, "VECTOR:0:8 UPCAST:1:3 BLOCK:1:3 THREAD:0:2 LOCAL:2:2");
+}
+
 // A copy of what lies behind gates, quotients and other strides.
 TEST(CodegenOpts, CopiesOfAnyLoad) {
   Graph g;
