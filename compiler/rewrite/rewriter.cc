@@ -1,7 +1,6 @@
 #include "compiler/rewrite/rewriter.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -20,8 +19,8 @@ constexpr int64_t kUncountedMatchesMax = 1000;
 // Rules make few nodes each; none is run where the Graph could run out in the middle of one.
 constexpr int64_t kSpareNodes = 4096;
 
-std::atomic<int64_t> total_visits, total_matches, total_nanoseconds, total_attempts;
-std::atomic<bool> counts_attempts = false;
+thread_local RewriteTotals totals;
+thread_local bool counts_attempts = false;
 
 // What became of each node, by UOp::index, for one walk. Rewrites of a few nodes in a large graph
 // are frequent, so the table is kept by its thread and forgotten by counting walks, not by clearing
@@ -80,7 +79,7 @@ class Walk {
       : graph_(graph),
         matcher_(matcher),
         stats_(stats),
-        counts_attempts_(stats != nullptr || counts_attempts.load(std::memory_order_relaxed)) {}
+        counts_attempts_(stats != nullptr || counts_attempts) {}
 
   const UOp* Run(const UOp* root) {
     root_ = root;
@@ -220,19 +219,14 @@ const UOp* Rewrite(Graph& graph, const UOp* root, const Matcher& matcher, Rewrit
     stats->matches += walk.matches();
     stats->attempts += walk.attempts();
   }
-  total_visits.fetch_add(walk.visits(), std::memory_order_relaxed);
-  total_matches.fetch_add(walk.matches(), std::memory_order_relaxed);
-  total_attempts.fetch_add(walk.attempts(), std::memory_order_relaxed);
-  total_nanoseconds.fetch_add(
-      (std::chrono::steady_clock::now() - start) / std::chrono::nanoseconds(1),
-      std::memory_order_relaxed);
+  totals.visits += walk.visits();
+  totals.matches += walk.matches();
+  totals.attempts += walk.attempts();
+  totals.nanoseconds += (std::chrono::steady_clock::now() - start) / std::chrono::nanoseconds(1);
   return result;
 }
 
-RewriteTotals TotalsOfRewrites() {
-  return {total_visits, total_matches, total_nanoseconds, total_attempts};
-}
-
+RewriteTotals TotalsOfRewrites() { return totals; }
 void CountAttempts(bool on) { counts_attempts = on; }
 
 }  // namespace outboard

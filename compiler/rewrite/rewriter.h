@@ -20,7 +20,8 @@ struct RewriteStats {
   std::map<std::string_view, int64_t> matches_of;  // by rule
 };
 
-// Everything that Rewrite did in this process, for benchmarks. Threads: any.
+// Everything that Rewrite did in this thread, for benchmarks. A rewrite inside of a rule is counted by
+// itself and in the time of the one around it.
 struct RewriteTotals {
   int64_t visits = 0;
   int64_t matches = 0;
@@ -28,7 +29,7 @@ struct RewriteTotals {
   int64_t attempts = 0;  // while CountAttempts is on
 };
 RewriteTotals TotalsOfRewrites();
-// Counting attempts takes time, so it is off until asked for, for all threads.
+// Counting attempts takes time, so it is off until asked for, for this thread.
 void CountAttempts(bool on);
 
 // Rewrites bottom-up until no rule applies anywhere. Each node is looked at once. Sources that
