@@ -77,6 +77,7 @@ void Applier::PlainLoops() {
 absl::StatusOr<Axis> Applier::Output(int64_t axis) const {
   if (axis < 0 || axis >= kernel_.output_count)
     return Illegal("the kernel has ", kernel_.output_count, " output ranges");
+  if (axis >= kernel_.parallel_count) return Illegal("a sequence is one step after the other");
   return axes_[axis];
 }
 
@@ -130,6 +131,8 @@ absl::Status Applier::Vector(int64_t axis, int64_t lanes) {
   if (axis >= kernel_.output_count && !reduced.ok()) return reduced.status();
   const Axis which = reduced.ok() ? *reduced : axis < 0 ? Axis{} : axes_[axis];
   if (which.range < 0) return Illegal("no such axis");
+  if (kernel_.ranges[which.range].sequence)
+    return Illegal("a sequence is one step after the other");
   Tile& tile = TileOf(which);
   if (!tile.plain()) return Illegal("the axis is tiled already");
   if (tile.extent < 2 || lanes >= 2 * tile.extent)
@@ -218,6 +221,9 @@ absl::Status Applier::Swap(int64_t a, int64_t b) {
     return Illegal("two of ", count, " loops, the outer one first");
   if (plan_.task_loops > 0 || !plan_.stages.empty())
     return Illegal("loops are counted already by a THREAD or LOCAL");
+  for (const int64_t i : {a, b})
+    if (kernel_.ranges[plan_.loops[i].range].sequence)
+      return Illegal("a sequence is one step after the other");
   std::vector<Loop> loops = plan_.loops;
   std::swap(loops[a], loops[b]);
   for (size_t i = 0; i < loops.size(); ++i)
@@ -232,6 +238,9 @@ absl::Status Applier::Thread(int64_t count) {
   const auto loops = static_cast<int64_t>(plan_.loops.size());
   if (count < 1 || count > loops) return Illegal("the kernel has ", loops, " output loops");
   if (plan_.task_loops > 0) return Illegal("tasks are chosen already");
+  for (int64_t i = 0; i < count; ++i)
+    if (kernel_.ranges[plan_.loops[i].range].sequence)
+      return Illegal("the steps of a sequence are one task");
   for (const Stage& stage : plan_.stages)
     if (static_cast<int64_t>(stage.level) < count) return Illegal("a copy is outside of the tasks");
   plan_.task_loops = static_cast<int>(count);

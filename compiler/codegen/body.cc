@@ -32,7 +32,7 @@ Access MakeAccess(const Kernel& kernel, AffineForms& forms, const UOp* node) {
   access.index = node->src[0];
   access.deps = kernel.DepsOf(node);
   access.store = node->op == Op::kStore;
-  access.gated = node->op == Op::kLoad && node->src.size() == 3;
+  access.gated = node->src.size() == 3;
   RangeSet other = 0;
   for (const auto& [term, coefficient] : forms.Of(access.index->src[1]).terms) {
     if (term->op == Op::kRange) continue;

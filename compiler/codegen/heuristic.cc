@@ -278,7 +278,7 @@ class Chooser {
   void ChooseLanes() {
     group_lanes_.assign(kernel_.groups.size(), -1);
     double least = 0;
-    for (int v = -1; v < kernel_.output_count; ++v) {
+    for (int v = -1; v < kernel_.parallel_count; ++v) {
       if (v >= 0 && Extent(v) < 2) continue;
       double cost = BodyCost(stores(), v);
       std::vector<int> own(kernel_.groups.size(), -1);
@@ -376,7 +376,7 @@ class Chooser {
     }
     TileChoice best;
     best.cost = 1e300;
-    const int outputs = kernel_.output_count;
+    const int outputs = kernel_.parallel_count;
     const auto tiled = [&](int r) {
       return r != output_lanes_ && In(b.ranges, r) && Extent(r) > 1;
     };
@@ -422,7 +422,8 @@ class Chooser {
       for (const auto& [term, coefficient] : forms_.Of(access.index->src[1]).terms) {
         if (coefficient != 1 || term->op != Op::kRange) continue;
         const int range = kernel_.IndexOf(term);
-        if (range == output_lanes_ || stores().ops.size() > 16) continue;
+        if (range == output_lanes_ || range >= kernel_.parallel_count) continue;
+        if (stores().ops.size() > 16) continue;
         Upcast(range, 16);
         return;
       }
@@ -471,7 +472,7 @@ class Chooser {
   void ChooseTasks() {
     // A group is computed once a task, so loops that it does not depend on may not be handed out,
     // unless before its own.
-    int most = kernel_.output_count, count = 0;
+    int most = kernel_.parallel_count, count = 0;
     for (const ReduceGroup& group : kernel_.groups)
       if (const RangeSet deps = group.deps & kernel_.OutputSet(); deps != 0)
         most = std::min(most, static_cast<int>(std::bit_width(deps)));

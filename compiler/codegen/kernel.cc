@@ -38,9 +38,13 @@ absl::Status FindRanges(Kernel& kernel) {
     if (i > 0 && found[i]->arg[0] == found[i - 1]->arg[0] &&
         IsReduceRange(found[i]) == IsReduceRange(found[i - 1]))
       return Broken("two ranges have the id ", found[i]->arg[0]);
-    kernel.ranges.push_back({found[i], found[i]->arg[1], IsReduceRange(found[i])});
+    const bool sequence = found[i]->arg[2] == static_cast<int64_t>(RangeKind::kSequence);
+    if (!sequence && !IsReduceRange(found[i]) && kernel.parallel_count < kernel.output_count)
+      return Broken("an output range is inside of a sequence");
+    kernel.ranges.push_back({found[i], found[i]->arg[1], IsReduceRange(found[i]), sequence});
     if (!IsReduceRange(found[i])) {
       ++kernel.output_count;
+      kernel.parallel_count += !sequence;
       kernel.empty = kernel.empty || found[i]->arg[1] == 0;
     }
   }

@@ -22,6 +22,7 @@ struct Range {
   const UOp* node = nullptr;
   int64_t extent = 0;
   bool reduce = false;
+  bool sequence = false;
 };
 
 // Reductions over the same loops that share one loop nest.
@@ -38,6 +39,7 @@ struct Kernel {
   std::vector<const UOp*> stores;
   std::vector<Range> ranges;  // output ranges first, outermost first; then those of reductions
   int output_count = 0;
+  int parallel_count = 0;           // of these, the ones before all sequences
   std::vector<ReduceGroup> groups;  // a group comes after those that its values use
   std::vector<const UOp*> nodes;    // all, sources first
   absl::flat_hash_map<const UOp*, RangeSet>

@@ -62,7 +62,7 @@ constexpr auto kTable = [] {
   set(Op::kRange, {"RANGE", kKernel, 0, 0});
   set(Op::kIndex, {"INDEX", kKernel, 2, 2});
   set(Op::kLoad, {"LOAD", kKernel, 1, 3});
-  set(Op::kStore, {"STORE", kKernel, 2, 2});
+  set(Op::kStore, {"STORE", kKernel, 2, 3});
   set(Op::kReduceLoop, {"REDUCE_LOOP", kKernel, 2, -1});
   return t;
 }();

@@ -26,7 +26,7 @@
 //   GLOBAL     arg: slot, elements       a buffer that a kernel is given
 //   RANGE      arg: id, extent, kind     a loop counter, i64 in [0, extent); kind is RangeKind
 //   INDEX      (GLOBAL, i64 element)     a place; LOAD (INDEX) or LOAD (INDEX, gate, otherwise);
-//                                        STORE (INDEX, value)
+//                                        STORE (INDEX, value) or STORE (INDEX, value, gate)
 //   REDUCE_LOOP (value, RANGE...) op     the value folded over its ranges, which are of kind
 //                                        kReduce
 #pragma once
@@ -104,7 +104,12 @@ enum class Op : uint8_t {
 };
 inline constexpr int kOpCodeMax = 128;  // one past the largest code
 
-enum class RangeKind : int64_t { kOutput = 0, kReduce = 1 };
+enum class RangeKind : int64_t {
+  kOutput = 0,    // in any order, by any thread
+  kReduce = 1,    // of a REDUCE_LOOP
+  kSequence = 2,  // inside of the outputs, one step after the other: each may read what those
+                  // before it have stored
+};
 
 // Where an operation is legal. Anything of kBoth (arithmetic, CONST, SINK) means the same in
 // either.

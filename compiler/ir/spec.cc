@@ -161,7 +161,7 @@ Result CheckLeaf(const Node& n) {
       if (n.arg.size() != 3) return Broken(n.op, "needs id, extent and kind");
       if (n.arg[1] < 0 || n.arg[1] > limits::kVirtualElementsMax)
         return Broken(n.op, "extent ", n.arg[1]);
-      if (n.arg[2] < 0 || n.arg[2] > 1) return Broken(n.op, "kind ", n.arg[2]);
+      if (n.arg[2] < 0 || n.arg[2] > 2) return Broken(n.op, "kind ", n.arg[2]);
       return Typed(DType::kI64, {});
   }
 }
@@ -432,6 +432,8 @@ Result CheckKernelNode(const Node& n) {
     case Op::kStore:
       if (n.src[0]->op != Op::kIndex || n.src[1]->dtype != n.src[0]->dtype)
         return Broken(n.op, "needs an INDEX and a value of its type");
+      if (n.src.size() == 3 && n.src[2]->dtype != DType::kBool)
+        return Broken(n.op, "the gate must be bool");
       return Inferred{};
     default:  // kReduceLoop
       if (n.arg.size() != 1) return Broken(n.op, "needs an operation");

@@ -29,12 +29,18 @@ bool NeverRuns(const std::vector<const UOp*>& nodes) {
   return false;
 }
 
+// When the access is made; nullptr for always.
+const UOp* GateOf(const UOp* access) {
+  if (access->src.size() < 3) return nullptr;
+  return access->src[access->op == Op::kLoad ? 1 : 2];
+}
+
 // Whether the gate says so itself, -1 < index and index < elements, whatever the index is. What
 // GuardUnproved has written is seen here, also where the search below gives up.
-bool IsGuardedAsWritten(const UOp* load) {
-  const UOp* const index = load->src[0]->src[1];
+bool IsGuardedAsWritten(const UOp* access) {
+  const UOp* const index = access->src[0]->src[1];
   bool above = false, below = false;
-  std::vector<const UOp*> open = {load->src[1]};
+  std::vector<const UOp*> open = {GateOf(access)};
   for (int steps = 0; !open.empty() && steps < kGateStepsMax; ++steps) {
     const UOp* const node = open.back();
     open.pop_back();
@@ -42,14 +48,14 @@ bool IsGuardedAsWritten(const UOp* load) {
     if (node->op != Op::kCmpLt) continue;
     const UOp *const a = node->src[0], *const b = node->src[1];
     above = above || (b == index && a->is_const() && a->arg[0] >= -1);
-    below = below || (a == index && b->is_const() && b->arg[0] <= load->src[0]->src[0]->arg[1]);
+    below = below || (a == index && b->is_const() && b->arg[0] <= access->src[0]->src[0]->arg[1]);
   }
   return above && below;
 }
 
 bool IsInRange(const UOp* access) {
-  const bool gated = access->op == Op::kLoad && access->src.size() == 3;
-  if (gated && IsGuardedAsWritten(access)) return true;
+  const UOp* const gate = GateOf(access);
+  if (gate != nullptr && IsGuardedAsWritten(access)) return true;
   Budget budget = kStepsMax;
   Prover prover(&budget);
   const UOp* const index = access->src[0]->src[1];
@@ -57,7 +63,7 @@ bool IsInRange(const UOp* access) {
   // Its own guard may speak of the index as it is in general, or as what it is where the rest of
   // the gate holds.
   const LinearForm in_general = prover.FormOf(index);
-  if (gated) prover.Assume(access->src[1], true);
+  if (gate != nullptr) prover.Assume(gate, true);
   bool above = false, below = false;
   for (const LinearForm& form : {prover.FormOf(index), in_general}) {
     const auto left = AddScaled(Constant(elements - 1), form, -1);

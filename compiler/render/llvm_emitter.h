@@ -144,6 +144,7 @@ class KernelEmitter {
   std::vector<int> range_of_number_;  // of open tiles
   absl::flat_hash_set<const UOp*>
       holds_;                        // gates that branches around the current place have checked
+  llvm::Value* discard_ = nullptr;   // memory that a gated-off store writes instead
   llvm::Value* zeros_ = nullptr;     // memory that a gated-off load reads instead
   std::vector<size_t> group_level_;  // output loops that must be open for a group
   std::vector<Staged> stages_;       // as in the plan

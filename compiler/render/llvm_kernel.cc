@@ -52,6 +52,8 @@ void KernelEmitter::Run() {
       b_.CreateMemSet(memory, b_.getInt8(0), kZeroBytes, llvm::Align(64));
       zeros_ = memory;
     }
+  for (const UOp* store : kernel_.stores)
+    if (store->src.size() == 3 && discard_ == nullptr) discard_ = b_.CreateAlloca(zeros);
   OpenScratch();
   GroupsAt(0);
   if (plan_.task_loops == 0) {
@@ -228,8 +230,13 @@ void KernelEmitter::GroupsAt(size_t level) {
 void KernelEmitter::Stores() {
   std::vector<std::pair<const UOp*, std::pair<Coords, Value*>>> pending;
   for (const UOp* store : kernel_.stores)
-    for (const Coords coords : Points(kernel_.DepsOf(store)))
+    for (const Coords coords : Points(kernel_.DepsOf(store))) {
       pending.push_back({store, {coords, Emit(store->src[1], coords)}});
+      for (const auto& [term, coefficient] : forms_.Of(store->src[0]->src[1]).terms)
+        if (term->op != Op::kRange) Emit(term, coords);
+      if (store->src.size() < 3) continue;
+      for (const UOp* condition : Conjuncts(store->src[2])) Emit(condition, coords);
+    }
   scopes_->EnterCurrent();
   for (const auto& [store, value] : pending) Store(store, value.first, value.second);
 }

@@ -296,25 +296,33 @@ void KernelEmitter::Store(const UOp* node, Coords coords, Value* value) {
   const int lanes = LanesOf(kernel_.DepsOf(node), coords, &range);
   if (dtype == DType::kI64) value = AsType(value, DType::kI64);
   value = alu_.ToMemory(Splat(value, lanes), dtype);
+  Value* const gate = node->src.size() == 3 ? Gate(node->src[2], coords) : nullptr;
+  // Without a branch: what may not be written is written where nobody reads it.
+  const bool varying = gate != nullptr && gate->getType()->isVectorTy();
+  const auto open = [&](Value* pointer) {
+    return gate == nullptr || varying ? pointer : b_.CreateSelect(gate, pointer, discard_);
+  };
   if (lanes == 1) {
-    b_.CreateAlignedStore(value, Pointer(index, coords, -1, 0), align);
+    b_.CreateAlignedStore(value, open(Pointer(index, coords, -1, 0)), align);
     return;
   }
   const int active = PieceOf(range, coords).active;
+  Value* mask = ActiveMask(lanes, active);
   const std::vector<int64_t> offsets = LaneOffsets(index, coords, lanes, range);
   bool consecutive = !offsets.empty();
   for (size_t i = 0; i < offsets.size(); ++i)
     consecutive = consecutive && offsets[i] == static_cast<int64_t>(i);
   if (consecutive) {
-    Value* const pointer = Pointer(index, coords, range, 0);
-    if (active == lanes) {
+    Value* const pointer = open(Pointer(index, coords, range, 0));
+    if (active == lanes && !varying) {
       b_.CreateAlignedStore(value, pointer, align);
     } else {
-      b_.CreateMaskedStore(value, pointer, align, ActiveMask(lanes, active));
+      if (varying) mask = b_.CreateAnd(mask, gate);
+      b_.CreateMaskedStore(value, pointer, align, mask);
     }
   } else {
-    b_.CreateMaskedScatter(value, LanePointers(index, coords, lanes, range), align,
-                           ActiveMask(lanes, active));
+    if (gate != nullptr) mask = b_.CreateAnd(mask, Splat(gate, lanes));
+    b_.CreateMaskedScatter(value, LanePointers(index, coords, lanes, range), align, mask);
   }
 }
 

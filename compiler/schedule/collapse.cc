@@ -14,12 +14,6 @@
 namespace outboard::schedule {
 namespace {
 
-bool DependsOn(const UOp* node, const UOp* range) {
-  for (const UOp* n : PostOrder(node))
-    if (n == range) return true;
-  return false;
-}
-
 // `value` with `solution.range` replaced. A load that depended on the range is made only where the
 // guard holds.
 const UOp* Apply(Graph& g, const UOp* value, const Solution& solution) {
@@ -34,24 +28,32 @@ const UOp* Apply(Graph& g, const UOp* value, const Solution& solution) {
       });
 }
 
-// The conditions joined by AND.
-void Conditions(const UOp* condition, std::vector<const UOp*>& out) {
-  std::vector<const UOp*> stack = {condition};
-  while (!stack.empty()) {
-    const UOp* const c = stack.back();
-    stack.pop_back();
-    if (c->op == Op::kAnd && c->dtype == DType::kBool) {
-      stack.push_back(c->src[1]);
-      stack.push_back(c->src[0]);
-    } else {
-      out.push_back(c);
-    }
+// The same in the wrapping arithmetic of the equation's type: range == rest has one solution there,
+// also where the sum that `rest` is could wrap. The range itself must fit the type.
+std::optional<Solution> SolveWrapping(Graph& g, const UOp* left, const UOp* right,
+                                      const std::vector<const UOp*>& ranges) {
+  const DType dtype = left->dtype;
+  const UOp* const minus = ConstOf(g, dtype, -1);
+  const Linear linear = LinearOf(Simplify(g, Add(g, left, Mul(g, right, minus))));
+  for (const auto& [term, coefficient] : linear.terms) {
+    if (term->op != Op::kCast || coefficient * coefficient != 1) continue;
+    const UOp* const range = term->src[0];
+    if (std::find(ranges.begin(), ranges.end(), range) == ranges.end()) continue;
+    if (range->arg[1] - 1 > IntMax(dtype)) continue;
+    Linear rest;
+    rest.dtype = dtype;
+    bool once = true;
+    for (const auto& [other, factor] : linear.terms)
+      if (other != term) {
+        once = once && !DependsOn(other, range);
+        rest.terms.emplace_back(other, WrapTo(dtype, -coefficient * factor));
+      }
+    if (!once) continue;
+    rest.constant = WrapTo(dtype, -coefficient * linear.constant);
+    const UOp* const value = Simplify(g, Cast(g, FromLinear(g, rest), DType::kI64));
+    return Solution{range, value, InRange(g, value, range->arg[1])};
   }
-}
-
-bool IsZero(const UOp* node) {
-  return node->is_const() &&
-         (IsFloat(node->dtype) ? node->float_value() == 0 : node->int_value() == 0);
+  return std::nullopt;
 }
 
 }  // namespace
@@ -77,7 +79,10 @@ std::optional<Solution> SolveEquality(Graph& graph, const UOp* left, const UOp* 
       factor = coefficient;
     }
   }
-  if (best == nullptr) return std::nullopt;
+  if (best == nullptr)
+    return IsSigned(left->dtype) && left->dtype != DType::kI64
+               ? SolveWrapping(graph, left, right, ranges)
+               : std::nullopt;
 
   Linear rest;  // -(difference without the range), so that factor * range == rest
   rest.constant = -linear.constant;
@@ -112,7 +117,7 @@ const UOp* MakeSum(Graph& graph, const UOp* value, std::vector<const UOp*> range
   std::vector<const UOp*> gates;
   while (true) {
     if (value->op == Op::kWhere && IsZero(value->src[2])) {
-      Conditions(value->src[0], gates);
+      AppendConditions(value->src[0], gates);
       value = value->src[1];
     } else if (value->op == Op::kReduceLoop && static_cast<Op>(value->arg[0]) == Op::kAdd) {
       ranges.insert(ranges.end(), value->src.begin() + 1, value->src.end());
@@ -133,7 +138,7 @@ const UOp* MakeSum(Graph& graph, const UOp* value, std::vector<const UOp*> range
     gates.erase(gates.begin() + i);
     value = Apply(graph, value, *solution);
     for (const UOp*& g : gates) g = Apply(graph, g, *solution);
-    if (solution->guard != nullptr) Conditions(solution->guard, gates);
+    if (solution->guard != nullptr) AppendConditions(solution->guard, gates);
     i = 0;  // a substituted gate may have become solvable
   }
   const UOp* gate = nullptr;

@@ -8,6 +8,7 @@
 #include "compiler/ir/check.h"
 #include "compiler/rewrite/simplify.h"
 #include "compiler/schedule/one_hot.h"
+#include "compiler/schedule/scatter.h"
 
 namespace outboard::schedule {
 namespace {
@@ -46,6 +47,9 @@ class Chooser {
     for (const UOp* node : order_) {
       if (node->op == Op::kReduce) {
         OB_ASSIGN_OR_RETURN(one_hot_[node], FindOneHot(graph_, node));
+        if (one_hot_[node].where != nullptr || one_hot_[node].loops_left <= 1) continue;
+        OB_ASSIGN_OR_RETURN(const int64_t places, ScatterPlaces(graph_, node));
+        if (places > 0) places_[node] = static_cast<double>(places);
       }
     }
     FindConditions();
@@ -67,7 +71,9 @@ class Chooser {
     for (const UOp* node : order_) {
       if (!stored_.contains(node)) continue;
       if (!seen_.contains(node)) choice.read_again.insert(node);
-      if (node->op != Op::kParam && Elements(node) > 0) choice.kept.push_back(node);
+      if (node->op == Op::kParam || Elements(node) == 0) continue;
+      choice.kept.push_back(node);
+      if (places_.contains(node)) choice.scattered.insert(node);
     }
     return choice;
   }
@@ -91,9 +97,12 @@ class Chooser {
       for (const UOp* s : node->src) has = has || has_position.at(s);
     }
     std::vector<const UOp*> stack;
-    for (const UOp* node : order_)
+    for (const UOp* node : order_) {
       if (node->op == Op::kReduce && one_hot_.at(node).where != nullptr)
         stack.push_back(one_hot_.at(node).where->src[0]);
+      else if (places_.contains(node))
+        stack.push_back(node->src[0]->src[0]);
+    }
     while (!stack.empty()) {
       const UOp* const node = stack.back();
       stack.pop_back();
@@ -160,7 +169,7 @@ class Chooser {
     const double elements = Elements(node);
     if (elements == 0 || node->op == Op::kParam || node->is_const() || node->op == Op::kIota)
       return false;
-    if (node->op == Op::kContiguous) return true;
+    if (node->op == Op::kContiguous || places_.contains(node)) return true;
     const double repeats = use.readings / elements;
     if (IsLoop(node)) {
       if (use.users > 1 || use.enclosing == Enclosing::kLoop) return true;
@@ -201,7 +210,9 @@ class Chooser {
       const OneHot& one_hot = one_hot_.at(node);
       const Enclosing inside = one_hot.loops_left > 1 ? Enclosing::kSum : use.enclosing;
       const bool sum = static_cast<Op>(node->arg[0]) == Op::kAdd;
-      const double readings = use.readings * std::max(1.0, one_hot.loops_left);
+      const auto places = places_.find(node);
+      const double repeated = one_hot.loops_left / (places == places_.end() ? 1 : places->second);
+      const double readings = use.readings * std::max(1.0, repeated);
       if (one_hot.where != nullptr) {
         Read(one_hot.where->src[1], readings, inside, use.users);
         Read(one_hot.where->src[0], readings, Enclosing::kLoop, 1);
@@ -221,6 +232,7 @@ class Chooser {
   const UOp* sink_;
   std::vector<const UOp*> order_;
   absl::flat_hash_map<const UOp*, OneHot> one_hot_;
+  absl::flat_hash_map<const UOp*, double> places_;  // of sums that are scattered
   absl::flat_hash_map<const UOp*, double> work_;  // to compute an element, from what is kept below
   absl::flat_hash_map<const UOp*, double>
       cost_;  // to read an element: the same, or 1 where it is kept

@@ -8,6 +8,7 @@
 //   - a REDUCE with several users, or read more often than it has elements, or under another loop
 //   it cannot join;
 //   - what still holds such a REDUCE (its bias, its activation), once there is more than one user;
+//   - a sum into places that data names (scatter.h): it is not computed where it is read;
 //   - arithmetic that would be repeated many times for each element (the operand of a convolution);
 //   - long arithmetic that two kernels would repeat.
 //
@@ -25,7 +26,8 @@
 namespace outboard::schedule {
 
 struct Choice {
-  std::vector<const UOp*> kept;  // sources before users, without PARAMs
+  std::vector<const UOp*> kept;               // sources before users, without PARAMs
+  absl::flat_hash_set<const UOp*> scattered;  // of the kept, those for LowerScatter
   absl::flat_hash_set<const UOp*>
       read_again;  // PARAMs aside, what is loaded where it is read: kept, but for conditions
 };

@@ -21,4 +21,29 @@ const UOp* InRange(Graph& graph, const UOp* index, int64_t extent) {
   return JoinGuards(graph, guard, below);
 }
 
+void AppendConditions(const UOp* guard, std::vector<const UOp*>& conditions) {
+  std::vector<const UOp*> stack = {guard};
+  while (!stack.empty()) {
+    const UOp* const c = stack.back();
+    stack.pop_back();
+    if (c->op == Op::kAnd && c->dtype == DType::kBool) {
+      stack.push_back(c->src[1]);
+      stack.push_back(c->src[0]);
+    } else {
+      conditions.push_back(c);
+    }
+  }
+}
+
+bool IsZero(const UOp* node) {
+  return node->is_const() &&
+         (IsFloat(node->dtype) ? node->float_value() == 0 : node->int_value() == 0);
+}
+
+bool DependsOn(const UOp* node, const UOp* range) {
+  for (const UOp* n : PostOrder(node))
+    if (n == range) return true;
+  return false;
+}
+
 }  // namespace outboard::schedule

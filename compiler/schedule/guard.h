@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "compiler/ir/uop.h"
 
@@ -12,5 +13,14 @@ const UOp* JoinGuards(Graph& graph, const UOp* a, const UOp* b);
 
 // 0 <= index < extent, as far as the bounds of `index` leave it open.
 const UOp* InRange(Graph& graph, const UOp* index, int64_t extent);
+
+// Appends the conditions that `guard` joins by AND.
+void AppendConditions(const UOp* guard, std::vector<const UOp*>& conditions);
+
+// Whether `node` is the constant 0, which WHERE puts in the place of what is guarded.
+bool IsZero(const UOp* node);
+
+// Whether the expression holds the range.
+bool DependsOn(const UOp* node, const UOp* range);
 
 }  // namespace outboard::schedule

@@ -30,16 +30,6 @@ struct Site {
   }
 };
 
-// Row-major place of `index` in `dims`.
-const UOp* Flatten(Graph& g, const Indices& index, ShapeView dims) {
-  const UOp* flat = nullptr;
-  for (size_t i = 0; i < dims.size(); ++i) {
-    if (flat != nullptr) flat = Mul(g, flat, ConstIndex(g, dims[i].value()));
-    flat = flat == nullptr ? index[i] : Add(g, flat, index[i]);
-  }
-  return flat == nullptr ? ConstIndex(g, 0) : Simplify(g, flat);
-}
-
 // The index of a RESHAPE's source. Dimensions are matched in the smallest groups of equal size, so
 // that splitting or joining some of them leaves the others without arithmetic. Requires no
 // dimension of 0.
@@ -57,7 +47,7 @@ Indices ReshapeIndex(Graph& g, const Indices& index, ShapeView from, ShapeView t
         right *= to[b++].value();
     }
     const UOp* flat =
-        Flatten(g, Indices(index.begin() + b0, index.begin() + b), to.subspan(b0, b - b0));
+        FlattenIndex(g, Indices(index.begin() + b0, index.begin() + b), to.subspan(b0, b - b0));
     Indices group(a - a0);
     for (size_t i = a; i-- > a0;) {
       const UOp* const extent = ConstIndex(g, from[i].value());
@@ -217,8 +207,8 @@ class Lowerer {
     const UOp* const global =
         graph_.MakeChecked(Op::kGlobal, node.dtype, {},
                            {static_cast<int64_t>(slot->second), ElementCount(node.shape)});
-    const UOp* const place = graph_.MakeChecked(Op::kIndex, DType::kVoid,
-                                                {global, Flatten(graph_, site.index, node.shape)});
+    const UOp* const place = graph_.MakeChecked(
+        Op::kIndex, DType::kVoid, {global, FlattenIndex(graph_, site.index, node.shape)});
     if (site.gate == nullptr) return graph_.MakeChecked(Op::kLoad, DType::kVoid, {place});
     return graph_.MakeChecked(Op::kLoad, DType::kVoid,
                               {place, site.gate, ConstOf(graph_, node.dtype, 0)});
@@ -282,6 +272,15 @@ class Lowerer {
 
 }  // namespace
 
+const UOp* FlattenIndex(Graph& g, const std::vector<const UOp*>& index, ShapeView dims) {
+  const UOp* flat = nullptr;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (flat != nullptr) flat = Mul(g, flat, ConstIndex(g, dims[i].value()));
+    flat = flat == nullptr ? index[i] : Add(g, flat, index[i]);
+  }
+  return flat == nullptr ? ConstIndex(g, 0) : Simplify(g, flat);
+}
+
 absl::StatusOr<LoweredKernel> LowerKernel(Graph& graph, const UOp* value,
                                           const absl::flat_hash_set<const UOp*>& stored) {
   RecordedPass pass("lower", {value}, value);
@@ -299,13 +298,25 @@ absl::StatusOr<LoweredKernel> LowerKernel(Graph& graph, const UOp* value,
   OB_ASSIGN_OR_RETURN(const UOp* result, lowerer.Lower(value, index));
   const UOp* const global =
       graph.MakeChecked(Op::kGlobal, value->dtype, {}, {0, ElementCount(value->shape)});
-  const UOp* const place =
-      graph.MakeChecked(Op::kIndex, DType::kVoid, {global, Flatten(graph, index, value->shape)});
+  const UOp* const place = graph.MakeChecked(Op::kIndex, DType::kVoid,
+                                             {global, FlattenIndex(graph, index, value->shape)});
   const UOp* const store = graph.MakeChecked(Op::kStore, DType::kVoid, {place, result});
   LoweredKernel kernel;
   kernel.ast = pass.Made(Simplify(graph, Sink(graph, {store})));
   kernel.buffers = std::move(lowerer.buffers);
   return kernel;
+}
+
+absl::StatusOr<const UOp*> LowerAt(Graph& graph, const UOp* node,
+                                   const std::vector<const UOp*>& index,
+                                   const absl::flat_hash_set<const UOp*>& stored,
+                                   std::vector<const UOp*>& buffers) {
+  Lowerer lowerer(graph, nullptr, &stored);
+  lowerer.set_next_range(kRangeIdInner);
+  lowerer.buffers = std::move(buffers);
+  OB_ASSIGN_OR_RETURN(const UOp* value, lowerer.Lower(node, index));
+  buffers = std::move(lowerer.buffers);
+  return value;
 }
 
 absl::StatusOr<const UOp*> IndexExpression(Graph& graph, const UOp* node,

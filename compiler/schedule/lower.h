@@ -15,7 +15,8 @@ struct LoweredKernel {
   // outermost first, one for each dimension longer than 1; reduce ranges follow.
   const UOp* ast = nullptr;
   std::vector<const UOp*>
-      buffers;  // the tensor node behind each GLOBAL slot; slot 0 is the value itself
+      buffers;                // the tensor node behind each GLOBAL slot; slot 0 is the value itself
+  const UOp* then = nullptr;  // a second kernel, which adds to what the first one stored
 };
 
 // Writes `value` as a kernel. Loads from PARAMs and from the nodes of `stored` other than `value`
@@ -24,6 +25,18 @@ struct LoweredKernel {
 // Errors: RESOURCE_EXHAUSTED  the graph would have more nodes than limits::kGraphNodesMax
 absl::StatusOr<LoweredKernel> LowerKernel(Graph& graph, const UOp* value,
                                           const absl::flat_hash_set<const UOp*>& stored);
+
+// The scalar expression of `node` at `index` (one i64 a dimension), loads as LowerKernel makes
+// them: from slots of `buffers`, to which new ones are appended. Reduce ranges have ids from
+// kRangeIdInner on.
+inline constexpr int64_t kRangeIdInner = 1 << 16;
+absl::StatusOr<const UOp*> LowerAt(Graph& graph, const UOp* node,
+                                   const std::vector<const UOp*>& index,
+                                   const absl::flat_hash_set<const UOp*>& stored,
+                                   std::vector<const UOp*>& buffers);
+
+// Row-major place of `index` in `dims`.
+const UOp* FlattenIndex(Graph& graph, const std::vector<const UOp*>& index, ShapeView dims);
 
 // The scalar expression of `node` at `index` (one i64 a dimension), where PARAMs and REDUCEs are
 // opaque loads. For finding out what a condition says about indices.

@@ -23,6 +23,11 @@ constexpr double kFewPoints = 65536;
 // more: a softmax's exponential and quotient just are.
 constexpr double kAgainMax = 30;
 
+// What a kernel may hold, well within what code generation takes (compiler/codegen/limits.h): the
+// time to compile one grows faster than its size.
+constexpr size_t kStoresMax = 64;
+constexpr int kLoopsMax = 32;
+
 using Replacements = absl::flat_hash_map<const UOp*, const UOp*>;
 
 struct Stored {
@@ -37,7 +42,9 @@ struct Draft {
       ranges;  // of outputs, outermost first; those of a store are its first ones
   std::vector<Stored> stores;
   absl::flat_hash_set<const UOp*> reads;  // tensor nodes, before anything was joined
+  const UOp* then = nullptr;              // a second kernel: this one stays alone
   bool has_loop = false;
+  int loops = 0;        // ranges of reductions, shared ones counted again
   bool streams = true;  // no loop goes over an input more than once
   size_t rows =
       SIZE_MAX;  // ranges of the fewest that a kernel with a loop brought: these are tasks
@@ -131,29 +138,39 @@ class Merger {
       made_by_[guest.stores[0].node] = drafts_.size();
       drafts_.push_back(std::move(guest));
     }
-    DropUnneeded();
     std::vector<MergedKernel> merged;
-    for (const size_t i : Order())
-      if (!drafts_[i].stores.empty()) merged.push_back(Finish(drafts_[i]));
+    const std::vector<size_t> order = Order();
+    FindNeeded(order);
+    for (const size_t i : order) {
+      if (!IsNeeded(drafts_[i])) continue;
+      merged.push_back(Finish(drafts_[i]));
+      if (drafts_[i].then != nullptr)
+        merged.push_back(WithSlots(drafts_[i].then, {drafts_[i].stores[0].node}));
+    }
     return merged;
   }
 
  private:
   Draft MakeDraft(const LoweredKernel& kernel) {
     Draft draft;
-    const UOp* const ast = WithGlobals(kernel.ast, [&](const UOp* global) {
+    const auto slot_of = [&](const UOp* global) {
       const UOp* const node = kernel.buffers[global->arg[0]];
       if (global->arg[0] > 0) draft.reads.insert(node);
       const auto [slot, fresh] = slot_of_.emplace(node, node_of_.size());
       if (fresh) node_of_.push_back(node);
       return slot->second;
-    });
+    };
+    const UOp* const ast = WithGlobals(kernel.ast, slot_of);
+    if (kernel.then != nullptr) draft.then = WithGlobals(kernel.then, slot_of);
     const UOp* const store = ast->src[0];
     draft.stores = {{kernel.buffers[0], store->src[0]->src[1], store->src[1]}};
     double loaded = 0, steps = 1;
     for (const UOp* node : PostOrder(ast)) {
       if (IsRange(node, RangeKind::kOutput)) draft.ranges.push_back(node);
-      if (IsRange(node, RangeKind::kReduce)) steps *= static_cast<double>(node->arg[1]);
+      if (IsRange(node, RangeKind::kReduce)) {
+        steps *= static_cast<double>(node->arg[1]);
+        ++draft.loops;
+      }
       if (node->op == Op::kLoad)
         loaded = std::max(loaded, static_cast<double>(node->src[0]->src[0]->arg[1]));
       draft.has_loop |= node->op == Op::kReduceLoop;
@@ -213,6 +230,8 @@ class Merger {
   // Adds the guest's store to the host, if that may and should be.
   bool Join(Draft& host, const Draft& guest) {
     const bool same = host.ranges == guest.ranges;
+    if (host.then != nullptr || guest.then != nullptr) return false;
+    if (host.stores.size() == kStoresMax || host.loops + guest.loops > kLoopsMax) return false;
     if (!same && !StartsWith(host.ranges, guest.ranges) && !StartsWith(guest.ranges, host.ranges))
       return false;
     const bool reads_host = std::any_of(host.stores.begin(), host.stores.end(), [&](const auto& s) {
@@ -266,6 +285,7 @@ class Merger {
       if (guest.reads.contains(stored.node)) --readers_.at(stored.node);
     host.reads.insert(guest.reads.begin(), guest.reads.end());
     host.has_loop |= guest.has_loop;
+    host.loops += guest.loops;
     host.streams &= guest.streams;
     host.rows = std::min(host.rows, guest.rows);
     return true;
@@ -343,56 +363,58 @@ class Merger {
     return order;
   }
 
-  // Whether anything needs the value in memory, once all is joined.
-  bool IsNeeded(const Draft& draft, const UOp* node) const {
-    if (results_.contains(node)) return true;
-    return std::any_of(drafts_.begin(), drafts_.end(), [&](const Draft& other) {
-      return &other != &draft && other.reads.contains(node);
-    });
+  // Which values must be in memory, now that all is joined: results, and what a needed kernel reads
+  // that another one makes. A load may have been simplified away since the value was chosen.
+  void FindNeeded(const std::vector<size_t>& order) {
+    needed_ = results_;
+    for (size_t n = order.size(); n-- > 0;) {
+      const Draft& draft = drafts_[order[n]];
+      if (!IsNeeded(draft)) continue;
+      for (const UOp* node : draft.reads)
+        if (const auto maker = made_by_.find(node);
+            maker != made_by_.end() && maker->second != order[n])
+          needed_.insert(node);
+    }
   }
 
-  // A value was chosen to be kept before its readers were simplified: where nothing of it is left in
-  // them it is not made, nor what is needed for it alone.
-  void DropUnneeded() {
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (Draft& draft : drafts_) {
-        if (draft.stores.empty() ||
-            std::any_of(draft.stores.begin(), draft.stores.end(),
-                        [&](const Stored& stored) { return IsNeeded(draft, stored.node); }))
-          continue;
-        draft.stores.clear();
-        draft.reads.clear();
-        changed = true;
-      }
-    }
+  bool IsNeeded(const Draft& draft) const {
+    return std::any_of(draft.stores.begin(), draft.stores.end(),
+                       [&](const Stored& stored) { return needed_.contains(stored.node); });
   }
 
   // Numbers the slots: what is stored first, then what is read, in the order of use.
   MergedKernel Finish(const Draft& draft) {
-    MergedKernel kernel;
-    std::vector<const UOp*> stores, values;
+    std::vector<const UOp*> stores, stored_nodes, values;
     for (const Stored& stored : draft.stores) {
       values.push_back(stored.node);
-      if (!IsNeeded(draft, stored.node)) continue;
-      kernel.buffers.push_back(stored.node);
+      if (!needed_.contains(stored.node)) continue;
+      stored_nodes.push_back(stored.node);
       const UOp* const global = graph_.MakeChecked(
           Op::kGlobal, stored.node->dtype, {},
           {static_cast<int64_t>(slot_of_.at(stored.node)), ElementCount(stored.node->shape)});
       const UOp* const place = graph_.MakeChecked(Op::kIndex, DType::kVoid, {global, stored.place});
       stores.push_back(graph_.MakeChecked(Op::kStore, DType::kVoid, {place, stored.value}));
     }
-    kernel.stores = static_cast<int>(stores.size());
     const UOp* sink = Sink(graph_, stores);
     RecordedPass pass("merge", values, sink);
     if (draft.renumber) sink = WithLoopsNumbered(sink, static_cast<int64_t>(draft.ranges.size()));
+    MergedKernel kernel = WithSlots(sink, std::move(stored_nodes));
+    pass.Made(kernel.ast);
+    return kernel;
+  }
+
+  // `sink` over slots of its own, those of `buffers`, which it stores, first.
+  MergedKernel WithSlots(const UOp* sink, std::vector<const UOp*> buffers) {
+    MergedKernel kernel;
+    kernel.stores = static_cast<int>(buffers.size());
+    kernel.buffers = std::move(buffers);
     sink = WithGlobals(sink, [&](const UOp* global) {
       const UOp* const buffer = node_of_[global->arg[0]];
       auto place = std::find(kernel.buffers.begin(), kernel.buffers.end(), buffer);
       if (place == kernel.buffers.end()) place = kernel.buffers.insert(place, buffer);
       return place - kernel.buffers.begin();
     });
-    kernel.ast = pass.Made(Simplify(graph_, sink));
+    kernel.ast = Simplify(graph_, sink);
     return kernel;
   }
 
@@ -408,6 +430,7 @@ class Merger {
   Graph& graph_;
   const absl::flat_hash_set<const UOp*>& results_;
   std::vector<Draft> drafts_;
+  absl::flat_hash_set<const UOp*> needed_;           // in memory
   absl::flat_hash_map<const UOp*, size_t> made_by_;  // tensor node -> its draft
   absl::flat_hash_map<const UOp*, int> readers_;  // kernels that read it and are not joined to it
   absl::flat_hash_map<const UOp*, size_t> slot_of_;

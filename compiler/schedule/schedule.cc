@@ -16,6 +16,7 @@
 #include "compiler/schedule/memory_plan.h"
 #include "compiler/schedule/merge.h"
 #include "compiler/schedule/prepare.h"
+#include "compiler/schedule/scatter.h"
 #include "compiler/schedule/split.h"
 
 namespace outboard::schedule {
@@ -28,6 +29,7 @@ class Assembler {
   Assembler(const UOp* sink, std::vector<MergedKernel> kernels) : kernels_(std::move(kernels)) {
     for (size_t i = 0; i < sink->src.size(); ++i)
       outputs_.emplace(sink->src[i], static_cast<int>(i));
+    std::erase_if(kernels_, [&](const MergedKernel& kernel) { return IsCopy(kernel); });
   }
 
   Schedule Run() {
@@ -42,7 +44,22 @@ class Assembler {
   }
 
  private:
+  // Whether the kernel only copies a temporary, element by element: then that one is made where the
+  // copy would be.
+  bool IsCopy(const MergedKernel& kernel) {
+    if (kernel.buffers.size() != 2 || kernel.stores != 1) return false;
+    const UOp &store = *kernel.ast->src[0], &load = *store.src[1];
+    if (load.op != Op::kLoad || load.src.size() != 1 || load.src[0]->src[1] != store.src[0]->src[1])
+      return false;
+    const UOp *const copy = kernel.buffers[0], *const original = kernel.buffers[1];
+    if (original->op == Op::kParam || outputs_.contains(original) || original->dtype != copy->dtype)
+      return false;
+    if (ElementCount(original->shape) != ElementCount(copy->shape)) return false;
+    return made_as_.emplace(original, copy).second;
+  }
+
   int BufferOf(const UOp* node, int step) {
+    while (made_as_.contains(node)) node = made_as_.at(node);
     const auto [entry, inserted] = known_.emplace(node, static_cast<int>(schedule_.buffers.size()));
     if (inserted) {
       Buffer buffer{Buffer::Kind::kTemporary, 0, node->dtype, ElementCount(node->shape)};
@@ -75,8 +92,9 @@ class Assembler {
   }
 
   std::vector<MergedKernel> kernels_;
-  absl::flat_hash_map<const UOp*, int> outputs_;  // the first place of a result
-  absl::flat_hash_map<const UOp*, int> known_;    // places in Schedule::buffers
+  absl::flat_hash_map<const UOp*, int> outputs_;         // the first place of a result
+  absl::flat_hash_map<const UOp*, const UOp*> made_as_;  // a temporary -> what is a copy of it
+  absl::flat_hash_map<const UOp*, int> known_;           // places in Schedule::buffers
   std::vector<Lifetime> lifetimes_;
   Schedule schedule_;
 };
@@ -126,6 +144,13 @@ absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink,
   OB_ASSIGN_OR_RETURN(const Choice choice, ChooseStored(graph, prepared));
   std::vector<LoweredKernel> kernels;
   for (const UOp* value : choice.kept) {
+    if (choice.scattered.contains(value)) {
+      OB_ASSIGN_OR_RETURN(auto scatter, LowerScatter(graph, value, choice.read_again));
+      if (scatter) {
+        kernels.push_back(*std::move(scatter));
+        continue;
+      }
+    }
     OB_ASSIGN_OR_RETURN(LoweredKernel kernel, LowerKernel(graph, value, choice.read_again));
     kernels.push_back(std::move(kernel));
   }

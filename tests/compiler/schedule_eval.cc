@@ -46,14 +46,17 @@ class Evaluator {
   absl::Status Run() {
     std::vector<const UOp*> ranges;
     for (const UOp* node : PostOrder(ast_))
-      if (node->op == Op::kRange && node->arg[2] == static_cast<int64_t>(RangeKind::kOutput))
+      if (node->op == Op::kRange && node->arg[2] != static_cast<int64_t>(RangeKind::kReduce))
         ranges.push_back(node);
+    std::sort(ranges.begin(), ranges.end(),
+              [](const UOp* a, const UOp* b) { return a->arg[0] < b->arg[0]; });
     Loop(ranges, [&] {
       // All values before any store: a kernel reads what was there before it.
       std::vector<Value> values;
       for (const UOp* store : ast_->src) values.push_back(Eval(store->src[1]));
       for (size_t s = 0; s < values.size() && status_.ok(); ++s) {
         const UOp& place = *ast_->src[s]->src[0];
+        if (ast_->src[s]->src.size() == 3 && !Eval(ast_->src[s]->src[2]).i) continue;
         char* const at = Place(place);
         if (at == nullptr) return;
         IsFloat(place.dtype) ? StoreFloat(place.dtype, values[s].f, at)

@@ -205,6 +205,44 @@ TEST_F(ScheduleTest, LargeSumsWithFewResultsAreSplit) {
   EXPECT_EQ(extents(Reduce(g, Op::kAdd, half, {0})), (Outputs{{64}, {}}));
 }
 
+// The gradient of a gather from [places, columns]: rows [batch, n, columns] are added where
+// `index` [batch, n] says; those that it sends out of range are dropped.
+TEST_F(ScheduleTest, GatherGradientIsScattered) {
+  for (const int64_t columns : {1, 5, 16, 72}) {
+    const Shape full = {3, 50, 100, columns};
+    const UOp* const index = Add(g, BufferNode(g, 1, DType::kI32, {Dim(3), Dim(50)}),
+                                 Full(g, ConstInt(g, DType::kI32, -1), {Dim(3), Dim(50)}));
+    const UOp* const place =
+        Expand(g, Reshape(g, Iota(g, DType::kI32, Dim(100)), {1, 1, 100, 1}), full);
+    const UOp* const wanted = Expand(g, Reshape(g, index, {3, 50, 1, 1}), full);
+    const UOp* const rows = Alu(g, Op::kExp2, F32(0, {3, 50, columns}));
+    const UOp* const spread = Expand(g, Reshape(g, rows, {3, 50, 1, columns}), full);
+    const UOp* const hot = Where(g, Alu(g, Op::kCmpEq, place, wanted), spread,
+                                 Full(g, ConstFloat(g, DType::kF32, 0), full));
+    // Over everything, and for each of the batch.
+    for (const std::vector<int64_t>& axes : {std::vector<int64_t>{0, 1}, {1}}) {
+      const UOp* const sum = Reduce(g, Op::kAdd, hot, axes);
+      const auto schedule = Check({Mul(g, sum, sum)});
+      // The index in memory if there are many columns; zeros; rows; the square.
+      EXPECT_LE(schedule.kernels.size(), 4u) << ScheduleToString(schedule);
+      for (const schedule::Kernel& kernel : schedule.kernels)
+        for (const UOp* node : PostOrder(kernel.ast))
+          EXPECT_NE(node->op, Op::kReduceLoop) << ScheduleToString(schedule);
+    }
+  }
+}
+
+TEST_F(ScheduleTest, CountsAreScattered) {
+  const Shape full = {300, 50};
+  const UOp* const index = BufferNode(g, 1, DType::kU8, {Dim(300)});
+  const UOp* const wanted = Expand(g, Reshape(g, Cast(g, index, DType::kI32), {300, 1}), full);
+  const UOp* const place = Expand(g, Reshape(g, Iota(g, DType::kI32, Dim(50)), {1, 50}), full);
+  const UOp* const hot =
+      Where(g, Alu(g, Op::kCmpEq, place, wanted), Full(g, ConstInt(g, DType::kI32, 1), full),
+            Full(g, ConstInt(g, DType::kI32, 0), full));
+  EXPECT_EQ(Check({Reduce(g, Op::kAdd, hot, {0})}).kernels.size(), 2u);
+}
+
 TEST_F(ScheduleTest, LargeGatherIsNotSplit) {
   const Shape full = {2, 300000};
   const UOp* const place = Expand(g, Reshape(g, Iota(g, DType::kI32, full[1]), {1, full[1]}), full);
