@@ -8,6 +8,7 @@
 #include "compiler/codegen/opt.h"
 #include "compiler/ir/check.h"
 #include "compiler/search/beam.h"
+#include "compiler/search/neighbours.h"
 #include "worker/hardware_class.h"
 #include "worker/tuning_key.h"
 
@@ -15,10 +16,6 @@ namespace outboard::worker {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// Raised when an Opt means something else, or the neighbours of a list are others: what was searched
-// before is not finished then.
-constexpr int kSearchVersion = 1;
 
 // A time is the least of runs that together take about this.
 constexpr double kMeasuredSeconds = 0.02;
@@ -114,7 +111,7 @@ std::optional<std::string> Tuner::OptsFor(const UOp* kernel, const std::string& 
                                           const std::string& name) {
   const absl::StatusOr<std::string> id = TuningId(kernel);
   if (!id.ok()) return std::nullopt;
-  const TuningKey key{*id, kSearchVersion, hardware_};
+  const TuningKey key{*id, search::kSpaceVersion, hardware_};
   absl::StatusOr<std::optional<Tuning>> known = store_->Find(key);
   if (!known.ok()) return std::nullopt;
   const bool searched = known->has_value() && (*known)->width >= options_.width;

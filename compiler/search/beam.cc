@@ -94,7 +94,10 @@ class Search {
 
   // False where the search must stop.
   bool Try(const Opts& opts) {
-    if (const Trial* known = Known(opts)) {
+    // What an earlier, narrower search gave up on or did not verify may be worth it now.
+    if (const Trial* known = Known(opts);
+        known != nullptr &&
+        (known->verified || known->seconds < 0 || !HasRoomFor(known->seconds))) {
       Enter(*known);
       return true;
     }
@@ -110,7 +113,7 @@ class Search {
     Trial trial{opts, -1};
     const auto kernel = device_.Compile(opts);
     if (!kernel.ok()) return trial;
-    const double most = kGiveUp * beam_.back().seconds;
+    const double most = IsFull() ? kGiveUp * beam_.back().seconds : 1e30;
     const auto seconds = device_.Seconds(*kernel, verifier_->buffers().pointers(), most);
     if (!seconds.ok()) return trial;
     trial.seconds = *seconds;
@@ -121,10 +124,10 @@ class Search {
     return trial;
   }
 
+  bool IsFull() const { return beam_.size() >= static_cast<size_t>(options_.width); }
+  bool HasRoomFor(double seconds) const { return !IsFull() || seconds < beam_.back().seconds; }
   bool Enters(const Trial& trial) const {
-    if (trial.seconds < 0 || !trial.exact) return false;
-    return beam_.size() < static_cast<size_t>(options_.width) ||
-           trial.seconds < beam_.back().seconds;
+    return trial.seconds >= 0 && trial.exact && HasRoomFor(trial.seconds);
   }
 
   void Enter(const Trial& trial) {

@@ -9,8 +9,8 @@
 
 namespace outboard::search {
 
-// Raised with every change of the moves, so that a search that ended in another space is not taken
-// for one that has ended in this.
+// Raised when an Opt means something else, or the neighbours of a list are others: a search that has
+// ended in another space has not ended in this.
 inline constexpr int kSpaceVersion = 1;
 
 // Every list that is legal for the kernel and comes from `opts` by one move: another amount, another

@@ -126,6 +126,20 @@ TEST_F(SearchTest, GoesOnWhereItWasStopped) {
   EXPECT_EQ(again.compiled, 1) << "only plain loops";
 }
 
+// Trials of a narrower search serve a wider one, which ends as if it had made all itself.
+TEST_F(SearchTest, AWiderSearchUsesWhatANarrowOneTried) {
+  options_.width = 1;
+  const auto narrow = Beam(sink_, device_, options_);
+  ASSERT_TRUE(narrow.ok());
+  options_.width = 4;
+  MadeUpDevice fresh(sink_), again(sink_);
+  const auto whole = Beam(sink_, fresh, options_),
+             more = Beam(sink_, again, options_, narrow->trials);
+  ASSERT_TRUE(whole.ok() && more.ok());
+  EXPECT_EQ(OptsToString(more->best.opts), OptsToString(whole->best.opts));
+  EXPECT_LT(again.compiled, fresh.compiled);
+}
+
 TEST_F(SearchTest, StopsWhenItIsTold) {
   int asked = 0;
   options_.stop = [&] { return ++asked > 5; };
