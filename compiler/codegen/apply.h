@@ -1,4 +1,5 @@
-// Opts to plans.
+// Opts to plans: each is checked where it stands in its list, so that a plan that comes out can be
+// rendered.
 #pragma once
 
 #include <span>
@@ -10,6 +11,7 @@
 
 namespace outboard::codegen {
 
+// A kernel and the loops it is computed in. FLATTEN makes another kernel of it.
 struct PlannedKernel {
   Kernel kernel;
   Plan plan;

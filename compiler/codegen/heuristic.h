@@ -1,4 +1,5 @@
-// Opts chosen without measuring, by estimated instructions.
+// Opts chosen without measuring, by estimated instructions and by what fits into caches: what a
+// kernel runs with until somebody searches.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,5 @@
-// The moves of the search: lists of Opts that differ from one by little.
+// The moves of the search: lists of Opts that differ from one by little. Legality is ApplyOpts' to
+// say; what is likely to be fast is nobody's here.
 #pragma once
 
 #include <vector>
