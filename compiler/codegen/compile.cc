@@ -20,7 +20,7 @@ namespace {
 
 constexpr char kSymbol[] = "outboard_kernel";
 // Raised with every change that gives other objects for the same kernels.
-constexpr int kCodegenVersion = 5;
+constexpr int kCodegenVersion = 6;
 
 absl::StatusOr<CompiledKernel> Compile(render::X86Renderer& renderer, const UOp* sink,
                                        const CompileOptions& options, std::string* ir) {

@@ -48,16 +48,13 @@ class Chooser {
     bodies_ = FindBodies(kernel_, forms_);
     lanes_ = LanesMax(kernel_, machine_);
     FindMain();
-    counts_.assign(kernel_.output_count, 1);
-    ChooseLanes();
-    if (output_lanes_ >= 0) Add(OptKind::kVector, output_lanes_, LanesFor(output_lanes_));
-    ChooseTile();
-    int axis = kernel_.output_count;
-    for (size_t g = 0; g < kernel_.groups.size(); ++g) {
-      PlanGroup(g, axis);
-      axis += static_cast<int>(kernel_.groups[g].ranges.size());
-    }
-    if (!CopyOperands()) ChooseTasks();
+    ChooseTiles();
+    if (CopyOperands()) return opts_;
+    // The tiles counted on copies that cannot be made for them: again, by what loads cost where they
+    // are.
+    copyable_.clear();
+    ChooseTiles();
+    ChooseTasks();
     return opts_;
   }
 
@@ -77,6 +74,20 @@ class Chooser {
   }
 
  private:
+  void ChooseTiles() {
+    opts_.clear();
+    counts_.assign(kernel_.output_count, 1);
+    tile_rows_ = -1;
+    ChooseLanes();
+    if (output_lanes_ >= 0) Add(OptKind::kVector, output_lanes_, LanesFor(output_lanes_));
+    ChooseTile();
+    int axis = kernel_.output_count;
+    for (size_t g = 0; g < kernel_.groups.size(); ++g) {
+      PlanGroup(g, axis);
+      axis += static_cast<int>(kernel_.groups[g].ranges.size());
+    }
+  }
+
   int64_t Extent(int range) const { return kernel_.ranges[range].extent; }
   void Add(OptKind kind, int64_t axis, int64_t amount) { opts_.push_back({kind, axis, amount}); }
   // Keeps `count` values, or vectors, of an output range in registers.
