@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <memory>
 
-#include "absl/strings/str_cat.h"
 #include "compiler/codegen/apply.h"
 #include "compiler/codegen/heuristic.h"
 #include "compiler/codegen/kernel.h"
@@ -19,8 +18,6 @@ namespace outboard {
 namespace {
 
 constexpr char kSymbol[] = "outboard_kernel";
-// Raised with every change that gives other objects for the same kernels.
-constexpr int kCodegenVersion = 6;
 
 absl::StatusOr<CompiledKernel> Compile(render::X86Renderer& renderer, const UOp* sink,
                                        const CompileOptions& options, std::string* ir) {
@@ -103,11 +100,5 @@ void WarmUpCompiler() {
   const UOp* const store = g.MakeChecked(Op::kStore, DType::kVoid, {place(0), Mul(g, load, load)});
   OB_CHECK_OK(CompileKernel(Sink(g, {store})).status());
 }
-
-std::string CompilerVersion() {
-  return absl::StrCat("x86-", kCodegenVersion, "-llvm-", render::LlvmVersion());
-}
-
-std::string HostCpuName() { return render::HostCpu(); }
 
 }  // namespace outboard

@@ -50,10 +50,4 @@ absl::StatusOr<std::string> KernelToLlvmIr(const UOp* sink, const CompileOptions
 // Loads and initialises what the first compilation would otherwise wait for (about 20 ms).
 void WarmUpCompiler();
 
-// Names everything besides kernel and options that decides the bytes of an object; part of the keys
-// of caches.
-std::string CompilerVersion();
-// The processor and features that an empty CompileOptions::cpu stands for.
-std::string HostCpuName();
-
 }  // namespace outboard

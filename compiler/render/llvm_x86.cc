@@ -45,6 +45,4 @@ absl::StatusOr<std::unique_ptr<X86Renderer>> MakeX86Renderer(const std::string& 
   return std::make_unique<Renderer>(std::move(target));
 }
 
-std::string LlvmVersion() { return LLVM_VERSION_STRING; }
-
 }  // namespace outboard::render

@@ -30,7 +30,4 @@ class X86Renderer {
 absl::StatusOr<std::unique_ptr<X86Renderer>> MakeX86Renderer(const std::string& cpu,
                                                              const std::string& features);
 
-std::string HostCpu();
-std::string LlvmVersion();
-
 }  // namespace outboard::render

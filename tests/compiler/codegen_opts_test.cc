@@ -249,7 +249,9 @@ TEST(CodegenOpts, RandomKernelsByRandomOpts) {
   if (only != nullptr) return;
   for (const OptKind kind : {OptKind::kVector, OptKind::kUpcast, OptKind::kUnroll, OptKind::kGroup,
                              OptKind::kBlock, OptKind::kSwap, OptKind::kThread, OptKind::kLocal})
-    if (last >= 500) EXPECT_GE(used[kind], 20) << "hardly tried: " << OptsToString({{kind, 0, 0}});
+    if (last >= 500) {
+      EXPECT_GE(used[kind], 20) << "hardly tried: " << OptsToString({{kind, 0, 0}});
+    }
 }
 
 }  // namespace

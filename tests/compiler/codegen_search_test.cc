@@ -91,7 +91,9 @@ TEST_F(SearchTest, EndsWithTheBestOfItsTrialsTheSameEachTime) {
   for (size_t i = 1; i < result->trials.size(); ++i)
     EXPECT_EQ(device_.expected[i - 1], OptsToString(result->trials[i].opts));
   for (const Trial& trial : result->trials)
-    if (trial.verified) EXPECT_GE(trial.seconds, result->best.seconds);
+    if (trial.verified) {
+      EXPECT_GE(trial.seconds, result->best.seconds);
+    }
   MadeUpDevice again(sink_);
   EXPECT_EQ(Lines(Beam(sink_, again, options_)->trials), Lines(result->trials));
 }
