@@ -16,7 +16,10 @@ constexpr char kPayload[] = "outboard/node";  // "index op"
 absl::Status AboutNode(absl::Status status, const UOp* sink, const UOp* node) {
   const std::vector<const UOp*> order = PostOrder(sink);
   const auto index = std::find(order.begin(), order.end(), node) - order.begin();
-  status.SetPayload(kPayload, absl::Cord(absl::StrCat(index, " ", std::string(Name(node->op)))));
+  const std::string text = absl::StrCat(index, " ", std::string(Name(node->op)));
+  // By a view: clang spells the name of the constructor from a string in another way than the gcc
+  // that Debian's Abseil is built with.
+  status.SetPayload(kPayload, absl::Cord(absl::string_view(text)));
   return status;
 }
 

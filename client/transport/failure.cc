@@ -16,7 +16,7 @@ constexpr char kPayload[] = "outboard/failure";  // "seq" or "seq node"
 absl::Status WithFailure(absl::Status status, const Failure& failure) {
   std::string text = absl::StrCat(failure.seq);
   if (failure.node) absl::StrAppend(&text, " ", *failure.node);
-  status.SetPayload(kPayload, absl::Cord(text));
+  status.SetPayload(kPayload, absl::Cord(absl::string_view(text)));
   return status;
 }
 
