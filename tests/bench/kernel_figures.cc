@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
@@ -20,6 +21,7 @@
 #include "compiler/search/beam.h"
 #include "runtime/cpu/device.h"
 #include "runtime/cpu/elf_loader.h"
+#include "tests/bench/one_dnn.h"
 #include "tests/bench/open_blas.h"
 #include "tests/bench/report.h"
 
@@ -98,7 +100,7 @@ class Kernels {
       pointers_.push_back(arena_.back().data());
       auto& list = buffer.kind == schedule::Buffer::Kind::kInput ? inputs_ : outputs_;
       list.resize(std::max(list.size(), static_cast<size_t>(buffer.index) + 1));
-      list[buffer.index] = static_cast<float*>(pointers_.back());
+      list[buffer.index] = pointers_.back();
     }
     for (const schedule::Kernel& kernel : schedule.kernels) {
       programs_.push_back(ValueOrDie(device.Load(ValueOrDie(CompileKernel(kernel.ast)))));
@@ -111,14 +113,19 @@ class Kernels {
     for (size_t i = 0; i < programs_.size(); ++i)
       OB_CHECK_OK(device_.Launch(*programs_[i], slots_[i]));
   }
-  float* input(int slot) const { return inputs_[slot]; }
-  float* output(int place) const { return outputs_[place]; }
+  template <typename T = float>
+  T* input(int slot) const {
+    return static_cast<T*>(inputs_[slot]);
+  }
+  template <typename T = float>
+  T* output(int place) const {
+    return static_cast<T*>(outputs_[place]);
+  }
 
  private:
   cpu::Device& device_;
   std::vector<cpu::Buffer> arena_;
-  std::vector<void*> pointers_;
-  std::vector<float*> inputs_, outputs_;
+  std::vector<void*> pointers_, inputs_, outputs_;
   std::vector<std::unique_ptr<cpu::Program>> programs_;
   std::vector<std::vector<void*>> slots_;
 };
@@ -158,18 +165,29 @@ int Threads() {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-const UOp* MatMul(Graph& g, int64_t n) {
+// As the Tensor API writes it: products and sums in f32.
+const UOp* MatMul(Graph& g, int64_t n, DType dtype = DType::kF32) {
   const Shape full = {Dim(n), Dim(n), Dim(n)}, matrix = {Dim(n), Dim(n)};
-  const UOp* const a =
-      Expand(g, Reshape(g, Param(g, 0, DType::kF32, matrix), {Dim(n), Dim(n), Dim(1)}), full);
-  const UOp* const b =
-      Expand(g, Reshape(g, Param(g, 1, DType::kF32, matrix), {Dim(1), Dim(n), Dim(n)}), full);
-  return Sink(g, {Reshape(g, Reduce(g, Op::kAdd, Mul(g, a, b), {1}), matrix)});
+  const auto operand = [&](int slot, const Shape& shape) {
+    return Expand(g, Reshape(g, Cast(g, Param(g, slot, dtype, matrix), DType::kF32), shape), full);
+  };
+  const UOp* const product =
+      Mul(g, operand(0, {Dim(n), Dim(n), Dim(1)}), operand(1, {Dim(1), Dim(n), Dim(n)}));
+  const UOp* const sum = Reshape(g, Reduce(g, Op::kAdd, product, {1}), matrix);
+  return Sink(g, {Cast(g, sum, dtype)});
 }
 
-void FillSmall(float* data, int64_t count, int seed) {
-  for (int64_t i = 0; i < count; ++i)
-    data[i] = 0.125f * static_cast<float>((i * 7 + seed) % 17 - 8);
+// Of bf16 the bits: the upper half of an f32's, exact for so few digits.
+template <typename T>
+void FillSmall(T* data, int64_t count, int seed) {
+  for (int64_t i = 0; i < count; ++i) {
+    const float value = 0.125f * static_cast<float>((i * 7 + seed) % 17 - 8);
+    if constexpr (std::is_same_v<T, float>) {
+      data[i] = value;
+    } else {
+      data[i] = static_cast<T>(std::bit_cast<uint32_t>(value) >> 16);
+    }
+  }
 }
 
 }  // namespace
@@ -203,6 +221,32 @@ void MatMulFigures() {
   }
 }
 
+void MatMulBf16Figures() {
+  const int threads = Threads();
+  const auto dnn = OneDnn::Load(threads);
+  cpu::Device device({.threads = threads});
+  for (const int64_t n : {512, 1024, 2048, 4096}) {
+    const std::string figure = absl::StrCat("matmul_bf16_", n, "_vs_onednn");
+    if (!dnn.ok()) {
+      ReportSkipped(figure, std::string(dnn.status().message()));
+      continue;
+    }
+    Kernels kernels(device, [&](Graph& g) { return MatMul(g, n, DType::kBF16); });
+    auto *const a = kernels.input<uint16_t>(0), *const b = kernels.input<uint16_t>(1);
+    FillSmall(a, n * n, 1);
+    FillSmall(b, n * n, 2);
+    std::vector<uint16_t> want(n * n);
+    const Comparison c = Compare([&] { kernels.Run(); }, (*dnn)->MatMul(n, a, b, want.data()));
+    // Sums of multiples of 1/64 that f32 holds exactly: rounded once, they are equal.
+    OB_CHECK(std::equal(want.begin(), want.end(), kernels.output<uint16_t>(0)));
+    const double flops = 2.0 * static_cast<double>(n * n * n);
+    Report(figure, c.ratio, "ratio",
+           absl::StrFormat("ours %.1f, oneDNN %.1f GFLOP/s", flops / c.ours_s / 1e9,
+                           flops / c.theirs_s / 1e9),
+           absl::StrCat(threads, " threads"));
+  }
+}
+
 void BeamFigures() {
   constexpr int64_t kSize = 1024;
   constexpr double kSecondsMax = 60;
@@ -216,8 +260,9 @@ void BeamFigures() {
   Report("beam_matmul_1024_s", Now() - begin, "s", "",
          absl::StrCat(result.finished ? "" : "stopped; ", result.trials.size(), " trials, ",
                       threads, " threads; ", codegen::OptsToString(result.best.opts)));
-  Report("beam_matmul_1024_gain", result.heuristic_seconds / result.best.seconds, "ratio",
-         "the heuristic's Opts", "of the times that the search measured");
+  Report("beam_matmul_1024_gain",
+         static_cast<double>(result.heuristic_ns) / static_cast<double>(result.best.time_ns),
+         "ratio", "the heuristic's Opts", "of the times that the search measured");
 }
 
 // ---- streams

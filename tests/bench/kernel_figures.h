@@ -7,6 +7,8 @@ namespace outboard::bench {
 
 // matmul_fp32_N_vs_openblas for N in 512 .. 4096.
 void MatMulFigures();
+// matmul_bf16_N_vs_onednn for the same.
+void MatMulBf16Figures();
 // beam_matmul_1024_s: the whole search with BEAM=4, compiling in this process, and what it gains.
 void BeamFigures();
 // stream_ratio_scale, _add and _sum over arrays of 256 MB.

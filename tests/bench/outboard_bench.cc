@@ -221,6 +221,7 @@ int Main(int argc, char** argv) {
       {"schedule", ScheduleFigures},
       {"beam", BeamFigures},
       {"matmul", MatMulFigures},
+      {"matmul_bf16", MatMulBf16Figures},
       {"stream", StreamFigures}};
   std::set<std::string> only;
   for (int i = 1; i < argc; ++i) {
@@ -232,7 +233,7 @@ int Main(int argc, char** argv) {
     } else {
       std::fprintf(stderr,
                    "usage: outboard_bench [--json] [--only "
-                   "steps|overhead|warm|rewrites|schedule|beam|matmul|stream ...]\n");
+                   "steps|overhead|warm|rewrites|schedule|beam|matmul|matmul_bf16|stream ...]\n");
       return flag == "--help" ? 0 : 2;
     }
   }
