@@ -18,8 +18,8 @@
 namespace outboard::cli {
 namespace {
 
+using search::Trial;
 using worker::KernelStore;
-using worker::Trial;
 using worker::Tuning;
 
 constexpr size_t kIdDigits = 12;  // of 64: enough to tell kernels apart
@@ -78,7 +78,7 @@ absl::Status Explain(const CacheFlags& flags) {
     });
     for (const Trial* trial : trials)
       std::printf("%12s  %s%s%s\n", TimeOf(trial).c_str(),
-                  trial->opts.empty() ? "(no Opts)" : trial->opts.c_str(),
+                  trial->opts.empty() ? "(no Opts)" : codegen::OptsToString(trial->opts).c_str(),
                   trial == &tuning.trials.front() ? "  <- the heuristic's" : "",
                   trial->time_ns == 0 ? "  does not compile, or runs wrong" : "");
   }

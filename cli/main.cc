@@ -29,16 +29,14 @@ void AddReady(CLI::App* app, ServerFlags& flags) {
   app->add_option("--parent-pid", flags.parent_pid)->group("");
 }
 
-void AddMemory(CLI::App* app, ServerFlags& flags) {
-  app->add_option(
-         "--session-memory", flags.session_memory_bytes,
-         "Bytes that a session may hold, or 512MB, 8GB ... (default: 3/4 of the machine's, "
-         "divided by the worker's devices)")
+// `otherwise`: what it is where the flag is not given.
+void AddMemory(CLI::App* app, ServerFlags& flags, const std::string& otherwise) {
+  app->add_option("--session-memory", flags.session_memory_bytes,
+                  "Bytes that a session may hold, or 512MB, 8GB ... (default: " + otherwise + ")")
       ->transform(CLI::AsSizeValue(false));
 }
 
 void AddGateway(CLI::App* app, ServerFlags& flags) {
-  AddMemory(app, flags);
   app->add_option("--data", flags.data, "Folder of accounts and blobs (default: $OUTBOARD_DATA)");
   app->add_option("--price", flags.price_per_hour_usd, "US dollars an hour for each device")
       ->check(CLI::Range(0.0, 1e6))
@@ -88,6 +86,7 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   up->add_option("--host", server.host, "Address to listen at")->capture_default_str();
   up->add_flag("--no-auth", server.no_auth, "Ask for no keys (loopback only)");
+  AddMemory(up, server, "3/4 of the machine's, divided by all devices");
   AddGateway(up, server);
   AddReady(up, server);
 
@@ -102,6 +101,7 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   gateway->add_flag("--no-auth", server.no_auth,
                     "Ask for no keys (loopback and unix sockets only)");
+  AddMemory(gateway, server, "what the worker says");
   AddGateway(gateway, server);
   AddReady(gateway, server);
 
@@ -112,7 +112,7 @@ int Main(int argc, char** argv) {
   worker->add_option("--devices", server.devices, "Sessions at a time")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  AddMemory(worker, server);
+  AddMemory(worker, server, "3/4 of the machine's, divided by --devices");
   worker->add_option("--fleet-token-file", server.fleet_token_file,
                      "As the gateway's (or $OUTBOARD_FLEET_TOKEN)");
   AddReady(worker, server);
@@ -128,6 +128,7 @@ int Main(int argc, char** argv) {
   serve->add_flag("--no-auth", server.no_auth, "Ask for no keys (loopback and unix sockets only)");
   serve->add_flag("--ephemeral", server.ephemeral, "Remove the data folder at the end")
       ->needs("--no-auth");
+  AddMemory(serve, server, "3/4 of the machine's, which the sessions share");
   AddGateway(serve, server);
   AddReady(serve, server);
   for (CLI::App* command : {worker, serve})

@@ -22,7 +22,8 @@
 #include "client/transport/target.h"
 #include "gateway/service/clock.h"
 #include "gateway/service/gateway.h"
-#include "worker/device.h"
+#include "runtime/cpu/memory.h"
+#include "worker/environment.h"
 #include "worker/supervisor.h"
 
 namespace outboard::cli {
@@ -166,13 +167,11 @@ int RunWorker(const ServerFlags& flags) {
 // a gateway keep objects only where they are told to: tenants there do not trust each other.
 void KeepObjects() {
   if (std::getenv("OUTBOARD_OBJECT_CACHE") != nullptr) return;
-  const char* const cache = std::getenv("XDG_CACHE_HOME");
-  const char* const home = std::getenv("HOME");
-  if (cache == nullptr && home == nullptr) return;
-  const std::string base = cache != nullptr ? cache : std::string(home) + "/.cache";
+  const std::string caches = worker::CacheFolder();
+  if (caches.empty()) return;
   std::error_code ignored;
-  std::filesystem::create_directories(base + "/outboard", ignored);
-  setenv("OUTBOARD_OBJECT_CACHE", (base + "/outboard/objects").c_str(), 1);
+  std::filesystem::create_directories(caches, ignored);
+  setenv("OUTBOARD_OBJECT_CACHE", (caches + "/objects").c_str(), 1);
 }
 
 int RunServe(const ServerFlags& flags) {
@@ -192,7 +191,10 @@ int RunServe(const ServerFlags& flags) {
                                  .fleet_token = options->fleet_token,
                                  .executor = {},
                                  .devices = flags.devices,
-                                 .memory_bytes_max = worker::DescribeCpu().memory_bytes / 4 * 3});
+                                 // Sessions of one user share what there is as they come.
+                                 .memory_bytes_max = flags.session_memory_bytes > 0
+                                                         ? MemoryOf(flags)
+                                                         : cpu::DefaultMemoryBytesMax()});
     absl::Status status;
     if (!(*gateway)->AwaitDevices(1, kWorkersJoinWithin)) {
       status = absl::UnavailableError("the worker did not join");
@@ -214,8 +216,8 @@ int RunUp(ServerFlags flags) {
   flags.listen = absl::StrCat(flags.host, ":", flags.port);
   // The workers share this machine, and do not know of each other.
   if (flags.session_memory_bytes == 0) {
-    flags.session_memory_bytes = static_cast<uint64_t>(worker::DescribeCpu().memory_bytes / 4 * 3 /
-                                                       (flags.workers * flags.devices));
+    flags.session_memory_bytes =
+        static_cast<uint64_t>(cpu::DefaultMemoryBytesMax() / (flags.workers * flags.devices));
   }
   auto options = OptionsFor(flags);
   if (!options.ok()) return Report(options.status());

@@ -3,12 +3,12 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <string>
 
 #include "proto/box.pb.h"
 #include "worker/child_process.h"
 #include "worker/compile_box.h"
+#include "worker/environment.h"
 #include "worker/in_process_compiler.h"
 #include "worker/message_io.h"
 
@@ -64,9 +64,8 @@ int CompileBoxMain() {
   setrlimit(RLIMIT_CORE, &no_core);
   CompileOptions options;
   const char* const debug = std::getenv("DEBUG");
-  const char* const no_opt = std::getenv("NOOPT");
   options.dump = debug != nullptr && std::atoi(debug) >= 5;
-  options.no_opt = no_opt != nullptr && *no_opt != '\0' && std::strcmp(no_opt, "0") != 0;
+  options.no_opt = IsSet("NOOPT");
   WarmUpCompiler();
   InProcessCompiler compiler(options);
   proto::CompileRequest request;

@@ -8,10 +8,13 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/check.h"
+#include "compiler/ir/limits.h"
 #include "compiler/ir/print.h"
+#include "compiler/rewrite/bind.h"
 #include "compiler/schedule/schedule.h"
 #include "runtime/cpu/device.h"
 #include "worker/failed_node.h"
+#include "worker/room.h"
 #include "worker/tuner.h"
 
 namespace outboard::worker {
@@ -49,19 +52,7 @@ absl::Status AboutResult(const absl::Status& status, const UOp* sink, int result
 struct Plan {
   schedule::Schedule schedule;  // without its kernels' graphs
   std::vector<Launch> launches;
-  std::vector<DType> result_dtypes;
-  std::vector<std::vector<int64_t>> result_dims;
   std::vector<std::string> names;  // of kernels, for DEBUG
-};
-
-struct PlanKey {
-  GraphId graph;
-  std::vector<std::pair<int64_t, int64_t>> bindings;
-  friend bool operator==(const PlanKey&, const PlanKey&) = default;
-  template <typename H>
-  friend H AbslHashValue(H h, const PlanKey& key) {
-    return H::combine(std::move(h), key.graph, key.bindings);
-  }
 };
 
 class CompiledEngine final : public Engine {
@@ -81,12 +72,13 @@ class CompiledEngine final : public Engine {
                                             std::span<const ArrayPtr> inputs,
                                             std::span<const Binding> bindings) override {
     OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, bindings));
-    OB_ASSIGN_OR_RETURN(const Plan* plan, PlanFor(id, sink, bindings));
+    OB_ASSIGN_OR_RETURN(const Plan* plan, PlanFor(id, sink));
 
     std::vector<std::shared_ptr<Array>> outputs;
-    for (size_t i = 0; i < plan->result_dims.size(); ++i) {
+    for (size_t i = 0; i < sink->src.size(); ++i) {
+      OB_ASSIGN_OR_RETURN(std::vector<int64_t> dims, DimsAt(sink->src[i]->shape, bindings));
       absl::StatusOr<std::shared_ptr<Array>> array =
-          NewArray(plan->result_dtypes[i], plan->result_dims[i]);
+          NewArray(sink->src[i]->dtype, std::move(dims));
       if (!array.ok()) return AboutNode(array.status(), sink, sink->src[i]);
       outputs.push_back(*std::move(array));
     }
@@ -94,7 +86,18 @@ class CompiledEngine final : public Engine {
                         device_.memory().Allocate(plan->schedule.arena_bytes,
                                                   cpu::Allocator::Contents::kUndefined));
     std::vector<void*> memory;
+    std::vector<cpu::Buffer> rooms;  // of inputs and outputs with dimensions of VARs
     for (const schedule::Buffer& buffer : plan->schedule.buffers) {
+      if (!buffer.rooms.empty()) {
+        OB_ASSIGN_OR_RETURN(rooms.emplace_back(),
+                            device_.memory().Allocate(buffer.bytes(),
+                                                      cpu::Allocator::Contents::kUndefined));
+        memory.push_back(rooms.back().data());
+        if (buffer.kind == schedule::Buffer::Kind::kInput)
+          Spread(inputs[buffer.index]->data(), inputs[buffer.index]->dims, buffer.rooms,
+                 ByteWidth(buffer.dtype), static_cast<char*>(memory.back()));
+        continue;
+      }
       switch (buffer.kind) {
         case schedule::Buffer::Kind::kInput: memory.push_back(inputs[buffer.index]->data()); break;
         case schedule::Buffer::Kind::kOutput:
@@ -105,9 +108,19 @@ class CompiledEngine final : public Engine {
           break;
       }
     }
+    std::vector<int64_t> vars(bindings.empty() ? 0 : limits::kVarSlotMax);
+    for (const Binding& binding : bindings)
+      if (binding.slot >= 0 && binding.slot < limits::kVarSlotMax)
+        vars[binding.slot] = binding.value;
     const Clock::time_point start = Clock::now();
     for (size_t i = 0; i < plan->launches.size(); ++i)
-      OB_RETURN_IF_ERROR(AboutResult(RunKernel(*plan, i, memory), sink, plan->launches[i].result));
+      OB_RETURN_IF_ERROR(
+          AboutResult(RunKernel(*plan, i, memory, vars), sink, plan->launches[i].result));
+    for (size_t i = 0; i < memory.size(); ++i)
+      if (const schedule::Buffer& buffer = plan->schedule.buffers[i];
+          !buffer.rooms.empty() && buffer.kind == schedule::Buffer::Kind::kOutput)
+        Pack(static_cast<const char*>(memory[i]), outputs[buffer.index]->dims, buffer.rooms,
+             ByteWidth(buffer.dtype), outputs[buffer.index]->data());
     stats_.device_time_us +=
         std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
     stats_.kernels_launched += plan->launches.size();
@@ -115,11 +128,14 @@ class CompiledEngine final : public Engine {
   }
 
  private:
-  absl::Status RunKernel(const Plan& plan, size_t i, const std::vector<void*>& memory) {
+  absl::Status RunKernel(const Plan& plan, size_t i, const std::vector<void*>& memory,
+                         const std::vector<int64_t>& vars) {
     const Launch& launch = plan.launches[i];
     std::vector<void*> buffers;
-    buffers.reserve(launch.buffers.size());
+    buffers.reserve(launch.buffers.size() + 1);
     for (const int b : launch.buffers) buffers.push_back(memory[b]);
+    buffers.resize(launch.program->buffer_count());
+    buffers.push_back(const_cast<int64_t*>(vars.data()));
     const Clock::time_point start = debug_ >= 2 ? Clock::now() : Clock::time_point{};
     OB_RETURN_IF_ERROR(device_.Launch(*launch.program, buffers));
     if (debug_ >= 2) {
@@ -131,32 +147,24 @@ class CompiledEngine final : public Engine {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<const Plan*> PlanFor(const GraphId& id, const UOp* sink,
-                                      std::span<const Binding> bindings) {
-    PlanKey key{id, {}};
-    for (const Binding& binding : bindings) key.bindings.emplace_back(binding.slot, binding.value);
-    if (const auto found = plans_.find(key); found != plans_.end()) return found->second.get();
-    OB_ASSIGN_OR_RETURN(std::unique_ptr<Plan> plan, MakePlan(sink, bindings));
+  absl::StatusOr<const Plan*> PlanFor(const GraphId& id, const UOp* sink) {
+    if (const auto found = plans_.find(id); found != plans_.end()) return found->second.get();
+    OB_ASSIGN_OR_RETURN(std::unique_ptr<Plan> plan, MakePlan(sink));
+    ++stats_.plans_made;
     if (plans_.size() >= kPlansMax) {
       plans_.erase(order_.front());
       order_.pop_front();
     }
-    order_.push_back(key);
-    return plans_.emplace(std::move(key), std::move(plan)).first->second.get();
+    order_.push_back(id);
+    return plans_.emplace(id, std::move(plan)).first->second.get();
   }
 
-  absl::StatusOr<std::unique_ptr<Plan>> MakePlan(const UOp* sink,
-                                                 std::span<const Binding> bindings) {
+  absl::StatusOr<std::unique_ptr<Plan>> MakePlan(const UOp* sink) {
     const Clock::time_point start = Clock::now();
     Graph graph;
     auto plan = std::make_unique<Plan>();
-    OB_ASSIGN_OR_RETURN(schedule::Schedule schedule, schedule::MakeSchedule(graph, sink, bindings));
+    OB_ASSIGN_OR_RETURN(schedule::Schedule schedule, schedule::MakeSchedule(graph, sink));
     if (debug_ >= 3) std::fputs(schedule::ScheduleToString(schedule).c_str(), stderr);
-    plan->result_dtypes.reserve(sink->src.size());
-    for (const schedule::ResultShape& result : schedule.results) {
-      plan->result_dtypes.push_back(result.dtype);
-      plan->result_dims.push_back(result.dims);
-    }
 
     // Programs of other plans are used again; those of this plan are held by it alone, so that they
     // go with it.
@@ -226,8 +234,8 @@ class CompiledEngine final : public Engine {
   int debug_;
   cpu::Device device_;
   std::optional<Tuner> tuner_;
-  absl::flat_hash_map<PlanKey, std::unique_ptr<Plan>> plans_;
-  std::list<PlanKey> order_;                                                  // of making
+  absl::flat_hash_map<GraphId, std::unique_ptr<Plan>> plans_;
+  std::list<GraphId> order_;                                                  // of making
   absl::flat_hash_map<GraphId, std::weak_ptr<const cpu::Program>> programs_;  // of plans_
 };
 

@@ -1,5 +1,5 @@
 // The engine that compiles: graph -> schedule -> kernels -> objects -> calls. A graph's plan is
-// kept under its id and bindings; a kernel's loaded object under the kernel's own id, so that
+// kept under its id, whatever its VARs are bound to; a kernel's loaded object under the kernel's own id, so that
 // graphs share what they have in common.
 #pragma once
 
@@ -12,7 +12,7 @@
 namespace outboard::worker {
 
 struct CompiledEngineOptions {
-  int64_t memory_bytes_max = 0;  // 0: three quarters of the machine's
+  int64_t memory_bytes_max = 0;  // 0: cpu::DefaultMemoryBytesMax
   int threads = 0;               // 0: as many as there are processors
   int debug = 0;                 // DEBUG: 2 a line a kernel, 3 the schedule, 4 the kernels
   KernelStore* store = nullptr;  // what was measured of kernels; outlives the engine; may be none

@@ -1,11 +1,10 @@
 #include "worker/device.h"
 
-#include <unistd.h>
-
 #include <fstream>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "worker/hardware_class.h"
 
 namespace outboard::worker {
 
@@ -19,12 +18,8 @@ DeviceInfo DescribeCpu() {
       break;
     }
   const unsigned threads = std::thread::hardware_concurrency();
-  const char* const vectors = __builtin_cpu_supports("avx512f") ? "avx512"
-                              : __builtin_cpu_supports("avx2")  ? "avx2"
-                                                                : "sse2";
   device.name = absl::StrCat(model, ", ", threads, " threads");
-  device.hardware_class = absl::StrCat("x86-64/", vectors, "/", threads);
-  device.memory_bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+  device.hardware_class = HardwareClass();
   return device;
 }
 

@@ -1,16 +1,14 @@
-// What this machine is, in words for people and in numbers for whoever shares its memory and its
-// tuning. Threads: any; reads /proc each time.
+// What this machine is, in words for people and for whoever shares its tuning. Threads: any; reads
+// /proc each time.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 namespace outboard::worker {
 
 struct DeviceInfo {
   std::string name;            // "AMD EPYC 9B45, 2 threads"
-  std::string hardware_class;  // "x86-64/avx512/2": machines of one class run each other's tuning
-  int64_t memory_bytes = 0;
+  std::string hardware_class;  // HardwareClass (hardware_class.h)
 };
 
 DeviceInfo DescribeCpu();

@@ -1,12 +1,11 @@
 #include "worker/engine.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/ir/check.h"
 #include "compiler/ir/print.h"
 #include "compiler/ir/spec.h"
+#include "compiler/rewrite/bind.h"
 
 namespace outboard::worker {
 
@@ -23,33 +22,21 @@ absl::StatusOr<std::shared_ptr<Array>> Engine::NewArray(DType dtype, std::vector
 
 absl::Status CheckInputs(const UOp* sink, std::span<const ArrayPtr> inputs,
                          std::span<const Binding> bindings) {
-  for (const UOp* var : VarsOf(sink)) {
-    const auto bound = std::find_if(bindings.begin(), bindings.end(), [&](const Binding& binding) {
-      return binding.slot == var->arg[0];
-    });
-    if (bound == bindings.end())
-      return absl::InvalidArgumentError(absl::StrCat("VAR ", var->arg[0], " is not bound"));
-    if (bound->value < var->arg[1] || bound->value > var->arg[2])
-      return absl::InvalidArgumentError(absl::StrCat("VAR ", var->arg[0], " is bound to ",
-                                                     bound->value, ", which is not in ",
-                                                     var->arg[1], "..", var->arg[2]));
-  }
+  OB_RETURN_IF_ERROR(CheckBindings(VarsOf(sink), bindings));
   const std::vector<const UOp*> params = ParamsOf(sink);
   if (params.size() != inputs.size())
     return absl::InvalidArgumentError(
         absl::StrCat("the graph has ", params.size(), " inputs, the Run gives ", inputs.size()));
   for (size_t i = 0; i < params.size(); ++i) {
     const UOp& param = *params[i];
-    bool fits = param.dtype == inputs[i]->dtype && param.shape.size() == inputs[i]->dims.size();
-    for (size_t d = 0; fits && d < param.shape.size(); ++d)
-      fits = param.shape[d].is_const() ? param.shape[d].value() == inputs[i]->dims[d]
-                                       : inputs[i]->dims[d] >= param.shape[d].min() &&
-                                             inputs[i]->dims[d] <= param.shape[d].max();
-    if (!fits)
-      return absl::InvalidArgumentError(
-          absl::StrCat("input ", i, " is ", std::string(Name(inputs[i]->dtype)), "[",
-                       absl::StrJoin(inputs[i]->dims, ", "), "], the graph wants ",
-                       std::string(Name(param.dtype)), ShapeToString(param.shape)));
+    OB_ASSIGN_OR_RETURN(const std::vector<int64_t> dims, DimsAt(param.shape, bindings));
+    if (param.dtype == inputs[i]->dtype && dims == inputs[i]->dims) continue;
+    const bool fixed = IsStatic(param.shape);
+    return absl::InvalidArgumentError(absl::StrCat(
+        "input ", i, " is ", std::string(Name(inputs[i]->dtype)), "[",
+        absl::StrJoin(inputs[i]->dims, ", "), "], the graph wants ",
+        std::string(Name(param.dtype)), ShapeToString(param.shape),
+        fixed ? "" : absl::StrCat(", which here is [", absl::StrJoin(dims, ", "), "]")));
   }
   return absl::OkStatus();
 }

@@ -30,6 +30,7 @@ using ArrayPtr = std::shared_ptr<const Array>;
 struct EngineStats {
   uint64_t device_time_us = 0;  // spent in kernels
   uint64_t kernels_launched = 0;
+  uint64_t plans_made = 0;  // graphs that were scheduled and compiled, once for all their bindings
 };
 
 // Threads: one. Engines outlive the arrays they made.
@@ -63,7 +64,7 @@ class Engine {
   EngineStats stats_;
 };
 
-// Whether `inputs` are what the PARAMs of `sink` say, with VARs as `bindings` say.
+// Whether each VAR of `sink` has a value in its range, and `inputs` are what its PARAMs are then.
 absl::Status CheckInputs(const UOp* sink, std::span<const ArrayPtr> inputs,
                          std::span<const Binding> bindings);
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -14,6 +13,7 @@
 #include "worker/compile_box.h"
 #include "worker/compiled_engine.h"
 #include "worker/device.h"
+#include "worker/environment.h"
 #include "worker/executor_core.h"
 #include "worker/message_io.h"
 #include "worker/object_cache.h"
@@ -26,11 +26,6 @@ namespace {
 constexpr int64_t kStepSecondsMost = 86'400;
 
 constexpr int kBeamMost = 64;
-
-bool IsSet(const char* name) {
-  const char* const value = std::getenv(name);
-  return value != nullptr && *value != '\0' && std::strcmp(value, "0") != 0;
-}
 
 // What this machine knows of kernels; nullptr where it knows nothing and will not learn.
 std::unique_ptr<KernelStore> OpenStore(int beam) {
@@ -64,7 +59,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
   signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that write, no more
   const DeviceInfo device = DescribeCpu();
   const int64_t memory =
-      options.memory_bytes_max > 0 ? options.memory_bytes_max : device.memory_bytes / 4 * 3;
+      options.memory_bytes_max > 0 ? options.memory_bytes_max : cpu::DefaultMemoryBytesMax();
   std::unique_ptr<Recorder> log;
   if (!options.rewrite_log.empty()) log = MakeRewriteLog(options.rewrite_log);
   const RecordedThread recorded(log.get());

@@ -8,7 +8,7 @@
 namespace outboard::worker {
 
 struct ExecutorMainOptions {
-  int64_t memory_bytes_max = 0;    // 0: three quarters of the machine's; Open may say less
+  int64_t memory_bytes_max = 0;    // 0: cpu::DefaultMemoryBytesMax; Open may say less
   int64_t step_seconds_max = 600;  // OUTBOARD_STEP_SECONDS: a step that takes longer ends us
   bool reference = false;          // REF=1
   int debug = 0;                   // DEBUG

@@ -44,9 +44,7 @@ std::string Caches() {
   }
 }
 
-}  // namespace
-
-std::string HardwareClass() {
+std::string Describe() {
   std::map<std::string, std::string> processor = FirstProcessor();
   std::string name = absl::StrCat("x86-64 ", processor["vendor_id"], " ", processor["cpu family"],
                                   "-", processor["model"]);
@@ -55,6 +53,13 @@ std::string HardwareClass() {
   for (const char* feature : {"avx2", "fma", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16"})
     if (has.contains(feature)) absl::StrAppend(&name, " ", feature);
   return absl::StrCat(name, ", ", std::thread::hardware_concurrency(), " cores,", Caches());
+}
+
+}  // namespace
+
+const std::string& HardwareClass() {
+  static const std::string* const kClass = new std::string(Describe());
+  return *kClass;
 }
 
 }  // namespace outboard::worker

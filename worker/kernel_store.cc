@@ -14,10 +14,12 @@
 #include "compiler/ir/check.h"
 #include "proto/tuning.pb.h"
 #include "storage/sqlite.h"
+#include "worker/environment.h"
 
 namespace outboard::worker {
 namespace {
 
+using search::Trial;
 using storage::Database;
 using storage::Statement;
 
@@ -47,13 +49,20 @@ absl::Status Check(const TuningKey& key) {
 }
 
 absl::Status Check(const Trial& trial) {
-  OB_RETURN_IF_ERROR(codegen::ParseOpts(trial.opts).status());
-  if (trial.opts.size() > kTextBytesMax)
+  if (codegen::OptsToString(trial.opts).size() > kTextBytesMax)
     return absl::InvalidArgumentError(
         absl::StrCat("tuning: Opts of more than ", kTextBytesMax, " bytes"));
   if (trial.time_ns < 0 || (trial.verified && trial.time_ns == 0))
     return absl::InvalidArgumentError("tuning: a time that cannot be");
   return absl::OkStatus();
+}
+
+// A trial as it was written.
+absl::StatusOr<Trial> MakeTrial(std::string_view opts, int64_t time_ns, bool exact, bool verified) {
+  Trial trial{.time_ns = time_ns, .exact = exact, .verified = verified};
+  OB_ASSIGN_OR_RETURN(trial.opts, codegen::ParseOpts(opts));
+  OB_RETURN_IF_ERROR(Check(trial));
+  return trial;
 }
 
 // The row of a kernel; made if it is new.
@@ -80,11 +89,8 @@ absl::StatusOr<int64_t> RowOf(Database& db, const TuningKey& key, const std::str
 
 std::string KernelStorePath() {
   if (const char* const path = std::getenv("OUTBOARD_KERNEL_STORE"); path != nullptr) return path;
-  const char* const cache = std::getenv("XDG_CACHE_HOME");
-  if (cache != nullptr && *cache != 0) return absl::StrCat(cache, "/outboard/kernels.db");
-  const char* const home = std::getenv("HOME");
-  if (home == nullptr || *home == 0) return "";
-  return absl::StrCat(home, "/.cache/outboard/kernels.db");
+  const std::string caches = CacheFolder();
+  return caches.empty() ? "" : absl::StrCat(caches, "/kernels.db");
 }
 
 const Trial* Tuning::best() const {
@@ -131,7 +137,7 @@ absl::StatusOr<std::vector<Tuning>> KernelStore::Read(const TuningKey* key) {
   int64_t last = -1;
   for (;;) {
     OB_ASSIGN_OR_RETURN(const bool more, query.Step());
-    if (!more) return tunings;
+    if (!more) break;
     if (query.Int(0) != last) {
       last = query.Int(0);
       tunings.push_back({.key = {.kernel = std::string(query.Blob(1)),
@@ -141,10 +147,13 @@ absl::StatusOr<std::vector<Tuning>> KernelStore::Read(const TuningKey* key) {
                          .width = static_cast<int>(query.Int(5)),
                          .trials = {}});
     }
-    Trial trial{std::string(query.Text(6)), query.Int(7), query.Int(8) != 0, query.Int(9) != 0};
     // What a damaged or hostile file holds is as good as not there.
-    if (Check(trial).ok()) tunings.back().trials.push_back(std::move(trial));
+    absl::StatusOr<Trial> trial =
+        MakeTrial(query.Text(6), query.Int(7), query.Int(8) != 0, query.Int(9) != 0);
+    if (trial.ok()) tunings.back().trials.push_back(*std::move(trial));
   }
+  std::erase_if(tunings, [](const Tuning& tuning) { return tuning.trials.empty(); });
+  return tunings;
 }
 
 absl::StatusOr<std::optional<Tuning>> KernelStore::Find(const TuningKey& key) {
@@ -167,7 +176,7 @@ absl::Status KernelStore::Add(const TuningKey& key, const std::string& name, con
                                      "SET time_ns = excluded.time_ns, exact = excluded.exact, "
                                      "verified = excluded.verified"));
     return insert.Bind(1, row)
-        .BindText(2, trial.opts)
+        .BindText(2, codegen::OptsToString(trial.opts))
         .Bind(3, trial.time_ns)
         .Bind(4, trial.exact)
         .Bind(5, trial.verified)
@@ -225,7 +234,7 @@ absl::StatusOr<std::string> TuningToLine(const Tuning& tuning) {
   message.set_width(tuning.width);
   for (const Trial& trial : tuning.trials) {
     proto::Trial* const out = message.add_trials();
-    out->set_opts(trial.opts);
+    out->set_opts(codegen::OptsToString(trial.opts));
     out->set_time_ns(trial.time_ns);
     out->set_over(!trial.exact);
     out->set_verified(trial.verified);
@@ -248,9 +257,11 @@ absl::StatusOr<Tuning> TuningFromLine(const std::string& line) {
                 .trials = {}};
   OB_RETURN_IF_ERROR(Check(tuning.key));
   for (const proto::Trial& trial : message.trials()) {
-    tuning.trials.push_back({trial.opts(), trial.time_ns(), !trial.over(), trial.verified()});
-    OB_RETURN_IF_ERROR(Check(tuning.trials.back()));
+    OB_ASSIGN_OR_RETURN(Trial read,
+                        MakeTrial(trial.opts(), trial.time_ns(), !trial.over(), trial.verified()));
+    tuning.trials.push_back(std::move(read));
   }
+  if (tuning.trials.empty()) return absl::InvalidArgumentError("tuning: a kernel without a trial");
   return tuning;
 }
 

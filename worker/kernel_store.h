@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "compiler/search/trial.h"
 
 namespace outboard::storage {
 class Database;
@@ -30,9 +31,9 @@ class TunedKernel;
 
 namespace outboard::worker {
 
-// Where the workers of this machine keep theirs: $OUTBOARD_KERNEL_STORE, else outboard/kernels.db
-// in $XDG_CACHE_HOME or ~/.cache. Empty, for "keep none", where the variable is set and empty, or
-// there is no home.
+// Where the workers of this machine keep theirs: $OUTBOARD_KERNEL_STORE, else kernels.db in
+// CacheFolder (environment.h). Empty, for "keep none", where the variable is set and empty, or there
+// is no home.
 std::string KernelStorePath();
 
 // What a measured time is valid for.
@@ -42,25 +43,16 @@ struct TuningKey {
   std::string hardware;    // HardwareClass (hardware_class.h)
 };
 
-// One choice of Opts and how it went.
-struct Trial {
-  std::string opts;       // codegen::OptsToString
-  int64_t time_ns = 0;    // of one run, the least of several; 0: it does not compile, or runs wrong
-  bool exact = true;      // false: given up on, slower than this
-  bool verified = false;  // its results were compared with those of plain loops
-
-  friend bool operator==(const Trial&, const Trial&) = default;
-};
-
 // What is known of a kernel.
 struct Tuning {
   TuningKey key;
-  std::string name;           // for people
-  int width = 0;              // of the widest search that was finished; 0: none
-  std::vector<Trial> trials;  // in the order in which they were made; the first is the baseline
+  std::string name;  // for people
+  int width = 0;     // of the widest search that was finished; 0: none
+  // One at least, in the order in which they were made; the first is the baseline.
+  std::vector<search::Trial> trials;
 
   // The fastest verified trial; of equal ones the first. nullptr where there is none.
-  const Trial* best() const;
+  const search::Trial* best() const;
 };
 
 class KernelStore {
@@ -72,7 +64,7 @@ class KernelStore {
   // Nothing of it known: std::nullopt.
   absl::StatusOr<std::optional<Tuning>> Find(const TuningKey& key);
   // Adds to what is known of the kernel; a trial of the same Opts is replaced.
-  absl::Status Add(const TuningKey& key, const std::string& name, const Trial& trial);
+  absl::Status Add(const TuningKey& key, const std::string& name, const search::Trial& trial);
   // A search of this width has tried all that it would.
   absl::Status Finish(const TuningKey& key, int width);
 
@@ -93,7 +85,7 @@ class KernelStore {
 
 // Files of entries (`outboard cache export`, `import`): a line each, proto/tuning.proto as JSON.
 absl::StatusOr<std::string> TuningToLine(const Tuning& tuning);
-// Errors: INVALID_ARGUMENT  not such a line
+// Errors: INVALID_ARGUMENT  not such a line, or one without a trial
 absl::StatusOr<Tuning> TuningFromLine(const std::string& line);
 
 }  // namespace outboard::worker

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/encoding.h"
 #include "proto/box.pb.h"
+#include "worker/environment.h"
 
 namespace outboard::worker {
 namespace {
@@ -175,10 +176,9 @@ void ObjectCache::Trim() {
 std::string CompilerIdentity(const std::string& path) {
   struct stat info = {};
   stat(path.c_str(), &info);
-  const char* const no_opt = std::getenv("NOOPT");
   std::string identity =
       absl::StrCat("size ", info.st_size, " time ", info.st_mtim.tv_sec, ".", info.st_mtim.tv_nsec,
-                   " noopt ", no_opt == nullptr ? "" : no_opt, "\n");
+                   " noopt ", IsSet("NOOPT") ? 1 : 0, "\n");
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line) && !line.empty();)  // of the first processor
     for (const char* field : {"vendor_id", "cpu family", "model", "stepping", "flags"})

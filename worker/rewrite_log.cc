@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "compiler/ir/check.h"
 #include "compiler/ir/print.h"
+#include "worker/environment.h"
 
 namespace outboard::worker {
 namespace {
@@ -154,10 +155,8 @@ class RewriteLog final : public Recorder {
 }  // namespace
 
 std::string DefaultLogFolder() {
-  if (const char* const cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0')
-    return absl::StrCat(cache, "/outboard/viz");
-  const char* const home = std::getenv("HOME");
-  return home == nullptr ? "" : absl::StrCat(home, "/.cache/outboard/viz");
+  const std::string caches = CacheFolder();
+  return caches.empty() ? "" : absl::StrCat(caches, "/viz");
 }
 
 std::string LogFolderFromEnvironment() {

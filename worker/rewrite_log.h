@@ -21,7 +21,7 @@ inline constexpr int64_t kLogBytesMax = int64_t{64} << 20;
 inline constexpr int kLogsMax = 16;
 
 // What VIZ asks for: "" where it is unset, empty or "0"; for "1" the folder that `outboard viz`
-// looks into, $XDG_CACHE_HOME/outboard/viz or ~/.cache/outboard/viz; else the folder that it names.
+// looks into, viz in CacheFolder (environment.h); else the folder that it names.
 std::string LogFolderFromEnvironment();
 std::string DefaultLogFolder();  // "" where the environment has no home
 

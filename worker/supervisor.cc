@@ -28,6 +28,7 @@
 #include "proto/fleet.grpc.pb.h"
 #include "proto/limits.h"
 #include "proto/status.h"
+#include "runtime/cpu/memory.h"
 #include "worker/child_process.h"
 #include "worker/device.h"
 #include "worker/executor_main.h"
@@ -135,7 +136,7 @@ class Supervisor::Impl {
       options_.name = host;
     }
     if (options_.memory_bytes_max <= 0)
-      options_.memory_bytes_max = DescribeCpu().memory_bytes / 4 * 3 / options_.devices;
+      options_.memory_bytes_max = cpu::DefaultMemoryBytesMax() / options_.devices;
   }
 
   absl::Status Run() {

@@ -28,7 +28,7 @@ struct SupervisorOptions {
   std::vector<std::string>
       executor;     // command line of an executor; empty: this program with "executor"
   int devices = 1;  // sessions at a time
-  // Of one session; an Assign may say less. 0: three quarters of the machine's, divided by devices.
+  // Of one session; an Assign may say less. 0: cpu::DefaultMemoryBytesMax, divided by devices.
   int64_t memory_bytes_max = 0;
 };
 

@@ -80,23 +80,6 @@ class HostDevice final : public search::Device {
   cpu::Device* device_;
 };
 
-search::Trial FromStore(const Trial& trial) {
-  search::Trial out{ValueOrDie(codegen::ParseOpts(trial.opts))};  // checked as it was read
-  out.seconds = trial.time_ns > 0 ? static_cast<double>(trial.time_ns) / 1e9 : -1;
-  out.exact = trial.exact;
-  out.verified = trial.verified;
-  return out;
-}
-
-Trial ToStore(const search::Trial& trial) {
-  Trial out{.opts = codegen::OptsToString(trial.opts)};
-  if (trial.seconds >= 0)
-    out.time_ns = std::max<int64_t>(1, static_cast<int64_t>(trial.seconds * 1e9));
-  out.exact = trial.exact;
-  out.verified = trial.verified;
-  return out;
-}
-
 }  // namespace
 
 Tuner::Tuner(KernelStore* store, KernelCompiler* compiler, cpu::Device* device,
@@ -123,8 +106,9 @@ std::optional<std::string> Tuner::OptsFor(const UOp* kernel, const std::string& 
     known = store_->Find(key);
   }
   if (!known.ok() || !known->has_value()) return std::nullopt;
-  const Trial* const best = (*known)->best();
-  return best == nullptr ? std::nullopt : std::optional<std::string>(best->opts);
+  const search::Trial* const best = (*known)->best();
+  if (best == nullptr) return std::nullopt;
+  return codegen::OptsToString(best->opts);
 }
 
 absl::Status Tuner::Search(const UOp* kernel, const std::string& encoding, const std::string& name,
@@ -132,8 +116,7 @@ absl::Status Tuner::Search(const UOp* kernel, const std::string& encoding, const
   const Clock::time_point start = Clock::now();
   HostDevice device(encoding, compiler_, device_);
   std::vector<search::Trial> trials;
-  if (known.has_value())
-    for (const Trial& trial : known->trials) trials.push_back(FromStore(trial));
+  if (known.has_value()) trials = known->trials;
   const size_t known_count = trials.size();
   search::BeamOptions options;
   options.width = options_.width;
@@ -145,7 +128,7 @@ absl::Status Tuner::Search(const UOp* kernel, const std::string& encoding, const
   };
   // What is not kept is measured again; the search itself does not need it.
   options.on_trial = [&](const search::Trial& trial) {
-    store_->Add(key, name, ToStore(trial)).IgnoreError();
+    store_->Add(key, name, trial).IgnoreError();
   };
   const absl::StatusOr<search::BeamResult> result =
       search::Beam(kernel, device, options, std::move(trials));
@@ -155,9 +138,10 @@ absl::Status Tuner::Search(const UOp* kernel, const std::string& encoding, const
   if (options_.report)
     std::fprintf(stderr, "beam: %5.1f s, %3zu trials%s, %.1f to %.1f us  %s  %s\n",
                  SecondsSince(start), result->trials.size() - known_count,
-                 result->finished ? "" : " (goes on another time)", result->heuristic_seconds * 1e6,
-                 result->best.seconds * 1e6, codegen::OptsToString(result->best.opts).c_str(),
-                 name.c_str());
+                 result->finished ? "" : " (goes on another time)",
+                 static_cast<double>(result->heuristic_ns) / 1e3,
+                 static_cast<double>(result->best.time_ns) / 1e3,
+                 codegen::OptsToString(result->best.opts).c_str(), name.c_str());
   return absl::OkStatus();
 }
 

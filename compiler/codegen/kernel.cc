@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/limits.h"
 #include "compiler/codegen/merge_ranges.h"
+#include "compiler/codegen/transcendental.h"
 #include "compiler/ir/check.h"
 #include "compiler/ir/spec.h"
 
@@ -146,19 +147,19 @@ bool Kernel::IsNested(const ReduceGroup& group) const {
 }
 
 absl::StatusOr<Kernel> AnalyzeKernel(const UOp* sink) {
-  OB_RETURN_IF_ERROR(VerifyGraph(sink, Level::kKernel));
   Kernel kernel;
   if (const size_t count = PostOrder(sink).size();
       static_cast<int64_t>(count) > limits::kKernelNodesMax)
     return absl::ResourceExhaustedError(
         absl::StrCat("kernel: ", count, " nodes are over the limit of ", limits::kKernelNodesMax));
   kernel.graph = std::make_unique<Graph>();
-  sink = MergeRanges(*kernel.graph, sink);
+  sink = DecomposeTranscendentals(*kernel.graph, MergeRanges(*kernel.graph, sink));
   kernel.nodes = PostOrder(sink);
   kernel.stores.assign(sink->src.begin(), sink->src.end());
   OB_RETURN_IF_ERROR(FindRanges(kernel));
   OB_RETURN_IF_ERROR(FindDepsAndGroups(kernel));
   OB_RETURN_IF_ERROR(FindSlots(kernel));
+  kernel.vars = VarsOf(sink);
   CountFlops(kernel);
   return kernel;
 }

@@ -17,12 +17,14 @@ namespace outboard::codegen {
 using RangeSet = uint64_t;
 
 // One loop: `node` is its RANGE, which counts 0 .. extent - 1; `reduce` where a reduction runs over
-// it.
+// it. Blocks that lie at or behind `end`, an i64 scalar of VARs, need not be run.
 struct Range {
   const UOp* node = nullptr;
   int64_t extent = 0;
   bool reduce = false;
   bool sequence = false;
+
+  const UOp* end() const { return node->src.empty() ? nullptr : node->src[0]; }
 };
 
 // Reductions over the same loops that share one loop nest.
@@ -46,6 +48,7 @@ struct Kernel {
       deps;  // of every node; a REDUCE_LOOP does not depend on its own ranges
   std::vector<int64_t> slot_elements;  // by slot; -1 where a slot is not used
   std::vector<DType> slot_dtypes;
+  std::vector<const UOp*> vars;  // by slot
   int64_t flops = 0;
   int64_t bytes = 0;
   bool empty = false;  // an output range has extent 0: nothing to compute
@@ -57,9 +60,9 @@ struct Kernel {
   bool IsNested(const ReduceGroup& group) const;
 };
 
-// Checks and takes apart. Ranges of extent 1 are gone, and ranges that always appear as one (a *
-// extent(b) + b) are merged, so that a contiguous array is one loop. Errors: INVALID_ARGUMENT,
-// RESOURCE_EXHAUSTED as compile.h says.
+// Takes apart a kernel that is verified (spec.h). Ranges of extent 1 are gone, and ranges that always
+// appear as one (a * extent(b) + b) are merged, so that a contiguous array is one loop. Errors:
+// INVALID_ARGUMENT, RESOURCE_EXHAUSTED as compile.h says.
 absl::StatusOr<Kernel> AnalyzeKernel(const UOp* sink);
 
 }  // namespace outboard::codegen

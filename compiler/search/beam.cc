@@ -1,12 +1,12 @@
 #include "compiler/search/beam.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <optional>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "compiler/codegen/apply.h"
 #include "compiler/codegen/heuristic.h"
 #include "compiler/ir/check.h"
@@ -21,7 +21,8 @@ using codegen::OptKind;
 using Opts = std::vector<Opt>;
 
 // A candidate is given up on once it takes so much longer than the worst that goes on.
-constexpr double kGiveUp = 1.3;
+constexpr int64_t kGiveUpTenths = 13;
+constexpr int64_t kForever = INT64_MAX;
 
 class Search {
  public:
@@ -37,7 +38,7 @@ class Search {
     if (kernel.empty || kernel.stores.empty())
       return absl::InvalidArgumentError("search: the kernel has no work");
     Opts plain;
-    if (kernel.output_count > 0) plain.push_back({OptKind::kThread, 0, kernel.output_count});
+    if (kernel.parallel_count > 0) plain.push_back({OptKind::kThread, 0, kernel.parallel_count});
     OB_ASSIGN_OR_RETURN(const CompiledKernel slow, device_.Compile(plain));
     OB_ASSIGN_OR_RETURN(
         verifier_, Verifier::Make(sink_, slow,
@@ -59,20 +60,19 @@ class Search {
       OB_ASSIGN_OR_RETURN(const CompiledKernel kernel, device_.Compile(opts));
       OB_RETURN_IF_ERROR(verifier_->Check(kernel));
       Trial trial{opts};
-      OB_ASSIGN_OR_RETURN(trial.seconds,
-                          device_.Seconds(kernel, verifier_->buffers().pointers(), 1e30));
+      OB_ASSIGN_OR_RETURN(trial.time_ns, TimeNs(kernel, kForever));
       trial.verified = true;
       Keep(trial);
       beam_ = {trial};
     }
-    result_.heuristic_seconds = beam_[0].seconds;
+    result_.heuristic_ns = beam_[0].time_ns;
     return absl::OkStatus();
   }
 
   // False where it was stopped.
   bool Rounds() {
     while (true) {
-      const double before = beam_[0].seconds;
+      const int64_t before_ns = beam_[0].time_ns;
       std::vector<Opts> candidates;
       absl::flat_hash_map<std::string, bool> listed;
       for (const Trial& parent : beam_)
@@ -88,7 +88,9 @@ class Search {
         if (!Try(opts)) return false;
         tried_[codegen::OptsToString(opts)] = true;
       }
-      if (beam_[0].seconds * options_.least_gain > before) return true;
+      if (static_cast<double>(beam_[0].time_ns) * options_.least_gain >
+          static_cast<double>(before_ns))
+        return true;
     }
   }
 
@@ -96,8 +98,7 @@ class Search {
   bool Try(const Opts& opts) {
     // What an earlier, narrower search gave up on or did not verify may be worth it now.
     if (const Trial* known = Known(opts);
-        known != nullptr &&
-        (known->verified || known->seconds < 0 || !HasRoomFor(known->seconds))) {
+        known != nullptr && (known->verified || !known->works() || !HasRoomFor(known->time_ns))) {
       Enter(*known);
       return true;
     }
@@ -110,31 +111,38 @@ class Search {
   }
 
   Trial Measure(const Opts& opts) {
-    Trial trial{opts, -1};
+    Trial trial{opts};
     const auto kernel = device_.Compile(opts);
     if (!kernel.ok()) return trial;
-    const double most = IsFull() ? kGiveUp * beam_.back().seconds : 1e30;
-    const auto seconds = device_.Seconds(*kernel, verifier_->buffers().pointers(), most);
-    if (!seconds.ok()) return trial;
-    trial.seconds = *seconds;
-    trial.exact = *seconds <= most;
+    const int64_t most_ns = IsFull() ? beam_.back().time_ns / 10 * kGiveUpTenths : kForever;
+    const auto time_ns = TimeNs(*kernel, most_ns);
+    if (!time_ns.ok()) return trial;
+    trial.time_ns = *time_ns;
+    trial.exact = *time_ns <= most_ns;
     if (!Enters(trial)) return trial;
     trial.verified = verifier_->Check(*kernel).ok();
-    if (!trial.verified) trial.seconds = -1;
+    if (!trial.verified) trial.time_ns = 0;
     return trial;
   }
 
+  absl::StatusOr<int64_t> TimeNs(const CompiledKernel& kernel, int64_t most_ns) {
+    OB_ASSIGN_OR_RETURN(const double seconds,
+                        device_.Seconds(kernel, verifier_->buffers().pointers(),
+                                        static_cast<double>(most_ns) / 1e9));
+    return std::max<int64_t>(1, std::llround(seconds * 1e9));
+  }
+
   bool IsFull() const { return beam_.size() >= static_cast<size_t>(options_.width); }
-  bool HasRoomFor(double seconds) const { return !IsFull() || seconds < beam_.back().seconds; }
+  bool HasRoomFor(int64_t time_ns) const { return !IsFull() || time_ns < beam_.back().time_ns; }
   bool Enters(const Trial& trial) const {
-    return trial.seconds >= 0 && trial.exact && HasRoomFor(trial.seconds);
+    return trial.works() && trial.exact && HasRoomFor(trial.time_ns);
   }
 
   void Enter(const Trial& trial) {
     if (!trial.verified || !Enters(trial)) return;
     const auto at =
         std::upper_bound(beam_.begin(), beam_.end(), trial,
-                         [](const Trial& a, const Trial& b) { return a.seconds < b.seconds; });
+                         [](const Trial& a, const Trial& b) { return a.time_ns < b.time_ns; });
     beam_.insert(at, trial);
     if (beam_.size() > static_cast<size_t>(options_.width)) beam_.pop_back();
   }
@@ -166,28 +174,6 @@ class Search {
 absl::StatusOr<BeamResult> Beam(const UOp* sink, Device& device, const BeamOptions& options,
                                 std::vector<Trial> known) {
   return Search(sink, device, options, std::move(known)).Run();
-}
-
-std::string TrialToString(const Trial& trial) {
-  // 17 digits: the same double again.
-  return absl::StrFormat("%.17g %s%s %s", trial.seconds, trial.exact ? "exact" : "over",
-                         trial.verified ? ",verified" : "", codegen::OptsToString(trial.opts));
-}
-
-absl::StatusOr<Trial> ParseTrial(std::string_view line) {
-  const size_t first = line.find(' ');
-  const size_t second = first == std::string_view::npos ? first : line.find(' ', first + 1);
-  Trial trial;
-  if (second == std::string_view::npos ||
-      !absl::SimpleAtod(absl::string_view(line.data(), first), &trial.seconds))
-    return absl::InvalidArgumentError("not a trial: seconds, flags and Opts are wanted");
-  const std::string_view flags = line.substr(first + 1, second - first - 1);
-  trial.exact = flags.starts_with("exact");
-  trial.verified = flags.ends_with(",verified");
-  if (flags != "exact" && flags != "over" && flags != "exact,verified" && flags != "over,verified")
-    return absl::InvalidArgumentError(absl::StrCat("not a trial's flags: ", std::string(flags)));
-  OB_ASSIGN_OR_RETURN(trial.opts, codegen::ParseOpts(line.substr(second + 1)));
-  return trial;
 }
 
 }  // namespace outboard::search

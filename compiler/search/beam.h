@@ -13,14 +13,13 @@
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "compiler/codegen/compile.h"
 #include "compiler/codegen/opt.h"
 #include "compiler/ir/uop.h"
+#include "compiler/search/trial.h"
 
 namespace outboard::search {
 
@@ -41,14 +40,6 @@ class Device {
                                          std::span<void* const> buffers, double most_seconds) = 0;
 };
 
-// One candidate that was tried.
-struct Trial {
-  std::vector<codegen::Opt> opts;
-  double seconds = 0;  // negative: it could not be compiled, or ran wrong
-  bool exact = true;   // false: given up on, slower than `seconds`
-  bool verified = false;
-};
-
 struct BeamOptions {
   int width = 4;                 // candidates that go on
   int64_t trials_max = 1 << 20;  // new ones in this call
@@ -62,20 +53,16 @@ struct BeamOptions {
 struct BeamResult {
   std::vector<Trial> trials;  // all, in the order made: those handed in first
   Trial best;
-  double heuristic_seconds = 0;
+  int64_t heuristic_ns = 0;
   bool finished = false;  // false: trials_max or `stop` ended it
 };
 
-// `known`: trials of earlier calls for this kernel, machine and version of the compiler.
-// Errors: INVALID_ARGUMENT  not a kernel, or one without work
+// `sink` is verified (spec.h). `known`: trials of earlier calls for this kernel, machine and version
+// of the compiler.
+// Errors: INVALID_ARGUMENT  a kernel without work
 //         those of the device for plain loops and for the heuristic's Opts; DATA_LOSS where these two
 //         differ
 absl::StatusOr<BeamResult> Beam(const UOp* sink, Device& device, const BeamOptions& options,
                                 std::vector<Trial> known = {});
-
-// A trial as one line: "seconds flags opts". For whoever keeps them.
-std::string TrialToString(const Trial& trial);
-// Errors: INVALID_ARGUMENT  not such a line
-absl::StatusOr<Trial> ParseTrial(std::string_view line);
 
 }  // namespace outboard::search

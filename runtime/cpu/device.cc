@@ -1,7 +1,5 @@
 #include "runtime/cpu/device.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -13,10 +11,6 @@ namespace {
 
 // Below this, waking another thread takes longer than the kernel (about 2 us of one core's work).
 constexpr int64_t kAloneWorkMax = 16384;
-
-int64_t MachineBytes() {
-  return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-}
 
 struct Call {
   KernelFunction function;
@@ -34,7 +28,7 @@ Program::Program(LoadedObject object, const CompiledKernel& kernel)
       buffer_count_(kernel.buffer_count) {}
 
 Device::Device(const DeviceOptions& options)
-    : memory_(options.memory_bytes_max > 0 ? options.memory_bytes_max : MachineBytes() / 4 * 3),
+    : memory_(options.memory_bytes_max > 0 ? options.memory_bytes_max : DefaultMemoryBytesMax()),
       pool_(options.threads) {}
 
 absl::StatusOr<std::unique_ptr<Program>> Device::Load(const CompiledKernel& kernel) {

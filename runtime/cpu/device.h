@@ -20,7 +20,7 @@ namespace outboard::cpu {
 
 struct DeviceOptions {
   int threads = 0;               // 0: one a processor
-  int64_t memory_bytes_max = 0;  // 0: three quarters of the machine's
+  int64_t memory_bytes_max = 0;  // 0: DefaultMemoryBytesMax
 };
 
 // A kernel, ready to run.
@@ -28,6 +28,7 @@ class Program {
  public:
   int64_t flops() const { return flops_; }
   int64_t bytes() const { return bytes_; }
+  int buffer_count() const { return buffer_count_; }
   const std::string& name() const { return name_; }
 
  private:
@@ -50,7 +51,8 @@ class Device {
   // nothing.
   absl::StatusOr<std::unique_ptr<Program>> Load(const CompiledKernel& kernel);
 
-  // buffers[i] is the kernel's slot i; they do not overlap. Returns when the kernel is done.
+  // buffers[i] is the kernel's slot i; they do not overlap. The values of VARs follow, if it reads
+  // any (compiled_kernel.h). Returns when the kernel is done.
   // Errors: INTERNAL  fewer buffers than the kernel uses
   absl::Status Launch(const Program& program, std::span<void* const> buffers);
 

@@ -1,5 +1,7 @@
 #include "runtime/cpu/memory.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
@@ -11,6 +13,10 @@
 #include "runtime/limits.h"
 
 namespace outboard::cpu {
+
+int64_t DefaultMemoryBytesMax() {
+  return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE) / 4 * 3;
+}
 
 Buffer::Buffer(Buffer&& other) noexcept
     : owner_(other.owner_), data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}

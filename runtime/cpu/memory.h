@@ -19,6 +19,10 @@
 
 namespace outboard::cpu {
 
+// What is given away where nobody says otherwise: three quarters of the machine's memory, since the
+// system and whatever else runs here need some too.
+int64_t DefaultMemoryBytesMax();
+
 class Allocator;
 
 // A block of memory, 64-byte aligned; back to its allocator at its end, which it must not outlive.

@@ -4,6 +4,7 @@
 
 #include "compiler/ir/build.h"
 #include "compiler/ir/check.h"
+#include "storage/sqlite.h"
 #include "tests/compiler/kernel_build.h"
 #include "tests/support/temp_folder.h"
 #include "worker/hardware_class.h"
@@ -13,9 +14,14 @@ namespace outboard::worker {
 namespace {
 
 using absl::StatusCode;
+using search::Trial;
 
 TuningKey Key(char kernel, int version = 1, const std::string& hardware = "here") {
   return {std::string(32, kernel), version, hardware};
+}
+
+Trial Made(std::string_view opts, int64_t time_ns, bool exact = true, bool verified = true) {
+  return {ValueOrDie(codegen::ParseOpts(opts)), time_ns, exact, verified};
 }
 
 class KernelStoreTest : public ::testing::Test {
@@ -27,12 +33,12 @@ class KernelStoreTest : public ::testing::Test {
 };
 
 TEST_F(KernelStoreTest, TrialsAreKeptInOrderAndTheFastestWins) {
-  const Trial trials[] = {{"VECTOR:0:16", 900, true, true},
-                          {"VECTOR:0:8", 0, true, false},     // runs wrong
-                          {"VECTOR:0:4", 500, false, false},  // given up on
-                          {"VECTOR:0:2", 600, true, false},   // nobody has looked
-                          {"VECTOR:0:16 UPCAST:0:4", 700, true, true},
-                          {"VECTOR:0:16 UPCAST:0:8", 700, true, true}};
+  const Trial trials[] = {Made("VECTOR:0:16", 900),
+                          Made("VECTOR:0:8", 0, true, false),     // runs wrong
+                          Made("VECTOR:0:4", 500, false, false),  // given up on
+                          Made("VECTOR:0:2", 600, true, false),   // nobody has looked
+                          Made("VECTOR:0:16 UPCAST:0:4", 700),
+                          Made("VECTOR:0:16 UPCAST:0:8", 700)};
   for (const Trial& trial : trials) ASSERT_TRUE(Open()->Add(Key('a'), "matmul", trial).ok());
   const auto store = Open();
   const auto found = ValueOrDie(store->Find(Key('a')));
@@ -49,17 +55,17 @@ TEST_F(KernelStoreTest, TrialsAreKeptInOrderAndTheFastestWins) {
 
 TEST_F(KernelStoreTest, AnEntryIsOfItsKernelItsSearchAndItsHardware) {
   const auto store = Open();
-  ASSERT_TRUE(store->Add(Key('a'), "k", {"VECTOR:0:16", 900, true, true}).ok());
+  ASSERT_TRUE(store->Add(Key('a'), "k", Made("VECTOR:0:16", 900)).ok());
   for (const TuningKey& other : {Key('b'), Key('a', 2), Key('a', 1, "there")})
     EXPECT_FALSE(ValueOrDie(store->Find(other)).has_value());
 }
 
 TEST_F(KernelStoreTest, ATrialOfTheSameOptsIsReplaced) {
   const auto store = Open();
-  ASSERT_TRUE(store->Add(Key('a'), "k", {"VECTOR:0:16", 900, true, true}).ok());
-  ASSERT_TRUE(store->Add(Key('a'), "k", {"VECTOR:0:16", 800, true, true}).ok());
+  ASSERT_TRUE(store->Add(Key('a'), "k", Made("VECTOR:0:16", 900)).ok());
+  ASSERT_TRUE(store->Add(Key('a'), "k", Made("VECTOR:0:16", 800)).ok());
   EXPECT_EQ(ValueOrDie(store->Find(Key('a')))->trials,
-            (std::vector<Trial>{{"VECTOR:0:16", 800, true, true}}));
+            (std::vector<Trial>{Made("VECTOR:0:16", 800)}));
 }
 
 TEST_F(KernelStoreTest, WhatIsNoTrialIsRefused) {
@@ -68,23 +74,22 @@ TEST_F(KernelStoreTest, WhatIsNoTrialIsRefused) {
     TuningKey key;
     Trial trial;
   } cases[] = {
-      {{"short", 1, "here"}, {"", 1}},
-      {Key('a', 1, ""), {"", 1}},
-      {Key('a'), {"VECTOR:0", 1}},
-      {Key('a'), {"FROB:0:1", 1}},
-      {Key('a'), {"", -1}},
-      {Key('a'), {"", 0, true, /*verified=*/true}},
+      {{"short", 1, "here"}, {.time_ns = 1}},
+      {Key('a', 1, ""), {.time_ns = 1}},
+      {Key('a'), {.opts = std::vector<codegen::Opt>(1000), .time_ns = 1}},  // too long
+      {Key('a'), {.time_ns = -1}},
+      {Key('a'), {.time_ns = 0, .verified = true}},
   };
   for (const auto& c : cases)
     EXPECT_EQ(store->Add(c.key, "k", c.trial).code(), StatusCode::kInvalidArgument)
-        << c.trial.opts << c.trial.time_ns;
+        << c.trial.opts.size() << " " << c.trial.time_ns;
   EXPECT_TRUE(ValueOrDie(store->List()).empty());
 }
 
 TEST_F(KernelStoreTest, LinesCarryEntriesToAnotherStore) {
   const auto store = Open();
-  ASSERT_TRUE(store->Add(Key('b'), "sum", {"", 5, true, true}).ok());
-  ASSERT_TRUE(store->Add(Key('b'), "sum", {"VECTOR:0:16", 7, false, false}).ok());
+  ASSERT_TRUE(store->Add(Key('b'), "sum", Made("", 5)).ok());
+  ASSERT_TRUE(store->Add(Key('b'), "sum", Made("VECTOR:0:16", 7, false, false)).ok());
   const Tuning tuning = *ValueOrDie(store->Find(Key('b')));
   const std::string line = ValueOrDie(TuningToLine(tuning));
   EXPECT_EQ(line.find('\n'), std::string::npos);
@@ -92,15 +97,18 @@ TEST_F(KernelStoreTest, LinesCarryEntriesToAnotherStore) {
   EXPECT_EQ(read.key.kernel, tuning.key.kernel);
   EXPECT_EQ(read.key.hardware, "here");
   EXPECT_EQ(read.trials, tuning.trials);
-  for (const std::string bad : {"", "{", "[]", "{\"kernel\":\"YQ==\"}", "{\"trials\":7}"})
+  for (const std::string& bad : std::initializer_list<std::string>{
+           "", "{", "[]", "{\"kernel\":\"YQ==\"}", "{\"trials\":7}",
+           line.substr(0, line.find(",\"trials\"")) + "}",  // none
+           std::string(line).replace(line.find("VECTOR"), 6, "FROBBE")})
     EXPECT_EQ(TuningFromLine(bad).status().code(), StatusCode::kInvalidArgument) << bad;
 }
 
 TEST_F(KernelStoreTest, EntriesAreListedByNameAndRemovedById) {
   const auto store = Open();
-  ASSERT_TRUE(store->Add(Key('b'), "sum", {"", 5, true, true}).ok());
-  ASSERT_TRUE(store->Add(Key('a'), "matmul", {"", 5, true, true}).ok());
-  ASSERT_TRUE(store->Add(Key('c'), "matmul", {"", 5, true, true}).ok());
+  ASSERT_TRUE(store->Add(Key('b'), "sum", Made("", 5)).ok());
+  ASSERT_TRUE(store->Add(Key('a'), "matmul", Made("", 5)).ok());
+  ASSERT_TRUE(store->Add(Key('c'), "matmul", Made("", 5)).ok());
   std::string names;
   for (const Tuning& tuning : ValueOrDie(store->List()))
     names += tuning.name + tuning.key.kernel[0] + " ";
@@ -112,11 +120,28 @@ TEST_F(KernelStoreTest, EntriesAreListedByNameAndRemovedById) {
 }
 
 TEST_F(KernelStoreTest, ADamagedFileIsBegunAnew) {
-  ASSERT_TRUE(Open()->Add(Key('a'), "k", {"", 5, true, true}).ok());
+  ASSERT_TRUE(Open()->Add(Key('a'), "k", Made("", 5)).ok());
   std::ofstream(path(), std::ios::trunc) << "not a database, and long enough to be read as one ...";
   const auto store = Open();
   EXPECT_TRUE(ValueOrDie(store->List()).empty());
-  EXPECT_TRUE(store->Add(Key('a'), "k", {"", 5, true, true}).ok());
+  EXPECT_TRUE(store->Add(Key('a'), "k", Made("", 5)).ok());
+}
+
+// A file that somebody has written into: what makes no sense is as good as not there.
+TEST_F(KernelStoreTest, TrialsThatMakeNoSenseAreLeftOut) {
+  const auto store = Open();
+  for (const char kernel : {'a', 'b'})
+    ASSERT_TRUE(store->Add(Key(kernel), "k", Made("VECTOR:0:16", 5)).ok());
+  ASSERT_TRUE(store->Add(Key('b'), "k", Made("", 7)).ok());
+  {
+    const auto db = ValueOrDie(storage::Database::Open(path()));
+    ASSERT_TRUE(db->Execute("UPDATE trial SET opts = 'FROB:0:1' WHERE opts = 'VECTOR:0:16'").ok());
+  }
+  EXPECT_FALSE(ValueOrDie(store->Find(Key('a'))).has_value());
+  const std::vector<Tuning> left = ValueOrDie(store->List());
+  ASSERT_EQ(left.size(), 1u);
+  EXPECT_EQ(left[0].key.kernel, Key('b').kernel);
+  EXPECT_EQ(left[0].trials, std::vector<Trial>{Made("", 7)});
 }
 
 // y = x * a + b, over 64 elements.
