@@ -2,8 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/check.h"
-#include "proto/box.pb.h"
-#include "proto/status_code.h"
+#include "worker/box_messages.h"
 #include "worker/message_io.h"
 
 namespace outboard::worker {
@@ -29,14 +28,8 @@ absl::Status CompileBox::EnsureBox() {
 absl::Status CompileBox::Ask(std::span<const KernelSource> kernels,
                              std::vector<absl::StatusOr<CompiledKernel>>* results) {
   OB_RETURN_IF_ERROR(EnsureBox());
-  proto::CompileRequest request;
-  for (const KernelSource& kernel : kernels) {
-    proto::KernelSource* const source = request.add_kernels();
-    source->set_encoding(kernel.encoding);
-    if (kernel.opts.has_value()) source->set_opts(*kernel.opts);
-  }
   proto::CompileReply reply;
-  absl::Status status = WriteMessage(box_.fd(), request);
+  absl::Status status = WriteMessage(box_.fd(), ToRequest(kernels));
   if (status.ok()) status = ReadMessage(box_.fd(), &reply, DeadlineOf(kernels.size()));
   if (status.ok() && reply.results_size() != static_cast<int>(kernels.size()))
     status = absl::InternalError("the compile box answered another question");
@@ -48,21 +41,8 @@ absl::Status CompileBox::Ask(std::span<const KernelSource> kernels,
             ? absl::StrCat("compiling took longer than ", DeadlineOf(kernels.size()).count(), " ms")
             : absl::StrCat("the compiler ", end, " (", std::string(status.message()), ")"));
   }
-  for (int i = 0; i < reply.results_size(); ++i) {
-    proto::CompileResult& result = *reply.mutable_results(i);
-    if (result.code() != 0) {
-      (*results)[i] = absl::Status(wire::CodeFromWire(result.code()), result.message());
-      continue;
-    }
-    CompiledKernel kernel;
-    kernel.object = std::move(*result.mutable_object());
-    kernel.symbol = result.symbol();
-    kernel.tasks = result.tasks();
-    kernel.buffer_count = result.buffer_count();
-    kernel.flops = result.flops();
-    kernel.bytes = result.bytes();
-    (*results)[i] = std::move(kernel);
-  }
+  for (int i = 0; i < reply.results_size(); ++i)
+    (*results)[i] = FromResult(std::move(*reply.mutable_results(i)));
   return absl::OkStatus();
 }
 

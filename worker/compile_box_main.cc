@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "proto/box.pb.h"
+#include "worker/box_messages.h"
 #include "worker/child_process.h"
 #include "worker/compile_box.h"
 #include "worker/environment.h"
@@ -31,27 +31,10 @@ void ObeyFault(const std::string& kernel) {
 }
 
 proto::CompileReply Answer(InProcessCompiler& compiler, const proto::CompileRequest& request) {
-  std::vector<KernelSource> kernels;
-  for (const proto::KernelSource& source : request.kernels()) {
-    ObeyFault(source.encoding());
-    kernels.push_back({source.encoding(), std::nullopt});
-    if (source.has_opts()) kernels.back().opts = source.opts();
-  }
+  for (const proto::KernelSource& source : request.kernels()) ObeyFault(source.encoding());
   proto::CompileReply reply;
-  for (absl::StatusOr<CompiledKernel>& compiled : compiler.Compile(kernels)) {
-    proto::CompileResult& result = *reply.add_results();
-    if (!compiled.ok()) {
-      result.set_code(static_cast<uint32_t>(compiled.status().code()));
-      result.set_message(std::string(compiled.status().message()));
-      continue;
-    }
-    result.set_object(std::move(compiled->object));
-    result.set_symbol(compiled->symbol);
-    result.set_tasks(compiled->tasks);
-    result.set_buffer_count(compiled->buffer_count);
-    result.set_flops(compiled->flops);
-    result.set_bytes(compiled->bytes);
-  }
+  for (absl::StatusOr<CompiledKernel>& compiled : compiler.Compile(FromRequest(request)))
+    *reply.add_results() = ToResult(std::move(compiled));
   return reply;
 }
 

@@ -15,7 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/encoding.h"
-#include "proto/box.pb.h"
+#include "worker/box_messages.h"
 #include "worker/environment.h"
 
 namespace outboard::worker {
@@ -95,30 +95,19 @@ bool ObjectCache::Load(const std::string& key, CompiledKernel* kernel) {
                     bytes.compare(kMagicBytes + kHashBytes, kHashBytes,
                                   Sha256(bytes.substr(kHeaderBytes))) == 0 &&
                     result.ParseFromArray(bytes.data() + kHeaderBytes,
-                                          static_cast<int>(bytes.size() - kHeaderBytes));
+                                          static_cast<int>(bytes.size() - kHeaderBytes)) &&
+                    result.code() == 0;
   if (!good) {
     fs::remove(path, error);
     return false;
   }
-  kernel->object = std::move(*result.mutable_object());
-  kernel->symbol = result.symbol();
-  kernel->tasks = result.tasks();
-  kernel->buffer_count = result.buffer_count();
-  kernel->flops = result.flops();
-  kernel->bytes = result.bytes();
+  *kernel = *FromResult(std::move(result));
   utimensat(AT_FDCWD, path.c_str(), nullptr, 0);  // used now
   return true;
 }
 
 void ObjectCache::Store(const std::string& key, const CompiledKernel& kernel) {
-  proto::CompileResult result;
-  result.set_object(kernel.object);
-  result.set_symbol(kernel.symbol);
-  result.set_tasks(kernel.tasks);
-  result.set_buffer_count(kernel.buffer_count);
-  result.set_flops(kernel.flops);
-  result.set_bytes(kernel.bytes);
-  const std::string payload = result.SerializeAsString();
+  const std::string payload = ToResult(kernel).SerializeAsString();
   const std::string temporary =
       (fs::path(options_.folder) / absl::StrCat("new-", getpid(), "-", stored_++, ".tmp")).string();
   {

@@ -1,4 +1,5 @@
-// One choice of Opts for a kernel, and how it went.
+// One choice of Opts for a kernel, and how it went: what a search makes, a store keeps and the next
+// search is handed back. Plain data.
 #pragma once
 
 #include <cstdint>

@@ -7,27 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "compiler/ir/build.h"
-#include "compiler/ir/encoding.h"
 #include "gtest/gtest.h"
 #include "runtime/cpu/device.h"
+#include "tests/worker/square_kernel.h"
 
 namespace outboard::worker {
 namespace {
 
-// out[i] = in[i] * in[i] over `count` elements.
-std::string SquareKernel(int64_t count) {
-  Graph g;
-  const UOp* const range = g.MakeChecked(Op::kRange, DType::kI64, {}, {0, count, 0});
-  const auto place = [&](int64_t slot) {
-    const UOp* const global = g.MakeChecked(Op::kGlobal, DType::kF32, {}, {slot, count});
-    return g.MakeChecked(Op::kIndex, DType::kVoid, {global, range});
-  };
-  const UOp* const load = g.MakeChecked(Op::kLoad, DType::kVoid, {place(1)});
-  return EncodeGraph(
-             Sink(g, {g.MakeChecked(Op::kStore, DType::kVoid, {place(0), Mul(g, load, load)})}))
-      ->bytes;
-}
+using test::SquareKernel;
 
 // Kernels as the heuristic optimises them.
 struct Sources : std::vector<KernelSource> {

@@ -1,0 +1,25 @@
+// A kernel for tests of whoever passes kernels on.
+#pragma once
+
+#include <string>
+
+#include "compiler/ir/build.h"
+#include "compiler/ir/encoding.h"
+
+namespace outboard::test {
+
+// The encoding of out[i] = in[i] * in[i] over `count` elements: slot 0 is written, slot 1 read.
+inline std::string SquareKernel(int64_t count) {
+  Graph g;
+  const UOp* const range = g.MakeChecked(Op::kRange, DType::kI64, {}, {0, count, 0});
+  const auto place = [&](int64_t slot) {
+    const UOp* const global = g.MakeChecked(Op::kGlobal, DType::kF32, {}, {slot, count});
+    return g.MakeChecked(Op::kIndex, DType::kVoid, {global, range});
+  };
+  const UOp* const load = g.MakeChecked(Op::kLoad, DType::kVoid, {place(1)});
+  return EncodeGraph(
+             Sink(g, {g.MakeChecked(Op::kStore, DType::kVoid, {place(0), Mul(g, load, load)})}))
+      ->bytes;
+}
+
+}  // namespace outboard::test
