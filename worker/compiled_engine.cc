@@ -1,7 +1,9 @@
 #include "worker/compiled_engine.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <list>
 #include <optional>
 
@@ -22,26 +24,35 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kPlansMax = 256;  // of one session; the oldest goes
+constexpr size_t kPlansMax = 256;  // of one session; the one that was not used for longest goes
 constexpr size_t kProgramsMax =
     1 << 16;  // above this, those whose plans have gone are dropped from the list
 
 struct Launch {
   std::shared_ptr<const cpu::Program> program;
   std::vector<int> buffers;  // into Schedule::buffers
-  int result;                // the first that it writes, as ResultOf
+  int result;                // what it is for, as ResultsOf
 };
 
 constexpr int kNoResult = -1;
 
-// The first result that a kernel writes; kNoResult for one that writes temporaries only.
-int ResultOf(const schedule::Schedule& schedule, const schedule::Kernel& kernel) {
-  for (const UOp* store : kernel.ast->src) {
-    const UOp* const global = store->src[0]->src[0];  // STORE (INDEX (GLOBAL, place), value)
-    const schedule::Buffer& buffer = schedule.buffers[kernel.buffers[global->arg[0]]];
-    if (buffer.kind == schedule::Buffer::Kind::kOutput) return static_cast<int>(buffer.index);
+// For each of Schedule::buffers the first result that is in it or that is computed from it.
+std::vector<int> ResultsOf(const schedule::Schedule& schedule) {
+  std::vector<int> results;
+  for (const schedule::Buffer& buffer : schedule.buffers)
+    results.push_back(buffer.kind == schedule::Buffer::Kind::kOutput
+                          ? static_cast<int>(buffer.index)
+                          : kNoResult);
+  for (size_t k = schedule.kernels.size(); k-- > 0;) {
+    const std::vector<int>& buffers = schedule.kernels[k].buffers;
+    int first = kNoResult;  // of what is stored, which has the first slots
+    for (size_t slot = 0; slot < schedule.kernels[k].ast->src.size(); ++slot)
+      if (const int result = results[buffers[slot]]; result != kNoResult)
+        first = first == kNoResult ? result : std::min(first, result);
+    for (const int b : buffers)
+      if (results[b] == kNoResult) results[b] = first;
   }
-  return kNoResult;
+  return results;
 }
 
 absl::Status AboutResult(const absl::Status& status, const UOp* sink, int result) {
@@ -52,7 +63,18 @@ absl::Status AboutResult(const absl::Status& status, const UOp* sink, int result
 struct Plan {
   schedule::Schedule schedule;  // without its kernels' graphs
   std::vector<Launch> launches;
-  std::vector<std::string> names;  // of kernels, for DEBUG
+  int largest_temporary = kNoResult;  // what it is for, as ResultsOf
+  std::vector<std::string> names;     // of kernels, for DEBUG
+};
+
+struct PlanKey {
+  GraphId graph;
+  std::vector<int64_t> donated;  // ascending
+  friend bool operator==(const PlanKey&, const PlanKey&) = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const PlanKey& key) {
+    return H::combine(std::move(h), key.graph, key.donated);
+  }
 };
 
 class CompiledEngine final : public Engine {
@@ -69,42 +91,44 @@ class CompiledEngine final : public Engine {
   std::string kind() const override { return "cpu"; }
 
   absl::StatusOr<std::vector<ArrayPtr>> Run(const GraphId& id, const UOp* sink,
-                                            std::span<const ArrayPtr> inputs,
-                                            std::span<const Binding> bindings) override {
+                                            std::vector<ArrayPtr> inputs,
+                                            std::span<const Binding> bindings,
+                                            std::span<const int64_t> donated) override {
     OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, bindings));
-    OB_ASSIGN_OR_RETURN(const Plan* plan, PlanFor(id, sink));
+    OB_ASSIGN_OR_RETURN(const Plan* plan, PlanFor(id, sink, donated));
 
+    std::vector<char*> input_data;  // also of those that become results
+    for (const ArrayPtr& input : inputs) input_data.push_back(input->data());
     std::vector<std::shared_ptr<Array>> outputs;
     for (size_t i = 0; i < sink->src.size(); ++i) {
       OB_ASSIGN_OR_RETURN(std::vector<int64_t> dims, DimsAt(sink->src[i]->shape, bindings));
       absl::StatusOr<std::shared_ptr<Array>> array =
-          NewArray(sink->src[i]->dtype, std::move(dims));
+          NewOutput(sink->src[i]->dtype, std::move(dims), plan->schedule.over[i], inputs);
       if (!array.ok()) return AboutNode(array.status(), sink, sink->src[i]);
       outputs.push_back(*std::move(array));
     }
-    OB_ASSIGN_OR_RETURN(const cpu::Buffer arena,
-                        device_.memory().Allocate(plan->schedule.arena_bytes,
-                                                  cpu::Allocator::Contents::kUndefined));
+    const absl::StatusOr<cpu::Buffer> arena = NewArena(plan->schedule.arena_bytes);
+    if (!arena.ok()) return AboutResult(arena.status(), sink, plan->largest_temporary);
     std::vector<void*> memory;
     std::vector<cpu::Buffer> rooms;  // of inputs and outputs with dimensions of VARs
     for (const schedule::Buffer& buffer : plan->schedule.buffers) {
       if (!buffer.rooms.empty()) {
-        OB_ASSIGN_OR_RETURN(rooms.emplace_back(),
-                            device_.memory().Allocate(buffer.bytes(),
-                                                      cpu::Allocator::Contents::kUndefined));
-        memory.push_back(rooms.back().data());
+        OB_ASSIGN_OR_RETURN(
+            cpu::Buffer room,
+            device_.memory().Allocate(buffer.bytes(), cpu::Allocator::Contents::kUndefined));
+        memory.push_back(rooms.emplace_back(std::move(room)).data());
         if (buffer.kind == schedule::Buffer::Kind::kInput)
           Spread(inputs[buffer.index]->data(), inputs[buffer.index]->dims, buffer.rooms,
                  ByteWidth(buffer.dtype), static_cast<char*>(memory.back()));
         continue;
       }
       switch (buffer.kind) {
-        case schedule::Buffer::Kind::kInput: memory.push_back(inputs[buffer.index]->data()); break;
+        case schedule::Buffer::Kind::kInput: memory.push_back(input_data[buffer.index]); break;
         case schedule::Buffer::Kind::kOutput:
           memory.push_back(outputs[buffer.index]->data());
           break;
         case schedule::Buffer::Kind::kTemporary:
-          memory.push_back(static_cast<char*>(arena.data()) + buffer.index);
+          memory.push_back(static_cast<char*>(arena->data()) + buffer.index);
           break;
       }
     }
@@ -128,6 +152,30 @@ class CompiledEngine final : public Engine {
   }
 
  private:
+  // An array for a result: in the memory of the input that it is written over, or, where somebody
+  // else holds that one, in a copy of it.
+  absl::StatusOr<std::shared_ptr<Array>> NewOutput(DType dtype, std::vector<int64_t> dims, int over,
+                                                   std::vector<ArrayPtr>& inputs) {
+    if (over != schedule::kNoInput && inputs[over].use_count() == 1) {
+      // Made by NewArray: the const is the pointer's alone.
+      Array& given = const_cast<Array&>(*inputs[over]);
+      return std::make_shared<Array>(Array{dtype, std::move(dims), std::move(given.buffer)});
+    }
+    OB_ASSIGN_OR_RETURN(std::shared_ptr<Array> array, NewArray(dtype, std::move(dims)));
+    if (over != schedule::kNoInput)
+      std::memcpy(array->data(), inputs[over]->data(), inputs[over]->bytes());
+    return array;
+  }
+
+  absl::StatusOr<cpu::Buffer> NewArena(int64_t bytes) {
+    absl::StatusOr<cpu::Buffer> arena =
+        device_.memory().Allocate(bytes, cpu::Allocator::Contents::kUndefined);
+    if (arena.ok()) return arena;
+    return absl::Status(
+        arena.status().code(),
+        absl::StrCat("the step's temporary values together: ", arena.status().message()));
+  }
+
   absl::Status RunKernel(const Plan& plan, size_t i, const std::vector<void*>& memory,
                          const std::vector<int64_t>& vars) {
     const Launch& launch = plan.launches[i];
@@ -147,30 +195,41 @@ class CompiledEngine final : public Engine {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<const Plan*> PlanFor(const GraphId& id, const UOp* sink) {
-    if (const auto found = plans_.find(id); found != plans_.end()) return found->second.get();
-    OB_ASSIGN_OR_RETURN(std::unique_ptr<Plan> plan, MakePlan(sink));
+  absl::StatusOr<const Plan*> PlanFor(const GraphId& id, const UOp* sink,
+                                      std::span<const int64_t> donated) {
+    PlanKey key{id, {donated.begin(), donated.end()}};
+    std::sort(key.donated.begin(), key.donated.end());
+    if (const auto found = plans_.find(key); found != plans_.end()) {
+      uses_.splice(uses_.end(), uses_, found->second.use);
+      return found->second.plan.get();
+    }
+    OB_ASSIGN_OR_RETURN(std::unique_ptr<Plan> plan, MakePlan(sink, donated));
     ++stats_.plans_made;
     if (plans_.size() >= kPlansMax) {
-      plans_.erase(order_.front());
-      order_.pop_front();
+      plans_.erase(uses_.front());
+      uses_.pop_front();
     }
-    order_.push_back(id);
-    return plans_.emplace(id, std::move(plan)).first->second.get();
+    const auto use = uses_.insert(uses_.end(), key);
+    return plans_.emplace(std::move(key), KnownPlan{std::move(plan), use}).first->second.plan.get();
   }
 
-  absl::StatusOr<std::unique_ptr<Plan>> MakePlan(const UOp* sink) {
+  absl::StatusOr<std::unique_ptr<Plan>> MakePlan(const UOp* sink,
+                                                 std::span<const int64_t> donated) {
     const Clock::time_point start = Clock::now();
     Graph graph;
     auto plan = std::make_unique<Plan>();
-    OB_ASSIGN_OR_RETURN(schedule::Schedule schedule, schedule::MakeSchedule(graph, sink));
+    OB_ASSIGN_OR_RETURN(schedule::Schedule schedule, schedule::MakeSchedule(graph, sink, donated));
     if (debug_ >= 3) std::fputs(schedule::ScheduleToString(schedule).c_str(), stderr);
 
     // Programs of other plans are used again; those of this plan are held by it alone, so that they
     // go with it.
     std::vector<KernelSource> missing;
     std::vector<GraphId> ids, missing_ids;
-    std::vector<int> results, missing_results;
+    const std::vector<int> results = ResultsOf(schedule);
+    const auto result_of = [&](const schedule::Kernel& kernel) {
+      return results[kernel.buffers[0]];
+    };
+    std::vector<int> missing_results;
     absl::flat_hash_map<GraphId, std::shared_ptr<const cpu::Program>> programs;
     if (tuner_.has_value()) tuner_->BeginPlan();
     for (size_t i = 0; i < schedule.kernels.size(); ++i) {
@@ -178,14 +237,13 @@ class CompiledEngine final : public Engine {
       if (debug_ >= 4) std::fprintf(stderr, "%s\n", ExpressionToString(kernel.ast, 4000).c_str());
       OB_ASSIGN_OR_RETURN(EncodedGraph encoded, EncodeGraph(kernel.ast));
       ids.push_back(encoded.id);
-      results.push_back(ResultOf(schedule, kernel));
       const auto [place, fresh] = programs.try_emplace(encoded.id);
       if (!fresh) continue;  // a twin
       if (const auto known = programs_.find(encoded.id); known != programs_.end())
         place->second = known->second.lock();
       if (place->second != nullptr) continue;
       missing_ids.push_back(encoded.id);
-      missing_results.push_back(results.back());
+      missing_results.push_back(result_of(kernel));
       missing.push_back({std::move(encoded.bytes), std::nullopt});
       if (tuner_.has_value())
         missing.back().opts = tuner_->OptsFor(kernel.ast, missing.back().encoding,
@@ -208,15 +266,31 @@ class CompiledEngine final : public Engine {
     if (programs_.size() > kProgramsMax)
       absl::erase_if(programs_, [](const auto& entry) { return entry.second.expired(); });
     for (size_t i = 0; i < ids.size(); ++i) {
-      plan->launches.push_back({programs.at(ids[i]), schedule.kernels[i].buffers, results[i]});
+      const schedule::Kernel& kernel = schedule.kernels[i];
+      plan->launches.push_back({programs.at(ids[i]), kernel.buffers, result_of(kernel)});
       if (debug_ >= 2) plan->names.push_back(schedule::KernelToString(schedule, i));
+    }
+    int64_t largest = 0, result_bytes = 0, in_place_bytes = 0;
+    for (size_t b = 0; b < schedule.buffers.size(); ++b) {
+      const schedule::Buffer& buffer = schedule.buffers[b];
+      if (buffer.kind == schedule::Buffer::Kind::kOutput) {
+        result_bytes += buffer.bytes();
+        if (schedule.over[buffer.index] != schedule::kNoInput) in_place_bytes += buffer.bytes();
+      } else if (buffer.kind == schedule::Buffer::Kind::kTemporary && buffer.bytes() > largest) {
+        largest = buffer.bytes();
+        plan->largest_temporary = results[b];
+      }
     }
     schedule.kernels.clear();  // their graph ends with this function
     plan->schedule = std::move(schedule);
     if (debug_ >= 1)
-      std::fprintf(stderr, "plan: %zu kernels, %zu compiled, %.1f MB of temporaries, %.1f ms\n",
+      std::fprintf(stderr,
+                   "plan: %zu kernels, %zu compiled, %.1f MB of temporaries, %.1f MB of results, "
+                   "%.1f of them in place, %.1f ms\n",
                    plan->launches.size(), missing.size(),
                    static_cast<double>(plan->schedule.arena_bytes) / 1e6,
+                   static_cast<double>(result_bytes) / 1e6,
+                   static_cast<double>(in_place_bytes) / 1e6,
                    std::chrono::duration<double, std::milli>(Clock::now() - start).count());
     return plan;
   }
@@ -234,8 +308,12 @@ class CompiledEngine final : public Engine {
   int debug_;
   cpu::Device device_;
   std::optional<Tuner> tuner_;
-  absl::flat_hash_map<GraphId, std::unique_ptr<Plan>> plans_;
-  std::list<GraphId> order_;                                                  // of making
+  struct KnownPlan {
+    std::unique_ptr<Plan> plan;
+    std::list<PlanKey>::iterator use;
+  };
+  absl::flat_hash_map<PlanKey, KnownPlan> plans_;
+  std::list<PlanKey> uses_;                                                   // the latest last
   absl::flat_hash_map<GraphId, std::weak_ptr<const cpu::Program>> programs_;  // of plans_
 };
 

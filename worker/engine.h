@@ -16,7 +16,8 @@
 
 namespace outboard::worker {
 
-// A value of a session, on the device: row-major and contiguous. Never changed once it is made.
+// A value of a session, on the device: row-major and contiguous. Never changed once it is made, as
+// far as anybody can see: an engine writes over one that was given up and that nobody else holds.
 struct Array {
   DType dtype;
   std::vector<int64_t> dims;
@@ -43,13 +44,17 @@ class Engine {
   absl::StatusOr<std::shared_ptr<Array>> NewArray(DType dtype, std::vector<int64_t> dims);
 
   // Evaluates `sink` (verified, of tensor level) on `inputs`, in the order of its PARAM slots;
-  // results in the order of its sources. `id` is the graph's and stands for it in caches.
+  // results in the order of its sources. `id` is the graph's and stands for it in caches. `donated`
+  // are slots of inputs that nobody will ask for again, whatever becomes of the Run: a result may
+  // be made in the memory of one, if `inputs` holds the last reference to it. Results have the same
+  // bits with and without donations.
   // Errors: INVALID_ARGUMENT    inputs or bindings that do not fit the graph
   //         RESOURCE_EXHAUSTED  memory, or a limit of the compiler, named
   //         UNIMPLEMENTED       what this engine has no code for
   virtual absl::StatusOr<std::vector<ArrayPtr>> Run(const GraphId& id, const UOp* sink,
-                                                    std::span<const ArrayPtr> inputs,
-                                                    std::span<const Binding> bindings) = 0;
+                                                    std::vector<ArrayPtr> inputs,
+                                                    std::span<const Binding> bindings,
+                                                    std::span<const int64_t> donated = {}) = 0;
 
   virtual std::string kind() const = 0;  // "cpu", "ref"
   const EngineStats& stats() const { return stats_; }

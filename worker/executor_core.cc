@@ -4,8 +4,9 @@
 //   E2  A handle is in the table from the item that defines it to its Release or donation. It holds
 //       an array or the status of what should have made it (poison), with the item that failed
 //       first.
-//   E3  A failed Run changes nothing but its outputs, which become poison; its donated inputs end
-//       as if it had run.
+//   E3  Donated inputs end before the Run is run, whether it fails or not: the engine may write
+//       over them, and what it leaves half written has no name. Beyond that a failed Run changes
+//       nothing but its outputs, which become poison.
 //   E4  Every value asked for, and every failure, is kept until it is acknowledged, and sent again
 //       after a reconnection.
 //   E5  While the first of waiting_ lacks its graph, nothing behind it is applied.
@@ -337,6 +338,12 @@ void ExecutorCore::ApplyRun(uint64_t seq, const proto::Run& run, const GraphEntr
       inputs.push_back(entry->second.array);
     }
   }
+  std::vector<int64_t> donated;
+  for (const uint32_t i : run.donate()) {
+    if (i >= static_cast<uint32_t>(run.inputs_size())) continue;
+    donated.push_back(i);
+    handles_.erase(run.inputs(i));  // E3
+  }
   std::vector<ArrayPtr> outputs;
   if (status.ok()) {
     std::vector<Binding> bindings;
@@ -348,16 +355,13 @@ void ExecutorCore::ApplyRun(uint64_t seq, const proto::Run& run, const GraphEntr
                                                   " results, the Run names ", run.outputs_size()));
     } else {
       absl::StatusOr<std::vector<ArrayPtr>> results =
-          engine_->Run(graph.id, graph.sink, inputs, bindings);
+          engine_->Run(graph.id, graph.sink, std::move(inputs), bindings, donated);
       if (results.ok())
         outputs = *std::move(results);
       else
         status = results.status();
     }
   }
-  inputs.clear();
-  for (const uint32_t i : run.donate())
-    if (i < static_cast<uint32_t>(run.inputs_size())) handles_.erase(run.inputs(i));  // E3
   if (!status.ok()) {
     Fail(seq, cause_seq, status, {run.outputs().begin(), run.outputs().end()}, run.graph_id());
     return;

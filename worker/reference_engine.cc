@@ -17,8 +17,9 @@ class ReferenceEngine final : public Engine {
   std::string kind() const override { return "ref"; }
 
   absl::StatusOr<std::vector<ArrayPtr>> Run(const GraphId&, const UOp* sink,
-                                            std::span<const ArrayPtr> inputs,
-                                            std::span<const Binding> bindings) override {
+                                            std::vector<ArrayPtr> inputs,
+                                            std::span<const Binding> bindings,
+                                            std::span<const int64_t>) override {
     OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, bindings));
     std::vector<HostTensor> params;
     for (const ArrayPtr& input : inputs)
