@@ -24,8 +24,6 @@ std::vector<const UOp*> NodesOf(const std::vector<const UOp*>& roots) {
   return out;
 }
 
-bool IsTranscendental(Op op) { return op == Op::kExp2 || op == Op::kLog2 || op == Op::kSin; }
-
 Access MakeAccess(const Kernel& kernel, AffineForms& forms, const UOp* node) {
   Access access;
   access.node = node;
@@ -58,10 +56,8 @@ Body MakeBody(const Kernel& kernel, AffineForms& forms, const std::vector<const 
     const RangeSet deps = kernel.DepsOf(node);
     if (node->op == Op::kLoad || node->op == Op::kStore) {
       body.accesses.push_back(MakeAccess(kernel, forms, node));
-    } else if (node->op == Op::kSin || (IsTranscendental(node->op) && node->dtype == DType::kF64)) {
-      body.slow_ops.push_back(deps);
     } else if (IsTranscendental(node->op)) {
-      body.ops.insert(body.ops.end(), 20, deps);  // as many instructions, about
+      body.slow_ops.push_back(deps);  // of f64: a call for each element
     } else if ((IsAlu(node->op) || node->op == Op::kCast) && node->dtype != DType::kI64) {
       body.ops.push_back(deps);
     }

@@ -26,6 +26,10 @@ constexpr auto kTable = [] {
   set(Op::kSin, {"SIN", kBoth, 1, 1});
   set(Op::kSqrt, {"SQRT", kBoth, 1, 1});
   set(Op::kTrunc, {"TRUNC", kBoth, 1, 1});
+  set(Op::kExp, {"EXP", kBoth, 1, 1});
+  set(Op::kLog, {"LOG", kBoth, 1, 1});
+  set(Op::kCos, {"COS", kBoth, 1, 1});
+  set(Op::kTanh, {"TANH", kBoth, 1, 1});
   set(Op::kAdd, {"ADD", kBoth, 2, 2});
   set(Op::kMul, {"MUL", kBoth, 2, 2});
   set(Op::kFDiv, {"FDIV", kBoth, 2, 2});
@@ -77,9 +81,12 @@ const OpInfo& InfoOf(Op op) {
   return code < kTable.size() ? kTable[code] : kUnused;
 }
 
-bool IsUnary(Op op) { return Between(op, Op::kNeg, Op::kTrunc); }
+bool IsUnary(Op op) { return Between(op, Op::kNeg, Op::kTanh); }
 bool IsBinary(Op op) { return Between(op, Op::kAdd, Op::kThreefry); }
 bool IsTernary(Op op) { return Between(op, Op::kWhere, Op::kMulAcc); }
+bool IsTranscendental(Op op) {
+  return IsUnary(op) && op != Op::kNeg && op != Op::kSqrt && op != Op::kTrunc;
+}
 bool IsMovement(Op op) { return Between(op, Op::kReshape, Op::kFlip); }
 
 bool IsCommutative(Op op) {

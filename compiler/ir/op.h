@@ -58,6 +58,10 @@ enum class Op : uint8_t {
   kTrunc = 25,
 
   kAdd = 30,
+  kExp = 26,
+  kLog = 27,
+  kCos = 28,
+  kTanh = 29,
   kMul = 31,
   kFDiv = 32,  // floats
   kIDiv = 33,  // integers, towards zero
@@ -127,12 +131,13 @@ struct OpInfo {
 const OpInfo& InfoOf(Op op);
 inline std::string_view Name(Op op) { return InfoOf(op).name; }
 
-bool IsUnary(Op op);    // NEG ... TRUNC
+bool IsUnary(Op op);    // NEG ... TANH
 bool IsBinary(Op op);   // ADD ... THREEFRY
 bool IsTernary(Op op);  // WHERE, MULACC
 inline bool IsAlu(Op op) { return IsUnary(op) || IsBinary(op) || IsTernary(op); }
 inline bool IsCompare(Op op) { return op == Op::kCmpLt || op == Op::kCmpNe || op == Op::kCmpEq; }
 bool IsMovement(Op op);  // RESHAPE ... FLIP
+bool IsTranscendental(Op op);  // a unary one that is not exact (docs/semantics.md)
 bool IsCommutative(Op op);
 // May be the operation of a REDUCE, ALLREDUCE or REDUCE_LOOP.
 inline bool IsReducer(Op op) { return op == Op::kAdd || op == Op::kMul || op == Op::kMax; }

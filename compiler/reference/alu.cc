@@ -60,6 +60,10 @@ void FloatAlu(Op op, const Tile& a, const Tile& b, Tile& out) {
     case Op::kSin: return FloatUnary(a, out, [](double x) { return std::sin(x); });
     case Op::kSqrt: return FloatUnary(a, out, [](double x) { return std::sqrt(x); });
     case Op::kTrunc: return FloatUnary(a, out, [](double x) { return std::trunc(x); });
+    case Op::kExp: return FloatUnary(a, out, [](double x) { return std::exp(x); });
+    case Op::kLog: return FloatUnary(a, out, [](double x) { return std::log(x); });
+    case Op::kCos: return FloatUnary(a, out, [](double x) { return std::cos(x); });
+    case Op::kTanh: return FloatUnary(a, out, [](double x) { return std::tanh(x); });
     case Op::kAdd: return FloatBinary(a, b, out, [](double x, double y) { return x + y; });
     case Op::kMul: return FloatBinary(a, b, out, [](double x, double y) { return x * y; });
     case Op::kFDiv: return FloatBinary(a, b, out, [](double x, double y) { return x / y; });

@@ -164,13 +164,14 @@ Value* AluEmitter::Alu(const UOp* node, std::span<Value* const> args, DType type
   const auto rounded = [&](Value* v) { return Round(v, node->dtype); };
   switch (node->op) {
     case Op::kNeg: return is_float ? b_.CreateFNeg(a) : b_.CreateSub(Splat(a, 0), a);
-    case Op::kExp2:
-      if (type == DType::kF64) return b_.CreateUnaryIntrinsic(llvm::Intrinsic::exp2, a);
-      return rounded(Exp2(a));
-    case Op::kLog2:
-      if (type == DType::kF64) return b_.CreateUnaryIntrinsic(llvm::Intrinsic::log2, a);
-      return rounded(Log2(a));
-    case Op::kSin: return rounded(b_.CreateUnaryIntrinsic(llvm::Intrinsic::sin, a));
+    // Of f64 alone: others are arithmetic by now (codegen/transcendental.h).
+    case Op::kExp: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::exp, a);
+    case Op::kExp2: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::exp2, a);
+    case Op::kLog: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::log, a);
+    case Op::kLog2: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::log2, a);
+    case Op::kSin: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::sin, a);
+    case Op::kCos: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::cos, a);
+    case Op::kTanh: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::tanh, a);
     case Op::kSqrt: return rounded(b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, a));
     case Op::kTrunc: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, a);
     case Op::kAdd: return is_float ? rounded(ExactSum(a, b)) : b_.CreateAdd(a, b);

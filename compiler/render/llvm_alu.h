@@ -50,8 +50,6 @@ class AluEmitter {
   llvm::Value* Max(llvm::Value* a, llvm::Value* b, DType type);
   llvm::Value* ExactSum(llvm::Value* a, llvm::Value* b);
   llvm::Value* Threefry(llvm::Value* counter, llvm::Value* key);
-  llvm::Value* Exp2(llvm::Value* x);  // f32
-  llvm::Value* Log2(llvm::Value* x);
   llvm::Value* RoundBFloat(llvm::Value* value);
   llvm::Value* NarrowToOdd(llvm::Value* value);
   llvm::Value* PackFp8(llvm::Value* value, DType dtype);

@@ -99,8 +99,11 @@ std::optional<double> CostAgain(const UOp* value, const Replacements& by) {
     switch (node->op) {
       case Op::kThreefry: cost += 100; break;
       case Op::kExp2:
-      case Op::kLog2:
-      case Op::kSin: cost += 15; break;
+      case Op::kLog:
+      case Op::kLog2: cost += 15; break;
+      case Op::kTanh: cost += 25; break;
+      case Op::kSin:
+      case Op::kCos: cost += 60; break;
       case Op::kFDiv:
       case Op::kSqrt: cost += 4; break;
       default: cost += IsAlu(node->op) || node->op == Op::kLoad || node->op == Op::kCast;

@@ -47,7 +47,7 @@ const UOp* IfNot(Graph& g, const UOp* condition, const UOp* a) {
   return Where(g, condition, Like(g, a, 0), a);
 }
 
-// Counting and trigonometry need more bits than the small floats have.
+// Counting needs more bits than the small floats have.
 DType AtLeastF32(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
 std::vector<int64_t> Axes(const UOp* reduce) {
@@ -62,17 +62,6 @@ absl::Status Unimplemented(const UOp* node, const Parts&... parts) {
 
 // ---- rules of more than a line
 // --------------------------------------------------------------------------------------
-
-// cos(x) as 1 - 2 sin(x/2)^2: halving is exact, so the error does not grow with x as it does in
-// sin(x + pi/2).
-absl::Status SinRule(Step& s) {
-  Graph& g = s.g;
-  const UOp* const x = Cast(g, s.x(), AtLeastF32(s.x()->dtype));
-  const UOp* const half = Alu(g, Op::kSin, Scale(g, x, 0.5));
-  const UOp* const cosine = Add(g, Like(g, x, 1), Scale(g, Mul(g, half, half), -2));
-  s.gives[0] = Times(g, s.dy, Cast(g, cosine, s.x()->dtype));
-  return absl::OkStatus();
-}
 
 absl::Status MulRule(Step& s) {
   if (s.needs[0]) s.gives[0] = Times(s.g, s.dy, s.x(1));
@@ -288,7 +277,12 @@ constexpr auto kTable = [] {
   set(Op::kNeg, OB_GRADIENT(Neg(g, s.dy)));
   set(Op::kExp2, OB_GRADIENT(Times(g, s.dy, Scale(g, s.node, kLn2))));
   set(Op::kLog2, OB_GRADIENT(Over(g, s.dy, Scale(g, s.x(), kLn2))));
-  set(Op::kSin, SinRule);
+  set(Op::kExp, OB_GRADIENT(Times(g, s.dy, s.node)));
+  set(Op::kLog, OB_GRADIENT(Over(g, s.dy, s.x())));
+  set(Op::kSin, OB_GRADIENT(Times(g, s.dy, Alu(g, Op::kCos, s.x()))));
+  set(Op::kCos, OB_GRADIENT(Neg(g, Times(g, s.dy, Alu(g, Op::kSin, s.x())))));
+  set(Op::kTanh,
+      OB_GRADIENT(Times(g, s.dy, Add(g, Like(g, s.x(), 1), Neg(g, Mul(g, s.node, s.node))))));
   set(Op::kSqrt, OB_GRADIENT(Over(g, Scale(g, s.dy, 0.5), s.node)));
   set(Op::kAdd, [](Step& s) {
     s.gives[0] = s.gives[1] = s.dy;

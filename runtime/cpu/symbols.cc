@@ -87,12 +87,13 @@ const auto& Symbols() {
   static const auto table = [] {
     std::array symbols = {
         Symbol{"outboard_scratch", Address<void*(int64_t)>(&Scratch)},
-        Symbol{"exp2f", Address<F1>(&::exp2f)},
         Symbol{"exp2", Address<D1>(&::exp2)},
-        Symbol{"log2f", Address<F1>(&::log2f)},
+        Symbol{"exp", Address<D1>(&::exp)},
         Symbol{"log2", Address<D1>(&::log2)},
-        Symbol{"sinf", Address<F1>(&::sinf)},
+        Symbol{"log", Address<D1>(&::log)},
         Symbol{"sin", Address<D1>(&::sin)},
+        Symbol{"cos", Address<D1>(&::cos)},
+        Symbol{"tanh", Address<D1>(&::tanh)},
         Symbol{"sqrtf", Address<F1>(&::sqrtf)},
         Symbol{"sqrt", Address<D1>(&::sqrt)},
         Symbol{"truncf", Address<F1>(&::truncf)},

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 
 #include "compiler/codegen/compile.h"
 #include "tests/compiler/kernel_check.h"
@@ -62,7 +61,7 @@ TEST(Codegen, EveryOperationOfEveryType) {
         if (!IsAlu(op)) continue;
         const bool fused =
             op == Op::kMulAcc && IsFloat(dtype) && dtype != DType::kF32 && dtype != DType::kF64;
-        if (exact == (op == Op::kExp2 || op == Op::kLog2 || op == Op::kSin || fused)) continue;
+        if (exact == (IsTranscendental(op) || fused)) continue;
         std::vector<const UOp*> src;
         for (int s = 0; s < (IsUnary(op) ? 1 : IsBinary(op) ? 2 : 3); ++s)
           src.push_back(op == Op::kWhere && s == 0 ? LoadAt(g, 3, DType::kBool, kCount, i)
@@ -73,46 +72,6 @@ TEST(Codegen, EveryOperationOfEveryType) {
       }
       if (!stores.empty()) Check(Sink(g, stores), exact ? 0 : LastPlace(dtype), /*wild=*/true, 7);
     }
-}
-
-// docs/semantics.md: 4u relative; for LOG2 also absolute. Every 64th float, with its sign.
-TEST(Codegen, ExponentialsAndLogarithmsOfAllFloats) {
-  constexpr int64_t kCount = 1 << 16, kStep = 64;
-  constexpr double kTolerance = 4 * 0x1p-24;
-  Graph g;
-  const UOp* const i = Range(g, 0, kCount);
-  const UOp* const x = LoadAt(g, 0, DType::kF32, kCount, i);
-  auto compiled = CompileKernel(Sink(g, {StoreAt(g, 1, kCount, i, Alu(g, Op::kExp2, x)),
-                                         StoreAt(g, 2, kCount, i, Alu(g, Op::kLog2, x))}));
-  ASSERT_TRUE(compiled.ok()) << compiled.status();
-  const auto loaded = std::move(LoadedKernel::Load(*std::move(compiled))).value();
-  std::vector<float> in(kCount), exponential(kCount), logarithm(kCount);
-  void* const buffers[] = {in.data(), exponential.data(), logarithm.data()};
-  double worst_exponential = 0, worst_logarithm = 0;
-  for (uint64_t first = 0; first < (uint64_t{1} << 32); first += kCount * kStep) {
-    for (int64_t k = 0; k < kCount; ++k) {
-      const auto bits = static_cast<uint32_t>(first + k * kStep);
-      std::memcpy(&in[k], &bits, 4);
-    }
-    loaded->Run(buffers, 0, loaded->kernel().tasks);
-    for (int64_t k = 0; k < kCount; ++k) {
-      const double e = std::exp2(static_cast<double>(in[k])),
-                   l = std::log2(static_cast<double>(in[k]));
-      const auto same = [](float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); };
-      if (!same(exponential[k], static_cast<float>(e))) {
-        if (e < 0x1p-126) {
-          ASSERT_LE(std::abs(exponential[k] - e), 0x1p-149) << in[k];
-        } else {
-          worst_exponential = std::max(worst_exponential, std::abs(exponential[k] / e - 1));
-        }
-      }
-      if (!same(logarithm[k], static_cast<float>(l)))
-        worst_logarithm =
-            std::max(worst_logarithm, std::abs(logarithm[k] - l) / std::max(1.0, std::abs(l)));
-    }
-  }
-  EXPECT_LE(worst_exponential, kTolerance);
-  EXPECT_LE(worst_logarithm, kTolerance);
 }
 
 TEST(Codegen, EveryCast) {

@@ -214,6 +214,10 @@ class Evaluator {
     const auto bits = static_cast<uint64_t>(8 * ByteWidth(t));
     switch (node->op) {
       case Op::kNeg: return static_cast<int64_t>(0 - ua);
+      case Op::kExp: r = std::exp(a); break;
+      case Op::kLog: r = std::log(a); break;
+      case Op::kCos: r = std::cos(a); break;
+      case Op::kTanh: r = std::tanh(a); break;
       case Op::kAdd: return static_cast<int64_t>(ua + ub);
       case Op::kMul: return static_cast<int64_t>(ua * ub);
       case Op::kIDiv:

@@ -16,7 +16,7 @@ __attribute__((noinline)) static float Helper(float x) { return x * 2.0f; }
 
 void table_and_calls(void* const* buffers, int64_t begin, int64_t end) {
   float* out = buffers[0];
-  for (int64_t i = begin; i < end; ++i) out[i] = Helper(kPointers[i / 4][i % 4]) + exp2f((float)i);
+  for (int64_t i = begin; i < end; ++i) out[i] = Helper(kPointers[i / 4][i % 4]) + (float)exp2(i);
 }
 
 void copy(void* const* buffers, int64_t begin, int64_t end) {
