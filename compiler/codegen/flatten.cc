@@ -48,6 +48,7 @@ int64_t VectorsOfWholeRows(int64_t length, int64_t extent, int lanes) {
 const UOp* FlattenRows(Graph& g, const Kernel& kernel, int inner, const Machine& machine) {
   if (inner < 1 || machine.vector_bytes < 64) return nullptr;  // loading in parts needs masks
   const Range &b = kernel.ranges[inner], &a = kernel.ranges[inner - 1];
+  if (a.end() != nullptr || b.end() != nullptr) return nullptr;
   if (a.reduce != b.reduce || a.sequence || b.sequence || b.extent < kLeastRow) return nullptr;
   for (const ReduceGroup& group : kernel.groups)
     if (kernel.IsNested(group)) return nullptr;

@@ -63,6 +63,7 @@ std::vector<const UOp*> AffineRoots(const UOp* sink) {
 // May `inner` stand for outer * extent(inner) + inner everywhere?
 bool CanMerge(const std::vector<const UOp*>& roots, AffineForms& forms, const UOp* outer,
               const UOp* inner) {
+  if (!inner->src.empty()) return false;  // there would be an end in every turn of the outer one
   __int128 extent = static_cast<__int128>(outer->arg[1]) * inner->arg[1];
   if (extent >= (__int128{1} << 40)) return false;
   for (const UOp* root : roots) {
@@ -103,8 +104,10 @@ const UOp* MergeOnce(Graph& g, const UOp* sink) {
       if (outer == inner || outer->arg[2] != inner->arg[2] || !CanMerge(roots, forms, outer, inner))
         continue;
       if (LoopsOf(sink, outer) != LoopsOf(sink, inner)) continue;
+      std::vector<const UOp*> end;
+      if (!outer->src.empty()) end.push_back(Mul(g, outer->src[0], ConstIndex(g, inner->arg[1])));
       const UOp* const merged =
-          g.MakeChecked(Op::kRange, DType::kI64, {},
+          g.MakeChecked(Op::kRange, DType::kI64, end,
                         {inner->arg[0], outer->arg[1] * inner->arg[1], inner->arg[2]});
       return Rebuild(g, sink, {{outer, ConstIndex(g, 0)}, {inner, merged}});
     }

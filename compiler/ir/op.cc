@@ -63,7 +63,7 @@ constexpr auto kTable = [] {
   set(Op::kAllReduce, {"ALLREDUCE", kTensor, 1, 1});
   set(Op::kSink, {"SINK", kBoth, 1, -1});
   set(Op::kGlobal, {"GLOBAL", kKernel, 0, 0});
-  set(Op::kRange, {"RANGE", kKernel, 0, 0});
+  set(Op::kRange, {"RANGE", kKernel, 0, 1});
   set(Op::kIndex, {"INDEX", kKernel, 2, 2});
   set(Op::kLoad, {"LOAD", kKernel, 1, 3});
   set(Op::kStore, {"STORE", kKernel, 2, 3});

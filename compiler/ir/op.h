@@ -24,7 +24,9 @@
 //   SINK       (results...)              the root of a graph
 //
 //   GLOBAL     arg: slot, elements       a buffer that a kernel is given
-//   RANGE      arg: id, extent, kind     a loop counter, i64 in [0, extent); kind is RangeKind
+//   RANGE      () or (end)  arg: id, extent, kind     a loop counter, i64 in [0, extent); kind is
+//                                        RangeKind. With `end`, an i64 scalar of VARs, nobody needs
+//                                        what is computed from end on: it may be left out, or not
 //   INDEX      (GLOBAL, i64 element)     a place; LOAD (INDEX) or LOAD (INDEX, gate, otherwise);
 //                                        STORE (INDEX, value) or STORE (INDEX, value, gate)
 //   REDUCE_LOOP (value, RANGE...) op     the value folded over its ranges, which are of kind

@@ -162,6 +162,8 @@ Result CheckLeaf(const Node& n) {
       if (n.arg[1] < 0 || n.arg[1] > limits::kVirtualElementsMax)
         return Broken(n.op, "extent ", n.arg[1]);
       if (n.arg[2] < 0 || n.arg[2] > 2) return Broken(n.op, "kind ", n.arg[2]);
+      if (!n.src.empty() && (n.src[0]->dtype != DType::kI64 || !n.src[0]->of_vars))
+        return Broken(n.op, "the end must be an i64 scalar of VARs");
       return Typed(DType::kI64, {});
   }
 }

@@ -182,6 +182,7 @@ Interval Prover::ComputeInterval(const UOp* atom) {
   const auto source = [&](int i) { return Range(FormOf(atom->src[i])); };
   switch (atom->op) {
     case Op::kRange: return {0, Wide{atom->arg[1]} - 1};
+    case Op::kVar: return {atom->arg[1], atom->arg[2]};  // whoever binds it checks that
     case Op::kIDiv:
     case Op::kMod: return IntervalOfQuotient(atom);
     case Op::kMul: {

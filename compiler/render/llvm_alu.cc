@@ -53,6 +53,7 @@ absl::Status AluEmitter::Supports(const UOp* node) {
     case Op::kIndex:
     case Op::kGlobal:
     case Op::kRange:
+    case Op::kVar:
     case Op::kReduceLoop:
     case Op::kConst:
     case Op::kCast:

@@ -56,6 +56,8 @@ class KernelEmitter {
   void Inside(size_t level);
   void Outputs(size_t level);
   void BindBlock(const codegen::Loop& loop, llvm::Value* begin);
+  // The end of the range at this run; null where it has none but its extent.
+  llvm::Value* EndOf(int range);
   // `inside` once for the blocks of a tile's loop, if it has any, and once for its rest, each time
   // with the tile's range bound.
   void OverTile(const codegen::Tile& tile, const std::function<void()>& inside);

@@ -106,16 +106,29 @@ void KernelEmitter::TaskBlock(Value* task, size_t level,
     return;
   }
   scopes_->EnterCurrent();
+  std::vector<Value*> bases;
   for (size_t i = 0; i < blocks.size(); ++i) {
     const Loop& loop = plan_.loops[i];
     const Tile& tile = plan_.tiles[loop.range];
     const int64_t step = loop.block > 0 ? loop.block : tile.step;
-    Value* const base =
-        plan_.trips(loop) == 1 ? b_.getInt64(0) : b_.CreateMul(blocks[i].first, b_.getInt64(step));
+    bases.push_back(plan_.trips(loop) == 1
+                        ? b_.getInt64(0)
+                        : b_.CreateMul(blocks[i].first, b_.getInt64(step)));
+  }
+  Value* needed = nullptr;  // by somebody: a task behind the end of a range is empty
+  for (size_t i = 0; i < blocks.size(); ++i)
+    if (Value* const end = EndOf(plan_.loops[i].range)) {
+      Value* const before = b_.CreateICmpSLT(bases[i], end);
+      needed = needed == nullptr ? before : b_.CreateAnd(needed, before);
+    }
+  if (needed != nullptr) scopes_->OpenIf(needed);
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const Loop& loop = plan_.loops[i];
+    const Tile& tile = plan_.tiles[loop.range];
     if (loop.block > 0) {
-      BindBlock(loop, base);
+      BindBlock(loop, bases[i]);
     } else {
-      Bind(tile, base, blocks[i].second ? tile.rest : tile.main);
+      Bind(tile, bases[i], blocks[i].second ? tile.rest : tile.main);
     }
   }
   Inside(blocks.size());
@@ -127,6 +140,7 @@ void KernelEmitter::TaskBlock(Value* task, size_t level,
       Unbind(loop.range);
     }
   }
+  if (needed != nullptr) scopes_->CloseIf();
 }
 
 void KernelEmitter::Inside(size_t level) {
@@ -148,9 +162,11 @@ void KernelEmitter::Outputs(size_t level) {
     OverTile(tile, [&] { Inside(level + 1); });
     return;
   }
+  Value* const range_end = EndOf(loop.range);
   scopes_->EnterCurrent();
-  BindBlock(loop, scopes_->OpenLoop(b_.getInt64(0), b_.getInt64(tile.extent), loop.block,
-                                    /*sure=*/true));
+  BindBlock(loop, scopes_->OpenLoop(b_.getInt64(0),
+                                    range_end == nullptr ? b_.getInt64(tile.extent) : range_end,
+                                    loop.block, /*sure=*/range_end == nullptr));
   Inside(level + 1);
   block_[loop.range] = {};
   scopes_->CloseLoop();
@@ -163,7 +179,16 @@ void KernelEmitter::BindBlock(const Loop& loop, Value* begin) {
                         scopes_->current()};
 }
 
-// Inside of a longer block of the tile's range, that part of the tile's blocks.
+Value* KernelEmitter::EndOf(int range) {
+  const UOp* const end = kernel_.ranges[range].end();
+  if (end == nullptr) return nullptr;
+  Value *const value = Emit(end, 0), *const extent = b_.getInt64(kernel_.ranges[range].extent);
+  return b_.CreateSelect(b_.CreateICmpSLT(value, extent), value, extent);
+}
+
+// Inside of a longer block of the tile's range, that part of the tile's blocks. A range that has an
+// end stops with the block in which that lies: what a block computes beyond is within the extent,
+// and nobody's.
 void KernelEmitter::OverTile(const Tile& tile, const std::function<void()>& inside) {
   const auto bound = [&](Value* base, const std::vector<Piece>& pieces) {
     Bind(tile, base, pieces);
@@ -172,6 +197,7 @@ void KernelEmitter::OverTile(const Tile& tile, const std::function<void()>& insi
   };
   const Block block = block_[tile.range];
   const int64_t whole = tile.trips * tile.step;
+  Value* const range_end = EndOf(tile.range);
   if (block.begin != nullptr) {
     scopes_->EnterCurrent();
     Value* end = block.end;
@@ -184,13 +210,19 @@ void KernelEmitter::OverTile(const Tile& tile, const std::function<void()>& insi
   } else if (tile.trips == 1) {
     bound(b_.getInt64(0), tile.main);
   } else if (tile.trips > 1) {
-    bound(scopes_->OpenLoop(b_.getInt64(0), b_.getInt64(whole), tile.step, /*sure=*/true),
-          tile.main);
+    Value* const most = b_.getInt64(whole);
+    const bool sure = range_end == nullptr;
+    Value* const end =
+        sure ? most : b_.CreateSelect(b_.CreateICmpSLT(range_end, most), range_end, most);
+    bound(scopes_->OpenLoop(b_.getInt64(0), end, tile.step, sure), tile.main);
     scopes_->CloseLoop();
   }
   if (tile.rest.empty()) return;
-  if (block.begin != nullptr) {
-    scopes_->OpenIf(b_.CreateICmpEQ(block.end, b_.getInt64(tile.extent)));
+  if (block.begin != nullptr || range_end != nullptr) {
+    scopes_->EnterCurrent();
+    scopes_->OpenIf(block.begin != nullptr
+                        ? b_.CreateICmpEQ(block.end, b_.getInt64(tile.extent))
+                        : b_.CreateICmpSGT(range_end, b_.getInt64(whole)));
     bound(b_.getInt64(whole), tile.rest);
     scopes_->CloseIf();
   } else {
@@ -327,11 +359,12 @@ absl::Status EmitKernel(const codegen::Kernel& kernel, const codegen::Plan& plan
   for (size_t slot = 0; slot < kernel.slot_elements.size(); ++slot)
     if (kernel.slot_elements[slot] >= 0) slots.push_back(static_cast<int64_t>(slot));
   std::vector<Type*> types(kernel.slot_elements.size(), ptr);
-  types.insert(types.end(), {i64, i64});
+  types.insert(types.end(), kernel.vars.size() + 2, i64);
   auto* const body =
       llvm::Function::Create(llvm::FunctionType::get(nothing, types, false),
                              llvm::Function::InternalLinkage, name + ".body", module);
-  for (size_t i = 0; i + 2 < types.size(); ++i) body->addParamAttr(i, llvm::Attribute::NoAlias);
+  for (size_t i = 0; i < kernel.slot_elements.size(); ++i)
+    body->addParamAttr(i, llvm::Attribute::NoAlias);
   auto* const entry =
       llvm::Function::Create(llvm::FunctionType::get(nothing, {ptr, i64, i64}, false),
                              llvm::Function::ExternalLinkage, name, module);
@@ -346,6 +379,12 @@ absl::Status EmitKernel(const codegen::Kernel& kernel, const codegen::Plan& plan
                                 llvm::ConstantPointerNull::get(b.getPtrTy()));
   for (const int64_t slot : slots)
     arguments[slot] = b.CreateLoad(ptr, b.CreateGEP(ptr, entry->getArg(0), b.getInt64(slot)));
+  if (!kernel.vars.empty()) {
+    const auto count = static_cast<int64_t>(kernel.slot_elements.size());
+    Value* const values = b.CreateLoad(ptr, b.CreateGEP(ptr, entry->getArg(0), b.getInt64(count)));
+    for (const UOp* var : kernel.vars)
+      arguments.push_back(b.CreateLoad(i64, b.CreateGEP(i64, values, b.getInt64(var->arg[0]))));
+  }
   arguments.push_back(entry->getArg(1));
   arguments.push_back(entry->getArg(2));
   b.CreateCall(body, arguments);

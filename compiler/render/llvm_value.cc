@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <bit>
 
 #include "compiler/ir/check.h"
@@ -41,7 +42,7 @@ void KernelEmitter::Needs(const UOp* node, std::vector<const UOp*>& needs) {
       for (const UOp* condition : Conjuncts(node->src[1]))
         if (!holds_.contains(condition)) needs.push_back(condition);
     }
-  } else {
+  } else if (node->op != Op::kRange) {  // whose end is its loop's
     for (const UOp* source : node->src) needs.push_back(source);
   }
 }
@@ -93,6 +94,11 @@ Value* KernelEmitter::Compute(const UOp* node, Coords coords) {
   switch (node->op) {
     case Op::kConst: return alu_.Const(node->dtype, node);
     case Op::kRange: return RangeValue(node, coords, lanes);
+    case Op::kVar: {
+      const auto var = std::find(kernel_.vars.begin(), kernel_.vars.end(), node);
+      const auto place = kernel_.slot_elements.size() + (var - kernel_.vars.begin());
+      return function_->getArg(static_cast<unsigned>(place));
+    }
     case Op::kLoad: return Load(node, coords, lanes);
     case Op::kCast: {
       const DType from = LaneType(node->src[0], lanes), to = LaneType(node, lanes);

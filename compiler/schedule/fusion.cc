@@ -8,6 +8,7 @@
 #include "compiler/ir/check.h"
 #include "compiler/rewrite/simplify.h"
 #include "compiler/schedule/one_hot.h"
+#include "compiler/schedule/room.h"
 #include "compiler/schedule/scatter.h"
 
 namespace outboard::schedule {
@@ -36,7 +37,7 @@ struct Use {
   Enclosing enclosing = Enclosing::kNothing;
 };
 
-double Elements(const UOp* node) { return static_cast<double>(ElementCount(node->shape)); }
+double Elements(const UOp* node) { return static_cast<double>(RoomOf(node->shape)); }
 
 class Chooser {
  public:

@@ -2,6 +2,7 @@
 
 #include "compiler/ir/build.h"
 #include "compiler/rewrite/simplify.h"
+#include "compiler/schedule/room.h"
 
 namespace outboard::schedule {
 
@@ -11,13 +12,12 @@ const UOp* JoinGuards(Graph& graph, const UOp* a, const UOp* b) {
   return Simplify(graph, Alu(graph, Op::kAnd, a, b));
 }
 
-const UOp* InRange(Graph& graph, const UOp* index, int64_t extent) {
+const UOp* InRange(Graph& graph, const UOp* index, const Dim& extent) {
   const UOp* guard = nullptr;
   if (index->vmin < 0)
     guard = Simplify(graph, Alu(graph, Op::kCmpLt, ConstIndex(graph, -1), index));
-  if (index->vmax < extent) return guard;
-  const UOp* const below =
-      Simplify(graph, Alu(graph, Op::kCmpLt, index, ConstIndex(graph, extent)));
+  if (index->vmax < extent.min()) return guard;
+  const UOp* const below = Simplify(graph, Alu(graph, Op::kCmpLt, index, ValueOf(graph, extent)));
   return JoinGuards(graph, guard, below);
 }
 

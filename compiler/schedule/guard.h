@@ -11,8 +11,8 @@ namespace outboard::schedule {
 // Both hold.
 const UOp* JoinGuards(Graph& graph, const UOp* a, const UOp* b);
 
-// 0 <= index < extent, as far as the bounds of `index` leave it open.
-const UOp* InRange(Graph& graph, const UOp* index, int64_t extent);
+// 0 <= index < extent, as far as the bounds of both leave it open.
+const UOp* InRange(Graph& graph, const UOp* index, const Dim& extent);
 
 // Appends the conditions that `guard` joins by AND.
 void AppendConditions(const UOp* guard, std::vector<const UOp*>& conditions);

@@ -11,6 +11,7 @@
 #include "compiler/rewrite/simplify.h"
 #include "compiler/schedule/collapse.h"
 #include "compiler/schedule/guard.h"
+#include "compiler/schedule/room.h"
 
 namespace outboard::schedule {
 namespace {
@@ -30,6 +31,28 @@ struct Site {
   }
 };
 
+// The product of some dimensions: a number, and the expressions beside it.
+struct DimProduct {
+  int64_t number = 1;
+  std::vector<const UOp*> expressions;  // sorted by address, for comparing only
+
+  void Multiply(const Dim& dim) {
+    if (dim.is_const()) {
+      number *= dim.value();
+    } else {
+      expressions.insert(std::upper_bound(expressions.begin(), expressions.end(), dim.expression()),
+                         dim.expression());
+    }
+  }
+  // Whether it lacks a factor that `other` has; one that is a number if the expressions are equal.
+  bool Lacks(const DimProduct& other) const {
+    if (expressions == other.expressions) return number < other.number;
+    return !std::includes(expressions.begin(), expressions.end(), other.expressions.begin(),
+                          other.expressions.end());
+  }
+  friend bool operator==(const DimProduct&, const DimProduct&) = default;
+};
+
 // The index of a RESHAPE's source. Dimensions are matched in the smallest groups of equal size, so
 // that splitting or joining some of them leaves the others without arithmetic. Requires no
 // dimension of 0.
@@ -38,19 +61,20 @@ Indices ReshapeIndex(Graph& g, const Indices& index, ShapeView from, ShapeView t
   size_t a = 0, b = 0;  // next dimension of `from` (the result's) and of `to` (the index's)
   while (a < from.size() || b < to.size()) {
     const size_t a0 = a, b0 = b;
-    int64_t left = a < from.size() ? from[a++].value() : 1;
-    int64_t right = b < to.size() ? to[b++].value() : 1;
-    while (left != right) {
-      if (left < right)
-        left *= from[a++].value();
+    DimProduct left, right;
+    if (a < from.size()) left.Multiply(from[a++]);
+    if (b < to.size()) right.Multiply(to[b++]);
+    while (left != right && (a < from.size() || b < to.size())) {
+      if (a < from.size() && (b == to.size() || left.Lacks(right)))
+        left.Multiply(from[a++]);
       else
-        right *= to[b++].value();
+        right.Multiply(to[b++]);
     }
     const UOp* flat =
-        FlattenIndex(g, Indices(index.begin() + b0, index.begin() + b), to.subspan(b0, b - b0));
+        NumberOf(g, Indices(index.begin() + b0, index.begin() + b), to.subspan(b0, b - b0));
     Indices group(a - a0);
     for (size_t i = a; i-- > a0;) {
-      const UOp* const extent = ConstIndex(g, from[i].value());
+      const UOp* const extent = ValueOf(g, from[i]);
       if (i == a0) {
         group[0] = flat;
       } else {
@@ -89,8 +113,8 @@ class Lowerer {
       values_.emplace(site, Combine(site, needs));
       stack.pop_back();
       if (graph_.node_count() + kNodesOfAStep > limits::kGraphNodesMax)
-        return absl::ResourceExhaustedError(absl::StrCat("the graph and its kernels need over ",
-                                                         limits::kGraphNodesMax, " nodes"));
+        return absl::ResourceExhaustedError(
+            absl::StrCat("the graph and its kernels need over ", limits::kGraphNodesMax, " nodes"));
     }
     return values_.at(root);
   }
@@ -103,7 +127,7 @@ class Lowerer {
 
   Kind KindOf(const Site& site) const {
     const UOp& node = *site.node;
-    if (ElementCount(node.shape) == 0) return Kind::kZero;
+    if (RoomOf(node.shape) == 0) return Kind::kZero;
     if (node.op == Op::kParam) return Kind::kLoad;
     if (node.op == Op::kConst) return Kind::kConst;
     // Also where it is a result, and so in memory: a one-hot sum must see the position.
@@ -115,14 +139,18 @@ class Lowerer {
     return Kind::kValue;
   }
 
+  const UOp* Negated(const Dim& dim) {
+    return Simplify(graph_, Mul(graph_, ValueOf(graph_, dim), ConstIndex(graph_, -1)));
+  }
+
   // Where a PAD's source is, for an index into the padded; nullptr for everywhere.
   const UOp* PadGuard(const Site& site, Indices* inner) {
     const UOp& node = *site.node;
     const UOp* guard = nullptr;
     for (int i = 0; i < node.rank(); ++i) {
       const UOp* const place =
-          Simplify(graph_, Add(graph_, site.index[i], ConstIndex(graph_, -node.arg[2 * i])));
-      guard = JoinGuards(graph_, guard, InRange(graph_, place, node.src[0]->shape[i].value()));
+          Simplify(graph_, Add(graph_, site.index[i], Negated(node.arg_dim(2 * i))));
+      guard = JoinGuards(graph_, guard, InRange(graph_, place, node.src[0]->shape[i]));
       if (inner != nullptr) inner->push_back(place);
     }
     return guard;
@@ -147,13 +175,14 @@ class Lowerer {
       case Op::kShrink:
         for (int i = 0; i < x.rank(); ++i)
           source.index.push_back(
-              Simplify(graph_, Add(graph_, site.index[i], ConstIndex(graph_, node.arg[2 * i]))));
+              Simplify(graph_, Add(graph_, site.index[i], ValueOf(graph_, node.arg_dim(2 * i)))));
         break;
       case Op::kFlip:
         source.index = site.index;
         for (const int64_t axis : node.arg) {
           const UOp* const negated = Mul(graph_, site.index[axis], ConstIndex(graph_, -1));
-          const UOp* const last = ConstIndex(graph_, x.shape[axis].value() - 1);
+          const UOp* const last =
+              Add(graph_, ValueOf(graph_, x.shape[axis]), ConstIndex(graph_, -1));
           source.index[axis] = Simplify(graph_, Add(graph_, negated, last));
         }
         break;
@@ -172,12 +201,9 @@ class Lowerer {
     const bool fresh = ranges.empty();
     size_t next = 0;
     for (const int64_t axis : node.arg.subspan(1)) {
-      const int64_t extent = node.src[0]->shape[axis].value();
-      if (extent <= 1) continue;
-      if (fresh)
-        ranges.push_back(
-            graph_.MakeChecked(Op::kRange, DType::kI64, {},
-                               {next_range_++, extent, static_cast<int64_t>(RangeKind::kReduce)}));
+      const Dim& dim = node.src[0]->shape[axis];
+      if (dim == Dim(1)) continue;
+      if (fresh) ranges.push_back(RangeOver(graph_, next_range_++, dim, RangeKind::kReduce));
       source.index[axis] = ranges[next++];
     }
     return source;
@@ -189,7 +215,7 @@ class Lowerer {
         if (const auto found = needs_.find(site); found != needs_.end()) return {found->second};
         return {needs_.emplace(site, MovementSource(site)).first->second};
       case Kind::kReduce:
-        if (ElementCount(site.node->src[0]->shape) == 0) return {};
+        if (RoomOf(site.node->src[0]->shape) == 0) return {};
         return {ReduceSource(site)};
       case Kind::kValue: {
         std::vector<Site> needs;
@@ -204,11 +230,10 @@ class Lowerer {
     const auto [slot, inserted] = slots_.emplace(site.node, buffers.size());
     if (inserted) buffers.push_back(site.node);
     const UOp& node = *site.node;
-    const UOp* const global =
-        graph_.MakeChecked(Op::kGlobal, node.dtype, {},
-                           {static_cast<int64_t>(slot->second), ElementCount(node.shape)});
-    const UOp* const place = graph_.MakeChecked(
-        Op::kIndex, DType::kVoid, {global, FlattenIndex(graph_, site.index, node.shape)});
+    const UOp* const global = graph_.MakeChecked(
+        Op::kGlobal, node.dtype, {}, {static_cast<int64_t>(slot->second), RoomOf(node.shape)});
+    const UOp* const place = graph_.MakeChecked(Op::kIndex, DType::kVoid,
+                                                {global, PlaceOf(graph_, site.index, node.shape)});
     if (site.gate == nullptr) return graph_.MakeChecked(Op::kLoad, DType::kVoid, {place});
     return graph_.MakeChecked(Op::kLoad, DType::kVoid,
                               {place, site.gate, ConstOf(graph_, node.dtype, 0)});
@@ -235,8 +260,12 @@ class Lowerer {
       case Kind::kReduce: {
         const Op op = static_cast<Op>(node.arg[0]);
         if (needs.empty()) return Identity(op, node.dtype);
-        const UOp* const value = values_.at(needs[0]);
+        const UOp* value = values_.at(needs[0]);
         const std::vector<const UOp*>& ranges = ranges_.at(site);
+        for (const UOp* range : ranges)  // what is nobody's takes no part
+          if (!range->src.empty())
+            value = Where(graph_, Alu(graph_, Op::kCmpLt, range, range->src[0]), value,
+                          Identity(op, node.dtype));
         if (op == Op::kAdd) return MakeSum(graph_, value, ranges);
         if (ranges.empty()) return value;
         std::vector<const UOp*> src = {Simplify(graph_, value)};
@@ -272,34 +301,22 @@ class Lowerer {
 
 }  // namespace
 
-const UOp* FlattenIndex(Graph& g, const std::vector<const UOp*>& index, ShapeView dims) {
-  const UOp* flat = nullptr;
-  for (size_t i = 0; i < dims.size(); ++i) {
-    if (flat != nullptr) flat = Mul(g, flat, ConstIndex(g, dims[i].value()));
-    flat = flat == nullptr ? index[i] : Add(g, flat, index[i]);
-  }
-  return flat == nullptr ? ConstIndex(g, 0) : Simplify(g, flat);
-}
-
 absl::StatusOr<LoweredKernel> LowerKernel(Graph& graph, const UOp* value,
                                           const absl::flat_hash_set<const UOp*>& stored) {
   RecordedPass pass("lower", {value}, value);
   Indices index;
   int64_t next_range = 0;
   for (const Dim& dim : value->shape)
-    index.push_back(dim.value() == 1
-                        ? ConstIndex(graph, 0)
-                        : graph.MakeChecked(Op::kRange, DType::kI64, {},
-                                            {next_range++, dim.value(),
-                                             static_cast<int64_t>(RangeKind::kOutput)}));
+    index.push_back(dim == Dim(1) ? ConstIndex(graph, 0)
+                                  : RangeOver(graph, next_range++, dim, RangeKind::kOutput));
   Lowerer lowerer(graph, value, &stored);
   lowerer.set_next_range(next_range);
   lowerer.buffers.push_back(value);
   OB_ASSIGN_OR_RETURN(const UOp* result, lowerer.Lower(value, index));
   const UOp* const global =
-      graph.MakeChecked(Op::kGlobal, value->dtype, {}, {0, ElementCount(value->shape)});
-  const UOp* const place = graph.MakeChecked(Op::kIndex, DType::kVoid,
-                                             {global, FlattenIndex(graph, index, value->shape)});
+      graph.MakeChecked(Op::kGlobal, value->dtype, {}, {0, RoomOf(value->shape)});
+  const UOp* const place =
+      graph.MakeChecked(Op::kIndex, DType::kVoid, {global, PlaceOf(graph, index, value->shape)});
   const UOp* const store = graph.MakeChecked(Op::kStore, DType::kVoid, {place, result});
   LoweredKernel kernel;
   kernel.ast = pass.Made(Simplify(graph, Sink(graph, {store})));

@@ -21,7 +21,7 @@ struct LoweredKernel {
 
 // Writes `value` as a kernel. Loads from PARAMs and from the nodes of `stored` other than `value`
 // itself; movements become index arithmetic; a load that could be out of range (PAD, collapsed
-// sums) is gated. Requires: static shapes, at least one element, a graph as Prepare leaves it.
+// sums) is gated. Requires: room for at least one element, a graph as Prepare leaves it.
 // Errors: RESOURCE_EXHAUSTED  the graph would have more nodes than limits::kGraphNodesMax
 absl::StatusOr<LoweredKernel> LowerKernel(Graph& graph, const UOp* value,
                                           const absl::flat_hash_set<const UOp*>& stored);
@@ -34,9 +34,6 @@ absl::StatusOr<const UOp*> LowerAt(Graph& graph, const UOp* node,
                                    const std::vector<const UOp*>& index,
                                    const absl::flat_hash_set<const UOp*>& stored,
                                    std::vector<const UOp*>& buffers);
-
-// Row-major place of `index` in `dims`.
-const UOp* FlattenIndex(Graph& graph, const std::vector<const UOp*>& index, ShapeView dims);
 
 // The scalar expression of `node` at `index` (one i64 a dimension), where PARAMs and REDUCEs are
 // opaque loads. For finding out what a condition says about indices.

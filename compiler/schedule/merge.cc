@@ -11,6 +11,7 @@
 #include "compiler/rewrite/recorder.h"
 #include "compiler/rewrite/simplify.h"
 #include "compiler/rewrite/substitute.h"
+#include "compiler/schedule/room.h"
 
 namespace outboard::schedule {
 namespace {
@@ -55,6 +56,9 @@ bool IsRange(const UOp* node, RangeKind kind) {
   return node->op == Op::kRange && node->arg[2] == static_cast<int64_t>(kind);
 }
 
+// Of one extent, and to one end.
+bool SameLength(const UOp* a, const UOp* b) { return a->arg[1] == b->arg[1] && a->src == b->src; }
+
 double Points(const std::vector<const UOp*>& ranges) {
   double points = 1;
   for (const UOp* range : ranges) points *= static_cast<double>(range->arg[1]);
@@ -77,7 +81,7 @@ std::optional<Replacements> MatchPlace(const UOp* place, const UOp* index) {
       if (c == coefficient) other = t;
     if (other == nullptr || other->op != Op::kRange || term->op != Op::kRange) return std::nullopt;
     if (other == term) continue;
-    if (!IsRange(other, RangeKind::kReduce) || other->arg[1] != term->arg[1]) return std::nullopt;
+    if (!IsRange(other, RangeKind::kReduce) || !SameLength(other, term)) return std::nullopt;
     by[term] = other;
   }
   return by;
@@ -98,6 +102,7 @@ std::optional<double> CostAgain(const UOp* value, const Replacements& by) {
     if (node->dtype == DType::kI64 && node->op != Op::kLoad) continue;  // index arithmetic
     switch (node->op) {
       case Op::kThreefry: cost += 100; break;
+      case Op::kExp:
       case Op::kExp2:
       case Op::kLog:
       case Op::kLog2: cost += 15; break;
@@ -316,7 +321,7 @@ class Merger {
     Replacements by;
     for (const UOp* node : PostOrder(value))
       if (IsRange(node, RangeKind::kReduce))
-        by[node] = graph_.MakeChecked(Op::kRange, DType::kI64, {},
+        by[node] = graph_.MakeChecked(Op::kRange, DType::kI64, node->src,
                                       {fresh_range_++, node->arg[1], node->arg[2]});
     return Substitute(graph_, value, by);
   }
@@ -335,7 +340,7 @@ class Merger {
           if (found || other->op != Op::kReduceLoop || theirs.at(other) != ours.at(node)) continue;
           found = other->src.size() == node->src.size();
           for (size_t i = 1; found && i < node->src.size(); ++i)
-            found = other->src[i]->arg[1] == node->src[i]->arg[1];
+            found = SameLength(other->src[i], node->src[i]);
           for (size_t i = 1; found && i < node->src.size(); ++i) by[node->src[i]] = other->src[i];
         }
       all &= found;
@@ -394,7 +399,7 @@ class Merger {
       stored_nodes.push_back(stored.node);
       const UOp* const global = graph_.MakeChecked(
           Op::kGlobal, stored.node->dtype, {},
-          {static_cast<int64_t>(slot_of_.at(stored.node)), ElementCount(stored.node->shape)});
+          {static_cast<int64_t>(slot_of_.at(stored.node)), RoomOf(stored.node->shape)});
       const UOp* const place = graph_.MakeChecked(Op::kIndex, DType::kVoid, {global, stored.place});
       stores.push_back(graph_.MakeChecked(Op::kStore, DType::kVoid, {place, stored.value}));
     }
@@ -425,8 +430,8 @@ class Merger {
     Replacements by;
     for (const UOp* node : PostOrder(sink))
       if (IsRange(node, RangeKind::kReduce))
-        by[node] =
-            graph_.MakeChecked(Op::kRange, DType::kI64, {}, {next++, node->arg[1], node->arg[2]});
+        by[node] = graph_.MakeChecked(Op::kRange, DType::kI64, node->src,
+                                      {next++, node->arg[1], node->arg[2]});
     return Substitute(graph_, sink, by);
   }
 

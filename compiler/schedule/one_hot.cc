@@ -8,6 +8,7 @@
 #include "compiler/rewrite/simplify.h"
 #include "compiler/schedule/collapse.h"
 #include "compiler/schedule/lower.h"
+#include "compiler/schedule/room.h"
 
 namespace outboard::schedule {
 namespace {
@@ -22,21 +23,19 @@ bool IsBroadcastZero(const UOp* node) {
 
 absl::StatusOr<OneHot> FindOneHot(Graph& graph, const UOp* reduce) {
   const UOp& x = *reduce->src[0];
-  const auto elements = [](const UOp* n) { return static_cast<double>(ElementCount(n->shape)); };
+  const auto elements = [](const UOp* n) { return static_cast<double>(RoomOf(n->shape)); };
   double loops = elements(&x) / std::max(1.0, elements(reduce));
   if (static_cast<Op>(reduce->arg[0]) != Op::kAdd || x.op != Op::kWhere ||
       !IsBroadcastZero(x.src[2]) || elements(&x) == 0)
     return OneHot{nullptr, loops};
   std::vector<const UOp*> index, ranges;
   for (int i = 0; i < x.rank(); ++i) {
-    const int64_t extent = x.shape[i].value();
     const bool reduced =
         std::find(reduce->arg.begin() + 1, reduce->arg.end(), i) != reduce->arg.end();
     const RangeKind kind = reduced ? RangeKind::kReduce : RangeKind::kOutput;
-    index.push_back(extent == 1 ? ConstIndex(graph, 0)
-                                : graph.MakeChecked(Op::kRange, DType::kI64, {},
-                                                    {i, extent, static_cast<int64_t>(kind)}));
-    if (reduced && extent > 1) ranges.push_back(index.back());
+    index.push_back(x.shape[i] == Dim(1) ? ConstIndex(graph, 0)
+                                         : RangeOver(graph, i, x.shape[i], kind));
+    if (reduced && x.shape[i] != Dim(1)) ranges.push_back(index.back());
   }
   OB_ASSIGN_OR_RETURN(const UOp* condition, IndexExpression(graph, x.src[0], index));
   std::vector<const UOp*> conditions = {Simplify(graph, condition)};

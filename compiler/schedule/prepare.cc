@@ -23,7 +23,7 @@ struct Frame {
 
 class Preparer {
  public:
-  Preparer(Graph& graph, std::span<const Binding> bindings) : graph_(graph), bindings_(bindings) {}
+  explicit Preparer(Graph& graph) : graph_(graph) {}
 
   absl::StatusOr<const UOp*> Run(const UOp* sink) {
     std::vector<std::unique_ptr<Frame>> frames;
@@ -70,22 +70,9 @@ class Preparer {
     return frame;
   }
 
-  absl::StatusOr<const UOp*> Bound(const UOp* var) {
-    for (const Binding& binding : bindings_) {
-      if (binding.slot != var->arg[0]) continue;
-      if (binding.value < var->arg[1] || binding.value > var->arg[2])
-        return absl::InvalidArgumentError(absl::StrCat("VAR ", binding.slot, " is bound to ",
-                                                       binding.value, ", which is not in ",
-                                                       var->arg[1], "..", var->arg[2]));
-      return ConstIndex(graph_, binding.value);
-    }
-    return absl::InvalidArgumentError(absl::StrCat("VAR ", var->arg[0], " is not bound"));
-  }
-
   absl::StatusOr<const UOp*> Make(Frame& frame, const UOp* node) {
     const auto source = [&](int i) { return frame.made.at(node->src[i]); };
     switch (node->op) {
-      case Op::kVar: return Bound(node);
       case Op::kDetach:
       case Op::kShard:
       case Op::kUnshard:
@@ -104,22 +91,23 @@ class Preparer {
       for (int64_t& a : arg) {
         if (a != kSymbolicDim) continue;
         const UOp* const value = source(next++);
-        OB_CHECK(value->vmin == value->vmax);  // arithmetic on constants has exact bounds
-        a = value->vmin;
+        if (value->vmin == value->vmax) {
+          a = value->vmin;
+        } else {
+          src.push_back(value);
+        }
       }
     return graph_.Make(node->op, node->dtype, src, arg);
   }
 
   Graph& graph_;
-  std::span<const Binding> bindings_;
   int64_t visits_ = 0;
 };
 
 }  // namespace
 
-absl::StatusOr<const UOp*> Prepare(Graph& graph, const UOp* sink,
-                                   std::span<const Binding> bindings) {
-  return Preparer(graph, bindings).Run(sink);
+absl::StatusOr<const UOp*> Prepare(Graph& graph, const UOp* sink) {
+  return Preparer(graph).Run(sink);
 }
 
 }  // namespace outboard::schedule

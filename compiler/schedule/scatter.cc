@@ -8,6 +8,7 @@
 #include "compiler/rewrite/simplify.h"
 #include "compiler/schedule/collapse.h"
 #include "compiler/schedule/guard.h"
+#include "compiler/schedule/room.h"
 
 namespace outboard::schedule {
 namespace {
@@ -85,7 +86,7 @@ std::optional<Row> FindRow(Graph& g, const UOp* term, const Loops& loops) {
 absl::StatusOr<int64_t> ScatterPlaces(Graph& graph, const UOp* reduce) {
   const DType dtype = reduce->dtype;
   if (static_cast<Op>(reduce->arg[0]) != Op::kAdd || reduce->src[0]->op != Op::kWhere ||
-      IsBool(dtype) || (IsFloat(dtype) && ByteWidth(dtype) < 4))
+      IsBool(dtype) || (IsFloat(dtype) && ByteWidth(dtype) < 4) || !IsStatic(reduce->src[0]->shape))
     return 0;
   const Loops loops = LoopsOf(graph, reduce);
   OB_ASSIGN_OR_RETURN(const UOp* term, IndexExpression(graph, reduce->src[0], loops.index));
@@ -118,7 +119,7 @@ absl::StatusOr<std::optional<LoweredKernel>> LowerScatter(
       graph.MakeChecked(Op::kGlobal, reduce->dtype, {}, {0, ElementCount(reduce->shape)});
   const auto at = [&](const std::vector<const UOp*>& where) {
     return graph.MakeChecked(Op::kIndex, DType::kVoid,
-                             {global, FlattenIndex(graph, where, reduce->shape)});
+                             {global, PlaceOf(graph, where, reduce->shape)});
   };
   const UOp* const zero = ConstOf(graph, reduce->dtype, 0);
   const UOp* const store = graph.MakeChecked(Op::kStore, DType::kVoid, {at(place), zero});

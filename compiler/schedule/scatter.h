@@ -16,7 +16,8 @@
 namespace outboard::schedule {
 
 // How many places the REDUCE(ADD) scatters into, if it is of that form and large enough to be worth
-// two kernels; else 0. Sums of narrow floats, which would be rounded with each row, are not.
+// two kernels; else 0. Sums of narrow floats, which would be rounded with each row, are not, nor
+// those over dimensions of VARs.
 absl::StatusOr<int64_t> ScatterPlaces(Graph& graph, const UOp* reduce);
 
 // The kernels of such a REDUCE: `ast` stores zeros and `then` adds the rows. Loads as LowerKernel.

@@ -12,10 +12,12 @@
 #include "compiler/rewrite/recorder.h"
 #include "compiler/rewrite/simplify.h"
 #include "compiler/schedule/fusion.h"
+#include "compiler/schedule/in_place.h"
 #include "compiler/schedule/lower.h"
 #include "compiler/schedule/memory_plan.h"
 #include "compiler/schedule/merge.h"
 #include "compiler/schedule/prepare.h"
+#include "compiler/schedule/room.h"
 #include "compiler/schedule/scatter.h"
 #include "compiler/schedule/split.h"
 
@@ -26,13 +28,20 @@ namespace {
 // rest temporaries.
 class Assembler {
  public:
-  Assembler(const UOp* sink, std::vector<MergedKernel> kernels) : kernels_(std::move(kernels)) {
+  Assembler(const UOp* sink, std::vector<MergedKernel> kernels)
+      : sink_(sink), kernels_(std::move(kernels)) {
     for (size_t i = 0; i < sink->src.size(); ++i)
       outputs_.emplace(sink->src[i], static_cast<int>(i));
-    std::erase_if(kernels_, [&](const MergedKernel& kernel) { return IsCopy(kernel); });
   }
 
-  Schedule Run() {
+  Schedule Run(Graph& graph, std::span<const int64_t> donated) {
+    DropCopies();
+    const WrittenOver over = WriteInPlace(graph, kernels_, sink_->src, donated);
+    for (const UOp* result : sink_->src) {
+      const auto input = over.find(result);
+      schedule_.over.push_back(input == over.end() ? kNoInput
+                                                   : static_cast<int>(input->second->arg[0]));
+    }
     for (int step = 0; step < static_cast<int>(kernels_.size()); ++step) {
       const MergedKernel& merged = kernels_[step];
       Kernel kernel{merged.ast, {}};
@@ -44,9 +53,19 @@ class Assembler {
   }
 
  private:
+  void DropCopies() {
+    absl::flat_hash_map<const UOp*, const UOp*> made_as;  // a temporary -> what is a copy of it
+    std::erase_if(kernels_, [&](const MergedKernel& kernel) {
+      return IsCopy(kernel) && made_as.emplace(kernel.buffers[1], kernel.buffers[0]).second;
+    });
+    for (MergedKernel& kernel : kernels_)
+      for (const UOp*& node : kernel.buffers)
+        while (made_as.contains(node)) node = made_as.at(node);
+  }
+
   // Whether the kernel only copies a temporary, element by element: then that one is made where the
   // copy would be.
-  bool IsCopy(const MergedKernel& kernel) {
+  bool IsCopy(const MergedKernel& kernel) const {
     if (kernel.buffers.size() != 2 || kernel.stores != 1) return false;
     const UOp &store = *kernel.ast->src[0], &load = *store.src[1];
     if (load.op != Op::kLoad || load.src.size() != 1 || load.src[0]->src[1] != store.src[0]->src[1])
@@ -54,15 +73,13 @@ class Assembler {
     const UOp *const copy = kernel.buffers[0], *const original = kernel.buffers[1];
     if (original->op == Op::kParam || outputs_.contains(original) || original->dtype != copy->dtype)
       return false;
-    if (ElementCount(original->shape) != ElementCount(copy->shape)) return false;
-    return made_as_.emplace(original, copy).second;
+    return RoomOf(original->shape) == RoomOf(copy->shape);
   }
 
   int BufferOf(const UOp* node, int step) {
-    while (made_as_.contains(node)) node = made_as_.at(node);
     const auto [entry, inserted] = known_.emplace(node, static_cast<int>(schedule_.buffers.size()));
     if (inserted) {
-      Buffer buffer{Buffer::Kind::kTemporary, 0, node->dtype, ElementCount(node->shape)};
+      Buffer buffer{Buffer::Kind::kTemporary, 0, node->dtype, RoomOf(node->shape)};
       if (node->op == Op::kParam) {
         buffer.kind = Buffer::Kind::kInput;
         buffer.index = node->arg[0];
@@ -70,6 +87,8 @@ class Assembler {
         buffer.kind = Buffer::Kind::kOutput;
         buffer.index = output->second;
       }
+      if (buffer.kind != Buffer::Kind::kTemporary && !IsStatic(node->shape))
+        for (const Dim& dim : node->shape) buffer.rooms.push_back(RoomOf(dim));
       schedule_.buffers.push_back(buffer);
       lifetimes_.push_back({buffer.bytes(), step, step});
     }
@@ -91,10 +110,10 @@ class Assembler {
     schedule_.arena_bytes_least = plan.bytes_least;
   }
 
+  const UOp* sink_;
   std::vector<MergedKernel> kernels_;
-  absl::flat_hash_map<const UOp*, int> outputs_;         // the first place of a result
-  absl::flat_hash_map<const UOp*, const UOp*> made_as_;  // a temporary -> what is a copy of it
-  absl::flat_hash_map<const UOp*, int> known_;           // places in Schedule::buffers
+  absl::flat_hash_map<const UOp*, int> outputs_;  // the first place of a result
+  absl::flat_hash_map<const UOp*, int> known_;    // places in Schedule::buffers
   std::vector<Lifetime> lifetimes_;
   Schedule schedule_;
 };
@@ -112,10 +131,9 @@ const UOp* WithDistinctResults(Graph& graph, const UOp* sink) {
   return graph.MakeChecked(Op::kSink, DType::kVoid, results);
 }
 
-absl::StatusOr<const UOp*> Prepared(Graph& graph, const UOp* sink,
-                                    std::span<const Binding> bindings) {
+absl::StatusOr<const UOp*> Prepared(Graph& graph, const UOp* sink) {
   RecordedPass pass("prepare", {}, sink);
-  OB_ASSIGN_OR_RETURN(const UOp* prepared, Prepare(graph, sink, bindings));
+  OB_ASSIGN_OR_RETURN(const UOp* prepared, Prepare(graph, sink));
   OB_ASSIGN_OR_RETURN(prepared, SplitReductions(graph, Simplify(graph, prepared)));
   return pass.Made(WithDistinctResults(graph, prepared));
 }
@@ -134,14 +152,7 @@ absl::Status CheckRoomToMerge(const Graph& graph, const std::vector<LoweredKerne
                    " nodes, over the limit of ", limits::kGraphNodesMax));
 }
 
-}  // namespace
-
-absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink,
-                                      std::span<const Binding> bindings) {
-  const RecordedPass pass("schedule", {}, sink);
-  OB_ASSIGN_OR_RETURN(const UOp* prepared, Prepared(graph, sink, bindings));
-
-  OB_ASSIGN_OR_RETURN(const Choice choice, ChooseStored(graph, prepared));
+absl::StatusOr<std::vector<LoweredKernel>> LowerKernels(Graph& graph, const Choice& choice) {
   std::vector<LoweredKernel> kernels;
   for (const UOp* value : choice.kept) {
     if (choice.scattered.contains(value)) {
@@ -154,12 +165,21 @@ absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink,
     OB_ASSIGN_OR_RETURN(LoweredKernel kernel, LowerKernel(graph, value, choice.read_again));
     kernels.push_back(std::move(kernel));
   }
+  return kernels;
+}
+
+}  // namespace
+
+absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink,
+                                      std::span<const int64_t> donated) {
+  const RecordedPass pass("schedule", {}, sink);
+  OB_ASSIGN_OR_RETURN(const UOp* prepared, Prepared(graph, sink));
+
+  OB_ASSIGN_OR_RETURN(const Choice choice, ChooseStored(graph, prepared));
+  OB_ASSIGN_OR_RETURN(std::vector<LoweredKernel> kernels, LowerKernels(graph, choice));
   OB_RETURN_IF_ERROR(CheckRoomToMerge(graph, kernels));
   const absl::flat_hash_set<const UOp*> results(prepared->src.begin(), prepared->src.end());
-  Schedule schedule = Assembler(prepared, MergeKernels(graph, std::move(kernels), results)).Run();
-  for (const UOp* result : prepared->src)
-    schedule.results.push_back({result->dtype, StaticDims(result->shape)});
-  return schedule;
+  return Assembler(prepared, MergeKernels(graph, std::move(kernels), results)).Run(graph, donated);
 }
 
 std::string KernelToString(const Schedule& schedule, size_t index) {
@@ -168,7 +188,9 @@ std::string KernelToString(const Schedule& schedule, size_t index) {
     const char* const kind = buffer.kind == Buffer::Kind::kInput    ? "in"
                              : buffer.kind == Buffer::Kind::kOutput ? "out"
                                                                     : "t";
-    return absl::StrCat(kind, buffer.kind == Buffer::Kind::kTemporary ? i : buffer.index);
+    if (buffer.kind == Buffer::Kind::kTemporary) return absl::StrCat(kind, i);
+    const int over = buffer.kind == Buffer::Kind::kOutput ? schedule.over[buffer.index] : kNoInput;
+    return absl::StrCat(kind, buffer.index, over == kNoInput ? "" : absl::StrCat(">in", over));
   };
   const Kernel& kernel = schedule.kernels[index];
   std::vector<std::string> output_ranges, reduce_ranges, reads, writes;
@@ -176,7 +198,8 @@ std::string KernelToString(const Schedule& schedule, size_t index) {
     if (node->op != Op::kRange) continue;
     auto& ranges =
         node->arg[2] == static_cast<int64_t>(RangeKind::kReduce) ? reduce_ranges : output_ranges;
-    ranges.push_back(absl::StrCat(node->arg[1]));
+    ranges.push_back(node->src.empty() ? absl::StrCat(node->arg[1])
+                                       : ExpressionToString(node->src[0]));
   }
   const size_t stores = kernel.ast->src.size();
   for (size_t slot = 0; slot < kernel.buffers.size(); ++slot)

@@ -1,12 +1,13 @@
 // From a tensor graph to kernels: what is computed together, where results are kept, and in which
 // order.
 //
-//   Prepare          calls written out, VARs bound
+//   Prepare          calls written out
 //   SplitReductions  large sums with few results, in two steps (split.h)
 //   ChooseStored     which values are kept in memory; all others are computed where they are read
 //                    (fusion.h)
 //   LowerKernel      a kept value as a loop nest: movements become index arithmetic (lower.h)
 //   MergeKernels     kernels over the same rows become one with several stores (merge.h)
+//   WriteInPlace     results written over inputs that nobody reads afterwards (in_place.h)
 //   PlanMemory       one arena for all temporaries (memory_plan.h)
 #pragma once
 
@@ -16,7 +17,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "compiler/ir/host_tensor.h"
 #include "compiler/ir/uop.h"
 
 namespace outboard::schedule {
@@ -27,6 +27,9 @@ struct Buffer {
   int64_t index = 0;  // PARAM slot; place in the SINK; for temporaries the byte offset in the arena
   DType dtype = DType::kVoid;
   int64_t elements = 0;
+  // Of an input or output with dimensions of VARs: the longest that each dimension can be. Its
+  // elements lie where they would in an array of these lengths (room.h). Else empty.
+  std::vector<int64_t> rooms;
 
   int64_t bytes() const { return elements * ByteWidth(dtype); }
 };
@@ -36,27 +39,26 @@ struct Kernel {
   std::vector<int> buffers;  // GLOBAL slot i is Schedule::buffers[buffers[i]]
 };
 
-// What a result is to the one who asked for it; its bytes are row-major in an output buffer.
-struct ResultShape {
-  DType dtype = DType::kVoid;
-  std::vector<int64_t> dims;
-};
+inline constexpr int kNoInput = -1;
 
 struct Schedule {
   std::vector<Buffer> buffers;
-  std::vector<ResultShape> results;  // by place in the SINK
-  std::vector<Kernel> kernels;       // in the order to run them
+  // By place in the SINK: the slot of the donated PARAM in whose memory the result is written;
+  // kNoInput for memory of its own.
+  std::vector<int> over;
+  std::vector<Kernel> kernels;  // in the order to run them
   int64_t arena_bytes = 0;
   int64_t arena_bytes_least = 0;  // most bytes of temporaries alive at once: no plan can need less
 };
 
 // The kernels that compute `sink`, which must be verified. Result i is written whole to the output
-// buffer of index i; inputs are not written. Kernels are made in `graph`; `sink` may be of another.
-// Errors: INVALID_ARGUMENT    bindings, as Prepare
-//         RESOURCE_EXHAUSTED  limits of the graph or of the kernels
+// buffer of index i; of the inputs only those of the PARAM slots in `donated` are written, as
+// Schedule::over says. Kernels are made in `graph`; `sink` may be of another.
+// They serve every binding of its VARs. Errors: RESOURCE_EXHAUSTED, limits of the graph or of the
+// kernels.
 // Deterministic: equal graphs give equal kernels. Threads: pure.
 absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink,
-                                      std::span<const Binding> bindings = {});
+                                      std::span<const int64_t> donated = {});
 
 // A kernel's loops, what it reads and writes, in one line. For people and golden tests.
 std::string KernelToString(const Schedule& schedule, size_t kernel);

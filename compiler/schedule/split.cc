@@ -71,7 +71,7 @@ absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink) {
     const bool changed = !std::equal(src.begin(), src.end(), node->src.begin());
     const UOp*& now = made[node] = changed ? WithSourcesOrNull(graph, node, src) : node;
     OB_CHECK(now != nullptr);
-    if (node->op != Op::kReduce || node->arg.size() < 2) continue;
+    if (node->op != Op::kReduce || node->arg.size() < 2 || !IsStatic(node->src[0]->shape)) continue;
     const int64_t results = ElementCount(node->shape);
     const auto elements = static_cast<double>(ElementCount(node->src[0]->shape));
     if (results == 0 || results >= kFewResults || elements < kElementsMin) continue;

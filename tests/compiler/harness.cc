@@ -54,20 +54,34 @@ absl::StatusOr<Results> RunSimplified(const UOp* sink, std::span<const HostTenso
 #endif
 
 #ifdef OUTBOARD_HAS_SCHEDULE
+// Half of the inputs; others for another graph.
+std::vector<int64_t> SomeDonated(const GraphId& id, size_t inputs) {
+  std::vector<int64_t> donated;
+  for (size_t i = 0; i < inputs; ++i)
+    if (id.bytes[i / 8 % id.bytes.size()] >> i % 8 & 1) donated.push_back(static_cast<int64_t>(i));
+  return donated;
+}
+
 absl::StatusOr<Results> RunSchedule(const UOp* sink, std::span<const HostTensor> params,
                                     std::span<const Binding> bindings) {
   Graph graph;
-  // The evaluator wants dimensions that are numbers.
-  OB_ASSIGN_OR_RETURN(const UOp* bound, schedule::Prepare(graph, sink, bindings));
-  OB_ASSIGN_OR_RETURN(const schedule::Schedule schedule, schedule::MakeSchedule(graph, bound));
-  return EvaluateSchedule(schedule, bound, params);
+  OB_ASSIGN_OR_RETURN(const schedule::Schedule schedule, schedule::MakeSchedule(graph, sink));
+  return EvaluateSchedule(schedule, sink, params, bindings);
+}
+
+absl::StatusOr<Results> RunScheduleInPlace(const UOp* sink, std::span<const HostTensor> params,
+                                           std::span<const Binding> bindings) {
+  OB_ASSIGN_OR_RETURN(const EncodedGraph encoded, EncodeGraph(sink));
+  Graph graph;
+  OB_ASSIGN_OR_RETURN(const schedule::Schedule schedule,
+                      schedule::MakeSchedule(graph, sink, SomeDonated(encoded.id, params.size())));
+  return EvaluateSchedule(schedule, sink, params, bindings);
 }
 #endif
 
 #ifdef OUTBOARD_HAS_COMPILED
-// What an executor does, compiler included, in this process.
-absl::StatusOr<Results> RunCompiled(const UOp* sink, std::span<const HostTensor> params,
-                                    std::span<const Binding> bindings) {
+absl::StatusOr<Results> RunOnEngine(const UOp* sink, std::span<const HostTensor> params,
+                                    std::span<const Binding> bindings, bool donate) {
   static auto* const compiler = new worker::InProcessCompiler();
   static auto* const engine =
       worker::MakeCompiledEngine(compiler, {.memory_bytes_max = int64_t{1} << 30, .threads = 2})
@@ -80,12 +94,37 @@ absl::StatusOr<Results> RunCompiled(const UOp* sink, std::span<const HostTensor>
     std::memcpy(array->data(), param.bytes.data(), param.bytes.size());
     inputs.push_back(array);
   }
+  const std::vector<int64_t> donated =
+      donate ? SomeDonated(encoded.id, params.size()) : std::vector<int64_t>();
+  // Every other one is held by somebody else after all.
+  std::vector<worker::ArrayPtr> held;
+  for (size_t i = 1; i < donated.size(); i += 2) held.push_back(inputs[donated[i]]);
   OB_ASSIGN_OR_RETURN(const std::vector<worker::ArrayPtr> outputs,
-                      engine->Run(encoded.id, sink, inputs, bindings));
+                      engine->Run(encoded.id, sink, std::move(inputs), bindings, donated));
+  for (size_t i = 0; i < held.size(); ++i)
+    if (params[donated[2 * i + 1]].bytes != std::string_view(held[i]->data(), held[i]->bytes()))
+      return absl::DataLossError(absl::StrCat("wrote over input ", donated[2 * i + 1]));
   Results results;
   for (const worker::ArrayPtr& output : outputs)
     results.push_back({output->dtype, output->dims, std::string(output->data(), output->bytes())});
   return results;
+}
+
+// What an executor does, compiler included, in this process.
+absl::StatusOr<Results> RunCompiled(const UOp* sink, std::span<const HostTensor> params,
+                                    std::span<const Binding> bindings) {
+  return RunOnEngine(sink, params, bindings, /*donate=*/false);
+}
+
+// The same bits, where results are written over inputs.
+absl::StatusOr<Results> RunCompiledInPlace(const UOp* sink, std::span<const HostTensor> params,
+                                           std::span<const Binding> bindings) {
+  OB_ASSIGN_OR_RETURN(const Results apart, RunOnEngine(sink, params, bindings, /*donate=*/false));
+  OB_ASSIGN_OR_RETURN(Results in_place, RunOnEngine(sink, params, bindings, /*donate=*/true));
+  for (size_t i = 0; i < apart.size(); ++i)
+    if (apart[i].bytes != in_place[i].bytes)
+      return absl::DataLossError(absl::StrCat("result ", i, " has other bits in place"));
+  return in_place;
 }
 #endif
 
@@ -98,10 +137,10 @@ const std::vector<Engine>& Engines() {
       {"simplified", RunSimplified},
 #endif
 #ifdef OUTBOARD_HAS_SCHEDULE
-      {"schedule", RunSchedule},
+      {"schedule", RunSchedule},       {"schedule-in-place", RunScheduleInPlace},
 #endif
 #ifdef OUTBOARD_HAS_COMPILED
-      {"compiled", RunCompiled},
+      {"compiled", RunCompiled},       {"compiled-in-place", RunCompiledInPlace},
 #endif
   };
   return *engines;

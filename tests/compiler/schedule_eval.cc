@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/check.h"
+#include "compiler/rewrite/bind.h"
 
 namespace outboard::test {
 namespace {
@@ -40,8 +41,8 @@ uint64_t Threefry(uint64_t counter, uint64_t key) {
 
 class Evaluator {
  public:
-  Evaluator(const UOp* ast, std::vector<std::string*> buffers)
-      : ast_(ast), buffers_(std::move(buffers)) {}
+  Evaluator(const UOp* ast, std::vector<std::string*> buffers, std::span<const Binding> bindings)
+      : ast_(ast), buffers_(std::move(buffers)), bindings_(bindings) {}
 
   absl::Status Run() {
     std::vector<const UOp*> ranges;
@@ -70,16 +71,25 @@ class Evaluator {
   template <typename Body>
   void Loop(const std::vector<const UOp*>& ranges, const Body& body) {
     for (const UOp* range : ranges) {
-      if (range->arg[1] == 0) return;
+      if (LengthOf(range) == 0) return;
       counters_[range] = 0;
     }
     while (status_.ok()) {
       body();
       size_t i = ranges.size();
-      while (i > 0 && ++counters_[ranges[i - 1]] == ranges[i - 1]->arg[1])
+      while (i > 0 && ++counters_[ranges[i - 1]] == LengthOf(ranges[i - 1]))
         counters_[ranges[--i]] = 0;
       if (i == 0) return;
     }
+  }
+
+  int64_t LengthOf(const UOp* range) {
+    if (range->src.empty()) return range->arg[1];
+    const int64_t end = Eval(range->src[0]).i;
+    if (end < 0 || end > range->arg[1])
+      status_ =
+          absl::OutOfRangeError(absl::StrCat("the end ", end, " of a range of ", range->arg[1]));
+    return std::clamp<int64_t>(end, 0, range->arg[1]);
   }
 
   char* Place(const UOp& index) {
@@ -106,6 +116,11 @@ class Evaluator {
       case Op::kConst:
         return IsFloat(t) ? Value{node->float_value(), 0} : Value{0, node->int_value()};
       case Op::kRange: return {0, counters_.at(node)};
+      case Op::kVar:
+        for (const Binding& binding : bindings_)
+          if (binding.slot == node->arg[0]) return {0, binding.value};
+        OB_CHECK(false && "a VAR is bound");
+        return {};
       case Op::kLoad:
         if (node->src.size() == 3 && !Eval(node->src[1]).i) return Eval(node->src[2]);
         return Read(*node->src[0]);
@@ -199,6 +214,10 @@ class Evaluator {
       case Op::kSin: r = std::sin(a); break;
       case Op::kSqrt: r = std::sqrt(a); break;
       case Op::kTrunc: r = std::trunc(a); break;
+      case Op::kExp: r = std::exp(a); break;
+      case Op::kLog: r = std::log(a); break;
+      case Op::kCos: r = std::cos(a); break;
+      case Op::kTanh: r = std::tanh(a); break;
       case Op::kAdd: r = a + b; break;
       case Op::kMul: r = a * b; break;
       case Op::kFDiv: r = a / b; break;
@@ -214,10 +233,6 @@ class Evaluator {
     const auto bits = static_cast<uint64_t>(8 * ByteWidth(t));
     switch (node->op) {
       case Op::kNeg: return static_cast<int64_t>(0 - ua);
-      case Op::kExp: r = std::exp(a); break;
-      case Op::kLog: r = std::log(a); break;
-      case Op::kCos: r = std::cos(a); break;
-      case Op::kTanh: r = std::tanh(a); break;
       case Op::kAdd: return static_cast<int64_t>(ua + ub);
       case Op::kMul: return static_cast<int64_t>(ua * ub);
       case Op::kIDiv:
@@ -247,19 +262,39 @@ class Evaluator {
 
   const UOp* ast_;
   std::vector<std::string*> buffers_;
+  std::span<const Binding> bindings_;
   absl::flat_hash_map<const UOp*, int64_t> counters_;
   absl::Status status_;
 };
+
+// Element by element, where `tensor` is row-major and `memory` has a room for each dimension.
+void CopyRooms(HostTensor& tensor, std::string& memory, const std::vector<int64_t>& rooms,
+               bool to_memory) {
+  const int width = ByteWidth(tensor.dtype);
+  for (int64_t element = 0; element < tensor.ElementCount(); ++element) {
+    int64_t place = 0, stride = 1, left = element;
+    for (size_t i = rooms.size(); i-- > 0;) {
+      place += left % tensor.dims[i] * stride;
+      left /= tensor.dims[i];
+      stride *= rooms[i];
+    }
+    char *const dense = tensor.bytes.data() + element * width, *const room =
+                                                                   memory.data() + place * width;
+    std::copy_n(to_memory ? dense : room, width, to_memory ? room : dense);
+  }
+}
 
 }  // namespace
 
 absl::StatusOr<std::vector<HostTensor>> EvaluateSchedule(const schedule::Schedule& schedule,
                                                          const UOp* sink,
-                                                         std::span<const HostTensor> params) {
+                                                         std::span<const HostTensor> params,
+                                                         std::span<const Binding> bindings) {
   using Kind = schedule::Buffer::Kind;
   std::vector<HostTensor> results;
   for (const UOp* result : sink->src) {
-    HostTensor tensor{result->dtype, StaticDims(result->shape), {}};
+    OB_ASSIGN_OR_RETURN(std::vector<int64_t> dims, DimsAt(result->shape, bindings));
+    HostTensor tensor{result->dtype, std::move(dims), {}};
     tensor.bytes.assign(tensor.ElementCount() * ByteWidth(result->dtype), '\0');
     results.push_back(std::move(tensor));
   }
@@ -267,20 +302,32 @@ absl::StatusOr<std::vector<HostTensor>> EvaluateSchedule(const schedule::Schedul
   std::vector<std::string> memory(schedule.buffers.size());
   std::vector<std::string*> buffers;
   std::vector<HostTensor> inputs(params.begin(), params.end());
+  const auto result_memory = [&](int64_t result) {
+    const int over = schedule.over[result];
+    return over == schedule::kNoInput ? &results[result].bytes : &inputs[over].bytes;
+  };
   for (size_t i = 0; i < schedule.buffers.size(); ++i) {
     const schedule::Buffer& buffer = schedule.buffers[i];
     memory[i].assign(buffer.bytes(), '\x7f');
-    buffers.push_back(buffer.kind == Kind::kInput    ? &inputs[buffer.index].bytes
-                      : buffer.kind == Kind::kOutput ? &results[buffer.index].bytes
+    if (!buffer.rooms.empty() && buffer.kind == Kind::kInput)
+      CopyRooms(inputs[buffer.index], memory[i], buffer.rooms, /*to_memory=*/true);
+    buffers.push_back(!buffer.rooms.empty()          ? &memory[i]
+                      : buffer.kind == Kind::kInput  ? &inputs[buffer.index].bytes
+                      : buffer.kind == Kind::kOutput ? result_memory(buffer.index)
                                                      : &memory[i]);
   }
   for (size_t k = 0; k < schedule.kernels.size(); ++k) {
     std::vector<std::string*> slots;
     for (const int b : schedule.kernels[k].buffers) slots.push_back(buffers[b]);
-    const absl::Status status = Evaluator(schedule.kernels[k].ast, slots).Run();
+    const absl::Status status = Evaluator(schedule.kernels[k].ast, slots, bindings).Run();
     if (!status.ok())
       return absl::Status(status.code(), absl::StrCat("kernel ", k, ": ", status.message()));
   }
+  for (size_t i = 0; i < schedule.buffers.size(); ++i)
+    if (const schedule::Buffer& buffer = schedule.buffers[i];
+        !buffer.rooms.empty() && buffer.kind == Kind::kOutput)
+      CopyRooms(results[buffer.index], memory[i], buffer.rooms, /*to_memory=*/false);
+  for (size_t i = 0; i < results.size(); ++i) results[i].bytes = std::string(*result_memory(i));
   return results;
 }
 

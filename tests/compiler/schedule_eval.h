@@ -1,6 +1,6 @@
 // Runs a schedule by walking its kernels' expressions element by element: slow, without LLVM, and
 // with every load and store checked against its buffer. What the generated code is later trusted to
-// do.
+// do. Loops stop at the ends of their ranges, and what is nobody's holds rubbish.
 #pragma once
 
 #include <span>
@@ -16,6 +16,7 @@ namespace outboard::test {
 // Errors: OUT_OF_RANGE  a load or store outside of its buffer, with the kernel and the place
 absl::StatusOr<std::vector<HostTensor>> EvaluateSchedule(const schedule::Schedule& schedule,
                                                          const UOp* sink,
-                                                         std::span<const HostTensor> params);
+                                                         std::span<const HostTensor> params,
+                                                         std::span<const Binding> bindings = {});
 
 }  // namespace outboard::test

@@ -11,6 +11,7 @@
 #include "compiler/ir/encoding.h"
 #include "compiler/schedule/memory_plan.h"
 #include "compiler/tensor/gradient.h"
+#include "tests/compiler/harness.h"
 #include "tests/compiler/schedule_check.h"
 
 namespace outboard {
@@ -286,18 +287,22 @@ TEST_F(ScheduleTest, FunctionsAreWrittenOut) {
   EXPECT_EQ(Check({y}).kernels.size(), 1u);
 }
 
-TEST_F(ScheduleTest, VarsAreBound) {
+// One schedule for all bindings: places are those of the longest, loops end where the binding says.
+TEST_F(ScheduleTest, DimensionsOfVars) {
   const UOp* const n = Var(g, 0, 1, 8);
   const UOp* const x = Param(g, 0, DType::kF32, {Dim(8)});
   const UOp* const part = Shrink(g, x, {Dim(0), Dim(n)});
-  const UOp* const sink = Sink(g, {Reduce(g, Op::kAdd, part, {0})});
-  const Binding binding{0, 5};
-  const auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink, {&binding, 1}));
-  EXPECT_EQ(schedule.kernels.size(), 1u);
-  EXPECT_EQ(schedule::MakeSchedule(g, sink).status().code(), absl::StatusCode::kInvalidArgument);
-  const Binding out{0, 9};
-  EXPECT_EQ(schedule::MakeSchedule(g, sink, {&out, 1}).status().code(),
-            absl::StatusCode::kInvalidArgument);
+  const UOp* const sink = Sink(g, {Reduce(g, Op::kAdd, part, {0}), Mul(g, part, part)});
+  const auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink));
+  EXPECT_EQ(schedule::ScheduleToString(schedule),
+            "kernel 0: out  loop n0 reads in0 writes out0\n"
+            "kernel 1: out n0 loop  reads in0 writes out1\n");
+  EXPECT_EQ(schedule.buffers[2].rooms, std::vector<int64_t>{8});
+  const HostTensor input = test::Floats(DType::kF32, {8}, {1, 2, 3, 4, 5, 6, 7, 8});
+  for (int64_t length = 1; length <= 8; ++length) {
+    const Binding binding{0, length};
+    test::ExpectSame(sink, {&input, 1}, {&binding, 1});
+  }
 }
 
 TEST_F(ScheduleTest, EqualGraphsGiveEqualKernels) {

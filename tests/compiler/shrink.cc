@@ -131,6 +131,7 @@ RandomCase WithResults(const RandomCase& c, const std::vector<const UOp*>& resul
 
 // Values of outer nodes, which become inputs in their stead. Empty where the interpreter refuses.
 std::vector<HostTensor> ValuesOf(const RandomCase& c, const std::vector<const UOp*>& nodes) {
+  if (nodes.empty()) return {};
   Graph graph;
   const UOp* const sink = graph.MakeChecked(Op::kSink, DType::kVoid, nodes);
   absl::StatusOr<std::vector<HostTensor>> values = Interpret(sink, c.params, c.bindings);
