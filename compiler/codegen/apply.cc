@@ -28,6 +28,7 @@ class Applier {
     return absl::OkStatus();
   }
 
+  absl::Status Finish();
   absl::Status CheckSize() const;
   PlannedKernel Take() { return {std::move(kernel_), std::move(plan_)}; }
 
@@ -43,6 +44,7 @@ class Applier {
   absl::Status Upcast(int64_t axis, int64_t count);
   absl::Status Unroll(int64_t axis, int64_t count);
   absl::Status Group(int64_t axis, int64_t count);
+  absl::Status TensorCore(int64_t axis, int64_t row_axis);
   absl::Status Block(int64_t axis, int64_t size);
   absl::Status Swap(int64_t a, int64_t b);
   absl::Status Thread(int64_t count);
@@ -98,12 +100,16 @@ Tile& Applier::TileOf(const Axis& axis) {
 }
 
 absl::Status Applier::Dispatch(const Opt& opt) {
+  if (opt.kind < OptKind::kTensorCore)
+    for (const GroupPlan& group : plan_.groups)
+      if (group.core) return Illegal("must come before a TC, which counts on the tiles");
   switch (opt.kind) {
     case OptKind::kFlatten: return Flatten(opt.axis);
     case OptKind::kVector: return Vector(opt.axis, opt.amount);
     case OptKind::kUpcast: return Upcast(opt.axis, opt.amount);
     case OptKind::kUnroll: return Unroll(opt.axis, opt.amount);
     case OptKind::kGroup: return Group(opt.axis, opt.amount);
+    case OptKind::kTensorCore: return TensorCore(opt.axis, opt.amount);
     case OptKind::kBlock: return Block(opt.axis, opt.amount);
     case OptKind::kSwap: return Swap(opt.axis, opt.amount);
     case OptKind::kThread: return Thread(opt.amount);
@@ -198,6 +204,33 @@ absl::Status Applier::Group(int64_t axis, int64_t count) {
   return absl::OkStatus();
 }
 
+absl::Status Applier::TensorCore(int64_t axis, int64_t row_axis) {
+  if (machine_.bf16 == Bf16Products::kNone) return Illegal("the processor has no products of bf16");
+  OB_ASSIGN_OR_RETURN(const Axis inner, Reduced(axis));
+  OB_ASSIGN_OR_RETURN(const Axis row, Output(row_axis));
+  GroupPlan& group = plan_.groups[inner.group];
+  if (group.core) return Illegal("the reduction is done so already");
+  int column = -1;
+  for (const Tile& tile : plan_.tiles)
+    if (tile.lanes() > 1) column = tile.range;
+  if (column < 0) return Illegal("no output range lies in lanes");
+  OB_ASSIGN_OR_RETURN(codegen::TensorCore core, FindTensorCore(kernel_, kernel_.groups[inner.group],
+                                                               row.range, column, inner.range));
+  core.by = machine_.bf16;
+  // Every vector has all its lanes, some of them idle.
+  Tile& columns = plan_.tiles[column];
+  if (columns.lanes() != kCoreColumns) return Illegal("columns are lanes of ", kCoreColumns);
+  columns = VectorTile(column, columns.extent, kCoreColumns,
+                       (columns.step + kCoreColumns - 1) / kCoreColumns, /*masked=*/true);
+  Tile& steps = TileOf(inner);
+  if (!steps.plain()) return Illegal("the axis is tiled already");
+  steps.step = kCoreSteps;
+  steps.trips = steps.extent / kCoreSteps;
+  if (steps.extent % kCoreSteps != 0) steps.rest = {Piece{}};
+  group.core = core;
+  return absl::OkStatus();
+}
+
 absl::Status Applier::Block(int64_t axis, int64_t size) {
   OB_ASSIGN_OR_RETURN(const Axis which, Output(axis));
   const Tile& tile = TileOf(which);
@@ -265,6 +298,43 @@ absl::Status Applier::Local(int64_t number, int64_t level) {
   return absl::OkStatus();
 }
 
+// Operands of a TC are copied for each tile where no LOCAL said otherwise. Then what they need of the
+// whole plan.
+absl::Status Applier::Finish() {
+  for (size_t g = 0; g < plan_.groups.size(); ++g) {
+    const GroupPlan& group = plan_.groups[g];
+    if (!group.core) continue;
+    const codegen::TensorCore& core = *group.core;
+    const size_t level = plan_.LevelOfGroup(kernel_.groups[g]);
+    for (const UOp* load : {core.rows, core.columns}) {
+      const auto stage = std::find_if(plan_.stages.begin(), plan_.stages.end(),
+                                      [&](const Stage& s) { return s.load == load; });
+      if (stage == plan_.stages.end()) {
+        plan_.stages.push_back({load, level});
+      } else if (stage->level > level) {
+        return Illegal("Opts: an operand of a TC is copied after its use");
+      }
+    }
+    for (const Tile& tile : plan_.tiles)
+      if (In(kernel_.groups[g].deps, tile.range) && tile.range != core.row_range &&
+          tile.range != core.column_range && !tile.plain())
+        return Illegal("Opts: results of a TC are tiled along another axis");
+    for (const Tile& tile : group.loops)
+      if (tile.range != core.inner_range && !tile.plain())
+        return Illegal("Opts: another axis of a TC is tiled");
+    const Tile& rows = plan_.tiles[core.row_range];
+    const auto tiles = [](int64_t size) { return (size + kCoreColumns - 1) / kCoreColumns; };
+    const int64_t columns = tiles(plan_.tiles[core.column_range].step);
+    if (rows.lanes() > 1 || group.partials > 1) return Illegal("Opts: a TC in lanes or groups");
+    if (core.by == Bf16Products::kTiles &&
+        (columns > kCoreColumnTilesMax || tiles(rows.step) * columns > kCoreTilesMax ||
+         (rows.step % kCoreColumns != 0 && rows.blocks() > 1)))
+      return Illegal("Opts: a TC of ", rows.step, " rows and ", columns,
+                     " vectors is not so many tiles");
+  }
+  return absl::OkStatus();
+}
+
 // Limits of the whole, where the order of Opts does not matter.
 absl::Status Applier::CheckSize() const {
   const auto over = [](const char* what, int64_t count, int64_t most) {
@@ -322,6 +392,7 @@ absl::StatusOr<PlannedKernel> ApplyOpts(Kernel kernel, std::span<const Opt> opts
                                         const Machine& machine) {
   Applier applier(std::move(kernel), machine);
   for (const Opt& opt : opts) OB_RETURN_IF_ERROR(applier.Apply(opt));
+  OB_RETURN_IF_ERROR(applier.Finish());
   OB_RETURN_IF_ERROR(applier.CheckSize());
   return applier.Take();
 }

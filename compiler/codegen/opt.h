@@ -14,6 +14,10 @@
 //   UNROLL   axis count   so many steps of a reduction's range are written out
 //   GROUP    axis count   so many running values for each result of the axis' reduction, which must
 //                         be unrolled or longer
+//   TC       axis rows    the reduction over the axis, of products of bf16, is done by the processor's
+//                         instructions for such sums (tensor_core.h): `rows` is the output range that
+//                         only the first of the two operands depends on. What both load is copied,
+//                         where a LOCAL says, else for each tile
 //   BLOCK    axis size    a loop over blocks of so many values of an output range, around all that
 //                         are no blocks: what is in a block stays in a cache
 //   SWAP     loop loop    two output loops change places; loops are numbered from outside, blocks
@@ -33,7 +37,18 @@
 namespace outboard::codegen {
 
 // As listed above.
-enum class OptKind { kFlatten, kVector, kUpcast, kUnroll, kGroup, kBlock, kSwap, kThread, kLocal };
+enum class OptKind {
+  kFlatten,
+  kVector,
+  kUpcast,
+  kUnroll,
+  kGroup,
+  kTensorCore,
+  kBlock,
+  kSwap,
+  kThread,
+  kLocal
+};
 
 struct Opt {
   OptKind kind = OptKind::kUpcast;

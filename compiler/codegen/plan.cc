@@ -80,6 +80,18 @@ size_t Plan::LevelOf(RangeSet deps) const {
   return level;
 }
 
+size_t Plan::LevelOfGroup(const ReduceGroup& group) const {
+  const size_t level = LevelOf(group.deps);
+  return level == 0 ? 0 : std::max(level, static_cast<size_t>(task_loops));
+}
+
+const TensorCore* Plan::CoreOf(const UOp* load) const {
+  for (const GroupPlan& group : groups)
+    if (group.core && (group.core->rows == load || group.core->columns == load))
+      return &*group.core;
+  return nullptr;
+}
+
 std::string PlanToString(const Kernel& kernel, const Plan& plan) {
   std::string out = absl::StrCat("tasks ", plan.tasks(), ", of ", plan.task_loops, " loops\n");
   const auto line = [&](const char* what, const Tile& tile) {
@@ -106,7 +118,11 @@ std::string PlanToString(const Kernel& kernel, const Plan& plan) {
     }
   }
   for (const GroupPlan& group : plan.groups) {
-    absl::StrAppend(&out, " reduce, partials ", group.partials, "\n");
+    absl::StrAppend(&out, " reduce, partials ", group.partials,
+                    !group.core                              ? ""
+                    : group.core->by == Bf16Products::kTiles ? ", tiles of bf16"
+                                                             : ", vectors of bf16",
+                    "\n");
     for (const Tile& tile : group.loops) line("k", tile);
   }
   return out;

@@ -5,10 +5,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "compiler/codegen/kernel.h"
+#include "compiler/codegen/tensor_core.h"
 
 namespace outboard::codegen {
 
@@ -36,8 +38,9 @@ struct Tile {
 };
 
 struct GroupPlan {
-  std::vector<Tile> loops;  // of the group's ranges, outermost first
-  int partials = 1;         // running values for each result, combined in order at the end
+  std::vector<Tile> loops;         // of the group's ranges, outermost first
+  int partials = 1;                // running values for each result, combined in order at the end
+  std::optional<TensorCore> core;  // what the group's reduction is done by, if not by plain code
 };
 
 // An output loop: over the blocks of a range's tile or, where `block` > 0, over longer blocks of so
@@ -65,6 +68,10 @@ struct Plan {
   int64_t tasks() const;
   // How many output loops must be open for a value that depends on output ranges `deps`.
   size_t LevelOf(RangeSet deps) const;
+  // The same for where a group is computed: not outside of the tasks, unless before all of them.
+  size_t LevelOfGroup(const ReduceGroup& group) const;
+  // The operation that has `load` as an operand; nullptr where there is none.
+  const TensorCore* CoreOf(const UOp* load) const;
 };
 
 // What a plan is made for: the width of a vector and the number of them, of one core.
@@ -72,6 +79,7 @@ struct Machine {
   int vector_bytes = 64;
   int vector_registers = 32;
   bool no_opt = false;
+  Bf16Products bf16 = Bf16Products::kNone;
 };
 
 // Lanes of a vector of the widest type that the kernel reads or writes, four bytes at least. More

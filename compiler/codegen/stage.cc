@@ -13,6 +13,37 @@ int64_t WidthOf(const Tile& tile) {
   return width;
 }
 
+// Inside of a block: the pieces of tiles, those in lanes last.
+void LayOutPieces(StageLayout& layout) {
+  for (const bool lanes : {true, false})
+    for (size_t i = layout.dims.size(); i-- > 0;) {
+      StageDim& dim = layout.dims[i];
+      if ((dim.tile->lanes() > 1) != lanes) continue;
+      dim.inside = layout.elements;
+      layout.elements *= WidthOf(*dim.tile);
+    }
+}
+
+// Inside of a block: as the instructions want it. All other ranges are in tiles of one value.
+void LayOutOperand(const TensorCore& core, const UOp* load, StageLayout& layout) {
+  const bool rows = load == core.rows;
+  int64_t width = 0;  // whole tiles of rows, unless blocks of other sizes follow each other
+  for (const StageDim& dim : layout.dims)
+    if (dim.range == (rows ? core.row_range : core.column_range))
+      width = dim.tile->blocks() > 1
+                  ? dim.tile->step
+                  : (WidthOf(*dim.tile) + kCoreColumns - 1) / kCoreColumns * kCoreColumns;
+  for (StageDim& dim : layout.dims) {
+    if (dim.range == core.inner_range) {
+      dim.inside = rows ? 1 : width;  // of columns: of a pair's first step
+    } else if (dim.range == (rows ? core.row_range : core.column_range)) {
+      dim.inside = rows ? kCoreSteps : 2;
+    }
+  }
+  layout.element_bytes = ByteWidth(DType::kBF16);
+  layout.elements = width * kCoreSteps;
+}
+
 }  // namespace
 
 absl::Status CanStage(const Kernel& kernel, const UOp* load) {
@@ -59,15 +90,13 @@ StageLayout LayOut(const Kernel& kernel, const Plan& plan, const Stage& stage) {
         blocks.push_back((tile.extent + tile.step - 1) / tile.step);
       }
 
-  layout.element_bytes = std::max(4, ByteWidth(stage.load->dtype));
   layout.elements = 1;
-  for (const bool lanes : {true, false})
-    for (size_t i = layout.dims.size(); i-- > 0;) {
-      StageDim& dim = layout.dims[i];
-      if ((dim.tile->lanes() > 1) != lanes) continue;
-      dim.inside = layout.elements;
-      layout.elements *= WidthOf(*dim.tile);
-    }
+  if (const TensorCore* const core = plan.CoreOf(stage.load)) {
+    LayOutOperand(*core, stage.load, layout);
+  } else {
+    LayOutPieces(layout);
+    layout.element_bytes = std::max(4, ByteWidth(stage.load->dtype));
+  }
   for (size_t i = layout.dims.size(); i-- > 0;) {
     StageDim& dim = layout.dims[i];
     // With more than one block a block is as wide as its step, which divides what is inside.

@@ -105,6 +105,25 @@ class KernelEmitter {
   llvm::Value* StagedPointer(int stage, Coords coords);
   llvm::Value* LoadStaged(const UOp* node, Coords coords, int lanes);
 
+  // ---- sums of products of bf16 (llvm_tensor_core.cc), and the copies of operands (llvm_pack.cc)
+  struct CoreSums;
+  void OpenTiles();
+  void CloseTiles();
+  bool UsesTiles() const;
+  void TensorCoreGroup(int index);
+  void TensorCoreLoops(CoreSums& sums, size_t level);
+  void TileStep(const CoreSums& sums);
+  void VectorStep(const CoreSums& sums);
+  Coords PointOf(const codegen::TensorCore& core, size_t row, size_t column) const;
+  int StageOf(const UOp* load) const;
+  // Elements from one pair of steps of the columns' operand to the next.
+  int64_t PairElements(int columns) const;
+  void PackOperand(int stage, const std::vector<const codegen::StageDim*>& order, size_t next);
+  void PackSquare(int stage, int across, int inner, bool along);
+  // `inside` with a bound range in other pieces of the same values.
+  void WithPieces(int range, const std::vector<codegen::Piece>& pieces,
+                  const std::function<void()>& inside);
+
   // ---- memory (llvm_memory.cc)
   llvm::Value* Load(const UOp* node, Coords coords, int lanes);
   void Store(const UOp* node, Coords coords, llvm::Value* value);

@@ -32,8 +32,7 @@ KernelEmitter::KernelEmitter(const codegen::Kernel& kernel, const codegen::Plan&
   bound_.resize(kernel.ranges.size());
   block_.resize(kernel.ranges.size());
   for (const codegen::ReduceGroup& group : kernel.groups) {
-    size_t level = plan.LevelOf(group.deps);
-    if (level > 0) level = std::max(level, static_cast<size_t>(plan.task_loops));
+    size_t level = plan.LevelOfGroup(group);
     if (group.deps & ~kernel.OutputSet()) level = SIZE_MAX;  // see ReduceLoops
     group_level_.push_back(level);
   }
@@ -55,6 +54,7 @@ void KernelEmitter::Run() {
   for (const UOp* store : kernel_.stores)
     if (store->src.size() == 3 && discard_ == nullptr) discard_ = b_.CreateAlloca(zeros);
   OpenScratch();
+  OpenTiles();
   GroupsAt(0);
   if (plan_.task_loops == 0) {
     // One task; whoever was given no task must still write nothing.
@@ -67,6 +67,7 @@ void KernelEmitter::Run() {
     OpenTasks(begin, end);
   }
   scopes_->EnterCurrent();
+  CloseTiles();
   b_.CreateRetVoid();
 }
 
@@ -363,8 +364,7 @@ absl::Status EmitKernel(const codegen::Kernel& kernel, const codegen::Plan& plan
   auto* const body =
       llvm::Function::Create(llvm::FunctionType::get(nothing, types, false),
                              llvm::Function::InternalLinkage, name + ".body", module);
-  for (size_t i = 0; i < kernel.slot_elements.size(); ++i)
-    body->addParamAttr(i, llvm::Attribute::NoAlias);
+  for (size_t i = 0; i < kernel.slot_elements.size(); ++i) body->addParamAttr(i, llvm::Attribute::NoAlias);
   auto* const entry =
       llvm::Function::Create(llvm::FunctionType::get(nothing, {ptr, i64, i64}, false),
                              llvm::Function::ExternalLinkage, name, module);

@@ -46,6 +46,10 @@ struct KernelEmitter::Accumulators {
 };
 
 void KernelEmitter::Group(int index) {
+  if (plan_.groups[index].core) {
+    TensorCoreGroup(index);
+    return;
+  }
   Accumulators acc;
   acc.group = &kernel_.groups[index];
   acc.plan = &plan_.groups[index];

@@ -31,6 +31,10 @@ void KernelEmitter::StagesAt(size_t level) {
     for (const bool reduced : {true, false})
       for (const StageDim& dim : stages_[i].layout.dims)
         if (!dim.open && kernel_.ranges[dim.range].reduce == reduced) order.push_back(&dim);
+    if (plan_.CoreOf(plan_.stages[i].load) != nullptr) {
+      PackOperand(static_cast<int>(i), order, 0);
+      continue;
+    }
     CopyStage(static_cast<int>(i), order, 0);
     staged_[plan_.stages[i].load] = static_cast<int>(i);
   }
@@ -75,7 +79,9 @@ Value* KernelEmitter::StagedPointer(int stage, Coords coords) {
       terms[block.scope].emplace_back(block.begin, uint64_t{0} - factor);
     }
   }
-  Type* const element = RegisterType(b_.getContext(), load->dtype);
+  const bool as_in_memory = staged.layout.element_bytes == ByteWidth(load->dtype);
+  Type* const element = as_in_memory ? MemoryType(b_.getContext(), load->dtype)
+                                     : RegisterType(b_.getContext(), load->dtype);
   return PointerBy(staged.memory, element, terms, static_cast<uint64_t>(constant));
 }
 

@@ -14,6 +14,8 @@
 #include <llvm/Transforms/Scalar/EarlyCSE.h>
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
 #include <llvm/Transforms/Utils/Mem2Reg.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <mutex>
@@ -36,14 +38,25 @@ void InitializeOnce() {
   });
 }
 
+// Tiles are state that a process must ask for, once for all its threads and whoever it starts after
+// that (Linux, Documentation/arch/x86/xstate.rst). Where the system says no, there are none.
+bool SystemGrantsTiles() {
+  constexpr int kRequestPermission = 0x1023,
+                kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
 }  // namespace
 
 std::string HostCpu() { return llvm::sys::getHostCPUName().str(); }
 
 std::string HostFeatures() {
+  const bool tiles = SystemGrantsTiles();
+  const auto usable = [&](llvm::StringRef name) { return tiles || !name.starts_with("amx"); };
   std::vector<std::string> features;
   for (const auto& feature : llvm::sys::getHostCPUFeatures())
-    features.push_back((feature.second ? "+" : "-") + feature.first().str());
+    features.push_back((feature.second && usable(feature.first()) ? "+" : "-") +
+                       feature.first().str());
   std::sort(features.begin(), features.end());  // LLVM's map has no order
   std::string out;
   for (const std::string& feature : features) out += (out.empty() ? "" : ",") + feature;
@@ -74,6 +87,11 @@ absl::StatusOr<std::unique_ptr<X86Target>> X86Target::Create(const std::string& 
     out->machine_ = {32, 16};
   } else {
     out->machine_ = {16, 16};
+  }
+  if (info.checkFeatures("+amx-tile,+amx-bf16")) {
+    out->machine_.bf16 = codegen::Bf16Products::kTiles;
+  } else if (info.checkFeatures("+avx512bf16")) {
+    out->machine_.bf16 = codegen::Bf16Products::kVectors;
   }
   return out;
 }

@@ -1,5 +1,8 @@
 #include "runtime/cpu/symbols.h"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -66,6 +69,17 @@ void* Scratch(int64_t bytes) {
   return block.get();
 }
 
+// A kernel that calls this uses tiles (AMX), which the system grants to a process that asks, with all
+// its threads (Linux, Documentation/arch/x86/xstate.rst).
+void Tiles() {}
+
+bool MayUseTiles() {
+  constexpr int kRequestPermission = 0x1023,
+                kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  static const bool may = syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return may;
+}
+
 struct Symbol {
   std::string_view name;
   void* address;
@@ -87,6 +101,7 @@ const auto& Symbols() {
   static const auto table = [] {
     std::array symbols = {
         Symbol{"outboard_scratch", Address<void*(int64_t)>(&Scratch)},
+        Symbol{"outboard_tiles", Address<void()>(&Tiles)},
         Symbol{"exp2", Address<D1>(&::exp2)},
         Symbol{"exp", Address<D1>(&::exp)},
         Symbol{"log2", Address<D1>(&::log2)},
@@ -134,6 +149,7 @@ const auto& Symbols() {
 }  // namespace
 
 void* AllowedSymbol(std::string_view name) {
+  if (name == "outboard_tiles" && !MayUseTiles()) return nullptr;
   const auto& table = Symbols();
   const auto it = std::lower_bound(
       table.begin(), table.end(), name,

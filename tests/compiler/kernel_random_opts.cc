@@ -41,6 +41,7 @@ std::vector<Opt> RandomOpts(const UOp* sink, const codegen::Machine& machine,
         opt.axis = pick(loads + 1);
         opt.amount = pick(6);
         break;
+      case OptKind::kTensorCore: opt.amount = pick(4); break;
       case OptKind::kFlatten: break;
     }
     if ((kind == OptKind::kUpcast || kind == OptKind::kUnroll) && copies * opt.amount > 8) return;

@@ -1,0 +1,146 @@
+// Sums of products of bf16 by the processor's own instructions (compiler/codegen/tensor_core.h): what
+// they compute, on each kind of processor, and where they are refused.
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+
+#include "compiler/codegen/apply.h"
+#include "compiler/codegen/heuristic.h"
+#include "compiler/ir/check.h"
+#include "tests/compiler/kernel_check.h"
+#include "tests/compiler/kernel_shapes.h"
+
+namespace outboard::test {
+namespace {
+
+using codegen::Bf16Products;
+using codegen::OptsToString;
+using codegen::ParseOpts;
+
+struct Product {
+  int64_t batch = 1, m = 1, n = 1, k = 1;
+  bool a_turned = false, b_turned = false;  // a[k,m], b[n,k]
+  DType result = DType::kBF16;
+  int64_t a_rows = 0;  // where not 0, a has only so many; beyond is zero
+};
+
+// y[batch,m,n] = sum a[batch,m,k] * b[batch,k,n] over k; slots y, a, b. Axes 0 to 3, without a batch 0 to 2.
+const UOp* Bf16Product(Graph& g, const Product& p) {
+  const UOp *batch = Range(g, 0, p.batch), *m = Range(g, 1, p.m), *n = Range(g, 2, p.n);
+  const UOp* const k = ReduceRange(g, 3, p.k);
+  const int64_t rows = p.a_rows > 0 ? p.a_rows : p.m;
+  const UOp* const a_index = p.a_turned ? RowMajor(g, {batch, k, m}, {p.batch, p.k, rows})
+                                        : RowMajor(g, {batch, m, k}, {p.batch, rows, p.k});
+  const UOp* const b_index = p.b_turned ? RowMajor(g, {batch, n, k}, {p.batch, p.n, p.k})
+                                        : RowMajor(g, {batch, k, n}, {p.batch, p.k, p.n});
+  const int64_t a_elements = p.batch * rows * p.k;
+  const UOp* const a = p.a_rows > 0
+                           ? GatedLoadAt(g, 1, DType::kBF16, a_elements, a_index,
+                                         Within(g, m, rows), ConstFloat(g, DType::kBF16, 0))
+                           : LoadAt(g, 1, DType::kBF16, a_elements, a_index);
+  const UOp* const b = LoadAt(g, 2, DType::kBF16, p.batch * p.k * p.n, b_index);
+  const UOp* const sum =
+      Fold(g, Op::kAdd, Mul(g, Cast(g, a, DType::kF32), Cast(g, b, DType::kF32)), {k});
+  return Sink(g,
+              {StoreAt(g, 0, p.batch * p.m * p.n, RowMajor(g, {batch, m, n}, {p.batch, p.m, p.n}),
+                       Cast(g, sum, p.result))});
+}
+
+// Names of LLVM; empty is this machine. "cooperlake" has the vectors and no tiles.
+constexpr const char* kVectorsOnly = "cooperlake";
+
+bool HostHas(Bf16Products wanted) {
+  const Bf16Products has = ValueOrDie(MachineOf()).bf16;
+  return has == wanted || (has == Bf16Products::kTiles && wanted == Bf16Products::kVectors);
+}
+
+// Compiles by these Opts, or the heuristic's where `opts` is null, and compares with the walk. Small
+// whole numbers of eighths, whose sums f32 holds exactly: no tolerance but that of the result.
+void CheckProduct(const Product& p, const char* opts, const char* cpu) {
+  SCOPED_TRACE(testing::Message() << "batch " << p.batch << " m " << p.m << " n " << p.n << " k "
+                                  << p.k << " turned " << p.a_turned << p.b_turned << " opts "
+                                  << (opts == nullptr ? "of the heuristic" : opts) << " on "
+                                  << cpu);
+  Graph g;
+  const UOp* const sink = Bf16Product(g, p);
+  const Buffers start = RandomBuffers(sink, 1);
+  Buffers want = start;
+  ASSERT_EQ(WalkKernel(sink, want), absl::OkStatus());
+  CompileOptions options{.cpu = cpu, .dump = std::getenv("DUMP") != nullptr};
+  if (opts != nullptr) options.opts = *ParseOpts(opts);
+  auto compiled = CompileKernel(sink, options);
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  const auto loaded = LoadedKernel::Load(*std::move(compiled));
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  Buffers once = start, split = start;
+  (*loaded)->RunGuarded(once, 1);
+  ExpectClose(sink, once, want, 0);
+  (*loaded)->RunGuarded(split, 3);
+  ASSERT_EQ(split, once) << "the split of tasks changes bits";
+}
+
+class TensorCoreOn : public testing::TestWithParam<Bf16Products> {
+ protected:
+  void SetUp() override {
+    if (!HostHas(GetParam())) GTEST_SKIP() << "this processor, or system, has none of these";
+  }
+  const char* cpu() const { return GetParam() == Bf16Products::kTiles ? "" : kVectorsOnly; }
+};
+
+INSTANTIATE_TEST_SUITE_P(Bf16, TensorCoreOn,
+                         testing::Values(Bf16Products::kVectors, Bf16Products::kTiles),
+                         [](const auto& info) {
+                           return info.param == Bf16Products::kTiles ? "Tiles" : "Vectors";
+                         });
+
+TEST_P(TensorCoreOn, EveryOrderOfOperands) {
+  for (const bool a_turned : {false, true})
+    for (const bool b_turned : {false, true})
+      for (const DType result : {DType::kBF16, DType::kF32}) {
+        CheckProduct({.m = 64,
+                      .n = 64,
+                      .k = 64,
+                      .a_turned = a_turned,
+                      .b_turned = b_turned,
+                      .result = result},
+                     "VECTOR:1:16 UPCAST:0:16 TC:2:0 THREAD:0:1", cpu());
+        CheckProduct({.m = 37,
+                      .n = 51,
+                      .k = 45,
+                      .a_turned = a_turned,
+                      .b_turned = b_turned,
+                      .result = result},
+                     "VECTOR:1:16 UPCAST:0:16 TC:2:0 THREAD:0:1", cpu());
+        if (HasFatalFailure()) return;
+      }
+}
+
+// Tiles of one and of several squares, ranges shorter than a square, and one step more or less.
+TEST_P(TensorCoreOn, SizesAroundTheSquare) {
+  for (const int64_t m : {9, 16, 17, 33})
+    for (const int64_t n : {9, 16, 31, 33})
+      for (const int64_t k : {2, 31, 32, 33, 65}) {
+        CheckProduct({.m = m, .n = n, .k = k}, nullptr, cpu());
+        if (HasFatalFailure()) return;
+      }
+}
+
+TEST_P(TensorCoreOn, BlocksAndCopies) {
+  const Product p{.batch = 3, .m = 70, .n = 100, .k = 80};
+  for (const char* opts :
+       {"VECTOR:2:16 UPCAST:2:2 UPCAST:1:16 TC:3:1 BLOCK:2:64 BLOCK:1:32 THREAD:0:1",
+        "VECTOR:2:16 UPCAST:2:2 UPCAST:1:16 TC:3:1 BLOCK:1:32 THREAD:0:2 LOCAL:0:2 LOCAL:1:2",
+        "VECTOR:2:16 UPCAST:1:16 TC:3:1 BLOCK:2:48 THREAD:0:1 LOCAL:1:1 LOCAL:0:3",
+        "VECTOR:2:16 UPCAST:1:16 TC:3:1 SWAP:1:2 THREAD:0:2 LOCAL:0:2 LOCAL:1:2"}) {
+    CheckProduct(p, opts, cpu());
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(TensorCoreOn, LoadsBehindAGate) {
+  for (const bool turned : {false, true})
+    CheckProduct({.m = 40, .n = 40, .k = 40, .a_turned = turned, .a_rows = 27}, nullptr, cpu());
+}
+
+}  // namespace
+}  // namespace outboard::test
