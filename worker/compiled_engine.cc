@@ -245,9 +245,16 @@ class CompiledEngine final : public Engine {
       missing_ids.push_back(encoded.id);
       missing_results.push_back(result_of(kernel));
       missing.push_back({std::move(encoded.bytes), std::nullopt});
-      if (tuner_.has_value())
-        missing.back().opts = tuner_->OptsFor(kernel.ast, missing.back().encoding,
-                                              schedule::KernelToString(schedule, i));
+      if (tuner_.has_value()) {  // for the largest values of VARs, which it knows nothing of
+        const UOp* const tuned = AtLargest(graph, kernel.ast);
+        if (tuned != kernel.ast) {
+          OB_ASSIGN_OR_RETURN(encoded, EncodeGraph(tuned));
+        } else {
+          encoded.bytes = missing.back().encoding;
+        }
+        missing.back().opts =
+            tuner_->OptsFor(tuned, encoded.bytes, schedule::KernelToString(schedule, i));
+      }
     }
     std::vector<absl::StatusOr<CompiledKernel>> compiled = compiler_->Compile(missing);
     // A store may have been written by another build, or by anybody.

@@ -5,8 +5,10 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/build.h"
 #include "compiler/ir/check.h"
 #include "compiler/rewrite/fold.h"
+#include "compiler/rewrite/substitute.h"
 
 namespace outboard {
 namespace {
@@ -69,6 +71,13 @@ absl::StatusOr<std::vector<int64_t>> DimsAt(ShapeView shape, std::span<const Bin
     }
   }
   return dims;
+}
+
+const UOp* AtLargest(Graph& graph, const UOp* root) {
+  absl::flat_hash_map<const UOp*, const UOp*> by;
+  for (const UOp* node : PostOrder(root))
+    if (node->op == Op::kVar) by[node] = ConstIndex(graph, node->arg[2]);
+  return by.empty() ? root : Substitute(graph, root, by);
 }
 
 }  // namespace outboard

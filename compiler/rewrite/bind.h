@@ -24,4 +24,7 @@ absl::StatusOr<int64_t> ValueAt(const UOp* scalar, std::span<const Binding> bind
 // Errors: as ValueAt.
 absl::StatusOr<std::vector<int64_t>> DimsAt(ShapeView shape, std::span<const Binding> bindings);
 
+// The graph under `root` with each VAR bound to the largest value it can have.
+const UOp* AtLargest(Graph& graph, const UOp* root);
+
 }  // namespace outboard
