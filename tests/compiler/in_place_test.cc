@@ -1,0 +1,187 @@
+// Which results are written over donated inputs, and that what is computed stays the same.
+#include "compiler/schedule/in_place.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "compiler/ir/build.h"
+#include "compiler/ir/check.h"
+#include "compiler/ir/spec.h"
+#include "compiler/reference/interpret.h"
+#include "compiler/schedule/schedule.h"
+#include "tests/compiler/harness.h"
+#include "tests/compiler/schedule_check.h"
+#include "tests/compiler/schedule_eval.h"
+
+namespace outboard {
+namespace {
+
+using schedule::kNoInput;
+
+class InPlaceTest : public testing::Test {
+ protected:
+  const UOp* F32(int64_t slot, std::vector<int64_t> dims) {
+    return Param(g, slot, DType::kF32, Shape(dims.begin(), dims.end()));
+  }
+  const UOp* Scaled(const UOp* x, double by) {
+    return Mul(g, x, Full(g, ConstFloat(g, x->dtype, by), x->shape));
+  }
+  const UOp* MatMul(const UOp* a, const UOp* b) {
+    const Shape full = {a->shape[0], a->shape[1], b->shape[1]};
+    const UOp* const left = Expand(g, Reshape(g, a, {full[0], full[1], 1}), full);
+    const UOp* const right = Expand(g, Reshape(g, b, {1, full[1], full[2]}), full);
+    return Reshape(g, Reduce(g, Op::kAdd, Mul(g, left, right), {1}), {full[0], full[2]});
+  }
+
+  // The schedule, after it was walked with its results over their inputs and compared.
+  schedule::Schedule Make(const std::vector<const UOp*>& results,
+                          const std::vector<int64_t>& donated) {
+    const UOp* const sink = Sink(g, results);
+    test::ExpectAsInterpreted(sink);
+    auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink, donated));
+    std::mt19937 random(1);
+    std::vector<HostTensor> params;
+    for (const UOp* param : ParamsOf(sink)) {
+      std::vector<double> values(ElementCount(param->shape));
+      for (double& value : values) value = static_cast<double>(random() % 64) / 8;
+      const std::vector<int64_t> integers(values.begin(), values.end());
+      params.push_back(IsFloat(param->dtype)
+                           ? test::Floats(param->dtype, StaticDims(param->shape), values)
+                           : test::Ints(param->dtype, StaticDims(param->shape), integers));
+    }
+    const auto want = ValueOrDie(Interpret(sink, params));
+    const auto got = ValueOrDie(test::EvaluateSchedule(schedule, sink, params));
+    for (size_t i = 0; i < want.size(); ++i)
+      EXPECT_EQ(got[i].bytes, want[i].bytes) << "result " << i << "\n"
+                                             << ScheduleToString(schedule);
+    return schedule;
+  }
+  std::vector<int> Over(const std::vector<const UOp*>& results,
+                        const std::vector<int64_t>& donated) {
+    return Make(results, donated).over;
+  }
+
+  Graph g;
+};
+
+using Inputs = std::vector<int>;
+
+TEST_F(InPlaceTest, AnUpdateIsWrittenOverWhatItUpdates) {
+  const UOp *const w = F32(0, {4, 6}), *const dw = F32(1, {4, 6});
+  const UOp* const next = Add(g, w, Scaled(dw, -0.5));
+  EXPECT_EQ(Over({next}, {}), Inputs{kNoInput});
+  const auto schedule = Make({next}, {0});
+  EXPECT_EQ(schedule.over, Inputs{0});
+  EXPECT_EQ(schedule.kernels[0].buffers.size(), 2u) << "one for the old and the new weight";
+  EXPECT_EQ(Over({next}, {1}), Inputs{1}) << "the gradient's memory is as good";
+}
+
+TEST_F(InPlaceTest, AnOptimiserStepNeedsNoMemoryForItsState) {
+  const UOp *const w = F32(0, {40}), *const m = F32(1, {40}), *const v = F32(2, {40}),
+                   *const dw = F32(3, {40});
+  const UOp* const m2 = Add(g, Scaled(m, 0.5), Scaled(dw, 0.5));
+  const UOp* const v2 = Add(g, Scaled(v, 0.75), Scaled(Mul(g, dw, dw), 0.25));
+  const UOp* const w2 = Add(g, w, Mul(g, m2, v2));
+  const auto schedule = Make({w2, m2, v2}, {0, 1, 2});
+  EXPECT_EQ(schedule.kernels.size(), 1u);
+  std::vector<int> over = schedule.over;
+  std::sort(over.begin(), over.end());
+  EXPECT_EQ(over, (Inputs{0, 1, 2}));
+}
+
+TEST_F(InPlaceTest, NotWhereTheKernelReadsTheInputElsewhere) {
+  const UOp* const x = F32(0, {4, 4});
+  EXPECT_EQ(Over({Add(g, x, Permute(g, x, {1, 0}))}, {0}), Inputs{kNoInput}) << "turned";
+  EXPECT_EQ(Over({Add(g, x, Flip(g, x, {0}))}, {0}), Inputs{kNoInput}) << "reversed";
+  EXPECT_EQ(Over({Add(g, x, Pad(g, Shrink(g, x, {0, 3, 0, 4}), {1, 0, 0, 0}))}, {0}),
+            Inputs{kNoInput})
+      << "shifted";
+  const UOp* const sum = Expand(g, Reduce(g, Op::kAdd, x, {1}), x->shape);
+  EXPECT_EQ(Over({Add(g, x, sum)}, {0}), Inputs{kNoInput}) << "summed over a row";
+  EXPECT_EQ(Over({MatMul(x, F32(1, {4, 4}))}, {0}), Inputs{kNoInput}) << "a product";
+}
+
+TEST_F(InPlaceTest, NotWhereBytesOrTypesDiffer) {
+  const UOp* const x = F32(0, {6});
+  EXPECT_EQ(Over({Cast(g, x, DType::kF64)}, {0}), Inputs{kNoInput});
+  EXPECT_EQ(Over({Cast(g, x, DType::kI32)}, {0}), Inputs{kNoInput});
+  EXPECT_EQ(Over({Reduce(g, Op::kAdd, x, {0})}, {0}), Inputs{kNoInput});
+  EXPECT_EQ(Over({Scaled(Reshape(g, x, {2, 3}), 2)}, {0}), Inputs{0}) << "a shape does not matter";
+}
+
+// x read by a kernel that comes later, as it is written: a product of matrices beside the update.
+TEST_F(InPlaceTest, AWriterWaitsForOtherReaders) {
+  const UOp *const w = F32(0, {5, 5}), *const x = F32(1, {3, 5});
+  const auto schedule = Make({Scaled(w, 2), MatMul(x, w)}, {0});
+  EXPECT_EQ(schedule.over, (Inputs{0, kNoInput}));
+  ASSERT_EQ(schedule.kernels.size(), 2u);
+  EXPECT_EQ(schedule.buffers[schedule.kernels[1].buffers[0]].index, 0) << "the update comes last";
+}
+
+TEST_F(InPlaceTest, NotWhereAReaderWaitsForTheWriter) {
+  const UOp *const w = F32(0, {5, 5}), *const x = F32(1, {5, 5});
+  const UOp* const next = Scaled(w, 2);
+  EXPECT_EQ(Over({next, MatMul(next, MatMul(x, w))}, {0}), (Inputs{0, kNoInput}))
+      << "the inner product need not wait";
+  EXPECT_EQ(Over({next, MatMul(next, w)}, {0}), (Inputs{kNoInput, kNoInput}));
+}
+
+TEST_F(InPlaceTest, OneInputHasOneResult) {
+  const UOp* const x = F32(0, {8});
+  EXPECT_EQ(Over({Scaled(x, 2), Scaled(x, 3)}, {0}), (Inputs{0, kNoInput}));
+}
+
+TEST_F(InPlaceTest, ValuesChangePlaces) {
+  const UOp *const a = F32(0, {8}), *const b = F32(1, {8});
+  std::vector<int> over = Over({Add(g, b, Scaled(a, 2)), Add(g, a, Scaled(b, 3))}, {0, 1});
+  std::sort(over.begin(), over.end());
+  EXPECT_EQ(over, (Inputs{0, 1}));
+}
+
+TEST_F(InPlaceTest, MemoryThatNobodyReadsAnyMore) {
+  const UOp *const x = F32(0, {5, 5}), *const w = F32(1, {5, 5});
+  const UOp* const hidden = MatMul(x, w);
+  EXPECT_EQ(Over({MatMul(hidden, hidden)}, {0}), Inputs{0});
+  EXPECT_EQ(Over({MatMul(hidden, w)}, {1}), Inputs{kNoInput});
+}
+
+// A value of the row, stored in a kernel that goes over all elements of it, is stored many times.
+TEST_F(InPlaceTest, NotWhereAnElementIsComputedMoreThanOnce) {
+  const UOp *const x = F32(0, {70, 8}), *const row = F32(1, {70, 1});
+  const UOp* const next = Add(g, row, Reduce(g, Op::kMax, x, {1}));
+  const auto schedule = Make({next, Add(g, x, Expand(g, next, x->shape))}, {1});
+  EXPECT_EQ(schedule.kernels.size(), 1u) << ScheduleToString(schedule);
+  EXPECT_EQ(schedule.over, (Inputs{kNoInput, kNoInput}));
+}
+
+// What a scatter's second kernel adds to must not be what it reads.
+TEST_F(InPlaceTest, ScattersAndGathers) {
+  const Shape full = {60, 100, 4};
+  const UOp *const table = F32(0, {100, 4}), *const rows = Param(g, 1, DType::kI32, {Dim(60)});
+  const UOp* const place = Expand(g, Reshape(g, Iota(g, DType::kI32, Dim(100)), {1, 100, 1}), full);
+  const UOp* const hot = Alu(g, Op::kCmpEq, place, Expand(g, Reshape(g, rows, {60, 1, 1}), full));
+  const UOp* const zero = Full(g, ConstFloat(g, DType::kF32, 0), full);
+  const UOp* const read = Reduce(
+      g, Op::kAdd, Where(g, hot, Expand(g, Reshape(g, table, {1, 100, 4}), full), zero), {1});
+  const UOp* const spread = Expand(g, Reshape(g, read, {60, 1, 4}), full);
+  const UOp* const sum = Reduce(g, Op::kAdd, Where(g, hot, spread, zero), {0});
+  EXPECT_EQ(Over({sum}, {0}), Inputs{kNoInput}) << "rows of the table are read while it is filled";
+  EXPECT_EQ(Over({Add(g, table, sum)}, {0}), Inputs{0});
+}
+
+TEST_F(InPlaceTest, InputsAndNothing) {
+  EXPECT_EQ(Over({F32(0, {3})}, {0}), Inputs{0});
+  EXPECT_EQ(Over({Scaled(F32(0, {0, 2}), 2)}, {0}), Inputs{kNoInput});
+}
+
+TEST_F(InPlaceTest, EqualGraphsGiveEqualPlans) {
+  const UOp *const w = F32(0, {5, 5}), *const x = F32(1, {3, 5});
+  const auto text = [&] {
+    return ScheduleToString(Make({Scaled(w, 2), MatMul(x, w), Scaled(w, 3)}, {1, 0}));
+  };
+  EXPECT_EQ(text(), text());
+}
+
+}  // namespace
+}  // namespace outboard
