@@ -26,18 +26,23 @@ constexpr double kStream = 1.5;       // a vector that comes from beyond the fir
 constexpr double kLoadPerLane = 1.5;  // at constant distances, one by one
 constexpr double kGatherPerLane = 4;
 constexpr double kScatterPerLane = 5;
-constexpr double kSlowOp = 20;        // SIN is a call, for each lane; EXP2 and LOG2 of f64 too
+constexpr double kGate = 3;     // a load that is skipped or not, for each that is decided alone
+constexpr double kSlowOp = 20;  // SIN is a call, for each lane; EXP2 and LOG2 of f64 too
 constexpr int64_t kTasksWanted = 64;  // enough for any number of threads we have
 constexpr double kCodeMax = 1600;  // operations written out in one tile, so that LLVM stays quick
 constexpr double kLatencyOps = 8;  // operations in flight that keep two units of latency 4 busy
 
-// Copies. An operand that stays in the second cache is read from where it is.
+// Copies. An operand whose lanes are neighbours and that stays in the second cache is read from
+// where it is.
 constexpr double kCopyBytesLeast = 1 << 20;
+constexpr double kCopyPerElement = 3;
 constexpr double kCopyReuseLeast = 64;         // reads of each element
 constexpr double kCopyRowBytesLeast = 512;     // between steps of a reduction: no line is reused
 constexpr double kCopyBlockBytes = 512 << 10;  // copied at once, where tiles are not larger
 constexpr double kCopyBlockBytesMax = 1 << 20;
-constexpr int64_t kCopyRowsWanted = 256;  // that use a copy, so that it costs little
+constexpr int64_t kCopyRowsWanted = 256;         // that use a copy, so that it costs little
+constexpr int64_t kCopyPickedRowsWanted = 1024;  // where it is made element by element
+constexpr int64_t kCopyRowsLeast = 64;
 constexpr int64_t kCopyTasksWanted = 16;
 
 class Chooser {
@@ -77,7 +82,7 @@ class Chooser {
   void ChooseTiles() {
     opts_.clear();
     counts_.assign(kernel_.output_count, 1);
-    tile_rows_ = -1;
+    tile_rows_ = 0;
     ChooseLanes();
     if (output_lanes_ >= 0) Add(OptKind::kVector, output_lanes_, LanesFor(output_lanes_));
     ChooseTile();
@@ -106,7 +111,9 @@ class Chooser {
 
   double AccessCost(const Access& access, int v) {
     if (!In(access.deps, v)) return 1;
-    if (Copied(access, v)) return kVectorLoad;
+    if (Copied(access, v))
+      return kVectorLoad +
+             kCopyPerElement * LanesFor(v) / Points(kernel_.OutputSet() & ~access.deps);
     const double lanes = LanesFor(v), gate = access.gated ? 1 : 0;
     if (access.store) return ConstantStride(access, v) == 1 ? kVectorLoad : kScatterPerLane * lanes;
     if (In(access.irregular, v)) {
@@ -151,11 +158,9 @@ class Chooser {
 
   bool PaysToCopy(const Access& access) {
     if (access.store || !CanStage(kernel_, access.node).ok()) return false;
-    const double bytes = ByteWidth(access.node->dtype), points = Points(access.deps);
-    const double elements =
-        static_cast<double>(kernel_.slot_elements[access.index->src[0]->arg[0]]);
+    const auto elements = static_cast<double>(kernel_.slot_elements[access.index->src[0]->arg[0]]);
     // A window would be copied once for each place that it is seen from.
-    if (points > elements || points * bytes <= kCopyBytesLeast) return false;
+    if (Points(access.deps) > elements) return false;
     if (Points(kernel_.OutputSet() & ~access.deps) < kCopyReuseLeast) return false;
     return ColumnBytes(access) * lanes_ <= kCopyBlockBytesMax;
   }
@@ -166,53 +171,77 @@ class Chooser {
     if (v < 0 || v >= kernel_.output_count || !In(access.deps, v)) return false;
     if (std::find(copyable_.begin(), copyable_.end(), access.node) == copyable_.end()) return false;
     if (ConstantStride(access, v) != 1) return true;
+    const double bytes = ByteWidth(access.node->dtype);
+    if (Points(access.deps) * bytes <= kCopyBytesLeast) return false;
     const int inner = kernel_.groups[main_].ranges.back();
-    return In(access.deps, inner) && std::abs(static_cast<double>(ConstantStride(access, inner))) *
-                                             ByteWidth(access.node->dtype) >=
-                                         kCopyRowBytesLeast;
+    return In(access.deps, inner) &&
+           std::abs(static_cast<double>(ConstantStride(access, inner))) * bytes >=
+               kCopyRowBytesLeast;
   }
 
-  // Blocks, tasks and copies for a tile over `tile_rows_` and the range in lanes; false where
-  // nothing is to be copied.
+  // The first range of which blocks are handed out: one that no copy depends on; -1 where there is
+  // none.
+  int BlockedRows(RangeSet deps) const {
+    for (int i = 0; i < kernel_.parallel_count; ++i)
+      if (!In(deps, i) && Extent(i) > 1) return i;
+    return -1;
+  }
+
+  // Blocks, tasks and copies for the tile; false where nothing is to be copied. From outside: the
+  // ranges that copies depend on, blocks, the copies, all other ranges, the one in lanes.
   bool CopyOperands() {
-    const int v = output_lanes_, a = tile_rows_;
-    if (v < 0 || a < 0) return false;
+    const int v = output_lanes_;
+    if (v < 0 || tile_rows_ == 0) return false;
     std::vector<const Access*> copied;
     double column = 0;
     RangeSet deps = 0;
+    bool picked = false;
     for (const Access& access : body(main_).accesses)
       if (Copied(access, v)) {
         copied.push_back(&access);
         column += ColumnBytes(access);
         deps |= access.deps;
+        picked = picked || ConstantStride(access, v) != 1;
       }
-    if (copied.empty() || In(deps, a)) return false;
-    const int64_t width = counts_[v] * LanesFor(v), height = counts_[a];
-    int64_t columns =
-        std::max<int64_t>(1, static_cast<int64_t>(kCopyBlockBytes / column) / width) * width;
-    const int64_t rows = (kCopyRowsWanted + height - 1) / height * height;
-    const auto blocks = [&](int range, int64_t size) { return (Extent(range) + size - 1) / size; };
-    int64_t tasks = blocks(a, rows);
-    for (int i = 0; i < kernel_.output_count; ++i)
-      if (i != a && i != v) tasks *= Extent(i);
-    while (columns > width && tasks * blocks(v, columns) < kCopyTasksWanted)
-      columns = std::max<int64_t>(1, columns / width / 2) * width;
+    if (copied.empty() || (deps & tile_rows_) != 0) return false;
+    const int r = BlockedRows(deps);
+    if (r < 0) return false;
 
-    // The loops as they come, and as they are wanted: other ranges, blocks, the tile.
-    std::vector<Loop> loops, wanted, others;
-    for (const auto& [range, size] : {std::pair{v, columns}, std::pair{a, rows}}) {
+    const auto blocks = [&](int range, int64_t size) { return (Extent(range) + size - 1) / size; };
+    double tasks = Points(deps & kernel_.OutputSet() & ~(RangeSet{1} << v));
+    const double row = Points(kernel_.OutputSet() & ~deps) / static_cast<double>(Extent(r));
+    const auto rows_for = [&](int64_t wanted) {
+      const auto size = static_cast<int64_t>(std::ceil(static_cast<double>(wanted) / row));
+      return (size + counts_[r] - 1) / counts_[r] * counts_[r];
+    };
+    const int64_t width = counts_[v] * LanesFor(v);
+    int64_t rows = rows_for(picked ? kCopyPickedRowsWanted : kCopyRowsWanted),
+            columns = std::max<int64_t>(1, static_cast<int64_t>(kCopyBlockBytes / column) / width) *
+                      width;
+    const auto few = [&] {
+      return tasks * static_cast<double>(blocks(r, rows) * blocks(v, columns)) < kCopyTasksWanted;
+    };
+    while (few() && rows > rows_for(kCopyRowsWanted))
+      rows = std::max(rows_for(kCopyRowsWanted), rows / 2 / counts_[r] * counts_[r]);
+    while (few() && columns > width) columns = std::max<int64_t>(1, columns / width / 2) * width;
+    while (few() && rows > rows_for(kCopyRowsLeast))
+      rows = std::max(rows_for(kCopyRowsLeast), rows / 2 / counts_[r] * counts_[r]);
+
+    // The loops as they come, and as they are wanted.
+    std::vector<Loop> loops, wanted;
+    for (const auto& [range, size] : {std::pair{v, columns}, std::pair{r, rows}}) {
       if (size >= Extent(range)) continue;
       Add(OptKind::kBlock, range, size);
       loops.push_back({range, size});
     }
-    for (int i = 0; i < kernel_.output_count; ++i) {
-      loops.push_back({i});
-      if (i != a && i != v) wanted.push_back({i});
-    }
-    for (const Loop& loop : loops)
-      if (loop.block > 0) wanted.push_back(loop);
+    const size_t block_count = loops.size();
+    for (int i = 0; i < kernel_.output_count; ++i) loops.push_back({i});
+    for (int i = 0; i < kernel_.output_count; ++i)
+      if (i != v && In(deps, i)) wanted.push_back({i});
+    wanted.insert(wanted.end(), loops.begin(), loops.begin() + static_cast<int64_t>(block_count));
     const auto level = static_cast<int64_t>(wanted.size());
-    wanted.push_back({a});
+    for (int i = 0; i < kernel_.output_count; ++i)
+      if (i != v && !In(deps, i)) wanted.push_back({i});
     wanted.push_back({v});
     for (size_t i = 0; i < wanted.size(); ++i) {
       size_t at = i;
@@ -347,6 +376,7 @@ class Chooser {
       const double copies = Copies(access.deps, t);
       loads += copies * AccessCost(access, v);
       if (In(access.deps, v) && !Copied(access, v)) loads += kStream * Streams(access, t);
+      if (access.gated) loads += kGate * Copies(kernel_.DepsOf(access.node->src[1]), t);
       held = std::min(held, copies);
     }
     for (const RangeSet deps : b.ops) ops += Copies(deps, t);
@@ -391,31 +421,27 @@ class Chooser {
     const auto tiled = [&](int r) {
       return r != output_lanes_ && In(b.ranges, r) && Extent(r) > 1;
     };
-    const auto counts = [&](int r) { return r < 0 ? 1 : std::min<int64_t>(Extent(r), 12); };
-    for (int a = -1; a < outputs; ++a) {
-      if (a >= 0 && !tiled(a)) continue;
-      for (int c = a < 0 ? -1 : a + 1; c < outputs; ++c) {
-        if (a < 0 && c >= 0) break;
-        if (c >= 0 && !tiled(c)) continue;
-        for (int64_t ta = a < 0 ? 1 : 2; ta <= counts(a); ++ta)
-          for (int64_t tc = c < 0 ? 1 : 2; tc <= counts(c); ++tc)
-            for (int64_t vectors = vectors_min; vectors <= vectors_max; vectors += vectors_min) {
-              TileChoice t{a, c, ta, tc, vectors};
-              t.cost = TileCost(b, nodes, v, t);
-              // A little more has to be gained than nothing for more code.
-              if (t.cost >= 0 && t.cost < best.cost * 0.99) best = t;
-            }
+    const auto counts = [&](int r) { return std::min<int64_t>(Extent(r), 12); };
+    // Inner ranges first, for what lies close together; a little more than nothing has to be gained
+    // for a second one, which is more code.
+    const auto consider = [&](const TileChoice& choice) {
+      for (int64_t vectors = vectors_min; vectors <= vectors_max; vectors += vectors_min) {
+        TileChoice t = choice;
+        t.vectors = vectors;
+        t.cost = TileCost(b, nodes, v, t);
+        if (t.cost >= 0 && t.cost < best.cost * 0.99) best = t;
       }
-      // One range alone, which the loop over pairs leaves out.
-      for (int64_t ta = 2; a >= 0 && ta <= counts(a); ++ta)
-        for (int64_t vectors = vectors_min; vectors <= vectors_max; vectors += vectors_min) {
-          TileChoice t{a, -1, ta, 1, vectors};
-          t.cost = TileCost(b, nodes, v, t);
-          if (t.cost >= 0 && t.cost < best.cost * 0.99) best = t;
-        }
-    }
+    };
+    consider({});
+    for (int a = outputs; a-- > 0;)
+      for (int64_t ta = 2; tiled(a) && ta <= counts(a); ++ta) consider({a, -1, ta});
+    for (int c = outputs; c-- > 0;)
+      for (int a = c; tiled(c) && a-- > 0;)
+        for (int64_t ta = 2; tiled(a) && ta <= counts(a); ++ta)
+          for (int64_t tc = 2; tc <= counts(c); ++tc) consider({a, c, ta, tc});
     if (best.cost > 1e299) best = {-1, -1, 1, 1, vectors_min, 0};
-    if (best.b < 0) tile_rows_ = best.a;  // copies are laid out for a tile of two ranges
+    for (const int range : {best.a, best.b})
+      if (range >= 0) tile_rows_ |= RangeSet{1} << range;
     if (best.a >= 0) Upcast(best.a, best.ta);
     if (best.b >= 0) Upcast(best.b, best.tb);
     if (output_lanes_ >= 0) Upcast(output_lanes_, In(b.ranges, output_lanes_) ? best.vectors : 2);
@@ -469,7 +495,8 @@ class Chooser {
         results * static_cast<int64_t>(body(g).ops.size() + body(g).accesses.size());
     const int64_t all = (Extent(inner) + lanes - 1) / lanes;
     int64_t steps = all;
-    if (size * steps > 400 || steps > 12)
+    // A short loop that is not written out whole ends in a branch that is not foreseen.
+    if (steps > 12 || size * steps > (steps <= 8 ? 600 : 400))
       steps = std::min(steps, std::max<int64_t>(wanted, size < 64 ? 2 : 1));
     if (own >= 0)
       if (const int64_t rows = WholeRows(own); rows > 1) steps = std::min(rows, all);
@@ -503,7 +530,7 @@ class Chooser {
   std::vector<int> group_lanes_;      // by group: its own range in lanes
   size_t main_ = 0;                   // the reduction with the most work
   std::vector<const UOp*> copyable_;  // loads of it
-  int tile_rows_ = -1;                // the output range of the tile that is not in lanes
+  RangeSet tile_rows_ = 0;            // the output ranges of the tile that are not in lanes
   std::vector<int64_t> counts_;       // by output range: values or vectors in the register tile
   std::vector<Opt> opts_;
 };

@@ -13,6 +13,7 @@
 #include "compiler/rewrite/simplify.h"
 #include "compiler/schedule/fusion.h"
 #include "compiler/schedule/in_place.h"
+#include "compiler/schedule/layout.h"
 #include "compiler/schedule/lower.h"
 #include "compiler/schedule/memory_plan.h"
 #include "compiler/schedule/merge.h"
@@ -175,8 +176,14 @@ absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink,
   const RecordedPass pass("schedule", {}, sink);
   OB_ASSIGN_OR_RETURN(const UOp* prepared, Prepared(graph, sink));
 
-  OB_ASSIGN_OR_RETURN(const Choice choice, ChooseStored(graph, prepared));
+  OB_ASSIGN_OR_RETURN(Choice choice, ChooseStored(graph, prepared));
   OB_ASSIGN_OR_RETURN(std::vector<LoweredKernel> kernels, LowerKernels(graph, choice));
+  if (const Layouts layouts = ChooseLayouts(prepared, choice, kernels); !layouts.empty()) {
+    LaidOut laid_out = ApplyLayouts(graph, prepared, choice, layouts);
+    prepared = laid_out.sink;
+    choice = std::move(laid_out.choice);
+    OB_ASSIGN_OR_RETURN(kernels, LowerKernels(graph, choice));
+  }
   OB_RETURN_IF_ERROR(CheckRoomToMerge(graph, kernels));
   const absl::flat_hash_set<const UOp*> results(prepared->src.begin(), prepared->src.end());
   return Assembler(prepared, MergeKernels(graph, std::move(kernels), results)).Run(graph, donated);

@@ -5,6 +5,7 @@
 //   SplitReductions  large sums with few results, in two steps (split.h)
 //   ChooseStored     which values are kept in memory; all others are computed where they are read
 //                    (fusion.h)
+//   ChooseLayouts    in which order a kept value's axes lie in memory (layout.h)
 //   LowerKernel      a kept value as a loop nest: movements become index arithmetic (lower.h)
 //   MergeKernels     kernels over the same rows become one with several stores (merge.h)
 //   WriteInPlace     results written over inputs that nobody reads afterwards (in_place.h)

@@ -1,6 +1,7 @@
 #include "compiler/schedule/split.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -17,6 +18,12 @@ constexpr int64_t kFewResults = 32;       // threads that such a kernel keeps bu
 constexpr int64_t kResultsWanted = 64;    // partial ones
 constexpr int64_t kPartialsMax = 1024;    // of one result: joining them is one task
 constexpr double kElementsMin = 1 << 19;  // below, a second kernel costs more than it saves
+
+// A sum of products whose operands do not stay in the second cache reads them from beyond it once
+// for each tile of its results. In parts that do stay there, it reads them once.
+constexpr double kOperandBytesLeast = 2 << 20;
+constexpr double kPartBytes = 1 << 20;
+constexpr double kReuseLeast = 64;  // products that an element is in
 
 struct Cut {
   int64_t axis = 0;
@@ -39,6 +46,39 @@ Cut FindCut(const UOp* reduce, int64_t parts_min) {
         extent >= 16 * parts_min && extent <= limits::kDimMax - parts_min)
       return {axis, parts_min, (extent + parts_min - 1) / parts_min};
   return {};
+}
+
+// What is multiplied: `node` without movements and windows.
+const UOp* OperandOf(const UOp* node) {
+  for (;;) {
+    if (IsMovement(node->op))
+      node = node->src[0];
+    else if (node->op == Op::kReduce && node->src[0]->op == Op::kWhere)
+      node = node->src[0]->src[1];
+    else
+      return node;
+  }
+}
+
+// Parts for a sum of products over more than a cache holds; 1 for any other.
+int64_t PartsForCache(const UOp* reduce) {
+  const UOp* product = reduce->src[0];
+  while (IsMovement(product->op)) product = product->src[0];
+  if (static_cast<Op>(reduce->arg[0]) != Op::kAdd || product->op != Op::kMul) return 1;
+  double bytes = 0, elements = 0;
+  for (const UOp* side : product->src) {
+    const UOp* const operand = OperandOf(side);
+    const auto count = static_cast<double>(ElementCount(operand->shape));
+    elements += count;
+    bytes += count * ByteWidth(operand->dtype);
+  }
+  const auto results = static_cast<double>(ElementCount(reduce->shape)),
+             products = static_cast<double>(ElementCount(reduce->src[0]->shape));
+  if (bytes < kOperandBytesLeast || products / elements < kReuseLeast) return 1;
+  const double parts = std::ceil(bytes / kPartBytes);
+  // Partial results are written and read once.
+  if (results * parts * ByteWidth(reduce->dtype) > bytes / 4) return 1;
+  return static_cast<int64_t>(std::min<double>(parts, kPartialsMax));
 }
 
 const UOp* Split(Graph& g, const UOp* reduce, const Cut& cut) {
@@ -74,11 +114,14 @@ absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink) {
     if (node->op != Op::kReduce || node->arg.size() < 2 || !IsStatic(node->src[0]->shape)) continue;
     const int64_t results = ElementCount(node->shape);
     const auto elements = static_cast<double>(ElementCount(node->src[0]->shape));
-    if (results == 0 || results >= kFewResults || elements < kElementsMin) continue;
+    if (results == 0 || elements < kElementsMin) continue;
+    const int64_t parts =
+        results < kFewResults ? (kResultsWanted + results - 1) / results : PartsForCache(now);
+    if (parts == 1) continue;
     // An axis more, and a few elements, must be within what a graph may have.
     if (node->src[0]->rank() == limits::kRankMax || elements > limits::kVirtualElementsMax / 2)
       continue;
-    const Cut cut = FindCut(now, (kResultsWanted + results - 1) / results);
+    const Cut cut = FindCut(now, parts);
     if (cut.parts == 1) continue;
     OB_ASSIGN_OR_RETURN(const OneHot one_hot, FindOneHot(graph, now));
     if (one_hot.loops_left * static_cast<double>(results) < kElementsMin) continue;

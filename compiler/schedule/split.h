@@ -1,8 +1,9 @@
-// Large sums with few results, in two steps.
+// Large sums in two steps: one kernel of partial results, which are kept, and one that joins them.
 //
-// A kernel is handed out to threads by its results. One with fewer results than that takes, over
-// many elements, becomes one of partial results, which are kept, and one that joins them. How many
-// there are follows from the shapes alone, so that the bits do not depend on the threads.
+// A kernel is handed out to threads by its results: a sum over many elements that has fewer results
+// than that takes is split. So is a sum of products over operands that do not stay in a cache, but
+// would in parts (the gradient of a convolution's weights). How many parts there are follows from
+// the shapes alone, so that the bits do not depend on the threads.
 #pragma once
 
 #include "absl/status/statusor.h"

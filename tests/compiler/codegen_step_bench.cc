@@ -1,9 +1,11 @@
 // A training step of a small convolutional network, kernel by kernel: what each compiles to and how
-// fast it runs on one core. DUMP=<number> prints a kernel's expression, plan and IR.
+// fast it runs on one core. DUMP=<number> prints a kernel's expression, plan and IR;
+// OPTS="<number> <opts>" compiles that kernel with these Opts.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "compiler/codegen/compile.h"
@@ -164,8 +166,15 @@ int Run(int64_t batch) {
   std::vector<const UOp*> kernels;
   for (const auto& kernel : schedule.kernels) kernels.push_back(kernel.ast);
   WarmUpCompiler();
+  std::vector<std::optional<std::vector<codegen::Opt>>> opts(kernels.size());
+  if (const char* const given = std::getenv("OPTS")) {
+    char* rest = nullptr;
+    const size_t kernel = std::strtoul(given, &rest, 10);
+    OB_CHECK(kernel < opts.size());
+    opts[kernel] = ValueOrDie(codegen::ParseOpts(rest));
+  }
   start = Now();
-  const auto compiled = CompileKernels(kernels);
+  const auto compiled = CompileKernels(kernels, {}, opts);
   std::printf("compile %.1f ms\n", (Now() - start) * 1e3);
 
   const char* const dump = std::getenv("DUMP");
@@ -176,7 +185,7 @@ int Run(int64_t batch) {
       continue;
     }
     if (dump != nullptr && std::atoi(dump) == static_cast<int>(k))
-      (void)CompileKernel(kernels[k], {.dump = true});
+      (void)CompileKernel(kernels[k], {.dump = true, .opts = opts[k]});
     const auto loaded = ValueOrDie(LoadedKernel::Load(*compiled[k]));
     std::vector<std::vector<char>> memory;
     std::vector<void*> buffers;

@@ -30,11 +30,12 @@ attention                     3
 attention_backward            8
 embedding_backward            4
 conv_chain                    3
+conv_chain_backward          11
 sgd_step                      1
 adamw_step                    3
 mnist_forward                 9
-mnist_forward_backward       32
-mnist_step                   34
+mnist_forward_backward       35
+mnist_step                   37
 transformer_block            11
 transformer_block_backward   36
 gpt_step_1_layer             51

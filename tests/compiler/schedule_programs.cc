@@ -127,11 +127,20 @@ const std::vector<Program>& Programs() {
        }},
       {"conv_chain",
        [](Size s) {
-         const Tensor w1 = Input({Or(s, 3, 32), Or(s, 2, 3), 3, 3}),
-                      w2 = Input({Or(s, 2, 32), Or(s, 3, 32), 3, 3}),
+         const Tensor w1 = Input({Or(s, 8, 32), Or(s, 2, 3), 3, 3}),
+                      w2 = Input({Or(s, 2, 32), Or(s, 8, 32), 3, 3}),
                       w3 = Input({Or(s, 2, 64), Or(s, 2, 32), 3, 3});
          const Tensor x = Input({Or(s, 1, 16), Or(s, 2, 3), Or(s, 8, 32), Or(s, 8, 32)});
          Realize({x.conv2d(w1).relu().conv2d(w2).relu().conv2d(w3).relu()});
+       }},
+      {"conv_chain_backward",
+       [](Size s) {
+         const Tensor w1 = Weight({Or(s, 8, 32), Or(s, 2, 3), 3, 3}),
+                      w2 = Weight({Or(s, 8, 32), Or(s, 8, 32), 3, 3}),
+                      w3 = Weight({Or(s, 2, 64), Or(s, 8, 32), 3, 3});
+         const Tensor x = Input({Or(s, 2, 16), Or(s, 2, 3), Or(s, 12, 32), Or(s, 12, 32)});
+         const Tensor y = x.conv2d(w1).relu().max_pool2d().conv2d(w2).relu();
+         ForwardBackward(y.conv2d(w3), {w1, w2, w3});
        }},
       {"sgd_step",
        [](Size s) {

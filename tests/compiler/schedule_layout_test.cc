@@ -1,0 +1,96 @@
+// Which values lie in memory in another order than that of their axes.
+#include <gtest/gtest.h>
+
+#include "compiler/ir/build.h"
+#include "compiler/ir/check.h"
+#include "compiler/schedule/layout.h"
+
+namespace outboard::schedule {
+namespace {
+
+class ScheduleLayoutTest : public testing::Test {
+ protected:
+  const UOp* Input(const Shape& dims) {
+    return Param(g, slot_++, DType::kF32, dims);
+  }
+  const UOp* Kept(const UOp* x) { return g.MakeChecked(Op::kContiguous, DType::kVoid, {x}); }
+
+  // The sums of x [B, C, L] over C and over windows of `kernel` places along L.
+  const UOp* WindowSums(const UOp* x, int64_t kernel) {
+    const Dim length = x->shape[2], places = Dim(length.value() - kernel + 1);
+    const Shape dims = {x->shape[0], x->shape[1], places, Dim(kernel), length};
+    const auto along = [&](Dim n, int where) {
+      Shape ones(dims.size(), Dim(1));
+      ones[where] = n;
+      return Expand(g, Reshape(g, Iota(g, DType::kI32, n), ones), dims);
+    };
+    const UOp* const place = Add(g, along(places, 2), along(Dim(kernel), 3));
+    const UOp* const spread =
+        Expand(g, Reshape(g, x, {x->shape[0], x->shape[1], 1, 1, length}), dims);
+    const UOp* const hot = Where(g, Alu(g, Op::kCmpEq, along(length, 4), place), spread,
+                                 Full(g, ConstFloat(g, DType::kF32, 0), dims));
+    return Reduce(g, Op::kAdd, Reduce(g, Op::kAdd, hot, {4}), {1, 3});
+  }
+
+  void Choose(const UOp* result) {
+    sink = Sink(g, {result});
+    choice = ValueOrDie(ChooseStored(g, sink));
+    std::vector<LoweredKernel> kernels;
+    for (const UOp* value : choice.kept)
+      kernels.push_back(ValueOrDie(LowerKernel(g, value, choice.read_again)));
+    layouts = ChooseLayouts(sink, choice, kernels);
+  }
+
+  Graph g;
+  const UOp* sink = nullptr;
+  Choice choice;
+  Layouts layouts;
+
+ private:
+  int64_t slot_ = 0;
+};
+
+using Order = std::vector<int64_t>;
+
+TEST_F(ScheduleLayoutTest, ChannelsOfWhatIsReadThroughWindowsGoLast) {
+  const UOp* const x = Kept(Add(g, Input({2, 16, 9}), Input({2, 16, 9})));
+  Choose(WindowSums(x, 3));
+  ASSERT_EQ(layouts.size(), 1u);
+  EXPECT_EQ(layouts.at(x), (Order{0, 2, 1}));
+
+  const LaidOut laid_out = ApplyLayouts(g, sink, choice, layouts);
+  ASSERT_EQ(laid_out.choice.kept.size(), choice.kept.size());
+  const UOp* const kept = laid_out.choice.kept[0];
+  EXPECT_EQ(kept->op, Op::kPermute);
+  EXPECT_EQ(Shape(kept->shape.begin(), kept->shape.end()), (Shape{2, 9, 16}));
+  EXPECT_TRUE(laid_out.choice.read_again.contains(kept));
+  EXPECT_FALSE(laid_out.choice.read_again.contains(x));
+}
+
+TEST_F(ScheduleLayoutTest, WhatLiesBesideItFollows) {
+  const UOp* const first = Kept(Add(g, Input({2, 16, 9}), Input({2, 16, 9})));
+  const UOp* const second = Kept(Mul(g, first, first));
+  Choose(WindowSums(second, 3));
+  ASSERT_EQ(layouts.size(), 2u);
+  EXPECT_EQ(layouts.at(first), (Order{0, 2, 1}));
+  EXPECT_EQ(layouts.at(second), (Order{0, 2, 1}));
+}
+
+TEST_F(ScheduleLayoutTest, FewChannelsStayWhereTheyAre) {
+  Choose(WindowSums(Kept(Add(g, Input({2, 3, 9}), Input({2, 3, 9}))), 3));
+  EXPECT_TRUE(layouts.empty());
+}
+
+TEST_F(ScheduleLayoutTest, InputsAndResultsStayRowMajor) {
+  Choose(WindowSums(Input({2, 16, 9}), 3));
+  EXPECT_TRUE(layouts.empty());
+}
+
+TEST_F(ScheduleLayoutTest, RowsOfAMatrixAreNoWindow) {
+  const UOp* const x = Kept(Add(g, Input({4, 16, 8}), Input({4, 16, 8})));
+  Choose(Reduce(g, Op::kAdd, Reshape(g, x, {4, 16, 2, 4}), {1, 3}));
+  EXPECT_TRUE(layouts.empty());
+}
+
+}  // namespace
+}  // namespace outboard::schedule
