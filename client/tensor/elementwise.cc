@@ -36,24 +36,18 @@ Tensor Binary(Op op, const Arg& a, const Arg& b) {
   return Tensor::FromNode(rec, rec.Alu(op, x.a, x.b));
 }
 
-const UOp* Exp(const Recorder& rec, const UOp* x) {
-  return rec.Alu(Op::kExp2, rec.Scale(x, std::numbers::log2e));
-}
-const UOp* Log(const Recorder& rec, const UOp* x) {
-  return rec.Scale(rec.Alu(Op::kLog2, x), std::numbers::ln2);
-}
 const UOp* Over(const Recorder& rec, double a, const UOp* x) {
   return rec.Alu(Op::kFDiv, rec.FullLike(x, a), x);
 }
-const UOp* Sigmoid(const Recorder& rec, const UOp* x) {
-  const UOp* const e = rec.Alu(Op::kExp2, rec.Scale(x, -std::numbers::log2e));
-  return Over(rec, 1, rec.Add(rec.FullLike(x, 1), e));
-}
-const UOp* Tanh(const Recorder& rec, const UOp* x) {
-  return rec.Add(rec.Scale(Sigmoid(rec, rec.Scale(x, 2)), 2), rec.FullLike(x, -1));
-}
 const UOp* Less(const Recorder& rec, const UOp* a, const UOp* b) {
   return rec.Alu(Op::kCmpLt, a, b);
+}
+// 1 / (1 + e^-x), by exponentials of -|x|: none overflows, and in a gradient no infinity meets a zero.
+const UOp* Sigmoid(const Recorder& rec, const UOp* x) {
+  const UOp *const zero = rec.FullLike(x, 0), *const one = rec.FullLike(x, 1);
+  const UOp* const negative = Less(rec, x, zero);
+  const UOp* const e = rec.Alu(Op::kExp, rec.Where(negative, x, rec.Alu(Op::kNeg, x)));
+  return rec.Alu(Op::kFDiv, rec.Where(negative, e, one), rec.Add(one, e));
 }
 // a <= b, false for NaN.
 const UOp* LessEqual(const Recorder& rec, const UOp* a, const UOp* b) {
@@ -158,12 +152,16 @@ Tensor Tensor::bitcast(DType dtype, At at) const {
 }
 Tensor Tensor::neg(At at) const { return -Arg(*this, at); }
 
-Tensor Tensor::exp(At at) const { return OfFloat(*this, at, Exp); }
+Tensor Tensor::exp(At at) const {
+  return OfFloat(*this, at, [](const Recorder& rec, const UOp* x) { return rec.Alu(Op::kExp, x); });
+}
 Tensor Tensor::exp2(At at) const {
   return OfFloat(*this, at,
                  [](const Recorder& rec, const UOp* x) { return rec.Alu(Op::kExp2, x); });
 }
-Tensor Tensor::log(At at) const { return OfFloat(*this, at, Log); }
+Tensor Tensor::log(At at) const {
+  return OfFloat(*this, at, [](const Recorder& rec, const UOp* x) { return rec.Alu(Op::kLog, x); });
+}
 Tensor Tensor::log2(At at) const {
   return OfFloat(*this, at,
                  [](const Recorder& rec, const UOp* x) { return rec.Alu(Op::kLog2, x); });
@@ -172,9 +170,7 @@ Tensor Tensor::sin(At at) const {
   return OfFloat(*this, at, [](const Recorder& rec, const UOp* x) { return rec.Alu(Op::kSin, x); });
 }
 Tensor Tensor::cos(At at) const {
-  return OfFloat(*this, at, [](const Recorder& rec, const UOp* x) {
-    return rec.Alu(Op::kSin, rec.Add(x, rec.FullLike(x, std::numbers::pi / 2)));
-  });
+  return OfFloat(*this, at, [](const Recorder& rec, const UOp* x) { return rec.Alu(Op::kCos, x); });
 }
 Tensor Tensor::tan(At at) const { return Arg(sin(at), at) / Arg(cos(at), at); }
 Tensor Tensor::sqrt(At at) const {
@@ -244,30 +240,38 @@ Tensor Tensor::elu(double alpha, At at) const {
     // NaN in a gradient.
     const UOp* const zero = rec.FullLike(x, 0);
     const UOp* const low = rec.Where(Less(rec, x, zero), x, zero);
-    const UOp* const curve = rec.Scale(rec.Add(Exp(rec, low), rec.FullLike(x, -1)), alpha);
+    const UOp* const curve = rec.Scale(rec.Add(rec.Alu(Op::kExp, low), rec.FullLike(x, -1)), alpha);
     return rec.Where(Less(rec, x, zero), curve, x);
   });
 }
 Tensor Tensor::sigmoid(At at) const { return OfFloat(*this, at, Sigmoid); }
-Tensor Tensor::tanh(At at) const { return OfFloat(*this, at, Tanh); }
+Tensor Tensor::tanh(At at) const {
+  return OfFloat(*this, at,
+                 [](const Recorder& rec, const UOp* x) { return rec.Alu(Op::kTanh, x); });
+}
 Tensor Tensor::silu(At at) const {
   return OfFloat(*this, at,
                  [](const Recorder& rec, const UOp* x) { return rec.Mul(x, Sigmoid(rec, x)); });
 }
 Tensor Tensor::gelu(At at) const {
   return OfFloat(*this, at, [](const Recorder& rec, const UOp* x) {
+    // (1 + tanh y) / 2 is sigmoid(2y), which loses nothing where the tanh is near -1.
     const UOp* const cube = rec.Mul(x, rec.Mul(x, x));
     const UOp* const inner =
-        rec.Scale(rec.Add(x, rec.Scale(cube, 0.044715)), std::sqrt(2 / std::numbers::pi));
-    return rec.Mul(rec.Scale(x, 0.5), rec.Add(Tanh(rec, inner), rec.FullLike(x, 1)));
+        rec.Scale(rec.Add(x, rec.Scale(cube, 0.044715)), 2 * std::sqrt(2 / std::numbers::pi));
+    return rec.Mul(x, Sigmoid(rec, inner));
   });
 }
 Tensor Tensor::softplus(At at) const {
   return OfFloat(*this, at, [](const Recorder& rec, const UOp* x) {
-    // max(x, 0) + log(1 + exp(-|x|)) overflows nowhere.
-    const UOp* const size = rec.Alu(Op::kMax, x, rec.Alu(Op::kNeg, x));
-    const UOp* const tail = rec.Add(Exp(rec, rec.Alu(Op::kNeg, size)), rec.FullLike(x, 1));
-    return rec.Add(rec.Alu(Op::kMax, x, rec.FullLike(x, 0)), Log(rec, tail));
+    // max(x, 0) + log(1 + e) with e = exp(-|x|) overflows nowhere. Both sides of each choice meet at
+    // 0 with the slopes of the whole, so its gradient is right there too.
+    const UOp *const zero = rec.FullLike(x, 0), *const one = rec.FullLike(x, 1);
+    const UOp* const negative = Less(rec, x, zero);
+    const UOp* const e = rec.Alu(Op::kExp, rec.Where(negative, x, rec.Alu(Op::kNeg, x)));
+    const UOp* const sum = rec.Add(one, e);
+    const UOp* const lost = rec.Sub(e, rec.Sub(sum, one));  // what the sum has rounded away
+    return rec.Add(rec.Where(negative, zero, x), rec.Add(rec.Alu(Op::kLog, sum), lost));
   });
 }
 Tensor Tensor::clip(const Arg& low, const Arg& high) const {

@@ -147,8 +147,7 @@ Tensor Tensor::randn(const Dims& dims, DType dtype, At at) {
   const UOp* const high_float = rec.Cast(high, wide);
   const UOp* const u = rec.Scale(rec.Add(high_float, rec.FullLike(high_float, 1)), unit);
   const UOp* const angle = rec.Scale(rec.Cast(low, wide), unit * 2 * std::numbers::pi);
-  const UOp* const radius =
-      rec.Alu(Op::kSqrt, rec.Scale(rec.Alu(Op::kLog2, u), -2 * std::numbers::ln2));
+  const UOp* const radius = rec.Alu(Op::kSqrt, rec.Scale(rec.Alu(Op::kLog, u), -2));
   const UOp* const y = rec.Mul(radius, rec.Alu(Op::kSin, angle));
   return FromNode(rec, rec.Reshape(rec.Cast(y, dtype), ToShape(dims)));
 }

@@ -1,6 +1,5 @@
 // Reductions, and what is made of them.
 #include <limits>
-#include <numbers>
 
 #include "absl/strings/str_cat.h"
 #include "client/tensor/promote.h"
@@ -81,14 +80,6 @@ const UOp* Centred(const Recorder& rec, const UOp* x, int axis) {
   return rec.Sub(x, rec.Expand(rec.Make(Op::kDetach, top->dtype, {top}), x->shape));
 }
 
-const UOp* Exp(const Recorder& rec, const UOp* x) {
-  return rec.Alu(Op::kExp2, rec.Scale(x, std::numbers::log2e));
-}
-
-const UOp* Log(const Recorder& rec, const UOp* x) {
-  return rec.Scale(rec.Alu(Op::kLog2, x), std::numbers::ln2);
-}
-
 }  // namespace
 
 Tensor Tensor::sum(const Axes& axes, bool keepdim, At at) const {
@@ -163,8 +154,9 @@ Tensor Tensor::logsumexp(int64_t axis, bool keepdim, At at) const {
   const int place = rec.Axis(axis, x->rank());
   const UOp* const top = MaxOf(rec, x, {place});
   const UOp* const held = rec.Make(Op::kDetach, top->dtype, {top});
-  const UOp* const sum = SumOf(rec, Exp(rec, rec.Sub(x, rec.Expand(held, x->shape))), {place});
-  const UOp* const y = rec.Add(Log(rec, sum), held);
+  const UOp* const sum =
+      SumOf(rec, rec.Alu(Op::kExp, rec.Sub(x, rec.Expand(held, x->shape))), {place});
+  const UOp* const y = rec.Add(rec.Alu(Op::kLog, sum), held);
   return FromNode(rec, keepdim ? y : rec.Squeeze(y, {place}));
 }
 
@@ -172,7 +164,7 @@ Tensor Tensor::softmax(int64_t axis, At at) const {
   const Recorder rec(at);
   const UOp* const x = rec.Cast(NodeIn(rec), FloatOf(dtype(at)));
   const int place = rec.Axis(axis, x->rank());
-  const UOp* const e = Exp(rec, Centred(rec, x, place));
+  const UOp* const e = rec.Alu(Op::kExp, Centred(rec, x, place));
   return FromNode(rec, rec.Alu(Op::kFDiv, e, rec.Expand(SumOf(rec, e, {place}), x->shape)));
 }
 
@@ -181,7 +173,7 @@ Tensor Tensor::log_softmax(int64_t axis, At at) const {
   const UOp* const x = rec.Cast(NodeIn(rec), FloatOf(dtype(at)));
   const int place = rec.Axis(axis, x->rank());
   const UOp* const m = Centred(rec, x, place);
-  const UOp* const log_sum = Log(rec, SumOf(rec, Exp(rec, m), {place}));
+  const UOp* const log_sum = rec.Alu(Op::kLog, SumOf(rec, rec.Alu(Op::kExp, m), {place}));
   return FromNode(rec, rec.Sub(m, rec.Expand(log_sum, x->shape)));
 }
 

@@ -190,18 +190,20 @@ ErrorInfo OfBinary(const UOp* node, const ErrorInfo& a, const ErrorInfo& b) {
   return Rounded(node->dtype, info);
 }
 
-// EXP2, LOG2, SIN: `slope` bounds the derivative over the source's range.
+// EXP, LOG, SIN and their like: `slope` bounds the derivative over the source's range.
 ErrorInfo OfTranscendental(const UOp* node, const ErrorInfo& x) {
   const double unit = FormatOf(node->dtype).unit;
   ErrorInfo info;
   double slope = 1;
   const double reach = x.magnitude + x.error;
   switch (node->op) {
+    case Op::kExp:
     case Op::kExp2:
-      if (x.special || reach > 64) info.chaotic = true;
-      info.magnitude = std::exp2(std::min(reach, 1000.0));
+      if (x.special || reach > 44) info.chaotic = true;
+      info.magnitude = std::exp(std::min(reach, 700.0));
       slope = info.magnitude;
       break;
+    case Op::kLog:
     case Op::kLog2: {
       const UOp* const d = node->src[0];  // as for FDIV: at least one
       if (x.special || d->op != Op::kAdd || d->src[0]->op != Op::kMul ||
@@ -213,10 +215,10 @@ ErrorInfo OfTranscendental(const UOp* node, const ErrorInfo& x) {
       break;
     }
     default:
-      if (x.special || reach > 1000) info.chaotic = true;
+      if (x.special) info.chaotic = true;
       info.magnitude = 1;
   }
-  info.error = slope * x.error + 8 * unit * std::max(1.0, info.magnitude);
+  info.error = slope * x.error + 4 * unit * std::max(1.0, info.magnitude);
   return Rounded(node->dtype, info);
 }
 

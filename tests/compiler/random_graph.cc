@@ -220,13 +220,17 @@ class Builder {
   void FloatUnary() {
     const UOp* const x = AnyFloat();
     if (x == nullptr) return;
-    switch (r_.Below(7)) {
+    switch (r_.Below(11)) {
       case 0: return Keep(Alu(g_, Op::kNeg, x));
       case 1: return Keep(Alu(g_, Op::kTrunc, x));
       case 2: return Keep(Alu(g_, Op::kSqrt, r_.OneIn(2) ? x : AtLeastOne(x)));
       case 3: return Keep(Alu(g_, Op::kExp2, x));
       case 4: return Keep(Alu(g_, Op::kLog2, AtLeastOne(x)));
       case 5: return Keep(Alu(g_, Op::kSin, x));
+      case 6: return Keep(Alu(g_, Op::kExp, x));
+      case 7: return Keep(Alu(g_, Op::kLog, AtLeastOne(x)));
+      case 8: return Keep(Alu(g_, Op::kCos, x));
+      case 9: return Keep(Alu(g_, Op::kTanh, x));
       default: return Keep(Alu(g_, Op::kMax, x, Full(g_, ConstOf(g_, x->dtype, 0), x->shape)));
     }
   }
