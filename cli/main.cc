@@ -14,6 +14,7 @@
 #include "cli/viz.h"
 #include "proto/limits.h"
 #include "worker/executor_main.h"
+#include "worker/search_main.h"
 
 namespace {
 
@@ -63,6 +64,10 @@ int Main(int argc, char** argv) {
   // Before the parser: executors are started for sessions, and their milliseconds count.
   if (argc > 1 && std::strcmp(argv[1], "executor") == 0) {
     return worker::ExecutorMain(worker::ExecutorOptionsFromEnvironment());
+  }
+
+  if (argc > 1 && std::strcmp(argv[1], "search") == 0) {
+    return worker::SearchMain(worker::SearchOptionsFromEnvironment());
   }
 
   CLI::App app(
@@ -131,6 +136,9 @@ int Main(int argc, char** argv) {
   AddMemory(serve, server, "3/4 of the machine's, which the sessions share");
   AddGateway(serve, server);
   AddReady(serve, server);
+  for (CLI::App* command : {up, worker, serve})
+    command->add_flag("--no-idle-search", server.no_idle_search,
+                      "Do not look for faster kernels while no session works (docs/tuning.md)");
   for (CLI::App* command : {worker, serve})
     command->add_flag("--quiet", server.ready.quiet)->group("");
 

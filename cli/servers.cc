@@ -24,6 +24,7 @@
 #include "gateway/service/gateway.h"
 #include "runtime/cpu/memory.h"
 #include "worker/environment.h"
+#include "worker/kernel_store.h"
 #include "worker/supervisor.h"
 
 namespace outboard::cli {
@@ -101,6 +102,18 @@ int64_t MemoryOf(const ServerFlags& flags) {
   return static_cast<int64_t>(std::min(flags.session_memory_bytes, kMost));
 }
 
+// The command line of the search process; empty where nothing is searched in idle time. Executors
+// learn from the environment whether they take part.
+std::vector<std::string> IdleSearch(const ServerFlags& flags) {
+  const bool off =
+      flags.no_idle_search ||
+      (std::getenv("OUTBOARD_IDLE_SEARCH") != nullptr && !worker::IsSet("OUTBOARD_IDLE_SEARCH")) ||
+      worker::IsSet("REF") || worker::IsSet("NOOPT") || worker::KernelStorePath().empty();
+  setenv("OUTBOARD_IDLE_SEARCH", off ? "0" : "1", 1);
+  if (off) return {};
+  return {"/proc/self/exe", "search"};
+}
+
 // A supervisor on a thread of its own, which executors are tied to.
 class SupervisorThread {
  public:
@@ -155,6 +168,7 @@ int RunWorker(const ServerFlags& flags) {
                                .name = flags.name,
                                .fleet_token = *token,
                                .executor = {},
+                               .search = IdleSearch(flags),
                                .devices = flags.devices,
                                .memory_bytes_max = MemoryOf(flags)});
   absl::Status status = TellReady(flags.ready, flags.gateway);
@@ -190,6 +204,7 @@ int RunServe(const ServerFlags& flags) {
                                  .name = "serve",
                                  .fleet_token = options->fleet_token,
                                  .executor = {},
+                                 .search = IdleSearch(flags),
                                  .devices = flags.devices,
                                  // Sessions of one user share what there is as they come.
                                  .memory_bytes_max = flags.session_memory_bytes > 0
@@ -232,10 +247,17 @@ int RunUp(ServerFlags flags) {
   std::vector<Child> workers;
   int restarts = 0;
   auto start = [&](int index) -> absl::Status {
-    auto child = Child::Start(
-        {"worker", "--gateway", (*gateway)->address(), "--name", absl::StrCat("local-", index),
-         "--devices", absl::StrCat(flags.devices), "--quiet"},
-        {absl::StrCat("OUTBOARD_FLEET_TOKEN=", options->fleet_token)});
+    std::vector<std::string> args{"worker",
+                                  "--gateway",
+                                  (*gateway)->address(),
+                                  "--name",
+                                  absl::StrCat("local-", index),
+                                  "--devices",
+                                  absl::StrCat(flags.devices),
+                                  "--quiet"};
+    if (flags.no_idle_search) args.push_back("--no-idle-search");
+    auto child = Child::Start(std::move(args),
+                              {absl::StrCat("OUTBOARD_FLEET_TOKEN=", options->fleet_token)});
     if (!child.ok()) return child.status();
     if (static_cast<size_t>(index) < workers.size()) {
       workers[static_cast<size_t>(index)] = *std::move(child);

@@ -22,6 +22,7 @@ struct ServerFlags {
   int drain_s = 5;
   uint64_t session_memory_bytes = 0;
   bool no_auth = false;
+  bool no_idle_search = false;  // up, worker, serve
   bool ephemeral = false;  // serve: the data folder is removed at the end
   int life_fd = -1;
   int parent_pid = 0;

@@ -16,6 +16,7 @@
 #include "compiler/schedule/schedule.h"
 #include "runtime/cpu/device.h"
 #include "worker/failed_node.h"
+#include "worker/kernels_in_use.h"
 #include "worker/room.h"
 #include "worker/tuner.h"
 
@@ -25,11 +26,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kPlansMax = 256;  // of one session; the one that was not used for longest goes
-constexpr size_t kProgramsMax =
-    1 << 16;  // above this, those whose plans have gone are dropped from the list
 
 struct Launch {
-  std::shared_ptr<const cpu::Program> program;
+  std::shared_ptr<KernelInUse> kernel;
   std::vector<int> buffers;  // into Schedule::buffers
   int result;                // what it is for, as ResultsOf
 };
@@ -64,7 +63,6 @@ struct Plan {
   schedule::Schedule schedule;  // without its kernels' graphs
   std::vector<Launch> launches;
   int largest_temporary = kNoResult;  // what it is for, as ResultsOf
-  std::vector<std::string> names;     // of kernels, for DEBUG
 };
 
 struct PlanKey {
@@ -82,13 +80,21 @@ class CompiledEngine final : public Engine {
   CompiledEngine(KernelCompiler* compiler, const CompiledEngineOptions& options)
       : compiler_(compiler),
         debug_(options.debug),
-        device_({.threads = options.threads, .memory_bytes_max = options.memory_bytes_max}) {
+        device_({.threads = options.threads, .memory_bytes_max = options.memory_bytes_max}),
+        kernels_(&device_, options.store, options.idle_compiler) {
     if (options.store != nullptr)
-      tuner_.emplace(options.store, compiler, &device_,
-                     TunerOptions{.width = options.beam, .report = options.debug >= 1});
+      tuner_.emplace(options.store, options.candidates != nullptr ? options.candidates : compiler,
+                     &device_, TunerOptions{.width = options.beam, .report = options.debug >= 1});
   }
 
   std::string kind() const override { return "cpu"; }
+
+  std::vector<KernelVersion> TakeVersions() override { return kernels_.TakeVersions(); }
+  void Pin(const KernelVersion& version) override { kernels_.Pin(version, compiler_); }
+  void TellCosts(const std::function<bool()>& knocked) override { kernels_.TellCosts(knocked); }
+  void UseBetterKernels(const std::function<bool()>& knocked) override {
+    kernels_.UseBetter(knocked);
+  }
 
   absl::StatusOr<std::vector<ArrayPtr>> Run(const GraphId& id, const UOp* sink,
                                             std::vector<ArrayPtr> inputs,
@@ -179,18 +185,22 @@ class CompiledEngine final : public Engine {
   absl::Status RunKernel(const Plan& plan, size_t i, const std::vector<void*>& memory,
                          const std::vector<int64_t>& vars) {
     const Launch& launch = plan.launches[i];
+    KernelInUse& kernel = *launch.kernel;
     std::vector<void*> buffers;
     buffers.reserve(launch.buffers.size() + 1);
     for (const int b : launch.buffers) buffers.push_back(memory[b]);
-    buffers.resize(launch.program->buffer_count());
+    buffers.resize(kernel.program->buffer_count());
     buffers.push_back(const_cast<int64_t*>(vars.data()));
-    const Clock::time_point start = debug_ >= 2 ? Clock::now() : Clock::time_point{};
-    OB_RETURN_IF_ERROR(device_.Launch(*launch.program, buffers));
+    const bool timed = kernel.timed() || debug_ >= 2;
+    const Clock::time_point start = timed ? Clock::now() : Clock::time_point{};
+    OB_RETURN_IF_ERROR(device_.Launch(*kernel.program, buffers));
+    const double us =
+        timed ? std::chrono::duration<double, std::micro>(Clock::now() - start).count() : 0;
+    kernel.Ran(us);
     if (debug_ >= 2) {
-      const double us = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
       std::fprintf(stderr, "kernel %3zu %10.1f us %8.1f GFLOP/s %7.1f GB/s  %s\n", i, us,
-                   static_cast<double>(launch.program->flops()) / us / 1e3,
-                   static_cast<double>(launch.program->bytes()) / us / 1e3, plan.names[i].c_str());
+                   static_cast<double>(kernel.program->flops()) / us / 1e3,
+                   static_cast<double>(kernel.program->bytes()) / us / 1e3, kernel.name.c_str());
     }
     return absl::OkStatus();
   }
@@ -221,40 +231,35 @@ class CompiledEngine final : public Engine {
     OB_ASSIGN_OR_RETURN(schedule::Schedule schedule, schedule::MakeSchedule(graph, sink, donated));
     if (debug_ >= 3) std::fputs(schedule::ScheduleToString(schedule).c_str(), stderr);
 
-    // Programs of other plans are used again; those of this plan are held by it alone, so that they
+    // Kernels of other plans are used again; those of this plan are held by it alone, so that they
     // go with it.
     std::vector<KernelSource> missing;
+    std::vector<std::string> missing_names;
     std::vector<GraphId> ids, missing_ids;
     const std::vector<int> results = ResultsOf(schedule);
     const auto result_of = [&](const schedule::Kernel& kernel) {
       return results[kernel.buffers[0]];
     };
     std::vector<int> missing_results;
-    absl::flat_hash_map<GraphId, std::shared_ptr<const cpu::Program>> programs;
+    absl::flat_hash_map<GraphId, std::shared_ptr<KernelInUse>> kernels;
     if (tuner_.has_value()) tuner_->BeginPlan();
     for (size_t i = 0; i < schedule.kernels.size(); ++i) {
       const schedule::Kernel& kernel = schedule.kernels[i];
       if (debug_ >= 4) std::fprintf(stderr, "%s\n", ExpressionToString(kernel.ast, 4000).c_str());
       OB_ASSIGN_OR_RETURN(EncodedGraph encoded, EncodeGraph(kernel.ast));
       ids.push_back(encoded.id);
-      const auto [place, fresh] = programs.try_emplace(encoded.id);
+      const auto [place, fresh] = kernels.try_emplace(encoded.id);
       if (!fresh) continue;  // a twin
-      if (const auto known = programs_.find(encoded.id); known != programs_.end())
-        place->second = known->second.lock();
+      place->second = kernels_.Find(encoded.id);
       if (place->second != nullptr) continue;
       missing_ids.push_back(encoded.id);
       missing_results.push_back(result_of(kernel));
       missing.push_back({std::move(encoded.bytes), std::nullopt});
-      if (tuner_.has_value()) {  // for the largest values of VARs, which it knows nothing of
-        const UOp* const tuned = AtLargest(graph, kernel.ast);
-        if (tuned != kernel.ast) {
-          OB_ASSIGN_OR_RETURN(encoded, EncodeGraph(tuned));
-        } else {
-          encoded.bytes = missing.back().encoding;
-        }
-        missing.back().opts =
-            tuner_->OptsFor(tuned, encoded.bytes, schedule::KernelToString(schedule, i));
-      }
+      missing_names.push_back(schedule::KernelToString(schedule, i));
+      if (const auto pinned = kernels_.PinnedOpts(encoded.id); pinned.has_value())
+        missing.back().opts = *pinned;
+      else if (tuner_.has_value())
+        missing.back().opts = tuner_->OptsFor(kernel.ast, missing_names.back());
     }
     std::vector<absl::StatusOr<CompiledKernel>> compiled = compiler_->Compile(missing);
     // A store may have been written by another build, or by anybody.
@@ -265,17 +270,17 @@ class CompiledEngine final : public Engine {
     }
     absl::Status failure;
     for (size_t i = 0; i < missing.size(); ++i) {
-      absl::StatusOr<std::shared_ptr<const cpu::Program>> program = LoadProgram(compiled[i]);
-      failure.Update(AboutResult(program.status(), sink, missing_results[i]));
-      if (program.ok()) programs_[missing_ids[i]] = programs[missing_ids[i]] = *std::move(program);
+      absl::StatusOr<std::shared_ptr<KernelInUse>> kernel = compiled[i].status();
+      if (compiled[i].ok())
+        kernel = kernels_.Add(missing_ids[i], std::move(missing[i]), std::move(missing_names[i]),
+                              *compiled[i]);
+      failure.Update(AboutResult(kernel.status(), sink, missing_results[i]));
+      if (kernel.ok()) kernels[missing_ids[i]] = *std::move(kernel);
     }
     OB_RETURN_IF_ERROR(failure);
-    if (programs_.size() > kProgramsMax)
-      absl::erase_if(programs_, [](const auto& entry) { return entry.second.expired(); });
     for (size_t i = 0; i < ids.size(); ++i) {
       const schedule::Kernel& kernel = schedule.kernels[i];
-      plan->launches.push_back({programs.at(ids[i]), kernel.buffers, result_of(kernel)});
-      if (debug_ >= 2) plan->names.push_back(schedule::KernelToString(schedule, i));
+      plan->launches.push_back({kernels.at(ids[i]), kernel.buffers, result_of(kernel)});
     }
     int64_t largest = 0, result_bytes = 0, in_place_bytes = 0;
     for (size_t b = 0; b < schedule.buffers.size(); ++b) {
@@ -302,26 +307,19 @@ class CompiledEngine final : public Engine {
     return plan;
   }
 
-  absl::StatusOr<std::shared_ptr<const cpu::Program>> LoadProgram(
-      const absl::StatusOr<CompiledKernel>& compiled) {
-    OB_RETURN_IF_ERROR(compiled.status());
-    OB_ASSIGN_OR_RETURN(std::unique_ptr<cpu::Program> program, device_.Load(*compiled));
-    return std::shared_ptr<const cpu::Program>(std::move(program));
-  }
-
   cpu::Allocator& memory() override { return device_.memory(); }
 
   KernelCompiler* compiler_;
   int debug_;
   cpu::Device device_;
   std::optional<Tuner> tuner_;
+  KernelsInUse kernels_;
   struct KnownPlan {
     std::unique_ptr<Plan> plan;
     std::list<PlanKey>::iterator use;
   };
   absl::flat_hash_map<PlanKey, KnownPlan> plans_;
-  std::list<PlanKey> uses_;                                                   // the latest last
-  absl::flat_hash_map<GraphId, std::weak_ptr<const cpu::Program>> programs_;  // of plans_
+  std::list<PlanKey> uses_;  // the latest last
 };
 
 }  // namespace

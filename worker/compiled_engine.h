@@ -16,10 +16,14 @@ struct CompiledEngineOptions {
   int threads = 0;               // 0: as many as there are processors
   int debug = 0;                 // DEBUG: 2 a line a kernel, 3 the schedule, 4 the kernels
   KernelStore* store = nullptr;  // what was measured of kernels; outlives the engine; may be none
-  int beam = 0;                  // BEAM: width of the search for kernels that had none so wide
+  KernelCompiler* candidates = nullptr;  // compiles those of searches; nullptr: the engine's own
+  // Compiles what is switched in in idle time, and gives up (CANCELLED) when somebody waits; nullptr:
+  // nothing is switched in.
+  KernelCompiler* idle_compiler = nullptr;
+  int beam = 0;  // BEAM: width of the search for kernels that had none so wide
 };
 
-// `compiler` outlives the engine.
+// `compiler`, and what the options name, outlive the engine.
 std::unique_ptr<Engine> MakeCompiledEngine(KernelCompiler* compiler,
                                            const CompiledEngineOptions& options);
 

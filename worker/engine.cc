@@ -34,8 +34,8 @@ absl::Status CheckInputs(const UOp* sink, std::span<const ArrayPtr> inputs,
     const bool fixed = IsStatic(param.shape);
     return absl::InvalidArgumentError(absl::StrCat(
         "input ", i, " is ", std::string(Name(inputs[i]->dtype)), "[",
-        absl::StrJoin(inputs[i]->dims, ", "), "], the graph wants ",
-        std::string(Name(param.dtype)), ShapeToString(param.shape),
+        absl::StrJoin(inputs[i]->dims, ", "), "], the graph wants ", std::string(Name(param.dtype)),
+        ShapeToString(param.shape),
         fixed ? "" : absl::StrCat(", which here is [", absl::StrJoin(dims, ", "), "]")));
   }
   return absl::OkStatus();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,6 +14,7 @@
 #include "compiler/ir/host_tensor.h"
 #include "compiler/ir/uop.h"
 #include "runtime/cpu/memory.h"
+#include "worker/plan_log.h"
 
 namespace outboard::worker {
 
@@ -55,6 +57,19 @@ class Engine {
                                                     std::vector<ArrayPtr> inputs,
                                                     std::span<const Binding> bindings,
                                                     std::span<const int64_t> donated = {}) = 0;
+
+  // Versions of kernels that came into use since the last call: made for a Run, or switched in
+  // between two.
+  virtual std::vector<KernelVersion> TakeVersions() { return {}; }
+  // Replay: from the next Run on the kernel is used in this version, whatever a store knows. One
+  // that cannot be compiled is as if nothing was said of it.
+  virtual void Pin(const KernelVersion& version) {}
+
+  // What there is to do while nobody waits for a Run: telling the kernel store what the kernels
+  // cost, and switching in better versions of them that it knows of. Both come to an end at once
+  // when `knocked` says that somebody waits, and go on where they were with the next call.
+  virtual void TellCosts(const std::function<bool()>& knocked) {}
+  virtual void UseBetterKernels(const std::function<bool()>& knocked) {}
 
   virtual std::string kind() const = 0;  // "cpu", "ref"
   const EngineStats& stats() const { return stats_; }

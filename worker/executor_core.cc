@@ -11,6 +11,8 @@
 //       after a reconnection.
 //   E5  While the first of waiting_ lacks its graph, nothing behind it is applied.
 //   E6  Frames of another epoch than the last Open's are dropped.
+//   E7  A kernel's version changes between two Runs only, and the plan log says before which. The
+//       same items with that log to follow give the same bits.
 //
 //   new --Open--> open --Close--> ended
 //                  |  ^ Open with a higher epoch (resume)
@@ -355,7 +357,7 @@ void ExecutorCore::ApplyRun(uint64_t seq, const proto::Run& run, const GraphEntr
                                                   " results, the Run names ", run.outputs_size()));
     } else {
       absl::StatusOr<std::vector<ArrayPtr>> results =
-          engine_->Run(graph.id, graph.sink, std::move(inputs), bindings, donated);
+          RunGraph(seq, graph, std::move(inputs), bindings, donated);
       if (results.ok())
         outputs = *std::move(results);
       else
@@ -368,6 +370,20 @@ void ExecutorCore::ApplyRun(uint64_t seq, const proto::Run& run, const GraphEntr
   }
   for (int i = 0; i < run.outputs_size(); ++i) handles_[run.outputs(i)].array = outputs[i];
   for (const uint32_t i : run.fetch()) Keep(seq, Kept{outputs[i], i, run.outputs(i), {}});
+}
+
+absl::StatusOr<std::vector<ArrayPtr>> ExecutorCore::RunGraph(uint64_t seq, const GraphEntry& graph,
+                                                             std::vector<ArrayPtr> inputs,
+                                                             std::span<const Binding> bindings,
+                                                             std::span<const int64_t> donated) {
+  for (; followed_ < options_.follow.size() && options_.follow[followed_].seq <= seq; ++followed_)
+    engine_->Pin(options_.follow[followed_].version);
+  absl::StatusOr<std::vector<ArrayPtr>> results =
+      engine_->Run(graph.id, graph.sink, std::move(inputs), bindings, donated);
+  for (KernelVersion& version : engine_->TakeVersions())  // E7
+    if (absl::Status status = plan_log_.Note(seq, std::move(version)); !status.ok())
+      EndSession(status);
+  return results;
 }
 
 void ExecutorCore::ApplyPut(uint64_t seq, const proto::Put& put) {

@@ -21,6 +21,8 @@ namespace outboard::worker {
 struct ExecutorOptions {
   std::string device_name;     // for people
   std::string hardware_class;  // what tuning is shared by
+  // Replay: the plan_log() of the session whose Runs these are.
+  std::vector<PlanLogEntry> follow;
 };
 
 class ExecutorCore {
@@ -39,6 +41,8 @@ class ExecutorCore {
   bool ended() const { return ended_; }
   // Of any thread: a watchdog looks whether it moves.
   uint64_t applied_seq() const { return applied_seq_; }
+  // The kernels in use, and since when (plan_log.h).
+  const std::vector<PlanLogEntry>& plan_log() const { return plan_log_.entries(); }
 
  private:
   struct Entry;  // of the handle table: an array, or why there is none
@@ -66,6 +70,10 @@ class ExecutorCore {
   void ApplyFetch(uint64_t seq, const proto::Fetch& fetch);
 
   absl::Status CheckRun(const proto::Run& run) const;
+  absl::StatusOr<std::vector<ArrayPtr>> RunGraph(uint64_t seq, const GraphEntry& graph,
+                                                 std::vector<ArrayPtr> inputs,
+                                                 std::span<const Binding> bindings,
+                                                 std::span<const int64_t> donated);
   void Fail(uint64_t seq, uint64_t cause_seq, const absl::Status& status,
             std::vector<uint64_t> handles, std::string_view graph_id = {});
   void EndSession(const absl::Status& status);
@@ -88,6 +96,8 @@ class ExecutorCore {
   absl::flat_hash_map<uint64_t, Entry> handles_;
   absl::flat_hash_map<std::string, std::unique_ptr<GraphEntry>> graphs_;
   uint64_t graph_bytes_ = 0;  // received
+  PlanLog plan_log_;
+  size_t followed_ = 0;  // of options_.follow
   std::unique_ptr<PartialPut> put_;
   std::deque<proto::ClientItem> waiting_;  // for a graph
   uint64_t waiting_bytes_ = 0;             // of Puts that came since waiting_ was last empty

@@ -1,5 +1,6 @@
 #include "worker/executor_main.h"
 
+#include <poll.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 
 #include "worker/child_process.h"
 #include "worker/compile_box.h"
+#include "worker/compile_boxes.h"
 #include "worker/compiled_engine.h"
 #include "worker/device.h"
 #include "worker/environment.h"
@@ -27,14 +29,35 @@ constexpr int64_t kStepSecondsMost = 86'400;
 
 constexpr int kBeamMost = 64;
 
+// Longer than between two steps of most programs; shorter than what the worker waits before it
+// searches (idle_searcher.h), which begins with the costs that are told then.
+constexpr std::chrono::milliseconds kQuiet{500};
+// In the store, for what the search has found meanwhile.
+constexpr std::chrono::milliseconds kLookAgain{2000};
+
 // What this machine knows of kernels; nullptr where it knows nothing and will not learn.
-std::unique_ptr<KernelStore> OpenStore(int beam) {
+std::unique_ptr<KernelStore> OpenStore(bool learns) {
   const std::string path = KernelStorePath();
-  if (path.empty() || (beam == 0 && !std::filesystem::exists(path))) return nullptr;
+  if (path.empty() || (!learns && !std::filesystem::exists(path))) return nullptr;
   absl::StatusOr<std::unique_ptr<KernelStore>> store = KernelStore::Open(path);
   if (store.ok()) return *std::move(store);
   std::fprintf(stderr, "outboard: kernels are not tuned: %s\n", store.status().ToString().c_str());
   return nullptr;
+}
+
+bool Knocked(std::chrono::milliseconds within) {
+  pollfd socket{kChildSocket, POLLIN, 0};
+  return poll(&socket, 1, static_cast<int>(within.count())) != 0;
+}
+
+// Until a frame comes, or the supervisor lets go.
+void UseIdleTime(Engine& engine) {
+  const auto knocked = [] { return Knocked(std::chrono::milliseconds(0)); };
+  if (Knocked(kQuiet)) return;
+  engine.TellCosts(knocked);
+  do {
+    engine.UseBetterKernels(knocked);
+  } while (!Knocked(kLookAgain));
 }
 
 }  // namespace
@@ -49,6 +72,7 @@ ExecutorMainOptions ExecutorOptionsFromEnvironment() {
     options.step_seconds_max = std::clamp<int64_t>(std::atoll(seconds), 1, kStepSecondsMost);
   if (const char* const beam = std::getenv("BEAM"))
     options.beam = std::clamp(std::atoi(beam), 0, kBeamMost);
+  options.idle_search = IsSet("OUTBOARD_IDLE_SEARCH");
   options.no_opt = IsSet("NOOPT");
   options.rewrite_log = LogFolderFromEnvironment();
   return options;
@@ -64,6 +88,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
   if (!options.rewrite_log.empty()) log = MakeRewriteLog(options.rewrite_log);
   const RecordedThread recorded(log.get());
   std::unique_ptr<CompileBox> box;
+  std::unique_ptr<CompileBoxes> candidates, idle_compiler;
   std::unique_ptr<ObjectCache> cache;
   std::unique_ptr<KernelStore> store;
   std::unique_ptr<Engine> engine;
@@ -79,10 +104,15 @@ int ExecutorMain(const ExecutorMainOptions& options) {
                              .compiler = CompilerIdentity(ProgramBeside("outboard-compiler"))});
       compiler = cache.get();
     }
-    if (!options.no_opt) store = OpenStore(options.beam);
+    if (!options.no_opt) store = OpenStore(options.beam > 0 || options.idle_search);
+    candidates = std::make_unique<CompileBoxes>();
+    idle_compiler =
+        std::make_unique<CompileBoxes>(CompileBoxesOptions{.count = 1, .knock_fd = kChildSocket});
     engine = MakeCompiledEngine(compiler, {.memory_bytes_max = memory,
                                            .debug = options.debug,
                                            .store = store.get(),
+                                           .candidates = candidates.get(),
+                                           .idle_compiler = idle_compiler.get(),
                                            .beam = options.beam});
   }
   ExecutorCore core(engine.get(), {device.name, device.hardware_class});
@@ -96,12 +126,15 @@ int ExecutorMain(const ExecutorMainOptions& options) {
   };
   proto::ClientFrame frame;
   while (!core.ended() && heard) {
+    if (options.idle_search && store != nullptr) UseIdleTime(*engine);
     if (!ReadMessage(kChildSocket, &frame).ok()) return 0;  // the supervisor has let go
     watchdog.Working(true);
     core.On(std::move(frame), send);
     watchdog.Working(false);
     frame.Clear();
   }
+  // The session is answered; what its kernels cost is for those that come after it.
+  if (options.idle_search && core.ended()) engine->TellCosts([] { return false; });
   return 0;
 }
 

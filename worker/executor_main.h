@@ -12,6 +12,7 @@ struct ExecutorMainOptions {
   int64_t step_seconds_max = 600;  // OUTBOARD_STEP_SECONDS: a step that takes longer ends us
   bool reference = false;          // REF=1
   int debug = 0;                   // DEBUG
+  bool idle_search = false;        // OUTBOARD_IDLE_SEARCH: what is found in idle time is used
   int beam = 0;                    // BEAM: how wide to search for Opts, on the step's path; 0: not
   bool no_opt = false;             // NOOPT=1, which the compile box obeys: nothing is tuned
   std::string object_cache;        // OUTBOARD_OBJECT_CACHE: a folder for compiled kernels
@@ -22,7 +23,7 @@ struct ExecutorMainOptions {
 // Returns the exit code.
 int ExecutorMain(const ExecutorMainOptions& options);
 
-// From REF, DEBUG, BEAM, NOOPT, OUTBOARD_OBJECT_CACHE, OUTBOARD_STEP_SECONDS and VIZ.
+// From REF, DEBUG, BEAM, NOOPT, OUTBOARD_IDLE_SEARCH, OUTBOARD_OBJECT_CACHE, OUTBOARD_STEP_SECONDS and VIZ.
 ExecutorMainOptions ExecutorOptionsFromEnvironment();
 
 }  // namespace outboard::worker

@@ -2,6 +2,7 @@
 
 #include <google/protobuf/util/json_util.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <utility>
@@ -33,11 +34,18 @@ constexpr const char* kSchema[] = {
     "  opts TEXT NOT NULL, time_ns INTEGER NOT NULL, exact INTEGER NOT NULL,"
     "  verified INTEGER NOT NULL,"
     "  UNIQUE (kernel, opts)) STRICT;",
+    "CREATE TABLE demand ("
+    "  kernel INTEGER PRIMARY KEY REFERENCES kernel (id) ON DELETE CASCADE,"
+    "  encoding BLOB NOT NULL, cost_us INTEGER NOT NULL) STRICT;"
+    "CREATE INDEX demand_by_cost ON demand (cost_us);",
 };
 // 64 MiB: a search of a hundred trials takes about 10 KiB.
 constexpr int64_t kPagesMax = 16384;
 constexpr size_t kKernelIdBytes = 32;
 constexpr size_t kTextBytesMax = 4096;
+constexpr size_t kEncodingBytesMax = size_t{64} << 10;
+// Half an hour of a device: more of it says no more, and older costs count less as it comes in.
+constexpr int64_t kCostMostUs = int64_t{1} << 31;
 
 absl::Status Check(const TuningKey& key) {
   if (key.kernel.size() != kKernelIdBytes)
@@ -195,6 +203,47 @@ absl::Status KernelStore::Finish(const TuningKey& key, int width) {
       .Bind(3, key.search_version)
       .BindText(4, key.hardware)
       .Run();
+}
+
+absl::Status KernelStore::Ask(std::span<const Demand> demands) {
+  for (const Demand& demand : demands) OB_RETURN_IF_ERROR(Check(demand.key));
+  absl::MutexLock lock(&mutex_);
+  return db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
+    OB_ASSIGN_OR_RETURN(
+        Statement insert,
+        db_->Prepare("INSERT INTO demand (kernel, encoding, cost_us) VALUES (?, ?, ?) "
+                     "ON CONFLICT (kernel) DO UPDATE SET "
+                     "cost_us = min(cost_us + excluded.cost_us, ?), encoding = excluded.encoding"));
+    for (const Demand& demand : demands) {
+      if (demand.encoding.empty() || demand.encoding.size() > kEncodingBytesMax) continue;
+      OB_ASSIGN_OR_RETURN(const int64_t row, RowOf(*db_, demand.key, demand.name));
+      OB_RETURN_IF_ERROR(insert.Bind(1, row)
+                             .BindBlob(2, demand.encoding)
+                             .Bind(3, std::clamp<int64_t>(demand.cost_us, 0, kCostMostUs))
+                             .Bind(4, kCostMostUs)
+                             .Run());
+      insert.Reset();
+    }
+    return absl::OkStatus();
+  });
+}
+
+absl::StatusOr<std::optional<Demand>> KernelStore::Costliest(int search_version,
+                                                             const std::string& hardware,
+                                                             int width) {
+  absl::MutexLock lock(&mutex_);
+  OB_ASSIGN_OR_RETURN(Statement query,
+                      db_->Prepare("SELECT k.kernel, k.name, d.encoding, d.cost_us "
+                                   "FROM demand d JOIN kernel k ON d.kernel = k.id "
+                                   "WHERE k.search = ? AND k.hardware = ? AND k.width < ? "
+                                   "ORDER BY d.cost_us DESC, k.kernel LIMIT 1"));
+  OB_ASSIGN_OR_RETURN(const bool found,
+                      query.Bind(1, search_version).BindText(2, hardware).Bind(3, width).Step());
+  if (!found) return std::optional<Demand>();
+  return std::optional<Demand>(Demand{.key = {std::string(query.Blob(0)), search_version, hardware},
+                                      .name = std::string(query.Text(1)),
+                                      .encoding = std::string(query.Blob(2)),
+                                      .cost_us = query.Int(3)});
 }
 
 absl::StatusOr<std::vector<Tuning>> KernelStore::List() {

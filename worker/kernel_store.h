@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,14 @@ struct Tuning {
   const search::Trial* best() const;
 };
 
+// A kernel that Runs have used: what a search in idle time (search_main.h) begins with.
+struct Demand {
+  TuningKey key;
+  std::string name;      // for people
+  std::string encoding;  // CanonicalKernel (tuning_key.h), of which key.kernel is the id
+  int64_t cost_us = 0;   // of the device, in all its Runs since they were told last
+};
+
 class KernelStore {
  public:
   // A file that is damaged is removed and begun anew: it is a cache.
@@ -67,6 +76,13 @@ class KernelStore {
   absl::Status Add(const TuningKey& key, const std::string& name, const search::Trial& trial);
   // A search of this width has tried all that it would.
   absl::Status Finish(const TuningKey& key, int width);
+
+  // Adds to what is known of the kernels' costs. One whose encoding is over 64 KiB is left out.
+  absl::Status Ask(std::span<const Demand> demands);
+  // The kernel that has cost the most of those that no search of this width, or a wider one, is
+  // finished for; cost_us is all of it.
+  absl::StatusOr<std::optional<Demand>> Costliest(int search_version, const std::string& hardware,
+                                                  int width);
 
   // By name, then key.
   absl::StatusOr<std::vector<Tuning>> List();

@@ -32,6 +32,7 @@
 #include "worker/child_process.h"
 #include "worker/device.h"
 #include "worker/executor_main.h"
+#include "worker/idle_searcher.h"
 #include "worker/message_io.h"
 #include "worker/step_watchdog.h"
 
@@ -54,11 +55,14 @@ void Authorize(grpc::ClientContext& context, const std::string& fleet_token) {
 // One session: its executor and the stream its frames pass on. Two threads move the frames.
 class SessionRelay {
  public:
-  // `on_end` is called once, from the relay's thread, with why the session ended.
-  SessionRelay(proto::Fleet::Stub* fleet, const std::string& fleet_token,
+  // `on_end` is called once, from the relay's thread, with why the session ended. `searcher`, if
+  // there is one, is told what passes.
+  SessionRelay(IdleSearcher* searcher, proto::Fleet::Stub* fleet, const std::string& fleet_token,
                const proto::Assign& assign, uint64_t memory_bytes_max, ChildProcess executor,
                std::function<void(absl::Status)> on_end)
-      : executor_(std::move(executor)),
+      : searcher_(searcher),
+        session_(assign.session_id()),
+        executor_(std::move(executor)),
         on_end_(std::move(on_end)),
         memory_bytes_max_(memory_bytes_max) {
     Authorize(context_, fleet_token);
@@ -87,8 +91,12 @@ class SessionRelay {
   void ToExecutor() {
     proto::ClientFrame frame;
     while (stream_->Read(&frame)) {
-      for (proto::ClientItem& item : *frame.mutable_items())
+      uint64_t seq = 0;
+      for (proto::ClientItem& item : *frame.mutable_items()) {
         if (item.has_open()) item.mutable_open()->set_memory_bytes_max(memory_bytes_max_);
+        seq = std::max(seq, item.seq());
+      }
+      if (searcher_ != nullptr) searcher_->Sent(session_, seq);
       if (!WriteMessage(executor_.fd(), frame).ok()) break;
     }
     shutdown(executor_.fd(), SHUT_RDWR);
@@ -97,12 +105,18 @@ class SessionRelay {
   void FromExecutor() {
     const int fd = executor_.fd();
     proto::ServerFrame frame;
-    while (ReadMessage(fd, &frame).ok())
+    while (ReadMessage(fd, &frame).ok()) {
+      uint64_t seq = 0;
+      for (const proto::ServerItem& item : frame.items())
+        seq = std::max(seq, item.done().through_seq());
+      if (searcher_ != nullptr && seq > 0) searcher_->Applied(session_, seq);
       if (!stream_->Write(frame)) break;
+    }
     stream_->WritesDone();
     // One that was told to end may be within a long kernel, and whoever told it waits for us.
     const std::string how = executor_.Wait(ending_ ? 0 : kEndWaitMs);
     const bool orderly = ending_ || how == "exited with 0";
+    if (searcher_ != nullptr) searcher_->Ended(session_);
     context_.TryCancel();
     on_end_(orderly ? absl::OkStatus() : WhyItEnded(how));
   }
@@ -117,6 +131,8 @@ class SessionRelay {
 
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientReaderWriter<proto::ServerFrame, proto::ClientFrame>> stream_;
+  IdleSearcher* const searcher_;
+  const std::string session_;
   ChildProcess executor_;
   std::function<void(absl::Status)> on_end_;
   const uint64_t memory_bytes_max_;
@@ -140,6 +156,8 @@ class Supervisor::Impl {
   }
 
   absl::Status Run() {
+    if (!options_.search.empty())
+      searcher_ = std::make_unique<IdleSearcher>(IdleSearcherOptions{.command = options_.search});
     fleet_ = proto::Fleet::NewStub(options_.gateway);
     Milliseconds pause = kRejoinFirst;
     while (!stopping_) {
@@ -281,7 +299,7 @@ class Supervisor::Impl {
     auto memory = static_cast<uint64_t>(options_.memory_bytes_max);
     if (assign.memory_bytes_max() > 0) memory = std::min(memory, assign.memory_bytes_max());
     auto relay = std::make_unique<SessionRelay>(
-        fleet_.get(), options_.fleet_token, assign, memory, std::move(spare_),
+        searcher_.get(), fleet_.get(), options_.fleet_token, assign, memory, std::move(spare_),
         [this, id](absl::Status status) {
           {
             std::lock_guard lock(mutex_);
@@ -347,6 +365,7 @@ class Supervisor::Impl {
   std::atomic<bool> draining_{false};
   std::atomic<Clock::rep> last_ack_{0};
   ChildProcess spare_;
+  std::unique_ptr<IdleSearcher> searcher_;  // before the sessions that tell it
 
   std::mutex mutex_;
   std::condition_variable wake_;

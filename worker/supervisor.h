@@ -26,7 +26,9 @@ struct SupervisorOptions {
   std::string name;         // for people; empty: the host's name
   std::string fleet_token;  // sent as "authorization: Bearer ..." if not empty
   std::vector<std::string>
-      executor;     // command line of an executor; empty: this program with "executor"
+      executor;  // command line of an executor; empty: this program with "executor"
+  // Command line of a search process (search_main.h), for idle time; empty: nothing is searched.
+  std::vector<std::string> search;
   int devices = 1;  // sessions at a time
   // Of one session; an Assign may say less. 0: cpu::DefaultMemoryBytesMax, divided by devices.
   int64_t memory_bytes_max = 0;

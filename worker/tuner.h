@@ -1,11 +1,14 @@
 // Which Opts a kernel is compiled with: the best that this machine has measured (kernel_store.h), and,
-// where BEAM asks for it, what a search finds now (compiler/search).
+// where BEAM asks for it, what a search finds now (compiler/search). Searches in idle time are made
+// by it too (search_main.h).
 #pragma once
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "compiler/ir/uop.h"
+#include "compiler/search/trial.h"
 #include "runtime/cpu/device.h"
 #include "worker/kernel_compiler.h"
 #include "worker/kernel_store.h"
@@ -25,28 +28,32 @@ struct TunerOptions {
 // Threads: one, that of the device.
 class Tuner {
  public:
-  // All three outlive the tuner. Nothing but the tuner uses the device while it searches.
+  // All three outlive the tuner. `compiler` makes the candidates. Nothing but the tuner uses the
+  // device while it searches.
   Tuner(KernelStore* store, KernelCompiler* compiler, cpu::Device* device,
         const TunerOptions& options);
 
   // The searches of the next kernels count together against plan_seconds_max.
   void BeginPlan() { plan_seconds_ = 0; }
 
-  // The Opts to compile `kernel` with (codegen::OptsToString), whose encoding and name for people
-  // are given; nullopt: those of the heuristic. What cannot be known, for want of a store or of
-  // memory, is the heuristic's too.
-  std::optional<std::string> OptsFor(const UOp* kernel, const std::string& encoding,
-                                     const std::string& name);
+  // The Opts to compile `kernel` with (codegen::OptsToString); `name` is for people. nullopt: those
+  // of the heuristic. What cannot be known, for want of a store or of memory, is the heuristic's too.
+  std::optional<std::string> OptsFor(const UOp* kernel, const std::string& name);
+
+  // Searches for a kernel that somebody has asked for, to the end, however long it takes; goes on
+  // where an earlier search was stopped. One that cannot be searched counts as searched.
+  // Errors: those of the store, and UNAVAILABLE where nothing can be compiled
+  absl::Status SearchFor(const Demand& demand);
 
  private:
-  absl::Status Search(const UOp* kernel, const std::string& encoding, const std::string& name,
-                      const TuningKey& key, const std::optional<Tuning>& known);
+  // `kernel` has no VARs.
+  absl::Status Search(const UOp* kernel, const std::string& name, const TuningKey& key,
+                      std::vector<search::Trial> known, double seconds_max);
 
   KernelStore* store_;
   KernelCompiler* compiler_;
   cpu::Device* device_;
   TunerOptions options_;
-  std::string hardware_;
   double plan_seconds_ = 0;
 };
 

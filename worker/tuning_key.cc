@@ -6,12 +6,13 @@
 #include "absl/container/flat_hash_map.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/check.h"
-#include "compiler/ir/encoding.h"
+#include "compiler/rewrite/bind.h"
 
 namespace outboard::worker {
 
-absl::StatusOr<std::string> TuningId(const UOp* kernel) {
+absl::StatusOr<EncodedGraph> CanonicalKernel(const UOp* kernel) {
   Graph graph;
+  kernel = AtLargest(graph, kernel);
   absl::flat_hash_map<const UOp*, const UOp*> abstracted;
   std::map<DType, int> constants;
   for (const UOp* node : PostOrder(kernel)) {
@@ -23,8 +24,7 @@ absl::StatusOr<std::string> TuningId(const UOp* kernel) {
       OB_ASSIGN_OR_RETURN(abstracted[node], graph.WithSources(node, src));
     }
   }
-  OB_ASSIGN_OR_RETURN(const EncodedGraph encoded, EncodeGraph(abstracted.at(kernel)));
-  return encoded.id.ToBytes();
+  return EncodeGraph(abstracted.at(kernel));
 }
 
 }  // namespace outboard::worker

@@ -104,23 +104,23 @@ class Search {
     }
     if (new_trials_ >= options_.trials_max || (options_.stop && options_.stop())) return false;
     ++new_trials_;
-    const Trial trial = Measure(opts);
+    const auto kernel = device_.Compile(opts);
+    if (absl::IsUnavailable(kernel.status()) || absl::IsCancelled(kernel.status())) return false;
+    const Trial trial = kernel.ok() ? Measure(opts, *kernel) : Trial{opts};
     Keep(trial);
     Enter(trial);
     return true;
   }
 
-  Trial Measure(const Opts& opts) {
+  Trial Measure(const Opts& opts, const CompiledKernel& kernel) {
     Trial trial{opts};
-    const auto kernel = device_.Compile(opts);
-    if (!kernel.ok()) return trial;
     const int64_t most_ns = IsFull() ? beam_.back().time_ns / 10 * kGiveUpTenths : kForever;
-    const auto time_ns = TimeNs(*kernel, most_ns);
+    const auto time_ns = TimeNs(kernel, most_ns);
     if (!time_ns.ok()) return trial;
     trial.time_ns = *time_ns;
     trial.exact = *time_ns <= most_ns;
     if (!Enters(trial)) return trial;
-    trial.verified = verifier_->Check(*kernel).ok();
+    trial.verified = verifier_->Check(kernel).ok();
     if (!trial.verified) trial.time_ns = 0;
     return trial;
   }

@@ -30,7 +30,8 @@ class Device {
   // Candidates that are likely to be compiled next, in this order: for a device that compiles several
   // at once, ahead of time.
   virtual void Expect(std::span<const std::vector<codegen::Opt>> candidates) {}
-  // May be given up at a deadline. An error drops the candidate.
+  // May be given up at a deadline. An error drops the candidate; UNAVAILABLE and CANCELLED say nothing
+  // about it, and end the search unfinished.
   virtual absl::StatusOr<CompiledKernel> Compile(const std::vector<codegen::Opt>& opts) = 0;
   virtual absl::Status Run(const CompiledKernel& kernel, std::span<void* const> buffers,
                            int64_t task_begin, int64_t task_end) = 0;

@@ -152,10 +152,10 @@ std::string IdOf(double a, double b, int64_t elements = 64) {
   const UOp* const x = LoadAt(g, 1, DType::kF32, elements, r);
   const UOp* const y =
       Add(g, Mul(g, x, ConstFloat(g, DType::kF32, a)), ConstFloat(g, DType::kF32, b));
-  return ValueOrDie(TuningId(Sink(g, {StoreAt(g, 0, elements, r, y)})));
+  return ValueOrDie(CanonicalKernel(Sink(g, {StoreAt(g, 0, elements, r, y)}))).bytes;
 }
 
-TEST(TuningId, FloatConstantsAreAbstracted) {
+TEST(CanonicalKernel, FloatConstantsAreAbstracted) {
   EXPECT_EQ(IdOf(0.1, 0.2), IdOf(3, 5));
   EXPECT_EQ(IdOf(0.1, 0.1), IdOf(3, 3));
   EXPECT_NE(IdOf(0.1, 0.2), IdOf(3, 3));  // one constant less to keep in a register

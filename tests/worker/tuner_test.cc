@@ -10,6 +10,7 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/check.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/search/neighbours.h"
 #include "tests/support/temp_folder.h"
 #include "worker/compiled_engine.h"
 #include "worker/hardware_class.h"
@@ -77,7 +78,8 @@ class TunerTest : public ::testing::Test {
     Graph g;
     const auto schedule = ValueOrDie(schedule::MakeSchedule(g, Product(g)));
     EXPECT_EQ(schedule.kernels.size(), 1u);
-    return {ValueOrDie(TuningId(schedule.kernels[0].ast)), 1, HardwareClass()};
+    return {ValueOrDie(CanonicalKernel(schedule.kernels[0].ast)).id.ToBytes(),
+            search::kSpaceVersion, HardwareClass()};
   }
 
   test::TempFolder folder_;
@@ -115,7 +117,9 @@ TEST_F(TunerTest, WhatWasSearchedOnceIsUsedFromThenOn) {
   for (size_t i = 0; i < known[0].trials.size(); ++i) {
     const search::Trial &before = known[0].trials[i], &after = wider[0].trials[i];
     EXPECT_EQ(after.opts, before.opts);
-    if (before.verified || !before.works()) EXPECT_EQ(after, before);
+    if (before.verified || !before.works()) {
+      EXPECT_EQ(after, before);
+    }
   }
 }
 

@@ -1,0 +1,60 @@
+#include "worker/search_main.h"
+
+#include <sched.h>
+#include <sys/resource.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+
+#include "compiler/search/neighbours.h"
+#include "runtime/cpu/device.h"
+#include "worker/child_process.h"
+#include "worker/compile_boxes.h"
+#include "worker/hardware_class.h"
+#include "worker/kernel_store.h"
+#include "worker/tuner.h"
+
+namespace outboard::worker {
+namespace {
+
+// Only what nobody else wants; compile boxes inherit it.
+void TakeLowestPriority() {
+  setpriority(PRIO_PROCESS, 0, 19);
+  const sched_param none{};
+  sched_setscheduler(0, SCHED_IDLE, &none);
+}
+
+absl::Status SearchAll(const SearchMainOptions& options) {
+  absl::StatusOr<std::unique_ptr<KernelStore>> store = KernelStore::Open(KernelStorePath());
+  if (!store.ok()) return store.status();
+  CompileBoxes boxes;
+  cpu::Device device;
+  Tuner tuner(store->get(), &boxes, &device,
+              {.width = kIdleSearchWidth, .report = options.debug >= 1});
+  while (true) {
+    const absl::StatusOr<std::optional<Demand>> demand =
+        (*store)->Costliest(search::kSpaceVersion, HardwareClass(), kIdleSearchWidth);
+    if (!demand.ok() || !demand->has_value()) return demand.status();
+    if (absl::Status status = tuner.SearchFor(**demand); !status.ok()) return status;
+  }
+}
+
+}  // namespace
+
+SearchMainOptions SearchOptionsFromEnvironment() {
+  SearchMainOptions options;
+  if (const char* const debug = std::getenv("DEBUG")) options.debug = std::atoi(debug);
+  return options;
+}
+
+int SearchMain(const SearchMainOptions& options) {
+  EndWithParent();
+  TakeLowestPriority();
+  const absl::Status status = SearchAll(options);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "outboard: idle search: %s\n", status.ToString().c_str());
+  return 1;
+}
+
+}  // namespace outboard::worker
