@@ -270,10 +270,10 @@ class CompiledEngine final : public Engine {
     }
     absl::Status failure;
     for (size_t i = 0; i < missing.size(); ++i) {
-      absl::StatusOr<std::shared_ptr<KernelInUse>> kernel = compiled[i].status();
-      if (compiled[i].ok())
-        kernel = kernels_.Add(missing_ids[i], std::move(missing[i]), std::move(missing_names[i]),
-                              *compiled[i]);
+      failure.Update(AboutResult(compiled[i].status(), sink, missing_results[i]));
+      if (!compiled[i].ok()) continue;
+      absl::StatusOr<std::shared_ptr<KernelInUse>> kernel = kernels_.Add(
+          missing_ids[i], std::move(missing[i]), std::move(missing_names[i]), *compiled[i]);
       failure.Update(AboutResult(kernel.status(), sink, missing_results[i]));
       if (kernel.ok()) kernels[missing_ids[i]] = *std::move(kernel);
     }
