@@ -5,6 +5,7 @@
 #include <regex>
 
 #include "compiler/ir/build.h"
+#include "tests/support/client_items.h"
 #include "tests/support/cluster.h"
 #include "tests/support/documented.h"
 #include "tests/support/raw_session.h"
@@ -13,6 +14,7 @@ namespace outboard {
 namespace {
 
 using absl::StatusCode;
+using test::Item;
 using test::RawSession;
 
 class HostileWireTest : public ::testing::Test {
@@ -47,7 +49,7 @@ class HostileWireTest : public ::testing::Test {
   }
 
   std::string ValueOf(uint64_t seq, uint64_t handle) {
-    raw_->Send({RawSession::Fetch(seq, handle)});
+    raw_->Send({Item::Fetch(seq, handle)});
     RawSession::Answer answer;
     return raw_->Next(answer) ? answer.value : "the stream ended";
   }
@@ -60,40 +62,40 @@ test::Cluster* HostileWireTest::cluster_ = nullptr;
 transport::Session* HostileWireTest::honest_ = nullptr;
 
 TEST_F(HostileWireTest, AGapEndsTheSessionAndNamesBothNumbers) {
-  raw_->Send({RawSession::Put(1, 1, "a"), RawSession::Put(3, 3, "c")});
+  raw_->Send({Item::Put(1, 1, "a"), Item::Put(3, 3, "c")});
   test::ExpectAsDocumented("An item is missing from the sequence", raw_->End());
 }
 
 TEST_F(HostileWireTest, ItemsBeforeTheirTurnAreAGap) {
-  raw_->Send({RawSession::Put(2, 2, "b"), RawSession::Put(1, 1, "a")});
+  raw_->Send({Item::Put(2, 2, "b"), Item::Put(1, 1, "a")});
   test::ExpectAsDocumented("An item is missing from the sequence", raw_->End());
 }
 
 TEST_F(HostileWireTest, ADuplicateIsAppliedOnceWhateverItSays) {
-  raw_->Send({RawSession::Put(1, 1, "first")});
+  raw_->Send({Item::Put(1, 1, "first")});
   EXPECT_EQ(ValueOf(2, 1), "first");
-  raw_->Send({RawSession::Put(1, 1, "first")});
-  raw_->Send({RawSession::Put(1, 1, "other")});
-  raw_->Send({RawSession::Release(1, 1)});
+  raw_->Send({Item::Put(1, 1, "first")});
+  raw_->Send({Item::Put(1, 1, "other")});
+  raw_->Send({Item::Release(1, 1)});
   EXPECT_EQ(ValueOf(3, 1), "first");
 }
 
 TEST_F(HostileWireTest, FramesOfAnotherEpochAreDropped) {
-  raw_->Send(77, {RawSession::Put(1, 1, "of another time")});
-  raw_->Send({RawSession::Put(1, 1, "now")});
+  raw_->Send(77, {Item::Put(1, 1, "of another time")});
+  raw_->Send({Item::Put(1, 1, "now")});
   EXPECT_EQ(ValueOf(2, 1), "now");
 }
 
 TEST_F(HostileWireTest, HandlesThatAreNotThere) {
   RawSession::Answer answer;
-  raw_->Send({RawSession::Fetch(1, 41)});
+  raw_->Send({Item::Fetch(1, 41)});
   ASSERT_TRUE(raw_->Next(answer));
   EXPECT_EQ(answer.failed.code(), static_cast<uint32_t>(StatusCode::kNotFound));
   EXPECT_NE(answer.failed.message().find("41"), std::string::npos);
-  raw_->Send({RawSession::Put(2, 1, "x"), RawSession::Release(3, 1), RawSession::Fetch(4, 1)});
+  raw_->Send({Item::Put(2, 1, "x"), Item::Release(3, 1), Item::Fetch(4, 1)});
   ASSERT_TRUE(raw_->Next(answer));
   EXPECT_EQ(answer.failed.code(), static_cast<uint32_t>(StatusCode::kNotFound));
-  raw_->Send({RawSession::Put(5, 2, "y"), RawSession::Put(6, 2, "z")});  // in use
+  raw_->Send({Item::Put(5, 2, "y"), Item::Put(6, 2, "z")});  // in use
   ASSERT_TRUE(raw_->Next(answer));
   EXPECT_EQ(answer.failed.code(), static_cast<uint32_t>(StatusCode::kInvalidArgument));
   EXPECT_EQ(ValueOf(7, 2), "y");  // and the session goes on
@@ -104,7 +106,7 @@ TEST_F(HostileWireTest, ABrokenGraphNamesTheNodeAndTheRule) {
   Graph g;
   const UOp* x = Param(g, 0, DType::kU8, {Dim(5)});
   EncodedGraph good = EncodeGraph(Sink(g, {Add(g, x, x)})).value();
-  raw_->Send({RawSession::Put(1, 1, "abcde")});
+  raw_->Send({Item::Put(1, 1, "abcde")});
   int refused = 0;
   std::string words;
   uint64_t seq = 2;
@@ -112,7 +114,7 @@ TEST_F(HostileWireTest, ABrokenGraphNamesTheNodeAndTheRule) {
     std::string bytes = good.bytes;
     bytes[byte] = static_cast<char>(bytes[byte] ^ 0x15);
     const std::string id = IdOfEncoding(bytes).ToBytes();
-    raw_->Send({RawSession::Graph(id, bytes), RawSession::Run(seq, id, 1, 100 + seq)});
+    raw_->Send({Item::Graph(id, bytes), Item::Run(seq, id, 1, 100 + seq)});
     RawSession::Answer answer;
     ASSERT_TRUE(raw_->Next(answer)) << "byte " << byte;
     ASSERT_EQ(answer.seq, seq) << answer.failed.message();
@@ -130,7 +132,7 @@ TEST_F(HostileWireTest, ABrokenGraphNamesTheNodeAndTheRule) {
       std::regex_search(words, std::regex(test::DocumentedPattern("A graph breaks a rule"))))
       << words;
   const std::string id = good.id.ToBytes();
-  raw_->Send({RawSession::Graph(id, good.bytes), RawSession::Run(seq, id, 1, 100 + seq)});
+  raw_->Send({Item::Graph(id, good.bytes), Item::Run(seq, id, 1, 100 + seq)});
   RawSession::Answer answer;
   ASSERT_TRUE(raw_->Next(answer));
   EXPECT_EQ(answer.value.size(), 5u);
@@ -140,8 +142,7 @@ TEST_F(HostileWireTest, BytesOfAnotherId) {
   Graph g;
   EncodedGraph good = EncodeGraph(Sink(g, {Param(g, 0, DType::kU8, {Dim(5)})})).value();
   const std::string id(32, 'i');
-  raw_->Send({RawSession::Put(1, 1, "abcde"), RawSession::Graph(id, good.bytes),
-              RawSession::Run(2, id, 1, 2)});
+  raw_->Send({Item::Put(1, 1, "abcde"), Item::Graph(id, good.bytes), Item::Run(2, id, 1, 2)});
   RawSession::Answer answer;
   ASSERT_TRUE(raw_->Next(answer));
   EXPECT_EQ(answer.seq, 2u);
@@ -149,18 +150,18 @@ TEST_F(HostileWireTest, BytesOfAnotherId) {
 }
 
 TEST_F(HostileWireTest, FramesOverTheLimits) {
-  std::vector<proto::ClientItem> many(wire::kFrameItemsMax + 1, RawSession::Release(1, 1));
+  std::vector<proto::ClientItem> many(wire::kFrameItemsMax + 1, Item::Release(1, 1));
   raw_->Send(many);
   test::ExpectAsDocumented("A frame has too many items", raw_->End());
 }
 
 TEST_F(HostileWireTest, AFrameOfTooManyBytes) {
-  raw_->Send({RawSession::Put(1, 1, std::string(wire::kFrameBytesMax, 'x'))});
+  raw_->Send({Item::Put(1, 1, std::string(wire::kFrameBytesMax, 'x'))});
   test::ExpectAsDocumented("A frame is too long", raw_->End());
 }
 
 TEST_F(HostileWireTest, AFrameFarOverTheLimit) {
-  raw_->Send({RawSession::Put(1, 1, std::string(2 * wire::kMessageBytesMax, 'x'))});
+  raw_->Send({Item::Put(1, 1, std::string(2 * wire::kMessageBytesMax, 'x'))});
   EXPECT_EQ(raw_->End().code(), StatusCode::kResourceExhausted);
 }
 
@@ -172,7 +173,7 @@ TEST_F(HostileWireTest, ASecondOpenEndsTheSession) {
 }
 
 TEST_F(HostileWireTest, ABlobThatWasNeverSent) {
-  proto::ClientItem put = RawSession::Put(1, 1, "");
+  proto::ClientItem put = Item::Put(1, 1, "");
   put.mutable_put()->set_blob_root(std::string(32, 'r'));
   put.mutable_put()->set_total_bytes(9);
   raw_->Send({put});
@@ -180,7 +181,7 @@ TEST_F(HostileWireTest, ABlobThatWasNeverSent) {
 }
 
 TEST_F(HostileWireTest, PiecesOfAPutThatDoNotFollow) {
-  proto::ClientItem first = RawSession::Put(1, 1, "12345"), second = first;
+  proto::ClientItem first = Item::Put(1, 1, "12345"), second = first;
   for (proto::ClientItem* item : {&first, &second}) {
     item->mutable_put()->set_total_bytes(10);
     item->mutable_put()->set_dims(0, 10);

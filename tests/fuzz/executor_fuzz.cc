@@ -2,7 +2,6 @@
 // frames off the wire (blocks, parsed as ClientFrame) and items made of small numbers, which get
 // further. Whatever comes: answers keep the wire's limits and epochs, values arrive whole and in
 // order, and nothing follows the end.
-#include <google/protobuf/stubs/logging.h>
 
 #include <cstdint>
 #include <map>
@@ -15,7 +14,7 @@
 #include "compiler/ir/encoding.h"
 #include "proto/limits.h"
 #include "tests/fuzz/byte_source.h"
-#include "tests/fuzz/seeds.h"
+#include "tests/fuzz/wire_seeds.h"
 #include "worker/executor_core.h"
 
 using namespace outboard;
@@ -246,10 +245,8 @@ std::string HonestSession() {
 }  // namespace
 
 extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
-  google::protobuf::SetLogHandler(nullptr);  // a text that is no UTF-8 would be a line each time
   // The made one: Open, then two Puts.
-  test::WriteSeeds(*argc, *argv, {HonestSession(), std::string("\1\0\0\1\4\0\1", 7)});
-  return 0;
+  return test::StartWireFuzzer(*argc, *argv, {HonestSession(), std::string("\1\0\0\1\4\0\1", 7)});
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

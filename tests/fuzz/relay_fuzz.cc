@@ -1,7 +1,6 @@
 // Frames of a client and of an executor in the gateway's relay, with clients that come back on
 // other streams. The most exposed parser there is: one process for all tenants. Nothing but a
 // Status may come of a frame.
-#include <google/protobuf/stubs/logging.h>
 
 #include <cstdint>
 #include <cstdlib>
@@ -14,7 +13,7 @@
 #include "compiler/ir/encoding.h"
 #include "gateway/service/relay.h"
 #include "tests/fuzz/byte_source.h"
-#include "tests/fuzz/seeds.h"
+#include "tests/fuzz/wire_seeds.h"
 #include "tests/support/unbound_stream.h"
 
 using namespace outboard;
@@ -157,9 +156,7 @@ std::string HonestSession() {
 }  // namespace
 
 extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
-  google::protobuf::SetLogHandler(nullptr);  // a text that is no UTF-8 would be a line each time
-  test::WriteSeeds(*argc, *argv, {HonestSession()});
-  return 0;
+  return test::StartWireFuzzer(*argc, *argv, {HonestSession()});
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

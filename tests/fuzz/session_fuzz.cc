@@ -1,7 +1,6 @@
 // A server's frames, honest or not, in the client's core, between the program's calls. Whatever
 // comes: frames that leave keep the wire's limits, a new item's number is the next (C1), an Ack
 // covers nothing that is awaited (C4), and after the end whatever was asked for can be taken (C5).
-#include <google/protobuf/stubs/logging.h>
 
 #include <cstdint>
 #include <memory>
@@ -12,7 +11,7 @@
 #include "client/transport/session_core.h"
 #include "compiler/ir/check.h"
 #include "tests/fuzz/byte_source.h"
-#include "tests/fuzz/seeds.h"
+#include "tests/fuzz/wire_seeds.h"
 
 using namespace outboard;
 using namespace outboard::transport;
@@ -207,9 +206,7 @@ std::string HonestSession() {
 }  // namespace
 
 extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
-  google::protobuf::SetLogHandler(nullptr);  // a text that is no UTF-8 would be a line each time
-  test::WriteSeeds(*argc, *argv, {HonestSession()});
-  return 0;
+  return test::StartWireFuzzer(*argc, *argv, {HonestSession()});
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -20,6 +20,7 @@
 
 #include "proto/fleet.grpc.pb.h"
 #include "proto/limits.h"
+#include "tests/support/client_items.h"
 #include "worker/executor_main.h"
 
 namespace outboard::worker {
@@ -212,22 +213,6 @@ class SupervisorTest : public ::testing::Test {
     EXPECT_EQ(frame->items(0).opened().device().kind(), "ref");
   }
 
-  static proto::ClientItem Put(uint64_t seq, const std::string& bytes) {
-    proto::ClientItem item;
-    item.set_seq(seq);
-    item.mutable_put()->set_handle(seq);
-    item.mutable_put()->set_dtype(3);  // u8
-    item.mutable_put()->add_dims(bytes.size());
-    item.mutable_put()->set_total_bytes(bytes.size());
-    item.mutable_put()->set_data(bytes);
-    return item;
-  }
-  static proto::ClientItem Fetch(uint64_t seq, uint64_t handle) {
-    proto::ClientItem item;
-    item.set_seq(seq);
-    item.mutable_fetch()->add_handles(handle);
-    return item;
-  }
   // The bytes of the first value that comes.
   static std::string NextValue(Attached& session) {
     while (const auto frame = session.frames.Pop())
@@ -250,10 +235,10 @@ TEST_F(SupervisorTest, SessionsHaveExecutorsOfTheirOwn) {
   EXPECT_EQ(a->token, "746f6b656e206f66207369787465656e");
   Open(*a);
   Open(*b);
-  a->Send(Put(1, "of a"));
-  b->Send(Put(1, "of b"));
-  a->Send(Fetch(2, 1));
-  b->Send(Fetch(2, 1));
+  a->Send(test::Item::Put(1, 1, "of a"));
+  b->Send(test::Item::Put(1, 1, "of b"));
+  a->Send(test::Item::Fetch(2, 1));
+  b->Send(test::Item::Fetch(2, 1));
   EXPECT_EQ(NextValue(*a), "of a");
   EXPECT_EQ(NextValue(*b), "of b");
   while (const auto beat = gateway_.heartbeats.Pop())
@@ -276,8 +261,8 @@ TEST_F(SupervisorTest, ACrashedExecutorIsReportedAndCostsOneSession) {
   EXPECT_EQ(end->code(), static_cast<uint32_t>(absl::StatusCode::kUnavailable));
   EXPECT_EQ(end->message(), "executor ended by signal 9");
   EXPECT_NE(a->ended.Pop(), nullptr);
-  b->Send(Put(1, "alive"));
-  b->Send(Fetch(2, 1));
+  b->Send(test::Item::Put(1, 1, "alive"));
+  b->Send(test::Item::Fetch(2, 1));
   EXPECT_EQ(NextValue(*b), "alive");
   // The same session again, on another executor.
   const auto again = Assign("session a.......");
@@ -298,7 +283,7 @@ TEST_F(SupervisorTest, CloseEndsInOrderWithTheLastDone) {
   StartAndRegister();
   const auto a = Assign("session a.......");
   Open(*a);
-  a->Send(Put(1, "x"));
+  a->Send(test::Item::Put(1, 1, "x"));
   proto::ClientItem close;
   close.mutable_close();
   a->Send(close);

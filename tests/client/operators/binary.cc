@@ -107,16 +107,6 @@ Group Binary() {
               [](double a, double b) { return std::pow(a, b); }, none,
               {{7}, 0, 0, {-2, -2, -2, 0, 0, 0, -0.5}}, {{7}, 0, 0, {2, 3, 0.5, 0, 1, -1, -2}}, 2),
           Pair(
-              "pow", "x.pow(y), a number or a tensor", Types::kAll, Yields::kFloat,
-              [](auto& a, auto& b) { return a.pow(b); },
-              [](double a, double b) { return std::pow(a, b); }, both, {{2, 3}, 1, 3}, {{3}, 0, 2},
-              8),
-          Pair(
-              "pow", "x.pow(y), a number or a tensor", Types::kFloats, Yields::kFloat,
-              [](auto& a, auto& b) { return a.pow(b); },
-              [](double a, double b) { return std::pow(a, b); }, none,
-              {{7}, 0, 0, {-2, -2, -2, 0, 0, 0, -0.5}}, {{7}, 0, 0, {2, 3, 0.5, 0, 1, -1, -2}}, 2),
-          Pair(
               "maximum", "a.maximum(b)", Types::kAll, Yields::kSame,
               [](auto& a, auto& b) { return a.maximum(b); },
               [](double a, double b) { return std::max(a, b); }),

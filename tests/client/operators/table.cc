@@ -24,6 +24,21 @@ double Array::operator()(const Dims& index) const {
   return values[place];
 }
 
+Row Moved(const std::string& name, const std::string& form, const std::string& shapes,
+          std::vector<Operand> operands, std::function<Tensor(const Tensors&)> make,
+          std::function<Array(const Arrays&)> wanted) {
+  return {name,
+          form,
+          shapes,
+          Types::kAll,
+          Yields::kSame,
+          Gradient::kYes,
+          std::move(operands),
+          std::move(make),
+          std::move(wanted),
+          0};
+}
+
 Array Build(const Dims& dims, const std::function<double(const Dims&)>& f) {
   Array y = {dims, {}};
   const int64_t count = Count(dims);

@@ -80,6 +80,11 @@ struct Group {
   std::vector<Row> rows;
 };
 
+// A row of values that are only moved: of every type, with a gradient, the same bits.
+Row Moved(const std::string& name, const std::string& form, const std::string& shapes,
+          std::vector<Operand> operands, std::function<Tensor(const Tensors&)> make,
+          std::function<Array(const Arrays&)> wanted);
+
 Group Elementwise();  // elementwise.cc
 Group Binary();       // binary.cc
 Group Movement();     // movement.cc
