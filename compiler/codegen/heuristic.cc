@@ -12,7 +12,9 @@
 #include "compiler/codegen/apply.h"
 #include "compiler/codegen/body.h"
 #include "compiler/codegen/flatten.h"
+#include "compiler/codegen/loop_order.h"
 #include "compiler/codegen/stage.h"
+#include "compiler/codegen/tensor_core_opts.h"
 #include "compiler/ir/check.h"
 
 namespace outboard::codegen {
@@ -243,14 +245,7 @@ class Chooser {
     for (int i = 0; i < kernel_.output_count; ++i)
       if (i != v && !In(deps, i)) wanted.push_back({i});
     wanted.push_back({v});
-    for (size_t i = 0; i < wanted.size(); ++i) {
-      size_t at = i;
-      while (loops[at].range != wanted[i].range || loops[at].block != wanted[i].block) ++at;
-      for (; at > i; --at) {
-        Add(OptKind::kSwap, static_cast<int64_t>(at) - 1, static_cast<int64_t>(at));
-        std::swap(loops[at - 1], loops[at]);
-      }
-    }
+    AddSwaps(loops, wanted, opts_);
     if (level > 0) Add(OptKind::kThread, 0, level);
     const std::vector<const UOp*> loads = LoadsOf(kernel_);
     for (const Access* access : copied)
@@ -539,6 +534,7 @@ class Chooser {
 
 std::vector<Opt> HeuristicOpts(const Kernel& kernel, const Machine& machine) {
   if (machine.no_opt || kernel.empty) return {};
+  if (std::optional<std::vector<Opt>> opts = TensorCoreOpts(kernel, machine)) return *opts;
   Chooser chooser(kernel, machine);
   std::vector<Opt> opts = chooser.Run();
   const int inner = chooser.LanesOfMain();

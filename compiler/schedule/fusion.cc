@@ -146,6 +146,13 @@ class Chooser {
            cost_.at(one_hot.where->src[0]) == 0;
   }
 
+  // One instruction, and memory would hold the same numbers in more bytes. (An operand of bf16 must
+  // be seen as such: codegen/tensor_core.h.)
+  static bool IsWidening(const UOp* node) {
+    if (node->op != Op::kCast || node->dtype != DType::kF32) return false;
+    return node->src[0]->dtype == DType::kBF16 || node->src[0]->dtype == DType::kF16;
+  }
+
   void CountUsers() {
     for (auto it = order_.rbegin(); it != order_.rend(); ++it) {
       const UOp* const node = *it;
@@ -178,7 +185,8 @@ class Chooser {
         return static_cast<Op>(node->arg[0]) != Op::kAdd || repeats > kJoinedSumRepeats;
       return repeats > 1;
     }
-    if (IsMovement(node->op) || IsWindow(node)) return false;  // its source decides
+    if (IsMovement(node->op) || IsWindow(node) || IsWidening(node))
+      return false;  // its source decides
     if (holds_reduce_.at(node)) {
       if (use.users > 1 || repeats > 1) return true;
       // Elementwise work between two loops cannot join them.
