@@ -81,8 +81,10 @@ void Tensor::backward(At at) const {
   const std::vector<const UOp*> gradients = GradientNodes(rec, y, nullptr, nodes);
   for (size_t i = 0; i < leaves.size(); ++i) {
     const UOp* sum = gradients[i];
-    if (leaves[i]->grad != nullptr)
+    if (leaves[i]->grad != nullptr) {
       sum = rec.Add(internal::NodeOfValue(leaves[i]->grad, rec.recording(), at), sum);
+      rec.Bind(leaves[i]->grad->bound);
+    }
     leaves[i]->grad = FromNode(rec, sum).value();
   }
 }

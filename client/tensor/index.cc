@@ -29,7 +29,7 @@ const UOp* Range(const Recorder& rec, const UOp* x, int axis, int64_t begin, int
 }
 
 const UOp* One(const Recorder& rec, const UOp* x, int axis, int64_t place) {
-  const int64_t length = x->shape[axis].value();
+  const int64_t length = rec.LengthOf(x, axis);
   const int64_t i = place < 0 ? place + length : place;
   if (i < 0 || i >= length)
     rec.Invalid(absl::StrCat("index ", place, " is out of range for axis ", axis, " of ", length));
@@ -38,7 +38,7 @@ const UOp* One(const Recorder& rec, const UOp* x, int axis, int64_t place) {
 
 // Every `step`-th element along `axis`, from the first.
 const UOp* Strided(const Recorder& rec, const UOp* x, int axis, int64_t step) {
-  const int64_t length = x->shape[axis].value();
+  const int64_t length = rec.LengthOf(x, axis);
   const int64_t count = (length + step - 1) / step;
   Shape lo_hi(2 * x->shape.size(), Dim(0)), apart(x->shape.begin(), x->shape.end());
   lo_hi[2 * axis + 1] = Dim(count * step - length);
@@ -50,7 +50,7 @@ const UOp* Strided(const Recorder& rec, const UOp* x, int axis, int64_t step) {
 
 const UOp* Part(const Recorder& rec, const UOp* x, int axis, const Slice& slice) {
   if (slice.step == 0) rec.Invalid("a slice with a step of 0");
-  const int64_t length = x->shape[axis].value();
+  const int64_t length = rec.LengthOf(x, axis);
   const bool back = slice.step < 0;
   // Steps beyond every axis are all the same.
   const int64_t step = std::abs(std::clamp<int64_t>(slice.step, -limits::kDimMax, limits::kDimMax));
@@ -114,7 +114,7 @@ const UOp* PickTogether(const Recorder& rec, const UOp* x, const std::vector<Pla
     return rec.Full(rec.ConstInt(DType::kI64, value), shape);
   };
   for (const Places& p : places) {
-    const int64_t length = x->shape[p.axis].value();
+    const int64_t length = rec.LengthOf(x, p.axis);
     const UOp* const i =
         rec.Broadcast(rec.Cast(FromTheEnd(rec, p.index, length), DType::kI64), shape);
     const UOp* const in = rec.Alu(Op::kAnd, rec.Alu(Op::kCmpLt, spread(-1), i),
@@ -168,7 +168,7 @@ Tensor Tensor::operator[](const std::vector<Index>& indices) const {
     }
   }
   if (places.size() == 1) {
-    const int64_t length = x->shape[places[0].axis].value();
+    const int64_t length = rec.LengthOf(x, places[0].axis);
     x = internal::Gather(rec, x, places[0].axis, FromTheEnd(rec, places[0].index, length));
   } else if (places.size() > 1) {
     x = PickTogether(rec, x, places);
@@ -181,8 +181,8 @@ Tensor Tensor::take(const Tensor& index, int64_t axis, At at) const {
   const UOp* const x = NodeIn(rec);
   const UOp* const wanted = IndexNode(rec, index);
   const int place = rec.Axis(axis, x->rank());
-  return FromNode(
-      rec, internal::Gather(rec, x, place, FromTheEnd(rec, wanted, x->shape[place].value())));
+  return FromNode(rec,
+                  internal::Gather(rec, x, place, FromTheEnd(rec, wanted, rec.LengthOf(x, place))));
 }
 
 Tensor Tensor::gather(int64_t axis, const Tensor& index, At at) const {
@@ -192,12 +192,12 @@ Tensor Tensor::gather(int64_t axis, const Tensor& index, At at) const {
   const int place = rec.Axis(axis, x->rank());
   bool fits = wanted->rank() == x->rank();
   for (int i = 0; fits && i < x->rank(); ++i)
-    fits = i == place || wanted->shape[i].value() <= x->shape[i].value();
+    fits = i == place || rec.LengthOf(wanted, i) <= rec.LengthOf(x, i);
   if (!fits)
     rec.Invalid(absl::StrCat("gather: an index of ", DimsToString(wanted->shape), " along axis ",
                              place, " of ", DimsToString(x->shape)));
   return FromNode(
-      rec, internal::GatherAlong(rec, x, place, FromTheEnd(rec, wanted, x->shape[place].value())));
+      rec, internal::GatherAlong(rec, x, place, FromTheEnd(rec, wanted, rec.LengthOf(x, place))));
 }
 
 Tensor Tensor::one_hot(int64_t classes, DType dtype, At at) const {

@@ -27,12 +27,15 @@ Tensor Tensor::FromNode(const Recorder& recorder, const UOp* node) {
   Tensor tensor;
   tensor.value_ = std::make_shared<internal::Value>();
   tensor.value_->SetLazy(recorder.recording(), node);
+  tensor.value_->bound = recorder.bound();
   return tensor;
 }
 
 const UOp* Tensor::NodeIn(const Recorder& recorder) const {
   Get(*this, recorder.at());
-  return internal::NodeOfValue(value_, recorder.recording(), recorder.at());
+  const UOp* const node = internal::NodeOfValue(value_, recorder.recording(), recorder.at());
+  recorder.Bind(value_->bound);
+  return node;
 }
 
 Tensor Tensor::full(const Dims& dims, double value, DType dtype, At at) {
@@ -133,14 +136,32 @@ Tensor Tensor::from_bytes(DType dtype, const Dims& dims, std::string_view bytes,
   return tensor;
 }
 
-Dims Tensor::shape(At at) const { return Get(*this, at).dims(); }
-
-int64_t Tensor::shape(int64_t axis, At at) const {
-  const Dims dims = shape(at);
-  return dims[Recorder(at).Axis(axis, static_cast<int>(dims.size()))];
+Dims Tensor::shape(At at) const {
+  const internal::Value& value = Get(*this, at);
+  if (value.lazy() && !IsStatic(value.node->shape))
+    ThrowInvalid(at, absl::StrCat("the shape ", internal::DimsToString(value.node->shape),
+                                  " is of a variable; size() tells one axis"));
+  return value.dims();
 }
 
-int Tensor::rank(At at) const { return static_cast<int>(shape(at).size()); }
+int64_t Tensor::shape(int64_t axis, At at) const {
+  const Size length = size(axis, at);
+  return length.is_number() ? length.value() : shape(at)[0];  // which throws
+}
+
+Size Tensor::size(int64_t axis, At at) const {
+  const internal::Value& value = Get(*this, at);
+  const Recorder rec(at);
+  const int place = rec.Axis(axis, rank(at));
+  if (!value.lazy()) return value.storage->dims[place];
+  rec.Bind(value.bound);
+  return rec.SizeOf(value.node->shape[place], *value.recording);
+}
+
+int Tensor::rank(At at) const {
+  const internal::Value& value = Get(*this, at);
+  return value.lazy() ? value.node->rank() : static_cast<int>(value.storage->dims.size());
+}
 
 int64_t Tensor::numel(At at) const {
   int64_t count = 1;

@@ -14,28 +14,48 @@ using internal::DimsToString;
 using internal::Recorder;
 using internal::ToShape;
 
-Tensor Tensor::reshape(Dims dims, At at) const {
+namespace {
+
+// One dimension in place of several: their product, or the one that is of a variable among ones.
+Dim Joined(const Recorder& rec, Shape dims) {
+  std::erase(dims, Dim(1));
+  return dims.size() == 1 ? dims[0] : Dim(rec.CountOf(dims));
+}
+
+// What a dimension that is left open comes to: all of `from` that is not in `known`.
+Dim LeftOver(const Recorder& rec, ShapeView from, Shape known) {
+  Shape left(from.begin(), from.end());
+  for (Dim& dim : known) {  // what is there as it is needs no number
+    if (dim.is_const()) continue;
+    const auto same = std::find(left.begin(), left.end(), dim);
+    if (same != left.end()) dim = *same = Dim(1);
+  }
+  const int64_t of_known = rec.CountOf(known);
+  if (of_known == 1) return Joined(rec, left);
+  const int64_t count = rec.CountOf(left);
+  if (of_known <= 0 || count % of_known != 0)
+    rec.Invalid(absl::StrCat("reshape: ", DimsToString(from), " has ", count,
+                             " elements, which is no multiple of ", of_known));
+  return Dim(count / of_known);
+}
+
+}  // namespace
+
+Tensor Tensor::reshape(const Sizes& sizes, At at) const {
   const Recorder rec(at);
   const UOp* const x = NodeIn(rec);
-  int64_t known = 1;
-  int64_t* open = nullptr;
-  for (int64_t& dim : dims) {
-    if (dim != -1) {
-      if (__builtin_mul_overflow(known, dim, &known)) rec.Invalid("reshape: the sizes overflow");
-    } else if (open == nullptr) {
-      open = &dim;
-    } else {
-      rec.Invalid("reshape: more than one dimension is -1");
-    }
+  Shape shape = rec.ShapeOf(sizes), known;
+  int64_t count = 1;
+  for (const Dim& dim : shape) {
+    if (dim == Dim(-1)) continue;
+    known.push_back(dim);
+    if (__builtin_mul_overflow(count, dim.max(), &count))
+      rec.Invalid("reshape: the sizes overflow");
   }
-  if (open != nullptr) {
-    const int64_t count = ElementCount(x->shape);
-    if (known <= 0 || count % known != 0)
-      rec.Invalid(absl::StrCat("reshape: ", DimsToString(x->shape), " has ", count,
-                               " elements, which is no multiple of ", known));
-    *open = count / known;
-  }
-  return FromNode(rec, rec.Reshape(x, ToShape(dims)));
+  if (shape.size() > known.size() + 1) rec.Invalid("reshape: more than one dimension is -1");
+  if (shape.size() > known.size())
+    *std::find(shape.begin(), shape.end(), Dim(-1)) = LeftOver(rec, x->shape, known);
+  return FromNode(rec, rec.Reshape(x, shape));
 }
 
 Tensor Tensor::flatten(int64_t first, int64_t last, At at) const {
@@ -45,7 +65,8 @@ Tensor Tensor::flatten(int64_t first, int64_t last, At at) const {
   const int begin = rec.Axis(first, x->rank()), end = rec.Axis(last, x->rank());
   if (begin > end) rec.Invalid("flatten: the first axis comes after the last");
   Shape dims(x->shape.begin(), x->shape.begin() + begin);
-  dims.push_back(ElementCount(x->shape.subspan(begin, end - begin + 1)));
+  const ShapeView joined = x->shape.subspan(begin, end - begin + 1);
+  dims.push_back(Joined(rec, Shape(joined.begin(), joined.end())));
   dims.insert(dims.end(), x->shape.begin() + end + 1, x->shape.end());
   return FromNode(rec, rec.Reshape(x, dims));
 }
@@ -75,14 +96,14 @@ Tensor Tensor::squeeze(int64_t axis, At at) const {
   return FromNode(rec, rec.Squeeze(x, {place}));
 }
 
-Tensor Tensor::expand(const Dims& dims, At at) const {
+Tensor Tensor::expand(const Sizes& sizes, At at) const {
   const Recorder rec(at);
   const UOp* const x = NodeIn(rec);
-  Shape shape = ToShape(dims);
-  for (size_t i = 0; i < dims.size(); ++i) {
-    if (dims[i] != -1) continue;
-    if (i + x->shape.size() < dims.size()) rec.Invalid("expand: a new dimension cannot be -1");
-    shape[i] = x->shape[i + x->shape.size() - dims.size()];
+  Shape shape = rec.ShapeOf(sizes);
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] != Dim(-1)) continue;
+    if (i + x->shape.size() < shape.size()) rec.Invalid("expand: a new dimension cannot be -1");
+    shape[i] = x->shape[i + x->shape.size() - shape.size()];
   }
   return FromNode(rec, rec.Broadcast(x, shape));
 }
@@ -111,8 +132,7 @@ Tensor Tensor::flip(const Axes& axes, At at) const {
   return FromNode(rec, rec.Make(Op::kFlip, x->dtype, {x}, rec.Axes(axes, x->rank())));
 }
 
-Tensor Tensor::pad(const std::vector<std::pair<int64_t, int64_t>>& sides, double value,
-                   At at) const {
+Tensor Tensor::pad(const SizePairs& sides, double value, At at) const {
   const Recorder rec(at);
   const UOp* const x = NodeIn(rec);
   if (sides.size() != x->shape.size())
@@ -120,8 +140,8 @@ Tensor Tensor::pad(const std::vector<std::pair<int64_t, int64_t>>& sides, double
                              DimsToString(x->shape)));
   Shape lo_hi;
   for (const auto& [low, high] : sides) {
-    lo_hi.push_back(low);
-    lo_hi.push_back(high);
+    lo_hi.push_back(rec.DimOf(low));
+    lo_hi.push_back(rec.DimOf(high));
   }
   const UOp* const padded = rec.Pad(x, lo_hi);
   if (value == 0) return FromNode(rec, padded);
@@ -130,7 +150,7 @@ Tensor Tensor::pad(const std::vector<std::pair<int64_t, int64_t>>& sides, double
   return FromNode(rec, rec.Where(inside, padded, rec.FullLike(padded, value)));
 }
 
-Tensor Tensor::shrink(const std::vector<std::pair<int64_t, int64_t>>& ranges, At at) const {
+Tensor Tensor::shrink(const SizePairs& ranges, At at) const {
   const Recorder rec(at);
   const UOp* const x = NodeIn(rec);
   if (ranges.size() != x->shape.size())
@@ -138,17 +158,21 @@ Tensor Tensor::shrink(const std::vector<std::pair<int64_t, int64_t>>& ranges, At
                              DimsToString(x->shape)));
   Shape begin_end;
   for (const auto& [begin, end] : ranges) {
-    begin_end.push_back(begin);
-    begin_end.push_back(end);
+    begin_end.push_back(rec.DimOf(begin));
+    begin_end.push_back(rec.DimOf(end));
   }
   return FromNode(rec, rec.Shrink(x, begin_end));
 }
 
-Tensor Tensor::slice(int64_t axis, int64_t begin, int64_t end, At at) const {
-  std::vector<std::pair<int64_t, int64_t>> ranges;
-  for (const int64_t dim : shape(at)) ranges.emplace_back(0, dim);
-  ranges[Recorder(at).Axis(axis, static_cast<int>(ranges.size()))] = {begin, end};
-  return shrink(ranges, at);
+Tensor Tensor::slice(int64_t axis, const Size& begin, const Size& end, At at) const {
+  const Recorder rec(at);
+  const UOp* const x = NodeIn(rec);
+  Shape begin_end;
+  for (const Dim& dim : x->shape) begin_end.insert(begin_end.end(), {Dim(0), dim});
+  const int place = rec.Axis(axis, x->rank());
+  begin_end[2 * place] = rec.DimOf(begin);
+  begin_end[2 * place + 1] = rec.DimOf(end);
+  return FromNode(rec, rec.Shrink(x, begin_end));
 }
 
 std::vector<Tensor> Tensor::split(int64_t size, int64_t axis, At at) const {
@@ -251,7 +275,7 @@ Tensor Tensor::cat(const std::vector<Tensor>& parts, int64_t axis, At at) {
     if (node->shape.size() != first.size())
       rec.Invalid(absl::StrCat("cat: the shapes ", DimsToString(first), " and ",
                                DimsToString(node->shape), " differ in rank"));
-    length += node->shape[place].value();
+    length += rec.LengthOf(node, place);
     shape[place] = node->shape[place];
     if (node->shape != ShapeView(shape))
       rec.Invalid(absl::StrCat("cat: the shapes ", DimsToString(first), " and ",
@@ -300,8 +324,9 @@ Tensor Tensor::repeat(const Dims& times, At at) const {
     apart.insert(apart.end(), {Dim(1), ones[i]});
     spread.insert(spread.end(), {Dim(times[i]), ones[i]});
     int64_t length;
-    if (__builtin_mul_overflow(times[i], ones[i].value(), &length))
-      rec.Invalid(absl::StrCat("repeat: ", times[i], " times ", ones[i].value(), " overflows"));
+    const int64_t once = rec.CountOf(ShapeView(&ones[i], 1));
+    if (__builtin_mul_overflow(times[i], once, &length))
+      rec.Invalid(absl::StrCat("repeat: ", times[i], " times ", once, " overflows"));
     joined.emplace_back(length);
   }
   return FromNode(rec, rec.Reshape(rec.Expand(rec.Reshape(x, apart), spread), joined));

@@ -11,6 +11,11 @@ const UOp* NodeOfArg(const Recorder& rec, const Arg& arg, DType other) {
     case Arg::Kind::kBool: return rec.Const(other, arg.float_value());
     case Arg::Kind::kFloat:
       return rec.Const(IsFloat(other) ? other : DType::kF32, arg.float_value());
+    case Arg::Kind::kSize: {
+      const Dim dim = rec.DimOf(arg.size());
+      if (dim.is_const()) break;
+      return rec.Cast(dim.expression(), IsBool(other) ? DType::kI32 : other);
+    }
     default: break;
   }
   if (IsFloat(other)) return rec.Const(other, arg.float_value());

@@ -44,8 +44,8 @@ int64_t Places(const Recorder& rec, const char* what, int64_t length, int64_t ke
 // x [B, C, H, W] as windows [B, C, OH, KH, OW, KW].
 const UOp* Windows2d(const Recorder& rec, const char* what, const UOp* x, int64_t kh, int64_t kw,
                      Size2d stride, Size2d dilation, Size2d padding) {
-  const int64_t oh = Places(rec, what, x->shape[2].value(), kh, stride.h, dilation.h, padding.h);
-  const int64_t ow = Places(rec, what, x->shape[3].value(), kw, stride.w, dilation.w, padding.w);
+  const int64_t oh = Places(rec, what, rec.LengthOf(x, 2), kh, stride.h, dilation.h, padding.h);
+  const int64_t ow = Places(rec, what, rec.LengthOf(x, 3), kw, stride.w, dilation.w, padding.w);
   x = rec.Pad(x, {0, 0, 0, 0, padding.h, padding.h, padding.w, padding.w});
   x = internal::Windows(rec, x, 2, oh, kh, stride.h, dilation.h);
   return internal::Windows(rec, x, 4, ow, kw, stride.w, dilation.w);
@@ -106,9 +106,9 @@ Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, Conv2dOptions o,
   if (x.a->rank() != 4 || x.b->rank() != 4)
     rec.Invalid(absl::StrCat("conv2d: needs [B, C, H, W] and [O, C, KH, KW], not ",
                              DimsToString(x.a->shape), " and ", DimsToString(x.b->shape)));
-  const int64_t batch = x.a->shape[0].value(), channels = x.a->shape[1].value();
-  const int64_t out = x.b->shape[0].value(), in = x.b->shape[1].value();
-  const int64_t kh = x.b->shape[2].value(), kw = x.b->shape[3].value();
+  const int64_t batch = rec.LengthOf(x.a, 0), channels = rec.LengthOf(x.a, 1);
+  const int64_t out = rec.LengthOf(x.b, 0), in = rec.LengthOf(x.b, 1);
+  const int64_t kh = rec.LengthOf(x.b, 2), kw = rec.LengthOf(x.b, 3);
   if (o.groups < 1 || out % o.groups != 0 || channels % o.groups != 0 || in != channels / o.groups)
     rec.Invalid(absl::StrCat("conv2d: ", channels, " channels in ", o.groups,
                              " groups do not fit a weight of ", DimsToString(x.b->shape)));

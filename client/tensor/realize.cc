@@ -1,11 +1,13 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "client/tensor/operands.h"
 #include "client/tensor/recorder.h"
 #include "client/tensor/tensor.h"
 #include "client/tensor/thread_state.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/limits.h"
+#include "compiler/rewrite/bind.h"
 
 namespace outboard {
 namespace internal {
@@ -140,6 +142,9 @@ class Realization {
                 " that is needed here belongs to a session that has ended, or to another engine")),
             at_);
     }
+    const std::vector<Binding> bindings = recording_->BindingsOf(bound_);
+    for (size_t slot = 0; slot < encoded.variables.size(); ++slot)
+      request_.bindings.push_back({static_cast<uint32_t>(slot), ValueOf(encoded.variables[slot])});
     request_.graph_id = encoded.id;
     request_.graph = encoded.bytes;
     lines_ = encoded.lines;
@@ -148,7 +153,9 @@ class Realization {
       storage->engine = engine_;
       storage->handle = engine_->NewHandle();
       storage->dtype = root->dtype;
-      storage->dims = StaticDims(root->shape);
+      absl::StatusOr<std::vector<int64_t>> dims = DimsAt(root->shape, bindings);
+      ThrowIfError(dims.status(), at_);
+      storage->dims = *std::move(dims);
       request_.outputs.push_back(storage->handle);
       results_.push_back(std::move(storage));
     }
@@ -162,6 +169,7 @@ class Realization {
   void Gather() {
     for (const std::shared_ptr<Value>& value : values_) {
       const UOp* const node = LazyNode(*value, recording_, at_);
+      Bind(value->bound);
       const bool input = node->op == Op::kBuffer && !value->is_state;
       place_.push_back(input ? kInput : static_cast<int>(roots_.size()));
       if (input) continue;
@@ -174,6 +182,21 @@ class Realization {
                     at_);
       roots_.push_back(node);
     }
+  }
+
+  // One Run has one value for each variable.
+  void Bind(const std::vector<BoundVariable>& bound) {
+    const Recorder rec(at_);
+    rec.Bind(bound_);
+    rec.Bind(bound);
+    bound_ = rec.bound();
+  }
+
+  int64_t ValueOf(const Variable& variable) const {
+    for (const BoundVariable& bound : bound_)
+      if (bound.variable == variable) return bound.value;
+    throw Error(absl::InternalError(absl::StrCat("variable ", variable.name(), " is not bound")),
+                at_);
   }
 
   const UOp* MakeSink() {
@@ -234,6 +257,7 @@ class Realization {
   const std::vector<std::shared_ptr<Value>>& fetch_;
   std::vector<int> place_;  // of each value: its root, or kInput
   std::vector<const UOp*> roots_;
+  std::vector<BoundVariable> bound_;  // of all values
   std::shared_ptr<Engine> engine_;
   std::vector<std::shared_ptr<Storage>> inputs_, results_;
   transport::RunRequest request_;
@@ -321,7 +345,7 @@ HostTensor Tensor::OneElement(const At& at) const {
 Tensor& Tensor::assign(const Arg& arg) {
   const internal::Recorder rec(arg.at());
   const std::shared_ptr<internal::Value> value = ValueOf(*this, arg.at());
-  const Dims dims = value->dims();
+  const Dims dims = shape(arg.at());
   const UOp* node;
   if (arg.is_tensor()) {
     if (arg.tensor().value_ == value_) return *this;
@@ -331,10 +355,14 @@ Tensor& Tensor::assign(const Arg& arg) {
                                " to one of ", internal::DimsToString(internal::ToShape(dims))));
     node = rec.Cast(node, value->dtype());
   } else {
-    node = rec.Full(rec.Const(value->dtype(), arg.float_value()), internal::ToShape(dims));
+    const UOp* const number = arg.kind() == Arg::Kind::kSize
+                                  ? internal::NodeOfArg(rec, arg, value->dtype())
+                                  : rec.Const(value->dtype(), arg.float_value());
+    node = rec.Cast(rec.Full(number, internal::ToShape(dims)), value->dtype());
   }
   if (!value->lazy()) value->replaced = std::move(value->storage);
   value->SetLazy(rec.recording(), node);
+  value->bound = rec.bound();
   internal::ThreadState::Get().AddPending(value);
   return *this;
 }

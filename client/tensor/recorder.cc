@@ -5,8 +5,11 @@
 #include <cmath>
 #include <numeric>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "client/tensor/size_expression.h"
 #include "compiler/ir/build.h"
+#include "compiler/ir/dims.h"
 #include "compiler/ir/print.h"
 
 namespace outboard::internal {
@@ -139,6 +142,82 @@ const UOp* Recorder::Squeeze(const UOp* x, const std::vector<int64_t>& axes) con
   for (int i = 0; i < x->rank(); ++i)
     if (std::find(axes.begin(), axes.end(), i) == axes.end()) dims.push_back(x->shape[i]);
   return Reshape(x, dims);
+}
+
+Dim Recorder::DimOf(const Size& size) const {
+  if (size.is_number()) return Dim(size.value());
+  const SizeExpression& e = *size.expression();
+  if (e.variable) {
+    Bind({*e.variable});
+    return Dim(recording_->VarOf(e.variable->variable, at_));
+  }
+  const Dim a = DimOf(e.a), b = DimOf(e.b);
+  if (e.op == Op::kAdd) {
+    absl::StatusOr<Dim> sum = AddDims(graph(), a, b);
+    ThrowIfError(sum.status(), at_);
+    return *sum;
+  }
+  const auto node = [&](const Dim& dim) {
+    return dim.is_const() ? ConstInt(DType::kI64, dim.value()) : dim.expression();
+  };
+  if (e.op == Op::kMul && b == Dim(-1)) return Dim(Alu(Op::kNeg, node(a)));
+  if (e.op == Op::kMul && a.is_const()) return Dim(Alu(e.op, node(b), node(a)));
+  return Dim(Alu(e.op, node(a), node(b)));
+}
+
+Shape Recorder::ShapeOf(const Sizes& sizes) const {
+  Shape shape;
+  for (const Size& size : sizes) shape.push_back(DimOf(size));
+  return shape;
+}
+
+void Recorder::Bind(const std::vector<BoundVariable>& bound) const {
+  for (const BoundVariable& now : bound) {
+    const auto known = std::find_if(bound_.begin(), bound_.end(), [&](const BoundVariable& b) {
+      return b.variable.name() == now.variable.name();
+    });
+    if (known == bound_.end()) {
+      bound_.push_back(now);
+    } else if (known->value != now.value) {
+      Invalid(absl::StrCat("variable ", now.variable.name(), " is bound to ", known->value,
+                           " and to ", now.value));
+    }
+  }
+}
+
+Size Recorder::SizeOf(const Dim& dim, const Recording& recording) const {
+  if (dim.is_const()) return dim.value();
+  absl::flat_hash_map<const UOp*, Size> sizes;
+  for (const UOp* node : PostOrder(dim.expression())) {
+    const auto source = [&](int i) -> const Size& { return sizes.at(node->src[i]); };
+    Size& size = sizes[node];
+    switch (node->op) {
+      case Op::kConst: size = node->int_value(); break;
+      case Op::kVar:
+        for (const BoundVariable& b : bound_)
+          if (b.variable == recording.VariableOf(node)) size = b.variable.bind(b.value, at_);
+        break;
+      case Op::kNeg: size = source(0) * -1; break;
+      case Op::kAdd: size = source(0) + source(1); break;
+      case Op::kMul: size = source(0) * source(1); break;
+      case Op::kIDiv: size = source(0) / source(1); break;
+      default: size = source(0) % source(1);
+    }
+  }
+  return sizes.at(dim.expression());
+}
+
+int64_t Recorder::LengthOf(const UOp* x, int64_t axis) const {
+  const Dim& dim = x->shape[axis];
+  if (dim.is_const()) return dim.value();
+  Invalid(absl::StrCat("dimension ", axis, " of ", DimsToString(x->shape),
+                       " is of a variable where a number is needed"));
+}
+
+int64_t Recorder::CountOf(ShapeView shape) const {
+  if (IsStatic(shape)) return ElementCount(shape);
+  Invalid(absl::StrCat("the shape ", DimsToString(shape),
+                       " is of a variable where numbers are needed"));
 }
 
 int Recorder::Axis(int64_t axis, int rank) const {

@@ -12,6 +12,7 @@
 
 #include "client/tensor/error.h"
 #include "client/tensor/recording.h"
+#include "client/tensor/variable.h"
 #include "compiler/ir/uop.h"
 
 namespace outboard::internal {
@@ -65,6 +66,18 @@ class Recorder {
   // x without the axes, which have length 1.
   const UOp* Squeeze(const UOp* x, const std::vector<int64_t>& axes) const;
 
+  // A size of a variable is an expression of its VAR, and what is made from here on depends on the
+  // value that the variable has. Throws where it has another one already.
+  Dim DimOf(const Size& size) const;
+  Shape ShapeOf(const Sizes& sizes) const;
+  void Bind(const std::vector<BoundVariable>& bound) const;
+  const std::vector<BoundVariable>& bound() const { return bound_; }
+  // The other way, for a dimension of `recording` and the values that are bound.
+  Size SizeOf(const Dim& dim, const Recording& recording) const;
+  // Where only numbers will do. Throws.
+  int64_t LengthOf(const UOp* x, int64_t axis) const;
+  int64_t CountOf(ShapeView shape) const;
+
   // An axis of `rank`, where -1 is the last one. Throws.
   int Axis(int64_t axis, int rank) const;
   // All axes where `axes` is empty; sorted. Throws for one that is out of range or given twice.
@@ -77,6 +90,7 @@ class Recorder {
  private:
   std::shared_ptr<Recording> recording_;
   At at_;
+  mutable std::vector<BoundVariable> bound_;  // that the operands depend on
 };
 
 }  // namespace outboard::internal

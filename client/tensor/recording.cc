@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "compiler/ir/check.h"
 #include "compiler/ir/encoding.h"
+#include "compiler/ir/limits.h"
+#include "compiler/rewrite/substitute.h"
 
 namespace outboard::internal {
 
@@ -32,6 +35,7 @@ void Value::SetLazy(std::shared_ptr<Recording> where, const UOp* what) {
   }
   recording = std::move(where);
   node = what;
+  if (node == nullptr) bound.clear();
   if (recording != nullptr) {
     previous = recording->last_;
     (previous != nullptr ? previous->next : recording->first_) = this;
@@ -88,6 +92,37 @@ const UOp* Recording::NodeOf(const std::shared_ptr<Storage>& storage, const At& 
   return *node;
 }
 
+const UOp* Recording::VarOf(const Variable& variable, const At& at) {
+  size_t slot = 0;
+  while (slot < variables_.size() && variables_[slot].name() != variable.name()) ++slot;
+  if (slot == variables_.size()) {
+    if (slot == limits::kVarSlotMax)
+      throw Error(absl::ResourceExhaustedError(absl::StrCat("variable ", variable.name(),
+                                                            " is one more than the limit of ",
+                                                            limits::kVarSlotMax)),
+                  at);
+    variables_.push_back(variable);
+  }
+  const Variable& known = variables_[slot];
+  if (known != variable)
+    ThrowInvalid(at, absl::StrCat("variable ", variable.name(), " is of ", variable.min(), "..",
+                                  variable.max(), " here and of ", known.min(), "..", known.max(),
+                                  " elsewhere"));
+  absl::StatusOr<const UOp*> var = graph_.Make(
+      Op::kVar, DType::kI64, {}, {static_cast<int64_t>(slot), variable.min(), variable.max()});
+  ThrowIfError(var.status(), at);
+  Note(*var, at);
+  return *var;
+}
+
+std::vector<Binding> Recording::BindingsOf(const std::vector<BoundVariable>& bound) const {
+  std::vector<Binding> bindings;
+  for (const auto& [variable, value] : bound)
+    for (size_t slot = 0; slot < variables_.size(); ++slot)
+      if (variables_[slot] == variable) bindings.push_back({static_cast<int64_t>(slot), value});
+  return bindings;
+}
+
 const UOp* Recording::Import(Recording& other, const UOp* node, const At& at) {
   const int64_t before = graph_.node_count();
   absl::flat_hash_map<const UOp*, const UOp*> made;
@@ -95,6 +130,10 @@ const UOp* Recording::Import(Recording& other, const UOp* node, const At& at) {
   for (const UOp* old : PostOrder(node)) {
     if (old->op == Op::kBuffer) {
       made[old] = NodeOf(other.StorageAt(old->arg[0]), at);
+      continue;
+    }
+    if (old->op == Op::kVar) {
+      made[old] = VarOf(other.VariableOf(old), at);
       continue;
     }
     src.clear();
@@ -145,15 +184,29 @@ std::shared_ptr<const Lines> Recording::LinesUnder(const UOp* sink) const {
   return lines;
 }
 
+const UOp* Recording::WithVarsNumbered(const UOp* sink, std::vector<Variable>& variables) {
+  absl::flat_hash_map<const UOp*, const UOp*> numbered;
+  for (const UOp* node : PostOrder(sink)) {
+    if (node->op != Op::kVar) continue;
+    const auto slot = static_cast<int64_t>(variables.size());
+    numbered[node] =
+        graph_.MakeChecked(Op::kVar, DType::kI64, {}, {slot, node->arg[1], node->arg[2]});
+    variables.push_back(VariableOf(node));
+  }
+  return Substitute(graph_, sink, numbered);
+}
+
 const EncodedRun& Recording::Encode(const UOp* sink, const At& at) {
   Note(sink, at);
   ++encodes_;
   const auto found = encoded_.find(sink);
   if (found != encoded_.end() && found->second.line_changes == line_changes_) return found->second;
   if (found == encoded_.end()) {
-    absl::StatusOr<EncodedGraph> graph = EncodeGraph(sink);
+    std::vector<Variable> variables;
+    absl::StatusOr<EncodedGraph> graph = EncodeGraph(WithVarsNumbered(sink, variables));
     ThrowIfError(graph.status(), at);
     EncodedRun& run = encoded_[sink];
+    run.variables = std::move(variables);
     run.bytes = std::make_shared<const std::string>(std::move(graph->bytes));
     run.id = graph->id.bytes;
     run.places.assign(graph->buffers.begin(), graph->buffers.end());

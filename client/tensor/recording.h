@@ -29,6 +29,7 @@
 #include "client/tensor/engine.h"
 #include "client/tensor/error.h"
 #include "client/tensor/provenance.h"
+#include "client/tensor/variable.h"
 #include "compiler/ir/host_tensor.h"
 #include "compiler/ir/uop.h"
 
@@ -69,6 +70,7 @@ struct Value {
   const UOp* node = nullptr;
   std::shared_ptr<Storage> storage;
   std::shared_ptr<Storage> replaced;  // by assign, until the new value is realised
+  std::vector<BoundVariable> bound;   // what a lazy value's VARs stand for
   std::shared_ptr<Value> grad;
   bool requires_grad = false;
   bool is_state = false;  // realised before its first use: parameters, running means ...
@@ -84,7 +86,7 @@ struct Value {
 
   bool lazy() const { return node != nullptr; }
   DType dtype() const;
-  std::vector<int64_t> dims() const;
+  std::vector<int64_t> dims() const;  // requires numbers
   void SetLazy(std::shared_ptr<Recording> where, const UOp* what);
   void SetStorage(std::shared_ptr<Storage> what);
 };
@@ -93,7 +95,8 @@ struct Value {
 struct EncodedRun {
   std::shared_ptr<const std::string> bytes;
   transport::GraphId id{};
-  std::vector<int64_t> places;  // behind each PARAM slot
+  std::vector<int64_t> places;      // behind each PARAM slot
+  std::vector<Variable> variables;  // behind each VAR slot
   std::shared_ptr<const Lines> lines;
   uint64_t line_changes = 0;  // as of `lines`
 };
@@ -127,6 +130,12 @@ class Recording : public std::enable_shared_from_this<Recording> {
   const UOp* NodeOf(const std::shared_ptr<Storage>& storage, const At& at);
   // The storage behind a BUFFER node of this recording.
   std::shared_ptr<Storage> StorageAt(int64_t place) const { return places_[place].pin; }
+  // The VAR of `variable`. Throws Error with INVALID_ARGUMENT where another of that name has another
+  // range, with RESOURCE_EXHAUSTED where there are limits::kVarSlotMax others.
+  const UOp* VarOf(const Variable& variable, const At& at);
+  const Variable& VariableOf(const UOp* var) const { return variables_[var->arg[0]]; }
+  // `bound` by the slots of this recording, of variables that it knows.
+  std::vector<Binding> BindingsOf(const std::vector<BoundVariable>& bound) const;
   // `node` of `other`, made again here. Throws Error.
   const UOp* Import(Recording& other, const UOp* node, const At& at);
 
@@ -156,6 +165,8 @@ class Recording : public std::enable_shared_from_this<Recording> {
   };
 
   int64_t TakePlace();
+  // VAR slots in the order of first use, so that equal programs have equal ids.
+  const UOp* WithVarsNumbered(const UOp* sink, std::vector<Variable>& variables);
   std::shared_ptr<const Lines> LinesUnder(const UOp* sink) const;
 
   Graph graph_;
@@ -167,6 +178,7 @@ class Recording : public std::enable_shared_from_this<Recording> {
   uint64_t encodes_ = 0, line_changes_ = 0;
   int64_t imported_ = 0;
   std::vector<Place> places_;
+  std::vector<Variable> variables_;  // by slot of their VARs, which Encode numbers by first use
   std::priority_queue<int64_t, std::vector<int64_t>, std::greater<>> free_;  // the lowest first
   Value* first_ = nullptr;
   Value* last_ = nullptr;

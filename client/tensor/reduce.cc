@@ -1,4 +1,5 @@
 // Reductions, and what is made of them.
+#include <algorithm>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -20,17 +21,35 @@ const UOp* SumOf(const Recorder& rec, const UOp* x, const AxisList& axes) {
   return rec.Cast(rec.Reduce(Op::kAdd, rec.Cast(x, AccumulateType(sum)), axes), sum);
 }
 
-int64_t CountOver(const UOp* x, const AxisList& axes) {
+int64_t CountOver(const Recorder& rec, const UOp* x, const AxisList& axes) {
   int64_t count = 1;
-  for (const int64_t axis : axes) count *= x->shape[axis].value();
+  for (const int64_t axis : axes) count *= rec.LengthOf(x, axis);
   return count;
+}
+
+// The same as a node of the shape and type of `like`, where some lengths are of variables.
+const UOp* CountLike(const Recorder& rec, const UOp* like, const UOp* x, const AxisList& axes) {
+  const UOp* count = rec.ConstInt(DType::kI64, 1);
+  for (const int64_t axis : axes) {
+    const Dim& dim = x->shape[axis];
+    count = rec.Mul(
+        count, dim.is_const() ? rec.ConstInt(DType::kI64, dim.value()) : dim.expression());
+  }
+  return rec.Full(rec.Cast(count, like->dtype), like->shape);
+}
+
+bool IsStaticOver(const UOp* x, const AxisList& axes) {
+  return std::all_of(axes.begin(), axes.end(),
+                     [&](int64_t axis) { return x->shape[axis].is_const(); });
 }
 
 // The mean over `axes`, which stay. Over nothing it is NaN, as 0 / 0.
 const UOp* MeanOf(const Recorder& rec, const UOp* x, const AxisList& axes) {
   const UOp* const wide = rec.Cast(x, AccumulateType(FloatOf(x->dtype)));
   const UOp* const sum = rec.Reduce(Op::kAdd, wide, axes);
-  const auto count = static_cast<double>(CountOver(x, axes));
+  if (!IsStaticOver(x, axes))
+    return rec.Cast(rec.Alu(Op::kFDiv, sum, CountLike(rec, sum, x, axes)), FloatOf(x->dtype));
+  const auto count = static_cast<double>(CountOver(rec, x, axes));
   const UOp* const mean = count == 0 ? rec.FullLike(sum, std::numeric_limits<double>::quiet_NaN())
                                      : rec.Scale(sum, 1 / count);
   return rec.Cast(mean, FloatOf(x->dtype));
@@ -52,7 +71,7 @@ const UOp* Mirror(const Recorder& rec, const UOp* x) {
 // The first place along `axis` where x is as large as `top`.
 const UOp* PlaceOf(const Recorder& rec, const UOp* x, int axis) {
   const UOp* const top = rec.Expand(MaxOf(rec, x, {axis}), x->shape);
-  const int64_t length = x->shape[axis].value();
+  const int64_t length = rec.LengthOf(x, axis);
   if (length == 0) rec.Invalid("argmax: the axis has no elements");
   // NaN is the maximum where there is one, and differs from itself.
   const UOp* is_top = rec.Alu(Op::kCmpEq, x, top);
@@ -124,7 +143,7 @@ Tensor Tensor::var(const Axes& axes, bool keepdim, int64_t correction, At at) co
         const UOp* const away = rec.Sub(wide, rec.Expand(MeanOf(rec, wide, over), wide->shape));
         const UOp* const sum = rec.Reduce(Op::kAdd, rec.Mul(away, away), over);
         const auto count =
-            static_cast<double>(std::max<int64_t>(CountOver(x, over) - correction, 0));
+            static_cast<double>(std::max<int64_t>(CountOver(rec, x, over) - correction, 0));
         return rec.Cast(rec.Alu(Op::kFDiv, sum, rec.FullLike(sum, count)), FloatOf(x->dtype));
       });
 }

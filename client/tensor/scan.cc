@@ -41,7 +41,7 @@ const UOp* ShortSums(const Recorder& rec, const UOp* x, int axis) {
 }
 
 const UOp* RunningSums(const Recorder& rec, const UOp* x, int axis) {
-  const int64_t length = x->shape[axis].value();
+  const int64_t length = rec.LengthOf(x, axis);
   if (length <= kBlock) return ShortSums(rec, x, axis);
   const int64_t blocks = (length + kBlock - 1) / kBlock;
   Shape cut(x->shape.begin(), x->shape.end());

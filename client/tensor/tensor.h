@@ -37,6 +37,7 @@
 #include <vector>
 
 #include "client/tensor/error.h"
+#include "client/tensor/variable.h"
 #include "compiler/ir/dtype.h"
 #include "compiler/ir/host_tensor.h"
 
@@ -146,8 +147,9 @@ class Tensor {
                                 At at = At::current());
 
   // ---- what it is -------------------------------------------------------------------------------
-  Dims shape(At at = At::current()) const;
+  Dims shape(At at = At::current()) const;  // where all are numbers
   int64_t shape(int64_t axis, At at = At::current()) const;
+  Size size(int64_t axis, At at = At::current()) const;  // of a variable, perhaps
   int rank(At at = At::current()) const;
   int64_t numel(At at = At::current()) const;
   DType dtype(At at = At::current()) const;
@@ -194,21 +196,20 @@ class Tensor {
   static bool training();
 
   // ---- movement ---------------------------------------------------------------------------------
-  Tensor reshape(Dims dims, At at = At::current()) const;  // one dimension may be -1
+  Tensor reshape(const Sizes& sizes, At at = At::current()) const;  // one dimension may be -1
   Tensor flatten(int64_t first = 0, int64_t last = -1, At at = At::current()) const;
   Tensor unsqueeze(int64_t axis, At at = At::current()) const;
   Tensor squeeze(At at = At::current()) const;  // every axis of length 1
   Tensor squeeze(int64_t axis, At at = At::current()) const;
-  Tensor expand(const Dims& dims, At at = At::current()) const;  // -1 keeps a dimension
+  Tensor expand(const Sizes& sizes, At at = At::current()) const;  // -1 keeps a dimension
   Tensor permute(const Dims& axes, At at = At::current()) const;
   Tensor transpose(int64_t a = -2, int64_t b = -1, At at = At::current()) const;
   Tensor flip(const Axes& axes, At at = At::current()) const;
   // {before, after} for each axis.
-  Tensor pad(const std::vector<std::pair<int64_t, int64_t>>& sides, double value = 0,
-             At at = At::current()) const;
-  Tensor shrink(const std::vector<std::pair<int64_t, int64_t>>& ranges,
+  Tensor pad(const SizePairs& sides, double value = 0, At at = At::current()) const;
+  Tensor shrink(const SizePairs& ranges,
                 At at = At::current()) const;  // {begin, end} for each axis
-  Tensor slice(int64_t axis, int64_t begin, int64_t end, At at = At::current()) const;
+  Tensor slice(int64_t axis, const Size& begin, const Size& end, At at = At::current()) const;
   static Tensor cat(const std::vector<Tensor>& parts, int64_t axis = 0, At at = At::current());
   static Tensor stack(const std::vector<Tensor>& parts, int64_t axis = 0, At at = At::current());
   Tensor repeat(const Dims& times, At at = At::current()) const;
@@ -367,17 +368,24 @@ class Arg {
     }
   }
 
-  enum class Kind { kTensor, kBool, kInt, kFloat };
+  Arg(const Size& size, At at = At::current())  // NOLINT
+      : kind_(Kind::kSize), size_(size), int_(size.value()), at_(at) {
+    float_ = static_cast<double>(int_);
+  }
+
+  enum class Kind { kTensor, kBool, kInt, kFloat, kSize };
   Kind kind() const { return kind_; }
   bool is_tensor() const { return kind_ == Kind::kTensor; }
   const Tensor& tensor() const { return *tensor_; }
   int64_t int_value() const { return int_; }
   double float_value() const { return float_; }
+  const Size& size() const { return size_; }
   const At& at() const { return at_; }
 
  private:
   Kind kind_ = Kind::kTensor;
   const Tensor* tensor_ = nullptr;
+  Size size_;  // of kSize
   int64_t int_ = 0;
   double float_ = 0;
   At at_;

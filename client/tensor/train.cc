@@ -67,7 +67,7 @@ Tensor Tensor::sparse_categorical_crossentropy(const Tensor& labels, int64_t ign
   const UOp* picked =
       rec.Reduce(Op::kAdd, rec.Where(hot, log_p, rec.FullLike(log_p, 0)), {classes});
   if (label_smoothing != 0) {
-    const double share = label_smoothing / static_cast<double>(log_p->shape[classes].value());
+    const double share = label_smoothing / static_cast<double>(rec.LengthOf(log_p, classes));
     const UOp* const even = rec.Reduce(Op::kAdd, log_p, {classes});
     picked = rec.Add(rec.Scale(picked, 1 - label_smoothing), rec.Scale(even, share));
   }

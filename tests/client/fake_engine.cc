@@ -8,6 +8,7 @@
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/spec.h"
 #include "compiler/reference/interpret.h"
+#include "compiler/rewrite/bind.h"
 
 namespace outboard {
 namespace {
@@ -58,9 +59,12 @@ absl::StatusOr<uint64_t> FakeEngine::Run(const transport::RunRequest& request) {
     if (status.ok()) status = found->second.poison;
     inputs.push_back(found->second.value);
   }
+  std::vector<Binding> bindings;
+  for (const transport::Binding& binding : request.bindings)
+    bindings.push_back({binding.slot, binding.value});
   std::vector<HostTensor> outputs;
   if (status.ok() && evaluate) {
-    absl::StatusOr<std::vector<HostTensor>> results = Interpret(sink, inputs);
+    absl::StatusOr<std::vector<HostTensor>> results = Interpret(sink, inputs, bindings);
     if (results.ok()) outputs = *std::move(results);
     status = results.status();
   }
@@ -81,7 +85,8 @@ absl::StatusOr<uint64_t> FakeEngine::Run(const transport::RunRequest& request) {
       buffer.value = std::move(outputs[i]);
     } else {
       const UOp& result = *sink->src[i];
-      buffer.value = {result.dtype, StaticDims(result.shape), {}};
+      OB_ASSIGN_OR_RETURN(std::vector<int64_t> dims, DimsAt(result.shape, bindings));
+      buffer.value = {result.dtype, std::move(dims), {}};
       if (status.ok())
         buffer.value.bytes.resize(buffer.value.ElementCount() * ByteWidth(result.dtype));
     }

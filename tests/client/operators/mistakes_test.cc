@@ -93,6 +93,7 @@ const std::map<std::string, std::string>& Elsewhere() {
       {"manual_seed", "random_test.cc"},
       {"rank", "operators/mistakes_test.cc"},
       {"numel", "operators/mistakes_test.cc"},
+      {"size", "variable_test.cc"},
       {"realized", "tensor_test.cc"},
       {"state_", "tensor_test.cc"},
       {"requires_grad", "operators/mistakes_test.cc"},

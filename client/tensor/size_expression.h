@@ -1,0 +1,18 @@
+// What a Size that is not a number is made of.
+#pragma once
+
+#include <optional>
+
+#include "client/tensor/variable.h"
+#include "compiler/ir/op.h"
+
+namespace outboard::internal {
+
+// A variable, or an operation of two sizes: kAdd, kMul, kIDiv or kMod.
+struct SizeExpression {
+  std::optional<BoundVariable> variable;
+  Op op = Op::kAdd;
+  Size a, b;
+};
+
+}  // namespace outboard::internal

@@ -1,0 +1,95 @@
+// Numbers that change from run to run of a program that is compiled once.
+//
+//   const Variable length("length", 1, 1024);
+//   for (int64_t n = 1; n <= 1024; ++n) {
+//     const Size rows = length.bind(n);
+//     Tensor sum = cache.slice(0, 0, rows).sum(0);    // the same graph for every n
+//   }
+//
+// The name, range and meaning are tinygrad's. A Size may stand where a Tensor is asked for a size or
+// a place (reshape, expand, pad, shrink, slice), and as a number in arithmetic. A tensor with such a
+// size is computed like any other; once it is realised its sizes are numbers.
+//
+// Errors (thrown as error.h says): INVALID_ARGUMENT for an empty range, a value outside of it, two
+// values or two ranges for one name in what is computed together, and operators that need a number
+// where the size is of a variable; all name the variable or the shape.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/tensor/error.h"
+
+namespace outboard {
+
+class Size;
+
+// A name and the values that it may be bound to. Two Variables of one name and range are one.
+class Variable {
+ public:
+  Variable(std::string name, int64_t min, int64_t max, At at = At::current());
+
+  Size bind(int64_t value, At at = At::current()) const;
+
+  const std::string& name() const { return name_; }
+  int64_t min() const { return min_; }
+  int64_t max() const { return max_; }
+  friend bool operator==(const Variable&, const Variable&) = default;
+
+ private:
+  std::string name_;
+  int64_t min_, max_;
+};
+
+namespace internal {
+
+// A Variable and the value it stands for.
+struct BoundVariable {
+  Variable variable;
+  int64_t value;
+};
+
+struct SizeExpression;
+
+}  // namespace internal
+
+// A size or a place: a number, or what bound variables and numbers come to.
+class Size {
+ public:
+  Size() : Size(0) {}
+  Size(std::integral auto number) : value_(static_cast<int64_t>(number)) {}  // NOLINT
+
+  bool is_number() const { return expression_ == nullptr; }
+  int64_t value() const { return value_; }  // here and now, also where it is not a number
+
+  // As i64 does. `/` rounds towards zero; x / 0 is 0 and x % 0 is x.
+  friend Size operator+(const Size& a, const Size& b);
+  friend Size operator-(const Size& a, const Size& b);
+  friend Size operator*(const Size& a, const Size& b);
+  friend Size operator/(const Size& a, const Size& b);
+  friend Size operator%(const Size& a, const Size& b);
+
+  // ---- for the library
+  const internal::SizeExpression* expression() const { return expression_.get(); }
+  static Size Of(int64_t value, internal::SizeExpression expression);
+
+ private:
+  int64_t value_;
+  std::shared_ptr<const internal::SizeExpression> expression_;  // null: a number
+};
+
+struct Sizes : std::vector<Size> {
+  Sizes() = default;
+  Sizes(std::initializer_list<Size> sizes) : std::vector<Size>(sizes) {}  // NOLINT
+  Sizes(const std::vector<int64_t>& dims)
+      : std::vector<Size>(dims.begin(), dims.end()) {}  // NOLINT
+};
+
+// Two for each axis: {before, after} of a pad, {begin, end} of a shrink.
+using SizePairs = std::vector<std::pair<Size, Size>>;
+
+}  // namespace outboard

@@ -1,0 +1,144 @@
+// Sizes of variables: one graph for all their values, and the same numbers as without them.
+#include "client/tensor/variable.h"
+
+#include "tests/client/client_test.h"
+
+namespace outboard {
+namespace {
+
+class VariableTest : public ClientTest {
+ protected:
+  const Variable n{"n", 1, 6}, m{"m", 0, 5};
+  const Tensor x = Tensor::from<float>({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, {6, 2});
+};
+
+TEST_F(VariableTest, ASizeIsANumberWithAName) {
+  const Size size = (n.bind(4) + 1) * 3 - 2;
+  EXPECT_FALSE(size.is_number());
+  EXPECT_EQ(size.value(), 13);
+  EXPECT_EQ((size / 4).value(), 3);
+  EXPECT_EQ((size % 4).value(), 1);
+  EXPECT_TRUE(Size(3).is_number());
+  EXPECT_EQ((Size(3) + 4).value(), 7);
+}
+
+// The same id for every value: what OneGraph counts.
+TEST_F(VariableTest, OneGraph) {
+  for (int64_t rows = 1; rows <= 6; ++rows)
+    ExpectNear(x.slice(0, 0, n.bind(rows)).sum(0),
+               {static_cast<double>(rows * rows), static_cast<double>(rows * rows + rows)});
+  EXPECT_EQ(engine->graph_count(), 1u);
+  EXPECT_EQ(engine->last.bindings.size(), 1u);
+  EXPECT_EQ(engine->last.bindings[0].value, 6);
+}
+
+TEST_F(VariableTest, SlotsFollowTheFirstUse) {
+  const auto run = [&](const Size& a, const Size& b) {
+    x.slice(0, b, b + 1).sum().item();  // meets b first
+    const transport::GraphId first = engine->last.graph_id;
+    x.slice(0, a - 1, a).sum().item();
+    return std::make_pair(first, engine->last.graph_id);
+  };
+  const auto [first, second] = run(n.bind(2), m.bind(3));
+  EXPECT_NE(first, second);
+  EXPECT_EQ(engine->last.bindings[0].slot, 0u);
+  EXPECT_EQ(engine->last.bindings[0].value, 2);
+}
+
+TEST_F(VariableTest, Operators) {
+  const Size rows = n.bind(3), at = m.bind(2);
+  ExpectNear(x.slice(0, at, at + 1).reshape({2}), {5, 6});
+  ExpectNear(x.shrink({{0, rows}, {1, 2}}).reshape({-1}), {2, 4, 6});
+  ExpectNear(x.slice(0, 0, rows).mean(0), {3, 4});
+  ExpectNear(x.slice(0, 0, rows).max(0), {5, 6});
+  ExpectNear(x.slice(0, 0, rows).slice(1, 0, 1).flatten(), {1, 3, 5});
+  ExpectNear(Tensor::ones({1, 2}).expand({rows, -1}).sum(), {6});
+  ExpectNear(x.slice(0, 0, rows).reshape({rows, 2, 1}).transpose().sum(0).reshape({2}), {9, 12});
+  ExpectNear(x.slice(0, 0, rows).pad({{0, 6 - rows}, {0, 0}}).slice(0, 2, 4).flatten(),
+             {5, 6, 0, 0});
+  const Tensor part = x.slice(0, 0, rows);
+  ExpectNear(part.matmul(part.transpose()).sum(), {9.0 * 9 + 12 * 12});
+  ExpectNear(x.slice(0, 0, rows).transpose().softmax().sum(1), {1, 1});
+  ExpectNear(Tensor::arange(6) * rows, {0, 3, 6, 9, 12, 15});
+  ExpectNear((Tensor::arange(6) == at).where(1.0, 0.0), {0, 0, 1, 0, 0, 0});
+  ExpectNear(x.slice(0, 0, rows).flip(0).slice(0, 0, 1).flatten(), {5, 6});
+}
+
+TEST_F(VariableTest, RealisedSizesAreNumbers) {
+  Tensor part = x.slice(0, 0, n.bind(3));
+  EXPECT_FALSE(part.size(0).is_number());
+  EXPECT_EQ(part.size(0).value(), 3);
+  EXPECT_EQ(part.size(-1).value(), 2);
+  EXPECT_EQ(part.rank(), 2);
+  EXPECT_EQ(StatusOf([&] { part.shape(); }).code(), absl::StatusCode::kInvalidArgument);
+  part.realize();
+  EXPECT_EQ(part.shape(), (Dims{3, 2}));
+  EXPECT_TRUE(part.size(0).is_number());
+}
+
+TEST_F(VariableTest, AssignsRowAfterRow) {
+  Tensor cache = Tensor::zeros({4, 2}).contiguous().state_().realize();
+  for (int64_t i = 0; i < 4; ++i) {
+    const Size at = m.bind(i);
+    const Tensor row = x.slice(0, at, at + 1);
+    cache.assign((Tensor::arange(4).reshape({4, 1}) == at).where(row, cache));
+    cache.realize();
+  }
+  ExpectNear(cache, {1, 2, 3, 4, 5, 6, 7, 8});
+}
+
+TEST_F(VariableTest, Gradients) {
+  Tensor w = Tensor::ones({2}).requires_grad_();
+  for (const int64_t rows : {2, 5}) {
+    w.set_grad({});
+    (x.slice(0, 0, n.bind(rows)) * w).sum().backward();
+    ExpectNear(w.grad(),
+               {static_cast<double>(rows * rows), static_cast<double>(rows * (rows + 1))});
+  }
+}
+
+// ---- what goes wrong, and at which line ---------------------------------------------------------
+
+void ExpectInvalid(const std::function<void()>& f, const std::vector<std::string>& words) {
+  const absl::Status status = StatusOf(f);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  for (const std::string& word : words)
+    EXPECT_NE(std::string(status.message()).find(word), std::string::npos) << status;
+}
+
+TEST_F(VariableTest, Mistakes) {
+  ExpectInvalid([] { Variable("k", 3, 2); }, {"k", "3..2"});
+  ExpectInvalid([&] { n.bind(0); }, {"n", "0", "1..6"});
+  ExpectInvalid([&] { n.bind(7); }, {"n", "7", "1..6"});
+  const Tensor two = x.slice(0, 0, n.bind(2)).sum(), three = x.slice(0, 0, n.bind(3)).sum();
+  ExpectInvalid([&] { two + three; }, {"n", "2", "3"});
+  ExpectInvalid([&] { realize(std::vector<Tensor>{two, three}); }, {"n", "2", "3"});
+  EXPECT_EQ(two.item(), 10);
+  EXPECT_EQ(three.item(), 21);
+  const Variable other("n", 0, 6);
+  ExpectInvalid([&] { x.slice(0, 0, other.bind(2)); }, {"n", "0..6", "1..6"});
+  ExpectInvalid([&] { x.slice(0, 0, n.bind(2) + 1); }, {"dimension 0"});  // 7 could be
+  const Tensor part = x.slice(0, 0, n.bind(2));
+  for (const auto& needs_numbers : std::vector<std::function<void()>>{
+           [&] { part[0]; }, [&] { part.cumsum(0); }, [&] { part.argmax(0); },
+           [&] { part.reshape({-1, 5}); }, [&] { part.flatten(); }, [&] { part.repeat({2, 1}); },
+           [&] { Tensor::cat({part, part}); }, [&] { part.take(Tensor::arange(2)); },
+           [&] { part.var(0); }, [&] { part.numel(); }, [&] { part.shape(0); },
+           [&] { part.split(2); }, [&] { part.roll(1, 0); }, [&] { part.dropout(); }})
+    if (absl::Status status = StatusOf(needs_numbers); !status.ok())
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_EQ(part.shape(1), 2);
+}
+
+TEST_F(VariableTest, ErrorsNameTheLine) {
+  try {
+    n.bind(9);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.location().line(), static_cast<uint32_t>(__LINE__ - 3));
+    EXPECT_NE(std::string(error.what()).find("variable_test.cc"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace outboard
