@@ -107,11 +107,14 @@ int main(int argc, char** argv) {
         g, {StoreAt(g, 0, n, i,
                     Alu(g, Op::kMax, Add(g, Mul(g, a, b), a), ConstFloat(g, DType::kF32, 0)))});
   });
-  run("exp2", [](Graph& g) {
-    const int64_t n = 1 << 18;
-    const UOp* const i = Range(g, 0, n);
-    return Sink(g, {StoreAt(g, 0, n, i, Alu(g, Op::kExp2, LoadAt(g, 1, DType::kF32, n, i)))});
-  });
+  // NEG is what reading and writing costs.
+  for (const Op op :
+       {Op::kNeg, Op::kExp, Op::kExp2, Op::kLog, Op::kLog2, Op::kSin, Op::kCos, Op::kTanh})
+    run(std::string(Name(op)).c_str(), [op](Graph& g) {
+      const int64_t n = 1 << 18;
+      const UOp* const i = Range(g, 0, n);
+      return Sink(g, {StoreAt(g, 0, n, i, Alu(g, op, LoadAt(g, 1, DType::kF32, n, i)))});
+    });
   run("batch statistics", [](Graph& g) {
     const UOp *c = Range(g, 0, 32), *b = ReduceRange(g, 1, 128), *p = ReduceRange(g, 2, 400);
     const UOp* const x =
