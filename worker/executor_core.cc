@@ -343,8 +343,7 @@ void ExecutorCore::ApplyRun(uint64_t seq, const proto::Run& run, const GraphEntr
   std::vector<int64_t> donated;
   for (const uint32_t i : run.donate()) {
     if (i >= static_cast<uint32_t>(run.inputs_size())) continue;
-    donated.push_back(i);
-    handles_.erase(run.inputs(i));  // E3
+    if (handles_.erase(run.inputs(i)) > 0) donated.push_back(i);  // E3
   }
   std::vector<ArrayPtr> outputs;
   if (status.ok()) {

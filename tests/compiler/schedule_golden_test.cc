@@ -89,6 +89,39 @@ TEST(ScheduleGolden, KernelsRepeatNothingAndStayInTheirBuffers) {
   }
 }
 
+// Bytes of results that programs with state ask memory for: losses and what is drawn; weights,
+// moments and running means are written over the old ones.
+constexpr char kFreshBytes[] = R"(
+batch_norm                    9437184 of   9437440
+sgd_step                            0 of   1048576
+adamw_step                          0 of   1575944
+mnist_forward                    5120 of      5888
+mnist_step                          4 of   1054988
+gpt_step_1_layer                    4 of  10076180
+gpt_step_2_layers                   4 of  19553300
+gpt_step_12_layers                  4 of 114324500
+)";
+
+TEST(ScheduleGolden, StateIsWrittenInPlace) {
+  std::string fresh_bytes = "\n";
+  for (const Program& program : Programs()) {
+    Graph g;
+    std::vector<int64_t> donated;
+    const UOp* const sink = RecordProgram(g, program, Size::kReal, &donated);
+    if (donated.empty()) continue;
+    const auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink, donated));
+    int64_t fresh = 0, results = 0;
+    for (const schedule::Buffer& buffer : schedule.buffers) {
+      if (buffer.kind != schedule::Buffer::Kind::kOutput) continue;
+      results += buffer.bytes();
+      if (schedule.over[buffer.index] == schedule::kNoInput) fresh += buffer.bytes();
+    }
+    absl::StrAppendFormat(&fresh_bytes, "%-28s%9d of %9d\n", program.name, fresh, results);
+    EXPECT_LE(schedule.arena_bytes, 1.1 * schedule.arena_bytes_least) << program.name;
+  }
+  EXPECT_EQ(fresh_bytes, kFreshBytes) << "the new table:" << fresh_bytes;
+}
+
 class ScheduleValues : public testing::TestWithParam<std::string> {};
 
 TEST_P(ScheduleValues, AsInterpreted) {

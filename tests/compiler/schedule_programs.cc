@@ -201,13 +201,15 @@ const std::vector<Program>& Programs() {
   return programs;
 }
 
-const UOp* RecordProgram(Graph& graph, const Program& program, Size size) {
+const UOp* RecordProgram(Graph& graph, const Program& program, Size size,
+                         std::vector<int64_t>* donated) {
   const auto engine = std::make_shared<FakeEngine>();
   engine->evaluate = false;
   SetEngine(engine);
   Tensor::manual_seed(1);
   program.run(size);
   const UOp* const sink = ValueOrDie(DecodeGraph(graph, *engine->last.graph));
+  if (donated != nullptr) donated->assign(engine->last.donate.begin(), engine->last.donate.end());
   SetEngine(nullptr);
   return sink;
 }

@@ -22,8 +22,9 @@ struct Program {
 
 const std::vector<Program>& Programs();
 
-// The graph of the program's last Run, in `graph`. Records on this thread, with an engine that
-// computes nothing.
-const UOp* RecordProgram(Graph& graph, const Program& program, Size size);
+// The graph of the program's last Run, in `graph`, and where asked for the slots of the inputs that
+// it donates. Records on this thread, with an engine that computes nothing.
+const UOp* RecordProgram(Graph& graph, const Program& program, Size size,
+                         std::vector<int64_t>* donated = nullptr);
 
 }  // namespace outboard::test

@@ -163,5 +163,90 @@ TEST_F(EngineTest, MemoryComesBackAfterAFailure) {
   EXPECT_TRUE(compiled_->NewArray(DType::kF32, {10 << 20}).ok());
 }
 
+// Temporaries that do not fit: the message is about all of them, the node is a result that they are
+// for.
+TEST_F(EngineTest, TemporariesThatDoNotFit) {
+  Graph g;
+  const auto kept = [&](const UOp* x) { return g.MakeChecked(Op::kContiguous, DType::kVoid, {x}); };
+  const UOp* const one = Param(g, 0, DType::kF32, {1});
+  const UOp* const first =
+      kept(Alu(g, Op::kExp2,
+               Add(g, Expand(g, one, {10 << 20}),
+                   Cast(g, Iota(g, DType::kI32, Dim(10 << 20)), DType::kF32))));
+  const UOp* const second = kept(Add(g, first, Flip(g, first, {0})));
+  const UOp* const sink = Sink(
+      g, {Alu(g, Op::kNeg, one), Reduce(g, Op::kAdd, Mul(g, second, Flip(g, second, {0})), {0})});
+  const absl::Status status =
+      compiled_->Run(EncodeGraph(sink)->id, sink, {Floats(*compiled_, {1}, 1)}, {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(status.message().find("temporary values together"), std::string::npos) << status;
+  const std::optional<FailedNode> node = FailedNodeOf(status);
+  ASSERT_TRUE(node.has_value());
+  EXPECT_EQ(PostOrder(sink)[node->index], sink->src[1]);
+}
+
+class DonationTest : public EngineTest {
+ protected:
+  // x - y / 2, y * 2.
+  const UOp* Update(int64_t n) {
+    const UOp *const x = Param(g_, 0, DType::kF32, {n}), *const y = Param(g_, 1, DType::kF32, {n});
+    const auto by = [&](double v) { return Full(g_, ConstFloat(g_, DType::kF32, v), x->shape); };
+    return Sink(g_, {Add(g_, x, Mul(g_, y, by(-0.5))), Mul(g_, y, by(2))});
+  }
+  std::vector<ArrayPtr> Run(const UOp* sink, std::vector<ArrayPtr> inputs,
+                            const std::vector<int64_t>& donated) {
+    auto results = compiled_->Run(EncodeGraph(sink)->id, sink, std::move(inputs), {}, donated);
+    EXPECT_TRUE(results.ok()) << results.status();
+    return *std::move(results);
+  }
+  static std::string Bytes(const ArrayPtr& array) {
+    return {array->data(), size_t(array->bytes())};
+  }
+
+  Graph g_;
+};
+
+TEST_F(DonationTest, ResultsAreMadeInDonatedMemory) {
+  const UOp* const sink = Update(1001);
+  const auto apart = Run(sink, {Floats(*compiled_, {1001}, 1), Floats(*compiled_, {1001}, 2)}, {});
+  for (const bool held : {false, true}) {
+    std::vector<ArrayPtr> inputs = {Floats(*compiled_, {1001}, 1), Floats(*compiled_, {1001}, 2)};
+    const ArrayPtr other = held ? inputs[0] : nullptr;
+    const char *const x = inputs[0]->data(), *const y = inputs[1]->data();
+    const auto results = Run(sink, std::move(inputs), {0, 1});
+    EXPECT_EQ(results[0]->data() == x, !held);
+    EXPECT_EQ(results[1]->data(), y);
+    for (size_t r = 0; r < 2; ++r) EXPECT_EQ(Bytes(results[r]), Bytes(apart[r]));
+    if (held) EXPECT_EQ(Bytes(other), Bytes(Floats(*compiled_, {1001}, 1)));
+  }
+}
+
+TEST_F(DonationTest, AnArrayThatIsTwoInputs) {
+  const UOp* const sink = Update(64);
+  const ArrayPtr x = Floats(*compiled_, {64}, 1);
+  const auto apart = Run(sink, {x, x}, {});
+  std::vector<ArrayPtr> twice(2, Floats(*compiled_, {64}, 1));
+  const auto results = Run(sink, std::move(twice), {0, 1});
+  for (size_t r = 0; r < 2; ++r) EXPECT_EQ(Bytes(results[r]), Bytes(apart[r]));
+}
+
+// The plan that was not used for longest goes, not the one that was made first.
+TEST_F(DonationTest, PlansGoByTheirLastUse) {
+  constexpr int64_t kPlans = 256;  // as many as are kept
+  const ArrayPtr one = Floats(*compiled_, {1}, 1);
+  const auto run = [&](int64_t n) {  // other graphs, one kernel
+    const UOp* const x = Param(g_, 0, DType::kF32, {1});
+    Run(Sink(g_, {Shrink(g_, Pad(g_, x, {0, n}), {0, 1})}), {one}, {});
+  };
+  for (int64_t n = 0; n < kPlans; ++n) run(n);
+  run(0);
+  run(kPlans);
+  const uint64_t made = compiled_->stats().plans_made;
+  run(0);
+  EXPECT_EQ(compiled_->stats().plans_made, made);
+  run(1);
+  EXPECT_EQ(compiled_->stats().plans_made, made + 1);
+}
+
 }  // namespace
 }  // namespace outboard::worker

@@ -30,6 +30,31 @@ EncodedGraph SumAndProduct() {
   return *EncodeGraph(Sink(g, {Add(g, x, y), Mul(g, x, y)}));
 }
 
+// The reference engine, which spoils what it may write over: donated inputs that nobody else holds.
+class SpoilingEngine final : public Engine {
+ public:
+  absl::StatusOr<std::vector<ArrayPtr>> Run(const GraphId& id, const UOp* sink,
+                                            std::vector<ArrayPtr> inputs,
+                                            std::span<const Binding> bindings,
+                                            std::span<const int64_t> donated) override {
+    auto results = reference_->Run(id, sink, inputs, bindings);
+    for (const int64_t i : donated) {
+      if (inputs[i].use_count() != 1) continue;
+      std::memset(inputs[i]->data(), 0xEE, inputs[i]->bytes());
+      ++spoiled;
+    }
+    return results;
+  }
+  std::string kind() const override { return "ref"; }
+  int spoiled = 0;
+
+ private:
+  cpu::Allocator& memory() override { return memory_; }
+
+  std::unique_ptr<Engine> reference_ = MakeReferenceEngine(1 << 20);
+  cpu::Allocator memory_{1 << 20};
+};
+
 // One client of one core, on the reference engine.
 class ExecutorCoreTest : public ::testing::Test {
  protected:
@@ -206,6 +231,25 @@ TEST_F(ExecutorCoreTest, E2_E3_DonatedHandlesEndEvenIfTheRunFails) {
   EXPECT_EQ(OnlyFailure(Send({Run(5, graph_, {99, 2}, {5, 6}, {}, {1})}), 5),
             absl::StatusCode::kNotFound);
   EXPECT_EQ(OnlyFailure(Send({Fetch(6, {2})}), 6), absl::StatusCode::kNotFound);
+}
+
+// A value that is kept for sending it again is nobody's to write over, and an input that another
+// one of the same Run is, neither.
+TEST_F(ExecutorCoreTest, E3_E4_OnlyWhatNobodyElseHoldsIsGivenUp) {
+  auto engine = std::make_unique<SpoilingEngine>();
+  const int& spoiled = engine->spoiled;
+  core_ = std::make_unique<ExecutorCore>(engine.get(), ExecutorOptions{"name", "class"});
+  engine_ = std::move(engine);
+  Open(1);
+  SetUpInputs();
+  Send({Run(3, graph_, {1, 2}, {3, 4}, {0}), Run(4, graph_, {3, 4}, {5, 6}, {}, {0, 1})});
+  EXPECT_EQ(spoiled, 1) << "4, but not 3, which is on its way to the client";
+  EXPECT_EQ(Values(Open(2, /*received_seq=*/2))[0].data(), Floats({6, 8, 10, 12}));
+  Send({Ack(4), Run(5, graph_, {5, 5}, {7, 8}, {}, {0})});
+  EXPECT_EQ(spoiled, 1) << "5 stands for two inputs";
+  Send({Run(6, graph_, {7, 1}, {9, 10}, {}, {0, 0})});
+  EXPECT_EQ(spoiled, 2);
+  EXPECT_EQ(Values(Send({Fetch(7, {1})}))[0].data(), Floats({1, 2, 3, 4}));
 }
 
 TEST_F(ExecutorCoreTest, E4_ValuesAndFailuresAreSentAgainUntilAcknowledged) {
