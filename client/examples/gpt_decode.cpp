@@ -1,0 +1,63 @@
+// Lets a transformer of random weights write, and prints what a token costs as the text grows.
+//
+//   CLOUD=1 CLOUD_HOST=host:6667 CLOUD_KEY=... gpt_decode --tokens 500
+//
+// Exit codes: 0 done; 1 an error; 2 no gateway can be reached.
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+
+#include "absl/strings/str_format.h"
+#include "client/examples/gpt_decoder.h"
+#include "client/tensor/engine.h"
+
+namespace outboard::examples {
+namespace {
+
+void Write(const GptOptions& options, int64_t tokens, int64_t print_every) {
+  using Clock = std::chrono::steady_clock;
+  const Gpt net(options);
+  GptDecoder decoder(net, options);
+  std::vector<int64_t> last = {1};
+  while (decoder.position() < tokens) {
+    const int64_t count = std::min(print_every, tokens - decoder.position());
+    const Clock::time_point begin = Clock::now();
+    const std::vector<int64_t> written = decoder.Write(last, count);
+    const double ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+    absl::PrintF("%5d tokens  %7.3f ms each:", decoder.position(), ms / static_cast<double>(count));
+    for (const int64_t token : written) absl::PrintF(" %d", token);
+    absl::PrintF("\n");
+    last = {written.back()};
+  }
+}
+
+}  // namespace
+}  // namespace outboard::examples
+
+int main(int argc, char** argv) {
+  outboard::examples::GptOptions options{.layers = 4, .context = 1024};
+  int64_t tokens = 64, print_every = 16;
+  uint64_t seed = 1;
+  CLI::App app("Lets a transformer of random weights write");
+  app.add_option("--tokens", tokens)->check(CLI::PositiveNumber);
+  app.add_option("--print-every", print_every)->check(CLI::PositiveNumber);
+  app.add_option("--layers", options.layers)->check(CLI::PositiveNumber);
+  app.add_option("--width", options.width)->check(CLI::PositiveNumber);
+  app.add_option("--heads", options.heads, "Divides the width")->check(CLI::PositiveNumber);
+  app.add_option("--context", options.context, "Most tokens")->check(CLI::PositiveNumber);
+  app.add_option("--seed", seed, "Seed of the weights");
+  CLI11_PARSE(app, argc, argv);
+  const auto engine = outboard::CurrentEngine();
+  if (!engine.ok()) {
+    std::fprintf(stderr, "gpt_decode: %s\n", engine.status().ToString().c_str());
+    return 2;
+  }
+  try {
+    outboard::Tensor::manual_seed(seed);
+    outboard::examples::Write(options, tokens, print_every);
+  } catch (const outboard::Error& error) {
+    std::fprintf(stderr, "gpt_decode: %s\n", error.what());
+    return 1;
+  }
+  return outboard::CloseEngine().ok() ? 0 : 1;
+}
