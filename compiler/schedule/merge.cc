@@ -5,8 +5,10 @@
 #include <set>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/check.h"
+#include "compiler/ir/limits.h"
 #include "compiler/rewrite/linear.h"
 #include "compiler/rewrite/recorder.h"
 #include "compiler/rewrite/simplify.h"
@@ -50,7 +52,12 @@ struct Draft {
   size_t rows =
       SIZE_MAX;  // ranges of the fewest that a kernel with a loop brought: these are tasks
   bool renumber = false;
+  int64_t nodes = 0;  // at most, shared ones counted again
 };
+
+// A kernel is written anew for the numbers of its slots, twice, for those of its loops, for its
+// simplification, and for results that are written over inputs.
+constexpr int64_t kCopies = 5;
 
 bool IsRange(const UOp* node, RangeKind kind) {
   return node->op == Op::kRange && node->arg[2] == static_cast<int64_t>(kind);
@@ -135,10 +142,17 @@ class Merger {
   Merger(Graph& graph, const absl::flat_hash_set<const UOp*>& results)
       : graph_(graph), results_(results) {}
 
-  std::vector<MergedKernel> Run(const std::vector<LoweredKernel>& kernels) {
+  absl::StatusOr<std::vector<MergedKernel>> Run(const std::vector<LoweredKernel>& kernels) {
     std::vector<Draft> guests;
     for (const LoweredKernel& kernel : kernels) {
+      const int64_t nodes = CountNodes(kernel);
+      reserved_ += kCopies * nodes;
+      if (graph_.node_count() + reserved_ > limits::kGraphNodesMax)
+        return absl::ResourceExhaustedError(absl::StrCat("the graph and its ", kernels.size(),
+                                                         " kernels need over ",
+                                                         limits::kGraphNodesMax, " nodes"));
       guests.push_back(MakeDraft(kernel));
+      guests.back().nodes = nodes;
       for (const UOp* node : guests.back().reads) ++readers_[node];
     }
     for (Draft& guest : guests) {
@@ -159,6 +173,12 @@ class Merger {
   }
 
  private:
+  static int64_t CountNodes(const LoweredKernel& kernel) {
+    std::vector<const UOp*> roots = {kernel.ast};
+    if (kernel.then != nullptr) roots.push_back(kernel.then);
+    return static_cast<int64_t>(PostOrder(roots).size());
+  }
+
   Draft MakeDraft(const LoweredKernel& kernel) {
     Draft draft;
     const auto slot_of = [&](const UOp* global) {
@@ -250,6 +270,10 @@ class Merger {
                                   [&](const UOp* node) { return host.reads.contains(node); });
     const bool single = host.ranges.empty() && guest.ranges.empty();  // numbers: the fewer kernels
     if ((!shares && !single) || (!same && !reads_host)) return false;
+    // Also a join that fails has made nodes; what is reserved is for kernels as they are without it.
+    const int64_t more = kCopies * (host.nodes + guest.nodes);
+    if (graph_.node_count() + reserved_ + more > limits::kGraphNodesMax) return false;
+    const int64_t before = graph_.node_count();
     const bool plain = same && !guest.has_loop;
     if (!plain && !(host.streams && guest.streams)) return false;
     if (!same && !RowsSuffice(host, guest)) return false;
@@ -294,6 +318,9 @@ class Merger {
     host.reads.insert(guest.reads.begin(), guest.reads.end());
     host.has_loop |= guest.has_loop;
     host.loops += guest.loops;
+    const int64_t made = graph_.node_count() - before;  // that the host did not have
+    host.nodes += guest.nodes + made;
+    reserved_ += kCopies * made;
     host.streams &= guest.streams;
     host.rows = std::min(host.rows, guest.rows);
     return true;
@@ -444,12 +471,14 @@ class Merger {
   absl::flat_hash_map<const UOp*, size_t> slot_of_;
   std::vector<const UOp*> node_of_;  // by slot
   int64_t fresh_range_ = 1 << 20;
+  int64_t reserved_ = 0;  // nodes, to finish what there is
 };
 
 }  // namespace
 
-std::vector<MergedKernel> MergeKernels(Graph& graph, std::vector<LoweredKernel> kernels,
-                                       const absl::flat_hash_set<const UOp*>& results) {
+absl::StatusOr<std::vector<MergedKernel>> MergeKernels(
+    Graph& graph, std::vector<LoweredKernel> kernels,
+    const absl::flat_hash_set<const UOp*>& results) {
   return Merger(graph, results).Run(kernels);
 }
 

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/status/statusor.h"
 #include "compiler/ir/uop.h"
 #include "compiler/schedule/lower.h"
 
@@ -33,8 +34,11 @@ struct MergedKernel {
 };
 
 // `kernels` is in a valid order; so is the result, though it may be another. A value that is not
-// among `results` and that no other kernel reads is not stored.
-std::vector<MergedKernel> MergeKernels(Graph& graph, std::vector<LoweredKernel> kernels,
-                                       const absl::flat_hash_set<const UOp*>& results);
+// among `results` and that no other kernel reads is not stored. Where the graph is nearly full,
+// kernels stay alone that would be joined elsewhere.
+// Errors: RESOURCE_EXHAUSTED  writing the kernels anew takes more than limits::kGraphNodesMax nodes
+absl::StatusOr<std::vector<MergedKernel>> MergeKernels(
+    Graph& graph, std::vector<LoweredKernel> kernels,
+    const absl::flat_hash_set<const UOp*>& results);
 
 }  // namespace outboard::schedule

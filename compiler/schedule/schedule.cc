@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/ir/check.h"
-#include "compiler/ir/limits.h"
 #include "compiler/ir/print.h"
 #include "compiler/rewrite/recorder.h"
 #include "compiler/rewrite/simplify.h"
@@ -139,20 +138,6 @@ absl::StatusOr<const UOp*> Prepared(Graph& graph, const UOp* sink) {
   return pass.Made(WithDistinctResults(graph, prepared));
 }
 
-// Merging writes a kernel anew for its slots, its loops and its simplification.
-constexpr int64_t kMergeCopies = 4;
-
-absl::Status CheckRoomToMerge(const Graph& graph, const std::vector<LoweredKernel>& kernels) {
-  int64_t nodes = graph.node_count();
-  if (nodes < limits::kGraphNodesMax / 8) return absl::OkStatus();
-  for (const LoweredKernel& kernel : kernels)
-    nodes += kMergeCopies * static_cast<int64_t>(PostOrder(kernel.ast).size());
-  if (nodes <= limits::kGraphNodesMax) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("the graph and its ", kernels.size(), " kernels need ", nodes,
-                   " nodes, over the limit of ", limits::kGraphNodesMax));
-}
-
 absl::StatusOr<std::vector<LoweredKernel>> LowerKernels(Graph& graph, const Choice& choice) {
   std::vector<LoweredKernel> kernels;
   for (const UOp* value : choice.kept) {
@@ -184,9 +169,10 @@ absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink,
     choice = std::move(laid_out.choice);
     OB_ASSIGN_OR_RETURN(kernels, LowerKernels(graph, choice));
   }
-  OB_RETURN_IF_ERROR(CheckRoomToMerge(graph, kernels));
   const absl::flat_hash_set<const UOp*> results(prepared->src.begin(), prepared->src.end());
-  return Assembler(prepared, MergeKernels(graph, std::move(kernels), results)).Run(graph, donated);
+  OB_ASSIGN_OR_RETURN(std::vector<MergedKernel> merged,
+                      MergeKernels(graph, std::move(kernels), results));
+  return Assembler(prepared, std::move(merged)).Run(graph, donated);
 }
 
 std::string KernelToString(const Schedule& schedule, size_t index) {

@@ -278,6 +278,21 @@ TEST_F(ScheduleTest, AGraphThatIsTooLargeIsRefused) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
 }
 
+// Sums over the same rows, each of another length: every pair is tried, fails, and leaves nodes.
+TEST_F(ScheduleTest, JoinsThatFailDoNotFillTheGraph) {
+  Graph from, to;
+  const UOp* const x = Param(from, 0, DType::kF32, {Dim(4), Dim(500)});
+  std::vector<const UOp*> results;
+  for (int64_t n = 100; n < 500; ++n) {
+    const UOp* term = Shrink(from, x, {0, 4, 0, n});
+    for (int i = 0; i < 10; ++i) term = Alu(from, i % 2 == 0 ? Op::kSqrt : Op::kTrunc, term);
+    results.push_back(Reduce(from, Op::kAdd, term, {1}));
+  }
+  const auto schedule = schedule::MakeSchedule(to, Sink(from, results));
+  ASSERT_TRUE(schedule.ok()) << schedule.status();
+  EXPECT_EQ(schedule->kernels.size(), results.size());
+}
+
 TEST_F(ScheduleTest, FunctionsAreWrittenOut) {
   const UOp* const p = Param(g, 0, DType::kF32, {Dim(4)});
   const UOp* const body = Mul(g, p, Add(g, p, p));
