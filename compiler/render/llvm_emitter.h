@@ -169,6 +169,7 @@ class KernelEmitter {
   llvm::Value* zeros_ = nullptr;     // memory that a gated-off load reads instead
   std::vector<size_t> group_level_;  // output loops that must be open for a group
   std::vector<Staged> stages_;       // as in the plan
+  bool packing_ = false;             // see PackSquare
   absl::flat_hash_map<const UOp*, int> staged_;  // loads that have been copied, around this place
 };
 

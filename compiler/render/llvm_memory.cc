@@ -120,6 +120,7 @@ Value* KernelEmitter::PointerBy(Value* pointer, Type* element, const TermsByScop
         sum = sum == nullptr ? product : b_.CreateAdd(sum, product);
       }
       known = b_.CreateGEP(element, pointer, sum);
+      if (packing_) known = b_.CreateLaunderInvariantGroup(known);
     }
     pointer = known;
   }

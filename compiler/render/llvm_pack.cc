@@ -112,6 +112,9 @@ void KernelEmitter::PackSquare(int stage, int across, int inner, bool along) {
     return Coords{piece} << (8 * bound_[range].number);
   };
   Type* const pairs = llvm::FixedVectorType::get(b_.getInt32Ty(), kPairs);
+  // Dozens of loads at constant distances from one pointer. LLVM's loop strength reduction would take
+  // 50 ms to find that they are well as they are, so it is not shown where the pointer comes from.
+  packing_ = true;
   Square square;
   square.fill(llvm::Constant::getNullValue(pairs));
   const size_t count = bound_[along ? across : inner].pieces->size();
@@ -130,6 +133,7 @@ void KernelEmitter::PackSquare(int stage, int across, int inner, bool along) {
       square[i / 2] = pair;
     }
   }
+  packing_ = false;
   if (along != rows) Transpose(b_, square);
   // What the square's lines are now: rows, or pairs of steps. Rows that there are not are nobody's;
   // steps that there are not must be zeros in both operands.
