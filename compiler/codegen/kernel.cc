@@ -130,6 +130,12 @@ void CountFlops(Kernel& kernel) {
   kernel.flops = flops < 9e18 ? static_cast<int64_t>(flops) : INT64_MAX;
 }
 
+absl::Status CheckSize(const std::vector<const UOp*>& nodes) {
+  if (static_cast<int64_t>(nodes.size()) <= limits::kKernelNodesMax) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "kernel: ", nodes.size(), " nodes are over the limit of ", limits::kKernelNodesMax));
+}
+
 }  // namespace
 
 int Kernel::IndexOf(const UOp* range) const {
@@ -148,13 +154,11 @@ bool Kernel::IsNested(const ReduceGroup& group) const {
 
 absl::StatusOr<Kernel> AnalyzeKernel(const UOp* sink) {
   Kernel kernel;
-  if (const size_t count = PostOrder(sink).size();
-      static_cast<int64_t>(count) > limits::kKernelNodesMax)
-    return absl::ResourceExhaustedError(
-        absl::StrCat("kernel: ", count, " nodes are over the limit of ", limits::kKernelNodesMax));
+  OB_RETURN_IF_ERROR(CheckSize(PostOrder(sink)));
   kernel.graph = std::make_unique<Graph>();
   sink = DecomposeTranscendentals(*kernel.graph, MergeRanges(*kernel.graph, sink));
   kernel.nodes = PostOrder(sink);
+  OB_RETURN_IF_ERROR(CheckSize(kernel.nodes));
   kernel.stores.assign(sink->src.begin(), sink->src.end());
   OB_RETURN_IF_ERROR(FindRanges(kernel));
   OB_RETURN_IF_ERROR(FindDepsAndGroups(kernel));

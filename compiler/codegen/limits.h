@@ -5,7 +5,8 @@
 
 namespace outboard::limits {
 
-inline constexpr int64_t kKernelNodesMax = 20000;
+inline constexpr int64_t kKernelNodesMax =
+    20000;  // with its sines and the like written as arithmetic
 inline constexpr int64_t kKernelRangesMax = 64;  // dependence on ranges is a 64-bit mask
 inline constexpr int64_t kKernelSlotsMax = 4096;
 inline constexpr int64_t kTilePointsMax = 128;      // values of a tile, each its own code

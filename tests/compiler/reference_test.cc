@@ -127,6 +127,8 @@ TEST(Limits, AreNamed) {
   const auto bytes = Interpret(Sink(g, {Iota(g, DType::kI64, 1 << 20)}), {}, {}, options);
   EXPECT_EQ(bytes.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(absl::StrContains(bytes.status().message(), "IOTA")) << bytes.status();
+  EXPECT_TRUE(absl::StrContains(bytes.status().message(), absl::StrCat(options.bytes_max)))
+      << bytes.status();
 }
 
 TEST(Errors, InputsAndBindings) {

@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "runtime/cpu/device.h"
 #include "runtime/cpu/symbols.h"
+#include "runtime/limits.h"
 
 namespace outboard::cpu {
 namespace {
@@ -54,6 +55,11 @@ TEST(ElfLoader, Errors) {
   const absl::Status escape = LoadedObject::Load(ReadFile(SAMPLES_BAD), "escape").status();
   EXPECT_EQ(escape.code(), absl::StatusCode::kNotFound);
   EXPECT_NE(std::string(escape.message()).find("system"), std::string::npos) << escape;
+  const absl::Status large =
+      LoadedObject::Load(std::string(limits::kObjectBytesMax + 1, 'x'), "k").status();
+  EXPECT_EQ(large.code(), absl::StatusCode::kResourceExhausted);
+  for (const size_t number : {limits::kObjectBytesMax + 1, limits::kObjectBytesMax})
+    EXPECT_NE(std::string(large.message()).find(std::to_string(number)), std::string::npos) << large;
 }
 
 TEST(ElfLoader, SurvivesEveryTruncationAndManyFlips) {
