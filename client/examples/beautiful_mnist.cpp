@@ -225,6 +225,10 @@ int Main(const Flags& flags) {
   if (!outcome.reached)
     std::fprintf(stderr, "beautiful_mnist: the accuracy is not over %.2f %%\n",
                  flags.target_accuracy);
+  if (!BillIsRight(*stats))
+    std::fprintf(stderr,
+                 "beautiful_mnist: %llu s were billed, but the session was open for %.1f s\n",
+                 static_cast<unsigned long long>(stats->seconds_billed), stats->seconds_open);
   return outcome.reached && BillIsRight(*stats) ? 0 : 1;
 }
 
@@ -236,7 +240,7 @@ int main(int argc, char** argv) {
   CLI::App app("Trains a convolutional network on Fashion-MNIST in the cloud");
   app.add_option("--steps", flags.steps, "Steps to train at most")->check(CLI::PositiveNumber);
   app.add_option("--batch", flags.batch, "Images a step")->check(CLI::PositiveNumber);
-  app.add_option("--data", flags.data, "Folder with the four gzipped IDX files");
+  app.add_option("--data", flags.data, "Folder with the four IDX files, gzipped or not");
   app.add_option("--target-accuracy", flags.target_accuracy,
                  "Stop when the held-out accuracy is over this many percent");
   app.add_option("--eval-every", flags.eval_every, "Steps between two looks at the accuracy")

@@ -27,8 +27,15 @@ struct Flags {
   int64_t write = 200;  // characters, at the end
   double lr = 5e-4;
   std::optional<uint64_t> seed;
+  bool json = false;
   GptOptions net;
 };
+
+using Clock = std::chrono::steady_clock;
+const Clock::time_point kProcessStart = Clock::now();  // nearly: of static initialisation
+double SecondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
 
 // The bytes of a text, numbered in the order of their codes.
 struct Characters {
@@ -70,24 +77,29 @@ std::string Write(const Gpt& net, const Flags& flags, const std::string& letters
 }
 
 void Train(const Flags& flags, const Characters& characters) {
-  using Clock = std::chrono::steady_clock;
   GptTrainer trainer(Tensor::from<uint8_t>(characters.numbers), flags.net, flags.batch, flags.lr);
   Clock::time_point begin = Clock::now();
+  double loss = NAN, first_step_from_start_s = 0, step_ms = 0;
   for (int64_t step = 1; step <= flags.steps; ++step) {
-    const Tensor loss = trainer.Step();
+    const Tensor result = trainer.Step();
     if (step != 1 && step % flags.print_every != 0 && step != flags.steps) continue;
-    const double value = loss.item();
-    const double ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+    loss = result.item();
     if (step == 1) {  // compiles
-      absl::PrintF("step 1  loss %.4f  %.0f ms\n", value, ms);
+      first_step_from_start_s = SecondsSince(kProcessStart);
+      if (!flags.json)
+        absl::PrintF("step 1  loss %.4f  %.0f ms\n", loss, SecondsSince(begin) * 1e3);
       begin = Clock::now();
     } else {
-      absl::PrintF("step %d  loss %.4f  %.1f ms/step\n", step, value,
-                   ms / static_cast<double>(step - 1));
+      step_ms = SecondsSince(begin) * 1e3 / static_cast<double>(step - 1);
+      if (!flags.json) absl::PrintF("step %d  loss %.4f  %.1f ms/step\n", step, loss, step_ms);
     }
     std::fflush(stdout);
   }
-  absl::PrintF("\n%s\n", Write(trainer.net(), flags, characters.letters));
+  if (flags.json)
+    absl::PrintF(
+        "{\"steps\": %d, \"loss\": %.6f, \"first_step_from_start_s\": %.3f, \"step_ms\": %.3f}\n",
+        flags.steps, loss, first_step_from_start_s, step_ms);
+  if (flags.write > 0) absl::PrintF("\n%s\n", Write(trainer.net(), flags, characters.letters));
 }
 
 int Main(Flags flags) {
@@ -114,7 +126,7 @@ int Main(Flags flags) {
     code = 1;
   }
   const absl::StatusOr<transport::Stats> stats = CloseEngine();
-  if (stats.ok())
+  if (stats.ok() && !flags.json)
     absl::PrintF("%d s billed, $%.6f\n", stats->seconds_billed, stats->cost_micro_usd / 1e6);
   return code;
 }
@@ -137,6 +149,7 @@ int main(int argc, char** argv) {
   app.add_option("--print-every", flags.print_every, "Steps between two lines")
       ->check(CLI::PositiveNumber);
   app.add_option("--write", flags.write, "Characters to write at the end");
+  app.add_flag("--json", flags.json, "Print the training's summary as one JSON object");
   app.add_option("--seed", flags.seed, "Seed of the random numbers (else SEED, else a fresh one)");
   CLI11_PARSE(app, argc, argv);
   if (flags.net.width % flags.net.heads != 0) {

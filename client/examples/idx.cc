@@ -2,7 +2,9 @@
 
 #include <zlib.h>
 
+#include <filesystem>
 #include <memory>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/check.h"
@@ -10,10 +12,14 @@
 namespace outboard::examples {
 namespace {
 
+// The file's bytes, packed or not.
 absl::StatusOr<std::string> Unpack(const std::string& path) {
   const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
   if (file == nullptr) return absl::NotFoundError(absl::StrCat("cannot open ", path));
   std::string bytes;
+  std::error_code ignored;
+  if (const auto size = std::filesystem::file_size(path, ignored); size <= kIdxBytesMax)
+    bytes.reserve(size);
   std::string piece(1 << 20, '\0');
   while (true) {
     const int count = gzread(file.get(), piece.data(), static_cast<unsigned>(piece.size()));
@@ -30,6 +36,13 @@ absl::StatusOr<std::string> Unpack(const std::string& path) {
   if (code != Z_OK && code != Z_STREAM_END)
     return absl::InvalidArgumentError(absl::StrCat(path, " is cut short"));
   return bytes;
+}
+
+// As it is where it is there, else with ".gz".
+std::string FileIn(const std::string& folder, const std::string& name) {
+  const std::string path = absl::StrCat(folder, "/", name);
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored) ? path : path + ".gz";
 }
 
 }  // namespace
@@ -53,15 +66,16 @@ absl::StatusOr<HostTensor> ReadIdx(const std::string& path) {
   if (count != static_cast<int64_t>(bytes.size() - header))
     return absl::InvalidArgumentError(
         absl::StrCat(path, " has ", bytes.size() - header, " elements, not as many as it says"));
-  tensor.bytes = bytes.substr(header);
+  bytes.erase(0, header);
+  tensor.bytes = std::move(bytes);
   return tensor;
 }
 
 absl::StatusOr<Images> ReadImages(const std::string& folder) {
   const auto read_pair = [&](const std::string& name, HostTensor& images,
                              HostTensor& labels) -> absl::Status {
-    OB_ASSIGN_OR_RETURN(images, ReadIdx(absl::StrCat(folder, "/", name, "-images-idx3-ubyte.gz")));
-    OB_ASSIGN_OR_RETURN(labels, ReadIdx(absl::StrCat(folder, "/", name, "-labels-idx1-ubyte.gz")));
+    OB_ASSIGN_OR_RETURN(images, ReadIdx(FileIn(folder, name + "-images-idx3-ubyte")));
+    OB_ASSIGN_OR_RETURN(labels, ReadIdx(FileIn(folder, name + "-labels-idx1-ubyte")));
     if (images.dims.size() != 3 || labels.dims.size() != 1 || images.dims[0] != labels.dims[0])
       return absl::InvalidArgumentError(
           absl::StrCat("images and labels in ", folder, " do not belong together"));

@@ -1,5 +1,5 @@
-// Data sets as gzipped IDX files, the form of MNIST and its relatives: a header of big-endian
-// numbers, then u8 elements.
+// Data sets as IDX files, gzipped or not, the form of MNIST and its relatives: a header of
+// big-endian numbers, then u8 elements.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ struct Images {
   HostTensor train_images, train_labels, test_images, test_labels;  // images [n, 1, h, w]
 };
 
-// The four files of a folder: {train,t10k}-{images-idx3,labels-idx1}-ubyte.gz.
+// The four files of a folder: {train,t10k}-{images-idx3,labels-idx1}-ubyte, or these with .gz.
 absl::StatusOr<Images> ReadImages(const std::string& folder);
 
 }  // namespace outboard::examples

@@ -24,6 +24,12 @@ std::string Trimmed(std::string text) {
 
 }  // namespace
 
+double NumberIn(const std::string& json, const std::string& name) {
+  const size_t at = json.find("\"" + name + "\": ");
+  if (at == std::string::npos) Die("no " + name + " in " + json);
+  return std::stod(json.substr(at + name.size() + 4));
+}
+
 std::string Beside(const std::string& name) {
   return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / name).string();
 }
@@ -38,7 +44,7 @@ std::string OutputOf(const std::string& command) {
   return Trimmed(output);
 }
 
-Cloud::Cloud(int workers) {
+Cloud::Cloud(int workers, const std::vector<std::pair<std::string, std::string>>& environment) {
   char folder[] = "/tmp/outboard-bench.XXXXXX";
   if (mkdtemp(folder) == nullptr) Die("no temporary folder");
   folder_ = folder;
@@ -48,7 +54,10 @@ Cloud::Cloud(int workers) {
   if (pid_ == 0) {
     if (freopen((folder_ + "/log").c_str(), "w", stdout) == nullptr) _exit(127);
     dup2(1, 2);
-    setenv("OUTBOARD_OBJECT_CACHE", (folder_ + "/objects").c_str(), 1);  // one tenant
+    setenv("OUTBOARD_OBJECT_CACHE", objects().c_str(), 1);  // one tenant
+    setenv("OUTBOARD_KERNEL_STORE", (folder_ + "/kernels.db").c_str(), 1);
+    setenv("OUTBOARD_IDLE_SEARCH", "0", 1);
+    for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
     execl(outboard.c_str(), "outboard", "up", "--workers", count.c_str(), "--port", "0", "--data",
           folder_.c_str(), "--ready-file", ready.c_str(), nullptr);
     _exit(127);
@@ -61,6 +70,10 @@ Cloud::Cloud(int workers) {
   }
   if (target_.empty()) Die("the gateway was not ready within 30 s; see " + folder_ + "/log");
   key_ = OutputOf(outboard + " key create --data " + folder_ + " --name bench 2>/dev/null");
+}
+
+std::string Cloud::Prefix() const {
+  return "CLOUD=1 CLOUD_HOST=" + target_ + " CLOUD_KEY=" + key_ + " ";
 }
 
 Cloud::~Cloud() {

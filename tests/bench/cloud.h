@@ -4,19 +4,27 @@
 #include <sys/types.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace outboard::bench {
 
 class Cloud {
  public:
-  // Exits with a message where it cannot be started.
-  explicit Cloud(int workers);
+  // Nothing that workers keep is there when it starts, and nothing is searched, unless variables of
+  // `environment` say so. Exits with a message where it cannot be started.
+  explicit Cloud(int workers,
+                 const std::vector<std::pair<std::string, std::string>>& environment = {});
   ~Cloud();  // ends it and removes its folder
   Cloud(const Cloud&) = delete;
   Cloud& operator=(const Cloud&) = delete;
 
   const std::string& target() const { return target_; }
   const std::string& key() const { return key_; }
+  // Where its workers keep compiled kernels; sessions begun after its removal compile anew.
+  std::string objects() const { return folder_ + "/objects"; }
+  // "CLOUD=1 ..." for a command line: a program that runs here.
+  std::string Prefix() const;
 
  private:
   std::string folder_, target_, key_;
@@ -27,5 +35,7 @@ class Cloud {
 std::string Beside(const std::string& name);
 // What a command prints; exits with a message where it fails.
 std::string OutputOf(const std::string& command);
+// The number under `name` in a JSON object's text; exits where there is none.
+double NumberIn(const std::string& json, const std::string& name);
 
 }  // namespace outboard::bench

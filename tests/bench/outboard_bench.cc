@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <functional>
 #include <random>
 #include <set>
 #include <string>
@@ -16,10 +15,12 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "tests/bench/cloud.h"
+#include "tests/bench/first_step_figures.h"
 #include "tests/bench/kernel_figures.h"
 #include "tests/bench/report.h"
 #include "tests/bench/rewrite_figures.h"
 #include "tests/bench/schedule_figures.h"
+#include "tests/bench/training_figures.h"
 #include "tests/e2e/in_process.h"
 
 namespace outboard::bench {
@@ -190,39 +191,24 @@ void Overhead() {
   OB_CHECK_OK(in_process->Close());
 }
 
-double NumberIn(const std::string& text, const std::string& name) {
-  const size_t at = text.find("\"" + name + "\": ");
-  OB_CHECK(at != std::string::npos);
-  return std::stod(text.substr(at + name.size() + 4));
-}
-
-// A second start of the example: its data is in the cloud, its kernels are not kept between
-// sessions yet.
-void WarmStart() {
-  const Cloud cloud(1);
-  const std::string command =
-      absl::StrCat("CLOUD=1 CLOUD_HOST=", cloud.target(), " CLOUD_KEY=", cloud.key(), " ",
-                   Beside("beautiful_mnist"), " --json --steps 1 --seed 1");
-  OutputOf(command);
-  const Clock::time_point begin = Clock::now();
-  const std::string warm = OutputOf(command);
-  Report("first_step_s_warm", NumberIn(warm, "first_step_from_start_s"), "s", "",
-         "from process start; data in the cloud, objects on the worker's disk");
-  Report("second_run_s", Ms(begin) / 1e3, "s", "",
-         "the whole process: start, one step, 10,000 held-out images");
-}
+struct Group {
+  std::string name;
+  void (*run)();
+  bool only_by_name = false;  // takes many minutes
+};
 
 int Main(int argc, char** argv) {
-  const std::vector<std::pair<std::string, std::function<void()>>> groups = {
-      {"steps", Steps},
-      {"overhead", Overhead},
-      {"warm", WarmStart},
-      {"rewrites", RewriteFigures},
-      {"schedule", ScheduleFigures},
-      {"beam", BeamFigures},
-      {"matmul", MatMulFigures},
-      {"matmul_bf16", MatMulBf16Figures},
-      {"stream", StreamFigures}};
+  const std::vector<Group> groups = {{"steps", Steps},
+                                     {"overhead", Overhead},
+                                     {"first", FirstStepFigures},
+                                     {"rewrites", RewriteFigures},
+                                     {"schedule", ScheduleFigures},
+                                     {"beam", BeamFigures},
+                                     {"matmul", MatMulFigures},
+                                     {"matmul_bf16", MatMulBf16Figures},
+                                     {"stream", StreamFigures},
+                                     {"training", TrainingFigures},
+                                     {"tuned_training", TunedTrainingFigures, true}};
   std::set<std::string> only;
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
@@ -231,15 +217,19 @@ int Main(int argc, char** argv) {
     } else if (flag == "--only" && i + 1 < argc) {
       only.insert(argv[++i]);
     } else {
-      std::fprintf(stderr,
-                   "usage: outboard_bench [--json] [--only "
-                   "steps|overhead|warm|rewrites|schedule|beam|matmul|matmul_bf16|stream ...]\n");
+      std::fprintf(stderr, "usage: outboard_bench [--json] [--only GROUP ...]\ngroups:\n");
+      for (const Group& group : groups)
+        std::fprintf(stderr, "  %s%s\n", group.name.c_str(),
+                     group.only_by_name ? " (takes minutes; runs only where it is named)" : "");
       return flag == "--help" ? 0 : 2;
     }
   }
-  for (const auto& [name, run] : groups)
-    if (only.empty() || only.contains(name)) run();
-  return 0;
+  const bool all = only.empty();
+  for (const Group& group : groups)
+    if (all ? !group.only_by_name : only.erase(group.name) > 0) group.run();
+  for (const std::string& name : only)
+    std::fprintf(stderr, "outboard_bench: there is no group %s\n", name.c_str());
+  return only.empty() ? 0 : 2;
 }
 
 }  // namespace

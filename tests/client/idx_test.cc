@@ -6,6 +6,7 @@
 #include <zlib.h>
 
 #include <filesystem>
+#include <fstream>
 
 namespace outboard::examples {
 namespace {
@@ -53,6 +54,17 @@ TEST_F(IdxTest, Errors) {
   const std::string cut = Write("cut", kLabels + std::string(5000, 'y'));
   std::filesystem::resize_file(cut, std::filesystem::file_size(cut) - 9);
   EXPECT_EQ(code(cut), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(IdxTest, FilesNeedNotBePacked) {
+  const std::string images("\0\0\x08\x03\0\0\0\x03\0\0\0\x01\0\0\0\x01xyz", 19);
+  for (const std::string name : {"train", "t10k"}) {
+    std::ofstream(folder + "/" + name + "-images-idx3-ubyte", std::ios::binary) << images;
+    Write(name + "-labels-idx1-ubyte.gz", kLabels);
+  }
+  const auto all = ReadImages(folder);
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_EQ(all->train_images.bytes, "xyz");
 }
 
 TEST_F(IdxTest, ImagesAndLabelsBelongTogether) {

@@ -1,0 +1,26 @@
+// Random data in files, and the command lines of the example programs that train on it: a network
+// for images (client/examples/mnist.h), batch 128, and a transformer of 12 layers
+// (client/examples/gpt.h), width 256, 4 passages of 128 characters.
+#pragma once
+
+#include <string>
+
+namespace outboard::bench {
+
+class TrainingData {
+ public:
+  // Exits with a message where the files cannot be written.
+  TrainingData();
+  ~TrainingData();  // removes them
+  TrainingData(const TrainingData&) = delete;
+  TrainingData& operator=(const TrainingData&) = delete;
+
+  // So many steps; prints one JSON object.
+  std::string MnistCommand(int steps) const;
+  std::string GptCommand(int steps) const;
+
+ private:
+  std::string folder_;
+};
+
+}  // namespace outboard::bench

@@ -1,0 +1,64 @@
+#include "tests/bench/training_figures.h"
+
+#include <algorithm>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "tests/bench/cloud.h"
+#include "tests/bench/report.h"
+#include "tests/bench/training_data.h"
+
+namespace outboard::bench {
+namespace {
+
+constexpr int kTurns = 3;
+constexpr int kBeamWidth = 2;
+
+// PyTorch is not always quicker on two threads than on one, so it may choose.
+std::string TorchCommand(const std::string& net, unsigned threads) {
+  const std::string core = __builtin_cpu_supports("avx512f") ? "OPENBLAS_CORETYPE=SkylakeX " : "";
+  return absl::StrCat(core, "/usr/bin/python3 ", OUTBOARD_BENCH_SOURCES, "/torch_steps.py ", net,
+                      " --threads ", threads, " --steps 7");
+}
+
+bool HasTorch() { return std::system("/usr/bin/python3 -c 'import torch' 2>/dev/null") == 0; }
+
+void Measure(const std::string& net, const std::string& suffix, const Cloud& cloud,
+             const std::string& command) {
+  const std::string figure = absl::StrCat(net, "_step_vs_torch", suffix);
+  if (!HasTorch()) return ReportSkipped(figure, "PyTorch is not installed (python3-torch)");
+  const unsigned threads = std::max(1u, std::thread::hardware_concurrency());
+  OutputOf(cloud.Prefix() + command);  // compiles and, where it is asked for, searches
+  std::vector<double> ours, one, all;
+  for (int i = 0; i < kTurns; ++i) {
+    ours.push_back(NumberIn(OutputOf(cloud.Prefix() + command), "step_ms"));
+    one.push_back(NumberIn(OutputOf(TorchCommand(net, 1)), "step_ms"));
+    all.push_back(NumberIn(OutputOf(TorchCommand(net, threads)), "step_ms"));
+  }
+  const double step = Quantile(ours, 0.5), torch_one = Quantile(one, 0.5),
+               torch_all = Quantile(all, 0.5);
+  Report(figure, std::min(torch_one, torch_all) / step, "ratio",
+         absl::StrFormat("PyTorch %.1f ms on %d threads, %.1f ms on one", torch_all, threads,
+                         torch_one),
+         absl::StrFormat("%.1f ms through gateway and worker, loss read at the end", step));
+}
+
+void MeasureBoth(const std::string& suffix, const Cloud& cloud) {
+  const TrainingData data;
+  Measure("mnist", suffix, cloud, data.MnistCommand(30));
+  Measure("gpt", suffix, cloud, data.GptCommand(8));
+}
+
+}  // namespace
+
+void TrainingFigures() { MeasureBoth("_nobeam", Cloud(1)); }
+
+void TunedTrainingFigures() {
+  MeasureBoth("",
+              Cloud(1, {{"BEAM", absl::StrCat(kBeamWidth)}, {"OUTBOARD_STEP_SECONDS", "3600"}}));
+}
+
+}  // namespace outboard::bench
