@@ -32,8 +32,8 @@ const UOp* CountLike(const Recorder& rec, const UOp* like, const UOp* x, const A
   const UOp* count = rec.ConstInt(DType::kI64, 1);
   for (const int64_t axis : axes) {
     const Dim& dim = x->shape[axis];
-    count = rec.Mul(
-        count, dim.is_const() ? rec.ConstInt(DType::kI64, dim.value()) : dim.expression());
+    count =
+        rec.Mul(count, dim.is_const() ? rec.ConstInt(DType::kI64, dim.value()) : dim.expression());
   }
   return rec.Full(rec.Cast(count, like->dtype), like->shape);
 }

@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "compiler/ir/check.h"
 #include "compiler/rewrite/substitute.h"
+#include "compiler/schedule/row_store.h"
 
 namespace outboard::schedule {
 namespace {
@@ -168,6 +169,7 @@ MergedKernel WithOneSlot(Graph& graph, const MergedKernel& kernel, const Written
       by[node] =
           graph.MakeChecked(Op::kGlobal, node->dtype, {}, {slots[node->arg[0]], node->arg[1]});
   out.ast = Substitute(graph, kernel.ast, by);
+  if (out.buffers.size() < kernel.buffers.size()) out.ast = StoreChangedRows(graph, out.ast);
   return out;
 }
 
