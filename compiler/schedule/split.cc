@@ -10,6 +10,7 @@
 #include "compiler/ir/limits.h"
 #include "compiler/rewrite/rebuild.h"
 #include "compiler/schedule/one_hot.h"
+#include "compiler/schedule/room.h"
 
 namespace outboard::schedule {
 namespace {
@@ -68,7 +69,7 @@ int64_t PartsForCache(const UOp* reduce) {
   double bytes = 0, elements = 0;
   for (const UOp* side : product->src) {
     const UOp* const operand = OperandOf(side);
-    const auto count = static_cast<double>(ElementCount(operand->shape));
+    const auto count = static_cast<double>(RoomOf(operand->shape));
     elements += count;
     bytes += count * ByteWidth(operand->dtype);
   }

@@ -14,9 +14,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/build.h"
+#include "compiler/ir/check.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/print.h"
+#include "compiler/ir/spec.h"
 #include "compiler/reference/interpret.h"
+#include "compiler/rewrite/bind.h"
 #include "tests/compiler/harness.h"
 
 namespace outboard::test {
@@ -64,12 +67,47 @@ std::string BoundsProblem(const RandomCase& c) {
   return "";
 }
 
+// The same graph for other values of its VARs; inputs take their elements from those there are.
+RandomCase Rebound(const RandomCase& c, bool largest) {
+  RandomCase other;
+  other.sink = c.sink;
+  for (const UOp* var : VarsOf(c.sink))
+    other.bindings.push_back({var->arg[0], var->arg[largest ? 2 : 1]});
+  const std::vector<const UOp*> params = ParamsOf(c.sink);
+  for (size_t i = 0; i < params.size(); ++i) {
+    HostTensor tensor = c.params[i];
+    tensor.dims = ValueOrDie(DimsAt(params[i]->shape, other.bindings));
+    tensor.bytes.resize(tensor.ElementCount() * ByteWidth(tensor.dtype), '\0');
+    for (size_t b = c.params[i].bytes.size(); b < tensor.bytes.size() && !c.params[i].bytes.empty();
+         ++b)
+      tensor.bytes[b] = tensor.bytes[b - c.params[i].bytes.size()];
+    other.params.push_back(std::move(tensor));
+  }
+  return other;
+}
+
+// What is compiled for one binding serves the others.
+std::string ProblemAtEnds(const RandomCase& c) {
+  if (VarsOf(c.sink).empty()) return "";
+  for (const bool largest : {false, true}) {
+    const RandomCase other = Rebound(c, largest);
+    const absl::StatusOr<Results> expected = Interpret(other.sink, other.params, other.bindings);
+    if (!expected.ok()) return absl::StrCat("interpreter: ", expected.status().ToString());
+    std::string problem = Disagreement(other.sink, other.params, other.bindings, *expected);
+    if (!problem.empty())
+      return absl::StrCat("rebound to the ", largest ? "largest" : "least", ", ", problem);
+  }
+  return "";
+}
+
 std::string Problem(const RandomCase& c) {
   if (std::string problem = EncodingProblem(c); !problem.empty()) return problem;
   if (std::string problem = BoundsProblem(c); !problem.empty()) return problem;
   const absl::StatusOr<Results> expected = Interpret(c.sink, c.params, c.bindings);
   if (!expected.ok()) return absl::StrCat("interpreter: ", expected.status().ToString());
-  return Disagreement(c.sink, c.params, c.bindings, *expected);
+  if (std::string problem = Disagreement(c.sink, c.params, c.bindings, *expected); !problem.empty())
+    return problem;
+  return ProblemAtEnds(c);
 }
 
 // Whether a tensor graph may hold `op`.
