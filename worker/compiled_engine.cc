@@ -80,6 +80,7 @@ class CompiledEngine final : public Engine {
   CompiledEngine(KernelCompiler* compiler, const CompiledEngineOptions& options)
       : compiler_(compiler),
         debug_(options.debug),
+        flash_(options.flash),
         device_({.threads = options.threads, .memory_bytes_max = options.memory_bytes_max}),
         kernels_(&device_, options.store, options.idle_compiler) {
     if (options.store != nullptr)
@@ -228,7 +229,8 @@ class CompiledEngine final : public Engine {
     const Clock::time_point start = Clock::now();
     Graph graph;
     auto plan = std::make_unique<Plan>();
-    OB_ASSIGN_OR_RETURN(schedule::Schedule schedule, schedule::MakeSchedule(graph, sink, donated));
+    OB_ASSIGN_OR_RETURN(schedule::Schedule schedule,
+                        schedule::MakeSchedule(graph, sink, donated, {.flash = flash_}));
     if (debug_ >= 3) std::fputs(schedule::ScheduleToString(schedule).c_str(), stderr);
 
     // Kernels of other plans are used again; those of this plan are held by it alone, so that they
@@ -311,6 +313,7 @@ class CompiledEngine final : public Engine {
 
   KernelCompiler* compiler_;
   int debug_;
+  bool flash_;
   cpu::Device device_;
   std::optional<Tuner> tuner_;
   KernelsInUse kernels_;

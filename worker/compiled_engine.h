@@ -21,6 +21,7 @@ struct CompiledEngineOptions {
   // nothing is switched in.
   KernelCompiler* idle_compiler = nullptr;
   int beam = 0;  // BEAM: width of the search for kernels that had none so wide
+  bool flash = false;  // FLASH: as schedule::ScheduleOptions says
 };
 
 // `compiler`, and what the options name, outlive the engine.

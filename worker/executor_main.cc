@@ -74,6 +74,7 @@ ExecutorMainOptions ExecutorOptionsFromEnvironment() {
     options.beam = std::clamp(std::atoi(beam), 0, kBeamMost);
   options.idle_search = IsSet("OUTBOARD_IDLE_SEARCH");
   options.no_opt = IsSet("NOOPT");
+  options.flash = IsSet("FLASH");
   options.rewrite_log = LogFolderFromEnvironment();
   return options;
 }
@@ -113,7 +114,8 @@ int ExecutorMain(const ExecutorMainOptions& options) {
                                            .store = store.get(),
                                            .candidates = candidates.get(),
                                            .idle_compiler = idle_compiler.get(),
-                                           .beam = options.beam});
+                                           .beam = options.beam,
+                                           .flash = options.flash});
   }
   ExecutorCore core(engine.get(), {device.name, device.hardware_class});
   StepWatchdog watchdog(std::chrono::seconds(options.step_seconds_max),

@@ -13,6 +13,7 @@ struct ExecutorMainOptions {
   bool reference = false;          // REF=1
   int debug = 0;                   // DEBUG
   bool idle_search = false;        // OUTBOARD_IDLE_SEARCH: what is found in idle time is used
+  bool flash = false;              // FLASH: attention without its scores in memory
   int beam = 0;                    // BEAM: how wide to search for Opts, on the step's path; 0: not
   bool no_opt = false;             // NOOPT=1, which the compile box obeys: nothing is tuned
   std::string object_cache;        // OUTBOARD_OBJECT_CACHE: a folder for compiled kernels

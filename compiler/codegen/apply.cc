@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/flatten.h"
 #include "compiler/codegen/limits.h"
+#include "compiler/codegen/panel.h"
 #include "compiler/codegen/stage.h"
 #include "compiler/ir/check.h"
 
@@ -49,6 +50,7 @@ class Applier {
   absl::Status Swap(int64_t a, int64_t b);
   absl::Status Thread(int64_t count);
   absl::Status Local(int64_t load, int64_t level);
+  absl::Status Panel(int64_t value, int64_t count);
 
   // The axis, if it is of the kind that is wanted.
   absl::StatusOr<Axis> Output(int64_t axis) const;
@@ -114,6 +116,7 @@ absl::Status Applier::Dispatch(const Opt& opt) {
     case OptKind::kSwap: return Swap(opt.axis, opt.amount);
     case OptKind::kThread: return Thread(opt.amount);
     case OptKind::kLocal: return Local(opt.axis, opt.amount);
+    case OptKind::kPanel: return Panel(opt.axis, opt.amount);
   }
   return Illegal("no such kind");
 }
@@ -335,6 +338,20 @@ absl::Status Applier::Finish() {
   return absl::OkStatus();
 }
 
+absl::Status Applier::Panel(int64_t value, int64_t count) {
+  const std::vector<const UOp*> panels = PanelsOf(kernel_);
+  if (value < 0 || value >= static_cast<int64_t>(panels.size()))
+    return Illegal("the kernel has ", panels.size(), " panels");
+  for (const codegen::Panel& panel : plan_.panels)
+    if (std::find(panels.begin(), panels.end(), panel.value) - panels.begin() >= value)
+      return Illegal("panels are in order, each once");
+  const int range = PanelRange(kernel_, panels[value]);
+  const int64_t extent = kernel_.ranges[range].extent;
+  if (count < 1 || count > extent) return Illegal("the loop has ", extent, " steps");
+  plan_.panels.push_back({panels[value], ScalarTile(range, extent, count)});
+  return absl::OkStatus();
+}
+
 // Limits of the whole, where the order of Opts does not matter.
 absl::Status Applier::CheckSize() const {
   const auto over = [](const char* what, int64_t count, int64_t most) {
@@ -365,7 +382,13 @@ absl::Status Applier::CheckSize() const {
       return over("an unrolled tile of", unrolled, limits::kUnrolledPointsMax);
     if (loops > limits::kTiledLoopsMax) return over("tiled loops", loops, limits::kTiledLoopsMax);
   }
-  int64_t bytes = 0;
+  for (const codegen::Panel& panel : plan_.panels) {
+    if (points * count(panel.tile) > limits::kUnrolledPointsMax)
+      return over("a tile of a panel of", points * count(panel.tile), limits::kUnrolledPointsMax);
+    if (tiled + 1 > limits::kTiledLoopsMax)
+      return over("tiled loops", tiled + 1, limits::kTiledLoopsMax);
+  }
+  int64_t bytes = PlacePanels(kernel_, plan_).bytes;
   for (const Stage& stage : plan_.stages) bytes += LayOut(kernel_, plan_, stage).bytes();
   if (bytes > limits::kLocalBytesMax) return over("bytes of copies", bytes, limits::kLocalBytesMax);
   return absl::OkStatus();

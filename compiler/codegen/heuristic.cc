@@ -13,6 +13,7 @@
 #include "compiler/codegen/body.h"
 #include "compiler/codegen/flatten.h"
 #include "compiler/codegen/loop_order.h"
+#include "compiler/codegen/panel_opts.h"
 #include "compiler/codegen/stage.h"
 #include "compiler/codegen/tensor_core_opts.h"
 #include "compiler/ir/check.h"
@@ -535,6 +536,7 @@ class Chooser {
 std::vector<Opt> HeuristicOpts(const Kernel& kernel, const Machine& machine) {
   if (machine.no_opt || kernel.empty) return {};
   if (std::optional<std::vector<Opt>> opts = TensorCoreOpts(kernel, machine)) return *opts;
+  if (std::vector<Opt> opts = PanelOpts(kernel, machine); !opts.empty()) return opts;
   Chooser chooser(kernel, machine);
   std::vector<Opt> opts = chooser.Run();
   const int inner = chooser.LanesOfMain();

@@ -25,6 +25,8 @@
 //   THREAD   0 count      the first so many output loops are handed out as tasks
 //   LOCAL    load level   the kernel's load number `load` is copied to memory of the thread's own
 //                         where `level` output loops are open, in the order in which it is read
+//   PANEL    value count  the kernel's panel number `value` (panel.h) is computed before it is read,
+//                         so many steps of the loop that reads it at a time; in order of `value`
 #pragma once
 
 #include <cstdint>
@@ -47,7 +49,8 @@ enum class OptKind {
   kBlock,
   kSwap,
   kThread,
-  kLocal
+  kLocal,
+  kPanel
 };
 
 struct Opt {

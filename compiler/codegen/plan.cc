@@ -117,6 +117,7 @@ std::string PlanToString(const Kernel& kernel, const Plan& plan) {
                       loop.block, "\n");
     }
   }
+  for (const Panel& panel : plan.panels) line("panel over k", panel.tile);
   for (const GroupPlan& group : plan.groups) {
     absl::StrAppend(&out, " reduce, partials ", group.partials,
                     !group.core                              ? ""

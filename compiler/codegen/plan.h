@@ -56,12 +56,20 @@ struct Stage {
   size_t level = 0;
 };
 
+// A value that is computed, `tile` steps of its reduced range at a time, to memory of the thread's
+// own before reductions read it (panel.h).
+struct Panel {
+  const UOp* value = nullptr;
+  Tile tile;
+};
+
 struct Plan {
   std::vector<Tile> tiles;  // by output range
   std::vector<Loop> loops;  // outermost first; one for each tile, and those over longer blocks
   int task_loops = 0;       // the first of `loops` that are handed out as tasks
   std::vector<GroupPlan> groups;  // as Kernel::groups
   std::vector<Stage> stages;
+  std::vector<Panel> panels;
 
   // How often a loop runs; of an inner one the most.
   int64_t trips(const Loop& loop) const;

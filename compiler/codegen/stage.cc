@@ -59,7 +59,6 @@ absl::Status CanStage(const Kernel& kernel, const UOp* load) {
   for (const ReduceGroup& group : kernel.groups)
     for (const int range : group.ranges) {
       if (!(deps >> range & 1)) continue;
-      if (kernel.IsNested(group)) return illegal("the load is in a nested reduction");
       if (seen >> range & 1) return illegal("the load is in several reductions");
       seen |= RangeSet{1} << range;
     }
@@ -103,6 +102,24 @@ StageLayout LayOut(const Kernel& kernel, const Plan& plan, const Stage& stage) {
     if (blocks[i] > 1) dim.per_value = layout.elements / dim.tile->step;
     layout.elements *= blocks[i];
   }
+  return layout;
+}
+
+StageLayout LayOut(const Kernel& kernel, const Plan& plan, const Panel& panel) {
+  const RangeSet deps = kernel.DepsOf(panel.value);
+  StageLayout layout;
+  layout.element_bytes = std::max(4, ByteWidth(panel.value->dtype));
+  layout.elements = 1;
+  for (const bool lanes : {true, false})
+    for (const Loop& loop : plan.loops) {
+      const Tile& tile = plan.tiles[loop.range];
+      if (loop.block > 0 || !(deps >> loop.range & 1) || (tile.lanes() > 1) != lanes) continue;
+      layout.dims.push_back({loop.range, &tile, /*open=*/true, false, 0, layout.elements});
+      layout.elements *= WidthOf(tile);
+    }
+  layout.dims.push_back(
+      {panel.tile.range, &panel.tile, false, false, layout.elements, layout.elements});
+  layout.elements *= panel.tile.extent;
   return layout;
 }
 

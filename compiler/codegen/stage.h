@@ -39,5 +39,7 @@ absl::Status CanStage(const Kernel& kernel, const UOp* load);
 
 // `stage` is legal (apply.cc), and every tile in the plan is what it will be.
 StageLayout LayOut(const Kernel& kernel, const Plan& plan, const Stage& stage);
+// A panel: the values of the tile of rows, step after step of the loop.
+StageLayout LayOut(const Kernel& kernel, const Plan& plan, const Panel& panel);
 
 }  // namespace outboard::codegen

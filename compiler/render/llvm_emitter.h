@@ -13,6 +13,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "compiler/codegen/affine.h"
 #include "compiler/codegen/kernel.h"
+#include "compiler/codegen/panel.h"
 #include "compiler/codegen/plan.h"
 #include "compiler/codegen/stage.h"
 #include "compiler/render/llvm_alu.h"
@@ -70,7 +71,7 @@ class KernelEmitter {
   // ---- reductions (llvm_reduce.cc)
   struct Accumulators;
   void Group(int index);
-  void GroupsInside(codegen::RangeSet own);
+  void GroupsInside(codegen::RangeSet own, const std::vector<const UOp*>& roots);
   void ReduceLoops(Accumulators& acc, size_t level);
   void ReduceStep(Accumulators& acc, size_t level);
   void ReduceBody(Accumulators& acc);
@@ -92,8 +93,9 @@ class KernelEmitter {
   DType LaneType(const UOp* node, int lanes) const;
   llvm::Value* AsType(llvm::Value* value, DType type);  // i32 <-> i64
 
-  // ---- staged loads (llvm_stage.cc)
+  // ---- staged loads and panels (llvm_stage.cc)
   struct Staged {
+    const UOp* value = nullptr;
     codegen::StageLayout layout;
     int64_t first_byte = 0;
     llvm::Value* memory = nullptr;
@@ -101,6 +103,7 @@ class KernelEmitter {
   void OpenScratch();
   void StagesAt(size_t level);
   void EndStagesAt(size_t level);
+  void PanelsAt(size_t level, size_t group);
   void CopyStage(int stage, const std::vector<const codegen::StageDim*>& order, size_t next);
   llvm::Value* StagedPointer(int stage, Coords coords);
   llvm::Value* LoadStaged(const UOp* node, Coords coords, int lanes);
@@ -168,9 +171,10 @@ class KernelEmitter {
   llvm::Value* discard_ = nullptr;   // memory that a gated-off store writes instead
   llvm::Value* zeros_ = nullptr;     // memory that a gated-off load reads instead
   std::vector<size_t> group_level_;  // output loops that must be open for a group
-  std::vector<Staged> stages_;       // as in the plan
-  bool packing_ = false;             // see PackSquare
-  absl::flat_hash_map<const UOp*, int> staged_;  // loads that have been copied, around this place
+  std::vector<codegen::PanelPlace> panels_;      // as in the plan
+  std::vector<Staged> stages_;                   // as in the plan, then the panels
+  bool packing_ = false;                         // see PackSquare
+  absl::flat_hash_map<const UOp*, int> staged_;  // what has been copied, around this place
 };
 
 // The conditions that `gate` joins by AND.

@@ -254,8 +254,11 @@ void KernelEmitter::Unbind(int range) {
 }
 
 void KernelEmitter::GroupsAt(size_t level) {
-  for (size_t i = 0; i < kernel_.groups.size(); ++i)
+  for (size_t i = 0; i < kernel_.groups.size(); ++i) {
+    PanelsAt(level, i);
     if (group_level_[i] == level) Group(static_cast<int>(i));
+  }
+  PanelsAt(level, kernel_.groups.size());
 }
 
 // All values before all stores: a buffer may be updated in place, where it is read at the same

@@ -261,7 +261,6 @@ Value* KernelEmitter::LoadLanes(const UOp* node, Coords coords, int lanes, int r
 }
 
 Value* KernelEmitter::Load(const UOp* node, Coords coords, int lanes) {
-  if (staged_.contains(node)) return LoadStaged(node, coords, lanes);
   const DType dtype = node->dtype;
   Value* const gate = node->src.size() == 3 ? Gate(node->src[1], coords) : nullptr;
   Value* loaded = nullptr;

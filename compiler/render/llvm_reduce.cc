@@ -2,6 +2,7 @@
 // each result in the tile, for each of the plan's partial sums. The order of terms is the plan's:
 // the innermost loop last, lanes apart, and at the end partial sums first to last, then lanes by
 // halves.
+#include <algorithm>
 #include <bit>
 
 #include "compiler/ir/check.h"
@@ -120,20 +121,31 @@ void KernelEmitter::Group(int index) {
 // Depth: the number of the group's loops.
 void KernelEmitter::ReduceLoops(Accumulators& acc, size_t level) {
   if (level == acc.plan->loops.size()) {
-    GroupsInside(acc.own);
+    std::vector<const UOp*> roots;
+    for (const UOp* node : acc.group->nodes) roots.push_back(node->src[0]);
+    GroupsInside(acc.own, roots);
     ReduceBody(acc);
     return;
   }
   OverTile(acc.plan->loops[level], [&] { ReduceStep(acc, level); });
 }
 
-// Reductions that depend on the loops of the one being written, now that these are open. Depth: the
-// reductions around each other, each of which has ranges of its own: at most
-// limits::kKernelRangesMax.
-void KernelEmitter::GroupsInside(RangeSet own) {
+// Reductions that `roots` are computed with and that depend on the loops of the one being written,
+// now that these are open. Depth: the reductions around each other, each of which has ranges of its
+// own: at most limits::kKernelRangesMax.
+void KernelEmitter::GroupsInside(RangeSet own, const std::vector<const UOp*>& roots) {
+  absl::flat_hash_set<const UOp*> needed;
+  for (std::vector<const UOp*> stack = roots; !stack.empty();) {
+    const UOp* const node = stack.back();
+    stack.pop_back();
+    if (staged_.contains(node) || !needed.insert(node).second) continue;
+    stack.insert(stack.end(), node->src.begin(), node->src.end());
+  }
   for (size_t i = 0; i < kernel_.groups.size(); ++i) {
     const RangeSet deps = kernel_.groups[i].deps;
-    bool open = deps & own;
+    const std::vector<const UOp*>& nodes = kernel_.groups[i].nodes;
+    bool open = (deps & own) && std::any_of(nodes.begin(), nodes.end(),
+                                            [&](const UOp* node) { return needed.contains(node); });
     for (RangeSet d = deps; d != 0; d &= d - 1)
       open = open && bound_[std::countr_zero(d)].base != nullptr;
     for (const int range : kernel_.groups[i].ranges) open = open && bound_[range].base == nullptr;

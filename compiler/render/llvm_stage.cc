@@ -1,9 +1,10 @@
-// Staged loads: the copy, and loads from it.
+// Staged loads and panels: the copy, and loads from it.
 #include "compiler/ir/check.h"
 #include "compiler/render/llvm_emitter.h"
 
 namespace outboard::render {
 
+using codegen::RangeSet;
 using codegen::StageDim;
 using llvm::Align;
 using llvm::Type;
@@ -12,9 +13,15 @@ using llvm::Value;
 void KernelEmitter::OpenScratch() {
   int64_t bytes = 0;
   for (const codegen::Stage& stage : plan_.stages) {
-    stages_.push_back({codegen::LayOut(kernel_, plan_, stage), bytes, nullptr});
+    stages_.push_back({stage.load, codegen::LayOut(kernel_, plan_, stage), bytes, nullptr});
     bytes += stages_.back().layout.bytes();
   }
+  codegen::PanelPlaces panels = codegen::PlacePanels(kernel_, plan_);
+  for (size_t i = 0; i < panels.places.size(); ++i)
+    stages_.push_back({plan_.panels[i].value, panels.places[i].layout,
+                       bytes + panels.places[i].first_byte, nullptr});
+  panels_ = std::move(panels.places);
+  bytes += panels.bytes;
   if (bytes == 0) return;
   Type* const ptr = b_.getPtrTy();
   const llvm::FunctionCallee scratch = module_.getOrInsertFunction(
@@ -43,6 +50,22 @@ void KernelEmitter::StagesAt(size_t level) {
 void KernelEmitter::EndStagesAt(size_t level) {
   for (const codegen::Stage& stage : plan_.stages)
     if (stage.level == level) staged_.erase(stage.load);
+  for (size_t i = 0; i < panels_.size(); ++i)
+    if (panels_[i].level == level) staged_.erase(plan_.panels[i].value);
+}
+
+// Panels of this level that wait for groups before `group` only.
+void KernelEmitter::PanelsAt(size_t level, size_t group) {
+  for (size_t i = 0; i < panels_.size(); ++i) {
+    if (panels_[i].level != level || panels_[i].group != group) continue;
+    const codegen::Panel& panel = plan_.panels[i];
+    const auto stage = static_cast<int>(plan_.stages.size() + i);
+    OverTile(panel.tile, [&] {
+      GroupsInside(RangeSet{1} << panel.tile.range, {panel.value});
+      CopyStage(stage, {}, 0);
+    });
+    staged_[panel.value] = stage;
+  }
 }
 
 // Depth: the ranges of a kernel.
@@ -51,9 +74,9 @@ void KernelEmitter::CopyStage(int stage, const std::vector<const StageDim*>& ord
     OverTile(*order[next]->tile, [&] { CopyStage(stage, order, next + 1); });
     return;
   }
-  const UOp* const load = plan_.stages[stage].load;
-  for (const Coords coords : Points(kernel_.DepsOf(load))) {
-    Value* const value = Emit(load, coords);
+  const UOp* const copied = stages_[stage].value;
+  for (const Coords coords : Points(kernel_.DepsOf(copied))) {
+    Value* const value = Emit(copied, coords);
     Value* const place = StagedPointer(stage, coords);
     b_.CreateAlignedStore(value, place, Align(stages_[stage].layout.element_bytes));
   }
@@ -61,7 +84,6 @@ void KernelEmitter::CopyStage(int stage, const std::vector<const StageDim*>& ord
 
 Value* KernelEmitter::StagedPointer(int stage, Coords coords) {
   const Staged& staged = stages_[stage];
-  const UOp* const load = plan_.stages[stage].load;
   int64_t constant = 0;
   TermsByScope terms;
   for (const StageDim& dim : staged.layout.dims) {
@@ -79,9 +101,9 @@ Value* KernelEmitter::StagedPointer(int stage, Coords coords) {
       terms[block.scope].emplace_back(block.begin, uint64_t{0} - factor);
     }
   }
-  const bool as_in_memory = staged.layout.element_bytes == ByteWidth(load->dtype);
-  Type* const element = as_in_memory ? MemoryType(b_.getContext(), load->dtype)
-                                     : RegisterType(b_.getContext(), load->dtype);
+  const bool as_in_memory = staged.layout.element_bytes == ByteWidth(staged.value->dtype);
+  Type* const element = as_in_memory ? MemoryType(b_.getContext(), staged.value->dtype)
+                                     : RegisterType(b_.getContext(), staged.value->dtype);
   return PointerBy(staged.memory, element, terms, static_cast<uint64_t>(constant));
 }
 

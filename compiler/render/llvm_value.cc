@@ -31,10 +31,10 @@ Value* KernelEmitter::Find(const UOp* node, Coords coords) {
 // The nodes that Compute(node) reads through Find. Loads read the terms of their index, see
 // llvm_memory.cc.
 void KernelEmitter::Needs(const UOp* node, std::vector<const UOp*>& needs) {
+  if (staged_.contains(node)) return;
   if (node->op == Op::kReduceLoop) {
     OB_CHECK(false && "a reduction is computed before it is used");
   } else if (node->op == Op::kLoad) {
-    if (staged_.contains(node)) return;
     for (const auto& [term, coefficient] : forms_.Of(node->src[0]->src[1]).terms)
       needs.push_back(term);
     if (node->src.size() == 3) {
@@ -91,6 +91,7 @@ Value* KernelEmitter::AsType(Value* value, DType type) {
 
 Value* KernelEmitter::Compute(const UOp* node, Coords coords) {
   const int lanes = LanesOf(kernel_.DepsOf(node), coords);
+  if (staged_.contains(node)) return LoadStaged(node, coords, lanes);
   switch (node->op) {
     case Op::kConst: return alu_.Const(node->dtype, node);
     case Op::kRange: return RangeValue(node, coords, lanes);

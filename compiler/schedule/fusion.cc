@@ -41,7 +41,8 @@ double Elements(const UOp* node) { return static_cast<double>(RoomOf(node->shape
 
 class Chooser {
  public:
-  Chooser(Graph& graph, const UOp* sink) : graph_(graph), sink_(sink), order_(PostOrder(sink)) {}
+  Chooser(Graph& graph, const UOp* sink, const absl::flat_hash_set<const UOp*>& never)
+      : graph_(graph), sink_(sink), order_(PostOrder(sink)), never_(never) {}
 
   absl::StatusOr<Choice> Run() {
     order_.pop_back();  // the SINK
@@ -175,6 +176,7 @@ class Chooser {
 
   bool ShouldStore(const UOp* node, const Use& use) const {
     const double elements = Elements(node);
+    if (never_.contains(node)) return false;
     if (elements == 0 || node->op == Op::kParam || node->is_const() || node->op == Op::kIota)
       return false;
     if (node->op == Op::kContiguous || places_.contains(node)) return true;
@@ -240,6 +242,7 @@ class Chooser {
   Graph& graph_;
   const UOp* sink_;
   std::vector<const UOp*> order_;
+  const absl::flat_hash_set<const UOp*>& never_;
   absl::flat_hash_map<const UOp*, OneHot> one_hot_;
   absl::flat_hash_map<const UOp*, double> places_;  // of sums that are scattered
   absl::flat_hash_map<const UOp*, double> work_;  // to compute an element, from what is kept below
@@ -254,8 +257,9 @@ class Chooser {
 
 }  // namespace
 
-absl::StatusOr<Choice> ChooseStored(Graph& graph, const UOp* sink) {
-  return Chooser(graph, sink).Run();
+absl::StatusOr<Choice> ChooseStored(Graph& graph, const UOp* sink,
+                                    const absl::flat_hash_set<const UOp*>& never) {
+  return Chooser(graph, sink, never).Run();
 }
 
 }  // namespace outboard::schedule

@@ -32,8 +32,9 @@ struct Choice {
       read_again;  // PARAMs aside, what is loaded where it is read: kept, but for conditions
 };
 
-// Results of `sink` are among the kept unless they have no elements. Requires a graph as Prepare
-// leaves it.
-absl::StatusOr<Choice> ChooseStored(Graph& graph, const UOp* sink);
+// Results of `sink` are among the kept unless they have no elements; none of `never` (attention.h) is.
+// Requires a graph as Prepare leaves it.
+absl::StatusOr<Choice> ChooseStored(Graph& graph, const UOp* sink,
+                                    const absl::flat_hash_set<const UOp*>& never = {});
 
 }  // namespace outboard::schedule

@@ -49,6 +49,7 @@ struct Draft {
   bool has_loop = false;
   int loops = 0;        // ranges of reductions, shared ones counted again
   bool streams = true;  // no loop goes over an input more than once
+  bool scores = false;  // computes a reduction again in each step of another one (attention.h)
   size_t rows =
       SIZE_MAX;  // ranges of the fewest that a kernel with a loop brought: these are tasks
   bool renumber = false;
@@ -137,6 +138,27 @@ absl::flat_hash_map<const UOp*, int> Depths(const std::vector<const UOp*>& value
   return of_loops;
 }
 
+// Ranges of the loops around other reductions, by id.
+std::vector<const UOp*> ScoreLoops(const std::vector<const UOp*>& values) {
+  absl::flat_hash_map<const UOp*, absl::flat_hash_set<const UOp*>> open;  // that a node depends on
+  absl::flat_hash_set<const UOp*> found;
+  for (const UOp* value : values)
+    for (const UOp* node : PostOrder(value)) {
+      absl::flat_hash_set<const UOp*>& mine = open[node];
+      if (IsRange(node, RangeKind::kReduce)) mine.insert(node);
+      const bool loop = node->op == Op::kReduceLoop;
+      for (size_t i = 0; i < (loop ? 1 : node->src.size()); ++i)
+        mine.insert(open.at(node->src[i]).begin(), open.at(node->src[i]).end());
+      if (!loop) continue;
+      for (size_t i = 1; i < node->src.size(); ++i) mine.erase(node->src[i]);
+      found.insert(mine.begin(), mine.end());
+    }
+  std::vector<const UOp*> loops(found.begin(), found.end());
+  std::sort(loops.begin(), loops.end(),
+            [](const UOp* a, const UOp* b) { return a->arg[0] < b->arg[0]; });
+  return loops;
+}
+
 class Merger {
  public:
   Merger(Graph& graph, const absl::flat_hash_set<const UOp*>& results)
@@ -206,6 +228,7 @@ class Merger {
     std::sort(draft.ranges.begin(), draft.ranges.end(),
               [](const UOp* a, const UOp* b) { return a->arg[0] < b->arg[0]; });
     if (draft.has_loop) draft.rows = draft.ranges.size();
+    draft.scores = !ScoreLoops({draft.stores[0].value}).empty();
     draft.streams = !draft.has_loop || Points(draft.ranges) * steps <= loaded;
     return draft;
   }
@@ -275,7 +298,8 @@ class Merger {
     if (graph_.node_count() + reserved_ + more > limits::kGraphNodesMax) return false;
     const int64_t before = graph_.node_count();
     const bool plain = same && !guest.has_loop;
-    if (!plain && !(host.streams && guest.streams)) return false;
+    const bool scores = host.scores && guest.scores && reads_host;
+    if (!plain && !scores && !(host.streams && guest.streams)) return false;
     if (!same && !RowsSuffice(host, guest)) return false;
 
     bool again = false;
@@ -309,6 +333,7 @@ class Merger {
       bool all = true;
       value = WithLoopsOf(host, value, all);
       if (!reads_host && !all) return false;
+      if (scores) value = WithScoreLoopsOf(host, value);
       host.renumber = true;
     }
     host.stores.push_back({guest.stores[0].node, guest.stores[0].place, value});
@@ -322,6 +347,7 @@ class Merger {
     host.nodes += guest.nodes + made;
     reserved_ += kCopies * made;
     host.streams &= guest.streams;
+    host.scores |= guest.scores;
     host.rows = std::min(host.rows, guest.rows);
     return true;
   }
@@ -373,6 +399,33 @@ class Merger {
       all &= found;
     }
     return Substitute(graph_, value, by);
+  }
+
+  // Loops of `value` over rows of scores as those of the host, so that both read one copy of a row.
+  // A reduction over the host's range that depends on the guest's would lose it, so there is none.
+  const UOp* WithScoreLoopsOf(const Draft& host, const UOp* value) {
+    std::vector<const UOp*> values;
+    for (const Stored& stored : host.stores) values.push_back(stored.value);
+    for (const UOp* mine : ScoreLoops({value}))
+      for (const UOp* theirs : ScoreLoops(values)) {
+        if (mine == theirs || !SameLength(mine, theirs)) continue;
+        if (DependsInside(value, theirs, mine)) continue;
+        value = Substitute(graph_, value, Replacements{{mine, theirs}});
+        break;
+      }
+    return value;
+  }
+
+  // Whether some reduction of `value` over `range`, or what it is made of, depends on `other`.
+  static bool DependsInside(const UOp* value, const UOp* range, const UOp* other) {
+    for (const UOp* node : PostOrder(value)) {
+      if (node->op != Op::kReduceLoop ||
+          std::find(node->src.begin() + 1, node->src.end(), range) == node->src.end())
+        continue;
+      const std::vector<const UOp*> inside = PostOrder(node->src[0]);
+      if (std::find(inside.begin(), inside.end(), other) != inside.end()) return true;
+    }
+    return false;
   }
 
   // Makers before readers, else as they came.

@@ -10,6 +10,7 @@
 #include "compiler/ir/print.h"
 #include "compiler/rewrite/recorder.h"
 #include "compiler/rewrite/simplify.h"
+#include "compiler/schedule/attention.h"
 #include "compiler/schedule/fusion.h"
 #include "compiler/schedule/in_place.h"
 #include "compiler/schedule/layout.h"
@@ -157,11 +158,13 @@ absl::StatusOr<std::vector<LoweredKernel>> LowerKernels(Graph& graph, const Choi
 }  // namespace
 
 absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink,
-                                      std::span<const int64_t> donated) {
+                                      std::span<const int64_t> donated,
+                                      const ScheduleOptions& options) {
   const RecordedPass pass("schedule", {}, sink);
   OB_ASSIGN_OR_RETURN(const UOp* prepared, Prepared(graph, sink));
 
-  OB_ASSIGN_OR_RETURN(Choice choice, ChooseStored(graph, prepared));
+  const auto scores = options.flash ? FindScores(prepared) : absl::flat_hash_set<const UOp*>();
+  OB_ASSIGN_OR_RETURN(Choice choice, ChooseStored(graph, prepared, scores));
   OB_ASSIGN_OR_RETURN(std::vector<LoweredKernel> kernels, LowerKernels(graph, choice));
   if (const Layouts layouts = ChooseLayouts(prepared, choice, kernels); !layouts.empty()) {
     LaidOut laid_out = ApplyLayouts(graph, prepared, choice, layouts);

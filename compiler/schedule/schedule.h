@@ -35,6 +35,10 @@ struct Buffer {
   int64_t bytes() const { return elements * ByteWidth(dtype); }
 };
 
+struct ScheduleOptions {
+  bool flash = false;  // scores of attention are not kept (attention.h); FLASH=1 at the worker
+};
+
 struct Kernel {
   const UOp* ast = nullptr;  // SINK of STOREs, of the Graph given to MakeSchedule
   std::vector<int> buffers;  // GLOBAL slot i is Schedule::buffers[buffers[i]]
@@ -59,7 +63,8 @@ struct Schedule {
 // kernels.
 // Deterministic: equal graphs give equal kernels. Threads: pure.
 absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink,
-                                      std::span<const int64_t> donated = {});
+                                      std::span<const int64_t> donated = {},
+                                      const ScheduleOptions& options = {});
 
 // A kernel's loops, what it reads and writes, in one line. For people and golden tests.
 std::string KernelToString(const Schedule& schedule, size_t kernel);

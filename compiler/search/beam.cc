@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/apply.h"
 #include "compiler/codegen/heuristic.h"
+#include "compiler/codegen/panel.h"
 #include "compiler/ir/check.h"
 #include "compiler/search/neighbours.h"
 #include "compiler/search/verify.h"
@@ -37,6 +38,8 @@ class Search {
     OB_ASSIGN_OR_RETURN(const codegen::Kernel kernel, codegen::AnalyzeKernel(sink_));
     if (kernel.empty || kernel.stores.empty())
       return absl::InvalidArgumentError("search: the kernel has no work");
+    if (!codegen::PanelsOf(kernel).empty())  // there is nothing quick enough to compare with
+      return absl::InvalidArgumentError("search: plain loops would compute panels over and over");
     Opts plain;
     if (kernel.parallel_count > 0) plain.push_back({OptKind::kThread, 0, kernel.parallel_count});
     OB_ASSIGN_OR_RETURN(const CompiledKernel slow, device_.Compile(plain));

@@ -1,0 +1,138 @@
+#include "compiler/schedule/attention.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "compiler/schedule/room.h"
+
+namespace outboard::schedule {
+namespace {
+
+// Of a row of scores: so many for a vector of 16 rows are half a megabyte.
+constexpr int64_t kRowMax = 8192;
+
+double Elements(const UOp* node) { return static_cast<double>(RoomOf(node->shape)); }
+
+// A product of matrices with more elements than either has.
+bool IsLargeProduct(const UOp* node) {
+  if (node->op != Op::kReduce || static_cast<Op>(node->arg[0]) != Op::kAdd ||
+      node->arg.size() != 2 || !IsFloat(node->dtype) || !IsStatic(node->shape) ||
+      !IsStatic(node->src[0]->shape) || node->src[0]->op != Op::kMul)
+    return false;
+  double elements = 0;
+  for (const UOp* matrix : node->src[0]->src) {
+    while (IsMovement(matrix->op)) matrix = matrix->src[0];
+    elements = std::max(elements, Elements(matrix));
+  }
+  return Elements(node) > elements;
+}
+
+// Scores that are computed from each other, element by element.
+struct Family {
+  bool has_max = false;      // of rows
+  bool has_product = false;  // with another matrix
+  bool kept = false;         // where something else is done with them
+};
+
+class Finder {
+ public:
+  absl::flat_hash_set<const UOp*> Run(const UOp* sink) {
+    std::vector<const UOp*> order = PostOrder(sink);
+    order.pop_back();  // the SINK
+    for (const UOp* node : order) Visit(node);
+    for (const UOp* result : sink->src)
+      if (const auto found = family_of_.find(result); found != family_of_.end())
+        FamilyOf(found->second).kept = true;
+    absl::flat_hash_set<const UOp*> scores;
+    for (const UOp* node : order) {
+      const auto found = family_of_.find(node);
+      if (found == family_of_.end() || wide_.contains(node)) continue;
+      const Family& family = FamilyOf(found->second);
+      if (family.has_max && family.has_product && !family.kept) scores.insert(node);
+    }
+    AddOperands(order, scores);
+    return scores;
+  }
+
+ private:
+  // What scores are computed from that has as many elements: masks, the terms of the products.
+  static void AddOperands(const std::vector<const UOp*>& order,
+                          absl::flat_hash_set<const UOp*>& scores) {
+    for (auto node = order.rbegin(); node != order.rend(); ++node) {
+      if (!scores.contains(*node)) continue;
+      for (const UOp* s : (*node)->src)
+        if ((IsMovement(s->op) || IsAlu(s->op) || s->op == Op::kCast) &&
+            Elements(s) >= Elements(*node))
+          scores.insert(s);
+    }
+  }
+
+  void Visit(const UOp* node) {
+    int mine = -1;
+    bool wide = false;
+    for (const UOp* s : node->src) {
+      const auto found = family_of_.find(s);
+      if (found == family_of_.end()) continue;
+      mine = mine < 0 ? Root(found->second) : Join(mine, Root(found->second));
+      wide = wide || wide_.contains(s);
+    }
+    if (mine < 0) {
+      if (!IsLargeProduct(node)) return;
+      mine = static_cast<int>(families_.size());
+      families_.emplace_back();
+      parent_.push_back(mine);
+    } else if (node->op == Op::kReduce) {
+      Reduced(node, families_[mine], wide);
+      return;
+    } else if (node->op == Op::kExpand) {
+      wide = true;  // repeated for each column of the other matrix
+    } else if (node->op != Op::kReshape && node->op != Op::kPermute && node->op != Op::kCast &&
+               !IsAlu(node->op)) {
+      families_[mine].kept = true;
+      return;
+    }
+    family_of_[node] = mine;
+    if (wide) wide_.insert(node);
+  }
+
+  // A family ends here.
+  static void Reduced(const UOp* node, Family& family, bool wide) {
+    const Op op = static_cast<Op>(node->arg[0]);
+    if (node->arg.size() != 2 || RoomOf(node->src[0]->shape[node->arg[1]]) > kRowMax) {
+      family.kept = true;
+    } else if (!wide) {
+      family.has_max |= op == Op::kMax;
+    } else if (op == Op::kAdd && node->src[0]->op == Op::kMul) {
+      family.has_product = true;
+    } else {
+      family.kept = true;
+    }
+  }
+
+  int Root(int family) const {
+    while (parent_[family] != family) family = parent_[family];
+    return family;
+  }
+  const Family& FamilyOf(int family) const { return families_[Root(family)]; }
+  Family& FamilyOf(int family) { return families_[Root(family)]; }
+
+  int Join(int a, int b) {
+    if (a == b) return a;
+    families_[a].has_max |= families_[b].has_max;
+    families_[a].has_product |= families_[b].has_product;
+    families_[a].kept |= families_[b].kept;
+    return parent_[b] = a;
+  }
+
+  std::vector<Family> families_;
+  std::vector<int> parent_;  // of a family that joined another one; else itself
+  absl::flat_hash_map<const UOp*, int> family_of_;
+  absl::flat_hash_set<const UOp*> wide_;  // more elements than the scores
+};
+
+}  // namespace
+
+absl::flat_hash_set<const UOp*> FindScores(const UOp* sink) { return Finder().Run(sink); }
+
+}  // namespace outboard::schedule

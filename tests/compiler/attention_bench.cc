@@ -1,0 +1,149 @@
+// Attention with its scores in memory and without (FLASH), on one core, in turns so that both see the
+// same machine: time, kernels and temporaries. attention_bench [-b] [-v] [length ...]; -b with gradients,
+// -v lists kernels.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "client/tensor/tensor.h"
+#include "compiler/codegen/compile.h"
+#include "compiler/ir/check.h"
+#include "compiler/ir/encoding.h"
+#include "compiler/schedule/schedule.h"
+#include "tests/client/fake_engine.h"
+#include "tests/compiler/kernel_run.h"
+
+namespace outboard::test {
+namespace {
+
+constexpr int64_t kHeads = 4, kWidth = 64;
+constexpr double kSecondsMost = 10;  // of one length
+constexpr int kRunsMost = 40;
+
+double Now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+const UOp* CausalAttention(Graph& graph, int64_t time, bool backward) {
+  const auto engine = std::make_shared<FakeEngine>();
+  engine->evaluate = false;
+  SetEngine(engine);
+  const auto leaf = [&] { return Tensor::zeros({1, kHeads, time, kWidth}).requires_grad_(); };
+  const Tensor q = leaf(), k = leaf(), v = leaf(), place = Tensor::arange(time);
+  const Tensor scores = q.matmul(k.transpose()) * (1 / std::sqrt(static_cast<double>(kWidth)));
+  const Tensor later = place > place.reshape({time, 1});
+  const Tensor masked = later.where(-std::numeric_limits<double>::infinity(), scores);
+  std::vector<Tensor> results = {masked.softmax().matmul(v)};
+  if (backward) {
+    const Tensor upstream = Tensor::zeros(results[0].shape()).state_();
+    for (const Tensor& gradient : results[0].gradient({q, k, v}, upstream))
+      results.push_back(gradient);
+  }
+  realize(results);
+  const UOp* const sink = ValueOrDie(DecodeGraph(graph, *engine->last.graph));
+  SetEngine(nullptr);
+  return sink;
+}
+
+// A schedule, compiled and with memory.
+class Program {
+ public:
+  Program(const UOp* sink, bool flash)
+      : schedule_(ValueOrDie(schedule::MakeSchedule(graph_, sink, {}, {.flash = flash}))) {
+    std::vector<const UOp*> asts;
+    for (const schedule::Kernel& kernel : schedule_.kernels) asts.push_back(kernel.ast);
+    for (auto& compiled : CompileKernels(asts))
+      kernels_.push_back(ValueOrDie(LoadedKernel::Load(ValueOrDie(std::move(compiled)))));
+    best_.assign(kernels_.size(), std::numeric_limits<double>::infinity());
+    arena_.resize(schedule_.arena_bytes / sizeof(Line) + 1);
+    std::mt19937_64 random(1);
+    for (const schedule::Buffer& buffer : schedule_.buffers) {
+      if (buffer.kind == schedule::Buffer::Kind::kTemporary) {
+        memory_.push_back(reinterpret_cast<char*>(arena_.data()) + buffer.index);
+        continue;
+      }
+      own_.emplace_back(buffer.bytes() / sizeof(Line) + 1);
+      auto* const floats = reinterpret_cast<float*>(own_.back().data());
+      for (int64_t i = 0; i < buffer.elements; ++i)
+        floats[i] = std::normal_distribution<float>()(random);
+      memory_.push_back(floats);
+    }
+  }
+
+  void Run() {
+    for (size_t k = 0; k < kernels_.size(); ++k) {
+      std::vector<void*> buffers;
+      for (const int b : schedule_.kernels[k].buffers) buffers.push_back(memory_[b]);
+      const double begin = Now();
+      kernels_[k]->Run(buffers.data(), 0, kernels_[k]->kernel().tasks);
+      best_[k] = std::min(best_[k], Now() - begin);
+    }
+  }
+
+  double Seconds() const {
+    double seconds = 0;
+    for (const double kernel : best_) seconds += kernel;
+    return seconds;
+  }
+
+  void Print(const char* name, bool list) const {
+    std::printf("  %-7s %10.3f ms %3zu kernels %10.3f MB of temporaries\n", name, Seconds() * 1e3,
+                kernels_.size(), static_cast<double>(schedule_.arena_bytes) / 1e6);
+    for (size_t k = 0; list && k < kernels_.size(); ++k)
+      std::printf("    %10.3f ms %s\n", best_[k] * 1e3, KernelToString(schedule_, k).c_str());
+  }
+
+ private:
+  struct alignas(64) Line {
+    char bytes[64];
+  };
+
+  Graph graph_;
+  schedule::Schedule schedule_;
+  std::vector<std::unique_ptr<LoadedKernel>> kernels_;
+  std::vector<Line> arena_;
+  std::vector<std::vector<Line>> own_;
+  std::vector<void*> memory_;  // by Schedule::buffers
+  std::vector<double> best_;   // seconds, by kernel
+};
+
+void Measure(int64_t time, bool backward, bool list) {
+  Graph graph;
+  const UOp* const sink = CausalAttention(graph, time, backward);
+  Program kept(sink, false), flash(sink, true);
+  const double begin = Now();
+  for (int run = 0; run < kRunsMost && (run < 2 || Now() - begin < kSecondsMost); ++run) {
+    kept.Run();
+    flash.Run();
+  }
+  std::printf("%d heads of %d, length %d%s: %.2f times as fast\n", static_cast<int>(kHeads),
+              static_cast<int>(kWidth), static_cast<int>(time), backward ? ", with gradients" : "",
+              kept.Seconds() / flash.Seconds());
+  kept.Print("kept", list);
+  flash.Print("FLASH=1", list);
+}
+
+}  // namespace
+}  // namespace outboard::test
+
+int main(int argc, char** argv) {
+  bool backward = false, list = false;
+  std::vector<int64_t> lengths;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "-b") == 0)
+      backward = true;
+    else if (std::strcmp(argv[i], "-v") == 0)
+      list = true;
+    else
+      lengths.push_back(std::atoll(argv[i]));
+  }
+  if (lengths.empty()) lengths = {128, 512, 2048, 4096};
+  outboard::WarmUpCompiler();
+  for (const int64_t length : lengths) outboard::test::Measure(length, backward, list);
+}

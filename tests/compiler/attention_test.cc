@@ -1,0 +1,259 @@
+// Attention without its matrix of scores (compiler/schedule/attention.h): that nothing of its size
+// is kept, and that all numbers are those of the interpreter.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "client/tensor/tensor.h"
+#include "compiler/codegen/compile.h"
+#include "compiler/ir/build.h"
+#include "compiler/ir/check.h"
+#include "compiler/ir/encoding.h"
+#include "compiler/ir/spec.h"
+#include "compiler/proof/in_range.h"
+#include "compiler/reference/interpret.h"
+#include "compiler/schedule/schedule.h"
+#include "tests/client/fake_engine.h"
+#include "tests/compiler/harness.h"
+#include "tests/compiler/kernel_run.h"
+#include "tests/compiler/schedule_programs.h"
+#include "worker/compiled_engine.h"
+#include "worker/in_process_compiler.h"
+
+namespace outboard::test {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// softmax(query key^T / sqrt(width) + mask) value, and its gradients if wanted.
+struct Shape {
+  int64_t heads = 1, queries = 1, keys = 1, width = 1;
+  bool causal = false, bias = false, backward = false;
+};
+
+const UOp* Attention(Graph& graph, const Shape& shape) {
+  const auto engine = std::make_shared<FakeEngine>();
+  engine->evaluate = false;
+  SetEngine(engine);
+  const auto input = [](const Dims& dims) { return Tensor::zeros(dims).state_(); };
+  const auto leaf = [&](int64_t rows) {
+    return Tensor::zeros({2, shape.heads, rows, shape.width}).requires_grad_();
+  };
+  const Tensor q = leaf(shape.queries), k = leaf(shape.keys), v = leaf(shape.keys);
+  Tensor scores = q.matmul(k.transpose()) * (1 / std::sqrt(static_cast<double>(shape.width)));
+  if (shape.bias) scores = scores + input({shape.queries, shape.keys});
+  if (shape.causal) {
+    const Tensor later =
+        Tensor::arange(shape.keys) > Tensor::arange(shape.queries).reshape({shape.queries, 1});
+    scores = later.where(-kInfinity, scores);
+  }
+  const Tensor out = scores.softmax().matmul(v);
+  std::vector<Tensor> results = {out};
+  if (shape.backward)
+    for (const Tensor& gradient : out.gradient({q, k, v}, input(out.shape())))
+      results.push_back(gradient);
+  realize(results);
+  const UOp* const sink = ValueOrDie(DecodeGraph(graph, *engine->last.graph));
+  SetEngine(nullptr);
+  return sink;
+}
+
+schedule::Schedule Scheduled(Graph& graph, const UOp* sink, bool flash) {
+  return ValueOrDie(schedule::MakeSchedule(graph, sink, {}, {.flash = flash}));
+}
+
+TEST(Attention, KeepsNothingOfTheSizeOfItsScores) {
+  for (const bool backward : {false, true}) {
+    int64_t arena[2];
+    for (const int i : {0, 1}) {
+      Graph g, kept;
+      const int64_t time = 256 << i;
+      const UOp* const sink = Attention(g, {.heads = 2,
+                                            .queries = time,
+                                            .keys = time,
+                                            .width = 64,
+                                            .causal = true,
+                                            .backward = backward});
+      const auto flash = Scheduled(g, sink, true), plain = Scheduled(kept, sink, false);
+      EXPECT_EQ(flash.kernels.size(), backward ? 3 : 1);
+      EXPECT_EQ(plain.kernels.size(), backward ? 8 : 3);
+      arena[i] = flash.arena_bytes;
+      const int64_t scores_bytes = 2 * 2 * time * time * 4;
+      EXPECT_GE(plain.arena_bytes, scores_bytes);
+      for (const schedule::Buffer& buffer : flash.buffers)
+        if (buffer.kind == schedule::Buffer::Kind::kTemporary)
+          EXPECT_LT(buffer.bytes(), scores_bytes / 16);
+      for (const schedule::Kernel& kernel : flash.kernels)
+        EXPECT_EQ(proof::CheckInRange({kernel.ast}), absl::OkStatus());
+    }
+    EXPECT_LE(arena[1], 2 * arena[0]) << "memory grows with the length";
+  }
+}
+
+TEST(Attention, KernelsOfPrograms) {
+  std::string kernels = "\n";
+  for (const Program& program : Programs()) {
+    if (program.name == "gpt_step_12_layers") continue;
+    Graph g;
+    const UOp* const sink = RecordProgram(g, program, Size::kReal);
+    const auto flash = Scheduled(g, sink, true), plain = Scheduled(g, sink, false);
+    if (ScheduleToString(flash) == ScheduleToString(plain)) continue;
+    absl::StrAppend(&kernels, program.name, " ", plain.kernels.size(), " ", flash.kernels.size(),
+                    "\n");
+  }
+  // Only those with attention, whatever else multiplies, sums and takes maxima.
+  EXPECT_EQ(kernels, R"(
+attention 3 1
+attention_backward 8 3
+transformer_block 11 9
+transformer_block_backward 36 32
+gpt_step_1_layer 51 47
+gpt_step_2_layers 87 79
+)");
+}
+
+std::vector<HostTensor> RandomParams(const UOp* sink, std::mt19937_64& random) {
+  std::vector<HostTensor> params;
+  for (const UOp* param : ParamsOf(sink)) {
+    HostTensor tensor{param->dtype, StaticDims(param->shape), {}};
+    tensor.bytes.resize(tensor.ElementCount() * ByteWidth(param->dtype));
+    for (int64_t i = 0; i < tensor.ElementCount(); ++i)
+      StoreFloat(param->dtype, std::uniform_real_distribution<>(-2, 2)(random),
+                 tensor.bytes.data() + i * ByteWidth(param->dtype));
+    params.push_back(std::move(tensor));
+  }
+  return params;
+}
+
+Results Compiled(const UOp* sink, std::span<const HostTensor> params, int threads) {
+  worker::InProcessCompiler compiler;
+  const auto engine = worker::MakeCompiledEngine(
+      &compiler, {.memory_bytes_max = int64_t{1} << 30, .threads = threads, .flash = true});
+  std::vector<worker::ArrayPtr> inputs;
+  for (const HostTensor& param : params) {
+    const auto array = ValueOrDie(engine->NewArray(param.dtype, param.dims));
+    std::memcpy(array->data(), param.bytes.data(), param.bytes.size());
+    inputs.push_back(array);
+  }
+  const auto outputs = ValueOrDie(engine->Run(ValueOrDie(EncodeGraph(sink)).id, sink, inputs, {}));
+  Results results;
+  for (const worker::ArrayPtr& output : outputs)
+    results.push_back({output->dtype, output->dims, std::string(output->data(), output->bytes())});
+  return results;
+}
+
+// Within the documented bounds of the interpreter's results, and NaN where it says NaN.
+void ExpectAsInterpreted(const UOp* sink, std::span<const HostTensor> params) {
+  const Results expected = ValueOrDie(Interpret(sink, params));
+  const std::vector<ErrorInfo> bounds = InfosOfResults(sink, params);
+  Graph g;
+  const auto schedule = Scheduled(g, sink, true);
+  ASSERT_LT(schedule.kernels.size(), 4u) << "the scores were kept";
+  const Results results = Compiled(sink, params, 2);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(Difference(expected[i], results[i], bounds[i]), "") << "result " << i;
+    const std::vector<double> want = FloatsOf(expected[i]), got = FloatsOf(results[i]);
+    for (size_t k = 0; k < want.size(); ++k) {
+      ASSERT_EQ(std::isnan(want[k]), std::isnan(got[k])) << "result " << i << ", element " << k;
+      if (!std::isnan(want[k]))
+        ASSERT_NEAR(want[k], got[k], 1e-5 * (1 + std::abs(want[k]))) << i << " " << k;
+    }
+  }
+}
+
+TEST(Attention, AsInterpreted) {
+  const Shape shapes[] = {
+      {.queries = 4, .keys = 5, .width = 2, .causal = true, .bias = true},
+      {.queries = 16, .keys = 16, .width = 4},
+      {.heads = 2, .queries = 33, .keys = 37, .width = 5},
+      {.queries = 7, .keys = 50, .width = 3, .bias = true},
+      {.heads = 3, .queries = 19, .keys = 19, .width = 8, .causal = true},
+      {.queries = 65, .keys = 9, .width = 2, .causal = true, .bias = true},
+      {.queries = 12, .keys = 40, .width = 1},
+  };
+  std::mt19937_64 random(1);
+  for (Shape shape : shapes)
+    for (const bool backward : {false, true}) {
+      shape.backward = backward;
+      SCOPED_TRACE(absl::StrCat(shape.queries, " queries, ", shape.keys, " keys, width ",
+                                shape.width, backward ? ", backward" : ""));
+      Graph g;
+      const UOp* const sink = Attention(g, shape);
+      ExpectAsInterpreted(sink, RandomParams(sink, random));
+    }
+}
+
+// A row that is masked everywhere, one with a NaN, one with a score of +infinity.
+TEST(Attention, RowsThatAreNoNumbers) {
+  for (const bool backward : {false, true}) {
+    Graph g;
+    const Shape shape{.queries = 20, .keys = 24, .width = 4, .bias = true, .backward = backward};
+    const UOp* const sink = Attention(g, shape);
+    std::mt19937_64 random(2);
+    std::vector<HostTensor> params = RandomParams(sink, random);
+    for (HostTensor& param : params) {
+      if (param.dims != std::vector<int64_t>{shape.queries, shape.keys}) continue;
+      const auto set = [&](int64_t row, int64_t key, double value) {
+        StoreFloat(DType::kF32, value, param.bytes.data() + 4 * (row * shape.keys + key));
+      };
+      for (int64_t key = 0; key < shape.keys; ++key) set(3, key, -kInfinity);
+      set(5, 7, std::nan(""));
+      set(9, 0, kInfinity);
+      for (int64_t key = 1; key < shape.keys; ++key) set(11, key, -kInfinity);
+    }
+    ExpectAsInterpreted(sink, params);
+  }
+}
+
+TEST(Attention, AnyNumberOfThreadsGivesTheSameBits) {
+  Graph g;
+  const UOp* const sink = Attention(
+      g, {.heads = 3, .queries = 70, .keys = 70, .width = 8, .causal = true, .backward = true});
+  std::mt19937_64 random(3);
+  const std::vector<HostTensor> params = RandomParams(sink, random);
+  const Results one = Compiled(sink, params, 1), three = Compiled(sink, params, 3);
+  for (size_t i = 0; i < one.size(); ++i) EXPECT_EQ(one[i].bytes, three[i].bytes) << i;
+}
+
+// Panels change speed only: any that are legal, and none.
+TEST(Attention, PanelsAreOpts) {
+  Graph g, h;
+  const UOp* const sink = Attention(g, {.queries = 21, .keys = 18, .width = 4, .causal = true});
+  const auto schedule = Scheduled(h, sink, true);
+  ASSERT_EQ(schedule.kernels.size(), 1u);
+  const UOp* const kernel = schedule.kernels[0].ast;
+  std::mt19937_64 random(4);
+  Buffers inputs;
+  for (const int b : schedule.kernels[0].buffers) {
+    inputs.emplace_back(schedule.buffers[b].bytes(), '\0');
+    for (int64_t i = 0; i < schedule.buffers[b].elements; ++i)
+      StoreFloat(DType::kF32, std::uniform_real_distribution<>(-2, 2)(random),
+                 inputs.back().data() + 4 * i);
+  }
+  Buffers expected = inputs;
+  ValueOrDie(LoadedKernel::Load(ValueOrDie(CompileKernel(kernel, {.no_opt = true}))))
+      ->RunGuarded(expected);
+  for (const char* const text :
+       {"", "PANEL:0:1", "PANEL:2:5", "VECTOR:1:4 UPCAST:1:2 PANEL:0:18 PANEL:1:7",
+        "VECTOR:1:8 UPCAST:2:3 THREAD:0:2 PANEL:0:4 PANEL:1:4 PANEL:2:4", "SWAP:1:2 PANEL:1:2",
+        "VECTOR:2:4 PANEL:0:3 PANEL:2:3", "UPCAST:1:3 THREAD:0:1 LOCAL:1:2 PANEL:0:6"}) {
+    SCOPED_TRACE(text);
+    const auto compiled = CompileKernel(kernel, {.opts = ValueOrDie(codegen::ParseOpts(text))});
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    Buffers actual = inputs;
+    ValueOrDie(LoadedKernel::Load(*compiled))->RunGuarded(actual, 2);
+    for (size_t i = 0; i < expected[0].size(); i += 4)
+      ASSERT_NEAR(LoadFloat(DType::kF32, expected[0].data() + i),
+                  LoadFloat(DType::kF32, actual[0].data() + i), 1e-5);
+  }
+  for (const char* const text : {"PANEL:3:1", "PANEL:-1:1", "PANEL:0:0", "PANEL:0:19",
+                                 "PANEL:1:1 PANEL:0:1", "PANEL:0:1 PANEL:0:1"})
+    EXPECT_EQ(CompileKernel(kernel, {.opts = ValueOrDie(codegen::ParseOpts(text))}).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << text;
+}
+
+}  // namespace
+}  // namespace outboard::test
