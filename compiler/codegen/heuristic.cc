@@ -46,7 +46,7 @@ constexpr double kCopyBlockBytesMax = 1 << 20;
 constexpr int64_t kCopyRowsWanted = 256;         // that use a copy, so that it costs little
 constexpr int64_t kCopyPickedRowsWanted = 1024;  // where it is made element by element
 constexpr int64_t kCopyRowsLeast = 64;
-constexpr int64_t kCopyTasksWanted = 16;
+constexpr int64_t kCopyTasksWanted = 32;
 
 class Chooser {
  public:
@@ -218,17 +218,21 @@ class Chooser {
       return (size + counts_[r] - 1) / counts_[r] * counts_[r];
     };
     const int64_t width = counts_[v] * LanesFor(v);
-    int64_t rows = rows_for(picked ? kCopyPickedRowsWanted : kCopyRowsWanted),
+    int64_t rows = (Extent(r) + counts_[r] - 1) / counts_[r] * counts_[r],
             columns = std::max<int64_t>(1, static_cast<int64_t>(kCopyBlockBytes / column) / width) *
                       width;
     const auto few = [&] {
       return tasks * static_cast<double>(blocks(r, rows) * blocks(v, columns)) < kCopyTasksWanted;
     };
-    while (few() && rows > rows_for(kCopyRowsWanted))
-      rows = std::max(rows_for(kCopyRowsWanted), rows / 2 / counts_[r] * counts_[r]);
+    // More tasks by fewer rows that share a copy, down to where the copy is felt; then by copies of
+    // fewer columns.
+    const auto halve_rows = [&](int64_t least) {
+      while (few() && rows > least)
+        rows = std::max(least, (rows / 2 + counts_[r] - 1) / counts_[r] * counts_[r]);
+    };
+    halve_rows(rows_for(picked ? kCopyPickedRowsWanted : kCopyRowsWanted));
     while (few() && columns > width) columns = std::max<int64_t>(1, columns / width / 2) * width;
-    while (few() && rows > rows_for(kCopyRowsLeast))
-      rows = std::max(rows_for(kCopyRowsLeast), rows / 2 / counts_[r] * counts_[r]);
+    halve_rows(rows_for(kCopyRowsLeast));
 
     // The loops as they come, and as they are wanted.
     std::vector<Loop> loops, wanted;

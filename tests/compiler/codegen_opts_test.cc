@@ -204,13 +204,13 @@ TEST(CodegenOpts, LargeOperandsAreCopied) {
   EXPECT_EQ(opts(MatMul(g, 1024, 1024, 1024), wide),
             "VECTOR:1:16 UPCAST:0:6 UPCAST:1:4 BLOCK:1:128 BLOCK:0:258 THREAD:0:2 LOCAL:1:2");
   EXPECT_EQ(opts(MatMul(g, 1024, 1024, 1024, true), wide),
-            "VECTOR:1:16 UPCAST:0:6 UPCAST:1:4 BLOCK:1:128 BLOCK:0:510 THREAD:0:2 LOCAL:1:2");
+            "VECTOR:1:16 UPCAST:0:6 UPCAST:1:4 BLOCK:1:64 BLOCK:0:516 THREAD:0:2 LOCAL:1:2");
   EXPECT_THAT(opts(MatMul(g, 1024, 1024, 1024), narrow), ::testing::HasSubstr("LOCAL"));
   EXPECT_THAT(opts(MatMul(g, 512, 512, 512), wide), ::testing::Not(::testing::HasSubstr("LOCAL")));
   EXPECT_THAT(opts(MatMul(g, 32, 1024, 1024), wide), ::testing::Not(::testing::HasSubstr("LOCAL")));
   // Channels lie in lanes: the weights are copied, the images are not.
   EXPECT_EQ(opts(ConvForward(g, {128, 32, 32, 5, 24, 24}), wide),
-            "VECTOR:1:16 UPCAST:3:10 UPCAST:1:2 UNROLL:6:5 BLOCK:0:3 SWAP:2:3 SWAP:3:4 THREAD:0:1 "
+            "VECTOR:1:16 UPCAST:3:10 UPCAST:1:2 UNROLL:6:5 BLOCK:0:4 SWAP:2:3 SWAP:3:4 THREAD:0:1 "
             "LOCAL:1:1");
   // One matrix for each of a batch: its loop is around the blocks.
   const UOp *b = Range(g, 0, 4), *i = Range(g, 1, 600), *j = Range(g, 2, 600),
@@ -223,7 +223,7 @@ TEST(CodegenOpts, LargeOperandsAreCopied) {
       Sink(g, {StoreAt(g, 0, n, RowMajor(g, {b, i, j}, {4, 600, 600}),
                        Fold(g, Op::kAdd, Mul(g, at(1, i, k), at(2, k, j)), {k}))});
   EXPECT_EQ(opts(batched, wide),
-            "VECTOR:2:16 UPCAST:1:8 UPCAST:2:3 BLOCK:2:192 BLOCK:1:256 SWAP:1:2 SWAP:0:1 "
+            "VECTOR:2:16 UPCAST:1:8 UPCAST:2:3 BLOCK:2:192 BLOCK:1:304 SWAP:1:2 SWAP:0:1 "
             "THREAD:0:3 LOCAL:1:3");
 }
 
