@@ -1,4 +1,5 @@
-// Scalars and dimensions of VARs as numbers, for one run.
+// Scalars and dimensions of VARs as numbers, for one run. Values are those of docs/semantics.md, as
+// the compiled kernels and the interpreter have them: what a client and a worker size buffers by.
 #pragma once
 
 #include <cstdint>

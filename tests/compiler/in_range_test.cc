@@ -102,6 +102,16 @@ const Case kFaults[] = {
        const UOp* r = Range(g, 0, 64);
        return Gather(g, r, 256, Loaded(g, DType::kI8, r));
      }},
+    {"row of a variable, one too many",
+     [](Graph& g) {
+       const UOp* const r = Range(g, 0, 8);
+       return Gather(g, r, 64, Add(g, Mul(g, Var(g, 0, 0, 8), C(g, 8)), r));
+     }},
+    {"up to a variable that is short enough",
+     [](Graph& g) {
+       const UOp* const r = g.MakeChecked(Op::kRange, DType::kI64, {Var(g, 0, 0, 64)}, {0, 65, 0});
+       return Gather(g, r, 64, r);
+     }},
     // Every corner of the box is in range, the inside is not.
     {"stride cancels",
      [](Graph& g) {
@@ -259,6 +269,16 @@ const Case kProved[] = {
      [](Graph& g) {
        const UOp *r = Range(g, 0, 64), *k = ReduceRange(g, 1, 8);
        return Gather(g, r, 64, Fold(g, Op::kAdd, k, {k}));
+     }},
+    {"row of a variable",
+     [](Graph& g) {
+       const UOp* const r = Range(g, 0, 8);
+       return Gather(g, r, 64, Add(g, Mul(g, Var(g, 0, 0, 7), C(g, 8)), r));
+     }},
+    {"up to a variable",  // the end is no reason: a loop may go beyond it
+     [](Graph& g) {
+       const UOp* const r = g.MakeChecked(Op::kRange, DType::kI64, {Var(g, 0, 0, 64)}, {0, 64, 0});
+       return Gather(g, r, 64, r);
      }},
     {"nothing to do",
      [](Graph& g) { return Gather(g, Range(g, 0, 0), 1, Add(g, Range(g, 0, 0), C(g, 7))); }},

@@ -122,6 +122,9 @@ const Case kCases[] = {
     {"VAR, range too wide", kBad, "range", MAKE(Op::kVar, {}, {0, 0, INT64_MAX})},
     {"VAR, slot", kBad, "slot", MAKE(Op::kVar, {}, {limits::kVarSlotMax, 0, 1})},
     {"VAR of f32", kBad, "i64", MAKE(Op::kVar, {}, {0, 0, 1}, kF32)},
+    {"RANGE to an end", kOk, "", MAKE(Op::kRange, {t.n}, {0, 9, 0})},
+    {"RANGE to an end of data", kBad, "VARs", MAKE(Op::kRange, {t.l}, {0, 9, 0})},
+    {"RANGE to two ends", kBad, "sources", MAKE(Op::kRange, {t.n, t.n}, {0, 9, 0})},
     // Leaves
     {"PARAM, slot -1", kBad, "slot -1", MAKE(Op::kParam, {}, {-1}, kF32)},
     {"PARAM, slot too large", kBad, "slot", MAKE(Op::kParam, {}, {limits::kParamSlotMax}, kF32)},

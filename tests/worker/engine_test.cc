@@ -19,6 +19,13 @@
 namespace outboard::worker {
 namespace {
 
+// The first n rows of a table, twice over, and their sum; n is VAR 0.
+const UOp* Rows(Graph& g) {
+  const UOp* const table = Param(g, 0, DType::kF32, {Dim(9), Dim(5)});
+  const UOp* const rows = Shrink(g, table, {Dim(0), Dim(Var(g, 0, 0, 9)), Dim(0), Dim(5)});
+  return Sink(g, {Add(g, rows, rows), Reduce(g, Op::kAdd, rows, {0})});
+}
+
 // Counts what is compiled; refuses everything while `refuse`.
 class CountingCompiler final : public KernelCompiler {
  public:
@@ -88,6 +95,49 @@ TEST_F(EngineTest, CompiledEqualsReference) {
       ASSERT_NEAR(a[i], b[i], 1e-4 * (1 + std::fabs(b[i])));
   }
   EXPECT_GT(compiled_->stats().kernels_launched, 0u);
+}
+
+TEST_F(EngineTest, OnePlanForEveryBinding) {
+  Graph g;
+  const UOp* const sink = Rows(g);
+  const GraphId id = EncodeGraph(sink)->id;
+  for (int64_t n = 0; n <= 9; ++n) {
+    const Binding binding{0, n};
+    std::vector<std::vector<ArrayPtr>> results;
+    for (Engine* engine : {compiled_.get(), reference_.get()}) {
+      auto out = engine->Run(id, sink, {Floats(*engine, {9, 5}, 1)}, {&binding, 1});
+      ASSERT_TRUE(out.ok()) << out.status();
+      results.push_back(*std::move(out));
+    }
+    EXPECT_EQ(results[0][0]->dims, (std::vector<int64_t>{n, 5}));
+    for (size_t r = 0; r < 2; ++r)
+      for (int64_t i = 0; i < results[1][r]->bytes() / 4; ++i)
+        EXPECT_NEAR(reinterpret_cast<const float*>(results[0][r]->data())[i],
+                    reinterpret_cast<const float*>(results[1][r]->data())[i], 1e-5);
+  }
+  EXPECT_EQ(compiled_->stats().plans_made, 1u);
+  EXPECT_LE(compiler_.compiled, 2);
+}
+
+TEST_F(EngineTest, BindingsAreChecked) {
+  Graph g;
+  const UOp* const sink = Rows(g);
+  const GraphId id = EncodeGraph(sink)->id;
+  const UOp* const of_length =
+      Sink(g, {Alu(g, Op::kNeg, Param(g, 0, DType::kF32, {Dim(Var(g, 0, 0, 9))}))});
+  const std::vector<std::vector<Binding>> wrong = {
+      {}, {{0, 10}}, {{0, -1}}, {{1, 3}}, {{0, 3}, {0, 4}}};
+  for (Engine* engine : {compiled_.get(), reference_.get()}) {
+    for (const std::vector<Binding>& bindings : wrong) {
+      const auto out = engine->Run(id, sink, {Floats(*engine, {9, 5}, 1)}, bindings);
+      EXPECT_EQ(out.status().code(), absl::StatusCode::kInvalidArgument) << out.status();
+      EXPECT_NE(std::string(out.status().message()).find("VAR 0"), std::string::npos);
+    }
+    // An input within the range, but not of the length that is bound: else it would be read beyond.
+    const Binding six{0, 6};
+    const auto out = engine->Run(GraphId{}, of_length, {Floats(*engine, {5}, 1)}, {&six, 1});
+    EXPECT_EQ(out.status().code(), absl::StatusCode::kInvalidArgument) << out.status();
+  }
 }
 
 TEST_F(EngineTest, PlansAndProgramsAreKept) {
