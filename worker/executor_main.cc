@@ -85,7 +85,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
   const DeviceInfo device = DescribeCpu();
   const int64_t memory =
       options.memory_bytes_max > 0 ? options.memory_bytes_max : cpu::DefaultMemoryBytesMax();
-  std::unique_ptr<Recorder> log;
+  std::unique_ptr<RewriteRecorder> log;
   if (!options.rewrite_log.empty()) log = MakeRewriteLog(options.rewrite_log);
   const RecordedThread recorded(log.get());
   std::unique_ptr<CompileBox> box;

@@ -68,7 +68,7 @@ std::FILE* NewLog(const std::string& folder) {
   return file;
 }
 
-class RewriteLog final : public Recorder {
+class RewriteLog final : public RewriteRecorder {
  public:
   RewriteLog(const std::string& folder, int64_t bytes_max)
       : folder_(folder), bytes_left_(bytes_max) {}
@@ -166,7 +166,7 @@ std::string LogFolderFromEnvironment() {
   return value == "1" ? DefaultLogFolder() : std::string(value);
 }
 
-std::unique_ptr<Recorder> MakeRewriteLog(const std::string& folder, int64_t bytes_max) {
+std::unique_ptr<RewriteRecorder> MakeRewriteLog(const std::string& folder, int64_t bytes_max) {
   return std::make_unique<RewriteLog>(folder, bytes_max);
 }
 

@@ -28,8 +28,8 @@ std::string DefaultLogFolder();  // "" where the environment has no home
 // Writes a new file in `folder`, made when the first pass begins, the folder too if need be:
 // rewrites-<microseconds since 1970>-<process>.jsonl. Where it cannot be made, stderr says so once
 // and nothing is recorded: a session matters more than a look into it.
-std::unique_ptr<Recorder> MakeRewriteLog(const std::string& folder,
-                                         int64_t bytes_max = kLogBytesMax);
+std::unique_ptr<RewriteRecorder> MakeRewriteLog(const std::string& folder,
+                                                int64_t bytes_max = kLogBytesMax);
 
 // The newest file of a folder; NOT_FOUND where it has none.
 absl::StatusOr<std::string> NewestLog(const std::string& folder);

@@ -94,7 +94,7 @@ struct Value {
 // The encoding of one root, kept for the next time.
 struct EncodedRun {
   std::shared_ptr<const std::string> bytes;
-  transport::GraphId id{};
+  transport::GraphHash id{};
   std::vector<int64_t> places;      // behind each PARAM slot
   std::vector<Variable> variables;  // behind each VAR slot
   std::shared_ptr<const Lines> lines;

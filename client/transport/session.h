@@ -41,7 +41,7 @@ namespace outboard::transport {
 
 class Link;
 
-using GraphId = std::array<uint8_t, 32>;  // SHA-256 of the canonical encoding
+using GraphHash = std::array<uint8_t, 32>;  // SHA-256 of the canonical encoding
 
 struct Binding {
   uint32_t slot = 0;  // of a VAR
@@ -49,7 +49,7 @@ struct Binding {
 };
 
 struct RunRequest {
-  GraphId graph_id{};
+  GraphHash graph_id{};
   std::shared_ptr<const std::string> graph;  // the canonical encoding; sent once a session
   std::vector<uint64_t> inputs;              // handles, in the order of the PARAM slots
   std::vector<uint64_t> outputs;  // new handles (NewHandle), in the order of the SINK's sources

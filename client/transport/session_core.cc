@@ -25,7 +25,7 @@ constexpr size_t kItemOverheadBytes = 16;  // tag, length and seq around an item
 constexpr size_t kNoticesWaitingMax = 16;
 constexpr size_t kNoticeBytesMax = 200;
 
-std::string AsString(const GraphId& id) { return std::string(id.begin(), id.end()); }
+std::string AsString(const GraphHash& id) { return std::string(id.begin(), id.end()); }
 
 }  // namespace
 

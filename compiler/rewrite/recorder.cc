@@ -3,14 +3,14 @@
 namespace outboard {
 namespace {
 
-thread_local Recorder* thread_recorder = nullptr;
+thread_local RewriteRecorder* thread_recorder = nullptr;
 thread_local int passes_inside = 0;
 
 }  // namespace
 
-Recorder* ThreadRecorder() { return thread_recorder; }
+RewriteRecorder* ThreadRecorder() { return thread_recorder; }
 
-RecordedThread::RecordedThread(Recorder* recorder) : before_(thread_recorder) {
+RecordedThread::RecordedThread(RewriteRecorder* recorder) : before_(thread_recorder) {
   thread_recorder = recorder;
 }
 RecordedThread::~RecordedThread() { thread_recorder = before_; }

@@ -14,9 +14,9 @@
 
 namespace outboard {
 
-class Recorder {
+class RewriteRecorder {
  public:
-  virtual ~Recorder() = default;
+  virtual ~RewriteRecorder() = default;
   // A pass starts on the graph under `before`, inside of those that have not ended. `of`: the
   // tensor values whose kernel it works on; empty where it works on everything.
   virtual void BeginPass(std::string_view name, Sources of, const UOp* before) = 0;
@@ -27,18 +27,18 @@ class Recorder {
 };
 
 // This thread's; nullptr: nobody watches.
-Recorder* ThreadRecorder();
+RewriteRecorder* ThreadRecorder();
 
 // Sets this thread's recorder for as long as it lives. The recorder must live longer.
 class RecordedThread {
  public:
-  explicit RecordedThread(Recorder* recorder);
+  explicit RecordedThread(RewriteRecorder* recorder);
   ~RecordedThread();
   RecordedThread(const RecordedThread&) = delete;
   RecordedThread& operator=(const RecordedThread&) = delete;
 
  private:
-  Recorder* const before_;
+  RewriteRecorder* const before_;
 };
 
 // A pass, from here to the end of the block:
@@ -59,7 +59,7 @@ class RecordedPass {
   static bool IsInside();
 
  private:
-  Recorder* const recorder_;
+  RewriteRecorder* const recorder_;
   const UOp* made_ = nullptr;
 };
 

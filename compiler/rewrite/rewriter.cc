@@ -193,7 +193,7 @@ class Walk {
   Graph& graph_;
   const Matcher& matcher_;
   RewriteStats* stats_;
-  Recorder* const recorder_ = ThreadRecorder();
+  RewriteRecorder* const recorder_ = ThreadRecorder();
   const bool counts_attempts_;
   const UOp* root_ = nullptr;
   MemoLease memo_;

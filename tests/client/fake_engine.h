@@ -50,7 +50,7 @@ class FakeEngine : public Engine {
   uint64_t last_handle_ = 0, last_seq_ = 0;
   bool closed_ = false;
   std::map<uint64_t, Buffer> buffers_;
-  std::set<transport::GraphId> graphs_;
+  std::set<transport::GraphHash> graphs_;
   std::map<std::pair<uint64_t, uint32_t>, Buffer> tickets_;
 };
 

@@ -35,7 +35,7 @@ TEST_F(VariableTest, OneGraph) {
 TEST_F(VariableTest, SlotsFollowTheFirstUse) {
   const auto run = [&](const Size& a, const Size& b) {
     x.slice(0, b, b + 1).sum().item();  // meets b first
-    const transport::GraphId first = engine->last.graph_id;
+    const transport::GraphHash first = engine->last.graph_id;
     x.slice(0, a - 1, a).sum().item();
     return std::make_pair(first, engine->last.graph_id);
   };

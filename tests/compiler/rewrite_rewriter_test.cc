@@ -157,7 +157,7 @@ TEST_F(RewriterTest, TotalsCount) {
 }
 
 // What a recorder is told, a line each.
-class Lines : public Recorder {
+class Lines : public RewriteRecorder {
  public:
   void BeginPass(std::string_view name, Sources of, const UOp* before) override {
     lines.push_back("begin " + std::string(name) + " " + ExpressionToString(before));
