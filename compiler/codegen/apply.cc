@@ -274,9 +274,13 @@ absl::Status Applier::Thread(int64_t count) {
   const auto loops = static_cast<int64_t>(plan_.loops.size());
   if (count < 1 || count > loops) return Illegal("the kernel has ", loops, " output loops");
   if (plan_.task_loops > 0) return Illegal("tasks are chosen already");
-  for (int64_t i = 0; i < count; ++i)
+  for (int64_t i = 0; i < count; ++i) {
     if (kernel_.ranges[plan_.loops[i].range].sequence)
       return Illegal("the steps of a sequence are one task");
+    for (int64_t k = 0; k < i; ++k)  // each task of the inner one would be done for each block
+      if (plan_.loops[i].range == plan_.loops[k].range)
+        return Illegal("blocks and what is in them are not both tasks");
+  }
   for (const Stage& stage : plan_.stages)
     if (static_cast<int64_t>(stage.level) < count) return Illegal("a copy is outside of the tasks");
   plan_.task_loops = static_cast<int>(count);

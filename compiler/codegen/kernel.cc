@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/limits.h"
 #include "compiler/codegen/merge_ranges.h"
@@ -63,6 +64,12 @@ absl::Status FindDepsAndGroups(Kernel& kernel) {
   for (size_t i = 0; i < kernel.ranges.size(); ++i)
     index[kernel.ranges[i].node] = static_cast<int>(i);
   const RangeSet outputs = kernel.OutputSet();
+  // What one step of a sequence stores another one may load, wherever that is.
+  RangeSet sequences = 0;
+  for (size_t i = 0; i < kernel.ranges.size(); ++i)
+    if (kernel.ranges[i].sequence) sequences |= RangeSet{1} << i;
+  absl::flat_hash_set<const UOp*> stored;
+  for (const UOp* store : kernel.stores) stored.insert(store->src[0]->src[0]);
   // Ordered by level, then by loops and dependence; the order of nodes inside is the graph's.
   std::map<std::tuple<int, std::vector<int>, RangeSet>, std::vector<const UOp*>> groups;
   for (const UOp* node : kernel.nodes) {
@@ -74,6 +81,7 @@ absl::Status FindDepsAndGroups(Kernel& kernel) {
       deps |= kernel.deps.at(node->src[i]);
       below = std::max(below, level.at(node->src[i]));
     }
+    if (node->op == Op::kLoad && stored.contains(node->src[0]->src[0])) deps |= sequences;
     if (node->op == Op::kReduceLoop) {
       std::vector<int> ranges;
       for (size_t i = 1; i < node->src.size(); ++i) ranges.push_back(index.at(node->src[i]));

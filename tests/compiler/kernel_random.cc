@@ -43,6 +43,54 @@ class Maker {
     return Sink(g_, stores);
   }
 
+  // The kernel with old values of what it stores in its new ones, each read where it is stored.
+  const UOp* InPlace(const UOp* sink) {
+    std::vector<const UOp*> stores;
+    for (const UOp* store : sink->src) {
+      const UOp* const old =
+          g_.MakeChecked(Op::kLoad, DType::kVoid, {sink->src[Pick(sink->src.size())]->src[0]});
+      const UOp* const value = Alu(g_, Pick(4) == 0 ? Op::kMax : Op::kAdd, store->src[1],
+                                   Cast(g_, old, store->src[1]->dtype));
+      stores.push_back(g_.MakeChecked(Op::kStore, DType::kVoid, {store->src[0], value}));
+    }
+    return Sink(g_, stores);
+  }
+
+  // Rows added to the places that another slot, or their number, says; out of range to none.
+  const UOp* MakeScatter() {
+    const DType dtype = Pick(3) == 0 ? DType::kI32 : DType::kF32;
+    std::vector<const UOp*> columns, rows;
+    std::vector<int64_t> dims;
+    for (int64_t i = 0, n = Pick(3); i < n; ++i) {
+      dims.push_back(Extent());
+      columns.push_back(Range(g_, i, dims.back()));
+    }
+    for (int64_t i = 0, n = 1 + Pick(2); i < n; ++i)
+      rows.push_back(Range(g_, 10 + i, Extent(), RangeKind::kSequence));
+    std::vector<int64_t> lengths;
+    for (const UOp* row : rows) lengths.push_back(row->arg[1]);
+    const int64_t slot = slot_++, places = Extent();
+    const UOp* place = Index(rows);
+    if (Pick(3) != 0) {
+      const UOp* const row = RowMajor(g_, rows, lengths);
+      const UOp* const read = LoadAt(g_, slot_++, DType::kU8, row->vmax + 1, row);
+      place = Alu(g_, Op::kMod, Cast(g_, read, DType::kI64), ConstIndex(g_, places + 1));
+    }
+    const UOp* const gate = Within(g_, place, places);
+    std::vector<const UOp*> index = {place}, all = columns;
+    index.insert(index.end(), columns.begin(), columns.end());
+    all.insert(all.end(), rows.begin(), rows.end());
+    std::vector<int64_t> table = {places};
+    table.insert(table.end(), dims.begin(), dims.end());
+    int64_t elements = 1;
+    for (const int64_t d : table) elements *= d;
+    const UOp* const at = RowMajor(g_, index, table);
+    const UOp* const old = GatedLoadAt(g_, slot, dtype, elements, at, gate, ConstOf(g_, dtype, 0));
+    const UOp* const sum = Add(g_, old, SomeLoad(dtype, all));
+    return Sink(g_, {g_.MakeChecked(Op::kStore, DType::kVoid,
+                                    {At(g_, slot, dtype, elements, at), sum, gate})});
+  }
+
  private:
   int64_t Pick(int64_t n) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(n)); }
   int64_t Extent() {
@@ -147,6 +195,11 @@ class Maker {
 
 }  // namespace
 
-const UOp* RandomKernel(Graph& g, uint32_t seed) { return Maker(g, seed).Make(); }
+const UOp* RandomKernel(Graph& g, uint32_t seed) {
+  Maker maker(g, seed);
+  if (seed % 16 == 5) return maker.MakeScatter();
+  const UOp* const sink = maker.Make();
+  return seed % 4 == 2 ? maker.InPlace(sink) : sink;
+}
 
 }  // namespace outboard::test

@@ -1,5 +1,6 @@
 // Random kernels: loops of awkward lengths, loads with strides, quotients, remainders, gates and
-// reversals, reductions of every kind.
+// reversals, reductions of every kind; some update what they store to in place, some add rows to
+// places one after the other.
 #pragma once
 
 #include <cstdint>

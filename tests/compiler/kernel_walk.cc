@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -17,14 +18,18 @@ class Walker {
   Walker(const UOp* sink, Buffers& buffers) : sink_(sink), buffers_(buffers) {}
 
   absl::Status Run() {
-    std::vector<const UOp*> ranges;
+    std::vector<const UOp*> ranges;  // sequences inside, as their ids say
     for (const UOp* node : PostOrder(sink_))
-      if (node->op == Op::kRange && node->arg[2] == 0) ranges.push_back(node);
+      if (node->op == Op::kRange && node->arg[2] != static_cast<int64_t>(RangeKind::kReduce))
+        ranges.push_back(node);
+    std::sort(ranges.begin(), ranges.end(),
+              [](const UOp* a, const UOp* b) { return a->arg[0] < b->arg[0]; });
     Loop(ranges, 0, [&] {
       std::vector<Tile> values;
       for (const UOp* store : sink_->src) values.push_back(Eval(store->src[1]));
       for (size_t i = 0; i < values.size(); ++i) {
         const UOp* const index = sink_->src[i]->src[0];
+        if (sink_->src[i]->src.size() == 3 && Int(sink_->src[i]->src[2]) == 0) continue;
         char* const at = At(index);
         if (at == nullptr) continue;
         IsFloat(index->dtype) ? StoreFloat(index->dtype, values[i].f[0], at)

@@ -233,6 +233,18 @@ TEST_F(ScheduleTest, GatherGradientIsScattered) {
   }
 }
 
+// Every row to one place, which does not follow from the row.
+TEST_F(ScheduleTest, RowsOfOnePlaceAreAllAdded) {
+  const Shape full = {80, 60, 5};
+  const UOp* const wanted =
+      Expand(g, Reshape(g, BufferNode(g, 1, DType::kI32, {Dim(1)}), {1, 1, 1}), full);
+  const UOp* const place = Expand(g, Reshape(g, Iota(g, DType::kI32, Dim(60)), {1, 60, 1}), full);
+  const UOp* const rows = Expand(g, Reshape(g, F32(0, {80, 5}), {80, 1, 5}), full);
+  const UOp* const hot = Where(g, Alu(g, Op::kCmpEq, place, wanted), rows,
+                               Full(g, ConstFloat(g, DType::kF32, 0), full));
+  EXPECT_EQ(Check({Reduce(g, Op::kAdd, hot, {0})}).kernels.size(), 2u);
+}
+
 TEST_F(ScheduleTest, CountsAreScattered) {
   const Shape full = {300, 50};
   const UOp* const index = BufferNode(g, 1, DType::kU8, {Dim(300)});
