@@ -17,8 +17,7 @@ constexpr int64_t kProductsLeast = 1 << 15;      // below, laying out the tiles 
 constexpr int64_t kBlocksBytesMax = 1536 << 10;  // of both operands; a second cache holds 1 to 2 MB
 constexpr double kTasksWanted = 8;
 constexpr double kShortRun = 32;  // elements in a row that are copied as quickly as a page is found
-constexpr int64_t kRowsOfTiles = 32, kRowsOfVectors = 12;  // of 32 columns, in registers
-constexpr int64_t kVectors = 2;
+constexpr int64_t kTileRows = 32, kTileColumns = 32;  // four squares of sums
 
 int64_t Up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 
@@ -72,7 +71,7 @@ class Chooser {
 
   // Columns that are consecutive in the result, then the most work.
   bool FindAxes() {
-    if (machine_.bf16 == Bf16Products::kNone || kernel_.groups.size() != 1 ||
+    if (machine_.bf16 != Bf16Products::kTiles || kernel_.groups.size() != 1 ||
         kernel_.parallel_count != kernel_.output_count ||
         LanesMax(kernel_, machine_) < kCoreColumns)
       return false;
@@ -102,9 +101,8 @@ class Chooser {
   }
 
   bool ChooseBlocks() {
-    const bool tiles = machine_.bf16 == Bf16Products::kTiles;
-    tile_rows_ = std::min(tiles ? kRowsOfTiles : kRowsOfVectors, Extent(rows_));
-    tile_columns_ = std::min(kVectors * kCoreColumns, Up(Extent(columns_), kCoreColumns));
+    tile_rows_ = std::min(kTileRows, Extent(rows_));
+    tile_columns_ = std::min(kTileColumns, Up(Extent(columns_), kCoreColumns));
     int64_t line_bytes = 2, others = 1;
     for (const int range : kernel_.groups[0].ranges)
       line_bytes *= range == inner_ ? Up(Extent(range), kCoreSteps) : Extent(range);

@@ -135,6 +135,8 @@ class Moves {
         add({axis < outputs_ ? OptKind::kUpcast : OptKind::kUnroll, axis, count});
         if (axis >= outputs_) add({OptKind::kGroup, axis, count});
       }
+      for (int64_t rows = 0; axis >= outputs_ && rows < outputs_; ++rows)
+        add({OptKind::kTensorCore, axis, rows});
       if (axis < outputs_)
         for (const int64_t size : {64, 256}) add({OptKind::kBlock, axis, size});
     }

@@ -2,7 +2,9 @@
 // they compute, on each kind of processor, and where they are refused.
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <cstdlib>
+#include <random>
 
 #include "compiler/codegen/apply.h"
 #include "compiler/codegen/heuristic.h"
@@ -115,14 +117,28 @@ TEST_P(TensorCoreOn, EveryOrderOfOperands) {
       }
 }
 
-// Tiles of one and of several squares, ranges shorter than a square, and one step more or less.
+// Ranges shorter than a square, of several, and one step more or less.
 TEST_P(TensorCoreOn, SizesAroundTheSquare) {
   for (const int64_t m : {9, 16, 17, 33})
-    for (const int64_t n : {9, 16, 31, 33})
-      for (const int64_t k : {2, 31, 32, 33, 65}) {
-        CheckProduct({.m = m, .n = n, .k = k}, nullptr, cpu());
+    for (const int64_t n : {9, 16, 33})
+      for (const int64_t k : {2, 31, 32, 65}) {
+        CheckProduct({.m = m, .n = n, .k = k},
+                     m < 16 ? "VECTOR:1:16 UPCAST:0:9 TC:2:0" : "VECTOR:1:16 UPCAST:0:16 TC:2:0",
+                     cpu());
         if (HasFatalFailure()) return;
       }
+}
+
+TEST(TensorCore, TheHeuristicTakesTiles) {
+  if (!HostHas(Bf16Products::kTiles)) GTEST_SKIP() << "this processor, or system, has no tiles";
+  for (const auto& [m, n, k] : {std::tuple{8, 9, 500}, {31, 100, 70}, {200, 130, 64}}) {
+    const Product p{.m = m, .n = n, .k = k};
+    Graph g;
+    const codegen::Kernel kernel = ValueOrDie(codegen::AnalyzeKernel(Bf16Product(g, p)));
+    EXPECT_THAT(OptsToString(codegen::HeuristicOpts(kernel, ValueOrDie(MachineOf()))),
+                testing::HasSubstr("TC:2:0"));
+    CheckProduct(p, nullptr, "");
+  }
 }
 
 TEST_P(TensorCoreOn, BlocksAndCopies) {
@@ -139,7 +155,66 @@ TEST_P(TensorCoreOn, BlocksAndCopies) {
 
 TEST_P(TensorCoreOn, LoadsBehindAGate) {
   for (const bool turned : {false, true})
-    CheckProduct({.m = 40, .n = 40, .k = 40, .a_turned = turned, .a_rows = 27}, nullptr, cpu());
+    CheckProduct({.m = 40, .n = 40, .k = 40, .a_turned = turned, .a_rows = 27},
+                 "VECTOR:1:16 UPCAST:0:16 TC:2:0", cpu());
+}
+
+// Sums that round: as far from the exact ones as docs/semantics.md allows, and no further.
+TEST_P(TensorCoreOn, RoundsAsSumsMay) {
+  constexpr int64_t kSize = 48, kSteps = 200;
+  Graph g;
+  const UOp* const sink =
+      Bf16Product(g, {.m = kSize, .n = kSize, .k = kSteps, .result = DType::kF32});
+  Buffers buffers = {std::string(4 * kSize * kSize, 0), std::string(2 * kSize * kSteps, 0),
+                     std::string(2 * kSize * kSteps, 0)};
+  std::mt19937 random(1);
+  std::normal_distribution<double> normal;
+  for (const int slot : {1, 2})
+    for (int64_t i = 0; i < kSize * kSteps; ++i)
+      StoreFloat(DType::kBF16, RoundTo(DType::kBF16, normal(random)), &buffers[slot][2 * i]);
+  auto compiled =
+      CompileKernel(sink, {.cpu = cpu(), .opts = *ParseOpts("VECTOR:1:16 UPCAST:0:16 TC:2:0")});
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  const auto loaded = LoadedKernel::Load(*std::move(compiled));
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  (*loaded)->RunGuarded(buffers);
+  for (int64_t i = 0; i < kSize; ++i)
+    for (int64_t j = 0; j < kSize; ++j) {
+      double sum = 0, size = 0;
+      for (int64_t k = 0; k < kSteps; ++k) {
+        const double product = LoadFloat(DType::kBF16, &buffers[1][2 * (i * kSteps + k)]) *
+                               LoadFloat(DType::kBF16, &buffers[2][2 * (k * kSize + j)]);
+        sum += product;
+        size += std::abs(product);
+      }
+      const double got = LoadFloat(DType::kF32, &buffers[0][4 * (i * kSize + j)]);
+      ASSERT_LE(std::abs(got - sum), kSteps * 0x1p-24 * size) << i << ", " << j;
+    }
+}
+
+TEST(TensorCore, WhatDoesNotFitIsRefused) {
+  const auto refused = [](const UOp* sink, const char* opts, const char* cpu, const char* why) {
+    const auto compiled = CompileKernel(sink, {.cpu = cpu, .opts = *ParseOpts(opts)});
+    EXPECT_EQ(compiled.status().code(), absl::StatusCode::kInvalidArgument) << opts;
+    EXPECT_THAT(std::string(compiled.status().message()), testing::HasSubstr(why));
+  };
+  Graph g;
+  const UOp* const product = Bf16Product(g, {.m = 100, .n = 100, .k = 100});
+  const char *const tiles = "sapphirerapids", *const good = "VECTOR:1:16 UPCAST:0:16 TC:2:0";
+  EXPECT_TRUE(CompileKernel(product, {.cpu = tiles, .opts = *ParseOpts(good)}).ok());
+  refused(product, good, "skylake-avx512", "no products of bf16");
+  refused(product, "UPCAST:0:16 TC:2:0", tiles, "no output range lies in lanes");
+  refused(product, "VECTOR:1:8 UPCAST:0:16 TC:2:0", tiles, "lanes of 16");
+  refused(product, "VECTOR:1:16 TC:2:1", tiles, "columns must move the other operand alone");
+  refused(product, "VECTOR:1:16 TC:0:0", tiles, "axes of reductions");
+  refused(product, "VECTOR:1:16 UPCAST:0:16 TC:2:0 TC:2:0", tiles, "done so already");
+  refused(product, "VECTOR:1:16 TC:2:0 UPCAST:0:16", tiles, "before a TC");
+  refused(product, "VECTOR:1:16 UPCAST:0:12 TC:2:0", tiles, "12 rows");
+  refused(product, "VECTOR:1:16 UPCAST:1:2 UPCAST:0:48 TC:2:0", tiles, "48 rows");
+  refused(product, "VECTOR:1:16 UPCAST:0:16 TC:2:0 THREAD:0:1 LOCAL:0:2 LOCAL:0:2", tiles,
+          "copied already");
+  const UOp* const in_f32 = MatMul(g, 64, 64, 64);
+  refused(in_f32, good, tiles, "two loads of bf16");
 }
 
 }  // namespace
