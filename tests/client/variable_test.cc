@@ -1,6 +1,9 @@
 // Sizes of variables: one graph for all their values, and the same numbers as without them.
 #include "client/tensor/variable.h"
 
+#include <fstream>
+#include <iterator>
+
 #include "tests/client/client_test.h"
 
 namespace outboard {
@@ -30,6 +33,34 @@ TEST_F(VariableTest, OneGraph) {
   EXPECT_EQ(engine->graph_count(), 1u);
   EXPECT_EQ(engine->last.bindings.size(), 1u);
   EXPECT_EQ(engine->last.bindings[0].value, 6);
+}
+
+// The program of docs/symbolic-shapes.md, as it stands there.
+void TheDocumentsProgram(const Tensor& table) {
+// clang-format off
+const Variable length("length", 1, 6);
+for (int64_t n = 1; n <= 6; ++n) {
+  const Size rows = length.bind(n);
+  const Tensor mean = table.slice(0, 0, rows).mean(0);
+  std::printf("%f\n", mean.sum().item());
+}
+  // clang-format on
+}
+
+TEST_F(VariableTest, TheDocumentRuns) {
+  const auto text_of = [](const std::string& path) {
+    std::ifstream file(std::string(OUTBOARD_SOURCE_DIR) + "/" + path);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const std::string document = text_of("docs/symbolic-shapes.md");
+  const size_t begin = document.find("```cpp\n") + 7, end = document.find("```", begin);
+  ASSERT_LT(begin, end);
+  EXPECT_NE(text_of("tests/client/variable_test.cc").find(document.substr(begin, end - begin)),
+            std::string::npos);
+  testing::internal::CaptureStdout();
+  TheDocumentsProgram(x);
+  EXPECT_EQ(testing::internal::GetCapturedStdout(),
+            "3.000000\n5.000000\n7.000000\n9.000000\n11.000000\n13.000000\n");
 }
 
 TEST_F(VariableTest, SlotsFollowTheFirstUse) {

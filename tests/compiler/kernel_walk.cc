@@ -68,6 +68,7 @@ class Walker {
     switch (node->op) {
       case Op::kConst: return node->int_value();
       case Op::kRange: return counters_.at(node);
+      case Op::kVar: return node->arg[2];  // the largest is as good as any
       case Op::kAdd:
       case Op::kMul:
         if (index) {
@@ -95,6 +96,7 @@ class Walker {
         if (IsFloat(node->dtype)) return {{node->float_value()}, {}};
         return OfInt(node->int_value());
       case Op::kRange: return OfInt(counters_.at(node));
+      case Op::kVar: return OfInt(node->arg[2]);
       case Op::kLoad: {
         if (node->src.size() == 3 && Int(node->src[1]) == 0) return source(2);
         const char* const at = At(node->src[0]);
