@@ -45,6 +45,7 @@ using JoinStream = grpc::ClientReaderWriter<proto::WorkerEvent, proto::GatewayCo
 
 constexpr Milliseconds kRejoinFirst{100};
 constexpr Milliseconds kRejoinMost{5000};
+constexpr int kReleasedWaitMs = 300;
 constexpr int kEndWaitMs = 2000;  // for an executor whose socket has closed to end by itself
 
 void Authorize(grpc::ClientContext& context, const std::string& fleet_token) {
@@ -113,8 +114,9 @@ class SessionRelay {
       if (!stream_->Write(frame)) break;
     }
     stream_->WritesDone();
-    // One that was told to end may be within a long kernel, and whoever told it waits for us.
-    const std::string how = executor_.Wait(ending_ ? 0 : kEndWaitMs);
+    // One that was told to end may be within a long kernel, and whoever told it waits for us; one
+    // whose client has closed still tells the store what its kernels cost.
+    const std::string how = executor_.Wait(ending_ ? kReleasedWaitMs : kEndWaitMs);
     const bool orderly = ending_ || how == "exited with 0";
     if (searcher_ != nullptr) searcher_->Ended(session_);
     context_.TryCancel();

@@ -25,9 +25,11 @@ class CountingCompiler final : public KernelCompiler {
   std::vector<absl::StatusOr<CompiledKernel>> Compile(
       std::span<const KernelSource> kernels) override {
     sources.insert(sources.end(), kernels.begin(), kernels.end());
+    if (knocked) return {kernels.size(), absl::CancelledError("somebody waits")};
     return compiler_.Compile(kernels);
   }
   std::vector<KernelSource> sources;
+  bool knocked = false;
 
  private:
   InProcessCompiler compiler_;
@@ -136,6 +138,117 @@ TEST_F(TunerTest, AStoreThatHoldsNonsenseCostsNothingButSpeed) {
   ExpectRight(RunOnce(0));
   EXPECT_EQ(compiler_.sources.size(), 1u);
   EXPECT_EQ(compiler_.sources[0].opts, "");
+}
+
+const auto kNobody = [] { return false; };
+const auto kSomebody = [] { return true; };
+
+class IdleTimeTest : public TunerTest {
+ protected:
+  // In a process with its compiler for idle time.
+  std::unique_ptr<Engine> NewEngine() {
+    return MakeCompiledEngine(&compiler_, {.memory_bytes_max = 1 << 26,
+                                           .threads = 2,
+                                           .store = store_.get(),
+                                           .idle_compiler = &idle_});
+  }
+  std::optional<Demand> Costliest() {
+    return ValueOrDie(store_->Costliest(search::kSpaceVersion, HardwareClass(), 2));
+  }
+  void Measured(std::string_view opts, int64_t time_ns) {
+    ASSERT_TRUE(
+        store_
+            ->Add(KeyOfProduct(), "x", {ValueOrDie(codegen::ParseOpts(opts)), time_ns, true, true})
+            .ok());
+  }
+
+  CountingCompiler idle_;
+};
+
+TEST_F(IdleTimeTest, WhatRunsHaveCostIsSearchedFor) {
+  const auto engine = NewEngine();
+  ExpectRight(Answer(*engine));
+  engine->TellCosts(kSomebody);
+  EXPECT_FALSE(Costliest().has_value());
+  engine->TellCosts(kNobody);
+  const std::optional<Demand> demand = Costliest();
+  ASSERT_TRUE(demand.has_value());
+  EXPECT_EQ(demand->key.kernel, KeyOfProduct().kernel);
+  engine->TellCosts(kNobody);  // told already
+  EXPECT_EQ(Costliest()->cost_us, demand->cost_us);
+
+  // What the search process does.
+  cpu::Device device({.threads = 2});
+  Tuner tuner(store_.get(), &idle_, &device, {.width = 2});
+  ASSERT_TRUE(tuner.SearchFor(*demand).ok());
+  EXPECT_FALSE(Costliest().has_value());
+  const Tuning found = ValueOrDie(store_->List())[0];
+  EXPECT_EQ(found.width, 2);
+  // The next process has it from the beginning.
+  ExpectRight(Answer(*NewEngine()));
+  EXPECT_EQ(compiler_.sources.back().opts, codegen::OptsToString(found.best()->opts));
+}
+
+TEST_F(IdleTimeTest, WhatCannotBeSearchedCountsAsSearched) {
+  Demand demand{.key = KeyOfProduct(), .name = "x", .encoding = "no kernel", .cost_us = 5};
+  ASSERT_TRUE(store_->Ask({&demand, 1}).ok());
+  cpu::Device device({.threads = 1});
+  Tuner tuner(store_.get(), &idle_, &device, {.width = 2});
+  ASSERT_TRUE(tuner.SearchFor(*Costliest()).ok());
+  EXPECT_FALSE(Costliest().has_value());
+}
+
+TEST_F(IdleTimeTest, ABetterKernelIsSwitchedInBetweenRuns) {
+  const auto engine = NewEngine();
+  ExpectRight(Answer(*engine));
+  const std::vector<KernelVersion> first = engine->TakeVersions();
+  ASSERT_EQ(first.size(), 1u);
+  EXPECT_FALSE(first[0].opts.has_value());
+  EXPECT_TRUE(engine->TakeVersions().empty());
+
+  Measured("VECTOR:1:8", 1000);  // the first counts as the heuristic's
+  Measured("VECTOR:1:4", 990);
+  engine->UseBetterKernels(kNobody);
+  EXPECT_TRUE(engine->TakeVersions().empty()) << "not enough better";
+  Measured("VECTOR:1:4 UPCAST:0:2", 500);
+  engine->UseBetterKernels(kSomebody);
+  idle_.knocked = true;
+  engine->UseBetterKernels(kNobody);
+  EXPECT_TRUE(engine->TakeVersions().empty()) << "somebody waited";
+  idle_.knocked = false;
+  engine->UseBetterKernels(kNobody);
+  const std::vector<KernelVersion> better = {{first[0].kernel, "VECTOR:1:4 UPCAST:0:2"}};
+  EXPECT_EQ(engine->TakeVersions(), better);
+  ExpectRight(Answer(*engine));
+  EXPECT_TRUE(engine->TakeVersions().empty());
+
+  Measured("VECTOR:7:16", 1);  // not legal for it: tried once
+  idle_.sources.clear();
+  engine->UseBetterKernels(kNobody);
+  engine->UseBetterKernels(kNobody);
+  EXPECT_TRUE(engine->TakeVersions().empty());
+  EXPECT_EQ(idle_.sources.size(), 1u);
+  EXPECT_EQ(compiler_.sources.size(), 1u) << "the engine's own is for Runs";
+}
+
+// Versions decide bits: what a replay is told goes before what is known to be faster.
+TEST_F(IdleTimeTest, APinnedVersionStays) {
+  const KernelVersion wanted{[&] {
+                               const auto engine = NewEngine();
+                               Answer(*engine);
+                               return engine->TakeVersions()[0].kernel;
+                             }(),
+                             "VECTOR:1:4"};
+  Measured("VECTOR:1:8", 1000);
+  Measured("UPCAST:0:2", 100);
+  const auto engine = NewEngine();
+  engine->Pin(wanted);
+  ExpectRight(Answer(*engine));
+  engine->UseBetterKernels(kNobody);
+  EXPECT_EQ(engine->TakeVersions(), std::vector<KernelVersion>{wanted});
+  engine->Pin({wanted.kernel, std::nullopt});  // now in use
+  EXPECT_EQ(engine->TakeVersions(), (std::vector<KernelVersion>{{wanted.kernel, std::nullopt}}));
+  ExpectRight(Answer(*engine));
 }
 
 }  // namespace
