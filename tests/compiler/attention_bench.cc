@@ -1,6 +1,6 @@
 // Attention with its scores in memory and without (FLASH), on one core, in turns so that both see the
-// same machine: time, kernels and temporaries. attention_bench [-b] [-v] [length ...]; -b with gradients,
-// -v lists kernels.
+// same machine: time, kernels and temporaries. attention_bench [-b] [-c] [-v] [length ...]; -b with
+// gradients, -c masked after each row's place, -v lists kernels.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -30,16 +30,18 @@ double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-const UOp* CausalAttention(Graph& graph, int64_t time, bool backward) {
+const UOp* Attention(Graph& graph, int64_t time, bool backward, bool causal) {
   const auto engine = std::make_shared<FakeEngine>();
   engine->evaluate = false;
   SetEngine(engine);
   const auto leaf = [&] { return Tensor::zeros({1, kHeads, time, kWidth}).requires_grad_(); };
-  const Tensor q = leaf(), k = leaf(), v = leaf(), place = Tensor::arange(time);
-  const Tensor scores = q.matmul(k.transpose()) * (1 / std::sqrt(static_cast<double>(kWidth)));
-  const Tensor later = place > place.reshape({time, 1});
-  const Tensor masked = later.where(-std::numeric_limits<double>::infinity(), scores);
-  std::vector<Tensor> results = {masked.softmax().matmul(v)};
+  const Tensor q = leaf(), k = leaf(), v = leaf();
+  Tensor scores = q.matmul(k.transpose()) * (1 / std::sqrt(static_cast<double>(kWidth)));
+  if (causal) {
+    const Tensor place = Tensor::arange(time), later = place > place.reshape({time, 1});
+    scores = later.where(-std::numeric_limits<double>::infinity(), scores);
+  }
+  std::vector<Tensor> results = {scores.softmax().matmul(v)};
   if (backward) {
     const Tensor upstream = Tensor::zeros(results[0].shape()).state_();
     for (const Tensor& gradient : results[0].gradient({q, k, v}, upstream))
@@ -113,18 +115,18 @@ class Program {
   std::vector<double> best_;   // seconds, by kernel
 };
 
-void Measure(int64_t time, bool backward, bool list) {
+void Measure(int64_t time, bool backward, bool causal, bool list) {
   Graph graph;
-  const UOp* const sink = CausalAttention(graph, time, backward);
+  const UOp* const sink = Attention(graph, time, backward, causal);
   Program kept(sink, false), flash(sink, true);
   const double begin = Now();
   for (int run = 0; run < kRunsMost && (run < 2 || Now() - begin < kSecondsMost); ++run) {
     kept.Run();
     flash.Run();
   }
-  std::printf("%d heads of %d, length %d%s: %.2f times as fast\n", static_cast<int>(kHeads),
-              static_cast<int>(kWidth), static_cast<int>(time), backward ? ", with gradients" : "",
-              kept.Seconds() / flash.Seconds());
+  std::printf("%d heads of %d, length %d%s%s: %.2f times as fast\n", static_cast<int>(kHeads),
+              static_cast<int>(kWidth), static_cast<int>(time), causal ? ", causal" : "",
+              backward ? ", with gradients" : "", kept.Seconds() / flash.Seconds());
   kept.Print("kept", list);
   flash.Print("FLASH=1", list);
 }
@@ -133,11 +135,13 @@ void Measure(int64_t time, bool backward, bool list) {
 }  // namespace outboard::test
 
 int main(int argc, char** argv) {
-  bool backward = false, list = false;
+  bool backward = false, causal = false, list = false;
   std::vector<int64_t> lengths;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "-b") == 0)
       backward = true;
+    else if (std::strcmp(argv[i], "-c") == 0)
+      causal = true;
     else if (std::strcmp(argv[i], "-v") == 0)
       list = true;
     else
@@ -145,5 +149,5 @@ int main(int argc, char** argv) {
   }
   if (lengths.empty()) lengths = {128, 512, 2048, 4096};
   outboard::WarmUpCompiler();
-  for (const int64_t length : lengths) outboard::test::Measure(length, backward, list);
+  for (const int64_t length : lengths) outboard::test::Measure(length, backward, causal, list);
 }
