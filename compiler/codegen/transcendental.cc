@@ -82,12 +82,16 @@ X TimesPower(X p, X rounded) {
 }
 
 // x = n + f with |f| <= 1/2; 2^f = sum of (f ln 2)^k / k!.
+//
+// What is 0 is 0 before it is multiplied by the power: a product that underflows takes a processor a
+// hundred cycles, and half of a causal mask is exponentials of -infinity.
 X Exp2(X x) {
   x = Clamp(x, -151, 129);  // beyond it is 0, or infinity
   const X rounded = x + kRounder;
   const X f = x - (rounded + -kRounder);
   const auto c = [](int k) { return std::pow(kLn2, k) / Factorial(k); };
-  return TimesPower(Polynomial(f, {1, c(1), c(2), c(3), c(4), c(5), c(6), c(7)}), rounded);
+  const X power = Polynomial(f, {1, c(1), c(2), c(3), c(4), c(5), c(6), c(7)});
+  return TimesPower(If(x < x.Const(-150), x.Const(0), power), rounded);
 }
 
 // x = n ln 2 + f with |f| <= ln 2 / 2.
@@ -97,7 +101,8 @@ X Exp(X x) {
   const X n = rounded + -kRounder;
   const X f = Fma(n, kLn2High - kLn2, Fma(n, -kLn2High, x));
   const auto c = [](int k) { return 1 / Factorial(k); };
-  return TimesPower(Polynomial(f, {1, c(1), c(2), c(3), c(4), c(5), c(6), c(7)}), rounded);
+  const X power = Polynomial(f, {1, c(1), c(2), c(3), c(4), c(5), c(6), c(7)});
+  return TimesPower(If(x < x.Const(-104), x.Const(0), power), rounded);
 }
 
 // tanh x is 1 - 2 / (e^2x + 1), which loses digits near 0; there, x and the rest of a continued
