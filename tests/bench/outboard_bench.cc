@@ -15,6 +15,7 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "tests/bench/cloud.h"
+#include "tests/bench/decode_figures.h"
 #include "tests/bench/first_step_figures.h"
 #include "tests/bench/kernel_figures.h"
 #include "tests/bench/report.h"
@@ -201,6 +202,7 @@ int Main(int argc, char** argv) {
   const std::vector<Group> groups = {{"steps", Steps},
                                      {"overhead", Overhead},
                                      {"first", FirstStepFigures},
+                                     {"decode", DecodeFigures},
                                      {"rewrites", RewriteFigures},
                                      {"schedule", ScheduleFigures},
                                      {"beam", BeamFigures},
