@@ -1,4 +1,5 @@
-// Arithmetic on single constants, as docs/semantics.md defines it.
+// Arithmetic on single constants, as docs/semantics.md defines it: for rules that fold, and for
+// dimensions whose variables are bound. Threads: pure. Errors: none; nullopt where nothing is folded.
 #pragma once
 
 #include <cstdint>

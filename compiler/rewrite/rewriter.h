@@ -1,4 +1,6 @@
-// Runs tables of rules over a graph.
+// Runs tables of rules over a graph, bottom-up, until none applies: what Simplify does, and any pass
+// that has rules of its own. Threads: one at a time for a Graph. Errors: none; RewriteStats says
+// where a limit was met.
 #pragma once
 
 #include <cstdint>
