@@ -1,6 +1,6 @@
 // The engine that compiles: graph -> schedule -> kernels -> objects -> calls. A graph's plan is
-// kept under its id, whatever its VARs are bound to; a kernel's loaded object under the kernel's own id, so that
-// graphs share what they have in common.
+// kept under its id and which of its inputs are donated, whatever its VARs are bound to; a kernel's
+// loaded object under the kernel's own id, so that graphs share what they have in common.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ struct CompiledEngineOptions {
   // Compiles what is switched in in idle time, and gives up (CANCELLED) when somebody waits; nullptr:
   // nothing is switched in.
   KernelCompiler* idle_compiler = nullptr;
-  int beam = 0;  // BEAM: width of the search for kernels that had none so wide
+  int beam = 0;        // BEAM: width of the search for kernels that had none so wide
   bool flash = false;  // FLASH: as schedule::ScheduleOptions says
 };
 
