@@ -129,14 +129,14 @@ int ExecutorMain(const ExecutorMainOptions& options) {
   proto::ClientFrame frame;
   while (!core.ended() && heard) {
     if (options.idle_search && store != nullptr) UseIdleTime(*engine);
-    if (!ReadMessage(kChildSocket, &frame).ok()) return 0;  // the supervisor has let go
+    if (!ReadMessage(kChildSocket, &frame).ok()) break;  // the supervisor has let go
     watchdog.Working(true);
     core.On(std::move(frame), send);
     watchdog.Working(false);
     frame.Clear();
   }
-  // The session is answered; what its kernels cost is for those that come after it.
-  if (options.idle_search && core.ended()) engine->TellCosts([] { return false; });
+  // The session is over; what its kernels have cost is for those that come after it.
+  if (options.idle_search) engine->TellCosts([] { return false; });
   return 0;
 }
 
