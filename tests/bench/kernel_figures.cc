@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -17,13 +18,15 @@
 #include "compiler/codegen/compile.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/check.h"
+#include "compiler/ir/encoding.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/search/beam.h"
 #include "runtime/cpu/device.h"
-#include "runtime/cpu/elf_loader.h"
 #include "tests/bench/one_dnn.h"
 #include "tests/bench/open_blas.h"
 #include "tests/bench/report.h"
+#include "worker/compile_boxes.h"
+#include "worker/search_device.h"
 
 namespace outboard::bench {
 namespace {
@@ -37,45 +40,10 @@ double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Compiles and times candidates in this process, on all threads.
-class LocalDevice : public search::Device {
- public:
-  LocalDevice(cpu::Device& device, const UOp* sink) : device_(device), sink_(sink) {}
-
-  absl::StatusOr<CompiledKernel> Compile(const std::vector<codegen::Opt>& opts) override {
-    CompileOptions options;
-    options.opts = opts;
-    return CompileKernel(sink_, options);
-  }
-  absl::Status Run(const CompiledKernel& kernel, std::span<void* const> buffers, int64_t begin,
-                   int64_t end) override {
-    OB_ASSIGN_OR_RETURN(const cpu::LoadedObject object,
-                        cpu::LoadedObject::Load(kernel.object, kernel.symbol));
-    object.function()(buffers.data(), begin, end);
-    return absl::OkStatus();
-  }
-  absl::StatusOr<double> Seconds(const CompiledKernel& kernel, std::span<void* const> buffers,
-                                 double most_seconds) override {
-    OB_ASSIGN_OR_RETURN(const auto program, device_.Load(kernel));
-    double best = 1e30;
-    // The first touches caches and pages; a candidate that is clearly slow gets no second chance.
-    for (int i = 0; i < 4 && (i < 2 || best < most_seconds); ++i) {
-      const double begin = Now();
-      OB_RETURN_IF_ERROR(device_.Launch(*program, buffers));
-      best = std::min(best, Now() - begin);
-      if (best > 4 * most_seconds) break;
-    }
-    return best;
-  }
-
- private:
-  cpu::Device& device_;
-  const UOp* const sink_;
-};
-
 // What BEAM=4 finds within `seconds`.
 search::BeamResult Searched(cpu::Device& device, const UOp* sink, double seconds) {
-  LocalDevice local(device, sink);
+  worker::CompileBoxes boxes;
+  worker::SearchDevice local(ValueOrDie(EncodeGraph(sink)).bytes, &boxes, &device);
   const double end = Now() + seconds;
   search::BeamOptions options;
   options.stop = [&] { return Now() > end; };
@@ -86,8 +54,11 @@ search::BeamResult Searched(cpu::Device& device, const UOp* sink, double seconds
 // The kernels of one graph over buffers of their own.
 class Kernels {
  public:
-  // `make` returns the results' SINK over PARAMs.
-  Kernels(cpu::Device& device, const std::function<const UOp*(Graph&)>& make) : device_(device) {
+  // `make` returns the results' SINK over PARAMs; `opts` are for all kernels, instead of the
+  // heuristic's.
+  Kernels(cpu::Device& device, const std::function<const UOp*(Graph&)>& make,
+          std::optional<std::vector<codegen::Opt>> opts = std::nullopt)
+      : device_(device) {
     Graph g;
     const auto schedule = ValueOrDie(schedule::MakeSchedule(g, make(g)));
     arena_.push_back(ValueOrDie(device.memory().Allocate(schedule.arena_bytes)));
@@ -103,7 +74,8 @@ class Kernels {
       list[buffer.index] = pointers_.back();
     }
     for (const schedule::Kernel& kernel : schedule.kernels) {
-      programs_.push_back(ValueOrDie(device.Load(ValueOrDie(CompileKernel(kernel.ast)))));
+      programs_.push_back(
+          ValueOrDie(device.Load(ValueOrDie(CompileKernel(kernel.ast, {.opts = opts})))));
       slots_.emplace_back();
       for (const int buffer : kernel.buffers) slots_.back().push_back(pointers_[buffer]);
     }
@@ -192,33 +164,38 @@ void FillSmall(T* data, int64_t count, int seed) {
 
 }  // namespace
 
-void MatMulFigures() {
-  const int threads = Threads();
+namespace {
+
+// The product of n x n by the heuristic's Opts, or by others, against OpenBLAS.
+void ReportMatMul(const std::string& figure, cpu::Device& device, int64_t n,
+                  const std::optional<std::vector<codegen::Opt>>& opts) {
+  const int threads = device.threads();
   const auto blas = OpenBlas::Load(threads);
-  cpu::Device device({.threads = threads});
-  for (const int64_t n : {512, 1024, 2048, 4096}) {
-    const std::string figure = absl::StrCat("matmul_fp32_", n, "_vs_openblas_nobeam");
-    if (!blas.ok()) {
-      ReportSkipped(figure, std::string(blas.status().message()));
-      continue;
-    }
-    Kernels kernels(device, [&](Graph& g) { return MatMul(g, n); });
-    FillSmall(kernels.input(0), n * n, 1);
-    FillSmall(kernels.input(1), n * n, 2);
-    std::vector<float> want(n * n);
-    const Comparison c = Compare([&] { kernels.Run(); },
-                                 [&] {
-                                   (*blas)->MatMul(static_cast<int>(n), kernels.input(0),
-                                                   kernels.input(1), want.data());
-                                 });
-    // Sums of multiples of 1/64 that f32 holds exactly: equal in any order.
-    OB_CHECK(std::equal(want.begin(), want.end(), kernels.output(0)));
-    const double flops = 2.0 * static_cast<double>(n * n * n);
-    Report(figure, c.ratio, "ratio",
-           absl::StrFormat("ours %.1f, OpenBLAS %.1f GFLOP/s", flops / c.ours_s / 1e9,
-                           flops / c.theirs_s / 1e9),
-           absl::StrCat(threads, " threads; ", (*blas)->config()));
-  }
+  if (!blas.ok()) return ReportSkipped(figure, std::string(blas.status().message()));
+  Kernels kernels(device, [&](Graph& g) { return MatMul(g, n); }, opts);
+  FillSmall(kernels.input(0), n * n, 1);
+  FillSmall(kernels.input(1), n * n, 2);
+  std::vector<float> want(n * n);
+  const Comparison c = Compare([&] { kernels.Run(); },
+                               [&] {
+                                 (*blas)->MatMul(static_cast<int>(n), kernels.input(0),
+                                                 kernels.input(1), want.data());
+                               });
+  // Sums of multiples of 1/64 that f32 holds exactly: equal in any order.
+  OB_CHECK(std::equal(want.begin(), want.end(), kernels.output(0)));
+  const double flops = 2.0 * static_cast<double>(n * n * n);
+  Report(figure, c.ratio, "ratio",
+         absl::StrFormat("ours %.1f, OpenBLAS %.1f GFLOP/s", flops / c.ours_s / 1e9,
+                         flops / c.theirs_s / 1e9),
+         absl::StrCat(threads, " threads; ", (*blas)->config()));
+}
+
+}  // namespace
+
+void MatMulFigures() {
+  cpu::Device device({.threads = Threads()});
+  for (const int64_t n : {512, 1024, 2048, 4096})
+    ReportMatMul(absl::StrCat("matmul_fp32_", n, "_vs_openblas_nobeam"), device, n, std::nullopt);
 }
 
 void MatMulBf16Figures() {
@@ -248,21 +225,23 @@ void MatMulBf16Figures() {
 }
 
 void BeamFigures() {
-  constexpr int64_t kSize = 1024;
   constexpr double kSecondsMax = 60;
   const int threads = Threads();
   cpu::Device device({.threads = threads});
-  Graph g;
-  const auto schedule = ValueOrDie(schedule::MakeSchedule(g, MatMul(g, kSize)));
-  OB_CHECK(schedule.kernels.size() == 1);
-  const double begin = Now();
-  const search::BeamResult result = Searched(device, schedule.kernels[0].ast, kSecondsMax);
-  Report("beam_matmul_1024_s", Now() - begin, "s", "",
-         absl::StrCat(result.finished ? "" : "stopped; ", result.trials.size(), " trials, ",
-                      threads, " threads; ", codegen::OptsToString(result.best.opts)));
-  Report("beam_matmul_1024_gain",
-         static_cast<double>(result.heuristic_ns) / static_cast<double>(result.best.time_ns),
-         "ratio", "the heuristic's Opts", "of the times that the search measured");
+  for (const int64_t n : {512, 1024, 2048, 4096}) {
+    Graph g;
+    const auto schedule = ValueOrDie(schedule::MakeSchedule(g, MatMul(g, n)));
+    OB_CHECK(schedule.kernels.size() == 1);
+    const double begin = Now();
+    const search::BeamResult result = Searched(device, schedule.kernels[0].ast, kSecondsMax);
+    Report(absl::StrCat("beam_matmul_", n, "_s"), Now() - begin, "s", "",
+           absl::StrCat(result.finished ? "" : "stopped; ", result.trials.size(), " trials, ",
+                        threads, " threads; ", codegen::OptsToString(result.best.opts)));
+    Report(absl::StrCat("beam_matmul_", n, "_gain"),
+           static_cast<double>(result.heuristic_ns) / static_cast<double>(result.best.time_ns),
+           "ratio", "the heuristic's Opts", "of the times that the search measured");
+    ReportMatMul(absl::StrCat("matmul_fp32_", n, "_vs_openblas"), device, n, result.best.opts);
+  }
 }
 
 // ---- streams

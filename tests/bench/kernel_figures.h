@@ -5,11 +5,12 @@
 
 namespace outboard::bench {
 
-// matmul_fp32_N_vs_openblas for N in 512 .. 4096.
+// matmul_fp32_N_vs_openblas_nobeam for N in 512 .. 4096.
 void MatMulFigures();
 // matmul_bf16_N_vs_onednn for the same.
 void MatMulBf16Figures();
-// beam_matmul_1024_s: the whole search with BEAM=4, compiling in this process, and what it gains.
+// For the same products, with BEAM=4 and a minute at most each: beam_matmul_N_s, how long the search
+// took; beam_matmul_N_gain, over the heuristic's Opts; matmul_fp32_N_vs_openblas with what it found.
 void BeamFigures();
 // stream_ratio_scale, _add and _sum over arrays of 256 MB.
 void StreamFigures();
