@@ -58,12 +58,12 @@ enum class Op : uint8_t {
   kSin = 23,
   kSqrt = 24,
   kTrunc = 25,
-
-  kAdd = 30,
   kExp = 26,
   kLog = 27,
   kCos = 28,
   kTanh = 29,
+
+  kAdd = 30,
   kMul = 31,
   kFDiv = 32,  // floats
   kIDiv = 33,  // integers, towards zero
@@ -137,9 +137,9 @@ bool IsUnary(Op op);    // NEG ... TANH
 bool IsBinary(Op op);   // ADD ... THREEFRY
 bool IsTernary(Op op);  // WHERE, MULACC
 inline bool IsAlu(Op op) { return IsUnary(op) || IsBinary(op) || IsTernary(op); }
+bool IsTranscendental(Op op);  // a unary one that is not exact (docs/semantics.md)
 inline bool IsCompare(Op op) { return op == Op::kCmpLt || op == Op::kCmpNe || op == Op::kCmpEq; }
 bool IsMovement(Op op);  // RESHAPE ... FLIP
-bool IsTranscendental(Op op);  // a unary one that is not exact (docs/semantics.md)
 bool IsCommutative(Op op);
 // May be the operation of a REDUCE, ALLREDUCE or REDUCE_LOOP.
 inline bool IsReducer(Op op) { return op == Op::kAdd || op == Op::kMul || op == Op::kMax; }

@@ -270,12 +270,12 @@ Result CheckAlu(const Node& n) {
     case Op::kSin:
     case Op::kSqrt:
     case Op::kTrunc:
-    case Op::kFDiv: OB_RETURN_IF_ERROR(wants(IsFloat(t), "floats")); break;
-    case Op::kNeg:
     case Op::kExp:
     case Op::kLog:
     case Op::kCos:
     case Op::kTanh:
+    case Op::kFDiv: OB_RETURN_IF_ERROR(wants(IsFloat(t), "floats")); break;
+    case Op::kNeg:
     case Op::kAdd:
     case Op::kMul:
     case Op::kMax:

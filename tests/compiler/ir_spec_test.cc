@@ -145,6 +145,8 @@ const Case kCases[] = {
     {"IDIV of floats", kBad, "f32", MAKE(Op::kIDiv, {t.x, t.x})},
     {"FDIV of integers", kBad, "i32", MAKE(Op::kFDiv, {t.i, t.i})},
     {"EXP2 of integers", kBad, "i32", MAKE(Op::kExp2, {t.i})},
+    {"EXP of integers", kBad, "i32", MAKE(Op::kExp, {t.i})},
+    {"TANH of bool", kBad, "bool", MAKE(Op::kTanh, {t.b})},
     {"NEG of bool", kBad, "bool", MAKE(Op::kNeg, {t.b})},
     {"THREEFRY of i32", kBad, "u64", MAKE(Op::kThreefry, {t.i, t.i})},
     {"WHERE by integers", kBad, "bool", MAKE(Op::kWhere, {t.i, t.x, t.x})},
