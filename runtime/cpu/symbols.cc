@@ -108,6 +108,7 @@ const auto& Symbols() {
         Symbol{"log", Address<D1>(&::log)},
         Symbol{"sin", Address<D1>(&::sin)},
         Symbol{"cos", Address<D1>(&::cos)},
+        Symbol{"sincos", Address<void(double, double*, double*)>(&::sincos)},  // SIN and COS of one
         Symbol{"tanh", Address<D1>(&::tanh)},
         Symbol{"sqrtf", Address<F1>(&::sqrtf)},
         Symbol{"sqrt", Address<D1>(&::sqrt)},
