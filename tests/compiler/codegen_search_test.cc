@@ -184,6 +184,30 @@ TEST_F(SearchTest, AWrongStartIsAnError) {
   EXPECT_EQ(Beam(empty, device_, options_).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+// table[row % 3, column] += x[row, column], row after row: Opts of the rows are refused by name, those
+// of the columns are searched.
+TEST_F(SearchTest, AScatterIsSearchedOverItsColumns) {
+  const UOp* const column = Range(g_, 0, 24);
+  const UOp* const row = Range(g_, 1, 12, RangeKind::kSequence);
+  const UOp* const at = RowMajor(g_, {Alu(g_, Op::kMod, row, ConstIndex(g_, 3)), column}, {3, 24});
+  const UOp* const x = LoadAt(g_, 1, DType::kF32, 12 * 24, RowMajor(g_, {row, column}, {12, 24}));
+  const UOp* const sink =
+      Sink(g_, {StoreAt(g_, 0, 72, at, Add(g_, LoadAt(g_, 0, DType::kF32, 72, at), x))});
+  MadeUpDevice device(sink);
+  const auto result = Beam(sink, device, options_);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_TRUE(result->finished);
+  EXPECT_GT(result->trials.size(), 3u);
+  for (const Trial& trial : result->trials)
+    for (const Opt& opt : trial.opts) {
+      const bool of_loads = opt.kind == codegen::OptKind::kLocal;
+      EXPECT_TRUE(of_loads || opt.axis == 0) << OptsToString(trial.opts);
+    }
+  const auto refused = codegen::ApplyOpts(*codegen::AnalyzeKernel(sink),
+                                          *codegen::ParseOpts("UPCAST:1:2"), kMachine);
+  EXPECT_EQ(refused.status().message(), "Opt UPCAST:1:2: a sequence is one step after the other");
+}
+
 TEST_F(SearchTest, NeighboursAreLegalAndDiffer) {
   const auto start =
       *codegen::ParseOpts("VECTOR:1:8 UPCAST:0:4 UPCAST:1:2 BLOCK:0:8 THREAD:0:1 LOCAL:1:1");
