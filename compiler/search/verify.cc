@@ -30,6 +30,7 @@ double ToleranceOf(DType dtype) {
 // xorshift64*: Marsaglia, "Xorshift RNGs", 2003, with Vigna's multiplier.
 class Random {
  public:
+  explicit Random(size_t seed) : state_(0x9E3779B97F4A7C15ULL + seed) {}
   uint64_t Next() {
     state_ ^= state_ >> 12;
     state_ ^= state_ << 25;
@@ -38,7 +39,7 @@ class Random {
   }
 
  private:
-  uint64_t state_ = 0x9E3779B97F4A7C15ULL;
+  uint64_t state_;
 };
 
 }  // namespace
@@ -64,11 +65,11 @@ SlotBuffers::SlotBuffers(const UOp* sink) {
   }
 }
 
-void SlotBuffers::FillRandom() {
-  Random random;
+void SlotBuffers::FillRandom(bool written_only) {
   for (size_t s = 0; s < slots_.size(); ++s) {
     const Slot& slot = slots_[s];
-    if (slot.elements == 0) continue;
+    if (slot.elements == 0 || (written_only && !(slot.written && slot.read))) continue;
+    Random random(s);
     const int width = ByteWidth(slot.dtype);
     // Sixteen elements' bits once: storing a small float element by element is slow.
     char values[17][8];
@@ -123,7 +124,7 @@ absl::StatusOr<Verifier> Verifier::Make(const UOp* sink, const CompiledKernel& p
 }
 
 absl::Status Verifier::Check(const CompiledKernel& candidate) {
-  buffers_->FillRandom();
+  buffers_->FillRandom(/*written_only=*/true);
   buffers_->FillOutputs(kUntouched);
   OB_RETURN_IF_ERROR(run_(candidate, buffers_->pointers(), 0, candidate.tasks));
   const std::string untouched(8, kUntouched);
