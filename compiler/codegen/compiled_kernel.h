@@ -21,9 +21,10 @@ struct CompiledKernel {
   std::string symbol;
   int64_t tasks = 0;     // 0 where there is nothing to compute
   int buffer_count = 0;  // one past the largest GLOBAL slot
-  int64_t flops =
-      0;  // estimates, for reports: arithmetic on floats, memory touched if every buffer is
-  int64_t bytes = 0;  // read or written once
+  // Estimates, for reports: arithmetic on floats, memory touched if every buffer is read or written
+  // once.
+  int64_t flops = 0;
+  int64_t bytes = 0;
 };
 
 }  // namespace outboard

@@ -180,6 +180,8 @@ class Lowerer {
       case Op::kFlip:
         source.index = site.index;
         for (const int64_t axis : node.arg) {
+          // One element, or none: there is no loop that would end before it.
+          if (RoomOf(x.shape[axis]) == 1) continue;
           const UOp* const negated = Mul(graph_, site.index[axis], ConstIndex(graph_, -1));
           const UOp* const last =
               Add(graph_, ValueOf(graph_, x.shape[axis]), ConstIndex(graph_, -1));

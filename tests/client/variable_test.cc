@@ -37,7 +37,7 @@ TEST_F(VariableTest, OneGraph) {
 
 // The program of docs/symbolic-shapes.md, as it stands there.
 void TheDocumentsProgram(const Tensor& table) {
-// clang-format off
+  // clang-format off
 const Variable length("length", 1, 6);
 for (int64_t n = 1; n <= 6; ++n) {
   const Size rows = length.bind(n);
@@ -156,8 +156,9 @@ TEST_F(VariableTest, Mistakes) {
            [&] { Tensor::cat({part, part}); }, [&] { part.take(Tensor::arange(2)); },
            [&] { part.var(0); }, [&] { part.numel(); }, [&] { part.shape(0); },
            [&] { part.split(2); }, [&] { part.roll(1, 0); }, [&] { part.dropout(); }})
-    if (absl::Status status = StatusOf(needs_numbers); !status.ok())
+    if (absl::Status status = StatusOf(needs_numbers); !status.ok()) {
       EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    }
   EXPECT_EQ(part.shape(1), 2);
 }
 

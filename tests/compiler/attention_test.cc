@@ -83,8 +83,9 @@ TEST(Attention, KeepsNothingOfTheSizeOfItsScores) {
       const int64_t scores_bytes = 2 * 2 * time * time * 4;
       EXPECT_GE(plain.arena_bytes, scores_bytes);
       for (const schedule::Buffer& buffer : flash.buffers)
-        if (buffer.kind == schedule::Buffer::Kind::kTemporary)
+        if (buffer.kind == schedule::Buffer::Kind::kTemporary) {
           EXPECT_LT(buffer.bytes(), scores_bytes / 16);
+        }
       for (const schedule::Kernel& kernel : flash.kernels)
         EXPECT_EQ(proof::CheckInRange({kernel.ast}), absl::OkStatus());
     }
@@ -157,8 +158,8 @@ void ExpectAsInterpreted(const UOp* sink, std::span<const HostTensor> params) {
     const std::vector<double> want = FloatsOf(expected[i]), got = FloatsOf(results[i]);
     for (size_t k = 0; k < want.size(); ++k) {
       ASSERT_EQ(std::isnan(want[k]), std::isnan(got[k])) << "result " << i << ", element " << k;
-      if (!std::isnan(want[k]))
-        ASSERT_NEAR(want[k], got[k], 1e-5 * (1 + std::abs(want[k]))) << i << " " << k;
+      if (std::isnan(want[k])) continue;
+      ASSERT_NEAR(want[k], got[k], 1e-5 * (1 + std::abs(want[k]))) << i << " " << k;
     }
   }
 }

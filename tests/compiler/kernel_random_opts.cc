@@ -42,6 +42,7 @@ std::vector<Opt> RandomOpts(const UOp* sink, const codegen::Machine& machine,
         opt.amount = pick(6);
         break;
       case OptKind::kTensorCore: opt.amount = pick(4); break;
+      case OptKind::kPanel:  // never drawn: it needs a reduction in another one's rows
       case OptKind::kFlatten: break;
     }
     if ((kind == OptKind::kUpcast || kind == OptKind::kUnroll) && copies * opt.amount > 8) return;

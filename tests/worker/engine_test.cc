@@ -267,7 +267,9 @@ TEST_F(DonationTest, ResultsAreMadeInDonatedMemory) {
     EXPECT_EQ(results[0]->data() == x, !held);
     EXPECT_EQ(results[1]->data(), y);
     for (size_t r = 0; r < 2; ++r) EXPECT_EQ(Bytes(results[r]), Bytes(apart[r]));
-    if (held) EXPECT_EQ(Bytes(other), Bytes(Floats(*compiled_, {1001}, 1)));
+    if (held) {
+      EXPECT_EQ(Bytes(other), Bytes(Floats(*compiled_, {1001}, 1)));
+    }
   }
 }
 
