@@ -102,9 +102,9 @@ int64_t MemoryOf(const ServerFlags& flags) {
   return static_cast<int64_t>(std::min(flags.session_memory_bytes, kMost));
 }
 
-// The command line of the search process; empty where nothing is searched in idle time. Executors
-// learn from the environment whether they take part.
-std::vector<std::string> IdleSearch(const ServerFlags& flags) {
+// The command line of the search process; empty where nothing is searched in idle time. Writes into
+// the environment, from which executors learn whether they take part, so it comes before all threads.
+std::vector<std::string> ChooseIdleSearch(const ServerFlags& flags) {
   const bool off =
       flags.no_idle_search ||
       (std::getenv("OUTBOARD_IDLE_SEARCH") != nullptr && !worker::IsSet("OUTBOARD_IDLE_SEARCH")) ||
@@ -168,7 +168,7 @@ int RunWorker(const ServerFlags& flags) {
                                .name = flags.name,
                                .fleet_token = *token,
                                .executor = {},
-                               .search = IdleSearch(flags),
+                               .search = ChooseIdleSearch(flags),
                                .devices = flags.devices,
                                .memory_bytes_max = MemoryOf(flags)});
   absl::Status status = TellReady(flags.ready, flags.gateway);
@@ -196,6 +196,7 @@ int RunServe(const ServerFlags& flags) {
   if (flags.ephemeral) {
     if (absl::Status status = OwnFolder(flags, *options); !status.ok()) return Report(status);
   }
+  const std::vector<std::string> search = ChooseIdleSearch(flags);
   int code = 0;
   {
     auto gateway = gateway::Gateway::Start(*options);
@@ -204,7 +205,7 @@ int RunServe(const ServerFlags& flags) {
                                  .name = "serve",
                                  .fleet_token = options->fleet_token,
                                  .executor = {},
-                                 .search = IdleSearch(flags),
+                                 .search = search,
                                  .devices = flags.devices,
                                  // Sessions of one user share what there is as they come.
                                  .memory_bytes_max = flags.session_memory_bytes > 0

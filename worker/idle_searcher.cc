@@ -103,16 +103,21 @@ class IdleSearcher::Impl {
       uint64_t ignored;
       if (read(wake_, &ignored, sizeof ignored) < 0) ignored = 0;  // nobody has woken us
       lock.lock();
-      if (waited[1].revents != 0) OnEnd();
+      if (waited[1].revents != 0) OnEnd(lock);
     }
     child_.Stop();
   }
 
-  void OnEnd() {
-    const std::string how = child_.Wait(kEndWaitMs);
-    child_.Stop();
-    if (killed_) return;  // goes on when the worker is idle again
-    hope_ = false;
+  // With the lock, but not while it waits: whoever sends work must not wait for a process to end.
+  void OnEnd(std::unique_lock<std::mutex>& lock) {
+    ChildProcess ended = std::move(child_);
+    const bool killed = killed_;
+    if (!killed) hope_ = false;  // until work is done, which may be while we wait
+    lock.unlock();
+    const std::string how = ended.Wait(kEndWaitMs);
+    ended.Stop();
+    lock.lock();
+    if (killed) return;  // goes on when the worker is idle again
     failures_ = how == "exited with 0" ? 0 : failures_ + 1;
     if (failures_ > 0) std::fprintf(stderr, "outboard: the search in idle time %s\n", how.c_str());
     if (options_.on_end) options_.on_end(how);

@@ -44,7 +44,7 @@ constexpr int64_t kPagesMax = 16384;
 constexpr size_t kKernelIdBytes = 32;
 constexpr size_t kTextBytesMax = 4096;
 constexpr size_t kEncodingBytesMax = size_t{64} << 10;
-// Half an hour of a device: more of it says no more, and older costs count less as it comes in.
+// Half an hour of a device: more of it says no more.
 constexpr int64_t kCostMostUs = int64_t{1} << 31;
 
 absl::Status Check(const TuningKey& key) {
@@ -205,7 +205,7 @@ absl::Status KernelStore::Finish(const TuningKey& key, int width) {
       .Run();
 }
 
-absl::Status KernelStore::Ask(std::span<const Demand> demands) {
+absl::Status KernelStore::AddCosts(std::span<const Demand> demands) {
   for (const Demand& demand : demands) OB_RETURN_IF_ERROR(Check(demand.key));
   absl::MutexLock lock(&mutex_);
   return db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {

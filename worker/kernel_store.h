@@ -1,7 +1,7 @@
 // What this machine has learnt about kernels: every choice of Opts that was measured, and how long
 // it took.
 //
-// One SQLite file, used by all executors of a worker at once. It holds decisions, never code: an
+// One SQLite file, used at once by all that this user runs on the machine: executors of all workers, searches. It holds decisions, never code: an
 // entry that is wrong or was tampered with is refused by ApplyOpts or is slow, and no more. Each
 // trial is written as it is made, so that a search that was stopped goes on where it was.
 //
@@ -39,7 +39,7 @@ std::string KernelStorePath();
 
 // What a measured time is valid for.
 struct TuningKey {
-  std::string kernel;      // TuningId (tuning_key.h), 32 bytes
+  std::string kernel;      // CanonicalKernel (tuning_key.h), 32 bytes
   int search_version = 0;  // of the space of Opts
   std::string hardware;    // HardwareClass (hardware_class.h)
 };
@@ -78,7 +78,7 @@ class KernelStore {
   absl::Status Finish(const TuningKey& key, int width);
 
   // Adds to what is known of the kernels' costs. One whose encoding is over 64 KiB is left out.
-  absl::Status Ask(std::span<const Demand> demands);
+  absl::Status AddCosts(std::span<const Demand> demands);
   // The kernel that has cost the most of those that no search of this width, or a wider one, is
   // finished for; cost_us is all of it.
   absl::StatusOr<std::optional<Demand>> Costliest(int search_version, const std::string& hardware,

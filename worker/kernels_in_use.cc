@@ -25,7 +25,8 @@ std::optional<std::string> BetterThan(const std::optional<std::string>& opts,
   const search::Trial* now = opts.has_value() ? nullptr : &tuning.trials[0];
   for (const search::Trial& trial : tuning.trials)
     if (opts.has_value() && codegen::OptsToString(trial.opts) == *opts) now = &trial;
-  if (now != nullptr && now->works() &&
+  if (now == nullptr) return std::nullopt;  // as good as the best, for all that is known
+  if (now->works() &&
       static_cast<double>(best->time_ns) * kLeastGain > static_cast<double>(now->time_ns))
     return std::nullopt;
   return codegen::OptsToString(best->opts);
@@ -92,6 +93,7 @@ bool KernelsInUse::Switch(KernelInUse& kernel, const absl::StatusOr<CompiledKern
   if (!program.ok()) return false;
   kernel.program = *std::move(program);
   kernel.source.opts = std::move(opts);
+  kernel.runs = kernel.told_runs_ = 0;  // timed anew
   versions_.push_back({kernel.id, kernel.source.opts});
   return true;
 }
@@ -123,7 +125,7 @@ void KernelsInUse::TellCosts(const std::function<bool()>& knocked) {
     demands.push_back(std::move(demand));
   }
   if (told.empty() || knocked()) return;
-  store_->Ask(demands).IgnoreError();  // a worker goes on without its store
+  store_->AddCosts(demands).IgnoreError();  // a worker goes on without its store
   for (auto& [kernel, runs] : told) kernel->told_runs_ = runs;
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "compiler/ir/check.h"
+#include "runtime/cpu/symbols.h"
 
 namespace outboard::worker {
 namespace {
@@ -30,13 +31,20 @@ double SecondsSince(Clock::time_point start) {
 
 }  // namespace
 
-// As MakeX86Renderer finds it for this machine; a wrong guess makes candidates that do not compile.
+// As MachineOf (compile.h), which links LLVM: a test compares the two.
 codegen::Machine HostMachine() {
+  codegen::Machine machine{16, 16};
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq"))
-    return {64, 32};
-  if (__builtin_cpu_supports("avx2")) return {32, 16};
-  return {16, 16};
+    machine = {64, 32};
+  else if (__builtin_cpu_supports("avx2"))
+    machine = {32, 16};
+  if (__builtin_cpu_supports("amx-tile") && __builtin_cpu_supports("amx-bf16") &&
+      cpu::AllowedSymbol("outboard_tiles") != nullptr)
+    machine.bf16 = codegen::Bf16Products::kTiles;
+  else if (__builtin_cpu_supports("avx512bf16"))
+    machine.bf16 = codegen::Bf16Products::kVectors;
+  return machine;
 }
 
 void SearchDevice::Expect(std::span<const std::vector<codegen::Opt>> candidates) {

@@ -1,6 +1,8 @@
 #include "worker/search_main.h"
 
+#include <fcntl.h>
 #include <sched.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 
 #include <cstdio>
@@ -25,9 +27,18 @@ void TakeLowestPriority() {
   sched_setscheduler(0, SCHED_IDLE, &none);
 }
 
+// Two searches on one machine would measure each other. True for the only one, which stays so until
+// its process ends.
+bool IsAlone(const std::string& store_path) {
+  const int fd = open((store_path + ".search").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  return fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0;
+}
+
 absl::Status SearchAll(const SearchMainOptions& options) {
-  absl::StatusOr<std::unique_ptr<KernelStore>> store = KernelStore::Open(KernelStorePath());
+  const std::string path = KernelStorePath();
+  absl::StatusOr<std::unique_ptr<KernelStore>> store = KernelStore::Open(path);
   if (!store.ok()) return store.status();
+  if (!IsAlone(path)) return absl::OkStatus();
   CompileBoxes boxes;
   cpu::Device device;
   Tuner tuner(store->get(), &boxes, &device,

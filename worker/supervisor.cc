@@ -79,6 +79,8 @@ class SessionRelay {
     End();
     down_.join();
     up_.join();
+    // Only now: while one thread lived it could tell of an item after the session's end.
+    if (searcher_ != nullptr) searcher_->Ended(session_);
   }
 
   // Lets go of both sides; the threads end, and with them the executor.
@@ -118,7 +120,6 @@ class SessionRelay {
     // whose client has closed still tells the store what its kernels cost.
     const std::string how = executor_.Wait(ending_ ? kReleasedWaitMs : kEndWaitMs);
     const bool orderly = ending_ || how == "exited with 0";
-    if (searcher_ != nullptr) searcher_->Ended(session_);
     context_.TryCancel();
     on_end_(orderly ? absl::OkStatus() : WhyItEnded(how));
   }

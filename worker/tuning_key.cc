@@ -1,5 +1,6 @@
 #include "worker/tuning_key.h"
 
+#include <cmath>
 #include <map>
 #include <vector>
 
@@ -9,6 +10,16 @@
 #include "compiler/rewrite/bind.h"
 
 namespace outboard::worker {
+namespace {
+
+// Code is made for what a 0 does (a load that is skipped), and of infinity and NaN come other
+// numbers than of any other constant.
+bool IsAnyNumber(const UOp* node) {
+  return node->is_const() && IsFloat(node->dtype) && node->float_value() != 0 &&
+         std::isfinite(node->float_value());
+}
+
+}  // namespace
 
 absl::StatusOr<EncodedGraph> CanonicalKernel(const UOp* kernel) {
   Graph graph;
@@ -18,7 +29,7 @@ absl::StatusOr<EncodedGraph> CanonicalKernel(const UOp* kernel) {
   for (const UOp* node : PostOrder(kernel)) {
     std::vector<const UOp*> src;
     for (const UOp* s : node->src) src.push_back(abstracted.at(s));
-    if (node->is_const() && IsFloat(node->dtype)) {
+    if (IsAnyNumber(node)) {
       abstracted[node] = ConstFloat(graph, node->dtype, ++constants[node->dtype]);
     } else {
       OB_ASSIGN_OR_RETURN(abstracted[node], graph.WithSources(node, src));

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/tensor/size_expression.h"
 #include "compiler/ir/build.h"
+#include "compiler/ir/check.h"
 #include "compiler/ir/dims.h"
 #include "compiler/ir/print.h"
 
@@ -193,15 +194,20 @@ Size Recorder::SizeOf(const Dim& dim, const Recording& recording) const {
     Size& size = sizes[node];
     switch (node->op) {
       case Op::kConst: size = node->int_value(); break;
-      case Op::kVar:
-        for (const BoundVariable& b : bound_)
-          if (b.variable == recording.VariableOf(node)) size = b.variable.bind(b.value, at_);
+      case Op::kVar: {
+        const auto bound = std::ranges::find_if(bound_, [&](const BoundVariable& b) {
+          return b.variable == recording.VariableOf(node);
+        });
+        OB_CHECK(bound != bound_.end());  // a tensor's variables are bound with it
+        size = bound->variable.bind(bound->value, at_);
         break;
+      }
       case Op::kNeg: size = source(0) * -1; break;
       case Op::kAdd: size = source(0) + source(1); break;
       case Op::kMul: size = source(0) * source(1); break;
       case Op::kIDiv: size = source(0) / source(1); break;
-      default: size = source(0) % source(1);
+      case Op::kMod: size = source(0) % source(1); break;
+      default: OB_CHECK(false && "no arithmetic of dimensions");
     }
   }
   return sizes.at(dim.expression());

@@ -2,7 +2,7 @@
 //
 // A kernel is a SINK of STOREs over common output ranges (op.h, "kernel level"). A REDUCE_LOOP may
 // hold others; one that does not depend on the outer one's ranges is computed before it, else again
-// in each of its steps. A load that is not shown to be in range (compiler/proof) gets a gate; a
+// in each of its steps, unless a PANEL keeps its values (panel.h). A load that is not shown to be in range (compiler/proof) gets a gate; a
 // store that is not is refused.
 #pragma once
 
@@ -23,7 +23,7 @@ struct CompileOptions {
   std::string cpu;       // an LLVM processor name; empty: this machine's, with its features
   std::string features;  // LLVM's "+a,-b" form; used where `cpu` is given
   bool no_opt = false;   // plain scalar loops, one element at a time
-  bool dump = false;     // print the plan and the LLVM IR to stderr (DEBUG >= 4)
+  bool dump = false;     // print the plan and the LLVM IR to stderr (DEBUG >= 5)
   // Instead of those that the heuristic chooses.
   std::optional<std::vector<codegen::Opt>> opts = std::nullopt;
 };

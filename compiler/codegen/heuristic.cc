@@ -1,8 +1,9 @@
-// First which range lies in lanes: the one that
-// costs least over all parts of the kernel. Then, for the part with the most work, how much of two
-// output ranges (and how many vectors) is kept in registers at once, so that what is loaded is used
-// more often. A large operand that is read many times is copied in blocks that stay in a cache.
-// Last, tasks.
+// Products of bf16 (tensor_core_opts.h) and kernels with panels (panel_opts.h) have choosers of their
+// own. For all others: first which range lies in lanes, the one that costs least over all parts of
+// the kernel. Then, for the part with the most work, how much of two output ranges (and how many
+// vectors) is kept in registers at once, so that what is loaded is used more often. An operand that
+// is read many times, and whose lanes are no neighbours or which is large, is copied in blocks that
+// stay in a cache. Last, tasks.
 #include "compiler/codegen/heuristic.h"
 
 #include <algorithm>
@@ -30,7 +31,7 @@ constexpr double kLoadPerLane = 1.5;  // at constant distances, one by one
 constexpr double kGatherPerLane = 4;
 constexpr double kScatterPerLane = 5;
 constexpr double kGate = 3;     // a load that is skipped or not, for each that is decided alone
-constexpr double kSlowOp = 20;  // SIN is a call, for each lane; EXP2 and LOG2 of f64 too
+constexpr double kSlowOp = 20;  // a call for each lane: transcendentals of f64
 constexpr int64_t kTasksWanted = 64;  // enough for any number of threads we have
 constexpr double kCodeMax = 1600;  // operations written out in one tile, so that LLVM stays quick
 constexpr double kLatencyOps = 8;  // operations in flight that keep two units of latency 4 busy

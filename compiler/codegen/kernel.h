@@ -61,7 +61,8 @@ struct Kernel {
 };
 
 // Takes apart a kernel that is verified (spec.h). Ranges of extent 1 are gone, and ranges that always
-// appear as one (a * extent(b) + b) are merged, so that a contiguous array is one loop. Errors:
+// appear as one (a * extent(b) + b) are merged, so that a contiguous array is one loop. Transcendental
+// operations are written as arithmetic (transcendental.h), and counted as that in `flops`. Errors:
 // INVALID_ARGUMENT, RESOURCE_EXHAUSTED as compile.h says.
 absl::StatusOr<Kernel> AnalyzeKernel(const UOp* sink);
 

@@ -82,12 +82,15 @@ struct Plan {
   const TensorCore* CoreOf(const UOp* load) const;
 };
 
-// What a plan is made for: the width of a vector and the number of them, of one core.
+// What a plan is made for: the width of a vector and the number of them, of one core, and what it
+// has for products of bf16.
 struct Machine {
   int vector_bytes = 64;
   int vector_registers = 32;
   bool no_opt = false;
   Bf16Products bf16 = Bf16Products::kNone;
+
+  bool operator==(const Machine&) const = default;
 };
 
 // Lanes of a vector of the widest type that the kernel reads or writes, four bytes at least. More

@@ -17,7 +17,7 @@ constexpr int64_t kProductsLeast = 1 << 15;      // below, laying out the tiles 
 constexpr int64_t kBlocksBytesMax = 1536 << 10;  // of both operands; a second cache holds 1 to 2 MB
 constexpr double kTasksWanted = 8;
 constexpr double kShortRun = 32;  // elements in a row that are copied as quickly as a page is found
-constexpr int64_t kTileRows = 32, kTileColumns = 32;  // four squares of sums
+constexpr int64_t kRegisterRows = 32, kRegisterColumns = 32;  // four squares of sums
 
 int64_t Up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 
@@ -101,8 +101,8 @@ class Chooser {
   }
 
   bool ChooseBlocks() {
-    tile_rows_ = std::min(kTileRows, Extent(rows_));
-    tile_columns_ = std::min(kTileColumns, Up(Extent(columns_), kCoreColumns));
+    tile_rows_ = std::min(kRegisterRows, Extent(rows_));
+    tile_columns_ = std::min(kRegisterColumns, Up(Extent(columns_), kCoreColumns));
     int64_t line_bytes = 2, others = 1;
     for (const int range : kernel_.groups[0].ranges)
       line_bytes *= range == inner_ ? Up(Extent(range), kCoreSteps) : Extent(range);

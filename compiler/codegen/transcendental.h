@@ -3,8 +3,8 @@
 // knows one kind of arithmetic, and lanes and unrolling come of themselves.
 //
 // f32: within 2 units in the last place of the exact value for every float, subnormal results
-// included; ulp_test measures it over all of them. Smaller floats are computed in f32 and rounded
-// once. f64 is left to the C library, an element at a time.
+// included; transcendental_ulp_test measures it (all of them with OUTBOARD_ULP_STEP=1). Smaller
+// floats are computed in f32 and rounded once. f64 is left to the C library, an element at a time.
 //
 // Sources: range reduction by two constants as in Cody and Waite, "Software Manual for the
 // Elementary Functions", 1980; SIN and COS of large numbers after Payne and Hanek, "Radian reduction

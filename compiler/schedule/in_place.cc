@@ -14,12 +14,6 @@ namespace {
 // long, and that would soon cost more memory than is saved. It also bounds the search.
 constexpr size_t kMoveMax = 256;
 
-// Values with dimensions of VARs have places of their own while they are computed.
-bool IsStatic(const UOp* node) {
-  return std::all_of(node->shape.begin(), node->shape.end(),
-                     [](const Dim& dim) { return dim.is_const(); });
-}
-
 int64_t Bytes(const UOp* node) { return ElementCount(node->shape) * ByteWidth(node->dtype); }
 
 // Where the kernel stores to its slot, if it computes each element of it once; else nullptr.
@@ -56,7 +50,7 @@ class Placer {
         const UOp* const node = kernel.buffers[slot];
         const bool writes = slot < static_cast<size_t>(kernel.stores);
         const bool given_up =
-            node->op == Op::kParam && slots.contains(node->arg[0]) && IsStatic(node);
+            node->op == Op::kParam && slots.contains(node->arg[0]) && IsStatic(node->shape);
         if (given_up && !readers_.contains(node)) inputs_.push_back(node);
         (writes ? writers_ : readers_)[node].push_back(k);
         for (const size_t writer : writers_[node])
@@ -70,11 +64,11 @@ class Placer {
   WrittenOver Run(std::span<const UOp* const> results) {
     for (const bool updates : {true, false})  // what an input is read for has it before all others
       for (const UOp* result : results) {
-        if (!writers_.contains(result) || over_.contains(result) || !IsStatic(result)) continue;
+        // Values with dimensions of VARs have places of their own while they are computed.
+        if (!writers_.contains(result) || over_.contains(result) || !IsStatic(result->shape))
+          continue;
         for (const UOp* input : inputs_) {
-          if (taken_.contains(input) || !IsStatic(input->shape) || !IsStatic(result->shape) ||
-              Bytes(input) != Bytes(result))
-            continue;
+          if (taken_.contains(input) || Bytes(input) != Bytes(result)) continue;
           if (!(updates ? Update(result, input) : Reuse(result, input))) continue;
           over_.emplace(result, input);
           taken_.insert(input);

@@ -10,7 +10,8 @@
 //     the writer; where that kernel itself waits for the writer the result gets memory of its own;
 //   - the writer reads the input elsewhere too (turned, windowed, gathered, summed), or computes an
 //     element more than once: memory of its own;
-//   - two results for one input: the first in the SINK has it.
+//   - two results for one input: the first in the SINK has it;
+//   - a dimension of VARs, a store under a gate, a move past more kernels than pay: memory of its own.
 // Whether somebody else holds the input after all is known only when it runs, and is the engine's
 // to see to (worker/engine.h).
 #pragma once

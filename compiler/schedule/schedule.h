@@ -5,10 +5,14 @@
 //   SplitReductions  large sums with few results, in two steps (split.h)
 //   ChooseStored     which values are kept in memory; all others are computed where they are read
 //                    (fusion.h)
-//   ChooseLayouts    in which order a kept value's axes lie in memory (layout.h)
-//   LowerKernel      a kept value as a loop nest: movements become index arithmetic (lower.h)
+//   FindScores       with FLASH, which values are never kept: an attention's scores (attention.h)
+//   LowerKernel      a kept value as a loop nest: movements become index arithmetic (lower.h);
+//                    LowerScatter where data names the places (scatter.h)
+//   ChooseLayouts    in which order the axes of kept values lie in memory (layout.h); where that is
+//                    another one than was written, all are lowered anew
 //   MergeKernels     kernels over the same rows become one with several stores (merge.h)
-//   WriteInPlace     results written over inputs that nobody reads afterwards (in_place.h)
+//   WriteInPlace     results written over inputs that nobody reads afterwards (in_place.h); of these
+//                    only the rows that change (row_store.h)
 //   PlanMemory       one arena for all temporaries (memory_plan.h)
 #pragma once
 
@@ -57,7 +61,7 @@ struct Schedule {
 };
 
 // The kernels that compute `sink`, which must be verified. Result i is written whole to the output
-// buffer of index i; of the inputs only those of the PARAM slots in `donated` are written, as
+// buffer of index i, but for what the input below it holds already and what lies behind a VAR's value; of the inputs only those of the PARAM slots in `donated` are written, as
 // Schedule::over says. Kernels are made in `graph`; `sink` may be of another.
 // They serve every binding of its VARs. Errors: RESOURCE_EXHAUSTED, limits of the graph or of the
 // kernels.

@@ -10,9 +10,10 @@
 
 namespace outboard::search {
 
-// Raised when an Opt means something else, or the neighbours of a list are others: a search that has
-// ended in another space has not ended in this.
-inline constexpr int kSpaceVersion = 1;
+// Raised when an Opt means something else, the neighbours of a list are others, or the heuristic's
+// lists or the code of a list have become clearly faster: a search that has ended in another space
+// has not ended in this.
+inline constexpr int kSpaceVersion = 2;
 
 // Every list that is legal for the kernel and comes from `opts` by one move: another amount, another
 // register tile, an Opt more or one less. Block sizes follow the tiles that they hold. In a fixed

@@ -65,10 +65,10 @@ SlotBuffers::SlotBuffers(const UOp* sink) {
   }
 }
 
-void SlotBuffers::FillRandom(bool written_only) {
+void SlotBuffers::FillRandom(bool updated_only) {
   for (size_t s = 0; s < slots_.size(); ++s) {
     const Slot& slot = slots_[s];
-    if (slot.elements == 0 || (written_only && !(slot.written && slot.read))) continue;
+    if (slot.elements == 0 || (updated_only && !(slot.written && slot.read))) continue;
     Random random(s);
     const int width = ByteWidth(slot.dtype);
     // Sixteen elements' bits once: storing a small float element by element is slow.
@@ -124,7 +124,7 @@ absl::StatusOr<Verifier> Verifier::Make(const UOp* sink, const CompiledKernel& p
 }
 
 absl::Status Verifier::Check(const CompiledKernel& candidate) {
-  buffers_->FillRandom(/*written_only=*/true);
+  buffers_->FillRandom(/*updated_only=*/true);
   buffers_->FillOutputs(kUntouched);
   OB_RETURN_IF_ERROR(run_(candidate, buffers_->pointers(), 0, candidate.tasks));
   const std::string untouched(8, kUntouched);

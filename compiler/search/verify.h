@@ -20,9 +20,9 @@ class SlotBuffers {
   explicit SlotBuffers(const UOp* sink);
 
   // Random numbers in every slot, the same each time: floats between -1 and 1 of few digits, so that
-  // sums hardly round, and integers between 0 and 7. With `written_only`, in those alone that the
+  // sums hardly round, and integers between 0 and 7. With `updated_only`, in those alone that the
   // kernel changes and reads: the others still hold theirs.
-  void FillRandom(bool written_only = false);
+  void FillRandom(bool updated_only = false);
   // Every byte of the slots that the kernel writes and does not read.
   void FillOutputs(char byte);
 

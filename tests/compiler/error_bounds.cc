@@ -108,7 +108,7 @@ ErrorInfo OfReduce(const UOp* node, const ErrorInfo& x) {
   } else {
     const double each = std::max(1.0, x.magnitude + x.error);
     info.magnitude = std::pow(each, count);
-    info.error = count * std::pow(each, count - 1) * x.error +
+    info.error = Times(count * std::pow(each, count - 1), x.error) +
                  2 * (count + 1) * unit * info.magnitude + kLeast;
   }
   return Rounded(node->dtype, info);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "compiler/ir/build.h"
 #include "compiler/ir/check.h"
 #include "storage/sqlite.h"
@@ -160,6 +162,9 @@ TEST(CanonicalKernel, FloatConstantsAreAbstracted) {
   EXPECT_EQ(IdOf(0.1, 0.1), IdOf(3, 3));
   EXPECT_NE(IdOf(0.1, 0.2), IdOf(3, 3));  // one constant less to keep in a register
   EXPECT_NE(IdOf(0.1, 0.2), IdOf(0.1, 0.2, 128));
+  // What code is made for by its value stays.
+  EXPECT_NE(IdOf(0.1, 0), IdOf(0.1, 0.2));
+  EXPECT_NE(IdOf(0.1, -std::numeric_limits<double>::infinity()), IdOf(0.1, 0.2));
 }
 
 TEST(HardwareClass, NamesTheProcessor) {

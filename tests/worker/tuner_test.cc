@@ -7,6 +7,7 @@
 #include <cmath>
 #include <random>
 
+#include "compiler/codegen/compile.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/check.h"
 #include "compiler/schedule/schedule.h"
@@ -15,6 +16,7 @@
 #include "worker/compiled_engine.h"
 #include "worker/hardware_class.h"
 #include "worker/in_process_compiler.h"
+#include "worker/search_device.h"
 #include "worker/tuning_key.h"
 
 namespace outboard::worker {
@@ -34,6 +36,10 @@ class CountingCompiler final : public KernelCompiler {
  private:
   InProcessCompiler compiler_;
 };
+
+TEST(SearchDevice, KnowsTheMachineThatKernelsAreCompiledFor) {
+  EXPECT_EQ(HostMachine(), ValueOrDie(MachineOf()));
+}
 
 // x @ w, f32 of 48 by 40 and 40 by 64, as one kernel.
 const UOp* Product(Graph& g) {
@@ -191,7 +197,7 @@ TEST_F(IdleTimeTest, WhatRunsHaveCostIsSearchedFor) {
 
 TEST_F(IdleTimeTest, WhatCannotBeSearchedCountsAsSearched) {
   Demand demand{.key = KeyOfProduct(), .name = "x", .encoding = "no kernel", .cost_us = 5};
-  ASSERT_TRUE(store_->Ask({&demand, 1}).ok());
+  ASSERT_TRUE(store_->AddCosts({&demand, 1}).ok());
   cpu::Device device({.threads = 1});
   Tuner tuner(store_.get(), &idle_, &device, {.width = 2});
   ASSERT_TRUE(tuner.SearchFor(*Costliest()).ok());
