@@ -77,6 +77,14 @@ bool StartsWith(const std::vector<const UOp*>& ranges, const std::vector<const U
   return ranges.size() >= first.size() && std::equal(first.begin(), first.end(), ranges.begin());
 }
 
+// Whether one of the ranges behind the first `rows` can end before it begins: a store that is made
+// once for each row would then be left out with it.
+bool MayBeEmptyBehind(const std::vector<const UOp*>& ranges, size_t rows) {
+  return std::any_of(
+      ranges.begin() + static_cast<int64_t>(rows), ranges.end(),
+      [](const UOp* range) { return !range->src.empty() && range->src[0]->vmin <= 0; });
+}
+
 // The replacements that turn `place` into `index`, which has loops in the place of some output
 // ranges: x[r, c] read as x[r, k] gives c -> k.
 std::optional<Replacements> MatchPlace(const UOp* place, const UOp* index) {
@@ -285,6 +293,10 @@ class Merger {
     if (host.stores.size() == kStoresMax || host.loops + guest.loops > kLoopsMax) return false;
     if (!same && !StartsWith(host.ranges, guest.ranges) && !StartsWith(guest.ranges, host.ranges))
       return false;
+    const auto& [fewer, more_ranges] =
+        std::minmax(host.ranges, guest.ranges,
+                    [](const auto& a, const auto& b) { return a.size() < b.size(); });
+    if (MayBeEmptyBehind(more_ranges, fewer.size())) return false;
     const bool reads_host = std::any_of(host.stores.begin(), host.stores.end(), [&](const auto& s) {
       return guest.reads.contains(s.node);
     });

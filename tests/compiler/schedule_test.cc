@@ -332,6 +332,24 @@ TEST_F(ScheduleTest, DimensionsOfVars) {
   }
 }
 
+// What is stored once a row is stored also where the row is empty.
+TEST_F(ScheduleTest, RowsThatMayBeEmpty) {
+  for (const int64_t least : {0, 1}) {
+    const UOp* const n = Var(g, least, least, 4);
+    const UOp* const x = Param(g, 0, DType::kI32, {Dim(3), Dim(n)});
+    const UOp* const most = Reduce(g, Op::kMax, x, {1});
+    const UOp* const sink =
+        Sink(g, {most, Add(g, x, Expand(g, most, Shape(x->shape.begin(), x->shape.end())))});
+    EXPECT_EQ(ValueOrDie(schedule::MakeSchedule(g, sink)).kernels.size(), least == 0 ? 2u : 1u);
+    for (int64_t length = least; length <= 4; ++length) {
+      const HostTensor input =
+          test::Ints(DType::kI32, {3, length}, std::vector<int64_t>(3 * length, 7 - length));
+      const Binding binding{least, length};
+      test::ExpectSame(sink, {&input, 1}, {&binding, 1});
+    }
+  }
+}
+
 TEST_F(ScheduleTest, EqualGraphsGiveEqualKernels) {
   const auto text = [](Graph& graph) {
     const UOp* const x = Param(graph, 0, DType::kF32, {Dim(4), Dim(6)});
