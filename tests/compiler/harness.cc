@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/check.h"
@@ -146,12 +147,18 @@ const std::vector<Engine>& Engines() {
   return *engines;
 }
 
+int64_t walks_given_up = 0;
+
 std::string Disagreement(const UOp* sink, std::span<const HostTensor> params,
                          std::span<const Binding> bindings, const Results& expected) {
   const std::vector<ErrorInfo> tolerances = InfosOfResults(sink, params);
   for (const Engine& engine : Engines()) {
     if (&engine == &Engines()[0]) continue;
     const absl::StatusOr<Results> actual = engine.run(sink, params, bindings);
+    if (absl::IsResourceExhausted(actual.status()) && absl::StartsWith(engine.name, "schedule")) {
+      ++walks_given_up;
+      continue;
+    }
     if (!actual.ok()) return absl::StrCat(engine.name, ": ", actual.status().ToString());
     if (actual->size() != expected.size())
       return absl::StrCat(engine.name, ": ", actual->size(), " results");

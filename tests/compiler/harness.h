@@ -26,6 +26,10 @@ struct Engine {
 // line in harness.cc.
 const std::vector<Engine>& Engines();
 
+// Schedules that were left out of Disagreement since walking them would take minutes (schedule_eval.h);
+// the compiler's engines run them all the same.
+extern int64_t walks_given_up;
+
 // "" where every engine gives the interpreter's `expected` within the tolerances of
 // docs/semantics.md, else which engine and what differs.
 std::string Disagreement(const UOp* sink, std::span<const HostTensor> params,

@@ -169,12 +169,15 @@ TEST(RandomGraphs, EveryEngineAgrees) {
     const std::string problem = Problem(c);
     if (problem.empty()) continue;
     ++failures;
+    std::printf("%s\n", problem.c_str());  // in case what follows crashes
+    std::fflush(stdout);
     c = Shrink(std::move(c), Problem);
     ADD_FAILURE() << problem
                   << "\nrepeat: OUTBOARD_RANDOM_GRAPHS=1 OUTBOARD_RANDOM_SEED=" << seed_now
                   << " build/tests/random_graph_test\nsmaller: " << Problem(c) << "\n"
                   << Describe(c);
   }
+  std::printf("%lld schedules took too long to walk\n", static_cast<long long>(walks_given_up));
   std::printf(
       "%lld nodes, %lld empty and %lld symbolic dimensions; of %lld results %lld within a "
       "tolerance, %lld not "

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <limits>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/check.h"
 #include "compiler/rewrite/bind.h"
@@ -39,10 +41,15 @@ uint64_t Threefry(uint64_t counter, uint64_t key) {
   return static_cast<uint64_t>(x1) << 32 | x0;
 }
 
+// Some seconds. Sums in sums in sums are computed again for each step of the outer ones.
+constexpr int64_t kWalkStepsMax = int64_t{1} << 26;
+
 class Evaluator {
  public:
   Evaluator(const UOp* ast, std::vector<std::string*> buffers, std::span<const Binding> bindings)
-      : ast_(ast), buffers_(std::move(buffers)), bindings_(bindings) {}
+      : ast_(ast), buffers_(std::move(buffers)), bindings_(bindings) {
+    FindShared();
+  }
 
   absl::Status Run() {
     std::vector<const UOp*> ranges;
@@ -52,6 +59,7 @@ class Evaluator {
     std::sort(ranges.begin(), ranges.end(),
               [](const UOp* a, const UOp* b) { return a->arg[0] < b->arg[0]; });
     Loop(ranges, [&] {
+      point_ = ++now_;
       // All values before any store: a kernel reads what was there before it.
       std::vector<Value> values;
       for (const UOp* store : ast_->src) values.push_back(Eval(store->src[1]));
@@ -68,18 +76,62 @@ class Evaluator {
   }
 
  private:
+  // A value that several nodes use is kept until a counter that it depends on moves, or the point is
+  // another: without that, walking takes exponential time.
+  struct Shared {
+    std::vector<const UOp*> counters;
+    uint64_t made = 0;  // by now_; 0: never
+    Value value;
+  };
+
+  void FindShared() {
+    absl::flat_hash_map<const UOp*, int> users;
+    absl::flat_hash_map<const UOp*, absl::flat_hash_set<const UOp*>> counters;
+    for (const UOp* node : PostOrder(ast_)) {
+      absl::flat_hash_set<const UOp*>& mine = counters[node];
+      if (node->op == Op::kRange) mine.insert(node);
+      for (const UOp* s : node->src) {
+        ++users[s];
+        mine.insert(counters.at(s).begin(), counters.at(s).end());
+      }
+      if (node->op == Op::kReduceLoop)
+        for (size_t i = 1; i < node->src.size(); ++i) mine.erase(node->src[i]);
+    }
+    for (const auto& [node, count] : users)
+      if (count > 1 && !node->src.empty())
+        shared_[node].counters.assign(counters.at(node).begin(), counters.at(node).end());
+  }
+
+  Value Eval(const UOp* node) {
+    const auto found = shared_.find(node);
+    if (found == shared_.end()) return Compute(node);
+    const auto moved = [&](const UOp* range) { return moved_[range] > found->second.made; };
+    if (found->second.made < point_ || absl::c_any_of(found->second.counters, moved)) {
+      const Value value = Compute(node);  // may move counters, but none of this node's
+      found->second.value = value;
+      found->second.made = ++now_;
+    }
+    return found->second.value;
+  }
+
+  void Set(const UOp* range, int64_t value) {
+    counters_[range] = value;
+    moved_[range] = ++now_;
+  }
+
   template <typename Body>
   void Loop(const std::vector<const UOp*>& ranges, const Body& body) {
     for (const UOp* range : ranges) {
       if (LengthOf(range) == 0) return;
-      counters_[range] = 0;
+      Set(range, 0);
     }
     while (status_.ok()) {
       body();
       size_t i = ranges.size();
-      while (i > 0 && ++counters_[ranges[i - 1]] == LengthOf(ranges[i - 1]))
-        counters_[ranges[--i]] = 0;
+      while (i > 0 && counters_.at(ranges[i - 1]) + 1 == LengthOf(ranges[i - 1]))
+        Set(ranges[--i], 0);
       if (i == 0) return;
+      Set(ranges[i - 1], counters_.at(ranges[i - 1]) + 1);
     }
   }
 
@@ -110,7 +162,12 @@ class Evaluator {
                                 : Value{0, LoadInt(index.dtype, at)};
   }
 
-  Value Eval(const UOp* node) {
+  Value Compute(const UOp* node) {
+    if (++steps_ > kWalkStepsMax) {
+      status_ = absl::ResourceExhaustedError(
+          absl::StrCat("a kernel's walk takes over ", kWalkStepsMax, " steps"));
+      return {};
+    }
     const DType t = node->dtype;
     switch (node->op) {
       case Op::kConst:
@@ -264,6 +321,10 @@ class Evaluator {
   std::vector<std::string*> buffers_;
   std::span<const Binding> bindings_;
   absl::flat_hash_map<const UOp*, int64_t> counters_;
+  absl::flat_hash_map<const UOp*, uint64_t> moved_;  // when each counter did last, by now_
+  absl::flat_hash_map<const UOp*, Shared> shared_;
+  int64_t steps_ = 0;
+  uint64_t now_ = 1, point_ = 1;  // point_: when this one began
   absl::Status status_;
 };
 

@@ -13,7 +13,8 @@
 namespace outboard::test {
 
 // Results in the order of the SINK that `schedule` was made for.
-// Errors: OUT_OF_RANGE  a load or store outside of its buffer, with the kernel and the place
+// Errors: OUT_OF_RANGE        a load or store outside of its buffer, with the kernel and the place
+//         RESOURCE_EXHAUSTED  a kernel that would be walked for minutes
 absl::StatusOr<std::vector<HostTensor>> EvaluateSchedule(const schedule::Schedule& schedule,
                                                          const UOp* sink,
                                                          std::span<const HostTensor> params,
