@@ -140,8 +140,9 @@ int main(int argc, char** argv) {
   app.add_option("--text", flags.text, "File to learn from")->required();
   app.add_option("--steps", flags.steps, "Training steps")->check(CLI::PositiveNumber);
   app.add_option("--batch", flags.batch, "Passages in a step")->check(CLI::PositiveNumber);
-  app.add_option("--layers", flags.net.layers)->check(CLI::PositiveNumber);
-  app.add_option("--width", flags.net.width)->check(CLI::PositiveNumber);
+  app.add_option("--layers", flags.net.layers, "Transformer blocks")->check(CLI::PositiveNumber);
+  app.add_option("--width", flags.net.width, "Numbers for each character")
+      ->check(CLI::PositiveNumber);
   app.add_option("--heads", flags.net.heads, "Divides the width")->check(CLI::PositiveNumber);
   app.add_option("--context", flags.net.context, "Characters in a passage")
       ->check(CLI::PositiveNumber);

@@ -39,10 +39,11 @@ int main(int argc, char** argv) {
   int64_t tokens = 64, print_every = 16;
   uint64_t seed = 1;
   CLI::App app("Lets a transformer of random weights write");
-  app.add_option("--tokens", tokens)->check(CLI::PositiveNumber);
-  app.add_option("--print-every", print_every)->check(CLI::PositiveNumber);
-  app.add_option("--layers", options.layers)->check(CLI::PositiveNumber);
-  app.add_option("--width", options.width)->check(CLI::PositiveNumber);
+  app.add_option("--tokens", tokens, "Tokens to write")->check(CLI::PositiveNumber);
+  app.add_option("--print-every", print_every, "Tokens between two lines")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--layers", options.layers, "Transformer blocks")->check(CLI::PositiveNumber);
+  app.add_option("--width", options.width, "Numbers for each token")->check(CLI::PositiveNumber);
   app.add_option("--heads", options.heads, "Divides the width")->check(CLI::PositiveNumber);
   app.add_option("--context", options.context, "Most tokens")->check(CLI::PositiveNumber);
   app.add_option("--seed", seed, "Seed of the weights");
