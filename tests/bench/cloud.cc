@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -52,6 +53,7 @@ Cloud::Cloud(int workers, const std::vector<std::pair<std::string, std::string>>
                     count = std::to_string(workers);
   pid_ = fork();
   if (pid_ == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGTERM);  // a benchmark that fails exits without its destructors
     if (freopen((folder_ + "/log").c_str(), "w", stdout) == nullptr) _exit(127);
     dup2(1, 2);
     setenv("OUTBOARD_OBJECT_CACHE", objects().c_str(), 1);  // one tenant
