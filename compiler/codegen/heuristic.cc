@@ -212,7 +212,7 @@ class Chooser {
     if (r < 0) return false;
 
     const auto blocks = [&](int range, int64_t size) { return (Extent(range) + size - 1) / size; };
-    double tasks = Points(deps & kernel_.OutputSet() & ~(RangeSet{1} << v));
+    const double tasks = Points(deps & kernel_.OutputSet() & ~(RangeSet{1} << v));
     const double row = Points(kernel_.OutputSet() & ~deps) / static_cast<double>(Extent(r));
     const auto rows_for = [&](int64_t wanted) {
       const auto size = static_cast<int64_t>(std::ceil(static_cast<double>(wanted) / row));

@@ -1,8 +1,10 @@
 #include "compiler/rewrite/rebuild.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "compiler/ir/build.h"
+#include "compiler/ir/check.h"
 
 namespace outboard {
 
@@ -27,6 +29,16 @@ const UOp* WithSourcesOrNull(Graph& graph, const UOp* node, Sources src) {
   }
   auto made = graph.Make(node->op, node->dtype, sources, arg);
   return made.ok() ? *made : nullptr;
+}
+
+const UOp* WithSourcesBecome(Graph& graph, const UOp* node,
+                             const absl::flat_hash_map<const UOp*, const UOp*>& become) {
+  std::vector<const UOp*> src;
+  for (const UOp* s : node->src) src.push_back(become.at(s));
+  if (std::equal(src.begin(), src.end(), node->src.begin())) return node;
+  const UOp* const now = WithSourcesOrNull(graph, node, src);
+  OB_CHECK(now != nullptr);
+  return now;
 }
 
 const UOp* IntLike(Graph& graph, DType dtype, int64_t value, const UOp* like) {

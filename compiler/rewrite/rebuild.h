@@ -2,6 +2,7 @@
 // constant.
 #pragma once
 
+#include "absl/container/flat_hash_map.h"
 #include "compiler/ir/uop.h"
 
 namespace outboard {
@@ -9,6 +10,11 @@ namespace outboard {
 // `node` over other sources, all given, symbolic dimensions included; such a dimension that has
 // become a CONST is written as a number. nullptr where the node cannot be made.
 const UOp* WithSourcesOrNull(Graph& graph, const UOp* node, Sources src);
+
+// `node` over what each of its sources has become, all of which `become` has; itself where none has
+// changed. Requires that the node can be made.
+const UOp* WithSourcesBecome(Graph& graph, const UOp* node,
+                             const absl::flat_hash_map<const UOp*, const UOp*>& become);
 
 // The CONST that `node` is, or is a broadcast of by EXPAND and RESHAPE as Full makes it; else
 // nullptr.

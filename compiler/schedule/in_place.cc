@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "compiler/ir/check.h"
 #include "compiler/rewrite/substitute.h"
+#include "compiler/schedule/room.h"
 #include "compiler/schedule/row_store.h"
 
 namespace outboard::schedule {
@@ -28,10 +29,8 @@ const UOp* PlaceOfEachPoint(const MergedKernel& kernel, int64_t slot) {
     elements = global.arg[1];
   }
   for (const UOp* node : PostOrder(kernel.ast)) {
-    if (node->op != Op::kRange || node->arg[2] == static_cast<int64_t>(RangeKind::kReduce))
-      continue;
-    if (node->arg[2] == static_cast<int64_t>(RangeKind::kSequence)) return nullptr;
-    points *= node->arg[1];
+    if (IsRange(node, RangeKind::kSequence)) return nullptr;
+    if (IsRange(node, RangeKind::kOutput)) points *= node->arg[1];
   }
   // A store fills its buffer: with as many points as elements it does so once.
   return points == elements ? place : nullptr;

@@ -6,7 +6,6 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "compiler/rewrite/linear.h"
 #include "compiler/rewrite/rebuild.h"
 #include "compiler/schedule/room.h"
@@ -33,9 +32,7 @@ int AxisOf(ShapeView dims, int64_t coefficient) {
 Axes WindowedAxes(ShapeView dims, const UOp* place) {
   Axes windowed = 0;
   const Linear sum = LinearOf(place);
-  const auto reduced = [](const UOp* term) {
-    return term->arg[2] == static_cast<int64_t>(RangeKind::kReduce);
-  };
+  const auto reduced = [](const UOp* term) { return IsRange(term, RangeKind::kReduce); };
   for (size_t i = 0; i < sum.terms.size(); ++i)
     for (size_t k = 0; k < i; ++k) {
       const auto& [a, by_a] = sum.terms[i];
@@ -120,11 +117,7 @@ Layouts ChooseLayouts(const UOp* sink, const Choice& choice,
 LaidOut ApplyLayouts(Graph& graph, const UOp* sink, const Choice& choice, const Layouts& layouts) {
   absl::flat_hash_map<const UOp*, const UOp*> read, kept;  // how a node is read; what is kept of it
   for (const UOp* node : PostOrder(sink)) {
-    std::vector<const UOp*> src;
-    for (const UOp* s : node->src) src.push_back(read.at(s));
-    const bool changed = !std::equal(src.begin(), src.end(), node->src.begin());
-    const UOp* const now = changed ? WithSourcesOrNull(graph, node, src) : node;
-    OB_CHECK(now != nullptr);
+    const UOp* const now = WithSourcesBecome(graph, node, read);
     read[node] = kept[node] = now;
     if (const auto layout = layouts.find(node); layout != layouts.end()) {
       kept[node] = Permute(graph, now, layout->second);

@@ -60,10 +60,6 @@ struct Draft {
 // simplification, and for results that are written over inputs.
 constexpr int64_t kCopies = 5;
 
-bool IsRange(const UOp* node, RangeKind kind) {
-  return node->op == Op::kRange && node->arg[2] == static_cast<int64_t>(kind);
-}
-
 // Of one extent, and to one end.
 bool SameLength(const UOp* a, const UOp* b) { return a->arg[1] == b->arg[1] && a->src == b->src; }
 

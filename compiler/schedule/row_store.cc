@@ -10,6 +10,7 @@
 #include "compiler/rewrite/substitute.h"
 #include "compiler/schedule/collapse.h"
 #include "compiler/schedule/guard.h"
+#include "compiler/schedule/room.h"
 
 namespace outboard::schedule {
 namespace {
@@ -49,8 +50,7 @@ std::optional<Change> FindChange(Graph& g, const UOp* store,
 const UOp* StoreChangedRows(Graph& graph, const UOp* ast) {
   std::vector<const UOp*> ranges, stores;
   for (const UOp* node : PostOrder(ast))
-    if (node->op == Op::kRange && node->arg[2] == static_cast<int64_t>(RangeKind::kOutput))
-      ranges.push_back(node);
+    if (IsRange(node, RangeKind::kOutput)) ranges.push_back(node);
   Change first;
   for (const UOp* store : ast->src) {
     const std::optional<Change> change = FindChange(graph, store, ranges);

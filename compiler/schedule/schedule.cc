@@ -192,8 +192,7 @@ std::string KernelToString(const Schedule& schedule, size_t index) {
   std::vector<std::string> output_ranges, reduce_ranges, reads, writes;
   for (const UOp* node : PostOrder(kernel.ast)) {
     if (node->op != Op::kRange) continue;
-    auto& ranges =
-        node->arg[2] == static_cast<int64_t>(RangeKind::kReduce) ? reduce_ranges : output_ranges;
+    auto& ranges = IsRange(node, RangeKind::kReduce) ? reduce_ranges : output_ranges;
     ranges.push_back(node->src.empty() ? absl::StrCat(node->arg[1])
                                        : ExpressionToString(node->src[0]));
   }

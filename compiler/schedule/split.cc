@@ -107,11 +107,7 @@ const UOp* Split(Graph& g, const UOp* reduce, const Cut& cut) {
 absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink) {
   absl::flat_hash_map<const UOp*, const UOp*> made;
   for (const UOp* node : PostOrder(sink)) {
-    std::vector<const UOp*> src;
-    for (const UOp* s : node->src) src.push_back(made.at(s));
-    const bool changed = !std::equal(src.begin(), src.end(), node->src.begin());
-    const UOp*& now = made[node] = changed ? WithSourcesOrNull(graph, node, src) : node;
-    OB_CHECK(now != nullptr);
+    const UOp*& now = made[node] = WithSourcesBecome(graph, node, made);
     if (node->op != Op::kReduce || node->arg.size() < 2 || !IsStatic(node->src[0]->shape)) continue;
     const int64_t results = ElementCount(node->shape);
     const auto elements = static_cast<double>(ElementCount(node->src[0]->shape));
