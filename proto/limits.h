@@ -8,7 +8,10 @@
 
 namespace outboard::wire {
 
-inline constexpr uint32_t kProtocolVersion = 1;
+// What this build speaks, and the oldest that it still does. 2: recovery, repeated Runs, blobs by
+// worker, checkpoints.
+inline constexpr uint32_t kProtocolVersion = 2;
+inline constexpr uint32_t kProtocolVersionOldest = 1;
 inline constexpr uint32_t kGraphSchemaVersion = 1;
 
 // A frame as sent. Receivers accept a little more (kMessageBytesMax), so that a frame at the limit
@@ -28,6 +31,9 @@ inline constexpr size_t kBlobChunkBytes = size_t{4} << 20;
 inline constexpr size_t kBlobChunksMax = size_t{1} << 18;  // 1 TiB in one blob
 // Above this a Put goes by its hash: below, asking what is missing costs more than sending it.
 inline constexpr size_t kInlinePutBytesMax = size_t{1} << 20;
+
+// Above this a value goes over the connection for large ones.
+inline constexpr size_t kInlineValueBytesMax = size_t{64} << 10;
 
 inline constexpr uint32_t kCreditItems = 1024;
 inline constexpr uint64_t kCreditBytes = uint64_t{64} << 20;
