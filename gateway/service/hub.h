@@ -13,8 +13,8 @@
 #include <thread>
 
 #include "absl/status/statusor.h"
+#include "gateway/blobs/blob_store.h"
 #include "gateway/core/core.h"
-#include "gateway/service/blob_store.h"
 #include "gateway/service/bookkeeper.h"
 #include "gateway/service/gatekeeper.h"
 #include "gateway/service/graph_gate.h"

@@ -19,8 +19,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "gateway/blobs/blob_store.h"
 #include "gateway/core/core.h"
-#include "gateway/service/blob_store.h"
 #include "gateway/service/graph_gate.h"
 #include "gateway/service/stream.h"
 #include "proto/cloud.pb.h"

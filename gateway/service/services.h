@@ -3,8 +3,8 @@
 
 #include <memory>
 
+#include "gateway/blobs/blob_store.h"
 #include "gateway/ledger/ledger.h"
-#include "gateway/service/blob_store.h"
 #include "gateway/service/gatekeeper.h"
 #include "gateway/service/hub.h"
 #include "gateway/service/pool.h"

@@ -1,5 +1,5 @@
 // Blobs on disk: verified before they are visible, by tenant, and after damage.
-#include "gateway/service/blob_store.h"
+#include "gateway/blobs/blob_store.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "gateway/service/blob_store.h"
+#include "gateway/blobs/blob_store.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
