@@ -7,10 +7,11 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/transport/blob_upload.h"
+#include "client/transport/call_key.h"
 #include "proto/cloud.grpc.pb.h"
 #include "proto/frame_queue.h"
 #include "proto/limits.h"
@@ -24,11 +25,6 @@ constexpr int kKeepaliveMs =
     20'000;  // finds a peer that vanished without a FIN; servers allow it down to 10 s
 constexpr int kKeepaliveTimeoutMs = 10'000;
 constexpr std::chrono::seconds kRefusedWithin{1};  // a gateway may be about to start
-constexpr int kMissingHashesMax = 16'384;          // hashes in one question: half a frame
-
-void AddKey(grpc::ClientContext& context, const std::string& key) {
-  if (!key.empty()) context.AddMetadata("authorization", "Bearer " + key);
-}
 
 // Invariants
 //   L1  At most one StartWrite is pending (gRPC aborts on a second): writing_ says so, under
@@ -40,10 +36,7 @@ class GrpcLink final : public Link,
                        public grpc::ClientBidiReactor<proto::ClientFrame, proto::ServerFrame> {
  public:
   GrpcLink(std::shared_ptr<grpc::Channel> channel, std::string key)
-      : channel_(std::move(channel)),
-        key_(std::move(key)),
-        stub_(proto::Cloud::NewStub(channel_)),
-        blobs_(proto::Blobs::NewStub(channel_)) {
+      : channel_(std::move(channel)), key_(std::move(key)), stub_(proto::Cloud::NewStub(channel_)) {
     AddKey(context_, key_);
   }
 
@@ -90,7 +83,9 @@ class GrpcLink final : public Link,
     Started();
   }
 
-  absl::Status UploadBlob(const wire::BlobName& name, std::string_view bytes) override;
+  absl::Status UploadBlob(const wire::BlobName& name, std::string_view bytes) override {
+    return transport::UploadBlob(channel_, key_, name, bytes, bytes_up_);
+  }
   bool has_blobs() const override { return true; }
   uint64_t bytes_up() const override { return bytes_up_; }
   uint64_t bytes_down() const override { return bytes_down_; }
@@ -163,7 +158,6 @@ class GrpcLink final : public Link,
   std::shared_ptr<grpc::Channel> channel_;
   const std::string key_;
   std::unique_ptr<proto::Cloud::Stub> stub_;
-  std::unique_ptr<proto::Blobs::Stub> blobs_;
   grpc::ClientContext context_;
   LinkListener* listener_ = nullptr;
   proto::ServerFrame incoming_;
@@ -176,57 +170,6 @@ class GrpcLink final : public Link,
   bool writing_ = false, starting_ = false, finishing_ = false, finished_ = false, broken_ = false,
        done_ = false;
 };
-
-absl::Status GrpcLink::UploadBlob(const wire::BlobName& name, std::string_view bytes) {
-  std::set<std::string> missing;
-  for (size_t at = 0; at < name.chunks.size(); at += kMissingHashesMax) {
-    grpc::ClientContext context;
-    AddKey(context, key_);
-    proto::MissingRequest request;
-    for (size_t i = at; i < std::min(name.chunks.size(), at + kMissingHashesMax); ++i) {
-      request.add_chunks(std::string(wire::AsBytes(name.chunks[i])));
-    }
-    proto::MissingReply reply;
-    bytes_up_ += request.ByteSizeLong();
-    if (grpc::Status status = blobs_->Missing(&context, request, &reply); !status.ok()) {
-      return wire::FromGrpc(status);
-    }
-    missing.insert(reply.chunks().begin(), reply.chunks().end());
-  }
-  if (!missing.empty()) {
-    grpc::ClientContext context;
-    AddKey(context, key_);
-    proto::UploadReply reply;
-    auto writer = blobs_->Upload(&context, &reply);
-    bool good = true;
-    for (size_t i = 0; i < name.chunks.size() && good; ++i) {
-      std::string hash(wire::AsBytes(name.chunks[i]));
-      if (missing.erase(hash) == 0) continue;
-      std::string_view chunk = bytes.substr(i * wire::kBlobChunkBytes, wire::kBlobChunkBytes);
-      for (size_t at = 0; at < chunk.size() && good; at += wire::kPieceBytesMax) {
-        std::string_view data = chunk.substr(at, wire::kPieceBytesMax);
-        proto::BlobPiece piece;
-        piece.set_chunk(hash);
-        piece.set_chunk_bytes(static_cast<uint32_t>(chunk.size()));
-        piece.set_offset(static_cast<uint32_t>(at));
-        piece.set_data(data.data(), data.size());
-        bytes_up_ += piece.ByteSizeLong();
-        good = writer->Write(piece);
-      }
-    }
-    writer->WritesDone();
-    if (grpc::Status status = writer->Finish(); !status.ok()) return wire::FromGrpc(status);
-  }
-  grpc::ClientContext context;
-  AddKey(context, key_);
-  proto::CommitRequest request;
-  request.set_root(std::string(wire::AsBytes(name.root)));
-  request.set_size_bytes(bytes.size());
-  for (const wire::Hash& chunk : name.chunks) request.add_chunks(std::string(wire::AsBytes(chunk)));
-  proto::CommitReply reply;
-  bytes_up_ += request.ByteSizeLong();
-  return wire::FromGrpc(blobs_->Commit(&context, request, &reply));
-}
 
 }  // namespace
 
