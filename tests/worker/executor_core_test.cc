@@ -1,5 +1,5 @@
 // The session's meaning, frame by frame. Invariants are quoted by their numbers in
-// executor_core.cc.
+// executor_core.cc and session_state.cc.
 #include "worker/executor_core.h"
 
 #include <cstring>

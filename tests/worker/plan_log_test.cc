@@ -1,4 +1,4 @@
-// A kernel's version is part of a session's state (E7 of executor_core.cc): with the log of a session
+// A kernel's version is part of a session's state (E7 of session_state.cc): with the log of a session
 // to follow, the same Runs give the same bits, whatever is measured meanwhile.
 #include "worker/plan_log.h"
 

@@ -1,0 +1,228 @@
+// Invariants, of executor_core.cc's list
+//   E2  A handle is in the table from the item that defines it to its Release or donation. It holds
+//       an array or the status of what should have made it (poison), with the item that failed
+//       first.
+//   E3  Donated inputs end before the Run is run, whether it fails or not: the engine may write
+//       over them, and what it leaves half written has no name. Beyond that a failed Run changes
+//       nothing but its outputs, which become poison.
+//   E7  A kernel's version changes between two Runs only, and the plan log says before which. The
+//       same items with that log to follow give the same bits.
+#include "worker/session_state.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "worker/failed_node.h"
+
+namespace outboard::worker {
+
+struct SessionState::PartialPut {
+  uint64_t seq = 0;
+  uint64_t total = 0;  // as the first piece said, and the array is
+  uint64_t filled = 0;
+  std::shared_ptr<Array> array;
+  absl::Status status;
+};
+
+SessionState::SessionState(Engine* engine, std::vector<PlanLogEntry> follow)
+    : engine_(engine), follow_(std::move(follow)) {}
+SessionState::~SessionState() = default;
+
+uint64_t SessionState::put_under_way() const { return put_ != nullptr ? put_->seq : 0; }
+void SessionState::ForgetPutUnderWay() { put_.reset(); }
+void SessionState::Clear() { handles_.clear(); }
+
+// ---- Run ----------------------------------------------------------------------------------------
+
+absl::Status SessionState::CheckRun(const proto::Run& run) const {
+  for (const uint32_t device : run.devices())
+    if (device != 0) return absl::UnimplementedError("a Run on more than one device");
+  if (run.repeat() > 1) return absl::UnimplementedError("a Run with repeat > 1");
+  std::vector<uint64_t> outputs(run.outputs().begin(), run.outputs().end());
+  std::sort(outputs.begin(), outputs.end());
+  if (const auto twice = std::adjacent_find(outputs.begin(), outputs.end()); twice != outputs.end())
+    return absl::InvalidArgumentError(absl::StrCat("two outputs have the handle ", *twice));
+  for (const uint32_t i : run.donate())
+    if (i >= static_cast<uint32_t>(run.inputs_size()))
+      return absl::InvalidArgumentError(
+          absl::StrCat("donates input ", i, " of ", run.inputs_size()));
+  for (const uint32_t i : run.fetch())
+    if (i >= static_cast<uint32_t>(run.outputs_size()))
+      return absl::InvalidArgumentError(
+          absl::StrCat("fetches output ", i, " of ", run.outputs_size()));
+  return absl::OkStatus();
+}
+
+Outcome SessionState::Run(uint64_t seq, const proto::Run& run, const KnownGraph& graph) {
+  Outcome outcome;
+  absl::Status status = graph.status;
+  uint64_t cause_seq = seq;
+  status.Update(CheckRun(run));
+  for (const uint64_t handle : run.outputs())
+    if (status.ok() && (handle == 0 || handles_.contains(handle)))
+      status = absl::InvalidArgumentError(absl::StrCat("output handle ", handle, " is in use"));
+  std::vector<ArrayPtr> inputs;
+  for (const uint64_t handle : run.inputs()) {
+    const auto entry = handles_.find(handle);
+    if (!status.ok()) break;
+    if (entry == handles_.end()) {
+      status = absl::NotFoundError(absl::StrCat("input handle ", handle, " does not exist"));
+    } else if (entry->second.array == nullptr) {
+      status = entry->second.status;  // E2: the first cause
+      cause_seq = entry->second.cause_seq;
+    } else {
+      inputs.push_back(entry->second.array);
+    }
+  }
+  std::vector<int64_t> donated;
+  for (const uint32_t i : run.donate()) {
+    if (i >= static_cast<uint32_t>(run.inputs_size())) continue;
+    if (handles_.erase(run.inputs(i)) > 0) donated.push_back(i);  // E3
+  }
+  std::vector<ArrayPtr> outputs;
+  if (status.ok()) {
+    std::vector<Binding> bindings;
+    for (const proto::Binding& binding : run.bindings())
+      bindings.push_back({binding.slot(), binding.value()});
+    if (graph.sink->src.size() != static_cast<size_t>(run.outputs_size())) {
+      status =
+          absl::InvalidArgumentError(absl::StrCat("the graph has ", graph.sink->src.size(),
+                                                  " results, the Run names ", run.outputs_size()));
+    } else {
+      absl::StatusOr<std::vector<ArrayPtr>> results =
+          RunGraph(seq, graph, std::move(inputs), bindings, donated, outcome.session);
+      if (results.ok())
+        outputs = *std::move(results);
+      else
+        status = results.status();
+    }
+  }
+  if (!status.ok()) {
+    outcome.answers.push_back(Fail(seq, cause_seq, status,
+                                   {run.outputs().data(), static_cast<size_t>(run.outputs_size())},
+                                   run.graph_id()));
+    return outcome;
+  }
+  for (int i = 0; i < run.outputs_size(); ++i) handles_[run.outputs(i)].array = outputs[i];
+  for (const uint32_t i : run.fetch())
+    outcome.answers.push_back(Kept{outputs[i], i, run.outputs(i), {}});
+  return outcome;
+}
+
+absl::StatusOr<std::vector<ArrayPtr>> SessionState::RunGraph(uint64_t seq, const KnownGraph& graph,
+                                                             std::vector<ArrayPtr> inputs,
+                                                             std::span<const Binding> bindings,
+                                                             std::span<const int64_t> donated,
+                                                             absl::Status& session) {
+  for (; followed_ < follow_.size() && follow_[followed_].seq <= seq; ++followed_)
+    engine_->Pin(follow_[followed_].version);
+  absl::StatusOr<std::vector<ArrayPtr>> results =
+      engine_->Run(graph.id, graph.sink, std::move(inputs), bindings, donated);
+  for (KernelVersion& version : engine_->TakeVersions())  // E7
+    session.Update(plan_log_.Note(seq, std::move(version)));
+  return results;
+}
+
+// ---- Put, Release, Fetch ------------------------------------------------------------------------
+
+SessionState::PartialPut SessionState::BeginPut(uint64_t seq, const proto::Put& put) {
+  PartialPut begun;
+  begun.seq = seq;
+  begun.total = put.total_bytes();
+  const auto dtype = static_cast<DType>(put.dtype());
+  std::vector<int64_t> dims;
+  for (const uint64_t dim : put.dims()) dims.push_back(static_cast<int64_t>(dim));
+  if (put.handle() == 0 || handles_.contains(put.handle())) {
+    begun.status = absl::InvalidArgumentError(absl::StrCat("handle ", put.handle(), " is in use"));
+  } else if (put.dtype() == 0 || put.dtype() >= static_cast<uint32_t>(kDTypeCount)) {
+    begun.status =
+        absl::InvalidArgumentError(absl::StrCat("element type ", put.dtype(), " is unknown"));
+  } else if (!put.blob_root().empty()) {
+    begun.status = absl::FailedPreconditionError("a blob reached an executor");
+  } else if (auto array = engine_->NewArray(dtype, dims); !array.ok()) {
+    begun.status = array.status();
+  } else if (static_cast<uint64_t>((*array)->bytes()) != put.total_bytes()) {
+    begun.status = absl::InvalidArgumentError(
+        absl::StrCat("a Put of ", put.total_bytes(), " bytes for an array of ", (*array)->bytes()));
+  } else {
+    begun.array = *std::move(array);
+  }
+  return begun;
+}
+
+Outcome SessionState::Put(uint64_t seq, const proto::Put& piece) {
+  Outcome outcome;
+  if (put_ == nullptr) put_ = std::make_unique<PartialPut>(BeginPut(seq, piece));
+  if (piece.total_bytes() != put_->total || piece.offset() != put_->filled ||
+      piece.data().size() > put_->total - put_->filled) {
+    outcome.session = absl::InvalidArgumentError("the pieces of a Put do not follow each other");
+    return outcome;
+  }
+  if (put_->array != nullptr)
+    std::memcpy(put_->array->data() + piece.offset(), piece.data().data(), piece.data().size());
+  put_->filled += piece.data().size();
+  outcome.applied = put_->filled == put_->total;
+  if (!outcome.applied) return outcome;
+  const std::unique_ptr<PartialPut> whole = std::move(put_);
+  const uint64_t handle = piece.handle();
+  if (whole->status.ok())
+    handles_[handle].array = std::move(whole->array);
+  else
+    outcome.answers.push_back(Fail(seq, seq, whole->status, {&handle, 1}));
+  return outcome;
+}
+
+Outcome SessionState::Release(const proto::Release& release) {
+  for (const uint64_t handle : release.handles()) handles_.erase(handle);
+  return {};
+}
+
+Outcome SessionState::Fetch(uint64_t seq, const proto::Fetch& fetch) {
+  Outcome outcome;
+  for (int i = 0; i < fetch.handles_size(); ++i) {
+    const auto entry = handles_.find(fetch.handles(i));
+    absl::Status status;
+    uint64_t cause_seq = seq;
+    if (entry == handles_.end()) {
+      status = absl::NotFoundError(absl::StrCat("handle ", fetch.handles(i), " does not exist"));
+    } else if (entry->second.array == nullptr) {
+      status = entry->second.status;
+      cause_seq = entry->second.cause_seq;
+    }
+    if (!status.ok()) {
+      outcome.answers.clear();  // all or none
+      outcome.answers.push_back(Fail(seq, cause_seq, status, {}));
+      return outcome;
+    }
+    outcome.answers.push_back(
+        Kept{entry->second.array, static_cast<uint32_t>(i), fetch.handles(i), {}});
+  }
+  return outcome;
+}
+
+Kept SessionState::Fail(uint64_t seq, uint64_t cause_seq, const absl::Status& status,
+                        std::span<const uint64_t> handles, std::string_view graph_id) {
+  Kept kept;
+  proto::Failed& failed = kept.failed;
+  for (const uint64_t handle : handles) {
+    if (handle != 0 && !handles_.contains(handle))
+      handles_[handle] = Entry{nullptr, status, cause_seq};
+    failed.add_handles(handle);
+  }
+  failed.set_seq(seq);
+  failed.set_code(static_cast<uint32_t>(status.code()));
+  failed.set_message(std::string(status.message()));
+  failed.set_cause_seq(cause_seq);
+  failed.set_graph_id(std::string(graph_id));
+  if (const std::optional<FailedNode> node = FailedNodeOf(status)) {
+    failed.set_node(node->index);
+    failed.set_op(node->op);
+  }
+  failed.set_retryable(status.code() == absl::StatusCode::kResourceExhausted);
+  return kept;
+}
+
+}  // namespace outboard::worker

@@ -1,0 +1,80 @@
+// What a session has computed so far, and the meaning of its sequenced items (proto/cloud.proto): the handle
+// table and the kernels in use. An item is applied by one call, which says what has to be told to the client.
+//
+// A failed item is no error of the session: it poisons its outputs and is answered by a failure. The order
+// of items, their being applied once, and the sending of answers are ExecutorCore's.
+// Threads: one; the engine computes in it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/cloud.pb.h"
+#include "worker/engine.h"
+#include "worker/graph_table.h"
+#include "worker/plan_log.h"
+#include "worker/unacknowledged.h"
+
+namespace outboard::worker {
+
+// What became of an item.
+struct Outcome {
+  bool applied = true;        // false: of a Put of which more pieces are to come
+  std::vector<Kept> answers;  // values asked for, or the failure
+  absl::Status session;       // not OK: the session ends so
+};
+
+class SessionState {
+ public:
+  // `follow`: the plan log of the session whose Runs these are.
+  SessionState(Engine* engine, std::vector<PlanLogEntry> follow);
+  ~SessionState();
+
+  // `seq` is one above the last applied, or that of the Put under way.
+  Outcome Run(uint64_t seq, const proto::Run& run, const KnownGraph& graph);
+  Outcome Put(uint64_t seq, const proto::Put& piece);
+  Outcome Release(const proto::Release& release);
+  Outcome Fetch(uint64_t seq, const proto::Fetch& fetch);
+
+  uint64_t put_under_way() const;  // its seq; 0: none
+  void ForgetPutUnderWay();        // with its stream
+  void Clear();                    // at the end: all arrays go
+  size_t handle_count() const { return handles_.size(); }
+  const PlanLog& plan_log() const { return plan_log_; }
+
+ private:
+  // An array, or why there is none (poison), and the item that failed first.
+  struct Entry {
+    ArrayPtr array;
+    absl::Status status;
+    uint64_t cause_seq = 0;
+  };
+  struct PartialPut;
+
+  absl::Status CheckRun(const proto::Run& run) const;
+  absl::StatusOr<std::vector<ArrayPtr>> RunGraph(uint64_t seq, const KnownGraph& graph,
+                                                 std::vector<ArrayPtr> inputs,
+                                                 std::span<const Binding> bindings,
+                                                 std::span<const int64_t> donated,
+                                                 absl::Status& session);
+  PartialPut BeginPut(uint64_t seq, const proto::Put& put);
+  // Poisons `handles`, and is the answer that says so.
+  Kept Fail(uint64_t seq, uint64_t cause_seq, const absl::Status& status,
+            std::span<const uint64_t> handles, std::string_view graph_id = {});
+
+  Engine* const engine_;
+  const std::vector<PlanLogEntry> follow_;
+  size_t followed_ = 0;  // of follow_
+  PlanLog plan_log_;
+  absl::flat_hash_map<uint64_t, Entry> handles_;
+  std::unique_ptr<PartialPut> put_;
+};
+
+}  // namespace outboard::worker

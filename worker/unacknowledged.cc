@@ -1,0 +1,26 @@
+#include "worker/unacknowledged.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace outboard::worker {
+
+absl::Status Unacknowledged::Add(uint64_t seq, Kept kept) {
+  if (kept.array == nullptr) failed_bytes_ += kept.failed.ByteSizeLong();
+  if (kept_.size() >= kKeptItemsMax || failed_bytes_ > kKeptFailedBytesMax)
+    return absl::ResourceExhaustedError(
+        absl::StrCat("too much waits for the client's acknowledgement; the limit is ",
+                     kKeptItemsMax, " values, or ", kKeptFailedBytesMax, " bytes of failures"));
+  kept_.emplace(seq, std::move(kept));
+  return absl::OkStatus();
+}
+
+void Unacknowledged::Acknowledge(uint64_t through_seq) {
+  const auto end = kept_.upper_bound(through_seq);
+  for (auto it = kept_.begin(); it != end; ++it)
+    if (it->second.array == nullptr) failed_bytes_ -= it->second.failed.ByteSizeLong();
+  kept_.erase(kept_.begin(), end);
+}
+
+}  // namespace outboard::worker

@@ -1,0 +1,44 @@
+// What a session's client has not acknowledged: the values it asked for, which share their arrays' memory,
+// and the failures. All of it is sent again after a reconnection (E4 in executor_core.cc).
+//
+// Limits: kKeptItemsMax, kKeptFailedBytesMax; the credit bounds both for a client that does not lie.
+// Threads: one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+
+#include "absl/status/status.h"
+#include "proto/cloud.pb.h"
+#include "proto/limits.h"
+#include "worker/engine.h"
+
+namespace outboard::worker {
+
+inline constexpr size_t kKeptItemsMax = 16 * wire::kCreditItems;
+// Kept values share the memory of their arrays, which has its limit; failures name handles.
+inline constexpr size_t kKeptFailedBytesMax = size_t{16} << 20;
+
+// One answer to an item.
+struct Kept {
+  ArrayPtr array;      // nullptr: a failure
+  uint32_t index = 0;  // Run: into outputs. Fetch: into handles
+  uint64_t handle = 0;
+  proto::Failed failed;
+};
+
+class Unacknowledged {
+ public:
+  // Errors: RESOURCE_EXHAUSTED  over a limit; nothing is kept then
+  absl::Status Add(uint64_t seq, Kept kept);
+  void Acknowledge(uint64_t through_seq);
+
+  const std::multimap<uint64_t, Kept>& by_seq() const { return kept_; }
+
+ private:
+  std::multimap<uint64_t, Kept> kept_;
+  size_t failed_bytes_ = 0;
+};
+
+}  // namespace outboard::worker
