@@ -42,6 +42,12 @@ constexpr std::chrono::seconds kTellEvery{10};  // that there is still no connec
 constexpr int kNoticesMax = 5;                  // lines of the gateway's, in kTellEvery
 constexpr int kUploadAttempts = 4;
 
+absl::Status CheckDims(std::span<const int64_t> dims) {
+  for (int64_t dim : dims)
+    if (dim < 0) return absl::InvalidArgumentError(absl::StrCat("Put of a dimension of ", dim));
+  return absl::OkStatus();
+}
+
 std::string_view Variable(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr ? value : "";
@@ -171,9 +177,7 @@ class Session::Impl final : public LinkListener {
   // ---- the program's calls
   absl::Status Put(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
                    std::string_view bytes) {
-    for (int64_t dim : dims) {
-      if (dim < 0) return absl::InvalidArgumentError(absl::StrCat("Put of a dimension of ", dim));
-    }
+    if (absl::Status status = CheckDims(dims); !status.ok()) return status;
     bool by_blob = false;
     {
       std::lock_guard lock(mutex_);
@@ -207,12 +211,38 @@ class Session::Impl final : public LinkListener {
     return seq;
   }
 
-  absl::StatusOr<uint64_t> Fetch(uint64_t handle) {
+  absl::Status PutBlob(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
+                       uint64_t total_bytes, std::string_view root) {
+    if (absl::Status status = CheckDims(dims); !status.ok()) return status;
+    if (root.size() != wire::kHashBytes)
+      return absl::InvalidArgumentError(absl::StrCat("a blob's root of ", root.size(), " bytes"));
     std::unique_lock lock(mutex_);
     if (absl::Status status = AwaitCredit(lock, 0); !status.ok()) return status;
-    uint64_t seq = core_.Fetch(handle);
+    core_.PutBlob(handle, dtype, dims, total_bytes, root);
+    Flush();
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<uint64_t> Fetch(std::span<const uint64_t> handles) {
+    std::unique_lock lock(mutex_);
+    if (absl::Status status = AwaitCredit(lock, 0); !status.ok()) return status;
+    auto seq = core_.Fetch(handles);
     Flush();
     return seq;
+  }
+
+  absl::StatusOr<uint64_t> Save(std::string_view name, std::span<const SaveEntry> entries) {
+    std::unique_lock lock(mutex_);
+    if (absl::Status status = AwaitCredit(lock, 0); !status.ok()) return status;
+    auto seq = core_.Save(name, entries);
+    Flush();
+    return seq;
+  }
+
+  absl::StatusOr<Saved> AwaitSaved(uint64_t seq) {
+    std::unique_lock lock(mutex_);
+    Wait(lock, [&] { return core_.SaveReady(seq); });
+    return core_.TakeSaved(seq);
   }
 
   void Release(uint64_t handle) {
@@ -478,7 +508,17 @@ absl::Status Session::Put(uint64_t handle, uint32_t dtype, std::span<const int64
   return impl_->Put(handle, dtype, dims, bytes);
 }
 absl::StatusOr<uint64_t> Session::Run(const RunRequest& request) { return impl_->Run(request); }
-absl::StatusOr<uint64_t> Session::Fetch(uint64_t handle) { return impl_->Fetch(handle); }
+absl::Status Session::PutBlob(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
+                              uint64_t total_bytes, std::string_view root) {
+  return impl_->PutBlob(handle, dtype, dims, total_bytes, root);
+}
+absl::StatusOr<uint64_t> Session::Fetch(std::span<const uint64_t> handles) {
+  return impl_->Fetch(handles);
+}
+absl::StatusOr<uint64_t> Session::Save(std::string_view name, std::span<const SaveEntry> entries) {
+  return impl_->Save(name, entries);
+}
+absl::StatusOr<Saved> Session::AwaitSaved(uint64_t seq) { return impl_->AwaitSaved(seq); }
 void Session::Release(uint64_t handle) { impl_->Release(handle); }
 absl::StatusOr<Value> Session::Await(uint64_t seq, uint32_t index) {
   return impl_->Await(seq, index);

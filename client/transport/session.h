@@ -36,34 +36,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/transport/request.h"
 
 namespace outboard::transport {
 
 class Link;
-
-using GraphHash = std::array<uint8_t, 32>;  // SHA-256 of the canonical encoding
-
-struct Binding {
-  uint32_t slot = 0;  // of a VAR
-  int64_t value = 0;
-};
-
-struct RunRequest {
-  GraphHash graph_id{};
-  std::shared_ptr<const std::string> graph;  // the canonical encoding; sent once a session
-  std::vector<uint64_t> inputs;              // handles, in the order of the PARAM slots
-  std::vector<uint64_t> outputs;  // new handles (NewHandle), in the order of the SINK's sources
-  std::vector<uint32_t> donate;   // indices into inputs; those handles end with this Run
-  std::vector<uint32_t>
-      fetch;  // indices into outputs to be sent back; Await them with (seq, index)
-  std::vector<Binding> bindings;
-};
-
-struct Value {
-  uint32_t dtype = 0;  // the dtype's code in the graph encoding
-  std::vector<int64_t> dims;
-  std::string bytes;  // little-endian, row-major
-};
 
 struct SessionOptions {
   // "host:port" or "unix:/path". Empty: a private `outboard serve`, started for this process and
@@ -125,8 +102,20 @@ class Session {
   // Returns the Run's sequence number.
   absl::StatusOr<uint64_t> Run(const RunRequest& request);
 
-  // Asks for the value of a handle that was not fetched by its Run; Await(seq, 0).
-  absl::StatusOr<uint64_t> Fetch(uint64_t handle);
+  // As Put, of a blob that the cloud has already (proto/merkle.h names it): nothing is sent.
+  absl::Status PutBlob(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
+                       uint64_t total_bytes, std::string_view root);
+
+  // Asks for the values of handles that were not fetched by their Runs; Await(seq, i) for the i-th.
+  absl::StatusOr<uint64_t> Fetch(std::span<const uint64_t> handles);
+  absl::StatusOr<uint64_t> Fetch(uint64_t handle) { return Fetch(std::span(&handle, 1)); }
+
+  // Writes arrays as they are now as a checkpoint in the cloud; what follows does not wait for it.
+  // Names as in proto/store.proto. Returns the sequence number for AwaitSaved.
+  absl::StatusOr<uint64_t> Save(std::string_view name, std::span<const SaveEntry> entries);
+  // Waits until the checkpoint is on disk, or has failed: asked once, as Await. A save whose session
+  // ends before may have been written or not.
+  absl::StatusOr<Saved> AwaitSaved(uint64_t seq);
 
   // The handle is not used again. Travels with the next frame.
   void Release(uint64_t handle);

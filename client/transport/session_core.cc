@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/transport/failure.h"
+#include "client/transport/items.h"
 #include "proto/status_code.h"
 
 namespace outboard::transport {
@@ -25,7 +26,7 @@ constexpr size_t kItemOverheadBytes = 16;  // tag, length and seq around an item
 constexpr size_t kNoticesWaitingMax = 16;
 constexpr size_t kNoticeBytesMax = 200;
 
-std::string AsString(const GraphHash& id) { return std::string(id.begin(), id.end()); }
+constexpr uint32_t kProtocolOfSave = 2;
 
 }  // namespace
 
@@ -36,7 +37,7 @@ void SessionCore::Open(uint32_t devices) {
   state_ = State::kOpening;
   proto::ClientItem item;
   proto::Open* open = item.mutable_open();
-  open->mutable_protocol()->set_min(wire::kProtocolVersion);
+  open->mutable_protocol()->set_min(wire::kProtocolVersionOldest);
   open->mutable_protocol()->set_max(wire::kProtocolVersion);
   open->mutable_graph_schema()->set_min(wire::kGraphSchemaVersion);
   open->mutable_graph_schema()->set_max(wire::kGraphSchemaVersion);
@@ -62,20 +63,6 @@ SessionCore::Entry& SessionCore::Add(proto::ClientItem item) {
   return ring_.back();
 }
 
-namespace {
-// A Put without its data: what both kinds of it say.
-proto::ClientItem PutItem(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
-                          uint64_t total_bytes) {
-  proto::ClientItem item;
-  proto::Put* put = item.mutable_put();
-  put->set_handle(handle);
-  put->set_dtype(dtype);
-  for (int64_t dim : dims) put->add_dims(static_cast<uint64_t>(dim));
-  put->set_total_bytes(total_bytes);
-  return item;
-}
-}  // namespace
-
 uint64_t SessionCore::Put(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
                           std::shared_ptr<const std::string> bytes) {
   FlushReleases();
@@ -98,38 +85,10 @@ uint64_t SessionCore::PutBlob(uint64_t handle, uint32_t dtype, std::span<const i
 }
 
 absl::StatusOr<uint64_t> SessionCore::Run(const RunRequest& request) {
-  if (request.inputs.size() + request.outputs.size() > wire::kRunHandlesMax) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("a Run with ", request.inputs.size(), " inputs and ", request.outputs.size(),
-                     " outputs; limit ", wire::kRunHandlesMax, " together"));
-  }
-  if (request.graph == nullptr || request.graph->size() > wire::kGraphBytesMax) {
-    return absl::ResourceExhaustedError(absl::StrCat("a graph of ",
-                                                     request.graph ? request.graph->size() : 0,
-                                                     " bytes; limit ", wire::kGraphBytesMax));
-  }
-  for (uint32_t index : request.donate) {
-    if (index >= request.inputs.size())
-      return absl::InvalidArgumentError(absl::StrCat("donate index ", index));
-  }
-  for (uint32_t index : request.fetch) {
-    if (index >= request.outputs.size())
-      return absl::InvalidArgumentError(absl::StrCat("fetch index ", index));
-  }
+  absl::StatusOr<proto::ClientItem> item = RunItem(request);
+  if (!item.ok()) return item.status();
   FlushReleases();
-  proto::ClientItem item;
-  proto::Run* run = item.mutable_run();
-  run->set_graph_id(AsString(request.graph_id));
-  run->mutable_inputs()->Add(request.inputs.begin(), request.inputs.end());
-  run->mutable_outputs()->Add(request.outputs.begin(), request.outputs.end());
-  run->mutable_donate()->Add(request.donate.begin(), request.donate.end());
-  run->mutable_fetch()->Add(request.fetch.begin(), request.fetch.end());
-  for (const Binding& binding : request.bindings) {
-    proto::Binding* out = run->add_bindings();
-    out->set_slot(binding.slot);
-    out->set_value(binding.value);
-  }
-  Entry& entry = Add(std::move(item));
+  Entry& entry = Add(*std::move(item));
   entry.graph = request.graph;
   for (uint32_t index : request.fetch) Expect(entry.seq, index);
   ++runs_;
@@ -137,12 +96,25 @@ absl::StatusOr<uint64_t> SessionCore::Run(const RunRequest& request) {
   return entry.seq;
 }
 
-uint64_t SessionCore::Fetch(uint64_t handle) {
+absl::StatusOr<uint64_t> SessionCore::Fetch(std::span<const uint64_t> handles) {
+  absl::StatusOr<proto::ClientItem> item = FetchItem(handles);
+  if (!item.ok()) return item.status();
   FlushReleases();
-  proto::ClientItem item;
-  item.mutable_fetch()->add_handles(handle);
-  Entry& entry = Add(std::move(item));
-  Expect(entry.seq, 0);
+  Entry& entry = Add(*std::move(item));
+  for (uint32_t index = 0; index < handles.size(); ++index) Expect(entry.seq, index);
+  Emit(entry);
+  return entry.seq;
+}
+
+absl::StatusOr<uint64_t> SessionCore::Save(std::string_view name,
+                                           std::span<const SaveEntry> entries) {
+  if (opened_.protocol() < kProtocolOfSave)
+    return absl::UnimplementedError("this gateway keeps no checkpoints: it is of an older version");
+  absl::StatusOr<proto::ClientItem> item = SaveItem(name, entries);
+  if (!item.ok()) return item.status();
+  FlushReleases();
+  Entry& entry = Add(*std::move(item));
+  saves_.emplace(entry.seq, std::nullopt);
   Emit(entry);
   return entry.seq;
 }
@@ -255,6 +227,7 @@ void SessionCore::OnFrame(proto::ServerFrame& frame) {
       case proto::ServerItem::kDone: OnDone(*item.mutable_done()); break;
       case proto::ServerItem::kFailed: OnFailed(item.failed()); break;
       case proto::ServerItem::kNeed: OnNeed(item.need()); break;
+      case proto::ServerItem::kSaved: OnSaved(item.saved()); break;
       case proto::ServerItem::kCredit:
         items_max_ = std::max(1u, item.credit().items_in_flight_max());
         bytes_max_ = item.credit().bytes_in_flight_max();
@@ -338,6 +311,8 @@ void SessionCore::OnFailed(const proto::Failed& failed) {
   status = WithFailure(std::move(status), failure);
   if (first_failure_.ok()) first_failure_ = status;
   ack_due_ = true;
+  if (auto save = saves_.find(failed.seq()); save != saves_.end() && !save->second)
+    save->second = status;
   auto it = slots_.lower_bound({failed.seq(), 0});
   while (it != slots_.end() && it->first.first == failed.seq()) {
     Slot& slot = it->second;
@@ -348,6 +323,12 @@ void SessionCore::OnFailed(const proto::Failed& failed) {
     }
     it = slot.forgotten ? slots_.erase(it) : std::next(it);
   }
+}
+
+void SessionCore::OnSaved(const proto::Saved& saved) {
+  auto it = saves_.find(saved.seq());
+  if (it != saves_.end() && !it->second)
+    it->second = Saved{saved.total_bytes(), saved.sent_bytes()};
 }
 
 void SessionCore::OnNeed(const proto::Need& need) {
@@ -395,6 +376,8 @@ void SessionCore::End(absl::Status status) {
     slot.status = status_;
   }
   incomplete_.clear();
+  for (auto& [seq, saved] : saves_)
+    if (!saved) saved = status_;
   ring_.clear();
   frames_.clear();
   releases_.clear();
@@ -428,6 +411,21 @@ void SessionCore::Forget(uint64_t seq, uint32_t index) {
   } else {
     it->second.forgotten = true;
   }
+}
+
+bool SessionCore::SaveReady(uint64_t seq) const {
+  auto it = saves_.find(seq);
+  return it == saves_.end() || it->second.has_value();
+}
+
+absl::StatusOr<Saved> SessionCore::TakeSaved(uint64_t seq) {
+  auto it = saves_.find(seq);
+  if (it == saves_.end())
+    return absl::FailedPreconditionError(
+        absl::StrCat("item ", seq, " is no Save, or was awaited already"));
+  absl::StatusOr<Saved> saved = *std::move(it->second);
+  saves_.erase(it);
+  return saved;
 }
 
 absl::Status SessionCore::TakeFirstFailure() {

@@ -15,11 +15,13 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/transport/request.h"
 #include "client/transport/session.h"
 #include "proto/cloud.pb.h"
 #include "proto/limits.h"
@@ -39,7 +41,8 @@ class SessionCore {
   uint64_t PutBlob(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
                    uint64_t total_bytes, std::string_view root);
   absl::StatusOr<uint64_t> Run(const RunRequest& request);
-  uint64_t Fetch(uint64_t handle);
+  absl::StatusOr<uint64_t> Fetch(std::span<const uint64_t> handles);
+  absl::StatusOr<uint64_t> Save(std::string_view name, std::span<const SaveEntry> entries);
   void Release(uint64_t handle);
   void FlushReleases();  // into the frame under way, without waiting for the next Run
   void Close();
@@ -59,6 +62,8 @@ class SessionCore {
   bool Ready(uint64_t seq, uint32_t index) const;
   absl::StatusOr<Value> Take(uint64_t seq, uint32_t index);  // Ready only
   void Forget(uint64_t seq, uint32_t index);
+  bool SaveReady(uint64_t seq) const;
+  absl::StatusOr<Saved> TakeSaved(uint64_t seq);  // SaveReady only
   uint64_t last_seq() const { return next_seq_ - 1; }
   uint64_t done_seq() const { return done_seq_; }
   absl::Status TakeFirstFailure();
@@ -95,6 +100,7 @@ class SessionCore {
   void OnDone(proto::Done& done);
   void OnValue(proto::Value& value);
   void OnFailed(const proto::Failed& failed);
+  void OnSaved(const proto::Saved& saved);
   void OnNeed(const proto::Need& need);
   void OnNotice(const proto::Notice& notice);
   void Acknowledge();
@@ -116,6 +122,7 @@ class SessionCore {
   std::vector<uint64_t> releases_;
   std::map<ValueKey, Slot> slots_;
   std::set<ValueKey> incomplete_;
+  std::map<uint64_t, std::optional<absl::StatusOr<Saved>>> saves_;  // by seq; empty: under way
   absl::Status first_failure_;
   std::vector<std::string> notices_;
   bool ack_due_ = false;  // something came that the executor keeps until an Ack

@@ -15,6 +15,7 @@ proto::ServerFrame OpenedFrame(uint64_t epoch, uint64_t applied = 0, uint32_t it
   proto::Opened& opened = *frame.add_items()->mutable_opened();
   opened.set_resume_token(std::string(16, 't'));
   opened.set_applied_seq(applied);
+  opened.set_protocol(wire::kProtocolVersion);
   if (items > 0) {
     opened.mutable_credit()->set_items_in_flight_max(items);
     opened.mutable_credit()->set_bytes_in_flight_max(100);
@@ -168,6 +169,51 @@ TEST(SessionCore, AFailedRunFailsItsValuesOnly) {
   EXPECT_FALSE(core.Ready(2, 0));
   EXPECT_EQ(core.TakeFirstFailure().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(core.TakeFirstFailure().ok());
+}
+
+TEST(SessionCore, SavesAreAnsweredOnceAndEndWithTheSession) {
+  Opened core;
+  const SaveEntry entries[] = {{"weight", 7}, {"bias", 8}};
+  const uint64_t seq = core.Save("model", entries).value();
+  ASSERT_EQ(core.Save("model", entries).value(), seq + 1);
+  auto items = core.Items();
+  ASSERT_EQ(items.size(), 2u);
+  EXPECT_EQ(items[0].seq(), seq);
+  EXPECT_EQ(items[0].save().name(), "model");
+  EXPECT_EQ(items[0].save().entries(1).handle(), 8u);
+  EXPECT_FALSE(core.SaveReady(seq));
+  core.Get(DoneFrame(1, seq + 1));
+  EXPECT_FALSE(core.SaveReady(seq));  // applied is not stored
+  proto::ServerFrame frame;
+  frame.set_epoch(1);
+  for (const uint64_t bytes : {12u, 13u}) {  // told again after a reconnection
+    frame.add_items()->mutable_saved()->set_seq(seq);
+    frame.mutable_items()->rbegin()->mutable_saved()->set_total_bytes(bytes);
+  }
+  core.Get(frame);
+  ASSERT_TRUE(core.SaveReady(seq));
+  EXPECT_EQ(core.TakeSaved(seq)->total_bytes, 12u);
+  EXPECT_EQ(core.TakeSaved(seq).status().code(), absl::StatusCode::kFailedPrecondition);
+  core.End(absl::UnavailableError("worker lost"));
+  EXPECT_EQ(core.TakeSaved(seq + 1).status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(SessionCore, ARepeatedRunSaysWhatItCarries) {
+  Opened core;
+  RunRequest request = OfGraph('a');
+  request.carry = {{0, 0}};
+  EXPECT_EQ(core.Run(request).status().code(), absl::StatusCode::kInvalidArgument);  // once
+  request.repeat = 50;
+  request.stack = {1};
+  request.cursor = Cursor{3, -2};
+  ASSERT_TRUE(core.Run(request).ok());
+  const proto::Run run = core.Items().back().run();
+  EXPECT_EQ(run.repeat(), 50u);
+  EXPECT_EQ(run.carry_size(), 1);
+  EXPECT_EQ(run.stack(0), 1u);
+  EXPECT_EQ(run.cursor().stride(), -2);
+  request.carry[0].input = 1;  // of 1
+  EXPECT_EQ(core.Run(request).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(SessionCore, CreditBoundsItemsAndBytes) {

@@ -65,7 +65,8 @@ class Program {
       case kFetch: {
         core_.Release(bytes_.Byte());
         if (!CanSend()) return;
-        const uint64_t seq = core_.Fetch(bytes_.Byte());
+        const uint64_t handle = bytes_.Byte();
+        const uint64_t seq = core_.Fetch(std::span(&handle, 1)).value();
         Sent(seq);
         asked_.insert({seq, 0});
         return;

@@ -1,0 +1,31 @@
+// Requests as items of the wire, without their sequence numbers: what can be said about a request
+// alone is checked here, the rest by the cloud.
+//
+// Errors: INVALID_ARGUMENT    an index that names nothing, a repetition of nothing
+//         RESOURCE_EXHAUSTED  a limit of proto/limits.h, with the limit and the count
+// Threads: pure.
+#ifndef OUTBOARD_CLIENT_TRANSPORT_ITEMS_H_
+#define OUTBOARD_CLIENT_TRANSPORT_ITEMS_H_
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/transport/request.h"
+#include "proto/cloud.pb.h"
+
+namespace outboard::transport {
+
+absl::StatusOr<proto::ClientItem> RunItem(const RunRequest& request);
+// A Put without its data.
+proto::ClientItem PutItem(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
+                          uint64_t total_bytes);
+absl::StatusOr<proto::ClientItem> FetchItem(std::span<const uint64_t> handles);
+absl::StatusOr<proto::ClientItem> SaveItem(std::string_view name,
+                                           std::span<const SaveEntry> entries);
+
+}  // namespace outboard::transport
+
+#endif  // OUTBOARD_CLIENT_TRANSPORT_ITEMS_H_
