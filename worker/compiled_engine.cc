@@ -193,8 +193,12 @@ class CompiledEngine final : public Engine {
     buffers.resize(kernel.program->buffer_count());
     buffers.push_back(const_cast<int64_t*>(vars.data()));
     const bool timed = kernel.timed() || debug_ >= 2;
+    const uint64_t begin_ns = trace_ != nullptr ? trace_->Now() : 0;
     const Clock::time_point start = timed ? Clock::now() : Clock::time_point{};
     OB_RETURN_IF_ERROR(device_.Launch(*kernel.program, buffers));
+    if (trace_ != nullptr)
+      trace_->AddKernel(kernel.name, kernel.source.opts.value_or(""), begin_ns,
+                        kernel.program->flops(), kernel.program->bytes());
     const double us =
         timed ? std::chrono::duration<double, std::micro>(Clock::now() - start).count() : 0;
     kernel.Ran(us);
@@ -226,6 +230,7 @@ class CompiledEngine final : public Engine {
 
   absl::StatusOr<std::unique_ptr<Plan>> MakePlan(const UOp* sink,
                                                  std::span<const int64_t> donated) {
+    const TraceSpan span(trace_, "plan");
     const Clock::time_point start = Clock::now();
     Graph graph;
     auto plan = std::make_unique<Plan>();
@@ -263,6 +268,7 @@ class CompiledEngine final : public Engine {
       else if (tuner_.has_value())
         missing.back().opts = tuner_->OptsFor(kernel.ast, missing_names.back());
     }
+    const uint64_t compile_ns = trace_ != nullptr ? trace_->Now() : 0;
     std::vector<absl::StatusOr<CompiledKernel>> compiled = compiler_->Compile(missing);
     // A store may have been written by another build, or by anybody.
     for (size_t i = 0; i < missing.size(); ++i) {
@@ -270,6 +276,9 @@ class CompiledEngine final : public Engine {
       missing[i].opts = std::nullopt;
       compiled[i] = std::move(compiler_->Compile({&missing[i], 1})[0]);
     }
+    if (trace_ != nullptr)
+      trace_->Add("compile", compile_ns,
+                  absl::StrCat(missing.size(), " of ", schedule.kernels.size(), " kernels"));
     absl::Status failure;
     for (size_t i = 0; i < missing.size(); ++i) {
       failure.Update(AboutResult(compiled[i].status(), sink, missing_results[i]));

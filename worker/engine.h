@@ -15,6 +15,7 @@
 #include "compiler/ir/uop.h"
 #include "runtime/cpu/memory.h"
 #include "worker/plan_log.h"
+#include "worker/trace.h"
 
 namespace outboard::worker {
 
@@ -71,6 +72,9 @@ class Engine {
   virtual void TellCosts(const std::function<bool()>& knocked) {}
   virtual void UseBetterKernels(const std::function<bool()>& knocked) {}
 
+  // What takes time is told to it from now on; nullptr: to nobody. Outlives its use.
+  void SetTrace(Trace* trace) { trace_ = trace; }
+
   virtual std::string kind() const = 0;  // "cpu", "ref"
   const EngineStats& stats() const { return stats_; }
   // Only ever lower: what a session may have of the device.
@@ -82,6 +86,7 @@ class Engine {
   const cpu::Allocator& memory() const { return const_cast<Engine*>(this)->memory(); }
 
   EngineStats stats_;
+  Trace* trace_ = nullptr;
 };
 
 // Whether each VAR of `sink` has a value in its range, and `inputs` are what its PARAMs are then.

@@ -54,6 +54,8 @@ absl::Status CheckNames(const proto::ClientItem& item) {
 ExecutorCore::ExecutorCore(Engine* engine, ExecutorOptions options)
     : engine_(engine), options_(std::move(options)), state_(engine, options_.follow) {}
 
+ExecutorCore::~ExecutorCore() { engine_->SetTrace(nullptr); }
+
 std::vector<proto::ServerFrame> ExecutorCore::On(proto::ClientFrame frame) {
   std::vector<proto::ServerFrame> answers;
   On(std::move(frame), [&](proto::ServerFrame answer) { answers.push_back(std::move(answer)); });
@@ -62,6 +64,7 @@ std::vector<proto::ServerFrame> ExecutorCore::On(proto::ClientFrame frame) {
 
 void ExecutorCore::On(proto::ClientFrame frame, const SendFrame& send) {
   out_.SetTarget(&send);
+  if (trace_ != nullptr) TraceFrame(frame);
   for (proto::ClientItem& item : *frame.mutable_items()) {
     if (ended_) break;
     if (item.has_open()) {
@@ -102,6 +105,8 @@ void ExecutorCore::OnOpen(const proto::Open& open, uint64_t epoch) {
   }
   open_ = true;
   epoch_ = epoch;
+  trace_ = open.trace() && options_.now_ns ? std::make_unique<Trace>(options_.now_ns) : nullptr;
+  engine_->SetTrace(trace_.get());
   out_.SetEpoch(epoch);
   state_.ForgetPutUnderWay();
   graphs_.DropIncomplete();
@@ -128,7 +133,12 @@ void ExecutorCore::OnOpen(const proto::Open& open, uint64_t epoch) {
 }
 
 void ExecutorCore::OnGraph(const proto::Graph& piece) {
-  const absl::StatusOr<bool> complete = graphs_.Add(piece);
+  if (trace_ != nullptr) trace_->SetItem(0);
+  absl::StatusOr<bool> complete = false;
+  {
+    const TraceSpan span(trace_.get(), "read graph");
+    complete = graphs_.Add(piece);
+  }
   if (!complete.ok()) return EndSession(complete.status());
   if (!*complete || needed_ != piece.id()) return;
   needed_.clear();
@@ -173,6 +183,7 @@ bool ExecutorCore::TryApply(const proto::ClientItem& item) {
         absl::StrCat("item ", seq, " came before the last piece of Put ", put)));
     return true;
   }
+  if (trace_ != nullptr) trace_->SetItem(seq);
   Outcome outcome;
   switch (item.kind_case()) {
     case proto::ClientItem::kRun: {
@@ -184,10 +195,15 @@ bool ExecutorCore::TryApply(const proto::ClientItem& item) {
         out_.Write(std::move(need));
         return false;
       }
+      const TraceSpan span(trace_.get(), "run");
       outcome = state_.Run(seq, item.run(), *graph);
       break;
     }
-    case proto::ClientItem::kPut: outcome = state_.Put(seq, item.put()); break;
+    case proto::ClientItem::kPut: {
+      const TraceSpan span(trace_.get(), "put");
+      outcome = state_.Put(seq, item.put());
+      break;
+    }
     case proto::ClientItem::kRelease: outcome = state_.Release(item.release()); break;
     default: outcome = state_.Fetch(seq, item.fetch()); break;
   }
@@ -195,9 +211,13 @@ bool ExecutorCore::TryApply(const proto::ClientItem& item) {
     EndSession(outcome.session);
     return true;
   }
-  for (Kept& answer : outcome.answers)
-    if (!ended_) Keep(seq, std::move(answer));
+  if (!outcome.answers.empty()) {
+    const TraceSpan span(trace_.get(), "answer");
+    for (Kept& answer : outcome.answers)
+      if (!ended_) Keep(seq, std::move(answer));
+  }
   if (outcome.applied) applied_seq_ = seq;
+  if (trace_ != nullptr && trace_->wants_done()) SendDone();
   return true;
 }
 
@@ -246,6 +266,12 @@ void ExecutorCore::SendValue(uint64_t seq, const Kept& kept) {
   } while (offset < total);
 }
 
+void ExecutorCore::TraceFrame(const proto::ClientFrame& frame) {
+  uint64_t last = 0;
+  for (const proto::ClientItem& item : frame.items()) last = std::max(last, item.seq());
+  trace_->FrameCame(last);
+}
+
 proto::Done* ExecutorCore::DoneHeader(proto::ServerItem& item) const {
   proto::Done* const done = item.mutable_done();
   done->set_through_seq(applied_seq_);
@@ -256,7 +282,8 @@ proto::Done* ExecutorCore::DoneHeader(proto::ServerItem& item) const {
 
 void ExecutorCore::SendDone() {
   proto::ServerItem item;
-  DoneHeader(item);
+  proto::Done* const done = DoneHeader(item);
+  if (trace_ != nullptr) trace_->Take(*done);
   told_seq_ = applied_seq_;
   out_.Write(std::move(item));
 }

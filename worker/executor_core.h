@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "worker/frame_writer.h"
 #include "worker/graph_table.h"
 #include "worker/session_state.h"
+#include "worker/trace.h"
 #include "worker/unacknowledged.h"
 
 namespace outboard::worker {
@@ -24,11 +26,13 @@ struct ExecutorOptions {
   std::string hardware_class;  // what tuning is shared by
   // Replay: the plan_log() of the session whose Runs these are.
   std::vector<PlanLogEntry> follow;
+  Trace::NowNs now_ns;  // for traces that clients ask for; empty: they get none
 };
 
 class ExecutorCore {
  public:
   ExecutorCore(Engine* engine, ExecutorOptions options);
+  ~ExecutorCore();
 
   // Applies a frame. Answers are handed to `send` as they fill up, each at most
   // wire::kFrameBytesMax, so that values of any size need no memory beside their own.
@@ -59,6 +63,7 @@ class ExecutorCore {
   void SendValue(uint64_t seq, const Kept& kept);
   void SendDone();
   proto::Done* DoneHeader(proto::ServerItem& item) const;
+  void TraceFrame(const proto::ClientFrame& frame);
 
   Engine* const engine_;
   const ExecutorOptions options_;
@@ -74,6 +79,7 @@ class ExecutorCore {
   uint64_t waiting_bytes_ = 0;             // of Puts that came since waiting_ was last empty
   std::string needed_;                     // the graph asked for
   FrameWriter out_;
+  std::unique_ptr<Trace> trace_;  // where Open asked for it
 };
 
 }  // namespace outboard::worker

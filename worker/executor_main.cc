@@ -117,7 +117,11 @@ int ExecutorMain(const ExecutorMainOptions& options) {
                                            .beam = options.beam,
                                            .flash = options.flash});
   }
-  ExecutorCore core(engine.get(), {device.name, device.hardware_class});
+  const auto now_ns = [] {
+    return static_cast<uint64_t>(
+        std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
+  };
+  ExecutorCore core(engine.get(), {device.name, device.hardware_class, {}, now_ns});
   StepWatchdog watchdog(std::chrono::seconds(options.step_seconds_max),
                         [&core] { return core.applied_seq(); });
   bool heard = true;

@@ -1,0 +1,72 @@
+#include "worker/trace.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+
+namespace outboard::worker {
+
+void Trace::FrameCame(uint64_t seq) {
+  if (seq == 0) return;
+  came_seq_ = seq;
+  came_ns_ = Now();
+}
+
+Trace::Pending* Trace::Push(std::string_view name, uint64_t begin_ns) {
+  if (spans_.size() >= kSpansMax) {
+    ++dropped_;
+    return nullptr;
+  }
+  Pending& pending = spans_.emplace_back();
+  pending.span.set_where(proto::Span::EXECUTOR);
+  pending.span.set_name(std::string(name.substr(0, kTextBytesMax)));
+  pending.span.set_seq(item_);
+  pending.span.set_begin_ns(begin_ns);
+  const uint64_t now = Now();
+  pending.span.set_duration_ns(now - std::min(begin_ns, now));
+  return &pending;
+}
+
+void Trace::Add(std::string_view name, uint64_t begin_ns, std::string_view detail) {
+  if (Pending* const pending = Push(name, begin_ns); pending != nullptr)
+    pending->span.set_detail(std::string(detail.substr(0, kTextBytesMax)));
+}
+
+void Trace::AddKernel(const std::string& name, const std::string& opts, uint64_t begin_ns,
+                      int64_t flops, int64_t bytes) {
+  Pending* const pending = Push(name, begin_ns);
+  if (pending == nullptr) return;
+  pending->span.set_detail(opts);
+  pending->flops = flops;
+  pending->bytes = bytes;
+}
+
+void Trace::Take(proto::Done& done) {
+  for (Pending& pending : spans_) {
+    if (pending.flops >= 0) {
+      // "out 128x64 loop 25 reads in0 in1 writes t2": the loops name it, the rest is detail.
+      const std::string name = pending.span.name();
+      const size_t reads = std::min(name.find(" reads "), name.size());
+      const size_t out = name.rfind("out ", 0) == 0 ? 4 : 0;
+      const double ns = static_cast<double>(std::max<uint64_t>(pending.span.duration_ns(), 1));
+      pending.span.set_name("kernel " + name.substr(out, reads - out));
+      const std::string detail = absl::StrFormat(
+          "%.1f GFLOP/s, %.1f GB/s, Opts %s,%s", static_cast<double>(pending.flops) / ns,
+          static_cast<double>(pending.bytes) / ns,
+          pending.span.detail().empty() ? "of the heuristic" : pending.span.detail().c_str(),
+          name.substr(reads).c_str());
+      pending.span.set_detail(detail.substr(0, kTextBytesMax));
+    }
+    *done.add_spans() = std::move(pending.span);
+  }
+  spans_.clear();
+  done.set_spans_dropped(std::exchange(dropped_, 0));
+  if (came_seq_ == 0) return;
+  proto::Passage& passage = *done.add_passages();
+  passage.set_where(proto::Span::EXECUTOR);
+  passage.set_seq(came_seq_);
+  passage.set_received_ns(came_ns_);
+  passage.set_sent_ns(Now());
+}
+
+}  // namespace outboard::worker
