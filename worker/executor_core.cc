@@ -116,7 +116,7 @@ void ExecutorCore::OnOpen(const proto::Open& open, uint64_t epoch) {
   proto::ServerItem item;
   proto::Opened& opened = *item.mutable_opened();
   opened.set_session_id(open.session_id());
-  opened.set_protocol(wire::kProtocolVersion);
+  opened.set_protocol(std::min(open.protocol().max(), wire::kProtocolVersion));
   opened.set_graph_schema(wire::kGraphSchemaVersion);
   opened.set_applied_seq(applied_seq_);
   opened.set_devices(1);

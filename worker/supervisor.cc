@@ -28,6 +28,7 @@
 #include "proto/fleet.grpc.pb.h"
 #include "proto/limits.h"
 #include "proto/status.h"
+#include "proto/version.h"
 #include "runtime/cpu/memory.h"
 #include "worker/child_process.h"
 #include "worker/device.h"
@@ -241,10 +242,8 @@ class Supervisor::Impl {
     proto::WorkerEvent event;
     proto::Register& entry = *event.mutable_register_();
     entry.set_name(options_.name);
-    entry.mutable_protocol()->set_min(wire::kProtocolVersion);
-    entry.mutable_protocol()->set_max(wire::kProtocolVersion);
-    entry.mutable_graph_schema()->set_min(wire::kGraphSchemaVersion);
-    entry.mutable_graph_schema()->set_max(wire::kGraphSchemaVersion);
+    wire::SetRange(wire::kProtocolOfWorkers, *entry.mutable_protocol());
+    wire::SetRange(wire::kGraphSchemas, *entry.mutable_graph_schema());
     const DeviceInfo info = DescribeCpu();
     for (int i = 0; i < options_.devices; ++i) {
       proto::Device& device = *entry.add_devices();

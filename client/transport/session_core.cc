@@ -17,6 +17,7 @@
 #include "client/transport/failure.h"
 #include "client/transport/items.h"
 #include "proto/status_code.h"
+#include "proto/version.h"
 
 namespace outboard::transport {
 
@@ -37,10 +38,8 @@ void SessionCore::Open(uint32_t devices) {
   state_ = State::kOpening;
   proto::ClientItem item;
   proto::Open* open = item.mutable_open();
-  open->mutable_protocol()->set_min(wire::kProtocolVersionOldest);
-  open->mutable_protocol()->set_max(wire::kProtocolVersion);
-  open->mutable_graph_schema()->set_min(wire::kGraphSchemaVersion);
-  open->mutable_graph_schema()->set_max(wire::kGraphSchemaVersion);
+  wire::SetRange(wire::kProtocolOfClients, *open->mutable_protocol());
+  wire::SetRange(wire::kGraphSchemas, *open->mutable_graph_schema());
   open->set_devices(devices);
   open->set_client_name("outboard-cpp");
   if (can_resume()) {

@@ -12,6 +12,7 @@
 #include "gateway/service/streams.h"
 #include "proto/limits.h"
 #include "proto/status_code.h"
+#include "proto/version.h"
 
 namespace outboard::gateway {
 
@@ -72,18 +73,14 @@ void Hub::Open(ConnId conn, const Identity& identity, const proto::Open& open) {
   it->second.identity = identity;
   it->second.open = open;
   auto refuse = [&](const absl::Status& why) { Relay::SendEnd(*it->second.stream, why, {}, 0, 0); };
-  if (open.protocol().min() > wire::kProtocolVersion ||
-      open.protocol().max() < wire::kProtocolVersion) {
-    return refuse(absl::FailedPreconditionError(
-        absl::StrCat("the client speaks protocol ", open.protocol().min(), " to ",
-                     open.protocol().max(), ", this gateway ", wire::kProtocolVersion)));
-  }
-  if (open.graph_schema().min() > wire::kGraphSchemaVersion ||
-      open.graph_schema().max() < wire::kGraphSchemaVersion) {
-    return refuse(absl::FailedPreconditionError(absl::StrCat(
-        "the client writes graph schema ", open.graph_schema().min(), " to ",
-        open.graph_schema().max(), ", this gateway reads ", wire::kGraphSchemaVersion)));
-  }
+  const auto protocol = wire::AgreeOn(open.protocol(), wire::kProtocolOfClients,
+                                      "the client speaks protocol", "this gateway");
+  if (!protocol.ok()) return refuse(protocol.status());
+  const auto schema = wire::AgreeOn(open.graph_schema(), wire::kGraphSchemas,
+                                    "the client writes graph schema", "this gateway reads");
+  if (!schema.ok()) return refuse(schema.status());
+  // The executor takes the newest of what it is offered.
+  wire::SetRange({*protocol, *protocol}, *it->second.open.mutable_protocol());
   if (open.resume_token().empty()) {
     // What cannot be written cannot be billed; sessions that run go on, and are posted later.
     if (absl::Status trouble = books_->trouble(); !trouble.ok()) {
@@ -122,7 +119,7 @@ WorkerId Hub::AddWorker(ControlStream* stream, const proto::Register& reg) {
   welcome.set_worker_id(id.value);
   welcome.set_heartbeat_ms(static_cast<uint32_t>(options_.heartbeat_ns / 1'000'000));
   welcome.set_lease_ttl_ms(static_cast<uint32_t>(options_.lease_ttl_ns / 1'000'000));
-  welcome.set_protocol(wire::kProtocolVersion);
+  welcome.set_protocol(std::min(reg.protocol().max(), wire::kProtocolVersion));
   stream->Send(std::move(command));
   Tell(WorkerJoined{id, workers_[id].name, static_cast<uint32_t>(reg.devices_size())});
   return id;

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/limits.h"
 #include "proto/merkle.h"
+#include "proto/version.h"
 
 namespace outboard::gateway {
 
@@ -156,12 +157,9 @@ bool ControlStream::OnMessage(proto::WorkerEvent event) {
     if (!event.has_register_())
       return Refuse(absl::InvalidArgumentError("a worker begins with Register"));
     const proto::Register& reg = event.register_();
-    if (reg.protocol().min() > wire::kProtocolVersion ||
-        reg.protocol().max() < wire::kProtocolVersion) {
-      return Refuse(absl::FailedPreconditionError(
-          absl::StrCat("worker speaks protocol ", reg.protocol().min(), " to ",
-                       reg.protocol().max(), ", this gateway ", wire::kProtocolVersion)));
-    }
+    const auto protocol = wire::AgreeOn(reg.protocol(), wire::kProtocolOfWorkers,
+                                        "the worker speaks protocol", "this gateway");
+    if (!protocol.ok()) return Refuse(protocol.status());
     if (reg.devices_size() == 0 || reg.devices_size() > static_cast<int>(kDevicesPerWorkerMax)) {
       return Refuse(absl::InvalidArgumentError(absl::StrCat(
           "a worker with ", reg.devices_size(), " devices; limit ", kDevicesPerWorkerMax)));

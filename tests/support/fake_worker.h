@@ -16,6 +16,7 @@
 #include "proto/fleet.grpc.pb.h"
 #include "proto/limits.h"
 #include "proto/merkle.h"
+#include "proto/version.h"
 
 namespace outboard {
 
@@ -29,8 +30,7 @@ class FakeWorker {
     proto::WorkerEvent hello;
     proto::Register& reg = *hello.mutable_register_();
     reg.set_name("fake");
-    reg.mutable_protocol()->set_min(wire::kProtocolVersion);
-    reg.mutable_protocol()->set_max(wire::kProtocolVersion);
+    wire::SetRange(wire::kProtocolOfWorkers, *reg.mutable_protocol());
     for (int i = 0; i < devices; ++i) reg.add_devices()->set_kind("fake");
     join_->Write(hello);
     reader_ = std::thread([this] { ReadCommands(); });
@@ -127,6 +127,7 @@ class FakeWorker {
   void Apply(Executor& executor, const proto::ClientItem& item, proto::ServerFrame& answer) {
     if (item.has_open()) {
       proto::Opened& opened = *answer.add_items()->mutable_opened();
+      opened.set_protocol(item.open().protocol().max());
       opened.set_applied_seq(executor.applied);
       opened.mutable_device()->set_kind("fake");
       opened.set_devices(1);
