@@ -33,6 +33,7 @@ void Relay::Connect(ClientSide* client, const Live& live, const proto::Open& ope
   resume_token_ = live.resume_token;
   graph_id_.clear();
   graph_bytes_.clear();
+  trace_.Begin(open.trace());
   if (executor_ == nullptr) return;  // it has just gone; the hub will hear of it
   proto::ClientFrame frame;
   frame.set_epoch(epoch_);
@@ -104,6 +105,8 @@ bool Relay::IsHeavy(const proto::ClientFrame& frame) {
 
 absl::Status Relay::FromClient(ClientSide* client, proto::ClientFrame frame, bool& pause) {
   pause = false;
+  const uint64_t came_ns = trace_.Now();
+  const int items = frame.items_size();
   if (const size_t bytes = frame.ByteSizeLong(); bytes > wire::kFrameBytesMax) {
     return absl::ResourceExhaustedError(
         absl::StrCat("a frame of ", bytes, " bytes; limit ", wire::kFrameBytesMax));
@@ -149,6 +152,7 @@ absl::Status Relay::FromClient(ClientSide* client, proto::ClientFrame frame, boo
   std::lock_guard lock(mutex_);
   if (client_ != client || epoch != epoch_ || executor_ == nullptr) return absl::OkStatus();
   if (last_seq > sent_seq_) sent_seq_ = last_seq;
+  trace_.Up(came_ns, last_seq, items);  // before the answer can come
   if (out.items_size() > 0) executor_->Send(std::move(out));
   pause = client_paused_ = executor_->AskDrained();
   return absl::OkStatus();
@@ -185,7 +189,9 @@ absl::Status Relay::OnGraph(ClientSide* client, proto::Graph& graph, proto::Clie
   if (!joined.ok()) return joined.status();
   if (!joined->has_value()) return absl::OkStatus();
   const std::string& bytes = **joined;
+  const uint64_t check_ns = trace_.Now();
   absl::Status verdict = gate_->Check(graph.id(), bytes);
+  trace_.Verified(check_ns, bytes.size());
   if (!verdict.ok()) {
     proto::Graph& refused = *out.add_items()->mutable_graph();
     refused.set_id(graph.id());
@@ -262,6 +268,7 @@ void Relay::ExecutorDrained() {
 // ---- executor to client -------------------------------------------------------------------------
 
 void Relay::FromExecutor(ExecutorSide* executor, proto::ServerFrame frame, bool& pause) {
+  const uint64_t came_ns = trace_.Now();
   std::lock_guard lock(mutex_);
   pause = false;
   if (executor_ != executor || frame.epoch() != epoch_) return;
@@ -271,6 +278,7 @@ void Relay::FromExecutor(ExecutorSide* executor, proto::ServerFrame frame, bool&
       if (done.through_seq() > done_seq_) done_seq_ = done.through_seq();
       done.set_cost_micro_usd(static_cast<uint64_t>(bill_.amount.value));
       done.set_seconds_billed(static_cast<uint64_t>(bill_.seconds));
+      trace_.Down(came_ns, done);
     } else if (item.has_failed() && item.failed().seq() == 0) {
       failure_ = absl::Status(wire::CodeFromWire(item.failed().code()), item.failed().message());
     } else if (item.has_opened()) {

@@ -22,6 +22,7 @@
 #include "gateway/blobs/blob_store.h"
 #include "gateway/core/core.h"
 #include "gateway/service/graph_gate.h"
+#include "gateway/service/relay_trace.h"
 #include "gateway/service/stream.h"
 #include "proto/cloud.pb.h"
 
@@ -76,6 +77,7 @@ class Relay {
   BlobStore* const blobs_;
   GraphGate* const gate_;
   std::atomic<uint64_t> sent_seq_{0}, done_seq_{0};
+  RelayTrace trace_;
 
   mutable std::mutex mutex_;
   std::condition_variable room_;
