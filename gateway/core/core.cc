@@ -203,6 +203,12 @@ bool GatewayCore::CheckAttach(const SessionId& id, const Token& token) const {
          it->second.attach_token == token;
 }
 
+std::optional<TenantId> GatewayCore::TenantOf(const SessionId& id, const Token& token) const {
+  auto it = sessions_.find(id);
+  if (it == sessions_.end() || it->second.attach_token != token) return std::nullopt;
+  return it->second.tenant;
+}
+
 void GatewayCore::Handle(const ExecutorAttached& event, Out& out) {
   Session* session = Find(event.session);
   if (session == nullptr || session->state != State::kStarting) return;

@@ -188,6 +188,8 @@ class GatewayCore {
 
   // Whether `token` is the one that was sent with the session's Assign, and an executor is awaited.
   bool CheckAttach(const SessionId& session, const Token& token) const;
+  // Whose session it is, if `token` was sent with its Assign.
+  std::optional<TenantId> TenantOf(const SessionId& session, const Token& token) const;
   Bill BillOf(const SessionId& session) const;
 
   // From now on no session is opened or resumed: UNAVAILABLE.

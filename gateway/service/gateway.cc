@@ -13,6 +13,7 @@
 #include "gateway/accounts/session_rows.h"
 #include "gateway/blobs/blob_store.h"
 #include "gateway/ledger/ledger.h"
+#include "gateway/service/blob_service.h"
 #include "gateway/service/bookkeeper.h"
 #include "gateway/service/clock.h"
 #include "gateway/service/gatekeeper.h"
@@ -109,7 +110,7 @@ class Gateway::Impl {
   absl::Status Serve() {
     cloud_ = std::make_unique<CloudService>(hub_.get());
     fleet_ = std::make_unique<FleetService>(hub_.get(), options_.core);
-    blob_service_ = std::make_unique<BlobService>(blobs_.get(), gatekeeper_.get(), &pool_);
+    blob_service_ = std::make_unique<BlobService>(blobs_.get(), gatekeeper_.get(), hub_.get(), &pool_);
     account_ =
         std::make_unique<AccountService>(accounts_.get(), ledger_.get(), gatekeeper_.get(), &pool_);
     grpc::ServerBuilder builder;

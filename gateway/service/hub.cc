@@ -175,6 +175,12 @@ void Hub::Detached(SessionId session) {
   if (relays_.contains(session)) streamless_.emplace(session, MonoNow());
 }
 
+absl::StatusOr<TenantId> Hub::TenantOf(SessionId session, Token token) const {
+  std::lock_guard lock(mutex_);
+  if (auto tenant = core_.TenantOf(session, token); tenant.has_value()) return *tenant;
+  return absl::PermissionDeniedError("no worker serves this session with this token");
+}
+
 // ---- actions ------------------------------------------------------------------------------------
 
 void Hub::Do(Assign& action) {

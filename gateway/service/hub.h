@@ -56,6 +56,8 @@ class Hub {
   absl::StatusOr<std::shared_ptr<Relay>> Attach(SessionId session, Token token,
                                                 ExecutorSide* stream);
   void Detached(SessionId session);
+  // Whose session it is, for the worker that serves it. PERMISSION_DENIED.
+  absl::StatusOr<TenantId> TenantOf(SessionId session, Token token) const;
 
   // ---- shutdown
   void Drain();

@@ -3,7 +3,6 @@
 
 #include <memory>
 
-#include "gateway/blobs/blob_store.h"
 #include "gateway/ledger/ledger.h"
 #include "gateway/service/gatekeeper.h"
 #include "gateway/service/hub.h"
@@ -35,25 +34,6 @@ class FleetService final : public proto::Fleet::CallbackService {
  private:
   Hub* const hub_;
   const CoreOptions options_;
-};
-
-class BlobService final : public proto::Blobs::CallbackService {
- public:
-  BlobService(BlobStore* store, Gatekeeper* gatekeeper, Pool* pool)
-      : store_(store), gatekeeper_(gatekeeper), pool_(pool) {}
-  grpc::ServerUnaryReactor* Missing(grpc::CallbackServerContext* context,
-                                    const proto::MissingRequest* request,
-                                    proto::MissingReply* reply) override;
-  grpc::ServerReadReactor<proto::BlobPiece>* Upload(grpc::CallbackServerContext* context,
-                                                    proto::UploadReply* reply) override;
-  grpc::ServerUnaryReactor* Commit(grpc::CallbackServerContext* context,
-                                   const proto::CommitRequest* request,
-                                   proto::CommitReply* reply) override;
-
- private:
-  BlobStore* const store_;
-  Gatekeeper* const gatekeeper_;
-  Pool* const pool_;
 };
 
 class AccountService final : public proto::Account::CallbackService {

@@ -1,0 +1,270 @@
+#include "gateway/service/blob_service.h"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gateway/service/limits.h"
+#include "proto/blob_piece.h"
+#include "proto/limits.h"
+#include "proto/status.h"
+
+namespace outboard::gateway {
+
+namespace {
+
+absl::StatusOr<wire::Hash> ToHash(const std::string& bytes) {
+  wire::Hash hash;
+  if (bytes.size() != hash.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a hash of ", bytes.size(), " bytes; expected ", hash.size()));
+  }
+  std::copy(bytes.begin(), bytes.end(), hash.begin());
+  return hash;
+}
+
+absl::StatusOr<std::vector<wire::Hash>> ToHashes(
+    const google::protobuf::RepeatedPtrField<std::string>& list) {
+  if (list.size() > static_cast<int>(wire::kBlobHashesMax)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(list.size(), " hashes at once; limit ", wire::kBlobHashesMax));
+  }
+  std::vector<wire::Hash> hashes;
+  for (const std::string& bytes : list) {
+    auto hash = ToHash(bytes);
+    if (!hash.ok()) return hash.status();
+    hashes.push_back(*hash);
+  }
+  return hashes;
+}
+
+template <typename Message>
+bool Serialize(const Message& message, grpc::ByteBuffer* buffer) {
+  bool own = false;
+  return grpc::SerializationTraits<Message>::Serialize(message, buffer, &own).ok();
+}
+
+}  // namespace
+
+absl::StatusOr<TenantId> BlobService::TenantOf(const Caller& caller) {
+  if (caller.session.has_value()) return hub_->TenantOf(*caller.session, caller.token);
+  auto identity = gatekeeper_->Client(caller.bearer);
+  if (!identity.ok()) return identity.status();
+  return identity->tenant;
+}
+
+// Authenticates and answers on the pool: both read the disk.
+grpc::ServerUnaryReactor* BlobService::Answer(grpc::CallbackServerContext* context,
+                                              std::function<absl::Status(TenantId)> body) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  pool_->Post([this, reactor, caller = Caller::Of(*context), body = std::move(body)] {
+    auto tenant = TenantOf(caller);
+    reactor->Finish(wire::ToGrpc(tenant.ok() ? body(*tenant) : tenant.status()));
+  });
+  return reactor;
+}
+
+// Chunks one after the other, each in pieces. Every piece is handled on the pool and the next is
+// read after it.
+class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
+ public:
+  UploadStream(BlobService* service, Caller caller, grpc::ByteBuffer* reply)
+      : service_(service), caller_(std::move(caller)), reply_(reply) {
+    StartRead(&buffer_);
+  }
+
+ private:
+  void OnReadDone(bool ok) override {
+    if (!ok) {
+      Serialize(stored_, reply_);
+      if (writer_ != nullptr)
+        return Finish(grpc::Status(grpc::StatusCode::ABORTED, "ended within a chunk"));
+      return Finish(grpc::Status::OK);
+    }
+    // Finish is only called from here on, so OnDone cannot come while the job runs.
+    service_->pool_->Post([this] {
+      if (absl::Status status = Take(); !status.ok()) {
+        writer_.reset();
+        return Finish(wire::ToGrpc(status));
+      }
+      buffer_.Clear();
+      StartRead(&buffer_);
+    });
+  }
+
+  absl::Status Take() {
+    if (!tenant_.has_value()) {
+      auto tenant = service_->TenantOf(caller_);
+      if (!tenant.ok()) return tenant.status();
+      tenant_ = *tenant;
+    }
+    auto piece = wire::DecodeBlobPiece(buffer_);
+    if (!piece.ok()) return piece.status();
+    if (piece->offset == 0 && writer_ == nullptr) {
+      if (absl::Status status = Begin(*piece); !status.ok()) return status;
+    }
+    if (writer_ == nullptr || piece->chunk != chunk_ || piece->chunk_bytes != chunk_bytes_ ||
+        piece->offset != writer_->bytes() || piece->data_bytes == 0 ||
+        piece->data_bytes > chunk_bytes_ - writer_->bytes()) {
+      return absl::InvalidArgumentError("the pieces of a chunk do not follow each other");
+    }
+    for (const grpc::Slice& slice : piece->data) {
+      const std::string_view bytes(reinterpret_cast<const char*>(slice.begin()), slice.size());
+      if (absl::Status status = writer_->Append(bytes); !status.ok()) return status;
+    }
+    if (writer_->bytes() < chunk_bytes_) return absl::OkStatus();
+    if (absl::Status status = writer_->Finish(); !status.ok()) return status;
+    stored_.set_chunks_stored(stored_.chunks_stored() + 1);
+    stored_.set_bytes(stored_.bytes() + writer_->bytes());
+    writer_.reset();
+    return absl::OkStatus();
+  }
+
+  absl::Status Begin(const wire::BlobPieceView& piece) {
+    if (piece.chunk_bytes == 0 || piece.chunk_bytes > wire::kBlobChunkBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a chunk of ", piece.chunk_bytes, " bytes; limit ", wire::kBlobChunkBytes));
+    }
+    auto writer = service_->store_->Begin(*tenant_, piece.chunk);
+    if (!writer.ok()) return writer.status();
+    writer_ = *std::move(writer);
+    chunk_ = piece.chunk;
+    chunk_bytes_ = piece.chunk_bytes;
+    return absl::OkStatus();
+  }
+
+  void OnDone() override { delete this; }
+
+  BlobService* const service_;
+  const Caller caller_;
+  grpc::ByteBuffer* const reply_;
+  grpc::ByteBuffer buffer_;
+  proto::UploadReply stored_;
+  std::optional<TenantId> tenant_;
+  std::unique_ptr<BlobStore::Writer> writer_;
+  wire::Hash chunk_{};
+  uint32_t chunk_bytes_ = 0;
+};
+
+// The chunks asked for, each read whole, checked and cut into pieces of the same memory.
+class BlobService::DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
+ public:
+  DownloadStream(BlobService* service, Caller caller, grpc::ByteBuffer request)
+      : service_(service) {
+    ++service_->downloads_;
+    service_->pool_->Post([this, caller = std::move(caller), request = std::move(request)] {
+      if (absl::Status status = Begin(caller, request); !status.ok())
+        return Finish(wire::ToGrpc(status));
+      Next();
+    });
+  }
+  ~DownloadStream() override { --service_->downloads_; }
+
+ private:
+  absl::Status Begin(const Caller& caller, grpc::ByteBuffer request) {
+    if (service_->downloads_ > kDownloadsMax) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("more than ", kDownloadsMax, " downloads at once; try again"));
+    }
+    auto tenant = service_->TenantOf(caller);
+    if (!tenant.ok()) return tenant.status();
+    tenant_ = *tenant;
+    proto::DownloadRequest wanted;
+    if (!grpc::SerializationTraits<proto::DownloadRequest>::Deserialize(&request, &wanted).ok())
+      return absl::InvalidArgumentError("what was sent as a question for chunks is none");
+    auto hashes = ToHashes(wanted.chunks());
+    if (!hashes.ok()) return hashes.status();
+    chunks_ = *std::move(hashes);
+    return absl::OkStatus();
+  }
+
+  void OnWriteDone(bool ok) override {
+    if (!ok) return Finish(grpc::Status(grpc::StatusCode::CANCELLED, "nobody reads"));
+    if (at_ < bytes_->size()) return Write();
+    service_->pool_->Post([this] { Next(); });
+  }
+
+  void Next() {
+    if (next_ == chunks_.size()) return Finish(grpc::Status::OK);
+    auto bytes = service_->store_->ReadChunk(tenant_, chunks_[next_]);
+    if (!bytes.ok()) return Finish(wire::ToGrpc(bytes.status()));
+    bytes_ = std::make_shared<const std::string>(*std::move(bytes));
+    at_ = 0;
+    ++next_;
+    Write();
+  }
+
+  void Write() {
+    const size_t count = std::min(bytes_->size() - at_, wire::kPieceBytesMax);
+    buffer_ = wire::EncodeBlobPiece(chunks_[next_ - 1], static_cast<uint32_t>(bytes_->size()),
+                                    static_cast<uint32_t>(at_),
+                                    wire::SliceOf(bytes_, bytes_->data() + at_, count));
+    at_ += count;
+    StartWrite(&buffer_);
+  }
+
+  void OnDone() override { delete this; }
+
+  BlobService* const service_;
+  TenantId tenant_{};
+  std::vector<wire::Hash> chunks_;
+  size_t next_ = 0;  // of chunks_
+  std::shared_ptr<const std::string> bytes_;
+  size_t at_ = 0;  // of bytes_
+  grpc::ByteBuffer buffer_;
+};
+
+grpc::ServerUnaryReactor* BlobService::Missing(grpc::CallbackServerContext* context,
+                                               const proto::MissingRequest* request,
+                                               proto::MissingReply* reply) {
+  return Answer(context, [this, request, reply](TenantId tenant) {
+    auto hashes = ToHashes(request->chunks());
+    if (!hashes.ok()) return hashes.status();
+    for (const wire::Hash& hash : *hashes) {
+      if (!store_->Has(tenant, hash)) reply->add_chunks(std::string(wire::AsBytes(hash)));
+    }
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerReadReactor<grpc::ByteBuffer>* BlobService::Upload(grpc::CallbackServerContext* context,
+                                                               grpc::ByteBuffer* reply) {
+  return new UploadStream(this, Caller::Of(*context), reply);
+}
+
+grpc::ServerUnaryReactor* BlobService::Commit(grpc::CallbackServerContext* context,
+                                              const proto::CommitRequest* request,
+                                              proto::CommitReply* reply) {
+  return Answer(context, [this, request](TenantId tenant) {
+    auto hashes = ToHashes(request->chunks());
+    if (!hashes.ok()) return hashes.status();
+    auto root = ToHash(request->root());
+    if (!root.ok()) return root.status();
+    return store_->Commit(tenant, *root, *hashes, request->size_bytes());
+  });
+}
+
+grpc::ServerUnaryReactor* BlobService::List(grpc::CallbackServerContext* context,
+                                            const proto::ListChunksRequest* request,
+                                            proto::ListChunksReply* reply) {
+  return Answer(context, [this, request, reply](TenantId tenant) {
+    auto root = ToHash(request->root());
+    if (!root.ok()) return root.status();
+    auto blob = store_->Find(tenant, *root);
+    if (!blob.ok()) return blob.status();
+    reply->set_size_bytes(blob->size_bytes);
+    for (const wire::Hash& chunk : blob->chunks)
+      reply->add_chunks(std::string(wire::AsBytes(chunk)));
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* BlobService::Download(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
+  return new DownloadStream(this, Caller::Of(*context), *request);
+}
+
+}  // namespace outboard::gateway

@@ -1,0 +1,57 @@
+// The Blobs service (cloud.proto): chunks in, chunks out, roots named. What may be seen is the store's
+// to decide; here pieces are put together in order and passed on without a copy through a message.
+//
+// Threads: any. Disk and hashing happen on the pool; a stream has one job there at a time, so a client
+// that sends faster than the disk writes waits.
+#pragma once
+
+#include <atomic>
+
+#include "gateway/blobs/blob_store.h"
+#include "gateway/service/caller.h"
+#include "gateway/service/gatekeeper.h"
+#include "gateway/service/hub.h"
+#include "gateway/service/pool.h"
+#include "proto/cloud.grpc.pb.h"
+
+namespace outboard::gateway {
+
+// Pieces travel as gRPC's buffers (proto/blob_piece.h).
+class BlobService final
+    : public proto::Blobs::WithRawCallbackMethod_Upload<
+          proto::Blobs::WithRawCallbackMethod_Download<proto::Blobs::CallbackService>> {
+ public:
+  BlobService(BlobStore* store, Gatekeeper* gatekeeper, Hub* hub, Pool* pool)
+      : store_(store), gatekeeper_(gatekeeper), hub_(hub), pool_(pool) {}
+
+  grpc::ServerUnaryReactor* Missing(grpc::CallbackServerContext* context,
+                                    const proto::MissingRequest* request,
+                                    proto::MissingReply* reply) override;
+  grpc::ServerReadReactor<grpc::ByteBuffer>* Upload(grpc::CallbackServerContext* context,
+                                                    grpc::ByteBuffer* reply) override;
+  grpc::ServerUnaryReactor* Commit(grpc::CallbackServerContext* context,
+                                   const proto::CommitRequest* request,
+                                   proto::CommitReply* reply) override;
+  grpc::ServerUnaryReactor* List(grpc::CallbackServerContext* context,
+                                 const proto::ListChunksRequest* request,
+                                 proto::ListChunksReply* reply) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* Download(grpc::CallbackServerContext* context,
+                                                       const grpc::ByteBuffer* request) override;
+
+ private:
+  class UploadStream;
+  class DownloadStream;
+
+  // UNAUTHENTICATED: no key, a wrong one. PERMISSION_DENIED: no executor of such a session.
+  absl::StatusOr<TenantId> TenantOf(const Caller& caller);
+  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
+                                   std::function<absl::Status(TenantId)> body);
+
+  BlobStore* const store_;
+  Gatekeeper* const gatekeeper_;
+  Hub* const hub_;
+  Pool* const pool_;
+  std::atomic<int> downloads_{0};  // each holds a chunk in memory
+};
+
+}  // namespace outboard::gateway
