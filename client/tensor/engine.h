@@ -27,7 +27,7 @@ class Engine {
   virtual absl::Status Put(uint64_t handle, DType dtype, std::span<const int64_t> dims,
                            std::string_view bytes) = 0;
   virtual absl::StatusOr<uint64_t> Run(const transport::RunRequest& request) = 0;
-  virtual absl::StatusOr<uint64_t> Fetch(uint64_t handle) = 0;
+  virtual absl::StatusOr<uint64_t> Fetch(std::span<const uint64_t> handles) = 0;
   virtual void Release(uint64_t handle) = 0;
   virtual absl::StatusOr<HostTensor> Await(uint64_t seq, uint32_t index) = 0;
   virtual bool Ready(uint64_t seq, uint32_t index) const = 0;

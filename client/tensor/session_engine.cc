@@ -20,7 +20,9 @@ class SessionEngine : public Engine {
   absl::StatusOr<uint64_t> Run(const transport::RunRequest& request) override {
     return session_->Run(request);
   }
-  absl::StatusOr<uint64_t> Fetch(uint64_t handle) override { return session_->Fetch(handle); }
+  absl::StatusOr<uint64_t> Fetch(std::span<const uint64_t> handles) override {
+    return session_->Fetch(handles);
+  }
   void Release(uint64_t handle) override { session_->Release(handle); }
   absl::StatusOr<HostTensor> Await(uint64_t seq, uint32_t index) override {
     OB_ASSIGN_OR_RETURN(transport::Value value, session_->Await(seq, index));

@@ -98,16 +98,19 @@ absl::StatusOr<uint64_t> FakeEngine::Run(const transport::RunRequest& request) {
   return last_seq_;
 }
 
-absl::StatusOr<uint64_t> FakeEngine::Fetch(uint64_t handle) {
+absl::StatusOr<uint64_t> FakeEngine::Fetch(std::span<const uint64_t> handles) {
   const std::lock_guard lock(mutex_);
   if (closed_) return Closed();
   ++fetches;
-  const auto found = buffers_.find(handle);
-  if (found == buffers_.end()) {
-    ADD_FAILURE() << "Fetch of handle " << handle << ", which does not exist";
-    return absl::InternalError("unknown handle");
+  ++last_seq_;
+  for (size_t i = 0; i < handles.size(); ++i) {
+    const auto found = buffers_.find(handles[i]);
+    if (found == buffers_.end()) {
+      ADD_FAILURE() << "Fetch of handle " << handles[i] << ", which does not exist";
+      return absl::InternalError("unknown handle");
+    }
+    tickets_[{last_seq_, static_cast<uint32_t>(i)}] = found->second;
   }
-  tickets_[{++last_seq_, 0}] = found->second;
   return last_seq_;
 }
 

@@ -21,7 +21,7 @@ class FakeEngine : public Engine {
   absl::Status Put(uint64_t handle, DType dtype, std::span<const int64_t> dims,
                    std::string_view bytes) override;
   absl::StatusOr<uint64_t> Run(const transport::RunRequest& request) override;
-  absl::StatusOr<uint64_t> Fetch(uint64_t handle) override;
+  absl::StatusOr<uint64_t> Fetch(std::span<const uint64_t> handles) override;
   void Release(uint64_t handle) override;
   absl::StatusOr<HostTensor> Await(uint64_t seq, uint32_t index) override;
   bool Ready(uint64_t seq, uint32_t index) const override { return true; }
