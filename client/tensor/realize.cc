@@ -95,15 +95,6 @@ std::vector<std::shared_ptr<Value>> Wanted(std::vector<std::shared_ptr<Value>> v
   return wanted;
 }
 
-// Asks for a value that is realised, unless it was asked for already.
-void Ask(const Value& value, const At& at) {
-  Storage& storage = *value.storage;
-  if (storage.host || storage.fetch) return;
-  absl::StatusOr<uint64_t> seq = storage.engine->Fetch(storage.handle);
-  ThrowIfError(seq.status(), at);
-  storage.fetch = Storage::Ticket{*seq, 0};
-}
-
 std::string ShapeOf(const Storage& storage) {
   return DimsToString(Shape(storage.dims.begin(), storage.dims.end()));
 }
@@ -228,8 +219,7 @@ class Realization {
     }
     replaced.clear();
     for (size_t i = 0; i < inputs_.size(); ++i)
-      if (inputs_[i].use_count() == 1 && !inputs_[i]->fetch)
-        request_.donate.push_back(static_cast<uint32_t>(i));
+      if (inputs_[i].use_count() == 1) request_.donate.push_back(static_cast<uint32_t>(i));
   }
 
   void Send() {
@@ -244,8 +234,7 @@ class Realization {
     ThrowIfError(seq.status(), at_);
     engine_->provenance().Remember(*seq, at_, lines_);
     for (const uint32_t index : request_.donate) inputs_[index]->handle = 0;
-    for (const uint32_t index : request_.fetch)
-      results_[index]->fetch = Storage::Ticket{*seq, index};
+    for (const uint32_t index : request_.fetch) Expect(*results_[index], *seq, index);
   }
 
   static constexpr int kInput = -1;  // the value is a buffer that exists
@@ -271,7 +260,9 @@ void RealizeValues(std::vector<std::shared_ptr<Value>> values,
   const std::vector<std::shared_ptr<Value>> wanted = Wanted(std::move(values), fetch);
   if (!wanted.empty()) Realization(wanted, fetch, at, keep_pins).Run();
   ThreadState::Get().pending.clear();
-  for (const std::shared_ptr<Value>& value : fetch) Ask(*value, at);
+  std::vector<std::shared_ptr<Storage>> asked;
+  for (const std::shared_ptr<Value>& value : fetch) asked.push_back(value->storage);
+  Ask(asked, at);
   Recording::Renew(kRecordingNodesMax);
 }
 
@@ -291,22 +282,6 @@ std::vector<std::shared_ptr<internal::Value>> ValuesOf(std::span<const Tensor> t
   return values;
 }
 
-// A value larger than this is asked for again if it is read again.
-constexpr size_t kKeptBytesMax = 1 << 20;
-
-// What comes back must be what the graph says, whatever the other side does.
-void CheckAnswer(const HostTensor& host, const internal::Storage& storage, const At& at) {
-  if (host.dtype == storage.dtype && host.dims == storage.dims &&
-      static_cast<int64_t>(host.bytes.size()) == host.ElementCount() * ByteWidth(host.dtype))
-    return;
-  throw Error(absl::InternalError(
-                  absl::StrCat("the cloud sent ", std::string(Name(host.dtype)),
-                               internal::DimsToString(Shape(host.dims.begin(), host.dims.end())),
-                               " of ", host.bytes.size(), " bytes for a value that is ",
-                               std::string(Name(storage.dtype)), internal::ShapeOf(storage))),
-              at);
-}
-
 }  // namespace
 
 void realize(std::span<const Tensor> tensors, std::span<const Tensor> fetch, At at) {
@@ -316,30 +291,6 @@ void realize(std::span<const Tensor> tensors, std::span<const Tensor> fetch, At 
 Tensor& Tensor::realize(At at) {
   internal::RealizeValues({ValueOf(*this, at)}, {}, at);
   return *this;
-}
-
-HostTensor Tensor::to_host(At at) const {
-  const std::shared_ptr<internal::Value> value = ValueOf(*this, at);
-  if (value->lazy() || (!value->storage->host && !value->storage->fetch))
-    internal::RealizeValues({}, {value}, at);
-  internal::Storage& storage = *value->storage;
-  if (!storage.host) {
-    const internal::Storage::Ticket ticket = *storage.fetch;
-    storage.fetch.reset();
-    absl::StatusOr<HostTensor> host = storage.engine->Await(ticket.seq, ticket.index);
-    ThrowIfError(storage.engine->provenance().Explain(host.status()), at);
-    CheckAnswer(*host, storage, at);
-    if (host->bytes.size() > kKeptBytesMax) return *std::move(host);
-    storage.host = *std::move(host);
-  }
-  return *storage.host;
-}
-
-HostTensor Tensor::OneElement(const At& at) const {
-  if (numel(at) != 1)
-    ThrowInvalid(at, absl::StrCat("item() needs one element, not the ", numel(at), " of ",
-                                  internal::DimsToString(internal::ToShape(shape(at)))));
-  return to_host(at);
 }
 
 Tensor& Tensor::assign(const Arg& arg) {

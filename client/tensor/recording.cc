@@ -15,7 +15,6 @@ namespace outboard::internal {
 
 Storage::~Storage() {
   if (engine == nullptr) return;
-  if (fetch) engine->Forget(fetch->seq, fetch->index);
   if (handle != 0) engine->Release(handle);
 }
 

@@ -28,6 +28,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "client/tensor/engine.h"
 #include "client/tensor/error.h"
+#include "client/tensor/fetched.h"
 #include "client/tensor/provenance.h"
 #include "client/tensor/variable.h"
 #include "compiler/ir/host_tensor.h"
@@ -43,20 +44,14 @@ inline constexpr int64_t kUnrealisedNodesMax = 1 << 19;
 class Recording;
 struct Value;
 
-// A buffer in the cloud and, while one is under way or was read, its content. Released with its
-// last owner.
+// A buffer in the cloud and, once that was asked for, its content. Released with its last owner.
 struct Storage {
   std::shared_ptr<Engine> engine;
   uint64_t handle = 0;  // 0 once donated: then there is nothing to release
   DType dtype = DType::kVoid;
   std::vector<int64_t> dims;
 
-  struct Ticket {
-    uint64_t seq = 0;
-    uint32_t index = 0;
-  };
-  std::optional<Ticket> fetch;     // asked for and not taken yet
-  std::optional<HostTensor> host;  // taken
+  std::shared_ptr<Fetched> fetched;  // once it was asked for
 
   std::weak_ptr<Recording> recording;  // where it was last used
   int64_t place = -1;                  // there

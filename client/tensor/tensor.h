@@ -6,7 +6,7 @@
 //
 // A Tensor is lazy: an operation records a node (compiler/ir) and returns at once. realize() sends
 // the recorded graph as one Run and returns at once too; only item(), to_host() and to_vector()
-// wait for a value. Copies of a Tensor are one tensor: realising, assigning or differentiating one
+// wait for a value, and fetch() asks for one without waiting. Copies of a Tensor are one tensor: realising, assigning or differentiating one
 // is seen by all. With its last copy a buffer is released.
 //
 // Names are those of tinygrad and PyTorch, in their spelling, so that a program carries over line
@@ -37,6 +37,7 @@
 #include <vector>
 
 #include "client/tensor/error.h"
+#include "client/tensor/future.h"
 #include "client/tensor/variable.h"
 #include "compiler/ir/dtype.h"
 #include "compiler/ir/host_tensor.h"
@@ -162,9 +163,15 @@ class Tensor {
   HostTensor to_host(At at = At::current()) const;
   // Of one element, converted to T. 64-bit integers above 2^53 need item<int64_t>().
   template <typename T = double>
-  T item(At at = At::current()) const;
+  T item(At at = At::current()) const {
+    return ElementAt<T>(OneElement(at), 0);
+  }
   template <typename T>
-  std::vector<T> to_vector(At at = At::current()) const;  // row-major, converted to T
+  std::vector<T> to_vector(At at = At::current()) const {  // row-major, converted to T
+    return ElementsAs<T>(to_host(at));
+  }
+  // Asks for the value as it is now, realising it if needed; does not wait (future.h).
+  TensorFuture fetch(At at = At::current()) const;
 
   // This tensor's value becomes that of `value` (same shape; cast to this dtype). Lazy; part of the
   // next realize. What was computed from the old value before stays as it was.
@@ -448,6 +455,9 @@ Tensor operator>>(const Arg& a, const Arg& b);
 void realize(std::span<const Tensor> tensors, std::span<const Tensor> fetch = {},
              At at = At::current());
 
+// As Tensor::fetch, of several: at most one Run, and one message for those that were realised before.
+std::vector<TensorFuture> fetch(const std::vector<Tensor>& tensors, At at = At::current());
+
 // TrainingMode on(true); restores the mode at the end of the scope.
 class TrainingMode {
  public:
@@ -473,27 +483,6 @@ Tensor Tensor::from(const std::vector<T>& values, Dims dims, At at) {
                       {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)},
                       at);
   }
-}
-
-template <typename T>
-T Tensor::item(At at) const {
-  const HostTensor host = OneElement(at);
-  if (IsFloat(host.dtype)) return static_cast<T>(LoadFloat(host.dtype, host.bytes.data()));
-  return static_cast<T>(LoadInt(host.dtype, host.bytes.data()));
-}
-
-template <typename T>
-std::vector<T> Tensor::to_vector(At at) const {
-  const HostTensor host = to_host(at);
-  const int64_t count = host.ElementCount();
-  std::vector<T> values(count);
-  const int width = ByteWidth(host.dtype);
-  for (int64_t i = 0; i < count; ++i) {
-    const char* const place = host.bytes.data() + i * width;
-    values[i] = IsFloat(host.dtype) ? static_cast<T>(LoadFloat(host.dtype, place))
-                                    : static_cast<T>(LoadInt(host.dtype, place));
-  }
-  return values;
 }
 
 }  // namespace outboard

@@ -1,0 +1,46 @@
+// The answer to a question for a value: on its way, here, or why it will not come. Shared by the
+// Storage that was asked for and the futures; forgotten with the last of them.
+//
+// Errors: those of Engine::Await, told in the user's terms (provenance.h); INTERNAL where what came
+// is not what the graph says. Threads: one at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/tensor/engine.h"
+#include "client/tensor/error.h"
+#include "compiler/ir/host_tensor.h"
+
+namespace outboard::internal {
+
+struct Storage;
+
+struct Fetched {
+  std::shared_ptr<Engine> engine;
+  uint64_t seq = 0;
+  uint32_t index = 0;
+  DType dtype = DType::kVoid;  // what must come
+  std::vector<int64_t> dims;
+  std::optional<absl::StatusOr<HostTensor>> answer;
+
+  Fetched() = default;
+  Fetched(const Fetched&) = delete;
+  Fetched& operator=(const Fetched&) = delete;
+  ~Fetched();
+
+  bool ready() const { return answer.has_value() || engine->Ready(seq, index); }
+  absl::StatusOr<HostTensor>& Wait();
+};
+
+// `storage` will be answered as (seq, index).
+void Expect(Storage& storage, uint64_t seq, uint32_t index);
+
+// Asks for those that were not asked for yet, in one message. Throws Error.
+void Ask(std::span<const std::shared_ptr<Storage>> storages, const At& at);
+
+}  // namespace outboard::internal
