@@ -9,15 +9,33 @@
 
 namespace outboard::worker {
 
-absl::StatusOr<std::shared_ptr<Array>> Engine::NewArray(DType dtype, std::vector<int64_t> dims) {
+namespace {
+
+absl::StatusOr<int64_t> BytesOf(DType dtype, const std::vector<int64_t>& dims) {
   int64_t bytes = ByteWidth(dtype);
   for (const int64_t dim : dims)
     if (dim < 0 || __builtin_mul_overflow(bytes, dim, &bytes))
       return absl::ResourceExhaustedError(
           absl::StrCat("an array of [", absl::StrJoin(dims, ", "), "] is too large"));
-  OB_ASSIGN_OR_RETURN(cpu::Buffer buffer,
-                      memory().Allocate(bytes, cpu::Allocator::Contents::kUndefined));
+  return bytes;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Array>> Engine::NewArray(DType dtype, std::vector<int64_t> dims) {
+  OB_ASSIGN_OR_RETURN(const int64_t bytes, BytesOf(dtype, dims));
+  OB_ASSIGN_OR_RETURN(cpu::Buffer buffer, NewBuffer(bytes));
   return std::make_shared<Array>(Array{dtype, std::move(dims), std::move(buffer)});
+}
+
+absl::StatusOr<cpu::Buffer> Engine::NewBuffer(int64_t bytes) {
+  return memory().Allocate(bytes, cpu::Allocator::Contents::kUndefined);
+}
+
+absl::Status CheckBytes(DType dtype, const std::vector<int64_t>& dims, int64_t bytes) {
+  OB_ASSIGN_OR_RETURN(const int64_t wanted, BytesOf(dtype, dims));
+  if (bytes == wanted) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(bytes, " bytes for an array of ", wanted));
 }
 
 absl::Status CheckInputs(const UOp* sink, std::span<const ArrayPtr> inputs,

@@ -46,6 +46,9 @@ class Engine {
   // Errors: RESOURCE_EXHAUSTED  over the session's memory
   absl::StatusOr<std::shared_ptr<Array>> NewArray(DType dtype, std::vector<int64_t> dims);
 
+  // Memory for bytes that become an array later. Errors as above.
+  absl::StatusOr<cpu::Buffer> NewBuffer(int64_t bytes);
+
   // Evaluates `sink` (verified, of tensor level) on `inputs`, in the order of its PARAM slots;
   // results in the order of its sources. `id` is the graph's and stands for it in caches. `donated`
   // are slots of inputs that nobody will ask for again, whatever becomes of the Run: a result may
@@ -88,6 +91,11 @@ class Engine {
   EngineStats stats_;
   Trace* trace_ = nullptr;
 };
+
+// Whether an array of this kind has so many bytes.
+// Errors: INVALID_ARGUMENT    it has not
+//         RESOURCE_EXHAUSTED  no array has so many
+absl::Status CheckBytes(DType dtype, const std::vector<int64_t>& dims, int64_t bytes);
 
 // Whether each VAR of `sink` has a value in its range, and `inputs` are what its PARAMs are then.
 absl::Status CheckInputs(const UOp* sink, std::span<const ArrayPtr> inputs,

@@ -4,12 +4,17 @@
 //   E2, E3, E7  handles, donations and versions of kernels: session_state.cc
 //   E4  Every value asked for, and every failure, is kept until it is acknowledged, and sent again
 //       after a reconnection.
-//   E5  While the first of waiting_ lacks its graph, nothing behind it is applied.
+//   E5  While the first of waiting_ lacks its graph or blob, nothing behind it is applied.
 //   E6  Frames of another epoch than the last Open's are dropped.
+//   E8  A snapshot of seq S holds the effect of the items 1 to S and of no others, and every answer to
+//       them that is not acknowledged. durable_seq is told when it is stored, not before. None is
+//       taken while a Save has no answer: what is restored has no Save that nobody is busy with.
+//   E9  An answer to an item up to received_seq_ is not sent again, by a replay either.
 //
 //   new --Open--> open --Close--> ended
-//                  |  ^ Open with a higher epoch (resume)
-//                  +--gap, malformed item: Failed(seq 0)--> ended
+//    |             |  ^ Open with a higher epoch (resume)
+//    |             +--gap, malformed item: Failed(seq 0)--> ended
+//    +--Open with a snapshot--> restoring --OnBlob, the last--> open
 #include "worker/executor_core.h"
 
 #include <algorithm>
@@ -17,6 +22,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/check.h"
 #include "compiler/ir/limits.h"
 #include "proto/limits.h"
 
@@ -32,10 +38,14 @@ constexpr size_t kHandlesMax = size_t{1} << 22;
 // into a frame.
 absl::Status CheckNames(const proto::ClientItem& item) {
   const size_t handles = static_cast<size_t>(item.run().inputs_size()) + item.run().outputs_size() +
-                         item.release().handles_size() + item.fetch().handles_size();
+                         item.release().handles_size() + item.fetch().handles_size() +
+                         item.save().entries_size();
   if (handles > wire::kRunHandlesMax)
     return absl::ResourceExhaustedError(absl::StrCat("item ", item.seq(), " names ", handles,
                                                      " handles; limit ", wire::kRunHandlesMax));
+  if (!item.put().blob_root().empty() && item.put().blob_root().size() != wire::kHashBytes)
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a blob's root of ", item.put().blob_root().size(), " bytes; it has ", wire::kHashBytes));
   if (item.put().dims_size() > limits::kRankMax)
     return absl::ResourceExhaustedError(absl::StrCat("item ", item.seq(), " puts an array of rank ",
                                                      item.put().dims_size(), "; limit ",
@@ -72,9 +82,16 @@ void ExecutorCore::On(proto::ClientFrame frame, const SendFrame& send) {
     } else if (!open_) {
       EndSession(absl::FailedPreconditionError("a session begins with Open"));
     } else if (frame.epoch() == epoch_) {  // E6
-      Handle(std::move(item));
+      if (restoration_ != nullptr)
+        EndSession(absl::FailedPreconditionError("an item came before Opened"));
+      else
+        Handle(std::move(item));
     }
   }
+  FinishAnswers();
+}
+
+void ExecutorCore::FinishAnswers() {
   if (applied_seq_ > told_seq_ && !ended_) SendDone();
   out_.Flush();
   out_.SetTarget(nullptr);
@@ -89,7 +106,8 @@ void ExecutorCore::Handle(proto::ClientItem item) {
     case proto::ClientItem::kRun:
     case proto::ClientItem::kPut:
     case proto::ClientItem::kRelease:
-    case proto::ClientItem::kFetch: return OnSequenced(std::move(item));
+    case proto::ClientItem::kFetch:
+    case proto::ClientItem::kSave: return OnSequenced(std::move(item));
     default:
       return EndSession(
           absl::InvalidArgumentError("an item of a kind that this version does not know"));
@@ -98,7 +116,7 @@ void ExecutorCore::Handle(proto::ClientItem item) {
 
 void ExecutorCore::OnOpen(const proto::Open& open, uint64_t epoch) {
   if (open_ && epoch <= epoch_) return;  // an old stream's
-  const bool resumed = open_;
+  const bool first = !open_;
   if (open.memory_bytes_max() > 0) {
     constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
     engine_->LimitMemory(static_cast<int64_t>(std::min(open.memory_bytes_max(), kMost)));
@@ -112,11 +130,25 @@ void ExecutorCore::OnOpen(const proto::Open& open, uint64_t epoch) {
   graphs_.DropIncomplete();
   waiting_.clear();
   needed_.clear();
+  needed_blob_.clear();
+  opened_by_ = open;
+  received_seq_ = std::max(received_seq_, open.received_seq());
+  schedule_.SetInterval(open.snapshot_ms());
+  if (restoration_ != nullptr) return;  // it goes on, and answers the last Open
+  inbox_.Forget();
+  if (first && !open.snapshot_root().empty()) {
+    restoration_ = std::make_unique<Restoration>(open.snapshot_root(), &inbox_);
+    return;
+  }
+  if (first) FollowPlan();
+  SendOpened();
+}
 
+void ExecutorCore::SendOpened() {
   proto::ServerItem item;
   proto::Opened& opened = *item.mutable_opened();
-  opened.set_session_id(open.session_id());
-  opened.set_protocol(std::min(open.protocol().max(), wire::kProtocolVersion));
+  opened.set_session_id(opened_by_.session_id());
+  opened.set_protocol(std::min(opened_by_.protocol().max(), wire::kProtocolVersion));
   opened.set_graph_schema(wire::kGraphSchemaVersion);
   opened.set_applied_seq(applied_seq_);
   opened.set_devices(1);
@@ -127,9 +159,40 @@ void ExecutorCore::OnOpen(const proto::Open& open, uint64_t epoch) {
   opened.mutable_credit()->set_items_in_flight_max(wire::kCreditItems);
   opened.mutable_credit()->set_bytes_in_flight_max(wire::kCreditBytes);
   out_.Write(std::move(item));
-  if (!resumed) return;
-  unacknowledged_.Acknowledge(open.received_seq());
+  KnowPlan();
+  unacknowledged_.Acknowledge(received_seq_);
   for (const auto& [seq, kept] : unacknowledged_.by_seq()) SendKept(seq, kept);  // E4
+  for (const SaveAnswer& answer : unacknowledged_.saves()) out_.Write(answer.item);
+}
+
+void ExecutorCore::OnBlob(const std::string& root, absl::StatusOr<cpu::Buffer> contents,
+                          const SendFrame& send) {
+  if (ended_) return;
+  out_.SetTarget(&send);
+  inbox_.Arrived(root, std::move(contents));
+  if (restoration_ != nullptr) {
+    const absl::StatusOr<bool> complete = restoration_->OnBlob(root);
+    absl::Status status = complete.status();
+    if (status.ok() && *complete) status = Restored();
+    if (!status.ok()) EndSession(status);
+  } else if (needed_blob_ == root) {
+    needed_blob_.clear();
+    Drain();
+  }
+  FinishAnswers();
+}
+
+absl::Status ExecutorCore::Restored() {
+  const std::unique_ptr<Restoration> restoration = std::move(restoration_);
+  const proto::SessionSnapshot& snapshot = restoration->snapshot();
+  OB_RETURN_IF_ERROR(restoration->Install(state_, unacknowledged_, received_seq_));
+  applied_seq_ = told_seq_ = snapshot.seq();
+  schedule_.Restored(snapshot.seq());
+  restored_us_ = snapshot.device_time_us();
+  restored_kernels_ = snapshot.kernels_launched();
+  FollowPlan();
+  SendOpened();
+  return absl::OkStatus();
 }
 
 void ExecutorCore::OnGraph(const proto::Graph& piece) {
@@ -159,8 +222,12 @@ void ExecutorCore::OnSequenced(proto::ClientItem item) {
   if (state_.handle_count() > kHandlesMax)
     return EndSession(absl::ResourceExhaustedError(absl::StrCat(
         "the session has ", state_.handle_count(), " handles; the limit is ", kHandlesMax)));
+  // One that is larger than memory is not worth getting.
+  if (const proto::Put& put = item.put(); !put.blob_root().empty() && item.seq() > applied_seq_ &&
+                                          put.total_bytes() <= MemoryBytesMax())
+    inbox_.Want(put.blob_root(), put.total_bytes());
   waiting_.push_back(std::move(item));
-  if (needed_.empty()) Drain();
+  if (needed_.empty() && needed_blob_.empty()) Drain();
 }
 
 void ExecutorCore::Drain() {
@@ -201,9 +268,22 @@ bool ExecutorCore::TryApply(const proto::ClientItem& item) {
     }
     case proto::ClientItem::kPut: {
       const TraceSpan span(trace_.get(), "put");
-      outcome = state_.Put(seq, item.put());
+      if (item.put().blob_root().empty()) {
+        outcome = state_.Put(seq, item.put());
+      } else if (item.put().total_bytes() > MemoryBytesMax()) {
+        outcome = state_.PutBlob(seq, item.put(),
+                                 absl::ResourceExhaustedError(
+                                     absl::StrCat("a Put of ", item.put().total_bytes(),
+                                                  " bytes; the session has ", MemoryBytesMax())));
+      } else if (auto blob = inbox_.Take(item.put().blob_root())) {
+        outcome = state_.PutBlob(seq, item.put(), *std::move(blob));
+      } else {
+        needed_blob_ = item.put().blob_root();
+        return false;
+      }
       break;
     }
+    case proto::ClientItem::kSave: ApplySave(seq, item.save()); break;
     case proto::ClientItem::kRelease: outcome = state_.Release(item.release()); break;
     default: outcome = state_.Fetch(seq, item.fetch()); break;
   }
@@ -217,11 +297,13 @@ bool ExecutorCore::TryApply(const proto::ClientItem& item) {
       if (!ended_) Keep(seq, std::move(answer));
   }
   if (outcome.applied) applied_seq_ = seq;
+  schedule_.Applied(item);
   if (trace_ != nullptr && trace_->wants_done()) SendDone();
   return true;
 }
 
 void ExecutorCore::Keep(uint64_t seq, Kept kept) {
+  if (seq <= received_seq_) return;  // E9
   SendKept(seq, kept);
   if (absl::Status status = unacknowledged_.Add(seq, std::move(kept)); !status.ok())
     EndSession(status);
@@ -272,11 +354,13 @@ void ExecutorCore::TraceFrame(const proto::ClientFrame& frame) {
   trace_->FrameCame(last);
 }
 
-proto::Done* ExecutorCore::DoneHeader(proto::ServerItem& item) const {
+proto::Done* ExecutorCore::DoneHeader(proto::ServerItem& item) {
   proto::Done* const done = item.mutable_done();
   done->set_through_seq(applied_seq_);
-  done->set_device_time_us(engine_->stats().device_time_us);
-  done->set_kernels_launched(engine_->stats().kernels_launched);
+  done->set_device_time_us(restored_us_ + engine_->stats().device_time_us);
+  done->set_kernels_launched(restored_kernels_ + engine_->stats().kernels_launched);
+  done->set_durable_seq(schedule_.durable_seq());
+  AddPlan(*done);
   return done;
 }
 

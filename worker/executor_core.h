@@ -6,16 +6,25 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "proto/cloud.pb.h"
+#include "proto/node.pb.h"
+#include "worker/blob_inbox.h"
 #include "worker/engine.h"
 #include "worker/frame_writer.h"
 #include "worker/graph_table.h"
+#include "worker/restoration.h"
 #include "worker/session_state.h"
+#include "worker/store_request.h"
+#include "worker/store_schedule.h"
 #include "worker/trace.h"
 #include "worker/unacknowledged.h"
 
@@ -26,6 +35,8 @@ struct ExecutorOptions {
   std::string hardware_class;  // what tuning is shared by
   // Replay: the plan_log() of the session whose Runs these are.
   std::vector<PlanLogEntry> follow;
+  // Waits until whoever was given a StoreRequest has let go of it: called when memory is short.
+  std::function<void()> let_go;
   Trace::NowNs now_ns;  // for traces that clients ask for; empty: they get none
 };
 
@@ -41,6 +52,19 @@ class ExecutorCore {
   // All answers together.
   std::vector<proto::ServerFrame> On(proto::ClientFrame frame);
 
+  // ---- blobs, after On or OnBlob
+  // What to get; each is answered by one OnBlob, with the bytes, verified, or why they are not there.
+  std::vector<BlobWant> TakeBlobWants() { return inbox_.TakeWants(); }
+  void OnBlob(const std::string& root, absl::StatusOr<cpu::Buffer> contents, const SendFrame& send);
+
+  // ---- what is to be stored, after On or OnBlob, and at wake_ms(). Times: of one monotonic clock.
+  // One at a time: nullptr until OnStored has answered the last. The last reference is let go of in
+  // this thread.
+  std::shared_ptr<const StoreRequest> TakeStore(int64_t now_ms);
+  void OnStored(const proto::Stored& stored, int64_t now_ms, const SendFrame& send);
+  // When there may be something to take that is not there now; nullopt: not before an event.
+  std::optional<int64_t> wake_ms() const;
+
   // After Close, or an error of the session: nothing more is accepted.
   bool ended() const { return ended_; }
   // Of any thread: a watchdog looks whether it moves.
@@ -51,33 +75,62 @@ class ExecutorCore {
  private:
   void Handle(proto::ClientItem item);
   void OnOpen(const proto::Open& open, uint64_t epoch);
+  void SendOpened();
+  void FollowPlan();
+  void KnowPlan();
+  absl::Status Restored();
   void OnGraph(const proto::Graph& piece);
   void OnClose();
   void OnSequenced(proto::ClientItem item);
   void Drain();
-  bool TryApply(const proto::ClientItem& item);  // false: waits for a graph
+  bool TryApply(const proto::ClientItem& item);  // false: waits
   void EndSession(const absl::Status& status);
+  void ApplySave(uint64_t seq, const proto::Save& save);
+  void AnswerSave(SaveAnswer answer);
   // Sends it, and again after a reconnection, until it is acknowledged.
   void Keep(uint64_t seq, Kept kept);
   void SendKept(uint64_t seq, const Kept& kept);
   void SendValue(uint64_t seq, const Kept& kept);
   void SendDone();
-  proto::Done* DoneHeader(proto::ServerItem& item) const;
+  // What every Done says. Plan entries that the client does not have go with it, or before it, so that
+  // no value is there whose kernels are not known.
+  proto::Done* DoneHeader(proto::ServerItem& item);
+  void AddPlan(proto::Done& done);
+  void FinishAnswers();
+  uint64_t MemoryBytesMax() const { return static_cast<uint64_t>(engine_->memory_bytes_max()); }
   void TraceFrame(const proto::ClientFrame& frame);
 
   Engine* const engine_;
   const ExecutorOptions options_;
   bool open_ = false;
   bool ended_ = false;
+  proto::Open opened_by_;  // the last Open
   uint64_t epoch_ = 0;
   std::atomic<uint64_t> applied_seq_ = 0;
   uint64_t told_seq_ = 0;  // the last Done.through_seq
   SessionState state_;
   GraphTable graphs_;
   Unacknowledged unacknowledged_;
-  std::deque<proto::ClientItem> waiting_;  // for a graph
+  uint64_t received_seq_ = 0;  // answers up to here are with the client
+  BlobInbox inbox_;
+  std::unique_ptr<Restoration> restoration_;  // while it is under way
+  uint64_t restored_us_ = 0, restored_kernels_ = 0;
+  StoreSchedule schedule_;
+  std::deque<std::shared_ptr<StoreRequest>> saves_;  // not taken yet
+  uint64_t next_store_ = 1;
+  // The one that was taken and is not answered; its arrays are only the adapter's.
+  struct Storing {
+    uint64_t id, seq, total_bytes;
+    bool checkpoint;
+  };
+  std::optional<Storing> storing_;
+  size_t plan_told_ = 0;  // of the plan log
+  std::set<std::pair<uint64_t, std::string>>
+      plan_known_;                         // by the client, as it opened: seq, kernel
+  std::deque<proto::ClientItem> waiting_;  // for a graph or a blob
   uint64_t waiting_bytes_ = 0;             // of Puts that came since waiting_ was last empty
   std::string needed_;                     // the graph asked for
+  std::string needed_blob_;                // or the blob
   FrameWriter out_;
   std::unique_ptr<Trace> trace_;  // where Open asked for it
 };

@@ -16,7 +16,12 @@ constexpr char kPayload[] = "outboard/node";  // "index op"
 absl::Status AboutNode(absl::Status status, const UOp* sink, const UOp* node) {
   const std::vector<const UOp*> order = PostOrder(sink);
   const auto index = std::find(order.begin(), order.end(), node) - order.begin();
-  const std::string text = absl::StrCat(index, " ", std::string(Name(node->op)));
+  return AboutNode(std::move(status),
+                   FailedNode{static_cast<uint32_t>(index), std::string(Name(node->op))});
+}
+
+absl::Status AboutNode(absl::Status status, const FailedNode& node) {
+  const std::string text = absl::StrCat(node.index, " ", node.op);
   // By a view: clang spells the name of the constructor from a string in another way than the gcc
   // that Debian's Abseil is built with.
   status.SetPayload(kPayload, absl::Cord(absl::string_view(text)));

@@ -17,6 +17,8 @@ struct FailedNode {
 
 // `status`, about `node` of the graph under `sink`. Requires a status that is not OK.
 absl::Status AboutNode(absl::Status status, const UOp* sink, const UOp* node);
+// The same of what FailedNodeOf has said.
+absl::Status AboutNode(absl::Status status, const FailedNode& node);
 // nullopt for a status that is about no node.
 std::optional<FailedNode> FailedNodeOf(const absl::Status& status);
 

@@ -3,8 +3,24 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/check.h"
 
 namespace outboard::worker {
+
+proto::PlanEntry ToWire(const PlanLogEntry& entry) {
+  proto::PlanEntry out;
+  out.set_seq(entry.seq);
+  out.set_kernel(entry.version.kernel.ToBytes());
+  if (entry.version.opts) out.set_opts(*entry.version.opts);
+  return out;
+}
+
+absl::StatusOr<PlanLogEntry> PlanLogEntryFromWire(const proto::PlanEntry& entry) {
+  OB_ASSIGN_OR_RETURN(const GraphId kernel, GraphIdFromBytes(entry.kernel()));
+  PlanLogEntry out{entry.seq(), {kernel, std::nullopt}};
+  if (entry.has_opts()) out.version.opts = entry.opts();
+  return out;
+}
 
 absl::Status PlanLog::Note(uint64_t seq, KernelVersion version) {
   const auto [known, fresh] = in_use_.try_emplace(version.kernel, version.opts);

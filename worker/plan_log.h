@@ -11,7 +11,9 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "compiler/ir/encoding.h"
+#include "proto/cloud.pb.h"
 
 namespace outboard::worker {
 
@@ -28,6 +30,10 @@ struct PlanLogEntry {
 
   friend bool operator==(const PlanLogEntry&, const PlanLogEntry&) = default;
 };
+
+proto::PlanEntry ToWire(const PlanLogEntry& entry);
+// Errors: INVALID_ARGUMENT  a kernel's id of another length
+absl::StatusOr<PlanLogEntry> PlanLogEntryFromWire(const proto::PlanEntry& entry);
 
 class PlanLog {
  public:

@@ -11,10 +11,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/check.h"
 #include "worker/failed_node.h"
 
 namespace outboard::worker {
@@ -119,8 +122,13 @@ absl::StatusOr<std::vector<ArrayPtr>> SessionState::RunGraph(uint64_t seq, const
                                                              absl::Status& session) {
   for (; followed_ < follow_.size() && follow_[followed_].seq <= seq; ++followed_)
     engine_->Pin(follow_[followed_].version);
+  // While what is being stored may be what memory lacks, inputs are kept for a second try.
+  std::vector<ArrayPtr> again;
+  if (!held_.expired()) again = inputs;
   absl::StatusOr<std::vector<ArrayPtr>> results =
       engine_->Run(graph.id, graph.sink, std::move(inputs), bindings, donated);
+  if (MadeRoom(results.status()))
+    results = engine_->Run(graph.id, graph.sink, std::exchange(again, {}), bindings, donated);
   for (KernelVersion& version : engine_->TakeVersions())  // E7
     session.Update(plan_log_.Note(seq, std::move(version)));
   return results;
@@ -128,34 +136,49 @@ absl::StatusOr<std::vector<ArrayPtr>> SessionState::RunGraph(uint64_t seq, const
 
 // ---- Put, Release, Fetch ------------------------------------------------------------------------
 
-SessionState::PartialPut SessionState::BeginPut(uint64_t seq, const proto::Put& put) {
-  PartialPut begun;
-  begun.seq = seq;
-  begun.total = put.total_bytes();
+void SessionState::SetHeld(std::weak_ptr<const StoreRequest> held, std::function<void()> let_go) {
+  held_ = std::move(held);
+  let_go_ = std::move(let_go);
+}
+
+bool SessionState::MadeRoom(const absl::Status& status) const {
+  if (!absl::IsResourceExhausted(status) || held_.expired() || !let_go_) return false;
+  let_go_();
+  return held_.expired();
+}
+
+absl::Status SessionState::CheckPut(const proto::Put& put) const {
+  if (put.handle() == 0 || handles_.contains(put.handle()))
+    return absl::InvalidArgumentError(absl::StrCat("handle ", put.handle(), " is in use"));
+  if (put.dtype() == 0 || put.dtype() >= static_cast<uint32_t>(kDTypeCount))
+    return absl::InvalidArgumentError(absl::StrCat("element type ", put.dtype(), " is unknown"));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<Array>> SessionState::ArrayForPut(const proto::Put& put) {
+  OB_RETURN_IF_ERROR(CheckPut(put));
+  const std::vector<int64_t> dims(put.dims().begin(), put.dims().end());
   const auto dtype = static_cast<DType>(put.dtype());
-  std::vector<int64_t> dims;
-  for (const uint64_t dim : put.dims()) dims.push_back(static_cast<int64_t>(dim));
-  if (put.handle() == 0 || handles_.contains(put.handle())) {
-    begun.status = absl::InvalidArgumentError(absl::StrCat("handle ", put.handle(), " is in use"));
-  } else if (put.dtype() == 0 || put.dtype() >= static_cast<uint32_t>(kDTypeCount)) {
-    begun.status =
-        absl::InvalidArgumentError(absl::StrCat("element type ", put.dtype(), " is unknown"));
-  } else if (!put.blob_root().empty()) {
-    begun.status = absl::FailedPreconditionError("a blob reached an executor");
-  } else if (auto array = engine_->NewArray(dtype, dims); !array.ok()) {
-    begun.status = array.status();
-  } else if (static_cast<uint64_t>((*array)->bytes()) != put.total_bytes()) {
-    begun.status = absl::InvalidArgumentError(
+  absl::StatusOr<std::shared_ptr<Array>> array = engine_->NewArray(dtype, dims);
+  if (MadeRoom(array.status())) array = engine_->NewArray(dtype, dims);
+  if (array.ok() && static_cast<uint64_t>((*array)->bytes()) != put.total_bytes())
+    return absl::InvalidArgumentError(
         absl::StrCat("a Put of ", put.total_bytes(), " bytes for an array of ", (*array)->bytes()));
-  } else {
-    begun.array = *std::move(array);
-  }
-  return begun;
+  return array;
 }
 
 Outcome SessionState::Put(uint64_t seq, const proto::Put& piece) {
   Outcome outcome;
-  if (put_ == nullptr) put_ = std::make_unique<PartialPut>(BeginPut(seq, piece));
+  if (put_ == nullptr) {
+    put_ = std::make_unique<PartialPut>();
+    put_->seq = seq;
+    put_->total = piece.total_bytes();
+    absl::StatusOr<std::shared_ptr<Array>> array = ArrayForPut(piece);
+    if (array.ok())
+      put_->array = *std::move(array);
+    else
+      put_->status = array.status();
+  }
   if (piece.total_bytes() != put_->total || piece.offset() != put_->filled ||
       piece.data().size() > put_->total - put_->filled) {
     outcome.session = absl::InvalidArgumentError("the pieces of a Put do not follow each other");
@@ -172,6 +195,22 @@ Outcome SessionState::Put(uint64_t seq, const proto::Put& piece) {
     handles_[handle].array = std::move(whole->array);
   else
     outcome.answers.push_back(Fail(seq, seq, whole->status, {&handle, 1}));
+  return outcome;
+}
+
+Outcome SessionState::PutBlob(uint64_t seq, const proto::Put& put,
+                              absl::StatusOr<cpu::Buffer> contents) {
+  Outcome outcome;
+  const uint64_t handle = put.handle();
+  absl::Status status = CheckPut(put);
+  status.Update(contents.status());
+  const std::vector<int64_t> dims(put.dims().begin(), put.dims().end());
+  const auto dtype = static_cast<DType>(put.dtype());
+  if (status.ok()) status = CheckBytes(dtype, dims, contents->bytes());
+  if (status.ok())
+    handles_[handle].array = std::make_shared<Array>(Array{dtype, dims, *std::move(contents)});
+  else
+    outcome.answers.push_back(Fail(seq, seq, status, {&handle, 1}));
   return outcome;
 }
 
@@ -203,6 +242,39 @@ Outcome SessionState::Fetch(uint64_t seq, const proto::Fetch& fetch) {
   return outcome;
 }
 
+Outcome SessionState::Save(uint64_t seq, const proto::Save& save, StoreRequest& request) {
+  std::map<std::string, uint64_t> sorted;
+  absl::Status status;
+  uint64_t cause_seq = seq;
+  for (const proto::Save::Entry& named : save.entries()) {
+    const auto entry = handles_.find(named.handle());
+    if (!sorted.try_emplace(named.name(), named.handle()).second)
+      status = absl::InvalidArgumentError(absl::StrCat("two entries are named ", named.name()));
+    else if (entry == handles_.end())
+      status = absl::NotFoundError(absl::StrCat("handle ", named.handle(), " does not exist"));
+    else if (entry->second.array == nullptr)
+      status = entry->second.status, cause_seq = entry->second.cause_seq;
+    if (!status.ok()) break;
+  }
+  Outcome outcome;
+  if (!status.ok()) {
+    outcome.answers.push_back(Fail(seq, cause_seq, status, {}));
+    return outcome;
+  }
+  request.seq = seq;
+  request.checkpoint = true;
+  request.name = save.name();
+  for (const auto& [name, handle] : sorted) {
+    const ArrayPtr& array = handles_.at(handle).array;
+    proto::Checkpoint::Entry* const entry = request.manifest.add_entries();
+    entry->set_name(name);
+    entry->set_size_bytes(static_cast<uint64_t>(array->bytes()));
+    Describe(*array, entry);
+    request.arrays.push_back(array);
+  }
+  return outcome;
+}
+
 Kept SessionState::Fail(uint64_t seq, uint64_t cause_seq, const absl::Status& status,
                         std::span<const uint64_t> handles, std::string_view graph_id) {
   Kept kept;
@@ -223,6 +295,44 @@ Kept SessionState::Fail(uint64_t seq, uint64_t cause_seq, const absl::Status& st
   }
   failed.set_retryable(status.code() == absl::StatusCode::kResourceExhausted);
   return kept;
+}
+
+// ---- snapshots ----------------------------------------------------------------------------------
+
+void SessionState::AddTo(StoreRequest& request) const {
+  std::vector<uint64_t> handles;
+  for (const auto& [handle, entry] : handles_) handles.push_back(handle);
+  std::sort(handles.begin(), handles.end());
+  for (const uint64_t handle : handles) {
+    const Entry& entry = handles_.at(handle);
+    proto::SessionSnapshot::Held& held = *request.snapshot.add_held();
+    held.set_handle(handle);
+    if (entry.array != nullptr) {
+      Describe(*entry.array, &held);
+      request.arrays.push_back(entry.array);
+      continue;
+    }
+    held.set_code(static_cast<uint32_t>(entry.status.code()));
+    held.set_message(std::string(entry.status.message()));
+    held.set_cause_seq(entry.cause_seq);
+    if (const std::optional<FailedNode> node = FailedNodeOf(entry.status)) {
+      held.set_node(node->index);
+      held.set_op(node->op);
+    }
+  }
+  for (const PlanLogEntry& entry : plan_log_.entries())
+    *request.snapshot.add_plan() = ToWire(entry);
+}
+
+absl::Status SessionState::RestorePlan(std::span<const PlanLogEntry> restored) {
+  for (const PlanLogEntry& entry : restored)
+    OB_RETURN_IF_ERROR(plan_log_.Note(entry.seq, entry.version));
+  Follow(restored);
+  return absl::OkStatus();
+}
+
+void SessionState::Follow(std::span<const PlanLogEntry> entries) {
+  follow_.insert(follow_.end(), entries.begin(), entries.end());
 }
 
 }  // namespace outboard::worker

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -20,6 +21,7 @@
 #include "worker/engine.h"
 #include "worker/graph_table.h"
 #include "worker/plan_log.h"
+#include "worker/store_request.h"
 #include "worker/unacknowledged.h"
 
 namespace outboard::worker {
@@ -40,14 +42,35 @@ class SessionState {
   // `seq` is one above the last applied, or that of the Put under way.
   Outcome Run(uint64_t seq, const proto::Run& run, const KnownGraph& graph);
   Outcome Put(uint64_t seq, const proto::Put& piece);
+  // A Put whose bytes came as a blob; the array is made in their memory.
+  Outcome PutBlob(uint64_t seq, const proto::Put& put, absl::StatusOr<cpu::Buffer> contents);
   Outcome Release(const proto::Release& release);
   Outcome Fetch(uint64_t seq, const proto::Fetch& fetch);
+  // Fills in what is to be stored, unless it fails.
+  Outcome Save(uint64_t seq, const proto::Save& save, StoreRequest& request);
 
   uint64_t put_under_way() const;  // its seq; 0: none
   void ForgetPutUnderWay();        // with its stream
   void Clear();                    // at the end: all arrays go
+
+  // ---- snapshots
+  // Appends all handles, in their order, and the plan log.
+  void AddTo(StoreRequest& request) const;
+  // Back from a snapshot, into a fresh state.
+  void Hold(uint64_t handle, ArrayPtr array) { handles_[handle] = {std::move(array), {}, 0}; }
+  void Poison(uint64_t handle, absl::Status status, uint64_t cause_seq) {
+    handles_[handle] = {nullptr, std::move(status), cause_seq};
+  }
+  // Kernels are used from Run to Run as `entries` say, by seq and no lower than what was said before;
+  // those of `restored` are in the plan log already.
+  absl::Status RestorePlan(std::span<const PlanLogEntry> restored);
+  void Follow(std::span<const PlanLogEntry> entries);
+
   size_t handle_count() const { return handles_.size(); }
   const PlanLog& plan_log() const { return plan_log_; }
+
+  // While `held` lives, its arrays may be what memory lacks: `let_go` waits until it does not.
+  void SetHeld(std::weak_ptr<const StoreRequest> held, std::function<void()> let_go);
 
  private:
   // An array, or why there is none (poison), and the item that failed first.
@@ -64,17 +87,22 @@ class SessionState {
                                                  std::span<const Binding> bindings,
                                                  std::span<const int64_t> donated,
                                                  absl::Status& session);
-  PartialPut BeginPut(uint64_t seq, const proto::Put& put);
+  absl::Status CheckPut(const proto::Put& put) const;
+  absl::StatusOr<std::shared_ptr<Array>> ArrayForPut(const proto::Put& put);
+  // Whether memory was short for what a StoreRequest has held, and holds no longer.
+  bool MadeRoom(const absl::Status& status) const;
   // Poisons `handles`, and is the answer that says so.
   Kept Fail(uint64_t seq, uint64_t cause_seq, const absl::Status& status,
             std::span<const uint64_t> handles, std::string_view graph_id = {});
 
   Engine* const engine_;
-  const std::vector<PlanLogEntry> follow_;
+  std::vector<PlanLogEntry> follow_;
   size_t followed_ = 0;  // of follow_
   PlanLog plan_log_;
   absl::flat_hash_map<uint64_t, Entry> handles_;
   std::unique_ptr<PartialPut> put_;
+  std::weak_ptr<const StoreRequest> held_;
+  std::function<void()> let_go_;
 };
 
 }  // namespace outboard::worker

@@ -16,6 +16,32 @@ absl::Status Unacknowledged::Add(uint64_t seq, Kept kept) {
   return absl::OkStatus();
 }
 
+void Unacknowledged::AddSave(SaveAnswer answer) {
+  saves_.push_back(std::move(answer));
+  if (saves_.size() > kSaveAnswersMax) saves_.pop_front();
+}
+
+void Unacknowledged::AddTo(StoreRequest& request) const {
+  for (const auto& [seq, kept] : kept_) {
+    proto::SessionSnapshot::Kept& out = *request.snapshot.add_kept();
+    out.set_seq(seq);
+    out.set_index(kept.index);
+    out.set_handle(kept.handle);
+    if (kept.array == nullptr) {
+      *out.mutable_failed() = kept.failed;
+      continue;
+    }
+    Describe(*kept.array, &out);
+    request.arrays.push_back(kept.array);
+  }
+  for (const SaveAnswer& answer : saves_) {
+    proto::SessionSnapshot::Kept& out = *request.snapshot.add_kept();
+    out.set_seq(answer.seq);
+    *out.mutable_saved() = answer.item.saved();
+    if (answer.item.has_failed()) *out.mutable_failed() = answer.item.failed();
+  }
+}
+
 void Unacknowledged::Acknowledge(uint64_t through_seq) {
   const auto end = kept_.upper_bound(through_seq);
   for (auto it = kept_.begin(); it != end; ++it)

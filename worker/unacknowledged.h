@@ -7,12 +7,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 
 #include "absl/status/status.h"
 #include "proto/cloud.pb.h"
 #include "proto/limits.h"
 #include "worker/engine.h"
+#include "worker/store_request.h"
 
 namespace outboard::worker {
 
@@ -28,16 +30,30 @@ struct Kept {
   proto::Failed failed;
 };
 
+// The answers of the last so many Saves are kept: an Ack does not cover them (proto/cloud.proto, Save).
+inline constexpr size_t kSaveAnswersMax = 64;
+
+// Saved, or Failed, of one Save.
+struct SaveAnswer {
+  uint64_t seq = 0;
+  proto::ServerItem item;
+};
+
 class Unacknowledged {
  public:
   // Errors: RESOURCE_EXHAUSTED  over a limit; nothing is kept then
   absl::Status Add(uint64_t seq, Kept kept);
   void Acknowledge(uint64_t through_seq);
+  void AddSave(SaveAnswer answer);
+  // Appends all of it to a snapshot.
+  void AddTo(StoreRequest& request) const;
 
   const std::multimap<uint64_t, Kept>& by_seq() const { return kept_; }
+  const std::deque<SaveAnswer>& saves() const { return saves_; }
 
  private:
   std::multimap<uint64_t, Kept> kept_;
+  std::deque<SaveAnswer> saves_;
   size_t failed_bytes_ = 0;
 };
 
