@@ -21,7 +21,7 @@
 #include "gateway/ledger/ledger.h"
 #include "gateway/service/clock.h"
 #include "gateway/service/gateway.h"
-#include "tests/support/cut_proxy.h"
+#include "tests/net/fault_proxy.h"
 #include "tests/support/documented.h"
 #include "tests/support/gateway_test.h"
 #include "tests/support/step.h"
@@ -36,6 +36,9 @@ using transport::SessionOptions;
 
 class SessionGatewayTest : public test::GatewayTest {
  protected:
+  std::unique_ptr<test::FaultProxy> Proxy() {
+    return std::make_unique<test::FaultProxy>(gateway_->address(), "unix:" + folder_ / "proxy");
+  }
   // x + x of four floats.
   RunRequest Double(uint64_t in, uint64_t out, bool fetch) {
     Graph g;
@@ -228,7 +231,7 @@ TEST_F(SessionGatewayTest, TellsThatItWaitsAndThatTheGatewayStops) {
 
 TEST_F(SessionGatewayTest, TellsWhileItSeeksTheGateway) {
   StartAll();
-  auto proxy = std::make_unique<CutProxy>(folder_ / "proxy", folder_ / "s");
+  auto proxy = Proxy();
   Lines lines;
   SessionOptions options = Options();
   options.target = proxy->address();
@@ -237,11 +240,10 @@ TEST_F(SessionGatewayTest, TellsWhileItSeeksTheGateway) {
   auto session = Session::Connect(options);
   ASSERT_TRUE(session.ok()) << session.status();
   proxy.reset();
-  std::filesystem::remove(folder_ / "proxy");
   EXPECT_TRUE(test::Eventually([&] { return !lines.text().empty(); }));
   test::ExpectAsDocumented("The gateway is gone: while the client tries", lines.text());
   EXPECT_NE(lines.text().find(options.target), std::string::npos);
-  proxy = std::make_unique<CutProxy>(folder_ / "proxy", folder_ / "s");
+  proxy = Proxy();
   EXPECT_TRUE(test::Eventually([&] {
     return lines.text().find("nothing was lost") != std::string::npos;
   })) << lines.text();
@@ -251,7 +253,6 @@ TEST_F(SessionGatewayTest, TellsWhileItSeeksTheGateway) {
   ASSERT_TRUE(seq.ok());
   ASSERT_TRUE((*session)->Sync().ok());
   proxy.reset();
-  std::filesystem::remove(folder_ / "proxy");
   EXPECT_TRUE(test::Eventually([&] { return !(*session)->status().ok(); }));
   test::ExpectAsDocumented("The gateway is gone: in the end", (*session)->status());
 }
@@ -326,9 +327,9 @@ TEST_F(SessionGatewayTest, ACrashedExecutorIsSaidSoWithItsReason) {
 
 TEST_F(SessionGatewayTest, ACutConnectionLosesNothing) {
   StartAll();
-  CutProxy proxy(folder_ / "proxy", folder_ / "s");
+  auto proxy = Proxy();
   SessionOptions options = Options();
-  options.target = proxy.address();
+  options.target = proxy->address();
   auto session = Session::Connect(options);
   ASSERT_TRUE(session.ok()) << session.status();
   uint64_t state = (*session)->NewHandle();
@@ -344,7 +345,7 @@ TEST_F(SessionGatewayTest, ACutConnectionLosesNothing) {
       (*session)->Release(state);
       state = next;
       ++runs;
-      if (step == 20) proxy.Cut();
+      if (step == 20) proxy->CutAll();
     }
     for (uint64_t seq : seqs) {
       auto value = (*session)->Await(seq, 0);
