@@ -24,19 +24,13 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "proto/blob_source.h"
 
 namespace outboard::wire {
 
 struct BlobConnections {
   std::vector<std::shared_ptr<grpc::Channel>> channels;            // at least one
   std::vector<std::pair<std::string, std::string>> metadata = {};  // of every call: whose blobs
-};
-
-struct TransferProgress {
-  uint64_t total_bytes = 0;
-  uint64_t moved_bytes = 0;  // sent or received
-  uint64_t saved_bytes = 0;  // that were there already
-  uint64_t done_bytes() const { return moved_bytes + saved_bytes; }
 };
 
 struct TransferOptions {

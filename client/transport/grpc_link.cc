@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/transport/blob_upload.h"
 #include "client/transport/call_key.h"
 #include "proto/cloud.grpc.pb.h"
 #include "proto/frame_queue.h"
@@ -83,10 +82,6 @@ class GrpcLink final : public Link,
     Started();
   }
 
-  absl::Status UploadBlob(const wire::BlobName& name, std::string_view bytes) override {
-    return transport::UploadBlob(channel_, key_, name, bytes, bytes_up_);
-  }
-  bool has_blobs() const override { return true; }
   uint64_t bytes_up() const override { return bytes_up_; }
   uint64_t bytes_down() const override { return bytes_down_; }
 

@@ -11,7 +11,6 @@
 
 #include "absl/status/status.h"
 #include "proto/cloud.pb.h"
-#include "proto/merkle.h"
 
 namespace outboard::transport {
 
@@ -33,11 +32,7 @@ class Link {
   virtual void Send(proto::ClientFrame frame) = 0;
   // No more Sends follow; the other side is asked to end.
   virtual void Finish() = 0;
-  // Makes sure that the blob is in the cloud and committed: uploads the chunks that are missing.
-  // Blocks. UNIMPLEMENTED where the link has no blobs: then the bytes go inline.
-  virtual absl::Status UploadBlob(const wire::BlobName& name, std::string_view bytes) = 0;
-  virtual bool has_blobs() const = 0;
-  virtual uint64_t bytes_up() const = 0;  // as on the wire, of frames and blobs
+  virtual uint64_t bytes_up() const = 0;  // as on the wire
   virtual uint64_t bytes_down() const = 0;
 };
 

@@ -17,6 +17,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/transport/bulk.h"
 #include "client/transport/grpc_link.h"
 #include "client/transport/link.h"
 #include "client/transport/private_serve.h"
@@ -40,7 +41,6 @@ constexpr std::chrono::seconds kReconnectPrivateWithin{
     2};                                         // its process is ours: it is there or dead
 constexpr std::chrono::seconds kTellEvery{10};  // that there is still no connection
 constexpr int kNoticesMax = 5;                  // lines of the gateway's, in kTellEvery
-constexpr int kUploadAttempts = 4;
 
 absl::Status CheckDims(std::span<const int64_t> dims) {
   for (int64_t dim : dims)
@@ -99,6 +99,9 @@ class Session::Impl final : public LinkListener {
       target = serve_->target();
     }
     target_ = target;
+    bulk_ = std::make_unique<Bulk>(
+        target, options_.key,
+        serve_ != nullptr ? kReconnectPrivateWithin : options_.reconnect_timeout);
     auto channel = MakeChannel(target);
     if (absl::Status status = WaitConnected(*channel, target, options_.connect_timeout);
         !status.ok())
@@ -120,7 +123,6 @@ class Session::Impl final : public LinkListener {
   absl::Status AwaitOpened(std::unique_ptr<Link> link) {
     std::unique_lock lock(mutex_);
     link_ = std::move(link);
-    has_blobs_ = link_->has_blobs();
     link_->Start(this);
     core_.Open(options_.devices);
     Flush();
@@ -178,22 +180,11 @@ class Session::Impl final : public LinkListener {
   absl::Status Put(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
                    std::string_view bytes) {
     if (absl::Status status = CheckDims(dims); !status.ok()) return status;
-    bool by_blob = false;
-    {
-      std::lock_guard lock(mutex_);
-      if (core_.state() == SessionCore::State::kEnded) return core_.status();
-      by_blob = bytes.size() > wire::kInlinePutBytesMax && has_blobs_;
-    }
-    if (by_blob) {
-      wire::BlobName name = wire::NameBlob(bytes);
-      ++blob_round_trips_;
-      // Outside the lock: values and steps of other threads go on.
-      if (absl::Status status = Upload(name, bytes); !status.ok()) return status;
-      std::unique_lock lock(mutex_);
-      if (absl::Status status = AwaitCredit(lock, 0); !status.ok()) return status;
-      core_.PutBlob(handle, dtype, dims, bytes.size(), wire::AsBytes(name.root));
-      Flush();
-      return absl::OkStatus();
+    if (bytes.size() > wire::kInlinePutBytesMax && bulk_ != nullptr) {
+      const wire::BlobSource source = wire::SourceOf(bytes);
+      auto uploaded = Upload({&source, 1}, {});
+      if (!uploaded.ok()) return uploaded.status();
+      return PutBlob(handle, dtype, dims, bytes.size(), wire::AsBytes(uploaded->names[0].root));
     }
     auto copy = std::make_shared<const std::string>(bytes);
     std::unique_lock lock(mutex_);
@@ -201,6 +192,18 @@ class Session::Impl final : public LinkListener {
     core_.Put(handle, dtype, dims, std::move(copy));
     Flush();
     return absl::OkStatus();
+  }
+
+  absl::StatusOr<wire::Uploaded> Upload(
+      std::span<const wire::BlobSource> sources,
+      const std::function<void(const wire::TransferProgress&)>& progress) {
+    if (absl::Status ended = status(); !ended.ok()) return ended;
+    if (bulk_ == nullptr) return absl::UnimplementedError("this session's link has no blobs");
+    ++blob_round_trips_;
+    // Outside the lock: values and steps of other threads go on.
+    auto uploaded = bulk_->Upload(sources, progress);
+    if (absl::Status ended = status(); !uploaded.ok() && !ended.ok()) return ended;
+    return uploaded;
   }
 
   absl::StatusOr<uint64_t> Run(const RunRequest& request) {
@@ -295,6 +298,10 @@ class Session::Impl final : public LinkListener {
       stats.bytes_up = bytes_up_before_ + link_->bytes_up();
       stats.bytes_down = bytes_down_before_ + link_->bytes_down();
     }
+    if (bulk_ != nullptr) {
+      stats.bytes_up += bulk_->bytes_up();
+      stats.bytes_down += bulk_->bytes_down();
+    }
     if (opened_at_ != Clock::time_point()) {
       Clock::time_point end = closed_at_ != Clock::time_point() ? closed_at_ : Clock::now();
       stats.seconds_open = std::chrono::duration<double>(end - opened_at_).count();
@@ -359,6 +366,7 @@ class Session::Impl final : public LinkListener {
 
   void StopClock() {
     if (closed_at_ == Clock::time_point()) closed_at_ = Clock::now();
+    if (bulk_ != nullptr) bulk_->Cancel();
   }
 
   void Tell(const std::string& line) {
@@ -380,28 +388,6 @@ class Session::Impl final : public LinkListener {
   bool IsLost() const {
     return core_.state() == SessionCore::State::kLost ||
            core_.state() == SessionCore::State::kOpening;
-  }
-
-  // The connection, when there is one.
-  absl::StatusOr<std::shared_ptr<Link>> AwaitLink() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !IsLost(); });
-    if (core_.state() == SessionCore::State::kEnded) return core_.status();
-    return link_;
-  }
-
-  // An upload can be repeated: what arrived is not sent again.
-  absl::Status Upload(const wire::BlobName& name, std::string_view bytes) {
-    absl::Status status;
-    for (int attempt = 0; attempt < kUploadAttempts; ++attempt) {
-      auto link = AwaitLink();
-      if (!link.ok()) return link.status();
-      status = (*link)->UploadBlob(name, bytes);
-      if (!absl::IsUnavailable(status)) return status;
-      std::unique_lock lock(mutex_);  // the stream notices the same break, a little later
-      changed_.wait_for(lock, kReconnectPause, [this] { return IsLost() || stopping_; });
-    }
-    return status;
   }
 
   // Runs on reconnector_. The session's state is kept over there for minutes; we give up much
@@ -467,7 +453,8 @@ class Session::Impl final : public LinkListener {
   }
 
   const SessionOptions options_;
-  std::string target_;  // empty over a link of the caller's
+  std::string target_;          // empty over a link of the caller's
+  std::unique_ptr<Bulk> bulk_;  // nullptr there
   std::shared_ptr<PrivateServe> serve_;
   std::atomic<uint64_t> next_handle_{1};
   std::atomic<uint64_t> blob_round_trips_{0};
@@ -477,7 +464,6 @@ class Session::Impl final : public LinkListener {
   SessionCore core_;
   std::shared_ptr<Link> link_;
   std::thread reconnector_;
-  bool has_blobs_ = false;
   bool reconnecting_ = false, link_ended_ = false, stopping_ = false;
   bool close_called_ = false, closed_ = false;
   int notices_ = 0;  // told since
@@ -508,6 +494,11 @@ absl::Status Session::Put(uint64_t handle, uint32_t dtype, std::span<const int64
   return impl_->Put(handle, dtype, dims, bytes);
 }
 absl::StatusOr<uint64_t> Session::Run(const RunRequest& request) { return impl_->Run(request); }
+absl::StatusOr<wire::Uploaded> Session::Upload(
+    std::span<const wire::BlobSource> sources,
+    const std::function<void(const wire::TransferProgress&)>& progress) {
+  return impl_->Upload(sources, progress);
+}
 absl::Status Session::PutBlob(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
                               uint64_t total_bytes, std::string_view root) {
   return impl_->PutBlob(handle, dtype, dims, total_bytes, root);

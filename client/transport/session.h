@@ -37,6 +37,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/transport/request.h"
+#include "proto/blob_source.h"
 
 namespace outboard::transport {
 
@@ -101,6 +102,13 @@ class Session {
 
   // Returns the Run's sequence number.
   absl::StatusOr<uint64_t> Run(const RunRequest& request);
+
+  // Makes sure that these blobs are in the cloud, for PutBlob: asks for all of them at once, and sends
+  // the chunks that are missing (proto/blob_upload.h). Blocks.
+  // Errors: UNIMPLEMENTED over a link of the caller's
+  absl::StatusOr<wire::Uploaded> Upload(
+      std::span<const wire::BlobSource> sources,
+      const std::function<void(const wire::TransferProgress&)>& progress = {});
 
   // As Put, of a blob that the cloud has already (proto/merkle.h names it): nothing is sent.
   absl::Status PutBlob(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,

@@ -40,10 +40,6 @@ class ExecutorLink final : public transport::Link {
     if (thread_.joinable() && thread_.get_id() != std::this_thread::get_id()) thread_.join();
   }
 
-  absl::Status UploadBlob(const wire::BlobName&, std::string_view) override {
-    return absl::UnimplementedError("no blobs in process");
-  }
-  bool has_blobs() const override { return false; }
   uint64_t bytes_up() const override { return bytes_up_; }
   uint64_t bytes_down() const override { return bytes_down_; }
 

@@ -1,0 +1,42 @@
+#include "client/transport/bulk.h"
+
+#include "client/transport/grpc_link.h"
+
+namespace outboard::transport {
+
+wire::BlobConnections MakeBulkConnections(const std::string& target, const std::string& key,
+                                          int count) {
+  wire::BlobConnections connections;
+  // MakeChannel gives each its own TCP connection: a channel's subchannels are not shared.
+  for (int i = 0; i < count; ++i) connections.channels.push_back(MakeChannel(target));
+  if (!key.empty()) connections.metadata = {{"authorization", "Bearer " + key}};
+  return connections;
+}
+
+const wire::BlobConnections& Bulk::Connections() {
+  std::call_once(once_, [this] { connections_ = MakeBulkConnections(target_, key_); });
+  return connections_;
+}
+
+wire::TransferOptions Bulk::Options(
+    const std::function<void(const wire::TransferProgress&)>& progress) const {
+  return {.progress = progress, .cancelled = &cancelled_, .retry_for = retry_for_};
+}
+
+absl::StatusOr<wire::Uploaded> Bulk::Upload(
+    std::span<const wire::BlobSource> sources,
+    const std::function<void(const wire::TransferProgress&)>& progress) {
+  auto uploaded = wire::UploadBlobs(Connections(), sources, Options(progress));
+  if (uploaded.ok()) bytes_up_ += uploaded->wire_bytes;
+  return uploaded;
+}
+
+absl::StatusOr<wire::Downloaded> Bulk::Download(
+    const wire::Hash& root, const std::string& path,
+    const std::function<void(const wire::TransferProgress&)>& progress) {
+  auto downloaded = wire::DownloadFile(Connections(), root, path, Options(progress));
+  if (downloaded.ok()) bytes_down_ += downloaded->received_bytes;
+  return downloaded;
+}
+
+}  // namespace outboard::transport
