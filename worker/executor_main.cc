@@ -1,6 +1,5 @@
 #include "worker/executor_main.h"
 
-#include <poll.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -8,7 +7,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "worker/child_process.h"
 #include "worker/compile_box.h"
@@ -17,7 +18,7 @@
 #include "worker/device.h"
 #include "worker/environment.h"
 #include "worker/executor_core.h"
-#include "worker/message_io.h"
+#include "worker/executor_sockets.h"
 #include "worker/object_cache.h"
 #include "worker/rewrite_log.h"
 #include "worker/step_watchdog.h"
@@ -45,21 +46,6 @@ std::unique_ptr<KernelStore> OpenStore(bool learns) {
   return nullptr;
 }
 
-bool Knocked(std::chrono::milliseconds within) {
-  pollfd socket{kChildSocket, POLLIN, 0};
-  return poll(&socket, 1, static_cast<int>(within.count())) != 0;
-}
-
-// Until a frame comes, or the supervisor lets go.
-void UseIdleTime(Engine& engine) {
-  const auto knocked = [] { return Knocked(std::chrono::milliseconds(0)); };
-  if (Knocked(kQuiet)) return;
-  engine.TellCosts(knocked);
-  do {
-    engine.UseBetterKernels(knocked);
-  } while (!Knocked(kLookAgain));
-}
-
 }  // namespace
 
 ExecutorMainOptions ExecutorOptionsFromEnvironment() {
@@ -81,6 +67,7 @@ ExecutorMainOptions ExecutorOptionsFromEnvironment() {
 
 int ExecutorMain(const ExecutorMainOptions& options) {
   EndWithParent();
+  ExecutorSockets sockets;   // first: the number of the data socket must be nobody else's
   signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that write, no more
   const DeviceInfo device = DescribeCpu();
   const int64_t memory =
@@ -108,7 +95,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
     if (!options.no_opt) store = OpenStore(options.beam > 0 || options.idle_search);
     candidates = std::make_unique<CompileBoxes>();
     idle_compiler =
-        std::make_unique<CompileBoxes>(CompileBoxesOptions{.count = 1, .knock_fd = kChildSocket});
+        std::make_unique<CompileBoxes>(CompileBoxesOptions{.count = 1, .knock_fd = kDataSocket});
     engine = MakeCompiledEngine(compiler, {.memory_bytes_max = memory,
                                            .debug = options.debug,
                                            .store = store.get(),
@@ -124,20 +111,44 @@ int ExecutorMain(const ExecutorMainOptions& options) {
   ExecutorCore core(engine.get(), {device.name, device.hardware_class, {}, now_ns});
   StepWatchdog watchdog(std::chrono::seconds(options.step_seconds_max),
                         [&core] { return core.applied_seq(); });
-  bool heard = true;
   const ExecutorCore::SendFrame send = [&](const proto::ServerFrame& answer) {
     watchdog.Working(false);  // a client that is slow to read is not a slow step
-    heard = heard && WriteMessage(kChildSocket, answer).ok();
+    sockets.Send(answer);
     watchdog.Working(true);
   };
+  const auto knocked = [&sockets] { return sockets.Knocked(std::chrono::milliseconds(0)); };
+  const bool uses_idle_time = options.idle_search && store != nullptr;
+  enum { kWorking, kQuietNow, kLookingAgain } pace = kQuietNow;
+  const auto tell_activity = [&sockets](bool working) {
+    proto::NodeEvent event;
+    event.mutable_activity()->set_working(working);
+    sockets.Tell(event);
+  };
   proto::ClientFrame frame;
-  while (!core.ended() && heard) {
-    if (options.idle_search && store != nullptr) UseIdleTime(*engine);
-    if (!ReadMessage(kChildSocket, &frame).ok()) break;  // the supervisor has let go
-    watchdog.Working(true);
-    core.On(std::move(frame), send);
-    watchdog.Working(false);
-    frame.Clear();
+  proto::NodeCommand command;
+  while (!core.ended()) {
+    std::optional<std::chrono::milliseconds> patience;
+    if (pace == kWorking) patience = kQuiet;
+    if (pace == kLookingAgain) patience = kLookAgain;
+    const ExecutorSockets::Came came = sockets.Next(frame, command, patience);
+    if (came == ExecutorSockets::Came::kEnd) break;  // the supervisor has let go
+    if (came == ExecutorSockets::Came::kFrame) {
+      if (std::exchange(pace, kWorking) != kWorking) tell_activity(true);
+      watchdog.Working(true);
+      core.On(std::move(frame), send);
+      watchdog.Working(false);
+      frame.Clear();
+    } else if (came == ExecutorSockets::Came::kCommand) {
+      if (command.has_begin() && command.begin().memory_bytes_max() > 0)
+        engine->LimitMemory(static_cast<int64_t>(command.begin().memory_bytes_max()));
+    } else {
+      if (pace == kWorking) {
+        tell_activity(false);
+        if (uses_idle_time) engine->TellCosts(knocked);
+      }
+      pace = uses_idle_time ? kLookingAgain : kQuietNow;
+      if (uses_idle_time) engine->UseBetterKernels(knocked);
+    }
   }
   // The session is over; what its kernels have cost is for those that come after it.
   if (options.idle_search) engine->TellCosts([] { return false; });

@@ -1,5 +1,5 @@
-// The executor: one session's process. Reads ClientFrames from descriptor kChildSocket, applies
-// them in order and writes ServerFrames back, until the socket closes or the session ends.
+// The executor: one session's process. Applies the ClientFrames of its data socket in order and
+// answers with ServerFrames (executor_sockets.h), until its supervisor lets go or the session ends.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 namespace outboard::worker {
 
 struct ExecutorMainOptions {
-  int64_t memory_bytes_max = 0;    // 0: cpu::DefaultMemoryBytesMax; Open may say less
+  int64_t memory_bytes_max = 0;    // 0: cpu::DefaultMemoryBytesMax; Begin may say less
   int64_t step_seconds_max = 600;  // OUTBOARD_STEP_SECONDS: a step that takes longer ends us
   bool reference = false;          // REF=1
   int debug = 0;                   // DEBUG

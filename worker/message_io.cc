@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/check.h"
+#include "proto/framing.h"
 
 namespace outboard::worker {
 namespace {
@@ -40,21 +41,25 @@ absl::Status ReadExactly(int fd, char* to, size_t count,
 
 }  // namespace
 
+absl::Status WriteBytes(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return Gone();
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadBytes(int fd, char* to, size_t count) {
+  return ReadExactly(fd, to, count, std::nullopt);
+}
+
 absl::Status WriteMessage(int fd, const google::protobuf::MessageLite& message) {
   const size_t size = message.ByteSizeLong();
   if (size > kMessageBytesMax)
     return absl::InvalidArgumentError(absl::StrCat("a message of ", size, " bytes"));
-  std::string bytes(4 + size, '\0');
-  const auto length = static_cast<uint32_t>(size);
-  std::memcpy(bytes.data(), &length, 4);
-  message.SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(bytes.data() + 4));
-  for (size_t sent = 0; sent < bytes.size();) {
-    const ssize_t n = send(fd, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return Gone();
-    sent += static_cast<size_t>(n);
-  }
-  return absl::OkStatus();
+  return WriteBytes(fd, wire::Framed(message));
 }
 
 absl::Status ReadMessage(int fd, google::protobuf::MessageLite* message,
@@ -62,7 +67,12 @@ absl::Status ReadMessage(int fd, google::protobuf::MessageLite* message,
   std::optional<Clock::time_point> deadline;
   if (timeout) deadline = Clock::now() + *timeout;
   uint32_t length = 0;
-  OB_RETURN_IF_ERROR(ReadExactly(fd, reinterpret_cast<char*>(&length), 4, deadline));
+  OB_RETURN_IF_ERROR(ReadExactly(fd, reinterpret_cast<char*>(&length), sizeof length, deadline));
+  return ReadMessageOf(fd, length, message, deadline);
+}
+
+absl::Status ReadMessageOf(int fd, uint32_t length, google::protobuf::MessageLite* message,
+                           std::optional<Clock::time_point> deadline) {
   if (length > kMessageBytesMax)
     return absl::InvalidArgumentError(absl::StrCat("a message of ", length, " bytes"));
   std::string bytes(length, '\0');

@@ -1,16 +1,15 @@
 // Invariants
-//   V1  A session has one executor and one Attach; both end together, and SessionEnded tells how.
+//   V1  A session has one executor and one way to the gateway (session_relay.h); SessionEnded tells
+//       how it ended.
 //   V2  Executors are started by the thread of Run only (they end with it), and reaped by their
 //       session's thread.
 //   V3  Without an acknowledged heartbeat for lease_ttl_ms every executor is ended: the gateway has
 //       given the sessions up by then, and two executors of one session must not be.
 //
-//   session:  Assign --start--> running --executor's socket closes | ReleaseSession | Attach
-//   breaks--> ended
+//   session:  Assign --start--> running --the executor ends | ReleaseSession | Join breaks--> ended
 #include "worker/supervisor.h"
 
 #include <grpcpp/grpcpp.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,9 +21,7 @@
 #include <mutex>
 #include <thread>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "proto/cloud.pb.h"
 #include "proto/fleet.grpc.pb.h"
 #include "proto/limits.h"
 #include "proto/status.h"
@@ -34,8 +31,7 @@
 #include "worker/device.h"
 #include "worker/executor_main.h"
 #include "worker/idle_searcher.h"
-#include "worker/message_io.h"
-#include "worker/step_watchdog.h"
+#include "worker/session_relay.h"
 
 namespace outboard::worker {
 namespace {
@@ -46,103 +42,11 @@ using JoinStream = grpc::ClientReaderWriter<proto::WorkerEvent, proto::GatewayCo
 
 constexpr Milliseconds kRejoinFirst{100};
 constexpr Milliseconds kRejoinMost{5000};
-constexpr int kReleasedWaitMs = 300;
-constexpr int kEndWaitMs = 2000;  // for an executor whose socket has closed to end by itself
 
 void Authorize(grpc::ClientContext& context, const std::string& fleet_token) {
   if (!fleet_token.empty())
     context.AddMetadata("authorization", absl::StrCat("Bearer ", fleet_token));
 }
-
-// One session: its executor and the stream its frames pass on. Two threads move the frames.
-class SessionRelay {
- public:
-  // `on_end` is called once, from the relay's thread, with why the session ended. `searcher`, if
-  // there is one, is told what passes.
-  SessionRelay(IdleSearcher* searcher, proto::Fleet::Stub* fleet, const std::string& fleet_token,
-               const proto::Assign& assign, uint64_t memory_bytes_max, ChildProcess executor,
-               std::function<void(absl::Status)> on_end)
-      : searcher_(searcher),
-        session_(assign.session_id()),
-        executor_(std::move(executor)),
-        on_end_(std::move(on_end)),
-        memory_bytes_max_(memory_bytes_max) {
-    Authorize(context_, fleet_token);
-    const auto hex = [](const std::string& bytes) { return absl::BytesToHexString(bytes); };
-    context_.AddMetadata("outboard-session", hex(assign.session_id()));
-    context_.AddMetadata("outboard-token", hex(assign.attach_token()));
-    stream_ = fleet->Attach(&context_);
-    up_ = std::thread([this] { FromExecutor(); });
-    down_ = std::thread([this] { ToExecutor(); });
-  }
-
-  ~SessionRelay() {
-    End();
-    down_.join();
-    up_.join();
-    // Only now: while one thread lived it could tell of an item after the session's end.
-    if (searcher_ != nullptr) searcher_->Ended(session_);
-  }
-
-  // Lets go of both sides; the threads end, and with them the executor.
-  void End() {
-    ending_ = true;
-    context_.TryCancel();
-    shutdown(executor_.fd(), SHUT_RDWR);
-  }
-
- private:
-  void ToExecutor() {
-    proto::ClientFrame frame;
-    while (stream_->Read(&frame)) {
-      uint64_t seq = 0;
-      for (proto::ClientItem& item : *frame.mutable_items()) {
-        if (item.has_open()) item.mutable_open()->set_memory_bytes_max(memory_bytes_max_);
-        seq = std::max(seq, item.seq());
-      }
-      if (searcher_ != nullptr) searcher_->Sent(session_, seq);
-      if (!WriteMessage(executor_.fd(), frame).ok()) break;
-    }
-    shutdown(executor_.fd(), SHUT_RDWR);
-  }
-
-  void FromExecutor() {
-    const int fd = executor_.fd();
-    proto::ServerFrame frame;
-    while (ReadMessage(fd, &frame).ok()) {
-      uint64_t seq = 0;
-      for (const proto::ServerItem& item : frame.items())
-        seq = std::max(seq, item.done().through_seq());
-      if (searcher_ != nullptr && seq > 0) searcher_->Applied(session_, seq);
-      if (!stream_->Write(frame)) break;
-    }
-    stream_->WritesDone();
-    // One that was told to end may be within a long kernel, and whoever told it waits for us; one
-    // whose client has closed still tells the store what its kernels cost.
-    const std::string how = executor_.Wait(ending_ ? kReleasedWaitMs : kEndWaitMs);
-    const bool orderly = ending_ || how == "exited with 0";
-    context_.TryCancel();
-    on_end_(orderly ? absl::OkStatus() : WhyItEnded(how));
-  }
-
-  static absl::Status WhyItEnded(const std::string& how) {
-    if (how != absl::StrCat("exited with ", kExitStepTooLong))
-      return absl::UnavailableError(absl::StrCat("executor ", how));
-    return absl::DeadlineExceededError(
-        absl::StrCat("a step ran longer than ", ExecutorOptionsFromEnvironment().step_seconds_max,
-                     " s and was stopped; the session's values are gone"));
-  }
-
-  grpc::ClientContext context_;
-  std::unique_ptr<grpc::ClientReaderWriter<proto::ServerFrame, proto::ClientFrame>> stream_;
-  IdleSearcher* const searcher_;
-  const std::string session_;
-  ChildProcess executor_;
-  std::function<void(absl::Status)> on_end_;
-  const uint64_t memory_bytes_max_;
-  std::atomic<bool> ending_{false};
-  std::thread up_, down_;
-};
 
 }  // namespace
 
@@ -209,6 +113,7 @@ class Supervisor::Impl {
                // anew
       if (command.has_welcome()) {
         last_ack_ = Clock::now().time_since_epoch().count();
+        local_socket_ = command.welcome().local_socket();
         if (!heart.joinable())
           heart = std::thread(
               [this, welcome = command.welcome(), &context] { Beat(welcome, context); });
@@ -300,16 +205,21 @@ class Supervisor::Impl {
     }
     auto memory = static_cast<uint64_t>(options_.memory_bytes_max);
     if (assign.memory_bytes_max() > 0) memory = std::min(memory, assign.memory_bytes_max());
-    auto relay = std::make_unique<SessionRelay>(
-        searcher_.get(), fleet_.get(), options_.fleet_token, assign, memory, std::move(spare_),
-        [this, id](absl::Status status) {
-          {
-            std::lock_guard lock(mutex_);
-            ended_.push_back(id);  // before the gateway hears of it and may assign it again
-          }
-          TellEnded(id, status);
-        });
+    SessionRelayOptions session;
+    session.assign = assign;
+    session.memory_bytes_max = memory;
+    session.fleet_token = options_.fleet_token;
+    session.searcher = searcher_.get();
+    session.on_end = [this, id](absl::Status status) {
+      {
+        std::lock_guard lock(mutex_);
+        ended_.push_back(id);  // before the gateway hears of it and may assign it again
+      }
+      TellEnded(id, status);
+    };
+    auto relay = std::make_unique<SessionRelay>(std::move(session), std::move(spare_));
     spare_ = ChildProcess();
+    relay->Attach(*fleet_, local_socket_);
     {
       std::lock_guard lock(mutex_);
       sessions_[id] = std::move(relay);
@@ -367,6 +277,7 @@ class Supervisor::Impl {
   std::atomic<bool> draining_{false};
   std::atomic<Clock::rep> last_ack_{0};
   ChildProcess spare_;
+  std::string local_socket_;                // the gateway's, as it said
   std::unique_ptr<IdleSearcher> searcher_;  // before the sessions that tell it
 
   std::mutex mutex_;

@@ -1,10 +1,10 @@
 // A worker's supervisor: joins a gateway, starts an executor for each session that is assigned to
-// it, and passes that session's frames between the two.
+// it, and connects the two.
 //
 //   gateway --Join------> commands  (assign, release)    one control stream, dialled again when
 //                                                        it breaks
 //           <--events---            (register, heartbeat, session ended)
-//   gateway <--Attach---> frames <--socket pair--> executor      one a session
+//   gateway <--frames---> executor                       one a session (session_relay.h)
 //
 // One executor is kept started ahead, with its compile box warm, so that a session opens at once.
 // Executors end with this process, whatever ends it.

@@ -27,6 +27,9 @@ class Gatekeeper {
   // UNAUTHENTICATED: a wrong token, or, where there is none, a peer that is not of this machine.
   absl::Status Worker(const grpc::CallbackServerContext& context) const;
 
+  // The same of one that is certainly of this machine.
+  absl::Status LocalWorker(const std::string& token) const;
+
   // The value of `authorization: Bearer`; "" if there is none.
   static std::string Bearer(const grpc::CallbackServerContext& context);
 

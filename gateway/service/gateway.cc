@@ -19,6 +19,7 @@
 #include "gateway/service/gatekeeper.h"
 #include "gateway/service/hub.h"
 #include "gateway/service/limits.h"
+#include "gateway/service/local_attach.h"
 #include "gateway/service/log.h"
 #include "gateway/service/pool.h"
 #include "gateway/service/services.h"
@@ -108,6 +109,10 @@ class Gateway::Impl {
   }
 
   absl::Status Serve() {
+    auto local = LocalAttach::Start(hub_.get());
+    if (!local.ok()) return local.status();
+    local_ = *std::move(local);
+    hub_->SetLocalSocket(local_->name());
     cloud_ = std::make_unique<CloudService>(hub_.get());
     fleet_ = std::make_unique<FleetService>(hub_.get(), options_.core);
     blob_service_ = std::make_unique<BlobService>(blobs_.get(), gatekeeper_.get(), hub_.get(), &pool_);
@@ -149,6 +154,7 @@ class Gateway::Impl {
       server_->Shutdown(std::chrono::system_clock::now() + kStreamsEndWithin);
       server_->Wait();
     }
+    local_.reset();
     pool_.Stop();
     server_.reset();
     hub_.reset();
@@ -165,6 +171,7 @@ class Gateway::Impl {
   std::unique_ptr<Gatekeeper> gatekeeper_;
   std::unique_ptr<Bookkeeper> books_;
   std::unique_ptr<Hub> hub_;
+  std::unique_ptr<LocalAttach> local_;
   std::unique_ptr<CloudService> cloud_;
   std::unique_ptr<FleetService> fleet_;
   std::unique_ptr<BlobService> blob_service_;

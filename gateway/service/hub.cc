@@ -120,6 +120,7 @@ WorkerId Hub::AddWorker(ControlStream* stream, const proto::Register& reg) {
   welcome.set_heartbeat_ms(static_cast<uint32_t>(options_.heartbeat_ns / 1'000'000));
   welcome.set_lease_ttl_ms(static_cast<uint32_t>(options_.lease_ttl_ns / 1'000'000));
   welcome.set_protocol(std::min(reg.protocol().max(), wire::kProtocolVersion));
+  welcome.set_local_socket(local_socket_);
   stream->Send(std::move(command));
   Tell(WorkerJoined{id, workers_[id].name, static_cast<uint32_t>(reg.devices_size())});
   return id;

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "gateway/blobs/blob_store.h"
@@ -47,6 +48,8 @@ class Hub {
   void ClientBroke(ConnId conn);
 
   // ---- workers
+  // Told to workers from now on: before the first can join.
+  void SetLocalSocket(std::string name) { local_socket_ = std::move(name); }
   WorkerId AddWorker(ControlStream* stream, const proto::Register& reg);
   void RemoveWorker(WorkerId worker);
   void OnHeartbeat(WorkerId worker, const proto::Heartbeat& beat);
@@ -101,6 +104,7 @@ class Hub {
   Bookkeeper* const books_;
   Pool* const pool_;
   GraphGate gate_;
+  std::string local_socket_;
   const CoreOptions options_;
 
   mutable std::mutex mutex_;

@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "gateway/blobs/blob_store.h"
 #include "gateway/core/core.h"
+#include "gateway/service/executor_side.h"
 #include "gateway/service/graph_gate.h"
 #include "gateway/service/relay_trace.h"
 #include "gateway/service/stream.h"
@@ -29,7 +30,6 @@
 namespace outboard::gateway {
 
 using ClientSide = Stream<proto::ClientFrame, proto::ServerFrame>;
-using ExecutorSide = Stream<proto::ServerFrame, proto::ClientFrame>;
 
 class Relay {
  public:

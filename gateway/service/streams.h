@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "gateway/service/hub.h"
 #include "gateway/service/stream.h"
@@ -35,9 +36,15 @@ class ClientStream final : public ClientSide {
 };
 
 // Fleet.Attach.
-class ExecutorStream final : public ExecutorSide {
+class ExecutorStream final : public Stream<proto::ServerFrame, proto::ClientFrame>,
+                             public ExecutorSide {
  public:
   ExecutorStream(Hub* hub, const grpc::CallbackServerContext& context);
+
+  void Send(proto::ClientFrame frame) override { Stream::Send(std::move(frame)); }
+  void End(absl::Status why) override { Stream::End(std::move(why)); }
+  bool AskDrained() override { return Stream::AskDrained(); }
+  void ResumeReading() override { Stream::ResumeReading(); }
 
  private:
   bool OnMessage(proto::ServerFrame frame) override;

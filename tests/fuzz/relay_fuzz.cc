@@ -22,7 +22,6 @@ using namespace outboard::gateway;
 namespace {
 
 using ClientStream = test::UnboundStream<proto::ClientFrame, proto::ServerFrame>;
-using ExecutorStream = test::UnboundStream<proto::ServerFrame, proto::ClientFrame>;
 
 constexpr TenantId kTenant{1};
 constexpr std::string_view kBlob = "sixteen bytes !!";
@@ -135,7 +134,7 @@ class Session {
   test::ByteSource bytes_;
   GraphGate gate_;
   Relay relay_{SessionId{1, 2}, kTenant, kDefaultPricePerHour, TheBlobs().store(), &gate_};
-  ExecutorStream executor_;
+  test::UnboundExecutor executor_;
   ClientStream clients_[2];
   uint64_t epoch_ = 0;
 };

@@ -16,7 +16,6 @@ namespace outboard::gateway {
 namespace {
 
 using ClientStream = test::UnboundStream<proto::ClientFrame, proto::ServerFrame>;
-using ExecutorStream = test::UnboundStream<proto::ServerFrame, proto::ClientFrame>;
 
 EncodedGraph SomeGraph() {
   Graph g;
@@ -51,7 +50,7 @@ class RelayTest : public ::testing::Test {
   const size_t bytes_ = graph_.bytes.size();
   GraphGate gate_;
   Relay relay_{SessionId{1, 2}, TenantId{1}, kDefaultPricePerHour, /*blobs=*/nullptr, &gate_};
-  ExecutorStream executor_;
+  test::UnboundExecutor executor_;
   ClientStream first_, second_;
 };
 

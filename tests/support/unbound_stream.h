@@ -2,6 +2,9 @@
 // For the code between two streams, without a network.
 #pragma once
 
+#include <utility>
+
+#include "gateway/service/executor_side.h"
 #include "gateway/service/stream.h"
 
 namespace outboard::test {
@@ -12,6 +15,19 @@ class UnboundStream final : public gateway::Stream<In, Out> {
   bool OnMessage(In) override { return true; }
   void OnReadEnd() override {}
   void OnGone() override {}
+};
+
+// As its executor's side of the relay.
+class UnboundExecutor final : public gateway::ExecutorSide {
+ public:
+  void Send(proto::ClientFrame frame) override { stream_.Send(std::move(frame)); }
+  void End(absl::Status why) override { stream_.End(std::move(why)); }
+  bool AskDrained() override { return stream_.AskDrained(); }
+  void ResumeReading() override { stream_.ResumeReading(); }
+  size_t queued_bytes() const { return stream_.queued_bytes(); }
+
+ private:
+  UnboundStream<proto::ServerFrame, proto::ClientFrame> stream_;
 };
 
 }  // namespace outboard::test

@@ -1,0 +1,278 @@
+// Invariants
+//   A1  Bytes reach the executor in the order of Send: nothing is written past what waits.
+//   A2  The relay forgets a connection (DropExecutor) before the connection goes.
+//   A3  The thread of a connection sleeps in poll only; whatever else it has to do knocks.
+#include "gateway/service/local_attach.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <list>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gateway/service/clock.h"
+#include "gateway/service/executor_side.h"
+#include "gateway/service/limits.h"
+#include "gateway/service/relay.h"
+#include "proto/fleet.pb.h"
+#include "proto/frame_queue.h"
+#include "proto/framing.h"
+#include "proto/limits.h"
+
+namespace outboard::gateway {
+
+namespace {
+
+constexpr std::chrono::milliseconds kAcceptPause{10};
+constexpr int kHelloMs = 5000;  // a worker says at once whose executor it brings
+
+class Connection final : public ExecutorSide {
+ public:
+  Connection(Hub* hub, int fd) : hub_(hub), fd_(fd), knock_(eventfd(0, EFD_CLOEXEC)) {}
+  ~Connection() override {
+    close(fd_);
+    close(knock_);
+  }
+
+  void Serve() {
+    if (Attach()) {
+      Pass();
+      relay_->DropExecutor(this);  // A2
+      hub_->Detached(session_);
+    }
+    done_ = true;
+  }
+  bool done() const { return done_; }
+  void Break() { shutdown(fd_, SHUT_RDWR); }
+
+  void Send(proto::ClientFrame frame) override {
+    std::lock_guard lock(mutex_);
+    if (ending_) return;
+    if (!waiting_.empty() || !queue_.empty()) {
+      queue_.Push(std::move(frame));
+      return;
+    }
+    waiting_ = wire::Framed(frame);
+    written_ = 0;
+    Write();
+    if (!waiting_.empty()) Knock();
+  }
+
+  void End(absl::Status) override {
+    std::lock_guard lock(mutex_);
+    ending_ = true;
+    Knock();
+  }
+
+  bool AskDrained() override {
+    std::lock_guard lock(mutex_);
+    if (Queued() <= kQueuedBytesMax) return false;
+    drain_asked_ = true;
+    return true;
+  }
+
+  void ResumeReading() override {
+    std::lock_guard lock(mutex_);
+    --pauses_;
+    Knock();
+  }
+
+ private:
+  bool Attach() {
+    pollfd socket{fd_, POLLIN, 0};
+    proto::LocalAttach hello;
+    for (;;) {
+      if (poll(&socket, 1, kHelloMs) <= 0 || !reader_.Fill(fd_).ok()) return false;
+      absl::StatusOr<bool> taken = reader_.Take(hello);
+      if (!taken.ok()) return false;
+      if (*taken) break;
+    }
+    const auto session = SessionId::FromBytes(hello.session_id());
+    const auto token = SessionId::FromBytes(hello.attach_token());
+    if (!session || !token || !hub_->gatekeeper().LocalWorker(hello.fleet_token()).ok())
+      return false;
+    session_ = *session;
+    auto relay = hub_->Attach(session_, Token{token->hi, token->lo}, this);
+    if (!relay.ok()) return false;
+    relay_ = *std::move(relay);
+    return true;
+  }
+
+  void Pass() {
+    for (;;) {
+      pollfd fds[] = {{fd_, 0, 0}, {knock_, POLLIN, 0}};
+      {
+        std::lock_guard lock(mutex_);
+        if (ending_ && waiting_.empty() && queue_.empty()) return;
+        if (pauses_ <= 0) fds[0].events |= POLLIN;
+        if (!waiting_.empty()) fds[0].events |= POLLOUT;
+        // One that has ended is still read to its last frame, when the client is ready for it.
+        if (fds[0].events == 0) fds[0].fd = -1;
+      }
+      if (poll(fds, 2, -1) < 0 && errno != EINTR) return;
+      if (fds[1].revents != 0) {
+        uint64_t count;
+        [[maybe_unused]] const ssize_t got = read(knock_, &count, sizeof count);
+      }
+      if ((fds[0].revents & POLLOUT) != 0) WriteMore();
+      if ((fds[0].events & POLLIN) != 0 && fds[0].revents != 0 && !Read()) return;
+    }
+  }
+
+  // False when the executor has ended, or talks nonsense.
+  bool Read() {
+    const bool open = reader_.Fill(fd_).ok();
+    for (;;) {
+      proto::ServerFrame frame;
+      const absl::StatusOr<bool> taken = reader_.Take(frame);
+      if (!taken.ok()) return false;
+      if (!*taken) return open;
+      bool pause = false;
+      relay_->FromExecutor(this, std::move(frame), pause);
+      if (!pause) continue;
+      std::lock_guard lock(mutex_);
+      ++pauses_;
+    }
+  }
+
+  void WriteMore() {
+    bool drained = false;
+    {
+      std::lock_guard lock(mutex_);
+      Write();
+      drained = Queued() <= kQueuedBytesMax / 2 && std::exchange(drain_asked_, false);
+    }
+    if (drained) relay_->ExecutorDrained();
+  }
+
+  // What the socket takes now. Under mutex_.
+  void Write() {
+    while (!waiting_.empty()) {
+      const ssize_t sent = send(fd_, waiting_.data() + written_, waiting_.size() - written_,
+                                MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (sent < 0 && errno == EINTR) continue;
+      if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+      if (sent <= 0) {  // the reader sees the end
+        waiting_.clear();
+        queue_.Clear();
+        return;
+      }
+      written_ += static_cast<size_t>(sent);
+      if (written_ < waiting_.size()) continue;
+      waiting_.clear();
+      written_ = 0;
+      if (!queue_.empty()) waiting_ = wire::Framed(queue_.Pop());
+    }
+  }
+
+  size_t Queued() const { return waiting_.size() - written_ + queue_.bytes(); }
+  void Knock() {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t put = write(knock_, &one, sizeof one);
+  }
+
+  Hub* const hub_;
+  const int fd_, knock_;
+  std::atomic<bool> done_{false};
+  SessionId session_;
+  std::shared_ptr<Relay> relay_;
+  wire::MessageReader reader_{wire::kMessageBytesMax};
+
+  std::mutex mutex_;
+  wire::FrameQueue<proto::ClientFrame> queue_;
+  std::string waiting_;  // framed; the first `written_` bytes are gone
+  size_t written_ = 0;
+  int pauses_ = 0;  // asked for; below 0 where its end was told before it was counted
+  bool ending_ = false, drain_asked_ = false;
+};
+
+}  // namespace
+
+class LocalAttach::Impl {
+ public:
+  explicit Impl(Hub* hub) : hub_(hub) {}
+  ~Impl() { Stop(); }
+
+  absl::Status Listen() {
+    name_ = absl::StrCat("outboard-", Draw<SessionId>().Hex());
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path + 1, name_.data(), name_.size());
+    const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name_.size());
+    listener_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (listener_ < 0 || bind(listener_, reinterpret_cast<sockaddr*>(&address), length) != 0 ||
+        listen(listener_, SOMAXCONN) != 0)
+      return absl::UnavailableError(
+          absl::StrCat("no socket for workers of this machine: ", std::strerror(errno)));
+    acceptor_ = std::thread([this] { Accept(); });
+    return absl::OkStatus();
+  }
+
+  void Stop() {
+    if (stopping_.exchange(true)) return;
+    shutdown(listener_, SHUT_RDWR);
+    if (acceptor_.joinable()) acceptor_.join();
+    for (Served& served : served_) served.connection->Break();
+    for (Served& served : served_) served.thread.join();
+    served_.clear();
+    close(listener_);
+  }
+
+  const std::string& name() const { return name_; }
+
+ private:
+  struct Served {
+    std::unique_ptr<Connection> connection;
+    std::thread thread;
+  };
+
+  void Accept() {
+    while (!stopping_) {
+      const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+      if (fd < 0) {  // too many open files, say: that may pass
+        std::this_thread::sleep_for(kAcceptPause);
+        continue;
+      }
+      served_.remove_if([](Served& served) {
+        if (!served.connection->done()) return false;
+        served.thread.join();
+        return true;
+      });
+      Served& served = served_.emplace_back();
+      served.connection = std::make_unique<Connection>(hub_, fd);
+      served.thread = std::thread([connection = served.connection.get()] { connection->Serve(); });
+    }
+  }
+
+  Hub* const hub_;
+  std::string name_;
+  int listener_ = -1;
+  std::thread acceptor_;
+  std::list<Served> served_;  // the acceptor's, then Stop's
+  std::atomic<bool> stopping_{false};
+};
+
+absl::StatusOr<std::unique_ptr<LocalAttach>> LocalAttach::Start(Hub* hub) {
+  auto impl = std::make_unique<Impl>(hub);
+  if (absl::Status status = impl->Listen(); !status.ok()) return status;
+  return std::unique_ptr<LocalAttach>(new LocalAttach(std::move(impl)));
+}
+
+LocalAttach::LocalAttach(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+LocalAttach::~LocalAttach() = default;
+const std::string& LocalAttach::name() const { return impl_->name(); }
+void LocalAttach::Stop() { impl_->Stop(); }
+
+}  // namespace outboard::gateway

@@ -1,0 +1,56 @@
+#include "worker/grpc_attach.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "worker/message_io.h"
+
+namespace outboard::worker {
+
+void AddSession(grpc::ClientContext& context, const proto::Assign& assign,
+                const std::string& fleet_token) {
+  if (!fleet_token.empty())
+    context.AddMetadata("authorization", absl::StrCat("Bearer ", fleet_token));
+  context.AddMetadata("outboard-session", absl::BytesToHexString(assign.session_id()));
+  context.AddMetadata("outboard-token", absl::BytesToHexString(assign.attach_token()));
+}
+
+GrpcAttach::GrpcAttach(proto::Fleet::Stub& fleet, const proto::Assign& assign,
+                       const std::string& fleet_token, int fd)
+    : fd_(fd) {
+  AddSession(context_, assign, fleet_token);
+  stream_ = fleet.Attach(&context_);
+  up_ = std::thread([this] { Up(); });
+  down_ = std::thread([this] { Down(); });
+}
+
+GrpcAttach::~GrpcAttach() {
+  shutdown(fd_, SHUT_RDWR);
+  context_.TryCancel();
+  Finish();
+  down_.join();
+  close(fd_);
+}
+
+void GrpcAttach::Finish() {
+  if (up_.joinable()) up_.join();
+  context_.TryCancel();
+}
+
+void GrpcAttach::Up() {
+  proto::ServerFrame frame;
+  while (ReadMessage(fd_, &frame).ok())
+    if (!stream_->Write(frame)) break;
+  stream_->WritesDone();
+}
+
+void GrpcAttach::Down() {
+  proto::ClientFrame frame;
+  while (stream_->Read(&frame))
+    if (!WriteMessage(fd_, frame).ok()) break;
+  shutdown(fd_, SHUT_RDWR);  // the executor sees that its gateway is gone
+}
+
+}  // namespace outboard::worker
