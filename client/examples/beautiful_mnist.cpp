@@ -30,6 +30,7 @@ struct Flags {
   int64_t steps = 1000;
   int64_t batch = 128;
   int64_t eval_every = 50;
+  int64_t fetch_every = 1;
   double target_accuracy = 0;  // percent; 0: train for all of the steps
   std::optional<uint64_t> seed;
   std::string data = "/usr/share/datasets/fashion-mnist";
@@ -93,7 +94,7 @@ Outcome Train(const Flags& flags, const Images& data) {
   double steady_seconds = 0;
   int64_t steady_steps = 0;
   uint64_t trips = 0;
-  Tensor last;  // read after the next step is on its way, so that the device never waits for us
+  TensorFuture last;  // read when the next one is on its way, so that the device never waits for us
   auto begin = Clock::now();
   uint64_t trips_before = engine.stats().blocking_round_trips;
   const auto stop_clock = [&] {
@@ -105,7 +106,9 @@ Outcome Train(const Flags& flags, const Images& data) {
     trips_before = engine.stats().blocking_round_trips;
   };
   for (int64_t step = 1; step <= flags.steps && !interrupted; ++step) {
-    const Tensor loss = trainer.Step();
+    const bool fetched = step == 1 || step == flags.steps || step % flags.fetch_every == 0 ||
+                         (flags.target_accuracy > 0 && step % flags.eval_every == 0);
+    const Tensor loss = trainer.Step(fetched);
     outcome.steps = step;
     if (step == 1) {  // compiles
       outcome.loss = loss.item();
@@ -114,8 +117,10 @@ Outcome Train(const Flags& flags, const Images& data) {
       start_clock();
       continue;
     }
-    if (!last.empty()) outcome.loss = last.item();
-    last = loss;
+    if (fetched) {
+      const TensorFuture before = std::exchange(last, loss.fetch());
+      if (!before.empty()) outcome.loss = before.item();
+    }
     ++steady_steps;
     outcome.step_ms = 1000 * (steady_seconds + SecondsSince(begin)) / steady_steps;
     progress.Show(absl::StrFormat(
@@ -126,7 +131,7 @@ Outcome Train(const Flags& flags, const Images& data) {
         engine.stats().cost_micro_usd / 1e6));
     if (flags.target_accuracy <= 0 || step % flags.eval_every != 0) continue;
 
-    outcome.loss = std::exchange(last, Tensor()).item();
+    outcome.loss = std::exchange(last, TensorFuture()).item();
     stop_clock();
     // A glance is cheap; only where it is promising all held-out images decide.
     double seen = accuracy(trainer, std::min(kGlance, held_out));
@@ -244,6 +249,9 @@ int main(int argc, char** argv) {
   app.add_option("--target-accuracy", flags.target_accuracy,
                  "Stop when the held-out accuracy is over this many percent");
   app.add_option("--eval-every", flags.eval_every, "Steps between two looks at the accuracy")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--fetch-every", flags.fetch_every,
+                 "Fetch the loss every so many steps, and look at it when the next is on its way")
       ->check(CLI::PositiveNumber);
   app.add_option("--seed", flags.seed, "Seed of the random numbers (else SEED, else a fresh one)");
   app.add_flag("--json", flags.json, "Print the summary as one JSON object");

@@ -29,9 +29,9 @@ class MnistTrainer {
  public:
   MnistTrainer(Tensor images, Tensor labels, int64_t batch, double lr = 0.001);
 
-  // One step on a batch drawn in the cloud; sends one message and waits for nothing. The loss comes
-  // back with it.
-  Tensor Step();
+  // One step on a batch drawn in the cloud; sends one message and waits for nothing. With
+  // `send_loss` the loss comes back with it.
+  Tensor Step(bool send_loss = true);
 
   // How many of the first `count` images are classified right. `count` is rounded up to whole
   // batches, which must exist. All batches are one graph, under way at once; waits for the last.

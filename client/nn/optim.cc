@@ -63,7 +63,7 @@ void Optimizer::zero_grad() {
   for (Tensor& parameter : params_) parameter.set_grad({});
 }
 
-void Optimizer::step(const std::vector<Tensor>& fetch, At at) {
+void Optimizer::step(const std::vector<Tensor>& fetch, const std::vector<Tensor>& compute, At at) {
   bool any = false;
   std::vector<Tensor> gradients;
   for (Tensor& parameter : params_) {
@@ -85,6 +85,7 @@ void Optimizer::step(const std::vector<Tensor>& fetch, At at) {
   }
   gradients.clear();
   zero_grad();
+  changed.insert(changed.end(), compute.begin(), compute.end());
   realize(changed, fetch, at);
 }
 

@@ -29,10 +29,11 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   // Assigns the new parameters and realises them, the optimiser's state, pending assigns (running
-  // means) and `fetch` by one Run, which also sends the values of `fetch` back. Parameters without
-  // a gradient stay as they are. Throws Error with FAILED_PRECONDITION if no parameter has a
-  // gradient.
-  void step(const std::vector<Tensor>& fetch = {}, At at = At::current());
+  // means), `fetch` and `compute` by one Run, which also sends the values of `fetch` back. What is
+  // now in one and now in the other is one graph. Parameters without a gradient stay as they are.
+  // Throws Error with FAILED_PRECONDITION if no parameter has a gradient.
+  void step(const std::vector<Tensor>& fetch = {}, const std::vector<Tensor>& compute = {},
+            At at = At::current());
   void zero_grad();
 
   // The learning rate is state in the cloud: changing it changes no graph.
