@@ -1,16 +1,26 @@
+// A chunk's way:
+//
+//   Begin ─► tmp/ ── Writer::Finish ─► fresh/ ── SyncSome ─► chunks/ ── RemoveFiles ─► (gone)
+//                                        └─ Scan, after a crash: verified ─┘
+//
+// Invariants:
+//   D1  A file under chunks/ was synced before it got that name.
+//   D2  A blob's list is renamed to roots/ while all its chunks are in the index, under the lock under
+//       which they would be removed: a list never names what was removed on purpose.
+//   D3  synced_ grows only when the files of the items before it and the folders that hold their names
+//       are synced; who waits for synced_ to reach queued_ waits for all that was there before.
 #include "gateway/blobs/blob_store.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
-#include <system_error>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "proto/limits.h"
@@ -19,45 +29,77 @@ namespace outboard::gateway {
 
 namespace {
 
-namespace fs = std::filesystem;
+using State = BlobIndex::ChunkState;
 
-absl::Status DiskError(const char* what, int error) {
-  std::string message = absl::StrCat("blob store: ", what, ": ", strerror(error));
-  if (error == ENOSPC || error == EDQUOT || error == EFBIG)
-    return absl::ResourceExhaustedError(message);
-  return absl::UnavailableError(message);
+// The disk also holds the accounts: 1/64 of it, at most 256 MiB, is left to them.
+constexpr uint64_t kReservePart = 64;
+constexpr uint64_t kReserveBytesMax = uint64_t{256} << 20;
+
+absl::Status NoChunk(const wire::Hash& chunk) {
+  return absl::NotFoundError(absl::StrCat("chunk ", wire::ToHex(chunk), " is not here"));
 }
 
-absl::Status WriteAll(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    ssize_t wrote = write(fd, bytes.data(), bytes.size());
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0) return DiskError("write", errno);
-    bytes.remove_prefix(static_cast<size_t>(wrote));
-  }
-  return absl::OkStatus();
+absl::Status NotUploaded(size_t index, const wire::Hash& chunk) {
+  return absl::NotFoundError(
+      absl::StrCat("chunk ", index, " (", wire::ToHex(chunk), ") was not uploaded"));
+}
+
+absl::Status CheckSizes(size_t chunks, uint64_t size_bytes) {
+  const uint64_t count =
+      size_bytes / wire::kBlobChunkBytes + (size_bytes % wire::kBlobChunkBytes != 0);
+  if (chunks == count && count <= wire::kBlobChunksMax) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(size_bytes, " bytes in ", chunks,
+                                                 " chunks; expected ", count, ", limit ",
+                                                 wire::kBlobChunksMax));
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<BlobStore>> BlobStore::Open(const std::string& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) return DiskError("create folder", error.value());
-  fs::permissions(folder, fs::perms::owner_all, error);
-  fs::remove_all(folder + "/tmp", error);
-  fs::create_directories(folder + "/tmp", error);
-  if (error) return DiskError("create folder", error.value());
-  return std::unique_ptr<BlobStore>(new BlobStore(folder));
+BlobStore::BlobStore(std::string folder, BlobStoreOptions options)
+    : folder_(std::move(folder)),
+      options_(std::move(options)),
+      disk_(options_.disk != nullptr ? *options_.disk : system_disk_) {}
+
+absl::StatusOr<std::unique_ptr<BlobStore>> BlobStore::Open(const std::string& folder,
+                                                           BlobStoreOptions options) {
+  std::unique_ptr<BlobStore> store(new BlobStore(folder, std::move(options)));
+  if (absl::Status status = store->Scan(); !status.ok()) return status;
+  if (store->options_.sync_thread)
+    store->thread_ = std::thread([raw = store.get()] { raw->SyncThread(); });
+  return store;
 }
 
-std::string BlobStore::ChunkPath(TenantId tenant, const wire::Hash& chunk) const {
-  std::string hex = wire::ToHex(chunk);
-  return absl::StrCat(folder_, "/", tenant.value, "/chunks/", hex.substr(0, 2), "/", hex);
+BlobStore::~BlobStore() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  // What nobody waits for is verified at the next start instead.
+  while (!waiters_.empty() && SyncSome()) continue;
+  WriteLastUses();
 }
 
-std::string BlobStore::RootPath(TenantId tenant, const wire::Hash& root) const {
-  return absl::StrCat(folder_, "/", tenant.value, "/roots/", wire::ToHex(root));
+int64_t BlobStore::Now() const {
+  if (options_.unix_ms) return options_.unix_ms();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+std::string BlobStore::TenantFolder(TenantId tenant) const {
+  return absl::StrCat(folder_, "/", tenant.value);
+}
+
+std::string BlobStore::ChunkPath(TenantId tenant, const wire::Hash& chunk, State state) const {
+  return absl::StrCat(TenantFolder(tenant), state == State::kFresh ? "/fresh/" : "/chunks/",
+                      wire::ToHex(chunk));
+}
+
+std::string BlobStore::RootPath(TenantId tenant, const wire::Hash& root, BlobOrigin origin) const {
+  return absl::StrCat(TenantFolder(tenant), "/roots/", wire::ToHex(root),
+                      origin == BlobOrigin::kSession ? ".session" : "");
 }
 
 std::string BlobStore::TemporaryPath() const {
@@ -65,28 +107,59 @@ std::string BlobStore::TemporaryPath() const {
   return absl::StrCat(folder_, "/tmp/", getpid(), "-", next++);
 }
 
+absl::Status BlobStore::MakeTenant(TenantId tenant) {
+  {
+    std::lock_guard lock(mutex_);
+    if (tenants_.contains(tenant.value)) return absl::OkStatus();
+  }
+  const std::string home = TenantFolder(tenant);
+  for (const char* part : {"", "/fresh", "/chunks", "/roots"}) {
+    if (auto made = disk_.MakeFolder(home + part); !made.ok()) return made.status();
+  }
+  for (const std::string& folder : {home, folder_}) {
+    if (absl::Status status = disk_.Sync(folder); !status.ok()) return status;
+  }
+  std::lock_guard lock(mutex_);
+  tenants_.insert(tenant.value);
+  return absl::OkStatus();
+}
+
+// ---- chunks -------------------------------------------------------------------------------------
+
 bool BlobStore::Has(TenantId tenant, const wire::Hash& chunk) const {
-  return access(ChunkPath(tenant, chunk).c_str(), F_OK) == 0;
+  std::lock_guard lock(mutex_);
+  return index_.FindChunk(tenant, chunk) != nullptr;
+}
+
+std::vector<wire::Hash> BlobStore::Missing(TenantId tenant,
+                                           std::span<const wire::Hash> chunks) const {
+  std::vector<wire::Hash> missing;
+  std::lock_guard lock(mutex_);
+  for (const wire::Hash& chunk : chunks) {
+    if (index_.FindChunk(tenant, chunk) == nullptr) missing.push_back(chunk);
+  }
+  return missing;
 }
 
 absl::StatusOr<std::unique_ptr<BlobStore::Writer>> BlobStore::Begin(TenantId tenant,
                                                                     const wire::Hash& chunk) {
-  std::string target = ChunkPath(tenant, chunk);
-  std::error_code error;
-  fs::create_directories(fs::path(target).parent_path(), error);
-  if (error) return DiskError("create folder", error.value());
+  if (absl::Status status = MakeTenant(tenant); !status.ok()) return status;
+  if (absl::Status status = MakeRoomOnDisk(); !status.ok()) return status;
   std::string temporary = TemporaryPath();
-  int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0) return DiskError("open", errno);
-  return std::unique_ptr<Writer>(new Writer(std::move(temporary), std::move(target), chunk, fd));
+  auto fd = disk_.Create(temporary);
+  if (!fd.ok()) return fd.status();
+  return std::unique_ptr<Writer>(new Writer(this, tenant, std::move(temporary), chunk, *fd));
 }
 
-BlobStore::Writer::Writer(std::string temporary, std::string target, const wire::Hash& hash, int fd)
-    : temporary_(std::move(temporary)), target_(std::move(target)), hash_(hash), fd_(fd) {}
+BlobStore::Writer::Writer(BlobStore* store, TenantId tenant, std::string temporary,
+                          const wire::Hash& hash, int fd)
+    : store_(store), tenant_(tenant), temporary_(std::move(temporary)), hash_(hash), fd_(fd) {}
 
 BlobStore::Writer::~Writer() {
-  if (fd_ >= 0) close(fd_);
-  if (!temporary_.empty()) unlink(temporary_.c_str());
+  if (fd_ >= 0) store_->disk_.Close(fd_).IgnoreError();
+  if (temporary_.empty()) return;
+  store_->disk_.Remove(temporary_).IgnoreError();
+  store_->Unreserve(tenant_, bytes_);
 }
 
 absl::Status BlobStore::Writer::Append(std::string_view bytes) {
@@ -94,96 +167,287 @@ absl::Status BlobStore::Writer::Append(std::string_view bytes) {
     return absl::OutOfRangeError(
         absl::StrCat("a chunk of more than ", wire::kBlobChunkBytes, " bytes"));
   }
+  if (absl::Status status = store_->Reserve(tenant_, bytes.size()); !status.ok()) return status;
+  const uint64_t offset = bytes_;
   bytes_ += bytes.size();
   hasher_.Update(bytes);
-  return WriteAll(fd_, bytes);
+  for (;;) {
+    absl::Status status = store_->disk_.Write(fd_, offset, bytes);
+    if (!absl::IsResourceExhausted(status) || !store_->EvictForDisk()) return status;
+  }
 }
 
 absl::Status BlobStore::Writer::Finish() {
-  if (hasher_.Finish() != hash_) {
+  if (bytes_ == 0 || hasher_.Finish() != hash_) {
     return absl::InvalidArgumentError(
         absl::StrCat("the bytes sent as chunk ", wire::ToHex(hash_), " have another hash"));
   }
-  if (close(std::exchange(fd_, -1)) != 0) return DiskError("close", errno);
-  if (rename(temporary_.c_str(), target_.c_str()) != 0) return DiskError("rename", errno);
+  if (absl::Status status = store_->disk_.Close(std::exchange(fd_, -1)); !status.ok())
+    return status;
+  std::lock_guard lock(store_->mutex_);
+  // Sent twice at once: the one that is here stays, since it may be on the disk already.
+  if (store_->index_.FindChunk(tenant_, hash_) != nullptr) {
+    store_->disk_.Remove(temporary_).IgnoreError();
+  } else {
+    const std::string path = store_->ChunkPath(tenant_, hash_, State::kFresh);
+    if (absl::Status status = store_->disk_.Rename(temporary_, path); !status.ok()) return status;
+    store_->index_.AddChunk(tenant_, hash_, static_cast<uint32_t>(bytes_), State::kFresh,
+                            store_->Now());
+    store_->QueueSync({tenant_, hash_, false});
+  }
+  store_->reserved_bytes_[tenant_.value] -= bytes_;
   temporary_.clear();
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::string> BlobStore::ReadChunk(TenantId tenant, const wire::Hash& chunk) {
+  State state;
+  uint64_t size = 0;
+  bool verified = false;
+  absl::StatusOr<int> fd = -1;
+  {
+    // Opened under the lock, so that it is where the index says.
+    std::lock_guard lock(mutex_);
+    const BlobIndex::Chunk* found = index_.FindChunk(tenant, chunk);
+    if (found == nullptr) return NoChunk(chunk);
+    state = found->state;
+    size = found->size_bytes;
+    verified = found->verified;
+    fd = disk_.Open(ChunkPath(tenant, chunk, state));
+  }
+  std::string bytes(size, '\0');
+  bool good = fd.ok();
+  for (size_t at = 0; good && at < size;) {
+    const ssize_t got = read(*fd, bytes.data() + at, size - at);
+    if (got < 0 && errno == EINTR) continue;
+    good = got > 0;
+    at += static_cast<size_t>(std::max<ssize_t>(got, 0));
+  }
+  if (fd.ok()) close(*fd);
+  if (good && !verified) good = wire::HashChunk(bytes) == chunk;
+  std::lock_guard lock(mutex_);
+  BlobIndex::Chunk* found = index_.FindChunk(tenant, chunk);
+  if (good) {
+    if (found != nullptr) found->verified = true;
+    return bytes;
+  }
+  if (found != nullptr) Lose(tenant, chunk, found->state);
+  return absl::DataLossError(
+      absl::StrCat("chunk ", wire::ToHex(chunk), " was damaged on disk; put it again"));
+}
+
+void BlobStore::Lose(TenantId tenant, const wire::Hash& chunk, State state) {
+  index_.LoseChunk(tenant, chunk, Now());
+  disk_.Remove(ChunkPath(tenant, chunk, state)).IgnoreError();
+}
+
+// ---- blobs --------------------------------------------------------------------------------------
+
+absl::Status BlobStore::CommitAgain(TenantId tenant, const wire::Hash& root, BlobOrigin origin) {
+  BlobIndex::Blob& known = *index_.FindBlob(tenant, root);
+  if (known.origin == BlobOrigin::kSession && origin == BlobOrigin::kClient) {
+    absl::Status status = disk_.Rename(RootPath(tenant, root, BlobOrigin::kSession),
+                                       RootPath(tenant, root, BlobOrigin::kClient));
+    if (!status.ok()) return status;
+    known.origin = BlobOrigin::kClient;
+    QueueSync({tenant, root, true});
+  }
+  index_.Use(tenant, root, Now());
+  used_since_.insert({tenant.value, root});
+  return absl::OkStatus();
+}
+
 absl::Status BlobStore::Commit(TenantId tenant, const wire::Hash& root,
-                               std::span<const wire::Hash> chunks, uint64_t size_bytes) {
-  uint64_t count = size_bytes / wire::kBlobChunkBytes + (size_bytes % wire::kBlobChunkBytes != 0);
-  if (chunks.size() != count || count > wire::kBlobChunksMax) {
-    return absl::InvalidArgumentError(absl::StrCat(size_bytes, " bytes in ", chunks.size(),
-                                                   " chunks; expected ", count, ", limit ",
-                                                   wire::kBlobChunksMax));
-  }
-  if (wire::MerkleRoot(chunks, size_bytes) != root) {
+                               std::span<const wire::Hash> chunks, uint64_t size_bytes,
+                               BlobOrigin origin) {
+  if (absl::Status status = CheckSizes(chunks.size(), size_bytes); !status.ok()) return status;
+  if (wire::MerkleRoot(chunks, size_bytes) != root)
     return absl::InvalidArgumentError("the root is not that of these chunks");
-  }
-  for (size_t i = 0; i < chunks.size(); ++i) {
-    struct stat info;
-    if (stat(ChunkPath(tenant, chunks[i]).c_str(), &info) != 0) {
-      return absl::NotFoundError(
-          absl::StrCat("chunk ", i, " (", wire::ToHex(chunks[i]), ") was not uploaded"));
-    }
-    uint64_t expected =
-        i + 1 < count ? wire::kBlobChunkBytes : size_bytes - i * wire::kBlobChunkBytes;
-    if (static_cast<uint64_t>(info.st_size) != expected) {
+  std::optional<size_t> odd;  // a chunk of another size than it must have
+  const auto check = [&]() -> absl::Status {
+    for (size_t i = 0; i < chunks.size(); ++i) {
+      const BlobIndex::Chunk* chunk = index_.FindChunk(tenant, chunks[i]);
+      if (chunk == nullptr) return NotUploaded(i, chunks[i]);
+      const uint64_t expected =
+          std::min<uint64_t>(wire::kBlobChunkBytes, size_bytes - i * wire::kBlobChunkBytes);
+      if (chunk->size_bytes == expected) continue;
+      odd = i;
       return absl::InvalidArgumentError(
-          absl::StrCat("chunk ", i, " has ", info.st_size, " bytes; expected ", expected));
+          absl::StrCat("chunk ", i, " has ", chunk->size_bytes, " bytes; expected ", expected));
     }
+    return absl::OkStatus();
+  };
+  {
+    std::lock_guard lock(mutex_);
+    absl::Status status = check();
+    if (status.ok() && index_.FindBlob(tenant, root) != nullptr)
+      return CommitAgain(tenant, root, origin);
+    if (!status.ok() && !odd.has_value()) return status;
   }
-  std::string target = RootPath(tenant, root);
-  std::error_code error;
-  fs::create_directories(fs::path(target).parent_path(), error);
-  if (error) return DiskError("create folder", error.value());
+  if (odd.has_value()) {
+    // Cut off on the disk, or never as long as that? The first is mended by sending it again.
+    if (!ReadChunk(tenant, chunks[*odd]).ok()) return NotUploaded(*odd, chunks[*odd]);
+    std::lock_guard lock(mutex_);
+    if (absl::Status status = check(); !status.ok()) return status;
+  }
+  if (absl::Status status = MakeTenant(tenant); !status.ok()) return status;
   std::string text = absl::StrCat(size_bytes, " ", chunks.size(), "\n");
   for (const wire::Hash& chunk : chunks) text += wire::AsBytes(chunk);
-  std::string temporary = TemporaryPath();
-  int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0) return DiskError("open", errno);
-  absl::Status status = WriteAll(fd, text);
-  if (close(fd) != 0 && status.ok()) status = DiskError("close", errno);
-  if (status.ok() && rename(temporary.c_str(), target.c_str()) != 0)
-    status = DiskError("rename", errno);
-  if (!status.ok()) unlink(temporary.c_str());
+  const std::string temporary = TemporaryPath();
+  auto fd = disk_.Create(temporary);
+  if (!fd.ok()) return fd.status();
+  absl::Status status = disk_.Write(*fd, 0, text);
+  if (absl::Status closed = disk_.Close(*fd); status.ok()) status = closed;
+  if (status.ok()) {
+    std::lock_guard lock(mutex_);
+    status = check();  // D2
+    if (status.ok() && index_.FindBlob(tenant, root) == nullptr) {
+      status = disk_.Rename(temporary, RootPath(tenant, root, origin));
+      if (status.ok()) {
+        index_.AddBlob(tenant, root,
+                       {.size_bytes = size_bytes,
+                        .chunks = {chunks.begin(), chunks.end()},
+                        .origin = origin,
+                        .used_ms = Now()});
+        QueueSync({tenant, root, true});
+        return absl::OkStatus();
+      }
+    }
+  }
+  disk_.Remove(temporary).IgnoreError();
   return status;
 }
 
-absl::StatusOr<BlobStore::Blob> BlobStore::Find(TenantId tenant, const wire::Hash& root) const {
-  std::ifstream file(RootPath(tenant, root), std::ios::binary);
-  if (!file)
-    return absl::NotFoundError(absl::StrCat("no blob ", wire::ToHex(root), " was committed"));
-  Blob blob;
-  size_t count = 0;
-  file >> blob.size_bytes >> count;
-  file.get();
-  bool good = file.good() && count <= wire::kBlobChunksMax;
-  if (good) {
-    blob.chunks.resize(count);
-    for (wire::Hash& chunk : blob.chunks)
-      file.read(reinterpret_cast<char*>(chunk.data()), chunk.size());
-    good = !file.fail() && wire::MerkleRoot(blob.chunks, blob.size_bytes) == root;
+absl::StatusOr<wire::Hash> BlobStore::Write(TenantId tenant, std::string_view bytes,
+                                            BlobOrigin origin) {
+  const wire::BlobName name = wire::NameBlob(bytes);
+  for (size_t i = 0; i < name.chunks.size(); ++i) {
+    if (Has(tenant, name.chunks[i])) continue;
+    auto writer = Begin(tenant, name.chunks[i]);
+    if (!writer.ok()) return writer.status();
+    absl::Status status =
+        (*writer)->Append(bytes.substr(i * wire::kBlobChunkBytes, wire::kBlobChunkBytes));
+    if (status.ok()) status = (*writer)->Finish();
+    if (!status.ok()) return status;
   }
-  if (!good)
-    return absl::DataLossError(absl::StrCat("the list of blob ", wire::ToHex(root), " is damaged"));
-  return blob;
+  absl::Status status = Commit(tenant, name.root, name.chunks, bytes.size(), origin);
+  if (!status.ok()) return status;
+  return name.root;
 }
 
-absl::StatusOr<std::string> BlobStore::ReadChunk(TenantId tenant, const wire::Hash& chunk) const {
-  std::string path = ChunkPath(tenant, chunk);
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat("chunk ", wire::ToHex(chunk), " is not here"));
-  std::string bytes(wire::kBlobChunkBytes, '\0');
-  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  bytes.resize(static_cast<size_t>(file.gcount()));
-  if (wire::HashChunk(bytes) != chunk) {
-    unlink(path.c_str());
+absl::StatusOr<BlobStore::Blob> BlobStore::Find(TenantId tenant, const wire::Hash& root) {
+  std::lock_guard lock(mutex_);
+  const BlobIndex::Blob* blob = index_.FindBlob(tenant, root);
+  if (blob == nullptr)
+    return absl::NotFoundError(absl::StrCat("no blob ", wire::ToHex(root), " was committed"));
+  if (blob->absent > 0) {
     return absl::DataLossError(
-        absl::StrCat("chunk ", wire::ToHex(chunk), " was damaged on disk; put it again"));
+        absl::StrCat("a chunk of blob ", wire::ToHex(root), " was damaged on disk; put it again"));
   }
-  return bytes;
+  index_.Use(tenant, root, Now());
+  used_since_.insert({tenant.value, root});
+  return Blob{blob->size_bytes, blob->chunks};
+}
+
+absl::StatusOr<std::string> BlobStore::Read(TenantId tenant, const wire::Hash& root,
+                                            uint64_t bytes_max) {
+  auto blob = Find(tenant, root);
+  if (!blob.ok()) return blob.status();
+  if (blob->size_bytes > bytes_max) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a blob of ", blob->size_bytes, " bytes; limit ", bytes_max));
+  }
+  std::string all;
+  for (const wire::Hash& chunk : blob->chunks) {
+    auto bytes = ReadChunk(tenant, chunk);
+    if (!bytes.ok()) return bytes.status();
+    all += *bytes;
+  }
+  return all;
+}
+
+absl::Status BlobStore::Protect(TenantId tenant, std::span<const wire::Hash> roots) {
+  std::lock_guard lock(mutex_);
+  return index_.Protect(tenant, roots);
+}
+
+void BlobStore::Unprotect(TenantId tenant, std::span<const wire::Hash> roots) {
+  std::lock_guard lock(mutex_);
+  RemoveFiles(tenant, index_.Unprotect(tenant, roots, Now()));
+}
+
+uint64_t BlobStore::RemoveIdle(TenantId tenant, std::span<const wire::Hash> roots) {
+  std::lock_guard lock(mutex_);
+  const BlobIndex::Gone gone = index_.RemoveIdle(tenant, roots);
+  RemoveFiles(tenant, gone);
+  return gone.bytes;
+}
+
+void BlobStore::RemoveIdleOfSessions() {
+  std::lock_guard lock(mutex_);
+  for (const auto& [tenant, gone] : index_.RemoveIdleOfSessions()) RemoveFiles(tenant, gone);
+}
+
+// ---- room ---------------------------------------------------------------------------------------
+
+absl::Status BlobStore::Reserve(TenantId tenant, uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  uint64_t& reserved = reserved_bytes_[tenant.value];
+  const uint64_t quota = options_.quota_bytes;
+  while (quota > 0 && index_.UsedBytes(tenant) + reserved + bytes > quota) {
+    const auto gone = index_.Evict(tenant, Now());
+    if (!gone.has_value()) {
+      const BlobIndex::Usage usage = index_.UsageOf(tenant);
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "the quota of ", quota, " bytes is used up: ", usage.used_bytes, " stored, of which ",
+          usage.protected_bytes, " under names or in use, ", reserved + bytes,
+          " being written; `outboard store ls` shows what could be removed"));
+    }
+    RemoveFiles(tenant, *gone);
+  }
+  reserved += bytes;
+  return absl::OkStatus();
+}
+
+void BlobStore::Unreserve(TenantId tenant, uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  reserved_bytes_[tenant.value] -= bytes;
+}
+
+bool BlobStore::EvictForDisk() {
+  std::lock_guard lock(mutex_);
+  const auto victim = index_.EvictAnywhere(Now());
+  if (!victim.has_value()) return false;
+  RemoveFiles(victim->first, victim->second);
+  return true;
+}
+
+absl::Status BlobStore::MakeRoomOnDisk() {
+  for (;;) {
+    auto room = disk_.RoomAt(folder_);
+    if (!room.ok()) return room.status();
+    if (room->free_bytes >= std::min(room->total_bytes / kReservePart, kReserveBytesMax))
+      return absl::OkStatus();
+    if (!EvictForDisk()) {
+      return absl::ResourceExhaustedError(
+          "blob store: room: No space left on device, but for what the accounts need");
+    }
+  }
+}
+
+void BlobStore::RemoveFiles(TenantId tenant, const BlobIndex::Gone& gone) {
+  // Lists first: a crash in between leaves chunks that no list names, not the reverse.
+  for (const auto& [root, origin] : gone.blobs) {
+    disk_.Remove(RootPath(tenant, root, origin)).IgnoreError();
+    used_since_.erase({tenant.value, root});
+  }
+  for (const auto& [chunk, state] : gone.chunks)
+    disk_.Remove(ChunkPath(tenant, chunk, state)).IgnoreError();
+}
+
+BlobIndex::Usage BlobStore::UsageOf(TenantId tenant) const {
+  std::lock_guard lock(mutex_);
+  return index_.UsageOf(tenant);
 }
 
 }  // namespace outboard::gateway

@@ -1,28 +1,35 @@
-// Blobs on disk: verified before they are visible, by tenant, and after damage.
+// Blobs on disk: verified before they are visible, by tenant, within their room, and after damage.
 #include "gateway/blobs/blob_store.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <optional>
 
 #include "proto/limits.h"
+#include "tests/gateway/fault_disk.h"
+#include "tests/gateway/support.h"
 
 namespace outboard::gateway {
 namespace {
+
+using absl::StatusCode;
 
 constexpr TenantId kA{1}, kB{2};
 
 class BlobStoreTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "/obblob-XXXXXX";
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-    store_ = BlobStore::Open(folder_).value();
+  void SetUp() override { Open(0); }
+  void Open(uint64_t quota_bytes) {
+    store_.reset();
+    store_ = ValueOrDie(BlobStore::Open(folder(), {.quota_bytes = quota_bytes,
+                                                   .disk = &disk_,
+                                                   .sync_thread = false,
+                                                   .unix_ms = [this] { return now_ms_; }}));
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string folder() const { return temp_.File("blobs"); }
 
   absl::Status Write(TenantId tenant, const wire::Hash& hash, std::string_view bytes) {
     auto writer = store_->Begin(tenant, hash);
@@ -33,21 +40,33 @@ class BlobStoreTest : public ::testing::Test {
     }
     return (*writer)->Finish();
   }
-  size_t Files() {
+  // A committed blob of one chunk.
+  wire::Hash Blob(TenantId tenant, const std::string& bytes,
+                  BlobOrigin origin = BlobOrigin::kClient) {
+    ++now_ms_;
+    return ValueOrDie(store_->Write(tenant, bytes, origin));
+  }
+  bool IsThere(TenantId tenant, const wire::Hash& root) { return store_->Find(tenant, root).ok(); }
+  void SyncAll() {
+    while (store_->SyncSome()) continue;
+  }
+  size_t Files(const std::string& part = "") {
     size_t files = 0;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_))
-      files += entry.is_regular_file();
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder()))
+      files += entry.is_regular_file() && entry.path().string().find(part) != std::string::npos;
     return files;
   }
   std::filesystem::path Only(const char* part) {
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_)) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder())) {
       if (entry.is_regular_file() && entry.path().string().find(part) != std::string::npos)
         return entry.path();
     }
     return {};
   }
 
-  std::string folder_;
+  test::TempDir temp_;
+  test::FaultDisk disk_;
+  int64_t now_ms_ = 1'700'000'000'000;
   std::unique_ptr<BlobStore> store_;
 };
 
@@ -55,28 +74,37 @@ TEST_F(BlobStoreTest, WritesCommitsAndReads) {
   std::string bytes(wire::kBlobChunkBytes + 5, 'q');
   wire::BlobName name = wire::NameBlob(bytes);
   ASSERT_EQ(name.chunks.size(), 2u);
-  EXPECT_EQ(store_->Commit(kA, name.root, name.chunks, bytes.size()).code(),
-            absl::StatusCode::kNotFound);
+  EXPECT_EQ(store_->Commit(kA, name.root, name.chunks, bytes.size()).code(), StatusCode::kNotFound);
+  EXPECT_EQ(store_->Missing(kA, name.chunks), name.chunks);
   ASSERT_TRUE(Write(kA, name.chunks[0], bytes.substr(0, wire::kBlobChunkBytes)).ok());
+  EXPECT_EQ(store_->Missing(kA, name.chunks), std::vector{name.chunks[1]});
   ASSERT_TRUE(Write(kA, name.chunks[1], bytes.substr(wire::kBlobChunkBytes)).ok());
   ASSERT_TRUE(store_->Commit(kA, name.root, name.chunks, bytes.size()).ok());
-  auto reopened = BlobStore::Open(folder_).value();
-  auto blob = reopened->Find(kA, name.root);
-  ASSERT_TRUE(blob.ok());
-  EXPECT_EQ(blob->size_bytes, bytes.size());
-  EXPECT_EQ(*reopened->ReadChunk(kA, blob->chunks[1]), bytes.substr(wire::kBlobChunkBytes));
+  for (int when = 0; when < 3; ++when) {  // fresh, on disk, after a restart
+    if (when == 1) SyncAll();
+    if (when == 2) Open(0);
+    auto blob = store_->Find(kA, name.root);
+    ASSERT_TRUE(blob.ok());
+    EXPECT_EQ(blob->size_bytes, bytes.size());
+    EXPECT_EQ(*store_->ReadChunk(kA, blob->chunks[1]), bytes.substr(wire::kBlobChunkBytes));
+    EXPECT_EQ(*store_->Read(kA, name.root, bytes.size()), bytes);
+    EXPECT_EQ(store_->Read(kA, name.root, 10).status().code(), StatusCode::kResourceExhausted);
+    EXPECT_EQ(store_->UsageOf(kA).used_bytes, bytes.size());
+  }
 }
 
 TEST_F(BlobStoreTest, WrongBytesAreNeverVisible) {
   wire::Hash hash = wire::HashChunk("right");
-  EXPECT_EQ(Write(kA, hash, "wrong").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Write(kA, hash, "wrong").code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Write(kA, wire::HashChunk(""), "").code(), StatusCode::kInvalidArgument);
   EXPECT_FALSE(store_->Has(kA, hash));
   {
     auto half = store_->Begin(kA, hash).value();
+    EXPECT_TRUE(half->Append("rig").ok());
   }
   EXPECT_EQ(Files(), 0u);
   EXPECT_EQ(Write(kA, hash, std::string(wire::kBlobChunkBytes + 1, 'x')).code(),
-            absl::StatusCode::kOutOfRange);
+            StatusCode::kOutOfRange);
 }
 
 TEST_F(BlobStoreTest, ATenantSeesItsOwnOnly) {
@@ -84,8 +112,40 @@ TEST_F(BlobStoreTest, ATenantSeesItsOwnOnly) {
   ASSERT_TRUE(Write(kA, name.chunks[0], "secret").ok());
   ASSERT_TRUE(store_->Commit(kA, name.root, name.chunks, 6).ok());
   EXPECT_FALSE(store_->Has(kB, name.chunks[0]));
-  EXPECT_EQ(store_->Find(kB, name.root).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(store_->Commit(kB, name.root, name.chunks, 6).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(store_->Find(kB, name.root).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(store_->ReadChunk(kB, name.chunks[0]).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(store_->Protect(kB, std::vector{name.root}).code(), StatusCode::kNotFound);
+  EXPECT_EQ(store_->Commit(kB, name.root, name.chunks, 6).code(), StatusCode::kNotFound);
+}
+
+// To B, what A has and what nobody has are one: the same answers, for the same work.
+TEST_F(BlobStoreTest, WhatAnotherHasCostsTheSame) {
+  const wire::BlobName of_a = wire::NameBlob("secret"), of_nobody = wire::NameBlob("sicret");
+  Blob(kA, "secret");
+  SyncAll();
+  Blob(kB, "own");  // its folders are there
+  const auto work = [&](const wire::BlobName& name, std::string_view bytes) {
+    const int changes = disk_.changes, reads = disk_.reads;
+    std::vector<int> seen;
+    const auto note = [&](const absl::Status& status) {
+      seen.push_back(static_cast<int>(status.code()));
+      seen.push_back(disk_.changes - changes);
+      seen.push_back(disk_.reads - reads);
+    };
+    seen.push_back(static_cast<int>(store_->Missing(kB, name.chunks).size()));
+    note(absl::OkStatus());
+    note(store_->Find(kB, name.root).status());
+    note(store_->ReadChunk(kB, name.chunks[0]).status());
+    note(store_->Commit(kB, name.root, name.chunks, bytes.size()));
+    note(Write(kB, name.chunks[0], bytes));
+    note(store_->Commit(kB, name.root, name.chunks, bytes.size()));
+    seen.push_back(static_cast<int>(store_->UsageOf(kB).used_bytes));
+    note(absl::OkStatus());
+    store_->RemoveIdle(kB, std::vector{name.root});
+    return seen;
+  };
+  EXPECT_EQ(work(of_a, "secret"), work(of_nobody, "sicret"));
+  EXPECT_TRUE(IsThere(kA, of_a.root));
 }
 
 TEST_F(BlobStoreTest, RootsAreChecked) {
@@ -93,6 +153,7 @@ TEST_F(BlobStoreTest, RootsAreChecked) {
   ASSERT_TRUE(Write(kA, name.chunks[0], "abc").ok());
   wire::Hash other = name.root;
   other[0] ^= 1;
+  const wire::Hash longer = wire::MerkleRoot(name.chunks, 4);
   struct {
     const wire::Hash* root;
     uint64_t size;
@@ -100,27 +161,178 @@ TEST_F(BlobStoreTest, RootsAreChecked) {
   } bad[] = {
       {&other, 3, name.chunks},
       {&name.root, 4, name.chunks},  // size is part of the root
+      {&longer, 4, name.chunks},     // its root, but the chunk is of another size
       {&name.root, 3, {name.chunks[0], name.chunks[0]}},
       {&name.root, 3, {}},
       {&name.root, uint64_t{1} << 62, name.chunks},
   };
   for (const auto& c : bad) {
-    EXPECT_EQ(store_->Commit(kA, *c.root, c.chunks, c.size).code(),
-              absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(store_->Commit(kA, *c.root, c.chunks, c.size).code(), StatusCode::kInvalidArgument);
   }
 }
 
 TEST_F(BlobStoreTest, DamageIsFoundAndCanBeMended) {
   wire::BlobName name = wire::NameBlob("precious");
-  ASSERT_TRUE(Write(kA, name.chunks[0], "precious").ok());
-  ASSERT_TRUE(store_->Commit(kA, name.root, name.chunks, 8).ok());
-  std::ofstream(Only("chunks")) << "PRECIOUS";
-  EXPECT_EQ(store_->ReadChunk(kA, name.chunks[0]).status().code(), absl::StatusCode::kDataLoss);
-  EXPECT_FALSE(store_->Has(kA, name.chunks[0]));
-  ASSERT_TRUE(Write(kA, name.chunks[0], "precious").ok());
-  EXPECT_TRUE(store_->ReadChunk(kA, name.chunks[0]).ok());
+  Blob(kA, "precious");
+  SyncAll();
+  for (const char* damaged : {"PRECIOUS", "prec", ""}) {
+    Open(0);
+    std::ofstream(Only("chunks")) << damaged;
+    EXPECT_EQ(store_->ReadChunk(kA, name.chunks[0]).status().code(), StatusCode::kDataLoss);
+    EXPECT_FALSE(store_->Has(kA, name.chunks[0]));
+    EXPECT_EQ(store_->Find(kA, name.root).status().code(), StatusCode::kDataLoss);
+    EXPECT_EQ(store_->Protect(kA, std::vector{name.root}).code(), StatusCode::kNotFound);
+    EXPECT_EQ(store_->UsageOf(kA).used_bytes, 0u);
+    ASSERT_TRUE(Write(kA, name.chunks[0], "precious").ok());
+    EXPECT_TRUE(store_->ReadChunk(kA, name.chunks[0]).ok());
+    EXPECT_TRUE(IsThere(kA, name.root));
+    SyncAll();
+  }
+  // Cut off while the gateway was down: the blob is absent, and to commit it asks for the chunk.
+  std::ofstream(Only("chunks")) << "prec";
+  Open(0);
+  EXPECT_EQ(store_->Find(kA, name.root).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(store_->Commit(kA, name.root, name.chunks, 8).code(), StatusCode::kNotFound);
+  EXPECT_EQ(store_->Missing(kA, name.chunks), name.chunks);
+  Blob(kA, "precious");
   std::ofstream(Only("roots")) << "8 99999999999\nx";
-  EXPECT_EQ(store_->Find(kA, name.root).status().code(), absl::StatusCode::kDataLoss);
+  Open(0);
+  EXPECT_FALSE(IsThere(kA, name.root));
+  EXPECT_EQ(Files("roots"), 0u);
+}
+
+TEST_F(BlobStoreTest, TheLongestUnusedGoesFirstAndProtectedOnesNever) {
+  Open(1000);
+  const std::string x(300, 'x'), y(300, 'y'), z(300, 'z'), w(300, 'w'), v(700, 'v');
+  const wire::Hash rx = Blob(kA, x), ry = Blob(kA, y), rz = Blob(kA, z);
+  Blob(kB, v);  // another's use is another's
+  ++now_ms_;
+  EXPECT_TRUE(IsThere(kA, rx));  // a use: now y is the oldest
+  const wire::Hash rw = Blob(kA, w);
+  EXPECT_FALSE(IsThere(kA, ry));
+  EXPECT_TRUE(IsThere(kA, rz));
+  ++now_ms_;
+  EXPECT_TRUE(IsThere(kA, rx));
+  SyncAll();
+  Open(1000);  // the order of uses outlives a restart
+  EXPECT_EQ(store_->UsageOf(kA).used_bytes, 900u);
+  const wire::Hash protected_roots[] = {rw};
+  ASSERT_TRUE(store_->Protect(kA, protected_roots).ok());
+  EXPECT_EQ(store_->UsageOf(kA).protected_bytes, 300u);
+  const wire::Hash rv = Blob(kA, v);
+  EXPECT_TRUE(IsThere(kA, rw));
+  EXPECT_TRUE(IsThere(kA, rv));
+  EXPECT_FALSE(IsThere(kA, rx));
+  ASSERT_TRUE(store_->Protect(kA, std::vector{rv}).ok());
+  const absl::Status full = store_->Write(kA, "more", BlobOrigin::kClient).status();
+  EXPECT_EQ(full.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(full.message().find("quota of 1000 bytes"), std::string::npos) << full;
+  EXPECT_NE(full.message().find("1000 stored"), std::string::npos) << full;
+  EXPECT_EQ(Files("tmp"), 0u);
+  store_->Unprotect(kA, protected_roots);
+  EXPECT_TRUE(store_->Write(kA, "more", BlobOrigin::kClient).ok());
+  EXPECT_FALSE(IsThere(kA, rw));
+  EXPECT_EQ(store_->UsageOf(kB).used_bytes, 700u);
+}
+
+TEST_F(BlobStoreTest, SharedChunksCountOnceAndStayWhileListed) {
+  const std::string big(wire::kBlobChunkBytes, 'b');
+  const wire::Hash one = Blob(kA, big), two = Blob(kA, big + "2");
+  EXPECT_EQ(store_->UsageOf(kA).used_bytes, wire::kBlobChunkBytes + 1);
+  EXPECT_EQ(store_->RemoveIdle(kA, std::vector{two}), 1u);
+  EXPECT_EQ(store_->RemoveIdle(kA, std::vector{two}), 0u);
+  EXPECT_EQ(*store_->Read(kA, one, big.size()), big);
+  EXPECT_EQ(store_->RemoveIdle(kA, std::vector{one}), wire::kBlobChunkBytes);
+  EXPECT_EQ(store_->UsageOf(kA).used_bytes, 0u);
+  EXPECT_EQ(Files(), 0u);
+  // Twice in one blob.
+  const wire::Hash twice = Blob(kA, big + big);
+  EXPECT_EQ(store_->UsageOf(kA).used_bytes, wire::kBlobChunkBytes);
+  EXPECT_EQ(store_->RemoveIdle(kA, std::vector{twice}), wire::kBlobChunkBytes);
+}
+
+TEST_F(BlobStoreTest, ChunksOfAnUploadThatStoppedStayForAWhile) {
+  Open(1000);
+  const std::string loose(600, 'l'), other(600, 'o');
+  ASSERT_TRUE(Write(kA, wire::HashChunk(loose), loose).ok());
+  EXPECT_EQ(store_->Write(kA, other, BlobOrigin::kClient).status().code(),
+            StatusCode::kResourceExhausted);
+  now_ms_ += kLooseMs;
+  EXPECT_TRUE(store_->Write(kA, other, BlobOrigin::kClient).ok());
+  EXPECT_FALSE(store_->Has(kA, wire::HashChunk(loose)));
+}
+
+TEST_F(BlobStoreTest, TwoWhoSendTheSameAreOne) {
+  const wire::Hash hash = wire::HashChunk("same");
+  auto first = store_->Begin(kA, hash).value(), second = store_->Begin(kA, hash).value();
+  ASSERT_TRUE(first->Append("same").ok());
+  ASSERT_TRUE(second->Append("same").ok());
+  EXPECT_TRUE(first->Finish().ok());
+  EXPECT_TRUE(second->Finish().ok());
+  EXPECT_EQ(Files(), 1u);
+  EXPECT_EQ(store_->UsageOf(kA).used_bytes, 4u);
+}
+
+TEST_F(BlobStoreTest, WhatSessionsMadeGoesWithItsLastProtection) {
+  const wire::Hash snapshot = Blob(kA, "weights", BlobOrigin::kSession);
+  const wire::Hash shared = Blob(kA, "data set", BlobOrigin::kSession);
+  Blob(kA, "data set");  // the client put it, too
+  const std::vector<wire::Hash> both = {snapshot, shared, snapshot};
+  ASSERT_TRUE(store_->Protect(kA, both).ok());
+  store_->Unprotect(kA, std::vector{snapshot, shared});
+  EXPECT_TRUE(IsThere(kA, snapshot));
+  store_->Unprotect(kA, std::vector{snapshot});
+  EXPECT_FALSE(IsThere(kA, snapshot));
+  EXPECT_TRUE(IsThere(kA, shared));
+  const wire::Hash left = Blob(kA, "left", BlobOrigin::kSession);
+  const wire::Hash kept = Blob(kA, "kept", BlobOrigin::kSession);
+  SyncAll();
+  Open(0);
+  ASSERT_TRUE(store_->Protect(kA, std::vector{kept}).ok());
+  store_->RemoveIdleOfSessions();
+  EXPECT_FALSE(IsThere(kA, left));
+  EXPECT_TRUE(IsThere(kA, kept));
+  EXPECT_TRUE(IsThere(kA, shared));
+}
+
+TEST_F(BlobStoreTest, DurableIsToldWhenItIsOnTheDisk) {
+  const auto ask = [&](const wire::Hash& root, std::optional<absl::Status>& told) {
+    store_->WhenDurable(kA, std::vector{root}, [&told](absl::Status status) { told = status; });
+  };
+  std::optional<absl::Status> first, absent, again, gone, failed;
+  const wire::Hash root = Blob(kA, "a");
+  ask(root, first);
+  EXPECT_FALSE(first.has_value());
+  SyncAll();
+  EXPECT_TRUE(first.value().ok());
+  ask(root, again);  // at once
+  EXPECT_TRUE(again.value().ok());
+  ask(wire::NameBlob("never").root, absent);
+  EXPECT_EQ(absent.value().code(), StatusCode::kNotFound);
+  const wire::Hash removed = Blob(kA, "b");
+  ask(removed, gone);
+  store_->RemoveIdle(kA, std::vector{removed});
+  SyncAll();
+  EXPECT_EQ(gone.value().code(), StatusCode::kNotFound);
+  // A disk that cannot: nothing is called durable, and the chunk is asked for again.
+  const wire::BlobName lost = wire::NameBlob("c");
+  Blob(kA, "c");
+  ask(lost.root, failed);
+  disk_.sync_status = absl::UnavailableError("EIO");
+  SyncAll();
+  EXPECT_FALSE(failed.value().ok());
+  EXPECT_FALSE(store_->Has(kA, lost.chunks[0]));
+}
+
+TEST_F(BlobStoreTest, AThreadSyncsByItself) {
+  store_.reset();
+  auto store = ValueOrDie(BlobStore::Open(folder()));
+  const wire::Hash root = ValueOrDie(store->Write(kA, "bytes", BlobOrigin::kClient));
+  std::promise<absl::Status> told;
+  store->WhenDurable(kA, std::vector{root}, [&](absl::Status status) { told.set_value(status); });
+  EXPECT_TRUE(told.get_future().get().ok());
+  EXPECT_EQ(Files("/chunks/"), 1u);
+  EXPECT_EQ(Files("/fresh/"), 0u);
 }
 
 TEST(Merkle, NamesDifferByDomainSizeAndOrder) {

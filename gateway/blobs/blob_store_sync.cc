@@ -1,0 +1,153 @@
+// The blob store's way to the disk: what was written is synced by a thread of its own, and who waits
+// for that is told.
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gateway/blobs/blob_store.h"
+
+namespace outboard::gateway {
+
+namespace {
+
+using State = BlobIndex::ChunkState;
+
+constexpr size_t kSyncBatchItems = 16;
+constexpr std::chrono::seconds kLastUsesEvery{60};
+
+}  // namespace
+
+void BlobStore::QueueSync(const Unsynced& item) {
+  unsynced_.push_back(item);
+  ++queued_;
+  wake_.notify_all();
+}
+
+absl::Status BlobStore::SyncOne(const Unsynced& item, std::set<std::string>& folders) {
+  std::string path;
+  {
+    std::lock_guard lock(mutex_);
+    if (item.root) {
+      const BlobIndex::Blob* blob = index_.FindBlob(item.tenant, item.hash);
+      if (blob == nullptr) return absl::OkStatus();
+      path = RootPath(item.tenant, item.hash, blob->origin);
+    } else {
+      const BlobIndex::Chunk* chunk = index_.FindChunk(item.tenant, item.hash);
+      if (chunk == nullptr || chunk->state != State::kFresh) return absl::OkStatus();
+      path = ChunkPath(item.tenant, item.hash, State::kFresh);
+    }
+  }
+  absl::Status status = disk_.Sync(path);
+  std::lock_guard lock(mutex_);
+  if (item.root) {
+    BlobIndex::Blob* blob = index_.FindBlob(item.tenant, item.hash);
+    if (blob == nullptr) return absl::OkStatus();  // removed meanwhile
+    // Renamed meanwhile: a client committed what a session had.
+    if (const std::string now = RootPath(item.tenant, item.hash, blob->origin); now != path)
+      status = disk_.Sync(now);
+    if (!status.ok()) return status;
+    blob->durable = true;
+    folders.insert(TenantFolder(item.tenant) + "/roots");
+    return absl::OkStatus();
+  }
+  BlobIndex::Chunk* chunk = index_.FindChunk(item.tenant, item.hash);
+  if (chunk == nullptr || chunk->state != State::kFresh) return absl::OkStatus();
+  if (status.ok()) {
+    status = disk_.Rename(path, ChunkPath(item.tenant, item.hash, State::kDurable));  // D1
+  }
+  if (!status.ok()) {
+    // Nobody knows what the disk has of it, and a second try would not say: as if it was damaged.
+    Lose(item.tenant, item.hash, State::kFresh);
+    return status;
+  }
+  chunk->state = State::kDurable;
+  folders.insert(TenantFolder(item.tenant) + "/chunks");
+  return absl::OkStatus();
+}
+
+bool BlobStore::SyncSome() {
+  std::lock_guard one(sync_mutex_);
+  std::vector<Unsynced> batch;
+  {
+    std::lock_guard lock(mutex_);
+    for (; !unsynced_.empty() && batch.size() < kSyncBatchItems; unsynced_.pop_front())
+      batch.push_back(unsynced_.front());
+  }
+  if (batch.empty()) return false;
+  std::set<std::string> folders;
+  bool failed = false;
+  for (const Unsynced& item : batch) {
+    // What failed is not here any more or not durable, which CheckDurable sees.
+    SyncOne(item, folders).IgnoreError();
+  }
+  for (const std::string& folder : folders) failed |= !disk_.Sync(folder).ok();
+  std::vector<std::pair<std::function<void(absl::Status)>, absl::Status>> tell;
+  {
+    std::lock_guard lock(mutex_);
+    folders_failed_ |= failed;
+    synced_ += batch.size();
+    while (!waiters_.empty() && waiters_.begin()->first <= synced_) {
+      for (Waiter& waiter : waiters_.begin()->second) {
+        absl::Status status = CheckDurable(waiter);
+        tell.emplace_back(std::move(waiter.done), std::move(status));
+      }
+      waiters_.erase(waiters_.begin());
+    }
+  }
+  for (auto& [done, status] : tell) done(std::move(status));
+  return true;
+}
+
+absl::Status BlobStore::CheckDurable(const Waiter& waiter) {
+  if (folders_failed_) {
+    return absl::UnavailableError(
+        "blob store: the disk failed to write; nothing is sure before the gateway starts again");
+  }
+  for (const wire::Hash& root : waiter.roots) {
+    const BlobIndex::Blob* blob = index_.FindBlob(waiter.tenant, root);
+    if (blob == nullptr || blob->absent > 0)
+      return absl::NotFoundError(absl::StrCat("no blob ", wire::ToHex(root), " is here"));
+    if (!blob->durable) return absl::UnavailableError("blob store: the disk did not take a list");
+  }
+  return absl::OkStatus();
+}
+
+void BlobStore::WhenDurable(TenantId tenant, std::span<const wire::Hash> roots,
+                            std::function<void(absl::Status)> done) {
+  Waiter waiter{tenant, {roots.begin(), roots.end()}, std::move(done)};
+  absl::Status status;
+  {
+    std::lock_guard lock(mutex_);
+    if (synced_ < queued_) {
+      waiters_[queued_].push_back(std::move(waiter));
+      return;
+    }
+    status = CheckDurable(waiter);
+  }
+  waiter.done(std::move(status));
+}
+
+void BlobStore::SyncThread() {
+  auto next = std::chrono::steady_clock::now() + kLastUsesEvery;
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    wake_.wait_until(lock, next, [this] { return stopping_ || !unsynced_.empty(); });
+    lock.unlock();
+    SyncSome();
+    if (std::chrono::steady_clock::now() >= next) {
+      WriteLastUses();
+      next = std::chrono::steady_clock::now() + kLastUsesEvery;
+    }
+    lock.lock();
+  }
+}
+
+void BlobStore::WriteLastUses() {
+  std::lock_guard lock(mutex_);
+  for (const auto& [tenant, root] : std::exchange(used_since_, {})) {
+    const BlobIndex::Blob* blob = index_.FindBlob(TenantId{tenant}, root);
+    if (blob != nullptr) disk_.Touch(RootPath(TenantId{tenant}, root, blob->origin), blob->used_ms);
+  }
+}
+
+}  // namespace outboard::gateway

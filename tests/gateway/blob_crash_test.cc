@@ -1,0 +1,127 @@
+// A committed blob is whole or absent, wherever the gateway stops and whatever the disk had by then;
+// what was told to be durable is whole.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <set>
+
+#include "gateway/blobs/blob_store.h"
+#include "proto/limits.h"
+#include "tests/gateway/fault_disk.h"
+#include "tests/gateway/support.h"
+
+namespace outboard::gateway {
+namespace {
+
+constexpr TenantId kTenant{1};
+
+// The second is of two chunks.
+std::vector<std::string> Contents() {
+  return {"one", std::string(wire::kBlobChunkBytes, 'b') + "two", "three", "four", "five"};
+}
+
+// What a gateway does with them: writes, syncs, removes. Notes what was told to be durable. Stops at
+// the first call that fails.
+void Work(BlobStore& store, std::set<std::string>& durable) {
+  const auto contents = Contents();
+  for (size_t i = 0; i < contents.size(); ++i) {
+    auto root =
+        store.Write(kTenant, contents[i], i == 3 ? BlobOrigin::kSession : BlobOrigin::kClient);
+    if (!root.ok()) return;
+    store.WhenDurable(kTenant, std::vector{*root}, [&, i](absl::Status status) {
+      if (status.ok()) durable.insert(contents[i]);
+    });
+    if (i % 2 == 0) store.SyncSome();
+  }
+  store.SyncSome();
+  // A client has what a session made, too.
+  if (!store.Write(kTenant, contents[3], BlobOrigin::kClient).ok()) return;
+  store.SyncSome();
+  durable.erase(contents[0]);
+  durable.erase(contents[2]);
+  store.RemoveIdle(kTenant,
+                   std::vector{wire::NameBlob(contents[0]).root, wire::NameBlob(contents[2]).root});
+  store.SyncSome();
+}
+
+// Everything is whole or absent, and what is counted is what is there.
+void Check(const std::string& folder, const std::set<std::string>& durable, bool goes_on) {
+  auto store = ValueOrDie(BlobStore::Open(folder, {.sync_thread = false}));
+  std::set<wire::Hash> chunks;
+  for (const std::string& bytes : Contents()) {
+    const wire::BlobName name = wire::NameBlob(bytes);
+    auto read = store->Read(kTenant, name.root, bytes.size());
+    EXPECT_TRUE(read.ok() ? *read == bytes : absl::IsNotFound(read.status())) << read.status();
+    EXPECT_TRUE(read.ok() || !durable.contains(bytes)) << bytes.size() << " bytes were durable";
+    for (const wire::Hash& chunk : name.chunks)
+      if (store->ReadChunk(kTenant, chunk).ok()) chunks.insert(chunk);
+  }
+  uint64_t bytes = 0;
+  size_t files = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (!entry.is_regular_file()) continue;
+    const bool is_chunk = entry.path().parent_path().filename() == "chunks";
+    EXPECT_TRUE(is_chunk || entry.path().parent_path().filename() == "roots") << entry.path();
+    bytes += is_chunk ? entry.file_size() : 0;
+    files += is_chunk;
+  }
+  EXPECT_EQ(files, chunks.size());
+  EXPECT_EQ(store->UsageOf(kTenant).used_bytes, bytes);
+  if (!goes_on) return;
+  // And it goes on as if nothing had been.
+  std::set<std::string> again;
+  Work(*store, again);
+  EXPECT_EQ(again.size(), 3u);
+}
+
+TEST(BlobCrash, WholeOrAbsentAtEveryStep) {
+  using Loss = test::FaultDisk::Loss;
+  int steps = 0;
+  for (const Loss loss : {Loss::kNone, Loss::kEmpty, Loss::kGarbage}) {
+    for (int stop = 0;; ++stop) {
+      SCOPED_TRACE("loss " + std::to_string(static_cast<int>(loss)) + " before change " +
+                   std::to_string(stop));
+      test::TempDir temp;
+      const std::string folder = temp.File("blobs");
+      test::FaultDisk disk;
+      disk.stop_before = stop;
+      std::set<std::string> durable;
+      {
+        auto store = BlobStore::Open(folder, {.disk = &disk, .sync_thread = false});
+        if (store.ok()) Work(**store, durable);
+      }
+      const bool finished = !disk.stopped();
+      disk.CutPower(loss);
+      Check(folder, durable, /*goes_on=*/stop % 4 == 0);  // it takes the longest
+      if (HasFailure()) return;
+      steps = std::max(steps, stop);
+      if (finished) break;
+    }
+  }
+  EXPECT_GT(steps, 60);  // the work is not empty
+}
+
+// A process that is killed at any time; the disk has all it wrote.
+TEST(BlobCrash, KilledWhileItWrites) {
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    test::TempDir temp;
+    const std::string folder = temp.File("blobs");
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      auto store = ValueOrDie(BlobStore::Open(folder));
+      std::set<std::string> durable;
+      for (;;) Work(*store, durable);
+    }
+    usleep(static_cast<useconds_t>(3000 + attempt * 7000));
+    kill(child, SIGKILL);
+    ASSERT_EQ(waitpid(child, nullptr, 0), child);
+    Check(folder, {}, /*goes_on=*/true);
+  }
+}
+
+}  // namespace
+}  // namespace outboard::gateway
