@@ -12,13 +12,12 @@
 #include <mutex>
 #include <thread>
 
-#include "client/nn/layers.h"
-#include "client/nn/optim.h"
 #include "client/tensor/session_engine.h"
 #include "client/tensor/tensor.h"
 #include "compiler/ir/check.h"
 #include "proto/cloud.grpc.pb.h"
 #include "tests/e2e/recorded_wire.h"
+#include "tests/e2e/small_training.h"
 
 namespace outboard {
 namespace {
@@ -104,47 +103,6 @@ class Recorder final : public proto::Cloud::Service {
   std::unique_ptr<grpc::Server> server_;
 };
 
-struct Net {
-  nn::Conv2d conv{1, 4, 3};
-  nn::BatchNorm2d norm{4};
-  nn::Linear linear{4 * 3 * 3, 5};
-
-  Tensor operator()(const Tensor& x) const {
-    return linear(norm(conv(x).relu()).max_pool2d().flatten(1));
-  }
-  void Collect(nn::StateDict& state, const std::string& prefix) const {
-    conv.Collect(state, prefix + "conv.");
-    norm.Collect(state, prefix + "norm.");
-    linear.Collect(state, prefix + "linear.");
-  }
-};
-
-// Of 8 x 8 pixels, in five classes: where the bright row is.
-void Train(int steps) {
-  Tensor::manual_seed(7);
-  std::vector<uint8_t> pixels, classes;
-  for (int i = 0; i < 40; ++i) {
-    for (int p = 0; p < 64; ++p)
-      pixels.push_back(static_cast<uint8_t>(p / 8 == i % 5 ? 200 : (p * 7 + i * 13) % 60));
-    classes.push_back(static_cast<uint8_t>(i % 5));
-  }
-  const Tensor images = Tensor::from<uint8_t>(pixels, {40, 1, 8, 8});
-  const Tensor labels = Tensor::from<uint8_t>(classes);
-  const Net net;
-  // Not Adam, whose first steps go by the sign of a gradient even where that is noise.
-  optim::SGD sgd(nn::parameters(net), 0.05, 0.9);
-  const TrainingMode training(true);
-  for (int i = 0; i < steps; ++i) {
-    const Tensor samples = Tensor::randint({16}, 0, 40);
-    Tensor loss = net(images[samples].cast(DType::kF32) / 255)
-                      .sparse_categorical_crossentropy(labels[samples]);
-    loss.backward();
-    sgd.step({loss});
-    std::printf("loss %f\n", loss.item());
-  }
-  for (const auto& [name, tensor] : nn::state_dict(net)) tensor.to_host();
-}
-
 void RecordTo(const std::string& path, int steps, uint64_t cut_after_seq) {
   transport::SessionOptions options = ValueOrDie(transport::SessionOptions::FromEnvironment());
   Recorder recorder(options.target, path, cut_after_seq);
@@ -152,7 +110,11 @@ void RecordTo(const std::string& path, int steps, uint64_t cut_after_seq) {
   auto session = ValueOrDie(transport::Session::Connect(options));
   transport::Session& raw = *session;
   SetEngine(MakeSessionEngine(std::move(session)));
-  Train(steps);
+  {
+    test::SmallTraining training;
+    for (int i = 0; i < steps; ++i) std::printf("loss %f\n", training.Step().item());
+    training.Weights();
+  }
   // Of a buffer that nobody made.
   const uint64_t missing = ValueOrDie(raw.Fetch(raw.NewHandle()));
   std::printf("%s\n", raw.Await(missing, 0).status().ToString().c_str());
