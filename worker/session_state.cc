@@ -325,9 +325,13 @@ void SessionState::AddTo(StoreRequest& request) const {
 }
 
 absl::Status SessionState::RestorePlan(std::span<const PlanLogEntry> restored) {
-  for (const PlanLogEntry& entry : restored)
+  absl::flat_hash_map<GraphId, const PlanLogEntry*> last;  // in use now; those before are history
+  for (const PlanLogEntry& entry : restored) {
     OB_RETURN_IF_ERROR(plan_log_.Note(entry.seq, entry.version));
-  Follow(restored);
+    last[entry.version.kernel] = &entry;
+  }
+  for (const PlanLogEntry& entry : restored)
+    if (last.at(entry.version.kernel) == &entry) follow_.push_back(entry);
   return absl::OkStatus();
 }
 

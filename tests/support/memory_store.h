@@ -1,0 +1,58 @@
+// A store of blobs in memory, for tests of an executor core: keeps what a StoreRequest names, as a snapshot
+// writer and a gateway do, and answers what a restored core asks for.
+#pragma once
+
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "proto/merkle.h"
+#include "worker/executor_core.h"
+#include "worker/store_request.h"
+
+namespace outboard::test {
+
+class MemoryStore {
+ public:
+  // The manifest's root.
+  std::string Keep(const worker::StoreRequest& request) {
+    std::vector<std::string> roots;
+    for (const worker::ArrayPtr& array : request.arrays)
+      roots.push_back(Add({array->data(), static_cast<size_t>(array->bytes())}));
+    return Add(request.ManifestBytes(roots));
+  }
+
+  const std::string* Find(const std::string& root) const {
+    const auto found = blobs_.find(root);
+    return found != blobs_.end() ? &found->second : nullptr;
+  }
+
+  // Until it asks for nothing more.
+  void Answer(worker::ExecutorCore& core, worker::Engine& engine,
+              const worker::ExecutorCore::SendFrame& send) const {
+    for (std::vector<worker::BlobWant> wants = core.TakeBlobWants(); !wants.empty();
+         wants = core.TakeBlobWants())
+      for (const worker::BlobWant& want : wants) core.OnBlob(want.root, Read(want, engine), send);
+  }
+
+ private:
+  std::string Add(std::string_view bytes) {
+    std::string root(wire::AsBytes(wire::NameBlob(bytes).root));
+    blobs_[root] = bytes;
+    return root;
+  }
+
+  absl::StatusOr<cpu::Buffer> Read(const worker::BlobWant& want, worker::Engine& engine) const {
+    const std::string* const bytes = Find(want.root);
+    if (bytes == nullptr || (want.size_bytes != 0 && want.size_bytes != bytes->size()))
+      return absl::NotFoundError("no such blob");
+    absl::StatusOr<cpu::Buffer> buffer = engine.NewBuffer(static_cast<int64_t>(bytes->size()));
+    if (buffer.ok()) std::memcpy(buffer->data(), bytes->data(), bytes->size());
+    return buffer;
+  }
+
+  std::map<std::string, std::string> blobs_;
+};
+
+}  // namespace outboard::test
