@@ -212,10 +212,13 @@ class Session {
     }
   }
 
+  // When the interval is over, after the Saves before it.
   std::shared_ptr<const StoreRequest> TakeSnapshot() {
-    StoreSaves();  // and from now the first interval counts
-    now_ += kSnapshotMs;
-    return core_.TakeStore(now_);
+    auto request = core_.TakeStore(now_);
+    if (request == nullptr) request = core_.TakeStore(now_ += kSnapshotMs);
+    for (; request != nullptr && request->checkpoint; request = core_.TakeStore(now_))
+      Stored(*request);
+    return request;
   }
   std::string Stored(const StoreRequest& request, bool well = true) {
     const std::string root = store_->Keep(request);
