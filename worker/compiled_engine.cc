@@ -17,6 +17,7 @@
 #include "runtime/cpu/device.h"
 #include "worker/failed_node.h"
 #include "worker/kernels_in_use.h"
+#include "worker/repeat.h"
 #include "worker/room.h"
 #include "worker/tuner.h"
 
@@ -103,22 +104,45 @@ class CompiledEngine final : public Engine {
                                             std::span<const int64_t> donated) override {
     OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, bindings));
     OB_ASSIGN_OR_RETURN(const Plan* plan, PlanFor(id, sink, donated));
+    return RunPlan(*plan, sink, std::move(inputs), bindings);
+  }
 
+  // Checked, and the plan looked up, once for all repetitions.
+  absl::StatusOr<std::vector<ArrayPtr>> RunRepeated(
+      const GraphId& id, const UOp* sink, std::vector<ArrayPtr> inputs,
+      std::span<const Binding> bindings, const Repeat& repeat,
+      const std::function<void()>& on_repetition) override {
+    OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, bindings));
+    OB_RETURN_IF_ERROR(CheckRepeat(sink, bindings, repeat));
+    OB_ASSIGN_OR_RETURN(const Plan* plan, PlanFor(id, sink, repeat.CarriedInputs()));
+    return RunAll(
+        *this, sink, std::move(inputs), bindings, repeat,
+        [&](std::vector<ArrayPtr> now, std::span<const Binding> bound) {
+          return RunPlan(*plan, sink, std::move(now), bound);
+        },
+        on_repetition);
+  }
+
+ private:
+  // Requires inputs and bindings that fit.
+  absl::StatusOr<std::vector<ArrayPtr>> RunPlan(const Plan& plan, const UOp* sink,
+                                                std::vector<ArrayPtr> inputs,
+                                                std::span<const Binding> bindings) {
     std::vector<char*> input_data;  // also of those that become results
     for (const ArrayPtr& input : inputs) input_data.push_back(input->data());
     std::vector<std::shared_ptr<Array>> outputs;
     for (size_t i = 0; i < sink->src.size(); ++i) {
       OB_ASSIGN_OR_RETURN(std::vector<int64_t> dims, DimsAt(sink->src[i]->shape, bindings));
       absl::StatusOr<std::shared_ptr<Array>> array =
-          NewOutput(sink->src[i]->dtype, std::move(dims), plan->schedule.over[i], inputs);
+          NewOutput(sink->src[i]->dtype, std::move(dims), plan.schedule.over[i], inputs);
       if (!array.ok()) return AboutNode(array.status(), sink, sink->src[i]);
       outputs.push_back(*std::move(array));
     }
-    const absl::StatusOr<cpu::Buffer> arena = NewArena(plan->schedule.arena_bytes);
-    if (!arena.ok()) return AboutResult(arena.status(), sink, plan->largest_temporary);
+    const absl::StatusOr<cpu::Buffer> arena = NewArena(plan.schedule.arena_bytes);
+    if (!arena.ok()) return AboutResult(arena.status(), sink, plan.largest_temporary);
     std::vector<void*> memory;
     std::vector<cpu::Buffer> rooms;  // of inputs and outputs with dimensions of VARs
-    for (const schedule::Buffer& buffer : plan->schedule.buffers) {
+    for (const schedule::Buffer& buffer : plan.schedule.buffers) {
       if (!buffer.rooms.empty()) {
         OB_ASSIGN_OR_RETURN(
             cpu::Buffer room,
@@ -144,21 +168,20 @@ class CompiledEngine final : public Engine {
       if (binding.slot >= 0 && binding.slot < limits::kVarSlotMax)
         vars[binding.slot] = binding.value;
     const Clock::time_point start = Clock::now();
-    for (size_t i = 0; i < plan->launches.size(); ++i)
+    for (size_t i = 0; i < plan.launches.size(); ++i)
       OB_RETURN_IF_ERROR(
-          AboutResult(RunKernel(*plan, i, memory, vars), sink, plan->launches[i].result));
+          AboutResult(RunKernel(plan, i, memory, vars), sink, plan.launches[i].result));
     for (size_t i = 0; i < memory.size(); ++i)
-      if (const schedule::Buffer& buffer = plan->schedule.buffers[i];
+      if (const schedule::Buffer& buffer = plan.schedule.buffers[i];
           !buffer.rooms.empty() && buffer.kind == schedule::Buffer::Kind::kOutput)
         Pack(static_cast<const char*>(memory[i]), outputs[buffer.index]->dims, buffer.rooms,
              ByteWidth(buffer.dtype), outputs[buffer.index]->data());
     stats_.device_time_us +=
         std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
-    stats_.kernels_launched += plan->launches.size();
+    stats_.kernels_launched += plan.launches.size();
     return std::vector<ArrayPtr>(outputs.begin(), outputs.end());
   }
 
- private:
   // An array for a result: in the memory of the input that it is written over, or, where somebody
   // else holds that one, in a copy of it.
   absl::StatusOr<std::shared_ptr<Array>> NewOutput(DType dtype, std::vector<int64_t> dims, int over,

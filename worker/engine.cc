@@ -6,6 +6,7 @@
 #include "compiler/ir/print.h"
 #include "compiler/ir/spec.h"
 #include "compiler/rewrite/bind.h"
+#include "worker/repeat.h"
 
 namespace outboard::worker {
 
@@ -26,6 +27,21 @@ absl::StatusOr<std::shared_ptr<Array>> Engine::NewArray(DType dtype, std::vector
   OB_ASSIGN_OR_RETURN(const int64_t bytes, BytesOf(dtype, dims));
   OB_ASSIGN_OR_RETURN(cpu::Buffer buffer, NewBuffer(bytes));
   return std::make_shared<Array>(Array{dtype, std::move(dims), std::move(buffer)});
+}
+
+absl::StatusOr<std::vector<ArrayPtr>> Engine::RunRepeated(
+    const GraphId& id, const UOp* sink, std::vector<ArrayPtr> inputs,
+    std::span<const Binding> bindings, const Repeat& repeat,
+    const std::function<void()>& on_repetition) {
+  OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, bindings));
+  OB_RETURN_IF_ERROR(CheckRepeat(sink, bindings, repeat));
+  const std::vector<int64_t> carried = repeat.CarriedInputs();
+  return RunAll(
+      *this, sink, std::move(inputs), bindings, repeat,
+      [&](std::vector<ArrayPtr> now, std::span<const Binding> bound) {
+        return Run(id, sink, std::move(now), bound, carried);
+      },
+      on_repetition);
 }
 
 absl::StatusOr<cpu::Buffer> Engine::NewBuffer(int64_t bytes) {

@@ -37,6 +37,8 @@ struct EngineStats {
   uint64_t plans_made = 0;  // graphs that were scheduled and compiled, once for all their bindings
 };
 
+struct Repeat;
+
 // Threads: one. Engines outlive the arrays they made.
 class Engine {
  public:
@@ -61,6 +63,14 @@ class Engine {
                                                     std::vector<ArrayPtr> inputs,
                                                     std::span<const Binding> bindings,
                                                     std::span<const int64_t> donated = {}) = 0;
+
+  // The same many times over, as repeat.h says, whose errors join those above. A carried input may be
+  // written over as a donated one may. `on_repetition` is called after each, so that somebody can
+  // see that there is progress.
+  virtual absl::StatusOr<std::vector<ArrayPtr>> RunRepeated(
+      const GraphId& id, const UOp* sink, std::vector<ArrayPtr> inputs,
+      std::span<const Binding> bindings, const Repeat& repeat,
+      const std::function<void()>& on_repetition);
 
   // Versions of kernels that came into use since the last call: made for a Run, or switched in
   // between two.

@@ -67,8 +67,10 @@ class ExecutorCore {
 
   // After Close, or an error of the session: nothing more is accepted.
   bool ended() const { return ended_; }
-  // Of any thread: a watchdog looks whether it moves.
+  // Of any thread.
   uint64_t applied_seq() const { return applied_seq_; }
+  // Items and repetitions; of any thread: a watchdog looks whether it moves.
+  uint64_t progress() const { return applied_seq_ + state_.repetitions(); }
   // The kernels in use, and since when (plan_log.h).
   const std::vector<PlanLogEntry>& plan_log() const { return state_.plan_log().entries(); }
 

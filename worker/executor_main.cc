@@ -110,7 +110,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
   };
   ExecutorCore core(engine.get(), {device.name, device.hardware_class, {}, now_ns});
   StepWatchdog watchdog(std::chrono::seconds(options.step_seconds_max),
-                        [&core] { return core.applied_seq(); });
+                        [&core] { return core.progress(); });
   const ExecutorCore::SendFrame send = [&](const proto::ServerFrame& answer) {
     watchdog.Working(false);  // a client that is slow to read is not a slow step
     sockets.Send(answer);

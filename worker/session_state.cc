@@ -43,7 +43,6 @@ void SessionState::Clear() { handles_.clear(); }
 absl::Status SessionState::CheckRun(const proto::Run& run) const {
   for (const uint32_t device : run.devices())
     if (device != 0) return absl::UnimplementedError("a Run on more than one device");
-  if (run.repeat() > 1) return absl::UnimplementedError("a Run with repeat > 1");
   std::vector<uint64_t> outputs(run.outputs().begin(), run.outputs().end());
   std::sort(outputs.begin(), outputs.end());
   if (const auto twice = std::adjacent_find(outputs.begin(), outputs.end()); twice != outputs.end())
@@ -64,6 +63,8 @@ Outcome SessionState::Run(uint64_t seq, const proto::Run& run, const KnownGraph&
   absl::Status status = graph.status;
   uint64_t cause_seq = seq;
   status.Update(CheckRun(run));
+  const absl::StatusOr<std::optional<Repeat>> repeat = RepeatOf(run);
+  status.Update(repeat.status());
   for (const uint64_t handle : run.outputs())
     if (status.ok() && (handle == 0 || handles_.contains(handle)))
       status = absl::InvalidArgumentError(absl::StrCat("output handle ", handle, " is in use"));
@@ -96,7 +97,7 @@ Outcome SessionState::Run(uint64_t seq, const proto::Run& run, const KnownGraph&
                                                   " results, the Run names ", run.outputs_size()));
     } else {
       absl::StatusOr<std::vector<ArrayPtr>> results =
-          RunGraph(seq, graph, std::move(inputs), bindings, donated, outcome.session);
+          RunGraph(seq, graph, *repeat, std::move(inputs), bindings, donated, outcome.session);
       if (results.ok())
         outputs = *std::move(results);
       else
@@ -116,6 +117,7 @@ Outcome SessionState::Run(uint64_t seq, const proto::Run& run, const KnownGraph&
 }
 
 absl::StatusOr<std::vector<ArrayPtr>> SessionState::RunGraph(uint64_t seq, const KnownGraph& graph,
+                                                             const std::optional<Repeat>& repeat,
                                                              std::vector<ArrayPtr> inputs,
                                                              std::span<const Binding> bindings,
                                                              std::span<const int64_t> donated,
@@ -125,10 +127,13 @@ absl::StatusOr<std::vector<ArrayPtr>> SessionState::RunGraph(uint64_t seq, const
   // While what is being stored may be what memory lacks, inputs are kept for a second try.
   std::vector<ArrayPtr> again;
   if (!held_.expired()) again = inputs;
-  absl::StatusOr<std::vector<ArrayPtr>> results =
-      engine_->Run(graph.id, graph.sink, std::move(inputs), bindings, donated);
-  if (MadeRoom(results.status()))
-    results = engine_->Run(graph.id, graph.sink, std::exchange(again, {}), bindings, donated);
+  const auto run = [&](std::vector<ArrayPtr> with) {
+    if (!repeat) return engine_->Run(graph.id, graph.sink, std::move(with), bindings, donated);
+    return engine_->RunRepeated(graph.id, graph.sink, std::move(with), bindings, *repeat,
+                                [this] { ++repetitions_; });
+  };
+  absl::StatusOr<std::vector<ArrayPtr>> results = run(std::move(inputs));
+  if (MadeRoom(results.status())) results = run(std::exchange(again, {}));
   for (KernelVersion& version : engine_->TakeVersions())  // E7
     session.Update(plan_log_.Note(seq, std::move(version)));
   return results;

@@ -6,10 +6,12 @@
 // Threads: one; the engine computes in it.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -21,6 +23,7 @@
 #include "worker/engine.h"
 #include "worker/graph_table.h"
 #include "worker/plan_log.h"
+#include "worker/repeat.h"
 #include "worker/store_request.h"
 #include "worker/unacknowledged.h"
 
@@ -66,6 +69,8 @@ class SessionState {
   absl::Status RestorePlan(std::span<const PlanLogEntry> restored);
   void Follow(std::span<const PlanLogEntry> entries);
 
+  // Of all repeated Runs; of any thread.
+  uint64_t repetitions() const { return repetitions_; }
   size_t handle_count() const { return handles_.size(); }
   const PlanLog& plan_log() const { return plan_log_; }
 
@@ -83,6 +88,7 @@ class SessionState {
 
   absl::Status CheckRun(const proto::Run& run) const;
   absl::StatusOr<std::vector<ArrayPtr>> RunGraph(uint64_t seq, const KnownGraph& graph,
+                                                 const std::optional<Repeat>& repeat,
                                                  std::vector<ArrayPtr> inputs,
                                                  std::span<const Binding> bindings,
                                                  std::span<const int64_t> donated,
@@ -96,6 +102,7 @@ class SessionState {
             std::span<const uint64_t> handles, std::string_view graph_id = {});
 
   Engine* const engine_;
+  std::atomic<uint64_t> repetitions_ = 0;
   std::vector<PlanLogEntry> follow_;
   size_t followed_ = 0;  // of follow_
   PlanLog plan_log_;

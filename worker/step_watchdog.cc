@@ -9,8 +9,8 @@ namespace outboard::worker {
 
 using Clock = std::chrono::steady_clock;
 
-StepWatchdog::StepWatchdog(std::chrono::milliseconds limit, std::function<uint64_t()> applied_seq)
-    : limit_(limit), applied_seq_(std::move(applied_seq)), thread_([this] { Watch(); }) {}
+StepWatchdog::StepWatchdog(std::chrono::milliseconds limit, std::function<uint64_t()> progress)
+    : limit_(limit), progress_(std::move(progress)), thread_([this] { Watch(); }) {}
 
 StepWatchdog::~StepWatchdog() {
   {
@@ -30,11 +30,11 @@ void StepWatchdog::Working(bool working) {
 
 void StepWatchdog::Watch() {
   const auto period = std::max(limit_ / 16, std::chrono::milliseconds(1));
-  std::pair<uint64_t, uint64_t> seen{0, 0};  // what is being worked on: spell, applied number
+  std::pair<uint64_t, uint64_t> seen{0, 0};  // what is being worked on: spell, what is done
   Clock::time_point since = Clock::now();
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, period, [this] { return stopping_; })) {
-    const std::pair<uint64_t, uint64_t> now{spells_, applied_seq_()};
+    const std::pair<uint64_t, uint64_t> now{spells_, progress_()};
     if (!working_ || now != seen) {
       seen = now;
       since = Clock::now();

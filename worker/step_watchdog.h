@@ -1,8 +1,8 @@
 // Ends this process when a step runs for too long: a kernel cannot be told to stop, so the process
 // that runs it is, and with it the session that asked for it. Others have processes of their own.
 //
-// A step is too long when the applied sequence number has not moved for `limit` though a frame is
-// being worked on. Compiling counts.
+// A step is too long when the count of what is done (items, and repetitions of a repeated one) has not
+// moved for `limit` though a frame is being worked on. Compiling counts.
 //
 // Threads: Working from one thread; a thread of the watchdog's own looks on and calls _exit with
 // kExitStepTooLong, which the supervisor translates into DEADLINE_EXCEEDED.
@@ -21,8 +21,8 @@ inline constexpr int kExitStepTooLong = 75;
 
 class StepWatchdog {
  public:
-  // `applied_seq` is called from the watchdog's thread.
-  StepWatchdog(std::chrono::milliseconds limit, std::function<uint64_t()> applied_seq);
+  // `progress` is called from the watchdog's thread.
+  StepWatchdog(std::chrono::milliseconds limit, std::function<uint64_t()> progress);
   ~StepWatchdog();
 
   void Working(bool working);
@@ -31,7 +31,7 @@ class StepWatchdog {
   void Watch();
 
   const std::chrono::milliseconds limit_;
-  const std::function<uint64_t()> applied_seq_;
+  const std::function<uint64_t()> progress_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool working_ = false, stopping_ = false;

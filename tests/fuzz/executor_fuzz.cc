@@ -113,7 +113,20 @@ class Client {
       run.add_bindings()->set_slot(bytes.Below(2));
       run.mutable_bindings(0)->set_value(bytes.Below(12) - 1);
     }
-    if (bytes.OneIn(16)) run.set_repeat(bytes.Byte());
+    if (bytes.OneIn(4)) MakeRepeat(bytes, run);
+  }
+
+  static void MakeRepeat(test::ByteSource& bytes, proto::Run& run) {
+    run.set_repeat(bytes.OneIn(16) ? uint32_t{bytes.Byte()} << 20 : bytes.Below(5));
+    for (int i = bytes.Below(3); i > 0; --i) {
+      proto::Carry& carry = *run.add_carry();
+      carry.set_output(bytes.Below(3));
+      carry.set_input(bytes.Below(3));
+    }
+    if (bytes.OneIn(2)) run.add_stack(bytes.Below(3));
+    if (!bytes.OneIn(4)) return;
+    run.mutable_cursor()->set_slot(bytes.Below(2));
+    run.mutable_cursor()->set_stride(bytes.Below(4) - 1);
   }
 
   // Mostly right: f32[4], or f32 of some length, in one piece or in two.

@@ -431,8 +431,6 @@ TEST_F(ExecutorCoreTest, ErrorsOfItems) {
       {"donate out of range", Run(3, graph_, {1, 2}, {3, 4}, {}, {2}), kInvalidArgument},
       {"device 1", changed(run, [](ClientItem& i) { i.mutable_run()->add_devices(1); }),
        kUnimplemented},
-      {"repeat", changed(run, [](ClientItem& i) { i.mutable_run()->set_repeat(2); }),
-       kUnimplemented},
       {"fetch of nothing", Fetch(3, {77}), kNotFound},
       {"put to a used handle", Put(3, 1, {1}), kInvalidArgument},
       {"put to handle 0", Put(3, 0, {1}), kInvalidArgument},
