@@ -39,6 +39,9 @@ void AddMemory(CLI::App* app, ServerFlags& flags, const std::string& otherwise) 
 
 void AddGateway(CLI::App* app, ServerFlags& flags) {
   app->add_option("--data", flags.data, "Folder of accounts and blobs (default: $OUTBOARD_DATA)");
+  app->add_option("--quota", flags.quota_bytes,
+                  "Bytes that each tenant may keep in the store, or 512MB, 8GB ... (default: none)")
+      ->transform(CLI::AsSizeValue(false));
   app->add_option("--price", flags.price_per_hour_usd, "US dollars an hour for each device")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();

@@ -69,6 +69,7 @@ absl::StatusOr<gateway::GatewayOptions> OptionsFor(const ServerFlags& flags) {
   if (absl::Status status = transport::CheckTarget("--listen", flags.listen, /*lowest_port=*/0);
       !status.ok())
     return status;
+  options.quota_bytes = flags.quota_bytes;
   options.core.memory_bytes_max = flags.session_memory_bytes;
   options.core.price_per_hour = {std::llround(flags.price_per_hour_usd * 1e6)};
   return options;

@@ -21,6 +21,7 @@ struct ServerFlags {
   double price_per_hour_usd = 0.50;
   int drain_s = 5;
   uint64_t session_memory_bytes = 0;
+  uint64_t quota_bytes = 0;  // of each tenant in the store; 0: none
   bool no_auth = false;
   bool no_idle_search = false;  // up, worker, serve
   bool ephemeral = false;  // serve: the data folder is removed at the end

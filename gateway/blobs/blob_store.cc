@@ -445,6 +445,12 @@ void BlobStore::RemoveFiles(TenantId tenant, const BlobIndex::Gone& gone) {
     disk_.Remove(ChunkPath(tenant, chunk, state)).IgnoreError();
 }
 
+uint64_t BlobStore::SizeOf(TenantId tenant, const wire::Hash& root) const {
+  std::lock_guard lock(mutex_);
+  const BlobIndex::Blob* blob = index_.FindBlob(tenant, root);
+  return blob != nullptr ? blob->size_bytes : 0;
+}
+
 BlobIndex::Usage BlobStore::UsageOf(TenantId tenant) const {
   std::lock_guard lock(mutex_);
   return index_.UsageOf(tenant);

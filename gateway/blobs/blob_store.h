@@ -123,6 +123,7 @@ class BlobStore {
                    std::function<void(absl::Status)> done);
 
   BlobIndex::Usage UsageOf(TenantId tenant) const;
+  uint64_t SizeOf(TenantId tenant, const wire::Hash& root) const;  // 0 if it is not here
   uint64_t quota_bytes() const { return options_.quota_bytes; }
 
   // Writes the oldest of what is not on the disk there. False if there was nothing.

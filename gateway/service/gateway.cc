@@ -12,6 +12,7 @@
 #include "gateway/accounts/accounts.h"
 #include "gateway/accounts/session_rows.h"
 #include "gateway/blobs/blob_store.h"
+#include "gateway/blobs/catalogue.h"
 #include "gateway/ledger/ledger.h"
 #include "gateway/service/blob_service.h"
 #include "gateway/service/bookkeeper.h"
@@ -23,6 +24,7 @@
 #include "gateway/service/log.h"
 #include "gateway/service/pool.h"
 #include "gateway/service/services.h"
+#include "gateway/service/store_service.h"
 #include "proto/limits.h"
 
 namespace outboard::gateway {
@@ -91,9 +93,13 @@ class Gateway::Impl {
     auto lost = rows_->LoseAllLive(WallNow());
     if (!lost.ok()) return lost.status();
     if (*lost > 0) Log(absl::StrCat(*lost, " sessions were lost with the gateway before this one"));
-    auto blobs = BlobStore::Open(options_.data_folder + "/blobs");
+    auto blobs =
+        BlobStore::Open(options_.data_folder + "/blobs", {.quota_bytes = options_.quota_bytes});
     if (!blobs.ok()) return blobs.status();
     blobs_ = *std::move(blobs);
+    auto catalogue = Catalogue::Open(blobs_.get(), path, WallNow);
+    if (!catalogue.ok()) return catalogue.status();
+    catalogue_ = *std::move(catalogue);
     std::optional<TenantId> everybody;
     if (options_.no_auth) {
       auto tenant = accounts_->EnsureTenant("local", WallNow());
@@ -115,7 +121,9 @@ class Gateway::Impl {
     hub_->SetLocalSocket(local_->name());
     cloud_ = std::make_unique<CloudService>(hub_.get());
     fleet_ = std::make_unique<FleetService>(hub_.get(), options_.core);
-    blob_service_ = std::make_unique<BlobService>(blobs_.get(), gatekeeper_.get(), hub_.get(), &pool_);
+    blob_service_ =
+        std::make_unique<BlobService>(blobs_.get(), gatekeeper_.get(), hub_.get(), &pool_);
+    store_service_ = std::make_unique<StoreService>(catalogue_.get(), gatekeeper_.get(), &pool_);
     account_ =
         std::make_unique<AccountService>(accounts_.get(), ledger_.get(), gatekeeper_.get(), &pool_);
     grpc::ServerBuilder builder;
@@ -129,6 +137,7 @@ class Gateway::Impl {
     builder.RegisterService(cloud_.get());
     builder.RegisterService(fleet_.get());
     builder.RegisterService(blob_service_.get());
+    builder.RegisterService(store_service_.get());
     builder.RegisterService(account_.get());
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || (has_port && port == 0)) {
@@ -168,6 +177,7 @@ class Gateway::Impl {
   std::unique_ptr<Ledger> ledger_;
   std::unique_ptr<SessionRows> rows_;
   std::unique_ptr<BlobStore> blobs_;
+  std::unique_ptr<Catalogue> catalogue_;
   std::unique_ptr<Gatekeeper> gatekeeper_;
   std::unique_ptr<Bookkeeper> books_;
   std::unique_ptr<Hub> hub_;
@@ -175,6 +185,7 @@ class Gateway::Impl {
   std::unique_ptr<CloudService> cloud_;
   std::unique_ptr<FleetService> fleet_;
   std::unique_ptr<BlobService> blob_service_;
+  std::unique_ptr<StoreService> store_service_;
   std::unique_ptr<AccountService> account_;
   std::unique_ptr<grpc::Server> server_;
   bool stopped_ = false;

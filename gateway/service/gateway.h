@@ -22,6 +22,8 @@ struct GatewayOptions {
   // Everybody is the tenant "local". Only where nobody else can connect: a unix socket, loopback or
   // in process; INVALID_ARGUMENT with another address.
   bool no_auth = false;
+  // Bytes that each tenant may keep in the store; 0: as many as the disk holds.
+  uint64_t quota_bytes = 0;
   // What a worker must present. Empty: workers join from this machine only.
   std::string fleet_token;
   CoreOptions core;

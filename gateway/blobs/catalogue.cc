@@ -1,0 +1,280 @@
+// Invariants:
+//   C1  held_ has, for each row of names_, what Protect was called with for it, and nothing else.
+//   C2  A row is written only while its blobs are protected and after they are durable.
+//   C3  What a session's entry lists is protected once for each time that it is listed there.
+// mutex_ is held while a row changes, so that rows and held_ change together. The store never calls
+// back with its own lock held.
+#include "gateway/blobs/catalogue.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/check.h"
+#include "gateway/blobs/limits.h"
+
+namespace outboard::gateway {
+
+absl::StatusOr<std::unique_ptr<Catalogue>> Catalogue::Open(BlobStore* store,
+                                                           const std::string& names_path,
+                                                           std::function<WallTime()> now) {
+  OB_ASSIGN_OR_RETURN(std::unique_ptr<Names> names, Names::Open(names_path));
+  std::unique_ptr<Catalogue> catalogue(new Catalogue(store, std::move(names), std::move(now)));
+  OB_RETURN_IF_ERROR(catalogue->ProtectNames());
+  return catalogue;
+}
+
+absl::Status Catalogue::ProtectNames() {
+  OB_ASSIGN_OR_RETURN(const auto rows, names_->All());
+  for (const auto& [tenant, row] : rows) {
+    std::vector<wire::Hash> wanted = {row.manifest};
+    if (const auto bytes = store_->Read(tenant, row.manifest, kCheckpointBytesMax); bytes.ok()) {
+      if (const auto list = ReadManifest(*bytes); list.ok())
+        for (const NamedBlob& blob : BlobsOf(*list)) wanted.push_back(blob.root);
+    }
+    // A damaged disk may have lost some; Get and the pull say so, and the rest stays.
+    std::vector<wire::Hash>& held = held_[{tenant.value, row.name}];
+    for (const wire::Hash& root : wanted)
+      if (store_->Protect(tenant, std::span(&root, 1)).ok()) held.push_back(root);
+  }
+  return absl::OkStatus();
+}
+
+// ---- names --------------------------------------------------------------------------------------
+
+absl::StatusOr<Catalogue::Stored> Catalogue::Get(TenantId tenant, std::string_view name) {
+  OB_ASSIGN_OR_RETURN(NameRow row, names_->Find(tenant, name));
+  const auto bytes = store_->Read(tenant, row.manifest, kCheckpointBytesMax);
+  if (!bytes.ok()) {
+    return absl::DataLossError(
+        absl::StrCat("the list of ", row.name, " was damaged on the gateway's disk"));
+  }
+  OB_ASSIGN_OR_RETURN(proto::Checkpoint checkpoint, ReadManifest(*bytes));
+  return Stored{std::move(row), std::move(checkpoint)};
+}
+
+void Catalogue::Set(TenantId tenant, const std::string& name, const proto::Checkpoint& checkpoint,
+                    Done done) {
+  std::vector<wire::Hash> roots;
+  NameRow row{.name = name, .entries = static_cast<uint32_t>(checkpoint.entries_size())};
+  const auto prepare = [&]() -> absl::Status {
+    OB_RETURN_IF_ERROR(CheckName(name));
+    OB_RETURN_IF_ERROR(CheckCheckpoint(checkpoint));
+    for (const NamedBlob& blob : BlobsOf(checkpoint)) {
+      OB_ASSIGN_OR_RETURN(const BlobStore::Blob found, store_->Find(tenant, blob.root));
+      if (found.size_bytes != blob.size_bytes) {
+        return absl::InvalidArgumentError(absl::StrCat("blob ", wire::ToHex(blob.root), " has ",
+                                                       found.size_bytes, " bytes, not ",
+                                                       blob.size_bytes));
+      }
+      row.size_bytes += blob.size_bytes;
+      roots.push_back(blob.root);
+    }
+    // No client comes for it again: it goes with the name.
+    OB_ASSIGN_OR_RETURN(row.manifest,
+                        store_->Write(tenant, ManifestBytes(checkpoint), BlobOrigin::kSession));
+    roots.push_back(row.manifest);
+    return absl::OkStatus();
+  };
+  if (absl::Status status = prepare(); !status.ok()) return done(std::move(status));
+  Name(tenant, row, std::move(roots), std::move(done));
+}
+
+void Catalogue::Name(TenantId tenant, const NameRow& row, std::vector<wire::Hash> roots,
+                     Done done) {
+  if (absl::Status status = store_->Protect(tenant, roots); !status.ok())
+    return done(std::move(status));
+  const std::span<const wire::Hash> waited = roots;
+  store_->WhenDurable(tenant, waited,
+                      [this, tenant, row = NameRow(row), roots = roots,
+                       done = std::move(done)](absl::Status status) mutable {
+                        if (status.ok()) {
+                          std::lock_guard lock(mutex_);
+                          row.written_at = now_();
+                          status = names_->Set(tenant, row);
+                          if (status.ok()) std::swap(held_[{tenant.value, row.name}], roots);  // C1
+                        }
+                        store_->Unprotect(tenant,
+                                          roots);  // what the name held before, or would have held
+                        done(std::move(status));
+                      });
+}
+
+absl::StatusOr<uint64_t> Catalogue::Remove(TenantId tenant, std::string_view name) {
+  const uint64_t before = store_->UsageOf(tenant).used_bytes;
+  std::vector<wire::Hash> held;
+  {
+    std::lock_guard lock(mutex_);
+    OB_RETURN_IF_ERROR(names_->Remove(tenant, name));
+    const auto found = held_.extract({tenant.value, std::string(name)});
+    if (!found.empty()) held = std::move(found.mapped());
+  }
+  store_->Unprotect(tenant, held);
+  store_->RemoveIdle(tenant, held);
+  const uint64_t after = store_->UsageOf(tenant).used_bytes;
+  return before - std::min(before, after);
+}
+
+absl::StatusOr<Catalogue::Usage> Catalogue::UsageOf(TenantId tenant) {
+  Usage usage{.quota_bytes = store_->quota_bytes()};
+  OB_ASSIGN_OR_RETURN(usage.names, names_->Count(tenant));
+  const BlobIndex::Usage stored = store_->UsageOf(tenant);
+  usage.used_bytes = stored.used_bytes;
+  usage.protected_bytes = stored.protected_bytes;
+  std::set<wire::Hash> pinned;
+  for (std::string after;;) {
+    OB_ASSIGN_OR_RETURN(const auto rows, names_->List(tenant, "", after, kStoreNamesPerPage));
+    if (rows.empty()) break;
+    after = rows.back().name;
+    std::lock_guard lock(mutex_);
+    for (const NameRow& row : rows) {
+      if (!row.pinned) continue;
+      const std::vector<wire::Hash>& held = held_[{tenant.value, row.name}];
+      pinned.insert(held.begin(), held.end());
+    }
+  }
+  for (const wire::Hash& root : pinned) usage.pinned_bytes += store_->SizeOf(tenant, root);
+  return usage;
+}
+
+// ---- sessions -----------------------------------------------------------------------------------
+
+absl::Status Catalogue::UseBlob(TenantId tenant, const SessionId& session, const wire::Hash& root,
+                                uint64_t seq) {
+  OB_RETURN_IF_ERROR(store_->Protect(tenant, std::span(&root, 1)));
+  std::lock_guard lock(mutex_);
+  Session& uses = sessions_[session];
+  uses.tenant = tenant;
+  uses.puts.emplace(seq, root);
+  return absl::OkStatus();
+}
+
+absl::Status Catalogue::UploadedBy(TenantId tenant, const SessionId& session,
+                                   const wire::Hash& root) {
+  OB_RETURN_IF_ERROR(store_->Protect(tenant, std::span(&root, 1)));
+  std::lock_guard lock(mutex_);
+  Session& uses = sessions_[session];
+  uses.tenant = tenant;
+  uses.uploaded.insert(root);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<wire::Hash>> Catalogue::SnapshotRoots(TenantId tenant,
+                                                                 const wire::Hash& manifest) {
+  OB_ASSIGN_OR_RETURN(const std::string bytes, store_->Read(tenant, manifest, kSnapshotBytesMax));
+  OB_ASSIGN_OR_RETURN(std::vector<wire::Hash> roots, RootsOfSnapshot(bytes));
+  roots.push_back(manifest);
+  OB_RETURN_IF_ERROR(store_->Protect(tenant, roots));
+  return roots;
+}
+
+void Catalogue::KeepSnapshot(TenantId tenant, const SessionId& session, const wire::Hash& manifest,
+                             uint64_t seq, Done done) {
+  auto roots = SnapshotRoots(tenant, manifest);
+  if (!roots.ok()) return done(roots.status());
+  {
+    std::lock_guard lock(mutex_);
+    sessions_[session].tenant = tenant;
+  }
+  const std::span<const wire::Hash> waited = *roots;
+  const auto then = [this, tenant, session, seq, roots = *roots, done](absl::Status status) {
+    std::vector<wire::Hash> free = roots;
+    if (status.ok()) {
+      std::lock_guard lock(mutex_);
+      const auto uses = sessions_.find(session);
+      if (uses == sessions_.end())
+        status = absl::AbortedError("the session has ended");
+      else
+        free = Replace(uses->second, seq, roots);
+    }
+    store_->Unprotect(tenant, free);
+    done(std::move(status));
+  };
+  store_->WhenDurable(tenant, waited, then);
+}
+
+std::vector<wire::Hash> Catalogue::Replace(Session& uses, uint64_t seq,
+                                           const std::vector<wire::Hash>& snapshot) {
+  std::vector<wire::Hash> free = std::exchange(uses.snapshot, snapshot);
+  for (const wire::Hash& root : snapshot) {
+    const auto found = uses.uploaded.find(root);
+    if (found == uses.uploaded.end()) continue;
+    uses.uploaded.erase(found);
+    free.push_back(root);
+  }
+  const auto behind = uses.puts.upper_bound(seq);
+  for (auto put = uses.puts.begin(); put != behind; ++put) free.push_back(put->second);
+  uses.puts.erase(uses.puts.begin(), behind);
+  return free;
+}
+
+void Catalogue::KeepCheckpoint(TenantId tenant, const SessionId& session, const std::string& name,
+                               const wire::Hash& manifest, Done done) {
+  NameRow row{.name = name, .manifest = manifest};
+  std::vector<wire::Hash> roots;
+  const auto prepare = [&]() -> absl::Status {
+    OB_RETURN_IF_ERROR(CheckName(name));
+    OB_ASSIGN_OR_RETURN(const std::string bytes,
+                        store_->Read(tenant, manifest, kCheckpointBytesMax));
+    OB_ASSIGN_OR_RETURN(const proto::Checkpoint checkpoint, ReadManifest(bytes));
+    OB_RETURN_IF_ERROR(CheckCheckpoint(checkpoint));
+    row.entries = static_cast<uint32_t>(checkpoint.entries_size());
+    for (const NamedBlob& blob : BlobsOf(checkpoint)) {
+      OB_ASSIGN_OR_RETURN(const BlobStore::Blob found, store_->Find(tenant, blob.root));
+      if (found.size_bytes != blob.size_bytes)
+        return absl::InvalidArgumentError("a blob has another size than the checkpoint says");
+      row.size_bytes += blob.size_bytes;
+      roots.push_back(blob.root);
+    }
+    roots.push_back(manifest);
+    return absl::OkStatus();
+  };
+  if (absl::Status status = prepare(); !status.ok()) return done(std::move(status));
+  Name(tenant, row, roots,
+       [this, tenant, session, roots, done = std::move(done)](absl::Status status) {
+         if (status.ok()) Forget(tenant, session, roots);
+         done(std::move(status));
+       });
+}
+
+void Catalogue::Forget(TenantId tenant, const SessionId& session,
+                       std::span<const wire::Hash> uploaded) {
+  std::vector<wire::Hash> free;
+  {
+    std::lock_guard lock(mutex_);
+    const auto uses = sessions_.find(session);
+    if (uses == sessions_.end()) return;
+    for (const wire::Hash& root : uploaded) {
+      const auto found = uses->second.uploaded.find(root);
+      if (found == uses->second.uploaded.end()) continue;
+      uses->second.uploaded.erase(found);
+      free.push_back(root);
+    }
+  }
+  store_->Unprotect(tenant, free);
+}
+
+absl::Status Catalogue::RestoreSnapshot(TenantId tenant, const SessionId& session,
+                                        const wire::Hash& manifest) {
+  OB_ASSIGN_OR_RETURN(std::vector<wire::Hash> roots, SnapshotRoots(tenant, manifest));
+  std::lock_guard lock(mutex_);
+  sessions_[session] = {.tenant = tenant, .snapshot = std::move(roots)};
+  return absl::OkStatus();
+}
+
+void Catalogue::EndSession(const SessionId& session) {
+  std::vector<wire::Hash> free;
+  TenantId tenant;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = sessions_.extract(session);
+    if (found.empty()) return;
+    const Session& uses = found.mapped();
+    tenant = uses.tenant;
+    free = uses.snapshot;
+    for (const auto& [seq, root] : uses.puts) free.push_back(root);
+    free.insert(free.end(), uses.uploaded.begin(), uses.uploaded.end());
+  }
+  store_->Unprotect(tenant, free);
+}
+
+}  // namespace outboard::gateway

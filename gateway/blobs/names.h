@@ -1,0 +1,60 @@
+// The names under which tenants keep blobs: rows in the accounts file, so that replacing one is a
+// transaction. What a name holds is a blob itself, its manifest (Checkpoint in store.proto).
+//
+// Threads: any. Errors: NOT_FOUND, RESOURCE_EXHAUSTED (kStoreNamesMax), INVALID_ARGUMENT (CheckName),
+// FAILED_PRECONDITION (the name is pinned), those of the file (storage/sqlite.h).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "gateway/ledger/ids.h"
+#include "proto/merkle.h"
+#include "storage/sqlite.h"
+
+namespace outboard::gateway {
+
+struct NameRow {
+  std::string name;
+  wire::Hash manifest{};
+  uint64_t size_bytes = 0;  // of the blobs that it lists, each once
+  uint32_t entries = 0;
+  WallTime written_at;
+  bool pinned = false;  // neither replaced nor removed
+};
+
+// 1 to 255 letters, digits, "._-/", no ".." and no "/" at either end.
+absl::Status CheckName(std::string_view name);
+
+class Names {
+ public:
+  static absl::StatusOr<std::unique_ptr<Names>> Open(const std::string& path,
+                                                     const storage::OpenOptions& options = {});
+
+  absl::StatusOr<NameRow> Find(TenantId tenant, std::string_view name);
+  // Up to `limit` that begin with `prefix`, in order, behind `after`.
+  absl::StatusOr<std::vector<NameRow>> List(TenantId tenant, std::string_view prefix,
+                                            std::string_view after, size_t limit);
+  absl::StatusOr<std::vector<std::pair<TenantId, NameRow>>> All();
+  absl::StatusOr<uint64_t> Count(TenantId tenant);
+
+  // Replaces.
+  absl::Status Set(TenantId tenant, const NameRow& row);
+  absl::Status Remove(TenantId tenant, std::string_view name);
+  absl::Status Pin(TenantId tenant, std::string_view name, bool pinned);
+
+ private:
+  explicit Names(std::unique_ptr<storage::Database> db) : db_(std::move(db)) {}
+
+  absl::Mutex mutex_;
+  const std::unique_ptr<storage::Database> db_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace outboard::gateway

@@ -1,0 +1,327 @@
+// Names: what they hold is checked, stays while they stand, and is replaced at once; sessions protect
+// what they need, and no longer.
+#include "gateway/blobs/catalogue.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <optional>
+
+#include "gateway/blobs/limits.h"
+#include "tests/gateway/support.h"
+
+namespace outboard::gateway {
+namespace {
+
+using absl::StatusCode;
+
+constexpr TenantId kA{1}, kB{2};
+constexpr SessionId kSession{1, 2};
+
+class CatalogueTest : public ::testing::Test {
+ protected:
+  void SetUp() override { Open(0); }
+  void Open(uint64_t quota_bytes) {
+    catalogue_.reset();
+    store_.reset();
+    store_ = ValueOrDie(
+        BlobStore::Open(temp_.File("blobs"), {.quota_bytes = quota_bytes, .sync_thread = false}));
+    catalogue_ = ValueOrDie(Catalogue::Open(store_.get(), temp_.File("names.db"),
+                                            [this] { return WallTime{++now_ms_}; }));
+  }
+  wire::Hash Blob(const std::string& bytes, BlobOrigin origin = BlobOrigin::kClient) {
+    return ValueOrDie(store_->Write(kA, bytes, origin));
+  }
+  static std::string Text(const wire::Hash& hash) { return std::string(wire::AsBytes(hash)); }
+  // Arrays of u8: name and bytes. They are stored.
+  proto::Checkpoint List(std::vector<std::pair<std::string, std::string>> arrays,
+                         BlobOrigin origin = BlobOrigin::kClient) {
+    proto::Checkpoint list;
+    for (const auto& [name, bytes] : arrays) {
+      auto& entry = *list.add_entries();
+      entry.set_name(name);
+      entry.set_dtype(3);
+      entry.add_dims(bytes.size());
+      entry.set_size_bytes(bytes.size());
+      entry.set_blob_root(Text(Blob(bytes, origin)));
+    }
+    return list;
+  }
+  absl::Status Set(const std::string& name, const proto::Checkpoint& list) {
+    std::optional<absl::Status> told;
+    catalogue_->Set(kA, name, list, [&](absl::Status status) { told = status; });
+    while (store_->SyncSome()) continue;
+    return told.value();
+  }
+  bool IsThere(const std::string& bytes) {
+    return store_->Find(kA, wire::NameBlob(bytes).root).ok();
+  }
+  std::vector<std::string> Names(const std::string& prefix = "") {
+    std::vector<std::string> names;
+    for (const NameRow& row : ValueOrDie(catalogue_->names().List(kA, prefix, "", 100)))
+      names.push_back(row.name);
+    return names;
+  }
+
+  test::TempDir temp_;
+  int64_t now_ms_ = 0;
+  std::unique_ptr<BlobStore> store_;
+  std::unique_ptr<Catalogue> catalogue_;
+};
+
+TEST_F(CatalogueTest, ANameHoldsUntilItIsRemoved) {
+  ASSERT_TRUE(Set("runs/a", List({{"b", "bias"}, {"w", "weights"}})).ok());
+  ASSERT_TRUE(Set("runs/b", List({{"w", "weights"}})).ok());
+  ASSERT_TRUE(Set("x", List({})).ok());
+  for (int when = 0; when < 2; ++when) {
+    if (when == 1) Open(0);  // all of it outlives a restart
+    EXPECT_EQ(Names(), (std::vector<std::string>{"runs/a", "runs/b", "x"}));
+    EXPECT_EQ(Names("runs/"), (std::vector<std::string>{"runs/a", "runs/b"}));
+    const auto got = ValueOrDie(catalogue_->Get(kA, "runs/a"));
+    EXPECT_EQ(got.row.size_bytes, 11u);
+    EXPECT_EQ(got.row.entries, 2u);
+    ASSERT_EQ(got.checkpoint.entries_size(), 2);
+    EXPECT_EQ(got.checkpoint.entries(1).blob_root(), Text(wire::NameBlob("weights").root));
+  }
+  EXPECT_EQ(catalogue_->Get(kB, "runs/a").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(catalogue_->Remove(kB, "runs/a").status().code(), StatusCode::kNotFound);
+  EXPECT_GT(ValueOrDie(catalogue_->Remove(kA, "runs/a")), 4u);  // and its list
+  EXPECT_FALSE(IsThere("bias"));
+  EXPECT_TRUE(IsThere("weights"));  // another name has it
+  EXPECT_GT(ValueOrDie(catalogue_->Remove(kA, "runs/b")), 7u);
+  EXPECT_FALSE(IsThere("weights"));
+  EXPECT_TRUE(catalogue_->Remove(kA, "x").ok());
+  EXPECT_EQ(store_->UsageOf(kA).used_bytes, 0u);
+  EXPECT_EQ(catalogue_->Remove(kA, "x").status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(CatalogueTest, ReplacingIsAllOrNothing) {
+  ASSERT_TRUE(Set("m", List({{"w", "old"}})).ok());
+  std::optional<absl::Status> told;
+  catalogue_->Set(kA, "m", List({{"w", "new"}}), [&](absl::Status status) { told = status; });
+  EXPECT_FALSE(told.has_value());  // not before it is on the disk
+  EXPECT_EQ(ValueOrDie(catalogue_->Get(kA, "m")).checkpoint.entries(0).blob_root(),
+            Text(wire::NameBlob("old").root));
+  while (store_->SyncSome()) continue;
+  EXPECT_TRUE(told.value().ok());
+  EXPECT_EQ(ValueOrDie(catalogue_->Get(kA, "m")).checkpoint.entries(0).blob_root(),
+            Text(wire::NameBlob("new").root));
+  EXPECT_TRUE(IsThere("old"));  // a client's: it goes when its room is needed
+  auto absent = List({{"w", "new"}});
+  absent.mutable_entries(0)->set_blob_root(Text(wire::NameBlob("nev").root));
+  EXPECT_EQ(Set("m", absent).code(), StatusCode::kNotFound);
+  EXPECT_EQ(ValueOrDie(catalogue_->Get(kA, "m")).checkpoint.entries(0).blob_root(),
+            Text(wire::NameBlob("new").root));
+}
+
+TEST_F(CatalogueTest, NamesAreNoPaths) {
+  const auto list = List({{"w", "x"}});
+  for (const char* good : {"a", "A-b_c.d/e9", ".hidden", "a/.b"})
+    EXPECT_TRUE(Set(good, list).ok()) << good;
+  const std::string long_name(kStoreNameBytesMax + 1, 'n');
+  for (const std::string& bad :
+       {std::string(), std::string("../a"), std::string("a/../b"), std::string("/a"),
+        std::string("a/"), std::string("a b"), std::string("a\n"), std::string("a\0b", 3),
+        std::string("\xc3\xa9"), std::string("a\\b"), long_name}) {
+    EXPECT_EQ(Set(bad, list).code(), StatusCode::kInvalidArgument) << bad;
+    EXPECT_EQ(catalogue_->Get(kA, bad).status().code(), StatusCode::kInvalidArgument) << bad;
+    EXPECT_EQ(catalogue_->Remove(kA, bad).status().code(), StatusCode::kInvalidArgument) << bad;
+    EXPECT_EQ(catalogue_->names().Pin(kA, bad, true).code(), StatusCode::kInvalidArgument) << bad;
+  }
+}
+
+TEST_F(CatalogueTest, ListsAreChecked) {
+  using Change = void (*)(proto::Checkpoint&);
+  const struct {
+    const char* what;
+    Change change;
+    StatusCode code;
+  } cases[] = {
+      {"order", [](auto& c) { c.mutable_entries()->SwapElements(0, 1); },
+       StatusCode::kInvalidArgument},
+      {"twice", [](auto& c) { c.mutable_entries(1)->set_name("a"); }, StatusCode::kInvalidArgument},
+      {"no name", [](auto& c) { c.mutable_entries(0)->set_name(""); },
+       StatusCode::kInvalidArgument},
+      {"line", [](auto& c) { c.mutable_entries(0)->set_name("a\nb"); },
+       StatusCode::kInvalidArgument},
+      {"root", [](auto& c) { c.mutable_entries(0)->set_blob_root("r"); },
+       StatusCode::kInvalidArgument},
+      {"dtype", [](auto& c) { c.mutable_entries(0)->set_dtype(99); }, StatusCode::kInvalidArgument},
+      {"void", [](auto& c) { c.mutable_entries(0)->set_dtype(0); }, StatusCode::kInvalidArgument},
+      {"dims", [](auto& c) { c.mutable_entries(0)->add_dims(2); }, StatusCode::kInvalidArgument},
+      {"product",
+       [](auto& c) {
+         for (int i = 0; i < 3; ++i) c.mutable_entries(0)->add_dims(uint64_t{1} << 40);
+       },
+       StatusCode::kInvalidArgument},
+      {"rank",
+       [](auto& c) {
+         for (int i = 0; i < 20; ++i) c.mutable_entries(0)->add_dims(1);
+       },
+       StatusCode::kInvalidArgument},
+      {"size",
+       [](auto& c) {
+         c.mutable_entries(0)->set_dims(0, 5);
+         c.mutable_entries(0)->set_size_bytes(5);
+       },
+       StatusCode::kInvalidArgument},
+      {"path",
+       [](auto& c) {
+         c.mutable_entries()->RemoveLast();
+         c.set_file_name("../x");
+       },
+       StatusCode::kInvalidArgument},
+      {"file of two", [](auto& c) { c.set_file_name("x"); }, StatusCode::kInvalidArgument},
+      {"header", [](auto& c) { c.set_header_root("h"); }, StatusCode::kInvalidArgument},
+      {"absent header", [](auto& c) { c.set_header_root(std::string(32, 'h')); },
+       StatusCode::kNotFound},
+      {"large", [](auto& c) { c.set_metadata(std::string(kCheckpointBytesMax, 'm')); },
+       StatusCode::kResourceExhausted},
+  };
+  const auto good = List({{"a", "one"}, {"b", "two"}});
+  for (const auto& c : cases) {
+    proto::Checkpoint list = good;
+    c.change(list);
+    EXPECT_EQ(Set("n", list).code(), c.code) << c.what;
+  }
+  EXPECT_TRUE(Set("n", good).ok());
+  proto::Checkpoint file = good;
+  file.mutable_entries()->RemoveLast();
+  file.mutable_entries(0)->clear_dtype();
+  file.mutable_entries(0)->clear_dims();
+  file.mutable_entries(0)->clear_name();
+  file.set_file_name("notes.txt");
+  EXPECT_TRUE(Set("file", file).ok());
+}
+
+TEST_F(CatalogueTest, PinnedNamesStayAndNamedBlobsAreNotEvicted) {
+  Open(1000);
+  ASSERT_TRUE(Set("p", List({{"w", std::string(400, 'p')}})).ok());
+  ASSERT_TRUE(catalogue_->names().Pin(kA, "p", true).ok());
+  EXPECT_EQ(catalogue_->Remove(kA, "p").status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Set("p", List({{"w", "x"}})).code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(catalogue_->names().Pin(kA, "q", true).code(), StatusCode::kNotFound);
+  Blob(std::string(300, '1'));
+  Blob(std::string(300, '2'));  // the first goes
+  EXPECT_FALSE(IsThere(std::string(300, '1')));
+  EXPECT_TRUE(IsThere(std::string(400, 'p')));
+  const auto usage = ValueOrDie(catalogue_->UsageOf(kA));
+  EXPECT_EQ(usage.quota_bytes, 1000u);
+  EXPECT_EQ(usage.names, 1u);
+  EXPECT_GE(usage.pinned_bytes, 400u);
+  EXPECT_GE(usage.protected_bytes, usage.pinned_bytes);
+  EXPECT_GE(usage.used_bytes, usage.protected_bytes + 300u);
+  EXPECT_EQ(store_->Write(kA, std::string(700, '3'), BlobOrigin::kClient).status().code(),
+            StatusCode::kResourceExhausted);
+  ASSERT_TRUE(catalogue_->names().Pin(kA, "p", false).ok());
+  EXPECT_TRUE(catalogue_->Remove(kA, "p").ok());
+  EXPECT_TRUE(store_->Write(kA, std::string(700, '3'), BlobOrigin::kClient).ok());
+}
+
+TEST_F(CatalogueTest, ADamagedListIsToldAndTheRestStays) {
+  ASSERT_TRUE(Set("m", List({{"w", "weights"}})).ok());
+  const auto row = ValueOrDie(catalogue_->names().Find(kA, "m"));
+  catalogue_.reset();
+  store_.reset();
+  std::filesystem::remove(temp_.File("blobs/1/roots/" + wire::ToHex(row.manifest) + ".session"));
+  Open(0);
+  EXPECT_EQ(catalogue_->Get(kA, "m").status().code(), StatusCode::kDataLoss);
+  EXPECT_EQ(Names(), std::vector<std::string>{"m"});
+  EXPECT_TRUE(catalogue_->Remove(kA, "m").ok());
+}
+
+// ---- sessions -----------------------------------------------------------------------------------
+
+class SessionsTest : public CatalogueTest {
+ protected:
+  // As a worker stores one: what it made is uploaded, the list last.
+  wire::Hash Snapshot(const std::vector<std::string>& arrays) {
+    proto::SessionSnapshot snapshot;
+    for (const std::string& bytes : arrays) {
+      const wire::Hash root = Blob(bytes, BlobOrigin::kSession);
+      EXPECT_TRUE(catalogue_->UploadedBy(kA, kSession, root).ok());
+      snapshot.add_held()->set_blob_root(Text(root));
+    }
+    snapshot.add_held();  // poison
+    const wire::Hash root = Blob(snapshot.SerializeAsString(), BlobOrigin::kSession);
+    EXPECT_TRUE(catalogue_->UploadedBy(kA, kSession, root).ok());
+    return root;
+  }
+  absl::Status Keep(const wire::Hash& manifest, uint64_t seq) {
+    std::optional<absl::Status> told;
+    catalogue_->KeepSnapshot(kA, kSession, manifest, seq,
+                             [&](absl::Status status) { told = status; });
+    while (store_->SyncSome()) continue;
+    return told.value();
+  }
+};
+
+TEST_F(SessionsTest, ASnapshotTakesThePlaceOfTheOneBefore) {
+  ASSERT_TRUE(Keep(Snapshot({"w1", "data"}), 5).ok());
+  EXPECT_TRUE(IsThere("w1"));
+  const wire::Hash second = Snapshot({"w2", "data"});
+  EXPECT_TRUE(IsThere("w1"));
+  ASSERT_TRUE(Keep(second, 9).ok());
+  EXPECT_FALSE(IsThere("w1"));
+  EXPECT_TRUE(IsThere("w2"));
+  EXPECT_TRUE(IsThere("data"));
+  // A restart: what the rows name goes on, the rest is nobody's.
+  Snapshot({"never named"});
+  while (store_->SyncSome()) continue;
+  Open(0);
+  ASSERT_TRUE(catalogue_->RestoreSnapshot(kA, kSession, second).ok());
+  catalogue_->RestoreDone();
+  EXPECT_TRUE(IsThere("w2"));
+  EXPECT_FALSE(IsThere("never named"));
+  catalogue_->EndSession(kSession);
+  EXPECT_EQ(store_->UsageOf(kA).used_bytes, 0u);
+}
+
+TEST_F(SessionsTest, PutsStayUntilASnapshotHoldsThem) {
+  Open(200);
+  const std::string early(80, 'e'), late(80, 'l'), more(100, 'm');
+  ASSERT_TRUE(catalogue_->UseBlob(kA, kSession, Blob(early), 3).ok());
+  ASSERT_TRUE(catalogue_->UseBlob(kA, kSession, Blob(late), 8).ok());
+  EXPECT_EQ(catalogue_->UseBlob(kA, kSession, wire::NameBlob("?").root, 9).code(),
+            StatusCode::kNotFound);
+  EXPECT_EQ(store_->Write(kA, more, BlobOrigin::kClient).status().code(),
+            StatusCode::kResourceExhausted);
+  ASSERT_TRUE(Keep(Snapshot({}), 7).ok());  // holds the first, which was released by then
+  EXPECT_TRUE(store_->Write(kA, more, BlobOrigin::kClient).ok());
+  EXPECT_FALSE(IsThere(early));
+  EXPECT_TRUE(IsThere(late));
+}
+
+TEST_F(SessionsTest, WhatAnEndedSessionUploadedGoes) {
+  const wire::Hash manifest = Snapshot({"w"});
+  std::optional<absl::Status> told;
+  catalogue_->KeepSnapshot(kA, kSession, manifest, 5, [&](absl::Status status) { told = status; });
+  catalogue_->EndSession(kSession);
+  while (store_->SyncSome()) continue;
+  EXPECT_EQ(told.value().code(), StatusCode::kAborted);
+  EXPECT_EQ(store_->UsageOf(kA).used_bytes, 0u);
+}
+
+TEST_F(SessionsTest, ACheckpointIsNamedByTheWorkersWordAndOutlivesTheSession) {
+  const auto list = List({{"w", "weights"}}, BlobOrigin::kSession);
+  ASSERT_TRUE(catalogue_->UploadedBy(kA, kSession, wire::NameBlob("weights").root).ok());
+  const wire::Hash manifest = Blob(ManifestBytes(list), BlobOrigin::kSession);
+  ASSERT_TRUE(catalogue_->UploadedBy(kA, kSession, manifest).ok());
+  std::optional<absl::Status> told, bad;
+  catalogue_->KeepCheckpoint(kA, kSession, "ckpt", manifest,
+                             [&](absl::Status status) { told = status; });
+  EXPECT_FALSE(told.has_value());
+  while (store_->SyncSome()) continue;
+  EXPECT_TRUE(told.value().ok());
+  catalogue_->KeepCheckpoint(kA, kSession, "../x", manifest,
+                             [&](absl::Status status) { bad = status; });
+  EXPECT_EQ(bad.value().code(), StatusCode::kInvalidArgument);
+  catalogue_->EndSession(kSession);
+  EXPECT_EQ(ValueOrDie(catalogue_->Get(kA, "ckpt")).row.entries, 1u);
+  EXPECT_TRUE(IsThere("weights"));
+  ASSERT_TRUE(catalogue_->Remove(kA, "ckpt").ok());
+  EXPECT_EQ(store_->UsageOf(kA).used_bytes, 0u);
+}
+
+}  // namespace
+}  // namespace outboard::gateway
