@@ -7,6 +7,7 @@
 #include <random>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tests/e2e/cloud_training.h"
 #include "tests/net/message_ends.h"
@@ -83,6 +84,30 @@ TEST_F(CutConnectionsTest, EveryMessageOneWayOrTheOtherWholeOrNot) {
       EXPECT_GE(cutter.cuts(), 15u);
     }
   }
+}
+
+TEST_F(CutConnectionsTest, LargeValues) {
+  constexpr int kNumbers = 100'000;
+  MessageCutter cutter(Way::kDown, /*inside=*/true);
+  proxy_->SetCutter([&](uint64_t connection, Way which, std::string_view bytes) {
+    return cutter(connection, which, bytes);
+  });
+  Open();
+  {
+    Tensor numbers = Tensor::arange(kNumbers).realize();
+    cutter.Arm();
+    int added = 0;
+    for (int step = 1; step <= 20; ++step) {
+      numbers = numbers + step;
+      added += step;
+      const std::vector<int> values = numbers.to_vector<int>();
+      ASSERT_EQ(values.size(), static_cast<size_t>(kNumbers));
+      for (int i = 0; i < kNumbers; ++i) ASSERT_EQ(values[i], i + added) << "step " << step;
+    }
+    Calm();
+  }
+  EXPECT_GE(cutter.cuts(), 10u);
+  Close();
 }
 
 }  // namespace
