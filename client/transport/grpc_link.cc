@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/transport/call_key.h"
+#include "client/transport/local_socket.h"
 #include "proto/cloud.grpc.pb.h"
 #include "proto/frame_queue.h"
 #include "proto/limits.h"
@@ -186,7 +187,8 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target) {
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
   args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // CLOUD_HOST is taken literally
-  return grpc::CreateCustomChannel(target, ChannelCredentialsFor(target), args);
+  const std::string address = LocalSocketOf(target).value_or(target);
+  return grpc::CreateCustomChannel(address, ChannelCredentialsFor(address), args);
 }
 
 absl::Status WaitConnected(grpc::Channel& channel, const std::string& target,

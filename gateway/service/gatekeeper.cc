@@ -54,7 +54,8 @@ std::string Gatekeeper::Bearer(const grpc::CallbackServerContext& context) {
 }
 
 bool IsLocalPeer(std::string_view peer) {
-  for (std::string_view local : {"unix:", "ipv4:127.", "ipv6:[::1]", "ipv6:%5B::1%5D"}) {
+  // "fd:": by the socket for this machine's own (abstract_listener.h).
+  for (std::string_view local : {"unix:", "fd:", "ipv4:127.", "ipv6:[::1]", "ipv6:%5B::1%5D"}) {
     if (peer.starts_with(local)) return true;
   }
   return false;

@@ -8,20 +8,17 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstring>
 #include <list>
 #include <mutex>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "gateway/service/abstract_listener.h"
 #include "gateway/service/clock.h"
 #include "gateway/service/executor_side.h"
 #include "gateway/service/limits.h"
@@ -35,7 +32,6 @@ namespace outboard::gateway {
 
 namespace {
 
-constexpr std::chrono::milliseconds kAcceptPause{10};
 constexpr int kHelloMs = 5000;  // a worker says at once whose executor it brings
 
 class Connection final : public ExecutorSide {
@@ -206,31 +202,22 @@ class LocalAttach::Impl {
   ~Impl() { Stop(); }
 
   absl::Status Listen() {
-    name_ = absl::StrCat("outboard-", Draw<SessionId>().Hex());
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::memcpy(address.sun_path + 1, name_.data(), name_.size());
-    const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name_.size());
-    listener_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (listener_ < 0 || bind(listener_, reinterpret_cast<sockaddr*>(&address), length) != 0 ||
-        listen(listener_, SOMAXCONN) != 0)
-      return absl::UnavailableError(
-          absl::StrCat("no socket for workers of this machine: ", std::strerror(errno)));
-    acceptor_ = std::thread([this] { Accept(); });
+    auto listener = AbstractListener::Listen(absl::StrCat("outboard-", Draw<SessionId>().Hex()),
+                                             [this](int fd) { Take(fd); });
+    if (!listener.ok()) return listener.status();
+    listener_ = *std::move(listener);
     return absl::OkStatus();
   }
 
   void Stop() {
-    if (stopping_.exchange(true)) return;
-    shutdown(listener_, SHUT_RDWR);
-    if (acceptor_.joinable()) acceptor_.join();
+    if (listener_ == nullptr) return;
+    listener_.reset();
     for (Served& served : served_) served.connection->Break();
     for (Served& served : served_) served.thread.join();
     served_.clear();
-    close(listener_);
   }
 
-  const std::string& name() const { return name_; }
+  const std::string& name() const { return listener_->name(); }
 
  private:
   struct Served {
@@ -238,30 +225,20 @@ class LocalAttach::Impl {
     std::thread thread;
   };
 
-  void Accept() {
-    while (!stopping_) {
-      const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
-      if (fd < 0) {  // too many open files, say: that may pass
-        std::this_thread::sleep_for(kAcceptPause);
-        continue;
-      }
-      served_.remove_if([](Served& served) {
-        if (!served.connection->done()) return false;
-        served.thread.join();
-        return true;
-      });
-      Served& served = served_.emplace_back();
-      served.connection = std::make_unique<Connection>(hub_, fd);
-      served.thread = std::thread([connection = served.connection.get()] { connection->Serve(); });
-    }
+  void Take(int fd) {
+    served_.remove_if([](Served& served) {
+      if (!served.connection->done()) return false;
+      served.thread.join();
+      return true;
+    });
+    Served& served = served_.emplace_back();
+    served.connection = std::make_unique<Connection>(hub_, fd);
+    served.thread = std::thread([connection = served.connection.get()] { connection->Serve(); });
   }
 
   Hub* const hub_;
-  std::string name_;
-  int listener_ = -1;
-  std::thread acceptor_;
-  std::list<Served> served_;  // the acceptor's, then Stop's
-  std::atomic<bool> stopping_{false};
+  std::list<Served> served_;  // the listener's, then Stop's
+  std::unique_ptr<AbstractListener> listener_;
 };
 
 absl::StatusOr<std::unique_ptr<LocalAttach>> LocalAttach::Start(Hub* hub) {
