@@ -19,6 +19,7 @@
 #include "worker/environment.h"
 #include "worker/executor_core.h"
 #include "worker/executor_sockets.h"
+#include "worker/node_requests.h"
 #include "worker/object_cache.h"
 #include "worker/rewrite_log.h"
 #include "worker/step_watchdog.h"
@@ -108,7 +109,11 @@ int ExecutorMain(const ExecutorMainOptions& options) {
     return static_cast<uint64_t>(
         std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
   };
-  ExecutorCore core(engine.get(), {device.name, device.hardware_class, {}, now_ns});
+  NodeRequests requests([&sockets](const proto::NodeEvent& event) { sockets.Tell(event); });
+  ExecutorCore core(engine.get(), {.device_name = device.name,
+                                   .hardware_class = device.hardware_class,
+                                   .let_go = [&requests] { requests.LetGo(); },
+                                   .now_ns = now_ns});
   StepWatchdog watchdog(std::chrono::seconds(options.step_seconds_max),
                         [&core] { return core.progress(); });
   const ExecutorCore::SendFrame send = [&](const proto::ServerFrame& answer) {
@@ -130,7 +135,9 @@ int ExecutorMain(const ExecutorMainOptions& options) {
     std::optional<std::chrono::milliseconds> patience;
     if (pace == kWorking) patience = kQuiet;
     if (pace == kLookingAgain) patience = kLookAgain;
-    const ExecutorSockets::Came came = sockets.Next(frame, command, patience);
+    const std::optional<std::chrono::milliseconds> turn = requests.patience(core);
+    const bool turn_first = turn && (!patience || *turn < *patience);
+    const ExecutorSockets::Came came = sockets.Next(frame, command, turn_first ? turn : patience);
     if (came == ExecutorSockets::Came::kEnd) break;  // the supervisor has let go
     if (came == ExecutorSockets::Came::kFrame) {
       if (std::exchange(pace, kWorking) != kWorking) tell_activity(true);
@@ -141,7 +148,10 @@ int ExecutorMain(const ExecutorMainOptions& options) {
     } else if (came == ExecutorSockets::Came::kCommand) {
       if (command.has_begin() && command.begin().memory_bytes_max() > 0)
         engine->LimitMemory(static_cast<int64_t>(command.begin().memory_bytes_max()));
-    } else {
+      watchdog.Working(true);
+      requests.OnCommand(command, core, *engine, send);
+      watchdog.Working(false);
+    } else if (!turn_first) {
       if (pace == kWorking) {
         tell_activity(false);
         if (uses_idle_time) engine->TellCosts(knocked);
@@ -149,6 +159,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
       pace = uses_idle_time ? kLookingAgain : kQuietNow;
       if (uses_idle_time) engine->UseBetterKernels(knocked);
     }
+    requests.Turn(core, send);
   }
   // The session is over; what its kernels have cost is for those that come after it.
   if (options.idle_search) engine->TellCosts([] { return false; });

@@ -1,0 +1,123 @@
+// Files by their roots; what is stored already is not written again, what was not stored is.
+#include "worker/snapshot_writer.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+
+#include "proto/merkle.h"
+#include "tests/support/temp_folder.h"
+
+namespace outboard::worker {
+namespace {
+
+namespace fs = std::filesystem;
+
+class SnapshotWriterTest : public ::testing::Test {
+ protected:
+  ArrayPtr Bytes(const std::string& bytes) {
+    auto array = *engine_->NewArray(DType::kU8, {static_cast<int64_t>(bytes.size())});
+    std::memcpy(array->data(), bytes.data(), bytes.size());
+    return array;
+  }
+
+  std::shared_ptr<StoreRequest> Request(uint64_t id, const std::vector<ArrayPtr>& arrays) {
+    auto request = std::make_shared<StoreRequest>();
+    request->id = id;
+    request->seq = 10 * id;
+    request->snapshot.set_seq(10 * id);
+    for (const ArrayPtr& array : arrays) Describe(*array, request->snapshot.add_held());
+    request->arrays = arrays;
+    return request;
+  }
+
+  SnapshotWriter::Written WriteAndTake(std::shared_ptr<const StoreRequest> request) {
+    writer_.Write(std::move(request));
+    writer_.LetGo();
+    EXPECT_FALSE(writer_.busy());
+    return *writer_.Take();
+  }
+
+  std::set<std::string> Files() {
+    std::set<std::string> names;
+    for (const fs::directory_entry& file : fs::directory_iterator(folder_.path()))
+      names.insert(file.path().filename());
+    return names;
+  }
+
+  void Empty() {
+    for (const std::string& name : Files()) fs::remove(fs::path(folder_.path()) / name);
+  }
+
+  void Answer(uint64_t id, absl::StatusCode code) {
+    proto::Stored stored;
+    stored.set_id(id);
+    stored.set_code(static_cast<uint32_t>(code));
+    writer_.Stored(stored);
+  }
+
+  static std::string HexOf(const std::string& bytes) {
+    return wire::ToHex(wire::NameBlob(bytes).root);
+  }
+
+  test::TempFolder folder_;
+  std::unique_ptr<Engine> engine_ = MakeReferenceEngine(1 << 26);
+  SnapshotWriter writer_{folder_.path()};
+};
+
+TEST_F(SnapshotWriterTest, FilesHaveTheNamesOfTheirBytes) {
+  const std::string large(5 << 20, 'x');
+  const auto written = WriteAndTake(Request(1, {Bytes("abc"), Bytes(large), Bytes("")}));
+  ASSERT_TRUE(written.blobs.ok()) << written.blobs.status();
+  const std::string manifest = wire::ToHex(written.blobs->manifest_root());
+  EXPECT_EQ(Files(), (std::set<std::string>{HexOf("abc"), HexOf(large), HexOf(""), manifest}));
+  EXPECT_EQ(written.blobs->roots_size(), 3);
+  std::ifstream in(fs::path(folder_.path()) / manifest, std::ios::binary);
+  proto::SessionSnapshot snapshot;
+  ASSERT_TRUE(snapshot.ParseFromIstream(&in));
+  EXPECT_EQ(wire::ToHex(snapshot.held(1).blob_root()), HexOf(large));
+}
+
+TEST_F(SnapshotWriterTest, WhatIsStoredIsNotWrittenAgain) {
+  const ArrayPtr kept = Bytes("kept"), changed = Bytes("before");
+  ASSERT_TRUE(WriteAndTake(Request(1, {kept, changed})).blobs.ok());
+  Answer(1, absl::StatusCode::kOk);
+  Empty();
+  const auto written = WriteAndTake(Request(2, {kept, Bytes("after")}));
+  ASSERT_TRUE(written.blobs.ok());
+  EXPECT_EQ(Files(),
+            (std::set<std::string>{HexOf("after"), wire::ToHex(written.blobs->manifest_root())}));
+  EXPECT_EQ(written.blobs->roots_size(), 2) << "it is named all the same";
+}
+
+TEST_F(SnapshotWriterTest, WhatWasNotStoredIsThereForTheNext) {
+  const ArrayPtr array = Bytes("bytes");
+  ASSERT_TRUE(WriteAndTake(Request(1, {array})).blobs.ok());
+  Answer(1, absl::StatusCode::kUnavailable);
+  Empty();
+  ASSERT_TRUE(WriteAndTake(Request(2, {array})).blobs.ok());
+  EXPECT_TRUE(Files().contains(HexOf("bytes")));
+}
+
+TEST_F(SnapshotWriterTest, AnArrayInThePlaceOfAnotherIsAnother) {
+  for (uint64_t id = 1; id <= 20; ++id) {
+    const std::string bytes = "number " + std::to_string(id);
+    ASSERT_TRUE(WriteAndTake(Request(id, {Bytes(bytes)})).blobs.ok());
+    Answer(id, absl::StatusCode::kOk);
+    EXPECT_TRUE(Files().contains(HexOf(bytes))) << id;
+  }
+}
+
+TEST_F(SnapshotWriterTest, AFolderThatCannotBeWrittenIsAnError) {
+  fs::remove_all(folder_.path());
+  const auto written = WriteAndTake(Request(3, {Bytes("abc")}));
+  EXPECT_EQ(written.id, 3u);
+  EXPECT_EQ(written.blobs.status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+}  // namespace
+}  // namespace outboard::worker
