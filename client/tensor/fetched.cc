@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/tensor/recorder.h"
 #include "client/tensor/recording.h"
+#include "client/tensor/repeated_step.h"
 #include "client/tensor/tensor.h"
 #include "client/tensor/thread_state.h"
 #include "proto/limits.h"
@@ -83,7 +84,16 @@ namespace {
 // A value larger than this is asked for again if its tensor is read again.
 constexpr size_t kKeptBytesMax = 1 << 20;
 
+void RefuseInStep(const At& at) {
+  if (internal::RepeatedStep::Current() != nullptr)
+    throw Error(absl::FailedPreconditionError(
+                    "repeat: a value is asked for within the step, which is recorded once for all "
+                    "repetitions; return the tensor, and read what repeat() returns"),
+                at);
+}
+
 internal::Storage& AskedFor(const Tensor& tensor, const At& at) {
+  RefuseInStep(at);
   if (tensor.empty()) throw Error(absl::FailedPreconditionError("the tensor is empty"), at);
   const std::shared_ptr<internal::Value>& value = tensor.value();
   if (value->lazy() || value->storage->fetched == nullptr) internal::RealizeValues({}, {value}, at);
@@ -121,6 +131,7 @@ HostTensor Tensor::OneElement(const At& at) const {
 TensorFuture Tensor::fetch(At at) const { return TensorFuture(AskedFor(*this, at).fetched); }
 
 std::vector<TensorFuture> fetch(const std::vector<Tensor>& tensors, At at) {
+  RefuseInStep(at);
   realize({}, tensors, at);
   std::vector<TensorFuture> futures;
   for (const Tensor& tensor : tensors) futures.emplace_back(tensor.value()->storage->fetched);

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/tensor/promote.h"
 #include "client/tensor/recorder.h"
+#include "client/tensor/repeated_step.h"
 #include "client/tensor/tensor.h"
 #include "client/tensor/thread_state.h"
 
@@ -42,8 +43,10 @@ std::shared_ptr<internal::Value> UploadWord(uint64_t word, const At& at) {
   return value;
 }
 
+}  // namespace
+
 // The key and the counter, of the current engine.
-ThreadState& RandomState(const At& at) {
+ThreadState& internal::RandomState(const At& at) {
   ThreadState& state = ThreadState::Get();
   absl::StatusOr<std::shared_ptr<Engine>> engine = CurrentEngine();
   ThrowIfError(engine.status(), at);
@@ -56,6 +59,8 @@ ThreadState& RandomState(const At& at) {
   return state;
 }
 
+namespace {
+
 // One u64 of random bits for each element of `dims`, as a flat node; moves the counter on.
 const UOp* Bits(const Recorder& rec, const Dims& dims) {
   int64_t count = 1;
@@ -63,7 +68,7 @@ const UOp* Bits(const Recorder& rec, const Dims& dims) {
     if (dim < 0) rec.Invalid(absl::StrCat("a dimension of ", dim));
     if (__builtin_mul_overflow(count, dim, &count)) rec.Invalid("so many random numbers overflow");
   }
-  ThreadState& state = RandomState(rec.at());
+  ThreadState& state = internal::RandomState(rec.at());
   const Shape shape = {Dim(count)};
   const UOp* const counter = internal::NodeOfValue(state.random_counter, rec.recording(), rec.at());
   const UOp* const key = internal::NodeOfValue(state.random_key, rec.recording(), rec.at());
@@ -71,10 +76,7 @@ const UOp* Bits(const Recorder& rec, const Dims& dims) {
       rec.Add(rec.IotaAlong(DType::kU64, shape, 0), rec.Expand(counter, shape));
   const UOp* const bits = rec.Alu(Op::kThreefry, places, rec.Expand(key, shape));
   const UOp* const next = rec.Add(counter, rec.FullLike(counter, static_cast<double>(count)));
-  internal::Value& value = *state.random_counter;
-  if (!value.lazy()) value.replaced = std::move(value.storage);
-  value.SetLazy(rec.recording(), next);
-  state.AddPending(state.random_counter);
+  internal::AssignNode(state.random_counter, rec, next);
   return bits;
 }
 
@@ -111,6 +113,10 @@ void CheckFloat(const Recorder& rec, DType dtype) {
 }  // namespace
 
 void Tensor::manual_seed(uint64_t seed, At at) {
+  if (internal::RepeatedStep::Current() != nullptr)
+    throw Error(absl::FailedPreconditionError(
+                    "repeat: manual_seed within the step would seed only its recording"),
+                at);
   ThreadState& state = ThreadState::Get();
   state.seed = seed;
   state.random_key = state.random_counter = nullptr;

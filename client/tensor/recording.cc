@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/tensor/repeated_step.h"
 #include "compiler/ir/check.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/limits.h"
@@ -18,7 +19,14 @@ Storage::~Storage() {
   if (handle != 0) engine->Release(handle);
 }
 
-Value::~Value() { SetLazy(nullptr, nullptr); }
+Value::Value() {
+  if (RepeatedStep* const step = RepeatedStep::Current(); step != nullptr) step->OnMade(this);
+}
+
+Value::~Value() {
+  if (RepeatedStep* const step = RepeatedStep::Current(); step != nullptr) step->OnGone(this);
+  SetLazy(nullptr, nullptr);
+}
 
 DType Value::dtype() const { return lazy() ? node->dtype : storage->dtype; }
 

@@ -74,7 +74,7 @@ struct Value {
   Value* previous = nullptr;
   Value* next = nullptr;
 
-  Value() = default;
+  Value();
   Value(const Value&) = delete;
   Value& operator=(const Value&) = delete;
   ~Value();

@@ -10,6 +10,8 @@
 
 namespace outboard::internal {
 
+class Recorder;
+
 struct ThreadState {
   bool training = false;
 
@@ -36,9 +38,19 @@ struct ThreadState {
   void AddPending(const std::shared_ptr<Value>& value);
 };
 
+// The state of the random numbers, made where it is not there yet. Throws Error.
+ThreadState& RandomState(const At& at);
+
 // A buffer of the current engine with these bytes. Throws Error.
 std::shared_ptr<Storage> Upload(DType dtype, const std::vector<int64_t>& dims,
                                 std::string_view bytes, const At& at);
+
+// `node` becomes the value's with the next realize; what its variables are bound to goes with it.
+void AssignNode(const std::shared_ptr<Value>& value, const Recorder& rec, const UOp* node);
+
+// The lazy ones of `values`, `fetch`, the pending assigns and new state, each once, in this order.
+std::vector<std::shared_ptr<Value>> LazyValues(std::vector<std::shared_ptr<Value>> values,
+                                               const std::vector<std::shared_ptr<Value>>& fetch);
 
 // See realize() in tensor.h. Values that are realised already are only fetched. With `keep_pins` no
 // buffer is given up, so that nodes which no Value holds stay good: for a realize in the middle of

@@ -13,6 +13,29 @@
 namespace outboard {
 namespace {
 absl::Status Closed() { return absl::FailedPreconditionError("the session is closed"); }
+
+// One evaluation after another, as proto/cloud.proto says.
+absl::StatusOr<std::vector<HostTensor>> Repeated(const transport::RunRequest& request,
+                                                 const UOp* sink, std::vector<HostTensor> inputs,
+                                                 std::vector<Binding> bindings) {
+  std::vector<HostTensor> outputs, stacks(request.stack.size());
+  for (uint32_t k = 0; k < request.repeat; ++k) {
+    OB_ASSIGN_OR_RETURN(outputs, Interpret(sink, inputs, bindings));
+    for (size_t s = 0; s < stacks.size(); ++s) {
+      const HostTensor& part = outputs[request.stack[s]];
+      stacks[s].dtype = part.dtype;
+      stacks[s].dims = part.dims;
+      stacks[s].dims.insert(stacks[s].dims.begin(), request.repeat);
+      stacks[s].bytes += part.bytes;
+    }
+    for (const transport::Carry& carry : request.carry) inputs[carry.input] = outputs[carry.output];
+    for (Binding& binding : bindings)
+      if (request.cursor && request.cursor->slot == binding.slot)
+        binding.value += request.cursor->stride;
+  }
+  for (size_t s = 0; s < stacks.size(); ++s) outputs[request.stack[s]] = std::move(stacks[s]);
+  return outputs;
+}
 }  // namespace
 
 uint64_t FakeEngine::NewHandle() {
@@ -64,7 +87,8 @@ absl::StatusOr<uint64_t> FakeEngine::Run(const transport::RunRequest& request) {
     bindings.push_back({binding.slot, binding.value});
   std::vector<HostTensor> outputs;
   if (status.ok() && evaluate) {
-    absl::StatusOr<std::vector<HostTensor>> results = Interpret(sink, inputs, bindings);
+    absl::StatusOr<std::vector<HostTensor>> results =
+        Repeated(request, sink, std::move(inputs), bindings);
     if (results.ok()) outputs = *std::move(results);
     status = results.status();
   }
