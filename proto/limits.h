@@ -40,8 +40,15 @@ inline constexpr size_t kInlinePutBytesMax = size_t{1} << 20;
 // Above this a value goes over the connection for large ones.
 inline constexpr size_t kInlineValueBytesMax = size_t{64} << 10;
 
-inline constexpr uint32_t kCreditItems = 1024;
+// The most that a client may have in flight; its own window (client/transport/window.h) is as a rule far
+// below. Steps of 20 us over 200 ms need 10,000.
+inline constexpr uint32_t kCreditItems = 16'384;
 inline constexpr uint64_t kCreditBytes = uint64_t{64} << 20;
+
+// With so much that no snapshot holds the executor takes one before its time. A client keeps twice that
+// for sending it again.
+inline constexpr uint32_t kNotDurableItemsMax = 32'768;
+inline constexpr uint64_t kNotDurableBytesMax = uint64_t{64} << 20;  // of inline Puts
 
 inline constexpr size_t kSessionIdBytes = 16;
 inline constexpr size_t kTokenBytes = 16;

@@ -6,21 +6,22 @@
 //   T3  One thread reconnects at a time; it is joined before the Impl is destroyed.
 #include "client/transport/session.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <condition_variable>
 #include <cstdio>
-#include <cstdlib>
 #include <mutex>
 #include <thread>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/transport/bulk.h"
 #include "client/transport/grpc_link.h"
 #include "client/transport/link.h"
 #include "client/transport/private_serve.h"
+#include "client/transport/progress.h"
 #include "client/transport/session_core.h"
 #include "client/transport/target.h"
 #include "proto/limits.h"
@@ -41,6 +42,9 @@ constexpr std::chrono::seconds kReconnectPrivateWithin{
     2};                                         // its process is ours: it is there or dead
 constexpr std::chrono::seconds kTellEvery{10};  // that there is still no connection
 constexpr int kNoticesMax = 5;                  // lines of the gateway's, in kTellEvery
+constexpr std::chrono::seconds kSnapshotWithin{5};
+
+Window::Time Now() { return Clock::now().time_since_epoch(); }
 
 absl::Status CheckDims(std::span<const int64_t> dims) {
   for (int64_t dim : dims)
@@ -48,29 +52,7 @@ absl::Status CheckDims(std::span<const int64_t> dims) {
   return absl::OkStatus();
 }
 
-std::string_view Variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
-
 }  // namespace
-
-absl::StatusOr<SessionOptions> SessionOptions::FromEnvironment() {
-  SessionOptions options;
-  options.debug = std::atoi(std::string(Variable("DEBUG")).c_str()) >= 1;
-  const std::string cloud(Variable("CLOUD"));
-  if (cloud.empty() || cloud == "0") return options;
-  // "CLOUD=no" must not send anybody's data anywhere.
-  if (cloud != "1")
-    return absl::InvalidArgumentError(
-        absl::StrCat("CLOUD is \"", absl::CHexEscape(cloud), "\": write 1 or 0"));
-  options.target = absl::StrCat("localhost:", kDefaultPort);
-  if (std::getenv("CLOUD_HOST") != nullptr) options.target = Variable("CLOUD_HOST");
-  options.key = Variable("CLOUD_KEY");
-  if (absl::Status status = CheckTarget("CLOUD_HOST", options.target); !status.ok()) return status;
-  if (absl::Status status = CheckKeyText("CLOUD_KEY", options.key); !status.ok()) return status;
-  return options;
-}
 
 class Session::Impl final : public LinkListener {
  public:
@@ -111,6 +93,8 @@ class Session::Impl final : public LinkListener {
 
   absl::Status Open(std::unique_ptr<Link> link) {
     if (absl::Status status = AwaitOpened(std::move(link)); !status.ok()) return status;
+    if (options_.progress && isatty(STDERR_FILENO) != 0)
+      progress_ = std::make_unique<Progress>([this] { return stats(); }, stderr);
     if (options_.debug) {
       const Stats now = stats();
       Tell(absl::StrFormat("a session at %s: %s, $%.2f an hour",
@@ -124,6 +108,7 @@ class Session::Impl final : public LinkListener {
     std::unique_lock lock(mutex_);
     link_ = std::move(link);
     link_->Start(this);
+    core_.Advance(Now());
     core_.Open(options_.devices);
     Flush();
     bool answered = changed_.wait_for(lock, options_.open_timeout, [this] {
@@ -145,6 +130,7 @@ class Session::Impl final : public LinkListener {
     std::vector<std::string> lines;
     {
       std::lock_guard lock(mutex_);
+      core_.Advance(Now());
       core_.OnFrame(frame);
       Flush();
       if (core_.state() == SessionCore::State::kEnded) StopClock();
@@ -244,12 +230,13 @@ class Session::Impl final : public LinkListener {
 
   absl::StatusOr<Saved> AwaitSaved(uint64_t seq) {
     std::unique_lock lock(mutex_);
-    Wait(lock, [&] { return core_.SaveReady(seq); });
+    Wait(lock, [&] { return core_.SavedReady(seq); });
     return core_.TakeSaved(seq);
   }
 
   void Release(uint64_t handle) {
     std::lock_guard lock(mutex_);
+    core_.Advance(Now());
     core_.Release(handle);
     if (core_.pending_releases() < kReleasesPending) return;
     core_.FlushReleases();
@@ -274,6 +261,7 @@ class Session::Impl final : public LinkListener {
 
   absl::Status Sync() {
     std::unique_lock lock(mutex_);
+    core_.Advance(Now());
     core_.FlushReleases();
     Flush();
     uint64_t seq = core_.last_seq();
@@ -293,6 +281,7 @@ class Session::Impl final : public LinkListener {
     Stats stats;
     core_.FillStats(stats);
     stats.blocking_round_trips = round_trips_ + blob_round_trips_;
+    stats.credit_waits = credit_waits_;
     stats.frames_up = frames_up_;
     if (link_ != nullptr) {
       stats.bytes_up = bytes_up_before_ + link_->bytes_up();
@@ -330,6 +319,7 @@ class Session::Impl final : public LinkListener {
     if (link_ != nullptr) link_->Finish();
     changed_.notify_all();
     lock.unlock();
+    progress_.reset();
     if (options_.debug) {
       const Stats all = stats();
       Tell(absl::StrFormat(
@@ -358,10 +348,22 @@ class Session::Impl final : public LinkListener {
     changed_.wait(lock, condition);
   }
 
+  // Until an item with so many bytes may be sent.
   absl::Status AwaitCredit(std::unique_lock<std::mutex>& lock, uint64_t bytes) {
-    Wait(lock,
-         [&] { return core_.HasCredit(bytes) || core_.state() == SessionCore::State::kEnded; });
-    return core_.state() == SessionCore::State::kEnded ? core_.status() : absl::OkStatus();
+    const auto ended = [&] { return core_.state() == SessionCore::State::kEnded; };
+    const auto may = [&] { return core_.HasCredit(bytes) || ended(); };
+    const auto snapshot = [&] { return core_.AwaitsSnapshot(bytes); };
+    if (!may()) {
+      ++credit_waits_;
+      do {
+        changed_.wait(lock, [&] { return may() || snapshot(); });
+        if (!may() &&
+            !changed_.wait_for(lock, kSnapshotWithin, [&] { return ended() || !snapshot(); }))
+          core_.GiveUpRecovery();
+      } while (!may());
+    }
+    core_.Advance(Now());
+    return ended() ? core_.status() : absl::OkStatus();
   }
 
   void StopClock() {
@@ -371,7 +373,8 @@ class Session::Impl final : public LinkListener {
 
   void Tell(const std::string& line) {
     if (options_.tell) return options_.tell(line);
-    std::fprintf(stderr, "outboard: %s\n", line.c_str());
+    const char* const over_progress = progress_ != nullptr ? "\r\033[K" : "";
+    std::fprintf(stderr, "%soutboard: %s\n", over_progress, line.c_str());
   }
 
   // A gateway that has much to say must not fill the program's output.
@@ -427,6 +430,7 @@ class Session::Impl final : public LinkListener {
       link_ = MakeGrpcLink(channel, options_.key);  // never one that is not started
       link_ended_ = false;
       link_->Start(this);
+      core_.Advance(Now());
       core_.Resume();
       Flush();
       changed_.wait_for(lock, options_.open_timeout, [this] {
@@ -468,8 +472,10 @@ class Session::Impl final : public LinkListener {
   bool close_called_ = false, closed_ = false;
   int notices_ = 0;  // told since
   Clock::time_point notices_since_;
-  uint64_t round_trips_ = 0, frames_up_ = 0, bytes_up_before_ = 0, bytes_down_before_ = 0;
+  uint64_t round_trips_ = 0, credit_waits_ = 0, frames_up_ = 0, bytes_up_before_ = 0,
+           bytes_down_before_ = 0;
   Clock::time_point opened_at_, closed_at_;
+  std::unique_ptr<Progress> progress_;
 };
 
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -1,9 +1,24 @@
 // A session with the cloud: puts buffers, runs graphs, brings values back.
 //
-// Nothing here waits for the other side except Connect, Await, Sync, Close, a Put of more than
-// kInlinePutBytesMax (it asks which chunks are missing) and any call that finds the credit used up;
-// Stats::blocking_round_trips counts the times that a caller really slept. A Run is one frame, with
-// the Releases made since the last one in it.
+// Nothing here waits for the other side except Connect, Await, AwaitSaved, Sync, Close, a Put of more
+// than kInlinePutBytesMax (it asks which chunks are missing) and any call that finds the window used up
+// (window.h). Stats::blocking_round_trips counts the times that a caller slept for an answer; sleeping
+// because so much is under way that the cloud is busy is no round trip, and counted as credit_waits.
+//
+// How long a wait may last:
+//     Connect         connect_timeout to find somebody, open_timeout to be given a device
+//     Await, AwaitSaved, Sync, a Put, a full window
+//                     as long as the session lives. It does while its gateway answers: a connection is
+//                     known to be dead 30 s after the last sign of life (keepalive), made again for
+//                     reconnect_timeout at most, and then the session ends, and with it every wait.
+//                     Behind the gateway a lost worker or a step that does not end is found by its own
+//                     deadlines, and told.
+//     a ring that waits for a snapshot   5 s; then the program goes on, and until the next snapshot
+//                     a lost worker ends the session
+//     Close           10 s, and 1 s where there is no connection
+//
+// A Run is one frame, with the Releases made since the last one in it; what is made while a frame is
+// being written joins the next.
 //
 // Threads: every method may be called from any thread. Runs are applied in the order in which the
 // calls returned. Ownership: bytes are copied (or hashed and uploaded) before Put returns; a
@@ -24,63 +39,22 @@
 #ifndef OUTBOARD_CLIENT_TRANSPORT_SESSION_H_
 #define OUTBOARD_CLIENT_TRANSPORT_SESSION_H_
 
-#include <array>
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/transport/request.h"
+#include "client/transport/session_options.h"
+#include "client/transport/stats.h"
 #include "proto/blob_source.h"
 
 namespace outboard::transport {
 
 class Link;
-
-struct SessionOptions {
-  // "host:port" or "unix:/path". Empty: a private `outboard serve`, started for this process and
-  // stopped with it.
-  std::string target;
-  std::string key;
-  uint32_t devices = 1;
-  std::chrono::milliseconds connect_timeout{3000};  // to find somebody at the target
-  std::chrono::milliseconds open_timeout{30000};    // to be given a device
-  // A connection that is lost is made again for so long, and no longer: a person waits.
-  std::chrono::milliseconds reconnect_timeout{60000};
-  // Lines for people: that a connection is being made again, what the gateway has to tell. They
-  // are few (rate-limited) and hold printable ASCII only. Called from any thread, with no lock of
-  // the session's held. Empty: "outboard: <line>" on stderr.
-  std::function<void(const std::string& line)> tell;
-  // Also two lines for each session: what device it was given, and in the end what it came to.
-  bool debug = false;
-
-  // From the environment: CLOUD unset, empty or 0 gives a private serve; CLOUD=1 takes CLOUD_HOST
-  // (unset: localhost:6667) and CLOUD_KEY; DEBUG of 1 or more sets `debug`. OUTBOARD_BIN names the binary for a private serve if it
-  // is neither beside the program nor on PATH.
-  // Errors: INVALID_ARGUMENT  another CLOUD; a CLOUD_HOST or CLOUD_KEY that cannot be (target.h)
-  static absl::StatusOr<SessionOptions> FromEnvironment();
-};
-
-struct Stats {
-  uint64_t runs = 0;
-  uint64_t blocking_round_trips = 0;
-  uint64_t frames_up = 0;
-  uint64_t bytes_up = 0;  // serialised frames and blob pieces
-  uint64_t bytes_down = 0;
-  uint64_t device_time_us = 0;
-  uint64_t kernels_launched = 0;
-  uint64_t cost_micro_usd = 0;  // as of the last Done; final after Close
-  uint64_t seconds_billed = 0;
-  double seconds_open = 0;  // by this process's own clock, from Opened to now or to Close
-  uint64_t price_per_hour_micro_usd = 0;
-  std::string device;  // "cpu: Xeon ..." as the worker told, for people
-};
 
 class Session {
  public:

@@ -1,13 +1,17 @@
 // Invariants
-//   C1  Sequence numbers leave 1, 2, 3 ... and the ring holds exactly those above done_seq_.
+//   C1  Sequence numbers leave 1, 2, 3 ... and the ring holds exactly those that may have to be sent
+//       again: above durable_seq_ where the session is recoverable, above done_seq_ where it is not.
 //   C2  A Graph is emitted before the first Run of an epoch that names it, and once in that epoch
 //       unless asked for.
-//   C3  A value is complete or failed once; a slot is taken once.
+//   C3  A value is complete or failed once; it is taken once. What an item came to is told once, however
+//       often the item is sent.
 //   C4  Ack never covers a value that is still incomplete.
-//   C5  After End every awaited value that is not complete fails with the session's status.
+//   C5  After End every awaited answer that is not complete fails with the session's status.
+//   C6  done_seq_ falls only where another worker begins with a snapshot (GoBackTo), and then every
+//       item above is in the ring, or the session ends.
 //
 //   kNew --Open--> kOpening --OnOpened--> kOpen --Close--> kClosing --End--> kEnded
-//                     ^                     |
+//                     ^                   |  ^ OnOpened of a later epoch: the worker is another
 //                     +-------Resume--- kLost <--OnLinkLost          (any state --End--> kEnded)
 #include "client/transport/session_core.h"
 
@@ -16,18 +20,39 @@
 #include "absl/strings/str_cat.h"
 #include "client/transport/failure.h"
 #include "client/transport/items.h"
-#include "proto/status_code.h"
 #include "proto/version.h"
 
 namespace outboard::transport {
 
 namespace {
 
-constexpr size_t kItemOverheadBytes = 16;  // tag, length and seq around an item, at most
 constexpr size_t kNoticesWaitingMax = 16;
 constexpr size_t kNoticeBytesMax = 200;
-
 constexpr uint32_t kProtocolOfSave = 2;
+
+// Twice of what makes the executor take a snapshot: while it does, the program goes on.
+constexpr uint64_t kRingItemsMax = 2 * uint64_t{wire::kNotDurableItemsMax};
+constexpr uint64_t kRingBytesMax = 2 * wire::kNotDurableBytesMax;
+// It has to fit into an Open.
+constexpr size_t kPlanBytesMax = wire::kFrameBytesMax / 2;
+
+bool IsRun(const proto::ClientItem& item) { return item.has_run(); }
+
+// An item that is sent again asks for nothing that is here already.
+void AskOnlyForMissing(const Awaited& awaited, proto::ClientItem& item) {
+  const uint64_t seq = item.seq();
+  if (item.has_run()) {
+    auto& fetch = *item.mutable_run()->mutable_fetch();
+    fetch.erase(std::remove_if(fetch.begin(), fetch.end(),
+                               [&](uint32_t index) { return !awaited.Misses(seq, index); }),
+                fetch.end());
+  } else if (item.has_fetch()) {
+    bool misses = false;  // indices count in the list, so that it is all or nothing
+    for (int i = 0; i < item.fetch().handles_size(); ++i)
+      misses |= awaited.Misses(seq, static_cast<uint32_t>(i));
+    if (!misses) item.mutable_fetch()->clear_handles();
+  }
+}
 
 }  // namespace
 
@@ -45,32 +70,66 @@ void SessionCore::Open(uint32_t devices) {
   if (can_resume()) {
     open->set_resume_token(opened_.resume_token());
     open->set_received_seq(acked_seq_);
+    for (const auto& [key, entry] : plan_) *open->add_plan() = entry;
   }
-  epoch_ = 0;
-  EmitItem(std::move(item));
+  out_.Restart(0);
+  out_.Add(std::move(item));
 }
 
 bool SessionCore::HasCredit(uint64_t bytes) const {
-  if (ring_.empty()) return true;  // whatever the window, one item may always go
-  return ring_.size() + (releases_.empty() ? 0 : 1) < items_max_ &&
+  if (AwaitsSnapshot(bytes)) return false;
+  if (InFlight() == 0) return true;  // whatever the window, one item may always go
+  return InFlight() + (releases_.empty() ? 0 : 1) <
+             std::min<uint64_t>(items_max_, window_.items()) &&
          bytes_in_flight_ + bytes <= bytes_max_;
 }
 
-SessionCore::Entry& SessionCore::Add(proto::ClientItem item) {
-  item.set_seq(next_seq_++);
-  ring_.push_back({item.seq(), std::move(item), nullptr, nullptr});
-  return ring_.back();
+bool SessionCore::AwaitsSnapshot(uint64_t bytes) const {
+  return opened_.recoverable() && ring_.dropped_seq() < done_seq_ &&
+         (ring_.size() >= kRingItemsMax || ring_.put_bytes() + bytes > kRingBytesMax);
+}
+
+void SessionCore::GiveUpRecovery() { ring_.DropThrough(done_seq_); }
+
+Ring::Entry& SessionCore::Add(proto::ClientItem item, Ring::Entry entry) {
+  item.set_seq(last_seq() + 1);
+  window_.OnSent(item.seq(), InFlight(), now_);
+  entry.is_run = IsRun(item);
+  entry.item = item.SerializeAsString();
+  bytes_in_flight_ += entry.put_bytes();
+  Ring::Entry& added = ring_.Add(std::move(entry));
+  if (!MayEmit()) return added;  // the ring keeps it for OnOpened
+  if (added.is_run) EmitGraphOf(added, item.run().graph_id());
+  if (added.bytes != nullptr) {
+    out_.AddPut(item, *added.bytes);
+  } else {
+    Acknowledge();
+    out_.Add(std::move(item));
+  }
+  return added;
+}
+
+void SessionCore::SendAgain(const Ring::Entry& entry) {
+  proto::ClientItem item;
+  if (!item.ParseFromString(entry.item))
+    return End(absl::InternalError("an item of the session's own cannot be read"));
+  if (entry.is_run) EmitGraphOf(entry, item.run().graph_id());
+  if (entry.bytes != nullptr) return out_.AddPut(item, *entry.bytes);
+  AskOnlyForMissing(awaited_, item);
+  out_.Add(std::move(item));
+}
+
+void SessionCore::EmitGraphOf(const Ring::Entry& entry, const std::string& id) {
+  if (graphs_sent_.insert(id).second) out_.AddGraph(id, *entry.graph);
 }
 
 uint64_t SessionCore::Put(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
                           std::shared_ptr<const std::string> bytes) {
   FlushReleases();
   proto::ClientItem item = PutItem(handle, dtype, dims, bytes->size());
-  bytes_in_flight_ += bytes->size();
-  Entry& entry = Add(std::move(item));
+  Ring::Entry entry;
   entry.bytes = std::move(bytes);
-  Emit(entry);
-  return entry.seq;
+  return Add(std::move(item), std::move(entry)).seq;
 }
 
 uint64_t SessionCore::PutBlob(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
@@ -78,31 +137,27 @@ uint64_t SessionCore::PutBlob(uint64_t handle, uint32_t dtype, std::span<const i
   FlushReleases();
   proto::ClientItem item = PutItem(handle, dtype, dims, total_bytes);
   item.mutable_put()->set_blob_root(root.data(), root.size());
-  Entry& entry = Add(std::move(item));
-  Emit(entry);
-  return entry.seq;
+  return Add(std::move(item), {}).seq;
 }
 
 absl::StatusOr<uint64_t> SessionCore::Run(const RunRequest& request) {
   absl::StatusOr<proto::ClientItem> item = RunItem(request);
   if (!item.ok()) return item.status();
   FlushReleases();
-  Entry& entry = Add(*std::move(item));
-  entry.graph = request.graph;
-  for (uint32_t index : request.fetch) Expect(entry.seq, index);
+  for (uint32_t index : request.fetch) awaited_.Expect(last_seq() + 1, index);
   ++runs_;
-  Emit(entry);
-  return entry.seq;
+  steps_ += std::max(1u, request.repeat);
+  Ring::Entry entry;
+  entry.graph = request.graph;
+  return Add(*std::move(item), std::move(entry)).seq;
 }
 
 absl::StatusOr<uint64_t> SessionCore::Fetch(std::span<const uint64_t> handles) {
   absl::StatusOr<proto::ClientItem> item = FetchItem(handles);
   if (!item.ok()) return item.status();
   FlushReleases();
-  Entry& entry = Add(*std::move(item));
-  for (uint32_t index = 0; index < handles.size(); ++index) Expect(entry.seq, index);
-  Emit(entry);
-  return entry.seq;
+  for (uint32_t index = 0; index < handles.size(); ++index) awaited_.Expect(last_seq() + 1, index);
+  return Add(*std::move(item), {}).seq;
 }
 
 absl::StatusOr<uint64_t> SessionCore::Save(std::string_view name,
@@ -112,10 +167,8 @@ absl::StatusOr<uint64_t> SessionCore::Save(std::string_view name,
   absl::StatusOr<proto::ClientItem> item = SaveItem(name, entries);
   if (!item.ok()) return item.status();
   FlushReleases();
-  Entry& entry = Add(*std::move(item));
-  saves_.emplace(entry.seq, std::nullopt);
-  Emit(entry);
-  return entry.seq;
+  awaited_.ExpectSaved(last_seq() + 1);
+  return Add(*std::move(item), {}).seq;
 }
 
 void SessionCore::Release(uint64_t handle) {
@@ -124,14 +177,14 @@ void SessionCore::Release(uint64_t handle) {
 }
 
 void SessionCore::FlushReleases() {
-  for (size_t at = 0; at < releases_.size(); at += wire::kRunHandlesMax) {
-    size_t end = std::min(releases_.size(), at + wire::kRunHandlesMax);
+  const std::vector<uint64_t> releases = std::exchange(releases_, {});
+  for (size_t at = 0; at < releases.size(); at += wire::kRunHandlesMax) {
+    const size_t end = std::min(releases.size(), at + wire::kRunHandlesMax);
     proto::ClientItem item;
-    item.mutable_release()->mutable_handles()->Add(releases_.begin() + static_cast<ptrdiff_t>(at),
-                                                   releases_.begin() + static_cast<ptrdiff_t>(end));
-    Emit(Add(std::move(item)));
+    item.mutable_release()->mutable_handles()->Add(releases.begin() + static_cast<ptrdiff_t>(at),
+                                                   releases.begin() + static_cast<ptrdiff_t>(end));
+    Add(std::move(item), {});
   }
-  releases_.clear();
 }
 
 void SessionCore::Close() {
@@ -139,94 +192,40 @@ void SessionCore::Close() {
   state_ = State::kClosing;
   proto::ClientItem item;
   item.mutable_close();
-  EmitItem(std::move(item));
-}
-
-// ---- frames out ---------------------------------------------------------------------------------
-
-void SessionCore::EmitItem(proto::ClientItem item) {
-  size_t bytes = item.ByteSizeLong() + kItemOverheadBytes;
-  if (frames_.empty() || frame_bytes_ + bytes > wire::kFrameBytesMax ||
-      frames_.back().epoch() != epoch_ ||
-      frames_.back().items_size() >= static_cast<int>(wire::kFrameItemsMax)) {
-    frames_.emplace_back().set_epoch(epoch_);
-    frame_bytes_ = kItemOverheadBytes;
-  }
-  frames_.back().add_items()->Swap(&item);
-  frame_bytes_ += bytes;
-}
-
-void SessionCore::Emit(const Entry& entry) {
-  if (state_ != State::kOpen) return;  // the ring keeps it for OnOpened
-  if (entry.graph != nullptr && graphs_sent_.insert(entry.item.run().graph_id()).second) {
-    EmitGraph(entry.item.run().graph_id(), *entry.graph);
-  }
-  if (entry.bytes == nullptr) {
-    Acknowledge();
-    EmitItem(entry.item);
-    return;
-  }
-  size_t at = 0;
-  do {
-    size_t length = std::min(entry.bytes->size() - at, wire::kPieceBytesMax);
-    proto::ClientItem piece = entry.item;
-    piece.mutable_put()->set_offset(at);
-    piece.mutable_put()->set_data(entry.bytes->data() + at, length);
-    EmitItem(std::move(piece));
-    at += length;
-  } while (at < entry.bytes->size());
-}
-
-void SessionCore::EmitGraph(const std::string& id, const std::string& bytes) {
-  size_t at = 0;
-  do {
-    size_t length = std::min(bytes.size() - at, wire::kPieceBytesMax);
-    proto::ClientItem item;
-    proto::Graph* graph = item.mutable_graph();
-    graph->set_id(id);
-    graph->set_total_bytes(bytes.size());
-    graph->set_offset(at);
-    graph->set_data(bytes.data() + at, length);
-    EmitItem(std::move(item));
-    at += length;
-  } while (at < bytes.size());
+  out_.Add(std::move(item));
 }
 
 // Rides with the next item; a program that only computes has nothing to acknowledge.
 void SessionCore::Acknowledge() {
-  uint64_t seq = done_seq_;
-  if (!incomplete_.empty()) seq = std::min(seq, incomplete_.begin()->first - 1);
+  const uint64_t seq = std::min(done_seq_, awaited_.first_incomplete_seq() - 1);
   if (seq <= acked_seq_) return;
   acked_seq_ = seq;
   if (!std::exchange(ack_due_, false))
     return;  // no value or failure came: nothing that the executor keeps
   proto::ClientItem item;
   item.mutable_ack()->set_through_seq(seq);
-  EmitItem(std::move(item));
-}
-
-std::vector<proto::ClientFrame> SessionCore::TakeFrames() {
-  frame_bytes_ = 0;
-  return std::exchange(frames_, {});
+  out_.Add(std::move(item));
 }
 
 // ---- frames in ----------------------------------------------------------------------------------
 
 void SessionCore::OnFrame(proto::ServerFrame& frame) {
   for (proto::ServerItem& item : *frame.mutable_items()) {
+    if (state_ == State::kEnded) return;
     if (item.has_opened()) {
-      epoch_ = frame.epoch();
-      OnOpened(item.opened());
+      // On a stream that is open already, only what is later.
+      if (state_ == State::kOpening || frame.epoch() > out_.epoch())
+        OnOpened(item.opened(), frame.epoch());
       continue;
     }
     // A Failed that ends the session may come before there is an epoch.
-    bool ends = item.has_failed() && item.failed().seq() == 0;
-    if (frame.epoch() != epoch_ && !ends) continue;
+    const bool ends = item.has_failed() && item.failed().seq() == 0;
+    if (frame.epoch() != out_.epoch() && !ends) continue;
     switch (item.kind_case()) {
       case proto::ServerItem::kDone: OnDone(*item.mutable_done()); break;
       case proto::ServerItem::kFailed: OnFailed(item.failed()); break;
       case proto::ServerItem::kNeed: OnNeed(item.need()); break;
-      case proto::ServerItem::kSaved: OnSaved(item.saved()); break;
+      case proto::ServerItem::kSaved: awaited_.OnSaved(item.saved()); break;
       case proto::ServerItem::kCredit:
         items_max_ = std::max(1u, item.credit().items_in_flight_max());
         bytes_max_ = item.credit().bytes_in_flight_max();
@@ -237,107 +236,104 @@ void SessionCore::OnFrame(proto::ServerFrame& frame) {
   }
 }
 
-void SessionCore::OnOpened(const proto::Opened& opened) {
-  if (state_ == State::kEnded) return;
+void SessionCore::OnOpened(const proto::Opened& opened, uint64_t epoch) {
   opened_ = opened;
   if (opened.has_credit()) {
     items_max_ = std::max(1u, opened.credit().items_in_flight_max());
     bytes_max_ = opened.credit().bytes_in_flight_max();
   }
-  if (state_ != State::kClosing) state_ = State::kOpen;
-  DropThrough(opened.applied_seq());
+  out_.Restart(epoch);
   graphs_sent_.clear();
-  for (const Entry& entry : ring_) Emit(entry);
-}
-
-void SessionCore::DropThrough(uint64_t seq) {
-  done_seq_ = std::max(done_seq_, std::min(seq, last_seq()));
-  while (!ring_.empty() && ring_.front().seq <= done_seq_) {
-    if (ring_.front().bytes != nullptr) bytes_in_flight_ -= ring_.front().bytes->size();
-    runs_done_ += ring_.front().item.has_run();
-    ring_.pop_front();
+  awaited_.Restart();
+  if (!GoBackTo(opened.applied_seq())) return;
+  DropWhatIsSafe();
+  window_.OnRestart(done_seq_, now_);
+  for (const Ring::Entry& entry : ring_)
+    if (entry.seq > done_seq_) SendAgain(entry);
+  if (state_ == State::kClosing) {
+    state_ = State::kOpen;
+    Close();
+  } else {
+    state_ = State::kOpen;
   }
 }
 
+// What is applied, as whoever serves the session now says. False: it ends, for what is missing there
+// is not here either.
+bool SessionCore::GoBackTo(uint64_t seq) {
+  seq = std::min(seq, last_seq());
+  if (seq >= done_seq_) {
+    DoneThrough(seq);
+    return true;
+  }
+  if (seq < ring_.dropped_seq()) {
+    End(absl::UnavailableError(
+        absl::StrCat("the worker was lost; what there is of the session is up to item ", seq,
+                     ", and this program keeps what came after item ", ring_.dropped_seq())));
+    return false;
+  }
+  if (plan_bytes_ > kPlanBytesMax) {
+    End(absl::UnavailableError(
+        "the worker was lost, and which kernels it used is more than another can be told"));
+    return false;
+  }
+  for (uint64_t again = seq + 1; again <= done_seq_; ++again)
+    bytes_in_flight_ += ring_.at(again).put_bytes();
+  done_seq_ = seq;
+  return true;
+}
+
+void SessionCore::DoneThrough(uint64_t seq) {
+  for (seq = std::min(seq, last_seq()); done_seq_ < seq; ++done_seq_)
+    bytes_in_flight_ -= ring_.at(done_seq_ + 1).put_bytes();
+}
+
+void SessionCore::DropWhatIsSafe() {
+  ring_.DropThrough(opened_.recoverable() ? std::min(durable_seq_, done_seq_) : done_seq_);
+  // An item that is not sent again can fail again in words only: where an Ack was lost.
+  failed_.erase(failed_.begin(), failed_.upper_bound(std::min(ring_.dropped_seq(), acked_seq_)));
+}
+
 void SessionCore::OnDone(proto::Done& done) {
-  for (proto::Value& value : *done.mutable_values()) OnValue(value);
-  DropThrough(done.through_seq());
+  for (proto::Value& value : *done.mutable_values()) ack_due_ |= awaited_.OnValue(value);
+  DoneThrough(done.through_seq());
+  window_.OnDone(done_seq_, now_);
+  for (const proto::PlanEntry& entry : done.plan()) {
+    if (!opened_.recoverable() || plan_bytes_ > kPlanBytesMax) break;
+    if (plan_.try_emplace({entry.seq(), entry.kernel()}, entry).second)
+      plan_bytes_ += entry.ByteSizeLong();
+  }
+  durable_seq_ = std::max(durable_seq_, std::min(done.durable_seq(), done_seq_));
+  while (!plan_.empty() && plan_.begin()->first.first <= durable_seq_) {
+    plan_bytes_ -= plan_.begin()->second.ByteSizeLong();
+    plan_.erase(plan_.begin());
+  }
+  DropWhatIsSafe();
   device_time_us_ = std::max(device_time_us_, done.device_time_us());
   kernels_ = std::max(kernels_, done.kernels_launched());
   cost_micro_usd_ = std::max(cost_micro_usd_, done.cost_micro_usd());
   seconds_billed_ = std::max(seconds_billed_, done.seconds_billed());
 }
 
-void SessionCore::Expect(uint64_t seq, uint32_t index) {
-  slots_.try_emplace({seq, index});
-  incomplete_.insert({seq, index});
-}
-
-void SessionCore::OnValue(proto::Value& piece) {
-  ValueKey key{piece.seq(), piece.index()};
-  auto it = slots_.find(key);
-  if (it == slots_.end() || it->second.complete) return;
-  Slot& slot = it->second;
-  if (piece.offset() == 0) {
-    slot.value.dtype = piece.dtype();
-    slot.value.dims.assign(piece.dims().begin(), piece.dims().end());
-    slot.value.bytes.clear();
-    slot.total_bytes = piece.total_bytes();
-    slot.value.bytes = std::move(*piece.mutable_data());  // no reserve: total_bytes is only a claim
-  } else {
-    if (piece.offset() != slot.value.bytes.size()) return;
-    slot.value.bytes += piece.data();
-  }
-  if (slot.value.bytes.size() < slot.total_bytes) return;
-  slot.complete = true;
-  incomplete_.erase(key);
-  ack_due_ = true;
-  if (slot.forgotten) slots_.erase(it);
-}
-
 void SessionCore::OnFailed(const proto::Failed& failed) {
-  std::string message = failed.message();
-  if (!failed.op().empty())
-    absl::StrAppend(&message, " (node ", failed.node(), ", ", failed.op(), ")");
-  absl::Status status(wire::CodeFromWire(failed.code()), message);
-  if (status.ok()) status = absl::InternalError("a failure without a code");
-  if (failed.seq() == 0) {
-    End(std::move(status));
-    return;
-  }
-  Failure failure = {failed.cause_seq() == 0 ? failed.seq() : failed.cause_seq(), {}};
-  if (!failed.op().empty()) failure.node = failed.node();
-  status = WithFailure(std::move(status), failure);
-  if (first_failure_.ok()) first_failure_ = status;
+  absl::Status status = StatusOf(failed);
+  if (failed.seq() == 0) return End(std::move(status));
+  if (failed.seq() > last_seq()) return;
   ack_due_ = true;
-  if (auto save = saves_.find(failed.seq()); save != saves_.end() && !save->second)
-    save->second = status;
-  auto it = slots_.lower_bound({failed.seq(), 0});
-  while (it != slots_.end() && it->first.first == failed.seq()) {
-    Slot& slot = it->second;
-    if (!slot.complete) {
-      slot.complete = true;
-      slot.status = status;
-      incomplete_.erase(it->first);
-    }
-    it = slot.forgotten ? slots_.erase(it) : std::next(it);
-  }
-}
-
-void SessionCore::OnSaved(const proto::Saved& saved) {
-  auto it = saves_.find(saved.seq());
-  if (it != saves_.end() && !it->second)
-    it->second = Saved{saved.total_bytes(), saved.sent_bytes()};
+  awaited_.Fail(failed.seq(), status);
+  if (failed.seq() <= std::min(ring_.dropped_seq(), acked_seq_)) return;
+  if (failed_.insert(failed.seq()).second && first_failure_.ok()) first_failure_ = status;
 }
 
 void SessionCore::OnNeed(const proto::Need& need) {
-  for (const std::string& id : need.graph_ids()) {
-    for (const Entry& entry : ring_) {
-      if (entry.graph == nullptr || entry.item.run().graph_id() != id) continue;
-      graphs_sent_.insert(id);
-      EmitGraph(id, *entry.graph);
-      break;
-    }
+  std::set<std::string> ids(need.graph_ids().begin(), need.graph_ids().end());
+  proto::ClientItem item;
+  for (const Ring::Entry& entry : ring_) {
+    if (ids.empty()) return;
+    if (!entry.is_run || entry.seq <= done_seq_ || !item.ParseFromString(entry.item)) continue;
+    if (ids.erase(item.run().graph_id()) == 0) continue;
+    graphs_sent_.insert(item.run().graph_id());
+    out_.AddGraph(item.run().graph_id(), *entry.graph);
   }
 }
 
@@ -353,7 +349,7 @@ void SessionCore::OnNotice(const proto::Notice& notice) {
 
 void SessionCore::OnLinkLost() {
   if (state_ == State::kOpen || state_ == State::kOpening) state_ = State::kLost;
-  frames_.clear();
+  out_.Restart(out_.epoch());
 }
 
 void SessionCore::Resume() { Open(devices_); }
@@ -361,71 +357,25 @@ void SessionCore::Resume() { Open(devices_); }
 void SessionCore::End(absl::Status status) {
   if (state_ == State::kEnded) return;
   state_ = State::kEnded;
+  uint64_t runs_done = runs_;
+  for (const Ring::Entry& entry : ring_) runs_done -= entry.is_run && entry.seq > done_seq_;
   if (status.ok()) {
     status_ = absl::FailedPreconditionError("the session is closed");
   } else if (runs_ == 0) {
     status_ = std::move(status);
   } else {
-    status_ = absl::Status(status.code(), absl::StrCat(status.message(), " (", runs_done_, " of ",
+    status_ = absl::Status(status.code(), absl::StrCat(status.message(), " (", runs_done, " of ",
                                                        runs_, " runs were done)"));
   }
-  for (const ValueKey& key : incomplete_) {
-    Slot& slot = slots_[key];
-    slot.complete = true;
-    slot.status = status_;
-  }
-  incomplete_.clear();
-  for (auto& [seq, saved] : saves_)
-    if (!saved) saved = status_;
-  ring_.clear();
-  frames_.clear();
+  awaited_.FailAll(status_);
+  done_seq_ = last_seq();
+  ring_.Clear();
+  out_.Restart(out_.epoch());
   releases_.clear();
   bytes_in_flight_ = 0;
 }
 
-// ---- values -------------------------------------------------------------------------------------
-
-bool SessionCore::Ready(uint64_t seq, uint32_t index) const {
-  auto it = slots_.find({seq, index});
-  return it == slots_.end() || it->second.forgotten || it->second.complete;
-}
-
-absl::StatusOr<Value> SessionCore::Take(uint64_t seq, uint32_t index) {
-  auto it = slots_.find({seq, index});
-  if (it == slots_.end() || it->second.forgotten) {
-    return absl::FailedPreconditionError(absl::StrCat("value ", index, " of item ", seq,
-                                                      " was not asked for, or was taken already"));
-  }
-  Slot slot = std::move(it->second);
-  slots_.erase(it);
-  if (!slot.status.ok()) return slot.status;
-  return std::move(slot.value);
-}
-
-void SessionCore::Forget(uint64_t seq, uint32_t index) {
-  auto it = slots_.find({seq, index});
-  if (it == slots_.end()) return;
-  if (it->second.complete) {
-    slots_.erase(it);
-  } else {
-    it->second.forgotten = true;
-  }
-}
-
-bool SessionCore::SaveReady(uint64_t seq) const {
-  auto it = saves_.find(seq);
-  return it == saves_.end() || it->second.has_value();
-}
-
-absl::StatusOr<Saved> SessionCore::TakeSaved(uint64_t seq) {
-  auto it = saves_.find(seq);
-  if (it == saves_.end())
-    return absl::FailedPreconditionError(
-        absl::StrCat("item ", seq, " is no Save, or was awaited already"));
-  absl::StatusOr<Saved> saved = *std::move(it->second);
-  saves_.erase(it);
-  return saved;
-}
+// ---- what is known ------------------------------------------------------------------------------
 
 absl::Status SessionCore::TakeFirstFailure() {
   return std::exchange(first_failure_, absl::OkStatus());
@@ -435,6 +385,9 @@ std::vector<std::string> SessionCore::TakeNotices() { return std::exchange(notic
 
 void SessionCore::FillStats(Stats& stats) const {
   stats.runs = runs_;
+  stats.steps = steps_;
+  stats.window_items = std::min<uint64_t>(items_max_, window_.items());
+  stats.round_trip_ms = std::chrono::duration<double, std::milli>(window_.round_trip()).count();
   stats.device_time_us = device_time_us_;
   stats.kernels_launched = kernels_;
   stats.cost_micro_usd = cost_micro_usd_;

@@ -1,17 +1,18 @@
-// The client's side of a session without I/O: numbers the items, keeps those that are not
-// acknowledged, knows which graphs the server has, how much credit is left, which values are
-// awaited and which items failed.
+// The client's side of a session without I/O: numbers the items, keeps those that may have to be sent
+// again (ring.h), knows which graphs the server has, how much may be in flight (window.h and the
+// server's credit), which answers are awaited (awaited.h) and which items failed.
 //
 // Calls take what the program or the stream does; frames to send collect inside and are taken by
-// TakeFrames. Not thread-safe: Session owns one under its mutex.
+// TakeFrames. The time is told by Advance, on any monotonic clock, and moves the window only. Not
+// thread-safe: Session owns one under its mutex.
+//
+// Errors: those of items.h for what cannot be asked; what ends the session is status().
 #ifndef OUTBOARD_CLIENT_TRANSPORT_SESSION_CORE_H_
 #define OUTBOARD_CLIENT_TRANSPORT_SESSION_CORE_H_
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -21,8 +22,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/transport/awaited.h"
+#include "client/transport/outgoing.h"
 #include "client/transport/request.h"
-#include "client/transport/session.h"
+#include "client/transport/ring.h"
+#include "client/transport/stats.h"
+#include "client/transport/window.h"
 #include "proto/cloud.pb.h"
 #include "proto/limits.h"
 
@@ -32,10 +37,16 @@ class SessionCore {
  public:
   enum class State { kNew, kOpening, kOpen, kLost, kClosing, kEnded };
 
+  void Advance(Window::Time now) { now_ = now; }
+
   // ---- what the program does; the frames are taken by TakeFrames
   void Open(uint32_t devices);
-  // True if `bytes` more of Put data may be sent now.
+  // True if an item with `bytes` of Put data may be sent now.
   bool HasCredit(uint64_t bytes) const;
+  // Only a snapshot can make room in the ring, which may take its time: true if HasCredit is false for
+  // that reason. GiveUpRecovery makes room: a lost worker is not replaced until there is a snapshot.
+  bool AwaitsSnapshot(uint64_t bytes) const;
+  void GiveUpRecovery();
   uint64_t Put(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
                std::shared_ptr<const std::string> bytes);
   uint64_t PutBlob(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
@@ -48,24 +59,25 @@ class SessionCore {
   void Close();
   size_t pending_releases() const { return releases_.size(); }
 
-  // ---- what the stream does
-  void OnFrame(proto::ServerFrame& frame);
-  void OnLinkLost();              // kOpen only: the ring waits for Resume
-  void Resume();                  // a new link: asks for the same session again
-  void End(absl::Status status);  // adds how many Runs were done
+  // ---- what the streams do
+  void OnFrame(proto::ServerFrame& frame);  // of either stream
+  void OnLinkLost();                        // kOpen only: the ring waits for Resume
+  void Resume();                            // a new link: asks for the same session again
+  void End(absl::Status status);            // adds how many Runs were done
 
-  std::vector<proto::ClientFrame> TakeFrames();
+  std::vector<proto::ClientFrame> TakeFrames() { return out_.Take(); }
 
   // ---- what is known
   State state() const { return state_; }
   const absl::Status& status() const { return status_; }
-  bool Ready(uint64_t seq, uint32_t index) const;
-  absl::StatusOr<Value> Take(uint64_t seq, uint32_t index);  // Ready only
-  void Forget(uint64_t seq, uint32_t index);
-  bool SaveReady(uint64_t seq) const;
-  absl::StatusOr<Saved> TakeSaved(uint64_t seq);  // SaveReady only
-  uint64_t last_seq() const { return next_seq_ - 1; }
+  bool Ready(uint64_t seq, uint32_t index) const { return awaited_.Ready(seq, index); }
+  absl::StatusOr<Value> Take(uint64_t seq, uint32_t index) { return awaited_.Take(seq, index); }
+  void Forget(uint64_t seq, uint32_t index) { awaited_.Forget(seq, index); }
+  bool SavedReady(uint64_t seq) const { return awaited_.SavedReady(seq); }
+  absl::StatusOr<Saved> TakeSaved(uint64_t seq) { return awaited_.TakeSaved(seq); }
+  uint64_t last_seq() const { return ring_.last_seq(); }
   uint64_t done_seq() const { return done_seq_; }
+  uint64_t durable_seq() const { return durable_seq_; }
   absl::Status TakeFirstFailure();
   std::vector<std::string> TakeNotices();  // what the gateway has told since, for people
   const proto::Opened& opened() const { return opened_; }
@@ -73,65 +85,51 @@ class SessionCore {
   void FillStats(Stats& stats) const;
 
  private:
-  using ValueKey = std::pair<uint64_t, uint32_t>;
+  // A kernel in use from an item on; what a new worker has to follow to get the same bits.
+  using PlanKey = std::pair<uint64_t, std::string>;  // item, kernel
 
-  // One sequenced item as it would be sent again. A Put keeps its bytes beside it, shared and in
-  // one piece.
-  struct Entry {
-    uint64_t seq;
-    proto::ClientItem item;
-    std::shared_ptr<const std::string> bytes;  // of an inline Put
-    std::shared_ptr<const std::string> graph;  // of a Run
-  };
-  struct Slot {
-    Value value;
-    uint64_t total_bytes = 0;
-    bool complete = false;
-    bool forgotten = false;
-    absl::Status status;
-  };
-
-  Entry& Add(proto::ClientItem item);
-  void Emit(const Entry& entry);
-  void EmitGraph(const std::string& id, const std::string& bytes);
-  void EmitItem(proto::ClientItem item);
-  void Expect(uint64_t seq, uint32_t index);
-  void OnOpened(const proto::Opened& opened);
+  Ring::Entry& Add(proto::ClientItem item, Ring::Entry entry);
+  void SendAgain(const Ring::Entry& entry);
+  void EmitGraphOf(const Ring::Entry& entry, const std::string& id);
+  bool MayEmit() const { return state_ == State::kOpen; }
+  void OnOpened(const proto::Opened& opened, uint64_t epoch);
   void OnDone(proto::Done& done);
-  void OnValue(proto::Value& value);
   void OnFailed(const proto::Failed& failed);
-  void OnSaved(const proto::Saved& saved);
   void OnNeed(const proto::Need& need);
   void OnNotice(const proto::Notice& notice);
   void Acknowledge();
-  void DropThrough(uint64_t seq);
+  void DoneThrough(uint64_t seq);
+  bool GoBackTo(uint64_t seq);
+  void DropWhatIsSafe();
+  uint64_t InFlight() const { return last_seq() - done_seq_; }
 
   State state_ = State::kNew;
   absl::Status status_;
-  uint64_t epoch_ = 0;
+  Window::Time now_{0};
   uint32_t devices_ = 1;
-  uint64_t next_seq_ = 1;
   uint64_t done_seq_ = 0;
+  uint64_t durable_seq_ = 0;
   uint64_t acked_seq_ = 0;
-  uint64_t bytes_in_flight_ = 0;
+  uint64_t bytes_in_flight_ = 0;  // of Puts above done_seq_
   uint32_t items_max_ = wire::kCreditItems;
   uint64_t bytes_max_ = wire::kCreditBytes;
+  Window window_;
 
-  std::deque<Entry> ring_;             // seq in (done_seq_, next_seq_)
+  Ring ring_;
+  Outgoing out_;
+  Awaited awaited_;
   std::set<std::string> graphs_sent_;  // in this epoch
   std::vector<uint64_t> releases_;
-  std::map<ValueKey, Slot> slots_;
-  std::set<ValueKey> incomplete_;
-  std::map<uint64_t, std::optional<absl::StatusOr<Saved>>> saves_;  // by seq; empty: under way
+  std::set<uint64_t> failed_;  // of the ring: told already
   absl::Status first_failure_;
   std::vector<std::string> notices_;
   bool ack_due_ = false;  // something came that the executor keeps until an Ack
-  std::vector<proto::ClientFrame> frames_;
-  size_t frame_bytes_ = 0;  // of frames_.back()
 
   proto::Opened opened_;
-  uint64_t runs_done_ = 0;
-  uint64_t runs_ = 0, device_time_us_ = 0, kernels_ = 0, cost_micro_usd_ = 0, seconds_billed_ = 0;
+  std::map<PlanKey, proto::PlanEntry> plan_;  // above durable_seq_
+  size_t plan_bytes_ = 0;
+  uint64_t runs_ = 0, steps_ = 0;
+  uint64_t device_time_us_ = 0, kernels_ = 0, cost_micro_usd_ = 0, seconds_billed_ = 0;
 };
 
 }  // namespace outboard::transport

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "client/transport/failure.h"
+
 namespace outboard::transport {
 namespace {
 
@@ -171,6 +173,190 @@ TEST(SessionCore, AFailedRunFailsItsValuesOnly) {
   EXPECT_TRUE(core.TakeFirstFailure().ok());
 }
 
+// ---- recovery ----
+
+proto::ServerFrame Recoverable(uint64_t epoch, uint64_t applied) {
+  proto::ServerFrame frame = OpenedFrame(epoch, applied);
+  frame.mutable_items(0)->mutable_opened()->set_recoverable(true);
+  return frame;
+}
+
+proto::ServerFrame DurableFrame(uint64_t epoch, uint64_t through, uint64_t durable) {
+  proto::ServerFrame frame = DoneFrame(epoch, through);
+  frame.mutable_items(0)->mutable_done()->set_durable_seq(durable);
+  return frame;
+}
+
+std::vector<uint64_t> Seqs(const std::vector<proto::ClientItem>& items) {
+  std::vector<uint64_t> seqs;
+  for (const auto& item : items)
+    if (item.seq() > 0) seqs.push_back(item.seq());
+  return seqs;
+}
+
+TEST(SessionCore, C6AWorkerThatBeginsWithASnapshotGetsWhatCameAfterIt) {
+  Opened core;
+  core.Get(Recoverable(2, 0));
+  core.Put(1, 0, kTwo, std::make_shared<const std::string>("ab"));
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(core.Run(OfGraph('a', {0})).ok());  // 2 to 5
+  core.TakeFrames();
+  for (uint64_t seq = 2; seq <= 5; ++seq)
+    if (seq != 4) core.Get(ValueFrame(2, seq, 1, 0, "x"));
+  core.Get(DurableFrame(2, 5, 2));
+  EXPECT_TRUE(core.Take(3, 0).ok());
+  EXPECT_EQ(core.done_seq(), 5u);
+  // On the live stream: the worker is another, and the snapshot holds items 1 and 2.
+  core.Get(Recoverable(3, 2));
+  EXPECT_EQ(core.done_seq(), 2u);
+  auto items = core.Items();
+  EXPECT_EQ(Seqs(items), (std::vector<uint64_t>{3, 4, 5}));
+  EXPECT_TRUE(items[0].has_graph());  // the new worker has none
+  // Only what has not come is asked for, and what was taken is not given twice.
+  EXPECT_EQ(items[1].run().fetch_size(), 0);
+  EXPECT_EQ(items[2].run().fetch_size(), 1);
+  EXPECT_EQ(items[3].run().fetch_size(), 0);
+  core.Get(ValueFrame(3, 4, 1, 0, "y"));
+  core.Get(DurableFrame(3, 5, 5));
+  EXPECT_EQ(core.Take(4, 0)->bytes, "y");
+  EXPECT_EQ(core.Take(5, 0)->bytes, "x");
+  // Everything is durable: nothing is left to send.
+  core.Get(Recoverable(4, 5));
+  EXPECT_TRUE(core.Items().empty());
+}
+
+TEST(SessionCore, C6WithoutTheItemsThatAreMissingThereTheSessionEnds) {
+  Opened core;  // not recoverable: what is done is forgotten
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(core.Run(OfGraph('a')).ok());
+  core.Get(DoneFrame(1, 2));
+  core.Get(OpenedFrame(2, 1));
+  EXPECT_EQ(core.state(), SessionCore::State::kEnded);
+  EXPECT_EQ(core.status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(SessionCore, C3AFailureIsToldOnceThoughItsItemIsSentAgain) {
+  Opened core;
+  core.Get(Recoverable(2, 0));
+  ASSERT_TRUE(core.Run(OfGraph('a', {0})).ok());
+  proto::ServerFrame failed;
+  failed.set_epoch(2);
+  failed.add_items()->mutable_failed()->set_seq(1);
+  failed.mutable_items(0)->mutable_failed()->set_code(3);
+  core.Get(failed);
+  core.Get(DoneFrame(2, 1));
+  EXPECT_FALSE(core.TakeFirstFailure().ok());
+  EXPECT_FALSE(core.Take(1, 0).ok());
+  core.Get(Recoverable(3, 0));
+  failed.set_epoch(3);
+  core.Get(failed);
+  EXPECT_TRUE(core.TakeFirstFailure().ok());
+}
+
+TEST(SessionCore, ARecoverableSessionIsOpenedAgainWithItsPlan) {
+  Opened core;
+  core.Get(Recoverable(2, 0));
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(core.Run(OfGraph('a')).ok());
+  proto::ServerFrame frame = DurableFrame(2, 4, 2);
+  for (const uint64_t seq : {1u, 3u, 3u}) {
+    proto::PlanEntry& entry = *frame.mutable_items(0)->mutable_done()->add_plan();
+    entry.set_seq(seq);
+    entry.set_kernel("k");
+  }
+  core.Get(frame);
+  core.TakeFrames();
+  core.OnLinkLost();
+  core.Resume();
+  const auto items = core.Items();
+  ASSERT_EQ(items.size(), 1u);
+  ASSERT_EQ(items[0].open().plan_size(), 1);  // the snapshot has that of item 1
+  EXPECT_EQ(items[0].open().plan(0).seq(), 3u);
+}
+
+TEST(SessionCore, TheRingIsBoundedAndASnapshotMakesRoom) {
+  Opened core;
+  core.Get(Recoverable(2, 0));
+  const uint64_t most = 2 * wire::kNotDurableItemsMax;
+  for (uint64_t seq = 1; seq <= most; ++seq) {
+    ASSERT_TRUE(core.HasCredit(0)) << seq;
+    ASSERT_TRUE(core.Run(OfGraph('a')).ok());
+    core.TakeFrames();
+    core.Get(DoneFrame(2, seq));
+  }
+  EXPECT_FALSE(core.HasCredit(0));
+  EXPECT_TRUE(core.AwaitsSnapshot(0));
+  core.Get(DurableFrame(2, most, 1));
+  EXPECT_TRUE(core.HasCredit(0));
+  ASSERT_TRUE(core.Run(OfGraph('a')).ok());
+  EXPECT_TRUE(core.AwaitsSnapshot(0));
+  core.GiveUpRecovery();
+  EXPECT_TRUE(core.HasCredit(0));
+  core.Get(Recoverable(3, 5));
+  EXPECT_EQ(core.state(), SessionCore::State::kEnded);
+}
+
+TEST(SessionCore, PiecesOfAValueMayComeInAnyOrder) {
+  Opened core;
+  ASSERT_TRUE(core.Run(OfGraph('a', {0})).ok());
+  core.Get(ValueFrame(1, 1, 6, 4, "ef"));
+  core.Get(ValueFrame(1, 1, 6, 2, "cd"));
+  core.Get(ValueFrame(1, 1, 6, 2, "cd"));
+  EXPECT_FALSE(core.Ready(1, 0));
+  core.Get(ValueFrame(1, 1, 6, 0, "ab"));
+  EXPECT_EQ(core.Take(1, 0)->bytes, "abcdef");
+}
+
+TEST(SessionCore, AWorkerThatIsReplacedWhileTheSessionClosesIsToldToClose) {
+  Opened core;
+  ASSERT_TRUE(core.Run(OfGraph('a')).ok());
+  core.Close();
+  core.TakeFrames();
+  core.Get(OpenedFrame(2, 0));
+  const auto items = core.Items();
+  ASSERT_EQ(items.size(), 3u);  // graph, run, close
+  EXPECT_TRUE(items[2].has_close());
+  EXPECT_EQ(core.state(), SessionCore::State::kClosing);
+}
+
+TEST(SessionCore, EachGraphThatIsNeededGoesOnce) {
+  Opened core;
+  for (const char name : {'a', 'b', 'a', 'b', 'a'}) ASSERT_TRUE(core.Run(OfGraph(name)).ok());
+  core.TakeFrames();
+  proto::ServerFrame need;
+  need.set_epoch(1);
+  for (const char name : {'b', 'a', 'b', 'z'})
+    need.mutable_items()->Add()->mutable_need()->add_graph_ids(std::string(32, name));
+  core.Get(need);
+  EXPECT_EQ(core.Items().size(), 3u);  // two questions name b
+  need.clear_items();
+  for (const char name : {'b', 'a', 'b', 'z'})
+    (need.items_size() == 0 ? need.add_items() : need.mutable_items(0))
+        ->mutable_need()
+        ->add_graph_ids(std::string(32, name));
+  core.Get(need);
+  EXPECT_EQ(core.Items().size(), 2u);
+}
+
+TEST(SessionCore, AFailureSaysWhereItWasAndWhetherTryingAgainHelps) {
+  Opened core;
+  ASSERT_TRUE(core.Run(OfGraph('a')).ok());
+  ASSERT_TRUE(core.Run(OfGraph('a', {0})).ok());
+  proto::ServerFrame frame;
+  frame.set_epoch(1);
+  proto::Failed& failed = *frame.add_items()->mutable_failed();
+  failed.set_seq(2);
+  failed.set_cause_seq(1);
+  failed.set_code(8);
+  failed.set_message("no memory");
+  failed.set_node(3);
+  failed.set_op("ADD");
+  failed.set_retryable(true);
+  failed.set_worker("box\x1b-1");
+  core.Get(frame);
+  const absl::Status status = core.Take(2, 0).status();
+  EXPECT_EQ(status.message(),
+            "no memory (node 3, ADD; item 1; worker box?-1; the same again may work)");
+  EXPECT_EQ(FailureOf(status), (Failure{1, 3, "ADD", "box?-1", true}));
+}
+
 TEST(SessionCore, SavesAreAnsweredOnceAndEndWithTheSession) {
   Opened core;
   const SaveEntry entries[] = {{"weight", 7}, {"bias", 8}};
@@ -181,9 +367,9 @@ TEST(SessionCore, SavesAreAnsweredOnceAndEndWithTheSession) {
   EXPECT_EQ(items[0].seq(), seq);
   EXPECT_EQ(items[0].save().name(), "model");
   EXPECT_EQ(items[0].save().entries(1).handle(), 8u);
-  EXPECT_FALSE(core.SaveReady(seq));
+  EXPECT_FALSE(core.SavedReady(seq));
   core.Get(DoneFrame(1, seq + 1));
-  EXPECT_FALSE(core.SaveReady(seq));  // applied is not stored
+  EXPECT_FALSE(core.SavedReady(seq));  // applied is not stored
   proto::ServerFrame frame;
   frame.set_epoch(1);
   for (const uint64_t bytes : {12u, 13u}) {  // told again after a reconnection
@@ -191,7 +377,7 @@ TEST(SessionCore, SavesAreAnsweredOnceAndEndWithTheSession) {
     frame.mutable_items()->rbegin()->mutable_saved()->set_total_bytes(bytes);
   }
   core.Get(frame);
-  ASSERT_TRUE(core.SaveReady(seq));
+  ASSERT_TRUE(core.SavedReady(seq));
   EXPECT_EQ(core.TakeSaved(seq)->total_bytes, 12u);
   EXPECT_EQ(core.TakeSaved(seq).status().code(), absl::StatusCode::kFailedPrecondition);
   core.End(absl::UnavailableError("worker lost"));

@@ -2,6 +2,7 @@
 // comes: frames that leave keep the wire's limits, a new item's number is the next (C1), an Ack
 // covers nothing that is awaited (C4), and after the end whatever was asked for can be taken (C5).
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <set>
@@ -54,6 +55,7 @@ class Program {
   }
 
   void TakeStep(int step) {
+    core_.Advance(now_ += std::chrono::microseconds(bytes_.Byte()));
     if (step >= kSteps) step = kValue + step % 2;  // Most steps answer something.
     switch (step) {
       case kPut:
@@ -129,12 +131,14 @@ class Program {
         frame.set_epoch(++epoch_);
         item.mutable_opened()->set_resume_token("sixteen bytes id");
         item.mutable_opened()->set_applied_seq(bytes_.Byte());
+        item.mutable_opened()->set_recoverable(bytes_.OneIn(2));
         if (!bytes_.OneIn(4)) return;
         item.mutable_opened()->mutable_credit()->set_items_in_flight_max(bytes_.Byte());
         item.mutable_opened()->mutable_credit()->set_bytes_in_flight_max(bytes_.Byte());
         return;
       case kDone:
         item.mutable_done()->set_through_seq(core_.last_seq() + 1 - bytes_.Below(8));
+        if (bytes_.OneIn(4)) item.mutable_done()->set_durable_seq(bytes_.Byte());
         if (bytes_.OneIn(4)) item.mutable_need()->add_graph_ids(std::string(32, bytes_.Below(4)));
         if (bytes_.OneIn(8)) item.mutable_credit()->set_bytes_in_flight_max(bytes_.Byte());
         return;
@@ -173,11 +177,12 @@ class Program {
           OB_CHECK(seq > item.ack().through_seq() || core_.Ready(seq, index));
       }
     }
-    OB_CHECK(core_.done_seq() <= core_.last_seq());
+    OB_CHECK(core_.durable_seq() <= core_.last_seq() && core_.done_seq() <= core_.last_seq());
   }
 
   test::ByteSource bytes_;
   SessionCore core_;
+  std::chrono::nanoseconds now_{0};
   uint64_t epoch_ = 0, seq_ = 0;
   std::set<std::pair<uint64_t, uint32_t>> asked_;  // and neither taken nor forgotten
 };
