@@ -39,16 +39,6 @@ absl::StatusOr<std::unique_ptr<Accounts>> OpenAccounts(const AccountFlags& flags
   return Accounts::Open(gateway::AccountsPath(folder));
 }
 
-// Names are printable ASCII (accounts.h); two characters have a meaning in JSON.
-std::string Quoted(const std::string& text) {
-  std::string out = "\"";
-  for (char c : text) {
-    if (c == '"' || c == '\\') out.push_back('\\');
-    out.push_back(c);
-  }
-  return out + "\"";
-}
-
 int Print(const gateway::Usage& usage, bool json) {
   std::string text = json ? gateway::UsageJson(usage) + "\n" : gateway::UsageTable(usage);
   std::fwrite(text.data(), 1, text.size(), stdout);

@@ -61,6 +61,19 @@ int Report(const absl::Status& status) {
   return ExitCodeFor(status);
 }
 
+std::string Quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (static_cast<unsigned char>(c) < 0x20) {
+      absl::StrAppend(&out, "\\u", absl::Hex(c, absl::kZeroPad4));
+      continue;
+    }
+    if (c == '"' || c == '\\') out.push_back('\\');
+    out.push_back(c);
+  }
+  return out + "\"";
+}
+
 std::string DefaultDataFolder() {
   if (const char* folder = std::getenv("OUTBOARD_DATA"); folder != nullptr && *folder != 0)
     return folder;

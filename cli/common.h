@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -16,6 +17,9 @@ inline constexpr const char* kVersion = "0.1.0";
 int ExitCodeFor(const absl::Status& status);
 // Prints the message to stderr unless OK, and returns the exit code.
 int Report(const absl::Status& status);
+
+// `text` as a string of JSON.
+std::string Quoted(std::string_view text);
 
 // $OUTBOARD_DATA, else $XDG_DATA_HOME/outboard, else ~/.local/share/outboard.
 std::string DefaultDataFolder();

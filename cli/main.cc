@@ -11,6 +11,7 @@
 #include "cli/cache.h"
 #include "cli/common.h"
 #include "cli/servers.h"
+#include "cli/store.h"
 #include "cli/viz.h"
 #include "proto/limits.h"
 #include "worker/executor_main.h"
@@ -163,6 +164,32 @@ int Main(int argc, char** argv) {
   for (CLI::App* command : {create, list, usage})
     command->add_flag("--json", account.json, "For programs");
 
+  StoreFlags stored;
+  CLI::App* push = app.add_subcommand("push", "Files into the cloud, under names");
+  push->add_option("file", stored.files, "Safetensors files go array by array, others as they are")
+      ->required();
+  push->add_option("--name", stored.name, "Of one file (default: the file's own)");
+  CLI::App* pull = app.add_subcommand("pull", "What is under a name, as a file");
+  pull->add_option("name", stored.names, "As store ls shows it")->required()->expected(1);
+  pull->add_option("-o,--output", stored.output, "The file (default: as it was called)");
+  CLI::App* store = app.add_subcommand("store", "What is in the cloud under names");
+  store->require_subcommand(1);
+  CLI::App* store_list = store->add_subcommand("ls", "Names, with size and date");
+  store_list->add_option("prefix", stored.prefix, "Only names that begin so");
+  CLI::App* store_remove = store->add_subcommand("rm", "Remove names, and what only they hold");
+  store_remove->add_option("name", stored.names)->required();
+  CLI::App* pin = store->add_subcommand("pin", "Neither replace nor remove this name");
+  CLI::App* unpin = store->add_subcommand("unpin", "Let it go again");
+  for (CLI::App* command : {pin, unpin})
+    command->add_option("name", stored.names)->required()->expected(1);
+  CLI::App* store_usage = store->add_subcommand("du", "Bytes that are used, and the quota");
+  for (CLI::App* command : {push, pull, store_list, store_remove, pin, unpin, store_usage}) {
+    command->add_option("--gateway", stored.gateway,
+                        "HOST:PORT or unix:/path (default: $CLOUD_HOST); the key is $CLOUD_KEY");
+  }
+  for (CLI::App* command : {push, pull, store_list, store_remove, store_usage})
+    command->add_flag("--json", stored.json, "For programs");
+
   CacheFlags tuned;
   CLI::App* cache = app.add_subcommand("cache", "What workers here have measured of kernels");
   cache->require_subcommand(1);
@@ -206,6 +233,13 @@ int Main(int argc, char** argv) {
   if (list->parsed()) return RunKeyList(account);
   if (revoke->parsed()) return RunKeyRevoke(account);
   if (usage->parsed()) return RunUsage(account);
+  if (push->parsed()) return RunPush(stored);
+  if (pull->parsed()) return RunPull(stored);
+  if (store_list->parsed()) return RunStoreList(stored);
+  if (store_remove->parsed()) return RunStoreRemove(stored);
+  if (pin->parsed()) return RunStorePin(stored, true);
+  if (unpin->parsed()) return RunStorePin(stored, false);
+  if (store_usage->parsed()) return RunStoreUsage(stored);
   if (cache_list->parsed()) return RunCacheList(tuned);
   if (explain->parsed()) return RunCacheExplain(tuned);
   if (cache_export->parsed()) return RunCacheExport(tuned);

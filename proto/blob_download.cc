@@ -51,15 +51,21 @@ absl::Status WriteAt(int fd, uint64_t offset, const char* data, size_t size) {
 
 class Download {
  public:
-  Download(const BlobConnections& connections, const BlobIndex& blob, int fd, BlobsFrom from,
-           const TransferOptions& options)
+  Download(const BlobConnections& connections, std::span<const FilePart> parts, int fd,
+           BlobsFrom from, const TransferOptions& options)
       : connections_(connections),
-        blob_(blob),
         fd_(fd),
         method_(from == BlobsFrom::kGateway ? "/outboard.proto.Blobs/Download"
                                             : "/outboard.proto.Peer/Fetch"),
-        stripes_(options, blob.size_bytes) {
-    for (size_t i = 0; i < blob.chunks.size(); ++i) wanted_.push_back(i);
+        stripes_(options, BytesOf(parts)) {
+    for (const FilePart& part : parts) {
+      for (size_t i = 0; i < part.blob.chunks.size(); ++i) {
+        const uint64_t within = i * kBlobChunkBytes;
+        const size_t size = std::min<uint64_t>(kBlobChunkBytes, part.blob.size_bytes - within);
+        wanted_.push_back(places_.size());
+        places_.push_back({part.blob.chunks[i], part.offset + within, size});
+      }
+    }
   }
 
   // Chunks that the file has already are not wanted.
@@ -76,10 +82,10 @@ class Download {
         const size_t i = looked_at.front();
         looked_at.pop_front();
         lock.unlock();
-        const size_t size = SizeOf(i);
-        const ssize_t got = pread(fd_, bytes.get(), size, static_cast<off_t>(OffsetOf(i)));
+        const auto& [hash, offset, size] = places_[i];
+        const ssize_t got = pread(fd_, bytes.get(), size, static_cast<off_t>(offset));
         const bool right =
-            got == static_cast<ssize_t>(size) && HashChunk({bytes.get(), size}) == blob_.chunks[i];
+            got == static_cast<ssize_t>(size) && HashChunk({bytes.get(), size}) == hash;
         lock.lock();
         if (right)
           stripes_.SetSaved(kept_bytes_ += size);
@@ -99,9 +105,17 @@ class Download {
   }
 
  private:
-  uint64_t OffsetOf(size_t i) const { return i * kBlobChunkBytes; }
-  size_t SizeOf(size_t i) const {
-    return std::min<uint64_t>(kBlobChunkBytes, blob_.size_bytes - OffsetOf(i));
+  // Where a chunk belongs in the file.
+  struct Place {
+    Hash hash;
+    uint64_t offset = 0;
+    size_t size = 0;
+  };
+
+  static uint64_t BytesOf(std::span<const FilePart> parts) {
+    uint64_t bytes = 0;
+    for (const FilePart& part : parts) bytes += part.blob.size_bytes;
+    return bytes;
   }
 
   absl::Status Move(int stripe) {
@@ -127,7 +141,7 @@ class Download {
   absl::Status Fetch(int stripe, std::deque<size_t>& batch) {
     const auto& channel = connections_.channels[static_cast<size_t>(stripe)];
     proto::DownloadRequest request;
-    for (size_t i : batch) request.add_chunks(std::string(AsBytes(blob_.chunks[i])));
+    for (size_t i : batch) request.add_chunks(std::string(AsBytes(places_[i].hash)));
     TransferStripes::Call call(&stripes_, connections_);
     const grpc::internal::RpcMethod method(method_, grpc::internal::RpcMethod::SERVER_STREAMING,
                                            channel);
@@ -158,22 +172,22 @@ class Download {
                     std::deque<size_t>& batch) {
     if (batch.empty()) return absl::DataLossError("more chunks came than were asked for");
     const size_t i = batch.front();
-    const size_t size = SizeOf(i);
-    if (piece.chunk != blob_.chunks[i] || piece.offset != at || piece.data_bytes > size - at ||
+    const auto& [hash, offset, size] = places_[i];
+    if (piece.chunk != hash || piece.offset != at || piece.data_bytes > size - at ||
         piece.data_bytes == 0)
       return absl::DataLossError("the pieces of a chunk do not follow each other");
     if (at == 0) hasher.emplace();
     for (const grpc::Slice& slice : piece.data) {
       const char* const data = reinterpret_cast<const char*>(slice.begin());
       hasher->Update({data, slice.size()});
-      if (absl::Status status = WriteAt(fd_, OffsetOf(i) + at, data, slice.size()); !status.ok())
+      if (absl::Status status = WriteAt(fd_, offset + at, data, slice.size()); !status.ok())
         return status;
       at += slice.size();
     }
     stripes_.Moved(piece.data_bytes);
     received_bytes_ += piece.data_bytes;
     if (at < size) return absl::OkStatus();
-    if (hasher->Finish() != blob_.chunks[i]) {
+    if (hasher->Finish() != hash) {
       return absl::DataLossError(
           absl::StrCat("chunk ", i, " came with other bytes than its hash says"));
     }
@@ -183,13 +197,13 @@ class Download {
   }
 
   const BlobConnections& connections_;
-  const BlobIndex& blob_;
+  std::vector<Place> places_;
   const int fd_;
   const char* const method_;
   ChunkMemory memory_;
   TransferStripes stripes_;
   std::mutex mutex_;
-  std::deque<size_t> wanted_;
+  std::deque<size_t> wanted_;  // of places_
   std::atomic<uint64_t> received_bytes_{0};
   uint64_t kept_bytes_ = 0;
 };
@@ -226,12 +240,41 @@ absl::StatusOr<BlobIndex> ListBlob(const BlobConnections& connections, const Has
   return blob;
 }
 
+absl::StatusOr<std::vector<BlobIndex>> ListBlobs(const BlobConnections& connections,
+                                                 std::span<const Hash> roots,
+                                                 const TransferOptions& options) {
+  constexpr size_t kQuestionsAtOnce = 16;
+  std::vector<BlobIndex> blobs(roots.size());
+  std::atomic<size_t> next{0};
+  TransferStripes stripes(options, 0);
+  const absl::Status status = stripes.Run(
+      static_cast<int>(std::min(kQuestionsAtOnce, roots.size())), [&](int) -> absl::Status {
+        for (size_t i; (i = next++) < roots.size() && !stripes.stopping();) {
+          auto blob = ListBlob(connections, roots[i], options);
+          if (!blob.ok()) return blob.status();
+          blobs[i] = *std::move(blob);
+        }
+        return absl::OkStatus();
+      });
+  if (!status.ok()) return status;
+  return blobs;
+}
+
 absl::StatusOr<Downloaded> DownloadBlob(const BlobConnections& connections, const BlobIndex& blob,
                                         int fd, bool fresh, const TransferOptions& options,
                                         BlobsFrom from) {
-  if (ftruncate(fd, static_cast<off_t>(blob.size_bytes)) != 0)
+  const FilePart whole{blob, 0};
+  return DownloadParts(connections, std::span(&whole, 1), blob.size_bytes, fd, fresh, options,
+                       from);
+}
+
+absl::StatusOr<Downloaded> DownloadParts(const BlobConnections& connections,
+                                         std::span<const FilePart> parts, uint64_t file_bytes,
+                                         int fd, bool fresh, const TransferOptions& options,
+                                         BlobsFrom from) {
+  if (ftruncate(fd, static_cast<off_t>(file_bytes)) != 0)
     return FileError("set the file's size", errno);
-  Download download(connections, blob, fd, from, options);
+  Download download(connections, parts, fd, from, options);
   if (!fresh) {
     if (absl::Status status = download.LookIntoFile(); !status.ok()) return status;
   }

@@ -6,6 +6,7 @@
 #define OUTBOARD_PROTO_BLOB_DOWNLOAD_H_
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,11 @@ struct BlobIndex {
 // Errors: NOT_FOUND; DATA_LOSS  the answer is not of this root; those of a transfer
 absl::StatusOr<BlobIndex> ListBlob(const BlobConnections& connections, const Hash& root,
                                    const TransferOptions& options = {});
+
+// Of several, asked side by side; in the order of `roots`.
+absl::StatusOr<std::vector<BlobIndex>> ListBlobs(const BlobConnections& connections,
+                                                 std::span<const Hash> roots,
+                                                 const TransferOptions& options = {});
 
 struct Downloaded {
   uint64_t received_bytes = 0;
@@ -45,7 +51,18 @@ absl::StatusOr<Downloaded> DownloadBlob(const BlobConnections& connections, cons
                                         int fd, bool fresh, const TransferOptions& options = {},
                                         BlobsFrom from = BlobsFrom::kGateway);
 
-// As above into `path`, by way of "<path>.part": the file is there whole or not at all.
+// A file of several blobs: each lies at its offset, and what is between them stays as it is.
+struct FilePart {
+  BlobIndex blob;
+  uint64_t offset = 0;
+};
+// As DownloadBlob; the file has `file_bytes` then.
+absl::StatusOr<Downloaded> DownloadParts(const BlobConnections& connections,
+                                         std::span<const FilePart> parts, uint64_t file_bytes,
+                                         int fd, bool fresh, const TransferOptions& options = {},
+                                         BlobsFrom from = BlobsFrom::kGateway);
+
+// As DownloadBlob into `path`, by way of "<path>.part": the file is there whole or not at all.
 // Errors also: UNKNOWN  the file cannot be written (named)
 absl::StatusOr<Downloaded> DownloadFile(const BlobConnections& connections, const Hash& root,
                                         const std::string& path,

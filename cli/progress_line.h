@@ -1,0 +1,31 @@
+// One line on a terminal that says how far a transfer is: bytes, rate, time left, and what needed not
+// travel. Nothing where stderr is no terminal.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "proto/blob_transfer.h"
+
+namespace outboard::cli {
+
+// "812 B", "1.4 MB", "23.1 GB".
+std::string Bytes(uint64_t bytes);
+
+// "x.bin  1.2 GB of 4.0 GB  312.0 MB/s  9 s left  1.0 GB saved"; `elapsed_s` since the transfer began.
+std::string ProgressText(const std::string& what, const wire::TransferProgress& progress,
+                         double elapsed_s);
+
+class ProgressLine {
+ public:
+  explicit ProgressLine(std::string what);
+  ~ProgressLine();  // clears the line
+  void Show(const wire::TransferProgress& progress);
+
+ private:
+  const std::string what_;
+  const bool on_terminal_;
+  const std::chrono::steady_clock::time_point began_;
+};
+
+}  // namespace outboard::cli

@@ -1,0 +1,209 @@
+#include "cli/store.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "cli/common.h"
+#include "cli/progress_line.h"
+#include "client/blobs/store_client.h"
+#include "client/blobs/store_files.h"
+#include "client/transport/bulk.h"
+#include "client/transport/grpc_link.h"
+#include "client/transport/target.h"
+#include "compiler/ir/check.h"
+#include "gateway/ledger/usage.h"
+
+namespace outboard::cli {
+
+namespace {
+
+using blobs::StoreClient;
+
+constexpr std::chrono::milliseconds kAnswerWithin{3000};
+constexpr int kInterrupted = 130;  // as shells tell a Ctrl-C
+
+struct Cloud {
+  std::string target, key;
+  std::unique_ptr<StoreClient> store;
+};
+
+absl::StatusOr<Cloud> Connect(const StoreFlags& flags) {
+  const char* const host = std::getenv("CLOUD_HOST");
+  const char* const key = std::getenv("CLOUD_KEY");
+  Cloud cloud;
+  cloud.key = key == nullptr ? "" : key;
+  const bool by_flag = !flags.gateway.empty();
+  cloud.target = by_flag ? flags.gateway
+                 : host != nullptr && *host != '\0'
+                     ? std::string(host)
+                     : absl::StrCat("localhost:", transport::kDefaultPort);
+  OB_RETURN_IF_ERROR(transport::CheckTarget(by_flag ? "--gateway" : "CLOUD_HOST", cloud.target));
+  OB_RETURN_IF_ERROR(transport::CheckKeyText("CLOUD_KEY", cloud.key));
+  auto channel = transport::MakeChannel(cloud.target);
+  OB_RETURN_IF_ERROR(transport::WaitConnected(*channel, cloud.target, kAnswerWithin));
+  cloud.store = std::make_unique<StoreClient>(channel, cloud.key);
+  return cloud;
+}
+
+std::atomic<bool> interrupted{false};
+
+// The first Ctrl-C ends the transfer in order, the second the process.
+void OnInterrupt(int) {
+  interrupted = true;
+  std::signal(SIGINT, SIG_DFL);
+}
+
+int ReportTransfer(const absl::Status& status) {
+  if (!interrupted || status.ok()) return Report(status);
+  std::fputs("outboard: stopped; the same command goes on where this left off\n", stderr);
+  return kInterrupted;
+}
+
+std::string Plural(int count, const char* what) {
+  return absl::StrCat(count, " ", what, count == 1 ? "" : "s");
+}
+
+void Print(const blobs::Pushed& pushed, bool json) {
+  if (json) {
+    std::printf("{\"name\": %s, \"bytes\": %llu, \"sent_bytes\": %llu, \"arrays\": %d}\n",
+                Quoted(pushed.name).c_str(), static_cast<unsigned long long>(pushed.size_bytes),
+                static_cast<unsigned long long>(pushed.sent_bytes), pushed.arrays);
+    return;
+  }
+  std::printf("%s  %s%s, %s sent\n", pushed.name.c_str(), Bytes(pushed.size_bytes).c_str(),
+              pushed.arrays > 0 ? absl::StrCat(" in ", Plural(pushed.arrays, "array")).c_str() : "",
+              Bytes(pushed.sent_bytes).c_str());
+}
+
+}  // namespace
+
+int RunPush(const StoreFlags& flags) {
+  if (!flags.name.empty() && flags.files.size() > 1)
+    return Report(
+        absl::InvalidArgumentError("--name is for one file; push the others by themselves"));
+  auto cloud = Connect(flags);
+  if (!cloud.ok()) return Report(cloud.status());
+  std::signal(SIGINT, OnInterrupt);
+  const auto connections = transport::MakeBulkConnections(cloud->target, cloud->key);
+  for (const std::string& file : flags.files) {
+    std::optional<ProgressLine> line(std::filesystem::path(file).filename().string());
+    auto pushed = blobs::PushFile(
+        *cloud->store, connections, file, flags.name,
+        {.progress = [&](const wire::TransferProgress& progress) { line->Show(progress); },
+         .cancelled = &interrupted});
+    line.reset();
+    if (!pushed.ok()) return ReportTransfer(pushed.status());
+    Print(*pushed, flags.json);
+  }
+  return 0;
+}
+
+int RunPull(const StoreFlags& flags) {
+  auto cloud = Connect(flags);
+  if (!cloud.ok()) return Report(cloud.status());
+  std::signal(SIGINT, OnInterrupt);
+  const auto connections = transport::MakeBulkConnections(cloud->target, cloud->key);
+  const std::string& name = flags.names.front();
+  std::optional<ProgressLine> line(name);
+  auto pulled = blobs::PullFile(
+      *cloud->store, connections, name, flags.output,
+      {.progress = [&](const wire::TransferProgress& progress) { line->Show(progress); },
+       .cancelled = &interrupted});
+  line.reset();
+  if (!pulled.ok()) return ReportTransfer(pulled.status());
+  if (flags.json) {
+    std::printf("{\"file\": %s, \"bytes\": %llu, \"received_bytes\": %llu, \"kept_bytes\": %llu}\n",
+                Quoted(pulled->path).c_str(), static_cast<unsigned long long>(pulled->size_bytes),
+                static_cast<unsigned long long>(pulled->received_bytes),
+                static_cast<unsigned long long>(pulled->kept_bytes));
+  } else {
+    std::printf("%s  %s, %s received\n", pulled->path.c_str(), Bytes(pulled->size_bytes).c_str(),
+                Bytes(pulled->received_bytes).c_str());
+  }
+  return 0;
+}
+
+int RunStoreList(const StoreFlags& flags) {
+  auto cloud = Connect(flags);
+  if (!cloud.ok()) return Report(cloud.status());
+  auto names = cloud->store->List(flags.prefix);
+  if (!names.ok()) return Report(names.status());
+  size_t width = 4;
+  for (const proto::StoredName& stored : *names) width = std::max(width, stored.name().size());
+  if (!flags.json && !names->empty())
+    std::printf("%-*s  %10s  %7s  %s\n", static_cast<int>(width), "name", "size", "entries",
+                "written");
+  for (const proto::StoredName& stored : *names) {
+    const std::string written = gateway::ToString(gateway::WallTime{stored.written_unix_ms()});
+    if (flags.json) {
+      std::printf(
+          "{\"name\": %s, \"bytes\": %llu, \"entries\": %u, \"written\": \"%s\", \"pinned\": %s}\n",
+          Quoted(stored.name()).c_str(), static_cast<unsigned long long>(stored.size_bytes()),
+          stored.entries(), written.c_str(), stored.pinned() ? "true" : "false");
+    } else {
+      std::printf("%-*s  %10s  %7u  %s%s\n", static_cast<int>(width), stored.name().c_str(),
+                  Bytes(stored.size_bytes()).c_str(), stored.entries(), written.c_str(),
+                  stored.pinned() ? "  pinned" : "");
+    }
+  }
+  return 0;
+}
+
+int RunStoreRemove(const StoreFlags& flags) {
+  auto cloud = Connect(flags);
+  if (!cloud.ok()) return Report(cloud.status());
+  for (const std::string& name : flags.names) {
+    auto freed_bytes = cloud->store->Remove(name);
+    if (!freed_bytes.ok()) return Report(freed_bytes.status());
+    if (flags.json) {
+      std::printf("{\"name\": %s, \"freed_bytes\": %llu}\n", Quoted(name).c_str(),
+                  static_cast<unsigned long long>(*freed_bytes));
+    } else {
+      std::printf("%s  removed, %s free\n", name.c_str(), Bytes(*freed_bytes).c_str());
+    }
+  }
+  return 0;
+}
+
+int RunStorePin(const StoreFlags& flags, bool pinned) {
+  auto cloud = Connect(flags);
+  if (!cloud.ok()) return Report(cloud.status());
+  return Report(cloud->store->Pin(flags.names.front(), pinned));
+}
+
+int RunStoreUsage(const StoreFlags& flags) {
+  auto cloud = Connect(flags);
+  if (!cloud.ok()) return Report(cloud.status());
+  auto usage = cloud->store->Usage();
+  if (!usage.ok()) return Report(usage.status());
+  if (flags.json) {
+    std::printf(
+        "{\"used_bytes\": %llu, \"quota_bytes\": %llu, \"pinned_bytes\": %llu, "
+        "\"unnamed_bytes\": %llu, \"names\": %llu}\n",
+        static_cast<unsigned long long>(usage->used_bytes()),
+        static_cast<unsigned long long>(usage->quota_bytes()),
+        static_cast<unsigned long long>(usage->pinned_bytes()),
+        static_cast<unsigned long long>(usage->unnamed_bytes()),
+        static_cast<unsigned long long>(usage->names()));
+    return 0;
+  }
+  const std::string quota =
+      usage->quota_bytes() > 0 ? absl::StrCat(" of ", Bytes(usage->quota_bytes())) : "";
+  std::printf(
+      "%s%s used; %s under names or in use (%s, %s pinned); %s may go when room is needed\n",
+      Bytes(usage->used_bytes()).c_str(), quota.c_str(),
+      Bytes(usage->used_bytes() - usage->unnamed_bytes()).c_str(),
+      Plural(static_cast<int>(usage->names()), "name").c_str(),
+      Bytes(usage->pinned_bytes()).c_str(), Bytes(usage->unnamed_bytes()).c_str());
+  return 0;
+}
+
+}  // namespace outboard::cli
