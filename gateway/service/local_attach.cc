@@ -48,6 +48,7 @@ class Connection final : public ExecutorSide {
       relay_->DropExecutor(this);  // A2
       hub_->Detached(session_);
     }
+    Break();  // the executor sees it at once, though we are reaped later
     done_ = true;
   }
   bool done() const { return done_; }
