@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/transport/bulk.h"
 #include "client/transport/grpc_link.h"
 #include "client/transport/target.h"
 #include "gateway/service/clock.h"
@@ -166,6 +167,7 @@ int RunWorker(const ServerFlags& flags) {
     return Report(status);
   }
   SupervisorThread supervisor({.gateway = channel,
+                               .bulk = transport::MakeBulkConnections(flags.gateway, "").channels,
                                .name = flags.name,
                                .fleet_token = *token,
                                .executor = {},

@@ -41,7 +41,8 @@ function(ob_test name)
   endif()
   # Modifications, since a test's own ENVIRONMENT may come later; programs that the test starts inherit them.
   # What was measured on this machine, and whatever is measured while it idles, is no test's business.
-  set(environment "OUTBOARD_KERNEL_STORE=set:" "OUTBOARD_IDLE_SEARCH=set:0")
+  set(environment "OUTBOARD_KERNEL_STORE=set:" "OUTBOARD_IDLE_SEARCH=set:0"
+    "OUTBOARD_BLOB_CACHE=set:${PROJECT_BINARY_DIR}/tests/blobs" "OUTBOARD_FILE_INDEX=set:")
   if(OUTBOARD_SANITIZE)
     math(EXPR A_TIMEOUT "5 * ${A_TIMEOUT}")
     list(APPEND environment

@@ -1,5 +1,6 @@
 // A blob that the supervisor has put into a file (BlobHere in proto/node.proto), as memory of the session.
-// The file's bytes were verified by whoever wrote it.
+// The file's bytes were verified by whoever wrote it. They are mapped, so nothing is read before it is used,
+// and what is written over stays this process's.
 #pragma once
 
 #include <string>
@@ -9,7 +10,7 @@
 
 namespace outboard::worker {
 
-// Errors: DATA_LOSS  the file cannot be read;  RESOURCE_EXHAUSTED  over the session's memory
-absl::StatusOr<cpu::Buffer> ReadBlobFile(const std::string& path, Engine& engine);
+// Errors: DATA_LOSS  the file cannot be mapped;  RESOURCE_EXHAUSTED  over the session's memory
+absl::StatusOr<cpu::Buffer> MapBlobFile(const std::string& path, Engine& engine);
 
 }  // namespace outboard::worker

@@ -51,6 +51,11 @@ class Engine {
   // Memory for bytes that become an array later. Errors as above.
   absl::StatusOr<cpu::Buffer> NewBuffer(int64_t bytes);
 
+  // A blob that is in this file, as memory for an array; see cpu::Allocator::MapFile.
+  absl::StatusOr<cpu::Buffer> MapFile(const std::string& path, int64_t bytes) {
+    return memory().MapFile(path, bytes);
+  }
+
   // Evaluates `sink` (verified, of tensor level) on `inputs`, in the order of its PARAM slots;
   // results in the order of its sources. `id` is the graph's and stands for it in caches. `donated`
   // are slots of inputs that nobody will ask for again, whatever becomes of the Run: a result may

@@ -35,7 +35,7 @@ void NodeRequests::OnCommand(const proto::NodeCommand& command, ExecutorCore& co
   } else if (command.has_blob_here()) {
     const proto::BlobHere& blob = command.blob_here();
     if (blob.code() == 0)
-      core.OnBlob(blob.root(), ReadBlobFile(blob.path(), engine), send);
+      core.OnBlob(blob.root(), MapBlobFile(blob.path(), engine), send);
     else
       core.OnBlob(blob.root(),
                   absl::Status(static_cast<absl::StatusCode>(blob.code()), blob.message()), send);

@@ -21,6 +21,7 @@
 #include "worker/grpc_attach.h"
 #include "worker/message_io.h"
 #include "worker/passed_socket.h"
+#include "worker/session_blobs.h"
 #include "worker/step_watchdog.h"
 
 namespace outboard::worker {
@@ -56,7 +57,10 @@ absl::Status WhyItEnded(const std::string& how) {
 class SessionRelay::Impl {
  public:
   Impl(SessionRelayOptions options, ChildProcess executor)
-      : options_(std::move(options)), executor_(std::move(executor)) {
+      : options_(std::move(options)),
+        executor_(std::move(executor)),
+        blobs_({options_.assign, options_.fleet_token, options_.bulk, options_.blob_cache,
+                [this](const proto::NodeCommand& command) { Command(command, -1); }}) {
     control_ = std::thread([this] { ReadEvents(); });
   }
 
@@ -84,10 +88,8 @@ class SessionRelay::Impl {
     proto::NodeCommand command;
     command.mutable_begin()->set_session_id(options_.assign.session_id());
     command.mutable_begin()->set_memory_bytes_max(options_.memory_bytes_max);
-    {
-      std::lock_guard lock(control_mutex_);
-      WriteMessageWithSocket(executor_.fd(), command, passed).IgnoreError();
-    }
+    command.mutable_begin()->set_store_folder(blobs_.store_folder());
+    Command(command, passed);
     close(passed);
     if (ours >= 0)
       SetGrpc(std::make_shared<GrpcAttach>(fleet, options_.assign, options_.fleet_token, ours));
@@ -95,6 +97,7 @@ class SessionRelay::Impl {
 
   void End() {
     ending_ = true;
+    blobs_.Cancel();
     shutdown(executor_.fd(), SHUT_RDWR);
     if (const auto grpc = Grpc()) grpc->Cancel();
   }
@@ -111,10 +114,21 @@ class SessionRelay::Impl {
     grpc_.swap(next);
   }
 
+  // passed: a socket that goes with it; -1: none.
+  void Command(const proto::NodeCommand& command, int passed) {
+    std::lock_guard lock(control_mutex_);
+    if (passed >= 0)
+      WriteMessageWithSocket(executor_.fd(), command, passed).IgnoreError();
+    else
+      WriteMessage(executor_.fd(), command).IgnoreError();
+  }
+
   void ReadEvents() {
     uint64_t spells = 0;  // of work, as the searcher counts items
     proto::NodeEvent event;
     while (ReadMessage(executor_.fd(), &event).ok()) {
+      if (event.has_want_blob()) blobs_.Want(event.want_blob());
+      if (event.has_store()) blobs_.Store(event.store());
       if (!event.has_activity() || options_.searcher == nullptr) continue;
       if (event.activity().working()) {
         options_.searcher->Sent(options_.assign.session_id(), ++spells);
@@ -135,7 +149,8 @@ class SessionRelay::Impl {
   ChildProcess executor_;
   std::atomic<bool> ending_{false};
   std::mutex control_mutex_;  // of writing
-  std::mutex mutex_;          // of grpc_
+  SessionBlobs blobs_;
+  std::mutex mutex_;  // of grpc_
   std::shared_ptr<GrpcAttach> grpc_;
   std::thread control_;
 };

@@ -12,10 +12,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "proto/fleet.grpc.pb.h"
 #include "proto/node.pb.h"
+#include "worker/blob_cache.h"
 #include "worker/child_process.h"
 #include "worker/idle_searcher.h"
 
@@ -25,7 +27,9 @@ struct SessionRelayOptions {
   proto::Assign assign;
   uint64_t memory_bytes_max = 0;
   std::string fleet_token;
-  IdleSearcher* searcher = nullptr;  // told when the session works; may be nullptr
+  BlobCache* blob_cache = nullptr;
+  std::vector<std::shared_ptr<grpc::Channel>> bulk;  // to the gateway, for blobs
+  IdleSearcher* searcher = nullptr;                  // told when the session works; may be nullptr
   // Called once, from a thread of the relay's: how the session ended.
   std::function<void(absl::Status)> on_end;
 };

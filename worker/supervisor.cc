@@ -27,6 +27,7 @@
 #include "proto/status.h"
 #include "proto/version.h"
 #include "runtime/cpu/memory.h"
+#include "worker/blob_cache.h"
 #include "worker/child_process.h"
 #include "worker/device.h"
 #include "worker/executor_main.h"
@@ -59,11 +60,15 @@ class Supervisor::Impl {
       gethostname(host, sizeof(host) - 1);
       options_.name = host;
     }
+    if (options_.bulk.empty()) options_.bulk = {options_.gateway, options_.gateway};
     if (options_.memory_bytes_max <= 0)
       options_.memory_bytes_max = cpu::DefaultMemoryBytesMax() / options_.devices;
   }
 
   absl::Status Run() {
+    absl::StatusOr<std::unique_ptr<BlobCache>> cache = BlobCache::OpenDefault();
+    if (!cache.ok()) return cache.status();
+    blob_cache_ = *std::move(cache);
     if (!options_.search.empty())
       searcher_ = std::make_unique<IdleSearcher>(IdleSearcherOptions{.command = options_.search});
     fleet_ = proto::Fleet::NewStub(options_.gateway);
@@ -209,6 +214,8 @@ class Supervisor::Impl {
     session.assign = assign;
     session.memory_bytes_max = memory;
     session.fleet_token = options_.fleet_token;
+    session.blob_cache = blob_cache_.get();
+    session.bulk = options_.bulk;
     session.searcher = searcher_.get();
     session.on_end = [this, id](absl::Status status) {
       {
@@ -284,6 +291,7 @@ class Supervisor::Impl {
   std::condition_variable wake_;
   bool joined_ = false;
   grpc::ClientContext* join_context_ = nullptr;
+  std::unique_ptr<BlobCache> blob_cache_;
   std::map<std::string, std::unique_ptr<SessionRelay>> sessions_;
   std::vector<std::string> ended_;
 

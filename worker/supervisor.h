@@ -23,6 +23,8 @@ namespace outboard::worker {
 
 struct SupervisorOptions {
   std::shared_ptr<grpc::Channel> gateway;
+  // More connections to it, for blobs; empty: `gateway` serves.
+  std::vector<std::shared_ptr<grpc::Channel>> bulk = {};
   std::string name;         // for people; empty: the host's name
   std::string fleet_token;  // sent as "authorization: Bearer ..." if not empty
   std::vector<std::string>

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -37,10 +38,12 @@ class Buffer {
 
  private:
   friend class Allocator;
-  Buffer(Allocator* owner, void* data, int64_t bytes) : owner_(owner), data_(data), bytes_(bytes) {}
+  Buffer(Allocator* owner, void* data, int64_t bytes, bool mapped)
+      : owner_(owner), data_(data), bytes_(bytes), mapped_(mapped) {}
   Allocator* owner_;
   void* data_;
   int64_t bytes_;
+  bool mapped_;  // a file's; goes back to the system
 };
 
 class Allocator {
@@ -57,6 +60,13 @@ class Allocator {
   //         RESOURCE_EXHAUSTED  names the bytes asked for, those in use and the limit
   absl::StatusOr<Buffer> Allocate(int64_t bytes, Contents contents = Contents::kZeroed);
 
+  // The first `bytes` bytes of a file, which may be written over: the file stays as it is. Nothing is
+  // read before it is used, and what nobody writes is shared with whoever else has the file mapped. The
+  // file must not become shorter.
+  // Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED  as above
+  //         DATA_LOSS                             the file cannot be mapped, or has fewer bytes
+  absl::StatusOr<Buffer> MapFile(const std::string& path, int64_t bytes);
+
   // Lowers the limit; one above the present one changes nothing. What is in use stays.
   void Limit(int64_t bytes_max);
 
@@ -67,7 +77,9 @@ class Allocator {
  private:
   friend class Buffer;
   static int64_t SizeClass(int64_t bytes);
+  absl::Status CheckRoom(int64_t bytes, int64_t size);
   void Free(void* data, int64_t bytes);
+  void Unmap(void* data, int64_t bytes);
   void DropKept();
 
   int64_t bytes_max_;
