@@ -1,0 +1,130 @@
+// The worker's blobs on disk: one pull for several who want it, nothing half-written is seen, the least
+// recently used go, another boot's are not believed.
+#include "worker/blob_cache.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "runtime/cpu/memory.h"
+#include "tests/support/temp_folder.h"
+
+namespace outboard::worker {
+namespace {
+
+class BlobCacheTest : public ::testing::Test {
+ protected:
+  void Open(uint64_t bytes_max = 0) {
+    cache_ = BlobCache::Open(folder_ / "blobs", bytes_max).value();
+  }
+  // What a pull of these bytes would do.
+  absl::StatusOr<std::string> Get(const std::string& bytes, absl::Status status = {}) {
+    return cache_->Get(wire::NameBlob(bytes).root, bytes.size(), [&](int fd) {
+      ++pulls_;
+      EXPECT_EQ(write(fd, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+      return status;
+    });
+  }
+  bool Has(const std::string& bytes) { return !cache_->Find(wire::NameBlob(bytes).root).empty(); }
+  // Used so many seconds ago.
+  void Age(const std::string& path, int seconds) {
+    const auto now = std::filesystem::file_time_type::clock::now();
+    std::filesystem::last_write_time(path, now - std::chrono::seconds(seconds));
+  }
+
+  test::TempFolder folder_;
+  std::unique_ptr<BlobCache> cache_;
+  std::atomic<int> pulls_{0};
+};
+
+TEST_F(BlobCacheTest, PullsOnceAndRemembersOverARestart) {
+  Open();
+  const std::string path = Get("weights").value();
+  EXPECT_EQ(Get("weights").value(), path);
+  EXPECT_EQ(pulls_, 1);
+  EXPECT_EQ(cache_->TakeNews(), std::vector<wire::Hash>{wire::NameBlob("weights").root});
+  EXPECT_TRUE(cache_->TakeNews().empty());
+  Open();
+  EXPECT_EQ(Get("weights").value(), path);
+  EXPECT_EQ(pulls_, 1);
+  EXPECT_EQ(cache_->TakeNews().size(), 1u);
+}
+
+TEST_F(BlobCacheTest, AFailedPullLeavesNothing) {
+  Open();
+  EXPECT_EQ(Get("half", absl::DataLossError("cut")).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_FALSE(Has("half"));
+  EXPECT_TRUE(std::filesystem::is_empty(cache_->folder()));
+  EXPECT_TRUE(Get("half").ok());
+}
+
+TEST_F(BlobCacheTest, SeveralWhoWantTheSameWaitForOnePull) {
+  Open();
+  const wire::Hash root = wire::NameBlob("same").root;
+  std::atomic<int> got{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      got += cache_
+                 ->Get(root, 4,
+                       [&](int) {
+                         ++pulls_;
+                         std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                         return absl::OkStatus();
+                       })
+                 .ok();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(got, 4);
+  EXPECT_EQ(pulls_, 1);
+}
+
+TEST_F(BlobCacheTest, TheLeastRecentlyUsedGoes) {
+  Open(10);
+  Age(Get("aaaa").value(), 30);
+  Age(Get("bbbb").value(), 20);
+  ASSERT_TRUE(Get("aaaa").ok());  // used now
+  ASSERT_TRUE(Get("cccc").ok());
+  EXPECT_TRUE(Has("aaaa"));
+  EXPECT_FALSE(Has("bbbb"));
+  EXPECT_EQ(Get("more than ten").status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(Has("cccc"));
+}
+
+TEST_F(BlobCacheTest, AnotherBootsAreNotBelieved) {
+  const std::string other = folder_ / "blobs/another-boot";
+  std::filesystem::create_directories(other);
+  std::ofstream(other + "/" + wire::ToHex(wire::NameBlob("old").root)) << "torn";
+  Open();
+  EXPECT_FALSE(std::filesystem::exists(other));
+  EXPECT_FALSE(Has("old"));
+}
+
+TEST_F(BlobCacheTest, AMappedFileMayBeWrittenOverAndRemoved) {
+  Open();
+  const std::string path = Get("0123456789").value();
+  cpu::Allocator memory(1 << 20);
+  {
+    cpu::Buffer first = memory.MapFile(path, 10).value();
+    cpu::Buffer second = memory.MapFile(path, 10).value();
+    EXPECT_EQ(memory.bytes_in_use(), 20);
+    std::memcpy(first.data(), "changed", 7);
+    EXPECT_EQ(std::memcmp(second.data(), "0123456789", 10), 0);
+    unlink(path.c_str());
+    EXPECT_EQ(std::memcmp(first.data(), "changed789", 10), 0);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(first.data()) % 64, 0u);
+  }
+  EXPECT_EQ(memory.bytes_in_use(), 0);
+  EXPECT_EQ(memory.MapFile(path, 10).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(memory.MapFile(Get("short").value(), 6).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(memory.MapFile(path, 2 << 20).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+}  // namespace
+}  // namespace outboard::worker
