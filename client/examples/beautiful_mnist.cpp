@@ -18,6 +18,7 @@
 #include "client/examples/idx.h"
 #include "client/examples/mnist.h"
 #include "client/tensor/engine.h"
+#include "client/tensor/repeat.h"
 
 namespace outboard::examples {
 namespace {
@@ -31,6 +32,7 @@ struct Flags {
   int64_t batch = 128;
   int64_t eval_every = 50;
   int64_t fetch_every = 1;
+  int64_t repeat = 1;          // steps a message
   double target_accuracy = 0;  // percent; 0: train for all of the steps
   std::optional<uint64_t> seed;
   std::string data = "/usr/share/datasets/fashion-mnist";
@@ -75,6 +77,9 @@ class Progress {
   const bool terminal_ = isatty(STDERR_FILENO) != 0;
 };
 
+// Of one step, or of several in one message.
+double LatestOf(const TensorFuture& losses) { return losses.to_vector<double>().back(); }
+
 Outcome Train(const Flags& flags, const Images& data) {
   Progress progress;
   const Engine& engine = *EngineIfConnected();
@@ -105,12 +110,18 @@ Outcome Train(const Flags& flags, const Images& data) {
     begin = Clock::now();
     trips_before = engine.stats().blocking_round_trips;
   };
-  for (int64_t step = 1; step <= flags.steps && !interrupted; ++step) {
-    const bool fetched = step == 1 || step == flags.steps || step % flags.fetch_every == 0 ||
-                         (flags.target_accuracy > 0 && step % flags.eval_every == 0);
-    const Tensor loss = trainer.Step(fetched);
+  int64_t step = 0;
+  while (step < flags.steps && !interrupted) {
+    const int64_t before = step, count = step == 0 ? 1 : std::min(flags.repeat, flags.steps - step);
+    step += count;
+    const auto crosses = [&](int64_t every) { return step / every != before / every; };
+    const bool evaluates = flags.target_accuracy > 0 && crosses(flags.eval_every);
+    const bool fetched =
+        before == 0 || step == flags.steps || evaluates || crosses(flags.fetch_every);
+    const auto one_step = [&] { return trainer.Step(fetched); };
+    const Tensor loss = count == 1 ? one_step() : repeat(count, one_step);
     outcome.steps = step;
-    if (step == 1) {  // compiles
+    if (before == 0) {  // compiles
       outcome.loss = loss.item();
       outcome.first_step_s = SecondsSince(begin);
       outcome.first_step_from_start_s = SecondsSince(kProcessStart);
@@ -118,10 +129,10 @@ Outcome Train(const Flags& flags, const Images& data) {
       continue;
     }
     if (fetched) {
-      const TensorFuture before = std::exchange(last, loss.fetch());
-      if (!before.empty()) outcome.loss = before.item();
+      const TensorFuture earlier = std::exchange(last, loss.fetch());
+      if (!earlier.empty()) outcome.loss = LatestOf(earlier);
     }
-    ++steady_steps;
+    steady_steps += count;
     outcome.step_ms = 1000 * (steady_seconds + SecondsSince(begin)) / steady_steps;
     progress.Show(absl::StrFormat(
         "step %d  loss %.4f  %.1f ms/step  %.2f round trips/step  $%.6f", step, outcome.loss,
@@ -129,9 +140,9 @@ Outcome Train(const Flags& flags, const Images& data) {
         static_cast<double>(trips + engine.stats().blocking_round_trips - trips_before) /
             steady_steps,
         engine.stats().cost_micro_usd / 1e6));
-    if (flags.target_accuracy <= 0 || step % flags.eval_every != 0) continue;
+    if (!evaluates) continue;
 
-    outcome.loss = std::exchange(last, TensorFuture()).item();
+    outcome.loss = LatestOf(std::exchange(last, TensorFuture()));
     stop_clock();
     // A glance is cheap; only where it is promising all held-out images decide.
     double seen = accuracy(trainer, std::min(kGlance, held_out));
@@ -144,7 +155,7 @@ Outcome Train(const Flags& flags, const Images& data) {
       break;
     }
   }
-  if (!last.empty()) outcome.loss = last.item();
+  if (!last.empty()) outcome.loss = LatestOf(last);
   stop_clock();
   if (steady_steps > 0) {
     outcome.step_ms = 1000 * steady_seconds / steady_steps;
@@ -252,6 +263,9 @@ int main(int argc, char** argv) {
       ->check(CLI::PositiveNumber);
   app.add_option("--fetch-every", flags.fetch_every,
                  "Fetch the loss every so many steps, and look at it when the next is on its way")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--repeat", flags.repeat,
+                 "Send so many steps as one message; the first step, which compiles, goes alone")
       ->check(CLI::PositiveNumber);
   app.add_option("--seed", flags.seed, "Seed of the random numbers (else SEED, else a fresh one)");
   app.add_flag("--json", flags.json, "Print the summary as one JSON object");

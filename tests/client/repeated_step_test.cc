@@ -1,6 +1,9 @@
 // Repeated steps: the bits of as many steps one after another, in one message; and what is refused, at
 // its line, with everything left as it was.
+#include <fstream>
 #include <functional>
+#include <iterator>
+#include <memory>
 #include <string>
 
 #include "client/nn/layers.h"
@@ -158,6 +161,37 @@ TEST_F(RepeatTest, SeveralResultsAndNone) {
   ExpectNear(n, {32});
 }
 
+// The program of docs/far-away.md, as it stands there.
+void TheDocumentsProgram() {
+  // clang-format off
+const Tensor data = Tensor::arange(12, DType::kF32).reshape({6, 2}).realize();
+Tensor total = Tensor::zeros({2}).contiguous().state_();
+const Variable place("place", 0, 2);
+const Tensor sums = repeat(3, place.bind(0), [&](const Size& i) {
+  const Tensor batch = data.slice(0, i * 2, (i + 1) * 2);
+  total.assign(total + batch.sum(0));
+  return batch.sum();
+});
+for (const double sum : sums.to_vector<double>()) std::printf("%f\n", sum);
+  // clang-format on
+}
+
+TEST_F(RepeatTest, TheDocumentRuns) {
+  const auto text_of = [](const std::string& path) {
+    std::ifstream file(std::string(OUTBOARD_SOURCE_DIR) + "/" + path);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const std::string document = text_of("docs/far-away.md");
+  const size_t begin = document.find("```cpp\nconst Tensor data") + 7;
+  const size_t end = document.find("```", begin);
+  ASSERT_LT(begin, end);
+  EXPECT_NE(text_of("tests/client/repeated_step_test.cc").find(document.substr(begin, end - begin)),
+            std::string::npos);
+  testing::internal::CaptureStdout();
+  TheDocumentsProgram();
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "6.000000\n22.000000\n38.000000\n");
+}
+
 // What is assigned and not read again is the last one's; what is read in another way than by its own
 // tensor stays what it was.
 TEST_F(RepeatTest, OnlyWhatIsReadIsCarried) {
@@ -186,7 +220,7 @@ TEST_F(RepeatTest, Mistakes) {
   Tensor lazy = Tensor::zeros({2});
   const Tensor old = n * 3;
   optim::SGD sgd({w});
-  const Variable i("place", 0, 5);
+  const Variable i("index", 0, 5);
   const auto count = [&] { n.assign(n + 1); };
   using enum absl::StatusCode;
   const std::vector<Mistake> mistakes = {
