@@ -223,9 +223,8 @@ grpc::ServerUnaryReactor* BlobService::Missing(grpc::CallbackServerContext* cont
   return Answer(context, [this, request, reply](TenantId tenant) {
     auto hashes = ToHashes(request->chunks());
     if (!hashes.ok()) return hashes.status();
-    for (const wire::Hash& hash : *hashes) {
-      if (!store_->Has(tenant, hash)) reply->add_chunks(std::string(wire::AsBytes(hash)));
-    }
+    for (const wire::Hash& hash : store_->Missing(tenant, *hashes))
+      reply->add_chunks(std::string(wire::AsBytes(hash)));
     return absl::OkStatus();
   });
 }
@@ -238,12 +237,19 @@ grpc::ServerReadReactor<grpc::ByteBuffer>* BlobService::Upload(grpc::CallbackSer
 grpc::ServerUnaryReactor* BlobService::Commit(grpc::CallbackServerContext* context,
                                               const proto::CommitRequest* request,
                                               proto::CommitReply* reply) {
-  return Answer(context, [this, request](TenantId tenant) {
+  // What a worker uploads for its session stays until the session says what for, or ends.
+  const std::optional<SessionId> session = Caller::Of(*context).session;
+  return Answer(context, [this, request, session](TenantId tenant) {
     auto hashes = ToHashes(request->chunks());
     if (!hashes.ok()) return hashes.status();
     auto root = ToHash(request->root());
     if (!root.ok()) return root.status();
-    return store_->Commit(tenant, *root, *hashes, request->size_bytes());
+    absl::Status status =
+        store_->Commit(tenant, *root, *hashes, request->size_bytes(),
+                       session.has_value() ? BlobOrigin::kSession : BlobOrigin::kClient);
+    if (status.ok() && session.has_value())
+      status = catalogue_->UploadedBy(tenant, *session, *root);
+    return status;
   });
 }
 

@@ -8,6 +8,7 @@
 #include <atomic>
 
 #include "gateway/blobs/blob_store.h"
+#include "gateway/blobs/catalogue.h"
 #include "gateway/service/caller.h"
 #include "gateway/service/gatekeeper.h"
 #include "gateway/service/hub.h"
@@ -21,8 +22,8 @@ class BlobService final
     : public proto::Blobs::WithRawCallbackMethod_Upload<
           proto::Blobs::WithRawCallbackMethod_Download<proto::Blobs::CallbackService>> {
  public:
-  BlobService(BlobStore* store, Gatekeeper* gatekeeper, Hub* hub, Pool* pool)
-      : store_(store), gatekeeper_(gatekeeper), hub_(hub), pool_(pool) {}
+  BlobService(BlobStore* store, Catalogue* catalogue, Gatekeeper* gatekeeper, Hub* hub, Pool* pool)
+      : store_(store), catalogue_(catalogue), gatekeeper_(gatekeeper), hub_(hub), pool_(pool) {}
 
   grpc::ServerUnaryReactor* Missing(grpc::CallbackServerContext* context,
                                     const proto::MissingRequest* request,
@@ -48,6 +49,7 @@ class BlobService final
                                    std::function<absl::Status(TenantId)> body);
 
   BlobStore* const store_;
+  Catalogue* const catalogue_;
   Gatekeeper* const gatekeeper_;
   Hub* const hub_;
   Pool* const pool_;

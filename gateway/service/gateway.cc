@@ -124,8 +124,8 @@ class Gateway::Impl {
     hub_->SetLocalSocket(local_->name());
     cloud_ = std::make_unique<CloudService>(hub_.get());
     fleet_ = std::make_unique<FleetService>(hub_.get(), options_.core);
-    blob_service_ =
-        std::make_unique<BlobService>(blobs_.get(), gatekeeper_.get(), hub_.get(), &pool_);
+    blob_service_ = std::make_unique<BlobService>(blobs_.get(), catalogue_.get(), gatekeeper_.get(),
+                                                  hub_.get(), &pool_);
     store_service_ = std::make_unique<StoreService>(catalogue_.get(), gatekeeper_.get(), &pool_);
     account_ =
         std::make_unique<AccountService>(accounts_.get(), ledger_.get(), gatekeeper_.get(), &pool_);
