@@ -128,6 +128,7 @@ class CompiledEngine final : public Engine {
   absl::StatusOr<std::vector<ArrayPtr>> RunPlan(const Plan& plan, const UOp* sink,
                                                 std::vector<ArrayPtr> inputs,
                                                 std::span<const Binding> bindings) {
+    const uint64_t prepare_ns = trace_ != nullptr ? trace_->Now() : 0;
     std::vector<char*> input_data;  // also of those that become results
     for (const ArrayPtr& input : inputs) input_data.push_back(input->data());
     std::vector<std::shared_ptr<Array>> outputs;
@@ -167,6 +168,7 @@ class CompiledEngine final : public Engine {
     for (const Binding& binding : bindings)
       if (binding.slot >= 0 && binding.slot < limits::kVarSlotMax)
         vars[binding.slot] = binding.value;
+    if (trace_ != nullptr) trace_->Add("prepare", prepare_ns);
     const Clock::time_point start = Clock::now();
     for (size_t i = 0; i < plan.launches.size(); ++i)
       OB_RETURN_IF_ERROR(

@@ -1,7 +1,9 @@
 #include "worker/trace.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace outboard::worker {
@@ -41,31 +43,36 @@ void Trace::AddKernel(const std::string& name, const std::string& opts, uint64_t
   pending->bytes = bytes;
 }
 
+void Trace::DescribeKernel(Pending& pending) {
+  const std::string name = pending.span.name();
+  const std::string opts = pending.span.detail();
+  const size_t loop = std::min(name.find(" loop "), name.size());
+  const size_t reads = std::min(name.find(" reads "), name.size());
+  const size_t out = std::min(name.rfind("out ", 0) == 0 ? size_t{4} : 0, loop);
+  const std::string results = name.substr(out, loop - out);
+  std::string loops = name.substr(loop, std::max(reads, loop) - loop);  // " loop 25"
+  if (loops == " loop ") loops.clear();
+  const double ns = static_cast<double>(std::max<uint64_t>(pending.span.duration_ns(), 1));
+  pending.span.set_name(absl::StrCat("kernel ", results.empty() ? "1" : results, loops));
+  pending.span.set_detail(absl::StrFormat("%.1f GFLOP/s, %.1f GB/s, Opts %s,%s",
+                                          static_cast<double>(pending.flops) / ns,
+                                          static_cast<double>(pending.bytes) / ns,
+                                          opts.empty() ? "of the heuristic" : opts,
+                                          name.substr(reads))
+                              .substr(0, kTextBytesMax));
+}
+
 void Trace::Take(proto::Done& done) {
   for (Pending& pending : spans_) {
-    if (pending.flops >= 0) {
-      // "out 128x64 loop 25 reads in0 in1 writes t2": the loops name it, the rest is detail.
-      const std::string name = pending.span.name();
-      const size_t reads = std::min(name.find(" reads "), name.size());
-      const size_t out = name.rfind("out ", 0) == 0 ? 4 : 0;
-      const double ns = static_cast<double>(std::max<uint64_t>(pending.span.duration_ns(), 1));
-      pending.span.set_name("kernel " + name.substr(out, reads - out));
-      const std::string detail = absl::StrFormat(
-          "%.1f GFLOP/s, %.1f GB/s, Opts %s,%s", static_cast<double>(pending.flops) / ns,
-          static_cast<double>(pending.bytes) / ns,
-          pending.span.detail().empty() ? "of the heuristic" : pending.span.detail().c_str(),
-          name.substr(reads).c_str());
-      pending.span.set_detail(detail.substr(0, kTextBytesMax));
-    }
+    if (pending.flops >= 0) DescribeKernel(pending);
     *done.add_spans() = std::move(pending.span);
   }
   spans_.clear();
   done.set_spans_dropped(std::exchange(dropped_, 0));
-  if (came_seq_ == 0) return;
   proto::Passage& passage = *done.add_passages();
   passage.set_where(proto::Span::EXECUTOR);
-  passage.set_seq(came_seq_);
-  passage.set_received_ns(came_ns_);
+  passage.set_seq(std::exchange(came_seq_, 0));
+  passage.set_received_ns(std::exchange(came_ns_, 0));
   passage.set_sent_ns(Now());
 }
 

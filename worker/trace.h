@@ -34,8 +34,9 @@ class Trace {
 
   // From begin_ns to now.
   void Add(std::string_view name, uint64_t begin_ns, std::string_view detail = {});
-  // A launch of a kernel, named as KernelInUse does. Its speed is worked out when a Done takes it, so that
-  // little of that lies between two kernels.
+  // A launch of a kernel, named as KernelInUse does: "out 128x64 loop 25 reads in0 in1 writes t2". The loops
+  // name the span, the rest is detail; that and its speed are worked out when a Done takes it, so that
+  // little of it lies between two kernels.
   void AddKernel(const std::string& name, const std::string& opts, uint64_t begin_ns, int64_t flops,
                  int64_t bytes);
 
@@ -48,6 +49,7 @@ class Trace {
     proto::Span span;
     int64_t flops = -1, bytes = 0;  // of a kernel
   };
+  static void DescribeKernel(Pending& pending);
   Pending* Push(std::string_view name, uint64_t begin_ns);
 
   const NowNs now_;

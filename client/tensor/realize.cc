@@ -7,6 +7,7 @@
 #include "client/tensor/repeated_step.h"
 #include "client/tensor/tensor.h"
 #include "client/tensor/thread_state.h"
+#include "client/trace/trace.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/limits.h"
 #include "compiler/rewrite/bind.h"
@@ -101,6 +102,7 @@ std::vector<std::shared_ptr<Value>> LazyValues(std::vector<std::shared_ptr<Value
 
 void RealizeValues(std::vector<std::shared_ptr<Value>> values,
                    const std::vector<std::shared_ptr<Value>>& fetch, const At& at, bool keep_pins) {
+  const trace::Scope scope(trace::Trace::OfProcess(), "realize");
   if (RepeatedStep* const step = RepeatedStep::Current(); step != nullptr)
     return step->OnRealize(values, fetch, at);
   const std::vector<std::shared_ptr<Value>> wanted = LazyValues(std::move(values), fetch);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/tensor/repeated_step.h"
+#include "client/trace/trace.h"
 #include "compiler/ir/check.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/limits.h"
@@ -204,6 +205,7 @@ const UOp* Recording::WithVarsNumbered(const UOp* sink, std::vector<Variable>& v
 }
 
 const EncodedRun& Recording::Encode(const UOp* sink, const At& at) {
+  const trace::Scope scope(trace::Trace::OfProcess(), "encode");
   Note(sink, at);
   ++encodes_;
   const auto found = encoded_.find(sink);

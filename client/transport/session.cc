@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/trace/trace.h"
 #include "client/transport/bulk.h"
 #include "client/transport/grpc_link.h"
 #include "client/transport/link.h"
@@ -56,7 +57,11 @@ absl::Status CheckDims(std::span<const int64_t> dims) {
 
 class Session::Impl final : public LinkListener {
  public:
-  explicit Impl(SessionOptions options) : options_(std::move(options)) {}
+  explicit Impl(SessionOptions options)
+      : options_(std::move(options)),
+        trace_session_(options_.trace != nullptr ? options_.trace->AddSession() : 0) {
+    if (options_.trace != nullptr) core_.WantTrace();
+  }
   ~Impl() override {
     Close().IgnoreError();
     {
@@ -130,6 +135,7 @@ class Session::Impl final : public LinkListener {
     std::vector<std::string> lines;
     {
       std::lock_guard lock(mutex_);
+      if (options_.trace != nullptr) options_.trace->Came(trace_session_, frame);
       core_.Advance(Now());
       core_.OnFrame(frame);
       Flush();
@@ -187,6 +193,7 @@ class Session::Impl final : public LinkListener {
     if (bulk_ == nullptr) return absl::UnimplementedError("this session's link has no blobs");
     ++blob_round_trips_;
     // Outside the lock: values and steps of other threads go on.
+    const trace::Scope scope(options_.trace, "upload", trace_session_);
     auto uploaded = bulk_->Upload(sources, progress);
     if (absl::Status ended = status(); !uploaded.ok() && !ended.ok()) return ended;
     return uploaded;
@@ -319,6 +326,7 @@ class Session::Impl final : public LinkListener {
     if (link_ != nullptr) link_->Finish();
     changed_.notify_all();
     lock.unlock();
+    if (options_.trace != nullptr) options_.trace->WriteIfChanged();
     progress_.reset();
     if (options_.debug) {
       const Stats all = stats();
@@ -330,6 +338,17 @@ class Session::Impl final : public LinkListener {
     return absl::OkStatus();
   }
 
+  // What `call` returns, as a span of the trace with the seq of the item that it makes or waits for.
+  template <typename Call>
+  auto Traced(const char* name, Call call, uint64_t seq = 0) {
+    trace::Scope scope(options_.trace, name, trace_session_);
+    auto result = call();
+    if constexpr (std::is_same_v<decltype(result), absl::StatusOr<uint64_t>>)
+      if (result.ok()) seq = *result;
+    scope.SetSeq(seq);
+    return result;
+  }
+
   uint64_t NewHandle() { return next_handle_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
@@ -337,6 +356,7 @@ class Session::Impl final : public LinkListener {
   void Flush() {
     for (proto::ClientFrame& frame : core_.TakeFrames()) {
       ++frames_up_;
+      if (options_.trace != nullptr) options_.trace->Sent(trace_session_, frame);
       link_->Send(std::move(frame));
     }
   }
@@ -344,6 +364,7 @@ class Session::Impl final : public LinkListener {
   template <typename Condition>
   void Wait(std::unique_lock<std::mutex>& lock, Condition condition) {
     if (condition()) return;
+    const trace::Scope scope(options_.trace, "blocked", trace_session_);
     ++round_trips_;
     changed_.wait(lock, condition);
   }
@@ -457,8 +478,9 @@ class Session::Impl final : public LinkListener {
   }
 
   const SessionOptions options_;
-  std::string target_;          // empty over a link of the caller's
-  std::unique_ptr<Bulk> bulk_;  // nullptr there
+  const uint32_t trace_session_;  // its number there
+  std::string target_;            // empty over a link of the caller's
+  std::unique_ptr<Bulk> bulk_;    // nullptr there
   std::shared_ptr<PrivateServe> serve_;
   std::atomic<uint64_t> next_handle_{1};
   std::atomic<uint64_t> blob_round_trips_{0};
@@ -482,6 +504,7 @@ Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Session::~Session() = default;
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Connect(const SessionOptions& options) {
+  const trace::Scope scope(options.trace, "connect");
   auto impl = std::make_unique<Impl>(options);
   if (absl::Status status = impl->Dial(); !status.ok()) return status;
   return std::unique_ptr<Session>(new Session(std::move(impl)));
@@ -497,9 +520,11 @@ absl::StatusOr<std::unique_ptr<Session>> Session::ConnectLink(std::unique_ptr<Li
 uint64_t Session::NewHandle() { return impl_->NewHandle(); }
 absl::Status Session::Put(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
                           std::string_view bytes) {
-  return impl_->Put(handle, dtype, dims, bytes);
+  return impl_->Traced("put", [&] { return impl_->Put(handle, dtype, dims, bytes); });
 }
-absl::StatusOr<uint64_t> Session::Run(const RunRequest& request) { return impl_->Run(request); }
+absl::StatusOr<uint64_t> Session::Run(const RunRequest& request) {
+  return impl_->Traced("run", [&] { return impl_->Run(request); });
+}
 absl::StatusOr<wire::Uploaded> Session::Upload(
     std::span<const wire::BlobSource> sources,
     const std::function<void(const wire::TransferProgress&)>& progress) {
@@ -507,22 +532,27 @@ absl::StatusOr<wire::Uploaded> Session::Upload(
 }
 absl::Status Session::PutBlob(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
                               uint64_t total_bytes, std::string_view root) {
-  return impl_->PutBlob(handle, dtype, dims, total_bytes, root);
+  return impl_->Traced("put",
+                       [&] { return impl_->PutBlob(handle, dtype, dims, total_bytes, root); });
 }
 absl::StatusOr<uint64_t> Session::Fetch(std::span<const uint64_t> handles) {
-  return impl_->Fetch(handles);
+  return impl_->Traced("fetch", [&] { return impl_->Fetch(handles); });
 }
 absl::StatusOr<uint64_t> Session::Save(std::string_view name, std::span<const SaveEntry> entries) {
-  return impl_->Save(name, entries);
+  return impl_->Traced("save", [&] { return impl_->Save(name, entries); });
 }
-absl::StatusOr<Saved> Session::AwaitSaved(uint64_t seq) { return impl_->AwaitSaved(seq); }
+absl::StatusOr<Saved> Session::AwaitSaved(uint64_t seq) {
+  return impl_->Traced("wait for save", [&] { return impl_->AwaitSaved(seq); }, seq);
+}
 void Session::Release(uint64_t handle) { impl_->Release(handle); }
 absl::StatusOr<Value> Session::Await(uint64_t seq, uint32_t index) {
-  return impl_->Await(seq, index);
+  return impl_->Traced("wait for value", [&] { return impl_->Await(seq, index); }, seq);
 }
 bool Session::Ready(uint64_t seq, uint32_t index) const { return impl_->Ready(seq, index); }
 void Session::Forget(uint64_t seq, uint32_t index) { impl_->Forget(seq, index); }
-absl::Status Session::Sync() { return impl_->Sync(); }
+absl::Status Session::Sync() {
+  return impl_->Traced("wait for all", [&] { return impl_->Sync(); });
+}
 absl::Status Session::status() const { return impl_->status(); }
 Stats Session::stats() const { return impl_->stats(); }
 absl::Status Session::Close() { return impl_->Close(); }

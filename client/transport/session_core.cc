@@ -67,6 +67,7 @@ void SessionCore::Open(uint32_t devices) {
   wire::SetRange(wire::kGraphSchemas, *open->mutable_graph_schema());
   open->set_devices(devices);
   open->set_client_name("outboard-cpp");
+  open->set_trace(trace_);
   if (can_resume()) {
     open->set_resume_token(opened_.resume_token());
     open->set_received_seq(acked_seq_);

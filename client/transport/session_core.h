@@ -41,6 +41,7 @@ class SessionCore {
 
   // ---- what the program does; the frames are taken by TakeFrames
   void Open(uint32_t devices);
+  void WantTrace() { trace_ = true; }  // before Open
   // True if an item with `bytes` of Put data may be sent now.
   bool HasCredit(uint64_t bytes) const;
   // Only a snapshot can make room in the ring, which may take its time: true if HasCredit is false for
@@ -107,6 +108,7 @@ class SessionCore {
   absl::Status status_;
   Window::Time now_{0};
   uint32_t devices_ = 1;
+  bool trace_ = false;
   uint64_t done_seq_ = 0;
   uint64_t durable_seq_ = 0;
   uint64_t acked_seq_ = 0;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "client/trace/trace.h"
 #include "client/transport/target.h"
 
 namespace outboard::transport {
@@ -20,6 +21,9 @@ std::string_view Variable(const char* name) {
 
 absl::StatusOr<SessionOptions> SessionOptions::FromEnvironment() {
   SessionOptions options;
+  options.trace = trace::Trace::OfProcess();
+  if (options.trace != nullptr)
+    if (absl::Status status = options.trace->Check(); !status.ok()) return status;
   options.debug = std::atoi(std::string(Variable("DEBUG")).c_str()) >= 1;
   options.progress = options.debug;
   if (const std::string_view progress = Variable("CLOUD_PROGRESS"); !progress.empty())

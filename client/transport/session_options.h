@@ -1,7 +1,7 @@
 // How a session is made: where, with which key, how long to try, and who is told.
 //
 // Times are milliseconds. Read once, by Session::Connect; threads: any.
-// Errors of FromEnvironment: INVALID_ARGUMENT, with the variable's name.
+// Errors of FromEnvironment: INVALID_ARGUMENT or UNAVAILABLE, with the variable's name.
 #ifndef OUTBOARD_CLIENT_TRANSPORT_SESSION_OPTIONS_H_
 #define OUTBOARD_CLIENT_TRANSPORT_SESSION_OPTIONS_H_
 
@@ -11,6 +11,10 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+
+namespace outboard::trace {
+class Trace;
+}
 
 namespace outboard::transport {
 
@@ -28,6 +32,9 @@ struct SessionOptions {
   // are few (rate-limited) and hold printable ASCII only. Called from any thread, with no lock of
   // the session's held. Empty: "outboard: <line>" on stderr.
   std::function<void(const std::string& line)> tell;
+  // Whom to tell what took how long, here and there (client/trace/trace.h); nullptr: nobody. Outlives
+  // the session.
+  trace::Trace* trace = nullptr;
   // Also two lines for each session: what device it was given, and in the end what it came to.
   bool debug = false;
   // A line on stderr, once a second while there are new steps, that rewrites itself: steps, steps a
@@ -36,9 +43,10 @@ struct SessionOptions {
 
   // From the environment: CLOUD unset, empty or 0 gives a private serve; CLOUD=1 takes CLOUD_HOST
   // (unset: localhost:6667) and CLOUD_KEY; DEBUG of 1 or more sets `debug` and `progress`,
-  // CLOUD_PROGRESS=1 `progress`, CLOUD_PROGRESS=0 unsets it. OUTBOARD_BIN names the binary for a private serve if it
+  // CLOUD_PROGRESS=1 `progress`, CLOUD_PROGRESS=0 unsets it; PROFILE sets `trace`. OUTBOARD_BIN names the binary for a private serve if it
   // is neither beside the program nor on PATH.
   // Errors: INVALID_ARGUMENT  another CLOUD; a CLOUD_HOST or CLOUD_KEY that cannot be (target.h)
+  //         UNAVAILABLE       a PROFILE that cannot be written
   static absl::StatusOr<SessionOptions> FromEnvironment();
 };
 

@@ -9,7 +9,8 @@ namespace outboard::gateway {
 void RelayTrace::Begin(bool wanted) {
   const std::lock_guard lock(mutex_);
   wanted_ = wanted;
-  came_seq_ = dropped_ = 0;
+  dropped_ = 0;
+  came_.clear();
   spans_.clear();
 }
 
@@ -30,8 +31,10 @@ void RelayTrace::Add(const char* name, uint64_t begin_ns, uint64_t seq, std::str
 void RelayTrace::Up(uint64_t begin_ns, uint64_t seq, int items) {
   if (begin_ns == 0 || seq == 0) return;
   const std::lock_guard lock(mutex_);
-  came_seq_ = seq;
-  came_ns_ = begin_ns;
+  if (came_.size() < kSpansMax) {
+    came_.emplace_back().set_seq(seq);
+    came_.back().set_received_ns(begin_ns);
+  }
   Add("to worker", begin_ns, seq, absl::StrCat(items, items == 1 ? " item" : " items"));
 }
 
@@ -49,12 +52,14 @@ void RelayTrace::Down(uint64_t begin_ns, proto::Done& done) {
   for (proto::Span& span : spans_) *done.add_spans() = std::move(span);
   spans_.clear();
   done.set_spans_dropped(done.spans_dropped() + std::exchange(dropped_, 0));
-  if (came_seq_ == 0) return;
-  proto::Passage& passage = *done.add_passages();
-  passage.set_where(proto::Span::GATEWAY);
-  passage.set_seq(came_seq_);
-  passage.set_received_ns(came_ns_);
-  passage.set_sent_ns(static_cast<uint64_t>(MonoNow().ns));
+  if (came_.empty()) came_.emplace_back();
+  const auto now_ns = static_cast<uint64_t>(MonoNow().ns);
+  for (proto::Passage& came : came_) {
+    came.set_where(proto::Span::GATEWAY);
+    came.set_sent_ns(now_ns);
+    *done.add_passages() = std::move(came);
+  }
+  came_.clear();
 }
 
 }  // namespace outboard::gateway

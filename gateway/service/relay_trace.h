@@ -20,7 +20,7 @@ namespace outboard::gateway {
 
 class RelayTrace {
  public:
-  // Few enough to fit beside a full frame, below wire::kMessageBytesMax.
+  // Few enough, with as many Passages, to fit beside a full frame, below wire::kMessageBytesMax.
   static constexpr size_t kSpansMax = 512;
 
   // With each epoch; what the one before has left is forgotten.
@@ -39,7 +39,7 @@ class RelayTrace {
 
   std::atomic<bool> wanted_{false};
   std::mutex mutex_;
-  uint64_t came_seq_ = 0, came_ns_ = 0;
+  std::vector<proto::Passage> came_;  // since the last Done
   std::vector<proto::Span> spans_;
   uint64_t dropped_ = 0;
 };

@@ -62,6 +62,7 @@ TEST(RelayTrace, IsBoundedAndSaysWhatIsMissing) {
   trace.Down(trace.Now(), done);
   EXPECT_EQ(done.spans_size(), static_cast<int>(RelayTrace::kSpansMax));
   EXPECT_EQ(done.spans_dropped(), 5u);
+  EXPECT_EQ(done.passages_size(), 1 + static_cast<int>(RelayTrace::kSpansMax));
   EXPECT_LT(done.ByteSizeLong(), wire::kMessageBytesMax - wire::kFrameBytesMax);
 }
 
