@@ -183,7 +183,8 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target) {
   // A gateway that was not there a moment ago must not be written off for gRPC's usual second and
   // more.
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+  // Whatever its name says, how long one attempt may take: a far gateway takes several round trips to be connected.
+  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 10'000);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
   args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // CLOUD_HOST is taken literally

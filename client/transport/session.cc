@@ -41,6 +41,7 @@ constexpr std::chrono::seconds kCloseWithin{10};
 constexpr std::chrono::seconds kCloseLostWithin{1};
 constexpr std::chrono::seconds kReconnectPrivateWithin{
     2};                                         // its process is ours: it is there or dead
+constexpr std::chrono::seconds kTellAfter{1};   // a break that is shorter is nobody's business
 constexpr std::chrono::seconds kTellEvery{10};  // that there is still no connection
 constexpr int kNoticesMax = 5;                  // lines of the gateway's, in kTellEvery
 constexpr std::chrono::seconds kSnapshotWithin{5};
@@ -420,8 +421,9 @@ class Session::Impl final : public LinkListener {
     const Clock::time_point start = Clock::now();
     const Clock::time_point deadline =
         start + (serve_ != nullptr ? kReconnectPrivateWithin : options_.reconnect_timeout);
-    Clock::time_point tell_at = start;
+    Clock::time_point tell_at = start + kTellAfter, dialled = start;
     bool told = false;
+    std::shared_ptr<grpc::Channel> channel;
     std::unique_lock lock(mutex_);
     while (!stopping_ && !closed_ && core_.state() == SessionCore::State::kLost) {
       std::shared_ptr<Link> old = std::exchange(link_, nullptr);
@@ -431,7 +433,10 @@ class Session::Impl final : public LinkListener {
       }
       lock.unlock();
       old.reset();
-      auto channel = MakeChannel(target_);
+      if (channel == nullptr) {
+        channel = MakeChannel(target_);
+        dialled = Clock::now();
+      }
       // Short, so that Close need not wait for it.
       const bool connected = WaitConnected(*channel, target_, kReconnectPause).ok();
       const Clock::time_point now = Clock::now();
@@ -445,10 +450,16 @@ class Session::Impl final : public LinkListener {
       lock.lock();
       if (!connected) {
         if (now > deadline) core_.End(Unreachable(deadline - start));
-        changed_.wait_for(lock, kReconnectPause, [this] { return stopping_ || closed_; });
+        // A gateway that is far away is about to answer; one that refused, or is silent, is dialled anew.
+        if (channel->GetState(/*try_to_connect=*/false) != GRPC_CHANNEL_CONNECTING ||
+            now - dialled > options_.connect_timeout) {
+          channel = nullptr;
+          changed_.wait_for(lock, kReconnectPause, [this] { return stopping_ || closed_; });
+        }
         continue;
       }
-      link_ = MakeGrpcLink(channel, options_.key);  // never one that is not started
+      link_ = MakeGrpcLink(std::exchange(channel, nullptr),
+                           options_.key);  // never one that is not started
       link_ended_ = false;
       link_->Start(this);
       core_.Advance(Now());

@@ -56,11 +56,10 @@ class SmallTraining {
 
   // Parameters and running means as they are now, one after the other.
   std::string Weights() const {
+    std::vector<Tensor> tensors;
+    for (const auto& [name, tensor] : nn::state_dict(net_)) tensors.push_back(tensor);
     std::string all;
-    for (const auto& [name, tensor] : nn::state_dict(net_)) {
-      const HostTensor host = tensor.to_host();
-      all.append(host.bytes.begin(), host.bytes.end());
-    }
+    for (const TensorFuture& value : fetch(tensors)) all += value.to_host().bytes;
     return all;
   }
 
