@@ -186,7 +186,7 @@ void Print(const Flags& flags, const Outcome& o, const transport::Stats& stats) 
         "\"device\": \"%s\"}\n",
         o.steps, o.loss, o.accuracy, o.first_step_s, o.first_step_from_start_s, o.step_ms,
         o.round_trips_per_step, stats.bytes_up, stats.bytes_down, stats.device_time_us / 1e6,
-        stats.runs == 0 ? 0.0 : static_cast<double>(stats.kernels_launched) / stats.runs,
+        stats.steps == 0 ? 0.0 : static_cast<double>(stats.kernels_launched) / stats.steps,
         stats.seconds_billed, stats.seconds_open, stats.cost_micro_usd,
         BillIsRight(stats) ? "true" : "false", stats.device);
     return;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <random>
 #include <string>
 
 #include "client/nn/layers.h"
@@ -204,6 +205,67 @@ TEST_F(RepeatTest, OnlyWhatIsReadIsCarried) {
   ExpectNear(last, {3});
   ExpectNear(n, {5});
   ExpectNear(doubled, {2});
+}
+
+// ---- random programs ----------------------------------------------------------------------------
+
+// The same choices each time that it is called with the same seed.
+std::vector<Tensor> RandomStep(uint64_t seed, std::vector<Tensor>& state) {
+  std::mt19937_64 random(seed);
+  const auto below = [&](size_t n) { return random() % n; };
+  std::vector<Tensor> pool;
+  const auto any = [&]() -> Tensor {
+    const size_t i = below(state.size() + pool.size());
+    return i < state.size() ? state[i] : pool[i - state.size()];
+  };
+  for (size_t line = 3 + below(12); line > 0; --line) {
+    switch (below(8)) {
+      case 0: pool.push_back(any() + any()); break;
+      case 1: pool.push_back(any() * any() * 0.5); break;
+      case 2: pool.push_back(any().sin() - 0.25); break;
+      case 3: pool.push_back(any().relu() + any().flip(0)); break;
+      case 4: pool.push_back(Tensor::rand({3}) - any()); break;
+      case 5: pool.push_back(any().sum(0, true).expand({3}) * 0.125); break;
+      default: state[below(state.size())].assign(any()); break;
+    }
+  }
+  std::vector<Tensor> results;
+  for (size_t n = below(3); n > 0; --n) results.push_back(any());
+  return results;
+}
+
+Outcome RunRandom(uint64_t seed, int steps, bool repeated) {
+  Tensor::manual_seed(seed);
+  std::vector<Tensor> state;
+  for (const double value : {0.5, -1.0, 2.0})
+    state.push_back((Tensor::arange(3, DType::kF32) * 0.25 + value).contiguous().state_());
+  const auto step = [&] { return RandomStep(seed, state); };
+  Outcome outcome;
+  if (repeated) {
+    for (const Tensor& result : repeat(steps, step)) outcome.results.push_back(result.to_host());
+  } else {
+    for (int k = 0; k < steps; ++k) {
+      const std::vector<Tensor> results = step();
+      realize(results);
+      outcome.results.resize(results.size());
+      for (size_t i = 0; i < results.size(); ++i) {
+        const HostTensor host = results[i].to_host();
+        outcome.results[i].dtype = host.dtype;
+        outcome.results[i].dims = {steps, 3};
+        outcome.results[i].bytes += host.bytes;
+      }
+    }
+  }
+  for (const Tensor& tensor : state) outcome.state.push_back(tensor.to_host());
+  outcome.state.push_back(Tensor::rand({1}).to_host());
+  return outcome;
+}
+
+TEST_F(RepeatTest, RandomPrograms) {
+  for (uint64_t seed = 1; seed <= 300; ++seed)
+    for (const int steps : {1, 4})
+      ASSERT_TRUE(RunRandom(seed, steps, true) == RunRandom(seed, steps, false))
+          << "seed " << seed << ", " << steps << " steps";
 }
 
 // ---- what is refused ----------------------------------------------------------------------------
