@@ -30,11 +30,18 @@
 
 namespace outboard::worker {
 
+// Mistakes for the simulator to find (tests/sim); never set elsewhere.
+struct PlantedBugs {
+  bool ack_before_store = false;  // durable is told when a snapshot is begun
+  bool no_seq_check = false;      // what was applied is applied again
+};
+
 struct ExecutorOptions {
   std::string device_name;     // for people
   std::string hardware_class;  // what tuning is shared by
   // Replay: the plan_log() of the session whose Runs these are.
   std::vector<PlanLogEntry> follow;
+  PlantedBugs planted;
   // Waits until whoever was given a StoreRequest has let go of it: called when memory is short.
   std::function<void()> let_go;
   Trace::NowNs now_ns;  // for traces that clients ask for; empty: they get none

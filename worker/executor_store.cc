@@ -33,6 +33,7 @@ std::shared_ptr<const StoreRequest> ExecutorCore::TakeStore(int64_t now_ms) {
     state_.AddTo(*request);
     unacknowledged_.AddTo(*request);
     schedule_.Begun(now_ms);
+    if (options_.planted.ack_before_store) schedule_.Stored(/*stored=*/true, now_ms);
   } else {
     return nullptr;
   }

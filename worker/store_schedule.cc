@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "proto/limits.h"
+
 namespace outboard::worker {
 
 void StoreSchedule::Applied(const proto::ClientItem& item) {
@@ -10,8 +12,8 @@ void StoreSchedule::Applied(const proto::ClientItem& item) {
 }
 
 bool StoreSchedule::Full() const {
-  return applied_seq_ - durable_seq_ >= kItemsMax ||
-         applied_put_bytes_ - durable_put_bytes_ >= kPutBytesMax;
+  return applied_seq_ - durable_seq_ >= wire::kNotDurableItemsMax ||
+         applied_put_bytes_ - durable_put_bytes_ >= wire::kNotDurableBytesMax;
 }
 
 bool StoreSchedule::Due(int64_t now_ms) {

@@ -3,7 +3,7 @@
 //
 // A snapshot is due when something was applied that no snapshot holds, none is under way, and
 //   the interval since the last one was begun has passed, or
-//   kItemsMax items are not durable, or kPutBytesMax bytes of Puts.
+//   wire::kNotDurableItemsMax items are not durable, or wire::kNotDurableBytesMax bytes of Puts.
 // The client keeps what is not durable, with room for twice that (proto/cloud.proto, Recovery): it goes on
 // while a snapshot is being stored. One that failed is tried again after an interval, or kRetryMs where a
 // limit is passed, since the client is then about to wait for it.
@@ -19,8 +19,6 @@ namespace outboard::worker {
 
 class StoreSchedule {
  public:
-  static constexpr uint64_t kItemsMax = 32'768;
-  static constexpr uint64_t kPutBytesMax = uint64_t{64} << 20;
   static constexpr int64_t kRetryMs = 1000;
 
   void SetInterval(uint32_t interval_ms) { interval_ms_ = interval_ms; }  // 0: no snapshots

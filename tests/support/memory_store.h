@@ -28,6 +28,15 @@ class MemoryStore {
     return found != blobs_.end() ? &found->second : nullptr;
   }
 
+  absl::StatusOr<cpu::Buffer> Read(const worker::BlobWant& want, worker::Engine& engine) const {
+    const std::string* const bytes = Find(want.root);
+    if (bytes == nullptr || (want.size_bytes != 0 && want.size_bytes != bytes->size()))
+      return absl::NotFoundError("no such blob");
+    absl::StatusOr<cpu::Buffer> buffer = engine.NewBuffer(static_cast<int64_t>(bytes->size()));
+    if (buffer.ok()) std::memcpy(buffer->data(), bytes->data(), bytes->size());
+    return buffer;
+  }
+
   // Until it asks for nothing more.
   void Answer(worker::ExecutorCore& core, worker::Engine& engine,
               const worker::ExecutorCore::SendFrame& send) const {
@@ -41,15 +50,6 @@ class MemoryStore {
     std::string root(wire::AsBytes(wire::NameBlob(bytes).root));
     blobs_[root] = bytes;
     return root;
-  }
-
-  absl::StatusOr<cpu::Buffer> Read(const worker::BlobWant& want, worker::Engine& engine) const {
-    const std::string* const bytes = Find(want.root);
-    if (bytes == nullptr || (want.size_bytes != 0 && want.size_bytes != bytes->size()))
-      return absl::NotFoundError("no such blob");
-    absl::StatusOr<cpu::Buffer> buffer = engine.NewBuffer(static_cast<int64_t>(bytes->size()));
-    if (buffer.ok()) std::memcpy(buffer->data(), bytes->data(), bytes->size());
-    return buffer;
   }
 
   std::map<std::string, std::string> blobs_;
