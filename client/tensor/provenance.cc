@@ -20,7 +20,7 @@ void Provenance::Remember(uint64_t seq, const At& at, std::shared_ptr<const Line
 
 absl::Status Provenance::Explain(const absl::Status& status) const {
   const std::optional<transport::Failure> failure = transport::FailureOf(status);
-  if (!failure) return status;
+  if (!failure || failure->seq == 0) return status;
   const std::lock_guard lock(mutex_);
   const auto run =
       std::lower_bound(runs_.begin(), runs_.end(), failure->seq,
@@ -31,7 +31,9 @@ absl::Status Provenance::Explain(const absl::Status& status) const {
   // The index comes from the other side.
   if (failure->node && *failure->node < run->lines->size())
     absl::StrAppend(&message, ", by what is written at ", LineOf((*run->lines)[*failure->node]));
-  return absl::Status(status.code(), message);
+  transport::Failure said = *failure;
+  said.seq = 0;  // explained: once is enough
+  return transport::WithFailure(absl::Status(status.code(), message), said);
 }
 
 }  // namespace outboard::internal

@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "client/tensor/size_expression.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "compiler/ir/dims.h"
 #include "compiler/ir/print.h"
 
@@ -198,7 +197,8 @@ Size Recorder::SizeOf(const Dim& dim, const Recording& recording) const {
         const auto bound = std::ranges::find_if(bound_, [&](const BoundVariable& b) {
           return b.variable == recording.VariableOf(node);
         });
-        OB_CHECK(bound != bound_.end());  // a tensor's variables are bound with it
+        if (bound == bound_.end())  // a tensor's variables are bound with it
+          throw Error(absl::InternalError("a dimension has a variable that is not bound"), at_);
         size = bound->variable.bind(bound->value, at_);
         break;
       }
@@ -207,7 +207,8 @@ Size Recorder::SizeOf(const Dim& dim, const Recording& recording) const {
       case Op::kMul: size = source(0) * source(1); break;
       case Op::kIDiv: size = source(0) / source(1); break;
       case Op::kMod: size = source(0) % source(1); break;
-      default: OB_CHECK(false && "no arithmetic of dimensions");
+      default:
+        throw Error(absl::InternalError("a dimension that is no arithmetic of variables"), at_);
     }
   }
   return sizes.at(dim.expression());

@@ -34,6 +34,7 @@ class Awaited {
   void Forget(uint64_t seq, uint32_t index);
   // Whether the value still has to come.
   bool Misses(uint64_t seq, uint32_t index) const { return incomplete_.contains({seq, index}); }
+  bool misses_any() const { return !incomplete_.empty(); }
   // Every value of items below it has come; the largest number if all have.
   uint64_t first_incomplete_seq() const;
 

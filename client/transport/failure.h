@@ -15,7 +15,7 @@ namespace outboard::transport {
 
 // An item and a node of it; what the node was on the user's side is the client's to know.
 struct Failure {
-  uint64_t seq = 0;              // of the item that failed first
+  uint64_t seq = 0;              // of the item that failed first; 0 once the message names its line
   std::optional<uint32_t> node;  // of its graph, in the canonical order
   std::string op;                // of that node
   std::string worker;            // where it ran, by its name

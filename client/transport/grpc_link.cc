@@ -29,7 +29,8 @@ constexpr std::chrono::seconds kRefusedWithin{1};  // a gateway may be about to 
 // Invariants
 //   L1  At most one StartWrite is pending (gRPC aborts on a second): writing_ says so, under
 //       mutex_, and only the thread that set it calls StartWrite.
-//   L2  The listener hears OnEnd once, after the last OnFrame.
+//   L2  The listener hears OnEnd once, after the last OnFrame; not at all if the owner drops the link
+//       before it ends.
 //   L3  The hold keeps OnDone away while anybody may start an operation from outside: it is removed
 //       once, after finished_ is set and when no StartWrite from outside is under way (starting_).
 class GrpcLink final : public Link,
@@ -42,6 +43,7 @@ class GrpcLink final : public Link,
 
   ~GrpcLink() override {
     if (listener_ == nullptr) return;
+    dropped_ = true;
     context_.TryCancel();
     DropHold();
     std::unique_lock lock(mutex_);
@@ -126,7 +128,7 @@ class GrpcLink final : public Link,
   }
 
   void OnDone(const grpc::Status& status) override {
-    listener_->OnEnd(wire::FromGrpc(status));
+    if (!dropped_) listener_->OnEnd(wire::FromGrpc(status));
     std::lock_guard lock(mutex_);
     done_ = true;
     done_cv_.notify_all();
@@ -159,6 +161,7 @@ class GrpcLink final : public Link,
   proto::ServerFrame incoming_;
   proto::ClientFrame outgoing_;
   std::atomic<uint64_t> bytes_up_{0}, bytes_down_{0};
+  std::atomic<bool> dropped_{false};
 
   std::mutex mutex_;
   std::condition_variable done_cv_;

@@ -78,6 +78,12 @@ absl::StatusOr<proto::ClientItem> RunItem(const RunRequest& request) {
   return item;
 }
 
+absl::Status CheckDims(std::span<const int64_t> dims) {
+  for (const int64_t dim : dims)
+    if (dim < 0) return absl::InvalidArgumentError(absl::StrCat("Put of a dimension of ", dim));
+  return absl::OkStatus();
+}
+
 proto::ClientItem PutItem(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
                           uint64_t total_bytes) {
   proto::ClientItem item;

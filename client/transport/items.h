@@ -19,7 +19,8 @@
 namespace outboard::transport {
 
 absl::StatusOr<proto::ClientItem> RunItem(const RunRequest& request);
-// A Put without its data.
+absl::Status CheckDims(std::span<const int64_t> dims);
+// A Put without its data; of dims that pass CheckDims.
 proto::ClientItem PutItem(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
                           uint64_t total_bytes);
 absl::StatusOr<proto::ClientItem> FetchItem(std::span<const uint64_t> handles);

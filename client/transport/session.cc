@@ -4,6 +4,8 @@
 //   T2  A caller sleeps on changed_ only; everything that can end its wait notifies: frames, the
 //       session's end.
 //   T3  One thread reconnects at a time; it is joined before the Impl is destroyed.
+//   T4  A stream is destroyed without mutex_, since its last call may be waiting for it; one that has
+//       ended (values_ended_) has made that call.
 #include "client/transport/session.h"
 
 #include <unistd.h>
@@ -16,15 +18,17 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "client/trace/trace.h"
 #include "client/transport/bulk.h"
 #include "client/transport/grpc_link.h"
+#include "client/transport/items.h"
 #include "client/transport/link.h"
 #include "client/transport/private_serve.h"
 #include "client/transport/progress.h"
 #include "client/transport/session_core.h"
 #include "client/transport/target.h"
+#include "client/transport/teller.h"
+#include "client/transport/values_stream.h"
 #include "proto/limits.h"
 #include "proto/merkle.h"
 
@@ -40,19 +44,12 @@ constexpr std::chrono::milliseconds kReconnectPause{200};
 constexpr std::chrono::seconds kCloseWithin{10};
 constexpr std::chrono::seconds kCloseLostWithin{1};
 constexpr std::chrono::seconds kReconnectPrivateWithin{
-    2};                                         // its process is ours: it is there or dead
-constexpr std::chrono::seconds kTellAfter{1};   // a break that is shorter is nobody's business
-constexpr std::chrono::seconds kTellEvery{10};  // that there is still no connection
-constexpr int kNoticesMax = 5;                  // lines of the gateway's, in kTellEvery
+    2};                                        // its process is ours: it is there or dead
+constexpr std::chrono::seconds kTellAfter{1};  // a break that is shorter is nobody's business
 constexpr std::chrono::seconds kSnapshotWithin{5};
+constexpr int kValuesFailuresMax = 3;  // then values come on the session's stream
 
 Window::Time Now() { return Clock::now().time_since_epoch(); }
-
-absl::Status CheckDims(std::span<const int64_t> dims) {
-  for (int64_t dim : dims)
-    if (dim < 0) return absl::InvalidArgumentError(absl::StrCat("Put of a dimension of ", dim));
-  return absl::OkStatus();
-}
 
 }  // namespace
 
@@ -71,7 +68,8 @@ class Session::Impl final : public LinkListener {
     }
     changed_.notify_all();
     if (reconnector_.joinable()) reconnector_.join();
-    link_.reset();  // waits for the last call of the listener
+    values_.reset();  // wait for the last call of the listener
+    link_.reset();
   }
 
   absl::Status Dial() {
@@ -101,12 +99,7 @@ class Session::Impl final : public LinkListener {
     if (absl::Status status = AwaitOpened(std::move(link)); !status.ok()) return status;
     if (options_.progress && isatty(STDERR_FILENO) != 0)
       progress_ = std::make_unique<Progress>([this] { return stats(); }, stderr);
-    if (options_.debug) {
-      const Stats now = stats();
-      Tell(absl::StrFormat("a session at %s: %s, $%.2f an hour",
-                           target_.empty() ? "a link of the program's" : target_, now.device,
-                           static_cast<double>(now.price_per_hour_micro_usd) / 1e6));
-    }
+    if (options_.debug) Tell(OpenedLine(target_, stats()));
     return absl::OkStatus();
   }
 
@@ -140,9 +133,10 @@ class Session::Impl final : public LinkListener {
       core_.Advance(Now());
       core_.OnFrame(frame);
       Flush();
+      OpenValues();
       if (core_.state() == SessionCore::State::kEnded) StopClock();
       for (std::string& notice : core_.TakeNotices())
-        if (MayTellNotice()) lines.push_back(std::move(notice));
+        if (teller_.MayTellNotice(Clock::now())) lines.push_back(std::move(notice));
       changed_.notify_all();
     }
     for (const std::string& line : lines) Tell(line);
@@ -155,13 +149,7 @@ class Session::Impl final : public LinkListener {
                      !target_.empty() && core_.state() != SessionCore::State::kEnded &&
                      core_.state() != SessionCore::State::kClosing && !stopping_;
     if (resumable) {
-      core_.OnLinkLost();
-      // While the reconnector runs this is its own link that failed, and it sees link_ended_.
-      if (!reconnecting_) {
-        reconnecting_ = true;
-        if (reconnector_.joinable()) reconnector_.join();
-        reconnector_ = std::thread([this] { Reconnect(); });
-      }
+      LoseLink();
     } else {
       core_.End(std::move(status));
       StopClock();
@@ -294,6 +282,7 @@ class Session::Impl final : public LinkListener {
     if (link_ != nullptr) {
       stats.bytes_up = bytes_up_before_ + link_->bytes_up();
       stats.bytes_down = bytes_down_before_ + link_->bytes_down();
+      if (values_ != nullptr) stats.bytes_down += values_->bytes_down();
     }
     if (bulk_ != nullptr) {
       stats.bytes_up += bulk_->bytes_up();
@@ -329,13 +318,7 @@ class Session::Impl final : public LinkListener {
     lock.unlock();
     if (options_.trace != nullptr) options_.trace->WriteIfChanged();
     progress_.reset();
-    if (options_.debug) {
-      const Stats all = stats();
-      Tell(absl::StrFormat(
-          "the session has ended: %d runs, %d round trips, %d bytes up, %d down, "
-          "%d s billed",
-          all.runs, all.blocking_round_trips, all.bytes_up, all.bytes_down, all.seconds_billed));
-    }
+    if (options_.debug) Tell(EndedLine(stats()));
     return absl::OkStatus();
   }
 
@@ -353,6 +336,56 @@ class Session::Impl final : public LinkListener {
   uint64_t NewHandle() { return next_handle_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
+  void LoseLink() {
+    core_.OnLinkLost();
+    // While the reconnector runs this is its own link that failed, and it sees link_ended_.
+    if (std::exchange(reconnecting_, true)) return;
+    if (reconnector_.joinable()) reconnector_.join();
+    reconnector_ = std::thread([this] { Reconnect(); });
+  }
+
+  // When the first large value has come, the next ones have a connection of their own.
+  void OpenValues() {
+    if (!core_.large_values() || target_.empty() || values_refused_ ||
+        core_.state() != SessionCore::State::kOpen || (values_ != nullptr && !values_ended_))
+      return;
+    proto::ValuesRequest request;
+    request.set_session_id(core_.opened().session_id());
+    request.set_resume_token(core_.opened().resume_token());
+    DropValues();  // has ended: nobody is waited for
+    values_ended_ = false;
+    values_ = std::make_unique<ValuesStream>(
+        MakeChannel(target_), options_.key, std::move(request),
+        ValuesStream::Listener{
+            [this](proto::ServerFrame frame) { OnValuesFrame(std::move(frame)); },
+            [this](absl::Status status) { OnValuesEnd(status); }});
+  }
+
+  std::unique_ptr<ValuesStream> DropValues() {
+    if (values_ != nullptr) bytes_down_before_ += values_->bytes_down();
+    return std::move(values_);
+  }
+
+  void OnValuesFrame(proto::ServerFrame frame) {
+    {
+      std::lock_guard lock(mutex_);
+      values_failures_ = 0;
+    }
+    OnFrame(std::move(frame));
+  }
+
+  // What was on its way is lost, and nobody knows what that was: the executor sends it again when the
+  // session is resumed.
+  void OnValuesEnd(const absl::Status& status) {
+    std::lock_guard lock(mutex_);
+    values_ended_ = true;
+    const bool broke = status.ok() || absl::IsUnavailable(status);
+    values_refused_ = !broke || ++values_failures_ >= kValuesFailuresMax;
+    if (broke && core_.MissesValues() && core_.state() == SessionCore::State::kOpen && !stopping_)
+      LoseLink();
+    changed_.notify_all();
+  }
+
   // In kLost the core makes no frames, so there is a link where there is something to send.
   void Flush() {
     for (proto::ClientFrame& frame : core_.TakeFrames()) {
@@ -393,21 +426,7 @@ class Session::Impl final : public LinkListener {
     if (bulk_ != nullptr) bulk_->Cancel();
   }
 
-  void Tell(const std::string& line) {
-    if (options_.tell) return options_.tell(line);
-    const char* const over_progress = progress_ != nullptr ? "\r\033[K" : "";
-    std::fprintf(stderr, "%soutboard: %s\n", over_progress, line.c_str());
-  }
-
-  // A gateway that has much to say must not fill the program's output.
-  bool MayTellNotice() {
-    const Clock::time_point now = Clock::now();
-    if (now - notices_since_ > kTellEvery) {
-      notices_since_ = now;
-      notices_ = 0;
-    }
-    return ++notices_ <= kNoticesMax;
-  }
+  void Tell(const std::string& line) { teller_.Tell(line, progress_ != nullptr); }
 
   // No connection, or one that has not found its session again.
   bool IsLost() const {
@@ -431,8 +450,10 @@ class Session::Impl final : public LinkListener {
         bytes_up_before_ += old->bytes_up();
         bytes_down_before_ += old->bytes_down();
       }
+      std::unique_ptr<ValuesStream> old_values = DropValues();
       lock.unlock();
       old.reset();
+      old_values.reset();
       if (channel == nullptr) {
         channel = MakeChannel(target_);
         dialled = Clock::now();
@@ -489,6 +510,7 @@ class Session::Impl final : public LinkListener {
   }
 
   const SessionOptions options_;
+  Teller teller_{options_.tell};
   const uint32_t trace_session_;  // its number there
   std::string target_;            // empty over a link of the caller's
   std::unique_ptr<Bulk> bulk_;    // nullptr there
@@ -500,11 +522,12 @@ class Session::Impl final : public LinkListener {
   std::condition_variable changed_;
   SessionCore core_;
   std::shared_ptr<Link> link_;
+  std::unique_ptr<ValuesStream> values_;
+  bool values_ended_ = false, values_refused_ = false;
+  int values_failures_ = 0;  // since the last frame
   std::thread reconnector_;
   bool reconnecting_ = false, link_ended_ = false, stopping_ = false;
   bool close_called_ = false, closed_ = false;
-  int notices_ = 0;  // told since
-  Clock::time_point notices_since_;
   uint64_t round_trips_ = 0, credit_waits_ = 0, frames_up_ = 0, bytes_up_before_ = 0,
            bytes_down_before_ = 0;
   Clock::time_point opened_at_, closed_at_;

@@ -296,7 +296,10 @@ void SessionCore::DropWhatIsSafe() {
 }
 
 void SessionCore::OnDone(proto::Done& done) {
-  for (proto::Value& value : *done.mutable_values()) ack_due_ |= awaited_.OnValue(value);
+  for (proto::Value& value : *done.mutable_values()) {
+    large_values_ |= value.total_bytes() > wire::kInlineValueBytesMax;
+    ack_due_ |= awaited_.OnValue(value);
+  }
   DoneThrough(done.through_seq());
   window_.OnDone(done_seq_, now_);
   for (const proto::PlanEntry& entry : done.plan()) {

@@ -76,6 +76,9 @@ class SessionCore {
   void Forget(uint64_t seq, uint32_t index) { awaited_.Forget(seq, index); }
   bool SavedReady(uint64_t seq) const { return awaited_.SavedReady(seq); }
   absl::StatusOr<Saved> TakeSaved(uint64_t seq) { return awaited_.TakeSaved(seq); }
+  // Whether a value is awaited; whether one was so large that it is better had on a stream of its own.
+  bool MissesValues() const { return awaited_.misses_any(); }
+  bool large_values() const { return large_values_; }
   uint64_t last_seq() const { return ring_.last_seq(); }
   uint64_t done_seq() const { return done_seq_; }
   uint64_t durable_seq() const { return durable_seq_; }
@@ -125,6 +128,7 @@ class SessionCore {
   std::set<uint64_t> failed_;  // of the ring: told already
   absl::Status first_failure_;
   std::vector<std::string> notices_;
+  bool large_values_ = false;
   bool ack_due_ = false;  // something came that the executor keeps until an Ack
 
   proto::Opened opened_;

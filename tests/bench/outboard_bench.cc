@@ -34,6 +34,8 @@ constexpr int64_t kImages = 60000;
 constexpr int kWarmSteps = 3;
 constexpr int kSteps = 15;
 constexpr int kTinySteps = 3000;
+constexpr int kRegisteredSteps = 20'000;
+constexpr int kRegisteredRounds = 5;
 
 double Ms(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
@@ -79,33 +81,61 @@ StepFigures MeasureSteps() {
   return figures;
 }
 
-// Microseconds of one step of x + 1 on four numbers, with its value read.
+// A chain of steps of x + 1 on four numbers.
+class TinySteps {
+ public:
+  explicit TinySteps(transport::Session& session) : session_(session) {
+    Graph g;
+    const UOp* const x = BufferNode(g, 1, DType::kF32, {Dim(4)});
+    const EncodedGraph graph = ValueOrDie(
+        EncodeGraph(Sink(g, {Add(g, x, Full(g, ConstFloat(g, DType::kF32, 1), x->shape))})));
+    request_.graph_id = graph.id.bytes;
+    request_.graph = std::make_shared<const std::string>(graph.bytes);
+    const std::vector<int64_t> dims = {4};
+    request_.outputs = {session.NewHandle()};
+    OB_CHECK_OK(session.Put(request_.outputs[0], static_cast<uint32_t>(DType::kF32), dims,
+                            std::string(16, '\0')));
+  }
+
+  uint64_t Run(bool fetch) {
+    const uint64_t last = request_.outputs[0];
+    request_.inputs = {last};
+    request_.outputs = {session_.NewHandle()};
+    request_.fetch.assign(fetch ? 1 : 0, 0);
+    const uint64_t seq = ValueOrDie(session_.Run(request_));
+    session_.Release(last);
+    return seq;
+  }
+
+ private:
+  transport::Session& session_;
+  transport::RunRequest request_;
+};
+
+// Microseconds of one step with its value read.
 std::vector<double> MeasureTinySteps(transport::Session& session) {
-  Graph g;
-  const UOp* const x = BufferNode(g, 1, DType::kF32, {Dim(4)});
-  const EncodedGraph graph = ValueOrDie(
-      EncodeGraph(Sink(g, {Add(g, x, Full(g, ConstFloat(g, DType::kF32, 1), x->shape))})));
-  transport::RunRequest request;
-  request.graph_id = graph.id.bytes;
-  request.graph = std::make_shared<const std::string>(graph.bytes);
-  request.fetch = {0};
-  uint64_t handle = session.NewHandle();
-  const std::vector<int64_t> dims = {4};
-  OB_CHECK_OK(session.Put(handle, static_cast<uint32_t>(DType::kF32), dims, std::string(16, '\0')));
+  TinySteps steps(session);
   std::vector<double> times;
   for (int i = 0; i < kTinySteps; ++i) {
-    const uint64_t next = session.NewHandle();
-    request.inputs = {handle};
-    request.outputs = {next};
     const Clock::time_point begin = Clock::now();
-    const uint64_t seq = ValueOrDie(session.Run(request));
-    ValueOrDie(session.Await(seq, 0));
+    ValueOrDie(session.Await(steps.Run(/*fetch=*/true), 0));
     times.push_back(Ms(begin) * 1e3);
-    session.Release(handle);
-    handle = next;
   }
   times.erase(times.begin(), times.begin() + kTinySteps / 10);
   return times;
+}
+
+// Steps of which none is read, by second: the median of several rounds.
+double MeasureRegisteredSteps(transport::Session& session) {
+  TinySteps steps(session);
+  std::vector<double> rates;
+  for (int round = 0; round < kRegisteredRounds; ++round) {
+    const Clock::time_point begin = Clock::now();
+    for (int i = 0; i < kRegisteredSteps; ++i) steps.Run(/*fetch=*/false);
+    OB_CHECK_OK(session.Sync());
+    rates.push_back(kRegisteredSteps / (Ms(begin) / 1e3));
+  }
+  return Quantile(rates, 0.5);
 }
 
 std::unique_ptr<transport::Session> ConnectTo(const Cloud& cloud) {
@@ -189,6 +219,12 @@ void Overhead() {
     Report(absl::StrCat("step_overhead_us_", name), Quantile(far, q) - Quantile(direct, q), "us",
            absl::StrFormat("in process: %.1f us", Quantile(direct, q)),
            "x + 1 on 4 numbers, value read");
+  const double here = MeasureRegisteredSteps(*in_process),
+               there = MeasureRegisteredSteps(*loopback);
+  const transport::Stats stats = loopback->stats();
+  Report("registered_steps_per_s", there, "1/s", absl::StrFormat("in process: %.0f", here),
+         absl::StrFormat("x + 1 on 4 numbers, nothing read; %d waits for credit, a window of %d",
+                         stats.credit_waits, stats.window_items));
   OB_CHECK_OK(loopback->Close());
   OB_CHECK_OK(in_process->Close());
 }

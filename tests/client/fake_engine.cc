@@ -93,7 +93,9 @@ absl::StatusOr<uint64_t> FakeEngine::Run(const transport::RunRequest& request) {
     status = results.status();
   }
   if (!status.ok() && !transport::FailureOf(status)) {
-    transport::Failure failure = {last_seq_ + 1, {}};
+    transport::Failure failure;
+    failure.seq = last_seq_ + 1;
+    failure.retryable = absl::IsResourceExhausted(status);
     const std::vector<const UOp*> order = PostOrder(sink);
     for (size_t i = 0; i < order.size() && !failure.node; ++i)
       if (fail_op == order[i]->op) failure.node = static_cast<uint32_t>(i);

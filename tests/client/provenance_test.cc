@@ -50,6 +50,9 @@ TEST_F(ProvenanceTest, NamesTheStepAndBothLines) {
   EXPECT_EQ(error.location().line(), __LINE__ - 1u);
   EXPECT_EQ(error.status().code(), absl::StatusCode::kResourceExhausted);
   ExpectSays(error, "no memory; in step 2, ");
+  const std::optional<transport::Failure> failure = transport::FailureOf(error.status());
+  ASSERT_TRUE(failure.has_value());
+  EXPECT_TRUE(failure->retryable);
   ExpectSays(error, "sent at " + Line(sent));
   ExpectSays(error, "written at " + Line(written));
 }

@@ -110,6 +110,29 @@ TEST_F(SessionGatewayTest, AStepIsOneFrameAndTheGraphGoesOnce) {
   EXPECT_EQ(worker_->runs(), 50);
 }
 
+// The first large value comes as all do; the next ones, where the gateway has it, over a connection of
+// their own. Either way they are whole, and small ones between them.
+TEST_F(SessionGatewayTest, LargeValuesComeWhole) {
+  StartAll();
+  auto session = Connect();
+  ASSERT_NE(session, nullptr);
+  const std::string bytes(400'000, 'v');
+  const int64_t dims[] = {static_cast<int64_t>(bytes.size())};
+  const uint64_t large = session->NewHandle(), small = session->NewHandle();
+  ASSERT_TRUE(session->Put(large, 1, dims, bytes).ok());
+  ASSERT_TRUE(session->Put(small, 12, kFour, kBytes).ok());
+  std::vector<uint64_t> seqs;
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 4; ++i) seqs.push_back(session->Fetch(i % 2 == 0 ? large : small).value());
+    for (const uint64_t seq : std::exchange(seqs, {})) {
+      const auto value = session->Await(seq, 0);
+      ASSERT_TRUE(value.ok()) << value.status();
+      EXPECT_TRUE(value->bytes == bytes || value->bytes == kBytes);
+    }
+  }
+  EXPECT_TRUE(session->status().ok());
+}
+
 TEST_F(SessionGatewayTest, LargePutsGoByHashAndOnce) {
   StartAll();
   std::string bytes(9 << 20, '\0');

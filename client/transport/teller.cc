@@ -1,0 +1,39 @@
+#include "client/transport/teller.h"
+
+#include <cstdio>
+
+#include "absl/strings/str_format.h"
+
+namespace outboard::transport {
+
+namespace {
+constexpr int kNoticesMax = 5;  // lines of the gateway's, in kTellEvery
+}  // namespace
+
+std::string OpenedLine(const std::string& target, const Stats& stats) {
+  return absl::StrFormat("a session at %s: %s, $%.2f an hour",
+                         target.empty() ? "a link of the program's" : target, stats.device,
+                         static_cast<double>(stats.price_per_hour_micro_usd) / 1e6);
+}
+
+std::string EndedLine(const Stats& stats) {
+  return absl::StrFormat(
+      "the session has ended: %d runs, %d round trips, %d bytes up, %d down, %d s billed",
+      stats.runs, stats.blocking_round_trips, stats.bytes_up, stats.bytes_down,
+      stats.seconds_billed);
+}
+
+void Teller::Tell(const std::string& line, bool over_progress) const {
+  if (tell_) return tell_(line);
+  std::fprintf(stderr, "%soutboard: %s\n", over_progress ? "\r\033[K" : "", line.c_str());
+}
+
+bool Teller::MayTellNotice(std::chrono::steady_clock::time_point now) {
+  if (now - notices_since_ > kTellEvery) {
+    notices_since_ = now;
+    notices_ = 0;
+  }
+  return ++notices_ <= kNoticesMax;
+}
+
+}  // namespace outboard::transport

@@ -1,0 +1,42 @@
+// What a session says to people, and how often: lines on stderr, or wherever the program wants them.
+//
+// Threads: Tell of any, with no lock held that the program's function could want; MayTellNotice of one
+// at a time.
+#ifndef OUTBOARD_CLIENT_TRANSPORT_TELLER_H_
+#define OUTBOARD_CLIENT_TRANSPORT_TELLER_H_
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "client/transport/stats.h"
+
+namespace outboard::transport {
+
+inline constexpr std::chrono::seconds kTellEvery{10};  // what has not changed, and the limit's time
+
+// "a session at box:6667: cpu: Xeon ..., $0.36 an hour"
+std::string OpenedLine(const std::string& target, const Stats& stats);
+// "the session has ended: 17 runs, ..."
+std::string EndedLine(const Stats& stats);
+
+class Teller {
+ public:
+  // An empty function: "outboard: <line>" on stderr.
+  explicit Teller(std::function<void(const std::string&)> tell) : tell_(std::move(tell)) {}
+
+  // `over_progress`: a progress line stands where it goes.
+  void Tell(const std::string& line, bool over_progress) const;
+  // A gateway that has much to say must not fill the program's output.
+  bool MayTellNotice(std::chrono::steady_clock::time_point now);
+
+ private:
+  const std::function<void(const std::string&)> tell_;
+  int notices_ = 0;  // told since
+  std::chrono::steady_clock::time_point notices_since_;
+};
+
+}  // namespace outboard::transport
+
+#endif  // OUTBOARD_CLIENT_TRANSPORT_TELLER_H_
