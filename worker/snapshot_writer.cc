@@ -111,6 +111,9 @@ void SnapshotWriter::Stored(const proto::Stored& stored) {
     for (const auto& [array, known] : known_)
       if (!known.array.expired()) held.insert(known.root);
     std::erase_if(stored_, [&](const std::string& root) { return !held.contains(root); });
+  } else {
+    stored_
+        .clear();  // it may be that one of them is not there any more: all of it is offered again
   }
   under_way_.clear();
 }

@@ -103,6 +103,18 @@ TEST_F(SnapshotWriterTest, WhatWasNotStoredIsThereForTheNext) {
   EXPECT_TRUE(Files().contains(HexOf("bytes")));
 }
 
+TEST_F(SnapshotWriterTest, WhatTheStoreHasLostIsOfferedAgain) {
+  const ArrayPtr array = Bytes("bytes");
+  for (const absl::StatusCode code : {absl::StatusCode::kOk, absl::StatusCode::kNotFound}) {
+    Empty();
+    ASSERT_TRUE(WriteAndTake(Request(1, {array})).blobs.ok());
+    Answer(1, code);
+  }
+  EXPECT_FALSE(Files().contains(HexOf("bytes")));
+  ASSERT_TRUE(WriteAndTake(Request(3, {array})).blobs.ok());
+  EXPECT_TRUE(Files().contains(HexOf("bytes")));
+}
+
 TEST_F(SnapshotWriterTest, AnArrayInThePlaceOfAnotherIsAnother) {
   for (uint64_t id = 1; id <= 20; ++id) {
     const std::string bytes = "number " + std::to_string(id);
