@@ -1,0 +1,79 @@
+// When a snapshot is due: by the clock, by what the client would have to send again, and after a failure.
+#include "worker/store_schedule.h"
+
+#include <gtest/gtest.h>
+
+#include "proto/limits.h"
+
+namespace outboard::worker {
+namespace {
+
+class StoreScheduleTest : public ::testing::Test {
+ protected:
+  StoreScheduleTest() {
+    schedule_.SetInterval(10'000);
+    EXPECT_FALSE(schedule_.Due(0)) << "nothing is new";
+  }
+  void Apply(uint64_t seq, size_t put_bytes = 0) {
+    proto::ClientItem item;
+    item.set_seq(seq);
+    if (put_bytes > 0) item.mutable_put()->set_data(std::string(put_bytes, 'x'));
+    schedule_.Applied(item);
+  }
+  StoreSchedule schedule_;
+};
+
+TEST_F(StoreScheduleTest, ByTheClockIfSomethingIsNew) {
+  EXPECT_EQ(schedule_.wake_ms(), std::nullopt);
+  Apply(1);
+  EXPECT_FALSE(schedule_.Due(9'999));
+  EXPECT_EQ(schedule_.wake_ms(), 10'000);
+  EXPECT_TRUE(schedule_.Due(10'000));
+  schedule_.Begun(10'000);
+  Apply(2);
+  EXPECT_FALSE(schedule_.Due(30'000)) << "one at a time";
+  EXPECT_EQ(schedule_.durable_seq(), 0u);
+  schedule_.Stored(true, 12'000);
+  EXPECT_EQ(schedule_.durable_seq(), 1u) << "what it holds, not what came since";
+  EXPECT_FALSE(schedule_.Due(19'999));
+  EXPECT_TRUE(schedule_.Due(20'000));
+}
+
+TEST_F(StoreScheduleTest, BeforeTheClientsRingIsFull) {
+  Apply(wire::kNotDurableItemsMax - 1);
+  EXPECT_FALSE(schedule_.Due(1));
+  Apply(wire::kNotDurableItemsMax);
+  EXPECT_TRUE(schedule_.Due(1));
+}
+
+TEST_F(StoreScheduleTest, BeforeTheClientKeepsTooManyBytes) {
+  Apply(1, wire::kNotDurableBytesMax - 1);
+  EXPECT_FALSE(schedule_.Due(1));
+  Apply(2, 1);
+  EXPECT_TRUE(schedule_.Due(1));
+  schedule_.Begun(1);
+  schedule_.Stored(true, 2);
+  Apply(3, 1);
+  EXPECT_FALSE(schedule_.Due(3)) << "they count from the snapshot";
+}
+
+TEST_F(StoreScheduleTest, AFailureIsTriedAgainAndNotAtOnce) {
+  Apply(1);
+  schedule_.Begun(10'000);
+  schedule_.Stored(false, 11'000);
+  EXPECT_FALSE(schedule_.Due(11'000));
+  EXPECT_TRUE(schedule_.Due(20'000));
+  Apply(wire::kNotDurableItemsMax);
+  EXPECT_FALSE(schedule_.Due(11'500)) << "the client is about to wait; still, not in a loop";
+  EXPECT_TRUE(schedule_.Due(11'000 + StoreSchedule::kRetryMs));
+}
+
+TEST_F(StoreScheduleTest, WithoutAnIntervalNever) {
+  schedule_.SetInterval(0);
+  Apply(10 * wire::kNotDurableItemsMax);
+  EXPECT_FALSE(schedule_.Due(1'000'000));
+  EXPECT_EQ(schedule_.wake_ms(), std::nullopt);
+}
+
+}  // namespace
+}  // namespace outboard::worker
