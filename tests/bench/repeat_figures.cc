@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "client/tensor/repeat.h"
+#include "compiler/ir/check.h"
 #include "tests/bench/report.h"
 #include "tests/e2e/in_process.h"
 
@@ -50,6 +51,7 @@ void RepeatFigures() {
       repeat(kTimes, assign);
       n.to_host();
     });
+    OB_CHECK(n.to_vector<double>()[0] == 3 + 2.0 * kRounds * kTimes);  // all of it was done
     Report("repeat_us", repeated, "us", "", "a repetition of x + 1 of four floats, in one process");
     Report("repeat_ratio", once / repeated, "", "one Run each",
            "steps sent alone, dispatched ahead, to repetitions");

@@ -118,6 +118,7 @@ TEST_P(RepeatInProcess, IsOneRunWithoutAWait) {
   const std::vector<int64_t> values = rows.to_vector<int64_t>();
   const transport::Stats after = Stats();
   EXPECT_EQ(after.runs, before.runs + 1);
+  EXPECT_EQ(after.steps, before.steps + 1000);
   ASSERT_EQ(values.size(), 1000u);
   for (int64_t k = 0; k < 1000; ++k) EXPECT_EQ(values[k], 2 * (k + 3));
   EXPECT_EQ(n.item<int64_t>(), 1002);

@@ -117,7 +117,7 @@ class Client {
   }
 
   static void MakeRepeat(test::ByteSource& bytes, proto::Run& run) {
-    run.set_repeat(bytes.OneIn(16) ? uint32_t{bytes.Byte()} << 20 : bytes.Below(5));
+    run.set_repeat(bytes.OneIn(16) ? uint32_t{bytes.Byte()} << 21 : bytes.Below(5));
     for (int i = bytes.Below(3); i > 0; --i) {
       proto::Carry& carry = *run.add_carry();
       carry.set_output(bytes.Below(3));
