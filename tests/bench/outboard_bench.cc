@@ -18,6 +18,7 @@
 #include "tests/bench/decode_figures.h"
 #include "tests/bench/first_step_figures.h"
 #include "tests/bench/kernel_figures.h"
+#include "tests/bench/network_figures.h"
 #include "tests/bench/repeat_figures.h"
 #include "tests/bench/report.h"
 #include "tests/bench/rewrite_figures.h"
@@ -238,6 +239,7 @@ struct Group {
 int Main(int argc, char** argv) {
   const std::vector<Group> groups = {{"steps", Steps},
                                      {"overhead", Overhead},
+                                     {"network", NetworkFigures},
                                      {"repeat", RepeatFigures},
                                      {"first", FirstStepFigures},
                                      {"decode", DecodeFigures},
