@@ -38,7 +38,8 @@ void AddMemory(CLI::App* app, ServerFlags& flags, const std::string& otherwise) 
       ->transform(CLI::AsSizeValue(false));
 }
 
-void AddGateway(CLI::App* app, ServerFlags& flags) {
+// `snapshots`: what --snapshot-every is where it is not given.
+void AddGateway(CLI::App* app, ServerFlags& flags, const std::string& snapshots) {
   app->add_option("--data", flags.data, "Folder of accounts and blobs (default: $OUTBOARD_DATA)");
   app->add_option("--quota", flags.quota_bytes,
                   "Bytes that each tenant may keep in the store, or 512MB, 8GB ... (default: none)")
@@ -46,6 +47,12 @@ void AddGateway(CLI::App* app, ServerFlags& flags) {
   app->add_option("--price", flags.price_per_hour_usd, "US dollars an hour for each device")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
+  app->add_option(
+         "--snapshot-every", flags.snapshot_every_s,
+         "Seconds between two snapshots of a session's state, from which it goes on when its "
+         "worker is lost; 0: none")
+      ->check(CLI::Range(0, 86'400))
+      ->default_str(snapshots);
 }
 
 // One line: what is wrong, and which help to read.
@@ -96,7 +103,7 @@ int Main(int argc, char** argv) {
   up->add_option("--host", server.host, "Address to listen at")->capture_default_str();
   up->add_flag("--no-auth", server.no_auth, "Ask for no keys (loopback only)");
   AddMemory(up, server, "3/4 of the machine's, divided by all devices");
-  AddGateway(up, server);
+  AddGateway(up, server, "30");
   AddReady(up, server);
 
   CLI::App* gateway = app.add_subcommand("gateway", "A gateway alone; workers join it");
@@ -111,7 +118,7 @@ int Main(int argc, char** argv) {
   gateway->add_flag("--no-auth", server.no_auth,
                     "Ask for no keys (loopback and unix sockets only)");
   AddMemory(gateway, server, "what the worker says");
-  AddGateway(gateway, server);
+  AddGateway(gateway, server, "30");
   AddReady(gateway, server);
 
   CLI::App* worker = app.add_subcommand("worker", "A worker that joins a gateway");
@@ -138,7 +145,7 @@ int Main(int argc, char** argv) {
   serve->add_flag("--ephemeral", server.ephemeral, "Remove the data folder at the end")
       ->needs("--no-auth");
   AddMemory(serve, server, "3/4 of the machine's, which the sessions share");
-  AddGateway(serve, server);
+  AddGateway(serve, server, "0");
   AddReady(serve, server);
   for (CLI::App* command : {up, worker, serve})
     command->add_flag("--no-idle-search", server.no_idle_search,

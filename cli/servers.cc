@@ -59,7 +59,9 @@ absl::StatusOr<std::string> FleetToken(const ServerFlags& flags) {
   return CheckedToken("--fleet-token-file", token);
 }
 
-absl::StatusOr<gateway::GatewayOptions> OptionsFor(const ServerFlags& flags) {
+// `snapshot_every_s` where no flag says otherwise.
+absl::StatusOr<gateway::GatewayOptions> OptionsFor(const ServerFlags& flags,
+                                                   int snapshot_every_s = 30) {
   gateway::GatewayOptions options;
   options.listen = flags.listen;
   options.data_folder = flags.data.empty() ? DefaultDataFolder() : flags.data;
@@ -72,6 +74,7 @@ absl::StatusOr<gateway::GatewayOptions> OptionsFor(const ServerFlags& flags) {
     return status;
   options.quota_bytes = flags.quota_bytes;
   options.core.memory_bytes_max = flags.session_memory_bytes;
+  options.core.snapshot_ns = flags.snapshot_every_s.value_or(snapshot_every_s) * gateway::kSecondNs;
   options.core.price_per_hour = {std::llround(flags.price_per_hour_usd * 1e6)};
   return options;
 }
@@ -194,8 +197,10 @@ void KeepObjects() {
 int RunServe(const ServerFlags& flags) {
   EndWith(flags.parent_pid);
   KeepObjects();
-  auto options = OptionsFor(flags);
+  // One family: a worker that ends takes the gateway along, and who would go on from a snapshot is gone too.
+  auto options = OptionsFor(flags, /*snapshot_every_s=*/0);
   if (!options.ok()) return Report(options.status());
+  options->executors_outlive = false;
   if (flags.ephemeral) {
     if (absl::Status status = OwnFolder(flags, *options); !status.ok()) return Report(status);
   }

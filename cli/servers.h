@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "cli/common.h"
@@ -20,6 +21,7 @@ struct ServerFlags {
   std::string fleet_token_file;  // gateway, worker; $OUTBOARD_FLEET_TOKEN goes before
   double price_per_hour_usd = 0.50;
   int drain_s = 5;
+  std::optional<int> snapshot_every_s;  // up, gateway, serve
   uint64_t session_memory_bytes = 0;
   uint64_t quota_bytes = 0;  // of each tenant in the store; 0: none
   bool no_auth = false;

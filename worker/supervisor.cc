@@ -3,10 +3,14 @@
 //       how it ended.
 //   V2  Executors are started by the thread of Run only (they end with it), and reaped by their
 //       session's thread.
-//   V3  Without an acknowledged heartbeat for lease_ttl_ms every executor is ended: the gateway has
-//       given the sessions up by then, and two executors of one session must not be.
+//   V3  When Join breaks, or its heartbeats are not acknowledged for lease_ttl_ms, the executors keep
+//       their state and Register names them. Those that Welcome does not name end, and so do all
+//       after kOrphanMost without a gateway. Meanwhile another executor may have been given the
+//       session: which of two is its own is known by the attach token, and only that one is heard.
 //
-//   session:  Assign --start--> running --the executor ends | ReleaseSession | Join breaks--> ended
+//   session:  Assign --start--> running --Join breaks--> orphaned --Welcome names it, Attach--> running
+//             running --the executor ends | ReleaseSession--> ended
+//             orphaned --Welcome does not name it | kOrphanMost--> ended
 #include "worker/supervisor.h"
 
 #include <grpcpp/grpcpp.h>
@@ -19,6 +23,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -43,6 +48,7 @@ using JoinStream = grpc::ClientReaderWriter<proto::WorkerEvent, proto::GatewayCo
 
 constexpr Milliseconds kRejoinFirst{100};
 constexpr Milliseconds kRejoinMost{5000};
+constexpr std::chrono::seconds kOrphanMost{90};  // a gateway that starts again waits 60 s for us
 
 void Authorize(grpc::ClientContext& context, const std::string& fleet_token) {
   if (!fleet_token.empty())
@@ -77,9 +83,12 @@ class Supervisor::Impl {
       StartSpare();
       const Clock::time_point start = Clock::now();
       const absl::Status status = JoinOnce();
-      EndSessions();
+      Reap();
+      const Clock::time_point ack{Clock::duration(last_ack_.load())};
+      if (Clock::now() - ack > kOrphanMost) EndSessions();
       if (status.code() == absl::StatusCode::kUnauthenticated ||
           status.code() == absl::StatusCode::kFailedPrecondition) {
+        EndSessions();
         spare_ = ChildProcess();
         return status;
       }
@@ -87,6 +96,7 @@ class Supervisor::Impl {
       std::unique_lock lock(mutex_);
       wake_.wait_for(lock, pause, [&] { return stopping_.load(); });
     }
+    EndSessions();
     spare_ = ChildProcess();
     return absl::OkStatus();
   }
@@ -119,6 +129,7 @@ class Supervisor::Impl {
       if (command.has_welcome()) {
         last_ack_ = Clock::now().time_since_epoch().count();
         local_socket_ = command.welcome().local_socket();
+        KeepSessions({command.welcome().sessions().begin(), command.welcome().sessions().end()});
         if (!heart.joinable())
           heart = std::thread(
               [this, welcome = command.welcome(), &context] { Beat(welcome, context); });
@@ -162,6 +173,13 @@ class Supervisor::Impl {
       device.set_hardware_class(info.hardware_class);
       device.set_memory_bytes(static_cast<uint64_t>(options_.memory_bytes_max));
     }
+    for (const auto& [id, relay] : sessions_) {
+      proto::HeldSession& held = *entry.add_sessions();
+      held.set_session_id(id);
+      held.set_attach_token(relay->assign().attach_token());
+      *held.mutable_devices() = relay->assign().devices();
+      held.set_lease_id(relay->assign().lease_id());
+    }
     return event;
   }
 
@@ -183,7 +201,7 @@ class Supervisor::Impl {
       Tell(event);
       lock.lock();
       const Clock::time_point ack{Clock::duration(last_ack_.load())};
-      if (Clock::now() - ack > ttl) {  // V3: Run ends the sessions once the stream is gone
+      if (Clock::now() - ack > ttl) {  // V3: Run joins again
         context.TryCancel();
         return;
       }
@@ -204,8 +222,8 @@ class Supervisor::Impl {
     }
     StartSpare();  // if the last one could not be started, or has ended
     if (!spare_.running() || draining_) {
-      TellEnded(id, absl::UnavailableError(draining_ ? "the worker is draining"
-                                                     : "an executor cannot be started"));
+      TellEnded(assign, absl::UnavailableError(draining_ ? "the worker is draining"
+                                                         : "an executor cannot be started"));
       return;
     }
     auto memory = static_cast<uint64_t>(options_.memory_bytes_max);
@@ -217,12 +235,13 @@ class Supervisor::Impl {
     session.blob_cache = blob_cache_.get();
     session.bulk = options_.bulk;
     session.searcher = searcher_.get();
-    session.on_end = [this, id](absl::Status status) {
+    session.on_end = [this, assign](absl::Status status) {
       {
         std::lock_guard lock(mutex_);
-        ended_.push_back(id);  // before the gateway hears of it and may assign it again
+        ended_.push_back(
+            assign.session_id());  // before the gateway hears of it and may assign it again
       }
-      TellEnded(id, status);
+      TellEnded(assign, status);
     };
     auto relay = std::make_unique<SessionRelay>(std::move(session), std::move(spare_));
     spare_ = ChildProcess();
@@ -258,6 +277,16 @@ class Supervisor::Impl {
     for (const std::string& id : ended) TakeSession(id).reset();
   }
 
+  // V3. On the thread of Run, which alone adds and removes sessions.
+  void KeepSessions(const std::set<std::string>& kept) {
+    std::vector<std::string> over;
+    for (const auto& [id, relay] : sessions_) {
+      if (!kept.contains(id)) over.push_back(id);
+    }
+    for (const std::string& id : over) OnRelease(id);
+    for (const auto& [id, relay] : sessions_) relay->Attach(*fleet_, local_socket_);
+  }
+
   void EndSessions() {
     std::map<std::string, std::unique_ptr<SessionRelay>> sessions;
     {
@@ -270,9 +299,10 @@ class Supervisor::Impl {
     ended_.clear();
   }
 
-  void TellEnded(const std::string& id, const absl::Status& status) {
+  void TellEnded(const proto::Assign& assign, const absl::Status& status) {
     proto::WorkerEvent event;
-    event.mutable_session_ended()->set_session_id(id);
+    event.mutable_session_ended()->set_session_id(assign.session_id());
+    event.mutable_session_ended()->set_lease_id(assign.lease_id());
     event.mutable_session_ended()->set_code(static_cast<uint32_t>(status.code()));
     event.mutable_session_ended()->set_message(std::string(status.message()));
     Tell(event);

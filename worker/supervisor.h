@@ -2,7 +2,7 @@
 // it, and connects the two.
 //
 //   gateway --Join------> commands  (assign, release)    one control stream, dialled again when
-//                                                        it breaks
+//                                                        it breaks; executors stay meanwhile
 //           <--events---            (register, heartbeat, session ended)
 //   gateway <--frames---> executor                       one a session (session_relay.h)
 //

@@ -24,7 +24,8 @@ CREATE INDEX api_key_by_tenant ON api_key(tenant);
 )sql",
 };
 
-// worker and end are words for people and for routing; states are SessionState's numbers.
+// worker and end are words for people and for routing; states are SessionState's numbers. Rows from before
+// the second step have no hashes: nobody can come back to them.
 inline constexpr const char* kSessionsSchema[] = {
     R"sql(
 CREATE TABLE session(
@@ -50,6 +51,14 @@ CREATE TABLE lease(
   PRIMARY KEY(session, grant_number)
 ) STRICT;
 CREATE INDEX lease_live ON lease(session) WHERE released_ms IS NULL;
+)sql",
+    R"sql(
+ALTER TABLE session ADD COLUMN resume_hash BLOB NOT NULL DEFAULT x'';
+ALTER TABLE session ADD COLUMN attach_hash BLOB NOT NULL DEFAULT x'';
+ALTER TABLE session ADD COLUMN devices INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE session ADD COLUMN recoverable INTEGER NOT NULL DEFAULT 0 CHECK(recoverable IN (0, 1));
+ALTER TABLE session ADD COLUMN snapshot_root BLOB NOT NULL DEFAULT x'';
+ALTER TABLE session ADD COLUMN snapshot_seq INTEGER NOT NULL DEFAULT 0;
 )sql",
 };
 

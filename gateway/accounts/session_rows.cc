@@ -14,7 +14,8 @@ using storage::Database;
 using storage::Statement;
 
 constexpr char kSessionColumns[] =
-    "SELECT id, tenant, epoch, worker, state, opened_ms, closed_ms FROM session ";
+    "SELECT id, tenant, epoch, worker, state, opened_ms, closed_ms, resume_hash, attach_hash, "
+    "devices, recoverable, snapshot_root, snapshot_seq FROM session ";
 
 bool IsLive(SessionState state) {
   return state == SessionState::kOpen || state == SessionState::kDetached;
@@ -33,7 +34,13 @@ absl::StatusOr<SessionRow> ReadSession(const Statement& row) {
                     .worker = std::string(row.Text(3)),
                     .state = static_cast<SessionState>(row.Int(4)),
                     .opened_at = WallTime{row.Int(5)},
-                    .closed_at = OptionalTime(row, 6)};
+                    .closed_at = OptionalTime(row, 6),
+                    .resume_hash = std::string(row.Blob(7)),
+                    .attach_hash = std::string(row.Blob(8)),
+                    .devices = static_cast<uint32_t>(row.Int(9)),
+                    .recoverable = row.Int(10) != 0,
+                    .snapshot_root = std::string(row.Blob(11)),
+                    .snapshot_seq = static_cast<uint64_t>(row.Int(12))};
 }
 
 absl::StatusOr<std::optional<SessionRow>> Find(Database& db, const SessionId& session) {
@@ -53,8 +60,9 @@ absl::Status CheckText(std::string_view what, std::string_view text) {
 
 absl::Status CheckRow(const SessionRow& row) {
   if (row.tenant.value <= 0) return absl::InvalidArgumentError("sessions: a row needs a tenant");
-  if (row.epoch > static_cast<uint64_t>(INT64_MAX))
-    return absl::InvalidArgumentError("sessions: epoch above 2^63");
+  constexpr auto kMost = static_cast<uint64_t>(INT64_MAX);
+  if (row.epoch > kMost || row.snapshot_seq > kMost)
+    return absl::InvalidArgumentError("sessions: a number above 2^63");
   if (row.state < SessionState::kOpen || row.state > SessionState::kLost) {
     return absl::InvalidArgumentError("sessions: no such state");
   }
@@ -91,16 +99,26 @@ absl::Status SessionRows::Put(const SessionRow& row) {
     }
     OB_ASSIGN_OR_RETURN(
         Statement write,
-        db_->Prepare("INSERT INTO session(id, tenant, epoch, worker, state, opened_ms, closed_ms) "
-                     "VALUES(?, ?, ?, ?, ?, ?, ?) ON CONFLICT(id) DO UPDATE SET epoch = "
-                     "excluded.epoch, worker = "
-                     "excluded.worker, state = excluded.state, closed_ms = excluded.closed_ms"));
+        db_->Prepare(
+            "INSERT INTO session(id, tenant, epoch, worker, state, opened_ms, closed_ms, "
+            "resume_hash, attach_hash, devices, recoverable, snapshot_root, snapshot_seq) "
+            "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(id) DO UPDATE SET "
+            "epoch = excluded.epoch, worker = excluded.worker, state = excluded.state, "
+            "closed_ms = excluded.closed_ms, attach_hash = excluded.attach_hash, devices = "
+            "excluded.devices, recoverable = excluded.recoverable, snapshot_root = "
+            "excluded.snapshot_root, snapshot_seq = excluded.snapshot_seq"));
     write.BindBlob(1, row.session.Bytes())
         .Bind(2, row.tenant.value)
         .Bind(3, static_cast<int64_t>(row.epoch))
         .BindText(4, row.worker)
         .Bind(5, static_cast<int64_t>(row.state))
-        .Bind(6, row.opened_at.unix_ms);
+        .Bind(6, row.opened_at.unix_ms)
+        .BindBlob(8, row.resume_hash)
+        .BindBlob(9, row.attach_hash)
+        .Bind(10, row.devices)
+        .Bind(11, row.recoverable ? 1 : 0)
+        .BindBlob(12, row.snapshot_root)
+        .Bind(13, static_cast<int64_t>(row.snapshot_seq));
     if (row.closed_at.has_value()) write.Bind(7, row.closed_at->unix_ms);
     return write.Run();
   });
@@ -115,6 +133,10 @@ absl::StatusOr<SessionRow> SessionRows::Get(const SessionId& session) {
 
 absl::StatusOr<std::vector<SessionRow>> SessionRows::ListLive() {
   absl::MutexLock lock(&mutex_);
+  return ReadLive();
+}
+
+absl::StatusOr<std::vector<SessionRow>> SessionRows::ReadLive() {
   OB_ASSIGN_OR_RETURN(Statement query,
                       db_->Prepare(std::string(kSessionColumns) +
                                    "WHERE closed_ms IS NULL ORDER BY opened_ms, id"));
@@ -127,24 +149,45 @@ absl::StatusOr<std::vector<SessionRow>> SessionRows::ListLive() {
   }
 }
 
-absl::StatusOr<int64_t> SessionRows::LoseAllLive(WallTime now) {
+absl::Status SessionRows::EndLeases(WallTime now) {
+  OB_ASSIGN_OR_RETURN(Statement leases,
+                      db_->Prepare("UPDATE lease SET released_ms = ?, end = 'gateway restarted' "
+                                   "WHERE released_ms IS NULL"));
+  return leases.Bind(1, now.unix_ms).Run();
+}
+
+absl::StatusOr<std::vector<TakenOver>> SessionRows::TakeOver(WallTime now) {
   absl::MutexLock lock(&mutex_);
-  int64_t lost = 0;
+  std::vector<TakenOver> taken;
   OB_RETURN_IF_ERROR(db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
-    OB_ASSIGN_OR_RETURN(
-        Statement sessions,
-        db_->Prepare(
-            "UPDATE session SET state = ?, closed_ms = ? WHERE closed_ms IS NULL RETURNING 1"));
-    sessions.Bind(1, static_cast<int64_t>(SessionState::kLost)).Bind(2, now.unix_ms);
-    for (;;) {
-      OB_ASSIGN_OR_RETURN(const bool more, sessions.Step());
-      if (!more) break;
-      ++lost;
+    OB_RETURN_IF_ERROR(EndLeases(now));
+    OB_ASSIGN_OR_RETURN(Statement lose,
+                        db_->Prepare("UPDATE session SET state = ?, closed_ms = ? WHERE closed_ms "
+                                     "IS NULL AND resume_hash = x''"));
+    OB_RETURN_IF_ERROR(
+        lose.Bind(1, static_cast<int64_t>(SessionState::kLost)).Bind(2, now.unix_ms).Run());
+    OB_ASSIGN_OR_RETURN(std::vector<SessionRow> rows, ReadLive());
+    for (SessionRow& row : rows) {
+      OB_ASSIGN_OR_RETURN(Statement last,
+                          db_->Prepare("SELECT max(grant_number) FROM lease WHERE session = ?"));
+      OB_ASSIGN_OR_RETURN(const bool found, last.BindBlob(1, row.session.Bytes()).Step());
+      taken.push_back({std::move(row), static_cast<uint64_t>(found ? last.Int(0) : 0)});
     }
-    OB_ASSIGN_OR_RETURN(Statement leases,
-                        db_->Prepare("UPDATE lease SET released_ms = ?, end = 'gateway restarted' "
-                                     "WHERE released_ms IS NULL"));
-    return leases.Bind(1, now.unix_ms).Run();
+    return absl::OkStatus();
+  }));
+  return taken;
+}
+
+absl::StatusOr<std::vector<SessionRow>> SessionRows::LoseAllLive(WallTime now) {
+  absl::MutexLock lock(&mutex_);
+  std::vector<SessionRow> lost;
+  OB_RETURN_IF_ERROR(db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
+    OB_RETURN_IF_ERROR(EndLeases(now));
+    OB_ASSIGN_OR_RETURN(lost, ReadLive());
+    OB_ASSIGN_OR_RETURN(
+        Statement lose,
+        db_->Prepare("UPDATE session SET state = ?, closed_ms = ? WHERE closed_ms IS NULL"));
+    return lose.Bind(1, static_cast<int64_t>(SessionState::kLost)).Bind(2, now.unix_ms).Run();
   }));
   return lost;
 }

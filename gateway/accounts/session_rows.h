@@ -1,6 +1,6 @@
 // Rows of sessions and leases, written when a session is opened and at each epoch, so that a
 // gateway which starts again knows what its predecessor had promised. Routing only: no tensors, no
-// steps, no money.
+// steps, no money; and of tokens only hashes, so that who reads the file cannot take a session over.
 //
 // Threads and errors: as Accounts; the same file.
 #pragma once
@@ -37,7 +37,19 @@ struct SessionRow {
   SessionState state = SessionState::kOpen;
   WallTime opened_at;
   std::optional<WallTime> closed_at;  // set exactly in kClosed and kLost
+  std::string resume_hash;  // of the client's token; empty: it cannot come back to another gateway
+  std::string attach_hash;  // of the executor's, with which it may; empty: none has attached
+  uint32_t devices = 1;
+  bool recoverable = false;   // the client keeps what no snapshot holds
+  std::string snapshot_root;  // of the last; empty: none yet
+  uint64_t snapshot_seq = 0;  // what that holds
   bool operator==(const SessionRow&) const = default;
+};
+
+// A session that a gateway takes over from the one before it.
+struct TakenOver {
+  SessionRow row;
+  uint64_t last_grant = 0;
 };
 
 struct LeaseRow {
@@ -56,8 +68,7 @@ class SessionRows {
   static absl::StatusOr<std::unique_ptr<SessionRows>> Open(
       const std::string& path, const storage::OpenOptions& options = {});
 
-  // Inserts, or replaces worker, state, epoch and closed_at; tenant and opened_at stay as first
-  // written.
+  // Inserts, or replaces all but tenant, opened_at and resume_hash, which stay as first written.
   // Errors:
   //     INVALID_ARGUMENT     a tenant that is not positive, a long name, or a closed_at that does
   //                          not go with the state
@@ -67,9 +78,11 @@ class SessionRows {
   absl::StatusOr<SessionRow> Get(const SessionId& session);  // NOT_FOUND
   // kOpen and kDetached, by opened_at.
   absl::StatusOr<std::vector<SessionRow>> ListLive();
-  // At start-up of the only gateway: what is still live was lost with its predecessor; its leases
-  // end as "gateway restarted". Returns how many sessions there were.
-  absl::StatusOr<int64_t> LoseAllLive(WallTime now);
+  // At start-up of the only gateway. Leases of its predecessor end as "gateway restarted".
+  // Live sessions whose client can come back stay so and are returned, by opened_at; the others are lost.
+  absl::StatusOr<std::vector<TakenOver>> TakeOver(WallTime now);
+  // Likewise where executors have ended with the gateway: all are lost. Returns these.
+  absl::StatusOr<std::vector<SessionRow>> LoseAllLive(WallTime now);
 
   // The number for the session's next lease (1, 2, ...), reserved by writing the row.
   // LeaseRow::lease.grant is ignored and the number is returned.
@@ -79,6 +92,9 @@ class SessionRows {
   absl::StatusOr<std::vector<LeaseRow>> LeasesOf(const SessionId& session);  // in order
 
  private:
+  absl::Status EndLeases(WallTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<std::vector<SessionRow>> ReadLive() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   explicit SessionRows(std::unique_ptr<storage::Database> db) : db_(std::move(db)) {}
 
   absl::Mutex mutex_;

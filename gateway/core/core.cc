@@ -1,25 +1,33 @@
 // Invariants (CheckInvariants; tests quote the numbers)
 //   G1  A device is held by at most one session, and that session names it.
-//   G2  A session holds devices exactly in kStarting, kLive and kDetached, all of one worker that
-//       is known.
+//   G2  A session holds devices exactly in kStarting, kLive and kDetached; in these and in kParked
+//       it has a worker that is known, in the others none.
 //   G3  A session is metered exactly in kLive and kDetached: never before the customer can use the
 //       device, never after.
-//   G4  A connection belongs to at most one session; kLive has one, kDetached and a kParked outside
-//       the queue none.
+//   G4  A connection belongs to at most one session; kLive and kQueued have one, kDetached and
+//       kShelved none.
 //   G5  The queue holds exactly the sessions in kQueued and those in kParked that have a
 //       connection.
 //   G6  An epoch rises with every Live of a session.
 //   G7  Nothing waits for ever: each state but kLive has a time limit, checked on Tick.
+//   G8  A session is replaced only if nothing was opened yet or its client keeps what no snapshot
+//       holds; and at most moves_max times within move_window_ns.
+//   G9  An executor that was replaced is not heard: what it says names an earlier placement, or
+//       another worker than the session's.
 //
 //   ClientOpen --Enqueue--> kQueued --TryPlace--> kStarting --ExecutorAttached/GoLive--> kLive
 //   kLive --ClientGone/GoDetached--> kDetached --ClientResume/GoLive--> kLive
 //   kDetached --idle/Park--> kParked --ClientResume/Enqueue, TryPlace--> kLive
-//   any --ClientClosed, ExecutorGone, WorkerGone, a time limit/End--> gone
+//   with a worker --WorkerGone/Orphan--> kOrphaned <--SessionRestored (the gateway was started again)
+//   kOrphaned --WorkerJoined, which holds it/Adopt--> kStarting, or kParked if it held no device
+//   kOrphaned, or with a worker --its executor is lost/Replace--> kQueued with a client, kShelved
+//   without; kShelved --ClientResume/Enqueue, TryPlace--> kStarting, with the last snapshot
+//   any --ClientClosed, ExecutorGone, a time limit/End--> gone
 #include "gateway/core/core.h"
 
 #include <algorithm>
 #include <set>
-#include <string_view>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -28,15 +36,6 @@ namespace outboard::gateway {
 namespace {
 
 int64_t Since(MonoTime now, MonoTime then) { return now.ns - then.ns; }
-bool IsSome(ConnId conn) { return conn.value != 0; }
-
-// What the customer has lost, and what it costs (docs/when-it-breaks.md).
-absl::Status WorkerLost(std::string_view how) {
-  return absl::UnavailableError(
-      absl::StrCat("worker lost: ", std::string(how),
-                   "; the session's values are gone, and the time since the worker was last heard "
-                   "from is not billed"));
-}
 
 }  // namespace
 
@@ -60,8 +59,25 @@ std::vector<Action> GatewayCore::On(const Event& event, MonoTime now) {
 void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
   Worker& worker = workers_[event.worker];
   worker.name = event.name;
+  worker.node = event.node;
   worker.devices.assign(event.devices, std::nullopt);
   worker.heard = now_;
+  Welcome welcome{event.worker, {}, {}};
+  for (const HeldExecutor& held : event.held) {
+    if (!Adopt(held, event.worker)) continue;
+    welcome.sessions.push_back(held);
+    welcome.tenants.push_back(sessions_.at(held.session).tenant);
+  }
+  out.push_back(std::move(welcome));
+  // A node that comes back without an executor has lost it. Others may have the same name: what
+  // only that executor could go on with waits for them.
+  std::vector<SessionId> lost;
+  for (const auto& [id, session] : sessions_) {
+    if (session.state == State::kOrphaned && session.recoverable && session.node == event.node)
+      lost.push_back(id);
+  }
+  for (const SessionId& id : lost)
+    Replace(sessions_.at(id), absl::StrCat(event.name, " has started again"), out);
   PlaceQueue(out);
 }
 
@@ -87,26 +103,54 @@ void GatewayCore::Handle(const WorkerDraining& event, Out& out) {
 }
 
 void GatewayCore::Handle(const WorkerGone& event, Out& out) {
-  LoseWorker(event.worker, "its connection ended", out);
+  LoseWorker(event.worker, "its connection ended", /*may_return=*/true, out);
 }
 
-void GatewayCore::LoseWorker(WorkerId id, const std::string& why, Out& out) {
+void GatewayCore::LoseWorker(WorkerId id, const std::string& why, bool may_return, Out& out) {
   auto it = workers_.find(id);
   if (it == workers_.end()) return;
-  std::string name = it->second.name;
+  const std::string how = absl::StrCat(it->second.name, " (", why, ")");
   it->second.draining = true;  // what its sessions give back must not be given to those who wait
   std::vector<SessionId> lost;
   for (const auto& [session_id, session] : sessions_) {
     if (session.worker == id) lost.push_back(session_id);
   }
   for (const SessionId& session_id : lost) {
-    End(session_id, WorkerLost(absl::StrCat(name, " (", why, ")")), RowState::kLost, "worker lost",
-        out);
+    Session& session = sessions_.at(session_id);
+    if (may_return && session.epoch > 0) {
+      Orphan(session, how, out);
+    } else {
+      Replace(session, how, out);
+    }
   }
   workers_.erase(id);
 }
 
 // ---- clients ------------------------------------------------------------------------------------
+
+void GatewayCore::Handle(const SessionRestored& event, Out&) {
+  Session& session = sessions_[event.session];
+  session.id = event.session;
+  session.tenant = event.tenant;
+  session.resume_hash = event.resume_hash;
+  session.epoch = event.epoch;
+  session.grant = event.grant;
+  session.devices_wanted = event.devices;
+  session.node = event.node;
+  session.held_device = event.had_client;
+  session.client_recovers = session.recoverable = event.recoverable;
+  session.snapshot_root = event.snapshot_root;
+  session.snapshot_seq = event.snapshot_seq;
+  session.past = session.charged = {event.past_seconds, event.past_amount};
+  session.wall = event.wall;
+  // Without a worker it was on its way to another.
+  const bool nowhere = event.recoverable && event.node.empty();
+  session.state = nowhere ? State::kShelved : State::kOrphaned;
+  session.lost_how =
+      absl::StrCat(event.node, " (it did not join the gateway that was started again)");
+  session.orphan_until = {now_.ns + options_.orphan_ns};
+  session.since = session.client_left = now_;
+}
 
 void GatewayCore::Handle(const ClientOpen& event, Out& out) {
   auto refuse = [&](absl::Status why) {
@@ -127,8 +171,9 @@ void GatewayCore::Handle(const ClientOpen& event, Out& out) {
   Session& session = sessions_[event.session];
   session.id = event.session;
   session.tenant = event.tenant;
-  session.resume_token = event.resume_token;
-  session.attach_token = event.attach_token;
+  session.resume_hash = event.resume_hash;
+  session.devices_wanted = event.devices;
+  session.client_recovers = event.recovers;
   session.conn = event.conn;
   session.wall = event.wall;
   session.since = now_;
@@ -143,11 +188,10 @@ void GatewayCore::Handle(const ClientResume& event, Out& out) {
   if (draining_) return refuse(absl::UnavailableError("the gateway is stopping"));
   Session* session = nullptr;
   for (auto& [id, candidate] : sessions_) {
-    if (candidate.resume_token == event.resume_token && candidate.tenant == event.tenant)
+    if (candidate.resume_hash == event.resume_hash && candidate.tenant == event.tenant)
       session = &candidate;
   }
-  if (session == nullptr || session->state == State::kQueued ||
-      session->state == State::kStarting) {
+  if (session == nullptr || session->epoch == 0) {
     return refuse(absl::NotFoundError(
         "no such session: it was closed, its worker was lost, the gateway was started again, or it "
         "was left alone for too long"));
@@ -162,8 +206,17 @@ void GatewayCore::Handle(const ClientResume& event, Out& out) {
   session->conn = event.conn;
   session->wall = event.wall;
   conns_[event.conn] = session->id;
-  if (session->state != State::kParked) return GoLive(*session, out);
-  std::erase(queue_, session->id);
+  switch (session->state) {
+    case State::kLive:
+    case State::kDetached: return GoLive(*session, out);
+    case State::kStarting:
+      if (session->attached) LeaseAndGoLive(*session, out);
+      return;
+    case State::kQueued:
+    case State::kOrphaned: return;
+    case State::kShelved: session->state = State::kQueued; break;
+    case State::kParked: std::erase(queue_, session->id); break;
+  }
   session->since = now_;
   if (!TryPlace(*session, out)) Enqueue(*session, out);
 }
@@ -179,56 +232,70 @@ void GatewayCore::Handle(const ClientGone& event, Out& out) {
   if (session == nullptr) return;
   conns_.erase(event.conn);
   session->conn = {};
+  session->client_left = session->idle_since = now_;
+  if (session->epoch == 0) {  // nothing was opened that a client could come back for
+    return End(session->id, absl::CancelledError("the client went away"), RowState::kClosed,
+               "closed", out);
+  }
   switch (session->state) {
-    case State::kQueued:
-    case State::kStarting:
-      // Nothing was opened that a client could come back for.
-      End(session->id, absl::CancelledError("the client went away"), RowState::kClosed, "closed",
-          out);
-      break;
     case State::kLive: GoDetached(*session, out); break;
-    case State::kParked:
+    case State::kQueued:
       std::erase(queue_, session->id);
-      session->since = now_;
+      session->state = State::kShelved;
+      PutRow(*session, RowState::kDetached, out);
       break;
-    case State::kDetached: break;
+    case State::kParked: std::erase(queue_, session->id); break;
+    case State::kStarting:
+    case State::kOrphaned: PutRow(*session, RowState::kDetached, out); break;
+    case State::kDetached:
+    case State::kShelved: break;
   }
 }
 
 // ---- executors ----------------------------------------------------------------------------------
 
-bool GatewayCore::CheckAttach(const SessionId& id, const Token& token) const {
+bool GatewayCore::IsTheClients(const SessionId& id, TenantId tenant, const Token& hash) const {
   auto it = sessions_.find(id);
-  return it != sessions_.end() && it->second.state == State::kStarting && !it->second.attached &&
-         it->second.attach_token == token;
+  return it != sessions_.end() && it->second.tenant == tenant && it->second.resume_hash == hash;
 }
 
-std::optional<TenantId> GatewayCore::TenantOf(const SessionId& id, const Token& token) const {
+bool GatewayCore::IsLive(const SessionId& id, ConnId conn, uint64_t epoch) const {
   auto it = sessions_.find(id);
-  if (it == sessions_.end() || it->second.attach_token != token) return std::nullopt;
-  return it->second.tenant;
+  return it != sessions_.end() && it->second.state == State::kLive && it->second.conn == conn &&
+         it->second.epoch == epoch;
+}
+
+bool GatewayCore::Awaits(const SessionId& id) const {
+  auto it = sessions_.find(id);
+  return it != sessions_.end() && !it->second.attached &&
+         (it->second.state == State::kStarting || it->second.state == State::kParked);
 }
 
 void GatewayCore::Handle(const ExecutorAttached& event, Out& out) {
-  Session* session = Find(event.session);
-  if (session == nullptr || session->state != State::kStarting) return;
-  session->attached = true;
-  session->wall = event.wall;
-  StartLease(*session, out);
-  GoLive(*session, out);
+  if (!Awaits(event.session)) return;
+  Session& session = *Find(event.session);
+  session.attached = true;
+  session.wall = event.wall;
+  session.idle_since = now_;
+  if (session.state == State::kStarting && IsSome(session.conn)) LeaseAndGoLive(session, out);
 }
 
 void GatewayCore::Handle(const ExecutorGone& event, Out& out) {
   Session* session = Find(event.session);
-  if (session == nullptr) return;
-  absl::Status why = event.why;
-  if (why.ok()) {
-    why = WorkerLost("the executor ended");
-  } else if (absl::IsUnavailable(why)) {
-    const std::string how(why.message().data(), why.message().size());
-    why = WorkerLost(how);
-  }
-  End(session->id, why, RowState::kLost, "executor lost", out);
+  if (session == nullptr || !session->worker.has_value()) return;
+  if (event.placement != 0 && event.placement != session->placement) return;
+  std::string how = "the executor ended";
+  if (!event.why.ok()) how.assign(event.why.message().data(), event.why.message().size());
+  if (event.crashed) return Replace(*session, how, out);
+  End(session->id, event.why, RowState::kLost, "executor lost", out);
+}
+
+void GatewayCore::Handle(const SnapshotKept& event, Out& out) {
+  Session* session = Find(event.session);
+  if (session == nullptr || event.seq < session->snapshot_seq) return;
+  session->snapshot_root = event.root;
+  session->snapshot_seq = event.seq;
+  PutRow(*session, IsSome(session->conn) ? RowState::kOpen : RowState::kDetached, out);
 }
 
 void GatewayCore::Handle(const Progress& event, Out& out) {
@@ -241,34 +308,51 @@ void GatewayCore::Handle(const Progress& event, Out& out) {
 // ---- time ---------------------------------------------------------------------------------------
 
 void GatewayCore::Handle(const Tick&, Out& out) {
+  // A gateway that stood still itself has heard nobody meanwhile, and that is no news of them.
+  const bool stood = Since(now_, std::exchange(ticked_, now_)) > 2 * options_.heartbeat_ns;
   std::vector<WorkerId> unheard;
-  for (const auto& [id, worker] : workers_) {
+  for (auto& [id, worker] : workers_) {
+    if (stood) worker.heard = now_;
     if (Since(now_, worker.heard) > options_.lease_ttl_ns) unheard.push_back(id);
   }
-  for (WorkerId id : unheard) LoseWorker(id, "no heartbeat", out);
+  for (WorkerId id : unheard) {
+    LoseWorker(id, "no heartbeat", /*may_return=*/false, out);
+    out.push_back(EndWorker{id, absl::UnavailableError("no heartbeat for too long")});
+  }
 
   std::vector<SessionId> ids;
   for (const auto& [id, session] : sessions_) ids.push_back(id);
   for (const SessionId& id : ids) {
-    Session& session = sessions_.at(id);
-    int64_t in_state = Since(now_, session.since);
-    bool queued = session.state == State::kQueued ||
-                  (session.state == State::kParked && IsSome(session.conn));
-    if (queued && in_state > options_.queue_ns) {
-      End(id, NoDevice(session), RowState::kClosed, "no device", out);
-    } else if (session.state == State::kStarting && in_state > options_.start_ns) {
-      End(id, WorkerLost("it started no executor in time"), RowState::kLost, "not started", out);
-    } else if (session.state == State::kDetached && !session.busy &&
-               Since(now_, session.idle_since) > options_.idle_ns) {
-      Park(session, out);
-    } else if (session.state == State::kParked && !queued && in_state > options_.grace_ns) {
-      End(id, absl::CancelledError("the client did not come back"), RowState::kClosed, "idle", out);
-    } else if (session.state == State::kDetached && in_state > options_.grace_ns) {
-      End(id, absl::CancelledError("the client did not come back"), RowState::kClosed, "abandoned",
-          out);
-    }
+    if (Session* session = Find(id); session != nullptr) CheckDeadlines(*session, out);
   }
   PlaceQueue(out);
+}
+
+// G7. May end the session.
+void GatewayCore::CheckDeadlines(Session& session, Out& out) {
+  const int64_t in_state = Since(now_, session.since);
+  const bool has_client = IsSome(session.conn);
+  const bool moved = session.state == State::kQueued && session.epoch > 0;
+  const bool queued =
+      session.state == State::kQueued || (session.state == State::kParked && has_client);
+  const bool idle = Since(now_, session.idle_since) > options_.idle_ns;
+  if (!has_client && Since(now_, session.client_left) > options_.grace_ns) {
+    End(session.id, absl::CancelledError("the client did not come back"), RowState::kClosed,
+        session.metered ? "abandoned" : "idle", out);
+  } else if (moved && in_state > options_.move_ns) {
+    End(session.id, WorkerLost(session.lost_how), RowState::kLost, "worker lost", out);
+  } else if (queued && !moved && in_state > options_.queue_ns) {
+    End(session.id, NoDevice(session), RowState::kClosed, "no device", out);
+  } else if (session.state == State::kStarting && !session.attached &&
+             in_state > options_.start_ns) {
+    Replace(session, "it started no executor in time", out);
+  } else if (session.state == State::kStarting && session.attached && idle) {
+    Park(session, out);
+  } else if (session.state == State::kDetached && !session.busy && idle) {
+    Park(session, out);
+  } else if (session.state == State::kOrphaned && now_ > session.orphan_until) {
+    Replace(session, session.lost_how, out);
+  }
 }
 
 void GatewayCore::Handle(const StopAll&, Out& out) {
@@ -279,171 +363,6 @@ void GatewayCore::Handle(const StopAll&, Out& out) {
     End(id, absl::UnavailableError("the gateway is stopping"), RowState::kClosed, "gateway stopped",
         out);
   }
-}
-
-// ---- placement ----------------------------------------------------------------------------------
-
-void GatewayCore::Enqueue(Session& session, Out& out) {
-  if (queue_.size() >= options_.queue_max) {
-    End(session.id, NoDevice(session), RowState::kClosed, "no device", out);
-    return;
-  }
-  out.push_back(Queued{session.conn, queue_.size()});
-  queue_.push_back(session.id);
-}
-
-void GatewayCore::PlaceQueue(Out& out) {
-  if (draining_) return;
-  std::deque<SessionId> waiting;
-  waiting.swap(queue_);
-  for (const SessionId& id : waiting) {
-    Session* session = Find(id);
-    if (session != nullptr && !TryPlace(*session, out)) queue_.push_back(id);
-  }
-}
-
-// First fit in the order in which the workers joined; a parked session can only go back to where
-// its state is.
-bool GatewayCore::TryPlace(Session& session, Out& out) {
-  for (auto& [id, worker] : workers_) {
-    bool parked_here = session.state == State::kParked && session.worker == id;
-    if (session.state == State::kParked && !parked_here) continue;
-    if (worker.free() < session.devices_wanted) continue;
-    for (uint32_t i = 0;
-         i < worker.devices.size() && session.devices.size() < session.devices_wanted; ++i) {
-      if (worker.devices[i].has_value()) continue;
-      worker.devices[i] = session.id;
-      session.devices.push_back(i);
-    }
-    session.worker = id;
-    session.since = now_;
-    ++session.grant;
-    if (parked_here) {
-      StartLease(session, out);
-      GoLive(session, out);
-    } else {
-      session.state = State::kStarting;
-      out.push_back(Assign{id, session.id, session.tenant, session.attach_token, session.grant,
-                           session.devices});
-    }
-    return true;
-  }
-  return false;
-}
-
-void GatewayCore::GoLive(Session& session, Out& out) {
-  session.state = State::kLive;
-  session.since = now_;
-  ++session.epoch;
-  out.push_back(
-      WriteSession{session.id, session.tenant, session.epoch, *session.worker, RowState::kOpen});
-  out.push_back(Live{session.conn, session.id, session.tenant, session.resume_token, session.epoch,
-                     *session.worker, session.devices});
-}
-
-void GatewayCore::GoDetached(Session& session, Out& out) {
-  session.state = State::kDetached;
-  session.since = session.idle_since = now_;
-  out.push_back(Detach{session.id});
-  out.push_back(WriteSession{session.id, session.tenant, session.epoch, *session.worker,
-                             RowState::kDetached});
-}
-
-void GatewayCore::Park(Session& session, Out& out) {
-  StopLease(session, /*lost=*/false, "idle", out);
-  session.state = State::kParked;  // since stays: the grace time counts from the client's going
-  PlaceQueue(out);
-}
-
-void GatewayCore::End(const SessionId& id, absl::Status why, RowState row,
-                      const std::string& lease_end, Out& out) {
-  Session& session = sessions_.at(id);
-  StopLease(session, /*lost=*/row == RowState::kLost, lease_end, out);
-  Bill bill = BillOf(id);
-  std::erase(queue_, id);
-  if (session.worker.has_value()) {
-    out.push_back(EndExecutor{*session.worker, id});
-    if (session.epoch > 0) {
-      out.push_back(WriteSession{id, session.tenant, session.epoch, *session.worker, row});
-    }
-  }
-  if (IsSome(session.conn)) {
-    conns_.erase(session.conn);
-    out.push_back(EndClient{session.conn, id, std::move(why), bill});
-  }
-  out.push_back(Forget{id});
-  sessions_.erase(id);
-  PlaceQueue(out);
-}
-
-absl::Status GatewayCore::NoDevice(const Session& session) const {
-  if (workers_.empty()) return absl::UnavailableError("no worker has joined this gateway");
-  return absl::ResourceExhaustedError(absl::StrCat("no device is free: ", devices_busy(), " of ",
-                                                   devices_total(), " are in use, ", queue_.size(),
-                                                   " sessions wait"));
-}
-
-// ---- leases and money ---------------------------------------------------------------------------
-
-void GatewayCore::StartLease(Session& session, Out& out) {
-  LeaseId lease{session.id, session.grant};
-  for (uint32_t i = 0; i < session.devices.size(); ++i) {
-    // Cannot fail for a fresh grant but for the meter's own limit; then the session is not billed,
-    // which is our loss.
-    meter_.Grant({{lease, i}, session.tenant, options_.price_per_hour, session.wall}, now_)
-        .IgnoreError();
-  }
-  session.metered = true;
-  out.push_back(WriteLease{lease, session.tenant, static_cast<uint32_t>(session.devices.size()),
-                           *session.worker, ""});
-}
-
-void GatewayCore::StopLease(Session& session, bool lost, const std::string& why, Out& out) {
-  if (session.worker.has_value()) {
-    if (auto it = workers_.find(*session.worker); it != workers_.end()) {
-      for (uint32_t i : session.devices) it->second.devices[i] = std::nullopt;
-    }
-  }
-  if (session.metered) {
-    LeaseId lease{session.id, session.grant};
-    std::vector<Charge> charges;
-    for (uint32_t i = 0; i < session.devices.size(); ++i) {
-      LeasedDevice device{lease, i};
-      auto more = lost ? meter_.Lose(device) : meter_.Release(device, now_);
-      if (more.ok()) Charged(session, *more, charges);
-    }
-    session.past = session.charged;
-    PostCharges(std::move(charges), out);
-    out.push_back(WriteLease{lease, session.tenant, static_cast<uint32_t>(session.devices.size()),
-                             *session.worker, why});
-    session.metered = false;
-  }
-  session.devices.clear();
-}
-
-void GatewayCore::Charged(Session& session, const std::vector<Charge>& more,
-                          std::vector<Charge>& all) {
-  for (const Charge& charge : more) {
-    session.charged.seconds += charge.to_s - charge.from_s;
-    session.charged.amount.value += charge.amount.value;
-    all.push_back(charge);
-  }
-}
-
-void GatewayCore::PostCharges(std::vector<Charge> charges, Out& out) {
-  if (!charges.empty()) out.push_back(Post{std::move(charges)});
-}
-
-Bill GatewayCore::BillOf(const SessionId& id) const {
-  auto it = sessions_.find(id);
-  if (it == sessions_.end()) return {};
-  Bill bill = it->second.past;
-  if (it->second.metered) {
-    Meter::Reading reading = meter_.Read(LeaseId{id, it->second.grant});
-    bill.seconds += reading.seconds;
-    bill.amount.value += reading.amount.value;
-  }
-  return bill;
 }
 
 // ---- looking ------------------------------------------------------------------------------------
@@ -476,22 +395,26 @@ std::string GatewayCore::CheckInvariants() const {
   std::set<SessionId> queued(queue_.begin(), queue_.end());
   size_t held = 0;
   for (const auto& [id, s] : sessions_) {
-    bool holds =
-        s.state == State::kStarting || s.state == State::kLive || s.state == State::kDetached;
+    const auto in = [&](std::initializer_list<State> states) {
+      return std::find(states.begin(), states.end(), s.state) != states.end();
+    };
+    const bool holds = in({State::kStarting, State::kLive, State::kDetached});
     if (holds != !s.devices.empty()) return "G2: devices of " + id.Hex();
-    if (holds && !workers_.contains(*s.worker)) return "G2: worker of " + id.Hex();
+    if ((holds || in({State::kParked})) != s.worker.has_value()) return "G2: worker of " + id.Hex();
+    if (s.worker.has_value() && !workers_.contains(*s.worker)) return "G2: worker of " + id.Hex();
     for (uint32_t i : s.devices) {
       if (workers_.at(*s.worker).devices.at(i) != id) return "G1: device of " + id.Hex();
     }
     held += s.devices.size();
-    if (s.metered != (s.state == State::kLive || s.state == State::kDetached))
-      return "G3: " + id.Hex();
-    bool has_conn = IsSome(s.conn);
-    if (s.state == State::kLive && !has_conn) return "G4: live without connection " + id.Hex();
-    if (s.state == State::kDetached && has_conn) return "G4: detached with connection " + id.Hex();
+    if (s.metered != in({State::kLive, State::kDetached})) return "G3: " + id.Hex();
+    const bool has_conn = IsSome(s.conn);
+    if (in({State::kLive, State::kQueued}) && !has_conn) return "G4: no connection: " + id.Hex();
+    if (in({State::kDetached, State::kShelved}) && has_conn) return "G4: connection: " + id.Hex();
     if (has_conn && (!conns_.contains(s.conn) || conns_.at(s.conn) != id)) return "G4: " + id.Hex();
-    bool waits = s.state == State::kQueued || (s.state == State::kParked && has_conn);
+    const bool waits = s.state == State::kQueued || (s.state == State::kParked && has_conn);
     if (waits != queued.contains(id)) return "G5: " + id.Hex();
+    if (in({State::kShelved}) && !s.recoverable) return "G8: " + id.Hex();
+    if (s.moved.size() > options_.moves_max) return "G8: moved too often: " + id.Hex();
   }
   if (held != devices_busy()) return "G1: a device is held by nobody";
   if (queued.size() != queue_.size()) return "G5: twice in the queue";

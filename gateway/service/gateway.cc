@@ -6,6 +6,7 @@
 #include <grpcpp/server_posix.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -20,6 +21,7 @@
 #include "gateway/service/blob_service.h"
 #include "gateway/service/bookkeeper.h"
 #include "gateway/service/clock.h"
+#include "gateway/service/fleet_service.h"
 #include "gateway/service/gatekeeper.h"
 #include "gateway/service/hub.h"
 #include "gateway/service/limits.h"
@@ -93,9 +95,6 @@ class Gateway::Impl {
     auto rows = SessionRows::Open(path);
     if (!rows.ok()) return rows.status();
     rows_ = *std::move(rows);
-    auto lost = rows_->LoseAllLive(WallNow());
-    if (!lost.ok()) return lost.status();
-    if (*lost > 0) Log(absl::StrCat(*lost, " sessions were lost with the gateway before this one"));
     auto blobs =
         BlobStore::Open(options_.data_folder + "/blobs", {.quota_bytes = options_.quota_bytes});
     if (!blobs.ok()) return blobs.status();
@@ -112,9 +111,51 @@ class Gateway::Impl {
     gatekeeper_ = std::make_unique<Gatekeeper>(accounts_.get(), everybody, options_.fleet_token,
                                                IsLocalAddress(options_.listen));
     books_ = std::make_unique<Bookkeeper>(ledger_.get(), rows_.get());
-    hub_ =
-        std::make_unique<Hub>(options_.core, blobs_.get(), gatekeeper_.get(), books_.get(), &pool_);
+    hub_ = std::make_unique<Hub>(options_.core, blobs_.get(), catalogue_.get(), gatekeeper_.get(),
+                                 books_.get(), &pool_);
+    if (absl::Status status = TakeOver(); !status.ok()) return status;
     return Serve();
+  }
+
+  absl::Status TakeOver() {
+    if (options_.executors_outlive) {
+      if (absl::Status status = RestoreSessions(); !status.ok()) return status;
+    } else {
+      auto lost = rows_->LoseAllLive(WallNow());
+      if (!lost.ok()) return lost.status();
+      for (const SessionRow& row : *lost) hub_->Remember(row);
+      if (!lost->empty())
+        Log(absl::StrCat(lost->size(), " sessions were lost with the process before this one"));
+    }
+    catalogue_->RestoreDone();
+    return absl::OkStatus();
+  }
+
+  absl::Status RestoreSessions() {
+    auto taken = rows_->TakeOver(WallNow());
+    if (!taken.ok()) return taken.status();
+    for (TakenOver& session : *taken) {
+      auto past = ledger_->UsageOfSession(session.row.session);
+      if (!past.ok()) return past.status();
+      if (absl::Status status = RestoreSnapshot(session.row); !status.ok()) {
+        Log(absl::StrCat("a snapshot is not whole any more: ", status.ToString()));
+        session.row.recoverable = false;  // from the beginning, its client has let go of
+        session.row.snapshot_root.clear();
+      }
+      hub_->Restore(session, *past);
+    }
+    if (!taken->empty())
+      Log(absl::StrCat(taken->size(),
+                       " sessions of the gateway before this one wait for their workers"));
+    return absl::OkStatus();
+  }
+
+  absl::Status RestoreSnapshot(const SessionRow& row) {
+    if (row.snapshot_root.empty()) return absl::OkStatus();
+    wire::Hash root;
+    if (row.snapshot_root.size() != root.size()) return absl::DataLossError("its name is damaged");
+    std::copy(row.snapshot_root.begin(), row.snapshot_root.end(), root.begin());
+    return catalogue_->RestoreSnapshot(row.tenant, row.session, root);
   }
 
   absl::Status Serve() {
@@ -123,7 +164,7 @@ class Gateway::Impl {
     local_ = *std::move(local);
     hub_->SetLocalSocket(local_->name());
     cloud_ = std::make_unique<CloudService>(hub_.get());
-    fleet_ = std::make_unique<FleetService>(hub_.get(), options_.core);
+    fleet_ = std::make_unique<FleetService>(hub_.get(), catalogue_.get(), &pool_, options_.core);
     blob_service_ = std::make_unique<BlobService>(blobs_.get(), catalogue_.get(), gatekeeper_.get(),
                                                   hub_.get(), &pool_);
     store_service_ = std::make_unique<StoreService>(catalogue_.get(), gatekeeper_.get(), &pool_);

@@ -26,6 +26,9 @@ struct GatewayOptions {
   uint64_t quota_bytes = 0;
   // What a worker must present. Empty: workers join from this machine only.
   std::string fleet_token;
+  // Sessions of a gateway that was here before go on when their workers join. Not where these end
+  // with this process: then the sessions have ended.
+  bool executors_outlive = true;
   CoreOptions core;
 };
 

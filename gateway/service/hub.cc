@@ -10,15 +10,22 @@
 #include "gateway/service/limits.h"
 #include "gateway/service/log.h"
 #include "gateway/service/streams.h"
+#include "gateway/service/token.h"
+#include "gateway/service/values_stream.h"
 #include "proto/limits.h"
 #include "proto/status_code.h"
 #include "proto/version.h"
 
 namespace outboard::gateway {
 
-Hub::Hub(const CoreOptions& options, BlobStore* blobs, Gatekeeper* gatekeeper, Bookkeeper* books,
-         Pool* pool)
+namespace {
+constexpr uint32_t kRecoverySinceProtocol = 2;
+}  // namespace
+
+Hub::Hub(const CoreOptions& options, BlobStore* blobs, Catalogue* catalogue, Gatekeeper* gatekeeper,
+         Bookkeeper* books, Pool* pool)
     : blobs_(blobs),
+      catalogue_(catalogue),
       gatekeeper_(gatekeeper),
       books_(books),
       pool_(pool),
@@ -35,6 +42,34 @@ Hub::~Hub() {
   ticker_.join();
 }
 
+void Hub::Restore(const TakenOver& taken, const SessionUsage& past) {
+  const SessionRow& row = taken.row;
+  std::lock_guard lock(mutex_);
+  opened_[row.session] = row.opened_at;
+  if (auto hash = TokenFromBytes(row.attach_hash)) attach_hashes_[row.session] = *hash;
+  SessionRestored event;
+  event.session = row.session;
+  event.tenant = row.tenant;
+  event.resume_hash = TokenFromBytes(row.resume_hash).value_or(Draw<Token>());
+  event.epoch = row.epoch;
+  event.grant = taken.last_grant;
+  event.devices = row.devices;
+  event.node = row.worker.substr(0, row.worker.rfind('#'));
+  event.had_client = row.state == SessionState::kOpen;
+  event.recoverable = row.recoverable;
+  event.snapshot_root = row.snapshot_root;
+  event.snapshot_seq = row.snapshot_seq;
+  event.past_amount = past.amount;
+  event.past_seconds = past.device_seconds;
+  event.wall = row.opened_at;
+  Tell(event);
+}
+
+void Hub::Remember(const SessionRow& lost) {
+  std::lock_guard lock(mutex_);
+  if (auto hash = TokenFromBytes(lost.resume_hash)) lost_.push_back(*hash);
+}
+
 void Hub::Tell(const Event& event) {
   for (Action& action : core_.On(event, MonoNow())) {
     std::visit([this](auto& a) { Do(a); }, action);
@@ -47,7 +82,7 @@ void Hub::Tell(const Event& event) {
 ConnId Hub::AddClient(ClientStream* stream) {
   std::lock_guard lock(mutex_);
   ConnId conn{next_conn_++};
-  clients_[conn] = {stream, {}, {}, nullptr};
+  clients_[conn] = {stream, {}, {}, {}, nullptr};
   return conn;
 }
 
@@ -88,13 +123,21 @@ void Hub::Open(ConnId conn, const Identity& identity, const proto::Open& open) {
           "the gateway cannot write its books and takes no new sessions until it can: ",
           trouble.message())));
     }
+    it->second.resume_token = Draw<Token>();
     Tell(ClientOpen{conn, identity.tenant, std::max(1u, open.devices()), Draw<SessionId>(),
-                    Draw<Token>(), Draw<Token>(), WallNow()});
+                    HashOf(it->second.resume_token), WallNow(),
+                    /*recovers=*/*protocol >= kRecoverySinceProtocol});
     return;
   }
-  auto token = SessionId::FromBytes(open.resume_token());
+  const auto token = TokenFromBytes(open.resume_token());
   if (!token) return refuse(absl::InvalidArgumentError("a resume token has 16 bytes"));
-  Tell(ClientResume{conn, identity.tenant, Token{token->hi, token->lo}, WallNow()});
+  const Token hash = HashOf(*token);
+  if (std::find(lost_.begin(), lost_.end(), hash) != lost_.end()) {
+    return refuse(absl::NotFoundError(
+        "the session ended with the process that served it, which was started again"));
+  }
+  it->second.resume_token = *token;
+  Tell(ClientResume{conn, identity.tenant, hash, WallNow()});
 }
 
 void Hub::Close(ConnId conn) {
@@ -107,22 +150,57 @@ void Hub::Fail(ConnId conn, const absl::Status& why) {
   Tell(ClientClosed{conn, why});
 }
 
+absl::Status Hub::OpenValues(ValuesStream* stream, TenantId tenant, SessionId session,
+                             Token token) {
+  std::lock_guard lock(mutex_);
+  if (!core_.IsTheClients(session, tenant, HashOf(token)))
+    return absl::NotFoundError("no such session");
+  SetValues(session, stream);
+  return absl::OkStatus();
+}
+
+void Hub::CloseValues(ValuesStream* stream, SessionId session) {
+  std::lock_guard lock(mutex_);
+  const auto it = values_.find(session);
+  if (it != values_.end() && it->second == stream) SetValues(session, nullptr);
+}
+
+void Hub::ValuesDrained(SessionId session) {
+  std::shared_ptr<Relay> relay;
+  {
+    std::lock_guard lock(mutex_);
+    if (auto it = relays_.find(session); it != relays_.end()) relay = it->second;
+  }
+  if (relay != nullptr) relay->ClientDrained();
+}
+
+void Hub::SetValues(SessionId session, ValuesStream* stream) {
+  auto& values = values_[session];
+  if (values != nullptr && stream != nullptr) values->End(absl::AbortedError("opened anew"));
+  values = stream;
+  if (auto it = relays_.find(session); it != relays_.end()) it->second->SetValues(stream);
+  if (stream == nullptr) values_.erase(session);
+}
+
 // ---- workers ------------------------------------------------------------------------------------
 
 WorkerId Hub::AddWorker(ControlStream* stream, const proto::Register& reg) {
   std::lock_guard lock(mutex_);
   WorkerId id{next_worker_++};
   std::string name = reg.name().substr(0, 80);
-  workers_[id] = {stream, absl::StrCat(name, "#", id.value)};
-  proto::GatewayCommand command;
-  proto::Welcome& welcome = *command.mutable_welcome();
-  welcome.set_worker_id(id.value);
-  welcome.set_heartbeat_ms(static_cast<uint32_t>(options_.heartbeat_ns / 1'000'000));
-  welcome.set_lease_ttl_ms(static_cast<uint32_t>(options_.lease_ttl_ns / 1'000'000));
-  welcome.set_protocol(std::min(reg.protocol().max(), wire::kProtocolVersion));
-  welcome.set_local_socket(local_socket_);
-  stream->Send(std::move(command));
-  Tell(WorkerJoined{id, workers_[id].name, static_cast<uint32_t>(reg.devices_size())});
+  workers_[id] = {stream, absl::StrCat(name, "#", id.value),
+                  std::min(reg.protocol().max(), wire::kProtocolVersion)};
+  WorkerJoined event{id, workers_[id].name, static_cast<uint32_t>(reg.devices_size()), name, {}};
+  for (const proto::HeldSession& held : reg.sessions()) {
+    const auto session = SessionId::FromBytes(held.session_id());
+    const auto token = TokenFromBytes(held.attach_token());
+    if (!session || !token) continue;
+    const auto hash = attach_hashes_.find(*session);
+    if (hash == attach_hashes_.end() || !(hash->second == HashOf(*token))) continue;
+    event.held.push_back(
+        {*session, {held.devices().begin(), held.devices().end()}, held.lease_id()});
+  }
+  Tell(event);
   return id;
 }
 
@@ -154,47 +232,95 @@ void Hub::OnSessionEnded(WorkerId worker, const proto::SessionEnded& ended) {
   auto id = SessionId::FromBytes(ended.session_id());
   if (!id) return;
   streamless_.erase(*id);
-  absl::Status why(wire::CodeFromWire(ended.code()), ended.message());
-  Tell(ExecutorGone{*id, why});
+  TellGone(*id, absl::Status(wire::CodeFromWire(ended.code()), ended.message()), ended.lease_id());
+}
+
+// An executor that ended its session has said why, and better than how its process ended.
+void Hub::TellGone(SessionId session, absl::Status why, uint64_t placement) {
+  if (auto it = relays_.find(session); it != relays_.end() && !it->second->failure().ok())
+    return Tell(ExecutorGone{session, it->second->failure(), /*crashed=*/false, placement});
+  const bool crashed = why.ok() || absl::IsUnavailable(why);
+  Tell(ExecutorGone{session, std::move(why), crashed, placement});
 }
 
 absl::StatusOr<std::shared_ptr<Relay>> Hub::Attach(SessionId session, Token token,
                                                    ExecutorSide* stream) {
   std::lock_guard lock(mutex_);
-  auto it = relays_.find(session);
-  if (it == relays_.end() || !core_.CheckAttach(session, token)) {
+  if (!IsExecutor(session, token) || !core_.Awaits(session)) {
     return absl::PermissionDeniedError("no executor of this session is awaited");
   }
-  std::shared_ptr<Relay> relay = it->second;
+  std::shared_ptr<Relay> relay = relays_.at(session);
   relay->SetExecutor(stream);
   Tell(ExecutorAttached{session, WallNow()});
   return relay;
 }
 
-void Hub::Detached(SessionId session) {
+void Hub::Detached(SessionId session, const Relay* relay) {
   std::lock_guard lock(mutex_);
-  if (relays_.contains(session)) streamless_.emplace(session, MonoNow());
+  const auto it = relays_.find(session);
+  if (it != relays_.end() && it->second.get() == relay) streamless_.emplace(session, MonoNow());
+}
+
+bool Hub::IsExecutor(SessionId session, Token token) const {
+  const auto hash = attach_hashes_.find(session);
+  return relays_.contains(session) && hash != attach_hashes_.end() && hash->second == HashOf(token);
 }
 
 absl::StatusOr<TenantId> Hub::TenantOf(SessionId session, Token token) const {
   std::lock_guard lock(mutex_);
-  if (auto tenant = core_.TenantOf(session, token); tenant.has_value()) return *tenant;
-  return absl::PermissionDeniedError("no worker serves this session with this token");
+  if (!IsExecutor(session, token))
+    return absl::PermissionDeniedError("this is not the session's executor");
+  return relays_.at(session)->tenant();
+}
+
+void Hub::KeepSnapshot(SessionId session, const std::string& root, uint64_t seq,
+                       std::function<void(absl::Status)> done) {
+  {
+    std::lock_guard lock(mutex_);
+    if (core_.Has(session)) {
+      Tell(SnapshotKept{session, root, seq});
+      books_->Then([done = std::move(done)] { done(absl::OkStatus()); });
+      return;
+    }
+  }
+  done(absl::NotFoundError("the session has ended"));
 }
 
 // ---- actions ------------------------------------------------------------------------------------
 
+// Their executors attach again, each to a relay of its own.
+void Hub::Do(Welcome& action) {
+  auto it = workers_.find(action.worker);
+  if (it == workers_.end()) return;
+  proto::GatewayCommand command;
+  proto::Welcome& welcome = *command.mutable_welcome();
+  welcome.set_worker_id(action.worker.value);
+  welcome.set_heartbeat_ms(static_cast<uint32_t>(options_.heartbeat_ns / 1'000'000));
+  welcome.set_lease_ttl_ms(static_cast<uint32_t>(options_.lease_ttl_ns / 1'000'000));
+  welcome.set_protocol(it->second.protocol);
+  welcome.set_local_socket(local_socket_);
+  for (size_t i = 0; i < action.sessions.size(); ++i) {
+    const SessionId id = action.sessions[i].session;
+    welcome.add_sessions(id.Bytes());
+    relays_[id] = std::make_shared<Relay>(id, action.tenants[i], options_.price_per_hour, blobs_,
+                                          catalogue_, &gate_);
+  }
+  it->second.stream->Send(std::move(command));
+}
+
 void Hub::Do(Assign& action) {
   auto it = workers_.find(action.worker);
   if (it == workers_.end()) return;
+  const auto token = Draw<Token>();
+  attach_hashes_[action.session] = HashOf(token);
   // The relay is there before the worker can know the session.
-  relays_[action.session] = std::make_shared<Relay>(action.session, action.tenant,
-                                                    options_.price_per_hour, blobs_, &gate_);
+  relays_[action.session] = std::make_shared<Relay>(
+      action.session, action.tenant, options_.price_per_hour, blobs_, catalogue_, &gate_);
   proto::GatewayCommand command;
   proto::Assign& assign = *command.mutable_assign();
   assign.set_session_id(action.session.Bytes());
-  assign.set_attach_token(SessionId{action.attach_token.hi, action.attach_token.lo}.Bytes());
-  assign.set_lease_id(action.grant);
+  assign.set_attach_token(BytesOf(token));
+  assign.set_lease_id(action.placement);
   for (uint32_t device : action.devices) assign.add_devices(device);
   assign.set_memory_bytes_max(options_.memory_bytes_max);
   it->second.stream->Send(std::move(command));
@@ -208,13 +334,48 @@ void Hub::Do(EndExecutor& action) {
   it->second.stream->Send(std::move(command));
 }
 
+void Hub::Do(DropExecutor& action) {
+  streamless_.erase(action.session);
+  const auto it = relays_.find(action.session);
+  if (it == relays_.end()) return;
+  it->second->EndExecutor();
+  it->second->DropClient(nullptr);
+  it->second->SetValues(nullptr);
+  relays_.erase(it);
+}
+
+void Hub::Do(EndWorker& action) {
+  if (auto it = workers_.find(action.worker); it != workers_.end())
+    it->second.stream->End(std::move(action.why));
+}
+
+// An epoch begins when its row is on disk: a gateway that is started again begins none twice.
 void Hub::Do(Live& action) {
-  auto client = clients_.find(action.conn);
-  auto relay = relays_.find(action.session);
+  books_->Then([this, live = action] {
+    std::lock_guard lock(mutex_);
+    if (core_.IsLive(live.session, live.conn, live.epoch)) Connect(live);
+  });
+}
+
+void Hub::Connect(const Live& live) {
+  auto client = clients_.find(live.conn);
+  auto relay = relays_.find(live.session);
   if (client == clients_.end() || relay == relays_.end()) return;
   client->second.relay = relay->second;
   client->second.stream->SetRelay(relay->second);
-  relay->second->Connect(client->second.stream, action, client->second.open);
+  relay->second->SetBill(core_.BillOf(live.session));
+  if (auto it = values_.find(live.session); it != values_.end())
+    relay->second->SetValues(it->second);
+  relay->second->Connect(
+      client->second.stream,
+      {.epoch = live.epoch,
+       .resume_token = client->second.resume_token,
+       .worker = NameOf(live.worker),
+       .recoverable = live.recoverable,
+       .snapshot_ms =
+           live.recoverable ? static_cast<uint32_t>(options_.snapshot_ns / 1'000'000) : 0,
+       .snapshot_root = live.snapshot_root},
+      client->second.open);
 }
 
 void Hub::Do(Detach& action) {
@@ -222,13 +383,20 @@ void Hub::Do(Detach& action) {
 }
 
 void Hub::Do(Queued& action) {
-  auto it = clients_.find(action.conn);
+  Notify(action.conn, proto::Notice::QUEUED, "waiting for a device", action.before);
+}
+
+void Hub::Do(Moving& action) { Notify(action.conn, proto::Notice::MOVING, action.text, 0); }
+
+void Hub::Notify(ConnId conn, proto::Notice::Kind kind, const std::string& text, uint64_t count) {
+  auto it = clients_.find(conn);
   if (it == clients_.end()) return;
   proto::ServerFrame frame;
+  if (it->second.relay != nullptr) frame.set_epoch(it->second.relay->epoch());
   proto::Notice& notice = *frame.add_items()->mutable_notice();
-  notice.set_kind(proto::Notice::QUEUED);
-  notice.set_count(action.before);
-  notice.set_text("waiting for a device");
+  notice.set_kind(kind);
+  notice.set_count(count);
+  notice.set_text(text);
   it->second.stream->Send(std::move(frame));
 }
 
@@ -239,10 +407,7 @@ void Hub::Do(EndClient& action) {
     auto it = clients_.find(action.conn);
     if (it == clients_.end()) return;
     const std::shared_ptr<Relay>& relay = it->second.relay;
-    absl::Status why = action.why;
-    // An executor that ended its session has said why, and better than how its process ended.
-    if (!why.ok() && relay != nullptr && !relay->failure().ok()) why = relay->failure();
-    Relay::SendEnd(*it->second.stream, why, action.bill, relay ? relay->epoch() : 0,
+    Relay::SendEnd(*it->second.stream, action.why, action.bill, relay ? relay->epoch() : 0,
                    relay ? relay->done_seq() : 0);
   });
 }
@@ -253,10 +418,17 @@ void Hub::Do(Forget& action) {
   if (auto it = relays_.find(action.session); it != relays_.end()) {
     it->second->EndExecutor();
     it->second->DropClient(nullptr);
+    it->second->SetValues(nullptr);
     relays_.erase(it);
   }
   streamless_.erase(action.session);
   opened_.erase(action.session);
+  attach_hashes_.erase(action.session);
+  if (auto it = values_.find(action.session); it != values_.end()) {
+    it->second->End(absl::OkStatus());
+    values_.erase(it);
+  }
+  pool_->Post([this, session = action.session] { catalogue_->EndSession(session); });
 }
 
 void Hub::Do(WriteSession& action) {
@@ -265,7 +437,14 @@ void Hub::Do(WriteSession& action) {
   row.session = action.session;
   row.tenant = action.tenant;
   row.epoch = action.epoch;
-  row.worker = NameOf(action.worker);
+  if (action.worker.has_value()) row.worker = NameOf(*action.worker);
+  row.resume_hash = BytesOf(action.resume_hash);
+  if (auto it = attach_hashes_.find(action.session); it != attach_hashes_.end())
+    row.attach_hash = BytesOf(it->second);
+  row.devices = action.devices;
+  row.recoverable = action.recoverable;
+  row.snapshot_root = action.snapshot_root;
+  row.snapshot_seq = action.snapshot_seq;
   row.opened_at = opened_.emplace(action.session, now).first->second;
   switch (action.state) {
     case RowState::kOpen: row.state = SessionState::kOpen; break;
@@ -310,7 +489,7 @@ void Hub::TickLoop() {
     }
     for (const SessionId& id : silent) {
       streamless_.erase(id);
-      Tell(ExecutorGone{id, absl::UnavailableError("the executor's stream ended")});
+      TellGone(id, absl::UnavailableError("the executor's stream ended"), /*placement=*/0);
     }
     Tell(Tick{});
     if (++ticks % kKeyCheckTicks == 0) CheckKeys();
@@ -338,14 +517,8 @@ void Hub::CheckKeys() {
 void Hub::Drain() {
   std::lock_guard lock(mutex_);
   core_.Drain();
-  for (auto& [conn, client] : clients_) {
-    proto::ServerFrame frame;
-    if (client.relay != nullptr) frame.set_epoch(client.relay->epoch());
-    proto::Notice& notice = *frame.add_items()->mutable_notice();
-    notice.set_kind(proto::Notice::DRAINING);
-    notice.set_text("the gateway stops soon");
-    client.stream->Send(std::move(frame));
-  }
+  for (const auto& [conn, client] : clients_)
+    Notify(conn, proto::Notice::DRAINING, "the gateway stops soon", 0);
 }
 
 void Hub::AwaitEmpty(std::chrono::milliseconds limit) {

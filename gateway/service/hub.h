@@ -6,15 +6,18 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "gateway/blobs/blob_store.h"
+#include "gateway/blobs/catalogue.h"
 #include "gateway/core/core.h"
 #include "gateway/service/bookkeeper.h"
 #include "gateway/service/gatekeeper.h"
@@ -26,13 +29,19 @@
 namespace outboard::gateway {
 
 class ClientStream;
+class ValuesStream;
 class ControlStream;
 
 class Hub {
  public:
-  Hub(const CoreOptions& options, BlobStore* blobs, Gatekeeper* gatekeeper, Bookkeeper* books,
-      Pool* pool);
+  Hub(const CoreOptions& options, BlobStore* blobs, Catalogue* catalogue, Gatekeeper* gatekeeper,
+      Bookkeeper* books, Pool* pool);
   ~Hub();
+
+  // Before anybody can connect: what the gateway before this one left. Sessions that go on once
+  // their worker joins, each with what it has cost; and those whose executors ended with it.
+  void Restore(const TakenOver& taken, const SessionUsage& past);
+  void Remember(const SessionRow& lost);
 
   Gatekeeper& gatekeeper() { return *gatekeeper_; }
   Pool& pool() { return *pool_; }
@@ -47,6 +56,11 @@ class Hub {
   // Ends the client's stream; its session stays for a resume.
   void ClientBroke(ConnId conn);
 
+  // From now on the session's large values go to `stream`, in the place of any before. NOT_FOUND.
+  absl::Status OpenValues(ValuesStream* stream, TenantId tenant, SessionId session, Token token);
+  void ValuesDrained(SessionId session);
+  void CloseValues(ValuesStream* stream, SessionId session);
+
   // ---- workers
   // Told to workers from now on: before the first can join.
   void SetLocalSocket(std::string name) { local_socket_ = std::move(name); }
@@ -58,9 +72,15 @@ class Hub {
   // The relay of a session that awaits this executor. PERMISSION_DENIED.
   absl::StatusOr<std::shared_ptr<Relay>> Attach(SessionId session, Token token,
                                                 ExecutorSide* stream);
-  void Detached(SessionId session);
-  // Whose session it is, for the worker that serves it. PERMISSION_DENIED.
+  // The stream of `relay`'s executor has ended.
+  void Detached(SessionId session, const Relay* relay);
+  // The tenant for whom the holder of this attach token works. PERMISSION_DENIED: it is not, or not
+  // any more, the session's executor.
   absl::StatusOr<TenantId> TenantOf(SessionId session, Token token) const;
+  // From now on this is where the session begins again. `done` is told when its row says so; NOT_FOUND:
+  // the session has ended. Of an executor that has been replaced meanwhile it is as good.
+  void KeepSnapshot(SessionId session, const std::string& root, uint64_t seq,
+                    std::function<void(absl::Status)> done);
 
   // ---- shutdown
   void Drain();
@@ -74,11 +94,15 @@ class Hub {
 
  private:
   void Tell(const Event& event);  // under mutex_
+  void Do(Welcome& action);
   void Do(Assign& action);
   void Do(EndExecutor& action);
+  void Do(DropExecutor& action);
+  void Do(EndWorker& action);
   void Do(Live& action);
   void Do(Detach& action);
   void Do(Queued& action);
+  void Do(Moving& action);
   void Do(EndClient& action);
   void Do(Post& action);
   void Do(Forget& action);
@@ -87,19 +111,27 @@ class Hub {
   void TickLoop();
   void CheckKeys();
   std::string NameOf(WorkerId worker) const;
+  void Connect(const Live& live);
+  void SetValues(SessionId session, ValuesStream* stream);
+  void TellGone(SessionId session, absl::Status why, uint64_t placement);
+  void Notify(ConnId conn, proto::Notice::Kind kind, const std::string& text, uint64_t count);
+  bool IsExecutor(SessionId session, Token token) const;
 
   struct Client {
     ClientStream* stream;
     Identity identity;
     proto::Open open;
+    Token resume_token;
     std::shared_ptr<Relay> relay;
   };
   struct Worker {
     ControlStream* stream;
     std::string name;
+    uint32_t protocol;  // chosen
   };
 
   BlobStore* const blobs_;
+  Catalogue* const catalogue_;
   Gatekeeper* const gatekeeper_;
   Bookkeeper* const books_;
   Pool* const pool_;
@@ -114,6 +146,10 @@ class Hub {
   std::map<ConnId, Client> clients_;
   std::map<WorkerId, Worker> workers_;
   std::map<SessionId, std::shared_ptr<Relay>> relays_;
+  std::map<SessionId, ValuesStream*> values_;
+  std::map<SessionId, Token> attach_hashes_;  // of the last Assign
+  std::vector<Token>
+      lost_;  // resume hashes of sessions that ended with the gateway before this one
   std::map<SessionId, WallTime> opened_;  // for the rows
   std::map<SessionId, MonoTime>
       streamless_;  // executors whose stream ended, until their worker says why

@@ -17,8 +17,6 @@ inline constexpr int64_t kExecutorWordMs =
     300;  // a worker has so long to say why an executor's stream ended
 inline constexpr size_t kGraphVerdictsMax = 8192;
 inline constexpr int kStreamsPerConnectionMax = 256;
-inline constexpr int64_t kStalledMs =
-    60'000;  // an executor that takes nothing for so long is given up
 inline constexpr int kDownloadsMax = 64;  // each holds a chunk in memory
 inline constexpr uint32_t kDevicesPerWorkerMax = 1024;
 

@@ -46,7 +46,7 @@ class Connection final : public ExecutorSide {
     if (Attach()) {
       Pass();
       relay_->DropExecutor(this);  // A2
-      hub_->Detached(session_);
+      hub_->Detached(session_, relay_.get());
     }
     Break();  // the executor sees it at once, though we are reaped later
     done_ = true;

@@ -1,21 +1,22 @@
 #include "gateway/service/relay.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "gateway/service/token.h"
 #include "proto/limits.h"
 #include "proto/status_code.h"
 
 namespace outboard::gateway {
 
 Relay::Relay(SessionId session, TenantId tenant, MicroUsd price_per_hour, BlobStore* blobs,
-             GraphGate* gate)
+             Catalogue* catalogue, GraphGate* gate)
     : session_(session),
       tenant_(tenant),
       price_per_hour_(price_per_hour),
       blobs_(blobs),
+      catalogue_(catalogue),
       gate_(gate) {}
 
 // ---- the hub ------------------------------------------------------------------------------------
@@ -25,42 +26,55 @@ void Relay::SetExecutor(ExecutorSide* executor) {
   executor_ = executor;
 }
 
-void Relay::Connect(ClientSide* client, const Live& live, const proto::Open& open) {
+void Relay::Connect(ClientSide* client, const EpochStart& start, const proto::Open& open) {
   std::lock_guard lock(mutex_);
   client_ = client;
   client_paused_ = false;
-  epoch_ = live.epoch;
-  resume_token_ = live.resume_token;
+  start_ = start;
   graph_id_.clear();
   graph_bytes_.clear();
   trace_.Begin(open.trace());
   if (executor_ == nullptr) return;  // it has just gone; the hub will hear of it
   proto::ClientFrame frame;
-  frame.set_epoch(epoch_);
+  frame.set_epoch(start_.epoch);
   proto::Open& out = *frame.add_items()->mutable_open();
   out = open;
   out.clear_resume_token();
   out.set_session_id(session_.Bytes());
+  out.set_snapshot_ms(start.snapshot_ms);
+  out.set_snapshot_root(start.snapshot_root);
   executor_->Send(std::move(frame));
 }
 
 void Relay::DropClient(ClientSide* client) {
   std::lock_guard lock(mutex_);
   if (client != nullptr && client_ != client) return;
+  ResumeClient();  // another relay may be its next
   client_ = nullptr;
   if (executor_ != nullptr && std::exchange(executor_paused_, false)) executor_->ResumeReading();
-  room_.notify_all();
 }
 
 void Relay::DropExecutor(ExecutorSide* executor) {
   std::lock_guard lock(mutex_);
-  if (executor_ == executor) executor_ = nullptr;
-  room_.notify_all();
+  if (executor_ == executor) {
+    executor_ = nullptr;
+    ResumeClient();  // what it says goes nowhere, but its Close must be heard
+  }
+}
+
+void Relay::ResumeClient() {
+  if (client_ != nullptr && std::exchange(client_paused_, false)) client_->ResumeReading();
 }
 
 void Relay::EndExecutor() {
   std::lock_guard lock(mutex_);
   if (executor_ != nullptr) executor_->End(absl::OkStatus());
+}
+
+void Relay::SetValues(ValuesSide* values) {
+  std::lock_guard lock(mutex_);
+  values_ = values;
+  if (executor_ != nullptr && std::exchange(executor_paused_, false)) executor_->ResumeReading();
 }
 
 void Relay::SetBill(const Bill& bill) {
@@ -70,7 +84,7 @@ void Relay::SetBill(const Bill& bill) {
 
 uint64_t Relay::epoch() const {
   std::lock_guard lock(mutex_);
-  return epoch_;
+  return start_.epoch;
 }
 
 absl::Status Relay::failure() const {
@@ -90,6 +104,7 @@ void Relay::SendEnd(ClientSide& client, const absl::Status& why, const Bill& bil
     proto::Failed& failed = *frame.add_items()->mutable_failed();
     failed.set_code(static_cast<uint32_t>(why.code()));
     failed.set_message(why.message().data(), why.message().size());
+    failed.set_retryable(absl::IsUnavailable(why));
   }
   client.Send(std::move(frame));
   client.End(why);
@@ -129,7 +144,7 @@ absl::Status Relay::FromClient(ClientSide* client, proto::ClientFrame frame, boo
   } else {
     {
       std::lock_guard lock(mutex_);
-      if (client_ != client || epoch != epoch_) return absl::OkStatus();
+      if (client_ != client || epoch != start_.epoch) return absl::OkStatus();
     }
     out.set_epoch(epoch);
     for (proto::ClientItem& item : *frame.mutable_items()) {
@@ -137,20 +152,15 @@ absl::Status Relay::FromClient(ClientSide* client, proto::ClientFrame frame, boo
         if (absl::Status status = OnGraph(client, *item.mutable_graph(), out); !status.ok())
           return status;
       } else if (item.has_put() && !item.put().blob_root().empty()) {
-        if (out.items_size() > 0) {
-          std::lock_guard lock(mutex_);
-          if (executor_ != nullptr && client_ == client) executor_->Send(std::move(out));
-          out.Clear();
-          out.set_epoch(epoch);
-        }
-        if (absl::Status status = SendBlob(client, epoch, item); !status.ok()) return status;
+        if (absl::Status status = CheckBlob(item); !status.ok()) return status;
+        out.add_items()->Swap(&item);
       } else {
         out.add_items()->Swap(&item);
       }
     }
   }
   std::lock_guard lock(mutex_);
-  if (client_ != client || epoch != epoch_ || executor_ == nullptr) return absl::OkStatus();
+  if (client_ != client || epoch != start_.epoch || executor_ == nullptr) return absl::OkStatus();
   if (last_seq > sent_seq_) sent_seq_ = last_seq;
   trace_.Up(came_ns, last_seq, items);  // before the answer can come
   if (out.items_size() > 0) executor_->Send(std::move(out));
@@ -215,15 +225,9 @@ absl::Status Relay::OnGraph(ClientSide* client, proto::Graph& graph, proto::Clie
   return absl::OkStatus();
 }
 
-bool Relay::AwaitRoom(std::unique_lock<std::mutex>& lock, ClientSide* client) {
-  auto has_room = [&] {
-    return client_ != client || executor_ == nullptr || !executor_->AskDrained();
-  };
-  if (!room_.wait_for(lock, std::chrono::milliseconds(kStalledMs), has_room)) return false;
-  return true;
-}
-
-absl::Status Relay::SendBlob(ClientSide* client, uint64_t epoch, const proto::ClientItem& item) {
+// The worker pulls the blob; the session may, if its tenant has it. It stays as long as the item may
+// have to be sent again.
+absl::Status Relay::CheckBlob(const proto::ClientItem& item) {
   const proto::Put& put = item.put();
   wire::Hash root;
   if (put.blob_root().size() != root.size()) {
@@ -237,32 +241,12 @@ absl::Status Relay::SendBlob(ClientSide* client, uint64_t epoch, const proto::Cl
     return absl::InvalidArgumentError(
         absl::StrCat("a Put of ", put.total_bytes(), " bytes by a blob of ", blob->size_bytes));
   }
-  uint64_t offset = 0;
-  for (const wire::Hash& chunk : blob->chunks) {
-    auto bytes = blobs_->ReadChunk(tenant_, chunk);
-    if (!bytes.ok()) return bytes.status();
-    for (size_t at = 0; at < bytes->size(); at += wire::kPieceBytesMax) {
-      proto::ClientFrame frame;
-      frame.set_epoch(epoch);
-      proto::ClientItem& piece = *frame.add_items();
-      piece = item;
-      piece.mutable_put()->clear_blob_root();
-      piece.mutable_put()->set_offset(offset);
-      piece.mutable_put()->set_data(bytes->substr(at, wire::kPieceBytesMax));
-      offset += piece.put().data().size();
-      std::unique_lock lock(mutex_);
-      if (!AwaitRoom(lock, client)) return absl::UnavailableError("the worker takes no more data");
-      if (client_ != client || executor_ == nullptr) return absl::OkStatus();
-      executor_->Send(std::move(frame));
-    }
-  }
-  return absl::OkStatus();
+  return catalogue_->UseBlob(tenant_, session_, root, item.seq());
 }
 
 void Relay::ExecutorDrained() {
   std::lock_guard lock(mutex_);
-  room_.notify_all();
-  if (client_ != nullptr && std::exchange(client_paused_, false)) client_->ResumeReading();
+  ResumeClient();
 }
 
 // ---- executor to client -------------------------------------------------------------------------
@@ -271,7 +255,7 @@ void Relay::FromExecutor(ExecutorSide* executor, proto::ServerFrame frame, bool&
   const uint64_t came_ns = trace_.Now();
   std::lock_guard lock(mutex_);
   pause = false;
-  if (executor_ != executor || frame.epoch() != epoch_) return;
+  if (executor_ != executor || frame.epoch() != start_.epoch) return;
   for (proto::ServerItem& item : *frame.mutable_items()) {
     if (item.has_done()) {
       proto::Done& done = *item.mutable_done();
@@ -279,12 +263,18 @@ void Relay::FromExecutor(ExecutorSide* executor, proto::ServerFrame frame, bool&
       done.set_cost_micro_usd(static_cast<uint64_t>(bill_.amount.value));
       done.set_seconds_billed(static_cast<uint64_t>(bill_.seconds));
       trace_.Down(came_ns, done);
-    } else if (item.has_failed() && item.failed().seq() == 0) {
-      failure_ = absl::Status(wire::CodeFromWire(item.failed().code()), item.failed().message());
+      if (values_ != nullptr && done.values_size() > 0) SendLarge(done);
+    } else if (item.has_failed()) {
+      proto::Failed& failed = *item.mutable_failed();
+      failed.set_worker(start_.worker);
+      if (failed.seq() == 0)
+        failure_ = absl::Status(wire::CodeFromWire(failed.code()), failed.message());
     } else if (item.has_opened()) {
       proto::Opened& opened = *item.mutable_opened();
       opened.set_session_id(session_.Bytes());
-      opened.set_resume_token(SessionId{resume_token_.hi, resume_token_.lo}.Bytes());
+      opened.set_resume_token(BytesOf(start_.resume_token));
+      opened.set_recoverable(start_.recoverable);
+      opened.set_worker(start_.worker);
       opened.set_price_per_hour_micro_usd(static_cast<uint64_t>(price_per_hour_.value));
       // What an earlier epoch sent and the executor did not apply is forgotten there; the client
       // sends it again.
@@ -293,7 +283,26 @@ void Relay::FromExecutor(ExecutorSide* executor, proto::ServerFrame frame, bool&
   }
   if (client_ == nullptr) return;  // the executor keeps what matters until an Ack
   client_->Send(std::move(frame));
-  pause = executor_paused_ = client_->AskDrained();
+  pause = executor_paused_ = client_->AskDrained() || (values_ != nullptr && values_->AskDrained());
+}
+
+// A Done may hold pieces of several values; they keep their order on either stream.
+void Relay::SendLarge(proto::Done& done) {
+  proto::ServerFrame large;
+  large.set_epoch(start_.epoch);
+  proto::Done& moved = *large.add_items()->mutable_done();
+  auto& values = *done.mutable_values();
+  int kept = 0;
+  for (int i = 0; i < values.size(); ++i) {
+    if (values[i].total_bytes() > wire::kInlineValueBytesMax) {
+      moved.add_values()->Swap(&values[i]);
+    } else {
+      values.SwapElements(kept++, i);
+    }
+  }
+  if (kept == values.size()) return;
+  values.DeleteSubrange(kept, values.size() - kept);
+  values_->Send(std::move(large));
 }
 
 void Relay::ClientDrained() {

@@ -1,16 +1,16 @@
 // One session's data path: frames between the client's stream and the executor's, looked at as
 // little as possible.
 //
-// Towards the executor: graphs are held until the gate has verified them, a Put by blob becomes
-// pieces from the store, frames of another epoch are dropped. Towards the client: Opened gets the
-// session's names and price, Done the bill. A frame with none of these passes unchanged.
+// Towards the executor: graphs are held until the gate has verified them, a Put by blob passes if the
+// tenant has the blob, frames of another epoch are dropped. Towards the client: Opened gets the
+// session's names and price, Done the bill, and large values go to a stream of their own where
+// there is one. A frame with none of these passes unchanged.
 //
 // Threads: each side's frames come one at a time; both sides and the hub may call at once. Lock
 // order: hub, relay, stream.
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "gateway/blobs/blob_store.h"
+#include "gateway/blobs/catalogue.h"
 #include "gateway/core/core.h"
 #include "gateway/service/executor_side.h"
 #include "gateway/service/graph_gate.h"
@@ -30,20 +31,34 @@
 namespace outboard::gateway {
 
 using ClientSide = Stream<proto::ClientFrame, proto::ServerFrame>;
+// Cloud.Values.
+using ValuesSide = SendingStream<grpc::ServerWriteReactor<proto::ServerFrame>, proto::ServerFrame>;
+
+// What begins with an epoch: for the executor's Open and the client's Opened.
+struct EpochStart {
+  uint64_t epoch = 0;
+  Token resume_token;
+  std::string worker;  // for people
+  bool recoverable = false;
+  uint32_t snapshot_ms = 0;
+  std::string snapshot_root;
+};
 
 class Relay {
  public:
   Relay(SessionId session, TenantId tenant, MicroUsd price_per_hour, BlobStore* blobs,
-        GraphGate* gate);
+        Catalogue* catalogue, GraphGate* gate);
 
   // ---- the hub
   void SetExecutor(ExecutorSide* executor);
   // A new epoch: the executor is told Open, and answers Opened to `client`.
-  void Connect(ClientSide* client, const Live& live, const proto::Open& open);
+  void Connect(ClientSide* client, const EpochStart& start, const proto::Open& open);
   // Only if it is this one; nullptr: whichever.
   void DropClient(ClientSide* client);
   void DropExecutor(ExecutorSide* executor);
   void EndExecutor();  // closes its stream
+  // Large values go there; nullptr: to the client's stream, as all do.
+  void SetValues(ValuesSide* values);
   void SetBill(const Bill& bill);
   // The last Done and, unless `why` is OK, a Failed; then the client's stream ends.
   static void SendEnd(ClientSide& client, const absl::Status& why, const Bill& bill, uint64_t epoch,
@@ -51,6 +66,7 @@ class Relay {
   bool busy() const { return sent_seq_ > done_seq_; }
   uint64_t done_seq() const { return done_seq_; }
   uint64_t epoch() const;
+  TenantId tenant() const { return tenant_; }
   absl::Status failure() const;  // with which the executor ended the session; OK: it did not
 
   // ---- the client's stream
@@ -68,24 +84,25 @@ class Relay {
  private:
   absl::Status OnGraph(ClientSide* client, proto::Graph& graph, proto::ClientFrame& out);
   absl::StatusOr<std::optional<std::string>> Join(ClientSide* client, const proto::Graph& piece);
-  absl::Status SendBlob(ClientSide* client, uint64_t epoch, const proto::ClientItem& item);
-  bool AwaitRoom(std::unique_lock<std::mutex>& lock, ClientSide* client);
+  absl::Status CheckBlob(const proto::ClientItem& item);
+  void ResumeClient();
+  void SendLarge(proto::Done& done);
 
   const SessionId session_;
   const TenantId tenant_;
   const MicroUsd price_per_hour_;
   BlobStore* const blobs_;
+  Catalogue* const catalogue_;
   GraphGate* const gate_;
   std::atomic<uint64_t> sent_seq_{0}, done_seq_{0};
   RelayTrace trace_;
 
   mutable std::mutex mutex_;
-  std::condition_variable room_;
   ClientSide* client_ = nullptr;
   ExecutorSide* executor_ = nullptr;
+  ValuesSide* values_ = nullptr;
   bool client_paused_ = false, executor_paused_ = false;
-  Token resume_token_;
-  uint64_t epoch_ = 0;
+  EpochStart start_;
   Bill bill_;
   absl::Status failure_;
   std::string graph_id_, graph_bytes_;  // on its way in from client_

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "gateway/service/clock.h"
 #include "gateway/service/streams.h"
+#include "gateway/service/values_stream.h"
 #include "proto/limits.h"
 #include "proto/status.h"
 
@@ -32,14 +33,9 @@ grpc::ServerBidiReactor<proto::ClientFrame, proto::ServerFrame>* CloudService::S
   return new ClientStream(hub_, *context);
 }
 
-grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* FleetService::Join(
-    grpc::CallbackServerContext* context) {
-  return new ControlStream(hub_, *context, options_);
-}
-
-grpc::ServerBidiReactor<proto::ServerFrame, proto::ClientFrame>* FleetService::Attach(
-    grpc::CallbackServerContext* context) {
-  return new ExecutorStream(hub_, *context);
+grpc::ServerWriteReactor<proto::ServerFrame>* CloudService::Values(
+    grpc::CallbackServerContext* context, const proto::ValuesRequest* request) {
+  return new ValuesStream(hub_, *context, *request);
 }
 
 // ---- accounts -----------------------------------------------------------------------------------

@@ -9,31 +9,19 @@
 #include "gateway/service/pool.h"
 #include "proto/account.grpc.pb.h"
 #include "proto/cloud.grpc.pb.h"
-#include "proto/fleet.grpc.pb.h"
 
 namespace outboard::gateway {
 
 class CloudService final : public proto::Cloud::CallbackService {
  public:
   explicit CloudService(Hub* hub) : hub_(hub) {}
+  grpc::ServerWriteReactor<proto::ServerFrame>* Values(
+      grpc::CallbackServerContext* context, const proto::ValuesRequest* request) override;
   grpc::ServerBidiReactor<proto::ClientFrame, proto::ServerFrame>* Session(
       grpc::CallbackServerContext* context) override;
 
  private:
   Hub* const hub_;
-};
-
-class FleetService final : public proto::Fleet::CallbackService {
- public:
-  FleetService(Hub* hub, const CoreOptions& options) : hub_(hub), options_(options) {}
-  grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* Join(
-      grpc::CallbackServerContext* context) override;
-  grpc::ServerBidiReactor<proto::ServerFrame, proto::ClientFrame>* Attach(
-      grpc::CallbackServerContext* context) override;
-
- private:
-  Hub* const hub_;
-  const CoreOptions options_;
 };
 
 class AccountService final : public proto::Account::CallbackService {

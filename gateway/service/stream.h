@@ -1,6 +1,6 @@
-// A server's end of a bidirectional stream: a queue before the one write that gRPC allows, an end
-// that waits for what is queued, and reading that can be paused. Deletes itself after the last
-// callback.
+// A server's end of a stream: a queue before the one write that gRPC allows, an end that waits for
+// what is queued (SendingStream), and, where the stream has two directions, reading that can be
+// paused (Stream). Deletes itself after the last callback.
 //
 // Invariants
 //   W1  At most one StartWrite is pending: writing_, and only the thread that set it calls
@@ -49,8 +49,9 @@ class PlainQueue {
   size_t bytes_ = 0;
 };
 
-template <typename In, typename Out, typename Queue = wire::FrameQueue<Out>>
-class Stream : public grpc::ServerBidiReactor<In, Out> {
+// `Reactor` is gRPC's, of a call that sends `Out`.
+template <typename Reactor, typename Out, typename Queue = wire::FrameQueue<Out>>
+class SendingStream : public Reactor {
  public:
   // Any thread that knows the stream to be alive: before OnGone, under the lock that OnGone takes.
   void Send(Out message) {
@@ -88,13 +89,6 @@ class Stream : public grpc::ServerBidiReactor<In, Out> {
     return queue_.bytes();
   }
 
-  // After OnMessage returned false.
-  void ResumeReading() {
-    if (!Hold()) return;
-    this->StartRead(&in_);
-    Unhold();
-  }
-
   // False when the stream is over already.
   bool Hold() {
     std::lock_guard lock(mutex_);
@@ -111,25 +105,10 @@ class Stream : public grpc::ServerBidiReactor<In, Out> {
   }
 
  protected:
-  void Begin() { this->StartRead(&in_); }
-
-  // False: reading stops until ResumeReading.
-  virtual bool OnMessage(In message) = 0;
-  virtual void OnReadEnd() = 0;  // the peer half-closed, or the stream broke
   virtual void OnDrained() {}
   virtual void OnGone() = 0;  // forget the pointer
 
  private:
-  void OnReadDone(bool ok) final {
-    if (!ok) {
-      OnReadEnd();
-      return;
-    }
-    if (!OnMessage(std::move(in_))) return;
-    in_.Clear();
-    this->StartRead(&in_);
-  }
-
   void OnWriteDone(bool ok) final {
     bool more = false, drained = false;
     {
@@ -181,13 +160,43 @@ class Stream : public grpc::ServerBidiReactor<In, Out> {
     this->Finish(wire::ToGrpc(status));
   }
 
-  In in_;
   Out out_;
   mutable std::mutex mutex_;
   Queue queue_;
   absl::Status status_;
   int holds_ = 0;
   bool writing_ = false, ending_ = false, finished_ = false, broken_ = false, drain_asked_ = false;
+};
+
+template <typename In, typename Out, typename Queue = wire::FrameQueue<Out>>
+class Stream : public SendingStream<grpc::ServerBidiReactor<In, Out>, Out, Queue> {
+ public:
+  // After OnMessage returned false.
+  void ResumeReading() {
+    if (!this->Hold()) return;
+    this->StartRead(&in_);
+    this->Unhold();
+  }
+
+ protected:
+  void Begin() { this->StartRead(&in_); }
+
+  // False: reading stops until ResumeReading.
+  virtual bool OnMessage(In message) = 0;
+  virtual void OnReadEnd() = 0;  // the peer half-closed, or the stream broke
+
+ private:
+  void OnReadDone(bool ok) final {
+    if (!ok) {
+      OnReadEnd();
+      return;
+    }
+    if (!OnMessage(std::move(in_))) return;
+    in_.Clear();
+    this->StartRead(&in_);
+  }
+
+  In in_;
 };
 
 }  // namespace outboard::gateway

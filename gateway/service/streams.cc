@@ -132,7 +132,7 @@ void ExecutorStream::Leave() {
   if (left_.exchange(true)) return;
   relay_->DropExecutor(this);  // the hub may have forgotten the session, but a client's stream may
                                // still hold the relay
-  hub_->Detached(session_);
+  hub_->Detached(session_, relay_.get());
 }
 
 // ---- Fleet.Join ---------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ using test::Step;
 using transport::Session;
 
 TEST_F(LostTest, AKilledWorkerCostsItsSessionsOnly) {
-  cluster_.StartUp(2);
+  cluster_.StartUp(2, "--snapshot-every 0");
   auto a = cluster_.Connect(), b = cluster_.Connect();
   ASSERT_TRUE(a != nullptr && b != nullptr);
   ASSERT_TRUE(Step(*a).ok() && Step(*b).ok());
@@ -39,7 +39,7 @@ TEST_F(LostTest, AKilledWorkerCostsItsSessionsOnly) {
 }
 
 TEST_F(LostTest, AKilledExecutorCostsItsSessionOnly) {
-  cluster_.StartUp(1);
+  cluster_.StartUp(1, "--snapshot-every 0");
   auto a = cluster_.Connect();
   ASSERT_NE(a, nullptr);
   ASSERT_TRUE(Step(*a).ok());
@@ -88,19 +88,22 @@ TEST_F(LostTest, AKilledGatewayIsSaidSoAndItsBooksAreGood) {
   EXPECT_EQ(worker->Stop(SIGINT), 0);
 }
 
-TEST_F(LostTest, AGatewayThatIsStartedAgainDoesNotKnowTheSession) {
-  cluster_.StartGateway();
-  cluster_.key();
-  auto worker = cluster_.StartWorker();
-  auto stepper = StartStepper();
-  cluster_.gateway().Stop(SIGKILL);
-  cluster_.StartGateway();
-  EXPECT_EQ(stepper->Wait(), 1);
-  test::ExpectAsDocumented("The gateway was started again", stepper->err());
+TEST_F(LostTest, AServeThatIsStartedAgainSaysThatTheSessionEndedWithIt) {
+  const std::string command =
+      "serve --no-auth --listen unix:" + (cluster_.folder() / "s") + " --data " + cluster_.data();
+  auto serve = cluster_.Start(command);
+  transport::SessionOptions options;
+  options.target = cluster_.last_address();
+  auto session = Session::Connect(options);
+  ASSERT_TRUE(session.ok()) << session.status();
+  ASSERT_TRUE(Step(**session).ok());
+  serve->Stop(SIGKILL);
+  serve = cluster_.Start(command);
+  test::ExpectAsDocumented("`outboard serve` was started again", FailureOf(**session));
 }
 
 TEST_F(LostTest, AnInterruptedWorkerAndGatewayEndInOrder) {
-  cluster_.StartGateway("--drain 0");
+  cluster_.StartGateway("--drain 0 --snapshot-every 0");
   auto worker = cluster_.StartWorker();
   auto stepper = StartStepper();
   const std::vector<int> family = test::FamilyOf(worker->pid());

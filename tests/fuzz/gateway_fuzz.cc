@@ -45,6 +45,7 @@ class World {
     options.grace_ns = 40 * kSecondNs;
     options.sessions_per_tenant_max = 8;
     options.queue_max = 6;
+    options.snapshot_ns = 30 * kSecondNs;
     return options;
   }
 
@@ -59,8 +60,14 @@ class World {
   TenantId SomeTenant() { return TenantId{1 + bytes_.Below(kTenants)}; }
 
   Event SomeEvent() {
-    switch (bytes_.Below(13)) {
-      case 0: return WorkerJoined{WorkerId{++last_worker_}, "w", 1u + bytes_.Below(3)};
+    switch (bytes_.Below(14)) {
+      case 0: {
+        WorkerJoined join{WorkerId{++last_worker_}, "w", 1u + bytes_.Below(3), "node", {}};
+        if (bytes_.OneIn(4)) join.node = "other";
+        for (int i = bytes_.Below(3); i > 0; --i)
+          join.held.push_back({SomeSession(), {uint32_t{bytes_.Below(3)}}, 1});
+        return join;
+      }
       case 1: {
         WorkerHeartbeat beat{SomeWorker(), {}};
         for (int i = bytes_.Below(4); i > 0; --i) beat.alive.push_back(SomeSession());
@@ -70,9 +77,8 @@ class World {
       case 3: return WorkerGone{SomeWorker()};
       case 4: {
         const uint64_t id = ++last_session_;
-        return ClientOpen{NewConn(),        SomeTenant(), 1u + bytes_.OneIn(8),
-                          SessionId{0, id}, Token{1, id}, Token{2, id},
-                          WallTime{}};
+        return ClientOpen{NewConn(),    SomeTenant(), 1u + bytes_.OneIn(8), SessionId{0, id},
+                          Token{1, id}, WallTime{},   bytes_.OneIn(2)};
       }
       case 5: return ClientResume{NewConn(), SomeTenant(), Token{1, SomeSession().lo}, WallTime{}};
       case 6: return ClientClosed{SomeConn()};
@@ -83,10 +89,12 @@ class World {
       }
       case 8: return ExecutorAttached{SomeSession(), WallTime{}};
       case 9:
-        return ExecutorGone{
-            SomeSession(), bytes_.OneIn(2) ? absl::OkStatus() : absl::UnavailableError("signal 9")};
+        return ExecutorGone{SomeSession(),
+                            bytes_.OneIn(2) ? absl::OkStatus() : absl::UnavailableError("signal 9"),
+                            bytes_.OneIn(4), bytes_.Below(3)};
       case 10: return Progress{SomeSession(), bytes_.OneIn(2)};
-      case 11:
+      case 11: return SnapshotKept{SomeSession(), "root", bytes_.Byte()};
+      case 12:
         if (bytes_.OneIn(32)) core_.Drain();
         return Tick{};
       default: return Tick{};

@@ -47,9 +47,12 @@ class Blobs {
     OB_CHECK_OK(writer->Append(kBlob));
     OB_CHECK_OK(writer->Finish());
     OB_CHECK_OK(store_->Commit(kTenant, name_.root, name_.chunks, kBlob.size()));
+    catalogue_ =
+        ValueOrDie(Catalogue::Open(store_.get(), folder_ + "/names.db", [] { return WallTime{}; }));
   }
   ~Blobs() { std::filesystem::remove_all(folder_); }
 
+  Catalogue* catalogue() { return catalogue_.get(); }
   BlobStore* store() { return store_.get(); }
   std::string root() const { return std::string(wire::AsBytes(name_.root)); }
 
@@ -57,6 +60,7 @@ class Blobs {
   const wire::BlobName name_ = wire::NameBlob(kBlob);
   std::string folder_;
   std::unique_ptr<BlobStore> store_;
+  std::unique_ptr<Catalogue> catalogue_;
 };
 
 Blobs& TheBlobs() {
@@ -83,9 +87,7 @@ class Session {
     frame.set_epoch(bytes_.OneIn(8) ? bytes_.Byte() : epoch_);
     switch (step) {
       case kConnect: {
-        Live live{};
-        live.epoch = ++epoch_;
-        relay_.Connect(&client, live, {});
+        relay_.Connect(&client, {.epoch = ++epoch_}, {});
         return;
       }
       case kDrop:
@@ -133,7 +135,8 @@ class Session {
 
   test::ByteSource bytes_;
   GraphGate gate_;
-  Relay relay_{SessionId{1, 2}, kTenant, kDefaultPricePerHour, TheBlobs().store(), &gate_};
+  Relay relay_{SessionId{1, 2},        kTenant, kDefaultPricePerHour, TheBlobs().store(),
+               TheBlobs().catalogue(), &gate_};
   test::UnboundExecutor executor_;
   ClientStream clients_[2];
   uint64_t epoch_ = 0;

@@ -184,7 +184,8 @@ class SessionRowsTest : public ::testing::Test {
             .tenant = TenantId{1},
             .epoch = epoch,
             .worker = "w1",
-            .opened_at = kNoon};
+            .opened_at = kNoon,
+            .resume_hash = "resume"};
   }
   LeaseRow Lease(uint64_t session) {
     return {.lease = {SessionId{1, session}},
@@ -203,6 +204,11 @@ TEST_F(SessionRowsTest, ARowFollowsItsSession) {
   row.epoch = 2;
   row.worker = "w2";
   row.state = SessionState::kDetached;
+  row.attach_hash = "attach";
+  row.devices = 2;
+  row.recoverable = true;
+  row.snapshot_root = "root";
+  row.snapshot_seq = 12;
   ASSERT_TRUE(rows->Put(row).ok());
   EXPECT_EQ(*rows->Get(row.session), row);
   EXPECT_EQ(rows->ListLive()->size(), 1u);
@@ -249,13 +255,36 @@ TEST_F(SessionRowsTest, LeasesAreNumberedAndNeverAgain) {
   EXPECT_FALSE(leases->at(1).released_at.has_value());
 }
 
-TEST_F(SessionRowsTest, AStartOfTheGatewayEndsWhatWasLive) {
+TEST_F(SessionRowsTest, AStartOfTheGatewayTakesOverWhatWasLive) {
+  ASSERT_TRUE(rows->Put(Row(1)).ok());
+  SessionRow nameless = Row(2);  // of a version before
+  nameless.resume_hash.clear();
+  ASSERT_TRUE(rows->Put(nameless).ok());
+  SessionRow closed = Row(3);
+  closed.state = SessionState::kClosed;
+  closed.closed_at = kNoon;
+  ASSERT_TRUE(rows->Put(closed).ok());
+  ASSERT_TRUE(rows->GrantLease(Lease(1)).ok());
+  ASSERT_TRUE(rows->GrantLease(Lease(1)).ok());
+  const auto restarted = ValueOrDie(SessionRows::Open(dir.File("cloud.db")));
+  for (int i = 0; i < 2; ++i) {  // a second restart finds the same
+    const auto taken = ValueOrDie(restarted->TakeOver(After(60 + i)));
+    ASSERT_EQ(taken.size(), 1u);
+    EXPECT_EQ(taken[0].row, Row(1));
+    EXPECT_EQ(taken[0].last_grant, 2u);
+  }
+  EXPECT_EQ(restarted->LeasesOf(SessionId{1, 1})->at(1).end, "gateway restarted");
+  EXPECT_EQ(restarted->LeasesOf(SessionId{1, 1})->at(1).released_at, After(60));
+  EXPECT_EQ(restarted->Get(SessionId{1, 2})->state, SessionState::kLost);
+}
+
+TEST_F(SessionRowsTest, AStartOfTheGatewayEndsWhatWasLiveWhereExecutorsEndWithIt) {
   ASSERT_TRUE(rows->Put(Row(1)).ok());
   ASSERT_TRUE(rows->Put(Row(2)).ok());
   ASSERT_TRUE(rows->GrantLease(Lease(1)).ok());
   const auto restarted = ValueOrDie(SessionRows::Open(dir.File("cloud.db")));
-  EXPECT_EQ(*restarted->LoseAllLive(After(60)), 2);
-  EXPECT_EQ(*restarted->LoseAllLive(After(61)), 0);
+  EXPECT_EQ(restarted->LoseAllLive(After(60))->size(), 2u);
+  EXPECT_TRUE(restarted->LoseAllLive(After(61))->empty());
   EXPECT_EQ(restarted->Get(SessionId{1, 1})->state, SessionState::kLost);
   EXPECT_EQ(restarted->Get(SessionId{1, 1})->closed_at, After(60));
   EXPECT_EQ(restarted->LeasesOf(SessionId{1, 1})->at(0).end, "gateway restarted");

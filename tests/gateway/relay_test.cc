@@ -28,9 +28,7 @@ class RelayTest : public ::testing::Test {
   RelayTest() { relay_.SetExecutor(&executor_); }
 
   void Connect(ClientStream& client, uint64_t epoch) {
-    Live live{};
-    live.epoch = epoch;
-    relay_.Connect(&client, live, {});
+    relay_.Connect(&client, {.epoch = epoch}, {});
   }
 
   // Bytes [begin, end) of the graph.
@@ -49,7 +47,8 @@ class RelayTest : public ::testing::Test {
   const EncodedGraph graph_ = SomeGraph();
   const size_t bytes_ = graph_.bytes.size();
   GraphGate gate_;
-  Relay relay_{SessionId{1, 2}, TenantId{1}, kDefaultPricePerHour, /*blobs=*/nullptr, &gate_};
+  Relay relay_{SessionId{1, 2},   TenantId{1},           kDefaultPricePerHour,
+               /*blobs=*/nullptr, /*catalogue=*/nullptr, &gate_};
   test::UnboundExecutor executor_;
   ClientStream first_, second_;
 };
@@ -76,6 +75,40 @@ TEST_F(RelayTest, APieceOfTheStreamBeforeIsNotJoined) {
   EXPECT_TRUE(Send(first_, 1, 10, bytes_).ok());  // late: dropped
   EXPECT_TRUE(Send(second_, 2, 20, bytes_).ok());
   EXPECT_GT(executor_.queued_bytes(), bytes_);
+}
+
+class Values final : public ValuesSide {
+  void OnGone() override {}
+};
+
+TEST_F(RelayTest, LargeValuesGoToTheStreamForThem) {
+  constexpr size_t kLarge = 200 << 10;
+  Values values;
+  Connect(first_, 1);
+  relay_.SetValues(&values);
+  const auto answer = [&](uint64_t epoch) {
+    proto::ServerFrame frame;
+    frame.set_epoch(epoch);
+    proto::Done& done = *frame.add_items()->mutable_done();
+    for (const size_t bytes : {size_t{10}, kLarge, size_t{20}}) {
+      proto::Value& value = *done.add_values();
+      value.set_total_bytes(bytes);
+      value.set_data(std::string(bytes, 'v'));
+    }
+    bool pause = false;
+    relay_.FromExecutor(&executor_, std::move(frame), pause);
+  };
+  answer(1);  // is under way on both
+  answer(1);
+  EXPECT_GT(values.queued_bytes(), kLarge);
+  EXPECT_LT(values.queued_bytes(), kLarge + 100);
+  EXPECT_GT(first_.queued_bytes(), 30u);
+  EXPECT_LT(first_.queued_bytes(), 200u);
+  answer(2);  // another epoch's
+  EXPECT_LT(values.queued_bytes(), kLarge + 100);
+  relay_.SetValues(nullptr);
+  answer(1);
+  EXPECT_GT(first_.queued_bytes(), kLarge);
 }
 
 // A reader may be in the middle of a frame when its client comes back on another stream: the pieces

@@ -59,13 +59,14 @@ using JoinStream = grpc::ServerReaderWriter<proto::GatewayCommand, proto::Worker
 struct Attached {
   std::string session, token;
   AttachStream* stream = nullptr;
+  uint64_t epoch = 1;
   Mailbox<proto::ServerFrame> frames;
   Mailbox<bool> ended;
   Mailbox<bool> finish;
 
   void Send(proto::ClientItem item) {
     proto::ClientFrame frame;
-    frame.set_epoch(1);
+    frame.set_epoch(epoch);
     *frame.add_items() = std::move(item);
     stream->Write(frame);
   }
@@ -86,6 +87,9 @@ class FakeGateway final : public proto::Fleet::Service {
         proto::GatewayCommand command;
         command.mutable_welcome()->set_heartbeat_ms(50);
         command.mutable_welcome()->set_lease_ttl_ms(lease_ttl_ms);
+        for (const proto::HeldSession& held : event.register_().sessions()) {
+          if (keeps) command.mutable_welcome()->add_sessions(held.session_id());
+        }
         Command(command);
         registers.Push(event.register_());
       } else if (event.has_heartbeat()) {
@@ -135,6 +139,7 @@ class FakeGateway final : public proto::Fleet::Service {
   bool refuse = false;
   uint32_t lease_ttl_ms = 60'000;
   std::atomic<bool> acknowledge{true};
+  std::atomic<bool> keeps{false};  // the sessions that a worker comes back with
   Mailbox<proto::Register> registers;
   Mailbox<proto::Heartbeat> heartbeats;
   Mailbox<proto::SessionEnded> ends;
@@ -197,6 +202,7 @@ class SupervisorTest : public ::testing::Test {
     command.mutable_assign()->set_session_id(session);
     command.mutable_assign()->set_attach_token("token of sixteen");
     command.mutable_assign()->add_devices(0);
+    command.mutable_assign()->set_lease_id(5);
     gateway_.Command(command);
     const auto attached = gateway_.attaches.Pop();
     return attached == nullptr ? nullptr : *attached;
@@ -315,14 +321,49 @@ TEST_F(SupervisorTest, ReleaseEndsTheExecutor) {
   EXPECT_NE(a->ended.Pop(), nullptr);
 }
 
-TEST_F(SupervisorTest, V3_WithoutAcknowledgementsExecutorsEnd) {
+TEST_F(SupervisorTest, V3_WithoutAcknowledgementsItJoinsAgainAndExecutorsThatAreNotKeptEnd) {
   gateway_.lease_ttl_ms = 300;
   StartAndRegister();
   const auto a = Assign("session a.......");
   Open(*a);
   gateway_.acknowledge = false;
+  const auto entry = gateway_.registers.Pop();
+  ASSERT_NE(entry, nullptr);
+  EXPECT_EQ(entry->sessions_size(), 1);
   EXPECT_NE(a->ended.Pop(), nullptr);
-  EXPECT_NE(gateway_.registers.Pop(), nullptr);  // and joins again
+}
+
+TEST_F(SupervisorTest, V3_AnExecutorThatIsKeptGoesOnWithItsState) {
+  gateway_.keeps = true;
+  StartAndRegister();
+  const auto a = Assign("session a.......");
+  Open(*a);
+  a->Send(test::Item::Put(1, 1, "kept"));
+  a->Send(test::Item::Fetch(2, 1));
+  EXPECT_EQ(NextValue(*a), "kept");
+  gateway_.DropJoin();
+  const auto entry = gateway_.registers.Pop();
+  ASSERT_NE(entry, nullptr);
+  ASSERT_EQ(entry->sessions_size(), 1);
+  EXPECT_EQ(entry->sessions(0).session_id(), "session a.......");
+  EXPECT_EQ(entry->sessions(0).attach_token(), "token of sixteen");
+  EXPECT_EQ(entry->sessions(0).lease_id(), 5u);
+  ASSERT_EQ(entry->sessions(0).devices_size(), 1);
+  const auto attached = gateway_.attaches.Pop();
+  ASSERT_NE(attached, nullptr);
+  Attached& again = **attached;
+  EXPECT_EQ(again.token, a->token);
+  again.epoch = 2;
+  Open(again);
+  again.Send(test::Item::Fetch(3, 1));
+  EXPECT_EQ(NextValue(again), "kept");
+  // Its end names the executor that it is of.
+  proto::GatewayCommand command;
+  command.mutable_release()->set_session_id("session a.......");
+  gateway_.Command(command);
+  const auto end = gateway_.ends.Pop();
+  ASSERT_NE(end, nullptr);
+  EXPECT_EQ(end->lease_id(), 5u);
 }
 
 TEST_F(SupervisorTest, JoinsAgainAfterADrainAndALostStream) {

@@ -1,0 +1,70 @@
+// The part of GatewayCore that money depends on: when the meter runs, and what it has counted (G3).
+#include <utility>
+
+#include "gateway/core/core.h"
+
+namespace outboard::gateway {
+
+// Grants are counted here, as the rows count them: one for each lease that began.
+void GatewayCore::StartLease(Session& session, Out& out) {
+  LeaseId lease{session.id, ++session.grant};
+  for (uint32_t i = 0; i < session.devices.size(); ++i) {
+    // Cannot fail for a fresh grant but for the meter's own limit; then the session is not billed,
+    // which is our loss.
+    meter_.Grant({{lease, i}, session.tenant, options_.price_per_hour, session.wall}, now_)
+        .IgnoreError();
+  }
+  session.metered = true;
+  out.push_back(WriteLease{lease, session.tenant, static_cast<uint32_t>(session.devices.size()),
+                           *session.worker, ""});
+}
+
+void GatewayCore::StopLease(Session& session, bool lost, const std::string& why, Out& out) {
+  if (session.worker.has_value()) {
+    if (auto it = workers_.find(*session.worker); it != workers_.end()) {
+      for (uint32_t i : session.devices) it->second.devices[i] = std::nullopt;
+    }
+  }
+  if (session.metered) {
+    LeaseId lease{session.id, session.grant};
+    std::vector<Charge> charges;
+    for (uint32_t i = 0; i < session.devices.size(); ++i) {
+      LeasedDevice device{lease, i};
+      auto more = lost ? meter_.Lose(device) : meter_.Release(device, now_);
+      if (more.ok()) Charged(session, *more, charges);
+    }
+    session.past = session.charged;
+    PostCharges(std::move(charges), out);
+    out.push_back(WriteLease{lease, session.tenant, static_cast<uint32_t>(session.devices.size()),
+                             *session.worker, why});
+    session.metered = false;
+  }
+  session.devices.clear();
+}
+
+void GatewayCore::Charged(Session& session, const std::vector<Charge>& more,
+                          std::vector<Charge>& all) {
+  for (const Charge& charge : more) {
+    session.charged.seconds += charge.to_s - charge.from_s;
+    session.charged.amount.value += charge.amount.value;
+    all.push_back(charge);
+  }
+}
+
+void GatewayCore::PostCharges(std::vector<Charge> charges, Out& out) {
+  if (!charges.empty()) out.push_back(Post{std::move(charges)});
+}
+
+Bill GatewayCore::BillOf(const SessionId& id) const {
+  auto it = sessions_.find(id);
+  if (it == sessions_.end()) return {};
+  Bill bill = it->second.past;
+  if (it->second.metered) {
+    Meter::Reading reading = meter_.Read(LeaseId{id, it->second.grant});
+    bill.seconds += reading.seconds;
+    bill.amount.value += reading.amount.value;
+  }
+  return bill;
+}
+
+}  // namespace outboard::gateway

@@ -1,0 +1,216 @@
+// The part of GatewayCore that decides where a session's executor is: the queue, going live and
+// parking, and what follows when a worker or an executor is lost (G2, G5, G8, G9).
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gateway/core/core.h"
+
+namespace outboard::gateway {
+
+// What the customer has lost, and what it costs (docs/when-it-breaks.md).
+absl::Status GatewayCore::WorkerLost(const std::string& how) {
+  return absl::UnavailableError(
+      absl::StrCat("worker lost: ", how,
+                   "; the session's values are gone, and the time since the worker was last heard "
+                   "from is not billed"));
+}
+
+// ---- a device ------------------------------------------------------------------------------------
+
+// What was open already goes first, and is not turned away.
+void GatewayCore::Enqueue(Session& session, Out& out) {
+  const bool moved = session.state == State::kQueued && session.epoch > 0;
+  if (!moved && queue_.size() >= options_.queue_max) {
+    End(session.id, NoDevice(session), RowState::kClosed, "no device", out);
+    return;
+  }
+  out.push_back(Queued{session.conn, moved ? 0 : queue_.size()});
+  queue_.insert(moved ? queue_.begin() : queue_.end(), session.id);
+}
+
+void GatewayCore::PlaceQueue(Out& out) {
+  if (draining_) return;
+  std::deque<SessionId> waiting;
+  waiting.swap(queue_);
+  for (const SessionId& id : waiting) {
+    Session* session = Find(id);
+    if (session != nullptr && !TryPlace(*session, out)) queue_.push_back(id);
+  }
+}
+
+// First fit in the order in which the workers joined, the worker that lost the session last; a
+// parked session can only go back to where its state is.
+bool GatewayCore::TryPlace(Session& session, Out& out) {
+  const bool parked = session.state == State::kParked;
+  std::optional<WorkerId> chosen;
+  for (const auto& [id, worker] : workers_) {
+    if (parked && session.worker != id) continue;
+    if (worker.free() < session.devices_wanted) continue;
+    if (!chosen.has_value() || chosen == session.lost_on) chosen = id;
+  }
+  if (!chosen.has_value()) return false;
+  std::vector<uint32_t> devices;
+  const Worker& worker = workers_.at(*chosen);
+  for (uint32_t i = 0; i < worker.devices.size() && devices.size() < session.devices_wanted; ++i) {
+    if (!worker.devices[i].has_value()) devices.push_back(i);
+  }
+  StartWith(session, *chosen, std::move(devices));
+  if (!parked) {
+    session.attached = false;
+    ++session.placement;
+    out.push_back(Assign{*chosen, session.id, session.tenant, session.placement, session.devices});
+  } else if (session.attached) {
+    LeaseAndGoLive(session, out);
+  }
+  return true;
+}
+
+void GatewayCore::StartWith(Session& session, WorkerId id, std::vector<uint32_t> devices) {
+  Worker& worker = workers_.at(id);
+  for (uint32_t i : devices) worker.devices[i] = session.id;
+  session.devices = std::move(devices);
+  session.worker = id;
+  session.node = worker.node;
+  session.state = State::kStarting;
+  session.since = session.idle_since = now_;
+}
+
+void GatewayCore::LeaseAndGoLive(Session& session, Out& out) {
+  StartLease(session, out);
+  GoLive(session, out);
+}
+
+// What a client was told once not to keep, it has let go of: recoverable never comes back.
+void GatewayCore::GoLive(Session& session, Out& out) {
+  const bool first = session.epoch == 0;
+  session.recoverable =
+      options_.snapshot_ns > 0 && session.client_recovers && (first || session.recoverable);
+  session.state = State::kLive;
+  session.since = now_;
+  ++session.epoch;
+  PutRow(session, RowState::kOpen, out);
+  out.push_back(Live{session.conn, session.id, session.tenant, session.epoch, *session.worker,
+                     session.devices, session.recoverable, session.snapshot_root});
+}
+
+void GatewayCore::GoDetached(Session& session, Out& out) {
+  session.state = State::kDetached;
+  session.since = now_;
+  out.push_back(Detach{session.id});
+  PutRow(session, RowState::kDetached, out);
+}
+
+void GatewayCore::Park(Session& session, Out& out) {
+  StopLease(session, /*lost=*/false, "idle", out);
+  session.state = State::kParked;
+  PlaceQueue(out);
+}
+
+void GatewayCore::End(const SessionId& id, absl::Status why, RowState row,
+                      const std::string& lease_end, Out& out) {
+  Session& session = sessions_.at(id);
+  StopLease(session, /*lost=*/row == RowState::kLost, lease_end, out);
+  Bill bill = BillOf(id);
+  std::erase(queue_, id);
+  if (session.worker.has_value()) out.push_back(EndExecutor{*session.worker, id});
+  if (session.epoch > 0) PutRow(session, row, out);
+  if (IsSome(session.conn)) {
+    conns_.erase(session.conn);
+    out.push_back(EndClient{session.conn, id, std::move(why), bill});
+  }
+  out.push_back(Forget{id});
+  sessions_.erase(id);
+  PlaceQueue(out);
+}
+
+absl::Status GatewayCore::NoDevice(const Session& session) const {
+  if (workers_.empty()) return absl::UnavailableError("no worker has joined this gateway");
+  return absl::ResourceExhaustedError(absl::StrCat("no device is free: ", devices_busy(), " of ",
+                                                   devices_total(), " are in use, ", queue_.size(),
+                                                   " sessions wait"));
+}
+
+// ---- what is lost --------------------------------------------------------------------------------
+
+// The executor may live: its worker has rejoin_ns to come back with it.
+void GatewayCore::Orphan(Session& session, const std::string& how, Out& out) {
+  session.held_device = !session.devices.empty();
+  StopLease(session, /*lost=*/true, "worker lost", out);
+  std::erase(queue_, session.id);
+  session.worker.reset();
+  session.attached = session.busy = false;
+  session.lost_how = how;
+  session.state = State::kOrphaned;
+  session.since = now_;
+  session.orphan_until = {now_.ns + options_.rejoin_ns};
+  out.push_back(DropExecutor{session.id});
+}
+
+// Back where it was, on a connection of its worker's that is new. Its device is free unless two say
+// that they have it; then the session waits for one like a parked one.
+bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id) {
+  Session* session = Find(held.session);
+  if (session == nullptr || session->state != State::kOrphaned || held.devices.empty())
+    return false;
+  Worker& worker = workers_.at(id);
+  session->placement = held.placement;
+  session->attached = false;
+  const bool fits = std::all_of(held.devices.begin(), held.devices.end(), [&](uint32_t i) {
+    return i < worker.devices.size() && !worker.devices[i].has_value();
+  });
+  if (fits && session->held_device) {
+    StartWith(*session, id, held.devices);
+    return true;
+  }
+  session->state = State::kParked;
+  session->worker = id;
+  session->node = worker.node;
+  session->since = now_;
+  if (IsSome(session->conn)) queue_.push_back(session->id);
+  return true;
+}
+
+// Its executor and what that held are gone: another begins with the last snapshot, and the client
+// sends again what came after it. Whatever the old one still says is of an old placement.
+void GatewayCore::Replace(Session& session, const std::string& how, Out& out) {
+  const bool nothing_yet = session.epoch == 0;
+  if ((!nothing_yet && !session.recoverable) || !MayMove(session)) {
+    return End(session.id, WorkerLost(how), RowState::kLost, "worker lost", out);
+  }
+  session.moved.push_back(now_);
+  session.lost_how = how;
+  StopLease(session, /*lost=*/true, "worker lost", out);
+  std::erase(queue_, session.id);
+  if (session.worker.has_value()) {
+    out.push_back(EndExecutor{*session.worker, session.id});
+    session.lost_on = std::exchange(session.worker, std::nullopt);
+  }
+  session.attached = session.busy = false;
+  out.push_back(DropExecutor{session.id});
+  session.since = now_;
+  const bool has_client = IsSome(session.conn);
+  session.state = has_client ? State::kQueued : State::kShelved;
+  if (!nothing_yet) PutRow(session, has_client ? RowState::kOpen : RowState::kDetached, out);
+  if (!has_client) return;
+  if (!nothing_yet) {
+    out.push_back(Moving{session.conn,
+                         absl::StrCat("worker lost: ", how, "; the session goes on elsewhere")});
+  }
+  if (!TryPlace(session, out)) Enqueue(session, out);
+}
+
+// G8.
+bool GatewayCore::MayMove(Session& session) {
+  std::erase_if(session.moved,
+                [&](MonoTime at) { return now_.ns - at.ns > options_.move_window_ns; });
+  return session.moved.size() < options_.moves_max && !draining_;
+}
+
+void GatewayCore::PutRow(const Session& session, RowState state, Out& out) {
+  out.push_back(WriteSession{session.id, session.tenant, session.epoch, session.worker, state,
+                             session.resume_hash, session.devices_wanted, session.recoverable,
+                             session.snapshot_root, session.snapshot_seq});
+}
+
+}  // namespace outboard::gateway

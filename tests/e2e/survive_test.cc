@@ -1,0 +1,114 @@
+// A training in whose middle something dies: it ends with the weights that it would have had, to the
+// last bit, and nobody is billed for the time between.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/lost_test.h"
+
+namespace outboard {
+namespace {
+
+using test::DescendantsNamed;
+using test::Eventually;
+using test::LostTest;
+
+constexpr char kSteps[] = "3000";
+
+class SurviveTest : public LostTest {
+ protected:
+  std::unique_ptr<test::Process> StartTraining() {
+    return std::make_unique<test::Process>(
+        std::vector<std::string>{SMALL_TRAINER_BINARY, kSteps},
+        std::vector<std::string>{"CLOUD=1", "CLOUD_HOST=" + cluster_.target(),
+                                 "CLOUD_KEY=" + cluster_.key()});
+  }
+  static void AwaitStep(test::Process& training, int step) {
+    ASSERT_TRUE(Eventually([&] {
+      return training.out().find("step " + std::to_string(step) + ":") != std::string::npos;
+    })) << training.err();
+  }
+  // Nothing happens to this one.
+  std::string Undisturbed() {
+    auto training = StartTraining();
+    EXPECT_EQ(training->Wait(), 0) << training->err();
+    return ResultOf(*training);
+  }
+  // What it printed but for the bill: losses and weights.
+  static std::string ResultOf(const test::Process& training) {
+    const std::string out = training.out();
+    const size_t weights = out.find("weights ");
+    EXPECT_NE(weights, std::string::npos) << out;
+    return out.substr(0, out.find('\n', weights));
+  }
+};
+
+TEST_F(SurviveTest, AGatewayThatIsKilledAndStartedAgain) {
+  cluster_.StartGateway();
+  cluster_.key();
+  auto worker = cluster_.StartWorker("--no-idle-search");
+  const std::string expected = Undisturbed();
+  auto training = StartTraining();
+  AwaitStep(*training, 300);
+  const std::vector<int> executors = DescendantsNamed(worker->pid(), "executor");
+  cluster_.gateway().Stop(SIGKILL);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  cluster_.StartGateway();
+  AwaitStep(*training, 900);
+  for (int pid : executors) EXPECT_TRUE(test::IsAlive(pid)) << "an executor ended with the gateway";
+  cluster_.gateway().Stop(SIGKILL);  // and again
+  cluster_.StartGateway();
+  EXPECT_EQ(training->Wait(), 0) << training->err();
+  EXPECT_EQ(ResultOf(*training), expected);
+  auto next = cluster_.Connect();
+  ASSERT_NE(next, nullptr);
+  EXPECT_TRUE(test::Step(*next).ok());
+}
+
+// Before the first snapshot the client has all of it, and after it the rest.
+TEST_F(SurviveTest, AnExecutorThatIsKilled) {
+  cluster_.StartUp(1, "--no-idle-search --snapshot-every 1");
+  const std::string expected = Undisturbed();
+  auto training = StartTraining();
+  for (int step : {50, 900}) {
+    AwaitStep(*training, step);
+    for (int pid : DescendantsNamed(cluster_.gateway().pid(), "executor")) kill(pid, SIGKILL);
+  }
+  EXPECT_EQ(training->Wait(), 0) << training->err();
+  EXPECT_EQ(ResultOf(*training), expected);
+  test::ExpectAsDocumented("A worker or an executor is lost, and the gateway takes snapshots",
+                           training->err());
+}
+
+TEST_F(SurviveTest, AWorkerThatIsKilledWhileAnotherIsThere) {
+  cluster_.StartUp(2, "--no-idle-search --snapshot-every 1");
+  const std::string expected = Undisturbed();
+  auto training = StartTraining();
+  AwaitStep(*training, 400);
+  const std::vector<int> first = DescendantsNamed(cluster_.gateway().pid(), "--name local-0");
+  ASSERT_EQ(first.size(), 1u);
+  kill(first[0], SIGKILL);
+  EXPECT_EQ(training->Wait(), 0) << training->err();
+  EXPECT_EQ(ResultOf(*training), expected);
+}
+
+// Gateway and worker at once: what is left is the client and the data folder.
+TEST_F(SurviveTest, AllServersThatAreKilled) {
+  cluster_.StartGateway("--snapshot-every 1");
+  cluster_.key();
+  auto worker = cluster_.StartWorker("--no-idle-search");
+  const std::string expected = Undisturbed();
+  auto training = StartTraining();
+  AwaitStep(*training, 900);
+  cluster_.gateway().Stop(SIGKILL);
+  worker->Stop(SIGKILL);
+  cluster_.StartGateway("--snapshot-every 1");
+  worker = cluster_.StartWorker("--no-idle-search");
+  EXPECT_EQ(training->Wait(), 0) << training->err();
+  EXPECT_EQ(ResultOf(*training), expected);
+}
+
+}  // namespace
+}  // namespace outboard

@@ -1,0 +1,409 @@
+// What GatewayCore does when workers, executors or the gateway itself are lost and come back. G1 to
+// G9 are the invariants in core.cc.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/gateway/core_world.h"
+
+namespace outboard::gateway {
+namespace {
+
+using test::kTenant;
+using test::World;
+
+CoreOptions Recoverable() {
+  CoreOptions options;
+  options.snapshot_ns = 30 * kSecondNs;
+  return options;
+}
+
+SessionRestored Row(uint64_t opened, bool recoverable = false) {
+  SessionRestored row;
+  row.session = SessionId{0, opened};
+  row.tenant = kTenant;
+  row.resume_hash = Token{1, opened};
+  row.epoch = 4;
+  row.grant = 2;
+  row.node = "node1";
+  row.had_client = true;
+  row.recoverable = recoverable;
+  row.past_seconds = 7;
+  return row;
+}
+
+HeldExecutor Held(SessionId id, uint32_t device = 0, uint64_t placement = 1) {
+  return {id, {device}, placement};
+}
+
+// ---- a worker's connection -----------------------------------------------------------------------
+
+TEST(GatewayCoreRecovery, AWorkerThatComesBackWithItsExecutorsLosesNothing) {
+  World w;
+  w.Join(1);
+  SessionId id = w.OpenLive(1);
+  w.Pass(3, {WorkerId{1}}, {id});
+  w.After(0.5, WorkerGone{WorkerId{1}});
+  EXPECT_NE(w.Get<DropExecutor>(), nullptr);
+  EXPECT_EQ(w.Get<EndClient>(), nullptr);
+  w.After(0.5);
+  w.Join(11, 1, {Held(id)});
+  ASSERT_NE(w.Get<Welcome>(), nullptr);
+  ASSERT_EQ(w.Get<Welcome>()->sessions.size(), 1u);
+  EXPECT_EQ(w.Get<Assign>(), nullptr);
+  EXPECT_TRUE(w.core.Awaits(id));
+  w.Tell(ExecutorAttached{id, {}});
+  ASSERT_NE(w.Get<Live>(), nullptr);  // the client is told on the stream that it has
+  EXPECT_EQ(w.Get<Live>()->conn, ConnId{1});
+  EXPECT_EQ(w.Get<Live>()->epoch, 2u);  // G6
+  w.Pass(2, {WorkerId{11}}, {id});
+  EXPECT_EQ(w.core.BillOf(id).seconds, 5);  // not the second between
+}
+
+TEST(GatewayCoreRecovery, AWorkerThatDoesNotComeBackEndsWhatNobodyElseCanGoOnWith) {
+  World w;
+  w.Join(1);
+  w.OpenLive(1);
+  w.Tell(WorkerGone{WorkerId{1}});
+  w.Silence(1.5);
+  EXPECT_EQ(w.core.session_count(), 1u);
+  w.Silence(1);
+  EXPECT_EQ(w.core.session_count(), 0u);
+}
+
+TEST(GatewayCoreRecovery, AnExecutorOfASessionThatHasMovedIsNotTakenBack) {
+  World w(Recoverable());
+  w.Join(1);
+  w.Join(2);
+  SessionId id = w.OpenLive(1);
+  w.Tell(WorkerGone{WorkerId{1}});
+  w.Pass(4, {WorkerId{2}});
+  w.Tell(ExecutorAttached{id, {}});
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  w.Join(11, 1, {Held(id)});
+  EXPECT_TRUE(w.Get<Welcome>()->sessions.empty());
+  // G9: and what it still says is not heard.
+  w.Tell(ExecutorGone{id, absl::UnavailableError("signal 9"), true, /*placement=*/1});
+  EXPECT_EQ(w.Get<DropExecutor>(), nullptr);
+  EXPECT_EQ(w.core.session_count(), 1u);
+}
+
+TEST(GatewayCoreRecovery, AGatewayThatStoodStillBlamesNobody) {
+  World w;
+  w.Join(1);
+  SessionId id = w.OpenLive(1);
+  w.Pass(2, {WorkerId{1}}, {id});
+  w.After(30);  // stopped, as by SIGSTOP
+  EXPECT_EQ(w.core.session_count(), 1u);
+  w.Pass(2, {WorkerId{1}}, {id});
+  EXPECT_LE(w.core.BillOf(id).seconds, 4);  // not what nobody vouches for
+}
+
+TEST(GatewayCoreRecovery, AnUnheardWorkerIsToldThatItIsLost) {
+  World w;
+  w.Join(1);
+  bool told = false;
+  for (int i = 0; i < 12; ++i) {
+    w.After(0.5);
+    told |= w.Get<EndWorker>() != nullptr;
+  }
+  EXPECT_TRUE(told);
+  EXPECT_EQ(w.core.worker_count(), 0u);
+}
+
+// ---- moving --------------------------------------------------------------------------------------
+
+TEST(GatewayCoreRecovery, ARecoverableSessionGoesOnOnAnotherWorker) {
+  World w(Recoverable());
+  w.Join(1);
+  w.Join(2);
+  SessionId id = w.OpenLive(1);
+  EXPECT_TRUE(w.Get<Live>()->recoverable);
+  EXPECT_EQ(w.Get<Live>()->snapshot_root, "");
+  w.Pass(5, {WorkerId{1}, WorkerId{2}}, {id});
+  w.Tell(SnapshotKept{id, "root", 40});
+  ASSERT_NE(w.Get<WriteSession>(), nullptr);
+  EXPECT_EQ(w.Get<WriteSession>()->snapshot_root, "root");
+  EXPECT_EQ(w.Get<WriteSession>()->snapshot_seq, 40u);
+  w.Tell(SnapshotKept{id, "older", 39});  // late
+  EXPECT_EQ(w.Get<WriteSession>(), nullptr);
+
+  w.After(0.9, WorkerGone{WorkerId{1}});
+  w.history.clear();
+  w.Pass(3, {WorkerId{2}});
+  const Assign* assign = nullptr;
+  bool told = false;
+  for (const Action& action : w.history) {
+    if (const auto* found = std::get_if<Assign>(&action)) assign = found;
+    told |= std::get_if<Moving>(&action) != nullptr;
+  }
+  ASSERT_NE(assign, nullptr);
+  EXPECT_TRUE(told);
+  EXPECT_EQ(assign->worker, WorkerId{2});
+  EXPECT_EQ(assign->placement, 2u);
+  w.Tell(ExecutorAttached{id, {}});
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<Live>()->epoch, 2u);
+  EXPECT_EQ(w.Get<Live>()->conn, ConnId{1});
+  EXPECT_EQ(w.Get<Live>()->snapshot_root, "root");
+  EXPECT_EQ(w.core.BillOf(id).seconds, 5);  // M5: from the last heartbeat until it is live again
+  w.Pass(2, {WorkerId{2}}, {id});
+  EXPECT_EQ(w.core.BillOf(id).seconds, 7);
+}
+
+TEST(GatewayCoreRecovery, ACrashedExecutorIsReplacedOnTheSameWorkerWhereThereIsNoOther) {
+  World w(Recoverable());
+  w.Join(1);
+  SessionId id = w.OpenLive(1);
+  w.Tell(ExecutorGone{id, absl::UnavailableError("executor ended by signal 9"), true, 1});
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_NE(w.Get<EndExecutor>(), nullptr);  // before it, so that the worker has forgotten
+  w.Tell(ExecutorAttached{id, {}});
+  EXPECT_NE(w.Get<Live>(), nullptr);
+  // The first one's last word, which the release has brought about.
+  w.Tell(ExecutorGone{id, absl::OkStatus(), true, 1});
+  EXPECT_TRUE(w.actions.empty());
+}
+
+TEST(GatewayCoreRecovery, AnotherWorkerGoesBeforeTheOneThatLostIt) {
+  World w(Recoverable());
+  w.Join(1, 2);
+  w.Join(2);
+  SessionId id = w.OpenLive(1);
+  w.Tell(ExecutorGone{id, absl::UnavailableError("signal 11"), true, 1});
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<Assign>()->worker, WorkerId{2});
+}
+
+TEST(GatewayCoreRecovery, G8WhatBringsDownEveryExecutorEndsAtTheThird) {
+  World w(Recoverable());
+  w.Join(1);
+  SessionId id = w.OpenLive(1);
+  for (uint64_t placement = 1; placement <= 3; ++placement) {
+    ASSERT_EQ(w.core.session_count(), 1u) << placement;
+    w.Tell(ExecutorGone{id, absl::UnavailableError("signal 11"), true, placement});
+    if (placement < 3) w.Tell(ExecutorAttached{id, {}});
+  }
+  EXPECT_EQ(w.core.session_count(), 0u);
+  ASSERT_NE(w.Get<EndClient>(), nullptr);
+  EXPECT_EQ(w.Get<EndClient>()->why.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(w.core.devices_busy(), 0u);
+}
+
+TEST(GatewayCoreRecovery, G8LossesFarApartAreNotCounted) {
+  World w(Recoverable());
+  w.Join(1);
+  SessionId id = w.OpenLive(1);
+  for (uint64_t placement = 1; placement <= 5; ++placement) {
+    w.Pass(400, {WorkerId{1}}, {id});
+    w.Tell(ExecutorGone{id, absl::UnavailableError("signal 9"), true, placement});
+    w.Tell(ExecutorAttached{id, {}});
+    ASSERT_NE(w.Get<Live>(), nullptr) << placement;
+  }
+}
+
+TEST(GatewayCoreRecovery, WhatASessionBringsOnItselfIsNotTriedAgain) {
+  World w(Recoverable());
+  w.Join(1);
+  SessionId id = w.OpenLive(1);
+  w.Tell(ExecutorGone{id, absl::DeadlineExceededError("a step"), /*crashed=*/false, 1});
+  ASSERT_NE(w.Get<EndClient>(), nullptr);
+  EXPECT_EQ(w.Get<EndClient>()->why.code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST(GatewayCoreRecovery, AClientThatKeepsNothingIsNotRecoverable) {
+  World w(Recoverable());
+  w.Join(1, 2);
+  SessionId id{0, 1};
+  w.Tell(ClientOpen{ConnId{1}, kTenant, 1, id, Token{1, 1}, {}, /*recovers=*/false});
+  w.Tell(ExecutorAttached{id, {}});
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_FALSE(w.Get<Live>()->recoverable);
+  w.Tell(ExecutorGone{id, absl::UnavailableError("signal 9"), true, 1});
+  EXPECT_NE(w.Get<EndClient>(), nullptr);
+}
+
+TEST(GatewayCoreRecovery, AMovingSessionWaitsForADeviceAndGoesBeforeTheOthers) {
+  World w(Recoverable());
+  w.Join(1);
+  SessionId first = w.OpenLive(1);
+  w.Open(2);  // waits
+  w.Tell(WorkerGone{WorkerId{1}});
+  w.Silence(3);
+  EXPECT_EQ(w.core.session_count(), 2u);
+  w.Join(12);
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<Assign>()->session, first);
+}
+
+TEST(GatewayCoreRecovery, G7AMovingSessionDoesNotWaitForEver) {
+  World w(Recoverable());
+  w.Join(1);
+  w.OpenLive(1);
+  w.Tell(WorkerGone{WorkerId{1}});
+  for (int i = 0; i < 130 && w.core.session_count() > 0; ++i) w.After(0.5);
+  ASSERT_NE(w.Get<EndClient>(), nullptr);
+  EXPECT_EQ(w.Get<EndClient>()->why.code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(GatewayCoreRecovery, ALostSessionWithoutAClientBeginsAgainWhenItComes) {
+  World w(Recoverable());
+  w.Join(1, 2);
+  SessionId id = w.OpenLive(1);
+  w.Tell(SnapshotKept{id, "root", 9});
+  w.Tell(ClientGone{ConnId{1}});
+  w.Tell(ExecutorGone{id, absl::UnavailableError("signal 9"), true, 1});
+  EXPECT_EQ(w.Get<Assign>(), nullptr);  // nobody to pay for it
+  EXPECT_EQ(w.core.devices_busy(), 0u);
+  w.Pass(100, {WorkerId{1}});
+  w.Resume(2, 1);
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  w.Tell(ExecutorAttached{id, {}});
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<Live>()->conn, ConnId{2});
+  EXPECT_EQ(w.Get<Live>()->snapshot_root, "root");
+}
+
+TEST(GatewayCoreRecovery, AClientThatLeavesWhileItsSessionMovesMayComeBack) {
+  World w(Recoverable());
+  w.Join(1);
+  SessionId id = w.OpenLive(1);
+  w.Tell(ExecutorGone{id, absl::UnavailableError("signal 9"), true, 1});
+  w.Tell(ClientGone{ConnId{1}});
+  w.Tell(ExecutorAttached{id, {}});
+  EXPECT_EQ(w.Get<Live>(), nullptr);
+  w.Pass(12, {WorkerId{1}}, {id});
+  EXPECT_EQ(w.core.devices_busy(), 0u);  // idle
+  w.Resume(2, 1);
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.core.BillOf(id).seconds, 0);
+}
+
+TEST(GatewayCoreRecovery, AnExecutorThatNeverComesBeforeTheSessionIsOpenIsTriedElsewhere) {
+  World w;  // nothing was opened, so nothing is lost
+  w.Join(1);
+  w.Join(2);
+  SessionId id = w.Open(1);
+  w.Tell(ExecutorGone{id, absl::UnavailableError("cannot be started"), true, 1});
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<Assign>()->worker, WorkerId{2});
+  EXPECT_EQ(w.Get<Moving>(), nullptr);
+}
+
+// ---- the gateway was started again ---------------------------------------------------------------
+
+TEST(GatewayCoreRecovery, AfterARestartAnExecutorAndItsClientFindEachOther) {
+  for (bool client_first : {true, false}) {
+    World w;
+    w.Tell(Row(1));
+    const SessionId id{0, 1};
+    if (client_first) {
+      w.Resume(5, 1);
+      EXPECT_EQ(w.Get<EndClient>(), nullptr);
+      w.After(2);
+    }
+    w.Join(1, 1, {Held(id, 0, 3)});
+    ASSERT_EQ(w.Get<Welcome>()->sessions.size(), 1u);
+    // Its device is its own: nobody who comes first gets it.
+    w.Open(9);
+    EXPECT_EQ(w.Get<Assign>(), nullptr);
+    w.Tell(ExecutorAttached{id, {}});
+    if (!client_first) {
+      EXPECT_EQ(w.Get<Live>(), nullptr);
+      w.Resume(5, 1);
+    }
+    ASSERT_NE(w.Get<Live>(), nullptr) << client_first;
+    EXPECT_EQ(w.Get<Live>()->session, id);
+    EXPECT_EQ(w.Get<Live>()->epoch, 5u);
+    ASSERT_NE(w.Get<WriteLease>(), nullptr);
+    EXPECT_EQ(w.Get<WriteLease>()->lease.grant, 3u);  // never one that was used
+    EXPECT_EQ(w.core.BillOf(id).seconds, 7);
+    w.Pass(3, {WorkerId{1}}, {id});
+    EXPECT_EQ(w.core.BillOf(id).seconds, 10);
+    EXPECT_EQ(w.posted_s, 0);  // of this gateway, nothing yet
+    w.After(0.1, ClientClosed{ConnId{5}});
+    EXPECT_EQ(w.Get<EndClient>()->bill.seconds, 10);
+    EXPECT_EQ(w.posted_s, 3);
+  }
+}
+
+TEST(GatewayCoreRecovery, AfterARestartAnExecutorWithoutItsClientIsParkedAndForgotten) {
+  World w;
+  w.Tell(Row(1));
+  const SessionId id{0, 1};
+  w.Join(1, 1, {Held(id)});
+  w.Tell(ExecutorAttached{id, {}});
+  w.Pass(12, {WorkerId{1}}, {id});
+  EXPECT_EQ(w.core.devices_busy(), 0u);
+  EXPECT_EQ(w.core.session_count(), 1u);
+  w.Pass(900, {WorkerId{1}}, {id});
+  EXPECT_EQ(w.core.session_count(), 0u);
+  EXPECT_EQ(w.posted_s, 0);  // nobody could use it
+}
+
+TEST(GatewayCoreRecovery, OfTwoExecutorsOnOneDeviceTheOneWithoutAClientWaits) {
+  World w;
+  w.Tell(Row(1));
+  SessionRestored parked = Row(2);
+  parked.had_client = false;
+  w.Tell(parked);
+  w.Join(1, 1, {Held({0, 2}), Held({0, 1})});
+  EXPECT_EQ(w.Get<Welcome>()->sessions.size(), 2u);
+  w.Tell(ExecutorAttached{SessionId{0, 1}, {}});
+  w.Tell(ExecutorAttached{SessionId{0, 2}, {}});
+  w.Resume(5, 1);
+  EXPECT_NE(w.Get<Live>(), nullptr);
+  w.Resume(6, 2);
+  EXPECT_NE(w.Get<Queued>(), nullptr);
+  w.Tell(ClientClosed{ConnId{5}});
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<Live>()->conn, ConnId{6});
+}
+
+TEST(GatewayCoreRecovery, G7AfterARestartAWorkerThatDoesNotJoinIsLost) {
+  World w;
+  w.Tell(Row(1));
+  w.Resume(5, 1);
+  w.Join(2);  // another node
+  for (int i = 0; i < 59; ++i) w.Pass(1, {WorkerId{2}});
+  EXPECT_EQ(w.core.session_count(), 1u);
+  w.history.clear();
+  w.Pass(3, {WorkerId{2}});
+  EXPECT_EQ(w.core.session_count(), 0u);
+  const EndClient* end = nullptr;
+  for (const Action& action : w.history) {
+    if (const auto* found = std::get_if<EndClient>(&action)) end = found;
+  }
+  ASSERT_NE(end, nullptr);
+  EXPECT_NE(end->why.message().find("worker lost: node1"), std::string::npos);
+}
+
+TEST(GatewayCoreRecovery, AfterARestartOfEverythingARecoverableSessionBeginsAtItsSnapshot) {
+  World w(Recoverable());
+  SessionRestored row = Row(1, /*recoverable=*/true);
+  row.snapshot_root = "root";
+  row.snapshot_seq = 40;
+  w.Tell(row);
+  w.Resume(5, 1);
+  w.Join(1);  // node1, without the executor: it has ended, so nobody waits for it
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  w.Tell(ExecutorAttached{SessionId{0, 1}, {}});
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<Live>()->epoch, 5u);
+  EXPECT_EQ(w.Get<Live>()->snapshot_root, "root");
+}
+
+TEST(GatewayCoreRecovery, WhereSnapshotsAreOffAClientLetsGoAndCannotBeRecoveredLater) {
+  World w;  // the gateway before it took snapshots
+  w.Tell(Row(1, /*recoverable=*/true));
+  w.Join(1, 1, {Held({0, 1}, 0, 1)});
+  w.Tell(ExecutorAttached{SessionId{0, 1}, {}});
+  w.Resume(5, 1);
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_FALSE(w.Get<Live>()->recoverable);
+  w.Tell(ExecutorGone{SessionId{0, 1}, absl::UnavailableError("signal 9"), true, 1});
+  EXPECT_NE(w.Get<EndClient>(), nullptr);
+}
+
+}  // namespace
+}  // namespace outboard::gateway

@@ -1,0 +1,81 @@
+// GatewayCore under a virtual clock: tells events, checks the invariants after each, and keeps what it
+// decided, by kind.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gateway/core/core.h"
+
+namespace outboard::gateway::test {
+
+inline constexpr TenantId kTenant{7};
+
+// A core with its clock, and the last actions by kind.
+struct World {
+  explicit World(CoreOptions options = {}) : core(options) {}
+
+  void Tell(const Event& event) {
+    actions = core.On(event, MonoTime{now_ns});
+    ASSERT_EQ(core.CheckInvariants(), "");
+    history.insert(history.end(), actions.begin(), actions.end());
+    for (const Action& action : actions) {
+      if (const auto* post = std::get_if<Post>(&action)) {
+        for (const Charge& charge : post->charges) posted_s += charge.to_s - charge.from_s;
+      }
+    }
+  }
+  void After(double seconds, const Event& event = Tick{}) {
+    now_ns += static_cast<int64_t>(seconds * 1e9);
+    Tell(event);
+  }
+  // Nobody is heard.
+  void Silence(double seconds) {
+    for (double t = 0; t < seconds; t += 0.5) After(0.5);
+  }
+  // Workers beat, so that time passes without their loss.
+  void Pass(double seconds, std::vector<WorkerId> workers, std::vector<SessionId> alive = {}) {
+    for (double t = 0; t < seconds; t += 1) {
+      now_ns += kSecondNs;
+      for (WorkerId worker : workers) Tell(WorkerHeartbeat{worker, alive});
+      Tell(Tick{});
+    }
+  }
+  template <typename T>
+  const T* Get() const {
+    for (const Action& action : actions) {
+      if (const T* found = std::get_if<T>(&action)) return found;
+    }
+    return nullptr;
+  }
+  SessionId Open(uint64_t conn) {
+    SessionId id{0, conn};
+    Tell(ClientOpen{ConnId{conn}, kTenant, 1, id, Token{1, conn}, WallTime{}});
+    return id;
+  }
+  SessionId OpenLive(uint64_t conn) {
+    SessionId id = Open(conn);
+    Tell(ExecutorAttached{id, WallTime{}});
+    EXPECT_NE(Get<Live>(), nullptr);
+    return id;
+  }
+  void Join(uint64_t worker, uint32_t devices = 1, std::vector<HeldExecutor> held = {}) {
+    const std::string node = "node" + std::to_string(worker % 10);  // 11 is 1 again
+    Tell(WorkerJoined{WorkerId{worker}, node + "#", devices, node, std::move(held)});
+  }
+  // The client `conn` comes back for the session that it opened as `opened`.
+  void Resume(uint64_t conn, uint64_t opened) {
+    Tell(ClientResume{ConnId{conn}, kTenant, Token{1, opened}, {}});
+  }
+
+  GatewayCore core;
+  int64_t now_ns = 0;
+  int64_t posted_s = 0;
+  std::vector<Action> actions, history;
+};
+
+}  // namespace outboard::gateway::test
