@@ -12,6 +12,7 @@
 #include "cli/common.h"
 #include "cli/servers.h"
 #include "cli/store.h"
+#include "cli/trace.h"
 #include "cli/viz.h"
 #include "proto/limits.h"
 #include "worker/executor_main.h"
@@ -216,6 +217,11 @@ int Main(int argc, char** argv) {
                         "The file (default: $OUTBOARD_KERNEL_STORE, else "
                         "kernels.db in ~/.cache/outboard)");
 
+  std::string trace_file;
+  CLI::App* trace = app.add_subcommand(
+      "trace", "What a program with PROFILE=FILE spent its time on (docs/latency.md)");
+  trace->add_option("file", trace_file, "What it wrote")->required();
+
   VizFlags viz;
   CLI::App* see =
       app.add_subcommand("viz", "A page that shows what rules did to each kernel (docs/viz.md)");
@@ -254,6 +260,7 @@ int Main(int argc, char** argv) {
   if (forget->parsed()) return RunCacheRemove(tuned);
   BlockSignals();
   if (see->parsed()) return RunViz(viz);
+  if (trace->parsed()) return RunTrace(trace_file);
   if (up->parsed()) return RunUp(server);
   if (gateway->parsed()) return RunGateway(server);
   if (worker->parsed()) return RunWorker(server);

@@ -409,6 +409,7 @@ class Session::Impl final : public LinkListener {
     const auto may = [&] { return core_.HasCredit(bytes) || ended(); };
     const auto snapshot = [&] { return core_.AwaitsSnapshot(bytes); };
     if (!may()) {
+      const trace::Scope scope(options_.trace, "window full", trace_session_);
       ++credit_waits_;
       do {
         changed_.wait(lock, [&] { return may() || snapshot(); });

@@ -17,12 +17,16 @@ namespace fs = std::filesystem;
 // or the like stands for several and is not looked up.
 const std::regex kNamed("`([a-z_]+/[A-Za-z0-9_./-]*)( [^`]*)?`");
 
-std::vector<std::string> Named(const std::string& text) {
+// [a page](other.md), ![a picture](step.svg): of the page's own folder. What has a colon is elsewhere, what has no dot is code.
+const std::regex kLinked("\\]\\(([A-Za-z0-9_./-]+\\.[a-z]+)\\)");
+
+std::vector<std::string> Found(const std::regex& pattern, const std::string& text) {
   std::vector<std::string> names;
-  for (std::sregex_iterator m(text.begin(), text.end(), kNamed), end; m != end; ++m)
+  for (std::sregex_iterator m(text.begin(), text.end(), pattern), end; m != end; ++m)
     names.push_back((*m)[1]);
   return names;
 }
+std::vector<std::string> Named(const std::string& text) { return Found(kNamed, text); }
 
 bool IsOurs(const std::string& name) {
   const std::string folder = name.substr(0, name.find('/'));
@@ -34,6 +38,9 @@ bool IsOurs(const std::string& name) {
 TEST(Documents, NamesAreFound) {
   EXPECT_EQ(Named("see `docs/a.md`, `scripts/test --fast`; `a * b`, `x/y*`, docs/b.md"),
             (std::vector<std::string>{"docs/a.md", "scripts/test"}));
+  EXPECT_EQ(
+      Found(kLinked, "![a](b.svg) and [c](../d.md), not [e](https://f.g), [h](#i) or [&](int j)"),
+      (std::vector<std::string>{"b.svg", "../d.md"}));
 }
 
 TEST(Documents, EveryFileTheyNameIsThere) {
@@ -49,6 +56,9 @@ TEST(Documents, EveryFileTheyNameIsThere) {
     std::ifstream file(page);
     std::stringstream text;
     text << file.rdbuf();
+    for (const std::string& name : Found(kLinked, text.str()))
+      EXPECT_TRUE(fs::exists(page.parent_path() / name))
+          << page.filename().string() << " links to " << name;
     for (const std::string& name : Named(text.str())) {
       if (!IsOurs(name)) continue;
       ++named;

@@ -66,7 +66,7 @@ const std::vector<Package> kPackages = {
     {"CLI/", {"cli/", "client/examples/", "tests/"}},
     {"gtest/", {"tests/"}},
     {"gmock/", {"tests/"}},
-    {"nlohmann/", {"tests/"}},
+    {"nlohmann/", {"cli/", "tests/"}},
 };
 
 // What the renderers must not write: flags on instructions whose operands a tenant chooses.
