@@ -136,6 +136,10 @@ double MeasureRegisteredSteps(transport::Session& session) {
     OB_CHECK_OK(session.Sync());
     rates.push_back(kRegisteredSteps / (Ms(begin) / 1e3));
   }
+  const transport::Value value = ValueOrDie(session.Await(steps.Run(/*fetch=*/true), 0));
+  float counted = 0;
+  std::memcpy(&counted, value.bytes.data(), sizeof counted);
+  OB_CHECK(counted == kRegisteredRounds * kRegisteredSteps + 1);
   return Quantile(rates, 0.5);
 }
 
