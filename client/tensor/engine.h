@@ -9,7 +9,9 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -28,6 +30,11 @@ class Engine {
                            std::string_view bytes) = 0;
   virtual absl::StatusOr<uint64_t> Run(const transport::RunRequest& request) = 0;
   virtual absl::StatusOr<uint64_t> Fetch(std::span<const uint64_t> handles) = 0;
+  virtual absl::Status PutBlob(uint64_t handle, const transport::StoredArray& array) = 0;
+  virtual absl::StatusOr<uint64_t> Save(std::string_view name,
+                                        std::span<const transport::SaveEntry> entries) = 0;
+  virtual absl::StatusOr<transport::Saved> AwaitSaved(uint64_t seq) = 0;
+  virtual absl::StatusOr<std::vector<transport::StoredArray>> Stored(const std::string& name) = 0;
   virtual void Release(uint64_t handle) = 0;
   virtual absl::StatusOr<HostTensor> Await(uint64_t seq, uint32_t index) = 0;
   virtual bool Ready(uint64_t seq, uint32_t index) const = 0;

@@ -21,6 +21,20 @@ void CheckDims(const Dims& dims, const At& at) {
   for (const int64_t dim : dims)
     if (dim < 0) ThrowInvalid(at, absl::StrCat("a dimension of ", dim));
 }
+
+// Also the limits, before anything is sent.
+void CheckBytes(DType dtype, const Dims& dims, uint64_t size_bytes, const At& at) {
+  CheckDims(dims, at);
+  const Recorder rec(at);
+  std::vector<int64_t> arg = {0};
+  arg.insert(arg.end(), dims.begin(), dims.end());
+  const UOp* const input = rec.Make(Op::kBuffer, dtype, {}, arg);
+  const int64_t wanted = ElementCount(input->shape) * ByteWidth(dtype);
+  if (wanted != static_cast<int64_t>(size_bytes))
+    ThrowInvalid(
+        at, absl::StrCat("a tensor of ", internal::DimsToString(input->shape), " of ",
+                         std::string(Name(dtype)), " has ", wanted, " bytes, not ", size_bytes));
+}
 }  // namespace
 
 Tensor Tensor::FromNode(const Recorder& recorder, const UOp* node) {
@@ -119,20 +133,25 @@ Tensor Tensor::from_host(const HostTensor& host, At at) {
 }
 
 Tensor Tensor::from_bytes(DType dtype, const Dims& dims, std::string_view bytes, At at) {
-  CheckDims(dims, at);
-  // Also checks the limits, before anything is sent.
-  const Recorder rec(at);
-  std::vector<int64_t> arg = {0};
-  arg.insert(arg.end(), dims.begin(), dims.end());
-  const UOp* const input = rec.Make(Op::kBuffer, dtype, {}, arg);
-  const int64_t wanted = ElementCount(input->shape) * ByteWidth(dtype);
-  if (wanted != static_cast<int64_t>(bytes.size()))
-    ThrowInvalid(
-        at, absl::StrCat("a tensor of ", internal::DimsToString(input->shape), " of ",
-                         std::string(Name(dtype)), " has ", wanted, " bytes, not ", bytes.size()));
+  CheckBytes(dtype, dims, bytes.size(), at);
   Tensor tensor;
   tensor.value_ = std::make_shared<internal::Value>();
   tensor.value_->SetStorage(internal::Upload(dtype, dims, bytes, at));
+  return tensor;
+}
+
+Tensor Tensor::FromStored(const std::shared_ptr<Engine>& engine,
+                          const transport::StoredArray& array, const At& at) {
+  CheckBytes(static_cast<DType>(array.dtype), array.dims, array.total_bytes, at);
+  auto storage = std::make_shared<internal::Storage>();
+  storage->handle = engine->NewHandle();
+  storage->dtype = static_cast<DType>(array.dtype);
+  storage->dims = array.dims;
+  ThrowIfError(engine->PutBlob(storage->handle, array), at);
+  storage->engine = engine;
+  Tensor tensor;
+  tensor.value_ = std::make_shared<internal::Value>();
+  tensor.value_->SetStorage(std::move(storage));
   return tensor;
 }
 

@@ -23,6 +23,19 @@ class SessionEngine : public Engine {
   absl::StatusOr<uint64_t> Fetch(std::span<const uint64_t> handles) override {
     return session_->Fetch(handles);
   }
+  absl::Status PutBlob(uint64_t handle, const transport::StoredArray& array) override {
+    return session_->PutBlob(handle, array.dtype, array.dims, array.total_bytes, array.root);
+  }
+  absl::StatusOr<uint64_t> Save(std::string_view name,
+                                std::span<const transport::SaveEntry> entries) override {
+    return session_->Save(name, entries);
+  }
+  absl::StatusOr<transport::Saved> AwaitSaved(uint64_t seq) override {
+    return session_->AwaitSaved(seq);
+  }
+  absl::StatusOr<std::vector<transport::StoredArray>> Stored(const std::string& name) override {
+    return session_->Stored(name);
+  }
   void Release(uint64_t handle) override { session_->Release(handle); }
   absl::StatusOr<HostTensor> Await(uint64_t seq, uint32_t index) override {
     OB_ASSIGN_OR_RETURN(transport::Value value, session_->Await(seq, index));

@@ -348,6 +348,9 @@ class Tensor {
   // ---- for the library --------------------------------------------------------------------------
   // A lazy tensor of `node`, which is of this thread's recording.
   static Tensor FromNode(const internal::Recorder& recorder, const UOp* node);
+  // A realised tensor of an array that is in the cloud already; nothing of it is sent.
+  static Tensor FromStored(const std::shared_ptr<Engine>& engine,
+                           const transport::StoredArray& array, const At& at);
   // This tensor in `recorder`'s graph.
   const UOp* NodeIn(const internal::Recorder& recorder) const;
   const std::shared_ptr<internal::Value>& value() const { return value_; }

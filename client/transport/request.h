@@ -59,6 +59,15 @@ struct SaveEntry {
   uint64_t handle = 0;
 };
 
+// An array that is stored under a name, as PutBlob takes it.
+struct StoredArray {
+  std::string name;
+  uint32_t dtype = 0;  // the dtype's code in the graph encoding
+  std::vector<int64_t> dims;
+  uint64_t total_bytes = 0;
+  std::string root;  // 32 bytes
+};
+
 // What a Save came to.
 struct Saved {
   uint64_t total_bytes = 0;  // of its arrays

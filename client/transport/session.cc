@@ -26,6 +26,7 @@
 #include "client/transport/private_serve.h"
 #include "client/transport/progress.h"
 #include "client/transport/session_core.h"
+#include "client/transport/stored_arrays.h"
 #include "client/transport/target.h"
 #include "client/transport/teller.h"
 #include "client/transport/values_stream.h"
@@ -186,6 +187,13 @@ class Session::Impl final : public LinkListener {
     auto uploaded = bulk_->Upload(sources, progress);
     if (absl::Status ended = status(); !uploaded.ok() && !ended.ok()) return ended;
     return uploaded;
+  }
+
+  absl::StatusOr<std::vector<StoredArray>> Stored(const std::string& name) {
+    if (absl::Status ended = status(); !ended.ok()) return ended;
+    if (bulk_ == nullptr) return absl::UnimplementedError("this session's link has no store");
+    ++blob_round_trips_;
+    return StoredArrays(MakeChannel(target_), options_.key, name);
   }
 
   absl::StatusOr<uint64_t> Run(const RunRequest& request) {
@@ -578,6 +586,9 @@ absl::StatusOr<uint64_t> Session::Save(std::string_view name, std::span<const Sa
 }
 absl::StatusOr<Saved> Session::AwaitSaved(uint64_t seq) {
   return impl_->Traced("wait for save", [&] { return impl_->AwaitSaved(seq); }, seq);
+}
+absl::StatusOr<std::vector<StoredArray>> Session::Stored(const std::string& name) {
+  return impl_->Traced("ask the store", [&] { return impl_->Stored(name); });
 }
 void Session::Release(uint64_t handle) { impl_->Release(handle); }
 absl::StatusOr<Value> Session::Await(uint64_t seq, uint32_t index) {

@@ -99,6 +99,10 @@ class Session {
   // ends before may have been written or not.
   absl::StatusOr<Saved> AwaitSaved(uint64_t seq);
 
+  // The arrays under a name in the cloud, in the order of their names: a question and its answer on a
+  // connection of its own. NOT_FOUND; INVALID_ARGUMENT for a file that is no arrays.
+  absl::StatusOr<std::vector<StoredArray>> Stored(const std::string& name);
+
   // The handle is not used again. Travels with the next frame.
   void Release(uint64_t handle);
 

@@ -140,6 +140,63 @@ absl::StatusOr<uint64_t> FakeEngine::Fetch(std::span<const uint64_t> handles) {
   return last_seq_;
 }
 
+absl::Status FakeEngine::PutBlob(uint64_t handle, const transport::StoredArray& array) {
+  const std::lock_guard lock(mutex_);
+  if (closed_) return Closed();
+  for (const auto& [name, arrays] : checkpoints) {
+    const auto found = arrays.find(array.root);  // here a root is the array's name
+    if (found == arrays.end()) continue;
+    EXPECT_EQ(found->second.dims, array.dims);
+    EXPECT_TRUE(buffers_.emplace(handle, Buffer{found->second, {}}).second) << "a handle twice";
+    return absl::OkStatus();
+  }
+  return absl::NotFoundError("no such blob");
+}
+
+absl::StatusOr<uint64_t> FakeEngine::Save(std::string_view name,
+                                          std::span<const transport::SaveEntry> entries) {
+  const std::lock_guard lock(mutex_);
+  if (closed_) return Closed();
+  ++last_seq_;
+  std::map<std::string, HostTensor> arrays;
+  transport::Saved saved;
+  for (const transport::SaveEntry& entry : entries) {
+    const Buffer& buffer = buffers_.at(entry.handle);
+    if (!buffer.poison.ok()) {
+      saved_.emplace(last_seq_, buffer.poison);
+      return last_seq_;
+    }
+    EXPECT_TRUE(arrays.emplace(entry.name, buffer.value).second) << "an entry twice";
+    saved.total_bytes += buffer.value.bytes.size();
+  }
+  if (name == "full") {
+    saved_.emplace(last_seq_, absl::ResourceExhaustedError("the quota of 5 bytes is used up"));
+    return last_seq_;
+  }
+  checkpoints[std::string(name)] = std::move(arrays);
+  saved_.emplace(last_seq_, saved);
+  return last_seq_;
+}
+
+absl::StatusOr<transport::Saved> FakeEngine::AwaitSaved(uint64_t seq) {
+  const std::lock_guard lock(mutex_);
+  ++awaits;
+  const auto found = saved_.extract(seq);
+  if (found.empty()) return absl::FailedPreconditionError("a save taken twice");
+  return found.mapped();
+}
+
+absl::StatusOr<std::vector<transport::StoredArray>> FakeEngine::Stored(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  const auto found = checkpoints.find(name);
+  if (found == checkpoints.end()) return absl::NotFoundError("nothing is stored as " + name);
+  std::vector<transport::StoredArray> arrays;
+  for (const auto& [array, value] : found->second)
+    arrays.push_back(
+        {array, static_cast<uint32_t>(value.dtype), value.dims, value.bytes.size(), array});
+  return arrays;
+}
+
 void FakeEngine::Release(uint64_t handle) {
   const std::lock_guard lock(mutex_);
   if (closed_) return;

@@ -22,6 +22,11 @@ class FakeEngine : public Engine {
                    std::string_view bytes) override;
   absl::StatusOr<uint64_t> Run(const transport::RunRequest& request) override;
   absl::StatusOr<uint64_t> Fetch(std::span<const uint64_t> handles) override;
+  absl::Status PutBlob(uint64_t handle, const transport::StoredArray& array) override;
+  absl::StatusOr<uint64_t> Save(std::string_view name,
+                                std::span<const transport::SaveEntry> entries) override;
+  absl::StatusOr<transport::Saved> AwaitSaved(uint64_t seq) override;
+  absl::StatusOr<std::vector<transport::StoredArray>> Stored(const std::string& name) override;
   void Release(uint64_t handle) override;
   absl::StatusOr<HostTensor> Await(uint64_t seq, uint32_t index) override;
   bool Ready(uint64_t seq, uint32_t index) const override { return true; }
@@ -40,6 +45,9 @@ class FakeEngine : public Engine {
   std::optional<Op> fail_op;   // the operation that it is about, if the cloud knows
   transport::RunRequest last;  // the last Run
 
+  // What is stored under names; one that is saved under the name "full" fails.
+  std::map<std::string, std::map<std::string, HostTensor>> checkpoints;
+
  private:
   struct Buffer {
     HostTensor value;
@@ -52,6 +60,7 @@ class FakeEngine : public Engine {
   std::map<uint64_t, Buffer> buffers_;
   std::set<transport::GraphHash> graphs_;
   std::map<std::pair<uint64_t, uint32_t>, Buffer> tickets_;
+  std::map<uint64_t, absl::StatusOr<transport::Saved>> saved_;
 };
 
 }  // namespace outboard

@@ -1,0 +1,67 @@
+#include "client/nn/checkpoint.h"
+
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/tensor/recording.h"
+#include "client/tensor/thread_state.h"
+
+namespace outboard {
+
+SaveFuture save_later(const std::string& name, const nn::StateDict& state, At at) {
+  std::vector<Tensor> tensors;
+  std::set<std::string> names;
+  for (const auto& [entry, tensor] : state) {
+    if (tensor.empty()) ThrowInvalid(at, absl::StrCat("save: ", entry, " is an empty tensor"));
+    if (!names.insert(entry).second)
+      ThrowInvalid(at, absl::StrCat("save: ", entry, " is there twice"));
+    tensors.push_back(tensor);
+  }
+  realize(tensors, {}, at);
+  absl::StatusOr<std::shared_ptr<Engine>> engine = CurrentEngine();
+  ThrowIfError(engine.status(), at);
+  std::vector<transport::SaveEntry> entries;
+  for (const auto& [entry, tensor] : state) {
+    const internal::Storage& storage = *tensor.value()->storage;
+    if (storage.engine != *engine) {
+      throw Error(absl::FailedPreconditionError(
+                      absl::StrCat("save: ", entry, " is of a session that is over")),
+                  at);
+    }
+    entries.push_back({entry, storage.handle});
+  }
+  SaveFuture future;
+  absl::StatusOr<uint64_t> seq = (*engine)->Save(name, entries);
+  ThrowIfError(seq.status(), at);
+  future.engine_ = *std::move(engine);
+  future.seq_ = *seq;
+  return future;
+}
+
+SavedBytes SaveFuture::wait(At at) {
+  if (engine_ == nullptr)
+    throw Error(absl::FailedPreconditionError("this save was waited for already"), at);
+  const std::shared_ptr<Engine> engine = std::exchange(engine_, nullptr);
+  absl::StatusOr<transport::Saved> saved = engine->AwaitSaved(seq_);
+  if (!saved.ok()) ThrowIfError(engine->provenance().Explain(saved.status()), at);
+  return {saved->total_bytes, saved->sent_bytes};
+}
+
+SavedBytes save(const std::string& name, const nn::StateDict& state, At at) {
+  return save_later(name, state, at).wait(at);
+}
+
+nn::StateDict load(const std::string& name, At at) {
+  absl::StatusOr<std::shared_ptr<Engine>> engine = CurrentEngine();
+  ThrowIfError(engine.status(), at);
+  const absl::StatusOr<std::vector<transport::StoredArray>> arrays = (*engine)->Stored(name);
+  ThrowIfError(arrays.status(), at);
+  nn::StateDict state;
+  for (const transport::StoredArray& array : *arrays)
+    state.emplace_back(array.name, Tensor::FromStored(*engine, array, at));
+  return state;
+}
+
+}  // namespace outboard
