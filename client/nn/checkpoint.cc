@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/tensor/recording.h"
-#include "client/tensor/thread_state.h"
 
 namespace outboard {
 

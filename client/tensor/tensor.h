@@ -44,6 +44,11 @@
 
 namespace outboard {
 
+class Engine;
+namespace transport {
+struct StoredArray;
+}
+
 struct UOp;
 namespace internal {
 struct Value;
