@@ -17,6 +17,7 @@
 #include "absl/strings/str_format.h"
 #include "client/examples/idx.h"
 #include "client/examples/mnist.h"
+#include "client/nn/checkpoint.h"
 #include "client/tensor/engine.h"
 #include "client/tensor/repeat.h"
 
@@ -35,6 +36,7 @@ struct Flags {
   int64_t repeat = 1;          // steps a message
   double target_accuracy = 0;  // percent; 0: train for all of the steps
   std::optional<uint64_t> seed;
+  std::string save, load;      // names in the cloud
   std::string data = "/usr/share/datasets/fashion-mnist";
   bool json = false;
 };
@@ -96,6 +98,8 @@ Outcome Train(const Flags& flags, const Images& data) {
 
   Outcome outcome;
   MnistTrainer trainer(train_images, train_labels, flags.batch);
+  const nn::StateDict weights = nn::state_dict(trainer.net());
+  if (!flags.load.empty()) nn::load_state_dict(weights, load(flags.load));
   double steady_seconds = 0;
   int64_t steady_steps = 0;
   uint64_t trips = 0;
@@ -166,6 +170,7 @@ Outcome Train(const Flags& flags, const Images& data) {
     outcome.reached = outcome.accuracy > flags.target_accuracy;
   }
   progress.Show("");
+  if (!flags.save.empty() && !interrupted) save(flags.save, weights);
   return outcome;
 }
 
@@ -267,6 +272,8 @@ int main(int argc, char** argv) {
   app.add_option("--repeat", flags.repeat,
                  "Send so many steps as one message; the first step, which compiles, goes alone")
       ->check(CLI::PositiveNumber);
+  app.add_option("--load", flags.load, "Begin with the weights under this name in the cloud");
+  app.add_option("--save", flags.save, "Keep the weights in the cloud under this name");
   app.add_option("--seed", flags.seed, "Seed of the random numbers (else SEED, else a fresh one)");
   app.add_flag("--json", flags.json, "Print the summary as one JSON object");
   CLI11_PARSE(app, argc, argv);
