@@ -39,16 +39,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kReleasesPending =
-    4096;  // a program that only drops handles still frees memory over there
+constexpr size_t kReleasesPending = 4096;  // who only drops handles frees memory over there, too
 constexpr std::chrono::milliseconds kReconnectPause{200};
-constexpr std::chrono::seconds kCloseWithin{10};
-constexpr std::chrono::seconds kCloseLostWithin{1};
-constexpr std::chrono::seconds kReconnectPrivateWithin{
-    2};                                        // its process is ours: it is there or dead
+constexpr std::chrono::seconds kCloseWithin{10}, kCloseLostWithin{1}, kSnapshotWithin{5};
+constexpr std::chrono::seconds kReconnectPrivateWithin{2};  // its process is ours: there or dead
 constexpr std::chrono::seconds kTellAfter{1};  // a break that is shorter is nobody's business
-constexpr std::chrono::seconds kSnapshotWithin{5};
-constexpr int kValuesFailuresMax = 3;  // then values come on the session's stream
+constexpr int kValuesFailuresMax = 3;          // then values come on the session's stream
 
 Window::Time Now() { return Clock::now().time_since_epoch(); }
 
@@ -190,7 +186,6 @@ class Session::Impl final : public LinkListener {
   }
 
   absl::StatusOr<std::vector<StoredArray>> Stored(const std::string& name) {
-    if (absl::Status ended = status(); !ended.ok()) return ended;
     if (bulk_ == nullptr) return absl::UnimplementedError("this session's link has no store");
     ++blob_round_trips_;
     return StoredArrays(MakeChannel(target_), options_.key, name);
