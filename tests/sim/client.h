@@ -1,0 +1,260 @@
+// A program with its session: makes items at its own pace, knows what each value must be, and says so when one
+// is not, when a session ends without reason, or when it still waits long after the world has calmed down.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/transport/session_core.h"
+#include "compiler/ir/build.h"
+#include "compiler/ir/encoding.h"
+#include "tests/sim/fake_engine.h"
+#include "tests/sim/gateway.h"
+
+namespace outboard::sim {
+
+class Client {
+ public:
+  Client(World* world, Gateway* gateway, int number, int items)
+      : world_(world), gateway_(gateway), number_(number), items_(items) {
+    Graph g;
+    const UOp* const x = Param(g, 0, DType::kF32, {2});
+    const UOp* const y = Param(g, 1, DType::kF32, {2});
+    for (const UOp* const sink : {Sink(g, {Add(g, x, y), Mul(g, x, y)}), Sink(g, {Mul(g, x, y)})})
+      graphs_.push_back(*EncodeGraph(sink));
+  }
+
+  void Start() {
+    core_.Open(1);
+    Dial();
+    Pace();
+  }
+  bool done() const { return done_; }
+  std::string Waiting() const {
+    return absl::StrCat("client ", number_, ": ", made_, " of ", items_, " items made, done ",
+                        core_.done_seq(), " of ", core_.last_seq(), ", ", awaited_.size(),
+                        " values and ", saves_.size(), " checkpoints awaited, state ",
+                        static_cast<int>(core_.state()));
+  }
+
+  // ---- what may happen to it
+  void Cut() {
+    world_->Trace("client ", number_, ": its connection breaks");
+    if (connection_ != nullptr) connection_->Break();
+  }
+  void Stall() {
+    world_->Trace("client ", number_, ": its connection stalls");
+    if (connection_ != nullptr) connection_->Stall(world_->Between(1, 20) * kSecond);
+  }
+  // It gives up on a connection that the gateway still believes in, frames under way included.
+  void DialAgain() {
+    if (connection_ == nullptr || !core_.can_resume()) return;
+    world_->Trace("client ", number_, ": dials again");
+    connection_->dialler.open = false;
+    const std::shared_ptr<ClientConnection> old = std::exchange(connection_, nullptr);
+    world_->After(world_->Between(0, 5000) * kMs, [old] { old->Break(); });
+    Lost();
+  }
+
+ private:
+  struct Save {
+    uint64_t seq;
+    std::string name;
+    std::map<std::string, std::string> values;
+  };
+  struct Awaited {
+    uint64_t seq;
+    uint32_t index;
+    std::string value;
+  };
+
+  void Dial() {
+    if (done_ || connection_ != nullptr) return;
+    if (!gateway_->up()) {
+      world_->After(300 * kMs, [this] { Dial(); });
+      return;
+    }
+    if (core_.state() == transport::SessionCore::State::kLost) core_.Resume();
+    connection_ = std::make_shared<ClientConnection>(world_);
+    connection_->dialler.on_message = [this](ToClient message) { OnMessage(std::move(message)); };
+    connection_->dialler.on_lost = [this, connection = connection_.get()] {
+      if (connection_.get() != connection) return;
+      connection_.reset();
+      Lost();
+    };
+    gateway_->Accept(connection_);
+    Flush();
+  }
+  void Lost() {
+    if (done_) return;
+    if (core_.state() == transport::SessionCore::State::kClosing) {
+      done_ = true;  // it has all it wanted
+      return;
+    }
+    core_.OnLinkLost();
+    world_->After(world_->Between(50, 1000) * kMs, [this] { Dial(); });
+  }
+
+  void OnMessage(ToClient message) {
+    core_.Advance(transport::Window::Time(world_->now()));
+    core_.OnFrame(message.frame);
+    if (message.end) {
+      const bool closes = core_.state() == transport::SessionCore::State::kClosing;
+      if (!message.end->ok() && message.end->code() == absl::StatusCode::kAborted) return;
+      if (!closes || !message.end->ok())
+        world_->Broken("client ", number_, "'s session ends: ", message.end->ToString());
+      core_.End(*message.end);
+      done_ = true;
+      return;
+    }
+    if (core_.state() == transport::SessionCore::State::kEnded) {
+      world_->Broken("client ", number_, " ends its session: ", core_.status().ToString());
+      done_ = true;
+      return;
+    }
+    Collect();
+    Flush();
+  }
+
+  void Flush() {
+    if (connection_ == nullptr) return;
+    for (proto::ClientFrame& frame : core_.TakeFrames()) connection_->SendUp(std::move(frame));
+  }
+
+  // S1, S2, S3: each value once, as in a world without faults.
+  void Collect() {
+    std::erase_if(awaited_, [&](const Awaited& awaited) {
+      if (!core_.Ready(awaited.seq, awaited.index)) return false;
+      const absl::StatusOr<transport::Value> value = core_.Take(awaited.seq, awaited.index);
+      if (!value.ok())
+        world_->Broken("client ", number_, ": item ", awaited.seq,
+                       " fails: ", value.status().ToString());
+      else if (value->bytes != awaited.value)
+        world_->Broken("client ", number_, ": item ", awaited.seq, " has another value");
+      return true;
+    });
+    std::erase_if(saves_, [&](const Save& save) {
+      if (!core_.SavedReady(save.seq)) return false;
+      const absl::StatusOr<transport::Saved> saved = core_.TakeSaved(save.seq);
+      if (saved.ok()) {
+        world_->Count("saved");
+        if (gateway_->Checkpoint(save.name) != save.values)
+          world_->Broken("client ", number_, ": checkpoint ", save.name, " holds something else");
+      } else if (!absl::IsUnavailable(saved.status())) {  // which may be tried again
+        world_->Broken("client ", number_, ": ", saved.status().ToString());
+      }
+      return true;
+    });
+    if (const absl::Status failure = core_.TakeFirstFailure();
+        !failure.ok() && !absl::IsUnavailable(failure))
+      world_->Broken("client ", number_, ": ", failure.ToString());
+    if (made_ < items_ || !awaited_.empty() || !saves_.empty() ||
+        core_.done_seq() < core_.last_seq())
+      return;
+    if (core_.state() == transport::SessionCore::State::kOpen) core_.Close();
+  }
+
+  void Pace() {
+    if (done_) return;
+    core_.Advance(transport::Window::Time(world_->now()));
+    for (int64_t burst = world_->Between(0, 5); burst > 0 && made_ < items_; --burst) Make();
+    Collect();
+    Flush();
+    world_->After(world_->Between(20, 500) * kMs, [this] { Pace(); });
+  }
+
+  uint64_t Some() {
+    auto it = values_.begin();
+    std::advance(it, world_->Draw() % values_.size());
+    return it->first;
+  }
+
+  void Make() {
+    if (!core_.HasCredit(kLargeBytes)) return;
+    if (++made_ == items_) return FetchAll();
+    const uint64_t kind = values_.size() < 3 ? 0 : world_->Draw() % 8;
+    if (kind == 0) {
+      const uint64_t number = world_->Draw();
+      auto bytes = std::make_shared<std::string>(reinterpret_cast<const char*>(&number), 8);
+      if (world_->OneIn(40)) bytes->resize(kLargeBytes, 'x');
+      const int64_t dims[] = {static_cast<int64_t>(bytes->size()) / 4};
+      core_.Put(next_handle_, static_cast<uint32_t>(DType::kF32), dims, bytes);
+      values_[next_handle_++] = *bytes;
+    } else if (kind == 1) {
+      const uint64_t handle = Some();
+      core_.Release(handle);
+      values_.erase(handle);
+    } else if (kind == 2) {
+      const uint64_t handle = Some();
+      const absl::StatusOr<uint64_t> seq = core_.Fetch({&handle, 1});
+      if (seq.ok()) awaited_.push_back({*seq, 0, values_.at(handle)});
+    } else if (kind == 3 && core_.opened().protocol() > 0 && world_->OneIn(3)) {
+      SaveSome();
+    } else {
+      Run(world_->Draw() % graphs_.size());
+    }
+  }
+
+  void SaveSome() {
+    const std::string name = absl::StrCat("of client ", number_, " at ", made_);
+    const uint64_t handle = Some();
+    const transport::SaveEntry entries[] = {{"weight", handle}};
+    const absl::StatusOr<uint64_t> seq = core_.Save(name, entries);
+    if (!seq.ok()) return world_->Broken("client ", number_, ": ", seq.status().ToString());
+    saves_.push_back({*seq, name, {{"weight", values_.at(handle)}}});
+  }
+
+  void Run(size_t which) {
+    const EncodedGraph& graph = graphs_[which];
+    transport::RunRequest request;
+    request.graph_id = graph.id.bytes;
+    request.graph = std::make_shared<std::string>(graph.bytes);
+    request.inputs = {Some(), Some()};
+    const std::vector<std::string_view> inputs = {values_.at(request.inputs[0]),
+                                                  values_.at(request.inputs[1])};
+    std::vector<std::string> results;
+    for (uint32_t i = 0; i < 2 - which; ++i) {
+      results.push_back(ValueOf(graph.id.ToBytes(), i, inputs));
+      request.outputs.push_back(next_handle_ + i);
+      if (world_->OneIn(3)) request.fetch.push_back(i);
+    }
+    if (world_->OneIn(2)) request.donate = {0};
+    const absl::StatusOr<uint64_t> seq = core_.Run(request);
+    if (!seq.ok()) return world_->Broken("client ", number_, ": ", seq.status().ToString());
+    for (const uint32_t i : request.fetch) awaited_.push_back({*seq, i, results[i]});
+    if (!request.donate.empty()) values_.erase(request.inputs[0]);
+    for (const std::string& result : results) values_[next_handle_++] = result;
+  }
+
+  // The state at the end is what all items together have made.
+  void FetchAll() {
+    std::vector<uint64_t> handles;
+    for (const auto& [handle, value] : values_) handles.push_back(handle);
+    const absl::StatusOr<uint64_t> seq = core_.Fetch(handles);
+    if (!seq.ok()) return world_->Broken("client ", number_, ": ", seq.status().ToString());
+    for (uint32_t i = 0; i < handles.size(); ++i)
+      awaited_.push_back({*seq, i, values_.at(handles[i])});
+  }
+
+  // Of a Put that goes in several pieces, and is fetched in several.
+  static constexpr size_t kLargeBytes = wire::kPieceBytesMax + 4096;
+
+  World* const world_;
+  Gateway* const gateway_;
+  const int number_;
+  const int items_;
+  transport::SessionCore core_;
+  std::shared_ptr<ClientConnection> connection_;
+  std::vector<EncodedGraph> graphs_;
+  int made_ = 0;
+  uint64_t next_handle_ = 1;
+  std::map<uint64_t, std::string> values_;  // what the handles hold
+  std::vector<Awaited> awaited_;
+  std::vector<Save> saves_;
+  bool done_ = false;
+};
+
+}  // namespace outboard::sim

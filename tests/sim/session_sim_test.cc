@@ -1,0 +1,158 @@
+// Sessions in a fleet that breaks: clients' connections are cut, stall and are doubled, gateway, workers and
+// executors crash and come back, snapshots are lost on their way. In every seeded world each session ends in
+// order, with the values of a world without faults: S1 to S4, P1 (docs/testing.md).
+//
+// OUTBOARD_SIM_SEED=n runs that world alone and prints what happened in it; OUTBOARD_SIM_SESSIONS=n says how
+// many sessions to simulate.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/sim/client.h"
+#include "tests/sim/gateway.h"
+#include "tests/sim/worker.h"
+#include "tests/sim/world.h"
+
+namespace outboard::sim {
+namespace {
+
+constexpr int64_t kFaultsUntil = 40 * kSecond;
+// Afterwards: longer than the longest of the waits that follow each other when all is lost.
+constexpr int64_t kCalm = 900 * kSecond;
+
+class Fleet {
+ public:
+  Fleet(uint64_t seed, Planted planted) : world_(seed), gateway_(&world_, planted) {
+    for (int i = 0; i < 3; ++i)
+      workers_.push_back(
+          std::make_unique<Worker>(&world_, &gateway_, absl::StrCat("worker ", i), planted));
+    const int64_t clients = world_.Between(1, 4);
+    for (int i = 0; i < clients; ++i)
+      clients_.push_back(std::make_unique<Client>(&world_, &gateway_, i,
+                                                  static_cast<int>(world_.Between(20, 150))));
+  }
+
+  // What was broken; "": nothing.
+  std::string Run() {
+    gateway_.Start();
+    for (const auto& worker : workers_) worker->Start();
+    for (const auto& client : clients_)
+      world_.After(world_.Between(0, 2000) * kMs, [&client] { client->Start(); });
+    NextFault();
+    while (!Done() && world_.broken().empty() && world_.Step(kFaultsUntil + kCalm)) {
+      const std::string broken = gateway_.CheckInvariants();
+      if (!broken.empty()) world_.Broken(broken);
+    }
+    for (const auto& client : clients_)
+      if (!client->done()) world_.Broken("something waits for ever: ", client->Waiting());
+    return world_.broken();
+  }
+  size_t sessions() const { return clients_.size(); }
+  const World& world() const { return world_; }
+
+ private:
+  bool Done() const {
+    return std::all_of(clients_.begin(), clients_.end(),
+                       [](const auto& client) { return client->done(); });
+  }
+  template <typename T>
+  T& One(const std::vector<std::unique_ptr<T>>& all) {
+    return *all[world_.Draw() % all.size()];
+  }
+
+  void NextFault() {
+    world_.After(world_.Between(100, 4000) * kMs, [this] {
+      if (world_.now() > kFaultsUntil) return;
+      Fault();
+      NextFault();
+    });
+  }
+  void Fault() {
+    switch (world_.Draw() % 9) {
+      case 0:
+      case 1: return One(clients_).Cut();
+      case 2: return One(clients_).Stall();
+      case 3: return One(clients_).DialAgain();
+      case 4: return One(workers_).CrashExecutor();
+      case 5: return One(workers_).CutControl();
+      case 6: {
+        Worker& worker = One(workers_);
+        if (!worker.up()) return;
+        worker.Crash();
+        return world_.After(world_.Between(100, 8000) * kMs, [&worker] { worker.Start(); });
+      }
+      case 7: {
+        if (!gateway_.up()) return;
+        gateway_.Crash();
+        return world_.After(world_.Between(100, 5000) * kMs, [this] {
+          world_.Trace("gateway starts");
+          gateway_.Start();
+        });
+      }
+      default: return;
+    }
+  }
+
+  World world_;
+  Gateway gateway_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<std::unique_ptr<Client>> clients_;
+};
+
+int64_t FromEnvironment(const char* name, int64_t otherwise) {
+  const char* const value = std::getenv(name);
+  return value != nullptr ? std::atoll(value) : otherwise;
+}
+
+TEST(SessionSim, EverySessionEndsAsIfNothingHadBroken) {
+  if (const int64_t seed = FromEnvironment("OUTBOARD_SIM_SEED", -1); seed >= 0) {
+    Fleet fleet(static_cast<uint64_t>(seed), Planted::kNone);
+    const std::string broken = fleet.Run();
+    EXPECT_EQ(broken, "") << fleet.world().trace();
+    return;
+  }
+  const auto wanted = static_cast<size_t>(FromEnvironment("OUTBOARD_SIM_SESSIONS", 1000));
+  uint64_t seed = 1;
+  std::map<std::string, int> counts;
+  for (size_t sessions = 0; sessions < wanted; ++seed) {
+    Fleet fleet(seed, Planted::kNone);
+    const std::string broken = fleet.Run();
+    ASSERT_EQ(broken, "") << fleet.world().trace() << "\nagain: OUTBOARD_SIM_SEED=" << seed
+                          << " tests/session_sim_test";
+    sessions += fleet.sessions();
+    for (const auto& [what, count] : fleet.world().counts()) counts[what] += count;
+  }
+  // The worlds were bad enough.
+  for (const char* what :
+       {"resumed", "snapshot kept", "from a snapshot", "from the start", "saved"}) {
+    std::printf("%s: %d\n", what, counts[what]);
+    EXPECT_GT(counts[what], static_cast<int>(wanted / 50)) << what;
+  }
+}
+
+// The simulator is worth something if it finds what is wrong.
+class PlantedBug : public ::testing::TestWithParam<std::pair<const char*, Planted>> {};
+INSTANTIATE_TEST_SUITE_P(Each, PlantedBug,
+                         ::testing::Values(std::pair("AckBeforeStore", Planted::kAckBeforeStore),
+                                           std::pair("ReplayWithoutSeqCheck",
+                                                     Planted::kReplayWithoutSeqCheck),
+                                           std::pair("OldEpoch", Planted::kOldEpoch)),
+                         [](const auto& info) { return std::string(info.param.first); });
+
+TEST_P(PlantedBug, IsFound) {
+  constexpr uint64_t kSeeds = 300;  // some seconds
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const std::string broken = Fleet(seed, GetParam().second).Run();
+    if (broken.empty()) continue;
+    std::printf("seed %llu: %s\n", static_cast<unsigned long long>(seed), broken.c_str());
+    return;
+  }
+  FAIL() << "not found in " << kSeeds << " worlds";
+}
+
+}  // namespace
+}  // namespace outboard::sim

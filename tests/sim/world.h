@@ -1,0 +1,88 @@
+// A whole fleet on one thread: virtual time, events in its order, all chance from one seed. What a session's
+// promises are broken by is written down with the trace that led there; the same seed leads there again.
+//
+// Times are nanoseconds from the world's beginning.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <queue>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace outboard::sim {
+
+constexpr int64_t kMs = 1'000'000;
+constexpr int64_t kSecond = 1000 * kMs;
+
+class World {
+ public:
+  explicit World(uint64_t seed) : random_(seed) {}
+
+  int64_t now() const { return now_; }
+  int64_t now_ms() const { return now_ / kMs; }
+  void After(int64_t delay_ns, std::function<void()> what) {
+    events_.push({now_ + delay_ns, next_++, std::move(what)});
+  }
+  // Runs the next event; false: there is none before `until`.
+  bool Step(int64_t until) {
+    if (events_.empty() || events_.top().at > until) return false;
+    const Event event = events_.top();
+    events_.pop();
+    now_ = event.at;
+    event.what();
+    return true;
+  }
+
+  // ---- chance
+  uint64_t Draw() { return random_(); }
+  int64_t Between(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(random_() % static_cast<uint64_t>(high - low + 1));
+  }
+  bool OneIn(uint64_t n) { return random_() % n == 0; }
+
+  // ---- what happened
+  template <typename... Parts>
+  void Trace(const Parts&... parts) {
+    trace_.push_back(absl::StrCat(now_ms(), " ms: ", parts...));
+    if (trace_.size() > kTraceLines) trace_.pop_front();
+  }
+  // How often something happened that a test wants to have happened.
+  void Count(const std::string& what) { ++counts_[what]; }
+  const std::map<std::string, int>& counts() const { return counts_; }
+  // The first is kept.
+  template <typename... Parts>
+  void Broken(const Parts&... parts) {
+    if (broken_.empty()) broken_ = absl::StrCat(now_ms(), " ms: ", parts...);
+  }
+  const std::string& broken() const { return broken_; }
+  std::string trace() const { return absl::StrJoin(trace_, "\n"); }
+
+ private:
+  static constexpr size_t kTraceLines = 60;
+  struct Event {
+    int64_t at;
+    uint64_t order;
+    std::function<void()> what;
+    bool operator<(const Event& other) const {
+      return std::pair(at, order) > std::pair(other.at, other.order);  // the earliest is on top
+    }
+  };
+
+  int64_t now_ = 0;
+  uint64_t next_ = 0;
+  std::priority_queue<Event> events_;
+  std::mt19937_64 random_;
+  std::deque<std::string> trace_;
+  std::map<std::string, int> counts_;
+  std::string broken_;
+};
+
+}  // namespace outboard::sim
