@@ -383,7 +383,7 @@ class Session::Impl final : public LinkListener {
     std::lock_guard lock(mutex_);
     values_ended_ = true;
     const bool broke = status.ok() || absl::IsUnavailable(status);
-    values_refused_ = !broke || ++values_failures_ >= kValuesFailuresMax;
+    values_refused_ = absl::IsUnimplemented(status) || ++values_failures_ >= kValuesFailuresMax;
     if (broke && core_.MissesValues() && core_.state() == SessionCore::State::kOpen && !stopping_)
       LoseLink();
     changed_.notify_all();
