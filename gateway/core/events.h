@@ -168,7 +168,7 @@ struct EndWorker {  // it counts as lost; if it lives it may join again
   WorkerId worker;
   absl::Status why;
 };
-struct EndExecutor {
+struct EndExecutor {  // and forget its state; the worker may not know it
   WorkerId worker;
   SessionId session;
 };
@@ -197,6 +197,9 @@ struct Bill {  // what a session has cost, from its first grant
   int64_t seconds = 0;
   MicroUsd amount;
 };
+// After the last Done and, unless it said Close, why: UNAVAILABLE (a worker was lost, the gateway
+// stops), RESOURCE_EXHAUSTED (no device), NOT_FOUND (nothing to resume), ABORTED (resumed elsewhere),
+// or what the adapter told.
 struct EndClient {
   ConnId conn;
   std::optional<SessionId> session;
