@@ -28,7 +28,7 @@ namespace outboard {
 // What a save came to, in bytes.
 struct SavedBytes {
   uint64_t total = 0;
-  uint64_t sent = 0;  // from worker to gateway: the rest was stored already
+  uint64_t sent = 0;  // from worker to gateway, with their list: the rest was stored already
 };
 
 // A save under way. Dropping it changes nothing: the save goes on.
