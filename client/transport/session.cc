@@ -111,11 +111,10 @@ class Session::Impl final : public LinkListener {
       return core_.state() == SessionCore::State::kOpen ||
              core_.state() == SessionCore::State::kEnded;
     });
-    if (!answered) {
+    if (!answered)
       core_.End(absl::UnavailableError(absl::StrCat(target_.empty() ? "nobody" : target_,
                                                     " gave no device within ",
                                                     options_.open_timeout.count(), " ms")));
-    }
     if (core_.state() == SessionCore::State::kEnded) return core_.status();
     opened_at_ = Clock::now();
     return absl::OkStatus();
@@ -285,14 +284,16 @@ class Session::Impl final : public LinkListener {
     if (link_ != nullptr) {
       stats.bytes_up = bytes_up_before_ + link_->bytes_up();
       stats.bytes_down = bytes_down_before_ + link_->bytes_down();
-      if (values_ != nullptr) stats.bytes_down += values_->bytes_down();
+      stats.bytes_down_apart = values_bytes_before_;
+      if (values_ != nullptr) stats.bytes_down_apart += values_->bytes_down();
+      stats.bytes_down += stats.bytes_down_apart;
     }
     if (bulk_ != nullptr) {
       stats.bytes_up += bulk_->bytes_up();
       stats.bytes_down += bulk_->bytes_down();
     }
     if (opened_at_ != Clock::time_point()) {
-      Clock::time_point end = closed_at_ != Clock::time_point() ? closed_at_ : Clock::now();
+      const auto end = closed_at_ != Clock::time_point() ? closed_at_ : Clock::now();
       stats.seconds_open = std::chrono::duration<double>(end - opened_at_).count();
     }
     return stats;
@@ -300,9 +301,8 @@ class Session::Impl final : public LinkListener {
 
   absl::Status Close() {
     std::unique_lock lock(mutex_);
-    if (opened_at_ == Clock::time_point() || std::exchange(close_called_, true)) {
+    if (opened_at_ == Clock::time_point() || std::exchange(close_called_, true))
       return absl::OkStatus();
-    }
     auto ended = [this] { return core_.state() == SessionCore::State::kEnded; };
     // A connection that is just being made again is worth a moment: it stops the meter.
     changed_.wait_for(lock, kCloseLostWithin, [&] { return !IsLost() || ended(); });
@@ -365,7 +365,7 @@ class Session::Impl final : public LinkListener {
   }
 
   std::unique_ptr<ValuesStream> DropValues() {
-    if (values_ != nullptr) bytes_down_before_ += values_->bytes_down();
+    if (values_ != nullptr) values_bytes_before_ += values_->bytes_down();
     return std::move(values_);
   }
 
@@ -386,7 +386,6 @@ class Session::Impl final : public LinkListener {
     values_refused_ = absl::IsUnimplemented(status) || ++values_failures_ >= kValuesFailuresMax;
     if (broke && core_.MissesValues() && core_.state() == SessionCore::State::kOpen && !stopping_)
       LoseLink();
-    changed_.notify_all();
   }
 
   // In kLost the core makes no frames, so there is a link where there is something to send.
@@ -529,6 +528,7 @@ class Session::Impl final : public LinkListener {
   std::unique_ptr<ValuesStream> values_;
   bool values_ended_ = false, values_refused_ = false;
   int values_failures_ = 0;  // since the last frame
+  uint64_t values_bytes_before_ = 0;
   std::thread reconnector_;
   bool reconnecting_ = false, link_ended_ = false, stopping_ = false;
   bool close_called_ = false, closed_ = false;
@@ -540,7 +540,6 @@ class Session::Impl final : public LinkListener {
 
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Session::~Session() = default;
-
 absl::StatusOr<std::unique_ptr<Session>> Session::Connect(const SessionOptions& options) {
   const trace::Scope scope(options.trace, "connect");
   auto impl = std::make_unique<Impl>(options);

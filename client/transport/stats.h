@@ -20,6 +20,7 @@ struct Stats {
   uint64_t frames_up = 0;
   uint64_t bytes_up = 0;  // serialised frames and blob pieces
   uint64_t bytes_down = 0;
+  uint64_t bytes_down_apart = 0;  // of them, over the connection for large values
   uint64_t device_time_us = 0;
   uint64_t kernels_launched = 0;
   uint64_t cost_micro_usd = 0;  // as of the last Done; final after Close
