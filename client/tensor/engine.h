@@ -18,6 +18,7 @@
 #include "client/tensor/provenance.h"
 #include "client/transport/session.h"
 #include "compiler/ir/host_tensor.h"
+#include "proto/blob_source.h"
 
 namespace outboard {
 
@@ -28,6 +29,9 @@ class Engine {
   virtual uint64_t NewHandle() = 0;
   virtual absl::Status Put(uint64_t handle, DType dtype, std::span<const int64_t> dims,
                            std::string_view bytes) = 0;
+  virtual absl::StatusOr<wire::Uploaded> Upload(std::span<const wire::BlobSource> sources) = 0;
+  virtual absl::Status PutBlob(uint64_t handle, DType dtype, std::span<const int64_t> dims,
+                               uint64_t size_bytes, const wire::Hash& root) = 0;
   virtual absl::StatusOr<uint64_t> Run(const transport::RunRequest& request) = 0;
   virtual absl::StatusOr<uint64_t> Fetch(std::span<const uint64_t> handles) = 0;
   virtual absl::Status PutBlob(uint64_t handle, const transport::StoredArray& array) = 0;

@@ -56,6 +56,7 @@ void Expect(Storage& storage, uint64_t seq, uint32_t index) {
 }
 
 void Ask(std::span<const std::shared_ptr<Storage>> storages, const At& at) {
+  Define(storages, at);
   std::vector<Storage*> missing;
   for (const std::shared_ptr<Storage>& storage : storages)
     if (storage->fetched == nullptr &&

@@ -155,6 +155,23 @@ Tensor Tensor::FromStored(const std::shared_ptr<Engine>& engine,
   return tensor;
 }
 
+Tensor Tensor::from_blob(DType dtype, const Dims& dims, wire::BlobSource source,
+                         std::function<void(const wire::BlobName&)> named, At at) {
+  CheckBytes(dtype, dims, source.size_bytes, at);
+  absl::StatusOr<std::shared_ptr<Engine>> engine = CurrentEngine();
+  ThrowIfError(engine.status(), at);
+  auto storage = std::make_shared<internal::Storage>();
+  storage->engine = *std::move(engine);
+  storage->dtype = dtype;
+  storage->dims = dims;
+  storage->deferred =
+      std::make_shared<internal::Deferred>(internal::Deferred{std::move(source), std::move(named)});
+  Tensor tensor;
+  tensor.value_ = std::make_shared<internal::Value>();
+  tensor.value_->SetStorage(std::move(storage));
+  return tensor;
+}
+
 Dims Tensor::shape(At at) const {
   const internal::Value& value = Get(*this, at);
   if (value.lazy() && !IsStatic(value.node->shape))

@@ -126,7 +126,6 @@ const UOp* Realization::MakeSink() {
 void Realization::FindInputs(const EncodedRun& encoded) {
   for (const int64_t place : encoded.places) {
     inputs_.push_back(recording_->StorageAt(place));
-    request_.inputs.push_back(inputs_.back()->handle);
     if (inputs_.back()->engine != engine_)
       throw Error(absl::FailedPreconditionError(absl::StrCat(
                       "a tensor of shape ", DimsToString(ToShape(inputs_.back()->dims)),
@@ -134,6 +133,8 @@ void Realization::FindInputs(const EncodedRun& encoded) {
                       "to another engine")),
                   at_);
   }
+  Define(inputs_, at_);
+  for (const std::shared_ptr<Storage>& input : inputs_) request_.inputs.push_back(input->handle);
   for (size_t slot = 0; slot < encoded.variables.size(); ++slot)
     request_.bindings.push_back({static_cast<uint32_t>(slot), ValueOf(encoded.variables[slot])});
 }

@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "client/tensor/deferred.h"
 #include "client/tensor/engine.h"
 #include "client/tensor/error.h"
 #include "client/tensor/fetched.h"
@@ -51,7 +52,8 @@ struct Storage {
   DType dtype = DType::kVoid;
   std::vector<int64_t> dims;
 
-  std::shared_ptr<Fetched> fetched;  // once it was asked for
+  std::shared_ptr<Fetched> fetched;    // once it was asked for
+  std::shared_ptr<Deferred> deferred;  // its bytes, until something needs them; then handle is 0
 
   std::weak_ptr<Recording> recording;  // where it was last used
   int64_t place = -1;                  // there

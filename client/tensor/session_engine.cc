@@ -17,6 +17,14 @@ class SessionEngine : public Engine {
                    std::string_view bytes) override {
     return session_->Put(handle, static_cast<uint32_t>(dtype), dims, bytes);
   }
+  absl::StatusOr<wire::Uploaded> Upload(std::span<const wire::BlobSource> sources) override {
+    return session_->Upload(sources);
+  }
+  absl::Status PutBlob(uint64_t handle, DType dtype, std::span<const int64_t> dims,
+                       uint64_t size_bytes, const wire::Hash& root) override {
+    return session_->PutBlob(handle, static_cast<uint32_t>(dtype), dims, size_bytes,
+                             wire::AsBytes(root));
+  }
   absl::StatusOr<uint64_t> Run(const transport::RunRequest& request) override {
     return session_->Run(request);
   }

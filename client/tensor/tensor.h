@@ -41,6 +41,7 @@
 #include "client/tensor/variable.h"
 #include "compiler/ir/dtype.h"
 #include "compiler/ir/host_tensor.h"
+#include "proto/blob_source.h"
 
 namespace outboard {
 
@@ -133,6 +134,11 @@ class Tensor {
   // Row-major bytes, copied and sent. Large ones travel by hash: what the cloud has is not sent
   // again.
   static Tensor from_host(const HostTensor& host, At at = At::current());
+  // A blob's bytes, from where they are; they go to the cloud when something needs them, as far as it
+  // lacks them. `named` hears their name then; it may be empty.
+  static Tensor from_blob(DType dtype, const Dims& dims, wire::BlobSource source,
+                          std::function<void(const wire::BlobName&)> named = {},
+                          At at = At::current());
   static Tensor from_bytes(DType dtype, const Dims& dims, std::string_view bytes,
                            At at = At::current());
   template <typename T>

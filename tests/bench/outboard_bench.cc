@@ -14,6 +14,7 @@
 #include "client/tensor/engine.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
+#include "tests/bench/blob_figures.h"
 #include "tests/bench/cloud.h"
 #include "tests/bench/decode_figures.h"
 #include "tests/bench/first_step_figures.h"
@@ -247,6 +248,7 @@ int Main(int argc, char** argv) {
                                      {"repeat", RepeatFigures},
                                      {"first", FirstStepFigures},
                                      {"decode", DecodeFigures},
+                                     {"blobs", BlobFigures},
                                      {"rewrites", RewriteFigures},
                                      {"schedule", ScheduleFigures},
                                      {"beam", BeamFigures},

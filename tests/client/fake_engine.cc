@@ -54,6 +54,37 @@ absl::Status FakeEngine::Put(uint64_t handle, DType dtype, std::span<const int64
   return absl::OkStatus();
 }
 
+absl::StatusOr<wire::Uploaded> FakeEngine::Upload(std::span<const wire::BlobSource> sources) {
+  std::lock_guard lock(mutex_);
+  ++uploads;
+  wire::Uploaded uploaded;
+  for (const wire::BlobSource& source : sources) {
+    if (source.name.has_value() && blobs_.contains(source.name->root)) {
+      uploaded.names.push_back(*source.name);
+      continue;
+    }
+    std::string bytes(source.size_bytes, '\0');
+    if (absl::Status status = source.read(0, bytes); !status.ok()) return status;
+    blob_bytes_read += static_cast<int64_t>(bytes.size());
+    uploaded.names.push_back(wire::NameBlob(bytes));
+    blobs_[uploaded.names.back().root] = std::move(bytes);
+  }
+  return uploaded;
+}
+
+absl::Status FakeEngine::PutBlob(uint64_t handle, DType dtype, std::span<const int64_t> dims,
+                                 uint64_t size_bytes, const wire::Hash& root) {
+  std::string bytes;
+  {
+    std::lock_guard lock(mutex_);
+    const auto blob = blobs_.find(root);
+    if (blob == blobs_.end()) return absl::NotFoundError("no such blob");
+    EXPECT_EQ(blob->second.size(), size_bytes);
+    bytes = blob->second;
+  }
+  return Put(handle, dtype, dims, bytes);
+}
+
 absl::StatusOr<uint64_t> FakeEngine::Run(const transport::RunRequest& request) {
   const std::lock_guard lock(mutex_);
   if (closed_) return Closed();

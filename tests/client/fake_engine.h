@@ -20,6 +20,9 @@ class FakeEngine : public Engine {
   uint64_t NewHandle() override;
   absl::Status Put(uint64_t handle, DType dtype, std::span<const int64_t> dims,
                    std::string_view bytes) override;
+  absl::StatusOr<wire::Uploaded> Upload(std::span<const wire::BlobSource> sources) override;
+  absl::Status PutBlob(uint64_t handle, DType dtype, std::span<const int64_t> dims,
+                       uint64_t size_bytes, const wire::Hash& root) override;
   absl::StatusOr<uint64_t> Run(const transport::RunRequest& request) override;
   absl::StatusOr<uint64_t> Fetch(std::span<const uint64_t> handles) override;
   absl::Status PutBlob(uint64_t handle, const transport::StoredArray& array) override;
@@ -38,6 +41,7 @@ class FakeEngine : public Engine {
   int64_t live_buffers() const { return static_cast<int64_t>(buffers_.size()); }
   size_t graph_count() const { return graphs_.size(); }
 
+  int64_t uploads = 0, blob_bytes_read = 0;
   int64_t runs = 0, puts = 0, fetches = 0, awaits = 0, donated = 0, forgotten = 0;
   bool evaluate = true;        // false: results are zeros; for counting only
   bool decode = true;          // false: a Run only counts; its outputs are empty
@@ -58,6 +62,7 @@ class FakeEngine : public Engine {
   uint64_t last_handle_ = 0, last_seq_ = 0;
   bool closed_ = false;
   std::map<uint64_t, Buffer> buffers_;
+  std::map<wire::Hash, std::string> blobs_;
   std::set<transport::GraphHash> graphs_;
   std::map<std::pair<uint64_t, uint32_t>, Buffer> tickets_;
   std::map<uint64_t, absl::StatusOr<transport::Saved>> saved_;

@@ -1,0 +1,48 @@
+// A file whose bytes are uploaded, as a whole or by range, with what the index knows of it. The file stays
+// open as long as a source of it lives; it is read only where the cloud lacks a chunk.
+//
+// Threads: any.
+#ifndef OUTBOARD_CLIENT_BLOBS_OPEN_FILE_H_
+#define OUTBOARD_CLIENT_BLOBS_OPEN_FILE_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/blobs/file_index.h"
+#include "proto/blob_source.h"
+
+namespace outboard::blobs {
+
+class OpenFile : public std::enable_shared_from_this<OpenFile> {
+ public:
+  // Errors: NOT_FOUND, PERMISSION_DENIED, UNKNOWN, with the path; INVALID_ARGUMENT  not a regular file
+  static absl::StatusOr<std::shared_ptr<OpenFile>> Open(const std::string& path,
+                                                        FileIndex index = FileIndex::Default());
+  ~OpenFile();
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+
+  uint64_t size_bytes() const { return stamp_.size_bytes; }
+  // Of `ranges`, in order; with names where they are known.
+  std::vector<wire::BlobSource> Sources(std::span<const FileRange> ranges);
+  // What an upload of `ranges` found, for the next time. Nothing where the file has changed meanwhile.
+  void Keep(std::span<const FileRange> ranges, std::span<const wire::BlobName> names) const;
+  // The first bytes, for headers; as many as there are.
+  absl::StatusOr<std::string> Head(uint64_t bytes) const;
+
+ private:
+  OpenFile(int fd, FileStamp stamp, FileIndex index)
+      : fd_(fd), stamp_(stamp), opened_ns_(WallNowNs()), index_(std::move(index)) {}
+  const int fd_;
+  const FileStamp stamp_;
+  const int64_t opened_ns_;
+  const FileIndex index_;
+};
+
+}  // namespace outboard::blobs
+
+#endif  // OUTBOARD_CLIENT_BLOBS_OPEN_FILE_H_

@@ -1,0 +1,102 @@
+// Weights from safetensors files: what is read and sent when, and that what is saved comes back.
+#include "client/nn/safetensors.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/client/fake_engine.h"
+#include "tests/support/temp_folder.h"
+
+namespace outboard {
+namespace {
+
+class SafetensorsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    setenv("OUTBOARD_FILE_INDEX", (folder_ / "index").c_str(), 1);
+    engine_ = std::make_shared<FakeEngine>();
+    SetEngine(engine_);
+  }
+  void TearDown() override {
+    SetEngine(nullptr);
+    setenv("OUTBOARD_FILE_INDEX", "", 1);
+  }
+  void Save() {
+    nn::save_safetensors({{"weight", Tensor::from<float>({1, 2, 3, 4, 5, 6}, {2, 3})},
+                          {"bias", Tensor::from<float>({7, 8}, {2})},
+                          {"steps", Tensor::from<int64_t>({9}, {})}},
+                         path_);
+  }
+
+  test::TempFolder folder_;
+  const std::string path_ = folder_ / "model.safetensors";
+  std::shared_ptr<FakeEngine> engine_;
+};
+
+TEST_F(SafetensorsTest, WhatIsSavedComesBack) {
+  Save();
+  const nn::StateDict state = nn::load_safetensors(path_);
+  ASSERT_EQ(state.size(), 3u);
+  std::map<std::string, Tensor> by_name(state.begin(), state.end());
+  EXPECT_EQ(by_name.at("weight").shape(), (Dims{2, 3}));
+  EXPECT_EQ(by_name.at("weight").to_vector<float>(), (std::vector<float>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(by_name.at("bias").to_vector<float>(), (std::vector<float>{7, 8}));
+  EXPECT_EQ(by_name.at("steps").to_vector<int64_t>(), (std::vector<int64_t>{9}));
+}
+
+TEST_F(SafetensorsTest, BytesGoWhenSomethingNeedsThem) {
+  Save();
+  const nn::StateDict state = nn::load_safetensors(path_);
+  std::map<std::string, Tensor> by_name(state.begin(), state.end());
+  EXPECT_EQ(engine_->uploads, 0);
+  // Two that one step needs go together; the third stays where it is.
+  const Tensor product = by_name.at("weight").sum(1) + by_name.at("bias");
+  EXPECT_EQ(engine_->uploads, 0);
+  EXPECT_EQ(product.to_vector<float>(), (std::vector<float>{13, 23}));
+  EXPECT_EQ(engine_->uploads, 1);
+  EXPECT_EQ(engine_->blob_bytes_read, 8 * 4);
+  // Again costs nothing.
+  by_name.at("weight").sum().item();
+  EXPECT_EQ(engine_->uploads, 1);
+}
+
+TEST_F(SafetensorsTest, AFileThatIsGoneBeforeItsBytesAreNeededStillServes) {
+  Save();
+  const nn::StateDict state = nn::load_safetensors(path_);
+  std::filesystem::remove(path_);
+  for (const auto& [name, tensor] : state) tensor.to_host();
+}
+
+TEST_F(SafetensorsTest, AnUploadThatFailsMayBeTriedAgain) {
+  Save();
+  const nn::StateDict state = nn::load_safetensors(path_);
+  const auto size = std::filesystem::file_size(path_);
+  std::string bytes(size, '\0');
+  std::ifstream(path_, std::ios::binary).read(bytes.data(), static_cast<int64_t>(size));
+  std::filesystem::resize_file(path_, 100);
+  EXPECT_THROW(state[0].second.to_host(), Error);
+  std::ofstream(path_, std::ios::binary) << bytes;
+  EXPECT_EQ(state[0].second.to_vector<float>(), (std::vector<float>{1, 2, 3, 4, 5, 6}));
+}
+
+TEST_F(SafetensorsTest, FilesThatAreNoneAreRefused) {
+  const auto code_of = [](const std::string& path) {
+    try {
+      nn::load_safetensors(path);
+    } catch (const Error& error) {
+      return error.status().code();
+    }
+    return absl::StatusCode::kOk;
+  };
+  EXPECT_EQ(code_of(folder_ / "none"), absl::StatusCode::kNotFound);
+  for (const std::string& text :
+       {std::string(), std::string("short"), std::string(8, '\xff'), std::string(100, '\0')}) {
+    std::ofstream(path_, std::ios::binary) << text;
+    EXPECT_EQ(code_of(path_), absl::StatusCode::kInvalidArgument) << text.size();
+  }
+}
+
+}  // namespace
+}  // namespace outboard
