@@ -21,7 +21,7 @@ using transport::Session;
 class PartitionTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    cluster_.StartGateway();
+    cluster_.StartGateway("--snapshot-every 0");  // or a session would wait for another worker
     cluster_.key();
     proxy_ = std::make_unique<FaultProxy>(cluster_.target());
     worker_ = cluster_.Start("worker --gateway " + proxy_->address());

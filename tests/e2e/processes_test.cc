@@ -28,7 +28,8 @@ using transport::SessionOptions;
 
 class ProcessesTest : public ::testing::Test {
  protected:
-  void StartUp(int workers) { cluster_.StartUp(workers); }
+  // Without snapshots, since a session that can go on elsewhere is not told of what is killed.
+  void StartUp(int workers) { cluster_.StartUp(workers, "--snapshot-every 0"); }
   int pid() { return cluster_.gateway().pid(); }
   int Stop(int signal) { return cluster_.gateway().Stop(signal); }
 
