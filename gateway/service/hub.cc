@@ -314,8 +314,11 @@ void Hub::Do(Assign& action) {
   const auto token = Draw<Token>();
   attach_hashes_[action.session] = HashOf(token);
   // The relay is there before the worker can know the session.
-  relays_[action.session] = std::make_shared<Relay>(
-      action.session, action.tenant, options_.price_per_hour, blobs_, catalogue_, &gate_);
+  auto relay = std::make_shared<Relay>(action.session, action.tenant, options_.price_per_hour,
+                                       blobs_, catalogue_, &gate_);
+  std::shared_ptr<Relay>& known = relays_[action.session];
+  if (known != nullptr) relay->TakePlanOf(*known);
+  known = std::move(relay);
   proto::GatewayCommand command;
   proto::Assign& assign = *command.mutable_assign();
   assign.set_session_id(action.session.Bytes());

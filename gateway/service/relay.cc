@@ -43,6 +43,11 @@ void Relay::Connect(ClientSide* client, const EpochStart& start, const proto::Op
   out.set_session_id(session_.Bytes());
   out.set_snapshot_ms(start.snapshot_ms);
   out.set_snapshot_root(start.snapshot_root);
+  // A client whose worker was replaced on its live stream said long ago what it knew of the plan; a
+  // gateway that was started again knows what the client says.
+  if (std::exchange(replays_, false) && !plan_.empty())
+    out.mutable_plan()->Assign(plan_.begin(), plan_.end());
+  if (plan_.empty()) plan_.assign(open.plan().begin(), open.plan().end());
   executor_->Send(std::move(frame));
 }
 
@@ -80,6 +85,18 @@ void Relay::SetValues(ValuesSide* values) {
 void Relay::SetBill(const Bill& bill) {
   std::lock_guard lock(mutex_);
   bill_ = bill;
+}
+
+void Relay::TakePlanOf(const Relay& before) {
+  std::lock_guard theirs(before.mutex_);
+  plan_ = before.plan_;
+  replays_ = true;
+}
+
+void Relay::NotePlan(const proto::Done& done) {
+  plan_.insert(plan_.end(), done.plan().begin(), done.plan().end());
+  if (plan_.empty() || plan_.front().seq() > done.durable_seq()) return;
+  std::erase_if(plan_, [&](const proto::PlanEntry& e) { return e.seq() <= done.durable_seq(); });
 }
 
 uint64_t Relay::epoch() const {
@@ -262,6 +279,7 @@ void Relay::FromExecutor(ExecutorSide* executor, proto::ServerFrame frame, bool&
       if (done.through_seq() > done_seq_) done_seq_ = done.through_seq();
       done.set_cost_micro_usd(static_cast<uint64_t>(bill_.amount.value));
       done.set_seconds_billed(static_cast<uint64_t>(bill_.seconds));
+      NotePlan(done);
       trace_.Down(came_ns, done);
       if (values_ != nullptr && done.values_size() > 0) SendLarge(done);
     } else if (item.has_failed()) {

@@ -16,6 +16,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -60,6 +61,9 @@ class Relay {
   // Large values go there; nullptr: to the client's stream, as all do.
   void SetValues(ValuesSide* values);
   void SetBill(const Bill& bill);
+  // What kernels the session's Runs have used since its last snapshot, for a relay that takes over
+  // from `before`: its executor replays them.
+  void TakePlanOf(const Relay& before);
   // The last Done and, unless `why` is OK, a Failed; then the client's stream ends.
   static void SendEnd(ClientSide& client, const absl::Status& why, const Bill& bill, uint64_t epoch,
                       uint64_t through_seq);
@@ -86,6 +90,7 @@ class Relay {
   absl::StatusOr<std::optional<std::string>> Join(ClientSide* client, const proto::Graph& piece);
   absl::Status CheckBlob(const proto::ClientItem& item);
   void ResumeClient();
+  void NotePlan(const proto::Done& done);
   void SendLarge(proto::Done& done);
 
   const SessionId session_;
@@ -106,6 +111,8 @@ class Relay {
   Bill bill_;
   absl::Status failure_;
   std::string graph_id_, graph_bytes_;  // on its way in from client_
+  std::vector<proto::PlanEntry> plan_;  // beyond the last snapshot, by seq
+  bool replays_ = false;                // its executor begins, and has not been told the plan
 };
 
 }  // namespace outboard::gateway

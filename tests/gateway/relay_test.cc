@@ -111,6 +111,33 @@ TEST_F(RelayTest, LargeValuesGoToTheStreamForThem) {
   EXPECT_GT(first_.queued_bytes(), kLarge);
 }
 
+// The client's Open is of long ago when its worker is replaced on its live stream: what the kernels
+// were since then is the relay's to know.
+TEST_F(RelayTest, AnotherExecutorIsToldThePlanSinceTheSnapshot) {
+  Connect(first_, 1);
+  proto::ServerFrame frame;
+  frame.set_epoch(1);
+  proto::Done& done = *frame.add_items()->mutable_done();
+  for (const uint64_t seq : {3, 5, 9}) done.add_plan()->set_seq(seq);
+  done.set_durable_seq(3);
+  bool pause = false;
+  relay_.FromExecutor(&executor_, frame, pause);
+  Relay next{SessionId{1, 2},   TenantId{1},           kDefaultPricePerHour,
+             /*blobs=*/nullptr, /*catalogue=*/nullptr, &gate_};
+  next.TakePlanOf(relay_);
+  test::UnboundExecutor other;
+  next.SetExecutor(&other);
+  EpochStart start{};
+  start.epoch = 2;
+  next.Connect(&second_, start, {});
+  test::UnboundExecutor without;
+  relay_.SetExecutor(&without);
+  relay_.Connect(&first_, start, {});
+  EXPECT_EQ(other.sent().items(0).open().plan_size(), 2);
+  EXPECT_EQ(other.sent().items(0).open().plan(0).seq(), 5u);
+  EXPECT_EQ(without.sent().items(0).open().plan_size(), 0);  // that executor knows it itself
+}
+
 // A reader may be in the middle of a frame when its client comes back on another stream: the pieces
 // are the newer one's. The threads' accesses are what ThreadSanitizer looks at.
 TEST_F(RelayTest, ReadersOfTwoStreamsAtOnce) {

@@ -20,7 +20,11 @@ class UnboundStream final : public gateway::Stream<In, Out> {
 // As its executor's side of the relay.
 class UnboundExecutor final : public gateway::ExecutorSide {
  public:
-  void Send(proto::ClientFrame frame) override { stream_.Send(std::move(frame)); }
+  void Send(proto::ClientFrame frame) override {
+    sent_ = frame;
+    stream_.Send(std::move(frame));
+  }
+  const proto::ClientFrame& sent() const { return sent_; }  // the last
   void End(absl::Status why) override { stream_.End(std::move(why)); }
   bool AskDrained() override { return stream_.AskDrained(); }
   void ResumeReading() override { stream_.ResumeReading(); }
@@ -28,6 +32,7 @@ class UnboundExecutor final : public gateway::ExecutorSide {
 
  private:
   UnboundStream<proto::ServerFrame, proto::ClientFrame> stream_;
+  proto::ClientFrame sent_;
 };
 
 }  // namespace outboard::test
