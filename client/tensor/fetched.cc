@@ -102,10 +102,11 @@ internal::Storage& AskedFor(const Tensor& tensor, const At& at) {
 }
 
 void CheckOne(const Dims& dims, const At& at) {
-  for (const int64_t dim : dims)
-    if (dim != 1)
-      ThrowInvalid(at, absl::StrCat("item() needs one element, not a tensor of shape ",
-                                    internal::DimsToString(internal::ToShape(dims))));
+  int64_t count = 1;
+  for (const int64_t dim : dims) count *= dim;
+  if (count == 1) return;
+  ThrowInvalid(at, absl::StrCat("item() needs one element, not the ", count, " of ",
+                                internal::DimsToString(internal::ToShape(dims))));
 }
 
 HostTensor& Answer(internal::Fetched& fetched, const At& at) {

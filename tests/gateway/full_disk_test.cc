@@ -58,7 +58,10 @@ TEST_F(FullDiskTest, BlobsAreRefusedAndNothingHalfWrittenStays) {
   const absl::Status status = session->Put(session->NewHandle(), 1, dims, bytes);
   test::ExpectAsDocumented("The gateway's disk is full: a large Put", status);
   EXPECT_TRUE(test::Eventually([&] { return test::CountFiles(blobs() + "/tmp") == 0; }));
-  EXPECT_EQ(test::CountFiles(blobs()), 0);
+  // The last chunk fits and may have come whole before the other failed; the next try need not send
+  // it again. A blob there is not.
+  EXPECT_LE(test::CountFiles(blobs()), 1);
+  EXPECT_EQ(test::CountFiles(blobs() + "/1/roots"), 0);
   EXPECT_TRUE(Echo(*session).ok());  // small ones need no disk
   // A smaller blob still fits: the room was given back.
   bytes.resize(3 << 19);
