@@ -95,6 +95,8 @@ const std::map<std::string, std::string>& Elsewhere() {
       {"numel", "operators/mistakes_test.cc"},
       {"size", "variable_test.cc"},
       {"realized", "tensor_test.cc"},
+      {"fetch", "future_test.cc"},
+      {"from_blob", "safetensors_test.cc"},
       {"state_", "tensor_test.cc"},
       {"requires_grad", "operators/mistakes_test.cc"},
       {"grad", "nn_test.cc"},
