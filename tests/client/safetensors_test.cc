@@ -46,6 +46,17 @@ TEST_F(SafetensorsTest, WhatIsSavedComesBack) {
   EXPECT_EQ(by_name.at("steps").to_vector<int64_t>(), (std::vector<int64_t>{9}));
 }
 
+TEST_F(SafetensorsTest, FromBlobIsTheBytesOfItsSource) {
+  const float numbers[] = {1, 2, 3};
+  const std::string_view bytes(reinterpret_cast<const char*>(numbers), sizeof numbers);
+  wire::BlobName heard;
+  const Tensor tensor = Tensor::from_blob(DType::kF32, {3}, wire::SourceOf(bytes),
+                                          [&](const wire::BlobName& name) { heard = name; });
+  EXPECT_EQ(tensor.to_vector<float>(), (std::vector<float>{1, 2, 3}));
+  EXPECT_EQ(heard.root, wire::NameBlob(bytes).root);
+  EXPECT_THROW(Tensor::from_blob(DType::kF32, {4}, wire::SourceOf(bytes)), Error);
+}
+
 TEST_F(SafetensorsTest, BytesGoWhenSomethingNeedsThem) {
   Save();
   const nn::StateDict state = nn::load_safetensors(path_);
