@@ -9,6 +9,8 @@
 //   C5  After End every awaited answer that is not complete fails with the session's status.
 //   C6  done_seq_ falls only where another worker begins with a snapshot (GoBackTo), and then every
 //       item above is in the ring, or the session ends.
+//   C7  Without a link there are no frames: what an old link still hands over in kLost changes nothing,
+//       but that the session may end.
 //
 //   kNew --Open--> kOpening --OnOpened--> kOpen --Close--> kClosing --End--> kEnded
 //                     ^                   |  ^ OnOpened of a later epoch: the worker is another
@@ -33,8 +35,12 @@ constexpr uint32_t kProtocolOfSave = 2;
 // Twice of what makes the executor take a snapshot: while it does, the program goes on.
 constexpr uint64_t kRingItemsMax = 2 * uint64_t{wire::kNotDurableItemsMax};
 constexpr uint64_t kRingBytesMax = 2 * wire::kNotDurableBytesMax;
-// It has to fit into an Open.
-constexpr size_t kPlanBytesMax = wire::kFrameBytesMax / 2;
+// It has to fit into an Open: entries with their tag and length there.
+constexpr size_t kPlanBytesMax = wire::kFrameBytesMax / 2, kPlanEntryOverheadBytes = 8;
+
+size_t PlanBytesOf(const proto::PlanEntry& entry) {
+  return entry.ByteSizeLong() + kPlanEntryOverheadBytes;
+}
 
 bool IsRun(const proto::ClientItem& item) { return item.has_run(); }
 
@@ -213,6 +219,8 @@ void SessionCore::Acknowledge() {
 void SessionCore::OnFrame(proto::ServerFrame& frame) {
   for (proto::ServerItem& item : *frame.mutable_items()) {
     if (state_ == State::kEnded) return;
+    const bool ends = item.has_failed() && item.failed().seq() == 0;
+    if (state_ == State::kLost && !ends) continue;  // comes again after Resume
     if (item.has_opened()) {
       // On a stream that is open already, only what is later.
       if (state_ == State::kOpening || frame.epoch() > out_.epoch())
@@ -220,7 +228,6 @@ void SessionCore::OnFrame(proto::ServerFrame& frame) {
       continue;
     }
     // A Failed that ends the session may come before there is an epoch.
-    const bool ends = item.has_failed() && item.failed().seq() == 0;
     if (frame.epoch() != out_.epoch() && !ends) continue;
     switch (item.kind_case()) {
       case proto::ServerItem::kDone: OnDone(*item.mutable_done()); break;
@@ -273,7 +280,7 @@ bool SessionCore::GoBackTo(uint64_t seq) {
                      ", and this program keeps what came after item ", ring_.dropped_seq())));
     return false;
   }
-  if (plan_bytes_ > kPlanBytesMax) {
+  if (plan_lacks_seq_ > durable_seq_) {
     End(absl::UnavailableError(
         "the worker was lost, and which kernels it used is more than another can be told"));
     return false;
@@ -302,14 +309,11 @@ void SessionCore::OnDone(proto::Done& done) {
   }
   DoneThrough(done.through_seq());
   window_.OnDone(done_seq_, now_);
-  for (const proto::PlanEntry& entry : done.plan()) {
-    if (!opened_.recoverable() || plan_bytes_ > kPlanBytesMax) break;
-    if (plan_.try_emplace({entry.seq(), entry.kernel()}, entry).second)
-      plan_bytes_ += entry.ByteSizeLong();
-  }
+  if (opened_.recoverable())
+    for (const proto::PlanEntry& entry : done.plan()) AddToPlan(entry);
   durable_seq_ = std::max(durable_seq_, std::min(done.durable_seq(), done_seq_));
   while (!plan_.empty() && plan_.begin()->first.first <= durable_seq_) {
-    plan_bytes_ -= plan_.begin()->second.ByteSizeLong();
+    plan_bytes_ -= PlanBytesOf(plan_.begin()->second);
     plan_.erase(plan_.begin());
   }
   DropWhatIsSafe();
@@ -317,6 +321,17 @@ void SessionCore::OnDone(proto::Done& done) {
   kernels_ = std::max(kernels_, done.kernels_launched());
   cost_micro_usd_ = std::max(cost_micro_usd_, done.cost_micro_usd());
   seconds_billed_ = std::max(seconds_billed_, done.seconds_billed());
+}
+
+void SessionCore::AddToPlan(const proto::PlanEntry& entry) {
+  const PlanKey key{entry.seq(), entry.kernel()};
+  if (plan_.contains(key)) return;
+  if (const size_t bytes = PlanBytesOf(entry); plan_bytes_ + bytes <= kPlanBytesMax) {
+    plan_.emplace(key, entry);
+    plan_bytes_ += bytes;
+  } else {
+    plan_lacks_seq_ = std::max(plan_lacks_seq_, entry.seq());
+  }
 }
 
 void SessionCore::OnFailed(const proto::Failed& failed) {
@@ -330,6 +345,7 @@ void SessionCore::OnFailed(const proto::Failed& failed) {
 }
 
 void SessionCore::OnNeed(const proto::Need& need) {
+  if (state_ != State::kOpen && state_ != State::kClosing) return;
   std::set<std::string> ids(need.graph_ids().begin(), need.graph_ids().end());
   proto::ClientItem item;
   for (const Ring::Entry& entry : ring_) {

@@ -61,7 +61,7 @@ class SessionCore {
   size_t pending_releases() const { return releases_.size(); }
 
   // ---- what the streams do
-  void OnFrame(proto::ServerFrame& frame);  // of either stream
+  void OnFrame(proto::ServerFrame& frame);  // of either stream; in kLost only what ends the session
   void OnLinkLost();                        // kOpen only: the ring waits for Resume
   void Resume();                            // a new link: asks for the same session again
   void End(absl::Status status);            // adds how many Runs were done
@@ -98,6 +98,7 @@ class SessionCore {
   bool MayEmit() const { return state_ == State::kOpen; }
   void OnOpened(const proto::Opened& opened, uint64_t epoch);
   void OnDone(proto::Done& done);
+  void AddToPlan(const proto::PlanEntry& entry);
   void OnFailed(const proto::Failed& failed);
   void OnNeed(const proto::Need& need);
   void OnNotice(const proto::Notice& notice);
@@ -134,6 +135,7 @@ class SessionCore {
   proto::Opened opened_;
   std::map<PlanKey, proto::PlanEntry> plan_;  // above durable_seq_
   size_t plan_bytes_ = 0;
+  uint64_t plan_lacks_seq_ = 0;  // the last item of which an entry found no room
   uint64_t runs_ = 0, steps_ = 0;
   uint64_t device_time_us_ = 0, kernels_ = 0, cost_micro_usd_ = 0, seconds_billed_ = 0;
 };

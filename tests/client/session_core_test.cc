@@ -120,6 +120,33 @@ TEST(SessionCore, ReplaysWhatWasNotAppliedAfterAReconnection) {
   EXPECT_TRUE(core.Ready(1, 0));
 }
 
+// The old link hands over what it has while it is being destroyed.
+TEST(SessionCore, C7WithoutALinkThereIsNothingToSend) {
+  Opened core;
+  ASSERT_TRUE(core.Run(OfGraph('a', {0})).ok());
+  core.TakeFrames();
+  core.OnLinkLost();
+  proto::ServerFrame need;
+  need.set_epoch(1);
+  need.add_items()->mutable_need()->add_graph_ids(std::string(32, 'a'));
+  core.Get(need);
+  core.Get(ValueFrame(1, 1, 1, 0, "x"));
+  core.Get(OpenedFrame(2));  // would send the Run again
+  EXPECT_EQ(core.state(), SessionCore::State::kLost);
+  EXPECT_TRUE(core.TakeFrames().empty());
+  EXPECT_FALSE(core.Ready(1, 0));
+  core.Resume();
+  EXPECT_EQ(core.Items().size(), 1u);
+  core.Get(OpenedFrame(2));
+  core.OnLinkLost();
+  proto::ServerFrame failed;
+  failed.set_epoch(2);
+  failed.add_items()->mutable_failed()->set_code(
+      static_cast<uint32_t>(absl::StatusCode::kUnauthenticated));
+  core.Get(failed);
+  EXPECT_EQ(core.state(), SessionCore::State::kEnded);
+}
+
 TEST(SessionCore, C3ValuesInPiecesAndTakenOnce) {
   Opened core;
   ASSERT_TRUE(core.Run(OfGraph('a', {0})).ok());
@@ -269,6 +296,30 @@ TEST(SessionCore, ARecoverableSessionIsOpenedAgainWithItsPlan) {
   ASSERT_EQ(items.size(), 1u);
   ASSERT_EQ(items[0].open().plan_size(), 1);  // the snapshot has that of item 1
   EXPECT_EQ(items[0].open().plan(0).seq(), 3u);
+}
+
+TEST(SessionCore, APlanThatLacksAnEntryServesNoOtherWorkerUntilASnapshotHasIt) {
+  for (const uint64_t durable : {1u, 3u}) {
+    Opened core;
+    core.Get(Recoverable(2, 0));
+    for (int i = 0; i < 4; ++i) ASSERT_TRUE(core.Run(OfGraph('a')).ok());
+    for (const uint64_t seq : {1u, 2u, 3u}) {  // those of 1 and 2 fit, nearly
+      proto::ServerFrame frame = DoneFrame(2, 4);
+      proto::PlanEntry& entry = *frame.mutable_items(0)->mutable_done()->add_plan();
+      entry.set_seq(seq);
+      entry.set_kernel(std::string(wire::kFrameBytesMax / 4, 'k'));
+      core.Get(frame);
+    }
+    core.Get(DurableFrame(2, 4, durable));
+    core.TakeFrames();
+    core.OnLinkLost();
+    core.Resume();
+    auto frames = core.TakeFrames();
+    ASSERT_EQ(frames.size(), 1u);
+    EXPECT_LE(frames[0].ByteSizeLong(), wire::kFrameBytesMax);
+    core.Get(Recoverable(3, durable));  // another worker, from the snapshot
+    EXPECT_EQ(core.state(), durable == 1 ? SessionCore::State::kEnded : SessionCore::State::kOpen);
+  }
 }
 
 TEST(SessionCore, TheRingIsBoundedAndASnapshotMakesRoom) {
