@@ -1,6 +1,6 @@
 // A blob that the supervisor has put into a file (BlobHere in proto/node.proto), as memory of the session.
 // The file's bytes were verified by whoever wrote it. They are mapped, so nothing is read before it is used,
-// and what is written over stays this process's.
+// and what is written over stays this process's. The name is the executor's own, and goes once it is mapped.
 #pragma once
 
 #include <string>

@@ -48,8 +48,8 @@ SessionBlobs::SessionBlobs(SessionBlobsOptions options) : options_(std::move(opt
                            {"outboard-token", hex(options_.assign.attach_token())}};
   if (!options_.fleet_token.empty())
     connections_.metadata.emplace_back("authorization", "Bearer " + options_.fleet_token);
-  store_folder_ = absl::StrCat(options_.cache->folder(), "/store-", getpid(), "-",
-                               hex(options_.assign.session_id()));
+  store_folder_ =
+      absl::StrCat(options_.cache->folder(), "/store-", hex(options_.assign.session_id()));
   std::error_code ignored;  // an executor that cannot write there says so
   std::filesystem::create_directories(store_folder_, ignored);
 }
@@ -132,9 +132,12 @@ absl::StatusOr<std::string> SessionBlobs::Pull(const proto::WantBlob& want) {
     return absl::InvalidArgumentError(absl::StrCat("a blob of ", blob->size_bytes, " bytes where ",
                                                    want.size_bytes(), " were wanted"));
   }
-  return options_.cache->Get(*root, blob->size_bytes, [&](int fd) {
+  std::string own = absl::StrCat(store_folder_, "/pulled-", pulled_++);
+  const absl::Status here = options_.cache->Get(*root, blob->size_bytes, own, [&](int fd) {
     return wire::DownloadBlob(connections_, *blob, fd, /*fresh=*/true, Options()).status();
   });
+  if (!here.ok()) return here;
+  return own;
 }
 
 absl::StatusOr<uint64_t> SessionBlobs::Upload(const proto::StoreBlobs& store) {

@@ -7,6 +7,7 @@
 // own, and answered from them.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -39,7 +40,8 @@ class SessionBlobs {
 
   void Want(const proto::WantBlob& want);
   void Store(const proto::StoreBlobs& store);
-  // Where the executor writes what is to be stored.
+  // Where the executor writes what is to be stored, and finds what was pulled: each want a file of its
+  // own, which no other pull's need of room takes away.
   const std::string& store_folder() const { return store_folder_; }
   // Whatever is under way ends soon; no more is begun.
   void Cancel();
@@ -55,6 +57,7 @@ class SessionBlobs {
   const SessionBlobsOptions options_;
   wire::BlobConnections connections_;
   std::string store_folder_;
+  std::atomic<uint64_t> pulled_{0};  // names the next
   std::atomic<bool> cancelled_{false};
   std::mutex mutex_;
   std::condition_variable wake_;

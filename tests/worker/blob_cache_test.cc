@@ -24,12 +24,17 @@ class BlobCacheTest : public ::testing::Test {
   }
   // What a pull of these bytes would do.
   absl::StatusOr<std::string> Get(const std::string& bytes, absl::Status status = {}) {
-    return cache_->Get(wire::NameBlob(bytes).root, bytes.size(), [&](int fd) {
-      ++pulls_;
-      EXPECT_EQ(write(fd, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
-      return status;
-    });
+    std::string own = NewName();
+    const absl::Status got =
+        cache_->Get(wire::NameBlob(bytes).root, bytes.size(), own, [&](int fd) {
+          ++pulls_;
+          EXPECT_EQ(write(fd, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+          return status;
+        });
+    if (!got.ok()) return got;
+    return own;
   }
+  std::string NewName() { return folder_ / ("own-" + std::to_string(names_++)); }
   bool Has(const std::string& bytes) { return !cache_->Find(wire::NameBlob(bytes).root).empty(); }
   // Used so many seconds ago.
   void Age(const std::string& path, int seconds) {
@@ -39,18 +44,18 @@ class BlobCacheTest : public ::testing::Test {
 
   test::TempFolder folder_;
   std::unique_ptr<BlobCache> cache_;
-  std::atomic<int> pulls_{0};
+  std::atomic<int> pulls_{0}, names_{0};
 };
 
 TEST_F(BlobCacheTest, PullsOnceAndRemembersOverARestart) {
   Open();
-  const std::string path = Get("weights").value();
-  EXPECT_EQ(Get("weights").value(), path);
+  EXPECT_EQ(test::ReadFile(Get("weights").value()), "weights");
+  EXPECT_EQ(test::ReadFile(Get("weights").value()), "weights");
   EXPECT_EQ(pulls_, 1);
   EXPECT_EQ(cache_->TakeNews(), std::vector<wire::Hash>{wire::NameBlob("weights").root});
   EXPECT_TRUE(cache_->TakeNews().empty());
   Open();
-  EXPECT_EQ(Get("weights").value(), path);
+  EXPECT_EQ(test::ReadFile(Get("weights").value()), "weights");
   EXPECT_EQ(pulls_, 1);
   EXPECT_EQ(cache_->TakeNews().size(), 1u);
 }
@@ -71,7 +76,7 @@ TEST_F(BlobCacheTest, SeveralWhoWantTheSameWaitForOnePull) {
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
       got += cache_
-                 ->Get(root, 4,
+                 ->Get(root, 4, NewName(),
                        [&](int) {
                          ++pulls_;
                          std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -97,13 +102,55 @@ TEST_F(BlobCacheTest, TheLeastRecentlyUsedGoes) {
   EXPECT_TRUE(Has("cccc"));
 }
 
+TEST_F(BlobCacheTest, WhatWasGotStaysWhenItGoesFromTheCache) {
+  Open(10);
+  const std::string first = Get("aaaaaaaa").value();
+  const std::string again = Get("aaaaaaaa").value();
+  ASSERT_TRUE(Get("bbbbbbbb").ok());
+  EXPECT_FALSE(Has("aaaaaaaa"));
+  EXPECT_EQ(test::ReadFile(first), "aaaaaaaa");
+  std::filesystem::remove(first);
+  EXPECT_EQ(test::ReadFile(again), "aaaaaaaa");
+}
+
 TEST_F(BlobCacheTest, AnotherBootsAreNotBelieved) {
-  const std::string other = folder_ / "blobs/another-boot";
+  const std::string other = folder_ / "blobs/01234567-89ab-cdef-0123-456789abcdef";
   std::filesystem::create_directories(other);
   std::ofstream(other + "/" + wire::ToHex(wire::NameBlob("old").root)) << "torn";
   Open();
   EXPECT_FALSE(std::filesystem::exists(other));
   EXPECT_FALSE(Has("old"));
+}
+
+TEST_F(BlobCacheTest, WhatIsNotItsOwnIsLetAlone) {
+  std::filesystem::create_directories(folder_ / "blobs/photographs");
+  std::ofstream(folder_ / "blobs/photographs/cat") << "cat";
+  std::ofstream(folder_ / "thesis") << "thesis";
+  std::filesystem::permissions(folder_.path(), std::filesystem::perms(0755));
+  Open();
+  EXPECT_EQ(test::ReadFile(folder_ / "blobs/photographs/cat"), "cat");
+  ASSERT_EQ(setenv("OUTBOARD_BLOB_CACHE", folder_.path().c_str(), 1), 0);
+  cache_ = BlobCache::OpenDefault().value();
+  ASSERT_TRUE(Get("weights").ok());
+  EXPECT_EQ(test::ReadFile(folder_ / "thesis"), "thesis");
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "outboard-blobs"));
+  EXPECT_EQ(std::filesystem::status(folder_.path()).permissions(), std::filesystem::perms(0755));
+}
+
+TEST_F(BlobCacheTest, WhatADeadProcessLeftGoesAndWhatALivingOneHasStays) {
+  Open();
+  const std::string living = cache_->folder() + "/store-1";
+  std::filesystem::create_directories(living);
+  const std::string dead =
+      std::filesystem::path(cache_->folder()).parent_path().string() + "/process-DEAD00";
+  std::filesystem::create_directories(dead + "/store-1");
+  std::ofstream(dead + "/part-0") << "half";
+  const auto second = BlobCache::Open(folder_ / "blobs", 0).value();
+  EXPECT_FALSE(std::filesystem::exists(dead));
+  EXPECT_TRUE(std::filesystem::exists(living));
+  EXPECT_NE(second->folder(), cache_->folder());
+  cache_.reset();
+  EXPECT_FALSE(std::filesystem::exists(living));
 }
 
 TEST_F(BlobCacheTest, AMappedFileMayBeWrittenOverAndRemoved) {
