@@ -116,11 +116,16 @@ class Supervisor::Impl {
       std::lock_guard lock(mutex_);
       if (stopping_) return absl::OkStatus();
       join_context_ = &context;
+      joined_ = true;
     }
     std::unique_ptr<JoinStream> stream = fleet_->Join(&context);
-    stream_ = stream.get();
     draining_ = false;  // said by the gateway before, which may have been another
-    Tell(RegisterEvent());
+    {
+      // An executor may end at any moment, and tells so on stream_: Register comes first.
+      std::lock_guard lock(write_mutex_);
+      stream->Write(RegisterEvent());
+      stream_ = stream.get();
+    }
     std::thread heart;
     proto::GatewayCommand command;
     while (stream->Read(&command)) {
@@ -158,8 +163,9 @@ class Supervisor::Impl {
     return wire::FromGrpc(stream->Finish());
   }
 
+  // On the thread of Run. Of a session that has ended SessionEnded may have found no stream: it is not
+  // named, and so ends at the gateway too.
   proto::WorkerEvent RegisterEvent() {
-    joined_ = true;
     proto::WorkerEvent event;
     proto::Register& entry = *event.mutable_register_();
     entry.set_name(options_.name);
@@ -173,7 +179,9 @@ class Supervisor::Impl {
       device.set_hardware_class(info.hardware_class);
       device.set_memory_bytes(static_cast<uint64_t>(options_.memory_bytes_max));
     }
+    std::lock_guard lock(mutex_);
     for (const auto& [id, relay] : sessions_) {
+      if (std::find(ended_.begin(), ended_.end(), id) != ended_.end()) continue;
       proto::HeldSession& held = *entry.add_sessions();
       held.set_session_id(id);
       held.set_attach_token(relay->assign().attach_token());
