@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/tensor/deferred.h"
 #include "client/tensor/recording.h"
 
 namespace outboard {
@@ -21,16 +22,19 @@ SaveFuture save_later(const std::string& name, const nn::StateDict& state, At at
   realize(tensors, {}, at);
   absl::StatusOr<std::shared_ptr<Engine>> engine = CurrentEngine();
   ThrowIfError(engine.status(), at);
-  std::vector<transport::SaveEntry> entries;
+  std::vector<std::shared_ptr<internal::Storage>> storages;
   for (const auto& [entry, tensor] : state) {
-    const internal::Storage& storage = *tensor.value()->storage;
-    if (storage.engine != *engine) {
+    storages.push_back(tensor.value()->storage);
+    if (storages.back()->engine != *engine) {
       throw Error(absl::FailedPreconditionError(
                       absl::StrCat("save: ", entry, " is of a session that is over")),
                   at);
     }
-    entries.push_back({entry, storage.handle});
   }
+  internal::Define(storages, at);
+  std::vector<transport::SaveEntry> entries;
+  for (size_t i = 0; i < state.size(); ++i)
+    entries.push_back({state[i].first, storages[i]->handle});
   SaveFuture future;
   absl::StatusOr<uint64_t> seq = (*engine)->Save(name, entries);
   ThrowIfError(seq.status(), at);

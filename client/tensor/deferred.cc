@@ -1,39 +1,52 @@
 #include "client/tensor/deferred.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "client/tensor/recorder.h"
 #include "client/tensor/recording.h"
 
 namespace outboard::internal {
+namespace {
 
-void Define(std::span<const std::shared_ptr<Storage>> storages, const At& at) {
-  std::vector<std::shared_ptr<Storage>> wanted;
+// `storages` are of one engine.
+absl::Status DefineIn(Engine& engine, std::span<const std::shared_ptr<Storage>> storages) {
   std::vector<wire::BlobSource> sources;
-  for (const std::shared_ptr<Storage>& storage : storages) {
-    if (storage->deferred == nullptr || storage->handle != 0) continue;
-    storage->handle = storage->engine->NewHandle();  // also says that it is listed
-    wanted.push_back(storage);
+  for (const std::shared_ptr<Storage>& storage : storages)
     sources.push_back(storage->deferred->source);
-  }
-  if (wanted.empty()) return;
-  Engine& engine = *wanted.front()->engine;  // of one Run or Fetch, so of one engine
-  absl::Status status;
   absl::StatusOr<wire::Uploaded> uploaded = engine.Upload(sources);
-  if (!uploaded.ok()) status = uploaded.status();
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    Storage& storage = *wanted[i];
-    if (status.ok())
-      status = engine.PutBlob(storage.handle, storage.dtype, storage.dims, sources[i].size_bytes,
-                              uploaded->names[i].root);
-    if (!status.ok()) {
-      storage.handle = 0;  // may be tried again
-      continue;
-    }
+  if (!uploaded.ok()) return uploaded.status();
+  for (size_t i = 0; i < storages.size(); ++i) {
+    Storage& storage = *storages[i];
+    const uint64_t handle = engine.NewHandle();
+    if (absl::Status status =
+            engine.PutBlob(handle, storage.dtype, storage.dims, sources[i].size_bytes,
+                           wire::AsBytes(uploaded->names[i].root));
+        !status.ok())
+      return status;
+    storage.handle = handle;
     if (storage.deferred->named) storage.deferred->named(uploaded->names[i]);
     storage.deferred.reset();
   }
-  ThrowIfError(status, at);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void Define(std::span<const std::shared_ptr<Storage>> storages, const At& at) {
+  std::vector<std::shared_ptr<Storage>> wanted;
+  for (const std::shared_ptr<Storage>& storage : storages)
+    if (storage->deferred != nullptr &&
+        std::find(wanted.begin(), wanted.end(), storage) == wanted.end())
+      wanted.push_back(storage);
+  while (!wanted.empty()) {  // once for each engine: more than one only after a new session
+    const std::shared_ptr<Engine> engine = wanted.front()->engine;
+    const auto others =
+        std::stable_partition(wanted.begin(), wanted.end(),
+                              [&](const auto& storage) { return storage->engine == engine; });
+    ThrowIfError(DefineIn(*engine, {wanted.begin(), others}), at);
+    wanted.erase(wanted.begin(), others);
+  }
 }
 
 }  // namespace outboard::internal

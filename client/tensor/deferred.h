@@ -1,5 +1,5 @@
 // Arrays whose bytes are somewhere here and go to the cloud only when something needs them: a file's, by
-// tensor. What one Run or Fetch needs of them goes together, in one transfer.
+// tensor. What one Run, Fetch or Save needs of them goes together, in one transfer.
 //
 // Threads: as a Tensor's. Ownership: the source keeps its file open for as long as it lives.
 #pragma once
@@ -23,7 +23,7 @@ struct Deferred {
 };
 
 // Sends what `storages` have deferred, and defines their handles; the others are left as they are.
-// Throws Error.
+// What fails may be tried again. Throws Error.
 void Define(std::span<const std::shared_ptr<Storage>> storages, const At& at);
 
 }  // namespace outboard::internal

@@ -31,10 +31,9 @@ class Engine {
                            std::string_view bytes) = 0;
   virtual absl::StatusOr<wire::Uploaded> Upload(std::span<const wire::BlobSource> sources) = 0;
   virtual absl::Status PutBlob(uint64_t handle, DType dtype, std::span<const int64_t> dims,
-                               uint64_t size_bytes, const wire::Hash& root) = 0;
+                               uint64_t size_bytes, std::string_view root) = 0;
   virtual absl::StatusOr<uint64_t> Run(const transport::RunRequest& request) = 0;
   virtual absl::StatusOr<uint64_t> Fetch(std::span<const uint64_t> handles) = 0;
-  virtual absl::Status PutBlob(uint64_t handle, const transport::StoredArray& array) = 0;
   virtual absl::StatusOr<uint64_t> Save(std::string_view name,
                                         std::span<const transport::SaveEntry> entries) = 0;
   virtual absl::StatusOr<transport::Saved> AwaitSaved(uint64_t seq) = 0;

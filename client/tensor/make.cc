@@ -147,7 +147,9 @@ Tensor Tensor::FromStored(const std::shared_ptr<Engine>& engine,
   storage->handle = engine->NewHandle();
   storage->dtype = static_cast<DType>(array.dtype);
   storage->dims = array.dims;
-  ThrowIfError(engine->PutBlob(storage->handle, array), at);
+  ThrowIfError(engine->PutBlob(storage->handle, storage->dtype, storage->dims, array.total_bytes,
+                               array.root),
+               at);
   storage->engine = engine;
   Tensor tensor;
   tensor.value_ = std::make_shared<internal::Value>();

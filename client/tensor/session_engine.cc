@@ -21,18 +21,14 @@ class SessionEngine : public Engine {
     return session_->Upload(sources);
   }
   absl::Status PutBlob(uint64_t handle, DType dtype, std::span<const int64_t> dims,
-                       uint64_t size_bytes, const wire::Hash& root) override {
-    return session_->PutBlob(handle, static_cast<uint32_t>(dtype), dims, size_bytes,
-                             wire::AsBytes(root));
+                       uint64_t size_bytes, std::string_view root) override {
+    return session_->PutBlob(handle, static_cast<uint32_t>(dtype), dims, size_bytes, root);
   }
   absl::StatusOr<uint64_t> Run(const transport::RunRequest& request) override {
     return session_->Run(request);
   }
   absl::StatusOr<uint64_t> Fetch(std::span<const uint64_t> handles) override {
     return session_->Fetch(handles);
-  }
-  absl::Status PutBlob(uint64_t handle, const transport::StoredArray& array) override {
-    return session_->PutBlob(handle, array.dtype, array.dims, array.total_bytes, array.root);
   }
   absl::StatusOr<uint64_t> Save(std::string_view name,
                                 std::span<const transport::SaveEntry> entries) override {

@@ -12,6 +12,8 @@
 
 namespace outboard {
 namespace {
+std::string RootOf(const wire::BlobName& name) { return std::string(wire::AsBytes(name.root)); }
+
 absl::Status Closed() { return absl::FailedPreconditionError("the session is closed"); }
 
 // One evaluation after another, as proto/cloud.proto says.
@@ -59,7 +61,7 @@ absl::StatusOr<wire::Uploaded> FakeEngine::Upload(std::span<const wire::BlobSour
   ++uploads;
   wire::Uploaded uploaded;
   for (const wire::BlobSource& source : sources) {
-    if (source.name.has_value() && blobs_.contains(source.name->root)) {
+    if (source.name.has_value() && blobs_.contains(RootOf(*source.name))) {
       uploaded.names.push_back(*source.name);
       continue;
     }
@@ -67,22 +69,22 @@ absl::StatusOr<wire::Uploaded> FakeEngine::Upload(std::span<const wire::BlobSour
     if (absl::Status status = source.read(0, bytes); !status.ok()) return status;
     blob_bytes_read += static_cast<int64_t>(bytes.size());
     uploaded.names.push_back(wire::NameBlob(bytes));
-    blobs_[uploaded.names.back().root] = std::move(bytes);
+    blobs_[RootOf(uploaded.names.back())] = std::move(bytes);
   }
   return uploaded;
 }
 
 absl::Status FakeEngine::PutBlob(uint64_t handle, DType dtype, std::span<const int64_t> dims,
-                                 uint64_t size_bytes, const wire::Hash& root) {
-  std::string bytes;
-  {
-    std::lock_guard lock(mutex_);
-    const auto blob = blobs_.find(root);
-    if (blob == blobs_.end()) return absl::NotFoundError("no such blob");
-    EXPECT_EQ(blob->second.size(), size_bytes);
-    bytes = blob->second;
-  }
-  return Put(handle, dtype, dims, bytes);
+                                 uint64_t size_bytes, std::string_view root) {
+  const std::lock_guard lock(mutex_);
+  if (closed_) return Closed();
+  const auto blob = blobs_.find(std::string(root));
+  if (blob == blobs_.end()) return absl::NotFoundError("no such blob");
+  EXPECT_EQ(blob->second.size(), size_bytes);
+  HostTensor value{dtype, {dims.begin(), dims.end()}, blob->second};
+  EXPECT_EQ(value.ElementCount() * ByteWidth(dtype), static_cast<int64_t>(size_bytes));
+  EXPECT_TRUE(buffers_.emplace(handle, Buffer{std::move(value), {}}).second) << "a handle twice";
+  return absl::OkStatus();
 }
 
 absl::StatusOr<uint64_t> FakeEngine::Run(const transport::RunRequest& request) {
@@ -171,19 +173,6 @@ absl::StatusOr<uint64_t> FakeEngine::Fetch(std::span<const uint64_t> handles) {
   return last_seq_;
 }
 
-absl::Status FakeEngine::PutBlob(uint64_t handle, const transport::StoredArray& array) {
-  const std::lock_guard lock(mutex_);
-  if (closed_) return Closed();
-  for (const auto& [name, arrays] : checkpoints) {
-    const auto found = arrays.find(array.root);  // here a root is the array's name
-    if (found == arrays.end()) continue;
-    EXPECT_EQ(found->second.dims, array.dims);
-    EXPECT_TRUE(buffers_.emplace(handle, Buffer{found->second, {}}).second) << "a handle twice";
-    return absl::OkStatus();
-  }
-  return absl::NotFoundError("no such blob");
-}
-
 absl::StatusOr<uint64_t> FakeEngine::Save(std::string_view name,
                                           std::span<const transport::SaveEntry> entries) {
   const std::lock_guard lock(mutex_);
@@ -192,7 +181,12 @@ absl::StatusOr<uint64_t> FakeEngine::Save(std::string_view name,
   std::map<std::string, HostTensor> arrays;
   transport::Saved saved;
   for (const transport::SaveEntry& entry : entries) {
-    const Buffer& buffer = buffers_.at(entry.handle);
+    const auto known = buffers_.find(entry.handle);
+    if (known == buffers_.end()) {
+      ADD_FAILURE() << "Save of handle " << entry.handle << ", which does not exist";
+      return absl::InternalError("unknown handle");
+    }
+    const Buffer& buffer = known->second;
     if (!buffer.poison.ok()) {
       saved_.emplace(last_seq_, buffer.poison);
       return last_seq_;
@@ -222,9 +216,12 @@ absl::StatusOr<std::vector<transport::StoredArray>> FakeEngine::Stored(const std
   const auto found = checkpoints.find(name);
   if (found == checkpoints.end()) return absl::NotFoundError("nothing is stored as " + name);
   std::vector<transport::StoredArray> arrays;
-  for (const auto& [array, value] : found->second)
+  for (const auto& [array, value] : found->second) {
+    const std::string root = RootOf(wire::NameBlob(value.bytes));
+    blobs_[root] = value.bytes;
     arrays.push_back(
-        {array, static_cast<uint32_t>(value.dtype), value.dims, value.bytes.size(), array});
+        {array, static_cast<uint32_t>(value.dtype), value.dims, value.bytes.size(), root});
+  }
   return arrays;
 }
 

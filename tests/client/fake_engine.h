@@ -22,10 +22,9 @@ class FakeEngine : public Engine {
                    std::string_view bytes) override;
   absl::StatusOr<wire::Uploaded> Upload(std::span<const wire::BlobSource> sources) override;
   absl::Status PutBlob(uint64_t handle, DType dtype, std::span<const int64_t> dims,
-                       uint64_t size_bytes, const wire::Hash& root) override;
+                       uint64_t size_bytes, std::string_view root) override;
   absl::StatusOr<uint64_t> Run(const transport::RunRequest& request) override;
   absl::StatusOr<uint64_t> Fetch(std::span<const uint64_t> handles) override;
-  absl::Status PutBlob(uint64_t handle, const transport::StoredArray& array) override;
   absl::StatusOr<uint64_t> Save(std::string_view name,
                                 std::span<const transport::SaveEntry> entries) override;
   absl::StatusOr<transport::Saved> AwaitSaved(uint64_t seq) override;
@@ -62,7 +61,7 @@ class FakeEngine : public Engine {
   uint64_t last_handle_ = 0, last_seq_ = 0;
   bool closed_ = false;
   std::map<uint64_t, Buffer> buffers_;
-  std::map<wire::Hash, std::string> blobs_;
+  std::map<std::string, std::string> blobs_;  // by root
   std::set<transport::GraphHash> graphs_;
   std::map<std::pair<uint64_t, uint32_t>, Buffer> tickets_;
   std::map<uint64_t, absl::StatusOr<transport::Saved>> saved_;

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "client/nn/checkpoint.h"
 #include "tests/client/fake_engine.h"
 #include "tests/support/temp_folder.h"
 
@@ -70,6 +71,27 @@ TEST_F(SafetensorsTest, BytesGoWhenSomethingNeedsThem) {
   EXPECT_EQ(engine_->blob_bytes_read, 8 * 4);
   // Again costs nothing.
   by_name.at("weight").sum().item();
+  EXPECT_EQ(engine_->uploads, 1);
+}
+
+TEST_F(SafetensorsTest, AFileMayBeSavedBeforeAnythingElseNeededIt) {
+  Save();
+  EXPECT_EQ(save("m", nn::load_safetensors(path_)).total, 8 * 4 + 8u);
+  EXPECT_EQ(engine_->uploads, 1);  // of all three
+  const nn::StateDict loaded = load("m");
+  ASSERT_EQ(loaded.size(), 3u);
+  EXPECT_EQ(loaded[0].first, "bias");
+  EXPECT_EQ(loaded[0].second.to_vector<float>(), (std::vector<float>{7, 8}));
+  EXPECT_EQ(loaded[2].second.to_vector<float>(), (std::vector<float>{1, 2, 3, 4, 5, 6}));
+}
+
+TEST_F(SafetensorsTest, FilesOfTwoSessionsAreReadTogether) {
+  Save();
+  const Tensor first = nn::load_safetensors(path_)[0].second;
+  SetEngine(std::make_shared<FakeEngine>());
+  const Tensor second = nn::load_safetensors(path_)[0].second;
+  std::vector<TensorFuture> values = fetch({first, second});
+  EXPECT_EQ(values[0].to_host().bytes, values[1].to_host().bytes);
   EXPECT_EQ(engine_->uploads, 1);
 }
 
