@@ -33,6 +33,7 @@ namespace {
 constexpr size_t kWaitingItemsMax = 2 * wire::kCreditItems;
 // Arrays are bounded by their memory; this is for those of no bytes and for poison.
 constexpr size_t kHandlesMax = size_t{1} << 22;
+constexpr size_t kEntryNameBytesMax = 255;  // as store.proto says, and the client holds to
 
 // What an item may name before anything of it is kept. An answer repeats the names, and has to fit
 // into a frame.
@@ -50,6 +51,12 @@ absl::Status CheckNames(const proto::ClientItem& item) {
     return absl::ResourceExhaustedError(absl::StrCat("item ", item.seq(), " puts an array of rank ",
                                                      item.put().dims_size(), "; limit ",
                                                      limits::kRankMax));
+  size_t longest = 0;
+  for (const proto::Save::Entry& entry : item.save().entries())
+    longest = std::max(longest, entry.name().size());
+  if (longest > kEntryNameBytesMax)
+    return absl::InvalidArgumentError(
+        absl::StrCat("a name of ", longest, " bytes; limit ", kEntryNameBytesMax));
   const std::string* const graph_id = item.has_run()     ? &item.run().graph_id()
                                       : item.has_graph() ? &item.graph().id()
                                                          : nullptr;

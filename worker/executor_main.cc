@@ -117,9 +117,10 @@ int ExecutorMain(const ExecutorMainOptions& options) {
   StepWatchdog watchdog(std::chrono::seconds(options.step_seconds_max),
                         [&core] { return core.progress(); });
   const ExecutorCore::SendFrame send = [&](const proto::ServerFrame& answer) {
-    watchdog.Working(false);  // a client that is slow to read is not a slow step
+    // A client that is slow to read is not a slow step; and what is sent between two frames is none.
+    const bool working = watchdog.Working(false);
     sockets.Send(answer);
-    watchdog.Working(true);
+    watchdog.Working(working);
   };
   const auto knocked = [&sockets] { return sockets.Knocked(std::chrono::milliseconds(0)); };
   const bool uses_idle_time = options.idle_search && store != nullptr;
@@ -128,6 +129,10 @@ int ExecutorMain(const ExecutorMainOptions& options) {
     proto::NodeEvent event;
     event.mutable_activity()->set_working(working);
     sockets.Tell(event);
+  };
+  const auto works = [&] {
+    if (std::exchange(pace, kWorking) != kWorking) tell_activity(true);
+    watchdog.Working(true);
   };
   proto::ClientFrame frame;
   proto::NodeCommand command;
@@ -140,15 +145,15 @@ int ExecutorMain(const ExecutorMainOptions& options) {
     const ExecutorSockets::Came came = sockets.Next(frame, command, turn_first ? turn : patience);
     if (came == ExecutorSockets::Came::kEnd) break;  // the supervisor has let go
     if (came == ExecutorSockets::Came::kFrame) {
-      if (std::exchange(pace, kWorking) != kWorking) tell_activity(true);
-      watchdog.Working(true);
+      works();
       core.On(std::move(frame), send);
       watchdog.Working(false);
       frame.Clear();
     } else if (came == ExecutorSockets::Came::kCommand) {
       if (command.has_begin() && command.begin().memory_bytes_max() > 0)
         engine->LimitMemory(static_cast<int64_t>(command.begin().memory_bytes_max()));
-      watchdog.Working(true);
+      // Runs may have waited for the blob.
+      command.has_blob_here() ? works() : static_cast<void>(watchdog.Working(true));
       requests.OnCommand(command, core, *engine, send);
       watchdog.Working(false);
     } else if (!turn_first) {

@@ -1,6 +1,7 @@
 #include "worker/node_requests.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 #include "worker/blob_file.h"
@@ -41,8 +42,19 @@ void NodeRequests::OnCommand(const proto::NodeCommand& command, ExecutorCore& co
                   absl::Status(static_cast<absl::StatusCode>(blob.code()), blob.message()), send);
   } else if (command.has_stored()) {
     if (writer_ != nullptr) writer_->Stored(command.stored());
-    core.OnStored(command.stored(), NowMs(), send);
+    Stored(command.stored(), core, send);
   }
+}
+
+// A snapshot that fails is tried again, of which the client hears nothing: whoever runs this worker does,
+// once for each reason.
+void NodeRequests::Stored(const proto::Stored& stored, ExecutorCore& core,
+                          const ExecutorCore::SendFrame& send) {
+  const std::string trouble = stored.code() == 0 ? "" : stored.message();
+  if (trouble != trouble_ && !trouble.empty())
+    std::fprintf(stderr, "outboard: a session could not be stored: %s\n", trouble.c_str());
+  trouble_ = trouble;
+  core.OnStored(stored, NowMs(), send);
 }
 
 void NodeRequests::Turn(ExecutorCore& core, const ExecutorCore::SendFrame& send) {
@@ -59,15 +71,14 @@ void NodeRequests::Turn(ExecutorCore& core, const ExecutorCore::SendFrame& send)
         *event.mutable_store() = *std::move(written->blobs);
         tell_(event);
       } else {
-        core.OnStored(NotStored(written->id, written->blobs.status()), NowMs(), send);
+        Stored(NotStored(written->id, written->blobs.status()), core, send);
       }
     }
   while (std::shared_ptr<const StoreRequest> request = core.TakeStore(NowMs())) {
     if (writer_ != nullptr) return writer_->Write(std::move(request));
     const uint64_t id = request->id;
     request.reset();
-    core.OnStored(NotStored(id, absl::FailedPreconditionError("this worker stores nothing")),
-                  NowMs(), send);
+    Stored(NotStored(id, absl::FailedPreconditionError("this worker stores nothing")), core, send);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "proto/node.pb.h"
 #include "worker/executor_core.h"
@@ -31,8 +32,11 @@ class NodeRequests {
   void LetGo();
 
  private:
+  void Stored(const proto::Stored& stored, ExecutorCore& core, const ExecutorCore::SendFrame& send);
+
   const Tell tell_;
   std::unique_ptr<SnapshotWriter> writer_;  // since Begin has named a folder
+  std::string trouble_;                     // why nothing is stored, as said on stderr
 };
 
 }  // namespace outboard::worker

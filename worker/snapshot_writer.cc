@@ -63,7 +63,8 @@ void SnapshotWriter::Write(std::shared_ptr<const StoreRequest> request) {
     const auto known = known_.find(request_->arrays[i].get());
     if (known == known_.end()) continue;
     roots_[i] = known->second.root;
-    skip_[i] = stored_.contains(known->second.root);
+    // A checkpoint is asked for once: it relies on nothing that the store may have let go of.
+    skip_[i] = !request_->checkpoint && stored_.contains(known->second.root);
   }
   job_ = request_.get();
   std::lock_guard lock(mutex_);
@@ -127,6 +128,8 @@ void SnapshotWriter::Work() {
     if (end_) return;
     lock.unlock();
     absl::StatusOr<proto::StoreBlobs> result = WriteAll();
+    if (!result.ok()) Remove();
+    made_.clear();
     lock.lock();
     result_ = std::move(result);
     working_ = false;
@@ -157,11 +160,16 @@ absl::StatusOr<proto::StoreBlobs> SnapshotWriter::WriteAll() {
   return blobs;
 }
 
+void SnapshotWriter::Remove() {
+  for (const std::string& file : made_) unlink(file.c_str());
+}
+
 // Hashes and writes a chunk at a time, while it is in the cache.
 absl::StatusOr<std::string> SnapshotWriter::WriteBlob(std::string_view bytes) {
   const std::string part = absl::StrCat(folder_, "/part");
   const int fd = open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) return FileError("open");
+  made_.push_back(part);
   std::vector<wire::Hash> chunks;
   absl::Status status;
   for (size_t at = 0; at < bytes.size() && status.ok(); at += wire::kBlobChunkBytes) {
@@ -173,6 +181,7 @@ absl::StatusOr<std::string> SnapshotWriter::WriteBlob(std::string_view bytes) {
   OB_RETURN_IF_ERROR(status);
   const std::string root(wire::AsBytes(wire::MerkleRoot(chunks, bytes.size())));
   if (rename(part.c_str(), PathOf(root).c_str()) != 0) return FileError("rename");
+  made_.back() = PathOf(root);
   return root;
 }
 

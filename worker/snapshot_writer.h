@@ -2,8 +2,9 @@
 // its root, and says what the supervisor is to do with them (StoreBlobs in proto/node.proto). Hashing and
 // writing have a thread of their own, so that steps go on meanwhile.
 //
-// An array that was stored before is neither hashed nor written again: Runs make new arrays and never
-// change one. A file is whole once it has its name.
+// For a snapshot, an array that was stored before is neither hashed nor written again: Runs make new
+// arrays and never change one. A file is whole once it has its name.
+// Of a request that fails no file stays: a disk that is full has its room back.
 // Threads: one, the session's. The writing thread reads arrays' bytes and touches no references.
 #pragma once
 
@@ -52,6 +53,7 @@ class SnapshotWriter {
 
   void Work();
   absl::StatusOr<proto::StoreBlobs> WriteAll();
+  void Remove();
   absl::StatusOr<std::string> WriteBlob(std::string_view bytes);
   std::string PathOf(const std::string& root) const;
   void Collect();
@@ -67,6 +69,7 @@ class SnapshotWriter {
   const StoreRequest* job_ = nullptr;
   std::vector<std::string> roots_;  // by array; empty: not known
   std::vector<bool> skip_;          // by array: it has been stored
+  std::vector<std::string> made_;   // the files of this request
   absl::StatusOr<proto::StoreBlobs> result_;
 
   std::mutex mutex_;

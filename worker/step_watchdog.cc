@@ -22,10 +22,10 @@ StepWatchdog::~StepWatchdog() {
 }
 
 // Without a wake-up: the watchdog looks by itself, and steps must not pay for it.
-void StepWatchdog::Working(bool working) {
+bool StepWatchdog::Working(bool working) {
   std::lock_guard lock(mutex_);
-  working_ = working;
   spells_ += working;
+  return std::exchange(working_, working);
 }
 
 void StepWatchdog::Watch() {

@@ -25,7 +25,7 @@ class StepWatchdog {
   StepWatchdog(std::chrono::milliseconds limit, std::function<uint64_t()> progress);
   ~StepWatchdog();
 
-  void Working(bool working);
+  bool Working(bool working);  // whether it was
 
  private:
   void Watch();

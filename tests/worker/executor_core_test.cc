@@ -479,6 +479,9 @@ TEST_F(ExecutorCoreTest, ErrorsOfTheSession) {
   long_id.mutable_run()->set_graph_id(std::string(1 << 19, 'x'));
   ClientItem flat = PutPiece(1, 1, 0, 0, "");
   for (int i = 0; i < 16; ++i) flat.mutable_put()->add_dims(1);
+  ClientItem long_name;
+  long_name.set_seq(1);
+  long_name.mutable_save()->add_entries()->set_name(std::string(256, 'x'));
   const Handles many(wire::kRunHandlesMax + 1, 5);
   using enum absl::StatusCode;
   const std::vector<Case> cases = {
@@ -503,6 +506,7 @@ TEST_F(ExecutorCoreTest, ErrorsOfTheSession) {
       {"run of too many handles", {Run(1, graph_, {}, many)}, kResourceExhausted},
       {"fetch of too many handles", {Fetch(1, many)}, kResourceExhausted},
       {"release of too many handles", {Release(1, many)}, kResourceExhausted},
+      {"save of a long name", {long_name}, kInvalidArgument},
       {"rank 17", {flat}, kResourceExhausted},
   };
   for (const Case& test : cases) {

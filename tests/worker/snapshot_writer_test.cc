@@ -2,6 +2,8 @@
 #include "worker/snapshot_writer.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 #include <cstring>
 #include <filesystem>
@@ -115,6 +117,18 @@ TEST_F(SnapshotWriterTest, WhatTheStoreHasLostIsOfferedAgain) {
   EXPECT_TRUE(Files().contains(HexOf("bytes")));
 }
 
+TEST_F(SnapshotWriterTest, ACheckpointReliesOnNothingThatWasStoredBefore) {
+  const ArrayPtr array = Bytes("bytes");
+  ASSERT_TRUE(WriteAndTake(Request(1, {array})).blobs.ok());
+  Answer(1, absl::StatusCode::kOk);
+  Empty();
+  const auto request = Request(2, {array});
+  request->checkpoint = true;
+  request->manifest.add_entries()->set_name("x");
+  ASSERT_TRUE(WriteAndTake(request).blobs.ok());
+  EXPECT_TRUE(Files().contains(HexOf("bytes")));
+}
+
 TEST_F(SnapshotWriterTest, AnArrayInThePlaceOfAnotherIsAnother) {
   for (uint64_t id = 1; id <= 20; ++id) {
     const std::string bytes = "number " + std::to_string(id);
@@ -122,6 +136,23 @@ TEST_F(SnapshotWriterTest, AnArrayInThePlaceOfAnotherIsAnother) {
     Answer(id, absl::StatusCode::kOk);
     EXPECT_TRUE(Files().contains(HexOf(bytes))) << id;
   }
+}
+
+TEST_F(SnapshotWriterTest, OfARequestThatFailsNoFileStays) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit small = before;
+  small.rlim_cur = 2 << 20;
+  const auto signals_before = signal(SIGXFSZ, SIG_IGN);  // as in an executor
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const auto request = Request(1, {Bytes("abc"), Bytes(std::string(5 << 20, 'x'))});
+  const absl::Status failed = WriteAndTake(request).blobs.status();
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  signal(SIGXFSZ, signals_before);
+  EXPECT_EQ(failed.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(Files(), std::set<std::string>());
+  EXPECT_TRUE(WriteAndTake(request).blobs.ok());
+  EXPECT_EQ(Files().size(), 3u) << "with room, all of it is written";
 }
 
 TEST_F(SnapshotWriterTest, AFolderThatCannotBeWrittenIsAnError) {
