@@ -215,16 +215,16 @@ absl::StatusOr<std::string> BlobStore::ReadChunk(TenantId tenant, const wire::Ha
     verified = found->verified;
     fd = disk_.Open(ChunkPath(tenant, chunk, state));
   }
+  // No descriptor left, a read that failed: that passes, and says nothing about the bytes.
+  if (!fd.ok() && !absl::IsNotFound(fd.status())) return fd.status();
+  bool good = false;
   std::string bytes(size, '\0');
-  bool good = fd.ok();
-  for (size_t at = 0; good && at < size;) {
-    const ssize_t got = read(*fd, bytes.data() + at, size - at);
-    if (got < 0 && errno == EINTR) continue;
-    good = got > 0;
-    at += static_cast<size_t>(std::max<ssize_t>(got, 0));
+  if (fd.ok()) {
+    const auto got = disk_.Read(*fd, bytes);
+    close(*fd);
+    if (!got.ok()) return got.status();
+    good = *got == size && (verified || wire::HashChunk(bytes) == chunk);
   }
-  if (fd.ok()) close(*fd);
-  if (good && !verified) good = wire::HashChunk(bytes) == chunk;
   std::lock_guard lock(mutex_);
   BlobIndex::Chunk* found = index_.FindChunk(tenant, chunk);
   if (good) {
@@ -286,7 +286,10 @@ absl::Status BlobStore::Commit(TenantId tenant, const wire::Hash& root,
   }
   if (odd.has_value()) {
     // Cut off on the disk, or never as long as that? The first is mended by sending it again.
-    if (!ReadChunk(tenant, chunks[*odd]).ok()) return NotUploaded(*odd, chunks[*odd]);
+    const auto read = ReadChunk(tenant, chunks[*odd]);
+    if (absl::IsDataLoss(read.status()) || absl::IsNotFound(read.status()))
+      return NotUploaded(*odd, chunks[*odd]);
+    if (!read.ok()) return read.status();
     std::lock_guard lock(mutex_);
     if (absl::Status status = check(); !status.ok()) return status;
   }

@@ -54,7 +54,7 @@ struct BlobStoreOptions {
 
 class BlobStore {
  public:
-  // UNAVAILABLE, RESOURCE_EXHAUSTED: what the disk says.
+  // UNAVAILABLE, RESOURCE_EXHAUSTED: what the disk says; nothing is removed for what could not be read.
   static absl::StatusOr<std::unique_ptr<BlobStore>> Open(const std::string& folder,
                                                          BlobStoreOptions options = {});
   ~BlobStore();  // waits for the disk; callbacks of WhenDurable are called before
@@ -104,7 +104,8 @@ class BlobStore {
   // NOT_FOUND; DATA_LOSS: a chunk of it was damaged. It counts as a use.
   absl::StatusOr<Blob> Find(TenantId tenant, const wire::Hash& root);
   // Verified when it is first read, and good in memory whatever happens to the file: not mapped, since
-  // a page that the disk cannot read ends the process. NOT_FOUND, DATA_LOSS.
+  // a page that the disk cannot read ends the process. NOT_FOUND, DATA_LOSS; UNAVAILABLE: it could not
+  // be opened or read now, and stays.
   absl::StatusOr<std::string> ReadChunk(TenantId tenant, const wire::Hash& chunk);
   // The whole of a blob of at most `bytes_max`. Also RESOURCE_EXHAUSTED.
   absl::StatusOr<std::string> Read(TenantId tenant, const wire::Hash& root, uint64_t bytes_max);

@@ -1,12 +1,13 @@
 // The blob store's start: what is on the disk is counted, what a crash left half done is verified or
 // removed. After it the index and the files agree.
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "gateway/blobs/blob_store.h"
@@ -27,14 +28,20 @@ struct File {
   int64_t time_ms = 0;
 };
 
-// The files in `folder`; anything else there is not ours and is removed.
-std::vector<File> FilesIn(const std::string& folder) {
+absl::Status NotRead(const char* what, const std::error_code& error) {
+  return absl::UnavailableError(absl::StrCat("blob store: ", what, ": ", error.message()));
+}
+
+// The files in `folder`; anything else there is not ours and is removed. UNAVAILABLE: not all of them
+// could be seen, and what is not seen would be taken for lost.
+absl::StatusOr<std::vector<File>> FilesIn(const std::string& folder) {
   std::vector<File> files;
   std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; at != end; at.increment(error)) {
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     struct stat info;
     const std::string path = at->path().string();
-    if (lstat(path.c_str(), &info) != 0) continue;
+    if (lstat(path.c_str(), &info) != 0)
+      return NotRead("stat", std::error_code(errno, std::generic_category()));
     if (!S_ISREG(info.st_mode)) {
       std::error_code ignored;
       fs::remove_all(path, ignored);
@@ -43,14 +50,19 @@ std::vector<File> FilesIn(const std::string& folder) {
     files.push_back({path, at->path().filename().string(), static_cast<uint64_t>(info.st_size),
                      int64_t{info.st_mtim.tv_sec} * 1000 + info.st_mtim.tv_nsec / 1'000'000});
   }
+  if (error) return NotRead("list", error);
   return files;
 }
 
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
+absl::StatusOr<std::string> ReadFile(Disk& disk, const File& file) {
+  auto fd = disk.Open(file.path);
+  if (!fd.ok()) return fd.status();
+  std::string bytes(file.size_bytes, '\0');
+  const auto got = disk.Read(*fd, bytes);
+  close(*fd);
+  if (!got.ok()) return got.status();
+  bytes.resize(*got);
+  return bytes;
 }
 
 // "<size> <count>\n", then the hashes. False where the bytes are not the list of `root`.
@@ -81,12 +93,14 @@ absl::Status BlobStore::Scan() {
   fs::remove_all(folder_ + "/tmp", error);
   if (auto made = disk_.MakeFolder(folder_ + "/tmp"); !made.ok()) return made.status();
   std::vector<int64_t> tenants;
-  for (fs::directory_iterator at(folder_, error), end; at != end; at.increment(error)) {
+  error.clear();
+  for (fs::directory_iterator at(folder_, error), end; !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string();
     int64_t id = 0;
     const auto [rest, bad] = std::from_chars(name.data(), name.data() + name.size(), id);
     if (bad == std::errc() && rest == name.data() + name.size()) tenants.push_back(id);
   }
+  if (error) return NotRead("list", error);
   for (const int64_t id : tenants) {
     const TenantId tenant{id};
     if (absl::Status status = MakeTenant(tenant); !status.ok()) return status;
@@ -101,11 +115,17 @@ absl::Status BlobStore::Scan() {
 }
 
 absl::Status BlobStore::ScanChunks(TenantId tenant) {
-  for (const File& file : FilesIn(TenantFolder(tenant) + "/fresh")) {
+  const auto fresh = FilesIn(TenantFolder(tenant) + "/fresh");
+  if (!fresh.ok()) return fresh.status();
+  for (const File& file : *fresh) {
     wire::Hash hash;
-    const bool good = wire::FromHex(file.name, hash) && file.size_bytes > 0 &&
-                      file.size_bytes <= wire::kBlobChunkBytes &&
-                      wire::HashChunk(ReadFile(file.path)) == hash;
+    bool good = wire::FromHex(file.name, hash) && file.size_bytes > 0 &&
+                file.size_bytes <= wire::kBlobChunkBytes;
+    if (good) {
+      const auto bytes = ReadFile(disk_, file);
+      if (!bytes.ok()) return bytes.status();
+      good = wire::HashChunk(*bytes) == hash;
+    }
     if (!good) {
       disk_.Remove(file.path).IgnoreError();
       continue;
@@ -114,7 +134,9 @@ absl::Status BlobStore::ScanChunks(TenantId tenant) {
     if (status.ok()) status = disk_.Rename(file.path, ChunkPath(tenant, hash, State::kDurable));
     if (!status.ok()) return status;
   }
-  for (const File& file : FilesIn(TenantFolder(tenant) + "/chunks")) {
+  const auto durable = FilesIn(TenantFolder(tenant) + "/chunks");
+  if (!durable.ok()) return durable.status();
+  for (const File& file : *durable) {
     wire::Hash hash;
     if (!wire::FromHex(file.name, hash) || file.size_bytes == 0 ||
         file.size_bytes > wire::kBlobChunkBytes) {
@@ -128,7 +150,9 @@ absl::Status BlobStore::ScanChunks(TenantId tenant) {
 }
 
 absl::Status BlobStore::ScanRoots(TenantId tenant) {
-  for (const File& file : FilesIn(TenantFolder(tenant) + "/roots")) {
+  const auto lists = FilesIn(TenantFolder(tenant) + "/roots");
+  if (!lists.ok()) return lists.status();
+  for (const File& file : *lists) {
     std::string_view name = file.name;
     BlobIndex::Blob blob{.durable = true, .used_ms = file.time_ms};
     if (name.ends_with(kOfSession)) {
@@ -136,7 +160,12 @@ absl::Status BlobStore::ScanRoots(TenantId tenant) {
       blob.origin = BlobOrigin::kSession;
     }
     wire::Hash root;
-    bool whole = wire::FromHex(name, root) && ParseList(ReadFile(file.path), root, blob);
+    bool whole = wire::FromHex(name, root);
+    if (whole) {
+      const auto text = ReadFile(disk_, file);
+      if (!text.ok()) return text.status();
+      whole = ParseList(*text, root, blob);
+    }
     for (size_t i = 0; whole && i < blob.chunks.size(); ++i) {
       const BlobIndex::Chunk* chunk = index_.FindChunk(tenant, blob.chunks[i]);
       const uint64_t expected =

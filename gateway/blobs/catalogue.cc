@@ -27,7 +27,9 @@ absl::Status Catalogue::ProtectNames() {
   OB_ASSIGN_OR_RETURN(const auto rows, names_->All());
   for (const auto& [tenant, row] : rows) {
     std::vector<wire::Hash> wanted = {row.manifest};
-    if (const auto bytes = store_->Read(tenant, row.manifest, kCheckpointBytesMax); bytes.ok()) {
+    const auto bytes = store_->Read(tenant, row.manifest, kCheckpointBytesMax);
+    if (absl::IsUnavailable(bytes.status())) return bytes.status();  // passes: no reason to forget
+    if (bytes.ok()) {
       if (const auto list = ReadManifest(*bytes); list.ok())
         for (const NamedBlob& blob : BlobsOf(*list)) wanted.push_back(blob.root);
     }

@@ -53,6 +53,18 @@ absl::StatusOr<int> Disk::Open(const std::string& path) {
   return fd;
 }
 
+absl::StatusOr<size_t> Disk::Read(int fd, std::span<char> out) {
+  size_t at = 0;
+  while (at < out.size()) {
+    const ssize_t got = read(fd, out.data() + at, out.size() - at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return DiskError("read", errno);
+    if (got == 0) break;
+    at += static_cast<size_t>(got);
+  }
+  return at;
+}
+
 absl::Status Disk::Rename(const std::string& from, const std::string& to) {
   return rename(from.c_str(), to.c_str()) == 0 ? absl::OkStatus() : DiskError("rename", errno);
 }

@@ -6,7 +6,9 @@
 //                       UNAVAILABLE         anything else that the system says
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -24,6 +26,8 @@ class Disk {
   virtual absl::Status Close(int fd);
   // A descriptor to read; the caller closes it.
   virtual absl::StatusOr<int> Open(const std::string& path);
+  // How many bytes of `out` it filled, from the descriptor's place on: fewer where the file ends.
+  virtual absl::StatusOr<size_t> Read(int fd, std::span<char> out);
   virtual absl::Status Rename(const std::string& from, const std::string& to);
   virtual absl::Status Remove(const std::string& path);
   // Waits until a file's bytes, or a folder's names, survive a power cut.

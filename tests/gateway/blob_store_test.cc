@@ -201,6 +201,43 @@ TEST_F(BlobStoreTest, DamageIsFoundAndCanBeMended) {
   EXPECT_EQ(Files("roots"), 0u);
 }
 
+TEST_F(BlobStoreTest, WhatCannotBeReadNowStays) {
+  const wire::Hash root = Blob(kA, "bytes");
+  const wire::Hash chunk = wire::HashChunk("bytes");
+  const absl::Status busy = absl::UnavailableError("too many open files");
+  for (absl::Status* failing : {&disk_.open_status, &disk_.read_status}) {
+    *failing = busy;
+    EXPECT_EQ(store_->ReadChunk(kA, chunk).status(), busy);
+    EXPECT_EQ(store_->Read(kA, root, 5).status(), busy);
+    EXPECT_EQ(BlobStore::Open(folder(), {.disk = &disk_, .sync_thread = false}).status(), busy);
+    *failing = absl::OkStatus();
+    EXPECT_EQ(*store_->ReadChunk(kA, chunk), "bytes");
+  }
+  SyncAll();
+  disk_.open_status = busy;
+  EXPECT_EQ(BlobStore::Open(folder(), {.disk = &disk_, .sync_thread = false}).status(), busy);
+  disk_.open_status = absl::OkStatus();
+  Open(0);
+  EXPECT_EQ(*store_->Read(kA, root, 5), "bytes");
+}
+
+TEST_F(BlobStoreTest, AFolderThatCannotBeListedEmptiesNothing) {
+  const wire::Hash root = Blob(kA, "bytes");
+  SyncAll();
+  store_.reset();
+  for (const char* part : {"/1/fresh", "/1/chunks", "/1/roots"}) {
+    const std::string path = folder() + part;
+    std::filesystem::rename(path, path + ".away");
+    std::ofstream(path) << "no folder";
+    EXPECT_EQ(BlobStore::Open(folder(), {.disk = &disk_, .sync_thread = false}).status().code(),
+              StatusCode::kUnavailable);
+    std::filesystem::remove(path);
+    std::filesystem::rename(path + ".away", path);
+  }
+  Open(0);
+  EXPECT_EQ(*store_->Read(kA, root, 5), "bytes");
+}
+
 TEST_F(BlobStoreTest, TheLongestUnusedGoesFirstAndProtectedOnesNever) {
   Open(1000);
   const std::string x(300, 'x'), y(300, 'y'), z(300, 'z'), w(300, 'w'), v(700, 'v');

@@ -21,7 +21,7 @@ class FaultDisk final : public Disk {
   int changes = 0;
   int reads = 0;
   int stop_before = -1;  // change: this one and all later ones do nothing and fail
-  absl::Status sync_status;
+  absl::Status sync_status, open_status, read_status;  // with which such calls fail
   bool stopped() const { return stop_before >= 0 && changes > stop_before; }
 
   void CutPower(Loss loss) {
@@ -59,7 +59,12 @@ class FaultDisk final : public Disk {
   }
   absl::StatusOr<int> Open(const std::string& path) override {
     ++reads;
+    if (!open_status.ok()) return open_status;
     return Disk::Open(path);
+  }
+  absl::StatusOr<size_t> Read(int fd, std::span<char> out) override {
+    if (!read_status.ok()) return read_status;
+    return Disk::Read(fd, out);
   }
   absl::Status Rename(const std::string& from, const std::string& to) override {
     if (absl::Status status = Change(); !status.ok()) return status;
