@@ -195,7 +195,7 @@ int Main(int argc, char** argv) {
     command->add_option("--gateway", stored.gateway,
                         "HOST:PORT or unix:/path (default: $CLOUD_HOST); the key is $CLOUD_KEY");
   }
-  for (CLI::App* command : {push, pull, store_list, store_remove, store_usage})
+  for (CLI::App* command : {push, pull, store_list, store_remove, pin, unpin, store_usage})
     command->add_flag("--json", stored.json, "For programs");
 
   CacheFlags tuned;

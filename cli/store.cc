@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "cli/common.h"
 #include "cli/progress_line.h"
@@ -73,9 +74,12 @@ std::string Plural(int count, const char* what) {
 
 void Print(const blobs::Pushed& pushed, bool json) {
   if (json) {
-    std::printf("{\"name\": %s, \"bytes\": %llu, \"sent_bytes\": %llu, \"arrays\": %d}\n",
+    std::printf("{\"name\": %s, \"bytes\": %llu, \"sent_bytes\": %llu, \"arrays\": %d%s}\n",
                 Quoted(pushed.name).c_str(), static_cast<unsigned long long>(pushed.size_bytes),
-                static_cast<unsigned long long>(pushed.sent_bytes), pushed.arrays);
+                static_cast<unsigned long long>(pushed.sent_bytes), pushed.arrays,
+                pushed.whole_because.empty()
+                    ? ""
+                    : absl::StrCat(", \"whole_because\": ", Quoted(pushed.whole_because)).c_str());
     return;
   }
   std::printf("%s  %s%s, %s sent\n", pushed.name.c_str(), Bytes(pushed.size_bytes).c_str(),
@@ -101,6 +105,9 @@ int RunPush(const StoreFlags& flags) {
          .cancelled = &interrupted});
     line.reset();
     if (!pushed.ok()) return ReportTransfer(pushed.status());
+    if (!pushed->whole_because.empty())
+      std::fprintf(stderr, "outboard: %s is stored as it is, not by its arrays: %s\n", file.c_str(),
+                   absl::Utf8SafeCHexEscape(pushed->whole_because).c_str());
     Print(*pushed, flags.json);
   }
   return 0;
@@ -176,7 +183,12 @@ int RunStoreRemove(const StoreFlags& flags) {
 int RunStorePin(const StoreFlags& flags, bool pinned) {
   auto cloud = Connect(flags);
   if (!cloud.ok()) return Report(cloud.status());
-  return Report(cloud->store->Pin(flags.names.front(), pinned));
+  const std::string& name = flags.names.front();
+  const absl::Status status = cloud->store->Pin(name, pinned);
+  if (status.ok() && flags.json)
+    std::printf("{\"name\": %s, \"pinned\": %s}\n", Quoted(name).c_str(),
+                pinned ? "true" : "false");
+  return Report(status);
 }
 
 int RunStoreUsage(const StoreFlags& flags) {

@@ -29,7 +29,13 @@ absl::StatusOr<std::shared_ptr<OpenFile>> OpenFile::Open(const std::string& path
   return std::shared_ptr<OpenFile>(new OpenFile(fd, *stamp, std::move(index)));
 }
 
-OpenFile::~OpenFile() { close(fd_); }
+OpenFile::~OpenFile() {
+  if (!found_.empty()) {
+    const absl::StatusOr<FileStamp> now = StampOf(fd_);
+    if (now.ok() && *now == stamp_) index_.Keep(stamp_, found_, names_, opened_ns_);
+  }
+  close(fd_);
+}
 
 std::vector<wire::BlobSource> OpenFile::Sources(std::span<const FileRange> ranges) {
   std::vector<std::optional<wire::BlobName>> names = index_.Find(stamp_, ranges);
@@ -44,10 +50,10 @@ std::vector<wire::BlobSource> OpenFile::Sources(std::span<const FileRange> range
   return sources;
 }
 
-void OpenFile::Keep(std::span<const FileRange> ranges,
-                    std::span<const wire::BlobName> names) const {
-  const absl::StatusOr<FileStamp> now = StampOf(fd_);
-  if (now.ok() && *now == stamp_) index_.Keep(stamp_, ranges, names, opened_ns_);
+void OpenFile::Found(std::span<const FileRange> ranges, std::span<const wire::BlobName> names) {
+  const std::lock_guard lock(mutex_);
+  found_.insert(found_.end(), ranges.begin(), ranges.end());
+  names_.insert(names_.end(), names.begin(), names.end());
 }
 
 absl::StatusOr<std::string> OpenFile::Head(uint64_t bytes) const {

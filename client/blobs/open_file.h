@@ -1,5 +1,6 @@
 // A file whose bytes are uploaded, as a whole or by range, with what the index knows of it. The file stays
-// open as long as a source of it lives; it is read only where the cloud lacks a chunk.
+// open as long as a source of it lives; it is read only where the cloud lacks a chunk. What uploads have
+// found goes to the index when it is closed: once, however many arrays it has.
 //
 // Threads: any.
 #ifndef OUTBOARD_CLIENT_BLOBS_OPEN_FILE_H_
@@ -7,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,8 +31,9 @@ class OpenFile : public std::enable_shared_from_this<OpenFile> {
   uint64_t size_bytes() const { return stamp_.size_bytes; }
   // Of `ranges`, in order; with names where they are known.
   std::vector<wire::BlobSource> Sources(std::span<const FileRange> ranges);
-  // What an upload of `ranges` found, for the next time. Nothing where the file has changed meanwhile.
-  void Keep(std::span<const FileRange> ranges, std::span<const wire::BlobName> names) const;
+  // What an upload of `ranges` found, for the next time. Nothing is kept of a file that has changed
+  // before it is closed.
+  void Found(std::span<const FileRange> ranges, std::span<const wire::BlobName> names);
   // The first bytes, for headers; as many as there are.
   absl::StatusOr<std::string> Head(uint64_t bytes) const;
 
@@ -41,6 +44,9 @@ class OpenFile : public std::enable_shared_from_this<OpenFile> {
   const FileStamp stamp_;
   const int64_t opened_ns_;
   const FileIndex index_;
+  std::mutex mutex_;
+  std::vector<FileRange> found_;  // under mutex_, as names_
+  std::vector<wire::BlobName> names_;
 };
 
 }  // namespace outboard::blobs

@@ -1,7 +1,6 @@
 #include "client/blobs/store_files.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,12 +9,11 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/blobs/safetensors_header.h"
+#include "client/blobs/safetensors_file.h"
 #include "compiler/ir/check.h"
 #include "proto/blob_download.h"
 #include "proto/blob_upload.h"
@@ -24,8 +22,10 @@ namespace outboard::blobs {
 
 namespace {
 
-constexpr size_t kEntriesMax = 8192;        // in a list that travels in one message
-constexpr size_t kEntryNameBytesMax = 100;  // on average, for the same reason
+// Of a list, which travels in one message.
+constexpr size_t kEntriesMax = 8192;
+constexpr size_t kEntryNameBytesMax = 255;
+constexpr size_t kNamesBytesMax = 400 << 10;  // with the metadata
 constexpr std::string_view kSuffix = ".safetensors";
 
 class File {
@@ -46,38 +46,27 @@ absl::Status FileError(const char* what, const std::string& path) {
       absl::StrCat("cannot ", what, " ", path, ": ", strerror(errno)));
 }
 
-absl::StatusOr<std::string> ReadFirst(int fd, uint64_t count, const std::string& path) {
-  std::string bytes(count, '\0');
-  for (size_t at = 0; at < count;) {
-    const ssize_t got = pread(fd, bytes.data() + at, count - at, static_cast<off_t>(at));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return FileError("read", path);
-    at += static_cast<size_t>(got);
-  }
-  return bytes;
-}
-
-// The header, where the file is pushed array by array.
-std::optional<SafetensorsHeader> HeaderOf(int fd, uint64_t file_bytes, const std::string& path) {
-  if (!path.ends_with(kSuffix)) return std::nullopt;
-  auto first = ReadFirst(fd, std::min<uint64_t>(8, file_bytes), path);
-  if (!first.ok()) return std::nullopt;
-  const auto header_bytes = SafetensorsHeaderBytes(*first, file_bytes);
-  if (!header_bytes.ok()) return std::nullopt;
-  first = ReadFirst(fd, *header_bytes, path);
-  if (!first.ok()) return std::nullopt;
-  auto header = ParseSafetensorsHeader(*first, file_bytes);
-  if (!header.ok() || header->arrays.size() > kEntriesMax) return std::nullopt;
-  size_t name_bytes = header->metadata.size();
-  for (const SafetensorsArray& array : header->arrays) {
-    const bool plain = !array.name.empty() && array.name.size() <= 255 &&
+// The header, where the file is pushed array by array; else why it is not.
+absl::StatusOr<SafetensorsHeader> HeaderToPush(const OpenFile& file) {
+  OB_ASSIGN_OR_RETURN(SafetensorsHeader header, ReadSafetensorsHeader(file));
+  if (header.arrays.size() > kEntriesMax)
+    return absl::ResourceExhaustedError(
+        absl::StrCat("it has ", header.arrays.size(), " arrays; limit ", kEntriesMax));
+  size_t name_bytes = header.metadata.size();
+  for (const SafetensorsArray& array : header.arrays) {
+    const bool plain = !array.name.empty() && array.name.size() <= kEntryNameBytesMax &&
                        std::none_of(array.name.begin(), array.name.end(),
                                     [](unsigned char c) { return c < 0x20 || c == 0x7f; });
-    if (!plain) return std::nullopt;
+    if (!plain)
+      return absl::InvalidArgumentError(absl::StrCat("an array's name is empty, longer than ",
+                                                     kEntryNameBytesMax,
+                                                     " bytes, or has control characters"));
     name_bytes += array.name.size();
   }
-  if (name_bytes > kEntriesMax * kEntryNameBytesMax / 2) return std::nullopt;
-  return *std::move(header);
+  if (name_bytes > kNamesBytesMax)
+    return absl::ResourceExhaustedError(absl::StrCat("its metadata and its arrays' names have ",
+                                                     name_bytes, " bytes; limit ", kNamesBytesMax));
+  return header;
 }
 
 std::string BaseName(const std::string& path) {
@@ -140,30 +129,34 @@ absl::StatusOr<Layout> LayoutOf(const proto::Checkpoint& list) {
 
 absl::StatusOr<Pushed> PushFile(const StoreClient& store, const wire::BlobConnections& connections,
                                 const std::string& path, std::string name,
-                                const wire::TransferOptions& options) {
-  const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat info;
-  if (file.fd() < 0 || fstat(file.fd(), &info) != 0) return FileError("open", path);
-  if (!S_ISREG(info.st_mode)) return absl::InvalidArgumentError(absl::StrCat(path, " is no file"));
-  const auto size_bytes = static_cast<uint64_t>(info.st_size);
+                                const wire::TransferOptions& options, const FileIndex& index) {
+  const absl::StatusOr<std::shared_ptr<OpenFile>> file = OpenFile::Open(path, index);
+  if (!file.ok()) return absl::InvalidArgumentError(file.status().message());
+  const uint64_t size_bytes = (*file)->size_bytes();
   if (name.empty()) name = BaseName(path);
 
-  const std::optional<SafetensorsHeader> header = HeaderOf(file.fd(), size_bytes, path);
-  std::vector<wire::BlobSource> sources;
-  if (header.has_value()) {
-    for (const SafetensorsArray& array : header->arrays) {
-      sources.push_back(
-          wire::SourceOf(file.fd(), header->header_bytes + array.offset, array.size_bytes));
-    }
-    sources.push_back(wire::SourceOf(file.fd(), 0, header->header_bytes));
-  } else {
-    sources.push_back(wire::SourceOf(file.fd(), 0, size_bytes));
+  absl::StatusOr<SafetensorsHeader> header = absl::NotFoundError("");
+  Pushed pushed{.name = name, .size_bytes = size_bytes};
+  std::vector<FileRange> ranges;
+  if (path.ends_with(kSuffix)) {
+    header = HeaderToPush(**file);
+    if (!header.ok()) pushed.whole_because = std::string(header.status().message());
   }
+  if (header.ok()) {
+    ranges = RangesOf(*header);
+    ranges.push_back({0, header->header_bytes});
+    pushed.arrays = static_cast<int>(header->arrays.size());
+  } else {
+    ranges.push_back({0, size_bytes});
+  }
+  const std::vector<wire::BlobSource> sources = (*file)->Sources(ranges);
   OB_ASSIGN_OR_RETURN(const wire::Uploaded uploaded,
                       wire::UploadBlobs(connections, sources, options));
+  (*file)->Found(ranges, uploaded.names);
+  pushed.sent_bytes = uploaded.sent_bytes;
 
   proto::Checkpoint list;
-  if (header.has_value()) {
+  if (header.ok()) {
     for (size_t i = 0; i < header->arrays.size(); ++i) {
       const SafetensorsArray& array = header->arrays[i];
       proto::Checkpoint::Entry& entry = *list.add_entries();
@@ -184,8 +177,7 @@ absl::StatusOr<Pushed> PushFile(const StoreClient& store, const wire::BlobConnec
     list.mutable_entries(0)->set_blob_root(Text(uploaded.names[0].root));
   }
   OB_RETURN_IF_ERROR(store.Set(name, list).status());
-  return Pushed{std::move(name), size_bytes, uploaded.sent_bytes,
-                header.has_value() ? static_cast<int>(header->arrays.size()) : 0};
+  return pushed;
 }
 
 absl::StatusOr<Pulled> PullFile(const StoreClient& store, const wire::BlobConnections& connections,
@@ -218,7 +210,8 @@ absl::StatusOr<Pulled> PullFile(const StoreClient& store, const wire::BlobConnec
     OB_RETURN_IF_ERROR(wire::DownloadParts(connections, std::span(&at_front, 1), file_bytes,
                                            file.fd(), fresh, {.cancelled = options.cancelled})
                            .status());
-    OB_ASSIGN_OR_RETURN(const std::string first, ReadFirst(file.fd(), blob.size_bytes, part));
+    std::string first(blob.size_bytes, '\0');
+    OB_RETURN_IF_ERROR(wire::SourceOf(file.fd(), 0, blob.size_bytes).read(0, first));
     OB_ASSIGN_OR_RETURN(const SafetensorsHeader header, ParseSafetensorsHeader(first, file_bytes));
     layout.size_bytes = file_bytes;
     OB_RETURN_IF_ERROR(Place(list, header, layout));

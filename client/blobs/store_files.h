@@ -13,6 +13,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "client/blobs/file_index.h"
 #include "client/blobs/store_client.h"
 #include "proto/blob_transfer.h"
 
@@ -22,12 +23,14 @@ struct Pushed {
   std::string name;
   uint64_t size_bytes = 0;  // of the file
   uint64_t sent_bytes = 0;
-  int arrays = 0;  // 0: one file as it is
+  int arrays = 0;             // 0: one file as it is
+  std::string whole_because;  // why a file that is named as safetensors is not stored by its arrays
 };
-// `name` empty: the file's own name, without its folder.
+// `name` empty: the file's own name, without its folder. What `index` knows of the file is not read.
 absl::StatusOr<Pushed> PushFile(const StoreClient& store, const wire::BlobConnections& connections,
                                 const std::string& path, std::string name,
-                                const wire::TransferOptions& options = {});
+                                const wire::TransferOptions& options = {},
+                                const FileIndex& index = FileIndex::Default());
 
 struct Pulled {
   std::string path;

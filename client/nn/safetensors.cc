@@ -8,38 +8,20 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/blobs/open_file.h"
-#include "client/blobs/safetensors_header.h"
-#include "compiler/ir/check.h"
+#include "client/blobs/safetensors_file.h"
 
 namespace outboard::nn {
-namespace {
-
-constexpr uint64_t kFirstBytes = 64 << 10;  // most headers are shorter: one read
-
-absl::StatusOr<blobs::SafetensorsHeader> ReadHeader(const blobs::OpenFile& file) {
-  OB_ASSIGN_OR_RETURN(std::string head, file.Head(kFirstBytes));
-  OB_ASSIGN_OR_RETURN(const uint64_t bytes, blobs::SafetensorsHeaderBytes(head, file.size_bytes()));
-  if (bytes > head.size()) {
-    OB_ASSIGN_OR_RETURN(head, file.Head(bytes));
-  }
-  return blobs::ParseSafetensorsHeader(head, file.size_bytes());
-}
-
-}  // namespace
 
 StateDict load_safetensors(const std::string& path, At at) {
   auto file = blobs::OpenFile::Open(path);
   ThrowIfError(file.status(), at);
-  const absl::StatusOr<blobs::SafetensorsHeader> header = ReadHeader(**file);
+  const absl::StatusOr<blobs::SafetensorsHeader> header = blobs::ReadSafetensorsHeader(**file);
   if (!header.ok()) {
     ThrowIfError(
         absl::Status(header.status().code(), absl::StrCat(path, ": ", header.status().message())),
         at);
   }
-  std::vector<blobs::FileRange> ranges;
-  for (const blobs::SafetensorsArray& array : header->arrays)
-    ranges.push_back({header->header_bytes + array.offset, array.size_bytes});
+  const std::vector<blobs::FileRange> ranges = blobs::RangesOf(*header);
   std::vector<wire::BlobSource> sources = (*file)->Sources(ranges);
   StateDict state;
   for (size_t i = 0; i < ranges.size(); ++i) {
@@ -47,7 +29,7 @@ StateDict load_safetensors(const std::string& path, At at) {
     std::function<void(const wire::BlobName&)> named;
     if (!sources[i].name.has_value()) {
       named = [file = *file, range = ranges[i]](const wire::BlobName& name) {
-        file->Keep({&range, 1}, {&name, 1});
+        file->Found({&range, 1}, {&name, 1});
       };
     }
     state.emplace_back(array.name, Tensor::from_blob(array.dtype, array.dims, std::move(sources[i]),

@@ -108,7 +108,8 @@ void BlobFigures() {
     const blobs::FileRange all{0, size};
     const Clock::time_point begin = Clock::now();
     again = ValueOrDie(wire::UploadBlobs(connections, file->Sources({&all, 1})));
-    file->Keep({&all, 1}, again.names);
+    file->Found({&all, 1}, again.names);
+    file.reset();
     seconds = SecondsSince(begin);
     if (i == 0)
       Report("reupload_unread_index_s", seconds, "s", "", "the same, where the file is not known");

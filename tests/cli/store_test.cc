@@ -1,6 +1,8 @@
 // `outboard push`, `pull` and `store` as a user has them: real processes, a gateway with keys.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -8,6 +10,7 @@
 #include <random>
 
 #include "cli/progress_line.h"
+#include "client/blobs/file_index.h"
 #include "client/blobs/safetensors_header.h"
 #include "tests/support/gateway_test.h"
 #include "tests/support/processes.h"
@@ -26,7 +29,8 @@ class StoreCliTest : public test::GatewayTest {
   }
 
   std::vector<std::string> Environment() const {
-    return {"CLOUD_HOST=" + gateway_->address(), "CLOUD_KEY=" + key_};
+    return {"CLOUD_HOST=" + gateway_->address(), "CLOUD_KEY=" + key_,
+            "OUTBOARD_FILE_INDEX=" + (folder_ / "index")};
   }
   // In `here`; the program has no flag for that, so a shell changes to it.
   std::vector<std::string> Command(std::vector<std::string> args) const {
@@ -105,12 +109,12 @@ TEST_F(StoreCliTest, NamesAreListedPinnedAndRemoved) {
   EXPECT_NE(ended.out.find("{\"name\": \"x/a\", \"bytes\": 1, \"entries\": 1, \"written\": \"20"),
             std::string::npos)
       << ended.out;
-  ASSERT_EQ(Run({"store", "pin", "b"}).code, 0);
+  EXPECT_EQ(Run({"store", "pin", "b", "--json"}).out, "{\"name\": \"b\", \"pinned\": true}\n");
   EXPECT_NE(Run({"store", "ls"}).out.find("pinned"), std::string::npos);
   ended = Run({"store", "rm", "b"});
   EXPECT_EQ(ended.code, 1);
   EXPECT_NE(ended.err.find("outboard store unpin b"), std::string::npos) << ended.err;
-  ASSERT_EQ(Run({"store", "unpin", "b"}).code, 0);
+  EXPECT_EQ(Run({"store", "unpin", "b", "--json"}).out, "{\"name\": \"b\", \"pinned\": false}\n");
   ended = Run({"store", "rm", "a", "b"});
   EXPECT_EQ(ended.code, 0) << ended.err;
   ended = Run({"store", "du", "--json"});
@@ -121,6 +125,55 @@ TEST_F(StoreCliTest, NamesAreListedPinnedAndRemoved) {
   EXPECT_NE(Run({"store", "du", "--json"}).out.find("\"used_bytes\": 0,"), std::string::npos);
 }
 
+// What the index says of a file is believed: here, that it has the bytes of another.
+TEST_F(StoreCliTest, AFileThatIsKnownIsNotRead) {
+  const std::string one = Noise(5000, 5), other = Noise(5000, 6);
+  File("one", one);
+  ASSERT_EQ(Run({"push", "one"}).code, 0);
+  const int fd = open(File("other", other).c_str(), O_RDONLY);
+  const blobs::FileRange all{0, other.size()};
+  const wire::BlobName name = wire::NameBlob(one);
+  blobs::FileIndex(folder_ / "index")
+      .Keep(blobs::StampOf(fd).value(), {&all, 1}, {&name, 1},
+            blobs::WallNowNs() + 2 * blobs::kFreshMs * 1'000'000);
+  close(fd);
+  ASSERT_EQ(Run({"push", "other"}).code, 0);
+  ASSERT_EQ(Run({"pull", "other", "-o", "back"}).code, 0);
+  EXPECT_EQ(test::ReadFile(folder_ / "here/back"), one);
+}
+
+TEST_F(StoreCliTest, WhatAPushHasReadIsKnown) {
+  const std::string old = "/bin/sh";  // what was written a moment ago is not believed
+  const int fd = open(old.c_str(), O_RDONLY);
+  const blobs::FileStamp stamp = blobs::StampOf(fd).value();
+  close(fd);
+  ASSERT_EQ(Run({"push", old}).code, 0);
+  const blobs::FileRange all{0, stamp.size_bytes};
+  const auto known = blobs::FileIndex(folder_ / "index").Find(stamp, {&all, 1})[0];
+  ASSERT_TRUE(known.has_value());
+  EXPECT_EQ(known->root, wire::NameBlob(test::ReadFile(old)).root);
+}
+
+TEST_F(StoreCliTest, WhyAFileIsNotStoredByItsArraysIsTold) {
+  blobs::SafetensorsHeader header;
+  for (int i = 0; i < 8193; ++i)
+    header.arrays.push_back({std::to_string(i), DType::kU8, {0}, 0, 0});
+  File("many.safetensors", blobs::WriteSafetensorsHeader(header));
+  const std::string json = R"({"w": {"dtype": "C64", "shape": [1], "data_offsets": [0, 8]}})";
+  File("complex.safetensors",
+       std::string(1, static_cast<char>(json.size())) + std::string(7, '\0') + json + "8 bytes.");
+  const test::Ended many = Run({"push", "many.safetensors"});
+  EXPECT_EQ(many.code, 0);
+  EXPECT_EQ(many.err,
+            "outboard: many.safetensors is stored as it is, not by its arrays: "
+            "it has 8193 arrays; limit 8192\n");
+  const test::Ended complex = Run({"push", "--json", "complex.safetensors"});
+  EXPECT_EQ(complex.code, 0);
+  EXPECT_NE(complex.out.find("\"arrays\": 0, \"whole_because\": \""), std::string::npos)
+      << complex.out;
+  EXPECT_NE(complex.out.find("C64"), std::string::npos) << complex.out;
+}
+
 TEST_F(StoreCliTest, MistakesAreTold) {
   File("a", "1");
   const struct {
@@ -129,7 +182,7 @@ TEST_F(StoreCliTest, MistakesAreTold) {
     std::string text;
   } cases[] = {
       {{"push", "nowhere"}, 2, "cannot open nowhere"},
-      {{"push", "."}, 2, "is no file"},
+      {{"push", "."}, 2, "is no regular file"},
       {{"push", "a", "--name", "../up"}, 2, "a name has 1 to 255 letters"},
       {{"push", "a", "a", "--name", "n"}, 2, "--name is for one file"},
       {{"push"}, 2, "see `outboard push --help`"},

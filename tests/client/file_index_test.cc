@@ -123,6 +123,24 @@ TEST_F(FileIndexTest, OpenFilesSayWhatTheyAreNot) {
   EXPECT_EQ(OpenFile::Open(path_, index_).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+// A file of thousands of arrays is one write, not one for each.
+TEST_F(FileIndexTest, WhatIsFoundIsKeptWhenTheFileIsClosed) {
+  const std::string old = "/bin/sh";  // what was written a moment ago is not believed
+  auto file = OpenFile::Open(old, index_).value();
+  const FileRange ranges[] = {{0, 4}, {4, 4}};
+  const wire::BlobName names[] = {wire::NameBlob("abcd"), wire::NameBlob("efgh")};
+  for (int i : {0, 1}) {
+    file->Found({&ranges[i], 1}, {&names[i], 1});
+    EXPECT_FALSE(OpenFile::Open(old, index_).value()->Sources(ranges)[i].name.has_value());
+  }
+  file.reset();
+  const auto sources = OpenFile::Open(old, index_).value()->Sources(ranges);
+  for (int i : {0, 1}) {
+    ASSERT_TRUE(sources[i].name.has_value());
+    EXPECT_EQ(sources[i].name->root, names[i].root);
+  }
+}
+
 TEST_F(FileIndexTest, AFileThatBecomesShorterIsAnErrorAndNoSignal) {
   Write("0123456789");
   auto file = OpenFile::Open(path_, index_).value();
