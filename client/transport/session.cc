@@ -10,7 +10,7 @@
 
 #include <unistd.h>
 
-#include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstdio>
 #include <mutex>
@@ -96,6 +96,7 @@ class Session::Impl final : public LinkListener {
     if (absl::Status status = AwaitOpened(std::move(link)); !status.ok()) return status;
     if (options_.progress && isatty(STDERR_FILENO) != 0)
       progress_ = std::make_unique<Progress>([this] { return stats(); }, stderr);
+    over_progress_ = progress_ != nullptr;
     if (options_.debug) Tell(OpenedLine(target_, stats()));
     return absl::OkStatus();
   }
@@ -321,6 +322,7 @@ class Session::Impl final : public LinkListener {
     lock.unlock();
     if (options_.trace != nullptr) options_.trace->WriteIfChanged();
     progress_.reset();
+    over_progress_ = false;
     if (options_.debug) Tell(EndedLine(stats()));
     return absl::OkStatus();
   }
@@ -343,7 +345,7 @@ class Session::Impl final : public LinkListener {
     core_.OnLinkLost();
     // While the reconnector runs this is its own link that failed, and it sees link_ended_.
     if (std::exchange(reconnecting_, true)) return;
-    if (reconnector_.joinable()) reconnector_.join();
+    if (reconnector_.joinable()) reconnector_.join();  // has ended: it waits for nothing any more
     reconnector_ = std::thread([this] { Reconnect(); });
   }
 
@@ -377,14 +379,13 @@ class Session::Impl final : public LinkListener {
     OnFrame(std::move(frame));
   }
 
-  // What was on its way is lost, and nobody knows what that was: the executor sends it again when the
-  // session is resumed.
+  // Nobody knows what was on its way: the executor sends it again when the session is resumed.
   void OnValuesEnd(const absl::Status& status) {
     std::lock_guard lock(mutex_);
     values_ended_ = true;
-    const bool broke = status.ok() || absl::IsUnavailable(status);
     values_refused_ = absl::IsUnimplemented(status) || ++values_failures_ >= kValuesFailuresMax;
-    if (broke && core_.MissesValues() && core_.state() == SessionCore::State::kOpen && !stopping_)
+    if (MayLoseValues(status) && core_.MissesValues() &&
+        core_.state() == SessionCore::State::kOpen && !stopping_)
       LoseLink();
   }
 
@@ -429,7 +430,7 @@ class Session::Impl final : public LinkListener {
     if (bulk_ != nullptr) bulk_->Cancel();
   }
 
-  void Tell(const std::string& line) { teller_.Tell(line, progress_ != nullptr); }
+  void Tell(const std::string& line) { teller_.Tell(line, over_progress_); }
 
   // No connection, or one that has not found its session again.
   bool IsLost() const {
@@ -437,17 +438,26 @@ class Session::Impl final : public LinkListener {
            core_.state() == SessionCore::State::kOpening;
   }
 
-  // Runs on reconnector_. The session's state is kept over there for minutes; we give up much
-  // earlier, since a person waits.
+  // Runs on reconnector_. A link that is lost while the program is told of the last one is its, too.
   void Reconnect() {
+    std::unique_lock lock(mutex_);
+    while (SeeksLink()) SeekLink(lock);
+    reconnecting_ = false;
+  }
+
+  bool SeeksLink() const {
+    return !stopping_ && !closed_ && core_.state() == SessionCore::State::kLost;
+  }
+
+  // The session's state is kept over there for minutes; we give up much earlier, since a person waits.
+  void SeekLink(std::unique_lock<std::mutex>& lock) {
     const Clock::time_point start = Clock::now();
     const Clock::time_point deadline =
         start + (serve_ != nullptr ? kReconnectPrivateWithin : options_.reconnect_timeout);
     Clock::time_point tell_at = start + kTellAfter, dialled = start;
     bool told = false;
     std::shared_ptr<grpc::Channel> channel;
-    std::unique_lock lock(mutex_);
-    while (!stopping_ && !closed_ && core_.state() == SessionCore::State::kLost) {
+    while (SeeksLink()) {
       std::shared_ptr<Link> old = std::exchange(link_, nullptr);
       if (old != nullptr) {
         bytes_up_before_ += old->bytes_up();
@@ -465,15 +475,13 @@ class Session::Impl final : public LinkListener {
       const bool connected = WaitConnected(*channel, target_, kReconnectPause).ok();
       const Clock::time_point now = Clock::now();
       if (!connected && serve_ == nullptr && now >= tell_at && now < deadline) {
-        const auto left = std::chrono::ceil<std::chrono::seconds>(deadline - now);
-        Tell(absl::StrCat("the gateway ", target_, " does not answer; trying again for ",
-                          left.count(), " s"));
+        Tell(SeekingLine(target_, std::chrono::ceil<std::chrono::seconds>(deadline - now)));
         told = true;
         tell_at = now + kTellEvery;
       }
       lock.lock();
       if (!connected) {
-        if (now > deadline) core_.End(Unreachable(deadline - start));
+        if (now > deadline) core_.End(Unreachable(target_, serve_ != nullptr, deadline - start));
         // A gateway that is far away is about to answer; one that refused, or is silent, is dialled anew.
         if (channel->GetState(/*try_to_connect=*/false) != GRPC_CHANNEL_CONNECTING ||
             now - dialled > options_.connect_timeout) {
@@ -494,22 +502,13 @@ class Session::Impl final : public LinkListener {
       });
       if (core_.state() == SessionCore::State::kOpening) core_.OnLinkLost();
       if (core_.state() == SessionCore::State::kLost && Clock::now() > deadline)
-        core_.End(Unreachable(deadline - start));
+        core_.End(Unreachable(target_, serve_ != nullptr, deadline - start));
     }
-    reconnecting_ = false;
-    const bool found = core_.state() == SessionCore::State::kOpen;
     changed_.notify_all();
+    if (!told || core_.state() != SessionCore::State::kOpen) return;
     lock.unlock();
-    if (told && found)
-      Tell(absl::StrCat("connected to the gateway ", target_, " again; nothing was lost"));
-  }
-
-  absl::Status Unreachable(Clock::duration tried) const {
-    if (serve_ != nullptr)
-      return absl::UnavailableError("the private worker (outboard serve) has ended");
-    return absl::UnavailableError(
-        absl::StrCat("lost the connection to the gateway ", target_, ", which did not answer for ",
-                     std::chrono::round<std::chrono::seconds>(tried).count(), " s"));
+    Tell(FoundLine(target_));
+    lock.lock();
   }
 
   const SessionOptions options_;
@@ -535,7 +534,8 @@ class Session::Impl final : public LinkListener {
   uint64_t round_trips_ = 0, credit_waits_ = 0, frames_up_ = 0, bytes_up_before_ = 0,
            bytes_down_before_ = 0;
   Clock::time_point opened_at_, closed_at_;
-  std::unique_ptr<Progress> progress_;
+  std::unique_ptr<Progress> progress_;      // of Open and Close
+  std::atomic<bool> over_progress_{false};  // whether it is there: lines are told by any thread
 };
 
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -30,7 +30,8 @@ struct SessionOptions {
   std::chrono::milliseconds reconnect_timeout{60000};
   // Lines for people: that a connection is being made again, what the gateway has to tell. They
   // are few (rate-limited) and hold printable ASCII only. Called from any thread, with no lock of
-  // the session's held. Empty: "outboard: <line>" on stderr.
+  // the session's held; while it runs, a connection may have to wait for it, so that it must not wait
+  // for the session. Empty: "outboard: <line>" on stderr.
   std::function<void(const std::string& line)> tell;
   // Whom to tell what took how long, here and there (client/trace/trace.h); nullptr: nobody. Outlives
   // the session.

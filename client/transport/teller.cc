@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace outboard::transport {
@@ -21,6 +22,23 @@ std::string EndedLine(const Stats& stats) {
       "the session has ended: %d runs, %d round trips, %d bytes up, %d down, %d s billed",
       stats.runs, stats.blocking_round_trips, stats.bytes_up, stats.bytes_down,
       stats.seconds_billed);
+}
+
+std::string SeekingLine(const std::string& target, std::chrono::seconds left) {
+  return absl::StrCat("the gateway ", target, " does not answer; trying again for ", left.count(),
+                      " s");
+}
+
+std::string FoundLine(const std::string& target) {
+  return absl::StrCat("connected to the gateway ", target, " again; nothing was lost");
+}
+
+absl::Status Unreachable(const std::string& target, bool is_private,
+                         std::chrono::steady_clock::duration tried) {
+  if (is_private) return absl::UnavailableError("the private worker (outboard serve) has ended");
+  return absl::UnavailableError(
+      absl::StrCat("lost the connection to the gateway ", target, ", which did not answer for ",
+                   std::chrono::round<std::chrono::seconds>(tried).count(), " s"));
 }
 
 void Teller::Tell(const std::string& line, bool over_progress) const {

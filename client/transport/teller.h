@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "client/transport/stats.h"
 
 namespace outboard::transport {
@@ -20,6 +21,11 @@ inline constexpr std::chrono::seconds kTellEvery{10};  // what has not changed, 
 std::string OpenedLine(const std::string& target, const Stats& stats);
 // "the session has ended: 17 runs, ..."
 std::string EndedLine(const Stats& stats);
+// While a lost gateway is sought, for `left`; once it has answered again; and when it has not.
+std::string SeekingLine(const std::string& target, std::chrono::seconds left);
+std::string FoundLine(const std::string& target);
+absl::Status Unreachable(const std::string& target, bool is_private,
+                         std::chrono::steady_clock::duration tried);
 
 class Teller {
  public:

@@ -63,6 +63,11 @@ class ValuesStream::Reactor final : public grpc::ClientReadReactor<proto::Server
   bool done_ = false;
 };
 
+bool MayLoseValues(const absl::Status& end) {
+  return !absl::IsUnimplemented(end) && !absl::IsUnauthenticated(end) && !absl::IsNotFound(end) &&
+         !absl::IsAborted(end);
+}
+
 ValuesStream::ValuesStream(std::shared_ptr<grpc::Channel> channel, const std::string& key,
                            proto::ValuesRequest request, Listener listener)
     : reactor_(std::make_unique<Reactor>(std::move(channel), key, std::move(request),

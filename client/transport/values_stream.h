@@ -19,6 +19,10 @@
 
 namespace outboard::transport {
 
+// Whether pieces may have been on their way when a stream ended so. Not where it was refused, nor where
+// the gateway ended it (ABORTED: the session is over, or another stream has taken its place).
+bool MayLoseValues(const absl::Status& end);
+
 class ValuesStream {
  public:
   struct Listener {

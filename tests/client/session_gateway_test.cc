@@ -10,11 +10,14 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "client/transport/grpc_link.h"
 #include "client/transport/session.h"
+#include "client/transport/values_stream.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "gateway/accounts/accounts.h"
@@ -30,6 +33,7 @@ namespace outboard {
 namespace {
 
 using absl::StatusCode;
+using transport::MayLoseValues;
 using transport::RunRequest;
 using transport::Session;
 using transport::SessionOptions;
@@ -283,6 +287,43 @@ TEST_F(SessionGatewayTest, TellsWhileItSeeksTheGateway) {
   proxy.reset();
   EXPECT_TRUE(test::Eventually([&] { return !(*session)->status().ok(); }));
   test::ExpectAsDocumented("The gateway is gone: in the end", (*session)->status());
+}
+
+TEST_F(SessionGatewayTest, ALinkMayBeLostWhileTheProgramIsToldOfTheLastOne) {
+  StartAll();
+  auto proxy = Proxy();
+  std::promise<void> told, go_on;
+  SessionOptions options = Options();
+  options.target = proxy->address();
+  options.tell = [&, first = true](const std::string& line) mutable {
+    if (line.find("nothing was lost") == std::string::npos || !std::exchange(first, false)) return;
+    told.set_value();
+    go_on.get_future().wait();
+  };
+  auto session = Session::Connect(options);
+  ASSERT_TRUE(session.ok()) << session.status();
+  proxy.reset();
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // worth a line
+  proxy = Proxy();
+  told.get_future().wait();
+  proxy->CutAll();
+  // The session answers meanwhile, before its client has noticed the cut and after.
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_TRUE((*session)->status().ok());
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  go_on.set_value();
+  EXPECT_TRUE((*session)->Sync().ok());
+}
+
+TEST(MayLoseValues, UnlessTheStreamWasRefusedOrEndedByTheGateway) {
+  for (const absl::Status& end :
+       {absl::OkStatus(), absl::UnavailableError(""), absl::InternalError(""),
+        absl::CancelledError(""), absl::ResourceExhaustedError("")})
+    EXPECT_TRUE(MayLoseValues(end)) << end;
+  for (const absl::Status& end : {absl::UnimplementedError(""), absl::UnauthenticatedError(""),
+                                  absl::NotFoundError(""), absl::AbortedError("")})
+    EXPECT_FALSE(MayLoseValues(end)) << end;
 }
 
 TEST_F(SessionGatewayTest, NobodyListens) {
