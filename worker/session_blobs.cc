@@ -167,9 +167,7 @@ absl::StatusOr<uint64_t> SessionBlobs::Upload(const proto::StoreBlobs& store) {
                                       : proto::KeepRequest::SNAPSHOT);
   request.set_name(store.name());
   request.set_manifest_root(store.manifest_root());
-  *request.mutable_roots() = store.roots();
   request.set_seq(store.seq());
-  request.set_epoch(store.epoch());
   const wire::TransferOptions options = Options();
   wire::TransferStripes stripes(options, 0);
   const absl::Status kept = stripes.RunWithRetries(

@@ -20,6 +20,7 @@
 #include "proto/fleet.pb.h"
 #include "proto/node.pb.h"
 #include "worker/blob_cache.h"
+#include "worker/orphan.h"
 
 namespace outboard::worker {
 
@@ -52,7 +53,9 @@ class SessionBlobs {
   absl::StatusOr<std::string> Pull(const proto::WantBlob& want);
   absl::StatusOr<uint64_t> Upload(const proto::StoreBlobs& store);
   void Empty(const proto::StoreBlobs& store) const;
-  wire::TransferOptions Options() const { return {.cancelled = &cancelled_}; }
+  wire::TransferOptions Options() const {
+    return {.cancelled = &cancelled_, .retry_for = kOrphanMost};
+  }
 
   const SessionBlobsOptions options_;
   wire::BlobConnections connections_;

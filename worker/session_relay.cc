@@ -5,6 +5,7 @@
 //   R3  Messages on the control socket are whole: one writer at a time.
 #include "worker/session_relay.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -30,16 +31,19 @@ namespace {
 constexpr int kReleasedWaitMs = 300;
 constexpr int kEndWaitMs = 2000;  // for an executor whose socket has closed to end by itself
 
-// Connected to the abstract unix socket `name`; -1 where nobody of this machine has it.
+// Connected to the abstract unix socket `name`; -1 where nobody of this machine has it, or too many wait
+// for it to accept: this is the thread that joins, which waits for nobody.
 int ConnectLocally(const std::string& name) {
   sockaddr_un address{};
   if (name.empty() || name.size() + 1 > sizeof address.sun_path) return -1;
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path + 1, name.data(), name.size());
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return -1;
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  if (connect(fd, reinterpret_cast<sockaddr*>(&address), length) == 0) return fd;
+  if (connect(fd, reinterpret_cast<sockaddr*>(&address), length) == 0 &&
+      fcntl(fd, F_SETFL, 0) == 0)  // everybody behind it blocks
+    return fd;
   close(fd);
   return -1;
 }

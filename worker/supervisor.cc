@@ -37,6 +37,7 @@
 #include "worker/device.h"
 #include "worker/executor_main.h"
 #include "worker/idle_searcher.h"
+#include "worker/orphan.h"
 #include "worker/session_relay.h"
 
 namespace outboard::worker {
@@ -48,7 +49,6 @@ using JoinStream = grpc::ClientReaderWriter<proto::WorkerEvent, proto::GatewayCo
 
 constexpr Milliseconds kRejoinFirst{100};
 constexpr Milliseconds kRejoinMost{5000};
-constexpr std::chrono::seconds kOrphanMost{90};  // a gateway that starts again waits 60 s for us
 
 void Authorize(grpc::ClientContext& context, const std::string& fleet_token) {
   if (!fleet_token.empty())
