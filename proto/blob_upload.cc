@@ -54,24 +54,29 @@ class Upload {
   absl::StatusOr<Uploaded> Run() {
     const int count =
         static_cast<int>(std::min<size_t>(connections_.channels.size(), plan_.chunk_count()));
-    for (;;) {
+    Uploaded uploaded;
+    for (bool asked_again = false;;) {
       absl::Status status = stripes_.RunWithRetries(
           count, [this](int stripe) { return Move(stripe); }, [this] { Again(); });
-      if (!absl::IsAborted(status) || !stale_.has_value()) {
-        if (!status.ok()) return status;
-        break;
+      if (absl::IsAborted(status) && stale_.has_value()) {
+        plan_.Unname(*std::exchange(stale_, std::nullopt));
+        Again();
+        continue;
       }
-      plan_.Unname(*std::exchange(stale_, std::nullopt));
+      if (!status.ok()) return status;
+      uploaded.names.clear();
+      for (size_t b = 0; b < sources_.size(); ++b) {
+        BlobName name;
+        name.chunks = plan_.HashesOf(b);
+        name.root = MerkleRoot(name.chunks, sources_[b].size_bytes);
+        uploaded.names.push_back(std::move(name));
+      }
+      status = Commit(uploaded.names);
+      if (status.ok()) break;
+      // A chunk that was there when it was asked for may have had to make room since.
+      if (!absl::IsNotFound(status) || std::exchange(asked_again, true)) return status;
       Again();
     }
-    Uploaded uploaded;
-    for (size_t b = 0; b < sources_.size(); ++b) {
-      BlobName name;
-      name.chunks = plan_.HashesOf(b);
-      name.root = MerkleRoot(name.chunks, sources_[b].size_bytes);
-      uploaded.names.push_back(std::move(name));
-    }
-    if (absl::Status status = Commit(uploaded.names); !status.ok()) return status;
     uploaded.sent_bytes = sent_bytes_;
     uploaded.wire_bytes = wire_bytes_;
     return uploaded;

@@ -169,6 +169,8 @@ absl::StatusOr<uint64_t> SessionCore::Fetch(std::span<const uint64_t> handles) {
 
 absl::StatusOr<uint64_t> SessionCore::Save(std::string_view name,
                                            std::span<const SaveEntry> entries) {
+  if (opened_.protocol() == 0)
+    return absl::FailedPreconditionError("a save before the session is open");
   if (opened_.protocol() < kProtocolOfSave)
     return absl::UnimplementedError("this gateway keeps no checkpoints: it is of an older version");
   absl::StatusOr<proto::ClientItem> item = SaveItem(name, entries);

@@ -54,6 +54,7 @@ class SessionCore {
                    uint64_t total_bytes, std::string_view root);
   absl::StatusOr<uint64_t> Run(const RunRequest& request);
   absl::StatusOr<uint64_t> Fetch(std::span<const uint64_t> handles);
+  // After the first Opened (FAILED_PRECONDITION), which says whether the gateway understands it.
   absl::StatusOr<uint64_t> Save(std::string_view name, std::span<const SaveEntry> entries);
   void Release(uint64_t handle);
   void FlushReleases();  // into the frame under way, without waiting for the next Run

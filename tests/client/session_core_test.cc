@@ -435,6 +435,13 @@ TEST(SessionCore, SavesAreAnsweredOnceAndEndWithTheSession) {
   EXPECT_EQ(core.TakeSaved(seq + 1).status().code(), absl::StatusCode::kUnavailable);
 }
 
+TEST(SessionCore, ASaveNeedsAnOpenSession) {
+  SessionCore core;
+  core.Open(1);
+  const SaveEntry entries[] = {{"weight", 7}};
+  EXPECT_EQ(core.Save("model", entries).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
 TEST(SessionCore, ARepeatedRunSaysWhatItCarries) {
   Opened core;
   RunRequest request = OfGraph('a');
