@@ -47,16 +47,15 @@ TEST_F(BadNetworkTest, AHalfOfTheConnectionIsClosed) {
 }
 
 TEST_F(BadNetworkTest, NobodyListensForAMoment) {
-  std::thread later;
+  std::jthread later;  // also joined where the training fails before it is begun
   TrainWith([&] {
     proxy_->SetRefuse(true);
     proxy_->CutAll();
-    later = std::thread([&] {
+    later = std::jthread([&] {
       std::this_thread::sleep_for(milliseconds(600));
       proxy_->SetRefuse(false);
     });
   });
-  later.join();
 }
 
 TEST_F(BadNetworkTest, TheNewConnectionIsOvertakenByTheOneAfterIt) {
