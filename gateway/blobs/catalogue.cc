@@ -170,7 +170,7 @@ absl::StatusOr<std::vector<wire::Hash>> Catalogue::SnapshotRoots(TenantId tenant
 }
 
 void Catalogue::KeepSnapshot(TenantId tenant, const SessionId& session, const wire::Hash& manifest,
-                             uint64_t seq, Done done) {
+                             uint64_t seq, Write write, Done done) {
   auto roots = SnapshotRoots(tenant, manifest);
   if (!roots.ok()) return done(roots.status());
   {
@@ -178,7 +178,7 @@ void Catalogue::KeepSnapshot(TenantId tenant, const SessionId& session, const wi
     sessions_[session].tenant = tenant;
   }
   const std::span<const wire::Hash> waited = *roots;
-  const auto then = [this, tenant, session, seq, roots = *roots, done](absl::Status status) {
+  Done written = [this, tenant, session, seq, roots = *roots, done](absl::Status status) {
     std::vector<wire::Hash> free = roots;
     if (status.ok()) {
       std::lock_guard lock(mutex_);
@@ -191,7 +191,10 @@ void Catalogue::KeepSnapshot(TenantId tenant, const SessionId& session, const wi
     store_->Unprotect(tenant, free);
     done(std::move(status));
   };
-  store_->WhenDurable(tenant, waited, then);
+  store_->WhenDurable(tenant, waited, [write = std::move(write), written](absl::Status status) {
+    if (!status.ok()) return written(std::move(status));
+    write(written);
+  });
 }
 
 std::vector<wire::Hash> Catalogue::Replace(Session& uses, uint64_t seq,

@@ -67,9 +67,12 @@ class Catalogue {
                        uint64_t seq);
   // Its worker has committed this blob, and will say what for by one of the next two.
   absl::Status UploadedBy(TenantId tenant, const SessionId& session, const wire::Hash& root);
-  // The manifest is the session's last snapshot, which holds everything up to item `seq`.
+  // The manifest is the session's last snapshot, which holds everything up to item `seq`. `write` is
+  // called when it is on the disk, to make the session's row name it, and tells how that went; until
+  // then the one before stays, and if it fails.
+  using Write = std::function<void(Done written)>;
   void KeepSnapshot(TenantId tenant, const SessionId& session, const wire::Hash& manifest,
-                    uint64_t seq, Done done);
+                    uint64_t seq, Write write, Done done);
   // The manifest is a checkpoint, from now on under `name`.
   void KeepCheckpoint(TenantId tenant, const SessionId& session, const std::string& name,
                       const wire::Hash& manifest, Done done);

@@ -135,6 +135,7 @@ void GatewayCore::Handle(const SessionRestored& event, Out&) {
   session.resume_hash = event.resume_hash;
   session.epoch = event.epoch;
   session.grant = event.grant;
+  session.placement = event.placement;
   session.devices_wanted = event.devices;
   session.node = event.node;
   session.held_device = event.had_client;
@@ -265,6 +266,11 @@ bool GatewayCore::IsLive(const SessionId& id, ConnId conn, uint64_t epoch) const
          it->second.epoch == epoch;
 }
 
+bool GatewayCore::MayKeep(const SessionId& id, uint64_t seq) const {
+  auto it = sessions_.find(id);
+  return it != sessions_.end() && seq >= it->second.snapshot_seq;
+}
+
 bool GatewayCore::Awaits(const SessionId& id) const {
   auto it = sessions_.find(id);
   return it != sessions_.end() && !it->second.attached &&
@@ -283,7 +289,8 @@ void GatewayCore::Handle(const ExecutorAttached& event, Out& out) {
 void GatewayCore::Handle(const ExecutorGone& event, Out& out) {
   Session* session = Find(event.session);
   if (session == nullptr || !session->worker.has_value()) return;
-  if (event.placement != 0 && event.placement != session->placement) return;
+  if (event.placement != 0 && event.placement != session->placement) return;  // G9
+  if (event.worker.has_value() && event.worker != session->worker) return;
   std::string how = "the executor ended";
   if (!event.why.ok()) how.assign(event.why.message().data(), event.why.message().size());
   if (event.crashed) return Replace(*session, how, out);
@@ -291,8 +298,8 @@ void GatewayCore::Handle(const ExecutorGone& event, Out& out) {
 }
 
 void GatewayCore::Handle(const SnapshotKept& event, Out& out) {
+  if (!MayKeep(event.session, event.seq)) return;
   Session* session = Find(event.session);
-  if (session == nullptr || event.seq < session->snapshot_seq) return;
   session->snapshot_root = event.root;
   session->snapshot_seq = event.seq;
   PutRow(*session, IsSome(session->conn) ? RowState::kOpen : RowState::kDetached, out);

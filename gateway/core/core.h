@@ -34,6 +34,8 @@ class GatewayCore {
   // Whether this client has the session, in this epoch.
   bool IsLive(const SessionId& session, ConnId conn, uint64_t epoch) const;
   bool Has(const SessionId& session) const { return sessions_.contains(session); }
+  // Whether a snapshot that holds item `seq` takes the place of the session's last.
+  bool MayKeep(const SessionId& session, uint64_t seq) const;
   // Whether the session's executor has still to attach.
   bool Awaits(const SessionId& session) const;
   Bill BillOf(const SessionId& session) const;

@@ -79,6 +79,7 @@ struct SessionRestored {  // at start: what the gateway before this one had prom
   TenantId tenant;
   Token resume_hash;
   uint64_t epoch = 0, grant = 0;  // the last of either
+  uint64_t placement = 0;         // no Assign of the gateway before had a higher one
   uint32_t devices = 1;
   std::string node;  // whose worker had its state
   bool had_client = false;
@@ -131,7 +132,8 @@ struct ExecutorGone {
   // It ended for no reason of the session's, so that another may do better. Otherwise the session
   // ends with it.
   bool crashed = true;
-  uint64_t placement = 0;  // of its Assign; 0: the last
+  uint64_t placement = 0;          // of its Assign; 0: the last
+  std::optional<WorkerId> worker;  // whose word this is; none: its stream's
 };
 struct SnapshotKept {  // by the session's executor; its blobs are on disk
   SessionId session;
@@ -158,7 +160,7 @@ struct Assign {  // with a fresh attach token
   WorkerId worker;
   SessionId session;
   TenantId tenant;
-  uint64_t placement = 0;  // 1, 2 ... for each session
+  uint64_t placement = 0;  // rises with each of a session
   std::vector<uint32_t> devices;
 };
 struct DropExecutor {  // it is not the session's any more, whatever it still says

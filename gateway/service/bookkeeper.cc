@@ -25,19 +25,24 @@ Bookkeeper::~Bookkeeper() { Stop(); }
 
 void Bookkeeper::Post(std::vector<Charge> charges) {
   Add({[this, charges = std::move(charges)] { return ledger_->Post(charges, WallNow()).status(); },
-       nullptr});
+       nullptr, nullptr});
 }
 void Bookkeeper::Write(SessionRow row) {
-  Add({[this, row = std::move(row)] { return rows_->Put(row); }, nullptr});
+  Add({[this, row = std::move(row)] { return rows_->Put(row); }, nullptr, nullptr});
 }
 void Bookkeeper::Grant(LeaseRow row) {
-  Add({[this, row = std::move(row)] { return rows_->GrantLease(row).status(); }, nullptr});
+  Add({[this, row = std::move(row)] { return rows_->GrantLease(row).status(); }, nullptr, nullptr});
 }
 void Bookkeeper::EndLease(LeaseId lease, std::string why) {
   Add({[this, lease, why = std::move(why)] { return rows_->EndLease(lease, why, WallNow()); },
-       nullptr});
+       nullptr, nullptr});
 }
-void Bookkeeper::Then(std::function<void()> job) { Add({nullptr, std::move(job)}); }
+void Bookkeeper::Then(std::function<void(absl::Status)> job) {
+  Add({nullptr, std::move(job), nullptr});
+}
+void Bookkeeper::ThenOrAtOnce(std::function<void()> job) {
+  Add({nullptr, nullptr, std::move(job)});
+}
 
 absl::Status Bookkeeper::trouble() const {
   std::lock_guard lock(mutex_);
@@ -69,32 +74,35 @@ void Bookkeeper::Work() {
     absl::Status status;
     if (job.write != nullptr)
       status = job.write();
+    else if (job.then != nullptr)
+      job.then(given_up_);
     else
-      job.tell();
+      job.goodbye();
     const bool passing = IsPassing(status);
     if (!status.ok() && !passing) Log("accounts file: " + status.ToString());
     lock.lock();
     if (job.write != nullptr) SetTrouble(passing ? status : absl::OkStatus());
     if (!passing || stopping_) {
+      if (passing) given_up_ = status;
       jobs_.pop_front();
       continue;
     }
     const auto again = std::chrono::steady_clock::now() + kTryAgainAfter;
     do {
-      TellAll(lock);
+      SayGoodbyes(lock);
     } while (wake_.wait_until(lock, again) == std::cv_status::no_timeout && !stopping_);
   }
 }
 
 // Nobody's goodbye waits for a disk.
-void Bookkeeper::TellAll(std::unique_lock<std::mutex>& lock) {
+void Bookkeeper::SayGoodbyes(std::unique_lock<std::mutex>& lock) {
   const auto first = std::stable_partition(jobs_.begin(), jobs_.end(),
-                                           [](const Job& job) { return job.write != nullptr; });
-  const std::vector<Job> tells(std::make_move_iterator(first),
-                               std::make_move_iterator(jobs_.end()));
+                                           [](const Job& job) { return job.goodbye == nullptr; });
+  const std::vector<Job> goodbyes(std::make_move_iterator(first),
+                                  std::make_move_iterator(jobs_.end()));
   jobs_.erase(first, jobs_.end());
   lock.unlock();
-  for (const Job& job : tells) job.tell();
+  for (const Job& job : goodbyes) job.goodbye();
   lock.lock();
 }
 

@@ -30,8 +30,10 @@ class Bookkeeper {
   void Write(SessionRow row);
   void Grant(LeaseRow row);
   void EndLease(LeaseId lease, std::string why);
-  // Runs `job` when everything before it is on disk; while there is trouble, at once.
-  void Then(std::function<void()> job);
+  // Runs `job` when everything before it is on disk. Not OK: the gateway stops, and some never will be.
+  void Then(std::function<void(absl::Status)> job);
+  // As Then; while there is trouble, at once.
+  void ThenOrAtOnce(std::function<void()> job);
   // Why the last attempt to write failed and is tried again; OK while all is well.
   absl::Status trouble() const;
   // Writes what is queued, within reason, and ends the thread.
@@ -39,12 +41,13 @@ class Bookkeeper {
 
  private:
   struct Job {
-    std::function<absl::Status()> write;  // one of the two
-    std::function<void()> tell;
+    std::function<absl::Status()> write;  // one of the three
+    std::function<void(absl::Status)> then;
+    std::function<void()> goodbye;
   };
   void Add(Job job);
   void Work();
-  void TellAll(std::unique_lock<std::mutex>& lock);
+  void SayGoodbyes(std::unique_lock<std::mutex>& lock);
   void SetTrouble(absl::Status status);
 
   Ledger* const ledger_;
@@ -52,7 +55,7 @@ class Bookkeeper {
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<Job> jobs_;
-  absl::Status trouble_;
+  absl::Status trouble_, given_up_;
   bool stopping_ = false;
   std::thread thread_;
 };

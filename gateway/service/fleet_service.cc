@@ -37,17 +37,15 @@ grpc::ServerUnaryReactor* FleetService::Keep(grpc::CallbackServerContext* contex
     if (!tenant.ok()) return finish(absl::AbortedError(tenant.status().message()));
     if (request->what() == proto::KeepRequest::CHECKPOINT)
       return catalogue_->KeepCheckpoint(*tenant, session, request->name(), manifest, finish);
-    const auto told = [this, session, finish](const absl::Status& status) {
-      // Nobody else lets go of what was kept for a session that has ended meanwhile.
-      if (absl::IsNotFound(status)) catalogue_->EndSession(session);
-      finish(status);
+    const auto write = [this, session, token = caller.token, root = request->manifest_root(),
+                        seq = request->seq()](const Catalogue::Done& written) {
+      hub_->KeepSnapshot(session, token, root, seq, [this, session, written](absl::Status status) {
+        written(status);
+        // Nobody else lets go of what was kept for a session that has ended meanwhile.
+        if (absl::IsNotFound(status)) catalogue_->EndSession(session);
+      });
     };
-    catalogue_->KeepSnapshot(*tenant, session, manifest, request->seq(),
-                             [this, session, request, finish, told](const absl::Status& kept) {
-                               if (!kept.ok()) return finish(kept);
-                               hub_->KeepSnapshot(session, request->manifest_root(), request->seq(),
-                                                  told);
-                             });
+    catalogue_->KeepSnapshot(*tenant, session, manifest, request->seq(), write, finish);
   });
   return reactor;
 }

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "gateway/service/clock.h"
 #include "gateway/service/limits.h"
@@ -53,6 +54,7 @@ void Hub::Restore(const TakenOver& taken, const SessionUsage& past) {
   event.resume_hash = TokenFromBytes(row.resume_hash).value_or(Draw<Token>());
   event.epoch = row.epoch;
   event.grant = taken.last_grant;
+  event.placement = static_cast<uint64_t>(WallNow().unix_ms);  // they count from 1, and not so fast
   event.devices = row.devices;
   event.node = row.worker.substr(0, row.worker.rfind('#'));
   event.had_client = row.state == SessionState::kOpen;
@@ -182,12 +184,21 @@ void Hub::SetValues(SessionId session, ValuesStream* stream) {
   if (stream == nullptr) values_.erase(session);
 }
 
+void Hub::EndValues(SessionId session, const absl::Status& why) {
+  const auto it = values_.find(session);
+  if (it == values_.end()) return;
+  it->second->End(why);
+  SetValues(session, nullptr);
+}
+
 // ---- workers ------------------------------------------------------------------------------------
 
 WorkerId Hub::AddWorker(ControlStream* stream, const proto::Register& reg) {
   std::lock_guard lock(mutex_);
   WorkerId id{next_worker_++};
-  std::string name = reg.name().substr(0, 80);
+  std::string name = reg.name().substr(0, kWorkerNameBytesMax);
+  for (char& c : name)  // shown to people, and sent on as text
+    if (!absl::ascii_isprint(static_cast<unsigned char>(c))) c = '?';
   workers_[id] = {stream, absl::StrCat(name, "#", id.value),
                   std::min(reg.protocol().max(), wire::kProtocolVersion)};
   WorkerJoined event{id, workers_[id].name, static_cast<uint32_t>(reg.devices_size()), name, {}};
@@ -231,16 +242,17 @@ void Hub::OnSessionEnded(WorkerId worker, const proto::SessionEnded& ended) {
   std::lock_guard lock(mutex_);
   auto id = SessionId::FromBytes(ended.session_id());
   if (!id) return;
-  streamless_.erase(*id);
-  TellGone(*id, absl::Status(wire::CodeFromWire(ended.code()), ended.message()), ended.lease_id());
+  TellGone(*id, absl::Status(wire::CodeFromWire(ended.code()), ended.message()), ended.lease_id(),
+           worker);
 }
 
 // An executor that ended its session has said why, and better than how its process ended.
-void Hub::TellGone(SessionId session, absl::Status why, uint64_t placement) {
+void Hub::TellGone(SessionId session, absl::Status why, uint64_t placement,
+                   std::optional<WorkerId> worker) {
   if (auto it = relays_.find(session); it != relays_.end() && !it->second->failure().ok())
-    return Tell(ExecutorGone{session, it->second->failure(), /*crashed=*/false, placement});
+    return Tell(ExecutorGone{session, it->second->failure(), /*crashed=*/false, placement, worker});
   const bool crashed = why.ok() || absl::IsUnavailable(why);
-  Tell(ExecutorGone{session, std::move(why), crashed, placement});
+  Tell(ExecutorGone{session, std::move(why), crashed, placement, worker});
 }
 
 absl::StatusOr<std::shared_ptr<Relay>> Hub::Attach(SessionId session, Token token,
@@ -273,17 +285,22 @@ absl::StatusOr<TenantId> Hub::TenantOf(SessionId session, Token token) const {
   return relays_.at(session)->tenant();
 }
 
-void Hub::KeepSnapshot(SessionId session, const std::string& root, uint64_t seq,
+void Hub::KeepSnapshot(SessionId session, Token token, const std::string& root, uint64_t seq,
                        std::function<void(absl::Status)> done) {
+  absl::Status refused;
   {
     std::lock_guard lock(mutex_);
-    if (core_.Has(session)) {
+    if (!core_.Has(session)) {
+      refused = absl::NotFoundError("the session has ended");
+    } else if (!IsExecutor(session, token) || !core_.MayKeep(session, seq)) {
+      refused = absl::AbortedError("the session has gone on elsewhere, or from a later snapshot");
+    } else {
       Tell(SnapshotKept{session, root, seq});
-      books_->Then([done = std::move(done)] { done(absl::OkStatus()); });
+      books_->Then(std::move(done));
       return;
     }
   }
-  done(absl::NotFoundError("the session has ended"));
+  done(std::move(refused));
 }
 
 // ---- actions ------------------------------------------------------------------------------------
@@ -302,8 +319,11 @@ void Hub::Do(Welcome& action) {
   for (size_t i = 0; i < action.sessions.size(); ++i) {
     const SessionId id = action.sessions[i].session;
     welcome.add_sessions(id.Bytes());
-    relays_[id] = std::make_shared<Relay>(id, action.tenants[i], options_.price_per_hour, blobs_,
-                                          catalogue_, &gate_);
+    auto& relay = relays_[id];
+    relay = std::make_shared<Relay>(id, action.tenants[i], options_.price_per_hour, blobs_,
+                                    catalogue_, &gate_);
+    if (auto plan = plans_.extract(id); !plan.empty())
+      relay->GivePlan(std::move(plan.mapped()), /*replays=*/false);
   }
   it->second.stream->Send(std::move(command));
 }
@@ -314,11 +334,11 @@ void Hub::Do(Assign& action) {
   const auto token = Draw<Token>();
   attach_hashes_[action.session] = HashOf(token);
   // The relay is there before the worker can know the session.
-  auto relay = std::make_shared<Relay>(action.session, action.tenant, options_.price_per_hour,
-                                       blobs_, catalogue_, &gate_);
-  std::shared_ptr<Relay>& known = relays_[action.session];
-  if (known != nullptr) relay->TakePlanOf(*known);
-  known = std::move(relay);
+  auto& relay = relays_[action.session];
+  relay = std::make_shared<Relay>(action.session, action.tenant, options_.price_per_hour, blobs_,
+                                  catalogue_, &gate_);
+  if (auto plan = plans_.extract(action.session); !plan.empty())
+    relay->GivePlan(std::move(plan.mapped()), /*replays=*/true);
   proto::GatewayCommand command;
   proto::Assign& assign = *command.mutable_assign();
   assign.set_session_id(action.session.Bytes());
@@ -337,13 +357,16 @@ void Hub::Do(EndExecutor& action) {
   it->second.stream->Send(std::move(command));
 }
 
-void Hub::Do(DropExecutor& action) {
-  streamless_.erase(action.session);
-  const auto it = relays_.find(action.session);
+void Hub::Do(DropExecutor& action) { DropRelay(action.session); }
+
+void Hub::DropRelay(SessionId session) {
+  streamless_.erase(session);
+  const auto it = relays_.find(session);
   if (it == relays_.end()) return;
   it->second->EndExecutor();
   it->second->DropClient(nullptr);
   it->second->SetValues(nullptr);
+  plans_[session] = it->second->TakePlan();
   relays_.erase(it);
 }
 
@@ -354,9 +377,9 @@ void Hub::Do(EndWorker& action) {
 
 // An epoch begins when its row is on disk: a gateway that is started again begins none twice.
 void Hub::Do(Live& action) {
-  books_->Then([this, live = action] {
+  books_->Then([this, live = action](const absl::Status& written) {
     std::lock_guard lock(mutex_);
-    if (core_.IsLive(live.session, live.conn, live.epoch)) Connect(live);
+    if (written.ok() && core_.IsLive(live.session, live.conn, live.epoch)) Connect(live);
   });
 }
 
@@ -367,8 +390,8 @@ void Hub::Connect(const Live& live) {
   client->second.relay = relay->second;
   client->second.stream->SetRelay(relay->second);
   relay->second->SetBill(core_.BillOf(live.session));
-  if (auto it = values_.find(live.session); it != values_.end())
-    relay->second->SetValues(it->second);
+  // What was sent there in the epoch before may be lost. The client opens another after Opened.
+  EndValues(live.session, absl::AbortedError("a new epoch"));
   relay->second->Connect(
       client->second.stream,
       {.epoch = live.epoch,
@@ -405,7 +428,7 @@ void Hub::Notify(ConnId conn, proto::Notice::Kind kind, const std::string& text,
 
 // The bill is shown when the books have it, so that `outboard usage` a moment later agrees.
 void Hub::Do(EndClient& action) {
-  books_->Then([this, action] {
+  books_->ThenOrAtOnce([this, action] {
     std::lock_guard lock(mutex_);
     auto it = clients_.find(action.conn);
     if (it == clients_.end()) return;
@@ -418,19 +441,12 @@ void Hub::Do(EndClient& action) {
 void Hub::Do(Post& action) { books_->Post(std::move(action.charges)); }
 
 void Hub::Do(Forget& action) {
-  if (auto it = relays_.find(action.session); it != relays_.end()) {
-    it->second->EndExecutor();
-    it->second->DropClient(nullptr);
-    it->second->SetValues(nullptr);
-    relays_.erase(it);
-  }
-  streamless_.erase(action.session);
+  DropRelay(action.session);
+  plans_.erase(action.session);
   opened_.erase(action.session);
   attach_hashes_.erase(action.session);
-  if (auto it = values_.find(action.session); it != values_.end()) {
-    it->second->End(absl::OkStatus());
-    values_.erase(it);
-  }
+  // Not as if it broke: why the session ended comes on its own stream, when the books have it.
+  EndValues(action.session, absl::AbortedError("the session has ended"));
   pool_->Post([this, session = action.session] { catalogue_->EndSession(session); });
 }
 
@@ -492,7 +508,7 @@ void Hub::TickLoop() {
     }
     for (const SessionId& id : silent) {
       streamless_.erase(id);
-      TellGone(id, absl::UnavailableError("the executor's stream ended"), /*placement=*/0);
+      TellGone(id, absl::UnavailableError("the executor's stream ended"), /*placement=*/0, {});
     }
     Tell(Tick{});
     if (++ticks % kKeyCheckTicks == 0) CheckKeys();

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -77,9 +78,10 @@ class Hub {
   // The tenant for whom the holder of this attach token works. PERMISSION_DENIED: it is not, or not
   // any more, the session's executor.
   absl::StatusOr<TenantId> TenantOf(SessionId session, Token token) const;
-  // From now on this is where the session begins again. `done` is told when its row says so; NOT_FOUND:
-  // the session has ended. Of an executor that has been replaced meanwhile it is as good.
-  void KeepSnapshot(SessionId session, const std::string& root, uint64_t seq,
+  // From now on this is where the session begins again. `done` is told when its row says so.
+  // NOT_FOUND: the session has ended; ABORTED: this is not its executor any more, whose successor may
+  // have begun with the snapshot before.
+  void KeepSnapshot(SessionId session, Token token, const std::string& root, uint64_t seq,
                     std::function<void(absl::Status)> done);
 
   // ---- shutdown
@@ -113,7 +115,10 @@ class Hub {
   std::string NameOf(WorkerId worker) const;
   void Connect(const Live& live);
   void SetValues(SessionId session, ValuesStream* stream);
-  void TellGone(SessionId session, absl::Status why, uint64_t placement);
+  void EndValues(SessionId session, const absl::Status& why);
+  void DropRelay(SessionId session);
+  void TellGone(SessionId session, absl::Status why, uint64_t placement,
+                std::optional<WorkerId> worker);
   void Notify(ConnId conn, proto::Notice::Kind kind, const std::string& text, uint64_t count);
   bool IsExecutor(SessionId session, Token token) const;
 
@@ -146,6 +151,7 @@ class Hub {
   std::map<ConnId, Client> clients_;
   std::map<WorkerId, Worker> workers_;
   std::map<SessionId, std::shared_ptr<Relay>> relays_;
+  std::map<SessionId, Relay::Plan> plans_;  // of those between two relays
   std::map<SessionId, ValuesStream*> values_;
   std::map<SessionId, Token> attach_hashes_;  // of the last Assign
   std::vector<Token>

@@ -17,7 +17,9 @@ inline constexpr int64_t kExecutorWordMs =
     300;  // a worker has so long to say why an executor's stream ended
 inline constexpr size_t kGraphVerdictsMax = 8192;
 inline constexpr int kStreamsPerConnectionMax = 256;
-inline constexpr int kDownloadsMax = 64;  // each holds a chunk in memory
+inline constexpr int kDownloadsMax = 64;        // each holds a chunk in memory
+inline constexpr int kLocalStrangersMax = 256;  // connections that have not said whose they are
+inline constexpr size_t kWorkerNameBytesMax = 80;
 inline constexpr uint32_t kDevicesPerWorkerMax = 1024;
 
 }  // namespace outboard::gateway

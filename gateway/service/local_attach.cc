@@ -12,8 +12,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <list>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -32,11 +34,11 @@ namespace outboard::gateway {
 
 namespace {
 
-constexpr int kHelloMs = 5000;  // a worker says at once whose executor it brings
+constexpr std::chrono::seconds kHelloWithin{5};  // a worker says at once whose executor it brings
 
 class Connection final : public ExecutorSide {
  public:
-  Connection(Hub* hub, int fd) : hub_(hub), fd_(fd), knock_(eventfd(0, EFD_CLOEXEC)) {}
+  Connection(Hub* hub, int fd, int knock) : hub_(hub), fd_(fd), knock_(knock) {}
   ~Connection() override {
     close(fd_);
     close(knock_);
@@ -48,11 +50,16 @@ class Connection final : public ExecutorSide {
       relay_->DropExecutor(this);  // A2
       hub_->Detached(session_, relay_.get());
     }
-    Break();  // the executor sees it at once, though we are reaped later
     done_ = true;
+    Break();  // the executor sees it at once, though we are reaped later
   }
   bool done() const { return done_; }
-  void Break() { shutdown(fd_, SHUT_RDWR); }
+  bool attached() const { return attached_; }
+  void Break() {
+    shutdown(fd_, SHUT_RDWR);
+    broken_ = true;
+    Knock();  // the socket is not polled while the client is slow
+  }
 
   void Send(proto::ClientFrame frame) override {
     std::lock_guard lock(mutex_);
@@ -88,10 +95,15 @@ class Connection final : public ExecutorSide {
 
  private:
   bool Attach() {
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point until = Clock::now() + kHelloWithin;
     pollfd socket{fd_, POLLIN, 0};
     proto::LocalAttach hello;
     for (;;) {
-      if (poll(&socket, 1, kHelloMs) <= 0 || !reader_.Fill(fd_).ok()) return false;
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
+      if (left.count() <= 0 || poll(&socket, 1, static_cast<int>(left.count())) <= 0 ||
+          !reader_.Fill(fd_).ok())
+        return false;
       absl::StatusOr<bool> taken = reader_.Take(hello);
       if (!taken.ok()) return false;
       if (*taken) break;
@@ -104,6 +116,7 @@ class Connection final : public ExecutorSide {
     auto relay = hub_->Attach(session_, Token{token->hi, token->lo}, this);
     if (!relay.ok()) return false;
     relay_ = *std::move(relay);
+    attached_ = true;
     return true;
   }
 
@@ -118,7 +131,7 @@ class Connection final : public ExecutorSide {
         // One that has ended is still read to its last frame, when the client is ready for it.
         if (fds[0].events == 0) fds[0].fd = -1;
       }
-      if (poll(fds, 2, -1) < 0 && errno != EINTR) return;
+      if ((poll(fds, 2, -1) < 0 && errno != EINTR) || broken_) return;
       if (fds[1].revents != 0) {
         uint64_t count;
         [[maybe_unused]] const ssize_t got = read(knock_, &count, sizeof count);
@@ -182,7 +195,7 @@ class Connection final : public ExecutorSide {
 
   Hub* const hub_;
   const int fd_, knock_;
-  std::atomic<bool> done_{false};
+  std::atomic<bool> attached_{false}, broken_{false}, done_{false};
   SessionId session_;
   std::shared_ptr<Relay> relay_;
   wire::MessageReader reader_{wire::kMessageBytesMax};
@@ -232,9 +245,21 @@ class LocalAttach::Impl {
       served.thread.join();
       return true;
     });
+    const auto strangers = std::count_if(served_.begin(), served_.end(), [](const Served& served) {
+      return !served.connection->attached();
+    });
+    const int knock = strangers < kLocalStrangersMax ? eventfd(0, EFD_CLOEXEC) : -1;
+    if (knock < 0) {
+      close(fd);
+      return;
+    }
     Served& served = served_.emplace_back();
-    served.connection = std::make_unique<Connection>(hub_, fd);
-    served.thread = std::thread([connection = served.connection.get()] { connection->Serve(); });
+    served.connection = std::make_unique<Connection>(hub_, fd, knock);
+    try {
+      served.thread = std::thread([connection = served.connection.get()] { connection->Serve(); });
+    } catch (const std::system_error&) {  // too many threads: that may pass
+      served_.pop_back();
+    }
   }
 
   Hub* const hub_;

@@ -10,6 +10,10 @@
 
 namespace outboard::gateway {
 
+namespace {
+constexpr size_t kPlanBytesMax = wire::kFrameBytesMax / 2;  // it has to fit into an Open
+}  // namespace
+
 Relay::Relay(SessionId session, TenantId tenant, MicroUsd price_per_hour, BlobStore* blobs,
              Catalogue* catalogue, GraphGate* gate)
     : session_(session),
@@ -28,6 +32,8 @@ void Relay::SetExecutor(ExecutorSide* executor) {
 
 void Relay::Connect(ClientSide* client, const EpochStart& start, const proto::Open& open) {
   std::lock_guard lock(mutex_);
+  // The client before this one drains no more.
+  if (executor_ != nullptr && std::exchange(executor_paused_, false)) executor_->ResumeReading();
   client_ = client;
   client_paused_ = false;
   start_ = start;
@@ -45,9 +51,11 @@ void Relay::Connect(ClientSide* client, const EpochStart& start, const proto::Op
   out.set_snapshot_root(start.snapshot_root);
   // A client whose worker was replaced on its live stream said long ago what it knew of the plan; a
   // gateway that was started again knows what the client says.
-  if (std::exchange(replays_, false) && !plan_.empty())
-    out.mutable_plan()->Assign(plan_.begin(), plan_.end());
-  if (plan_.empty()) plan_.assign(open.plan().begin(), open.plan().end());
+  if (std::exchange(replays_, false) && !plan_.empty()) {
+    out.clear_plan();
+    for (const auto& [key, entry] : plan_) *out.add_plan() = entry;
+  }
+  if (plan_.empty()) NotePlan(open.plan());
   executor_->Send(std::move(frame));
 }
 
@@ -87,16 +95,34 @@ void Relay::SetBill(const Bill& bill) {
   bill_ = bill;
 }
 
-void Relay::TakePlanOf(const Relay& before) {
-  std::lock_guard theirs(before.mutex_);
-  plan_ = before.plan_;
-  replays_ = true;
+Relay::Plan Relay::TakePlan() {
+  std::lock_guard lock(mutex_);
+  plan_bytes_ = 0;
+  return std::exchange(plan_, {});
 }
 
-void Relay::NotePlan(const proto::Done& done) {
-  plan_.insert(plan_.end(), done.plan().begin(), done.plan().end());
-  if (plan_.empty() || plan_.front().seq() > done.durable_seq()) return;
-  std::erase_if(plan_, [&](const proto::PlanEntry& e) { return e.seq() <= done.durable_seq(); });
+void Relay::GivePlan(Plan plan, bool replays) {
+  std::lock_guard lock(mutex_);
+  plan_ = std::move(plan);
+  plan_bytes_ = 0;
+  for (const auto& [key, entry] : plan_) plan_bytes_ += entry.ByteSizeLong();
+  replays_ = replays;
+}
+
+// Of a session that cannot go on elsewhere nobody asks; a client ends one whose plan is too long.
+void Relay::NotePlan(const google::protobuf::RepeatedPtrField<proto::PlanEntry>& plan) {
+  for (const proto::PlanEntry& entry : plan) {
+    if (!start_.recoverable || plan_bytes_ > kPlanBytesMax) return;
+    if (plan_.try_emplace({entry.seq(), entry.kernel()}, entry).second)
+      plan_bytes_ += entry.ByteSizeLong();
+  }
+}
+
+void Relay::ForgetPlan(uint64_t durable_seq) {
+  while (!plan_.empty() && plan_.begin()->first.first <= durable_seq) {
+    plan_bytes_ -= plan_.begin()->second.ByteSizeLong();
+    plan_.erase(plan_.begin());
+  }
 }
 
 uint64_t Relay::epoch() const {
@@ -279,7 +305,8 @@ void Relay::FromExecutor(ExecutorSide* executor, proto::ServerFrame frame, bool&
       if (done.through_seq() > done_seq_) done_seq_ = done.through_seq();
       done.set_cost_micro_usd(static_cast<uint64_t>(bill_.amount.value));
       done.set_seconds_billed(static_cast<uint64_t>(bill_.seconds));
-      NotePlan(done);
+      NotePlan(done.plan());
+      ForgetPlan(done.durable_seq());
       trace_.Down(came_ns, done);
       if (values_ != nullptr && done.values_size() > 0) SendLarge(done);
     } else if (item.has_failed()) {
@@ -301,7 +328,9 @@ void Relay::FromExecutor(ExecutorSide* executor, proto::ServerFrame frame, bool&
   }
   if (client_ == nullptr) return;  // the executor keeps what matters until an Ack
   client_->Send(std::move(frame));
-  pause = executor_paused_ = client_->AskDrained() || (values_ != nullptr && values_->AskDrained());
+  // One pause for one ClientDrained: what the executor's side had read already still comes.
+  if (!executor_paused_ && (client_->AskDrained() || (values_ != nullptr && values_->AskDrained())))
+    pause = executor_paused_ = true;
 }
 
 // A Done may hold pieces of several values; they keep their order on either stream.

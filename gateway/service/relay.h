@@ -12,10 +12,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -61,9 +63,11 @@ class Relay {
   // Large values go there; nullptr: to the client's stream, as all do.
   void SetValues(ValuesSide* values);
   void SetBill(const Bill& bill);
-  // What kernels the session's Runs have used since its last snapshot, for a relay that takes over
-  // from `before`: its executor replays them.
-  void TakePlanOf(const Relay& before);
+  // What kernels the session's Runs have used since its last snapshot, for the relay that takes over.
+  // `replays`: its executor begins, and is told; otherwise it knows.
+  using Plan = std::map<std::pair<uint64_t, std::string>, proto::PlanEntry>;  // by seq and kernel
+  Plan TakePlan();
+  void GivePlan(Plan plan, bool replays);
   // The last Done and, unless `why` is OK, a Failed; then the client's stream ends.
   static void SendEnd(ClientSide& client, const absl::Status& why, const Bill& bill, uint64_t epoch,
                       uint64_t through_seq);
@@ -90,7 +94,8 @@ class Relay {
   absl::StatusOr<std::optional<std::string>> Join(ClientSide* client, const proto::Graph& piece);
   absl::Status CheckBlob(const proto::ClientItem& item);
   void ResumeClient();
-  void NotePlan(const proto::Done& done);
+  void NotePlan(const google::protobuf::RepeatedPtrField<proto::PlanEntry>& plan);
+  void ForgetPlan(uint64_t durable_seq);
   void SendLarge(proto::Done& done);
 
   const SessionId session_;
@@ -111,8 +116,9 @@ class Relay {
   Bill bill_;
   absl::Status failure_;
   std::string graph_id_, graph_bytes_;  // on its way in from client_
-  std::vector<proto::PlanEntry> plan_;  // beyond the last snapshot, by seq
-  bool replays_ = false;                // its executor begins, and has not been told the plan
+  Plan plan_;                           // beyond the last snapshot
+  size_t plan_bytes_ = 0;
+  bool replays_ = false;  // its executor begins, and has not been told the plan
 };
 
 }  // namespace outboard::gateway

@@ -247,10 +247,12 @@ class SessionsTest : public CatalogueTest {
     EXPECT_TRUE(catalogue_->UploadedBy(kA, kSession, root).ok());
     return root;
   }
-  absl::Status Keep(const wire::Hash& manifest, uint64_t seq) {
+  // `row`: how writing the session's row goes.
+  absl::Status Keep(const wire::Hash& manifest, uint64_t seq, absl::Status row = {}) {
     std::optional<absl::Status> told;
-    catalogue_->KeepSnapshot(kA, kSession, manifest, seq,
-                             [&](absl::Status status) { told = status; });
+    catalogue_->KeepSnapshot(
+        kA, kSession, manifest, seq, [&](const Catalogue::Done& written) { written(row); },
+        [&](absl::Status status) { told = status; });
     while (store_->SyncSome()) continue;
     return told.value();
   }
@@ -277,6 +279,25 @@ TEST_F(SessionsTest, ASnapshotTakesThePlaceOfTheOneBefore) {
   EXPECT_EQ(store_->UsageOf(kA).used_bytes, 0u);
 }
 
+TEST_F(SessionsTest, TheSnapshotBeforeStaysUntilTheRowNamesTheNext) {
+  ASSERT_TRUE(Keep(Snapshot({"w1"}), 5).ok());
+  EXPECT_EQ(Keep(Snapshot({"w2"}), 9, absl::AbortedError("gone on elsewhere")).code(),
+            StatusCode::kAborted);
+  EXPECT_TRUE(IsThere("w1"));
+  Catalogue::Done written;
+  absl::Status told = absl::UnknownError("");
+  catalogue_->KeepSnapshot(
+      kA, kSession, Snapshot({"w3"}), 9, [&](Catalogue::Done done) { written = std::move(done); },
+      [&](absl::Status status) { told = status; });
+  while (store_->SyncSome()) continue;
+  ASSERT_NE(written, nullptr);
+  EXPECT_TRUE(IsThere("w1"));
+  written({});
+  EXPECT_TRUE(told.ok()) << told;
+  EXPECT_FALSE(IsThere("w1"));
+  EXPECT_TRUE(IsThere("w3"));
+}
+
 TEST_F(SessionsTest, PutsStayUntilASnapshotHoldsThem) {
   Open(200);
   const std::string early(80, 'e'), late(80, 'l'), more(100, 'm');
@@ -295,7 +316,9 @@ TEST_F(SessionsTest, PutsStayUntilASnapshotHoldsThem) {
 TEST_F(SessionsTest, WhatAnEndedSessionUploadedGoes) {
   const wire::Hash manifest = Snapshot({"w"});
   std::optional<absl::Status> told;
-  catalogue_->KeepSnapshot(kA, kSession, manifest, 5, [&](absl::Status status) { told = status; });
+  catalogue_->KeepSnapshot(
+      kA, kSession, manifest, 5, [](const Catalogue::Done& written) { written({}); },
+      [&](absl::Status status) { told = status; });
   catalogue_->EndSession(kSession);
   while (store_->SyncSome()) continue;
   EXPECT_EQ(told.value().code(), StatusCode::kAborted);

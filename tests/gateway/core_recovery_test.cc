@@ -393,6 +393,30 @@ TEST(GatewayCoreRecovery, AfterARestartOfEverythingARecoverableSessionBeginsAtIt
   EXPECT_EQ(w.Get<Live>()->snapshot_root, "root");
 }
 
+TEST(GatewayCoreRecovery, G9OnlyTheWorkerThatHasTheExecutorSaysThatItEnded) {
+  World w(Recoverable());
+  w.Join(1);
+  const SessionId id = w.OpenLive(1);
+  w.Join(2);
+  w.Tell(ExecutorGone{id, absl::UnavailableError("signal 9"), true, 1, WorkerId{2}});
+  EXPECT_TRUE(w.actions.empty());
+  w.Tell(ExecutorGone{id, absl::UnavailableError("signal 9"), true, 1, WorkerId{1}});
+  EXPECT_NE(w.Get<DropExecutor>(), nullptr);
+}
+
+TEST(GatewayCoreRecovery, G9AfterARestartNoPlacementComesAgain) {
+  World w(Recoverable());
+  SessionRestored row = Row(1, /*recoverable=*/true);
+  row.placement = 1000;
+  w.Tell(row);
+  w.Resume(5, 1);
+  w.Join(1);
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<Assign>()->placement, 1001u);
+  w.Tell(ExecutorGone{SessionId{0, 1}, absl::UnavailableError("signal 9"), true, 1, WorkerId{1}});
+  EXPECT_TRUE(w.actions.empty());  // of the one before
+}
+
 TEST(GatewayCoreRecovery, WhereSnapshotsAreOffAClientLetsGoAndCannotBeRecoveredLater) {
   World w;  // the gateway before it took snapshots
   w.Tell(Row(1, /*recoverable=*/true));

@@ -9,9 +9,12 @@
 #include <cstddef>
 #include <cstring>
 #include <future>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "client/transport/session.h"
+#include "gateway/service/limits.h"
 #include "proto/fleet.grpc.pb.h"
 #include "proto/framing.h"
 #include "proto/limits.h"
@@ -162,6 +165,49 @@ TEST_F(LocalAttachTest, WhoHasNoTokenIsSentAway) {
   EXPECT_TRUE(executor.Receive(frame));
   gateway_->Stop(std::chrono::milliseconds(0));
   EXPECT_FALSE(client_.get().ok());
+}
+
+TEST_F(LocalAttachTest, StrangersAreBounded) {
+  std::vector<std::unique_ptr<Peer>> strangers;
+  for (int i = 0; i < kLocalStrangersMax; ++i) strangers.push_back(std::make_unique<Peer>(name_));
+  EXPECT_TRUE(Peer(name_).IsClosed());
+  // As soon as they have gone there is room for one who says who it is.
+  for (auto& stranger : strangers) {
+    stranger->Send(std::string(4, '\xff'));
+    EXPECT_TRUE(stranger->IsClosed());
+  }
+  const proto::LocalAttach hello = ClientComes();
+  proto::ClientFrame frame;
+  Peer executor(name_);
+  executor.Send(hello);
+  EXPECT_TRUE(executor.Receive(frame));
+  gateway_->Stop(std::chrono::milliseconds(0));
+  EXPECT_FALSE(client_.get().ok());
+}
+
+// They outrun the client, and reading pauses; afterwards it goes on.
+TEST_F(LocalAttachTest, ManyFramesInOneWrite) {
+  Peer executor(name_);
+  executor.Send(ClientComes());
+  proto::ClientFrame frame;
+  ASSERT_TRUE(executor.Receive(frame));
+  proto::ServerFrame answer;
+  answer.set_epoch(frame.epoch());
+  answer.add_items()->mutable_opened()->set_devices(1);
+  executor.Send(answer);
+  auto session = client_.get();
+  ASSERT_TRUE(session.ok()) << session.status();
+  proto::ServerFrame filler;
+  filler.set_epoch(frame.epoch());
+  filler.add_items()->mutable_notice()->set_text(std::string(60'000, 'n'));
+  std::string many;
+  for (int i = 0; i < 10; ++i) many += wire::Framed(filler);
+  for (int i = 0; i < 25; ++i) executor.Send(many);  // 15 MB, past what may wait
+  answer.mutable_items(0)->mutable_done()->set_through_seq(1);
+  const std::vector<int64_t> dims = {4};
+  ASSERT_TRUE((*session)->Put(1, 1, dims, "data").ok());
+  executor.Send(answer);
+  EXPECT_TRUE((*session)->Sync().ok());
 }
 
 TEST_F(LocalAttachTest, NonsenseFromAnExecutorEndsItsWayAlone) {

@@ -10,6 +10,7 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/check.h"
 #include "compiler/ir/encoding.h"
+#include "proto/limits.h"
 #include "tests/support/unbound_stream.h"
 
 namespace outboard::gateway {
@@ -114,7 +115,7 @@ TEST_F(RelayTest, LargeValuesGoToTheStreamForThem) {
 // The client's Open is of long ago when its worker is replaced on its live stream: what the kernels
 // were since then is the relay's to know.
 TEST_F(RelayTest, AnotherExecutorIsToldThePlanSinceTheSnapshot) {
-  Connect(first_, 1);
+  relay_.Connect(&first_, {.epoch = 1, .recoverable = true}, {});
   proto::ServerFrame frame;
   frame.set_epoch(1);
   proto::Done& done = *frame.add_items()->mutable_done();
@@ -124,7 +125,7 @@ TEST_F(RelayTest, AnotherExecutorIsToldThePlanSinceTheSnapshot) {
   relay_.FromExecutor(&executor_, frame, pause);
   Relay next{SessionId{1, 2},   TenantId{1},           kDefaultPricePerHour,
              /*blobs=*/nullptr, /*catalogue=*/nullptr, &gate_};
-  next.TakePlanOf(relay_);
+  next.GivePlan(relay_.TakePlan(), /*replays=*/true);
   test::UnboundExecutor other;
   next.SetExecutor(&other);
   EpochStart start{};
@@ -136,6 +137,53 @@ TEST_F(RelayTest, AnotherExecutorIsToldThePlanSinceTheSnapshot) {
   EXPECT_EQ(other.sent().items(0).open().plan_size(), 2);
   EXPECT_EQ(other.sent().items(0).open().plan(0).seq(), 5u);
   EXPECT_EQ(without.sent().items(0).open().plan_size(), 0);  // that executor knows it itself
+}
+
+TEST_F(RelayTest, APlanThatNobodyWillAskForIsNotKept) {
+  Connect(first_, 1);  // not recoverable
+  proto::ServerFrame frame;
+  frame.set_epoch(1);
+  frame.add_items()->mutable_done()->add_plan()->set_seq(3);
+  bool pause = false;
+  relay_.FromExecutor(&executor_, frame, pause);
+  EXPECT_TRUE(relay_.TakePlan().empty());
+
+  // And one is kept once, and not for ever.
+  relay_.Connect(&first_, {.epoch = 1, .recoverable = true}, {});
+  for (int i = 0; i < 2; ++i) relay_.FromExecutor(&executor_, frame, pause);
+  EXPECT_EQ(relay_.TakePlan().size(), 1u);
+  proto::PlanEntry* entry = frame.mutable_items(0)->mutable_done()->mutable_plan(0);
+  entry->set_kernel(std::string(1000, 'k'));
+  for (uint64_t seq = 1; seq < 2000; ++seq) {
+    entry->set_seq(seq);
+    relay_.FromExecutor(&executor_, frame, pause);
+  }
+  EXPECT_LT(relay_.TakePlan().size(), wire::kFrameBytesMax / 1000);  // it fits into an Open
+}
+
+// A side that has read many frames at once tells them all; its pause ends once.
+TEST_F(RelayTest, APauseIsAskedForOnce) {
+  Connect(first_, 1);
+  proto::ServerFrame frame;
+  frame.set_epoch(1);
+  frame.add_items()->mutable_done()->add_values()->set_data(std::string(900'000, 'v'));
+  int pauses = 0;
+  for (int i = 0; i < 20; ++i) {
+    bool pause = false;
+    relay_.FromExecutor(&executor_, frame, pause);
+    pauses += pause;
+  }
+  EXPECT_EQ(pauses, 1);
+  EXPECT_EQ(executor_.resumed(), 0);
+  relay_.ClientDrained();
+  relay_.ClientDrained();
+  EXPECT_EQ(executor_.resumed(), 1);
+  bool pause = false;
+  relay_.FromExecutor(&executor_, frame, pause);  // still more than should wait
+  EXPECT_TRUE(pause);
+  // The stream on which it waited is not the client's any more.
+  Connect(second_, 2);
+  EXPECT_EQ(executor_.resumed(), 2);
 }
 
 // A reader may be in the middle of a frame when its client comes back on another stream: the pieces

@@ -27,12 +27,14 @@ class UnboundExecutor final : public gateway::ExecutorSide {
   const proto::ClientFrame& sent() const { return sent_; }  // the last
   void End(absl::Status why) override { stream_.End(std::move(why)); }
   bool AskDrained() override { return stream_.AskDrained(); }
-  void ResumeReading() override { stream_.ResumeReading(); }
+  void ResumeReading() override { ++resumed_; }
+  int resumed() const { return resumed_; }
   size_t queued_bytes() const { return stream_.queued_bytes(); }
 
  private:
   UnboundStream<proto::ServerFrame, proto::ClientFrame> stream_;
   proto::ClientFrame sent_;
+  int resumed_ = 0;
 };
 
 }  // namespace outboard::test
