@@ -25,6 +25,12 @@ bool Awaited::OnValue(proto::Value& piece) {
     slot.value.dims.assign(piece.dims().begin(), piece.dims().end());
     slot.total_bytes = piece.total_bytes();  // no reserve: it is only a claim
   }
+  const uint64_t length = piece.data().size();
+  if (length > slot.total_bytes || piece.offset() > slot.total_bytes - length) {
+    Fail(key.first, absl::InternalError(absl::StrCat("a piece of a value of ", slot.total_bytes,
+                                                     " bytes goes beyond its end")));
+    return true;
+  }
   if (piece.offset() > bytes.size()) {
     slot.ahead[piece.offset()] = std::move(*piece.mutable_data());
     return false;

@@ -24,7 +24,7 @@ class Awaited {
   // ---- values: (item, index)
   void Expect(uint64_t seq, uint32_t index);
   // True if it was the last missing piece of its value. Pieces of one value may come on two streams,
-  // and so in any order.
+  // and so in any order. One beyond the value's end fails what its item owes with INTERNAL.
   bool OnValue(proto::Value& piece);
   // A new epoch: values that are not complete come again from the beginning.
   void Restart();

@@ -12,12 +12,16 @@ namespace outboard::transport {
 namespace {
 
 constexpr char kPayload[] = "outboard/failure";  // a Failed with the fields of Failure
-constexpr size_t kNameBytesMax = 100;
+constexpr size_t kNameBytesMax = 100, kMessageBytesMax = 4096;
 
 // Others' text on the user's terminal: short, and nothing that a terminal obeys.
-std::string Printable(std::string text) {
-  text.resize(std::min(text.size(), kNameBytesMax));
-  std::replace_if(text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+std::string Printable(std::string text, size_t bytes_max = kNameBytesMax) {
+  text.resize(std::min(text.size(), bytes_max));
+  // What a compiler says has lines.
+  const bool lines = bytes_max > kNameBytesMax;
+  std::replace_if(
+      text.begin(), text.end(),
+      [lines](char c) { return (c < ' ' || c > '~') && !(lines && c == '\n'); }, '?');
   return text;
 }
 
@@ -36,7 +40,7 @@ absl::Status StatusOf(const proto::Failed& failed) {
   if (failure.seq != 0) where.push_back(absl::StrCat("item ", failure.seq));
   if (!failure.worker.empty()) where.push_back("worker " + failure.worker);
   if (failure.retryable) where.push_back("the same again may work");
-  std::string message = failed.message();
+  std::string message = Printable(failed.message(), kMessageBytesMax);
   if (!where.empty()) absl::StrAppend(&message, " (", absl::StrJoin(where, "; "), ")");
 
   absl::Status status(wire::CodeFromWire(failed.code()), message);

@@ -1,5 +1,6 @@
 #include "client/transport/items.h"
 
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,25 @@ namespace outboard::transport {
 namespace {
 
 constexpr size_t kNameBytesMax = 255;  // as store.proto says
+
+// Whether it can travel in a string field: no overlong forms, no surrogates.
+bool IsUtf8(std::string_view text) {
+  constexpr uint32_t kLeast[] = {0, 0x80, 0x800, 0x10000};
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto first = static_cast<uint8_t>(text[i]);
+    if (first < 0x80) continue;
+    const size_t more = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : 1;
+    if (first < 0xc0 || first >= 0xf8 || text.size() - i <= more) return false;
+    uint32_t code = first & (0x3fu >> more);
+    for (const char c : text.substr(i + 1, more)) {
+      if ((c & 0xc0) != 0x80) return false;
+      code = code << 6 | (c & 0x3fu);
+    }
+    if (code < kLeast[more] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) return false;
+    i += more;
+  }
+  return true;
+}
 
 absl::Status CheckIndices(std::string_view what, const std::vector<uint32_t>& indices,
                           size_t count) {
@@ -106,6 +126,7 @@ absl::StatusOr<proto::ClientItem> FetchItem(std::span<const uint64_t> handles) {
 
 absl::StatusOr<proto::ClientItem> SaveItem(std::string_view name,
                                            std::span<const SaveEntry> entries) {
+  if (!IsUtf8(name)) return absl::InvalidArgumentError("a checkpoint's name that is no UTF-8");
   proto::ClientItem item;
   proto::Save& save = *item.mutable_save();
   save.set_name(name.data(), name.size());
@@ -113,6 +134,7 @@ absl::StatusOr<proto::ClientItem> SaveItem(std::string_view name,
     if (entry.name.size() > kNameBytesMax)
       return absl::InvalidArgumentError(
           absl::StrCat("an array's name of ", entry.name.size(), " bytes; limit ", kNameBytesMax));
+    if (!IsUtf8(entry.name)) return absl::InvalidArgumentError("an array's name that is no UTF-8");
     proto::Save::Entry& out = *save.add_entries();
     out.set_name(entry.name);
     out.set_handle(entry.handle);

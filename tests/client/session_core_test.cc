@@ -442,6 +442,30 @@ TEST(SessionCore, ASaveNeedsAnOpenSession) {
   EXPECT_EQ(core.Save("model", entries).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
+TEST(SessionCore, NamesThatCannotTravelAreRefusedAtTheCall) {
+  Opened core;
+  for (const char* const good : {"weight", "gewicht\u00e4", "\u20ac", "\U0001F600"}) {
+    const SaveEntry entries[] = {{good, 7}};
+    EXPECT_TRUE(core.Save(good, entries).ok()) << good;
+  }
+  const SaveEntry plain[] = {{"weight", 7}};
+  for (const char* const bad :
+       {"\xff", "a\xc3", "\xc0\xaf", "\xed\xa0\x80", "\x80", "\xf4\x90\x80\x80"}) {
+    const SaveEntry entries[] = {{bad, 7}};
+    EXPECT_EQ(core.Save("model", entries).status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(core.Save(bad, plain).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST(SessionCore, AFailuresTextIsShortAndHarmless) {
+  proto::Failed failed;
+  failed.set_code(static_cast<uint32_t>(absl::StatusCode::kInternal));
+  failed.set_message("line\n\x1b[2J" + std::string(1 << 20, 'x'));
+  const std::string text(StatusOf(failed).message());
+  EXPECT_EQ(text.substr(0, 10), "line\n?[2Jx");
+  EXPECT_LT(text.size(), 5000u);
+}
+
 TEST(SessionCore, ARepeatedRunSaysWhatItCarries) {
   Opened core;
   RunRequest request = OfGraph('a');
@@ -482,6 +506,10 @@ TEST(SessionCore, AServerThatLiesHarmsNothing) {
   core.Get(ValueFrame(1, 99, 4, 0, "abcd"));                 // never asked for
   core.Get(ValueFrame(1, 1, uint64_t{1} << 60, 0, "abcd"));  // huge: only a claim
   EXPECT_FALSE(core.Ready(1, 0));
+  ASSERT_TRUE(core.Run(OfGraph('a', {0})).ok());
+  core.Get(ValueFrame(1, 2, 4, 2, "cde"));  // beyond its end
+  ASSERT_TRUE(core.Ready(2, 0));
+  EXPECT_EQ(core.Take(2, 0).status().code(), absl::StatusCode::kInternal);
 }
 
 TEST(SessionCore, FramesStayBelowTheLimit) {
