@@ -31,7 +31,7 @@ inline constexpr size_t kGraphBytesMax = size_t{64} << 20;
 // Chunks are large enough that a list of hashes is 1/131072 of the data, small enough to send
 // again.
 inline constexpr size_t kBlobChunkBytes = size_t{4} << 20;
-// Hashes in one question, and so chunks of one blob: 128 GiB. Their message is not cut into pieces.
+// Hashes in one question, and so chunks of one blob: 117 GiB. Their message is not cut into pieces.
 inline constexpr size_t kBlobHashesMax = 30'000;
 inline constexpr size_t kBlobChunksMax = kBlobHashesMax;
 // Above this a Put goes by its hash: below, asking what is missing costs more than sending it.

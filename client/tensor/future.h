@@ -5,7 +5,7 @@
 //   std::printf("%f\n", loss.item());              // waits only if it has not come yet
 //
 // It is the value that the tensor had when it was asked for, whatever is assigned to the tensor
-// later, and keeps no memory in the cloud. Copies are one future. What is asked for once (fetch,
+// later, and keeps no memory in the cloud once the next step was sent. Copies are one future. What is asked for once (fetch,
 // realize, Optimizer::step) travels once: reading the tensor itself takes the same answer.
 //
 // Errors are thrown as error.h says, at the line that reads: what the computation failed with, and

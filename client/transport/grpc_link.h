@@ -15,8 +15,8 @@
 
 namespace outboard::transport {
 
-// The one place where a channel gets its credentials. Insecure on a unix socket and on loopback;
-// TLS comes here.
+// The one place where a channel gets its credentials. They are insecure wherever the target is: nothing
+// that is sent, the key included, is encrypted. From afar a tunnel or a proxy does that.
 std::shared_ptr<grpc::ChannelCredentials> ChannelCredentialsFor(const std::string& target);
 
 // A channel with our limits, not yet connected.

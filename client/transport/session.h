@@ -1,13 +1,13 @@
 // A session with the cloud: puts buffers, runs graphs, brings values back.
 //
-// Nothing here waits for the other side except Connect, Await, AwaitSaved, Sync, Close, a Put of more
-// than kInlinePutBytesMax (it asks which chunks are missing) and any call that finds the window used up
-// (window.h). Stats::blocking_round_trips counts the times that a caller slept for an answer; sleeping
+// Nothing here waits for the other side except Connect, Await, AwaitSaved, Sync, Close, Upload and a Put
+// of more than kInlinePutBytesMax (both ask which chunks are missing, and send those), Stored and any call
+// that finds the window used up (window.h). Stats::blocking_round_trips counts the times that a caller slept for an answer; sleeping
 // because so much is under way that the cloud is busy is no round trip, and counted as credit_waits.
 //
 // How long a wait may last:
 //     Connect         connect_timeout to find somebody, open_timeout to be given a device
-//     Await, AwaitSaved, Sync, a Put, a full window
+//     Await, AwaitSaved, Sync, Upload, a Put, a full window
 //                     as long as the session lives. It does while its gateway answers: a connection is
 //                     known to be dead 30 s after the last sign of life (keepalive), made again for
 //                     reconnect_timeout at most, and then the session ends, and with it every wait.

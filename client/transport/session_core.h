@@ -63,7 +63,7 @@ class SessionCore {
 
   // ---- what the streams do
   void OnFrame(proto::ServerFrame& frame);  // of either stream; in kLost only what ends the session
-  void OnLinkLost();                        // kOpen only: the ring waits for Resume
+  void OnLinkLost();                        // the ring waits for Resume
   void Resume();                            // a new link: asks for the same session again
   void End(absl::Status status);            // adds how many Runs were done
 

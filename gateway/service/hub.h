@@ -1,7 +1,9 @@
 // Where streams, core and disk meet: tells the core what happened and carries out what it decides.
 //
 // Threads: any. One mutex guards the core and the maps; actions are carried out under it, in order,
-// and do nothing that waits: disk work goes to the bookkeeper. Lock order: hub, relay, stream.
+// and do nothing that waits: disk work goes to the bookkeeper and to the pool. What may only be said when it
+// is on the disk (Live, KeepSnapshot's `done`) the bookkeeper's thread says later; Live looks then whether it
+// still holds. Lock order: hub, relay, stream.
 #pragma once
 
 #include <condition_variable>

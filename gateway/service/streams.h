@@ -24,7 +24,6 @@ class ClientStream final : public ClientSide {
   void OnReadEnd() override;
   void OnDrained() override;
   void OnGone() override;
-  void Pass(proto::ClientFrame frame, bool resume);
   std::shared_ptr<Relay> relay();
 
   Hub* const hub_;
