@@ -31,12 +31,4 @@ absl::StatusOr<wire::Uploaded> Bulk::Upload(
   return uploaded;
 }
 
-absl::StatusOr<wire::Downloaded> Bulk::Download(
-    const wire::Hash& root, const std::string& path,
-    const std::function<void(const wire::TransferProgress&)>& progress) {
-  auto downloaded = wire::DownloadFile(Connections(), root, path, Options(progress));
-  if (downloaded.ok()) bytes_down_ += downloaded->received_bytes;
-  return downloaded;
-}
-
 }  // namespace outboard::transport

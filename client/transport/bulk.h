@@ -1,4 +1,4 @@
-// The connections that a session's bulk bytes use: blobs up, blobs down. Its steps have another, so that
+// The connections that a session's bulk bytes use: blobs up. Its steps have another, so that
 // none of them waits behind a weight; these are several, since one does not fill a long line.
 //
 // They connect at the first transfer. Threads: any; a transfer blocks its caller until it is done, or
@@ -31,15 +31,10 @@ class Bulk {
   absl::StatusOr<wire::Uploaded> Upload(
       std::span<const wire::BlobSource> sources,
       const std::function<void(const wire::TransferProgress&)>& progress = {});
-  // Into a file; see DownloadFile.
-  absl::StatusOr<wire::Downloaded> Download(
-      const wire::Hash& root, const std::string& path,
-      const std::function<void(const wire::TransferProgress&)>& progress = {});
   // Ends what is under way and whatever comes: CANCELLED.
   void Cancel() { cancelled_ = true; }
 
   uint64_t bytes_up() const { return bytes_up_; }
-  uint64_t bytes_down() const { return bytes_down_; }
 
  private:
   const wire::BlobConnections& Connections();
@@ -49,7 +44,7 @@ class Bulk {
   const std::string target_, key_;
   const std::chrono::milliseconds retry_for_;
   std::atomic<bool> cancelled_{false};
-  std::atomic<uint64_t> bytes_up_{0}, bytes_down_{0};
+  std::atomic<uint64_t> bytes_up_{0};
   std::once_flag once_;
   wire::BlobConnections connections_;
 };

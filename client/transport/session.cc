@@ -89,6 +89,7 @@ class Session::Impl final : public LinkListener {
     if (absl::Status status = WaitConnected(*channel, target, options_.connect_timeout);
         !status.ok())
       return status;
+    teller_.TellOfPlainText(target);
     return Open(MakeGrpcLink(std::move(channel), options_.key));
   }
 
@@ -289,10 +290,7 @@ class Session::Impl final : public LinkListener {
       if (values_ != nullptr) stats.bytes_down_apart += values_->bytes_down();
       stats.bytes_down += stats.bytes_down_apart;
     }
-    if (bulk_ != nullptr) {
-      stats.bytes_up += bulk_->bytes_up();
-      stats.bytes_down += bulk_->bytes_down();
-    }
+    if (bulk_ != nullptr) stats.bytes_up += bulk_->bytes_up();
     if (opened_at_ != Clock::time_point()) {
       const auto end = closed_at_ != Clock::time_point() ? closed_at_ : Clock::now();
       stats.seconds_open = std::chrono::duration<double>(end - opened_at_).count();

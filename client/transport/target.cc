@@ -64,6 +64,12 @@ absl::Status CheckTarget(std::string_view name, std::string_view target, int low
   return absl::OkStatus();
 }
 
+bool IsOnThisMachine(std::string_view target) {
+  const std::string_view host = target.substr(0, target.rfind(':'));
+  if (target.starts_with("unix:") || host == "localhost" || host == "[::1]") return true;
+  return host.starts_with("127.") && host.find_first_not_of("0123456789.") == host.npos;
+}
+
 absl::Status CheckKeyText(std::string_view name, std::string_view key) {
   const auto bad = std::find_if(key.begin(), key.end(), [](char c) { return c <= ' ' || c > '~'; });
   if (bad == key.end()) return absl::OkStatus();

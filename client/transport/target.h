@@ -19,6 +19,9 @@ inline constexpr int kDefaultPort = 6667;
 // Errors: INVALID_ARGUMENT
 absl::Status CheckTarget(std::string_view name, std::string_view target, int lowest_port = 1);
 
+// A good target by whose name nothing leaves this machine: a unix socket, localhost, 127.x.x.x, [::1].
+bool IsOnThisMachine(std::string_view target);
+
 // Empty, or letters, digits and signs of ASCII: it travels in a header.
 // Errors: INVALID_ARGUMENT
 absl::Status CheckKeyText(std::string_view name, std::string_view key);

@@ -1,9 +1,11 @@
 #include "client/transport/teller.h"
 
+#include <atomic>
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/transport/target.h"
 
 namespace outboard::transport {
 
@@ -44,6 +46,14 @@ absl::Status Unreachable(const std::string& target, bool is_private,
 void Teller::Tell(const std::string& line, bool over_progress) const {
   if (tell_) return tell_(line);
   std::fprintf(stderr, "%soutboard: %s\n", over_progress ? "\r\033[K" : "", line.c_str());
+}
+
+void Teller::TellOfPlainText(const std::string& target) const {
+  static std::atomic<bool> told{false};
+  if (IsOnThisMachine(target) || told.exchange(true)) return;
+  Tell(absl::StrCat("key and data go to ", target,
+                    " unencrypted; over a network that is not yours use a tunnel"),
+       /*over_progress=*/false);
 }
 
 bool Teller::MayTellNotice(std::chrono::steady_clock::time_point now) {

@@ -34,6 +34,8 @@ class Teller {
 
   // `over_progress`: a progress line stands where it goes.
   void Tell(const std::string& line, bool over_progress) const;
+  // Once in a process, before the key is sent to another machine: nothing is encrypted.
+  void TellOfPlainText(const std::string& target) const;
   // A gateway that has much to say must not fill the program's output.
   bool MayTellNotice(std::chrono::steady_clock::time_point now);
 

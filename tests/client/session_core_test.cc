@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "client/transport/failure.h"
+#include "tests/support/documented.h"
 
 namespace outboard::transport {
 namespace {
@@ -342,6 +343,9 @@ TEST(SessionCore, TheRingIsBoundedAndASnapshotMakesRoom) {
   EXPECT_TRUE(core.HasCredit(0));
   core.Get(Recoverable(3, 5));
   EXPECT_EQ(core.state(), SessionCore::State::kEnded);
+  test::ExpectAsDocumented(
+      "A worker is lost, and the program has let go of what came after the last snapshot",
+      core.status());
 }
 
 TEST(SessionCore, PiecesOfAValueMayComeInAnyOrder) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "client/transport/session.h"
+#include "client/transport/teller.h"
 #include "tests/support/documented.h"
 
 namespace outboard::transport {
@@ -100,6 +101,25 @@ TEST_F(EnvironmentTest, HostsAndKeysAreChecked) {
   const absl::Status status = With("1", "box:1", "ob_live_secret\n").status();
   test::ExpectAsDocumented("`CLOUD_KEY` holds a line break", status);
   EXPECT_EQ(std::string(status.message()).find("secret"), std::string::npos) << status;
+}
+
+TEST(Target, OnThisMachine) {
+  for (const char* here :
+       {"unix:/tmp/s", "localhost:6667", "127.0.0.1:6667", "127.8.0.1:1", "[::1]:1"})
+    EXPECT_TRUE(IsOnThisMachine(here)) << here;
+  for (const char* elsewhere : {"box:6667", "128.0.0.1:6667", "127.0.0.1.example.org:1",
+                                "localhost.example.org:1", "[::2]:1"})
+    EXPECT_FALSE(IsOnThisMachine(elsewhere)) << elsewhere;
+}
+
+TEST(Target, ThatNothingIsEncryptedIsToldOnceAndOfOtherMachinesOnly) {
+  std::vector<std::string> lines;
+  const auto tell = [&](const std::string& line) { lines.push_back(line); };
+  Teller(tell).TellOfPlainText("localhost:6667");
+  EXPECT_TRUE(lines.empty());
+  for (int session = 0; session < 2; ++session) Teller(tell).TellOfPlainText("box:6667");
+  ASSERT_EQ(lines.size(), 1u);
+  test::ExpectAsDocumented("The gateway is on another machine", lines[0]);
 }
 
 TEST(Connect, ChecksWhatItIsGiven) {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "tests/gateway/core_world.h"
+#include "tests/support/documented.h"
 
 namespace outboard::gateway {
 namespace {
@@ -141,6 +142,8 @@ TEST(GatewayCore, AVanishedClientResumesWithItsToken) {
   EXPECT_EQ(w.Get<Live>()->epoch, 2u);                        // G6
   w.Tell(ClientResume{ConnId{4}, kTenant, Token{1, 1}, {}});  // before we noticed that 3 broke
   EXPECT_EQ(w.Get<EndClient>()->conn, ConnId{3});
+  outboard::test::ExpectAsDocumented("Another stream has resumed the session",
+                                     w.Get<EndClient>()->why);
   EXPECT_EQ(w.Get<Live>()->conn, ConnId{4});
   w.Tell(ClientGone{ConnId{3}});
   EXPECT_EQ(w.Get<Detach>(), nullptr);
