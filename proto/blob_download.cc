@@ -52,12 +52,8 @@ absl::Status WriteAt(int fd, uint64_t offset, const char* data, size_t size) {
 class Download {
  public:
   Download(const BlobConnections& connections, std::span<const FilePart> parts, int fd,
-           BlobsFrom from, const TransferOptions& options)
-      : connections_(connections),
-        fd_(fd),
-        method_(from == BlobsFrom::kGateway ? "/outboard.proto.Blobs/Download"
-                                            : "/outboard.proto.Peer/Fetch"),
-        stripes_(options, BytesOf(parts)) {
+           const TransferOptions& options)
+      : connections_(connections), fd_(fd), stripes_(options, BytesOf(parts)) {
     for (const FilePart& part : parts) {
       for (size_t i = 0; i < part.blob.chunks.size(); ++i) {
         const uint64_t within = i * kBlobChunkBytes;
@@ -143,8 +139,8 @@ class Download {
     proto::DownloadRequest request;
     for (size_t i : batch) request.add_chunks(std::string(AsBytes(places_[i].hash)));
     TransferStripes::Call call(&stripes_, connections_);
-    const grpc::internal::RpcMethod method(method_, grpc::internal::RpcMethod::SERVER_STREAMING,
-                                           channel);
+    const grpc::internal::RpcMethod method("/outboard.proto.Blobs/Download",
+                                           grpc::internal::RpcMethod::SERVER_STREAMING, channel);
     const std::unique_ptr<Reader> reader(
         grpc::internal::ClientReaderFactory<grpc::ByteBuffer>::Create(channel.get(), method,
                                                                       call.context(), request));
@@ -199,7 +195,6 @@ class Download {
   const BlobConnections& connections_;
   std::vector<Place> places_;
   const int fd_;
-  const char* const method_;
   ChunkMemory memory_;
   TransferStripes stripes_;
   std::mutex mutex_;
@@ -261,20 +256,17 @@ absl::StatusOr<std::vector<BlobIndex>> ListBlobs(const BlobConnections& connecti
 }
 
 absl::StatusOr<Downloaded> DownloadBlob(const BlobConnections& connections, const BlobIndex& blob,
-                                        int fd, bool fresh, const TransferOptions& options,
-                                        BlobsFrom from) {
+                                        int fd, bool fresh, const TransferOptions& options) {
   const FilePart whole{blob, 0};
-  return DownloadParts(connections, std::span(&whole, 1), blob.size_bytes, fd, fresh, options,
-                       from);
+  return DownloadParts(connections, std::span(&whole, 1), blob.size_bytes, fd, fresh, options);
 }
 
 absl::StatusOr<Downloaded> DownloadParts(const BlobConnections& connections,
                                          std::span<const FilePart> parts, uint64_t file_bytes,
-                                         int fd, bool fresh, const TransferOptions& options,
-                                         BlobsFrom from) {
+                                         int fd, bool fresh, const TransferOptions& options) {
   if (ftruncate(fd, static_cast<off_t>(file_bytes)) != 0)
     return FileError("set the file's size", errno);
-  Download download(connections, parts, fd, from, options);
+  Download download(connections, parts, fd, options);
   if (!fresh) {
     if (absl::Status status = download.LookIntoFile(); !status.ok()) return status;
   }

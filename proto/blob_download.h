@@ -36,11 +36,6 @@ struct Downloaded {
   uint64_t kept_bytes = 0;  // that were in the file already
 };
 
-enum class BlobsFrom {
-  kGateway,  // Blobs.Download
-  kPeer,     // Peer.Fetch of another worker
-};
-
 // Makes the first `blob.size_bytes` bytes of the open file `fd` those of the blob, and cuts it there.
 // `fresh`: nothing that is in the file is worth looking at.
 // Errors: NOT_FOUND           a chunk is not there
@@ -48,8 +43,7 @@ enum class BlobsFrom {
 //         RESOURCE_EXHAUSTED  this disk is full
 //         those of a transfer (blob_transfer.h). The file may then hold any part of the blob.
 absl::StatusOr<Downloaded> DownloadBlob(const BlobConnections& connections, const BlobIndex& blob,
-                                        int fd, bool fresh, const TransferOptions& options = {},
-                                        BlobsFrom from = BlobsFrom::kGateway);
+                                        int fd, bool fresh, const TransferOptions& options = {});
 
 // A file of several blobs: each lies at its offset, and what is between them stays as it is.
 struct FilePart {
@@ -59,8 +53,7 @@ struct FilePart {
 // As DownloadBlob; the file has `file_bytes` then.
 absl::StatusOr<Downloaded> DownloadParts(const BlobConnections& connections,
                                          std::span<const FilePart> parts, uint64_t file_bytes,
-                                         int fd, bool fresh, const TransferOptions& options = {},
-                                         BlobsFrom from = BlobsFrom::kGateway);
+                                         int fd, bool fresh, const TransferOptions& options = {});
 
 // As DownloadBlob into `path`, by way of "<path>.part": the file is there whole or not at all.
 // Errors also: UNKNOWN  the file cannot be written (named)

@@ -16,6 +16,7 @@
 #include <fstream>
 #include <system_error>
 #include <tuple>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "worker/environment.h"
@@ -116,13 +117,7 @@ absl::StatusOr<std::unique_ptr<BlobCache>> BlobCache::Open(const std::string& fo
     if (lock < 0 && access(process.c_str(), F_OK) == 0)
       return FileError(absl::StrCat("cannot lock the folder for blobs, ", process));
   }
-  std::unique_ptr<BlobCache> cache(new BlobCache(ours, process, lock, bytes_max));
-  for (const auto& entry : fs::directory_iterator(ours, error)) {
-    wire::Hash root;
-    const std::string name = entry.path().filename().string();
-    if (IsName(name) && wire::FromHex(name, root)) cache->news_.push_back(root);
-  }
-  return cache;
+  return std::unique_ptr<BlobCache>(new BlobCache(ours, process, lock, bytes_max));
 }
 
 BlobCache::~BlobCache() {
@@ -149,11 +144,6 @@ std::string BlobCache::PathOf(const wire::Hash& root) const {
   return absl::StrCat(folder_, "/", wire::ToHex(root));
 }
 
-std::string BlobCache::Find(const wire::Hash& root) const {
-  std::string path = PathOf(root);
-  return access(path.c_str(), R_OK) == 0 ? path : "";
-}
-
 absl::Status BlobCache::Get(const wire::Hash& root, uint64_t size_bytes, const std::string& own,
                             const std::function<absl::Status(int fd)>& pull) {
   const std::string path = PathOf(root);
@@ -170,7 +160,6 @@ absl::Status BlobCache::Get(const wire::Hash& root, uint64_t size_bytes, const s
   lock.lock();
   pulling_.erase(root);
   pulled_.notify_all();
-  if (status.ok()) news_.push_back(root);
   return status;
 }
 
@@ -216,11 +205,6 @@ absl::Status BlobCache::MakeRoom(uint64_t size_bytes) {
     total -= std::get<2>(files[i]);
   }
   return absl::OkStatus();
-}
-
-std::vector<wire::Hash> BlobCache::TakeNews() {
-  std::lock_guard lock(mutex_);
-  return std::exchange(news_, {});
 }
 
 }  // namespace outboard::worker

@@ -19,7 +19,6 @@
 #include <mutex>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -35,8 +34,8 @@ class BlobCache {
   static absl::StatusOr<std::unique_ptr<BlobCache>> Open(const std::string& folder,
                                                          uint64_t bytes_max);
 
-  // In OUTBOARD_BLOB_CACHE, "outboard-blobs"; else a folder among this user's caches, else one among the machine's temporary
-  // files; OUTBOARD_BLOB_CACHE_BYTES.
+  // In OUTBOARD_BLOB_CACHE, "outboard-blobs"; else a folder among this user's caches, else one among the
+  // machine's temporary files; OUTBOARD_BLOB_CACHE_BYTES.
   static absl::StatusOr<std::unique_ptr<BlobCache>> OpenDefault();
 
   ~BlobCache();  // removes folder()
@@ -50,12 +49,6 @@ class BlobCache {
   //         what `pull` returns
   absl::Status Get(const wire::Hash& root, uint64_t size_bytes, const std::string& own,
                    const std::function<absl::Status(int fd)>& pull);
-  // The path if it is here.
-  std::string Find(const wire::Hash& root) const;
-
-  // Roots that are here since the last call, those of before the first included.
-  std::vector<wire::Hash> TakeNews();
-
   // A folder for files that end with this process's need of them; on the same disk.
   const std::string& folder() const { return process_folder_; }
 
@@ -78,7 +71,6 @@ class BlobCache {
   std::mutex mutex_;
   std::condition_variable pulled_;
   std::set<wire::Hash> pulling_;
-  std::vector<wire::Hash> news_;
 };
 
 }  // namespace outboard::worker

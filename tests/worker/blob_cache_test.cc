@@ -35,7 +35,10 @@ class BlobCacheTest : public ::testing::Test {
     return own;
   }
   std::string NewName() { return folder_ / ("own-" + std::to_string(names_++)); }
-  bool Has(const std::string& bytes) { return !cache_->Find(wire::NameBlob(bytes).root).empty(); }
+  bool Has(const std::string& bytes) {
+    return std::filesystem::exists(std::filesystem::path(cache_->folder()).parent_path() /
+                                   wire::ToHex(wire::NameBlob(bytes).root));
+  }
   // Used so many seconds ago.
   void Age(const std::string& path, int seconds) {
     const auto now = std::filesystem::file_time_type::clock::now();
@@ -52,12 +55,9 @@ TEST_F(BlobCacheTest, PullsOnceAndRemembersOverARestart) {
   EXPECT_EQ(test::ReadFile(Get("weights").value()), "weights");
   EXPECT_EQ(test::ReadFile(Get("weights").value()), "weights");
   EXPECT_EQ(pulls_, 1);
-  EXPECT_EQ(cache_->TakeNews(), std::vector<wire::Hash>{wire::NameBlob("weights").root});
-  EXPECT_TRUE(cache_->TakeNews().empty());
   Open();
   EXPECT_EQ(test::ReadFile(Get("weights").value()), "weights");
   EXPECT_EQ(pulls_, 1);
-  EXPECT_EQ(cache_->TakeNews().size(), 1u);
 }
 
 TEST_F(BlobCacheTest, AFailedPullLeavesNothing) {
