@@ -25,7 +25,9 @@ struct SessionOptions {
   std::string key;
   uint32_t devices = 1;
   std::chrono::milliseconds connect_timeout{3000};  // to find somebody at the target
-  std::chrono::milliseconds open_timeout{30000};    // to be given a device
+  // To be given a device: longer than a gateway lets it wait for one and for its executor to start, so
+  // that it is the gateway who says what is missing.
+  std::chrono::milliseconds open_timeout{60000};
   // A connection that is lost is made again for so long, and no longer: a person waits.
   std::chrono::milliseconds reconnect_timeout{60000};
   // Lines for people: that a connection is being made again, what the gateway has to tell. They

@@ -32,6 +32,13 @@
 namespace outboard {
 namespace {
 
+// Else a client gives up before it is told why it gets no device.
+TEST(SessionOptions, WaitLongerThanTheGateway) {
+  const gateway::CoreOptions gateway;
+  EXPECT_GT(std::chrono::nanoseconds(transport::SessionOptions().open_timeout).count(),
+            gateway.queue_ns + gateway.start_ns);
+}
+
 using absl::StatusCode;
 using transport::MayLoseValues;
 using transport::RunRequest;
