@@ -62,11 +62,31 @@ void Append(std::string& text, const FileStamp& stamp) {
 
 int64_t Ns(const timespec& time) { return time.tv_sec * int64_t{1'000'000'000} + time.tv_nsec; }
 
+// Whether it has the form of this index's own: "<device>-<inode>", or with ".<pid>.<n>" while it is
+// written. The folder may be the user's, with other files.
+bool IsOwn(std::string_view name) {
+  const auto skip = [&name](std::string_view digits) {
+    const size_t count = std::min(name.find_first_not_of(digits), name.size());
+    name.remove_prefix(count);
+    return count > 0;
+  };
+  const auto skip_one = [&name](char c) {
+    const bool is_there = name.starts_with(c);
+    name.remove_prefix(is_there ? 1 : 0);
+    return is_there;
+  };
+  constexpr std::string_view kHex = "0123456789abcdef", kDecimal = "0123456789";
+  if (!skip(kHex) || !skip_one('-') || !skip(kHex)) return false;
+  if (name.empty()) return true;
+  return skip_one('.') && skip(kDecimal) && skip_one('.') && skip(kDecimal) && name.empty();
+}
+
 void ForgetOldest(const std::string& folder) {
   std::vector<std::pair<fs::file_time_type, fs::path>> files;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error))
-    files.emplace_back(entry.last_write_time(error), entry.path());
+    if (IsOwn(entry.path().filename().string()))
+      files.emplace_back(entry.last_write_time(error), entry.path());
   if (files.size() <= kFilesMax) return;
   std::sort(files.begin(), files.end());
   for (size_t i = 0; i < files.size() - kFilesMax / 2; ++i) fs::remove(files[i].second, error);

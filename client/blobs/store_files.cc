@@ -36,6 +36,8 @@ class File {
     if (fd_ >= 0) close(fd_);
   }
   int fd() const { return fd_; }
+  // Some file systems say only then that there was no room.
+  bool Close() { return close(std::exchange(fd_, -1)) == 0; }
 
  private:
   int fd_;
@@ -192,7 +194,7 @@ absl::StatusOr<Pulled> PullFile(const StoreClient& store, const wire::BlobConnec
 
   const std::string part = path + ".part";
   const bool fresh = access(part.c_str(), F_OK) != 0;
-  const File file(open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  File file(open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (file.fd() < 0) return FileError("write", part);
   Pulled pulled{.path = path};
   Layout layout;
@@ -237,6 +239,7 @@ absl::StatusOr<Pulled> PullFile(const StoreClient& store, const wire::BlobConnec
   if (pwrite(file.fd(), layout.first.data(), layout.first.size(), 0) !=
       static_cast<ssize_t>(layout.first.size()))
     return FileError("write", part);
+  if (!file.Close()) return FileError("write", part);
   if (rename(part.c_str(), path.c_str()) != 0) return FileError("name", path);
   pulled.size_bytes = layout.size_bytes;
   pulled.received_bytes = downloaded.received_bytes;

@@ -151,5 +151,23 @@ TEST_F(FileIndexTest, AFileThatBecomesShorterIsAnErrorAndNoSignal) {
   EXPECT_EQ(source.read(0, bytes).code(), absl::StatusCode::kDataLoss);
 }
 
+TEST_F(FileIndexTest, OthersFilesInItsFolderAreNeverForgotten) {
+  Write("abcdef");
+  std::filesystem::create_directories(folder_ / "index");
+  const auto others = {"notes", "1-2.txt", "1-2.3", "a-", "-b", "1-2.3.4.5"};
+  for (const char* const name : others) std::ofstream((folder_ / "index/") + name) << "mine";
+  for (int i = 0; i < 4200; ++i)  // more than it keeps
+    std::ofstream((folder_ / "index/7-") + std::to_string(i)) << "x";
+  const FileRange all{0, 6};
+  const wire::BlobName name = wire::NameBlob("abcdef");
+  index_.Keep(Stamp(), {&all, 1}, {&name, 1}, Later());
+  size_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder_ / "index"))
+    ++count;
+  EXPECT_LT(count, 4000u);
+  for (const char* const other : others)
+    EXPECT_TRUE(std::filesystem::exists((folder_ / "index/") + other)) << other;
+}
+
 }  // namespace
 }  // namespace outboard::blobs
