@@ -33,6 +33,7 @@ grpc::ServerUnaryReactor* FleetService::Keep(grpc::CallbackServerContext* contex
     std::copy(request->manifest_root().begin(), request->manifest_root().end(), manifest.begin());
     const SessionId session = *caller.session;
     const auto tenant = hub_->TenantOf(session, caller.token);
+    if (absl::IsUnavailable(tenant.status())) return finish(tenant.status());
     // Not PERMISSION_DENIED: it was this session's executor, once.
     if (!tenant.ok()) return finish(absl::AbortedError(tenant.status().message()));
     if (request->what() == proto::KeepRequest::CHECKPOINT)

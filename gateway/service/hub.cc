@@ -274,15 +274,23 @@ void Hub::Detached(SessionId session, const Relay* relay) {
 }
 
 bool Hub::IsExecutor(SessionId session, Token token) const {
+  return relays_.contains(session) && KnowsToken(session, token);
+}
+
+bool Hub::KnowsToken(SessionId session, Token token) const {
   const auto hash = attach_hashes_.find(session);
-  return relays_.contains(session) && hash != attach_hashes_.end() && hash->second == HashOf(token);
+  return hash != attach_hashes_.end() && hash->second == HashOf(token);
 }
 
 absl::StatusOr<TenantId> Hub::TenantOf(SessionId session, Token token) const {
   std::lock_guard lock(mutex_);
-  if (!IsExecutor(session, token))
+  if (!KnowsToken(session, token))
     return absl::PermissionDeniedError("this is not the session's executor");
-  return relays_.at(session)->tenant();
+  // Started again a moment ago, or this worker is away: it asks once more, whoever it is by then.
+  const auto relay = relays_.find(session);
+  if (relay == relays_.end())
+    return absl::UnavailableError("the session's worker has not joined this gateway yet");
+  return relay->second->tenant();
 }
 
 void Hub::KeepSnapshot(SessionId session, Token token, const std::string& root, uint64_t seq,

@@ -78,7 +78,7 @@ class Hub {
   // The stream of `relay`'s executor has ended.
   void Detached(SessionId session, const Relay* relay);
   // The tenant for whom the holder of this attach token works. PERMISSION_DENIED: it is not, or not
-  // any more, the session's executor.
+  // any more, the session's executor. UNAVAILABLE: it may be, once its worker has joined again.
   absl::StatusOr<TenantId> TenantOf(SessionId session, Token token) const;
   // From now on this is where the session begins again. `done` is told when its row says so.
   // NOT_FOUND: the session has ended; ABORTED: this is not its executor any more, whose successor may
@@ -123,6 +123,7 @@ class Hub {
                 std::optional<WorkerId> worker);
   void Notify(ConnId conn, proto::Notice::Kind kind, const std::string& text, uint64_t count);
   bool IsExecutor(SessionId session, Token token) const;
+  bool KnowsToken(SessionId session, Token token) const;  // may be of a worker that is to come back
 
   struct Client {
     ClientStream* stream;

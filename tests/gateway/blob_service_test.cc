@@ -11,8 +11,11 @@
 #include <thread>
 
 #include "client/transport/grpc_link.h"
+#include "gateway/accounts/session_rows.h"
+#include "gateway/service/token.h"
 #include "proto/blob_download.h"
 #include "proto/blob_upload.h"
+#include "proto/fleet.grpc.pb.h"
 #include "proto/limits.h"
 #include "proto/status.h"
 #include "tests/support/gateway_test.h"
@@ -240,6 +243,39 @@ TEST_F(BlobServiceTest, TenantsSeeTheirOwnOnly) {
   worker.metadata = {{"outboard-session", std::string(32, '1')},
                      {"outboard-token", std::string(32, '0')}};
   EXPECT_EQ(wire::ListBlob(worker, root).status().code(), StatusCode::kPermissionDenied);
+}
+
+TEST_F(BlobServiceTest, AfterARestartAnExecutorWhoseWorkerHasNotJoinedYetIsToAskAgain) {
+  StartGateway();
+  const gateway::Token token{3, 4}, another{5, 6};
+  gateway::SessionRow row;
+  row.session = gateway::SessionId{1, 2};
+  row.tenant = MakeKey().key.tenant;
+  row.epoch = 1;
+  row.worker = "w#1";
+  row.opened_at = gateway::WallNow();
+  row.resume_hash = gateway::BytesOf(gateway::HashOf(another));
+  row.attach_hash = gateway::BytesOf(gateway::HashOf(token));
+  gateway_.reset();
+  ASSERT_TRUE(gateway::SessionRows::Open(gateway::AccountsPath(data())).value()->Put(row).ok());
+  StartGateway();
+  const auto stub = proto::Fleet::NewStub(transport::MakeChannel(gateway_->address()));
+  const wire::Hash root = wire::NameBlob("bytes").root;
+  const auto ask = [&](const gateway::Token& with) {
+    wire::BlobConnections worker = Connections();
+    worker.metadata = {{"outboard-session", wire::ToHex(row.session.Bytes())},
+                       {"outboard-token", wire::ToHex(gateway::BytesOf(with))}};
+    grpc::ClientContext context;
+    for (const auto& [name, value] : worker.metadata) context.AddMetadata(name, value);
+    proto::KeepRequest request;
+    request.set_manifest_root(std::string(wire::AsBytes(root)));
+    proto::KeepReply reply;
+    return std::pair(
+        wire::ListBlob(worker, root, {.retry_for = std::chrono::milliseconds(0)}).status().code(),
+        wire::FromGrpc(stub->Keep(&context, request, &reply)).code());
+  };
+  EXPECT_EQ(ask(token), std::pair(StatusCode::kUnavailable, StatusCode::kUnavailable));
+  EXPECT_EQ(ask(another), std::pair(StatusCode::kPermissionDenied, StatusCode::kAborted));
 }
 
 }  // namespace
