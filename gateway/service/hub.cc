@@ -120,11 +120,7 @@ void Hub::Open(ConnId conn, const Identity& identity, const proto::Open& open) {
   wire::SetRange({*protocol, *protocol}, *it->second.open.mutable_protocol());
   if (open.resume_token().empty()) {
     // What cannot be written cannot be billed; sessions that run go on, and are posted later.
-    if (absl::Status trouble = books_->trouble(); !trouble.ok()) {
-      return refuse(absl::UnavailableError(absl::StrCat(
-          "the gateway cannot write its books and takes no new sessions until it can: ",
-          trouble.message())));
-    }
+    if (absl::Status trouble = BooksTrouble(); !trouble.ok()) return refuse(trouble);
     it->second.resume_token = Draw<Token>();
     Tell(ClientOpen{conn, identity.tenant, std::max(1u, open.devices()), Draw<SessionId>(),
                     HashOf(it->second.resume_token), WallNow(),
@@ -385,8 +381,10 @@ void Hub::Do(EndWorker& action) {
 
 // An epoch begins when its row is on disk: a gateway that is started again begins none twice.
 void Hub::Do(Live& action) {
+  if (action.epoch == 1) beginning_.insert(action.conn);
   books_->Then([this, live = action](const absl::Status& written) {
     std::lock_guard lock(mutex_);
+    beginning_.erase(live.conn);
     if (written.ok() && core_.IsLive(live.session, live.conn, live.epoch)) Connect(live);
   });
 }
@@ -518,9 +516,26 @@ void Hub::TickLoop() {
       streamless_.erase(id);
       TellGone(id, absl::UnavailableError("the executor's stream ended"), /*placement=*/0, {});
     }
+    RefuseWhatCannotBeWritten();
     Tell(Tick{});
     if (++ticks % kKeyCheckTicks == 0) CheckKeys();
   }
+}
+
+absl::Status Hub::BooksTrouble() const {
+  const absl::Status trouble = books_->trouble();
+  if (trouble.ok()) return trouble;
+  return absl::UnavailableError(
+      absl::StrCat("the gateway cannot write its books and takes no new sessions until it can: ",
+                   trouble.message()));
+}
+
+// Sessions that had begun before the trouble was known, and wait for their first row.
+void Hub::RefuseWhatCannotBeWritten() {
+  if (beginning_.empty()) return;
+  const absl::Status trouble = BooksTrouble();
+  if (trouble.ok()) return;
+  for (const ConnId conn : std::exchange(beginning_, {})) Tell(ClientClosed{conn, trouble});
 }
 
 void Hub::CheckKeys() {

@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -114,6 +115,8 @@ class Hub {
   void Do(WriteLease& action);
   void TickLoop();
   void CheckKeys();
+  absl::Status BooksTrouble() const;  // why no new session can begin; OK: it can
+  void RefuseWhatCannotBeWritten();
   std::string NameOf(WorkerId worker) const;
   void Connect(const Live& live);
   void SetValues(SessionId session, ValuesStream* stream);
@@ -161,7 +164,8 @@ class Hub {
       lost_;  // resume hashes of sessions that ended with the gateway before this one
   std::map<SessionId, WallTime> opened_;  // for the rows
   std::map<SessionId, MonoTime>
-      streamless_;  // executors whose stream ended, until their worker says why
+      streamless_;              // executors whose stream ended, until their worker says why
+  std::set<ConnId> beginning_;  // whose session's first row is being written
   bool stopping_ = false;
   std::thread ticker_;
 };
