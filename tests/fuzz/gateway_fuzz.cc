@@ -65,7 +65,7 @@ class World {
         WorkerJoined join{WorkerId{++last_worker_}, "w", 1u + bytes_.Below(3), "node", {}};
         if (bytes_.OneIn(4)) join.node = "other";
         for (int i = bytes_.Below(3); i > 0; --i)
-          join.held.push_back({SomeSession(), {uint32_t{bytes_.Below(3)}}, 1});
+          join.held.push_back({SomeSession(), {static_cast<uint32_t>(bytes_.Below(3))}, 1});
         return join;
       }
       case 1: {
@@ -91,7 +91,7 @@ class World {
       case 9:
         return ExecutorGone{SomeSession(),
                             bytes_.OneIn(2) ? absl::OkStatus() : absl::UnavailableError("signal 9"),
-                            bytes_.OneIn(4), bytes_.Below(3)};
+                            bytes_.OneIn(4), static_cast<uint64_t>(bytes_.Below(3))};
       case 10: return Progress{SomeSession(), bytes_.OneIn(2)};
       case 11: return SnapshotKept{SomeSession(), "root", bytes_.Byte()};
       case 12:
