@@ -147,7 +147,9 @@ void ExecutorCore::OnOpen(const proto::Open& open, uint64_t epoch) {
     restoration_ = std::make_unique<Restoration>(open.snapshot_root(), &inbox_);
     return;
   }
-  if (first) FollowPlan();
+  if (first) {
+    if (absl::Status status = FollowPlan(); !status.ok()) return EndSession(status);
+  }
   SendOpened();
 }
 
@@ -197,7 +199,7 @@ absl::Status ExecutorCore::Restored() {
   schedule_.Restored(snapshot.seq());
   restored_us_ = snapshot.device_time_us();
   restored_kernels_ = snapshot.kernels_launched();
-  FollowPlan();
+  OB_RETURN_IF_ERROR(FollowPlan());
   SendOpened();
   return absl::OkStatus();
 }

@@ -85,7 +85,7 @@ class ExecutorCore {
   void Handle(proto::ClientItem item);
   void OnOpen(const proto::Open& open, uint64_t epoch);
   void SendOpened();
-  void FollowPlan();
+  absl::Status FollowPlan();
   void KnowPlan();
   absl::Status Restored();
   void OnGraph(const proto::Graph& piece);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/check.h"
 #include "proto/status_code.h"
 #include "worker/executor_core.h"
 
@@ -122,14 +123,15 @@ void ExecutorCore::KnowPlan() {
 }
 
 // The client's part of the plan: what was told after the last snapshot.
-void ExecutorCore::FollowPlan() {
+absl::Status ExecutorCore::FollowPlan() {
   std::vector<PlanLogEntry> entries;
   for (const proto::PlanEntry& entry : opened_by_.plan()) {
     absl::StatusOr<PlanLogEntry> logged = PlanLogEntryFromWire(entry);
-    if (!logged.ok()) return EndSession(logged.status());
+    OB_RETURN_IF_ERROR(logged.status());
     if (logged->seq > applied_seq_) entries.push_back(*std::move(logged));
   }
   state_.Follow(entries);
+  return absl::OkStatus();
 }
 
 void ExecutorCore::AddPlan(proto::Done& done) {

@@ -529,6 +529,20 @@ TEST_F(ExecutorCoreTest, MoreThanTheCreditEndsTheSession) {
 }
 
 // However much of it was left to do.
+TEST_F(ExecutorCoreTest, APlanThatCannotBeReadIsTheLastWord) {
+  ExecutorCore core(engine_.get(), {});
+  proto::ClientFrame frame;
+  frame.set_epoch(1);
+  frame.add_items()->mutable_open()->add_plan()->set_kernel("no hash");
+  const std::vector<proto::ServerFrame> answers = core.On(std::move(frame));
+  ASSERT_EQ(answers.size(), 1u);
+  ASSERT_EQ(answers[0].items_size(), 1);
+  EXPECT_EQ(answers[0].items(0).failed().seq(), 0u);
+  EXPECT_EQ(answers[0].items(0).failed().code(),
+            static_cast<uint32_t>(absl::StatusCode::kInvalidArgument));
+  EXPECT_TRUE(core.ended());
+}
+
 TEST_F(ExecutorCoreTest, ASessionEndsOnce) {
   SetUpInputs();
   const std::vector<uint32_t> often(kKeptItemsMax + 1, 0);
