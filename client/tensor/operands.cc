@@ -52,4 +52,16 @@ Operands Promoted(const Recorder& rec, const Arg& a, const Arg& b, std::string_v
   return {rec.Broadcast(x.a, shape), rec.Broadcast(x.b, shape)};
 }
 
+const UOp* SumOfProducts(const Recorder& rec, const UOp* a, const UOp* b,
+                         const std::vector<int64_t>& axes, std::optional<DType> dtype) {
+  const DType result = dtype.value_or(a->dtype), sum = AccumulateType(result);
+  // Products are as wide as the sums: what the user asks for is a result that is not rounded twice.
+  const std::optional<DType> wide = Promote(AccumulateType(a->dtype), sum);
+  if (!wide)
+    rec.Invalid(absl::StrCat("no type holds both ", std::string(Name(a->dtype)), " and ",
+                             std::string(Name(sum)), "; cast the operands"));
+  const UOp* const product = rec.Mul(rec.Cast(a, *wide), rec.Cast(b, *wide));
+  return rec.Cast(rec.Reduce(Op::kAdd, rec.Cast(product, sum), axes), result);
+}
+
 }  // namespace outboard::internal

@@ -1,7 +1,9 @@
 // Operands of one type and shape.
 #pragma once
 
+#include <optional>
 #include <string_view>
+#include <vector>
 
 #include "client/tensor/recorder.h"
 #include "client/tensor/tensor.h"
@@ -22,5 +24,10 @@ Operands Promoted(const Recorder& rec, const Arg& a, const Arg& b, std::string_v
 
 // Promoted, without broadcasting.
 Operands SameType(const Recorder& rec, const Arg& a, const Arg& b, std::string_view what);
+
+// sum(a * b) over `axes`, which stay: added up in a type wide enough, in the type of a and b or in
+// `dtype` where it is given. Requires one type and shape of both.
+const UOp* SumOfProducts(const Recorder& rec, const UOp* a, const UOp* b,
+                         const std::vector<int64_t>& axes, std::optional<DType> dtype = {});
 
 }  // namespace outboard::internal

@@ -325,12 +325,14 @@ class Tensor {
   Tensor log_softmax(int64_t axis = -1, At at = At::current()) const;
 
   // ---- products ---------------------------------------------------------------------------------
-  // [..., n, k] x [..., k, m] -> [..., n, m]; a vector on either side as in numpy.
-  Tensor matmul(const Arg& other) const;
-  Tensor dot(const Arg& other) const;
-  // x weight (+ bias), weight [in, out].
+  // [..., n, k] x [..., k, m] -> [..., n, m]; a vector on either side as in numpy. With `dtype` the
+  // products are added up in that type, which the result has.
+  Tensor matmul(const Arg& other, std::optional<DType> dtype = {}) const;
+  Tensor dot(const Arg& other, std::optional<DType> dtype = {}) const;
+  // x weight (+ bias), weight [in, out]; a weight [in] is multiplied element by element.
   Tensor linear(const Tensor& weight, const Tensor& bias = {}, At at = At::current()) const;
-  // [B, C, H, W] with weight [O, C / groups, KH, KW] and bias [O] or empty.
+  // [B, C, H, W] with weight [O, C / groups, KH, KW] and bias [O] or empty. Windows of any other
+  // number of axes are in convolution.h and pooling.h.
   Tensor conv2d(const Tensor& weight, const Tensor& bias = {}, Conv2dOptions options = {},
                 At at = At::current()) const;
   Tensor max_pool2d(Pool2dOptions options = {}, At at = At::current()) const;

@@ -1,5 +1,12 @@
 #include "client/tensor/windows.h"
 
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/limits.h"
+
 namespace outboard::internal {
 namespace {
 
@@ -15,6 +22,83 @@ DType PlaceType(const UOp* index) {
 
 }  // namespace
 
+std::vector<int64_t> ForEachAxis(const Recorder& rec, std::string_view what, std::string_view name,
+                                 const PerAxis& numbers, size_t count) {
+  if (numbers.size() == count) return numbers;
+  if (numbers.size() != 1)
+    rec.Invalid(absl::StrCat(std::string(what), ": ", numbers.size(), " numbers as ",
+                             std::string(name), " of ", count, " axes"));
+  return std::vector<int64_t>(count, numbers[0]);
+}
+
+std::vector<Window> WindowsOf(const Recorder& rec, std::string_view what,
+                              const std::vector<int64_t>& kernel, const PerAxis& stride,
+                              const PerAxis& dilation, const Padding& padding) {
+  const size_t count = kernel.size();
+  if (padding.size() != 1 && padding.size() != count)
+    rec.Invalid(
+        absl::StrCat(std::string(what), ": padding for ", padding.size(), " of ", count, " axes"));
+  const std::vector<int64_t> strides = ForEachAxis(rec, what, "stride", stride, count);
+  const std::vector<int64_t> dilations = ForEachAxis(rec, what, "dilation", dilation, count);
+  std::vector<Window> windows;
+  for (size_t i = 0; i < count; ++i) {
+    const auto& [before, after] = padding[padding.size() == 1 ? 0 : i];
+    const Window w = {kernel[i], strides[i], dilations[i], before, after};
+    if (w.kernel < 1 || w.stride < 1 || w.dilation < 1)
+      rec.Invalid(absl::StrCat(std::string(what), ": kernel ", w.kernel, ", stride ", w.stride,
+                               " and dilation ", w.dilation, " must be positive"));
+    for (const int64_t number : {w.kernel, w.stride, w.dilation, w.before, w.after})
+      if (number > limits::kDimMax || number < -limits::kDimMax)
+        rec.Invalid(
+            absl::StrCat(std::string(what), ": a number is over the limit of ", limits::kDimMax));
+    windows.push_back(w);
+  }
+  return windows;
+}
+
+int64_t PlacesOf(const Recorder& rec, std::string_view what, int64_t length, const Window& w) {
+  const int64_t room = length + w.before + w.after - w.reach();
+  if (room < 0)
+    rec.Invalid(absl::StrCat(std::string(what), ": a kernel of ", w.kernel, " with dilation ",
+                             w.dilation, " does not fit an axis of ", length, " with padding ",
+                             w.before, " and ", w.after));
+  return room / w.stride + 1;
+}
+
+const UOp* PadForWindows(const Recorder& rec, const UOp* x, std::span<const Window> windows,
+                         double value) {
+  const size_t kept = x->shape.size() - windows.size();
+  Shape begin_end, lo_hi(2 * kept, Dim(0));
+  for (size_t i = 0; i < kept; ++i) begin_end.insert(begin_end.end(), {Dim(0), x->shape[i]});
+  for (size_t i = 0; i < windows.size(); ++i) {
+    const int64_t length = rec.LengthOf(x, static_cast<int64_t>(kept + i));
+    const auto& [before, after] = std::pair(windows[i].before, windows[i].after);
+    begin_end.insert(begin_end.end(), {Dim(std::max<int64_t>(-before, 0)),
+                                       Dim(length - std::max<int64_t>(-after, 0))});
+    lo_hi.insert(lo_hi.end(),
+                 {Dim(std::max<int64_t>(before, 0)), Dim(std::max<int64_t>(after, 0))});
+  }
+  x = rec.Shrink(x, begin_end);
+  const UOp* const padded = rec.Pad(x, lo_hi);
+  if (value == 0 || padded == x) return padded;
+  const UOp* const inside = rec.Pad(rec.Full(rec.ConstInt(DType::kBool, 1), x->shape), lo_hi);
+  return rec.Where(inside, padded, rec.FullLike(padded, value));
+}
+
+const UOp* SlideWindows(const Recorder& rec, std::string_view what, const UOp* x,
+                        std::span<const Window> windows) {
+  const int first = x->rank() - static_cast<int>(windows.size());
+  std::vector<int64_t> places;
+  for (size_t i = 0; i < windows.size(); ++i)
+    places.push_back(
+        PlacesOf(rec, what, rec.LengthOf(x, first + static_cast<int64_t>(i)), windows[i]));
+  x = PadForWindows(rec, x, windows, 0);
+  for (size_t i = 0; i < windows.size(); ++i)
+    x = Windows(rec, x, first + 2 * static_cast<int>(i), places[i], windows[i].kernel,
+                windows[i].stride, windows[i].dilation);
+  return x;
+}
+
 const UOp* Windows(const Recorder& rec, const UOp* x, int axis, int64_t places, int64_t kernel,
                    int64_t stride, int64_t dilation) {
   // Windows that neither overlap nor leave gaps are a reshape.
@@ -27,9 +111,10 @@ const UOp* Windows(const Recorder& rec, const UOp* x, int axis, int64_t places, 
     return rec.Reshape(rec.Shrink(x, begin_end), dims);
   }
   Shape full(x->shape.begin(), x->shape.end());
-  full.insert(full.begin() + axis, {Dim(places), Dim(kernel)});  // [..., o, k, i, ...]
+  full.insert(full.begin() + axis, 2, Dim(kernel));
+  full[axis] = Dim(places);  // [..., o, k, i, ...]
   Shape apart(x->shape.begin(), x->shape.end());
-  apart.insert(apart.begin() + axis, {Dim(1), Dim(1)});
+  apart.insert(apart.begin() + axis, 2, Dim(1));
   const auto times = [&](const UOp* iota, int64_t factor) {
     return factor == 1 ? iota : rec.Scale(iota, static_cast<double>(factor));
   };

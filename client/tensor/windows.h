@@ -2,9 +2,45 @@
 // plain loads.
 #pragma once
 
+#include <span>
+#include <string_view>
+#include <vector>
+
 #include "client/tensor/recorder.h"
+#include "client/tensor/window_options.h"
 
 namespace outboard::internal {
+
+// How a window slides along one axis.
+struct Window {
+  int64_t kernel, stride, dilation;
+  int64_t before, after;  // padding
+
+  int64_t reach() const {
+    return dilation * (kernel - 1) + 1;
+  }  // from its first element to its end
+};
+
+// One for each axis of `kernel`, all of them checked. `what` names the operation in errors.
+std::vector<Window> WindowsOf(const Recorder& rec, std::string_view what,
+                              const std::vector<int64_t>& kernel, const PerAxis& stride,
+                              const PerAxis& dilation, const Padding& padding);
+
+// `numbers` as one for each of `count` axes. Throws where it is neither one nor as many.
+std::vector<int64_t> ForEachAxis(const Recorder& rec, std::string_view what, std::string_view name,
+                                 const PerAxis& numbers, size_t count);
+
+// The places that a window has along an axis of `length`. Throws where there is none.
+int64_t PlacesOf(const Recorder& rec, std::string_view what, int64_t length, const Window& window);
+
+// x with the padding of the windows at its last axes, which is `value`; negative sides are cut.
+const UOp* PadForWindows(const Recorder& rec, const UOp* x, std::span<const Window> windows,
+                         double value);
+
+// x [..., D1, D2 ...] as [..., P1, K1, P2, K2 ...], padded with zeros. Throws where a window has no
+// place.
+const UOp* SlideWindows(const Recorder& rec, std::string_view what, const UOp* x,
+                        std::span<const Window> windows);
 
 // x with `axis` of length I replaced by two axes: `places` positions of a window, and `kernel`
 // elements in it: y[..., o, k, ...] = x[..., o * stride + k * dilation, ...]. Requires all of them

@@ -2,6 +2,8 @@
 // line and the next one's.
 #include "client/nn/layers.h"
 #include "client/nn/optim.h"
+#include "client/tensor/convolution.h"
+#include "client/tensor/pooling.h"
 #include "tests/client/operators/table.h"
 
 namespace outboard::operators {
@@ -164,11 +166,23 @@ const std::vector<Mistake>& AllMistakes() {
       {__LINE__, "conv2d", "groups that do not divide", kInvalid, {"4", "3", "[3, 1, 1, 1]"}, [] { Image().conv2d(Tensor::ones({3, 1, 1, 1}), {}, {.groups = 3}); }},
       {__LINE__, "conv2d", "a kernel that does not fit", kInvalid, {"6", "5"}, [] { Image().conv2d(Tensor::ones({2, 4, 6, 1})); }},
       {__LINE__, "conv2d", "a stride of 0", kInvalid, {"stride 0"}, [] { Image().conv2d(Tensor::ones({2, 4, 1, 1}), {}, {.stride = 0}); }},
-      {__LINE__, "conv2d", "a negative padding", kInvalid, {"padding -1"}, [] { Image().conv2d(Tensor::ones({2, 4, 1, 1}), {}, {.padding = {0, -1}}); }},
+      {__LINE__, "conv2d", "a padding that leaves nothing", kInvalid, {"5", "-3"}, [] { Image().conv2d(Tensor::ones({2, 4, 1, 1}), {}, {.padding = {0, -3}}); }},
       {__LINE__, "conv2d", "a padding over the limit", kInvalid, {"limit"}, [] { Image().conv2d(Tensor::ones({2, 4, 1, 1}), {}, {.padding = INT64_MAX}); }},
       {__LINE__, "conv2d", "another bias", kInvalid, {"[3]", "2"}, [] { Image().conv2d(Tensor::ones({2, 4, 1, 1}), Tensor::ones({3})); }},
       {__LINE__, "max_pool2d", "another rank", kInvalid, {"[2, 3]", "[B, C, H, W]"}, [] { Matrix().max_pool2d(); }},
       {__LINE__, "max_pool2d", "a kernel that does not fit", kInvalid, {"6", "5"}, [] { Image().max_pool2d({.kernel = 6}); }},
+      {__LINE__, "convolution", "another rank", kInvalid, {"[2, 3]", "[B, C, D...]"}, [] { convolution(Matrix(), Matrix()); }},
+      {__LINE__, "convolution", "other channels", kInvalid, {"4", "[2, 3, 1, 1]"}, [] { convolution(Image(), Tensor::ones({2, 3, 1, 1})); }},
+      {__LINE__, "convolution", "a kernel that does not fit", kInvalid, {"6", "5", "1 and 0"}, [] { convolution(Image(), Tensor::ones({2, 4, 1, 7}), {}, {.padding = {{0, 0}, {1, 0}}}); }},
+      {__LINE__, "convolution", "numbers for other axes", kInvalid, {"3", "stride", "2 axes"}, [] { convolution(Image(), Tensor::ones({2, 4, 1, 1}), {}, {.stride = {1, 2, 3}}); }},
+      {__LINE__, "convolution", "another bias", kInvalid, {"[3]", "2"}, [] { convolution(Image(), Tensor::ones({2, 4, 1, 1}), Tensor::ones({3})); }},
+      {__LINE__, "transposed_convolution", "other channels", kInvalid, {"4", "[2, 3, 1, 1]"}, [] { transposed_convolution(Image(), Tensor::ones({2, 3, 1, 1})); }},
+      {__LINE__, "transposed_convolution", "nothing left", kInvalid, {"9", "-6"}, [] { transposed_convolution(Image(), Tensor::ones({4, 1, 1, 1}), {}, {.stride = 2, .padding = 6}); }},
+      {__LINE__, "max_pool", "fewer axes", kInvalid, {"2", "[2]"}, [] { max_pool(Places()); }},
+      {__LINE__, "max_pool", "a stride of 0", kInvalid, {"stride 0"}, [] { max_pool(Image(), {.stride = 0}); }},
+      {__LINE__, "avg_pool", "a kernel that does not fit", kInvalid, {"6", "5"}, [] { avg_pool(Image(), {.kernel = {6}}); }},
+      {__LINE__, "max_unpool", "places of another shape", kInvalid, {"[1, 4, 5, 5]", "[2]"}, [] { max_unpool(Image(), Places()); }},
+      {__LINE__, "max_unpool", "a size of other axes", kInvalid, {"3", "[1, 4, 5, 5]"}, [] { max_unpool(Image(), Tensor::zeros({1, 4, 5, 5}, DType::kI32), {}, {1, 2, 3}); }},
       {__LINE__, "avg_pool2d", "another rank", kInvalid, {"[2, 3]", "[B, C, H, W]"}, [] { Matrix().avg_pool2d(); }},
       // ---- training
       {__LINE__, "dropout", "a share that is none", kInvalid, {"1.5"}, [] { Matrix().dropout(1.5); }},

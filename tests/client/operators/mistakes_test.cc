@@ -79,8 +79,9 @@ Names Declared() {
   Names names = Members(tensor.substr(begin, end - begin));
   names.erase("Tensor");  // the constructor
   names.merge(Outside(tensor));
-  for (const char* header : {"layers.h", "optim.h", "state.h"})
-    names.merge(Outside(ReadSource(std::string("client/nn/") + header)));
+  for (const char* header : {"nn/layers.h", "nn/optim.h", "nn/state.h", "tensor/convolution.h",
+                             "tensor/pooling.h", "tensor/window_options.h"})
+    names.merge(Outside(ReadSource(std::string("client/") + header)));
   return names;
 }
 
@@ -108,6 +109,12 @@ const std::map<std::string, std::string>& Elsewhere() {
       {"Size2d", "operators/mistakes_test.cc"},
       {"Conv2dOptions", "operators/products.cc"},
       {"Pool2dOptions", "operators/products.cc"},
+      {"ConvolutionOptions", "operators/windows.cc"},
+      {"TransposedConvolutionOptions", "operators/windows.cc"},
+      {"PoolOptions", "operators/windows.cc"},
+      {"MaxPooled", "operators/windows.cc"},
+      {"Padding", "operators/windows.cc"},
+      {"PerAxis", "operators/windows.cc"},
       {"Slice", "operators/indexing.cc"},
       {"Ellipsis", "operators/indexing.cc"},
       {"NewAxis", "operators/indexing.cc"},

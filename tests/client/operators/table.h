@@ -91,6 +91,7 @@ Group Movement();     // movement.cc
 Group Indexing();     // indexing.cc
 Group Reductions();   // reductions.cc
 Group Products();     // products.cc
+Group Windows();      // windows.cc
 Group Making();       // making.cc
 Group Training();     // training.cc
 Group Layers();       // layers.cc
