@@ -145,7 +145,7 @@ Row Convolution(std::vector<Operand> operands, const ConvolutionOptions& options
             return Convolved(x[0], x[1], x.operands.size() > 2 ? &x[2] : nullptr, options.groups,
                              slides);
           },
-          4};
+          8};
 }
 
 Row Transpose(std::vector<Operand> operands, const TransposedConvolutionOptions& options,
@@ -168,7 +168,7 @@ Row Transpose(std::vector<Operand> operands, const TransposedConvolutionOptions&
               return y(i) + (x.operands.size() > 2 ? x[2]({i[1]}) : 0);
             });
           },
-          4};
+          8};
 }
 
 Row MaxPool(Operand x, const PoolOptions& options, const Slides& slides, const Dims& places) {
