@@ -9,15 +9,12 @@
 #pragma once
 
 #include <exception>
-#include <source_location>
 #include <string>
 
 #include "absl/status/status.h"
+#include "client/tensor/at.h"
 
 namespace outboard {
-
-// A place in the user's program. Functions of the API take one as a last, defaulted parameter.
-using At = std::source_location;
 
 class Error : public std::exception {
  public:

@@ -46,7 +46,7 @@ const std::vector<Layer> kLayers = {
     {"gateway/", {"gateway/", "compiler/", "proto/", "storage/"}},
     {"client/", {"client/", "compiler/ir/", "compiler/rewrite/", "compiler/tensor/", "proto/"}},
     {"examples/", {"client/", "compiler/ir/"}},
-    {"python/", {"client/", "compiler/ir/"}},
+    {"client/python/", {"client/", "compiler/ir/", "proto/"}},
 };
 
 // Packages that only some folders may include.
@@ -67,6 +67,8 @@ const std::vector<Package> kPackages = {
     {"gtest/", {"tests/"}},
     {"gmock/", {"tests/"}},
     {"nlohmann/", {"cli/", "tests/"}},
+    {"nanobind/", {"client/python/"}},
+    {"Python.h", {"client/python/"}},
 };
 
 // What the renderers must not write: flags on instructions whose operands a tenant chooses.

@@ -1,0 +1,27 @@
+// What the files of this folder add to the module: each one's part of class Tensor and of the module itself.
+//
+// Signatures (names, order, defaults) are tinygrad's; what they compute is one call of the C++ library each. A docstring
+// gives shapes and errors where the C++ header does.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include "client/tensor/tensor.h"
+
+namespace outboard::python {
+
+using TensorClass = nanobind::class_<Tensor>;
+
+void BindErrors(nanobind::module_& module);  // before all others
+void BindDTypes(nanobind::module_& module);
+
+void BindCreation(nanobind::module_& module, TensorClass& tensor);
+void BindElementwise(nanobind::module_& module, TensorClass& tensor);
+void BindIndexing(nanobind::module_& module, TensorClass& tensor);
+void BindMovement(nanobind::module_& module, TensorClass& tensor);
+void BindProduct(nanobind::module_& module, TensorClass& tensor);
+void BindReduce(nanobind::module_& module, TensorClass& tensor);
+void BindTraining(nanobind::module_& module, TensorClass& tensor);
+void BindValues(nanobind::module_& module, TensorClass& tensor);
+
+}  // namespace outboard::python

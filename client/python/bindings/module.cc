@@ -1,0 +1,31 @@
+// outboard._core: the C++ client library as a module of Python. What users import is the package around it
+// (client/python/outboard).
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include "client/python/bindings/bindings.h"
+#include "client/python/bindings/here.h"
+
+NB_MODULE(_core, module) {
+  using namespace outboard;            // NOLINT
+  using namespace outboard::python;    // NOLINT
+  nanobind::set_leak_warnings(false);  // a program may end with tensors in its globals
+
+  module.def("set_package_folder", &SetPackageFolder);
+  BindErrors(module);
+  BindDTypes(module);
+  TensorClass tensor(module, "Tensor", nanobind::is_weak_referenceable(), nanobind::dynamic_attr(),
+                     "A tensor whose values live in the cloud.\n\n"
+                     "Lazy: an operation records what is to be computed and returns at once. "
+                     "`realize()` sends it, and\n"
+                     "only `numpy()`, `tolist()`, `item()` and `data()` wait. Shapes, types and "
+                     "names are tinygrad's.");
+  BindCreation(module, tensor);
+  BindElementwise(module, tensor);
+  BindIndexing(module, tensor);
+  BindMovement(module, tensor);
+  BindProduct(module, tensor);
+  BindReduce(module, tensor);
+  BindTraining(module, tensor);
+  BindValues(module, tensor);
+}

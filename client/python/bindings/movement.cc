@@ -1,0 +1,132 @@
+// Tensors of another shape with the same elements.
+
+#include "client/python/bindings/arguments.h"
+#include "client/python/bindings/bindings.h"
+
+namespace outboard::python {
+namespace nb = nanobind;
+using namespace nb::literals;  // NOLINT
+namespace {
+
+// {before, after} of each axis from ((1, 2), None, (0, 1)), where None leaves an axis as it is: pad's is (0, 0), shrink's
+// (0, n).
+SizePairs PairsOf(nb::handle object, const Tensor& tensor, bool whole, const At& at) {
+  SizePairs pairs;
+  int64_t axis = 0;
+  for (const nb::handle item : object) {
+    if (item.is_none()) {
+      pairs.emplace_back(0, whole ? tensor.size(axis, at) : Size(0));
+    } else {
+      const nb::object pair = nb::borrow(item);
+      const std::optional<Size> first = SizeOf(pair[0]), second = SizeOf(pair[1]);
+      if (nb::len(pair) != 2 || !first || !second)
+        throw nb::type_error("a pair of ints or None for each axis");
+      pairs.emplace_back(*first, *second);
+    }
+    ++axis;
+  }
+  return pairs;
+}
+
+Tensor Reshape(const Tensor& x, const nb::args& shape) {
+  Sizes sizes;
+  nb::object list =
+      shape.size() == 1 && (PyTuple_Check(shape[0].ptr()) || PyList_Check(shape[0].ptr()))
+          ? nb::borrow(shape[0])
+          : nb::borrow(shape);
+  const At at = Here();
+  int64_t axis = 0;
+  for (const nb::handle item : list) {  // None keeps a dimension
+    const std::optional<Size> size = item.is_none() ? x.size(axis, at) : SizeOf(item);
+    if (!size) throw nb::type_error("a shape has ints");
+    sizes.push_back(*size);
+    ++axis;
+  }
+  return x.reshape(sizes, at);
+}
+
+}  // namespace
+
+void BindMovement(nb::module_&, TensorClass& tensor) {
+  tensor
+      .def("reshape", &Reshape, "shape"_a,
+           "Of the same elements; one dimension may be -1, None keeps one.")
+      .def("view", &Reshape, "shape"_a, "Another name of reshape.")
+      .def(
+          "flatten",
+          [](const Tensor& x, int64_t first, int64_t last) {
+            return x.flatten(first, last, Here());
+          },
+          "start_dim"_a = 0, "end_dim"_a = -1)
+      .def(
+          "unsqueeze", [](const Tensor& x, int64_t dim) { return x.unsqueeze(dim, Here()); },
+          "dim"_a)
+      .def(
+          "squeeze",
+          [](const Tensor& x, std::optional<int64_t> dim) {
+            return dim ? x.squeeze(*dim, Here()) : x.squeeze(Here());
+          },
+          "dim"_a = nb::none())
+      .def(
+          "expand",
+          [](const Tensor& x, const nb::args& shape) { return x.expand(SizesOf(shape), Here()); },
+          "shape"_a)
+      .def(
+          "permute",
+          [](const Tensor& x, const nb::args& order) { return x.permute(DimsOf(order), Here()); },
+          "order"_a)
+      .def(
+          "transpose",
+          [](const Tensor& x, int64_t a, int64_t b) { return x.transpose(a, b, Here()); },
+          "dim0"_a = 1, "dim1"_a = 0)
+      .def_prop_ro("T", [](const Tensor& x) { return x.transpose(-2, -1, Here()); })
+      .def(
+          "flip",
+          [](const Tensor& x, const nb::args& axis) { return x.flip(Axes(DimsOf(axis)), Here()); },
+          "axis"_a)
+      .def(
+          "shrink",
+          [](const Tensor& x, nb::handle arg) {
+            return x.shrink(PairsOf(arg, x, true, Here()), Here());
+          },
+          "arg"_a, "The part [begin, end) of each axis; None keeps one whole.")
+      .def(
+          "repeat",
+          [](const Tensor& x, const nb::args& repeats) {
+            return x.repeat(DimsOf(repeats), Here());
+          },
+          "repeats"_a)
+      .def(
+          "split",
+          [](const Tensor& x, const std::variant<int64_t, Dims>& sizes, int64_t dim) {
+            const At at = Here();
+            const std::vector<Tensor> parts =
+                std::visit([&](const auto& size) { return x.split(size, dim, at); }, sizes);
+            nb::list list;
+            for (const Tensor& part : parts) list.append(part);
+            return nb::tuple(list);
+          },
+          "sizes"_a, "dim"_a = 0)
+      .def(
+          "chunk",
+          [](const Tensor& x, int64_t chunks, int64_t dim) { return x.chunk(chunks, dim, Here()); },
+          "chunks"_a, "dim"_a = 0)
+      .def(
+          "cat",
+          [](const Tensor& x, const nb::args& others, int64_t dim) {
+            std::vector<Tensor> parts = {x};
+            for (const nb::handle other : others) parts.push_back(nb::cast<Tensor>(other));
+            return Tensor::cat(parts, dim, Here());
+          },
+          "args"_a, "dim"_a = 0)
+      .def(
+          "stack",
+          [](const Tensor& x, const nb::args& others, int64_t dim) {
+            std::vector<Tensor> parts = {x};
+            for (const nb::handle other : others) parts.push_back(nb::cast<Tensor>(other));
+            return Tensor::stack(parts, dim, Here());
+          },
+          "args"_a, "dim"_a = 0);
+}
+
+}  // namespace outboard::python

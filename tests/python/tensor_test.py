@@ -1,0 +1,85 @@
+"""Data in, values out, and what a tensor says of itself."""
+import numpy as np
+import pytest
+
+from outboard import Error, Tensor, dtypes
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64,
+                                   np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (0,), (2, 0, 3)])
+def test_numpy_there_and_back(dtype, shape):
+    values = (np.arange(int(np.prod(shape))) - 2).astype(dtype).reshape(shape)
+    back = Tensor(values).numpy()
+    assert back.dtype == values.dtype and back.shape == values.shape
+    np.testing.assert_array_equal(back, values)
+
+
+def test_arrays_that_are_not_contiguous():
+    values = np.arange(24, dtype=np.float32).reshape(4, 6)[::2, ::-1].T
+    np.testing.assert_array_equal(Tensor(values).numpy(), values)
+
+
+def test_large_arrays_go_by_hash_and_are_kept_until_they_are_sent():
+    values = np.random.default_rng(0).random((1024, 1024), dtype=np.float32)
+    tensor, expected = Tensor(values) + 1, values + 1
+    del values
+    np.testing.assert_array_equal(tensor.numpy(), expected)
+
+
+def test_lists_numbers_and_bytes():
+    assert Tensor(3).dtype == dtypes.int32 and Tensor(3).item() == 3
+    assert Tensor(3.5).dtype == dtypes.float32 and Tensor(3.5).item() == 3.5
+    assert Tensor(True).dtype == dtypes.bool and Tensor(True).item() is True
+    assert Tensor([[1, 2], [3, 4]]).tolist() == [[1, 2], [3, 4]]
+    assert Tensor([1, 2.5]).dtype == dtypes.float32
+    assert Tensor([]).shape == (0,)
+    assert Tensor(b"\1\2\3").tolist() == [1, 2, 3]
+    assert Tensor([1, 2], dtype="float64").dtype == dtypes.float64
+
+
+@pytest.mark.parametrize("data", [[[1, 2], [3]], [1, [2]], [[1], 2]])
+def test_no_rectangle(data):
+    with pytest.raises((ValueError, TypeError)):
+        Tensor(data)
+
+
+def test_errors_are_at_the_python_line():
+    with pytest.raises(ValueError, match="tensor_test.py:") as raised:
+        Tensor.ones(2, 3) + Tensor.ones(4)
+    assert isinstance(raised.value, Error)
+    assert raised.value.filename == __file__
+    with open(__file__) as file:
+        assert "Tensor.ones(4)" in file.readlines()[raised.value.lineno - 1]
+
+
+def test_dlpack_both_ways():
+    torch = pytest.importorskip("torch")
+    values = torch.arange(6, dtype=torch.float32).reshape(2, 3)
+    assert Tensor(values).tolist() == values.tolist()
+    assert torch.from_dlpack(Tensor(values) * 2).tolist() == (values * 2).tolist()
+    assert np.from_dlpack(Tensor([1, 2])).tolist() == [1, 2]
+
+
+def test_repr_never_computes():
+    tensor = Tensor([1, 2]) + 1
+    assert "not computed yet" in repr(tensor)
+    assert "not computed yet" not in repr(tensor.realize())
+
+
+def test_a_step():
+    w = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    w.requires_grad_()
+    (w * w).sum().backward()
+    np.testing.assert_array_equal(w.grad.numpy(), [[2, 4], [6, 8]])
+    w.assign(w - 0.5 * w.grad)
+    np.testing.assert_array_equal(w.numpy(), np.zeros((2, 2)))
+
+
+def test_movement_and_index():
+    values = np.arange(24).reshape(2, 3, 4)
+    x = Tensor(values)
+    np.testing.assert_array_equal(x[1, ::-1, None, 1:3].numpy(), values[1, ::-1, None, 1:3])
+    np.testing.assert_array_equal(x[..., Tensor([0, 3])].numpy(), values[..., [0, 3]])
+    np.testing.assert_array_equal(x.permute(2, 0, 1).reshape(4, -1).numpy(), values.transpose(2, 0, 1).reshape(4, -1))
+    assert x.shape == (2, 3, 4) and x.T.shape == (2, 4, 3)
