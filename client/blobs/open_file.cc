@@ -56,11 +56,12 @@ void OpenFile::Found(std::span<const FileRange> ranges, std::span<const wire::Bl
   names_.insert(names_.end(), names.begin(), names.end());
 }
 
-absl::StatusOr<std::string> OpenFile::Head(uint64_t bytes) const {
-  std::string head(std::min(bytes, size_bytes()), '\0');
-  if (absl::Status status = wire::SourceOf(fd_, 0, head.size()).read(0, head); !status.ok())
+absl::StatusOr<std::string> OpenFile::Read(uint64_t offset, uint64_t bytes) const {
+  offset = std::min(offset, size_bytes());
+  std::string read(std::min(bytes, size_bytes() - offset), '\0');
+  if (absl::Status status = wire::SourceOf(fd_, offset, read.size()).read(0, read); !status.ok())
     return status;
-  return head;
+  return read;
 }
 
 }  // namespace outboard::blobs

@@ -35,7 +35,9 @@ class OpenFile : public std::enable_shared_from_this<OpenFile> {
   // before it is closed.
   void Found(std::span<const FileRange> ranges, std::span<const wire::BlobName> names);
   // The first bytes, for headers; as many as there are.
-  absl::StatusOr<std::string> Head(uint64_t bytes) const;
+  absl::StatusOr<std::string> Head(uint64_t bytes) const { return Read(0, bytes); }
+  // From `offset` on; as many as there are.
+  absl::StatusOr<std::string> Read(uint64_t offset, uint64_t bytes) const;
 
  private:
   OpenFile(int fd, FileStamp stamp, FileIndex index)

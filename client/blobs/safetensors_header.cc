@@ -15,7 +15,6 @@ namespace {
 
 constexpr size_t kLengthBytes = 8;
 constexpr size_t kAlignment = 64;
-constexpr char kMetadata[] = "__metadata__";
 
 constexpr struct {
   std::string_view name;
@@ -262,7 +261,7 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::string_view first,
   std::set<std::string> names;
   OB_RETURN_IF_ERROR(reader.Object([&](std::string name) -> absl::Status {
     if (!names.insert(name).second) return reader.Error("a name is there twice");
-    if (name == kMetadata) {
+    if (name == kSafetensorsMetadataName) {
       const size_t begin = reader.at();
       OB_RETURN_IF_ERROR(
           reader.Object([&](const std::string&) { return reader.String().status(); }));
@@ -288,9 +287,18 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::string_view first,
   return header;
 }
 
+std::string WriteSafetensorsMetadata(
+    std::span<const std::pair<std::string, std::string>> texts_by_name) {
+  std::string json = "{";
+  for (const auto& [name, text] : texts_by_name)
+    absl::StrAppend(&json, json.size() > 1 ? "," : "", Quoted(name), ":", Quoted(text));
+  return json + "}";
+}
+
 std::string WriteSafetensorsHeader(const SafetensorsHeader& header) {
   std::string json = "{";
-  if (!header.metadata.empty()) absl::StrAppend(&json, "\"", kMetadata, "\":", header.metadata);
+  if (!header.metadata.empty())
+    absl::StrAppend(&json, "\"", kSafetensorsMetadataName, "\":", header.metadata);
   uint64_t offset = 0;
   for (const SafetensorsArray& array : header.arrays) {
     const auto known = std::find_if(std::begin(kDTypes), std::end(kDTypes),

@@ -12,8 +12,10 @@
 #define OUTBOARD_CLIENT_BLOBS_SAFETENSORS_HEADER_H_
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -21,6 +23,7 @@
 
 namespace outboard::blobs {
 
+inline constexpr char kSafetensorsMetadataName[] = "__metadata__";
 inline constexpr uint64_t kSafetensorsHeaderBytesMax = uint64_t{100} << 20;
 
 struct SafetensorsArray {
@@ -43,6 +46,10 @@ absl::StatusOr<uint64_t> SafetensorsHeaderBytes(std::string_view first, uint64_t
 // `first`: the file's first bytes, at least the whole header.
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::string_view first,
                                                          uint64_t file_bytes);
+
+// What SafetensorsHeader::metadata is for these texts.
+std::string WriteSafetensorsMetadata(
+    std::span<const std::pair<std::string, std::string>> texts_by_name);
 
 // The first bytes of a file with these arrays in this order; offsets and header_bytes are not read.
 // The arrays begin at a multiple of 64.

@@ -4,44 +4,58 @@
 
 #include <cstdio>
 #include <fstream>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/blobs/safetensors_file.h"
+#include "client/blobs/safetensors_header.h"
 
 namespace outboard::nn {
+namespace {
+
+constexpr uint64_t kFirstBytes = 64 << 10;  // most headers are shorter: one read
+
+absl::StatusOr<blobs::SafetensorsHeader> ReadHeader(const Bytes& bytes, const At& at) {
+  std::string head = bytes.Read(0, kFirstBytes, at);
+  const absl::StatusOr<uint64_t> needed = blobs::SafetensorsHeaderBytes(head, bytes.size());
+  if (!needed.ok()) return needed.status();
+  if (*needed > head.size()) head = bytes.Read(0, *needed, at);
+  return blobs::ParseSafetensorsHeader(head, bytes.size());
+}
+
+}  // namespace
 
 StateDict load_safetensors(const std::string& path, At at) {
-  auto file = blobs::OpenFile::Open(path);
-  ThrowIfError(file.status(), at);
-  const absl::StatusOr<blobs::SafetensorsHeader> header = blobs::ReadSafetensorsHeader(**file);
+  return load_safetensors(Bytes::OfFile(path, at), at);
+}
+
+StateDict load_safetensors(const Bytes& bytes, At at) {
+  const absl::StatusOr<blobs::SafetensorsHeader> header = ReadHeader(bytes, at);
   if (!header.ok()) {
-    ThrowIfError(
-        absl::Status(header.status().code(), absl::StrCat(path, ": ", header.status().message())),
-        at);
+    ThrowIfError(absl::Status(header.status().code(),
+                              absl::StrCat(bytes.name(), ": ", header.status().message())),
+                 at);
   }
-  const std::vector<blobs::FileRange> ranges = blobs::RangesOf(*header);
-  std::vector<wire::BlobSource> sources = (*file)->Sources(ranges);
+  std::vector<Bytes::Range> ranges;
+  for (const blobs::SafetensorsArray& array : header->arrays)
+    ranges.push_back({array.dtype, array.dims, header->header_bytes + array.offset});
+  std::vector<Tensor> tensors = bytes.Tensors(ranges, at);
   StateDict state;
-  for (size_t i = 0; i < ranges.size(); ++i) {
-    const blobs::SafetensorsArray& array = header->arrays[i];
-    std::function<void(const wire::BlobName&)> named;
-    if (!sources[i].name.has_value()) {
-      named = [file = *file, range = ranges[i]](const wire::BlobName& name) {
-        file->Found({&range, 1}, {&name, 1});
-      };
-    }
-    state.emplace_back(array.name, Tensor::from_blob(array.dtype, array.dims, std::move(sources[i]),
-                                                     std::move(named), at));
-  }
+  for (size_t i = 0; i < tensors.size(); ++i)
+    state.emplace_back(header->arrays[i].name, std::move(tensors[i]));
   return state;
 }
 
-void save_safetensors(const StateDict& state, const std::string& path, At at) {
+void save_safetensors(const StateDict& state, const std::string& path,
+                      const std::vector<std::pair<std::string, std::string>>& metadata, At at) {
   blobs::SafetensorsHeader header;
+  if (!metadata.empty()) header.metadata = blobs::WriteSafetensorsMetadata(metadata);
   std::vector<Tensor> tensors;
+  std::set<std::string> names = {blobs::kSafetensorsMetadataName};
   for (const auto& [name, tensor] : state) {
+    if (!names.insert(name).second)
+      ThrowInvalid(at, absl::StrCat("safetensors: ", name, " is the name of something else too"));
     blobs::SafetensorsArray array;
     array.name = name;
     array.dtype = tensor.dtype(at);

@@ -7,7 +7,10 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "client/nn/bytes.h"
 #include "client/nn/state.h"
 
 namespace outboard::nn {
@@ -18,8 +21,15 @@ namespace outboard::nn {
 //   UNIMPLEMENTED                                a dtype that tensors here do not have
 StateDict load_safetensors(const std::string& path, At at = At::current());
 
+// Of a file's bytes, wherever they are.
+StateDict load_safetensors(const Bytes& bytes, At at = At::current());
+
 // Fetches the values, together, and writes them; the file is replaced at once when all of it is written.
-// Throws Error: those of the values; UNKNOWN  the file cannot be written (named)
-void save_safetensors(const StateDict& state, const std::string& path, At at = At::current());
+// `metadata` are texts by name, which other readers find under __metadata__.
+// Throws Error: those of the values; UNKNOWN           the file cannot be written (named)
+//                                    INVALID_ARGUMENT  a name twice, or a tensor named __metadata__
+void save_safetensors(const StateDict& state, const std::string& path,
+                      const std::vector<std::pair<std::string, std::string>>& metadata = {},
+                      At at = At::current());
 
 }  // namespace outboard::nn

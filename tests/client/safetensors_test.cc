@@ -47,6 +47,38 @@ TEST_F(SafetensorsTest, WhatIsSavedComesBack) {
   EXPECT_EQ(by_name.at("steps").to_vector<int64_t>(), (std::vector<int64_t>{9}));
 }
 
+TEST_F(SafetensorsTest, TextsAreKeptBesideTheTensors) {
+  nn::save_safetensors({{"w", Tensor::from<float>({1})}}, path_, {{"epoch", "3"}, {"\"", "a\\\n"}});
+  std::string bytes(std::filesystem::file_size(path_), '\0');
+  std::ifstream(path_, std::ios::binary).read(bytes.data(), static_cast<int64_t>(bytes.size()));
+  EXPECT_NE(bytes.find("\"__metadata__\":{\"epoch\":\"3\",\"\\\"\":\"a\\\\\\u000a\"}"),
+            std::string::npos)
+      << bytes;
+  EXPECT_EQ(nn::load_safetensors(path_).size(), 1u);
+}
+
+TEST_F(SafetensorsTest, ANameIsThatOfOneTensor) {
+  const Tensor one = Tensor::from<float>({1});
+  EXPECT_THROW(nn::save_safetensors({{"w", one}, {"w", one}}, path_), Error);
+  EXPECT_THROW(nn::save_safetensors({{"__metadata__", one}}, path_), Error);
+  EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+TEST_F(SafetensorsTest, AFileMayBeATensor) {
+  nn::save_safetensors({{"a", Tensor::from<bool>({true, false, true})},
+                        {"b", Tensor::from<double>({0.1, -2})},
+                        {"c", Tensor::from<int16_t>({-3, 300})}},
+                       path_);
+  std::string bytes(std::filesystem::file_size(path_), '\0');
+  std::ifstream(path_, std::ios::binary).read(bytes.data(), static_cast<int64_t>(bytes.size()));
+  const Tensor file = Tensor::from_bytes(DType::kU8, {static_cast<int64_t>(bytes.size())}, bytes);
+  const nn::StateDict state = nn::load_safetensors(nn::Bytes::OfTensor(file));
+  ASSERT_EQ(state.size(), 3u);
+  EXPECT_EQ(state[0].second.to_vector<int>(), (std::vector<int>{1, 0, 1}));
+  EXPECT_EQ(state[1].second.to_vector<double>(), (std::vector<double>{0.1, -2}));
+  EXPECT_EQ(state[2].second.to_vector<int>(), (std::vector<int>{-3, 300}));
+}
+
 TEST_F(SafetensorsTest, FromBlobIsTheBytesOfItsSource) {
   const float numbers[] = {1, 2, 3};
   const std::string_view bytes(reinterpret_cast<const char*>(numbers), sizeof numbers);

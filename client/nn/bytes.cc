@@ -1,0 +1,101 @@
+#include "client/nn/bytes.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/blobs/open_file.h"
+#include "client/nn/little_endian.h"
+
+namespace outboard::nn {
+
+struct Bytes::Source {
+  std::string name;
+  std::shared_ptr<blobs::OpenFile> file;  // or
+  Tensor tensor;
+  uint64_t size = 0;
+};
+
+namespace {
+
+// The bytes that `range` takes; throws unless they are inside.
+blobs::FileRange PlaceOf(const Bytes::Range& range, const Bytes& bytes, const At& at) {
+  auto size = static_cast<uint64_t>(ByteWidth(range.dtype));
+  for (const int64_t dim : range.dims)
+    if (dim < 0 || __builtin_mul_overflow(size, static_cast<uint64_t>(dim), &size))
+      ThrowInvalid(at, absl::StrCat(bytes.name(), ": an array is too large"));
+  if (range.offset > bytes.size() || size > bytes.size() - range.offset)
+    ThrowIfError(absl::OutOfRangeError(absl::StrCat(bytes.name(), ": ", size, " bytes at ",
+                                                    range.offset, " of ", bytes.size())),
+                 at);
+  return {range.offset, size};
+}
+
+}  // namespace
+
+Bytes Bytes::OfFile(const std::string& path, At at) {
+  auto file = blobs::OpenFile::Open(path);
+  ThrowIfError(file.status(), at);
+  auto source = std::make_shared<Source>();
+  source->name = path;
+  source->size = (*file)->size_bytes();
+  source->file = *std::move(file);
+  return Bytes(std::move(source));
+}
+
+Bytes Bytes::OfTensor(const Tensor& tensor, At at) {
+  if (tensor.dtype(at) != DType::kU8 || tensor.rank(at) != 1)
+    ThrowInvalid(at, "a file as a tensor is of u8 and has one axis");
+  auto source = std::make_shared<Source>();
+  source->name = "the tensor";
+  source->size = static_cast<uint64_t>(tensor.numel(at));
+  source->tensor = tensor;
+  return Bytes(std::move(source));
+}
+
+uint64_t Bytes::size() const { return source_->size; }
+const std::string& Bytes::name() const { return source_->name; }
+
+std::string Bytes::Read(uint64_t offset, uint64_t size, At at) const {
+  offset = std::min(offset, source_->size);
+  size = std::min(size, source_->size - offset);
+  if (source_->file == nullptr) {
+    const auto begin = static_cast<int64_t>(offset);
+    return source_->tensor.slice(0, begin, begin + static_cast<int64_t>(size), at)
+        .to_host(at)
+        .bytes;
+  }
+  absl::StatusOr<std::string> read = source_->file->Read(offset, size);
+  ThrowIfError(read.status(), at);
+  return *std::move(read);
+}
+
+std::vector<Tensor> Bytes::Tensors(std::span<const Range> ranges, At at) const {
+  std::vector<blobs::FileRange> places;
+  for (const Range& range : ranges) places.push_back(PlaceOf(range, *this, at));
+  std::vector<Tensor> tensors;
+  if (source_->file == nullptr) {
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      const auto begin = static_cast<int64_t>(places[i].offset);
+      const Tensor bytes =
+          source_->tensor.slice(0, begin, begin + static_cast<int64_t>(places[i].size_bytes), at);
+      tensors.push_back(FromLittleEndian(bytes, ranges[i].dtype, at).reshape(ranges[i].dims, at));
+    }
+    return tensors;
+  }
+  std::vector<wire::BlobSource> sources = source_->file->Sources(places);
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    std::function<void(const wire::BlobName&)> named;
+    if (!sources[i].name.has_value()) {
+      named = [file = source_->file, place = places[i]](const wire::BlobName& name) {
+        file->Found({&place, 1}, {&name, 1});
+      };
+    }
+    tensors.push_back(Tensor::from_blob(ranges[i].dtype, ranges[i].dims, std::move(sources[i]),
+                                        std::move(named), at));
+  }
+  return tensors;
+}
+
+}  // namespace outboard::nn

@@ -1,0 +1,19 @@
+// The codebooks of GGML's IQ types: which vectors of 8 (IQ3: of 4) elements a code stands for, as
+// tensors of f32 [codes, elements].
+//
+// Source: the tables iq*_grid of GGML (ggml-common.h), which are part of the format: no formula gives them. How they are
+// written down here is in iq_grids.cc. Threads: as Tensors. Errors: those of sending a small tensor.
+#pragma once
+
+#include "client/tensor/tensor.h"
+
+namespace outboard::nn {
+
+Tensor GridIq2Xxs(At at);  // [256, 8] of 8, 25, 43
+Tensor GridIq2Xs(At at);   // [512, 8] of the same
+Tensor GridIq2S(At at);    // [1024, 8] of the same
+Tensor GridIq3Xxs(At at);  // [256, 4] of 4, 12, 20 ... 52, 62
+Tensor GridIq3S(At at);    // [512, 4] of 1, 3, 5 ... 15
+Tensor GridIq1S(At at);    // [2048, 8] of -1, 0, 1; IQ1_M's too
+
+}  // namespace outboard::nn

@@ -1,0 +1,47 @@
+// Headers of GGUF files from anywhere: whatever is read lies within the file, each array alone, and more of
+// the same file never changes what was read.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "client/blobs/gguf_header.h"
+#include "compiler/ir/check.h"
+
+namespace outboard::blobs {
+namespace {
+
+void Try(std::string_view first, uint64_t file_bytes) {
+  const auto header = ParseGgufHeader(first, file_bytes);
+  if (!header.ok()) return;
+  std::vector<std::pair<uint64_t, uint64_t>> places;
+  for (const GgufArray& array : header->arrays) {
+    int64_t elements = 1;
+    for (const int64_t dim : array.dims) elements *= dim;
+    OB_CHECK(static_cast<uint64_t>(elements / array.layout->block_elements *
+                                   array.layout->block_bytes) == array.size_bytes);
+    if (array.size_bytes > 0) places.emplace_back(array.offset, array.size_bytes);
+  }
+  std::sort(places.begin(), places.end());
+  uint64_t end = 0;
+  for (const auto& [offset, size] : places) {
+    OB_CHECK(offset >= end && size <= file_bytes && offset <= file_bytes - size);
+    end = offset + size;
+  }
+  for (size_t n = 0; n < first.size(); n += 1 + first.size() / 8) {
+    const auto shorter = ParseGgufHeader(first.substr(0, n), file_bytes);
+    OB_CHECK(shorter.ok() ? shorter->metadata == header->metadata
+                          : absl::IsOutOfRange(shorter.status()));
+  }
+}
+
+}  // namespace
+}  // namespace outboard::blobs
+
+// The first two bytes say how much longer the file is than what is given of it.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size < 2) return 0;
+  const std::string_view first(reinterpret_cast<const char*>(data) + 2, size - 2);
+  outboard::blobs::Try(first, first.size() + data[0] + 256u * data[1]);
+  return 0;
+}
