@@ -123,7 +123,7 @@ bool DTypeFrom(nb::handle object, DTypeArgument& dtype) {
     PyErr_Clear();
     return dtype.dtype.has_value();
   }
-  DType value;
+  DType value = DType::kVoid;
   if (!nb::try_cast(object, value)) return false;
   dtype.dtype = value;
   return true;

@@ -1,5 +1,6 @@
 // Tensors of another shape with the same elements.
 
+#include "absl/strings/str_cat.h"
 #include "client/python/bindings/arguments.h"
 #include "client/python/bindings/bindings.h"
 
@@ -28,21 +29,58 @@ SizePairs PairsOf(nb::handle object, const Tensor& tensor, bool whole, const At&
   return pairs;
 }
 
-Tensor Reshape(const Tensor& x, const nb::args& shape) {
-  Sizes sizes;
-  nb::object list =
+// As shape says, where None keeps a dimension.
+Sizes SizesKeeping(const Tensor& x, const nb::args& shape, const At& at) {
+  const nb::object items =
       shape.size() == 1 && (PyTuple_Check(shape[0].ptr()) || PyList_Check(shape[0].ptr()))
           ? nb::borrow(shape[0])
           : nb::borrow(shape);
-  const At at = Here();
-  int64_t axis = 0;
-  for (const nb::handle item : list) {  // None keeps a dimension
-    const std::optional<Size> size = item.is_none() ? x.size(axis, at) : SizeOf(item);
+  Sizes sizes;
+  for (const nb::handle item : items) {
+    const std::optional<Size> size =
+        item.is_none() ? x.size(static_cast<int64_t>(sizes.size()), at) : SizeOf(item);
     if (!size) throw nb::type_error("a shape has ints");
     sizes.push_back(*size);
-    ++axis;
   }
-  return x.reshape(sizes, at);
+  return sizes;
+}
+
+Tensor Reshape(const Tensor& x, const nb::args& shape) {
+  const At at = Here();
+  return x.reshape(SizesKeeping(x, shape, at), at);
+}
+
+Tensor Unflatten(const Tensor& x, int64_t dim, const Dims& sizes) {
+  const At at = Here();
+  const int rank = x.rank(at);
+  if (dim < -rank || dim >= rank)
+    ThrowInvalid(at, absl::StrCat("unflatten: no axis ", dim, " in ", rank));
+  Sizes shape;
+  for (int axis = 0; axis < rank; ++axis) {
+    if (axis == (dim + rank) % rank)
+      shape.insert(shape.end(), sizes.begin(), sizes.end());
+    else
+      shape.push_back(x.size(axis, at));
+  }
+  return x.reshape(shape, at);
+}
+
+Tensor ShrinkTo(const Tensor& x, const nb::args& shape) {
+  const At at = Here();
+  SizePairs ranges;
+  for (const Size& size : SizesKeeping(x, shape, at)) ranges.emplace_back(0, size);
+  return x.shrink(ranges, at);
+}
+
+Tensor PadTo(const Tensor& x, const nb::args& shape, double value) {
+  const At at = Here();
+  SizePairs sides;
+  for (const Size& size : SizesKeeping(x, shape, at)) {
+    const auto axis = static_cast<int64_t>(sides.size());
+    if (axis >= x.rank(at)) ThrowInvalid(at, "pad_to: more sizes than axes");
+    sides.emplace_back(0, size - x.size(axis, at));
+  }
+  return x.pad(sides, value, at);
 }
 
 }  // namespace
@@ -90,6 +128,10 @@ void BindMovement(nb::module_&, TensorClass& tensor) {
             return x.shrink(PairsOf(arg, x, true, Here()), Here());
           },
           "arg"_a, "The part [begin, end) of each axis; None keeps one whole.")
+      .def("unflatten", &Unflatten, "dim"_a, "sizes"_a)
+      .def("shrink_to", &ShrinkTo, "shape"_a,
+           "The first so many of each axis; None keeps one whole.")
+      .def("pad_to", &PadTo, "shape"_a, "value"_a = 0.0, "With `value` behind what is there.")
       .def(
           "repeat",
           [](const Tensor& x, const nb::args& repeats) {
