@@ -35,25 +35,29 @@ void TransferStripes::Stop() {
   for (grpc::ClientContext* call : calls_) call->TryCancel();
 }
 
+absl::Status TransferStripes::Check() const {
+  if (options_.cancelled != nullptr && *options_.cancelled) return absl::CancelledError("stopped");
+  return options_.check ? options_.check() : absl::OkStatus();
+}
+
 // Until all have ended. What it returns stands above what they say: they were told to stop.
 absl::Status TransferStripes::Watch(std::unique_lock<std::mutex>& lock, int count) {
   absl::Status status;
   uint64_t seen = ticks_;
   Clock::time_point moved_at = Clock::now();
   while (!changed_.wait_for(lock, kLookEvery, [&] { return ended_ == count; })) {
-    if (options_.progress) {
-      lock.unlock();
-      options_.progress(progress());
-      lock.lock();
-    }
+    lock.unlock();
+    if (options_.progress) options_.progress(progress());
+    const absl::Status check = stopping_ ? absl::OkStatus() : Check();
+    lock.lock();
     const Clock::time_point now = Clock::now();
     if (uint64_t ticks = ticks_; ticks != seen) {
       seen = ticks;
       moved_at = now;
     }
     if (stopping_) continue;
-    if (options_.cancelled != nullptr && *options_.cancelled) {
-      status = absl::CancelledError("stopped");
+    if (!check.ok()) {
+      status = check;
     } else if (now - moved_at > options_.stalled_after) {
       status = absl::DeadlineExceededError(
           absl::StrCat("no byte moved for ", options_.stalled_after.count(), " ms"));
@@ -102,8 +106,7 @@ absl::Status TransferStripes::RunWithRetries(int count,
     if (ticks_ != before) moved_at = now;
     if (now - moved_at > options_.retry_for) return status;
     for (auto waited = kRetryPause; waited.count() > 0; waited -= kLookEvery) {
-      if (options_.cancelled != nullptr && *options_.cancelled)
-        return absl::CancelledError("stopped");
+      if (absl::Status check = Check(); !check.ok()) return check;
       std::this_thread::sleep_for(kLookEvery);
     }
     again();

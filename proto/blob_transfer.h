@@ -37,6 +37,8 @@ struct TransferOptions {
   // Some ten times a second and at the end, in the caller's thread.
   std::function<void(const TransferProgress&)> progress = {};
   const std::atomic<bool>* cancelled = nullptr;  // true: ends with CANCELLED
+  // As often, in the caller's thread too: not OK ends the transfer with it.
+  std::function<absl::Status()> check = {};
   std::chrono::milliseconds stalled_after{60'000};
   // A connection that breaks is made again for so long without any progress.
   std::chrono::milliseconds retry_for{30'000};
@@ -81,6 +83,7 @@ class TransferStripes {
  private:
   void Stop();  // under mutex_
   absl::Status Watch(std::unique_lock<std::mutex>& lock, int count);
+  absl::Status Check() const;  // whether the caller still wants it
 
   const TransferOptions& options_;
   const uint64_t total_bytes_;

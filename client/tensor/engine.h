@@ -32,6 +32,7 @@ class Engine {
   virtual absl::StatusOr<wire::Uploaded> Upload(std::span<const wire::BlobSource> sources) = 0;
   virtual absl::Status PutBlob(uint64_t handle, DType dtype, std::span<const int64_t> dims,
                                uint64_t size_bytes, std::string_view root) = 0;
+  virtual absl::Status AwaitRoom() = 0;
   virtual absl::StatusOr<uint64_t> Run(const transport::RunRequest& request) = 0;
   virtual absl::StatusOr<uint64_t> Fetch(std::span<const uint64_t> handles) = 0;
   virtual absl::StatusOr<uint64_t> Save(std::string_view name,
@@ -52,9 +53,9 @@ class Engine {
   internal::Provenance provenance_;
 };
 
-// The process's engine. The first call connects as the environment says
-// (SessionOptions::FromEnvironment), which may block; after that the same engine is returned until
-// it is closed or replaced. Errors: those of transport::Session::Connect. A failure is not
+// This thread's engine: that of its innermost EngineScope (engine_scope.h), else the process's. The first call connects
+// the process's as the environment says (SessionOptions::FromEnvironment), which may block; after that the same engine
+// is returned until it is closed or replaced. Errors: those of transport::Session::Connect. A failure is not
 // remembered: the next call tries again.
 absl::StatusOr<std::shared_ptr<Engine>> CurrentEngine();
 
@@ -66,7 +67,7 @@ std::shared_ptr<Engine> EngineIfConnected();
 // (FAILED_PRECONDITION).
 void SetEngine(std::shared_ptr<Engine> engine);
 
-// Ends the session, if there is one: the device is free and the bill stands when it returns.
+// Ends the process's session, if there is one: the device is free and the bill stands when it returns.
 // Returns the final numbers.
 absl::StatusOr<transport::Stats> CloseEngine();
 

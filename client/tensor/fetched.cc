@@ -30,12 +30,13 @@ absl::Status CheckAnswer(const HostTensor& host, const Fetched& wanted) {
 }  // namespace
 
 Fetched::~Fetched() {
-  if (!answer) engine->Forget(seq, index);
+  if (!has_come()) engine->Forget(seq, index);
 }
 
 absl::StatusOr<HostTensor>& Fetched::Wait() {
-  if (!answer) {
+  if (!has_come()) {
     absl::StatusOr<HostTensor> host = engine->Await(seq, index);
+    interrupted = !host.ok() && !engine->Ready(seq, index);
     if (!host.ok())
       answer = engine->provenance().Explain(host.status());
     else if (absl::Status status = CheckAnswer(*host, *this); !status.ok())

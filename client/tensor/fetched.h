@@ -27,13 +27,15 @@ struct Fetched {
   DType dtype = DType::kVoid;  // what must come
   std::vector<int64_t> dims;
   std::optional<absl::StatusOr<HostTensor>> answer;
+  bool interrupted = false;  // `answer` says why it is not waited for; the next Wait begins anew
 
   Fetched() = default;
   Fetched(const Fetched&) = delete;
   Fetched& operator=(const Fetched&) = delete;
   ~Fetched();
 
-  bool ready() const { return answer.has_value() || engine->Ready(seq, index); }
+  bool has_come() const { return answer.has_value() && !interrupted; }
+  bool ready() const { return has_come() || engine->Ready(seq, index); }
   absl::StatusOr<HostTensor>& Wait();
 };
 

@@ -55,6 +55,8 @@ void Realization::Run() {
   request_.graph = encoded.bytes;
   lines_ = encoded.lines;
   if (repeats()) Repeat(encoded);
+  // The last wait that may be cut short: after it the values name what the Run will have made.
+  ThrowIfError(engine_->AwaitRoom(), at_);
   MakeResults();
   Settle();
   Send();

@@ -100,11 +100,46 @@ std::vector<std::shared_ptr<Value>> LazyValues(std::vector<std::shared_ptr<Value
   return wanted;
 }
 
+namespace {
+
+using Values = std::vector<std::shared_ptr<Value>>;
+
+// A lazy value of another scope than this thread's.
+const Recording* ForeignRecording(const Values& values) {
+  const std::shared_ptr<Recording>& here = Recording::Current();
+  for (const std::shared_ptr<Value>& value : values)
+    if (value->lazy() && value->recording != here && !value->recording->SharesScope(*here))
+      return value->recording.get();
+  return nullptr;
+}
+
+Values LazyOf(const Recording& scope, const Values& values) {
+  Values found;
+  for (const std::shared_ptr<Value>& value : values)
+    if (value->lazy() && value->recording->SharesScope(scope)) found.push_back(value);
+  return found;
+}
+
+// Those that were made in other scopes are computed there, and lazy no more.
+void RealizeForeign(const Values& values, const Values& fetch, const At& at, bool keep_pins) {
+  for (;;) {
+    const Recording* scope = ForeignRecording(values);
+    if (scope == nullptr) scope = ForeignRecording(fetch);
+    if (scope == nullptr) return;
+    const Values theirs = LazyOf(*scope, values), fetched = LazyOf(*scope, fetch);
+    const EngineScope inside(scope->ScopeEngine(at));
+    RealizeValues(theirs, fetched, at, keep_pins);
+  }
+}
+
+}  // namespace
+
 void RealizeValues(std::vector<std::shared_ptr<Value>> values,
                    const std::vector<std::shared_ptr<Value>>& fetch, const At& at, bool keep_pins) {
   const trace::Scope scope(trace::Trace::OfProcess(), "realize");
   if (RepeatedStep* const step = RepeatedStep::Current(); step != nullptr)
     return step->OnRealize(values, fetch, at);
+  RealizeForeign(values, fetch, at, keep_pins);
   const std::vector<std::shared_ptr<Value>> wanted = LazyValues(std::move(values), fetch);
   if (!wanted.empty()) Realization(wanted, fetch, at, keep_pins).Run();
   ThreadState::Get().pending.clear();

@@ -61,17 +61,35 @@ void Value::SetStorage(std::shared_ptr<Storage> what) {
 
 namespace {
 std::shared_ptr<Recording>& ThreadRecording() {
-  thread_local std::shared_ptr<Recording> recording = std::make_shared<Recording>();
+  thread_local std::shared_ptr<Recording> recording;
   return recording;
 }
 }  // namespace
 
-const std::shared_ptr<Recording>& Recording::Current() { return ThreadRecording(); }
+const std::shared_ptr<Recording>& Recording::Current() {
+  std::shared_ptr<Recording>& recording = ThreadRecording();
+  if (recording == nullptr) recording = std::make_shared<Recording>();
+  return recording;
+}
+
+std::shared_ptr<Recording> Recording::Exchange(std::shared_ptr<Recording> next) {
+  return std::exchange(ThreadRecording(), std::move(next));
+}
 
 void Recording::Renew(int64_t nodes_max) {
-  const Recording& now = *ThreadRecording();
+  const Recording& now = *Current();
   if (now.graph_.node_count() - now.imported_ > nodes_max)
     ThreadRecording() = std::make_shared<Recording>();
+}
+
+std::shared_ptr<Engine> Recording::ScopeEngine(const At& at) const {
+  std::shared_ptr<Engine> engine = scope_.lock();
+  const std::weak_ptr<Engine> none;
+  if (engine == nullptr && (scope_.owner_before(none) || none.owner_before(scope_)))
+    throw Error(absl::FailedPreconditionError(
+                    "a tensor that nothing has computed belongs to a session that has ended"),
+                at);
+  return engine;
 }
 
 int64_t Recording::TakePlace() {

@@ -28,6 +28,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "client/tensor/deferred.h"
 #include "client/tensor/engine.h"
+#include "client/tensor/engine_scope.h"
 #include "client/tensor/error.h"
 #include "client/tensor/fetched.h"
 #include "client/tensor/provenance.h"
@@ -102,9 +103,18 @@ class Recording : public std::enable_shared_from_this<Recording> {
  public:
   // The one that this thread records into.
   static const std::shared_ptr<Recording>& Current();
+  // What this thread records into from now on; returns what it was. nullptr: an empty one at the next use.
+  static std::shared_ptr<Recording> Exchange(std::shared_ptr<Recording> next);
   // Starts another if this thread's has more nodes than `nodes_max`, those imported from older ones
   // not counted.
   static void Renew(int64_t nodes_max);
+
+  // Whether both were begun in scopes of one engine (engine_scope.h), or outside of any.
+  bool SharesScope(const Recording& other) const {
+    return !scope_.owner_before(other.scope_) && !other.scope_.owner_before(scope_);
+  }
+  // That engine; nullptr for the process's. Throws Error with FAILED_PRECONDITION where it is gone.
+  std::shared_ptr<Engine> ScopeEngine(const At& at) const;
 
   Graph& graph() { return graph_; }
 
@@ -166,6 +176,7 @@ class Recording : public std::enable_shared_from_this<Recording> {
   const UOp* WithVarsNumbered(const UOp* sink, std::vector<Variable>& variables);
   std::shared_ptr<const Lines> LinesUnder(const UOp* sink) const;
 
+  const std::weak_ptr<Engine> scope_ = ScopedEngine();
   Graph graph_;
   struct Line {
     At at;

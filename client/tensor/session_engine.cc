@@ -24,6 +24,7 @@ class SessionEngine : public Engine {
                        uint64_t size_bytes, std::string_view root) override {
     return session_->PutBlob(handle, static_cast<uint32_t>(dtype), dims, size_bytes, root);
   }
+  absl::Status AwaitRoom() override { return session_->AwaitRoom(); }
   absl::StatusOr<uint64_t> Run(const transport::RunRequest& request) override {
     return session_->Run(request);
   }

@@ -75,7 +75,10 @@ Trace* Trace::FromEnvironment() {
   std::error_code error;
   static Trace* trace = nullptr;
   trace = new Trace(std::filesystem::absolute(file, error).string());
-  std::atexit([] { trace->WriteIfChanged(); });
+  static const pid_t process = getpid();  // a fork's child must not write over its parent's
+  std::atexit([] {
+    if (getpid() == process) trace->WriteIfChanged();
+  });
   CatchSignals(trace);
   return trace;
 }

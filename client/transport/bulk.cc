@@ -1,6 +1,7 @@
 #include "client/transport/bulk.h"
 
 #include "client/transport/grpc_link.h"
+#include "client/transport/waiting.h"
 
 namespace outboard::transport {
 
@@ -20,7 +21,10 @@ const wire::BlobConnections& Bulk::Connections() {
 
 wire::TransferOptions Bulk::Options(
     const std::function<void(const wire::TransferProgress&)>& progress) const {
-  return {.progress = progress, .cancelled = &cancelled_, .retry_for = retry_for_};
+  return {.progress = progress,
+          .cancelled = &cancelled_,
+          .check = &Waiting::Check,
+          .retry_for = retry_for_};
 }
 
 absl::StatusOr<wire::Uploaded> Bulk::Upload(

@@ -12,6 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "client/transport/call_key.h"
 #include "client/transport/local_socket.h"
+#include "client/transport/waiting.h"
+#include "compiler/ir/check.h"
 #include "proto/cloud.grpc.pb.h"
 #include "proto/frame_queue.h"
 #include "proto/limits.h"
@@ -204,7 +206,10 @@ absl::Status WaitConnected(grpc::Channel& channel, const std::string& target,
   while ((state = channel.GetState(/*try_to_connect=*/true)) != GRPC_CHANNEL_READY) {
     if (state == GRPC_CHANNEL_TRANSIENT_FAILURE)
       deadline = std::min(deadline, start + kRefusedWithin);
-    if (channel.WaitForStateChange(state, deadline)) continue;
+    if (channel.WaitForStateChange(state, std::min(deadline, Clock::now() + kWaitCheckEvery)))
+      continue;
+    OB_RETURN_IF_ERROR(Waiting::Check());
+    if (Clock::now() < deadline) continue;
     const auto waited = std::chrono::round<std::chrono::milliseconds>(Clock::now() - start).count();
     return absl::UnavailableError(
         absl::StrCat("no gateway answers at ", target, " (waited ", waited,

@@ -24,7 +24,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target);
 
 // Waits until the channel is connected: gRPC connects lazily and would let the first call hang.
 // Where the connection is refused it gives up after a second already.
-// Errors: UNAVAILABLE naming the target.
+// Errors: UNAVAILABLE naming the target; what a hook of waiting.h says.
 absl::Status WaitConnected(grpc::Channel& channel, const std::string& target,
                            std::chrono::milliseconds timeout);
 

@@ -5,11 +5,13 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -19,6 +21,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "client/transport/waiting.h"
+#include "compiler/ir/check.h"
 
 namespace outboard::transport {
 
@@ -31,22 +35,29 @@ constexpr std::chrono::seconds kStopWithin{5};
 
 bool IsProgram(const std::string& path) { return !path.empty() && access(path.c_str(), X_OK) == 0; }
 
-// True once the child wrote its ready line; false when it ended or the time is over.
-bool AwaitReady(int fd, Clock::time_point deadline) {
+// True once the child wrote its ready line; false when it ended or the time is over. Errors: a hook's.
+absl::StatusOr<bool> AwaitReady(int fd, Clock::time_point deadline) {
   char line[256];
   for (;;) {
-    auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    if (left <= 0) return false;
+    if (Clock::now() >= deadline) return false;
     pollfd poller{fd, POLLIN, 0};
-    int events = poll(&poller, 1, static_cast<int>(left));
-    if (events < 0 && errno == EINTR) continue;
-    if (events <= 0) return false;
+    int events = poll(&poller, 1, static_cast<int>(kWaitCheckEvery.count()));
+    if (events < 0 && errno != EINTR) return false;
+    if (events <= 0) {
+      OB_RETURN_IF_ERROR(Waiting::Check());
+      continue;
+    }
     ssize_t got = read(fd, line, sizeof line);
     if (got < 0 && errno == EINTR) continue;
     return got > 0;
   }
 }
+
+// A fork's child must not keep the serve alive: it lives with the process that started it.
+std::atomic<int> life_fd_of_parent{-1};
+[[maybe_unused]] const int kLeftBehind = pthread_atfork(nullptr, nullptr, [] {
+  if (life_fd_of_parent >= 0) close(life_fd_of_parent);
+});
 
 }  // namespace
 
@@ -132,11 +143,12 @@ absl::StatusOr<std::shared_ptr<PrivateServe>> PrivateServe::Start(const std::str
   }
   close(life[0]);
   close(ready[1]);
-  serve->life_fd_ = life[1];
+  serve->life_fd_ = life_fd_of_parent = life[1];
   serve->pid_ = pid;
-  bool is_ready = pid > 0 && AwaitReady(ready[0], Clock::now() + kReadyWithin);
+  const absl::StatusOr<bool> is_ready = AwaitReady(ready[0], Clock::now() + kReadyWithin);
   close(ready[0]);
-  if (!is_ready) {
+  if (!is_ready.ok()) return is_ready.status();
+  if (pid <= 0 || !*is_ready) {
     return absl::UnavailableError(
         absl::StrCat("`", binary, " serve` did not start; see its messages above"));
   }
@@ -144,6 +156,8 @@ absl::StatusOr<std::shared_ptr<PrivateServe>> PrivateServe::Start(const std::str
 }
 
 PrivateServe::~PrivateServe() {
+  int mine = life_fd_;
+  life_fd_of_parent.compare_exchange_strong(mine, -1);
   if (life_fd_ >= 0) close(life_fd_);
   if (pid_ > 0) {
     auto deadline = Clock::now() + kStopWithin;

@@ -17,6 +17,12 @@
 //                     a lost worker ends the session
 //     Close           10 s, and 1 s where there is no connection
 //
+// A wait may be cut short by whoever has set a hook (waiting.h); all do but those of Run, Close and Stored, which are
+// bounded. Then nothing was taken or sent, and the session goes on. AwaitRoom before a Run lets that be interrupted.
+//
+// After a fork the session is the parent's. In the child every call fails (FAILED_PRECONDITION), none waits, and the
+// destructor does nothing.
+//
 // A Run is one frame, with the Releases made since the last one in it; what is made while a frame is
 // being written joins the next.
 //
@@ -34,7 +40,8 @@
 //     INVALID_ARGUMENT     a target, key or Run that cannot be; a graph that the cloud refuses
 //                          (names the node and the rule)
 //     DEADLINE_EXCEEDED    a step ran longer than its worker allows
-//     FAILED_PRECONDITION  used after Close, or a value taken twice
+//     FAILED_PRECONDITION  used after Close or in a fork's child, or a value taken twice
+//     CANCELLED            a wait that was cut short, or whatever status its hook returned
 // What ends a session says how many of its Runs were done.
 #ifndef OUTBOARD_CLIENT_TRANSPORT_SESSION_H_
 #define OUTBOARD_CLIENT_TRANSPORT_SESSION_H_
@@ -74,6 +81,8 @@ class Session {
   absl::Status Put(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
                    std::string_view bytes);
 
+  // Waits until there is room in the window for a Run.
+  absl::Status AwaitRoom();
   // Returns the Run's sequence number.
   absl::StatusOr<uint64_t> Run(const RunRequest& request);
 
