@@ -26,6 +26,7 @@ NB_MODULE(_core, module) {
   BindMovement(module, tensor);
   BindProduct(module, tensor);
   BindReduce(module, tensor);
+  BindRepeat(module);
   BindTraining(module, tensor);
   BindValues(module, tensor);
 }

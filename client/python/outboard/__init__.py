@@ -10,9 +10,9 @@ runs there.
 import os as _os
 
 from outboard import _core
-from outboard._core import DType, Error, Tensor
+from outboard._core import DType, Error, Tensor, repeat
 from outboard.dtypes import dtypes
 
 _core.set_package_folder(_os.path.dirname(_os.path.abspath(__file__)) + _os.sep)
 
-__all__ = ["DType", "Error", "Tensor", "dtypes"]
+__all__ = ["DType", "Error", "Tensor", "dtypes", "repeat"]
