@@ -14,6 +14,7 @@ using TensorClass = nanobind::class_<Tensor>;
 
 void BindErrors(nanobind::module_& module);  // before all others
 void BindDTypes(nanobind::module_& module);
+void BindOnnx(nanobind::module_& module);
 void BindRepeat(nanobind::module_& module);
 
 void BindCreation(nanobind::module_& module, TensorClass& tensor);

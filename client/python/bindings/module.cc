@@ -24,6 +24,7 @@ NB_MODULE(_core, module) {
   BindElementwise(module, tensor);
   BindIndexing(module, tensor);
   BindMovement(module, tensor);
+  BindOnnx(module);
   BindProduct(module, tensor);
   BindReduce(module, tensor);
   BindRepeat(module);

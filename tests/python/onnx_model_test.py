@@ -1,0 +1,42 @@
+"""Whole models: ONNX's simple ones, those that came from PyTorch, and the nine networks with constant weights."""
+
+from __future__ import annotations
+
+import importlib.util
+import pathlib
+
+import numpy as np
+import pytest
+from onnx_suite import DATA, difference, outcomes, read_value
+
+from outboard.onnx import OnnxRunner
+
+# The folder of the nine light models: Debian's data has none, the package `onnx` does. Nothing of it is imported.
+LIGHT = pathlib.Path(importlib.util.find_spec("onnx").submodule_search_locations[0]) / "backend/test/data/light"
+NAMES = ["bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet", "squeezenet", "vgg19", "zfnet512"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_light(name: str) -> None:
+    run = OnnxRunner(LIGHT / f"light_{name}.onnx")
+    inputs = {}
+    for what, value in run.graph_inputs.items():  # as ONNX's own runner makes them
+        count = np.prod(value.shape)
+        inputs[what] = (np.arange(count).reshape(value.shape) / count).astype(np.float32)
+    (got,) = run(inputs).values()
+    want = read_value((LIGHT / f"light_{name}_output_0.pb").read_bytes(), "tensor")
+    assert difference(got, want) is None
+
+
+# Not ours to run: strings, and gradients of a part of the graph.
+SIMPLE = [f for f in sorted((DATA / "simple").iterdir()) if not f.name.startswith(("test_strnorm", "test_gradient"))]
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, str | None]:
+    return dict(outcomes([*SIMPLE, *sorted((DATA / "pytorch-operator").iterdir())]))
+
+
+@pytest.mark.parametrize("folder", [*SIMPLE, *sorted((DATA / "pytorch-operator").iterdir())], ids=lambda f: f.name)
+def test_model(folder: pathlib.Path, results: dict[str, str | None]) -> None:
+    assert results[folder.name] is None
