@@ -223,10 +223,9 @@ absl::StatusOr<BlobIndex> ListBlob(const BlobConnections& connections, const Has
   BlobIndex blob;
   blob.size_bytes = reply.size_bytes();
   for (const std::string& bytes : reply.chunks()) {
-    Hash hash{};
-    if (bytes.size() != hash.size()) return absl::DataLossError("a list of chunks without hashes");
-    std::copy(bytes.begin(), bytes.end(), hash.begin());
-    blob.chunks.push_back(hash);
+    const std::optional<Hash> hash = HashFromBytes(bytes);
+    if (!hash) return absl::DataLossError("a list of chunks without hashes");
+    blob.chunks.push_back(*hash);
   }
   const uint64_t count =
       blob.size_bytes / kBlobChunkBytes + (blob.size_bytes % kBlobChunkBytes != 0);

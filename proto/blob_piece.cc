@@ -100,11 +100,12 @@ absl::StatusOr<BlobPieceView> ParseWithProtobuf(grpc::ByteBuffer buffer) {
   if (!message.ParseFromZeroCopyStream(&reader))
     return absl::InvalidArgumentError("what was sent as a piece of a blob is none");
   BlobPieceView piece;
-  if (message.chunk().size() != piece.chunk.size()) {
+  const std::optional<Hash> chunk = HashFromBytes(message.chunk());
+  if (!chunk) {
     return absl::InvalidArgumentError(absl::StrCat("a chunk's hash of ", message.chunk().size(),
                                                    " bytes; it has ", piece.chunk.size()));
   }
-  std::copy(message.chunk().begin(), message.chunk().end(), piece.chunk.begin());
+  piece.chunk = *chunk;
   piece.chunk_bytes = message.chunk_bytes();
   piece.offset = message.offset();
   piece.data.emplace_back(message.data());

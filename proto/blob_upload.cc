@@ -170,11 +170,9 @@ class Upload {
     if (!status.ok()) return FromGrpc(status);
     std::vector<wire::Hash> missing;
     for (const std::string& bytes : reply.chunks()) {
-      wire::Hash hash{};
-      if (bytes.size() != hash.size())
-        return absl::InternalError("the gateway asks for a chunk by what is no hash");
-      std::copy(bytes.begin(), bytes.end(), hash.begin());
-      missing.push_back(hash);
+      const std::optional<wire::Hash> hash = HashFromBytes(bytes);
+      if (!hash) return absl::InternalError("the gateway asks for a chunk by what is no hash");
+      missing.push_back(*hash);
     }
     std::lock_guard lock(mutex_);
     plan_.Answered(ask, missing);

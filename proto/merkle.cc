@@ -96,6 +96,13 @@ std::string ToHex(std::string_view bytes) {
 }
 std::string ToHex(const Hash& hash) { return ToHex(AsBytes(hash)); }
 
+std::optional<Hash> HashFromBytes(std::string_view bytes) {
+  Hash hash;
+  if (bytes.size() != hash.size()) return std::nullopt;
+  std::copy(bytes.begin(), bytes.end(), hash.begin());
+  return hash;
+}
+
 bool FromHex(std::string_view hex, std::span<uint8_t> out) {
   if (hex.size() != out.size() * 2) return false;
   auto digit = [](char c) {

@@ -14,6 +14,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -50,6 +51,8 @@ BlobName NameBlob(std::string_view bytes);
 
 std::string ToHex(std::string_view bytes);
 std::string ToHex(const Hash& hash);
+// nullopt for what is not as long as a hash.
+std::optional<Hash> HashFromBytes(std::string_view bytes);
 // False if `hex` is not 2 * out.size() hex digits.
 bool FromHex(std::string_view hex, std::span<uint8_t> out);
 inline std::string_view AsBytes(const Hash& hash) {

@@ -9,18 +9,21 @@
 
 namespace outboard::worker {
 
-void AddSession(grpc::ClientContext& context, const proto::Assign& assign,
-                const std::string& fleet_token) {
+std::vector<std::pair<std::string, std::string>> SessionMetadata(const proto::Assign& assign,
+                                                                 const std::string& fleet_token) {
+  std::vector<std::pair<std::string, std::string>> metadata = {
+      {"outboard-session", absl::BytesToHexString(assign.session_id())},
+      {"outboard-token", absl::BytesToHexString(assign.attach_token())}};
   if (!fleet_token.empty())
-    context.AddMetadata("authorization", absl::StrCat("Bearer ", fleet_token));
-  context.AddMetadata("outboard-session", absl::BytesToHexString(assign.session_id()));
-  context.AddMetadata("outboard-token", absl::BytesToHexString(assign.attach_token()));
+    metadata.emplace_back("authorization", absl::StrCat("Bearer ", fleet_token));
+  return metadata;
 }
 
 GrpcAttach::GrpcAttach(proto::Fleet::Stub& fleet, const proto::Assign& assign,
                        const std::string& fleet_token, int fd)
     : fd_(fd) {
-  AddSession(context_, assign, fleet_token);
+  for (const auto& [name, value] : SessionMetadata(assign, fleet_token))
+    context_.AddMetadata(name, value);
   stream_ = fleet.Attach(&context_);
   up_ = std::thread([this] { Up(); });
   down_ = std::thread([this] { Down(); });

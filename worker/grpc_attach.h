@@ -4,6 +4,8 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "proto/fleet.grpc.pb.h"
 
@@ -33,7 +35,7 @@ class GrpcAttach {
 };
 
 // What lets a worker act for a session.
-void AddSession(grpc::ClientContext& context, const proto::Assign& assign,
-                const std::string& fleet_token);
+std::vector<std::pair<std::string, std::string>> SessionMetadata(const proto::Assign& assign,
+                                                                 const std::string& fleet_token);
 
 }  // namespace outboard::worker

@@ -13,6 +13,7 @@
 #include "proto/blob_upload.h"
 #include "proto/fleet.grpc.pb.h"
 #include "proto/status.h"
+#include "worker/grpc_attach.h"
 
 namespace outboard::worker {
 namespace {
@@ -21,11 +22,10 @@ namespace {
 constexpr size_t kThreads = 4;
 
 absl::StatusOr<wire::Hash> ToHash(const std::string& bytes) {
-  wire::Hash hash{};
-  if (bytes.size() != hash.size())
+  const std::optional<wire::Hash> hash = wire::HashFromBytes(bytes);
+  if (!hash)
     return absl::InvalidArgumentError(absl::StrCat("a blob's root of ", bytes.size(), " bytes"));
-  std::copy(bytes.begin(), bytes.end(), hash.begin());
-  return hash;
+  return *hash;
 }
 
 // Opened for each read, since a session may store more files than a process may have open.
@@ -42,14 +42,10 @@ wire::BlobSource SourceOfFile(const std::string& path, uint64_t size_bytes) {
 }  // namespace
 
 SessionBlobs::SessionBlobs(SessionBlobsOptions options) : options_(std::move(options)) {
-  const auto hex = [](const std::string& bytes) { return absl::BytesToHexString(bytes); };
   connections_.channels = options_.channels;
-  connections_.metadata = {{"outboard-session", hex(options_.assign.session_id())},
-                           {"outboard-token", hex(options_.assign.attach_token())}};
-  if (!options_.fleet_token.empty())
-    connections_.metadata.emplace_back("authorization", "Bearer " + options_.fleet_token);
-  store_folder_ =
-      absl::StrCat(options_.cache->folder(), "/store-", hex(options_.assign.session_id()));
+  connections_.metadata = SessionMetadata(options_.assign, options_.fleet_token);
+  store_folder_ = absl::StrCat(options_.cache->folder(), "/store-",
+                               absl::BytesToHexString(options_.assign.session_id()));
   std::error_code ignored;  // an executor that cannot write there says so
   std::filesystem::create_directories(store_folder_, ignored);
 }

@@ -78,11 +78,9 @@ std::string BaseName(const std::string& path) {
 std::string Text(const wire::Hash& hash) { return std::string(wire::AsBytes(hash)); }
 
 absl::StatusOr<wire::Hash> ToHash(const std::string& bytes) {
-  wire::Hash hash{};
-  if (bytes.size() != hash.size())
-    return absl::DataLossError("the list names a blob without a hash");
-  std::copy(bytes.begin(), bytes.end(), hash.begin());
-  return hash;
+  const std::optional<wire::Hash> hash = wire::HashFromBytes(bytes);
+  if (!hash) return absl::DataLossError("the list names a blob without a hash");
+  return *hash;
 }
 
 // What a file consists of, before its blobs' chunks are known.

@@ -17,13 +17,12 @@ namespace outboard::gateway {
 namespace {
 
 absl::StatusOr<wire::Hash> ToHash(const std::string& bytes) {
-  wire::Hash hash;
-  if (bytes.size() != hash.size()) {
+  const std::optional<wire::Hash> hash = wire::HashFromBytes(bytes);
+  if (!hash) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a hash of ", bytes.size(), " bytes; expected ", hash.size()));
+        absl::StrCat("a hash of ", bytes.size(), " bytes; expected ", wire::kHashBytes));
   }
-  std::copy(bytes.begin(), bytes.end(), hash.begin());
-  return hash;
+  return *hash;
 }
 
 absl::StatusOr<std::vector<wire::Hash>> ToHashes(

@@ -27,17 +27,15 @@ grpc::ServerUnaryReactor* FleetService::Keep(grpc::CallbackServerContext* contex
     };
     if (!caller.session.has_value())
       return finish(absl::UnauthenticatedError("Keep needs outboard-session and outboard-token"));
-    wire::Hash manifest;
-    if (request->manifest_root().size() != manifest.size())
-      return finish(absl::InvalidArgumentError("manifest_root is a hash of 32 bytes"));
-    std::copy(request->manifest_root().begin(), request->manifest_root().end(), manifest.begin());
+    const std::optional<wire::Hash> manifest = wire::HashFromBytes(request->manifest_root());
+    if (!manifest) return finish(absl::InvalidArgumentError("manifest_root is a hash of 32 bytes"));
     const SessionId session = *caller.session;
     const auto tenant = hub_->TenantOf(session, caller.token);
     if (absl::IsUnavailable(tenant.status())) return finish(tenant.status());
     // Not PERMISSION_DENIED: it was this session's executor, once.
     if (!tenant.ok()) return finish(absl::AbortedError(tenant.status().message()));
     if (request->what() == proto::KeepRequest::CHECKPOINT)
-      return catalogue_->KeepCheckpoint(*tenant, session, request->name(), manifest, finish);
+      return catalogue_->KeepCheckpoint(*tenant, session, request->name(), *manifest, finish);
     const auto write = [this, session, token = caller.token, root = request->manifest_root(),
                         seq = request->seq()](const Catalogue::Done& written) {
       hub_->KeepSnapshot(session, token, root, seq, [this, session, written](absl::Status status) {
@@ -46,7 +44,7 @@ grpc::ServerUnaryReactor* FleetService::Keep(grpc::CallbackServerContext* contex
         if (absl::IsNotFound(status)) catalogue_->EndSession(session);
       });
     };
-    catalogue_->KeepSnapshot(*tenant, session, manifest, request->seq(), write, finish);
+    catalogue_->KeepSnapshot(*tenant, session, *manifest, request->seq(), write, finish);
   });
   return reactor;
 }

@@ -152,10 +152,9 @@ class Gateway::Impl {
 
   absl::Status RestoreSnapshot(const SessionRow& row) {
     if (row.snapshot_root.empty()) return absl::OkStatus();
-    wire::Hash root;
-    if (row.snapshot_root.size() != root.size()) return absl::DataLossError("its name is damaged");
-    std::copy(row.snapshot_root.begin(), row.snapshot_root.end(), root.begin());
-    return catalogue_->RestoreSnapshot(row.tenant, row.session, root);
+    const std::optional<wire::Hash> root = wire::HashFromBytes(row.snapshot_root);
+    if (!root) return absl::DataLossError("its name is damaged");
+    return catalogue_->RestoreSnapshot(row.tenant, row.session, *root);
   }
 
   absl::Status Serve() {

@@ -155,9 +155,15 @@ void Relay::SendEnd(ClientSide& client, const absl::Status& why, const Bill& bil
 
 // ---- client to executor -------------------------------------------------------------------------
 
+namespace {
+bool IsPutByBlob(const proto::ClientItem& item) {
+  return item.has_put() && !item.put().blob_root().empty();
+}
+}  // namespace
+
 bool Relay::IsHeavy(const proto::ClientFrame& frame) {
   return std::any_of(frame.items().begin(), frame.items().end(), [](const proto::ClientItem& item) {
-    return item.has_graph() || (item.has_put() && !item.put().blob_root().empty());
+    return item.has_graph() || IsPutByBlob(item);
   });
 }
 
@@ -173,16 +179,14 @@ absl::Status Relay::FromClient(ClientSide* client, proto::ClientFrame frame, boo
     return absl::ResourceExhaustedError(
         absl::StrCat("a frame of ", frame.items_size(), " items; limit ", wire::kFrameItemsMax));
   }
-  bool heavy = false;
   uint64_t last_seq = 0;
   for (const proto::ClientItem& item : frame.items()) {
     if (item.has_open()) return absl::InvalidArgumentError("a second Open on one stream");
-    heavy |= item.has_graph() || (item.has_put() && !item.put().blob_root().empty());
     last_seq = std::max(last_seq, item.seq());
   }
   uint64_t epoch = frame.epoch();
   proto::ClientFrame out;
-  if (!heavy) {
+  if (!IsHeavy(frame)) {
     out = std::move(frame);
   } else {
     {
@@ -194,12 +198,12 @@ absl::Status Relay::FromClient(ClientSide* client, proto::ClientFrame frame, boo
       if (item.has_graph()) {
         if (absl::Status status = OnGraph(client, *item.mutable_graph(), out); !status.ok())
           return status;
-      } else if (item.has_put() && !item.put().blob_root().empty()) {
-        if (absl::Status status = CheckBlob(item); !status.ok()) return status;
-        out.add_items()->Swap(&item);
-      } else {
-        out.add_items()->Swap(&item);
+        continue;
       }
+      if (IsPutByBlob(item)) {
+        if (absl::Status status = CheckBlob(item); !status.ok()) return status;
+      }
+      out.add_items()->Swap(&item);
     }
   }
   std::lock_guard lock(mutex_);
@@ -272,19 +276,18 @@ absl::Status Relay::OnGraph(ClientSide* client, proto::Graph& graph, proto::Clie
 // have to be sent again.
 absl::Status Relay::CheckBlob(const proto::ClientItem& item) {
   const proto::Put& put = item.put();
-  wire::Hash root;
-  if (put.blob_root().size() != root.size()) {
+  const std::optional<wire::Hash> root = wire::HashFromBytes(put.blob_root());
+  if (!root) {
     return absl::InvalidArgumentError(
         absl::StrCat("a blob root of ", put.blob_root().size(), " bytes"));
   }
-  std::copy(put.blob_root().begin(), put.blob_root().end(), root.begin());
-  auto blob = blobs_->Find(tenant_, root);
+  auto blob = blobs_->Find(tenant_, *root);
   if (!blob.ok()) return blob.status();
   if (blob->size_bytes != put.total_bytes()) {
     return absl::InvalidArgumentError(
         absl::StrCat("a Put of ", put.total_bytes(), " bytes by a blob of ", blob->size_bytes));
   }
-  return catalogue_->UseBlob(tenant_, session_, root, item.seq());
+  return catalogue_->UseBlob(tenant_, session_, *root, item.seq());
 }
 
 void Relay::ExecutorDrained() {

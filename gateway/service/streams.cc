@@ -3,21 +3,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "gateway/service/caller.h"
 #include "proto/limits.h"
 #include "proto/merkle.h"
 #include "proto/version.h"
 
 namespace outboard::gateway {
-
-namespace {
-
-std::string Metadata(const grpc::CallbackServerContext& context, const char* name) {
-  auto it = context.client_metadata().find(name);
-  return it == context.client_metadata().end() ? ""
-                                               : std::string(it->second.data(), it->second.size());
-}
-
-}  // namespace
 
 // ---- Cloud.Session ------------------------------------------------------------------------------
 
@@ -94,9 +85,8 @@ void ClientStream::OnGone() { hub_->RemoveClient(conn_); }
 
 ExecutorStream::ExecutorStream(Hub* hub, const grpc::CallbackServerContext& context) : hub_(hub) {
   absl::Status status = hub->gatekeeper().Worker(context);
-  auto session = SessionId::FromHex(Metadata(context, "outboard-session"));
-  auto token = SessionId::FromHex(Metadata(context, "outboard-token"));
-  if (status.ok() && (!session || !token)) {
+  const Caller caller = Caller::Of(context);
+  if (status.ok() && !caller.session) {
     status = absl::InvalidArgumentError(
         "Attach needs outboard-session and outboard-token, 32 hex digits each");
   }
@@ -105,8 +95,8 @@ ExecutorStream::ExecutorStream(Hub* hub, const grpc::CallbackServerContext& cont
     End(status);
     return;
   }
-  session_ = *session;
-  auto relay = hub->Attach(session_, Token{token->hi, token->lo}, this);
+  session_ = *caller.session;
+  auto relay = hub->Attach(session_, caller.token, this);
   if (!relay.ok()) {
     left_ = true;
     End(relay.status());

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <memory>
 #include <optional>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +16,7 @@
 #include "client/transport/session.h"
 #include "compiler/ir/check.h"
 #include "tests/bench/cloud.h"
+#include "tests/bench/random_tensor.h"
 #include "tests/bench/report.h"
 #include "tests/net/fault_proxy.h"
 
@@ -37,14 +37,6 @@ double MsSince(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
-HostTensor RandomBytes(std::vector<int64_t> dims, int below) {
-  HostTensor tensor{DType::kU8, std::move(dims), {}};
-  tensor.bytes.resize(tensor.ElementCount());
-  std::mt19937 random(1);
-  for (char& byte : tensor.bytes) byte = static_cast<char>(random() % below);
-  return tensor;
-}
-
 transport::Stats Now() { return EngineIfConnected()->stats(); }
 
 class Network {
@@ -54,8 +46,8 @@ class Network {
     options.target = proxy_.address();
     options.key = cloud_.key();
     SetEngine(MakeSessionEngine(ValueOrDie(transport::Session::Connect(options))));
-    trainer_.emplace(Tensor::from_host(RandomBytes({kImages, 1, 28, 28}, 256)),
-                     Tensor::from_host(RandomBytes({kImages}, 10)), kBatch);
+    trainer_.emplace(Tensor::from_host(RandomTensor({kImages, 1, 28, 28}, 256)),
+                     Tensor::from_host(RandomTensor({kImages}, 10)), kBatch);
     for (int i = 0; i < 3; ++i) trainer_->Step().item();
   }
   ~Network() {

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <random>
 #include <set>
 #include <string>
 #include <vector>
@@ -20,6 +19,7 @@
 #include "tests/bench/first_step_figures.h"
 #include "tests/bench/kernel_figures.h"
 #include "tests/bench/network_figures.h"
+#include "tests/bench/random_tensor.h"
 #include "tests/bench/repeat_figures.h"
 #include "tests/bench/report.h"
 #include "tests/bench/rewrite_figures.h"
@@ -43,14 +43,6 @@ double Ms(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
-HostTensor RandomBytes(std::vector<int64_t> dims, int below) {
-  HostTensor tensor{DType::kU8, std::move(dims), {}};
-  tensor.bytes.resize(tensor.ElementCount());
-  std::mt19937 random(1);
-  for (char& byte : tensor.bytes) byte = static_cast<char>(random() % below);
-  return tensor;
-}
-
 struct StepFigures {
   double first_step_s = 0, step_ms = 0;
   double bytes_up = 0, bytes_down = 0, round_trips = 0, kernels = 0;
@@ -58,8 +50,8 @@ struct StepFigures {
 
 // Training steps of the example's network on the current engine, the loss read every step.
 StepFigures MeasureSteps() {
-  const Tensor images = Tensor::from_host(RandomBytes({kImages, 1, 28, 28}, 256));
-  const Tensor labels = Tensor::from_host(RandomBytes({kImages}, 10));
+  const Tensor images = Tensor::from_host(RandomTensor({kImages, 1, 28, 28}, 256));
+  const Tensor labels = Tensor::from_host(RandomTensor({kImages}, 10));
   examples::MnistTrainer trainer(images, labels, kBatch);
   StepFigures figures;
   const Clock::time_point first = Clock::now();
@@ -168,8 +160,8 @@ double KernelsForwardBackward() {
     const examples::MnistNet net;
     const std::vector<Tensor> parameters = nn::parameters(net);
     for (Tensor parameter : parameters) parameter.requires_grad_();
-    const Tensor images = Tensor::from_host(RandomBytes({kBatch, 1, 28, 28}, 256));
-    const Tensor labels = Tensor::from_host(RandomBytes({kBatch}, 10));
+    const Tensor images = Tensor::from_host(RandomTensor({kBatch, 1, 28, 28}, 256));
+    const Tensor labels = Tensor::from_host(RandomTensor({kBatch}, 10));
     realize(parameters);
     const Tensor loss = net(images.cast(DType::kF32) / 255).sparse_categorical_crossentropy(labels);
     loss.backward();

@@ -5,23 +5,16 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <random>
 
 #include "absl/strings/str_cat.h"
 #include "tests/bench/cloud.h"
+#include "tests/support/random_bytes.h"
 
 namespace outboard::bench {
 namespace {
 
 constexpr int kTextBytes = 1 << 20;
 constexpr int kLetters = 96;
-
-std::string RandomBytes(size_t size, int below) {
-  std::string bytes(size, '\0');
-  std::mt19937 random(1);
-  for (char& byte : bytes) byte = static_cast<char>(random() % below);
-  return bytes;
-}
 
 void Write(const std::string& path, const std::string& bytes) {
   std::ofstream file(path, std::ios::binary);
@@ -38,7 +31,7 @@ void WriteIdx(const std::string& path, const std::vector<uint32_t>& dims, int be
     for (int shift = 24; shift >= 0; shift -= 8) bytes.push_back(static_cast<char>(dim >> shift));
     count *= dim;
   }
-  Write(path, bytes + RandomBytes(count, below));
+  Write(path, bytes + test::RandomBytesBelow(count, below));
 }
 
 }  // namespace
@@ -54,7 +47,7 @@ TrainingData::TrainingData() {
     WriteIdx(absl::StrCat(folder_, "/", name, "-images-idx3-ubyte"), {images, 28, 28}, 256);
     WriteIdx(absl::StrCat(folder_, "/", name, "-labels-idx1-ubyte"), {images}, 10);
   }
-  std::string text = RandomBytes(kTextBytes, kLetters);
+  std::string text = test::RandomBytesBelow(kTextBytes, kLetters);
   for (char& c : text) c = static_cast<char>(c + ' ');
   Write(folder_ + "/text", text);
 }

@@ -3,26 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <random>
 #include <string>
 
 #include "client/transport/session.h"
 #include "proto/merkle.h"
 #include "tests/support/cluster.h"
+#include "tests/support/random_bytes.h"
 
 namespace outboard {
 namespace {
 
 using absl::StatusCode;
 using transport::Session;
-
-// No two chunks of it are alike.
-std::string Pattern(size_t size, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::string bytes(size, '\0');
-  for (char& byte : bytes) byte = static_cast<char>(random());
-  return bytes;
-}
 
 constexpr uint32_t kU8 = 3;  // the dtype's code
 constexpr int64_t kSize = 9'000'001;
@@ -51,7 +43,7 @@ class BlobsTest : public ::testing::Test {
 
 TEST_F(BlobsTest, ALargePutIsPulledOnceAndMapped) {
   StartUp();
-  const std::string bytes = Pattern(kSize, 1);
+  const std::string bytes = test::RandomBytes(kSize, 1);
   for (int session = 0; session < 2; ++session) {
     auto client = cluster_.Connect();
     ASSERT_NE(client, nullptr);
@@ -75,7 +67,7 @@ TEST_F(BlobsTest, ALargePutIsPulledOnceAndMapped) {
 
 TEST_F(BlobsTest, WhatTheWorkerLostIsPulledAgain) {
   StartUp();
-  const std::string bytes = Pattern(kSize, 2);
+  const std::string bytes = test::RandomBytes(kSize, 2);
   auto client = cluster_.Connect();
   ASSERT_NE(client, nullptr);
   for (int i = 0; i < 2; ++i) {
@@ -93,7 +85,7 @@ TEST_F(BlobsTest, ABlobThatNobodyUploadedIsNotPut) {
   StartUp();
   auto client = cluster_.Connect();
   ASSERT_NE(client, nullptr);
-  const wire::Hash root = wire::NameBlob(Pattern(kSize, 3)).root;
+  const wire::Hash root = wire::NameBlob(test::RandomBytes(kSize, 3)).root;
   const uint64_t handle = client->NewHandle();
   ASSERT_TRUE(client->PutBlob(handle, kU8, dims_, kSize, wire::AsBytes(root)).ok());
   EXPECT_EQ(ValueOf(*client, handle).status().code(), StatusCode::kNotFound);

@@ -8,24 +8,12 @@
 #include "client/nn/optim.h"
 #include "client/tensor/tensor.h"
 #include "tests/e2e/in_process.h"
+#include "tests/e2e/small_training.h"
 
 namespace outboard {
 namespace {
 
-struct SmallNet {
-  nn::Conv2d conv{1, 4, 3};
-  nn::BatchNorm2d norm{4};
-  nn::Linear linear{4 * 3 * 3, 5};
-
-  Tensor operator()(const Tensor& x) const {
-    return linear(norm(conv(x).relu()).max_pool2d().flatten(1));
-  }
-  void Collect(nn::StateDict& state, const std::string& prefix) const {
-    conv.Collect(state, prefix + "conv.");
-    norm.Collect(state, prefix + "norm.");
-    linear.Collect(state, prefix + "linear.");
-  }
-};
+using test::SmallNet;
 
 // The losses of some steps; everything random comes from the seed.
 std::vector<double> Train(test::EngineKind kind, int steps) {

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <random>
 #include <thread>
 
 #include "client/transport/grpc_link.h"
@@ -19,6 +18,7 @@
 #include "proto/limits.h"
 #include "proto/status.h"
 #include "tests/support/gateway_test.h"
+#include "tests/support/random_bytes.h"
 
 namespace outboard {
 namespace {
@@ -26,12 +26,7 @@ namespace {
 using absl::StatusCode;
 using wire::kBlobChunkBytes;
 
-std::string RandomBytes(size_t size, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::string bytes(size, '\0');
-  for (char& byte : bytes) byte = static_cast<char>(random());
-  return bytes;
-}
+using test::RandomBytes;
 
 std::string ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
