@@ -2,8 +2,8 @@
 //   C1  held_ has, for each row of names_, what Protect was called with for it, and nothing else.
 //   C2  A row is written only while its blobs are protected and after they are durable.
 //   C3  What a session's entry lists is protected once for each time that it is listed there.
-// mutex_ is held while a row changes, so that rows and held_ change together. The store never calls
-// back with its own lock held.
+// names_mutex_ is held while a row changes, so that rows and held_ change together; sessions_mutex_
+// never while a disk works. The store never calls back with its own lock held.
 #include "gateway/blobs/catalogue.h"
 
 #include <algorithm>
@@ -13,6 +13,12 @@
 #include "gateway/blobs/limits.h"
 
 namespace outboard::gateway {
+
+namespace {
+
+absl::Status Ended() { return absl::AbortedError("the session has ended"); }
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Catalogue>> Catalogue::Open(BlobStore* store,
                                                            const std::string& names_path,
@@ -45,13 +51,21 @@ absl::Status Catalogue::ProtectNames() {
 
 absl::StatusOr<Catalogue::Stored> Catalogue::Get(TenantId tenant, std::string_view name) {
   OB_ASSIGN_OR_RETURN(NameRow row, names_->Find(tenant, name));
-  const auto bytes = store_->Read(tenant, row.manifest, kCheckpointBytesMax);
-  if (!bytes.ok()) {
-    return absl::DataLossError(
-        absl::StrCat("the list of ", row.name, " was damaged on the gateway's disk"));
+  for (;;) {
+    const auto bytes = store_->Read(tenant, row.manifest, kCheckpointBytesMax);
+    if (bytes.ok()) {
+      OB_ASSIGN_OR_RETURN(proto::Checkpoint checkpoint, ReadManifest(*bytes));
+      return Stored{std::move(row), std::move(checkpoint)};
+    }
+    if (absl::IsUnavailable(bytes.status())) return bytes.status();
+    // A Set in between took the list of before with it.
+    OB_ASSIGN_OR_RETURN(NameRow now, names_->Find(tenant, name));
+    if (now.manifest == row.manifest) {
+      return absl::DataLossError(
+          absl::StrCat("the list of ", row.name, " was damaged on the gateway's disk"));
+    }
+    row = std::move(now);
   }
-  OB_ASSIGN_OR_RETURN(proto::Checkpoint checkpoint, ReadManifest(*bytes));
-  return Stored{std::move(row), std::move(checkpoint)};
 }
 
 void Catalogue::Set(TenantId tenant, const std::string& name, const proto::Checkpoint& checkpoint,
@@ -90,7 +104,7 @@ void Catalogue::Name(TenantId tenant, const NameRow& row, std::vector<wire::Hash
                       [this, tenant, row = NameRow(row), roots = roots,
                        done = std::move(done)](absl::Status status) mutable {
                         if (status.ok()) {
-                          std::lock_guard lock(mutex_);
+                          std::lock_guard lock(names_mutex_);
                           row.written_at = now_();
                           status = names_->Set(tenant, row);
                           if (status.ok()) std::swap(held_[{tenant.value, row.name}], roots);  // C1
@@ -105,7 +119,7 @@ absl::StatusOr<uint64_t> Catalogue::Remove(TenantId tenant, std::string_view nam
   const uint64_t before = store_->UsageOf(tenant).used_bytes;
   std::vector<wire::Hash> held;
   {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(names_mutex_);
     OB_RETURN_IF_ERROR(names_->Remove(tenant, name));
     const auto found = held_.extract({tenant.value, std::string(name)});
     if (!found.empty()) held = std::move(found.mapped());
@@ -127,7 +141,7 @@ absl::StatusOr<Catalogue::Usage> Catalogue::UsageOf(TenantId tenant) {
     OB_ASSIGN_OR_RETURN(const auto rows, names_->List(tenant, "", after, kStoreNamesPerPage));
     if (rows.empty()) break;
     after = rows.back().name;
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(names_mutex_);
     for (const NameRow& row : rows) {
       if (!row.pinned) continue;
       const std::vector<wire::Hash>& held = held_[{tenant.value, row.name}];
@@ -140,24 +154,49 @@ absl::StatusOr<Catalogue::Usage> Catalogue::UsageOf(TenantId tenant) {
 
 // ---- sessions -----------------------------------------------------------------------------------
 
+void Catalogue::BeginSession(TenantId tenant, const SessionId& session) {
+  std::lock_guard lock(sessions_mutex_);
+  sessions_.try_emplace(session, Session{.tenant = tenant});
+}
+
 absl::Status Catalogue::UseBlob(TenantId tenant, const SessionId& session, const wire::Hash& root,
-                                uint64_t seq) {
+                                uint64_t seq, uint64_t behind_seq) {
   OB_RETURN_IF_ERROR(store_->Protect(tenant, std::span(&root, 1)));
-  std::lock_guard lock(mutex_);
-  Session& uses = sessions_[session];
-  uses.tenant = tenant;
-  uses.puts.emplace(seq, root);
-  return absl::OkStatus();
+  std::vector<wire::Hash> free;
+  absl::Status status;
+  {
+    std::lock_guard lock(sessions_mutex_);
+    if (const auto uses = sessions_.find(session); uses == sessions_.end()) {
+      free.push_back(root);
+      status = Ended();
+    } else {
+      ForgetPuts(uses->second, behind_seq, free);
+      const auto [put, is_new] = uses->second.puts.try_emplace(seq, root);
+      if (!is_new) free.push_back(std::exchange(put->second, root));  // sent again
+    }
+  }
+  store_->Unprotect(tenant, free);
+  return status;
+}
+
+void Catalogue::ForgetPuts(Session& uses, uint64_t seq, std::vector<wire::Hash>& free) {
+  const auto behind = uses.puts.upper_bound(seq);
+  for (auto put = uses.puts.begin(); put != behind; ++put) free.push_back(put->second);
+  uses.puts.erase(uses.puts.begin(), behind);
 }
 
 absl::Status Catalogue::UploadedBy(TenantId tenant, const SessionId& session,
                                    const wire::Hash& root) {
   OB_RETURN_IF_ERROR(store_->Protect(tenant, std::span(&root, 1)));
-  std::lock_guard lock(mutex_);
-  Session& uses = sessions_[session];
-  uses.tenant = tenant;
-  uses.uploaded.insert(root);
-  return absl::OkStatus();
+  {
+    std::lock_guard lock(sessions_mutex_);
+    if (const auto uses = sessions_.find(session); uses != sessions_.end()) {
+      uses->second.uploaded.insert(root);
+      return absl::OkStatus();
+    }
+  }
+  store_->Unprotect(tenant, std::span(&root, 1));
+  return Ended();
 }
 
 absl::StatusOr<std::vector<wire::Hash>> Catalogue::SnapshotRoots(TenantId tenant,
@@ -173,18 +212,14 @@ void Catalogue::KeepSnapshot(TenantId tenant, const SessionId& session, const wi
                              uint64_t seq, Write write, Done done) {
   auto roots = SnapshotRoots(tenant, manifest);
   if (!roots.ok()) return done(roots.status());
-  {
-    std::lock_guard lock(mutex_);
-    sessions_[session].tenant = tenant;
-  }
   const std::span<const wire::Hash> waited = *roots;
   Done written = [this, tenant, session, seq, roots = *roots, done](absl::Status status) {
     std::vector<wire::Hash> free = roots;
     if (status.ok()) {
-      std::lock_guard lock(mutex_);
+      std::lock_guard lock(sessions_mutex_);
       const auto uses = sessions_.find(session);
       if (uses == sessions_.end())
-        status = absl::AbortedError("the session has ended");
+        status = Ended();
       else
         free = Replace(uses->second, seq, roots);
     }
@@ -206,9 +241,7 @@ std::vector<wire::Hash> Catalogue::Replace(Session& uses, uint64_t seq,
     uses.uploaded.erase(found);
     free.push_back(root);
   }
-  const auto behind = uses.puts.upper_bound(seq);
-  for (auto put = uses.puts.begin(); put != behind; ++put) free.push_back(put->second);
-  uses.puts.erase(uses.puts.begin(), behind);
+  ForgetPuts(uses, seq, free);
   return free;
 }
 
@@ -245,7 +278,7 @@ void Catalogue::Forget(TenantId tenant, const SessionId& session,
                        std::span<const wire::Hash> uploaded) {
   std::vector<wire::Hash> free;
   {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(sessions_mutex_);
     const auto uses = sessions_.find(session);
     if (uses == sessions_.end()) return;
     for (const wire::Hash& root : uploaded) {
@@ -261,7 +294,7 @@ void Catalogue::Forget(TenantId tenant, const SessionId& session,
 absl::Status Catalogue::RestoreSnapshot(TenantId tenant, const SessionId& session,
                                         const wire::Hash& manifest) {
   OB_ASSIGN_OR_RETURN(std::vector<wire::Hash> roots, SnapshotRoots(tenant, manifest));
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(sessions_mutex_);
   sessions_[session] = {.tenant = tenant, .snapshot = std::move(roots)};
   return absl::OkStatus();
 }
@@ -270,7 +303,7 @@ void Catalogue::EndSession(const SessionId& session) {
   std::vector<wire::Hash> free;
   TenantId tenant;
   {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(sessions_mutex_);
     const auto found = sessions_.extract(session);
     if (found.empty()) return;
     const Session& uses = found.mapped();

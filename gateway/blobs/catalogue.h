@@ -9,6 +9,7 @@
 // Threads: any. `done` is called once, at once or from the store's thread; then it is on the disk.
 // Errors: NOT_FOUND  no such name; a blob that a list names is not here, whole, of that size
 //         INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION  (names.h, manifest.h)
+//         ABORTED      the session has ended
 //         UNAVAILABLE  the disk
 #pragma once
 
@@ -62,9 +63,12 @@ class Catalogue {
   absl::StatusOr<Usage> UsageOf(TenantId tenant);
 
   // ---- sessions ----
-  // A Put of the session by this blob, as item `seq`.
+  // Before any of the others; again for a session that goes on. Waits for no disk.
+  void BeginSession(TenantId tenant, const SessionId& session);
+  // A Put of the session by this blob, as item `seq`; of the items up to `behind_seq` none is ever
+  // applied again, so their blobs may go.
   absl::Status UseBlob(TenantId tenant, const SessionId& session, const wire::Hash& root,
-                       uint64_t seq);
+                       uint64_t seq, uint64_t behind_seq);
   // Its worker has committed this blob, and will say what for by one of the next two.
   absl::Status UploadedBy(TenantId tenant, const SessionId& session, const wire::Hash& root);
   // The manifest is the session's last snapshot, which holds everything up to item `seq`. `write` is
@@ -86,9 +90,9 @@ class Catalogue {
  private:
   struct Session {
     TenantId tenant;
-    std::vector<wire::Hash> snapshot;          // its manifest and what this names
-    std::multimap<uint64_t, wire::Hash> puts;  // by seq
-    std::multiset<wire::Hash> uploaded;        // by its worker, not named yet
+    std::vector<wire::Hash> snapshot;     // its manifest and what this names
+    std::map<uint64_t, wire::Hash> puts;  // by seq
+    std::multiset<wire::Hash> uploaded;   // by its worker, not named yet
   };
   Catalogue(BlobStore* store, std::unique_ptr<Names> names, std::function<WallTime()> now)
       : store_(store), names_(std::move(names)), now_(std::move(now)) {}
@@ -97,6 +101,8 @@ class Catalogue {
   void Name(TenantId tenant, const NameRow& row, std::vector<wire::Hash> roots, Done done);
   absl::StatusOr<std::vector<wire::Hash>> SnapshotRoots(TenantId tenant,
                                                         const wire::Hash& manifest);
+  // Takes the Puts up to `seq` out of the entry, to `free`.
+  static void ForgetPuts(Session& uses, uint64_t seq, std::vector<wire::Hash>& free);
   // What the new snapshot makes needless.
   static std::vector<wire::Hash> Replace(Session& uses, uint64_t seq,
                                          const std::vector<wire::Hash>& snapshot);
@@ -106,10 +112,11 @@ class Catalogue {
   const std::unique_ptr<Names> names_;
   const std::function<WallTime()> now_;
 
-  std::mutex mutex_;
+  std::mutex names_mutex_;
   // What each name protects, by tenant and name.
   std::map<std::pair<int64_t, std::string>, std::vector<wire::Hash>> held_;
-  std::map<SessionId, Session> sessions_;
+  std::mutex sessions_mutex_;
+  std::map<SessionId, Session> sessions_;  // those that live
 };
 
 }  // namespace outboard::gateway

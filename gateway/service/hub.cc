@@ -309,6 +309,12 @@ void Hub::KeepSnapshot(SessionId session, Token token, const std::string& root, 
 
 // ---- actions ------------------------------------------------------------------------------------
 
+std::shared_ptr<Relay> Hub::NewRelay(SessionId session, TenantId tenant) {
+  catalogue_->BeginSession(tenant, session);
+  return std::make_shared<Relay>(session, tenant, options_.price_per_hour, blobs_, catalogue_,
+                                 &gate_);
+}
+
 // Their executors attach again, each to a relay of its own.
 void Hub::Do(Welcome& action) {
   auto it = workers_.find(action.worker);
@@ -324,8 +330,7 @@ void Hub::Do(Welcome& action) {
     const SessionId id = action.sessions[i].session;
     welcome.add_sessions(id.Bytes());
     auto& relay = relays_[id];
-    relay = std::make_shared<Relay>(id, action.tenants[i], options_.price_per_hour, blobs_,
-                                    catalogue_, &gate_);
+    relay = NewRelay(id, action.tenants[i]);
     if (auto plan = plans_.extract(id); !plan.empty())
       relay->GivePlan(std::move(plan.mapped()), /*replays=*/false);
   }
@@ -339,8 +344,7 @@ void Hub::Do(Assign& action) {
   attach_hashes_[action.session] = HashOf(token);
   // The relay is there before the worker can know the session.
   auto& relay = relays_[action.session];
-  relay = std::make_shared<Relay>(action.session, action.tenant, options_.price_per_hour, blobs_,
-                                  catalogue_, &gate_);
+  relay = NewRelay(action.session, action.tenant);
   if (auto plan = plans_.extract(action.session); !plan.empty())
     relay->GivePlan(std::move(plan.mapped()), /*replays=*/true);
   proto::GatewayCommand command;

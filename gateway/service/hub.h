@@ -119,6 +119,7 @@ class Hub {
   void RefuseWhatCannotBeWritten();
   std::string NameOf(WorkerId worker) const;
   void Connect(const Live& live);
+  std::shared_ptr<Relay> NewRelay(SessionId session, TenantId tenant);
   void SetValues(SessionId session, ValuesStream* stream);
   void EndValues(SessionId session, const absl::Status& why);
   void DropRelay(SessionId session);

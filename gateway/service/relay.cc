@@ -189,9 +189,11 @@ absl::Status Relay::FromClient(ClientSide* client, proto::ClientFrame frame, boo
   if (!IsHeavy(frame)) {
     out = std::move(frame);
   } else {
+    uint64_t behind_seq = 0;
     {
       std::lock_guard lock(mutex_);
       if (client_ != client || epoch != start_.epoch) return absl::OkStatus();
+      if (!start_.recoverable) behind_seq = done_seq_;
     }
     out.set_epoch(epoch);
     for (proto::ClientItem& item : *frame.mutable_items()) {
@@ -201,7 +203,7 @@ absl::Status Relay::FromClient(ClientSide* client, proto::ClientFrame frame, boo
         continue;
       }
       if (IsPutByBlob(item)) {
-        if (absl::Status status = CheckBlob(item); !status.ok()) return status;
+        if (absl::Status status = CheckBlob(item, behind_seq); !status.ok()) return status;
       }
       out.add_items()->Swap(&item);
     }
@@ -273,8 +275,8 @@ absl::Status Relay::OnGraph(ClientSide* client, proto::Graph& graph, proto::Clie
 }
 
 // The worker pulls the blob; the session may, if its tenant has it. It stays as long as the item may
-// have to be sent again.
-absl::Status Relay::CheckBlob(const proto::ClientItem& item) {
+// have to be sent again: where there are no snapshots, until it is applied.
+absl::Status Relay::CheckBlob(const proto::ClientItem& item, uint64_t behind_seq) {
   const proto::Put& put = item.put();
   const std::optional<wire::Hash> root = wire::HashFromBytes(put.blob_root());
   if (!root) {
@@ -287,7 +289,7 @@ absl::Status Relay::CheckBlob(const proto::ClientItem& item) {
     return absl::InvalidArgumentError(
         absl::StrCat("a Put of ", put.total_bytes(), " bytes by a blob of ", blob->size_bytes));
   }
-  return catalogue_->UseBlob(tenant_, session_, *root, item.seq());
+  return catalogue_->UseBlob(tenant_, session_, *root, item.seq(), behind_seq);
 }
 
 void Relay::ExecutorDrained() {

@@ -92,7 +92,7 @@ class Relay {
  private:
   absl::Status OnGraph(ClientSide* client, proto::Graph& graph, proto::ClientFrame& out);
   absl::StatusOr<std::optional<std::string>> Join(ClientSide* client, const proto::Graph& piece);
-  absl::Status CheckBlob(const proto::ClientItem& item);
+  absl::Status CheckBlob(const proto::ClientItem& item, uint64_t behind_seq);
   void ResumeClient();
   void NotePlan(const google::protobuf::RepeatedPtrField<proto::PlanEntry>& plan);
   void ForgetPlan(uint64_t durable_seq);

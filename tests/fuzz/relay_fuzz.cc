@@ -49,6 +49,7 @@ class Blobs {
     OB_CHECK_OK(store_->Commit(kTenant, name_.root, name_.chunks, kBlob.size()));
     catalogue_ =
         ValueOrDie(Catalogue::Open(store_.get(), folder_ + "/names.db", [] { return WallTime{}; }));
+    catalogue_->BeginSession(kTenant, SessionId{1, 2});
   }
   ~Blobs() { std::filesystem::remove_all(folder_); }
 

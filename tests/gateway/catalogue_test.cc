@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <optional>
+#include <thread>
 
 #include "gateway/blobs/limits.h"
 #include "tests/gateway/support.h"
@@ -112,6 +114,17 @@ TEST_F(CatalogueTest, ReplacingIsAllOrNothing) {
   EXPECT_EQ(Set("m", absent).code(), StatusCode::kNotFound);
   EXPECT_EQ(ValueOrDie(catalogue_->Get(kA, "m")).checkpoint.entries(0).blob_root(),
             Text(wire::NameBlob("new").root));
+}
+
+TEST_F(CatalogueTest, WhoReadsANameThatIsReplacedGetsTheOneOrTheOther) {
+  ASSERT_TRUE(Set("m", List({{"w", "0"}})).ok());
+  std::atomic<bool> stop = false;
+  std::thread reader([&] {
+    while (!stop) EXPECT_TRUE(catalogue_->Get(kA, "m").ok());
+  });
+  for (int i = 1; i < 200; ++i) EXPECT_TRUE(Set("m", List({{"w", std::to_string(i)}})).ok());
+  stop = true;
+  reader.join();
 }
 
 TEST_F(CatalogueTest, NamesAreNoPaths) {
@@ -234,6 +247,11 @@ TEST_F(CatalogueTest, ADamagedListIsToldAndTheRestStays) {
 
 class SessionsTest : public CatalogueTest {
  protected:
+  void SetUp() override { Open(0); }
+  void Open(uint64_t quota_bytes) {
+    CatalogueTest::Open(quota_bytes);
+    catalogue_->BeginSession(kA, kSession);
+  }
   // As a worker stores one: what it made is uploaded, the list last.
   wire::Hash Snapshot(const std::vector<std::string>& arrays) {
     proto::SessionSnapshot snapshot;
@@ -301,9 +319,9 @@ TEST_F(SessionsTest, TheSnapshotBeforeStaysUntilTheRowNamesTheNext) {
 TEST_F(SessionsTest, PutsStayUntilASnapshotHoldsThem) {
   Open(200);
   const std::string early(80, 'e'), late(80, 'l'), more(100, 'm');
-  ASSERT_TRUE(catalogue_->UseBlob(kA, kSession, Blob(early), 3).ok());
-  ASSERT_TRUE(catalogue_->UseBlob(kA, kSession, Blob(late), 8).ok());
-  EXPECT_EQ(catalogue_->UseBlob(kA, kSession, wire::NameBlob("?").root, 9).code(),
+  ASSERT_TRUE(catalogue_->UseBlob(kA, kSession, Blob(early), 3, 0).ok());
+  ASSERT_TRUE(catalogue_->UseBlob(kA, kSession, Blob(late), 8, 0).ok());
+  EXPECT_EQ(catalogue_->UseBlob(kA, kSession, wire::NameBlob("?").root, 9, 0).code(),
             StatusCode::kNotFound);
   EXPECT_EQ(store_->Write(kA, more, BlobOrigin::kClient).status().code(),
             StatusCode::kResourceExhausted);
@@ -311,6 +329,28 @@ TEST_F(SessionsTest, PutsStayUntilASnapshotHoldsThem) {
   EXPECT_TRUE(store_->Write(kA, more, BlobOrigin::kClient).ok());
   EXPECT_FALSE(IsThere(early));
   EXPECT_TRUE(IsThere(late));
+}
+
+// Where there are no snapshots: a Put that is applied is never sent again.
+TEST_F(SessionsTest, PutsGoWhenTheyAreBehind) {
+  Open(200);
+  for (uint64_t seq = 1; seq <= 20; ++seq) {
+    const auto root =
+        store_->Write(kA, std::string(80, static_cast<char>('a' + seq)), BlobOrigin::kClient);
+    ASSERT_TRUE(root.ok()) << root.status();
+    for (int again = 0; again < 3; ++again)
+      ASSERT_TRUE(catalogue_->UseBlob(kA, kSession, *root, seq, seq - 1).ok());
+    EXPECT_EQ(store_->UsageOf(kA).protected_bytes, 80u);
+  }
+}
+
+TEST_F(SessionsTest, NothingIsProtectedForASessionThatHasEnded) {
+  const wire::Hash root = Blob("data"), manifest = Snapshot({"w"});
+  catalogue_->EndSession(kSession);
+  EXPECT_EQ(catalogue_->UseBlob(kA, kSession, root, 1, 0).code(), StatusCode::kAborted);
+  EXPECT_EQ(catalogue_->UploadedBy(kA, kSession, root).code(), StatusCode::kAborted);
+  EXPECT_FALSE(Keep(manifest, 5).ok());
+  EXPECT_EQ(store_->UsageOf(kA).protected_bytes, 0u);
 }
 
 TEST_F(SessionsTest, WhatAnEndedSessionUploadedGoes) {
