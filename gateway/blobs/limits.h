@@ -13,5 +13,6 @@ inline constexpr size_t kStoreNamesPerPage = 2'000;  // 2,000 * (255 + 80) bytes
 inline constexpr int kCheckpointEntriesMax = 16'384;
 inline constexpr size_t kCheckpointBytesMax = size_t{900} << 10;  // of its list
 inline constexpr size_t kSnapshotBytesMax = size_t{64} << 20;     // of its list
+inline constexpr size_t kSnapshotEntryBytesMax = size_t{1} << 20;
 
 }  // namespace outboard::gateway

@@ -2,6 +2,7 @@
 
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <google/protobuf/wire_format_lite.h>
 
 #include <algorithm>
 #include <map>
@@ -111,19 +112,40 @@ std::vector<NamedBlob> BlobsOf(const proto::Checkpoint& checkpoint) {
 }
 
 absl::StatusOr<std::vector<wire::Hash>> RootsOfSnapshot(std::string_view bytes) {
-  proto::SessionSnapshot snapshot;
-  const bool parsed = bytes.size() <= kSnapshotBytesMax &&
-                      snapshot.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
-  std::set<wire::Hash> roots;
-  bool good = parsed;
-  const auto add = [&](const std::string& root) {
-    if (root.empty()) return;  // poison, or a failure
-    good = good && root.size() == sizeof(wire::Hash);
-    roots.insert(ToHash(root));
+  using google::protobuf::internal::WireFormatLite;
+  using Snapshot = proto::SessionSnapshot;
+  const auto tag_of = [](int field) {
+    return WireFormatLite::MakeTag(field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
   };
-  for (const auto& held : snapshot.held()) add(held.blob_root());
-  for (const auto& kept : snapshot.kept()) add(kept.blob_root());
-  if (!good) return absl::DataLossError("what is stored as a snapshot is none");
+  const absl::Status none = absl::DataLossError("what is stored as a snapshot is none");
+  if (bytes.size() > kSnapshotBytesMax) return none;
+  google::protobuf::io::CodedInputStream in(reinterpret_cast<const uint8_t*>(bytes.data()),
+                                            static_cast<int>(bytes.size()));
+  std::set<wire::Hash> roots;
+  const auto add = [&roots](const auto& entry) {
+    const std::string& root = entry.blob_root();
+    if (!root.empty()) roots.insert(ToHash(root));  // else poison, or a failure
+    return root.empty() || root.size() == sizeof(wire::Hash);
+  };
+  // One entry at a time: all of them as a message could be a hundred times their bytes.
+  while (const uint32_t tag = in.ReadTag()) {
+    const bool is_held = tag == tag_of(Snapshot::kHeldFieldNumber);
+    if (!is_held && tag != tag_of(Snapshot::kKeptFieldNumber)) {
+      if (!WireFormatLite::SkipField(&in, tag)) return none;
+      continue;
+    }
+    uint32_t size = 0;
+    if (!in.ReadVarint32(&size) || size > kSnapshotEntryBytesMax) return none;
+    const std::string_view entry = bytes.substr(static_cast<size_t>(in.CurrentPosition()), size);
+    if (!in.Skip(static_cast<int>(size))) return none;
+    Snapshot::Held held;
+    Snapshot::Kept kept;
+    const int entry_bytes = static_cast<int>(entry.size());
+    const bool good = is_held ? held.ParseFromArray(entry.data(), entry_bytes) && add(held)
+                              : kept.ParseFromArray(entry.data(), entry_bytes) && add(kept);
+    if (!good) return none;
+  }
+  if (!in.ConsumedEntireMessage()) return none;
   return std::vector<wire::Hash>(roots.begin(), roots.end());
 }
 

@@ -316,6 +316,27 @@ TEST_F(SessionsTest, TheSnapshotBeforeStaysUntilTheRowNamesTheNext) {
   EXPECT_TRUE(IsThere("w3"));
 }
 
+TEST_F(SessionsTest, WhatIsNoSnapshotIsNotKept) {
+  proto::SessionSnapshot good;
+  good.add_held()->set_blob_root(std::string(32, 'h'));
+  good.add_kept()->set_blob_root(std::string(32, 'k'));
+  good.add_plan()->set_seq(3);
+  good.set_seq(7);
+  const std::string bytes = good.SerializeAsString();
+  EXPECT_EQ(ValueOrDie(RootsOfSnapshot(bytes)).size(), 2u);
+  EXPECT_TRUE(ValueOrDie(RootsOfSnapshot("")).empty());
+  proto::SessionSnapshot empties;
+  for (int i = 0; i < 100'000; ++i) empties.add_held();
+  EXPECT_TRUE(ValueOrDie(RootsOfSnapshot(empties.SerializeAsString())).empty());
+  proto::SessionSnapshot large;
+  large.add_held()->mutable_dims()->Resize(static_cast<int>(kSnapshotEntryBytesMax), 1);
+  proto::SessionSnapshot odd;
+  odd.add_held()->set_blob_root("short");
+  for (const std::string& bad : {large.SerializeAsString(), odd.SerializeAsString(), bytes + "\x12",
+                                 bytes + std::string(1, '\0'), bytes + "\x12\x05x"})
+    EXPECT_EQ(RootsOfSnapshot(bad).status().code(), StatusCode::kDataLoss);
+}
+
 TEST_F(SessionsTest, PutsStayUntilASnapshotHoldsThem) {
   Open(200);
   const std::string early(80, 'e'), late(80, 'l'), more(100, 'm');
