@@ -70,13 +70,14 @@ grpc::ServerUnaryReactor* BlobService::Answer(grpc::CallbackServerContext* conte
 // read after it.
 class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
  public:
-  UploadStream(BlobService* service, Caller caller, grpc::ByteBuffer* reply)
-      : service_(service), caller_(std::move(caller)), reply_(reply) {
+  UploadStream(BlobService* service, grpc::CallbackServerContext* context, grpc::ByteBuffer* reply)
+      : service_(service), context_(context), caller_(Caller::Of(*context)), reply_(reply) {
     StartRead(&buffer_);
   }
 
  private:
   void OnReadDone(bool ok) override {
+    if (transfer_ != nullptr) transfer_->Goes();
     if (!ok) {
       Serialize(stored_, reply_);
       if (writer_ != nullptr)
@@ -90,6 +91,7 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
         return Finish(wire::ToGrpc(status));
       }
       buffer_.Clear();
+      transfer_->Waits();
       StartRead(&buffer_);
     });
   }
@@ -98,7 +100,10 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
     if (!tenant_.has_value()) {
       auto tenant = service_->TenantOf(caller_);
       if (!tenant.ok()) return tenant.status();
+      auto transfer = service_->uploads_.Begin(*tenant, [this] { context_->TryCancel(); });
+      if (!transfer.ok()) return transfer.status();
       tenant_ = *tenant;
+      transfer_ = *std::move(transfer);
     }
     auto piece = wire::DecodeBlobPiece(buffer_);
     if (!piece.ok()) return piece.status();
@@ -145,12 +150,14 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
   void OnDone() override { delete this; }
 
   BlobService* const service_;
+  grpc::CallbackServerContext* const context_;
   const Caller caller_;
   grpc::ByteBuffer* const reply_;
   grpc::ByteBuffer buffer_;
   std::string joined_;
   proto::UploadReply stored_;
   std::optional<TenantId> tenant_;
+  std::unique_ptr<Transfers::Transfer> transfer_;  // with tenant_
   std::unique_ptr<BlobStore::Writer> writer_;
   wire::Hash chunk_{};
   uint32_t chunk_bytes_ = 0;
@@ -159,26 +166,24 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
 // The chunks asked for, each read whole, checked and cut into pieces of the same memory.
 class BlobService::DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
-  DownloadStream(BlobService* service, Caller caller, grpc::ByteBuffer request)
-      : service_(service) {
-    ++service_->downloads_;
-    service_->pool_->Post([this, caller = std::move(caller), request = std::move(request)] {
+  DownloadStream(BlobService* service, grpc::CallbackServerContext* context,
+                 grpc::ByteBuffer request)
+      : service_(service), context_(context) {
+    service_->pool_->Post([this, caller = Caller::Of(*context), request = std::move(request)] {
       if (absl::Status status = Begin(caller, request); !status.ok())
         return Finish(wire::ToGrpc(status));
       Next();
     });
   }
-  ~DownloadStream() override { --service_->downloads_; }
 
  private:
   absl::Status Begin(const Caller& caller, grpc::ByteBuffer request) {
-    if (service_->downloads_ > kDownloadsMax) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("more than ", kDownloadsMax, " downloads at once; try again"));
-    }
     auto tenant = service_->TenantOf(caller);
     if (!tenant.ok()) return tenant.status();
     tenant_ = *tenant;
+    auto transfer = service_->downloads_.Begin(tenant_, [this] { context_->TryCancel(); });
+    if (!transfer.ok()) return transfer.status();
+    transfer_ = *std::move(transfer);
     proto::DownloadRequest wanted;
     if (!grpc::SerializationTraits<proto::DownloadRequest>::Deserialize(&request, &wanted).ok())
       return absl::InvalidArgumentError("what was sent as a question for chunks is none");
@@ -189,6 +194,7 @@ class BlobService::DownloadStream final : public grpc::ServerWriteReactor<grpc::
   }
 
   void OnWriteDone(bool ok) override {
+    transfer_->Goes();
     if (!ok) return Finish(grpc::Status(grpc::StatusCode::CANCELLED, "nobody reads"));
     if (at_ < bytes_->size()) return Write();
     service_->pool_->Post([this] { Next(); });
@@ -210,13 +216,16 @@ class BlobService::DownloadStream final : public grpc::ServerWriteReactor<grpc::
                                     static_cast<uint32_t>(at_),
                                     wire::SliceOf(bytes_, bytes_->data() + at_, count));
     at_ += count;
+    transfer_->Waits();
     StartWrite(&buffer_);
   }
 
   void OnDone() override { delete this; }
 
   BlobService* const service_;
+  grpc::CallbackServerContext* const context_;
   TenantId tenant_{};
+  std::unique_ptr<Transfers::Transfer> transfer_;
   std::vector<wire::Hash> chunks_;
   size_t next_ = 0;  // of chunks_
   std::shared_ptr<const std::string> bytes_;
@@ -238,7 +247,7 @@ grpc::ServerUnaryReactor* BlobService::Missing(grpc::CallbackServerContext* cont
 
 grpc::ServerReadReactor<grpc::ByteBuffer>* BlobService::Upload(grpc::CallbackServerContext* context,
                                                                grpc::ByteBuffer* reply) {
-  return new UploadStream(this, Caller::Of(*context), reply);
+  return new UploadStream(this, context, reply);
 }
 
 grpc::ServerUnaryReactor* BlobService::Commit(grpc::CallbackServerContext* context,
@@ -277,7 +286,7 @@ grpc::ServerUnaryReactor* BlobService::List(grpc::CallbackServerContext* context
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* BlobService::Download(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
-  return new DownloadStream(this, Caller::Of(*context), *request);
+  return new DownloadStream(this, context, *request);
 }
 
 }  // namespace outboard::gateway

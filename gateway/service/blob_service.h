@@ -5,14 +5,16 @@
 // that sends faster than the disk writes waits.
 #pragma once
 
-#include <atomic>
+#include <chrono>
 
 #include "gateway/blobs/blob_store.h"
 #include "gateway/blobs/catalogue.h"
 #include "gateway/service/caller.h"
 #include "gateway/service/gatekeeper.h"
 #include "gateway/service/hub.h"
+#include "gateway/service/limits.h"
 #include "gateway/service/pool.h"
+#include "gateway/service/transfers.h"
 #include "proto/cloud.grpc.pb.h"
 
 namespace outboard::gateway {
@@ -53,7 +55,8 @@ class BlobService final
   Gatekeeper* const gatekeeper_;
   Hub* const hub_;
   Pool* const pool_;
-  std::atomic<int> downloads_{0};  // each holds a chunk in memory
+  Transfers uploads_{"uploads", std::chrono::milliseconds(kTransferStalledMs)};
+  Transfers downloads_{"downloads", std::chrono::milliseconds(kTransferStalledMs)};
 };
 
 }  // namespace outboard::gateway

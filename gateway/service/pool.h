@@ -1,5 +1,5 @@
 // Threads for what must not run on gRPC's: verification, hashing, disk. Jobs are bounded by the
-// streams that post them (one each); the limit here only catches a mistake.
+// calls and streams that post them, one each at a time.
 #pragma once
 
 #include <condition_variable>
