@@ -11,13 +11,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from outboard import Tensor, _core
+from outboard import Tensor, _core, dtypes
 from outboard.onnx import OnnxRunner
-from outboard.onnx.values import UnsupportedType, constant_of, tensor_of
+from outboard.onnx.values import Constant, UnsupportedType, constant_of, dtype_of, tensor_of
 
 DATA = pathlib.Path("/usr/share/libonnx-testdata/data")
 # Those of ONNX's own runner.
 RELATIVE, ABSOLUTE = 1e-3, 1e-7
+# bfloat16 and the 8-bit floats, by their TensorProto.data_type.
+NOT_NUMPYS = {number: dtype_of(number) for number in (16, 17, 19)}
 
 
 class Case(NamedTuple):
@@ -55,10 +57,13 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
             raise ValueError(f"wire type {key & 7}")
 
 
-def read_value(message: bytes, kind: str, elem: Any = None) -> Any:
+def read_value(message: bytes, kind: str, data_type: Any = None) -> Any:
     """A value of a .pb file, by the type that the model gives it: a Constant, a list of them, or None."""
     if kind == "tensor":
-        return constant_of(_core.onnx.TensorProto.parse(message))
+        value = constant_of(_core.onnx.TensorProto.parse(message))
+        # NumPy, which wrote the files, has no such types: there they are integers.
+        bits = data_type in NOT_NUMPYS and value.dtype in (dtypes.uint8, dtypes.uint16)
+        return Constant(value.array, NOT_NUMPYS[data_type]) if bits else value
     if kind == "sequence":  # SequenceProto: 3 tensors, 5 sequences
         return [read_value(part, "tensor" if n == 3 else "sequence") for n, part in fields(message) if n in (3, 5)]
     for number, part in fields(message):  # OptionalProto: 3 a tensor, 5 a sequence
@@ -74,7 +79,7 @@ def record(folder: pathlib.Path) -> Iterator[Case]:
 
         def values(which: str, infos: Iterable[Any]) -> list[Any]:
             return [
-                read_value((data / f"{which}_{i}.pb").read_bytes(), info.type.kind)
+                read_value((data / f"{which}_{i}.pb").read_bytes(), info.type.kind, info.type.elem_type)
                 for i, info in enumerate(infos)
                 if (data / f"{which}_{i}.pb").exists()
             ]
@@ -90,9 +95,7 @@ def record(folder: pathlib.Path) -> Iterator[Case]:
 def _given(value: Any) -> Any:
     if isinstance(value, list):
         return [_given(part) for part in value]
-    if value is None or value.array.dtype == np.uint16 and "bfloat16" in str(value.dtype):
-        return tensor_of(value)
-    return value.array
+    return tensor_of(value) if value is None or value.dtype in NOT_NUMPYS.values() else value.array
 
 
 def tensors(values: Iterable[Any]) -> Iterator[Tensor]:
@@ -120,7 +123,7 @@ def difference(got: Any, want: Any) -> str | None:
         return f"shape {tuple(got.shape)} instead of {want.array.shape}"
     if math.prod(got.shape) == 0:
         return None
-    wide = str(want.dtype).endswith("bfloat16")
+    wide = want.dtype in NOT_NUMPYS.values()
     a = (got.float() if wide else got).numpy()
     b = tensor_of(want).float().numpy() if wide else want.array
     close = np.isclose(a.astype(np.float64), b.astype(np.float64), RELATIVE, ABSOLUTE, equal_nan=True)

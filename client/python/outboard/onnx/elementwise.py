@@ -61,7 +61,7 @@ def pow_(x: Tensor, y: Tensor, broadcast: int = 0, axis: int | None = None) -> T
         return x.pow(y.cast(x.dtype))
     if dtypes.is_int(y.dtype):
         return _int_pow(x, y)
-    return x.cast(dtypes.float64).pow(y.cast(dtypes.float64)).cast(x.dtype)
+    return x.cast(dtypes.float64).pow(y.cast(dtypes.float64)).round().cast(x.dtype)
 
 
 def _int_pow(x: Tensor, y: Tensor) -> Tensor:
@@ -188,3 +188,8 @@ def swish(x: Tensor, alpha: float = 1.0) -> Tensor:
 @op("Shrink")
 def shrink(x: Tensor, bias: float = 0.0, lambd: float = 0.5) -> Tensor:
     return (x < -lambd).where(x + bias, (x > lambd).where(x - bias, 0)).cast(x.dtype)
+
+
+@op("Binarizer", domain="ai.onnx.ml")
+def binarizer(x: Tensor, threshold: float = 0.0) -> Tensor:
+    return (x > threshold).cast(x.dtype)

@@ -65,7 +65,7 @@ def resize(
             x = x[tuple(index)]
         else:
             narrow = min(1.0, ratios[i]) if antialias else 1.0
-            weights = _weights(places, old[i], mode, cubic_coeff_a, bool(exclude_outside or antialias), narrow)
+            weights = _weights(places, old[i], mode, cubic_coeff_a, bool(exclude_outside), narrow)
             x = _product(x if dtypes.is_float(x.dtype) else x.cast(dtypes.float32), weights, axis)
         if not whole:
             out = np.logical_or(places < 0, places > old[i] - 1).reshape(-1, *(1,) * (x.ndim - 1 - axis))
@@ -83,7 +83,8 @@ def _places(old: int, new: int, ratio: float, region: tuple[float, float], mode:
     if mode == "asymmetric":
         return out / ratio
     if mode == "align_corners":
-        return out * (old - 1) / (new - 1) if new > 1 else np.zeros(1)
+        length = ratio * old  # not rounded, as ONNX's own results show
+        return out * (old - 1) / (length - 1) if new > 1 else np.zeros(1)
     if mode == "tf_half_pixel_for_nn":
         return (out + 0.5) / ratio
     if mode == "tf_crop_and_resize":
