@@ -55,6 +55,10 @@ void SetEngine(std::shared_ptr<Engine> engine) {
   std::swap(slot.engine, engine);  // the old one ends, which takes its time, without the lock
 }
 
+void ReleaseProcessEngine(const Engine& engine) {
+  if (EngineOfProcess().get() == &engine) SetEngine(nullptr);
+}
+
 absl::StatusOr<transport::Stats> CloseEngine() {
   const std::shared_ptr<Engine> engine = EngineOfProcess();
   if (engine == nullptr) return transport::Stats{};

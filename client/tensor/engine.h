@@ -67,6 +67,9 @@ std::shared_ptr<Engine> EngineIfConnected();
 // (FAILED_PRECONDITION).
 void SetEngine(std::shared_ptr<Engine> engine);
 
+// Forgets the process's engine if it is this one: the next use connects anew.
+void ReleaseProcessEngine(const Engine& engine);
+
 // Ends the process's session, if there is one: the device is free and the bill stands when it returns.
 // Returns the final numbers.
 absl::StatusOr<transport::Stats> CloseEngine();

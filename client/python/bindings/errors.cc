@@ -16,18 +16,28 @@ struct Kind {
   absl::StatusCode code;
   const char* name;
   PyObject** base;  // besides Error
+  const char* doc;
 };
 
 const std::array kKinds = {
-    Kind{absl::StatusCode::kInvalidArgument, "InvalidArgument", &PyExc_ValueError},
-    Kind{absl::StatusCode::kOutOfRange, "OutOfRange", &PyExc_IndexError},
-    Kind{absl::StatusCode::kNotFound, "NotFound", &PyExc_LookupError},
-    Kind{absl::StatusCode::kPermissionDenied, "PermissionDenied", &PyExc_PermissionError},
-    Kind{absl::StatusCode::kUnauthenticated, "Unauthenticated", &PyExc_PermissionError},
-    Kind{absl::StatusCode::kResourceExhausted, "ResourceExhausted", &PyExc_MemoryError},
-    Kind{absl::StatusCode::kUnavailable, "Unavailable", &PyExc_ConnectionError},
-    Kind{absl::StatusCode::kDeadlineExceeded, "DeadlineExceeded", &PyExc_TimeoutError},
-    Kind{absl::StatusCode::kUnimplemented, "Unimplemented", &PyExc_NotImplementedError},
+    Kind{absl::StatusCode::kInvalidArgument, "InvalidArgument", &PyExc_ValueError,
+         "Shapes, types or arguments that do not fit."},
+    Kind{absl::StatusCode::kOutOfRange, "OutOfRange", &PyExc_IndexError,
+         "An index or axis that is not there."},
+    Kind{absl::StatusCode::kNotFound, "NotFound", &PyExc_LookupError,
+         "A name that the store does not have."},
+    Kind{absl::StatusCode::kPermissionDenied, "PermissionDenied", &PyExc_PermissionError,
+         "The key may not do this."},
+    Kind{absl::StatusCode::kUnauthenticated, "Unauthenticated", &PyExc_PermissionError,
+         "No key, or a wrong or revoked one."},
+    Kind{absl::StatusCode::kResourceExhausted, "ResourceExhausted", &PyExc_MemoryError,
+         "No device is free, or a limit was hit; the message names it."},
+    Kind{absl::StatusCode::kUnavailable, "Unavailable", &PyExc_ConnectionError,
+         "Nobody answers, or the worker was lost."},
+    Kind{absl::StatusCode::kDeadlineExceeded, "DeadlineExceeded", &PyExc_TimeoutError,
+         "A step took longer than its worker allows."},
+    Kind{absl::StatusCode::kUnimplemented, "Unimplemented", &PyExc_NotImplementedError,
+         "The other side does not know how to do this."},
 };
 // By code; the last for all others. Never freed: the interpreter's end comes before ours.
 std::array<PyObject*, kKinds.size() + 1> classes;
@@ -55,8 +65,8 @@ void BindErrors(nb::module_& module) {
   module.attr("Error") = nb::borrow(classes.back());
   for (size_t i = 0; i < kKinds.size(); ++i) {
     const nb::tuple bases = nb::make_tuple(nb::borrow(classes.back()), nb::borrow(*kKinds[i].base));
-    classes[i] = PyErr_NewException((std::string("outboard.") + kKinds[i].name).c_str(),
-                                    bases.ptr(), nullptr);
+    classes[i] = PyErr_NewExceptionWithDoc((std::string("outboard.") + kKinds[i].name).c_str(),
+                                           kKinds[i].doc, bases.ptr(), nullptr);
     if (classes[i] == nullptr) throw nb::python_error();
     module.attr(kKinds[i].name) = nb::borrow(classes[i]);
   }
@@ -64,6 +74,7 @@ void BindErrors(nb::module_& module) {
     try {
       std::rethrow_exception(thrown);
     } catch (const Error& error) {
+      if (absl::IsCancelled(error.status()) && RaiseInterruption()) return;
       Raise(error);
     }
   });

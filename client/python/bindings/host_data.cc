@@ -213,15 +213,13 @@ Tensor TensorOf(nb::handle data, std::optional<DType> dtype, const At& at) {
                                         Py_TYPE(data.ptr())->tp_name));
 }
 
-HostTensor ToHost(const Tensor& tensor, const At& at) {
-  const nb::gil_scoped_release no_gil;
-  return tensor.to_host(at);
-}
+HostTensor ToHost(const Tensor& tensor, const At& at) { return tensor.to_host(at); }
 
-nb::object ToList(const Tensor& tensor, const At& at) {
-  const HostTensor host = ToHost(tensor, at);
+nb::object ToList(const HostTensor& host) {
   int64_t next = 0;
   return ListOf(host, 0, next);
 }
+
+nb::object ToList(const Tensor& tensor, const At& at) { return ToList(ToHost(tensor, at)); }
 
 }  // namespace outboard::python

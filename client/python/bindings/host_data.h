@@ -23,9 +23,10 @@ Tensor Arange(double begin, double end, double step, DType dtype, const At& at);
 // numbers, and RuntimeError for what is no data at all.
 Tensor TensorOf(nanobind::handle data, std::optional<DType> dtype, const At& at);
 
-// Waits, without the GIL.
+// Waits.
 HostTensor ToHost(const Tensor& tensor, const At& at);
 // Waits. Nested lists of Python's numbers; one number for a tensor of no axes.
 nanobind::object ToList(const Tensor& tensor, const At& at);
+nanobind::object ToList(const HostTensor& host);
 
 }  // namespace outboard::python

@@ -13,6 +13,7 @@ NB_MODULE(_core, module) {
 
   module.def("set_package_folder", &SetPackageFolder);
   BindErrors(module);
+  BindWaiting();
   BindDTypes(module);
   TensorClass tensor(module, "Tensor", nanobind::is_weak_referenceable(), nanobind::dynamic_attr(),
                      "A tensor whose values live in the cloud.\n\n"
@@ -22,12 +23,14 @@ NB_MODULE(_core, module) {
                      "names are tinygrad's.");
   BindCreation(module, tensor);
   BindElementwise(module, tensor);
+  BindFuture(module, tensor);
   BindIndexing(module, tensor);
   BindMovement(module, tensor);
   BindOnnx(module);
   BindProduct(module, tensor);
   BindReduce(module, tensor);
   BindRepeat(module);
+  BindSession(module);
   BindTraining(module, tensor);
   BindValues(module, tensor);
 }

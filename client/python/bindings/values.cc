@@ -49,6 +49,19 @@ std::string Repr(const Tensor& x) {
                       ">");
 }
 
+// Of a notebook: as repr, in a table.
+std::string ReprHtml(const Tensor& x) {
+  if (x.empty()) return "<table><tr><td>Tensor, empty</td></tr></table>";
+  const At at = Here();
+  const auto row = [](const char* name, const std::string& value) {
+    return absl::StrCat("<tr><th style='text-align:left'>", name,
+                        "</th><td style='text-align:left'>", value, "</td></tr>");
+  };
+  return absl::StrCat("<table>", row("Tensor", nb::repr(ShapeTuple(x, at)).c_str()),
+                      row("dtype", std::string(Name(x.dtype(at)))),
+                      row("state", x.realized() ? "computed" : "not computed yet"), "</table>");
+}
+
 }  // namespace
 
 void BindValues(nb::module_&, TensorClass& tensor) {
@@ -65,13 +78,13 @@ void BindValues(nb::module_&, TensorClass& tensor) {
       .def("__bool__",
            [](const Tensor&) -> bool { throw nb::type_error("__bool__ on Tensor is not defined"); })
       .def("__repr__", &Repr)
+      .def("_repr_html_", &ReprHtml)
       .def(
           "realize",
           [](Tensor& x, const nb::args& others) -> Tensor& {
             std::vector<Tensor> all = {x};
             for (const nb::handle other : others) all.push_back(nb::cast<Tensor>(other));
             const At at = Here();
-            const nb::gil_scoped_release no_gil;
             outboard::realize(all, {}, at);
             return x;
           },

@@ -7,12 +7,52 @@
 A program without CLOUD=1 starts a private worker on this machine; with CLOUD=1, CLOUD_HOST and CLOUD_KEY the same program
 runs there.
 """
+import atexit as _atexit
 import os as _os
 
 from outboard import _core
-from outboard._core import DType, Error, Tensor, repeat
+from outboard._core import (
+    DType,
+    DeadlineExceeded,
+    Error,
+    InvalidArgument,
+    NotFound,
+    OutOfRange,
+    PermissionDenied,
+    ResourceExhausted,
+    Tensor,
+    TensorFuture,
+    Unauthenticated,
+    Unavailable,
+    Unimplemented,
+    repeat,
+)
 from outboard.dtypes import dtypes
+from outboard.progress_bars import progress, tqdm, trange
+from outboard.session import Session
 
 _core.set_package_folder(_os.path.dirname(_os.path.abspath(__file__)) + _os.sep)
+# While there is an interpreter: the devices are free and the bills stand before anything else is taken apart.
+_atexit.register(_core.close_all)
 
-__all__ = ["DType", "Error", "Tensor", "dtypes", "repeat"]
+__all__ = [
+    "DType",
+    "DeadlineExceeded",
+    "Error",
+    "InvalidArgument",
+    "NotFound",
+    "OutOfRange",
+    "PermissionDenied",
+    "ResourceExhausted",
+    "Session",
+    "Tensor",
+    "TensorFuture",
+    "Unauthenticated",
+    "Unavailable",
+    "Unimplemented",
+    "dtypes",
+    "progress",
+    "repeat",
+    "tqdm",
+    "trange",
+]
