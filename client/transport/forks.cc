@@ -16,10 +16,10 @@ uint64_t ForksSoFar() { return forks; }
 
 absl::Status ForkedError() {
   return absl::FailedPreconditionError(
-      "this process was forked from one that had a session already, and a session does not survive "
-      "a fork; start the "
-      "process anew instead (in Python: multiprocessing.get_context(\"spawn\")), or fork before "
-      "the first value is computed");
+      "this process was forked from one that had a session already, which does not survive a fork; "
+      "start it anew "
+      "instead (in Python: multiprocessing.get_context(\"spawn\")), or fork before the program "
+      "connects");
 }
 
 }  // namespace outboard::transport

@@ -34,13 +34,13 @@ def child(call) -> int:
 
 
 def test_a_child_that_touches_no_tensor():
-    kept = Tensor.rand(10).realize()
+    kept = Tensor.ones(10).contiguous().realize()
     assert child(lambda: True) == 0
     assert kept.numpy().shape == (10,), "the parent's buffers are still there"
 
 
 def test_a_child_that_drops_its_parents_tensors_releases_nothing():
-    kept = [Tensor.rand(10).realize() for _ in range(3)]
+    kept = [Tensor.ones(10).contiguous().realize() for _ in range(3)]
 
     def drop():
         kept.clear()
@@ -65,7 +65,7 @@ def test_a_child_that_ends_as_a_program_does():
     assert run("""
 import os, sys
 from outboard import Tensor
-x = Tensor.rand(5).realize()
+x = Tensor.ones(5).contiguous().realize()
 x.numpy()
 pid = os.fork()
 if pid == 0:
@@ -79,14 +79,14 @@ def test_a_fork_before_the_first_value_is_a_program_of_its_own():
     assert run("""
 import os
 from outboard import Tensor
-x = Tensor([1.0, 2.0]) + 1
+x = Tensor.ones(2) + 1
 pid = os.fork()
 y = x.tolist()
-assert y == [2, 3], y
+assert y == [2, 2], y
 if pid != 0:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     print(y)
-""") == "[2.0, 3.0]\n"
+""") == "[2.0, 2.0]\n"
 
 
 def test_the_parent_may_end_before_its_child():

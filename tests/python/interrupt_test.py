@@ -37,7 +37,7 @@ def slow(matmuls: int) -> Tensor:
 
 def test_item_is_interrupted_and_the_value_comes_later():
     Tensor.ones(1).item()  # connected
-    value = slow(60)
+    value = slow(40)
     interrupt_soon()
     with pytest.raises(KeyboardInterrupt):
         value.item()
@@ -48,7 +48,7 @@ def test_item_is_interrupted_and_the_value_comes_later():
 
 def test_a_step_that_waits_for_room_is_interrupted_before_it_happens():
     step = Tensor([0.0]).realize()
-    slow(60).realize()
+    slow(40).realize()
     interrupt_soon()
     done = 0
     with pytest.raises(KeyboardInterrupt):
@@ -74,7 +74,7 @@ def test_other_signals_raise_what_their_handler_raises():
         raise Enough("of this")
 
     Tensor.ones(1).item()
-    value = slow(60)
+    value = slow(40)
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, 0.2)
     try:
@@ -99,7 +99,7 @@ def test_a_handler_that_returns_interrupts_nothing():
 
 def test_other_threads_go_on_while_one_waits():
     Tensor.ones(1).item()
-    value = slow(60).fetch()
+    value = slow(40).fetch()
     counted = 0
     stop = threading.Event()
 
@@ -156,7 +156,7 @@ def test_the_interpreter_ends_with_tensors_and_threads_alive():
     assert run("""
 import threading
 from outboard import Tensor
-kept = [Tensor.rand(10).realize() for _ in range(10)]
+kept = [Tensor.ones(10).contiguous().realize() for _ in range(10)]
 lazy = kept[0] + 1
 future = (lazy * 2).sum().fetch()
 def forever():

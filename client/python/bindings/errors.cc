@@ -59,9 +59,12 @@ void Raise(const Error& error) {
 }  // namespace
 
 void BindErrors(nb::module_& module) {
+  // OSError, which some have as a base too, would show its own fields instead of the message.
+  nb::dict members;
+  members["__str__"] = nb::handle(PyExc_BaseException).attr("__str__");
   classes.back() = PyErr_NewExceptionWithDoc(
       "outboard.Error", "What the library raises; `code`, `filename` and `lineno` say more.",
-      PyExc_RuntimeError, nullptr);
+      PyExc_RuntimeError, members.ptr());
   module.attr("Error") = nb::borrow(classes.back());
   for (size_t i = 0; i < kKinds.size(); ++i) {
     const nb::tuple bases = nb::make_tuple(nb::borrow(classes.back()), nb::borrow(*kKinds[i].base));
