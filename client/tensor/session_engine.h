@@ -1,4 +1,5 @@
-// The engine over a real session.
+// The engine over a real session: what the Tensor API asks of an Engine, by transport::Session.
+// Errors and threads: as client/transport/session.h.
 #pragma once
 
 #include <memory>

@@ -33,10 +33,7 @@ nb::object Repeat(int64_t count, const nb::callable& step, const nb::object& ind
   nb::object result = size ? step(index) : step();
   const bool nothing = result.is_none(), one = nb::isinstance<Tensor>(result);
   std::vector<Tensor> stacked = Take(std::exchange(result, nb::none()));
-  {
-    const nb::gil_scoped_release no_gil;
-    stacked = recorded.Finish(std::move(stacked));
-  }
+  stacked = recorded.Finish(std::move(stacked));  // nobody else has them any more
   if (nothing) return nb::none();
   return one ? nb::cast(stacked[0]) : nb::cast(stacked);
 }
