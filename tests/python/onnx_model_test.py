@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import pathlib
 
 import numpy as np
 import pytest
-from onnx_suite import DATA, difference, outcomes, read_value
+from onnx_suite import DATA, PACKAGE, difference, outcomes, read_value
 
 from outboard.onnx import OnnxRunner
 
-# The folder of the nine light models: Debian's data has none, the package `onnx` does. Nothing of it is imported.
-LIGHT = pathlib.Path(importlib.util.find_spec("onnx").submodule_search_locations[0]) / "backend/test/data/light"
+LIGHT = PACKAGE / "light"  # Debian's data has only the addresses of the large ones
 NAMES = ["bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet", "squeezenet", "vgg19", "zfnet512"]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import pathlib
 import re
@@ -16,6 +17,8 @@ from outboard.onnx import OnnxRunner
 from outboard.onnx.values import Constant, UnsupportedType, constant_of, dtype_of, tensor_of
 
 DATA = pathlib.Path("/usr/share/libonnx-testdata/data")
+# Newer tests, and models, in the package `onnx`, of which nothing is imported.
+PACKAGE = pathlib.Path(importlib.util.find_spec("onnx").submodule_search_locations[0]) / "backend/test/data"
 # Those of ONNX's own runner.
 RELATIVE, ABSOLUTE = 1e-3, 1e-7
 # bfloat16 and the 8-bit floats, by their TensorProto.data_type.

@@ -12,6 +12,8 @@ import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from outboard.onnx import registry
 from outboard.onnx.values import Constant, UnsupportedType, constant_of, sparse_constant_of, tensor_of, value_of
 
@@ -81,8 +83,10 @@ class Graph:
         for node in self.nodes:
             try:
                 results = _run_node(node, [scope[name] for name in node.inputs], scope)
-            except UnsupportedType as error:
-                raise UnsupportedType(f"{node}: {error}") from None
+            except Exception as error:
+                if hasattr(error, "add_note"):  # since Python 3.11
+                    error.add_note(f"in the node {node}")
+                raise
             scope.values_here.update(zip(node.outputs, results))
             scope.values_here[""] = None
         return [scope[name] for name in self.outputs]
@@ -122,7 +126,7 @@ def _fold(node: Node, inputs: list[Any]) -> tuple[Any, ...] | None:
         if not isinstance(value, Constant) or not value.foldable or value.array.size > FOLDED_ELEMENTS_MAX:
             return None
     result = function(*(value.array for value in inputs), **node.attributes)
-    return None if result is None or result.size > FOLDED_ELEMENTS_MAX else (Constant(result),)
+    return None if result is None or result.size > FOLDED_ELEMENTS_MAX else (Constant(np.asarray(result)),)
 
 
 class Reader:

@@ -23,7 +23,7 @@ def torch_pads(pads: Sequence[int]) -> tuple[int, ...]:
     return tuple(pad for axis in reversed(range(axes)) for pad in (pads[axis], pads[axis + axes]))
 
 
-@op("Constant")
+@op("Constant", constants=True)
 def constant(value=None, sparse_value=None, value_float=None, value_floats=None, value_int=None, value_ints=None):
     if value is not None:
         return value
