@@ -11,7 +11,10 @@ from onnx_suite import DATA, PACKAGE, difference, outcomes, read_value
 from outboard.onnx import OnnxRunner
 
 LIGHT = PACKAGE / "light"  # Debian's data has only the addresses of the large ones
-NAMES = ["bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet", "squeezenet", "vgg19", "zfnet512"]  # fmt: skip
+NAMES = [
+    "bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet", "squeezenet", "vgg19",
+    "zfnet512",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)

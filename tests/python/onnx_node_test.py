@@ -1,5 +1,7 @@
-"""ONNX's tests of single operators: all of libonnx-testdata, and those of newer operator sets. docs/onnx.md lists those that fail, with the reason: a test that fails and
-is not there fails here, and so does one that is there and passes.
+"""ONNX's tests of single operators: all of libonnx-testdata, and those of newer operator sets.
+
+docs/onnx.md lists those that fail, with the reason: a test that fails and is not there fails here, and so does one that
+is there and passes.
 
     OUTBOARD_UPDATE=1 python -m pytest tests/python/onnx_node_test.py      writes the page
     OUTBOARD_SHARD=2/6 ...                                                  every sixth test, from the third on

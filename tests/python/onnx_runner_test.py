@@ -1,4 +1,4 @@
-"""outboard.onnx around the operators: what is refused and when, files in several parts, functions, constants, inputs."""
+"""outboard.onnx around the operators: what is refused and when, files in parts, functions, constants, inputs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def test_all_that_is_missing_is_named_at_load() -> None:
 
 def test_missing_in_a_branch() -> None:
     text = """g (bool c, float[n] x) => (float[n] y) {
-      y = If (c) <then_branch = t () => (float[n] a) { a = Nonsense (x) }, else_branch = e () => (float[n] b) { b = Abs (x) }>
+      y = If (c) <
+        then_branch = t () => (float[n] a) { a = Nonsense (x) },
+        else_branch = e () => (float[n] b) { b = Abs (x) }>
     }"""
     with pytest.raises(UnsupportedModel, match="Nonsense"):
         OnnxRunner(model(text))

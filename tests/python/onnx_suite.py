@@ -1,4 +1,4 @@
-"""The tests that come with ONNX: a folder each, with model.onnx and, for each set of data, input_<i>.pb and output_<i>.pb."""
+"""The tests that come with ONNX: folders of a model.onnx and, for each set of data, input_<i>.pb and output_<i>.pb."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-// The messages of an ONNX file for outboard.onnx, read-only, under the names that onnx.proto gives them. Nothing is
-// interpreted here but the unions: an attribute has one value, a dimension is a number, a name or unknown. What a tensor
-// holds is seen through NumPy where it lies in the message, which lives as long as such an array.
+// The messages of an ONNX file for outboard.onnx, read-only, under the names that onnx.proto gives
+// them. Nothing is interpreted here but the unions: an attribute has one value, a dimension is a
+// number, a name or unknown. What a tensor holds is seen through NumPy where it lies in the message,
+// which lives as long as such an array.
 //
-// Errors: ValueError for bytes that are no such message, or whose nesting or size protobuf does not accept (2 GiB).
-// Threads: the GIL is released while a file is parsed.
+// Errors: ValueError for bytes that are no such message, or whose nesting or size protobuf does not
+// accept (2 GiB). Threads: the GIL is released while a file is parsed.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>

@@ -4,8 +4,8 @@
     run = OnnxRunner("model.onnx")
     run({"x": Tensor.rand(1, 3, 224, 224)})["y"].numpy()
 
-docs/onnx.md lists the operators. A model that needs others is refused when it is loaded, by UnsupportedModel, which names
-all that is missing. NumPy is needed.
+docs/onnx.md lists the operators. A model that needs others is refused when it is loaded, by UnsupportedModel, which
+names all that is missing. NumPy is needed.
 """
 
 from outboard.onnx.graph import UnsupportedModel

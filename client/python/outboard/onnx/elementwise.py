@@ -65,7 +65,7 @@ def pow_(x: Tensor, y: Tensor, broadcast: int = 0, axis: int | None = None) -> T
 
 
 def _int_pow(x: Tensor, y: Tensor) -> Tensor:
-    """Exactly, modulo the width of `x`: squares of x for the bits of y. A negative exponent gives 0 but for 1 and -1."""
+    """Exactly, modulo the width of `x`: by squares of x. A negative exponent gives 0 but for 1 and -1."""
     power = (x * 0 + 1) + (y * 0).cast(x.dtype)
     square = x
     for bit in range(6):  # the 64th power of anything but -1, 0, 1 is out of range

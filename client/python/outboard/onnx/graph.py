@@ -2,7 +2,7 @@
 
     read(proto) -> Graph -> Graph.run(values) -> values of its outputs
 
-What a node computes from small constants alone is computed on this machine (fold.py), so that shapes need no round trip.
+What follows from small constants alone is computed on this machine (fold.py), so that shapes need no round trip.
 """
 
 from __future__ import annotations

@@ -75,9 +75,8 @@ class OnnxRunner:
         reader = Reader(proto, folder)
         self.graph = reader.graph(proto.graph)
         reader.raise_if_missing()
-        self.graph_inputs = {
-            value.name: _value_of_type(value.type) for value in self.graph.inputs if value.name not in self.graph.constants
-        }
+        needed = [value for value in self.graph.inputs if value.name not in self.graph.constants]
+        self.graph_inputs = {value.name: _value_of_type(value.type) for value in needed}
         self.graph_outputs = tuple(self.graph.outputs)
         self.opset = reader.opsets.get("", 1)
 
@@ -89,7 +88,8 @@ class OnnxRunner:
         """
         unknown = inputs.keys() - set(self.graph.input_names)
         if unknown:
-            raise RuntimeError(f"the model has no input {', '.join(sorted(unknown))}; it has {', '.join(self.graph_inputs)}")
+            known = ", ".join(self.graph_inputs)
+            raise RuntimeError(f"the model has no input {', '.join(sorted(unknown))}; it has {known}")
         missing = [name for name, spec in self.graph_inputs.items() if name not in inputs and not _optional(spec)]
         if missing:
             raise RuntimeError(f"no value for the input {', '.join(missing)}")

@@ -22,7 +22,7 @@ def tf_idf_vectorizer(
     pool_int64s: Sequence[int],
     weights: Sequence[float] | None = None,
 ) -> Tensor:
-    """x [length] or [batch, length]. The pool has all 1-grams, then all 2-grams ..., from the places `ngram_counts` on."""
+    """x [length] or [batch, length]. The pool has 1-grams, then 2-grams ..., from the places `ngram_counts` on."""
     rows = x.reshape(1, -1) if x.ndim == 1 else x
     ends = [*list(ngram_counts)[1:], len(pool_int64s)]
     nothing = Tensor.zeros(rows.shape[0])

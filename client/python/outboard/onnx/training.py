@@ -1,4 +1,4 @@
-"""Steps of optimisers (ai.onnx.preview.training): rate, count of steps, then parameters, gradients and states in groups."""
+"""Steps of optimisers (ai.onnx.preview.training): rate, count of steps; parameters, gradients and states in groups."""
 
 from __future__ import annotations
 
