@@ -1,13 +1,18 @@
-"""Steps of optimisers (ai.onnx.preview.training): rate, count of steps; parameters, gradients and states in groups."""
+"""ai.onnx.preview.training: gradients, and steps of optimisers.
+
+A step has a rate, the count of steps before, then all parameters, all their gradients, and all of each kind of state.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from outboard import Tensor
+from outboard.onnx.graph import Scope
 from outboard.onnx.registry import op
+from outboard.onnx.values import tensor_of
 
 _DOMAIN = "ai.onnx.preview.training"
 
@@ -17,6 +22,12 @@ def _each(inputs: tuple[Tensor, ...], kinds: int, step: Callable[..., tuple[Tens
     count = len(inputs) // kinds
     results = [step(*inputs[i::count]) for i in range(count)]
     return tuple(value for group in zip(*results, strict=True) for value in group)
+
+
+@op("Gradient", domain=_DOMAIN)
+def gradient(*inputs: Tensor, xs: Sequence[str], y: str, scope: Scope, zs: Sequence[str] = ()) -> tuple[Tensor, ...]:
+    """Of the value `y` by those named `xs`, which come first among the inputs; the others only fix what `y` is of."""
+    return tuple(tensor_of(scope[y]).sum().gradient(*(tensor_of(scope[name]) for name in xs)))
 
 
 @op("Adagrad", domain=_DOMAIN, host=(1,))

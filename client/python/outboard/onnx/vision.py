@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,9 +21,10 @@ def _reflected(places: Tensor, n: int, align_corners: int) -> Tensor:
     low, span = (0.0, n - 1.0) if align_corners else (-0.5, float(n))
     if span == 0:
         return places * 0
-    turn = (places - low) / (2 * span)
-    turn = (turn - turn.floor()) * (2 * span)
-    return low + (turn > span).where(2 * span - turn, turn)
+    away = (places - low).abs()
+    turns = (away / span).floor()
+    rest = away - turns * span
+    return low + (turns % 2 == 0).where(rest, span - rest)
 
 
 def _pixels(x: Tensor, rows: Tensor, columns: Tensor, mode: str, align_corners: int) -> Tensor:
@@ -50,6 +53,21 @@ def _cubic(distance: Tensor, a: float = -0.75) -> list[Tensor]:
     return [far(distance + 1), near(distance), near(1 - distance), far(2 - distance)]
 
 
+def _between(x: Tensor, rows: Tensor, columns: Tensor, cubic: bool, mode: str, align_corners: int) -> Tensor:
+    """As _pixels, at places between: of the two or four neighbours along each axis."""
+    top, left = rows.floor(), columns.floor()
+    down, right = rows - top, columns - left
+    row_weights = _cubic(down) if cubic else [1 - down, down]
+    column_weights = _cubic(right) if cubic else [1 - right, right]
+    first = -1 if cubic else 0
+    parts = (
+        _pixels(x, top + i, left + j, mode, align_corners) * (row_weight * column_weight).unsqueeze(1)
+        for i, row_weight in enumerate(row_weights, first)
+        for j, column_weight in enumerate(column_weights, first)
+    )
+    return functools.reduce(Tensor.add, parts)
+
+
 @op("GridSample")
 def grid_sample(
     x: Tensor, grid: Tensor, align_corners: int = 0, mode: str = "bilinear", padding_mode: str = "zeros"
@@ -64,24 +82,47 @@ def grid_sample(
     elif padding_mode == "reflection" and mode not in ("bicubic", "cubic"):
         rows, columns = _reflected(rows, h, align_corners), _reflected(columns, w, align_corners)
 
-    def pixels(row: Tensor, column: Tensor) -> Tensor:
-        return _pixels(x, row, column, padding_mode, align_corners)
-
     if mode == "nearest":
-        y = pixels(rows.round(), columns.round())
+        y = _pixels(x, rows.round(), columns.round(), padding_mode, align_corners)
     else:
-        top, left = rows.floor(), columns.floor()
-        down, right = rows - top, columns - left
-        cubic = mode in ("bicubic", "cubic")
-        row_weights = _cubic(down) if cubic else [1 - down, down]
-        column_weights = _cubic(right) if cubic else [1 - right, right]
-        first = -1 if cubic else 0
-        y = None
-        for i, row_weight in enumerate(row_weights, first):
-            for j, column_weight in enumerate(column_weights, first):
-                part = pixels(top + i, left + j) * (row_weight * column_weight).unsqueeze(1)
-                y = part if y is None else y + part
+        y = _between(x, rows, columns, mode in ("bicubic", "cubic"), padding_mode, align_corners)
     return y.reshape(n, c, *grid.shape[1:3]).cast(x.dtype)
+
+
+@op("DeformConv")
+def deform_conv(
+    x: Tensor,
+    w: Tensor,
+    offset: Tensor,
+    b: Tensor | None = None,
+    mask: Tensor | None = None,
+    dilations: Sequence[int] | None = None,
+    group: int = 1,
+    kernel_shape: Sequence[int] | None = None,
+    offset_group: int = 1,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Tensor:
+    """A convolution each of whose elements is taken `offset` away from its place, and counts `mask` times."""
+    n, c, h, width = x.shape
+    kernel, out = w.shape[2:], offset.shape[2:]
+    strides, dilations, pads = strides or (1, 1), dilations or (1, 1), pads or (0, 0, 0, 0)
+    taps = math.prod(kernel)
+    offset = offset.reshape(n * offset_group, taps, 2, *out)
+
+    def places(axis: int) -> Tensor:
+        """[n * offset groups, taps * out]: where the axis is read."""
+        tap = np.indices(tuple(kernel))[axis].reshape(taps, 1, 1) * dilations[axis]
+        start = np.indices(tuple(out))[axis] * strides[axis] - pads[axis]
+        return (offset[:, :, axis] + Tensor((tap + start).astype(np.float32))).flatten(1)
+
+    images = x.reshape(n * offset_group, c // offset_group, h, width)
+    taken = _between(images, places(0), places(1), False, "zeros", 0)
+    if mask is not None:
+        taken = taken * mask.reshape(n * offset_group, 1, -1)
+    taken = taken.reshape(n, group, c // group * taps, math.prod(out))
+    y = w.reshape(group, w.shape[0] // group, -1).matmul(taken).reshape(n, w.shape[0], *out)
+    return y if b is None else y + b.reshape(1, -1, 1, 1)
 
 
 @op("AffineGrid", host=(1,))
