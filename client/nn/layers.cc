@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "client/tensor/norms.h"
 
 namespace outboard::nn {
 namespace {
@@ -61,20 +62,14 @@ Tensor BatchNorm2d::operator()(const Tensor& x, At at) const {
   const auto invstd = [&](const Tensor& var) {
     return Tensor(Arg(var, at) + Arg(eps, at)).rsqrt(at);
   };
-  if (!Tensor::training()) return x.batchnorm(weight, bias, running_mean, invstd(running_var), at);
+  if (!Tensor::training())
+    return x.batchnorm(weight, bias, running_mean, invstd(running_var), 1, at);
 
   const Dims shape = x.shape(at);
   if (shape.size() < 2 || shape[1] != running_mean.shape(0, at))
     ThrowInvalid(at, absl::StrCat("BatchNorm2d: ", shape.size() < 2 ? 0 : shape[1],
                                   " channels, not ", running_mean.shape(0, at)));
-  Dims axes, ones(shape.size(), 1);
-  for (int64_t i = 0; i < static_cast<int64_t>(shape.size()); ++i)
-    if (i != 1) axes.push_back(i);
-  ones[1] = shape[1];
-  const Tensor mean = x.mean(axes, false, at);
-  // The variance around a mean that is held: the mean's own part of the derivative is zero.
-  const Tensor away = Arg(x, at) - Arg(mean.detach(at).reshape(ones, at), at);
-  const Tensor var = away.square(at).mean(axes, false, at);
+  const auto& [mean, var] = batch_statistics(x, at);
 
   // The running variance is that of the population: n / (n - 1).
   const auto count = static_cast<double>(x.numel(at) / std::max<int64_t>(shape[1], 1));
@@ -86,7 +81,7 @@ Tensor BatchNorm2d::operator()(const Tensor& x, At at) const {
   };
   towards(running_mean, mean, 1);
   towards(running_var, var, unbiased);
-  return x.batchnorm(weight, bias, mean, invstd(var), at);
+  return x.batchnorm(weight, bias, mean, invstd(var), 1, at);
 }
 
 void BatchNorm2d::Collect(StateDict& state, const std::string& prefix) const {

@@ -341,10 +341,12 @@ class Tensor {
   // ---- training ---------------------------------------------------------------------------------
   // Zeros a share of `p` and scales the rest by 1 / (1 - p); nothing outside of training.
   Tensor dropout(double p = 0.5, At at = At::current()) const;
-  // (x - mean) * weight * invstd + bias over axis 1; weight and bias may be empty.
+  // (x - mean) * weight * invstd + bias, all of them of the lengths of `axes` (or of 1 beside them);
+  // weight and bias may be empty.
   Tensor batchnorm(const Tensor& weight, const Tensor& bias, const Tensor& mean,
-                   const Tensor& invstd, At at = At::current()) const;
-  Tensor layernorm(int64_t axis = -1, double eps = 1e-5, At at = At::current()) const;
+                   const Tensor& invstd, const Axes& axes = 1, At at = At::current()) const;
+  // (x - mean) / sqrt(variance + eps), both over all of `axes`.
+  Tensor layernorm(const Axes& axes = -1, double eps = 1e-5, At at = At::current()) const;
   // Mean over the rows of -log_softmax(this)[label]; this [..., classes], labels [...] of integers.
   // Rows whose label is `ignore_index` do not count; unsigned labels have no such row. A label out
   // of range counts as a loss of 0.

@@ -21,33 +21,6 @@ Tensor Tensor::dropout(double p, At at) const {
   return keep.where(Arg(Arg(*this, at) * Arg(1 / (1 - p), at), at), Arg(0, at));
 }
 
-Tensor Tensor::batchnorm(const Tensor& weight, const Tensor& bias, const Tensor& mean,
-                         const Tensor& invstd, At at) const {
-  const Recorder rec(at);
-  const UOp* x = rec.Cast(NodeIn(rec), FloatOf(dtype(at)));  // weights do not fit integers
-  if (x->rank() < 2)
-    rec.Invalid(absl::StrCat("batchnorm: ", DimsToString(x->shape), " has no axis 1"));
-  const auto along = [&](const Tensor& tensor) {
-    const UOp* const t = tensor.NodeIn(rec);
-    if (t->rank() != 1 || t->shape[0] != x->shape[1])
-      rec.Invalid(
-          absl::StrCat("batchnorm: ", DimsToString(t->shape), " beside ", DimsToString(x->shape)));
-    Shape ones(x->rank(), Dim(1));
-    ones[1] = x->shape[1];
-    return rec.Expand(rec.Reshape(rec.Cast(t, x->dtype), ones), x->shape);
-  };
-  const UOp* y = rec.Mul(rec.Sub(x, along(mean)), along(invstd));
-  if (!weight.empty()) y = rec.Mul(y, along(weight));
-  if (!bias.empty()) y = rec.Add(y, along(bias));
-  return FromNode(rec, y);
-}
-
-Tensor Tensor::layernorm(int64_t axis, double eps, At at) const {
-  const Tensor away = Arg(*this, at) - Arg(mean({axis}, true, at), at);
-  const Tensor variance = away.square(at).mean({axis}, true, at);
-  return Arg(away, at) * Arg(Tensor(Arg(variance, at) + Arg(eps, at)).rsqrt(at), at);
-}
-
 Tensor Tensor::sparse_categorical_crossentropy(const Tensor& labels, int64_t ignore_index,
                                                double label_smoothing, At at) const {
   const Recorder rec(at);

@@ -2,8 +2,13 @@
 // line and the next one's.
 #include "client/nn/layers.h"
 #include "client/nn/optim.h"
+#include "client/tensor/attention.h"
 #include "client/tensor/convolution.h"
+#include "client/tensor/interpolate.h"
+#include "client/tensor/norms.h"
+#include "client/tensor/padding.h"
 #include "client/tensor/pooling.h"
+#include "client/tensor/recurrent.h"
 #include "tests/client/operators/table.h"
 
 namespace outboard::operators {
@@ -173,7 +178,7 @@ const std::vector<Mistake>& AllMistakes() {
       {__LINE__, "max_pool2d", "a kernel that does not fit", kInvalid, {"6", "5"}, [] { Image().max_pool2d({.kernel = 6}); }},
       {__LINE__, "convolution", "another rank", kInvalid, {"[2, 3]", "[B, C, D...]"}, [] { convolution(Matrix(), Matrix()); }},
       {__LINE__, "convolution", "other channels", kInvalid, {"4", "[2, 3, 1, 1]"}, [] { convolution(Image(), Tensor::ones({2, 3, 1, 1})); }},
-      {__LINE__, "convolution", "a kernel that does not fit", kInvalid, {"6", "5", "1 and 0"}, [] { convolution(Image(), Tensor::ones({2, 4, 1, 7}), {}, {.padding = {{0, 0}, {1, 0}}}); }},
+      {__LINE__, "convolution", "a kernel that does not fit", kInvalid, {"of 7", "of 5", "1 and 0"}, [] { convolution(Image(), Tensor::ones({2, 4, 1, 7}), {}, {.padding = {{0, 0}, {1, 0}}}); }},
       {__LINE__, "convolution", "numbers for other axes", kInvalid, {"3", "stride", "2 axes"}, [] { convolution(Image(), Tensor::ones({2, 4, 1, 1}), {}, {.stride = {1, 2, 3}}); }},
       {__LINE__, "convolution", "another bias", kInvalid, {"[3]", "2"}, [] { convolution(Image(), Tensor::ones({2, 4, 1, 1}), Tensor::ones({3})); }},
       {__LINE__, "transposed_convolution", "other channels", kInvalid, {"4", "[2, 3, 1, 1]"}, [] { transposed_convolution(Image(), Tensor::ones({2, 3, 1, 1})); }},
@@ -183,6 +188,18 @@ const std::vector<Mistake>& AllMistakes() {
       {__LINE__, "avg_pool", "a kernel that does not fit", kInvalid, {"6", "5"}, [] { avg_pool(Image(), {.kernel = {6}}); }},
       {__LINE__, "max_unpool", "places of another shape", kInvalid, {"[1, 4, 5, 5]", "[2]"}, [] { max_unpool(Image(), Places()); }},
       {__LINE__, "max_unpool", "a size of other axes", kInvalid, {"3", "[1, 4, 5, 5]"}, [] { max_unpool(Image(), Tensor::zeros({1, 4, 5, 5}, DType::kI32), {}, {1, 2, 3}); }},
+      {__LINE__, "pad", "a reflection of too much", kInvalid, {"3", "axis 1"}, [] { pad(Matrix(), {{0, 0}, {3, 0}}, PadMode::kReflect); }},
+      {__LINE__, "pad", "an end that is repeated twice", kInvalid, {"4", "axis 1", "3"}, [] { pad(Matrix(), {{0, 0}, {0, 4}}, PadMode::kCircular); }},
+      {__LINE__, "pad", "a cut of more than there is", kInvalid, {"[2, 3]", "dimension 0"}, [] { pad(Matrix(), {{-3, 0}, {0, 0}}, PadMode::kConstant); }},
+      {__LINE__, "interpolate", "too many axes", kInvalid, {"3", "[2, 3]"}, [] { interpolate(Matrix(), {1, 2, 3}); }},
+      {__LINE__, "interpolate", "to nothing", kInvalid, {"from 3 to 0"}, [] { interpolate(Matrix(), {0}); }},
+      {__LINE__, "interpolate", "aligned corners of the nearest", kInvalid, {"linear"}, [] { interpolate(Matrix(), {2}, Interpolation::kNearest, true); }},
+      {__LINE__, "group_norm", "groups that do not divide", kInvalid, {"4", "3"}, [] { group_norm(Image(), 3); }},
+      {__LINE__, "group_norm", "weights of other channels", kInvalid, {"[2]", "[1, 4, 5, 5]"}, [] { group_norm(Image(), 2, Places()); }},
+      {__LINE__, "batch_statistics", "no axis 1", kInvalid, {"[2]"}, [] { batch_statistics(Places()); }},
+      {__LINE__, "scaled_dot_product_attention", "a mask beside is_causal", kInvalid, {"is_causal"}, [] { scaled_dot_product_attention(Matrix(), Matrix(), Matrix(), {.mask = Matrix(), .is_causal = true}); }},
+      {__LINE__, "scaled_dot_product_attention", "heads that do not divide", kInvalid, {"4", "1 of the query"}, [] { scaled_dot_product_attention(Tensor::ones({1, 5, 5}), Image(), Image(), {.enable_gqa = true}); }},
+      {__LINE__, "lstm_cell", "weights of another width", kInvalid, {"2", "3"}, [] { lstm_cell(Matrix(), {}, {Matrix(), Matrix(), {}, {}}); }},
       {__LINE__, "avg_pool2d", "another rank", kInvalid, {"[2, 3]", "[B, C, H, W]"}, [] { Matrix().avg_pool2d(); }},
       // ---- training
       {__LINE__, "dropout", "a share that is none", kInvalid, {"1.5"}, [] { Matrix().dropout(1.5); }},

@@ -79,8 +79,10 @@ Names Declared() {
   Names names = Members(tensor.substr(begin, end - begin));
   names.erase("Tensor");  // the constructor
   names.merge(Outside(tensor));
-  for (const char* header : {"nn/layers.h", "nn/optim.h", "nn/state.h", "tensor/convolution.h",
-                             "tensor/pooling.h", "tensor/window_options.h"})
+  for (const char* header :
+       {"nn/layers.h", "nn/optim.h", "nn/state.h", "tensor/attention.h", "tensor/convolution.h",
+        "tensor/interpolate.h", "tensor/norms.h", "tensor/padding.h", "tensor/recurrent.h",
+        "tensor/pooling.h", "tensor/window_options.h"})
     names.merge(Outside(ReadSource(std::string("client/") + header)));
   return names;
 }
@@ -109,6 +111,10 @@ const std::map<std::string, std::string>& Elsewhere() {
       {"Size2d", "operators/mistakes_test.cc"},
       {"Conv2dOptions", "operators/products.cc"},
       {"Pool2dOptions", "operators/products.cc"},
+      {"AttentionOptions", "operators/networks.cc"},
+      {"BatchStatistics", "operators/networks.cc"},
+      {"LstmState", "operators/networks.cc"},
+      {"LstmWeights", "operators/networks.cc"},
       {"ConvolutionOptions", "operators/windows.cc"},
       {"TransposedConvolutionOptions", "operators/windows.cc"},
       {"PoolOptions", "operators/windows.cc"},

@@ -92,6 +92,8 @@ Group Indexing();     // indexing.cc
 Group Reductions();   // reductions.cc
 Group Products();     // products.cc
 Group Windows();      // windows.cc
+Group Resizing();     // resizing.cc
+Group Networks();     // networks.cc
 Group Making();       // making.cc
 Group Training();     // training.cc
 Group Layers();       // layers.cc
