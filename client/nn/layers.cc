@@ -59,29 +59,8 @@ BatchNorm2d::BatchNorm2d(int64_t channels, double eps_in, bool affine, double mo
 }
 
 Tensor BatchNorm2d::operator()(const Tensor& x, At at) const {
-  const auto invstd = [&](const Tensor& var) {
-    return Tensor(Arg(var, at) + Arg(eps, at)).rsqrt(at);
-  };
-  if (!Tensor::training())
-    return x.batchnorm(weight, bias, running_mean, invstd(running_var), 1, at);
-
-  const Dims shape = x.shape(at);
-  if (shape.size() < 2 || shape[1] != running_mean.shape(0, at))
-    ThrowInvalid(at, absl::StrCat("BatchNorm2d: ", shape.size() < 2 ? 0 : shape[1],
-                                  " channels, not ", running_mean.shape(0, at)));
-  const auto& [mean, var] = batch_statistics(x, at);
-
-  // The running variance is that of the population: n / (n - 1).
-  const auto count = static_cast<double>(x.numel(at) / std::max<int64_t>(shape[1], 1));
-  const double unbiased = count > 1 ? count / (count - 1) : 1;
-  const auto towards = [&](Tensor& running, const Tensor& batch, double factor) {
-    const Tensor kept = Arg(running, at) * Arg(1 - momentum, at);
-    const Tensor added = Arg(batch.detach(at), at) * Arg(momentum * factor, at);
-    running.assign(Arg(Arg(kept, at) + Arg(added, at), at));
-  };
-  towards(running_mean, mean, 1);
-  towards(running_var, var, unbiased);
-  return x.batchnorm(weight, bias, mean, invstd(var), 1, at);
+  RunningStatistics running = {running_mean, running_var, {}};
+  return batch_norm(x, weight, bias, running, momentum, eps, at);
 }
 
 void BatchNorm2d::Collect(StateDict& state, const std::string& prefix) const {

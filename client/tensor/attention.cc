@@ -38,6 +38,8 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
                                     const AttentionOptions& o, At at) {
   const Tensor k = o.enable_gqa ? ForQueryHeads(key, query, at) : key;
   const Tensor v = o.enable_gqa ? ForQueryHeads(value, query, at) : value;
+  if (IsBool(query.dtype(at)))
+    ThrowInvalid(at, "scaled_dot_product_attention: needs numbers, not bool");
   if (o.is_causal && !o.mask.empty())
     ThrowInvalid(at, "scaled_dot_product_attention: a mask beside is_causal");
   const DType type = query.dtype(at);

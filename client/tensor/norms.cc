@@ -1,5 +1,7 @@
 #include "client/tensor/norms.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "client/tensor/promote.h"
 #include "client/tensor/recorder.h"
@@ -100,6 +102,33 @@ BatchStatistics batch_statistics(const Tensor& x, At at) {
   const Tensor held = AlongChannels(mean.detach(at), x, "batch_statistics", at);
   const Tensor away = Arg(x, at) - Arg(held, at);
   return {mean, away.square(at).mean(axes, false, at)};
+}
+
+Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                  RunningStatistics& running, double momentum, double eps, At at) {
+  const auto normalised = [&](const Tensor& mean, const Tensor& variance) {
+    const Tensor invstd = Tensor(Arg(variance, at) + Arg(eps, at)).rsqrt(at);
+    return x.batchnorm(weight, bias, mean, invstd, 1, at);
+  };
+  const bool tracked = !running.mean.empty();
+  if (tracked && !Tensor::training()) return normalised(running.mean, running.variance);
+  const auto& [mean, variance] = batch_statistics(x, at);
+  if (!tracked || !Tensor::training()) return normalised(mean, variance);
+  const int64_t channels = x.shape(1, at);
+  if (running.mean.shape(0, at) != channels)
+    ThrowInvalid(
+        at, absl::StrCat("batch_norm: ", channels, " channels, not ", running.mean.shape(0, at)));
+  const auto count = static_cast<double>(x.numel(at) / std::max<int64_t>(channels, 1));
+  const double unbiased = count > 1 ? count / (count - 1) : 1;
+  const auto towards = [&](Tensor& kept, const Tensor& batch, double factor) {
+    const Tensor before = Arg(kept, at) * Arg(1 - momentum, at);
+    const Tensor added = Arg(batch.detach(at), at) * Arg(momentum * factor, at);
+    kept.assign(Arg(Arg(before, at) + Arg(added, at), at));
+  };
+  towards(running.mean, mean, 1);
+  towards(running.variance, variance, unbiased);
+  if (!running.count.empty()) running.count.assign(Arg(Arg(running.count, at) + Arg(1, at), at));
+  return normalised(mean, variance);
 }
 
 }  // namespace outboard

@@ -27,4 +27,19 @@ struct BatchStatistics {
 };
 BatchStatistics batch_statistics(const Tensor& x, At at = At::current());
 
+// What batch normalisation remembers of the batches of a training: mean and variance of every
+// channel, [C], and of any shape of one element how many batches there were.
+struct RunningStatistics {
+  Tensor mean, variance;
+  Tensor count;  // may be empty
+};
+
+// Batch normalisation (Ioffe and Szegedy, 2015): by the statistics of this batch in training, by the
+// running ones otherwise, or where these are empty by the batch's in any case. A batch in training
+// moves the running ones a share of `momentum` towards its own (the variance of the population: n /
+// (n - 1)), as part of the next realize.
+Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                  RunningStatistics& running, double momentum = 0.1, double eps = 1e-5,
+                  At at = At::current());
+
 }  // namespace outboard

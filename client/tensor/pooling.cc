@@ -52,7 +52,6 @@ std::vector<int64_t> KernelAxes(const UOp* slid, size_t count) {
 // Windows of x, and of what is padded with something that is never the largest.
 const UOp* MaxWindows(const Recorder& rec, const char* what, const UOp* x,
                       std::vector<Window> windows) {
-  if (IsBool(x->dtype)) rec.Invalid(absl::StrCat(what, ": needs numbers, not bool"));
   const double least = IsFloat(x->dtype) ? -std::numeric_limits<double>::infinity()
                                          : static_cast<double>(IntMin(x->dtype));
   x = internal::PadForWindows(rec, x, windows, least);
@@ -91,6 +90,8 @@ Tensor max_pool(const Tensor& tensor, const PoolOptions& options, At at) {
   constexpr char kName[] = "max_pool";
   const Recorder rec(at);
   const UOp* const x = tensor.NodeIn(rec);
+  if (IsBool(x->dtype))
+    return max_pool(tensor.cast(DType::kU8, at), options, at).cast(DType::kBool, at);
   const UOp* const slid = MaxWindows(rec, kName, x, PoolWindows(rec, kName, x, options));
   const std::vector<int64_t> axes = KernelAxes(slid, options.kernel.size());
   return Tensor::FromNode(rec, rec.Squeeze(rec.Reduce(Op::kMax, slid, axes), axes));
@@ -100,6 +101,10 @@ MaxPooled max_pool_with_places(const Tensor& tensor, const PoolOptions& options,
   constexpr char kName[] = "max_pool_with_places";
   const Recorder rec(at);
   const UOp* const x = tensor.NodeIn(rec);
+  if (IsBool(x->dtype)) {
+    const MaxPooled pooled = max_pool_with_places(tensor.cast(DType::kU8, at), options, at);
+    return {pooled.values.cast(DType::kBool, at), pooled.places};
+  }
   const std::vector<Window> windows = PoolWindows(rec, kName, x, options);
   const UOp* const slid = MaxWindows(rec, kName, x, windows);
   const std::vector<int64_t> axes = KernelAxes(slid, windows.size());

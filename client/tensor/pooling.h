@@ -7,7 +7,7 @@
 // begin behind the data.
 //
 // Errors: INVALID_ARGUMENT for a kernel that is longer than its padded axis, fewer axes than it
-// has, a stride or dilation below 1, and bool where the largest is asked for.
+// has, a stride or dilation below 1, and bool for max_unpool.
 // Threads: as Tensor.
 #pragma once
 

@@ -16,7 +16,11 @@ Tensor Tensor::matmul(const Arg& other, std::optional<DType> dtype) const {
   const Operands x = internal::SameType(rec, Arg(*this, other.at()), other, "matmul");
   const int rank_a = x.a->rank(), rank_b = x.b->rank();
   if (rank_a == 0 || rank_b == 0) rec.Invalid("matmul: a scalar has no rows");
-  if (IsBool(x.a->dtype)) rec.Invalid("matmul: needs numbers, not bool");
+  if (IsBool(x.a->dtype)) {  // whether any product is true
+    const Tensor a = FromNode(rec, x.a).cast(DType::kI32, other.at());
+    const Tensor b = FromNode(rec, x.b).cast(DType::kI32, other.at());
+    return a.matmul(Arg(b, other.at())).cast(dtype.value_or(DType::kBool), other.at());
+  }
   // Vectors become a row and a column.
   Shape a(x.a->shape.begin(), x.a->shape.end()), b(x.b->shape.begin(), x.b->shape.end());
   if (rank_a == 1) a.insert(a.begin(), Dim(1));

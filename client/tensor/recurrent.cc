@@ -9,6 +9,7 @@ LstmState lstm_cell(const Tensor& x, const LstmState& state, const LstmWeights& 
   if (rows != 4 * width)
     ThrowInvalid(at, absl::StrCat("lstm_cell: ", rows, " rows of hidden weights for ", width,
                                   " of state, not four times as many"));
+  if (IsBool(x.dtype(at))) ThrowInvalid(at, "lstm_cell: needs numbers, not bool");
   const auto zeros = [&] { return Tensor::zeros({x.shape(0, at), width}, x.dtype(at), at); };
   const Tensor hidden = state.hidden.empty() ? zeros() : state.hidden;
   const Tensor cell = state.cell.empty() ? zeros() : state.cell;

@@ -18,16 +18,19 @@ void BindDTypes(nanobind::module_& module);
 void BindOnnx(nanobind::module_& module);
 void BindRepeat(nanobind::module_& module);
 
+void BindAttention(nanobind::module_& module, TensorClass& tensor);
 void BindCreation(nanobind::module_& module, TensorClass& tensor);
 void BindElementwise(nanobind::module_& module, TensorClass& tensor);
 void BindFuture(nanobind::module_& module, TensorClass& tensor);
 void BindIndexing(nanobind::module_& module, TensorClass& tensor);
 void BindMovement(nanobind::module_& module, TensorClass& tensor);
+void BindNorms(nanobind::module_& module, TensorClass& tensor);
 void BindProduct(nanobind::module_& module, TensorClass& tensor);
 void BindReduce(nanobind::module_& module, TensorClass& tensor);
 void BindSession(nanobind::module_& module);
 void BindTraining(nanobind::module_& module, TensorClass& tensor);
 void BindValues(nanobind::module_& module, TensorClass& tensor);
+void BindWindows(nanobind::module_& module, TensorClass& tensor);
 
 // Raises what a signal's handler raised while this thread waited; false if nothing did.
 bool RaiseInterruption();

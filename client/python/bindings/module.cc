@@ -21,16 +21,19 @@ NB_MODULE(_core, module) {
                      "`realize()` sends it, and\n"
                      "only `numpy()`, `tolist()`, `item()` and `data()` wait. Shapes, types and "
                      "names are tinygrad's.");
+  BindAttention(module, tensor);
   BindCreation(module, tensor);
   BindElementwise(module, tensor);
   BindFuture(module, tensor);
   BindIndexing(module, tensor);
   BindMovement(module, tensor);
   BindOnnx(module);
+  BindNorms(module, tensor);
   BindProduct(module, tensor);
   BindReduce(module, tensor);
   BindRepeat(module);
   BindSession(module);
   BindTraining(module, tensor);
   BindValues(module, tensor);
+  BindWindows(module, tensor);
 }

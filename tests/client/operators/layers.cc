@@ -62,7 +62,7 @@ Group Layers() {
           Row{"Linear",
               "nn::Linear(in, out, bias)",
               "[..., in] -> [..., out]",
-              Types::kNumbers,
+              Types::kAll,
               Yields::kSame,
               Gradient::kYes,
               {{{2, 3}}, {{2, 3}}, {{2}}},

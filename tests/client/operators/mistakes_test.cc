@@ -113,6 +113,7 @@ const std::map<std::string, std::string>& Elsewhere() {
       {"Pool2dOptions", "operators/products.cc"},
       {"AttentionOptions", "operators/networks.cc"},
       {"BatchStatistics", "operators/networks.cc"},
+      {"RunningStatistics", "operators/networks.cc"},
       {"LstmState", "operators/networks.cc"},
       {"LstmWeights", "operators/networks.cc"},
       {"ConvolutionOptions", "operators/windows.cc"},

@@ -170,6 +170,44 @@ Group Networks() {
               "mean", [](auto& s) { return s.mean; }, [](auto& m) { return m.mean; }),
           Statistics(
               "variance", [](auto& s) { return s.variance; }, [](auto& m) { return m.variance; }),
+          Row{"batch_norm",
+              "batch_norm(x, weight, bias, running, momentum, eps)",
+              "[B, C, ...] with [C]",
+              Types::kAll,
+              Yields::kFloat,
+              Gradient::kYes,
+              {{{2, 3, 2}}, {{3}}, {{3}}, {{3}}, {{3}, 0.5, 2}},
+              [](auto& x) {
+                RunningStatistics running = {x[3], x[4], {}};
+                return batch_norm(x[0], x[1], x[2], running, 0.1, 0.25);
+              },
+              [](auto& x) {
+                return Build({2, 3, 2}, [&](auto& i) {
+                  const Dims c = {i[1]};
+                  return (x[0](i) - x[3](c)) / std::sqrt(x[4](c) + 0.25) * x[1](c) + x[2](c);
+                });
+              },
+              8},
+          Row{"batch_norm",
+              "running.variance after batch_norm(x, weight, bias, running, momentum, eps)",
+              "[B, C, ...] with [C]",
+              Types::kFloats,
+              Yields::kSame,
+              Gradient::kNone,
+              {{{2, 3, 2}}, {{3}}, {{3}, 0.5, 2}},
+              [](auto& x) {
+                const TrainingMode mode(true);
+                RunningStatistics running = {x[1].contiguous(), x[2].contiguous(), {}};
+                batch_norm(x[0], {}, {}, running, 0.25);
+                return running.variance;
+              },
+              [](auto& x) {
+                const Array variance = Fold(x[0], {0, 2}, false, [](const std::vector<double>& e) {
+                  return MomentsOf(e).variance * 4 / 3;
+                });
+                return Build({3}, [&](auto& i) { return 0.75 * x[2](i) + 0.25 * variance(i); });
+              },
+              6},
           Attention(
               {query, key, value},
               [](auto& x) { return scaled_dot_product_attention(x[0], x[1], x[2]); }, 1,
