@@ -13,6 +13,13 @@ import os as _os
 from outboard import _core
 from outboard._core import (
     DType,
+    Tensor,
+    TensorFuture,
+    repeat,
+)
+from outboard.dtypes import dtypes
+from outboard.errors import (
+    BY_CODE as _BY_CODE,
     DeadlineExceeded,
     Error,
     InvalidArgument,
@@ -20,17 +27,14 @@ from outboard._core import (
     OutOfRange,
     PermissionDenied,
     ResourceExhausted,
-    Tensor,
-    TensorFuture,
     Unauthenticated,
     Unavailable,
     Unimplemented,
-    repeat,
 )
-from outboard.dtypes import dtypes
 from outboard.progress_bars import progress, tqdm, trange
 from outboard.session import Session
 
+_core.set_error_classes(_BY_CODE, Error)
 _core.set_package_folder(_os.path.dirname(_os.path.abspath(__file__)) + _os.sep)
 # While there is an interpreter: the devices are free and the bills stand before anything else is taken apart.
 _atexit.register(_core.close_all)
