@@ -7,14 +7,18 @@
 #include "absl/strings/str_cat.h"
 #include "client/blobs/open_file.h"
 #include "client/nn/little_endian.h"
+#include "client/tensor/deferred.h"
+#include "client/tensor/recording.h"
 
 namespace outboard::nn {
 
 struct Bytes::Source {
   std::string name;
-  std::shared_ptr<blobs::OpenFile> file;  // or
-  Tensor tensor;
   uint64_t size = 0;
+  // One of these:
+  std::shared_ptr<blobs::OpenFile> file;
+  wire::BlobSource deferred;  // of a tensor whose bytes have not been sent
+  Tensor tensor;
 };
 
 namespace {
@@ -30,6 +34,13 @@ blobs::FileRange PlaceOf(const Bytes::Range& range, const Bytes& bytes, const At
                                                     range.offset, " of ", bytes.size())),
                  at);
   return {range.offset, size};
+}
+
+wire::BlobSource PartOf(const wire::BlobSource& whole, const blobs::FileRange& place) {
+  return {place.size_bytes,
+          [read = whole.read, begin = place.offset](uint64_t offset, std::span<char> out) {
+            return read(begin + offset, out);
+          }};
 }
 
 }  // namespace
@@ -50,7 +61,11 @@ Bytes Bytes::OfTensor(const Tensor& tensor, At at) {
   auto source = std::make_shared<Source>();
   source->name = "the tensor";
   source->size = static_cast<uint64_t>(tensor.numel(at));
-  source->tensor = tensor;
+  if (const std::shared_ptr<internal::Storage>& storage = tensor.value()->storage;
+      storage != nullptr && storage->deferred != nullptr)
+    source->deferred = storage->deferred->source;
+  else
+    source->tensor = tensor;
   return Bytes(std::move(source));
 }
 
@@ -60,6 +75,11 @@ const std::string& Bytes::name() const { return source_->name; }
 std::string Bytes::Read(uint64_t offset, uint64_t size, At at) const {
   offset = std::min(offset, source_->size);
   size = std::min(size, source_->size - offset);
+  if (source_->deferred.read != nullptr) {
+    std::string read(size, '\0');
+    ThrowIfError(source_->deferred.read(offset, read), at);
+    return read;
+  }
   if (source_->file == nullptr) {
     const auto begin = static_cast<int64_t>(offset);
     return source_->tensor.slice(0, begin, begin + static_cast<int64_t>(size), at)
@@ -75,6 +95,12 @@ std::vector<Tensor> Bytes::Tensors(std::span<const Range> ranges, At at) const {
   std::vector<blobs::FileRange> places;
   for (const Range& range : ranges) places.push_back(PlaceOf(range, *this, at));
   std::vector<Tensor> tensors;
+  if (source_->deferred.read != nullptr) {
+    for (size_t i = 0; i < ranges.size(); ++i)
+      tensors.push_back(Tensor::from_blob(ranges[i].dtype, ranges[i].dims,
+                                          PartOf(source_->deferred, places[i]), {}, at));
+    return tensors;
+  }
   if (source_->file == nullptr) {
     for (size_t i = 0; i < ranges.size(); ++i) {
       const auto begin = static_cast<int64_t>(places[i].offset);

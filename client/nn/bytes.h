@@ -4,7 +4,7 @@
 // Ranges of a file are not read when a tensor is made of them: they go to the cloud when something needs them,
 // those of one step together, and not at all where the cloud has them (client/blobs/file_index.h remembers what a
 // file consists of). The file must not change while its tensors are in use. Ranges of a tensor are computed where
-// it lives. Offsets and sizes are in bytes. Copies are one; any thread may read.
+// it lives; one that is itself a file's, and was not sent yet, is as good as the file. Offsets and sizes are in bytes. Copies are one; any thread may read.
 //
 // Errors, thrown as Error: NOT_FOUND, PERMISSION_DENIED, UNKNOWN   the file (named)
 //                          INVALID_ARGUMENT  no regular file; a tensor that is not of u8 with one axis

@@ -198,6 +198,19 @@ Tensor& Tensor::assign(const Arg& arg) {
   return *this;
 }
 
+Tensor& Tensor::replace(const Tensor& other, At at) {
+  const internal::Recorder rec(at);
+  const std::shared_ptr<internal::Value> value = ValueOf(*this, at);
+  if (other.value_ == value_) return *this;
+  const UOp* const node = other.NodeIn(rec);
+  const Shape shape = internal::ToShape(this->shape(at));
+  if (node->shape != ShapeView(shape))
+    rec.Invalid(absl::StrCat("replace: a tensor of shape ", internal::DimsToString(node->shape),
+                             " for one of ", internal::DimsToString(shape)));
+  internal::AssignNode(value, rec, node);
+  return *this;
+}
+
 bool Tensor::realized() const { return !empty() && !value_->lazy(); }
 
 }  // namespace outboard

@@ -188,6 +188,9 @@ class Tensor {
   // next realize. What was computed from the old value before stays as it was.
   Tensor& assign(const Arg& value);
 
+  // As assign, and of its type from then on: this tensor becomes `other`.
+  Tensor& replace(const Tensor& other, At at = At::current());
+
   // Declares this tensor state, as parameters and running means are: it is realised before its
   // first use, at the latest with the next realize, so that the first step of a training is the
   // same graph as the later ones.

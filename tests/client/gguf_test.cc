@@ -72,6 +72,16 @@ TEST_F(GgufTest, AFileMayBeATensor) {
   const std::string bytes = Model().Write();
   const Tensor tensor = Tensor::from_bytes(DType::kU8, {static_cast<int64_t>(bytes.size())}, bytes);
   ExpectModel(nn::load_gguf(nn::Bytes::OfTensor(tensor)));
+  // One whose bytes have not been sent is as good as the file: only what is needed is.
+  const Tensor file = nn::Bytes::OfFile(File("m.gguf", Model()))
+                          .Tensors(std::vector<nn::Bytes::Range>{
+                              {DType::kU8, {static_cast<int64_t>(bytes.size())}, 0}})[0];
+  const int64_t uploads = engine->uploads;
+  const nn::Gguf gguf = nn::load_gguf(nn::Bytes::OfTensor(file));
+  EXPECT_EQ(engine->uploads, uploads);
+  ExpectModel(gguf);
+  EXPECT_FALSE(file.empty());
+  EXPECT_EQ(engine->blob_bytes_read, 2 * 34 + 24);
   EXPECT_THROW(nn::Bytes::OfTensor(tensor.reshape({1, -1})), Error);
   EXPECT_THROW(nn::Bytes::OfTensor(tensor.cast(DType::kI32)), Error);
 }

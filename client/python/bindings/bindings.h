@@ -28,6 +28,7 @@ void BindNorms(nanobind::module_& module, TensorClass& tensor);
 void BindProduct(nanobind::module_& module, TensorClass& tensor);
 void BindReduce(nanobind::module_& module, TensorClass& tensor);
 void BindSession(nanobind::module_& module);
+void BindState(nanobind::module_& module, TensorClass& tensor);
 void BindTraining(nanobind::module_& module, TensorClass& tensor);
 void BindValues(nanobind::module_& module, TensorClass& tensor);
 void BindWindows(nanobind::module_& module, TensorClass& tensor);

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "client/nn/bytes.h"
 #include "compiler/ir/limits.h"
 #include "proto/limits.h"
 
@@ -102,6 +103,12 @@ Tensor TensorOfBytes(std::string_view bytes, DType dtype, const At& at) {
                             at);
 }
 
+Tensor TensorOfFile(const std::string& path, DType dtype, const At& at) {
+  const nn::Bytes bytes = nn::Bytes::OfFile(path, at);
+  const auto count = static_cast<int64_t>(bytes.size()) / ByteWidth(dtype);
+  return bytes.Tensors(std::array{nn::Bytes::Range{dtype, {count}, 0}}, at)[0];
+}
+
 // ---- arrays -------------------------------------------------------------------------------------
 
 std::optional<DType> DTypeOfArray(nb::dlpack::dtype type) {
@@ -189,6 +196,14 @@ Tensor Arange(double begin, double end, double step, DType dtype, const At& at) 
   return (Arg(Arg(i, at) * Arg(step, at), at) + Arg(begin, at)).cast(dtype, at);
 }
 
+std::string PathOf(nb::handle path) {
+  nb::module_::import_("os").attr("stat")(path);
+  const nb::object text = nb::steal(PyOS_FSPath(path.ptr()));
+  if (!text.is_valid()) throw nb::python_error();
+  if (PyBytes_Check(text.ptr())) return nb::cast<nb::bytes>(text).c_str();
+  return nb::cast<std::string>(text);
+}
+
 Tensor TensorOf(nb::handle data, std::optional<DType> dtype, const At& at) {
   const auto as_asked = [&](Tensor tensor) {
     return dtype && *dtype != tensor.dtype(at) ? tensor.cast(*dtype, at) : tensor;
@@ -204,6 +219,8 @@ Tensor TensorOf(nb::handle data, std::optional<DType> dtype, const At& at) {
     const DType type = dtype.value_or(rectangle.dtype());
     return Tensor::from_bytes(type, rectangle.dims(), rectangle.BytesAs(type), at);
   }
+  if (nb::hasattr(data, "__fspath__"))
+    return TensorOfFile(PathOf(data), dtype.value_or(DType::kU8), at);
   if (nb::ndarray_check(data)) return as_asked(TensorOfArray(data, nb::cast<Array>(data), at));
   Operand number;
   if (OperandFrom(data, number))

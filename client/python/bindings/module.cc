@@ -33,6 +33,7 @@ NB_MODULE(_core, module) {
   BindReduce(module, tensor);
   BindRepeat(module);
   BindSession(module);
+  BindState(module, tensor);
   BindTraining(module, tensor);
   BindValues(module, tensor);
   BindWindows(module, tensor);

@@ -17,6 +17,7 @@ from outboard._core import (
     TensorFuture,
     repeat,
 )
+from outboard.checkpoint import load, save
 from outboard.dtypes import dtypes
 from outboard.errors import (
     BY_CODE as _BY_CODE,
@@ -55,8 +56,10 @@ __all__ = [
     "Unavailable",
     "Unimplemented",
     "dtypes",
+    "load",
     "progress",
     "repeat",
+    "save",
     "tqdm",
     "trange",
 ]

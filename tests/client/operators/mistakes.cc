@@ -63,6 +63,7 @@ const std::vector<Mistake>& AllMistakes() {
       {__LINE__, "realize", "a result that is too large", kExhausted, {"[1048576, 1048576, 4]", "limit"}, [] { Tensor::zeros({1 << 20, 1 << 20, 4}).realize(); }},
       {__LINE__, "assign", "another shape", kInvalid, {"[2, 3]", "[2]"}, [] { Matrix().assign(Tensor::ones({2})); }},
       {__LINE__, "assign", "a value that the type has not", kInvalid, {"256", "u8"}, [] { Bytes().assign(256); }},
+      {__LINE__, "replace", "another shape", kInvalid, {"[2, 3]", "[2]"}, [] { Matrix().replace(Tensor::ones({2})); }},
       {__LINE__, "requires_grad_", "of integers", kInvalid, {"i32", "gradient"}, [] { Places().requires_grad_(); }},
       {__LINE__, "backward", "of many elements", kInvalid, {"[2, 3]", "one element"}, [] { Matrix().backward(); }},
       {__LINE__, "backward", "of integers", kInvalid, {"i32", "gradient"}, [] { Places().sum().backward(); }},
