@@ -7,6 +7,8 @@
 
 #include "client/blobs/gguf_header.h"
 #include "compiler/ir/check.h"
+#include "tests/client/gguf_writer.h"
+#include "tests/fuzz/seeds.h"
 
 namespace outboard::blobs {
 namespace {
@@ -37,6 +39,19 @@ void Try(std::string_view first, uint64_t file_bytes) {
 
 }  // namespace
 }  // namespace outboard::blobs
+
+extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
+  outboard::test::Gguf file;
+  file.Alignment(64).Text("name", "x").Texts("tokens", {"a", ""}).Value("flag", 7, uint8_t{1});
+  file.List("scores", 6, std::vector<float>{1, 2}).Value("count", 10, ~uint64_t{0});
+  file.Array("w", {32, 2}, 2, std::string(36, 'w')).Array("s", {}, 0, "1234");
+  const std::string bytes = file.Write();
+  const std::string without_arrays = bytes.substr(0, bytes.size() - 128);
+  outboard::test::WriteSeeds(
+      *argc, *argv,
+      {std::string("\0\0", 2) + bytes, "\x80" + std::string(1, '\0') + without_arrays});
+  return 0;
+}
 
 // The first two bytes say how much longer the file is than what is given of it.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
