@@ -198,7 +198,7 @@ ORDERED = b"ccollections\nOrderedDict\n"
     b"}}}\x87" + b"(" * 10 + b"t" * 9 + b"s.",
     b"P1\n.", b"U\x01aQ.",
     b"(" + b"(" * 100000 + b"t" * 100000 + b"K\x01s.",
-    b"}" + b")" + b"\x85" * 1000000 + b"K\x01s.",  # a deep key: its hash would overflow the stack
+    b"}" + b")" + b"\x85" * 200000 + b"K\x01s.",  # a deep key: its hash would overflow the stack
     ORDERED + b"K\x05\x85R.", ORDERED + b"]]\x85a\x85R.",
     b"\x82\x01.", b"(ios\nsystem\n.", b"(cos\nsystem\no.", b"\x92.", b"\x97.",
     b"ctorch._utils\n_rebuild_tensor_v2\n)R.", b"ctorch._utils\n_rebuild_tensor_v2\n(K\x01K\x01K\x01K\x01tR.",
