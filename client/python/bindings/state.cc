@@ -24,12 +24,7 @@ nn::Bytes BytesOf(nb::handle source) {
 }
 
 nb::bytes Read(const nn::Bytes& bytes, uint64_t offset, uint64_t size) {
-  const At at = Here();
-  std::string read;
-  {
-    const nb::gil_scoped_release no_gil;
-    read = bytes.Read(offset, size, at);
-  }
+  const std::string read = bytes.Read(offset, size, Here());
   return nb::bytes(read.data(), read.size());
 }
 
@@ -66,17 +61,8 @@ nb::dict DictOf(const nn::Gguf& gguf) {
 }
 
 nb::tuple LoadGguf(nb::handle source) {
-  const At at = Here();
-  const bool is_tensor = nb::isinstance<Tensor>(source);
-  const std::optional<Tensor> tensor =
-      is_tensor ? std::optional(nb::cast<Tensor>(source)) : std::nullopt;
-  const std::string path = is_tensor ? "" : PathOf(source);
-  nn::Gguf gguf;
-  {
-    const nb::gil_scoped_release no_gil;
-    gguf =
-        is_tensor ? nn::load_gguf(nn::Bytes::OfTensor(*tensor, at), at) : nn::load_gguf(path, at);
-  }
+  const nn::Gguf gguf = nb::isinstance<Tensor>(source) ? nn::load_gguf(BytesOf(source), Here())
+                                                       : nn::load_gguf(PathOf(source), Here());
   return nb::make_tuple(DictOf(gguf), DictOf(gguf.tensors));
 }
 
@@ -108,22 +94,12 @@ void BindState(nb::module_& module, TensorClass& tensor) {
   module.def("safetensors_header_bytes", &SafetensorsHeaderBytes, "first"_a, "file_bytes"_a);
   module.def(
       "safetensors_load",
-      [](const nn::Bytes& bytes) {
-        const At at = Here();
-        nn::StateDict state;
-        {
-          const nb::gil_scoped_release no_gil;
-          state = nn::load_safetensors(bytes, at);
-        }
-        return DictOf(state);
-      },
+      [](const nn::Bytes& bytes) { return DictOf(nn::load_safetensors(bytes, Here())); },
       "bytes"_a);
   module.def(
       "safetensors_save",
       [](const nn::StateDict& state, const std::string& path, const Texts& metadata) {
-        const At at = Here();
-        const nb::gil_scoped_release no_gil;
-        nn::save_safetensors(state, path, metadata, at);
+        nn::save_safetensors(state, path, metadata, Here());
       },
       "state"_a, "path"_a, "metadata"_a);
   module.def("gguf_load", &LoadGguf, "source"_a);
@@ -137,26 +113,12 @@ void BindState(nb::module_& module, TensorClass& tensor) {
   module.def(
       "checkpoint_save",
       [](const std::string& name, const nn::StateDict& state) {
-        const At at = Here();
-        SavedBytes saved;
-        {
-          const nb::gil_scoped_release no_gil;
-          saved = save(name, state, at);
-        }
+        const SavedBytes saved = save(name, state, Here());
         return nb::make_tuple(saved.total, saved.sent);
       },
       "name"_a, "state"_a);
   module.def(
-      "checkpoint_load",
-      [](const std::string& name) {
-        const At at = Here();
-        nn::StateDict state;
-        {
-          const nb::gil_scoped_release no_gil;
-          state = load(name, at);
-        }
-        return DictOf(state);
-      },
+      "checkpoint_load", [](const std::string& name) { return DictOf(load(name, Here())); },
       "name"_a);
 }
 
