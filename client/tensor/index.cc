@@ -3,133 +3,171 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "client/tensor/items.h"
+#include "client/tensor/operands.h"
+#include "client/tensor/part_of.h"
 #include "client/tensor/recorder.h"
+#include "client/tensor/spans.h"
 #include "client/tensor/tensor.h"
 #include "client/tensor/windows.h"
-#include "compiler/ir/limits.h"
 
 namespace outboard {
 
 using internal::DimsToString;
+using internal::FromTheEnd;
+using internal::IndexNode;
 using internal::Recorder;
+using internal::Span;
+using internal::SpanOf;
 
 namespace {
 
-Shape WholeRanges(const UOp* x) {
-  Shape begin_end;
-  for (const Dim& dim : x->shape) begin_end.insert(begin_end.end(), {Dim(0), dim});
-  return begin_end;
-}
-
-const UOp* Range(const Recorder& rec, const UOp* x, int axis, int64_t begin, int64_t end) {
-  Shape begin_end = WholeRanges(x);
-  begin_end[2 * axis] = Dim(begin);
-  begin_end[2 * axis + 1] = Dim(end);
-  return rec.Shrink(x, begin_end);
-}
-
-const UOp* One(const Recorder& rec, const UOp* x, int axis, int64_t place) {
-  const int64_t length = rec.LengthOf(x, axis);
-  const int64_t i = place < 0 ? place + length : place;
-  if (i < 0 || i >= length)
-    rec.Invalid(absl::StrCat("index ", place, " is out of range for axis ", axis, " of ", length));
-  return rec.Squeeze(Range(rec, x, axis, i, i + 1), {axis});
-}
-
-// Every `step`-th element along `axis`, from the first.
-const UOp* Strided(const Recorder& rec, const UOp* x, int axis, int64_t step) {
-  const int64_t length = rec.LengthOf(x, axis);
-  const int64_t count = (length + step - 1) / step;
-  Shape lo_hi(2 * x->shape.size(), Dim(0)), apart(x->shape.begin(), x->shape.end());
-  lo_hi[2 * axis + 1] = Dim(count * step - length);
-  apart[axis] = Dim(step);
-  apart.insert(apart.begin() + axis, Dim(count));
-  const UOp* const rows = rec.Reshape(rec.Pad(x, lo_hi), apart);
-  return rec.Squeeze(Range(rec, rows, axis + 1, 0, 1), {axis + 1});
-}
-
-const UOp* Part(const Recorder& rec, const UOp* x, int axis, const Slice& slice) {
-  if (slice.step == 0) rec.Invalid("a slice with a step of 0");
-  const int64_t length = rec.LengthOf(x, axis);
-  const bool back = slice.step < 0;
-  // Steps beyond every axis are all the same.
-  const int64_t step = std::abs(std::clamp<int64_t>(slice.step, -limits::kDimMax, limits::kDimMax));
-  const auto place = [&](const std::optional<int64_t>& given, int64_t otherwise) {
-    if (!given) return otherwise;
-    const int64_t i = *given < 0 ? *given + length : *given;
-    return back ? std::clamp<int64_t>(i, -1, length - 1) : std::clamp<int64_t>(i, 0, length);
+// What stands between brackets, sorted out: places along each axis of x, and the axes of the view that
+// they leave.
+struct Plan {
+  struct Axis {
+    int of_x = -1;               // or a new one
+    const UOp* index = nullptr;  // where a tensor names the places
   };
-  const int64_t begin = place(slice.begin, back ? length - 1 : 0);
-  const int64_t end = place(slice.end, back ? -1 : length);
-  const int64_t span = back ? begin - end : end - begin;
-  if (span <= 0) return Range(rec, x, axis, 0, 0);
-  const int64_t reach = (span - 1) / step * step;  // from the first to the last element
-  const int64_t low = back ? begin - reach : begin;
-  const UOp* y = Range(rec, x, axis, low, low + reach + 1);
-  if (step > 1) y = Strided(rec, y, axis, step);
-  return back ? rec.Make(Op::kFlip, y->dtype, {y}, {axis}) : y;
-}
-
-// The index with negative places counted from the end of an axis of `length`.
-const UOp* FromTheEnd(const Recorder& rec, const UOp* index, int64_t length) {
-  if (!IsSigned(index->dtype) || index->vmin >= 0) return index;
-  const bool wide = ByteWidth(index->dtype) == 8;
-  const UOp* const i = rec.Cast(index, wide ? DType::kI64 : DType::kI32);
-  const UOp* const negative = rec.Alu(Op::kCmpLt, i, rec.FullLike(i, 0));
-  return rec.Where(negative, rec.Add(i, rec.FullLike(i, static_cast<double>(length))), i);
-}
-
-const UOp* IndexNode(const Recorder& rec, const Tensor& index) {
-  const UOp* const node = index.NodeIn(rec);
-  if (!IsInt(node->dtype))
-    rec.Invalid(absl::StrCat("an index must be of integers, not ", std::string(Name(node->dtype))));
-  return node;
-}
-
-struct Places {
-  int axis;
-  const UOp* index;
+  std::vector<Span> spans;  // by the axes of x
+  std::vector<Axis> view;
 };
 
-// The elements that several indices name together: one index into their axes made one.
-const UOp* PickTogether(const Recorder& rec, const UOp* x, const std::vector<Places>& places) {
-  Shape shape;
-  for (const Places& p : places) shape = rec.BroadcastShape(shape, p.index->shape, "indices");
-  bool side_by_side = true;
-  std::vector<int64_t> order, rest;
-  for (size_t i = 0; i < places.size(); ++i) {
-    side_by_side = side_by_side && places[i].axis == places[0].axis + static_cast<int>(i);
-    order.push_back(places[i].axis);
+Plan PlanOf(const Recorder& rec, const UOp* x, const std::vector<Index>& indices) {
+  int used = 0, ellipses = 0;
+  for (const Index& index : indices) {
+    const bool ellipsis = std::holds_alternative<Ellipsis>(index.what());
+    ellipses += ellipsis;
+    used += !ellipsis && !std::holds_alternative<NewAxis>(index.what());
   }
-  for (int64_t axis = 0; axis < x->rank(); ++axis)
-    if (std::find(order.begin(), order.end(), axis) == order.end()) rest.push_back(axis);
-  const int64_t at = side_by_side ? places[0].axis : 0;
-  order.insert(order.begin(), rest.begin(), rest.begin() + at);
-  order.insert(order.end(), rest.begin() + at, rest.end());
+  if (ellipses > 1) rec.Invalid("more than one ellipsis in an index");
+  if (used > x->rank())
+    throw Error(absl::OutOfRangeError(
+                    absl::StrCat(used, " indices for a tensor of shape ", DimsToString(x->shape))),
+                rec.at());
+  Plan plan;
+  int axis = 0;
+  const auto whole = [&] {
+    plan.spans.push_back({Dim(0), x->shape[axis]});
+    plan.view.push_back({axis++});
+  };
+  for (const Index& index : indices) {
+    if (const auto* place = std::get_if<Size>(&index.what())) {
+      plan.spans.push_back(SpanOf(rec, x->shape[axis++], *place));
+    } else if (const auto* slice = std::get_if<Slice>(&index.what())) {
+      plan.spans.push_back(SpanOf(rec, x->shape[axis], *slice));
+      plan.view.push_back({axis++});
+    } else if (std::holds_alternative<Ellipsis>(index.what())) {
+      for (int i = used; i < x->rank(); ++i) whole();
+    } else if (std::holds_alternative<NewAxis>(index.what())) {
+      plan.view.push_back({});
+    } else {
+      whole();
+      plan.view.back().index = IndexNode(rec, *std::get<const Tensor*>(index.what()));
+    }
+  }
+  while (axis < x->rank()) whole();
+  return plan;
+}
 
-  const UOp* index = nullptr;
+// x at the places of the plan's spans, in the axes of its view.
+const UOp* View(const Recorder& rec, const UOp* x, const Plan& plan) {
+  for (size_t axis = 0; axis < plan.spans.size(); ++axis)
+    x = internal::Part(rec, x, static_cast<int>(axis), plan.spans[axis]);
+  Shape dims;
+  for (const Plan::Axis& axis : plan.view)
+    dims.push_back(axis.of_x < 0 ? Dim(1) : x->shape[axis.of_x]);
+  return rec.Reshape(x, dims);
+}
+
+// Axes of a view that tensors index together, as one axis and one index into it.
+struct Together {
+  std::vector<int64_t> order;  // of the view, so that the axes stand side by side
+  int64_t at = 0, count = 0;   // where they stand then, and how many they are
+  int64_t length = 1;          // of the one axis
+  const UOp* index = nullptr;  // out of range where one of the indices is
+};
+
+std::optional<Together> TogetherOf(const Recorder& rec, const UOp* view, const Plan& plan) {
+  Together t;
+  Shape shape;
+  std::vector<int64_t> rest;
+  for (int64_t axis = 0; axis < view->rank(); ++axis) {
+    const UOp* const index = plan.view[axis].index;
+    if (index != nullptr) shape = rec.BroadcastShape(shape, index->shape, "indices");
+    (index != nullptr ? t.order : rest).push_back(axis);
+  }
+  if (t.order.empty()) return std::nullopt;
+  t.count = static_cast<int64_t>(t.order.size());
+  // In front, if other axes are between them.
+  if (t.order.back() - t.order.front() == t.count - 1) t.at = t.order[0];
   const UOp* inside = nullptr;
-  int64_t together = 1;
   const auto spread = [&](int64_t value) {
     return rec.Full(rec.ConstInt(DType::kI64, value), shape);
   };
-  for (const Places& p : places) {
-    const int64_t length = rec.LengthOf(x, p.axis);
-    const UOp* const i =
-        rec.Broadcast(rec.Cast(FromTheEnd(rec, p.index, length), DType::kI64), shape);
+  for (const int64_t axis : t.order) {
+    const int64_t length = rec.LengthOf(view, axis);
+    const UOp* const index = FromTheEnd(rec, plan.view[axis].index, length);
+    t.length *= length;
+    if (t.count == 1) {
+      t.index = index;
+      continue;
+    }
+    const UOp* const i = rec.Broadcast(rec.Cast(index, DType::kI64), shape);
     const UOp* const in = rec.Alu(Op::kAnd, rec.Alu(Op::kCmpLt, spread(-1), i),
                                   rec.Alu(Op::kCmpLt, i, spread(length)));
-    index = index == nullptr ? i : rec.Add(rec.Mul(index, spread(length)), i);
+    t.index = t.index == nullptr ? i : rec.Add(rec.Mul(t.index, spread(length)), i);
     inside = inside == nullptr ? in : rec.Alu(Op::kAnd, inside, in);
-    together *= length;
   }
-  const UOp* const turned = rec.Permute(x, order);
-  Shape dims(turned->shape.begin(), turned->shape.begin() + at);
-  dims.emplace_back(together);
-  dims.insert(dims.end(), turned->shape.begin() + at + static_cast<int64_t>(places.size()),
-              turned->shape.end());
-  return internal::Gather(rec, rec.Reshape(turned, dims), static_cast<int>(at),
-                          rec.Where(inside, index, spread(-1)));
+  if (t.count > 1) t.index = rec.Where(inside, t.index, spread(-1));
+  t.order.insert(t.order.begin(), rest.begin(), rest.begin() + t.at);
+  t.order.insert(t.order.end(), rest.begin() + t.at, rest.end());
+  return t;
+}
+
+// The dimensions of `view`, in the order of `t`, with `middle` in place of its axes.
+Shape DimsAround(const UOp* view, const Together& t, ShapeView middle) {
+  Shape dims;
+  for (size_t i = 0; i < t.order.size(); ++i) {
+    const auto place = static_cast<int64_t>(i);
+    if (place == t.at) dims.insert(dims.end(), middle.begin(), middle.end());
+    if (place < t.at || place >= t.at + t.count) dims.push_back(view->shape[t.order[i]]);
+  }
+  return dims;
+}
+
+// The view with its axes that are indexed together as one.
+const UOp* Joined(const Recorder& rec, const UOp* view, const Together& t) {
+  return rec.Reshape(rec.Permute(view, t.order), DimsAround(view, t, {Dim(t.length)}));
+}
+
+// The view with `value` at the places that `t` names. Of several values for one place the last counts.
+const UOp* WithRows(const Recorder& rec, const UOp* view, const Together& t, const UOp* value) {
+  const Dim length(t.length), count(rec.CountOf(t.index->shape));
+  value = rec.Broadcast(value, DimsAround(view, t, t.index->shape));
+  if (count == Dim(0) || length == Dim(0)) return view;
+  value = rec.Reshape(value, DimsAround(view, t, {count}));
+  const UOp* const index = rec.Cast(t.index, internal::PlaceType(t.index));
+  const Shape pairs = {length, count};
+  const UOp* const is_named =
+      rec.Alu(Op::kCmpEq, rec.Expand(rec.Reshape(index, {Dim(1), count}), pairs),
+              rec.IotaAlong(index->dtype, pairs, 0));
+  const UOp* const order = rec.IotaAlong(DType::kI32, pairs, 1);
+  const UOp* const last = rec.Squeeze(
+      rec.Reduce(Op::kMax, rec.Where(is_named, order, rec.FullLike(order, -1)), {1}), {1});
+  const UOp* const old = Joined(rec, view, t);
+  Shape ones(old->shape.size(), Dim(1));
+  ones[t.at] = length;
+  const UOp* const is_written = rec.Alu(Op::kCmpLt, rec.FullLike(last, -1), last);
+  const UOp* const y = rec.Where(rec.Expand(rec.Reshape(is_written, ones), old->shape),
+                                 internal::Gather(rec, value, static_cast<int>(t.at), last), old);
+  Shape turned;
+  std::vector<int64_t> back(t.order.size());
+  for (size_t i = 0; i < t.order.size(); ++i) {
+    turned.push_back(view->shape[t.order[i]]);
+    back[t.order[i]] = static_cast<int64_t>(i);
+  }
+  return rec.Permute(rec.Reshape(y, turned), back);
 }
 
 }  // namespace
@@ -139,41 +177,66 @@ Tensor Tensor::operator[](const Index& index) const { return (*this)[std::vector
 Tensor Tensor::operator[](const std::vector<Index>& indices) const {
   if (indices.empty()) return *this;
   const Recorder rec(indices[0].at());
-  const UOp* x = NodeIn(rec);
-  int used = 0, ellipses = 0;
-  for (const Index& index : indices) {
-    const bool ellipsis = std::holds_alternative<Ellipsis>(index.what());
-    ellipses += ellipsis;
-    used += !ellipsis && !std::holds_alternative<NewAxis>(index.what());
+  const UOp* const x = NodeIn(rec);
+  const Plan plan = PlanOf(rec, x, indices);
+  const UOp* const view = View(rec, x, plan);
+  const std::optional<Together> together = TogetherOf(rec, view, plan);
+  if (!together) return FromNode(rec, view);
+  return FromNode(rec, internal::Gather(rec, Joined(rec, view, *together),
+                                        static_cast<int>(together->at), together->index));
+}
+
+Tensor with_items(const Tensor& x, const std::vector<Index>& indices, const Arg& value) {
+  const Recorder rec(value.at());
+  const UOp* const old = x.NodeIn(rec);
+  const Plan plan = PlanOf(rec, old, indices);
+  const UOp* const view = View(rec, old, plan);
+  const UOp* fresh = rec.Cast(internal::NodeOfArg(rec, value, old->dtype), old->dtype);
+  const std::optional<Together> together = TogetherOf(rec, view, plan);
+  fresh = together ? WithRows(rec, view, *together, fresh) : rec.Broadcast(fresh, view->shape);
+  // From the axes of the view to those of x, and to their places.
+  Shape dims(plan.spans.size(), Dim(1));
+  for (size_t i = 0; i < plan.view.size(); ++i)
+    if (plan.view[i].of_x >= 0) dims[plan.view[i].of_x] = view->shape[i];
+  fresh = rec.Reshape(fresh, dims);
+  const UOp* inside = rec.Full(rec.ConstInt(DType::kBool, 1), dims);
+  bool covers = true;
+  for (size_t i = 0; i < plan.spans.size(); ++i) {
+    if (plan.spans[i].Covers(old->shape[i])) continue;
+    const int axis = static_cast<int>(i);
+    fresh = internal::Spread(rec, fresh, axis, plan.spans[i], old->shape[i]);
+    inside = internal::Spread(rec, inside, axis, plan.spans[i], old->shape[i]);
+    covers = false;
   }
-  if (ellipses > 1) rec.Invalid("more than one ellipsis in an index");
-  if (used > x->rank())
-    rec.Invalid(absl::StrCat(used, " indices for a tensor of shape ", DimsToString(x->shape)));
-  const int between = x->rank() - used;
-  int axis = 0;  // of x as it is by then
-  std::vector<Places> places;
-  for (const Index& index : indices) {
-    if (const auto* place = std::get_if<int64_t>(&index.what())) {
-      x = One(rec, x, axis, *place);
-    } else if (const auto* slice = std::get_if<Slice>(&index.what())) {
-      x = Part(rec, x, axis++, *slice);
-    } else if (std::holds_alternative<Ellipsis>(index.what())) {
-      axis += between;
-    } else if (std::holds_alternative<NewAxis>(index.what())) {
-      Shape dims(x->shape.begin(), x->shape.end());
-      dims.insert(dims.begin() + axis++, Dim(1));
-      x = rec.Reshape(x, dims);
-    } else {
-      places.push_back({axis++, IndexNode(rec, *std::get<const Tensor*>(index.what()))});
-    }
-  }
-  if (places.size() == 1) {
-    const int64_t length = rec.LengthOf(x, places[0].axis);
-    x = internal::Gather(rec, x, places[0].axis, FromTheEnd(rec, places[0].index, length));
-  } else if (places.size() > 1) {
-    x = PickTogether(rec, x, places);
-  }
-  return FromNode(rec, x);
+  return Tensor::FromNode(rec, covers ? fresh : rec.Where(inside, fresh, old));
+}
+
+namespace {
+
+// Whether others may wait for what is written to it; what is lazy and nothing else is just replaced.
+bool Lasts(const internal::Value& value) {
+  return value.storage != nullptr || value.replaced != nullptr || value.is_state ||
+         value.part != nullptr;
+}
+
+}  // namespace
+
+Tensor part(const Tensor& x, const std::vector<Index>& indices) {
+  const Tensor y = x[indices];
+  const bool by_tensors = std::any_of(indices.begin(), indices.end(), [](const Index& index) {
+    return std::holds_alternative<const Tensor*>(index.what());
+  });
+  if (!by_tensors && y.value() != x.value() && Lasts(*x.value()))
+    y.value()->part = std::make_shared<internal::PartOf>(internal::PartOf{x, indices});
+  return y;
+}
+
+void set_items(Tensor& x, const std::vector<Index>& indices, const Arg& value) {
+  const Tensor now = with_items(x, indices, value);
+  if (Lasts(*x.value()))
+    x.assign(Arg(now, value.at()));
+  else
+    internal::BecomeLazy(*x.value(), *now.value());
 }
 
 Tensor Tensor::take(const Tensor& index, int64_t axis, At at) const {

@@ -209,11 +209,21 @@ std::vector<Tensor> Tensor::chunk(int64_t count, int64_t axis, At at) const {
   return split(std::max<int64_t>(length / count + (length % count != 0), 1), axis, at);
 }
 
-Tensor Tensor::roll(int64_t shift, int64_t axis, At at) const {
-  const int64_t length = shape(axis, at);
-  if (length == 0) return *this;
-  const int64_t end = (shift % length + length) % length;  // so many come to the front
-  return cat({slice(axis, length - end, length, at), slice(axis, 0, length - end, at)}, axis, at);
+Tensor Tensor::roll(const Axes& shifts, const Axes& axes, At at) const {
+  if (axes.empty() && shifts.size() == 1)
+    return flatten(0, -1, at).roll(shifts, 0, at).reshape(shape(at), at);
+  if (shifts.size() != axes.size())
+    ThrowInvalid(at, absl::StrCat("roll: ", shifts.size(), " shifts for ", axes.size(), " axes"));
+  Tensor y = *this;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const int64_t length = shape(axes[i], at);
+    if (length == 0) continue;
+    const int64_t end = (shifts[i] % length + length) % length;  // so many come to the front
+    if (end == 0) continue;
+    y = cat({y.slice(axes[i], length - end, length, at), y.slice(axes[i], 0, length - end, at)},
+            axes[i], at);
+  }
+  return y;
 }
 
 Tensor Tensor::movedim(int64_t from, int64_t to, At at) const {

@@ -64,4 +64,11 @@ const UOp* SumOfProducts(const Recorder& rec, const UOp* a, const UOp* b,
   return rec.Cast(rec.Reduce(Op::kAdd, rec.Cast(product, sum), axes), result);
 }
 
+const UOp* Mirror(const Recorder& rec, const UOp* x) {
+  if (IsBool(x->dtype)) return rec.Not(x);
+  if (IsFloat(x->dtype)) return rec.Alu(Op::kNeg, x);
+  // ~x: unlike -x it has no value that is its own mirror.
+  return rec.Alu(Op::kXor, x, rec.Full(rec.ConstInt(x->dtype, WrapTo(x->dtype, -1)), x->shape));
+}
+
 }  // namespace outboard::internal

@@ -30,4 +30,7 @@ Operands SameType(const Recorder& rec, const Arg& a, const Arg& b, std::string_v
 const UOp* SumOfProducts(const Recorder& rec, const UOp* a, const UOp* b,
                          const std::vector<int64_t>& axes, std::optional<DType> dtype = {});
 
+// The order of a type turned around: for the smallest by the largest.
+const UOp* Mirror(const Recorder& rec, const UOp* x);
+
 }  // namespace outboard::internal

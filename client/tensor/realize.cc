@@ -1,7 +1,9 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "client/tensor/items.h"
 #include "client/tensor/operands.h"
+#include "client/tensor/part_of.h"
 #include "client/tensor/realization.h"
 #include "client/tensor/recorder.h"
 #include "client/tensor/repeated_step.h"
@@ -179,6 +181,12 @@ Tensor& Tensor::realize(At at) {
 Tensor& Tensor::assign(const Arg& arg) {
   const internal::Recorder rec(arg.at());
   const std::shared_ptr<internal::Value> value = ValueOf(*this, arg.at());
+  if (const std::shared_ptr<internal::PartOf> part = value->part; part != nullptr) {
+    set_items(part->whole, part->indices, arg);
+    part->written = part->whole.value_->node;
+    internal::BecomeLazy(*value, *part->whole[part->indices].value_);
+    return *this;
+  }
   const Dims dims = shape(arg.at());
   const UOp* node;
   if (arg.is_tensor()) {

@@ -57,6 +57,11 @@ void Value::SetStorage(std::shared_ptr<Storage> what) {
   storage = std::move(what);
 }
 
+void BecomeLazy(Value& value, const Value& other) {
+  value.SetLazy(other.recording, other.node);
+  value.bound = other.bound;
+}
+
 // ---- recording ----------------------------------------------------------------------------------
 
 namespace {

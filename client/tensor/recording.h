@@ -44,6 +44,7 @@ inline constexpr int64_t kRecordingNodesMax = 1 << 17;
 inline constexpr int64_t kUnrealisedNodesMax = 1 << 19;
 
 class Recording;
+struct PartOf;  // part_of.h
 struct Value;
 
 // A buffer in the cloud and, once that was asked for, its content. Released with its last owner.
@@ -71,7 +72,8 @@ struct Value {
   std::vector<BoundVariable> bound;   // what a lazy value's VARs stand for
   std::shared_ptr<Value> grad;
   bool requires_grad = false;
-  bool is_state = false;  // realised before its first use: parameters, running means ...
+  bool is_state = false;         // realised before its first use: parameters, running means ...
+  std::shared_ptr<PartOf> part;  // of another tensor, which an assign to this one writes
 
   // The list of lazy values of `recording`, in the order of their making.
   Value* previous = nullptr;
@@ -88,6 +90,10 @@ struct Value {
   void SetLazy(std::shared_ptr<Recording> where, const UOp* what);
   void SetStorage(std::shared_ptr<Storage> what);
 };
+
+// `value` stands for the node of `other`, which is lazy, and for no storage. No assign: nothing waits
+// for it.
+void BecomeLazy(Value& value, const Value& other);
 
 // The encoding of one root, kept for the next time.
 struct EncodedRun {

@@ -3,12 +3,14 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "client/tensor/operands.h"
 #include "client/tensor/promote.h"
 #include "client/tensor/recorder.h"
 #include "client/tensor/tensor.h"
 
 namespace outboard {
 
+using internal::Mirror;
 using internal::Recorder;
 
 namespace {
@@ -58,14 +60,6 @@ const UOp* MeanOf(const Recorder& rec, const UOp* x, const AxisList& axes) {
 const UOp* MaxOf(const Recorder& rec, const UOp* x, const AxisList& axes) {
   if (!IsBool(x->dtype)) return rec.Reduce(Op::kMax, x, axes);
   return rec.Cast(rec.Reduce(Op::kMax, rec.Cast(x, DType::kU8), axes), DType::kBool);
-}
-
-// The order of a type turned around: for the smallest by the largest.
-const UOp* Mirror(const Recorder& rec, const UOp* x) {
-  if (IsBool(x->dtype)) return rec.Not(x);
-  if (IsFloat(x->dtype)) return rec.Alu(Op::kNeg, x);
-  // ~x: unlike -x it has no value that is its own mirror.
-  return rec.Alu(Op::kXor, x, rec.Full(rec.ConstInt(x->dtype, WrapTo(x->dtype, -1)), x->shape));
 }
 
 // The first place along `axis` where x is as large as `top`.

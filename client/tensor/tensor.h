@@ -238,8 +238,8 @@ class Tensor {
   std::vector<Tensor> split(int64_t size, int64_t axis = 0, At at = At::current()) const;
   std::vector<Tensor> split(const Dims& sizes, int64_t axis = 0, At at = At::current()) const;
   std::vector<Tensor> chunk(int64_t count, int64_t axis = 0, At at = At::current()) const;
-  // Element i goes to i + shift, around the end.
-  Tensor roll(int64_t shift, int64_t axis, At at = At::current()) const;
+  // Element i goes to i + shift, around the end: along each of the axes, or in the flattened tensor.
+  Tensor roll(const Axes& shifts, const Axes& axes = {}, At at = At::current()) const;
   Tensor movedim(int64_t from, int64_t to, At at = At::current()) const;
   // Zeros below (above) the diagonal of the last two axes; `diagonal` moves it to the right.
   Tensor triu(int64_t diagonal = 0, At at = At::current()) const;
@@ -422,7 +422,7 @@ class Arg {
 // A part of an axis, as Python's begin:end:step: negative places count from the end, what lies
 // outside is left out, a negative step goes backwards.
 struct Slice {
-  std::optional<int64_t> begin, end;
+  std::optional<Size> begin, end;  // of variables: with a step of 1, and inside of the axis
   int64_t step = 1;
 };
 struct Ellipsis {};  // as many whole axes as the tensor has more than there are indices
@@ -434,14 +434,15 @@ inline constexpr NewAxis kNewAxis;
 // parameters only.
 class Index {
  public:
-  using What = std::variant<int64_t, Slice, Ellipsis, NewAxis, const Tensor*>;
+  using What = std::variant<Size, Slice, Ellipsis, NewAxis, const Tensor*>;
   template <typename T>
     requires(std::is_integral_v<T> && !std::is_same_v<T, bool>)
-  Index(T place, At at = At::current()) : what_(static_cast<int64_t>(place)), at_(at) {}  // NOLINT
-  Index(const Slice& slice, At at = At::current()) : what_(slice), at_(at) {}             // NOLINT
-  Index(Ellipsis ellipsis, At at = At::current()) : what_(ellipsis), at_(at) {}           // NOLINT
-  Index(NewAxis axis, At at = At::current()) : what_(axis), at_(at) {}                    // NOLINT
-  Index(const Tensor& places, At at = At::current()) : what_(&places), at_(at) {}         // NOLINT
+  Index(T place, At at = At::current()) : what_(Size(place)), at_(at) {}           // NOLINT
+  Index(const Size& place, At at = At::current()) : what_(place), at_(at) {}       // NOLINT
+  Index(const Slice& slice, At at = At::current()) : what_(slice), at_(at) {}      // NOLINT
+  Index(Ellipsis ellipsis, At at = At::current()) : what_(ellipsis), at_(at) {}    // NOLINT
+  Index(NewAxis axis, At at = At::current()) : what_(axis), at_(at) {}             // NOLINT
+  Index(const Tensor& places, At at = At::current()) : what_(&places), at_(at) {}  // NOLINT
 
   const What& what() const { return what_; }
   const At& at() const { return at_; }

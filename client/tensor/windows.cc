@@ -15,12 +15,26 @@ const UOp* OneHotSum(const Recorder& rec, const UOp* hot, const UOp* x, int axis
   return rec.Squeeze(rec.Reduce(Op::kAdd, rec.Where(hot, x, rec.FullLike(x, 0)), {axis}), {axis});
 }
 
-// Wide enough for the index, and for comparing it with a place.
+}  // namespace
+
+const UOp* IndexNode(const Recorder& rec, const Tensor& index) {
+  const UOp* const node = index.NodeIn(rec);
+  if (!IsInt(node->dtype))
+    rec.Invalid(absl::StrCat("an index must be of integers, not ", std::string(Name(node->dtype))));
+  return node;
+}
+
+const UOp* FromTheEnd(const Recorder& rec, const UOp* index, int64_t length) {
+  if (!IsSigned(index->dtype) || index->vmin >= 0) return index;
+  const bool wide = ByteWidth(index->dtype) == 8;
+  const UOp* const i = rec.Cast(index, wide ? DType::kI64 : DType::kI32);
+  const UOp* const negative = rec.Alu(Op::kCmpLt, i, rec.FullLike(i, 0));
+  return rec.Where(negative, rec.Add(i, rec.FullLike(i, static_cast<double>(length))), i);
+}
+
 DType PlaceType(const UOp* index) {
   return ByteWidth(index->dtype) == 8 || index->dtype == DType::kU32 ? DType::kI64 : DType::kI32;
 }
-
-}  // namespace
 
 std::vector<int64_t> ForEachAxis(const Recorder& rec, std::string_view what, std::string_view name,
                                  const PerAxis& numbers, size_t count) {

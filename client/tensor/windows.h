@@ -1,5 +1,5 @@
-// Windows that slide along an axis, as sums of one-hot products; the scheduler turns them into
-// plain loads.
+// Windows that slide along an axis and elements by index, as sums of one-hot products; the scheduler
+// turns them into plain loads.
 #pragma once
 
 #include <span>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "client/tensor/recorder.h"
+#include "client/tensor/tensor.h"
 #include "client/tensor/window_options.h"
 
 namespace outboard::internal {
@@ -51,6 +52,13 @@ const UOp* Windows(const Recorder& rec, const UOp* x, int axis, int64_t places, 
 // y[i, j ...] = x[index[i, j ...], j ...], the index at `axis`; zeros where it is out of range.
 // Requires as many axes of both, and an index that is nowhere longer than x but along `axis`.
 const UOp* GatherAlong(const Recorder& rec, const UOp* x, int axis, const UOp* index);
+
+// A tensor that names places: of integers. Throws.
+const UOp* IndexNode(const Recorder& rec, const Tensor& index);
+// The index with negative places counted from the end of an axis of `length`.
+const UOp* FromTheEnd(const Recorder& rec, const UOp* index, int64_t length);
+// Wide enough for the index, and for comparing it with a place.
+DType PlaceType(const UOp* index);
 
 // The rows of x along `axis` that `index` (of integers) names: index.shape takes the place of the
 // axis; zeros where the index is out of range.

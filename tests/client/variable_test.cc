@@ -4,6 +4,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "client/tensor/items.h"
 #include "tests/client/client_test.h"
 
 namespace outboard {
@@ -116,6 +117,18 @@ TEST_F(VariableTest, AssignsRowAfterRow) {
     cache.realize();
   }
   ExpectNear(cache, {1, 2, 3, 4, 5, 6, 7, 8});
+}
+
+// What a cache of keys and values does: the part between two places is written, all before it read.
+TEST_F(VariableTest, SlicesAndPartsBetweenBrackets) {
+  Tensor cache = Tensor::zeros({6, 2}).contiguous().realize();
+  for (int64_t i = 0; i < 5; ++i) {
+    const Size at = m.bind(i);
+    part(cache, {Slice{at, at + 1}}).assign(x[{Slice{at, at + 1}}]);
+    ExpectNear(cache[{Slice{{}, at + 1}, 1}].sum(), {static_cast<double>((i + 1) * (i + 2))});
+    ExpectNear(cache[at], {2.0 * static_cast<double>(i) + 1, 2.0 * static_cast<double>(i) + 2});
+  }
+  ExpectNear(cache.sum(0), {25, 30});
 }
 
 TEST_F(VariableTest, Gradients) {

@@ -8,13 +8,23 @@
 #include "client/tensor/norms.h"
 #include "client/tensor/padding.h"
 #include "client/tensor/pooling.h"
+#include "client/tensor/diagonals.h"
+#include "client/tensor/einsum.h"
+#include "client/tensor/grids.h"
+#include "client/tensor/items.h"
+#include "client/tensor/linalg.h"
+#include "client/tensor/masks.h"
+#include "client/tensor/rearrange.h"
 #include "client/tensor/recurrent.h"
+#include "client/tensor/scatter.h"
+#include "client/tensor/sorting.h"
 #include "tests/client/operators/table.h"
 
 namespace outboard::operators {
 namespace {
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr auto kRange = absl::StatusCode::kOutOfRange;
 constexpr auto kExhausted = absl::StatusCode::kResourceExhausted;
 constexpr auto kPrecondition = absl::StatusCode::kFailedPrecondition;
 
@@ -113,10 +123,10 @@ const std::vector<Mistake>& AllMistakes() {
       {__LINE__, "repeat", "a negative number", kInvalid, {"-1"}, [] { Matrix().repeat({1, -1}); }},
       {__LINE__, "repeat", "so many that they overflow", kInvalid, {"overflow"}, [] { Matrix().repeat({1, INT64_MAX}); }},
       // ---- by index
-      {__LINE__, "operator[]", "a number out of range", kInvalid, {"2", "axis 0"}, [] { Matrix()[2]; }},
-      {__LINE__, "operator[]", "a negative number out of range", kInvalid, {"-3", "axis 0", "2"}, [] { Matrix()[-3]; }},
-      {__LINE__, "operator[]", "of a scalar", kInvalid, {"1", "[]"}, [] { Matrix().sum()[0]; }},
-      {__LINE__, "operator[]", "more indices than axes", kInvalid, {"3", "[2, 3]"}, [] { Matrix()[{0, 0, 0}]; }},
+      {__LINE__, "operator[]", "a number out of range", kRange, {"index 2", "axis of 2"}, [] { Matrix()[2]; }},
+      {__LINE__, "operator[]", "a negative number out of range", kRange, {"index -3", "axis of 2"}, [] { Matrix()[-3]; }},
+      {__LINE__, "operator[]", "of a scalar", kRange, {"1", "[]"}, [] { Matrix().sum()[0]; }},
+      {__LINE__, "operator[]", "more indices than axes", kRange, {"3", "[2, 3]"}, [] { Matrix()[{0, 0, 0}]; }},
       {__LINE__, "operator[]", "two ellipses", kInvalid, {"ellipsis"}, [] { Matrix()[{kEllipsis, kEllipsis}]; }},
       {__LINE__, "operator[]", "a step of 0", kInvalid, {"step", "0"}, [] { Matrix()[Slice{0, 2, 0}]; }},
       {__LINE__, "operator[]", "an index of floats", kInvalid, {"f32", "integers"}, [] { Matrix()[Matrix()]; }},
@@ -129,6 +139,42 @@ const std::vector<Mistake>& AllMistakes() {
       {__LINE__, "gather", "an index of floats", kInvalid, {"f32", "integers"}, [] { Matrix().gather(0, Matrix()); }},
       {__LINE__, "one_hot", "of floats", kInvalid, {"f32", "integers"}, [] { Matrix().one_hot(3); }},
       {__LINE__, "one_hot", "a negative number of classes", kInvalid, {"[2, -3]"}, [] { Places().one_hot(-3); }},
+      // ---- order, places and masks
+      {__LINE__, "sort", "an axis that is none", kInvalid, {"2", "rank 2"}, [] { sort(Matrix(), 2); }},
+      {__LINE__, "argsort", "of a scalar", kInvalid, {"-1", "rank 0"}, [] { argsort(Matrix().sum()); }},
+      {__LINE__, "topk", "more than there are", kInvalid, {"4", "3"}, [] { topk(Matrix(), 4); }},
+      {__LINE__, "topk", "a negative number", kInvalid, {"-1"}, [] { topk(Matrix(), -1); }},
+      {__LINE__, "scatter", "an index of another rank", kInvalid, {"[2]", "[2, 3]"}, [] { scatter(Matrix(), 0, Places(), 1); }},
+      {__LINE__, "scatter", "an index that is longer than the source", kInvalid, {"[1, 2]", "[1, 1]"}, [] { scatter(Matrix(), 0, Tensor::zeros({1, 2}, DType::kI32), Tensor::ones({1, 1})); }},
+      {__LINE__, "scatter", "a source of another type", kInvalid, {"f64", "f32"}, [] { scatter(Matrix(), 0, Tensor::zeros({1, 2}, DType::kI32), Tensor::ones({1, 2}, DType::kF64)); }},
+      {__LINE__, "scatter", "an index of floats", kInvalid, {"f32", "integers"}, [] { scatter(Matrix(), 0, Matrix(), 1); }},
+      {__LINE__, "scatter_reduce", "an index of another rank", kInvalid, {"[2]", "[2, 3]"}, [] { scatter_reduce(Matrix(), 0, Places(), 1, ScatterReduce::kSum); }},
+      {__LINE__, "with_items", "a number out of range", kRange, {"index 2", "axis of 2"}, [] { with_items(Matrix(), {2}, 0); }},
+      {__LINE__, "with_items", "a value that does not broadcast", kInvalid, {"[2]", "[3]"}, [] { with_items(Matrix(), {0}, Tensor::ones({2})); }},
+      {__LINE__, "with_items", "a value that the type has not", kInvalid, {"256", "u8"}, [] { with_items(Bytes(), {0}, 256); }},
+      {__LINE__, "masked_select", "a mask of another type", kInvalid, {"bool", "f32"}, [] { masked_select(Matrix(), Matrix()); }},
+      {__LINE__, "masked_select", "a negative size", kInvalid, {"-2"}, [] { masked_select(Matrix(), Matrix() > 0, -2); }},
+      {__LINE__, "nonzero", "a negative size", kInvalid, {"-2"}, [] { nonzero(Matrix(), -2); }},
+      // ---- formulas, grids and matrices
+      {__LINE__, "einsum", "another count of operands", kInvalid, {"\"ij,jk->ik\"", "2", "1"}, [] { einsum("ij,jk->ik", {Matrix()}); }},
+      {__LINE__, "einsum", "another rank", kInvalid, {"\"ijk\"", "[2, 3]"}, [] { einsum("ijk->k", {Matrix()}); }},
+      {__LINE__, "einsum", "lengths that differ", kInvalid, {"length", "[2, 3]"}, [] { einsum("ij,jk->ik", {Matrix(), Matrix()}); }},
+      {__LINE__, "einsum", "a letter that is only on the right", kInvalid, {"right"}, [] { einsum("ij->k", {Matrix()}); }},
+      {__LINE__, "einsum", "types that no type holds", kInvalid, {"u64", "i8"}, [] { einsum("i,i", {Tensor::ones({2}, DType::kU64), Tensor::ones({2}, DType::kI8)}); }},
+      {__LINE__, "rearrange", "names that differ", kInvalid, {"\"a b -> a c\"", "names"}, [] { rearrange(Matrix(), "a b -> a c"); }},
+      {__LINE__, "rearrange", "parentheses that do not match", kInvalid, {"parentheses"}, [] { rearrange(Matrix(), "(a b -> a b"); }},
+      {__LINE__, "rearrange", "lengths that do not come out even", kInvalid, {"axis 1", "[2, 3]", "2"}, [] { rearrange(Matrix(), "a (b c) -> a b c", {{"b", 2}}); }},
+      {__LINE__, "rearrange", "two lengths that are open", kInvalid, {"b", "c"}, [] { rearrange(Matrix(), "a (b c) -> a b c"); }},
+      {__LINE__, "meshgrid", "a matrix", kInvalid, {"[2, 3]"}, [] { meshgrid({Matrix()}); }},
+      {__LINE__, "meshgrid", "another order of axes", kInvalid, {"ji"}, [] { meshgrid({Places()}, "ji"); }},
+      {__LINE__, "repeat_interleave", "a negative number", kInvalid, {"-1"}, [] { repeat_interleave(Matrix(), -1); }},
+      {__LINE__, "unfold", "windows that do not fit", kInvalid, {"4", "3"}, [] { unfold(Matrix(), 1, 4, 1); }},
+      {__LINE__, "unfold", "a step of 0", kInvalid, {"step", "0"}, [] { unfold(Matrix(), 1, 2, 0); }},
+      {__LINE__, "diag", "a matrix", kInvalid, {"[2, 3]"}, [] { diag(Matrix()); }},
+      {__LINE__, "diagonal", "an axis twice", kInvalid, {"axis 1", "twice"}, [] { diagonal(Matrix(), 0, 1, -1); }},
+      {__LINE__, "qr", "of a vector", kInvalid, {"two axes", "1"}, [] { qr(Tensor::ones({2})); }},
+      {__LINE__, "svd", "of integers", kInvalid, {"floats", "u8"}, [] { svd(Tensor::ones({2, 2}, DType::kU8)); }},
+      {__LINE__, "newton_schulz", "no coefficients", kInvalid, {"coefficients"}, [] { newton_schulz(Matrix(), 1, {}); }},
       // ---- elementwise
       {__LINE__, "operator+", "shapes that do not broadcast", kInvalid, {"[2, 3]", "[2]"}, [] { Matrix() + Bytes(); }},
       {__LINE__, "operator+", "a number that the type has not", kInvalid, {"300", "u8"}, [] { Bytes() + 300; }},

@@ -79,10 +79,16 @@ Names Declared() {
   Names names = Members(tensor.substr(begin, end - begin));
   names.erase("Tensor");  // the constructor
   names.merge(Outside(tensor));
-  for (const char* header :
-       {"nn/layers.h", "nn/optim.h", "nn/state.h", "tensor/attention.h", "tensor/convolution.h",
-        "tensor/interpolate.h", "tensor/norms.h", "tensor/padding.h", "tensor/recurrent.h",
-        "tensor/pooling.h", "tensor/window_options.h"})
+  for (const char* header : {"nn/layers.h",          "nn/optim.h",
+                             "nn/state.h",           "tensor/attention.h",
+                             "tensor/convolution.h", "tensor/diagonals.h",
+                             "tensor/einsum.h",      "tensor/grids.h",
+                             "tensor/interpolate.h", "tensor/items.h",
+                             "tensor/linalg.h",      "tensor/masks.h",
+                             "tensor/norms.h",       "tensor/padding.h",
+                             "tensor/pooling.h",     "tensor/rearrange.h",
+                             "tensor/recurrent.h",   "tensor/scatter.h",
+                             "tensor/sorting.h",     "tensor/window_options.h"})
     names.merge(Outside(ReadSource(std::string("client/") + header)));
   return names;
 }
@@ -126,6 +132,9 @@ const std::map<std::string, std::string>& Elsewhere() {
       {"Ellipsis", "operators/indexing.cc"},
       {"NewAxis", "operators/indexing.cc"},
       {"Index", "operators/indexing.cc"},
+      {"Qr", "operators/formulas.cc"},
+      {"Svd", "operators/formulas.cc"},
+      {"Sorted", "operators/order.cc"},
       {"Optimizer", "operators/layers.cc"},
       {"state_dict", "nn_test.cc"},
       {"parameters", "nn_test.cc"},

@@ -126,8 +126,9 @@ DType ResultType(Yields yields, DType dtype) {
 }
 
 std::vector<Group> AllGroups() {
-  return {Making(),  Movement(), Indexing(), Elementwise(), Binary(), Reductions(), Products(),
-          Windows(), Resizing(), Networks(), Training(),    Layers(), Optimisers()};
+  return {Making(),   Movement(),   Indexing(), Order(),   Elementwise(),
+          Binary(),   Reductions(), Products(), Windows(), Resizing(),
+          Networks(), Formulas(),   Training(), Layers(),  Optimisers()};
 }
 
 }  // namespace outboard::operators

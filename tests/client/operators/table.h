@@ -98,6 +98,8 @@ Group Making();       // making.cc
 Group Training();     // training.cc
 Group Layers();       // layers.cc
 Group Optimisers();   // layers.cc
+Group Order();        // order.cc
+Group Formulas();     // formulas.cc
 std::vector<Group> AllGroups();
 
 struct Mistake {
