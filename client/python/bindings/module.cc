@@ -30,8 +30,8 @@ NB_MODULE(_core, module) {
   BindIndexing(module, tensor);
   BindLinalg(module, tensor);
   BindMovement(module, tensor);
-  BindOnnx(module);
   BindNorms(module, tensor);
+  BindOnnx(module);
   BindProduct(module, tensor);
   BindReduce(module, tensor);
   BindRepeat(module);
