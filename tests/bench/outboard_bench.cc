@@ -19,6 +19,7 @@
 #include "tests/bench/first_step_figures.h"
 #include "tests/bench/kernel_figures.h"
 #include "tests/bench/network_figures.h"
+#include "tests/bench/python_figures.h"
 #include "tests/bench/random_tensor.h"
 #include "tests/bench/repeat_figures.h"
 #include "tests/bench/report.h"
@@ -248,6 +249,7 @@ int Main(int argc, char** argv) {
                                      {"matmul_bf16", MatMulBf16Figures},
                                      {"stream", StreamFigures},
                                      {"training", TrainingFigures},
+                                     {"python", PythonFigures},
                                      {"tuned_training", TunedTrainingFigures, true}};
   std::set<std::string> only;
   for (int i = 1; i < argc; ++i) {

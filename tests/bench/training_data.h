@@ -18,6 +18,8 @@ class TrainingData {
   // So many steps; prints one JSON object.
   std::string MnistCommand(int steps) const;
   std::string GptCommand(int steps) const;
+  // A text of 96 letters, drawn at random.
+  std::string Text() const { return folder_ + "/text"; }
 
  private:
   std::string folder_;

@@ -1,0 +1,67 @@
+#include "tests/bench/python_figures.h"
+
+#include <algorithm>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "tests/bench/cloud.h"
+#include "tests/bench/report.h"
+#include "tests/bench/training_data.h"
+
+namespace outboard::bench {
+namespace {
+
+constexpr int kTurns = 3;
+constexpr int kStepsMeasured = 200;  // a turn
+constexpr int kSteps = 2000;         // that the figure is about
+
+std::string PythonCommand() {
+  return absl::StrCat("PYTHONPATH=", OUTBOARD_BENCH_BUILD,
+                      "/python OUTBOARD_BIN=", Beside("outboard"), " ", OUTBOARD_BENCH_BUILD,
+                      "/venv/bin/python ");
+}
+
+// PyTorch is not always quicker on two threads than on one, so it may choose.
+std::string TorchCommand(const std::string& text, unsigned threads) {
+  const std::string core = __builtin_cpu_supports("avx512f") ? "OPENBLAS_CORETYPE=SkylakeX " : "";
+  return absl::StrCat(core, "/usr/bin/python3 ", OUTBOARD_BENCH_SOURCES, "/torch_chargpt.py ", text,
+                      " --threads ", threads, " --steps ", kStepsMeasured, " 2>/dev/null");
+}
+
+// Of all steps, by the first and the mean of some others.
+double SecondsOf(const std::string& json) {
+  return NumberIn(json, "first_step_s") + (kSteps - 1) * NumberIn(json, "step_ms") / 1e3;
+}
+
+void CharGpt() {
+  if (std::system("/usr/bin/python3 -c 'import torch' 2>/dev/null") != 0)
+    return ReportSkipped("chargpt_vs_torch", "PyTorch is not installed (python3-torch)");
+  const TrainingData data;
+  const unsigned threads = std::max(1u, std::thread::hardware_concurrency());
+  std::vector<double> ours, one, all;
+  for (int i = 0; i < kTurns; ++i) {
+    const Cloud cloud(1);  // a new one: every first step compiles
+    ours.push_back(SecondsOf(OutputOf(absl::StrCat(
+        cloud.Prefix(), PythonCommand(), OUTBOARD_BENCH_EXAMPLES, "/chargpt.py ", data.Text(),
+        " --json --out ", data.Text(), ".safetensors --steps ", kStepsMeasured, " 2>/dev/null"))));
+    one.push_back(SecondsOf(OutputOf(TorchCommand(data.Text(), 1))));
+    all.push_back(SecondsOf(OutputOf(TorchCommand(data.Text(), threads))));
+  }
+  const double seconds = Quantile(ours, 0.5), torch_one = Quantile(one, 0.5),
+               torch_all = Quantile(all, 0.5);
+  Report(
+      "chargpt_vs_torch", std::min(torch_one, torch_all) / seconds, "ratio",
+      absl::StrFormat("PyTorch %.0f s on %d threads, %.0f s on one", torch_all, threads, torch_one),
+      absl::StrFormat("%.0f s for %d steps through gateway and worker, compiling included; from "
+                      "%d steps a turn",
+                      seconds, kSteps, kStepsMeasured));
+}
+
+}  // namespace
+
+void PythonFigures() { CharGpt(); }
+
+}  // namespace outboard::bench
