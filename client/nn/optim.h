@@ -12,6 +12,8 @@
 // step uses the gradients up: grad() is empty after it, and the buffers that it replaces are
 // donated unless something else can still read them. Keep a gradient by copying the Tensor that
 // grad() gives.
+//
+// Names, arguments and rules are tinygrad's. State is f32, or as wide as its parameter.
 #pragma once
 
 #include <vector>
@@ -34,12 +36,17 @@ class Optimizer {
   // Throws Error with FAILED_PRECONDITION if no parameter has a gradient.
   void step(const std::vector<Tensor>& fetch = {}, const std::vector<Tensor>& compute = {},
             At at = At::current());
+  // The first half of a step: assigns, and returns what is to be realised. The gradients of the parameters, and those of
+  // backward() (backward.h) that belong to no optimiser, are used up: they count as lost until zero_grad().
+  std::vector<Tensor> schedule_step(At at = At::current());
   void zero_grad();
 
   // The learning rate is state in the cloud: changing it changes no graph.
   void set_lr(double lr, At at = At::current());
-  double lr() const { return lr_; }
+  double lr() const { return lr_; }                       // as it was set here
+  const Tensor& lr_tensor() const { return lr_tensor_; }  // f32 [1]; may be assigned
   const std::vector<Tensor>& params() const { return params_; }
+  const std::vector<Tensor>& state() const { return state_; }  // apart from the learning rate
 
  protected:
   // Realises parameters and state, so that the first step is the same graph as the later ones.
@@ -48,10 +55,12 @@ class Optimizer {
   Tensor Scalar(double value, At at);
   // State of zeros like each parameter.
   std::vector<Tensor> ZerosLikeParams(At at);
+  // `amount` times the learning rate.
+  Tensor TimesRate(const Tensor& amount, At at) const;
 
   // Once a step, before any Update.
   virtual void Begin(At at) {}
-  // The amount to subtract from parameter i, before the learning rate; assigns the state.
+  // The amount to subtract from parameter i; assigns the state.
   virtual Tensor Update(size_t i, const Tensor& gradient, At at) = 0;
 
   std::vector<Tensor> params_;
@@ -62,36 +71,88 @@ class Optimizer {
   Tensor lr_tensor_;
 };
 
-// w -= lr * d, where d is the gradient with `weight_decay` * w added; with momentum the running sum
-// m = momentum * m + d (with nesterov, momentum * m + d of the new m). PyTorch's spelling of it.
-class SGD : public Optimizer {
+// You, Gitman and Ginsburg (2017). With d = g + weight_decay * w and the trust ratio
+// r = tcoef |w| / (|g| + weight_decay |w|), 1 where a norm is 0 or tcoef is: `classic` momentum is the running sum
+// m = momentum * m + r lr d, which is subtracted; else m = momentum * m + d, and r lr m is. With nesterov d + momentum * m
+// takes the place of m.
+struct LarsOptions {
+  double momentum = 0.9, weight_decay = 1e-4;
+  bool nesterov = false, classic = true;
+  double tcoef = 0.001;
+};
+
+class LARS : public Optimizer {
+ public:
+  explicit LARS(std::vector<Tensor> parameters, double lr = 0.001, LarsOptions options = {},
+                At at = At::current());
+
+ protected:
+  Tensor Update(size_t i, const Tensor& gradient, At at) override;
+  // What momentum makes of a parameter's direction.
+  Tensor WithMomentum(size_t i, const Tensor& direction, At at);
+
+  const LarsOptions options_;
+
+ private:
+  std::vector<Tensor> velocity_;
+};
+
+// LARS without trust ratios: PyTorch's SGD, unless `classic`.
+class SGD : public LARS {
  public:
   explicit SGD(std::vector<Tensor> parameters, double lr = 0.001, double momentum = 0,
-               double weight_decay = 0, bool nesterov = false, At at = At::current());
+               double weight_decay = 0, bool nesterov = false, bool classic = false,
+               At at = At::current())
+      : LARS(std::move(parameters), lr, {momentum, weight_decay, nesterov, classic, 0}, at) {}
+};
+
+// Jordan (2024): SGD whose momentum, as a matrix [first axis, all others], is made nearly orthogonal by `ns_steps` of
+// newton_schulz (client/tensor/linalg.h); weight decay is decoupled from the gradient. Of parameters of two or more axes.
+struct MuonOptions {
+  double momentum = 0.95, weight_decay = 0.1;
+  int64_t ns_steps = 5;
+  std::vector<double> ns_coefficients = {3.4445, -4.775, 2.0315};
+  bool nesterov = true;
+};
+
+class Muon : public LARS {
+ public:
+  explicit Muon(std::vector<Tensor> parameters, double lr = 0.001, MuonOptions options = {},
+                At at = At::current());
 
  private:
   Tensor Update(size_t i, const Tensor& gradient, At at) override;
 
-  double momentum_, weight_decay_;
-  bool nesterov_;
-  std::vector<Tensor> velocity_;
+  const double decay_;
+  const int64_t ns_steps_;
+  const std::vector<double> ns_coefficients_;
 };
 
-// Kingma and Ba (2015); with weight_decay, decoupled from the gradient (Loshchilov and Hutter,
-// 2019).
-class AdamW : public Optimizer {
+// You et al. (2019): the step of AdamW times |w| / |step|, which is 1 where one of them is 0.
+class LAMB : public Optimizer {
  public:
-  explicit AdamW(std::vector<Tensor> parameters, double lr = 0.001, double b1 = 0.9,
-                 double b2 = 0.999, double eps = 1e-8, double weight_decay = 0.01,
-                 At at = At::current());
+  explicit LAMB(std::vector<Tensor> parameters, double lr = 0.001, double b1 = 0.9,
+                double b2 = 0.999, double eps = 1e-6, double weight_decay = 0, bool adam = false,
+                At at = At::current());
 
  private:
   void Begin(At at) override;
   Tensor Update(size_t i, const Tensor& gradient, At at) override;
 
   double b1_, b2_, eps_, weight_decay_;
+  bool adam_;
   Tensor b1_power_, b2_power_;  // b1^t, b2^t
   std::vector<Tensor> mean_, square_;
+};
+
+// Kingma and Ba (2015); with weight_decay, decoupled from the gradient (Loshchilov and Hutter,
+// 2019).
+class AdamW : public LAMB {
+ public:
+  explicit AdamW(std::vector<Tensor> parameters, double lr = 0.001, double b1 = 0.9,
+                 double b2 = 0.999, double eps = 1e-8, double weight_decay = 0.01,
+                 At at = At::current())
+      : LAMB(std::move(parameters), lr, b1, b2, eps, weight_decay, true, at) {}
 };
 
 class Adam : public AdamW {

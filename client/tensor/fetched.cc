@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/tensor/recorder.h"
 #include "client/tensor/recording.h"
-#include "client/tensor/repeated_step.h"
+#include "client/tensor/recorded_step.h"
 #include "client/tensor/tensor.h"
 #include "client/tensor/thread_state.h"
 #include "proto/limits.h"
@@ -87,11 +87,10 @@ namespace {
 constexpr size_t kKeptBytesMax = 1 << 20;
 
 void RefuseInStep(const At& at) {
-  if (internal::RepeatedStep::Current() != nullptr)
-    throw Error(absl::FailedPreconditionError(
-                    "repeat: a value is asked for within the step, which is recorded once for all "
-                    "repetitions; return the tensor, and read what repeat() returns"),
-                at);
+  if (const auto* step = internal::RecordedStep::Current(); step != nullptr)
+    step->Refuse(at,
+                 "a value is asked for within the step, which is recorded once for all times that "
+                 "it is done; return the tensor, and read it then");
 }
 
 internal::Storage& AskedFor(const Tensor& tensor, const At& at) {

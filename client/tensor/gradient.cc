@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "client/tensor/backward.h"
 #include "client/tensor/recorder.h"
 #include "client/tensor/tensor.h"
 #include "client/tensor/thread_state.h"
@@ -15,19 +16,6 @@ using internal::Value;
 
 namespace {
 
-// The same step asks for the same gradients of the same nodes: they are kept.
-std::vector<const UOp*> GradientNodes(const Recorder& rec, const UOp* y, const UOp* upstream,
-                                      const std::vector<const UOp*>& wrt) {
-  std::vector<const UOp*> key = {y, upstream};
-  key.insert(key.end(), wrt.begin(), wrt.end());
-  if (const auto* known = rec.recording()->FindGradient(key)) return *known;
-  absl::StatusOr<std::vector<const UOp*>> gradients = Gradient(rec.graph(), y, upstream, wrt);
-  ThrowIfError(gradients.status(), rec.at());
-  for (const UOp* node : *gradients) rec.recording()->Note(node, rec.at());
-  rec.recording()->KeepGradient(std::move(key), *gradients);
-  return *std::move(gradients);
-}
-
 void CheckScalarFloat(const Recorder& rec, const UOp* y) {
   if (!IsFloat(y->dtype))
     rec.Invalid(absl::StrCat("a tensor of ", std::string(Name(y->dtype)), " has no gradient"));
@@ -38,16 +26,35 @@ void CheckScalarFloat(const Recorder& rec, const UOp* y) {
 
 }  // namespace
 
+// The same step asks for the same gradients of the same nodes: they are kept.
+std::vector<const UOp*> internal::GradientNodes(const Recorder& rec, const UOp* y,
+                                                const UOp* upstream,
+                                                const std::vector<const UOp*>& wrt) {
+  std::vector<const UOp*> key = {y, upstream};
+  key.insert(key.end(), wrt.begin(), wrt.end());
+  if (const auto* known = rec.recording()->FindGradient(key)) return *known;
+  absl::StatusOr<std::vector<const UOp*>> gradients = Gradient(rec.graph(), y, upstream, wrt);
+  ThrowIfError(gradients.status(), rec.at());
+  for (const UOp* node : *gradients) rec.recording()->Note(node, rec.at());
+  rec.recording()->KeepGradient(std::move(key), *gradients);
+  return *std::move(gradients);
+}
+
+const UOp* internal::UpstreamNode(const Recorder& rec, const UOp* y, const Tensor& upstream) {
+  if (upstream.empty()) {
+    CheckScalarFloat(rec, y);
+    return nullptr;
+  }
+  if (!IsFloat(y->dtype))
+    rec.Invalid(absl::StrCat("a tensor of ", std::string(Name(y->dtype)), " has no gradient"));
+  return rec.Cast(rec.Broadcast(upstream.NodeIn(rec), y->shape), y->dtype);
+}
+
 std::vector<Tensor> Tensor::gradient(const std::vector<Tensor>& wrt, const Tensor& upstream,
                                      At at) const {
   const Recorder rec(at);
   const UOp* const y = NodeIn(rec);
-  const UOp* dy = nullptr;
-  if (upstream.empty()) {
-    CheckScalarFloat(rec, y);
-  } else {
-    dy = rec.Cast(rec.Broadcast(upstream.NodeIn(rec), y->shape), y->dtype);
-  }
+  const UOp* const dy = internal::UpstreamNode(rec, y, upstream);
   std::vector<const UOp*> nodes;
   for (const Tensor& tensor : wrt) {
     nodes.push_back(tensor.NodeIn(rec));
@@ -56,7 +63,8 @@ std::vector<Tensor> Tensor::gradient(const std::vector<Tensor>& wrt, const Tenso
           absl::StrCat("no gradient for a tensor of ", std::string(Name(nodes.back()->dtype))));
   }
   std::vector<Tensor> gradients;
-  for (const UOp* node : GradientNodes(rec, y, dy, nodes)) gradients.push_back(FromNode(rec, node));
+  for (const UOp* node : internal::GradientNodes(rec, y, dy, nodes))
+    gradients.push_back(FromNode(rec, node));
   return gradients;
 }
 
@@ -78,7 +86,7 @@ void Tensor::backward(At at) const {
     throw Error(absl::FailedPreconditionError(
                     "backward: nothing that this tensor was computed from has requires_grad"),
                 at);
-  const std::vector<const UOp*> gradients = GradientNodes(rec, y, nullptr, nodes);
+  const std::vector<const UOp*> gradients = internal::GradientNodes(rec, y, nullptr, nodes);
   for (size_t i = 0; i < leaves.size(); ++i) {
     const UOp* sum = gradients[i];
     if (leaves[i]->grad != nullptr) {
@@ -96,7 +104,9 @@ Tensor Tensor::grad() const {
 }
 
 void Tensor::set_grad(Tensor grad) {
-  if (!empty()) value_->grad = std::move(grad.value_);
+  if (empty()) return;
+  value_->grad = std::move(grad.value_);
+  value_->grad_used_up = false;
 }
 
 Tensor Tensor::detach(At at) const {

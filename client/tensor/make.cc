@@ -45,6 +45,12 @@ Tensor Tensor::FromNode(const Recorder& recorder, const UOp* node) {
   return tensor;
 }
 
+Tensor Tensor::FromValue(std::shared_ptr<internal::Value> value) {
+  Tensor tensor;
+  tensor.value_ = std::move(value);
+  return tensor;
+}
+
 const UOp* Tensor::NodeIn(const Recorder& recorder) const {
   Get(*this, recorder.at());
   const UOp* const node = internal::NodeOfValue(value_, recorder.recording(), recorder.at());

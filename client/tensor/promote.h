@@ -1,4 +1,5 @@
-// Which type an operation on two types has.
+// Which type an operation on two types has, and what sums of one are kept in.
+// Pure. Other pairs than those named here have none, which callers tell their user.
 #pragma once
 
 #include <optional>

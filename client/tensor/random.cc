@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/tensor/promote.h"
 #include "client/tensor/recorder.h"
-#include "client/tensor/repeated_step.h"
+#include "client/tensor/recorded_step.h"
 #include "client/tensor/tensor.h"
 #include "client/tensor/thread_state.h"
 
@@ -113,10 +113,8 @@ void CheckFloat(const Recorder& rec, DType dtype) {
 }  // namespace
 
 void Tensor::manual_seed(uint64_t seed, At at) {
-  if (internal::RepeatedStep::Current() != nullptr)
-    throw Error(absl::FailedPreconditionError(
-                    "repeat: manual_seed within the step would seed only its recording"),
-                at);
+  if (const auto* step = internal::RecordedStep::Current(); step != nullptr)
+    step->Refuse(at, "manual_seed within the step would seed only its recording");
   ThreadState& state = ThreadState::Get();
   state.seed = seed;
   state.random_key = state.random_counter = nullptr;

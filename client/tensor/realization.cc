@@ -47,13 +47,13 @@ void Realization::Run() {
     return;
   }
   const EncodedRun& encoded = recording_->Encode(MakeSink(), at_);
+  encoded_ = &encoded;
   absl::StatusOr<std::shared_ptr<Engine>> engine = CurrentEngine();
   ThrowIfError(engine.status(), at_);
   engine_ = *std::move(engine);
   FindInputs(encoded);
   request_.graph_id = encoded.id;
   request_.graph = encoded.bytes;
-  lines_ = encoded.lines;
   if (repeats()) Repeat(encoded);
   // The last wait that may be cut short: after it the values name what the Run will have made.
   ThrowIfError(engine_->AwaitRoom(), at_);
@@ -223,9 +223,11 @@ void Realization::Send() {
   }
   absl::StatusOr<uint64_t> seq = engine_->Run(request_);
   ThrowIfError(seq.status(), at_);
-  engine_->provenance().Remember(*seq, at_, lines_);
+  engine_->provenance().Remember(*seq, at_, encoded_->lines);
   for (const uint32_t index : request_.donate) inputs_[index]->handle = 0;
   for (const uint32_t index : request_.fetch) Expect(*results_[index], *seq, index);
+  if (RecordedStep* const step = RecordedStep::Current(); step != nullptr)
+    step->OnRun({request_, *encoded_, inputs_, results_, roots_}, at_);
 }
 
 }  // namespace outboard::internal

@@ -16,6 +16,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "client/tensor/recorded_step.h"
 #include "client/tensor/recording.h"
 #include "client/tensor/variable.h"
 
@@ -75,7 +76,7 @@ class Realization {
   std::shared_ptr<Engine> engine_;
   std::vector<std::shared_ptr<Storage>> inputs_, results_;
   transport::RunRequest request_;
-  std::shared_ptr<const Lines> lines_;
+  const EncodedRun* encoded_ = nullptr;
 };
 
 }  // namespace outboard::internal

@@ -5,8 +5,8 @@
 #include "client/tensor/operands.h"
 #include "client/tensor/part_of.h"
 #include "client/tensor/realization.h"
+#include "client/tensor/recorded_step.h"
 #include "client/tensor/recorder.h"
-#include "client/tensor/repeated_step.h"
 #include "client/tensor/tensor.h"
 #include "client/tensor/thread_state.h"
 #include "client/trace/trace.h"
@@ -55,6 +55,12 @@ void ThreadState::AddPending(const std::shared_ptr<Value>& value) {
   pending.push_back(value);
 }
 
+void ThreadState::AddGraded(const std::shared_ptr<Value>& value) {
+  if (graded.size() == graded.capacity())
+    std::erase_if(graded, [](const std::weak_ptr<Value>& known) { return known.expired(); });
+  graded.push_back(value);
+}
+
 std::shared_ptr<Storage> Upload(DType dtype, const std::vector<int64_t>& dims,
                                 std::string_view bytes, const At& at) {
   absl::StatusOr<std::shared_ptr<Engine>> engine = CurrentEngine();
@@ -70,19 +76,19 @@ std::shared_ptr<Storage> Upload(DType dtype, const std::vector<int64_t>& dims,
 
 const UOp* NodeOfValue(const std::shared_ptr<Value>& value,
                        const std::shared_ptr<Recording>& recording, const At& at) {
-  RepeatedStep* const step = RepeatedStep::Current();
+  RecordedStep* const step = RecordedStep::Current();
   if (step != nullptr) step->OnRead(value, at);
   if (MustBeRealised(*value)) {
-    if (step != nullptr) step->RefuseState(*value, at);
+    if (step != nullptr) step->OnState(*value, at);
     RealizeValues({value}, {}, at, /*keep_pins=*/true);
   }
   return value->lazy() ? LazyNode(*value, recording, at) : recording->NodeOf(value->storage, at);
 }
 
 void AssignNode(const std::shared_ptr<Value>& value, const Recorder& rec, const UOp* node) {
-  if (RepeatedStep* const step = RepeatedStep::Current(); step != nullptr)
+  if (RecordedStep* const step = RecordedStep::Current(); step != nullptr)
     step->OnAssign(value, rec.at());
-  if (!value->lazy()) value->replaced = std::move(value->storage);
+  if (!value->lazy()) value->replaced = value->TakeStorage();
   value->SetLazy(rec.recording(), node);
   value->bound = rec.bound();
   ThreadState::Get().AddPending(value);
@@ -139,8 +145,8 @@ void RealizeForeign(const Values& values, const Values& fetch, const At& at, boo
 void RealizeValues(std::vector<std::shared_ptr<Value>> values,
                    const std::vector<std::shared_ptr<Value>>& fetch, const At& at, bool keep_pins) {
   const trace::Scope scope(trace::Trace::OfProcess(), "realize");
-  if (RepeatedStep* const step = RepeatedStep::Current(); step != nullptr)
-    return step->OnRealize(values, fetch, at);
+  RecordedStep* const step = RecordedStep::Current();
+  if (step != nullptr && step->OnRealize(values, fetch, at)) return;
   RealizeForeign(values, fetch, at, keep_pins);
   const std::vector<std::shared_ptr<Value>> wanted = LazyValues(std::move(values), fetch);
   if (!wanted.empty()) Realization(wanted, fetch, at, keep_pins).Run();

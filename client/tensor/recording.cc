@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/tensor/repeated_step.h"
+#include "client/tensor/recorded_step.h"
 #include "client/trace/trace.h"
 #include "compiler/ir/check.h"
 #include "compiler/ir/encoding.h"
@@ -21,12 +21,12 @@ Storage::~Storage() {
 }
 
 Value::Value() {
-  if (RepeatedStep* const step = RepeatedStep::Current(); step != nullptr) step->OnMade(this);
+  if (RecordedStep* const step = RecordedStep::Current(); step != nullptr) step->OnMade(this);
 }
 
 Value::~Value() {
-  if (RepeatedStep* const step = RepeatedStep::Current(); step != nullptr) step->OnGone(this);
-  SetLazy(nullptr, nullptr);
+  if (RecordedStep* const step = RecordedStep::Current(); step != nullptr) step->OnGone(this);
+  Unlink();
 }
 
 DType Value::dtype() const { return lazy() ? node->dtype : storage->dtype; }
@@ -35,26 +35,47 @@ std::vector<int64_t> Value::dims() const {
   return lazy() ? StaticDims(node->shape) : storage->dims;
 }
 
+namespace {
+
+void Append(Value& value, Value*& first, Value*& last) {
+  value.previous = last;
+  (last != nullptr ? last->next : first) = &value;
+  last = &value;
+}
+
+void Remove(Value& value, Value*& first, Value*& last) {
+  (value.previous != nullptr ? value.previous->next : first) = value.next;
+  (value.next != nullptr ? value.next->previous : last) = value.previous;
+  value.previous = value.next = nullptr;
+}
+
+}  // namespace
+
+void Value::Unlink() {
+  if (recording != nullptr)
+    Remove(*this, recording->first_, recording->last_);
+  else if (storage != nullptr)
+    Remove(*this, storage->first, storage->last);
+}
+
 void Value::SetLazy(std::shared_ptr<Recording> where, const UOp* what) {
-  if (recording != nullptr) {
-    (previous != nullptr ? previous->next : recording->first_) = next;
-    (next != nullptr ? next->previous : recording->last_) = previous;
-    previous = next = nullptr;
-  }
+  Unlink();
+  storage = nullptr;
   recording = std::move(where);
   node = what;
   if (node == nullptr) bound.clear();
-  if (recording != nullptr) {
-    previous = recording->last_;
-    (previous != nullptr ? previous->next : recording->first_) = this;
-    recording->last_ = this;
-    storage = nullptr;
-  }
+  if (recording != nullptr) Append(*this, recording->first_, recording->last_);
 }
 
 void Value::SetStorage(std::shared_ptr<Storage> what) {
   SetLazy(nullptr, nullptr);
   storage = std::move(what);
+  if (storage != nullptr) Append(*this, storage->first, storage->last);
+}
+
+std::shared_ptr<Storage> Value::TakeStorage() {
+  Unlink();
+  return std::exchange(storage, nullptr);
 }
 
 void BecomeLazy(Value& value, const Value& other) {
@@ -255,6 +276,17 @@ const std::vector<const UOp*>& Recording::InputsOf(const UOp* node) {
     for (const UOp* n : PostOrder(node))
       if (n->op == Op::kBuffer) found->second.push_back(n);
     std::sort(found->second.begin(), found->second.end());
+  }
+  return found->second;
+}
+
+const std::vector<bool>& Recording::Under(const UOp* node) {
+  const auto [found, is_new] = under_.try_emplace(node);
+  if (is_new) {
+    for (const UOp* n : PostOrder(node)) {
+      if (n->index >= found->second.size()) found->second.resize(n->index + 1);
+      found->second[n->index] = true;
+    }
   }
   return found->second;
 }

@@ -11,6 +11,8 @@
 //      encoding is cached by its root.
 //   4. Pins are dropped and places become free in Unpin, which realize calls; nothing else forgets
 //      a place.
+//   5. A lazy Value is in the list of its Recording, a realised one in that of its Storage: so the Values that a graph
+//      reads are found from its nodes.
 //
 // Threads: each thread records into a Recording of its own. A Tensor may move to another thread,
 // but two threads must not use one Tensor, or Tensors that were computed from each other and not
@@ -60,22 +62,28 @@ struct Storage {
   std::weak_ptr<Recording> recording;  // where it was last used
   int64_t place = -1;                  // there
 
+  Value* first = nullptr;  // the Values that have it, in the order in which they got it
+  Value* last = nullptr;
+
   ~Storage();
 };
 
 // What the copies of a Tensor share.
-struct Value {
+struct Value : std::enable_shared_from_this<Value> {
   std::shared_ptr<Recording> recording;
   const UOp* node = nullptr;
   std::shared_ptr<Storage> storage;
   std::shared_ptr<Storage> replaced;  // by assign, until the new value is realised
   std::vector<BoundVariable> bound;   // what a lazy value's VARs stand for
   std::shared_ptr<Value> grad;
+  bool grad_used_up =
+      false;  // by an optimiser, and not cleared since; grad is null then (backward.h)
   bool requires_grad = false;
+  bool is_param = true;          // of a module: an optimiser takes it. For Python
   bool is_state = false;         // realised before its first use: parameters, running means ...
   std::shared_ptr<PartOf> part;  // of another tensor, which an assign to this one writes
 
-  // The list of lazy values of `recording`, in the order of their making.
+  // The list of `recording` or of `storage`.
   Value* previous = nullptr;
   Value* next = nullptr;
 
@@ -89,6 +97,10 @@ struct Value {
   std::vector<int64_t> dims() const;  // requires numbers
   void SetLazy(std::shared_ptr<Recording> where, const UOp* what);
   void SetStorage(std::shared_ptr<Storage> what);
+  std::shared_ptr<Storage> TakeStorage();  // leaves it empty
+
+ private:
+  void Unlink();
 };
 
 // `value` stands for the node of `other`, which is lazy, and for no storage. No assign: nothing waits
@@ -157,11 +169,17 @@ class Recording : public std::enable_shared_from_this<Recording> {
   // Gives the place of `from`, which is about to die, to `to`.
   void MovePlace(Storage& from, const std::shared_ptr<Storage>& to);
 
+  // Of the lazy values, in the order of their making.
+  Value* first() const { return first_; }
+
   // The encoding of the graph under `sink`. Throws Error with RESOURCE_EXHAUSTED.
   const EncodedRun& Encode(const UOp* sink, const At& at);
 
   // The BUFFERs that `node` reads, sorted by address (for searching only). Cached.
   const std::vector<const UOp*>& InputsOf(const UOp* node);
+
+  // By UOp::index, whether `node` is made from it or is it. Cached.
+  const std::vector<bool>& Under(const UOp* node);
 
   // Gradients of a node that were built before; nullptr where not. `key` is y, the gradient
   // that comes to it, then the nodes it is taken for.
@@ -198,6 +216,7 @@ class Recording : public std::enable_shared_from_this<Recording> {
   Value* last_ = nullptr;
   absl::flat_hash_map<const UOp*, EncodedRun> encoded_;
   absl::flat_hash_map<const UOp*, std::vector<const UOp*>> inputs_;
+  absl::flat_hash_map<const UOp*, std::vector<bool>> under_;
   absl::flat_hash_map<std::vector<const UOp*>, std::vector<const UOp*>> gradients_;
 };
 

@@ -13,10 +13,6 @@
 namespace outboard::internal {
 namespace {
 
-[[noreturn]] void Refuse(const At& at, const std::string& message) {
-  throw Error(absl::FailedPreconditionError(absl::StrCat("repeat: ", message)), at);
-}
-
 std::vector<std::shared_ptr<Value>> Living(const std::vector<std::weak_ptr<Value>>& values) {
   std::vector<std::shared_ptr<Value>> living;
   for (const std::weak_ptr<Value>& weak : values)
@@ -27,8 +23,12 @@ std::vector<std::shared_ptr<Value>> Living(const std::vector<std::weak_ptr<Value
 
 }  // namespace
 
+void RepeatedStep::Refuse(const At& at, const std::string& what) const {
+  throw Error(absl::FailedPreconditionError(absl::StrCat("repeat: ", what)), at);
+}
+
 RepeatedStep::RepeatedStep(int64_t count, const Size* index, const At& at) : at_(at) {
-  if (current_ != nullptr) Refuse(at, "a step is repeated within a repeated step");
+  if (Current() != nullptr) Current()->Refuse(at, "a step is repeated within the step");
   if (count < 1 || count > wire::kRepeatMax)
     ThrowInvalid(at, absl::StrCat("repeat: ", count, " times; 1 to ", wire::kRepeatMax));
   repetition_.count = count;
@@ -49,7 +49,7 @@ RepeatedStep::RepeatedStep(int64_t count, const Size* index, const At& at) : at_
              "zero_grad() or step() before");
   RandomState(at);
   RealizeValues({}, {}, at);
-  current_ = this;
+  Enter();
 }
 
 RepeatedStep::~RepeatedStep() {
@@ -60,10 +60,6 @@ RepeatedStep::~RepeatedStep() {
       value->SetStorage(std::exchange(value->replaced, nullptr));
   ThreadState::Get().pending.clear();
   for (const std::shared_ptr<Value>& state : ThreadState::Get().LiveState()) state->grad = nullptr;
-}
-
-void RepeatedStep::Leave() {
-  if (current_ == this) current_ = nullptr;
 }
 
 // ---- the step -----------------------------------------------------------------------------------
@@ -96,7 +92,7 @@ void RepeatedStep::OnAssign(const std::shared_ptr<Value>& value, const At& at) {
   assigned_.push_back(value);
 }
 
-void RepeatedStep::OnRealize(const std::vector<std::shared_ptr<Value>>& values,
+bool RepeatedStep::OnRealize(const std::vector<std::shared_ptr<Value>>& values,
                              const std::vector<std::shared_ptr<Value>>& fetch, const At& at) {
   if (realized_at_)
     Refuse(at, absl::StrCat("the step realises a second time, after ", LineOf(*realized_at_),
@@ -107,9 +103,10 @@ void RepeatedStep::OnRealize(const std::vector<std::shared_ptr<Value>>& values,
     values_.push_back(value);
   }
   fetch_.assign(fetch.begin(), fetch.end());
+  return true;
 }
 
-void RepeatedStep::RefuseState(const Value& value, const At& at) const {
+void RepeatedStep::OnState(const Value& value, const At& at) const {
   if (made_.contains(&value))
     Refuse(at, "the step makes state of its own, which each step would make anew");
   Refuse(at,

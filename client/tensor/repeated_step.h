@@ -16,35 +16,29 @@
 #include <optional>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "client/tensor/realization.h"
+#include "client/tensor/recorded_step.h"
 #include "client/tensor/tensor.h"
 
 namespace outboard::internal {
 
-class RepeatedStep {
+class RepeatedStep : public RecordedStep {
  public:
   // Begins. `index` is a variable's Size, or nullptr.
   RepeatedStep(int64_t count, const Size* index, const At& at);
-  ~RepeatedStep();
-  RepeatedStep(const RepeatedStep&) = delete;
-  RepeatedStep& operator=(const RepeatedStep&) = delete;
-
-  // This thread's, while the program's step runs.
-  static RepeatedStep* Current() { return current_; }
+  ~RepeatedStep() override;
 
   // Ends it and sends the Run. `returned` is what the step returned and nothing else holds; the same with an axis more.
   std::vector<Tensor> Finish(std::vector<Tensor> returned);
 
   // ---- what the library tells of
-  void OnMade(const Value* value) { made_.insert(value); }
-  void OnGone(const Value* value) { made_.erase(value); }
-  void OnRead(const std::shared_ptr<Value>& value, const At& at);
-  void OnAssign(const std::shared_ptr<Value>& value, const At& at);
-  void OnRealize(const std::vector<std::shared_ptr<Value>>& values,
-                 const std::vector<std::shared_ptr<Value>>& fetch, const At& at);
-  // State that would have to be realised within the step.
-  [[noreturn]] void RefuseState(const Value& value, const At& at) const;
+  void OnRead(const std::shared_ptr<Value>& value, const At& at) override;
+  void OnAssign(const std::shared_ptr<Value>& value, const At& at) override;
+  bool OnRealize(const std::vector<std::shared_ptr<Value>>& values,
+                 const std::vector<std::shared_ptr<Value>>& fetch, const At& at) override;
+  void OnState(const Value& value, const At& at) const override;
+  void OnRun(const SentRun& run, const At& at) override {}
+  [[noreturn]] void Refuse(const At& at, const std::string& what) const override;
 
  private:
   using WeakValues = std::vector<std::weak_ptr<Value>>;
@@ -52,13 +46,9 @@ class RepeatedStep {
   void ReadsAsBefore(Value& value, const At& at);
   void CheckNothingIsLeft(const std::vector<Tensor>& returned) const;
   void Alias(Tensor& tensor) const;
-  void Leave();
-
-  static inline thread_local RepeatedStep* current_ = nullptr;
 
   const At at_;
   Repetition repetition_;
-  absl::flat_hash_set<const Value*> made_;        // in the step, and alive
   std::vector<std::shared_ptr<Value>> assigned_;  // in the step, made before it
   WeakValues values_, fetch_;                     // of the step's realize
   std::optional<At> realized_at_;

@@ -1,4 +1,5 @@
-// What a Size that is not a number is made of.
+// What a Size that is not a number is made of: a tree that Sizes share and nobody changes.
+// For the library and for what drives it from another language.
 #pragma once
 
 #include <optional>

@@ -369,6 +369,7 @@ class Tensor {
   // A realised tensor of an array that is in the cloud already; nothing of it is sent.
   static Tensor FromStored(const std::shared_ptr<Engine>& engine,
                            const transport::StoredArray& array, const At& at);
+  static Tensor FromValue(std::shared_ptr<internal::Value> value);
   // This tensor in `recorder`'s graph.
   const UOp* NodeIn(const internal::Recorder& recorder) const;
   const std::shared_ptr<internal::Value>& value() const { return value_; }

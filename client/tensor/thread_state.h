@@ -1,4 +1,5 @@
 // What a thread remembers between operations, besides its Recording.
+// Errors are thrown as error.h says. Threads: each has its own; nothing here is locked.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +24,9 @@ struct ThreadState {
   std::vector<std::weak_ptr<Value>> state;
   size_t live_state_count = 0;  // when last counted
 
+  // What backward() has given a gradient to, apart from requires_grad; also some that are gone.
+  std::vector<std::weak_ptr<Value>> graded;
+
   // The random numbers' key and the counter of the next one, u64[1] in the cloud: state like any
   // other, so that a step with dropout is the same graph every time. Of one engine; made at the
   // first use and after manual_seed.
@@ -36,6 +40,7 @@ struct ThreadState {
   std::vector<std::shared_ptr<Value>> LiveState();
   void AddState(const std::shared_ptr<Value>& value);
   void AddPending(const std::shared_ptr<Value>& value);
+  void AddGraded(const std::shared_ptr<Value>& value);
 };
 
 // The state of the random numbers, made where it is not there yet. Throws Error.

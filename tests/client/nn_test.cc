@@ -186,6 +186,64 @@ TEST_F(NnTest, OptimisersFollowTheirFormulas) {
       1e-4);
 }
 
+// Of vectors, since the step is as long as the parameter says.
+TEST_F(NnTest, LayerwiseOptimisersFollowTheirFormulas) {
+  const auto norm = [](const std::vector<double>& x) { return std::hypot(x[0], x[1]); };
+  const auto train = [](auto make) {
+    Tensor p = Tensor::from<float>({1, -2}).requires_grad_();
+    auto optimizer = make(std::vector<Tensor>{p});
+    for (int i = 0; i < 3; ++i) {
+      p.square().sum().backward();
+      optimizer->step();
+    }
+    return p;
+  };
+  for (const bool classic : {true, false}) {
+    const optim::LarsOptions options{0.9, 0.25, true, classic, 0.5};
+    std::vector<double> p = {1, -2}, m = {0, 0};
+    for (int t = 0; t < 3; ++t) {
+      const std::vector<double> g = {2 * p[0], 2 * p[1]};
+      const double r = 0.5 * norm(p) / (norm(g) + 0.25 * norm(p));
+      for (int i = 0; i < 2; ++i) {
+        const double d = (g[i] + 0.25 * p[i]) * (classic ? r * 0.1 : 1);
+        m[i] = 0.9 * m[i] + d;
+        p[i] -= (d + 0.9 * m[i]) * (classic ? 1 : r * 0.1);
+      }
+    }
+    ExpectNear(train([&](auto q) { return std::make_unique<optim::LARS>(q, 0.1, options); }), p);
+  }
+  std::vector<double> p = {1, -2}, m = {0, 0}, v = {0, 0}, up = {0, 0};
+  for (int t = 1; t <= 3; ++t) {
+    for (int i = 0; i < 2; ++i) {
+      const double g = 2 * p[i];
+      m[i] = 0.9 * m[i] + 0.1 * g;
+      v[i] = 0.99 * v[i] + 0.01 * g * g;
+      up[i] = m[i] / (1 - std::pow(0.9, t)) / (std::sqrt(v[i] / (1 - std::pow(0.99, t))) + 1e-6) +
+              0.25 * p[i];
+    }
+    const double r = norm(p) / norm(up);
+    for (int i = 0; i < 2; ++i) p[i] -= 0.1 * r * up[i];
+  }
+  ExpectNear(
+      train([](auto q) { return std::make_unique<optim::LAMB>(q, 0.1, 0.9, 0.99, 1e-6, 0.25); }), p,
+      1e-4);
+  Tensor rows = Tensor::from<float>({2, 0}, {1, 2}).requires_grad_();
+  optim::MuonOptions once;  // one row: an orthogonal step has length 1
+  once.weight_decay = 0.5;
+  once.ns_coefficients = {2, -1.5, 0.5};
+  optim::Muon muon({rows}, 0.1, once);
+  (rows * Tensor::from<float>({3, 4}, {1, 2})).sum().backward();
+  muon.step();
+  ExpectNear(rows, {2 - 0.1 * (0.6 + 1), -0.1 * 0.8});
+  EXPECT_EQ(StatusOf([&] { optim::Muon vector({Tensor::from<float>({1, 2})}); }).code(),
+            absl::StatusCode::kInvalidArgument);
+  Tensor zero = Tensor::from<float>({0, 0}).requires_grad_();
+  optim::LAMB lamb({zero}, 0.1);
+  (zero + 1).sum().backward();
+  lamb.step();
+  ExpectNear(zero, {-0.1, -0.1});  // a norm of 0 is a ratio of 1
+}
+
 TEST_F(NnTest, ParametersThatStartAlikeAreNotOne) {
   nn::BatchNorm2d a(2), b(2);
   const Tensor x = Tensor::from<float>({1, 2, 3, 4}, {2, 2, 1, 1});

@@ -15,8 +15,12 @@ using TensorClass = nanobind::class_<Tensor>;
 void BindErrors(nanobind::module_& module);  // before all others
 void BindWaiting();
 void BindDTypes(nanobind::module_& module);
+void BindCounters(nanobind::module_& module);
+void BindJit(nanobind::module_& module);
 void BindOnnx(nanobind::module_& module);
+void BindOptim(nanobind::module_& module);
 void BindRepeat(nanobind::module_& module);
+void BindVariable(nanobind::module_& module);
 
 void BindAttention(nanobind::module_& module, TensorClass& tensor);
 void BindCreation(nanobind::module_& module, TensorClass& tensor);

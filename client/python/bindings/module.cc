@@ -41,5 +41,9 @@ NB_MODULE(_core, module) {
   BindState(module, tensor);
   BindTraining(module, tensor);
   BindValues(module, tensor);
+  BindCounters(module);
+  BindJit(module);
+  BindOptim(module);
+  BindVariable(module);
   BindWindows(module, tensor);
 }

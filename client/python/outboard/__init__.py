@@ -15,9 +15,11 @@ from outboard._core import (
     DType,
     Tensor,
     TensorFuture,
+    Variable,
     repeat,
 )
 from outboard.checkpoint import load, save
+from outboard.device import Device
 from outboard.dtypes import dtypes
 from outboard.errors import (
     BY_CODE as _BY_CODE,
@@ -32,6 +34,8 @@ from outboard.errors import (
     Unavailable,
     Unimplemented,
 )
+from outboard.helpers import Context, GlobalCounters
+from outboard.jit import TinyJit
 from outboard.progress_bars import progress, tqdm, trange
 from outboard.session import Session
 
@@ -41,9 +45,12 @@ _core.set_package_folder(_os.path.dirname(_os.path.abspath(__file__)) + _os.sep)
 _atexit.register(_core.close_all)
 
 __all__ = [
+    "Context",
     "DType",
     "DeadlineExceeded",
+    "Device",
     "Error",
+    "GlobalCounters",
     "InvalidArgument",
     "NotFound",
     "OutOfRange",
@@ -52,9 +59,11 @@ __all__ = [
     "Session",
     "Tensor",
     "TensorFuture",
+    "TinyJit",
     "Unauthenticated",
     "Unavailable",
     "Unimplemented",
+    "Variable",
     "dtypes",
     "load",
     "progress",

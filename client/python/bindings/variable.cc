@@ -1,0 +1,89 @@
+// Variables, and the sizes that are made of bound ones.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+
+#include "absl/strings/str_cat.h"
+#include "client/python/bindings/arguments.h"
+#include "client/python/bindings/bindings.h"
+#include "client/tensor/size_expression.h"
+
+namespace outboard::python {
+namespace nb = nanobind;
+using namespace nb::literals;  // NOLINT
+namespace {
+
+Size SizeFrom(nb::handle object) {
+  if (std::optional<Size> size = SizeOf(object)) return *std::move(size);
+  throw nb::type_error("a size is an int, or made of bound variables");
+}
+
+// Python rounds down, sizes round towards zero: the same for what can be a size.
+void CheckDivision(const Size& a, const Size& b) {
+  if (a.value() < 0 || b.value() <= 0)
+    throw nb::value_error("sizes are divided from zero on, by what is above zero");
+}
+
+nb::object Unbind(const Size& size) {
+  if (size.is_number() || !size.expression()->variable)
+    throw nb::value_error("only a bound variable itself can be unbound");
+  return nb::make_tuple(size.expression()->variable->variable, size.value());
+}
+
+std::string SizeRepr(const Size& size) {
+  if (size.is_number()) return absl::StrCat(size.value());
+  const internal::SizeExpression& e = *size.expression();
+  if (e.variable) return absl::StrCat(e.variable->variable.name(), "=", size.value());
+  return absl::StrCat("<size of variables, ", size.value(), " now>");
+}
+
+template <typename Operation>
+void BindOperator(nb::class_<Size>& size, const char* name, const char* reflected,
+                  Operation operation) {
+  size.def(name, [=](const Size& a, nb::handle b) { return operation(a, SizeFrom(b)); });
+  size.def(reflected, [=](const Size& a, nb::handle b) { return operation(SizeFrom(b), a); });
+}
+
+}  // namespace
+
+void BindVariable(nb::module_& module) {
+  nb::class_<Variable>(module, "Variable",
+                       "A size that changes from run to run of what is compiled once: of vmin to "
+                       "vmax, both of them.\nValueError: an empty range.")
+      .def(
+          "__init__",
+          [](Variable* self, const std::string& name, int64_t min_val, int64_t max_val) {
+            new (self) Variable(name, min_val, max_val, Here());
+          },
+          "name"_a, "min_val"_a, "max_val"_a)
+      .def(
+          "bind", [](const Variable& v, int64_t val) { return v.bind(val, Here()); }, "val"_a,
+          "ValueError: not in the range.")
+      .def_prop_ro("expr", [](const Variable& v) { return v.name(); })
+      .def_prop_ro("name", [](const Variable& v) { return v.name(); })
+      .def_prop_ro("vmin", [](const Variable& v) { return v.min(); })
+      .def_prop_ro("vmax", [](const Variable& v) { return v.max(); })
+      .def("__eq__", [](const Variable& a, const Variable& b) { return a == b; })
+      .def("__hash__", [](const Variable& v) { return nb::hash(nb::cast(v.name())); })
+      .def("__repr__", [](const Variable& v) {
+        return absl::StrCat("Variable(", v.name(), ", ", v.min(), ", ", v.max(), ")");
+      });
+  nb::class_<Size> size(module, "Size", "A bound Variable, or what such and numbers come to.");
+  size.def_prop_ro("val", &Size::value, "What it is here and now.")
+      .def("unbind", &Unbind, "The Variable and its value.")
+      .def("__repr__", &SizeRepr);
+  BindOperator(size, "__add__", "__radd__", [](const Size& a, const Size& b) { return a + b; });
+  BindOperator(size, "__sub__", "__rsub__", [](const Size& a, const Size& b) { return a - b; });
+  BindOperator(size, "__mul__", "__rmul__", [](const Size& a, const Size& b) { return a * b; });
+  BindOperator(size, "__floordiv__", "__rfloordiv__", [](const Size& a, const Size& b) {
+    CheckDivision(a, b);
+    return a / b;
+  });
+  BindOperator(size, "__mod__", "__rmod__", [](const Size& a, const Size& b) {
+    CheckDivision(a, b);
+    return a % b;
+  });
+  size.def("__neg__", [](const Size& a) { return a * Size(-1); });
+}
+
+}  // namespace outboard::python

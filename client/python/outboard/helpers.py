@@ -1,0 +1,169 @@
+"""Settings of the process, counters of the session, and the small functions that tinygrad programs take from its helpers.
+
+A setting begins with the environment's value. DEBUG, BEAM and the like are read by what runs the kernels: for a private
+worker they count as set when the session begins, for a rented one they are its owner's.
+"""
+from __future__ import annotations
+
+import contextlib
+import functools
+import operator
+import os
+import time
+from typing import Any, Iterable
+
+from outboard import _core
+
+
+@functools.cache
+def getenv(key: str, default: Any = 0) -> Any:
+    """The environment's `key`, as the type of `default`."""
+    return type(default)(os.getenv(key, default))
+
+
+class ContextVar:
+    """A setting: compares as its value, and is `Context`'s to change for a while."""
+
+    _cache: dict[str, ContextVar] = {}
+
+    def __init__(self, key: str, default_value: Any):
+        if key in ContextVar._cache:
+            raise RuntimeError(f"attempt to recreate ContextVar {key}")
+        ContextVar._cache[key] = self
+        self.key = key
+        self.value = getenv(key, default_value)
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def __eq__(self, other) -> bool:
+        return self.value == other
+
+    def __ge__(self, other) -> bool:
+        return self.value >= other
+
+    def __gt__(self, other) -> bool:
+        return self.value > other
+
+    def __le__(self, other) -> bool:
+        return self.value <= other
+
+    def __lt__(self, other) -> bool:
+        return self.value < other
+
+    __hash__ = object.__hash__
+
+
+class _Training(ContextVar):
+    """Whether this thread trains, which the library itself asks."""
+
+    @property
+    def value(self) -> int:
+        return int(_core.training())
+
+    @value.setter
+    def value(self, on) -> None:
+        _core.set_training(bool(on))
+
+
+class Context(contextlib.ContextDecorator):
+    """`with Context(TRAINING=1):`, or `@Context(TRAINING=1)` before a function: these settings, and then the old ones."""
+
+    def __init__(self, **settings):
+        self._settings = settings
+        self._old: list[dict[str, Any]] = []
+
+    def __enter__(self):
+        self._old.append({key: ContextVar._cache[key].value for key in self._settings})
+        for key, value in self._settings.items():
+            ContextVar._cache[key].value = value
+
+    def __exit__(self, *error):
+        for key, value in self._old.pop().items():
+            ContextVar._cache[key].value = value
+
+
+DEBUG, BEAM, JIT, NOOPT = (ContextVar(key, default) for key, default in (("DEBUG", 0), ("BEAM", 0), ("JIT", 1), ("NOOPT", 0)))
+FUSE_OPTIM, WINO, NO_COLOR = ContextVar("FUSE_OPTIM", 0), ContextVar("WINO", 0), ContextVar("NO_COLOR", 0)
+TRAINING = _Training("TRAINING", 0)
+
+
+class _GlobalCounters:
+    """What the session has done since the last reset(). The worker tells launches and time with each answer that comes
+    back, so what is under way is not in them yet. It does not count operations or bytes: global_ops, global_mem and
+    mem_used are 0."""
+
+    global_ops = global_mem = mem_used = 0
+
+    def __init__(self):
+        self._start: dict[str, float] = {}
+
+    def _since(self, name: str):
+        return _core.session_counters().get(name, 0) - self._start.get(name, 0)
+
+    @property
+    def kernel_count(self) -> int:
+        return max(self._since("kernels"), 0)
+
+    @property
+    def time_sum_s(self) -> float:
+        return max(self._since("device_time_us"), 0) / 1e6
+
+    def reset(self) -> None:
+        self._start = _core.session_counters()
+
+
+GlobalCounters = _GlobalCounters()
+
+
+class Timing(contextlib.ContextDecorator):
+    """Prints, after `prefix`, the milliseconds that its block took."""
+
+    def __init__(self, prefix: str = "", on_exit=None, enabled: bool = True):
+        self.prefix, self.on_exit, self.enabled = prefix, on_exit, enabled
+
+    def __enter__(self):
+        self.st = time.perf_counter_ns()
+        return self
+
+    def __exit__(self, *error):
+        self.et = time.perf_counter_ns() - self.st
+        if self.enabled:
+            print(f"{self.prefix}{self.et * 1e-6:6.2f} ms" + (self.on_exit(self.et) if self.on_exit else ""))
+
+
+def prod(values: Iterable) -> Any:
+    return functools.reduce(operator.mul, values, 1)
+
+
+def dedup(values: Iterable) -> list:
+    return list(dict.fromkeys(values))
+
+
+def flatten(values: Iterable[Iterable]) -> list:
+    return [item for inner in values for item in inner]
+
+
+def all_same(values) -> bool:
+    return all(item == values[0] for item in values)
+
+
+def make_tuple(value, count: int) -> tuple:
+    return (value,) * count if isinstance(value, int) else tuple(value)
+
+
+def ceildiv(number, by):
+    return -(number // -by)
+
+
+def round_up(number: int, to: int) -> int:
+    return ceildiv(number, to) * to
+
+
+def colored(text, color: str | None, background: bool = False) -> str:
+    """`text` with a terminal's codes: small letters are normal, capitals bright."""
+    if color is None or NO_COLOR:
+        return str(text)
+    names = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"]
+    code = 10 * background + 60 * (color.upper() == color) + 30 + names.index(color.lower())
+    return f"\u001b[{code}m{text}\u001b[0m"

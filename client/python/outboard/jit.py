@@ -1,0 +1,138 @@
+"""Functions that are run twice and then only sent: `TinyJit`."""
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable, Generic, TypeVar, overload
+
+from outboard._core import CapturedStep, Size, Tensor
+from outboard.errors import Error
+from outboard.helpers import JIT
+
+ReturnType = TypeVar("ReturnType")
+
+
+class JitError(Exception):
+    """What a captured function, or a call of one, must not do."""
+
+
+def _inputs(args: tuple, kwargs: dict) -> tuple[list, list[Tensor], list[Size]]:
+    """The names of the tensors among the arguments, these and the ones one level deep, and the sizes."""
+    named = [*enumerate(args), *sorted(kwargs.items())]
+    names = [name for name, value in named if isinstance(value, Tensor)]
+    tensors = [value for _, value in named if isinstance(value, Tensor)]
+    for _, value in named:
+        inside = value if isinstance(value, (tuple, list)) else value.values() if isinstance(value, dict) else ()
+        tensors += [item for item in inside if isinstance(item, Tensor) and not any(item is known for known in tensors)]
+    return names, tensors, [value for _, value in named if isinstance(value, Size)]
+
+
+def _tensors_in(value: Any) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value]
+    if value is None:
+        return []
+    if isinstance(value, (tuple, list, dict)):
+        return [tensor for item in (value.values() if isinstance(value, dict) else value) for tensor in _tensors_in(item)]
+    raise JitError(f"JIT return contains non-Tensor value of type {type(value).__name__}")
+
+
+def _rebuilder(value: Any) -> Callable:
+    """A function that makes the like of `value` of the tensors that an iterator gives."""
+    if isinstance(value, Tensor):
+        return next
+    if value is None:
+        return lambda tensors: None
+    if isinstance(value, dict):
+        parts = {key: _rebuilder(item) for key, item in value.items()}
+        return lambda tensors: {key: part(tensors) for key, part in parts.items()}
+    items, make = [_rebuilder(item) for item in value], type(value)
+    if hasattr(make, "_fields"):
+        return lambda tensors: make(*[item(tensors) for item in items])
+    return lambda tensors: make(item(tensors) for item in items)
+
+
+def _realize(value: Any) -> None:
+    tensors = []
+    try:
+        tensors = _tensors_in(value)
+    except JitError:
+        pass  # said when it is captured
+    if tensors:
+        tensors[0].realize(*tensors[1:])
+
+
+class _TinyJit(Generic[ReturnType]):
+    def __init__(self, fxn: Callable[..., ReturnType]):
+        self.fxn = fxn
+        self.reset()
+        functools.update_wrapper(self, fxn, updated=())
+
+    def reset(self) -> None:
+        """The next two calls run the function again."""
+        self.cnt = 0
+        self._step = CapturedStep()
+        self._names: list = []
+        self._rebuild: Callable = next
+
+    @property
+    def captured(self) -> bool:
+        return self._step.captured
+
+    def __get__(self, instance, owner):
+        return self if instance is None else functools.partial(self.__call__, instance)
+
+    def __call__(self, *args, **kwargs) -> ReturnType:
+        if self._step.captured:
+            names, tensors, sizes = _inputs(args, kwargs)
+            if names != self._names:
+                raise JitError(f"args mismatch in JIT: {self._names} != {names}")
+            self.cnt += 1
+            try:
+                return self._rebuild(iter(self._step.send(tensors, sizes)))
+            except Error as error:
+                raise self._told(error) from error
+        if not JIT or self.cnt == 0:
+            result = self.fxn(*args, **kwargs)
+            _realize(result)
+        else:
+            result = self._capture(args, kwargs)
+        self.cnt += 1
+        return result
+
+    def _capture(self, args: tuple, kwargs: dict) -> ReturnType:
+        names, tensors, sizes = _inputs(args, kwargs)
+        results = []
+
+        def step() -> list[Tensor]:
+            results.append(self.fxn(*args, **kwargs))
+            return _tensors_in(results[0])
+
+        try:
+            made = self._step.capture(tensors, sizes, step)
+        except Error as error:
+            raise self._told(error) from error
+        self._names, self._rebuild = names, _rebuilder(results[0])
+        return self._rebuild(iter(made))
+
+    @staticmethod
+    def _told(error: Error) -> Exception:
+        return JitError(str(error)) if "captured step: " in str(error) else error
+
+
+@overload
+def TinyJit(fxn: Callable[..., ReturnType], *, prune: bool = False) -> _TinyJit[ReturnType]: ...
+@overload
+def TinyJit(fxn: None = None, *, prune: bool = False) -> Callable[[Callable[..., ReturnType]], _TinyJit[ReturnType]]: ...
+def TinyJit(fxn=None, *, prune=False):
+    """Runs `fxn` twice, and records what the second call sends; each later call sends that again, with the tensors and
+    bound variables of its arguments, and the tensors from outside as they are then.
+
+    What it returns (tensors, in tuples, lists and dicts) is realised, and new with each call: results of earlier calls
+    keep their values. Tensors that it assigns, or realises and keeps elsewhere, get the value of each call. Everything
+    else happens twice: what it prints, numbers that it makes tensors of. `prune` is accepted; nothing depends on it.
+
+    JitError: a value is read inside, arguments of another shape, dtype or name than in the second call, a tensor given
+    twice, a tensor from outside that is gone, a result that is no tensor. `reset()` forgets what was recorded.
+    """
+    del prune
+    return _TinyJit if fxn is None else _TinyJit(fxn)

@@ -1,0 +1,90 @@
+#include "client/tensor/backward.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "client/tensor/recorder.h"
+#include "client/tensor/thread_state.h"
+
+namespace outboard {
+namespace {
+
+using internal::Recorder;
+using internal::ThreadState;
+using internal::Value;
+using Values = std::vector<std::shared_ptr<Value>>;
+
+// Such a node may be any constant of the graph.
+bool IsNumber(const UOp* node) {
+  while (node->op == Op::kReshape || node->op == Op::kExpand) node = node->src[0];
+  return node->op == Op::kConst;
+}
+
+// Those whose node or buffer is under `y`, in the order of places, then of making.
+void FindVariables(const Recorder& rec, const UOp* y, Values& values,
+                   std::vector<const UOp*>& nodes) {
+  const auto add = [&](Value& value, const UOp* node) {
+    if (value.grad_used_up) return;
+    values.push_back(value.shared_from_this());
+    nodes.push_back(node);
+  };
+  std::vector<const UOp*> inputs = rec.recording()->InputsOf(y);
+  std::sort(inputs.begin(), inputs.end(),
+            [](const UOp* a, const UOp* b) { return a->arg[0] < b->arg[0]; });
+  for (const UOp* input : inputs) {
+    if (!IsFloat(input->dtype)) continue;
+    const std::shared_ptr<internal::Storage> storage = rec.recording()->StorageAt(input->arg[0]);
+    for (Value* value = storage->first; value != nullptr; value = value->next) add(*value, input);
+  }
+  const std::vector<bool>& under = rec.recording()->Under(y);
+  for (Value* value = rec.recording()->first(); value != nullptr; value = value->next)
+    if (value->node->index < under.size() && under[value->node->index] &&
+        IsFloat(value->node->dtype) && !IsNumber(value->node))
+      add(*value, value->node);
+}
+
+}  // namespace
+
+void backward(const Tensor& y, const Tensor& upstream, At at) {
+  const Recorder rec(at);
+  const UOp* const root = y.NodeIn(rec);
+  const UOp* const dy = internal::UpstreamNode(rec, root, upstream);
+  Values values;
+  std::vector<const UOp*> nodes;
+  FindVariables(rec, root, values, nodes);
+  const std::vector<const UOp*> gradients = internal::GradientNodes(rec, root, dy, nodes);
+  for (size_t i = 0; i < values.size(); ++i) {
+    std::shared_ptr<Value>& grad = values[i]->grad;
+    if (grad == nullptr) {
+      grad = Tensor::FromNode(rec, gradients[i]).value();
+      if (!values[i]->requires_grad) ThreadState::Get().AddGraded(values[i]);
+      continue;
+    }
+    const Recorder sum(at);
+    sum.Bind(rec.bound());
+    const UOp* const before = internal::NodeOfValue(grad, sum.recording(), at);
+    sum.Bind(grad->bound);
+    internal::AssignNode(grad, sum, sum.Add(before, sum.Cast(gradients[i], before->dtype)));
+  }
+}
+
+bool IsGradientUsedUp(const Tensor& tensor) {
+  return !tensor.empty() && tensor.value()->grad_used_up;
+}
+
+void UseUpGradients(const std::vector<Tensor>& parameters) {
+  const auto use_up = [](Value& value) {
+    if (value.grad == nullptr) return;
+    value.grad = nullptr;
+    value.grad_used_up = true;
+  };
+  for (const Tensor& parameter : parameters) use_up(*parameter.value());
+  for (const std::weak_ptr<Value>& weak : std::exchange(ThreadState::Get().graded, {})) {
+    const std::shared_ptr<Value> value = weak.lock();
+    if (value == nullptr || value->grad == nullptr) continue;
+    if (value->requires_grad) continue;  // another optimiser's
+    if (value->grad->lazy() && value->grad.use_count() == 1) use_up(*value);
+  }
+}
+
+}  // namespace outboard

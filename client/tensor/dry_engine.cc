@@ -1,0 +1,66 @@
+#include "client/tensor/dry_engine.h"
+
+#include <atomic>
+
+namespace outboard {
+namespace {
+
+absl::Status NoValues() {
+  return absl::FailedPreconditionError("a dry run computes nothing: there is no value to read");
+}
+
+class DryEngine : public Engine {
+ public:
+  uint64_t NewHandle() override { return ++last_handle_; }
+  absl::Status Put(uint64_t, DType, std::span<const int64_t>, std::string_view bytes) override {
+    bytes_ += bytes.size();
+    return absl::OkStatus();
+  }
+  absl::StatusOr<wire::Uploaded> Upload(std::span<const wire::BlobSource> sources) override {
+    for (const wire::BlobSource& source : sources) bytes_ += source.size_bytes;
+    wire::Uploaded uploaded;
+    uploaded.names.resize(sources.size());
+    return uploaded;
+  }
+  absl::Status PutBlob(uint64_t, DType, std::span<const int64_t>, uint64_t,
+                       std::string_view) override {
+    return absl::OkStatus();
+  }
+  absl::Status AwaitRoom() override { return absl::OkStatus(); }
+  absl::StatusOr<uint64_t> Run(const transport::RunRequest& request) override {
+    ++runs_;
+    steps_ += request.repeat;
+    return ++last_seq_;
+  }
+  absl::StatusOr<uint64_t> Fetch(std::span<const uint64_t>) override { return ++last_seq_; }
+  absl::StatusOr<uint64_t> Save(std::string_view, std::span<const transport::SaveEntry>) override {
+    return ++last_seq_;
+  }
+  absl::StatusOr<transport::Saved> AwaitSaved(uint64_t) override { return NoValues(); }
+  absl::StatusOr<std::vector<transport::StoredArray>> Stored(const std::string&) override {
+    return NoValues();
+  }
+  void Release(uint64_t) override {}
+  absl::StatusOr<HostTensor> Await(uint64_t, uint32_t) override { return NoValues(); }
+  bool Ready(uint64_t, uint32_t) const override { return true; }
+  void Forget(uint64_t, uint32_t) override {}
+  absl::Status Sync() override { return absl::OkStatus(); }
+  transport::Stats stats() const override {
+    transport::Stats stats;
+    stats.runs = runs_;
+    stats.steps = steps_;
+    stats.bytes_up = bytes_;
+    stats.device = "none: a dry run";
+    return stats;
+  }
+  absl::Status Close() override { return absl::OkStatus(); }
+
+ private:
+  std::atomic<uint64_t> last_handle_ = 0, last_seq_ = 0, runs_ = 0, steps_ = 0, bytes_ = 0;
+};
+
+}  // namespace
+
+std::shared_ptr<Engine> MakeDryEngine() { return std::make_shared<DryEngine>(); }
+
+}  // namespace outboard

@@ -1,0 +1,154 @@
+"""TinyJit: the results of the function called each time, without calling it; and what it refuses."""
+import numpy as np
+import pytest
+
+from outboard import Context, Tensor, TinyJit, Variable
+from outboard.jit import JitError
+from outboard.nn import optim
+
+
+def test_two_calls_then_none():
+    calls = []
+
+    @TinyJit
+    def double(x):
+        calls.append(1)
+        return (x * 2).realize()
+
+    results = [double(Tensor([float(i), 1.0])) for i in range(5)]
+    assert len(calls) == 2 and double.captured and double.cnt == 5
+    assert [result.tolist() for result in results] == [[2.0 * i, 2.0] for i in range(5)]
+    double.reset()
+    assert double(Tensor([7.0])).tolist() == [14] and len(calls) == 3
+
+
+def test_results_in_tuples_lists_and_dicts():
+    step = TinyJit(lambda x, *, y: {"sum": x + y, "both": [x * 1, (y * 1, None)]})
+    for i in range(4):
+        result = step(Tensor([float(i)]), y=Tensor([1.0]))
+        assert result["sum"].tolist() == [i + 1.0] and result["both"][0].tolist() == [i]
+        assert result["both"][1][0].tolist() == [1] and result["both"][1][1] is None
+
+
+def test_lists_and_dicts_of_arguments():
+    step = TinyJit(lambda xs, d: xs[0] + xs[1] * d["z"])
+    for i in range(4):
+        assert step([Tensor([float(i)]), Tensor([2.0])], {"z": Tensor([i + 3.0])}).tolist() == [i + 2 * (i + 3.0)]
+
+
+def test_methods_have_one_recording():
+    class Counter:
+        def __init__(self):
+            self.n = Tensor([0.0]).contiguous().realize()
+
+        @TinyJit
+        def add(self, by):
+            return self.n.assign(self.n + by).realize()
+
+    counter = Counter()
+    for i in range(1, 5):
+        assert counter.add(Tensor([2.0])).tolist() == [2.0 * i]
+    assert counter.n.tolist() == [8]
+
+
+def test_variables():
+    @TinyJit
+    def total(x, n):
+        return x.shrink(((0, n),)).sum()
+
+    x, n = Tensor.arange(10).contiguous().realize(), Variable("n", 1, 10)
+    for k in (3, 7, 1, 10):
+        assert total(x, n.bind(k)).item() == k * (k - 1) // 2
+    with pytest.raises(JitError):
+        total(x, Variable("m", 1, 10).bind(1))
+
+
+@pytest.mark.skipif(not hasattr(Tensor, "dropout"), reason="there are no random tensors yet")
+def test_random_numbers_go_on():
+    def values(function):
+        Tensor.manual_seed(3)
+        return [function(Tensor([1.0])).tolist() for _ in range(4)]
+
+    plain = lambda x: (x + Tensor.rand(4)).realize()
+    assert values(TinyJit(plain)) == values(plain)
+
+
+def train(jit):
+    random = np.random.default_rng(0)
+    Tensor.manual_seed(1)
+    w, b = (Tensor(random.standard_normal(shape).astype(np.float32)) for shape in ((4, 3), (3,)))
+    adam = optim.Adam([w, b], lr=0.05)
+
+    def step(x, y):
+        adam.zero_grad()
+        loss = ((x @ w + b).tanh().dropout(0.2) - y).square().mean().backward()
+        return loss.realize(*adam.schedule_step())
+
+    step = TinyJit(step) if jit else step
+    losses = []
+    with Context(TRAINING=1):
+        for i in range(6):
+            if i == 4:
+                adam.lr.assign(Tensor([0.5]))
+            x, y = (Tensor(random.standard_normal(shape).astype(np.float32)) for shape in ((8, 4), (8, 3)))
+            losses.append(step(x, y).item())
+    return losses, w.tolist(), b.tolist()
+
+
+@pytest.mark.skipif(not hasattr(Tensor, "dropout"), reason="there are no random tensors yet")
+def test_a_training_has_the_same_bits():
+    assert train(True) == train(False)
+
+
+def call(step, *arguments, times=3):
+    for _ in range(times):
+        step(*(make() for make in arguments))
+
+
+def test_what_is_refused():
+    x = lambda: Tensor([1.0, 2.0])
+    with pytest.raises(JitError, match="asked for"):
+        call(TinyJit(lambda x: Tensor(x.numpy() + 1).realize()), x)
+    with pytest.raises(JitError, match="non-Tensor value of type int"):
+        call(TinyJit(lambda x: (x + 1, 3)), x)
+    with pytest.raises(JitError, match="nothing"):
+        call(TinyJit(lambda x: None), x)
+    step = TinyJit(lambda x: x + 1)
+    call(step, x)
+    with pytest.raises(JitError, match=r"f32\[3\].*f32\[2\]"):
+        step(Tensor([1.0, 2.0, 3.0]))
+    with pytest.raises(JitError, match="mismatch"):
+        step(x=x())
+    two = TinyJit(lambda x, y: x + y)
+    with pytest.raises(JitError, match="duplicate"):
+        same = x()
+        call(two, lambda: same, lambda: same)
+    with pytest.raises(JitError):
+        call(TinyJit(lambda x: step(x)), x)
+
+
+def test_a_tensor_that_is_replaced_and_not_assigned():
+    kept = {"h": Tensor([1.0])}
+
+    @TinyJit
+    def step(x):
+        kept["h"] = (kept["h"] + x).realize()
+        return kept["h"] * 2
+
+    with pytest.raises(JitError, match="assign"):
+        call(step, lambda: Tensor([1.0]))
+
+
+def test_errors_of_the_function_are_its_own():
+    step = TinyJit(lambda x: x + Tensor([1.0, 2.0, 3.0]))
+    with pytest.raises(ValueError):
+        step(Tensor([1.0, 2.0]))
+    with pytest.raises(ZeroDivisionError):
+        call(TinyJit(lambda x: 1 // 0), lambda: Tensor([1.0]))
+    assert Tensor([1.0]).tolist() == [1]
+
+
+def test_prune_is_accepted():
+    step = TinyJit(prune=True)(lambda x: x + 1)
+    call(step, lambda: Tensor([1.0]))
+    assert step.captured

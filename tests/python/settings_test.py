@@ -1,0 +1,76 @@
+"""Variables and sizes, the device, settings and counters."""
+import subprocess
+import sys
+
+import pytest
+
+from outboard import Context, Device, GlobalCounters, Tensor, Variable
+from outboard.helpers import DEBUG, TRAINING, ContextVar, colored, dedup, flatten, getenv, prod, round_up
+
+
+def test_a_variable_and_its_sizes():
+    v = Variable("i", 1, 10)
+    b = v.bind(3)
+    assert (v.expr, v.vmin, v.vmax) == ("i", 1, 10) and b.unbind() == (v, 3) and b.val == 3
+    assert (b + 1).val == 4 and (1 + b).val == 4 and (b * 2 - 1).val == 5 and (7 // b).val == 2 and (b % 2).val == 1
+    x = Tensor.arange(10).contiguous().realize()
+    assert x.shrink(((0, b),)).sum().item() == 3 and x.shrink(((b - 1, b),)).tolist() == [2]
+    for wrong in (0, 11):
+        with pytest.raises(ValueError):
+            v.bind(wrong)
+    with pytest.raises(ValueError):
+        Variable("empty", 3, 2)
+
+
+def test_context_sets_and_restores():
+    before = DEBUG.value
+
+    @Context(DEBUG=3)
+    def inside():
+        return DEBUG.value, DEBUG >= 2
+
+    assert inside() == (3, True) and DEBUG == before
+    with Context(DEBUG=1), Context(DEBUG=2):
+        assert DEBUG == 2
+    assert DEBUG == before
+    with pytest.raises(KeyError):
+        with Context(NO_SUCH_SETTING=1):
+            pass
+    with pytest.raises(RuntimeError):
+        ContextVar("DEBUG", 0)
+
+
+@pytest.mark.skipif(not hasattr(Tensor, "dropout"), reason="there are no random tensors yet")
+def test_training_is_what_dropout_asks():
+    x = Tensor.ones(1000).contiguous().realize()
+    assert not TRAINING and x.dropout(0.5).sum().item() == 1000
+    with Context(TRAINING=1):
+        assert TRAINING and x.dropout(0.5).numpy().min() == 0
+    assert not TRAINING
+
+
+def test_the_device():
+    Tensor([1.0]).realize()
+    assert Device.DEFAULT == "CPU" and Device.canonicalize("cpu:0") == "CPU"
+    assert Device[Device.DEFAULT] is Device["cpu"] and Device["CPU"].device == "CPU"
+    Device["CPU"].synchronize()
+
+
+def test_counters():
+    GlobalCounters.reset()
+    assert GlobalCounters.kernel_count == 0
+    (Tensor([1.0, 2.0]) * 3).sum().item()
+    assert GlobalCounters.kernel_count >= 1 and GlobalCounters.time_sum_s >= 0
+    GlobalCounters.reset()
+    assert GlobalCounters.kernel_count == 0 and GlobalCounters.time_sum_s == 0
+
+
+def test_small_helpers():
+    assert prod((2, 3, 4)) == 24 and dedup([1, 2, 1]) == [1, 2] and flatten([[1], [2, 3]]) == [1, 2, 3] and round_up(5, 4) == 8
+    assert colored("x", None) == "x" and "x" in colored("x", "RED")
+    assert getenv("OUTBOARD_SURELY_NOT_SET", 7) == 7
+
+
+def test_import_takes_no_numpy():
+    code = "import sys, outboard; assert 'numpy' not in sys.modules, 'numpy'"
+    subprocess.run([sys.executable, "-c", code], check=True)
