@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 
+import numpy as np
 import pytest
 
 import outboard
@@ -22,7 +23,7 @@ def run(program: str, **environment: str) -> str:
     return result.stdout
 
 
-def interrupt_soon(seconds: float = 0.3) -> threading.Timer:
+def interrupt_soon(seconds: float = 0.1) -> threading.Timer:
     timer = threading.Timer(seconds, lambda: os.kill(os.getpid(), signal.SIGINT))
     timer.start()
     return timer
@@ -37,7 +38,7 @@ def slow(matmuls: int) -> Tensor:
 
 def test_item_is_interrupted_and_the_value_comes_later():
     Tensor.ones(1).item()  # connected
-    value = slow(40)
+    value = slow(16)
     interrupt_soon()
     with pytest.raises(KeyboardInterrupt):
         value.item()
@@ -48,7 +49,7 @@ def test_item_is_interrupted_and_the_value_comes_later():
 
 def test_a_step_that_waits_for_room_is_interrupted_before_it_happens():
     step = Tensor([0.0]).realize()
-    slow(40).realize()
+    slow(16).realize()
     interrupt_soon()
     done = 0
     with pytest.raises(KeyboardInterrupt):
@@ -66,6 +67,32 @@ def test_connecting_is_interrupted():
     assert Tensor.ones(1).item() == 1
 
 
+def test_waiting_for_a_device_is_interrupted():
+    sessions = []
+    interrupt_soon(2)
+    with pytest.raises(KeyboardInterrupt):
+        while True:
+            sessions.append(outboard.Session())  # a private serve has some, not many
+    for session in sessions:
+        session.close()
+    with outboard.Session():
+        assert Tensor.ones(1).item() == 1
+
+
+def test_uploading_is_interrupted_and_sent_again():
+    numbers = np.random.default_rng(0)
+    Tensor.ones(1).item()  # connected
+    sent = None
+    interrupt_soon(0.5)
+    with pytest.raises(KeyboardInterrupt):
+        while True:
+            values = numbers.random(2_000_000)
+            sent = values, Tensor(values)
+            sent[1].realize()
+    values, tensor = sent
+    assert tensor.sum().item() == pytest.approx(values.sum())
+
+
 def test_other_signals_raise_what_their_handler_raises():
     class Enough(Exception):
         pass
@@ -74,9 +101,9 @@ def test_other_signals_raise_what_their_handler_raises():
         raise Enough("of this")
 
     Tensor.ones(1).item()
-    value = slow(40)
+    value = slow(16)
     before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
     try:
         with pytest.raises(Enough, match="of this"):
             value.item()
@@ -87,7 +114,7 @@ def test_other_signals_raise_what_their_handler_raises():
 
 def test_a_handler_that_returns_interrupts_nothing():
     seen = []
-    value = slow(20)
+    value = slow(16)
     before = signal.signal(signal.SIGALRM, lambda *_: seen.append(1))
     signal.setitimer(signal.ITIMER_REAL, 0.1)
     try:
@@ -99,7 +126,7 @@ def test_a_handler_that_returns_interrupts_nothing():
 
 def test_other_threads_go_on_while_one_waits():
     Tensor.ones(1).item()
-    value = slow(40).fetch()
+    value = slow(16).fetch()
     counted = 0
     stop = threading.Event()
 
