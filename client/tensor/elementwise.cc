@@ -4,25 +4,21 @@
 #include <numbers>
 
 #include "absl/strings/str_cat.h"
+#include "client/tensor/arithmetic.h"
+#include "client/tensor/float_functions.h"
 #include "client/tensor/operands.h"
-#include "client/tensor/promote.h"
-#include "client/tensor/recorder.h"
 #include "client/tensor/tensor.h"
 
 namespace outboard {
 
+using internal::Less;
+using internal::OfFloat;
 using internal::Operands;
+using internal::Over;
 using internal::Recorder;
+using internal::Sigmoid;
 
 namespace {
-
-// A unary function of floats; integers become f32 first.
-template <typename F>
-Tensor OfFloat(const Tensor& tensor, const At& at, const F& function) {
-  const Recorder rec(at);
-  const UOp* const x = tensor.NodeIn(rec);
-  return Tensor::FromNode(rec, function(rec, rec.Cast(x, FloatOf(x->dtype))));
-}
 
 template <typename F>
 Tensor Of(const Tensor& tensor, const At& at, const F& function) {
@@ -36,23 +32,65 @@ Tensor Binary(Op op, const Arg& a, const Arg& b) {
   return Tensor::FromNode(rec, rec.Alu(op, x.a, x.b));
 }
 
-const UOp* Over(const Recorder& rec, double a, const UOp* x) {
-  return rec.Alu(Op::kFDiv, rec.FullLike(x, a), x);
-}
-const UOp* Less(const Recorder& rec, const UOp* a, const UOp* b) {
-  return rec.Alu(Op::kCmpLt, a, b);
-}
-// 1 / (1 + e^-x), by exponentials of -|x|: none overflows, and in a gradient no infinity meets a zero.
-const UOp* Sigmoid(const Recorder& rec, const UOp* x) {
-  const UOp *const zero = rec.FullLike(x, 0), *const one = rec.FullLike(x, 1);
-  const UOp* const negative = Less(rec, x, zero);
-  const UOp* const e = rec.Alu(Op::kExp, rec.Where(negative, x, rec.Alu(Op::kNeg, x)));
-  return rec.Alu(Op::kFDiv, rec.Where(negative, e, one), rec.Add(one, e));
-}
 // a <= b, false for NaN.
 const UOp* LessEqual(const Recorder& rec, const UOp* a, const UOp* b) {
   if (!IsFloat(a->dtype)) return rec.Not(Less(rec, b, a));
   return rec.Alu(Op::kOr, Less(rec, a, b), rec.Alu(Op::kCmpEq, a, b));
+}
+
+DType UnsignedOfBytes(int bytes) {
+  return bytes == 1   ? DType::kU8
+         : bytes == 2 ? DType::kU16
+         : bytes == 4 ? DType::kU32
+                      : DType::kU64;
+}
+const UOp* BitsOf(const Recorder& rec, const UOp* x, DType dtype) {
+  return x->dtype == dtype ? x : rec.Make(Op::kBitcast, dtype, {x});
+}
+
+// How many of the narrower type's elements make one of the wider's; x has an axis, and no bool takes part.
+int64_t PartsOf(const Recorder& rec, const UOp* x, DType dtype) {
+  if (x->rank() == 0 || IsBool(x->dtype) || IsBool(dtype) || dtype == DType::kVoid)
+    rec.Invalid(absl::StrCat("bitcast: from ", std::string(Name(x->dtype)), " ",
+                             internal::DimsToString(x->shape), " to another width, ",
+                             std::string(Name(dtype))));
+  const int from = ByteWidth(x->dtype), to = ByteWidth(dtype);
+  return from > to ? from / to : to / from;
+}
+
+// The bit at which each part along the last axis of `parts` begins: the lowest first.
+const UOp* FirstBits(const Recorder& rec, DType dtype, const Shape& parts, int bits) {
+  const UOp* const places = rec.IotaAlong(dtype, parts, static_cast<int>(parts.size()) - 1);
+  return rec.Scale(places, bits);
+}
+
+const UOp* Narrowed(const Recorder& rec, const UOp* x, DType dtype) {
+  const int64_t parts = PartsOf(rec, x, dtype);
+  const DType word = UnsignedOfBytes(ByteWidth(x->dtype)), part = UnsignedOfBytes(ByteWidth(dtype));
+  Shape apart(x->shape.begin(), x->shape.end()), flat = apart;
+  apart.emplace_back(1);
+  const UOp* const column = rec.Reshape(BitsOf(rec, x, word), apart);
+  apart.back() = Dim(parts);
+  const UOp* const shift = FirstBits(rec, word, apart, 8 * ByteWidth(dtype));
+  const UOp* const pieces = rec.Cast(rec.Alu(Op::kShr, rec.Expand(column, apart), shift), part);
+  flat.back() = Dim(rec.LengthOf(x, x->rank() - 1) * parts);
+  return BitsOf(rec, rec.Reshape(pieces, flat), dtype);
+}
+
+const UOp* Widened(const Recorder& rec, const UOp* x, DType dtype) {
+  const int64_t parts = PartsOf(rec, x, dtype), length = rec.LengthOf(x, x->rank() - 1);
+  if (length % parts != 0)
+    rec.Invalid(absl::StrCat("bitcast: the last axis of ", internal::DimsToString(x->shape),
+                             " has no whole number of ", std::string(Name(dtype)), " in it"));
+  const DType word = UnsignedOfBytes(ByteWidth(dtype)), part = UnsignedOfBytes(ByteWidth(x->dtype));
+  Shape apart(x->shape.begin(), x->shape.end());
+  apart.back() = Dim(length / parts);
+  apart.emplace_back(parts);
+  const UOp* const pieces = rec.Cast(rec.Reshape(BitsOf(rec, x, part), apart), word);
+  const UOp* const shift = FirstBits(rec, word, apart, 8 * ByteWidth(x->dtype));
+  const int axis = x->rank();
+  const UOp* const words = rec.Reduce(Op::kAdd, rec.Alu(Op::kShl, pieces, shift), {axis});
+  return BitsOf(rec, rec.Squeeze(words, {axis}), dtype);
 }
 
 }  // namespace
@@ -147,7 +185,10 @@ Tensor Tensor::cast(DType dtype, At at) const {
 }
 Tensor Tensor::bitcast(DType dtype, At at) const {
   return Of(*this, at, [&](const Recorder& rec, const UOp* x) {
-    return x->dtype == dtype ? x : rec.Make(Op::kBitcast, dtype, {x});
+    if (x->dtype == dtype) return x;
+    if (ByteWidth(x->dtype) > ByteWidth(dtype)) return Narrowed(rec, x, dtype);
+    if (ByteWidth(x->dtype) < ByteWidth(dtype)) return Widened(rec, x, dtype);
+    return rec.Make(Op::kBitcast, dtype, {x});
   });
 }
 Tensor Tensor::neg(At at) const { return -Arg(*this, at); }
@@ -179,11 +220,13 @@ Tensor Tensor::sqrt(At at) const {
 }
 Tensor Tensor::rsqrt(At at) const {
   return OfFloat(*this, at, [](const Recorder& rec, const UOp* x) {
-    return Over(rec, 1, rec.Alu(Op::kSqrt, x));
+    return Over(rec, rec.FullLike(x, 1), rec.Alu(Op::kSqrt, x));
   });
 }
 Tensor Tensor::reciprocal(At at) const {
-  return OfFloat(*this, at, [](const Recorder& rec, const UOp* x) { return Over(rec, 1, x); });
+  return OfFloat(*this, at, [](const Recorder& rec, const UOp* x) {
+    return Over(rec, rec.FullLike(x, 1), x);
+  });
 }
 Tensor Tensor::square(At at) const { return Arg(*this, at) * Arg(*this, at); }
 Tensor Tensor::abs(At at) const {
@@ -236,12 +279,7 @@ Tensor Tensor::leaky_relu(double slope, At at) const {
 }
 Tensor Tensor::elu(double alpha, At at) const {
   return OfFloat(*this, at, [&](const Recorder& rec, const UOp* x) {
-    // The argument of exp is guarded: its branch may overflow where it is not taken, and 0 * inf is
-    // NaN in a gradient.
-    const UOp* const zero = rec.FullLike(x, 0);
-    const UOp* const low = rec.Where(Less(rec, x, zero), x, zero);
-    const UOp* const curve = rec.Scale(rec.Add(rec.Alu(Op::kExp, low), rec.FullLike(x, -1)), alpha);
-    return rec.Where(Less(rec, x, zero), curve, x);
+    return internal::ExponentialBelowZero(rec, x, alpha, 1);
   });
 }
 Tensor Tensor::sigmoid(At at) const { return OfFloat(*this, at, Sigmoid); }
@@ -262,22 +300,8 @@ Tensor Tensor::gelu(At at) const {
     return rec.Mul(x, Sigmoid(rec, inner));
   });
 }
-Tensor Tensor::softplus(At at) const {
-  return OfFloat(*this, at, [](const Recorder& rec, const UOp* x) {
-    // max(x, 0) + log(1 + e) with e = exp(-|x|) overflows nowhere. Both sides of each choice meet at
-    // 0 with the slopes of the whole, so its gradient is right there too.
-    const UOp *const zero = rec.FullLike(x, 0), *const one = rec.FullLike(x, 1);
-    const UOp* const negative = Less(rec, x, zero);
-    const UOp* const e = rec.Alu(Op::kExp, rec.Where(negative, x, rec.Alu(Op::kNeg, x)));
-    const UOp* const sum = rec.Add(one, e);
-    const UOp* const lost = rec.Sub(e, rec.Sub(sum, one));  // what the sum has rounded away
-    return rec.Add(rec.Where(negative, zero, x), rec.Add(rec.Alu(Op::kLog, sum), lost));
-  });
-}
-Tensor Tensor::clip(const Arg& low, const Arg& high) const {
-  if (IsBool(dtype(low.at()))) ThrowInvalid(low.at(), "clip: needs numbers, not bool");
-  return maximum(low).minimum(high);
-}
+Tensor Tensor::softplus(At at) const { return OfFloat(*this, at, internal::Softplus); }
+Tensor Tensor::clip(const Arg& low, const Arg& high) const { return clamp(*this, low, high); }
 Tensor Tensor::logical_not(At at) const {
   return Of(*this, at,
             [](const Recorder& rec, const UOp* x) { return rec.Not(rec.Cast(x, DType::kBool)); });
@@ -316,51 +340,8 @@ Tensor Tensor::round(At at) const {
   });
 }
 
-namespace {
-
-const UOp* PowOfNumber(const Recorder& rec, const UOp* x, double exponent) {
-  const double size = std::abs(exponent);
-  if (size <= 64 && size == std::trunc(size)) {  // by squaring: exact signs, no logarithm
-    const UOp* result = nullptr;
-    const UOp* square = x;
-    for (int n = static_cast<int>(size); n > 0; n /= 2) {
-      if (n % 2 == 1) result = result == nullptr ? square : rec.Mul(result, square);
-      if (n > 1) square = rec.Mul(square, square);
-    }
-    if (result == nullptr) return rec.FullLike(x, 1);
-    return exponent < 0 ? Over(rec, 1, result) : result;
-  }
-  if (exponent == 0.5) return rec.Alu(Op::kSqrt, x);
-  return rec.Alu(Op::kExp2, rec.Scale(rec.Alu(Op::kLog2, x), exponent));
-}
-
-// |x|^y by logarithms, then the sign: NaN for a negative x and a y that is no integer.
-const UOp* Power(const Recorder& rec, const UOp* x, const UOp* y) {
-  const UOp* const zero = rec.FullLike(x, 0);
-  const UOp* const one = rec.FullLike(x, 1);
-  const UOp* const size = rec.Alu(Op::kMax, x, rec.Alu(Op::kNeg, x));
-  const UOp* const power = rec.Alu(Op::kExp2, rec.Mul(y, rec.Alu(Op::kLog2, size)));
-  const UOp* const half = rec.Scale(y, 0.5);
-  const UOp* const odd = rec.Alu(Op::kCmpNe, half, rec.Alu(Op::kTrunc, half));
-  const UOp* const broken = rec.Alu(Op::kCmpNe, y, rec.Alu(Op::kTrunc, y));
-  const UOp* const turned =
-      rec.Where(broken, rec.FullLike(x, std::numeric_limits<double>::quiet_NaN()),
-                rec.Where(odd, rec.Alu(Op::kNeg, power), power));
-  const UOp* const result = rec.Where(Less(rec, x, zero), turned, power);
-  return rec.Where(rec.Alu(Op::kCmpEq, y, zero), one, result);  // also of 0, whose log is -inf
-}
-
-}  // namespace
-
 Tensor Tensor::pow(const Arg& exponent) const {
-  const Recorder rec(exponent.at());
-  if (!exponent.is_tensor()) {
-    const UOp* const x = NodeIn(rec);
-    return FromNode(rec, PowOfNumber(rec, rec.Cast(x, FloatOf(x->dtype)), exponent.float_value()));
-  }
-  const Operands x = internal::Promoted(rec, Arg(*this, exponent.at()), exponent, "pow");
-  const DType dtype = FloatOf(x.a->dtype);
-  return FromNode(rec, Power(rec, rec.Cast(x.a, dtype), rec.Cast(x.b, dtype)));
+  return outboard::pow(Arg(*this, exponent.at()), exponent);
 }
 
 }  // namespace outboard

@@ -3,6 +3,9 @@
 // Element i of a call is THREEFRY(counter + i, key); then the counter goes on by the number of
 // elements. Integers and uniform floats use only exact steps, so they are the same bits everywhere;
 // randn is as exact as LOG2, SIN and SQRT.
+#include "client/tensor/random.h"
+
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -157,24 +160,63 @@ Tensor Tensor::randn(const Dims& dims, DType dtype, At at) {
 }
 
 Tensor Tensor::randint(const Dims& dims, int64_t low, int64_t high, At at) {
+  return outboard::randint(dims, low, high, DType::kI32, at);
+}
+
+Tensor randint(const Dims& dims, int64_t low, int64_t high, DType dtype, At at) {
   const Recorder rec(at);
-  if (low >= high || low < IntMin(DType::kI32) || high - 1 > IntMax(DType::kI32))
-    rec.Invalid(absl::StrCat("randint: ", low, " to ", high, " is empty or beyond i32"));
+  if (!IsInt(dtype))
+    rec.Invalid(absl::StrCat("randint: of integers, not ", std::string(Name(dtype))));
+  int64_t range;
+  if (low >= high || low < IntMin(dtype) || high - 1 > IntMax(dtype) ||
+      __builtin_sub_overflow(high, low, &range) || range > int64_t{1} << 32)
+    rec.Invalid(absl::StrCat("randint: ", low, " to ", high, " is empty, beyond ",
+                             std::string(Name(dtype)), " or more than 2^32 numbers"));
   // The high half of word * range: each value has the same share but for one part in 2^32.
   const UOp* const word = rec.Cast(rec.Cast(Bits(rec, dims), DType::kU32), DType::kU64);
-  const UOp* const scaled = ShiftRight(rec, rec.Scale(word, static_cast<double>(high - low)), 32);
-  const UOp* y = rec.Cast(scaled, DType::kI32);
-  // The range may be wider than i32 has positive numbers: the sum wraps to the right value.
-  if (low != 0) y = rec.Add(y, rec.FullLike(y, static_cast<double>(low)));
-  return FromNode(rec, rec.Reshape(y, ToShape(dims)));
+  const UOp* const scaled = ShiftRight(rec, rec.Scale(word, static_cast<double>(range)), 32);
+  const UOp* y = rec.Cast(scaled, dtype);
+  // The range may be wider than the type has positive numbers: the sum wraps to the right value.
+  if (low != 0) y = rec.Add(y, rec.Full(rec.ConstInt(dtype, low), y->shape));
+  return Tensor::FromNode(rec, rec.Reshape(y, ToShape(dims)));
+}
+
+Tensor normal(const Dims& dims, double mean, double std, DType dtype, At at) {
+  if (std < 0) ThrowInvalid(at, absl::StrCat("normal: std is ", std));
+  const Tensor y = Arg(Tensor::randn(dims, dtype, at), at) * Arg(std, at);
+  return Arg(y, at) + Arg(mean, at);
+}
+
+namespace {
+
+// The product of dims[first] and those after it, at least 1.
+double CountFrom(const Dims& dims, size_t first) {
+  double count = 1;
+  for (size_t i = first; i < dims.size(); ++i) count *= static_cast<double>(dims[i]);
+  return std::max(count, 1.0);
+}
+
+}  // namespace
+
+Tensor scaled_uniform(const Dims& dims, DType dtype, At at) {
+  const double bound = 1 / std::sqrt(CountFrom(dims, 0));
+  return Tensor::uniform(dims, -bound, bound, dtype, at);
+}
+
+Tensor glorot_uniform(const Dims& dims, DType dtype, At at) {
+  if (dims.empty()) ThrowInvalid(at, "glorot_uniform: a scalar has no fan-in");
+  const double bound = std::sqrt(6 / (static_cast<double>(dims[0]) + CountFrom(dims, 1)));
+  return Tensor::uniform(dims, -bound, bound, dtype, at);
+}
+
+Tensor kaiming_normal(const Dims& dims, double a, DType dtype, At at) {
+  if (dims.empty()) ThrowInvalid(at, "kaiming_normal: a scalar has no fan-in");
+  return normal(dims, 0, std::sqrt(2 / ((1 + a * a) * CountFrom(dims, 1))), dtype, at);
 }
 
 Tensor Tensor::kaiming_uniform(const Dims& dims, double a, DType dtype, At at) {
   if (dims.empty()) ThrowInvalid(at, "kaiming_uniform: a scalar has no fan-in");
-  int64_t fan_in = 1;
-  for (size_t i = 1; i < dims.size(); ++i) fan_in *= dims[i];
-  const double bound =
-      std::sqrt(6.0 / ((1 + a * a) * static_cast<double>(std::max<int64_t>(fan_in, 1))));
+  const double bound = std::sqrt(6 / ((1 + a * a) * CountFrom(dims, 1)));
   return uniform(dims, -bound, bound, dtype, at);
 }
 

@@ -237,6 +237,11 @@ std::vector<int64_t> Recorder::Axes(const std::vector<int64_t>& axes, int rank) 
   std::vector<int64_t> all(rank);
   std::iota(all.begin(), all.end(), 0);
   if (axes.empty()) return all;
+  // A scalar counts as a vector of one element, as in PyTorch.
+  if (rank == 0) {
+    for (const int64_t axis : axes) Axis(axis, 1);
+    return all;
+  }
   std::vector<int64_t> result;
   for (const int64_t axis : axes) result.push_back(Axis(axis, rank));
   std::sort(result.begin(), result.end());

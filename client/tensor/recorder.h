@@ -80,7 +80,7 @@ class Recorder {
 
   // An axis of `rank`, where -1 is the last one. Throws.
   int Axis(int64_t axis, int rank) const;
-  // All axes where `axes` is empty; sorted. Throws for one that is out of range or given twice.
+  // All axes where `axes` is empty; sorted. Throws for one that is out of range or given twice. Of a scalar 0 and -1 are none.
   std::vector<int64_t> Axes(const std::vector<int64_t>& axes, int rank) const;
   // The shape that a and b broadcast to. Throws.
   Shape BroadcastShape(ShapeView a, ShapeView b, const char* what) const;

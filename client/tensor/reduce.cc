@@ -1,4 +1,5 @@
 // Reductions, and what is made of them.
+
 #include <algorithm>
 #include <limits>
 
@@ -88,9 +89,14 @@ Tensor Over(const Tensor& tensor, const Dims& axes, bool keepdim, const At& at, 
   return Tensor::FromNode(rec, keepdim ? y : rec.Squeeze(y, over));
 }
 
-const UOp* Centred(const Recorder& rec, const UOp* x, int axis) {
-  const UOp* const top = MaxOf(rec, x, {axis});
-  return rec.Sub(x, rec.Expand(rec.Make(Op::kDetach, top->dtype, {top}), x->shape));
+// What is added to an exponent so that it does not overflow changes nothing, so it has no gradient.
+const UOp* HeldTop(const Recorder& rec, const UOp* x, const AxisList& axes) {
+  const UOp* const top = MaxOf(rec, x, axes);
+  return rec.Make(Op::kDetach, top->dtype, {top});
+}
+
+const UOp* Centred(const Recorder& rec, const UOp* x, const AxisList& axes) {
+  return rec.Sub(x, rec.Expand(HeldTop(rec, x, axes), x->shape));
 }
 
 }  // namespace
@@ -161,33 +167,30 @@ Tensor Tensor::argmin(int64_t axis, bool keepdim, At at) const {
   return FromNode(rec, Mirror(rec, NodeIn(rec))).argmax(axis, keepdim, at);
 }
 
-Tensor Tensor::logsumexp(int64_t axis, bool keepdim, At at) const {
-  const Recorder rec(at);
-  const UOp* const x = rec.Cast(NodeIn(rec), FloatOf(dtype(at)));
-  const int place = rec.Axis(axis, x->rank());
-  const UOp* const top = MaxOf(rec, x, {place});
-  const UOp* const held = rec.Make(Op::kDetach, top->dtype, {top});
-  const UOp* const sum =
-      SumOf(rec, rec.Alu(Op::kExp, rec.Sub(x, rec.Expand(held, x->shape))), {place});
-  const UOp* const y = rec.Add(rec.Alu(Op::kLog, sum), held);
-  return FromNode(rec, keepdim ? y : rec.Squeeze(y, {place}));
+Tensor Tensor::logsumexp(const Axes& axes, bool keepdim, At at) const {
+  return Over(*this, axes, keepdim, at,
+              [](const Recorder& rec, const UOp* given, const AxisList& over) {
+                const UOp* const x = rec.Cast(given, FloatOf(given->dtype));
+                const UOp* const top = HeldTop(rec, x, over);
+                const UOp* const sum =
+                    SumOf(rec, rec.Alu(Op::kExp, rec.Sub(x, rec.Expand(top, x->shape))), over);
+                return rec.Add(rec.Alu(Op::kLog, sum), top);
+              });
 }
 
-Tensor Tensor::softmax(int64_t axis, At at) const {
-  const Recorder rec(at);
-  const UOp* const x = rec.Cast(NodeIn(rec), FloatOf(dtype(at)));
-  const int place = rec.Axis(axis, x->rank());
-  const UOp* const e = rec.Alu(Op::kExp, Centred(rec, x, place));
-  return FromNode(rec, rec.Alu(Op::kFDiv, e, rec.Expand(SumOf(rec, e, {place}), x->shape)));
+Tensor Tensor::softmax(const Axes& axes, At at) const {
+  return Over(*this, axes, true, at, [](const Recorder& rec, const UOp* x, const AxisList& over) {
+    const UOp* const e = rec.Alu(Op::kExp, Centred(rec, rec.Cast(x, FloatOf(x->dtype)), over));
+    return rec.Alu(Op::kFDiv, e, rec.Expand(SumOf(rec, e, over), x->shape));
+  });
 }
 
-Tensor Tensor::log_softmax(int64_t axis, At at) const {
-  const Recorder rec(at);
-  const UOp* const x = rec.Cast(NodeIn(rec), FloatOf(dtype(at)));
-  const int place = rec.Axis(axis, x->rank());
-  const UOp* const m = Centred(rec, x, place);
-  const UOp* const log_sum = rec.Alu(Op::kLog, SumOf(rec, rec.Alu(Op::kExp, m), {place}));
-  return FromNode(rec, rec.Sub(m, rec.Expand(log_sum, x->shape)));
+Tensor Tensor::log_softmax(const Axes& axes, At at) const {
+  return Over(*this, axes, true, at, [](const Recorder& rec, const UOp* x, const AxisList& over) {
+    const UOp* const m = Centred(rec, rec.Cast(x, FloatOf(x->dtype)), over);
+    const UOp* const log_sum = rec.Alu(Op::kLog, SumOf(rec, rec.Alu(Op::kExp, m), over));
+    return rec.Sub(m, rec.Expand(log_sum, x->shape));
+  });
 }
 
 }  // namespace outboard

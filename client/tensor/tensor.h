@@ -264,6 +264,7 @@ class Tensor {
 
   // ---- elementwise ------------------------------------------------------------------------------
   Tensor cast(DType dtype, At at = At::current()) const;
+  // The same bits, the lowest first: to another width the last axis becomes longer or shorter.
   Tensor bitcast(DType dtype, At at = At::current()) const;
   Tensor neg(At at = At::current()) const;
   Tensor exp(At at = At::current()) const;
@@ -295,7 +296,7 @@ class Tensor {
   Tensor isnan(At at = At::current()) const;
   Tensor isinf(At at = At::current()) const;
   Tensor isfinite(At at = At::current()) const;
-  // Of floats. A negative number to a power that is no integer is NaN.
+  // As pow() of arithmetic.h: integers to a power of integers stay integers.
   Tensor pow(const Arg& exponent) const;
   Tensor clip(const Arg& low, const Arg& high) const;
   Tensor maximum(const Arg& other) const;
@@ -323,9 +324,9 @@ class Tensor {
   Tensor argmin(int64_t axis, bool keepdim = false, At at = At::current()) const;
   // Element i is the sum of those up to i.
   Tensor cumsum(int64_t axis, At at = At::current()) const;
-  Tensor logsumexp(int64_t axis = -1, bool keepdim = false, At at = At::current()) const;
-  Tensor softmax(int64_t axis = -1, At at = At::current()) const;
-  Tensor log_softmax(int64_t axis = -1, At at = At::current()) const;
+  Tensor logsumexp(const Axes& axes = -1, bool keepdim = false, At at = At::current()) const;
+  Tensor softmax(const Axes& axes = -1, At at = At::current()) const;
+  Tensor log_softmax(const Axes& axes = -1, At at = At::current()) const;
 
   // ---- products ---------------------------------------------------------------------------------
   // [..., n, k] x [..., k, m] -> [..., n, m]; a vector on either side as in numpy. With `dtype` the

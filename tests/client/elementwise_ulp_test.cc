@@ -12,7 +12,8 @@
 #include <numbers>
 #include <vector>
 
-#include "client/tensor/tensor.h"
+#include "client/tensor/activations.h"
+#include "client/tensor/transcendental.h"
 #include "tests/client/client_test.h"
 
 namespace outboard {
@@ -51,6 +52,16 @@ const Row kRows[] = {
     {"silu", [](auto& x) { return x.silu(); }, [](double x) { return x * Sigmoid(x); }, 4, -87},
     {"softplus", [](auto& x) { return x.softplus(); }, Softplus, 4},
     {"gelu", [](auto& x) { return x.gelu(); }, Gelu, 40, -5},
+    {"log10", [](auto& x) { return log10(x); }, [](double x) { return std::log10(x); }, 4},
+    {"asin", [](auto& x) { return asin(x); }, [](double x) { return std::asin(x); }, 6},
+    {"acos", [](auto& x) { return acos(x); }, [](double x) { return std::acos(x); }, 6},
+    {"atan", [](auto& x) { return atan(x); }, [](double x) { return std::atan(x); }, 4},
+    {"sinh", [](auto& x) { return sinh(x); }, [](double x) { return std::sinh(x); }, 6},
+    {"cosh", [](auto& x) { return cosh(x); }, [](double x) { return std::cosh(x); }, 6},
+    {"asinh", [](auto& x) { return asinh(x); }, [](double x) { return std::asinh(x); }, 6},
+    {"acosh", [](auto& x) { return acosh(x); }, [](double x) { return std::acosh(x); }, 6},
+    {"atanh", [](auto& x) { return atanh(x); }, [](double x) { return std::atanh(x); }, 6},
+    {"erf", [](auto& x) { return erf(x); }, [](double x) { return std::erf(x); }, 4},
     {"pow 1.5", [](auto& x) { return x.pow(1.5); }, [](double x) { return std::pow(x, 1.5); }, 6,
      0.5, 2},
     {"pow 1.5", [](auto& x) { return x.pow(1.5); }, [](double x) { return std::pow(x, 1.5); }, 200,
@@ -102,6 +113,12 @@ TEST_F(ElementwiseUlp, GradientsFarOutAndAtZero) {
       {"gelu", [](auto& x) { return x.gelu(); }, {0, 0, 0.5, 1, 1}},
       {"softplus", [](auto& x) { return x.softplus(); }, {0, 0, 0.5, 1, 1}},
       {"elu", [](auto& x) { return x.elu(1); }, {0, 0, 1, 1, 1}},
+      {"celu", [](auto& x) { return celu(x, 2); }, {0, 0, 1, 1, 1}},
+      {"mish", [](auto& x) { return mish(x); }, {0, 0, 0.6, 1, 1}},
+      {"logsigmoid", [](auto& x) { return logsigmoid(x); }, {1, 1, 0.5, 0, 0}},
+      {"gelu_erf", [](auto& x) { return gelu_erf(x); }, {0, 0, 0.5, 1, 1}},
+      {"erf", [](auto& x) { return erf(x); }, {0, 0, 2 / std::sqrt(std::numbers::pi), 0, 0}},
+      {"atan", [](auto& x) { return atan(x); }, {1 / 40001., 1 / 901., 1, 1 / 901., 1 / 40001.}},
   };
   for (const Slope& slope : kSlopes) {
     Tensor x = Tensor::from<float>({-200, -30, 0, 30, 200});

@@ -1,4 +1,6 @@
 // Random numbers: the published generator over a counter in the cloud, the same for the same seed.
+#include "client/tensor/random.h"
+
 #include <cmath>
 
 #include "compiler/reference/alu.h"
@@ -63,6 +65,17 @@ TEST_F(RandomTest, Distributions) {
   const Tensor k = Tensor::kaiming_uniform({2000, 10}, 0);
   EXPECT_LE(k.abs().max().item(), std::sqrt(0.6));
   EXPECT_NEAR(k.var().item(), 0.2, 0.01);
+  EXPECT_NEAR(kaiming_normal({2000, 10}, 0).var().item(), 0.2, 0.01);
+  const auto [n_mean, n_var] = moments(normal({20000}, 5, 0.5));
+  EXPECT_NEAR(n_mean, 5, 0.02);
+  EXPECT_NEAR(n_var, 0.25, 0.02);
+  EXPECT_LE(scaled_uniform({100, 100}).abs().max().item(), 0.01);
+  const Tensor glorot = glorot_uniform({20, 4000});
+  EXPECT_LE(glorot.abs().max().item(), std::sqrt(6 / 4020.));
+  EXPECT_NEAR(glorot.var().item() * 4020, 2, 0.1);
+  const Tensor bytes = randint({6000}, -128, 128, DType::kI8);
+  EXPECT_EQ(bytes.min().item(), -128);
+  EXPECT_EQ(bytes.max().item(), 127);
   const Tensor die = Tensor::randint({6000}, 1, 7);
   EXPECT_EQ(die.min().item(), 1);
   EXPECT_EQ(die.max().item(), 6);

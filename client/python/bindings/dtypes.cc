@@ -1,11 +1,14 @@
 // The types of elements, as outboard.DType; outboard.dtypes (dtypes.py) gives them tinygrad's names.
 #include <nanobind/nanobind.h>
 
+#include <limits>
 #include <optional>
 #include <string_view>
 
+#include "absl/strings/str_cat.h"
 #include "client/python/bindings/arguments.h"
 #include "client/python/bindings/bindings.h"
+#include "client/tensor/promote.h"
 #include "compiler/ir/dtype.h"
 
 namespace outboard::python {
@@ -31,6 +34,19 @@ constexpr Named kAliases[] = {
     {"half", DType::kF16}, {"float", DType::kF32}, {"double", DType::kF64},
 };
 
+nb::object Least(DType dtype) {
+  if (IsFloat(dtype)) return nb::float_(-std::numeric_limits<double>::infinity());
+  if (IsBool(dtype)) return nb::bool_(false);
+  return nb::int_(IntMin(dtype));
+}
+
+nb::object Greatest(DType dtype) {
+  if (IsFloat(dtype)) return nb::float_(std::numeric_limits<double>::infinity());
+  if (IsBool(dtype)) return nb::bool_(true);
+  if (dtype == DType::kU64) return nb::int_(std::numeric_limits<uint64_t>::max());
+  return nb::int_(IntMax(dtype));
+}
+
 }  // namespace
 
 std::optional<DType> DTypeOfName(std::string_view name) {
@@ -44,7 +60,18 @@ std::optional<DType> DTypeOfName(std::string_view name) {
 void BindDTypes(nb::module_& module) {
   nb::enum_<DType> dtype(module, "DType", "The type of a tensor's elements.");
   for (const Named& named : kNames) dtype.value(named.name, named.dtype);
-  dtype.def_prop_ro("itemsize", [](DType self) { return ByteWidth(self); });
+  dtype.def_prop_ro("itemsize", [](DType self) { return ByteWidth(self); })
+      .def_prop_ro("bitsize", [](DType self) { return IsBool(self) ? 1 : 8 * ByteWidth(self); })
+      .def_prop_ro("min", &Least)
+      .def_prop_ro("max", &Greatest);
+  module.def("promote", [](DType a, DType b) {
+    const std::optional<DType> both = Promote(a, b);
+    if (!both)
+      throw nb::type_error(
+          absl::StrCat("no type holds both ", std::string(Name(a)), " and ", std::string(Name(b)))
+              .c_str());
+    return *both;
+  });
 }
 
 }  // namespace outboard::python

@@ -1,81 +1,60 @@
-// Element by element: functions of one tensor, operators of two.
-#include <functional>
-
+// Element by element: functions of one tensor.
 #include "client/python/bindings/arguments.h"
 #include "client/python/bindings/bindings.h"
+#include "client/tensor/activations.h"
+#include "client/tensor/arithmetic.h"
+#include "client/tensor/transcendental.h"
 
 namespace outboard::python {
 namespace nb = nanobind;
 using namespace nb::literals;  // NOLINT
 namespace {
 
-using Unary = Tensor (Tensor::*)(At) const;
-
-template <Unary function>
+template <auto function>
 Tensor Call(const Tensor& x) {
-  return (x.*function)(Here());
+  if constexpr (std::is_member_function_pointer_v<decltype(function)>)
+    return (x.*function)(Here());
+  else
+    return function(x, Here());
 }
 
-// Both `a op b` and the reflected form, and the method of that name.
-template <typename Function>
-void Operator(TensorClass& tensor, const char* name, const char* plain, const char* reflected) {
-  tensor
-      .def(
-          plain,
-          [](const Tensor& a, const Operand& b) { return Function()(Arg(a, Here()), *b.arg); },
-          nb::is_operator())
-      .def(
-          reflected,
-          [](const Tensor& a, const Operand& b) { return Function()(*b.arg, Arg(a, Here())); },
-          nb::is_operator())
-      .def(
-          name,
-          [](const Tensor& a, const Operand& b, bool reverse) {
-            return reverse ? Function()(*b.arg, Arg(a, Here()))
-                           : Function()(Arg(a, Here()), *b.arg);
-          },
-          "x"_a, "reverse"_a = false);
+template <DType dtype>
+Tensor CastTo(const Tensor& x) {
+  return x.cast(dtype, Here());
 }
 
-}  // namespace
+Tensor Gelu(const Tensor& x, const std::string& approximate) {
+  if (approximate == "tanh") return x.gelu(Here());
+  if (approximate == "none") return gelu_erf(x, Here());
+  throw nb::value_error(
+      ("gelu: approximate is 'tanh' or 'none', not '" + approximate + "'").c_str());
+}
 
-void BindElementwise(nb::module_&, TensorClass& tensor) {
-  Operator<std::plus<>>(tensor, "add", "__add__", "__radd__");
-  Operator<std::minus<>>(tensor, "sub", "__sub__", "__rsub__");
-  Operator<std::multiplies<>>(tensor, "mul", "__mul__", "__rmul__");
-  Operator<std::divides<>>(tensor, "div", "__truediv__", "__rtruediv__");
-  Operator<std::bit_and<>>(tensor, "bitwise_and", "__and__", "__rand__");
-  Operator<std::bit_or<>>(tensor, "bitwise_or", "__or__", "__ror__");
-  Operator<std::bit_xor<>>(tensor, "bitwise_xor", "__xor__", "__rxor__");
-  tensor
-      .def(
-          "__lt__", [](const Tensor& a, const Operand& b) { return Arg(a, Here()) < *b.arg; },
-          nb::is_operator())
-      .def(
-          "__gt__", [](const Tensor& a, const Operand& b) { return Arg(a, Here()) > *b.arg; },
-          nb::is_operator())
-      .def(
-          "__le__", [](const Tensor& a, const Operand& b) { return Arg(a, Here()) <= *b.arg; },
-          nb::is_operator())
-      .def(
-          "__ge__", [](const Tensor& a, const Operand& b) { return Arg(a, Here()) >= *b.arg; },
-          nb::is_operator())
-      .def(
-          "__eq__", [](const Tensor& a, const Operand& b) { return Arg(a, Here()) == *b.arg; },
-          nb::is_operator())
-      .def(
-          "__ne__", [](const Tensor& a, const Operand& b) { return Arg(a, Here()) != *b.arg; },
-          nb::is_operator())
-      .def("__hash__",
-           [](nb::handle self) { return reinterpret_cast<Py_ssize_t>(self.ptr()) >> 4; })
-      .def("__neg__", &Call<&Tensor::neg>)
-      .def("exp", &Call<&Tensor::exp>)
+// -x of bool is its other truth value.
+Tensor Neg(const Tensor& x) {
+  const At at = Here();
+  return IsBool(x.dtype(at)) ? x.logical_not(at) : x.neg(at);
+}
+
+void BindFunctions(TensorClass& tensor) {
+  tensor.def("exp", &Call<&Tensor::exp>)
       .def("exp2", &Call<&Tensor::exp2>)
       .def("log", &Call<&Tensor::log>)
       .def("log2", &Call<&Tensor::log2>)
+      .def("log10", &Call<&outboard::log10>)
       .def("sin", &Call<&Tensor::sin>)
       .def("cos", &Call<&Tensor::cos>)
       .def("tan", &Call<&Tensor::tan>)
+      .def("asin", &Call<&outboard::asin>)
+      .def("acos", &Call<&outboard::acos>)
+      .def("atan", &Call<&outboard::atan>)
+      .def("sinh", &Call<&outboard::sinh>)
+      .def("cosh", &Call<&outboard::cosh>)
+      .def("tanh", &Call<&Tensor::tanh>)
+      .def("asinh", &Call<&outboard::asinh>)
+      .def("acosh", &Call<&outboard::acosh>)
+      .def("atanh", &Call<&outboard::atanh>)
+      .def("erf", &Call<&outboard::erf>)
       .def("sqrt", &Call<&Tensor::sqrt>)
       .def("rsqrt", &Call<&Tensor::rsqrt>)
       .def("reciprocal", &Call<&Tensor::reciprocal>)
@@ -85,34 +64,101 @@ void BindElementwise(nb::module_&, TensorClass& tensor) {
       .def("trunc", &Call<&Tensor::trunc>)
       .def("floor", &Call<&Tensor::floor>)
       .def("ceil", &Call<&Tensor::ceil>)
-      .def("round", &Call<&Tensor::round>)
-      .def("relu", &Call<&Tensor::relu>)
-      .def("sigmoid", &Call<&Tensor::sigmoid>)
-      .def("tanh", &Call<&Tensor::tanh>)
-      .def("silu", &Call<&Tensor::silu>)
-      .def("gelu", &Call<&Tensor::gelu>)
+      .def("round", &Call<&Tensor::round>, "Halves to the even neighbour.")
+      .def("neg", &Neg)
+      .def("__neg__", &Neg)
       .def("logical_not", &Call<&Tensor::logical_not>)
+      .def("bitwise_not", &Call<&bitwise_not>, "Of integers and bool.")
+      .def("__invert__", &Call<&bitwise_not>)
       .def("isnan", &Call<&Tensor::isnan>)
       .def("isfinite", &Call<&Tensor::isfinite>)
       .def(
-          "pow", [](const Tensor& x, const Operand& y) { return x.pow(y); }, "x"_a)
+          "isinf",
+          [](const Tensor& x, bool detect_positive, bool detect_negative) {
+            return outboard::isinf(x, detect_positive, detect_negative, Here());
+          },
+          "detect_positive"_a = true, "detect_negative"_a = true);
+}
+
+void BindActivations(TensorClass& tensor) {
+  tensor.def("relu", &Call<&Tensor::relu>)
+      .def("relu6", &Call<&relu6>)
+      .def("sigmoid", &Call<&Tensor::sigmoid>)
+      .def("silu", &Call<&Tensor::silu>)
+      .def("swish", &Call<&Tensor::silu>, "Another name of silu.")
+      .def("gelu", &Gelu, "approximate"_a = "tanh", "With approximate='none' by erf.")
+      .def("quick_gelu", &Call<&quick_gelu>)
+      .def("mish", &Call<&mish>)
+      .def("logsigmoid", &Call<&logsigmoid>)
+      .def("softsign", &Call<&softsign>)
+      .def("hardswish", &Call<&hardswish>)
       .def(
-          "__pow__", [](const Tensor& x, const Operand& y) { return x.pow(y); }, nb::is_operator())
+          "softplus", [](const Tensor& x, double beta) { return softplus(x, beta, Here()); },
+          "beta"_a = 1.0)
       .def(
-          "maximum", [](const Tensor& x, const Operand& y) { return x.maximum(y); }, "x"_a)
+          "hardsigmoid",
+          [](const Tensor& x, double alpha, double beta) {
+            return hardsigmoid(x, alpha, beta, Here());
+          },
+          "alpha"_a = 1.0 / 6, "beta"_a = 0.5)
       .def(
-          "minimum", [](const Tensor& x, const Operand& y) { return x.minimum(y); }, "x"_a)
+          "hardtanh",
+          [](const Tensor& x, const Operand& min_val, const Operand& max_val) {
+            return x.clip(min_val, max_val);
+          },
+          "min_val"_a = -1, "max_val"_a = 1)
       .def(
-          "where",
-          [](const Tensor& x, const Operand& a, const Operand& b) { return x.where(a, b); }, "x"_a,
-          "y"_a)
+          "leaky_relu",
+          [](const Tensor& x, double neg_slope) { return x.leaky_relu(neg_slope, Here()); },
+          "neg_slope"_a = 0.01)
+      .def(
+          "elu", [](const Tensor& x, double alpha) { return x.elu(alpha, Here()); },
+          "alpha"_a = 1.0)
+      .def(
+          "celu", [](const Tensor& x, double alpha) { return celu(x, alpha, Here()); },
+          "alpha"_a = 1.0)
+      .def(
+          "selu",
+          [](const Tensor& x, double alpha, double gamma) { return selu(x, alpha, gamma, Here()); },
+          "alpha"_a = 1.67326, "gamma"_a = 1.0507);
+}
+
+void BindTypes(TensorClass& tensor) {
+  tensor
       .def(
           "cast",
           [](const Tensor& x, const DTypeArgument& dtype) {
-            return x.cast(dtype.value_or(DType::kF32), Here());
+            return x.cast(dtype.value_or(x.dtype(Here())), Here());
           },
           "dtype"_a)
-      .def("float", [](const Tensor& x) { return x.cast(DType::kF32, Here()); });
+      .def(
+          "bitcast",
+          [](const Tensor& x, const DTypeArgument& dtype) {
+            return x.bitcast(dtype.value_or(x.dtype(Here())), Here());
+          },
+          "dtype"_a, "The same bits. To another width the last axis becomes longer or shorter.")
+      .def("float", &CastTo<DType::kF32>)
+      .def("half", &CastTo<DType::kF16>)
+      .def("bfloat16", &CastTo<DType::kBF16>)
+      .def("double", &CastTo<DType::kF64>)
+      .def("int", &CastTo<DType::kI32>)
+      .def("long", &CastTo<DType::kI64>)
+      .def("short", &CastTo<DType::kI16>)
+      .def("bool", &CastTo<DType::kBool>)
+      .def("is_floating_point", [](const Tensor& x) { return IsFloat(x.dtype(Here())); })
+      .def("element_size", [](const Tensor& x) { return ByteWidth(x.dtype(Here())); })
+      .def("nbytes", [](const Tensor& x) {
+        const At at = Here();
+        return x.numel(at) * ByteWidth(x.dtype(at));
+      });
+}
+
+}  // namespace
+
+void BindElementwise(nb::module_&, TensorClass& tensor) {
+  BindFunctions(tensor);
+  BindActivations(tensor);
+  BindTypes(tensor);
 }
 
 }  // namespace outboard::python

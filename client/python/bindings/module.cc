@@ -29,10 +29,13 @@ NB_MODULE(_core, module) {
   BindGrids(module, tensor);
   BindIndexing(module, tensor);
   BindLinalg(module, tensor);
+  BindLosses(module, tensor);
   BindMovement(module, tensor);
   BindNorms(module, tensor);
   BindOnnx(module);
+  BindOperators(module, tensor);
   BindProduct(module, tensor);
+  BindRandom(module, tensor);
   BindReduce(module, tensor);
   BindRepeat(module);
   BindScatter(module, tensor);

@@ -1,5 +1,11 @@
-"""The types of elements under tinygrad's names: `dtypes.float32`, `dtypes.int` ..."""
-from outboard._core import DType
+"""The types of elements under tinygrad's names: `dtypes.float32`, `dtypes.int` ...
+
+Wherever a dtype is asked for its name will do: `x.cast("half")`. There are no weak types: a number of Python takes the type of
+the tensor that it meets. Of the eight-bit floats there are the two of OCP.
+"""
+from builtins import bool as _bool, float as _float, int as _int
+
+from outboard._core import DType, promote
 
 
 class dtypes:
@@ -18,5 +24,69 @@ class dtypes:
     bfloat16 = DType.bfloat16
     float32 = float = DType.float32
     float64 = double = DType.float64
+
+    # What a float or an int of Python is in a tensor of its own.
     default_float = DType.float32
     default_int = DType.int32
+
+    fp8s = fp8_ocp = (fp8e4m3, fp8e5m2)
+    floats = (*fp8s, float16, bfloat16, float32, float64)
+    int8s = (uint8, int8)
+    int16s = (uint16, int16)
+    int32s = (uint32, int32)
+    int64s = (uint64, int64)
+    uints = (uint8, uint16, uint32, uint64)
+    sints = (int8, int16, int32, int64)
+    ints = uints + sints
+    all = (*floats, *ints, bool)
+
+    @staticmethod
+    def is_float(x: DType) -> _bool:
+        return x in dtypes.floats
+
+    @staticmethod
+    def is_int(x: DType) -> _bool:
+        return x in dtypes.ints
+
+    @staticmethod
+    def is_unsigned(x: DType) -> _bool:
+        return x in dtypes.uints
+
+    @staticmethod
+    def is_bool(x: DType) -> _bool:
+        return x == DType.bool
+
+    @staticmethod
+    def from_py(x) -> DType:
+        """The type of a tensor made of these numbers. Raises RuntimeError for what is no number."""
+        if isinstance(x, _bool):
+            return DType.bool
+        if isinstance(x, _float):
+            return dtypes.default_float
+        if isinstance(x, _int):
+            return dtypes.default_int
+        if isinstance(x, (list, tuple)):
+            return least_upper_dtype(*map(dtypes.from_py, x)) if x else dtypes.default_float
+        raise RuntimeError(f"{type(x).__name__} is no number: what dtype has {x!r}?")
+
+    @staticmethod
+    def finfo(dtype: DType) -> tuple[_int, _int]:
+        """Bits of the exponent and of the mantissa. Raises ValueError for what is no float."""
+        bits = {"fp8e4m3": (4, 3), "fp8e5m2": (5, 2), "float16": (5, 10), "bfloat16": (8, 7), "float32": (8, 23),
+                "float64": (11, 52)}.get(dtype.name)
+        if bits is None:
+            raise ValueError(f"{dtype} is no float")
+        return bits
+
+
+def least_upper_dtype(*types: DType) -> DType:
+    """The smallest type that holds all of these. Raises TypeError where there is none: uint64 with a signed one."""
+    result = types[0]
+    for other in types[1:]:
+        result = promote(result, other)
+    return result
+
+
+def to_dtype(dtype: DType | str) -> DType:
+    """A dtype, by itself or by its name. Raises AttributeError for another name."""
+    return dtype if isinstance(dtype, DType) else getattr(dtypes, dtype.lower())

@@ -1,14 +1,19 @@
 // Operators on two operands, which promote and broadcast.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include "client/tensor/arithmetic.h"
 #include "tests/client/operators/table.h"
 
 namespace outboard::operators {
 namespace {
 
 using Function = std::function<double(double, double)>;
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr char kShapes[] = "broadcast from the right";
+constexpr char kPow[] = "x.pow(y), a number or a tensor";
 
 Array Zip(const Array& a, const Array& b, const Function& f) {
   const Dims dims = Common(a.dims, b.dims);
@@ -64,7 +69,8 @@ Group Binary() {
       return static_cast<double>(f(static_cast<int64_t>(a), static_cast<int64_t>(b)));
     };
   };
-  const Operand whole = {{2, 3}, -60, 60}, divisor = {{3}, 1, 7}, shift = {{3}, 0, 3},
+  const Operand whole = {{2, 3}, -60, 60}, divisor = {{3}, 1, 7},
+                divisors = {{2, 3}, 0, 0, {-7, 3, 5, 2, -4, 1}}, shift = {{3}, 0, 3},
                 few = {{2, 3}, 0, 7}, away = {{3}, 1, 3};
   const auto both = Gradient::kYes;
   const auto none = Gradient::kNone;
@@ -97,15 +103,107 @@ Group Binary() {
               [](auto& a, auto& b) { return a.idiv(b); },
               [](double a, double b) { return std::trunc(a / b); }, none, whole, divisor),
           Pair(
-              "pow", "x.pow(y), a number or a tensor", Types::kAll, Yields::kFloat,
+              "pow", kPow, Types::kNumbers, Yields::kSame,
               [](auto& a, auto& b) { return a.pow(b); },
               [](double a, double b) { return std::pow(a, b); }, both, {{2, 3}, 1, 3}, {{3}, 0, 2},
               8),
           Pair(
-              "pow", "x.pow(y), a number or a tensor", Types::kFloats, Yields::kFloat,
+              "pow", kPow, Types::kBool, Yields::kI32, [](auto& a, auto& b) { return pow(a, b); },
+              [](double a, double b) { return std::pow(a, b); }, none, {{4}, 0, 0, {0, 0, 1, 1}},
+              {{4}, 0, 0, {0, 1, 0, 1}}, 0),
+          // Towards zero where it is no whole number.
+          Pair(
+              "pow", kPow, Types::kIntegers, Yields::kSame,
+              [](auto& a, auto& b) { return a.pow(b); },
+              [](double a, double b) { return std::trunc(std::pow(a, b)); }, none,
+              {{6}, 0, 0, {1, 2, -1, -1, -3, -2}}, {{6}, 0, 0, {0, 5, 3, 4, 3, 7}}, 0),
+          Pair(
+              "pow", kPow, Types::kFloats, Yields::kFloat,
               [](auto& a, auto& b) { return a.pow(b); },
               [](double a, double b) { return std::pow(a, b); }, none,
               {{7}, 0, 0, {-2, -2, -2, 0, 0, 0, -0.5}}, {{7}, 0, 0, {2, 3, 0.5, 0, 1, -1, -2}}, 2),
+          Pair(
+              "floor_div", "floor_div(a, b), Python's a // b", Types::kNumbers, Yields::kSame,
+              [](auto& a, auto& b) { return floor_div(a, b); },
+              [](double a, double b) { return b == 0 ? 0 : std::floor(a / b); }, none, whole,
+              divisors),
+          Pair(
+              "floor_mod", "floor_mod(a, b), Python's a % b", Types::kNumbers, Yields::kSame,
+              [](auto& a, auto& b) { return floor_mod(a, b); },
+              [](double a, double b) { return b == 0 ? a : a - b * std::floor(a / b); }, none,
+              whole, divisors, 64),
+          Pair(
+              "floor_mod", "floor_mod(a, b), Python's a % b", Types::kFloats, Yields::kSame,
+              [](auto& a, auto& b) { return floor_mod(a, b); },
+              [](double a, double b) { return a - b * std::floor(a / b); }, both, {{2, 3}},
+              {{3}, 1, 3}, 4),
+          Pair(
+              "trunc_div", "trunc_div(a, b), towards zero", Types::kNumbers, Yields::kSame,
+              [](auto& a, auto& b) { return trunc_div(a, b); },
+              [](double a, double b) { return b == 0 ? 0 : std::trunc(a / b); }, none, whole,
+              divisors),
+          Pair(
+              "fmod", "fmod(a, b), the sign of a", Types::kNumbers, Yields::kSame,
+              [](auto& a, auto& b) { return outboard::fmod(a, b); },
+              [](double a, double b) { return b == 0 ? a : std::fmod(a, b); }, none, whole,
+              divisors, 64),
+          Pair(
+              "copysign", "copysign(a, b)", Types::kAll, Yields::kSame,
+              [](auto& a, auto& b) { return outboard::copysign(a, b); },
+              [](double a, double b) { return std::copysign(a, b); }, both, {{2, 3}},
+              {{3}, 0, 0, {-1, 1, 2}}, 0),
+          Pair(
+              "copysign", "copysign(a, b)", Types::kFloats, Yields::kSame,
+              [](auto& a, auto& b) { return outboard::copysign(a, b); },
+              [](double a, double b) { return std::copysign(a, b); }, none,
+              {{4}, 0, 0, {1, 1, -1, 0}}, {{4}, 0, 0, {0, -0.0, -0.0, -1}}, 0),
+          Pair(
+              "logaddexp", "logaddexp(a, b)", Types::kAll, Yields::kFloat,
+              [](auto& a, auto& b) { return logaddexp(a, b); },
+              [](double a, double b) { return std::log(std::exp(a) + std::exp(b)); }, both,
+              {{2, 3}}, {{2, 1}, -3, 3}, 4),
+          Pair(
+              "logaddexp", "logaddexp(a, b)", Types::kFloats, Yields::kFloat,
+              [](auto& a, auto& b) { return logaddexp(a, b); },
+              [](double a, double b) { return std::max(a, b); }, none,
+              {{3}, 0, 0, {-kInf, kInf, -kInf}}, {{3}, 0, 0, {-kInf, 1, 2}}, 2),
+          Pair(
+              "isclose", "isclose(a, b, rtol, atol, equal_nan)", Types::kAll, Yields::kBool,
+              [](auto& a, auto& b) { return isclose(a, b, 0.25, 0.5); },
+              [](double a, double b) { return std::abs(a - b) <= 0.5 + 0.25 * std::abs(b); }, none,
+              {{2, 3}, 0, 8}, {{3}, 0, 8}, 0),
+          Pair(
+              "isclose", "isclose(a, b, rtol, atol, equal_nan)", Types::kFloats, Yields::kBool,
+              [](auto& a, auto& b) { return isclose(a, b, 0.25, 0.5, true); },
+              [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }, none,
+              {{5}, 0, 0, {kNan, kNan, 1, kInf, -kInf}}, {{5}, 0, 0, {kNan, 1, kNan, 1, -kInf}}, 0),
+          Row{"allclose",
+              "allclose(a, b, rtol, atol, equal_nan)",
+              "broadcast from the right -> []",
+              Types::kAll,
+              Yields::kBool,
+              none,
+              {{{2, 3}, 0, 8}, {{3}, 0, 8}},
+              [](const Tensors& x) { return allclose(x[0], x[1], 0.25, 0.5); },
+              [](const Arrays& x) {
+                const Array close = Zip(x[0], x[1], [](double a, double b) {
+                  return std::abs(a - b) <= 0.5 + 0.25 * std::abs(b);
+                });
+                return Array{{}, {*std::min_element(close.values.begin(), close.values.end())}};
+              },
+              0},
+          Row{"lerp",
+              "lerp(start, end, weight)",
+              kShapes,
+              Types::kAll,
+              Yields::kFloat,
+              both,
+              {{{2, 3}}, {{3}}},
+              [](const Tensors& x) { return lerp(x[0], x[1], 0.25); },
+              [](const Arrays& x) {
+                return Zip(x[0], x[1], [](double a, double b) { return a + (b - a) * 0.25; });
+              },
+              4},
           Pair(
               "maximum", "a.maximum(b)", Types::kAll, Yields::kSame,
               [](auto& a, auto& b) { return a.maximum(b); },

@@ -60,6 +60,7 @@ std::string YieldWords(const std::set<Yields>& yields) {
     case Yields::kBool: return "bool";
     case Yields::kSum: return "sum";
     case Yields::kI32: return "i32";
+    case Yields::kU32: return "u32";
     default: return "f32";
   }
 }

@@ -36,6 +36,9 @@ Row OfFloats(const std::string& name, const std::string& form, Operand operand,
               std::move(f), units);
 }
 
+constexpr char kBitcast[] = "x.bitcast(dtype)";
+constexpr char kPow[] = "x.pow(y), a number or a tensor";
+
 double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 }  // namespace
@@ -145,18 +148,21 @@ Group Elementwise() {
               "clip", "x.clip(low, high)", Types::kNumbers, Yields::kSame, wide,
               [](auto& x) { return x.clip(1, 3); },
               [](double x) { return std::clamp(x, 1.0, 3.0); }, 0),
-          OfFloats(
-              "pow", "x.pow(y), a number or a tensor", around, [](auto& x) { return x.pow(3); },
+          Each(
+              "pow", kPow, Types::kNumbers, Yields::kSame, around, [](auto& x) { return x.pow(3); },
               [](double x) { return x * x * x; }),
-          OfFloats(
-              "pow", "x.pow(y), a number or a tensor", around, [](auto& x) { return x.pow(0); },
+          Each(
+              "pow", kPow, Types::kBool, Yields::kI32, {{2, 5}, 0, 1},
+              [](auto& x) { return x.pow(2); }, same, 0, Gradient::kNone),
+          Each(
+              "pow", kPow, Types::kNumbers, Yields::kSame, around, [](auto& x) { return x.pow(0); },
               [](double) { return 1; }),
-          OfFloats(
-              "pow", "x.pow(y), a number or a tensor", {{2, 5}, 1, 3},
+          Each(
+              "pow", kPow, Types::kFloats, Yields::kFloat, {{2, 5}, 1, 3},
               [](auto& x) { return x.pow(-2); }, [](double x) { return 1 / (x * x); }),
           OfFloats(
-              "pow", "x.pow(y), a number or a tensor", {{2, 5}, 1, 3},
-              [](auto& x) { return x.pow(1.5); }, [](double x) { return std::pow(x, 1.5); }),
+              "pow", kPow, {{2, 5}, 1, 3}, [](auto& x) { return x.pow(1.5); },
+              [](double x) { return std::pow(x, 1.5); }),
           Each(
               "isnan", "x.isnan()", Types::kAll, Yields::kBool, wide,
               [](auto& x) { return x.isnan(); }, [](double) { return 0; }, 0, Gradient::kNone),
@@ -194,8 +200,30 @@ Group Elementwise() {
               [](auto& x) { return x.cast(DType::kBool); }, [](double x) { return x != 0; }, 0,
               Gradient::kNone),
           Each(
-              "bitcast", "x.bitcast(dtype), of the same width", Types::kAll, Yields::kSame, wide,
+              "bitcast", kBitcast, Types::kAll, Yields::kSame, wide,
               [](auto& x) { return x.bitcast(x.dtype()); }, same, 0),
+          // There and back.
+          Each(
+              "bitcast", kBitcast, Types::kFloats, Yields::kSame, {{2, 8}},
+              [](auto& x) { return x.bitcast(DType::kU8).bitcast(x.dtype()); }, same, 0,
+              Gradient::kNone),
+          Each(
+              "bitcast", kBitcast, Types::kIntegers, Yields::kSame, {{2, 8}},
+              [](auto& x) { return x.bitcast(DType::kF64).bitcast(x.dtype()); }, same, 0,
+              Gradient::kNone),
+          Row{"bitcast",
+              kBitcast,
+              "any; to another width [..., n] -> [..., m]",
+              Types::kAll,
+              Yields::kU32,
+              Gradient::kNone,
+              {{{2, 2}, 0, 255, {}, DType::kU16}},
+              [](const Tensors& x) { return x[0].bitcast(DType::kU32); },
+              [](const Arrays& x) {
+                return Build({2, 1},
+                             [&](auto& i) { return x[0]({i[0], 0}) + 65536 * x[0]({i[0], 1}); });
+              },
+              0},
           Each(
               "detach", "x.detach()", Types::kAll, Yields::kSame, wide,
               [](auto& x) { return x.detach(); }, same, 0, Gradient::kNone),

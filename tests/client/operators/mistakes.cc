@@ -2,18 +2,21 @@
 // line and the next one's.
 #include "client/nn/layers.h"
 #include "client/nn/optim.h"
+#include "client/tensor/arithmetic.h"
 #include "client/tensor/attention.h"
 #include "client/tensor/convolution.h"
-#include "client/tensor/interpolate.h"
-#include "client/tensor/norms.h"
-#include "client/tensor/padding.h"
-#include "client/tensor/pooling.h"
 #include "client/tensor/diagonals.h"
 #include "client/tensor/einsum.h"
 #include "client/tensor/grids.h"
+#include "client/tensor/interpolate.h"
 #include "client/tensor/items.h"
 #include "client/tensor/linalg.h"
+#include "client/tensor/losses.h"
 #include "client/tensor/masks.h"
+#include "client/tensor/norms.h"
+#include "client/tensor/padding.h"
+#include "client/tensor/pooling.h"
+#include "client/tensor/random.h"
 #include "client/tensor/rearrange.h"
 #include "client/tensor/recurrent.h"
 #include "client/tensor/scatter.h"
@@ -61,6 +64,10 @@ const std::vector<Mistake>& AllMistakes() {
       {__LINE__, "randn", "of integers", kInvalid, {"i32", "randint"}, [] { Tensor::randn({2}, DType::kI32); }},
       {__LINE__, "randint", "an empty range", kInvalid, {"5", "4"}, [] { Tensor::randint({2}, 5, 4); }},
       {__LINE__, "randint", "a range beyond i32", kInvalid, {"4294967296", "i32"}, [] { Tensor::randint({2}, 0, int64_t{1} << 32); }},
+      {__LINE__, "randint", "of floats", kInvalid, {"f32"}, [] { randint({2}, 0, 4, DType::kF32); }},
+      {__LINE__, "normal", "a negative width", kInvalid, {"-1"}, [] { normal({2}, 0, -1); }},
+      {__LINE__, "glorot_uniform", "of a scalar", kInvalid, {"scalar"}, [] { glorot_uniform({}); }},
+      {__LINE__, "kaiming_normal", "of a scalar", kInvalid, {"scalar"}, [] { kaiming_normal({}); }},
       {__LINE__, "kaiming_uniform", "of a scalar", kInvalid, {"scalar"}, [] { Tensor::kaiming_uniform({}); }},
       {__LINE__, "shape", "an axis that is none", kInvalid, {"2", "rank 2"}, [] { Matrix().shape(2); }},
       {__LINE__, "dtype", "of an empty tensor", kPrecondition, {"empty"}, [] { Tensor().dtype(); }},
@@ -193,10 +200,18 @@ const std::vector<Mistake>& AllMistakes() {
       {__LINE__, "where", "a condition that is not bool", kInvalid, {"f32", "bool"}, [] { Matrix().where(1, 2); }},
       {__LINE__, "where", "shapes that do not broadcast", kInvalid, {"[2, 3]", "[4]"}, [] { (Matrix() > 0).where(Tensor::ones({4}), 0); }},
       {__LINE__, "cast", "to no type", kInvalid, {"CAST"}, [] { Matrix().cast(DType::kVoid); }},
-      {__LINE__, "bitcast", "to another width", kInvalid, {"f32", "u8", "width"}, [] { Matrix().bitcast(DType::kU8); }},
+      {__LINE__, "bitcast", "a part of an element left over", kInvalid, {"[2]", "f32"}, [] { Bytes().bitcast(DType::kF32); }},
+      {__LINE__, "bitcast", "a scalar to another width", kInvalid, {"f32", "u8"}, [] { Matrix().sum().bitcast(DType::kU8); }},
       {__LINE__, "bitcast", "of bool", kInvalid, {"bool", "u8"}, [] { (Matrix() > 0).bitcast(DType::kU8); }},
       {__LINE__, "clip", "a bound that the type has not", kInvalid, {"-1", "u8"}, [] { Bytes().clip(-1, 2); }},
       {__LINE__, "pow", "shapes that do not broadcast", kInvalid, {"pow", "[2, 3]", "[4]"}, [] { Matrix().pow(Tensor::ones({4})); }},
+      {__LINE__, "pow", "integers to a negative power", kInvalid, {"i32", "-1"}, [] { Places().pow(-1); }},
+      {__LINE__, "floor_div", "shapes that do not broadcast", kInvalid, {"[2, 3]", "[4]"}, [] { floor_div(Matrix(), Tensor::ones({4})); }},
+      {__LINE__, "fmod", "shapes that do not broadcast", kInvalid, {"[2, 3]", "[4]"}, [] { fmod(Matrix(), Tensor::ones({4})); }},
+      {__LINE__, "lerp", "of bool", kInvalid, {"bool"}, [] { lerp(Matrix() > 0, Matrix() > 0, true); }},
+      {__LINE__, "clamp", "without a bound", kInvalid, {"neither"}, [] { clamp(Matrix(), {}, {}); }},
+      {__LINE__, "bitwise_not", "of floats", kInvalid, {"f32"}, [] { bitwise_not(Matrix()); }},
+      {__LINE__, "threefry", "of another type than u64", kInvalid, {"f32", "u64"}, [] { threefry(Matrix(), Matrix()); }},
       {__LINE__, "exp", "of an empty tensor", kPrecondition, {"empty"}, [] { Tensor().exp(); }},
       // ---- reductions
       {__LINE__, "sum", "an axis that is none", kInvalid, {"2", "rank 2"}, [] { Matrix().sum({2}); }},
@@ -253,6 +268,10 @@ const std::vector<Mistake>& AllMistakes() {
       {__LINE__, "batchnorm", "no axis 1", kInvalid, {"[2]", "axis 1"}, [] { Bytes().batchnorm({}, {}, Bytes(), Bytes()); }},
       {__LINE__, "batchnorm", "other channels", kInvalid, {"[2]", "[2, 3]"}, [] { Matrix().batchnorm({}, {}, Bytes(), Bytes()); }},
       {__LINE__, "layernorm", "an axis that is none", kInvalid, {"2", "rank 2"}, [] { Matrix().layernorm(2); }},
+      {__LINE__, "cross_entropy", "labels of another shape", kInvalid, {"[2, 3]", "[3]"}, [] { cross_entropy(Matrix(), Tensor::arange(3)); }},
+      {__LINE__, "cross_entropy", "a smoothing that is no share", kInvalid, {"1.5"}, [] { cross_entropy(Matrix(), Places(), Reduction::kMean, 1.5); }},
+      {__LINE__, "nll_loss", "weights of another count", kInvalid, {"[2]", "[2, 3]"}, [] { nll_loss(Matrix(), Places(), Tensor::ones({2})); }},
+      {__LINE__, "nll_loss", "without classes", kInvalid, {"[2]", "axis 1"}, [] { nll_loss(Tensor::ones({2}), Places()); }},
       {__LINE__, "sparse_categorical_crossentropy", "labels of floats", kInvalid, {"f32", "[2]", "[2, 3]"}, [] { Matrix().sparse_categorical_crossentropy(Tensor::ones({2})); }},
       {__LINE__, "sparse_categorical_crossentropy", "labels of another shape", kInvalid, {"[3]", "[2, 3]"}, [] { Matrix().sparse_categorical_crossentropy(Tensor::arange(3)); }},
       {__LINE__, "mse_loss", "shapes that do not broadcast", kInvalid, {"[2, 3]", "[4]"}, [] { Matrix().mse_loss(Tensor::ones({4})); }},

@@ -67,8 +67,9 @@ Names Members(const std::string& text) {
 
 // Functions and types at the first column.
 Names Outside(const std::string& text) {
-  Names names = Matches(text, R"(^[A-Za-z][\w:<>]*[ &]+(?:\w+[ &]+)*(operator[^\s\w(]+|\w+)\()");
-  names.merge(Matches(text, R"(^(?:struct|class) (\w+)(?: :[^;{]*)?\s*\{)"));
+  Names names =
+      Matches(text, R"(^[A-Za-z][\w:<>,]*[ &]+(?:[\w:<>,]+[ &]+)*(operator[^\s\w(]+|\w+)\()");
+  names.merge(Matches(text, R"(^(?:struct|class|enum class) (\w+)(?: :[^;{]*)?\s*\{)"));
   return names;
 }
 
@@ -79,16 +80,35 @@ Names Declared() {
   Names names = Members(tensor.substr(begin, end - begin));
   names.erase("Tensor");  // the constructor
   names.merge(Outside(tensor));
-  for (const char* header : {"nn/layers.h",          "nn/optim.h",
-                             "nn/state.h",           "tensor/attention.h",
-                             "tensor/convolution.h", "tensor/diagonals.h",
-                             "tensor/einsum.h",      "tensor/grids.h",
-                             "tensor/interpolate.h", "tensor/items.h",
-                             "tensor/linalg.h",      "tensor/masks.h",
-                             "tensor/norms.h",       "tensor/padding.h",
-                             "tensor/pooling.h",     "tensor/rearrange.h",
-                             "tensor/recurrent.h",   "tensor/scatter.h",
-                             "tensor/sorting.h",     "tensor/window_options.h"})
+  static constexpr const char* kHeaders[] = {
+      "nn/layers.h",
+      "nn/optim.h",
+      "nn/state.h",
+      "tensor/activations.h",
+      "tensor/arithmetic.h",
+      "tensor/attention.h",
+      "tensor/convolution.h",
+      "tensor/diagonals.h",
+      "tensor/einsum.h",
+      "tensor/grids.h",
+      "tensor/interpolate.h",
+      "tensor/items.h",
+      "tensor/linalg.h",
+      "tensor/losses.h",
+      "tensor/masks.h",
+      "tensor/norms.h",
+      "tensor/padding.h",
+      "tensor/pooling.h",
+      "tensor/random.h",
+      "tensor/rearrange.h",
+      "tensor/recurrent.h",
+      "tensor/scans.h",
+      "tensor/scatter.h",
+      "tensor/sorting.h",
+      "tensor/transcendental.h",
+      "tensor/window_options.h",
+  };
+  for (const char* header : kHeaders)
     names.merge(Outside(ReadSource(std::string("client/") + header)));
   return names;
 }
@@ -128,6 +148,12 @@ const std::map<std::string, std::string>& Elsewhere() {
       {"MaxPooled", "operators/windows.cc"},
       {"Padding", "operators/windows.cc"},
       {"PerAxis", "operators/windows.cc"},
+      {"Reduction", "operators/losses.cc"},
+      {"PadMode", "operators/resizing.cc"},
+      {"Interpolation", "operators/resizing.cc"},
+      {"reduced", "operators/losses.cc"},
+      {"RunningExtreme", "operators/reductions.cc"},
+      {"scaled_uniform", "random_test.cc"},
       {"Slice", "operators/indexing.cc"},
       {"Ellipsis", "operators/indexing.cc"},
       {"NewAxis", "operators/indexing.cc"},

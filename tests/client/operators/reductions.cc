@@ -1,8 +1,10 @@
 // Operators over whole axes.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
+#include "client/tensor/scans.h"
 #include "tests/client/operators/table.h"
 
 namespace outboard::operators {
@@ -56,6 +58,28 @@ Row Along(const std::string& name, const std::string& form,
             return Build({2, 4}, [&](auto& i) {
               const auto row = x[0].values.begin() + 4 * i[0];
               return f(x[0](i), Elements(row, row + 4));
+            });
+          },
+          4};
+}
+
+// Element i along the first axis from that before and x.
+Row Scanned(const std::string& name, const std::string& form, Types types, Yields yields,
+            std::function<Tensor(const Tensor&)> make, std::function<double(double, double)> f,
+            Gradient gradient) {
+  return {name,
+          form,
+          "same",
+          types,
+          yields,
+          gradient,
+          {{{3, 2}}},
+          [make](const Tensors& x) { return make(x[0]); },
+          [f](const Arrays& x) {
+            return Build({3, 2}, [&](auto& i) {
+              double value = x[0]({0, i[1]});
+              for (int64_t j = 1; j <= i[0]; ++j) value = f(value, x[0]({j, i[1]}));
+              return value;
             });
           },
           4};
@@ -133,7 +157,7 @@ Group Reductions() {
               "argmin", "x.argmin(axis, keepdim)", Types::kAll, Yields::kI32, spread,
               [](auto& x) { return x.argmin(-1, true); }, {1}, true, place_of_min, 0, none),
           Over(
-              "logsumexp", "x.logsumexp(axis, keepdim)", Types::kAll, Yields::kFloat, {{2, 4}},
+              "logsumexp", "x.logsumexp(axes, keepdim)", Types::kAll, Yields::kFloat, {{2, 4}},
               [](auto& x) { return x.logsumexp(); }, {1}, false, LogSumExp, 4),
           Row{"cumsum",
               "x.cumsum(axis)",
@@ -151,6 +175,70 @@ Group Reductions() {
                 });
               },
               2},
+          Scanned(
+              "cumprod", "cumprod(x, axis)", Types::kAll, Yields::kSame,
+              [](auto& x) { return cumprod(x, 0); }, [](double a, double b) { return a * b; },
+              Gradient::kYes),
+          Scanned(
+              "cummax", "cummax(x, axis).values", Types::kAll, Yields::kSame,
+              [](auto& x) -> Tensor {
+                const RunningExtreme top = cummax(x, 0);
+                return top.values;
+              },
+              [](double a, double b) { return std::max(a, b); }, Gradient::kYes),
+          Scanned(
+              "cummin", "cummin(x, axis).values", Types::kAll, Yields::kSame,
+              [](auto& x) { return cummin(x, 0).values; },
+              [](double a, double b) { return std::min(a, b); }, Gradient::kYes),
+          Scanned(
+              "logcumsumexp", "logcumsumexp(x, axis)", Types::kAll, Yields::kFloat,
+              [](auto& x) { return logcumsumexp(x, 0); },
+              [](double a, double b) { return std::log(std::exp(a) + std::exp(b)); },
+              Gradient::kYes),
+          Row{"cummax",
+              "cummax(x, axis).indices, the first place",
+              "same",
+              Types::kAll,
+              Yields::kI32,
+              none,
+              {{{7}, 0, 0, {0, 1, 0, 1, 3, 3, 2}}},
+              [](auto& x) { return cummax(x[0]).indices; },
+              [](auto& x) {
+                int64_t top = 0;
+                return Build({7}, [&](auto& i) {
+                  if (x[0](i) > x[0]({top})) top = i[0];
+                  return static_cast<double>(top);
+                });
+              },
+              0},
+          // NaN is an extreme, and stays one.
+          Row{"cummin",
+              "cummin(x, axis).indices, the first place",
+              "same",
+              Types::kFloats,
+              Yields::kI32,
+              none,
+              {{{5}, 0, 0, {2, 1, std::numeric_limits<double>::quiet_NaN(), 0, 1}}},
+              [](auto& x) { return cummin(x[0]).indices; },
+              [](auto&) { return Array{{5}, {0, 1, 2, 2, 2}}; },
+              0},
+          // Longer than a block.
+          Row{"cummax",
+              "cummax(x, axis).indices, the first place",
+              "same",
+              Types::kIntegers,
+              Yields::kI32,
+              none,
+              {{{300}, 0, 100}},
+              [](auto& x) { return cummax(x[0]).indices; },
+              [](auto& x) {
+                int64_t top = 0;
+                return Build({300}, [&](auto& i) {
+                  if (x[0](i) > x[0]({top})) top = i[0];
+                  return static_cast<double>(top);
+                });
+              },
+              0},
           // Longer than a block, and than two.
           Row{"cumsum",
               "x.cumsum(axis)",
@@ -165,11 +253,14 @@ Group Reductions() {
                 return Build({600}, [&](auto& i) { return sum += x[0](i); });
               },
               0},
+          Over(
+              "logsumexp", "x.logsumexp(axes, keepdim)", Types::kAll, Yields::kFloat, cube,
+              [](auto& x) { return x.logsumexp({0, 2}, true); }, {0, 2}, true, LogSumExp, 4),
           Along(
-              "softmax", "x.softmax(axis)", [](auto& x) { return x.softmax(); },
+              "softmax", "x.softmax(axes)", [](auto& x) { return x.softmax(); },
               [](double x, const Elements& e) { return std::exp(x - LogSumExp(e)); }),
           Along(
-              "log_softmax", "x.log_softmax(axis)", [](auto& x) { return x.log_softmax(); },
+              "log_softmax", "x.log_softmax(axes)", [](auto& x) { return x.log_softmax(); },
               [](double x, const Elements& e) { return x - LogSumExp(e); }),
       },
   };

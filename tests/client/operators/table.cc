@@ -121,14 +121,15 @@ DType ResultType(Yields yields, DType dtype) {
       if (IsFloat(dtype) || ByteWidth(dtype) >= 4) return dtype;
       return IsUnsigned(dtype) ? DType::kU32 : DType::kI32;
     case Yields::kI32: return DType::kI32;
+    case Yields::kU32: return DType::kU32;
     default: return DType::kF32;
   }
 }
 
 std::vector<Group> AllGroups() {
-  return {Making(),   Movement(),   Indexing(), Order(),   Elementwise(),
-          Binary(),   Reductions(), Products(), Windows(), Resizing(),
-          Networks(), Formulas(),   Training(), Layers(),  Optimisers()};
+  return {Making(),   Movement(),   Indexing(), Order(),   Elementwise(), Functions(),
+          Binary(),   Reductions(), Products(), Windows(), Resizing(),    Networks(),
+          Formulas(), Training(),   Losses(),   Layers(),  Optimisers()};
 }
 
 }  // namespace outboard::operators

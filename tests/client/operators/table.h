@@ -57,7 +57,7 @@ enum class Types { kAll, kNumbers, kFloats, kIntegers, kIntegersAndBool, kBool }
 bool Has(Types types, DType dtype);
 
 // The type of the result, from that of the operands.
-enum class Yields { kSame, kFloat, kBool, kSum, kI32, kF32 };
+enum class Yields { kSame, kFloat, kBool, kSum, kI32, kU32, kF32 };
 DType ResultType(Yields yields, DType dtype);
 
 enum class Gradient { kYes, kNone };
@@ -86,6 +86,7 @@ Row Moved(const std::string& name, const std::string& form, const std::string& s
           std::function<Array(const Arrays&)> wanted);
 
 Group Elementwise();  // elementwise.cc
+Group Functions();    // functions.cc
 Group Binary();       // binary.cc
 Group Movement();     // movement.cc
 Group Indexing();     // indexing.cc
@@ -96,6 +97,7 @@ Group Resizing();     // resizing.cc
 Group Networks();     // networks.cc
 Group Making();       // making.cc
 Group Training();     // training.cc
+Group Losses();       // losses.cc
 Group Layers();       // layers.cc
 Group Optimisers();   // layers.cc
 Group Order();        // order.cc
