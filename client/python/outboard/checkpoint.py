@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from outboard import _core
 from outboard._core import Tensor
-from outboard.nn.state import get_state_dict
 
 
 class Saved(NamedTuple):
@@ -26,6 +25,8 @@ def save(name: str, obj: Any) -> Saved:
 
     An existing name is replaced at once, when all of the new one is there.
     """
+    from outboard.nn.state import get_state_dict  # here: who saves nothing does not wait for it at import
+
     return Saved(*_core.checkpoint_save(name, list(get_state_dict(obj).items())))
 
 
