@@ -32,8 +32,9 @@ void BindCreation(nb::module_&, TensorClass& tensor) {
           },
           "data"_a.none(), "device"_a = nb::none(), "dtype"_a = nb::none(),
           "requires_grad"_a = nb::none(),
-          "From a number, nested lists of numbers, bytes (uint8), a NumPy array or whatever speaks "
-          "DLPack. Large arrays\n"
+          "From a number, nested lists of numbers, bytes or the path of a file (uint8), a NumPy "
+          "array "
+          "or whatever speaks DLPack. Large arrays\n"
           "are not copied: they must not change until the tensor was used.")
       .def_static(
           "zeros",
