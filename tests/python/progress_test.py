@@ -55,6 +55,11 @@ def _of(items) -> str:
     return file.getvalue()
 
 
+def test_they_are_where_tinygrad_has_them():
+    from outboard.helpers import tqdm, trange
+    assert (tqdm, trange) == (outboard.tqdm, outboard.trange)
+
+
 def test_an_exception_ends_the_line():
     file = Terminal()
     with pytest.raises(KeyError):

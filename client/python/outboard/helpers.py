@@ -13,6 +13,7 @@ import time
 from typing import Any, Iterable
 
 from outboard import _core
+from outboard.progress_bars import tqdm, trange  # noqa: F401: tinygrad programs take them from here
 
 
 @functools.cache
