@@ -16,6 +16,7 @@
 
 namespace outboard {
 
+// Sorted elements, and where each of them was.
 struct Sorted {
   Tensor values, indices;
 };
