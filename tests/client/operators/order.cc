@@ -50,7 +50,8 @@ double Mean(double own, const Values& here) {
 Row Reduced(ScatterReduce how, bool include_self, Types types, Yields yields,
             std::function<double(double, const Values&)> f) {
   return {"scatter_reduce",
-          "scatter_reduce(x, axis, index, src, how, include_self)",
+          how == ScatterReduce::kMean ? "scatter_reduce(x, axis, index, src, kMean)"
+                                      : "scatter_reduce(x, axis, index, src, how, include_self)",
           "the shape of x",
           types,
           yields,
