@@ -106,8 +106,7 @@ class SGD : public LARS {
       : LARS(std::move(parameters), lr, {momentum, weight_decay, nesterov, classic, 0}, at) {}
 };
 
-// Jordan (2024): SGD whose momentum, as a matrix [first axis, all others], is made nearly orthogonal by `ns_steps` of
-// newton_schulz (client/tensor/linalg.h); weight decay is decoupled from the gradient. Of parameters of two or more axes.
+// Of Muon; weight decay is decoupled from the gradient.
 struct MuonOptions {
   double momentum = 0.95, weight_decay = 0.1;
   int64_t ns_steps = 5;
@@ -115,6 +114,8 @@ struct MuonOptions {
   bool nesterov = true;
 };
 
+// Jordan (2024): SGD whose momentum, as a matrix [first axis, all others], is made nearly orthogonal by `ns_steps` of
+// newton_schulz (client/tensor/linalg.h). Of parameters of two or more axes.
 class Muon : public LARS {
  public:
   explicit Muon(std::vector<Tensor> parameters, double lr = 0.001, MuonOptions options = {},

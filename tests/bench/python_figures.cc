@@ -60,8 +60,28 @@ void CharGpt() {
                       seconds, kSteps, kStepsMeasured));
 }
 
+// What the package itself takes: python_figures.py says of each what is measured.
+void Package() {
+  const auto measured = [](const std::string& figure) {
+    return OutputOf(absl::StrCat(PythonCommand(), OUTBOARD_BENCH_SOURCES, "/python_figures.py ",
+                                 figure, " 2>/dev/null"));
+  };
+  const std::string build = measured("python_gpt_build_ms");
+  Report("python_gpt_build_ms", NumberIn(build, "python_gpt_build_ms"), "ms", "",
+         absl::StrFormat("a training step of GPT-2 small, forward, backward and Adam, built and "
+                         "encoded; the first takes %.0f ms, the second %.0f ms",
+                         NumberIn(build, "first_ms"), NumberIn(build, "second_ms")));
+  Report("python_gpt_jit_ms", NumberIn(measured("python_gpt_jit_ms"), "python_gpt_jit_ms"), "ms",
+         "", "one call of that step under TinyJit, through a session");
+  Report("python_import_s", NumberIn(measured("python_import_s"), "python_import_s"), "s", "",
+         "import outboard, above an empty program");
+}
+
 }  // namespace
 
-void PythonFigures() { CharGpt(); }
+void PythonFigures() {
+  Package();
+  CharGpt();
+}
 
 }  // namespace outboard::bench

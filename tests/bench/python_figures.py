@@ -3,8 +3,8 @@
     build/venv/bin/python tests/bench/python_figures.py [NAME ...]     # with PYTHONPATH=build/python
 
 python_gpt_build_ms  building one training step of GPT-2 small (12 layers of width 768, 12 heads, context 1024) without
-                     TinyJit: forward, backward, Adam, up to and including the encoding of the graph. Nothing is computed
-                     (a dry run). Median of the steps after the second; the first two are told beside it.
+                     TinyJit: forward, backward, Adam, up to and including the encoding of the graph. Nothing is
+                     computed (a dry run). Median of the steps after the second; the first two are told beside it.
 python_gpt_jit_ms    one call of that step under TinyJit, through a session with a private worker. The call is the same
                      for every size of a tensor, so that these are small: 148 parameters and their moments.
 python_import_s      `import outboard` in a fresh interpreter, above that of an empty program; the best of several.
@@ -33,8 +33,11 @@ def gpt(vocab, context, width, heads, layers):
         return param(width), param(width)
 
     words, places = param(vocab, width), param(context, width)
-    blocks = [(norm(), param(width, 3 * width), param(3 * width), param(width, width), param(width), norm(), param(width, 4 * width),
-               param(4 * width), param(4 * width, width), param(width)) for _ in range(layers)]
+    blocks = [
+        (norm(), param(width, 3 * width), param(3 * width), param(width, width), param(width),
+         norm(), param(width, 4 * width), param(4 * width), param(4 * width, width), param(width))
+        for _ in range(layers)
+    ]
     last = norm()
 
     def normed(x, scale):
@@ -45,7 +48,8 @@ def gpt(vocab, context, width, heads, layers):
         x = words[tokens] + places[:size]
         mask = Tensor.ones(size, size).tril()
         for first, qkv, qkv_bias, out, out_bias, second, up, up_bias, down, down_bias in blocks:
-            parts = (normed(x, first) @ qkv + qkv_bias).reshape(-1, size, 3, heads, width // heads).permute(2, 0, 3, 1, 4)
+            parts = (normed(x, first) @ qkv + qkv_bias).reshape(-1, size, 3, heads, width // heads)
+            parts = parts.permute(2, 0, 3, 1, 4)
             scores = (parts[0] @ parts[1].transpose(-2, -1)) * (width // heads) ** -0.5
             scores = (mask == 0).where(float("-inf"), scores).softmax()
             x = x + (scores @ parts[2]).permute(0, 2, 1, 3).reshape(-1, size, width) @ out + out_bias
@@ -84,7 +88,8 @@ def python_gpt_build_ms():
             start = time.perf_counter()
             call(step)
             times.append((time.perf_counter() - start) * 1e3)
-    return {"python_gpt_build_ms": statistics.median(times[2:]), "first_ms": times[0], "second_ms": times[1], "parameters": count}
+    figure = statistics.median(times[2:])
+    return {"python_gpt_build_ms": figure, "first_ms": times[0], "second_ms": times[1], "parameters": count}
 
 
 def python_gpt_jit_ms():
@@ -126,8 +131,8 @@ def main():
         return
     figures = {}
     for name in names:
-        out = subprocess.run([sys.executable, os.path.abspath(__file__), name], check=True, capture_output=True, text=True).stdout
-        figures.update(json.loads(out))
+        command = [sys.executable, os.path.abspath(__file__), name]
+        figures.update(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
     print(json.dumps(figures))
 
 

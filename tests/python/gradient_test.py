@@ -62,8 +62,8 @@ def test_a_hessian_by_rows_is_that_of_torch():
     x = Tensor(values)
     (first,) = ((x.reshape(1, 3) @ Tensor(matrix)).sigmoid() * x.exp()).sum().gradient(x)
     rows = [first[i].gradient(x)[0].tolist() for i in range(3)]
-    t = torch.tensor(values)
-    expected = torch.autograd.functional.hessian(lambda x: ((x.reshape(1, 3) @ torch.tensor(matrix)).sigmoid() * x.exp()).sum(), t)
+    function = lambda x: ((x.reshape(1, 3) @ torch.tensor(matrix)).sigmoid() * x.exp()).sum()
+    expected = torch.autograd.functional.hessian(function, torch.tensor(values))
     np.testing.assert_allclose(rows, expected.numpy(), rtol=1e-4, atol=1e-5)
 
 

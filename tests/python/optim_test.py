@@ -57,10 +57,16 @@ def check(actual, expected):
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
 
 
-@pytest.mark.parametrize("arguments", [{}, {"momentum": 0.9}, {"momentum": 0.9, "nesterov": True}, {"weight_decay": 0.1},
-                                       {"momentum": 0.8, "weight_decay": 0.1, "nesterov": True}])
+@pytest.mark.parametrize("arguments", [
+    {},
+    {"momentum": 0.9},
+    {"momentum": 0.9, "nesterov": True},
+    {"weight_decay": 0.1},
+    {"momentum": 0.8, "weight_decay": 0.1, "nesterov": True},
+])
 def test_sgd(arguments):
-    check(ours(lambda p: optim.SGD(p, lr=0.05, **arguments)), torchs(lambda p: torch.optim.SGD(p, lr=0.05, **arguments)))
+    theirs = torchs(lambda p: torch.optim.SGD(p, lr=0.05, **arguments))
+    check(ours(lambda p: optim.SGD(p, lr=0.05, **arguments)), theirs)
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.1])
@@ -128,10 +134,17 @@ def test_muon():
 
 
 def test_a_group_steps_together():
-    make = lambda p: optim.OptimizerGroup(optim.SGD(p[:1], lr=0.05), optim.Adam(p[1:], lr=0.01))
-    theirs = lambda p: type("Both", (), {"zero_grad": lambda s: [o.zero_grad() for o in s.all], "step": lambda s: [o.step() for o in s.all],
-                                         "all": [torch.optim.SGD(p[:1], lr=0.05), torch.optim.Adam(p[1:], lr=0.01)]})()
-    check(ours(make), torchs(theirs))
+    class Both:
+        def __init__(self, params):
+            self.all = [torch.optim.SGD(params[:1], lr=0.05), torch.optim.Adam(params[1:], lr=0.01)]
+
+        def zero_grad(self):
+            [each.zero_grad() for each in self.all]
+
+        def step(self):
+            [each.step() for each in self.all]
+
+    check(ours(lambda p: optim.OptimizerGroup(optim.SGD(p[:1], lr=0.05), optim.Adam(p[1:], lr=0.01))), torchs(Both))
 
 
 def test_one_of_your_own():
@@ -139,7 +152,8 @@ def test_one_of_your_own():
         def _step(self, params, grads):
             return [self.lr * grad.sign() for grad in grads], []
 
-    check(ours(lambda p: Sign(p, 0.1)), by_hand(lambda param, gradient, state, step: np.float32(0.1) * np.sign(gradient)))
+    expected = by_hand(lambda param, gradient, state, step: np.float32(0.1) * np.sign(gradient))
+    check(ours(lambda p: Sign(p, 0.1)), expected)
 
 
 def test_what_is_no_parameter_is_realised_and_left():

@@ -66,7 +66,8 @@ def test_counters():
 
 
 def test_small_helpers():
-    assert prod((2, 3, 4)) == 24 and dedup([1, 2, 1]) == [1, 2] and flatten([[1], [2, 3]]) == [1, 2, 3] and round_up(5, 4) == 8
+    assert prod((2, 3, 4)) == 24 and dedup([1, 2, 1]) == [1, 2]
+    assert flatten([[1], [2, 3]]) == [1, 2, 3] and round_up(5, 4) == 8
     assert colored("x", None) == "x" and "x" in colored("x", "RED")
     assert getenv("OUTBOARD_SURELY_NOT_SET", 7) == 7
 

@@ -1,4 +1,4 @@
-"""The device of the session. There is one: tensors are where their session is, and a `device` argument changes nothing."""
+"""The device of the session. There is one: tensors are where their session is; a `device` argument changes nothing."""
 from __future__ import annotations
 
 import functools

@@ -1,4 +1,4 @@
-"""Settings of the process, counters of the session, and the small functions that tinygrad programs take from its helpers.
+"""Settings of the process, counters of the session, and small functions that tinygrad programs take from its helpers.
 
 A setting begins with the environment's value. DEBUG, BEAM and the like are read by what runs the kernels: for a private
 worker they count as set when the session begins, for a rented one they are its owner's.
@@ -68,7 +68,7 @@ class _Training(ContextVar):
 
 
 class Context(contextlib.ContextDecorator):
-    """`with Context(TRAINING=1):`, or `@Context(TRAINING=1)` before a function: these settings, and then the old ones."""
+    """`with Context(TRAINING=1):`, or `@Context(TRAINING=1)` before a function: these settings, then the old ones."""
 
     def __init__(self, **settings):
         self._settings = settings
@@ -84,7 +84,7 @@ class Context(contextlib.ContextDecorator):
             ContextVar._cache[key].value = value
 
 
-DEBUG, BEAM, JIT, NOOPT = (ContextVar(key, default) for key, default in (("DEBUG", 0), ("BEAM", 0), ("JIT", 1), ("NOOPT", 0)))
+DEBUG, BEAM, JIT, NOOPT = ContextVar("DEBUG", 0), ContextVar("BEAM", 0), ContextVar("JIT", 1), ContextVar("NOOPT", 0)
 FUSE_OPTIM, WINO, NO_COLOR = ContextVar("FUSE_OPTIM", 0), ContextVar("WINO", 0), ContextVar("NO_COLOR", 0)
 TRAINING = _Training("TRAINING", 0)
 

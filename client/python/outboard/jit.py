@@ -32,7 +32,8 @@ def _tensors_in(value: Any) -> list[Tensor]:
     if value is None:
         return []
     if isinstance(value, (tuple, list, dict)):
-        return [tensor for item in (value.values() if isinstance(value, dict) else value) for tensor in _tensors_in(item)]
+        items = value.values() if isinstance(value, dict) else value
+        return [tensor for item in items for tensor in _tensors_in(item)]
     raise JitError(f"JIT return contains non-Tensor value of type {type(value).__name__}")
 
 
@@ -122,7 +123,9 @@ class _TinyJit(Generic[ReturnType]):
 @overload
 def TinyJit(fxn: Callable[..., ReturnType], *, prune: bool = False) -> _TinyJit[ReturnType]: ...
 @overload
-def TinyJit(fxn: None = None, *, prune: bool = False) -> Callable[[Callable[..., ReturnType]], _TinyJit[ReturnType]]: ...
+def TinyJit(
+    fxn: None = None, *, prune: bool = False
+) -> Callable[[Callable[..., ReturnType]], _TinyJit[ReturnType]]: ...
 def TinyJit(fxn=None, *, prune=False):
     """Runs `fxn` twice, and records what the second call sends; each later call sends that again, with the tensors and
     bound variables of its arguments, and the tensors from outside as they are then.

@@ -6,8 +6,8 @@
         loss = model(x).sparse_categorical_crossentropy(y).backward()
         optimiser.step()
 
-A step uses the gradients up: reading one after it, or another backward() without zero_grad(), is an error. The arguments
-`device` and `fused` are taken and change nothing: there is one device, and a step is one graph.
+A step uses the gradients up: reading one after it, or another step without zero_grad() before backward(), is an error.
+The arguments `device` and `fused` are taken and change nothing: there is one device, and a step is one graph.
 """
 from __future__ import annotations
 
@@ -90,36 +90,41 @@ class OptimizerGroup(Optimizer):
 class LARS(Optimizer):
     """SGD whose step in each parameter is scaled by its norm and its gradient's. https://arxiv.org/abs/1708.03888"""
 
-    def __init__(self, params: list[Tensor], lr=0.001, momentum=0.9, weight_decay=1e-4, ns_steps=0, ns_coefficients=None,
-                 nesterov=False, classic=True, pre_wd=True, tcoef=0.001, device=None, fused=False):
+    def __init__(self, params: list[Tensor], lr=0.001, momentum=0.9, weight_decay=1e-4, ns_steps=0,
+                 ns_coefficients=None, nesterov=False, classic=True, pre_wd=True, tcoef=0.001, device=None,
+                 fused=False):
         if momentum < 0:
             raise ValueError(f"Invalid momentum value: {momentum}")
         super().__init__(params, lr, device, fused)
+        nesterov = nesterov and momentum > 0
         if ns_coefficients is None and pre_wd:
-            rule = _core.LarsRule(self.params, lr, momentum, weight_decay, nesterov and momentum > 0, classic, tcoef)
+            rule = _core.LarsRule(self.params, lr, momentum, weight_decay, nesterov, classic, tcoef)
         elif ns_coefficients is not None and not (classic or pre_wd or tcoef):
-            rule = _core.MuonRule(self.params, lr, momentum, weight_decay, ns_steps, list(ns_coefficients), nesterov and momentum > 0)
+            rule = _core.MuonRule(self.params, lr, momentum, weight_decay, ns_steps, list(ns_coefficients), nesterov)
         else:
             raise NotImplementedError("LARS with Newton-Schulz is Muon: classic and pre_wd are False, tcoef is 0")
         self._follow(rule, *(["b"] if momentum else []))
 
 
-def SGD(params: list[Tensor], lr=0.001, momentum=0.0, weight_decay=0.0, nesterov=False, classic=False, device=None, fused=False):
-    """Stochastic gradient descent; `classic` momentum sums what is subtracted, so that it remembers old learning rates."""
-    return LARS(params, lr, momentum, weight_decay, 0, None, nesterov, classic=classic, pre_wd=True, tcoef=0.0, device=device, fused=fused)
-
-
-def Muon(params: list[Tensor], lr=0.001, momentum=0.95, weight_decay=0.1, ns_steps=5, ns_coefficients=(3.4445, -4.775, 2.0315),
-         nesterov=True, device=None, fused=False):
-    """SGD with a momentum that is made orthogonal. https://kellerjordan.github.io/posts/muon/"""
-    return LARS(params, lr, momentum, weight_decay, ns_steps, ns_coefficients, nesterov, classic=False, pre_wd=False, tcoef=0.0,
+def SGD(params: list[Tensor], lr=0.001, momentum=0.0, weight_decay=0.0, nesterov=False, classic=False, device=None,
+        fused=False):
+    """Stochastic gradient descent; `classic` momentum sums what is subtracted: it remembers old learning rates."""
+    return LARS(params, lr, momentum, weight_decay, 0, None, nesterov, classic=classic, pre_wd=True, tcoef=0.0,
                 device=device, fused=fused)
+
+
+def Muon(params: list[Tensor], lr=0.001, momentum=0.95, weight_decay=0.1, ns_steps=5,
+         ns_coefficients=(3.4445, -4.775, 2.0315), nesterov=True, device=None, fused=False):
+    """SGD with a momentum that is made orthogonal. https://kellerjordan.github.io/posts/muon/"""
+    return LARS(params, lr, momentum, weight_decay, ns_steps, ns_coefficients, nesterov, classic=False, pre_wd=False,
+                tcoef=0.0, device=device, fused=fused)
 
 
 class LAMB(Optimizer):
     """AdamW whose step in each parameter is as long as that parameter. https://arxiv.org/abs/1904.00962"""
 
-    def __init__(self, params: list[Tensor], lr=0.001, b1=0.9, b2=0.999, eps=1e-6, weight_decay=0.0, adam=False, device=None, fused=False):
+    def __init__(self, params: list[Tensor], lr=0.001, b1=0.9, b2=0.999, eps=1e-6, weight_decay=0.0, adam=False,
+                 device=None, fused=False):
         if weight_decay < 0:
             raise ValueError(f"Invalid weight_decay value: {weight_decay}")
         super().__init__(params, lr, device, fused)
