@@ -6,7 +6,7 @@ import pathlib
 
 import numpy as np
 import pytest
-from onnx_suite import DATA, PACKAGE, difference, outcomes, read_value
+from onnx_suite import DATA, PACKAGE, SHARD, SHARDS, difference, outcomes, read_value
 
 from outboard.onnx import OnnxRunner
 
@@ -17,7 +17,7 @@ NAMES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES[SHARD::SHARDS])
 def test_light(name: str) -> None:
     run = OnnxRunner(LIGHT / f"light_{name}.onnx")
     inputs = {}
@@ -31,13 +31,15 @@ def test_light(name: str) -> None:
 
 # All but those of strings.
 SIMPLE = [folder for folder in sorted((DATA / "simple").iterdir()) if not folder.name.startswith("test_strnorm")]
+FOLDERS = [*SIMPLE, *sorted((DATA / "pytorch-operator").iterdir()), *sorted((DATA / "pytorch-converted").iterdir())]
+HERE = FOLDERS[SHARD::SHARDS]
 
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, str | None]:
-    return dict(outcomes([*SIMPLE, *sorted((DATA / "pytorch-operator").iterdir())]))
+    return dict(outcomes(HERE))
 
 
-@pytest.mark.parametrize("folder", [*SIMPLE, *sorted((DATA / "pytorch-operator").iterdir())], ids=lambda f: f.name)
+@pytest.mark.parametrize("folder", HERE, ids=lambda folder: folder.name)
 def test_model(folder: pathlib.Path, results: dict[str, str | None]) -> None:
     assert results[folder.name] is None

@@ -15,12 +15,11 @@ import pathlib
 import re
 
 import pytest
-from onnx_suite import DATA, PACKAGE, outcomes
+from onnx_suite import DATA, PACKAGE, SHARD, SHARDS, outcomes
 
 from outboard.onnx import registry
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "onnx.md"
-SHARD, SHARDS = map(int, os.environ.get("OUTBOARD_SHARD", "0/1").split("/"))
 UPDATE = os.environ.get("OUTBOARD_UPDATE") == "1"
 DEBIANS = sorted((DATA / "node").iterdir())
 # Those of newer operator sets, from the package `onnx`.
@@ -32,6 +31,9 @@ HERE = FOLDERS[SHARD::SHARDS]
 REASONS = {
     "test_adam_multiple": "its model lacks the epsilon of 0.01 that its results were computed with",
     "test_bernoulli*": "random numbers: the expected ones are those of NumPy's generator",
+    "test_cast_FLOAT_to_BFLOAT16": "the expected numbers are cut off, ours are rounded to the nearest",
+    "test_castlike_*BFLOAT16*": "an input has not the shape that the model says",
+    "test_strnormalizer*": "tensors here have no type string",
     "test_training_dropout*": "random numbers: the expected ones are those of NumPy's generator",
 }
 NO_TYPE = "tensors here have no type"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import os
 import pathlib
 import re
 import warnings
@@ -19,6 +20,8 @@ from outboard.onnx.values import Constant, UnsupportedType, constant_of, dtype_o
 DATA = pathlib.Path("/usr/share/libonnx-testdata/data")
 # Newer tests, and models, in the package `onnx`, of which nothing is imported.
 PACKAGE = pathlib.Path(importlib.util.find_spec("onnx").submodule_search_locations[0]) / "backend/test/data"
+# Which part of the tests this program runs.
+SHARD, SHARDS = map(int, os.environ.get("OUTBOARD_SHARD", "0/1").split("/"))
 # Those of ONNX's own runner.
 RELATIVE, ABSOLUTE = 1e-3, 1e-7
 # bfloat16 and the 8-bit floats, by their TensorProto.data_type.

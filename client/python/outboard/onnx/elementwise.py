@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from typing import Any
 
 from outboard import Tensor, dtypes
 from outboard.onnx.registry import op
@@ -21,8 +22,7 @@ _METHODS = {
     "Where": "where",
 }  # fmt: skip
 for _name, _method in _METHODS.items():
-    if hasattr(Tensor, _method):
-        op(_name)(getattr(Tensor, _method))
+    op(_name)(getattr(Tensor, _method))
 
 
 def _aligned(x: Tensor, y: Tensor, broadcast: int, axis: int | None) -> Tensor:
@@ -114,12 +114,21 @@ def identity(x):
 
 @op("Cast")
 def cast(x: Tensor, to: int, saturate: int = 1) -> Tensor:
-    return x.cast(dtype_of(to))
+    return _cast(x, dtype_of(to), saturate)
 
 
 @op("CastLike")
 def cast_like(x: Tensor, target: Tensor, saturate: int = 1) -> Tensor:
-    return x.cast(target.dtype)
+    return _cast(x, target.dtype, saturate)
+
+
+def _cast(x: Tensor, dtype: Any, saturate: int) -> Tensor:
+    """Only 8-bit floats can be saturated. Of ours, e4m3 always is and e5m2, which has an infinity, never."""
+    if dtype == dtypes.fp8e5m2 and saturate:
+        return x.isnan().where(x, x.clip(-57344, 57344)).cast(dtype)
+    if dtype == dtypes.fp8e4m3 and not saturate:  # 464 is the last that would be rounded to 448, the largest
+        return (x.abs() <= 464).where(x, float("nan")).cast(dtype)
+    return x.cast(dtype)
 
 
 @op("IsInf")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from outboard.onnx.registry import fold
-from outboard.onnx.values import array_type_of, dtype_of
+from outboard.onnx.values import array_type_of, dtype_of, ints
 
 for _name, _function in {
     "Add": np.add, "And": np.logical_and, "Equal": np.equal, "Greater": np.greater,
@@ -78,20 +78,22 @@ def size(x):
 @fold("Slice")
 def slice_(x, starts, ends, axes=None, steps=None):
     index = [slice(None)] * x.ndim
-    axes = range(len(starts)) if axes is None else axes
-    for start, end, axis, step in zip(starts, ends, axes, [1] * len(starts) if steps is None else steps, strict=True):
+    starts, ends = ints(starts), ints(ends)
+    axes = range(len(starts)) if axes is None else ints(axes)
+    steps = [1] * len(starts) if steps is None else ints(steps)
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         index[axis] = slice(start, None if step < 0 and end < -x.shape[axis] else end, step)
     return x[tuple(index)]
 
 
 @fold("Squeeze")
 def squeeze(x, axes=None):
-    return x.squeeze(None if axes is None else tuple(axes))
+    return x.squeeze(None if axes is None else tuple(ints(axes)))
 
 
 @fold("Unsqueeze")
 def unsqueeze(x, axes):
-    return np.expand_dims(x, tuple(axes))
+    return np.expand_dims(x, tuple(ints(axes)))
 
 
 @fold("Range")
@@ -101,7 +103,7 @@ def range_(start, limit, delta):
 
 @fold("ReduceProd")
 def reduce_prod(x, axes=None, keepdims=1):
-    return np.prod(x, None if axes is None else tuple(axes), x.dtype, keepdims=bool(keepdims))
+    return np.prod(x, None if axes is None else tuple(ints(axes)), x.dtype, keepdims=bool(keepdims))
 
 
 @fold("Transpose")

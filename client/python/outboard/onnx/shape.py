@@ -9,12 +9,7 @@ import numpy as np
 
 from outboard import Tensor, dtypes
 from outboard.onnx.registry import op
-from outboard.onnx.values import Constant, dtype_of
-
-
-def ints(values: Sequence[int]) -> list[int]:
-    """As Python's integers, whether an attribute or an array said them."""
-    return [int(value) for value in np.asarray(values).reshape(-1)]
+from outboard.onnx.values import Constant, dtype_of, ints
 
 
 def torch_pads(pads: Sequence[int]) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import mmap
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -158,3 +159,8 @@ def tensor_of(value: Any) -> Any:
     if isinstance(value, list):
         return [tensor_of(part) for part in value]
     return value
+
+
+def ints(values: Sequence[int]) -> list[int]:
+    """As Python's integers, whether an attribute or an array said them, even if of no axis."""
+    return [int(value) for value in np.asarray(values).reshape(-1)]
