@@ -124,6 +124,9 @@ const UOp* Windows(const Recorder& rec, const UOp* x, int axis, int64_t places, 
     dims.insert(dims.begin() + axis, Dim(places));
     return rec.Reshape(rec.Shrink(x, begin_end), dims);
   }
+  if (IsBool(x->dtype))  // has no sum
+    return rec.Cast(Windows(rec, rec.Cast(x, DType::kU8), axis, places, kernel, stride, dilation),
+                    DType::kBool);
   Shape full(x->shape.begin(), x->shape.end());
   full.insert(full.begin() + axis, 2, Dim(kernel));
   full[axis] = Dim(places);  // [..., o, k, i, ...]
