@@ -1,5 +1,6 @@
 #include "client/tensor/transcendental.h"
 
+#include <limits>
 #include <numbers>
 #include <span>
 
@@ -190,7 +191,9 @@ Tensor acosh(const Tensor& x, At at) {
     return Apart(
         rec, x,
         [&](const UOp* x) {
-          const UOp* const t = Plus(rec, x, -1);
+          // Below the domain t + root would round to 0.
+          const UOp* const outside = rec.FullLike(x, std::numeric_limits<double>::quiet_NaN());
+          const UOp* const t = rec.Where(IsBelow(rec, x, 1), outside, Plus(rec, x, -1));
           const UOp* const root = rec.Alu(Op::kSqrt, rec.Mul(t, Plus(rec, t, 2)));
           return Log1p(rec, rec.Add(t, root));
         },

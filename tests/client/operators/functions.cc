@@ -97,8 +97,8 @@ Group Functions() {
               "acosh", "acosh(x)", above, [](auto& x) { return outboard::acosh(x); },
               [](double x) { return std::acosh(x); }),
           AtTheEnds(
-              "acosh", "acosh(x)", {1, 0.5, -3, kNan}, [](auto& x) { return outboard::acosh(x); },
-              [](double x) { return std::acosh(x); }),
+              "acosh", "acosh(x)", {1, 0.5, -3, -200, kNan},
+              [](auto& x) { return outboard::acosh(x); }, [](double x) { return std::acosh(x); }),
           OfFloats(
               "atanh", "atanh(x)", within, [](auto& x) { return outboard::atanh(x); },
               [](double x) { return x == 0 ? 0 : std::atanh(x); }),
