@@ -1,8 +1,10 @@
 // Random numbers: the published generator over a counter in the cloud, the same for the same seed.
 #include "client/tensor/random.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "client/tensor/sampling.h"
 #include "compiler/reference/alu.h"
 #include "tests/client/client_test.h"
 
@@ -52,6 +54,24 @@ TEST_F(RandomTest, ALazyTensorIsDrawnOnce) {
 TEST_F(RandomTest, DrawingAgainIsTheSameGraph) {
   for (int i = 0; i < 5; ++i) (void)Tensor::rand({4}).sum().item();
   EXPECT_EQ(engine->graph_count(), 1u);
+}
+
+TEST_F(RandomTest, PermutationsAndSamples) {
+  std::vector<int64_t> places = randperm(50).to_vector<int64_t>();
+  EXPECT_FALSE(std::is_sorted(places.begin(), places.end()));
+  std::sort(places.begin(), places.end());
+  for (int64_t i = 0; i < 50; ++i) EXPECT_EQ(places[i], i);
+  const Tensor weights = Tensor::from<float>({0, 1, 0, 3, 4, 0});
+  std::vector<double> shares(6);
+  for (const int64_t place : multinomial(weights, 4000, true).to_vector<int64_t>())
+    shares[place] += 1. / 4000;
+  const double wanted[] = {0, 0.125, 0, 0.375, 0.5, 0};
+  for (int i = 0; i < 6; ++i) EXPECT_NEAR(shares[i], wanted[i], 0.03);
+  const Tensor rows = Tensor::stack({weights, weights.flip({0})});
+  std::vector<int64_t> drawn = multinomial(rows, 3).to_vector<int64_t>();
+  std::sort(drawn.begin(), drawn.begin() + 3);
+  std::sort(drawn.begin() + 3, drawn.end());
+  EXPECT_EQ(drawn, (std::vector<int64_t>{1, 3, 4, 1, 2, 4}));
 }
 
 TEST_F(RandomTest, Distributions) {

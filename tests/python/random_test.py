@@ -9,6 +9,8 @@ MAKERS = {
     "normal": lambda: Tensor.normal(40, mean=1, std=2), "randint": lambda: Tensor.randint(40, low=-5, high=100),
     "scaled_uniform": lambda: Tensor.scaled_uniform(5, 8), "glorot_uniform": lambda: Tensor.glorot_uniform(5, 8),
     "kaiming_uniform": lambda: Tensor.kaiming_uniform(5, 8), "kaiming_normal": lambda: Tensor.kaiming_normal((5, 8)),
+    "randperm": lambda: Tensor.randperm(40),
+    "multinomial": lambda: Tensor.ones(5, 20).multinomial(8), "multinomial again": lambda: Tensor.ones(9).multinomial(40, True),
     "rand_like": lambda: Tensor.zeros(5, 8).rand_like(), "randn_like": lambda: Tensor.zeros(5, 8).randn_like(),
 }
 
@@ -48,6 +50,16 @@ def test_integers_reach_both_ends():
     assert set(Tensor.uniform(500, low=-2, high=3, dtype="int").tolist()) == {-2, -1, 0, 1, 2}
     bytes_ = Tensor.randint((50, 100), low=0, high=256, dtype="uint8")
     assert bytes_.dtype == dtypes.uint8 and bytes_.shape == (50, 100) and bytes_.max().item() == 255
+
+
+def test_permutations_and_samples():
+    assert sorted(Tensor.randperm(30).tolist()) == list(range(30)) and Tensor.randperm(3, dtype="int64").dtype == dtypes.int64
+    weights = Tensor([[0.0, 1, 0, 3], [2, 0, 5, 0]])
+    assert [sorted(row) for row in weights.multinomial(2).tolist()] == [[1, 3], [0, 2]]
+    drawn = np.bincount(Tensor([0, 1, 3]).multinomial(4000, replacement=True).numpy(), minlength=3)
+    np.testing.assert_allclose(drawn / 4000, [0, 0.25, 0.75], atol=0.03)
+    with pytest.raises(ValueError):
+        Tensor([1.0, 2.0]).multinomial(3)
 
 
 def test_types_and_shapes():

@@ -74,6 +74,27 @@ void BindCreation(nb::module_&, TensorClass& tensor) {
           },
           "fill_value"_a, "dtype"_a = nb::none(), "device"_a = nb::none(), "buffer"_a = true)
       .def(
+          "const_like",
+          [](const Tensor& x, const Operand& b, const DTypeArgument& dtype) {
+            const At at = Here();
+            return Filled(x.shape(at), b, {dtype.value_or(x.dtype(at))});
+          },
+          "b"_a, "dtype"_a = nb::none(), "As full_like.")
+      .def(
+          "empty_like",
+          [](const Tensor& x, const DTypeArgument& dtype, DeviceArgument) {
+            const At at = Here();
+            return Tensor::zeros(x.shape(at), dtype.value_or(x.dtype(at)), at);
+          },
+          "dtype"_a = nb::none(), "device"_a = nb::none(),
+          "Zeros: memory has no older content here.")
+      .def(
+          "to", [](const Tensor& x, DeviceArgument) { return x; }, "device"_a.none(),
+          "The tensor: a session has one device.")
+      .def(
+          "to_", [](Tensor& x, DeviceArgument) -> Tensor& { return x; }, "device"_a.none(),
+          nb::rv_policy::none)
+      .def(
           "zeros_like",
           [](const Tensor& x, const DTypeArgument& dtype, DeviceArgument) {
             const At at = Here();

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/python/bindings/arguments.h"
 #include "client/python/bindings/bindings.h"
+#include "client/tensor/sampling.h"
 
 namespace outboard::python {
 namespace nb = nanobind;
@@ -89,6 +90,19 @@ void BindRandom(nb::module_&, TensorClass& tensor) {
           },
           "shape"_a, "a"_a = 0.01, "device"_a = nb::none(), "dtype"_a = nb::none(),
           "contiguous"_a = true)
+      .def_static(
+          "randperm",
+          [](int64_t n, Ignored, const DTypeArgument& dtype, Ignored) {
+            return randperm(n, dtype.value_or(DType::kI32), Here());
+          },
+          "n"_a, "device"_a = nb::none(), "dtype"_a = DType::kI32, "contiguous"_a = true)
+      .def(
+          "multinomial",
+          [](const Tensor& x, int64_t num_samples, bool replacement) {
+            return multinomial(x, num_samples, replacement, Here());
+          },
+          "num_samples"_a = 1, "replacement"_a = false,
+          "Places of [n] or [rows, n] weights, as int32.")
       .def(
           "rand_like",
           [](const Tensor& x, Ignored, const DTypeArgument& dtype, Ignored) {

@@ -68,6 +68,15 @@ void BindValues(nb::module_&, TensorClass& tensor) {
   tensor.def_prop_ro("shape", [](const Tensor& x) { return ShapeTuple(x, Here()); })
       .def_prop_ro("dtype", [](const Tensor& x) { return x.dtype(Here()); })
       .def_prop_ro("ndim", [](const Tensor& x) { return x.rank(Here()); })
+      .def(
+          "size",
+          [](const Tensor& x, std::optional<int64_t> dim) -> nb::object {
+            const At at = Here();
+            if (!dim) return ShapeTuple(x, at);
+            const Size size = x.size(*dim, at);
+            return size.is_number() ? nb::cast(size.value()) : nb::cast(size);
+          },
+          "dim"_a = nb::none(), "The shape, or one of its dimensions.")
       .def("numel", [](const Tensor& x) { return x.numel(Here()); })
       .def("__len__",
            [](const Tensor& x) {

@@ -17,6 +17,7 @@
 #include "client/tensor/padding.h"
 #include "client/tensor/pooling.h"
 #include "client/tensor/random.h"
+#include "client/tensor/sampling.h"
 #include "client/tensor/rearrange.h"
 #include "client/tensor/recurrent.h"
 #include "client/tensor/scatter.h"
@@ -67,6 +68,8 @@ const std::vector<Mistake>& AllMistakes() {
       {__LINE__, "randint", "of floats", kInvalid, {"f32"}, [] { randint({2}, 0, 4, DType::kF32); }},
       {__LINE__, "normal", "a negative width", kInvalid, {"-1"}, [] { normal({2}, 0, -1); }},
       {__LINE__, "glorot_uniform", "of a scalar", kInvalid, {"scalar"}, [] { glorot_uniform({}); }},
+      {__LINE__, "multinomial", "more samples than there are", kInvalid, {"4", "3"}, [] { multinomial(Tensor::ones({3}), 4); }},
+      {__LINE__, "multinomial", "weights of another rank", kInvalid, {"rank 3"}, [] { multinomial(Tensor::ones({1, 1, 3})); }},
       {__LINE__, "kaiming_normal", "of a scalar", kInvalid, {"scalar"}, [] { kaiming_normal({}); }},
       {__LINE__, "kaiming_uniform", "of a scalar", kInvalid, {"scalar"}, [] { Tensor::kaiming_uniform({}); }},
       {__LINE__, "shape", "an axis that is none", kInvalid, {"2", "rank 2"}, [] { Matrix().shape(2); }},
