@@ -156,6 +156,7 @@ const std::map<std::string, std::string>& Elsewhere() {
       {"RunningExtreme", "operators/reductions.cc"},
       {"randperm", "random_test.cc"},
       {"scaled_uniform", "random_test.cc"},
+      {"ScatterReduce", "operators/order.cc"},
       {"Slice", "operators/indexing.cc"},
       {"Ellipsis", "operators/indexing.cc"},
       {"NewAxis", "operators/indexing.cc"},
