@@ -71,7 +71,7 @@ Group Order() {
       {
           Moved(
               "sort", "sort(x, axis, descending)", "values and indices of the shape of x", {matrix},
-              [](auto& x) { return sort(x[0]).values; },
+              [](auto& x) { return Sorted(sort(x[0])).values; },
               [](auto& x) { return InOrder(x[0], 4, false); }),
           Moved(
               "sort", "sort(x, axis, descending)", "values and indices of the shape of x", {matrix},
