@@ -1,4 +1,4 @@
-// What every source file must keep to: which folder may include which (section 3 of the design),
+// What every source file must keep to: which folder may include which (docs/architecture.md),
 // how long a file may be, that a header says what it is for, and that no promise reaches LLVM which
 // a tenant's numbers could break.
 //
@@ -22,7 +22,7 @@ using Strings = std::vector<std::string>;
 
 constexpr int kLinesMax = 600;
 
-// The first line whose `files` a path starts with decides which of our headers it may include.
+// Which of our headers the files whose paths start with `files` may include; the longest match decides.
 struct Layer {
   std::string files;
   Strings may_include;
