@@ -75,6 +75,13 @@ def test_what_a_type_tells(name):
         assert dtypes.finfo(ours) == theirs.finfo(wanted)
 
 
+def test_the_defaults_are_fixed():
+    dtypes.default_float = dtypes.float32
+    for name, dtype in [("default_float", dtypes.half), ("default_int", dtypes.int64)]:
+        with pytest.raises(AttributeError, match=f"dtypes.{name} cannot be changed"):
+            setattr(dtypes, name, dtype)
+
+
 def test_mistakes():
     with pytest.raises(AttributeError):
         to_dtype("float128")

@@ -46,6 +46,15 @@ def test_all_that_is_missing_is_named_at_load() -> None:
     assert isinstance(raised.value, NotImplementedError)
 
 
+def test_ranges_are_computed_in_their_type() -> None:
+    text = """g (%s a, %s b, %s c) => (%s[n] y) { y = Range (a, b, c) }"""
+    doubles = run(text % (("double",) * 4), a=np.float64(0), b=np.float64(1), c=np.float64(0.1))[0]
+    assert doubles == [i * 0.1 for i in range(10)]
+    first = 2**60 + 1
+    wide = run(text % (("int64",) * 4), a=np.int64(first), b=np.int64(first - 2**62), c=np.int64(-2**61 + 1))[0]
+    assert wide == list(range(first, first - 2**62, -2**61 + 1))
+
+
 def test_missing_in_a_branch() -> None:
     text = """g (bool c, float[n] x) => (float[n] y) {
       y = If (c) <

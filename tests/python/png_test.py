@@ -55,6 +55,16 @@ def test_every_filter(channels, kind):
     np.testing.assert_array_equal(png.read(picture).reshape(1, 6, channels), pixels[:1])
 
 
+def test_a_file_without_end(tmp_path, monkeypatch):
+    path = tmp_path / "x.png"
+    png.write(path, np.zeros((2, 2), np.uint8))
+    monkeypatch.setattr(png, "FILE_BYTES_MAX", path.stat().st_size)
+    png.read(path)
+    path.write_bytes(path.read_bytes() + b"x")
+    with pytest.raises(ValueError, match="more than"):
+        png.read(path)
+
+
 def test_palettes():
     indices = np.array([[0, 1], [2, 1]], np.uint8)
     lines = zlib.compress(filtered(indices[..., None], [0, 0]))

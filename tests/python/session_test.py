@@ -115,6 +115,17 @@ def test_leaving_in_another_order_is_refused():
     b.close()
 
 
+def test_it_closes_even_where_leaving_fails():
+    a, b = Session(), Session()
+    a.__enter__()
+    b.__enter__()
+    with pytest.raises(RuntimeError, match="last one first"):
+        a.__exit__(None, None, None)
+    assert a.closed
+    b.__exit__(None, None, None)
+    a._connection.leave()
+
+
 def test_nobody_there():
     with pytest.raises(ConnectionError) as raised:
         Session("127.0.0.1:1")

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from outboard import Context, Device, GlobalCounters, Tensor, Variable
+from outboard import Context, Device, GlobalCounters, Tensor, Variable, helpers
 from outboard.helpers import DEBUG, TRAINING, ContextVar, colored, dedup, flatten, getenv, prod, round_up
 
 
@@ -54,6 +54,16 @@ def test_the_device():
     assert Device.DEFAULT == "CPU" and Device.canonicalize("cpu:0") == "CPU"
     assert Device[Device.DEFAULT] is Device["cpu"] and Device["CPU"].device == "CPU"
     Device["CPU"].synchronize()
+
+
+def test_counters_of_another_session_count_from_0(monkeypatch):
+    counters = {"kernels": 100, "device_time_us": 5000}
+    monkeypatch.setattr(helpers._core, "session_counters", lambda: dict(counters))
+    GlobalCounters.reset()
+    counters["kernels"] = 3
+    assert GlobalCounters.kernel_count == 3
+    counters["kernels"] = 103
+    assert GlobalCounters.kernel_count == 103 and GlobalCounters.time_sum_s == 0
 
 
 def test_counters():

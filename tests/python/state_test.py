@@ -173,6 +173,14 @@ def test_what_is_no_safetensors_file(tmp_path):
         safe_load(Tensor([1, 2, 3]))
 
 
+def test_a_deep_safetensors_header(tmp_path):
+    path = tmp_path / "x.safetensors"
+    header = b'{"__metadata__":' + b"[" * 200000
+    path.write_bytes(len(header).to_bytes(8, "little") + header)
+    with pytest.raises(ValueError):
+        safe_load_metadata(path)
+
+
 def test_checkpoints_in_the_cloud():
     model = Model(5)
     saved = outboard.save("state_test/model", model)

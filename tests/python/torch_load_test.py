@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from outboard import Tensor, dtypes
+from outboard.nn import unpickling
 from outboard.nn.state import torch_load
 
 torch = pytest.importorskip("torch")
@@ -204,12 +205,31 @@ ORDERED = b"ccollections\nOrderedDict\n"
     b"ctorch._utils\n_rebuild_tensor_v2\n)R.", b"ctorch._utils\n_rebuild_tensor_v2\n(K\x01K\x01K\x01K\x01tR.",
     b"ctorch\nFloatStorage\n)R.", b"c_codecs\nencode\nX\x01\x00\x00\x00aX\x04\x00\x00\x00zlib\x86R.",
     b"ctorch._tensor\n_rebuild_from_type_v2\n(K\x01K\x02K\x03K\x04tR.",
-    b"ctorch.nn.parameter\nParameter\n)\x81K\x01b.",
-], ids=range(37))
+    b"ctorch.nn.parameter\nParameter\n)\x81K\x01b.", b"ctorch\ndevice\n]\x85R.",
+], ids=range(38))
 @both
 def test_damaged_pickles(tmp_path, data, zipped):
     with pytest.raises(ValueError):
         torch_load(file_of(tmp_path, data, zipped=zipped))
+
+
+PAIRS = b"](" + b"".join(b"K" + bytes([i]) + b"K\x01\x86" for i in range(100)) + b"e"
+
+
+@pytest.mark.parametrize("data, works", [
+    (b"X\xe8\x03\x00\x00" + b"a" * 1000 + b"q\x00X\x06\x00\x00\x00latin1q\x01\x30\x30c_codecs\nencode\nq\x02\x30(" +
+     b"h\x02h\x00h\x01\x86R" * count + b"l.", count < 60) for count in (50, 70)] + [
+    (PAIRS + b"q\x00\x30ccollections\nOrderedDict\nq\x01\x30(" + b"h\x01h\x00\x85R" * count + b"l.", count < 10)
+    for count in (5, 15)] + [(b"V" + b"a" * count + b"\n.", count < 500) for count in (400, 600)])
+def test_a_pickle_makes_no_more_than_its_limit(tmp_path, monkeypatch, data, works):
+    monkeypatch.setattr(unpickling, "PICKLE_BYTES_MAX", 1 << 16)
+    monkeypatch.setattr(unpickling, "LINE_BYTES_MAX", 500)
+    path = file_of(tmp_path, data)
+    if works:
+        assert len(torch_load(path)) in (50, 5, 400)
+    else:
+        with pytest.raises(ValueError, match="more than"):
+            torch_load(path)
 
 
 def test_deep_values_do_no_harm(tmp_path):

@@ -22,8 +22,9 @@ Tensor Arange(double begin, double end, double step, DType dtype, const At& at);
 // Of a file that is there: else raises what os.stat does.
 std::string PathOf(nanobind::handle path);
 
-// From what Tensor(data) takes; a path is the file's bytes, which are read when something needs them. Of `dtype` where that is given. Raises TypeError or ValueError for what is no rectangle of
-// numbers, and RuntimeError for what is no data at all.
+// From what Tensor(data) takes; a path is the file's bytes, which are read when something needs them. Of `dtype` where
+// that is given. Raises TypeError or ValueError for what is no rectangle of numbers, and RuntimeError for what is no
+// data at all.
 Tensor TensorOf(nanobind::handle data, std::optional<DType> dtype, const At& at);
 
 // Waits.

@@ -1,14 +1,22 @@
 """The types of elements under tinygrad's names: `dtypes.float32`, `dtypes.int` ...
 
-Wherever a dtype is asked for its name will do: `x.cast("half")`. There are no weak types: a number of Python takes the type of
-the tensor that it meets. Of the eight-bit floats there are the two of OCP.
+Wherever a dtype is asked for its name will do: `x.cast("half")`. There are no weak types: a number of Python takes the
+type of the tensor that it meets. Of the eight-bit floats there are the two of OCP.
 """
 from builtins import bool as _bool, float as _float, int as _int
 
 from outboard._core import DType, promote
 
 
-class dtypes:
+class _Fixed(type):
+    """No attribute of `dtypes` changes: the library makes tensors in C++ and would not know of another default."""
+
+    def __setattr__(cls, name, value):
+        if getattr(cls, name, None) != value:
+            raise AttributeError(f"dtypes.{name} cannot be changed: pass dtype= where a tensor is made, or cast() it")
+
+
+class dtypes(metaclass=_Fixed):
     bool = DType.bool
     int8 = char = DType.int8
     uint8 = uchar = DType.uint8
@@ -25,7 +33,7 @@ class dtypes:
     float32 = float = DType.float32
     float64 = double = DType.float64
 
-    # What a float or an int of Python is in a tensor of its own.
+    # What a float or an int of Python is in a tensor of its own. Fixed.
     default_float = DType.float32
     default_int = DType.int32
 

@@ -100,15 +100,18 @@ class _GlobalCounters:
         self._start: dict[str, float] = {}
 
     def _since(self, name: str):
-        return _core.session_counters().get(name, 0) - self._start.get(name, 0)
+        now = _core.session_counters().get(name, 0)
+        if now < self._start.get(name, 0):  # another session's, which counts from 0
+            self._start[name] = 0
+        return now - self._start.get(name, 0)
 
     @property
     def kernel_count(self) -> int:
-        return max(self._since("kernels"), 0)
+        return self._since("kernels")
 
     @property
     def time_sum_s(self) -> float:
-        return max(self._since("device_time_us"), 0) / 1e6
+        return self._since("device_time_us") / 1e6
 
     def reset(self) -> None:
         self._start = _core.session_counters()

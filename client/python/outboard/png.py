@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import numpy
 
 PIXELS_MAX = 1 << 26
+FILE_BYTES_MAX = 6 * PIXELS_MAX  # four channels that do not compress, and room for what else such files hold
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _GRAY, _RGB, _PALETTE, _GRAY_ALPHA, _RGBA = 0, 2, 3, 4, 6
@@ -29,7 +30,10 @@ def read(source: "str | os.PathLike[str] | bytes") -> "numpy.ndarray":
     if isinstance(source, bytes):
         return _decode(source, "PNG")
     with open(source, "rb") as file:
-        return _decode(file.read(), os.fspath(source))
+        data = file.read(FILE_BYTES_MAX + 1)
+    if len(data) > FILE_BYTES_MAX:
+        raise ValueError(f"{os.fspath(source)}: more than {FILE_BYTES_MAX} bytes")
+    return _decode(data, os.fspath(source))
 
 
 def write(path: "str | os.PathLike[str]", pixels: "numpy.ndarray") -> None:

@@ -22,12 +22,12 @@ _TICKS = " ▏▎▍▌▋▊▉█"
 class tqdm(Generic[T]):
     """Goes through `iterable` (or, without one, up to `total` by `update`) and shows how far it is.
 
-    disable: show nothing; None: only on a terminal. unit_scale: 12000 as 12.0k. rate: how often a second the line is written at most. file: where to;
-    stderr without it.
+    disable: show nothing; None: only on a terminal. unit_scale: 12000 as 12.0k. rate: how often a second the line is
+    written at most. file: where to; stderr without it.
     """
 
-    def __init__(self, iterable: Iterable[T] | None = None, desc: str = "", disable: bool | None = False, unit: str = "it",
-                 unit_scale: bool = False, total: int | None = None, rate: int = 100, file: TextIO | None = None):
+    def __init__(self, iterable: Iterable[T] | None = None, desc: str = "", disable: bool | None = False,
+                 unit: str = "it", unit_scale: bool = False, total: int | None = None, rate: int = 100, file: TextIO | None = None):
         if total is None and isinstance(iterable, Sized):
             total = len(iterable)
         self.iterable, self.unit, self.unit_scale, self.total = iterable, unit, unit_scale, total or 0

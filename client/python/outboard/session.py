@@ -68,8 +68,10 @@ class Session:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._connection.leave()
-        self.close()
+        try:
+            self._connection.leave()
+        finally:  # a device that stays rented costs
+            self.close()
 
     def _facts(self) -> list[tuple[str, str]]:
         stats = self.stats
@@ -84,7 +86,8 @@ class Session:
         return f"<Session {', '.join(f'{name}: {value}' for name, value in self._facts())}>"
 
     def _repr_html_(self) -> str:
-        rows = "".join(f"<tr><th style='text-align:left'>{name}</th><td style='text-align:left'>{html.escape(value)}</td></tr>"
+        left = "style='text-align:left'"
+        rows = "".join(f"<tr><th {left}>{name}</th><td {left}>{html.escape(value)}</td></tr>"
                        for name, value in self._facts())
         return f"<table>{rows}</table>"
 

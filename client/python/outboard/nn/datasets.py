@@ -1,7 +1,8 @@
 """Data sets from files that are on this machine; nothing is downloaded.
 
-They are looked for in the folder that is passed; else in folders of their names (mnist, fashion-mnist, cifar-10) where the
-environment variable OUTBOARD_DATASETS says, and where Debian's packages put them. A file may be gzipped or not. What is not there is a FileNotFoundError that says where was looked.
+They are looked for in the folder that is passed; else in folders of their names (mnist, fashion-mnist, cifar-10) where
+the environment variable OUTBOARD_DATASETS says, and where Debian's packages put them. A file may be gzipped or not. What
+is not there is a FileNotFoundError that says where was looked.
 """
 import os
 import pathlib
@@ -20,7 +21,7 @@ Split = tuple[Tensor, Tensor, Tensor, Tensor]
 def mnist(device=None, fashion: bool = False, folder: "str | os.PathLike[str] | None" = None) -> Split:
     """Images [60000, 1, 28, 28] and labels [60000] to train with, then 10,000 of each to test with; all of uint8.
 
-    The four files are train-images-idx3-ubyte, train-labels-idx1-ubyte and those of t10k, as they are distributed. With `fashion`
+    The four files are train-images-idx3-ubyte, train-labels-idx1-ubyte and those of t10k, as distributed. With `fashion`
     it is Fashion-MNIST, which Debian has as dataset-fashion-mnist; of handwritten digits it has none.
     """
     name = "fashion-mnist" if fashion else "mnist"
@@ -36,7 +37,7 @@ def mnist(device=None, fashion: bool = False, folder: "str | os.PathLike[str] | 
 
 
 def cifar(device=None, folder: "str | os.PathLike[str] | None" = None) -> Split:
-    """CIFAR-10: images [50000, 3, 32, 32] and labels [50000] to train with, then 10,000 of each to test with; all of uint8.
+    """CIFAR-10: images [50000, 3, 32, 32] and labels [50000] to train with, then 10,000 of each to test with; all uint8.
 
     From the binary version: its folder cifar-10-batches-bin, or cifar-10-binary.tar (.gz) in a folder cifar-10.
     """
@@ -97,7 +98,8 @@ def _find(places: list[pathlib.Path], *names: str) -> pathlib.Path:
             if (place / name).is_file():
                 return place / name
     looked = ", ".join(str(place) for place in places)
-    raise FileNotFoundError(f"no {' or '.join(names)} in {looked}; pass folder=, or set OUTBOARD_DATASETS to the folder that they are in")
+    raise FileNotFoundError(f"no {' or '.join(names)} in {looked}; pass folder=, or set OUTBOARD_DATASETS to the folder "
+                            "that they are in")
 
 
 def _unpacked(path: pathlib.Path) -> bytes:

@@ -17,6 +17,7 @@ from typing import Any, Iterable
 
 from outboard import _core
 from outboard._core import Bytes, DType, Tensor
+from outboard.nn.archives import INFLATED_BYTES_MAX, check_inflated, inflate, tar_members, zip_members
 
 _File = "Tensor | str | os.PathLike[str]"
 
@@ -92,7 +93,10 @@ def safe_load_metadata(fn: _File) -> tuple[Tensor, int, dict[str, Any]]:
 
     source = Bytes(fn)
     data_start = _core.safetensors_header_bytes(source.read(0, 8), source.size)
-    header = json.loads(source.read(8, data_start - 8))
+    try:
+        header = json.loads(source.read(8, data_start - 8))
+    except RecursionError:
+        raise ValueError(f"{source.name}: the header is nested too deeply") from None
     return fn if isinstance(fn, Tensor) else source.tensors([(DType.uint8, [source.size], 0)])[0], data_start, header
 
 
@@ -134,21 +138,17 @@ def torch_load(fn: _File) -> Any:
 
 def tar_extract(fn: _File) -> dict[str, Tensor]:
     """The files of a tar archive as tensors of uint8, by name. The archive must not be compressed."""
-    from outboard.nn.archives import tar_members
-
     source = Bytes(fn)
     members = tar_members(source)
     return dict(zip(members, source.tensors([(DType.uint8, [place.size], place.offset) for place in members.values()])))
 
 
-def zip_extract(fn: _File, inflated_bytes_max: int = 1 << 32) -> dict[str, Tensor]:
+def zip_extract(fn: _File, inflated_bytes_max: int = INFLATED_BYTES_MAX) -> dict[str, Tensor]:
     """The files of a zip archive as tensors of uint8, by name.
 
     Stored files are not read. Deflated ones are inflated here, and are a ValueError if they come to more than
     `inflated_bytes_max` together.
     """
-    from outboard.nn.archives import check_inflated, inflate, zip_members
-
     source = Bytes(fn)
     members = zip_members(source)
     check_inflated(source, members, inflated_bytes_max)

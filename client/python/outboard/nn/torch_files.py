@@ -141,6 +141,11 @@ def _known(tensors: _Tensors) -> dict[str, Named]:
             raise ValueError("a dict of something else than pairs")
         return OrderedDict(items)
 
+    def device(kind: Any, _index: Any = None) -> str:
+        if not isinstance(kind, str):  # the text of nested lists that share their items can be of any length
+            raise ValueError("a device that is no text")
+        return kind
+
     def of_type(rebuild: Named, _type: Any, arguments: tuple, _state: Any) -> Any:
         if rebuild not in (known["torch._utils._rebuild_tensor_v2"], known["torch._utils._rebuild_parameter"]):
             raise ValueError("a tensor that is made by something else than PyTorch's own functions")
@@ -150,7 +155,7 @@ def _known(tensors: _Tensors) -> dict[str, Named]:
         "collections.OrderedDict": ordered,
         "_codecs.encode": encode,
         "torch.Size": lambda sizes: tuple(_ints(sizes)),
-        "torch.device": lambda kind, index=None: str(kind),
+        "torch.device": device,
         "torch._utils._rebuild_tensor": tensors.rebuild,
         "torch._utils._rebuild_tensor_v2": tensors.rebuild,
         "torch._utils._rebuild_tensor_v3": tensors.rebuild_as,

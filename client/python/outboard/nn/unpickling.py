@@ -1,9 +1,10 @@
 """Reads pickles that hold data, and runs nothing of them.
 
-Python's own unpickler calls whatever a file names. This one knows numbers, texts, bytes, tuples, lists, dicts and sets, and
-those classes and functions that its caller lists; any other is an error that names it. What is listed is called with what the
-file says, so it must check that. A file cannot make it use more than some times its own size of memory (the standard unpickler
-makes room for whatever place in its memo a file names).
+Python's own unpickler calls whatever a file names. This one knows numbers, texts, bytes, tuples, lists, dicts and sets,
+and those classes and functions that its caller lists; any other is an error that names it. What is listed is called with
+what the file says, so it must check that. A file cannot make it use more memory than some times its own size (the
+standard unpickler makes room for whatever place in its memo a file names), and PICKLE_BYTES_MAX by calls, of which each
+may turn one long text into bytes again.
 
 The opcodes are those of protocols 0 to 5; their arguments are read by the standard library's pickletools.
 """
@@ -12,7 +13,10 @@ from typing import Any, Callable, Mapping
 
 from outboard.nn.archives import Source
 
-PICKLE_BYTES_MAX = 1 << 28
+PICKLE_BYTES_MAX = 1 << 28  # of one pickle; and of what the functions that it calls make
+LINE_BYTES_MAX = 1 << 20
+
+_DICT_ITEM_BYTES = 64
 
 _MARK = object()
 
@@ -52,7 +56,8 @@ class Pickles:
             raise ValueError(f"a pickle of more than {PICKLE_BYTES_MAX} bytes")
         begin = self.at - self._block_at
         if begin + size > len(self._block):
-            self._block, self._block_at, begin = self.source.read(self.at, min(max(size, 1 << 16), self.end - self.at)), self.at, 0
+            self._block = self.source.read(self.at, min(max(size, 1 << 16), self.end - self.at))
+            self._block_at, begin = self.at, 0
         data = self._block[begin:begin + size]
         self.at += len(data)
         return data
@@ -63,6 +68,8 @@ class Pickles:
             line += byte
             if byte == b"\n":
                 break
+            if len(line) > LINE_BYTES_MAX:
+                raise ValueError(f"a line of a pickle of more than {LINE_BYTES_MAX} bytes")
         return bytes(line)
 
     def tell(self) -> int:
@@ -80,6 +87,7 @@ class _Machine:
         self.known, self.persistent = known, persistent
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
+        self.made_bytes = 0  # by calls
         self.result: Any = None
 
     def step(self, name: str, argument: Any) -> None:
@@ -206,7 +214,12 @@ class _Machine:
             raise TypeError
         if named.call is None:
             raise ValueError(f"refused: the pickle calls {named.name}")
-        self.stack.append(named.call(*arguments))
+        made = named.call(*arguments)
+        if isinstance(made, (bytes, dict)):
+            self.made_bytes += len(made) * (_DICT_ITEM_BYTES if isinstance(made, dict) else 1)
+        if self.made_bytes > PICKLE_BYTES_MAX:
+            raise ValueError(f"a pickle that makes more than {PICKLE_BYTES_MAX} bytes by calls")
+        self.stack.append(made)
 
     do_newobj = do_reduce
 

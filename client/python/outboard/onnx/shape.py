@@ -50,9 +50,12 @@ def size(x: Tensor) -> Constant:
 
 @op("Range", host=(0, 1, 2))
 def range_(start, limit, delta) -> Tensor:
-    count = max(0, math.ceil((limit.item() - start.item()) / delta.item()))
-    steps = Tensor.arange(count, dtype=dtypes.int64 if start.dtype.kind == "i" else dtypes.float32)
-    return (steps * delta.item() + start.item()).cast(Constant(start).dtype)
+    begin, end, step, dtype = start.item(), limit.item(), delta.item(), Constant(start).dtype
+    if dtypes.is_int(dtype):
+        count, computed_in = -((begin - end) // step), dtypes.int64
+    else:
+        count, computed_in = math.ceil((end - begin) / step), dtypes.float64 if dtype == dtypes.float64 else dtypes.float32
+    return (Tensor.arange(max(0, count), dtype=computed_in) * step + begin).cast(dtype)
 
 
 @op("EyeLike")
