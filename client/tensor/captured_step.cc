@@ -116,7 +116,7 @@ CapturedStep::Source CapturedStep::SourceOf(const std::shared_ptr<Storage>& stor
   Source source;
   if (readers_.contains(storage.get())) {
     source = {Source::Kind::kState, states_.size()};
-    states_.push_back({storage.get(), {}, storage->dims});
+    states_.push_back({storage.get(), {}, storage->dtype, storage->dims});
   } else {
     source = {Source::Kind::kConstant, constants_.size()};
     constants_.push_back(storage);
@@ -301,10 +301,9 @@ std::shared_ptr<Storage> CapturedStep::NowOf(const State& state, const At& at) c
                             " that were one when the step was recorded have other values now"));
     now = value->storage;
   }
-  if (now->dims != state.dims)
-    Fail(at, absl::StrCat("a tensor that the step reads has the shape ",
-                          DimsToString(ToShape(now->dims)), ", recorded with ",
-                          DimsToString(ToShape(state.dims))));
+  if (now->dtype != state.dtype || now->dims != state.dims)
+    Fail(at, absl::StrCat("a tensor that the step reads is ", Described(now->dtype, now->dims),
+                          ", recorded with ", Described(state.dtype, state.dims)));
   return now;
 }
 

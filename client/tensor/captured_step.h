@@ -62,6 +62,7 @@ class CapturedStep : public RecordedStep {
   struct State {
     const Storage* recorded;
     std::vector<std::weak_ptr<Value>> values;
+    DType dtype;
     std::vector<int64_t> dims;
     bool is_random_key = false, is_random_counter = false;  // those of the thread that sends
   };

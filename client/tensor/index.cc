@@ -6,6 +6,7 @@
 #include "client/tensor/items.h"
 #include "client/tensor/operands.h"
 #include "client/tensor/part_of.h"
+#include "client/tensor/recorded_step.h"
 #include "client/tensor/recorder.h"
 #include "client/tensor/spans.h"
 #include "client/tensor/tensor.h"
@@ -233,10 +234,13 @@ Tensor part(const Tensor& x, const std::vector<Index>& indices) {
 
 void set_items(Tensor& x, const std::vector<Index>& indices, const Arg& value) {
   const Tensor now = with_items(x, indices, value);
-  if (Lasts(*x.value()))
+  if (Lasts(*x.value())) {
     x.assign(Arg(now, value.at()));
-  else
-    internal::BecomeLazy(*x.value(), *now.value());
+    return;
+  }
+  if (internal::RecordedStep* const step = internal::RecordedStep::Current(); step != nullptr)
+    step->OnAssign(x.value(), value.at());
+  internal::BecomeLazy(*x.value(), *now.value());
 }
 
 Tensor Tensor::take(const Tensor& index, int64_t axis, At at) const {

@@ -190,7 +190,9 @@ Tensor& Tensor::assign(const Arg& arg) {
   if (const std::shared_ptr<internal::PartOf> part = value->part; part != nullptr) {
     set_items(part->whole, part->indices, arg);
     part->written = part->whole.value_->node;
-    internal::BecomeLazy(*value, *part->whole[part->indices].value_);
+    // An assign to the part too: a recorded step gives it its new value each time.
+    const Tensor now = part->whole[part->indices];
+    internal::AssignNode(value, rec, now.NodeIn(rec));
     return *this;
   }
   const Dims dims = shape(arg.at());
@@ -203,9 +205,10 @@ Tensor& Tensor::assign(const Arg& arg) {
                                " to one of ", internal::DimsToString(internal::ToShape(dims))));
     node = rec.Cast(node, value->dtype());
   } else {
-    const UOp* const number = arg.kind() == Arg::Kind::kSize
-                                  ? internal::NodeOfArg(rec, arg, value->dtype())
-                                  : rec.Const(value->dtype(), arg.float_value());
+    const bool whole =
+        arg.kind() == Arg::Kind::kSize || (arg.kind() == Arg::Kind::kInt && IsInt(value->dtype()));
+    const UOp* const number = whole ? internal::NodeOfArg(rec, arg, value->dtype())
+                                    : rec.Const(value->dtype(), arg.float_value());
     node = rec.Cast(rec.Full(number, internal::ToShape(dims)), value->dtype());
   }
   internal::AssignNode(value, rec, node);
@@ -221,6 +224,7 @@ Tensor& Tensor::replace(const Tensor& other, At at) {
   if (node->shape != ShapeView(shape))
     rec.Invalid(absl::StrCat("replace: a tensor of shape ", internal::DimsToString(node->shape),
                              " for one of ", internal::DimsToString(shape)));
+  value->part = nullptr;  // it has another value now, not that of a place in the whole
   internal::AssignNode(value, rec, node);
   return *this;
 }

@@ -139,6 +139,28 @@ def test_a_tensor_that_is_replaced_and_not_assigned():
         call(step, lambda: Tensor([1.0]))
 
 
+def test_a_part_that_is_assigned():
+    x = Tensor.zeros(4).contiguous().realize()
+    y = x[:2].realize()
+
+    @TinyJit
+    def step():
+        y.assign(y + 1)
+        return y.sum()
+
+    assert [step().item() for _ in range(5)] == [2, 4, 6, 8, 10]
+    assert (x.tolist(), y.tolist()) == ([5, 5, 0, 0], [5, 5])
+
+
+def test_a_tensor_that_has_another_dtype_later():
+    weights = Tensor([1.0, 2.0]).realize()
+    step = TinyJit(lambda x: x * weights)
+    call(step, lambda: Tensor([1.0, 2.0]))
+    weights.replace(Tensor([3, 4]))
+    with pytest.raises(JitError, match=r"i32\[2\], recorded with f32\[2\]"):
+        step(Tensor([1.0, 2.0]))
+
+
 def test_errors_of_the_function_are_its_own():
     step = TinyJit(lambda x: x + Tensor([1.0, 2.0, 3.0]))
     with pytest.raises(ValueError):

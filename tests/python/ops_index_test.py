@@ -213,6 +213,26 @@ def test_assign_to_a_part():
     assert cache.numpy().sum(axis=(0, 2)).tolist() == [0, 6, 6, 0]
 
 
+def test_what_replaces_a_part_is_no_part():
+    x = Tensor.zeros(4).contiguous().realize()
+    y = x[:2]
+    y.replace(Tensor([7.0, 8.0]))
+    y.assign(Tensor([1.0, 2.0]))
+    assert (x.tolist(), y.tolist()) == ([0, 0, 0, 0], [1, 2])
+
+
+@pytest.mark.parametrize("index", [np.s_[1], Tensor([False, True])], ids=["place", "mask"])
+def test_integers_stay_exact_beside_a_float(index):
+    x = Tensor([16777217, 5])
+    x[index] = 16777219.0
+    assert x.tolist() == [16777217, 16777219]
+    x[index] = 1.5
+    assert x.tolist() == [16777217, 1]
+    flags = Tensor([True, False])
+    flags[index] = 0.5
+    assert flags.tolist() == [True, True]
+
+
 def test_a_part_of_what_is_only_computed_is_its_own():
     x = Tensor([1.0, 2.0]) + 1
     y = x[0:1]

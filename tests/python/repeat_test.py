@@ -27,6 +27,29 @@ def test_what_a_step_returns_has_an_axis_more():
     assert [t.tolist() for t in both] == [[[4.0], [4.0]], [[40.0], [40.0]]]
 
 
+def test_a_part_that_is_assigned():
+    x = Tensor.zeros(4).contiguous().realize()
+    y = x[:2].realize()
+
+    def step():
+        y.assign(y + 1)
+        return y.sum()
+
+    assert outboard.repeat(4, step).tolist() == [2, 4, 6, 8]
+    assert (x.tolist(), y.tolist()) == ([4, 4, 0, 0], [4, 4])
+
+
+def test_items_of_what_was_not_realised_are_refused():
+    x = Tensor([1.0, 2.0]) + 1
+
+    def step():
+        x[0] = x[0] + 1
+        return x.sum()
+
+    with pytest.raises(outboard.Error, match="not realised"):
+        outboard.repeat(3, step)
+
+
 @pytest.mark.parametrize("result", [3, "text", {"x": 1}])
 def test_a_step_returns_nothing_else(result):
     with pytest.raises(TypeError):
