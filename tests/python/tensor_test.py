@@ -83,3 +83,14 @@ def test_movement_and_index():
     np.testing.assert_array_equal(x[..., Tensor([0, 3])].numpy(), values[..., [0, 3]])
     np.testing.assert_array_equal(x.permute(2, 0, 1).reshape(4, -1).numpy(), values.transpose(2, 0, 1).reshape(4, -1))
     assert x.shape == (2, 3, 4) and x.T.shape == (2, 4, 3)
+
+
+def test_a_large_integer_is_exact():
+    big = 2**53 + 1
+    assert Tensor(big, dtype="int64").item() == big
+    assert Tensor.full((2,), dtypes.int64.max, dtype=dtypes.int64).tolist() == [2**63 - 1] * 2
+    assert Tensor([1, 2], dtype="int64").realize().assign(big).tolist() == [big, big]
+    with pytest.raises(ValueError, match="300"):
+        Tensor(300, dtype="uint8")
+    with pytest.raises(ValueError):
+        Tensor.full((-1,), 3)

@@ -15,7 +15,7 @@ using DeviceArgument = nb::handle;
 
 Tensor Filled(const Dims& dims, const Operand& value, const DTypeArgument& dtype) {
   const DType type = dtype.value_or(DTypeOfNumber(value));
-  return Tensor::full(dims, value.arg->float_value(), type, Here());
+  return FullOf(dims, *value.arg, type, Here());
 }
 
 }  // namespace

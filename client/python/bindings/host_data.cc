@@ -10,6 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/nn/bytes.h"
+#include "client/tensor/operands.h"
+#include "client/tensor/recorder.h"
 #include "compiler/ir/limits.h"
 #include "proto/limits.h"
 
@@ -185,6 +187,14 @@ DType DTypeOfNumber(const Operand& number) {
   }
 }
 
+Tensor FullOf(const Dims& dims, const Arg& number, DType dtype, const At& at) {
+  if (number.kind() != Arg::Kind::kInt || !IsInt(dtype))
+    return Tensor::full(dims, number.float_value(), dtype, at);
+  const internal::Recorder rec(at);
+  const UOp* const scalar = internal::NodeOfArg(rec, number, dtype);
+  return Tensor::FromNode(rec, rec.Full(scalar, internal::ToShape(dims)));
+}
+
 Tensor Arange(double begin, double end, double step, DType dtype, const At& at) {
   if (step == 0) ThrowInvalid(at, "arange: a step of 0");
   const double count = std::max(0.0, std::ceil((end - begin) / step));
@@ -224,7 +234,7 @@ Tensor TensorOf(nb::handle data, std::optional<DType> dtype, const At& at) {
   if (nb::ndarray_check(data)) return as_asked(TensorOfArray(data, nb::cast<Array>(data), at));
   Operand number;
   if (OperandFrom(data, number))
-    return Tensor::full({}, number.arg->float_value(), dtype.value_or(DTypeOfNumber(number)), at);
+    return FullOf({}, number, dtype.value_or(DTypeOfNumber(number)), at);
   const nb::str shown = nb::repr(data);
   throw std::runtime_error(absl::StrCat("can't create Tensor from ", shown.c_str(), " with type ",
                                         Py_TYPE(data.ptr())->tp_name));

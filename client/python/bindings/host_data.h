@@ -16,6 +16,9 @@ namespace outboard::python {
 // bool of a bool, i32 of an int, f32 of a float.
 DType DTypeOfNumber(const Operand& number);
 
+// Of one number, which an integer type holds exactly.
+Tensor FullOf(const Dims& dims, const Arg& number, DType dtype, const At& at);
+
 // begin, begin + step ... before end, of floats: ceil((end - begin) / step) elements.
 Tensor Arange(double begin, double end, double step, DType dtype, const At& at);
 

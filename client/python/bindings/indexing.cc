@@ -190,6 +190,10 @@ void SetItem(Tensor& x, nb::handle index, nb::handle value) {
       ThrowInvalid(at, absl::StrCat("a value of ", std::string(Name(tensor.dtype(at))),
                                     " for items of ", std::string(Name(dtype)), "; cast it"));
     if (IsWritten(x, indices.list(), tensor)) return;
+  } else if (operand.arg->kind() == Arg::Kind::kFloat && !IsFloat(dtype)) {
+    // A number of f32, which it would be beside integers, holds not all of theirs.
+    values = Tensor::full({}, operand.arg->float_value(), DType::kF64, at).cast(dtype, at);
+    operand.arg.emplace(values, at);
   }
   if (const Tensor* mask = indices.mask(); mask != nullptr) {
     if (!operand.arg->is_tensor() || operand.arg->tensor().rank(at) == 0) {  // no need to wait
