@@ -158,9 +158,8 @@ std::vector<Tensor> CapturedStep::Finish(const std::vector<Tensor>& returned) {
     if (!IsMade(*value)) AddReader(value);
     returned_.push_back(SourceOf(value->storage));
   }
-  for (const Value* const value : made_)
-    if (value->lazy())
-      unfinished_.push_back(std::const_pointer_cast<Value>(value->shared_from_this()));
+  for (const std::shared_ptr<Value>& value : made_->Living())
+    if (value->lazy()) unfinished_.push_back(value);
   FindStates();
   FindOwners();
   FindLastReads();
@@ -170,7 +169,6 @@ std::vector<Tensor> CapturedStep::Finish(const std::vector<Tensor>& returned) {
     alias->SetStorage(value->storage);
     tensors.push_back(Tensor::FromValue(std::move(alias)));
   }
-  made_.clear();
   assigned_.clear();
   readers_.clear();
   sources_.clear();

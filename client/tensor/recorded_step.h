@@ -6,8 +6,10 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
@@ -25,6 +27,35 @@ struct SentRun {
   const std::vector<const UOp*>& roots;  // of `results`, in the current recording
 };
 
+// What a step has made that is alive. Its Values share it with the step, for Python's collector may
+// end one on any thread and after the step. Threads: any.
+class MadeValues {
+ public:
+  // Of the step that this thread records, or nullptr.
+  static std::shared_ptr<MadeValues> OfThread();
+
+  void Add(Value* value) {
+    const std::lock_guard lock(mutex_);
+    values_.insert(value);
+  }
+  void Remove(Value* value) {
+    const std::lock_guard lock(mutex_);
+    values_.erase(value);
+  }
+  std::vector<std::shared_ptr<Value>> Living() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::shared_ptr<Value>> living;
+    for (Value* const value : values_)  // some wait in Remove
+      if (std::shared_ptr<Value> owned = value->weak_from_this().lock(); owned != nullptr)
+        living.push_back(std::move(owned));
+    return living;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  absl::flat_hash_set<Value*> values_;
+};
+
 class RecordedStep {
  public:
   RecordedStep() = default;
@@ -35,8 +66,6 @@ class RecordedStep {
   // This thread's, while the program's step runs.
   static RecordedStep* Current() { return current_; }
 
-  void OnMade(const Value* value) { made_.insert(value); }
-  void OnGone(const Value* value) { made_.erase(value); }
   virtual void OnRead(const std::shared_ptr<Value>& value, const At& at) = 0;
   virtual void OnAssign(const std::shared_ptr<Value>& value, const At& at) = 0;
   // Before a realize. True: it is taken care of.
@@ -53,12 +82,18 @@ class RecordedStep {
   void Leave() {
     if (current_ == this) current_ = nullptr;
   }
-  bool IsMade(const Value& value) const { return made_.contains(&value); }
+  bool IsMade(const Value& value) const { return value.made_in == made_; }
 
-  absl::flat_hash_set<const Value*> made_;  // in the step, and alive
+  const std::shared_ptr<MadeValues> made_ = std::make_shared<MadeValues>();  // in the step
 
  private:
+  friend class MadeValues;
   static inline thread_local RecordedStep* current_ = nullptr;
 };
+
+inline std::shared_ptr<MadeValues> MadeValues::OfThread() {
+  const RecordedStep* const step = RecordedStep::current_;
+  return step == nullptr ? nullptr : step->made_;
+}
 
 }  // namespace outboard::internal

@@ -20,12 +20,12 @@ Storage::~Storage() {
   if (handle != 0) engine->Release(handle);
 }
 
-Value::Value() {
-  if (RecordedStep* const step = RecordedStep::Current(); step != nullptr) step->OnMade(this);
+Value::Value() : made_in(MadeValues::OfThread()) {
+  if (made_in != nullptr) made_in->Add(this);
 }
 
 Value::~Value() {
-  if (RecordedStep* const step = RecordedStep::Current(); step != nullptr) step->OnGone(this);
+  if (made_in != nullptr) made_in->Remove(this);
   Unlink();
 }
 

@@ -45,6 +45,7 @@ inline constexpr int64_t kRecordingNodesMax = 1 << 17;
 // Also between two realizes, when it has recorded so many; below limits::kGraphNodesMax.
 inline constexpr int64_t kUnrealisedNodesMax = 1 << 19;
 
+class MadeValues;  // recorded_step.h
 class Recording;
 struct PartOf;  // part_of.h
 struct Value;
@@ -82,6 +83,9 @@ struct Value : std::enable_shared_from_this<Value> {
   bool is_param = true;          // of a module: an optimiser takes it. For Python
   bool is_state = false;         // realised before its first use: parameters, running means ...
   std::shared_ptr<PartOf> part;  // of another tensor, which an assign to this one writes
+
+  // Of the step that makes it, if one is recorded.
+  const std::shared_ptr<MadeValues> made_in;
 
   // The list of `recording` or of `storage`.
   Value* previous = nullptr;

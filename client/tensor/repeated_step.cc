@@ -65,7 +65,7 @@ RepeatedStep::~RepeatedStep() {
 // ---- the step -----------------------------------------------------------------------------------
 
 void RepeatedStep::OnRead(const std::shared_ptr<Value>& value, const At& at) {
-  if (made_.contains(value.get())) return;
+  if (IsMade(*value)) return;
   if (!value->lazy()) {
     repetition_.readers[value->storage.get()].insert(value.get());
     return;
@@ -82,8 +82,7 @@ void RepeatedStep::ReadsAsBefore(Value& value, const At& at) {
 }
 
 void RepeatedStep::OnAssign(const std::shared_ptr<Value>& value, const At& at) {
-  if (made_.contains(value.get()) ||
-      std::find(assigned_.begin(), assigned_.end(), value) != assigned_.end())
+  if (IsMade(*value) || std::find(assigned_.begin(), assigned_.end(), value) != assigned_.end())
     return;
   if (value->lazy())
     Refuse(at,
@@ -99,7 +98,7 @@ bool RepeatedStep::OnRealize(const std::vector<std::shared_ptr<Value>>& values,
                             "; one step is one Run"));
   realized_at_ = at;
   for (const std::shared_ptr<Value>& value : values) {
-    if (value->lazy() && !made_.contains(value.get())) OnRead(value, at);
+    if (value->lazy() && !IsMade(*value)) OnRead(value, at);
     values_.push_back(value);
   }
   fetch_.assign(fetch.begin(), fetch.end());
@@ -107,8 +106,7 @@ bool RepeatedStep::OnRealize(const std::vector<std::shared_ptr<Value>>& values,
 }
 
 void RepeatedStep::OnState(const Value& value, const At& at) const {
-  if (made_.contains(&value))
-    Refuse(at, "the step makes state of its own, which each step would make anew");
+  if (IsMade(value)) Refuse(at, "the step makes state of its own, which each step would make anew");
   Refuse(at,
          "a parameter is read after the step has assigned it; the next step reads the new value");
 }
@@ -121,15 +119,12 @@ void RepeatedStep::CheckNothingIsLeft(const std::vector<Tensor>& returned) const
       Refuse(at_,
              "the step leaves a gradient behind, to which the next one would add; a step ends with "
              "an optimiser's step() or with zero_grad()");
-  for (const Value* const value : made_) {
-    long owners = 0;
-    for (const Tensor& tensor : returned) owners += tensor.value().get() == value;
-    if (owners > 0 &&
-        owners == std::find_if(returned.begin(), returned.end(),
-                               [&](const Tensor& tensor) { return tensor.value().get() == value; })
-                      ->value()
-                      .use_count())
-      continue;
+  const std::vector<std::shared_ptr<Value>> living = made_->Living();
+  for (const std::shared_ptr<Value>& value : living) {
+    const long owners = std::count_if(returned.begin(), returned.end(), [&](const Tensor& tensor) {
+      return tensor.value() == value;
+    });
+    if (owners > 0 && owners + 1 == value.use_count()) continue;  // and `living`
     const At line = value->lazy() ? value->recording->LineOf(value->node) : at_;
     Refuse(line,
            "a tensor that the step makes here is kept beyond it, where it would be only that of "
@@ -151,7 +146,7 @@ std::vector<Tensor> RepeatedStep::Finish(std::vector<Tensor> returned) {
   std::vector<std::shared_ptr<Value>> fetch = Living(fetch_), values = Living(values_);
   for (Tensor& tensor : returned) {
     const std::shared_ptr<Value> before = tensor.value();
-    if (!made_.contains(before.get()) || !before->lazy()) {
+    if (!IsMade(*before) || !before->lazy()) {
       Alias(tensor);
       if (std::find(fetch.begin(), fetch.end(), before) != fetch.end())
         fetch.push_back(tensor.value());

@@ -1,4 +1,6 @@
 """TinyJit: the results of the function called each time, without calling it; and what it refuses."""
+import threading
+
 import numpy as np
 import pytest
 
@@ -137,6 +139,18 @@ def test_a_tensor_that_is_replaced_and_not_assigned():
 
     with pytest.raises(JitError, match="assign"):
         call(step, lambda: Tensor([1.0]))
+
+
+def test_a_tensor_of_the_step_that_another_thread_ends():
+    def step(x):
+        made = [x * i for i in range(100)]
+        thread = threading.Thread(target=made.clear)
+        thread.start()
+        thread.join()
+        return x + 1
+
+    step = TinyJit(step)
+    assert [step(Tensor([float(i)])).tolist() for i in range(4)] == [[1], [2], [3], [4]]
 
 
 def test_a_part_that_is_assigned():

@@ -1,4 +1,6 @@
 """outboard.repeat: many steps as one message, with the values of as many calls."""
+import threading
+
 import pytest
 
 import outboard
@@ -48,6 +50,20 @@ def test_items_of_what_was_not_realised_are_refused():
 
     with pytest.raises(outboard.Error, match="not realised"):
         outboard.repeat(3, step)
+
+
+def test_a_tensor_of_the_step_that_another_thread_ends():
+    x = Tensor([1.0]).realize()
+
+    def step():
+        made = [x * 3]
+        thread = threading.Thread(target=made.clear)
+        thread.start()
+        thread.join()
+        x.assign(x + 1)
+
+    outboard.repeat(3, step)
+    assert x.tolist() == [4]
 
 
 @pytest.mark.parametrize("result", [3, "text", {"x": 1}])
