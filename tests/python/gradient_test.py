@@ -78,6 +78,25 @@ def test_assign_replace_and_clone():
     assert a.is_param and not a.is_param_(False).is_param and not a.clone().is_param
 
 
+def test_requires_grad_and_is_param_agree():
+    assert Tensor([1.0]).requires_grad and not Tensor([1.0], requires_grad=False).is_param
+    shared = Tensor([1.0])
+    frozen = Tensor(shared, requires_grad=False)
+    assert shared.is_param and not frozen.is_param and frozen.tolist() == [1]
+    weight = Tensor([1.0], requires_grad=True)
+    weight.requires_grad = False
+    assert not weight.is_param and not weight.clone().is_param
+    weight.requires_grad = None
+    assert weight.is_param
+    for call in (lambda: Tensor([1], requires_grad=True), lambda: Tensor([1]).requires_grad_()):
+        with pytest.raises(ValueError):
+            call()
+    counts = Tensor([1], requires_grad=False)
+    with pytest.raises(ValueError):
+        counts.requires_grad = True
+    assert not counts.requires_grad
+
+
 def test_a_step_uses_gradients_up():
     w = Tensor([1.0, 2.0])
     sgd = optim.SGD([w], lr=0.5)

@@ -22,6 +22,20 @@ def test_a_variable_and_its_sizes():
         Variable("empty", 3, 2)
 
 
+def test_sizes_compare_by_value_and_expression():
+    v, other = Variable("i", 1, 10), Variable("j", 1, 10)
+    assert v.bind(3) == v.bind(3) and hash(v.bind(3)) == hash(v.bind(3)) and v.bind(3) + 1 == v.bind(3) + 1
+    for different in (v.bind(4), other.bind(3), v.bind(2) + 1, v.bind(3) * 1, 3, "i"):
+        assert v.bind(3) != different
+    x = Tensor.ones(10)
+    assert x[:v.bind(3)].shape == (v.bind(3),) and x[:v.bind(3)].shape != (3,)
+    assert (x + v.bind(3)).sum().item() == 40 == (v.bind(3) + x).sum().item() and (v.bind(3) - x).sum().item() == 20
+    for call in (lambda: v.bind(3) + 1.5, lambda: "a" + v.bind(3), lambda: v.bind(3) * 2**70):
+        with pytest.raises(TypeError):
+            call()
+    assert v != 3
+
+
 def test_context_sets_and_restores():
     before = DEBUG.value
 

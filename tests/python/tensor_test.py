@@ -85,6 +85,65 @@ def test_movement_and_index():
     assert x.shape == (2, 3, 4) and x.T.shape == (2, 4, 3)
 
 
+@pytest.mark.parametrize("arguments, dtype, values", [
+    ((0.0, 5.0), dtypes.float32, [0, 1, 2, 3, 4]),
+    ((5.0,), dtypes.float32, [0, 1, 2, 3, 4]),
+    ((0, 4, 2.0), dtypes.float32, [0, 2]),
+    ((np.float32(2),), dtypes.float32, [0, 1]),
+    ((np.int64(3),), dtypes.int32, [0, 1, 2]),
+    ((5, 0, -2), dtypes.int32, [5, 3, 1]),
+    ((2**31 - 2, 2**31), dtypes.int32, [2**31 - 2, 2**31 - 1]),
+    ((2**31 - 1, 2**31 + 1), dtypes.int64, [2**31 - 1, 2**31]),
+    ((-2**31, -2**31 - 2, -1), dtypes.int64, [-2**31, -2**31 - 1]),
+    ((2**60, 2**60 + 3), dtypes.int64, [2**60, 2**60 + 1, 2**60 + 2]),
+    ((2**40, 0), dtypes.int32, []),
+])
+def test_the_type_of_a_range(arguments, dtype, values):
+    made = Tensor.arange(*arguments)
+    assert made.dtype == dtype and made.tolist() == values
+
+
+def test_ranges_that_cannot_be():
+    assert Tensor.arange(2**60, 2**60 + 3, dtype="int64").tolist() == [2**60, 2**60 + 1, 2**60 + 2]
+    for wrong in [(0.0, float("inf")), (float("nan"),), (0, 5, float("inf")), (0, 1e300)]:
+        with pytest.raises(ValueError):
+            Tensor.arange(*wrong)
+    with pytest.raises(OverflowError):
+        Tensor.arange(2**63, 2**63 + 3)
+    for wrong in (Tensor([3]), "3"):
+        with pytest.raises(TypeError):
+            Tensor.arange(wrong)
+
+
+def test_floats_as_integers_and_bools():
+    assert Tensor([0.5, 0.0, float("nan"), 256], dtype="bool").tolist() == [True, False, True, True]
+    floats = [1.9, -1.9, float("inf"), float("-inf"), float("nan"), 1e10]
+    assert Tensor(floats, dtype="int32").tolist() == Tensor(floats).cast("int32").tolist()
+    assert Tensor(np.float32([3, 4])).tolist() == Tensor([np.float32(3), np.float16(4)], dtype="int8").tolist()
+    assert Tensor([np.float32("inf")], dtype="int64").item() == 2**63 - 1
+
+
+def test_numbers_of_numpy_beside_a_tensor():
+    x = Tensor([1.0, 2.0])
+    for number in (np.float64(2), np.float32(2), np.float16(2), np.int64(2), np.uint8(2), np.array(2.0), np.array(2)):
+        for result in (x * number, number * x):
+            assert isinstance(result, Tensor) and result.dtype == dtypes.float32 and result.tolist() == [2, 4]
+    assert (np.float32(3) - x).tolist() == [2, 1]
+    for wrong in (np.ones(2), np.ones(1), np.ones((1, 1), int)):
+        for call in (lambda: wrong * x, lambda: x * wrong):
+            with pytest.raises(TypeError):
+                call()
+
+
+def test_an_int_beyond_64_bits():
+    x = Tensor([1], dtype="uint64")
+    for call in (lambda: x + (2**64 - 1), lambda: 2**64 - x, lambda: x == 2**70, lambda: x < np.uint64(2**63),
+                 lambda: x.clip(0, 2**63), lambda: Tensor.full((2,), 2**64)):
+        with pytest.raises(OverflowError):
+            call()
+    assert Tensor(2**64 - 1, dtype="uint64").item() == 2**64 - 1
+
+
 def test_a_large_integer_is_exact():
     big = 2**53 + 1
     assert Tensor(big, dtype="int64").item() == big

@@ -6,19 +6,38 @@ namespace outboard::python {
 namespace nb = nanobind;
 namespace {
 
+struct Int {
+  int64_t value;
+  bool is_wide;  // no int64: the value is none
+};
+
 // NumPy's numbers are none of Python's, but tell what they are.
-std::optional<int64_t> IntOf(nb::handle object) {
+std::optional<Int> AnyIntOf(nb::handle object) {
   if (PyBool_Check(object.ptr()) || !PyIndex_Check(object.ptr()) || nb::isinstance<Tensor>(object))
     return std::nullopt;
   const nb::object number = nb::steal(PyNumber_Index(object.ptr()));
-  int overflow = 0;
-  const int64_t value =
-      number.is_valid() ? PyLong_AsLongLongAndOverflow(number.ptr(), &overflow) : 0;
-  if (!number.is_valid() || overflow != 0) {
+  if (!number.is_valid()) {
     PyErr_Clear();
     return std::nullopt;
   }
-  return value;
+  int overflow = 0;
+  const int64_t value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
+  return Int{value, overflow != 0};
+}
+
+std::optional<int64_t> IntOf(nb::handle object) {
+  const std::optional<Int> number = AnyIntOf(object);
+  return number && !number->is_wide ? std::optional(number->value) : std::nullopt;
+}
+
+// Of an array, of NumPy or another library, that has no axes: Python's number, or null.
+nb::object NumberOfArray(nb::handle array) {
+  nb::object number;
+  const nb::object axes = nb::steal(PyObject_GetAttrString(array.ptr(), "ndim"));
+  if (axes.is_valid() && PyLong_Check(axes.ptr()) && PyLong_AsLong(axes.ptr()) == 0)
+    number = nb::steal(PyObject_CallMethod(array.ptr(), "item", nullptr));
+  PyErr_Clear();
+  return number;
 }
 
 void FillSizes(nb::handle items, Sizes& sizes) {
@@ -32,6 +51,18 @@ void FillSizes(nb::handle items, Sizes& sizes) {
 }
 
 }  // namespace
+
+const Arg& OperandArg::operator*() const {
+  if (arg_) return *arg_;
+  PyErr_SetString(PyExc_OverflowError,
+                  "an int beyond int64: write it as a float, or make a Tensor of uint64 of it");
+  throw nb::python_error();
+}
+
+bool IsWideInt(nb::handle object) {
+  const std::optional<Int> number = AnyIntOf(object);
+  return number && number->is_wide;
+}
 
 std::optional<Size> SizeOf(nb::handle object) {
   if (const std::optional<int64_t> number = IntOf(object)) return Size(*number);
@@ -89,9 +120,14 @@ bool OperandFrom(nb::handle object, Operand& operand) {
   } else if (const std::optional<Size> size = SizeOf(object)) {
     size->is_number() ? operand.arg.emplace(size->value(), Here())
                       : operand.arg.emplace(*size, Here());
+  } else if (IsWideInt(object)) {
+    operand = {};
+  } else if (nb::ndarray_check(object)) {
+    const nb::object number = NumberOfArray(object);
+    if (!number.is_valid() || nb::ndarray_check(number)) return false;
+    return OperandFrom(number, operand);
   } else if (PyNumber_Check(object.ptr()) && !PyComplex_Check(object.ptr()) &&
-             Py_TYPE(object.ptr())->tp_as_number->nb_float != nullptr &&
-             !nb::ndarray_check(object)) {
+             Py_TYPE(object.ptr())->tp_as_number->nb_float != nullptr) {
     const double value = PyFloat_AsDouble(object.ptr());
     if (PyErr_Occurred() != nullptr) {
       PyErr_Clear();

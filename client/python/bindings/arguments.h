@@ -21,10 +21,25 @@
 
 namespace outboard::python {
 
+// An Arg, or an int that none can hold: whoever asks for that raises OverflowError. (A caster cannot raise, and if it did
+// not fit `t == 2**64` would be Python's answer to things that do not compare: False.)
+class OperandArg {
+ public:
+  template <typename... Args>
+  void emplace(Args&&... args) {
+    arg_.emplace(std::forward<Args>(args)...);
+  }
+  const Arg& operator*() const;
+  const Arg* operator->() const { return &**this; }
+
+ private:
+  std::optional<Arg> arg_;
+};
+
 // A Tensor, a number of Python or NumPy, or a size of a bound Variable; with the line. Refers to its Tensor: for
 // parameters only.
 struct Operand {
-  std::optional<Arg> arg;
+  OperandArg arg;
   operator const Arg&() const { return *arg; }  // NOLINT
 };
 
@@ -50,6 +65,9 @@ std::optional<Size> SizeOf(nanobind::handle object);
 std::optional<Dims> IntsOf(nanobind::handle object);
 // A shape as Python has it: a tuple of ints and sizes of Variables.
 nanobind::tuple ShapeTuple(const Tensor& tensor, const At& at);
+
+// An int of Python or NumPy that is no int64.
+bool IsWideInt(nanobind::handle object);
 
 // By tinygrad's names: "float32", "int" ...
 std::optional<DType> DTypeOfName(std::string_view name);

@@ -6,6 +6,8 @@
 
 #include <nanobind/nanobind.h>
 
+#include <optional>
+
 #include "client/tensor/tensor.h"
 
 namespace outboard::python {
@@ -44,6 +46,10 @@ void BindState(nanobind::module_& module, TensorClass& tensor);
 void BindTraining(nanobind::module_& module, TensorClass& tensor);
 void BindValues(nanobind::module_& module, TensorClass& tensor);
 void BindWindows(nanobind::module_& module, TensorClass& tensor);
+
+// What an optimiser asks (is_param) and what the C++ library does, in one. None: a parameter, as every tensor is at first.
+// INVALID_ARGUMENT: true of a tensor that is no float.
+void SetRequiresGrad(Tensor& x, std::optional<bool> on, const At& at);
 
 // Raises what a signal's handler raised while this thread waited; false if nothing did.
 bool RaiseInterruption();

@@ -4,6 +4,7 @@
 #include "client/python/bindings/arguments.h"
 #include "client/python/bindings/bindings.h"
 #include "client/python/bindings/host_data.h"
+#include "client/tensor/recorder.h"
 
 namespace outboard::python {
 namespace nb = nanobind;
@@ -18,6 +19,29 @@ Tensor Filled(const Dims& dims, const Operand& value, const DTypeArgument& dtype
   return FullOf(dims, *value.arg, type, Here());
 }
 
+// Floats if one of them is, as tinygrad; ints are never made floats on their way.
+Tensor ArangeOf(const Operand& start, const std::optional<Operand>& stop, const Operand& step,
+                const DTypeArgument& dtype, const At& at) {
+  const Arg zero(0, at);
+  const Arg &begin = stop ? *start.arg : zero, &end = stop ? *stop->arg : *start.arg;
+  bool has_float = false;
+  for (const Arg* const number : {&begin, &end, &*step.arg}) {
+    if (number->kind() == Arg::Kind::kTensor || number->kind() == Arg::Kind::kSize)
+      throw nb::type_error("arange: start, stop and step are numbers");
+    has_float |= number->kind() == Arg::Kind::kFloat;
+  }
+  if (has_float)
+    return Arange(begin.float_value(), end.float_value(), step.arg->float_value(),
+                  dtype.value_or(DType::kF32), at);
+  const int64_t by = step.arg->int_value();
+  const __int128 first = begin.int_value(), last = __int128{end.int_value()} - by;
+  const bool is_i32 =
+      std::min(first, last) >= IntMin(DType::kI32) && std::max(first, last) <= IntMax(DType::kI32);
+  const bool is_empty = by > 0 ? first > last : first < last;
+  return Tensor::arange(begin.int_value(), end.int_value(), by,
+                        dtype.value_or(is_i32 || is_empty ? DType::kI32 : DType::kI64), at);
+}
+
 }  // namespace
 
 void BindCreation(nb::module_&, TensorClass& tensor) {
@@ -27,7 +51,13 @@ void BindCreation(nb::module_&, TensorClass& tensor) {
           [](Tensor* self, nb::handle data, DeviceArgument, const DTypeArgument& dtype,
              std::optional<bool> requires_grad) {
             Tensor made = TensorOf(data, dtype.dtype, Here());
-            if (requires_grad.value_or(false)) made.requires_grad_(true, Here());
+            if (requires_grad) {
+              // Not of the tensor that it may have been made from.
+              const internal::Recorder recorder(Here());
+              if (nb::isinstance<Tensor>(data))
+                made = Tensor::FromNode(recorder, made.NodeIn(recorder));
+              SetRequiresGrad(made, requires_grad, Here());
+            }
             new (self) Tensor(std::move(made));
           },
           "data"_a.none(), "device"_a = nb::none(), "dtype"_a = nb::none(),
@@ -110,18 +140,13 @@ void BindCreation(nb::module_&, TensorClass& tensor) {
           "dtype"_a = nb::none(), "device"_a = nb::none())
       .def_static(
           "arange",
-          [](double start, std::optional<double> stop, double step, const DTypeArgument& dtype,
-             DeviceArgument) {
-            const At at = Here();
-            const double begin = stop ? start : 0, end = stop.value_or(start);
-            const bool whole =
-                begin == std::trunc(begin) && end == std::trunc(end) && step == std::trunc(step);
-            if (!whole) return Arange(begin, end, step, dtype.value_or(DType::kF32), at);
-            return Tensor::arange(static_cast<int64_t>(begin), static_cast<int64_t>(end),
-                                  static_cast<int64_t>(step), dtype.value_or(DType::kI32), at);
-          },
+          [](const Operand& start, const std::optional<Operand>& stop, const Operand& step,
+             const DTypeArgument& dtype,
+             DeviceArgument) { return ArangeOf(start, stop, step, dtype, Here()); },
           "start"_a, "stop"_a = nb::none(), "step"_a = 1, "dtype"_a = nb::none(),
-          "device"_a = nb::none())
+          "device"_a = nb::none(),
+          "Of float32 if one of the numbers is a float, else of int32, or of int64 where that is "
+          "too small.")
       .def_static(
           "linspace",
           [](double start, double stop, int64_t steps, const DTypeArgument& dtype, DeviceArgument) {

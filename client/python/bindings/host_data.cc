@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -13,6 +14,7 @@
 #include "client/tensor/operands.h"
 #include "client/tensor/recorder.h"
 #include "compiler/ir/limits.h"
+#include "compiler/rewrite/fold.h"
 #include "proto/limits.h"
 
 namespace outboard::python {
@@ -45,8 +47,14 @@ class Rectangle {
     std::string bytes(numbers_.size() * ByteWidth(dtype), '\0');
     char* out = bytes.data();
     for (const Number& number : numbers_) {
-      IsFloat(dtype) ? StoreFloat(dtype, number.of_float, out)
-                     : StoreInt(dtype, number.of_int, out);
+      if (IsFloat(dtype))
+        StoreFloat(dtype, number.of_float, out);
+      else  // of floats as cast() does
+        StoreInt(dtype,
+                 number.is_float || IsBool(dtype)
+                     ? *FoldCast(DType::kF64, dtype, std::bit_cast<int64_t>(number.of_float))
+                     : number.of_int,
+                 out);
       out += ByteWidth(dtype);
     }
     return bytes;
@@ -55,7 +63,8 @@ class Rectangle {
  private:
   struct Number {
     double of_float;
-    int64_t of_int;
+    int64_t of_int;  // unless it is a float
+    bool is_float = false;
   };
 
   void Collect(nb::handle data, size_t depth) {
@@ -66,15 +75,17 @@ class Rectangle {
     for (int64_t i = 0; i < dims_[depth]; ++i) Collect(items[i], depth + 1);
   }
 
+  void AddFloat(double value) {
+    floats_ = true;
+    numbers_.push_back({value, 0, true});
+  }
+
   void Add(nb::handle data) {
     PyObject* const object = data.ptr();
     if (PyBool_Check(object)) {
       numbers_.push_back({object == Py_True ? 1.0 : 0.0, object == Py_True});
     } else if (PyFloat_Check(object)) {
-      const double value = PyFloat_AS_DOUBLE(object);
-      floats_ = true;
-      const bool fits = value >= -9.2e18 && value <= 9.2e18;
-      numbers_.push_back({value, fits ? static_cast<int64_t>(value) : 0});
+      AddFloat(PyFloat_AS_DOUBLE(object));
     } else if (PyIndex_Check(object)) {
       const nb::object index = nb::steal(PyNumber_Index(object));
       if (!index.is_valid()) throw nb::python_error();
@@ -87,8 +98,7 @@ class Rectangle {
     } else {
       const double value = PyFloat_AsDouble(object);
       if (PyErr_Occurred() != nullptr) throw nb::python_error();
-      floats_ = true;
-      numbers_.push_back({value, static_cast<int64_t>(value)});
+      AddFloat(value);
     }
   }
 
@@ -197,6 +207,8 @@ Tensor FullOf(const Dims& dims, const Arg& number, DType dtype, const At& at) {
 
 Tensor Arange(double begin, double end, double step, DType dtype, const At& at) {
   if (step == 0) ThrowInvalid(at, "arange: a step of 0");
+  if (!std::isfinite(begin) || !std::isfinite(end) || !std::isfinite(step))
+    ThrowInvalid(at, absl::StrCat("arange: ", begin, " to ", end, " by ", step));
   const double count = std::max(0.0, std::ceil((end - begin) / step));
   if (!(count <= static_cast<double>(limits::kDimMax)))
     ThrowInvalid(at, absl::StrCat("arange: ", begin, " to ", end, " by ", step,
@@ -224,7 +236,7 @@ Tensor TensorOf(nb::handle data, std::optional<DType> dtype, const At& at) {
     return TensorOfBytes(
         {PyBytes_AS_STRING(data.ptr()), static_cast<size_t>(PyBytes_GET_SIZE(data.ptr()))},
         dtype.value_or(DType::kU8), at);
-  if (IsList(data)) {
+  if (IsList(data) || (dtype == DType::kU64 && IsWideInt(data))) {
     const Rectangle rectangle(data);
     const DType type = dtype.value_or(rectangle.dtype());
     return Tensor::from_bytes(type, rectangle.dims(), rectangle.BytesAs(type), at);

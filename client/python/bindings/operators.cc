@@ -82,7 +82,7 @@ Tensor Div(const Tensor& x, const Operand& y, bool reverse,
 Tensor Clamp(const Tensor& x, const std::optional<Operand>& low,
              const std::optional<Operand>& high) {
   const auto bound = [](const std::optional<Operand>& given) {
-    return given ? given->arg : std::optional<Arg>();
+    return given ? std::optional(*given->arg) : std::nullopt;
   };
   return clamp(x, bound(low), bound(high), Here());
 }
@@ -90,6 +90,8 @@ Tensor Clamp(const Tensor& x, const std::optional<Operand>& low,
 }  // namespace
 
 void BindOperators(nb::module_&, TensorClass& tensor) {
+  // What NumPy's numbers and arrays do beside a Tensor is for the Tensor to say.
+  tensor.attr("__array_ufunc__") = nb::none();
   Operator<std::plus<>>(tensor, "add");
   Operator<std::minus<>>(tensor, "sub");
   Operator<std::multiplies<>>(tensor, "mul");

@@ -73,11 +73,22 @@ Tensor Clone(const Tensor& x) {
   const At at = Here();
   Tensor copy = x.contiguous(at);
   copy.value()->is_param = x.value()->is_param;
+  if (x.requires_grad()) copy.requires_grad_(true, at);
   if (const Tensor grad = x.grad(); !grad.empty()) copy.set_grad(grad.contiguous(at));
   return copy;
 }
 
+void SetIsParam(Tensor& x, bool on) {
+  if (!on) x.requires_grad_(false, Here());
+  x.value()->is_param = on;
+}
+
 }  // namespace
+
+void SetRequiresGrad(Tensor& x, std::optional<bool> on, const At& at) {
+  if (on) x.requires_grad_(*on, at);
+  x.value()->is_param = on.value_or(true);
+}
 
 void BindTraining(nb::module_& module, TensorClass& tensor) {
   module.def("training", &Tensor::training, "Whether this thread trains: dropout, running means.");
@@ -106,25 +117,24 @@ void BindTraining(nb::module_& module, TensorClass& tensor) {
           "None before backward(). An optimiser's step uses it up: RuntimeError then, until "
           "zero_grad().")
       .def_prop_rw(
-          "is_param", [](const Tensor& x) { return ValueOf(x, Here()).is_param; },
-          [](Tensor& x, bool on) { x.value()->is_param = on; },
+          "is_param", [](const Tensor& x) { return ValueOf(x, Here()).is_param; }, &SetIsParam,
           "Whether an optimiser that is given it changes it.")
       .def_prop_rw(
           "requires_grad", [](const Tensor& x) { return ValueOf(x, Here()).is_param; },
-          [](Tensor& x, std::optional<bool> on) { x.value()->is_param = on.value_or(true); },
+          [](Tensor& x, std::optional<bool> on) { SetRequiresGrad(x, on, Here()); },
           nb::arg().none(), "An older name of `is_param`.")
       .def(
           "is_param_",
           [](Tensor& x, bool on) -> Tensor& {
-            x.value()->is_param = on;
+            SetIsParam(x, on);
             return x;
           },
           "is_param"_a = true, nb::rv_policy::none)
       .def(
           "requires_grad_",
           [](Tensor& x, bool on) -> Tensor& {
-            x.value()->is_param = on;
-            return x.requires_grad_(on, Here());
+            SetRequiresGrad(x, on, Here());
+            return x;
           },
           "requires_grad"_a = true, nb::rv_policy::none)
       .def("detach", [](const Tensor& x) { return x.detach(Here()); })

@@ -13,11 +13,6 @@ namespace nb = nanobind;
 using namespace nb::literals;  // NOLINT
 namespace {
 
-Size SizeFrom(nb::handle object) {
-  if (std::optional<Size> size = SizeOf(object)) return *std::move(size);
-  throw nb::type_error("a size is an int, or made of bound variables");
-}
-
 // Python rounds down, sizes round towards zero: the same for what can be a size.
 void CheckDivision(const Size& a, const Size& b) {
   if (a.value() < 0 || b.value() <= 0)
@@ -37,11 +32,25 @@ std::string SizeRepr(const Size& size) {
   return absl::StrCat("<size of variables, ", size.value(), " now>");
 }
 
+// Of one value, made in one way of variables that are bound alike.
+bool IsSame(const Size& a, const Size& b) {
+  if (a.value() != b.value() || a.is_number() != b.is_number()) return false;
+  if (a.expression() == b.expression()) return true;
+  const internal::SizeExpression &x = *a.expression(), &y = *b.expression();
+  if (x.variable && y.variable) return x.variable->variable == y.variable->variable;
+  return !x.variable && !y.variable && x.op == y.op && IsSame(x.a, y.a) && IsSame(x.b, y.b);
+}
+
+// Whatever else stands beside a Size is asked in its turn: a Tensor knows sizes.
 template <typename Operation>
 void BindOperator(nb::class_<Size>& size, const char* name, const char* reflected,
                   Operation operation) {
-  size.def(name, [=](const Size& a, nb::handle b) { return operation(a, SizeFrom(b)); });
-  size.def(reflected, [=](const Size& a, nb::handle b) { return operation(SizeFrom(b), a); });
+  size.def(name, operation, nb::is_operator());
+  size.def(
+      name, [=](const Size& a, int64_t b) { return operation(a, Size(b)); }, nb::is_operator());
+  size.def(
+      reflected, [=](const Size& a, int64_t b) { return operation(Size(b), a); },
+      nb::is_operator());
 }
 
 }  // namespace
@@ -63,14 +72,22 @@ void BindVariable(nb::module_& module) {
       .def_prop_ro("name", [](const Variable& v) { return v.name(); })
       .def_prop_ro("vmin", [](const Variable& v) { return v.min(); })
       .def_prop_ro("vmax", [](const Variable& v) { return v.max(); })
-      .def("__eq__", [](const Variable& a, const Variable& b) { return a == b; })
+      .def(
+          "__eq__", [](const Variable& a, const Variable& b) { return a == b; }, nb::is_operator())
       .def("__hash__", [](const Variable& v) { return nb::hash(nb::cast(v.name())); })
       .def("__repr__", [](const Variable& v) {
         return absl::StrCat("Variable(", v.name(), ", ", v.min(), ", ", v.max(), ")");
       });
-  nb::class_<Size> size(module, "Size", "A bound Variable, or what such and numbers come to.");
+  nb::class_<Size> size(
+      module, "Size",
+      "A bound Variable, or what such and numbers come to.\nTwo are equal if they "
+      "have one value and are the same expression of the same variables; none "
+      "equals a number:\nask `.val`.");
   size.def_prop_ro("val", &Size::value, "What it is here and now.")
       .def("unbind", &Unbind, "The Variable and its value.")
+      .def(
+          "__eq__", [](const Size& a, const Size& b) { return IsSame(a, b); }, nb::is_operator())
+      .def("__hash__", [](const Size& a) { return nb::hash(nb::int_(a.value())); })
       .def("__repr__", &SizeRepr);
   BindOperator(size, "__add__", "__radd__", [](const Size& a, const Size& b) { return a + b; });
   BindOperator(size, "__sub__", "__rsub__", [](const Size& a, const Size& b) { return a - b; });
