@@ -14,12 +14,6 @@ using internal::ThreadState;
 using internal::Value;
 using Values = std::vector<std::shared_ptr<Value>>;
 
-// Such a node may be any constant of the graph.
-bool IsNumber(const UOp* node) {
-  while (node->op == Op::kReshape || node->op == Op::kExpand) node = node->src[0];
-  return node->op == Op::kConst;
-}
-
 // Those whose node or buffer is under `y`, in the order of places, then of making.
 void FindVariables(const Recorder& rec, const UOp* y, Values& values,
                    std::vector<const UOp*>& nodes) {
@@ -39,11 +33,16 @@ void FindVariables(const Recorder& rec, const UOp* y, Values& values,
   const std::vector<bool>& under = rec.recording()->Under(y);
   for (Value* value = rec.recording()->first(); value != nullptr; value = value->next)
     if (value->node->index < under.size() && under[value->node->index] &&
-        IsFloat(value->node->dtype) && !IsNumber(value->node))
+        IsFloat(value->node->dtype) && !internal::IsNumber(value->node))
       add(*value, value->node);
 }
 
 }  // namespace
+
+bool internal::IsNumber(const UOp* node) {
+  while (node->op == Op::kReshape || node->op == Op::kExpand) node = node->src[0];
+  return node->op == Op::kConst;
+}
 
 void backward(const Tensor& y, const Tensor& upstream, At at) {
   const Recorder rec(at);

@@ -27,6 +27,8 @@ void UseUpGradients(const std::vector<Tensor>& parameters);
 
 namespace internal {
 class Recorder;
+// A number, repeated over a shape perhaps. Such a node may be any constant of the graph, so that it is no variable.
+bool IsNumber(const UOp* node);
 // The gradients of `y`, as compiler/tensor/gradient.h says, kept for the next time.
 std::vector<const UOp*> GradientNodes(const Recorder& rec, const UOp* y, const UOp* upstream,
                                       const std::vector<const UOp*>& wrt);

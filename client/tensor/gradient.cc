@@ -61,6 +61,10 @@ std::vector<Tensor> Tensor::gradient(const std::vector<Tensor>& wrt, const Tenso
     if (!IsFloat(nodes.back()->dtype))
       rec.Invalid(
           absl::StrCat("no gradient for a tensor of ", std::string(Name(nodes.back()->dtype))));
+    if (internal::IsNumber(nodes.back()))
+      throw Error(absl::FailedPreconditionError(
+                      "gradient: a number repeated over a shape is no variable; realize() it before its first use"),
+                  at);
   }
   std::vector<Tensor> gradients;
   for (const UOp* node : internal::GradientNodes(rec, y, dy, nodes))

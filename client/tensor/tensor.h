@@ -206,7 +206,8 @@ class Tensor {
   Tensor grad() const;         // empty where there is none
   void set_grad(Tensor grad);  // an empty one clears it
   // d(this)/d(each of wrt), weighted by `upstream` (ones where empty: then of one element); zeros
-  // where independent.
+  // where independent. FAILED_PRECONDITION for a number repeated over a shape, as ones() makes: until it is
+  // realised it is no variable.
   std::vector<Tensor> gradient(const std::vector<Tensor>& wrt, const Tensor& upstream = {},
                                At at = At::current()) const;
   Tensor detach(At at = At::current()) const;

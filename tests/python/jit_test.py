@@ -38,7 +38,7 @@ def test_lists_and_dicts_of_arguments():
         assert step([Tensor([float(i)]), Tensor([2.0])], {"z": Tensor([i + 3.0])}).tolist() == [i + 2 * (i + 3.0)]
 
 
-def test_methods_have_one_recording():
+def test_methods_have_a_recording_for_each_object():
     class Counter:
         def __init__(self):
             self.n = Tensor([0.0]).contiguous().realize()
@@ -47,10 +47,22 @@ def test_methods_have_one_recording():
         def add(self, by):
             return self.n.assign(self.n + by).realize()
 
-    counter = Counter()
+    counter, other = Counter(), Counter()
     for i in range(1, 5):
         assert counter.add(Tensor([2.0])).tolist() == [2.0 * i]
-    assert counter.n.tolist() == [8]
+        assert other.add(Tensor([3.0])).tolist() == [3.0 * i]
+    assert counter.n.tolist() == [8] and other.n.tolist() == [12]
+
+
+def test_numbers_that_change_are_refused():
+    scale = TinyJit(lambda x, factor, *, name=None: x * factor)
+    for _ in range(3):
+        assert scale(Tensor([2.0]), 3).tolist() == [6]
+    with pytest.raises(JitError, match="argument 1 is 4, and was 3"):
+        scale(Tensor([2.0]), 4)
+    with pytest.raises(JitError, match="argument 'name'"):
+        scale(Tensor([2.0]), 3, name="other")
+    assert scale(Tensor([5.0]), 3).tolist() == [15]
 
 
 def test_variables():

@@ -26,6 +26,21 @@ def _inputs(args: tuple, kwargs: dict) -> tuple[list, list[Tensor], list[Size]]:
     return names, tensors, [value for _, value in named if isinstance(value, Size)]
 
 
+def _constants(args: tuple, kwargs: dict) -> dict[int | str, Any]:
+    """The arguments that a recording holds as they are."""
+    named = [*enumerate(args), *kwargs.items()]
+    return {name: value for name, value in named if not isinstance(value, (Tensor, Size, tuple, list, dict))}
+
+
+def _same(value: Any, other: Any) -> bool:
+    if value is other:
+        return True
+    try:
+        return type(value) is type(other) and bool(value == other)
+    except Exception:  # what cannot tell is not the same
+        return False
+
+
 def _tensors_in(value: Any) -> list[Tensor]:
     if isinstance(value, Tensor):
         return [value]
@@ -73,20 +88,29 @@ class _TinyJit(Generic[ReturnType]):
         self.cnt = 0
         self._step = CapturedStep()
         self._names: list = []
+        self._held: dict[int | str, Any] = {}
         self._rebuild: Callable = next
 
     @property
     def captured(self) -> bool:
         return self._step.captured
 
+    def __set_name__(self, owner, name):
+        self._name = name
+
     def __get__(self, instance, owner):
-        return self if instance is None else functools.partial(self.__call__, instance)
+        if instance is None:
+            return self
+        # Found there before this from now on: a recording holds the tensors of one object.
+        bound = vars(instance)[self._name] = _TinyJit(functools.partial(self.fxn, instance))
+        return bound
 
     def __call__(self, *args, **kwargs) -> ReturnType:
         if self._step.captured:
             names, tensors, sizes = _inputs(args, kwargs)
             if names != self._names:
                 raise JitError(f"args mismatch in JIT: {self._names} != {names}")
+            self._check_held(args, kwargs)
             self.cnt += 1
             try:
                 return self._rebuild(iter(self._step.send(tensors, sizes)))
@@ -112,8 +136,15 @@ class _TinyJit(Generic[ReturnType]):
             made = self._step.capture(tensors, sizes, step)
         except Error as error:
             raise self._told(error) from error
-        self._names, self._rebuild = names, _rebuilder(results[0])
+        self._names, self._held, self._rebuild = names, _constants(args, kwargs), _rebuilder(results[0])
         return self._rebuild(iter(made))
+
+    def _check_held(self, args: tuple, kwargs: dict) -> None:
+        given = _constants(args, kwargs)
+        for name in given.keys() | self._held.keys():
+            if name not in given or name not in self._held or not _same(given[name], self._held[name]):
+                raise JitError(f"argument {name!r} is {given.get(name)!r}, and was {self._held.get(name)!r} when the "
+                               "function was captured; what changes is a Tensor or a bound Variable")
 
     @staticmethod
     def _told(error: Error) -> Exception:
@@ -134,8 +165,11 @@ def TinyJit(fxn=None, *, prune=False):
     keep their values. Tensors that it assigns, or realises and keeps elsewhere, get the value of each call. Everything
     else happens twice: what it prints, numbers that it makes tensors of. `prune` is accepted; nothing depends on it.
 
-    JitError: a value is read inside, arguments of another shape, dtype or name than in the second call, a tensor given
-    twice, a tensor from outside that is gone, a result that is no tensor. `reset()` forgets what was recorded.
+    A method has a recording for each object.
+
+    JitError: a value is read inside, arguments of another shape, dtype or name than in the second call, another number
+    or object than then, a tensor given twice, a tensor from outside that is gone, a result that is no tensor. `reset()`
+    forgets what was recorded.
     """
     del prune
     return _TinyJit if fxn is None else _TinyJit(fxn)

@@ -89,6 +89,7 @@ const std::vector<Mistake>& AllMistakes() {
       {__LINE__, "backward", "of integers", kInvalid, {"i32", "gradient"}, [] { Places().sum().backward(); }},
       {__LINE__, "backward", "where nothing has requires_grad", kPrecondition, {"requires_grad"}, [] { Matrix().sum().backward(); }},
       {__LINE__, "gradient", "of many elements without upstream", kInvalid, {"[2, 3]", "one element"}, [] { Matrix().gradient({Matrix()}); }},
+      {__LINE__, "gradient", "for a number repeated over a shape", kPrecondition, {"realize"}, [] { const Tensor x = Tensor::ones({2}); (x * x).sum().gradient({x}); }},
       {__LINE__, "gradient", "for integers", kInvalid, {"i32", "gradient"}, [] { Matrix().sum().gradient({Places()}); }},
       {__LINE__, "gradient", "an upstream that does not broadcast", kInvalid, {"[4]", "[2, 3]"}, [] { Matrix().gradient({Matrix()}, Tensor::ones({4})); }},
       {__LINE__, "detach", "of an empty tensor", kPrecondition, {"empty"}, [] { Tensor().detach(); }},
