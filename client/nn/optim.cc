@@ -110,6 +110,7 @@ std::vector<Tensor> Optimizer::schedule_step(At at) {
   }
   gradients.clear();
   UseUpGradients(params_);
+  for (Tensor& loss : TakeDifferentiated(params_[0])) changed.push_back(std::move(loss));
   return changed;
 }
 

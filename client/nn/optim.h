@@ -37,7 +37,8 @@ class Optimizer {
   void step(const std::vector<Tensor>& fetch = {}, const std::vector<Tensor>& compute = {},
             At at = At::current());
   // The first half of a step: assigns, and returns what is to be realised. The gradients of the parameters, and those of
-  // backward() (backward.h) that belong to no optimiser, are used up: they count as lost until zero_grad().
+  // backward() (backward.h) that belong to no optimiser, are used up: they count as lost until zero_grad(). Also the
+  // losses where that backward() began, which could be had later only by a second forward pass.
   std::vector<Tensor> schedule_step(At at = At::current());
   void zero_grad();
 

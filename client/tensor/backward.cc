@@ -52,6 +52,7 @@ void backward(const Tensor& y, const Tensor& upstream, At at) {
   std::vector<const UOp*> nodes;
   FindVariables(rec, root, values, nodes);
   const std::vector<const UOp*> gradients = internal::GradientNodes(rec, root, dy, nodes);
+  if (y.value()->lazy()) ThreadState::Get().AddDifferentiated(y.value());
   for (size_t i = 0; i < values.size(); ++i) {
     std::shared_ptr<Value>& grad = values[i]->grad;
     if (grad == nullptr) {
@@ -84,6 +85,23 @@ void UseUpGradients(const std::vector<Tensor>& parameters) {
     if (value->requires_grad) continue;  // another optimiser's
     if (value->grad->lazy() && value->grad.use_count() == 1) use_up(*value);
   }
+}
+
+std::vector<Tensor> TakeDifferentiated(const Tensor& parameter) {
+  const Value& of = *parameter.value();
+  const std::shared_ptr<internal::Storage>& storage = of.lazy() ? of.replaced : of.storage;
+  std::vector<Tensor> tensors;
+  for (const std::weak_ptr<Value>& weak : std::exchange(ThreadState::Get().differentiated, {})) {
+    const std::shared_ptr<Value> value = weak.lock();
+    if (value == nullptr || !value->lazy() || storage == nullptr) continue;
+    internal::Recording& recording = *value->recording;
+    const std::vector<const UOp*>& inputs = recording.InputsOf(value->node);
+    if (std::all_of(inputs.begin(), inputs.end(), [&](const UOp* input) {
+          return recording.StorageAt(input->arg[0])->engine == storage->engine;
+        }))
+      tensors.push_back(Tensor::FromValue(value));
+  }
+  return tensors;
 }
 
 }  // namespace outboard

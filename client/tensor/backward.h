@@ -24,6 +24,9 @@ void backward(const Tensor& y, const Tensor& upstream = {}, At at = At::current(
 bool IsGradientUsedUp(const Tensor& tensor);
 // Of these, and of all that backward() has given one to and that has no requires_grad.
 void UseUpGradients(const std::vector<Tensor>& parameters);
+// What backward() began at since it was last asked for: as far as it is alive, not computed yet, and of the session of
+// `parameter`.
+std::vector<Tensor> TakeDifferentiated(const Tensor& parameter);
 
 namespace internal {
 class Recorder;

@@ -62,8 +62,8 @@ std::vector<Tensor> Tensor::gradient(const std::vector<Tensor>& wrt, const Tenso
       rec.Invalid(
           absl::StrCat("no gradient for a tensor of ", std::string(Name(nodes.back()->dtype))));
     if (internal::IsNumber(nodes.back()))
-      throw Error(absl::FailedPreconditionError(
-                      "gradient: a number repeated over a shape is no variable; realize() it before its first use"),
+      throw Error(absl::FailedPreconditionError("gradient: a number repeated over a shape is no "
+                                                "variable; realize() it before its first use"),
                   at);
   }
   std::vector<Tensor> gradients;

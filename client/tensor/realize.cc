@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "client/tensor/deferred.h"
 #include "client/tensor/items.h"
 #include "client/tensor/operands.h"
 #include "client/tensor/part_of.h"
@@ -55,10 +56,17 @@ void ThreadState::AddPending(const std::shared_ptr<Value>& value) {
   pending.push_back(value);
 }
 
-void ThreadState::AddGraded(const std::shared_ptr<Value>& value) {
-  if (graded.size() == graded.capacity())
-    std::erase_if(graded, [](const std::weak_ptr<Value>& known) { return known.expired(); });
-  graded.push_back(value);
+namespace {
+void Append(std::vector<std::weak_ptr<Value>>& values, const std::shared_ptr<Value>& value) {
+  if (values.size() == values.capacity())
+    std::erase_if(values, [](const std::weak_ptr<Value>& known) { return known.expired(); });
+  values.push_back(value);
+}
+}  // namespace
+
+void ThreadState::AddGraded(const std::shared_ptr<Value>& value) { Append(graded, value); }
+void ThreadState::AddDifferentiated(const std::shared_ptr<Value>& value) {
+  Append(differentiated, value);
 }
 
 std::shared_ptr<Storage> Upload(DType dtype, const std::vector<int64_t>& dims,
@@ -148,6 +156,11 @@ void RealizeValues(std::vector<std::shared_ptr<Value>> values,
   RecordedStep* const step = RecordedStep::Current();
   if (step != nullptr && step->OnRealize(values, fetch, at)) return;
   RealizeForeign(values, fetch, at, keep_pins);
+  std::vector<std::shared_ptr<Storage>>
+      here;  // what its owner may change as soon as it is realised
+  for (const std::shared_ptr<Value>& value : values)
+    if (!value->lazy() && value->storage != nullptr) here.push_back(value->storage);
+  Define(here, at);
   const std::vector<std::shared_ptr<Value>> wanted = LazyValues(std::move(values), fetch);
   if (!wanted.empty()) Realization(wanted, fetch, at, keep_pins).Run();
   ThreadState::Get().pending.clear();

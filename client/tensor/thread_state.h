@@ -26,6 +26,9 @@ struct ThreadState {
 
   // What backward() has given a gradient to, apart from requires_grad; also some that are gone.
   std::vector<std::weak_ptr<Value>> graded;
+  // What backward() began at since the last step of an optimiser, losses: a step computes them along, since afterwards
+  // they would have to be computed anew from old parameters.
+  std::vector<std::weak_ptr<Value>> differentiated;
 
   // The random numbers' key and the counter of the next one, u64[1] in the cloud: state like any
   // other, so that a step with dropout is the same graph every time. Of one engine; made at the
@@ -41,6 +44,7 @@ struct ThreadState {
   void AddState(const std::shared_ptr<Value>& value);
   void AddPending(const std::shared_ptr<Value>& value);
   void AddGraded(const std::shared_ptr<Value>& value);
+  void AddDifferentiated(const std::shared_ptr<Value>& value);
 };
 
 // The state of the random numbers, made where it is not there yet. Throws Error.

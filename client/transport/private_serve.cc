@@ -92,8 +92,8 @@ absl::StatusOr<std::shared_ptr<PrivateServe>> PrivateServe::Get() {
   if (binary.empty()) {
     return absl::UnavailableError(
         "no `outboard` binary beside this program or on PATH; set CLOUD=1 and CLOUD_HOST to use a "
-        "gateway, or put "
-        "outboard on PATH (or name it in OUTBOARD_BIN)");
+        "gateway, or put outboard on PATH (or name it in OUTBOARD_BIN): scripts/setup leaves it in "
+        "build/bin");
   }
   auto serve = Start(binary);
   if (serve.ok()) running = *serve;

@@ -124,7 +124,7 @@ TEST_F(VariableTest, SlicesAndPartsBetweenBrackets) {
   Tensor cache = Tensor::zeros({6, 2}).contiguous().realize();
   for (int64_t i = 0; i < 5; ++i) {
     const Size at = m.bind(i);
-    part(cache, {Slice{at, at + 1}}).assign(x[{Slice{at, at + 1}}]);
+    part(cache, {Slice{at, at + 1}}).assign(x[Slice{at, at + 1}]);
     ExpectNear(cache[{Slice{{}, at + 1}, 1}].sum(), {static_cast<double>((i + 1) * (i + 2))});
     ExpectNear(cache[at], {2.0 * static_cast<double>(i) + 1, 2.0 * static_cast<double>(i) + 2});
   }

@@ -200,3 +200,10 @@ def test_prune_is_accepted():
     step = TinyJit(prune=True)(lambda x: x + 1)
     call(step, lambda: Tensor([1.0]))
     assert step.captured
+
+
+def test_arguments_are_told_apart_within_lists_and_dicts():
+    step = TinyJit(lambda d: d["x"] - d["y"])
+    for _ in range(3):
+        assert step({"x": Tensor([5.0]), "y": Tensor([2.0])}).tolist() == [3]
+    assert step({"y": Tensor([2.0]), "x": Tensor([5.0])}).tolist() == [3]

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import torch
 
-from outboard import Context, Tensor
+from outboard import Context, Session, Tensor
 from outboard.nn import optim
 
 SHAPES = [(3, 4), (4,)]
@@ -187,3 +187,35 @@ def test_errors():
         optim.SGD([w.is_param_(False)])
     with pytest.raises(RuntimeError, match="TRAINING"):
         optim.SGD([Tensor([1.0])]).step()
+
+
+def test_a_step_computes_the_loss_along():
+    w = Tensor([1.0, 2.0]).realize()
+    optimiser = optim.SGD([w], lr=0.5)
+    with Context(TRAINING=1):
+        for expected in (5.0, 0.0):
+            optimiser.zero_grad()
+            loss = (w * w).sum().backward()
+            optimiser.step()
+            before = Session.current().stats.steps
+            assert loss.item() == expected and loss.item() == expected
+            assert Session.current().stats.steps == before  # no second forward pass
+
+
+def test_a_learning_rate_that_is_set_is_used():
+    w = Tensor([1.0]).realize()
+    optimiser = optim.SGD([w], lr=0.5)
+    optimiser.lr = Tensor([0.25])
+    with Context(TRAINING=1):
+        (w * 1).sum().backward()
+        optimiser.step()
+    assert w.tolist() == [0.75]
+
+
+def test_a_parameter_without_a_gradient_is_told():
+    w, unused = Tensor([1.0]).realize(), Tensor([1.0]).realize()
+    optimiser = optim.SGD([w, unused], lr=0.5)
+    with Context(TRAINING=1):
+        (w * 1).sum().backward()
+        with pytest.raises(AssertionError, match="no gradient"):
+            optimiser.step()

@@ -153,3 +153,19 @@ def test_a_large_integer_is_exact():
         Tensor(300, dtype="uint8")
     with pytest.raises(ValueError):
         Tensor.full((-1,), 3)
+
+
+def test_item_keeps_what_it_computed():
+    from outboard import Session
+    loss = (Tensor([1.0, 2.0]) * 3).sum()
+    assert loss.item() == 9
+    steps = Session.current().stats.steps
+    assert loss.item() == 9 and Session.current().stats.steps == steps
+
+
+@pytest.mark.parametrize("count", [1000, 1_000_000])
+def test_an_array_may_change_once_its_tensor_is_realised(count):
+    values = np.ones(count, dtype=np.float32)
+    tensor = Tensor(values).realize()
+    values[:] = 0
+    assert tensor.sum().item() == count

@@ -12,7 +12,7 @@ namespace nb = nanobind;
 using namespace nb::literals;  // NOLINT
 
 void BindJit(nb::module_& module) {
-  nb::class_<Jit>(module, "CapturedStep")
+  nb::class_<Jit>(module, "Jit")
       .def("__init__", [](Jit* self) { new (self) Jit(nullptr); })
       .def_prop_ro("captured", &Jit::captured)
       .def("reset", &Jit::reset)

@@ -18,7 +18,6 @@ void BindOptim(nb::module_& module) {
   using optim::Optimizer;
   nb::class_<Optimizer>(module, "OptimizerRule")
       .def("schedule_step", [](Optimizer& rule) { return rule.schedule_step(Here()); })
-      .def("zero_grad", &Optimizer::zero_grad)
       .def_prop_ro("lr", &Optimizer::lr_tensor)
       .def_prop_ro("state", &Optimizer::state);
   nb::class_<LARS, Optimizer>(module, "LarsRule")

@@ -109,7 +109,9 @@ void BindValues(nb::module_&, TensorClass& tensor) {
             const At at = Here();
             if (x.numel(at) != 1)
               ThrowInvalid(at, absl::StrCat("item: of one element, not ", x.numel(at)));
-            return ToList(x.reshape({}, at), at);
+            HostTensor host = ToHost(x, at);
+            host.dims.clear();
+            return ToList(host);
           },
           "Waits. The one element as a number of Python.")
       .def(

@@ -4,7 +4,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable, Generic, TypeVar, overload
 
-from outboard._core import CapturedStep, Size, Tensor
+from outboard._core import Jit, Size, Tensor
 from outboard.errors import Error
 from outboard.helpers import JIT
 
@@ -16,14 +16,18 @@ class JitError(Exception):
 
 
 def _inputs(args: tuple, kwargs: dict) -> tuple[list, list[Tensor], list[Size]]:
-    """The names of the tensors among the arguments, these and the ones one level deep, and the sizes."""
-    named = [*enumerate(args), *sorted(kwargs.items())]
-    names = [name for name, value in named if isinstance(value, Tensor)]
-    tensors = [value for _, value in named if isinstance(value, Tensor)]
-    for _, value in named:
-        inside = value if isinstance(value, (tuple, list)) else value.values() if isinstance(value, dict) else ()
-        tensors += [item for item in inside if isinstance(item, Tensor) and not any(item is known for known in tensors)]
-    return names, tensors, [value for _, value in named if isinstance(value, Size)]
+    """Of the tensors and sizes among the arguments, and one level deep in them: the names, the tensors, the sizes."""
+    places: list[tuple[Any, Any]] = []
+    for name, value in [*enumerate(args), *sorted(kwargs.items())]:
+        if isinstance(value, (tuple, list)):
+            places += [((name, i), item) for i, item in enumerate(value)]
+        elif isinstance(value, dict):
+            places += [((name, key), value[key]) for key in sorted(value, key=repr)]
+        else:
+            places.append((name, value))
+    names = [name for name, value in places if isinstance(value, (Tensor, Size))]
+    tensors = [value for _, value in places if isinstance(value, Tensor)]
+    return names, tensors, [value for _, value in places if isinstance(value, Size)]
 
 
 def _constants(args: tuple, kwargs: dict) -> dict[int | str, Any]:
@@ -86,7 +90,7 @@ class _TinyJit(Generic[ReturnType]):
     def reset(self) -> None:
         """The next two calls run the function again."""
         self.cnt = 0
-        self._step = CapturedStep()
+        self._step = Jit()
         self._names: list = []
         self._held: dict[int | str, Any] = {}
         self._rebuild: Callable = next

@@ -17,10 +17,10 @@ from outboard.helpers import dedup, flatten
 
 
 class Optimizer:
-    """What optimisers share. `lr` is a tensor of one float32, which may be assigned between steps.
+    """What optimisers share. `lr` is a tensor of one float32, which may be set between steps.
 
     One of your own overrides `_step`.
-    ValueError: a learning rate below 0. AssertionError: no parameter, or one without a gradient.
+    ValueError: a learning rate below 0. AssertionError: no parameter, or at a step one without a gradient.
     """
 
     _rule = None
@@ -31,11 +31,19 @@ class Optimizer:
         self.params = dedup([param for param in params if param.is_param])
         assert self.params, "optimizer must have at least one param"
         self.buffers = dedup([param for param in params if not param.is_param])
-        self.lr = Tensor([float(lr)])
+        self._lr = Tensor([float(lr)])
+
+    @property
+    def lr(self) -> Tensor:
+        return self._lr
+
+    @lr.setter
+    def lr(self, value) -> None:
+        self._lr.assign(value)
 
     def _follow(self, rule, *names: str) -> None:
         """Steps by a rule of the library, whose state of one tensor for each parameter these are the names of."""
-        self._rule, self.lr = rule, rule.lr
+        self._rule, self._lr = rule, rule.lr
         state, count = rule.state, len(self.params)
         self._scalars = state[: len(state) - count * len(names)]
         for i, name in enumerate(names):
@@ -54,10 +62,11 @@ class Optimizer:
         """What has to be realised to do one step."""
         if not _core.training():
             raise RuntimeError("the optimizer steps in training only: use it within Context(TRAINING=1)")
-        if self._rule is not None:
-            return self._rule.schedule_step() + self.buffers
         gradients = [param.grad for param in self.params]
         assert all(gradient is not None for gradient in gradients), "a parameter has no gradient"
+        if self._rule is not None:
+            del gradients  # the step takes them
+            return self._rule.schedule_step() + self.buffers
         updates, extra = self._step(self.params, gradients)
         for param, update in zip(self.params, updates):
             param.assign((param.detach() - update).cast(param.dtype))
