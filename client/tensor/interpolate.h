@@ -17,6 +17,8 @@
 
 namespace outboard {
 
+// What a place between two elements takes: of both by distance, the one below as PyTorch's "nearest" rounds, or the
+// nearest one.
 enum class Interpolation { kLinear, kNearest, kNearestExact };
 
 Tensor interpolate(const Tensor& x, const Dims& size, Interpolation mode = Interpolation::kLinear,

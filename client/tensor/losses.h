@@ -12,6 +12,7 @@
 
 namespace outboard {
 
+// The losses' mean or sum, or each by itself.
 enum class Reduction { kMean, kSum, kNone };
 Tensor reduced(const Tensor& losses, Reduction reduction, At at = At::current());
 

@@ -15,6 +15,7 @@
 
 namespace outboard {
 
+// A number, the elements mirrored at the edge (which is not repeated), the edge's element, or those of the other end.
 enum class PadMode { kConstant, kReflect, kReplicate, kCircular };
 
 // {before, after} for each axis; only kConstant takes sizes of variables. The value promotes as an
