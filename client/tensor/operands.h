@@ -1,4 +1,5 @@
-// Operands of one type and shape.
+// What an operation on two operands does with them first: numbers become scalars, both get one type and shape.
+// Errors are thrown as error.h says, at the operand's line.
 #pragma once
 
 #include <optional>
@@ -10,6 +11,7 @@
 
 namespace outboard::internal {
 
+// The nodes of both, prepared.
 struct Operands {
   const UOp* a = nullptr;
   const UOp* b = nullptr;

@@ -46,7 +46,6 @@ const std::vector<Layer> kLayers = {
     {"gateway/", {"gateway/", "compiler/", "proto/", "storage/"}},
     {"client/", {"client/", "compiler/ir/", "compiler/rewrite/", "compiler/tensor/", "proto/"}},
     {"examples/", {"client/", "compiler/ir/"}},
-    {"client/python/", {"client/", "compiler/ir/", "proto/"}},
 };
 
 // Packages that only some folders may include.
