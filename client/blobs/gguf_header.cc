@@ -161,10 +161,13 @@ absl::StatusOr<GgufArray> ReadArray(Reader& reader) {
   };
   OB_ASSIGN_OR_RETURN(const auto rank, reader.Number<uint32_t>());
   if (rank > kRankMax) return wrong(absl::StrCat(rank, " axes; limit ", kRankMax));
-  int64_t count = 1;
+  // The lengths multiply in any order, also where one of them is 0.
+  int64_t count = 1, extent = 1;
   for (uint32_t i = 0; i < rank; ++i) {
     OB_ASSIGN_OR_RETURN(const auto dim, reader.Number<int64_t>());
-    if (dim < 0 || __builtin_mul_overflow(count, dim, &count)) return wrong("is too large");
+    if (dim < 0 || __builtin_mul_overflow(extent, std::max<int64_t>(dim, 1), &extent))
+      return wrong("is too large");
+    count *= dim;
     array.dims.push_back(dim);
   }
   OB_ASSIGN_OR_RETURN(const auto code, reader.Number<uint32_t>());
