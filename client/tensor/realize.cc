@@ -159,7 +159,8 @@ void RealizeValues(std::vector<std::shared_ptr<Value>> values,
   std::vector<std::shared_ptr<Storage>>
       here;  // what its owner may change as soon as it is realised
   for (const std::shared_ptr<Value>& value : values)
-    if (!value->lazy() && value->storage != nullptr) here.push_back(value->storage);
+    if (!value->lazy() && value->storage != nullptr && value->storage->deferred != nullptr)
+      here.push_back(value->storage);
   Define(here, at);
   const std::vector<std::shared_ptr<Value>> wanted = LazyValues(std::move(values), fetch);
   if (!wanted.empty()) Realization(wanted, fetch, at, keep_pins).Run();

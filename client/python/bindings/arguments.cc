@@ -40,16 +40,6 @@ nb::object NumberOfArray(nb::handle array) {
   return number;
 }
 
-void FillSizes(nb::handle items, Sizes& sizes) {
-  for (const nb::handle item : items) {
-    const std::optional<Size> size = SizeOf(item);
-    if (!size)
-      throw nb::type_error(
-          (std::string("a shape has ints, not ") + Py_TYPE(item.ptr())->tp_name).c_str());
-    sizes.push_back(*size);
-  }
-}
-
 }  // namespace
 
 const Arg& OperandArg::operator*() const {
@@ -72,7 +62,7 @@ std::optional<Size> SizeOf(nb::handle object) {
 
 std::optional<Dims> IntsOf(nb::handle object) {
   if (const std::optional<int64_t> number = IntOf(object)) return Dims{*number};
-  if (!PyTuple_Check(object.ptr()) && !PyList_Check(object.ptr())) return std::nullopt;
+  if (!IsList(object)) return std::nullopt;
   Dims numbers;
   for (const nb::handle item : object) {
     const std::optional<int64_t> number = IntOf(item);
@@ -82,12 +72,29 @@ std::optional<Dims> IntsOf(nb::handle object) {
   return numbers;
 }
 
+bool IsList(nb::handle object) { return PyList_Check(object.ptr()) || PyTuple_Check(object.ptr()); }
+
+nb::object ItemsOf(const nb::args& args) {
+  return args.size() == 1 && IsList(args[0]) ? nb::borrow(args[0]) : nb::borrow(args);
+}
+
+std::pair<Size, Size> PairOf(nb::handle object) {
+  if (PySequence_Check(object.ptr()) && nb::len(object) == 2) {
+    const std::optional<Size> first = SizeOf(object[0]), second = SizeOf(object[1]);
+    if (first && second) return {*first, *second};
+  }
+  throw nb::type_error("a pair of ints or None for each axis");
+}
+
 Sizes SizesOf(const nb::args& args) {
   Sizes sizes;
-  if (args.size() == 1 && (PyTuple_Check(args[0].ptr()) || PyList_Check(args[0].ptr())))
-    FillSizes(args[0], sizes);
-  else
-    FillSizes(args, sizes);
+  for (const nb::handle item : ItemsOf(args)) {
+    const std::optional<Size> size = SizeOf(item);
+    if (!size)
+      throw nb::type_error(
+          (std::string("a shape has ints, not ") + Py_TYPE(item.ptr())->tp_name).c_str());
+    sizes.push_back(*size);
+  }
   return sizes;
 }
 

@@ -14,6 +14,7 @@
 
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "client/python/bindings/here.h"
@@ -56,6 +57,11 @@ struct DTypeArgument {
   DType value_or(DType by_default) const { return dtype.value_or(by_default); }
 };
 
+bool IsList(nanobind::handle object);  // or a tuple
+// The items of f(2, 3), f((2, 3)) and f([2, 3]).
+nanobind::object ItemsOf(const nanobind::args& args);
+// The two sizes of a pair; raises TypeError for what is none.
+std::pair<Size, Size> PairOf(nanobind::handle object);
 // What stands for a shape in f(2, 3), f((2, 3)) and f([2, 3]). Raises TypeError.
 Sizes SizesOf(const nanobind::args& args);
 Dims DimsOf(const nanobind::args& args);  // of numbers only

@@ -23,8 +23,6 @@ namespace {
 
 // ---- lists --------------------------------------------------------------------------------------
 
-bool IsList(nb::handle data) { return PyList_Check(data.ptr()) || PyTuple_Check(data.ptr()); }
-
 // Depth first, row-major: the shape by the first elements, and every number.
 class Rectangle {
  public:

@@ -22,8 +22,6 @@ namespace {
   throw nb::index_error(message.c_str());
 }
 
-bool IsList(nb::handle object) { return PyList_Check(object.ptr()) || PyTuple_Check(object.ptr()); }
-
 std::optional<Size> BoundOf(nb::handle object) {
   if (object.is_none()) return std::nullopt;
   const std::optional<Size> size = SizeOf(object);

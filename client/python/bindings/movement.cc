@@ -18,11 +18,7 @@ SizePairs PairsOf(nb::handle object, const Tensor& tensor, bool whole, const At&
     if (item.is_none()) {
       pairs.emplace_back(0, whole ? tensor.size(axis, at) : Size(0));
     } else {
-      const nb::object pair = nb::borrow(item);
-      const std::optional<Size> first = SizeOf(pair[0]), second = SizeOf(pair[1]);
-      if (nb::len(pair) != 2 || !first || !second)
-        throw nb::type_error("a pair of ints or None for each axis");
-      pairs.emplace_back(*first, *second);
+      pairs.push_back(PairOf(item));
     }
     ++axis;
   }
@@ -31,12 +27,8 @@ SizePairs PairsOf(nb::handle object, const Tensor& tensor, bool whole, const At&
 
 // As shape says, where None keeps a dimension.
 Sizes SizesKeeping(const Tensor& x, const nb::args& shape, const At& at) {
-  const nb::object items =
-      shape.size() == 1 && (PyTuple_Check(shape[0].ptr()) || PyList_Check(shape[0].ptr()))
-          ? nb::borrow(shape[0])
-          : nb::borrow(shape);
   Sizes sizes;
-  for (const nb::handle item : items) {
+  for (const nb::handle item : ItemsOf(shape)) {
     const std::optional<Size> size =
         item.is_none() ? x.size(static_cast<int64_t>(sizes.size()), at) : SizeOf(item);
     if (!size) throw nb::type_error("a shape has ints");

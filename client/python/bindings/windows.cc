@@ -100,11 +100,7 @@ SizePairs PairsOf(const Tensor& x, nb::handle padding, const At& at) {
     } else if (item.is_none()) {
       pairs.emplace_back(0, 0);
     } else {
-      const nb::object pair = nb::borrow(item);
-      const std::optional<Size> before = SizeOf(pair[0]), after = SizeOf(pair[1]);
-      if (!before || !after || nb::len(pair) != 2)
-        throw nb::type_error("pad: a pair of ints or None for each axis, or ints only");
-      pairs.emplace_back(*before, *after);
+      pairs.push_back(PairOf(item));
     }
   }
   if (flat.empty()) return pairs;

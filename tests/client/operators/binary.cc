@@ -1,28 +1,25 @@
 // Operators on two operands, which promote and broadcast.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "client/tensor/arithmetic.h"
-#include "tests/client/operators/table.h"
+#include "tests/client/operators/each.h"
 
 namespace outboard::operators {
 namespace {
 
-using Function = std::function<double(double, double)>;
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+using BinaryFunction = std::function<double(double, double)>;
 constexpr char kShapes[] = "broadcast from the right";
 constexpr char kPow[] = "x.pow(y), a number or a tensor";
 
-Array Zip(const Array& a, const Array& b, const Function& f) {
+Array Zip(const Array& a, const Array& b, const BinaryFunction& f) {
   const Dims dims = Common(a.dims, b.dims);
   const Array x = Stretch(a, dims), y = Stretch(b, dims);
   return Build(dims, [&](const Dims& i) { return f(x(i), y(i)); });
 }
 
 Row Pair(const std::string& name, const std::string& form, Types types, Yields yields,
-         std::function<Tensor(const Tensor&, const Tensor&)> make, Function f,
+         std::function<Tensor(const Tensor&, const Tensor&)> make, BinaryFunction f,
          Gradient gradient = Gradient::kYes, Operand a = {{2, 3}}, Operand b = {{2, 1}, -3, 3},
          double units = 1) {
   return {name,
@@ -38,7 +35,7 @@ Row Pair(const std::string& name, const std::string& form, Types types, Yields y
 }
 
 Row Compare(const std::string& name, const std::string& form,
-            std::function<Tensor(const Tensor&, const Tensor&)> make, Function f) {
+            std::function<Tensor(const Tensor&, const Tensor&)> make, BinaryFunction f) {
   return Pair(name, form, Types::kAll, Yields::kBool, std::move(make), std::move(f),
               Gradient::kNone, {{2, 4}, 0, 0, {0, 1, 1, 0, 1, 0, 1, 1}}, {{4}, 0, 0, {0, 0, 1, 1}},
               0);
@@ -46,7 +43,7 @@ Row Compare(const std::string& name, const std::string& form,
 
 // `make` changes its first operand.
 Row Assigning(const std::string& name, const std::string& form, Types types, Yields yields,
-              std::function<void(Tensor&, const Tensor&)> make, Function f,
+              std::function<void(Tensor&, const Tensor&)> make, BinaryFunction f,
               Gradient gradient = Gradient::kYes) {
   return Pair(
       name, form, types, yields,

@@ -1,45 +1,14 @@
 // Operators on one element at a time.
 #include <cmath>
-#include <limits>
 #include <numbers>
 
-#include "tests/client/operators/table.h"
+#include "tests/client/operators/each.h"
 
 namespace outboard::operators {
 namespace {
 
-using Function = std::function<double(double)>;
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-// A row for f of every element.
-Row Each(const std::string& name, const std::string& form, Types types, Yields yields,
-         Operand operand, std::function<Tensor(const Tensor&)> make, Function f, double units = 4,
-         Gradient gradient = Gradient::kYes) {
-  return {
-      name,
-      form,
-      "any",
-      types,
-      yields,
-      gradient,
-      {std::move(operand)},
-      [make](const Tensors& x) { return make(x[0]); },
-      [f](const Arrays& x) { return Build(x[0].dims, [&](const Dims& i) { return f(x[0](i)); }); },
-      units};
-}
-
-// Of floats; integers become f32 first.
-Row OfFloats(const std::string& name, const std::string& form, Operand operand,
-             std::function<Tensor(const Tensor&)> make, Function f, double units = 4) {
-  return Each(name, form, Types::kAll, Yields::kFloat, std::move(operand), std::move(make),
-              std::move(f), units);
-}
-
 constexpr char kBitcast[] = "x.bitcast(dtype)";
 constexpr char kPow[] = "x.pow(y), a number or a tensor";
-
-double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 }  // namespace
 

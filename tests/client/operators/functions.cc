@@ -1,43 +1,15 @@
 // Functions and activations of one float, and of bits.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "client/tensor/activations.h"
 #include "client/tensor/arithmetic.h"
 #include "client/tensor/transcendental.h"
 #include "compiler/reference/alu.h"
-#include "tests/client/operators/table.h"
+#include "tests/client/operators/each.h"
 
 namespace outboard::operators {
 namespace {
-
-using Function = std::function<double(double)>;
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-Row Each(const std::string& name, const std::string& form, Types types, Yields yields,
-         Operand operand, std::function<Tensor(const Tensor&)> make, Function f, double units = 4,
-         Gradient gradient = Gradient::kYes) {
-  return {
-      name,
-      form,
-      "any",
-      types,
-      yields,
-      gradient,
-      {std::move(operand)},
-      [make](const Tensors& x) { return make(x[0]); },
-      [f](const Arrays& x) { return Build(x[0].dims, [&](const Dims& i) { return f(x[0](i)); }); },
-      units};
-}
-
-// Of floats; integers become f32 first.
-Row OfFloats(const std::string& name, const std::string& form, Operand operand,
-             std::function<Tensor(const Tensor&)> make, Function f, double units = 4) {
-  return Each(name, form, Types::kAll, Yields::kFloat, std::move(operand), std::move(make),
-              std::move(f), units);
-}
 
 // Outside of the domain, and where a formula of exponentials would overflow.
 Row AtTheEnds(const std::string& name, const std::string& form, std::vector<double> values,
@@ -47,7 +19,6 @@ Row AtTheEnds(const std::string& name, const std::string& form, std::vector<doub
               std::move(make), std::move(f), 4, Gradient::kNone);
 }
 
-double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 double Softplus(double x) { return std::log1p(std::exp(x)); }
 double Relu6(double x) { return std::clamp(x, 0.0, 6.0); }
 

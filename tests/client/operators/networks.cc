@@ -5,7 +5,7 @@
 #include "client/tensor/attention.h"
 #include "client/tensor/norms.h"
 #include "client/tensor/recurrent.h"
-#include "tests/client/operators/table.h"
+#include "tests/client/operators/each.h"
 
 namespace outboard::operators {
 namespace {
@@ -88,8 +88,6 @@ Row Attention(std::vector<Operand> operands, std::function<Tensor(const Tensors&
           [=](const Arrays& x) { return Attended(x, share, mask); },
           16};
 }
-
-double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 // Gate `g` of row b: x [B, I], h [B, H], weights [4 H, ...] and biases [4 H].
 double Gate(const Arrays& x, int64_t g, int64_t b, int64_t j) {

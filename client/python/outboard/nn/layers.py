@@ -8,19 +8,16 @@ from collections.abc import Sequence
 from outboard import _core
 from outboard._core import Tensor
 from outboard.dtypes import dtypes
+from outboard.helpers import make_tuple
 
 
 def _uniform(*shape: int, bound: float) -> Tensor:
     return Tensor.uniform(*shape, low=-bound, high=bound)
 
 
-def _as_tuple(numbers: int | Sequence[int], count: int) -> tuple[int, ...]:
-    return (numbers,) * count if isinstance(numbers, int) else tuple(numbers)
-
-
 def _same_padding(kernel_size: tuple[int, ...], dilation: int | Sequence[int]) -> tuple[int, ...]:
     """As many places as there are elements: an odd rest goes to the end. From the last axis on, as pad takes it."""
-    missing = [d * (k - 1) for d, k in zip(_as_tuple(dilation, len(kernel_size)), kernel_size)]
+    missing = [d * (k - 1) for d, k in zip(make_tuple(dilation, len(kernel_size)), kernel_size)]
     return tuple(side for m in reversed(missing) for side in (m // 2, m - m // 2))
 
 
@@ -41,7 +38,7 @@ class Conv2d:
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: int | Sequence[int], stride=1,
                  padding: int | Sequence[int] | str = 0, dilation=1, groups: int = 1, bias: bool = True):
-        self.kernel_size = _as_tuple(kernel_size, 2)
+        self.kernel_size = make_tuple(kernel_size, 2)
         if isinstance(padding, str):
             if padding.lower() != "same":
                 raise ValueError(f"padding is numbers or 'same', not {padding!r}")
@@ -139,7 +136,7 @@ class LayerNorm:
     """By mean and variance over the last axes, which are of `normalized_shape`."""
 
     def __init__(self, normalized_shape: int | Sequence[int], eps: float = 1e-5, elementwise_affine: bool = True):
-        self.normalized_shape = _as_tuple(normalized_shape, 1)
+        self.normalized_shape = make_tuple(normalized_shape, 1)
         self.axis, self.eps = tuple(-1 - i for i in range(len(self.normalized_shape))), eps
         self.weight = Tensor.ones(*self.normalized_shape) if elementwise_affine else None
         self.bias = Tensor.zeros(*self.normalized_shape) if elementwise_affine else None

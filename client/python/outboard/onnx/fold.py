@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from outboard.onnx.registry import fold
-from outboard.onnx.values import array_type_of, dtype_of, ints
+from outboard.onnx.values import array_type_of, dtype_of, ints, slice_index
 
 for _name, _function in {
     "Add": np.add, "And": np.logical_and, "Equal": np.equal, "Greater": np.greater,
@@ -77,13 +77,7 @@ def size(x):
 
 @fold("Slice")
 def slice_(x, starts, ends, axes=None, steps=None):
-    index = [slice(None)] * x.ndim
-    starts, ends = ints(starts), ints(ends)
-    axes = range(len(starts)) if axes is None else ints(axes)
-    steps = [1] * len(starts) if steps is None else ints(steps)
-    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        index[axis] = slice(start, None if step < 0 and end < -x.shape[axis] else end, step)
-    return x[tuple(index)]
+    return x[slice_index(x.shape, starts, ends, axes, steps)]
 
 
 @fold("Squeeze")

@@ -9,7 +9,7 @@ import numpy as np
 
 from outboard import Tensor, dtypes
 from outboard.onnx.registry import op
-from outboard.onnx.values import Constant, dtype_of, ints
+from outboard.onnx.values import Constant, dtype_of, ints, slice_index
 
 
 def torch_pads(pads: Sequence[int]) -> tuple[int, ...]:
@@ -129,14 +129,7 @@ def concat(*parts: Tensor, axis: int = 1) -> Tensor:
 
 @op("Slice", host=(1, 2, 3, 4))
 def slice_(x: Tensor, starts, ends, axes=None, steps=None) -> Tensor:
-    starts, ends = ints(starts), ints(ends)
-    axes = range(len(starts)) if axes is None else ints(axes)
-    steps = [1] * len(starts) if steps is None else ints(steps)
-    index = [slice(None)] * x.ndim
-    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        # Backwards an end before the first element cannot be said by a negative number.
-        index[axis] = slice(start, None if step < 0 and end < -x.shape[axis] else end, step)
-    return x[tuple(index)]
+    return x[slice_index(x.shape, starts, ends, axes, steps)]
 
 
 @op("Split", host=(1,))

@@ -164,3 +164,15 @@ def tensor_of(value: Any) -> Any:
 def ints(values: Sequence[int]) -> list[int]:
     """As Python's integers, whether an attribute or an array said them, even if of no axis."""
     return [int(value) for value in np.asarray(values).reshape(-1)]
+
+
+def slice_index(shape: Sequence[int], starts, ends, axes=None, steps=None) -> tuple[slice, ...]:
+    """The index that Slice means by its inputs."""
+    starts, ends = ints(starts), ints(ends)
+    axes = range(len(starts)) if axes is None else ints(axes)
+    steps = [1] * len(starts) if steps is None else ints(steps)
+    index = [slice(None)] * len(shape)
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        # Backwards an end before the first element cannot be said by a negative number.
+        index[axis] = slice(start, None if step < 0 and end < -shape[axis] else end, step)
+    return tuple(index)
