@@ -7,14 +7,14 @@
 #include <filesystem>
 
 #include "cli/common.h"
-#include "client/transport/grpc_link.h"
-#include "client/transport/target.h"
+#include "client/session/address.h"
+#include "client/session/link/grpc_link.h"
 #include "gateway/accounts/accounts.h"
+#include "gateway/base/clock.h"
 #include "gateway/ledger/ledger.h"
-#include "gateway/service/clock.h"
-#include "gateway/service/gateway.h"
+#include "gateway/server/gateway.h"
 #include "proto/account.grpc.pb.h"
-#include "proto/status.h"
+#include "wire/status.h"
 
 namespace outboard::cli {
 

@@ -11,16 +11,16 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/check.h"
 #include "cli/common.h"
-#include "compiler/ir/check.h"
-#include "worker/kernel_store.h"
+#include "worker/tuning/tuning_store.h"
 
 namespace outboard::cli {
 namespace {
 
 using search::Trial;
-using worker::KernelStore;
 using worker::Tuning;
+using worker::TuningStore;
 
 constexpr size_t kIdDigits = 12;  // of 64: enough to tell kernels apart
 
@@ -32,13 +32,13 @@ std::string TimeOf(const Trial* trial) {
                          static_cast<double>(trial->time_ns) / 1e3);
 }
 
-absl::StatusOr<std::unique_ptr<KernelStore>> Open(const CacheFlags& flags, bool create) {
+absl::StatusOr<std::unique_ptr<TuningStore>> Open(const CacheFlags& flags, bool create) {
   const std::string path = flags.store.empty() ? worker::KernelStorePath() : flags.store;
   if (path.empty())
     return absl::InvalidArgumentError("OUTBOARD_KERNEL_STORE is empty: there is no store");
   if (!create && !std::filesystem::exists(path))
     return absl::NotFoundError(absl::StrCat("nothing was measured yet: there is no ", path));
-  return KernelStore::Open(path);
+  return TuningStore::Open(path);
 }
 
 absl::Status List(const CacheFlags& flags) {

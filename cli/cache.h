@@ -1,4 +1,5 @@
-// `outboard cache`: what this machine's workers have learnt about kernels (worker/kernel_store.h).
+// `outboard cache`: what this machine's workers have learnt about kernels
+// (worker/tuning/tuning_store.h).
 #pragma once
 
 #include <string>

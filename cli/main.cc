@@ -14,9 +14,9 @@
 #include "cli/store.h"
 #include "cli/trace.h"
 #include "cli/viz.h"
-#include "proto/limits.h"
-#include "worker/executor_main.h"
-#include "worker/search_main.h"
+#include "wire/limits.h"
+#include "worker/executor/executor_main.h"
+#include "worker/tuning/search_main.h"
 
 namespace {
 

@@ -1,18 +1,19 @@
-// One line on a terminal that says how far a transfer is: bytes, rate, time left, and what needed not
-// travel. Nothing where stderr is no terminal.
+// One line on a terminal that says how far a transfer is: bytes, rate, time left, and what needed
+// not travel. Nothing where stderr is no terminal.
 #pragma once
 
 #include <chrono>
 #include <string>
 
-#include "proto/blob_transfer.h"
+#include "wire/blobs/transfer.h"
 
 namespace outboard::cli {
 
 // "812 B", "1.4 MB", "23.1 GB".
 std::string Bytes(uint64_t bytes);
 
-// "x.bin  1.2 GB of 4.0 GB  312.0 MB/s  9 s left  1.0 GB saved"; `elapsed_s` since the transfer began.
+// "x.bin  1.2 GB of 4.0 GB  312.0 MB/s  9 s left  1.0 GB saved"; `elapsed_s` since the transfer
+//         began.
 std::string ProgressText(const std::string& what, const wire::TransferProgress& progress,
                          double elapsed_s);
 

@@ -18,15 +18,15 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/transport/bulk.h"
-#include "client/transport/grpc_link.h"
-#include "client/transport/target.h"
-#include "gateway/service/clock.h"
-#include "gateway/service/gateway.h"
+#include "base/environment.h"
+#include "client/session/address.h"
+#include "client/session/bulk.h"
+#include "client/session/link/grpc_link.h"
+#include "gateway/base/clock.h"
+#include "gateway/server/gateway.h"
 #include "runtime/cpu/memory.h"
-#include "worker/environment.h"
-#include "worker/kernel_store.h"
-#include "worker/supervisor.h"
+#include "worker/node/supervisor.h"
+#include "worker/tuning/tuning_store.h"
 
 namespace outboard::cli {
 
@@ -108,7 +108,8 @@ int64_t MemoryOf(const ServerFlags& flags) {
 }
 
 // The command line of the search process; empty where nothing is searched in idle time. Writes into
-// the environment, from which executors learn whether they take part, so it comes before all threads.
+// the environment, from which executors learn whether they take part, so it comes before all
+// threads.
 std::vector<std::string> ChooseIdleSearch(const ServerFlags& flags) {
   const bool off =
       flags.no_idle_search ||
@@ -197,7 +198,8 @@ void KeepObjects() {
 int RunServe(const ServerFlags& flags) {
   EndWith(flags.parent_pid);
   KeepObjects();
-  // One family: a worker that ends takes the gateway along, and who would go on from a snapshot is gone too.
+  // One family: a worker that ends takes the gateway along, and who would go on from a snapshot is
+  // gone too.
   auto options = OptionsFor(flags, /*snapshot_every_s=*/0);
   if (!options.ok()) return Report(options.status());
   options->executors_outlive = false;

@@ -26,7 +26,7 @@ struct ServerFlags {
   uint64_t quota_bytes = 0;  // of each tenant in the store; 0: none
   bool no_auth = false;
   bool no_idle_search = false;  // up, worker, serve
-  bool ephemeral = false;  // serve: the data folder is removed at the end
+  bool ephemeral = false;       // serve: the data folder is removed at the end
   int life_fd = -1;
   int parent_pid = 0;
   ReadyOptions ready;

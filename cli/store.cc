@@ -12,14 +12,14 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "cli/common.h"
 #include "cli/progress_line.h"
-#include "client/blobs/store_client.h"
-#include "client/blobs/store_files.h"
-#include "client/transport/bulk.h"
-#include "client/transport/grpc_link.h"
-#include "client/transport/target.h"
-#include "compiler/ir/check.h"
+#include "client/files/store_client.h"
+#include "client/files/store_files.h"
+#include "client/session/address.h"
+#include "client/session/bulk.h"
+#include "client/session/link/grpc_link.h"
 #include "gateway/ledger/usage.h"
 
 namespace outboard::cli {

@@ -1,4 +1,5 @@
-// `outboard push`, `pull` and `store`: files in the cloud under names, with $CLOUD_HOST and $CLOUD_KEY.
+// `outboard push`, `pull` and `store`: files in the cloud under names, with $CLOUD_HOST and
+// $CLOUD_KEY.
 #pragma once
 
 #include <string>
@@ -16,8 +17,8 @@ struct StoreFlags {
   bool json = false;
 };
 
-// Each returns the exit code: 0, 1, 2, and 130 where Ctrl-C broke a transfer off, which the same command
-// then goes on with.
+// Each returns the exit code: 0, 1, 2, and 130 where Ctrl-C broke a transfer off, which the same
+// command then goes on with.
 int RunPush(const StoreFlags& flags);
 int RunPull(const StoreFlags& flags);
 int RunStoreList(const StoreFlags& flags);

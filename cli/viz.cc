@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
-#include "worker/rewrite_log.h"
+#include "worker/compile/rewrite_log.h"
 
 namespace outboard::cli {
 

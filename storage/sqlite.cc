@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
 
 namespace outboard::storage {
 namespace {
@@ -57,9 +57,9 @@ absl::Status ToStatus(sqlite3* db, int result) {
 // A new file is made by us, since SQLite would make it readable by everybody; it gives the mode to
 // -wal and -shm too. Opened without O_EXCL, because another process may be creating the same one.
 absl::Status CreatePrivately(const std::string& path) {
-  // Never opens a file that is there: closing any descriptor of it would drop the POSIX locks of this process's other
-  // connections, and the next process to close one would take the log away under them
-  // (https://www.sqlite.org/howtocorrupt.html, section 2.2).
+  // Never opens a file that is there: closing any descriptor of it would drop the POSIX locks of
+  // this process's other connections, and the next process to close one would take the log away
+  // under them (https://www.sqlite.org/howtocorrupt.html, section 2.2).
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) {
     if (errno == EEXIST) return absl::OkStatus();

@@ -15,11 +15,11 @@
 #include <optional>
 
 #include "absl/strings/str_format.h"
+#include "client/capture/repeat.h"
 #include "client/examples/idx.h"
 #include "client/examples/mnist.h"
 #include "client/nn/checkpoint.h"
 #include "client/tensor/engine.h"
-#include "client/tensor/repeat.h"
 
 namespace outboard::examples {
 namespace {
@@ -36,7 +36,7 @@ struct Flags {
   int64_t repeat = 1;          // steps a message
   double target_accuracy = 0;  // percent; 0: train for all of the steps
   std::optional<uint64_t> seed;
-  std::string save, load;      // names in the cloud
+  std::string save, load;  // names in the cloud
   std::string data = "/usr/share/datasets/fashion-mnist";
   bool json = false;
 };

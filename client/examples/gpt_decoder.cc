@@ -16,7 +16,7 @@ GptDecoder::GptDecoder(const Gpt& net, const GptOptions& options)
 }
 
 Tensor GptDecoder::Attention(const GptAttention& attention, Cache& cache, const Tensor& x,
-                             const Size& at) {
+                             const SymInt& at) {
   const int64_t heads = options_.heads, head = options_.width / heads;
   const auto split = [&](const Tensor& t) { return t.reshape({heads, 1, head}); };
   const Tensor here = Tensor::arange(options_.context).reshape({-1, 1}) == at;
@@ -29,7 +29,7 @@ Tensor GptDecoder::Attention(const GptAttention& attention, Cache& cache, const 
 }
 
 Tensor GptDecoder::Step(const Tensor& token) {
-  const Size at = place_.bind(position_);
+  const SymInt at = place_.bind(position_);
   Tensor x = net_.tokens(token) + net_.positions.weight.slice(0, at, at + 1);
   for (size_t i = 0; i < net_.blocks.size(); ++i) {
     const GptBlock& block = net_.blocks[i];

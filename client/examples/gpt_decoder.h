@@ -14,8 +14,8 @@ class GptDecoder {
   // `net` outlives the decoder and has `options`.
   GptDecoder(const Gpt& net, const GptOptions& options);
 
-  // The next token is `token`, an integer [1]: logits [1, vocabulary] of the one after it. Lazy; the
-  // caches are part of the next realize. Throws after options.context tokens.
+  // The next token is `token`, an integer [1]: logits [1, vocabulary] of the one after it. Lazy;
+  // the caches are part of the next realize. Throws after options.context tokens.
   Tensor Step(const Tensor& token);
 
   // `count` tokens after `prompt`, which is not empty, each the likeliest one.
@@ -28,7 +28,7 @@ class GptDecoder {
     Tensor keys, values;  // [heads, context, head]
   };
 
-  Tensor Attention(const GptAttention& attention, Cache& cache, const Tensor& x, const Size& at);
+  Tensor Attention(const GptAttention& attention, Cache& cache, const Tensor& x, const SymInt& at);
 
   const Gpt& net_;
   const GptOptions options_;

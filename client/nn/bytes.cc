@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/blobs/open_file.h"
+#include "client/files/open_file.h"
+#include "client/lazy/deferred_upload.h"
+#include "client/lazy/lazy_graph.h"
 #include "client/nn/little_endian.h"
-#include "client/tensor/deferred.h"
-#include "client/tensor/recording.h"
 
 namespace outboard::nn {
 
@@ -61,7 +61,7 @@ Bytes Bytes::OfTensor(const Tensor& tensor, At at) {
   auto source = std::make_shared<Source>();
   source->name = "the tensor";
   source->size = static_cast<uint64_t>(tensor.numel(at));
-  if (const std::shared_ptr<internal::Storage>& storage = tensor.value()->storage;
+  if (const std::shared_ptr<internal::CloudBuffer>& storage = tensor.value()->storage;
       storage != nullptr && storage->deferred != nullptr)
     source->deferred = storage->deferred->source;
   else

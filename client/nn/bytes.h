@@ -1,13 +1,16 @@
-// Bytes of which ranges are tensors: a file's, or those of a tensor of u8. What file formats are read
-// through, whatever the format.
+// Bytes of which ranges are tensors: a file's, or those of a tensor of u8. What file formats are
+// read through, whatever the format.
 //
-// Ranges of a file are not read when a tensor is made of them: they go to the cloud when something needs them,
-// those of one step together, and not at all where the cloud has them (client/blobs/file_index.h remembers what a
-// file consists of). The file must not change while its tensors are in use. Ranges of a tensor are computed where
-// it lives; one that is itself a file's, and was not sent yet, is as good as the file. Offsets and sizes are in bytes. Copies are one; any thread may read.
+// Ranges of a file are not read when a tensor is made of them: they go to the cloud when something
+// needs them, those of one step together, and not at all where the cloud has them
+// (client/files/file_index.h remembers what a file consists of). The file must not change while its
+// tensors are in use. Ranges of a tensor are computed where it lives; one that is itself a file's,
+// and was not sent yet, is as good as the file. Offsets and sizes are in bytes. Copies are one; any
+// thread may read.
 //
 // Errors, thrown as Error: NOT_FOUND, PERMISSION_DENIED, UNKNOWN   the file (named)
-//                          INVALID_ARGUMENT  no regular file; a tensor that is not of u8 with one axis
+//                          INVALID_ARGUMENT  no regular file; a tensor that is not of u8 with one
+//                                            axis
 //                          OUT_OF_RANGE      a range that is not inside
 //                          DATA_LOSS         the file became shorter
 #pragma once

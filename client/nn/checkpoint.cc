@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/tensor/deferred.h"
-#include "client/tensor/recording.h"
+#include "client/lazy/deferred_upload.h"
+#include "client/lazy/lazy_graph.h"
 
 namespace outboard {
 
@@ -22,7 +22,7 @@ SaveFuture save_later(const std::string& name, const nn::StateDict& state, At at
   realize(tensors, {}, at);
   absl::StatusOr<std::shared_ptr<Engine>> engine = CurrentEngine();
   ThrowIfError(engine.status(), at);
-  std::vector<std::shared_ptr<internal::Storage>> storages;
+  std::vector<std::shared_ptr<internal::CloudBuffer>> storages;
   for (const auto& [entry, tensor] : state) {
     storages.push_back(tensor.value()->storage);
     if (storages.back()->engine != *engine) {

@@ -6,14 +6,15 @@
 //   nn::load_state_dict(nn::state_dict(model), outboard::load("mnist/best"));
 //
 // Values are saved as they are at the call, though what follows does not wait; an existing name is
-// replaced at once, when all of the new one is on disk. `outboard store ls` lists names, `outboard pull
-// NAME` brings one as a safetensors file. Names: 1 to 255 letters, digits and "._-/".
+// replaced at once, when all of the new one is on disk. `outboard store ls` lists names, `outboard
+// pull NAME` brings one as a safetensors file. Names: 1 to 255 letters, digits and "._-/".
 //
 // Errors, thrown as Error: NOT_FOUND            no such name
-//                          INVALID_ARGUMENT     a name that cannot be, an empty tensor, an entry twice; a
-//                                               name that holds a file and no arrays
+//                          INVALID_ARGUMENT     a name that cannot be, an empty tensor, an entry
+//                                               twice; a name that holds a file and no arrays
 //                          FAILED_PRECONDITION  the name is pinned; tensors of another session
-//                          RESOURCE_EXHAUSTED   the quota; UNAVAILABLE, and what the values failed with
+//                          RESOURCE_EXHAUSTED   the quota; UNAVAILABLE, and what the values failed
+//                                               with
 #pragma once
 
 #include <cstdint>

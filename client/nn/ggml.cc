@@ -11,12 +11,13 @@ namespace {
 
 using blobs::GgmlType;
 
-// A tensor and the line that asked for it, so that formulas read as such. Shapes begin with the count of blocks.
+// A tensor and the line that asked for it, so that formulas read as such. Shapes begin with the
+// count of blocks.
 struct Term {
   Tensor tensor;
   At at;
 
-  Term Reshape(const Sizes& sizes) const { return {tensor.reshape(sizes, at), at}; }
+  Term Reshape(const SymShape& sizes) const { return {tensor.reshape(sizes, at), at}; }
   Term Cast(DType dtype) const { return {tensor.cast(dtype, at), at}; }
   Term Float() const { return Cast(DType::kF32); }
   // Bytes [begin, begin + count) of each block.
@@ -26,7 +27,8 @@ struct Term {
   Term As(DType dtype) const { return {FromLittleEndian(tensor, dtype, at), at}; }
   // The f16 at byte `begin` of each block: [count, 1].
   Term Half(int64_t begin) const { return Bytes(begin, 2).As(DType::kF16).Float(); }
-  // A new axis of the `count` fields of `width` bits that each number consists of, the low ones first.
+  // A new axis of the `count` fields of `width` bits that each number consists of, the low ones
+  // first.
   Term Fields(int64_t axis, int64_t count, int64_t width) const {
     Dims places(static_cast<size_t>(tensor.rank(at) + 1), 1);
     places[static_cast<size_t>(axis)] = count;
@@ -44,8 +46,7 @@ class Operand {
  public:
   Operand(const Term& term) : arg_(term.tensor, term.at) {}  // NOLINT
   template <typename T>
-    requires std::is_arithmetic_v<T>
-  Operand(T number) : arg_(number) {}  // NOLINT
+  requires std::is_arithmetic_v<T> Operand(T number) : arg_(number) {}  // NOLINT
 
   const Arg& arg() const { return arg_; }
 
@@ -113,9 +114,11 @@ Term Mxfp4(const Term& b, int64_t n) {
   return Nibbles(b.Bytes(1, 16), n).In(levels) * Term{bits.bitcast(DType::kF32, b.at), b.at};
 }
 
-// ---- blocks of 256 elements with a scale for each 16 or 32 of them --------------------------------
+// ---- blocks of 256 elements with a scale for each 16 or 32 of them
+// --------------------------------
 
-// Elements of `width` bits: bytes [128 * width / 8 * 2] in two halves, whose fields are 32 elements each.
+// Elements of `width` bits: bytes [128 * width / 8 * 2] in two halves, whose fields are 32 elements
+// each.
 Term TwoBits(const Term& bytes, int64_t n) { return bytes.Reshape({n, 2, 32}).Fields(2, 4, 2); }
 
 Term Q2_K(const Term& b, int64_t n) {
@@ -133,7 +136,8 @@ Term Q3_K(const Term& b, int64_t n) {
   return scale.Reshape({n, 16, 1}) * (q.Float() - 4);
 }
 
-// Q4_K and Q5_K: elements `q` [n, 8, 32], and for each 32 a scale and a least value of 6 bits, in 12 bytes.
+// Q4_K and Q5_K: elements `q` [n, 8, 32], and for each 32 a scale and a least value of 6 bits, in
+// 12 bytes.
 Term ScaledAboveLeast(const Term& b, const Term& q, int64_t n) {
   const Term first = b.Bytes(4, 4), second = b.Bytes(8, 4), third = b.Bytes(12, 4);
   const Term scale = Joined(first & 63, (third & 15) | (first >> 6) << 4).Float() * b.Half(0);
@@ -169,14 +173,16 @@ Term Iq4Xs(const Term& b, int64_t n) {
   return scale.Reshape({n, 8, 1}) * q.In(UnevenLevels(b.at));
 }
 
-// ---- a bit or a ternary digit an element ------------------------------------------------------------
+// ---- a bit or a ternary digit an element
+// ------------------------------------------------------------
 
 Term Q1_0(const Term& b, int64_t n) {
   const Term bits = b.Bytes(2, 16).Fields(2, 8, 1).Reshape({n, 128}).Cast(DType::kF16);
   return (bits * 2 - 1) * b.Bytes(0, 2).As(DType::kF16);
 }
 
-// `count` ternary digits of each byte, which holds them as a fraction of 256: the first are those of all bytes.
+// `count` ternary digits of each byte, which holds them as a fraction of 256: the first are those
+// of all bytes.
 Term Digits(const Term& bytes, int64_t count, int64_t n) {
   const auto m = bytes.tensor.shape(1, bytes.at);
   std::vector<uint8_t> powers = {1, 3, 9, 27, 81};
@@ -196,7 +202,8 @@ Term Tq2_0(const Term& b, int64_t n) {
   return (TwoBits(b.Bytes(0, 64), n).Reshape({n, 256}).Float() - 1) * b.Half(64);
 }
 
-// ---- elements by the codebooks of iq_grids.h ------------------------------------------------------------
+// ---- elements by the codebooks of iq_grids.h
+// ------------------------------------------------------------
 
 // -1 where a bit is set, along a new last axis.
 Term SignsOfBits(const Term& bytes) {

@@ -1,19 +1,19 @@
-// Arrays of GGML's element types as tensors: the packed bytes travel, and their elements are computed
-// from them by tensor operations, in the cloud, when something needs them.
+// Arrays of GGML's element types as tensors: the packed bytes travel, and their elements are
+// computed from them by tensor operations, in the cloud, when something needs them.
 //
 // Formulas: a block of each type as GGML's reference functions read it (ggml-quants.c,
 // dequantize_row_*), in f32 and in their order of operations, so that results are the same bits.
 // Threads: as Tensors.
 #pragma once
 
-#include "client/blobs/ggml_type.h"
+#include "client/files/ggml_type.h"
 #include "client/tensor/tensor.h"
 
 namespace outboard::nn {
 
-// The elements of `blocks`: u8 [count, block_bytes] -> f32 [count * block_elements] (f16 for Q1_0, whose scale is
-// all that an element is made of); of a plain type u8 [count, width] -> [count] of that type.
-// Throws Error: INVALID_ARGUMENT  another shape or type than that
+// The elements of `blocks`: u8 [count, block_bytes] -> f32 [count * block_elements] (f16 for Q1_0,
+// whose scale is all that an element is made of); of a plain type u8 [count, width] -> [count] of
+// that type. Throws Error: INVALID_ARGUMENT  another shape or type than that
 Tensor dequantize(const Tensor& blocks, blobs::GgmlType type, At at = At::current());
 
 }  // namespace outboard::nn

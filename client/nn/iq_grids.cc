@@ -4,14 +4,14 @@
 #include <string_view>
 #include <vector>
 
-#include "compiler/ir/check.h"
+#include "base/check.h"
 
 namespace outboard::nn {
 namespace {
 
-// A vector is a number whose digits, the low ones first, say which level each element has; a codebook's numbers
-// ascend. Each is written as how many it skips: a character from '#' (none) on, '!' for the backslash, and 90 more
-// for each '~' before it.
+// A vector is a number whose digits, the low ones first, say which level each element has; a
+// codebook's numbers ascend. Each is written as how many it skips: a character from '#' (none) on,
+// '!' for the backslash, and 90 more for each '~' before it.
 constexpr std::string_view kIq2Xxs =
     "#$$$$$$($&$$$((&$($(.*$(&0@..$4F<$(,$($&.,$(.($&.06$,:$4@4(&$(.&$($8::Z,h$(,*4.(&0(.4*,R,T(."
     "&.6LBD0f$(4><&fPN$(82*$T*R$r$(40J>6~(:.R~FV$((&$((*&,$(44>*&:*:*,@(.F28,^t$(4&TL&,ZB4(&($F(:"

@@ -1,8 +1,9 @@
 // The codebooks of GGML's IQ types: which vectors of 8 (IQ3: of 4) elements a code stands for, as
 // tensors of f32 [codes, elements].
 //
-// Source: the tables iq*_grid of GGML (ggml-common.h), which are part of the format: no formula gives them. How they are
-// written down here is in iq_grids.cc. Threads: as Tensors. Errors: those of sending a small tensor.
+// Source: the tables iq*_grid of GGML (ggml-common.h), which are part of the format: no formula
+// gives them. How they are written down here is in iq_grids.cc. Threads: as Tensors. Errors: those
+// of sending a small tensor.
 #pragma once
 
 #include "client/tensor/tensor.h"

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "client/tensor/norms.h"
+#include "client/ops/reduce/norms.h"
 
 namespace outboard::nn {
 namespace {

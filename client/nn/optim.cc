@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/tensor/backward.h"
-#include "client/tensor/linalg.h"
-#include "client/tensor/promote.h"
+#include "client/autograd/backward.h"
+#include "client/ops/elementwise/promote.h"
+#include "client/ops/product/linalg.h"
 
 namespace outboard::optim {
 

@@ -36,9 +36,10 @@ class Optimizer {
   // Throws Error with FAILED_PRECONDITION if no parameter has a gradient.
   void step(const std::vector<Tensor>& fetch = {}, const std::vector<Tensor>& compute = {},
             At at = At::current());
-  // The first half of a step: assigns, and returns what is to be realised. The gradients of the parameters, and those of
-  // backward() (backward.h) that belong to no optimiser, are used up: they count as lost until zero_grad(). Also the
-  // losses where that backward() began, which could be had later only by a second forward pass.
+  // The first half of a step: assigns, and returns what is to be realised. The gradients of the
+  // parameters, and those of backward() (backward.h) that belong to no optimiser, are used up: they
+  // count as lost until zero_grad(). Also the losses where that backward() began, which could be
+  // had later only by a second forward pass.
   std::vector<Tensor> schedule_step(At at = At::current());
   void zero_grad();
 
@@ -73,9 +74,9 @@ class Optimizer {
 };
 
 // You, Gitman and Ginsburg (2017). With d = g + weight_decay * w and the trust ratio
-// r = tcoef |w| / (|g| + weight_decay |w|), 1 where a norm is 0 or tcoef is: `classic` momentum is the running sum
-// m = momentum * m + r lr d, which is subtracted; else m = momentum * m + d, and r lr m is. With nesterov d + momentum * m
-// takes the place of m.
+// r = tcoef |w| / (|g| + weight_decay |w|), 1 where a norm is 0 or tcoef is: `classic` momentum is
+// the running sum m = momentum * m + r lr d, which is subtracted; else m = momentum * m + d, and r
+// lr m is. With nesterov d + momentum * m takes the place of m.
 struct LarsOptions {
   double momentum = 0.9, weight_decay = 1e-4;
   bool nesterov = false, classic = true;
@@ -115,8 +116,9 @@ struct MuonOptions {
   bool nesterov = true;
 };
 
-// Jordan (2024): SGD whose momentum, as a matrix [first axis, all others], is made nearly orthogonal by `ns_steps` of
-// newton_schulz (client/tensor/linalg.h). Of parameters of two or more axes.
+// Jordan (2024): SGD whose momentum, as a matrix [first axis, all others], is made nearly
+// orthogonal by `ns_steps` of newton_schulz (client/ops/product/linalg.h). Of parameters of two or
+// more axes.
 class Muon : public LARS {
  public:
   explicit Muon(std::vector<Tensor> parameters, double lr = 0.001, MuonOptions options = {},

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/blobs/safetensors_header.h"
+#include "client/files/safetensors_header.h"
 
 namespace outboard::nn {
 namespace {

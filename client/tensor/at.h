@@ -1,8 +1,8 @@
-// A place in the user's program: of C++, or of a program in another language that drives this library and says
-// itself where it stands (client/python).
+// A place in the user's program: of C++, or of a program in another language that drives this
+// library and says itself where it stands (python).
 //
-// Functions of the API take one as a last parameter that nobody passes: `At at = At::current()` is the line of the
-// call. File and function names are not copied: they live as long as the program.
+// Functions of the API take one as a last parameter that nobody passes: `At at = At::current()` is
+// the line of the call. File and function names are not copied: they live as long as the program.
 #pragma once
 
 #include <cstdint>

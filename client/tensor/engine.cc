@@ -3,10 +3,10 @@
 #include <mutex>
 #include <utility>
 
+#include "base/check.h"
+#include "client/session/waiting.h"
 #include "client/tensor/engine_scope.h"
 #include "client/tensor/session_engine.h"
-#include "client/transport/waiting.h"
-#include "compiler/ir/check.h"
 
 namespace outboard {
 namespace {

@@ -1,6 +1,6 @@
 // What the Tensor API needs of a session, so that tests can put an interpreter behind it.
 //
-// The meaning of each method is that of transport::Session (client/transport/session.h); only Await
+// The meaning of each method is that of transport::Session (client/session/session.h); only Await
 // gives a HostTensor. Errors are its too:
 // UNAVAILABLE where nobody answers, and what a Run failed with where its value is awaited.
 // Threads: every method may be called from any thread.
@@ -15,10 +15,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/tensor/provenance.h"
-#include "client/transport/session.h"
+#include "client/lazy/provenance.h"
+#include "client/session/session.h"
 #include "compiler/ir/host_tensor.h"
-#include "proto/blob_source.h"
+#include "wire/blobs/source.h"
 
 namespace outboard {
 
@@ -53,10 +53,10 @@ class Engine {
   internal::Provenance provenance_;
 };
 
-// This thread's engine: that of its innermost EngineScope (engine_scope.h), else the process's. The first call connects
-// the process's as the environment says (SessionOptions::FromEnvironment), which may block; after that the same engine
-// is returned until it is closed or replaced. Errors: those of transport::Session::Connect. A failure is not
-// remembered: the next call tries again.
+// This thread's engine: that of its innermost EngineScope (engine_scope.h), else the process's. The
+// first call connects the process's as the environment says (SessionOptions::FromEnvironment),
+// which may block; after that the same engine is returned until it is closed or replaced. Errors:
+// those of transport::Session::Connect. A failure is not remembered: the next call tries again.
 absl::StatusOr<std::shared_ptr<Engine>> CurrentEngine();
 
 // The engine if there is one; never connects.
@@ -70,8 +70,8 @@ void SetEngine(std::shared_ptr<Engine> engine);
 // Forgets the process's engine if it is this one: the next use connects anew.
 void ReleaseProcessEngine(const Engine& engine);
 
-// Ends the process's session, if there is one: the device is free and the bill stands when it returns.
-// Returns the final numbers.
+// Ends the process's session, if there is one: the device is free and the bill stands when it
+// returns. Returns the final numbers.
 absl::StatusOr<transport::Stats> CloseEngine();
 
 }  // namespace outboard

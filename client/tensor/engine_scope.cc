@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
-#include "client/tensor/thread_state.h"
+#include "client/lazy/thread_state.h"
 
 namespace outboard {
 namespace internal {
@@ -11,7 +11,7 @@ namespace internal {
 // All that a thread keeps between operations for one engine.
 struct ThreadContext {
   ThreadState state;
-  std::shared_ptr<Recording> recording;
+  std::shared_ptr<LazyGraph> recording;
   std::weak_ptr<Engine> engine;  // an address alone may be another engine's by now
 };
 
@@ -28,12 +28,13 @@ absl::flat_hash_map<const Engine*, std::unique_ptr<ThreadContext>>& Parked() {
   return parked;
 }
 
-// Makes `next` this thread's context; `next` holds the old one after it. Whether a model trains is the thread's matter.
+// Makes `next` this thread's context; `next` holds the old one after it. Whether a model trains is
+// the thread's matter.
 void Swap(ThreadContext& next) {
   ThreadState& now = ThreadState::Get();
   next.state.training = now.training;
   std::swap(now, next.state);
-  next.recording = Recording::Exchange(std::move(next.recording));
+  next.recording = LazyGraph::Exchange(std::move(next.recording));
 }
 
 }  // namespace

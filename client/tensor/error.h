@@ -3,7 +3,8 @@
 //
 // Codes: INVALID_ARGUMENT     shapes, dtypes or axes that do not fit (raised where the operation is
 //                             written), or a graph that the cloud refuses (where it is read)
-//        OUT_OF_RANGE         a number between brackets that its axis has not; more of them than axes
+//        OUT_OF_RANGE         a number between brackets that its axis has not; more of them than
+//                             axes
 //        RESOURCE_EXHAUSTED   a limit of compiler/ir/limits.h or of the cloud; the message names it
 //        FAILED_PRECONDITION  an empty Tensor, a value of a session that was closed
 //        UNAVAILABLE, UNAUTHENTICATED   no gateway, no worker, no key; see transport/session.h

@@ -5,8 +5,9 @@
 //   std::printf("%f\n", loss.item());              // waits only if it has not come yet
 //
 // It is the value that the tensor had when it was asked for, whatever is assigned to the tensor
-// later, and keeps no memory in the cloud once the next step was sent. Copies are one future. What is asked for once (fetch,
-// realize, Optimizer::step) travels once: reading the tensor itself takes the same answer.
+// later, and keeps no memory in the cloud once the next step was sent. Copies are one future. What
+// is asked for once (fetch, realize, Optimizer::step) travels once: reading the tensor itself takes
+// the same answer.
 //
 // Errors are thrown as error.h says, at the line that reads: what the computation failed with, and
 // FAILED_PRECONDITION for an empty future. Reading a failed one again throws the same.
@@ -16,14 +17,14 @@
 #include <memory>
 #include <vector>
 
+#include "client/lazy/host_values.h"
 #include "client/tensor/error.h"
-#include "client/tensor/host_values.h"
 #include "compiler/ir/host_tensor.h"
 
 namespace outboard {
 
 namespace internal {
-struct Fetched;
+struct PendingValue;
 }  // namespace internal
 
 class TensorFuture {
@@ -45,14 +46,14 @@ class TensorFuture {
   }
 
   // ---- for the library
-  explicit TensorFuture(std::shared_ptr<internal::Fetched> fetched)
+  explicit TensorFuture(std::shared_ptr<internal::PendingValue> fetched)
       : fetched_(std::move(fetched)) {}
 
  private:
   const HostTensor& Wait(const At& at) const;
   const HostTensor& WaitForOne(const At& at) const;
 
-  std::shared_ptr<internal::Fetched> fetched_;
+  std::shared_ptr<internal::PendingValue> fetched_;
 };
 
 }  // namespace outboard

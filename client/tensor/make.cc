@@ -1,18 +1,18 @@
 // Tensors from numbers and bytes, and what they tell about themselves.
 #include "absl/strings/str_cat.h"
-#include "client/tensor/recorder.h"
+#include "client/lazy/node_builder.h"
+#include "client/lazy/thread_state.h"
 #include "client/tensor/tensor.h"
-#include "client/tensor/thread_state.h"
 #include "compiler/ir/limits.h"
 
 namespace outboard {
 
-using internal::Recorder;
+using internal::NodeBuilder;
 using internal::ThreadState;
 using internal::ToShape;
 
 namespace {
-const internal::Value& Get(const Tensor& tensor, const At& at) {
+const internal::TensorState& Get(const Tensor& tensor, const At& at) {
   if (tensor.empty()) throw Error(absl::FailedPreconditionError("the tensor is empty"), at);
   return *tensor.value();
 }
@@ -25,7 +25,7 @@ void CheckDims(const Dims& dims, const At& at) {
 // Also the limits, before anything is sent.
 void CheckBytes(DType dtype, const Dims& dims, uint64_t size_bytes, const At& at) {
   CheckDims(dims, at);
-  const Recorder rec(at);
+  const NodeBuilder rec(at);
   std::vector<int64_t> arg = {0};
   arg.insert(arg.end(), dims.begin(), dims.end());
   const UOp* const input = rec.Make(Op::kBuffer, dtype, {}, arg);
@@ -37,21 +37,21 @@ void CheckBytes(DType dtype, const Dims& dims, uint64_t size_bytes, const At& at
 }
 }  // namespace
 
-Tensor Tensor::FromNode(const Recorder& recorder, const UOp* node) {
+Tensor Tensor::FromNode(const NodeBuilder& recorder, const UOp* node) {
   Tensor tensor;
-  tensor.value_ = std::make_shared<internal::Value>();
+  tensor.value_ = std::make_shared<internal::TensorState>();
   tensor.value_->SetLazy(recorder.recording(), node);
   tensor.value_->bound = recorder.bound();
   return tensor;
 }
 
-Tensor Tensor::FromValue(std::shared_ptr<internal::Value> value) {
+Tensor Tensor::FromValue(std::shared_ptr<internal::TensorState> value) {
   Tensor tensor;
   tensor.value_ = std::move(value);
   return tensor;
 }
 
-const UOp* Tensor::NodeIn(const Recorder& recorder) const {
+const UOp* Tensor::NodeIn(const NodeBuilder& recorder) const {
   Get(*this, recorder.at());
   const UOp* const node = internal::NodeOfValue(value_, recorder.recording(), recorder.at());
   recorder.Bind(value_->bound);
@@ -60,7 +60,7 @@ const UOp* Tensor::NodeIn(const Recorder& recorder) const {
 
 Tensor Tensor::full(const Dims& dims, double value, DType dtype, At at) {
   CheckDims(dims, at);
-  const Recorder rec(at);
+  const NodeBuilder rec(at);
   return FromNode(rec, rec.Full(rec.Const(dtype, value), ToShape(dims)));
 }
 
@@ -68,7 +68,7 @@ Tensor Tensor::zeros(const Dims& dims, DType dtype, At at) { return full(dims, 0
 Tensor Tensor::ones(const Dims& dims, DType dtype, At at) { return full(dims, 1, dtype, at); }
 
 Tensor Tensor::full_like(double value, At at) const {
-  const Recorder rec(at);
+  const NodeBuilder rec(at);
   return FromNode(rec, rec.FullLike(NodeIn(rec), value));
 }
 Tensor Tensor::zeros_like(At at) const { return full_like(0, at); }
@@ -76,7 +76,7 @@ Tensor Tensor::ones_like(At at) const { return full_like(1, at); }
 
 Tensor Tensor::arange(int64_t n, DType dtype, At at) {
   CheckDims({n}, at);
-  const Recorder rec(at);
+  const NodeBuilder rec(at);
   if (IsBool(dtype)) rec.Invalid("arange: needs numbers, not bool");
   const Shape shape = {Dim(n)};
   if (IsInt(dtype)) return FromNode(rec, rec.IotaAlong(dtype, shape, 0));
@@ -84,7 +84,7 @@ Tensor Tensor::arange(int64_t n, DType dtype, At at) {
 }
 
 Tensor Tensor::arange(int64_t begin, int64_t end, int64_t step, DType dtype, At at) {
-  const Recorder rec(at);
+  const NodeBuilder rec(at);
   if (IsBool(dtype)) rec.Invalid("arange: needs numbers, not bool");
   if (step == 0) rec.Invalid("arange: a step of 0");
   const __int128 away = step > 0 ? __int128{end} - begin : __int128{begin} - end;
@@ -110,7 +110,7 @@ Tensor Tensor::arange(int64_t begin, int64_t end, int64_t step, DType dtype, At 
 
 Tensor Tensor::linspace(double begin, double end, int64_t n, DType dtype, At at) {
   CheckDims({n}, at);
-  const Recorder rec(at);
+  const NodeBuilder rec(at);
   if (!IsFloat(dtype))
     rec.Invalid(absl::StrCat("linspace: needs floats, not ", std::string(Name(dtype))));
   if (n < 2) return full({n}, begin, dtype, at);
@@ -127,7 +127,7 @@ Tensor Tensor::linspace(double begin, double end, int64_t n, DType dtype, At at)
 
 Tensor Tensor::eye(int64_t n, DType dtype, At at) {
   CheckDims({n}, at);
-  const Recorder rec(at);
+  const NodeBuilder rec(at);
   const Shape shape = {Dim(n), Dim(n)};
   const UOp* const same = rec.Alu(Op::kCmpEq, rec.IotaAlong(DType::kI32, shape, 0),
                                   rec.IotaAlong(DType::kI32, shape, 1));
@@ -141,7 +141,7 @@ Tensor Tensor::from_host(const HostTensor& host, At at) {
 Tensor Tensor::from_bytes(DType dtype, const Dims& dims, std::string_view bytes, At at) {
   CheckBytes(dtype, dims, bytes.size(), at);
   Tensor tensor;
-  tensor.value_ = std::make_shared<internal::Value>();
+  tensor.value_ = std::make_shared<internal::TensorState>();
   tensor.value_->SetStorage(internal::Upload(dtype, dims, bytes, at));
   return tensor;
 }
@@ -149,7 +149,7 @@ Tensor Tensor::from_bytes(DType dtype, const Dims& dims, std::string_view bytes,
 Tensor Tensor::FromStored(const std::shared_ptr<Engine>& engine,
                           const transport::StoredArray& array, const At& at) {
   CheckBytes(static_cast<DType>(array.dtype), array.dims, array.total_bytes, at);
-  auto storage = std::make_shared<internal::Storage>();
+  auto storage = std::make_shared<internal::CloudBuffer>();
   storage->handle = engine->NewHandle();
   storage->dtype = static_cast<DType>(array.dtype);
   storage->dims = array.dims;
@@ -158,7 +158,7 @@ Tensor Tensor::FromStored(const std::shared_ptr<Engine>& engine,
                at);
   storage->engine = engine;
   Tensor tensor;
-  tensor.value_ = std::make_shared<internal::Value>();
+  tensor.value_ = std::make_shared<internal::TensorState>();
   tensor.value_->SetStorage(std::move(storage));
   return tensor;
 }
@@ -168,20 +168,20 @@ Tensor Tensor::from_blob(DType dtype, const Dims& dims, wire::BlobSource source,
   CheckBytes(dtype, dims, source.size_bytes, at);
   absl::StatusOr<std::shared_ptr<Engine>> engine = CurrentEngine();
   ThrowIfError(engine.status(), at);
-  auto storage = std::make_shared<internal::Storage>();
+  auto storage = std::make_shared<internal::CloudBuffer>();
   storage->engine = *std::move(engine);
   storage->dtype = dtype;
   storage->dims = dims;
-  storage->deferred =
-      std::make_shared<internal::Deferred>(internal::Deferred{std::move(source), std::move(named)});
+  storage->deferred = std::make_shared<internal::DeferredUpload>(
+      internal::DeferredUpload{std::move(source), std::move(named)});
   Tensor tensor;
-  tensor.value_ = std::make_shared<internal::Value>();
+  tensor.value_ = std::make_shared<internal::TensorState>();
   tensor.value_->SetStorage(std::move(storage));
   return tensor;
 }
 
 Dims Tensor::shape(At at) const {
-  const internal::Value& value = Get(*this, at);
+  const internal::TensorState& value = Get(*this, at);
   if (value.lazy() && !IsStatic(value.node->shape))
     ThrowInvalid(at, absl::StrCat("the shape ", internal::DimsToString(value.node->shape),
                                   " is of a variable; size() tells one axis"));
@@ -189,13 +189,13 @@ Dims Tensor::shape(At at) const {
 }
 
 int64_t Tensor::shape(int64_t axis, At at) const {
-  const Size length = size(axis, at);
+  const SymInt length = size(axis, at);
   return length.is_number() ? length.value() : shape(at)[0];  // which throws
 }
 
-Size Tensor::size(int64_t axis, At at) const {
-  const internal::Value& value = Get(*this, at);
-  const Recorder rec(at);
+SymInt Tensor::size(int64_t axis, At at) const {
+  const internal::TensorState& value = Get(*this, at);
+  const NodeBuilder rec(at);
   const int place = rec.Axis(axis, rank(at));
   if (!value.lazy()) return value.storage->dims[place];
   rec.Bind(value.bound);
@@ -203,7 +203,7 @@ Size Tensor::size(int64_t axis, At at) const {
 }
 
 int Tensor::rank(At at) const {
-  const internal::Value& value = Get(*this, at);
+  const internal::TensorState& value = Get(*this, at);
   return value.lazy() ? value.node->rank() : static_cast<int>(value.storage->dims.size());
 }
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "compiler/ir/check.h"
+#include "base/check.h"
 
 namespace outboard {
 namespace {

@@ -1,11 +1,11 @@
 // The engine over a real session: what the Tensor API asks of an Engine, by transport::Session.
-// Errors and threads: as client/transport/session.h.
+// Errors and threads: as client/session/session.h.
 #pragma once
 
 #include <memory>
 
+#include "client/session/session.h"
 #include "client/tensor/engine.h"
-#include "client/transport/session.h"
 
 namespace outboard {
 

@@ -6,8 +6,9 @@
 //
 // A Tensor is lazy: an operation records a node (compiler/ir) and returns at once. realize() sends
 // the recorded graph as one Run and returns at once too; only item(), to_host() and to_vector()
-// wait for a value, and fetch() asks for one without waiting. Copies of a Tensor are one tensor: realising, assigning or differentiating one
-// is seen by all. With its last copy a buffer is released.
+// wait for a value, and fetch() asks for one without waiting. Copies of a Tensor are one tensor:
+// realising, assigning or differentiating one is seen by all. With its last copy a buffer is
+// released.
 //
 // Names are those of tinygrad and PyTorch, in their spelling, so that a program carries over line
 // by line.
@@ -41,7 +42,7 @@
 #include "client/tensor/variable.h"
 #include "compiler/ir/dtype.h"
 #include "compiler/ir/host_tensor.h"
-#include "proto/blob_source.h"
+#include "wire/blobs/source.h"
 
 namespace outboard {
 
@@ -52,8 +53,8 @@ struct StoredArray;
 
 struct UOp;
 namespace internal {
-struct Value;
-class Recorder;
+struct TensorState;
+class NodeBuilder;
 }  // namespace internal
 
 class Arg;
@@ -64,8 +65,8 @@ using Dims = std::vector<int64_t>;
 struct Axes : Dims {
   Axes() = default;
   template <typename T>
-    requires(std::is_integral_v<T> && !std::is_same_v<T, bool>)
-  Axes(T axis) : Dims{static_cast<int64_t>(axis)} {}         // NOLINT
+  requires(std::is_integral_v<T> && !std::is_same_v<T, bool>) Axes(T axis)
+      : Dims{static_cast<int64_t>(axis)} {}                  // NOLINT
   Axes(std::initializer_list<int64_t> axes) : Dims(axes) {}  // NOLINT
   Axes(const Dims& axes) : Dims(axes) {}                     // NOLINT
 };
@@ -134,8 +135,8 @@ class Tensor {
   // Row-major bytes, copied and sent. Large ones travel by hash: what the cloud has is not sent
   // again.
   static Tensor from_host(const HostTensor& host, At at = At::current());
-  // A blob's bytes, from where they are; they go to the cloud when something needs them, as far as it
-  // lacks them. `named` hears their name then; it may be empty.
+  // A blob's bytes, from where they are; they go to the cloud when something needs them, as far as
+  // it lacks them. `named` hears their name then; it may be empty.
   static Tensor from_blob(DType dtype, const Dims& dims, wire::BlobSource source,
                           std::function<void(const wire::BlobName&)> named = {},
                           At at = At::current());
@@ -161,7 +162,7 @@ class Tensor {
   // ---- what it is -------------------------------------------------------------------------------
   Dims shape(At at = At::current()) const;  // where all are numbers
   int64_t shape(int64_t axis, At at = At::current()) const;
-  Size size(int64_t axis, At at = At::current()) const;  // of a variable, perhaps
+  SymInt size(int64_t axis, At at = At::current()) const;  // of a variable, perhaps
   int rank(At at = At::current()) const;
   int64_t numel(At at = At::current()) const;
   DType dtype(At at = At::current()) const;
@@ -206,8 +207,8 @@ class Tensor {
   Tensor grad() const;         // empty where there is none
   void set_grad(Tensor grad);  // an empty one clears it
   // d(this)/d(each of wrt), weighted by `upstream` (ones where empty: then of one element); zeros
-  // where independent. FAILED_PRECONDITION for a number repeated over a shape, as ones() makes: until it is
-  // realised it is no variable.
+  // where independent. FAILED_PRECONDITION for a number repeated over a shape, as ones() makes:
+  // until it is realised it is no variable.
   std::vector<Tensor> gradient(const std::vector<Tensor>& wrt, const Tensor& upstream = {},
                                At at = At::current()) const;
   Tensor detach(At at = At::current()) const;
@@ -218,20 +219,20 @@ class Tensor {
   static bool training();
 
   // ---- movement ---------------------------------------------------------------------------------
-  Tensor reshape(const Sizes& sizes, At at = At::current()) const;  // one dimension may be -1
+  Tensor reshape(const SymShape& sizes, At at = At::current()) const;  // one dimension may be -1
   Tensor flatten(int64_t first = 0, int64_t last = -1, At at = At::current()) const;
   Tensor unsqueeze(int64_t axis, At at = At::current()) const;
   Tensor squeeze(At at = At::current()) const;  // every axis of length 1
   Tensor squeeze(int64_t axis, At at = At::current()) const;
-  Tensor expand(const Sizes& sizes, At at = At::current()) const;  // -1 keeps a dimension
+  Tensor expand(const SymShape& sizes, At at = At::current()) const;  // -1 keeps a dimension
   Tensor permute(const Dims& axes, At at = At::current()) const;
   Tensor transpose(int64_t a = -2, int64_t b = -1, At at = At::current()) const;
   Tensor flip(const Axes& axes, At at = At::current()) const;
   // {before, after} for each axis.
-  Tensor pad(const SizePairs& sides, double value = 0, At at = At::current()) const;
-  Tensor shrink(const SizePairs& ranges,
+  Tensor pad(const SymIntPairs& sides, double value = 0, At at = At::current()) const;
+  Tensor shrink(const SymIntPairs& ranges,
                 At at = At::current()) const;  // {begin, end} for each axis
-  Tensor slice(int64_t axis, const Size& begin, const Size& end, At at = At::current()) const;
+  Tensor slice(int64_t axis, const SymInt& begin, const SymInt& end, At at = At::current()) const;
   static Tensor cat(const std::vector<Tensor>& parts, int64_t axis = 0, At at = At::current());
   static Tensor stack(const std::vector<Tensor>& parts, int64_t axis = 0, At at = At::current());
   Tensor repeat(const Dims& times, At at = At::current()) const;
@@ -239,7 +240,8 @@ class Tensor {
   std::vector<Tensor> split(int64_t size, int64_t axis = 0, At at = At::current()) const;
   std::vector<Tensor> split(const Dims& sizes, int64_t axis = 0, At at = At::current()) const;
   std::vector<Tensor> chunk(int64_t count, int64_t axis = 0, At at = At::current()) const;
-  // Element i goes to i + shift, around the end: along each of the axes, or in the flattened tensor.
+  // Element i goes to i + shift, around the end: along each of the axes, or in the flattened
+  // tensor.
   Tensor roll(const Axes& shifts, const Axes& axes = {}, At at = At::current()) const;
   Tensor movedim(int64_t from, int64_t to, At at = At::current()) const;
   // Zeros below (above) the diagonal of the last two axes; `diagonal` moves it to the right.
@@ -346,8 +348,8 @@ class Tensor {
   // ---- training ---------------------------------------------------------------------------------
   // Zeros a share of `p` and scales the rest by 1 / (1 - p); nothing outside of training.
   Tensor dropout(double p = 0.5, At at = At::current()) const;
-  // (x - mean) * weight * invstd + bias, all of them of the lengths of `axes` (or of 1 beside them);
-  // weight and bias may be empty.
+  // (x - mean) * weight * invstd + bias, all of them of the lengths of `axes` (or of 1 beside
+  // them); weight and bias may be empty.
   Tensor batchnorm(const Tensor& weight, const Tensor& bias, const Tensor& mean,
                    const Tensor& invstd, const Axes& axes = 1, At at = At::current()) const;
   // (x - mean) / sqrt(variance + eps), both over all of `axes`.
@@ -367,19 +369,19 @@ class Tensor {
 
   // ---- for the library --------------------------------------------------------------------------
   // A lazy tensor of `node`, which is of this thread's recording.
-  static Tensor FromNode(const internal::Recorder& recorder, const UOp* node);
+  static Tensor FromNode(const internal::NodeBuilder& recorder, const UOp* node);
   // A realised tensor of an array that is in the cloud already; nothing of it is sent.
   static Tensor FromStored(const std::shared_ptr<Engine>& engine,
                            const transport::StoredArray& array, const At& at);
-  static Tensor FromValue(std::shared_ptr<internal::Value> value);
+  static Tensor FromValue(std::shared_ptr<internal::TensorState> value);
   // This tensor in `recorder`'s graph.
-  const UOp* NodeIn(const internal::Recorder& recorder) const;
-  const std::shared_ptr<internal::Value>& value() const { return value_; }
+  const UOp* NodeIn(const internal::NodeBuilder& recorder) const;
+  const std::shared_ptr<internal::TensorState>& value() const { return value_; }
 
  private:
   HostTensor OneElement(const At& at) const;
 
-  std::shared_ptr<internal::Value> value_;
+  std::shared_ptr<internal::TensorState> value_;
 };
 
 // An operand and the line it was written on. Refers to its Tensor: for parameters only.
@@ -387,8 +389,7 @@ class Arg {
  public:
   Arg(const Tensor& tensor, At at = At::current()) : tensor_(&tensor), at_(at) {}  // NOLINT
   template <typename T>
-    requires std::is_arithmetic_v<T>
-  Arg(T number, At at = At::current()) : at_(at) {  // NOLINT
+  requires std::is_arithmetic_v<T> Arg(T number, At at = At::current()) : at_(at) {  // NOLINT
     if constexpr (std::is_floating_point_v<T>) {
       kind_ = Kind::kFloat;
       float_ = static_cast<double>(number);
@@ -399,7 +400,7 @@ class Arg {
     }
   }
 
-  Arg(const Size& size, At at = At::current())  // NOLINT
+  Arg(const SymInt& size, At at = At::current())  // NOLINT
       : kind_(Kind::kSize), size_(size), int_(size.value()), at_(at) {
     float_ = static_cast<double>(int_);
   }
@@ -410,13 +411,13 @@ class Arg {
   const Tensor& tensor() const { return *tensor_; }
   int64_t int_value() const { return int_; }
   double float_value() const { return float_; }
-  const Size& size() const { return size_; }
+  const SymInt& size() const { return size_; }
   const At& at() const { return at_; }
 
  private:
   Kind kind_ = Kind::kTensor;
   const Tensor* tensor_ = nullptr;
-  Size size_;  // of kSize
+  SymInt size_;  // of kSize
   int64_t int_ = 0;
   double float_ = 0;
   At at_;
@@ -425,7 +426,7 @@ class Arg {
 // A part of an axis, as Python's begin:end:step: negative places count from the end, what lies
 // outside is left out, a negative step goes backwards.
 struct Slice {
-  std::optional<Size> begin, end;  // of variables: with a step of 1, and inside of the axis
+  std::optional<SymInt> begin, end;  // of variables: with a step of 1, and inside of the axis
   int64_t step = 1;
 };
 struct Ellipsis {};  // as many whole axes as the tensor has more than there are indices
@@ -437,11 +438,11 @@ inline constexpr NewAxis kNewAxis;
 // parameters only.
 class Index {
  public:
-  using What = std::variant<Size, Slice, Ellipsis, NewAxis, const Tensor*>;
+  using What = std::variant<SymInt, Slice, Ellipsis, NewAxis, const Tensor*>;
   template <typename T>
-    requires(std::is_integral_v<T> && !std::is_same_v<T, bool>)
-  Index(T place, At at = At::current()) : what_(Size(place)), at_(at) {}           // NOLINT
-  Index(const Size& place, At at = At::current()) : what_(place), at_(at) {}       // NOLINT
+  requires(std::is_integral_v<T> && !std::is_same_v<T, bool>) Index(T place, At at = At::current())
+      : what_(SymInt(place)), at_(at) {}                                           // NOLINT
+  Index(const SymInt& place, At at = At::current()) : what_(place), at_(at) {}     // NOLINT
   Index(const Slice& slice, At at = At::current()) : what_(slice), at_(at) {}      // NOLINT
   Index(Ellipsis ellipsis, At at = At::current()) : what_(ellipsis), at_(at) {}    // NOLINT
   Index(NewAxis axis, At at = At::current()) : what_(axis), at_(at) {}             // NOLINT
@@ -480,7 +481,8 @@ Tensor operator>>(const Arg& a, const Arg& b);
 void realize(std::span<const Tensor> tensors, std::span<const Tensor> fetch = {},
              At at = At::current());
 
-// As Tensor::fetch, of several: at most one Run, and one message for those that were realised before.
+// As Tensor::fetch, of several: at most one Run, and one message for those that were realised
+// before.
 std::vector<TensorFuture> fetch(const std::vector<Tensor>& tensors, At at = At::current());
 
 // TrainingMode on(true); restores the mode at the end of the scope.

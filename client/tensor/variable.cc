@@ -1,18 +1,18 @@
 #include "client/tensor/variable.h"
 
 #include "absl/strings/str_cat.h"
-#include "client/tensor/size_expression.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
+#include "client/lazy/sym_expression.h"
 #include "compiler/ir/limits.h"
-#include "compiler/rewrite/fold.h"
+#include "compiler/rewrite/rules/fold.h"
 
 namespace outboard {
 namespace {
 
-Size Join(Op op, const Size& a, const Size& b) {
+SymInt Join(Op op, const SymInt& a, const SymInt& b) {
   const int64_t value = *FoldInt(op, DType::kI64, a.value(), b.value());
   if (a.is_number() && b.is_number()) return value;
-  return Size::Of(value, {std::nullopt, op, a, b});
+  return SymInt::Of(value, {std::nullopt, op, a, b});
 }
 
 }  // namespace
@@ -24,23 +24,23 @@ Variable::Variable(std::string name, int64_t min, int64_t max, At at)
                                   " is empty or beyond ", limits::kDimMax));
 }
 
-Size Variable::bind(int64_t value, At at) const {
+SymInt Variable::bind(int64_t value, At at) const {
   if (value < min_ || value > max_)
     ThrowInvalid(at, absl::StrCat("variable ", name_, " is bound to ", value, ", which is not in ",
                                   min_, "..", max_));
-  return Size::Of(value, {internal::BoundVariable{*this, value}});
+  return SymInt::Of(value, {internal::BoundVariable{*this, value}});
 }
 
-Size Size::Of(int64_t value, internal::SizeExpression expression) {
-  Size size(value);
-  size.expression_ = std::make_shared<const internal::SizeExpression>(std::move(expression));
+SymInt SymInt::Of(int64_t value, internal::SymExpression expression) {
+  SymInt size(value);
+  size.expression_ = std::make_shared<const internal::SymExpression>(std::move(expression));
   return size;
 }
 
-Size operator+(const Size& a, const Size& b) { return Join(Op::kAdd, a, b); }
-Size operator-(const Size& a, const Size& b) { return a + b * -1; }
-Size operator*(const Size& a, const Size& b) { return Join(Op::kMul, a, b); }
-Size operator/(const Size& a, const Size& b) { return Join(Op::kIDiv, a, b); }
-Size operator%(const Size& a, const Size& b) { return Join(Op::kMod, a, b); }
+SymInt operator+(const SymInt& a, const SymInt& b) { return Join(Op::kAdd, a, b); }
+SymInt operator-(const SymInt& a, const SymInt& b) { return a + b * -1; }
+SymInt operator*(const SymInt& a, const SymInt& b) { return Join(Op::kMul, a, b); }
+SymInt operator/(const SymInt& a, const SymInt& b) { return Join(Op::kIDiv, a, b); }
+SymInt operator%(const SymInt& a, const SymInt& b) { return Join(Op::kMod, a, b); }
 
 }  // namespace outboard

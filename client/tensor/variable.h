@@ -2,13 +2,13 @@
 //
 //   const Variable length("length", 1, 1024);
 //   for (int64_t n = 1; n <= 1024; ++n) {
-//     const Size rows = length.bind(n);
+//     const SymInt rows = length.bind(n);
 //     Tensor sum = cache.slice(0, 0, rows).sum(0);    // the same graph for every n
 //   }
 //
-// The name, range and meaning are tinygrad's. A Size may stand where a Tensor is asked for a size or
-// a place (reshape, expand, pad, shrink, slice), and as a number in arithmetic. A tensor with such a
-// size is computed like any other; once it is realised its sizes are numbers.
+// The name, range and meaning are tinygrad's. A SymInt may stand where a Tensor is asked for a size
+// or a place (reshape, expand, pad, shrink, slice), and as a number in arithmetic. A tensor with
+// such a size is computed like any other; once it is realised its sizes are numbers.
 //
 // Errors (thrown as error.h says): INVALID_ARGUMENT for an empty range, a value outside of it, two
 // values or two ranges for one name in what is computed together, and operators that need a number
@@ -26,14 +26,14 @@
 
 namespace outboard {
 
-class Size;
+class SymInt;
 
 // A name and the values that it may be bound to. Two Variables of one name and range are one.
 class Variable {
  public:
   Variable(std::string name, int64_t min, int64_t max, At at = At::current());
 
-  Size bind(int64_t value, At at = At::current()) const;
+  SymInt bind(int64_t value, At at = At::current()) const;
 
   const std::string& name() const { return name_; }
   int64_t min() const { return min_; }
@@ -53,43 +53,43 @@ struct BoundVariable {
   int64_t value;
 };
 
-struct SizeExpression;
+struct SymExpression;
 
 }  // namespace internal
 
 // A size or a place: a number, or what bound variables and numbers come to.
-class Size {
+class SymInt {
  public:
-  Size() : Size(0) {}
-  Size(std::integral auto number) : value_(static_cast<int64_t>(number)) {}  // NOLINT
+  SymInt() : SymInt(0) {}
+  SymInt(std::integral auto number) : value_(static_cast<int64_t>(number)) {}  // NOLINT
 
   bool is_number() const { return expression_ == nullptr; }
   int64_t value() const { return value_; }  // here and now, also where it is not a number
 
   // As i64 does. `/` rounds towards zero; x / 0 is 0 and x % 0 is x.
-  friend Size operator+(const Size& a, const Size& b);
-  friend Size operator-(const Size& a, const Size& b);
-  friend Size operator*(const Size& a, const Size& b);
-  friend Size operator/(const Size& a, const Size& b);
-  friend Size operator%(const Size& a, const Size& b);
+  friend SymInt operator+(const SymInt& a, const SymInt& b);
+  friend SymInt operator-(const SymInt& a, const SymInt& b);
+  friend SymInt operator*(const SymInt& a, const SymInt& b);
+  friend SymInt operator/(const SymInt& a, const SymInt& b);
+  friend SymInt operator%(const SymInt& a, const SymInt& b);
 
   // ---- for the library
-  const internal::SizeExpression* expression() const { return expression_.get(); }
-  static Size Of(int64_t value, internal::SizeExpression expression);
+  const internal::SymExpression* expression() const { return expression_.get(); }
+  static SymInt Of(int64_t value, internal::SymExpression expression);
 
  private:
   int64_t value_;
-  std::shared_ptr<const internal::SizeExpression> expression_;  // null: a number
+  std::shared_ptr<const internal::SymExpression> expression_;  // null: a number
 };
 
-struct Sizes : std::vector<Size> {
-  Sizes() = default;
-  Sizes(std::initializer_list<Size> sizes) : std::vector<Size>(sizes) {}  // NOLINT
-  Sizes(const std::vector<int64_t>& dims)
-      : std::vector<Size>(dims.begin(), dims.end()) {}  // NOLINT
+struct SymShape : std::vector<SymInt> {
+  SymShape() = default;
+  SymShape(std::initializer_list<SymInt> sizes) : std::vector<SymInt>(sizes) {}  // NOLINT
+  SymShape(const std::vector<int64_t>& dims)
+      : std::vector<SymInt>(dims.begin(), dims.end()) {}  // NOLINT
 };
 
 // Two for each axis: {before, after} of a pad, {begin, end} of a shrink.
-using SizePairs = std::vector<std::pair<Size, Size>>;
+using SymIntPairs = std::vector<std::pair<SymInt, SymInt>>;
 
 }  // namespace outboard

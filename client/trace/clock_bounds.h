@@ -4,18 +4,18 @@
 // Law. theirs = ours + offset. What left here at a (ours) and was seen there at b (theirs) proves
 // offset <= b - a; what left there at b and was seen here at a proves offset >= b - a. The quickest
 // messages prove the most, whichever came in between, so the least of the ones and the greatest of
-// the others are kept. The estimate is the middle, exact where both ways take equally long (as NTP's,
-// RFC 5905 section 8); it is wrong by no more than half the width, that is, half the least round trip.
+// the others are kept. The estimate is the middle, exact where both ways take equally long (as
+// NTP's, RFC 5905 section 8); it is wrong by no more than half the width, that is, half the least
+// round trip.
 //
 // Clocks of two machines drift apart, so the bounds hold for a window of kWindowNs of our time and
 // widen from window to window by what kDriftPpmMax allows. Monotonic clocks count from a machine's
 // boot: where an offset of nought is possible in all windows it is one machine, and the offset IS
 // nought.
 //
-// Units: nanoseconds. Errors: none; bounds that contradict each other (a clock that jumps) give their
-// middle all the same, and an error that covers both. Threads: one at a time.
-#ifndef OUTBOARD_CLIENT_TRACE_CLOCK_BOUNDS_H_
-#define OUTBOARD_CLIENT_TRACE_CLOCK_BOUNDS_H_
+// Units: nanoseconds. Errors: none; bounds that contradict each other (a clock that jumps) give
+// their middle all the same, and an error that covers both. Threads: one at a time.
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -66,5 +66,3 @@ class ClockBounds {
 };
 
 }  // namespace outboard::trace
-
-#endif  // OUTBOARD_CLIENT_TRACE_CLOCK_BOUNDS_H_

@@ -70,8 +70,8 @@ class Writer {
   }
 
  private:
-  // Everything on the client's clock, in the order in which it is written: what contains before what
-  // is contained.
+  // Everything on the client's clock, in the order in which it is written: what contains before
+  // what is contained.
   void Place() {
     for (const ClientSpan& span : collected_.client)
       events_.push_back({{kClient, static_cast<int>(span.thread)},

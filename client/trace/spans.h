@@ -1,7 +1,6 @@
-// What a trace has collected, before it is a file: spans on the clocks of where they were, and what is
-// known of those clocks. Plain values without a lock; perfetto.h writes them.
-#ifndef OUTBOARD_CLIENT_TRACE_SPANS_H_
-#define OUTBOARD_CLIENT_TRACE_SPANS_H_
+// What a trace has collected, before it is a file: spans on the clocks of where they were, and what
+// is known of those clocks. Plain values without a lock; perfetto.h writes them.
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -58,5 +57,3 @@ struct Collected {
 };
 
 }  // namespace outboard::trace
-
-#endif  // OUTBOARD_CLIENT_TRACE_SPANS_H_

@@ -29,8 +29,8 @@ absl::Status CannotWrite(const std::string& file) {
                                              ": set PROFILE to a file in a folder that is there"));
 }
 
-// Nothing may be locked or allocated in a signal's handler: it wakes a thread, which writes the file
-// and then lets the signal do what it would have done.
+// Nothing may be locked or allocated in a signal's handler: it wakes a thread, which writes the
+// file and then lets the signal do what it would have done.
 int signal_pipe[2];
 
 void OnSignal(int number) {
@@ -51,9 +51,9 @@ void CatchSignals(Trace* trace) {
   if (pipe2(signal_pipe, O_CLOEXEC) != 0) return;
   bool caught = false;
   for (const int number : {SIGINT, SIGTERM}) {
-    struct sigaction before{};
+    struct sigaction before {};
     if (sigaction(number, nullptr, &before) != 0 || before.sa_handler != SIG_DFL) continue;
-    struct sigaction ours{};
+    struct sigaction ours {};
     ours.sa_handler = OnSignal;
     ours.sa_flags = SA_RESTART;
     caught |= sigaction(number, &ours, nullptr) == 0;
@@ -71,7 +71,8 @@ uint64_t NowNs() {
 Trace* Trace::FromEnvironment() {
   const char* const file = std::getenv("PROFILE");
   if (file == nullptr || *file == '\0') return nullptr;
-  // A program may change its folder later. It is never freed: what ends after main still adds to it.
+  // A program may change its folder later. It is never freed: what ends after main still adds to
+  // it.
   std::error_code error;
   static Trace* trace = nullptr;
   trace = new Trace(std::filesystem::absolute(file, error).string());

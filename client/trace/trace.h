@@ -1,17 +1,16 @@
 // PROFILE=out.json: what a program, its gateway and its worker did and when, in one file for
 // ui.perfetto.dev. How to read it: docs/latency.md.
 //
-// Spans of the client are added by Scope; those of the others come with the session's frames, on their own
-// clocks, which clock_bounds.h puts into relation. A Trace keeps the first spans_max spans and counts the
-// rest. It is written when a session ends, when the process exits, and on Ctrl-C and SIGTERM where the
-// program has no handler of its own: whole or not at all, by renaming.
+// Spans of the client are added by Scope; those of the others come with the session's frames, on
+// their own clocks, which clock_bounds.h puts into relation. A Trace keeps the first spans_max
+// spans and counts the rest. It is written when a session ends, when the process exits, and on
+// Ctrl-C and SIGTERM where the program has no handler of its own: whole or not at all, by renaming.
 //
 // Where there is no trace, a Scope is a comparison with nullptr.
 //
-// Units: nanoseconds of std::chrono::steady_clock. Threads: every method may be called from any thread.
-// Errors: of Check and Write, UNAVAILABLE where the file cannot be written; they name it.
-#ifndef OUTBOARD_CLIENT_TRACE_TRACE_H_
-#define OUTBOARD_CLIENT_TRACE_TRACE_H_
+// Units: nanoseconds of std::chrono::steady_clock. Threads: every method may be called from any
+// thread. Errors: of Check and Write, UNAVAILABLE where the file cannot be written; they name it.
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -90,5 +89,3 @@ class Scope {
 };
 
 }  // namespace outboard::trace
-
-#endif  // OUTBOARD_CLIENT_TRACE_TRACE_H_

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "compiler/ir/check.h"
+#include "base/check.h"
 
 namespace outboard {
 namespace {

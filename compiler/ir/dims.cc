@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/ir/check.h"
+#include "base/check.h"
 
 namespace outboard {
 namespace {

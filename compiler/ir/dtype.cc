@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "compiler/ir/check.h"
+#include "base/check.h"
 
 namespace outboard {
 namespace {

@@ -8,7 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
 #include "compiler/ir/limits.h"
 #include "compiler/ir/spec.h"
 

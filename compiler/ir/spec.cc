@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
 #include "compiler/ir/dims.h"
 #include "compiler/ir/limits.h"
 #include "compiler/ir/print.h"

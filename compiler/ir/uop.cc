@@ -9,8 +9,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "compiler/ir/bounds.h"
-#include "compiler/ir/check.h"
 #include "compiler/ir/limits.h"
 #include "compiler/ir/spec.h"
 

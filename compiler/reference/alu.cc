@@ -5,40 +5,40 @@
 #include <cmath>
 #include <limits>
 
-#include "compiler/ir/check.h"
+#include "base/check.h"
 
 namespace outboard::reference {
 namespace {
 
 template <typename F>
-void FloatUnary(const Tile& a, Tile& out, F f) {
+void FloatUnary(const LaneBlock& a, LaneBlock& out, F f) {
   for (size_t k = 0; k < a.f.size(); ++k) out.f[k] = f(a.f[k]);
 }
 
 template <typename F>
-void FloatBinary(const Tile& a, const Tile& b, Tile& out, F f) {
+void FloatBinary(const LaneBlock& a, const LaneBlock& b, LaneBlock& out, F f) {
   for (size_t k = 0; k < a.f.size(); ++k) out.f[k] = f(a.f[k], b.f[k]);
 }
 
 template <typename F>
-void FloatCompare(const Tile& a, const Tile& b, Tile& out, F f) {
+void FloatCompare(const LaneBlock& a, const LaneBlock& b, LaneBlock& out, F f) {
   for (size_t k = 0; k < a.f.size(); ++k) out.i[k] = f(a.f[k], b.f[k]);
 }
 
 // Unsigned inside: overflow wraps.
 template <typename F>
-void IntBinary(const Tile& a, const Tile& b, Tile& out, F f) {
+void IntBinary(const LaneBlock& a, const LaneBlock& b, LaneBlock& out, F f) {
   for (size_t k = 0; k < a.i.size(); ++k)
     out.i[k] =
         static_cast<int64_t>(f(static_cast<uint64_t>(a.i[k]), static_cast<uint64_t>(b.i[k])));
 }
 
 template <typename F>
-void SignedBinary(const Tile& a, const Tile& b, Tile& out, F f) {
+void SignedBinary(const LaneBlock& a, const LaneBlock& b, LaneBlock& out, F f) {
   for (size_t k = 0; k < a.i.size(); ++k) out.i[k] = f(a.i[k], b.i[k]);
 }
 
-void RoundTile(DType dtype, Tile& tile) {
+void RoundTile(DType dtype, LaneBlock& tile) {
   if (dtype == DType::kF64) return;
   if (dtype == DType::kF32) {
     for (double& v : tile.f) v = static_cast<float>(v);
@@ -47,12 +47,12 @@ void RoundTile(DType dtype, Tile& tile) {
   }
 }
 
-void WrapTile(DType dtype, Tile& tile) {
+void WrapTile(DType dtype, LaneBlock& tile) {
   if (ByteWidth(dtype) == 8) return;
   for (int64_t& v : tile.i) v = WrapTo(dtype, v);
 }
 
-void FloatAlu(Op op, const Tile& a, const Tile& b, Tile& out) {
+void FloatAlu(Op op, const LaneBlock& a, const LaneBlock& b, LaneBlock& out) {
   switch (op) {
     case Op::kNeg: return FloatUnary(a, out, [](double x) { return -x; });
     case Op::kExp2: return FloatUnary(a, out, [](double x) { return std::exp2(x); });
@@ -88,7 +88,7 @@ int64_t ModSigned(int64_t x, int64_t y) {
   return y == -1 ? 0 : x % y;
 }
 
-void IntAlu(Op op, DType dtype, const Tile& a, const Tile& b, Tile& out) {
+void IntAlu(Op op, DType dtype, const LaneBlock& a, const LaneBlock& b, LaneBlock& out) {
   const bool wide_unsigned =
       dtype == DType::kU64;  // the only type whose values an int64_t does not order
   const auto width = static_cast<uint64_t>(8 * ByteWidth(dtype));
@@ -178,7 +178,7 @@ int64_t MaxInt(DType dtype, int64_t a, int64_t b) {
   return std::max(a, b);
 }
 
-void AluTile(Op op, DType dtype, const Tile& a, const Tile& b, Tile& out) {
+void AluTile(Op op, DType dtype, const LaneBlock& a, const LaneBlock& b, LaneBlock& out) {
   const DType result = IsCompare(op) ? DType::kBool : dtype;
   out.Resize(result, static_cast<int64_t>(a.f.size() + a.i.size()));
   if (IsFloat(dtype)) {
@@ -193,7 +193,7 @@ void AluTile(Op op, DType dtype, const Tile& a, const Tile& b, Tile& out) {
   }
 }
 
-void CastTile(DType from, DType to, const Tile& x, Tile& out) {
+void CastTile(DType from, DType to, const LaneBlock& x, LaneBlock& out) {
   const size_t count = x.f.size() + x.i.size();
   out.Resize(to, static_cast<int64_t>(count));
   if (IsFloat(to)) {
@@ -213,7 +213,7 @@ void CastTile(DType from, DType to, const Tile& x, Tile& out) {
   }
 }
 
-void BitcastTile(DType from, DType to, const Tile& x, Tile& out) {
+void BitcastTile(DType from, DType to, const LaneBlock& x, LaneBlock& out) {
   const size_t count = x.f.size() + x.i.size();
   out.Resize(to, static_cast<int64_t>(count));
   for (size_t k = 0; k < count; ++k) {

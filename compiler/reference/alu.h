@@ -11,7 +11,7 @@ namespace outboard::reference {
 
 // Elements of one type: floats as doubles in `f`, integers and bool as int64_t in `i` (u64 by its
 // bits). Values are always ones of the type. The other vector is empty.
-struct Tile {
+struct LaneBlock {
   std::vector<double> f;
   std::vector<int64_t> i;
 
@@ -23,9 +23,9 @@ struct Tile {
 
 // out = op(sources), for unary and binary `op`. `dtype` is that of the sources; `b` is ignored
 // where op is unary.
-void AluTile(Op op, DType dtype, const Tile& a, const Tile& b, Tile& out);
-void CastTile(DType from, DType to, const Tile& x, Tile& out);
-void BitcastTile(DType from, DType to, const Tile& x, Tile& out);
+void AluTile(Op op, DType dtype, const LaneBlock& a, const LaneBlock& b, LaneBlock& out);
+void CastTile(DType from, DType to, const LaneBlock& x, LaneBlock& out);
+void BitcastTile(DType from, DType to, const LaneBlock& x, LaneBlock& out);
 
 // max with NaN winning and +0 over -0.
 double MaxFloat(double a, double b);

@@ -11,7 +11,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
 #include "compiler/ir/print.h"
 #include "compiler/reference/value.h"
 
@@ -198,7 +198,7 @@ class Run {
     int next = node->own_sources();
     for (int64_t& entry : value.arg) {
       if (entry != kSymbolicDim) continue;
-      reference::Tile tile;
+      reference::LaneBlock tile;
       const int64_t first = 0;
       Pull(*frame.values[step.sources[next++]], std::span(&first, 1), tile);
       entry = tile.i[0];

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
 #include "compiler/ir/print.h"
 #include "compiler/reference/limits.h"
 #include "compiler/reference/position_map.h"
@@ -15,7 +15,7 @@ namespace {
 
 using reference_limits::kTile;
 
-void PullHost(const HostTensor& host, std::span<const int64_t> positions, Tile& out) {
+void PullHost(const HostTensor& host, std::span<const int64_t> positions, LaneBlock& out) {
   const char* const bytes = host.bytes.data();
   const int width = ByteWidth(host.dtype);
   for (size_t k = 0; k < positions.size(); ++k) {
@@ -27,8 +27,8 @@ void PullHost(const HostTensor& host, std::span<const int64_t> positions, Tile& 
   }
 }
 
-void PullKept(const Kept& kept, std::span<const int64_t> positions, Tile& out) {
-  const Tile& from = kept.elements;
+void PullKept(const RetainedValue& kept, std::span<const int64_t> positions, LaneBlock& out) {
+  const LaneBlock& from = kept.elements;
   for (size_t k = 0; k < out.f.size(); ++k) out.f[k] = from.f[positions[k]];
   for (size_t k = 0; k < out.i.size(); ++k) out.i[k] = from.i[positions[k]];
 }
@@ -62,9 +62,9 @@ PositionMap MapOf(const Value& value) {
 
 // Pulls from `source` at some of the places only, given as indices into `out`.
 void PullSome(const Value& source, std::span<const int64_t> positions, std::span<const int> places,
-              Tile& out) {
+              LaneBlock& out) {
   if (places.empty()) return;
-  Tile some;
+  LaneBlock some;
   Pull(source, positions, some);
   for (size_t k = 0; k < places.size(); ++k) {
     if (IsFloat(source.dtype)) {
@@ -75,7 +75,7 @@ void PullSome(const Value& source, std::span<const int64_t> positions, std::span
   }
 }
 
-void PullPad(const Value& value, std::span<const int64_t> positions, Tile& out) {
+void PullPad(const Value& value, std::span<const int64_t> positions, LaneBlock& out) {
   const PadMap map(value.sources[0]->dims, value.arg);
   std::fill(out.f.begin(), out.f.end(), 0.0);
   std::fill(out.i.begin(), out.i.end(), 0);
@@ -91,8 +91,8 @@ void PullPad(const Value& value, std::span<const int64_t> positions, Tile& out) 
 }
 
 // Each side is asked for its own elements only: of a one-hot product, a single one in a row.
-void PullWhere(const Value& value, std::span<const int64_t> positions, Tile& out) {
-  Tile condition;
+void PullWhere(const Value& value, std::span<const int64_t> positions, LaneBlock& out) {
+  LaneBlock condition;
   Pull(*value.sources[0], positions, condition);
   for (const int64_t side : {1, 0}) {
     std::vector<int64_t> chosen;
@@ -106,7 +106,7 @@ void PullWhere(const Value& value, std::span<const int64_t> positions, Tile& out
   }
 }
 
-void PullComputed(const Value& value, std::span<const int64_t> positions, Tile& out) {
+void PullComputed(const Value& value, std::span<const int64_t> positions, LaneBlock& out) {
   const Op op = value.node->op;
   switch (op) {
     case Op::kConst:
@@ -129,7 +129,7 @@ void PullComputed(const Value& value, std::span<const int64_t> positions, Tile& 
     default: break;
   }
   const DType from = value.sources[0]->dtype;
-  Tile a, b;
+  LaneBlock a, b;
   Pull(*value.sources[0], positions, a);
   if (op == Op::kCast) return CastTile(from, value.dtype, a, out);
   if (op == Op::kBitcast) return BitcastTile(from, value.dtype, a, out);
@@ -148,10 +148,10 @@ void ForTiles(int64_t count, Body body) {
   }
 }
 
-absl::StatusOr<std::shared_ptr<Kept>> MakeKept(const Value& value, Budget& budget) {
+absl::StatusOr<std::shared_ptr<RetainedValue>> MakeKept(const Value& value, Budget& budget) {
   const int64_t count = value.count();
   OB_RETURN_IF_ERROR(budget.Take(value.node, count, 8));
-  auto kept = std::make_shared<Kept>();
+  auto kept = std::make_shared<RetainedValue>();
   kept->bytes = count * 8;
   kept->budget = &budget;
   kept->elements.Resize(value.dtype, count);
@@ -168,7 +168,8 @@ int64_t IntIdentity(Op op, DType dtype) {
   return op == Op::kMul ? 1 : IntMin(dtype);
 }
 
-void Accumulate(Op op, DType dtype, const Tile& tile, std::span<const int64_t> into, Tile& sums) {
+void Accumulate(Op op, DType dtype, const LaneBlock& tile, std::span<const int64_t> into,
+                LaneBlock& sums) {
   for (size_t k = 0; k < tile.f.size(); ++k) {
     double& sum = sums.f[into[k]];
     sum = op == Op::kAdd   ? sum + tile.f[k]
@@ -212,7 +213,7 @@ int64_t Product(std::span<const int64_t> dims) {
 int64_t Value::count() const { return Product(dims); }
 
 // Recursion is bounded by kConeNodes.
-void Pull(const Value& value, std::span<const int64_t> positions, Tile& out) {
+void Pull(const Value& value, std::span<const int64_t> positions, LaneBlock& out) {
   out.Resize(value.dtype, static_cast<int64_t>(positions.size()));
   if (value.kept != nullptr) {
     PullKept(*value.kept, positions, out);
@@ -223,10 +224,10 @@ void Pull(const Value& value, std::span<const int64_t> positions, Tile& out) {
   }
 }
 
-absl::StatusOr<std::shared_ptr<const Kept>> Keep(const Value& value, Budget& budget) {
+absl::StatusOr<std::shared_ptr<const RetainedValue>> Keep(const Value& value, Budget& budget) {
   OB_RETURN_IF_ERROR(budget.Work(value.node, value.count(), value.cone));
-  OB_ASSIGN_OR_RETURN(std::shared_ptr<Kept> kept, MakeKept(value, budget));
-  Tile tile;
+  OB_ASSIGN_OR_RETURN(std::shared_ptr<RetainedValue> kept, MakeKept(value, budget));
+  LaneBlock tile;
   ForTiles(value.count(), [&](std::span<const int64_t> positions) {
     Pull(value, positions, tile);
     std::copy(tile.f.begin(), tile.f.end(),
@@ -237,12 +238,13 @@ absl::StatusOr<std::shared_ptr<const Kept>> Keep(const Value& value, Budget& bud
   return kept;
 }
 
-absl::StatusOr<std::shared_ptr<const Kept>> KeepReduce(const Value& value, Budget& budget) {
+absl::StatusOr<std::shared_ptr<const RetainedValue>> KeepReduce(const Value& value,
+                                                                Budget& budget) {
   const Value& source = *value.sources[0];
   const auto op = static_cast<Op>(value.arg[0]);
   OB_RETURN_IF_ERROR(budget.Work(value.node, source.count(), source.cone + 1));
-  OB_ASSIGN_OR_RETURN(std::shared_ptr<Kept> kept, MakeKept(value, budget));
-  Tile& sums = kept->elements;
+  OB_ASSIGN_OR_RETURN(std::shared_ptr<RetainedValue> kept, MakeKept(value, budget));
+  LaneBlock& sums = kept->elements;
   if (IsFloat(value.dtype)) {
     std::fill(sums.f.begin(), sums.f.end(), FloatIdentity(op, value.dtype));
   } else {
@@ -253,7 +255,7 @@ absl::StatusOr<std::shared_ptr<const Kept>> KeepReduce(const Value& value, Budge
   for (size_t i = 1; i < value.arg.size(); ++i) strides[value.arg[i]] = 0;
   const PositionMap result_of(source.dims, strides, 0);
   std::vector<int64_t> into(kTile);
-  Tile tile;
+  LaneBlock tile;
   ForTiles(source.count(), [&](std::span<const int64_t> positions) {
     Pull(source, positions, tile);
     result_of.Apply(positions, into.data());
@@ -268,7 +270,7 @@ absl::StatusOr<HostTensor> ToHost(const Value& value, Budget& budget) {
   OB_RETURN_IF_ERROR(budget.Work(value.node, value.count(), value.cone));
   OB_RETURN_IF_ERROR(budget.Take(value.node, value.count(), width));
   HostTensor host{value.dtype, value.dims, std::string(value.count() * width, '\0')};
-  Tile tile;
+  LaneBlock tile;
   ForTiles(value.count(), [&](std::span<const int64_t> positions) {
     Pull(value, positions, tile);
     for (size_t k = 0; k < positions.size(); ++k) {

@@ -31,12 +31,12 @@ class Budget {
 };
 
 // Elements kept in memory; gives its bytes back when the last value over it is gone.
-struct Kept {
-  Tile elements;
+struct RetainedValue {
+  LaneBlock elements;
   int64_t bytes = 0;
   Budget* budget = nullptr;
 
-  ~Kept() { budget->GiveBack(bytes); }
+  ~RetainedValue() { budget->GiveBack(bytes); }
 };
 
 struct Value;
@@ -51,7 +51,7 @@ struct Value {
   std::vector<int64_t> dims;
   std::vector<int64_t> arg;  // of node, as numbers
   std::vector<ValueRef> sources;
-  std::shared_ptr<const Kept> kept;
+  std::shared_ptr<const RetainedValue> kept;
   const HostTensor* host = nullptr;
   int64_t cone = 1;  // nodes that Pull runs through, as a tree
 
@@ -62,13 +62,13 @@ struct Value {
 int64_t Product(std::span<const int64_t> dims);
 
 // The elements of `value` at row-major `positions`, at most kTile of them.
-void Pull(const Value& value, std::span<const int64_t> positions, Tile& out);
+void Pull(const Value& value, std::span<const int64_t> positions, LaneBlock& out);
 
 // All elements of `value`, in memory.  Errors: RESOURCE_EXHAUSTED.
-absl::StatusOr<std::shared_ptr<const Kept>> Keep(const Value& value, Budget& budget);
+absl::StatusOr<std::shared_ptr<const RetainedValue>> Keep(const Value& value, Budget& budget);
 
 // The elements of a REDUCE (value.node) over value.sources[0].  Errors: RESOURCE_EXHAUSTED.
-absl::StatusOr<std::shared_ptr<const Kept>> KeepReduce(const Value& value, Budget& budget);
+absl::StatusOr<std::shared_ptr<const RetainedValue>> KeepReduce(const Value& value, Budget& budget);
 
 // Row-major bytes.  Errors: RESOURCE_EXHAUSTED.
 absl::StatusOr<HostTensor> ToHost(const Value& value, Budget& budget);

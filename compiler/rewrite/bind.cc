@@ -5,9 +5,9 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
-#include "compiler/rewrite/fold.h"
+#include "compiler/rewrite/rules/fold.h"
 #include "compiler/rewrite/substitute.h"
 
 namespace outboard {

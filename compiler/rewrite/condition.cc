@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "compiler/ir/check.h"
+#include "base/check.h"
 #include "compiler/rewrite/rebuild.h"
 
 namespace outboard {

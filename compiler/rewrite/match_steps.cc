@@ -2,7 +2,7 @@
 
 #include <bit>
 
-#include "compiler/ir/check.h"
+#include "base/check.h"
 #include "compiler/rewrite/rebuild.h"
 
 namespace outboard {

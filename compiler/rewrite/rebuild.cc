@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/check.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 
 namespace outboard {
 

@@ -1,5 +1,5 @@
-// Small things that every rewrite needs: a node over other sources, and what a node is where it is a
-// constant.
+// Small things that every rewrite needs: a node over other sources, and what a node is where it is
+// a constant.
 #pragma once
 
 #include "absl/container/flat_hash_map.h"

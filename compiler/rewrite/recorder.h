@@ -1,8 +1,8 @@
 // Seeing inside: who watches passes and the rules they apply.
 //
-// A thread's recorder is set by the main of the process that wants to see (worker/rewrite_log.h
-// writes a file); the compiler knows no files. Without one, a pass and a rewrite cost a look at a
-// pointer each.
+// A thread's recorder is set by the main of the process that wants to see
+// (worker/compile/rewrite_log.h writes a file); the compiler knows no files. Without one, a pass
+// and a rewrite cost a look at a pointer each.
 //
 // Threads: a recorder is set for one thread and called by it alone. Errors: none; a recorder keeps
 // its own.

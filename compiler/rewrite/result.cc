@@ -3,10 +3,10 @@
 #include <array>
 #include <bit>
 
+#include "base/check.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
-#include "compiler/rewrite/fold.h"
 #include "compiler/rewrite/rebuild.h"
+#include "compiler/rewrite/rules/fold.h"
 
 namespace outboard {
 namespace {

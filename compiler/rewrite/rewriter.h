@@ -1,6 +1,6 @@
-// Runs tables of rules over a graph, bottom-up, until none applies: what Simplify does, and any pass
-// that has rules of its own. Threads: one at a time for a Graph. Errors: none; RewriteStats says
-// where a limit was met.
+// Runs tables of rules over a graph, bottom-up, until none applies: what Simplify does, and any
+// pass that has rules of its own. Threads: one at a time for a Graph. Errors: none; RewriteStats
+// says where a limit was met.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct RewriteStats {
   std::map<std::string_view, int64_t> matches_of;  // by rule
 };
 
-// Everything that Rewrite did in this thread, for benchmarks. A rewrite inside of a rule is counted by
-// itself and in the time of the one around it.
+// Everything that Rewrite did in this thread, for benchmarks. A rewrite inside of a rule is counted
+// by itself and in the time of the one around it.
 struct RewriteTotals {
   int64_t visits = 0;
   int64_t matches = 0;

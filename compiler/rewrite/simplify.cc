@@ -1,6 +1,6 @@
 #include "compiler/rewrite/simplify.h"
 
-#include "compiler/rewrite/rules.h"
+#include "compiler/rewrite/rules/rules.h"
 
 namespace outboard {
 

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "compiler/ir/check.h"
+#include "base/check.h"
 #include "compiler/rewrite/rebuild.h"
 
 namespace outboard {

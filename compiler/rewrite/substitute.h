@@ -1,5 +1,5 @@
-// Replacing nodes of a graph by others: loops by numbers, VARs by what they are bound to, a value by
-// the load of it.
+// Replacing nodes of a graph by others: loops by numbers, VARs by what they are bound to, a value
+// by the load of it.
 #pragma once
 
 #include "absl/container/flat_hash_map.h"

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "compiler/schedule/room.h"
+#include "compiler/schedule/padded_dims.h"
 
 namespace outboard::schedule {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 // Of a row of scores: so many for a vector of 16 rows are half a megabyte.
 constexpr int64_t kRowMax = 8192;
 
-double Elements(const UOp* node) { return static_cast<double>(RoomOf(node->shape)); }
+double Elements(const UOp* node) { return static_cast<double>(PaddedSize(node->shape)); }
 
 // A product of matrices with more elements than either has.
 bool IsLargeProduct(const UOp* node) {
@@ -99,7 +99,7 @@ class Finder {
   // A family ends here.
   static void Reduced(const UOp* node, Family& family, bool wide) {
     const Op op = static_cast<Op>(node->arg[0]);
-    if (node->arg.size() != 2 || RoomOf(node->src[0]->shape[node->arg[1]]) > kRowMax) {
+    if (node->arg.size() != 2 || PaddedSize(node->src[0]->shape[node->arg[1]]) > kRowMax) {
       family.kept = true;
     } else if (!wide) {
       family.has_max |= op == Op::kMax;

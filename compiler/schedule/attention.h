@@ -7,10 +7,10 @@
 // maximum that a softmax begins with, and one is a product with a matrix again. What is kept are
 // maxima and sums, a number for each row: memory grows with the length of a sequence and not with
 // its square. The kernels compute scores for a few rows at a time, in memory of the thread's own
-// (compiler/codegen/panel.h). Nothing is rescaled as in the online softmax of Milakov and
-// Gimelshein (arXiv 1805.02867) and FlashAttention (arXiv 2205.14135): a row of scores fits a cache,
-// so every operation of the softmax is the one that was written, also for rows that are masked
-// everywhere.
+// (compiler/optimize/panel.h). Nothing is rescaled as in the online softmax of Milakov and
+// Gimelshein (arXiv 1805.02867) and FlashAttention (arXiv 2205.14135): a row of scores fits a
+// cache, so every operation of the softmax is the one that was written, also for rows that are
+// masked everywhere.
 #pragma once
 
 #include "absl/container/flat_hash_set.h"

@@ -2,7 +2,7 @@
 
 #include "compiler/ir/build.h"
 #include "compiler/rewrite/simplify.h"
-#include "compiler/schedule/room.h"
+#include "compiler/schedule/padded_dims.h"
 
 namespace outboard::schedule {
 

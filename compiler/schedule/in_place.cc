@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_set.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
 #include "compiler/rewrite/substitute.h"
-#include "compiler/schedule/room.h"
-#include "compiler/schedule/row_store.h"
+#include "compiler/schedule/gather/row_store.h"
+#include "compiler/schedule/padded_dims.h"
 
 namespace outboard::schedule {
 namespace {
@@ -18,7 +18,7 @@ constexpr size_t kMoveMax = 256;
 int64_t Bytes(const UOp* node) { return ElementCount(node->shape) * ByteWidth(node->dtype); }
 
 // Where the kernel stores to its slot, if it computes each element of it once; else nullptr.
-const UOp* PlaceOfEachPoint(const MergedKernel& kernel, int64_t slot) {
+const UOp* PlaceOfEachPoint(const FusedKernel& kernel, int64_t slot) {
   const UOp* place = nullptr;
   int64_t points = 1, elements = 0;
   for (const UOp* store : kernel.ast->src) {
@@ -38,13 +38,13 @@ const UOp* PlaceOfEachPoint(const MergedKernel& kernel, int64_t slot) {
 
 class Placer {
  public:
-  Placer(std::vector<MergedKernel>& kernels, std::span<const int64_t> donated)
+  Placer(std::vector<FusedKernel>& kernels, std::span<const int64_t> donated)
       : kernels_(kernels), after_(kernels.size()), position_(kernels.size()) {
     const absl::flat_hash_set<int64_t> slots(donated.begin(), donated.end());
     for (size_t k = 0; k < kernels.size(); ++k) {
       order_.push_back(k);
       position_[k] = k;
-      const MergedKernel& kernel = kernels[k];
+      const FusedKernel& kernel = kernels[k];
       for (size_t slot = 0; slot < kernel.buffers.size(); ++slot) {
         const UOp* const node = kernel.buffers[slot];
         const bool writes = slot < static_cast<size_t>(kernel.stores);
@@ -87,7 +87,7 @@ class Placer {
     const size_t writer = writers[0];
     if (writers.size() != 1 || input->dtype != result->dtype) return false;
     if (std::find(readers.begin(), readers.end(), writer) == readers.end()) return false;
-    const MergedKernel& kernel = kernels_[writer];
+    const FusedKernel& kernel = kernels_[writer];
     const auto slot_of = [&](const UOp* node) {
       return std::find(kernel.buffers.begin(), kernel.buffers.end(), node) - kernel.buffers.begin();
     };
@@ -135,7 +135,7 @@ class Placer {
     return true;
   }
 
-  const std::vector<MergedKernel>& kernels_;
+  const std::vector<FusedKernel>& kernels_;
   absl::flat_hash_map<const UOp*, std::vector<size_t>> writers_, readers_;  // kernels, by number
   std::vector<const UOp*> inputs_;          // donated and read, by slot
   std::vector<std::vector<size_t>> after_;  // kernels that must come after one
@@ -145,8 +145,8 @@ class Placer {
 };
 
 // `kernel` with one slot for a result and the input under it.
-MergedKernel WithOneSlot(Graph& graph, const MergedKernel& kernel, const WrittenOver& over) {
-  MergedKernel out{nullptr, {}, kernel.stores};
+FusedKernel WithOneSlot(Graph& graph, const FusedKernel& kernel, const WrittenOver& over) {
+  FusedKernel out{nullptr, {}, kernel.stores};
   std::vector<int64_t> slots;
   for (const UOp* node : kernel.buffers) {
     auto place = std::find_if(out.buffers.begin(), out.buffers.end(), [&](const UOp* result) {
@@ -168,12 +168,12 @@ MergedKernel WithOneSlot(Graph& graph, const MergedKernel& kernel, const Written
 
 }  // namespace
 
-WrittenOver WriteInPlace(Graph& graph, std::vector<MergedKernel>& kernels,
+WrittenOver WriteInPlace(Graph& graph, std::vector<FusedKernel>& kernels,
                          std::span<const UOp* const> results, std::span<const int64_t> donated) {
   if (donated.empty()) return {};
   Placer placer(kernels, donated);
   WrittenOver over = placer.Run(results);
-  std::vector<MergedKernel> ordered;
+  std::vector<FusedKernel> ordered;
   for (const size_t k : placer.order()) ordered.push_back(WithOneSlot(graph, kernels[k], over));
   kernels = std::move(ordered);
   return over;

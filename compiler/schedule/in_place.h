@@ -11,9 +11,10 @@
 //   - the writer reads the input elsewhere too (turned, windowed, gathered, summed), or computes an
 //     element more than once: memory of its own;
 //   - two results for one input: the first in the SINK has it;
-//   - a dimension of VARs, a store under a gate, a move past more kernels than pay: memory of its own.
+//   - a dimension of VARs, a store under a gate, a move past more kernels than pay: memory of its
+//     own.
 // Whether somebody else holds the input after all is known only when it runs, and is the engine's
-// to see to (worker/engine.h).
+// to see to (worker/engine/engine.h).
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "compiler/ir/uop.h"
-#include "compiler/schedule/merge.h"
+#include "compiler/schedule/fuse_kernels.h"
 
 namespace outboard::schedule {
 
@@ -32,7 +33,7 @@ using WrittenOver = absl::flat_hash_map<const UOp*, const UOp*>;
 // Decides for each of `results`, in their order, and reorders `kernels`, which are in a valid order
 // and are so afterwards. A kernel that reads an input where it writes the result over it has one
 // GLOBAL for both. `donated`: slots of PARAMs. Deterministic.
-WrittenOver WriteInPlace(Graph& graph, std::vector<MergedKernel>& kernels,
+WrittenOver WriteInPlace(Graph& graph, std::vector<FusedKernel>& kernels,
                          std::span<const UOp* const> results, std::span<const int64_t> donated);
 
 }  // namespace outboard::schedule

@@ -6,9 +6,9 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "compiler/ir/build.h"
-#include "compiler/rewrite/linear.h"
 #include "compiler/rewrite/rebuild.h"
-#include "compiler/schedule/room.h"
+#include "compiler/rewrite/rules/linear.h"
+#include "compiler/schedule/padded_dims.h"
 
 namespace outboard::schedule {
 namespace {
@@ -21,8 +21,8 @@ using Axes = uint32_t;  // a set, by bit
 int AxisOf(ShapeView dims, int64_t coefficient) {
   int64_t stride = 1;
   for (int axis = static_cast<int>(dims.size()); axis-- > 0;) {
-    const int64_t next = stride * RoomOf(dims[axis]);
-    if (RoomOf(dims[axis]) > 1 && std::abs(coefficient) < next) return axis;
+    const int64_t next = stride * PaddedSize(dims[axis]);
+    if (PaddedSize(dims[axis]) > 1 && std::abs(coefficient) < next) return axis;
     stride = next;
   }
   return 0;
@@ -31,7 +31,7 @@ int AxisOf(ShapeView dims, int64_t coefficient) {
 // The axes along which two ranges, one of them of a sum, move by the same distance.
 Axes WindowedAxes(ShapeView dims, const UOp* place) {
   Axes windowed = 0;
-  const Linear sum = LinearOf(place);
+  const LinearSum sum = LinearOf(place);
   const auto reduced = [](const UOp* term) { return IsRange(term, RangeKind::kReduce); };
   for (size_t i = 0; i < sum.terms.size(); ++i)
     for (size_t k = 0; k < i; ++k) {
@@ -49,7 +49,7 @@ std::vector<int64_t> OrderFor(ShapeView dims, Axes windowed) {
   if (windowed == 0) return {};
   int64_t channels = static_cast<int64_t>(dims.size()) - 1;
   while (channels > 0 && ((windowed >> channels & 1) != 0 || dims[channels] == Dim(1))) --channels;
-  if (channels == 0 || RoomOf(dims[channels]) < kChannelsMin || windowed >> channels == 0)
+  if (channels == 0 || PaddedSize(dims[channels]) < kChannelsMin || windowed >> channels == 0)
     return {};
   std::vector<int64_t> order;
   for (int64_t axis = 0; axis < static_cast<int64_t>(dims.size()); ++axis)

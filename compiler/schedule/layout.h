@@ -3,16 +3,16 @@
 // A value that is read through windows (a convolution's input, the gradient of its result) is best
 // read where lanes need not follow the windowed axes, whose extents are seldom whole vectors and
 // whose ends need gates: its channels go last, as the layouts for convolutions of vendors'
-// libraries have it (oneDNN's nhwc). Values that are read and written beside it, element by element,
-// follow. What the program was given or asks for stays row-major.
+// libraries have it (oneDNN's nhwc). Values that are read and written beside it, element by
+// element, follow. What the program was given or asks for stays row-major.
 #pragma once
 
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "compiler/ir/uop.h"
-#include "compiler/schedule/fusion.h"
 #include "compiler/schedule/lower.h"
+#include "compiler/schedule/materialize.h"
 
 namespace outboard::schedule {
 
@@ -23,8 +23,8 @@ using Layouts = absl::flat_hash_map<const UOp*, std::vector<int64_t>>;
 Layouts ChooseLayouts(const UOp* sink, const Choice& choice,
                       const std::vector<LoweredKernel>& kernels);
 
-// The same program in which each value of `layouts` is kept as a PERMUTE of itself, and read through
-// the inverse.
+// The same program in which each value of `layouts` is kept as a PERMUTE of itself, and read
+// through the inverse.
 struct LaidOut {
   const UOp* sink = nullptr;
   Choice choice;

@@ -4,14 +4,14 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "compiler/ir/limits.h"
 #include "compiler/rewrite/recorder.h"
 #include "compiler/rewrite/simplify.h"
-#include "compiler/schedule/collapse.h"
+#include "compiler/schedule/gather/gather.h"
 #include "compiler/schedule/guard.h"
-#include "compiler/schedule/room.h"
+#include "compiler/schedule/padded_dims.h"
 
 namespace outboard::schedule {
 namespace {
@@ -127,7 +127,7 @@ class Lowerer {
 
   Kind KindOf(const Site& site) const {
     const UOp& node = *site.node;
-    if (RoomOf(node.shape) == 0) return Kind::kZero;
+    if (PaddedSize(node.shape) == 0) return Kind::kZero;
     if (node.op == Op::kParam) return Kind::kLoad;
     if (node.op == Op::kConst) return Kind::kConst;
     // Also where it is a result, and so in memory: a one-hot sum must see the position.
@@ -181,7 +181,7 @@ class Lowerer {
         source.index = site.index;
         for (const int64_t axis : node.arg) {
           // One element, or none: there is no loop that would end before it.
-          if (RoomOf(x.shape[axis]) == 1) continue;
+          if (PaddedSize(x.shape[axis]) == 1) continue;
           const UOp* const negated = Mul(graph_, site.index[axis], ConstIndex(graph_, -1));
           const UOp* const last =
               Add(graph_, ValueOf(graph_, x.shape[axis]), ConstIndex(graph_, -1));
@@ -217,7 +217,7 @@ class Lowerer {
         if (const auto found = needs_.find(site); found != needs_.end()) return {found->second};
         return {needs_.emplace(site, MovementSource(site)).first->second};
       case Kind::kReduce:
-        if (RoomOf(site.node->src[0]->shape) == 0) return {};
+        if (PaddedSize(site.node->src[0]->shape) == 0) return {};
         return {ReduceSource(site)};
       case Kind::kValue: {
         std::vector<Site> needs;
@@ -233,9 +233,9 @@ class Lowerer {
     if (inserted) buffers.push_back(site.node);
     const UOp& node = *site.node;
     const UOp* const global = graph_.MakeChecked(
-        Op::kGlobal, node.dtype, {}, {static_cast<int64_t>(slot->second), RoomOf(node.shape)});
+        Op::kGlobal, node.dtype, {}, {static_cast<int64_t>(slot->second), PaddedSize(node.shape)});
     const UOp* const place = graph_.MakeChecked(Op::kIndex, DType::kVoid,
-                                                {global, PlaceOf(graph_, site.index, node.shape)});
+                                                {global, OffsetOf(graph_, site.index, node.shape)});
     if (site.gate == nullptr) return graph_.MakeChecked(Op::kLoad, DType::kVoid, {place});
     return graph_.MakeChecked(Op::kLoad, DType::kVoid,
                               {place, site.gate, ConstOf(graph_, node.dtype, 0)});
@@ -316,9 +316,9 @@ absl::StatusOr<LoweredKernel> LowerKernel(Graph& graph, const UOp* value,
   lowerer.buffers.push_back(value);
   OB_ASSIGN_OR_RETURN(const UOp* result, lowerer.Lower(value, index));
   const UOp* const global =
-      graph.MakeChecked(Op::kGlobal, value->dtype, {}, {0, RoomOf(value->shape)});
+      graph.MakeChecked(Op::kGlobal, value->dtype, {}, {0, PaddedSize(value->shape)});
   const UOp* const place =
-      graph.MakeChecked(Op::kIndex, DType::kVoid, {global, PlaceOf(graph, index, value->shape)});
+      graph.MakeChecked(Op::kIndex, DType::kVoid, {global, OffsetOf(graph, index, value->shape)});
   const UOp* const store = graph.MakeChecked(Op::kStore, DType::kVoid, {place, result});
   LoweredKernel kernel;
   kernel.ast = pass.Made(Simplify(graph, Sink(graph, {store})));

@@ -6,20 +6,20 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
 #include "compiler/ir/print.h"
 #include "compiler/rewrite/recorder.h"
 #include "compiler/rewrite/simplify.h"
 #include "compiler/schedule/attention.h"
-#include "compiler/schedule/fusion.h"
+#include "compiler/schedule/fuse_kernels.h"
+#include "compiler/schedule/gather/scatter.h"
 #include "compiler/schedule/in_place.h"
 #include "compiler/schedule/layout.h"
 #include "compiler/schedule/lower.h"
+#include "compiler/schedule/materialize.h"
 #include "compiler/schedule/memory_plan.h"
-#include "compiler/schedule/merge.h"
+#include "compiler/schedule/padded_dims.h"
 #include "compiler/schedule/prepare.h"
-#include "compiler/schedule/room.h"
-#include "compiler/schedule/scatter.h"
 #include "compiler/schedule/split.h"
 
 namespace outboard::schedule {
@@ -29,7 +29,7 @@ namespace {
 // rest temporaries.
 class Assembler {
  public:
-  Assembler(const UOp* sink, std::vector<MergedKernel> kernels)
+  Assembler(const UOp* sink, std::vector<FusedKernel> kernels)
       : sink_(sink), kernels_(std::move(kernels)) {
     for (size_t i = 0; i < sink->src.size(); ++i)
       outputs_.emplace(sink->src[i], static_cast<int>(i));
@@ -44,8 +44,8 @@ class Assembler {
                                                    : static_cast<int>(input->second->arg[0]));
     }
     for (int step = 0; step < static_cast<int>(kernels_.size()); ++step) {
-      const MergedKernel& merged = kernels_[step];
-      Kernel kernel{merged.ast, {}};
+      const FusedKernel& merged = kernels_[step];
+      ScheduledKernel kernel{merged.ast, {}};
       for (const UOp* node : merged.buffers) kernel.buffers.push_back(BufferOf(node, step));
       schedule_.kernels.push_back(std::move(kernel));
     }
@@ -56,17 +56,17 @@ class Assembler {
  private:
   void DropCopies() {
     absl::flat_hash_map<const UOp*, const UOp*> made_as;  // a temporary -> what is a copy of it
-    std::erase_if(kernels_, [&](const MergedKernel& kernel) {
+    std::erase_if(kernels_, [&](const FusedKernel& kernel) {
       return IsCopy(kernel) && made_as.emplace(kernel.buffers[1], kernel.buffers[0]).second;
     });
-    for (MergedKernel& kernel : kernels_)
+    for (FusedKernel& kernel : kernels_)
       for (const UOp*& node : kernel.buffers)
         while (made_as.contains(node)) node = made_as.at(node);
   }
 
   // Whether the kernel only copies a temporary, element by element: then that one is made where the
   // copy would be.
-  bool IsCopy(const MergedKernel& kernel) const {
+  bool IsCopy(const FusedKernel& kernel) const {
     if (kernel.buffers.size() != 2 || kernel.stores != 1) return false;
     const UOp &store = *kernel.ast->src[0], &load = *store.src[1];
     if (load.op != Op::kLoad || load.src.size() != 1 || load.src[0]->src[1] != store.src[0]->src[1])
@@ -74,22 +74,23 @@ class Assembler {
     const UOp *const copy = kernel.buffers[0], *const original = kernel.buffers[1];
     if (original->op == Op::kParam || outputs_.contains(original) || original->dtype != copy->dtype)
       return false;
-    return RoomOf(original->shape) == RoomOf(copy->shape);
+    return PaddedSize(original->shape) == PaddedSize(copy->shape);
   }
 
   int BufferOf(const UOp* node, int step) {
     const auto [entry, inserted] = known_.emplace(node, static_cast<int>(schedule_.buffers.size()));
     if (inserted) {
-      Buffer buffer{Buffer::Kind::kTemporary, 0, node->dtype, RoomOf(node->shape)};
+      ScheduledBuffer buffer{ScheduledBuffer::Kind::kTemporary, 0, node->dtype,
+                             PaddedSize(node->shape)};
       if (node->op == Op::kParam) {
-        buffer.kind = Buffer::Kind::kInput;
+        buffer.kind = ScheduledBuffer::Kind::kInput;
         buffer.index = node->arg[0];
       } else if (const auto output = outputs_.find(node); output != outputs_.end()) {
-        buffer.kind = Buffer::Kind::kOutput;
+        buffer.kind = ScheduledBuffer::Kind::kOutput;
         buffer.index = output->second;
       }
-      if (buffer.kind != Buffer::Kind::kTemporary && !IsStatic(node->shape))
-        for (const Dim& dim : node->shape) buffer.rooms.push_back(RoomOf(dim));
+      if (buffer.kind != ScheduledBuffer::Kind::kTemporary && !IsStatic(node->shape))
+        for (const Dim& dim : node->shape) buffer.padded_dims.push_back(PaddedSize(dim));
       schedule_.buffers.push_back(buffer);
       lifetimes_.push_back({buffer.bytes(), step, step});
     }
@@ -99,9 +100,9 @@ class Assembler {
 
   void PlaceTemporaries() {
     std::vector<Lifetime> temporaries;
-    std::vector<Buffer*> buffers;
+    std::vector<ScheduledBuffer*> buffers;
     for (size_t i = 0; i < schedule_.buffers.size(); ++i)
-      if (schedule_.buffers[i].kind == Buffer::Kind::kTemporary) {
+      if (schedule_.buffers[i].kind == ScheduledBuffer::Kind::kTemporary) {
         temporaries.push_back(lifetimes_[i]);
         buffers.push_back(&schedule_.buffers[i]);
       }
@@ -112,7 +113,7 @@ class Assembler {
   }
 
   const UOp* sink_;
-  std::vector<MergedKernel> kernels_;
+  std::vector<FusedKernel> kernels_;
   absl::flat_hash_map<const UOp*, int> outputs_;  // the first place of a result
   absl::flat_hash_map<const UOp*, int> known_;    // places in Schedule::buffers
   std::vector<Lifetime> lifetimes_;
@@ -164,7 +165,7 @@ absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink,
   OB_ASSIGN_OR_RETURN(const UOp* prepared, Prepared(graph, sink));
 
   const auto scores = options.flash ? FindScores(prepared) : absl::flat_hash_set<const UOp*>();
-  OB_ASSIGN_OR_RETURN(Choice choice, ChooseStored(graph, prepared, scores));
+  OB_ASSIGN_OR_RETURN(Choice choice, ChooseMaterialized(graph, prepared, scores));
   OB_ASSIGN_OR_RETURN(std::vector<LoweredKernel> kernels, LowerKernels(graph, choice));
   if (const Layouts layouts = ChooseLayouts(prepared, choice, kernels); !layouts.empty()) {
     LaidOut laid_out = ApplyLayouts(graph, prepared, choice, layouts);
@@ -173,22 +174,23 @@ absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink,
     OB_ASSIGN_OR_RETURN(kernels, LowerKernels(graph, choice));
   }
   const absl::flat_hash_set<const UOp*> results(prepared->src.begin(), prepared->src.end());
-  OB_ASSIGN_OR_RETURN(std::vector<MergedKernel> merged,
-                      MergeKernels(graph, std::move(kernels), results));
+  OB_ASSIGN_OR_RETURN(std::vector<FusedKernel> merged,
+                      FuseKernels(graph, std::move(kernels), results));
   return Assembler(prepared, std::move(merged)).Run(graph, donated);
 }
 
 std::string KernelToString(const Schedule& schedule, size_t index) {
   const auto name = [&](int i) {
-    const Buffer& buffer = schedule.buffers[i];
-    const char* const kind = buffer.kind == Buffer::Kind::kInput    ? "in"
-                             : buffer.kind == Buffer::Kind::kOutput ? "out"
-                                                                    : "t";
-    if (buffer.kind == Buffer::Kind::kTemporary) return absl::StrCat(kind, i);
-    const int over = buffer.kind == Buffer::Kind::kOutput ? schedule.over[buffer.index] : kNoInput;
+    const ScheduledBuffer& buffer = schedule.buffers[i];
+    const char* const kind = buffer.kind == ScheduledBuffer::Kind::kInput    ? "in"
+                             : buffer.kind == ScheduledBuffer::Kind::kOutput ? "out"
+                                                                             : "t";
+    if (buffer.kind == ScheduledBuffer::Kind::kTemporary) return absl::StrCat(kind, i);
+    const int over =
+        buffer.kind == ScheduledBuffer::Kind::kOutput ? schedule.over[buffer.index] : kNoInput;
     return absl::StrCat(kind, buffer.index, over == kNoInput ? "" : absl::StrCat(">in", over));
   };
-  const Kernel& kernel = schedule.kernels[index];
+  const ScheduledKernel& kernel = schedule.kernels[index];
   std::vector<std::string> output_ranges, reduce_ranges, reads, writes;
   for (const UOp* node : PostOrder(kernel.ast)) {
     if (node->op != Op::kRange) continue;

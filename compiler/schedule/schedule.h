@@ -3,16 +3,17 @@
 //
 //   Prepare          calls written out
 //   SplitReductions  large sums with few results, in two steps (split.h)
-//   ChooseStored     which values are kept in memory; all others are computed where they are read
+//   ChooseMaterialized     which values are kept in memory; all others are computed where they are
+//                          read
 //                    (fusion.h)
 //   FindScores       with FLASH, which values are never kept: an attention's scores (attention.h)
 //   LowerKernel      a kept value as a loop nest: movements become index arithmetic (lower.h);
 //                    LowerScatter where data names the places (scatter.h)
 //   ChooseLayouts    in which order the axes of kept values lie in memory (layout.h); where that is
 //                    another one than was written, all are lowered anew
-//   MergeKernels     kernels over the same rows become one with several stores (merge.h)
-//   WriteInPlace     results written over inputs that nobody reads afterwards (in_place.h); of these
-//                    only the rows that change (row_store.h)
+//   FuseKernels     kernels over the same rows become one with several stores (merge.h)
+//   WriteInPlace     results written over inputs that nobody reads afterwards (in_place.h); of
+//                    these only the rows that change (row_store.h)
 //   PlanMemory       one arena for all temporaries (memory_plan.h)
 #pragma once
 
@@ -26,7 +27,7 @@
 
 namespace outboard::schedule {
 
-struct Buffer {
+struct ScheduledBuffer {
   enum class Kind { kInput, kOutput, kTemporary };
   Kind kind = Kind::kTemporary;
   int64_t index = 0;  // PARAM slot; place in the SINK; for temporaries the byte offset in the arena
@@ -34,7 +35,7 @@ struct Buffer {
   int64_t elements = 0;
   // Of an input or output with dimensions of VARs: the longest that each dimension can be. Its
   // elements lie where they would in an array of these lengths (room.h). Else empty.
-  std::vector<int64_t> rooms;
+  std::vector<int64_t> padded_dims;
 
   int64_t bytes() const { return elements * ByteWidth(dtype); }
 };
@@ -43,7 +44,7 @@ struct ScheduleOptions {
   bool flash = false;  // scores of attention are not kept (attention.h); FLASH=1 at the worker
 };
 
-struct Kernel {
+struct ScheduledKernel {
   const UOp* ast = nullptr;  // SINK of STOREs, of the Graph given to MakeSchedule
   std::vector<int> buffers;  // GLOBAL slot i is Schedule::buffers[buffers[i]]
 };
@@ -51,20 +52,20 @@ struct Kernel {
 inline constexpr int kNoInput = -1;
 
 struct Schedule {
-  std::vector<Buffer> buffers;
+  std::vector<ScheduledBuffer> buffers;
   // By place in the SINK: the slot of the donated PARAM in whose memory the result is written;
   // kNoInput for memory of its own.
   std::vector<int> over;
-  std::vector<Kernel> kernels;  // in the order to run them
+  std::vector<ScheduledKernel> kernels;  // in the order to run them
   int64_t arena_bytes = 0;
   int64_t arena_bytes_least = 0;  // most bytes of temporaries alive at once: no plan can need less
 };
 
 // The kernels that compute `sink`, which must be verified. Result i is written whole to the output
-// buffer of index i, but for what the input below it holds already and what lies behind a VAR's value; of the inputs only those of the PARAM slots in `donated` are written, as
-// Schedule::over says. Kernels are made in `graph`; `sink` may be of another.
-// They serve every binding of its VARs. Errors: RESOURCE_EXHAUSTED, limits of the graph or of the
-// kernels.
+// buffer of index i, but for what the input below it holds already and what lies behind a VAR's
+// value; of the inputs only those of the PARAM slots in `donated` are written, as Schedule::over
+// says. Kernels are made in `graph`; `sink` may be of another. They serve every binding of its
+// VARs. Errors: RESOURCE_EXHAUSTED, limits of the graph or of the kernels.
 // Deterministic: equal graphs give equal kernels. Threads: pure.
 absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink,
                                       std::span<const int64_t> donated = {},

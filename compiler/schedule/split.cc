@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "base/check.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "compiler/ir/limits.h"
 #include "compiler/rewrite/rebuild.h"
-#include "compiler/schedule/one_hot.h"
-#include "compiler/schedule/room.h"
+#include "compiler/schedule/gather/one_hot.h"
+#include "compiler/schedule/padded_dims.h"
 
 namespace outboard::schedule {
 namespace {
@@ -69,7 +69,7 @@ int64_t PartsForCache(const UOp* reduce) {
   double bytes = 0, elements = 0;
   for (const UOp* side : product->src) {
     const UOp* const operand = OperandOf(side);
-    const auto count = static_cast<double>(RoomOf(operand->shape));
+    const auto count = static_cast<double>(PaddedSize(operand->shape));
     elements += count;
     bytes += count * ByteWidth(operand->dtype);
   }

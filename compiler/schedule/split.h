@@ -12,7 +12,8 @@
 namespace outboard::schedule {
 
 // `sink` with such REDUCEs split, but for one-hot sums, which are loads, and those over dimensions
-// of VARs, whose number of partial results would differ. Partial results of narrow floats are f32. Requires a graph as Prepare leaves it.
+// of VARs, whose number of partial results would differ. Partial results of narrow floats are f32.
+// Requires a graph as Prepare leaves it.
 absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink);
 
 }  // namespace outboard::schedule

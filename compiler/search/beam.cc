@@ -7,10 +7,10 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "compiler/codegen/apply.h"
-#include "compiler/codegen/heuristic.h"
-#include "compiler/codegen/panel.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
+#include "compiler/optimize/apply.h"
+#include "compiler/optimize/heuristics.h"
+#include "compiler/optimize/panel.h"
 #include "compiler/search/neighbours.h"
 #include "compiler/search/verify.h"
 
@@ -27,7 +27,7 @@ constexpr int64_t kForever = INT64_MAX;
 
 class Search {
  public:
-  Search(const UOp* sink, Device& device, const BeamOptions& options, std::vector<Trial> known)
+  Search(const UOp* sink, Measurer& device, const BeamOptions& options, std::vector<Trial> known)
       : sink_(sink), device_(device), options_(options) {
     result_.trials = std::move(known);
     for (size_t i = 0; i < result_.trials.size(); ++i)
@@ -35,7 +35,7 @@ class Search {
   }
 
   absl::StatusOr<BeamResult> Run() {
-    OB_ASSIGN_OR_RETURN(const codegen::Kernel kernel, codegen::AnalyzeKernel(sink_));
+    OB_ASSIGN_OR_RETURN(const codegen::LoopNest kernel, codegen::AnalyzeKernel(sink_));
     if (kernel.empty || kernel.stores.empty())
       return absl::InvalidArgumentError("search: the kernel has no work");
     if (!codegen::PanelsOf(kernel).empty())  // there is nothing quick enough to compare with
@@ -162,7 +162,7 @@ class Search {
   }
 
   const UOp* const sink_;
-  Device& device_;
+  Measurer& device_;
   const BeamOptions& options_;
   std::optional<Verifier> verifier_;
   BeamResult result_;
@@ -174,7 +174,7 @@ class Search {
 
 }  // namespace
 
-absl::StatusOr<BeamResult> Beam(const UOp* sink, Device& device, const BeamOptions& options,
+absl::StatusOr<BeamResult> Beam(const UOp* sink, Measurer& device, const BeamOptions& options,
                                 std::vector<Trial> known) {
   return Search(sink, device, options, std::move(known)).Run();
 }

@@ -2,12 +2,13 @@
 //
 // From the heuristic's Opts, round after round: every neighbour of the best few is compiled and
 // timed, and the best few of all so far go on; it ends when a round improves little, or when it is
-// told to stop. What measures is injected (Device below), and so is time: nothing here knows a clock.
-// A candidate whose results differ from those of plain loops can never become one of the best.
+// told to stop. What measures is injected (Measurer below), and so is time: nothing here knows a
+// clock. A candidate whose results differ from those of plain loops can never become one of the
+// best.
 //
 // The search is a function of the kernel, the options and the times: trials that are handed back to
-// it are not made again, so that a search which was stopped, or whose process ended, goes on where it
-// was, and ends where it would have ended.
+// it are not made again, so that a search which was stopped, or whose process ended, goes on where
+// it was, and ends where it would have ended.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +17,22 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "compiler/codegen/compile.h"
-#include "compiler/codegen/opt.h"
+#include "compiler/compile.h"
 #include "compiler/ir/uop.h"
+#include "compiler/optimize/opt.h"
 #include "compiler/search/trial.h"
 
 namespace outboard::search {
 
 // Where candidates are compiled and run. Threads: called by that of Beam.
-class Device {
+class Measurer {
  public:
-  virtual ~Device() = default;
-  // Candidates that are likely to be compiled next, in this order: for a device that compiles several
-  // at once, ahead of time.
+  virtual ~Measurer() = default;
+  // Candidates that are likely to be compiled next, in this order: for a device that compiles
+  // several at once, ahead of time.
   virtual void Expect(std::span<const std::vector<codegen::Opt>> candidates) {}
-  // May be given up at a deadline. An error drops the candidate; UNAVAILABLE and CANCELLED say nothing
-  // about it, and end the search unfinished.
+  // May be given up at a deadline. An error drops the candidate; UNAVAILABLE and CANCELLED say
+  // nothing about it, and end the search unfinished.
   virtual absl::StatusOr<CompiledKernel> Compile(const std::vector<codegen::Opt>& opts) = 0;
   virtual absl::Status Run(const CompiledKernel& kernel, std::span<void* const> buffers,
                            int64_t task_begin, int64_t task_end) = 0;
@@ -48,7 +49,7 @@ struct BeamOptions {
   std::function<bool()> stop;    // asked before each new trial; empty: never
   // Told of each new trial, to keep it.
   std::function<void(const Trial&)> on_trial;
-  codegen::Machine machine;  // as MachineOf says (compile.h), of what Device compiles for
+  codegen::Machine machine;  // as MachineOf says (compile.h), of what Measurer compiles for
 };
 
 struct BeamResult {
@@ -58,12 +59,12 @@ struct BeamResult {
   bool finished = false;  // false: trials_max or `stop` ended it
 };
 
-// `sink` is verified (spec.h). `known`: trials of earlier calls for this kernel, machine and version
-// of the compiler.
+// `sink` is verified (spec.h). `known`: trials of earlier calls for this kernel, machine and
+// version of the compiler.
 // Errors: INVALID_ARGUMENT  a kernel without work
-//         those of the device for plain loops and for the heuristic's Opts; DATA_LOSS where these two
-//         differ
-absl::StatusOr<BeamResult> Beam(const UOp* sink, Device& device, const BeamOptions& options,
+//         those of the device for plain loops and for the heuristic's Opts; DATA_LOSS where these
+//         two differ
+absl::StatusOr<BeamResult> Beam(const UOp* sink, Measurer& device, const BeamOptions& options,
                                 std::vector<Trial> known = {});
 
 }  // namespace outboard::search

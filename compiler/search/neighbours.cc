@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_set.h"
-#include "compiler/codegen/apply.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
+#include "compiler/optimize/apply.h"
 
 namespace outboard::search {
 namespace {
@@ -46,7 +46,7 @@ class Moves {
   std::vector<Opts> Run() {
     auto planned = Apply(opts_);
     if (!planned.ok()) return {};
-    const codegen::Kernel& kernel = planned->kernel;
+    const codegen::LoopNest& kernel = planned->kernel;
     axes_ = static_cast<int64_t>(codegen::AxesOf(kernel).size());
     outputs_ = kernel.output_count;
     RegisterTiles();
@@ -63,7 +63,7 @@ class Moves {
 
  private:
   absl::StatusOr<codegen::PlannedKernel> Apply(const Opts& opts) const {
-    OB_ASSIGN_OR_RETURN(codegen::Kernel kernel, codegen::AnalyzeKernel(sink_));
+    OB_ASSIGN_OR_RETURN(codegen::LoopNest kernel, codegen::AnalyzeKernel(sink_));
     return codegen::ApplyOpts(std::move(kernel), opts, machine_);
   }
 

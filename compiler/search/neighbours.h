@@ -4,9 +4,9 @@
 
 #include <vector>
 
-#include "compiler/codegen/kernel.h"
-#include "compiler/codegen/opt.h"
-#include "compiler/codegen/plan.h"
+#include "compiler/kernel/loop_nest.h"
+#include "compiler/optimize/loop_plan.h"
+#include "compiler/optimize/opt.h"
 
 namespace outboard::search {
 
@@ -15,9 +15,9 @@ namespace outboard::search {
 // has not ended in this.
 inline constexpr int kSpaceVersion = 2;
 
-// Every list that is legal for the kernel and comes from `opts` by one move: another amount, another
-// register tile, an Opt more or one less. Block sizes follow the tiles that they hold. In a fixed
-// order, each once, `opts` itself not among them; none where `opts` is not legal.
+// Every list that is legal for the kernel and comes from `opts` by one move: another amount,
+// another register tile, an Opt more or one less. Block sizes follow the tiles that they hold. In a
+// fixed order, each once, `opts` itself not among them; none where `opts` is not legal.
 std::vector<std::vector<codegen::Opt>> Neighbours(const UOp* sink,
                                                   const std::vector<codegen::Opt>& opts,
                                                   const codegen::Machine& machine);

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "compiler/codegen/opt.h"
+#include "compiler/optimize/opt.h"
 
 namespace outboard::search {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "compiler/codegen/compiled_kernel.h"
+#include "compiler/compiled_kernel.h"
 #include "compiler/ir/uop.h"
 
 namespace outboard::search {
@@ -19,9 +19,9 @@ class SlotBuffers {
  public:
   explicit SlotBuffers(const UOp* sink);
 
-  // Random numbers in every slot, the same each time: floats between -1 and 1 of few digits, so that
-  // sums hardly round, and integers between 0 and 7. With `updated_only`, in those alone that the
-  // kernel changes and reads: the others still hold theirs.
+  // Random numbers in every slot, the same each time: floats between -1 and 1 of few digits, so
+  // that sums hardly round, and integers between 0 and 7. With `updated_only`, in those alone that
+  // the kernel changes and reads: the others still hold theirs.
   void FillRandom(bool updated_only = false);
   // Every byte of the slots that the kernel writes and does not read.
   void FillOutputs(char byte);

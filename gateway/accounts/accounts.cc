@@ -9,7 +9,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
 #include "gateway/accounts/accounts_schema.h"
 #include "gateway/ledger/limits.h"
 

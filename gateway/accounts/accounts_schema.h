@@ -24,8 +24,8 @@ CREATE INDEX api_key_by_tenant ON api_key(tenant);
 )sql",
 };
 
-// worker and end are words for people and for routing; states are SessionState's numbers. Rows from before
-// the second step have no hashes: nobody can come back to them.
+// worker and end are words for people and for routing; states are SessionRowState's numbers. Rows
+// from before the second step have no hashes: nobody can come back to them.
 inline constexpr const char* kSessionsSchema[] = {
     R"sql(
 CREATE TABLE session(

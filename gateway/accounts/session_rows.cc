@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
 #include "gateway/accounts/accounts_schema.h"
 #include "gateway/ledger/limits.h"
 
@@ -17,8 +17,8 @@ constexpr char kSessionColumns[] =
     "SELECT id, tenant, epoch, worker, state, opened_ms, closed_ms, resume_hash, attach_hash, "
     "devices, recoverable, snapshot_root, snapshot_seq FROM session ";
 
-bool IsLive(SessionState state) {
-  return state == SessionState::kOpen || state == SessionState::kDetached;
+bool IsLive(SessionRowState state) {
+  return state == SessionRowState::kOpen || state == SessionRowState::kDetached;
 }
 
 std::optional<WallTime> OptionalTime(const Statement& row, int column) {
@@ -32,7 +32,7 @@ absl::StatusOr<SessionRow> ReadSession(const Statement& row) {
                     .tenant = TenantId{row.Int(1)},
                     .epoch = static_cast<uint64_t>(row.Int(2)),
                     .worker = std::string(row.Text(3)),
-                    .state = static_cast<SessionState>(row.Int(4)),
+                    .state = static_cast<SessionRowState>(row.Int(4)),
                     .opened_at = WallTime{row.Int(5)},
                     .closed_at = OptionalTime(row, 6),
                     .resume_hash = std::string(row.Blob(7)),
@@ -63,7 +63,7 @@ absl::Status CheckRow(const SessionRow& row) {
   constexpr auto kMost = static_cast<uint64_t>(INT64_MAX);
   if (row.epoch > kMost || row.snapshot_seq > kMost)
     return absl::InvalidArgumentError("sessions: a number above 2^63");
-  if (row.state < SessionState::kOpen || row.state > SessionState::kLost) {
+  if (row.state < SessionRowState::kOpen || row.state > SessionRowState::kLost) {
     return absl::InvalidArgumentError("sessions: no such state");
   }
   if (IsLive(row.state) == row.closed_at.has_value()) {
@@ -165,7 +165,7 @@ absl::StatusOr<std::vector<TakenOver>> SessionRows::TakeOver(WallTime now) {
                         db_->Prepare("UPDATE session SET state = ?, closed_ms = ? WHERE closed_ms "
                                      "IS NULL AND resume_hash = x''"));
     OB_RETURN_IF_ERROR(
-        lose.Bind(1, static_cast<int64_t>(SessionState::kLost)).Bind(2, now.unix_ms).Run());
+        lose.Bind(1, static_cast<int64_t>(SessionRowState::kLost)).Bind(2, now.unix_ms).Run());
     OB_ASSIGN_OR_RETURN(std::vector<SessionRow> rows, ReadLive());
     for (SessionRow& row : rows) {
       OB_ASSIGN_OR_RETURN(Statement last,
@@ -187,7 +187,7 @@ absl::StatusOr<std::vector<SessionRow>> SessionRows::LoseAllLive(WallTime now) {
     OB_ASSIGN_OR_RETURN(
         Statement lose,
         db_->Prepare("UPDATE session SET state = ?, closed_ms = ? WHERE closed_ms IS NULL"));
-    return lose.Bind(1, static_cast<int64_t>(SessionState::kLost)).Bind(2, now.unix_ms).Run();
+    return lose.Bind(1, static_cast<int64_t>(SessionRowState::kLost)).Bind(2, now.unix_ms).Run();
   }));
   return lost;
 }

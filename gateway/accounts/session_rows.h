@@ -1,6 +1,7 @@
 // Rows of sessions and leases, written when a session is opened and at each epoch, so that a
 // gateway which starts again knows what its predecessor had promised. Routing only: no tensors, no
-// steps, no money; and of tokens only hashes, so that who reads the file cannot take a session over.
+// steps, no money; and of tokens only hashes, so that who reads the file cannot take a session
+// over.
 //
 // Threads and errors: as Accounts; the same file.
 #pragma once
@@ -22,7 +23,7 @@
 namespace outboard::gateway {
 
 // Stored as these numbers.
-enum class SessionState : uint8_t {
+enum class SessionRowState : uint8_t {
   kOpen = 1,      // on a worker
   kDetached = 2,  // the client is gone, the state is kept
   kClosed = 3,    // ended by the client or by the grace time
@@ -34,7 +35,7 @@ struct SessionRow {
   TenantId tenant;
   uint64_t epoch = 0;  // < 2^63
   std::string worker;  // name or number of the worker that holds the state; may be empty
-  SessionState state = SessionState::kOpen;
+  SessionRowState state = SessionRowState::kOpen;
   WallTime opened_at;
   std::optional<WallTime> closed_at;  // set exactly in kClosed and kLost
   std::string resume_hash;  // of the client's token; empty: it cannot come back to another gateway
@@ -79,7 +80,8 @@ class SessionRows {
   // kOpen and kDetached, by opened_at.
   absl::StatusOr<std::vector<SessionRow>> ListLive();
   // At start-up of the only gateway. Leases of its predecessor end as "gateway restarted".
-  // Live sessions whose client can come back stay so and are returned, by opened_at; the others are lost.
+  // Live sessions whose client can come back stay so and are returned, by opened_at; the others are
+  // lost.
   absl::StatusOr<std::vector<TakenOver>> TakeOver(WallTime now);
   // Likewise where executors have ended with the gateway: all are lost. Returns these.
   absl::StatusOr<std::vector<SessionRow>> LoseAllLive(WallTime now);

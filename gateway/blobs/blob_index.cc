@@ -10,7 +10,7 @@
 #include <unordered_set>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
 
 namespace outboard::gateway {
 

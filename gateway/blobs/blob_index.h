@@ -4,13 +4,14 @@
 // A blob is a root and the list of its chunks. A chunk counts towards its tenant's use once,
 // however many blobs list it. A blob that nothing protects is idle; a chunk that no blob lists is
 // loose: it was uploaded for a blob that is not committed yet. Idle blobs and loose chunks go, the
-// one that was used longest ago first, when room is needed; a loose chunk not before kLooseMs, since
-// somebody may still be uploading what it belongs to. What is protected never goes.
+// one that was used longest ago first, when room is needed; a loose chunk not before kLooseMs,
+// since somebody may still be uploading what it belongs to. What is protected never goes.
 //
-// Nothing of another tenant is looked at to answer about one: what B learns, and in which time, does
-// not depend on what A holds.
+// Nothing of another tenant is looked at to answer about one: what B learns, and in which time,
+// does not depend on what A holds.
 //
-// Errors: NOT_FOUND  no such blob, or one whose chunks are not all here. Times are Unix milliseconds.
+// Errors: NOT_FOUND  no such blob, or one whose chunks are not all here. Times are Unix
+// milliseconds.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@
 
 #include "absl/status/status.h"
 #include "gateway/ledger/ids.h"
-#include "proto/merkle.h"
+#include "wire/merkle.h"
 
 namespace outboard::gateway {
 

@@ -5,10 +5,11 @@
 //
 // Invariants:
 //   D1  A file under chunks/ was synced before it got that name.
-//   D2  A blob's list is renamed to roots/ while all its chunks are in the index, under the lock under
-//       which they would be removed: a list never names what was removed on purpose.
-//   D3  synced_ grows only when the files of the items before it and the folders that hold their names
-//       are synced; who waits for synced_ to reach queued_ waits for all that was there before.
+//   D2  A blob's list is renamed to roots/ while all its chunks are in the index, under the lock
+//       under which they would be removed: a list never names what was removed on purpose.
+//   D3  synced_ grows only when the files of the items before it and the folders that hold their
+//       names are synced; who waits for synced_ to reach queued_ waits for all that was there
+//       before.
 #include "gateway/blobs/blob_store.h"
 
 #include <sys/stat.h>
@@ -23,7 +24,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "proto/limits.h"
+#include "wire/limits.h"
 
 namespace outboard::gateway {
 

@@ -6,19 +6,19 @@
 //   <folder>/<tenant>/roots/<hex>       blobs: "<size> <count>\n", then the hashes, 32 bytes each
 //   <folder>/<tenant>/roots/<hex>.session  the same, of blobs that a session's worker made
 //
-// A file appears by rename, whole; a thread of the store's writes it to the disk, so that uploads do
-// not wait for that. After a crash fresh chunks are verified, and a blob of which anything is
-// missing is not there: a committed blob is whole or absent. Who must not lose it any more waits for
-// WhenDurable. Whether the disk kept the bytes is checked when they are first read: a chunk that is
-// not what its name says is DATA_LOSS and is removed, so that the client sends it again.
+// A file appears by rename, whole; a thread of the store's writes it to the disk, so that uploads
+// do not wait for that. After a crash fresh chunks are verified, and a blob of which anything is
+// missing is not there: a committed blob is whole or absent. Who must not lose it any more waits
+// for WhenDurable. Whether the disk kept the bytes is checked when they are first read: a chunk
+// that is not what its name says is DATA_LOSS and is removed, so that the client sends it again.
 //
-// Room. A tenant holds at most quota_bytes, and all together leave a little of the disk to the books
-// (kReservePart); what nothing protects goes, the longest unused first (blob_index.h). What is used
-// is counted from the files when the store is opened.
+// Room. A tenant holds at most quota_bytes, and all together leave a little of the disk to the
+// books (kReservePart); what nothing protects goes, the longest unused first (blob_index.h). What
+// is used is counted from the files when the store is opened.
 //
 // A tenant sees its own chunks only: nobody learns from Missing what others have, or reads by
-// knowing a hash; and Missing, Has and Find of what is not here touch no file, so they take the same
-// time whoever else has it. Threads: any. Calls read or write the disk.
+// knowing a hash; and Missing, Has and Find of what is not here touch no file, so they take the
+// same time whoever else has it. Threads: any. Calls read or write the disk.
 #pragma once
 
 #include <condition_variable>
@@ -40,7 +40,7 @@
 #include "gateway/blobs/blob_index.h"
 #include "gateway/blobs/disk.h"
 #include "gateway/ledger/ids.h"
-#include "proto/merkle.h"
+#include "wire/merkle.h"
 
 namespace outboard::gateway {
 
@@ -54,7 +54,8 @@ struct BlobStoreOptions {
 
 class BlobStore {
  public:
-  // UNAVAILABLE, RESOURCE_EXHAUSTED: what the disk says; nothing is removed for what could not be read.
+  // UNAVAILABLE, RESOURCE_EXHAUSTED: what the disk says; nothing is removed for what could not be
+  // read.
   static absl::StatusOr<std::unique_ptr<BlobStore>> Open(const std::string& folder,
                                                          BlobStoreOptions options = {});
   ~BlobStore();  // waits for the disk; callbacks of WhenDurable are called before
@@ -103,9 +104,9 @@ class BlobStore {
   };
   // NOT_FOUND; DATA_LOSS: a chunk of it was damaged. It counts as a use.
   absl::StatusOr<Blob> Find(TenantId tenant, const wire::Hash& root);
-  // Verified when it is first read, and good in memory whatever happens to the file: not mapped, since
-  // a page that the disk cannot read ends the process. NOT_FOUND, DATA_LOSS; UNAVAILABLE: it could not
-  // be opened or read now, and stays.
+  // Verified when it is first read, and good in memory whatever happens to the file: not mapped,
+  // since a page that the disk cannot read ends the process. NOT_FOUND, DATA_LOSS; UNAVAILABLE: it
+  // could not be opened or read now, and stays.
   absl::StatusOr<std::string> ReadChunk(TenantId tenant, const wire::Hash& chunk);
   // The whole of a blob of at most `bytes_max`. Also RESOURCE_EXHAUSTED.
   absl::StatusOr<std::string> Read(TenantId tenant, const wire::Hash& root, uint64_t bytes_max);
@@ -118,8 +119,8 @@ class BlobStore {
   // The same for what sessions made. Once, when whatever outlived a restart is protected again.
   void RemoveIdleOfSessions();
 
-  // Calls `done`, on the store's thread or at once, when these would survive a power cut. NOT_FOUND: one is not here
-  // (any more). UNAVAILABLE: the disk did not take it.
+  // Calls `done`, on the store's thread or at once, when these would survive a power cut.
+  // NOT_FOUND: one is not here (any more). UNAVAILABLE: the disk did not take it.
   void WhenDurable(TenantId tenant, std::span<const wire::Hash> roots,
                    std::function<void(absl::Status)> done);
 

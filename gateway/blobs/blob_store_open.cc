@@ -1,5 +1,5 @@
-// The blob store's start: what is on the disk is counted, what a crash left half done is verified or
-// removed. After it the index and the files agree.
+// The blob store's start: what is on the disk is counted, what a crash left half done is verified
+// or removed. After it the index and the files agree.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gateway/blobs/blob_store.h"
-#include "proto/limits.h"
+#include "wire/limits.h"
 
 namespace outboard::gateway {
 
@@ -32,8 +32,8 @@ absl::Status NotRead(const char* what, const std::error_code& error) {
   return absl::UnavailableError(absl::StrCat("blob store: ", what, ": ", error.message()));
 }
 
-// The files in `folder`; anything else there is not ours and is removed. UNAVAILABLE: not all of them
-// could be seen, and what is not seen would be taken for lost.
+// The files in `folder`; anything else there is not ours and is removed. UNAVAILABLE: not all of
+// them could be seen, and what is not seen would be taken for lost.
 absl::StatusOr<std::vector<File>> FilesIn(const std::string& folder) {
   std::vector<File> files;
   std::error_code error;

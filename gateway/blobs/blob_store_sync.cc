@@ -1,5 +1,5 @@
-// The blob store's way to the disk: what was written is synced by a thread of its own, and who waits
-// for that is told.
+// The blob store's way to the disk: what was written is synced by a thread of its own, and who
+// waits for that is told.
 #include <chrono>
 #include <utility>
 

@@ -1,5 +1,5 @@
-// What a name holds, as a list: checked when it comes from outside, written down as a blob, and read
-// again.
+// What a name holds, as a list: checked when it comes from outside, written down as a blob, and
+// read again.
 //
 // Errors: INVALID_ARGUMENT    entries out of order or twice, a name or file name that cannot be, an
 //                             array whose bytes are not those of its type and dimensions
@@ -14,8 +14,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/fleet.pb.h"
-#include "proto/merkle.h"
 #include "proto/store.pb.h"
+#include "wire/merkle.h"
 
 namespace outboard::gateway {
 
@@ -32,7 +32,8 @@ struct NamedBlob {
 };
 std::vector<NamedBlob> BlobsOf(const proto::Checkpoint& checkpoint);
 
-// Those of a session's state (SessionSnapshot in fleet.proto). DATA_LOSS also for a root that is none.
+// Those of a session's state (SessionSnapshot in fleet.proto). DATA_LOSS also for a root that is
+// none.
 absl::StatusOr<std::vector<wire::Hash>> RootsOfSnapshot(std::string_view bytes);
 
 }  // namespace outboard::gateway

@@ -1,8 +1,8 @@
 // The names under which tenants keep blobs: rows in the accounts file, so that replacing one is a
 // transaction. What a name holds is a blob itself, its manifest (Checkpoint in store.proto).
 //
-// Threads: any. Errors: NOT_FOUND, RESOURCE_EXHAUSTED (kStoreNamesMax), INVALID_ARGUMENT (CheckName),
-// FAILED_PRECONDITION (the name is pinned), those of the file (storage/sqlite.h).
+// Threads: any. Errors: NOT_FOUND, RESOURCE_EXHAUSTED (kStoreNamesMax), INVALID_ARGUMENT
+// (CheckName), FAILED_PRECONDITION (the name is pinned), those of the file (storage/sqlite.h).
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "gateway/ledger/ids.h"
-#include "proto/merkle.h"
 #include "storage/sqlite.h"
+#include "wire/merkle.h"
 
 namespace outboard::gateway {
 

@@ -18,11 +18,11 @@
 //   ClientOpen --Enqueue--> kQueued --TryPlace--> kStarting --ExecutorAttached/GoLive--> kLive
 //   kLive --ClientGone/GoDetached--> kDetached --ClientResume/GoLive--> kLive
 //   kDetached --idle/Park--> kParked --ClientResume/Enqueue, TryPlace--> kLive
-//   with a worker --WorkerGone/Orphan--> kOrphaned <--SessionRestored (the gateway was started again)
-//   kOrphaned --WorkerJoined, which holds it/Adopt--> kStarting, or kParked if it held no device
-//   kOrphaned, or with a worker --its executor is lost/Replace--> kQueued with a client, kShelved
-//   without; kShelved --ClientResume/Enqueue, TryPlace--> kStarting, with the last snapshot
-//   any --ClientClosed, ExecutorGone, a time limit/End--> gone
+//   with a worker --WorkerGone/Orphan--> kOrphaned <--SessionRestored (the gateway was started
+//   again) kOrphaned --WorkerJoined, which holds it/Adopt--> kStarting, or kParked if it held no
+//   device kOrphaned, or with a worker --its executor is lost/Replace--> kQueued with a client,
+//   kShelved without; kShelved --ClientResume/Enqueue, TryPlace--> kStarting, with the last
+//   snapshot any --ClientClosed, ExecutorGone, a time limit/End--> gone
 #include "gateway/core/core.h"
 
 #include <algorithm>
@@ -225,7 +225,7 @@ void GatewayCore::Handle(const ClientResume& event, Out& out) {
 void GatewayCore::Handle(const ClientClosed& event, Out& out) {
   Session* session = FindByConn(event.conn);
   if (session == nullptr) return;
-  End(session->id, event.why, RowState::kClosed, event.why.ok() ? "closed" : "refused", out);
+  End(session->id, event.why, SessionRowState::kClosed, event.why.ok() ? "closed" : "refused", out);
 }
 
 void GatewayCore::Handle(const ClientGone& event, Out& out) {
@@ -235,7 +235,7 @@ void GatewayCore::Handle(const ClientGone& event, Out& out) {
   session->conn = {};
   session->client_left = session->idle_since = now_;
   if (session->epoch == 0) {  // nothing was opened that a client could come back for
-    return End(session->id, absl::CancelledError("the client went away"), RowState::kClosed,
+    return End(session->id, absl::CancelledError("the client went away"), SessionRowState::kClosed,
                "closed", out);
   }
   switch (session->state) {
@@ -243,11 +243,11 @@ void GatewayCore::Handle(const ClientGone& event, Out& out) {
     case State::kQueued:
       std::erase(queue_, session->id);
       session->state = State::kShelved;
-      PutRow(*session, RowState::kDetached, out);
+      PutRow(*session, SessionRowState::kDetached, out);
       break;
     case State::kParked: std::erase(queue_, session->id); break;
     case State::kStarting:
-    case State::kOrphaned: PutRow(*session, RowState::kDetached, out); break;
+    case State::kOrphaned: PutRow(*session, SessionRowState::kDetached, out); break;
     case State::kDetached:
     case State::kShelved: break;
   }
@@ -294,7 +294,7 @@ void GatewayCore::Handle(const ExecutorGone& event, Out& out) {
   std::string how = "the executor ended";
   if (!event.why.ok()) how.assign(event.why.message().data(), event.why.message().size());
   if (event.crashed) return Replace(*session, how, out);
-  End(session->id, event.why, RowState::kLost, "executor lost", out);
+  End(session->id, event.why, SessionRowState::kLost, "executor lost", out);
 }
 
 void GatewayCore::Handle(const SnapshotKept& event, Out& out) {
@@ -302,10 +302,11 @@ void GatewayCore::Handle(const SnapshotKept& event, Out& out) {
   Session* session = Find(event.session);
   session->snapshot_root = event.root;
   session->snapshot_seq = event.seq;
-  PutRow(*session, IsSome(session->conn) ? RowState::kOpen : RowState::kDetached, out);
+  PutRow(*session, IsSome(session->conn) ? SessionRowState::kOpen : SessionRowState::kDetached,
+         out);
 }
 
-void GatewayCore::Handle(const Progress& event, Out& out) {
+void GatewayCore::Handle(const SessionProgress& event, Out& out) {
   Session* session = Find(event.session);
   if (session == nullptr) return;
   if (event.busy || session->busy) session->idle_since = now_;
@@ -344,12 +345,12 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
       session.state == State::kQueued || (session.state == State::kParked && has_client);
   const bool idle = Since(now_, session.idle_since) > options_.idle_ns;
   if (!has_client && Since(now_, session.client_left) > options_.grace_ns) {
-    End(session.id, absl::CancelledError("the client did not come back"), RowState::kClosed,
+    End(session.id, absl::CancelledError("the client did not come back"), SessionRowState::kClosed,
         session.metered ? "abandoned" : "idle", out);
   } else if (moved && in_state > options_.move_ns) {
-    End(session.id, WorkerLost(session.lost_how), RowState::kLost, "worker lost", out);
+    End(session.id, WorkerLost(session.lost_how), SessionRowState::kLost, "worker lost", out);
   } else if (queued && !moved && in_state > options_.queue_ns) {
-    End(session.id, NoDevice(session), RowState::kClosed, "no device", out);
+    End(session.id, NoDevice(session), SessionRowState::kClosed, "no device", out);
   } else if (session.state == State::kStarting && !session.attached &&
              in_state > options_.start_ns) {
     Replace(session, "it started no executor in time", out);
@@ -367,8 +368,8 @@ void GatewayCore::Handle(const StopAll&, Out& out) {
   std::vector<SessionId> ids;
   for (const auto& [id, session] : sessions_) ids.push_back(id);
   for (const SessionId& id : ids) {
-    End(id, absl::UnavailableError("the gateway is stopping"), RowState::kClosed, "gateway stopped",
-        out);
+    End(id, absl::UnavailableError("the gateway is stopping"), SessionRowState::kClosed,
+        "gateway stopped", out);
   }
 }
 

@@ -111,7 +111,7 @@ class GatewayCore {
   void Handle(const ExecutorAttached& event, Out& out);
   void Handle(const ExecutorGone& event, Out& out);
   void Handle(const SnapshotKept& event, Out& out);
-  void Handle(const Progress& event, Out& out);
+  void Handle(const SessionProgress& event, Out& out);
   void Handle(const Tick& event, Out& out);
   void Handle(const StopAll& event, Out& out);
 
@@ -125,7 +125,7 @@ class GatewayCore {
   void GoLive(Session& session, Out& out);
   void GoDetached(Session& session, Out& out);
   void Park(Session& session, Out& out);
-  void End(const SessionId& id, absl::Status why, RowState row, const std::string& lease_end,
+  void End(const SessionId& id, absl::Status why, SessionRowState row, const std::string& lease_end,
            Out& out);
   void LoseWorker(WorkerId id, const std::string& why, bool may_return, Out& out);
   void Orphan(Session& session, const std::string& how, Out& out);
@@ -133,7 +133,7 @@ class GatewayCore {
   void Replace(Session& session, const std::string& how, Out& out);
   bool MayMove(Session& session);
   void CheckDeadlines(Session& session, Out& out);
-  void PutRow(const Session& session, RowState state, Out& out);
+  void PutRow(const Session& session, SessionRowState state, Out& out);
   void StartLease(Session& session, Out& out);
   void StopLease(Session& session, bool lost, const std::string& why, Out& out);
   static void Charged(Session& session, const std::vector<Charge>& more, std::vector<Charge>& all);

@@ -1,7 +1,7 @@
 // What GatewayCore is told (events) and what it decides (actions), and its options.
 //
-// Times in options are nanoseconds of the monotonic clock; money is micro-dollars. Secrets do not pass
-// here: of a resume token the core knows a hash, and attach tokens are the adapter's.
+// Times in options are nanoseconds of the monotonic clock; money is micro-dollars. Secrets do not
+// pass here: of a resume token the core knows a hash, and attach tokens are the adapter's.
 #pragma once
 
 #include <cstdint>
@@ -140,15 +140,16 @@ struct SnapshotKept {  // by the session's executor; its blobs are on disk
   std::string root;
   uint64_t seq = 0;  // what it holds
 };
-struct Progress {  // told before Tick
+struct SessionProgress {  // told before Tick
   SessionId session;
   bool busy = false;  // items are under way
 };
 struct Tick {};     // time has passed: deadlines are looked at, whole seconds are charged
 struct StopAll {};  // the last step of a shutdown: everything ends, everything is billed
-using Event = std::variant<WorkerJoined, WorkerHeartbeat, WorkerDraining, WorkerGone,
-                           SessionRestored, ClientOpen, ClientResume, ClientClosed, ClientGone,
-                           ExecutorAttached, ExecutorGone, SnapshotKept, Progress, Tick, StopAll>;
+using Event =
+    std::variant<WorkerJoined, WorkerHeartbeat, WorkerDraining, WorkerGone, SessionRestored,
+                 ClientOpen, ClientResume, ClientClosed, ClientGone, ExecutorAttached, ExecutorGone,
+                 SnapshotKept, SessionProgress, Tick, StopAll>;
 
 // ---- actions
 struct Welcome {  // answers WorkerJoined, before any Assign
@@ -200,8 +201,8 @@ struct Bill {  // what a session has cost, from its first grant
   MicroUsd amount;
 };
 // After the last Done and, unless it said Close, why: UNAVAILABLE (a worker was lost, the gateway
-// stops), RESOURCE_EXHAUSTED (no device), NOT_FOUND (nothing to resume), ABORTED (resumed elsewhere),
-// or what the adapter told.
+// stops), RESOURCE_EXHAUSTED (no device), NOT_FOUND (nothing to resume), ABORTED (resumed
+// elsewhere), or what the adapter told.
 struct EndClient {
   ConnId conn;
   std::optional<SessionId> session;
@@ -215,13 +216,13 @@ struct Forget {  // nothing of it is left
   SessionId session;
 };
 // How a session stands, in SQL: with a client, without, ended in order, ended otherwise.
-enum class RowState : uint8_t { kOpen, kDetached, kClosed, kLost };
+enum class SessionRowState : uint8_t { kOpen, kDetached, kClosed, kLost };
 struct WriteSession {  // its row in SQL, as it is now
   SessionId session;
   TenantId tenant;
   uint64_t epoch = 0;
   std::optional<WorkerId> worker;
-  RowState state = RowState::kOpen;
+  SessionRowState state = SessionRowState::kOpen;
   Token resume_hash;
   uint32_t devices = 1;
   bool recoverable = false;

@@ -16,13 +16,14 @@ absl::Status GatewayCore::WorkerLost(const std::string& how) {
                    "from is not billed"));
 }
 
-// ---- a device ------------------------------------------------------------------------------------
+// ---- a device
+// ------------------------------------------------------------------------------------
 
 // What was open already goes first, and is not turned away.
 void GatewayCore::Enqueue(Session& session, Out& out) {
   const bool moved = session.state == State::kQueued && session.epoch > 0;
   if (!moved && queue_.size() >= options_.queue_max) {
-    End(session.id, NoDevice(session), RowState::kClosed, "no device", out);
+    End(session.id, NoDevice(session), SessionRowState::kClosed, "no device", out);
     return;
   }
   out.push_back(Queued{session.conn, moved ? 0 : queue_.size()});
@@ -89,7 +90,7 @@ void GatewayCore::GoLive(Session& session, Out& out) {
   session.state = State::kLive;
   session.since = now_;
   ++session.epoch;
-  PutRow(session, RowState::kOpen, out);
+  PutRow(session, SessionRowState::kOpen, out);
   out.push_back(Live{session.conn, session.id, session.tenant, session.epoch, *session.worker,
                      session.devices, session.recoverable, session.snapshot_root});
 }
@@ -98,7 +99,7 @@ void GatewayCore::GoDetached(Session& session, Out& out) {
   session.state = State::kDetached;
   session.since = now_;
   out.push_back(Detach{session.id});
-  PutRow(session, RowState::kDetached, out);
+  PutRow(session, SessionRowState::kDetached, out);
 }
 
 void GatewayCore::Park(Session& session, Out& out) {
@@ -107,10 +108,10 @@ void GatewayCore::Park(Session& session, Out& out) {
   PlaceQueue(out);
 }
 
-void GatewayCore::End(const SessionId& id, absl::Status why, RowState row,
+void GatewayCore::End(const SessionId& id, absl::Status why, SessionRowState row,
                       const std::string& lease_end, Out& out) {
   Session& session = sessions_.at(id);
-  StopLease(session, /*lost=*/row == RowState::kLost, lease_end, out);
+  StopLease(session, /*lost=*/row == SessionRowState::kLost, lease_end, out);
   Bill bill = BillOf(id);
   std::erase(queue_, id);
   if (session.worker.has_value()) out.push_back(EndExecutor{*session.worker, id});
@@ -131,7 +132,8 @@ absl::Status GatewayCore::NoDevice(const Session& session) const {
                                                    " sessions wait"));
 }
 
-// ---- what is lost --------------------------------------------------------------------------------
+// ---- what is lost
+// --------------------------------------------------------------------------------
 
 // The executor may live: its worker has rejoin_ns to come back with it.
 void GatewayCore::Orphan(Session& session, const std::string& how, Out& out) {
@@ -176,7 +178,7 @@ bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id) {
 void GatewayCore::Replace(Session& session, const std::string& how, Out& out) {
   const bool nothing_yet = session.epoch == 0;
   if ((!nothing_yet && !session.recoverable) || !MayMove(session)) {
-    return End(session.id, WorkerLost(how), RowState::kLost, "worker lost", out);
+    return End(session.id, WorkerLost(how), SessionRowState::kLost, "worker lost", out);
   }
   session.moved.push_back(now_);
   session.lost_how = how;
@@ -191,7 +193,8 @@ void GatewayCore::Replace(Session& session, const std::string& how, Out& out) {
   session.since = now_;
   const bool has_client = IsSome(session.conn);
   session.state = has_client ? State::kQueued : State::kShelved;
-  if (!nothing_yet) PutRow(session, has_client ? RowState::kOpen : RowState::kDetached, out);
+  if (!nothing_yet)
+    PutRow(session, has_client ? SessionRowState::kOpen : SessionRowState::kDetached, out);
   if (!has_client) return;
   if (!nothing_yet) {
     out.push_back(Moving{session.conn,
@@ -207,7 +210,7 @@ bool GatewayCore::MayMove(Session& session) {
   return session.moved.size() < options_.moves_max && !draining_;
 }
 
-void GatewayCore::PutRow(const Session& session, RowState state, Out& out) {
+void GatewayCore::PutRow(const Session& session, SessionRowState state, Out& out) {
   out.push_back(WriteSession{session.id, session.tenant, session.epoch, session.worker, state,
                              session.resume_hash, session.devices_wanted, session.recoverable,
                              session.snapshot_root, session.snapshot_seq});

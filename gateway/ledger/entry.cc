@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
 
 namespace outboard::gateway {
 namespace {

@@ -9,7 +9,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
 #include "gateway/ledger/entry.h"
 #include "gateway/ledger/ledger_schema.h"
 

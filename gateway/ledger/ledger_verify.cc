@@ -4,7 +4,7 @@
 #include "absl/numeric/int128.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
 #include "gateway/ledger/entry.h"
 #include "gateway/ledger/ledger.h"
 

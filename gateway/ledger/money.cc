@@ -3,7 +3,7 @@
 #include "absl/numeric/int128.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
 
 namespace outboard::gateway {
 

@@ -1,5 +1,5 @@
-// What a tenant used, as `outboard usage` shows it: seconds of devices and amounts in micro-dollars,
-// by session. Times for people are UTC. Threads: pure.
+// What a tenant used, as `outboard usage` shows it: seconds of devices and amounts in
+// micro-dollars, by session. Times for people are UTC. Threads: pure.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "compiler/codegen/compiled_kernel.h"
+#include "compiler/compiled_kernel.h"
 #include "runtime/cpu/elf_loader.h"
 #include "runtime/cpu/memory.h"
 #include "runtime/cpu/thread_pool.h"

@@ -81,7 +81,7 @@ absl::StatusOr<Buffer> Allocator::MapFile(const std::string& path, int64_t bytes
   if (bytes <= 0) return Allocate(bytes);
   if (absl::Status status = CheckRoom(bytes, bytes); !status.ok()) return status;
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  struct stat info{};
+  struct stat info {};
   void* data = MAP_FAILED;
   if (fd >= 0 && fstat(fd, &info) == 0 && info.st_size >= bytes) {
     data = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,

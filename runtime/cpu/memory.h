@@ -60,9 +60,9 @@ class Allocator {
   //         RESOURCE_EXHAUSTED  names the bytes asked for, those in use and the limit
   absl::StatusOr<Buffer> Allocate(int64_t bytes, Contents contents = Contents::kZeroed);
 
-  // The first `bytes` bytes of a file, which may be written over: the file stays as it is. Nothing is
-  // read before it is used, and what nobody writes is shared with whoever else has the file mapped. The
-  // file must not become shorter.
+  // The first `bytes` bytes of a file, which may be written over: the file stays as it is. Nothing
+  // is read before it is used, and what nobody writes is shared with whoever else has the file
+  // mapped. The file must not become shorter.
   // Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED  as above
   //         DATA_LOSS                             the file cannot be mapped, or has fewer bytes
   absl::StatusOr<Buffer> MapFile(const std::string& path, int64_t bytes);

@@ -69,8 +69,8 @@ void* Scratch(int64_t bytes) {
   return block.get();
 }
 
-// A kernel that calls this uses tiles (AMX), which the system grants to a process that asks, with all
-// its threads (Linux, Documentation/arch/x86/xstate.rst).
+// A kernel that calls this uses tiles (AMX), which the system grants to a process that asks, with
+// all its threads (Linux, Documentation/arch/x86/xstate.rst).
 void Tiles() {}
 
 bool MayUseTiles() {

@@ -1,5 +1,5 @@
 // The functions that compiled code may call: mathematics and block copies that a code generator
-// falls back to, and outboard_scratch and outboard_tiles (compiler/codegen/compiled_kernel.h).
+// falls back to, and outboard_scratch and outboard_tiles (compiler/compiled_kernel.h).
 #pragma once
 
 #include <string_view>

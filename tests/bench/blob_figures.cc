@@ -10,17 +10,17 @@
 #include <thread>
 
 #include "absl/strings/str_format.h"
-#include "client/blobs/open_file.h"
-#include "client/blobs/safetensors_header.h"
+#include "base/check.h"
+#include "client/files/open_file.h"
+#include "client/files/safetensors_header.h"
 #include "client/nn/safetensors.h"
+#include "client/session/bulk.h"
 #include "client/tensor/engine.h"
 #include "client/tensor/session_engine.h"
-#include "client/transport/bulk.h"
-#include "compiler/ir/check.h"
-#include "proto/blob_upload.h"
 #include "tests/bench/cloud.h"
 #include "tests/bench/report.h"
 #include "tests/support/temp_folder.h"
+#include "wire/blobs/upload.h"
 
 namespace outboard::bench {
 namespace {

@@ -15,9 +15,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "compiler/codegen/compile.h"
+#include "base/check.h"
+#include "compiler/compile.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/search/beam.h"
@@ -25,8 +25,8 @@
 #include "tests/bench/one_dnn.h"
 #include "tests/bench/open_blas.h"
 #include "tests/bench/report.h"
-#include "worker/compile_boxes.h"
-#include "worker/search_device.h"
+#include "worker/compile/compile_boxes.h"
+#include "worker/tuning/kernel_measurer.h"
 
 namespace outboard::bench {
 namespace {
@@ -62,18 +62,18 @@ class Kernels {
     Graph g;
     const auto schedule = ValueOrDie(schedule::MakeSchedule(g, make(g)));
     arena_.push_back(ValueOrDie(device.memory().Allocate(schedule.arena_bytes)));
-    for (const schedule::Buffer& buffer : schedule.buffers) {
-      if (buffer.kind == schedule::Buffer::Kind::kTemporary) {
+    for (const schedule::ScheduledBuffer& buffer : schedule.buffers) {
+      if (buffer.kind == schedule::ScheduledBuffer::Kind::kTemporary) {
         pointers_.push_back(static_cast<char*>(arena_[0].data()) + buffer.index);
         continue;
       }
       arena_.push_back(ValueOrDie(device.memory().Allocate(buffer.bytes())));
       pointers_.push_back(arena_.back().data());
-      auto& list = buffer.kind == schedule::Buffer::Kind::kInput ? inputs_ : outputs_;
+      auto& list = buffer.kind == schedule::ScheduledBuffer::Kind::kInput ? inputs_ : outputs_;
       list.resize(std::max(list.size(), static_cast<size_t>(buffer.index) + 1));
       list[buffer.index] = pointers_.back();
     }
-    for (const schedule::Kernel& kernel : schedule.kernels) {
+    for (const schedule::ScheduledKernel& kernel : schedule.kernels) {
       programs_.push_back(
           ValueOrDie(device.Load(ValueOrDie(CompileKernel(kernel.ast, {.opts = opts})))));
       slots_.emplace_back();
@@ -172,7 +172,8 @@ void ReportMatMul(const std::string& figure, cpu::Device& device, int64_t n,
   const int threads = device.threads();
   const auto blas = OpenBlas::Load(threads);
   if (!blas.ok()) return ReportSkipped(figure, std::string(blas.status().message()));
-  Kernels kernels(device, [&](Graph& g) { return MatMul(g, n); }, opts);
+  Kernels kernels(
+      device, [&](Graph& g) { return MatMul(g, n); }, opts);
   FillSmall(kernels.input(0), n * n, 1);
   FillSmall(kernels.input(1), n * n, 2);
   std::vector<float> want(n * n);

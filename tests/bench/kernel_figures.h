@@ -9,8 +9,9 @@ namespace outboard::bench {
 void MatMulFigures();
 // matmul_bf16_N_vs_onednn for the same.
 void MatMulBf16Figures();
-// For the same products, with BEAM=4 and a minute at most each: beam_matmul_N_s, how long the search
-// took; beam_matmul_N_gain, over the heuristic's Opts; matmul_fp32_N_vs_openblas with what it found.
+// For the same products, with BEAM=4 and a minute at most each: beam_matmul_N_s, how long the
+// search took; beam_matmul_N_gain, over the heuristic's Opts; matmul_fp32_N_vs_openblas with what
+// it found.
 void BeamFigures();
 // stream_ratio_scale, _add and _sum over arrays of 256 MB.
 void StreamFigures();

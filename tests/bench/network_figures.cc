@@ -9,12 +9,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/check.h"
+#include "client/capture/repeat.h"
 #include "client/examples/mnist.h"
+#include "client/session/session.h"
 #include "client/tensor/engine.h"
-#include "client/tensor/repeat.h"
 #include "client/tensor/session_engine.h"
-#include "client/transport/session.h"
-#include "compiler/ir/check.h"
 #include "tests/bench/cloud.h"
 #include "tests/bench/random_tensor.h"
 #include "tests/bench/report.h"
@@ -125,8 +125,8 @@ class Network {
   std::optional<examples::MnistTrainer> trainer_;
 };
 
-// The share of the time in which the device computes, against that without delay: a machine that is not ours alone
-// computes at another speed in every turn.
+// The share of the time in which the device computes, against that without delay: a machine that is
+// not ours alone computes at another speed in every turn.
 void Throughput(Network& network, const std::string& figure,
                 Network::Pace (Network::*measure)(milliseconds), const std::string& how) {
   std::vector<double> near, far, ratios;

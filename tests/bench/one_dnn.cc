@@ -8,7 +8,7 @@
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
 
 namespace outboard::bench {
 namespace {

@@ -15,8 +15,9 @@ class OneDnn {
   // Errors: NOT_FOUND, it is not installed.
   static absl::StatusOr<std::unique_ptr<OneDnn>> Load(int threads);
 
-  // A call that computes c[n,n] = a[n,n] * b[n,n] of bf16, row-major, as often as it is called. What
-  // oneDNN prepares once for a shape is prepared here. It may be called as long as the OneDnn lives.
+  // A call that computes c[n,n] = a[n,n] * b[n,n] of bf16, row-major, as often as it is called.
+  // What oneDNN prepares once for a shape is prepared here. It may be called as long as the OneDnn
+  // lives.
   std::function<void()> MatMul(int64_t n, uint16_t* a, uint16_t* b, uint16_t* c);
 
  private:

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <limits>
 
-#include "client/tensor/repeat.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
+#include "client/capture/repeat.h"
 #include "tests/bench/report.h"
 #include "tests/e2e/in_process.h"
 

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/rewrite/rewriter.h"
 #include "compiler/schedule/schedule.h"
@@ -34,7 +34,7 @@ RewriteTotals TotalsOfSchedule(const std::string& bytes) {
 void Measure(const test::Program& program) {
   Graph recording;
   const std::string bytes =
-      ValueOrDie(EncodeGraph(test::RecordProgram(recording, program, test::Size::kReal))).bytes;
+      ValueOrDie(EncodeGraph(test::RecordProgram(recording, program, test::SymInt::kReal))).bytes;
   CountAttempts(true);
   const RewriteTotals counted = TotalsOfSchedule(bytes);
   CountAttempts(false);

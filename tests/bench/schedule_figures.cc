@@ -6,11 +6,11 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "compiler/codegen/apply.h"
-#include "compiler/codegen/heuristic.h"
-#include "compiler/codegen/kernel.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
 #include "compiler/ir/encoding.h"
+#include "compiler/kernel/loop_nest.h"
+#include "compiler/optimize/apply.h"
+#include "compiler/optimize/heuristics.h"
 #include "compiler/schedule/schedule.h"
 #include "tests/bench/report.h"
 #include "tests/compiler/schedule_programs.h"
@@ -28,7 +28,7 @@ double Seconds(Clock::time_point begin) {
 void Measure(const test::Program& program) {
   Graph recording;
   const std::string bytes =
-      ValueOrDie(EncodeGraph(test::RecordProgram(recording, program, test::Size::kReal))).bytes;
+      ValueOrDie(EncodeGraph(test::RecordProgram(recording, program, test::SymInt::kReal))).bytes;
   std::vector<double> total, scheduling;
   absl::flat_hash_set<GraphId> distinct;
   size_t kernels = 0;
@@ -39,9 +39,9 @@ void Measure(const test::Program& program) {
     const Clock::time_point begin = Clock::now();
     const schedule::Schedule schedule = ValueOrDie(schedule::MakeSchedule(graph, sink));
     scheduling.push_back(Seconds(begin));
-    for (const schedule::Kernel& kernel : schedule.kernels) {
+    for (const schedule::ScheduledKernel& kernel : schedule.kernels) {
       if (!distinct.insert(ValueOrDie(EncodeGraph(kernel.ast)).id).second) continue;
-      codegen::Kernel analyzed = ValueOrDie(codegen::AnalyzeKernel(kernel.ast));
+      codegen::LoopNest analyzed = ValueOrDie(codegen::AnalyzeKernel(kernel.ast));
       const auto opts = codegen::HeuristicOpts(analyzed, {});
       ValueOrDie(codegen::ApplyOpts(std::move(analyzed), opts, {}));
     }

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The character GPT of client/python/examples/chargpt.py in PyTorch: the peer of chargpt_vs_torch.
+"""The character GPT of python/examples/chargpt.py in PyTorch: the peer of chargpt_vs_torch.
 
     torch_chargpt.py FILE [--steps N] [--threads N]
 

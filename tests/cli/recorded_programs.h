@@ -3,11 +3,11 @@
 
 #include <string>
 
+#include "base/check.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "compiler/schedule/schedule.h"
 #include "tests/support/temp_folder.h"
-#include "worker/rewrite_log.h"
+#include "worker/compile/rewrite_log.h"
 
 namespace outboard::test {
 

@@ -10,8 +10,8 @@
 #include <random>
 
 #include "cli/progress_line.h"
-#include "client/blobs/file_index.h"
-#include "client/blobs/safetensors_header.h"
+#include "client/files/file_index.h"
+#include "client/files/safetensors_header.h"
 #include "tests/support/gateway_test.h"
 #include "tests/support/processes.h"
 

@@ -1,7 +1,7 @@
 // A trace in a page of text.
-#include "cli/trace.h"
-
 #include <gtest/gtest.h>
+
+#include "cli/trace.h"
 
 namespace outboard::cli {
 namespace {

@@ -1,5 +1,6 @@
-// Gradients without declaring anything: which tensors get one, how they add up, and what a step leaves of them.
-#include "client/tensor/backward.h"
+// Gradients without declaring anything: which tensors get one, how they add up, and what a step
+// leaves of them.
+#include "client/autograd/backward.h"
 
 #include "client/nn/optim.h"
 #include "tests/client/client_test.h"

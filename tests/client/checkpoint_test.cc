@@ -1,5 +1,5 @@
-// Checkpoints of the Tensor API: saved as they are at the call, loaded without bytes, and what does not
-// fit is told by name.
+// Checkpoints of the Tensor API: saved as they are at the call, loaded without bytes, and what does
+// not fit is told by name.
 #include "client/nn/checkpoint.h"
 
 #include <gtest/gtest.h>
@@ -49,8 +49,9 @@ TEST_F(CheckpointTest, WhatDoesNotFitIsNamed) {
       StatusOf([&] { nn::load_state_dict(nn::state_dict(larger), load("small")); });
   EXPECT_EQ(shape.code(), StatusCode::kInvalidArgument);
   EXPECT_NE(shape.message().find("weight ([2, 3] for [2, 4])"), std::string::npos) << shape;
-  const absl::Status missing =
-      StatusOf([&] { nn::load_state_dict({{"gain", Tensor::zeros({1})}}, load("small")); });
+  const absl::Status missing = StatusOf([&] {
+    nn::load_state_dict({{"gain", Tensor::zeros({1})}}, load("small"));
+  });
   EXPECT_NE(missing.message().find("missing gain; unexpected bias, weight"), std::string::npos)
       << missing;
 }
@@ -59,7 +60,9 @@ TEST_F(CheckpointTest, MistakesAreRaised) {
   const Tensor one = Tensor::from<float>({1});
   EXPECT_EQ(StatusOf([] { load("never"); }).code(), StatusCode::kNotFound);
   EXPECT_EQ(StatusOf([&] { save("x", {{"a", Tensor()}}); }).code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(StatusOf([&] { save("x", {{"a", one}, {"a", one}}); }).code(),
+  EXPECT_EQ(StatusOf([&] {
+              save("x", {{"a", one}, {"a", one}});
+            }).code(),
             StatusCode::kInvalidArgument);
   EXPECT_EQ(StatusOf([&] { save("full", {{"a", one}}); }).code(), StatusCode::kResourceExhausted);
   engine->fail_next_run = absl::DataLossError("a broken device");

@@ -1,5 +1,5 @@
-// Clocks compared by messages, in made-up time: what is proved holds, and what is estimated is right
-// where both ways take equally long.
+// Clocks compared by messages, in made-up time: what is proved holds, and what is estimated is
+// right where both ways take equally long.
 #include "client/trace/clock_bounds.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// How far the elementwise functions of a Tensor are from the exact ones in f32, in units in the last
-// place: the table of docs/semantics.md, for the reference's arithmetic and, on_the_compiler, for
-// that of kernels. Every 9973rd float between the ends of a row is tried.
+// How far the elementwise functions of a Tensor are from the exact ones in f32, in units in the
+// last place: the table of docs/semantics.md, for the reference's arithmetic and, on_the_compiler,
+// for that of kernels. Every 9973rd float between the ends of a row is tried.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 #include <numbers>
 #include <vector>
 
-#include "client/tensor/activations.h"
-#include "client/tensor/transcendental.h"
+#include "client/ops/elementwise/activations.h"
+#include "client/ops/elementwise/transcendental.h"
 #include "tests/client/client_test.h"
 
 namespace outboard {

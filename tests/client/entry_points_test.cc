@@ -10,10 +10,10 @@
 #include "proto/account.grpc.pb.h"
 #include "proto/cloud.grpc.pb.h"
 #include "proto/fleet.grpc.pb.h"
-#include "proto/merkle.h"
-#include "proto/status.h"
 #include "tests/support/documented.h"
 #include "tests/support/gateway_test.h"
+#include "wire/merkle.h"
+#include "wire/status.h"
 
 namespace outboard {
 namespace {

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "client/transport/failure.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
+#include "client/session/core/failure.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/spec.h"
 #include "compiler/reference/interpret.h"

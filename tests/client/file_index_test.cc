@@ -1,5 +1,5 @@
 // What is remembered of files: found again, and never for a file that could have changed.
-#include "client/blobs/file_index.h"
+#include "client/files/file_index.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -9,9 +9,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "client/blobs/open_file.h"
-#include "proto/limits.h"
+#include "client/files/open_file.h"
 #include "tests/support/temp_folder.h"
+#include "wire/limits.h"
 
 namespace outboard::blobs {
 namespace {

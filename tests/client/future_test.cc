@@ -1,5 +1,5 @@
-// Futures: asking does not wait, several values are one message, and what was asked for is the value
-// as it was then.
+// Futures: asking does not wait, several values are one message, and what was asked for is the
+// value as it was then.
 #include "client/tensor/future.h"
 
 #include "tests/client/client_test.h"

@@ -1,5 +1,5 @@
-// Elements of GGML's quantised types against what the reference implementation of the format makes of the
-// same bytes, bit for bit.
+// Elements of GGML's quantised types against what the reference implementation of the format makes
+// of the same bytes, bit for bit.
 #include "client/nn/ggml.h"
 
 #include <gtest/gtest.h>
@@ -16,8 +16,9 @@ using blobs::GgmlType;
 
 constexpr int64_t kBlocks = 8;
 
-// The crc32 of 8 blocks' elements as f32 (with 0 for -0), by the Python package `gguf` 0.19. The blocks are
-// Noise(), without bit 6 of the bytes in `halves`: so no f16 scale is an infinity or NaN.
+// The crc32 of 8 blocks' elements as f32 (with 0 for -0), by the Python package `gguf` 0.19. The
+// blocks are Noise(), without bit 6 of the bytes in `halves`: so no f16 scale is an infinity or
+// NaN.
 struct Case {
   GgmlType type;
   std::vector<int64_t> halves;

@@ -1,6 +1,6 @@
-// Headers of GGUF files: what stands in them is read, and a file that is not one, or that two readers could
-// understand differently, is refused.
-#include "client/blobs/gguf_header.h"
+// Headers of GGUF files: what stands in them is read, and a file that is not one, or that two
+// readers could understand differently, is refused.
+#include "client/files/gguf_header.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
-// GGUF files for tests, also such as nobody should write: counts, offsets and types are as they are given.
+// GGUF files for tests, also such as nobody should write: counts, offsets and types are as they are
+// given.
 #pragma once
 
 #include <cstdint>

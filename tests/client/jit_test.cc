@@ -1,13 +1,14 @@
-// Captured steps: the bits of the function called each time, from messages alone; and what is refused, with the reason.
-#include "client/tensor/jit.h"
+// Captured steps: the bits of the function called each time, from messages alone; and what is
+// refused, with the reason.
+#include "client/capture/jit.h"
 
 #include <functional>
 #include <memory>
 #include <string>
 
+#include "client/capture/repeat.h"
 #include "client/nn/layers.h"
 #include "client/nn/optim.h"
-#include "client/tensor/repeat.h"
 #include "tests/client/client_test.h"
 
 namespace outboard {
@@ -16,7 +17,7 @@ namespace {
 using JitTest = ClientTest;
 using Tensors = std::vector<Tensor>;
 using Values = std::vector<double>;
-using Sized = std::vector<Size>;
+using Sized = std::vector<SymInt>;
 
 std::string MessageOf(const std::function<void()>& function) {
   return std::string(StatusOf(function).message());

@@ -1,5 +1,5 @@
 // When a program takes the unix socket beside a gateway's port, and when it must not.
-#include "client/transport/local_socket.h"
+#include "client/session/link/local_socket.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "gateway/service/abstract_listener.h"
-#include "gateway/service/gateway.h"
+#include "gateway/data_path/abstract_listener.h"
+#include "gateway/server/gateway.h"
 #include "tests/support/gateway_test.h"
 
 namespace outboard::transport {

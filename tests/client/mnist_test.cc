@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "client/tensor/recording.h"
+#include "client/lazy/lazy_graph.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/schedule/schedule.h"
 #include "tests/client/client_test.h"
@@ -42,7 +42,7 @@ TEST_F(MnistTest, AStepIsOneRunAndCostsTheClientLittle) {
   engine->decode = false;
   constexpr int kSteps = 50;
   const size_t graphs = engine->graph_count();
-  const int64_t runs = engine->runs, nodes = internal::Recording::Current()->graph().node_count();
+  const int64_t runs = engine->runs, nodes = internal::LazyGraph::Current()->graph().node_count();
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < kSteps; ++i) trainer.Step();
   const double ms =
@@ -50,7 +50,7 @@ TEST_F(MnistTest, AStepIsOneRunAndCostsTheClientLittle) {
   std::printf("%.3f ms a step\n", ms / kSteps);
   EXPECT_EQ(engine->runs, runs + kSteps);
   EXPECT_EQ(engine->graph_count(), graphs);
-  EXPECT_LT(internal::Recording::Current()->graph().node_count(), 4 * nodes);
+  EXPECT_LT(internal::LazyGraph::Current()->graph().node_count(), 4 * nodes);
   EXPECT_LT(ms / kSteps, 20) << "ample, for a busy machine";
 }
 

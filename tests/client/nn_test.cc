@@ -1,8 +1,8 @@
 // Layers and optimisers: gradients by finite differences, one Run a step, and what a step leaves
 // behind.
+#include "client/lazy/lazy_graph.h"
 #include "client/nn/layers.h"
 #include "client/nn/optim.h"
-#include "client/tensor/recording.h"
 #include "tests/client/client_test.h"
 
 namespace outboard {
@@ -135,7 +135,7 @@ TEST_F(NnTest, AStepIsOneRunOfOneGraph) {
   EXPECT_EQ(engine->live_buffers(), live);
   EXPECT_EQ(engine->fetches, 0);
   EXPECT_EQ(engine->puts, 5) << "learning rate, Adam's two powers, the random key and counter";
-  EXPECT_LT(internal::Recording::Current()->graph().node_count(), 6000);
+  EXPECT_LT(internal::LazyGraph::Current()->graph().node_count(), 6000);
 }
 
 TEST_F(NnTest, OptimisersFollowTheirFormulas) {
@@ -235,7 +235,9 @@ TEST_F(NnTest, LayerwiseOptimisersFollowTheirFormulas) {
   (rows * Tensor::from<float>({3, 4}, {1, 2})).sum().backward();
   muon.step();
   ExpectNear(rows, {2 - 0.1 * (0.6 + 1), -0.1 * 0.8});
-  EXPECT_EQ(StatusOf([&] { optim::Muon vector({Tensor::from<float>({1, 2})}); }).code(),
+  EXPECT_EQ(StatusOf([&] {
+              optim::Muon vector({Tensor::from<float>({1, 2})});
+            }).code(),
             absl::StatusCode::kInvalidArgument);
   Tensor zero = Tensor::from<float>({0, 0}).requires_grad_();
   optim::LAMB lamb({zero}, 0.1);

@@ -183,9 +183,7 @@ TEST(Trace, IsWrittenWholeOrNotAtAll) {
   EXPECT_FALSE(std::filesystem::exists(folder / "out.json"));
   trace.WriteIfChanged();  // nothing to say
   EXPECT_FALSE(std::filesystem::exists(folder / "out.json"));
-  {
-    const Scope scope(&trace, "step");
-  }
+  { const Scope scope(&trace, "step"); }
   trace.WriteIfChanged();
   EXPECT_TRUE(std::filesystem::exists(folder / "out.json"));
   EXPECT_FALSE(std::filesystem::exists(folder / "out.json.part"));
@@ -197,9 +195,7 @@ int StatusOfTraced(const std::string& file, End end) {
   const pid_t child = fork();
   if (child == 0) {
     setenv("PROFILE", file.c_str(), 1);
-    {
-      const Scope scope(Trace::OfProcess(), "step");
-    }
+    { const Scope scope(Trace::OfProcess(), "step"); }
     end();
     _exit(99);
   }

@@ -1,11 +1,11 @@
 // A Run that failed is raised where its value is asked for, and says which step it was and which
 // lines asked for it.
-#include "client/tensor/provenance.h"
+#include "client/lazy/provenance.h"
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "client/tensor/recording.h"
-#include "client/transport/failure.h"
+#include "client/lazy/lazy_graph.h"
+#include "client/session/core/failure.h"
 #include "tests/client/client_test.h"
 
 namespace outboard {
@@ -104,8 +104,8 @@ TEST_F(ProvenanceTest, LinesMoveWithANodeToAnotherRecording) {
   const Tensor x = Tensor::from<float>({1});
   const Tensor old = x.exp2();
   const int written = __LINE__ - 1;
-  const auto before = internal::Recording::Current();
-  for (int i = 0; internal::Recording::Current() == before; ++i) {
+  const auto before = internal::LazyGraph::Current();
+  for (int i = 0; internal::LazyGraph::Current() == before; ++i) {
     for (int j = 0; j < 5000; ++j) (void)(x + (i * 5000 + j));
     (x * 2).realize();
     ASSERT_LT(i, 100);

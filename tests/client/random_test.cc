@@ -1,10 +1,10 @@
 // Random numbers: the published generator over a counter in the cloud, the same for the same seed.
-#include "client/tensor/random.h"
+#include "client/ops/random/random.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "client/tensor/sampling.h"
+#include "client/ops/random/sampling.h"
 #include "compiler/reference/alu.h"
 #include "tests/client/client_test.h"
 

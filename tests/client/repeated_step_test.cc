@@ -1,5 +1,5 @@
-// Repeated steps: the bits of as many steps one after another, in one message; and what is refused, at
-// its line, with everything left as it was.
+// Repeated steps: the bits of as many steps one after another, in one message; and what is refused,
+// at its line, with everything left as it was.
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -9,8 +9,8 @@
 
 #include "client/nn/layers.h"
 #include "client/nn/optim.h"
-#include "client/tensor/repeat.h"
-#include "proto/limits.h"
+#include "client/capture/repeat.h"
+#include "wire/limits.h"
 #include "tests/client/client_test.h"
 
 namespace outboard {
@@ -46,7 +46,8 @@ struct Outcome {
   friend bool operator==(const Outcome&, const Outcome&) = default;
 };
 
-// A batch with everything that a training has: random rows, running means, weights, moments, dropout.
+// A batch with everything that a training has: random rows, running means, weights, moments,
+// dropout.
 struct Training {
   nn::Linear hidden{6, 8}, out{8, 3};
   nn::BatchNorm2d norm{8};
@@ -96,7 +97,7 @@ TEST_F(RepeatTest, ATrainingIsTheSameBits) {
       Training training(adam);
       const Variable i("i", 0, 4);
       const auto random = [&] { return training.Step(Tensor::randint({4}, 0, 20)); };
-      const auto indexed = [&](const Size& i) { return training.Step(Tensor::arange(4) + i * 4); };
+      const auto indexed = [&](const SymInt& i) { return training.Step(Tensor::arange(4) + i * 4); };
       Outcome outcome;
       std::string losses;
       int done = 0;
@@ -132,7 +133,7 @@ TEST_F(RepeatTest, IndexIsASizeAndANumber) {
   const Tensor data = Tensor::arange(12, DType::kF32).reshape({6, 2}).realize();
   Tensor total = Tensor::zeros({2}).contiguous().state_();
   const Variable i("batch", 0, 2);
-  const Tensor rows = repeat(3, i.bind(0), [&](const Size& i) {
+  const Tensor rows = repeat(3, i.bind(0), [&](const SymInt& i) {
     const Tensor batch = data.slice(0, i * 2, (i + 1) * 2);
     total.assign(total + batch.sum(0) * (i + 1));
     return batch;
@@ -168,7 +169,7 @@ void TheDocumentsProgram() {
 const Tensor data = Tensor::arange(12, DType::kF32).reshape({6, 2}).realize();
 Tensor total = Tensor::zeros({2}).contiguous().state_();
 const Variable place("place", 0, 2);
-const Tensor sums = repeat(3, place.bind(0), [&](const Size& i) {
+const Tensor sums = repeat(3, place.bind(0), [&](const SymInt& i) {
   const Tensor batch = data.slice(0, i * 2, (i + 1) * 2);
   total.assign(total + batch.sum(0));
   return batch.sum();
@@ -193,8 +194,8 @@ TEST_F(RepeatTest, TheDocumentRuns) {
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "6.000000\n22.000000\n38.000000\n");
 }
 
-// What is assigned and not read again is the last one's; what is read in another way than by its own
-// tensor stays what it was.
+// What is assigned and not read again is the last one's; what is read in another way than by its
+// own tensor stays what it was.
 TEST_F(RepeatTest, OnlyWhatIsReadIsCarried) {
   Tensor n = Tensor::from<float>({1}).state_(), last = Tensor::from<float>({0}).state_();
   const Tensor doubled = n * 2;  // lazy, of another tensor than what is assigned
@@ -289,14 +290,14 @@ TEST_F(RepeatTest, Mistakes) {
       {"no times", [&] { repeat(0, count); }, kInvalidArgument},
       {"too often", [&] { repeat(int64_t{wire::kRepeatMax} + 1, count); }, kInvalidArgument},
       {"an index that leaves its range",
-       [&] { repeat(4, i.bind(3), [&](const Size&) { count(); }); }, kInvalidArgument},
-      {"an index that is a number", [&] { repeat(4, Size(3), [&](const Size&) { count(); }); },
+       [&] { repeat(4, i.bind(3), [&](const SymInt&) { count(); }); }, kInvalidArgument},
+      {"an index that is a number", [&] { repeat(4, SymInt(3), [&](const SymInt&) { count(); }); },
        kInvalidArgument},
       {"an index that is computed",
-       [&] { repeat(4, i.bind(0) + 1, [&](const Size&) { count(); }); }, kInvalidArgument},
+       [&] { repeat(4, i.bind(0) + 1, [&](const SymInt&) { count(); }); }, kInvalidArgument},
       {"results of other shapes",
        [&] {
-         repeat(4, i.bind(0), [&](const Size& i) {
+         repeat(4, i.bind(0), [&](const SymInt& i) {
            count();
            return Tensor::arange(6).slice(0, 0, i);
          });

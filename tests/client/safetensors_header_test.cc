@@ -1,6 +1,6 @@
 // Headers of safetensors files: what is read back is what was written, and a file that two readers
 // could understand differently is refused.
-#include "client/blobs/safetensors_header.h"
+#include "client/files/safetensors_header.h"
 
 #include <gtest/gtest.h>
 

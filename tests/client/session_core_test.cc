@@ -1,10 +1,10 @@
 // The client's core alone: what leaves for what came. C1 to C5 are the invariants in
 // session_core.cc.
-#include "client/transport/session_core.h"
+#include "client/session/core/session_core.h"
 
 #include <gtest/gtest.h>
 
-#include "client/transport/failure.h"
+#include "client/session/core/failure.h"
 #include "tests/support/documented.h"
 
 namespace outboard::transport {
@@ -285,7 +285,7 @@ TEST(SessionCore, ARecoverableSessionIsOpenedAgainWithItsPlan) {
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(core.Run(OfGraph('a')).ok());
   proto::ServerFrame frame = DurableFrame(2, 4, 2);
   for (const uint64_t seq : {1u, 3u, 3u}) {
-    proto::PlanEntry& entry = *frame.mutable_items(0)->mutable_done()->add_plan();
+    proto::KernelUse& entry = *frame.mutable_items(0)->mutable_done()->add_plan();
     entry.set_seq(seq);
     entry.set_kernel("k");
   }
@@ -306,7 +306,7 @@ TEST(SessionCore, APlanThatLacksAnEntryServesNoOtherWorkerUntilASnapshotHasIt) {
     for (int i = 0; i < 4; ++i) ASSERT_TRUE(core.Run(OfGraph('a')).ok());
     for (const uint64_t seq : {1u, 2u, 3u}) {  // those of 1 and 2 fit, nearly
       proto::ServerFrame frame = DoneFrame(2, 4);
-      proto::PlanEntry& entry = *frame.mutable_items(0)->mutable_done()->add_plan();
+      proto::KernelUse& entry = *frame.mutable_items(0)->mutable_done()->add_plan();
       entry.set_seq(seq);
       entry.set_kernel(std::string(wire::kFrameBytesMax / 4, 'k'));
       core.Get(frame);

@@ -15,15 +15,15 @@
 #include <thread>
 #include <utility>
 
-#include "client/transport/grpc_link.h"
-#include "client/transport/session.h"
-#include "client/transport/values_stream.h"
+#include "client/session/link/grpc_link.h"
+#include "client/session/link/values_stream.h"
+#include "client/session/session.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "gateway/accounts/accounts.h"
+#include "gateway/base/clock.h"
 #include "gateway/ledger/ledger.h"
-#include "gateway/service/clock.h"
-#include "gateway/service/gateway.h"
+#include "gateway/server/gateway.h"
 #include "tests/net/fault_proxy.h"
 #include "tests/support/documented.h"
 #include "tests/support/gateway_test.h"
@@ -121,8 +121,8 @@ TEST_F(SessionGatewayTest, AStepIsOneFrameAndTheGraphGoesOnce) {
   EXPECT_EQ(worker_->runs(), 50);
 }
 
-// The first large value comes as all do, the next ones over a connection of their own. Either way they
-// are whole, and small ones between them.
+// The first large value comes as all do, the next ones over a connection of their own. Either way
+// they are whole, and small ones between them.
 TEST_F(SessionGatewayTest, LargeValuesComeWhole) {
   StartAll();
   auto session = Connect();

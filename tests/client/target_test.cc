@@ -1,11 +1,10 @@
 // What a user may write into CLOUD, CLOUD_HOST and CLOUD_KEY, and what is said about the rest.
-#include "client/transport/target.h"
-
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
-#include "client/transport/session.h"
-#include "client/transport/teller.h"
+#include "client/session/address.h"
+#include "client/session/console/teller.h"
+#include "client/session/session.h"
 #include "tests/support/documented.h"
 
 namespace outboard::transport {

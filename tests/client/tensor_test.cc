@@ -3,8 +3,8 @@
 
 #include <future>
 
-#include "client/tensor/promote.h"
-#include "client/tensor/recording.h"
+#include "client/lazy/lazy_graph.h"
+#include "client/ops/elementwise/promote.h"
 #include "tests/client/client_test.h"
 
 namespace outboard {
@@ -107,7 +107,7 @@ TEST_F(TensorTest, GraphsStayBounded) {
     p.assign(p * (i + 0.5));
     if (i % 100 == 0) p.realize();
   }
-  EXPECT_LT(internal::Recording::Current()->graph().node_count(),
+  EXPECT_LT(internal::LazyGraph::Current()->graph().node_count(),
             internal::kRecordingNodesMax + 1000);
   EXPECT_EQ(engine->live_buffers(), 1);
 }
@@ -115,8 +115,8 @@ TEST_F(TensorTest, GraphsStayBounded) {
 TEST_F(TensorTest, LazyTensorsOutliveTheirRecording) {
   const Tensor x = Tensor::from<float>({1, 2});
   const Tensor old = x + 5;
-  const auto before = internal::Recording::Current();
-  for (int i = 0; internal::Recording::Current() == before; ++i) {
+  const auto before = internal::LazyGraph::Current();
+  for (int i = 0; internal::LazyGraph::Current() == before; ++i) {
     for (int j = 0; j < 5000; ++j) (void)(x + (i * 5000 + j));
     (x * 2).realize();
     ASSERT_LT(i, 100);

@@ -1,10 +1,10 @@
-// Sizes of variables: one graph for all their values, and the same numbers as without them.
+// SymShape of variables: one graph for all their values, and the same numbers as without them.
 #include "client/tensor/variable.h"
 
 #include <fstream>
 #include <iterator>
 
-#include "client/tensor/items.h"
+#include "client/lazy/items.h"
 #include "tests/client/client_test.h"
 
 namespace outboard {
@@ -17,13 +17,13 @@ class VariableTest : public ClientTest {
 };
 
 TEST_F(VariableTest, ASizeIsANumberWithAName) {
-  const Size size = (n.bind(4) + 1) * 3 - 2;
+  const SymInt size = (n.bind(4) + 1) * 3 - 2;
   EXPECT_FALSE(size.is_number());
   EXPECT_EQ(size.value(), 13);
   EXPECT_EQ((size / 4).value(), 3);
   EXPECT_EQ((size % 4).value(), 1);
-  EXPECT_TRUE(Size(3).is_number());
-  EXPECT_EQ((Size(3) + 4).value(), 7);
+  EXPECT_TRUE(SymInt(3).is_number());
+  EXPECT_EQ((SymInt(3) + 4).value(), 7);
 }
 
 // The same id for every value: what OneGraph counts.
@@ -41,7 +41,7 @@ void TheDocumentsProgram(const Tensor& table) {
   // clang-format off
 const Variable length("length", 1, 6);
 for (int64_t n = 1; n <= 6; ++n) {
-  const Size rows = length.bind(n);
+  const SymInt rows = length.bind(n);
   const Tensor mean = table.slice(0, 0, rows).mean(0);
   std::printf("%f\n", mean.sum().item());
 }
@@ -65,7 +65,7 @@ TEST_F(VariableTest, TheDocumentRuns) {
 }
 
 TEST_F(VariableTest, SlotsFollowTheFirstUse) {
-  const auto run = [&](const Size& a, const Size& b) {
+  const auto run = [&](const SymInt& a, const SymInt& b) {
     x.slice(0, b, b + 1).sum().item();  // meets b first
     const transport::GraphHash first = engine->last.graph_id;
     x.slice(0, a - 1, a).sum().item();
@@ -78,7 +78,7 @@ TEST_F(VariableTest, SlotsFollowTheFirstUse) {
 }
 
 TEST_F(VariableTest, Operators) {
-  const Size rows = n.bind(3), at = m.bind(2);
+  const SymInt rows = n.bind(3), at = m.bind(2);
   ExpectNear(x.slice(0, at, at + 1).reshape({2}), {5, 6});
   ExpectNear(x.shrink({{0, rows}, {1, 2}}).reshape({-1}), {2, 4, 6});
   ExpectNear(x.slice(0, 0, rows).mean(0), {3, 4});
@@ -111,7 +111,7 @@ TEST_F(VariableTest, RealisedSizesAreNumbers) {
 TEST_F(VariableTest, AssignsRowAfterRow) {
   Tensor cache = Tensor::zeros({4, 2}).contiguous().state_().realize();
   for (int64_t i = 0; i < 4; ++i) {
-    const Size at = m.bind(i);
+    const SymInt at = m.bind(i);
     const Tensor row = x.slice(0, at, at + 1);
     cache.assign((Tensor::arange(4).reshape({4, 1}) == at).where(row, cache));
     cache.realize();
@@ -123,7 +123,7 @@ TEST_F(VariableTest, AssignsRowAfterRow) {
 TEST_F(VariableTest, SlicesAndPartsBetweenBrackets) {
   Tensor cache = Tensor::zeros({6, 2}).contiguous().realize();
   for (int64_t i = 0; i < 5; ++i) {
-    const Size at = m.bind(i);
+    const SymInt at = m.bind(i);
     part(cache, {Slice{at, at + 1}}).assign(x[Slice{at, at + 1}]);
     ExpectNear(cache[{Slice{{}, at + 1}, 1}].sum(), {static_cast<double>((i + 1) * (i + 2))});
     ExpectNear(cache[at], {2.0 * static_cast<double>(i) + 1, 2.0 * static_cast<double>(i) + 2});

@@ -1,5 +1,6 @@
-// Waits that are cut short, and the hooks around them, over a link that answers when the test says so.
-#include "client/transport/waiting.h"
+// Waits that are cut short, and the hooks around them, over a link that answers when the test says
+// so.
+#include "client/session/waiting.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -9,9 +10,9 @@
 #include <mutex>
 #include <thread>
 
-#include "client/transport/link.h"
-#include "client/transport/session.h"
-#include "proto/limits.h"
+#include "client/session/link/link.h"
+#include "client/session/session.h"
+#include "wire/limits.h"
 
 namespace outboard::transport {
 namespace {

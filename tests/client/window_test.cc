@@ -1,19 +1,19 @@
-// The window's law in virtual time: a program that always has another step, a path, and a cloud that
-// takes one step after the other. What must hold: the cloud does not stand still, and its queue is
-// bounded. W1 to W3 are the invariants in window.cc.
-#include "client/transport/window.h"
-
+// The window's law in virtual time: a program that always has another step, a path, and a cloud
+// that takes one step after the other. What must hold: the cloud does not stand still, and its
+// queue is bounded. W1 to W3 are the invariants in window.cc.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <deque>
 #include <string>
 
+#include "client/session/core/send_window.h"
+
 namespace outboard::transport {
 namespace {
 
 using namespace std::chrono_literals;
-using Time = Window::Time;
+using Time = SendWindow::Time;
 
 class World {
  public:
@@ -81,10 +81,10 @@ class World {
     figures.queue = queued / std::chrono::duration<double>(end - begin).count();
     return figures;
   }
-  const Window& window() const { return window_; }
+  const SendWindow& window() const { return window_; }
 
  private:
-  Window window_;
+  SendWindow window_;
   Time now_{1s}, way_, step_, step_ends_{0};
   const int batch_;
   uint64_t sent_ = 0, done_ = 0, applied_ = 0, queue_ = 0;
@@ -129,20 +129,20 @@ INSTANTIATE_TEST_SUITE_P(Table, WindowTest,
                                            Case{200ms, 1ms, 16}, Case{200ms, 2s}),
                          [](const auto& info) { return Name(info.param); });
 
-TEST(Window, KnowsNothingAtFirst) {
-  Window window;
+TEST(SendWindow, KnowsNothingAtFirst) {
+  SendWindow window;
   EXPECT_EQ(window.items(), 16u);
   EXPECT_EQ(window.rate(), 0);
 }
 
-TEST(Window, GrowsToThousandsInTenRoundTrips) {
+TEST(SendWindow, GrowsToThousandsInTenRoundTrips) {
   World world(100ms, 20us);
   world.Run(1s);
   EXPECT_GT(world.window().items(), 5000u);
   EXPECT_LT(world.window().items(), 12'000u);
 }
 
-TEST(Window, FollowsAPathThatGetsLonger) {
+TEST(SendWindow, FollowsAPathThatGetsLonger) {
   World world(200us, 20us);
   world.Run(1s);
   world.Change(200ms, 20us);
@@ -150,7 +150,7 @@ TEST(Window, FollowsAPathThatGetsLonger) {
   EXPECT_GT(world.Run(3s).busy, 0.98);
 }
 
-TEST(Window, FollowsAPathThatGetsShorter) {
+TEST(SendWindow, FollowsAPathThatGetsShorter) {
   World world(200ms, 1ms);
   world.Run(3s);
   world.Change(1ms, 1ms);
@@ -158,7 +158,7 @@ TEST(Window, FollowsAPathThatGetsShorter) {
   EXPECT_LT(world.Run(3s).queue_max, 20u);
 }
 
-TEST(Window, FollowsStepsThatGetSlower) {
+TEST(SendWindow, FollowsStepsThatGetSlower) {
   World world(1ms, 20us);
   world.Run(1s);
   world.Change(1ms, 20ms);
@@ -168,7 +168,7 @@ TEST(Window, FollowsStepsThatGetSlower) {
   EXPECT_GT(figures.busy, 0.99);
 }
 
-TEST(Window, FollowsStepsThatGetFaster) {
+TEST(SendWindow, FollowsStepsThatGetFaster) {
   World world(100ms, 20ms);
   world.Run(3s);
   world.Change(100ms, 200us);
@@ -176,7 +176,7 @@ TEST(Window, FollowsStepsThatGetFaster) {
   EXPECT_GT(world.Run(3s).busy, 0.98);
 }
 
-TEST(Window, AFirstStepThatCompilesForSecondsIsForgotten) {
+TEST(SendWindow, AFirstStepThatCompilesForSecondsIsForgotten) {
   World world(20ms, 3s);
   world.Run(3s);
   world.Change(20ms, 1ms);
@@ -186,7 +186,7 @@ TEST(Window, AFirstStepThatCompilesForSecondsIsForgotten) {
   EXPECT_LT(figures.queue_max, 30u);
 }
 
-TEST(Window, ANewConnectionMayBeAnotherPath) {
+TEST(SendWindow, ANewConnectionMayBeAnotherPath) {
   World world(1ms, 100us);
   world.Run(1s);
   world.Restart();
@@ -196,8 +196,8 @@ TEST(Window, ANewConnectionMayBeAnotherPath) {
 }
 
 // A program that makes less than the cloud could do says nothing about what it could.
-TEST(Window, APauseDoesNotNarrowIt) {
-  Window window;
+TEST(SendWindow, APauseDoesNotNarrowIt) {
+  SendWindow window;
   Time now = 1s;
   uint64_t seq = 0;
   for (int burst = 0; burst < 200; ++burst) {  // each fills the window
@@ -217,8 +217,8 @@ TEST(Window, APauseDoesNotNarrowIt) {
 }
 
 // A clock that stands, or times that make no sense, give a window all the same.
-TEST(Window, W2WithoutTimeThereIsAWindow) {
-  Window window;
+TEST(SendWindow, W2WithoutTimeThereIsAWindow) {
+  SendWindow window;
   for (uint64_t seq = 1; seq < 100; ++seq) {
     window.OnSent(seq, 0, Time{0});
     window.OnDone(seq, Time{0});

@@ -1,6 +1,6 @@
-// Attention with its scores in memory and without (FLASH), on one core, in turns so that both see the
-// same machine: time, kernels and temporaries. attention_bench [-b] [-c] [-v] [length ...]; -b with
-// gradients, -c masked after each row's place, -v lists kernels.
+// Attention with its scores in memory and without (FLASH), on one core, in turns so that both see
+// the same machine: time, kernels and temporaries. attention_bench [-b] [-c] [-v] [length ...]; -b
+// with gradients, -c masked after each row's place, -v lists kernels.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -11,9 +11,9 @@
 #include <random>
 #include <vector>
 
+#include "base/check.h"
 #include "client/tensor/tensor.h"
-#include "compiler/codegen/compile.h"
-#include "compiler/ir/check.h"
+#include "compiler/compile.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/schedule/schedule.h"
 #include "tests/client/fake_engine.h"
@@ -59,14 +59,14 @@ class Program {
   Program(const UOp* sink, bool flash)
       : schedule_(ValueOrDie(schedule::MakeSchedule(graph_, sink, {}, {.flash = flash}))) {
     std::vector<const UOp*> asts;
-    for (const schedule::Kernel& kernel : schedule_.kernels) asts.push_back(kernel.ast);
+    for (const schedule::ScheduledKernel& kernel : schedule_.kernels) asts.push_back(kernel.ast);
     for (auto& compiled : CompileKernels(asts))
       kernels_.push_back(ValueOrDie(LoadedKernel::Load(ValueOrDie(std::move(compiled)))));
     best_.assign(kernels_.size(), std::numeric_limits<double>::infinity());
     arena_.resize(schedule_.arena_bytes / sizeof(Line) + 1);
     std::mt19937_64 random(1);
-    for (const schedule::Buffer& buffer : schedule_.buffers) {
-      if (buffer.kind == schedule::Buffer::Kind::kTemporary) {
+    for (const schedule::ScheduledBuffer& buffer : schedule_.buffers) {
+      if (buffer.kind == schedule::ScheduledBuffer::Kind::kTemporary) {
         memory_.push_back(reinterpret_cast<char*>(arena_.data()) + buffer.index);
         continue;
       }

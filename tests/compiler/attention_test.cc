@@ -6,10 +6,10 @@
 #include <limits>
 #include <random>
 
+#include "base/check.h"
 #include "client/tensor/tensor.h"
-#include "compiler/codegen/compile.h"
+#include "compiler/compile.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/spec.h"
 #include "compiler/proof/in_range.h"
@@ -19,8 +19,8 @@
 #include "tests/compiler/harness.h"
 #include "tests/compiler/kernel_run.h"
 #include "tests/compiler/schedule_programs.h"
-#include "worker/compiled_engine.h"
-#include "worker/in_process_compiler.h"
+#include "worker/compile/in_process_compiler.h"
+#include "worker/engine/compiled_engine.h"
 
 namespace outboard::test {
 namespace {
@@ -82,11 +82,11 @@ TEST(Attention, KeepsNothingOfTheSizeOfItsScores) {
       arena[i] = flash.arena_bytes;
       const int64_t scores_bytes = 2 * 2 * time * time * 4;
       EXPECT_GE(plain.arena_bytes, scores_bytes);
-      for (const schedule::Buffer& buffer : flash.buffers)
-        if (buffer.kind == schedule::Buffer::Kind::kTemporary) {
+      for (const schedule::ScheduledBuffer& buffer : flash.buffers)
+        if (buffer.kind == schedule::ScheduledBuffer::Kind::kTemporary) {
           EXPECT_LT(buffer.bytes(), scores_bytes / 16);
         }
-      for (const schedule::Kernel& kernel : flash.kernels)
+      for (const schedule::ScheduledKernel& kernel : flash.kernels)
         EXPECT_EQ(proof::CheckInRange({kernel.ast}), absl::OkStatus());
     }
     EXPECT_LE(arena[1], 2 * arena[0]) << "memory grows with the length";

@@ -1,5 +1,5 @@
-// Products of bf16 as the Tensor API writes them, all the way: schedule, tiles where this machine has
-// them, and back, against the interpreter, within the tolerances of docs/semantics.md.
+// Products of bf16 as the Tensor API writes them, all the way: schedule, tiles where this machine
+// has them, and back, against the interpreter, within the tolerances of docs/semantics.md.
 #include <gtest/gtest.h>
 
 #include <random>

@@ -8,8 +8,8 @@
 #include <functional>
 #include <vector>
 
-#include "compiler/codegen/compile.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
+#include "compiler/compile.h"
 #include "tests/compiler/kernel_run.h"
 #include "tests/compiler/kernel_shapes.h"
 

@@ -1,12 +1,12 @@
 // Buffers of more than 2^31 elements: every index is 64 bits wide where it can reach that far.
 //
-// The buffers are address space alone: their pages come into being where a kernel touches them, and it
-// touches few.
+// The buffers are address space alone: their pages come into being where a kernel touches them, and
+// it touches few.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
-#include "compiler/codegen/compile.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
+#include "compiler/compile.h"
 #include "tests/compiler/kernel_run.h"
 #include "tests/compiler/kernel_shapes.h"
 
@@ -54,7 +54,8 @@ TEST(CodegenLargeBuffers, ConstantDistance) {
   for (int64_t k = 0; k < kCount; ++k) EXPECT_EQ(out[k], k + 1);
 }
 
-// Rows that are far apart, forwards and backwards: the products of index and stride are what overflows.
+// Rows that are far apart, forwards and backwards: the products of index and stride are what
+// overflows.
 TEST(CodegenLargeBuffers, LongStrides) {
   const AddressSpace large(kElements);
   constexpr int64_t kRows = 33, kColumns = 20, kStride = int64_t{1} << 27;

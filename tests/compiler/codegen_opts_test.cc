@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <map>
 
-#include "compiler/codegen/apply.h"
-#include "compiler/codegen/heuristic.h"
+#include "compiler/optimize/apply.h"
+#include "compiler/optimize/heuristics.h"
 #include "tests/compiler/kernel_check.h"
 #include "tests/compiler/kernel_random.h"
 #include "tests/compiler/kernel_random_opts.h"
@@ -194,7 +194,8 @@ TEST(CodegenOpts, TheHeuristicsAreLegalAndDeterministic) {
 }
 
 // A large operand that each row reads again is copied, and one whose lanes are no neighbours; what
-// fits a cache as it is, or is a window of something smaller, is not. Machines of two vector widths.
+// fits a cache as it is, or is a window of something smaller, is not. Machines of two vector
+// widths.
 TEST(CodegenOpts, LargeOperandsAreCopied) {
   const auto opts = [](const UOp* sink, const codegen::Machine& machine) {
     return OptsToString(codegen::HeuristicOpts(*codegen::AnalyzeKernel(sink), machine));

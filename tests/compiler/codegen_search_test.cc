@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "compiler/codegen/apply.h"
+#include "compiler/optimize/apply.h"
 #include "compiler/search/beam.h"
 #include "compiler/search/neighbours.h"
 #include "tests/compiler/kernel_random.h"
@@ -25,7 +25,7 @@ using search::Trial;
 constexpr codegen::Machine kMachine{32, 16};
 
 // Compiles and runs in truth; what a run takes follows from the text of the Opts.
-class MadeUpDevice : public search::Device {
+class MadeUpDevice : public search::Measurer {
  public:
   explicit MadeUpDevice(const UOp* sink) : sink_(sink) {}
 
@@ -184,8 +184,8 @@ TEST_F(SearchTest, AWrongStartIsAnError) {
   EXPECT_EQ(Beam(empty, device_, options_).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-// table[row % 3, column] += x[row, column], row after row: Opts of the rows are refused by name, those
-// of the columns are searched.
+// table[row % 3, column] += x[row, column], row after row: Opts of the rows are refused by name,
+// those of the columns are searched.
 TEST_F(SearchTest, AScatterIsSearchedOverItsColumns) {
   const UOp* const column = Range(g_, 0, 24);
   const UOp* const row = Range(g_, 1, 12, RangeKind::kSequence);

@@ -8,14 +8,14 @@
 #include <optional>
 #include <vector>
 
-#include "compiler/codegen/compile.h"
+#include "base/check.h"
+#include "compiler/compile.h"
+#include "compiler/gradient/gradient.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/print.h"
 #include "compiler/ir/spec.h"
 #include "compiler/schedule/schedule.h"
-#include "compiler/tensor/gradient.h"
 #include "tests/compiler/kernel_run.h"
 
 namespace outboard::test {

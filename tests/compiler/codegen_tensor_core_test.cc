@@ -1,14 +1,14 @@
-// Sums of products of bf16 by the processor's own instructions (compiler/codegen/tensor_core.h): what
-// they compute, on each kind of processor, and where they are refused.
+// Sums of products of bf16 by the processor's own instructions (compiler/optimize/matrix_unit.h):
+// what they compute, on each kind of processor, and where they are refused.
 #include <gmock/gmock.h>
 
 #include <cmath>
 #include <cstdlib>
 #include <random>
 
-#include "compiler/codegen/apply.h"
-#include "compiler/codegen/heuristic.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
+#include "compiler/optimize/apply.h"
+#include "compiler/optimize/heuristics.h"
 #include "tests/compiler/kernel_check.h"
 #include "tests/compiler/kernel_shapes.h"
 
@@ -26,7 +26,8 @@ struct Product {
   int64_t a_rows = 0;  // where not 0, a has only so many; beyond is zero
 };
 
-// y[batch,m,n] = sum a[batch,m,k] * b[batch,k,n] over k; slots y, a, b. Axes 0 to 3, without a batch 0 to 2.
+// y[batch,m,n] = sum a[batch,m,k] * b[batch,k,n] over k; slots y, a, b. Axes 0 to 3, without a
+// batch 0 to 2.
 const UOp* Bf16Product(Graph& g, const Product& p) {
   const UOp *batch = Range(g, 0, p.batch), *m = Range(g, 1, p.m), *n = Range(g, 2, p.n);
   const UOp* const k = ReduceRange(g, 3, p.k);
@@ -56,8 +57,9 @@ bool HostHas(Bf16Products wanted) {
   return has == wanted || (has == Bf16Products::kTiles && wanted == Bf16Products::kVectors);
 }
 
-// Compiles by these Opts, or the heuristic's where `opts` is null, and compares with the walk. Small
-// whole numbers of eighths, whose sums f32 holds exactly: no tolerance but that of the result.
+// Compiles by these Opts, or the heuristic's where `opts` is null, and compares with the walk.
+// Small whole numbers of eighths, whose sums f32 holds exactly: no tolerance but that of the
+// result.
 void CheckProduct(const Product& p, const char* opts, const char* cpu) {
   SCOPED_TRACE(testing::Message() << "batch " << p.batch << " m " << p.m << " n " << p.n << " k "
                                   << p.k << " turned " << p.a_turned << p.b_turned << " opts "
@@ -134,7 +136,7 @@ TEST(TensorCore, TheHeuristicTakesTiles) {
   for (const auto& [m, n, k] : {std::tuple{8, 9, 500}, {31, 100, 70}, {200, 130, 64}}) {
     const Product p{.m = m, .n = n, .k = k};
     Graph g;
-    const codegen::Kernel kernel = ValueOrDie(codegen::AnalyzeKernel(Bf16Product(g, p)));
+    const codegen::LoopNest kernel = ValueOrDie(codegen::AnalyzeKernel(Bf16Product(g, p)));
     EXPECT_THAT(OptsToString(codegen::HeuristicOpts(kernel, ValueOrDie(MachineOf()))),
                 testing::HasSubstr("TC:2:0"));
     CheckProduct(p, nullptr, "");

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "compiler/codegen/compile.h"
+#include "compiler/compile.h"
 #include "tests/compiler/kernel_check.h"
 #include "tests/compiler/kernel_shapes.h"
 

@@ -1,8 +1,8 @@
 // A candidate's results against those of plain loops.
 #include <gtest/gtest.h>
 
-#include "compiler/codegen/compile.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
+#include "compiler/compile.h"
 #include "compiler/search/verify.h"
 #include "tests/compiler/kernel_run.h"
 #include "tests/compiler/kernel_shapes.h"

@@ -1,5 +1,5 @@
-// Every limit that a kernel, its Opts or a graph can hit: what is refused, and that the message says
-// what there is too much of, how much, and the most there may be.
+// Every limit that a kernel, its Opts or a graph can hit: what is refused, and that the message
+// says what there is too much of, how much, and the most there may be.
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/codegen/compile.h"
-#include "compiler/codegen/limits.h"
+#include "compiler/compile.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/limits.h"
+#include "compiler/optimize/limits.h"
 #include "tests/compiler/kernel_build.h"
 #include "tests/compiler/kernel_shapes.h"
 

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
+#include "compiler/gradient/gradient.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "compiler/ir/print.h"
 #include "compiler/reference/interpret.h"
-#include "compiler/tensor/gradient.h"
 
 namespace outboard {
 namespace {
@@ -40,14 +40,16 @@ std::vector<double> Weights(int64_t count, int salt) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::vector<double>>> Evaluate(Graph& g, Sources roots, const std::vector<Input>& inputs,
+absl::StatusOr<std::vector<std::vector<double>>> Evaluate(Graph& g, Sources roots,
+                                                          const std::vector<Input>& inputs,
                                                           const std::vector<Binding>& bindings) {
   std::vector<HostTensor> params;
   for (const Input& input : inputs) {
     params.resize(std::max<size_t>(params.size(), input.param->arg[0] + 1));
     params[input.param->arg[0]] = ToHost(input);
   }
-  OB_ASSIGN_OR_RETURN(const std::vector<HostTensor> results, Interpret(Sink(g, roots), params, bindings));
+  OB_ASSIGN_OR_RETURN(const std::vector<HostTensor> results,
+                      Interpret(Sink(g, roots), params, bindings));
   std::vector<std::vector<double>> values;
   for (const HostTensor& result : results) {
     std::vector<double>& out = values.emplace_back();
@@ -63,9 +65,12 @@ absl::StatusOr<std::vector<std::vector<double>>> Evaluate(Graph& g, Sources root
 void ExpectGradients(Graph& g, const UOp* y, const std::vector<Input>& given, int order,
                      const std::vector<Binding>& bindings) {
   std::vector<Input> inputs = given;
-  const auto value = [&](const UOp* root) { return ValueOrDie(Evaluate(g, {root}, inputs, bindings))[0]; };
+  const auto value = [&](const UOp* root) {
+    return ValueOrDie(Evaluate(g, {root}, inputs, bindings))[0];
+  };
   int64_t slot = 100 * order;
-  const auto weighted = [&](const UOp* node, const std::vector<int64_t>& dims, std::vector<double> weights) {
+  const auto weighted = [&](const UOp* node, const std::vector<int64_t>& dims,
+                            std::vector<double> weights) {
     const UOp* const w = Param(g, slot++, node->dtype, node->shape);
     inputs.push_back({w, std::move(weights), dims});
     return w;
@@ -73,8 +78,10 @@ void ExpectGradients(Graph& g, const UOp* y, const std::vector<Input>& given, in
 
   const std::vector<double> weights = Weights(static_cast<int64_t>(value(y).size()), order);
   std::vector<int64_t> y_dims;
-  if (IsStatic(y->shape)) y_dims = StaticDims(y->shape);
-  else y_dims = given[0].dims();  // symbolic tests keep the shape of their first input
+  if (IsStatic(y->shape))
+    y_dims = StaticDims(y->shape);
+  else
+    y_dims = given[0].dims();  // symbolic tests keep the shape of their first input
   const UOp* const dy = weighted(y, y_dims, weights);
 
   std::vector<const UOp*> wrt;
@@ -109,7 +116,8 @@ void ExpectGradients(Graph& g, const UOp* y, const std::vector<Input>& given, in
       inputs[i].values[j] = at;
       const double expected = (above - below) / (2 * step);
       ASSERT_NEAR(found[j], expected, 2e-6 * (1 + std::abs(expected)))
-          << "order left " << order << ", input " << i << ", element " << j << "\n" << GraphToString(Sink(g, {y}));
+          << "order left " << order << ", input " << i << ", element " << j << "\n"
+          << GraphToString(Sink(g, {y}));
     }
   }
   if (order <= 1) return;

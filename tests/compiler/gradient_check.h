@@ -21,11 +21,12 @@ struct Input {
 };
 
 // The values of `roots`, as doubles, one vector a root.
-absl::StatusOr<std::vector<std::vector<double>>> Evaluate(Graph& g, Sources roots, const std::vector<Input>& inputs,
-                                                          const std::vector<Binding>& bindings = {});
+absl::StatusOr<std::vector<std::vector<double>>> Evaluate(
+    Graph& g, Sources roots, const std::vector<Input>& inputs,
+    const std::vector<Binding>& bindings = {});
 
-// Checks the gradients of sum(w * y), for fixed uneven weights w, with respect to every f64 input, and then of sums of
-// those, up to `order`. Fails the current test with the place that differs.
+// Checks the gradients of sum(w * y), for fixed uneven weights w, with respect to every f64 input,
+// and then of sums of those, up to `order`. Fails the current test with the place that differs.
 void ExpectGradients(Graph& g, const UOp* y, const std::vector<Input>& inputs, int order = 2,
                      const std::vector<Binding>& bindings = {});
 

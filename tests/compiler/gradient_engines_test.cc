@@ -1,4 +1,5 @@
-// Gradients are graphs like any other, but of shapes that nobody writes by hand: every engine must agree on them.
+// Gradients are graphs like any other, but of shapes that nobody writes by hand: every engine must
+// agree on them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,11 +8,11 @@
 #include <random>
 #include <string>
 
+#include "base/check.h"
+#include "compiler/gradient/gradient.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/print.h"
-#include "compiler/tensor/gradient.h"
 #include "tests/compiler/harness.h"
 
 namespace outboard::test {
@@ -31,7 +32,9 @@ class GradientEngines : public testing::Test {
     inputs_.push_back(x);
     return x;
   }
-  const UOp* Number(const UOp* like, double value) { return Full(g, ConstOf(g, F32, value), like->shape); }
+  const UOp* Number(const UOp* like, double value) {
+    return Full(g, ConstOf(g, F32, value), like->shape);
+  }
   const UOp* Node(Op op, Sources src, absl::Span<const int64_t> arg = {}) {
     return g.MakeChecked(op, DType::kVoid, src, arg);
   }
@@ -41,8 +44,9 @@ class GradientEngines : public testing::Test {
     return Reduce(g, Op::kAdd, x, axes);
   }
 
-  // y and the gradients of its weighted sum with respect to every input, on every engine. The inputs are random and the
-  // graphs tame, so engines agree up to rounding: relative to the largest element of each result.
+  // y and the gradients of its weighted sum with respect to every input, on every engine. The
+  // inputs are random and the graphs tame, so engines agree up to rounding: relative to the largest
+  // element of each result.
   void ExpectAgreement(const UOp* y, double error = 1e-4) {
     const UOp* const weights = Input(StaticDims(y->shape));
     const Xs wrt(inputs_.begin(), inputs_.end() - 1);
@@ -56,7 +60,8 @@ class GradientEngines : public testing::Test {
     Results expected;
     for (const Engine& engine : Engines()) {
       const auto results = engine.run(sink, params, {});
-      ASSERT_TRUE(results.ok()) << engine.name << ": " << results.status() << "\n" << GraphToString(sink);
+      ASSERT_TRUE(results.ok()) << engine.name << ": " << results.status() << "\n"
+                                << GraphToString(sink);
       if (expected.empty()) expected = *results;
       for (size_t i = 0; i < expected.size(); ++i) {
         const std::vector<double> wanted = FloatsOf(expected[i]), found = FloatsOf((*results)[i]);
@@ -64,8 +69,9 @@ class GradientEngines : public testing::Test {
         for (const double value : wanted) scale = std::max(scale, std::abs(value));
         ASSERT_EQ(found.size(), wanted.size());
         for (size_t j = 0; j < found.size(); ++j)
-          ASSERT_NEAR(found[j], wanted[j], error * scale) << engine.name << ", result " << i << ", element " << j << "\n"
-                                                          << GraphToString(sink);
+          ASSERT_NEAR(found[j], wanted[j], error * scale)
+              << engine.name << ", result " << i << ", element " << j << "\n"
+              << GraphToString(sink);
       }
     }
   }
@@ -80,11 +86,13 @@ class GradientEngines : public testing::Test {
       ones[dims.size() - from_end] = Dim(n);
       return Expand(g, Reshape(g, Iota(g, DType::kI32, n), ones), dims);
     };
-    const UOp* const start = Mul(g, along(places, 3), Full(g, ConstInt(g, DType::kI32, stride), dims));
+    const UOp* const start =
+        Mul(g, along(places, 3), Full(g, ConstInt(g, DType::kI32, stride), dims));
     const UOp* const hit = Alu(g, Op::kCmpEq, along(length, 1), Add(g, start, along(size, 2)));
     Shape spread = kept;
     spread.insert(spread.end(), {Dim(1), Dim(1), Dim(length)});
-    const UOp* const picked = Where(g, hit, Expand(g, Reshape(g, x, spread), dims), Full(g, ConstOf(g, F32, 0), dims));
+    const UOp* const picked =
+        Where(g, hit, Expand(g, Reshape(g, x, spread), dims), Full(g, ConstOf(g, F32, 0), dims));
     const UOp* const sum = Reduce(g, Op::kAdd, picked, {static_cast<int64_t>(dims.size()) - 1});
     flat.insert(flat.end(), {Dim(places), Dim(size)});
     return Reshape(g, sum, flat);
@@ -101,13 +109,16 @@ TEST_F(GradientEngines, TwoLayersAndASoftmax) {
   const auto product = [&](const UOp* a, const UOp* b) {
     const Dim m = a->shape[0], k = a->shape[1], n = b->shape[1];
     const UOp* const left = Expand(g, Reshape(g, a, {m, k, 1}), {m, k, n});
-    return Reshape(g, Reduce(g, Op::kAdd, Mul(g, left, Expand(g, Reshape(g, b, {1, k, n}), {m, k, n})), {1}), {m, n});
+    return Reshape(
+        g, Reduce(g, Op::kAdd, Mul(g, left, Expand(g, Reshape(g, b, {1, k, n}), {m, k, n})), {1}),
+        {m, n});
   };
   const UOp* const hidden = product(x, w);
   const UOp* const logits = product(Alu(g, Op::kMax, hidden, Number(hidden, 0)), v);
   const UOp* const largest = Expand(g, Reduce(g, Op::kMax, logits, {1}), logits->shape);
   const UOp* const exponent = Alu(g, Op::kExp2, Add(g, logits, Alu(g, Op::kNeg, largest)));
-  ExpectAgreement(Alu(g, Op::kFDiv, exponent, Expand(g, Reduce(g, Op::kAdd, exponent, {1}), logits->shape)));
+  ExpectAgreement(
+      Alu(g, Op::kFDiv, exponent, Expand(g, Reduce(g, Op::kAdd, exponent, {1}), logits->shape)));
 }
 
 TEST_F(GradientEngines, Convolution) {
@@ -118,16 +129,21 @@ TEST_F(GradientEngines, Convolution) {
   ExpectAgreement(Reduce(g, Op::kAdd, Mul(g, left, right), {2, 4}));
 }
 
-// The forward pass finds the largest of values that the backward pass computes again in another kernel; were they to differ
-// in the last bit, no place would equal the largest and the gradient would vanish without a sound.
+// The forward pass finds the largest of values that the backward pass computes again in another
+// kernel; were they to differ in the last bit, no place would equal the largest and the gradient
+// would vanish without a sound.
 TEST_F(GradientEngines, LargestOfComputedValues) {
-  const UOp *const x = Input({64, 32}), *const scale = Input({1, 32}, 0.5, 2), *const shift = Input({1, 32});
-  const UOp* const mean = Mul(g, Reduce(g, Op::kAdd, x, {0}), Full(g, ConstOf(g, F32, 1.0 / 64), {1, 32}));
+  const UOp *const x = Input({64, 32}), *const scale = Input({1, 32}, 0.5, 2),
+                   *const shift = Input({1, 32});
+  const UOp* const mean =
+      Mul(g, Reduce(g, Op::kAdd, x, {0}), Full(g, ConstOf(g, F32, 1.0 / 64), {1, 32}));
   const UOp* const centred = Add(g, x, Alu(g, Op::kNeg, Expand(g, mean, x->shape)));
-  const UOp* const variance = Mul(g, Reduce(g, Op::kAdd, Mul(g, centred, centred), {0}), Full(g, ConstOf(g, F32, 1.0 / 64), {1, 32}));
+  const UOp* const variance = Mul(g, Reduce(g, Op::kAdd, Mul(g, centred, centred), {0}),
+                                  Full(g, ConstOf(g, F32, 1.0 / 64), {1, 32}));
   const UOp* const deviation = Alu(g, Op::kSqrt, Add(g, variance, Number(variance, 1e-5)));
   const UOp* const normal = Alu(g, Op::kFDiv, centred, Expand(g, deviation, x->shape));
-  const UOp* const y = Add(g, Mul(g, normal, Expand(g, scale, x->shape)), Expand(g, shift, x->shape));
+  const UOp* const y =
+      Add(g, Mul(g, normal, Expand(g, scale, x->shape)), Expand(g, shift, x->shape));
   const UOp* const smooth = Mul(g, y, Alu(g, Op::kSin, y));
   ExpectAgreement(Reduce(g, Op::kMax, Reshape(g, smooth, {64, 8, 4}), {2}));
 }
@@ -135,7 +151,8 @@ TEST_F(GradientEngines, LargestOfComputedValues) {
 TEST_F(GradientEngines, ProductsAndCalls) {
   const UOp *const x = Input({3, 5}, 0.5, 1.5), *const w = Input({3, 5});
   const UOp *const p = Param(g, 0, F32, {3, 5}), *const q = Param(g, 1, F32, {3, 5});
-  const UOp* const layer = Node(Op::kFunction, {Node(Op::kTuple, {Alu(g, Op::kSin, Mul(g, p, q)), Add(g, p, q)}), p, q});
+  const UOp* const layer =
+      Node(Op::kFunction, {Node(Op::kTuple, {Alu(g, Op::kSin, Mul(g, p, q)), Add(g, p, q)}), p, q});
   const UOp* y = x;
   for (int i = 0; i < 3; ++i) y = Node(Op::kGetTuple, {Node(Op::kCall, {layer, y, w})}, {i % 2});
   ExpectAgreement(Add(g, Reduce(g, Op::kMul, x, {1}), Reduce(g, Op::kMul, y, {1})));
@@ -143,7 +160,8 @@ TEST_F(GradientEngines, ProductsAndCalls) {
 
 TEST_F(GradientEngines, SecondOrder) {
   const UOp *const x = Input({4, 3}), *const w = Input({4, 3});
-  const UOp* const y = Total(Alu(g, Op::kSin, Mul(g, x, Pad(g, Shrink(g, Alu(g, Op::kExp2, w), {1, 4, 0, 3}), {0, 1, 0, 0}))));
+  const UOp* const y = Total(Alu(
+      g, Op::kSin, Mul(g, x, Pad(g, Shrink(g, Alu(g, Op::kExp2, w), {1, 4, 0, 3}), {0, 1, 0, 0}))));
   const Xs first = ValueOrDie(Gradient(g, y, nullptr, {x, w}));
   ExpectAgreement(Add(g, Total(Mul(g, first[0], first[0])), Total(Mul(g, first[1], first[0]))));
 }
@@ -151,17 +169,22 @@ TEST_F(GradientEngines, SecondOrder) {
 TEST_F(GradientEngines, RandomGraphs) {
   const auto first = static_cast<uint64_t>(GTEST_FLAG_GET(random_seed));
   for (uint64_t seed = first; seed < first + 40; ++seed) {
-    SCOPED_TRACE("repeat with --gtest_filter=GradientEngines.RandomGraphs --gtest_random_seed=" + std::to_string(seed));
+    SCOPED_TRACE("repeat with --gtest_filter=GradientEngines.RandomGraphs --gtest_random_seed=" +
+                 std::to_string(seed));
     random_.seed(seed);
     tensors_.clear();
     inputs_.clear();
-    const auto pick = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random_); };
+    const auto pick = [&](size_t n) {
+      return std::uniform_int_distribution<size_t>(0, n - 1)(random_);
+    };
     Xs pool = {Input({4, 4}), Input({4, 4})};
     for (int i = 0; i < 10; ++i) {
       const UOp *const a = pool[pick(pool.size())], *const b = pool[pick(pool.size())];
       const UOp* const positive = Add(g, Mul(g, b, b), Number(b, 0.5));
       const auto axis = static_cast<int64_t>(pick(2));
-      const auto spread = [&](Op op, std::vector<int64_t> axes) { return Expand(g, Reduce(g, op, a, axes), a->shape); };
+      const auto spread = [&](Op op, std::vector<int64_t> axes) {
+        return Expand(g, Reduce(g, op, a, axes), a->shape);
+      };
       const UOp* made = nullptr;
       switch (pick(14)) {
         case 0: made = Alu(g, Op::kExp2, a); break;

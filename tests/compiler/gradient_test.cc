@@ -1,5 +1,6 @@
-// Gradients of every operation, against central differences and to the second order; corners; how functions are shared.
-#include "compiler/tensor/gradient.h"
+// Gradients of every operation, against central differences and to the second order; corners; how
+// functions are shared.
+#include "compiler/gradient/gradient.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +10,8 @@
 #include <random>
 #include <string>
 
+#include "base/check.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "compiler/ir/print.h"
 #include "tests/compiler/gradient_check.h"
 
@@ -22,11 +23,14 @@ constexpr DType F64 = DType::kF64;
 
 std::vector<double> RandomValues(int64_t count, double low, double high, std::mt19937_64& random) {
   std::vector<double> values;
-  for (int64_t i = 0; i < count; ++i) values.push_back(std::uniform_real_distribution<>(low, high)(random));
+  for (int64_t i = 0; i < count; ++i)
+    values.push_back(std::uniform_real_distribution<>(low, high)(random));
   return values;
 }
 
-const UOp* Number(Graph& g, const UOp* like, double value) { return Full(g, ConstOf(g, like->dtype, value), like->shape); }
+const UOp* Number(Graph& g, const UOp* like, double value) {
+  return Full(g, ConstOf(g, like->dtype, value), like->shape);
+}
 
 struct Case {
   const char* name;
@@ -39,10 +43,13 @@ Case Unary(const char* name, Op op, double low = -2, double high = 2) {
   return {name, {{2, 3}}, low, high, [op](Graph& g, const Xs& x) { return Alu(g, op, x[0]); }};
 }
 Case Binary(const char* name, Op op, double low = -2, double high = 2) {
-  return {name, {{2, 3}, {2, 3}}, low, high, [op](Graph& g, const Xs& x) { return Alu(g, op, x[0], x[1]); }};
+  return {name, {{2, 3}, {2, 3}}, low, high, [op](Graph& g, const Xs& x) {
+            return Alu(g, op, x[0], x[1]);
+          }};
 }
 // Squared first, so that the gradient depends on the values and order 2 has something to say.
-Case Moved(const char* name, std::vector<int64_t> shape, std::function<const UOp*(Graph&, const UOp*)> move) {
+Case Moved(const char* name, std::vector<int64_t> shape,
+           std::function<const UOp*(Graph&, const UOp*)> move) {
   return {name, {shape}, -2, 2, [move](Graph& g, const Xs& x) {
             const UOp* const moved = move(g, Mul(g, x[0], x[0]));
             return Mul(g, moved, moved);
@@ -66,47 +73,120 @@ std::vector<Case> Cases() {
       Binary("fdiv", Op::kFDiv, 0.5, 2),
       Binary("max", Op::kMax),
       {"square", {{3}}, -2, 2, [](Graph& g, const Xs& x) { return Mul(g, x[0], x[0]); }},
-      {"cube", {{3}}, -2, 2, [](Graph& g, const Xs& x) { return Mul(g, x[0], Mul(g, x[0], x[0])); }},
-      {"divided by itself plus 3", {{3}}, -2, 2,
-       [](Graph& g, const Xs& x) { return Alu(g, Op::kFDiv, x[0], Add(g, x[0], Number(g, x[0], 3))); }},
-      {"relu", {{7}}, -2, 2,
-       [](Graph& g, const Xs& x) { return Alu(g, Op::kMax, Mul(g, x[0], x[0]), Number(g, x[0], 0.9)); }},
-      {"where", {{2, 3}, {2, 3}}, -2, 2,
+      {"cube",
+       {{3}},
+       -2,
+       2,
+       [](Graph& g, const Xs& x) { return Mul(g, x[0], Mul(g, x[0], x[0])); }},
+      {"divided by itself plus 3",
+       {{3}},
+       -2,
+       2,
+       [](Graph& g, const Xs& x) {
+         return Alu(g, Op::kFDiv, x[0], Add(g, x[0], Number(g, x[0], 3)));
+       }},
+      {"relu",
+       {{7}},
+       -2,
+       2,
+       [](Graph& g, const Xs& x) {
+         return Alu(g, Op::kMax, Mul(g, x[0], x[0]), Number(g, x[0], 0.9));
+       }},
+      {"where",
+       {{2, 3}, {2, 3}},
+       -2,
+       2,
        [](Graph& g, const Xs& x) {
          const UOp* const c = Alu(g, Op::kCmpLt, x[0], x[1]);
          return Where(g, c, Mul(g, x[0], x[1]), Mul(g, x[1], x[1]));
        }},
       {"scalar", {{}}, 0.5, 2, [](Graph& g, const Xs& x) { return Alu(g, Op::kLog2, x[0]); }},
-      Moved("reshape", {2, 6}, [](Graph& g, const UOp* x) { return Reshape(g, x, {3, 4}); }),
-      Moved("permute", {2, 3, 4}, [](Graph& g, const UOp* x) { return Permute(g, x, {2, 0, 1}); }),
-      Moved("expand", {2, 1, 3}, [](Graph& g, const UOp* x) { return Expand(g, x, {2, 4, 3}); }),
-      Moved("expand two", {1, 3, 1}, [](Graph& g, const UOp* x) { return Expand(g, x, {2, 3, 2}); }),
-      Moved("pad", {2, 3}, [](Graph& g, const UOp* x) { return Pad(g, x, {1, 0, 2, 1}); }),
-      Moved("shrink", {4, 3}, [](Graph& g, const UOp* x) { return Shrink(g, x, {1, 3, 0, 2}); }),
+      Moved("reshape", {2, 6},
+            [](Graph& g, const UOp* x) {
+              return Reshape(g, x, {3, 4});
+            }),
+      Moved("permute", {2, 3, 4},
+            [](Graph& g, const UOp* x) {
+              return Permute(g, x, {2, 0, 1});
+            }),
+      Moved("expand", {2, 1, 3},
+            [](Graph& g, const UOp* x) {
+              return Expand(g, x, {2, 4, 3});
+            }),
+      Moved("expand two", {1, 3, 1},
+            [](Graph& g, const UOp* x) {
+              return Expand(g, x, {2, 3, 2});
+            }),
+      Moved("pad", {2, 3},
+            [](Graph& g, const UOp* x) {
+              return Pad(g, x, {1, 0, 2, 1});
+            }),
+      Moved("shrink", {4, 3},
+            [](Graph& g, const UOp* x) {
+              return Shrink(g, x, {1, 3, 0, 2});
+            }),
       Moved("flip", {2, 3}, [](Graph& g, const UOp* x) { return Flip(g, x, {1}); }),
-      Moved("sum", {2, 3, 2}, [](Graph& g, const UOp* x) { return Reduce(g, Op::kAdd, x, {0, 2}); }),
-      Moved("largest", {2, 3, 2}, [](Graph& g, const UOp* x) { return Reduce(g, Op::kMax, x, {1, 2}); }),
-      {"product", {{2, 5}}, -2, 2, [](Graph& g, const Xs& x) { return Reduce(g, Op::kMul, x[0], {1}); }},
-      {"product of two axes", {{3, 2, 2}}, -2, 2,
-       [](Graph& g, const Xs& x) { return Reduce(g, Op::kMul, x[0], {0, 2}); }},
-      {"product of one", {{1, 2}}, -2, 2, [](Graph& g, const Xs& x) { return Reduce(g, Op::kMul, x[0], {0}); }},
-      Moved("contiguous", {3}, [](Graph& g, const UOp* x) { return g.MakeChecked(Op::kContiguous, DType::kVoid, {x}); }),
-      Moved("assign", {3}, [](Graph& g, const UOp* x) {
-        return g.MakeChecked(Op::kAssign, DType::kVoid, {Number(g, x, 5), x});
-      }),
-      Moved("shard", {4}, [](Graph& g, const UOp* x) { return g.MakeChecked(Op::kShard, DType::kVoid, {x}, {0, 1}); }),
-      Moved("unshard", {4}, [](Graph& g, const UOp* x) { return g.MakeChecked(Op::kUnshard, DType::kVoid, {x}, {0, 1}); }),
-      Moved("copy", {4}, [](Graph& g, const UOp* x) { return g.MakeChecked(Op::kCopy, DType::kVoid, {x}, {0}); }),
-      Moved("allreduce", {4}, [](Graph& g, const UOp* x) {
-        return g.MakeChecked(Op::kAllReduce, DType::kVoid, {x}, {static_cast<int64_t>(Op::kAdd), 1});
-      }),
-      {"matmul", {{2, 3}, {3, 4}}, -1, 1,
+      Moved("sum", {2, 3, 2},
+            [](Graph& g, const UOp* x) {
+              return Reduce(g, Op::kAdd, x, {0, 2});
+            }),
+      Moved("largest", {2, 3, 2},
+            [](Graph& g, const UOp* x) {
+              return Reduce(g, Op::kMax, x, {1, 2});
+            }),
+      {"product",
+       {{2, 5}},
+       -2,
+       2,
+       [](Graph& g, const Xs& x) { return Reduce(g, Op::kMul, x[0], {1}); }},
+      {"product of two axes",
+       {{3, 2, 2}},
+       -2,
+       2,
+       [](Graph& g, const Xs& x) {
+         return Reduce(g, Op::kMul, x[0], {0, 2});
+       }},
+      {"product of one",
+       {{1, 2}},
+       -2,
+       2,
+       [](Graph& g, const Xs& x) { return Reduce(g, Op::kMul, x[0], {0}); }},
+      Moved(
+          "contiguous", {3},
+          [](Graph& g, const UOp* x) { return g.MakeChecked(Op::kContiguous, DType::kVoid, {x}); }),
+      Moved("assign", {3},
+            [](Graph& g, const UOp* x) {
+              return g.MakeChecked(Op::kAssign, DType::kVoid, {Number(g, x, 5), x});
+            }),
+      Moved("shard", {4},
+            [](Graph& g, const UOp* x) {
+              return g.MakeChecked(Op::kShard, DType::kVoid, {x}, {0, 1});
+            }),
+      Moved("unshard", {4},
+            [](Graph& g, const UOp* x) {
+              return g.MakeChecked(Op::kUnshard, DType::kVoid, {x}, {0, 1});
+            }),
+      Moved(
+          "copy", {4},
+          [](Graph& g, const UOp* x) { return g.MakeChecked(Op::kCopy, DType::kVoid, {x}, {0}); }),
+      Moved("allreduce", {4},
+            [](Graph& g, const UOp* x) {
+              return g.MakeChecked(Op::kAllReduce, DType::kVoid, {x},
+                                   {static_cast<int64_t>(Op::kAdd), 1});
+            }),
+      {"matmul",
+       {{2, 3}, {3, 4}},
+       -1,
+       1,
        [](Graph& g, const Xs& x) {
          const UOp* const a = Expand(g, Reshape(g, x[0], {2, 3, 1}), {2, 3, 4});
          const UOp* const b = Expand(g, Reshape(g, x[1], {1, 3, 4}), {2, 3, 4});
          return Reduce(g, Op::kAdd, Mul(g, a, b), {1});
        }},
-      {"log-softmax", {{2, 4}}, -2, 2,
+      {"log-softmax",
+       {{2, 4}},
+       -2,
+       2,
        [](Graph& g, const Xs& x) {
          const UOp* const largest = Expand(g, Reduce(g, Op::kMax, x[0], {1}), {2, 4});
          const UOp* const shifted = Add(g, x[0], Alu(g, Op::kNeg, largest));
@@ -114,7 +194,10 @@ std::vector<Case> Cases() {
          return Add(g, shifted, Alu(g, Op::kNeg, Expand(g, Alu(g, Op::kLog2, sum), {2, 4})));
        }},
       // Windows: y[o, k] = x[o + k], as a one-hot sum over the input's axis.
-      {"windows", {{5}, {1, 3}}, -1, 1,
+      {"windows",
+       {{5}, {1, 3}},
+       -1,
+       1,
        [](Graph& g, const Xs& x) {
          const auto along = [&](int64_t n, int axis) {
            Shape ones(3, Dim(1));
@@ -123,8 +206,10 @@ std::vector<Case> Cases() {
          };
          const UOp* const hit = Alu(g, Op::kCmpEq, along(5, 2), Add(g, along(3, 0), along(3, 1)));
          const UOp* const spread = Expand(g, Reshape(g, x[0], {1, 1, 5}), {3, 3, 5});
-         const UOp* const windows = Reduce(g, Op::kAdd, Where(g, hit, spread, Number(g, spread, 0)), {2});
-         return Reduce(g, Op::kAdd, Mul(g, Reshape(g, windows, {3, 3}), Expand(g, x[1], {3, 3})), {1});
+         const UOp* const windows =
+             Reduce(g, Op::kAdd, Where(g, hit, spread, Number(g, spread, 0)), {2});
+         return Reduce(g, Op::kAdd, Mul(g, Reshape(g, windows, {3, 3}), Expand(g, x[1], {3, 3})),
+                       {1});
        }},
   };
 }
@@ -140,7 +225,8 @@ TEST_P(EveryOp, MatchesDifferences) {
   std::vector<Input> inputs;
   for (const auto& dims : c.shapes) {
     xs.push_back(Param(g, static_cast<int64_t>(xs.size()), F64, Shape(dims.begin(), dims.end())));
-    inputs.push_back({xs.back(), RandomValues(ElementCount(xs.back()->shape), c.low, c.high, random)});
+    inputs.push_back(
+        {xs.back(), RandomValues(ElementCount(xs.back()->shape), c.low, c.high, random)});
   }
   ExpectGradients(g, c.build(g, xs), inputs);
 }
@@ -149,11 +235,15 @@ INSTANTIATE_TEST_SUITE_P(Gradient, EveryOp, testing::Range(0, static_cast<int>(C
 
 class GradientTest : public testing::Test {
  protected:
-  const UOp* P(int64_t slot, ShapeView shape, DType dtype = F64) { return Param(g, slot, dtype, shape); }
+  const UOp* P(int64_t slot, ShapeView shape, DType dtype = F64) {
+    return Param(g, slot, dtype, shape);
+  }
   const UOp* Node(Op op, Sources src, absl::Span<const int64_t> arg = {}) {
     return g.MakeChecked(op, DType::kVoid, src, arg);
   }
-  const UOp* Of(const UOp* y, const UOp* x, const UOp* dy = nullptr) { return ValueOrDie(Gradient(g, y, dy, {x}))[0]; }
+  const UOp* Of(const UOp* y, const UOp* x, const UOp* dy = nullptr) {
+    return ValueOrDie(Gradient(g, y, dy, {x}))[0];
+  }
   std::vector<double> ValueOf(const UOp* node, const std::vector<Input>& inputs) {
     return ValueOrDie(Evaluate(g, {node}, inputs))[0];
   }
@@ -266,7 +356,8 @@ TEST_F(GradientTest, EqualInEveryProcess) {
   const auto text = [] {
     Graph other;
     const UOp *const a = Param(other, 0, F64, {4}), *const b = Param(other, 1, F64, {4});
-    const UOp* const y = Reduce(other, Op::kMul, Mul(other, Add(other, a, b), Alu(other, Op::kSin, a)), {0});
+    const UOp* const y =
+        Reduce(other, Op::kMul, Mul(other, Add(other, a, b), Alu(other, Op::kSin, a)), {0});
     return GraphToString(Sink(other, ValueOrDie(Gradient(other, y, nullptr, {a, b}))));
   };
   EXPECT_EQ(text(), text());
@@ -282,7 +373,8 @@ TEST_F(GradientTest, SymbolicDimensions) {
   const UOp* const square = Mul(g, x, x);
   const UOp* const total = Reduce(g, Op::kAdd, square, {0, 1});
   ExpectGradients(g, Mul(g, square, Expand(g, total, square->shape)), one, 2, bound);
-  ExpectGradients(g, Mul(g, Flip(g, square, {0}), Expand(g, Reduce(g, Op::kMax, x, {0}), x->shape)), one, 2, bound);
+  ExpectGradients(g, Mul(g, Flip(g, square, {0}), Expand(g, Reduce(g, Op::kMax, x, {0}), x->shape)),
+                  one, 2, bound);
   // PAD and its gradient, SHRINK, and back.
   const UOp* const padded = Pad(g, square, {2, 1, 0, 0});
   const UOp* const sum = Reduce(g, Op::kAdd, Mul(g, padded, padded), {0, 1});
@@ -291,13 +383,16 @@ TEST_F(GradientTest, SymbolicDimensions) {
   const UOp* const length = Add(g, n, ConstIndex(g, 1));
   const UOp* const filled = Shrink(g, cache, {0, Dim(length)});
   const UOp* const last = Shrink(g, cache, {Dim(n), Dim(length)});
-  const UOp* const y = Add(g, Reduce(g, Op::kAdd, Mul(g, filled, filled), {0}), Reshape(g, last, {1}));
+  const UOp* const y =
+      Add(g, Reduce(g, Op::kAdd, Mul(g, filled, filled), {0}), Reshape(g, last, {1}));
   ExpectGradients(g, y, {{cache, RandomValues(8, -1, 1, random)}}, 2, bound);
 }
 
 TEST_F(GradientTest, ErrorsAreStatuses) {
   const UOp *const x = P(0, {3}), *const i = P(1, {3}, DType::kI32);
-  const auto code = [&](const UOp* y, const UOp* dy, const UOp* wrt) { return Gradient(g, y, dy, {wrt}).status().code(); };
+  const auto code = [&](const UOp* y, const UOp* dy, const UOp* wrt) {
+    return Gradient(g, y, dy, {wrt}).status().code();
+  };
   using absl::StatusCode;
   EXPECT_EQ(code(x, nullptr, x), StatusCode::kInvalidArgument);  // three elements
   EXPECT_EQ(code(x, P(2, {1}), x), StatusCode::kInvalidArgument);
@@ -316,7 +411,8 @@ TEST_F(GradientTest, ErrorsAreStatuses) {
   EXPECT_EQ(code(deep, nullptr, P(5, {})), StatusCode::kResourceExhausted);
 }
 
-// ---- functions ------------------------------------------------------------------------------------------------------
+// ---- functions
+// ------------------------------------------------------------------------------------------------------
 
 class GradientOfCalls : public GradientTest {
  protected:
@@ -342,7 +438,8 @@ TEST_F(GradientOfCalls, OneResultOfTwo) {
 
 TEST_F(GradientOfCalls, BothResults) {
   const UOp* const call = Node(Op::kCall, {Layer(), P(0, {3}), P(1, {3})});
-  const UOp *const a = Node(Op::kGetTuple, {call}, {0}), *const b = Node(Op::kGetTuple, {call}, {1});
+  const UOp *const a = Node(Op::kGetTuple, {call}, {0}), *const b =
+                                                             Node(Op::kGetTuple, {call}, {1});
   ExpectGradients(g, Mul(g, a, b), Inputs(2));
 }
 
@@ -351,7 +448,8 @@ TEST_F(GradientOfCalls, OfAValueAndOfATuple) {
   const UOp* const square = Node(Op::kFunction, {Mul(g, x, x), x});
   ExpectGradients(g, Node(Op::kCall, {square, Alu(g, Op::kSin, x)}), Inputs(1));
   const UOp* const tuple = Node(Op::kTuple, {x, Mul(g, x, x)});
-  ExpectGradients(g, Mul(g, Node(Op::kGetTuple, {tuple}, {0}), Node(Op::kGetTuple, {tuple}, {1})), Inputs(1));
+  ExpectGradients(g, Mul(g, Node(Op::kGetTuple, {tuple}, {0}), Node(Op::kGetTuple, {tuple}, {1})),
+                  Inputs(1));
 }
 
 TEST_F(GradientOfCalls, NestedWithTheTupleOfAnInnerCall) {
@@ -359,7 +457,8 @@ TEST_F(GradientOfCalls, NestedWithTheTupleOfAnInnerCall) {
   const UOp* const body = Node(Op::kCall, {Layer(), Mul(g, x, x), w});
   const UOp* const outer = Node(Op::kFunction, {body, x, w});
   const UOp* const call = Node(Op::kCall, {outer, x, w});
-  ExpectGradients(g, Mul(g, Node(Op::kGetTuple, {call}, {0}), Node(Op::kGetTuple, {call}, {1})), Inputs(2));
+  ExpectGradients(g, Mul(g, Node(Op::kGetTuple, {call}, {0}), Node(Op::kGetTuple, {call}, {1})),
+                  Inputs(2));
 }
 
 TEST_F(GradientOfCalls, TheSameArgumentTwice) {
@@ -394,16 +493,21 @@ TEST_F(GradientOfCalls, TwelveLayersShareOneGradient) {
 TEST_F(GradientOfCalls, DeepNesting) {  // a thousand deep: each function calls the one before
   const UOp* const x = P(0, {});
   const UOp* function = Node(Op::kFunction, {Add(g, x, x), x});
-  for (int i = 0; i < 1000; ++i) function = Node(Op::kFunction, {Node(Op::kCall, {function, Alu(g, Op::kNeg, x)}), x});
+  for (int i = 0; i < 1000; ++i)
+    function = Node(Op::kFunction, {Node(Op::kCall, {function, Alu(g, Op::kNeg, x)}), x});
   const UOp* const gradient = Of(Node(Op::kCall, {function, x}), x);
   EXPECT_EQ(Count(Sink(g, {gradient}), Op::kFunction), 1001);
 }
 
-// ---- random graphs --------------------------------------------------------------------------------------------------
+// ---- random graphs
+// --------------------------------------------------------------------------------------------------
 
-// Smooth where it is probed: arguments of LOG2, SQRT and FDIV are kept away from 0, everything is kept small by SIN.
+// Smooth where it is probed: arguments of LOG2, SQRT and FDIV are kept away from 0, everything is
+// kept small by SIN.
 const UOp* RandomGraph(Graph& g, Xs pool, std::mt19937_64& random) {
-  const auto pick = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
+  const auto pick = [&](size_t n) {
+    return std::uniform_int_distribution<size_t>(0, n - 1)(random);
+  };
   const auto positive = [&](const UOp* x) { return Add(g, Mul(g, x, x), Number(g, x, 0.5)); };
   for (int i = 0; i < 12; ++i) {
     const UOp* const a = pool[pick(pool.size())];
@@ -421,9 +525,13 @@ const UOp* RandomGraph(Graph& g, Xs pool, std::mt19937_64& random) {
       case 8: made = Permute(g, a, {1, 0}); break;
       case 9: made = Flip(g, a, {static_cast<int64_t>(pick(2))}); break;
       case 10: made = Shrink(g, Pad(g, a, {1, 1, 0, 2}), {0, 3, 1, 4}); break;
-      case 11: made = Expand(g, Reduce(g, Op::kAdd, a, {static_cast<int64_t>(pick(2))}), a->shape); break;
+      case 11:
+        made = Expand(g, Reduce(g, Op::kAdd, a, {static_cast<int64_t>(pick(2))}), a->shape);
+        break;
       case 12: made = Expand(g, Reduce(g, Op::kMax, a, {0, 1}), a->shape); break;
-      case 13: made = Expand(g, Reduce(g, Op::kMul, a, {static_cast<int64_t>(pick(2))}), a->shape); break;
+      case 13:
+        made = Expand(g, Reduce(g, Op::kMul, a, {static_cast<int64_t>(pick(2))}), a->shape);
+        break;
       case 14: made = Reshape(g, Reshape(g, a, {9}), {3, 3}); break;
       default: made = Add(g, g.MakeChecked(Op::kContiguous, DType::kVoid, {a}), b); break;
     }
@@ -435,11 +543,13 @@ const UOp* RandomGraph(Graph& g, Xs pool, std::mt19937_64& random) {
 TEST(GradientRandom, SmallGraphs) {
   const auto first = static_cast<uint64_t>(GTEST_FLAG_GET(random_seed));
   for (uint64_t seed = first; seed < first + 60; ++seed) {
-    SCOPED_TRACE("repeat with --gtest_filter=GradientRandom.SmallGraphs --gtest_random_seed=" + std::to_string(seed));
+    SCOPED_TRACE("repeat with --gtest_filter=GradientRandom.SmallGraphs --gtest_random_seed=" +
+                 std::to_string(seed));
     std::mt19937_64 random(seed);
     Graph g;
     const Xs xs = {Param(g, 0, F64, {3, 3}), Param(g, 1, F64, {3, 3})};
-    const std::vector<Input> inputs = {{xs[0], RandomValues(9, -1, 1, random)}, {xs[1], RandomValues(9, -1, 1, random)}};
+    const std::vector<Input> inputs = {{xs[0], RandomValues(9, -1, 1, random)},
+                                       {xs[1], RandomValues(9, -1, 1, random)}};
     ExpectGradients(g, RandomGraph(g, xs, random), inputs, 1);
     if (testing::Test::HasFatalFailure()) return;
   }

@@ -7,8 +7,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/print.h"
 #include "compiler/reference/interpret.h"
@@ -20,8 +20,8 @@
 #ifdef OUTBOARD_HAS_COMPILED
 #include <cstring>
 
-#include "worker/compiled_engine.h"
-#include "worker/in_process_compiler.h"
+#include "worker/compile/in_process_compiler.h"
+#include "worker/engine/compiled_engine.h"
 #endif
 #ifdef OUTBOARD_HAS_SIMPLIFY
 #include "compiler/rewrite/simplify.h"

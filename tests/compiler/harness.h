@@ -26,8 +26,8 @@ struct Engine {
 // line in harness.cc.
 const std::vector<Engine>& Engines();
 
-// Schedules that were left out of Disagreement since walking them would take minutes (schedule_eval.h);
-// the compiler's engines run them all the same.
+// Schedules that were left out of Disagreement since walking them would take minutes
+// (schedule_eval.h); the compiler's engines run them all the same.
 extern int64_t walks_given_up;
 
 // "" where every engine gives the interpreter's `expected` within the tolerances of

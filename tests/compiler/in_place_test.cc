@@ -5,8 +5,8 @@
 
 #include <random>
 
+#include "base/check.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "compiler/ir/spec.h"
 #include "compiler/reference/interpret.h"
 #include "compiler/schedule/schedule.h"

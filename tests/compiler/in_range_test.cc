@@ -7,7 +7,7 @@
 #include <functional>
 #include <random>
 
-#include "compiler/ir/check.h"
+#include "base/check.h"
 #include "compiler/ir/print.h"
 #include "compiler/schedule/schedule.h"
 #include "tests/compiler/kernel_check.h"
@@ -287,11 +287,18 @@ const Case kProved[] = {
        const UOp *r = Range(g, 0, 4), *k = ReduceRange(g, 1, 0);
        return Sink(g, {StoreAt(g, 0, 4, r, Fold(g, Op::kAdd, LoadAt(g, 1, kF, 0, k), {k}))});
      }},
-    {"convolution", [](Graph& g) { return ConvForward(g, {4, 3, 8, 5, 12, 12}); }},
+    {"convolution",
+     [](Graph& g) {
+       return ConvForward(g, {4, 3, 8, 5, 12, 12});
+     }},
     {"gradient of its weights",
-     [](Graph& g) { return ConvWeightGradient(g, {4, 3, 8, 5, 12, 12}); }},
+     [](Graph& g) {
+       return ConvWeightGradient(g, {4, 3, 8, 5, 12, 12});
+     }},
     {"gradient of its input",
-     [](Graph& g) { return ConvInputGradient(g, {4, 3, 8, 5, 12, 12}, true); }},
+     [](Graph& g) {
+       return ConvInputGradient(g, {4, 3, 8, 5, 12, 12}, true);
+     }},
 };
 
 TEST(InRange, Shown) {
@@ -436,7 +443,7 @@ TEST(InRange, ProgramsNeedNoGuards) {
     Graph g;
     const UOp* const sink = RecordProgram(g, program, Size::kReal);
     const auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink));
-    for (const schedule::Kernel& kernel : schedule.kernels)
+    for (const schedule::ScheduledKernel& kernel : schedule.kernels)
       EXPECT_EQ(proof::CheckInRange(kernel.ast), absl::OkStatus()) << program.name << "\n"
                                                                    << GraphToString(kernel.ast);
   }

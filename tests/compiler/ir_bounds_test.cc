@@ -1,5 +1,5 @@
-// The bounds of integers hold: random expressions, computed for every value of their variables. 8-bit
-// types in full; others near their ends and around zero.
+// The bounds of integers hold: random expressions, computed for every value of their variables.
+// 8-bit types in full; others near their ends and around zero.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "compiler/ir/bounds.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "compiler/ir/print.h"
 #include "compiler/reference/alu.h"
 
@@ -159,8 +159,8 @@ TEST_F(BoundsTest, KnownBounds) {
             (Bounds{INT64_MIN, INT64_MAX}));  // may wrap
 }
 
-// Counters, hashes and random numbers are u64: within [0, 2^63) their bounds are their values, above
-// less 2^64, on both sides nothing.
+// Counters, hashes and random numbers are u64: within [0, 2^63) their bounds are their values,
+// above less 2^64, on both sides nothing.
 TEST_F(BoundsTest, KnownBoundsOfU64) {
   Graph g;
   const auto c = [&](uint64_t value) {

@@ -1,6 +1,5 @@
-// Element types: every bit pattern of the small floats, and their rounding against a search through all values.
-#include "compiler/ir/dtype.h"
-
+// Element types: every bit pattern of the small floats, and their rounding against a search through
+// all values.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +9,8 @@
 #include <limits>
 #include <random>
 #include <vector>
+
+#include "compiler/ir/dtype.h"
 
 namespace outboard {
 namespace {
@@ -28,7 +29,8 @@ class SmallFloats : public testing::TestWithParam<DType> {
   const DType dtype = GetParam();
   const uint32_t patterns = 1u << (8 * ByteWidth(dtype));
 
-  // Every finite value of at least +0 with its bits, ascending: positive floats sort as their bits do.
+  // Every finite value of at least +0 with its bits, ascending: positive floats sort as their bits
+  // do.
   std::vector<double> Magnitudes() {
     std::vector<double> values;
     for (uint32_t bits = 0; bits < patterns / 2; ++bits)
@@ -47,7 +49,8 @@ TEST_P(SmallFloats, EveryPatternGoesRound) {
       continue;
     }
     ASSERT_EQ(Store(dtype, value), bits) << value;
-    ASSERT_EQ(std::bit_cast<uint64_t>(RoundTo(dtype, value)), std::bit_cast<uint64_t>(value)) << bits;
+    ASSERT_EQ(std::bit_cast<uint64_t>(RoundTo(dtype, value)), std::bit_cast<uint64_t>(value))
+        << bits;
   }
   EXPECT_GT(nans, 0);
 }
@@ -56,7 +59,8 @@ TEST_P(SmallFloats, RoundsToTheNearestTiesToEven) {
   const std::vector<double> values = Magnitudes();
   ASSERT_TRUE(std::is_sorted(values.begin(), values.end()));
   const double last = values.back(), past = last + (last - values[values.size() - 2]);
-  // Bits of values[i] are i, so an even index is an even mantissa. Past the end is infinity, where there is one.
+  // Bits of values[i] are i, so an even index is an even mantissa. Past the end is infinity, where
+  // there is one.
   const auto nearest = [&](double x) {
     const bool saturates = dtype == DType::kF8E4M3;
     if (x >= last) return saturates || x - last < past - x ? last : kInf;
@@ -76,12 +80,14 @@ TEST_P(SmallFloats, RoundsToTheNearestTiesToEven) {
     check(std::nextafter(middle, kInf));
     check(std::nextafter(middle, 0));
   }
-  for (const double x : {last, std::nextafter(last, kInf), last + (past - last) / 2, past, 2 * past, 1e300, kInf,
-                         std::nextafter(last + (past - last) / 2, 0), 5e-324, values[1] / 2, values[1] / 4})
+  for (const double x :
+       {last, std::nextafter(last, kInf), last + (past - last) / 2, past, 2 * past, 1e300, kInf,
+        std::nextafter(last + (past - last) / 2, 0), 5e-324, values[1] / 2, values[1] / 4})
     check(x);
   std::mt19937_64 random(1);
   for (int i = 0; i < 20'000; ++i)
-    check(std::ldexp(std::uniform_real_distribution<>(1, 2)(random), std::uniform_int_distribution<>(-150, 150)(random)));
+    check(std::ldexp(std::uniform_real_distribution<>(1, 2)(random),
+                     std::uniform_int_distribution<>(-150, 150)(random)));
 }
 
 TEST_P(SmallFloats, ZerosKeepTheirSign) {
@@ -101,12 +107,15 @@ TEST(DTypeTest, KnownPatterns) {
     uint32_t bits;
     double value;
   } known[] = {
-      {DType::kF8E4M3, 0x38, 1},       {DType::kF8E4M3, 0x7e, 448},     {DType::kF8E4M3, 0x01, 0x1p-9},
-      {DType::kF8E4M3, 0x08, 0x1p-6},  {DType::kF8E4M3, 0xc0, -2},      {DType::kF8E5M2, 0x3c, 1},
-      {DType::kF8E5M2, 0x7b, 57344},   {DType::kF8E5M2, 0x7c, kInf},    {DType::kF8E5M2, 0x01, 0x1p-16},
-      {DType::kF16, 0x3c00, 1},        {DType::kF16, 0x7bff, 65504},    {DType::kF16, 0x0001, 0x1p-24},
-      {DType::kF16, 0x3555, 0x1.554p-2}, {DType::kF16, 0xfc00, -kInf},  {DType::kBF16, 0x3f80, 1},
-      {DType::kBF16, 0x7f7f, 0x1.fep127}, {DType::kBF16, 0x0001, 0x1p-133}, {DType::kBF16, 0xc049, -3.140625},
+      {DType::kF8E4M3, 0x38, 1},         {DType::kF8E4M3, 0x7e, 448},
+      {DType::kF8E4M3, 0x01, 0x1p-9},    {DType::kF8E4M3, 0x08, 0x1p-6},
+      {DType::kF8E4M3, 0xc0, -2},        {DType::kF8E5M2, 0x3c, 1},
+      {DType::kF8E5M2, 0x7b, 57344},     {DType::kF8E5M2, 0x7c, kInf},
+      {DType::kF8E5M2, 0x01, 0x1p-16},   {DType::kF16, 0x3c00, 1},
+      {DType::kF16, 0x7bff, 65504},      {DType::kF16, 0x0001, 0x1p-24},
+      {DType::kF16, 0x3555, 0x1.554p-2}, {DType::kF16, 0xfc00, -kInf},
+      {DType::kBF16, 0x3f80, 1},         {DType::kBF16, 0x7f7f, 0x1.fep127},
+      {DType::kBF16, 0x0001, 0x1p-133},  {DType::kBF16, 0xc049, -3.140625},
   };
   for (const auto& k : known) {
     EXPECT_EQ(Load(k.dtype, k.bits), k.value) << Name(k.dtype) << " " << k.bits;
@@ -126,7 +135,8 @@ TEST(DTypeTest, WideFloats) {
   EXPECT_EQ(LoadFloat(DType::kF64, &d), 0.1);
   for (int i = static_cast<int>(DType::kF8E4M3); i < kDTypeCount; ++i) {
     const double nan = RoundTo(static_cast<DType>(i), std::bit_cast<double>(0xfff0000000000123ull));
-    EXPECT_EQ(std::bit_cast<uint64_t>(nan), std::bit_cast<uint64_t>(std::numeric_limits<double>::quiet_NaN()));
+    EXPECT_EQ(std::bit_cast<uint64_t>(nan),
+              std::bit_cast<uint64_t>(std::numeric_limits<double>::quiet_NaN()));
   }
 }
 
@@ -138,7 +148,8 @@ TEST(DTypeTest, IntegersWrap) {
   EXPECT_EQ(WrapTo(DType::kI64, INT64_MIN), INT64_MIN);
   EXPECT_EQ(WrapTo(DType::kU64, -1), -1);  // its bits
   EXPECT_EQ(WrapTo(DType::kBool, 256), 1);
-  for (const DType dtype : {DType::kI8, DType::kU8, DType::kI16, DType::kU16, DType::kI32, DType::kU32, DType::kI64}) {
+  for (const DType dtype :
+       {DType::kI8, DType::kU8, DType::kI16, DType::kU16, DType::kI32, DType::kU32, DType::kI64}) {
     int64_t cell = 0;
     for (const int64_t value : {IntMin(dtype), IntMax(dtype), int64_t{0}, int64_t{1}}) {
       StoreInt(dtype, value, &cell);
@@ -148,7 +159,8 @@ TEST(DTypeTest, IntegersWrap) {
 }
 
 TEST(DTypeTest, NamesGoRound) {
-  for (int i = 0; i < kDTypeCount; ++i) EXPECT_EQ(DTypeFromName(Name(static_cast<DType>(i))), static_cast<DType>(i));
+  for (int i = 0; i < kDTypeCount; ++i)
+    EXPECT_EQ(DTypeFromName(Name(static_cast<DType>(i))), static_cast<DType>(i));
   EXPECT_EQ(DTypeFromName("f33"), std::nullopt);
   EXPECT_EQ(DTypeFromName(""), std::nullopt);
 }

@@ -1,17 +1,16 @@
 // Nodes and graphs: interning, order, dimensions, printing.
-#include "compiler/ir/uop.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
 
+#include "base/check.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "compiler/ir/dims.h"
 #include "compiler/ir/limits.h"
 #include "compiler/ir/print.h"
 #include "compiler/ir/spec.h"
+#include "compiler/ir/uop.h"
 
 namespace outboard {
 namespace {
@@ -56,7 +55,8 @@ TEST(GraphTest, PostOrderIsLeftToRightAndOnce) {
 }
 
 TEST(GraphTest, ChosenConstantsDoNotCollide) {
-  // Case 36 of the hostile suite: patterns that weak mixing folds together. (The hash is secret as well.)
+  // Case 36 of the hostile suite: patterns that weak mixing folds together. (The hash is secret as
+  // well.)
   Graph g;
   std::set<uint32_t> hashes;
   for (int64_t i = 0; i < 20'000; ++i) hashes.insert(ConstInt(g, DType::kI64, i << 32 | i)->hash);
@@ -90,16 +90,19 @@ TEST(GraphTest, TuplesAreFoundThroughFewCallsOnly) {
   Graph g;
   const UOp* call = nullptr;
   for (int depth = 0; depth <= limits::kTupleCallsMax; ++depth) {
-    const UOp* const body = depth == 0 ? g.MakeChecked(Op::kTuple, kVoid, {ConstFloat(g, kF32, 1)}) : call;
+    const UOp* const body =
+        depth == 0 ? g.MakeChecked(Op::kTuple, kVoid, {ConstFloat(g, kF32, 1)}) : call;
     if (depth > 0) {
       EXPECT_TRUE(g.Make(Op::kGetTuple, kVoid, {call}, {0}).ok()) << depth;
     }
     call = g.MakeChecked(Op::kCall, kVoid, {g.MakeChecked(Op::kFunction, kVoid, {body})});
   }
-  EXPECT_EQ(g.Make(Op::kGetTuple, kVoid, {call}, {0}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(g.Make(Op::kGetTuple, kVoid, {call}, {0}).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
-// ---- dimensions -----------------------------------------------------------------------------------------------------
+// ---- dimensions
+// -----------------------------------------------------------------------------------------------------
 
 class DimTest : public testing::Test {
  protected:
@@ -166,11 +169,13 @@ TEST_F(DimTest, ShapesAreSymbolic) {
   const UOp* const cache = Param(g, 1, kF32, {9});
   EXPECT_EQ(Shrink(g, cache, {0, Dim(n)})->shape[0], Dim(n));
   EXPECT_EQ(Pad(g, Shrink(g, cache, {0, Dim(n)}), {0, Difference(9, Dim(n))})->shape[0], Dim(9));
-  EXPECT_FALSE(g.Make(Op::kShrink, kVoid, {cache, outboard::Add(g, n, m)}, {0, kSymbolicDim}).ok());  // up to 13
+  EXPECT_FALSE(g.Make(Op::kShrink, kVoid, {cache, outboard::Add(g, n, m)}, {0, kSymbolicDim})
+                   .ok());  // up to 13
   EXPECT_EQ(Dim(ConstIndex(g, 5)), Dim(5));
 }
 
-// ---- printing -------------------------------------------------------------------------------------------------------
+// ---- printing
+// -------------------------------------------------------------------------------------------------------
 
 TEST(PrintTest, APersonCanReadIt) {
   Graph g;

@@ -1,6 +1,4 @@
 // What may exist: one line a rule. Numbers in brackets are cases of the hostile suite.
-#include "compiler/ir/spec.h"
-
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -8,9 +6,10 @@
 #include <functional>
 #include <string>
 
+#include "base/check.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "compiler/ir/limits.h"
+#include "compiler/ir/spec.h"
 
 namespace outboard {
 namespace {
@@ -18,8 +17,8 @@ namespace {
 using absl::StatusCode;
 using Made = absl::StatusOr<const UOp*>;
 
-constexpr DType kVoid = DType::kVoid, kBool = DType::kBool, kI8 = DType::kI8, kI32 = DType::kI32, kI64 = DType::kI64,
-                kU64 = DType::kU64, kF16 = DType::kF16, kF32 = DType::kF32;
+constexpr DType kVoid = DType::kVoid, kBool = DType::kBool, kI8 = DType::kI8, kI32 = DType::kI32,
+                kI64 = DType::kI64, kU64 = DType::kU64, kF16 = DType::kF16, kF32 = DType::kF32;
 constexpr StatusCode kOk = StatusCode::kOk, kBad = StatusCode::kInvalidArgument;
 constexpr int64_t kAddCode = static_cast<int64_t>(Op::kAdd);
 
@@ -222,7 +221,8 @@ TEST(Spec, Table) {
     Graph g;
     const Made made = c.make(Sample{g});
     EXPECT_EQ(made.status().code(), c.code) << c.name << ": " << made.status();
-    EXPECT_NE(std::string(made.status().message()).find(c.field), std::string::npos) << c.name << ": " << made.status();
+    EXPECT_NE(std::string(made.status().message()).find(c.field), std::string::npos)
+        << c.name << ": " << made.status();
   }
 }
 
@@ -255,7 +255,8 @@ TEST(Spec, EveryOperationRefusesATuple) {
     const UOp* const tuple = g.MakeChecked(Op::kTuple, kVoid, {Param(g, 0, kF32, {})});
     for (int count = 1; count <= 3; ++count)
       for (const std::vector<int64_t>& arg : {std::vector<int64_t>{}, {0}, {kAddCode}, {0, 1}})
-        EXPECT_FALSE(g.Make(op, kVoid, std::vector<const UOp*>(count, tuple), arg).ok()) << InfoOf(op).name;
+        EXPECT_FALSE(g.Make(op, kVoid, std::vector<const UOp*>(count, tuple), arg).ok())
+            << InfoOf(op).name;
   }
 }
 
@@ -270,23 +271,41 @@ TEST(Spec, WholeGraphs) {
       {"a sink", kOk, [](Graph& g) { return Sink(g, {Param(g, 0, kF32, {})}); }},
       {"no sink", kBad, [](Graph& g) { return Param(g, 0, kF32, {}); }},
       {"a BUFFER", kBad, [](Graph& g) { return Sink(g, {BufferNode(g, 0, kF32, {})}); }},
-      {"slot 1 first", kBad, [](Graph& g) { return Sink(g, {Param(g, 1, kF32, {}), Param(g, 0, kF32, {})}); }},
+      {"slot 1 first", kBad,
+       [](Graph& g) {
+         return Sink(g, {Param(g, 1, kF32, {}), Param(g, 0, kF32, {})});
+       }},
       {"slot 0 missing", kBad, [](Graph& g) { return Sink(g, {Param(g, 1, kF32, {})}); }},
-      {"slot 0 twice", kBad, [](Graph& g) { return Sink(g, {Param(g, 0, kF32, {}), Param(g, 0, kF32, {1})}); }},
+      {"slot 0 twice", kBad,
+       [](Graph& g) {
+         return Sink(g, {Param(g, 0, kF32, {}), Param(g, 0, kF32, {1})});
+       }},
       {"a function's slots are its own", kOk,
        [](Graph& g) {
          const UOp *const p = Param(g, 0, kF32, {}), *const q = Param(g, 1, kF32, {});
          const UOp* const second = g.MakeChecked(Op::kFunction, kVoid, {q, p, q});
          return Sink(g, {g.MakeChecked(Op::kCall, kVoid, {second, p, p})});
        }},
-      {"VAR with two ranges", kBad, [](Graph& g) { return Sink(g, {Add(g, Var(g, 0, 0, 3), Var(g, 0, 0, 4))}); }},
-      {"two VARs", kOk, [](Graph& g) { return Sink(g, {Add(g, Var(g, 0, 0, 3), Var(g, 1, 0, 4))}); }},
+      {"VAR with two ranges", kBad,
+       [](Graph& g) { return Sink(g, {Add(g, Var(g, 0, 0, 3), Var(g, 0, 0, 4))}); }},
+      {"two VARs", kOk,
+       [](Graph& g) { return Sink(g, {Add(g, Var(g, 0, 0, 3), Var(g, 1, 0, 4))}); }},
       {"two devices", StatusCode::kUnimplemented,
-       [](Graph& g) { return Sink(g, {g.MakeChecked(Op::kCopy, kVoid, {Param(g, 0, kF32, {})}, {1})}); }},
+       [](Graph& g) {
+         return Sink(g, {g.MakeChecked(Op::kCopy, kVoid, {Param(g, 0, kF32, {})}, {1})});
+       }},
       {"two shards", StatusCode::kUnimplemented,
-       [](Graph& g) { return Sink(g, {g.MakeChecked(Op::kShard, kVoid, {Param(g, 0, kF32, {4})}, {0, 2})}); }},
-      {"a GLOBAL", kBad, [](Graph& g) { return Sink(g, {g.MakeChecked(Op::kGlobal, kF32, {}, {0, 4})}); }},
-      {"a RANGE", kBad, [](Graph& g) { return Sink(g, {g.MakeChecked(Op::kRange, kVoid, {}, {0, 4, 0})}); }},
+       [](Graph& g) {
+         return Sink(g, {g.MakeChecked(Op::kShard, kVoid, {Param(g, 0, kF32, {4})}, {0, 2})});
+       }},
+      {"a GLOBAL", kBad,
+       [](Graph& g) {
+         return Sink(g, {g.MakeChecked(Op::kGlobal, kF32, {}, {0, 4})});
+       }},
+      {"a RANGE", kBad,
+       [](Graph& g) {
+         return Sink(g, {g.MakeChecked(Op::kRange, kVoid, {}, {0, 4, 0})});
+       }},
       {"a MULACC", kBad,
        [](Graph& g) {
          const UOp* const p = Param(g, 0, kF32, {});
@@ -302,8 +321,11 @@ TEST(Spec, WholeGraphs) {
 TEST(Spec, ParamsAndVars) {
   Graph g;
   const UOp *const p = Param(g, 0, kF32, {Dim(Var(g, 5, 1, 4))}), *const q = Param(g, 1, kF32, {});
-  const UOp* const f = g.MakeChecked(Op::kFunction, kVoid, {Param(g, 0, kI8, {Dim(Var(g, 2, 1, 4))}), Param(g, 0, kI8, {Dim(Var(g, 2, 1, 4))})});
-  const UOp* const call = g.MakeChecked(Op::kCall, kVoid, {f, Cast(g, Expand(g, Reshape(g, q, {1}), {Dim(Var(g, 2, 1, 4))}), kI8)});
+  const UOp* const f = g.MakeChecked(
+      Op::kFunction, kVoid,
+      {Param(g, 0, kI8, {Dim(Var(g, 2, 1, 4))}), Param(g, 0, kI8, {Dim(Var(g, 2, 1, 4))})});
+  const UOp* const call = g.MakeChecked(
+      Op::kCall, kVoid, {f, Cast(g, Expand(g, Reshape(g, q, {1}), {Dim(Var(g, 2, 1, 4))}), kI8)});
   const UOp* const root = Sink(g, {p, call});
   ASSERT_TRUE(VerifyGraph(root, Level::kTensor).ok());
   EXPECT_EQ(ParamsOf(root), (std::vector<const UOp*>{p, q}));

@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "compiler/codegen/compile.h"
+#include "compiler/compile.h"
 #include "compiler/ir/print.h"
 #include "tests/compiler/kernel_run.h"
 

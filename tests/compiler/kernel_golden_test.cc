@@ -13,12 +13,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/check.h"
 #include "client/tensor/tensor.h"
-#include "compiler/codegen/apply.h"
-#include "compiler/codegen/heuristic.h"
-#include "compiler/codegen/transcendental.h"
-#include "compiler/ir/check.h"
 #include "compiler/ir/print.h"
+#include "compiler/kernel/decompose_math.h"
+#include "compiler/optimize/apply.h"
+#include "compiler/optimize/heuristics.h"
 #include "compiler/schedule/schedule.h"
 #include "tests/compiler/schedule_programs.h"
 
@@ -47,12 +47,30 @@ std::vector<Tensor> Gradient(const Tensor& y, const Tensor& weight) {
 
 const Golden kGoldens[] = {
     {"elementwise", [] { return std::vector{(In({1000}) * 2 + In({1000})).relu()}; }},
-    {"broadcast", [] { return std::vector{In({64, 256}) + In({256}) * In({64, 1})}; }},
-    {"transpose", [] { return std::vector{In({200, 300}).transpose().contiguous()}; }},
-    {"flip", [] { return std::vector{In({100, 64}).flip({0, 1})}; }},
-    {"pad", [] { return std::vector{In({30, 40}).pad({{1, 2}, {3, 0}}) + 1}; }},
-    {"concatenate", [] { return std::vector{Tensor::cat({In({10, 64}), In({20, 64})})}; }},
-    {"masked", [] { return std::vector{In({128, 128}).tril()}; }},
+    {"broadcast",
+     [] {
+       return std::vector{In({64, 256}) + In({256}) * In({64, 1})};
+     }},
+    {"transpose",
+     [] {
+       return std::vector{In({200, 300}).transpose().contiguous()};
+     }},
+    {"flip",
+     [] {
+       return std::vector{In({100, 64}).flip({0, 1})};
+     }},
+    {"pad",
+     [] {
+       return std::vector{In({30, 40}).pad({{1, 2}, {3, 0}}) + 1};
+     }},
+    {"concatenate",
+     [] {
+       return std::vector{Tensor::cat({In({10, 64}), In({20, 64})})};
+     }},
+    {"masked",
+     [] {
+       return std::vector{In({128, 128}).tril()};
+     }},
     {"integers", [] { return std::vector{In({1000}, DType::kI32).idiv(7) % 5}; }},
     {"casts",
      [] {
@@ -60,25 +78,70 @@ const Golden kGoldens[] = {
            In({1000}, DType::kU8).cast(DType::kF16).cast(DType::kBF16).cast(DType::kF32)};
      }},
     {"threefry", [] { return std::vector{Tensor::rand({1000})}; }},
-    {"sum_inner", [] { return std::vector{In({512, 256}).sum(1)}; }},
-    {"sum_outer", [] { return std::vector{In({512, 256}).sum(0)}; }},
-    {"sum_all", [] { return std::vector{In({1024, 1024}).sum()}; }},
-    {"max_and_place", [] { return std::vector{In({64, 100}).argmax(1)}; }},
-    {"cumsum", [] { return std::vector{In({8, 500}).cumsum(1)}; }},
-    {"softmax", [] { return std::vector{In({512, 128}).softmax()}; }},
-    {"log_softmax", [] { return std::vector{In({512, 128}).log_softmax()}; }},
-    {"layer_norm", [] { return std::vector{In({512, 256}).layernorm()}; }},
-    {"matmul", [] { return std::vector{In({512, 512}).matmul(In({512, 512}))}; }},
+    {"sum_inner",
+     [] {
+       return std::vector{In({512, 256}).sum(1)};
+     }},
+    {"sum_outer",
+     [] {
+       return std::vector{In({512, 256}).sum(0)};
+     }},
+    {"sum_all",
+     [] {
+       return std::vector{In({1024, 1024}).sum()};
+     }},
+    {"max_and_place",
+     [] {
+       return std::vector{In({64, 100}).argmax(1)};
+     }},
+    {"cumsum",
+     [] {
+       return std::vector{In({8, 500}).cumsum(1)};
+     }},
+    {"softmax",
+     [] {
+       return std::vector{In({512, 128}).softmax()};
+     }},
+    {"log_softmax",
+     [] {
+       return std::vector{In({512, 128}).log_softmax()};
+     }},
+    {"layer_norm",
+     [] {
+       return std::vector{In({512, 256}).layernorm()};
+     }},
+    {"matmul",
+     [] {
+       return std::vector{In({512, 512}).matmul(In({512, 512}))};
+     }},
     {"matmul_transposed",
-     [] { return std::vector{In({512, 512}).matmul(In({512, 512}).transpose())}; }},
-    {"matmul_odd", [] { return std::vector{In({37, 83}).matmul(In({83, 29}))}; }},
-    {"matmul_batched", [] { return std::vector{In({8, 64, 32}).matmul(In({8, 32, 64}))}; }},
+     [] {
+       return std::vector{In({512, 512}).matmul(In({512, 512}).transpose())};
+     }},
+    {"matmul_odd",
+     [] {
+       return std::vector{In({37, 83}).matmul(In({83, 29}))};
+     }},
+    {"matmul_batched",
+     [] {
+       return std::vector{In({8, 64, 32}).matmul(In({8, 32, 64}))};
+     }},
     {"matmul_bias_relu",
-     [] { return std::vector{(In({128, 576}).matmul(In({576, 64})) + In({64})).relu()}; }},
+     [] {
+       return std::vector{(In({128, 576}).matmul(In({576, 64})) + In({64})).relu()};
+     }},
     {"matmul_bf16",
-     [] { return std::vector{In({512, 512}, DType::kBF16).matmul(In({512, 512}, DType::kBF16))}; }},
-    {"matrix_vector", [] { return std::vector{In({512, 512}).matmul(In({512}))}; }},
-    {"conv", [] { return std::vector{In({32, 16, 24, 24}).conv2d(In({32, 16, 3, 3}))}; }},
+     [] {
+       return std::vector{In({512, 512}, DType::kBF16).matmul(In({512, 512}, DType::kBF16))};
+     }},
+    {"matrix_vector",
+     [] {
+       return std::vector{In({512, 512}).matmul(In({512}))};
+     }},
+    {"conv",
+     [] {
+       return std::vector{In({32, 16, 24, 24}).conv2d(In({32, 16, 3, 3}))};
+     }},
     {"conv_weight_gradient",
      [] {
        const Tensor w = Weight({32, 16, 3, 3});
@@ -89,9 +152,18 @@ const Golden kGoldens[] = {
        const Tensor x = Weight({32, 16, 24, 24});
        return Gradient(x.conv2d(In({32, 16, 3, 3})), x);
      }},
-    {"max_pool", [] { return std::vector{In({32, 32, 24, 24}).max_pool2d()}; }},
-    {"average_pool", [] { return std::vector{In({32, 32, 24, 24}).avg_pool2d()}; }},
-    {"gather", [] { return std::vector{In({1000, 64})[In({32}, DType::kI32)]}; }},
+    {"max_pool",
+     [] {
+       return std::vector{In({32, 32, 24, 24}).max_pool2d()};
+     }},
+    {"average_pool",
+     [] {
+       return std::vector{In({32, 32, 24, 24}).avg_pool2d()};
+     }},
+    {"gather",
+     [] {
+       return std::vector{In({1000, 64})[In({32}, DType::kI32)]};
+     }},
     {"scatter_add",
      [] {
        const Tensor table = Weight({1000, 64});
@@ -112,7 +184,7 @@ std::string TextOf(const Golden& golden) {
   std::string text;
   for (size_t k = 0; k < schedule.kernels.size(); ++k) {
     const UOp* ast = schedule.kernels[k].ast;
-    codegen::Kernel kernel = ValueOrDie(codegen::AnalyzeKernel(ast));
+    codegen::LoopNest kernel = ValueOrDie(codegen::AnalyzeKernel(ast));
     const std::vector<codegen::Opt> opts = codegen::HeuristicOpts(kernel, kMachine);
     const auto planned = ValueOrDie(codegen::ApplyOpts(std::move(kernel), opts, kMachine));
     if (golden.decomposed) ast = codegen::DecomposeTranscendentals(g, ast);

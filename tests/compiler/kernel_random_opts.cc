@@ -1,7 +1,7 @@
 #include "tests/compiler/kernel_random_opts.h"
 
-#include "compiler/codegen/apply.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
+#include "compiler/optimize/apply.h"
 
 namespace outboard::test {
 
@@ -11,7 +11,7 @@ using codegen::OptKind;
 std::vector<Opt> RandomOpts(const UOp* sink, const codegen::Machine& machine,
                             std::mt19937& random) {
   const auto pick = [&](size_t n) { return static_cast<int64_t>(random() % n); };
-  const codegen::Kernel kernel = ValueOrDie(codegen::AnalyzeKernel(sink));
+  const codegen::LoopNest kernel = ValueOrDie(codegen::AnalyzeKernel(sink));
   const auto axes = static_cast<int64_t>(codegen::AxesOf(kernel).size());
   const auto loads = static_cast<int64_t>(codegen::LoadsOf(kernel).size());
   // Loops are counted by the last two kinds: those come last, or nothing that changes them is

@@ -4,9 +4,9 @@
 #include <random>
 #include <vector>
 
-#include "compiler/codegen/opt.h"
-#include "compiler/codegen/plan.h"
 #include "compiler/ir/uop.h"
+#include "compiler/optimize/loop_plan.h"
+#include "compiler/optimize/opt.h"
 
 namespace outboard::test {
 

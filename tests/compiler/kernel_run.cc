@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "compiler/ir/check.h"
+#include "base/check.h"
 #include "runtime/cpu/elf_loader.h"
 
 namespace outboard::test {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "compiler/codegen/compiled_kernel.h"
+#include "compiler/compiled_kernel.h"
 #include "compiler/ir/uop.h"
 
 namespace outboard::test {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "compiler/ir/encoding.h"
 #include "tests/compiler/error_bounds.h"
 #include "tests/compiler/random_values.h"

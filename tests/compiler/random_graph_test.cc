@@ -13,8 +13,8 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/print.h"
 #include "compiler/ir/spec.h"

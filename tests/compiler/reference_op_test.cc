@@ -7,8 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/check.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "tests/compiler/harness.h"
 
 namespace outboard::test {

@@ -4,8 +4,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "compiler/reference/interpret.h"
 #include "tests/compiler/harness.h"
 

@@ -8,7 +8,7 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/print.h"
 #include "compiler/rewrite/matcher.h"
-#include "compiler/rewrite/rules.h"
+#include "compiler/rewrite/rules/rules.h"
 #include "compiler/rewrite/simplify.h"
 #include "tests/compiler/rewrite_expressions.h"
 #include "tests/compiler/rewrite_interpreter.h"

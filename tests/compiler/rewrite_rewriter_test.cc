@@ -5,11 +5,11 @@
 
 #include "compiler/ir/build.h"
 #include "compiler/ir/print.h"
-#include "compiler/rewrite/linear.h"
 #include "compiler/rewrite/order.h"
 #include "compiler/rewrite/rebuild.h"
 #include "compiler/rewrite/recorder.h"
 #include "compiler/rewrite/rewriter.h"
+#include "compiler/rewrite/rules/linear.h"
 #include "compiler/rewrite/simplify.h"
 #include "compiler/rewrite/substitute.h"
 
@@ -181,9 +181,7 @@ TEST_F(RewriterTest, ARecorderSeesPassesAndRules) {
     {
       RecordedPass pass("outer", {r1}, sum);
       pass.Made(Simplify(g, sum));
-      {
-        const RecordedPass inner("inner", {}, r0);
-      }
+      { const RecordedPass inner("inner", {}, r0); }
     }
     Simplify(g, Add(g, Number(0), r1));
     std::thread([&] {
@@ -231,7 +229,7 @@ TEST_F(RewriterTest, LinearForms) {
   const UOp* const e =
       Add(g, Add(g, Mul(g, Add(g, Mul(g, r0, Number(20)), r1), Number(5)), Alu(g, Op::kNeg, r1)),
           Number(7));
-  const Linear linear = LinearOf(e);
+  const LinearSum linear = LinearOf(e);
   ASSERT_EQ(linear.terms.size(), 2u);
   EXPECT_EQ(linear.terms[0], std::make_pair(r0, int64_t{100}));
   EXPECT_EQ(linear.terms[1], std::make_pair(r1, int64_t{4}));

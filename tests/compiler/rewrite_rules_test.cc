@@ -11,7 +11,7 @@
 #include "compiler/ir/print.h"
 #include "compiler/rewrite/rebuild.h"
 #include "compiler/rewrite/rewriter.h"
-#include "compiler/rewrite/rules.h"
+#include "compiler/rewrite/rules/rules.h"
 #include "compiler/rewrite/simplify.h"
 #include "tests/compiler/rewrite_expressions.h"
 

@@ -5,12 +5,12 @@
 #include <map>
 #include <set>
 
+#include "base/check.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "compiler/ir/print.h"
 #include "compiler/ir/spec.h"
 #include "compiler/reference/interpret.h"
-#include "compiler/rewrite/rules.h"
+#include "compiler/rewrite/rules/rules.h"
 #include "compiler/rewrite/simplify.h"
 
 namespace outboard {

@@ -1,10 +1,10 @@
 // Updates of rows in place: only what changes is written, and the rest stays.
-#include "compiler/schedule/row_store.h"
+#include "compiler/schedule/gather/row_store.h"
 
 #include <gtest/gtest.h>
 
+#include "base/check.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "compiler/reference/interpret.h"
 #include "compiler/schedule/schedule.h"
 #include "tests/compiler/harness.h"

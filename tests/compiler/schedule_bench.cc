@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "compiler/codegen/compile.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
+#include "compiler/compile.h"
 #include "compiler/schedule/schedule.h"
 #include "tests/compiler/kernel_run.h"
 #include "tests/compiler/schedule_programs.h"
@@ -40,7 +40,7 @@ void Measure(const Program& program, bool list) {
   const auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink));
   const double schedule_ms = (Now() - start) * 1e3;
   std::vector<const UOp*> asts;
-  for (const schedule::Kernel& kernel : schedule.kernels) asts.push_back(kernel.ast);
+  for (const schedule::ScheduledKernel& kernel : schedule.kernels) asts.push_back(kernel.ast);
   start = Now();
   const auto compiled = CompileKernels(asts);
   const double compile_ms = (Now() - start) * 1e3;

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <random>
 
-#include "compiler/ir/check.h"
+#include "base/check.h"
 #include "compiler/ir/spec.h"
 #include "tests/compiler/harness.h"
 

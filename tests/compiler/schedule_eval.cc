@@ -9,7 +9,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
 #include "compiler/rewrite/bind.h"
 
 namespace outboard::test {
@@ -76,8 +76,8 @@ class Evaluator {
   }
 
  private:
-  // A value that several nodes use is kept until a counter that it depends on moves, or the point is
-  // another: without that, walking takes exponential time.
+  // A value that several nodes use is kept until a counter that it depends on moves, or the point
+  // is another: without that, walking takes exponential time.
   struct Shared {
     std::vector<const UOp*> counters;
     uint64_t made = 0;  // by now_; 0: never
@@ -329,15 +329,15 @@ class Evaluator {
 };
 
 // Element by element, where `tensor` is row-major and `memory` has a room for each dimension.
-void CopyRooms(HostTensor& tensor, std::string& memory, const std::vector<int64_t>& rooms,
+void CopyRooms(HostTensor& tensor, std::string& memory, const std::vector<int64_t>& padded_dims,
                bool to_memory) {
   const int width = ByteWidth(tensor.dtype);
   for (int64_t element = 0; element < tensor.ElementCount(); ++element) {
     int64_t place = 0, stride = 1, left = element;
-    for (size_t i = rooms.size(); i-- > 0;) {
+    for (size_t i = padded_dims.size(); i-- > 0;) {
       place += left % tensor.dims[i] * stride;
       left /= tensor.dims[i];
-      stride *= rooms[i];
+      stride *= padded_dims[i];
     }
     char *const dense = tensor.bytes.data() + element * width, *const room =
                                                                    memory.data() + place * width;
@@ -351,7 +351,7 @@ absl::StatusOr<std::vector<HostTensor>> EvaluateSchedule(const schedule::Schedul
                                                          const UOp* sink,
                                                          std::span<const HostTensor> params,
                                                          std::span<const Binding> bindings) {
-  using Kind = schedule::Buffer::Kind;
+  using Kind = schedule::ScheduledBuffer::Kind;
   std::vector<HostTensor> results;
   for (const UOp* result : sink->src) {
     OB_ASSIGN_OR_RETURN(std::vector<int64_t> dims, DimsAt(result->shape, bindings));
@@ -368,11 +368,11 @@ absl::StatusOr<std::vector<HostTensor>> EvaluateSchedule(const schedule::Schedul
     return over == schedule::kNoInput ? &results[result].bytes : &inputs[over].bytes;
   };
   for (size_t i = 0; i < schedule.buffers.size(); ++i) {
-    const schedule::Buffer& buffer = schedule.buffers[i];
+    const schedule::ScheduledBuffer& buffer = schedule.buffers[i];
     memory[i].assign(buffer.bytes(), '\x7f');
-    if (!buffer.rooms.empty() && buffer.kind == Kind::kInput)
-      CopyRooms(inputs[buffer.index], memory[i], buffer.rooms, /*to_memory=*/true);
-    buffers.push_back(!buffer.rooms.empty()          ? &memory[i]
+    if (!buffer.padded_dims.empty() && buffer.kind == Kind::kInput)
+      CopyRooms(inputs[buffer.index], memory[i], buffer.padded_dims, /*to_memory=*/true);
+    buffers.push_back(!buffer.padded_dims.empty()    ? &memory[i]
                       : buffer.kind == Kind::kInput  ? &inputs[buffer.index].bytes
                       : buffer.kind == Kind::kOutput ? result_memory(buffer.index)
                                                      : &memory[i]);
@@ -385,9 +385,9 @@ absl::StatusOr<std::vector<HostTensor>> EvaluateSchedule(const schedule::Schedul
       return absl::Status(status.code(), absl::StrCat("kernel ", k, ": ", status.message()));
   }
   for (size_t i = 0; i < schedule.buffers.size(); ++i)
-    if (const schedule::Buffer& buffer = schedule.buffers[i];
-        !buffer.rooms.empty() && buffer.kind == Kind::kOutput)
-      CopyRooms(results[buffer.index], memory[i], buffer.rooms, /*to_memory=*/false);
+    if (const schedule::ScheduledBuffer& buffer = schedule.buffers[i];
+        !buffer.padded_dims.empty() && buffer.kind == Kind::kOutput)
+      CopyRooms(results[buffer.index], memory[i], buffer.padded_dims, /*to_memory=*/false);
   for (size_t i = 0; i < results.size(); ++i) results[i].bytes = std::string(*result_memory(i));
   return results;
 }

@@ -7,7 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_format.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
 #include "compiler/proof/in_range.h"
 #include "compiler/schedule/schedule.h"
 #include "tests/compiler/schedule_check.h"
@@ -111,8 +111,8 @@ TEST(ScheduleGolden, StateIsWrittenInPlace) {
     if (donated.empty()) continue;
     const auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink, donated));
     int64_t fresh = 0, results = 0;
-    for (const schedule::Buffer& buffer : schedule.buffers) {
-      if (buffer.kind != schedule::Buffer::Kind::kOutput) continue;
+    for (const schedule::ScheduledBuffer& buffer : schedule.buffers) {
+      if (buffer.kind != schedule::ScheduledBuffer::Kind::kOutput) continue;
       results += buffer.bytes();
       if (schedule.over[buffer.index] == schedule::kNoInput) fresh += buffer.bytes();
     }

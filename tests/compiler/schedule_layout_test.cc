@@ -1,8 +1,8 @@
 // Which values lie in memory in another order than that of their axes.
 #include <gtest/gtest.h>
 
+#include "base/check.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "compiler/schedule/layout.h"
 
 namespace outboard::schedule {
@@ -10,9 +10,7 @@ namespace {
 
 class ScheduleLayoutTest : public testing::Test {
  protected:
-  const UOp* Input(const Shape& dims) {
-    return Param(g, slot_++, DType::kF32, dims);
-  }
+  const UOp* Input(const Shape& dims) { return Param(g, slot_++, DType::kF32, dims); }
   const UOp* Kept(const UOp* x) { return g.MakeChecked(Op::kContiguous, DType::kVoid, {x}); }
 
   // The sums of x [B, C, L] over C and over windows of `kernel` places along L.
@@ -34,7 +32,7 @@ class ScheduleLayoutTest : public testing::Test {
 
   void Choose(const UOp* result) {
     sink = Sink(g, {result});
-    choice = ValueOrDie(ChooseStored(g, sink));
+    choice = ValueOrDie(ChooseMaterialized(g, sink));
     std::vector<LoweredKernel> kernels;
     for (const UOp* value : choice.kept)
       kernels.push_back(ValueOrDie(LowerKernel(g, value, choice.read_again)));

@@ -1,8 +1,8 @@
 #include "tests/compiler/schedule_programs.h"
 
+#include "base/check.h"
 #include "client/examples/gpt.h"
 #include "client/examples/mnist.h"
-#include "compiler/ir/check.h"
 #include "compiler/ir/encoding.h"
 #include "tests/client/fake_engine.h"
 

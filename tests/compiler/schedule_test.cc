@@ -6,11 +6,11 @@
 
 #include <random>
 
+#include "base/check.h"
+#include "compiler/gradient/gradient.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/schedule/memory_plan.h"
-#include "compiler/tensor/gradient.h"
 #include "tests/compiler/harness.h"
 #include "tests/compiler/schedule_check.h"
 
@@ -188,7 +188,7 @@ TEST_F(ScheduleTest, LargeSumsWithFewResultsAreSplit) {
   const auto extents = [&](const UOp* result) {
     const auto schedule = Check({result}, 1e-4);
     std::vector<std::vector<int64_t>> outputs;
-    for (const schedule::Kernel& kernel : schedule.kernels) {
+    for (const schedule::ScheduledKernel& kernel : schedule.kernels) {
       outputs.emplace_back();
       for (const UOp* node : PostOrder(kernel.ast))
         if (node->op == Op::kRange && node->arg[2] == static_cast<int64_t>(RangeKind::kOutput))
@@ -226,7 +226,7 @@ TEST_F(ScheduleTest, GatherGradientIsScattered) {
       const auto schedule = Check({Mul(g, sum, sum)});
       // The index in memory if there are many columns; zeros; rows; the square.
       EXPECT_LE(schedule.kernels.size(), 4u) << ScheduleToString(schedule);
-      for (const schedule::Kernel& kernel : schedule.kernels)
+      for (const schedule::ScheduledKernel& kernel : schedule.kernels)
         for (const UOp* node : PostOrder(kernel.ast))
           EXPECT_NE(node->op, Op::kReduceLoop) << ScheduleToString(schedule);
     }
@@ -324,7 +324,7 @@ TEST_F(ScheduleTest, DimensionsOfVars) {
   EXPECT_EQ(schedule::ScheduleToString(schedule),
             "kernel 0: out  loop n0 reads in0 writes out0\n"
             "kernel 1: out n0 loop  reads in0 writes out1\n");
-  EXPECT_EQ(schedule.buffers[2].rooms, std::vector<int64_t>{8});
+  EXPECT_EQ(schedule.buffers[2].padded_dims, std::vector<int64_t>{8});
   const HostTensor input = test::Floats(DType::kF32, {8}, {1, 2, 3, 4, 5, 6, 7, 8});
   for (int64_t length = 1; length <= 8; ++length) {
     const Binding binding{0, length};

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/codegen/compile.h"
+#include "compiler/compile.h"
 #include "tests/compiler/kernel_build.h"
 #include "tests/compiler/kernel_run.h"
 

@@ -1,5 +1,6 @@
-// A training on a network that stalls, closes half of a connection, refuses, lets connections overtake each other, and
-// whose client stands still: what comes out is what comes out of a good one.
+// A training on a network that stalls, closes half of a connection, refuses, lets connections
+// overtake each other, and whose client stands still: what comes out is what comes out of a good
+// one.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -92,8 +93,8 @@ TEST_F(BadNetworkTest, BytesThatAreCutWhileAnUploadPasses) {
   Close();
 }
 
-// A laptop that is closed for a while. The connection is cut meanwhile, as the gateway does when its pings are not
-// answered: after 30 s, which is tried with OUTBOARD_STOPPED_S=60.
+// A laptop that is closed for a while. The connection is cut meanwhile, as the gateway does when
+// its pings are not answered: after 30 s, which is tried with OUTBOARD_STOPPED_S=60.
 TEST_F(BadNetworkTest, AClientThatStandsStill) {
   const char* const given = std::getenv("OUTBOARD_STOPPED_S");
   const int seconds = given != nullptr ? std::atoi(given) : 2;

@@ -1,14 +1,14 @@
-// Large values through real processes: uploaded once, pulled by the worker once, mapped by executors, each
-// of which may write over its own; and not to be had by who does not have them.
+// Large values through real processes: uploaded once, pulled by the worker once, mapped by
+// executors, each of which may write over its own; and not to be had by who does not have them.
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <string>
 
-#include "client/transport/session.h"
-#include "proto/merkle.h"
+#include "client/session/session.h"
 #include "tests/support/cluster.h"
 #include "tests/support/random_bytes.h"
+#include "wire/merkle.h"
 
 namespace outboard {
 namespace {

@@ -1,10 +1,10 @@
-// A checkpoint in the cloud, by real processes: saved in one session, loaded to the bit in the next, and
-// nothing of it passes through the program.
+// A checkpoint in the cloud, by real processes: saved in one session, loaded to the bit in the
+// next, and nothing of it passes through the program.
 #include <gtest/gtest.h>
 
+#include "base/check.h"
 #include "client/nn/checkpoint.h"
 #include "client/tensor/session_engine.h"
-#include "compiler/ir/check.h"
 #include "tests/support/cluster.h"
 
 namespace outboard {

@@ -1,5 +1,6 @@
-// A small training through a faulty network to the real processes, for tests that disturb it: what must come out
-// is what comes out of an undisturbed run, to the last bit, with every kernel run once.
+// A small training through a faulty network to the real processes, for tests that disturb it: what
+// must come out is what comes out of an undisturbed run, to the last bit, with every kernel run
+// once.
 #pragma once
 
 #include <gtest/gtest.h>

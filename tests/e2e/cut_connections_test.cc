@@ -1,5 +1,5 @@
-// A training whose connection is cut again and again: behind every message, inside messages, on the way up and on the
-// way back, and where new connections are refused, stalled or half-closed.
+// A training whose connection is cut again and again: behind every message, inside messages, on the
+// way up and on the way back, and where new connections are refused, stalled or half-closed.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -22,8 +22,8 @@ using test::Way;
 
 constexpr int kSteps = 40;
 
-// Cuts each connection when 1, 2 or 3 messages have passed this way, or within the one that comes then. The first is
-// the Open, or its answer; then comes what was not acknowledged.
+// Cuts each connection when 1, 2 or 3 messages have passed this way, or within the one that comes
+// then. The first is the Open, or its answer; then comes what was not acknowledged.
 class MessageCutter {
  public:
   MessageCutter(Way way, bool inside) : way_(way), inside_(inside) {}

@@ -3,13 +3,13 @@
 
 #include <memory>
 
+#include "base/check.h"
+#include "client/session/session.h"
 #include "client/tensor/engine.h"
 #include "client/tensor/session_engine.h"
-#include "client/transport/session.h"
-#include "compiler/ir/check.h"
 #include "tests/support/executor_link.h"
-#include "worker/compiled_engine.h"
-#include "worker/in_process_compiler.h"
+#include "worker/compile/in_process_compiler.h"
+#include "worker/engine/compiled_engine.h"
 
 namespace outboard::test {
 

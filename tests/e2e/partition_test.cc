@@ -1,5 +1,5 @@
-// Gateway and worker that cannot hear each other, or one of them not the other: sessions go on or end with a clear error,
-// nothing goes on in secret, and all is well when the network is.
+// Gateway and worker that cannot hear each other, or one of them not the other: sessions go on or
+// end with a clear error, nothing goes on in secret, and all is well when the network is.
 #include <gtest/gtest.h>
 
 #include <memory>

@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "client/transport/private_serve.h"
-#include "client/transport/session.h"
+#include "client/session/link/private_serve.h"
+#include "client/session/session.h"
 #include "tests/support/cluster.h"
 #include "tests/support/documented.h"
 

@@ -1,7 +1,7 @@
-// Records sessions with the cloud that the environment names (CLOUD_HOST, CLOUD_KEY) as they go over the wire:
-// `record_wire FOLDER` writes training.bin and resume.bin. It stands between the client and the gateway as
-// a server of its own and passes frames on. Run once for each version of the protocol, before the version changes;
-// recorded_wire_test plays what it wrote.
+// Records sessions with the cloud that the environment names (CLOUD_HOST, CLOUD_KEY) as they go
+// over the wire: `record_wire FOLDER` writes training.bin and resume.bin. It stands between the
+// client and the gateway as a server of its own and passes frames on. Run once for each version of
+// the protocol, before the version changes; recorded_wire_test plays what it wrote.
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
@@ -12,9 +12,9 @@
 #include <mutex>
 #include <thread>
 
+#include "base/check.h"
 #include "client/tensor/session_engine.h"
 #include "client/tensor/tensor.h"
-#include "compiler/ir/check.h"
 #include "proto/cloud.grpc.pb.h"
 #include "tests/e2e/recorded_wire.h"
 #include "tests/e2e/small_training.h"
@@ -25,10 +25,10 @@ namespace {
 using test::WireRecord;
 using test::WriteRecord;
 
-class Recorder final : public proto::Cloud::Service {
+class NodeBuilder final : public proto::Cloud::Service {
  public:
   // Breaks the first stream when the item of this number was passed on and applied; 0: never.
-  Recorder(std::string target, std::string path, uint64_t cut_after_seq)
+  NodeBuilder(std::string target, std::string path, uint64_t cut_after_seq)
       : stub_(
             proto::Cloud::NewStub(grpc::CreateChannel(target, grpc::InsecureChannelCredentials()))),
         file_(path, std::ios::binary),
@@ -38,7 +38,7 @@ class Recorder final : public proto::Cloud::Service {
     builder.RegisterService(this);
     server_ = builder.BuildAndStart();
   }
-  ~Recorder() override { server_->Shutdown(); }
+  ~NodeBuilder() override { server_->Shutdown(); }
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
 
  private:
@@ -105,7 +105,7 @@ class Recorder final : public proto::Cloud::Service {
 
 void RecordTo(const std::string& path, int steps, uint64_t cut_after_seq) {
   transport::SessionOptions options = ValueOrDie(transport::SessionOptions::FromEnvironment());
-  Recorder recorder(options.target, path, cut_after_seq);
+  NodeBuilder recorder(options.target, path, cut_after_seq);
   options.target = recorder.address();
   auto session = ValueOrDie(transport::Session::Connect(options));
   transport::Session& raw = *session;

@@ -1,6 +1,6 @@
-// Recordings of sessions as they went over the wire (tests/e2e/recorded/README.md): a list of records, each
-// a letter for its kind, the length of its bytes (u32, little-endian) and the bytes. At most a few hundred KB; reading
-// a file that is not a recording fails the caller's test.
+// Recordings of sessions as they went over the wire (tests/e2e/recorded/README.md): a list of
+// records, each a letter for its kind, the length of its bytes (u32, little-endian) and the bytes.
+// At most a few hundred KB; reading a file that is not a recording fails the caller's test.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@ struct WireRecord {
     kClientFrame = 'C',  // serialised, as it was sent
     kServerFrame = 'S',
     kCut =
-        'X',  // the stream was broken here; the last frames of the server had not reached the client
+        'X',  // the stream was broken here; the last frames of the server had not reached the
+              // client
     kEnd = 'E',  // the server ended the stream; its status code in one byte
   };
   Kind kind;

@@ -1,5 +1,6 @@
-// Yesterday's clients against today's gateway and worker: sessions that were recorded (recorded/README.md) are played
-// byte for byte, and the answers have to be those that were given then.
+// Yesterday's clients against today's gateway and worker: sessions that were recorded
+// (recorded/README.md) are played byte for byte, and the answers have to be those that were given
+// then.
 #include "tests/e2e/recorded_wire.h"
 
 #include <grpcpp/generic/generic_stub.h>
@@ -161,7 +162,8 @@ class RawStream {
   Operation last_ = kStart;
 };
 
-// Floats by the tolerance of docs/semantics.md, grown over a dozen steps of training; the rest by bits.
+// Floats by the tolerance of docs/semantics.md, grown over a dozen steps of training; the rest by
+// bits.
 void ExpectSame(const Said::Value& then, const Said::Value& now) {
   EXPECT_EQ(now.dtype, then.dtype);
   EXPECT_EQ(now.dims, then.dims);

@@ -1,13 +1,13 @@
-// Repeated steps on real engines: the weights and losses of K steps in one message are, to the last bit, those of K
-// steps; in this process, and through a gateway and its worker.
+// Repeated steps on real engines: the weights and losses of K steps in one message are, to the last
+// bit, those of K steps; in this process, and through a gateway and its worker.
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "client/capture/repeat.h"
 #include "client/examples/gpt.h"
-#include "client/tensor/repeat.h"
 #include "client/tensor/session_engine.h"
 #include "tests/e2e/in_process.h"
 #include "tests/e2e/small_training.h"
@@ -88,7 +88,7 @@ TEST_P(RepeatInProcess, CursorHasTheSameBits) {
     Tensor w = Tensor::zeros({5, 1}).requires_grad_();
     optim::SGD sgd({w}, 0.1, 0.9);
     const Variable i("batch", 0, 5);
-    const auto step = [&](const Size& i) {
+    const auto step = [&](const SymInt& i) {
       Tensor loss = (data.slice(0, i * 4, (i + 1) * 4).matmul(w) - 1).square().mean();
       loss.backward();
       sgd.step({loss});

@@ -1,5 +1,5 @@
-// How often a program waits for the network: not at all where it reads no value, once where it reads one, whatever the
-// distance.
+// How often a program waits for the network: not at all where it reads no value, once where it
+// reads one, whatever the distance.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -29,8 +29,8 @@ class RoundTripsTest : public test::CloudTrainingTest, public ::testing::WithPar
 
   static uint64_t RoundTrips() { return EngineIfConnected()->stats().blocking_round_trips; }
 
-  // What item() gives, where nothing can have arrived before it is called, however slow this thread is: answers pass
-  // from when somebody waits for them.
+  // What item() gives, where nothing can have arrived before it is called, however slow this thread
+  // is: answers pass from when somebody waits for them.
   double ItemOf(const Tensor& tensor) {
     const uint64_t before = RoundTrips();
     std::atomic<bool> done = false;

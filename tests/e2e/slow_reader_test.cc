@@ -1,5 +1,5 @@
-// A client that asks for much and reads nothing: what waits for it is bounded in the gateway, others go on, and it has all
-// of it when it reads again.
+// A client that asks for much and reads nothing: what waits for it is bounded in the gateway,
+// others go on, and it has all of it when it reads again.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

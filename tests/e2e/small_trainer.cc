@@ -1,11 +1,11 @@
-// A user's program that trains for a moment, for tests that stop it: `small_trainer STEPS`. Prints a line a step, and in the end
-// the SHA-256 of the weights and how many kernels ran.
+// A user's program that trains for a moment, for tests that stop it: `small_trainer STEPS`. Prints
+// a line a step, and in the end the SHA-256 of the weights and how many kernels ran.
 #include <cstdio>
 #include <cstdlib>
 
 #include "client/tensor/engine.h"
-#include "proto/merkle.h"
 #include "tests/e2e/small_training.h"
+#include "wire/merkle.h"
 
 int main(int argc, char** argv) {
   using namespace outboard;

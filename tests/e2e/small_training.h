@@ -1,5 +1,5 @@
-// A training that takes a moment: a convolutional network with batch norm on 40 images of 8 x 8 pixels in five classes,
-// the same in every run and every process.
+// A training that takes a moment: a convolutional network with batch norm on 40 images of 8 x 8
+// pixels in five classes, the same in every run and every process.
 #pragma once
 
 #include <cstdint>

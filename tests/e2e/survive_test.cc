@@ -1,5 +1,5 @@
-// A training in whose middle something dies: it ends with the weights that it would have had, to the
-// last bit, and nobody is billed for the time between.
+// A training in whose middle something dies: it ends with the weights that it would have had, to
+// the last bit, and nobody is billed for the time between.
 #include <gtest/gtest.h>
 
 #include <memory>

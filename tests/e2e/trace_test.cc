@@ -57,8 +57,8 @@ void ExpectNested(const std::vector<Span>& spans) {
     }
 }
 
-// Every Run of the client's: called, passed on, run, awaited, in this order on one clock that may be
-// wrong by `error_us`; and its arrow touches each of them.
+// Every Run of the client's: called, passed on, run, awaited, in this order on one clock that may
+// be wrong by `error_us`; and its arrow touches each of them.
 void ExpectOrdered(const json& trace, double error_us, size_t runs) {
   const std::vector<Span> spans = SpansOf(trace);
   std::map<uint64_t, std::set<int>>
@@ -135,8 +135,8 @@ TEST_F(TraceTest, ClocksAreComparedThroughA100MsRoundTrip) {
   for (const auto& [name, about] : trace["otherData"].items()) {
     if (!name.starts_with("clock of the ")) continue;
     ++clocks;
-    // The clocks are one, so what was measured is the error, of which no more can be proved than the
-    // delay allows.
+    // The clocks are one, so what was measured is the error, of which no more can be proved than
+    // the delay allows.
     EXPECT_LE(std::abs(about["offset_us"].get<double>()), about["error_us_max"].get<double>())
         << name;
     EXPECT_GE(about["error_us_max"].get<double>(), 49'000) << name;

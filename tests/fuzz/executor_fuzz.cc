@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "compiler/ir/encoding.h"
-#include "proto/limits.h"
 #include "tests/fuzz/byte_source.h"
 #include "tests/fuzz/wire_seeds.h"
-#include "worker/executor_core.h"
+#include "wire/limits.h"
+#include "worker/executor/executor_core.h"
 
 using namespace outboard;
 using namespace outboard::worker;

@@ -1,5 +1,5 @@
-// Bytes as a scalar expression of variables with ranges, unknown values and gated loads. Whatever it
-// is: what the simplifier makes of it has the same values wherever that is tried, is what the
+// Bytes as a scalar expression of variables with ranges, unknown values and gated loads. Whatever
+// it is: what the simplifier makes of it has the same values wherever that is tried, is what the
 // simplifier would make of it again, and every value lies within its node's bounds.
 #include <algorithm>
 #include <cstdint>
@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "compiler/ir/print.h"
 #include "compiler/rewrite/simplify.h"
 #include "tests/compiler/rewrite_expressions.h"
@@ -29,7 +29,8 @@ constexpr Op kOps[] = {Op::kAdd,   Op::kMul,   Op::kIDiv, Op::kMod,  Op::kCmpLt,
                        Op::kXor,   Op::kShl,   Op::kShr,  Op::kNeg,  Op::kTrunc,
                        Op::kFDiv,  Op::kWhere, Op::kCast, Op::kCast, Op::kLoad};
 
-// A list of nodes, each over earlier ones: one byte chooses leaf or operation, the next ones what of.
+// A list of nodes, each over earlier ones: one byte chooses leaf or operation, the next ones what
+// of.
 class Maker {
  public:
   Maker(Graph& graph, test::ByteSource bytes) : graph_(graph), bytes_(bytes) {}

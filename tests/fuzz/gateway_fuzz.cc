@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "compiler/ir/check.h"
+#include "base/check.h"
 #include "gateway/core/core.h"
 #include "tests/fuzz/byte_source.h"
 #include "tests/fuzz/seeds.h"

@@ -1,5 +1,5 @@
-// Headers of GGUF files from anywhere: whatever is read lies within the file, each array alone, and more of
-// the same file never changes what was read.
+// Headers of GGUF files from anywhere: whatever is read lies within the file, each array alone, and
+// more of the same file never changes what was read.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -8,8 +8,8 @@
 #include <variant>
 #include <vector>
 
-#include "client/blobs/gguf_header.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
+#include "client/files/gguf_header.h"
 #include "tests/client/gguf_writer.h"
 #include "tests/fuzz/seeds.h"
 
@@ -65,7 +65,7 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   outboard::test::Gguf file;
   file.Alignment(64).Text("name", "x").Texts("tokens", {"a", ""}).Value("flag", 7, uint8_t{1});
   file.List("scores", 6, std::vector<float>{1, 2}).Value("count", 10, ~uint64_t{0});
-  file.Array("w", {32, 2}, 2, std::string(36, 'w')).Array("s", {}, 0, "1234");
+  file.DeviceArray("w", {32, 2}, 2, std::string(36, 'w')).DeviceArray("s", {}, 0, "1234");
   const std::string bytes = file.Write();
   const std::string without_arrays = bytes.substr(0, bytes.size() - 128);
   outboard::test::WriteSeeds(

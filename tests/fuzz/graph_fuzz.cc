@@ -6,13 +6,13 @@
 #include <string_view>
 #include <vector>
 
+#include "base/check.h"
+#include "compiler/gradient/gradient.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/print.h"
 #include "compiler/ir/spec.h"
 #include "compiler/reference/interpret.h"
-#include "compiler/tensor/gradient.h"
 #include "tests/compiler/random_graph.h"
 #include "tests/fuzz/byte_source.h"
 #include "tests/fuzz/seeds.h"

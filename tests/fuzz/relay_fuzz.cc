@@ -8,10 +8,10 @@
 #include <memory>
 #include <string>
 
+#include "base/check.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "compiler/ir/encoding.h"
-#include "gateway/service/relay.h"
+#include "gateway/data_path/relay.h"
 #include "tests/fuzz/byte_source.h"
 #include "tests/fuzz/wire_seeds.h"
 #include "tests/support/unbound_stream.h"
@@ -47,13 +47,13 @@ class Blobs {
     OB_CHECK_OK(writer->Append(kBlob));
     OB_CHECK_OK(writer->Finish());
     OB_CHECK_OK(store_->Commit(kTenant, name_.root, name_.chunks, kBlob.size()));
-    catalogue_ =
-        ValueOrDie(Catalogue::Open(store_.get(), folder_ + "/names.db", [] { return WallTime{}; }));
+    catalogue_ = ValueOrDie(
+        BlobRetention::Open(store_.get(), folder_ + "/names.db", [] { return WallTime{}; }));
     catalogue_->BeginSession(kTenant, SessionId{1, 2});
   }
   ~Blobs() { std::filesystem::remove_all(folder_); }
 
-  Catalogue* catalogue() { return catalogue_.get(); }
+  BlobRetention* catalogue() { return catalogue_.get(); }
   BlobStore* store() { return store_.get(); }
   std::string root() const { return std::string(wire::AsBytes(name_.root)); }
 
@@ -61,7 +61,7 @@ class Blobs {
   const wire::BlobName name_ = wire::NameBlob(kBlob);
   std::string folder_;
   std::unique_ptr<BlobStore> store_;
-  std::unique_ptr<Catalogue> catalogue_;
+  std::unique_ptr<BlobRetention> catalogue_;
 };
 
 Blobs& TheBlobs() {
@@ -135,7 +135,7 @@ class Session {
   }
 
   test::ByteSource bytes_;
-  GraphGate gate_;
+  GraphAdmission gate_;
   Relay relay_{SessionId{1, 2},        kTenant, kDefaultPricePerHour, TheBlobs().store(),
                TheBlobs().catalogue(), &gate_};
   test::UnboundExecutor executor_;

@@ -1,11 +1,11 @@
-// Headers of safetensors files from anywhere: whatever is read lies within the file, and written again it
-// is read the same.
+// Headers of safetensors files from anywhere: whatever is read lies within the file, and written
+// again it is read the same.
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
-#include "client/blobs/safetensors_header.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
+#include "client/files/safetensors_header.h"
 
 namespace outboard::blobs {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
-#include "client/transport/session_core.h"
-#include "compiler/ir/check.h"
+#include "base/check.h"
+#include "client/session/core/session_core.h"
 #include "tests/fuzz/byte_source.h"
 #include "tests/fuzz/wire_seeds.h"
 

@@ -138,7 +138,7 @@ TEST_F(AccountsTest, NoSecretIsStoredPrintedOrReadableByOthers) {
     std::ostringstream bytes;
     bytes << in.rdbuf();
     EXPECT_EQ(bytes.str().find(secret), std::string::npos) << suffix;
-    struct stat info{};
+    struct stat info {};
     ASSERT_EQ(stat((path + suffix).c_str(), &info), 0) << suffix;
     modes.insert(info.st_mode & 0777);
   }
@@ -203,7 +203,7 @@ TEST_F(SessionRowsTest, ARowFollowsItsSession) {
   ASSERT_TRUE(rows->Put(row).ok());
   row.epoch = 2;
   row.worker = "w2";
-  row.state = SessionState::kDetached;
+  row.state = SessionRowState::kDetached;
   row.attach_hash = "attach";
   row.devices = 2;
   row.recoverable = true;
@@ -212,7 +212,7 @@ TEST_F(SessionRowsTest, ARowFollowsItsSession) {
   ASSERT_TRUE(rows->Put(row).ok());
   EXPECT_EQ(*rows->Get(row.session), row);
   EXPECT_EQ(rows->ListLive()->size(), 1u);
-  row.state = SessionState::kClosed;
+  row.state = SessionRowState::kClosed;
   row.closed_at = After(9);
   ASSERT_TRUE(rows->Put(row).ok());
   EXPECT_EQ(*rows->Get(row.session), row);
@@ -228,7 +228,7 @@ TEST_F(SessionRowsTest, Errors) {
   row = Row(7, 6);
   row.closed_at = kNoon;
   EXPECT_TRUE(absl::IsInvalidArgument(rows->Put(row)));
-  row.state = SessionState::kClosed;
+  row.state = SessionRowState::kClosed;
   ASSERT_TRUE(rows->Put(row).ok());
   EXPECT_TRUE(absl::IsFailedPrecondition(rows->Put(Row(7, 7))));  // it has ended
   row = Row(8);
@@ -261,7 +261,7 @@ TEST_F(SessionRowsTest, AStartOfTheGatewayTakesOverWhatWasLive) {
   nameless.resume_hash.clear();
   ASSERT_TRUE(rows->Put(nameless).ok());
   SessionRow closed = Row(3);
-  closed.state = SessionState::kClosed;
+  closed.state = SessionRowState::kClosed;
   closed.closed_at = kNoon;
   ASSERT_TRUE(rows->Put(closed).ok());
   ASSERT_TRUE(rows->GrantLease(Lease(1)).ok());
@@ -275,7 +275,7 @@ TEST_F(SessionRowsTest, AStartOfTheGatewayTakesOverWhatWasLive) {
   }
   EXPECT_EQ(restarted->LeasesOf(SessionId{1, 1})->at(1).end, "gateway restarted");
   EXPECT_EQ(restarted->LeasesOf(SessionId{1, 1})->at(1).released_at, After(60));
-  EXPECT_EQ(restarted->Get(SessionId{1, 2})->state, SessionState::kLost);
+  EXPECT_EQ(restarted->Get(SessionId{1, 2})->state, SessionRowState::kLost);
 }
 
 TEST_F(SessionRowsTest, AStartOfTheGatewayEndsWhatWasLiveWhereExecutorsEndWithIt) {
@@ -285,7 +285,7 @@ TEST_F(SessionRowsTest, AStartOfTheGatewayEndsWhatWasLiveWhereExecutorsEndWithIt
   const auto restarted = ValueOrDie(SessionRows::Open(dir.File("cloud.db")));
   EXPECT_EQ(restarted->LoseAllLive(After(60))->size(), 2u);
   EXPECT_TRUE(restarted->LoseAllLive(After(61))->empty());
-  EXPECT_EQ(restarted->Get(SessionId{1, 1})->state, SessionState::kLost);
+  EXPECT_EQ(restarted->Get(SessionId{1, 1})->state, SessionRowState::kLost);
   EXPECT_EQ(restarted->Get(SessionId{1, 1})->closed_at, After(60));
   EXPECT_EQ(restarted->LeasesOf(SessionId{1, 1})->at(0).end, "gateway restarted");
 }

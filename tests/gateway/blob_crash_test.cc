@@ -1,5 +1,5 @@
-// A committed blob is whole or absent, wherever the gateway stops and whatever the disk had by then;
-// what was told to be durable is whole.
+// A committed blob is whole or absent, wherever the gateway stops and whatever the disk had by
+// then; what was told to be durable is whole.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -9,9 +9,9 @@
 #include <set>
 
 #include "gateway/blobs/blob_store.h"
-#include "proto/limits.h"
 #include "tests/gateway/fault_disk.h"
 #include "tests/gateway/support.h"
+#include "wire/limits.h"
 
 namespace outboard::gateway {
 namespace {
@@ -23,8 +23,8 @@ std::vector<std::string> Contents() {
   return {"one", std::string(wire::kBlobChunkBytes, 'b') + "two", "three", "four", "five"};
 }
 
-// What a gateway does with them: writes, syncs, removes. Notes what was told to be durable. Stops at
-// the first call that fails.
+// What a gateway does with them: writes, syncs, removes. Notes what was told to be durable. Stops
+// at the first call that fails.
 void Work(BlobStore& store, std::set<std::string>& durable) {
   const auto contents = Contents();
   for (size_t i = 0; i < contents.size(); ++i) {

@@ -1,6 +1,6 @@
-// The Blobs service over a socket: what is sent arrives, is verified and goes back; what is wrong is
-// refused and leaves nothing; tenants do not see each other's.
-#include "gateway/service/blob_service.h"
+// The Blobs service over a socket: what is sent arrives, is verified and goes back; what is wrong
+// is refused and leaves nothing; tenants do not see each other's.
+#include "gateway/server/blob_service.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -9,16 +9,16 @@
 #include <fstream>
 #include <thread>
 
-#include "client/transport/grpc_link.h"
+#include "client/session/link/grpc_link.h"
 #include "gateway/accounts/session_rows.h"
-#include "gateway/service/token.h"
-#include "proto/blob_download.h"
-#include "proto/blob_upload.h"
+#include "gateway/base/token.h"
 #include "proto/fleet.grpc.pb.h"
-#include "proto/limits.h"
-#include "proto/status.h"
 #include "tests/support/gateway_test.h"
 #include "tests/support/random_bytes.h"
+#include "wire/blobs/download.h"
+#include "wire/blobs/upload.h"
+#include "wire/limits.h"
+#include "wire/status.h"
 
 namespace outboard {
 namespace {
@@ -226,7 +226,7 @@ TEST_F(BlobServiceTest, TenantsSeeTheirOwnOnly) {
   const wire::Hash root = wire::NameBlob(bytes).root;
   const wire::BlobConnections other = Connections(theirs);
   EXPECT_EQ(wire::ListBlob(other, root).status().code(), StatusCode::kNotFound);
-  const wire::BlobIndex index{bytes.size(), wire::NameBlob(bytes).chunks};
+  const wire::ChunkList index{bytes.size(), wire::NameBlob(bytes).chunks};
   const int fd = open((folder_ / "stolen").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   EXPECT_EQ(wire::DownloadBlob(other, index, fd, true).status().code(), StatusCode::kNotFound);
   close(fd);

@@ -8,9 +8,9 @@
 #include <future>
 #include <optional>
 
-#include "proto/limits.h"
 #include "tests/gateway/fault_disk.h"
 #include "tests/gateway/support.h"
+#include "wire/limits.h"
 
 namespace outboard::gateway {
 namespace {

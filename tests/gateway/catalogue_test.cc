@@ -1,7 +1,5 @@
-// Names: what they hold is checked, stays while they stand, and is replaced at once; sessions protect
-// what they need, and no longer.
-#include "gateway/blobs/catalogue.h"
-
+// Names: what they hold is checked, stays while they stand, and is replaced at once; sessions
+// protect what they need, and no longer.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -9,6 +7,7 @@
 #include <optional>
 #include <thread>
 
+#include "gateway/blobs/blob_retention.h"
 #include "gateway/blobs/limits.h"
 #include "tests/gateway/support.h"
 
@@ -28,8 +27,8 @@ class CatalogueTest : public ::testing::Test {
     store_.reset();
     store_ = ValueOrDie(
         BlobStore::Open(temp_.File("blobs"), {.quota_bytes = quota_bytes, .sync_thread = false}));
-    catalogue_ = ValueOrDie(Catalogue::Open(store_.get(), temp_.File("names.db"),
-                                            [this] { return WallTime{++now_ms_}; }));
+    catalogue_ = ValueOrDie(BlobRetention::Open(store_.get(), temp_.File("names.db"),
+                                                [this] { return WallTime{++now_ms_}; }));
   }
   wire::Hash Blob(const std::string& bytes, BlobOrigin origin = BlobOrigin::kClient) {
     return ValueOrDie(store_->Write(kA, bytes, origin));
@@ -68,7 +67,7 @@ class CatalogueTest : public ::testing::Test {
   test::TempDir temp_;
   int64_t now_ms_ = 0;
   std::unique_ptr<BlobStore> store_;
-  std::unique_ptr<Catalogue> catalogue_;
+  std::unique_ptr<BlobRetention> catalogue_;
 };
 
 TEST_F(CatalogueTest, ANameHoldsUntilItIsRemoved) {
@@ -269,7 +268,7 @@ class SessionsTest : public CatalogueTest {
   absl::Status Keep(const wire::Hash& manifest, uint64_t seq, absl::Status row = {}) {
     std::optional<absl::Status> told;
     catalogue_->KeepSnapshot(
-        kA, kSession, manifest, seq, [&](const Catalogue::Done& written) { written(row); },
+        kA, kSession, manifest, seq, [&](const BlobRetention::Done& written) { written(row); },
         [&](absl::Status status) { told = status; });
     while (store_->SyncSome()) continue;
     return told.value();
@@ -302,10 +301,11 @@ TEST_F(SessionsTest, TheSnapshotBeforeStaysUntilTheRowNamesTheNext) {
   EXPECT_EQ(Keep(Snapshot({"w2"}), 9, absl::AbortedError("gone on elsewhere")).code(),
             StatusCode::kAborted);
   EXPECT_TRUE(IsThere("w1"));
-  Catalogue::Done written;
+  BlobRetention::Done written;
   absl::Status told = absl::UnknownError("");
   catalogue_->KeepSnapshot(
-      kA, kSession, Snapshot({"w3"}), 9, [&](Catalogue::Done done) { written = std::move(done); },
+      kA, kSession, Snapshot({"w3"}), 9,
+      [&](BlobRetention::Done done) { written = std::move(done); },
       [&](absl::Status status) { told = status; });
   while (store_->SyncSome()) continue;
   ASSERT_NE(written, nullptr);
@@ -378,7 +378,7 @@ TEST_F(SessionsTest, WhatAnEndedSessionUploadedGoes) {
   const wire::Hash manifest = Snapshot({"w"});
   std::optional<absl::Status> told;
   catalogue_->KeepSnapshot(
-      kA, kSession, manifest, 5, [](const Catalogue::Done& written) { written({}); },
+      kA, kSession, manifest, 5, [](const BlobRetention::Done& written) { written({}); },
       [&](absl::Status status) { told = status; });
   catalogue_->EndSession(kSession);
   while (store_->SyncSome()) continue;

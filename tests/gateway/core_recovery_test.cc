@@ -37,7 +37,8 @@ HeldExecutor Held(SessionId id, uint32_t device = 0, uint64_t placement = 1) {
   return {id, {device}, placement};
 }
 
-// ---- a worker's connection -----------------------------------------------------------------------
+// ---- a worker's connection
+// -----------------------------------------------------------------------
 
 TEST(GatewayCoreRecovery, AWorkerThatComesBackWithItsExecutorsLosesNothing) {
   World w;
@@ -112,7 +113,8 @@ TEST(GatewayCoreRecovery, AnUnheardWorkerIsToldThatItIsLost) {
   EXPECT_EQ(w.core.worker_count(), 0u);
 }
 
-// ---- moving --------------------------------------------------------------------------------------
+// ---- moving
+// --------------------------------------------------------------------------------------
 
 TEST(GatewayCoreRecovery, ARecoverableSessionGoesOnOnAnotherWorker) {
   World w(Recoverable());
@@ -293,7 +295,8 @@ TEST(GatewayCoreRecovery, AnExecutorThatNeverComesBeforeTheSessionIsOpenIsTriedE
   EXPECT_EQ(w.Get<Moving>(), nullptr);
 }
 
-// ---- the gateway was started again ---------------------------------------------------------------
+// ---- the gateway was started again
+// ---------------------------------------------------------------
 
 TEST(GatewayCoreRecovery, AfterARestartAnExecutorAndItsClientFindEachOther) {
   for (bool client_first : {true, false}) {

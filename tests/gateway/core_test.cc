@@ -179,11 +179,11 @@ TEST(GatewayCore, ABusyDetachedSessionKeepsItsDevice) {
   SessionId id = w.OpenLive(1);
   w.Tell(ClientGone{ConnId{1}});
   for (int i = 0; i < 30; ++i) {
-    w.Tell(Progress{id, true});
+    w.Tell(SessionProgress{id, true});
     w.Pass(1, {WorkerId{1}}, {id});
   }
   EXPECT_EQ(w.core.devices_busy(), 1u);
-  w.Tell(Progress{id, false});
+  w.Tell(SessionProgress{id, false});
   w.Pass(12, {WorkerId{1}}, {id});
   EXPECT_EQ(w.core.devices_busy(), 0u);
 }
@@ -297,7 +297,7 @@ TEST(GatewayCore, RandomWorlds) {
           }
           break;
         case 10:
-          if (!sessions.empty()) w.Tell(Progress{any(sessions), random() % 2 == 0});
+          if (!sessions.empty()) w.Tell(SessionProgress{any(sessions), random() % 2 == 0});
           break;
         default:
           for (uint64_t worker : workers) {

@@ -1,5 +1,5 @@
-// GatewayCore under a virtual clock: tells events, checks the invariants after each, and keeps what it
-// decided, by kind.
+// GatewayCore under a virtual clock: tells events, checks the invariants after each, and keeps what
+// it decided, by kind.
 #pragma once
 
 #include <gtest/gtest.h>

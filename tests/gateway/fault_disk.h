@@ -13,8 +13,8 @@ namespace outboard::gateway::test {
 
 class FaultDisk final : public Disk {
  public:
-  // What a power cut does to a file whose bytes were not synced. One whose name was not is gone, or has
-  // its name from before.
+  // What a power cut does to a file whose bytes were not synced. One whose name was not is gone, or
+  // has its name from before.
   enum class Loss { kNone, kEmpty, kGarbage };
 
   // Calls that change something, or wait for the disk; reads are `reads`.

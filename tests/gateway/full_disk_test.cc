@@ -2,8 +2,8 @@
 // and the books are written later.
 #include <gtest/gtest.h>
 
-#include "client/transport/session.h"
-#include "gateway/service/bookkeeper.h"
+#include "client/session/session.h"
+#include "gateway/server/ledger_writer.h"
 #include "tests/support/documented.h"
 #include "tests/support/gateway_test.h"
 #include "tests/support/small_disk.h"

@@ -1,5 +1,5 @@
 // The socket by which executors of the gateway's own machine come: one that is played here.
-#include "gateway/service/local_attach.h"
+#include "gateway/data_path/local_attach.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -13,12 +13,12 @@
 #include <string>
 #include <vector>
 
-#include "client/transport/session.h"
-#include "gateway/service/limits.h"
+#include "client/session/session.h"
+#include "gateway/base/limits.h"
 #include "proto/fleet.grpc.pb.h"
-#include "proto/framing.h"
-#include "proto/limits.h"
 #include "tests/support/gateway_test.h"
+#include "wire/framing.h"
+#include "wire/limits.h"
 
 namespace outboard::gateway {
 namespace {

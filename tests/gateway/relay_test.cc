@@ -1,5 +1,5 @@
 // The data path between two streams that no call is bound to.
-#include "gateway/service/relay.h"
+#include "gateway/data_path/relay.h"
 
 #include <gtest/gtest.h>
 
@@ -7,11 +7,11 @@
 #include <string>
 #include <thread>
 
+#include "base/check.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "compiler/ir/encoding.h"
-#include "proto/limits.h"
 #include "tests/support/unbound_stream.h"
+#include "wire/limits.h"
 
 namespace outboard::gateway {
 namespace {
@@ -47,7 +47,7 @@ class RelayTest : public ::testing::Test {
 
   const EncodedGraph graph_ = SomeGraph();
   const size_t bytes_ = graph_.bytes.size();
-  GraphGate gate_;
+  GraphAdmission gate_;
   Relay relay_{SessionId{1, 2},   TenantId{1},           kDefaultPricePerHour,
                /*blobs=*/nullptr, /*catalogue=*/nullptr, &gate_};
   test::UnboundExecutor executor_;
@@ -152,7 +152,7 @@ TEST_F(RelayTest, APlanThatNobodyWillAskForIsNotKept) {
   relay_.Connect(&first_, {.epoch = 1, .recoverable = true}, {});
   for (int i = 0; i < 2; ++i) relay_.FromExecutor(&executor_, frame, pause);
   EXPECT_EQ(relay_.TakePlan().size(), 1u);
-  proto::PlanEntry* entry = frame.mutable_items(0)->mutable_done()->mutable_plan(0);
+  proto::KernelUse* entry = frame.mutable_items(0)->mutable_done()->mutable_plan(0);
   entry->set_kernel(std::string(1000, 'k'));
   for (uint64_t seq = 1; seq < 2000; ++seq) {
     entry->set_seq(seq);

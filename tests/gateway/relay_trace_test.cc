@@ -1,9 +1,9 @@
 // What a gateway adds to the Dones of a traced session.
-#include "gateway/service/relay_trace.h"
+#include "gateway/data_path/relay_trace.h"
 
 #include <gtest/gtest.h>
 
-#include "proto/limits.h"
+#include "wire/limits.h"
 
 namespace outboard::gateway {
 namespace {

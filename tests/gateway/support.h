@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/ir/check.h"
+#include "base/check.h"
 #include "gateway/ledger/ledger.h"
 #include "gateway/ledger/meter.h"
 

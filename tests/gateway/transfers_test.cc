@@ -1,23 +1,22 @@
-// Uploads and downloads under way: one tenant's do not shut out another's, and one whose client says
-// nothing is ended.
-#include "gateway/service/transfers.h"
-
+// Uploads and downloads under way: one tenant's do not shut out another's, and one whose client
+// says nothing is ended.
 #include <gtest/gtest.h>
 
 #include <future>
 #include <memory>
 #include <vector>
 
-#include "gateway/service/limits.h"
+#include "gateway/base/limits.h"
+#include "gateway/data_path/transfer_limiter.h"
 
 namespace outboard::gateway {
 namespace {
 
 constexpr TenantId kA{1}, kB{2};
 
-TEST(Transfers, AreLimitedByTenant) {
-  Transfers transfers("uploads", std::chrono::hours(1));
-  std::vector<std::unique_ptr<Transfers::Transfer>> of_a;
+TEST(TransferLimiter, AreLimitedByTenant) {
+  TransferLimiter transfers("uploads", std::chrono::hours(1));
+  std::vector<std::unique_ptr<TransferLimiter::Transfer>> of_a;
   for (int i = 0; i < kTransfersPerTenantMax; ++i) {
     auto transfer = transfers.Begin(kA, [] {});
     ASSERT_TRUE(transfer.ok()) << transfer.status();
@@ -29,9 +28,9 @@ TEST(Transfers, AreLimitedByTenant) {
   EXPECT_TRUE(transfers.Begin(kA, [] {}).ok());
 }
 
-TEST(Transfers, AreLimitedInAll) {
-  Transfers transfers("uploads", std::chrono::hours(1));
-  std::vector<std::unique_ptr<Transfers::Transfer>> all;
+TEST(TransferLimiter, AreLimitedInAll) {
+  TransferLimiter transfers("uploads", std::chrono::hours(1));
+  std::vector<std::unique_ptr<TransferLimiter::Transfer>> all;
   for (size_t i = 0; i < kTransfersMax; ++i) {
     auto transfer = transfers.Begin(TenantId{static_cast<int64_t>(i)}, [] {});
     ASSERT_TRUE(transfer.ok()) << transfer.status();
@@ -40,15 +39,15 @@ TEST(Transfers, AreLimitedInAll) {
   EXPECT_TRUE(absl::IsUnavailable(transfers.Begin(TenantId{-1}, [] {}).status()));
 }
 
-TEST(Transfers, OneThatWaitsForItsClientIsCancelled) {
-  Transfers transfers("uploads", std::chrono::milliseconds(20));
+TEST(TransferLimiter, OneThatWaitsForItsClientIsCancelled) {
+  TransferLimiter transfers("uploads", std::chrono::milliseconds(20));
   std::promise<void> first, second;
   bool busy_cancelled = false;
   const auto busy = *transfers.Begin(kA, [&] { busy_cancelled = true; });  // on our side
   auto went_on = *transfers.Begin(kA, [&] { busy_cancelled = true; });
   went_on->Waits();
   went_on->Goes();
-  std::unique_ptr<Transfers::Transfer> ends = *transfers.Begin(kA, [&] {
+  std::unique_ptr<TransferLimiter::Transfer> ends = *transfers.Begin(kA, [&] {
     ends.reset();  // as a call that ends within its being cancelled
     first.set_value();
   });

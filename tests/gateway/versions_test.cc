@@ -1,16 +1,16 @@
-// What a gateway says to clients and workers of other versions: those that it understands are told which one is
-// spoken, the others are refused by a message that names both sides.
+// What a gateway says to clients and workers of other versions: those that it understands are told
+// which one is spoken, the others are refused by a message that names both sides.
 #include <gtest/gtest.h>
 
 #include <string>
 
 #include "proto/cloud.grpc.pb.h"
 #include "proto/fleet.grpc.pb.h"
-#include "proto/limits.h"
-#include "proto/status.h"
-#include "proto/version.h"
 #include "tests/support/documented.h"
 #include "tests/support/gateway_test.h"
+#include "wire/limits.h"
+#include "wire/status.h"
+#include "wire/version.h"
 
 namespace outboard {
 namespace {

@@ -17,7 +17,8 @@ namespace fs = std::filesystem;
 // or the like stands for several and is not looked up.
 const std::regex kNamed("`([a-z_]+/[A-Za-z0-9_./-]*)( [^`]*)?`");
 
-// [a page](other.md), ![a picture](step.svg): of the page's own folder. What has a colon is elsewhere, what has no dot is code.
+// [a page](other.md), ![a picture](step.svg): of the page's own folder. What has a colon is
+// elsewhere, what has no dot is code.
 const std::regex kLinked("\\]\\(([A-Za-z0-9_./-]+\\.[a-z]+)\\)");
 
 std::vector<std::string> Found(const std::regex& pattern, const std::string& text) {

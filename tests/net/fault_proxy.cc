@@ -1,9 +1,11 @@
 // Invariants
-//   P1  State is touched under mutex_ only: by the loop between two waits, and by the setters, which wake the loop.
+//   P1  State is touched under mutex_ only: by the loop between two waits, and by the setters,
+//       which wake the loop.
 //   P2  Bytes leave a flow in the order in which they came: due times of a flow never fall.
-//   P3  A file descriptor is in epoll with the interest that its flows have; one that nobody waits for has none.
-//   P4  A cut connection is read to its end (what comes is dropped), so that closing it resets nothing: what was
-//       passed on before the cut arrives.
+//   P3  A file descriptor is in epoll with the interest that its flows have; one that nobody waits
+//       for has none.
+//   P4  A cut connection is read to its end (what comes is dropped), so that closing it resets
+//       nothing: what was passed on before the cut arrives.
 //
 //   accepted --(held back)--> waiting --> open --CutNow--> draining --both ends--> gone
 //                                          |---both ways ended and delivered-----> gone

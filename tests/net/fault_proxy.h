@@ -1,13 +1,15 @@
-// A network in a box: a proxy for stream sockets (TCP or unix) that does to its connections what networks do.
-// Delay, jitter and rate shape each way of every connection; bytes of one connection stay in their order. Cuts,
-// half-closes, stalls, refusals and connections that overtake each other come when a test says so.
+// A network in a box: a proxy for stream sockets (TCP or unix) that does to its connections what
+// networks do. Delay, jitter and rate shape each way of every connection; bytes of one connection
+// stay in their order. Cuts, half-closes, stalls, refusals and connections that overtake each other
+// come when a test says so.
 //
-// Times are exact to about 0.1 ms (timerfd). What waits for its time is kept here, at most kQueueBytesMax each way of
-// a connection; then the sender feels it, as a full pipe. A new connection takes a round trip to be set up, as TCP's does.
+// Times are exact to about 0.1 ms (timerfd). What waits for its time is kept here, at most
+// kQueueBytesMax each way of a connection; then the sender feels it, as a full pipe. A new
+// connection takes a round trip to be set up, as TCP's does.
 //
-// Threads: one of its own does all the work; every method may be called from any thread, also while connections are
-// open, and has taken effect when it returns. Jitter comes from a seed: a run can be repeated as far as the
-// programs on both sides send the same pieces.
+// Threads: one of its own does all the work; every method may be called from any thread, also while
+// connections are open, and has taken effect when it returns. Jitter comes from a seed: a run can
+// be repeated as far as the programs on both sides send the same pieces.
 #pragma once
 
 #include <chrono>
@@ -32,8 +34,8 @@ class FaultProxy {
  public:
   static constexpr size_t kQueueBytesMax = size_t{32} << 20;
 
-  // "127.0.0.1:6667", "unix:/path"; hosts are numeric. Port 0: any. A listener that cannot be made throws
-  // std::runtime_error.
+  // "127.0.0.1:6667", "unix:/path"; hosts are numeric. Port 0: any. A listener that cannot be made
+  // throws std::runtime_error.
   explicit FaultProxy(std::string target, const std::string& listen = "127.0.0.1:0",
                       uint64_t seed = 1);
   ~FaultProxy();
@@ -50,15 +52,16 @@ class FaultProxy {
   // ---- cuts. What was to pass before a cut arrives, then both sides read the end.
   void CutAll();                           // every connection there is
   void CutAfter(Way way, uint64_t bytes);  // the first connection that passes so many; once
-  // How many of `bytes` still pass before the connection is cut; nothing: all of them, and no cut. Asked for
-  // each piece as it is read, on the proxy's thread; must not call the proxy. Connections count from 0.
+  // How many of `bytes` still pass before the connection is cut; nothing: all of them, and no cut.
+  // Asked for each piece as it is read, on the proxy's thread; must not call the proxy. Connections
+  // count from 0.
   using Cutter =
       std::function<std::optional<size_t>(uint64_t connection, Way way, std::string_view bytes)>;
   void SetCutter(Cutter cutter);
 
   // ---- other faults
-  // The receivers of this way read the end, on every connection there is, and what is sent to them is lost;
-  // the other way goes on.
+  // The receivers of this way read the end, on every connection there is, and what is sent to them
+  // is lost; the other way goes on.
   void HalfClose(Way way);
   // Nothing passes this way until Resume; connections stay, and new ones wait likewise.
   void Stall(Way way);

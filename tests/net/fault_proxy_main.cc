@@ -1,5 +1,5 @@
-// The fault proxy for the shell: `fault_proxy --target 127.0.0.1:6667 --delay-ms 50` prints where it listens, and what
-// passed when it is interrupted.
+// The fault proxy for the shell: `fault_proxy --target 127.0.0.1:6667 --delay-ms 50` prints where
+// it listens, and what passed when it is interrupted.
 #include <signal.h>
 
 #include <CLI/CLI.hpp>

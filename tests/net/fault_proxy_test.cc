@@ -1,4 +1,5 @@
-// Each fault of the proxy, on plain sockets. Times are only compared from below: nothing arrives early.
+// Each fault of the proxy, on plain sockets. Times are only compared from below: nothing arrives
+// early.
 #include "tests/net/fault_proxy.h"
 
 #include <arpa/inet.h>

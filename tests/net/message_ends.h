@@ -1,7 +1,9 @@
-// Where gRPC messages end in the bytes of an HTTP/2 connection (RFC 9113, section 4.1; length-prefixed messages of
-// gRPC within DATA frames), for tests that cut there. One way of one connection; whatever the streams.
+// Where gRPC messages end in the bytes of an HTTP/2 connection (RFC 9113, section 4.1;
+// length-prefixed messages of gRPC within DATA frames), for tests that cut there. One way of one
+// connection; whatever the streams.
 //
-// Trusts the bytes: they are our own programs'. Padded frames, which gRPC does not send, are not understood.
+// Trusts the bytes: they are our own programs'. Padded frames, which gRPC does not send, are not
+// understood.
 #pragma once
 
 #include <array>
@@ -18,7 +20,8 @@ class MessageEnds {
   // The way from who connected begins with 24 bytes of preface.
   explicit MessageEnds(bool from_client) : skip_(from_client ? 24 : 0) {}
 
-  // Offsets into `bytes`, which follow those of the calls before: just behind each message that ends in them.
+  // Offsets into `bytes`, which follow those of the calls before: just behind each message that
+  // ends in them.
   std::vector<size_t> In(std::string_view bytes);
 
  private:

@@ -1,12 +1,11 @@
-// Pieces of blobs as buffers: what is written is protobuf's encoding, and whatever protobuf reads is read
-// the same.
-#include "proto/blob_piece.h"
-
+// Pieces of blobs as buffers: what is written is protobuf's encoding, and whatever protobuf reads
+// is read the same.
 #include <gtest/gtest.h>
 
 #include <random>
 
 #include "proto/cloud.pb.h"
+#include "wire/blobs/piece.h"
 
 namespace outboard::wire {
 namespace {

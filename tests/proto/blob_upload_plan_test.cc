@@ -1,14 +1,13 @@
-// What an upload does next: everything missing is sent once, nothing that is there is, in whatever order
-// jobs end and wherever the connections break.
-#include "proto/blob_upload_plan.h"
-
+// What an upload does next: everything missing is sent once, nothing that is there is, in whatever
+// order jobs end and wherever the connections break.
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <random>
 #include <set>
 
-#include "proto/limits.h"
+#include "wire/blobs/upload_plan.h"
+#include "wire/limits.h"
 
 namespace outboard::wire {
 namespace {
@@ -23,7 +22,8 @@ Hash HashOf(uint32_t content) {
   return hash;
 }
 
-// Several uploads of blobs whose chunks have few contents, to a cloud that has some, by several workers.
+// Several uploads of blobs whose chunks have few contents, to a cloud that has some, by several
+// workers.
 class Upload {
  public:
   explicit Upload(uint32_t seed) : random_(seed) {

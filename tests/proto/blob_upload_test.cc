@@ -1,6 +1,4 @@
 // An upload against a store that forgets.
-#include "proto/blob_upload.h"
-
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +7,7 @@
 #include <string>
 
 #include "proto/cloud.grpc.pb.h"
+#include "wire/blobs/upload.h"
 
 namespace outboard::wire {
 namespace {

@@ -1,4 +1,4 @@
-"""Runs the programs of client/python/examples as a user does, and makes data for them."""
+"""Runs the programs of python/examples as a user does, and makes data for them."""
 import gzip
 import json
 import os
@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-FOLDER = pathlib.Path(__file__).parents[2] / "client/python/examples"
+FOLDER = pathlib.Path(__file__).parents[2] / "python/examples"
 
 
 def run(program, *args, environment=None, code=0, timeout=120):

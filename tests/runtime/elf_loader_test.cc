@@ -49,7 +49,10 @@ TEST(ElfLoader, RunsConstantsTablesAndCalls) {
 TEST(ElfLoader, Errors) {
   const std::string object = ReadFile(SAMPLES);
   EXPECT_EQ(LoadedObject::Load("", "k").status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(LoadedObject::Load("no object at all, but long enough for a header of sixty-four bytes.....", "k").status().code(),
+  EXPECT_EQ(LoadedObject::Load(
+                "no object at all, but long enough for a header of sixty-four bytes.....", "k")
+                .status()
+                .code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(LoadedObject::Load(object, "absent").status().code(), absl::StatusCode::kNotFound);
   const absl::Status escape = LoadedObject::Load(ReadFile(SAMPLES_BAD), "escape").status();
@@ -59,7 +62,8 @@ TEST(ElfLoader, Errors) {
       LoadedObject::Load(std::string(limits::kObjectBytesMax + 1, 'x'), "k").status();
   EXPECT_EQ(large.code(), absl::StatusCode::kResourceExhausted);
   for (const size_t number : {limits::kObjectBytesMax + 1, limits::kObjectBytesMax})
-    EXPECT_NE(std::string(large.message()).find(std::to_string(number)), std::string::npos) << large;
+    EXPECT_NE(std::string(large.message()).find(std::to_string(number)), std::string::npos)
+        << large;
 }
 
 TEST(ElfLoader, SurvivesEveryTruncationAndManyFlips) {
@@ -71,7 +75,8 @@ TEST(ElfLoader, SurvivesEveryTruncationAndManyFlips) {
   std::mt19937 random(seed);
   for (int i = 0; i < 3000; ++i) {  // loaded or refused, never a crash; the code itself is not run
     std::string damaged = object;
-    for (int flips = 0; flips < 3; ++flips) damaged[random() % damaged.size()] ^= static_cast<char>(1 << (random() % 8));
+    for (int flips = 0; flips < 3; ++flips)
+      damaged[random() % damaged.size()] ^= static_cast<char>(1 << (random() % 8));
     (void)LoadedObject::Load(damaged, "add_one");
   }
 }
@@ -86,8 +91,12 @@ TEST(Symbols, OnlyTheList) {
 TEST(Device, LaunchesOverAllThreads) {
   Device device({.threads = 3, .memory_bytes_max = 1 << 20});
   const int64_t count = 50000;
-  CompiledKernel kernel{.object = ReadFile(SAMPLES), .symbol = "add_one", .tasks = count, .buffer_count = 2,
-                        .flops = count, .bytes = 8 * count};
+  CompiledKernel kernel{.object = ReadFile(SAMPLES),
+                        .symbol = "add_one",
+                        .tasks = count,
+                        .buffer_count = 2,
+                        .flops = count,
+                        .bytes = 8 * count};
   auto program = device.Load(kernel);
   ASSERT_TRUE(program.ok()) << program.status();
   auto in = device.memory().Allocate(count * 4), out = device.memory().Allocate(count * 4);
@@ -95,8 +104,10 @@ TEST(Device, LaunchesOverAllThreads) {
   for (int64_t i = 0; i < count; ++i) static_cast<float*>(in->data())[i] = static_cast<float>(i);
   void* buffers[] = {in->data(), out->data()};
   ASSERT_TRUE(device.Launch(**program, buffers).ok());
-  for (int64_t i = 0; i < count; ++i) ASSERT_EQ(static_cast<float*>(out->data())[i], static_cast<float>(i + 1));
-  EXPECT_EQ(device.Launch(**program, std::span<void* const>(buffers, 1)).code(), absl::StatusCode::kInternal);
+  for (int64_t i = 0; i < count; ++i)
+    ASSERT_EQ(static_cast<float*>(out->data())[i], static_cast<float>(i + 1));
+  EXPECT_EQ(device.Launch(**program, std::span<void* const>(buffers, 1)).code(),
+            absl::StatusCode::kInternal);
 }
 
 }  // namespace

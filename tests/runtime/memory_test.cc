@@ -35,7 +35,10 @@ TEST(Allocator, LimitIsNamedAndKeptBlocksGiveWay) {
   EXPECT_EQ(over.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_NE(std::string(over.message()).find("1048576"), std::string::npos);
   EXPECT_EQ(memory.Allocate(INT64_MAX).status().code(), absl::StatusCode::kResourceExhausted);
-  { auto most = memory.Allocate(900 << 10); ASSERT_TRUE(most.ok()); }
+  {
+    auto most = memory.Allocate(900 << 10);
+    ASSERT_TRUE(most.ok());
+  }
   auto other = memory.Allocate(600 << 10);  // only fits once the kept block is given back
   ASSERT_TRUE(other.ok()) << other.status();
   EXPECT_EQ(memory.bytes_kept(), 0);

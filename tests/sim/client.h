@@ -1,5 +1,6 @@
-// A program with its session: makes items at its own pace, knows what each value must be, and says so when one
-// is not, when a session ends without reason, or when it still waits long after the world has calmed down.
+// A program with its session: makes items at its own pace, knows what each value must be, and says
+// so when one is not, when a session ends without reason, or when it still waits long after the
+// world has calmed down.
 #pragma once
 
 #include <map>
@@ -8,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/transport/session_core.h"
+#include "client/session/core/session_core.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "tests/sim/fake_engine.h"
@@ -42,17 +43,17 @@ class Client {
 
   // ---- what may happen to it
   void Cut() {
-    world_->Trace("client ", number_, ": its connection breaks");
+    world_->ExecutorTrace("client ", number_, ": its connection breaks");
     if (connection_ != nullptr) connection_->Break();
   }
   void Stall() {
-    world_->Trace("client ", number_, ": its connection stalls");
+    world_->ExecutorTrace("client ", number_, ": its connection stalls");
     if (connection_ != nullptr) connection_->Stall(world_->Between(1, 20) * kSecond);
   }
   // It gives up on a connection that the gateway still believes in, frames under way included.
   void DialAgain() {
     if (connection_ == nullptr || !core_.can_resume()) return;
-    world_->Trace("client ", number_, ": dials again");
+    world_->ExecutorTrace("client ", number_, ": dials again");
     connection_->dialler.open = false;
     const std::shared_ptr<ClientConnection> old = std::exchange(connection_, nullptr);
     world_->After(world_->Between(0, 5000) * kMs, [old] { old->Break(); });
@@ -99,7 +100,7 @@ class Client {
   }
 
   void OnMessage(ToClient message) {
-    core_.Advance(transport::Window::Time(world_->now()));
+    core_.Advance(transport::SendWindow::Time(world_->now()));
     core_.OnFrame(message.frame);
     if (message.end) {
       const bool closes = core_.state() == transport::SessionCore::State::kClosing;
@@ -159,7 +160,7 @@ class Client {
 
   void Pace() {
     if (done_) return;
-    core_.Advance(transport::Window::Time(world_->now()));
+    core_.Advance(transport::SendWindow::Time(world_->now()));
     for (int64_t burst = world_->Between(0, 5); burst > 0 && made_ < items_; --burst) Make();
     Collect();
     Flush();

@@ -1,6 +1,6 @@
-// A connection as TCP makes it: bytes of each direction in order, late, and none missing in the middle. It
-// may stall; it may break, which the two ends learn at different times, while what was sent before may
-// still arrive.
+// A connection as TCP makes it: bytes of each direction in order, late, and none missing in the
+// middle. It may stall; it may break, which the two ends learn at different times, while what was
+// sent before may still arrive.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// An engine without mathematics: a result is a hash of the graph, its place and the inputs' bytes, so that a
-// Run that is left out, applied twice or given other inputs shows in everything that follows. What is given
-// up is spoilt at once, as by results that are written over it.
+// An engine without mathematics: a result is a hash of the graph, its place and the inputs' bytes,
+// so that a Run that is left out, applied twice or given other inputs shows in everything that
+// follows. What is given up is spoilt at once, as by results that are written over it.
 #pragma once
 
 #include <cstring>
@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "worker/engine.h"
+#include "worker/engine/engine.h"
 
 namespace outboard::sim {
 
@@ -28,17 +28,16 @@ inline std::string ValueOf(std::string_view graph_id, uint32_t index,
 
 class FakeEngine final : public worker::Engine {
  public:
-  absl::StatusOr<std::vector<worker::ArrayPtr>> Run(const GraphId& id, const UOp* sink,
-                                                    std::vector<worker::ArrayPtr> inputs,
-                                                    std::span<const Binding>,
-                                                    std::span<const int64_t> donated) override {
+  absl::StatusOr<std::vector<worker::DeviceArrayPtr>> Run(
+      const GraphId& id, const UOp* sink, std::vector<worker::DeviceArrayPtr> inputs,
+      std::span<const Binding>, std::span<const int64_t> donated) override {
     std::vector<std::string_view> bytes;
-    for (const worker::ArrayPtr& input : inputs)
+    for (const worker::DeviceArrayPtr& input : inputs)
       bytes.emplace_back(input->data(), static_cast<size_t>(input->bytes()));
-    std::vector<worker::ArrayPtr> results;
+    std::vector<worker::DeviceArrayPtr> results;
     for (uint32_t i = 0; i < sink->src.size(); ++i) {
       const std::string value = ValueOf(id.ToBytes(), i, bytes);
-      absl::StatusOr<std::shared_ptr<worker::Array>> result = NewArray(DType::kF32, {2});
+      absl::StatusOr<std::shared_ptr<worker::DeviceArray>> result = NewArray(DType::kF32, {2});
       if (!result.ok()) return result.status();
       std::memcpy((*result)->data(), value.data(), value.size());
       results.push_back(*std::move(result));

@@ -1,6 +1,6 @@
-// A gateway of the simulation: the core that decides, and around it what hub and relay do: routes between
-// clients and executors that frames of another epoch, or of another end than the present ones, do not pass;
-// rows on a disk that a crash leaves, everything else gone.
+// A gateway of the simulation: the core that decides, and around it what hub and relay do: routes
+// between clients and executors that frames of another epoch, or of another end than the present
+// ones, do not pass; rows on a disk that a crash leaves, everything else gone.
 #pragma once
 
 #include <map>
@@ -51,7 +51,7 @@ class Gateway {
     Tick(generation_);
   }
   void Crash() {
-    world_->Trace("gateway crashes");
+    world_->ExecutorTrace("gateway crashes");
     core_.reset();
     for (auto& [id, client] : clients_) Die(*client.connection);
     for (auto& [id, worker] : workers_) Die(*worker.connection);
@@ -125,7 +125,7 @@ class Gateway {
     return true;
   }
   // Fleet.Keep: true when it is on disk.
-  bool Keep(gateway::SessionId session, uint64_t placement, const worker::StoreRequest& request) {
+  bool Keep(gateway::SessionId session, uint64_t placement, const worker::PersistRequest& request) {
     if (!IsExecutor(session, placement) || !core_->Has(session)) return false;
     const std::string root = blobs_.Keep(request);
     world_->Count("snapshot kept");
@@ -225,7 +225,7 @@ class Gateway {
     event.epoch = row.session.epoch;
     event.grant = row.grant;
     event.node = row.node;
-    event.had_client = row.session.state == gateway::RowState::kOpen;
+    event.had_client = row.session.state == gateway::SessionRowState::kOpen;
     event.recoverable = row.session.recoverable;
     event.snapshot_root = row.session.snapshot_root;
     event.snapshot_seq = row.session.snapshot_seq;
@@ -368,7 +368,8 @@ class Gateway {
     row.session = action;
     row.placement = attach_[action.session];
     if (action.worker) row.node = nodes_[*action.worker];
-    if (action.state == gateway::RowState::kClosed || action.state == gateway::RowState::kLost)
+    if (action.state == gateway::SessionRowState::kClosed ||
+        action.state == gateway::SessionRowState::kLost)
       rows_.erase(action.session);
   }
   void Do(gateway::WriteLease& action) {

@@ -1,7 +1,8 @@
-// Mistakes that the simulator must find, one at a time; each broke a promise of sessions once, somewhere.
+// Mistakes that the simulator must find, one at a time; each broke a promise of sessions once,
+// somewhere.
 #pragma once
 
-#include "worker/executor_core.h"
+#include "worker/executor/executor_core.h"
 
 namespace outboard::sim {
 

@@ -1,9 +1,10 @@
-// Sessions in a fleet that breaks: clients' connections are cut, stall and are doubled, gateway, workers and
-// executors crash and come back, snapshots are lost on their way. In every seeded world each session ends in
-// order, with the values of a world without faults: S1 to S4, P1 (docs/testing.md).
+// Sessions in a fleet that breaks: clients' connections are cut, stall and are doubled, gateway,
+// workers and executors crash and come back, snapshots are lost on their way. In every seeded world
+// each session ends in order, with the values of a world without faults: S1 to S4, P1
+// (docs/testing.md).
 //
-// OUTBOARD_SIM_SEED=n runs that world alone and prints what happened in it; OUTBOARD_SIM_SESSIONS=n says how
-// many sessions to simulate.
+// OUTBOARD_SIM_SEED=n runs that world alone and prints what happened in it; OUTBOARD_SIM_SESSIONS=n
+// says how many sessions to simulate.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -89,7 +90,7 @@ class Fleet {
         if (!gateway_.up()) return;
         gateway_.Crash();
         return world_.After(world_.Between(100, 5000) * kMs, [this] {
-          world_.Trace("gateway starts");
+          world_.ExecutorTrace("gateway starts");
           gateway_.Start();
         });
       }

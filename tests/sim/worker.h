@@ -1,5 +1,5 @@
-// A worker of the simulation: executor cores on a fake engine, which outlive its connection to the gateway for
-// a while and die with their node; what a supervisor does, without processes.
+// A worker of the simulation: executor cores on a fake engine, which outlive its connection to the
+// gateway for a while and die with their node; what a supervisor does, without processes.
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@
 
 #include "tests/sim/fake_engine.h"
 #include "tests/sim/gateway.h"
-#include "worker/executor_core.h"
+#include "worker/executor/executor_core.h"
 
 namespace outboard::sim {
 
@@ -26,7 +26,7 @@ class Worker final : public WorkerPort {
     Join();
   }
   void Crash() {
-    world_->Trace(node_, " crashes");
+    world_->ExecutorTrace(node_, " crashes");
     up_ = false;
     executors_.clear();
     if (control_ != nullptr) DropControl();
@@ -36,12 +36,12 @@ class Worker final : public WorkerPort {
   void CrashExecutor() {
     if (executors_.empty()) return;
     const auto executor = executors_.begin();
-    world_->Trace(node_, ": an executor crashes");
+    world_->ExecutorTrace(node_, ": an executor crashes");
     TellEnded(executor->first, executor->second->placement);
     EndExecutor(executor->first);
   }
   void CutControl() {
-    world_->Trace(node_, ": the connection to the gateway breaks");
+    world_->ExecutorTrace(node_, ": the connection to the gateway breaks");
     if (control_ != nullptr) control_->Break();
     for (auto& [session, executor] : executors_)
       if (executor->connection != nullptr) executor->connection->Break();
@@ -83,7 +83,7 @@ class Worker final : public WorkerPort {
     std::unique_ptr<worker::ExecutorCore> core;  // ends before the engine
     std::shared_ptr<ExecutorConnection> connection;
     std::shared_ptr<bool> alive;
-    std::shared_ptr<const worker::StoreRequest> storing;
+    std::shared_ptr<const worker::PersistRequest> storing;
     ~Executor() { storing.reset(); }
   };
 

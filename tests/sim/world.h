@@ -1,5 +1,6 @@
-// A whole fleet on one thread: virtual time, events in its order, all chance from one seed. What a session's
-// promises are broken by is written down with the trace that led there; the same seed leads there again.
+// A whole fleet on one thread: virtual time, events in its order, all chance from one seed. What a
+// session's promises are broken by is written down with the trace that led there; the same seed
+// leads there again.
 //
 // Times are nanoseconds from the world's beginning.
 #pragma once
@@ -50,7 +51,7 @@ class World {
 
   // ---- what happened
   template <typename... Parts>
-  void Trace(const Parts&... parts) {
+  void ExecutorTrace(const Parts&... parts) {
     trace_.push_back(absl::StrCat(now_ms(), " ms: ", parts...));
     if (trace_.size() > kTraceLines) trace_.pop_front();
   }

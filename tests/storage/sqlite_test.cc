@@ -1,17 +1,19 @@
 // Several connections of one process and of another on one file.
+#include "storage/sqlite.h"
+
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 
-#include "compiler/ir/check.h"
-#include "storage/sqlite.h"
+#include "base/check.h"
 
 namespace outboard::storage {
 namespace {
 
-// What the other process does: opens the file, counts the rows, closes it. Run by the test below, which sets the variables.
+// What the other process does: opens the file, counts the rows, closes it. Run by the test below,
+// which sets the variables.
 TEST(Storage, DISABLED_OtherProcess) {
   auto db = ValueOrDie(Database::Open(std::getenv("STORAGE_TEST_FILE"), {}));
   Statement count = ValueOrDie(db->Prepare("SELECT count(*) FROM t"));
@@ -23,8 +25,10 @@ bool OtherProcessSees(const std::string& path, int rows) {
   setenv("STORAGE_TEST_FILE", path.c_str(), 1);
   setenv("STORAGE_TEST_ROWS", std::to_string(rows).c_str(), 1);
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-  return std::system((self + " --gtest_filter=Storage.DISABLED_OtherProcess --gtest_also_run_disabled_tests"
-                             " >/dev/null 2>&1").c_str()) == 0;
+  return std::system(
+             (self + " --gtest_filter=Storage.DISABLED_OtherProcess --gtest_also_run_disabled_tests"
+                     " >/dev/null 2>&1")
+                 .c_str()) == 0;
 }
 
 TEST(Storage, AnotherProcessDoesNotTakeTheLogAway) {
@@ -36,7 +40,8 @@ TEST(Storage, AnotherProcessDoesNotTakeTheLogAway) {
     ASSERT_TRUE(first->Execute("CREATE TABLE t(x)").ok());
     auto second = ValueOrDie(Database::Open(path, {}));  // must leave the locks of `first` alone
     EXPECT_TRUE(OtherProcessSees(path, 0));
-    EXPECT_TRUE(std::filesystem::exists(path + "-wal")) << "it took itself for the last user of the file";
+    EXPECT_TRUE(std::filesystem::exists(path + "-wal"))
+        << "it took itself for the last user of the file";
     ASSERT_TRUE(first->Execute("INSERT INTO t VALUES (1)").ok());
     EXPECT_TRUE(OtherProcessSees(path, 1));
   }

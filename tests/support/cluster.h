@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "client/transport/session.h"
+#include "client/session/session.h"
 #include "gateway/ledger/ledger.h"
-#include "gateway/service/gateway.h"
+#include "gateway/server/gateway.h"
 #include "tests/support/processes.h"
 #include "tests/support/step.h"
 

@@ -8,8 +8,8 @@
 #include <mutex>
 #include <thread>
 
-#include "client/transport/link.h"
-#include "worker/executor_core.h"
+#include "client/session/link/link.h"
+#include "worker/executor/executor_core.h"
 
 namespace outboard::test {
 

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "proto/fleet.grpc.pb.h"
-#include "proto/limits.h"
-#include "proto/merkle.h"
-#include "proto/version.h"
+#include "wire/limits.h"
+#include "wire/merkle.h"
+#include "wire/version.h"
 
 namespace outboard {
 
@@ -151,7 +151,8 @@ class FakeWorker {
       array.dtype = put.dtype();
       array.dims.assign(put.dims().begin(), put.dims().end());
       array.bytes += put.data();
-      // A blob it would pull; that it may is the gateway's to say, what is in it nobody here looks at.
+      // A blob it would pull; that it may is the gateway's to say, what is in it nobody here looks
+      // at.
       if (!put.blob_root().empty()) array.bytes.resize(put.total_bytes());
       put_bytes_ += put.blob_root().empty() ? put.data().size() : put.total_bytes();
       if (array.bytes.size() < put.total_bytes()) return;

@@ -6,11 +6,11 @@
 #include <memory>
 #include <string>
 
-#include "client/transport/session.h"
+#include "client/session/session.h"
 #include "gateway/accounts/accounts.h"
+#include "gateway/base/clock.h"
 #include "gateway/ledger/ledger.h"
-#include "gateway/service/clock.h"
-#include "gateway/service/gateway.h"
+#include "gateway/server/gateway.h"
 #include "tests/support/fake_worker.h"
 #include "tests/support/temp_folder.h"
 

@@ -1,5 +1,5 @@
-// A store of blobs in memory, for tests of an executor core: keeps what a StoreRequest names, as a snapshot
-// writer and a gateway do, and answers what a restored core asks for.
+// A store of blobs in memory, for tests of an executor core: keeps what a PersistRequest names, as
+// a snapshot writer and a gateway do, and answers what a restored core asks for.
 #pragma once
 
 #include <cstring>
@@ -7,18 +7,18 @@
 #include <string>
 #include <vector>
 
-#include "proto/merkle.h"
-#include "worker/executor_core.h"
-#include "worker/store_request.h"
+#include "wire/merkle.h"
+#include "worker/executor/executor_core.h"
+#include "worker/session/persist_request.h"
 
 namespace outboard::test {
 
 class MemoryStore {
  public:
   // The manifest's root.
-  std::string Keep(const worker::StoreRequest& request) {
+  std::string Keep(const worker::PersistRequest& request) {
     std::vector<std::string> roots;
-    for (const worker::ArrayPtr& array : request.arrays)
+    for (const worker::DeviceArrayPtr& array : request.arrays)
       roots.push_back(Add({array->data(), static_cast<size_t>(array->bytes())}));
     return Add(request.ManifestBytes(roots));
   }

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "client/transport/session.h"
+#include "client/session/session.h"
 #include "proto/cloud.grpc.pb.h"
-#include "proto/limits.h"
-#include "proto/status.h"
+#include "wire/limits.h"
+#include "wire/status.h"
 
 namespace outboard::test {
 

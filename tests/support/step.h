@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "client/transport/session.h"
+#include "client/session/session.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 

@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "gateway/service/executor_side.h"
-#include "gateway/service/stream.h"
+#include "gateway/data_path/executor_side.h"
+#include "gateway/data_path/stream.h"
 
 namespace outboard::test {
 

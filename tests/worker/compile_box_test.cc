@@ -1,5 +1,5 @@
 // The compile box as a process: what comes back, and what its death or silence costs.
-#include "worker/compile_box.h"
+#include "worker/compile/compile_box.h"
 
 #include <signal.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-// Several boxes: results in their places, and what one candidate's death, silence or a knock costs.
-#include "worker/compile_boxes.h"
+// Several boxes: results in their places, and what one candidate's death, silence or a preempt
+// costs.
+#include "worker/compile/compile_boxes.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -59,7 +60,7 @@ TEST_F(CompileBoxesTest, ACandidateThatCrashesOrHangsCostsItselfOnly) {
   }
 }
 
-// Without the knock this would wait for a minute.
+// Without the preempt this would wait for a minute.
 TEST_F(CompileBoxesTest, AKnockEndsIt) {
   int pair[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
@@ -70,8 +71,8 @@ TEST_F(CompileBoxesTest, AKnockEndsIt) {
   const auto results = boxes.Compile(Plain({"!hang", test::SquareKernel(9)}));
   for (const auto& result : results)
     EXPECT_EQ(result.status().code(), absl::StatusCode::kCancelled);
-  char knock;
-  ASSERT_EQ(read(pair[0], &knock, 1), 1);
+  char preempt;
+  ASSERT_EQ(read(pair[0], &preempt, 1), 1);
   EXPECT_TRUE(boxes.Compile(Plain({test::SquareKernel(9)}))[0].ok());
   close(pair[0]);
   close(pair[1]);

@@ -1,6 +1,6 @@
 // The compiled engine against the reference engine, and what it does with plans, memory and
 // failures.
-#include "worker/engine.h"
+#include "worker/engine/engine.h"
 
 #include <cmath>
 #include <cstring>
@@ -12,9 +12,9 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "gtest/gtest.h"
-#include "worker/compiled_engine.h"
-#include "worker/failed_node.h"
-#include "worker/in_process_compiler.h"
+#include "worker/compile/in_process_compiler.h"
+#include "worker/engine/compiled_engine.h"
+#include "worker/executor/failed_node.h"
 
 namespace outboard::worker {
 namespace {
@@ -43,8 +43,8 @@ class CountingCompiler final : public KernelCompiler {
   InProcessCompiler compiler_;
 };
 
-ArrayPtr Floats(Engine& engine, std::vector<int64_t> dims, unsigned seed) {
-  std::shared_ptr<Array> array = *engine.NewArray(DType::kF32, std::move(dims));
+DeviceArrayPtr Floats(Engine& engine, std::vector<int64_t> dims, unsigned seed) {
+  std::shared_ptr<DeviceArray> array = *engine.NewArray(DType::kF32, std::move(dims));
   std::mt19937 random(seed);
   std::uniform_real_distribution<float> uniform(-1, 1);
   for (int64_t i = 0; i < array->bytes() / 4; ++i)
@@ -77,10 +77,10 @@ TEST_F(EngineTest, CompiledEqualsReference) {
   Graph g;
   const UOp* const sink = Layer(g, 17, 33, 29);
   const GraphId id = EncodeGraph(sink)->id;
-  std::vector<std::vector<ArrayPtr>> results;
+  std::vector<std::vector<DeviceArrayPtr>> results;
   for (Engine* engine : {compiled_.get(), reference_.get()}) {
-    const std::vector<ArrayPtr> inputs = {Floats(*engine, {17, 33}, 1),
-                                          Floats(*engine, {33, 29}, 2), Floats(*engine, {29}, 3)};
+    const std::vector<DeviceArrayPtr> inputs = {
+        Floats(*engine, {17, 33}, 1), Floats(*engine, {33, 29}, 2), Floats(*engine, {29}, 3)};
     auto out = engine->Run(id, sink, inputs, {});
     ASSERT_TRUE(out.ok()) << out.status();
     results.push_back(*std::move(out));
@@ -103,7 +103,7 @@ TEST_F(EngineTest, OnePlanForEveryBinding) {
   const GraphId id = EncodeGraph(sink)->id;
   for (int64_t n = 0; n <= 9; ++n) {
     const Binding binding{0, n};
-    std::vector<std::vector<ArrayPtr>> results;
+    std::vector<std::vector<DeviceArrayPtr>> results;
     for (Engine* engine : {compiled_.get(), reference_.get()}) {
       auto out = engine->Run(id, sink, {Floats(*engine, {9, 5}, 1)}, {&binding, 1});
       ASSERT_TRUE(out.ok()) << out.status();
@@ -144,8 +144,8 @@ TEST_F(EngineTest, PlansAndProgramsAreKept) {
   Graph g;
   const UOp* const sink = Layer(g, 4, 4, 4);
   const GraphId id = EncodeGraph(sink)->id;
-  const std::vector<ArrayPtr> inputs = {Floats(*compiled_, {4, 4}, 1),
-                                        Floats(*compiled_, {4, 4}, 2), Floats(*compiled_, {4}, 3)};
+  const std::vector<DeviceArrayPtr> inputs = {
+      Floats(*compiled_, {4, 4}, 1), Floats(*compiled_, {4, 4}, 2), Floats(*compiled_, {4}, 3)};
   std::string first;
   for (int step = 0; step < 3; ++step) {
     auto out = compiled_->Run(id, sink, inputs, {});
@@ -165,8 +165,8 @@ TEST_F(EngineTest, AFailedCompilationIsSaidAndCanBeTriedAgain) {
   Graph g;
   const UOp* const sink = Layer(g, 4, 4, 4);
   const GraphId id = EncodeGraph(sink)->id;
-  const std::vector<ArrayPtr> inputs = {Floats(*compiled_, {4, 4}, 1),
-                                        Floats(*compiled_, {4, 4}, 2), Floats(*compiled_, {4}, 3)};
+  const std::vector<DeviceArrayPtr> inputs = {
+      Floats(*compiled_, {4, 4}, 1), Floats(*compiled_, {4, 4}, 2), Floats(*compiled_, {4}, 3)};
   compiler_.refuse = true;
   const absl::Status refused = compiled_->Run(id, sink, inputs, {}).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
@@ -184,8 +184,8 @@ TEST_F(EngineTest, Errors) {
   const UOp* const sink = Layer(g, 4, 4, 4);
   for (Engine* engine : {compiled_.get(), reference_.get()}) {
     SCOPED_TRACE(engine->kind());
-    const ArrayPtr x = Floats(*engine, {4, 4}, 1), b = Floats(*engine, {4}, 2),
-                   odd = Floats(*engine, {3}, 3);
+    const DeviceArrayPtr x = Floats(*engine, {4, 4}, 1), b = Floats(*engine, {4}, 2),
+                         odd = Floats(*engine, {3}, 3);
     EXPECT_EQ(engine->Run(GraphId{}, sink, std::vector{x, x}, {}).status().code(),
               absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(engine->Run(GraphId{}, sink, std::vector{x, x, odd}, {}).status().code(),
@@ -207,7 +207,7 @@ TEST_F(EngineTest, MemoryComesBackAfterAFailure) {
     return Expand(g, Mul(g, x, Full(g, ConstFloat(g, DType::kF32, by), x->shape)), {10 << 20});
   };
   const UOp* const sink = Sink(g, {wide(2), wide(3)});  // 40 MiB each, of 64
-  const ArrayPtr one = Floats(*compiled_, {1}, 1);
+  const DeviceArrayPtr one = Floats(*compiled_, {1}, 1);
   EXPECT_EQ(compiled_->Run(EncodeGraph(sink)->id, sink, std::vector{one}, {}).status().code(),
             absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(compiled_->NewArray(DType::kF32, {10 << 20}).ok());
@@ -243,13 +243,13 @@ class DonationTest : public EngineTest {
     const auto by = [&](double v) { return Full(g_, ConstFloat(g_, DType::kF32, v), x->shape); };
     return Sink(g_, {Add(g_, x, Mul(g_, y, by(-0.5))), Mul(g_, y, by(2))});
   }
-  std::vector<ArrayPtr> Run(const UOp* sink, std::vector<ArrayPtr> inputs,
-                            const std::vector<int64_t>& donated) {
+  std::vector<DeviceArrayPtr> Run(const UOp* sink, std::vector<DeviceArrayPtr> inputs,
+                                  const std::vector<int64_t>& donated) {
     auto results = compiled_->Run(EncodeGraph(sink)->id, sink, std::move(inputs), {}, donated);
     EXPECT_TRUE(results.ok()) << results.status();
     return *std::move(results);
   }
-  static std::string Bytes(const ArrayPtr& array) {
+  static std::string Bytes(const DeviceArrayPtr& array) {
     return {array->data(), size_t(array->bytes())};
   }
 
@@ -260,8 +260,9 @@ TEST_F(DonationTest, ResultsAreMadeInDonatedMemory) {
   const UOp* const sink = Update(1001);
   const auto apart = Run(sink, {Floats(*compiled_, {1001}, 1), Floats(*compiled_, {1001}, 2)}, {});
   for (const bool held : {false, true}) {
-    std::vector<ArrayPtr> inputs = {Floats(*compiled_, {1001}, 1), Floats(*compiled_, {1001}, 2)};
-    const ArrayPtr other = held ? inputs[0] : nullptr;
+    std::vector<DeviceArrayPtr> inputs = {Floats(*compiled_, {1001}, 1),
+                                          Floats(*compiled_, {1001}, 2)};
+    const DeviceArrayPtr other = held ? inputs[0] : nullptr;
     const char *const x = inputs[0]->data(), *const y = inputs[1]->data();
     const auto results = Run(sink, std::move(inputs), {0, 1});
     EXPECT_EQ(results[0]->data() == x, !held);
@@ -275,9 +276,9 @@ TEST_F(DonationTest, ResultsAreMadeInDonatedMemory) {
 
 TEST_F(DonationTest, AnArrayThatIsTwoInputs) {
   const UOp* const sink = Update(64);
-  const ArrayPtr x = Floats(*compiled_, {64}, 1);
+  const DeviceArrayPtr x = Floats(*compiled_, {64}, 1);
   const auto apart = Run(sink, {x, x}, {});
-  std::vector<ArrayPtr> twice(2, Floats(*compiled_, {64}, 1));
+  std::vector<DeviceArrayPtr> twice(2, Floats(*compiled_, {64}, 1));
   const auto results = Run(sink, std::move(twice), {0, 1});
   for (size_t r = 0; r < 2; ++r) EXPECT_EQ(Bytes(results[r]), Bytes(apart[r]));
 }
@@ -285,7 +286,7 @@ TEST_F(DonationTest, AnArrayThatIsTwoInputs) {
 // The plan that was not used for longest goes, not the one that was made first.
 TEST_F(DonationTest, PlansGoByTheirLastUse) {
   constexpr int64_t kPlans = 256;  // as many as are kept
-  const ArrayPtr one = Floats(*compiled_, {1}, 1);
+  const DeviceArrayPtr one = Floats(*compiled_, {1}, 1);
   const auto run = [&](int64_t n) {  // other graphs, one kernel
     const UOp* const x = Param(g_, 0, DType::kF32, {1});
     Run(Sink(g_, {Shrink(g_, Pad(g_, x, {0, n}), {0, 1})}), {one}, {});

@@ -1,4 +1,4 @@
-#include "worker/environment.h"
+#include "base/environment.h"
 
 #include <gtest/gtest.h>
 

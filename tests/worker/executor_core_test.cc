@@ -1,6 +1,6 @@
 // The session's meaning, frame by frame. Invariants are quoted by their numbers in
 // executor_core.cc and session_state.cc.
-#include "worker/executor_core.h"
+#include "worker/executor/executor_core.h"
 
 #include <cstring>
 #include <string>
@@ -9,7 +9,7 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "gtest/gtest.h"
-#include "proto/limits.h"
+#include "wire/limits.h"
 
 namespace outboard::worker {
 namespace {
@@ -33,10 +33,10 @@ EncodedGraph SumAndProduct() {
 // The reference engine, which spoils what it may write over: donated inputs that nobody else holds.
 class SpoilingEngine final : public Engine {
  public:
-  absl::StatusOr<std::vector<ArrayPtr>> Run(const GraphId& id, const UOp* sink,
-                                            std::vector<ArrayPtr> inputs,
-                                            std::span<const Binding> bindings,
-                                            std::span<const int64_t> donated) override {
+  absl::StatusOr<std::vector<DeviceArrayPtr>> Run(const GraphId& id, const UOp* sink,
+                                                  std::vector<DeviceArrayPtr> inputs,
+                                                  std::span<const Binding> bindings,
+                                                  std::span<const int64_t> donated) override {
     auto results = reference_->Run(id, sink, inputs, bindings);
     for (const int64_t i : donated) {
       if (inputs[i].use_count() != 1) continue;

@@ -6,12 +6,12 @@
 
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
-#include "proto/limits.h"
 #include "tests/support/client_items.h"
-#include "worker/compiled_engine.h"
-#include "worker/executor_core.h"
-#include "worker/in_process_compiler.h"
-#include "worker/trace.h"
+#include "wire/limits.h"
+#include "worker/compile/in_process_compiler.h"
+#include "worker/engine/compiled_engine.h"
+#include "worker/engine/trace.h"
+#include "worker/executor/executor_core.h"
 
 namespace outboard::worker {
 namespace {
@@ -61,7 +61,7 @@ const proto::Span* Find(const std::vector<proto::Done>& dones, const std::string
 
 uint64_t End(const proto::Span& span) { return span.begin_ns() + span.duration_ns(); }
 
-TEST(Trace, KernelsLieWithinTheirRun) {
+TEST(ExecutorTrace, KernelsLieWithinTheirRun) {
   const std::vector<proto::Done> dones = DonesOfTwoRuns(true);
   for (const uint64_t seq : {2, 3}) {
     const proto::Span* const run = Find(dones, "run", seq);
@@ -84,7 +84,7 @@ TEST(Trace, KernelsLieWithinTheirRun) {
   EXPECT_NE(Find(dones, "read graph", 0), nullptr);
 }
 
-TEST(Trace, ADoneSaysWhatCameBeforeItAndWhenItWent) {
+TEST(ExecutorTrace, ADoneSaysWhatCameBeforeItAndWhenItWent) {
   uint64_t passages = 0, last_sent_ns = 0;
   for (const proto::Done& done : DonesOfTwoRuns(true)) {
     if (done.values_size() > 0) continue;  // those go before
@@ -99,7 +99,7 @@ TEST(Trace, ADoneSaysWhatCameBeforeItAndWhenItWent) {
   EXPECT_EQ(passages, 2u);
 }
 
-TEST(Trace, NobodyIsToldWhoDidNotAsk) {
+TEST(ExecutorTrace, NobodyIsToldWhoDidNotAsk) {
   for (const proto::Done& done : DonesOfTwoRuns(false)) {
     EXPECT_EQ(done.spans_size(), 0);
     EXPECT_EQ(done.passages_size(), 0);
@@ -107,15 +107,15 @@ TEST(Trace, NobodyIsToldWhoDidNotAsk) {
   }
 }
 
-TEST(Trace, IsBoundedAndSaysWhatIsMissing) {
-  Trace trace([] { return uint64_t{1}; });
+TEST(ExecutorTrace, IsBoundedAndSaysWhatIsMissing) {
+  ExecutorTrace trace([] { return uint64_t{1}; });
   EXPECT_FALSE(trace.wants_done());
-  for (size_t i = 0; i < Trace::kSpansMax + 7; ++i)
+  for (size_t i = 0; i < ExecutorTrace::kSpansMax + 7; ++i)
     trace.AddKernel(std::string(5000, 'x'), std::string(5000, 'y'), 1, 0, 0);
   EXPECT_TRUE(trace.wants_done());
   proto::Done done;
   trace.Take(done);
-  EXPECT_EQ(done.spans_size(), static_cast<int>(Trace::kSpansMax));
+  EXPECT_EQ(done.spans_size(), static_cast<int>(ExecutorTrace::kSpansMax));
   EXPECT_EQ(done.spans_dropped(), 7u);
   EXPECT_LT(done.ByteSizeLong(), wire::kFrameBytesMax);
   proto::Done next;

@@ -1,6 +1,6 @@
-// A search process that says by files whether it runs. Waits end when the file is there or gone; only
-// a failure takes long.
-#include "worker/idle_searcher.h"
+// A search process that says by files whether it runs. Waits end when the file is there or gone;
+// only a failure takes long.
+#include "worker/tuning/idle_searcher.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

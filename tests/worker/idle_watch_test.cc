@@ -1,4 +1,4 @@
-#include "worker/idle_watch.h"
+#include "worker/tuning/idle_watch.h"
 
 #include <gtest/gtest.h>
 

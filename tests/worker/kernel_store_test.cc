@@ -1,16 +1,15 @@
-#include "worker/kernel_store.h"
-
 #include <gtest/gtest.h>
 
 #include <limits>
 
+#include "base/check.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "storage/sqlite.h"
 #include "tests/compiler/kernel_build.h"
 #include "tests/support/temp_folder.h"
-#include "worker/hardware_class.h"
-#include "worker/tuning_key.h"
+#include "worker/tuning/hardware_class.h"
+#include "worker/tuning/tuning_key.h"
+#include "worker/tuning/tuning_store.h"
 
 namespace outboard::worker {
 namespace {
@@ -29,7 +28,7 @@ Trial Made(std::string_view opts, int64_t time_ns, bool exact = true, bool verif
 class KernelStoreTest : public ::testing::Test {
  protected:
   std::string path() const { return folder_ / "made/kernels.db"; }
-  std::unique_ptr<KernelStore> Open() { return ValueOrDie(KernelStore::Open(path())); }
+  std::unique_ptr<TuningStore> Open() { return ValueOrDie(TuningStore::Open(path())); }
 
   test::TempFolder folder_;
 };

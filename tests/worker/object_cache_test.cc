@@ -1,4 +1,4 @@
-#include "worker/object_cache.h"
+#include "worker/compile/object_cache.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,44 +1,44 @@
-// A kernel's version is part of a session's state (E7 of session_state.cc): with the log of a session
-// to follow, the same Runs give the same bits, whatever is measured meanwhile.
-#include "worker/plan_log.h"
-
+// A kernel's version is part of a session's state (E7 of session_state.cc): with the log of a
+// session to follow, the same Runs give the same bits, whatever is measured meanwhile.
 #include <gtest/gtest.h>
 
 #include <map>
 
+#include "base/check.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
-#include "worker/executor_core.h"
+#include "worker/executor/executor_core.h"
+#include "worker/session/kernel_use_log.h"
 
 namespace outboard::worker {
 namespace {
 
 GraphId KernelId(int i) { return IdOfEncoding(std::to_string(i)); }
 
-TEST(PlanLog, NotesWhatIsNew) {
-  PlanLog log;
+TEST(KernelUseLog, NotesWhatIsNew) {
+  KernelUseLog log;
   const KernelVersion plain{KernelId(1), std::nullopt}, empty{KernelId(1), ""},
       other{KernelId(2), "VECTOR:0:8"};
-  for (const auto& [seq, version] : std::vector<PlanLogEntry>{
+  for (const auto& [seq, version] : std::vector<KernelUseRecord>{
            {1, plain}, {1, other}, {2, plain}, {5, empty}, {7, empty}, {9, plain}})
     ASSERT_TRUE(log.Note(seq, version).ok());
   EXPECT_EQ(log.entries(),
-            (std::vector<PlanLogEntry>{{1, plain}, {1, other}, {5, empty}, {9, plain}}));
+            (std::vector<KernelUseRecord>{{1, plain}, {1, other}, {5, empty}, {9, plain}}));
 }
 
 // x + the version's length, of one kernel for each graph: bits tell which version was used.
 class VersionedEngine final : public Engine {
  public:
-  absl::StatusOr<std::vector<ArrayPtr>> Run(const GraphId& id, const UOp*,
-                                            std::vector<ArrayPtr> inputs, std::span<const Binding>,
-                                            std::span<const int64_t>) override {
+  absl::StatusOr<std::vector<DeviceArrayPtr>> Run(const GraphId& id, const UOp*,
+                                                  std::vector<DeviceArrayPtr> inputs,
+                                                  std::span<const Binding>,
+                                                  std::span<const int64_t>) override {
     const auto [version, fresh] = versions_.try_emplace(id, store[id]);
     if (fresh) changes_.push_back({id, version->second});
-    OB_ASSIGN_OR_RETURN(const std::shared_ptr<Array> out, NewArray(DType::kF32, {1}));
+    OB_ASSIGN_OR_RETURN(const std::shared_ptr<DeviceArray> out, NewArray(DType::kF32, {1}));
     *reinterpret_cast<float*>(out->data()) =
         *reinterpret_cast<const float*>(inputs[0]->data()) +
         static_cast<float>(version->second.value_or("heuristic").size());
-    return std::vector<ArrayPtr>{out};
+    return std::vector<DeviceArrayPtr>{out};
   }
   std::vector<KernelVersion> TakeVersions() override { return std::exchange(changes_, {}); }
   void Pin(const KernelVersion& version) override {
@@ -63,7 +63,7 @@ class VersionedEngine final : public Engine {
 // A session of 12 steps x = step(x), of two graphs in turn.
 class Session {
  public:
-  explicit Session(std::vector<PlanLogEntry> follow = {}) : core_(&engine_, {.follow = follow}) {
+  explicit Session(std::vector<KernelUseRecord> follow = {}) : core_(&engine_, {.follow = follow}) {
     for (const int constant : {1, 2}) {
       Graph g;
       graphs_.push_back(
@@ -134,10 +134,10 @@ TEST(ExecutorCore, AReplayThatFollowsThePlanLogGivesTheSameBits) {
     if (seq == 11) session.engine().UseBetterKernels([] { return false; });
   });
   EXPECT_EQ(session.core().plan_log(),
-            (std::vector<PlanLogEntry>{{2, {session.kernel(0), std::nullopt}},
-                                       {3, {session.kernel(1), "four"}},
-                                       {7, {session.kernel(0), "a longer text"}},
-                                       {11, {session.kernel(1), "another"}}}));
+            (std::vector<KernelUseRecord>{{2, {session.kernel(0), std::nullopt}},
+                                          {3, {session.kernel(1), "four"}},
+                                          {7, {session.kernel(0), "a longer text"}},
+                                          {11, {session.kernel(1), "another"}}}));
   Session replay(session.core().plan_log());
   EXPECT_EQ(replay.Steps(), values);
   EXPECT_EQ(replay.core().plan_log().size(), session.core().plan_log().size());

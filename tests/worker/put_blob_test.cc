@@ -1,5 +1,5 @@
-// Puts by blob: the core says what to get, applies nothing behind a Put whose blob is not here (E5), and makes the
-// array in the memory that the blob came in.
+// Puts by blob: the core says what to get, applies nothing behind a Put whose blob is not here
+// (E5), and makes the array in the memory that the blob came in.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tests/support/client_items.h"
-#include "worker/executor_core.h"
+#include "worker/executor/executor_core.h"
 
 namespace outboard::worker {
 namespace {

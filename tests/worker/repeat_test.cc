@@ -1,6 +1,6 @@
-// Repeated Runs: the bits of as many Runs one after another, on both engines; what is refused; and that
-// a failure leaves nothing half done.
-#include "worker/repeat.h"
+// Repeated Runs: the bits of as many Runs one after another, on both engines; what is refused; and
+// that a failure leaves nothing half done.
+#include "worker/engine/repeat.h"
 
 #include <cstring>
 #include <memory>
@@ -12,23 +12,23 @@
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/spec.h"
 #include "gtest/gtest.h"
-#include "proto/limits.h"
 #include "tests/compiler/random_graph.h"
-#include "worker/compiled_engine.h"
-#include "worker/executor_core.h"
-#include "worker/failed_node.h"
-#include "worker/in_process_compiler.h"
+#include "wire/limits.h"
+#include "worker/compile/in_process_compiler.h"
+#include "worker/engine/compiled_engine.h"
+#include "worker/executor/executor_core.h"
+#include "worker/executor/failed_node.h"
 
 namespace outboard::worker {
 namespace {
 
-ArrayPtr ArrayOf(Engine& engine, const HostTensor& host) {
-  std::shared_ptr<Array> array = *engine.NewArray(host.dtype, host.dims);
+DeviceArrayPtr ArrayOf(Engine& engine, const HostTensor& host) {
+  std::shared_ptr<DeviceArray> array = *engine.NewArray(host.dtype, host.dims);
   if (!host.bytes.empty()) std::memcpy(array->data(), host.bytes.data(), host.bytes.size());
   return array;
 }
 
-HostTensor HostOf(const Array& array) {
+HostTensor HostOf(const DeviceArray& array) {
   return {array.dtype, array.dims, std::string(array.data(), array.bytes())};
 }
 
@@ -45,10 +45,10 @@ HostTensor Floats(std::vector<int64_t> dims, unsigned seed) {
 
 using Results = absl::StatusOr<std::vector<HostTensor>>;
 
-Results Values(const absl::StatusOr<std::vector<ArrayPtr>>& arrays) {
+Results Values(const absl::StatusOr<std::vector<DeviceArrayPtr>>& arrays) {
   if (!arrays.ok()) return arrays.status();
   std::vector<HostTensor> values;
-  for (const ArrayPtr& array : *arrays) values.push_back(HostOf(*array));
+  for (const DeviceArrayPtr& array : *arrays) values.push_back(HostOf(*array));
   return values;
 }
 
@@ -58,7 +58,7 @@ Results OneAfterAnother(Engine& engine, const UOp* sink, std::vector<HostTensor>
   const GraphId id = EncodeGraph(sink)->id;
   std::vector<HostTensor> outputs, stacks(repeat.stack.size());
   for (int64_t k = 0; k < repeat.count; ++k) {
-    std::vector<ArrayPtr> arrays;
+    std::vector<DeviceArrayPtr> arrays;
     for (const HostTensor& input : inputs) arrays.push_back(ArrayOf(engine, input));
     Results results = Values(engine.Run(id, sink, arrays, bindings));
     if (!results.ok()) return results.status();
@@ -84,7 +84,7 @@ class RepeatTest : public ::testing::Test {
  protected:
   Results Repeated(Engine& engine, const UOp* sink, const std::vector<HostTensor>& inputs,
                    const std::vector<Binding>& bindings, const Repeat& repeat, bool held = false) {
-    std::vector<ArrayPtr> arrays, holders;
+    std::vector<DeviceArrayPtr> arrays, holders;
     for (const HostTensor& input : inputs) arrays.push_back(ArrayOf(engine, input));
     if (held) holders = arrays;
     repetitions_ = 0;
@@ -146,7 +146,8 @@ TEST_F(RepeatTest, Counter) {
   EXPECT_EQ(at(1, 8), 25);
 }
 
-// a, b = a + b, a: what is carried changes places; one output is read twice, one input is passed on.
+// a, b = a + b, a: what is carried changes places; one output is read twice, one input is passed
+// on.
 TEST_F(RepeatTest, CarriesCross) {
   Graph g;
   const UOp* const a = Param(g, 0, DType::kF32, {3});
@@ -230,8 +231,8 @@ TEST_F(RepeatTest, RandomGraphs) {
   EXPECT_GT(stacked, 0);
 }
 
-// Two arrays of half of the memory are enough for any number of repetitions, and what is stacked has to
-// fit before anything is done.
+// Two arrays of half of the memory are enough for any number of repetitions, and what is stacked
+// has to fit before anything is done.
 TEST_F(RepeatTest, Memory) {
   Graph g;
   const int64_t n = 1 << 20;
@@ -287,10 +288,10 @@ TEST_F(RepeatTest, WhatDoesNotFit) {
 // Fails in one repetition.
 class FailingEngine final : public Engine {
  public:
-  absl::StatusOr<std::vector<ArrayPtr>> Run(const GraphId& id, const UOp* sink,
-                                            std::vector<ArrayPtr> inputs,
-                                            std::span<const Binding> bindings,
-                                            std::span<const int64_t> donated) override {
+  absl::StatusOr<std::vector<DeviceArrayPtr>> Run(const GraphId& id, const UOp* sink,
+                                                  std::vector<DeviceArrayPtr> inputs,
+                                                  std::span<const Binding> bindings,
+                                                  std::span<const int64_t> donated) override {
     if (++runs == fails)
       return AboutNode(absl::ResourceExhaustedError("no memory"), sink, sink->src[0]);
     return reference_->Run(id, sink, std::move(inputs), bindings, donated);

@@ -1,6 +1,6 @@
 // What VIZ=1 writes: whole lines, every node before its use, no more bytes than allowed, no more
 // files than allowed.
-#include "worker/rewrite_log.h"
+#include "worker/compile/rewrite_log.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include <sstream>
 #include <vector>
 
+#include "base/check.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "compiler/rewrite/simplify.h"
 #include "compiler/schedule/schedule.h"
 #include "tests/support/temp_folder.h"

@@ -1,5 +1,5 @@
-// E8, E9 and E7 of executor_core.cc: a session that begins with a snapshot and is sent the items behind it
-// gives the answers, and comes to the state, of the one that was never disturbed.
+// E8, E9 and E7 of executor_core.cc: a session that begins with a snapshot and is sent the items
+// behind it gives the answers, and comes to the state, of the one that was never disturbed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "compiler/ir/encoding.h"
 #include "tests/support/memory_store.h"
-#include "worker/compiled_engine.h"
-#include "worker/executor_core.h"
-#include "worker/in_process_compiler.h"
+#include "worker/compile/in_process_compiler.h"
+#include "worker/engine/compiled_engine.h"
+#include "worker/executor/executor_core.h"
 
 namespace outboard::worker {
 namespace {
@@ -26,21 +26,22 @@ using proto::ClientItem;
 constexpr int64_t kMemory = int64_t{1} << 24;
 constexpr uint32_t kSnapshotMs = 1000;
 
-// The reference engine, with versions of kernels that show in the bits, a better one known every few Runs,
-// and memory that is spoilt when it is given up.
+// The reference engine, with versions of kernels that show in the bits, a better one known every
+// few Runs, and memory that is spoilt when it is given up.
 class SwitchingEngine final : public Engine {
  public:
   explicit SwitchingEngine(uint64_t seed) : random_(seed) {}
 
-  absl::StatusOr<std::vector<ArrayPtr>> Run(const GraphId& id, const UOp* sink,
-                                            std::vector<ArrayPtr> inputs,
-                                            std::span<const Binding> bindings,
-                                            std::span<const int64_t> donated) override {
+  absl::StatusOr<std::vector<DeviceArrayPtr>> Run(const GraphId& id, const UOp* sink,
+                                                  std::vector<DeviceArrayPtr> inputs,
+                                                  std::span<const Binding> bindings,
+                                                  std::span<const int64_t> donated) override {
     if (!in_use_.contains(id)) Use({id, Some()});
     if (!pinned_ && random_() % 4 == 0) Use({id, Some()});
-    absl::StatusOr<std::vector<ArrayPtr>> results = reference_->Run(id, sink, inputs, bindings);
+    absl::StatusOr<std::vector<DeviceArrayPtr>> results =
+        reference_->Run(id, sink, inputs, bindings);
     if (results.ok())
-      for (const ArrayPtr& result : *results)
+      for (const DeviceArrayPtr& result : *results)
         *reinterpret_cast<float*>(result->data()) +=
             static_cast<float>(in_use_[id].value_or("heuristic").size());
     for (const int64_t i : donated)
@@ -181,7 +182,7 @@ class Session {
       : program_(program), engine_(std::move(engine)), core_(engine_.get(), {}), store_(store) {}
 
   void Open(uint64_t epoch, const std::string& snapshot_root = {}, uint64_t received_seq = 0,
-            const std::vector<proto::PlanEntry>& plan = {}) {
+            const std::vector<proto::KernelUse>& plan = {}) {
     epoch_ = epoch;
     proto::ClientFrame frame;
     proto::Open& open = *frame.add_items()->mutable_open();
@@ -189,7 +190,7 @@ class Session {
     open.set_snapshot_ms(kSnapshotMs);
     open.set_snapshot_root(snapshot_root);
     open.set_received_seq(received_seq);
-    for (const proto::PlanEntry& entry : plan) *open.add_plan() = entry;
+    for (const proto::KernelUse& entry : plan) *open.add_plan() = entry;
     Send(std::move(frame));
     store_->Answer(core_, *engine_, [this](proto::ServerFrame answer) { Read(answer); });
     proto::ClientFrame graphs;
@@ -213,14 +214,14 @@ class Session {
   }
 
   // When the interval is over, after the Saves before it.
-  std::shared_ptr<const StoreRequest> TakeSnapshot() {
+  std::shared_ptr<const PersistRequest> TakeSnapshot() {
     auto request = core_.TakeStore(now_);
     if (request == nullptr) request = core_.TakeStore(now_ += kSnapshotMs);
     for (; request != nullptr && request->checkpoint; request = core_.TakeStore(now_))
       Stored(*request);
     return request;
   }
-  std::string Stored(const StoreRequest& request, bool well = true) {
+  std::string Stored(const PersistRequest& request, bool well = true) {
     const std::string root = store_->Keep(request);
     proto::Stored stored;
     stored.set_id(request.id);
@@ -239,7 +240,7 @@ class Session {
     frame.add_items()->mutable_ack()->set_through_seq(core_.applied_seq());
     *frame.add_items() = last;
     Send(std::move(frame));
-    StoreRequest request = *TakeSnapshot();
+    PersistRequest request = *TakeSnapshot();
     request.snapshot.clear_device_time_us();
     request.snapshot.clear_kernels_launched();
     request.snapshot.clear_kept();  // a Save's answer says how much was sent
@@ -247,7 +248,7 @@ class Session {
   }
 
   const Answers& answers() const { return answers_; }
-  const std::vector<proto::PlanEntry>& plan() const { return plan_; }
+  const std::vector<proto::KernelUse>& plan() const { return plan_; }
   uint64_t durable_seq() const { return durable_seq_; }
   const std::vector<uint64_t>& opened() const { return opened_; }
   ExecutorCore& core() { return core_; }
@@ -269,7 +270,7 @@ class Session {
       if (item.has_opened()) opened_.push_back(item.opened().applied_seq());
       for (const proto::Value& value : item.done().values())
         answers_[{value.seq(), value.index()}] = value.data();
-      for (const proto::PlanEntry& entry : item.done().plan()) plan_.push_back(entry);
+      for (const proto::KernelUse& entry : item.done().plan()) plan_.push_back(entry);
       durable_seq_ = std::max(durable_seq_, item.done().durable_seq());
       if (item.has_failed())
         answers_[{item.failed().seq(), kFailure}] = item.failed().SerializeAsString();
@@ -284,7 +285,7 @@ class Session {
   uint64_t epoch_ = 0;
   int64_t now_ = 0;
   Answers answers_;
-  std::vector<proto::PlanEntry> plan_;
+  std::vector<proto::KernelUse> plan_;
   uint64_t durable_seq_ = 0;
   std::vector<uint64_t> opened_;
 };
@@ -308,13 +309,13 @@ TEST_P(SnapshotTest, E8_AReplayBehindASnapshotIsAsIfNothingHadHappened) {
     Session undisturbed(program, Make(seed), &store_);
     undisturbed.Open(1);
     undisturbed.Run(at);
-    const std::shared_ptr<const StoreRequest> request = undisturbed.TakeSnapshot();
+    const std::shared_ptr<const PersistRequest> request = undisturbed.TakeSnapshot();
     ASSERT_NE(request, nullptr);
     EXPECT_EQ(request->seq, at);
     undisturbed.Run(died);  // which must not change what the request holds
     const std::string root = undisturbed.Stored(*request);
     // The client has the plan of what it has seen; nothing behind that binds anybody.
-    const std::vector<proto::PlanEntry> plan = undisturbed.plan();
+    const std::vector<proto::KernelUse> plan = undisturbed.plan();
     plan_entries += plan.size();
 
     Session restored(program, Make(seed + 1000), &store_);
@@ -347,7 +348,7 @@ TEST_P(SnapshotTest, TakingSnapshotsChangesNoBits) {
   plain.Open(1);
   plain.Run(80);
   with.Open(1);
-  std::shared_ptr<const StoreRequest> held;
+  std::shared_ptr<const PersistRequest> held;
   for (uint64_t seq = 1; seq <= 80; ++seq) {
     with.Run(seq);
     if (seq % 5 != 0) continue;
@@ -367,14 +368,14 @@ TEST(Snapshot, E8_DurableIsToldWhenItIsStoredAndAFailedStoreIsTriedAgain) {
   Session session(program, MakeReferenceEngine(kMemory), &store);
   session.Open(1);
   session.Run(10);
-  const std::shared_ptr<const StoreRequest> first = session.TakeSnapshot();
+  const std::shared_ptr<const PersistRequest> first = session.TakeSnapshot();
   ASSERT_NE(first, nullptr);
   session.Run(12);
   EXPECT_EQ(session.TakeSnapshot(), nullptr) << "one is under way";
   EXPECT_EQ(session.durable_seq(), 0u);
   session.Stored(*first, /*well=*/false);
   EXPECT_EQ(session.durable_seq(), 0u);
-  const std::shared_ptr<const StoreRequest> second = session.TakeSnapshot();
+  const std::shared_ptr<const PersistRequest> second = session.TakeSnapshot();
   ASSERT_NE(second, nullptr);
   session.Run(15);
   session.Stored(*first);  // answered already
@@ -407,7 +408,7 @@ TEST(Snapshot, ARunWaitsForASnapshotThatHoldsItsMemory) {
   const EncodedGraph graph = *EncodeGraph(Sink(g, {Add(g, x, x)}));
   // Room for an array and the one that is made of it; not for what a snapshot holds beside.
   const std::unique_ptr<Engine> engine = MakeReferenceEngine(9 << 18);
-  std::shared_ptr<const StoreRequest> held;
+  std::shared_ptr<const PersistRequest> held;
   int waits = 0;
   ExecutorCore core(engine.get(), {.let_go = [&] {
                       ++waits;

@@ -1,6 +1,4 @@
 // Files by their roots; what is stored already is not written again, what was not stored is.
-#include "worker/snapshot_writer.h"
-
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -11,8 +9,9 @@
 #include <set>
 #include <string>
 
-#include "proto/merkle.h"
 #include "tests/support/temp_folder.h"
+#include "wire/merkle.h"
+#include "worker/executor/persist_writer.h"
 
 namespace outboard::worker {
 namespace {
@@ -21,23 +20,23 @@ namespace fs = std::filesystem;
 
 class SnapshotWriterTest : public ::testing::Test {
  protected:
-  ArrayPtr Bytes(const std::string& bytes) {
+  DeviceArrayPtr Bytes(const std::string& bytes) {
     auto array = *engine_->NewArray(DType::kU8, {static_cast<int64_t>(bytes.size())});
     std::memcpy(array->data(), bytes.data(), bytes.size());
     return array;
   }
 
-  std::shared_ptr<StoreRequest> Request(uint64_t id, const std::vector<ArrayPtr>& arrays) {
-    auto request = std::make_shared<StoreRequest>();
+  std::shared_ptr<PersistRequest> Request(uint64_t id, const std::vector<DeviceArrayPtr>& arrays) {
+    auto request = std::make_shared<PersistRequest>();
     request->id = id;
     request->seq = 10 * id;
     request->snapshot.set_seq(10 * id);
-    for (const ArrayPtr& array : arrays) Describe(*array, request->snapshot.add_held());
+    for (const DeviceArrayPtr& array : arrays) Describe(*array, request->snapshot.add_held());
     request->arrays = arrays;
     return request;
   }
 
-  SnapshotWriter::Written WriteAndTake(std::shared_ptr<const StoreRequest> request) {
+  PersistWriter::Written WriteAndTake(std::shared_ptr<const PersistRequest> request) {
     writer_.Write(std::move(request));
     writer_.LetGo();
     EXPECT_FALSE(writer_.busy());
@@ -68,7 +67,7 @@ class SnapshotWriterTest : public ::testing::Test {
 
   test::TempFolder folder_;
   std::unique_ptr<Engine> engine_ = MakeReferenceEngine(1 << 26);
-  SnapshotWriter writer_{folder_.path()};
+  PersistWriter writer_{folder_.path()};
 };
 
 TEST_F(SnapshotWriterTest, FilesHaveTheNamesOfTheirBytes) {
@@ -85,7 +84,7 @@ TEST_F(SnapshotWriterTest, FilesHaveTheNamesOfTheirBytes) {
 }
 
 TEST_F(SnapshotWriterTest, WhatIsStoredIsNotWrittenAgain) {
-  const ArrayPtr kept = Bytes("kept"), changed = Bytes("before");
+  const DeviceArrayPtr kept = Bytes("kept"), changed = Bytes("before");
   ASSERT_TRUE(WriteAndTake(Request(1, {kept, changed})).blobs.ok());
   Answer(1, absl::StatusCode::kOk);
   Empty();
@@ -97,7 +96,7 @@ TEST_F(SnapshotWriterTest, WhatIsStoredIsNotWrittenAgain) {
 }
 
 TEST_F(SnapshotWriterTest, WhatWasNotStoredIsThereForTheNext) {
-  const ArrayPtr array = Bytes("bytes");
+  const DeviceArrayPtr array = Bytes("bytes");
   ASSERT_TRUE(WriteAndTake(Request(1, {array})).blobs.ok());
   Answer(1, absl::StatusCode::kUnavailable);
   Empty();
@@ -106,7 +105,7 @@ TEST_F(SnapshotWriterTest, WhatWasNotStoredIsThereForTheNext) {
 }
 
 TEST_F(SnapshotWriterTest, WhatTheStoreHasLostIsOfferedAgain) {
-  const ArrayPtr array = Bytes("bytes");
+  const DeviceArrayPtr array = Bytes("bytes");
   for (const absl::StatusCode code : {absl::StatusCode::kOk, absl::StatusCode::kNotFound}) {
     Empty();
     ASSERT_TRUE(WriteAndTake(Request(1, {array})).blobs.ok());
@@ -118,7 +117,7 @@ TEST_F(SnapshotWriterTest, WhatTheStoreHasLostIsOfferedAgain) {
 }
 
 TEST_F(SnapshotWriterTest, ACheckpointReliesOnNothingThatWasStoredBefore) {
-  const ArrayPtr array = Bytes("bytes");
+  const DeviceArrayPtr array = Bytes("bytes");
   ASSERT_TRUE(WriteAndTake(Request(1, {array})).blobs.ok());
   Answer(1, absl::StatusCode::kOk);
   Empty();

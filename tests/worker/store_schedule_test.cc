@@ -1,9 +1,9 @@
-// When a snapshot is due: by the clock, by what the client would have to send again, and after a failure.
-#include "worker/store_schedule.h"
-
+// When a snapshot is due: by the clock, by what the client would have to send again, and after a
+// failure.
 #include <gtest/gtest.h>
 
-#include "proto/limits.h"
+#include "wire/limits.h"
+#include "worker/session/snapshot_schedule.h"
 
 namespace outboard::worker {
 namespace {
@@ -20,7 +20,7 @@ class StoreScheduleTest : public ::testing::Test {
     if (put_bytes > 0) item.mutable_put()->set_data(std::string(put_bytes, 'x'));
     schedule_.Applied(item);
   }
-  StoreSchedule schedule_;
+  SnapshotSchedule schedule_;
 };
 
 TEST_F(StoreScheduleTest, ByTheClockIfSomethingIsNew) {
@@ -65,7 +65,7 @@ TEST_F(StoreScheduleTest, AFailureIsTriedAgainAndNotAtOnce) {
   EXPECT_TRUE(schedule_.Due(20'000));
   Apply(wire::kNotDurableItemsMax);
   EXPECT_FALSE(schedule_.Due(11'500)) << "the client is about to wait; still, not in a loop";
-  EXPECT_TRUE(schedule_.Due(11'000 + StoreSchedule::kRetryMs));
+  EXPECT_TRUE(schedule_.Due(11'000 + SnapshotSchedule::kRetryMs));
 }
 
 TEST_F(StoreScheduleTest, WithoutAnIntervalNever) {

@@ -1,5 +1,5 @@
 // A supervisor with executors as processes, before a gateway that the test plays.
-#include "worker/supervisor.h"
+#include "worker/node/supervisor.h"
 
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "proto/fleet.grpc.pb.h"
-#include "proto/limits.h"
 #include "tests/support/client_items.h"
-#include "worker/executor_main.h"
+#include "wire/limits.h"
+#include "worker/executor/executor_main.h"
 
 namespace outboard::worker {
 namespace {
@@ -202,7 +202,7 @@ class SupervisorTest : public ::testing::Test {
     command.mutable_assign()->set_session_id(session);
     command.mutable_assign()->set_attach_token("token of sixteen");
     command.mutable_assign()->add_devices(0);
-    command.mutable_assign()->set_lease_id(5);
+    command.mutable_assign()->set_placement(5);
     gateway_.Command(command);
     const auto attached = gateway_.attaches.Pop();
     return attached == nullptr ? nullptr : *attached;
@@ -347,7 +347,7 @@ TEST_F(SupervisorTest, V3_AnExecutorThatIsKeptGoesOnWithItsState) {
   ASSERT_EQ(entry->sessions_size(), 1);
   EXPECT_EQ(entry->sessions(0).session_id(), "session a.......");
   EXPECT_EQ(entry->sessions(0).attach_token(), "token of sixteen");
-  EXPECT_EQ(entry->sessions(0).lease_id(), 5u);
+  EXPECT_EQ(entry->sessions(0).placement(), 5u);
   ASSERT_EQ(entry->sessions(0).devices_size(), 1);
   const auto attached = gateway_.attaches.Pop();
   ASSERT_NE(attached, nullptr);
@@ -363,7 +363,7 @@ TEST_F(SupervisorTest, V3_AnExecutorThatIsKeptGoesOnWithItsState) {
   gateway_.Command(command);
   const auto end = gateway_.ends.Pop();
   ASSERT_NE(end, nullptr);
-  EXPECT_EQ(end->lease_id(), 5u);
+  EXPECT_EQ(end->placement(), 5u);
 }
 
 TEST_F(SupervisorTest, JoinsAgainAfterADrainAndALostStream) {

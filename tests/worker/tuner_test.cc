@@ -1,23 +1,23 @@
 // An engine that searches, and one that uses what was found: the same answers, nothing searched
 // twice, and a store that holds nonsense costs nothing but speed.
-#include "worker/tuner.h"
+#include "worker/tuning/tuner.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <random>
 
-#include "compiler/codegen/compile.h"
+#include "base/check.h"
+#include "compiler/compile.h"
 #include "compiler/ir/build.h"
-#include "compiler/ir/check.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/search/neighbours.h"
 #include "tests/support/temp_folder.h"
-#include "worker/compiled_engine.h"
-#include "worker/hardware_class.h"
-#include "worker/in_process_compiler.h"
-#include "worker/search_device.h"
-#include "worker/tuning_key.h"
+#include "worker/compile/in_process_compiler.h"
+#include "worker/engine/compiled_engine.h"
+#include "worker/tuning/hardware_class.h"
+#include "worker/tuning/kernel_measurer.h"
+#include "worker/tuning/tuning_key.h"
 
 namespace outboard::worker {
 namespace {
@@ -27,17 +27,17 @@ class CountingCompiler final : public KernelCompiler {
   std::vector<absl::StatusOr<CompiledKernel>> Compile(
       std::span<const KernelSource> kernels) override {
     sources.insert(sources.end(), kernels.begin(), kernels.end());
-    if (knocked) return {kernels.size(), absl::CancelledError("somebody waits")};
+    if (preempted) return {kernels.size(), absl::CancelledError("somebody waits")};
     return compiler_.Compile(kernels);
   }
   std::vector<KernelSource> sources;
-  bool knocked = false;
+  bool preempted = false;
 
  private:
   InProcessCompiler compiler_;
 };
 
-TEST(SearchDevice, KnowsTheMachineThatKernelsAreCompiledFor) {
+TEST(KernelMeasurer, KnowsTheMachineThatKernelsAreCompiledFor) {
   EXPECT_EQ(HostMachine(), ValueOrDie(MachineOf()));
 }
 
@@ -63,7 +63,7 @@ class TunerTest : public ::testing::Test {
   std::vector<float> Answer(Engine& engine) {
     Graph g;
     const UOp* const sink = Product(g);
-    std::vector<ArrayPtr> inputs;
+    std::vector<DeviceArrayPtr> inputs;
     std::mt19937 random(1);
     std::uniform_real_distribution<float> uniform(-1, 1);
     for (const auto& dims : {std::vector<int64_t>{48, 40}, {40, 64}}) {
@@ -91,7 +91,7 @@ class TunerTest : public ::testing::Test {
   }
 
   test::TempFolder folder_;
-  std::unique_ptr<KernelStore> store_ = ValueOrDie(KernelStore::Open(folder_ / "kernels.db"));
+  std::unique_ptr<TuningStore> store_ = ValueOrDie(TuningStore::Open(folder_ / "kernels.db"));
   CountingCompiler compiler_;
 };
 
@@ -218,10 +218,10 @@ TEST_F(IdleTimeTest, ABetterKernelIsSwitchedInBetweenRuns) {
   EXPECT_TRUE(engine->TakeVersions().empty()) << "not enough better";
   Measured("VECTOR:1:4 UPCAST:0:2", 500);
   engine->UseBetterKernels(kSomebody);
-  idle_.knocked = true;
+  idle_.preempted = true;
   engine->UseBetterKernels(kNobody);
   EXPECT_TRUE(engine->TakeVersions().empty()) << "somebody waited";
-  idle_.knocked = false;
+  idle_.preempted = false;
   engine->UseBetterKernels(kNobody);
   const std::vector<KernelVersion> better = {{first[0].kernel, "VECTOR:1:4 UPCAST:0:2"}};
   EXPECT_EQ(engine->TakeVersions(), better);

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "client/tensor/arithmetic.h"
+#include "client/ops/elementwise/arithmetic.h"
 #include "tests/client/operators/each.h"
 
 namespace outboard::operators {

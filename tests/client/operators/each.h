@@ -1,5 +1,5 @@
-// Rows of functions of one number, for operators that work element by element; and the numbers at their ends.
-// `units`: how many units in the last place of the result's type a value may be off.
+// Rows of functions of one number, for operators that work element by element; and the numbers at
+// their ends. `units`: how many units in the last place of the result's type a value may be off.
 #pragma once
 
 #include <cmath>

@@ -1,11 +1,11 @@
 // Formulas over named axes, grids, diagonals, and decompositions of matrices.
 #include <cmath>
 
-#include "client/tensor/diagonals.h"
-#include "client/tensor/einsum.h"
-#include "client/tensor/grids.h"
-#include "client/tensor/linalg.h"
-#include "client/tensor/rearrange.h"
+#include "client/ops/shape/diagonals.h"
+#include "client/ops/product/einsum.h"
+#include "client/ops/shape/grids.h"
+#include "client/ops/product/linalg.h"
+#include "client/ops/shape/rearrange.h"
 #include "tests/client/operators/table.h"
 
 namespace outboard::operators {

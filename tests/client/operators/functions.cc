@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "client/tensor/activations.h"
-#include "client/tensor/arithmetic.h"
-#include "client/tensor/transcendental.h"
+#include "client/ops/elementwise/activations.h"
+#include "client/ops/elementwise/arithmetic.h"
+#include "client/ops/elementwise/transcendental.h"
 #include "compiler/reference/alu.h"
 #include "tests/client/operators/each.h"
 

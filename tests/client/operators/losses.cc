@@ -1,5 +1,5 @@
 // Losses, with each reduction.
-#include "client/tensor/losses.h"
+#include "client/ops/reduce/losses.h"
 
 #include <cmath>
 

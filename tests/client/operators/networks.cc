@@ -2,9 +2,9 @@
 #include <cmath>
 #include <limits>
 
-#include "client/tensor/attention.h"
-#include "client/tensor/norms.h"
-#include "client/tensor/recurrent.h"
+#include "client/ops/product/attention.h"
+#include "client/ops/reduce/norms.h"
+#include "client/ops/product/recurrent.h"
 #include "tests/client/operators/each.h"
 
 namespace outboard::operators {

@@ -3,10 +3,10 @@
 #include <cmath>
 #include <numeric>
 
-#include "client/tensor/items.h"
-#include "client/tensor/masks.h"
-#include "client/tensor/scatter.h"
-#include "client/tensor/sorting.h"
+#include "client/lazy/items.h"
+#include "client/ops/index/masks.h"
+#include "client/ops/index/scatter.h"
+#include "client/ops/index/sorting.h"
 #include "tests/client/operators/table.h"
 
 namespace outboard::operators {

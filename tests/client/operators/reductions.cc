@@ -4,7 +4,7 @@
 #include <limits>
 #include <numeric>
 
-#include "client/tensor/scans.h"
+#include "client/ops/reduce/scans.h"
 #include "tests/client/operators/table.h"
 
 namespace outboard::operators {

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "client/tensor/interpolate.h"
-#include "client/tensor/padding.h"
+#include "client/ops/window/interpolate.h"
+#include "client/ops/shape/padding.h"
 #include "tests/client/operators/table.h"
 
 namespace outboard::operators {
@@ -28,7 +28,7 @@ Row PadRow(PadMode mode, const std::vector<std::pair<int64_t, int64_t>>& sides) 
   return Moved(
       "pad", kPad, kPadShapes, {{{3, 4}, -5, 5}},
       [=](const Tensors& x) {
-        SizePairs pairs;
+        SymIntPairs pairs;
         for (const auto& [before, after] : sides) pairs.emplace_back(before, after);
         return pad(x[0], pairs, mode);
       },

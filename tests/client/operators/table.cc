@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "compiler/ir/check.h"
+#include "base/check.h"
 
 namespace outboard::operators {
 namespace {

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "client/tensor/convolution.h"
-#include "client/tensor/pooling.h"
+#include "client/ops/window/convolution.h"
+#include "client/ops/window/pooling.h"
 #include "tests/client/operators/table.h"
 
 namespace outboard::operators {

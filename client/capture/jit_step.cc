@@ -1,0 +1,426 @@
+#include "client/capture/jit_step.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/lazy/node_builder.h"
+#include "client/lazy/realization.h"
+#include "client/lazy/sym_expression.h"
+#include "client/lazy/thread_state.h"
+#include "client/trace/trace.h"
+#include "compiler/rewrite/bind.h"
+
+namespace outboard::internal {
+namespace {
+
+[[noreturn]] void Fail(const At& at, const std::string& message) {
+  throw Error(absl::FailedPreconditionError(absl::StrCat("captured step: ", message)), at);
+}
+
+std::string Described(DType dtype, const std::vector<int64_t>& dims) {
+  return absl::StrCat(std::string(Name(dtype)), DimsToString(ToShape(dims)));
+}
+
+std::vector<std::shared_ptr<TensorState>> ValuesOf(const std::vector<Tensor>& tensors,
+                                                   const At& at) {
+  std::vector<std::shared_ptr<TensorState>> values;
+  for (const Tensor& tensor : tensors) {
+    if (tensor.empty()) Fail(at, "an empty tensor");
+    values.push_back(tensor.value());
+  }
+  return values;
+}
+
+void CheckDistinct(const std::vector<std::shared_ptr<TensorState>>& values, const At& at) {
+  for (size_t i = 0; i < values.size(); ++i)
+    for (size_t j = 0; j < i; ++j)
+      if (values[i]->storage == values[j]->storage)
+        ThrowInvalid(at, absl::StrCat("captured step: duplicate inputs, argument ", j,
+                                      " and argument ", i, " are one tensor"));
+}
+
+void CollectBound(const SymInt& size, std::vector<BoundVariable>& bound) {
+  std::vector<const SymInt*> open = {&size};
+  while (!open.empty()) {
+    const SymExpression* const e = open.back()->expression();
+    open.pop_back();
+    if (e == nullptr) continue;
+    if (e->variable) {
+      bound.push_back(*e->variable);
+    } else {
+      open.push_back(&e->a);
+      open.push_back(&e->b);
+    }
+  }
+}
+
+}  // namespace
+
+// ---- recording ----------------------------------------------------------------------------------
+
+JitStep::JitStep(const std::vector<Tensor>& arguments, const std::vector<SymInt>& sizes,
+                 const At& at)
+    : at_(at) {
+  if (Current() != nullptr) Current()->Refuse(at, "a step is captured within the step");
+  bound_ = BoundIn(sizes, at);
+  engine_ = RandomState(at).random_engine;
+  const std::vector<std::shared_ptr<TensorState>> values = ValuesOf(arguments, at);
+  RealizeValues(values, {}, at);
+  CheckDistinct(values, at);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const CloudBuffer& storage = *values[i]->storage;
+    arguments_.push_back({storage.dtype, storage.dims});
+    argument_values_.push_back(values[i]);
+    Remember(values[i]->storage, {Source::Kind::kArgument, i});
+  }
+  Enter();
+}
+
+void JitStep::Refuse(const At& at, const std::string& what) const { Fail(at, what); }
+
+void JitStep::Remember(const std::shared_ptr<CloudBuffer>& storage, Source source) {
+  seen_.push_back(storage);
+  sources_.insert_or_assign(storage.get(), source);
+}
+
+void JitStep::AddReader(const std::shared_ptr<TensorState>& value) {
+  std::vector<std::weak_ptr<TensorState>>& readers = readers_[value->storage.get()];
+  for (const std::weak_ptr<TensorState>& known : readers)
+    if (known.lock() == value) return;
+  seen_.push_back(value->storage);
+  readers.push_back(value);
+}
+
+void JitStep::OnRead(const std::shared_ptr<TensorState>& value, const At& at) {
+  if (IsMade(*value) || (value->lazy() && assigned_.contains(value.get()))) return;
+  if (value->lazy()) {
+    Leave();
+    Realization({value}, {}, at, /*keep_pins=*/true).Run();
+    Enter();
+  }
+  AddReader(value);
+}
+
+void JitStep::OnAssign(const std::shared_ptr<TensorState>& value, const At& at) {
+  if (!IsMade(*value)) assigned_.insert(value.get());
+}
+
+bool JitStep::OnRealize(const std::vector<std::shared_ptr<TensorState>>& values,
+                        const std::vector<std::shared_ptr<TensorState>>& fetch, const At& at) {
+  return false;
+}
+
+JitStep::Source JitStep::SourceOf(const std::shared_ptr<CloudBuffer>& storage) {
+  if (const auto known = sources_.find(storage.get()); known != sources_.end())
+    return known->second;
+  Source source;
+  if (readers_.contains(storage.get())) {
+    source = {Source::Kind::kState, states_.size()};
+    states_.push_back({storage.get(), {}, storage->dtype, storage->dims});
+  } else {
+    source = {Source::Kind::kConstant, constants_.size()};
+    constants_.push_back(storage);
+  }
+  Remember(storage, source);
+  return source;
+}
+
+void JitStep::OnRun(const SentRun& sent, const At& at) {
+  Run run;
+  run.request = sent.request;
+  for (const std::shared_ptr<CloudBuffer>& input : sent.inputs)
+    run.inputs.push_back(SourceOf(input));
+  run.first_result = results_.size();
+  run.variables = sent.encoded.variables;
+  run.lines = sent.encoded.lines;
+  run.at = at;
+  run.recording = LazyGraph::Current();
+  for (size_t i = 0; i < sent.results.size(); ++i) {
+    const std::shared_ptr<CloudBuffer>& storage = sent.results[i];
+    Result result;
+    result.recorded = storage;
+    result.dtype = storage->dtype;
+    if (IsStatic(sent.roots[i]->shape))
+      result.dims = storage->dims;
+    else
+      result.shape.assign(sent.roots[i]->shape.begin(), sent.roots[i]->shape.end());
+    Remember(storage, {Source::Kind::kResult, results_.size()});
+    results_.push_back(std::move(result));
+  }
+  runs_.push_back(std::move(run));
+}
+
+std::vector<Tensor> JitStep::Finish(const std::vector<Tensor>& returned) {
+  const std::vector<std::shared_ptr<TensorState>> values = ValuesOf(returned, at_);
+  RealizeValues(values, {}, at_);
+  Leave();
+  if (runs_.empty()) Fail(at_, "there is nothing in it to be computed");
+  for (const std::shared_ptr<TensorState>& value : values) {
+    if (!IsMade(*value)) AddReader(value);
+    returned_.push_back(SourceOf(value->storage));
+  }
+  for (const std::shared_ptr<TensorState>& value : made_->Living())
+    if (value->lazy()) unfinished_.push_back(value);
+  FindStates();
+  FindOwners();
+  FindLastReads();
+  std::vector<Tensor> tensors;
+  for (const std::shared_ptr<TensorState>& value : values) {
+    auto alias = std::make_shared<TensorState>();  // no owner of the result
+    alias->SetStorage(value->storage);
+    tensors.push_back(Tensor::FromValue(std::move(alias)));
+  }
+  assigned_.clear();
+  readers_.clear();
+  sources_.clear();
+  seen_.clear();
+  return tensors;
+}
+
+void JitStep::FindStates() {
+  const ThreadState& thread = ThreadState::Get();
+  for (State& state : states_) {
+    state.values = readers_[state.recorded];
+    for (const std::weak_ptr<TensorState>& weak : state.values) {
+      const std::shared_ptr<TensorState> value = weak.lock();
+      state.is_random_key |= value != nullptr && value == thread.random_key;
+      state.is_random_counter |= value != nullptr && value == thread.random_counter;
+    }
+  }
+}
+
+void JitStep::FindOwners() {
+  for (Run& run : runs_) {
+    absl::flat_hash_map<const TensorState*, size_t> read_by;
+    for (size_t i = 0; i < run.inputs.size(); ++i)
+      if (run.inputs[i].kind == Source::Kind::kState)
+        for (const std::weak_ptr<TensorState>& value : states_[run.inputs[i].index].values)
+          read_by.emplace(value.lock().get(), i);
+    const size_t end = run.first_result + run.request.outputs.size();
+    for (size_t r = run.first_result; r < end; ++r) {
+      Result& result = results_[r];
+      const std::shared_ptr<CloudBuffer> storage = result.recorded.lock();
+      for (TensorState* value = storage == nullptr ? nullptr : storage->first; value != nullptr;
+           value = value->next) {
+        const std::shared_ptr<TensorState> owner = value->shared_from_this();
+        const auto argument = std::find_if(
+            argument_values_.begin(), argument_values_.end(),
+            [&](const std::weak_ptr<TensorState>& weak) { return weak.lock() == owner; });
+        if (argument != argument_values_.end())
+          result.arguments.push_back(argument - argument_values_.begin());
+        else if (owner == ThreadState::Get().random_counter)
+          result.is_random_counter = true;
+        else
+          result.owners.push_back(owner);
+        if (const auto input = read_by.find(value); input != read_by.end())
+          result.replaces = input->second;
+      }
+    }
+  }
+}
+
+void JitStep::FindLastReads() {
+  absl::flat_hash_set<std::pair<Source::Kind, size_t>> later;
+  for (const Source& source : returned_) later.emplace(source.kind, source.index);
+  for (auto run = runs_.rbegin(); run != runs_.rend(); ++run) {
+    for (const Source& input : run->inputs)
+      run->is_last.push_back(input.kind != Source::Kind::kConstant &&
+                             !later.contains({input.kind, input.index}));
+    for (const Source& input : run->inputs) later.emplace(input.kind, input.index);
+  }
+}
+
+// ---- sending ------------------------------------------------------------------------------------
+
+void JitStep::CheckKept(const At& at) const {
+  for (const std::weak_ptr<TensorState>& weak : unfinished_)
+    if (const std::shared_ptr<TensorState> value = weak.lock(); value != nullptr)
+      Fail(at, absl::StrCat("a tensor of shape ", DimsToString(ToShape(value->dims())),
+                            " that the step made is kept without having been realised there, and "
+                            "would stay as it was when the step was recorded; return it, realize() "
+                            "it, or zero_grad() where it is a gradient"));
+}
+
+void JitStep::CheckArguments(const std::vector<Tensor>& arguments, const At& at) const {
+  if (arguments.size() != arguments_.size())
+    ThrowInvalid(at, absl::StrCat("captured step: ", arguments.size(), " tensors, recorded with ",
+                                  arguments_.size()));
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const CloudBuffer& now = *arguments[i].value()->storage;
+    if (now.dtype != arguments_[i].dtype || now.dims != arguments_[i].dims)
+      ThrowInvalid(
+          at, absl::StrCat("captured step: argument ", i, " is ", Described(now.dtype, now.dims),
+                           ", recorded with ", Described(arguments_[i].dtype, arguments_[i].dims)));
+  }
+}
+
+std::vector<BoundVariable> JitStep::BoundIn(const std::vector<SymInt>& sizes, const At& at) const {
+  std::vector<BoundVariable> all, bound;
+  for (const SymInt& size : sizes) CollectBound(size, all);
+  for (const BoundVariable& next : all) {
+    const auto known = std::find_if(bound.begin(), bound.end(), [&](const BoundVariable& b) {
+      return b.variable.name() == next.variable.name();
+    });
+    if (known == bound.end())
+      bound.push_back(next);
+    else if (known->variable != next.variable || known->value != next.value)
+      ThrowInvalid(at, absl::StrCat("captured step: variable ", next.variable.name(),
+                                    " is given twice, with ", known->value, " and ", next.value));
+  }
+  return bound;
+}
+
+void JitStep::RealizeInputs(const std::vector<Tensor>& arguments, const At& at) const {
+  std::vector<std::shared_ptr<TensorState>> lazy;
+  for (const Tensor& argument : arguments) {
+    if (argument.empty()) Fail(at, "an empty tensor");
+    if (argument.value()->lazy()) lazy.push_back(argument.value());
+  }
+  for (const State& state : states_)
+    for (const std::weak_ptr<TensorState>& weak : state.values)
+      if (std::shared_ptr<TensorState> value = weak.lock(); value != nullptr && value->lazy())
+        lazy.push_back(std::move(value));
+  if (!lazy.empty() || !ThreadState::Get().pending.empty()) RealizeValues(std::move(lazy), {}, at);
+}
+
+std::shared_ptr<CloudBuffer> JitStep::NowOf(const State& state, const At& at) const {
+  if (state.is_random_key) return RandomState(at).random_key->storage;
+  if (state.is_random_counter) return RandomState(at).random_counter->storage;
+  std::shared_ptr<CloudBuffer> now;
+  for (const std::weak_ptr<TensorState>& weak : state.values) {
+    const std::shared_ptr<TensorState> value = weak.lock();
+    if (value == nullptr)
+      Fail(at,
+           absl::StrCat("a tensor of shape ", DimsToString(ToShape(state.dims)),
+                        " that the step read is gone; pass it as an argument, or assign() to it "
+                        "instead of replacing it"));
+    if (now != nullptr && now != value->storage)
+      Fail(at, absl::StrCat("two tensors of shape ", DimsToString(ToShape(state.dims)),
+                            " that were one when the step was recorded have other values now"));
+    now = value->storage;
+  }
+  if (now->dtype != state.dtype || now->dims != state.dims)
+    Fail(at, absl::StrCat("a tensor that the step reads is ", Described(now->dtype, now->dims),
+                          ", recorded with ", Described(state.dtype, state.dims)));
+  return now;
+}
+
+std::shared_ptr<CloudBuffer>& JitStep::BufferOf(const Source& source, Sending& sending) {
+  switch (source.kind) {
+    case Source::Kind::kArgument: return sending.arguments[source.index];
+    case Source::Kind::kState: return sending.states[source.index];
+    case Source::Kind::kResult: return sending.results[source.index];
+    case Source::Kind::kConstant: break;
+  }
+  return constants_[source.index];
+}
+
+std::vector<Tensor> JitStep::Send(const std::vector<Tensor>& arguments,
+                                  const std::vector<SymInt>& sizes, const At& at) {
+  const trace::Scope scope(trace::Trace::OfProcess(), "captured step");
+  if (Current() != nullptr) Current()->Refuse(at, "a captured step is called within the step");
+  CheckKept(at);
+  RealizeInputs(arguments, at);
+  if (EngineIfConnected() != engine_) Fail(at, "it was recorded in another session; reset() it");
+  CheckArguments(arguments, at);
+  Sending sending;
+  sending.at = at;
+  sending.bound = BoundIn(sizes, at);
+  const auto by_name = [](const BoundVariable& a, const BoundVariable& b) {
+    return a.variable == b.variable;
+  };
+  if (!std::is_permutation(sending.bound.begin(), sending.bound.end(), bound_.begin(), bound_.end(),
+                           by_name))
+    ThrowInvalid(at, "captured step: the variables are not those that it was recorded with");
+  CheckDistinct(ValuesOf(arguments, at), at);
+  for (const Tensor& argument : arguments) sending.arguments.push_back(argument.value()->storage);
+  for (const State& state : states_) sending.states.push_back(NowOf(state, at));
+  for (Run& run : runs_) SendRun(run, arguments, sending);
+  std::vector<Tensor> tensors;
+  for (const Source& source : returned_) {
+    auto value = std::make_shared<TensorState>();
+    value->SetStorage(BufferOf(source, sending));
+    tensors.push_back(Tensor::FromValue(std::move(value)));
+  }
+  return tensors;
+}
+
+std::shared_ptr<CloudBuffer> JitStep::MakeResult(const Result& result, const Run& run,
+                                                 const std::vector<Binding>& bindings) const {
+  auto storage = std::make_shared<CloudBuffer>();
+  storage->engine = engine_;
+  storage->handle = engine_->NewHandle();
+  storage->dtype = result.dtype;
+  storage->dims = result.dims;
+  if (!result.shape.empty()) {
+    absl::StatusOr<std::vector<int64_t>> dims = DimsAt(result.shape, bindings);
+    ThrowIfError(dims.status(), run.at);
+    storage->dims = *std::move(dims);
+  }
+  return storage;
+}
+
+void JitStep::Own(const Result& result, const std::shared_ptr<CloudBuffer>& storage,
+                  const std::vector<Tensor>& arguments, const At& at) const {
+  for (const size_t argument : result.arguments) arguments[argument].value()->SetStorage(storage);
+  for (const std::weak_ptr<TensorState>& weak : result.owners)
+    if (const std::shared_ptr<TensorState> owner = weak.lock(); owner != nullptr)
+      owner->SetStorage(storage);
+  if (result.is_random_counter) RandomState(at).random_counter->SetStorage(storage);
+}
+
+void JitStep::SendRun(Run& run, const std::vector<Tensor>& arguments, Sending& sending) {
+  std::vector<std::shared_ptr<CloudBuffer>> inputs;
+  inputs.reserve(run.inputs.size());
+  bool deferred = false;
+  for (size_t i = 0; i < run.inputs.size(); ++i) {
+    std::shared_ptr<CloudBuffer>& buffer = BufferOf(run.inputs[i], sending);
+    if (run.is_last[i])
+      inputs.push_back(std::move(buffer));
+    else
+      inputs.push_back(buffer);
+    if (inputs.back()->engine != engine_)
+      Fail(sending.at, "a tensor that it reads belongs to a session that has ended");
+    deferred |= inputs.back()->deferred != nullptr;
+  }
+  if (deferred) Define(inputs, sending.at);
+
+  transport::RunRequest& request = run.request;
+  for (size_t i = 0; i < inputs.size(); ++i) request.inputs[i] = inputs[i]->handle;
+  std::vector<BoundVariable> bound;
+  for (size_t slot = 0; slot < run.variables.size(); ++slot) {
+    int64_t& value = request.bindings[slot].value;
+    for (const BoundVariable& given : sending.bound)
+      if (given.variable == run.variables[slot]) value = given.value;
+    bound.push_back({run.variables[slot], value});
+  }
+  const std::vector<Binding> bindings = run.recording->BindingsOf(bound);
+  // The last wait that may be cut short: after it the values name what the Run will have made.
+  ThrowIfError(engine_->AwaitRoom(), sending.at);
+  for (size_t i = 0; i < request.outputs.size(); ++i) {
+    const Result& result = results_[run.first_result + i];
+    std::shared_ptr<CloudBuffer> storage = MakeResult(result, run, bindings);
+    request.outputs[i] = storage->handle;
+    Own(result, storage, arguments, sending.at);
+    sending.results.push_back(std::move(storage));
+  }
+  for (size_t i = 0; i < request.outputs.size(); ++i) {
+    const Result& result = results_[run.first_result + i];
+    if (!result.replaces || inputs[*result.replaces].use_count() != 1) continue;
+    if (const auto recording = inputs[*result.replaces]->recording.lock(); recording != nullptr)
+      recording->MovePlace(*inputs[*result.replaces], sending.results[run.first_result + i]);
+  }
+  request.donate.clear();
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i].use_count() == 1) request.donate.push_back(static_cast<uint32_t>(i));
+
+  const absl::StatusOr<uint64_t> seq = engine_->Run(request);
+  ThrowIfError(seq.status(), sending.at);
+  engine_->provenance().Remember(*seq, sending.at, run.lines);
+  for (const uint32_t index : request.donate) inputs[index]->handle = 0;
+  for (const uint32_t index : request.fetch)
+    Expect(*sending.results[run.first_result + index], *seq, index);
+}
+
+}  // namespace outboard::internal

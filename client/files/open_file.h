@@ -1,0 +1,54 @@
+// A file whose bytes are uploaded, as a whole or by range, with what the index knows of it. The
+// file stays open as long as a source of it lives; it is read only where the cloud lacks a chunk.
+// What uploads have found goes to the index when it is closed: once, however many arrays it has.
+//
+// Threads: any.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/files/file_index.h"
+#include "wire/blobs/source.h"
+
+namespace outboard::blobs {
+
+class OpenFile : public std::enable_shared_from_this<OpenFile> {
+ public:
+  // Errors: NOT_FOUND, PERMISSION_DENIED, UNKNOWN, with the path; INVALID_ARGUMENT  not a regular
+  // file
+  static absl::StatusOr<std::shared_ptr<OpenFile>> Open(const std::string& path,
+                                                        FileIndex index = FileIndex::Default());
+  ~OpenFile();
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+
+  uint64_t size_bytes() const { return stamp_.size_bytes; }
+  // Of `ranges`, in order; with names where they are known.
+  std::vector<wire::BlobSource> Sources(std::span<const FileRange> ranges);
+  // What an upload of `ranges` found, for the next time. Nothing is kept of a file that has changed
+  // before it is closed.
+  void Found(std::span<const FileRange> ranges, std::span<const wire::BlobName> names);
+  // The first bytes, for headers; as many as there are.
+  absl::StatusOr<std::string> Head(uint64_t bytes) const { return Read(0, bytes); }
+  // From `offset` on; as many as there are.
+  absl::StatusOr<std::string> Read(uint64_t offset, uint64_t bytes) const;
+
+ private:
+  OpenFile(int fd, FileStamp stamp, FileIndex index)
+      : fd_(fd), stamp_(stamp), opened_ns_(WallNowNs()), index_(std::move(index)) {}
+  const int fd_;
+  const FileStamp stamp_;
+  const int64_t opened_ns_;
+  const FileIndex index_;
+  std::mutex mutex_;
+  std::vector<FileRange> found_;  // under mutex_, as names_
+  std::vector<wire::BlobName> names_;
+};
+
+}  // namespace outboard::blobs

@@ -1,0 +1,44 @@
+// The Store service (proto/store.proto) as calls: what a tenant keeps in the cloud under names.
+//
+// Each call blocks its caller for a round trip, at most kAnswerWithin; Set until what it names is
+// on the cloud's disk. Threads: any.
+// Errors: NOT_FOUND            no such name; a blob that a list names is not there
+//         INVALID_ARGUMENT     a name that cannot be; a list that is none (says why)
+//         FAILED_PRECONDITION  the name is pinned
+//         RESOURCE_EXHAUSTED   a quota or limit (named)
+//         UNAVAILABLE, DEADLINE_EXCEEDED  nobody answers
+//         UNAUTHENTICATED      no key, or a wrong one
+#pragma once
+
+#include <grpcpp/channel.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/store.grpc.pb.h"
+
+namespace outboard::blobs {
+
+class StoreClient {
+ public:
+  // `key` may be empty, where none is asked for.
+  StoreClient(const std::shared_ptr<grpc::Channel>& channel, std::string key)
+      : stub_(proto::Store::NewStub(channel)), key_(std::move(key)) {}
+
+  absl::StatusOr<std::vector<proto::StoredName>> List(const std::string& prefix) const;
+  absl::StatusOr<proto::StoreGetReply> Get(const std::string& name) const;
+  absl::StatusOr<proto::StoredName> Set(const std::string& name,
+                                        const proto::Checkpoint& checkpoint) const;
+  absl::StatusOr<uint64_t> Remove(const std::string& name) const;  // bytes made free
+  absl::Status Pin(const std::string& name, bool pinned) const;
+  absl::StatusOr<proto::StoreUsageReply> Usage() const;
+
+ private:
+  const std::unique_ptr<proto::Store::Stub> stub_;
+  const std::string key_;
+};
+
+}  // namespace outboard::blobs

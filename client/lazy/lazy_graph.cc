@@ -1,0 +1,303 @@
+#include "client/lazy/lazy_graph.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "client/capture/step_observer.h"
+#include "client/trace/trace.h"
+#include "compiler/ir/encoding.h"
+#include "compiler/ir/limits.h"
+#include "compiler/rewrite/substitute.h"
+
+namespace outboard::internal {
+
+// ---- storage and values -------------------------------------------------------------------------
+
+CloudBuffer::~CloudBuffer() {
+  if (engine == nullptr) return;
+  if (handle != 0) engine->Release(handle);
+}
+
+TensorState::TensorState() : made_in(MadeValues::OfThread()) {
+  if (made_in != nullptr) made_in->Add(this);
+}
+
+TensorState::~TensorState() {
+  if (made_in != nullptr) made_in->Remove(this);
+  Unlink();
+}
+
+DType TensorState::dtype() const { return lazy() ? node->dtype : storage->dtype; }
+
+std::vector<int64_t> TensorState::dims() const {
+  return lazy() ? StaticDims(node->shape) : storage->dims;
+}
+
+namespace {
+
+void Append(TensorState& value, TensorState*& first, TensorState*& last) {
+  value.previous = last;
+  (last != nullptr ? last->next : first) = &value;
+  last = &value;
+}
+
+void Remove(TensorState& value, TensorState*& first, TensorState*& last) {
+  (value.previous != nullptr ? value.previous->next : first) = value.next;
+  (value.next != nullptr ? value.next->previous : last) = value.previous;
+  value.previous = value.next = nullptr;
+}
+
+}  // namespace
+
+void TensorState::Unlink() {
+  if (recording != nullptr)
+    Remove(*this, recording->first_, recording->last_);
+  else if (storage != nullptr)
+    Remove(*this, storage->first, storage->last);
+}
+
+void TensorState::SetLazy(std::shared_ptr<LazyGraph> where, const UOp* what) {
+  Unlink();
+  storage = nullptr;
+  recording = std::move(where);
+  node = what;
+  if (node == nullptr) bound.clear();
+  if (recording != nullptr) Append(*this, recording->first_, recording->last_);
+}
+
+void TensorState::SetStorage(std::shared_ptr<CloudBuffer> what) {
+  SetLazy(nullptr, nullptr);
+  storage = std::move(what);
+  if (storage != nullptr) Append(*this, storage->first, storage->last);
+}
+
+std::shared_ptr<CloudBuffer> TensorState::TakeStorage() {
+  Unlink();
+  return std::exchange(storage, nullptr);
+}
+
+void BecomeLazy(TensorState& value, const TensorState& other) {
+  value.SetLazy(other.recording, other.node);
+  value.bound = other.bound;
+}
+
+// ---- recording ----------------------------------------------------------------------------------
+
+namespace {
+std::shared_ptr<LazyGraph>& ThreadRecording() {
+  thread_local std::shared_ptr<LazyGraph> recording;
+  return recording;
+}
+}  // namespace
+
+const std::shared_ptr<LazyGraph>& LazyGraph::Current() {
+  std::shared_ptr<LazyGraph>& recording = ThreadRecording();
+  if (recording == nullptr) recording = std::make_shared<LazyGraph>();
+  return recording;
+}
+
+std::shared_ptr<LazyGraph> LazyGraph::Exchange(std::shared_ptr<LazyGraph> next) {
+  return std::exchange(ThreadRecording(), std::move(next));
+}
+
+void LazyGraph::Renew(int64_t nodes_max) {
+  const LazyGraph& now = *Current();
+  if (now.graph_.node_count() - now.imported_ > nodes_max)
+    ThreadRecording() = std::make_shared<LazyGraph>();
+}
+
+std::shared_ptr<Engine> LazyGraph::ScopeEngine(const At& at) const {
+  std::shared_ptr<Engine> engine = scope_.lock();
+  const std::weak_ptr<Engine> none;
+  if (engine == nullptr && (scope_.owner_before(none) || none.owner_before(scope_)))
+    throw Error(absl::FailedPreconditionError(
+                    "a tensor that nothing has computed belongs to a session that has ended"),
+                at);
+  return engine;
+}
+
+int64_t LazyGraph::TakePlace() {
+  if (free_.empty()) {
+    places_.emplace_back();
+    return static_cast<int64_t>(places_.size()) - 1;
+  }
+  const int64_t place = free_.top();
+  free_.pop();
+  places_[place].free = false;
+  return place;
+}
+
+const UOp* LazyGraph::NodeOf(const std::shared_ptr<CloudBuffer>& storage, const At& at) {
+  if (storage->place < 0 || storage->recording.lock().get() != this) {
+    storage->place = TakePlace();
+    storage->recording = weak_from_this();
+    places_[storage->place].owner = storage;
+  }
+  places_[storage->place].pin = storage;
+  std::vector<int64_t> arg = {storage->place};
+  arg.insert(arg.end(), storage->dims.begin(), storage->dims.end());
+  absl::StatusOr<const UOp*> node = graph_.Make(Op::kBuffer, storage->dtype, {}, arg);
+  ThrowIfError(node.status(), at);
+  Note(*node, at);
+  return *node;
+}
+
+const UOp* LazyGraph::VarOf(const Variable& variable, const At& at) {
+  size_t slot = 0;
+  while (slot < variables_.size() && variables_[slot].name() != variable.name()) ++slot;
+  if (slot == variables_.size()) {
+    if (slot == limits::kVarSlotMax)
+      throw Error(absl::ResourceExhaustedError(absl::StrCat("variable ", variable.name(),
+                                                            " is one more than the limit of ",
+                                                            limits::kVarSlotMax)),
+                  at);
+    variables_.push_back(variable);
+  }
+  const Variable& known = variables_[slot];
+  if (known != variable)
+    ThrowInvalid(at, absl::StrCat("variable ", variable.name(), " is of ", variable.min(), "..",
+                                  variable.max(), " here and of ", known.min(), "..", known.max(),
+                                  " elsewhere"));
+  absl::StatusOr<const UOp*> var = graph_.Make(
+      Op::kVar, DType::kI64, {}, {static_cast<int64_t>(slot), variable.min(), variable.max()});
+  ThrowIfError(var.status(), at);
+  Note(*var, at);
+  return *var;
+}
+
+std::vector<Binding> LazyGraph::BindingsOf(const std::vector<BoundVariable>& bound) const {
+  std::vector<Binding> bindings;
+  for (const auto& [variable, value] : bound)
+    for (size_t slot = 0; slot < variables_.size(); ++slot)
+      if (variables_[slot] == variable) bindings.push_back({static_cast<int64_t>(slot), value});
+  return bindings;
+}
+
+const UOp* LazyGraph::Import(LazyGraph& other, const UOp* node, const At& at) {
+  const int64_t before = graph_.node_count();
+  absl::flat_hash_map<const UOp*, const UOp*> made;
+  std::vector<const UOp*> src;
+  for (const UOp* old : PostOrder(node)) {
+    if (old->op == Op::kBuffer) {
+      made[old] = NodeOf(other.StorageAt(old->arg[0]), at);
+      continue;
+    }
+    if (old->op == Op::kVar) {
+      made[old] = VarOf(other.VariableOf(old), at);
+      continue;
+    }
+    src.clear();
+    for (const UOp* source : old->src) src.push_back(made.at(source));
+    absl::StatusOr<const UOp*> copy = graph_.WithSources(old, src);
+    ThrowIfError(copy.status(), at);
+    Note(*copy, other.LineOf(old));
+    made[old] = *copy;
+  }
+  imported_ += graph_.node_count() - before;
+  return made.at(node);
+}
+
+void LazyGraph::Unpin() {
+  std::vector<const UOp*> live;
+  for (const TensorState* value = first_; value != nullptr; value = value->next)
+    live.push_back(value->node);
+  std::vector<bool> reached(places_.size(), false);
+  for (const UOp* node : PostOrder(live))
+    if (node->op == Op::kBuffer) reached[node->arg[0]] = true;
+  for (size_t i = 0; i < places_.size(); ++i) {
+    Place& place = places_[i];
+    if (place.free || reached[i]) continue;
+    place.pin = nullptr;
+    const std::shared_ptr<CloudBuffer> owner = place.owner.lock();
+    if (owner != nullptr && owner->place == static_cast<int64_t>(i) &&
+        owner->recording.lock().get() == this)
+      continue;
+    place.free = true;
+    free_.push(static_cast<int64_t>(i));
+  }
+}
+
+void LazyGraph::MovePlace(CloudBuffer& from, const std::shared_ptr<CloudBuffer>& to) {
+  if (from.place < 0 || from.recording.lock().get() != this) return;
+  to->place = std::exchange(from.place, -1);
+  to->recording = weak_from_this();
+  places_[to->place].owner = to;
+}
+
+At LazyGraph::LineOf(const UOp* node) const {
+  return node->index < lines_.size() ? lines_[node->index].at : At();
+}
+
+std::shared_ptr<const Lines> LazyGraph::LinesUnder(const UOp* sink) const {
+  auto lines = std::make_shared<Lines>();
+  for (const UOp* node : PostOrder(sink)) lines->push_back(LineOf(node));
+  return lines;
+}
+
+const UOp* LazyGraph::WithVarsNumbered(const UOp* sink, std::vector<Variable>& variables) {
+  absl::flat_hash_map<const UOp*, const UOp*> numbered;
+  for (const UOp* node : PostOrder(sink)) {
+    if (node->op != Op::kVar) continue;
+    const auto slot = static_cast<int64_t>(variables.size());
+    numbered[node] =
+        graph_.MakeChecked(Op::kVar, DType::kI64, {}, {slot, node->arg[1], node->arg[2]});
+    variables.push_back(VariableOf(node));
+  }
+  return Substitute(graph_, sink, numbered);
+}
+
+const EncodedRun& LazyGraph::Encode(const UOp* sink, const At& at) {
+  const trace::Scope scope(trace::Trace::OfProcess(), "encode");
+  Note(sink, at);
+  ++encodes_;
+  const auto found = encoded_.find(sink);
+  if (found != encoded_.end() && found->second.line_changes == line_changes_) return found->second;
+  if (found == encoded_.end()) {
+    std::vector<Variable> variables;
+    absl::StatusOr<EncodedGraph> graph = EncodeGraph(WithVarsNumbered(sink, variables));
+    ThrowIfError(graph.status(), at);
+    EncodedRun& run = encoded_[sink];
+    run.variables = std::move(variables);
+    run.bytes = std::make_shared<const std::string>(std::move(graph->bytes));
+    run.id = graph->id.bytes;
+    run.places.assign(graph->buffers.begin(), graph->buffers.end());
+  }
+  EncodedRun& run = encoded_[sink];
+  run.lines = LinesUnder(sink);
+  run.line_changes = line_changes_;
+  return run;
+}
+
+const std::vector<const UOp*>& LazyGraph::InputsOf(const UOp* node) {
+  const auto [found, is_new] = inputs_.try_emplace(node);
+  if (is_new) {
+    for (const UOp* n : PostOrder(node))
+      if (n->op == Op::kBuffer) found->second.push_back(n);
+    std::sort(found->second.begin(), found->second.end());
+  }
+  return found->second;
+}
+
+const std::vector<bool>& LazyGraph::Under(const UOp* node) {
+  const auto [found, is_new] = under_.try_emplace(node);
+  if (is_new) {
+    for (const UOp* n : PostOrder(node)) {
+      if (n->index >= found->second.size()) found->second.resize(n->index + 1);
+      found->second[n->index] = true;
+    }
+  }
+  return found->second;
+}
+
+const std::vector<const UOp*>* LazyGraph::FindGradient(const std::vector<const UOp*>& key) const {
+  const auto found = gradients_.find(key);
+  return found == gradients_.end() ? nullptr : &found->second;
+}
+
+void LazyGraph::KeepGradient(std::vector<const UOp*> key, std::vector<const UOp*> gradients) {
+  gradients_[std::move(key)] = std::move(gradients);
+}
+
+}  // namespace outboard::internal

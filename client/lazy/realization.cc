@@ -1,0 +1,235 @@
+#include "client/lazy/realization.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/lazy/node_builder.h"
+#include "compiler/ir/build.h"
+#include "compiler/ir/limits.h"
+#include "compiler/rewrite/bind.h"
+
+namespace outboard::internal {
+namespace {
+
+bool DependsOn(const UOp* node, const LazyGraph& recording, const Variable& variable) {
+  for (const Dim& dim : node->shape)
+    if (!dim.is_const())
+      for (const UOp* part : PostOrder(dim.expression()))
+        if (part->op == Op::kVar && recording.VariableOf(part) == variable) return true;
+  return false;
+}
+
+}  // namespace
+
+const UOp* LazyNode(TensorState& value, const std::shared_ptr<LazyGraph>& recording, const At& at) {
+  if (value.recording != recording) {
+    const UOp* const node = recording->Import(*value.recording, value.node, at);
+    value.SetLazy(recording, node);
+  }
+  return value.node;
+}
+
+Realization::Realization(std::vector<std::shared_ptr<TensorState>> values,
+                         const std::vector<std::shared_ptr<TensorState>>& fetch, const At& at,
+                         bool keep_pins, const Repetition* repetition)
+    : at_(at),
+      keep_pins_(keep_pins),
+      repetition_(repetition),
+      recording_(LazyGraph::Current()),
+      values_(std::move(values)),
+      fetch_(fetch) {}
+
+void Realization::Run() {
+  Gather();
+  if (roots_.empty()) {
+    Settle();
+    return;
+  }
+  const EncodedRun& encoded = recording_->Encode(MakeSink(), at_);
+  encoded_ = &encoded;
+  absl::StatusOr<std::shared_ptr<Engine>> engine = CurrentEngine();
+  ThrowIfError(engine.status(), at_);
+  engine_ = *std::move(engine);
+  FindInputs(encoded);
+  request_.graph_id = encoded.id;
+  request_.graph = encoded.bytes;
+  if (repeats()) Repeat(encoded);
+  // The last wait that may be cut short: after it the values name what the Run will have made.
+  ThrowIfError(engine_->AwaitRoom(), at_);
+  MakeResults();
+  Settle();
+  Send();
+}
+
+// Gives every wanted value a root of its own: what is one node now may be assigned to separately
+// later. A value that is an input already takes the input's buffer, unless it is state, or another
+// one in each repetition.
+void Realization::Gather() {
+  for (const std::shared_ptr<TensorState>& value : values_) {
+    const UOp* const node = LazyNode(*value, recording_, at_);
+    Bind(value->bound);
+    const bool input = node->op == Op::kBuffer && !value->is_state && repetition_ == nullptr;
+    place_.push_back(input ? kInput : static_cast<int>(roots_.size()));
+    if (input) continue;
+    __int128 bytes = ByteWidth(node->dtype);
+    for (const Dim& dim : node->shape) bytes *= dim.max();
+    if (IsStacked(*value)) bytes *= repetition_->count;
+    if (bytes > limits::kStoredBytesMax)
+      throw Error(absl::ResourceExhaustedError(absl::StrCat(
+                      "a result of shape ", DimsToString(node->shape), " is over the limit of ",
+                      limits::kStoredBytesMax, " stored bytes")),
+                  at_);
+    roots_.push_back(Root(*value, node));
+  }
+}
+
+// What is stacked has an axis more: made by the Run's repetitions, or, of one, by a reshape.
+const UOp* Realization::Root(const TensorState& value, const UOp* node) const {
+  if (!IsStacked(value)) return node;
+  if (node->rank() >= limits::kRankMax)
+    ThrowInvalid(at_, absl::StrCat("repeat: a value of rank ", node->rank(),
+                                   " has no room for another axis; limit ", limits::kRankMax));
+  if (repetition_->index && DependsOn(node, *recording_, repetition_->index->variable))
+    ThrowInvalid(at_, absl::StrCat("repeat: the shape ", DimsToString(node->shape),
+                                   " of what a step returns is another one in each step"));
+  if (repeats()) return node;
+  Shape dims(node->shape.begin(), node->shape.end());
+  dims.insert(dims.begin(), Dim(1));
+  std::vector<int64_t> arg;
+  std::vector<const UOp*> src = {node};
+  AppendDims(dims, arg, src);
+  absl::StatusOr<const UOp*> row = recording_->graph().Make(Op::kReshape, node->dtype, src, arg);
+  ThrowIfError(row.status(), at_);
+  return *row;
+}
+
+// One Run has one value for each variable.
+void Realization::Bind(const std::vector<BoundVariable>& bound) {
+  const NodeBuilder rec(at_);
+  rec.Bind(bound_);
+  rec.Bind(bound);
+  bound_ = rec.bound();
+}
+
+int64_t Realization::ValueOf(const Variable& variable) const {
+  for (const BoundVariable& bound : bound_)
+    if (bound.variable == variable) return bound.value;
+  throw Error(absl::InternalError(absl::StrCat("variable ", variable.name(), " is not bound")),
+              at_);
+}
+
+const UOp* Realization::MakeSink() {
+  absl::StatusOr<const UOp*> sink = recording_->graph().Make(Op::kSink, DType::kVoid, roots_);
+  ThrowIfError(sink.status(), at_);
+  return *sink;
+}
+
+void Realization::FindInputs(const EncodedRun& encoded) {
+  for (const int64_t place : encoded.places) {
+    inputs_.push_back(recording_->StorageAt(place));
+    if (inputs_.back()->engine != engine_)
+      throw Error(absl::FailedPreconditionError(absl::StrCat(
+                      "a tensor of shape ", DimsToString(ToShape(inputs_.back()->dims)),
+                      " that is needed here belongs to a session that has ended, or "
+                      "to another engine")),
+                  at_);
+  }
+  Define(inputs_, at_);
+  for (const std::shared_ptr<CloudBuffer>& input : inputs_)
+    request_.inputs.push_back(input->handle);
+  for (size_t slot = 0; slot < encoded.variables.size(); ++slot)
+    request_.bindings.push_back({static_cast<uint32_t>(slot), ValueOf(encoded.variables[slot])});
+}
+
+void Realization::MakeResults() {
+  const std::vector<Binding> bindings = recording_->BindingsOf(bound_);
+  for (const UOp* root : roots_) {
+    auto storage = std::make_shared<CloudBuffer>();
+    storage->engine = engine_;
+    storage->handle = engine_->NewHandle();
+    storage->dtype = root->dtype;
+    absl::StatusOr<std::vector<int64_t>> dims = DimsAt(root->shape, bindings);
+    ThrowIfError(dims.status(), at_);
+    storage->dims = *std::move(dims);
+    request_.outputs.push_back(storage->handle);
+    results_.push_back(std::move(storage));
+  }
+  for (const uint32_t root : request_.stack)
+    results_[root]->dims.insert(results_[root]->dims.begin(), repetition_->count);
+}
+
+void Realization::Repeat(const EncodedRun& encoded) {
+  request_.repeat = static_cast<uint32_t>(repetition_->count);
+  for (size_t i = 0; i < values_.size(); ++i) {
+    const TensorState& value = *values_[i];
+    const auto root = static_cast<uint32_t>(place_[i]);
+    if (IsStacked(value)) request_.stack.push_back(root);
+    if (value.replaced == nullptr) continue;
+    const auto input = std::find(inputs_.begin(), inputs_.end(), value.replaced);
+    if (input != inputs_.end() && IsCarried(value, *input))
+      request_.carry.push_back({root, static_cast<uint32_t>(input - inputs_.begin())});
+  }
+  for (size_t slot = 0; repetition_->index && slot < encoded.variables.size(); ++slot)
+    if (encoded.variables[slot] == repetition_->index->variable)
+      request_.cursor = {static_cast<uint32_t>(slot), 1};
+}
+
+// Whether the next step reads in `input`, which `value` had, what this one has assigned to it.
+bool Realization::IsCarried(const TensorState& value,
+                            const std::shared_ptr<CloudBuffer>& input) const {
+  const auto readers = repetition_->readers.find(input.get());
+  if (readers == repetition_->readers.end() || !readers->second.contains(&value)) return false;
+  if (readers->second.size() == 1) return true;
+  throw Error(
+      absl::FailedPreconditionError(absl::StrCat(
+          "repeat: a tensor of shape ", DimsToString(ToShape(input->dims)),
+          " is assigned in the step and read there through another tensor too, which was made "
+          "from it before and keeps the old value; realize() that one before repeat()")),
+      at_);
+}
+
+// Turns the values into realised ones, then finds what they replaced and whether anybody else can
+// read it.
+void Realization::Settle() {
+  std::vector<std::pair<std::shared_ptr<CloudBuffer>, std::shared_ptr<CloudBuffer>>> replaced;
+  for (size_t i = 0; i < values_.size(); ++i) {
+    TensorState& value = *values_[i];
+    const std::shared_ptr<CloudBuffer> result =
+        place_[i] == kInput ? recording_->StorageAt(value.node->arg[0]) : results_[place_[i]];
+    value.SetStorage(result);
+    if (value.replaced != nullptr)
+      replaced.emplace_back(std::move(value.replaced), place_[i] == kInput ? nullptr : result);
+    value.replaced = nullptr;
+  }
+  if (!keep_pins_) recording_->Unpin();
+  // The place goes on first: a storage that was not an input dies with `replaced`.
+  for (auto& [old, result] : replaced) {
+    const bool input = std::find(inputs_.begin(), inputs_.end(), old) != inputs_.end();
+    const long owners = input ? 2 : 1;
+    if (old.use_count() == owners && result != nullptr && result->place < 0)
+      recording_->MovePlace(*old, result);
+  }
+  replaced.clear();
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    if (inputs_[i].use_count() == 1) request_.donate.push_back(static_cast<uint32_t>(i));
+}
+
+void Realization::Send() {
+  for (const std::shared_ptr<TensorState>& value : fetch_) {
+    const auto found = std::find(results_.begin(), results_.end(), value->storage);
+    if (found == results_.end()) continue;
+    const auto index = static_cast<uint32_t>(found - results_.begin());
+    if (std::find(request_.fetch.begin(), request_.fetch.end(), index) == request_.fetch.end())
+      request_.fetch.push_back(index);
+  }
+  absl::StatusOr<uint64_t> seq = engine_->Run(request_);
+  ThrowIfError(seq.status(), at_);
+  engine_->provenance().Remember(*seq, at_, encoded_->lines);
+  for (const uint32_t index : request_.donate) inputs_[index]->handle = 0;
+  for (const uint32_t index : request_.fetch) Expect(*results_[index], *seq, index);
+  if (StepObserver* const step = StepObserver::Current(); step != nullptr)
+    step->OnRun({request_, *encoded_, inputs_, results_, roots_}, at_);
+}
+
+}  // namespace outboard::internal

@@ -1,0 +1,82 @@
+// One realize: lazy values become the results of one Run, which is sent. Used by RealizeValues and,
+// with a Repetition, by a repeated step.
+//
+// Until everything is known to be well nothing but pins and places changes, so that an error leaves
+// every TensorState as it was. A Send that fails is the session's end: what the Values name then is
+// lost with all the rest of it, and reading them says so.
+// Errors (thrown): RESOURCE_EXHAUSTED   a result over limits::kStoredBytesMax, or too many nodes
+//                  FAILED_PRECONDITION  an input of another session; what cannot be repeated
+//                  INVALID_ARGUMENT     two values for one variable
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "client/capture/step_observer.h"
+#include "client/lazy/lazy_graph.h"
+#include "client/tensor/variable.h"
+
+namespace outboard::internal {
+
+// The Run is done `count` times. A value that was assigned in the step and read before that is
+// carried from one repetition to the next.
+struct Repetition {
+  int64_t count = 1;
+  std::optional<BoundVariable> index;  // rises by one from repetition to repetition
+  absl::flat_hash_set<const TensorState*>
+      stacked;  // results of these: one array, with a leading axis of `count`
+  // By which values each buffer was read within the step; nullptr: by what was computed before it.
+  absl::flat_hash_map<const CloudBuffer*, absl::flat_hash_set<const TensorState*>> readers;
+};
+
+// The node of a lazy value, imported into `recording`.
+const UOp* LazyNode(TensorState& value, const std::shared_ptr<LazyGraph>& recording, const At& at);
+
+class Realization {
+ public:
+  // `fetch` are values whose results are sent back. Both are lazy, each once.
+  Realization(std::vector<std::shared_ptr<TensorState>> values,
+              const std::vector<std::shared_ptr<TensorState>>& fetch, const At& at, bool keep_pins,
+              const Repetition* repetition = nullptr);
+
+  void Run();
+
+ private:
+  void Gather();
+  const UOp* Root(const TensorState& value, const UOp* node) const;
+  void Bind(const std::vector<BoundVariable>& bound);
+  int64_t ValueOf(const Variable& variable) const;
+  const UOp* MakeSink();
+  void FindInputs(const EncodedRun& encoded);
+  void MakeResults();
+  void Repeat(const EncodedRun& encoded);
+  bool IsCarried(const TensorState& value, const std::shared_ptr<CloudBuffer>& input) const;
+  void Settle();
+  void Send();
+  bool repeats() const { return repetition_ != nullptr && repetition_->count > 1; }
+  bool IsStacked(const TensorState& value) const {
+    return repetition_ != nullptr && repetition_->stacked.contains(&value);
+  }
+
+  static constexpr int kInput = -1;  // the value is a buffer that exists
+
+  const At at_;
+  const bool keep_pins_;
+  const Repetition* const repetition_;
+  const std::shared_ptr<LazyGraph> recording_;
+  const std::vector<std::shared_ptr<TensorState>> values_;
+  const std::vector<std::shared_ptr<TensorState>>& fetch_;
+  std::vector<int> place_;  // of each value: its root, or kInput
+  std::vector<const UOp*> roots_;
+  std::vector<BoundVariable> bound_;  // of all values
+  std::shared_ptr<Engine> engine_;
+  std::vector<std::shared_ptr<CloudBuffer>> inputs_, results_;
+  transport::RunRequest request_;
+  const EncodedRun* encoded_ = nullptr;
+};
+
+}  // namespace outboard::internal

@@ -1,0 +1,252 @@
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "client/capture/step_observer.h"
+#include "client/lazy/deferred_upload.h"
+#include "client/lazy/items.h"
+#include "client/lazy/node_builder.h"
+#include "client/lazy/operands.h"
+#include "client/lazy/realization.h"
+#include "client/lazy/thread_state.h"
+#include "client/ops/index/part_of.h"
+#include "client/tensor/tensor.h"
+#include "client/trace/trace.h"
+#include "compiler/ir/build.h"
+#include "compiler/ir/limits.h"
+#include "compiler/rewrite/bind.h"
+
+namespace outboard {
+namespace internal {
+namespace {
+
+// Two parameters that start alike are one node until they are buffers, and a graph that starts from
+// constants is not the graph of the later steps: so state is realised before its first use. An
+// assign to what has no gradient may wait.
+bool MustBeRealised(const TensorState& value) {
+  return value.lazy() && value.is_state && (value.requires_grad || value.replaced == nullptr);
+}
+
+}  // namespace
+
+ThreadState& ThreadState::Get() {
+  thread_local ThreadState state;
+  return state;
+}
+
+std::vector<std::shared_ptr<TensorState>> ThreadState::LiveState() {
+  std::vector<std::shared_ptr<TensorState>> live;
+  for (const std::weak_ptr<TensorState>& known : state)
+    if (std::shared_ptr<TensorState> value = known.lock(); value != nullptr)
+      live.push_back(std::move(value));
+  state.assign(live.begin(), live.end());
+  return live;
+}
+
+void ThreadState::AddState(const std::shared_ptr<TensorState>& value) {
+  if (value->is_state) return;
+  value->is_state = true;
+  // Forgetting the dead now and then keeps the list in proportion to the living.
+  if (state.size() >= 2 * live_state_count + 64) live_state_count = LiveState().size();
+  state.push_back(value);
+}
+
+void ThreadState::AddPending(const std::shared_ptr<TensorState>& value) {
+  for (const std::weak_ptr<TensorState>& known : pending)
+    if (known.lock() == value) return;
+  pending.push_back(value);
+}
+
+namespace {
+void Append(std::vector<std::weak_ptr<TensorState>>& values,
+            const std::shared_ptr<TensorState>& value) {
+  if (values.size() == values.capacity())
+    std::erase_if(values, [](const std::weak_ptr<TensorState>& known) { return known.expired(); });
+  values.push_back(value);
+}
+}  // namespace
+
+void ThreadState::AddGraded(const std::shared_ptr<TensorState>& value) { Append(graded, value); }
+void ThreadState::AddDifferentiated(const std::shared_ptr<TensorState>& value) {
+  Append(differentiated, value);
+}
+
+std::shared_ptr<CloudBuffer> Upload(DType dtype, const std::vector<int64_t>& dims,
+                                    std::string_view bytes, const At& at) {
+  absl::StatusOr<std::shared_ptr<Engine>> engine = CurrentEngine();
+  ThrowIfError(engine.status(), at);
+  auto storage = std::make_shared<CloudBuffer>();
+  storage->handle = (*engine)->NewHandle();
+  storage->dtype = dtype;
+  storage->dims = dims;
+  ThrowIfError((*engine)->Put(storage->handle, dtype, dims, bytes), at);
+  storage->engine = *std::move(engine);
+  return storage;
+}
+
+const UOp* NodeOfValue(const std::shared_ptr<TensorState>& value,
+                       const std::shared_ptr<LazyGraph>& recording, const At& at) {
+  StepObserver* const step = StepObserver::Current();
+  if (step != nullptr) step->OnRead(value, at);
+  if (MustBeRealised(*value)) {
+    if (step != nullptr) step->OnState(*value, at);
+    RealizeValues({value}, {}, at, /*keep_pins=*/true);
+  }
+  return value->lazy() ? LazyNode(*value, recording, at) : recording->NodeOf(value->storage, at);
+}
+
+void AssignNode(const std::shared_ptr<TensorState>& value, const NodeBuilder& rec,
+                const UOp* node) {
+  if (StepObserver* const step = StepObserver::Current(); step != nullptr)
+    step->OnAssign(value, rec.at());
+  if (!value->lazy()) value->replaced = value->TakeStorage();
+  value->SetLazy(rec.recording(), node);
+  value->bound = rec.bound();
+  ThreadState::Get().AddPending(value);
+}
+
+std::vector<std::shared_ptr<TensorState>> LazyValues(
+    std::vector<std::shared_ptr<TensorState>> values,
+    const std::vector<std::shared_ptr<TensorState>>& fetch) {
+  values.insert(values.end(), fetch.begin(), fetch.end());
+  for (const std::weak_ptr<TensorState>& pending : ThreadState::Get().pending)
+    if (std::shared_ptr<TensorState> value = pending.lock()) values.push_back(std::move(value));
+  for (std::shared_ptr<TensorState>& state : ThreadState::Get().LiveState())
+    if (MustBeRealised(*state)) values.push_back(std::move(state));
+  std::vector<std::shared_ptr<TensorState>> wanted;
+  absl::flat_hash_map<const TensorState*, bool> seen;
+  for (std::shared_ptr<TensorState>& value : values)
+    if (value->lazy() && seen.emplace(value.get(), true).second) wanted.push_back(std::move(value));
+  return wanted;
+}
+
+namespace {
+
+using Values = std::vector<std::shared_ptr<TensorState>>;
+
+// A lazy value of another scope than this thread's.
+const LazyGraph* ForeignRecording(const Values& values) {
+  const std::shared_ptr<LazyGraph>& here = LazyGraph::Current();
+  for (const std::shared_ptr<TensorState>& value : values)
+    if (value->lazy() && value->recording != here && !value->recording->SharesScope(*here))
+      return value->recording.get();
+  return nullptr;
+}
+
+Values LazyOf(const LazyGraph& scope, const Values& values) {
+  Values found;
+  for (const std::shared_ptr<TensorState>& value : values)
+    if (value->lazy() && value->recording->SharesScope(scope)) found.push_back(value);
+  return found;
+}
+
+// Those that were made in other scopes are computed there, and lazy no more.
+void RealizeForeign(const Values& values, const Values& fetch, const At& at, bool keep_pins) {
+  for (;;) {
+    const LazyGraph* scope = ForeignRecording(values);
+    if (scope == nullptr) scope = ForeignRecording(fetch);
+    if (scope == nullptr) return;
+    const Values theirs = LazyOf(*scope, values), fetched = LazyOf(*scope, fetch);
+    const EngineScope inside(scope->ScopeEngine(at));
+    RealizeValues(theirs, fetched, at, keep_pins);
+  }
+}
+
+}  // namespace
+
+void RealizeValues(std::vector<std::shared_ptr<TensorState>> values,
+                   const std::vector<std::shared_ptr<TensorState>>& fetch, const At& at,
+                   bool keep_pins) {
+  const trace::Scope scope(trace::Trace::OfProcess(), "realize");
+  StepObserver* const step = StepObserver::Current();
+  if (step != nullptr && step->OnRealize(values, fetch, at)) return;
+  RealizeForeign(values, fetch, at, keep_pins);
+  std::vector<std::shared_ptr<CloudBuffer>>
+      here;  // what its owner may change as soon as it is realised
+  for (const std::shared_ptr<TensorState>& value : values)
+    if (!value->lazy() && value->storage != nullptr && value->storage->deferred != nullptr)
+      here.push_back(value->storage);
+  Define(here, at);
+  const std::vector<std::shared_ptr<TensorState>> wanted = LazyValues(std::move(values), fetch);
+  if (!wanted.empty()) Realization(wanted, fetch, at, keep_pins).Run();
+  ThreadState::Get().pending.clear();
+  std::vector<std::shared_ptr<CloudBuffer>> asked;
+  for (const std::shared_ptr<TensorState>& value : fetch) asked.push_back(value->storage);
+  Ask(asked, at);
+  LazyGraph::Renew(kRecordingNodesMax);
+}
+
+}  // namespace internal
+
+namespace {
+
+std::shared_ptr<internal::TensorState> ValueOf(const Tensor& tensor, const At& at) {
+  if (tensor.empty()) throw Error(absl::FailedPreconditionError("the tensor is empty"), at);
+  return tensor.value();
+}
+
+std::vector<std::shared_ptr<internal::TensorState>> ValuesOf(std::span<const Tensor> tensors,
+                                                             const At& at) {
+  std::vector<std::shared_ptr<internal::TensorState>> values;
+  for (const Tensor& tensor : tensors) values.push_back(ValueOf(tensor, at));
+  return values;
+}
+
+}  // namespace
+
+void realize(std::span<const Tensor> tensors, std::span<const Tensor> fetch, At at) {
+  internal::RealizeValues(ValuesOf(tensors, at), ValuesOf(fetch, at), at);
+}
+
+Tensor& Tensor::realize(At at) {
+  internal::RealizeValues({ValueOf(*this, at)}, {}, at);
+  return *this;
+}
+
+Tensor& Tensor::assign(const Arg& arg) {
+  const internal::NodeBuilder rec(arg.at());
+  const std::shared_ptr<internal::TensorState> value = ValueOf(*this, arg.at());
+  if (const std::shared_ptr<internal::PartOf> part = value->part; part != nullptr) {
+    set_items(part->whole, part->indices, arg);
+    part->written = part->whole.value_->node;
+    // An assign to the part too: a recorded step gives it its new value each time.
+    const Tensor now = part->whole[part->indices];
+    internal::AssignNode(value, rec, now.NodeIn(rec));
+    return *this;
+  }
+  const Dims dims = shape(arg.at());
+  const UOp* node;
+  if (arg.is_tensor()) {
+    if (arg.tensor().value_ == value_) return *this;
+    node = arg.tensor().NodeIn(rec);
+    if (node->shape != ShapeView(internal::ToShape(dims)))
+      rec.Invalid(absl::StrCat("assign: a tensor of shape ", internal::DimsToString(node->shape),
+                               " to one of ", internal::DimsToString(internal::ToShape(dims))));
+    node = rec.Cast(node, value->dtype());
+  } else {
+    const bool whole =
+        arg.kind() == Arg::Kind::kSize || (arg.kind() == Arg::Kind::kInt && IsInt(value->dtype()));
+    const UOp* const number = whole ? internal::NodeOfArg(rec, arg, value->dtype())
+                                    : rec.Const(value->dtype(), arg.float_value());
+    node = rec.Cast(rec.Full(number, internal::ToShape(dims)), value->dtype());
+  }
+  internal::AssignNode(value, rec, node);
+  return *this;
+}
+
+Tensor& Tensor::replace(const Tensor& other, At at) {
+  const internal::NodeBuilder rec(at);
+  const std::shared_ptr<internal::TensorState> value = ValueOf(*this, at);
+  if (other.value_ == value_) return *this;
+  const UOp* const node = other.NodeIn(rec);
+  const Shape shape = internal::ToShape(this->shape(at));
+  if (node->shape != ShapeView(shape))
+    rec.Invalid(absl::StrCat("replace: a tensor of shape ", internal::DimsToString(node->shape),
+                             " for one of ", internal::DimsToString(shape)));
+  value->part = nullptr;  // it has another value now, not that of a place in the whole
+  internal::AssignNode(value, rec, node);
+  return *this;
+}
+
+bool Tensor::realized() const { return !empty() && !value_->lazy(); }
+
+}  // namespace outboard

@@ -1,0 +1,32 @@
+// Order along an axis.
+//
+// Shapes: values and indices have the shape of x; those of topk have k along the axis. Indices are
+// i32.
+// Order:  ascending, or descending where asked for; equal elements keep the order that they had, in
+//         both directions, so it is what others call a stable sort. NaN counts as larger than
+//         everything, as in torch; -0.0 and 0.0 are equal; false < true.
+// Gradient: that of the values goes back to the places that they came from.
+// Cost:   sort compares every element of an axis with every other one, in two kernels: for 4,096
+//         elements well under a millisecond, for a million about a minute. topk compares within
+//         blocks of 2k elements (64 at least), and then among the best of each.
+// Errors: INVALID_ARGUMENT for an axis that is none, a k that is negative or longer than the axis,
+//         and sizes of variables.
+#pragma once
+
+#include "client/tensor/tensor.h"
+
+namespace outboard {
+
+// Sorted elements, and where each of them was.
+struct Sorted {
+  Tensor values, indices;
+};
+
+Sorted sort(const Tensor& x, int64_t axis = -1, bool descending = false, At at = At::current());
+// The indices alone.
+Tensor argsort(const Tensor& x, int64_t axis = -1, bool descending = false, At at = At::current());
+// The k largest, the largest first; or the k smallest, the smallest first.
+Sorted topk(const Tensor& x, int64_t k, int64_t axis = -1, bool largest = true,
+            At at = At::current());
+
+}  // namespace outboard

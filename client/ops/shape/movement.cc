@@ -1,0 +1,345 @@
+// Shapes: what moves elements and computes nothing.
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "client/lazy/node_builder.h"
+#include "client/ops/elementwise/promote.h"
+#include "client/tensor/tensor.h"
+#include "compiler/ir/limits.h"
+
+namespace outboard {
+
+using internal::DimsToString;
+using internal::NodeBuilder;
+using internal::ToShape;
+
+namespace {
+
+// One dimension in place of several: their product, or the one that is of a variable among ones.
+Dim Joined(const NodeBuilder& rec, Shape dims) {
+  std::erase(dims, Dim(1));
+  return dims.size() == 1 ? dims[0] : Dim(rec.CountOf(dims));
+}
+
+// What a dimension that is left open comes to: all of `from` that is not in `known`.
+Dim LeftOver(const NodeBuilder& rec, ShapeView from, Shape known) {
+  Shape left(from.begin(), from.end());
+  for (Dim& dim : known) {  // what is there as it is needs no number
+    if (dim.is_const()) continue;
+    const auto same = std::find(left.begin(), left.end(), dim);
+    if (same != left.end()) dim = *same = Dim(1);
+  }
+  const int64_t of_known = rec.CountOf(known);
+  if (of_known == 1) return Joined(rec, left);
+  const int64_t count = rec.CountOf(left);
+  if (of_known <= 0 || count % of_known != 0)
+    rec.Invalid(absl::StrCat("reshape: ", DimsToString(from), " has ", count,
+                             " elements, which is no multiple of ", of_known));
+  return Dim(count / of_known);
+}
+
+}  // namespace
+
+Tensor Tensor::reshape(const SymShape& sizes, At at) const {
+  const NodeBuilder rec(at);
+  const UOp* const x = NodeIn(rec);
+  Shape shape = rec.ShapeOf(sizes), known;
+  int64_t count = 1;
+  for (const Dim& dim : shape) {
+    if (dim == Dim(-1)) continue;
+    known.push_back(dim);
+    if (__builtin_mul_overflow(count, dim.max(), &count))
+      rec.Invalid("reshape: the sizes overflow");
+  }
+  if (shape.size() > known.size() + 1) rec.Invalid("reshape: more than one dimension is -1");
+  if (shape.size() > known.size())
+    *std::find(shape.begin(), shape.end(), Dim(-1)) = LeftOver(rec, x->shape, known);
+  return FromNode(rec, rec.Reshape(x, shape));
+}
+
+Tensor Tensor::flatten(int64_t first, int64_t last, At at) const {
+  const NodeBuilder rec(at);
+  const UOp* const x = NodeIn(rec);
+  if (x->rank() == 0) return FromNode(rec, rec.Reshape(x, {Dim(1)}));
+  const int begin = rec.Axis(first, x->rank()), end = rec.Axis(last, x->rank());
+  if (begin > end) rec.Invalid("flatten: the first axis comes after the last");
+  Shape dims(x->shape.begin(), x->shape.begin() + begin);
+  const ShapeView joined = x->shape.subspan(begin, end - begin + 1);
+  dims.push_back(Joined(rec, Shape(joined.begin(), joined.end())));
+  dims.insert(dims.end(), x->shape.begin() + end + 1, x->shape.end());
+  return FromNode(rec, rec.Reshape(x, dims));
+}
+
+Tensor Tensor::unsqueeze(int64_t axis, At at) const {
+  const NodeBuilder rec(at);
+  const UOp* const x = NodeIn(rec);
+  Shape dims(x->shape.begin(), x->shape.end());
+  dims.insert(dims.begin() + rec.Axis(axis, x->rank() + 1), Dim(1));
+  return FromNode(rec, rec.Reshape(x, dims));
+}
+
+Tensor Tensor::squeeze(At at) const {
+  const NodeBuilder rec(at);
+  const UOp* const x = NodeIn(rec);
+  std::vector<int64_t> axes;
+  for (int i = 0; i < x->rank(); ++i)
+    if (x->shape[i] == Dim(1)) axes.push_back(i);
+  return FromNode(rec, rec.Squeeze(x, axes));
+}
+
+Tensor Tensor::squeeze(int64_t axis, At at) const {
+  const NodeBuilder rec(at);
+  const UOp* const x = NodeIn(rec);
+  const int place = rec.Axis(axis, x->rank());
+  if (x->shape[place] != Dim(1)) return FromNode(rec, x);
+  return FromNode(rec, rec.Squeeze(x, {place}));
+}
+
+Tensor Tensor::expand(const SymShape& sizes, At at) const {
+  const NodeBuilder rec(at);
+  const UOp* const x = NodeIn(rec);
+  Shape shape = rec.ShapeOf(sizes);
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] != Dim(-1)) continue;
+    if (i + x->shape.size() < shape.size()) rec.Invalid("expand: a new dimension cannot be -1");
+    shape[i] = x->shape[i + x->shape.size() - shape.size()];
+  }
+  return FromNode(rec, rec.Broadcast(x, shape));
+}
+
+Tensor Tensor::permute(const Dims& axes, At at) const {
+  const NodeBuilder rec(at);
+  const UOp* const x = NodeIn(rec);
+  std::vector<int64_t> order;
+  for (const int64_t axis : axes) order.push_back(rec.Axis(axis, x->rank()));
+  return FromNode(rec, rec.Permute(x, order));
+}
+
+Tensor Tensor::transpose(int64_t a, int64_t b, At at) const {
+  const NodeBuilder rec(at);
+  const UOp* const x = NodeIn(rec);
+  std::vector<int64_t> order(x->rank());
+  std::iota(order.begin(), order.end(), 0);
+  std::swap(order[rec.Axis(a, x->rank())], order[rec.Axis(b, x->rank())]);
+  return FromNode(rec, rec.Permute(x, order));
+}
+
+Tensor Tensor::flip(const Axes& axes, At at) const {
+  const NodeBuilder rec(at);
+  const UOp* const x = NodeIn(rec);
+  if (axes.empty()) return FromNode(rec, x);
+  return FromNode(rec, rec.Make(Op::kFlip, x->dtype, {x}, rec.Axes(axes, x->rank())));
+}
+
+Tensor Tensor::pad(const SymIntPairs& sides, double value, At at) const {
+  const NodeBuilder rec(at);
+  const UOp* const x = NodeIn(rec);
+  if (sides.size() != x->shape.size())
+    rec.Invalid(absl::StrCat("pad: ", sides.size(), " pairs for a tensor of shape ",
+                             DimsToString(x->shape)));
+  Shape lo_hi;
+  for (const auto& [low, high] : sides) {
+    lo_hi.push_back(rec.DimOf(low));
+    lo_hi.push_back(rec.DimOf(high));
+  }
+  const UOp* const padded = rec.Pad(x, lo_hi);
+  if (value == 0) return FromNode(rec, padded);
+  // Not by adding: -0.0, infinities and NaN must stay what they are.
+  const UOp* const inside = rec.Pad(rec.Full(rec.ConstInt(DType::kBool, 1), x->shape), lo_hi);
+  return FromNode(rec, rec.Where(inside, padded, rec.FullLike(padded, value)));
+}
+
+Tensor Tensor::shrink(const SymIntPairs& ranges, At at) const {
+  const NodeBuilder rec(at);
+  const UOp* const x = NodeIn(rec);
+  if (ranges.size() != x->shape.size())
+    rec.Invalid(absl::StrCat("shrink: ", ranges.size(), " ranges for a tensor of shape ",
+                             DimsToString(x->shape)));
+  Shape begin_end;
+  for (const auto& [begin, end] : ranges) {
+    begin_end.push_back(rec.DimOf(begin));
+    begin_end.push_back(rec.DimOf(end));
+  }
+  return FromNode(rec, rec.Shrink(x, begin_end));
+}
+
+Tensor Tensor::slice(int64_t axis, const SymInt& begin, const SymInt& end, At at) const {
+  const NodeBuilder rec(at);
+  const UOp* const x = NodeIn(rec);
+  Shape begin_end;
+  for (const Dim& dim : x->shape) begin_end.insert(begin_end.end(), {Dim(0), dim});
+  const int place = rec.Axis(axis, x->rank());
+  begin_end[2 * place] = rec.DimOf(begin);
+  begin_end[2 * place + 1] = rec.DimOf(end);
+  return FromNode(rec, rec.Shrink(x, begin_end));
+}
+
+std::vector<Tensor> Tensor::split(int64_t size, int64_t axis, At at) const {
+  if (size < 1) ThrowInvalid(at, absl::StrCat("split: parts of ", size));
+  Dims sizes;
+  for (int64_t left = shape(axis, at); left > 0; left -= sizes.back())
+    sizes.push_back(std::min(size, left));
+  return split(sizes, axis, at);
+}
+
+std::vector<Tensor> Tensor::split(const Dims& sizes, int64_t axis, At at) const {
+  const int64_t length = shape(axis, at);
+  int64_t left = length;
+  for (const int64_t size : sizes) {
+    if (size < 0 || size > left)
+      ThrowInvalid(
+          at, absl::StrCat("split: a part of ", size, " where ", left, " are left of ", length));
+    left -= size;
+  }
+  if (left != 0)
+    ThrowInvalid(at, absl::StrCat("split: the parts leave ", left, " of ", length, " over"));
+  std::vector<Tensor> parts;
+  int64_t begin = 0;
+  for (const int64_t size : sizes) {
+    parts.push_back(slice(axis, begin, begin + size, at));
+    begin += size;
+  }
+  return parts;
+}
+
+std::vector<Tensor> Tensor::chunk(int64_t count, int64_t axis, At at) const {
+  if (count < 1) ThrowInvalid(at, absl::StrCat("chunk: ", count, " parts"));
+  const int64_t length = shape(axis, at);
+  return split(std::max<int64_t>(length / count + (length % count != 0), 1), axis, at);
+}
+
+Tensor Tensor::roll(const Axes& shifts, const Axes& axes, At at) const {
+  if (axes.empty() && shifts.size() == 1)
+    return flatten(0, -1, at).roll(shifts, 0, at).reshape(shape(at), at);
+  if (shifts.size() != axes.size())
+    ThrowInvalid(at, absl::StrCat("roll: ", shifts.size(), " shifts for ", axes.size(), " axes"));
+  Tensor y = *this;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const int64_t length = shape(axes[i], at);
+    if (length == 0) continue;
+    const int64_t end = (shifts[i] % length + length) % length;  // so many come to the front
+    if (end == 0) continue;
+    y = cat({y.slice(axes[i], length - end, length, at), y.slice(axes[i], 0, length - end, at)},
+            axes[i], at);
+  }
+  return y;
+}
+
+Tensor Tensor::movedim(int64_t from, int64_t to, At at) const {
+  const NodeBuilder rec(at);
+  const UOp* const x = NodeIn(rec);
+  std::vector<int64_t> order(x->rank());
+  std::iota(order.begin(), order.end(), 0);
+  const int source = rec.Axis(from, x->rank()), target = rec.Axis(to, x->rank());
+  order.erase(order.begin() + source);
+  order.insert(order.begin() + target, source);
+  return FromNode(rec, rec.Permute(x, order));
+}
+
+namespace {
+
+// Where column - row >= diagonal (`upper`) or <= diagonal, x; else zero.
+const UOp* Triangle(const NodeBuilder& rec, const UOp* x, int64_t diagonal, bool upper) {
+  if (x->rank() < 2)
+    rec.Invalid(absl::StrCat(upper ? "triu" : "tril", ": ", DimsToString(x->shape),
+                             " has no last two axes"));
+  // Beyond this nothing changes, and nothing overflows.
+  diagonal = std::clamp<int64_t>(diagonal, -limits::kDimMax, limits::kDimMax);
+  const UOp* const row = rec.IotaAlong(DType::kI64, x->shape, x->rank() - 2);
+  const UOp* const column = rec.IotaAlong(DType::kI64, x->shape, x->rank() - 1);
+  const UOp* const edge = rec.Add(row, rec.FullLike(row, static_cast<double>(diagonal)));
+  const UOp* const outside =
+      upper ? rec.Alu(Op::kCmpLt, column, edge) : rec.Alu(Op::kCmpLt, edge, column);
+  return rec.Where(outside, rec.FullLike(x, 0), x);
+}
+
+}  // namespace
+
+Tensor Tensor::triu(int64_t diagonal, At at) const {
+  const NodeBuilder rec(at);
+  return FromNode(rec, Triangle(rec, NodeIn(rec), diagonal, true));
+}
+
+Tensor Tensor::tril(int64_t diagonal, At at) const {
+  const NodeBuilder rec(at);
+  return FromNode(rec, Triangle(rec, NodeIn(rec), diagonal, false));
+}
+
+Tensor Tensor::cat(const std::vector<Tensor>& parts, int64_t axis, At at) {
+  const NodeBuilder rec(at);
+  if (parts.empty()) rec.Invalid("cat: no tensors");
+  std::vector<const UOp*> nodes;
+  for (const Tensor& part : parts) nodes.push_back(part.NodeIn(rec));
+  const ShapeView first = nodes[0]->shape;
+  const int place = rec.Axis(axis, nodes[0]->rank());
+  DType dtype = nodes[0]->dtype;
+  Shape shape(first.begin(), first.end());
+  int64_t length = 0;
+  for (const UOp* node : nodes) {
+    const std::optional<DType> promoted = Promote(dtype, node->dtype);
+    if (!promoted)
+      rec.Invalid(absl::StrCat("cat: no type holds both ", std::string(Name(dtype)), " and ",
+                               std::string(Name(node->dtype)), "; cast one"));
+    dtype = *promoted;
+    if (node->shape.size() != first.size())
+      rec.Invalid(absl::StrCat("cat: the shapes ", DimsToString(first), " and ",
+                               DimsToString(node->shape), " differ in rank"));
+    length += rec.LengthOf(node, place);
+    shape[place] = node->shape[place];
+    if (node->shape != ShapeView(shape))
+      rec.Invalid(absl::StrCat("cat: the shapes ", DimsToString(first), " and ",
+                               DimsToString(node->shape), " differ beside axis ", place));
+  }
+  shape[place] = Dim(length);
+  // Each part padded to the whole; a comparison with the place chooses. From the last to the first.
+  const UOp* whole = nullptr;
+  int64_t end = length;
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+    const int64_t begin = end - (*node)->shape[place].value();
+    Shape lo_hi(2 * shape.size(), Dim(0));
+    lo_hi[2 * place] = begin;
+    lo_hi[2 * place + 1] = length - end;
+    const UOp* const padded = rec.Pad(rec.Cast(*node, dtype), lo_hi);
+    if (whole == nullptr) {
+      whole = padded;
+    } else {
+      const UOp* const iota = rec.IotaAlong(DType::kI32, shape, place);
+      const UOp* const before =
+          rec.Alu(Op::kCmpLt, iota, rec.FullLike(iota, static_cast<double>(end)));
+      whole = rec.Where(before, padded, whole);
+    }
+    end = begin;
+  }
+  return FromNode(rec, whole);
+}
+
+Tensor Tensor::stack(const std::vector<Tensor>& parts, int64_t axis, At at) {
+  std::vector<Tensor> raised;
+  for (const Tensor& part : parts) raised.push_back(part.unsqueeze(axis, at));
+  return cat(raised, axis, at);
+}
+
+Tensor Tensor::repeat(const Dims& times, At at) const {
+  const NodeBuilder rec(at);
+  const UOp* const x = NodeIn(rec);
+  if (times.size() < x->shape.size())
+    rec.Invalid(absl::StrCat("repeat: ", times.size(), " numbers for a tensor of shape ",
+                             DimsToString(x->shape)));
+  Shape ones(times.size() - x->shape.size(), Dim(1));
+  ones.insert(ones.end(), x->shape.begin(), x->shape.end());
+  Shape apart, spread, joined;  // [1, d0, 1, d1 ...], [t0, d0, t1, d1 ...], [t0 * d0, t1 * d1 ...]
+  for (size_t i = 0; i < times.size(); ++i) {
+    if (times[i] < 0) rec.Invalid(absl::StrCat("repeat: ", times[i], " times"));
+    apart.insert(apart.end(), {Dim(1), ones[i]});
+    spread.insert(spread.end(), {Dim(times[i]), ones[i]});
+    int64_t length;
+    const int64_t once = rec.CountOf(ShapeView(&ones[i], 1));
+    if (__builtin_mul_overflow(times[i], once, &length))
+      rec.Invalid(absl::StrCat("repeat: ", times[i], " times ", once, " overflows"));
+    joined.emplace_back(length);
+  }
+  return FromNode(rec, rec.Reshape(rec.Expand(rec.Reshape(x, apart), spread), joined));
+}
+
+}  // namespace outboard

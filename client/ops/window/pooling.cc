@@ -1,0 +1,217 @@
+#include "client/ops/window/pooling.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "client/lazy/node_builder.h"
+#include "client/ops/elementwise/promote.h"
+#include "client/ops/window/windows.h"
+
+namespace outboard {
+
+using internal::DimsToString;
+using internal::NodeBuilder;
+using internal::Window;
+
+namespace {
+
+// With ceil_mode a window may hang over the end, as long as it begins within the data or the
+// padding before it (Dumoulin and Visin, A guide to convolution arithmetic, 2016, relationship 15).
+int64_t AfterWithCeil(int64_t length, const Window& w) {
+  const int64_t padded = length + w.before + w.after;
+  const int64_t last = (padded - w.reach() + w.stride - 1) / w.stride * w.stride;
+  const int64_t behind = std::max<int64_t>(last - (w.before + length - 1), 0);
+  return w.after + last + w.reach() - padded - behind;
+}
+
+std::vector<Window> PoolWindows(const NodeBuilder& rec, const char* what, const UOp* x,
+                                const PoolOptions& o) {
+  if (o.kernel.empty() || x->shape.size() < o.kernel.size())
+    rec.Invalid(absl::StrCat(what, ": a kernel of ", o.kernel.size(),
+                             " axes for a tensor of shape ", DimsToString(x->shape)));
+  std::vector<Window> windows = internal::WindowsOf(
+      rec, what, o.kernel, o.stride.empty() ? PerAxis(o.kernel) : o.stride, o.dilation, o.padding);
+  const int64_t first = x->rank() - static_cast<int64_t>(windows.size());
+  for (size_t i = 0; i < windows.size(); ++i) {
+    const int64_t length = rec.LengthOf(x, first + static_cast<int64_t>(i));
+    internal::PlacesOf(rec, what, length, windows[i]);
+    if (o.ceil_mode) windows[i].after = AfterWithCeil(length, windows[i]);
+  }
+  return windows;
+}
+
+// The axes of the elements in [..., P1, K1, P2, K2 ...].
+std::vector<int64_t> KernelAxes(const UOp* slid, size_t count) {
+  std::vector<int64_t> axes;
+  for (size_t i = count; i-- > 0;) axes.push_back(slid->rank() - 1 - 2 * static_cast<int64_t>(i));
+  return axes;
+}
+
+// Windows of x, and of what is padded with something that is never the largest.
+const UOp* MaxWindows(const NodeBuilder& rec, const char* what, const UOp* x,
+                      std::vector<Window> windows) {
+  const double least = IsFloat(x->dtype) ? -std::numeric_limits<double>::infinity()
+                                         : static_cast<double>(IntMin(x->dtype));
+  x = internal::PadForWindows(rec, x, windows, least);
+  for (Window& window : windows) window.before = window.after = 0;
+  return internal::SlideWindows(rec, what, x, windows);
+}
+
+// How many elements of `length` ones each place of the window has: [P].
+const UOp* CountsOf(const NodeBuilder& rec, const char* what, DType dtype, int64_t length,
+                    const Window& window) {
+  const UOp* const ones = rec.Full(rec.Const(dtype, 1), {Dim(length)});
+  const UOp* const slid = internal::SlideWindows(rec, what, ones, {&window, 1});
+  return rec.Squeeze(rec.Reduce(Op::kAdd, slid, {1}), {1});
+}
+
+Dims KernelOf(Size2d kernel) { return {kernel.h, kernel.w}; }
+
+PoolOptions OptionsOf(const Pool2dOptions& o) {
+  return {.kernel = KernelOf(o.kernel),
+          .stride = {o.stride.h == 0 ? o.kernel.h : o.stride.h,
+                     o.stride.w == 0 ? o.kernel.w : o.stride.w},
+          .dilation = {o.dilation.h, o.dilation.w},
+          .padding = {o.padding.h, o.padding.w}};
+}
+
+void CheckImage(const Tensor& x, const char* what, const At& at) {
+  const NodeBuilder rec(at);
+  const UOp* const node = x.NodeIn(rec);
+  if (node->rank() != 4)
+    rec.Invalid(absl::StrCat(what, ": needs [B, C, H, W], not ", DimsToString(node->shape)));
+}
+
+}  // namespace
+
+Tensor max_pool(const Tensor& tensor, const PoolOptions& options, At at) {
+  constexpr char kName[] = "max_pool";
+  const NodeBuilder rec(at);
+  const UOp* const x = tensor.NodeIn(rec);
+  if (IsBool(x->dtype))
+    return max_pool(tensor.cast(DType::kU8, at), options, at).cast(DType::kBool, at);
+  const UOp* const slid = MaxWindows(rec, kName, x, PoolWindows(rec, kName, x, options));
+  const std::vector<int64_t> axes = KernelAxes(slid, options.kernel.size());
+  return Tensor::FromNode(rec, rec.Squeeze(rec.Reduce(Op::kMax, slid, axes), axes));
+}
+
+MaxPooled max_pool_with_places(const Tensor& tensor, const PoolOptions& options, At at) {
+  constexpr char kName[] = "max_pool_with_places";
+  const NodeBuilder rec(at);
+  const UOp* const x = tensor.NodeIn(rec);
+  if (IsBool(x->dtype)) {
+    const MaxPooled pooled = max_pool_with_places(tensor.cast(DType::kU8, at), options, at);
+    return {pooled.values.cast(DType::kBool, at), pooled.places};
+  }
+  const std::vector<Window> windows = PoolWindows(rec, kName, x, options);
+  const UOp* const slid = MaxWindows(rec, kName, x, windows);
+  const std::vector<int64_t> axes = KernelAxes(slid, windows.size());
+  const UOp* const top = rec.Reduce(Op::kMax, slid, axes);
+  // NaN is the maximum where there is one, and differs from itself.
+  const UOp* is_top = rec.Alu(Op::kCmpEq, slid, rec.Expand(top, slid->shape));
+  if (IsFloat(x->dtype)) is_top = rec.Alu(Op::kOr, is_top, rec.Alu(Op::kCmpNe, slid, slid));
+  // The pooled axes counted from the end, count ... 1: the largest is the first place. Padding is
+  // 0.
+  const Shape pooled(x->shape.end() - static_cast<int64_t>(windows.size()), x->shape.end());
+  const int64_t count = rec.CountOf(pooled);
+  const UOp* const iota = rec.IotaAlong(DType::kI32, {Dim(count)}, 0);
+  const UOp* const from_end = rec.Sub(rec.FullLike(iota, static_cast<double>(count)), iota);
+  const UOp* const numbers =
+      internal::SlideWindows(rec, kName, rec.Reshape(from_end, pooled), windows);
+  const UOp* const spread = rec.Broadcast(numbers, slid->shape);
+  const UOp* const best =
+      rec.Reduce(Op::kMax, rec.Where(is_top, spread, rec.FullLike(spread, 0)), axes);
+  const UOp* const places = rec.Sub(rec.FullLike(best, static_cast<double>(count)), best);
+  return {Tensor::FromNode(rec, rec.Squeeze(top, axes)),
+          Tensor::FromNode(rec, rec.Squeeze(places, axes))};
+}
+
+Tensor avg_pool(const Tensor& tensor, const PoolOptions& options, bool count_padding, At at) {
+  constexpr char kName[] = "avg_pool";
+  const NodeBuilder rec(at);
+  const UOp* const x = tensor.NodeIn(rec);
+  const std::vector<Window> windows = PoolWindows(rec, kName, x, options);
+  const UOp* const slid =
+      internal::SlideWindows(rec, kName, rec.Cast(x, FloatOf(x->dtype)), windows);
+  const std::vector<int64_t> axes = KernelAxes(slid, windows.size());
+  const Tensor elements = Tensor::FromNode(rec, slid);
+  if (count_padding && !options.ceil_mode) return elements.mean(axes, false, at);
+  const UOp* const sum = elements.sum(axes, false, at).NodeIn(rec);
+  // What a window has of an axis does not depend on the other axes.
+  const UOp* count = nullptr;
+  const int first = sum->rank() - static_cast<int>(windows.size());
+  for (size_t i = 0; i < windows.size(); ++i) {
+    const int axis = first + static_cast<int>(i);
+    Window window = windows[i];
+    int64_t length = rec.LengthOf(x, axis);
+    if (count_padding) {  // all but what hangs over
+      const auto& [before, after] = options.padding[options.padding.size() == 1 ? 0 : i];
+      length += before + after;
+      window.before = 0;
+      window.after -= after;
+    }
+    Shape ones(sum->rank(), Dim(1));
+    ones[axis] = sum->shape[axis];
+    const UOp* const along =
+        rec.Expand(rec.Reshape(CountsOf(rec, kName, sum->dtype, length, window), ones), sum->shape);
+    count = count == nullptr ? along : rec.Mul(count, along);
+  }
+  return Tensor::FromNode(rec, rec.Alu(Op::kFDiv, sum, count));
+}
+
+Tensor max_unpool(const Tensor& tensor, const Tensor& places, const PoolOptions& options,
+                  const Dims& size, At at) {
+  constexpr char kName[] = "max_unpool";
+  const NodeBuilder rec(at);
+  const UOp* const x = tensor.NodeIn(rec);
+  const UOp* const at_place = places.NodeIn(rec);
+  if (IsBool(x->dtype)) rec.Invalid(absl::StrCat(kName, ": needs numbers, not bool"));
+  if (x->rank() < 3 || x->shape != at_place->shape || !IsInt(at_place->dtype))
+    rec.Invalid(absl::StrCat(kName, ": needs [B, C, D...] and integers of its shape, not ",
+                             DimsToString(x->shape), " and ", std::string(Name(at_place->dtype)),
+                             " ", DimsToString(at_place->shape)));
+  const auto axes = static_cast<size_t>(x->rank()) - 2;
+  Dims wanted = size;
+  if (wanted.empty()) {
+    const std::vector<int64_t> kernel =
+        internal::ForEachAxis(rec, kName, "kernel", PerAxis(options.kernel), axes);
+    const std::vector<Window> windows = internal::WindowsOf(
+        rec, kName, kernel, options.stride.empty() ? PerAxis(kernel) : options.stride,
+        options.dilation, options.padding);
+    for (size_t i = 0; i < axes; ++i) {
+      const Window& w = windows[i];
+      const int64_t length = rec.LengthOf(x, static_cast<int64_t>(i) + 2);
+      wanted.push_back((length - 1) * w.stride - w.before - w.after + w.reach());
+    }
+  }
+  if (wanted.size() != axes)
+    rec.Invalid(
+        absl::StrCat(kName, ": a size of ", wanted.size(), " axes for ", DimsToString(x->shape)));
+  Shape result = {x->shape[0], x->shape[1]}, flat = result, full = result;
+  for (const int64_t length : wanted) result.emplace_back(length);
+  for (const int64_t length : wanted)
+    if (length < 0) rec.Invalid(absl::StrCat(kName, ": the size ", length, " is negative"));
+  const int64_t from = rec.CountOf(x->shape.subspan(2)),
+                to = ElementCount(internal::ToShape(wanted));
+  flat.insert(flat.end(), {Dim(1), Dim(from)});
+  full.insert(full.end(), {Dim(to), Dim(from)});  // [B, C, to, from]
+  const UOp* const index = rec.Expand(rec.Reshape(rec.Cast(at_place, DType::kI64), flat), full);
+  const UOp* const hot = rec.Alu(Op::kCmpEq, rec.IotaAlong(DType::kI64, full, 2), index);
+  const UOp* const values = rec.Expand(rec.Reshape(x, flat), full);
+  const UOp* const sum = rec.Reduce(Op::kAdd, rec.Where(hot, values, rec.FullLike(values, 0)), {3});
+  return Tensor::FromNode(rec, rec.Reshape(sum, result));
+}
+
+Tensor Tensor::max_pool2d(Pool2dOptions options, At at) const {
+  CheckImage(*this, "max_pool2d", at);
+  return max_pool(*this, OptionsOf(options), at);
+}
+
+Tensor Tensor::avg_pool2d(Pool2dOptions options, At at) const {
+  CheckImage(*this, "avg_pool2d", at);
+  return avg_pool(*this, OptionsOf(options), true, at);
+}
+
+}  // namespace outboard

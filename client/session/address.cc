@@ -1,0 +1,83 @@
+#include "client/session/address.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+
+namespace outboard::transport {
+
+namespace {
+
+constexpr size_t kTargetBytesMax = 512;
+
+absl::Status Wrong(std::string_view name, std::string_view target, const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      std::string(name), " is \"", absl::CHexEscape(std::string(target)), "\": ", what));
+}
+
+bool IsPort(std::string_view text, int lowest) {
+  if (text.empty() || text.size() > 5) return false;
+  int value = 0;
+  for (char c : text) {
+    if (c < '0' || c > '9') return false;
+    value = value * 10 + (c - '0');
+  }
+  return value >= lowest && value <= 65535;
+}
+
+}  // namespace
+
+absl::Status CheckTarget(std::string_view name, std::string_view target, int lowest_port) {
+  if (target.size() > kTargetBytesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(std::string(name), " has ", target.size(), " bytes; limit ", kTargetBytesMax));
+  }
+  if (target.empty()) return Wrong(name, target, "write HOST:PORT or unix:/path");
+  if (std::any_of(target.begin(), target.end(), [](char c) { return c <= ' ' || c > '~'; }))
+    return Wrong(name, target, "it holds a space or a character that is not ASCII");
+  if (target.starts_with("unix:")) {
+    return target.size() > 5 ? absl::OkStatus()
+                             : Wrong(name, target, "a path is missing after unix:");
+  }
+  if (target.find("/") != std::string_view::npos)
+    return Wrong(name, target, "write HOST:PORT, without a scheme or a path");
+  size_t host_end = target.rfind(':');
+  if (target.front() == '[') {
+    const size_t bracket = target.find(']');
+    if (bracket == std::string_view::npos) return Wrong(name, target, "a ] is missing");
+    if (bracket + 1 == target.size()) host_end = std::string_view::npos;
+  } else if (std::count(target.begin(), target.end(), ':') > 1) {
+    return Wrong(name, target, "an IPv6 address is written in brackets, [::1]:6667");
+  }
+  if (host_end == std::string_view::npos) {
+    return Wrong(name, target,
+                 absl::StrCat("a port is missing; did you mean ", std::string(target), ":",
+                              kDefaultPort, "?"));
+  }
+  if (host_end == 0) return Wrong(name, target, "a host is missing before the port");
+  if (!IsPort(target.substr(host_end + 1), lowest_port)) {
+    return Wrong(name, target,
+                 absl::StrCat("the port is a number from ", lowest_port, " to 65535"));
+  }
+  return absl::OkStatus();
+}
+
+bool IsOnThisMachine(std::string_view target) {
+  const std::string_view host = target.substr(0, target.rfind(':'));
+  if (target.starts_with("unix:") || host == "localhost" || host == "[::1]") return true;
+  return host.starts_with("127.") && host.find_first_not_of("0123456789.") == host.npos;
+}
+
+absl::Status CheckKeyText(std::string_view name, std::string_view key) {
+  const auto bad = std::find_if(key.begin(), key.end(), [](char c) { return c <= ' ' || c > '~'; });
+  if (bad == key.end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(std::string(name),
+                   " holds a space, a line break or a character that is not "
+                   "ASCII, at byte ",
+                   bad - key.begin() + 1, " of ", key.size()));
+}
+
+}  // namespace outboard::transport

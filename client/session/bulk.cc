@@ -1,0 +1,38 @@
+#include "client/session/bulk.h"
+
+#include "client/session/link/grpc_link.h"
+#include "client/session/waiting.h"
+
+namespace outboard::transport {
+
+wire::BlobConnections MakeBulkConnections(const std::string& target, const std::string& key,
+                                          int count) {
+  wire::BlobConnections connections;
+  // MakeChannel gives each its own TCP connection: a channel's subchannels are not shared.
+  for (int i = 0; i < count; ++i) connections.channels.push_back(MakeChannel(target));
+  if (!key.empty()) connections.metadata = {{"authorization", "Bearer " + key}};
+  return connections;
+}
+
+const wire::BlobConnections& Bulk::Connections() {
+  std::call_once(once_, [this] { connections_ = MakeBulkConnections(target_, key_); });
+  return connections_;
+}
+
+wire::TransferOptions Bulk::Options(
+    const std::function<void(const wire::TransferProgress&)>& progress) const {
+  return {.progress = progress,
+          .cancelled = &cancelled_,
+          .check = &Waiting::Check,
+          .retry_for = retry_for_};
+}
+
+absl::StatusOr<wire::Uploaded> Bulk::Upload(
+    std::span<const wire::BlobSource> sources,
+    const std::function<void(const wire::TransferProgress&)>& progress) {
+  auto uploaded = wire::UploadBlobs(Connections(), sources, Options(progress));
+  if (uploaded.ok()) bytes_up_ += uploaded->wire_bytes;
+  return uploaded;
+}
+
+}  // namespace outboard::transport

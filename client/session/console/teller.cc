@@ -1,0 +1,67 @@
+#include "client/session/console/teller.h"
+
+#include <atomic>
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/session/address.h"
+
+namespace outboard::transport {
+
+namespace {
+constexpr int kNoticesMax = 5;  // lines of the gateway's, in kTellEvery
+}  // namespace
+
+std::string OpenedLine(const std::string& target, const Stats& stats) {
+  return absl::StrFormat("a session at %s: %s, $%.2f an hour",
+                         target.empty() ? "a link of the program's" : target, stats.device,
+                         static_cast<double>(stats.price_per_hour_micro_usd) / 1e6);
+}
+
+std::string EndedLine(const Stats& stats) {
+  return absl::StrFormat(
+      "the session has ended: %d runs, %d round trips, %d bytes up, %d down, %d s billed",
+      stats.runs, stats.blocking_round_trips, stats.bytes_up, stats.bytes_down,
+      stats.seconds_billed);
+}
+
+std::string SeekingLine(const std::string& target, std::chrono::seconds left) {
+  return absl::StrCat("the gateway ", target, " does not answer; trying again for ", left.count(),
+                      " s");
+}
+
+std::string FoundLine(const std::string& target) {
+  return absl::StrCat("connected to the gateway ", target, " again; nothing was lost");
+}
+
+absl::Status Unreachable(const std::string& target, bool is_private,
+                         std::chrono::steady_clock::duration tried) {
+  if (is_private) return absl::UnavailableError("the private worker (outboard serve) has ended");
+  return absl::UnavailableError(
+      absl::StrCat("lost the connection to the gateway ", target, ", which did not answer for ",
+                   std::chrono::round<std::chrono::seconds>(tried).count(), " s"));
+}
+
+void Teller::Tell(const std::string& line, bool over_progress) const {
+  if (tell_) return tell_(line);
+  std::fprintf(stderr, "%soutboard: %s\n", over_progress ? "\r\033[K" : "", line.c_str());
+}
+
+void Teller::TellOfPlainText(const std::string& target) const {
+  static std::atomic<bool> told{false};
+  if (IsOnThisMachine(target) || told.exchange(true)) return;
+  Tell(absl::StrCat("key and data go to ", target,
+                    " unencrypted; over a network that is not yours use a tunnel"),
+       /*over_progress=*/false);
+}
+
+bool Teller::MayTellNotice(std::chrono::steady_clock::time_point now) {
+  if (now - notices_since_ > kTellEvery) {
+    notices_since_ = now;
+    notices_ = 0;
+  }
+  return ++notices_ <= kNoticesMax;
+}
+
+}  // namespace outboard::transport

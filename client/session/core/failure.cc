@@ -1,0 +1,76 @@
+#include "client/session/core/failure.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "wire/status_code.h"
+
+namespace outboard::transport {
+namespace {
+
+constexpr char kPayload[] = "outboard/failure";  // a Failed with the fields of Failure
+constexpr size_t kNameBytesMax = 100, kMessageBytesMax = 4096;
+
+// Others' text on the user's terminal: short, and nothing that a terminal obeys.
+std::string Printable(std::string text, size_t bytes_max = kNameBytesMax) {
+  text.resize(std::min(text.size(), bytes_max));
+  // What a compiler says has lines.
+  const bool lines = bytes_max > kNameBytesMax;
+  std::replace_if(
+      text.begin(), text.end(),
+      [lines](char c) { return (c < ' ' || c > '~') && !(lines && c == '\n'); }, '?');
+  return text;
+}
+
+}  // namespace
+
+absl::Status StatusOf(const proto::Failed& failed) {
+  Failure failure;
+  failure.seq = failed.cause_seq() == 0 ? failed.seq() : failed.cause_seq();
+  if (!failed.op().empty()) failure.node = failed.node();
+  failure.op = Printable(failed.op());
+  failure.worker = Printable(failed.worker());
+  failure.retryable = failed.retryable();
+
+  std::vector<std::string> where;
+  if (failure.node) where.push_back(absl::StrCat("node ", *failure.node, ", ", failure.op));
+  if (failure.seq != 0) where.push_back(absl::StrCat("item ", failure.seq));
+  if (!failure.worker.empty()) where.push_back("worker " + failure.worker);
+  if (failure.retryable) where.push_back("the same again may work");
+  std::string message = Printable(failed.message(), kMessageBytesMax);
+  if (!where.empty()) absl::StrAppend(&message, " (", absl::StrJoin(where, "; "), ")");
+
+  absl::Status status(wire::CodeFromWire(failed.code()), message);
+  if (status.ok()) status = absl::InternalError("a failure without a code");
+  return failure.seq == 0 ? status : WithFailure(std::move(status), failure);
+}
+
+absl::Status WithFailure(absl::Status status, const Failure& failure) {
+  proto::Failed fields;
+  fields.set_seq(failure.seq);
+  if (failure.node) fields.set_node(*failure.node + 1);  // 0: none
+  fields.set_op(failure.op);
+  fields.set_worker(failure.worker);
+  fields.set_retryable(failure.retryable);
+  const std::string text = fields.SerializeAsString();
+  status.SetPayload(kPayload, absl::Cord(absl::string_view(text)));
+  return status;
+}
+
+std::optional<Failure> FailureOf(const absl::Status& status) {
+  const absl::optional<absl::Cord> payload = status.GetPayload(kPayload);
+  proto::Failed fields;
+  if (!payload || !fields.ParseFromString(std::string(*payload))) return std::nullopt;
+  Failure failure;
+  failure.seq = fields.seq();
+  if (fields.node() > 0) failure.node = fields.node() - 1;
+  failure.op = fields.op();
+  failure.worker = fields.worker();
+  failure.retryable = fields.retryable();
+  return failure;
+}
+
+}  // namespace outboard::transport

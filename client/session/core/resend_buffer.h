@@ -1,0 +1,51 @@
+// The sequenced items of a session that may have to be sent again: those that are not done, and,
+// where a lost worker can be replaced, those that are done but in no snapshot yet (Recovery in
+// proto/cloud.proto).
+//
+// Items are kept as they are sent, serialised; bytes of a Put and encodings of graphs are shared.
+// Each is found by its number, since numbers have no gaps. Threads: one owner.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "proto/cloud.pb.h"
+
+namespace outboard::transport {
+
+class ResendBuffer {
+ public:
+  struct Entry {
+    uint64_t seq = 0;
+    bool is_run = false;
+    std::string item;                          // a serialised ClientItem; of a Put without its data
+    std::shared_ptr<const std::string> bytes;  // of an inline Put
+    std::shared_ptr<const std::string> graph;  // of a Run
+    size_t put_bytes() const { return bytes == nullptr ? 0 : bytes->size(); }
+  };
+
+  // The next item; its number is one above the last.
+  Entry& Add(Entry entry);
+  // Forgets those up to `seq`.
+  void DropThrough(uint64_t seq);
+  void Clear() { DropThrough(last_seq()); }
+
+  const Entry& at(uint64_t seq) const { return entries_[seq - dropped_seq_ - 1]; }
+  auto begin() const { return entries_.begin(); }
+  auto end() const { return entries_.end(); }
+
+  uint64_t dropped_seq() const { return dropped_seq_; }  // what it holds is above
+  uint64_t last_seq() const { return dropped_seq_ + entries_.size(); }
+  size_t size() const { return entries_.size(); }
+  uint64_t put_bytes() const { return put_bytes_; }
+
+ private:
+  std::deque<Entry> entries_;
+  uint64_t dropped_seq_ = 0;
+  uint64_t put_bytes_ = 0;
+};
+
+}  // namespace outboard::transport

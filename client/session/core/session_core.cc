@@ -1,0 +1,424 @@
+// Invariants
+//   C1  Sequence numbers leave 1, 2, 3 ... and the ring holds exactly those that may have to be
+//       sent again: above durable_seq_ where the session is recoverable, above done_seq_ where it
+//       is not.
+//   C2  A Graph is emitted before the first Run of an epoch that names it, and once in that epoch
+//       unless asked for.
+//   C3  A value is complete or failed once; it is taken once. What an item came to is told once,
+//       however often the item is sent.
+//   C4  Ack never covers a value that is still incomplete.
+//   C5  After End every awaited answer that is not complete fails with the session's status.
+//   C6  done_seq_ falls only where another worker begins with a snapshot (GoBackTo), and then every
+//       item above is in the ring, or the session ends.
+//   C7  Without a link there are no frames: what an old link still hands over in kLost changes
+//       nothing, but that the session may end.
+//
+//   kNew --Open--> kOpening --OnOpened--> kOpen --Close--> kClosing --End--> kEnded
+//                     ^                   |  ^ OnOpened of a later epoch: the worker is another
+//                     +-------Resume--- kLost <--OnLinkLost          (any state --End--> kEnded)
+#include "client/session/core/session_core.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "client/session/core/client_items.h"
+#include "client/session/core/failure.h"
+#include "wire/version.h"
+
+namespace outboard::transport {
+
+namespace {
+
+constexpr size_t kNoticesWaitingMax = 16;
+constexpr size_t kNoticeBytesMax = 200;
+constexpr uint32_t kProtocolOfSave = 2;
+
+// Twice of what makes the executor take a snapshot: while it does, the program goes on.
+constexpr uint64_t kRingItemsMax = 2 * uint64_t{wire::kNotDurableItemsMax};
+constexpr uint64_t kRingBytesMax = 2 * wire::kNotDurableBytesMax;
+// It has to fit into an Open: entries with their tag and length there.
+constexpr size_t kPlanBytesMax = wire::kFrameBytesMax / 2, kPlanEntryOverheadBytes = 8;
+
+size_t PlanBytesOf(const proto::KernelUse& entry) {
+  return entry.ByteSizeLong() + kPlanEntryOverheadBytes;
+}
+
+bool IsRun(const proto::ClientItem& item) { return item.has_run(); }
+
+// An item that is sent again asks for nothing that is here already.
+void AskOnlyForMissing(const PendingAnswers& awaited, proto::ClientItem& item) {
+  const uint64_t seq = item.seq();
+  if (item.has_run()) {
+    auto& fetch = *item.mutable_run()->mutable_fetch();
+    fetch.erase(std::remove_if(fetch.begin(), fetch.end(),
+                               [&](uint32_t index) { return !awaited.Misses(seq, index); }),
+                fetch.end());
+  } else if (item.has_fetch()) {
+    bool misses = false;  // indices count in the list, so that it is all or nothing
+    for (int i = 0; i < item.fetch().handles_size(); ++i)
+      misses |= awaited.Misses(seq, static_cast<uint32_t>(i));
+    if (!misses) item.mutable_fetch()->clear_handles();
+  }
+}
+
+}  // namespace
+
+// ---- the program --------------------------------------------------------------------------------
+
+void SessionCore::Open(uint32_t devices) {
+  devices_ = devices;
+  state_ = State::kOpening;
+  proto::ClientItem item;
+  proto::Open* open = item.mutable_open();
+  wire::SetRange(wire::kProtocolOfClients, *open->mutable_protocol());
+  wire::SetRange(wire::kGraphSchemas, *open->mutable_graph_schema());
+  open->set_devices(devices);
+  open->set_client_name("outboard-cpp");
+  open->set_trace(trace_);
+  if (can_resume()) {
+    open->set_resume_token(opened_.resume_token());
+    open->set_received_seq(acked_seq_);
+    for (const auto& [key, entry] : plan_) *open->add_plan() = entry;
+  }
+  out_.Restart(0);
+  out_.Add(std::move(item));
+}
+
+bool SessionCore::HasCredit(uint64_t bytes) const {
+  if (AwaitsSnapshot(bytes)) return false;
+  if (InFlight() == 0) return true;  // whatever the window, one item may always go
+  return InFlight() + (releases_.empty() ? 0 : 1) <
+             std::min<uint64_t>(items_max_, window_.items()) &&
+         bytes_in_flight_ + bytes <= bytes_max_;
+}
+
+bool SessionCore::AwaitsSnapshot(uint64_t bytes) const {
+  return opened_.recoverable() && ring_.dropped_seq() < done_seq_ &&
+         (ring_.size() >= kRingItemsMax || ring_.put_bytes() + bytes > kRingBytesMax);
+}
+
+void SessionCore::GiveUpRecovery() { ring_.DropThrough(done_seq_); }
+
+ResendBuffer::Entry& SessionCore::Add(proto::ClientItem item, ResendBuffer::Entry entry) {
+  item.set_seq(last_seq() + 1);
+  window_.OnSent(item.seq(), InFlight(), now_);
+  entry.is_run = IsRun(item);
+  entry.item = item.SerializeAsString();
+  bytes_in_flight_ += entry.put_bytes();
+  ResendBuffer::Entry& added = ring_.Add(std::move(entry));
+  if (!MayEmit()) return added;  // the ring keeps it for OnOpened
+  if (added.is_run) EmitGraphOf(added, item.run().graph_id());
+  if (added.bytes != nullptr) {
+    out_.AddPut(item, *added.bytes);
+  } else {
+    Acknowledge();
+    out_.Add(std::move(item));
+  }
+  return added;
+}
+
+void SessionCore::SendAgain(const ResendBuffer::Entry& entry) {
+  proto::ClientItem item;
+  if (!item.ParseFromString(entry.item))
+    return End(absl::InternalError("an item of the session's own cannot be read"));
+  if (entry.is_run) EmitGraphOf(entry, item.run().graph_id());
+  if (entry.bytes != nullptr) return out_.AddPut(item, *entry.bytes);
+  AskOnlyForMissing(awaited_, item);
+  out_.Add(std::move(item));
+}
+
+void SessionCore::EmitGraphOf(const ResendBuffer::Entry& entry, const std::string& id) {
+  if (graphs_sent_.insert(id).second) out_.AddGraph(id, *entry.graph);
+}
+
+uint64_t SessionCore::Put(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
+                          std::shared_ptr<const std::string> bytes) {
+  FlushReleases();
+  proto::ClientItem item = PutItem(handle, dtype, dims, bytes->size());
+  ResendBuffer::Entry entry;
+  entry.bytes = std::move(bytes);
+  return Add(std::move(item), std::move(entry)).seq;
+}
+
+uint64_t SessionCore::PutBlob(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
+                              uint64_t total_bytes, std::string_view root) {
+  FlushReleases();
+  proto::ClientItem item = PutItem(handle, dtype, dims, total_bytes);
+  item.mutable_put()->set_blob_root(root.data(), root.size());
+  return Add(std::move(item), {}).seq;
+}
+
+absl::StatusOr<uint64_t> SessionCore::Run(const RunRequest& request) {
+  absl::StatusOr<proto::ClientItem> item = RunItem(request);
+  if (!item.ok()) return item.status();
+  FlushReleases();
+  for (uint32_t index : request.fetch) awaited_.Expect(last_seq() + 1, index);
+  ++runs_;
+  steps_ += std::max(1u, request.repeat);
+  ResendBuffer::Entry entry;
+  entry.graph = request.graph;
+  return Add(*std::move(item), std::move(entry)).seq;
+}
+
+absl::StatusOr<uint64_t> SessionCore::Fetch(std::span<const uint64_t> handles) {
+  absl::StatusOr<proto::ClientItem> item = FetchItem(handles);
+  if (!item.ok()) return item.status();
+  FlushReleases();
+  for (uint32_t index = 0; index < handles.size(); ++index) awaited_.Expect(last_seq() + 1, index);
+  return Add(*std::move(item), {}).seq;
+}
+
+absl::StatusOr<uint64_t> SessionCore::Save(std::string_view name,
+                                           std::span<const SaveEntry> entries) {
+  if (opened_.protocol() == 0)
+    return absl::FailedPreconditionError("a save before the session is open");
+  if (opened_.protocol() < kProtocolOfSave)
+    return absl::UnimplementedError("this gateway keeps no checkpoints: it is of an older version");
+  absl::StatusOr<proto::ClientItem> item = SaveItem(name, entries);
+  if (!item.ok()) return item.status();
+  FlushReleases();
+  awaited_.ExpectSaved(last_seq() + 1);
+  return Add(*std::move(item), {}).seq;
+}
+
+void SessionCore::Release(uint64_t handle) {
+  if (state_ == State::kEnded) return;
+  releases_.push_back(handle);
+}
+
+void SessionCore::FlushReleases() {
+  const std::vector<uint64_t> releases = std::exchange(releases_, {});
+  for (size_t at = 0; at < releases.size(); at += wire::kRunHandlesMax) {
+    const size_t end = std::min(releases.size(), at + wire::kRunHandlesMax);
+    proto::ClientItem item;
+    item.mutable_release()->mutable_handles()->Add(releases.begin() + static_cast<ptrdiff_t>(at),
+                                                   releases.begin() + static_cast<ptrdiff_t>(end));
+    Add(std::move(item), {});
+  }
+}
+
+void SessionCore::Close() {
+  if (state_ == State::kEnded || state_ == State::kClosing) return;
+  state_ = State::kClosing;
+  proto::ClientItem item;
+  item.mutable_close();
+  out_.Add(std::move(item));
+}
+
+// Rides with the next item; a program that only computes has nothing to acknowledge.
+void SessionCore::Acknowledge() {
+  const uint64_t seq = std::min(done_seq_, awaited_.first_incomplete_seq() - 1);
+  if (seq <= acked_seq_) return;
+  acked_seq_ = seq;
+  if (!std::exchange(ack_due_, false))
+    return;  // no value or failure came: nothing that the executor keeps
+  proto::ClientItem item;
+  item.mutable_ack()->set_through_seq(seq);
+  out_.Add(std::move(item));
+}
+
+// ---- frames in ----------------------------------------------------------------------------------
+
+void SessionCore::OnFrame(proto::ServerFrame& frame) {
+  for (proto::ServerItem& item : *frame.mutable_items()) {
+    if (state_ == State::kEnded) return;
+    const bool ends = item.has_failed() && item.failed().seq() == 0;
+    if (state_ == State::kLost && !ends) continue;  // comes again after Resume
+    if (item.has_opened()) {
+      // On a stream that is open already, only what is later.
+      if (state_ == State::kOpening || frame.epoch() > out_.epoch())
+        OnOpened(item.opened(), frame.epoch());
+      continue;
+    }
+    // A Failed that ends the session may come before there is an epoch.
+    if (frame.epoch() != out_.epoch() && !ends) continue;
+    switch (item.kind_case()) {
+      case proto::ServerItem::kDone: OnDone(*item.mutable_done()); break;
+      case proto::ServerItem::kFailed: OnFailed(item.failed()); break;
+      case proto::ServerItem::kNeed: OnNeed(item.need()); break;
+      case proto::ServerItem::kSaved: awaited_.OnSaved(item.saved()); break;
+      case proto::ServerItem::kCredit:
+        items_max_ = std::max(1u, item.credit().items_in_flight_max());
+        bytes_max_ = item.credit().bytes_in_flight_max();
+        break;
+      case proto::ServerItem::kNotice: OnNotice(item.notice()); break;
+      default: break;  // what a newer server adds is not ours to understand
+    }
+  }
+}
+
+void SessionCore::OnOpened(const proto::Opened& opened, uint64_t epoch) {
+  opened_ = opened;
+  if (opened.has_credit()) {
+    items_max_ = std::max(1u, opened.credit().items_in_flight_max());
+    bytes_max_ = opened.credit().bytes_in_flight_max();
+  }
+  out_.Restart(epoch);
+  graphs_sent_.clear();
+  awaited_.Restart();
+  if (!GoBackTo(opened.applied_seq())) return;
+  DropWhatIsSafe();
+  window_.OnRestart(done_seq_, now_);
+  for (const ResendBuffer::Entry& entry : ring_)
+    if (entry.seq > done_seq_) SendAgain(entry);
+  if (state_ == State::kClosing) {
+    state_ = State::kOpen;
+    Close();
+  } else {
+    state_ = State::kOpen;
+  }
+}
+
+// What is applied, as whoever serves the session now says. False: it ends, for what is missing
+// there is not here either.
+bool SessionCore::GoBackTo(uint64_t seq) {
+  seq = std::min(seq, last_seq());
+  if (seq >= done_seq_) {
+    DoneThrough(seq);
+    return true;
+  }
+  if (seq < ring_.dropped_seq()) {
+    End(absl::UnavailableError(
+        absl::StrCat("the worker was lost; what there is of the session is up to item ", seq,
+                     ", and this program keeps what came after item ", ring_.dropped_seq())));
+    return false;
+  }
+  if (plan_lacks_seq_ > durable_seq_) {
+    End(absl::UnavailableError(
+        "the worker was lost, and which kernels it used is more than another can be told"));
+    return false;
+  }
+  for (uint64_t again = seq + 1; again <= done_seq_; ++again)
+    bytes_in_flight_ += ring_.at(again).put_bytes();
+  done_seq_ = seq;
+  return true;
+}
+
+void SessionCore::DoneThrough(uint64_t seq) {
+  for (seq = std::min(seq, last_seq()); done_seq_ < seq; ++done_seq_)
+    bytes_in_flight_ -= ring_.at(done_seq_ + 1).put_bytes();
+}
+
+void SessionCore::DropWhatIsSafe() {
+  ring_.DropThrough(opened_.recoverable() ? std::min(durable_seq_, done_seq_) : done_seq_);
+  // An item that is not sent again can fail again in words only: where an Ack was lost.
+  failed_.erase(failed_.begin(), failed_.upper_bound(std::min(ring_.dropped_seq(), acked_seq_)));
+}
+
+void SessionCore::OnDone(proto::Done& done) {
+  for (proto::Value& value : *done.mutable_values()) {
+    large_values_ |= value.total_bytes() > wire::kInlineValueBytesMax;
+    ack_due_ |= awaited_.OnValue(value);
+  }
+  DoneThrough(done.through_seq());
+  window_.OnDone(done_seq_, now_);
+  if (opened_.recoverable())
+    for (const proto::KernelUse& entry : done.plan()) AddToPlan(entry);
+  durable_seq_ = std::max(durable_seq_, std::min(done.durable_seq(), done_seq_));
+  while (!plan_.empty() && plan_.begin()->first.first <= durable_seq_) {
+    plan_bytes_ -= PlanBytesOf(plan_.begin()->second);
+    plan_.erase(plan_.begin());
+  }
+  DropWhatIsSafe();
+  device_time_us_ = std::max(device_time_us_, done.device_time_us());
+  kernels_ = std::max(kernels_, done.kernels_launched());
+  cost_micro_usd_ = std::max(cost_micro_usd_, done.cost_micro_usd());
+  seconds_billed_ = std::max(seconds_billed_, done.seconds_billed());
+}
+
+void SessionCore::AddToPlan(const proto::KernelUse& entry) {
+  const PlanKey key{entry.seq(), entry.kernel()};
+  if (plan_.contains(key)) return;
+  if (const size_t bytes = PlanBytesOf(entry); plan_bytes_ + bytes <= kPlanBytesMax) {
+    plan_.emplace(key, entry);
+    plan_bytes_ += bytes;
+  } else {
+    plan_lacks_seq_ = std::max(plan_lacks_seq_, entry.seq());
+  }
+}
+
+void SessionCore::OnFailed(const proto::Failed& failed) {
+  absl::Status status = StatusOf(failed);
+  if (failed.seq() == 0) return End(std::move(status));
+  if (failed.seq() > last_seq()) return;
+  ack_due_ = true;
+  awaited_.Fail(failed.seq(), status);
+  if (failed.seq() <= std::min(ring_.dropped_seq(), acked_seq_)) return;
+  if (failed_.insert(failed.seq()).second && first_failure_.ok()) first_failure_ = status;
+}
+
+void SessionCore::OnNeed(const proto::Need& need) {
+  if (state_ != State::kOpen && state_ != State::kClosing) return;
+  std::set<std::string> ids(need.graph_ids().begin(), need.graph_ids().end());
+  proto::ClientItem item;
+  for (const ResendBuffer::Entry& entry : ring_) {
+    if (ids.empty()) return;
+    if (!entry.is_run || entry.seq <= done_seq_ || !item.ParseFromString(entry.item)) continue;
+    if (ids.erase(item.run().graph_id()) == 0) continue;
+    graphs_sent_.insert(item.run().graph_id());
+    out_.AddGraph(item.run().graph_id(), *entry.graph);
+  }
+}
+
+// Others' text on the user's terminal: short, and nothing that a terminal obeys.
+void SessionCore::OnNotice(const proto::Notice& notice) {
+  if (notices_.size() >= kNoticesWaitingMax) return;
+  std::string line = notice.text().substr(0, kNoticeBytesMax);
+  std::replace_if(
+      line.begin(), line.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  if (notice.kind() == proto::Notice::QUEUED && notice.count() > 0)
+    absl::StrAppend(&line, " (", notice.count(), " sessions are before this one)");
+  if (!line.empty()) notices_.push_back(std::move(line));
+}
+
+void SessionCore::OnLinkLost() {
+  if (state_ == State::kOpen || state_ == State::kOpening) state_ = State::kLost;
+  out_.Restart(out_.epoch());
+}
+
+void SessionCore::Resume() { Open(devices_); }
+
+void SessionCore::End(absl::Status status) {
+  if (state_ == State::kEnded) return;
+  state_ = State::kEnded;
+  uint64_t runs_done = runs_;
+  for (const ResendBuffer::Entry& entry : ring_) runs_done -= entry.is_run && entry.seq > done_seq_;
+  if (status.ok()) {
+    status_ = absl::FailedPreconditionError("the session is closed");
+  } else if (runs_ == 0) {
+    status_ = std::move(status);
+  } else {
+    status_ = absl::Status(status.code(), absl::StrCat(status.message(), " (", runs_done, " of ",
+                                                       runs_, " runs were done)"));
+  }
+  awaited_.FailAll(status_);
+  done_seq_ = last_seq();
+  ring_.Clear();
+  out_.Restart(out_.epoch());
+  releases_.clear();
+  bytes_in_flight_ = 0;
+}
+
+// ---- what is known ------------------------------------------------------------------------------
+
+absl::Status SessionCore::TakeFirstFailure() {
+  return std::exchange(first_failure_, absl::OkStatus());
+}
+
+std::vector<std::string> SessionCore::TakeNotices() { return std::exchange(notices_, {}); }
+
+void SessionCore::FillStats(Stats& stats) const {
+  stats.runs = runs_;
+  stats.steps = steps_;
+  stats.window_items = std::min<uint64_t>(items_max_, window_.items());
+  stats.round_trip_ms = std::chrono::duration<double, std::milli>(window_.round_trip()).count();
+  stats.device_time_us = device_time_us_;
+  stats.kernels_launched = kernels_;
+  stats.cost_micro_usd = cost_micro_usd_;
+  stats.seconds_billed = seconds_billed_;
+  stats.price_per_hour_micro_usd =
+      opened_.price_per_hour_micro_usd() * std::max(1u, opened_.devices());
+  stats.device = absl::StrCat(opened_.device().kind(), ": ", opened_.device().name());
+}
+
+}  // namespace outboard::transport

@@ -1,0 +1,307 @@
+#include "client/session/remote_session.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "client/session/address.h"
+#include "client/session/core/client_items.h"
+#include "client/session/link/grpc_link.h"
+#include "client/session/stored_arrays.h"
+#include "client/session/waiting.h"
+#include "wire/limits.h"
+#include "wire/merkle.h"
+
+namespace outboard::transport {
+
+namespace {
+
+constexpr size_t kReleasesPending = 4096;  // who only drops handles frees memory over there, too
+constexpr std::chrono::seconds kCloseWithin{10}, kCloseLostWithin{1}, kSnapshotWithin{5};
+
+}  // namespace
+
+Session::Impl::Impl(SessionOptions options)
+    : options_(std::move(options)),
+      trace_session_(options_.trace != nullptr ? options_.trace->AddSession() : 0) {
+  if (options_.trace != nullptr) core_.WantTrace();
+}
+
+Session::Impl::~Impl() {
+  const Waiting waiting;  // for threads that may be in a callback of the program's
+  Close().IgnoreError();
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (reconnector_.joinable()) reconnector_.join();
+  values_.reset();  // wait for the last call of the listener
+  link_.reset();
+}
+
+absl::Status Session::Impl::Dial() {
+  const Waiting waiting;
+  std::string target = options_.target;
+  OB_RETURN_IF_ERROR(CheckKeyText("the key", options_.key));
+  if (!target.empty()) {
+    OB_RETURN_IF_ERROR(CheckTarget("the gateway's address", target));
+  } else {
+    OB_ASSIGN_OR_RETURN(serve_, PrivateServe::Get());
+    target = serve_->target();
+  }
+  target_ = target;
+  bulk_ = std::make_unique<Bulk>(
+      target, options_.key,
+      serve_ != nullptr ? kReconnectPrivateWithin : options_.reconnect_timeout);
+  auto channel = MakeChannel(target);
+  OB_RETURN_IF_ERROR(WaitConnected(*channel, target, options_.connect_timeout));
+  teller_.TellOfPlainText(target);
+  return Open(MakeGrpcLink(std::move(channel), options_.key));
+}
+
+absl::Status Session::Impl::Open(std::unique_ptr<Link> link) {
+  OB_RETURN_IF_ERROR(AwaitOpened(std::move(link)));
+  if (options_.progress && isatty(STDERR_FILENO) != 0)
+    progress_ = std::make_unique<ConsoleProgress>([this] { return stats(); }, stderr);
+  over_progress_ = progress_ != nullptr;
+  if (options_.debug) Tell(OpenedLine(target_, stats()));
+  return absl::OkStatus();
+}
+
+absl::Status Session::Impl::Put(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
+                                std::string_view bytes) {
+  OB_RETURN_IF_ERROR(CheckDims(dims));
+  if (bytes.size() > wire::kInlinePutBytesMax && bulk_ != nullptr) {
+    const wire::BlobSource source = wire::SourceOf(bytes);
+    auto uploaded = Upload({&source, 1}, {});
+    if (!uploaded.ok()) return uploaded.status();
+    return PutBlob(handle, dtype, dims, bytes.size(), wire::AsBytes(uploaded->names[0].root));
+  }
+  auto copy = std::make_shared<const std::string>(bytes);
+  std::unique_lock lock(mutex_);
+  OB_RETURN_IF_ERROR(AwaitCredit(lock, bytes.size()));
+  core_.Put(handle, dtype, dims, std::move(copy));
+  Flush();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<wire::Uploaded> Session::Impl::Upload(
+    std::span<const wire::BlobSource> sources,
+    const std::function<void(const wire::TransferProgress&)>& progress) {
+  if (absl::Status ended = status(); !ended.ok()) return ended;
+  if (bulk_ == nullptr) return absl::UnimplementedError("this session's link has no blobs");
+  ++blob_round_trips_;
+  // Outside the lock: values and steps of other threads go on.
+  const trace::Scope scope(options_.trace, "upload", trace_session_);
+  const Waiting waiting;
+  auto uploaded = bulk_->Upload(sources, progress);
+  if (absl::Status ended = status(); !uploaded.ok() && !ended.ok()) return ended;
+  return uploaded;
+}
+
+absl::StatusOr<std::vector<StoredArray>> Session::Impl::Stored(const std::string& name) {
+  if (bulk_ == nullptr) return absl::UnimplementedError("this session's link has no store");
+  ++blob_round_trips_;
+  const Waiting waiting;
+  return StoredArrays(MakeChannel(target_), options_.key, name);
+}
+
+absl::Status Session::Impl::AwaitRoom() {
+  std::unique_lock lock(mutex_);
+  return AwaitCredit(lock, 0);
+}
+
+absl::StatusOr<uint64_t> Session::Impl::Run(const RunRequest& request) {
+  std::unique_lock lock(mutex_);
+  OB_RETURN_IF_ERROR(AwaitCredit(lock, 0, Interruptible::kNo));
+  auto seq = core_.Run(request);
+  Flush();
+  return seq;
+}
+
+absl::Status Session::Impl::PutBlob(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
+                                    uint64_t total_bytes, std::string_view root) {
+  OB_RETURN_IF_ERROR(CheckDims(dims));
+  if (root.size() != wire::kHashBytes)
+    return absl::InvalidArgumentError(absl::StrCat("a blob's root of ", root.size(), " bytes"));
+  std::unique_lock lock(mutex_);
+  OB_RETURN_IF_ERROR(AwaitCredit(lock, 0));
+  core_.PutBlob(handle, dtype, dims, total_bytes, root);
+  Flush();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> Session::Impl::Fetch(std::span<const uint64_t> handles) {
+  std::unique_lock lock(mutex_);
+  OB_RETURN_IF_ERROR(AwaitCredit(lock, 0));
+  auto seq = core_.Fetch(handles);
+  Flush();
+  return seq;
+}
+
+absl::StatusOr<uint64_t> Session::Impl::Save(std::string_view name,
+                                             std::span<const SaveEntry> entries) {
+  std::unique_lock lock(mutex_);
+  OB_RETURN_IF_ERROR(AwaitCredit(lock, 0));
+  auto seq = core_.Save(name, entries);
+  Flush();
+  return seq;
+}
+
+absl::StatusOr<Saved> Session::Impl::AwaitSaved(uint64_t seq) {
+  std::unique_lock lock(mutex_);
+  OB_RETURN_IF_ERROR(Wait(lock, [&] { return core_.SavedReady(seq); }));
+  return core_.TakeSaved(seq);
+}
+
+void Session::Impl::Release(uint64_t handle) {
+  std::lock_guard lock(mutex_);
+  core_.Advance(Now());
+  core_.Release(handle);
+  if (core_.pending_releases() < kReleasesPending) return;
+  core_.FlushReleases();
+  Flush();
+}
+
+absl::StatusOr<Value> Session::Impl::Await(uint64_t seq, uint32_t index) {
+  std::unique_lock lock(mutex_);
+  OB_RETURN_IF_ERROR(Wait(lock, [&] { return core_.Ready(seq, index); }));
+  return core_.Take(seq, index);
+}
+
+bool Session::Impl::Ready(uint64_t seq, uint32_t index) {
+  std::lock_guard lock(mutex_);
+  return core_.Ready(seq, index);
+}
+
+void Session::Impl::Forget(uint64_t seq, uint32_t index) {
+  std::lock_guard lock(mutex_);
+  core_.Forget(seq, index);
+}
+
+absl::Status Session::Impl::Sync() {
+  std::unique_lock lock(mutex_);
+  core_.Advance(Now());
+  core_.FlushReleases();
+  Flush();
+  uint64_t seq = core_.last_seq();
+  OB_RETURN_IF_ERROR(Wait(lock, [&] { return core_.done_seq() >= seq || ended(); }));
+  if (ended()) return core_.status();
+  return core_.TakeFirstFailure();
+}
+
+absl::Status Session::Impl::status() {
+  std::lock_guard lock(mutex_);
+  return ended() ? core_.status() : absl::OkStatus();
+}
+
+Stats Session::Impl::stats() {
+  std::lock_guard lock(mutex_);
+  Stats stats;
+  core_.FillStats(stats);
+  stats.blocking_round_trips = round_trips_ + blob_round_trips_;
+  stats.credit_waits = credit_waits_;
+  stats.frames_up = frames_up_;
+  if (link_ != nullptr) {
+    stats.bytes_up = bytes_up_before_ + link_->bytes_up();
+    stats.bytes_down = bytes_down_before_ + link_->bytes_down();
+    stats.bytes_down_apart = values_bytes_before_;
+    if (values_ != nullptr) stats.bytes_down_apart += values_->bytes_down();
+    stats.bytes_down += stats.bytes_down_apart;
+  }
+  if (bulk_ != nullptr) stats.bytes_up += bulk_->bytes_up();
+  if (opened_at_ != Clock::time_point()) {
+    const auto end = closed_at_ != Clock::time_point() ? closed_at_ : Clock::now();
+    stats.seconds_open = std::chrono::duration<double>(end - opened_at_).count();
+  }
+  return stats;
+}
+
+absl::Status Session::Impl::Close() {
+  const Waiting waiting;
+  std::unique_lock lock(mutex_);
+  if (opened_at_ == Clock::time_point() || std::exchange(close_called_, true))
+    return absl::OkStatus();
+  // A connection that is just being made again is worth a moment: it stops the meter.
+  changed_.wait_for(lock, kCloseLostWithin, [&] { return !IsLost() || ended(); });
+  closed_ = true;
+  if (!ended() && !IsLost()) {
+    core_.Close();
+    Flush();
+    // Without an answer the gateway's grace time ends the session; the program must not hang on
+    // its way out.
+    changed_.wait_for(lock, kCloseWithin, [this] { return ended(); });
+  }
+  StopClock();
+  core_.End(absl::OkStatus());
+  if (link_ != nullptr) link_->Finish();
+  changed_.notify_all();
+  lock.unlock();
+  if (options_.trace != nullptr) options_.trace->WriteIfChanged();
+  progress_.reset();
+  over_progress_ = false;
+  if (options_.debug) Tell(EndedLine(stats()));
+  return absl::OkStatus();
+}
+
+absl::Status Session::Impl::Sleep(std::unique_lock<std::mutex>& lock, Clock::time_point deadline,
+                                  const std::function<bool()>& condition,
+                                  Interruptible interruptible) {
+  absl::Status status;
+  lock.unlock();
+  {
+    const Waiting waiting;
+    lock.lock();
+    while (
+        status.ok() && Clock::now() < deadline &&
+        !changed_.wait_until(lock, std::min(deadline, Clock::now() + kWaitCheckEvery), condition)) {
+      if (interruptible == Interruptible::kNo) continue;
+      lock.unlock();
+      status = Waiting::Check();
+      lock.lock();
+    }
+    lock.unlock();
+  }
+  lock.lock();
+  return status;
+}
+
+absl::Status Session::Impl::Wait(std::unique_lock<std::mutex>& lock,
+                                 const std::function<bool()>& condition) {
+  if (condition()) return absl::OkStatus();
+  const trace::Scope scope(options_.trace, "blocked", trace_session_);
+  ++round_trips_;
+  return Sleep(lock, Clock::time_point::max(), condition);
+}
+
+absl::Status Session::Impl::AwaitCredit(std::unique_lock<std::mutex>& lock, uint64_t bytes,
+                                        Interruptible interruptible) {
+  const auto may = [&] { return core_.HasCredit(bytes) || ended(); };
+  const auto snapshot = [&] { return core_.AwaitsSnapshot(bytes); };
+  if (!may()) {
+    const trace::Scope scope(options_.trace, "window full", trace_session_);
+    ++credit_waits_;
+    do {
+      OB_RETURN_IF_ERROR(Sleep(
+          lock, Clock::time_point::max(), [&] { return may() || snapshot(); }, interruptible));
+      if (may()) continue;
+      OB_RETURN_IF_ERROR(Sleep(
+          lock, Clock::now() + kSnapshotWithin, [&] { return ended() || !snapshot(); },
+          interruptible));
+      if (snapshot() && !ended()) core_.GiveUpRecovery();
+    } while (!may());
+  }
+  core_.Advance(Now());
+  return ended() ? core_.status() : absl::OkStatus();
+}
+
+void Session::Impl::StopClock() {
+  if (closed_at_ == Clock::time_point()) closed_at_ = Clock::now();
+  if (bulk_ != nullptr) bulk_->Cancel();
+}
+
+}  // namespace outboard::transport

@@ -1,0 +1,157 @@
+// A session's inside: the core that knows what is not acknowledged, the streams that carry its
+// frames, and the lock between the program's threads and theirs. The calls are in session_impl.cc,
+// the streams and how a lost one is made again in session_links.cc.
+//
+// Invariants
+//   T1  core_ and link_ are touched under mutex_ only; frames go to the link in the order in which
+//       core_ made them.
+//   T2  A caller sleeps on changed_ only, in Sleep; everything that can end its wait notifies:
+//       frames, the session's end. Hooks of waiting.h run without mutex_.
+//   T3  One thread reconnects at a time; it is joined before the Impl is destroyed.
+//   T4  A stream is destroyed without mutex_, since its last call may be waiting for it; one that
+//       has ended (values_ended_) has made that call.
+// Threads and errors: as session.h.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "client/session/bulk.h"
+#include "client/session/console/progress.h"
+#include "client/session/console/teller.h"
+#include "client/session/core/session_core.h"
+#include "client/session/forks.h"
+#include "client/session/link/link.h"
+#include "client/session/link/private_serve.h"
+#include "client/session/link/values_stream.h"
+#include "client/session/session.h"
+#include "client/trace/trace.h"
+
+namespace outboard::transport {
+
+class Session::Impl final : public LinkListener {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  explicit Impl(SessionOptions options);
+  ~Impl() override;
+
+  absl::Status Dial();
+  absl::Status Open(std::unique_ptr<Link> link);
+
+  // False in a fork's child: then nothing else may be called, and the Impl is never destroyed.
+  bool here() const { return birthplace_.here(); }
+
+  // ---- LinkListener
+  void OnFrame(proto::ServerFrame frame) override;
+  void OnEnd(absl::Status status) override;
+
+  // ---- the program's calls, as session.h
+  absl::Status Put(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
+                   std::string_view bytes);
+  absl::StatusOr<wire::Uploaded> Upload(
+      std::span<const wire::BlobSource> sources,
+      const std::function<void(const wire::TransferProgress&)>& progress);
+  absl::StatusOr<std::vector<StoredArray>> Stored(const std::string& name);
+  absl::Status AwaitRoom();
+  absl::StatusOr<uint64_t> Run(const RunRequest& request);
+  absl::Status PutBlob(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
+                       uint64_t total_bytes, std::string_view root);
+  absl::StatusOr<uint64_t> Fetch(std::span<const uint64_t> handles);
+  absl::StatusOr<uint64_t> Save(std::string_view name, std::span<const SaveEntry> entries);
+  absl::StatusOr<Saved> AwaitSaved(uint64_t seq);
+  void Release(uint64_t handle);
+  absl::StatusOr<Value> Await(uint64_t seq, uint32_t index);
+  bool Ready(uint64_t seq, uint32_t index);
+  void Forget(uint64_t seq, uint32_t index);
+  absl::Status Sync();
+  absl::Status status();
+  Stats stats();
+  absl::Status Close();
+  uint64_t NewHandle() { return next_handle_.fetch_add(1, std::memory_order_relaxed); }
+
+  // What `call` returns, as a span of the trace with the seq of the item that it makes or waits
+  // for.
+  template <typename Call>
+  auto Traced(const char* name, Call call, uint64_t seq = 0) -> decltype(call()) {
+    if (!here()) return ForkedError();
+    trace::Scope scope(options_.trace, name, trace_session_);
+    auto result = call();
+    if constexpr (std::is_same_v<decltype(result), absl::StatusOr<uint64_t>>)
+      if (result.ok()) seq = *result;
+    scope.SetSeq(seq);
+    return result;
+  }
+
+ private:
+  // Where the gateway is a private serve: its process is ours, there or dead.
+  static constexpr std::chrono::seconds kReconnectPrivateWithin{2};
+
+  // ---- sleeping, all under `lock`, which is of mutex_
+  enum class Interruptible { kNo, kYes };
+  bool ended() const { return core_.state() == SessionCore::State::kEnded; }
+  static SendWindow::Time Now() { return Clock::now().time_since_epoch(); }
+  // Until `condition`, `deadline` or an interruption, whose status it returns. Once it has
+  // returned, another thread may have undone the condition.
+  absl::Status Sleep(std::unique_lock<std::mutex>& lock, Clock::time_point deadline,
+                     const std::function<bool()>& condition,
+                     Interruptible interruptible = Interruptible::kYes);
+  // As Sleep for an answer of the other side.
+  absl::Status Wait(std::unique_lock<std::mutex>& lock, const std::function<bool()>& condition);
+  // Until an item with so many bytes may be sent.
+  absl::Status AwaitCredit(std::unique_lock<std::mutex>& lock, uint64_t bytes,
+                           Interruptible interruptible = Interruptible::kYes);
+
+  // ---- streams: session_links.cc
+  absl::Status AwaitOpened(std::unique_ptr<Link> link);
+  void LoseLink();
+  void OpenValues();
+  std::unique_ptr<ValuesStream> DropValues();
+  void OnValuesFrame(proto::ServerFrame frame);
+  void OnValuesEnd(const absl::Status& status);
+  void Flush();
+  bool IsLost() const;
+  void Reconnect();
+  bool SeeksLink() const;
+  void SeekLink(std::unique_lock<std::mutex>& lock);
+
+  void StopClock();
+  void Tell(const std::string& line) { teller_.Tell(line, over_progress_); }
+
+  const Birthplace birthplace_;
+  const SessionOptions options_;
+  Teller teller_{options_.tell};
+  const uint32_t trace_session_;  // its number there
+  std::string target_;            // empty over a link of the caller's
+  std::unique_ptr<Bulk> bulk_;    // nullptr there
+  std::shared_ptr<PrivateServe> serve_;
+  std::atomic<uint64_t> next_handle_{1};
+  std::atomic<uint64_t> blob_round_trips_{0};
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  SessionCore core_;
+  std::shared_ptr<Link> link_;
+  std::unique_ptr<ValuesStream> values_;
+  bool values_ended_ = false, values_refused_ = false;
+  int values_failures_ = 0;  // since the last frame
+  uint64_t values_bytes_before_ = 0;
+  std::thread reconnector_;
+  bool reconnecting_ = false, link_ended_ = false, stopping_ = false;
+  bool close_called_ = false, closed_ = false;
+  uint64_t round_trips_ = 0, credit_waits_ = 0, frames_up_ = 0, bytes_up_before_ = 0,
+           bytes_down_before_ = 0;
+  Clock::time_point opened_at_, closed_at_;
+  std::unique_ptr<ConsoleProgress> progress_;  // of Open and Close
+  std::atomic<bool> over_progress_{false};     // whether it is there: lines are told by any thread
+};
+
+}  // namespace outboard::transport

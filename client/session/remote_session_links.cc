@@ -1,0 +1,215 @@
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "client/session/link/grpc_link.h"
+#include "client/session/remote_session.h"
+#include "client/session/waiting.h"
+
+namespace outboard::transport {
+
+namespace {
+
+constexpr std::chrono::milliseconds kReconnectPause{200};
+constexpr std::chrono::seconds kTellAfter{1};  // a break that is shorter is nobody's business
+constexpr int kValuesFailuresMax = 3;          // then values come on the session's stream
+constexpr std::chrono::seconds kGiveBackWithin{1};
+
+}  // namespace
+
+absl::Status Session::Impl::AwaitOpened(std::unique_ptr<Link> link) {
+  std::unique_lock lock(mutex_);
+  link_ = std::move(link);
+  link_->Start(this);
+  core_.Advance(Now());
+  core_.Open(options_.devices);
+  Flush();
+  const absl::Status interrupted = Sleep(lock, Clock::now() + options_.open_timeout, [this] {
+    return core_.state() == SessionCore::State::kOpen || ended();
+  });
+  if (!interrupted.ok()) {
+    // A device that is given just now is given back, not kept until the gateway misses us.
+    core_.Close();
+    Flush();
+    changed_.wait_for(lock, kGiveBackWithin, [this] { return ended(); });
+    core_.End(interrupted);
+  }
+  if (core_.state() == SessionCore::State::kOpening)
+    core_.End(absl::UnavailableError(absl::StrCat(target_.empty() ? "nobody" : target_,
+                                                  " gave no device within ",
+                                                  options_.open_timeout.count(), " ms")));
+  if (ended()) return interrupted.ok() ? core_.status() : interrupted;
+  opened_at_ = Clock::now();
+  return absl::OkStatus();
+}
+
+void Session::Impl::OnFrame(proto::ServerFrame frame) {
+  std::vector<std::string> lines;
+  {
+    std::lock_guard lock(mutex_);
+    if (options_.trace != nullptr) options_.trace->Came(trace_session_, frame);
+    core_.Advance(Now());
+    core_.OnFrame(frame);
+    Flush();
+    OpenValues();
+    if (ended()) StopClock();
+    for (std::string& notice : core_.TakeNotices())
+      if (teller_.MayTellNotice(Clock::now())) lines.push_back(std::move(notice));
+    changed_.notify_all();
+  }
+  for (const std::string& line : lines) Tell(line);
+}
+
+void Session::Impl::OnEnd(absl::Status status) {
+  std::lock_guard lock(mutex_);
+  link_ended_ = true;
+  bool resumable = status.code() == absl::StatusCode::kUnavailable && core_.can_resume() &&
+                   !target_.empty() && core_.state() != SessionCore::State::kEnded &&
+                   core_.state() != SessionCore::State::kClosing && !stopping_;
+  if (resumable) {
+    LoseLink();
+  } else {
+    core_.End(std::move(status));
+    StopClock();
+  }
+  changed_.notify_all();
+}
+
+void Session::Impl::LoseLink() {
+  core_.OnLinkLost();
+  // While the reconnector runs this is its own link that failed, and it sees link_ended_.
+  if (std::exchange(reconnecting_, true)) return;
+  if (reconnector_.joinable()) reconnector_.join();  // has ended: it waits for nothing any more
+  reconnector_ = std::thread([this] { Reconnect(); });
+}
+
+// When the first large value has come, the next ones have a connection of their own.
+void Session::Impl::OpenValues() {
+  if (!core_.large_values() || target_.empty() || values_refused_ ||
+      core_.state() != SessionCore::State::kOpen || (values_ != nullptr && !values_ended_))
+    return;
+  proto::ValuesRequest request;
+  request.set_session_id(core_.opened().session_id());
+  request.set_resume_token(core_.opened().resume_token());
+  DropValues();  // has ended: nobody is waited for
+  values_ended_ = false;
+  values_ = std::make_unique<ValuesStream>(
+      MakeChannel(target_), options_.key, std::move(request),
+      ValuesStream::Listener{[this](proto::ServerFrame frame) { OnValuesFrame(std::move(frame)); },
+                             [this](absl::Status status) { OnValuesEnd(status); }});
+}
+
+std::unique_ptr<ValuesStream> Session::Impl::DropValues() {
+  if (values_ != nullptr) values_bytes_before_ += values_->bytes_down();
+  return std::move(values_);
+}
+
+void Session::Impl::OnValuesFrame(proto::ServerFrame frame) {
+  {
+    std::lock_guard lock(mutex_);
+    values_failures_ = 0;
+  }
+  OnFrame(std::move(frame));
+}
+
+// Nobody knows what was on its way: the executor sends it again when the session is resumed.
+void Session::Impl::OnValuesEnd(const absl::Status& status) {
+  std::lock_guard lock(mutex_);
+  values_ended_ = true;
+  values_refused_ = absl::IsUnimplemented(status) || ++values_failures_ >= kValuesFailuresMax;
+  if (MayLoseValues(status) && core_.MissesValues() && core_.state() == SessionCore::State::kOpen &&
+      !stopping_)
+    LoseLink();
+}
+
+// In kLost the core makes no frames, so there is a link where there is something to send.
+void Session::Impl::Flush() {
+  for (proto::ClientFrame& frame : core_.TakeFrames()) {
+    ++frames_up_;
+    if (options_.trace != nullptr) options_.trace->Sent(trace_session_, frame);
+    link_->Send(std::move(frame));
+  }
+}
+
+// No connection, or one that has not found its session again.
+bool Session::Impl::IsLost() const {
+  return core_.state() == SessionCore::State::kLost ||
+         core_.state() == SessionCore::State::kOpening;
+}
+
+// Runs on reconnector_. A link that is lost while the program is told of the last one is its, too.
+void Session::Impl::Reconnect() {
+  std::unique_lock lock(mutex_);
+  while (SeeksLink()) SeekLink(lock);
+  reconnecting_ = false;
+}
+
+bool Session::Impl::SeeksLink() const {
+  return !stopping_ && !closed_ && core_.state() == SessionCore::State::kLost;
+}
+
+// The session's state is kept over there for minutes; we give up much earlier, since a person
+// waits.
+void Session::Impl::SeekLink(std::unique_lock<std::mutex>& lock) {
+  const Clock::time_point start = Clock::now();
+  const Clock::time_point deadline =
+      start + (serve_ != nullptr ? kReconnectPrivateWithin : options_.reconnect_timeout);
+  Clock::time_point tell_at = start + kTellAfter, dialled = start;
+  bool told = false;
+  std::shared_ptr<grpc::Channel> channel;
+  while (SeeksLink()) {
+    std::shared_ptr<Link> old = std::exchange(link_, nullptr);
+    if (old != nullptr) {
+      bytes_up_before_ += old->bytes_up();
+      bytes_down_before_ += old->bytes_down();
+    }
+    std::unique_ptr<ValuesStream> old_values = DropValues();
+    lock.unlock();
+    old.reset();
+    old_values.reset();
+    if (channel == nullptr) {
+      channel = MakeChannel(target_);
+      dialled = Clock::now();
+    }
+    // Short, so that Close need not wait for it.
+    const bool connected = WaitConnected(*channel, target_, kReconnectPause).ok();
+    const Clock::time_point now = Clock::now();
+    if (!connected && serve_ == nullptr && now >= tell_at && now < deadline) {
+      Tell(SeekingLine(target_, std::chrono::ceil<std::chrono::seconds>(deadline - now)));
+      told = true;
+      tell_at = now + kTellEvery;
+    }
+    lock.lock();
+    if (!connected) {
+      if (now > deadline) core_.End(Unreachable(target_, serve_ != nullptr, deadline - start));
+      // A gateway that is far away is about to answer; one that refused, or is silent, is dialled
+      // anew.
+      if (channel->GetState(/*try_to_connect=*/false) != GRPC_CHANNEL_CONNECTING ||
+          now - dialled > options_.connect_timeout) {
+        channel = nullptr;
+        changed_.wait_for(lock, kReconnectPause, [this] { return stopping_ || closed_; });
+      }
+      continue;
+    }
+    link_ = MakeGrpcLink(std::exchange(channel, nullptr),
+                         options_.key);  // never one that is not started
+    link_ended_ = false;
+    link_->Start(this);
+    core_.Advance(Now());
+    core_.Resume();
+    Flush();
+    changed_.wait_for(lock, options_.open_timeout, [this] {
+      return core_.state() != SessionCore::State::kOpening || link_ended_ || stopping_;
+    });
+    if (core_.state() == SessionCore::State::kOpening) core_.OnLinkLost();
+    if (core_.state() == SessionCore::State::kLost && Clock::now() > deadline)
+      core_.End(Unreachable(target_, serve_ != nullptr, deadline - start));
+  }
+  changed_.notify_all();
+  if (!told || core_.state() != SessionCore::State::kOpen) return;
+  lock.unlock();
+  Tell(FoundLine(target_));
+  lock.lock();
+}
+
+}  // namespace outboard::transport

@@ -1,0 +1,45 @@
+#include "client/session/session_options.h"
+
+#include <cstdlib>
+#include <string_view>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "client/session/address.h"
+#include "client/trace/trace.h"
+
+namespace outboard::transport {
+
+namespace {
+
+std::string_view Variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+}  // namespace
+
+absl::StatusOr<SessionOptions> SessionOptions::FromEnvironment() {
+  SessionOptions options;
+  options.trace = trace::Trace::OfProcess();
+  if (options.trace != nullptr)
+    if (absl::Status status = options.trace->Check(); !status.ok()) return status;
+  options.debug = std::atoi(std::string(Variable("DEBUG")).c_str()) >= 1;
+  options.progress = options.debug;
+  if (const std::string_view progress = Variable("CLOUD_PROGRESS"); !progress.empty())
+    options.progress = progress != "0";
+  const std::string cloud(Variable("CLOUD"));
+  if (cloud.empty() || cloud == "0") return options;
+  // "CLOUD=no" must not send anybody's data anywhere.
+  if (cloud != "1")
+    return absl::InvalidArgumentError(
+        absl::StrCat("CLOUD is \"", absl::CHexEscape(cloud), "\": write 1 or 0"));
+  options.target = absl::StrCat("localhost:", kDefaultPort);
+  if (std::getenv("CLOUD_HOST") != nullptr) options.target = Variable("CLOUD_HOST");
+  options.key = Variable("CLOUD_KEY");
+  if (absl::Status status = CheckTarget("CLOUD_HOST", options.target); !status.ok()) return status;
+  if (absl::Status status = CheckKeyText("CLOUD_KEY", options.key); !status.ok()) return status;
+  return options;
+}
+
+}  // namespace outboard::transport

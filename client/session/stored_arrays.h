@@ -1,0 +1,23 @@
+// What a session asks of the store: the arrays under a name, checked, so that a program may put
+// them by their blobs.
+//
+// Blocks for a round trip. Errors: those of client/files/store_client.h; INVALID_ARGUMENT for a
+// name that holds a file as it is, DATA_LOSS for a list that is none.
+#pragma once
+
+#include <grpcpp/channel.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/session/request.h"
+
+namespace outboard::transport {
+
+absl::StatusOr<std::vector<StoredArray>> StoredArrays(const std::shared_ptr<grpc::Channel>& channel,
+                                                      const std::string& key,
+                                                      const std::string& name);
+
+}  // namespace outboard::transport

@@ -1,0 +1,104 @@
+#include "compiler/compile.h"
+
+#include <cstdio>
+#include <memory>
+
+#include "base/check.h"
+#include "compiler/ir/build.h"
+#include "compiler/ir/print.h"
+#include "compiler/ir/spec.h"
+#include "compiler/kernel/loop_nest.h"
+#include "compiler/optimize/apply.h"
+#include "compiler/optimize/heuristics.h"
+#include "compiler/optimize/loop_plan.h"
+#include "compiler/proof/in_range.h"
+#include "compiler/render/llvm/x86.h"
+
+namespace outboard {
+namespace {
+
+constexpr char kSymbol[] = "outboard_kernel";
+
+absl::StatusOr<CompiledKernel> Compile(render::X86Renderer& renderer, const UOp* sink,
+                                       const CompileOptions& options, std::string* ir) {
+  OB_RETURN_IF_ERROR(VerifyGraph(sink, Level::kKernel));
+  Graph guards;
+  OB_ASSIGN_OR_RETURN(const UOp* const guarded, proof::GuardUnproved(guards, sink));
+  OB_ASSIGN_OR_RETURN(codegen::LoopNest kernel, codegen::AnalyzeKernel(guarded));
+  codegen::Machine machine = renderer.machine();
+  machine.no_opt = options.no_opt;
+  const std::vector<codegen::Opt> opts =
+      options.opts.has_value() ? *options.opts : codegen::HeuristicOpts(kernel, machine);
+  OB_ASSIGN_OR_RETURN(codegen::PlannedKernel planned,
+                      codegen::ApplyOpts(std::move(kernel), opts, machine));
+  kernel = std::move(planned.kernel);
+  const codegen::LoopPlan& plan = planned.plan;
+  // Of what is rendered, not of what came: a pass in between may have lost a gate.
+  OB_RETURN_IF_ERROR(proof::CheckInRange(kernel.stores));
+  CompiledKernel out;
+  out.symbol = kSymbol;
+  out.tasks = kernel.empty ? 0 : plan.tasks();
+  out.buffer_count = static_cast<int>(kernel.slot_elements.size());
+  out.flops = kernel.flops;
+  out.bytes = kernel.bytes;
+  std::string text;
+  OB_ASSIGN_OR_RETURN(out.object, renderer.Render(kernel, plan, kSymbol, options.no_opt,
+                                                  options.dump || ir != nullptr ? &text : nullptr));
+  if (options.dump)
+    std::fprintf(stderr, "%s%s\n%s%s\n", GraphToString(sink).c_str(),
+                 codegen::OptsToString(opts).c_str(), PlanToString(kernel, plan).c_str(),
+                 text.c_str());
+  if (ir != nullptr) *ir = std::move(text);
+  return out;
+}
+
+}  // namespace
+
+absl::StatusOr<CompiledKernel> CompileKernel(const UOp* sink, const CompileOptions& options) {
+  return std::move(CompileKernels({&sink, 1}, options)[0]);
+}
+
+std::vector<absl::StatusOr<CompiledKernel>> CompileKernels(
+    std::span<const UOp* const> sinks, const CompileOptions& options,
+    std::span<const std::optional<std::vector<codegen::Opt>>> opts) {
+  std::vector<absl::StatusOr<CompiledKernel>> out;
+  auto renderer = render::MakeX86Renderer(options.cpu, options.features);
+  CompileOptions own = options;
+  for (size_t i = 0; i < sinks.size(); ++i) {
+    if (!opts.empty()) own.opts = opts[i];
+    if (renderer.ok()) {
+      out.push_back(Compile(**renderer, sinks[i], own, nullptr));
+    } else {
+      out.push_back(renderer.status());
+    }
+  }
+  return out;
+}
+
+absl::StatusOr<codegen::Machine> MachineOf(const CompileOptions& options) {
+  OB_ASSIGN_OR_RETURN(const auto renderer, render::MakeX86Renderer(options.cpu, options.features));
+  codegen::Machine machine = renderer->machine();
+  machine.no_opt = options.no_opt;
+  return machine;
+}
+
+absl::StatusOr<std::string> KernelToLlvmIr(const UOp* sink, const CompileOptions& options) {
+  OB_ASSIGN_OR_RETURN(const auto renderer, render::MakeX86Renderer(options.cpu, options.features));
+  std::string ir;
+  OB_RETURN_IF_ERROR(Compile(*renderer, sink, options, &ir).status());
+  return ir;
+}
+
+void WarmUpCompiler() {
+  Graph g;
+  const UOp* const range = g.MakeChecked(Op::kRange, DType::kI64, {}, {0, 64, 0});
+  const auto place = [&](int slot) {
+    const UOp* const global = g.MakeChecked(Op::kGlobal, DType::kF32, {}, {slot, 64});
+    return g.MakeChecked(Op::kIndex, DType::kVoid, {global, range});
+  };
+  const UOp* const load = g.MakeChecked(Op::kLoad, DType::kVoid, {place(1)});
+  const UOp* const store = g.MakeChecked(Op::kStore, DType::kVoid, {place(0), Mul(g, load, load)});
+  OB_CHECK_OK(CompileKernel(Sink(g, {store})).status());
+}
+
+}  // namespace outboard

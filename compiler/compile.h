@@ -1,0 +1,53 @@
+// Kernels to x86-64 objects.
+//
+// A kernel is a SINK of STOREs over common output ranges (op.h, "kernel level"). A REDUCE_LOOP may
+// hold others; one that does not depend on the outer one's ranges is computed before it, else again
+// in each of its steps, unless a PANEL keeps its values (panel.h). A load that is not shown to be
+// in range (compiler/proof) gets a gate; a store that is not is refused.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/compiled_kernel.h"
+#include "compiler/ir/uop.h"
+#include "compiler/optimize/loop_plan.h"
+#include "compiler/optimize/opt.h"
+
+namespace outboard {
+
+struct CompileOptions {
+  std::string cpu;       // an LLVM processor name; empty: this machine's, with its features
+  std::string features;  // LLVM's "+a,-b" form; used where `cpu` is given
+  bool no_opt = false;   // plain scalar loops, one element at a time
+  bool dump = false;     // print the plan and the LLVM IR to stderr (DEBUG >= 5)
+  // Instead of those that the heuristic chooses.
+  std::optional<std::vector<codegen::Opt>> opts = std::nullopt;
+};
+
+// Errors: INVALID_ARGUMENT    not a kernel; the message names node and rule. Or an Opt that is not
+//                             legal for it; the message names the Opt
+//         UNIMPLEMENTED       an operation that has no code for its type
+//         RESOURCE_EXHAUSTED  over a limit of compiler/optimize/limits.h
+// Deterministic: equal kernels and options give equal bytes, in any process. Threads: pure.
+absl::StatusOr<CompiledKernel> CompileKernel(const UOp* sink, const CompileOptions& options = {});
+
+// The same for several at less cost each; results in the order of `sinks`. `opts`, unless empty,
+// has what options.opts is, for each of them.
+std::vector<absl::StatusOr<CompiledKernel>> CompileKernels(
+    std::span<const UOp* const> sinks, const CompileOptions& options = {},
+    std::span<const std::optional<std::vector<codegen::Opt>>> opts = {});
+
+// What Opts are chosen for under these options. Errors: INVALID_ARGUMENT, no such processor.
+absl::StatusOr<codegen::Machine> MachineOf(const CompileOptions& options = {});
+
+// The LLVM IR that is written for a kernel, before LLVM's passes; for people and tests.
+absl::StatusOr<std::string> KernelToLlvmIr(const UOp* sink, const CompileOptions& options = {});
+
+// Loads and initialises what the first compilation would otherwise wait for (about 20 ms).
+void WarmUpCompiler();
+
+}  // namespace outboard

@@ -1,0 +1,69 @@
+// A kernel taken apart: its loops, its reductions in the order to compute them, and what depends on
+// which loop.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "compiler/ir/uop.h"
+#include "compiler/kernel/affine.h"
+
+namespace outboard::codegen {
+
+// A set of ranges: bit i is LoopNest::ranges[i].
+using RangeSet = uint64_t;
+
+// One loop: `node` is its RANGE, which counts 0 .. extent - 1; `reduce` where a reduction runs over
+// it. Blocks that lie at or behind `end`, an i64 scalar of VARs, need not be run.
+struct Range {
+  const UOp* node = nullptr;
+  int64_t extent = 0;
+  bool reduce = false;
+  bool sequence = false;
+
+  const UOp* end() const { return node->src.empty() ? nullptr : node->src[0]; }
+};
+
+// Reductions over the same loops that share one loop nest.
+struct ReduceGroup {
+  std::vector<int> ranges;        // into LoopNest::ranges, in the order written
+  std::vector<const UOp*> nodes;  // REDUCE_LOOPs
+  // What they depend on: output ranges, and ranges of reductions around them, inside of which they
+  // are computed.
+  RangeSet deps = 0;
+};
+
+struct LoopNest {
+  std::unique_ptr<Graph> graph;  // the kernel's own copy lives here
+  std::vector<const UOp*> stores;
+  std::vector<Range> ranges;  // output ranges first, outermost first; then those of reductions
+  int output_count = 0;
+  int parallel_count = 0;           // of these, the ones before all sequences
+  std::vector<ReduceGroup> groups;  // a group comes after those that its values use
+  std::vector<const UOp*> nodes;    // all, sources first
+  absl::flat_hash_map<const UOp*, RangeSet>
+      deps;  // of every node; a REDUCE_LOOP does not depend on its own ranges
+  std::vector<int64_t> slot_elements;  // by slot; -1 where a slot is not used
+  std::vector<DType> slot_dtypes;
+  std::vector<const UOp*> vars;  // by slot
+  int64_t flops = 0;
+  int64_t bytes = 0;
+  bool empty = false;  // an output range has extent 0: nothing to compute
+
+  RangeSet DepsOf(const UOp* node) const { return deps.at(node); }
+  int IndexOf(const UOp* range) const;
+  RangeSet OutputSet() const { return (RangeSet{1} << output_count) - 1; }
+  // Whether the group lies inside of another one, or another one inside of it.
+  bool IsNested(const ReduceGroup& group) const;
+};
+
+// Takes apart a kernel that is verified (spec.h). Ranges of extent 1 are gone, and ranges that
+// always appear as one (a * extent(b) + b) are merged, so that a contiguous array is one loop.
+// Transcendental operations are written as arithmetic (transcendental.h), and counted as that in
+// `flops`. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED as compile.h says.
+absl::StatusOr<LoopNest> AnalyzeKernel(const UOp* sink);
+
+}  // namespace outboard::codegen

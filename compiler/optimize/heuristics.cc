@@ -1,0 +1,560 @@
+// Products of bf16 (tensor_core_opts.h) and kernels with panels (panel_opts.h) have choosers of
+// their own. For all others: first which range lies in lanes, the one that costs least over all
+// parts of the kernel. Then, for the part with the most work, how much of two output ranges (and
+// how many vectors) is kept in registers at once, so that what is loaded is used more often. An
+// operand that is read many times, and whose lanes are no neighbours or which is large, is copied
+// in blocks that stay in a cache. Last, tasks.
+#include "compiler/optimize/heuristics.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "base/check.h"
+#include "compiler/kernel/access_profile.h"
+#include "compiler/optimize/apply.h"
+#include "compiler/optimize/flatten.h"
+#include "compiler/optimize/loop_order.h"
+#include "compiler/optimize/matrix_unit_opts.h"
+#include "compiler/optimize/panel_opts.h"
+#include "compiler/optimize/staging.h"
+
+namespace outboard::codegen {
+namespace {
+
+// In instructions; fitted by eye to what kernels here measured on Zen 5 and Sapphire Rapids.
+constexpr double kVectorLoad = 1.5;  // most cross a cache line
+constexpr double kReversedLoad = 2.5;
+constexpr double kPickedLoad = 5;     // from a run of up to four vectors
+constexpr double kStream = 1.5;       // a vector that comes from beyond the first cache
+constexpr double kLoadPerLane = 1.5;  // at constant distances, one by one
+constexpr double kGatherPerLane = 4;
+constexpr double kScatterPerLane = 5;
+constexpr double kGate = 3;     // a load that is skipped or not, for each that is decided alone
+constexpr double kSlowOp = 20;  // a call for each lane: transcendentals of f64
+constexpr int64_t kTasksWanted = 64;  // enough for any number of threads we have
+constexpr double kCodeMax = 1600;  // operations written out in one tile, so that LLVM stays quick
+constexpr double kLatencyOps = 8;  // operations in flight that keep two units of latency 4 busy
+
+// Copies. An operand whose lanes are neighbours and that stays in the second cache is read from
+// where it is.
+constexpr double kCopyBytesLeast = 1 << 20;
+constexpr double kCopyPerElement = 3;
+constexpr double kCopyReuseLeast = 64;         // reads of each element
+constexpr double kCopyRowBytesLeast = 512;     // between steps of a reduction: no line is reused
+constexpr double kCopyBlockBytes = 512 << 10;  // copied at once, where tiles are not larger
+constexpr double kCopyBlockBytesMax = 1 << 20;
+constexpr int64_t kCopyRowsWanted = 256;         // that use a copy, so that it costs little
+constexpr int64_t kCopyPickedRowsWanted = 1024;  // where it is made element by element
+constexpr int64_t kCopyRowsLeast = 64;
+constexpr int64_t kCopyTasksWanted = 32;
+
+class Chooser {
+ public:
+  Chooser(const LoopNest& kernel, const Machine& machine) : kernel_(kernel), machine_(machine) {}
+
+  std::vector<Opt> Run() {
+    bodies_ = FindBodies(kernel_, forms_);
+    lanes_ = LanesMax(kernel_, machine_);
+    FindMain();
+    ChooseTiles();
+    if (CopyOperands()) return opts_;
+    // The tiles counted on copies that cannot be made for them: again, by what loads cost where
+    // they are.
+    copyable_.clear();
+    ChooseTiles();
+    ChooseTasks();
+    return opts_;
+  }
+
+  // The range in the lanes of the reduction with most points; -1 where there is none, or it has
+  // nothing in its lanes.
+  int LanesOfMain() const {
+    double most = 0;
+    int lanes = -1;
+    for (size_t g = 0; g < kernel_.groups.size(); ++g) {
+      if (body(g).points <= most) continue;
+      most = body(g).points;
+      lanes = group_lanes_[g] >= 0                ? group_lanes_[g]
+              : In(body(g).ranges, output_lanes_) ? output_lanes_
+                                                  : -1;
+    }
+    return lanes;
+  }
+
+ private:
+  void ChooseTiles() {
+    opts_.clear();
+    counts_.assign(kernel_.output_count, 1);
+    tile_rows_ = 0;
+    ChooseLanes();
+    if (output_lanes_ >= 0) Add(OptKind::kVector, output_lanes_, LanesFor(output_lanes_));
+    ChooseTile();
+    int axis = kernel_.output_count;
+    for (size_t g = 0; g < kernel_.groups.size(); ++g) {
+      PlanGroup(g, axis);
+      axis += static_cast<int>(kernel_.groups[g].ranges.size());
+    }
+  }
+
+  int64_t Extent(int range) const { return kernel_.ranges[range].extent; }
+  void Add(OptKind kind, int64_t axis, int64_t amount) { opts_.push_back({kind, axis, amount}); }
+  // Keeps `count` values, or vectors, of an output range in registers.
+  void Upcast(int range, int64_t count) {
+    const int64_t lanes = range == output_lanes_ ? LanesFor(range) : 1;
+    counts_[range] = std::min(count, (Extent(range) + lanes - 1) / lanes);
+    if (counts_[range] > 1) Add(OptKind::kUpcast, range, counts_[range]);
+  }
+  static bool In(RangeSet set, int range) { return range >= 0 && (set >> range & 1); }
+  const Body& body(size_t group) const { return bodies_[group]; }
+  const Body& stores() const { return bodies_.back(); }
+  int LanesFor(int range) const {
+    return static_cast<int>(
+        std::min<int64_t>(lanes_, std::bit_ceil(static_cast<uint64_t>(Extent(range)))));
+  }
+
+  double AccessCost(const Access& access, int v) {
+    if (!In(access.deps, v)) return 1;
+    if (Copied(access, v))
+      return kVectorLoad +
+             kCopyPerElement * LanesFor(v) / Points(kernel_.OutputSet() & ~access.deps);
+    const double lanes = LanesFor(v), gate = access.gated ? 1 : 0;
+    if (access.store) return ConstantStride(access, v) == 1 ? kVectorLoad : kScatterPerLane * lanes;
+    if (In(access.irregular, v)) {
+      if (!In(access.divided, v) || WholeRows(v) == 0) return kGatherPerLane * lanes + gate;
+      if (access.rows && !access.gated)
+        return kVectorLoad * (1 + lanes / static_cast<double>(access.divisor));
+      return kPickedLoad + gate;
+    }
+    const int64_t stride = ConstantStride(access, v);
+    if (stride == 1) return kVectorLoad + gate;
+    if (stride == -1) return kReversedLoad + gate;
+    if (stride >= -4 && stride <= 4) return kPickedLoad + gate;
+    return kLoadPerLane * lanes + gate;
+  }
+
+  // ---- copies of operands
+
+  // The reduction with the most work; groups.size() where there is none.
+  void FindMain() {
+    main_ = kernel_.groups.size();
+    double most = 0;
+    for (size_t g = 0; g < kernel_.groups.size(); ++g)
+      if (const double work = body(g).points * static_cast<double>(body(g).ops.size());
+          work > most && !kernel_.IsNested(kernel_.groups[g]))
+        most = work, main_ = g;
+    if (main_ == kernel_.groups.size()) return;
+    for (const Access& access : body(main_).accesses)
+      if (PaysToCopy(access)) copyable_.push_back(access.node);
+  }
+
+  double Points(RangeSet ranges) const {
+    double points = 1;
+    for (size_t i = 0; i < kernel_.ranges.size(); ++i)
+      if (In(ranges, static_cast<int>(i))) points *= static_cast<double>(Extent(i));
+    return points;
+  }
+
+  // Bytes of what a vector, or one value, of output ranges needs for the whole reduction.
+  double ColumnBytes(const Access& access) const {
+    return Points(access.deps & ~kernel_.OutputSet()) * std::max(4, ByteWidth(access.node->dtype));
+  }
+
+  bool PaysToCopy(const Access& access) {
+    if (access.store || !CanStage(kernel_, access.node).ok()) return false;
+    const auto elements = static_cast<double>(kernel_.slot_elements[access.index->src[0]->arg[0]]);
+    // A window would be copied once for each place that it is seen from.
+    if (Points(access.deps) > elements) return false;
+    if (Points(kernel_.OutputSet() & ~access.deps) < kCopyReuseLeast) return false;
+    return ColumnBytes(access) * lanes_ <= kCopyBlockBytesMax;
+  }
+
+  // Whether the load is copied where `v` is in lanes: where what is next in memory is not what is
+  // read next.
+  bool Copied(const Access& access, int v) {
+    if (v < 0 || v >= kernel_.output_count || !In(access.deps, v)) return false;
+    if (std::find(copyable_.begin(), copyable_.end(), access.node) == copyable_.end()) return false;
+    if (ConstantStride(access, v) != 1) return true;
+    const double bytes = ByteWidth(access.node->dtype);
+    if (Points(access.deps) * bytes <= kCopyBytesLeast) return false;
+    const int inner = kernel_.groups[main_].ranges.back();
+    return In(access.deps, inner) &&
+           std::abs(static_cast<double>(ConstantStride(access, inner))) * bytes >=
+               kCopyRowBytesLeast;
+  }
+
+  // The first range of which blocks are handed out: one that no copy depends on; -1 where there is
+  // none.
+  int BlockedRows(RangeSet deps) const {
+    for (int i = 0; i < kernel_.parallel_count; ++i)
+      if (!In(deps, i) && Extent(i) > 1) return i;
+    return -1;
+  }
+
+  // Blocks, tasks and copies for the tile; false where nothing is to be copied. From outside: the
+  // ranges that copies depend on, blocks, the copies, all other ranges, the one in lanes.
+  bool CopyOperands() {
+    const int v = output_lanes_;
+    if (v < 0 || tile_rows_ == 0) return false;
+    std::vector<const Access*> copied;
+    double column = 0;
+    RangeSet deps = 0;
+    bool picked = false;
+    for (const Access& access : body(main_).accesses)
+      if (Copied(access, v)) {
+        copied.push_back(&access);
+        column += ColumnBytes(access);
+        deps |= access.deps;
+        picked = picked || ConstantStride(access, v) != 1;
+      }
+    if (copied.empty() || (deps & tile_rows_) != 0) return false;
+    const int r = BlockedRows(deps);
+    if (r < 0) return false;
+
+    const auto blocks = [&](int range, int64_t size) { return (Extent(range) + size - 1) / size; };
+    const double tasks = Points(deps & kernel_.OutputSet() & ~(RangeSet{1} << v));
+    const double row = Points(kernel_.OutputSet() & ~deps) / static_cast<double>(Extent(r));
+    const auto rows_for = [&](int64_t wanted) {
+      const auto size = static_cast<int64_t>(std::ceil(static_cast<double>(wanted) / row));
+      return (size + counts_[r] - 1) / counts_[r] * counts_[r];
+    };
+    const int64_t width = counts_[v] * LanesFor(v);
+    int64_t rows = (Extent(r) + counts_[r] - 1) / counts_[r] * counts_[r],
+            columns = std::max<int64_t>(1, static_cast<int64_t>(kCopyBlockBytes / column) / width) *
+                      width;
+    const auto few = [&] {
+      return tasks * static_cast<double>(blocks(r, rows) * blocks(v, columns)) < kCopyTasksWanted;
+    };
+    // More tasks by fewer rows that share a copy, down to where the copy is felt; then by copies of
+    // fewer columns.
+    const auto halve_rows = [&](int64_t least) {
+      while (few() && rows > least)
+        rows = std::max(least, (rows / 2 + counts_[r] - 1) / counts_[r] * counts_[r]);
+    };
+    halve_rows(rows_for(picked ? kCopyPickedRowsWanted : kCopyRowsWanted));
+    while (few() && columns > width) columns = std::max<int64_t>(1, columns / width / 2) * width;
+    halve_rows(rows_for(kCopyRowsLeast));
+
+    // The loops as they come, and as they are wanted.
+    std::vector<Loop> loops, wanted;
+    for (const auto& [range, size] : {std::pair{v, columns}, std::pair{r, rows}}) {
+      if (size >= Extent(range)) continue;
+      Add(OptKind::kBlock, range, size);
+      loops.push_back({range, size});
+    }
+    const size_t block_count = loops.size();
+    for (int i = 0; i < kernel_.output_count; ++i) loops.push_back({i});
+    for (int i = 0; i < kernel_.output_count; ++i)
+      if (i != v && In(deps, i)) wanted.push_back({i});
+    wanted.insert(wanted.end(), loops.begin(), loops.begin() + static_cast<int64_t>(block_count));
+    const auto level = static_cast<int64_t>(wanted.size());
+    for (int i = 0; i < kernel_.output_count; ++i)
+      if (i != v && !In(deps, i)) wanted.push_back({i});
+    wanted.push_back({v});
+    AddSwaps(loops, wanted, opts_);
+    if (level > 0) Add(OptKind::kThread, 0, level);
+    const std::vector<const UOp*> loads = LoadsOf(kernel_);
+    for (const Access* access : copied)
+      Add(OptKind::kLocal, std::find(loads.begin(), loads.end(), access->node) - loads.begin(),
+          level);
+    return true;
+  }
+
+  // A block of `v` must be a multiple of this many vectors, or all of it, for its quotients to be
+  // known in each lane; 0 where blocks cannot be so long.
+  int64_t WholeRows(int v) const {
+    int64_t divisor = 1;
+    for (const Body& b : bodies_)
+      for (const Access& access : b.accesses)
+        if (In(access.divided, v)) divisor = std::max(divisor, access.divisor);
+    return divisor == 1 ? 1 : VectorsOfWholeRows(divisor, Extent(v), LanesFor(v));
+  }
+
+  // Elements from lane to lane; 0 also where that is no constant.
+  int64_t ConstantStride(const Access& access, int v) {
+    if (In(access.irregular, v)) return 0;
+    return static_cast<int64_t>(
+        forms_.Of(access.index->src[1]).CoefficientOf(kernel_.ranges[v].node));
+  }
+
+  // Instructions of a body with `v` in lanes (-1: none).
+  double BodyCost(const Body& b, int v) {
+    double steps = b.points, lanes = 1;
+    if (In(b.ranges, v)) {
+      lanes = LanesFor(v);
+      steps *= std::ceil(static_cast<double>(Extent(v)) / lanes) / static_cast<double>(Extent(v));
+    } else {
+      v = -1;
+    }
+    double cost = static_cast<double>(b.ops.size());
+    for (const Access& access : b.accesses) cost += AccessCost(access, v);
+    for (const RangeSet deps : b.slow_ops) cost += kSlowOp * (In(deps, v) ? lanes : 1);
+    return steps * cost;
+  }
+
+  // A group with one of its own ranges in lanes pays for folding them, once a result.
+  double GroupCost(size_t g, int v) {
+    double cost = BodyCost(body(g), v);
+    if (v >= kernel_.output_count) {
+      double results = static_cast<double>(kernel_.groups[g].nodes.size());
+      for (int i = 0; i < kernel_.output_count; ++i)
+        if (In(kernel_.groups[g].deps, i)) results *= static_cast<double>(Extent(i));
+      cost += results * 2 * std::log2(LanesFor(v));
+    }
+    return cost;
+  }
+
+  int BestOwnRange(size_t g) {
+    int best = -1;
+    if (kernel_.IsNested(kernel_.groups[g])) return best;
+    double least = GroupCost(g, -1);
+    for (const int range : kernel_.groups[g].ranges) {
+      if (Extent(range) < 2) continue;
+      const double cost = GroupCost(g, range);
+      if (cost < least) least = cost, best = range;
+    }
+    return best;
+  }
+
+  void ChooseLanes() {
+    group_lanes_.assign(kernel_.groups.size(), -1);
+    double least = 0;
+    for (int v = -1; v < kernel_.parallel_count; ++v) {
+      if (v >= 0 && Extent(v) < 2) continue;
+      double cost = BodyCost(stores(), v);
+      std::vector<int> own(kernel_.groups.size(), -1);
+      for (size_t g = 0; g < own.size(); ++g) {
+        if (!In(kernel_.groups[g].deps, v)) own[g] = BestOwnRange(g);
+        cost += GroupCost(g, In(kernel_.groups[g].deps, v) ? v : own[g]);
+      }
+      if (v == -1 || cost < least) {
+        least = cost;
+        output_lanes_ = v;
+        group_lanes_ = own;
+      }
+    }
+  }
+
+  // ---- the register tile
+
+  struct TileChoice {
+    int a = -1, b = -1;  // output ranges
+    int64_t ta = 1, tb = 1, vectors = 1;
+    double cost = 0;
+  };
+
+  // How many of something there are in a tile, by what it depends on.
+  double Copies(RangeSet deps, const TileChoice& t) const {
+    double copies = 1;
+    if (In(deps, t.a)) copies *= static_cast<double>(t.ta);
+    if (In(deps, t.b)) copies *= static_cast<double>(t.tb);
+    if (In(deps, output_lanes_)) copies *= static_cast<double>(t.vectors);
+    return copies;
+  }
+
+  // The vectors of a tile that are in different places: steps of a few elements stay in the same
+  // cache lines.
+  double Streams(const Access& access, const TileChoice& t) {
+    double streams = In(access.deps, output_lanes_) ? static_cast<double>(t.vectors) : 1;
+    for (const auto& [range, count] : {std::make_pair(t.a, t.ta), std::make_pair(t.b, t.tb)}) {
+      if (!In(access.deps, range)) continue;
+      const int64_t stride = std::abs(ConstantStride(access, range));
+      if (stride == 0 || stride * count > lanes_) streams *= static_cast<double>(count);
+    }
+    return streams;
+  }
+
+  static double Waste(int64_t extent, int64_t count) {
+    return static_cast<double>((extent + count - 1) / count * count) / static_cast<double>(extent);
+  }
+
+  // Instructions for each result of a step of the main reduction; negative where the registers do
+  // not suffice.
+  double TileCost(const Body& b, size_t nodes, int v, const TileChoice& t) {
+    const double results = Copies(b.ranges, t);
+    double loads = 0, ops = 0, held = 1e9;
+    for (const Access& access : b.accesses) {
+      const double copies = Copies(access.deps, t);
+      loads += copies * AccessCost(access, v);
+      if (In(access.deps, v) && !Copied(access, v)) loads += kStream * Streams(access, t);
+      if (access.gated) loads += kGate * Copies(kernel_.DepsOf(access.node->src[1]), t);
+      held = std::min(held, copies);
+    }
+    for (const RangeSet deps : b.ops) ops += Copies(deps, t);
+    for (const RangeSet deps : b.slow_ops) ops += Copies(deps, t) * kSlowOp;
+    const double registers =
+        results * static_cast<double>(nodes) + (b.accesses.empty() ? 0 : held) + 1;
+    if (registers > machine_.vector_registers - 3) return -1;
+    const Body& last = stores();
+    const double code =
+        loads + ops +
+        Copies(last.ranges, t) * static_cast<double>(last.ops.size() + last.accesses.size());
+    if (results > 1 && code > kCodeMax) return -1;
+    double cost = (loads + ops) / results;
+    if (t.a >= 0) cost *= Waste(Extent(t.a), t.ta);
+    if (t.b >= 0) cost *= Waste(Extent(t.b), t.tb);
+    if (output_lanes_ >= 0) {
+      const int64_t lanes = LanesFor(output_lanes_),
+                    vectors = (Extent(output_lanes_) + lanes - 1) / lanes;
+      cost *= Waste(vectors, t.vectors);
+    }
+    return cost;
+  }
+
+  void ChooseTile() {
+    if (main_ == kernel_.groups.size()) {
+      PlanElementwise();
+      return;
+    }
+    const Body& b = body(main_);
+    const size_t nodes = kernel_.groups[main_].nodes.size();
+    const int v = In(b.ranges, output_lanes_) ? output_lanes_ : group_lanes_[main_];
+    int64_t vectors_max = 1, vectors_min = 1;
+    if (In(b.ranges, output_lanes_)) {
+      const int64_t lanes = LanesFor(output_lanes_);
+      vectors_min = std::max<int64_t>(1, WholeRows(output_lanes_));
+      vectors_max =
+          std::max(vectors_min, std::min<int64_t>(4, (Extent(output_lanes_) + lanes - 1) / lanes));
+    }
+    TileChoice best;
+    best.cost = 1e300;
+    const int outputs = kernel_.parallel_count;
+    const auto tiled = [&](int r) {
+      return r != output_lanes_ && In(b.ranges, r) && Extent(r) > 1;
+    };
+    const auto counts = [&](int r) { return std::min<int64_t>(Extent(r), 12); };
+    // Inner ranges first, for what lies close together; a little more than nothing has to be gained
+    // for a second one, which is more code.
+    const auto consider = [&](const TileChoice& choice) {
+      for (int64_t vectors = vectors_min; vectors <= vectors_max; vectors += vectors_min) {
+        TileChoice t = choice;
+        t.vectors = vectors;
+        t.cost = TileCost(b, nodes, v, t);
+        if (t.cost >= 0 && t.cost < best.cost * 0.99) best = t;
+      }
+    };
+    consider({});
+    for (int a = outputs; a-- > 0;)
+      for (int64_t ta = 2; tiled(a) && ta <= counts(a); ++ta) consider({a, -1, ta});
+    for (int c = outputs; c-- > 0;)
+      for (int a = c; tiled(c) && a-- > 0;)
+        for (int64_t ta = 2; tiled(a) && ta <= counts(a); ++ta)
+          for (int64_t tc = 2; tc <= counts(c); ++tc) consider({a, c, ta, tc});
+    if (best.cost > 1e299) best = {-1, -1, 1, 1, vectors_min, 0};
+    for (const int range : {best.a, best.b})
+      if (range >= 0) tile_rows_ |= RangeSet{1} << range;
+    if (best.a >= 0) Upcast(best.a, best.ta);
+    if (best.b >= 0) Upcast(best.b, best.tb);
+    if (output_lanes_ >= 0) Upcast(output_lanes_, In(b.ranges, output_lanes_) ? best.vectors : 2);
+  }
+
+  // Nothing to keep: a few vectors at a time, fewer where there is much to compute.
+  void PlanElementwise() {
+    if (output_lanes_ < 0) return;
+    // A gather along the lanes reads whole cache lines for one element each; where another range
+    // walks along those lines, some steps of it are taken together.
+    for (const Access& access : stores().accesses) {
+      if (access.store ||
+          AccessCost(access, output_lanes_) < kLoadPerLane * LanesFor(output_lanes_))
+        continue;
+      for (const auto& [term, coefficient] : forms_.Of(access.index->src[1]).terms) {
+        if (coefficient != 1 || term->op != Op::kRange) continue;
+        const int range = kernel_.IndexOf(term);
+        if (range == output_lanes_ || range >= kernel_.parallel_count) continue;
+        if (stores().ops.size() > 16) continue;
+        Upcast(range, 16);
+        return;
+      }
+    }
+    const size_t size = stores().ops.size() + 8 * stores().slow_ops.size();
+    const int64_t rows = std::max<int64_t>(1, WholeRows(output_lanes_));
+    const int64_t vectors = rows * std::max<int64_t>(1, (size <= 16   ? 4
+                                                         : size <= 48 ? 2
+                                                                      : 1) /
+                                                            rows);
+    Upcast(output_lanes_, vectors);
+  }
+
+  // ---- reductions
+
+  // `axis`: that of the group's first range.
+  void PlanGroup(size_t g, int axis) {
+    const ReduceGroup& group = kernel_.groups[g];
+    if (kernel_.IsNested(group)) return;
+    auto results = static_cast<int64_t>(group.nodes.size());
+    for (int i = 0; i < kernel_.output_count; ++i)
+      if (In(group.deps, i)) results *= counts_[i];
+    const int own = group_lanes_[g], inner = own >= 0 ? own : group.ranges.back();
+    axis += static_cast<int>(std::find(group.ranges.begin(), group.ranges.end(), inner) -
+                             group.ranges.begin());
+    const int64_t lanes = own >= 0 ? LanesFor(inner) : 1;
+    if (own >= 0) Add(OptKind::kVector, axis, lanes);
+    // Steps of the innermost loop at once: enough independent sums to hide latency, or a short loop
+    // whole.
+    const int64_t wanted = std::max<int64_t>(1, static_cast<int64_t>(kLatencyOps) / results);
+    const int64_t size =
+        results * static_cast<int64_t>(body(g).ops.size() + body(g).accesses.size());
+    const int64_t all = (Extent(inner) + lanes - 1) / lanes;
+    int64_t steps = all;
+    // A short loop that is not written out whole ends in a branch that is not foreseen.
+    if (steps > 12 || size * steps > (steps <= 8 ? 600 : 400))
+      steps = std::min(steps, std::max<int64_t>(wanted, size < 64 ? 2 : 1));
+    if (own >= 0)
+      if (const int64_t rows = WholeRows(own); rows > 1) steps = std::min(rows, all);
+    if (steps > 1) Add(OptKind::kUnroll, axis, steps);
+    if (const int64_t partials = std::min(wanted, steps); partials > 1)
+      Add(OptKind::kGroup, axis, partials);
+  }
+
+  // ---- tasks
+
+  void ChooseTasks() {
+    // A group is computed once a task, so loops that it does not depend on may not be handed out,
+    // unless before its own.
+    int most = kernel_.parallel_count, count = 0;
+    for (const ReduceGroup& group : kernel_.groups)
+      if (const RangeSet deps = group.deps & kernel_.OutputSet(); deps != 0)
+        most = std::min(most, static_cast<int>(std::bit_width(deps)));
+    for (int64_t tasks = 1; count < most && (count == 0 || tasks < kTasksWanted); ++count) {
+      const int64_t step = counts_[count] * (count == output_lanes_ ? LanesFor(count) : 1);
+      tasks *= (Extent(count) + step - 1) / step;
+    }
+    if (count > 0) Add(OptKind::kThread, 0, count);
+  }
+
+  const LoopNest& kernel_;
+  const Machine machine_;
+  AffineForms forms_;
+  std::vector<Body> bodies_;
+  int lanes_ = 1;                     // of a full vector of the widest type
+  int output_lanes_ = -1;             // the output range in lanes
+  std::vector<int> group_lanes_;      // by group: its own range in lanes
+  size_t main_ = 0;                   // the reduction with the most work
+  std::vector<const UOp*> copyable_;  // loads of it
+  RangeSet tile_rows_ = 0;            // the output ranges of the tile that are not in lanes
+  std::vector<int64_t> counts_;       // by output range: values or vectors in the register tile
+  std::vector<Opt> opts_;
+};
+
+}  // namespace
+
+std::vector<Opt> HeuristicOpts(const LoopNest& kernel, const Machine& machine) {
+  if (machine.no_opt || kernel.empty) return {};
+  if (std::optional<std::vector<Opt>> opts = TensorCoreOpts(kernel, machine)) return *opts;
+  if (std::vector<Opt> opts = PanelOpts(kernel, machine); !opts.empty()) return opts;
+  Chooser chooser(kernel, machine);
+  std::vector<Opt> opts = chooser.Run();
+  const int inner = chooser.LanesOfMain();
+  Graph graph;
+  const UOp* const flat = inner < 1 ? nullptr : FlattenRows(graph, kernel, inner, machine);
+  if (flat == nullptr) return opts;
+  const absl::StatusOr<LoopNest> flattened = AnalyzeKernel(flat);
+  if (!flattened.ok()) return opts;
+  opts = Chooser(*flattened, machine).Run();
+  int64_t axis = 0;
+  for (const std::vector<Axis> axes = AxesOf(kernel); axes[axis].range != inner;) ++axis;
+  opts.insert(opts.begin(), {OptKind::kFlatten, axis, 0});
+  return opts;
+}
+
+}  // namespace outboard::codegen

@@ -1,0 +1,132 @@
+#include "compiler/optimize/loop_plan.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+
+namespace outboard::codegen {
+
+int LanesMax(const LoopNest& kernel, const Machine& machine) {
+  int widest = 4;
+  for (const DType dtype : kernel.slot_dtypes)
+    if (dtype != DType::kVoid) widest = std::max(widest, ByteWidth(dtype));
+  return machine.vector_bytes / widest;
+}
+
+Tile PlainTile(int range, int64_t extent) {
+  Tile tile;
+  tile.range = range;
+  tile.extent = extent;
+  tile.trips = extent;
+  return tile;
+}
+
+Tile ScalarTile(int range, int64_t extent, int64_t count) {
+  Tile tile = PlainTile(range, extent);
+  count = std::min(count, extent);
+  if (count <= 1) return tile;
+  tile.step = count;
+  tile.trips = extent / count;
+  tile.main.clear();
+  for (int64_t i = 0; i < count; ++i) tile.main.push_back({i, 1, 1});
+  for (int64_t i = 0; i < extent % count; ++i) tile.rest.push_back({i, 1, 1});
+  return tile;
+}
+
+Tile VectorTile(int range, int64_t extent, int lanes, int64_t count, bool masked) {
+  Tile tile = PlainTile(range, extent);
+  if (extent == 0) return tile;
+  const auto pieces = [&](int64_t length) {
+    std::vector<Piece> out;
+    for (int64_t i = 0; i < length; i += lanes) {
+      const int active = static_cast<int>(std::min<int64_t>(lanes, length - i));
+      const int width =
+          masked ? lanes : static_cast<int>(std::bit_ceil(static_cast<unsigned>(active)));
+      out.push_back({i, width, active});
+    }
+    return out;
+  };
+  tile.step = std::min<int64_t>(extent, lanes * count);
+  tile.trips = extent / tile.step;
+  tile.main = pieces(tile.step);
+  tile.rest = pieces(extent % tile.step);
+  return tile;
+}
+
+int Tile::lanes() const {
+  int lanes = 1;
+  for (const auto* pieces : {&main, &rest})
+    for (const Piece& piece : *pieces) lanes = std::max(lanes, piece.lanes);
+  return lanes;
+}
+
+int64_t LoopPlan::trips(const Loop& loop) const {
+  const Tile& tile = tiles[loop.range];
+  return loop.block > 0 ? (tile.extent + loop.block - 1) / loop.block : tile.blocks();
+}
+
+int64_t LoopPlan::tasks() const {
+  int64_t tasks = 1;
+  for (int i = 0; i < task_loops; ++i) tasks *= trips(loops[i]);
+  return tasks;
+}
+
+size_t LoopPlan::LevelOf(RangeSet deps) const {
+  size_t level = 0;
+  for (size_t i = 0; i < loops.size(); ++i)
+    if (loops[i].block == 0 && (deps >> loops[i].range & 1)) level = i + 1;
+  return level;
+}
+
+size_t LoopPlan::LevelOfGroup(const ReduceGroup& group) const {
+  const size_t level = LevelOf(group.deps);
+  return level == 0 ? 0 : std::max(level, static_cast<size_t>(task_loops));
+}
+
+const TensorCore* LoopPlan::CoreOf(const UOp* load) const {
+  for (const GroupPlan& group : groups)
+    if (group.core && (group.core->rows == load || group.core->columns == load))
+      return &*group.core;
+  return nullptr;
+}
+
+std::string PlanToString(const LoopNest& kernel, const LoopPlan& plan) {
+  std::string out = absl::StrCat("tasks ", plan.tasks(), ", of ", plan.task_loops, " loops\n");
+  const auto line = [&](const char* what, const Tile& tile) {
+    absl::StrAppend(&out, "  ", what, kernel.ranges[tile.range].node->arg[0], " extent ",
+                    kernel.ranges[tile.range].extent, " step ", tile.step, " trips ", tile.trips);
+    for (const auto* pieces : {&tile.main, &tile.rest}) {
+      absl::StrAppend(&out, pieces == &tile.main ? " main" : " rest");
+      for (const Piece& p : *pieces)
+        absl::StrAppend(&out, " ", p.offset, ":", p.active, "/", p.lanes);
+    }
+    out += "\n";
+  };
+  for (size_t i = 0; i <= plan.loops.size(); ++i) {
+    for (const Stage& stage : plan.stages)
+      if (stage.level == i)
+        absl::StrAppend(&out, "  copy of slot ", stage.load->src[0]->src[0]->arg[0], "\n");
+    if (i == plan.loops.size()) break;
+    const Loop& loop = plan.loops[i];
+    if (loop.block == 0) {
+      line("r", plan.tiles[loop.range]);
+    } else {
+      absl::StrAppend(&out, "  r", kernel.ranges[loop.range].node->arg[0], " in blocks of ",
+                      loop.block, "\n");
+    }
+  }
+  for (const Panel& panel : plan.panels) line("panel over k", panel.tile);
+  for (const GroupPlan& group : plan.groups) {
+    absl::StrAppend(&out, " reduce, partials ", group.partials,
+                    !group.core                              ? ""
+                    : group.core->by == Bf16Products::kTiles ? ", tiles of bf16"
+                                                             : ", vectors of bf16",
+                    "\n");
+    for (const Tile& tile : group.loops) line("k", tile);
+  }
+  return out;
+}
+
+}  // namespace outboard::codegen

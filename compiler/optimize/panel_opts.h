@@ -1,0 +1,15 @@
+// Opts for kernels with panels (panel.h): rows lie in lanes, so that maxima and sums of a row are
+// plain arithmetic of vectors, and each matrix is read element by element from where it is.
+#pragma once
+
+#include <vector>
+
+#include "compiler/optimize/loop_plan.h"
+#include "compiler/optimize/opt.h"
+
+namespace outboard::codegen {
+
+// Empty where the kernel has no panels, or none that fit.
+std::vector<Opt> PanelOpts(const LoopNest& kernel, const Machine& machine);
+
+}  // namespace outboard::codegen

@@ -1,0 +1,36 @@
+// The x86-64 code generator: a module in, a relocatable object out.
+#pragma once
+
+#include <llvm/IR/Module.h>
+#include <llvm/Target/TargetMachine.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "compiler/optimize/loop_plan.h"
+
+namespace outboard::render {
+
+class X86Target {
+ public:
+  // Both empty: this machine. Errors: INVALID_ARGUMENT, a processor that LLVM does not know.
+  static absl::StatusOr<std::unique_ptr<X86Target>> Create(const std::string& cpu,
+                                                           const std::string& features);
+
+  std::unique_ptr<llvm::Module> NewModule(llvm::LLVMContext& context) const;
+  // INTERNAL where LLVM finds the module broken (a bug of ours) or cannot write it.
+  absl::Status Optimize(llvm::Module& module, bool no_opt) const;
+  absl::StatusOr<std::string> EmitObject(llvm::Module& module) const;
+
+  const codegen::Machine& machine() const { return machine_; }
+
+ private:
+  std::unique_ptr<llvm::TargetMachine> target_;
+  codegen::Machine machine_;
+};
+
+std::string HostCpu();
+std::string HostFeatures();
+
+}  // namespace outboard::render

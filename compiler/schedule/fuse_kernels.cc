@@ -1,0 +1,547 @@
+#include "compiler/schedule/fuse_kernels.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "compiler/ir/build.h"
+#include "compiler/ir/limits.h"
+#include "compiler/rewrite/recorder.h"
+#include "compiler/rewrite/rules/linear.h"
+#include "compiler/rewrite/simplify.h"
+#include "compiler/rewrite/substitute.h"
+#include "compiler/schedule/padded_dims.h"
+
+namespace outboard::schedule {
+namespace {
+
+// Rows are handed out to threads. With fewer than this, loops inside of a row would have to be; in
+// a kernel of few points it does not matter.
+constexpr double kRowsMin = 64;
+constexpr double kFewPoints = 65536;
+// Operations worth computing again for each element instead of a trip through memory and a kernel
+// more: a softmax's exponential and quotient just are.
+constexpr double kAgainMax = 30;
+
+// What a kernel may hold, well within what code generation takes (compiler/optimize/limits.h): the
+// time to compile one grows faster than its size.
+constexpr size_t kStoresMax = 64;
+constexpr int kLoopsMax = 32;
+
+using Replacements = absl::flat_hash_map<const UOp*, const UOp*>;
+
+struct Stored {
+  const UOp* node = nullptr;   // of the tensor graph
+  const UOp* place = nullptr;  // i64
+  const UOp* value = nullptr;
+};
+
+// A kernel being built. Its GLOBALs are numbered over all kernels (Merger::node_of_).
+struct Draft {
+  std::vector<const UOp*>
+      ranges;  // of outputs, outermost first; those of a store are its first ones
+  std::vector<Stored> stores;
+  absl::flat_hash_set<const UOp*> reads;  // tensor nodes, before anything was joined
+  const UOp* then = nullptr;              // a second kernel: this one stays alone
+  bool has_loop = false;
+  int loops = 0;        // ranges of reductions, shared ones counted again
+  bool streams = true;  // no loop goes over an input more than once
+  bool scores = false;  // computes a reduction again in each step of another one (attention.h)
+  size_t rows =
+      SIZE_MAX;  // ranges of the fewest that a kernel with a loop brought: these are tasks
+  bool renumber = false;
+  int64_t nodes = 0;  // at most, shared ones counted again
+};
+
+// A kernel is written anew for the numbers of its slots, twice, for those of its loops, for its
+// simplification, and for results that are written over inputs.
+constexpr int64_t kCopies = 5;
+
+// Of one extent, and to one end.
+bool SameLength(const UOp* a, const UOp* b) { return a->arg[1] == b->arg[1] && a->src == b->src; }
+
+double Points(const std::vector<const UOp*>& ranges) {
+  double points = 1;
+  for (const UOp* range : ranges) points *= static_cast<double>(range->arg[1]);
+  return points;
+}
+
+bool StartsWith(const std::vector<const UOp*>& ranges, const std::vector<const UOp*>& first) {
+  return ranges.size() >= first.size() && std::equal(first.begin(), first.end(), ranges.begin());
+}
+
+// Whether one of the ranges behind the first `rows` can end before it begins: a store that is made
+// once for each row would then be left out with it.
+bool MayBeEmptyBehind(const std::vector<const UOp*>& ranges, size_t rows) {
+  return std::any_of(
+      ranges.begin() + static_cast<int64_t>(rows), ranges.end(),
+      [](const UOp* range) { return !range->src.empty() && range->src[0]->vmin <= 0; });
+}
+
+// The replacements that turn `place` into `index`, which has loops in the place of some output
+// ranges: x[r, c] read as x[r, k] gives c -> k.
+std::optional<Replacements> MatchPlace(const UOp* place, const UOp* index) {
+  const LinearSum from = LinearOf(place), to = LinearOf(index);
+  if (from.constant != to.constant || from.terms.size() != to.terms.size()) return std::nullopt;
+  Replacements by;
+  for (const auto& [term, coefficient] : from.terms) {
+    const UOp* other = nullptr;
+    for (const auto& [t, c] : to.terms)
+      if (c == coefficient) other = t;
+    if (other == nullptr || other->op != Op::kRange || term->op != Op::kRange) return std::nullopt;
+    if (other == term) continue;
+    if (!IsRange(other, RangeKind::kReduce) || !SameLength(other, term)) return std::nullopt;
+    by[term] = other;
+  }
+  return by;
+}
+
+// Operations for each element of `value` that depend on the ranges to be replaced; nullopt where a
+// reduction does.
+std::optional<double> CostAgain(const UOp* value, const Replacements& by) {
+  absl::flat_hash_set<const UOp*> depends;
+  double cost = 0;
+  for (const UOp* node : PostOrder(value)) {
+    const bool does =
+        by.contains(node) || std::any_of(node->src.begin(), node->src.end(),
+                                         [&](const UOp* s) { return depends.contains(s); });
+    if (!does) continue;
+    depends.insert(node);
+    if (node->op == Op::kReduceLoop) return std::nullopt;
+    if (node->dtype == DType::kI64 && node->op != Op::kLoad) continue;  // index arithmetic
+    switch (node->op) {
+      case Op::kThreefry: cost += 100; break;
+      case Op::kExp:
+      case Op::kExp2:
+      case Op::kLog:
+      case Op::kLog2: cost += 15; break;
+      case Op::kTanh: cost += 25; break;
+      case Op::kSin:
+      case Op::kCos: cost += 60; break;
+      case Op::kFDiv:
+      case Op::kSqrt: cost += 4; break;
+      default: cost += IsAlu(node->op) || node->op == Op::kLoad || node->op == Op::kCast;
+    }
+  }
+  return cost;
+}
+
+// How many reductions are below each one, at most: two of one depth do not use each other.
+absl::flat_hash_map<const UOp*, int> Depths(const std::vector<const UOp*>& values) {
+  absl::flat_hash_map<const UOp*, int> depth, of_loops;
+  for (const UOp* value : values)
+    for (const UOp* node : PostOrder(value)) {
+      int most = 0;
+      for (const UOp* s : node->src) most = std::max(most, depth[s]);
+      if (node->op == Op::kReduceLoop) of_loops[node] = most++;
+      depth[node] = most;
+    }
+  return of_loops;
+}
+
+// Ranges of the loops around other reductions, by id.
+std::vector<const UOp*> ScoreLoops(const std::vector<const UOp*>& values) {
+  absl::flat_hash_map<const UOp*, absl::flat_hash_set<const UOp*>> open;  // that a node depends on
+  absl::flat_hash_set<const UOp*> found;
+  for (const UOp* value : values)
+    for (const UOp* node : PostOrder(value)) {
+      absl::flat_hash_set<const UOp*>& mine = open[node];
+      if (IsRange(node, RangeKind::kReduce)) mine.insert(node);
+      const bool loop = node->op == Op::kReduceLoop;
+      for (size_t i = 0; i < (loop ? 1 : node->src.size()); ++i)
+        mine.insert(open.at(node->src[i]).begin(), open.at(node->src[i]).end());
+      if (!loop) continue;
+      for (size_t i = 1; i < node->src.size(); ++i) mine.erase(node->src[i]);
+      found.insert(mine.begin(), mine.end());
+    }
+  std::vector<const UOp*> loops(found.begin(), found.end());
+  std::sort(loops.begin(), loops.end(),
+            [](const UOp* a, const UOp* b) { return a->arg[0] < b->arg[0]; });
+  return loops;
+}
+
+class Merger {
+ public:
+  Merger(Graph& graph, const absl::flat_hash_set<const UOp*>& results)
+      : graph_(graph), results_(results) {}
+
+  absl::StatusOr<std::vector<FusedKernel>> Run(const std::vector<LoweredKernel>& kernels) {
+    std::vector<Draft> guests;
+    for (const LoweredKernel& kernel : kernels) {
+      const int64_t nodes = CountNodes(kernel);
+      reserved_ += kCopies * nodes;
+      if (graph_.node_count() + reserved_ > limits::kGraphNodesMax)
+        return absl::ResourceExhaustedError(absl::StrCat("the graph and its ", kernels.size(),
+                                                         " kernels need over ",
+                                                         limits::kGraphNodesMax, " nodes"));
+      guests.push_back(MakeDraft(kernel));
+      guests.back().nodes = nodes;
+      for (const UOp* node : guests.back().reads) ++readers_[node];
+    }
+    for (Draft& guest : guests) {
+      if (JoinAny(guest)) continue;
+      made_by_[guest.stores[0].node] = drafts_.size();
+      drafts_.push_back(std::move(guest));
+    }
+    std::vector<FusedKernel> merged;
+    const std::vector<size_t> order = Order();
+    FindNeeded(order);
+    for (const size_t i : order) {
+      if (!IsNeeded(drafts_[i])) continue;
+      merged.push_back(Finish(drafts_[i]));
+      if (drafts_[i].then != nullptr)
+        merged.push_back(WithSlots(drafts_[i].then, {drafts_[i].stores[0].node}));
+    }
+    return merged;
+  }
+
+ private:
+  static int64_t CountNodes(const LoweredKernel& kernel) {
+    std::vector<const UOp*> roots = {kernel.ast};
+    if (kernel.then != nullptr) roots.push_back(kernel.then);
+    return static_cast<int64_t>(PostOrder(roots).size());
+  }
+
+  Draft MakeDraft(const LoweredKernel& kernel) {
+    Draft draft;
+    const auto slot_of = [&](const UOp* global) {
+      const UOp* const node = kernel.buffers[global->arg[0]];
+      if (global->arg[0] > 0) draft.reads.insert(node);
+      const auto [slot, fresh] = slot_of_.emplace(node, node_of_.size());
+      if (fresh) node_of_.push_back(node);
+      return slot->second;
+    };
+    const UOp* const ast = WithGlobals(kernel.ast, slot_of);
+    if (kernel.then != nullptr) draft.then = WithGlobals(kernel.then, slot_of);
+    const UOp* const store = ast->src[0];
+    draft.stores = {{kernel.buffers[0], store->src[0]->src[1], store->src[1]}};
+    double loaded = 0, steps = 1;
+    for (const UOp* node : PostOrder(ast)) {
+      if (IsRange(node, RangeKind::kOutput)) draft.ranges.push_back(node);
+      if (IsRange(node, RangeKind::kReduce)) {
+        steps *= static_cast<double>(node->arg[1]);
+        ++draft.loops;
+      }
+      if (node->op == Op::kLoad)
+        loaded = std::max(loaded, static_cast<double>(node->src[0]->src[0]->arg[1]));
+      draft.has_loop |= node->op == Op::kReduceLoop;
+    }
+    std::sort(draft.ranges.begin(), draft.ranges.end(),
+              [](const UOp* a, const UOp* b) { return a->arg[0] < b->arg[0]; });
+    if (draft.has_loop) draft.rows = draft.ranges.size();
+    draft.scores = !ScoreLoops({draft.stores[0].value}).empty();
+    draft.streams = !draft.has_loop || Points(draft.ranges) * steps <= loaded;
+    return draft;
+  }
+
+  template <typename SlotOf>
+  const UOp* WithGlobals(const UOp* root, const SlotOf& slot_of) {
+    Replacements by;
+    for (const UOp* node : PostOrder(root))
+      if (node->op == Op::kGlobal)
+        by[node] = graph_.MakeChecked(Op::kGlobal, node->dtype, {},
+                                      {static_cast<int64_t>(slot_of(node)), node->arg[1]});
+    return Substitute(graph_, root, by);
+  }
+
+  // Drafts that make what `draft` reads.
+  std::vector<size_t> MakersOf(const Draft& draft) const {
+    std::vector<size_t> makers;
+    for (const UOp* node : draft.reads)
+      if (const auto maker = made_by_.find(node); maker != made_by_.end())
+        makers.push_back(maker->second);
+    return makers;
+  }
+
+  // Into the last kernel that the guest reads from, else one after it, else one before it. Not into
+  // one that makes something for another kernel the guest reads from: each would wait for the
+  // other.
+  bool JoinAny(const Draft& guest) {
+    const std::vector<size_t> makers = MakersOf(guest);
+    std::vector<bool> before(drafts_.size());
+    std::vector<size_t> stack = makers;
+    while (!stack.empty()) {
+      const size_t maker = stack.back();
+      stack.pop_back();
+      for (const size_t i : MakersOf(drafts_[maker]))
+        if (i != maker && !before[i]) {
+          before[i] = true;
+          stack.push_back(i);
+        }
+    }
+    const size_t first = makers.empty() ? 0 : *std::max_element(makers.begin(), makers.end());
+    for (size_t n = 0; n < drafts_.size(); ++n) {
+      const size_t i = (first + n) % drafts_.size();
+      if (before[i] || !Join(drafts_[i], guest)) continue;
+      made_by_[guest.stores[0].node] = i;
+      return true;
+    }
+    return false;
+  }
+
+  // Adds the guest's store to the host, if that may and should be.
+  bool Join(Draft& host, const Draft& guest) {
+    const bool same = host.ranges == guest.ranges;
+    if (host.then != nullptr || guest.then != nullptr) return false;
+    if (host.stores.size() == kStoresMax || host.loops + guest.loops > kLoopsMax) return false;
+    if (!same && !StartsWith(host.ranges, guest.ranges) && !StartsWith(guest.ranges, host.ranges))
+      return false;
+    const auto& [fewer, more_ranges] =
+        std::minmax(host.ranges, guest.ranges,
+                    [](const auto& a, const auto& b) { return a.size() < b.size(); });
+    if (MayBeEmptyBehind(more_ranges, fewer.size())) return false;
+    const bool reads_host = std::any_of(host.stores.begin(), host.stores.end(), [&](const auto& s) {
+      return guest.reads.contains(s.node);
+    });
+    const bool shares =
+        reads_host || std::any_of(guest.reads.begin(), guest.reads.end(),
+                                  [&](const UOp* node) { return host.reads.contains(node); });
+    const bool single = host.ranges.empty() && guest.ranges.empty();  // numbers: the fewer kernels
+    if ((!shares && !single) || (!same && !reads_host)) return false;
+    // Also a join that fails has made nodes; what is reserved is for kernels as they are without
+    // it.
+    const int64_t more = kCopies * (host.nodes + guest.nodes);
+    if (graph_.node_count() + reserved_ + more > limits::kGraphNodesMax) return false;
+    const int64_t before = graph_.node_count();
+    const bool plain = same && !guest.has_loop;
+    const bool scores = host.scores && guest.scores && reads_host;
+    if (!plain && !scores && !(host.streams && guest.streams)) return false;
+    if (!same && !RowsSuffice(host, guest)) return false;
+
+    bool again = false;
+    Replacements by;
+    const UOp* value = guest.stores[0].value;
+    if (guest.has_loop) value = WithFreshLoops(value);
+    for (const UOp* node : PostOrder(value)) {
+      if (node->op != Op::kLoad) continue;
+      const UOp* const read = node_of_[node->src[0]->src[0]->arg[0]];
+      const auto stored = std::find_if(host.stores.begin(), host.stores.end(),
+                                       [&](const Stored& s) { return s.node == read; });
+      if (stored == host.stores.end()) continue;
+      const UOp* taken = stored->value;
+      if (stored->place != node->src[0]->src[1]) {
+        const auto moved = MatchPlace(stored->place, node->src[0]->src[1]);
+        if (!moved) return false;
+        const auto cost = CostAgain(taken, *moved);
+        if (!cost || *cost > kAgainMax) return false;
+        taken = Substitute(graph_, taken, *moved);
+        again = true;
+      }
+      if (node->src.size() == 3) {
+        const UOp* const gate = Substitute(graph_, node->src[1], by);
+        taken = Where(graph_, gate, taken, Substitute(graph_, node->src[2], by));
+      }
+      by[node] = taken;
+    }
+    if (again && (plain ? !host.streams : !RowsSuffice(host, guest))) return false;
+    value = Substitute(graph_, value, by);
+    if (guest.has_loop) {
+      bool all = true;
+      value = WithLoopsOf(host, value, all);
+      if (!reads_host && !all) return false;
+      if (scores) value = WithScoreLoopsOf(host, value);
+      host.renumber = true;
+    }
+    host.stores.push_back({guest.stores[0].node, guest.stores[0].place, value});
+    if (host.ranges.size() < guest.ranges.size()) host.ranges = guest.ranges;
+    for (const Stored& stored : host.stores)
+      if (guest.reads.contains(stored.node)) --readers_.at(stored.node);
+    host.reads.insert(guest.reads.begin(), guest.reads.end());
+    host.has_loop |= guest.has_loop;
+    host.loops += guest.loops;
+    const int64_t made = graph_.node_count() - before;  // that the host did not have
+    host.nodes += guest.nodes + made;
+    reserved_ += kCopies * made;
+    host.streams &= guest.streams;
+    host.scores |= guest.scores;
+    host.rows = std::min(host.rows, guest.rows);
+    return true;
+  }
+
+  // Whether there are rows enough for threads, where inner ranges are not to be split.
+  bool RowsSuffice(const Draft& host, const Draft& guest) const {
+    const Draft& rows = host.ranges.size() < guest.ranges.size() ? host : guest;
+    const Draft& all = &rows == &host ? guest : host;
+    if (rows.ranges.empty()) return false;
+    if (Points(rows.ranges) < kRowsMin && Points(all.ranges) > kFewPoints) return false;
+    if (std::min(rows.rows, all.rows) <= rows.ranges.size()) return true;
+    // Without a reduction nothing keeps the inner ranges in one task, and each would store the
+    // row's value: fine if nobody needs it stored.
+    return std::none_of(rows.stores.begin(), rows.stores.end(), [&](const Stored& stored) {
+      const auto readers = readers_.find(stored.node);
+      const int outside = (readers == readers_.end() ? 0 : readers->second) -
+                          (guest.reads.contains(stored.node) ? 1 : 0);
+      return results_.contains(stored.node) || outside > 0;
+    });
+  }
+
+  // The same loops under ids that no other kernel has.
+  const UOp* WithFreshLoops(const UOp* value) {
+    Replacements by;
+    for (const UOp* node : PostOrder(value))
+      if (IsRange(node, RangeKind::kReduce))
+        by[node] = graph_.MakeChecked(Op::kRange, DType::kI64, node->src,
+                                      {fresh_range_++, node->arg[1], node->arg[2]});
+    return Substitute(graph_, value, by);
+  }
+
+  // Loops of `value` as loops of the host, where it has one of the same length at the same depth.
+  const UOp* WithLoopsOf(const Draft& host, const UOp* value, bool& all) {
+    std::vector<const UOp*> values;
+    for (const Stored& stored : host.stores) values.push_back(stored.value);
+    const auto theirs = Depths(values), ours = Depths({value});
+    Replacements by;
+    for (const UOp* node : PostOrder(value)) {
+      if (node->op != Op::kReduceLoop || theirs.contains(node)) continue;
+      bool found = false;
+      for (const UOp* host_value : values)
+        for (const UOp* other : PostOrder(host_value)) {
+          if (found || other->op != Op::kReduceLoop || theirs.at(other) != ours.at(node)) continue;
+          found = other->src.size() == node->src.size();
+          for (size_t i = 1; found && i < node->src.size(); ++i)
+            found = SameLength(other->src[i], node->src[i]);
+          for (size_t i = 1; found && i < node->src.size(); ++i) by[node->src[i]] = other->src[i];
+        }
+      all &= found;
+    }
+    return Substitute(graph_, value, by);
+  }
+
+  // Loops of `value` over rows of scores as those of the host, so that both read one copy of a row.
+  // A reduction over the host's range that depends on the guest's would lose it, so there is none.
+  const UOp* WithScoreLoopsOf(const Draft& host, const UOp* value) {
+    std::vector<const UOp*> values;
+    for (const Stored& stored : host.stores) values.push_back(stored.value);
+    for (const UOp* mine : ScoreLoops({value}))
+      for (const UOp* theirs : ScoreLoops(values)) {
+        if (mine == theirs || !SameLength(mine, theirs)) continue;
+        if (DependsInside(value, theirs, mine)) continue;
+        value = Substitute(graph_, value, Replacements{{mine, theirs}});
+        break;
+      }
+    return value;
+  }
+
+  // Whether some reduction of `value` over `range`, or what it is made of, depends on `other`.
+  static bool DependsInside(const UOp* value, const UOp* range, const UOp* other) {
+    for (const UOp* node : PostOrder(value)) {
+      if (node->op != Op::kReduceLoop ||
+          std::find(node->src.begin() + 1, node->src.end(), range) == node->src.end())
+        continue;
+      const std::vector<const UOp*> inside = PostOrder(node->src[0]);
+      if (std::find(inside.begin(), inside.end(), other) != inside.end()) return true;
+    }
+    return false;
+  }
+
+  // Makers before readers, else as they came.
+  std::vector<size_t> Order() const {
+    std::vector<size_t> order, waits(drafts_.size());
+    std::vector<std::vector<size_t>> readers(drafts_.size());
+    for (size_t i = 0; i < drafts_.size(); ++i)
+      for (const size_t maker : MakersOf(drafts_[i]))
+        if (maker != i) {
+          readers[maker].push_back(i);
+          ++waits[i];
+        }
+    std::set<size_t> ready;
+    for (size_t i = 0; i < drafts_.size(); ++i)
+      if (waits[i] == 0) ready.insert(i);
+    while (!ready.empty()) {
+      order.push_back(*ready.begin());
+      ready.erase(ready.begin());
+      for (const size_t reader : readers[order.back()])
+        if (--waits[reader] == 0) ready.insert(reader);
+    }
+    OB_CHECK(order.size() == drafts_.size());
+    return order;
+  }
+
+  // Which values must be in memory, now that all is joined: results, and what a needed kernel reads
+  // that another one makes. A load may have been simplified away since the value was chosen.
+  void FindNeeded(const std::vector<size_t>& order) {
+    needed_ = results_;
+    for (size_t n = order.size(); n-- > 0;) {
+      const Draft& draft = drafts_[order[n]];
+      if (!IsNeeded(draft)) continue;
+      for (const UOp* node : draft.reads)
+        if (const auto maker = made_by_.find(node);
+            maker != made_by_.end() && maker->second != order[n])
+          needed_.insert(node);
+    }
+  }
+
+  bool IsNeeded(const Draft& draft) const {
+    return std::any_of(draft.stores.begin(), draft.stores.end(),
+                       [&](const Stored& stored) { return needed_.contains(stored.node); });
+  }
+
+  // Numbers the slots: what is stored first, then what is read, in the order of use.
+  FusedKernel Finish(const Draft& draft) {
+    std::vector<const UOp*> stores, stored_nodes, values;
+    for (const Stored& stored : draft.stores) {
+      values.push_back(stored.node);
+      if (!needed_.contains(stored.node)) continue;
+      stored_nodes.push_back(stored.node);
+      const UOp* const global = graph_.MakeChecked(
+          Op::kGlobal, stored.node->dtype, {},
+          {static_cast<int64_t>(slot_of_.at(stored.node)), PaddedSize(stored.node->shape)});
+      const UOp* const place = graph_.MakeChecked(Op::kIndex, DType::kVoid, {global, stored.place});
+      stores.push_back(graph_.MakeChecked(Op::kStore, DType::kVoid, {place, stored.value}));
+    }
+    const UOp* sink = Sink(graph_, stores);
+    RecordedPass pass("merge", values, sink);
+    if (draft.renumber) sink = WithLoopsNumbered(sink, static_cast<int64_t>(draft.ranges.size()));
+    FusedKernel kernel = WithSlots(sink, std::move(stored_nodes));
+    pass.Made(kernel.ast);
+    return kernel;
+  }
+
+  // `sink` over slots of its own, those of `buffers`, which it stores, first.
+  FusedKernel WithSlots(const UOp* sink, std::vector<const UOp*> buffers) {
+    FusedKernel kernel;
+    kernel.stores = static_cast<int>(buffers.size());
+    kernel.buffers = std::move(buffers);
+    sink = WithGlobals(sink, [&](const UOp* global) {
+      const UOp* const buffer = node_of_[global->arg[0]];
+      auto place = std::find(kernel.buffers.begin(), kernel.buffers.end(), buffer);
+      if (place == kernel.buffers.end()) place = kernel.buffers.insert(place, buffer);
+      return place - kernel.buffers.begin();
+    });
+    kernel.ast = Simplify(graph_, sink);
+    return kernel;
+  }
+
+  const UOp* WithLoopsNumbered(const UOp* sink, int64_t next) {
+    Replacements by;
+    for (const UOp* node : PostOrder(sink))
+      if (IsRange(node, RangeKind::kReduce))
+        by[node] = graph_.MakeChecked(Op::kRange, DType::kI64, node->src,
+                                      {next++, node->arg[1], node->arg[2]});
+    return Substitute(graph_, sink, by);
+  }
+
+  Graph& graph_;
+  const absl::flat_hash_set<const UOp*>& results_;
+  std::vector<Draft> drafts_;
+  absl::flat_hash_set<const UOp*> needed_;           // in memory
+  absl::flat_hash_map<const UOp*, size_t> made_by_;  // tensor node -> its draft
+  absl::flat_hash_map<const UOp*, int> readers_;  // kernels that read it and are not joined to it
+  absl::flat_hash_map<const UOp*, size_t> slot_of_;
+  std::vector<const UOp*> node_of_;  // by slot
+  int64_t fresh_range_ = 1 << 20;
+  int64_t reserved_ = 0;  // nodes, to finish what there is
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<FusedKernel>> FuseKernels(
+    Graph& graph, std::vector<LoweredKernel> kernels,
+    const absl::flat_hash_set<const UOp*>& results) {
+  return Merger(graph, results).Run(kernels);
+}
+
+}  // namespace outboard::schedule

@@ -1,0 +1,154 @@
+#include "compiler/schedule/gather/gather.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "absl/container/flat_hash_map.h"
+#include "base/check.h"
+#include "compiler/ir/build.h"
+#include "compiler/rewrite/rules/linear.h"
+#include "compiler/rewrite/simplify.h"
+#include "compiler/rewrite/substitute.h"
+#include "compiler/schedule/guard.h"
+
+namespace outboard::schedule {
+namespace {
+
+// `value` with `solution.range` replaced. A load that depended on the range is made only where the
+// guard holds.
+const UOp* Apply(Graph& g, const UOp* value, const Solution& solution) {
+  return Substitute(
+      g, value, {{solution.range, solution.value}}, [&](const UOp* node, Sources src) {
+        if (node->op != Op::kLoad || solution.guard == nullptr)
+          return g.MakeChecked(node->op, node->dtype, src, node->arg);
+        const bool gated = src.size() > 1;
+        const UOp* const gate = JoinGuards(g, gated ? src[1] : nullptr, solution.guard);
+        const UOp* const otherwise = gated ? src[2] : ConstOf(g, node->dtype, 0);
+        return g.MakeChecked(Op::kLoad, node->dtype, {src[0], gate, otherwise});
+      });
+}
+
+// The same in the wrapping arithmetic of the equation's type: range == rest has one solution there,
+// also where the sum that `rest` is could wrap. The range itself must fit the type.
+std::optional<Solution> SolveWrapping(Graph& g, const UOp* left, const UOp* right,
+                                      const std::vector<const UOp*>& ranges) {
+  const DType dtype = left->dtype;
+  const UOp* const minus = ConstOf(g, dtype, -1);
+  const LinearSum linear = LinearOf(Simplify(g, Add(g, left, Mul(g, right, minus))));
+  for (const auto& [term, coefficient] : linear.terms) {
+    if (term->op != Op::kCast || coefficient * coefficient != 1) continue;
+    const UOp* const range = term->src[0];
+    if (std::find(ranges.begin(), ranges.end(), range) == ranges.end()) continue;
+    if (range->arg[1] - 1 > IntMax(dtype)) continue;
+    LinearSum rest;
+    rest.dtype = dtype;
+    bool once = true;
+    for (const auto& [other, factor] : linear.terms)
+      if (other != term) {
+        once = once && !DependsOn(other, range);
+        rest.terms.emplace_back(other, WrapTo(dtype, -coefficient * factor));
+      }
+    if (!once) continue;
+    rest.constant = WrapTo(dtype, -coefficient * linear.constant);
+    const UOp* const value = Simplify(g, Cast(g, FromLinear(g, rest), DType::kI64));
+    return Solution{range, value, InRange(g, value, range->arg[1])};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Solution> SolveEquality(Graph& graph, const UOp* left, const UOp* right,
+                                      const std::vector<const UOp*>& ranges) {
+  if (!IsInt(left->dtype) || left->dtype == DType::kU64) return std::nullopt;
+  const auto as_index = [&](const UOp* x) { return Simplify(graph, Cast(graph, x, DType::kI64)); };
+  const UOp* const difference = Simplify(
+      graph, Add(graph, as_index(left), Mul(graph, as_index(right), ConstIndex(graph, -1))));
+  // The difference itself must not wrap, or a second solution could hide.
+  if (difference->vmin == IntMin(DType::kI64) && difference->vmax == IntMax(DType::kI64))
+    return std::nullopt;
+  const LinearSum linear = LinearOf(difference);
+
+  const UOp* best = nullptr;
+  int64_t factor = 0;
+  for (const auto& [term, coefficient] : linear.terms) {
+    if (coefficient == 0 || std::find(ranges.begin(), ranges.end(), term) == ranges.end()) continue;
+    const bool unit = std::abs(coefficient) == 1, best_unit = std::abs(factor) == 1;
+    if (best == nullptr || unit > best_unit || (unit == best_unit && term->arg[1] > best->arg[1])) {
+      best = term;
+      factor = coefficient;
+    }
+  }
+  if (best == nullptr)
+    return IsSigned(left->dtype) && left->dtype != DType::kI64
+               ? SolveWrapping(graph, left, right, ranges)
+               : std::nullopt;
+
+  LinearSum rest;  // -(difference without the range), so that factor * range == rest
+  rest.constant = -linear.constant;
+  for (const auto& [term, coefficient] : linear.terms) {
+    if (term == best) continue;
+    if (DependsOn(term, best)) return std::nullopt;
+    rest.terms.emplace_back(term, -coefficient);
+  }
+  if (factor < 0) {
+    rest.constant = -rest.constant;
+    for (auto& term : rest.terms) term.second = -term.second;
+    factor = -factor;
+  }
+  const UOp* value = FromLinear(graph, rest);
+  const UOp* guard = nullptr;
+  if (factor > 1) {
+    guard = Alu(graph, Op::kCmpEq, Alu(graph, Op::kMod, value, ConstIndex(graph, factor)),
+                ConstIndex(graph, 0));
+    // Between -factor and 0 the quotient truncates to 0, but then the remainder is not 0.
+    value = Alu(graph, Op::kIDiv, value, ConstIndex(graph, factor));
+  }
+  value = Simplify(graph, value);
+  guard = JoinGuards(graph, guard, InRange(graph, value, best->arg[1]));
+  if (guard != nullptr) guard = Simplify(graph, guard);
+  if (guard != nullptr && guard->IsIntConst(1)) guard = nullptr;
+  return Solution{best, value, guard};
+}
+
+const UOp* MakeSum(Graph& graph, const UOp* value, std::vector<const UOp*> ranges) {
+  const UOp* const zero = ConstOf(graph, value->dtype, 0);
+  // The conditions around the term, outermost first, taken off by turns with the sums between them.
+  std::vector<const UOp*> gates;
+  while (true) {
+    if (value->op == Op::kWhere && IsZero(value->src[2])) {
+      AppendConditions(value->src[0], gates);
+      value = value->src[1];
+    } else if (value->op == Op::kReduceLoop && static_cast<Op>(value->arg[0]) == Op::kAdd) {
+      ranges.insert(ranges.end(), value->src.begin() + 1, value->src.end());
+      value = value->src[0];
+    } else {
+      break;
+    }
+  }
+  for (size_t i = 0; i < gates.size();) {
+    const UOp* const gate = gates[i];
+    std::optional<Solution> solution;
+    if (gate->op == Op::kCmpEq) solution = SolveEquality(graph, gate->src[0], gate->src[1], ranges);
+    if (!solution) {
+      ++i;
+      continue;
+    }
+    ranges.erase(std::find(ranges.begin(), ranges.end(), solution->range));
+    gates.erase(gates.begin() + i);
+    value = Apply(graph, value, *solution);
+    for (const UOp*& g : gates) g = Apply(graph, g, *solution);
+    if (solution->guard != nullptr) AppendConditions(solution->guard, gates);
+    i = 0;  // a substituted gate may have become solvable
+  }
+  const UOp* gate = nullptr;
+  for (const UOp* g : gates) gate = JoinGuards(graph, gate, g);
+  if (gate != nullptr) value = Where(graph, gate, value, zero);
+  value = Simplify(graph, value);
+  if (ranges.empty()) return value;
+  std::vector<const UOp*> src = {value};
+  src.insert(src.end(), ranges.begin(), ranges.end());
+  return graph.MakeChecked(Op::kReduceLoop, DType::kVoid, src, {static_cast<int64_t>(Op::kAdd)});
+}
+
+}  // namespace outboard::schedule

@@ -1,0 +1,136 @@
+#include "compiler/schedule/gather/scatter.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/check.h"
+#include "compiler/ir/build.h"
+#include "compiler/rewrite/simplify.h"
+#include "compiler/schedule/gather/gather.h"
+#include "compiler/schedule/guard.h"
+#include "compiler/schedule/padded_dims.h"
+
+namespace outboard::schedule {
+namespace {
+
+constexpr double kComparisonsMin =
+    4096;  // of places with rows; below, one kernel is better than two
+
+// The loops of a REDUCE: its results in any order, what it sums in sequence.
+struct Loops {
+  std::vector<const UOp*> index;  // one i64 a dimension of the source
+  std::vector<const UOp*> outputs, sequences;
+};
+
+Loops LoopsOf(Graph& g, const UOp* reduce) {
+  const UOp& x = *reduce->src[0];
+  Loops loops;
+  loops.index.resize(x.rank());
+  int64_t next = 0;
+  for (const bool summed : {false, true})  // outputs have the first ids
+    for (int i = 0; i < x.rank(); ++i) {
+      const bool is_summed =
+          std::find(reduce->arg.begin() + 1, reduce->arg.end(), i) != reduce->arg.end();
+      if (is_summed != summed) continue;
+      const int64_t extent = x.shape[i].value();
+      const RangeKind kind = summed ? RangeKind::kSequence : RangeKind::kOutput;
+      loops.index[i] = extent == 1 ? ConstIndex(g, 0)
+                                   : g.MakeChecked(Op::kRange, DType::kI64, {},
+                                                   {next++, extent, static_cast<int64_t>(kind)});
+      if (extent > 1) (summed ? loops.sequences : loops.outputs).push_back(loops.index[i]);
+    }
+  return loops;
+}
+
+// What is added, where and when.
+struct Row {
+  Solution place;  // of the output range that is gone
+  const UOp* value = nullptr;
+  const UOp* gate = nullptr;  // nullptr for always
+};
+
+std::optional<Row> FindRow(Graph& g, const UOp* term, const Loops& loops) {
+  Row row;
+  std::vector<const UOp*> gates;
+  while (term->op == Op::kWhere && IsZero(term->src[2])) {
+    AppendConditions(term->src[0], gates);
+    term = term->src[1];
+  }
+  row.value = term;
+  for (size_t i = 0; i < gates.size() && row.place.range == nullptr; ++i) {
+    if (gates[i]->op != Op::kCmpEq) continue;
+    const auto solution = SolveEquality(g, gates[i]->src[0], gates[i]->src[1], loops.outputs);
+    if (!solution) continue;
+    row.place = *solution;
+    gates.erase(gates.begin() + static_cast<int64_t>(i));
+  }
+  if (row.place.range == nullptr) return std::nullopt;
+  if (row.place.guard != nullptr) AppendConditions(row.place.guard, gates);
+  for (const UOp* gate : gates) row.gate = JoinGuards(g, row.gate, gate);
+
+  // Nothing else may depend on the place; each step must count; no loops inside.
+  std::vector<const UOp*> parts = {row.place.value, row.value};
+  if (row.gate != nullptr) parts.push_back(row.gate);
+  std::vector<bool> used(loops.sequences.size());
+  for (const UOp* part : parts)
+    for (const UOp* node : PostOrder(part)) {
+      if (node == row.place.range || node->op == Op::kReduceLoop) return std::nullopt;
+      for (size_t i = 0; i < used.size(); ++i) used[i] = used[i] || node == loops.sequences[i];
+    }
+  if (std::find(used.begin(), used.end(), false) != used.end()) return std::nullopt;
+  return row;
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> ScatterPlaces(Graph& graph, const UOp* reduce) {
+  const DType dtype = reduce->dtype;
+  if (static_cast<Op>(reduce->arg[0]) != Op::kAdd || reduce->src[0]->op != Op::kWhere ||
+      IsBool(dtype) || (IsFloat(dtype) && ByteWidth(dtype) < 4) || !IsStatic(reduce->src[0]->shape))
+    return 0;
+  const Loops loops = LoopsOf(graph, reduce);
+  OB_ASSIGN_OR_RETURN(const UOp* term, IndexExpression(graph, reduce->src[0], loops.index));
+  const auto row = FindRow(graph, Simplify(graph, term), loops);
+  if (!row) return 0;
+  const int64_t places = row->place.range->arg[1];
+  auto comparisons = static_cast<double>(places);
+  for (const UOp* range : loops.sequences) comparisons *= static_cast<double>(range->arg[1]);
+  return comparisons < kComparisonsMin ? 0 : places;
+}
+
+absl::StatusOr<std::optional<LoweredKernel>> LowerScatter(
+    Graph& graph, const UOp* reduce, const absl::flat_hash_set<const UOp*>& stored) {
+  const Loops loops = LoopsOf(graph, reduce);
+  LoweredKernel kernel;
+  kernel.buffers = {reduce};
+  OB_ASSIGN_OR_RETURN(const UOp* term,
+                      LowerAt(graph, reduce->src[0], loops.index, stored, kernel.buffers));
+  const auto row = FindRow(graph, Simplify(graph, term), loops);
+  if (!row) return std::nullopt;
+
+  std::vector<const UOp*> place, index;
+  for (int i = 0; i < reduce->rank(); ++i) {
+    const bool summed =
+        std::find(reduce->arg.begin() + 1, reduce->arg.end(), i) != reduce->arg.end();
+    place.push_back(summed ? ConstIndex(graph, 0) : loops.index[i]);
+    index.push_back(place[i] == row->place.range ? row->place.value : place[i]);
+  }
+  const UOp* const global =
+      graph.MakeChecked(Op::kGlobal, reduce->dtype, {}, {0, ElementCount(reduce->shape)});
+  const auto at = [&](const std::vector<const UOp*>& where) {
+    return graph.MakeChecked(Op::kIndex, DType::kVoid,
+                             {global, OffsetOf(graph, where, reduce->shape)});
+  };
+  const UOp* const zero = ConstOf(graph, reduce->dtype, 0);
+  const UOp* const store = graph.MakeChecked(Op::kStore, DType::kVoid, {at(place), zero});
+  kernel.ast = Simplify(graph, Sink(graph, {store}));
+
+  std::vector<const UOp*> load = {at(index)}, add = {at(index), nullptr};
+  if (row->gate != nullptr) load.insert(load.end(), {row->gate, zero});
+  add[1] = Add(graph, graph.MakeChecked(Op::kLoad, DType::kVoid, load), row->value);
+  if (row->gate != nullptr) add.push_back(row->gate);
+  kernel.then = Simplify(graph, Sink(graph, {graph.MakeChecked(Op::kStore, DType::kVoid, add)}));
+  return kernel;
+}
+
+}  // namespace outboard::schedule

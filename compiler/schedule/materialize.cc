@@ -1,0 +1,265 @@
+#include "compiler/schedule/materialize.h"
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "base/check.h"
+#include "compiler/ir/build.h"
+#include "compiler/rewrite/simplify.h"
+#include "compiler/schedule/gather/one_hot.h"
+#include "compiler/schedule/gather/scatter.h"
+#include "compiler/schedule/padded_dims.h"
+
+namespace outboard::schedule {
+namespace {
+
+// Thresholds, tried on a convolutional network's training step
+// (docs/decisions/010-what-is-kept.md).
+constexpr double kJoinedSumRepeats =
+    4;  // an inner sum may be computed this often per element to join an outer one
+// Operations that a trip of one element through memory is worth: a few cycles, at some bytes a
+// cycle.
+constexpr double kMemoryTripCost = 20;
+constexpr double kThreefryCost = 100;
+constexpr double kCostMax = 1000;  // sums of costs count shared parts twice; this keeps them finite
+
+// What encloses a value in the kernel that computes it.
+enum class Enclosing {
+  kNothing,  // nothing but elementwise work up to a store
+  kSum,      // a sum it can join: only movements and one-hot sums between
+  kLoop,     // some other loop
+};
+
+struct Use {
+  double readings = 0;  // how often the value is computed, all kernels together
+  int users = 0;        // through movements
+  Enclosing enclosing = Enclosing::kNothing;
+};
+
+double Elements(const UOp* node) { return static_cast<double>(PaddedSize(node->shape)); }
+
+class Chooser {
+ public:
+  Chooser(Graph& graph, const UOp* sink, const absl::flat_hash_set<const UOp*>& never)
+      : graph_(graph), sink_(sink), order_(PostOrder(sink)), never_(never) {}
+
+  absl::StatusOr<Choice> Run() {
+    order_.pop_back();  // the SINK
+    for (const UOp* node : order_) {
+      if (node->op == Op::kReduce) {
+        OB_ASSIGN_OR_RETURN(one_hot_[node], FindOneHot(graph_, node));
+        if (one_hot_[node].where != nullptr || one_hot_[node].loops_left <= 1) continue;
+        OB_ASSIGN_OR_RETURN(const int64_t places, ScatterPlaces(graph_, node));
+        if (places > 0) places_[node] = static_cast<double>(places);
+      }
+    }
+    FindConditions();
+    CountUsers();
+    // What a value costs depends on what is kept below it, which is decided after it: the second
+    // walk knows the first one's answer.
+    for (int walk = 0; walk < 2; ++walk) {
+      for (const UOp* node : order_) {
+        work_[node] = Cost(node);
+        cost_[node] = stored_.contains(node) && !seen_.contains(node) ? 1 : work_[node];
+      }
+      for (const UOp* node : order_) holds_reduce_[node] = HoldsReduce(node);
+      stored_.clear();
+      uses_.clear();
+      for (const UOp* result : sink_->src) stored_.insert(result);
+      for (auto node = order_.rbegin(); node != order_.rend(); ++node) Visit(*node);
+    }
+    Choice choice;
+    for (const UOp* node : order_) {
+      if (!stored_.contains(node)) continue;
+      if (!seen_.contains(node)) choice.read_again.insert(node);
+      if (node->op == Op::kParam || Elements(node) == 0) continue;
+      choice.kept.push_back(node);
+      if (places_.contains(node)) choice.scattered.insert(node);
+    }
+    return choice;
+  }
+
+ private:
+  bool IsLoop(const UOp* node) const {
+    return node->op == Op::kReduce && one_hot_.at(node).loops_left > 1;
+  }
+
+  // What of the conditions of one-hot sums must be seen where the sum is: comparisons, and the
+  // arithmetic that positions go through on the way there. What is data alone is as good loaded.
+  void FindConditions() {
+    absl::flat_hash_map<const UOp*, bool> has_position;
+    for (const UOp* node : order_) {
+      bool& has = has_position[node];
+      has = node->op == Op::kIota;
+      const bool arithmetic = IsMovement(node->op) || node->op == Op::kContiguous ||
+                              node->op == Op::kCast ||
+                              (IsAlu(node->op) && node->op != Op::kThreefry);
+      if (!arithmetic || IsFloat(node->dtype)) continue;
+      for (const UOp* s : node->src) has = has || has_position.at(s);
+    }
+    std::vector<const UOp*> stack;
+    for (const UOp* node : order_) {
+      if (node->op == Op::kReduce && one_hot_.at(node).where != nullptr)
+        stack.push_back(one_hot_.at(node).where->src[0]);
+      else if (places_.contains(node))
+        stack.push_back(node->src[0]->src[0]);
+    }
+    while (!stack.empty()) {
+      const UOp* const node = stack.back();
+      stack.pop_back();
+      if (!has_position.at(node) || !seen_.insert(node).second) continue;
+      stack.insert(stack.end(), node->src.begin(), node->src.end());
+    }
+  }
+
+  // Rough operations an element, loads counted, down to what is certainly loaded.
+  double Cost(const UOp* node) {
+    switch (node->op) {
+      case Op::kConst:
+      case Op::kIota: return 0;
+      case Op::kParam: return 1;
+      case Op::kReduce:
+        if (const UOp* where = one_hot_.at(node).where)
+          return std::min(cost_.at(where->src[0]) + cost_.at(where->src[1]), kCostMax);
+        return 1;
+      default: break;
+    }
+    double cost = 0;
+    for (const UOp* s : node->src) cost += cost_.at(s);
+    if (IsAlu(node->op) || node->op == Op::kCast)
+      cost += node->op == Op::kThreefry ? kThreefryCost : IsIndexWork(node) ? 0 : 1;
+    return std::min(cost, kCostMax);
+  }
+
+  // Arithmetic on positions alone turns into index arithmetic.
+  bool IsIndexWork(const UOp* node) const {
+    if (IsFloat(node->dtype)) return false;
+    return std::all_of(node->src.begin(), node->src.end(),
+                       [&](const UOp* s) { return cost_.at(s) == 0; });
+  }
+
+  // A window, or another one-hot sum by position alone: index arithmetic, like a movement.
+  bool IsWindow(const UOp* node) const {
+    if (node->op != Op::kReduce) return false;
+    const OneHot& one_hot = one_hot_.at(node);
+    return one_hot.where != nullptr && one_hot.loops_left <= 1 &&
+           cost_.at(one_hot.where->src[0]) == 0;
+  }
+
+  // One instruction, and memory would hold the same numbers in more bytes. (An operand of bf16 must
+  // be seen as such: codegen/tensor_core.h.)
+  static bool IsWidening(const UOp* node) {
+    if (node->op != Op::kCast || node->dtype != DType::kF32) return false;
+    return node->src[0]->dtype == DType::kBF16 || node->src[0]->dtype == DType::kF16;
+  }
+
+  void CountUsers() {
+    for (auto it = order_.rbegin(); it != order_.rend(); ++it) {
+      const UOp* const node = *it;
+      const int users = IsMovement(node->op) ? std::max(1, users_[node]) : 1;
+      for (const UOp* s : node->src) users_[s] += users;
+    }
+    for (const UOp* result : sink_->src) ++users_[result];
+  }
+
+  // Whether computing an element of `node` runs a loop that its sources do not keep.
+  bool HoldsReduce(const UOp* node) const {
+    if (node->op == Op::kParam) return false;
+    if (IsLoop(node)) return true;
+    const auto unkept = [&](const UOp* s) { return holds_reduce_.at(s) && users_.at(s) == 1; };
+    if (node->op == Op::kReduce && one_hot_.at(node).where != nullptr)
+      return unkept(one_hot_.at(node).where->src[1]);
+    return std::any_of(node->src.begin(), node->src.end(),
+                       [&](const UOp* s) { return unkept(s) && Elements(node) <= Elements(s); });
+  }
+
+  bool ShouldStore(const UOp* node, const Use& use) const {
+    const double elements = Elements(node);
+    if (never_.contains(node)) return false;
+    if (elements == 0 || node->op == Op::kParam || node->is_const() || node->op == Op::kIota)
+      return false;
+    if (node->op == Op::kContiguous || places_.contains(node)) return true;
+    const double repeats = use.readings / elements;
+    if (IsLoop(node)) {
+      if (use.users > 1 || use.enclosing == Enclosing::kLoop) return true;
+      if (use.enclosing == Enclosing::kSum)
+        return static_cast<Op>(node->arg[0]) != Op::kAdd || repeats > kJoinedSumRepeats;
+      return repeats > 1;
+    }
+    if (IsMovement(node->op) || IsWindow(node) || IsWidening(node))
+      return false;  // its source decides
+    if (holds_reduce_.at(node)) {
+      if (use.users > 1 || repeats > 1) return true;
+      // Elementwise work between two loops cannot join them.
+      if (use.enclosing != Enclosing::kNothing) return true;
+    }
+    return (repeats - 1) * (work_.at(node) - 1) > kMemoryTripCost;  // one load is needed either way
+  }
+
+  void Read(const UOp* source, double readings, Enclosing enclosing, int users) {
+    Use& use = uses_[source];
+    use.readings += readings;
+    use.users += users;
+    use.enclosing = std::max(use.enclosing, enclosing);
+  }
+
+  void Visit(const UOp* node) {
+    Use use = uses_[node];
+    const bool result = stored_.contains(node);
+    if (!result && use.users == 0) return;  // skipped: the WHERE of a one-hot sum, say
+    if (seen_.contains(node)) {
+      if (result) use = {use.readings + Elements(node), use.users + 1, use.enclosing};
+    } else if (result || ShouldStore(node, use)) {
+      stored_.insert(node);
+      use = {Elements(node), 1, Enclosing::kNothing};
+    }
+    if (use.users == 0 || Elements(node) == 0) return;
+    if (IsMovement(node->op) || node->op == Op::kContiguous) {
+      Read(node->src[0], use.readings, use.enclosing, use.users);
+    } else if (node->op == Op::kReduce) {
+      const OneHot& one_hot = one_hot_.at(node);
+      const Enclosing inside = one_hot.loops_left > 1 ? Enclosing::kSum : use.enclosing;
+      const bool sum = static_cast<Op>(node->arg[0]) == Op::kAdd;
+      const auto places = places_.find(node);
+      const double repeated = one_hot.loops_left / (places == places_.end() ? 1 : places->second);
+      const double readings = use.readings * std::max(1.0, repeated);
+      if (one_hot.where != nullptr) {
+        Read(one_hot.where->src[1], readings, inside, use.users);
+        Read(one_hot.where->src[0], readings, Enclosing::kLoop, 1);
+      } else {
+        Read(node->src[0], readings, sum ? Enclosing::kSum : Enclosing::kLoop, 1);
+      }
+    } else {
+      const Enclosing inside =
+          use.enclosing == Enclosing::kNothing ? Enclosing::kNothing : Enclosing::kLoop;
+      absl::flat_hash_set<const UOp*> seen;
+      for (const UOp* s : node->src)
+        if (seen.insert(s).second) Read(s, use.readings, inside, 1);
+    }
+  }
+
+  Graph& graph_;
+  const UOp* sink_;
+  std::vector<const UOp*> order_;
+  const absl::flat_hash_set<const UOp*>& never_;
+  absl::flat_hash_map<const UOp*, OneHot> one_hot_;
+  absl::flat_hash_map<const UOp*, double> places_;  // of sums that are scattered
+  absl::flat_hash_map<const UOp*, double> work_;  // to compute an element, from what is kept below
+  absl::flat_hash_map<const UOp*, double>
+      cost_;  // to read an element: the same, or 1 where it is kept
+  absl::flat_hash_map<const UOp*, int> users_;
+  absl::flat_hash_map<const UOp*, bool> holds_reduce_;
+  absl::flat_hash_map<const UOp*, Use> uses_;
+  absl::flat_hash_set<const UOp*> stored_;
+  absl::flat_hash_set<const UOp*> seen_;  // of conditions: never loaded
+};
+
+}  // namespace
+
+absl::StatusOr<Choice> ChooseMaterialized(Graph& graph, const UOp* sink,
+                                          const absl::flat_hash_set<const UOp*>& never) {
+  return Chooser(graph, sink, never).Run();
+}
+
+}  // namespace outboard::schedule

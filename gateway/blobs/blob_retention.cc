@@ -1,0 +1,319 @@
+// Invariants:
+//   C1  held_ has, for each row of names_, what Protect was called with for it, and nothing else.
+//   C2  A row is written only while its blobs are protected and after they are durable.
+//   C3  What a session's entry lists is protected once for each time that it is listed there.
+// names_mutex_ is held while a row changes, so that rows and held_ change together; sessions_mutex_
+// never while a disk works. The store never calls back with its own lock held.
+#include "gateway/blobs/blob_retention.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "gateway/blobs/limits.h"
+
+namespace outboard::gateway {
+
+namespace {
+
+absl::Status Ended() { return absl::AbortedError("the session has ended"); }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<BlobRetention>> BlobRetention::Open(BlobStore* store,
+                                                                   const std::string& names_path,
+                                                                   std::function<WallTime()> now) {
+  OB_ASSIGN_OR_RETURN(std::unique_ptr<Names> names, Names::Open(names_path));
+  std::unique_ptr<BlobRetention> catalogue(
+      new BlobRetention(store, std::move(names), std::move(now)));
+  OB_RETURN_IF_ERROR(catalogue->ProtectNames());
+  return catalogue;
+}
+
+absl::Status BlobRetention::ProtectNames() {
+  OB_ASSIGN_OR_RETURN(const auto rows, names_->All());
+  for (const auto& [tenant, row] : rows) {
+    std::vector<wire::Hash> wanted = {row.manifest};
+    const auto bytes = store_->Read(tenant, row.manifest, kCheckpointBytesMax);
+    if (absl::IsUnavailable(bytes.status())) return bytes.status();  // passes: no reason to forget
+    if (bytes.ok()) {
+      if (const auto list = ReadManifest(*bytes); list.ok())
+        for (const NamedBlob& blob : BlobsOf(*list)) wanted.push_back(blob.root);
+    }
+    // A damaged disk may have lost some; Get and the pull say so, and the rest stays.
+    std::vector<wire::Hash>& held = held_[{tenant.value, row.name}];
+    for (const wire::Hash& root : wanted)
+      if (store_->Protect(tenant, std::span(&root, 1)).ok()) held.push_back(root);
+  }
+  return absl::OkStatus();
+}
+
+// ---- names --------------------------------------------------------------------------------------
+
+absl::StatusOr<BlobRetention::Stored> BlobRetention::Get(TenantId tenant, std::string_view name) {
+  OB_ASSIGN_OR_RETURN(NameRow row, names_->Find(tenant, name));
+  for (;;) {
+    const auto bytes = store_->Read(tenant, row.manifest, kCheckpointBytesMax);
+    if (bytes.ok()) {
+      OB_ASSIGN_OR_RETURN(proto::Checkpoint checkpoint, ReadManifest(*bytes));
+      return Stored{std::move(row), std::move(checkpoint)};
+    }
+    if (absl::IsUnavailable(bytes.status())) return bytes.status();
+    // A Set in between took the list of before with it.
+    OB_ASSIGN_OR_RETURN(NameRow now, names_->Find(tenant, name));
+    if (now.manifest == row.manifest) {
+      return absl::DataLossError(
+          absl::StrCat("the list of ", row.name, " was damaged on the gateway's disk"));
+    }
+    row = std::move(now);
+  }
+}
+
+void BlobRetention::Set(TenantId tenant, const std::string& name,
+                        const proto::Checkpoint& checkpoint, Done done) {
+  std::vector<wire::Hash> roots;
+  NameRow row{.name = name, .entries = static_cast<uint32_t>(checkpoint.entries_size())};
+  const auto prepare = [&]() -> absl::Status {
+    OB_RETURN_IF_ERROR(CheckName(name));
+    OB_RETURN_IF_ERROR(CheckCheckpoint(checkpoint));
+    for (const NamedBlob& blob : BlobsOf(checkpoint)) {
+      OB_ASSIGN_OR_RETURN(const BlobStore::Blob found, store_->Find(tenant, blob.root));
+      if (found.size_bytes != blob.size_bytes) {
+        return absl::InvalidArgumentError(absl::StrCat("blob ", wire::ToHex(blob.root), " has ",
+                                                       found.size_bytes, " bytes, not ",
+                                                       blob.size_bytes));
+      }
+      row.size_bytes += blob.size_bytes;
+      roots.push_back(blob.root);
+    }
+    // No client comes for it again: it goes with the name.
+    OB_ASSIGN_OR_RETURN(row.manifest,
+                        store_->Write(tenant, ManifestBytes(checkpoint), BlobOrigin::kSession));
+    roots.push_back(row.manifest);
+    return absl::OkStatus();
+  };
+  if (absl::Status status = prepare(); !status.ok()) return done(std::move(status));
+  Name(tenant, row, std::move(roots), std::move(done));
+}
+
+void BlobRetention::Name(TenantId tenant, const NameRow& row, std::vector<wire::Hash> roots,
+                         Done done) {
+  if (absl::Status status = store_->Protect(tenant, roots); !status.ok())
+    return done(std::move(status));
+  const std::span<const wire::Hash> waited = roots;
+  store_->WhenDurable(tenant, waited,
+                      [this, tenant, row = NameRow(row), roots = roots,
+                       done = std::move(done)](absl::Status status) mutable {
+                        if (status.ok()) {
+                          std::lock_guard lock(names_mutex_);
+                          row.written_at = now_();
+                          status = names_->Set(tenant, row);
+                          if (status.ok()) std::swap(held_[{tenant.value, row.name}], roots);  // C1
+                        }
+                        store_->Unprotect(tenant,
+                                          roots);  // what the name held before, or would have held
+                        done(std::move(status));
+                      });
+}
+
+absl::StatusOr<uint64_t> BlobRetention::Remove(TenantId tenant, std::string_view name) {
+  const uint64_t before = store_->UsageOf(tenant).used_bytes;
+  std::vector<wire::Hash> held;
+  {
+    std::lock_guard lock(names_mutex_);
+    OB_RETURN_IF_ERROR(names_->Remove(tenant, name));
+    const auto found = held_.extract({tenant.value, std::string(name)});
+    if (!found.empty()) held = std::move(found.mapped());
+  }
+  store_->Unprotect(tenant, held);
+  store_->RemoveIdle(tenant, held);
+  const uint64_t after = store_->UsageOf(tenant).used_bytes;
+  return before - std::min(before, after);
+}
+
+absl::StatusOr<BlobRetention::Usage> BlobRetention::UsageOf(TenantId tenant) {
+  Usage usage{.quota_bytes = store_->quota_bytes()};
+  OB_ASSIGN_OR_RETURN(usage.names, names_->Count(tenant));
+  const BlobIndex::Usage stored = store_->UsageOf(tenant);
+  usage.used_bytes = stored.used_bytes;
+  usage.protected_bytes = stored.protected_bytes;
+  std::set<wire::Hash> pinned;
+  for (std::string after;;) {
+    OB_ASSIGN_OR_RETURN(const auto rows, names_->List(tenant, "", after, kStoreNamesPerPage));
+    if (rows.empty()) break;
+    after = rows.back().name;
+    std::lock_guard lock(names_mutex_);
+    for (const NameRow& row : rows) {
+      if (!row.pinned) continue;
+      const std::vector<wire::Hash>& held = held_[{tenant.value, row.name}];
+      pinned.insert(held.begin(), held.end());
+    }
+  }
+  for (const wire::Hash& root : pinned) usage.pinned_bytes += store_->SizeOf(tenant, root);
+  return usage;
+}
+
+// ---- sessions -----------------------------------------------------------------------------------
+
+void BlobRetention::BeginSession(TenantId tenant, const SessionId& session) {
+  std::lock_guard lock(sessions_mutex_);
+  sessions_.try_emplace(session, Session{.tenant = tenant});
+}
+
+absl::Status BlobRetention::UseBlob(TenantId tenant, const SessionId& session,
+                                    const wire::Hash& root, uint64_t seq, uint64_t behind_seq) {
+  OB_RETURN_IF_ERROR(store_->Protect(tenant, std::span(&root, 1)));
+  std::vector<wire::Hash> free;
+  absl::Status status;
+  {
+    std::lock_guard lock(sessions_mutex_);
+    if (const auto uses = sessions_.find(session); uses == sessions_.end()) {
+      free.push_back(root);
+      status = Ended();
+    } else {
+      ForgetPuts(uses->second, behind_seq, free);
+      const auto [put, is_new] = uses->second.puts.try_emplace(seq, root);
+      if (!is_new) free.push_back(std::exchange(put->second, root));  // sent again
+    }
+  }
+  store_->Unprotect(tenant, free);
+  return status;
+}
+
+void BlobRetention::ForgetPuts(Session& uses, uint64_t seq, std::vector<wire::Hash>& free) {
+  const auto behind = uses.puts.upper_bound(seq);
+  for (auto put = uses.puts.begin(); put != behind; ++put) free.push_back(put->second);
+  uses.puts.erase(uses.puts.begin(), behind);
+}
+
+absl::Status BlobRetention::UploadedBy(TenantId tenant, const SessionId& session,
+                                       const wire::Hash& root) {
+  OB_RETURN_IF_ERROR(store_->Protect(tenant, std::span(&root, 1)));
+  {
+    std::lock_guard lock(sessions_mutex_);
+    if (const auto uses = sessions_.find(session); uses != sessions_.end()) {
+      uses->second.uploaded.insert(root);
+      return absl::OkStatus();
+    }
+  }
+  store_->Unprotect(tenant, std::span(&root, 1));
+  return Ended();
+}
+
+absl::StatusOr<std::vector<wire::Hash>> BlobRetention::SnapshotRoots(TenantId tenant,
+                                                                     const wire::Hash& manifest) {
+  OB_ASSIGN_OR_RETURN(const std::string bytes, store_->Read(tenant, manifest, kSnapshotBytesMax));
+  OB_ASSIGN_OR_RETURN(std::vector<wire::Hash> roots, RootsOfSnapshot(bytes));
+  roots.push_back(manifest);
+  OB_RETURN_IF_ERROR(store_->Protect(tenant, roots));
+  return roots;
+}
+
+void BlobRetention::KeepSnapshot(TenantId tenant, const SessionId& session,
+                                 const wire::Hash& manifest, uint64_t seq, Write write, Done done) {
+  auto roots = SnapshotRoots(tenant, manifest);
+  if (!roots.ok()) return done(roots.status());
+  const std::span<const wire::Hash> waited = *roots;
+  Done written = [this, tenant, session, seq, roots = *roots, done](absl::Status status) {
+    std::vector<wire::Hash> free = roots;
+    if (status.ok()) {
+      std::lock_guard lock(sessions_mutex_);
+      const auto uses = sessions_.find(session);
+      if (uses == sessions_.end())
+        status = Ended();
+      else
+        free = Replace(uses->second, seq, roots);
+    }
+    store_->Unprotect(tenant, free);
+    done(std::move(status));
+  };
+  store_->WhenDurable(tenant, waited, [write = std::move(write), written](absl::Status status) {
+    if (!status.ok()) return written(std::move(status));
+    write(written);
+  });
+}
+
+std::vector<wire::Hash> BlobRetention::Replace(Session& uses, uint64_t seq,
+                                               const std::vector<wire::Hash>& snapshot) {
+  std::vector<wire::Hash> free = std::exchange(uses.snapshot, snapshot);
+  for (const wire::Hash& root : snapshot) {
+    const auto found = uses.uploaded.find(root);
+    if (found == uses.uploaded.end()) continue;
+    uses.uploaded.erase(found);
+    free.push_back(root);
+  }
+  ForgetPuts(uses, seq, free);
+  return free;
+}
+
+void BlobRetention::KeepCheckpoint(TenantId tenant, const SessionId& session,
+                                   const std::string& name, const wire::Hash& manifest, Done done) {
+  NameRow row{.name = name, .manifest = manifest};
+  std::vector<wire::Hash> roots;
+  const auto prepare = [&]() -> absl::Status {
+    OB_RETURN_IF_ERROR(CheckName(name));
+    OB_ASSIGN_OR_RETURN(const std::string bytes,
+                        store_->Read(tenant, manifest, kCheckpointBytesMax));
+    OB_ASSIGN_OR_RETURN(const proto::Checkpoint checkpoint, ReadManifest(bytes));
+    OB_RETURN_IF_ERROR(CheckCheckpoint(checkpoint));
+    row.entries = static_cast<uint32_t>(checkpoint.entries_size());
+    for (const NamedBlob& blob : BlobsOf(checkpoint)) {
+      OB_ASSIGN_OR_RETURN(const BlobStore::Blob found, store_->Find(tenant, blob.root));
+      if (found.size_bytes != blob.size_bytes)
+        return absl::InvalidArgumentError("a blob has another size than the checkpoint says");
+      row.size_bytes += blob.size_bytes;
+      roots.push_back(blob.root);
+    }
+    roots.push_back(manifest);
+    return absl::OkStatus();
+  };
+  if (absl::Status status = prepare(); !status.ok()) return done(std::move(status));
+  Name(tenant, row, roots,
+       [this, tenant, session, roots, done = std::move(done)](absl::Status status) {
+         if (status.ok()) Forget(tenant, session, roots);
+         done(std::move(status));
+       });
+}
+
+void BlobRetention::Forget(TenantId tenant, const SessionId& session,
+                           std::span<const wire::Hash> uploaded) {
+  std::vector<wire::Hash> free;
+  {
+    std::lock_guard lock(sessions_mutex_);
+    const auto uses = sessions_.find(session);
+    if (uses == sessions_.end()) return;
+    for (const wire::Hash& root : uploaded) {
+      const auto found = uses->second.uploaded.find(root);
+      if (found == uses->second.uploaded.end()) continue;
+      uses->second.uploaded.erase(found);
+      free.push_back(root);
+    }
+  }
+  store_->Unprotect(tenant, free);
+}
+
+absl::Status BlobRetention::RestoreSnapshot(TenantId tenant, const SessionId& session,
+                                            const wire::Hash& manifest) {
+  OB_ASSIGN_OR_RETURN(std::vector<wire::Hash> roots, SnapshotRoots(tenant, manifest));
+  std::lock_guard lock(sessions_mutex_);
+  sessions_[session] = {.tenant = tenant, .snapshot = std::move(roots)};
+  return absl::OkStatus();
+}
+
+void BlobRetention::EndSession(const SessionId& session) {
+  std::vector<wire::Hash> free;
+  TenantId tenant;
+  {
+    std::lock_guard lock(sessions_mutex_);
+    const auto found = sessions_.extract(session);
+    if (found.empty()) return;
+    const Session& uses = found.mapped();
+    tenant = uses.tenant;
+    free = uses.snapshot;
+    for (const auto& [seq, root] : uses.puts) free.push_back(root);
+    free.insert(free.end(), uses.uploaded.begin(), uses.uploaded.end());
+  }
+  store_->Unprotect(tenant, free);
+}
+
+}  // namespace outboard::gateway

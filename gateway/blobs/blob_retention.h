@@ -1,0 +1,122 @@
+// Why blobs stay: names that tenants gave them, and sessions that live. The one place that protects
+// blobs in the store and lets them go.
+//
+// A name protects its manifest and the blobs that this lists; replacing it is one transaction,
+// after all of the new is on the disk, so at any time the name holds the whole of the one or of the
+// other. A session protects its last snapshot, the blobs of Puts that this does not hold, and what
+// its worker uploaded and has not named yet (Keep in fleet.proto).
+//
+// Threads: any. `done` is called once, at once or from the store's thread; then it is on the disk.
+// Errors: NOT_FOUND  no such name; a blob that a list names is not here, whole, of that size
+//         INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION  (names.h, manifest.h)
+//         ABORTED      the session has ended
+//         UNAVAILABLE  the disk
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "gateway/blobs/blob_store.h"
+#include "gateway/blobs/manifest.h"
+#include "gateway/blobs/names.h"
+
+namespace outboard::gateway {
+
+class BlobRetention {
+ public:
+  using Done = std::function<void(absl::Status)>;
+
+  // `names_path`: the accounts file. `store` outlives it. Protects what names hold.
+  static absl::StatusOr<std::unique_ptr<BlobRetention>> Open(BlobStore* store,
+                                                             const std::string& names_path,
+                                                             std::function<WallTime()> now);
+
+  // ---- names ----
+  Names& names() { return *names_; }
+  struct Stored {
+    NameRow row;
+    proto::Checkpoint checkpoint;
+  };
+  absl::StatusOr<Stored> Get(TenantId tenant, std::string_view name);
+  void Set(TenantId tenant, const std::string& name, const proto::Checkpoint& checkpoint,
+           Done done);
+  // The bytes that it made free: of blobs that nothing else protects.
+  absl::StatusOr<uint64_t> Remove(TenantId tenant, std::string_view name);
+  struct Usage {
+    uint64_t used_bytes = 0;
+    uint64_t protected_bytes = 0;
+    uint64_t pinned_bytes = 0;  // under pinned names, each blob once
+    uint64_t quota_bytes = 0;
+    uint64_t names = 0;
+  };
+  absl::StatusOr<Usage> UsageOf(TenantId tenant);
+
+  // ---- sessions ----
+  // Before any of the others; again for a session that goes on. Waits for no disk.
+  void BeginSession(TenantId tenant, const SessionId& session);
+  // A Put of the session by this blob, as item `seq`; of the items up to `behind_seq` none is ever
+  // applied again, so their blobs may go.
+  absl::Status UseBlob(TenantId tenant, const SessionId& session, const wire::Hash& root,
+                       uint64_t seq, uint64_t behind_seq);
+  // Its worker has committed this blob, and will say what for by one of the next two.
+  absl::Status UploadedBy(TenantId tenant, const SessionId& session, const wire::Hash& root);
+  // The manifest is the session's last snapshot, which holds everything up to item `seq`. `write`
+  // is called when it is on the disk, to make the session's row name it, and tells how that went;
+  // until then the one before stays, and if it fails.
+  using Write = std::function<void(Done written)>;
+  void KeepSnapshot(TenantId tenant, const SessionId& session, const wire::Hash& manifest,
+                    uint64_t seq, Write write, Done done);
+  // The manifest is a checkpoint, from now on under `name`.
+  void KeepCheckpoint(TenantId tenant, const SessionId& session, const std::string& name,
+                      const wire::Hash& manifest, Done done);
+  // After a restart, for each session that goes on and has one: as if it had just been kept.
+  absl::Status RestoreSnapshot(TenantId tenant, const SessionId& session,
+                               const wire::Hash& manifest);
+  // And then, once: what sessions made and none protects is removed.
+  void RestoreDone() { store_->RemoveIdleOfSessions(); }
+  void EndSession(const SessionId& session);
+
+ private:
+  struct Session {
+    TenantId tenant;
+    std::vector<wire::Hash> snapshot;     // its manifest and what this names
+    std::map<uint64_t, wire::Hash> puts;  // by seq
+    std::multiset<wire::Hash> uploaded;   // by its worker, not named yet
+  };
+  BlobRetention(BlobStore* store, std::unique_ptr<Names> names, std::function<WallTime()> now)
+      : store_(store), names_(std::move(names)), now_(std::move(now)) {}
+  absl::Status ProtectNames();
+  // Protects `roots`, waits until they are durable, names them.
+  void Name(TenantId tenant, const NameRow& row, std::vector<wire::Hash> roots, Done done);
+  absl::StatusOr<std::vector<wire::Hash>> SnapshotRoots(TenantId tenant,
+                                                        const wire::Hash& manifest);
+  // Takes the Puts up to `seq` out of the entry, to `free`.
+  static void ForgetPuts(Session& uses, uint64_t seq, std::vector<wire::Hash>& free);
+  // What the new snapshot makes needless.
+  static std::vector<wire::Hash> Replace(Session& uses, uint64_t seq,
+                                         const std::vector<wire::Hash>& snapshot);
+  void Forget(TenantId tenant, const SessionId& session, std::span<const wire::Hash> uploaded);
+
+  BlobStore* const store_;
+  const std::unique_ptr<Names> names_;
+  const std::function<WallTime()> now_;
+
+  std::mutex names_mutex_;
+  // What each name protects, by tenant and name.
+  std::map<std::pair<int64_t, std::string>, std::vector<wire::Hash>> held_;
+  std::mutex sessions_mutex_;
+  std::map<SessionId, Session> sessions_;  // those that live
+};
+
+}  // namespace outboard::gateway

@@ -1,0 +1,365 @@
+#include "gateway/data_path/relay.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gateway/base/token.h"
+#include "wire/limits.h"
+#include "wire/status_code.h"
+
+namespace outboard::gateway {
+
+namespace {
+constexpr size_t kPlanBytesMax = wire::kFrameBytesMax / 2;  // it has to fit into an Open
+}  // namespace
+
+Relay::Relay(SessionId session, TenantId tenant, MicroUsd price_per_hour, BlobStore* blobs,
+             BlobRetention* catalogue, GraphAdmission* gate)
+    : session_(session),
+      tenant_(tenant),
+      price_per_hour_(price_per_hour),
+      blobs_(blobs),
+      catalogue_(catalogue),
+      gate_(gate) {}
+
+// ---- the hub ------------------------------------------------------------------------------------
+
+void Relay::SetExecutor(ExecutorSide* executor) {
+  std::lock_guard lock(mutex_);
+  executor_ = executor;
+}
+
+void Relay::Connect(ClientSide* client, const EpochStart& start, const proto::Open& open) {
+  std::lock_guard lock(mutex_);
+  // The client before this one drains no more.
+  if (executor_ != nullptr && std::exchange(executor_paused_, false)) executor_->ResumeReading();
+  client_ = client;
+  client_paused_ = false;
+  start_ = start;
+  graph_id_.clear();
+  graph_bytes_.clear();
+  trace_.Begin(open.trace());
+  if (executor_ == nullptr) return;  // it has just gone; the hub will hear of it
+  proto::ClientFrame frame;
+  frame.set_epoch(start_.epoch);
+  proto::Open& out = *frame.add_items()->mutable_open();
+  out = open;
+  out.clear_resume_token();
+  out.set_session_id(session_.Bytes());
+  out.set_snapshot_ms(start.snapshot_ms);
+  out.set_snapshot_root(start.snapshot_root);
+  // A client whose worker was replaced on its live stream said long ago what it knew of the plan; a
+  // gateway that was started again knows what the client says.
+  if (std::exchange(replays_, false) && !plan_.empty()) {
+    out.clear_plan();
+    for (const auto& [key, entry] : plan_) *out.add_plan() = entry;
+  }
+  if (plan_.empty()) NotePlan(open.plan());
+  executor_->Send(std::move(frame));
+}
+
+void Relay::DropClient(ClientSide* client) {
+  std::lock_guard lock(mutex_);
+  if (client != nullptr && client_ != client) return;
+  ResumeClient();  // another relay may be its next
+  client_ = nullptr;
+  if (executor_ != nullptr && std::exchange(executor_paused_, false)) executor_->ResumeReading();
+}
+
+void Relay::DropExecutor(ExecutorSide* executor) {
+  std::lock_guard lock(mutex_);
+  if (executor_ == executor) {
+    executor_ = nullptr;
+    ResumeClient();  // what it says goes nowhere, but its Close must be heard
+  }
+}
+
+void Relay::ResumeClient() {
+  if (client_ != nullptr && std::exchange(client_paused_, false)) client_->ResumeReading();
+}
+
+void Relay::EndExecutor() {
+  std::lock_guard lock(mutex_);
+  if (executor_ != nullptr) executor_->End(absl::OkStatus());
+}
+
+void Relay::SetValues(ValuesSide* values) {
+  std::lock_guard lock(mutex_);
+  values_ = values;
+  if (executor_ != nullptr && std::exchange(executor_paused_, false)) executor_->ResumeReading();
+}
+
+void Relay::SetBill(const Bill& bill) {
+  std::lock_guard lock(mutex_);
+  bill_ = bill;
+}
+
+Relay::Plan Relay::TakePlan() {
+  std::lock_guard lock(mutex_);
+  plan_bytes_ = 0;
+  return std::exchange(plan_, {});
+}
+
+void Relay::GivePlan(Plan plan, bool replays) {
+  std::lock_guard lock(mutex_);
+  plan_ = std::move(plan);
+  plan_bytes_ = 0;
+  for (const auto& [key, entry] : plan_) plan_bytes_ += entry.ByteSizeLong();
+  replays_ = replays;
+}
+
+// Of a session that cannot go on elsewhere nobody asks; a client ends one whose plan is too long.
+void Relay::NotePlan(const google::protobuf::RepeatedPtrField<proto::KernelUse>& plan) {
+  for (const proto::KernelUse& entry : plan) {
+    if (!start_.recoverable || plan_bytes_ > kPlanBytesMax) return;
+    if (plan_.try_emplace({entry.seq(), entry.kernel()}, entry).second)
+      plan_bytes_ += entry.ByteSizeLong();
+  }
+}
+
+void Relay::ForgetPlan(uint64_t durable_seq) {
+  while (!plan_.empty() && plan_.begin()->first.first <= durable_seq) {
+    plan_bytes_ -= plan_.begin()->second.ByteSizeLong();
+    plan_.erase(plan_.begin());
+  }
+}
+
+uint64_t Relay::epoch() const {
+  std::lock_guard lock(mutex_);
+  return start_.epoch;
+}
+
+absl::Status Relay::failure() const {
+  std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void Relay::SendEnd(ClientSide& client, const absl::Status& why, const Bill& bill, uint64_t epoch,
+                    uint64_t through_seq) {
+  proto::ServerFrame frame;
+  frame.set_epoch(epoch);
+  proto::Done& done = *frame.add_items()->mutable_done();
+  done.set_through_seq(through_seq);
+  done.set_seconds_billed(static_cast<uint64_t>(bill.seconds));
+  done.set_cost_micro_usd(static_cast<uint64_t>(bill.amount.value));
+  if (!why.ok()) {
+    proto::Failed& failed = *frame.add_items()->mutable_failed();
+    failed.set_code(static_cast<uint32_t>(why.code()));
+    failed.set_message(why.message().data(), why.message().size());
+    failed.set_retryable(absl::IsUnavailable(why));
+  }
+  client.Send(std::move(frame));
+  client.End(why);
+}
+
+// ---- client to executor -------------------------------------------------------------------------
+
+namespace {
+bool IsPutByBlob(const proto::ClientItem& item) {
+  return item.has_put() && !item.put().blob_root().empty();
+}
+}  // namespace
+
+bool Relay::IsHeavy(const proto::ClientFrame& frame) {
+  return std::any_of(frame.items().begin(), frame.items().end(), [](const proto::ClientItem& item) {
+    return item.has_graph() || IsPutByBlob(item);
+  });
+}
+
+absl::Status Relay::FromClient(ClientSide* client, proto::ClientFrame frame, bool& pause) {
+  pause = false;
+  const uint64_t came_ns = trace_.Now();
+  const int items = frame.items_size();
+  if (const size_t bytes = frame.ByteSizeLong(); bytes > wire::kFrameBytesMax) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a frame of ", bytes, " bytes; limit ", wire::kFrameBytesMax));
+  }
+  if (frame.items_size() > static_cast<int>(wire::kFrameItemsMax)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a frame of ", frame.items_size(), " items; limit ", wire::kFrameItemsMax));
+  }
+  uint64_t last_seq = 0;
+  for (const proto::ClientItem& item : frame.items()) {
+    if (item.has_open()) return absl::InvalidArgumentError("a second Open on one stream");
+    last_seq = std::max(last_seq, item.seq());
+  }
+  uint64_t epoch = frame.epoch();
+  proto::ClientFrame out;
+  if (!IsHeavy(frame)) {
+    out = std::move(frame);
+  } else {
+    uint64_t behind_seq = 0;
+    {
+      std::lock_guard lock(mutex_);
+      if (client_ != client || epoch != start_.epoch) return absl::OkStatus();
+      if (!start_.recoverable) behind_seq = done_seq_;
+    }
+    out.set_epoch(epoch);
+    for (proto::ClientItem& item : *frame.mutable_items()) {
+      if (item.has_graph()) {
+        if (absl::Status status = OnGraph(client, *item.mutable_graph(), out); !status.ok())
+          return status;
+        continue;
+      }
+      if (IsPutByBlob(item)) {
+        if (absl::Status status = CheckBlob(item, behind_seq); !status.ok()) return status;
+      }
+      out.add_items()->Swap(&item);
+    }
+  }
+  std::lock_guard lock(mutex_);
+  if (client_ != client || epoch != start_.epoch || executor_ == nullptr) return absl::OkStatus();
+  if (last_seq > sent_seq_) sent_seq_ = last_seq;
+  trace_.Up(came_ns, last_seq, items);  // before the answer can come
+  if (out.items_size() > 0) executor_->Send(std::move(out));
+  pause = client_paused_ = executor_->AskDrained();
+  return absl::OkStatus();
+}
+
+// The whole graph when `piece` was its last; nothing before. A reader may still be busy with a
+// frame when its client comes back on another stream, whose pieces these then are.
+absl::StatusOr<std::optional<std::string>> Relay::Join(ClientSide* client,
+                                                       const proto::Graph& piece) {
+  if (piece.id().size() != wire::kHashBytes || piece.total_bytes() > wire::kGraphBytesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a graph of ", piece.total_bytes(), " bytes with an id of ", piece.id().size(),
+                     "; limits ", wire::kGraphBytesMax, " and ", wire::kHashBytes));
+  }
+  std::lock_guard lock(mutex_);
+  if (client_ != client) return std::nullopt;
+  if (piece.offset() == 0) {
+    graph_id_ = piece.id();
+    graph_bytes_.clear();
+  }
+  if (piece.id() != graph_id_ || piece.offset() != graph_bytes_.size() ||
+      graph_bytes_.size() + piece.data().size() > piece.total_bytes()) {
+    return absl::InvalidArgumentError("the pieces of a graph do not follow each other");
+  }
+  graph_bytes_ += piece.data();
+  if (graph_bytes_.size() < piece.total_bytes()) return std::nullopt;
+  return std::exchange(graph_bytes_, {});
+}
+
+// Pieces are joined, checked, and cut again: nothing of a graph leaves before the whole is known to
+// be good.
+absl::Status Relay::OnGraph(ClientSide* client, proto::Graph& graph, proto::ClientFrame& out) {
+  auto joined = Join(client, graph);
+  if (!joined.ok()) return joined.status();
+  if (!joined->has_value()) return absl::OkStatus();
+  const std::string& bytes = **joined;
+  const uint64_t check_ns = trace_.Now();
+  absl::Status verdict = gate_->Check(graph.id(), bytes);
+  trace_.Verified(check_ns, bytes.size());
+  if (!verdict.ok()) {
+    proto::Graph& refused = *out.add_items()->mutable_graph();
+    refused.set_id(graph.id());
+    refused.set_refused_code(static_cast<uint32_t>(verdict.code()));
+    refused.set_refused(verdict.message().data(), verdict.message().size());
+    return absl::OkStatus();
+  }
+  for (size_t at = 0; at == 0 || at < bytes.size(); at += wire::kPieceBytesMax) {
+    proto::Graph& piece = *out.add_items()->mutable_graph();
+    piece.set_id(graph.id());
+    piece.set_total_bytes(bytes.size());
+    piece.set_offset(at);
+    piece.set_data(bytes.substr(at, wire::kPieceBytesMax));
+    if (out.ByteSizeLong() < wire::kPieceBytesMax) continue;
+    std::lock_guard lock(mutex_);
+    uint64_t epoch = out.epoch();
+    if (executor_ != nullptr && client_ == client) executor_->Send(std::move(out));
+    out.Clear();
+    out.set_epoch(epoch);
+  }
+  return absl::OkStatus();
+}
+
+// The worker pulls the blob; the session may, if its tenant has it. It stays as long as the item
+// may have to be sent again: where there are no snapshots, until it is applied.
+absl::Status Relay::CheckBlob(const proto::ClientItem& item, uint64_t behind_seq) {
+  const proto::Put& put = item.put();
+  const std::optional<wire::Hash> root = wire::HashFromBytes(put.blob_root());
+  if (!root) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a blob root of ", put.blob_root().size(), " bytes"));
+  }
+  auto blob = blobs_->Find(tenant_, *root);
+  if (!blob.ok()) return blob.status();
+  if (blob->size_bytes != put.total_bytes()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a Put of ", put.total_bytes(), " bytes by a blob of ", blob->size_bytes));
+  }
+  return catalogue_->UseBlob(tenant_, session_, *root, item.seq(), behind_seq);
+}
+
+void Relay::ExecutorDrained() {
+  std::lock_guard lock(mutex_);
+  ResumeClient();
+}
+
+// ---- executor to client -------------------------------------------------------------------------
+
+void Relay::FromExecutor(ExecutorSide* executor, proto::ServerFrame frame, bool& pause) {
+  const uint64_t came_ns = trace_.Now();
+  std::lock_guard lock(mutex_);
+  pause = false;
+  if (executor_ != executor || frame.epoch() != start_.epoch) return;
+  for (proto::ServerItem& item : *frame.mutable_items()) {
+    if (item.has_done()) {
+      proto::Done& done = *item.mutable_done();
+      if (done.through_seq() > done_seq_) done_seq_ = done.through_seq();
+      done.set_cost_micro_usd(static_cast<uint64_t>(bill_.amount.value));
+      done.set_seconds_billed(static_cast<uint64_t>(bill_.seconds));
+      NotePlan(done.plan());
+      ForgetPlan(done.durable_seq());
+      trace_.Down(came_ns, done);
+      if (values_ != nullptr && done.values_size() > 0) SendLarge(done);
+    } else if (item.has_failed()) {
+      proto::Failed& failed = *item.mutable_failed();
+      failed.set_worker(start_.worker);
+      if (failed.seq() == 0)
+        failure_ = absl::Status(wire::CodeFromWire(failed.code()), failed.message());
+    } else if (item.has_opened()) {
+      proto::Opened& opened = *item.mutable_opened();
+      opened.set_session_id(session_.Bytes());
+      opened.set_resume_token(BytesOf(start_.resume_token));
+      opened.set_recoverable(start_.recoverable);
+      opened.set_worker(start_.worker);
+      opened.set_price_per_hour_micro_usd(static_cast<uint64_t>(price_per_hour_.value));
+      // What an earlier epoch sent and the executor did not apply is forgotten there; the client
+      // sends it again.
+      sent_seq_ = done_seq_ = opened.applied_seq();
+    }
+  }
+  if (client_ == nullptr) return;  // the executor keeps what matters until an Ack
+  client_->Send(std::move(frame));
+  // One pause for one ClientDrained: what the executor's side had read already still comes.
+  if (!executor_paused_ && (client_->AskDrained() || (values_ != nullptr && values_->AskDrained())))
+    pause = executor_paused_ = true;
+}
+
+// A Done may hold pieces of several values; they keep their order on either stream.
+void Relay::SendLarge(proto::Done& done) {
+  proto::ServerFrame large;
+  large.set_epoch(start_.epoch);
+  proto::Done& moved = *large.add_items()->mutable_done();
+  auto& values = *done.mutable_values();
+  int kept = 0;
+  for (int i = 0; i < values.size(); ++i) {
+    if (values[i].total_bytes() > wire::kInlineValueBytesMax) {
+      moved.add_values()->Swap(&values[i]);
+    } else {
+      values.SwapElements(kept++, i);
+    }
+  }
+  if (kept == values.size()) return;
+  values.DeleteSubrange(kept, values.size() - kept);
+  values_->Send(std::move(large));
+}
+
+void Relay::ClientDrained() {
+  std::lock_guard lock(mutex_);
+  if (executor_ != nullptr && std::exchange(executor_paused_, false)) executor_->ResumeReading();
+}
+
+}  // namespace outboard::gateway

@@ -1,0 +1,202 @@
+// A server's end of a stream: a queue before the one write that gRPC allows, an end that waits for
+// what is queued (SendingStream), and, where the stream has two directions, reading that can be
+// paused (Stream). Deletes itself after the last callback.
+//
+// Invariants
+//   W1  At most one StartWrite is pending: writing_, and only the thread that set it calls
+//       StartWrite.
+//   W2  Finish is called once, when nothing is written and no hold is taken; so a thread with a
+//       hold (or with writing_) may use the stream without fear of OnDone.
+//   W3  Nothing is queued after End.
+#pragma once
+
+#include <grpcpp/support/server_callback.h>
+
+#include <deque>
+#include <mutex>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "gateway/base/limits.h"
+#include "wire/frame_queue.h"
+#include "wire/status.h"
+
+namespace outboard::gateway {
+
+// For messages that cannot be joined.
+template <typename Message>
+class PlainQueue {
+ public:
+  void Push(Message message) {
+    bytes_ += message.ByteSizeLong();
+    messages_.push_back(std::move(message));
+  }
+  Message Pop() {
+    Message message = std::move(messages_.front());
+    messages_.pop_front();
+    bytes_ -= message.ByteSizeLong();
+    return message;
+  }
+  void Clear() {
+    messages_.clear();
+    bytes_ = 0;
+  }
+  bool empty() const { return messages_.empty(); }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  std::deque<Message> messages_;
+  size_t bytes_ = 0;
+};
+
+// `Reactor` is gRPC's, of a call that sends `Out`.
+template <typename Reactor, typename Out, typename Queue = wire::FrameQueue<Out>>
+class SendingStream : public Reactor {
+ public:
+  // Any thread that knows the stream to be alive: before OnGone, under the lock that OnGone takes.
+  void Send(Out message) {
+    {
+      std::lock_guard lock(mutex_);
+      if (ending_ || broken_) return;
+      queue_.Push(std::move(message));
+      if (writing_) return;
+      writing_ = true;
+      out_ = queue_.Pop();
+    }
+    this->StartWrite(&out_);
+  }
+
+  // After what is queued. The first status counts.
+  void End(absl::Status status) {
+    {
+      std::lock_guard lock(mutex_);
+      if (ending_) return;
+      ending_ = true;
+      status_ = std::move(status);
+    }
+    FinishIfIdle();
+  }
+
+  // True: the caller stops reading and OnDrained follows.
+  bool AskDrained() {
+    std::lock_guard lock(mutex_);
+    if (broken_ || queue_.bytes() <= kQueuedBytesMax) return false;
+    drain_asked_ = true;
+    return true;
+  }
+  size_t queued_bytes() const {
+    std::lock_guard lock(mutex_);
+    return queue_.bytes();
+  }
+
+  // False when the stream is over already.
+  bool Hold() {
+    std::lock_guard lock(mutex_);
+    if (finished_) return false;
+    ++holds_;
+    return true;
+  }
+  void Unhold() {
+    {
+      std::lock_guard lock(mutex_);
+      --holds_;
+    }
+    FinishIfIdle();
+  }
+
+ protected:
+  virtual void OnDrained() {}
+  virtual void OnGone() = 0;  // forget the pointer
+
+ private:
+  void OnWriteDone(bool ok) final {
+    bool more = false, drained = false;
+    {
+      std::lock_guard lock(mutex_);
+      if (!ok) {
+        broken_ = true;
+        queue_.Clear();
+      }
+      more = !queue_.empty();
+      if (more) {
+        out_ = queue_.Pop();
+      } else {
+        writing_ = false;
+      }
+      drained = queue_.bytes() <= kQueuedBytesMax / 2 && std::exchange(drain_asked_, false);
+      if (drained) ++holds_;
+    }
+    if (more) this->StartWrite(&out_);
+    if (drained) {
+      OnDrained();
+      Unhold();
+    } else if (!more) {
+      FinishIfIdle();
+    }
+  }
+
+  void OnCancel() final {
+    {
+      std::lock_guard lock(mutex_);
+      broken_ = true;
+      queue_.Clear();
+    }
+    End(absl::CancelledError("the stream was cancelled"));
+  }
+
+  void OnDone() final {
+    OnGone();
+    delete this;
+  }
+
+  void FinishIfIdle() {
+    absl::Status status;
+    {
+      std::lock_guard lock(mutex_);
+      if (!ending_ || finished_ || writing_ || holds_ > 0) return;
+      finished_ = true;
+      status = status_;
+    }
+    this->Finish(wire::ToGrpc(status));
+  }
+
+  Out out_;
+  mutable std::mutex mutex_;
+  Queue queue_;
+  absl::Status status_;
+  int holds_ = 0;
+  bool writing_ = false, ending_ = false, finished_ = false, broken_ = false, drain_asked_ = false;
+};
+
+template <typename In, typename Out, typename Queue = wire::FrameQueue<Out>>
+class Stream : public SendingStream<grpc::ServerBidiReactor<In, Out>, Out, Queue> {
+ public:
+  // After OnMessage returned false.
+  void ResumeReading() {
+    if (!this->Hold()) return;
+    this->StartRead(&in_);
+    this->Unhold();
+  }
+
+ protected:
+  void Begin() { this->StartRead(&in_); }
+
+  // False: reading stops until ResumeReading.
+  virtual bool OnMessage(In message) = 0;
+  virtual void OnReadEnd() = 0;  // the peer half-closed, or the stream broke
+
+ private:
+  void OnReadDone(bool ok) final {
+    if (!ok) {
+      OnReadEnd();
+      return;
+    }
+    if (!OnMessage(std::move(in_))) return;
+    in_.Clear();
+    this->StartRead(&in_);
+  }
+
+  In in_;
+};
+
+}  // namespace outboard::gateway

@@ -1,0 +1,64 @@
+#include "gateway/server/authenticator.h"
+
+#include <openssl/crypto.h>
+
+#include "gateway/base/clock.h"
+
+namespace outboard::gateway {
+
+Authenticator::Authenticator(Accounts* accounts, std::optional<TenantId> everybody,
+                             std::string fleet_token, bool listens_locally)
+    : accounts_(accounts),
+      everybody_(everybody),
+      fleet_token_(std::move(fleet_token)),
+      listens_locally_(listens_locally) {}
+
+absl::StatusOr<Identity> Authenticator::Client(const std::string& bearer) {
+  if (everybody_.has_value()) return Identity{*everybody_, ""};
+  if (bearer.empty()) {
+    return absl::UnauthenticatedError(
+        "this gateway asks for a key: set CLOUD_KEY (made by `outboard key create`)");
+  }
+  return accounts_->Authenticate(bearer, WallNow());
+}
+
+absl::Status Authenticator::Check(const std::string& key_id) {
+  if (everybody_.has_value()) return absl::OkStatus();
+  return accounts_->CheckKey(key_id, WallNow());
+}
+
+absl::Status Authenticator::Worker(const grpc::CallbackServerContext& context) const {
+  // gRPC gives peers of an in-process channel no name.
+  if (fleet_token_.empty() && !listens_locally_ && !IsLocalPeer(context.peer())) {
+    return absl::UnauthenticatedError(
+        "this gateway has no fleet token, so workers join from its own machine only");
+  }
+  return LocalWorker(Bearer(context));
+}
+
+absl::Status Authenticator::LocalWorker(const std::string& token) const {
+  if (fleet_token_.empty() ||
+      (token.size() == fleet_token_.size() &&
+       CRYPTO_memcmp(token.data(), fleet_token_.data(), token.size()) == 0)) {
+    return absl::OkStatus();
+  }
+  return absl::UnauthenticatedError("wrong fleet token");
+}
+
+std::string Authenticator::Bearer(const grpc::CallbackServerContext& context) {
+  auto it = context.client_metadata().find("authorization");
+  if (it == context.client_metadata().end()) return "";
+  std::string_view value(it->second.data(), it->second.size());
+  constexpr std::string_view kScheme = "Bearer ";
+  return value.starts_with(kScheme) ? std::string(value.substr(kScheme.size())) : "";
+}
+
+bool IsLocalPeer(std::string_view peer) {
+  // "fd:": by the socket for this machine's own (abstract_listener.h).
+  for (std::string_view local : {"unix:", "fd:", "ipv4:127.", "ipv6:[::1]", "ipv6:%5B::1%5D"}) {
+    if (peer.starts_with(local)) return true;
+  }
+  return false;
+}
+
+}  // namespace outboard::gateway

@@ -1,0 +1,45 @@
+// Who is calling: API keys of clients, the fleet token of workers.
+#pragma once
+
+#include <grpcpp/server_context.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "gateway/accounts/accounts.h"
+
+namespace outboard::gateway {
+
+class Authenticator {
+ public:
+  // `everybody`: without keys, all are this tenant.
+  // `listens_locally`: nobody but this machine can connect.
+  Authenticator(Accounts* accounts, std::optional<TenantId> everybody, std::string fleet_token,
+                bool listens_locally);
+
+  // Reads the disk. UNAUTHENTICATED.
+  absl::StatusOr<Identity> Client(const std::string& bearer);
+  // OK while the key stands.
+  absl::Status Check(const std::string& key_id);
+  // UNAUTHENTICATED: a wrong token, or, where there is none, a peer that is not of this machine.
+  absl::Status Worker(const grpc::CallbackServerContext& context) const;
+
+  // The same of one that is certainly of this machine.
+  absl::Status LocalWorker(const std::string& token) const;
+
+  // The value of `authorization: Bearer`; "" if there is none.
+  static std::string Bearer(const grpc::CallbackServerContext& context);
+
+ private:
+  Accounts* const accounts_;
+  const std::optional<TenantId> everybody_;
+  const std::string fleet_token_;
+  const bool listens_locally_;
+};
+
+bool IsLocalPeer(std::string_view peer);
+
+}  // namespace outboard::gateway

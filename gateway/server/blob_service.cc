@@ -1,0 +1,292 @@
+#include "gateway/server/blob_service.h"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gateway/base/limits.h"
+#include "wire/blobs/piece.h"
+#include "wire/limits.h"
+#include "wire/status.h"
+
+namespace outboard::gateway {
+
+namespace {
+
+absl::StatusOr<wire::Hash> ToHash(const std::string& bytes) {
+  const std::optional<wire::Hash> hash = wire::HashFromBytes(bytes);
+  if (!hash) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a hash of ", bytes.size(), " bytes; expected ", wire::kHashBytes));
+  }
+  return *hash;
+}
+
+absl::StatusOr<std::vector<wire::Hash>> ToHashes(
+    const google::protobuf::RepeatedPtrField<std::string>& list) {
+  if (list.size() > static_cast<int>(wire::kBlobHashesMax)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(list.size(), " hashes at once; limit ", wire::kBlobHashesMax));
+  }
+  std::vector<wire::Hash> hashes;
+  for (const std::string& bytes : list) {
+    auto hash = ToHash(bytes);
+    if (!hash.ok()) return hash.status();
+    hashes.push_back(*hash);
+  }
+  return hashes;
+}
+
+template <typename Message>
+bool Serialize(const Message& message, grpc::ByteBuffer* buffer) {
+  bool own = false;
+  return grpc::SerializationTraits<Message>::Serialize(message, buffer, &own).ok();
+}
+
+}  // namespace
+
+absl::StatusOr<TenantId> BlobService::TenantOf(const Caller& caller) {
+  if (caller.session.has_value()) return hub_->TenantOf(*caller.session, caller.token);
+  auto identity = gatekeeper_->Client(caller.bearer);
+  if (!identity.ok()) return identity.status();
+  return identity->tenant;
+}
+
+// Authenticates and answers on the pool: both read the disk.
+grpc::ServerUnaryReactor* BlobService::Answer(grpc::CallbackServerContext* context,
+                                              std::function<absl::Status(TenantId)> body) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  pool_->Post([this, reactor, caller = Caller::Of(*context), body = std::move(body)] {
+    auto tenant = TenantOf(caller);
+    reactor->Finish(wire::ToGrpc(tenant.ok() ? body(*tenant) : tenant.status()));
+  });
+  return reactor;
+}
+
+// Chunks one after the other, each in pieces. Every piece is handled on the pool and the next is
+// read after it.
+class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
+ public:
+  UploadStream(BlobService* service, grpc::CallbackServerContext* context, grpc::ByteBuffer* reply)
+      : service_(service), context_(context), caller_(Caller::Of(*context)), reply_(reply) {
+    StartRead(&buffer_);
+  }
+
+ private:
+  void OnReadDone(bool ok) override {
+    if (transfer_ != nullptr) transfer_->Goes();
+    if (!ok) {
+      Serialize(stored_, reply_);
+      if (writer_ != nullptr)
+        return Finish(grpc::Status(grpc::StatusCode::ABORTED, "ended within a chunk"));
+      return Finish(grpc::Status::OK);
+    }
+    // Finish is only called from here on, so OnDone cannot come while the job runs.
+    service_->pool_->Post([this] {
+      if (absl::Status status = Take(); !status.ok()) {
+        writer_.reset();
+        return Finish(wire::ToGrpc(status));
+      }
+      buffer_.Clear();
+      transfer_->Waits();
+      StartRead(&buffer_);
+    });
+  }
+
+  absl::Status Take() {
+    if (!tenant_.has_value()) {
+      auto tenant = service_->TenantOf(caller_);
+      if (!tenant.ok()) return tenant.status();
+      auto transfer = service_->uploads_.Begin(*tenant, [this] { context_->TryCancel(); });
+      if (!transfer.ok()) return transfer.status();
+      tenant_ = *tenant;
+      transfer_ = *std::move(transfer);
+    }
+    auto piece = wire::DecodeBlobPiece(buffer_);
+    if (!piece.ok()) return piece.status();
+    if (piece->offset == 0 && writer_ == nullptr) {
+      if (absl::Status status = Begin(*piece); !status.ok()) return status;
+    }
+    if (writer_ == nullptr || piece->chunk != chunk_ || piece->chunk_bytes != chunk_bytes_ ||
+        piece->offset != writer_->bytes() || piece->data_bytes == 0 ||
+        piece->data_bytes > chunk_bytes_ - writer_->bytes()) {
+      return absl::InvalidArgumentError("the pieces of a chunk do not follow each other");
+    }
+    if (absl::Status status = writer_->Append(Joined(*piece)); !status.ok()) return status;
+    if (writer_->bytes() < chunk_bytes_) return absl::OkStatus();
+    if (absl::Status status = writer_->Finish(); !status.ok()) return status;
+    stored_.set_chunks_stored(stored_.chunks_stored() + 1);
+    stored_.set_bytes(stored_.bytes() + writer_->bytes());
+    writer_.reset();
+    return absl::OkStatus();
+  }
+
+  // A piece comes from the socket in slices of 8 KiB. Written one by one they would each be a
+  // system call that begins and ends within a page of the file; so they are put together, in memory
+  // that stays in the cache until it is hashed and written.
+  std::string_view Joined(const wire::BlobPieceView& piece) {
+    joined_.clear();
+    for (const grpc::Slice& slice : piece.data)
+      joined_.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+    return joined_;
+  }
+
+  absl::Status Begin(const wire::BlobPieceView& piece) {
+    if (piece.chunk_bytes == 0 || piece.chunk_bytes > wire::kBlobChunkBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a chunk of ", piece.chunk_bytes, " bytes; limit ", wire::kBlobChunkBytes));
+    }
+    auto writer = service_->store_->Begin(*tenant_, piece.chunk);
+    if (!writer.ok()) return writer.status();
+    writer_ = *std::move(writer);
+    chunk_ = piece.chunk;
+    chunk_bytes_ = piece.chunk_bytes;
+    return absl::OkStatus();
+  }
+
+  void OnDone() override { delete this; }
+
+  BlobService* const service_;
+  grpc::CallbackServerContext* const context_;
+  const Caller caller_;
+  grpc::ByteBuffer* const reply_;
+  grpc::ByteBuffer buffer_;
+  std::string joined_;
+  proto::UploadReply stored_;
+  std::optional<TenantId> tenant_;
+  std::unique_ptr<TransferLimiter::Transfer> transfer_;  // with tenant_
+  std::unique_ptr<BlobStore::Writer> writer_;
+  wire::Hash chunk_{};
+  uint32_t chunk_bytes_ = 0;
+};
+
+// The chunks asked for, each read whole, checked and cut into pieces of the same memory.
+class BlobService::DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
+ public:
+  DownloadStream(BlobService* service, grpc::CallbackServerContext* context,
+                 grpc::ByteBuffer request)
+      : service_(service), context_(context) {
+    service_->pool_->Post([this, caller = Caller::Of(*context), request = std::move(request)] {
+      if (absl::Status status = Begin(caller, request); !status.ok())
+        return Finish(wire::ToGrpc(status));
+      Next();
+    });
+  }
+
+ private:
+  absl::Status Begin(const Caller& caller, grpc::ByteBuffer request) {
+    auto tenant = service_->TenantOf(caller);
+    if (!tenant.ok()) return tenant.status();
+    tenant_ = *tenant;
+    auto transfer = service_->downloads_.Begin(tenant_, [this] { context_->TryCancel(); });
+    if (!transfer.ok()) return transfer.status();
+    transfer_ = *std::move(transfer);
+    proto::DownloadRequest wanted;
+    if (!grpc::SerializationTraits<proto::DownloadRequest>::Deserialize(&request, &wanted).ok())
+      return absl::InvalidArgumentError("what was sent as a question for chunks is none");
+    auto hashes = ToHashes(wanted.chunks());
+    if (!hashes.ok()) return hashes.status();
+    chunks_ = *std::move(hashes);
+    return absl::OkStatus();
+  }
+
+  void OnWriteDone(bool ok) override {
+    transfer_->Goes();
+    if (!ok) return Finish(grpc::Status(grpc::StatusCode::CANCELLED, "nobody reads"));
+    if (at_ < bytes_->size()) return Write();
+    service_->pool_->Post([this] { Next(); });
+  }
+
+  void Next() {
+    if (next_ == chunks_.size()) return Finish(grpc::Status::OK);
+    auto bytes = service_->store_->ReadChunk(tenant_, chunks_[next_]);
+    if (!bytes.ok()) return Finish(wire::ToGrpc(bytes.status()));
+    bytes_ = std::make_shared<const std::string>(*std::move(bytes));
+    at_ = 0;
+    ++next_;
+    Write();
+  }
+
+  void Write() {
+    const size_t count = std::min(bytes_->size() - at_, wire::kPieceBytesMax);
+    buffer_ = wire::EncodeBlobPiece(chunks_[next_ - 1], static_cast<uint32_t>(bytes_->size()),
+                                    static_cast<uint32_t>(at_),
+                                    wire::SliceOf(bytes_, bytes_->data() + at_, count));
+    at_ += count;
+    transfer_->Waits();
+    StartWrite(&buffer_);
+  }
+
+  void OnDone() override { delete this; }
+
+  BlobService* const service_;
+  grpc::CallbackServerContext* const context_;
+  TenantId tenant_{};
+  std::unique_ptr<TransferLimiter::Transfer> transfer_;
+  std::vector<wire::Hash> chunks_;
+  size_t next_ = 0;  // of chunks_
+  std::shared_ptr<const std::string> bytes_;
+  size_t at_ = 0;  // of bytes_
+  grpc::ByteBuffer buffer_;
+};
+
+grpc::ServerUnaryReactor* BlobService::Missing(grpc::CallbackServerContext* context,
+                                               const proto::MissingRequest* request,
+                                               proto::MissingReply* reply) {
+  return Answer(context, [this, request, reply](TenantId tenant) {
+    auto hashes = ToHashes(request->chunks());
+    if (!hashes.ok()) return hashes.status();
+    for (const wire::Hash& hash : store_->Missing(tenant, *hashes))
+      reply->add_chunks(std::string(wire::AsBytes(hash)));
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerReadReactor<grpc::ByteBuffer>* BlobService::Upload(grpc::CallbackServerContext* context,
+                                                               grpc::ByteBuffer* reply) {
+  return new UploadStream(this, context, reply);
+}
+
+grpc::ServerUnaryReactor* BlobService::Commit(grpc::CallbackServerContext* context,
+                                              const proto::CommitRequest* request,
+                                              proto::CommitReply* reply) {
+  // What a worker uploads for its session stays until the session says what for, or ends.
+  const std::optional<SessionId> session = Caller::Of(*context).session;
+  return Answer(context, [this, request, session](TenantId tenant) {
+    auto hashes = ToHashes(request->chunks());
+    if (!hashes.ok()) return hashes.status();
+    auto root = ToHash(request->root());
+    if (!root.ok()) return root.status();
+    absl::Status status =
+        store_->Commit(tenant, *root, *hashes, request->size_bytes(),
+                       session.has_value() ? BlobOrigin::kSession : BlobOrigin::kClient);
+    if (status.ok() && session.has_value())
+      status = catalogue_->UploadedBy(tenant, *session, *root);
+    return status;
+  });
+}
+
+grpc::ServerUnaryReactor* BlobService::List(grpc::CallbackServerContext* context,
+                                            const proto::ListChunksRequest* request,
+                                            proto::ListChunksReply* reply) {
+  return Answer(context, [this, request, reply](TenantId tenant) {
+    auto root = ToHash(request->root());
+    if (!root.ok()) return root.status();
+    auto blob = store_->Find(tenant, *root);
+    if (!blob.ok()) return blob.status();
+    reply->set_size_bytes(blob->size_bytes);
+    for (const wire::Hash& chunk : blob->chunks)
+      reply->add_chunks(std::string(wire::AsBytes(chunk)));
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* BlobService::Download(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
+  return new DownloadStream(this, context, *request);
+}
+
+}  // namespace outboard::gateway

@@ -1,0 +1,64 @@
+// The Blobs service (cloud.proto): chunks in, chunks out, roots named. What may be seen is the
+// store's to decide; here pieces are put together in order and passed on without a copy through a
+// message.
+//
+// Threads: any. Disk and hashing happen on the pool; a stream has one job there at a time, so a
+// client that sends faster than the disk writes waits.
+#pragma once
+
+#include <chrono>
+
+#include "gateway/base/limits.h"
+#include "gateway/base/pool.h"
+#include "gateway/blobs/blob_retention.h"
+#include "gateway/blobs/blob_store.h"
+#include "gateway/data_path/hub.h"
+#include "gateway/data_path/transfer_limiter.h"
+#include "gateway/server/authenticator.h"
+#include "gateway/server/caller.h"
+#include "proto/cloud.grpc.pb.h"
+
+namespace outboard::gateway {
+
+// Pieces travel as gRPC's buffers (wire/blobs/piece.h).
+class BlobService final
+    : public proto::Blobs::WithRawCallbackMethod_Upload<
+          proto::Blobs::WithRawCallbackMethod_Download<proto::Blobs::CallbackService>> {
+ public:
+  BlobService(BlobStore* store, BlobRetention* catalogue, Authenticator* gatekeeper, Hub* hub,
+              Pool* pool)
+      : store_(store), catalogue_(catalogue), gatekeeper_(gatekeeper), hub_(hub), pool_(pool) {}
+
+  grpc::ServerUnaryReactor* Missing(grpc::CallbackServerContext* context,
+                                    const proto::MissingRequest* request,
+                                    proto::MissingReply* reply) override;
+  grpc::ServerReadReactor<grpc::ByteBuffer>* Upload(grpc::CallbackServerContext* context,
+                                                    grpc::ByteBuffer* reply) override;
+  grpc::ServerUnaryReactor* Commit(grpc::CallbackServerContext* context,
+                                   const proto::CommitRequest* request,
+                                   proto::CommitReply* reply) override;
+  grpc::ServerUnaryReactor* List(grpc::CallbackServerContext* context,
+                                 const proto::ListChunksRequest* request,
+                                 proto::ListChunksReply* reply) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* Download(grpc::CallbackServerContext* context,
+                                                       const grpc::ByteBuffer* request) override;
+
+ private:
+  class UploadStream;
+  class DownloadStream;
+
+  // UNAUTHENTICATED: no key, a wrong one. PERMISSION_DENIED: no executor of such a session.
+  absl::StatusOr<TenantId> TenantOf(const Caller& caller);
+  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
+                                   std::function<absl::Status(TenantId)> body);
+
+  BlobStore* const store_;
+  BlobRetention* const catalogue_;
+  Authenticator* const gatekeeper_;
+  Hub* const hub_;
+  Pool* const pool_;
+  TransferLimiter uploads_{"uploads", std::chrono::milliseconds(kTransferStalledMs)};
+  TransferLimiter downloads_{"downloads", std::chrono::milliseconds(kTransferStalledMs)};
+};
+
+}  // namespace outboard::gateway

@@ -1,0 +1,275 @@
+#include "gateway/server/gateway.h"
+
+#include <fcntl.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server_builder.h>
+#include <grpcpp/server_posix.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gateway/accounts/accounts.h"
+#include "gateway/accounts/session_rows.h"
+#include "gateway/base/clock.h"
+#include "gateway/base/limits.h"
+#include "gateway/base/log.h"
+#include "gateway/base/pool.h"
+#include "gateway/blobs/blob_retention.h"
+#include "gateway/blobs/blob_store.h"
+#include "gateway/data_path/abstract_listener.h"
+#include "gateway/data_path/hub.h"
+#include "gateway/data_path/local_attach.h"
+#include "gateway/ledger/ledger.h"
+#include "gateway/server/authenticator.h"
+#include "gateway/server/blob_service.h"
+#include "gateway/server/fleet_service.h"
+#include "gateway/server/ledger_writer.h"
+#include "gateway/server/services.h"
+#include "gateway/server/store_service.h"
+#include "wire/limits.h"
+
+namespace outboard::gateway {
+
+namespace {
+
+constexpr std::chrono::milliseconds kStreamsEndWithin{2000};
+
+// The one place where the server gets its credentials; TLS comes here.
+std::shared_ptr<grpc::ServerCredentials> ServerCredentialsFor(const std::string& address) {
+  return grpc::InsecureServerCredentials();
+}
+
+bool IsLocalAddress(const std::string& address) {
+  for (const char* local : {"unix:", "localhost:", "127.", "[::1]:"}) {
+    if (address.rfind(local, 0) == 0) return true;
+  }
+  return address.empty();
+}
+
+void SetLimits(grpc::ServerBuilder& builder) {
+  builder.SetMaxReceiveMessageSize(static_cast<int>(wire::kMessageBytesMax));
+  builder.SetMaxSendMessageSize(static_cast<int>(wire::kMessageBytesMax));
+  // gRPC would inflate a bomb before it checks the size.
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 20'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsPerConnectionMax);
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT,
+                             0);  // a second gateway on the port must fail, not share it
+}
+
+}  // namespace
+
+std::string AccountsPath(const std::string& data_folder) { return data_folder + "/outboard.db"; }
+
+class Gateway::Impl {
+ public:
+  explicit Impl(GatewayOptions options) : options_(std::move(options)), pool_(kPoolThreads) {}
+  ~Impl() { Stop(std::chrono::milliseconds(0)); }
+
+  absl::Status Start() {
+    if (options_.no_auth && !IsLocalAddress(options_.listen)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "without keys only a unix socket or a loopback address may be listened on, not ",
+          options_.listen));
+    }
+    std::error_code error;
+    std::filesystem::create_directories(options_.data_folder, error);
+    if (error) {
+      return absl::UnavailableError(absl::StrCat("cannot make the data folder ",
+                                                 options_.data_folder, ": ", error.message()));
+    }
+    std::string path = AccountsPath(options_.data_folder);
+    auto accounts = Accounts::Open(path);
+    if (!accounts.ok()) return accounts.status();
+    accounts_ = *std::move(accounts);
+    auto ledger = Ledger::Open(path);
+    if (!ledger.ok()) return ledger.status();
+    ledger_ = *std::move(ledger);
+    auto rows = SessionRows::Open(path);
+    if (!rows.ok()) return rows.status();
+    rows_ = *std::move(rows);
+    auto blobs =
+        BlobStore::Open(options_.data_folder + "/blobs", {.quota_bytes = options_.quota_bytes});
+    if (!blobs.ok()) return blobs.status();
+    blobs_ = *std::move(blobs);
+    auto catalogue = BlobRetention::Open(blobs_.get(), path, WallNow);
+    if (!catalogue.ok()) return catalogue.status();
+    catalogue_ = *std::move(catalogue);
+    std::optional<TenantId> everybody;
+    if (options_.no_auth) {
+      auto tenant = accounts_->EnsureTenant("local", WallNow());
+      if (!tenant.ok()) return tenant.status();
+      everybody = tenant->id;
+    }
+    gatekeeper_ = std::make_unique<Authenticator>(accounts_.get(), everybody, options_.fleet_token,
+                                                  IsLocalAddress(options_.listen));
+    books_ = std::make_unique<LedgerWriter>(ledger_.get(), rows_.get());
+    hub_ = std::make_unique<Hub>(options_.core, blobs_.get(), catalogue_.get(), gatekeeper_.get(),
+                                 books_.get(), &pool_);
+    if (absl::Status status = TakeOver(); !status.ok()) return status;
+    return Serve();
+  }
+
+  absl::Status TakeOver() {
+    if (options_.executors_outlive) {
+      if (absl::Status status = RestoreSessions(); !status.ok()) return status;
+    } else {
+      auto lost = rows_->LoseAllLive(WallNow());
+      if (!lost.ok()) return lost.status();
+      for (const SessionRow& row : *lost) hub_->Remember(row);
+      if (!lost->empty())
+        Log(absl::StrCat(lost->size(), " sessions were lost with the process before this one"));
+    }
+    catalogue_->RestoreDone();
+    return absl::OkStatus();
+  }
+
+  absl::Status RestoreSessions() {
+    auto taken = rows_->TakeOver(WallNow());
+    if (!taken.ok()) return taken.status();
+    for (TakenOver& session : *taken) {
+      auto past = ledger_->UsageOfSession(session.row.session);
+      if (!past.ok()) return past.status();
+      if (absl::Status status = RestoreSnapshot(session.row); !status.ok()) {
+        Log(absl::StrCat("a snapshot is not whole any more: ", status.ToString()));
+        session.row.recoverable = false;  // from the beginning, its client has let go of
+        session.row.snapshot_root.clear();
+      }
+      hub_->Restore(session, *past);
+    }
+    if (!taken->empty())
+      Log(absl::StrCat(taken->size(),
+                       " sessions of the gateway before this one wait for their workers"));
+    return absl::OkStatus();
+  }
+
+  absl::Status RestoreSnapshot(const SessionRow& row) {
+    if (row.snapshot_root.empty()) return absl::OkStatus();
+    const std::optional<wire::Hash> root = wire::HashFromBytes(row.snapshot_root);
+    if (!root) return absl::DataLossError("its name is damaged");
+    return catalogue_->RestoreSnapshot(row.tenant, row.session, *root);
+  }
+
+  absl::Status Serve() {
+    auto local = LocalAttach::Start(hub_.get());
+    if (!local.ok()) return local.status();
+    local_ = *std::move(local);
+    hub_->SetLocalSocket(local_->name());
+    cloud_ = std::make_unique<CloudService>(hub_.get());
+    fleet_ = std::make_unique<FleetService>(hub_.get(), catalogue_.get(), &pool_, options_.core);
+    blob_service_ = std::make_unique<BlobService>(blobs_.get(), catalogue_.get(), gatekeeper_.get(),
+                                                  hub_.get(), &pool_);
+    store_service_ = std::make_unique<StoreService>(catalogue_.get(), gatekeeper_.get(), &pool_);
+    account_ =
+        std::make_unique<AccountService>(accounts_.get(), ledger_.get(), gatekeeper_.get(), &pool_);
+    grpc::ServerBuilder builder;
+    SetLimits(builder);
+    int port = 0;
+    bool has_port = !options_.listen.empty() && options_.listen.rfind("unix:", 0) != 0;
+    if (!options_.listen.empty()) {
+      builder.AddListeningPort(options_.listen, ServerCredentialsFor(options_.listen),
+                               has_port ? &port : nullptr);
+    }
+    builder.RegisterService(cloud_.get());
+    builder.RegisterService(fleet_.get());
+    builder.RegisterService(blob_service_.get());
+    builder.RegisterService(store_service_.get());
+    builder.RegisterService(account_.get());
+    server_ = builder.BuildAndStart();
+    if (server_ == nullptr || (has_port && port == 0)) {
+      return absl::UnavailableError(absl::StrCat("cannot listen at ", options_.listen,
+                                                 "; is another gateway running there?"));
+    }
+    if (!IsLocalAddress(options_.listen)) {
+      Log("connections are not encrypted: let clients come through a tunnel or a TLS proxy");
+    }
+    address_ = options_.listen;
+    if (has_port) address_ = absl::StrCat(address_.substr(0, address_.rfind(':')), ":", port);
+    if (has_port) ListenLocally();
+    if (!has_port && !address_.empty()) chmod(address_.substr(5).c_str(), 0600);
+    return absl::OkStatus();
+  }
+
+  // Programs on this machine that are told to go to our port come by a unix socket, which takes
+  // half as long (client/session/link/local_socket.h).
+  void ListenLocally() {
+    auto listener = AbstractListener::Listen("outboard-" + address_, [this](int fd) {
+      fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+      grpc::AddInsecureChannelFromFd(server_.get(), fd);
+    });
+    if (listener.ok()) {
+      listener_ = *std::move(listener);
+    } else {
+      Log(absl::StrCat("programs on this machine come by TCP, which is slower: ",
+                       listener.status().message()));
+    }
+  }
+
+  void Stop(std::chrono::milliseconds drain) {
+    if (std::exchange(stopped_, true)) return;
+    listener_.reset();
+    if (hub_ != nullptr && server_ != nullptr) {
+      hub_->Drain();
+      hub_->AwaitEmpty(drain);
+      hub_->StopAll();
+      books_->Stop();  // the last bills are written and told
+      server_->Shutdown(std::chrono::system_clock::now() + kStreamsEndWithin);
+      server_->Wait();
+    }
+    local_.reset();
+    pool_.Stop();
+    server_.reset();
+    hub_.reset();
+    if (books_ != nullptr) books_->Stop();
+  }
+
+  GatewayOptions options_;
+  std::string address_;
+  Pool pool_;
+  std::unique_ptr<Accounts> accounts_;
+  std::unique_ptr<Ledger> ledger_;
+  std::unique_ptr<SessionRows> rows_;
+  std::unique_ptr<BlobStore> blobs_;
+  std::unique_ptr<BlobRetention> catalogue_;
+  std::unique_ptr<Authenticator> gatekeeper_;
+  std::unique_ptr<LedgerWriter> books_;
+  std::unique_ptr<Hub> hub_;
+  std::unique_ptr<LocalAttach> local_;
+  std::unique_ptr<CloudService> cloud_;
+  std::unique_ptr<FleetService> fleet_;
+  std::unique_ptr<BlobService> blob_service_;
+  std::unique_ptr<StoreService> store_service_;
+  std::unique_ptr<AccountService> account_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<AbstractListener> listener_;
+  bool stopped_ = false;
+};
+
+Gateway::Gateway(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Gateway::~Gateway() = default;
+
+absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(GatewayOptions options) {
+  auto impl = std::make_unique<Impl>(std::move(options));
+  if (absl::Status status = impl->Start(); !status.ok()) return status;
+  return std::unique_ptr<Gateway>(new Gateway(std::move(impl)));
+}
+
+const std::string& Gateway::address() const { return impl_->address_; }
+std::shared_ptr<grpc::Channel> Gateway::InProcessChannel() {
+  return impl_->server_->InProcessChannel(grpc::ChannelArguments());
+}
+uint32_t Gateway::devices_total() const { return impl_->hub_->devices_total(); }
+size_t Gateway::session_count() const { return impl_->hub_->session_count(); }
+bool Gateway::AwaitDevices(uint32_t count, std::chrono::milliseconds limit) {
+  return impl_->hub_->AwaitDevices(count, limit);
+}
+void Gateway::Stop(std::chrono::milliseconds drain) { impl_->Stop(drain); }
+
+}  // namespace outboard::gateway

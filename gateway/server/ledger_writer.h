@@ -1,0 +1,64 @@
+// One thread for the accounts file: postings, session and lease rows, in the order in which they
+// were handed over, so that neither gRPC's threads nor the hub's lock ever wait for the disk.
+//
+// A posting that cannot be written (disk full, file locked) is kept and tried again every second,
+// and what comes after waits behind it: the books never skip a second. The ledger's own idempotency
+// makes a doubtful one safe to repeat. Meanwhile `trouble` says so, and the gateway opens no new
+// sessions; what waits is a posting every few seconds of each session that already ran.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "gateway/accounts/session_rows.h"
+#include "gateway/ledger/ledger.h"
+
+namespace outboard::gateway {
+
+class LedgerWriter {
+ public:
+  LedgerWriter(Ledger* ledger, SessionRows* rows);
+  ~LedgerWriter();  // as Stop
+
+  void Post(std::vector<Charge> charges);
+  void Write(SessionRow row);
+  void Grant(LeaseRow row);
+  void EndLease(LeaseId lease, std::string why);
+  // Runs `job` when everything before it is on disk. Not OK: the gateway stops, and some never will
+  // be.
+  void Then(std::function<void(absl::Status)> job);
+  // As Then; while there is trouble, at once.
+  void ThenOrAtOnce(std::function<void()> job);
+  // Why the last attempt to write failed and is tried again; OK while all is well.
+  absl::Status trouble() const;
+  // Writes what is queued, within reason, and ends the thread.
+  void Stop();
+
+ private:
+  struct Job {
+    std::function<absl::Status()> write;  // one of the three
+    std::function<void(absl::Status)> then;
+    std::function<void()> goodbye;
+  };
+  void Add(Job job);
+  void Work();
+  void SayGoodbyes(std::unique_lock<std::mutex>& lock);
+  void SetTrouble(absl::Status status);
+
+  Ledger* const ledger_;
+  SessionRows* const rows_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<Job> jobs_;
+  absl::Status trouble_, given_up_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace outboard::gateway

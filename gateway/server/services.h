@@ -1,0 +1,51 @@
+// The gRPC services: each method makes a stream or a job. Nothing is decided here.
+#pragma once
+
+#include <memory>
+
+#include "gateway/base/pool.h"
+#include "gateway/data_path/hub.h"
+#include "gateway/ledger/ledger.h"
+#include "gateway/server/authenticator.h"
+#include "proto/account.grpc.pb.h"
+#include "proto/cloud.grpc.pb.h"
+
+namespace outboard::gateway {
+
+class CloudService final : public proto::Cloud::CallbackService {
+ public:
+  explicit CloudService(Hub* hub) : hub_(hub) {}
+  grpc::ServerWriteReactor<proto::ServerFrame>* Values(
+      grpc::CallbackServerContext* context, const proto::ValuesRequest* request) override;
+  grpc::ServerBidiReactor<proto::ClientFrame, proto::ServerFrame>* Session(
+      grpc::CallbackServerContext* context) override;
+
+ private:
+  Hub* const hub_;
+};
+
+class AccountService final : public proto::Account::CallbackService {
+ public:
+  AccountService(Accounts* accounts, Ledger* ledger, Authenticator* gatekeeper, Pool* pool)
+      : accounts_(accounts), ledger_(ledger), gatekeeper_(gatekeeper), pool_(pool) {}
+  grpc::ServerUnaryReactor* CreateKey(grpc::CallbackServerContext* context,
+                                      const proto::CreateKeyRequest* request,
+                                      proto::CreateKeyReply* reply) override;
+  grpc::ServerUnaryReactor* ListKeys(grpc::CallbackServerContext* context,
+                                     const proto::ListKeysRequest* request,
+                                     proto::ListKeysReply* reply) override;
+  grpc::ServerUnaryReactor* RevokeKey(grpc::CallbackServerContext* context,
+                                      const proto::RevokeKeyRequest* request,
+                                      proto::RevokeKeyReply* reply) override;
+  grpc::ServerUnaryReactor* Usage(grpc::CallbackServerContext* context,
+                                  const proto::UsageRequest* request,
+                                  proto::UsageReply* reply) override;
+
+ private:
+  Accounts* const accounts_;
+  Ledger* const ledger_;
+  Authenticator* const gatekeeper_;
+  Pool* const pool_;
+};
+
+}  // namespace outboard::gateway

@@ -1,0 +1,58 @@
+// What the files of this folder add to the module: each one's part of class Tensor and of the
+// module itself.
+//
+// Signatures (names, order, defaults) are tinygrad's; what they compute is one call of the C++
+// library each. A docstring gives shapes and errors where the C++ header does.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <optional>
+
+#include "client/tensor/tensor.h"
+
+namespace outboard::python {
+
+using TensorClass = nanobind::class_<Tensor>;
+
+void BindErrors(nanobind::module_& module);  // before all others
+void BindWaiting();
+void BindDTypes(nanobind::module_& module);
+void BindCounters(nanobind::module_& module);
+void BindJit(nanobind::module_& module);
+void BindOnnx(nanobind::module_& module);
+void BindOptim(nanobind::module_& module);
+void BindRepeat(nanobind::module_& module);
+void BindVariable(nanobind::module_& module);
+
+void BindAttention(nanobind::module_& module, TensorClass& tensor);
+void BindCreation(nanobind::module_& module, TensorClass& tensor);
+void BindEinsum(nanobind::module_& module, TensorClass& tensor);
+void BindElementwise(nanobind::module_& module, TensorClass& tensor);
+void BindFuture(nanobind::module_& module, TensorClass& tensor);
+void BindGrids(nanobind::module_& module, TensorClass& tensor);
+void BindIndexing(nanobind::module_& module, TensorClass& tensor);
+void BindLinalg(nanobind::module_& module, TensorClass& tensor);
+void BindLosses(nanobind::module_& module, TensorClass& tensor);
+void BindMovement(nanobind::module_& module, TensorClass& tensor);
+void BindNorms(nanobind::module_& module, TensorClass& tensor);
+void BindOperators(nanobind::module_& module, TensorClass& tensor);
+void BindProduct(nanobind::module_& module, TensorClass& tensor);
+void BindRandom(nanobind::module_& module, TensorClass& tensor);
+void BindReduce(nanobind::module_& module, TensorClass& tensor);
+void BindScatter(nanobind::module_& module, TensorClass& tensor);
+void BindSession(nanobind::module_& module);
+void BindSorting(nanobind::module_& module, TensorClass& tensor);
+void BindState(nanobind::module_& module, TensorClass& tensor);
+void BindTraining(nanobind::module_& module, TensorClass& tensor);
+void BindValues(nanobind::module_& module, TensorClass& tensor);
+void BindWindows(nanobind::module_& module, TensorClass& tensor);
+
+// What an optimiser asks (is_param) and what the C++ library does, in one. None: a parameter, as
+// every tensor is at first. INVALID_ARGUMENT: true of a tensor that is no float.
+void SetRequiresGrad(Tensor& x, std::optional<bool> on, const At& at);
+
+// Raises what a signal's handler raised while this thread waited; false if nothing did.
+bool RaiseInterruption();
+
+}  // namespace outboard::python

@@ -1,0 +1,262 @@
+#include "python/bindings/host_data.h"
+
+#include <nanobind/ndarray.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "client/lazy/node_builder.h"
+#include "client/lazy/operands.h"
+#include "client/nn/bytes.h"
+#include "compiler/ir/limits.h"
+#include "compiler/rewrite/rules/fold.h"
+#include "wire/limits.h"
+
+namespace outboard::python {
+namespace nb = nanobind;
+namespace {
+
+// ---- lists --------------------------------------------------------------------------------------
+
+// Depth first, row-major: the shape by the first elements, and every number.
+class Rectangle {
+ public:
+  explicit Rectangle(nb::handle data) {
+    for (nb::handle at = data; IsList(at);) {
+      dims_.push_back(static_cast<int64_t>(nb::len(at)));
+      if (dims_.size() > static_cast<size_t>(limits::kRankMax))
+        throw nb::value_error("lists are nested too deeply");
+      if (dims_.back() == 0) break;
+      at = PySequence_Fast_GET_ITEM(at.ptr(), 0);
+    }
+    Collect(data, 0);
+  }
+
+  const Dims& dims() const { return dims_; }
+  DType dtype() const {
+    return floats_ || numbers_.empty() ? DType::kF32 : ints_ ? DType::kI32 : DType::kBool;
+  }
+  std::string BytesAs(DType dtype) const {
+    std::string bytes(numbers_.size() * ByteWidth(dtype), '\0');
+    char* out = bytes.data();
+    for (const Number& number : numbers_) {
+      if (IsFloat(dtype))
+        StoreFloat(dtype, number.of_float, out);
+      else  // of floats as cast() does
+        StoreInt(dtype,
+                 number.is_float || IsBool(dtype)
+                     ? *FoldCast(DType::kF64, dtype, std::bit_cast<int64_t>(number.of_float))
+                     : number.of_int,
+                 out);
+      out += ByteWidth(dtype);
+    }
+    return bytes;
+  }
+
+ private:
+  struct Number {
+    double of_float;
+    int64_t of_int;  // unless it is a float
+    bool is_float = false;
+  };
+
+  void Collect(nb::handle data, size_t depth) {
+    if (depth == dims_.size()) return Add(data);
+    if (!IsList(data) || static_cast<int64_t>(nb::len(data)) != dims_[depth])
+      throw nb::value_error("inhomogeneous shape: lists of one depth differ in their lengths");
+    PyObject* const* const items = PySequence_Fast_ITEMS(data.ptr());
+    for (int64_t i = 0; i < dims_[depth]; ++i) Collect(items[i], depth + 1);
+  }
+
+  void AddFloat(double value) {
+    floats_ = true;
+    numbers_.push_back({value, 0, true});
+  }
+
+  void Add(nb::handle data) {
+    PyObject* const object = data.ptr();
+    if (PyBool_Check(object)) {
+      numbers_.push_back({object == Py_True ? 1.0 : 0.0, object == Py_True});
+    } else if (PyFloat_Check(object)) {
+      AddFloat(PyFloat_AS_DOUBLE(object));
+    } else if (PyIndex_Check(object)) {
+      const nb::object index = nb::steal(PyNumber_Index(object));
+      if (!index.is_valid()) throw nb::python_error();
+      ints_ = true;
+      int overflow = 0;
+      int64_t value = PyLong_AsLongLongAndOverflow(index.ptr(), &overflow);
+      if (overflow != 0) value = static_cast<int64_t>(PyLong_AsUnsignedLongLong(index.ptr()));
+      if (PyErr_Occurred() != nullptr) throw nb::python_error();
+      numbers_.push_back({PyFloat_AsDouble(index.ptr()), value});
+    } else {
+      const double value = PyFloat_AsDouble(object);
+      if (PyErr_Occurred() != nullptr) throw nb::python_error();
+      AddFloat(value);
+    }
+  }
+
+  Dims dims_;
+  std::vector<Number> numbers_;
+  bool ints_ = false, floats_ = false;
+};
+
+Tensor TensorOfBytes(std::string_view bytes, DType dtype, const At& at) {
+  if (bytes.size() % ByteWidth(dtype) != 0)
+    ThrowInvalid(at, absl::StrCat(bytes.size(), " bytes are no whole number of elements of ",
+                                  ByteWidth(dtype)));
+  return Tensor::from_bytes(dtype, {static_cast<int64_t>(bytes.size()) / ByteWidth(dtype)}, bytes,
+                            at);
+}
+
+Tensor TensorOfFile(const std::string& path, DType dtype, const At& at) {
+  const nn::Bytes bytes = nn::Bytes::OfFile(path, at);
+  const auto count = static_cast<int64_t>(bytes.size()) / ByteWidth(dtype);
+  return bytes.Tensors(std::array{nn::Bytes::Range{dtype, {count}, 0}}, at)[0];
+}
+
+// ---- arrays -------------------------------------------------------------------------------------
+
+std::optional<DType> DTypeOfArray(nb::dlpack::dtype type) {
+  using Code = nb::dlpack::dtype_code;
+  const int bytes = type.bits / 8;
+  if (type.lanes != 1) return std::nullopt;
+  constexpr std::array kSigned = {DType::kI8, DType::kI16, DType::kI32, DType::kI64};
+  constexpr std::array kUnsigned = {DType::kU8, DType::kU16, DType::kU32, DType::kU64};
+  const int log = bytes == 1 ? 0 : bytes == 2 ? 1 : bytes == 4 ? 2 : 3;
+  switch (static_cast<Code>(type.code)) {
+    case Code::Bool: return DType::kBool;
+    case Code::Int: return kSigned[log];
+    case Code::UInt: return kUnsigned[log];
+    case Code::Bfloat: return DType::kBF16;
+    case Code::Float:
+      return bytes == 2   ? std::optional(DType::kF16)
+             : bytes == 4 ? std::optional(DType::kF32)
+             : bytes == 8 ? std::optional(DType::kF64)
+                          : std::nullopt;
+    default: return std::nullopt;
+  }
+}
+
+// Lets go of a Python object from any thread.
+std::shared_ptr<PyObject> Kept(nb::handle object) {
+  Py_INCREF(object.ptr());
+  return {object.ptr(), [](PyObject* kept) {
+            if (!Py_IsInitialized()) return;
+            const nb::gil_scoped_acquire gil;
+            Py_DECREF(kept);
+          }};
+}
+
+using Array = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+
+Tensor TensorOfArray(nb::handle owner, const Array& array, const At& at) {
+  const std::optional<DType> dtype = DTypeOfArray(array.dtype());
+  if (!dtype) throw nb::type_error("an array of elements that tensors here do not have");
+  Dims dims;
+  for (size_t i = 0; i < array.ndim(); ++i) dims.push_back(static_cast<int64_t>(array.shape(i)));
+  const std::string_view bytes(static_cast<const char*>(array.data()), array.nbytes());
+  if (bytes.size() <= wire::kPieceBytesMax) return Tensor::from_bytes(*dtype, dims, bytes, at);
+  wire::BlobSource source = wire::SourceOf(bytes);
+  source.read = [kept = Kept(owner), array, read = std::move(source.read)](
+                    uint64_t offset, std::span<char> out) { return read(offset, out); };
+  return Tensor::from_blob(*dtype, dims, std::move(source), {}, at);
+}
+
+// ---- lists from values --------------------------------------------------------------------------
+
+nb::object NumberAt(const HostTensor& host, int64_t i) {
+  if (IsBool(host.dtype)) return nb::bool_(ElementAt<int64_t>(host, i) != 0);
+  if (IsFloat(host.dtype)) return nb::float_(ElementAt<double>(host, i));
+  const int64_t value = ElementAt<int64_t>(host, i);
+  return host.dtype == DType::kU64 ? nb::object(nb::int_(static_cast<uint64_t>(value)))
+                                   : nb::object(nb::int_(value));
+}
+
+nb::object ListOf(const HostTensor& host, size_t axis, int64_t& next) {
+  if (axis == host.dims.size()) return NumberAt(host, next++);
+  nb::list list;
+  for (int64_t i = 0; i < host.dims[axis]; ++i) list.append(ListOf(host, axis + 1, next));
+  return list;
+}
+
+}  // namespace
+
+DType DTypeOfNumber(const Operand& number) {
+  switch (number.arg->kind()) {
+    case Arg::Kind::kBool: return DType::kBool;
+    case Arg::Kind::kFloat: return DType::kF32;
+    case Arg::Kind::kTensor: throw nb::type_error("a number, not a Tensor");
+    default: return DType::kI32;
+  }
+}
+
+Tensor FullOf(const Dims& dims, const Arg& number, DType dtype, const At& at) {
+  if (number.kind() != Arg::Kind::kInt || !IsInt(dtype))
+    return Tensor::full(dims, number.float_value(), dtype, at);
+  const internal::NodeBuilder rec(at);
+  const UOp* const scalar = internal::NodeOfArg(rec, number, dtype);
+  return Tensor::FromNode(rec, rec.Full(scalar, internal::ToShape(dims)));
+}
+
+Tensor Arange(double begin, double end, double step, DType dtype, const At& at) {
+  if (step == 0) ThrowInvalid(at, "arange: a step of 0");
+  if (!std::isfinite(begin) || !std::isfinite(end) || !std::isfinite(step))
+    ThrowInvalid(at, absl::StrCat("arange: ", begin, " to ", end, " by ", step));
+  const double count = std::max(0.0, std::ceil((end - begin) / step));
+  if (!(count <= static_cast<double>(limits::kDimMax)))
+    ThrowInvalid(at, absl::StrCat("arange: ", begin, " to ", end, " by ", step,
+                                  " is over the limit of ", limits::kDimMax, " elements"));
+  const Tensor i =
+      Tensor::arange(static_cast<int64_t>(count), DType::kI64, at).cast(DType::kF64, at);
+  return (Arg(Arg(i, at) * Arg(step, at), at) + Arg(begin, at)).cast(dtype, at);
+}
+
+std::string PathOf(nb::handle path) {
+  nb::module_::import_("os").attr("stat")(path);
+  const nb::object text = nb::steal(PyOS_FSPath(path.ptr()));
+  if (!text.is_valid()) throw nb::python_error();
+  if (PyBytes_Check(text.ptr())) return nb::cast<nb::bytes>(text).c_str();
+  return nb::cast<std::string>(text);
+}
+
+Tensor TensorOf(nb::handle data, std::optional<DType> dtype, const At& at) {
+  const auto as_asked = [&](Tensor tensor) {
+    return dtype && *dtype != tensor.dtype(at) ? tensor.cast(*dtype, at) : tensor;
+  };
+  if (nb::isinstance<Tensor>(data)) return as_asked(nb::cast<Tensor>(data));
+  if (data.is_none()) return Tensor::full({}, 0, dtype.value_or(DType::kF32), at);
+  if (PyBytes_Check(data.ptr()))
+    return TensorOfBytes(
+        {PyBytes_AS_STRING(data.ptr()), static_cast<size_t>(PyBytes_GET_SIZE(data.ptr()))},
+        dtype.value_or(DType::kU8), at);
+  if (IsList(data) || (dtype == DType::kU64 && IsWideInt(data))) {
+    const Rectangle rectangle(data);
+    const DType type = dtype.value_or(rectangle.dtype());
+    return Tensor::from_bytes(type, rectangle.dims(), rectangle.BytesAs(type), at);
+  }
+  if (nb::hasattr(data, "__fspath__"))
+    return TensorOfFile(PathOf(data), dtype.value_or(DType::kU8), at);
+  if (nb::ndarray_check(data)) return as_asked(TensorOfArray(data, nb::cast<Array>(data), at));
+  Operand number;
+  if (OperandFrom(data, number))
+    return FullOf({}, number, dtype.value_or(DTypeOfNumber(number)), at);
+  const nb::str shown = nb::repr(data);
+  throw std::runtime_error(absl::StrCat("can't create Tensor from ", shown.c_str(), " with type ",
+                                        Py_TYPE(data.ptr())->tp_name));
+}
+
+HostTensor ToHost(const Tensor& tensor, const At& at) { return tensor.to_host(at); }
+
+nb::object ToList(const HostTensor& host) {
+  int64_t next = 0;
+  return ListOf(host, 0, next);
+}
+
+nb::object ToList(const Tensor& tensor, const At& at) { return ToList(ToHost(tensor, at)); }
+
+}  // namespace outboard::python

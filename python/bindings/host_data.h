@@ -1,0 +1,40 @@
+// Python's data as tensors, and values of tensors as Python's data.
+//
+// Needs the GIL; what waits (ToHost) lets go of it meanwhile. Types without a name in NumPy (bf16,
+// fp8) come back as f32.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+#include <optional>
+
+#include "client/tensor/tensor.h"
+#include "python/bindings/arguments.h"
+
+namespace outboard::python {
+
+// bool of a bool, i32 of an int, f32 of a float.
+DType DTypeOfNumber(const Operand& number);
+
+// Of one number, which an integer type holds exactly.
+Tensor FullOf(const Dims& dims, const Arg& number, DType dtype, const At& at);
+
+// begin, begin + step ... before end, of floats: ceil((end - begin) / step) elements.
+Tensor Arange(double begin, double end, double step, DType dtype, const At& at);
+
+// Of a file that is there: else raises what os.stat does.
+std::string PathOf(nanobind::handle path);
+
+// From what Tensor(data) takes; a path is the file's bytes, which are read when something needs
+// them. Of `dtype` where that is given. Raises TypeError or ValueError for what is no rectangle of
+// numbers, and RuntimeError for what is no data at all.
+Tensor TensorOf(nanobind::handle data, std::optional<DType> dtype, const At& at);
+
+// Waits.
+HostTensor ToHost(const Tensor& tensor, const At& at);
+// Waits. Nested lists of Python's numbers; one number for a tensor of no axes.
+nanobind::object ToList(const Tensor& tensor, const At& at);
+nanobind::object ToList(const HostTensor& host);
+
+}  // namespace outboard::python

@@ -1,0 +1,121 @@
+// Random tensors: the library's own generator, the same numbers for a seed on every device. They
+// are not tinygrad's numbers for that seed: its counters are another way of using the same
+// Threefry.
+#include "client/ops/random/random.h"
+
+#include "absl/strings/str_cat.h"
+#include "client/ops/random/sampling.h"
+#include "python/bindings/arguments.h"
+#include "python/bindings/bindings.h"
+
+namespace outboard::python {
+namespace nb = nanobind;
+using namespace nb::literals;  // NOLINT
+namespace {
+
+// There is one device, and every tensor is contiguous: taken so that a tinygrad program runs
+// unchanged.
+using Ignored = nb::handle;
+
+DType FloatType(const DTypeArgument& dtype) { return dtype.value_or(DType::kF32); }
+
+// Of floats in their own type; of integers rounded down, as low + (high - low) * rand cast.
+Tensor Uniform(const nb::args& shape, double low, double high, const DTypeArgument& dtype, Ignored,
+               Ignored) {
+  const At at = Here();
+  if (!(low < high))
+    ThrowInvalid(at, absl::StrCat("uniform: from ", low, " to ", high, " is empty"));
+  const DType type = FloatType(dtype);
+  if (IsFloat(type)) return Tensor::uniform(DimsOf(shape), low, high, type, at);
+  return Tensor::uniform(DimsOf(shape), low, high, DType::kF64, at).floor(at).cast(type, at);
+}
+
+Tensor Randint(const nb::args& shape, int64_t low, int64_t high, const DTypeArgument& dtype,
+               Ignored, Ignored) {
+  return randint(DimsOf(shape), low, high, dtype.value_or(DType::kI32), Here());
+}
+
+// Of the type of x, unless dtype says another.
+DType TypeLike(const Tensor& x, const DTypeArgument& dtype) {
+  return dtype.value_or(x.dtype(Here()));
+}
+
+Tensor RandnLike(const Tensor& x, const DTypeArgument& dtype, Ignored, Ignored) {
+  const At at = Here();
+  const DType type = TypeLike(x, dtype);
+  return Tensor::randn(x.shape(at), IsFloat(type) ? type : DType::kF32, at).cast(type, at);
+}
+
+using Made = Tensor (*)(const Dims&, DType, At);
+
+template <Made make>
+Tensor Make(const nb::args& shape, Ignored, const DTypeArgument& dtype, Ignored) {
+  return make(DimsOf(shape), FloatType(dtype), Here());
+}
+
+template <Made make>
+void Bind(TensorClass& tensor, const char* name, const char* text) {
+  tensor.def_static(name, &Make<make>, "shape"_a, "device"_a = nb::none(), "dtype"_a = nb::none(),
+                    "contiguous"_a = true, text);
+}
+
+}  // namespace
+
+void BindRandom(nb::module_&, TensorClass& tensor) {
+  Bind<&Tensor::rand>(tensor, "rand", "Uniform in [0, 1).");
+  Bind<&Tensor::randn>(tensor, "randn", "Normal around 0, with a standard deviation of 1.");
+  Bind<&scaled_uniform>(tensor, "scaled_uniform", "Uniform within 1 / sqrt(number of elements).");
+  Bind<&glorot_uniform>(tensor, "glorot_uniform",
+                        "Uniform within sqrt(6 / (first dimension + product of the others)).");
+  tensor
+      .def_static("uniform", &Uniform, "shape"_a, "low"_a = 0.0, "high"_a = 1.0,
+                  "dtype"_a = nb::none(), "device"_a = nb::none(), "contiguous"_a = true)
+      .def_static("randint", &Randint, "shape"_a, "low"_a = 0, "high"_a = 10,
+                  "dtype"_a = DType::kI32, "device"_a = nb::none(), "contiguous"_a = true)
+      .def_static(
+          "normal",
+          [](const nb::args& shape, double mean, double std, Ignored, const DTypeArgument& dtype,
+             Ignored) { return normal(DimsOf(shape), mean, std, FloatType(dtype), Here()); },
+          "shape"_a, "mean"_a = 0.0, "std"_a = 1.0, "device"_a = nb::none(), "dtype"_a = nb::none(),
+          "contiguous"_a = true)
+      .def_static(
+          "kaiming_uniform",
+          [](const nb::args& shape, double a, Ignored, const DTypeArgument& dtype, Ignored) {
+            return Tensor::kaiming_uniform(DimsOf(shape), a, FloatType(dtype), Here());
+          },
+          "shape"_a, "a"_a = 0.01, "device"_a = nb::none(), "dtype"_a = nb::none(),
+          "contiguous"_a = true)
+      .def_static(
+          "kaiming_normal",
+          [](const nb::args& shape, double a, Ignored, const DTypeArgument& dtype, Ignored) {
+            return kaiming_normal(DimsOf(shape), a, FloatType(dtype), Here());
+          },
+          "shape"_a, "a"_a = 0.01, "device"_a = nb::none(), "dtype"_a = nb::none(),
+          "contiguous"_a = true)
+      .def_static(
+          "randperm",
+          [](int64_t n, Ignored, const DTypeArgument& dtype, Ignored) {
+            return randperm(n, dtype.value_or(DType::kI32), Here());
+          },
+          "n"_a, "device"_a = nb::none(), "dtype"_a = DType::kI32, "contiguous"_a = true)
+      .def(
+          "multinomial",
+          [](const Tensor& x, int64_t num_samples, bool replacement) {
+            return multinomial(x, num_samples, replacement, Here());
+          },
+          "num_samples"_a = 1, "replacement"_a = false,
+          "Places of [n] or [rows, n] weights, as int32.")
+      .def(
+          "rand_like",
+          [](const Tensor& x, Ignored, const DTypeArgument& dtype, Ignored) {
+            return Tensor::rand(x.shape(Here()), TypeLike(x, dtype), Here());
+          },
+          "device"_a = nb::none(), "dtype"_a = nb::none(), "contiguous"_a = true)
+      .def("randn_like", &RandnLike, "dtype"_a = nb::none(), "device"_a = nb::none(),
+           "contiguous"_a = true)
+      .def(
+          "dropout", [](const Tensor& x, double p) { return x.dropout(p, Here()); }, "p"_a = 0.5,
+          "Nothing outside of training.");
+}
+
+}  // namespace outboard::python

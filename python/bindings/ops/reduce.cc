@@ -1,0 +1,138 @@
+// Tensors of fewer elements: sums, largest ones, means; and what runs along an axis.
+#include "client/ops/elementwise/activations.h"
+#include "client/ops/reduce/scans.h"
+#include "python/bindings/arguments.h"
+#include "python/bindings/bindings.h"
+
+namespace outboard::python {
+namespace nb = nanobind;
+using namespace nb::literals;  // NOLINT
+namespace {
+
+// Over no axes where they are (): one of length 1 in front.
+template <typename Function>
+Tensor Over(const Tensor& x, const AxisArgument& axis, bool keepdim, const At& at,
+            const Function& function) {
+  if (axis.given && axis.axes.empty()) return function(x.unsqueeze(0, at), Axes(0), false);
+  return function(x, axis.axes, keepdim);
+}
+
+using Reduction = Tensor (Tensor::*)(const Axes&, bool, At) const;
+
+template <Reduction reduction>
+Tensor Call(const Tensor& x, const AxisArgument& axis, bool keepdim) {
+  const At at = Here();
+  return Over(x, axis, keepdim, at, [&](const Tensor& of, const Axes& axes, bool keep) {
+    return (of.*reduction)(axes, keep, at);
+  });
+}
+
+// With dtype=: of that type, in which it is added up. Floats of less than 32 bits are added up in
+// f32 all the same.
+Tensor Sum(const Tensor& x, const AxisArgument& axis, bool keepdim, const DTypeArgument& dtype) {
+  if (!dtype.dtype) return Call<&Tensor::sum>(x, axis, keepdim);
+  const At at = Here();
+  return Call<&Tensor::sum>(x.cast(*dtype.dtype, at), axis, keepdim).cast(*dtype.dtype, at);
+}
+
+// Of the type of x, also where that is of few bits: a product wraps in any width.
+Tensor Prod(const Tensor& x, const AxisArgument& axis, bool keepdim, const DTypeArgument& dtype) {
+  const At at = Here();
+  const DType type = dtype.value_or(x.dtype(at));
+  return Call<&Tensor::prod>(x.cast(type, at), axis, keepdim).cast(type, at);
+}
+
+using Spread = Tensor (Tensor::*)(const Axes&, bool, int64_t, At) const;
+
+template <Spread spread>
+Tensor CallSpread(const Tensor& x, const AxisArgument& axis, bool keepdim, int64_t correction) {
+  const At at = Here();
+  return Over(x, axis, keepdim, at, [&](const Tensor& of, const Axes& axes, bool keep) {
+    return (of.*spread)(axes, keep, correction, at);
+  });
+}
+
+template <Spread spread>
+nb::tuple WithMean(const Tensor& x, const AxisArgument& axis, bool keepdim, int64_t correction) {
+  return nb::make_tuple(CallSpread<spread>(x, axis, keepdim, correction),
+                        Call<&Tensor::mean>(x, axis, keepdim));
+}
+
+Tensor Argmax(const Tensor& x, std::optional<int64_t> axis, bool keepdim) {
+  return axis ? x.argmax(*axis, keepdim, Here()) : x.argmax(Here());
+}
+
+Tensor Argmin(const Tensor& x, std::optional<int64_t> axis, bool keepdim) {
+  return axis ? x.argmin(*axis, keepdim, Here())
+              : x.flatten(0, -1, Here()).argmin(0, false, Here());
+}
+
+using Normalised = Tensor (Tensor::*)(const Axes&, At) const;
+
+// In `dtype` where it is given.
+Tensor InType(const Tensor& x, const DTypeArgument& dtype) {
+  return dtype.dtype ? x.cast(*dtype.dtype, Here()) : x;
+}
+
+template <Normalised function>
+Tensor CallNormalised(const Tensor& x, const AxisArgument& axis, const DTypeArgument& dtype) {
+  return (InType(x, dtype).*function)(axis, Here());
+}
+
+template <RunningExtreme (*function)(const Tensor&, int64_t, At)>
+nb::tuple CallExtreme(const Tensor& x, int64_t axis) {
+  const RunningExtreme extreme = function(x, axis, Here());
+  return nb::make_tuple(extreme.values, extreme.indices);
+}
+
+}  // namespace
+
+void BindReduce(nb::module_&, TensorClass& tensor) {
+  const auto all = nb::none();  // axes
+  tensor
+      .def("sum", &Sum, "axis"_a = all, "keepdim"_a = false, "dtype"_a = nb::none(),
+           "Integers of less than 32 bits and bool give int32 or uint32.")
+      .def("prod", &Prod, "axis"_a = all, "keepdim"_a = false, "dtype"_a = nb::none())
+      .def("mean", &Call<&Tensor::mean>, "axis"_a = all, "keepdim"_a = false)
+      .def("max", &Call<&Tensor::max>, "axis"_a = all, "keepdim"_a = false)
+      .def("min", &Call<&Tensor::min>, "axis"_a = all, "keepdim"_a = false)
+      .def("any", &Call<&Tensor::any>, "axis"_a = all, "keepdim"_a = false)
+      .def("all", &Call<&Tensor::all>, "axis"_a = all, "keepdim"_a = false)
+      .def("var", &CallSpread<&Tensor::var>, "axis"_a = all, "keepdim"_a = false,
+           "correction"_a = 1)
+      .def("std", &CallSpread<&Tensor::std>, "axis"_a = all, "keepdim"_a = false,
+           "correction"_a = 1)
+      .def("var_mean", &WithMean<&Tensor::var>, "axis"_a = all, "keepdim"_a = false,
+           "correction"_a = 1)
+      .def("std_mean", &WithMean<&Tensor::std>, "axis"_a = all, "keepdim"_a = false,
+           "correction"_a = 1)
+      .def("argmax", &Argmax, "axis"_a = all, "keepdim"_a = false,
+           "The first place of the largest, as int32; without an axis in the flattened tensor.")
+      .def("argmin", &Argmin, "axis"_a = all, "keepdim"_a = false)
+      .def("logsumexp", &Call<&Tensor::logsumexp>, "axis"_a = all, "keepdim"_a = false)
+      .def("softmax", &CallNormalised<&Tensor::softmax>, "axis"_a.none() = -1,
+           "dtype"_a = nb::none())
+      .def("log_softmax", &CallNormalised<&Tensor::log_softmax>, "axis"_a.none() = -1,
+           "dtype"_a = nb::none())
+      .def(
+          "softmin",
+          [](const Tensor& x, const AxisArgument& axis, const DTypeArgument& dtype) {
+            return softmin(InType(x, dtype), axis, Here());
+          },
+          "axis"_a.none() = -1, "dtype"_a = nb::none())
+      .def(
+          "cumsum", [](const Tensor& x, int64_t axis) { return x.cumsum(axis, Here()); },
+          "axis"_a = 0)
+      .def(
+          "cumprod", [](const Tensor& x, int64_t axis) { return cumprod(x, axis, Here()); },
+          "axis"_a)
+      .def(
+          "logcumsumexp",
+          [](const Tensor& x, int64_t axis) { return logcumsumexp(x, axis, Here()); }, "axis"_a = 0)
+      .def("cummax", &CallExtreme<&cummax>, "axis"_a = 0,
+           "Values, and where each is first (int32).")
+      .def("cummin", &CallExtreme<&cummin>, "axis"_a = 0,
+           "Values, and where each is first (int32).");
+}
+
+}  // namespace outboard::python

@@ -1,0 +1,167 @@
+// Sessions as Python has them: the process's own, which the environment describes, and others that
+// a thread enters and leaves. outboard/session.py is what users see.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/function.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
+#include "client/session/waiting.h"
+#include "client/tensor/engine_scope.h"
+#include "client/tensor/session_engine.h"
+#include "python/bindings/bindings.h"
+#include "python/bindings/here.h"
+
+namespace outboard::python {
+namespace nb = nanobind;
+using namespace nb::literals;  // NOLINT
+namespace {
+
+// Called from threads of gRPC, and gone with the session, wherever that ends.
+std::function<void(const std::string&)> TellOf(nb::object callable) {
+  const std::shared_ptr<nb::object> kept(new nb::object(std::move(callable)),
+                                         [](nb::object* object) {
+                                           if (Py_IsInitialized() == 0)
+                                             return static_cast<void>(object->release());
+                                           const nb::gil_scoped_acquire gil;
+                                           delete object;
+                                         });
+  return [kept](const std::string& line) {
+    if (Py_IsInitialized() == 0) return;
+    const nb::gil_scoped_acquire gil;
+    try {
+      (*kept)(line);
+    } catch (nb::python_error& error) {
+      error.discard_as_unraisable("tell of an outboard.Session");
+    }
+  };
+}
+
+class Connection {
+ public:
+  Connection(const std::optional<std::string>& host, const std::optional<std::string>& key,
+             uint32_t devices, const nb::object& tell) {
+    const At at = Here();
+    absl::StatusOr<transport::SessionOptions> options =
+        transport::SessionOptions::FromEnvironment();
+    ThrowIfError(options.status(), at);
+    if (host) options->target = *host;
+    if (key) options->key = *key;
+    options->devices = devices;
+    if (!tell.is_none()) options->tell = TellOf(tell);
+    absl::StatusOr<std::unique_ptr<transport::Session>> session =
+        transport::Session::Connect(*options);
+    ThrowIfError(session.status(), at);
+    engine_ = MakeSessionEngine(*std::move(session));
+    const std::lock_guard lock(mutex_);
+    std::erase_if(all_, [](const std::weak_ptr<Engine>& engine) { return engine.expired(); });
+    all_.push_back(engine_);
+  }
+
+  explicit Connection(std::shared_ptr<Engine> engine) : engine_(std::move(engine)) {}
+
+  transport::Stats stats() const { return engine_->stats(); }
+
+  void Close() {
+    ThrowIfError(engine_->Close(), Here());
+    ForgetEngine(*engine_);
+    ReleaseProcessEngine(*engine_);
+  }
+
+  void Enter() { Scopes().push_back({engine_.get(), std::make_unique<EngineScope>(engine_)}); }
+
+  void Leave() {
+    if (Scopes().empty() || Scopes().back().engine != engine_.get())
+      throw std::runtime_error(
+          "a session is left by the thread that entered it, the last one first");
+    Scopes().pop_back();
+  }
+
+  static void CloseAll() {
+    std::vector<std::weak_ptr<Engine>> all;
+    {
+      const std::lock_guard lock(mutex_);
+      all.swap(all_);
+    }
+    for (const std::weak_ptr<Engine>& weak : all)
+      if (const std::shared_ptr<Engine> engine = weak.lock()) engine->Close().IgnoreError();
+    CloseEngine().IgnoreError();
+  }
+
+ private:
+  struct Scope {
+    const Engine* engine;
+    std::unique_ptr<EngineScope> scope;
+  };
+  // Of this thread. Never destroyed: a thread may end within a scope, and then what scopes restore
+  // is gone, too.
+  static std::vector<Scope>& Scopes() {
+    thread_local auto* const scopes = new std::vector<Scope>;
+    return *scopes;
+  }
+
+  static inline std::mutex mutex_;
+  static inline std::vector<std::weak_ptr<Engine>> all_;  // what Connections have opened
+
+  std::shared_ptr<Engine> engine_;
+};
+
+double Dollars(uint64_t micro_usd) { return static_cast<double>(micro_usd) / 1e6; }
+
+void BindStats(nb::module_& module) {
+  using transport::Stats;
+  nb::class_<Stats>(module, "Stats", "What a session has done so far. Reading it asks nobody.")
+      .def_ro("device", &Stats::device, "What it was given, as the machine tells of itself.")
+      .def_ro("seconds", &Stats::seconds_open, "Since it was opened, by this machine's clock.")
+      .def_ro("seconds_billed", &Stats::seconds_billed)
+      .def_prop_ro(
+          "cost", [](const Stats& s) { return Dollars(s.cost_micro_usd); },
+          "Dollars, as of the last step that is done; final once the session is closed.")
+      .def_prop_ro("price_per_hour",
+                   [](const Stats& s) { return Dollars(s.price_per_hour_micro_usd); })
+      .def_ro("steps", &Stats::steps)
+      .def_ro("round_trips", &Stats::blocking_round_trips,
+              "How often the program waited for an answer.")
+      .def_ro("round_trip_ms", &Stats::round_trip_ms, "The smallest lately; 0 if not known.")
+      .def_ro("bytes_up", &Stats::bytes_up)
+      .def_ro("bytes_down", &Stats::bytes_down)
+      .def_prop_ro("device_seconds",
+                   [](const Stats& s) { return static_cast<double>(s.device_time_us) / 1e6; })
+      .def_ro("kernels", &Stats::kernels_launched);
+}
+
+}  // namespace
+
+void BindSession(nb::module_& module) {
+  BindStats(module);
+  nb::class_<Connection>(module, "Connection", "A session with a gateway; see outboard.Session.")
+      .def(nb::init<const std::optional<std::string>&, const std::optional<std::string>&, uint32_t,
+                    const nb::object&>(),
+           "host"_a.none(), "key"_a.none(), "devices"_a, "tell"_a.none())
+      .def_static(
+          "current",
+          [] {
+            absl::StatusOr<std::shared_ptr<Engine>> engine = CurrentEngine();
+            ThrowIfError(engine.status(), Here());
+            return Connection(*std::move(engine));
+          },
+          "The one that this thread's tensors are computed in; connects where there is none.")
+      .def_static(
+          "current_if_any",
+          []() -> std::optional<Connection> {
+            std::shared_ptr<Engine> engine = EngineIfConnected();
+            if (engine == nullptr) return std::nullopt;
+            return Connection(std::move(engine));
+          },
+          "As `current`, but never connects.")
+      .def_prop_ro("stats", &Connection::stats)
+      .def("close", &Connection::Close)
+      .def("enter", &Connection::Enter)
+      .def("leave", &Connection::Leave);
+  module.def("close_all", &Connection::CloseAll, "Ends every session of the process.");
+}
+
+}  // namespace outboard::python

@@ -1,0 +1,158 @@
+// Gradients, what is done with them, and what a tensor is assigned.
+#include <nanobind/nanobind.h>
+
+#include "client/autograd/backward.h"
+#include "client/lazy/node_builder.h"
+#include "client/lazy/thread_state.h"
+#include "python/bindings/arguments.h"
+#include "python/bindings/bindings.h"
+
+namespace outboard::python {
+namespace nb = nanobind;
+using namespace nb::literals;  // NOLINT
+namespace {
+
+const internal::TensorState& ValueOf(const Tensor& x, const At& at) {
+  if (x.empty()) throw Error(absl::FailedPreconditionError("the tensor is empty"), at);
+  return *x.value();
+}
+
+// As tinygrad: of another type it is a RuntimeError, of several elements an AssertionError.
+void CheckGradient(const Tensor& y, const std::optional<Tensor>& upstream,
+                   const std::vector<Tensor>& targets, const At& at) {
+  const auto check = [&](const Tensor& x) {
+    if (!IsFloat(x.dtype(at)))
+      throw Error(absl::FailedPreconditionError("only float tensors have a gradient"), at);
+  };
+  check(y);
+  for (const Tensor& target : targets) check(target);
+  if (upstream || y.rank(at) == 0) return;
+  PyErr_SetString(PyExc_AssertionError,
+                  "a tensor that is no scalar needs the argument `gradient` for backward");
+  throw nb::python_error();
+}
+
+std::vector<Tensor> GradientOf(const Tensor& y, const nb::args& targets,
+                               const std::optional<Tensor>& gradient) {
+  const At at = Here();
+  std::vector<Tensor> of;
+  for (const nb::handle target : targets) of.push_back(nb::cast<Tensor>(target));
+  CheckGradient(y, gradient, of, at);
+  return y.gradient(of, gradient.value_or(Tensor()), at);
+}
+
+std::optional<Tensor> GradOf(const Tensor& x) {
+  if (IsGradientUsedUp(x))
+    throw Error(absl::FailedPreconditionError(
+                    "the gradient of this tensor was used up by an optimiser's step; read or "
+                    "realize() it before, or zero_grad()"),
+                Here());
+  const Tensor grad = x.grad();
+  return grad.empty() ? std::nullopt : std::optional(grad);
+}
+
+Tensor& Assign(Tensor& x, nb::handle value) {
+  const At at = Here();
+  Operand operand;
+  if (nb::isinstance<Tensor>(value)) {
+    const Tensor& other = nb::cast<const Tensor&>(value);
+    if (other.dtype(at) != x.dtype(at))
+      throw Error(absl::FailedPreconditionError(std::string("assign dtype mismatch ") +
+                                                std::string(Name(x.dtype(at))) +
+                                                " != " + std::string(Name(other.dtype(at)))),
+                  at);
+    return x.assign(Arg(other.value() == x.value() ? other : other.expand(x.shape(at), at), at));
+  }
+  if (OperandFrom(value, operand)) return x.assign(*operand.arg);
+  nb::object made = nb::type<Tensor>()(value, "dtype"_a = nb::cast(x.dtype(at)));
+  return x.assign(Arg(nb::cast<Tensor&>(made).expand(x.shape(at), at), at));
+}
+
+// Another tensor of the same value, which an assign to this one leaves alone.
+Tensor Clone(const Tensor& x) {
+  const At at = Here();
+  Tensor copy = x.contiguous(at);
+  copy.value()->is_param = x.value()->is_param;
+  if (x.requires_grad()) copy.requires_grad_(true, at);
+  if (const Tensor grad = x.grad(); !grad.empty()) copy.set_grad(grad.contiguous(at));
+  return copy;
+}
+
+void SetIsParam(Tensor& x, bool on) {
+  if (!on) x.requires_grad_(false, Here());
+  x.value()->is_param = on;
+}
+
+}  // namespace
+
+void SetRequiresGrad(Tensor& x, std::optional<bool> on, const At& at) {
+  if (on) x.requires_grad_(*on, at);
+  x.value()->is_param = on.value_or(true);
+}
+
+void BindTraining(nb::module_& module, TensorClass& tensor) {
+  module.def("training", &Tensor::training, "Whether this thread trains: dropout, running means.");
+  module.def("set_training", [](bool on) { internal::ThreadState::Get().training = on; });
+  tensor
+      .def(
+          "backward",
+          [](Tensor& x, const std::optional<Tensor>& gradient) -> Tensor& {
+            const At at = Here();
+            CheckGradient(x, gradient, {}, at);
+            backward(x, gradient.value_or(Tensor()), at);
+            return x;
+          },
+          "gradient"_a = nb::none(), nb::rv_policy::none,
+          "Adds the gradient of this tensor, of one element unless `gradient` weighs them, to "
+          "`.grad` of every float\n"
+          "tensor that it was computed from. RuntimeError: this is no float; AssertionError: "
+          "several elements.")
+      .def("gradient", &GradientOf, "targets"_a, nb::kw_only(), "gradient"_a = nb::none(),
+           "The gradients with respect to `targets`, zeros where independent; these can be "
+           "differentiated again.")
+      .def_prop_rw(
+          "grad", &GradOf,
+          [](Tensor& x, std::optional<Tensor> grad) { x.set_grad(grad.value_or(Tensor())); },
+          nb::arg().none(),
+          "None before backward(). An optimiser's step uses it up: RuntimeError then, until "
+          "zero_grad().")
+      .def_prop_rw(
+          "is_param", [](const Tensor& x) { return ValueOf(x, Here()).is_param; }, &SetIsParam,
+          "Whether an optimiser that is given it changes it.")
+      .def_prop_rw(
+          "requires_grad", [](const Tensor& x) { return ValueOf(x, Here()).is_param; },
+          [](Tensor& x, std::optional<bool> on) { SetRequiresGrad(x, on, Here()); },
+          nb::arg().none(), "An older name of `is_param`.")
+      .def(
+          "is_param_",
+          [](Tensor& x, bool on) -> Tensor& {
+            SetIsParam(x, on);
+            return x;
+          },
+          "is_param"_a = true, nb::rv_policy::none)
+      .def(
+          "requires_grad_",
+          [](Tensor& x, bool on) -> Tensor& {
+            SetRequiresGrad(x, on, Here());
+            return x;
+          },
+          "requires_grad"_a = true, nb::rv_policy::none)
+      .def("detach", [](const Tensor& x) { return x.detach(Here()); })
+      .def(
+          "contiguous", [](const Tensor& x) { return x.contiguous(Here()); },
+          "Computed as it stands, and not again by each that reads it.")
+      .def(
+          "contiguous_backward",
+          [](const Tensor& x) {
+            const internal::NodeBuilder rec(Here());
+            return Tensor::FromNode(rec, x.NodeIn(rec));
+          },
+          "This tensor: what is computed once is the scheduler's choice here.")
+      .def(
+          "clone", [](const Tensor& x, nb::handle) { return Clone(x); }, "device"_a = nb::none())
+      .def("assign", &Assign, "x"_a, nb::rv_policy::none,
+           "The value becomes that of `x`, broadcast; RuntimeError for another dtype. Lazy; what "
+           "was computed from the\nold value stays.");
+}
+
+}  // namespace outboard::python

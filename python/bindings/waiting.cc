@@ -1,0 +1,63 @@
+// How a wait of the library is one of Python's: the GIL is given up for as long as the thread
+// sleeps, and signals are looked at meanwhile, so that KeyboardInterrupt (or whatever a handler
+// raises) ends it at once.
+//
+// Bindings need no gil_scoped_release of their own: the library says itself where it waits
+// (transport/waiting.h), and everything else, the recording of graphs above all, is protected by
+// the GIL as Python programs expect.
+#include "client/session/waiting.h"
+
+#include <nanobind/nanobind.h>
+#include <unistd.h>
+
+#include <optional>
+
+#include "python/bindings/bindings.h"
+
+namespace outboard::python {
+namespace nb = nanobind;
+namespace {
+
+unsigned long main_thread = 0;  // the one in which Python runs handlers of signals
+
+// What a handler raised, until the call that it has stopped returns to Python.
+thread_local std::optional<nb::python_error> interruption;
+
+// From the interpreter's end on the library waits as in any other program.
+bool HasInterpreter() { return Py_IsInitialized() != 0; }
+
+void* Begin() {
+  return HasInterpreter() && PyGILState_Check() != 0 ? PyEval_SaveThread() : nullptr;
+}
+
+void End(void* begun) {
+  if (begun == nullptr) return;
+  // A daemon thread that wakes while the interpreter ends has nowhere to return to; Python would
+  // unwind it through destructors, which ends the program.
+  while (!HasInterpreter()) pause();
+  PyEval_RestoreThread(static_cast<PyThreadState*>(begun));
+}
+
+absl::Status Check() {
+  if (!HasInterpreter() || PyThread_get_thread_ident() != main_thread) return absl::OkStatus();
+  const nb::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() == 0) return absl::OkStatus();
+  interruption.emplace();  // takes the error that is set
+  return absl::CancelledError("interrupted");
+}
+
+}  // namespace
+
+bool RaiseInterruption() {
+  if (!interruption) return false;
+  interruption->restore();
+  interruption.reset();
+  return true;
+}
+
+void BindWaiting() {
+  main_thread = PyThread_get_thread_ident();
+  transport::SetWaitHooks({.begin = Begin, .end = End, .check = Check});
+}
+
+}  // namespace outboard::python

@@ -1,0 +1,55 @@
+// Frames that wait for the one write that a stream may have under way. What queues up behind it is
+// joined: a thousand small items that came while one write was in the kernel leave as one frame.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <utility>
+
+#include "wire/limits.h"
+
+namespace outboard::wire {
+
+// `Frame` is ClientFrame or ServerFrame. Not thread-safe; the owner has the lock.
+template <typename Frame>
+class FrameQueue {
+ public:
+  void Push(Frame frame) {
+    size_t bytes = frame.ByteSizeLong();
+    bytes_ += bytes;
+    if (!frames_.empty()) {
+      Entry& last = frames_.back();
+      if (last.frame.epoch() == frame.epoch() && last.bytes + bytes <= kFrameBytesMax &&
+          last.frame.items_size() + frame.items_size() <= static_cast<int>(kFrameItemsMax)) {
+        for (auto& item : *frame.mutable_items()) last.frame.add_items()->Swap(&item);
+        last.bytes += bytes;
+        return;
+      }
+    }
+    frames_.push_back({std::move(frame), bytes});
+  }
+
+  Frame Pop() {
+    Entry entry = std::move(frames_.front());
+    frames_.pop_front();
+    bytes_ -= entry.bytes;
+    return std::move(entry.frame);
+  }
+
+  void Clear() {
+    frames_.clear();
+    bytes_ = 0;
+  }
+  bool empty() const { return frames_.empty(); }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  struct Entry {
+    Frame frame;
+    size_t bytes;
+  };
+  std::deque<Entry> frames_;
+  size_t bytes_ = 0;
+};
+
+}  // namespace outboard::wire

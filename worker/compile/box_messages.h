@@ -1,0 +1,21 @@
+// What passes between a compile box and whoever asks it (proto/compiler.proto), from and to the
+// types of kernel_compiler.h. Objects on disk are written in the same words. Threads: pure.
+#pragma once
+
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "compiler/compiled_kernel.h"
+#include "proto/compiler.pb.h"
+#include "worker/compile/kernel_compiler.h"
+
+namespace outboard::worker {
+
+proto::CompileRequest ToRequest(std::span<const KernelSource> kernels);
+std::vector<KernelSource> FromRequest(const proto::CompileRequest& request);
+
+proto::CompileResult ToResult(absl::StatusOr<CompiledKernel> compiled);
+// Errors: the one that the result holds.
+absl::StatusOr<CompiledKernel> FromResult(proto::CompileResult result);
+
+}  // namespace outboard::worker

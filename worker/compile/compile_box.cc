@@ -1,0 +1,73 @@
+#include "worker/compile/compile_box.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "worker/compile/box_messages.h"
+#include "worker/process/message_io.h"
+
+namespace outboard::worker {
+namespace {
+
+std::string NameOf(const KernelSource& kernel) {
+  return absl::StrCat(kernel.encoding, kernel.opts.has_value() ? "\n" + *kernel.opts : "");
+}
+
+}  // namespace
+
+CompileBox::CompileBox(CompileBoxOptions options) : options_(std::move(options)) {
+  if (options_.program.empty()) options_.program = ProgramBeside("outboard-compiler");
+  EnsureBox().IgnoreError();  // said by Compile
+}
+
+absl::Status CompileBox::EnsureBox() {
+  if (box_.running()) return absl::OkStatus();
+  OB_ASSIGN_OR_RETURN(box_, ChildProcess::Start({options_.program}));
+  return absl::OkStatus();
+}
+
+absl::Status CompileBox::Ask(std::span<const KernelSource> kernels,
+                             std::vector<absl::StatusOr<CompiledKernel>>* results) {
+  OB_RETURN_IF_ERROR(EnsureBox());
+  proto::CompileReply reply;
+  absl::Status status = WriteMessage(box_.fd(), ToRequest(kernels));
+  if (status.ok()) status = ReadMessage(box_.fd(), &reply, DeadlineOf(kernels.size()));
+  if (status.ok() && reply.results_size() != static_cast<int>(kernels.size()))
+    status = absl::InternalError("the compile box answered another question");
+  if (!status.ok()) {
+    const bool late = status.code() == absl::StatusCode::kDeadlineExceeded;
+    const std::string end = late ? box_.Stop() : box_.Wait(/*milliseconds=*/1000);
+    return absl::ResourceExhaustedError(
+        late
+            ? absl::StrCat("compiling took longer than ", DeadlineOf(kernels.size()).count(), " ms")
+            : absl::StrCat("the compiler ", end, " (", std::string(status.message()), ")"));
+  }
+  for (int i = 0; i < reply.results_size(); ++i)
+    (*results)[i] = FromResult(std::move(*reply.mutable_results(i)));
+  return absl::OkStatus();
+}
+
+std::vector<absl::StatusOr<CompiledKernel>> CompileBox::Compile(
+    std::span<const KernelSource> kernels) {
+  std::vector<absl::StatusOr<CompiledKernel>> results(kernels.size(),
+                                                      absl::InternalError("not compiled"));
+  if (kernels.empty()) return results;
+  bool any_refused = false;
+  for (const KernelSource& kernel : kernels) any_refused |= refused_.contains(NameOf(kernel));
+  if (!any_refused && Ask(kernels, &results).ok()) return results;
+
+  // Somebody in the batch brought the box down, or is known to: one by one.
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    if (const auto refused = refused_.find(NameOf(kernels[i])); refused != refused_.end()) {
+      results[i] = refused->second;
+      continue;
+    }
+    std::vector<absl::StatusOr<CompiledKernel>> one(1, absl::InternalError("not compiled"));
+    const absl::Status status = Ask(kernels.subspan(i, 1), &one);
+    if (status.code() == absl::StatusCode::kResourceExhausted)
+      refused_[NameOf(kernels[i])] = status;
+    results[i] = status.ok() ? std::move(one[0]) : absl::StatusOr<CompiledKernel>(status);
+  }
+  return results;
+}
+
+}  // namespace outboard::worker

@@ -1,0 +1,62 @@
+// The program `outboard-compiler`: the only one that links LLVM.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "base/environment.h"
+#include "worker/compile/box_messages.h"
+#include "worker/compile/compile_box.h"
+#include "worker/compile/in_process_compiler.h"
+#include "worker/process/child_process.h"
+#include "worker/process/message_io.h"
+
+namespace outboard::worker {
+namespace {
+
+// Of address space; LLVM maps half a GiB before it does anything. A sanitizer reserves terabytes
+// for its shadow memory and needs more of it as the program goes on, so its builds have no limit.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr rlim_t kMemoryBytesMax = RLIM_INFINITY;
+#else
+constexpr rlim_t kMemoryBytesMax = rlim_t{4} << 30;
+#endif
+
+// For tests of what happens when a box fails; only with OUTBOARD_BOX_FAULTS set.
+void ObeyFault(const std::string& kernel) {
+  if (std::getenv("OUTBOARD_BOX_FAULTS") == nullptr) return;
+  if (kernel == "!abort") std::abort();
+  if (kernel == "!hang") pause();
+}
+
+proto::CompileReply Answer(InProcessCompiler& compiler, const proto::CompileRequest& request) {
+  for (const proto::KernelSource& source : request.kernels()) ObeyFault(source.encoding());
+  proto::CompileReply reply;
+  for (absl::StatusOr<CompiledKernel>& compiled : compiler.Compile(FromRequest(request)))
+    *reply.add_results() = ToResult(std::move(compiled));
+  return reply;
+}
+
+}  // namespace
+
+int CompileBoxMain() {
+  EndWithParent();
+  const rlimit memory{kMemoryBytesMax, kMemoryBytesMax}, no_core{0, 0};
+  setrlimit(RLIMIT_AS, &memory);
+  setrlimit(RLIMIT_CORE, &no_core);
+  CompileOptions options;
+  const char* const debug = std::getenv("DEBUG");
+  options.dump = debug != nullptr && std::atoi(debug) >= 5;
+  options.no_opt = IsSet("NOOPT");
+  WarmUpCompiler();
+  InProcessCompiler compiler(options);
+  proto::CompileRequest request;
+  while (ReadMessage(kChildSocket, &request).ok())
+    if (!WriteMessage(kChildSocket, Answer(compiler, request)).ok()) break;
+  return 0;
+}
+
+}  // namespace outboard::worker
+
+int main() { return outboard::worker::CompileBoxMain(); }

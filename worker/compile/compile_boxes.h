@@ -1,0 +1,55 @@
+// Several compile boxes at once, for a search: as many candidates are compiled together as there
+// are processors, each in a box of its own, so that one which crashes or does not end costs nothing
+// but itself.
+//
+//   idle --a kernel is sent--> busy --its reply--> idle
+//                               +--crash, deadline, preempt--> killed; started anew when next
+//                               needed
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "worker/compile/kernel_compiler.h"
+#include "worker/process/child_process.h"
+
+namespace outboard::worker {
+
+struct CompileBoxesOptions {
+  std::string program;                       // as CompileBoxOptions has it
+  int count = 0;                             // boxes; 0: one a processor
+  std::chrono::milliseconds deadline{5000};  // of one kernel; a start of its box is part of it
+  // Where it is no -1: what is not compiled when this descriptor becomes readable is given up at
+  // once, for somebody knocks who must not wait.
+  int knock_fd = -1;
+};
+
+// Boxes are started when they are first needed. Threads: one, which must stay: boxes end with it.
+class CompileBoxes final : public KernelCompiler {
+ public:
+  explicit CompileBoxes(CompileBoxesOptions options = {});
+
+  // Errors, besides the compiler's: RESOURCE_EXHAUSTED  the kernel brought its box down, or took
+  // longer than the deadline; UNAVAILABLE  no box can be started; CANCELLED  somebody has preempted
+  std::vector<absl::StatusOr<CompiledKernel>> Compile(
+      std::span<const KernelSource> kernels) override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr size_t kNone = static_cast<size_t>(-1);
+
+  struct Box {
+    ChildProcess child;
+    size_t kernel = kNone;  // that it works on
+    Clock::time_point due;
+  };
+
+  absl::Status Send(Box& box, const KernelSource& kernel);
+  absl::StatusOr<CompiledKernel> Receive(Box& box);
+
+  const CompileBoxesOptions options_;
+  std::vector<Box> boxes_;
+};
+
+}  // namespace outboard::worker

@@ -1,0 +1,20 @@
+// Kernels compiled in the calling process: the compile box's inside, and a way to do without one in
+// tests and benchmarks.
+#pragma once
+
+#include "compiler/compile.h"
+#include "worker/compile/kernel_compiler.h"
+
+namespace outboard::worker {
+
+class InProcessCompiler final : public KernelCompiler {
+ public:
+  explicit InProcessCompiler(CompileOptions options = {}) : options_(std::move(options)) {}
+  std::vector<absl::StatusOr<CompiledKernel>> Compile(
+      std::span<const KernelSource> kernels) override;
+
+ private:
+  CompileOptions options_;
+};
+
+}  // namespace outboard::worker

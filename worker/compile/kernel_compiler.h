@@ -1,0 +1,30 @@
+// Where an engine gets objects for kernels: a compile box (compile_box.h), or the compiler in this
+// process (in_process_compiler.h: tests and benchmarks).
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/compiled_kernel.h"
+
+namespace outboard::worker {
+
+// A kernel, and how it is to be optimised.
+struct KernelSource {
+  std::string encoding;             // canonical (compiler/ir/encoding.h)
+  std::optional<std::string> opts;  // codegen::OptsToString; nullopt: what the heuristic chooses
+};
+
+class KernelCompiler {
+ public:
+  virtual ~KernelCompiler() = default;
+  // Results in the order of `kernels`; one kernel's failure is its own. INVALID_ARGUMENT for Opts
+  // that are not legal for it.
+  virtual std::vector<absl::StatusOr<CompiledKernel>> Compile(
+      std::span<const KernelSource> kernels) = 0;
+};
+
+}  // namespace outboard::worker

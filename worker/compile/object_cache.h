@@ -1,0 +1,58 @@
+// Compiled kernels on disk, so that what was compiled once on this machine is not compiled again by
+// the next process.
+//
+// A file per kernel, named by its key: SHA-256 of (what compiles ‖ the kernel's Opts ‖ its
+// canonical encoding), where "what compiles" covers the compiler's build, its options and the
+// processor. A file holds its key and a checksum; one that is damaged, of another key or of another
+// format is as good as absent and is removed. Files appear whole (written aside, then renamed), so
+// that processes may share a folder and die at any moment.
+//
+// What is here is run by whoever reads it: a folder belongs to one user and to tenants that trust
+// each other.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "worker/compile/kernel_compiler.h"
+
+namespace outboard::worker {
+
+struct ObjectCacheOptions {
+  std::string folder;                      // made if it is not there, for this user only
+  std::string compiler;                    // names what compiles; see CompilerIdentity
+  int64_t bytes_max = int64_t{512} << 20;  // of all files; the least recently used go first
+};
+
+// A compiler that looks in the folder first. Failures of the disk are silent: they cost time,
+// nothing else. Threads: one.
+class ObjectCache final : public KernelCompiler {
+ public:
+  // `inner` outlives the cache.
+  ObjectCache(KernelCompiler* inner, ObjectCacheOptions options);
+
+  std::vector<absl::StatusOr<CompiledKernel>> Compile(
+      std::span<const KernelSource> kernels) override;
+
+  int64_t hits() const { return hits_; }
+
+ private:
+  std::string PathOf(const std::string& key) const;
+  bool Load(const std::string& key, CompiledKernel* kernel);
+  void Store(const std::string& key, const CompiledKernel& kernel);
+  void Trim();
+
+  KernelCompiler* inner_;
+  ObjectCacheOptions options_;
+  int64_t hits_ = 0;
+  int64_t stored_ = 0;
+  int64_t stored_bytes_ = 0;  // since the last Trim
+};
+
+// The program at `path` as it is now, its options in the environment (NOOPT) and this machine's
+// processor.
+std::string CompilerIdentity(const std::string& path);
+
+}  // namespace outboard::worker

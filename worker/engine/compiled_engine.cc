@@ -1,0 +1,376 @@
+#include "worker/engine/compiled_engine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <list>
+#include <optional>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "compiler/ir/limits.h"
+#include "compiler/ir/print.h"
+#include "compiler/rewrite/bind.h"
+#include "compiler/schedule/schedule.h"
+#include "runtime/cpu/device.h"
+#include "worker/engine/kernels_in_use.h"
+#include "worker/engine/padded_copy.h"
+#include "worker/engine/repeat.h"
+#include "worker/executor/failed_node.h"
+#include "worker/tuning/tuner.h"
+
+namespace outboard::worker {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kPlansMax = 256;  // of one session; the one that was not used for longest goes
+
+struct Launch {
+  std::shared_ptr<KernelInUse> kernel;
+  std::vector<int> buffers;  // into Schedule::buffers
+  int result;                // what it is for, as ResultsOf
+};
+
+constexpr int kNoResult = -1;
+
+// For each of Schedule::buffers the first result that is in it or that is computed from it.
+std::vector<int> ResultsOf(const schedule::Schedule& schedule) {
+  std::vector<int> results;
+  for (const schedule::ScheduledBuffer& buffer : schedule.buffers)
+    results.push_back(buffer.kind == schedule::ScheduledBuffer::Kind::kOutput
+                          ? static_cast<int>(buffer.index)
+                          : kNoResult);
+  for (size_t k = schedule.kernels.size(); k-- > 0;) {
+    const std::vector<int>& buffers = schedule.kernels[k].buffers;
+    int first = kNoResult;  // of what is stored, which has the first slots
+    for (size_t slot = 0; slot < schedule.kernels[k].ast->src.size(); ++slot)
+      if (const int result = results[buffers[slot]]; result != kNoResult)
+        first = first == kNoResult ? result : std::min(first, result);
+    for (const int b : buffers)
+      if (results[b] == kNoResult) results[b] = first;
+  }
+  return results;
+}
+
+absl::Status AboutResult(const absl::Status& status, const UOp* sink, int result) {
+  if (status.ok() || result == kNoResult) return status;
+  return AboutNode(status, sink, sink->src[result]);
+}
+
+struct ExecutionPlan {
+  schedule::Schedule schedule;  // without its kernels' graphs
+  std::vector<Launch> launches;
+  int largest_temporary = kNoResult;  // what it is for, as ResultsOf
+};
+
+struct PlanKey {
+  GraphId graph;
+  std::vector<int64_t> donated;  // ascending
+  friend bool operator==(const PlanKey&, const PlanKey&) = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const PlanKey& key) {
+    return H::combine(std::move(h), key.graph, key.donated);
+  }
+};
+
+class CompiledEngine final : public Engine {
+ public:
+  CompiledEngine(KernelCompiler* compiler, const CompiledEngineOptions& options)
+      : compiler_(compiler),
+        debug_(options.debug),
+        flash_(options.flash),
+        device_({.threads = options.threads, .memory_bytes_max = options.memory_bytes_max}),
+        kernels_(&device_, options.store, options.idle_compiler) {
+    if (options.store != nullptr)
+      tuner_.emplace(options.store, options.candidates != nullptr ? options.candidates : compiler,
+                     &device_, TunerOptions{.width = options.beam, .report = options.debug >= 1});
+  }
+
+  std::string kind() const override { return "cpu"; }
+
+  std::vector<KernelVersion> TakeVersions() override { return kernels_.TakeVersions(); }
+  void Pin(const KernelVersion& version) override { kernels_.Pin(version, compiler_); }
+  void TellCosts(const std::function<bool()>& preempted) override { kernels_.TellCosts(preempted); }
+  void UseBetterKernels(const std::function<bool()>& preempted) override {
+    kernels_.UseBetter(preempted);
+  }
+
+  absl::StatusOr<std::vector<DeviceArrayPtr>> Run(const GraphId& id, const UOp* sink,
+                                                  std::vector<DeviceArrayPtr> inputs,
+                                                  std::span<const Binding> bindings,
+                                                  std::span<const int64_t> donated) override {
+    OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, bindings));
+    OB_ASSIGN_OR_RETURN(const ExecutionPlan* plan, PlanFor(id, sink, donated));
+    return RunPlan(*plan, sink, std::move(inputs), bindings);
+  }
+
+  // Checked, and the plan looked up, once for all repetitions.
+  absl::StatusOr<std::vector<DeviceArrayPtr>> RunRepeated(
+      const GraphId& id, const UOp* sink, std::vector<DeviceArrayPtr> inputs,
+      std::span<const Binding> bindings, const Repeat& repeat,
+      const std::function<void()>& on_repetition) override {
+    OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, bindings));
+    OB_RETURN_IF_ERROR(CheckRepeat(sink, bindings, repeat));
+    OB_ASSIGN_OR_RETURN(const ExecutionPlan* plan, PlanFor(id, sink, repeat.CarriedInputs()));
+    return RunAll(
+        *this, sink, std::move(inputs), bindings, repeat,
+        [&](std::vector<DeviceArrayPtr> now, std::span<const Binding> bound) {
+          return RunPlan(*plan, sink, std::move(now), bound);
+        },
+        on_repetition);
+  }
+
+ private:
+  // Requires inputs and bindings that fit.
+  absl::StatusOr<std::vector<DeviceArrayPtr>> RunPlan(const ExecutionPlan& plan, const UOp* sink,
+                                                      std::vector<DeviceArrayPtr> inputs,
+                                                      std::span<const Binding> bindings) {
+    const uint64_t prepare_ns = trace_ != nullptr ? trace_->Now() : 0;
+    std::vector<char*> input_data;  // also of those that become results
+    for (const DeviceArrayPtr& input : inputs) input_data.push_back(input->data());
+    std::vector<std::shared_ptr<DeviceArray>> outputs;
+    for (size_t i = 0; i < sink->src.size(); ++i) {
+      OB_ASSIGN_OR_RETURN(std::vector<int64_t> dims, DimsAt(sink->src[i]->shape, bindings));
+      absl::StatusOr<std::shared_ptr<DeviceArray>> array =
+          NewOutput(sink->src[i]->dtype, std::move(dims), plan.schedule.over[i], inputs);
+      if (!array.ok()) return AboutNode(array.status(), sink, sink->src[i]);
+      outputs.push_back(*std::move(array));
+    }
+    const absl::StatusOr<cpu::Buffer> arena = NewArena(plan.schedule.arena_bytes);
+    if (!arena.ok()) return AboutResult(arena.status(), sink, plan.largest_temporary);
+    std::vector<void*> memory;
+    std::vector<cpu::Buffer> padded_dims;  // of inputs and outputs with dimensions of VARs
+    for (const schedule::ScheduledBuffer& buffer : plan.schedule.buffers) {
+      if (!buffer.padded_dims.empty()) {
+        OB_ASSIGN_OR_RETURN(
+            cpu::Buffer room,
+            device_.memory().Allocate(buffer.bytes(), cpu::Allocator::Contents::kUndefined));
+        memory.push_back(padded_dims.emplace_back(std::move(room)).data());
+        if (buffer.kind == schedule::ScheduledBuffer::Kind::kInput)
+          ScatterToPadded(inputs[buffer.index]->data(), inputs[buffer.index]->dims,
+                          buffer.padded_dims, ByteWidth(buffer.dtype),
+                          static_cast<char*>(memory.back()));
+        continue;
+      }
+      switch (buffer.kind) {
+        case schedule::ScheduledBuffer::Kind::kInput:
+          memory.push_back(input_data[buffer.index]);
+          break;
+        case schedule::ScheduledBuffer::Kind::kOutput:
+          memory.push_back(outputs[buffer.index]->data());
+          break;
+        case schedule::ScheduledBuffer::Kind::kTemporary:
+          memory.push_back(static_cast<char*>(arena->data()) + buffer.index);
+          break;
+      }
+    }
+    std::vector<int64_t> vars(bindings.empty() ? 0 : limits::kVarSlotMax);
+    for (const Binding& binding : bindings)
+      if (binding.slot >= 0 && binding.slot < limits::kVarSlotMax)
+        vars[binding.slot] = binding.value;
+    if (trace_ != nullptr) trace_->Add("prepare", prepare_ns);
+    const Clock::time_point start = Clock::now();
+    for (size_t i = 0; i < plan.launches.size(); ++i)
+      OB_RETURN_IF_ERROR(
+          AboutResult(RunKernel(plan, i, memory, vars), sink, plan.launches[i].result));
+    for (size_t i = 0; i < memory.size(); ++i)
+      if (const schedule::ScheduledBuffer& buffer = plan.schedule.buffers[i];
+          !buffer.padded_dims.empty() && buffer.kind == schedule::ScheduledBuffer::Kind::kOutput)
+        GatherFromPadded(static_cast<const char*>(memory[i]), outputs[buffer.index]->dims,
+                         buffer.padded_dims, ByteWidth(buffer.dtype),
+                         outputs[buffer.index]->data());
+    stats_.device_time_us +=
+        std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
+    stats_.kernels_launched += plan.launches.size();
+    return std::vector<DeviceArrayPtr>(outputs.begin(), outputs.end());
+  }
+
+  // An array for a result: in the memory of the input that it is written over, or, where somebody
+  // else holds that one, in a copy of it.
+  absl::StatusOr<std::shared_ptr<DeviceArray>> NewOutput(DType dtype, std::vector<int64_t> dims,
+                                                         int over,
+                                                         std::vector<DeviceArrayPtr>& inputs) {
+    if (over != schedule::kNoInput && inputs[over].use_count() == 1) {
+      // Made by NewArray: the const is the pointer's alone.
+      DeviceArray& given = const_cast<DeviceArray&>(*inputs[over]);
+      return std::make_shared<DeviceArray>(
+          DeviceArray{dtype, std::move(dims), std::move(given.buffer)});
+    }
+    OB_ASSIGN_OR_RETURN(std::shared_ptr<DeviceArray> array, NewArray(dtype, std::move(dims)));
+    if (over != schedule::kNoInput)
+      std::memcpy(array->data(), inputs[over]->data(), inputs[over]->bytes());
+    return array;
+  }
+
+  absl::StatusOr<cpu::Buffer> NewArena(int64_t bytes) {
+    absl::StatusOr<cpu::Buffer> arena =
+        device_.memory().Allocate(bytes, cpu::Allocator::Contents::kUndefined);
+    if (arena.ok()) return arena;
+    return absl::Status(
+        arena.status().code(),
+        absl::StrCat("the step's temporary values together: ", arena.status().message()));
+  }
+
+  absl::Status RunKernel(const ExecutionPlan& plan, size_t i, const std::vector<void*>& memory,
+                         const std::vector<int64_t>& vars) {
+    const Launch& launch = plan.launches[i];
+    KernelInUse& kernel = *launch.kernel;
+    std::vector<void*> buffers;
+    buffers.reserve(launch.buffers.size() + 1);
+    for (const int b : launch.buffers) buffers.push_back(memory[b]);
+    buffers.resize(kernel.program->buffer_count());
+    buffers.push_back(const_cast<int64_t*>(vars.data()));
+    const bool timed = kernel.timed() || debug_ >= 2;
+    const uint64_t begin_ns = trace_ != nullptr ? trace_->Now() : 0;
+    const Clock::time_point start = timed ? Clock::now() : Clock::time_point{};
+    OB_RETURN_IF_ERROR(device_.Launch(*kernel.program, buffers));
+    if (trace_ != nullptr)
+      trace_->AddKernel(kernel.name, kernel.source.opts.value_or(""), begin_ns,
+                        kernel.program->flops(), kernel.program->bytes());
+    const double us =
+        timed ? std::chrono::duration<double, std::micro>(Clock::now() - start).count() : 0;
+    kernel.Ran(us);
+    if (debug_ >= 2) {
+      std::fprintf(stderr, "kernel %3zu %10.1f us %8.1f GFLOP/s %7.1f GB/s  %s\n", i, us,
+                   static_cast<double>(kernel.program->flops()) / us / 1e3,
+                   static_cast<double>(kernel.program->bytes()) / us / 1e3, kernel.name.c_str());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<const ExecutionPlan*> PlanFor(const GraphId& id, const UOp* sink,
+                                               std::span<const int64_t> donated) {
+    PlanKey key{id, {donated.begin(), donated.end()}};
+    std::sort(key.donated.begin(), key.donated.end());
+    if (const auto found = plans_.find(key); found != plans_.end()) {
+      uses_.splice(uses_.end(), uses_, found->second.use);
+      return found->second.plan.get();
+    }
+    OB_ASSIGN_OR_RETURN(std::unique_ptr<ExecutionPlan> plan, MakePlan(sink, donated));
+    ++stats_.plans_made;
+    if (plans_.size() >= kPlansMax) {
+      plans_.erase(uses_.front());
+      uses_.pop_front();
+    }
+    const auto use = uses_.insert(uses_.end(), key);
+    return plans_.emplace(std::move(key), KnownPlan{std::move(plan), use}).first->second.plan.get();
+  }
+
+  absl::StatusOr<std::unique_ptr<ExecutionPlan>> MakePlan(const UOp* sink,
+                                                          std::span<const int64_t> donated) {
+    const TraceSpan span(trace_, "plan");
+    const Clock::time_point start = Clock::now();
+    Graph graph;
+    auto plan = std::make_unique<ExecutionPlan>();
+    OB_ASSIGN_OR_RETURN(schedule::Schedule schedule,
+                        schedule::MakeSchedule(graph, sink, donated, {.flash = flash_}));
+    if (debug_ >= 3) std::fputs(schedule::ScheduleToString(schedule).c_str(), stderr);
+
+    // Kernels of other plans are used again; those of this plan are held by it alone, so that they
+    // go with it.
+    std::vector<KernelSource> missing;
+    std::vector<std::string> missing_names;
+    std::vector<GraphId> ids, missing_ids;
+    const std::vector<int> results = ResultsOf(schedule);
+    const auto result_of = [&](const schedule::ScheduledKernel& kernel) {
+      return results[kernel.buffers[0]];
+    };
+    std::vector<int> missing_results;
+    absl::flat_hash_map<GraphId, std::shared_ptr<KernelInUse>> kernels;
+    if (tuner_.has_value()) tuner_->BeginPlan();
+    for (size_t i = 0; i < schedule.kernels.size(); ++i) {
+      const schedule::ScheduledKernel& kernel = schedule.kernels[i];
+      if (debug_ >= 4) std::fprintf(stderr, "%s\n", ExpressionToString(kernel.ast, 4000).c_str());
+      OB_ASSIGN_OR_RETURN(EncodedGraph encoded, EncodeGraph(kernel.ast));
+      ids.push_back(encoded.id);
+      const auto [place, fresh] = kernels.try_emplace(encoded.id);
+      if (!fresh) continue;  // a twin
+      place->second = kernels_.Find(encoded.id);
+      if (place->second != nullptr) continue;
+      missing_ids.push_back(encoded.id);
+      missing_results.push_back(result_of(kernel));
+      missing.push_back({std::move(encoded.bytes), std::nullopt});
+      missing_names.push_back(schedule::KernelToString(schedule, i));
+      if (const auto pinned = kernels_.PinnedOpts(encoded.id); pinned.has_value())
+        missing.back().opts = *pinned;
+      else if (tuner_.has_value())
+        missing.back().opts = tuner_->OptsFor(kernel.ast, missing_names.back());
+    }
+    const uint64_t compile_ns = trace_ != nullptr ? trace_->Now() : 0;
+    std::vector<absl::StatusOr<CompiledKernel>> compiled = compiler_->Compile(missing);
+    // A store may have been written by another build, or by anybody.
+    for (size_t i = 0; i < missing.size(); ++i) {
+      if (compiled[i].ok() || !missing[i].opts.has_value()) continue;
+      missing[i].opts = std::nullopt;
+      compiled[i] = std::move(compiler_->Compile({&missing[i], 1})[0]);
+    }
+    if (trace_ != nullptr)
+      trace_->Add("compile", compile_ns,
+                  absl::StrCat(missing.size(), " of ", schedule.kernels.size(), " kernels"));
+    absl::Status failure;
+    for (size_t i = 0; i < missing.size(); ++i) {
+      failure.Update(AboutResult(compiled[i].status(), sink, missing_results[i]));
+      if (!compiled[i].ok()) continue;
+      absl::StatusOr<std::shared_ptr<KernelInUse>> kernel = kernels_.Add(
+          missing_ids[i], std::move(missing[i]), std::move(missing_names[i]), *compiled[i]);
+      failure.Update(AboutResult(kernel.status(), sink, missing_results[i]));
+      if (kernel.ok()) kernels[missing_ids[i]] = *std::move(kernel);
+    }
+    OB_RETURN_IF_ERROR(failure);
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const schedule::ScheduledKernel& kernel = schedule.kernels[i];
+      plan->launches.push_back({kernels.at(ids[i]), kernel.buffers, result_of(kernel)});
+    }
+    int64_t largest = 0, result_bytes = 0, in_place_bytes = 0;
+    for (size_t b = 0; b < schedule.buffers.size(); ++b) {
+      const schedule::ScheduledBuffer& buffer = schedule.buffers[b];
+      if (buffer.kind == schedule::ScheduledBuffer::Kind::kOutput) {
+        result_bytes += buffer.bytes();
+        if (schedule.over[buffer.index] != schedule::kNoInput) in_place_bytes += buffer.bytes();
+      } else if (buffer.kind == schedule::ScheduledBuffer::Kind::kTemporary &&
+                 buffer.bytes() > largest) {
+        largest = buffer.bytes();
+        plan->largest_temporary = results[b];
+      }
+    }
+    schedule.kernels.clear();  // their graph ends with this function
+    plan->schedule = std::move(schedule);
+    if (debug_ >= 1)
+      std::fprintf(stderr,
+                   "plan: %zu kernels, %zu compiled, %.1f MB of temporaries, %.1f MB of results, "
+                   "%.1f of them in place, %.1f ms\n",
+                   plan->launches.size(), missing.size(),
+                   static_cast<double>(plan->schedule.arena_bytes) / 1e6,
+                   static_cast<double>(result_bytes) / 1e6,
+                   static_cast<double>(in_place_bytes) / 1e6,
+                   std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+    return plan;
+  }
+
+  cpu::Allocator& memory() override { return device_.memory(); }
+
+  KernelCompiler* compiler_;
+  int debug_;
+  bool flash_;
+  cpu::Device device_;
+  std::optional<Tuner> tuner_;
+  KernelsInUse kernels_;
+  struct KnownPlan {
+    std::unique_ptr<ExecutionPlan> plan;
+    std::list<PlanKey>::iterator use;
+  };
+  absl::flat_hash_map<PlanKey, KnownPlan> plans_;
+  std::list<PlanKey> uses_;  // the latest last
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> MakeCompiledEngine(KernelCompiler* compiler,
+                                           const CompiledEngineOptions& options) {
+  return std::make_unique<CompiledEngine>(compiler, options);
+}
+
+}  // namespace outboard::worker

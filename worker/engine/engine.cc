@@ -1,0 +1,79 @@
+#include "worker/engine/engine.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/check.h"
+#include "compiler/ir/print.h"
+#include "compiler/ir/spec.h"
+#include "compiler/rewrite/bind.h"
+#include "worker/engine/repeat.h"
+
+namespace outboard::worker {
+
+namespace {
+
+absl::StatusOr<int64_t> BytesOf(DType dtype, const std::vector<int64_t>& dims) {
+  int64_t bytes = ByteWidth(dtype);
+  for (const int64_t dim : dims)
+    if (dim < 0 || __builtin_mul_overflow(bytes, dim, &bytes))
+      return absl::ResourceExhaustedError(
+          absl::StrCat("an array of [", absl::StrJoin(dims, ", "), "] is too large"));
+  return bytes;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<DeviceArray>> Engine::NewArray(DType dtype,
+                                                              std::vector<int64_t> dims) {
+  OB_ASSIGN_OR_RETURN(const int64_t bytes, BytesOf(dtype, dims));
+  OB_ASSIGN_OR_RETURN(cpu::Buffer buffer, NewBuffer(bytes));
+  return std::make_shared<DeviceArray>(DeviceArray{dtype, std::move(dims), std::move(buffer)});
+}
+
+absl::StatusOr<std::vector<DeviceArrayPtr>> Engine::RunRepeated(
+    const GraphId& id, const UOp* sink, std::vector<DeviceArrayPtr> inputs,
+    std::span<const Binding> bindings, const Repeat& repeat,
+    const std::function<void()>& on_repetition) {
+  OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, bindings));
+  OB_RETURN_IF_ERROR(CheckRepeat(sink, bindings, repeat));
+  const std::vector<int64_t> carried = repeat.CarriedInputs();
+  return RunAll(
+      *this, sink, std::move(inputs), bindings, repeat,
+      [&](std::vector<DeviceArrayPtr> now, std::span<const Binding> bound) {
+        return Run(id, sink, std::move(now), bound, carried);
+      },
+      on_repetition);
+}
+
+absl::StatusOr<cpu::Buffer> Engine::NewBuffer(int64_t bytes) {
+  return memory().Allocate(bytes, cpu::Allocator::Contents::kUndefined);
+}
+
+absl::Status CheckBytes(DType dtype, const std::vector<int64_t>& dims, int64_t bytes) {
+  OB_ASSIGN_OR_RETURN(const int64_t wanted, BytesOf(dtype, dims));
+  if (bytes == wanted) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(bytes, " bytes for an array of ", wanted));
+}
+
+absl::Status CheckInputs(const UOp* sink, std::span<const DeviceArrayPtr> inputs,
+                         std::span<const Binding> bindings) {
+  OB_RETURN_IF_ERROR(CheckBindings(VarsOf(sink), bindings));
+  const std::vector<const UOp*> params = ParamsOf(sink);
+  if (params.size() != inputs.size())
+    return absl::InvalidArgumentError(
+        absl::StrCat("the graph has ", params.size(), " inputs, the Run gives ", inputs.size()));
+  for (size_t i = 0; i < params.size(); ++i) {
+    const UOp& param = *params[i];
+    OB_ASSIGN_OR_RETURN(const std::vector<int64_t> dims, DimsAt(param.shape, bindings));
+    if (param.dtype == inputs[i]->dtype && dims == inputs[i]->dims) continue;
+    const bool fixed = IsStatic(param.shape);
+    return absl::InvalidArgumentError(absl::StrCat(
+        "input ", i, " is ", std::string(Name(inputs[i]->dtype)), "[",
+        absl::StrJoin(inputs[i]->dims, ", "), "], the graph wants ", std::string(Name(param.dtype)),
+        ShapeToString(param.shape),
+        fixed ? "" : absl::StrCat(", which here is [", absl::StrJoin(dims, ", "), "]")));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace outboard::worker

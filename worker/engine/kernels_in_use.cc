@@ -1,0 +1,150 @@
+#include "worker/engine/kernels_in_use.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "compiler/ir/encoding.h"
+#include "compiler/optimize/opt.h"
+#include "compiler/search/neighbours.h"
+#include "worker/tuning/hardware_class.h"
+#include "worker/tuning/tuning_key.h"
+
+namespace outboard::worker {
+namespace {
+
+// A switch changes bits, and what two searches measure differs by as much.
+constexpr double kLeastGain = 1.02;
+
+// The Opts that are worth a switch from `opts`; nullopt: none.
+std::optional<std::string> BetterThan(const std::optional<std::string>& opts,
+                                      const Tuning& tuning) {
+  const search::Trial* const best = tuning.best();
+  if (best == nullptr) return std::nullopt;
+  // The first trial is of the heuristic's Opts.
+  const search::Trial* now = opts.has_value() ? nullptr : &tuning.trials[0];
+  for (const search::Trial& trial : tuning.trials)
+    if (opts.has_value() && codegen::OptsToString(trial.opts) == *opts) now = &trial;
+  if (now == nullptr) return std::nullopt;  // as good as the best, for all that is known
+  if (now->works() &&
+      static_cast<double>(best->time_ns) * kLeastGain > static_cast<double>(now->time_ns))
+    return std::nullopt;
+  return codegen::OptsToString(best->opts);
+}
+
+}  // namespace
+
+void KernelInUse::Ran(double us) {
+  if (timed()) least_us = runs == 0 ? us : std::min(least_us, us);
+  ++runs;
+}
+
+std::shared_ptr<KernelInUse> KernelsInUse::Find(const GraphId& id) const {
+  const auto known = by_id_.find(id);
+  return known == by_id_.end() ? nullptr : known->second.lock();
+}
+
+absl::StatusOr<std::shared_ptr<KernelInUse>> KernelsInUse::Add(const GraphId& id,
+                                                               KernelSource source,
+                                                               std::string name,
+                                                               const CompiledKernel& compiled) {
+  OB_ASSIGN_OR_RETURN(std::unique_ptr<cpu::Program> program, device_->Load(compiled));
+  auto kernel = std::make_shared<KernelInUse>();
+  kernel->id = id;
+  kernel->source = std::move(source);
+  kernel->name = std::move(name);
+  kernel->program = std::move(program);
+  // Those of plans that have gone are dropped when they are half of the list.
+  if (in_order_.size() > 2 * All().size() + 64) {
+    std::erase_if(in_order_, [](const auto& other) { return other.expired(); });
+    absl::erase_if(by_id_, [](const auto& entry) { return entry.second.expired(); });
+  }
+  by_id_[id] = kernel;
+  in_order_.push_back(kernel);
+  versions_.push_back({id, kernel->source.opts});
+  return kernel;
+}
+
+std::vector<std::shared_ptr<KernelInUse>> KernelsInUse::All() {
+  std::vector<std::shared_ptr<KernelInUse>> all;
+  for (const std::weak_ptr<KernelInUse>& weak : in_order_)
+    if (auto kernel = weak.lock(); kernel != nullptr) all.push_back(std::move(kernel));
+  return all;
+}
+
+void KernelsInUse::Pin(const KernelVersion& version, KernelCompiler* compiler) {
+  pinned_[version.kernel] = version.opts;
+  const std::shared_ptr<KernelInUse> kernel = Find(version.kernel);
+  if (kernel == nullptr || kernel->source.opts == version.opts) return;
+  const KernelSource source{kernel->source.encoding, version.opts};
+  Switch(*kernel, compiler->Compile({&source, 1})[0], version.opts);
+}
+
+std::optional<std::optional<std::string>> KernelsInUse::PinnedOpts(const GraphId& id) const {
+  const auto pinned = pinned_.find(id);
+  if (pinned == pinned_.end()) return std::nullopt;
+  return pinned->second;
+}
+
+bool KernelsInUse::Switch(KernelInUse& kernel, const absl::StatusOr<CompiledKernel>& compiled,
+                          std::optional<std::string> opts) {
+  if (!compiled.ok()) return false;
+  absl::StatusOr<std::unique_ptr<cpu::Program>> program = device_->Load(*compiled);
+  if (!program.ok()) return false;
+  kernel.program = *std::move(program);
+  kernel.source.opts = std::move(opts);
+  kernel.runs = kernel.told_runs_ = 0;  // timed anew
+  versions_.push_back({kernel.id, kernel.source.opts});
+  return true;
+}
+
+absl::Status KernelsInUse::FindTuningId(KernelInUse& kernel, Demand* demand) {
+  if (!kernel.tuning_id_.empty() && demand == nullptr) return absl::OkStatus();
+  Graph graph;
+  OB_ASSIGN_OR_RETURN(const UOp* const sink,
+                      DecodeGraph(graph, kernel.source.encoding, Level::kKernel));
+  OB_ASSIGN_OR_RETURN(EncodedGraph canonical, CanonicalKernel(sink));
+  kernel.tuning_id_ = canonical.id.ToBytes();
+  if (demand != nullptr) demand->encoding = std::move(canonical.bytes);
+  return absl::OkStatus();
+}
+
+void KernelsInUse::TellCosts(const std::function<bool()>& preempted) {
+  if (store_ == nullptr) return;
+  std::vector<Demand> demands;
+  std::vector<std::pair<std::shared_ptr<KernelInUse>, uint64_t>> told;
+  for (const std::shared_ptr<KernelInUse>& kernel : All()) {
+    if (preempted()) return;
+    if (kernel->runs == kernel->told_runs_) continue;
+    Demand demand{.key = {"", search::kSpaceVersion, HardwareClass()}, .name = kernel->name};
+    told.emplace_back(kernel, kernel->runs);
+    if (!FindTuningId(*kernel, &demand).ok()) continue;
+    demand.key.kernel = kernel->tuning_id_;
+    demand.cost_us = static_cast<int64_t>(kernel->least_us *
+                                          static_cast<double>(kernel->runs - kernel->told_runs_));
+    demands.push_back(std::move(demand));
+  }
+  if (told.empty() || preempted()) return;
+  store_->AddCosts(demands).IgnoreError();  // a worker goes on without its store
+  for (auto& [kernel, runs] : told) kernel->told_runs_ = runs;
+}
+
+void KernelsInUse::UseBetter(const std::function<bool()>& preempted) {
+  if (store_ == nullptr || idle_compiler_ == nullptr) return;
+  for (const std::shared_ptr<KernelInUse>& kernel : All()) {
+    if (preempted()) return;
+    if (pinned_.contains(kernel->id) || !FindTuningId(*kernel, nullptr).ok()) continue;
+    const auto known = store_->Find({kernel->tuning_id_, search::kSpaceVersion, HardwareClass()});
+    if (!known.ok() || !known->has_value()) continue;
+    const std::optional<std::string> better = BetterThan(kernel->source.opts, **known);
+    if (!better.has_value() || better == kernel->source.opts || better == kernel->refused_)
+      continue;
+    const KernelSource source{kernel->source.encoding, better};
+    const absl::StatusOr<CompiledKernel> compiled =
+        std::move(idle_compiler_->Compile({&source, 1})[0]);
+    if (absl::IsCancelled(compiled.status())) return;
+    if (!Switch(*kernel, compiled, better)) kernel->refused_ = better;
+  }
+}
+
+}  // namespace outboard::worker

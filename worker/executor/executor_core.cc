@@ -1,0 +1,385 @@
+// Invariants; those of SessionState's own are stated in session_state.cc
+//   E1  Sequenced items are applied in the order 1, 2, 3 ... each once. What is at or below
+//       applied_seq_ is skipped, a gap ends the session.
+//   E2, E3, E7  handles, donations and versions of kernels: session_state.cc
+//   E4  Every value asked for, and every failure, is kept until it is acknowledged, and sent again
+//       after a reconnection.
+//   E5  While the first of waiting_ lacks its graph or blob, nothing behind it is applied.
+//   E6  Frames of another epoch than the last Open's are dropped.
+//   E8  A snapshot of seq S holds the effect of the items 1 to S and of no others, and every answer
+//       to them that is not acknowledged. durable_seq is told when it is stored, not before. None
+//       is taken while a Save has no answer: what is restored has no Save that nobody is busy with.
+//   E9  An answer to an item up to received_seq_ is not sent again, by a replay either.
+//
+//   new --Open--> open --Close--> ended
+//    |             |  ^ Open with a higher epoch (resume)
+//    |             +--gap, malformed item: Failed(seq 0)--> ended
+//    +--Open with a snapshot--> restoring --OnBlob, the last--> open
+#include "worker/executor/executor_core.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "compiler/ir/limits.h"
+#include "wire/limits.h"
+
+namespace outboard::worker {
+namespace {
+
+// What waits for a graph is bounded by the credit the client was given; this holds if it lies.
+constexpr size_t kWaitingItemsMax = 2 * wire::kCreditItems;
+// Arrays are bounded by their memory; this is for those of no bytes and for poison.
+constexpr size_t kHandlesMax = size_t{1} << 22;
+constexpr size_t kEntryNameBytesMax = 255;  // as store.proto says, and the client holds to
+
+// What an item may name before anything of it is kept. An answer repeats the names, and has to fit
+// into a frame.
+absl::Status CheckNames(const proto::ClientItem& item) {
+  const size_t handles = static_cast<size_t>(item.run().inputs_size()) + item.run().outputs_size() +
+                         item.release().handles_size() + item.fetch().handles_size() +
+                         item.save().entries_size();
+  if (handles > wire::kRunHandlesMax)
+    return absl::ResourceExhaustedError(absl::StrCat("item ", item.seq(), " names ", handles,
+                                                     " handles; limit ", wire::kRunHandlesMax));
+  if (!item.put().blob_root().empty() && item.put().blob_root().size() != wire::kHashBytes)
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a blob's root of ", item.put().blob_root().size(), " bytes; it has ", wire::kHashBytes));
+  if (item.put().dims_size() > limits::kRankMax)
+    return absl::ResourceExhaustedError(absl::StrCat("item ", item.seq(), " puts an array of rank ",
+                                                     item.put().dims_size(), "; limit ",
+                                                     limits::kRankMax));
+  size_t longest = 0;
+  for (const proto::Save::Entry& entry : item.save().entries())
+    longest = std::max(longest, entry.name().size());
+  if (longest > kEntryNameBytesMax)
+    return absl::InvalidArgumentError(
+        absl::StrCat("a name of ", longest, " bytes; limit ", kEntryNameBytesMax));
+  const std::string* const graph_id = item.has_run()     ? &item.run().graph_id()
+                                      : item.has_graph() ? &item.graph().id()
+                                                         : nullptr;
+  if (graph_id != nullptr && graph_id->size() != wire::kHashBytes)
+    return absl::InvalidArgumentError(
+        absl::StrCat("a graph's id of ", graph_id->size(), " bytes; it has ", wire::kHashBytes));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+ExecutorCore::ExecutorCore(Engine* engine, ExecutorOptions options)
+    : engine_(engine), options_(std::move(options)), state_(engine, options_.follow) {}
+
+ExecutorCore::~ExecutorCore() { engine_->SetTrace(nullptr); }
+
+std::vector<proto::ServerFrame> ExecutorCore::On(proto::ClientFrame frame) {
+  std::vector<proto::ServerFrame> answers;
+  On(std::move(frame), [&](proto::ServerFrame answer) { answers.push_back(std::move(answer)); });
+  return answers;
+}
+
+void ExecutorCore::On(proto::ClientFrame frame, const SendFrame& send) {
+  out_.SetTarget(&send);
+  if (trace_ != nullptr) TraceFrame(frame);
+  for (proto::ClientItem& item : *frame.mutable_items()) {
+    if (ended_) break;
+    if (item.has_open()) {
+      OnOpen(item.open(), frame.epoch());
+    } else if (!open_) {
+      EndSession(absl::FailedPreconditionError("a session begins with Open"));
+    } else if (frame.epoch() == epoch_) {  // E6
+      if (restoration_ != nullptr)
+        EndSession(absl::FailedPreconditionError("an item came before Opened"));
+      else
+        Handle(std::move(item));
+    }
+  }
+  FinishAnswers();
+}
+
+void ExecutorCore::FinishAnswers() {
+  if (applied_seq_ > told_seq_ && !ended_) SendDone();
+  out_.Flush();
+  out_.SetTarget(nullptr);
+}
+
+void ExecutorCore::Handle(proto::ClientItem item) {
+  if (absl::Status status = CheckNames(item); !status.ok()) return EndSession(status);
+  switch (item.kind_case()) {
+    case proto::ClientItem::kGraph: return OnGraph(item.graph());
+    case proto::ClientItem::kAck: return unacknowledged_.Acknowledge(item.ack().through_seq());
+    case proto::ClientItem::kClose: return OnClose();
+    case proto::ClientItem::kRun:
+    case proto::ClientItem::kPut:
+    case proto::ClientItem::kRelease:
+    case proto::ClientItem::kFetch:
+    case proto::ClientItem::kSave: return OnSequenced(std::move(item));
+    default:
+      return EndSession(
+          absl::InvalidArgumentError("an item of a kind that this version does not know"));
+  }
+}
+
+void ExecutorCore::OnOpen(const proto::Open& open, uint64_t epoch) {
+  if (open_ && epoch <= epoch_) return;  // an old stream's
+  const bool first = !open_;
+  if (open.memory_bytes_max() > 0) {
+    constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+    engine_->LimitMemory(static_cast<int64_t>(std::min(open.memory_bytes_max(), kMost)));
+  }
+  open_ = true;
+  epoch_ = epoch;
+  trace_ =
+      open.trace() && options_.now_ns ? std::make_unique<ExecutorTrace>(options_.now_ns) : nullptr;
+  engine_->SetTrace(trace_.get());
+  out_.SetEpoch(epoch);
+  state_.ForgetPutUnderWay();
+  graphs_.DropIncomplete();
+  waiting_.clear();
+  needed_.clear();
+  needed_blob_.clear();
+  opened_by_ = open;
+  received_seq_ = std::max(received_seq_, open.received_seq());
+  schedule_.SetInterval(open.snapshot_ms());
+  if (restoration_ != nullptr) return;  // it goes on, and answers the last Open
+  inbox_.Forget();
+  if (first && !open.snapshot_root().empty()) {
+    restoration_ = std::make_unique<Restoration>(open.snapshot_root(), &inbox_);
+    return;
+  }
+  if (first) {
+    if (absl::Status status = FollowPlan(); !status.ok()) return EndSession(status);
+  }
+  SendOpened();
+}
+
+void ExecutorCore::SendOpened() {
+  proto::ServerItem item;
+  proto::Opened& opened = *item.mutable_opened();
+  opened.set_session_id(opened_by_.session_id());
+  opened.set_protocol(std::min(opened_by_.protocol().max(), wire::kProtocolVersion));
+  opened.set_graph_schema(wire::kGraphSchemaVersion);
+  opened.set_applied_seq(applied_seq_);
+  opened.set_devices(1);
+  opened.mutable_device()->set_kind(engine_->kind());
+  opened.mutable_device()->set_name(options_.device_name);
+  opened.mutable_device()->set_hardware_class(options_.hardware_class);
+  opened.mutable_device()->set_memory_bytes(static_cast<uint64_t>(engine_->memory_bytes_max()));
+  opened.mutable_credit()->set_items_in_flight_max(wire::kCreditItems);
+  opened.mutable_credit()->set_bytes_in_flight_max(wire::kCreditBytes);
+  out_.Write(std::move(item));
+  KnowPlan();
+  unacknowledged_.Acknowledge(received_seq_);
+  for (const auto& [seq, kept] : unacknowledged_.by_seq()) SendKept(seq, kept);  // E4
+  for (const SaveAnswer& answer : unacknowledged_.saves()) out_.Write(answer.item);
+}
+
+void ExecutorCore::OnBlob(const std::string& root, absl::StatusOr<cpu::Buffer> contents,
+                          const SendFrame& send) {
+  if (ended_) return;
+  out_.SetTarget(&send);
+  inbox_.Arrived(root, std::move(contents));
+  if (restoration_ != nullptr) {
+    const absl::StatusOr<bool> complete = restoration_->OnBlob(root);
+    absl::Status status = complete.status();
+    if (status.ok() && *complete) status = Restored();
+    if (!status.ok()) EndSession(status);
+  } else if (needed_blob_ == root) {
+    needed_blob_.clear();
+    Drain();
+  }
+  FinishAnswers();
+}
+
+absl::Status ExecutorCore::Restored() {
+  const std::unique_ptr<Restoration> restoration = std::move(restoration_);
+  const proto::SessionSnapshot& snapshot = restoration->snapshot();
+  OB_RETURN_IF_ERROR(restoration->Install(state_, unacknowledged_, received_seq_));
+  applied_seq_ = told_seq_ = snapshot.seq();
+  schedule_.Restored(snapshot.seq());
+  restored_us_ = snapshot.device_time_us();
+  restored_kernels_ = snapshot.kernels_launched();
+  OB_RETURN_IF_ERROR(FollowPlan());
+  SendOpened();
+  return absl::OkStatus();
+}
+
+void ExecutorCore::OnGraph(const proto::Graph& piece) {
+  if (trace_ != nullptr) trace_->SetItem(0);
+  absl::StatusOr<bool> complete = false;
+  {
+    const TraceSpan span(trace_.get(), "read graph");
+    complete = graphs_.Add(piece);
+  }
+  if (!complete.ok()) return EndSession(complete.status());
+  if (!*complete || needed_ != piece.id()) return;
+  needed_.clear();
+  Drain();
+}
+
+void ExecutorCore::OnClose() {
+  SendDone();
+  state_.Clear();
+  ended_ = true;
+}
+
+void ExecutorCore::OnSequenced(proto::ClientItem item) {
+  waiting_bytes_ = waiting_.empty() ? 0 : waiting_bytes_ + item.put().data().size();
+  if (waiting_.size() >= kWaitingItemsMax || waiting_bytes_ > 2 * wire::kCreditBytes)
+    return EndSession(
+        absl::ResourceExhaustedError("more items are in flight than the session's credit allows"));
+  if (state_.handle_count() > kHandlesMax)
+    return EndSession(absl::ResourceExhaustedError(absl::StrCat(
+        "the session has ", state_.handle_count(), " handles; the limit is ", kHandlesMax)));
+  // One that is larger than memory is not worth getting.
+  if (const proto::Put& put = item.put(); !put.blob_root().empty() && item.seq() > applied_seq_ &&
+                                          put.total_bytes() <= MemoryBytesMax())
+    inbox_.Want(put.blob_root(), put.total_bytes());
+  waiting_.push_back(std::move(item));
+  if (needed_.empty() && needed_blob_.empty()) Drain();
+}
+
+void ExecutorCore::Drain() {
+  while (!waiting_.empty() && !ended_) {
+    const proto::ClientItem& item = waiting_.front();
+    if (item.seq() > applied_seq_ || options_.planted.no_seq_check) {  // E1
+      if (item.seq() > applied_seq_ + 1)
+        return EndSession(absl::FailedPreconditionError(
+            absl::StrCat("item ", item.seq(), " came where ", applied_seq_ + 1, " was next")));
+      if (!TryApply(item)) return;  // E5
+    }
+    waiting_.pop_front();
+  }
+}
+
+bool ExecutorCore::TryApply(const proto::ClientItem& item) {
+  const uint64_t seq = item.seq();
+  if (const uint64_t put = state_.put_under_way(); put != 0 && !(item.has_put() && put == seq)) {
+    EndSession(absl::InvalidArgumentError(
+        absl::StrCat("item ", seq, " came before the last piece of Put ", put)));
+    return true;
+  }
+  if (trace_ != nullptr) trace_->SetItem(seq);
+  Outcome outcome;
+  switch (item.kind_case()) {
+    case proto::ClientItem::kRun: {
+      const KnownGraph* const graph = graphs_.Find(item.run().graph_id());
+      if (graph == nullptr) {
+        needed_ = item.run().graph_id();
+        proto::ServerItem need;
+        need.mutable_need()->add_graph_ids(needed_);
+        out_.Write(std::move(need));
+        return false;
+      }
+      const TraceSpan span(trace_.get(), "run");
+      outcome = state_.Run(seq, item.run(), *graph);
+      break;
+    }
+    case proto::ClientItem::kPut: {
+      const TraceSpan span(trace_.get(), "put");
+      if (item.put().blob_root().empty()) {
+        outcome = state_.Put(seq, item.put());
+      } else if (item.put().total_bytes() > MemoryBytesMax()) {
+        outcome = state_.PutBlob(seq, item.put(),
+                                 absl::ResourceExhaustedError(
+                                     absl::StrCat("a Put of ", item.put().total_bytes(),
+                                                  " bytes; the session has ", MemoryBytesMax())));
+      } else if (auto blob = inbox_.Take(item.put().blob_root())) {
+        outcome = state_.PutBlob(seq, item.put(), *std::move(blob));
+      } else {
+        needed_blob_ = item.put().blob_root();
+        return false;
+      }
+      break;
+    }
+    case proto::ClientItem::kSave: ApplySave(seq, item.save()); break;
+    case proto::ClientItem::kRelease: outcome = state_.Release(item.release()); break;
+    default: outcome = state_.Fetch(seq, item.fetch()); break;
+  }
+  if (!outcome.session.ok()) {
+    EndSession(outcome.session);
+    return true;
+  }
+  if (!outcome.answers.empty()) {
+    const TraceSpan span(trace_.get(), "answer");
+    for (Answer& answer : outcome.answers)
+      if (!ended_) Retain(seq, std::move(answer));
+  }
+  if (outcome.applied) applied_seq_ = seq;
+  schedule_.Applied(item);
+  if (trace_ != nullptr && trace_->wants_done()) SendDone();
+  return true;
+}
+
+void ExecutorCore::Retain(uint64_t seq, Answer kept) {
+  if (seq <= received_seq_) return;  // E9
+  SendKept(seq, kept);
+  if (absl::Status status = unacknowledged_.Add(seq, std::move(kept)); !status.ok())
+    EndSession(status);
+}
+
+void ExecutorCore::SendKept(uint64_t seq, const Answer& kept) {
+  if (kept.array != nullptr) return SendValue(seq, kept);
+  proto::ServerItem item;
+  *item.mutable_failed() = kept.failed;
+  out_.Write(std::move(item));
+}
+
+void ExecutorCore::EndSession(const absl::Status& status) {
+  if (ended_) return;  // the first cause is the last word
+  proto::ServerItem item;
+  item.mutable_failed()->set_code(static_cast<uint32_t>(status.code()));
+  item.mutable_failed()->set_message(std::string(status.message()));
+  out_.Write(std::move(item));
+  ended_ = true;
+}
+
+void ExecutorCore::SendValue(uint64_t seq, const Answer& kept) {
+  const DeviceArray& array = *kept.array;
+  uint64_t offset = 0;
+  const auto total = static_cast<uint64_t>(array.bytes());
+  do {
+    proto::ServerItem item;
+    proto::Value& value = *DoneHeader(item)->add_values();
+    // A value says nothing about what is applied: that is the last Done's.
+    item.mutable_done()->set_through_seq(told_seq_);
+    const uint64_t piece = std::min<uint64_t>(total - offset, wire::kPieceBytesMax);
+    value.set_seq(seq);
+    value.set_index(kept.index);
+    value.set_handle(kept.handle);
+    value.set_dtype(static_cast<uint32_t>(array.dtype));
+    for (const int64_t dim : array.dims) value.add_dims(static_cast<uint64_t>(dim));
+    value.set_total_bytes(total);
+    value.set_offset(offset);
+    value.set_data(array.data() + offset, piece);
+    out_.Write(std::move(item));
+    offset += piece;
+  } while (offset < total);
+}
+
+void ExecutorCore::TraceFrame(const proto::ClientFrame& frame) {
+  uint64_t last = 0;
+  for (const proto::ClientItem& item : frame.items()) last = std::max(last, item.seq());
+  trace_->FrameCame(last);
+}
+
+proto::Done* ExecutorCore::DoneHeader(proto::ServerItem& item) {
+  proto::Done* const done = item.mutable_done();
+  done->set_through_seq(applied_seq_);
+  done->set_device_time_us(restored_us_ + engine_->stats().device_time_us);
+  done->set_kernels_launched(restored_kernels_ + engine_->stats().kernels_launched);
+  done->set_durable_seq(schedule_.durable_seq());
+  AddPlan(*done);
+  return done;
+}
+
+void ExecutorCore::SendDone() {
+  proto::ServerItem item;
+  proto::Done* const done = DoneHeader(item);
+  if (trace_ != nullptr) trace_->Take(*done);
+  told_seq_ = applied_seq_;
+  out_.Write(std::move(item));
+}
+
+}  // namespace outboard::worker

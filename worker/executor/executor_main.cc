@@ -1,0 +1,175 @@
+#include "worker/executor/executor_main.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/environment.h"
+#include "worker/compile/compile_box.h"
+#include "worker/compile/compile_boxes.h"
+#include "worker/compile/object_cache.h"
+#include "worker/compile/rewrite_log.h"
+#include "worker/engine/compiled_engine.h"
+#include "worker/executor/executor_core.h"
+#include "worker/executor/executor_sockets.h"
+#include "worker/executor/step_watchdog.h"
+#include "worker/executor/supervisor_client.h"
+#include "worker/node/device.h"
+#include "worker/process/child_process.h"
+
+namespace outboard::worker {
+namespace {
+
+constexpr int64_t kStepSecondsMost = 86'400;
+
+constexpr int kBeamMost = 64;
+
+// Longer than between two steps of most programs; shorter than what the worker waits before it
+// searches (idle_searcher.h), which begins with the costs that are told then.
+constexpr std::chrono::milliseconds kQuiet{500};
+// In the store, for what the search has found meanwhile.
+constexpr std::chrono::milliseconds kLookAgain{2000};
+
+// What this machine knows of kernels; nullptr where it knows nothing and will not learn.
+std::unique_ptr<TuningStore> OpenStore(bool learns) {
+  const std::string path = KernelStorePath();
+  if (path.empty() || (!learns && !std::filesystem::exists(path))) return nullptr;
+  absl::StatusOr<std::unique_ptr<TuningStore>> store = TuningStore::Open(path);
+  if (store.ok()) return *std::move(store);
+  std::fprintf(stderr, "outboard: kernels are not tuned: %s\n", store.status().ToString().c_str());
+  return nullptr;
+}
+
+}  // namespace
+
+ExecutorMainOptions ExecutorOptionsFromEnvironment() {
+  ExecutorMainOptions options;
+  options.reference = IsSet("REF");
+  if (const char* const debug = std::getenv("DEBUG")) options.debug = std::atoi(debug);
+  if (const char* const folder = std::getenv("OUTBOARD_OBJECT_CACHE"))
+    options.object_cache = folder;
+  if (const char* const seconds = std::getenv("OUTBOARD_STEP_SECONDS"))
+    options.step_seconds_max = std::clamp<int64_t>(std::atoll(seconds), 1, kStepSecondsMost);
+  if (const char* const beam = std::getenv("BEAM"))
+    options.beam = std::clamp(std::atoi(beam), 0, kBeamMost);
+  options.idle_search = IsSet("OUTBOARD_IDLE_SEARCH");
+  options.no_opt = IsSet("NOOPT");
+  options.flash = IsSet("FLASH");
+  options.rewrite_log = LogFolderFromEnvironment();
+  return options;
+}
+
+int ExecutorMain(const ExecutorMainOptions& options) {
+  EndWithParent();
+  ExecutorSockets sockets;   // first: the number of the data socket must be nobody else's
+  signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that write, no more
+  const DeviceInfo device = DescribeCpu();
+  const int64_t memory =
+      options.memory_bytes_max > 0 ? options.memory_bytes_max : cpu::DefaultMemoryBytesMax();
+  std::unique_ptr<RewriteRecorder> log;
+  if (!options.rewrite_log.empty()) log = MakeRewriteLog(options.rewrite_log);
+  const RecordedThread recorded(log.get());
+  std::unique_ptr<CompileBox> box;
+  std::unique_ptr<CompileBoxes> candidates, idle_compiler;
+  std::unique_ptr<ObjectCache> cache;
+  std::unique_ptr<TuningStore> store;
+  std::unique_ptr<Engine> engine;
+  if (options.reference) {
+    engine = MakeReferenceEngine(memory);
+  } else {
+    box = std::make_unique<CompileBox>();
+    KernelCompiler* compiler = box.get();
+    if (!options.object_cache.empty()) {
+      cache = std::make_unique<ObjectCache>(
+          compiler,
+          ObjectCacheOptions{.folder = options.object_cache,
+                             .compiler = CompilerIdentity(ProgramBeside("outboard-compiler"))});
+      compiler = cache.get();
+    }
+    if (!options.no_opt) store = OpenStore(options.beam > 0 || options.idle_search);
+    candidates = std::make_unique<CompileBoxes>();
+    idle_compiler =
+        std::make_unique<CompileBoxes>(CompileBoxesOptions{.count = 1, .knock_fd = kDataSocket});
+    engine = MakeCompiledEngine(compiler, {.memory_bytes_max = memory,
+                                           .debug = options.debug,
+                                           .store = store.get(),
+                                           .candidates = candidates.get(),
+                                           .idle_compiler = idle_compiler.get(),
+                                           .beam = options.beam,
+                                           .flash = options.flash});
+  }
+  const auto now_ns = [] {
+    return static_cast<uint64_t>(
+        std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
+  };
+  SupervisorClient requests([&sockets](const proto::NodeEvent& event) { sockets.Tell(event); });
+  ExecutorCore core(engine.get(), {.device_name = device.name,
+                                   .hardware_class = device.hardware_class,
+                                   .let_go = [&requests] { requests.LetGo(); },
+                                   .now_ns = now_ns});
+  StepWatchdog watchdog(std::chrono::seconds(options.step_seconds_max),
+                        [&core] { return core.progress(); });
+  const ExecutorCore::SendFrame send = [&](const proto::ServerFrame& answer) {
+    // A client that is slow to read is not a slow step; and what is sent between two frames is
+    // none.
+    const bool working = watchdog.Working(false);
+    sockets.Send(answer);
+    watchdog.Working(working);
+  };
+  const auto preempted = [&sockets] { return sockets.Knocked(std::chrono::milliseconds(0)); };
+  const bool uses_idle_time = options.idle_search && store != nullptr;
+  enum { kWorking, kQuietNow, kLookingAgain } pace = kQuietNow;
+  const auto tell_activity = [&sockets](bool working) {
+    proto::NodeEvent event;
+    event.mutable_activity()->set_working(working);
+    sockets.Tell(event);
+  };
+  const auto works = [&] {
+    if (std::exchange(pace, kWorking) != kWorking) tell_activity(true);
+    watchdog.Working(true);
+  };
+  proto::ClientFrame frame;
+  proto::NodeCommand command;
+  while (!core.ended()) {
+    std::optional<std::chrono::milliseconds> patience;
+    if (pace == kWorking) patience = kQuiet;
+    if (pace == kLookingAgain) patience = kLookAgain;
+    const std::optional<std::chrono::milliseconds> turn = requests.patience(core);
+    const bool turn_first = turn && (!patience || *turn < *patience);
+    const ExecutorSockets::Came came = sockets.Next(frame, command, turn_first ? turn : patience);
+    if (came == ExecutorSockets::Came::kEnd) break;  // the supervisor has let go
+    if (came == ExecutorSockets::Came::kFrame) {
+      works();
+      core.On(std::move(frame), send);
+      watchdog.Working(false);
+      frame.Clear();
+    } else if (came == ExecutorSockets::Came::kCommand) {
+      if (command.has_begin() && command.begin().memory_bytes_max() > 0)
+        engine->LimitMemory(static_cast<int64_t>(command.begin().memory_bytes_max()));
+      // Runs may have waited for the blob.
+      command.has_blob_here() ? works() : static_cast<void>(watchdog.Working(true));
+      requests.OnCommand(command, core, *engine, send);
+      watchdog.Working(false);
+    } else if (!turn_first) {
+      if (pace == kWorking) {
+        tell_activity(false);
+        if (uses_idle_time) engine->TellCosts(preempted);
+      }
+      pace = uses_idle_time ? kLookingAgain : kQuietNow;
+      if (uses_idle_time) engine->UseBetterKernels(preempted);
+    }
+    requests.Turn(core, send);
+  }
+  // The session is over; what its kernels have cost is for those that come after it.
+  if (options.idle_search) engine->TellCosts([] { return false; });
+  return 0;
+}
+
+}  // namespace outboard::worker

@@ -1,0 +1,188 @@
+#include "worker/executor/persist_writer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "wire/limits.h"
+#include "wire/merkle.h"
+
+namespace outboard::worker {
+namespace {
+
+absl::Status FileError(const char* what) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("a snapshot's file: ", what, ": ", std::strerror(errno)));
+}
+
+absl::Status WriteFully(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return FileError("write");
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+PersistWriter::PersistWriter(std::string folder) : folder_(std::move(folder)) {
+  thread_ = std::thread([this] { Work(); });
+}
+
+PersistWriter::~PersistWriter() {
+  {
+    std::lock_guard lock(mutex_);
+    end_ = true;
+    changed_.notify_all();
+  }
+  thread_.join();
+}
+
+std::string PersistWriter::PathOf(const std::string& root) const {
+  return absl::StrCat(folder_, "/", wire::ToHex(root));
+}
+
+// ---- the session's thread -----------------------------------------------------------------------
+
+void PersistWriter::Write(std::shared_ptr<const PersistRequest> request) {
+  OB_CHECK(!busy());
+  std::erase_if(known_, [](const auto& known) { return known.second.array.expired(); });
+  request_ = std::move(request);
+  written_.reset();
+  roots_.assign(request_->arrays.size(), {});
+  skip_.assign(request_->arrays.size(), false);
+  for (size_t i = 0; i < request_->arrays.size(); ++i) {
+    const auto known = known_.find(request_->arrays[i].get());
+    if (known == known_.end()) continue;
+    roots_[i] = known->second.root;
+    // A checkpoint is asked for once: it relies on nothing that the store may have let go of.
+    skip_[i] = !request_->checkpoint && stored_.contains(known->second.root);
+  }
+  job_ = request_.get();
+  std::lock_guard lock(mutex_);
+  working_ = true;
+  changed_.notify_all();
+}
+
+// The thread has finished: what it found out, and the arrays, are ours again.
+void PersistWriter::Collect() {
+  for (size_t i = 0; i < roots_.size(); ++i)
+    if (!roots_[i].empty())
+      known_[request_->arrays[i].get()] = {request_->arrays[i], std::move(roots_[i])};
+  written_ = Written{request_->id, std::move(result_)};
+  if (written_->blobs.ok()) {
+    under_way_.assign(written_->blobs->roots().begin(), written_->blobs->roots().end());
+  }
+  job_ = nullptr;
+  request_.reset();
+}
+
+std::optional<PersistWriter::Written> PersistWriter::Take() {
+  if (busy()) {
+    {
+      std::lock_guard lock(mutex_);
+      if (working_) return std::nullopt;
+    }
+    Collect();
+  }
+  return std::exchange(written_, std::nullopt);
+}
+
+void PersistWriter::LetGo() {
+  if (!busy()) return;
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !working_; });
+  }
+  Collect();
+}
+
+void PersistWriter::Stored(const proto::Stored& stored) {
+  if (stored.code() == 0) {
+    stored_.insert(under_way_.begin(), under_way_.end());
+    std::set<std::string> held;  // what no array holds any more is not asked for again
+    for (const auto& [array, known] : known_)
+      if (!known.array.expired()) held.insert(known.root);
+    std::erase_if(stored_, [&](const std::string& root) { return !held.contains(root); });
+  } else {
+    stored_
+        .clear();  // it may be that one of them is not there any more: all of it is offered again
+  }
+  under_way_.clear();
+}
+
+// ---- the writing thread -------------------------------------------------------------------------
+
+void PersistWriter::Work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return end_ || working_; });
+    if (end_) return;
+    lock.unlock();
+    absl::StatusOr<proto::StoreBlobs> result = WriteAll();
+    if (!result.ok()) Remove();
+    made_.clear();
+    lock.lock();
+    result_ = std::move(result);
+    working_ = false;
+    changed_.notify_all();
+  }
+}
+
+absl::StatusOr<proto::StoreBlobs> PersistWriter::WriteAll() {
+  std::set<std::string> roots;
+  for (size_t i = 0; i < roots_.size(); ++i) {
+    const bool written =
+        skip_[i] || (!roots_[i].empty() && access(PathOf(roots_[i]).c_str(), F_OK) == 0);
+    if (!written) {
+      const DeviceArray& array = *job_->arrays[i];
+      OB_ASSIGN_OR_RETURN(roots_[i], WriteBlob({array.data(), static_cast<size_t>(array.bytes())}));
+    }
+    roots.insert(roots_[i]);
+  }
+  proto::StoreBlobs blobs;
+  OB_ASSIGN_OR_RETURN(const std::string manifest, WriteBlob(job_->ManifestBytes(roots_)));
+  blobs.set_id(job_->id);
+  blobs.set_seq(job_->seq);
+  blobs.set_epoch(job_->epoch);
+  blobs.set_checkpoint(job_->checkpoint);
+  blobs.set_name(job_->name);
+  blobs.set_manifest_root(manifest);
+  for (const std::string& root : roots) blobs.add_roots(root);
+  return blobs;
+}
+
+void PersistWriter::Remove() {
+  for (const std::string& file : made_) unlink(file.c_str());
+}
+
+// Hashes and writes a chunk at a time, while it is in the cache.
+absl::StatusOr<std::string> PersistWriter::WriteBlob(std::string_view bytes) {
+  const std::string part = absl::StrCat(folder_, "/part");
+  const int fd = open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (fd < 0) return FileError("open");
+  made_.push_back(part);
+  std::vector<wire::Hash> chunks;
+  absl::Status status;
+  for (size_t at = 0; at < bytes.size() && status.ok(); at += wire::kBlobChunkBytes) {
+    const std::string_view chunk = bytes.substr(at, wire::kBlobChunkBytes);
+    chunks.push_back(wire::HashChunk(chunk));
+    status = WriteFully(fd, chunk);
+  }
+  close(fd);
+  OB_RETURN_IF_ERROR(status);
+  const std::string root(wire::AsBytes(wire::MerkleRoot(chunks, bytes.size())));
+  if (rename(part.c_str(), PathOf(root).c_str()) != 0) return FileError("rename");
+  made_.back() = PathOf(root);
+  return root;
+}
+
+}  // namespace outboard::worker

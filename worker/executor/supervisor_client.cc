@@ -1,0 +1,97 @@
+#include "worker/executor/supervisor_client.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "worker/session/blob_file.h"
+
+namespace outboard::worker {
+namespace {
+
+// How often a writer that is busy is asked: an idle session hears of it no later.
+constexpr std::chrono::milliseconds kWriterPatience{50};
+
+int64_t NowMs() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+proto::Stored NotStored(uint64_t id, const absl::Status& why) {
+  proto::Stored stored;
+  stored.set_id(id);
+  stored.set_code(static_cast<uint32_t>(why.code()));
+  stored.set_message(std::string(why.message()));
+  return stored;
+}
+
+}  // namespace
+
+void SupervisorClient::OnCommand(const proto::NodeCommand& command, ExecutorCore& core,
+                                 Engine& engine, const ExecutorCore::SendFrame& send) {
+  if (command.has_begin()) {
+    const std::string& folder = command.begin().store_folder();
+    if (writer_ == nullptr && !folder.empty()) writer_ = std::make_unique<PersistWriter>(folder);
+  } else if (command.has_blob_here()) {
+    const proto::BlobHere& blob = command.blob_here();
+    if (blob.code() == 0)
+      core.OnBlob(blob.root(), MapBlobFile(blob.path(), engine), send);
+    else
+      core.OnBlob(blob.root(),
+                  absl::Status(static_cast<absl::StatusCode>(blob.code()), blob.message()), send);
+  } else if (command.has_stored()) {
+    if (writer_ != nullptr) writer_->Stored(command.stored());
+    Stored(command.stored(), core, send);
+  }
+}
+
+// A snapshot that fails is tried again, of which the client hears nothing: whoever runs this worker
+// does, once for each reason.
+void SupervisorClient::Stored(const proto::Stored& stored, ExecutorCore& core,
+                              const ExecutorCore::SendFrame& send) {
+  const std::string trouble = stored.code() == 0 ? "" : stored.message();
+  if (trouble != trouble_ && !trouble.empty())
+    std::fprintf(stderr, "outboard: a session could not be stored: %s\n", trouble.c_str());
+  trouble_ = trouble;
+  core.OnStored(stored, NowMs(), send);
+}
+
+void SupervisorClient::Turn(ExecutorCore& core, const ExecutorCore::SendFrame& send) {
+  for (BlobWant& want : core.TakeBlobWants()) {
+    proto::NodeEvent event;
+    event.mutable_want_blob()->set_root(std::move(want.root));
+    event.mutable_want_blob()->set_size_bytes(want.size_bytes);
+    tell_(event);
+  }
+  if (writer_ != nullptr)
+    if (std::optional<PersistWriter::Written> written = writer_->Take()) {
+      if (written->blobs.ok()) {
+        proto::NodeEvent event;
+        *event.mutable_store() = *std::move(written->blobs);
+        tell_(event);
+      } else {
+        Stored(NotStored(written->id, written->blobs.status()), core, send);
+      }
+    }
+  while (std::shared_ptr<const PersistRequest> request = core.TakeStore(NowMs())) {
+    if (writer_ != nullptr) return writer_->Write(std::move(request));
+    const uint64_t id = request->id;
+    request.reset();
+    Stored(NotStored(id, absl::FailedPreconditionError("this worker stores nothing")), core, send);
+  }
+}
+
+std::optional<std::chrono::milliseconds> SupervisorClient::patience(
+    const ExecutorCore& core) const {
+  if (writer_ != nullptr && writer_->busy()) return kWriterPatience;
+  const std::optional<int64_t> wake_ms = core.wake_ms();
+  if (!wake_ms) return std::nullopt;
+  return std::chrono::milliseconds(std::max<int64_t>(0, *wake_ms - NowMs()));
+}
+
+void SupervisorClient::LetGo() {
+  if (writer_ != nullptr) writer_->LetGo();
+}
+
+}  // namespace outboard::worker

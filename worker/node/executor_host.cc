@@ -1,0 +1,171 @@
+// Invariants
+//   R1  on_end is called once, when the executor has been reaped; nothing of the session is told
+//       after it.
+//   R2  What the executor wrote before its end reaches the gateway.
+//   R3  Messages on the control socket are whole: one writer at a time.
+#include "worker/node/executor_host.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "worker/executor/executor_main.h"
+#include "worker/executor/step_watchdog.h"
+#include "worker/node/grpc_attach.h"
+#include "worker/node/session_blobs.h"
+#include "worker/process/message_io.h"
+#include "worker/process/passed_socket.h"
+
+namespace outboard::worker {
+namespace {
+
+constexpr int kReleasedWaitMs = 300;
+constexpr int kEndWaitMs = 2000;  // for an executor whose socket has closed to end by itself
+
+// Connected to the abstract unix socket `name`; -1 where nobody of this machine has it, or too many
+// wait for it to accept: this is the thread that joins, which waits for nobody.
+int ConnectLocally(const std::string& name) {
+  sockaddr_un address{};
+  if (name.empty() || name.size() + 1 > sizeof address.sun_path) return -1;
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return -1;
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  if (connect(fd, reinterpret_cast<sockaddr*>(&address), length) == 0 &&
+      fcntl(fd, F_SETFL, 0) == 0)  // everybody behind it blocks
+    return fd;
+  close(fd);
+  return -1;
+}
+
+absl::Status WhyItEnded(const std::string& how) {
+  if (how != absl::StrCat("exited with ", kExitStepTooLong))
+    return absl::UnavailableError(absl::StrCat("executor ", how));
+  return absl::DeadlineExceededError(
+      absl::StrCat("a step ran longer than ", ExecutorOptionsFromEnvironment().step_seconds_max,
+                   " s and was stopped; the session's values are gone"));
+}
+
+}  // namespace
+
+class ExecutorHost::Impl {
+ public:
+  Impl(ExecutorHostOptions options, ChildProcess executor)
+      : options_(std::move(options)),
+        executor_(std::move(executor)),
+        blobs_({options_.assign, options_.fleet_token, options_.bulk, options_.blob_cache,
+                [this](const proto::NodeCommand& command) { Command(command, -1); }}) {
+    control_ = std::thread([this] { ReadEvents(); });
+  }
+
+  ~Impl() {
+    End();
+    control_.join();
+  }
+
+  void Attach(proto::Fleet::Stub& fleet, const std::string& local_socket) {
+    SetGrpc(nullptr);
+    int passed = ConnectLocally(local_socket);
+    int ours = -1;
+    if (passed >= 0) {
+      proto::LocalAttach hello;
+      hello.set_session_id(options_.assign.session_id());
+      hello.set_attach_token(options_.assign.attach_token());
+      hello.set_fleet_token(options_.fleet_token);
+      WriteMessage(passed, hello).IgnoreError();  // a gateway that has gone is seen by the executor
+    } else {
+      int pair[2];
+      if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) return End();
+      ours = pair[0];
+      passed = pair[1];
+    }
+    proto::NodeCommand command;
+    command.mutable_begin()->set_session_id(options_.assign.session_id());
+    command.mutable_begin()->set_memory_bytes_max(options_.memory_bytes_max);
+    command.mutable_begin()->set_store_folder(blobs_.store_folder());
+    Command(command, passed);
+    close(passed);
+    if (ours >= 0)
+      SetGrpc(std::make_shared<GrpcAttach>(fleet, options_.assign, options_.fleet_token, ours));
+  }
+
+  void End() {
+    ending_ = true;
+    blobs_.Cancel();
+    shutdown(executor_.fd(), SHUT_RDWR);
+    if (const auto grpc = Grpc()) grpc->Cancel();
+  }
+
+  const ExecutorHostOptions& options() const { return options_; }
+
+ private:
+  std::shared_ptr<GrpcAttach> Grpc() {
+    std::lock_guard lock(mutex_);
+    return grpc_;
+  }
+  void SetGrpc(std::shared_ptr<GrpcAttach> next) {
+    std::lock_guard lock(mutex_);
+    grpc_.swap(next);
+  }
+
+  // passed: a socket that goes with it; -1: none.
+  void Command(const proto::NodeCommand& command, int passed) {
+    std::lock_guard lock(control_mutex_);
+    if (passed >= 0)
+      WriteMessageWithSocket(executor_.fd(), command, passed).IgnoreError();
+    else
+      WriteMessage(executor_.fd(), command).IgnoreError();
+  }
+
+  void ReadEvents() {
+    uint64_t spells = 0;  // of work, as the searcher counts items
+    proto::NodeEvent event;
+    while (ReadMessage(executor_.fd(), &event).ok()) {
+      if (event.has_want_blob()) blobs_.Want(event.want_blob());
+      if (event.has_store()) blobs_.Store(event.store());
+      if (!event.has_activity() || options_.searcher == nullptr) continue;
+      if (event.activity().working()) {
+        options_.searcher->Sent(options_.assign.session_id(), ++spells);
+      } else {
+        options_.searcher->Applied(options_.assign.session_id(), spells);
+      }
+    }
+    // One that was told to end may be within a long kernel, and whoever told it waits for us; one
+    // whose client has closed still tells the store what its kernels cost.
+    const std::string how = executor_.Wait(ending_ ? kReleasedWaitMs : kEndWaitMs);
+    if (const auto grpc = Grpc()) grpc->Finish();  // R2
+    if (options_.searcher != nullptr) options_.searcher->Ended(options_.assign.session_id());
+    const bool orderly = ending_ || how == "exited with 0";
+    options_.on_end(orderly ? absl::OkStatus() : WhyItEnded(how));
+  }
+
+  const ExecutorHostOptions options_;
+  ChildProcess executor_;
+  std::atomic<bool> ending_{false};
+  std::mutex control_mutex_;  // of writing
+  SessionBlobs blobs_;
+  std::mutex mutex_;  // of grpc_
+  std::shared_ptr<GrpcAttach> grpc_;
+  std::thread control_;
+};
+
+ExecutorHost::ExecutorHost(ExecutorHostOptions options, ChildProcess executor)
+    : impl_(std::make_unique<Impl>(std::move(options), std::move(executor))) {}
+ExecutorHost::~ExecutorHost() = default;
+void ExecutorHost::Attach(proto::Fleet::Stub& fleet, const std::string& local_socket) {
+  impl_->Attach(fleet, local_socket);
+}
+void ExecutorHost::End() { impl_->End(); }
+const proto::Assign& ExecutorHost::assign() const { return impl_->options().assign; }
+
+}  // namespace outboard::worker

@@ -1,0 +1,59 @@
+#include "worker/node/grpc_attach.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "worker/process/message_io.h"
+
+namespace outboard::worker {
+
+std::vector<std::pair<std::string, std::string>> SessionMetadata(const proto::Assign& assign,
+                                                                 const std::string& fleet_token) {
+  std::vector<std::pair<std::string, std::string>> metadata = {
+      {"outboard-session", absl::BytesToHexString(assign.session_id())},
+      {"outboard-token", absl::BytesToHexString(assign.attach_token())}};
+  if (!fleet_token.empty())
+    metadata.emplace_back("authorization", absl::StrCat("Bearer ", fleet_token));
+  return metadata;
+}
+
+GrpcAttach::GrpcAttach(proto::Fleet::Stub& fleet, const proto::Assign& assign,
+                       const std::string& fleet_token, int fd)
+    : fd_(fd) {
+  for (const auto& [name, value] : SessionMetadata(assign, fleet_token))
+    context_.AddMetadata(name, value);
+  stream_ = fleet.Attach(&context_);
+  up_ = std::thread([this] { Up(); });
+  down_ = std::thread([this] { Down(); });
+}
+
+GrpcAttach::~GrpcAttach() {
+  shutdown(fd_, SHUT_RDWR);
+  context_.TryCancel();
+  Finish();
+  down_.join();
+  close(fd_);
+}
+
+void GrpcAttach::Finish() {
+  if (up_.joinable()) up_.join();
+  context_.TryCancel();
+}
+
+void GrpcAttach::Up() {
+  proto::ServerFrame frame;
+  while (ReadMessage(fd_, &frame).ok())
+    if (!stream_->Write(frame)) break;
+  stream_->WritesDone();
+}
+
+void GrpcAttach::Down() {
+  proto::ClientFrame frame;
+  while (stream_->Read(&frame))
+    if (!WriteMessage(fd_, frame).ok()) break;
+  shutdown(fd_, SHUT_RDWR);  // the executor sees that its gateway is gone
+}
+
+}  // namespace outboard::worker

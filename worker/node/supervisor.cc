@@ -1,0 +1,346 @@
+// Invariants
+//   V1  A session has one executor and one way to the gateway (session_relay.h); SessionEnded tells
+//       how it ended.
+//   V2  Executors are started by the thread of Run only (they end with it), and reaped by their
+//       session's thread.
+//   V3  When Join breaks, or its heartbeats are not acknowledged for lease_ttl_ms, the executors
+//       keep their state and Register names them. Those that Welcome does not name end, and so do
+//       all after kOrphanMost without a gateway. Meanwhile another executor may have been given the
+//       session: which of two is its own is known by the attach token, and only that one is heard.
+//
+//   session:  Assign --start--> running --Join breaks--> orphaned --Welcome names it, Attach-->
+//             running running --the executor ends | ReleaseSession--> ended
+//             orphaned --Welcome does not name it | kOrphanMost--> ended
+#include "worker/node/supervisor.h"
+
+#include <grpcpp/grpcpp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "proto/fleet.grpc.pb.h"
+#include "runtime/cpu/memory.h"
+#include "wire/limits.h"
+#include "wire/status.h"
+#include "wire/version.h"
+#include "worker/executor/executor_main.h"
+#include "worker/node/blob_cache.h"
+#include "worker/node/device.h"
+#include "worker/node/executor_host.h"
+#include "worker/process/child_process.h"
+#include "worker/process/orphan.h"
+#include "worker/tuning/idle_searcher.h"
+
+namespace outboard::worker {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Milliseconds = std::chrono::milliseconds;
+using JoinStream = grpc::ClientReaderWriter<proto::WorkerEvent, proto::GatewayCommand>;
+
+constexpr Milliseconds kRejoinFirst{100};
+constexpr Milliseconds kRejoinMost{5000};
+
+void Authorize(grpc::ClientContext& context, const std::string& fleet_token) {
+  if (!fleet_token.empty())
+    context.AddMetadata("authorization", absl::StrCat("Bearer ", fleet_token));
+}
+
+}  // namespace
+
+class Supervisor::Impl {
+ public:
+  explicit Impl(SupervisorOptions options) : options_(std::move(options)) {
+    if (options_.executor.empty()) options_.executor = {"/proc/self/exe", "executor"};
+    if (options_.name.empty()) {
+      char host[256] = "worker";
+      gethostname(host, sizeof(host) - 1);
+      options_.name = host;
+    }
+    if (options_.bulk.empty()) options_.bulk = {options_.gateway, options_.gateway};
+    if (options_.memory_bytes_max <= 0)
+      options_.memory_bytes_max = cpu::DefaultMemoryBytesMax() / options_.devices;
+  }
+
+  absl::Status Run() {
+    absl::StatusOr<std::unique_ptr<BlobCache>> cache = BlobCache::OpenDefault();
+    if (!cache.ok()) return cache.status();
+    blob_cache_ = *std::move(cache);
+    if (!options_.search.empty())
+      searcher_ = std::make_unique<IdleSearcher>(IdleSearcherOptions{.command = options_.search});
+    fleet_ = proto::Fleet::NewStub(options_.gateway);
+    Milliseconds pause = kRejoinFirst;
+    while (!stopping_) {
+      StartSpare();
+      const Clock::time_point start = Clock::now();
+      const absl::Status status = JoinOnce();
+      Reap();
+      const Clock::time_point ack{Clock::duration(last_ack_.load())};
+      if (Clock::now() - ack > kOrphanMost) EndSessions();
+      if (status.code() == absl::StatusCode::kUnauthenticated ||
+          status.code() == absl::StatusCode::kFailedPrecondition) {
+        EndSessions();
+        spare_ = ChildProcess();
+        return status;
+      }
+      pause = Clock::now() - start > kRejoinMost ? kRejoinFirst : std::min(pause * 2, kRejoinMost);
+      std::unique_lock lock(mutex_);
+      wake_.wait_for(lock, pause, [&] { return stopping_.load(); });
+    }
+    EndSessions();
+    spare_ = ChildProcess();
+    return absl::OkStatus();
+  }
+
+  void Stop() {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    if (join_context_ != nullptr) join_context_->TryCancel();
+    wake_.notify_all();
+  }
+
+ private:
+  absl::Status JoinOnce() {
+    grpc::ClientContext context;
+    Authorize(context, options_.fleet_token);
+    {
+      std::lock_guard lock(mutex_);
+      if (stopping_) return absl::OkStatus();
+      join_context_ = &context;
+      joined_ = true;
+    }
+    std::unique_ptr<JoinStream> stream = fleet_->Join(&context);
+    draining_ = false;  // said by the gateway before, which may have been another
+    {
+      // An executor may end at any moment, and tells so on stream_: Register comes first.
+      std::lock_guard lock(write_mutex_);
+      stream->Write(RegisterEvent());
+      stream_ = stream.get();
+    }
+    std::thread heart;
+    proto::GatewayCommand command;
+    while (stream->Read(&command)) {
+      Reap();  // first, so that a session that has ended does not stand for one that is assigned
+               // anew
+      if (command.has_welcome()) {
+        last_ack_ = Clock::now().time_since_epoch().count();
+        local_socket_ = command.welcome().local_socket();
+        KeepSessions({command.welcome().sessions().begin(), command.welcome().sessions().end()});
+        if (!heart.joinable())
+          heart = std::thread(
+              [this, welcome = command.welcome(), &context] { Beat(welcome, context); });
+      } else if (command.has_heartbeat_ack()) {
+        last_ack_ = Clock::now().time_since_epoch().count();
+      } else if (command.has_assign()) {
+        OnAssign(command.assign());
+      } else if (command.has_release()) {
+        OnRelease(command.release().session_id());
+      } else if (command.has_drain()) {
+        draining_ = true;
+      }
+      Reap();
+    }
+    {
+      std::lock_guard lock(mutex_);
+      joined_ = false;
+      join_context_ = nullptr;
+      wake_.notify_all();
+    }
+    if (heart.joinable()) heart.join();
+    {
+      std::lock_guard lock(write_mutex_);
+      stream_ = nullptr;
+    }
+    return wire::FromGrpc(stream->Finish());
+  }
+
+  // On the thread of Run. Of a session that has ended SessionEnded may have found no stream: it is
+  // not named, and so ends at the gateway too.
+  proto::WorkerEvent RegisterEvent() {
+    proto::WorkerEvent event;
+    proto::Register& entry = *event.mutable_register_();
+    entry.set_name(options_.name);
+    wire::SetRange(wire::kProtocolOfWorkers, *entry.mutable_protocol());
+    wire::SetRange(wire::kGraphSchemas, *entry.mutable_graph_schema());
+    const DeviceInfo info = DescribeCpu();
+    for (int i = 0; i < options_.devices; ++i) {
+      proto::Device& device = *entry.add_devices();
+      device.set_kind(ExecutorOptionsFromEnvironment().reference ? "ref" : "cpu");
+      device.set_name(info.name);
+      device.set_hardware_class(info.hardware_class);
+      device.set_memory_bytes(static_cast<uint64_t>(options_.memory_bytes_max));
+    }
+    std::lock_guard lock(mutex_);
+    for (const auto& [id, relay] : sessions_) {
+      if (std::find(ended_.begin(), ended_.end(), id) != ended_.end()) continue;
+      proto::HeldSession& held = *entry.add_sessions();
+      held.set_session_id(id);
+      held.set_attach_token(relay->assign().attach_token());
+      *held.mutable_devices() = relay->assign().devices();
+      held.set_placement(relay->assign().placement());
+    }
+    return event;
+  }
+
+  void Tell(const proto::WorkerEvent& event) {
+    std::lock_guard lock(write_mutex_);
+    if (stream_ != nullptr) stream_->Write(event);
+  }
+
+  void Beat(const proto::Welcome& welcome, grpc::ClientContext& context) {
+    const Milliseconds period(std::max<uint32_t>(welcome.heartbeat_ms(), 10));
+    const Milliseconds ttl(std::max<uint32_t>(welcome.lease_ttl_ms(), 100));
+    uint64_t beat = 0;
+    std::unique_lock lock(mutex_);
+    while (joined_ && !stopping_) {
+      proto::WorkerEvent event;
+      event.mutable_heartbeat()->set_beat(++beat);
+      for (const auto& [id, relay] : sessions_) event.mutable_heartbeat()->add_sessions(id);
+      lock.unlock();
+      Tell(event);
+      lock.lock();
+      const Clock::time_point ack{Clock::duration(last_ack_.load())};
+      if (Clock::now() - ack > ttl) {  // V3: Run joins again
+        context.TryCancel();
+        return;
+      }
+      wake_.wait_for(lock, period, [&] { return !joined_ || stopping_.load(); });
+    }
+  }
+
+  void StartSpare() {
+    if (spare_.running() || stopping_) return;
+    if (auto child = ChildProcess::Start(options_.executor); child.ok()) spare_ = *std::move(child);
+  }
+
+  void OnAssign(const proto::Assign& assign) {
+    const std::string id = assign.session_id();
+    {
+      std::lock_guard lock(mutex_);
+      if (sessions_.contains(id)) return;
+    }
+    StartSpare();  // if the last one could not be started, or has ended
+    if (!spare_.running() || draining_) {
+      TellEnded(assign, absl::UnavailableError(draining_ ? "the worker is draining"
+                                                         : "an executor cannot be started"));
+      return;
+    }
+    auto memory = static_cast<uint64_t>(options_.memory_bytes_max);
+    if (assign.memory_bytes_max() > 0) memory = std::min(memory, assign.memory_bytes_max());
+    ExecutorHostOptions session;
+    session.assign = assign;
+    session.memory_bytes_max = memory;
+    session.fleet_token = options_.fleet_token;
+    session.blob_cache = blob_cache_.get();
+    session.bulk = options_.bulk;
+    session.searcher = searcher_.get();
+    session.on_end = [this, assign](absl::Status status) {
+      {
+        std::lock_guard lock(mutex_);
+        ended_.push_back(
+            assign.session_id());  // before the gateway hears of it and may assign it again
+      }
+      TellEnded(assign, status);
+    };
+    auto relay = std::make_unique<ExecutorHost>(std::move(session), std::move(spare_));
+    spare_ = ChildProcess();
+    relay->Attach(*fleet_, local_socket_);
+    {
+      std::lock_guard lock(mutex_);
+      sessions_[id] = std::move(relay);
+    }
+    StartSpare();
+  }
+
+  void OnRelease(const std::string& id) {
+    std::unique_ptr<ExecutorHost> relay = TakeSession(id);
+    relay.reset();  // joins its threads
+  }
+
+  std::unique_ptr<ExecutorHost> TakeSession(const std::string& id) {
+    std::lock_guard lock(mutex_);
+    const auto found = sessions_.find(id);
+    if (found == sessions_.end()) return nullptr;
+    auto relay = std::move(found->second);
+    sessions_.erase(found);
+    return relay;
+  }
+
+  // Sessions that ended by themselves: their threads are done or about to be.
+  void Reap() {
+    std::vector<std::string> ended;
+    {
+      std::lock_guard lock(mutex_);
+      ended.swap(ended_);
+    }
+    for (const std::string& id : ended) TakeSession(id).reset();
+  }
+
+  // V3. On the thread of Run, which alone adds and removes sessions.
+  void KeepSessions(const std::set<std::string>& kept) {
+    std::vector<std::string> over;
+    for (const auto& [id, relay] : sessions_) {
+      if (!kept.contains(id)) over.push_back(id);
+    }
+    for (const std::string& id : over) OnRelease(id);
+    for (const auto& [id, relay] : sessions_) relay->Attach(*fleet_, local_socket_);
+  }
+
+  void EndSessions() {
+    std::map<std::string, std::unique_ptr<ExecutorHost>> sessions;
+    {
+      std::lock_guard lock(mutex_);
+      sessions.swap(sessions_);
+    }
+    for (auto& [id, relay] : sessions) relay->End();
+    sessions.clear();
+    std::lock_guard lock(mutex_);
+    ended_.clear();
+  }
+
+  void TellEnded(const proto::Assign& assign, const absl::Status& status) {
+    proto::WorkerEvent event;
+    event.mutable_session_ended()->set_session_id(assign.session_id());
+    event.mutable_session_ended()->set_placement(assign.placement());
+    event.mutable_session_ended()->set_code(static_cast<uint32_t>(status.code()));
+    event.mutable_session_ended()->set_message(std::string(status.message()));
+    Tell(event);
+  }
+
+  SupervisorOptions options_;
+  std::unique_ptr<proto::Fleet::Stub> fleet_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> draining_{false};
+  std::atomic<Clock::rep> last_ack_{0};
+  ChildProcess spare_;
+  std::string local_socket_;                // the gateway's, as it said
+  std::unique_ptr<IdleSearcher> searcher_;  // before the sessions that tell it
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool joined_ = false;
+  grpc::ClientContext* join_context_ = nullptr;
+  std::unique_ptr<BlobCache> blob_cache_;
+  std::map<std::string, std::unique_ptr<ExecutorHost>> sessions_;
+  std::vector<std::string> ended_;
+
+  std::mutex write_mutex_;  // of stream_, which takes one write at a time
+  JoinStream* stream_ = nullptr;
+};
+
+Supervisor::Supervisor(SupervisorOptions options)
+    : impl_(std::make_unique<Impl>(std::move(options))) {}
+Supervisor::~Supervisor() = default;
+absl::Status Supervisor::Run() { return impl_->Run(); }
+void Supervisor::Stop() { impl_->Stop(); }
+
+}  // namespace outboard::worker

@@ -1,0 +1,79 @@
+#include "worker/process/passed_socket.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "wire/framing.h"
+#include "worker/process/message_io.h"
+
+namespace outboard::worker {
+namespace {
+
+absl::Status Gone() { return absl::UnavailableError("the other side has ended"); }
+
+// Room for one descriptor, aligned as the kernel's macros want it.
+union Control {
+  char bytes[CMSG_SPACE(sizeof(int))];
+  cmsghdr align;
+};
+
+}  // namespace
+
+absl::Status WriteMessageWithSocket(int fd, const google::protobuf::MessageLite& message,
+                                    int passed) {
+  std::string bytes = wire::Framed(message);
+  Control control{};
+  iovec first{bytes.data(), 1};  // the socket goes with the first byte
+  msghdr header{};
+  header.msg_iov = &first;
+  header.msg_iovlen = 1;
+  header.msg_control = control.bytes;
+  header.msg_controllen = sizeof control.bytes;
+  cmsghdr* const entry = CMSG_FIRSTHDR(&header);
+  entry->cmsg_level = SOL_SOCKET;
+  entry->cmsg_type = SCM_RIGHTS;
+  entry->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(entry), &passed, sizeof(int));
+  ssize_t sent;
+  do {
+    sent = sendmsg(fd, &header, MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  if (sent <= 0) return Gone();
+  return WriteBytes(fd, std::string_view(bytes).substr(1));
+}
+
+absl::Status ReadMessageWithSocket(int fd, google::protobuf::MessageLite* message, int* passed) {
+  *passed = -1;
+  uint32_t length = 0;
+  Control control{};
+  iovec first{&length, 1};
+  msghdr header{};
+  header.msg_iov = &first;
+  header.msg_iovlen = 1;
+  header.msg_control = control.bytes;
+  header.msg_controllen = sizeof control.bytes;
+  ssize_t got;
+  do {
+    got = recvmsg(fd, &header, MSG_CMSG_CLOEXEC);
+  } while (got < 0 && errno == EINTR);
+  if (got <= 0) return Gone();
+  for (cmsghdr* entry = CMSG_FIRSTHDR(&header); entry != nullptr;
+       entry = CMSG_NXTHDR(&header, entry))
+    if (entry->cmsg_level == SOL_SOCKET && entry->cmsg_type == SCM_RIGHTS)
+      std::memcpy(passed, CMSG_DATA(entry), sizeof(int));
+  char* const rest = reinterpret_cast<char*>(&length) + 1;
+  absl::Status status = ReadBytes(fd, rest, sizeof(length) - 1);
+  if (status.ok()) status = ReadMessageOf(fd, length, message);
+  if (!status.ok() && *passed >= 0) close(std::exchange(*passed, -1));
+  return status;
+}
+
+}  // namespace outboard::worker

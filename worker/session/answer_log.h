@@ -1,0 +1,61 @@
+// What a session's client has not acknowledged: the values it asked for, which share their arrays'
+// memory, and the failures. All of it is sent again after a reconnection (E4 in executor_core.cc).
+//
+// Limits: kKeptItemsMax, kKeptFailedBytesMax; the credit bounds both for a client that does not
+// lie. Threads: one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+
+#include "absl/status/status.h"
+#include "proto/cloud.pb.h"
+#include "wire/limits.h"
+#include "worker/engine/engine.h"
+#include "worker/session/persist_request.h"
+
+namespace outboard::worker {
+
+inline constexpr size_t kKeptItemsMax = 4 * wire::kCreditItems;
+// Answer values share the memory of their arrays, which has its limit; failures name handles.
+inline constexpr size_t kKeptFailedBytesMax = size_t{16} << 20;
+
+// One answer to an item.
+struct Answer {
+  DeviceArrayPtr array;  // nullptr: a failure
+  uint32_t index = 0;    // Run: into outputs. Fetch: into handles
+  uint64_t handle = 0;
+  proto::Failed failed;
+};
+
+// The answers of the last so many Saves are kept: an Ack does not cover them (proto/cloud.proto,
+// Save).
+inline constexpr size_t kSaveAnswersMax = 64;
+
+// Saved, or Failed, of one Save.
+struct SaveAnswer {
+  uint64_t seq = 0;
+  proto::ServerItem item;
+};
+
+class AnswerLog {
+ public:
+  // Errors: RESOURCE_EXHAUSTED  over a limit; nothing is kept then
+  absl::Status Add(uint64_t seq, Answer kept);
+  void Acknowledge(uint64_t through_seq);
+  void AddSave(SaveAnswer answer);
+  // Appends all of it to a snapshot.
+  void AddTo(PersistRequest& request) const;
+
+  const std::multimap<uint64_t, Answer>& by_seq() const { return kept_; }
+  const std::deque<SaveAnswer>& saves() const { return saves_; }
+
+ private:
+  std::multimap<uint64_t, Answer> kept_;
+  std::deque<SaveAnswer> saves_;
+  size_t failed_bytes_ = 0;
+};
+
+}  // namespace outboard::worker

@@ -1,0 +1,70 @@
+#include "worker/session/graph_table.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "compiler/ir/limits.h"
+#include "wire/status_code.h"
+
+namespace outboard::worker {
+
+struct GraphTable::Entry {
+  std::string bytes;  // while it arrives
+  uint64_t total = 0;
+  bool complete = false;
+  KnownGraph known;
+};
+
+GraphTable::GraphTable() = default;
+GraphTable::~GraphTable() = default;
+
+absl::StatusOr<bool> GraphTable::Add(const proto::Graph& piece) {
+  std::unique_ptr<Entry>& entry = graphs_[piece.id()];
+  if (entry == nullptr) entry = std::make_unique<Entry>();
+  if (entry->complete) return false;  // idempotent
+  KnownGraph& known = entry->known;
+  if (piece.refused_code() != 0) {
+    known.status = absl::Status(wire::CodeFromWire(piece.refused_code()), piece.refused());
+    return entry->complete = true;
+  }
+  if (piece.total_bytes() > static_cast<uint64_t>(limits::kGraphBytesMax))
+    return absl::ResourceExhaustedError(absl::StrCat("a graph of ", piece.total_bytes(),
+                                                     " bytes is over the limit of ",
+                                                     limits::kGraphBytesMax));
+  if (graphs_.size() > kGraphsMax || bytes_ + piece.data().size() > kGraphBytesOfSessionMax)
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the graphs of the session are over the limit of ", kGraphsMax, " or of ",
+                     kGraphBytesOfSessionMax, " bytes"));
+  bytes_ += piece.data().size();
+  if (piece.offset() == 0) entry->bytes.clear();
+  entry->total = piece.total_bytes();
+  if (piece.offset() != entry->bytes.size() ||
+      entry->bytes.size() + piece.data().size() > entry->total)
+    return absl::InvalidArgumentError("the pieces of a graph do not follow each other");
+  entry->bytes += piece.data();
+  if (entry->bytes.size() < entry->total) return false;
+
+  known.id = IdOfEncoding(entry->bytes);
+  if (known.id.ToBytes() != piece.id()) {
+    known.status = absl::InvalidArgumentError("the bytes of the graph are not those of its id");
+  } else {
+    // The gateway has done this too; a worker does not rely on its word.
+    absl::StatusOr<const UOp*> sink = DecodeGraph(known.graph, entry->bytes, Level::kTensor);
+    if (sink.ok())
+      known.sink = *sink;
+    else
+      known.status = sink.status();
+  }
+  entry->bytes = {};
+  return entry->complete = true;
+}
+
+const KnownGraph* GraphTable::Find(const std::string& id) const {
+  const auto found = graphs_.find(id);
+  return found != graphs_.end() && found->second->complete ? &found->second->known : nullptr;
+}
+
+void GraphTable::DropIncomplete() {
+  absl::erase_if(graphs_, [](const auto& entry) { return !entry.second->complete; });
+}
+
+}  // namespace outboard::worker

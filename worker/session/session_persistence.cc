@@ -1,0 +1,155 @@
+// ExecutorCore's part in what outlives its process: snapshots, checkpoints and the plan that a
+// replay follows (E8 in executor_core.cc).
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "wire/status_code.h"
+#include "worker/executor/executor_core.h"
+
+namespace outboard::worker {
+namespace {
+
+// A Done has room for a value's piece beside so many.
+constexpr size_t kPlanEntriesOfDone = 1000;
+constexpr size_t kSavesWaitingMax = kSaveAnswersMax;
+
+}  // namespace
+
+// ---- what is stored -----------------------------------------------------------------------------
+
+std::shared_ptr<const PersistRequest> ExecutorCore::TakeStore(int64_t now_ms) {
+  if (!open_ || ended_ || restoration_ != nullptr || storing_) return nullptr;
+  std::shared_ptr<PersistRequest> request;
+  if (!saves_.empty()) {
+    request = std::move(saves_.front());
+    saves_.pop_front();
+  } else if (schedule_.Due(now_ms)) {
+    request = std::make_shared<PersistRequest>();
+    request->seq = applied_seq_;
+    request->snapshot.set_seq(applied_seq_);
+    request->snapshot.set_device_time_us(restored_us_ + engine_->stats().device_time_us);
+    request->snapshot.set_kernels_launched(restored_kernels_ + engine_->stats().kernels_launched);
+    state_.AddTo(*request);
+    unacknowledged_.AddTo(*request);
+    schedule_.Begun(now_ms);
+    if (options_.planted.ack_before_store) schedule_.Stored(/*stored=*/true, now_ms);
+  } else {
+    return nullptr;
+  }
+  request->id = next_store_++;
+  request->epoch = epoch_;
+  storing_ = Storing{request->id, request->seq, request->total_bytes(), request->checkpoint};
+  state_.SetHeld(request, options_.let_go);
+  return request;
+}
+
+void ExecutorCore::OnStored(const proto::Stored& stored, int64_t now_ms, const SendFrame& send) {
+  if (!storing_ || storing_->id != stored.id()) return;
+  const Storing done = *std::exchange(storing_, std::nullopt);
+  if (ended_) return;
+  out_.SetTarget(&send);
+  if (done.checkpoint) {
+    SaveAnswer answer{done.seq, {}};
+    if (stored.code() == 0) {
+      proto::Saved& saved = *answer.item.mutable_saved();
+      saved.set_seq(done.seq);
+      saved.set_total_bytes(done.total_bytes);
+      saved.set_sent_bytes(stored.sent_bytes());
+    } else {
+      proto::Failed& failed = *answer.item.mutable_failed();
+      failed.set_seq(done.seq);
+      failed.set_cause_seq(done.seq);
+      failed.set_code(stored.code());
+      failed.set_message(stored.message());
+      const absl::StatusCode code = wire::CodeFromWire(stored.code());
+      failed.set_retryable(code == absl::StatusCode::kUnavailable ||
+                           code == absl::StatusCode::kAborted ||
+                           code == absl::StatusCode::kResourceExhausted);
+    }
+    AnswerSave(std::move(answer));
+  } else {
+    schedule_.Stored(stored.code() == 0, now_ms);
+    if (stored.code() == 0) SendDone();
+  }
+  FinishAnswers();
+}
+
+std::optional<int64_t> ExecutorCore::wake_ms() const {
+  if (!open_ || ended_ || restoration_ != nullptr || storing_) return std::nullopt;
+  return schedule_.wake_ms();
+}
+
+// ---- Save ---------------------------------------------------------------------------------------
+
+void ExecutorCore::ApplySave(uint64_t seq, const proto::Save& save) {
+  auto request = std::make_shared<PersistRequest>();
+  Outcome outcome;
+  if (saves_.size() < kSavesWaitingMax) {
+    outcome = state_.Save(seq, save, *request);
+  } else {
+    proto::Failed failed;
+    failed.set_seq(seq);
+    failed.set_cause_seq(seq);
+    failed.set_code(static_cast<uint32_t>(absl::StatusCode::kResourceExhausted));
+    failed.set_message(
+        absl::StrCat(saves_.size(), " checkpoints are waiting to be stored, the limit"));
+    failed.set_retryable(true);
+    outcome.answers.push_back(Answer{nullptr, 0, 0, std::move(failed)});
+  }
+  if (outcome.answers.empty()) {
+    saves_.push_back(std::move(request));
+    return;
+  }
+  SaveAnswer answer{seq, {}};
+  *answer.item.mutable_failed() = std::move(outcome.answers[0].failed);
+  AnswerSave(std::move(answer));
+}
+
+void ExecutorCore::AnswerSave(SaveAnswer answer) {
+  out_.Write(answer.item);
+  unacknowledged_.AddSave(std::move(answer));
+}
+
+// ---- the plan -----------------------------------------------------------------------------------
+
+// What the client has told us of the plan, it knows; a replay comes upon the same versions again.
+void ExecutorCore::KnowPlan() {
+  plan_told_ = 0;
+  plan_known_.clear();
+  for (const proto::KernelUse& entry : opened_by_.plan())
+    plan_known_.emplace(entry.seq(), entry.kernel());
+}
+
+// The client's part of the plan: what was told after the last snapshot.
+absl::Status ExecutorCore::FollowPlan() {
+  std::vector<KernelUseRecord> entries;
+  for (const proto::KernelUse& entry : opened_by_.plan()) {
+    absl::StatusOr<KernelUseRecord> logged = PlanLogEntryFromWire(entry);
+    OB_RETURN_IF_ERROR(logged.status());
+    if (logged->seq > applied_seq_) entries.push_back(*std::move(logged));
+  }
+  state_.Follow(entries);
+  return absl::OkStatus();
+}
+
+void ExecutorCore::AddPlan(proto::Done& done) {
+  const std::vector<KernelUseRecord>& log = plan_log();
+  if (!schedule_.takes_snapshots()) return;  // nobody would follow it
+  for (; plan_told_ < log.size(); ++plan_told_) {
+    const KernelUseRecord& entry = log[plan_told_];
+    if (entry.seq <= schedule_.durable_seq()) continue;  // a snapshot has it
+    proto::KernelUse told = ToWire(entry);
+    if (plan_known_.contains({told.seq(), told.kernel()})) continue;
+    if (static_cast<size_t>(done.plan_size()) == kPlanEntriesOfDone) {
+      proto::ServerItem full;
+      full.mutable_done()->set_through_seq(told_seq_);
+      full.mutable_done()->mutable_plan()->Swap(done.mutable_plan());
+      out_.Write(std::move(full));
+    }
+    *done.add_plan() = std::move(told);
+  }
+}
+
+}  // namespace outboard::worker

@@ -1,0 +1,347 @@
+// Invariants, of executor_core.cc's list
+//   E2  A handle is in the table from the item that defines it to its Release or donation. It holds
+//       an array or the status of what should have made it (poison), with the item that failed
+//       first.
+//   E3  Donated inputs end before the Run is run, whether it fails or not: the engine may write
+//       over them, and what it leaves half written has no name. Beyond that a failed Run changes
+//       nothing but its outputs, which become poison.
+//   E7  A kernel's version changes between two Runs only, and the plan log says before which. The
+//       same items with that log to follow give the same bits.
+#include "worker/session/session_state.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "worker/executor/failed_node.h"
+
+namespace outboard::worker {
+
+struct SessionState::PartialPut {
+  uint64_t seq = 0;
+  uint64_t total = 0;  // as the first piece said, and the array is
+  uint64_t filled = 0;
+  std::shared_ptr<DeviceArray> array;
+  absl::Status status;
+};
+
+SessionState::SessionState(Engine* engine, std::vector<KernelUseRecord> follow)
+    : engine_(engine), follow_(std::move(follow)) {}
+SessionState::~SessionState() = default;
+
+uint64_t SessionState::put_under_way() const { return put_ != nullptr ? put_->seq : 0; }
+void SessionState::ForgetPutUnderWay() { put_.reset(); }
+void SessionState::Clear() { handles_.clear(); }
+
+// ---- Run ----------------------------------------------------------------------------------------
+
+absl::Status SessionState::CheckRun(const proto::Run& run) const {
+  for (const uint32_t device : run.devices())
+    if (device != 0) return absl::UnimplementedError("a Run on more than one device");
+  std::vector<uint64_t> outputs(run.outputs().begin(), run.outputs().end());
+  std::sort(outputs.begin(), outputs.end());
+  if (const auto twice = std::adjacent_find(outputs.begin(), outputs.end()); twice != outputs.end())
+    return absl::InvalidArgumentError(absl::StrCat("two outputs have the handle ", *twice));
+  for (const uint32_t i : run.donate())
+    if (i >= static_cast<uint32_t>(run.inputs_size()))
+      return absl::InvalidArgumentError(
+          absl::StrCat("donates input ", i, " of ", run.inputs_size()));
+  for (const uint32_t i : run.fetch())
+    if (i >= static_cast<uint32_t>(run.outputs_size()))
+      return absl::InvalidArgumentError(
+          absl::StrCat("fetches output ", i, " of ", run.outputs_size()));
+  return absl::OkStatus();
+}
+
+Outcome SessionState::Run(uint64_t seq, const proto::Run& run, const KnownGraph& graph) {
+  Outcome outcome;
+  absl::Status status = graph.status;
+  uint64_t cause_seq = seq;
+  status.Update(CheckRun(run));
+  const absl::StatusOr<std::optional<Repeat>> repeat = RepeatOf(run);
+  status.Update(repeat.status());
+  for (const uint64_t handle : run.outputs())
+    if (status.ok() && (handle == 0 || handles_.contains(handle)))
+      status = absl::InvalidArgumentError(absl::StrCat("output handle ", handle, " is in use"));
+  std::vector<DeviceArrayPtr> inputs;
+  for (const uint64_t handle : run.inputs()) {
+    const auto entry = handles_.find(handle);
+    if (!status.ok()) break;
+    if (entry == handles_.end()) {
+      status = absl::NotFoundError(absl::StrCat("input handle ", handle, " does not exist"));
+    } else if (entry->second.array == nullptr) {
+      status = entry->second.status;  // E2: the first cause
+      cause_seq = entry->second.cause_seq;
+    } else {
+      inputs.push_back(entry->second.array);
+    }
+  }
+  std::vector<int64_t> donated;
+  for (const uint32_t i : run.donate()) {
+    if (i >= static_cast<uint32_t>(run.inputs_size())) continue;
+    if (handles_.erase(run.inputs(i)) > 0) donated.push_back(i);  // E3
+  }
+  std::vector<DeviceArrayPtr> outputs;
+  if (status.ok()) {
+    std::vector<Binding> bindings;
+    for (const proto::Binding& binding : run.bindings())
+      bindings.push_back({binding.slot(), binding.value()});
+    if (graph.sink->src.size() != static_cast<size_t>(run.outputs_size())) {
+      status =
+          absl::InvalidArgumentError(absl::StrCat("the graph has ", graph.sink->src.size(),
+                                                  " results, the Run names ", run.outputs_size()));
+    } else {
+      absl::StatusOr<std::vector<DeviceArrayPtr>> results =
+          RunGraph(seq, graph, *repeat, std::move(inputs), bindings, donated, outcome.session);
+      if (results.ok())
+        outputs = *std::move(results);
+      else
+        status = results.status();
+    }
+  }
+  if (!status.ok()) {
+    outcome.answers.push_back(Fail(seq, cause_seq, status,
+                                   {run.outputs().data(), static_cast<size_t>(run.outputs_size())},
+                                   run.graph_id()));
+    return outcome;
+  }
+  for (int i = 0; i < run.outputs_size(); ++i) handles_[run.outputs(i)].array = outputs[i];
+  for (const uint32_t i : run.fetch())
+    outcome.answers.push_back(Answer{outputs[i], i, run.outputs(i), {}});
+  return outcome;
+}
+
+absl::StatusOr<std::vector<DeviceArrayPtr>> SessionState::RunGraph(
+    uint64_t seq, const KnownGraph& graph, const std::optional<Repeat>& repeat,
+    std::vector<DeviceArrayPtr> inputs, std::span<const Binding> bindings,
+    std::span<const int64_t> donated, absl::Status& session) {
+  for (; followed_ < follow_.size() && follow_[followed_].seq <= seq; ++followed_)
+    engine_->Pin(follow_[followed_].version);
+  // While what is being stored may be what memory lacks, inputs are kept for a second try.
+  std::vector<DeviceArrayPtr> again;
+  if (!held_.expired()) again = inputs;
+  const auto run = [&](std::vector<DeviceArrayPtr> with) {
+    if (!repeat) return engine_->Run(graph.id, graph.sink, std::move(with), bindings, donated);
+    return engine_->RunRepeated(graph.id, graph.sink, std::move(with), bindings, *repeat,
+                                [this] { ++repetitions_; });
+  };
+  absl::StatusOr<std::vector<DeviceArrayPtr>> results = run(std::move(inputs));
+  if (MadeRoom(results.status())) results = run(std::exchange(again, {}));
+  for (KernelVersion& version : engine_->TakeVersions())  // E7
+    session.Update(plan_log_.Note(seq, std::move(version)));
+  return results;
+}
+
+// ---- Put, Release, Fetch ------------------------------------------------------------------------
+
+void SessionState::SetHeld(std::weak_ptr<const PersistRequest> held, std::function<void()> let_go) {
+  held_ = std::move(held);
+  let_go_ = std::move(let_go);
+}
+
+bool SessionState::MadeRoom(const absl::Status& status) const {
+  if (!absl::IsResourceExhausted(status) || held_.expired() || !let_go_) return false;
+  let_go_();
+  return held_.expired();
+}
+
+absl::Status SessionState::CheckPut(const proto::Put& put) const {
+  if (put.handle() == 0 || handles_.contains(put.handle()))
+    return absl::InvalidArgumentError(absl::StrCat("handle ", put.handle(), " is in use"));
+  if (put.dtype() == 0 || put.dtype() >= static_cast<uint32_t>(kDTypeCount))
+    return absl::InvalidArgumentError(absl::StrCat("element type ", put.dtype(), " is unknown"));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<DeviceArray>> SessionState::ArrayForPut(const proto::Put& put) {
+  OB_RETURN_IF_ERROR(CheckPut(put));
+  const std::vector<int64_t> dims(put.dims().begin(), put.dims().end());
+  const auto dtype = static_cast<DType>(put.dtype());
+  absl::StatusOr<std::shared_ptr<DeviceArray>> array = engine_->NewArray(dtype, dims);
+  if (MadeRoom(array.status())) array = engine_->NewArray(dtype, dims);
+  if (array.ok() && static_cast<uint64_t>((*array)->bytes()) != put.total_bytes())
+    return absl::InvalidArgumentError(
+        absl::StrCat("a Put of ", put.total_bytes(), " bytes for an array of ", (*array)->bytes()));
+  return array;
+}
+
+Outcome SessionState::Put(uint64_t seq, const proto::Put& piece) {
+  Outcome outcome;
+  if (put_ == nullptr) {
+    put_ = std::make_unique<PartialPut>();
+    put_->seq = seq;
+    put_->total = piece.total_bytes();
+    absl::StatusOr<std::shared_ptr<DeviceArray>> array = ArrayForPut(piece);
+    if (array.ok())
+      put_->array = *std::move(array);
+    else
+      put_->status = array.status();
+  }
+  if (piece.total_bytes() != put_->total || piece.offset() != put_->filled ||
+      piece.data().size() > put_->total - put_->filled) {
+    outcome.session = absl::InvalidArgumentError("the pieces of a Put do not follow each other");
+    return outcome;
+  }
+  if (put_->array != nullptr)
+    std::memcpy(put_->array->data() + piece.offset(), piece.data().data(), piece.data().size());
+  put_->filled += piece.data().size();
+  outcome.applied = put_->filled == put_->total;
+  if (!outcome.applied) return outcome;
+  const std::unique_ptr<PartialPut> whole = std::move(put_);
+  const uint64_t handle = piece.handle();
+  if (whole->status.ok())
+    handles_[handle].array = std::move(whole->array);
+  else
+    outcome.answers.push_back(Fail(seq, seq, whole->status, {&handle, 1}));
+  return outcome;
+}
+
+Outcome SessionState::PutBlob(uint64_t seq, const proto::Put& put,
+                              absl::StatusOr<cpu::Buffer> contents) {
+  Outcome outcome;
+  const uint64_t handle = put.handle();
+  absl::Status status = CheckPut(put);
+  status.Update(contents.status());
+  const std::vector<int64_t> dims(put.dims().begin(), put.dims().end());
+  const auto dtype = static_cast<DType>(put.dtype());
+  if (status.ok()) status = CheckBytes(dtype, dims, contents->bytes());
+  if (status.ok())
+    handles_[handle].array =
+        std::make_shared<DeviceArray>(DeviceArray{dtype, dims, *std::move(contents)});
+  else
+    outcome.answers.push_back(Fail(seq, seq, status, {&handle, 1}));
+  return outcome;
+}
+
+Outcome SessionState::Release(const proto::Release& release) {
+  for (const uint64_t handle : release.handles()) handles_.erase(handle);
+  return {};
+}
+
+Outcome SessionState::Fetch(uint64_t seq, const proto::Fetch& fetch) {
+  Outcome outcome;
+  for (int i = 0; i < fetch.handles_size(); ++i) {
+    const auto entry = handles_.find(fetch.handles(i));
+    absl::Status status;
+    uint64_t cause_seq = seq;
+    if (entry == handles_.end()) {
+      status = absl::NotFoundError(absl::StrCat("handle ", fetch.handles(i), " does not exist"));
+    } else if (entry->second.array == nullptr) {
+      status = entry->second.status;
+      cause_seq = entry->second.cause_seq;
+    }
+    if (!status.ok()) {
+      outcome.answers.clear();  // all or none
+      outcome.answers.push_back(Fail(seq, cause_seq, status, {}));
+      return outcome;
+    }
+    outcome.answers.push_back(
+        Answer{entry->second.array, static_cast<uint32_t>(i), fetch.handles(i), {}});
+  }
+  return outcome;
+}
+
+Outcome SessionState::Save(uint64_t seq, const proto::Save& save, PersistRequest& request) {
+  std::map<std::string, uint64_t> sorted;
+  absl::Status status;
+  uint64_t cause_seq = seq;
+  for (const proto::Save::Entry& named : save.entries()) {
+    const auto entry = handles_.find(named.handle());
+    if (!sorted.try_emplace(named.name(), named.handle()).second)
+      status = absl::InvalidArgumentError(absl::StrCat("two entries are named ", named.name()));
+    else if (entry == handles_.end())
+      status = absl::NotFoundError(absl::StrCat("handle ", named.handle(), " does not exist"));
+    else if (entry->second.array == nullptr)
+      status = entry->second.status, cause_seq = entry->second.cause_seq;
+    if (!status.ok()) break;
+  }
+  Outcome outcome;
+  if (!status.ok()) {
+    outcome.answers.push_back(Fail(seq, cause_seq, status, {}));
+    return outcome;
+  }
+  request.seq = seq;
+  request.checkpoint = true;
+  request.name = save.name();
+  for (const auto& [name, handle] : sorted) {
+    const DeviceArrayPtr& array = handles_.at(handle).array;
+    proto::Checkpoint::Entry* const entry = request.manifest.add_entries();
+    entry->set_name(name);
+    entry->set_size_bytes(static_cast<uint64_t>(array->bytes()));
+    Describe(*array, entry);
+    request.arrays.push_back(array);
+  }
+  return outcome;
+}
+
+Answer SessionState::Fail(uint64_t seq, uint64_t cause_seq, const absl::Status& status,
+                          std::span<const uint64_t> handles, std::string_view graph_id) {
+  Answer kept;
+  proto::Failed& failed = kept.failed;
+  for (const uint64_t handle : handles) {
+    if (handle != 0 && !handles_.contains(handle))
+      handles_[handle] = Entry{nullptr, status, cause_seq};
+    failed.add_handles(handle);
+  }
+  failed.set_seq(seq);
+  failed.set_code(static_cast<uint32_t>(status.code()));
+  failed.set_message(std::string(status.message()));
+  failed.set_cause_seq(cause_seq);
+  failed.set_graph_id(std::string(graph_id));
+  if (const std::optional<FailedNode> node = FailedNodeOf(status)) {
+    failed.set_node(node->index);
+    failed.set_op(node->op);
+  }
+  failed.set_retryable(status.code() == absl::StatusCode::kResourceExhausted);
+  return kept;
+}
+
+// ---- snapshots ----------------------------------------------------------------------------------
+
+void SessionState::AddTo(PersistRequest& request) const {
+  std::vector<uint64_t> handles;
+  for (const auto& [handle, entry] : handles_) handles.push_back(handle);
+  std::sort(handles.begin(), handles.end());
+  for (const uint64_t handle : handles) {
+    const Entry& entry = handles_.at(handle);
+    proto::SessionSnapshot::Held& held = *request.snapshot.add_held();
+    held.set_handle(handle);
+    if (entry.array != nullptr) {
+      Describe(*entry.array, &held);
+      request.arrays.push_back(entry.array);
+      continue;
+    }
+    held.set_code(static_cast<uint32_t>(entry.status.code()));
+    held.set_message(std::string(entry.status.message()));
+    held.set_cause_seq(entry.cause_seq);
+    if (const std::optional<FailedNode> node = FailedNodeOf(entry.status)) {
+      held.set_node(node->index);
+      held.set_op(node->op);
+    }
+  }
+  for (const KernelUseRecord& entry : plan_log_.entries())
+    *request.snapshot.add_plan() = ToWire(entry);
+}
+
+absl::Status SessionState::RestorePlan(std::span<const KernelUseRecord> restored) {
+  absl::flat_hash_map<GraphId, const KernelUseRecord*>
+      last;  // in use now; those before are history
+  for (const KernelUseRecord& entry : restored) {
+    OB_RETURN_IF_ERROR(plan_log_.Note(entry.seq, entry.version));
+    last[entry.version.kernel] = &entry;
+  }
+  for (const KernelUseRecord& entry : restored)
+    if (last.at(entry.version.kernel) == &entry) follow_.push_back(entry);
+  return absl::OkStatus();
+}
+
+void SessionState::Follow(std::span<const KernelUseRecord> entries) {
+  follow_.insert(follow_.end(), entries.begin(), entries.end());
+}
+
+}  // namespace outboard::worker

@@ -1,0 +1,116 @@
+// What a session has computed so far, and the meaning of its sequenced items (proto/cloud.proto):
+// the handle table and the kernels in use. An item is applied by one call, which says what has to
+// be told to the client.
+//
+// A failed item is no error of the session: it poisons its outputs and is answered by a failure.
+// The order of items, their being applied once, and the sending of answers are ExecutorCore's.
+// Threads: one; the engine computes in it.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/cloud.pb.h"
+#include "worker/engine/engine.h"
+#include "worker/engine/repeat.h"
+#include "worker/session/answer_log.h"
+#include "worker/session/graph_table.h"
+#include "worker/session/kernel_use_log.h"
+#include "worker/session/persist_request.h"
+
+namespace outboard::worker {
+
+// What became of an item.
+struct Outcome {
+  bool applied = true;          // false: of a Put of which more pieces are to come
+  std::vector<Answer> answers;  // values asked for, or the failure
+  absl::Status session;         // not OK: the session ends so
+};
+
+class SessionState {
+ public:
+  // `follow`: the plan log of the session whose Runs these are.
+  SessionState(Engine* engine, std::vector<KernelUseRecord> follow);
+  ~SessionState();
+
+  // `seq` is one above the last applied, or that of the Put under way.
+  Outcome Run(uint64_t seq, const proto::Run& run, const KnownGraph& graph);
+  Outcome Put(uint64_t seq, const proto::Put& piece);
+  // A Put whose bytes came as a blob; the array is made in their memory.
+  Outcome PutBlob(uint64_t seq, const proto::Put& put, absl::StatusOr<cpu::Buffer> contents);
+  Outcome Release(const proto::Release& release);
+  Outcome Fetch(uint64_t seq, const proto::Fetch& fetch);
+  // Fills in what is to be stored, unless it fails.
+  Outcome Save(uint64_t seq, const proto::Save& save, PersistRequest& request);
+
+  uint64_t put_under_way() const;  // its seq; 0: none
+  void ForgetPutUnderWay();        // with its stream
+  void Clear();                    // at the end: all arrays go
+
+  // ---- snapshots
+  // Appends all handles, in their order, and the plan log.
+  void AddTo(PersistRequest& request) const;
+  // Back from a snapshot, into a fresh state.
+  void Hold(uint64_t handle, DeviceArrayPtr array) { handles_[handle] = {std::move(array), {}, 0}; }
+  void Poison(uint64_t handle, absl::Status status, uint64_t cause_seq) {
+    handles_[handle] = {nullptr, std::move(status), cause_seq};
+  }
+  // Kernels are used from Run to Run as `entries` say, by seq and no lower than what was said
+  // before; those of `restored` are in the plan log already.
+  absl::Status RestorePlan(std::span<const KernelUseRecord> restored);
+  void Follow(std::span<const KernelUseRecord> entries);
+
+  // Of all repeated Runs; of any thread.
+  uint64_t repetitions() const { return repetitions_; }
+  size_t handle_count() const { return handles_.size(); }
+  const KernelUseLog& plan_log() const { return plan_log_; }
+
+  // While `held` lives, its arrays may be what memory lacks: `let_go` waits until it does not.
+  void SetHeld(std::weak_ptr<const PersistRequest> held, std::function<void()> let_go);
+
+ private:
+  // An array, or why there is none (poison), and the item that failed first.
+  struct Entry {
+    DeviceArrayPtr array;
+    absl::Status status;
+    uint64_t cause_seq = 0;
+  };
+  struct PartialPut;
+
+  absl::Status CheckRun(const proto::Run& run) const;
+  absl::StatusOr<std::vector<DeviceArrayPtr>> RunGraph(uint64_t seq, const KnownGraph& graph,
+                                                       const std::optional<Repeat>& repeat,
+                                                       std::vector<DeviceArrayPtr> inputs,
+                                                       std::span<const Binding> bindings,
+                                                       std::span<const int64_t> donated,
+                                                       absl::Status& session);
+  absl::Status CheckPut(const proto::Put& put) const;
+  absl::StatusOr<std::shared_ptr<DeviceArray>> ArrayForPut(const proto::Put& put);
+  // Whether memory was short for what a PersistRequest has held, and holds no longer.
+  bool MadeRoom(const absl::Status& status) const;
+  // Poisons `handles`, and is the answer that says so.
+  Answer Fail(uint64_t seq, uint64_t cause_seq, const absl::Status& status,
+              std::span<const uint64_t> handles, std::string_view graph_id = {});
+
+  Engine* const engine_;
+  std::atomic<uint64_t> repetitions_ = 0;
+  std::vector<KernelUseRecord> follow_;
+  size_t followed_ = 0;  // of follow_
+  KernelUseLog plan_log_;
+  absl::flat_hash_map<uint64_t, Entry> handles_;
+  std::unique_ptr<PartialPut> put_;
+  std::weak_ptr<const PersistRequest> held_;
+  std::function<void()> let_go_;
+};
+
+}  // namespace outboard::worker

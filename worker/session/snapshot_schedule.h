@@ -1,0 +1,50 @@
+// When a session is to be stored: the intervals of snapshots, and the limits of what would have to
+// be done again if the worker died.
+//
+// A snapshot is due when something was applied that no snapshot holds, none is under way, and
+//   the interval since the last one was begun has passed, or
+//   wire::kNotDurableItemsMax items are not durable, or wire::kNotDurableBytesMax bytes of Puts.
+// The client keeps what is not durable, with room for twice that (proto/cloud.proto, Recovery): it
+// goes on while a snapshot is being stored. One that failed is tried again after an interval, or
+// kRetryMs where a limit is passed, since the client is then about to wait for it.
+// Times: milliseconds of any monotonic clock. Threads: one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "proto/cloud.pb.h"
+
+namespace outboard::worker {
+
+class SnapshotSchedule {
+ public:
+  static constexpr int64_t kRetryMs = 1000;
+
+  void SetInterval(uint32_t interval_ms) { interval_ms_ = interval_ms; }  // 0: no snapshots
+  bool takes_snapshots() const { return interval_ms_ > 0; }
+  // The session begins with what a snapshot holds.
+  void Restored(uint64_t seq) { applied_seq_ = durable_seq_ = seq; }
+  void Applied(const proto::ClientItem& item);
+
+  bool Due(int64_t now_ms);
+  void Begun(int64_t now_ms);
+  void Stored(bool stored, int64_t now_ms);
+
+  // When Due may say otherwise than now, if nothing is applied; nullopt: it will not.
+  std::optional<int64_t> wake_ms() const;
+  uint64_t durable_seq() const { return durable_seq_; }
+
+ private:
+  bool Full() const;
+
+  uint32_t interval_ms_ = 0;
+  std::optional<int64_t> next_ms_;  // from when the interval is over; nullopt: it has not begun
+  int64_t retry_ms_ = 0;            // not before, also if full
+  bool under_way_ = false;
+  uint64_t applied_seq_ = 0, applied_put_bytes_ = 0;
+  uint64_t begun_seq_ = 0, begun_put_bytes_ = 0;  // what the one under way holds
+  uint64_t durable_seq_ = 0, durable_put_bytes_ = 0;
+};
+
+}  // namespace outboard::worker

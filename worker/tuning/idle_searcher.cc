@@ -1,0 +1,152 @@
+#include "worker/tuning/idle_searcher.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "worker/process/child_process.h"
+#include "worker/tuning/idle_watch.h"
+
+namespace outboard::worker {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr int kEndWaitMs = 1000;  // for a process that has closed its socket to say how it ended
+// A process that fails so often in a row will fail again.
+constexpr int kFailuresMax = 3;
+
+}  // namespace
+
+class IdleSearcher::Impl {
+ public:
+  explicit Impl(IdleSearcherOptions options)
+      : options_(std::move(options)),
+        watch_(options_.quiet),
+        wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        thread_([this] { Main(); }) {}
+
+  ~Impl() {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+      Kill();
+    }
+    Wake();
+    thread_.join();
+    close(wake_);
+  }
+
+  void Sent(const std::string& session, uint64_t seq) {
+    std::lock_guard lock(mutex_);
+    watch_.Sent(session, seq, Clock::now());
+    if (seq > 0) Kill();
+  }
+  void Applied(const std::string& session, uint64_t through_seq) {
+    std::lock_guard lock(mutex_);
+    watch_.Applied(session, through_seq, Clock::now());
+    WorkWasDone();
+  }
+  void Ended(const std::string& session) {
+    std::lock_guard lock(mutex_);
+    watch_.Ended(session, Clock::now());
+    WorkWasDone();
+  }
+
+ private:
+  // With mutex_ held, all three.
+  void Kill() {
+    if (child_.pid() <= 0 || killed_) return;
+    kill(child_.pid(), SIGKILL);
+    killed_ = true;
+  }
+  void WorkWasDone() {
+    if (!std::exchange(hope_, true)) Wake();
+  }
+  // Until when there is nothing to do but wait; nullopt: until somebody wakes us.
+  std::optional<Clock::time_point> StartIfIdle() {
+    if (child_.pid() > 0 || !hope_ || failures_ >= kFailuresMax) return std::nullopt;
+    const std::optional<Clock::time_point> from = watch_.IdleFrom();
+    // While busy nobody wakes us for each answer: steps must not pay for it.
+    if (!from.has_value()) return Clock::now() + options_.quiet;
+    if (*from > Clock::now()) return *from;
+    killed_ = false;
+    if (auto child = ChildProcess::Start(options_.command); child.ok()) {
+      child_ = *std::move(child);
+    } else {
+      std::fprintf(stderr, "outboard: no search in idle time: %s\n",
+                   child.status().ToString().c_str());
+      failures_ = kFailuresMax;
+    }
+    return std::nullopt;
+  }
+
+  void Main() {
+    std::unique_lock lock(mutex_);
+    while (!stopping_) {
+      const std::optional<Clock::time_point> until = StartIfIdle();
+      pollfd waited[] = {{wake_, POLLIN, 0}, {child_.fd(), POLLIN, 0}};  // -1 is left out
+      int timeout_ms = -1;
+      if (until.has_value())
+        timeout_ms = static_cast<int>(
+            std::max<int64_t>(0, std::chrono::ceil<milliseconds>(*until - Clock::now()).count()));
+      lock.unlock();
+      poll(waited, 2, timeout_ms);
+      uint64_t ignored;
+      if (read(wake_, &ignored, sizeof ignored) < 0) ignored = 0;  // nobody has woken us
+      lock.lock();
+      if (waited[1].revents != 0) OnEnd(lock);
+    }
+    child_.Stop();
+  }
+
+  // With the lock, but not while it waits: whoever sends work must not wait for a process to end.
+  void OnEnd(std::unique_lock<std::mutex>& lock) {
+    ChildProcess ended = std::move(child_);
+    const bool killed = killed_;
+    if (!killed) hope_ = false;  // until work is done, which may be while we wait
+    lock.unlock();
+    const std::string how = ended.Wait(kEndWaitMs);
+    ended.Stop();
+    lock.lock();
+    if (killed) return;  // goes on when the worker is idle again
+    failures_ = how == "exited with 0" ? 0 : failures_ + 1;
+    if (failures_ > 0) std::fprintf(stderr, "outboard: the search in idle time %s\n", how.c_str());
+    if (options_.on_end) options_.on_end(how);
+  }
+
+  void Wake() {
+    const uint64_t one = 1;
+    if (write(wake_, &one, sizeof one) < 0) return;  // it is awake
+  }
+
+  const IdleSearcherOptions options_;
+  std::mutex mutex_;
+  IdleWatch watch_;
+  ChildProcess child_;
+  bool killed_ = false;  // child_, by us
+  bool hope_ = false;    // that there is something to search for: work was done since the last end
+  int failures_ = 0;     // in a row
+  bool stopping_ = false;
+  const int wake_;
+  std::thread thread_;
+};
+
+IdleSearcher::IdleSearcher(IdleSearcherOptions options)
+    : impl_(std::make_unique<Impl>(std::move(options))) {}
+IdleSearcher::~IdleSearcher() = default;
+void IdleSearcher::Sent(const std::string& session, uint64_t seq) { impl_->Sent(session, seq); }
+void IdleSearcher::Applied(const std::string& session, uint64_t through_seq) {
+  impl_->Applied(session, through_seq);
+}
+void IdleSearcher::Ended(const std::string& session) { impl_->Ended(session); }
+
+}  // namespace outboard::worker

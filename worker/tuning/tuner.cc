@@ -1,0 +1,118 @@
+#include "worker/tuning/tuner.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "compiler/ir/encoding.h"
+#include "compiler/optimize/opt.h"
+#include "compiler/rewrite/bind.h"
+#include "compiler/search/beam.h"
+#include "compiler/search/neighbours.h"
+#include "worker/tuning/hardware_class.h"
+#include "worker/tuning/kernel_measurer.h"
+#include "worker/tuning/tuning_key.h"
+
+namespace outboard::worker {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kForeverSeconds = 1e30;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+int64_t BytesOf(const UOp* kernel) {
+  int64_t bytes = 0;
+  for (const UOp* node : PostOrder(kernel))
+    if (node->op == Op::kGlobal) bytes += node->arg[1] * ByteWidth(node->dtype);
+  return bytes;
+}
+
+}  // namespace
+
+Tuner::Tuner(TuningStore* store, KernelCompiler* compiler, cpu::Device* device,
+             const TunerOptions& options)
+    : store_(store), compiler_(compiler), device_(device), options_(options) {}
+
+std::optional<std::string> Tuner::OptsFor(const UOp* kernel, const std::string& name) {
+  const absl::StatusOr<EncodedGraph> canonical = CanonicalKernel(kernel);
+  if (!canonical.ok()) return std::nullopt;
+  const TuningKey key{canonical->id.ToBytes(), search::kSpaceVersion, HardwareClass()};
+  absl::StatusOr<std::optional<Tuning>> known = store_->Find(key);
+  if (!known.ok()) return std::nullopt;
+  const bool searched = known->has_value() && (*known)->width >= options_.width;
+  const double seconds_max =
+      std::min(options_.kernel_seconds_max, options_.plan_seconds_max - plan_seconds_);
+  if (options_.width > 0 && !searched && seconds_max > 0) {
+    Graph graph;
+    std::vector<search::Trial> trials;
+    if (known->has_value()) trials = std::move((*known)->trials);
+    const Clock::time_point start = Clock::now();
+    const absl::Status status =
+        Search(AtLargest(graph, kernel), name, key, std::move(trials), seconds_max);
+    plan_seconds_ += SecondsSince(start);
+    if (options_.report && !status.ok())
+      std::fprintf(stderr, "search: %s  %s\n", status.ToString().c_str(), name.c_str());
+    known = store_->Find(key);
+  }
+  if (!known.ok() || !known->has_value()) return std::nullopt;
+  const search::Trial* const best = (*known)->best();
+  if (best == nullptr) return std::nullopt;
+  return codegen::OptsToString(best->opts);
+}
+
+absl::Status Tuner::SearchFor(const Demand& demand) {
+  OB_ASSIGN_OR_RETURN(std::optional<Tuning> known, store_->Find(demand.key));
+  std::vector<search::Trial> trials;
+  if (known.has_value()) trials = std::move(known->trials);
+  if (options_.report)
+    std::fprintf(stderr, "search: %.3f s were spent in  %s\n",
+                 static_cast<double>(demand.cost_us) / 1e6, demand.name.c_str());
+  Graph graph;
+  const absl::StatusOr<const UOp*> kernel = DecodeGraph(graph, demand.encoding, Level::kKernel);
+  absl::Status status = kernel.status();
+  if (kernel.ok())
+    status = Search(*kernel, demand.name, demand.key, std::move(trials), kForeverSeconds);
+  if (status.ok() || absl::IsUnavailable(status)) return status;
+  if (options_.report)
+    std::fprintf(stderr, "search: %s  %s\n", status.ToString().c_str(), demand.name.c_str());
+  return store_->Finish(demand.key, options_.width);
+}
+
+absl::Status Tuner::Search(const UOp* kernel, const std::string& name, const TuningKey& key,
+                           std::vector<search::Trial> known, double seconds_max) {
+  if (const int64_t bytes = BytesOf(kernel); bytes > options_.memory_bytes_max)
+    return absl::ResourceExhaustedError(
+        absl::StrCat("buffers of ", bytes, " bytes; the limit is ", options_.memory_bytes_max));
+  const Clock::time_point start = Clock::now();
+  OB_ASSIGN_OR_RETURN(EncodedGraph encoded, EncodeGraph(kernel));
+  KernelMeasurer device(std::move(encoded.bytes), compiler_, device_);
+  const size_t known_count = known.size();
+  search::BeamOptions options;
+  options.width = options_.width;
+  options.machine = HostMachine();
+  options.stop = [&] { return SecondsSince(start) > seconds_max; };
+  // What is not kept is measured again; the search itself does not need it.
+  options.on_trial = [&](const search::Trial& trial) {
+    store_->Add(key, name, trial).IgnoreError();
+  };
+  OB_ASSIGN_OR_RETURN(const search::BeamResult result,
+                      search::Beam(kernel, device, options, std::move(known)));
+  if (result.finished) OB_RETURN_IF_ERROR(store_->Finish(key, options_.width));
+  if (options_.report)
+    std::fprintf(stderr, "search: %5.1f s, %3zu trials%s, %.1f to %.1f us  %s  %s\n",
+                 SecondsSince(start), result.trials.size() - known_count,
+                 result.finished ? "" : " (goes on another time)",
+                 static_cast<double>(result.heuristic_ns) / 1e3,
+                 static_cast<double>(result.best.time_ns) / 1e3,
+                 codegen::OptsToString(result.best.opts).c_str(), name.c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace outboard::worker
