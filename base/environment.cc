@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace outboard::worker {
+namespace outboard {
 namespace {
 
 std::string_view ValueOf(const char* name) {
@@ -24,4 +24,4 @@ std::string CacheFolder() {
   return home.empty() ? "" : absl::StrCat(home, "/.cache/outboard");
 }
 
-}  // namespace outboard::worker
+}  // namespace outboard

@@ -113,8 +113,8 @@ int64_t MemoryOf(const ServerFlags& flags) {
 std::vector<std::string> ChooseIdleSearch(const ServerFlags& flags) {
   const bool off =
       flags.no_idle_search ||
-      (std::getenv("OUTBOARD_IDLE_SEARCH") != nullptr && !worker::IsSet("OUTBOARD_IDLE_SEARCH")) ||
-      worker::IsSet("REF") || worker::IsSet("NOOPT") || worker::KernelStorePath().empty();
+      (std::getenv("OUTBOARD_IDLE_SEARCH") != nullptr && !IsSet("OUTBOARD_IDLE_SEARCH")) ||
+      IsSet("REF") || IsSet("NOOPT") || worker::KernelStorePath().empty();
   setenv("OUTBOARD_IDLE_SEARCH", off ? "0" : "1", 1);
   if (off) return {};
   return {"/proc/self/exe", "search"};
@@ -188,7 +188,7 @@ int RunWorker(const ServerFlags& flags) {
 // a gateway keep objects only where they are told to: tenants there do not trust each other.
 void KeepObjects() {
   if (std::getenv("OUTBOARD_OBJECT_CACHE") != nullptr) return;
-  const std::string caches = worker::CacheFolder();
+  const std::string caches = CacheFolder();
   if (caches.empty()) return;
   std::error_code ignored;
   std::filesystem::create_directories(caches, ignored);

@@ -2,42 +2,41 @@
 //
 //   chunk hash = SHA-256(0x00 || chunk bytes)
 //   node       = SHA-256(0x01 || left || right), left subtree the largest power of two below the
-//   count (RFC 6962) root       = SHA-256(0x02 || size in bytes, 8 bytes little-endian || top node;
-//   32 zero bytes for an empty blob)
+//                count (RFC 6962)
+//   root       = SHA-256(0x02 || size in bytes, 8 bytes little-endian || top node; 32 zero bytes
+//                for an empty blob)
 //
 // The three prefixes keep a chunk, a pair of hashes and a whole blob from ever having the same
 // name, also when there is one chunk only; the size in the root keeps two lists of chunks with
 // different last chunks apart.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/hex.h"
+#include "base/sha256.h"
+
 namespace outboard::wire {
 
-using Hash = std::array<uint8_t, 32>;
+using Hash = Sha256Digest;
 
 // Streaming hash of one chunk: a receiver adds pieces as they come and compares before the chunk is
 // visible.
 class ChunkHasher {
  public:
   ChunkHasher();
-  ~ChunkHasher();
   void Update(std::string_view bytes);
   Hash Finish();
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  Sha256Hasher hasher_;
 };
 
-Hash Sha256(std::string_view bytes);  // without a prefix: graph ids, keys
 Hash HashChunk(std::string_view chunk);
 Hash MerkleRoot(std::span<const Hash> chunks, uint64_t size_bytes);
 
@@ -48,12 +47,10 @@ struct BlobName {
 };
 BlobName NameBlob(std::string_view bytes);
 
-std::string ToHex(std::string_view bytes);
+using outboard::ToHex;
 std::string ToHex(const Hash& hash);
 // nullopt for what is not as long as a hash.
 std::optional<Hash> HashFromBytes(std::string_view bytes);
-// False if `hex` is not 2 * out.size() hex digits.
-bool FromHex(std::string_view hex, std::span<uint8_t> out);
 inline std::string_view AsBytes(const Hash& hash) {
   return {reinterpret_cast<const char*>(hash.data()), hash.size()};
 }

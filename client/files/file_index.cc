@@ -15,6 +15,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "base/environment.h"
 #include "wire/limits.h"
 
 namespace outboard::blobs {
@@ -108,11 +109,8 @@ absl::StatusOr<FileStamp> StampOf(int fd) {
 
 FileIndex FileIndex::Default() {
   if (const char* const folder = std::getenv("OUTBOARD_FILE_INDEX")) return FileIndex(folder);
-  const char* const caches = std::getenv("XDG_CACHE_HOME");
-  if (caches != nullptr && *caches != 0) return FileIndex(absl::StrCat(caches, "/outboard/files"));
-  const char* const home = std::getenv("HOME");
-  if (home == nullptr || *home == 0) return FileIndex("");
-  return FileIndex(absl::StrCat(home, "/.cache/outboard/files"));
+  const std::string caches = CacheFolder();
+  return FileIndex(caches.empty() ? "" : absl::StrCat(caches, "/files"));
 }
 
 std::string FileIndex::PathOf(const FileStamp& stamp) const {
@@ -130,7 +128,7 @@ std::vector<FileIndex::Known> FileIndex::Read(const FileStamp& stamp) const {
   std::ifstream file(path, std::ios::binary);
   if (!file.read(text.data(), static_cast<std::streamsize>(text.size()))) return known;
   const std::string_view body(text.data(), text.size() - wire::kHashBytes);
-  if (wire::AsBytes(wire::Sha256(body)) != std::string_view(text).substr(body.size())) return known;
+  if (wire::AsBytes(Sha256(body)) != std::string_view(text).substr(body.size())) return known;
   std::string head(kMagic);
   Append(head, stamp);
   Reader reader{body};
@@ -180,7 +178,7 @@ void FileIndex::Keep(const FileStamp& stamp, std::span<const FileRange> ranges,
     Append(text, name.chunks.size());
     for (const wire::Hash& chunk : name.chunks) text += wire::AsBytes(chunk);
   }
-  text += wire::AsBytes(wire::Sha256(text));
+  text += wire::AsBytes(Sha256(text));
   std::error_code error;
   fs::create_directories(folder_, error);
   static std::atomic<uint64_t> next{0};

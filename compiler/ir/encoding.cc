@@ -1,6 +1,5 @@
 #include "compiler/ir/encoding.h"
 
-#include <openssl/sha.h>
 
 #include <algorithm>
 #include <cstring>
@@ -9,6 +8,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/sha256.h"
 #include "compiler/ir/limits.h"
 #include "compiler/ir/spec.h"
 
@@ -114,9 +114,7 @@ absl::StatusOr<GraphId> GraphIdFromBytes(std::string_view bytes) {
 }
 
 GraphId IdOfEncoding(std::string_view encoding) {
-  GraphId id;
-  SHA256(reinterpret_cast<const unsigned char*>(encoding.data()), encoding.size(), id.bytes.data());
-  return id;
+  return GraphId{Sha256(encoding)};
 }
 
 absl::StatusOr<EncodedGraph> EncodeGraph(const UOp* root) {

@@ -2,7 +2,6 @@
 
 #include <openssl/crypto.h>
 #include <openssl/rand.h>
-#include <openssl/sha.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/sha256.h"
 #include "gateway/accounts/accounts_schema.h"
 #include "gateway/ledger/limits.h"
 
@@ -61,11 +61,7 @@ absl::StatusOr<std::string> RandomHex(size_t count) {
 }
 
 // Of the digits, which are the secret's one spelling.
-std::array<unsigned char, kHashBytes> HashOf(std::string_view secret_hex) {
-  std::array<unsigned char, kHashBytes> hash;
-  SHA256(reinterpret_cast<const unsigned char*>(secret_hex.data()), secret_hex.size(), hash.data());
-  return hash;
-}
+Sha256Digest HashOf(std::string_view secret_hex) { return Sha256(secret_hex); }
 
 std::optional<WallTime> OptionalTime(const Statement& row, int column) {
   return row.IsNull(column) ? std::nullopt : std::optional<WallTime>(WallTime{row.Int(column)});

@@ -17,18 +17,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "gateway/base/session_row_state.h"
 #include "gateway/ledger/ids.h"
 #include "storage/sqlite.h"
 
 namespace outboard::gateway {
-
-// Stored as these numbers.
-enum class SessionRowState : uint8_t {
-  kOpen = 1,      // on a worker
-  kDetached = 2,  // the client is gone, the state is kept
-  kClosed = 3,    // ended by the client or by the grace time
-  kLost = 4,      // its worker, or a gateway before this one, died
-};
 
 struct SessionRow {
   SessionId session;

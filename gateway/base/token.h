@@ -21,7 +21,7 @@ inline std::optional<Token> TokenFromBytes(std::string_view bytes) {
 
 // 128 bits of SHA-256: as hard to reverse as the token is to guess.
 inline Token HashOf(const Token& token) {
-  const wire::Hash hash = wire::Sha256("outboard token" + BytesOf(token));
+  const wire::Hash hash = Sha256("outboard token" + BytesOf(token));
   return *TokenFromBytes(wire::AsBytes(hash).substr(0, 16));
 }
 

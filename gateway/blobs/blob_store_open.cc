@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "base/hex.h"
 #include "gateway/blobs/blob_store.h"
 #include "wire/limits.h"
 
@@ -119,7 +120,7 @@ absl::Status BlobStore::ScanChunks(TenantId tenant) {
   if (!fresh.ok()) return fresh.status();
   for (const File& file : *fresh) {
     wire::Hash hash;
-    bool good = wire::FromHex(file.name, hash) && file.size_bytes > 0 &&
+    bool good = FromHex(file.name, hash) && file.size_bytes > 0 &&
                 file.size_bytes <= wire::kBlobChunkBytes;
     if (good) {
       const auto bytes = ReadFile(disk_, file);
@@ -138,7 +139,7 @@ absl::Status BlobStore::ScanChunks(TenantId tenant) {
   if (!durable.ok()) return durable.status();
   for (const File& file : *durable) {
     wire::Hash hash;
-    if (!wire::FromHex(file.name, hash) || file.size_bytes == 0 ||
+    if (!FromHex(file.name, hash) || file.size_bytes == 0 ||
         file.size_bytes > wire::kBlobChunkBytes) {
       disk_.Remove(file.path).IgnoreError();
       continue;
@@ -160,7 +161,7 @@ absl::Status BlobStore::ScanRoots(TenantId tenant) {
       blob.origin = BlobOrigin::kSession;
     }
     wire::Hash root;
-    bool whole = wire::FromHex(name, root);
+    bool whole = FromHex(name, root);
     if (whole) {
       const auto text = ReadFile(disk_, file);
       if (!text.ok()) return text.status();

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "gateway/base/session_row_state.h"
 #include "gateway/ledger/ids.h"
 #include "gateway/ledger/meter.h"
 #include "gateway/ledger/money.h"
@@ -215,8 +216,6 @@ struct Post {  // to the ledger, all or none
 struct Forget {  // nothing of it is left
   SessionId session;
 };
-// How a session stands, in SQL: with a client, without, ended in order, ended otherwise.
-enum class SessionRowState : uint8_t { kOpen, kDetached, kClosed, kLost };
 struct WriteSession {  // its row in SQL, as it is now
   SessionId session;
   TenantId tenant;

@@ -8,7 +8,7 @@ namespace outboard::gateway {
 
 absl::Status GraphAdmission::Check(const std::string& id, std::string_view bytes) {
   // The verdict belongs to the hash, so the hash is always computed: an id is only a claim.
-  wire::Hash hash = wire::Sha256(bytes);
+  wire::Hash hash = Sha256(bytes);
   if (wire::AsBytes(hash) != id) {
     return absl::InvalidArgumentError("the bytes of the graph are not those of its id");
   }

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "gateway/base/clock.h"
 #include "gateway/base/limits.h"
-#include "gateway/base/log.h"
+#include "base/log.h"
 #include "gateway/base/token.h"
 #include "gateway/data_path/streams.h"
 #include "gateway/data_path/values_sender.h"
@@ -24,7 +24,7 @@ constexpr uint32_t kRecoverySinceProtocol = 2;
 }  // namespace
 
 Hub::Hub(const CoreOptions& options, BlobStore* blobs, BlobRetention* catalogue,
-         Authenticator* gatekeeper, LedgerWriter* books, Pool* pool)
+         Authenticator* gatekeeper, LedgerWriter* books, WorkQueue* pool)
     : blobs_(blobs),
       catalogue_(catalogue),
       gatekeeper_(gatekeeper),
@@ -475,12 +475,7 @@ void Hub::Do(WriteSession& action) {
   row.snapshot_root = action.snapshot_root;
   row.snapshot_seq = action.snapshot_seq;
   row.opened_at = opened_.emplace(action.session, now).first->second;
-  switch (action.state) {
-    case SessionRowState::kOpen: row.state = SessionRowState::kOpen; break;
-    case SessionRowState::kDetached: row.state = SessionRowState::kDetached; break;
-    case SessionRowState::kClosed: row.state = SessionRowState::kClosed; break;
-    case SessionRowState::kLost: row.state = SessionRowState::kLost; break;
-  }
+  row.state = action.state;
   if (row.state == SessionRowState::kClosed || row.state == SessionRowState::kLost)
     row.closed_at = now;
   books_->Write(std::move(row));

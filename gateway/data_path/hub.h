@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "gateway/base/pool.h"
+#include "base/work_queue.h"
 #include "gateway/blobs/blob_retention.h"
 #include "gateway/blobs/blob_store.h"
 #include "gateway/core/core.h"
@@ -39,7 +39,7 @@ class ControlStream;
 class Hub {
  public:
   Hub(const CoreOptions& options, BlobStore* blobs, BlobRetention* catalogue,
-      Authenticator* gatekeeper, LedgerWriter* books, Pool* pool);
+      Authenticator* gatekeeper, LedgerWriter* books, WorkQueue* pool);
   ~Hub();
 
   // Before anybody can connect: what the gateway before this one left. Sessions that go on once
@@ -48,7 +48,7 @@ class Hub {
   void Remember(const SessionRow& lost);
 
   Authenticator& gatekeeper() { return *gatekeeper_; }
-  Pool& pool() { return *pool_; }
+  WorkQueue& pool() { return *pool_; }
 
   // ---- clients
   ConnId AddClient(ClientStream* stream);
@@ -146,7 +146,7 @@ class Hub {
   BlobRetention* const catalogue_;
   Authenticator* const gatekeeper_;
   LedgerWriter* const books_;
-  Pool* const pool_;
+  WorkQueue* const pool_;
   GraphAdmission gate_;
   std::string local_socket_;
   const CoreOptions options_;

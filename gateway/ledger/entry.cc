@@ -1,11 +1,11 @@
 #include "gateway/ledger/entry.h"
 
-#include <openssl/sha.h>
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/sha256.h"
 
 namespace outboard::gateway {
 namespace {
@@ -24,11 +24,9 @@ void AppendBytes(std::string& out, std::string_view bytes) {
   out.append(bytes);
 }
 
-std::string Sha256(std::string_view bytes) {
-  std::string hash(kHashBytes, '\0');
-  SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(),
-         reinterpret_cast<unsigned char*>(hash.data()));
-  return hash;
+std::string HashOf(std::string_view bytes) {
+  const Sha256Digest digest = Sha256(bytes);
+  return std::string(digest.begin(), digest.end());
 }
 
 }  // namespace
@@ -148,7 +146,7 @@ std::string BodyHash(const EntryBody& body) {
     AppendInt(bytes, charge.from_s);
     AppendInt(bytes, charge.to_s);
   }
-  return Sha256(bytes);
+  return HashOf(bytes);
 }
 
 std::string EntryHash(std::string_view previous, int64_t number, WallTime at,
@@ -159,7 +157,7 @@ std::string EntryHash(std::string_view previous, int64_t number, WallTime at,
   AppendInt(bytes, number);
   AppendInt(bytes, at.unix_ms);
   bytes += body_hash;
-  return Sha256(bytes);
+  return HashOf(bytes);
 }
 
 }  // namespace outboard::gateway

@@ -9,7 +9,7 @@
 #include <chrono>
 
 #include "gateway/base/limits.h"
-#include "gateway/base/pool.h"
+#include "base/work_queue.h"
 #include "gateway/blobs/blob_retention.h"
 #include "gateway/blobs/blob_store.h"
 #include "gateway/data_path/hub.h"
@@ -26,7 +26,7 @@ class BlobService final
           proto::Blobs::WithRawCallbackMethod_Download<proto::Blobs::CallbackService>> {
  public:
   BlobService(BlobStore* store, BlobRetention* catalogue, Authenticator* gatekeeper, Hub* hub,
-              Pool* pool)
+              WorkQueue* pool)
       : store_(store), catalogue_(catalogue), gatekeeper_(gatekeeper), hub_(hub), pool_(pool) {}
 
   grpc::ServerUnaryReactor* Missing(grpc::CallbackServerContext* context,
@@ -56,7 +56,7 @@ class BlobService final
   BlobRetention* const catalogue_;
   Authenticator* const gatekeeper_;
   Hub* const hub_;
-  Pool* const pool_;
+  WorkQueue* const pool_;
   TransferLimiter uploads_{"uploads", std::chrono::milliseconds(kTransferStalledMs)};
   TransferLimiter downloads_{"downloads", std::chrono::milliseconds(kTransferStalledMs)};
 };

@@ -4,7 +4,7 @@
 // Threads: any. Disk is read on the pool.
 #pragma once
 
-#include "gateway/base/pool.h"
+#include "base/work_queue.h"
 #include "gateway/blobs/blob_retention.h"
 #include "gateway/data_path/hub.h"
 #include "proto/fleet.grpc.pb.h"
@@ -13,7 +13,7 @@ namespace outboard::gateway {
 
 class FleetService final : public proto::Fleet::CallbackService {
  public:
-  FleetService(Hub* hub, BlobRetention* catalogue, Pool* pool, const CoreOptions& options)
+  FleetService(Hub* hub, BlobRetention* catalogue, WorkQueue* pool, const CoreOptions& options)
       : hub_(hub), catalogue_(catalogue), pool_(pool), options_(options) {}
   grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* Join(
       grpc::CallbackServerContext* context) override;
@@ -26,7 +26,7 @@ class FleetService final : public proto::Fleet::CallbackService {
  private:
   Hub* const hub_;
   BlobRetention* const catalogue_;
-  Pool* const pool_;
+  WorkQueue* const pool_;
   const CoreOptions options_;
 };
 

@@ -16,8 +16,8 @@
 #include "gateway/accounts/session_rows.h"
 #include "gateway/base/clock.h"
 #include "gateway/base/limits.h"
-#include "gateway/base/log.h"
-#include "gateway/base/pool.h"
+#include "base/log.h"
+#include "base/work_queue.h"
 #include "gateway/blobs/blob_retention.h"
 #include "gateway/blobs/blob_store.h"
 #include "gateway/data_path/abstract_listener.h"
@@ -232,7 +232,7 @@ class Gateway::Impl {
 
   GatewayOptions options_;
   std::string address_;
-  Pool pool_;
+  WorkQueue pool_;
   std::unique_ptr<Accounts> accounts_;
   std::unique_ptr<Ledger> ledger_;
   std::unique_ptr<SessionRows> rows_;

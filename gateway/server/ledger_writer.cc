@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "gateway/base/clock.h"
-#include "gateway/base/log.h"
+#include "base/log.h"
 
 namespace outboard::gateway {
 

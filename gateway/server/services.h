@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "gateway/base/pool.h"
+#include "base/work_queue.h"
 #include "gateway/data_path/hub.h"
 #include "gateway/ledger/ledger.h"
 #include "gateway/server/authenticator.h"
@@ -26,7 +26,7 @@ class CloudService final : public proto::Cloud::CallbackService {
 
 class AccountService final : public proto::Account::CallbackService {
  public:
-  AccountService(Accounts* accounts, Ledger* ledger, Authenticator* gatekeeper, Pool* pool)
+  AccountService(Accounts* accounts, Ledger* ledger, Authenticator* gatekeeper, WorkQueue* pool)
       : accounts_(accounts), ledger_(ledger), gatekeeper_(gatekeeper), pool_(pool) {}
   grpc::ServerUnaryReactor* CreateKey(grpc::CallbackServerContext* context,
                                       const proto::CreateKeyRequest* request,
@@ -45,7 +45,7 @@ class AccountService final : public proto::Account::CallbackService {
   Accounts* const accounts_;
   Ledger* const ledger_;
   Authenticator* const gatekeeper_;
-  Pool* const pool_;
+  WorkQueue* const pool_;
 };
 
 }  // namespace outboard::gateway

@@ -2,7 +2,7 @@
 // here requests become its calls. Threads: any; disk and SQL on the pool.
 #pragma once
 
-#include "gateway/base/pool.h"
+#include "base/work_queue.h"
 #include "gateway/blobs/blob_retention.h"
 #include "gateway/server/authenticator.h"
 #include "proto/store.grpc.pb.h"
@@ -11,7 +11,7 @@ namespace outboard::gateway {
 
 class StoreService final : public proto::Store::CallbackService {
  public:
-  StoreService(BlobRetention* catalogue, Authenticator* gatekeeper, Pool* pool)
+  StoreService(BlobRetention* catalogue, Authenticator* gatekeeper, WorkQueue* pool)
       : catalogue_(catalogue), gatekeeper_(gatekeeper), pool_(pool) {}
   grpc::ServerUnaryReactor* List(grpc::CallbackServerContext* context,
                                  const proto::StoreListRequest* request,
@@ -38,7 +38,7 @@ class StoreService final : public proto::Store::CallbackService {
 
   BlobRetention* const catalogue_;
   Authenticator* const gatekeeper_;
-  Pool* const pool_;
+  WorkQueue* const pool_;
 };
 
 }  // namespace outboard::gateway

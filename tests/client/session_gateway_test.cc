@@ -182,7 +182,7 @@ TEST_F(SessionGatewayTest, ABadGraphFailsWhereItsValueIsAskedFor) {
   auto bad = std::make_shared<std::string>(*request.graph);
   bad->back() ^= 0x55;
   request.graph = bad;
-  request.graph_id = wire::Sha256(*bad);
+  request.graph_id = Sha256(*bad);
   auto seq = session->Run(request);
   ASSERT_TRUE(seq.ok());
   EXPECT_EQ(session->Await(*seq, 0).status().code(), StatusCode::kInvalidArgument);

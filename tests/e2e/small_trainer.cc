@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
         std::printf("step %d: %.9g\n", step, training.Step().item());
         std::fflush(stdout);
       }
-      const wire::Hash hash = wire::Sha256(training.Weights());
+      const wire::Hash hash = Sha256(training.Weights());
       std::printf("weights %s\n", wire::ToHex(hash).c_str());
     }
     const auto stats = CloseEngine();

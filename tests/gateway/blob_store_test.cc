@@ -374,7 +374,7 @@ TEST_F(BlobStoreTest, AThreadSyncsByItself) {
 
 TEST(Merkle, NamesDifferByDomainSizeAndOrder) {
   wire::Hash a = wire::HashChunk("a"), b = wire::HashChunk("b");
-  EXPECT_NE(a, wire::Sha256("a"));
+  EXPECT_NE(a, Sha256("a"));
   const wire::Hash ab[] = {a, b}, ba[] = {b, a}, one[] = {a};
   EXPECT_NE(wire::MerkleRoot(ab, 2), wire::MerkleRoot(ba, 2));
   EXPECT_NE(wire::MerkleRoot(ab, 2), wire::MerkleRoot(ab, 3));
@@ -382,7 +382,7 @@ TEST(Merkle, NamesDifferByDomainSizeAndOrder) {
   EXPECT_EQ(wire::NameBlob("").root, wire::MerkleRoot({}, 0));
   // No chunk has the name of a pair.
   std::string pair = std::string(wire::AsBytes(a)) + std::string(wire::AsBytes(b));
-  EXPECT_NE(wire::HashChunk(pair), wire::Sha256(std::string(1, '\1') + pair));
+  EXPECT_NE(wire::HashChunk(pair), Sha256(std::string(1, '\1') + pair));
 }
 
 }  // namespace

@@ -49,6 +49,9 @@ TEST(Documents, EveryFileTheyNameIsThere) {
   std::vector<fs::path> pages = {root / "README.md"};
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root / "docs"))
     if (entry.path().extension() == ".md") pages.push_back(entry.path());
+  for (const std::string& folder : kFolders)
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root / folder))
+      if (entry.path().filename() == "README.md") pages.push_back(entry.path());
   ASSERT_GT(pages.size(), 5u);
   int named = 0;
   for (const fs::path& page : pages) {

@@ -1,5 +1,7 @@
-// Threads for what must not run on gRPC's: verification, hashing, disk. Jobs are bounded by the
-// calls and streams that post them, one each at a time.
+// A fixed number of threads that run posted jobs in order: for work that must not block a thread of
+// gRPC (verification, hashing, disk). Its callers bound the queue: each call or stream posts one job
+// at a time.
+// Threads: any may post.
 #pragma once
 
 #include <condition_variable>
@@ -9,14 +11,14 @@
 #include <thread>
 #include <vector>
 
-namespace outboard::gateway {
+namespace outboard {
 
-class Pool {
+class WorkQueue {
  public:
-  explicit Pool(int threads) {
+  explicit WorkQueue(int threads) {
     for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
   }
-  ~Pool() { Stop(); }
+  ~WorkQueue() { Stop(); }
 
   // Runs `job` on some thread; after Stop, in the caller's.
   void Post(std::function<void()> job) {
@@ -64,4 +66,4 @@ class Pool {
   std::vector<std::thread> threads_;
 };
 
-}  // namespace outboard::gateway
+}  // namespace outboard

@@ -5,7 +5,7 @@
 #include <ctime>
 #include <string>
 
-namespace outboard::gateway {
+namespace outboard {
 
 inline void Log(const std::string& line) {
   std::time_t now = std::time(nullptr);
@@ -16,4 +16,4 @@ inline void Log(const std::string& line) {
   std::fprintf(stderr, "%s %s\n", stamp, line.c_str());
 }
 
-}  // namespace outboard::gateway
+}  // namespace outboard

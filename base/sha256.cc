@@ -1,0 +1,35 @@
+#include "base/sha256.h"
+
+#include <openssl/evp.h>
+
+namespace outboard {
+
+struct Sha256Hasher::State {
+  EVP_MD_CTX* context = EVP_MD_CTX_new();
+  ~State() { EVP_MD_CTX_free(context); }
+};
+
+Sha256Hasher::Sha256Hasher() : state_(std::make_unique<State>()) {
+  EVP_DigestInit_ex(state_->context, EVP_sha256(), nullptr);
+}
+Sha256Hasher::~Sha256Hasher() = default;
+
+void Sha256Hasher::Update(std::string_view bytes) {
+  EVP_DigestUpdate(state_->context, bytes.data(), bytes.size());
+}
+
+Sha256Digest Sha256Hasher::Finish() {
+  Sha256Digest digest{};
+  unsigned int length = 0;
+  EVP_DigestFinal_ex(state_->context, digest.data(), &length);
+  return digest;
+}
+
+Sha256Digest Sha256(std::string_view bytes) {
+  Sha256Digest digest{};
+  unsigned int length = 0;
+  EVP_Digest(bytes.data(), bytes.size(), digest.data(), &length, EVP_sha256(), nullptr);
+  return digest;
+}
+
+}  // namespace outboard

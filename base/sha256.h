@@ -1,0 +1,30 @@
+// SHA-256 (FIPS 180-4), in one call or piece by piece. Graph ids, blob names, stored keys and the
+// ledger's chain are all made by it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+namespace outboard {
+
+using Sha256Digest = std::array<uint8_t, 32>;
+
+Sha256Digest Sha256(std::string_view bytes);
+
+// Hashes what is given to Update, in order. Threads: one.
+class Sha256Hasher {
+ public:
+  Sha256Hasher();
+  ~Sha256Hasher();
+  void Update(std::string_view bytes);
+  // To be called once; the hasher is of no use afterwards.
+  Sha256Digest Finish();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace outboard
