@@ -6,7 +6,6 @@
 // reached; 130 Ctrl-C.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -15,6 +14,7 @@
 #include <optional>
 
 #include "absl/strings/str_format.h"
+#include "cli/arguments.h"
 #include "client/capture/repeat.h"
 #include "client/examples/idx.h"
 #include "client/examples/mnist.h"
@@ -258,25 +258,25 @@ int Main(const Flags& flags) {
 
 int main(int argc, char** argv) {
   outboard::examples::Flags flags;
-  CLI::App app("Trains a convolutional network on Fashion-MNIST in the cloud");
-  app.add_option("--steps", flags.steps, "Steps to train at most")->check(CLI::PositiveNumber);
-  app.add_option("--batch", flags.batch, "Images a step")->check(CLI::PositiveNumber);
-  app.add_option("--data", flags.data, "Folder with the four IDX files, gzipped or not");
-  app.add_option("--target-accuracy", flags.target_accuracy,
-                 "Stop when the held-out accuracy is over this many percent");
-  app.add_option("--eval-every", flags.eval_every, "Steps between two looks at the accuracy")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--fetch-every", flags.fetch_every,
-                 "Fetch the loss every so many steps, and look at it when the next is on its way")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--repeat", flags.repeat,
-                 "Send so many steps as one message; the first step, which compiles, goes alone")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--load", flags.load, "Begin with the weights under this name in the cloud");
-  app.add_option("--save", flags.save, "Keep the weights in the cloud under this name");
-  app.add_option("--seed", flags.seed, "Seed of the random numbers (else SEED, else a fresh one)");
-  app.add_flag("--json", flags.json, "Print the summary as one JSON object");
-  CLI11_PARSE(app, argc, argv);
+  outboard::cli::Arguments app("beautiful_mnist",
+                               "Trains a convolutional network on Fashion-MNIST in the cloud");
+  app.Add("--steps", &flags.steps, "Steps to train at most").Positive();
+  app.Add("--batch", &flags.batch, "Images a step").Positive();
+  app.Add("--data", &flags.data, "Folder with the four IDX files, gzipped or not");
+  app.Add("--target-accuracy", &flags.target_accuracy,
+          "Stop when the held-out accuracy is over this many percent");
+  app.Add("--eval-every", &flags.eval_every, "Steps between two looks at the accuracy").Positive();
+  app.Add("--fetch-every", &flags.fetch_every,
+          "Fetch the loss every so many steps, and look at it when the next is on its way")
+      .Positive();
+  app.Add("--repeat", &flags.repeat,
+          "Send so many steps as one message; the first step, which compiles, goes alone")
+      .Positive();
+  app.Add("--load", &flags.load, "Begin with the weights under this name in the cloud");
+  app.Add("--save", &flags.save, "Keep the weights in the cloud under this name");
+  app.Add("--seed", &flags.seed, "Seed of the random numbers (else SEED, else a fresh one)");
+  app.Add("--json", &flags.json, "Print the summary as one JSON object");
+  if (const std::optional<int> exit_code = app.Parse(argc, argv)) return *exit_code;
   std::signal(SIGINT, outboard::examples::OnInterrupt);
   return outboard::examples::Main(flags);
 }

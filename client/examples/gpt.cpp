@@ -5,7 +5,6 @@
 // Exit codes: 0 done; 1 the text cannot be used, or an error; 2 no gateway can be reached.
 #include "client/examples/gpt.h"
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -14,6 +13,7 @@
 #include <optional>
 
 #include "absl/strings/str_format.h"
+#include "cli/arguments.h"
 #include "client/tensor/engine.h"
 
 namespace outboard::examples {
@@ -136,23 +136,21 @@ int Main(Flags flags) {
 
 int main(int argc, char** argv) {
   outboard::examples::Flags flags;
-  CLI::App app("Trains a transformer on a text in the cloud, character by character");
-  app.add_option("--text", flags.text, "File to learn from")->required();
-  app.add_option("--steps", flags.steps, "Training steps")->check(CLI::PositiveNumber);
-  app.add_option("--batch", flags.batch, "Passages in a step")->check(CLI::PositiveNumber);
-  app.add_option("--layers", flags.net.layers, "Transformer blocks")->check(CLI::PositiveNumber);
-  app.add_option("--width", flags.net.width, "Numbers for each character")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--heads", flags.net.heads, "Divides the width")->check(CLI::PositiveNumber);
-  app.add_option("--context", flags.net.context, "Characters in a passage")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--lr", flags.lr, "Learning rate");
-  app.add_option("--print-every", flags.print_every, "Steps between two lines")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--write", flags.write, "Characters to write at the end");
-  app.add_flag("--json", flags.json, "Print the training's summary as one JSON object");
-  app.add_option("--seed", flags.seed, "Seed of the random numbers (else SEED, else a fresh one)");
-  CLI11_PARSE(app, argc, argv);
+  outboard::cli::Arguments app(
+      "gpt", "Trains a transformer on a text in the cloud, character by character");
+  app.Add("--text", &flags.text, "File to learn from").Required();
+  app.Add("--steps", &flags.steps, "Training steps").Positive();
+  app.Add("--batch", &flags.batch, "Passages in a step").Positive();
+  app.Add("--layers", &flags.net.layers, "Transformer blocks").Positive();
+  app.Add("--width", &flags.net.width, "Numbers for each character").Positive();
+  app.Add("--heads", &flags.net.heads, "Divides the width").Positive();
+  app.Add("--context", &flags.net.context, "Characters in a passage").Positive();
+  app.Add("--lr", &flags.lr, "Learning rate");
+  app.Add("--print-every", &flags.print_every, "Steps between two lines").Positive();
+  app.Add("--write", &flags.write, "Characters to write at the end");
+  app.Add("--json", &flags.json, "Print the training's summary as one JSON object");
+  app.Add("--seed", &flags.seed, "Seed of the random numbers (else SEED, else a fresh one)");
+  if (const std::optional<int> exit_code = app.Parse(argc, argv)) return *exit_code;
   if (flags.net.width % flags.net.heads != 0) {
     std::fprintf(stderr, "gpt: %lld heads do not divide a width of %lld\n",
                  static_cast<long long>(flags.net.heads), static_cast<long long>(flags.net.width));

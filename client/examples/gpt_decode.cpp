@@ -3,11 +3,11 @@
 //   CLOUD=1 CLOUD_HOST=host:6667 CLOUD_KEY=... gpt_decode --tokens 500
 //
 // Exit codes: 0 done; 1 an error; 2 no gateway can be reached.
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
 
 #include "absl/strings/str_format.h"
+#include "cli/arguments.h"
 #include "client/examples/gpt_decoder.h"
 #include "client/tensor/engine.h"
 
@@ -38,16 +38,15 @@ int main(int argc, char** argv) {
   outboard::examples::GptOptions options{.layers = 4, .context = 1024};
   int64_t tokens = 64, print_every = 16;
   uint64_t seed = 1;
-  CLI::App app("Lets a transformer of random weights write");
-  app.add_option("--tokens", tokens, "Tokens to write")->check(CLI::PositiveNumber);
-  app.add_option("--print-every", print_every, "Tokens between two lines")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--layers", options.layers, "Transformer blocks")->check(CLI::PositiveNumber);
-  app.add_option("--width", options.width, "Numbers for each token")->check(CLI::PositiveNumber);
-  app.add_option("--heads", options.heads, "Divides the width")->check(CLI::PositiveNumber);
-  app.add_option("--context", options.context, "Most tokens")->check(CLI::PositiveNumber);
-  app.add_option("--seed", seed, "Seed of the weights");
-  CLI11_PARSE(app, argc, argv);
+  outboard::cli::Arguments app("gpt_decode", "Lets a transformer of random weights write");
+  app.Add("--tokens", &tokens, "Tokens to write").Positive();
+  app.Add("--print-every", &print_every, "Tokens between two lines").Positive();
+  app.Add("--layers", &options.layers, "Transformer blocks").Positive();
+  app.Add("--width", &options.width, "Numbers for each token").Positive();
+  app.Add("--heads", &options.heads, "Divides the width").Positive();
+  app.Add("--context", &options.context, "Most tokens").Positive();
+  app.Add("--seed", &seed, "Seed of the weights");
+  if (const std::optional<int> exit_code = app.Parse(argc, argv)) return *exit_code;
   const auto engine = outboard::CurrentEngine();
   if (!engine.ok()) {
     std::fprintf(stderr, "gpt_decode: %s\n", engine.status().ToString().c_str());

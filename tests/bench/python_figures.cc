@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "tests/bench/cloud.h"
 #include "tests/bench/report.h"
+#include "tests/bench/torch_peer.h"
 #include "tests/bench/training_data.h"
 
 namespace outboard::bench {
@@ -26,8 +27,7 @@ std::string PythonCommand() {
 
 // PyTorch is not always quicker on two threads than on one, so it may choose.
 std::string TorchCommand(const std::string& text, unsigned threads) {
-  const std::string core = __builtin_cpu_supports("avx512f") ? "OPENBLAS_CORETYPE=SkylakeX " : "";
-  return absl::StrCat(core, "/usr/bin/python3 ", OUTBOARD_BENCH_SOURCES, "/torch_chargpt.py ", text,
+  return absl::StrCat(Torch().python, " ", OUTBOARD_BENCH_SOURCES, "/torch_chargpt.py ", text,
                       " --threads ", threads, " --steps ", kStepsMeasured, " 2>/dev/null");
 }
 
@@ -37,8 +37,7 @@ double SecondsOf(const std::string& json) {
 }
 
 void CharGpt() {
-  if (std::system("/usr/bin/python3 -c 'import torch' 2>/dev/null") != 0)
-    return ReportSkipped("chargpt_vs_torch", "PyTorch is not installed (python3-torch)");
+  if (!Torch().lacks.empty()) return ReportSkipped("chargpt_vs_torch", Torch().lacks);
   const TrainingData data;
   const unsigned threads = std::max(1u, std::thread::hardware_concurrency());
   std::vector<double> ours, one, all;
@@ -52,12 +51,12 @@ void CharGpt() {
   }
   const double seconds = Quantile(ours, 0.5), torch_one = Quantile(one, 0.5),
                torch_all = Quantile(all, 0.5);
-  Report(
-      "chargpt_vs_torch", std::min(torch_one, torch_all) / seconds, "ratio",
-      absl::StrFormat("PyTorch %.0f s on %d threads, %.0f s on one", torch_all, threads, torch_one),
-      absl::StrFormat("%.0f s for %d steps through gateway and worker, compiling included; from "
-                      "%d steps a turn",
-                      seconds, kSteps, kStepsMeasured));
+  Report("chargpt_vs_torch", std::min(torch_one, torch_all) / seconds, "ratio",
+         absl::StrFormat("PyTorch %s, %.0f s on %d threads, %.0f s on one", Torch().version,
+                         torch_all, threads, torch_one),
+         absl::StrFormat("%.0f s for %d steps through gateway and worker, compiling included; from "
+                         "%d steps a turn",
+                         seconds, kSteps, kStepsMeasured));
 }
 
 // What the package itself takes: python_figures.py says of each what is measured.

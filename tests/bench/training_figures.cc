@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "tests/bench/cloud.h"
 #include "tests/bench/report.h"
+#include "tests/bench/torch_peer.h"
 #include "tests/bench/training_data.h"
 
 namespace outboard::bench {
@@ -19,17 +20,14 @@ constexpr int kBeamWidth = 2;
 
 // PyTorch is not always quicker on two threads than on one, so it may choose.
 std::string TorchCommand(const std::string& net, unsigned threads) {
-  const std::string core = __builtin_cpu_supports("avx512f") ? "OPENBLAS_CORETYPE=SkylakeX " : "";
-  return absl::StrCat(core, "/usr/bin/python3 ", OUTBOARD_BENCH_SOURCES, "/torch_steps.py ", net,
+  return absl::StrCat(Torch().python, " ", OUTBOARD_BENCH_SOURCES, "/torch_steps.py ", net,
                       " --threads ", threads, " --steps 7");
 }
-
-bool HasTorch() { return std::system("/usr/bin/python3 -c 'import torch' 2>/dev/null") == 0; }
 
 void Measure(const std::string& net, const std::string& suffix, const Cloud& cloud,
              const std::string& command) {
   const std::string figure = absl::StrCat(net, "_step_vs_torch", suffix);
-  if (!HasTorch()) return ReportSkipped(figure, "PyTorch is not installed (python3-torch)");
+  if (!Torch().lacks.empty()) return ReportSkipped(figure, Torch().lacks);
   const unsigned threads = std::max(1u, std::thread::hardware_concurrency());
   OutputOf(cloud.Prefix() + command);  // compiles and, where it is asked for, searches
   std::vector<double> ours, one, all;
@@ -41,8 +39,8 @@ void Measure(const std::string& net, const std::string& suffix, const Cloud& clo
   const double step = Quantile(ours, 0.5), torch_one = Quantile(one, 0.5),
                torch_all = Quantile(all, 0.5);
   Report(figure, std::min(torch_one, torch_all) / step, "ratio",
-         absl::StrFormat("PyTorch %.1f ms on %d threads, %.1f ms on one", torch_all, threads,
-                         torch_one),
+         absl::StrFormat("PyTorch %s, %.1f ms on %d threads, %.1f ms on one", Torch().version,
+                         torch_all, threads, torch_one),
          absl::StrFormat("%.1f ms through gateway and worker, loss read at the end", step));
 }
 

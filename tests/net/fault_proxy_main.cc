@@ -2,11 +2,12 @@
 // it listens, and what passed when it is interrupted.
 #include <signal.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
+#include "cli/arguments.h"
 #include "tests/net/fault_proxy.h"
 
 int main(int argc, char** argv) {
@@ -15,19 +16,19 @@ int main(int argc, char** argv) {
   std::string listen = "127.0.0.1:0", target;
   double delay_ms = 0, jitter_ms = 0;
   uint64_t rate_up = 0, rate_down = 0, cut_up = 0, cut_down = 0, seed = 1;
-  CLI::App app("Stands between a client and a server, and does to them what networks do");
-  app.add_option("--target", target, "HOST:PORT or unix:/path to connect to")->required();
-  app.add_option("--listen", listen, "HOST:PORT or unix:/path to listen at; port 0: any");
-  app.add_option("--delay-ms", delay_ms, "Delay each way: half a round trip")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--jitter-ms", jitter_ms, "Up to so much more")->check(CLI::NonNegativeNumber);
-  app.add_option("--rate-up", rate_up, "Bytes a second to the target; 0: no limit");
-  app.add_option("--rate-down", rate_down, "Bytes a second back");
-  app.add_option("--cut-up", cut_up, "Cut the first connection that has sent so many bytes");
-  app.add_option("--cut-down", cut_down,
-                 "Cut the first connection that was answered so many bytes");
-  app.add_option("--seed", seed, "Of the jitter");
-  CLI11_PARSE(app, argc, argv);
+  outboard::cli::Arguments app("fault_proxy",
+                               "Stands between a client and a server, and does to them what "
+                               "networks do");
+  app.Add("--target", &target, "HOST:PORT or unix:/path to connect to").Required();
+  app.Add("--listen", &listen, "HOST:PORT or unix:/path to listen at; port 0: any");
+  app.Add("--delay-ms", &delay_ms, "Delay each way: half a round trip").NotNegative();
+  app.Add("--jitter-ms", &jitter_ms, "Up to so much more").NotNegative();
+  app.Add("--rate-up", &rate_up, "Bytes a second to the target; 0: no limit");
+  app.Add("--rate-down", &rate_down, "Bytes a second back");
+  app.Add("--cut-up", &cut_up, "Cut the first connection that has sent so many bytes");
+  app.Add("--cut-down", &cut_down, "Cut the first connection that was answered so many bytes");
+  app.Add("--seed", &seed, "Of the jitter");
+  if (const std::optional<int> exit_code = app.Parse(argc, argv)) return *exit_code;
   // Before there is a thread that could be given the signal.
   sigset_t signals;
   sigemptyset(&signals);

@@ -1,0 +1,86 @@
+// The arguments of a program: options, flags and subcommands, each described once; --help comes
+// from these descriptions.
+//
+//   Arguments arguments("fault_proxy", "Stands between a client and a server");
+//   arguments.Add("--target", &target, "HOST:PORT to connect to").Required();
+//   arguments.Add("--delay-ms", &delay_ms, "Delay each way").NotNegative();
+//   if (const std::optional<int> exit_code = arguments.Parse(argc, argv)) return *exit_code;
+//
+// Only arguments.cc includes CLI11, which does the work: it takes a compiler seconds to read.
+// The variables that are pointed to must live until Parse has returned; they hold the defaults.
+// Threads: one.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace outboard::cli {
+
+// One option, to say more about it. Valid as long as its Arguments.
+class Option {
+ public:
+  Option& Required();
+  Option& Positive();
+  Option& NotNegative();
+  Option& Between(int least, int most);
+  Option& Between(double least, double most);
+  Option& ExistingPath();  // a file or folder that is there
+  Option& Once();          // of an option that may hold several values: exactly one
+  Option& Needs(const std::string& other);  // is refused without that option
+  Option& ShowDefault();                    // in --help: what the value holds now
+  Option& ShowDefault(const std::string& text);
+  Option& Hidden();  // not in --help
+
+ private:
+  friend class Command;
+  explicit Option(void* option) : option_(option) {}
+  void* option_;
+};
+
+// A program, or one of its subcommands. Valid as long as its Arguments.
+class Command {
+ public:
+  // `names` is "--listen", "-o,--output", or "file" for a value that stands alone. A bool is a flag
+  // and takes no value.
+  Option Add(const std::string& names, std::string* value, const std::string& help = "");
+  Option Add(const std::string& names, int* value, const std::string& help = "");
+  Option Add(const std::string& names, int64_t* value, const std::string& help = "");
+  Option Add(const std::string& names, uint64_t* value, const std::string& help = "");
+  Option Add(const std::string& names, double* value, const std::string& help = "");
+  Option Add(const std::string& names, bool* value, const std::string& help = "");
+  Option Add(const std::string& names, std::optional<int>* value, const std::string& help = "");
+  Option Add(const std::string& names, std::optional<uint64_t>* value,
+             const std::string& help = "");
+  Option Add(const std::string& names, std::vector<std::string>* values,
+             const std::string& help = "");
+  // A number of bytes, also as 512MB or 8GB (of 1024).
+  Option AddBytes(const std::string& names, uint64_t* bytes, const std::string& help = "");
+
+  Command Subcommand(const std::string& name, const std::string& help);
+  void RequireSubcommand();  // exactly one
+  bool Given() const;        // after Parse: whether this subcommand was asked for
+
+ protected:
+  explicit Command(void* app) : app_(app) {}
+  void* app_;
+};
+
+class Arguments : public Command {
+ public:
+  // `name` as in --help, and before the message of a wrong usage.
+  Arguments(const std::string& name, const std::string& about);
+  ~Arguments();
+  Arguments(const Arguments&) = delete;
+  Arguments& operator=(const Arguments&) = delete;
+
+  void SetVersion(const std::string& text);  // what --version prints
+
+  // Returns nothing when the program can go on, else its exit code: 0 after --help and --version, 2
+  // after one line on stderr that says what is wrong and which help to read.
+  std::optional<int> Parse(int argc, const char* const* argv);
+};
+
+}  // namespace outboard::cli

@@ -1,0 +1,23 @@
+// The PyTorch to measure against. A ratio against one that lacks its fast libraries would be too
+// favourable, so that a reason is printed instead of it.
+#pragma once
+
+#include <string>
+
+namespace outboard::bench {
+
+struct TorchPeer {
+  std::string python;   // runs it: that of `scripts/setup --bench`, else Debian's
+  std::string version;  // "2.9.1+cpu (MKL, oneDNN)"
+  std::string lacks;    // why there is no ratio against it; empty where there may be one
+};
+
+// Asks the PyTorch that is installed, once.
+const TorchPeer& Torch();
+
+// Judges what torch_peer.py printed:
+//   {"version": "2.9.1+cpu", "mkl": true, "openblas": false, "onednn": true}
+// `text` is empty where there is no PyTorch.
+TorchPeer JudgeTorch(const std::string& text);
+
+}  // namespace outboard::bench
