@@ -25,7 +25,6 @@ inline constexpr size_t kRunHandlesMax =
 // Repetitions of one Run: hours of small steps, so that a session is never more than one item away
 // from its client.
 inline constexpr uint32_t kRepeatMax = uint32_t{1} << 20;
-inline constexpr size_t kGraphBytesMax = size_t{64} << 20;
 
 // Chunks are large enough that a list of hashes is 1/131072 of the data, small enough to send
 // again.

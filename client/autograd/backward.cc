@@ -5,6 +5,7 @@
 
 #include "client/lazy/node_builder.h"
 #include "client/lazy/thread_state.h"
+#include "compiler/ir/accessors.h"
 
 namespace outboard {
 namespace {
@@ -24,11 +25,11 @@ void FindVariables(const NodeBuilder& rec, const UOp* y, Values& values,
   };
   std::vector<const UOp*> inputs = rec.recording()->InputsOf(y);
   std::sort(inputs.begin(), inputs.end(),
-            [](const UOp* a, const UOp* b) { return a->arg[0] < b->arg[0]; });
+            [](const UOp* a, const UOp* b) { return BufferOf(a).name() < BufferOf(b).name(); });
   for (const UOp* input : inputs) {
     if (!IsFloat(input->dtype)) continue;
     const std::shared_ptr<internal::CloudBuffer> storage =
-        rec.recording()->StorageAt(input->arg[0]);
+        rec.recording()->StorageAt(BufferOf(input).name());
     for (TensorState* value = storage->first; value != nullptr; value = value->next)
       add(*value, input);
   }
@@ -100,7 +101,7 @@ std::vector<Tensor> TakeDifferentiated(const Tensor& parameter) {
     internal::LazyGraph& recording = *value->recording;
     const std::vector<const UOp*>& inputs = recording.InputsOf(value->node);
     if (std::all_of(inputs.begin(), inputs.end(), [&](const UOp* input) {
-          return recording.StorageAt(input->arg[0])->engine == storage->engine;
+          return recording.StorageAt(BufferOf(input).name())->engine == storage->engine;
         }))
       tensors.push_back(Tensor::FromValue(value));
   }

@@ -8,6 +8,7 @@
 #include "client/lazy/node_builder.h"
 #include "client/lazy/sym_expression.h"
 #include "client/lazy/thread_state.h"
+#include "compiler/ir/accessors.h"
 #include "wire/limits.h"
 
 namespace outboard::internal {
@@ -80,7 +81,7 @@ void RepeatStep::OnRead(const std::shared_ptr<TensorState>& value, const At& at)
 void RepeatStep::ReadsAsBefore(TensorState& value, const At& at) {
   const std::shared_ptr<LazyGraph>& recording = LazyGraph::Current();
   for (const UOp* input : recording->InputsOf(LazyNode(value, recording, at)))
-    repetition_.readers[recording->StorageAt(input->arg[0]).get()].insert(nullptr);
+    repetition_.readers[recording->StorageAt(BufferOf(input).name()).get()].insert(nullptr);
 }
 
 void RepeatStep::OnAssign(const std::shared_ptr<TensorState>& value, const At& at) {

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "client/capture/step_observer.h"
 #include "client/trace/trace.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/limits.h"
 #include "compiler/rewrite/substitute.h"
@@ -181,7 +182,7 @@ const UOp* LazyGraph::Import(LazyGraph& other, const UOp* node, const At& at) {
   std::vector<const UOp*> src;
   for (const UOp* old : PostOrder(node)) {
     if (old->op == Op::kBuffer) {
-      made[old] = NodeOf(other.StorageAt(old->arg[0]), at);
+      made[old] = NodeOf(other.StorageAt(BufferOf(old).name()), at);
       continue;
     }
     if (old->op == Op::kVar) {
@@ -205,7 +206,7 @@ void LazyGraph::Unpin() {
     live.push_back(value->node);
   std::vector<bool> reached(places_.size(), false);
   for (const UOp* node : PostOrder(live))
-    if (node->op == Op::kBuffer) reached[node->arg[0]] = true;
+    if (node->op == Op::kBuffer) reached[BufferOf(node).name()] = true;
   for (size_t i = 0; i < places_.size(); ++i) {
     Place& place = places_[i];
     if (place.free || reached[i]) continue;
@@ -241,8 +242,9 @@ const UOp* LazyGraph::WithVarsNumbered(const UOp* sink, std::vector<Variable>& v
   for (const UOp* node : PostOrder(sink)) {
     if (node->op != Op::kVar) continue;
     const auto slot = static_cast<int64_t>(variables.size());
+    const outboard::VarOf range(node);
     numbered[node] =
-        graph_.MakeChecked(Op::kVar, DType::kI64, {}, {slot, node->arg[1], node->arg[2]});
+        graph_.MakeChecked(Op::kVar, DType::kI64, {}, {slot, range.min(), range.max()});
     variables.push_back(VariableOf(node));
   }
   return Substitute(graph_, sink, numbered);

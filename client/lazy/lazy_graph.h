@@ -35,6 +35,7 @@
 #include "client/tensor/engine_scope.h"
 #include "client/tensor/error.h"
 #include "client/tensor/variable.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/host_tensor.h"
 #include "compiler/ir/uop.h"
 
@@ -164,7 +165,9 @@ class LazyGraph : public std::enable_shared_from_this<LazyGraph> {
   // The VAR of `variable`. Throws Error with INVALID_ARGUMENT where another of that name has
   // another range, with RESOURCE_EXHAUSTED where there are limits::kVarSlotMax others.
   const UOp* VarOf(const Variable& variable, const At& at);
-  const Variable& VariableOf(const UOp* var) const { return variables_[var->arg[0]]; }
+  const Variable& VariableOf(const UOp* var) const {
+    return variables_[outboard::VarOf(var).slot()];
+  }
   // `bound` by the slots of this recording, of variables that it knows.
   std::vector<Binding> BindingsOf(const std::vector<BoundVariable>& bound) const;
   // `node` of `other`, made again here. Throws Error.

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/lazy/node_builder.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/limits.h"
 #include "compiler/rewrite/bind.h"
@@ -139,7 +140,7 @@ void Realization::FindInputs(const EncodedRun& encoded) {
   for (const std::shared_ptr<CloudBuffer>& input : inputs_)
     request_.inputs.push_back(input->handle);
   for (size_t slot = 0; slot < encoded.variables.size(); ++slot)
-    request_.bindings.push_back({static_cast<uint32_t>(slot), ValueOf(encoded.variables[slot])});
+    request_.bindings.push_back({static_cast<int64_t>(slot), ValueOf(encoded.variables[slot])});
 }
 
 void Realization::MakeResults() {
@@ -196,7 +197,8 @@ void Realization::Settle() {
   for (size_t i = 0; i < values_.size(); ++i) {
     TensorState& value = *values_[i];
     const std::shared_ptr<CloudBuffer> result =
-        place_[i] == kInput ? recording_->StorageAt(value.node->arg[0]) : results_[place_[i]];
+        place_[i] == kInput ? recording_->StorageAt(BufferOf(value.node).name())
+                            : results_[place_[i]];
     value.SetStorage(result);
     if (value.replaced != nullptr)
       replaced.emplace_back(std::move(value.replaced), place_[i] == kInput ? nullptr : result);

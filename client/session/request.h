@@ -12,14 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "compiler/ir/binding.h"
+
 namespace outboard::transport {
 
 using GraphHash = std::array<uint8_t, 32>;  // SHA-256 of the canonical encoding
-
-struct Binding {
-  uint32_t slot = 0;  // of a VAR
-  int64_t value = 0;
-};
 
 // An output of one repetition is an input of the next.
 struct Carry {
@@ -40,8 +37,8 @@ struct RunRequest {
   std::vector<uint64_t> outputs;  // new handles (NewHandle), in the order of the SINK's sources
   std::vector<uint32_t> donate;   // indices into inputs; those handles end with this Run
   std::vector<uint32_t> fetch;    // indices into outputs to be sent back; Await (seq, index)
-  std::vector<Binding> bindings;
-  uint32_t repeat = 1;  // times; the three below are of repeat > 1 only
+  std::vector<Binding> bindings;  // of every VAR
+  uint32_t repeat = 1;            // times; the three below are of repeat > 1 only
   std::vector<Carry> carry;
   std::vector<uint32_t> stack;  // indices into outputs: one array of all repetitions
   std::optional<Cursor> cursor;

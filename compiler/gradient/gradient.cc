@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/gradient/gradient_rules.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/limits.h"
 #include "compiler/ir/print.h"
@@ -147,7 +148,7 @@ class Differentiator {
       for (size_t i = 0; i < dy.size(); ++i) OB_RETURN_IF_ERROR(Give(walk, node->src[i], 0, dy[i]));
       return absl::OkStatus();
     }
-    if (node->op == Op::kGetTuple) return Give(walk, node->src[0], node->arg[0], dy[0]);
+    if (node->op == Op::kGetTuple) return Give(walk, node->src[0], GetTupleOf(node).index(), dy[0]);
     const Rule rule = RuleOf(node->op);
     if (rule == nullptr) return absl::OkStatus();
     Step step{g_, node, dy[0], {}, {}};

@@ -1,4 +1,8 @@
 // The derivative of each operation, as a table. The walk that uses it is gradient.cc.
+//
+// Each rule is one step of reverse accumulation (Griewank and Walther, "Evaluating Derivatives",
+// 2nd edition, 2008, chapter 3): from dy, the derivative of the result with respect to y = f(x0, x1
+// ...), to dy * df/dxi for each source. The conventions at corners are those of gradient.h.
 #pragma once
 
 #include "absl/container/inlined_vector.h"

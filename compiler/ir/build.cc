@@ -1,9 +1,9 @@
 #include "compiler/ir/build.h"
 
-#include <algorithm>
 #include <bit>
+#include <utility>
 
-#include "base/check.h"
+#include "compiler/ir/expr.h"
 
 namespace outboard {
 namespace {
@@ -12,10 +12,6 @@ const UOp* WithDims(Graph& g, Op op, DType dtype, std::vector<const UOp*> src,
                     std::vector<int64_t> arg, ShapeView dims) {
   AppendDims(dims, arg, src);
   return g.MakeChecked(op, dtype, src, arg);
-}
-
-bool AllZero(ShapeView dims) {
-  return std::all_of(dims.begin(), dims.end(), [](const Dim& dim) { return dim == Dim(0); });
 }
 
 }  // namespace
@@ -41,9 +37,7 @@ const UOp* ConstOf(Graph& g, DType dtype, double value) {
 }
 
 const UOp* Full(Graph& g, const UOp* scalar, ShapeView shape) {
-  if (shape.empty()) return scalar;
-  const Shape ones(shape.size(), Dim(1));
-  return Expand(g, Reshape(g, scalar, ones), shape);
+  return Expr(g, scalar).full(shape).node();
 }
 
 const UOp* Param(Graph& g, int64_t slot, DType dtype, ShapeView shape) {
@@ -78,42 +72,23 @@ const UOp* Bitcast(Graph& g, const UOp* x, DType dtype) {
   return x->dtype == dtype ? x : g.MakeChecked(Op::kBitcast, dtype, {x});
 }
 
+// Movements and reductions are Expr's.
 const UOp* Reshape(Graph& g, const UOp* x, ShapeView dims) {
-  return x->shape == dims ? x : WithDims(g, Op::kReshape, DType::kVoid, {x}, {}, dims);
+  return Expr(g, x).reshape(dims).node();
 }
-
-const UOp* Expand(Graph& g, const UOp* x, ShapeView dims) {
-  return x->shape == dims ? x : WithDims(g, Op::kExpand, DType::kVoid, {x}, {}, dims);
-}
-
+const UOp* Expand(Graph& g, const UOp* x, ShapeView dims) { return Expr(g, x).expand(dims).node(); }
 const UOp* Permute(Graph& g, const UOp* x, absl::Span<const int64_t> axes) {
-  bool same = axes.size() == x->shape.size();
-  for (size_t i = 0; i < axes.size(); ++i) same = same && axes[i] == static_cast<int64_t>(i);
-  if (same) return x;
-  return g.MakeChecked(Op::kPermute, DType::kVoid, {x}, axes);
+  return Expr(g, x).permute(axes).node();
 }
-
 const UOp* Flip(Graph& g, const UOp* x, absl::Span<const int64_t> axes) {
-  return axes.empty() ? x : g.MakeChecked(Op::kFlip, DType::kVoid, {x}, axes);
+  return Expr(g, x).flip(axes).node();
 }
-
-const UOp* Pad(Graph& g, const UOp* x, ShapeView lo_hi) {
-  return AllZero(lo_hi) ? x : WithDims(g, Op::kPad, DType::kVoid, {x}, {}, lo_hi);
-}
-
+const UOp* Pad(Graph& g, const UOp* x, ShapeView lo_hi) { return Expr(g, x).pad(lo_hi).node(); }
 const UOp* Shrink(Graph& g, const UOp* x, ShapeView begin_end) {
-  OB_CHECK(begin_end.size() == 2 * x->shape.size());
-  bool whole = true;
-  for (int i = 0; i < x->rank(); ++i)
-    whole = whole && begin_end[2 * i] == Dim(0) && begin_end[2 * i + 1] == x->shape[i];
-  return whole ? x : WithDims(g, Op::kShrink, DType::kVoid, {x}, {}, begin_end);
+  return Expr(g, x).shrink(begin_end).node();
 }
-
 const UOp* Reduce(Graph& g, Op op, const UOp* x, std::vector<int64_t> axes) {
-  if (axes.empty()) return x;
-  std::sort(axes.begin(), axes.end());
-  axes.insert(axes.begin(), static_cast<int64_t>(op));
-  return g.MakeChecked(Op::kReduce, DType::kVoid, {x}, axes);
+  return Expr(g, x).reduce(op, std::move(axes)).node();
 }
 
 const UOp* Sink(Graph& g, Sources results) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/ir/binding.h"
 #include "compiler/ir/dtype.h"
 
 namespace outboard {
@@ -23,13 +24,6 @@ struct HostTensor {
     return count;
   }
   friend bool operator==(const HostTensor&, const HostTensor&) = default;
-};
-
-// A VAR's value for one run.
-struct Binding {
-  int64_t slot = 0;
-  int64_t value = 0;
-  friend bool operator==(const Binding&, const Binding&) = default;
 };
 
 }  // namespace outboard

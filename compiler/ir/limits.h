@@ -6,7 +6,8 @@
 
 namespace outboard::limits {
 
-inline constexpr int64_t kGraphBytesMax = 16 << 20;  // of one encoding
+// Of one encoding: what a client sends, a gateway buffers and a decoder accepts.
+inline constexpr int64_t kGraphBytesMax = 16 << 20;
 inline constexpr int64_t kGraphNodesMax = 1 << 20;
 inline constexpr int64_t kSourcesMax = 8;  // of an ordinary node
 inline constexpr int64_t kVariadicSourcesMax =

@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/spec.h"
 #include "compiler/kernel/decompose_math.h"
 #include "compiler/kernel/merge_ranges.h"
@@ -20,9 +21,7 @@ absl::Status Broken(const auto&... parts) {
   return absl::InvalidArgumentError(absl::StrCat("kernel: ", parts...));
 }
 
-bool IsReduceRange(const UOp* range) {
-  return range->arg[2] == static_cast<int64_t>(RangeKind::kReduce);
-}
+bool IsReduceRange(const UOp* range) { return IsRange(range, RangeKind::kReduce); }
 
 // Numbers the ranges; fails where two have one id, since a loop is known by its id.
 absl::Status FindRanges(LoopNest& kernel) {
@@ -33,21 +32,22 @@ absl::Status FindRanges(LoopNest& kernel) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "kernel: ", found.size(), " loops are over the limit of ", limits::kKernelRangesMax));
   std::sort(found.begin(), found.end(), [](const UOp* a, const UOp* b) {
-    return std::make_pair(IsReduceRange(a), a->arg[0]) <
-           std::make_pair(IsReduceRange(b), b->arg[0]);
+    return std::make_pair(IsReduceRange(a), RangeOf(a).id()) <
+           std::make_pair(IsReduceRange(b), RangeOf(b).id());
   });
   for (size_t i = 0; i < found.size(); ++i) {
-    if (i > 0 && found[i]->arg[0] == found[i - 1]->arg[0] &&
+    if (i > 0 && RangeOf(found[i]).id() == RangeOf(found[i - 1]).id() &&
         IsReduceRange(found[i]) == IsReduceRange(found[i - 1]))
-      return Broken("two ranges have the id ", found[i]->arg[0]);
-    const bool sequence = found[i]->arg[2] == static_cast<int64_t>(RangeKind::kSequence);
+      return Broken("two ranges have the id ", RangeOf(found[i]).id());
+    const bool sequence = IsRange(found[i], RangeKind::kSequence);
     if (!sequence && !IsReduceRange(found[i]) && kernel.parallel_count < kernel.output_count)
       return Broken("an output range is inside of a sequence");
-    kernel.ranges.push_back({found[i], found[i]->arg[1], IsReduceRange(found[i]), sequence});
+    kernel.ranges.push_back(
+        {found[i], RangeOf(found[i]).extent(), IsReduceRange(found[i]), sequence});
     if (!IsReduceRange(found[i])) {
       ++kernel.output_count;
       kernel.parallel_count += !sequence;
-      kernel.empty = kernel.empty || found[i]->arg[1] == 0;
+      kernel.empty = kernel.empty || RangeOf(found[i]).extent() == 0;
     }
   }
   return absl::OkStatus();
@@ -104,7 +104,7 @@ absl::Status FindDepsAndGroups(LoopNest& kernel) {
 absl::Status FindSlots(LoopNest& kernel) {
   for (const UOp* node : kernel.nodes) {
     if (node->op != Op::kGlobal) continue;
-    const int64_t slot = node->arg[0];
+    const int64_t slot = GlobalOf(node).slot();
     if (slot >= limits::kKernelSlotsMax)
       return absl::ResourceExhaustedError(
           absl::StrCat("kernel: slot ", slot, " is over the limit of ", limits::kKernelSlotsMax));
@@ -113,9 +113,9 @@ absl::Status FindSlots(LoopNest& kernel) {
       kernel.slot_dtypes.resize(slot + 1, DType::kVoid);
     }
     if (kernel.slot_elements[slot] >= 0) return Broken("slot ", slot, " is declared in two ways");
-    kernel.slot_elements[slot] = node->arg[1];
+    kernel.slot_elements[slot] = GlobalOf(node).elements();
     kernel.slot_dtypes[slot] = node->dtype;
-    kernel.bytes += node->arg[1] * ByteWidth(node->dtype);
+    kernel.bytes += GlobalOf(node).elements() * ByteWidth(node->dtype);
   }
   return absl::OkStatus();
 }

@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/kernel/affine.h"
 
@@ -64,12 +65,12 @@ std::vector<const UOp*> AffineRoots(const UOp* sink) {
 bool CanMerge(const std::vector<const UOp*>& roots, AffineForms& forms, const UOp* outer,
               const UOp* inner) {
   if (!inner->src.empty()) return false;  // there would be an end in every turn of the outer one
-  __int128 extent = static_cast<__int128>(outer->arg[1]) * inner->arg[1];
+  __int128 extent = static_cast<__int128>(RangeOf(outer).extent()) * RangeOf(inner).extent();
   if (extent >= (__int128{1} << 40)) return false;
   for (const UOp* root : roots) {
     const Affine& form = forms.Of(root);
     if (form.CoefficientOf(outer) !=
-        form.CoefficientOf(inner) * static_cast<uint64_t>(inner->arg[1]))
+        form.CoefficientOf(inner) * static_cast<uint64_t>(RangeOf(inner).extent()))
       return false;
   }
   return true;
@@ -90,7 +91,8 @@ std::vector<const UOp*> RangesOf(const UOp* sink) {
   for (const UOp* node : PostOrder(sink))
     if (node->op == Op::kRange) ranges.push_back(node);
   std::sort(ranges.begin(), ranges.end(), [](const UOp* a, const UOp* b) {
-    return std::make_pair(a->arg[2], a->arg[0]) < std::make_pair(b->arg[2], b->arg[0]);
+    return std::make_pair(RangeOf(a).kind(), RangeOf(a).id()) <
+           std::make_pair(RangeOf(b).kind(), RangeOf(b).id());
   });
   return ranges;
 }
@@ -101,14 +103,17 @@ const UOp* MergeOnce(Graph& g, const UOp* sink) {
   AffineForms forms;
   for (const UOp* outer : ranges)
     for (const UOp* inner : ranges) {
-      if (outer == inner || outer->arg[2] != inner->arg[2] || !CanMerge(roots, forms, outer, inner))
+      if (outer == inner || RangeOf(outer).kind() != RangeOf(inner).kind() ||
+          !CanMerge(roots, forms, outer, inner))
         continue;
       if (LoopsOf(sink, outer) != LoopsOf(sink, inner)) continue;
       std::vector<const UOp*> end;
-      if (!outer->src.empty()) end.push_back(Mul(g, outer->src[0], ConstIndex(g, inner->arg[1])));
+      if (!outer->src.empty())
+        end.push_back(Mul(g, outer->src[0], ConstIndex(g, RangeOf(inner).extent())));
       const UOp* const merged =
           g.MakeChecked(Op::kRange, DType::kI64, end,
-                        {inner->arg[0], outer->arg[1] * inner->arg[1], inner->arg[2]});
+                        {RangeOf(inner).id(), RangeOf(outer).extent() * RangeOf(inner).extent(),
+                         static_cast<int64_t>(RangeOf(inner).kind())});
       return Rebuild(g, sink, {{outer, ConstIndex(g, 0)}, {inner, merged}});
     }
   return sink;
@@ -119,7 +124,7 @@ const UOp* MergeOnce(Graph& g, const UOp* sink) {
 const UOp* MergeRanges(Graph& graph, const UOp* sink) {
   Replacements ones;
   for (const UOp* range : RangesOf(sink))
-    if (range->arg[1] == 1) ones[range] = ConstIndex(graph, 0);
+    if (RangeOf(range).extent() == 1) ones[range] = ConstIndex(graph, 0);
   sink = Rebuild(graph, sink, ones);
   while (true) {
     const UOp* const merged = MergeOnce(graph, sink);

@@ -4,7 +4,9 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
+#include "compiler/ir/expr.h"
 
 namespace outboard::codegen {
 namespace {
@@ -16,25 +18,19 @@ constexpr int64_t kLeastRow = 6;         // shorter rows would be loaded in too 
 // The index with p for both ranges; nullptr where it is not of the form that pays.
 const UOp* FlatIndex(Graph& g, const Affine& form, const UOp* a, const UOp* b, const UOp* p,
                      const absl::flat_hash_map<const UOp*, const UOp*>& made, bool& contiguous) {
-  const auto extent = static_cast<uint64_t>(b->arg[1]);
+  const auto extent = static_cast<uint64_t>(RangeOf(b).extent());
   const uint64_t ca = form.CoefficientOf(a), cb = form.CoefficientOf(b);
   if (cb > 1 || (cb == 0 && ca != 0)) return nullptr;
-  const UOp* sum = ConstIndex(g, static_cast<int64_t>(form.constant));
-  const auto add = [&](const UOp* term, uint64_t coefficient) {
-    sum = Add(g, sum, Mul(g, term, ConstIndex(g, static_cast<int64_t>(coefficient))));
-  };
+  const Expr place(g, p);
+  Expr sum = place.like(form.constant);
   for (const auto& [term, coefficient] : form.terms)
-    if (term != a && term != b) add(made.at(term), coefficient);
-  if (cb == 0) return sum;
+    if (term != a && term != b) sum = sum + place.of(made.at(term)) * coefficient;
+  if (cb == 0) return sum.node();
   if (ca == extent) {
     contiguous = true;
-    add(p, 1);
-  } else {
-    const UOp* const length = ConstIndex(g, b->arg[1]);
-    add(Alu(g, Op::kIDiv, p, length), ca);
-    add(Alu(g, Op::kMod, p, length), 1);
+    return (sum + place * 1).node();
   }
-  return sum;
+  return (sum + place / extent * ca + place % extent * 1).node();
 }
 
 }  // namespace
@@ -61,8 +57,9 @@ const UOp* FlattenRows(Graph& g, const LoopNest& kernel, int inner, const Machin
     return nullptr;
 
   const RangeSet both = RangeSet{1} << inner | RangeSet{1} << (inner - 1);
-  const UOp* const p = g.MakeChecked(Op::kRange, DType::kVoid, {},
-                                     {b.node->arg[0], a.extent * b.extent, b.node->arg[2]});
+  const UOp* const p = g.MakeChecked(
+      Op::kRange, DType::kVoid, {},
+      {RangeOf(b.node).id(), a.extent * b.extent, static_cast<int64_t>(RangeOf(b.node).kind())});
   AffineForms forms;
   absl::flat_hash_map<const UOp*, const UOp*> made;
   bool contiguous = false;

@@ -11,6 +11,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/kernel/access_profile.h"
 #include "compiler/optimize/apply.h"
 #include "compiler/optimize/flatten.h"
@@ -162,7 +163,8 @@ class Chooser {
 
   bool PaysToCopy(const Access& access) {
     if (access.store || !CanStage(kernel_, access.node).ok()) return false;
-    const auto elements = static_cast<double>(kernel_.slot_elements[access.index->src[0]->arg[0]]);
+    const auto elements =
+        static_cast<double>(kernel_.slot_elements[GlobalOfAccess(access.index).slot()]);
     // A window would be copied once for each place that it is seen from.
     if (Points(access.deps) > elements) return false;
     if (Points(kernel_.OutputSet() & ~access.deps) < kCopyReuseLeast) return false;

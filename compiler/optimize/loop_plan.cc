@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 
 namespace outboard::codegen {
 
@@ -95,7 +96,7 @@ const TensorCore* LoopPlan::CoreOf(const UOp* load) const {
 std::string PlanToString(const LoopNest& kernel, const LoopPlan& plan) {
   std::string out = absl::StrCat("tasks ", plan.tasks(), ", of ", plan.task_loops, " loops\n");
   const auto line = [&](const char* what, const Tile& tile) {
-    absl::StrAppend(&out, "  ", what, kernel.ranges[tile.range].node->arg[0], " extent ",
+    absl::StrAppend(&out, "  ", what, RangeOf(kernel.ranges[tile.range].node).id(), " extent ",
                     kernel.ranges[tile.range].extent, " step ", tile.step, " trips ", tile.trips);
     for (const auto* pieces : {&tile.main, &tile.rest}) {
       absl::StrAppend(&out, pieces == &tile.main ? " main" : " rest");
@@ -107,13 +108,13 @@ std::string PlanToString(const LoopNest& kernel, const LoopPlan& plan) {
   for (size_t i = 0; i <= plan.loops.size(); ++i) {
     for (const Stage& stage : plan.stages)
       if (stage.level == i)
-        absl::StrAppend(&out, "  copy of slot ", stage.load->src[0]->src[0]->arg[0], "\n");
+        absl::StrAppend(&out, "  copy of slot ", GlobalOfAccess(stage.load).slot(), "\n");
     if (i == plan.loops.size()) break;
     const Loop& loop = plan.loops[i];
     if (loop.block == 0) {
       line("r", plan.tiles[loop.range]);
     } else {
-      absl::StrAppend(&out, "  r", kernel.ranges[loop.range].node->arg[0], " in blocks of ",
+      absl::StrAppend(&out, "  r", RangeOf(kernel.ranges[loop.range].node).id(), " in blocks of ",
                       loop.block, "\n");
     }
   }

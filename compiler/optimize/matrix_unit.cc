@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "compiler/ir/accessors.h"
 #include "compiler/optimize/staging.h"
 
 namespace outboard::codegen {
@@ -23,7 +24,7 @@ absl::StatusOr<TensorCore> FindTensorCore(const LoopNest& kernel, const ReduceGr
   if (kernel.IsNested(group)) return illegal("a reduction inside of another one is left plain");
   if (group.nodes.size() != 1) return illegal("several reductions share the loops");
   const UOp* const node = group.nodes[0];
-  if (static_cast<Op>(node->arg[0]) != Op::kAdd || node->dtype != DType::kF32)
+  if (ReduceOf(node).op() != Op::kAdd || node->dtype != DType::kF32)
     return illegal("not a sum in f32");
   const UOp* const product = node->src[0];
   if (product->op != Op::kMul) return illegal("not a sum of products");

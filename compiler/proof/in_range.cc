@@ -7,7 +7,9 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
+#include "compiler/ir/expr.h"
 #include "compiler/ir/print.h"
 #include "compiler/proof/prover.h"
 
@@ -23,9 +25,7 @@ bool IsAccess(const UOp* node) { return node->op == Op::kLoad || node->op == Op:
 
 bool NeverRuns(const std::vector<const UOp*>& nodes) {
   for (const UOp* node : nodes)
-    if (node->op == Op::kRange && node->arg[1] == 0 &&
-        node->arg[2] == static_cast<int64_t>(RangeKind::kOutput))
-      return true;
+    if (IsRange(node, RangeKind::kOutput) && RangeOf(node).extent() == 0) return true;
   return false;
 }
 
@@ -47,8 +47,9 @@ bool IsGuardedAsWritten(const UOp* access) {
     if (node->op == Op::kAnd) open.insert(open.end(), {node->src[1], node->src[0]});
     if (node->op != Op::kCmpLt) continue;
     const UOp *const a = node->src[0], *const b = node->src[1];
-    above = above || (b == index && a->is_const() && a->arg[0] >= -1);
-    below = below || (a == index && b->is_const() && b->arg[0] <= access->src[0]->src[0]->arg[1]);
+    above = above || (b == index && a->is_const() && a->int_value() >= -1);
+    below = below ||
+            (a == index && b->is_const() && b->int_value() <= GlobalOfAccess(access).elements());
   }
   return above && below;
 }
@@ -59,7 +60,7 @@ bool IsInRange(const UOp* access) {
   Budget budget = kStepsMax;
   Prover prover(&budget);
   const UOp* const index = access->src[0]->src[1];
-  const Wide elements = access->src[0]->src[0]->arg[1];
+  const Wide elements = GlobalOfAccess(access).elements();
   // Its own guard may speak of the index as it is in general, or as what it is where the rest of
   // the gate holds.
   const LinearForm in_general = prover.FormOf(index);
@@ -75,10 +76,10 @@ bool IsInRange(const UOp* access) {
 
 absl::Status NotShown(const UOp* access) {
   const UOp* const index = access->src[0];
-  return absl::InternalError(absl::StrCat("kernel: ", std::string(Name(access->op)), " of slot ",
-                                          index->src[0]->arg[0], " is not shown to be within ",
-                                          index->src[0]->arg[1],
-                                          " elements: ", ExpressionToString(index->src[1], 400)));
+  return absl::InternalError(absl::StrCat(
+      "kernel: ", std::string(Name(access->op)), " of slot ", GlobalOf(index->src[0]).slot(),
+      " is not shown to be within ", GlobalOf(index->src[0]).elements(),
+      " elements: ", ExpressionToString(index->src[1], 400)));
 }
 
 }  // namespace
@@ -106,13 +107,13 @@ absl::StatusOr<const UOp*> GuardUnproved(Graph& graph, const UOp* sink) {
     std::vector<const UOp*> src;
     for (const UOp* s : node->src) src.push_back(rebuilt.at(s));
     if (unproved.contains(node)) {
-      const UOp* const index = src[0]->src[1];
-      const UOp* const above = Alu(graph, Op::kCmpLt, ConstIndex(graph, -1), index);
-      const UOp* const below =
-          Alu(graph, Op::kCmpLt, index, ConstIndex(graph, src[0]->src[0]->arg[1]));
-      const UOp* guard = Alu(graph, Op::kAnd, above, below);
-      if (src.size() == 1) src = {src[0], nullptr, ConstOf(graph, node->dtype, 0)};
-      src[1] = src[1] == nullptr ? guard : Alu(graph, Op::kAnd, guard, src[1]);
+      const Expr index(graph, src[0]->src[1]);
+      const Expr guard = (index > -1) & (index < GlobalOfAccess(src[0]).elements());
+      if (src.size() == 1) {
+        src = {src[0], guard.node(), ConstOf(graph, node->dtype, 0)};
+      } else {
+        src[1] = (guard & guard.of(src[1])).node();
+      }
     }
     OB_ASSIGN_OR_RETURN(rebuilt[node], graph.WithSources(node, src));
   }

@@ -4,6 +4,8 @@
 #include <limits>
 #include <optional>
 
+#include "compiler/ir/accessors.h"
+
 namespace outboard::proof {
 namespace {
 
@@ -30,8 +32,8 @@ Interval OfType(DType dtype) {
 bool IsWhole(DType dtype) { return IsInt(dtype) || IsBool(dtype); }
 
 Wide ValueOf(const UOp* constant) {
-  if (constant->dtype == DType::kU64) return static_cast<uint64_t>(constant->arg[0]);
-  return constant->arg[0];
+  if (constant->dtype == DType::kU64) return static_cast<uint64_t>(constant->int_value());
+  return constant->int_value();
 }
 
 // The number that `form` always is.
@@ -75,7 +77,7 @@ void Prover::Assume(const UOp* condition, bool holds) {
       open.push_back({a, is_true});
     } else if (negates && (a->is_const() || b->is_const())) {
       const UOp *const constant = a->is_const() ? a : b, *const other = a->is_const() ? b : a;
-      open.push_back({other, (constant->arg[0] != 0) != is_true});
+      open.push_back({other, (constant->int_value() != 0) != is_true});
     } else if (IsCompare(node->op) && IsWhole(a->dtype)) {
       comparisons.push_back({node, is_true});
     }
@@ -181,8 +183,8 @@ Interval Prover::ComputeInterval(const UOp* atom) {
   const Interval whole = OfType(atom->dtype);
   const auto source = [&](int i) { return Range(FormOf(atom->src[i])); };
   switch (atom->op) {
-    case Op::kRange: return {0, Wide{atom->arg[1]} - 1};
-    case Op::kVar: return {atom->arg[1], atom->arg[2]};  // whoever binds it checks that
+    case Op::kRange: return {0, Wide{RangeOf(atom).extent()} - 1};
+    case Op::kVar: return {VarOf(atom).min(), VarOf(atom).max()};  // whoever binds it checks that
     case Op::kIDiv:
     case Op::kMod: return IntervalOfQuotient(atom);
     case Op::kMul: {
@@ -215,13 +217,13 @@ Interval Prover::ComputeInterval(const UOp* atom) {
     case Op::kReduceLoop: {
       if (!IsWhole(atom->dtype)) return whole;
       const Interval each = source(0);
-      if (each.min > each.max || static_cast<Op>(atom->arg[0]) == Op::kMul) return whole;
+      if (each.min > each.max || ReduceOf(atom).op() == Op::kMul) return whole;
       Wide count = 1;
-      for (size_t i = 1; i < atom->src.size(); ++i)
-        if (atom->src[i]->arg[1] == 0 ||
-            __builtin_mul_overflow(count, Wide{atom->src[i]->arg[1]}, &count))
+      for (const UOp* range : ReduceOf(atom).ranges())
+        if (const Wide extent = RangeOf(range).extent();
+            extent == 0 || __builtin_mul_overflow(count, extent, &count))
           return whole;
-      if (static_cast<Op>(atom->arg[0]) == Op::kMax) return each;
+      if (ReduceOf(atom).op() == Op::kMax) return each;
       Interval sum;
       if (__builtin_mul_overflow(each.min, count, &sum.min) ||
           __builtin_mul_overflow(each.max, count, &sum.max))

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/print.h"
 #include "compiler/reference/value.h"
 
@@ -136,17 +137,17 @@ class Run {
     switch (node->op) {
       case Op::kFunction: return ValueRef();  // entered by CALL
       case Op::kParam:
-        if (frames_.size() > 1) return frame.arguments[node->arg[0]];
+        if (frames_.size() > 1) return frame.arguments[ParamOf(node).slot()];
         break;
       case Op::kContiguous:
       case Op::kDetach: return source(0);
       case Op::kAssign: return source(1);
-      case Op::kGetTuple: return source(0)->sources[node->arg[0]];
+      case Op::kGetTuple: return source(0)->sources[GetTupleOf(node).index()];
       case Op::kShard:
       case Op::kUnshard:
       case Op::kAllReduce:
       case Op::kCopy:
-        if (node->op == Op::kCopy ? node->arg[0] > 0 : node->arg[1] > 1)
+        if (!IsOnOneDevice(node))
           return absl::UnimplementedError(
               absl::StrCat(NodeToString(node), ": more than one device"));
         return source(0);
@@ -193,10 +194,10 @@ class Run {
   // own.
   static absl::Status ReadArg(const Frame& frame, const Plan::Step& step, Value& value) {
     const UOp* const node = step.node;
-    value.arg.assign(node->arg.begin(), node->arg.end());
+    value.numbers.assign(node->arg.begin(), node->arg.end());
     if (!InfoOf(node->op).has_dims) return absl::OkStatus();
     int next = node->own_sources();
-    for (int64_t& entry : value.arg) {
+    for (int64_t& entry : value.numbers) {
       if (entry != kSymbolicDim) continue;
       reference::LaneBlock tile;
       const int64_t first = 0;
@@ -208,18 +209,19 @@ class Run {
   }
 
   absl::Status BindVar(Value& value) {
+    const VarOf var(value.node);
     const auto found = std::find_if(bindings_.begin(), bindings_.end(),
-                                    [&](const Binding& b) { return b.slot == value.node->arg[0]; });
+                                    [&](const Binding& b) { return b.slot == var.slot(); });
     if (found == bindings_.end()) return BadInput(value.node, "has no binding");
-    if (found->value < value.node->arg[1] || found->value > value.node->arg[2])
+    if (found->value < var.min() || found->value > var.max())
       return BadInput(value.node, absl::StrCat("the binding ", found->value, " is not in ",
-                                               value.node->arg[1], "..", value.node->arg[2]));
-    value.arg = {found->value};
+                                               var.min(), "..", var.max()));
+    value.numbers = {found->value};
     return absl::OkStatus();
   }
 
   absl::Status SetDims(Value& value) {
-    const std::vector<int64_t>& arg = value.arg;
+    const std::vector<int64_t>& arg = value.numbers;
     if (value.sources.empty()) {  // CONST, VAR: a scalar
       if (value.node->op == Op::kIota) value.dims = arg;
       if (value.node->op == Op::kParam) value.dims.assign(arg.begin() + 1, arg.end());
@@ -258,7 +260,7 @@ class Run {
   }
 
   absl::Status TakeParam(Value& value) {
-    const int64_t slot = value.node->arg[0];
+    const int64_t slot = ParamOf(value.node).slot();
     if (slot >= static_cast<int64_t>(params_.size()))
       return BadInput(value.node, absl::StrCat("only ", params_.size(), " tensors are given"));
     const HostTensor& given = params_[slot];

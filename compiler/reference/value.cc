@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/print.h"
 #include "compiler/reference/limits.h"
 #include "compiler/reference/position_map.h"
@@ -44,16 +45,16 @@ PositionMap MapOf(const Value& value) {
         if (from[i] == 1) strides[i] = 0;
       break;
     case Op::kPermute:
-      for (size_t i = 0; i < from.size(); ++i) strides[i] = natural[value.arg[i]];
+      for (size_t i = 0; i < from.size(); ++i) strides[i] = natural[PermuteOf(value.node).axis(i)];
       break;
     case Op::kFlip:
-      for (const int64_t axis : value.arg) {
+      for (const int64_t axis : FlipOf(value.node).axes()) {
         base += (from[axis] - 1) * natural[axis];
         strides[axis] = -natural[axis];
       }
       break;
     case Op::kShrink:
-      for (size_t i = 0; i < from.size(); ++i) base += value.arg[2 * i] * natural[i];
+      for (size_t i = 0; i < from.size(); ++i) base += value.numbers[2 * i] * natural[i];
       break;
     default: OB_CHECK(false && "no strided view");
   }
@@ -76,7 +77,7 @@ void PullSome(const Value& source, std::span<const int64_t> positions, std::span
 }
 
 void PullPad(const Value& value, std::span<const int64_t> positions, LaneBlock& out) {
-  const PadMap map(value.sources[0]->dims, value.arg);
+  const PadMap map(value.sources[0]->dims, value.numbers);
   std::fill(out.f.begin(), out.f.end(), 0.0);
   std::fill(out.i.begin(), out.i.end(), 0);
   std::vector<int64_t> inside;
@@ -113,7 +114,7 @@ void PullComputed(const Value& value, std::span<const int64_t> positions, LaneBl
       std::fill(out.f.begin(), out.f.end(), IsFloat(value.dtype) ? value.node->float_value() : 0);
       std::fill(out.i.begin(), out.i.end(), IsFloat(value.dtype) ? 0 : value.node->int_value());
       return;
-    case Op::kVar: std::fill(out.i.begin(), out.i.end(), value.arg[0]); return;
+    case Op::kVar: std::fill(out.i.begin(), out.i.end(), value.numbers[0]); return;
     case Op::kIota: std::copy(positions.begin(), positions.end(), out.i.begin()); return;
     case Op::kReshape: return Pull(*value.sources[0], positions, out);
     case Op::kExpand:
@@ -241,7 +242,7 @@ absl::StatusOr<std::shared_ptr<const RetainedValue>> Keep(const Value& value, Bu
 absl::StatusOr<std::shared_ptr<const RetainedValue>> KeepReduce(const Value& value,
                                                                 Budget& budget) {
   const Value& source = *value.sources[0];
-  const auto op = static_cast<Op>(value.arg[0]);
+  const auto op = ReduceOf(value.node).op();
   OB_RETURN_IF_ERROR(budget.Work(value.node, source.count(), source.cone + 1));
   OB_ASSIGN_OR_RETURN(std::shared_ptr<RetainedValue> kept, MakeKept(value, budget));
   LaneBlock& sums = kept->elements;
@@ -252,7 +253,7 @@ absl::StatusOr<std::shared_ptr<const RetainedValue>> KeepReduce(const Value& val
   }
 
   std::vector<int64_t> strides = StridesOf(value.dims);
-  for (size_t i = 1; i < value.arg.size(); ++i) strides[value.arg[i]] = 0;
+  for (const int64_t axis : ReduceOf(value.node).axes()) strides[axis] = 0;
   const PositionMap result_of(source.dims, strides, 0);
   std::vector<int64_t> into(kTile);
   LaneBlock tile;

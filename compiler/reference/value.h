@@ -49,7 +49,8 @@ struct Value {
   const UOp* node = nullptr;
   DType dtype = DType::kVoid;
   std::vector<int64_t> dims;
-  std::vector<int64_t> arg;  // of node, as numbers
+  std::vector<int64_t> numbers;  // the arguments of node with numbers for its symbolic dimensions;
+                                 // of a VAR its value
   std::vector<ValueRef> sources;
   std::shared_ptr<const RetainedValue> kept;
   const HostTensor* host = nullptr;

@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/rewrite/rules/fold.h"
 #include "compiler/rewrite/substitute.h"
@@ -15,8 +16,8 @@ namespace {
 
 absl::StatusOr<int64_t> ValueOfVar(const UOp* var, std::span<const Binding> bindings) {
   for (const Binding& binding : bindings)
-    if (binding.slot == var->arg[0]) return binding.value;
-  return absl::InvalidArgumentError(absl::StrCat("VAR ", var->arg[0], " is not bound"));
+    if (binding.slot == VarOf(var).slot()) return binding.value;
+  return absl::InvalidArgumentError(absl::StrCat("VAR ", VarOf(var).slot(), " is not bound"));
 }
 
 }  // namespace
@@ -24,13 +25,13 @@ absl::StatusOr<int64_t> ValueOfVar(const UOp* var, std::span<const Binding> bind
 absl::Status CheckBindings(std::span<const UOp* const> vars, std::span<const Binding> bindings) {
   for (const UOp* var : vars) {
     OB_ASSIGN_OR_RETURN(const int64_t value, ValueOfVar(var, bindings));
-    const auto same_slot = [&](const Binding& b) { return b.slot == var->arg[0]; };
+    const auto same_slot = [&](const Binding& b) { return b.slot == VarOf(var).slot(); };
     if (std::count_if(bindings.begin(), bindings.end(), same_slot) > 1)
-      return absl::InvalidArgumentError(absl::StrCat("VAR ", var->arg[0], " is bound twice"));
-    if (value < var->arg[1] || value > var->arg[2])
-      return absl::InvalidArgumentError(absl::StrCat("VAR ", var->arg[0], " is bound to ", value,
-                                                     ", which is not in ", var->arg[1], "..",
-                                                     var->arg[2]));
+      return absl::InvalidArgumentError(absl::StrCat("VAR ", VarOf(var).slot(), " is bound twice"));
+    if (value < VarOf(var).min() || value > VarOf(var).max())
+      return absl::InvalidArgumentError(absl::StrCat("VAR ", VarOf(var).slot(), " is bound to ",
+                                                     value, ", which is not in ", VarOf(var).min(),
+                                                     "..", VarOf(var).max()));
   }
   return absl::OkStatus();
 }
@@ -76,7 +77,7 @@ absl::StatusOr<std::vector<int64_t>> DimsAt(ShapeView shape, std::span<const Bin
 const UOp* AtLargest(Graph& graph, const UOp* root) {
   absl::flat_hash_map<const UOp*, const UOp*> by;
   for (const UOp* node : PostOrder(root))
-    if (node->op == Op::kVar) by[node] = ConstIndex(graph, node->arg[2]);
+    if (node->op == Op::kVar) by[node] = ConstIndex(graph, VarOf(node).max());
   return by.empty() ? root : Substitute(graph, root, by);
 }
 

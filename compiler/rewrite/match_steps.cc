@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/rewrite/rebuild.h"
 
 namespace outboard {
@@ -11,9 +12,9 @@ namespace {
 using Kind = PatternNode::Kind;
 
 bool IsNumber(const UOp* constant, Kind kind, int64_t number) {
-  if (kind == Kind::kFloatBits) return IsFloat(constant->dtype) && constant->arg[0] == number;
+  if (kind == Kind::kFloatBits) return IsFloat(constant->dtype) && ConstantBits(constant) == number;
   if (IsFloat(constant->dtype))
-    return constant->arg[0] == std::bit_cast<int64_t>(static_cast<double>(number));
+    return ConstantBits(constant) == std::bit_cast<int64_t>(static_cast<double>(number));
   return constant->int_value() == WrapTo(constant->dtype, number) &&
          (!IsBool(constant->dtype) || number == 0 || number == 1);
 }
@@ -21,7 +22,7 @@ bool IsNumber(const UOp* constant, Kind kind, int64_t number) {
 }  // namespace
 
 ConstantClass ClassOfConstant(const UOp* constant) {
-  const int64_t bits = constant->arg[0];
+  const int64_t bits = ConstantBits(constant);
   if (bits == 0) return ConstantClass::kZero;  // +0.0 too
   if (IsFloat(constant->dtype)) {
     if (bits == std::bit_cast<int64_t>(-0.0)) return ConstantClass::kMinusZero;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/schedule/padded_dims.h"
 
 namespace outboard::schedule {
@@ -16,8 +17,8 @@ double Elements(const UOp* node) { return static_cast<double>(PaddedSize(node->s
 
 // A product of matrices with more elements than either has.
 bool IsLargeProduct(const UOp* node) {
-  if (node->op != Op::kReduce || static_cast<Op>(node->arg[0]) != Op::kAdd ||
-      node->arg.size() != 2 || !IsFloat(node->dtype) || !IsStatic(node->shape) ||
+  if (node->op != Op::kReduce || ReduceOf(node).op() != Op::kAdd ||
+      ReduceOf(node).axes().size() != 1 || !IsFloat(node->dtype) || !IsStatic(node->shape) ||
       !IsStatic(node->src[0]->shape) || node->src[0]->op != Op::kMul)
     return false;
   double elements = 0;
@@ -98,8 +99,9 @@ class Finder {
 
   // A family ends here.
   static void Reduced(const UOp* node, Family& family, bool wide) {
-    const Op op = static_cast<Op>(node->arg[0]);
-    if (node->arg.size() != 2 || PaddedSize(node->src[0]->shape[node->arg[1]]) > kRowMax) {
+    const Op op = ReduceOf(node).op();
+    const auto axes = ReduceOf(node).axes();
+    if (axes.size() != 1 || PaddedSize(node->src[0]->shape[axes[0]]) > kRowMax) {
       family.kept = true;
     } else if (!wide) {
       family.has_max |= op == Op::kMax;

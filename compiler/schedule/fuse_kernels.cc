@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/limits.h"
 #include "compiler/rewrite/recorder.h"
@@ -61,11 +62,20 @@ struct Draft {
 constexpr int64_t kCopies = 5;
 
 // Of one extent, and to one end.
-bool SameLength(const UOp* a, const UOp* b) { return a->arg[1] == b->arg[1] && a->src == b->src; }
+bool SameLength(const UOp* a, const UOp* b) {
+  return RangeOf(a).extent() == RangeOf(b).extent() && a->src == b->src;
+}
+
+// The same loop by another id.
+const UOp* WithId(Graph& graph, const UOp* range, int64_t id) {
+  const RangeOf r(range);
+  return graph.MakeChecked(Op::kRange, DType::kI64, range->src,
+                           {id, r.extent(), static_cast<int64_t>(r.kind())});
+}
 
 double Points(const std::vector<const UOp*>& ranges) {
   double points = 1;
-  for (const UOp* range : ranges) points *= static_cast<double>(range->arg[1]);
+  for (const UOp* range : ranges) points *= static_cast<double>(RangeOf(range).extent());
   return points;
 }
 
@@ -158,8 +168,7 @@ std::vector<const UOp*> ScoreLoops(const std::vector<const UOp*>& values) {
       found.insert(mine.begin(), mine.end());
     }
   std::vector<const UOp*> loops(found.begin(), found.end());
-  std::sort(loops.begin(), loops.end(),
-            [](const UOp* a, const UOp* b) { return a->arg[0] < b->arg[0]; });
+  std::sort(loops.begin(), loops.end(), HasSmallerId);
   return loops;
 }
 
@@ -208,8 +217,8 @@ class Merger {
   Draft MakeDraft(const LoweredKernel& kernel) {
     Draft draft;
     const auto slot_of = [&](const UOp* global) {
-      const UOp* const node = kernel.buffers[global->arg[0]];
-      if (global->arg[0] > 0) draft.reads.insert(node);
+      const UOp* const node = kernel.buffers[GlobalOf(global).slot()];
+      if (GlobalOf(global).slot() > 0) draft.reads.insert(node);
       const auto [slot, fresh] = slot_of_.emplace(node, node_of_.size());
       if (fresh) node_of_.push_back(node);
       return slot->second;
@@ -222,15 +231,14 @@ class Merger {
     for (const UOp* node : PostOrder(ast)) {
       if (IsRange(node, RangeKind::kOutput)) draft.ranges.push_back(node);
       if (IsRange(node, RangeKind::kReduce)) {
-        steps *= static_cast<double>(node->arg[1]);
+        steps *= static_cast<double>(RangeOf(node).extent());
         ++draft.loops;
       }
       if (node->op == Op::kLoad)
-        loaded = std::max(loaded, static_cast<double>(node->src[0]->src[0]->arg[1]));
+        loaded = std::max(loaded, static_cast<double>(GlobalOfAccess(node).elements()));
       draft.has_loop |= node->op == Op::kReduceLoop;
     }
-    std::sort(draft.ranges.begin(), draft.ranges.end(),
-              [](const UOp* a, const UOp* b) { return a->arg[0] < b->arg[0]; });
+    std::sort(draft.ranges.begin(), draft.ranges.end(), HasSmallerId);
     if (draft.has_loop) draft.rows = draft.ranges.size();
     draft.scores = !ScoreLoops({draft.stores[0].value}).empty();
     draft.streams = !draft.has_loop || Points(draft.ranges) * steps <= loaded;
@@ -242,8 +250,9 @@ class Merger {
     Replacements by;
     for (const UOp* node : PostOrder(root))
       if (node->op == Op::kGlobal)
-        by[node] = graph_.MakeChecked(Op::kGlobal, node->dtype, {},
-                                      {static_cast<int64_t>(slot_of(node)), node->arg[1]});
+        by[node] =
+            graph_.MakeChecked(Op::kGlobal, node->dtype, {},
+                               {static_cast<int64_t>(slot_of(node)), GlobalOf(node).elements()});
     return Substitute(graph_, root, by);
   }
 
@@ -317,7 +326,7 @@ class Merger {
     if (guest.has_loop) value = WithFreshLoops(value);
     for (const UOp* node : PostOrder(value)) {
       if (node->op != Op::kLoad) continue;
-      const UOp* const read = node_of_[node->src[0]->src[0]->arg[0]];
+      const UOp* const read = node_of_[GlobalOfAccess(node).slot()];
       const auto stored = std::find_if(host.stores.begin(), host.stores.end(),
                                        [&](const Stored& s) { return s.node == read; });
       if (stored == host.stores.end()) continue;
@@ -382,9 +391,7 @@ class Merger {
   const UOp* WithFreshLoops(const UOp* value) {
     Replacements by;
     for (const UOp* node : PostOrder(value))
-      if (IsRange(node, RangeKind::kReduce))
-        by[node] = graph_.MakeChecked(Op::kRange, DType::kI64, node->src,
-                                      {fresh_range_++, node->arg[1], node->arg[2]});
+      if (IsRange(node, RangeKind::kReduce)) by[node] = WithId(graph_, node, fresh_range_++);
     return Substitute(graph_, value, by);
   }
 
@@ -506,7 +513,7 @@ class Merger {
     kernel.stores = static_cast<int>(buffers.size());
     kernel.buffers = std::move(buffers);
     sink = WithGlobals(sink, [&](const UOp* global) {
-      const UOp* const buffer = node_of_[global->arg[0]];
+      const UOp* const buffer = node_of_[GlobalOf(global).slot()];
       auto place = std::find(kernel.buffers.begin(), kernel.buffers.end(), buffer);
       if (place == kernel.buffers.end()) place = kernel.buffers.insert(place, buffer);
       return place - kernel.buffers.begin();
@@ -518,9 +525,7 @@ class Merger {
   const UOp* WithLoopsNumbered(const UOp* sink, int64_t next) {
     Replacements by;
     for (const UOp* node : PostOrder(sink))
-      if (IsRange(node, RangeKind::kReduce))
-        by[node] = graph_.MakeChecked(Op::kRange, DType::kI64, node->src,
-                                      {next++, node->arg[1], node->arg[2]});
+      if (IsRange(node, RangeKind::kReduce)) by[node] = WithId(graph_, node, next++);
     return Substitute(graph_, sink, by);
   }
 

@@ -1,6 +1,7 @@
 #include "compiler/schedule/guard.h"
 
 #include "compiler/ir/build.h"
+#include "compiler/ir/expr.h"
 #include "compiler/rewrite/simplify.h"
 #include "compiler/schedule/padded_dims.h"
 
@@ -13,11 +14,11 @@ const UOp* JoinGuards(Graph& graph, const UOp* a, const UOp* b) {
 }
 
 const UOp* InRange(Graph& graph, const UOp* index, const Dim& extent) {
+  const Expr i(graph, index);
   const UOp* guard = nullptr;
-  if (index->vmin < 0)
-    guard = Simplify(graph, Alu(graph, Op::kCmpLt, ConstIndex(graph, -1), index));
+  if (index->vmin < 0) guard = Simplify(graph, (i > -1).node());
   if (index->vmax < extent.min()) return guard;
-  const UOp* const below = Simplify(graph, Alu(graph, Op::kCmpLt, index, ValueOf(graph, extent)));
+  const UOp* const below = Simplify(graph, (i < i.of(ValueOf(graph, extent))).node());
   return JoinGuards(graph, guard, below);
 }
 
@@ -33,11 +34,6 @@ void AppendConditions(const UOp* guard, std::vector<const UOp*>& conditions) {
       conditions.push_back(c);
     }
   }
-}
-
-bool IsZero(const UOp* node) {
-  return node->is_const() &&
-         (IsFloat(node->dtype) ? node->float_value() == 0 : node->int_value() == 0);
 }
 
 bool DependsOn(const UOp* node, const UOp* range) {

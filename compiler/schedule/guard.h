@@ -17,9 +17,6 @@ const UOp* InRange(Graph& graph, const UOp* index, const Dim& extent);
 // Appends the conditions that `guard` joins by AND.
 void AppendConditions(const UOp* guard, std::vector<const UOp*>& conditions);
 
-// Whether `node` is the constant 0, which WHERE puts in the place of what is guarded.
-bool IsZero(const UOp* node);
-
 // Whether the expression holds the range.
 bool DependsOn(const UOp* node, const UOp* range);
 

@@ -4,6 +4,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/rewrite/substitute.h"
 #include "compiler/schedule/gather/row_store.h"
 #include "compiler/schedule/padded_dims.h"
@@ -22,15 +23,15 @@ const UOp* PlaceOfEachPoint(const FusedKernel& kernel, int64_t slot) {
   const UOp* place = nullptr;
   int64_t points = 1, elements = 0;
   for (const UOp* store : kernel.ast->src) {
-    const UOp& global = *store->src[0]->src[0];
-    if (global.arg[0] != slot) continue;
+    const GlobalOf global = GlobalOfAccess(store);
+    if (global.slot() != slot) continue;
     if (place != nullptr || store->src.size() == 3) return nullptr;
     place = store->src[0]->src[1];
-    elements = global.arg[1];
+    elements = global.elements();
   }
   for (const UOp* node : PostOrder(kernel.ast)) {
     if (IsRange(node, RangeKind::kSequence)) return nullptr;
-    if (IsRange(node, RangeKind::kOutput)) points *= node->arg[1];
+    if (IsRange(node, RangeKind::kOutput)) points *= RangeOf(node).extent();
   }
   // A store fills its buffer: with as many points as elements it does so once.
   return points == elements ? place : nullptr;
@@ -49,7 +50,7 @@ class Placer {
         const UOp* const node = kernel.buffers[slot];
         const bool writes = slot < static_cast<size_t>(kernel.stores);
         const bool given_up =
-            node->op == Op::kParam && slots.contains(node->arg[0]) && IsStatic(node->shape);
+            node->op == Op::kParam && slots.contains(ParamOf(node).slot()) && IsStatic(node->shape);
         if (given_up && !readers_.contains(node)) inputs_.push_back(node);
         (writes ? writers_ : readers_)[node].push_back(k);
         for (const size_t writer : writers_[node])
@@ -57,7 +58,7 @@ class Placer {
       }
     }
     std::sort(inputs_.begin(), inputs_.end(),
-              [](const UOp* a, const UOp* b) { return a->arg[0] < b->arg[0]; });
+              [](const UOp* a, const UOp* b) { return ParamOf(a).slot() < ParamOf(b).slot(); });
   }
 
   WrittenOver Run(std::span<const UOp* const> results) {
@@ -96,7 +97,7 @@ class Placer {
     if (place == nullptr) return false;
     for (const UOp* node : PostOrder(kernel.ast)) {
       if (node->op != Op::kLoad) continue;
-      const int64_t slot = node->src[0]->src[0]->arg[0];
+      const int64_t slot = GlobalOfAccess(node).slot();
       if (slot == to || (slot == from && node->src[0]->src[1] != place)) return false;
     }
     return MoveBehind(writer, readers);
@@ -159,8 +160,8 @@ FusedKernel WithOneSlot(Graph& graph, const FusedKernel& kernel, const WrittenOv
   absl::flat_hash_map<const UOp*, const UOp*> by;
   for (const UOp* node : PostOrder(kernel.ast))
     if (node->op == Op::kGlobal)
-      by[node] =
-          graph.MakeChecked(Op::kGlobal, node->dtype, {}, {slots[node->arg[0]], node->arg[1]});
+      by[node] = graph.MakeChecked(Op::kGlobal, node->dtype, {},
+                                   {slots[GlobalOf(node).slot()], GlobalOf(node).elements()});
   out.ast = Substitute(graph, kernel.ast, by);
   if (out.buffers.size() < kernel.buffers.size()) out.ast = StoreChangedRows(graph, out.ast);
   return out;

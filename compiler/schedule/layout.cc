@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/rewrite/rebuild.h"
 #include "compiler/rewrite/rules/linear.h"
@@ -69,7 +70,7 @@ std::vector<Place> PlacesIn(const LoweredKernel& kernel,
   std::vector<Place> places;
   for (const UOp* node : PostOrder(kernel.ast)) {
     if (node->op != Op::kIndex || node->src[0]->op != Op::kGlobal) continue;
-    const UOp* const value = kernel.buffers[node->src[0]->arg[0]];
+    const UOp* const value = kernel.buffers[GlobalOfAccess(node).slot()];
     if (temporaries.contains(value)) places.push_back({value, node->src[1]});
   }
   return places;

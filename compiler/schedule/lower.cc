@@ -5,7 +5,9 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
+#include "compiler/ir/expr.h"
 #include "compiler/ir/limits.h"
 #include "compiler/rewrite/recorder.h"
 #include "compiler/rewrite/simplify.h"
@@ -78,8 +80,9 @@ Indices ReshapeIndex(Graph& g, const Indices& index, ShapeView from, ShapeView t
       if (i == a0) {
         group[0] = flat;
       } else {
-        group[i - a0] = Simplify(g, Alu(g, Op::kMod, flat, extent));
-        flat = Simplify(g, Alu(g, Op::kIDiv, flat, extent));
+        const Expr whole(g, flat);
+        group[i - a0] = Simplify(g, (whole % whole.of(extent)).node());
+        flat = Simplify(g, (whole / whole.of(extent)).node());
       }
     }
     result.insert(result.end(), group.begin(), group.end());
@@ -149,7 +152,7 @@ class Lowerer {
     const UOp* guard = nullptr;
     for (int i = 0; i < node.rank(); ++i) {
       const UOp* const place =
-          Simplify(graph_, Add(graph_, site.index[i], Negated(node.arg_dim(2 * i))));
+          Simplify(graph_, Add(graph_, site.index[i], Negated(PadOf(&node).low(i))));
       guard = JoinGuards(graph_, guard, InRange(graph_, place, node.src[0]->shape[i]));
       if (inner != nullptr) inner->push_back(place);
     }
@@ -166,7 +169,8 @@ class Lowerer {
         break;
       case Op::kPermute:
         source.index.resize(x.rank());
-        for (int i = 0; i < node.rank(); ++i) source.index[node.arg[i]] = site.index[i];
+        for (int i = 0; i < node.rank(); ++i)
+          source.index[PermuteOf(&node).axis(i)] = site.index[i];
         break;
       case Op::kExpand:
         for (int i = 0; i < x.rank(); ++i)
@@ -174,12 +178,12 @@ class Lowerer {
         break;
       case Op::kShrink:
         for (int i = 0; i < x.rank(); ++i)
-          source.index.push_back(
-              Simplify(graph_, Add(graph_, site.index[i], ValueOf(graph_, node.arg_dim(2 * i)))));
+          source.index.push_back(Simplify(
+              graph_, Add(graph_, site.index[i], ValueOf(graph_, ShrinkOf(&node).begin(i)))));
         break;
       case Op::kFlip:
         source.index = site.index;
-        for (const int64_t axis : node.arg) {
+        for (const int64_t axis : FlipOf(&node).axes()) {
           // One element, or none: there is no loop that would end before it.
           if (PaddedSize(x.shape[axis]) == 1) continue;
           const UOp* const negated = Mul(graph_, site.index[axis], ConstIndex(graph_, -1));
@@ -202,7 +206,7 @@ class Lowerer {
     std::vector<const UOp*>& ranges = ranges_[site];
     const bool fresh = ranges.empty();
     size_t next = 0;
-    for (const int64_t axis : node.arg.subspan(1)) {
+    for (const int64_t axis : ReduceOf(&node).axes()) {
       const Dim& dim = node.src[0]->shape[axis];
       if (dim == Dim(1)) continue;
       if (fresh) ranges.push_back(RangeOver(graph_, next_range_++, dim, RangeKind::kReduce));
@@ -260,7 +264,7 @@ class Lowerer {
         return guard == nullptr || gated ? value : Where(graph_, guard, value, zero);
       }
       case Kind::kReduce: {
-        const Op op = static_cast<Op>(node.arg[0]);
+        const Op op = ReduceOf(&node).op();
         if (needs.empty()) return Identity(op, node.dtype);
         const UOp* value = values_.at(needs[0]);
         const std::vector<const UOp*>& ranges = ranges_.at(site);
@@ -272,7 +276,7 @@ class Lowerer {
         if (ranges.empty()) return value;
         std::vector<const UOp*> src = {Simplify(graph_, value)};
         src.insert(src.end(), ranges.begin(), ranges.end());
-        return graph_.MakeChecked(Op::kReduceLoop, DType::kVoid, src, {node.arg[0]});
+        return graph_.MakeChecked(Op::kReduceLoop, DType::kVoid, src, {static_cast<int64_t>(op)});
       }
       case Kind::kValue: {
         if (node.op == Op::kContiguous) return values_.at(needs[0]);

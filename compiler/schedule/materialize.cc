@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/rewrite/simplify.h"
 #include "compiler/schedule/gather/one_hot.h"
@@ -184,7 +185,7 @@ class Chooser {
     if (IsLoop(node)) {
       if (use.users > 1 || use.enclosing == Enclosing::kLoop) return true;
       if (use.enclosing == Enclosing::kSum)
-        return static_cast<Op>(node->arg[0]) != Op::kAdd || repeats > kJoinedSumRepeats;
+        return ReduceOf(node).op() != Op::kAdd || repeats > kJoinedSumRepeats;
       return repeats > 1;
     }
     if (IsMovement(node->op) || IsWindow(node) || IsWidening(node))
@@ -220,7 +221,7 @@ class Chooser {
     } else if (node->op == Op::kReduce) {
       const OneHot& one_hot = one_hot_.at(node);
       const Enclosing inside = one_hot.loops_left > 1 ? Enclosing::kSum : use.enclosing;
-      const bool sum = static_cast<Op>(node->arg[0]) == Op::kAdd;
+      const bool sum = ReduceOf(node).op() == Op::kAdd;
       const auto places = places_.find(node);
       const double repeated = one_hot.loops_left / (places == places_.end() ? 1 : places->second);
       const double readings = use.readings * std::max(1.0, repeated);

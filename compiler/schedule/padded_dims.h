@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/uop.h"
 
 namespace outboard::schedule {
@@ -20,9 +21,6 @@ int64_t PaddedSize(ShapeView shape);
 // The dimension's value: an i64 scalar.
 const UOp* ValueOf(Graph& graph, const Dim& dim);
 
-inline bool IsRange(const UOp* node, RangeKind kind) {
-  return node->op == Op::kRange && node->arg[2] == static_cast<int64_t>(kind);
-}
 // A RANGE over the dimension.
 const UOp* RangeOver(Graph& graph, int64_t id, const Dim& dim, RangeKind kind);
 

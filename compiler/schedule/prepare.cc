@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/limits.h"
 
@@ -79,7 +80,7 @@ class Preparer {
       case Op::kCopy:
       case Op::kAllReduce: return source(0);
       case Op::kAssign: return source(1);
-      case Op::kGetTuple: return source(0)->src[node->arg[0]];
+      case Op::kGetTuple: return source(0)->src[GetTupleOf(node).index()];
       default: break;
     }
     const int own = node->own_sources();

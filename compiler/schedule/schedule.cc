@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/print.h"
 #include "compiler/rewrite/recorder.h"
 #include "compiler/rewrite/simplify.h"
@@ -40,8 +41,8 @@ class Assembler {
     const WrittenOver over = WriteInPlace(graph, kernels_, sink_->src, donated);
     for (const UOp* result : sink_->src) {
       const auto input = over.find(result);
-      schedule_.over.push_back(input == over.end() ? kNoInput
-                                                   : static_cast<int>(input->second->arg[0]));
+      schedule_.over.push_back(
+          input == over.end() ? kNoInput : static_cast<int>(ParamOf(input->second).slot()));
     }
     for (int step = 0; step < static_cast<int>(kernels_.size()); ++step) {
       const FusedKernel& merged = kernels_[step];
@@ -84,7 +85,7 @@ class Assembler {
                              PaddedSize(node->shape)};
       if (node->op == Op::kParam) {
         buffer.kind = ScheduledBuffer::Kind::kInput;
-        buffer.index = node->arg[0];
+        buffer.index = ParamOf(node).slot();
       } else if (const auto output = outputs_.find(node); output != outputs_.end()) {
         buffer.kind = ScheduledBuffer::Kind::kOutput;
         buffer.index = output->second;
@@ -195,7 +196,7 @@ std::string KernelToString(const Schedule& schedule, size_t index) {
   for (const UOp* node : PostOrder(kernel.ast)) {
     if (node->op != Op::kRange) continue;
     auto& ranges = IsRange(node, RangeKind::kReduce) ? reduce_ranges : output_ranges;
-    ranges.push_back(node->src.empty() ? absl::StrCat(node->arg[1])
+    ranges.push_back(node->src.empty() ? absl::StrCat(RangeOf(node).extent())
                                        : ExpressionToString(node->src[0]));
   }
   const size_t stores = kernel.ast->src.size();

@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/limits.h"
 #include "compiler/rewrite/rebuild.h"
@@ -36,13 +37,13 @@ struct Cut {
 // to a sum, one that is filled up. No parts where there is neither.
 Cut FindCut(const UOp* reduce, int64_t parts_min) {
   const UOp& x = *reduce->src[0];
-  for (const int64_t axis : reduce->arg.subspan(1)) {
+  for (const int64_t axis : ReduceOf(reduce).axes()) {
     const int64_t extent = x.shape[axis].value();
     for (int64_t parts = parts_min; parts <= std::min(extent, kPartialsMax); ++parts)
       if (extent % parts == 0) return {axis, parts, extent / parts};
   }
-  if (static_cast<Op>(reduce->arg[0]) != Op::kAdd) return {};
-  for (const int64_t axis : reduce->arg.subspan(1))
+  if (ReduceOf(reduce).op() != Op::kAdd) return {};
+  for (const int64_t axis : ReduceOf(reduce).axes())
     if (const int64_t extent = x.shape[axis].value();
         extent >= 16 * parts_min && extent <= limits::kDimMax - parts_min)
       return {axis, parts_min, (extent + parts_min - 1) / parts_min};
@@ -65,7 +66,7 @@ const UOp* OperandOf(const UOp* node) {
 int64_t PartsForCache(const UOp* reduce) {
   const UOp* product = reduce->src[0];
   while (IsMovement(product->op)) product = product->src[0];
-  if (static_cast<Op>(reduce->arg[0]) != Op::kAdd || product->op != Op::kMul) return 1;
+  if (ReduceOf(reduce).op() != Op::kAdd || product->op != Op::kMul) return 1;
   double bytes = 0, elements = 0;
   for (const UOp* side : product->src) {
     const UOp* const operand = OperandOf(side);
@@ -84,7 +85,7 @@ int64_t PartsForCache(const UOp* reduce) {
 
 const UOp* Split(Graph& g, const UOp* reduce, const Cut& cut) {
   const UOp* x = reduce->src[0];
-  const Op op = static_cast<Op>(reduce->arg[0]);
+  const Op op = ReduceOf(reduce).op();
   if (IsFloat(x->dtype) && ByteWidth(x->dtype) < 4) x = Cast(g, x, DType::kF32);
   if (const int64_t more = cut.parts * cut.length - x->shape[cut.axis].value(); more > 0) {
     Shape sides(2 * x->rank(), Dim(0));
@@ -95,7 +96,7 @@ const UOp* Split(Graph& g, const UOp* reduce, const Cut& cut) {
   dims[cut.axis] = Dim(cut.length);
   dims.insert(dims.begin() + cut.axis, Dim(cut.parts));
   std::vector<int64_t> inside;  // every reduced axis, in its part; the parts are left
-  for (const int64_t axis : reduce->arg.subspan(1)) inside.push_back(axis + (axis >= cut.axis));
+  for (const int64_t axis : ReduceOf(reduce).axes()) inside.push_back(axis + (axis >= cut.axis));
   const UOp* const partial =
       g.MakeChecked(Op::kContiguous, DType::kVoid, {Reduce(g, op, Reshape(g, x, dims), inside)});
   const UOp* const whole = Reduce(g, op, partial, {cut.axis});
@@ -108,7 +109,8 @@ absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink) {
   absl::flat_hash_map<const UOp*, const UOp*> made;
   for (const UOp* node : PostOrder(sink)) {
     const UOp*& now = made[node] = WithSourcesBecome(graph, node, made);
-    if (node->op != Op::kReduce || node->arg.size() < 2 || !IsStatic(node->src[0]->shape)) continue;
+    if (node->op != Op::kReduce || ReduceOf(node).axes().empty() || !IsStatic(node->src[0]->shape))
+      continue;
     const int64_t results = ElementCount(node->shape);
     const auto elements = static_cast<double>(ElementCount(node->src[0]->shape));
     if (results == 0 || elements < kElementsMin) continue;

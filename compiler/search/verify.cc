@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 
 namespace outboard::search {
 namespace {
@@ -48,15 +49,15 @@ SlotBuffers::SlotBuffers(const UOp* sink) {
   const std::vector<const UOp*> nodes = PostOrder(sink);
   for (const UOp* node : nodes) {
     if (node->op != Op::kGlobal) continue;
-    const auto slot = static_cast<size_t>(node->arg[0]);
+    const auto slot = static_cast<size_t>(GlobalOf(node).slot());
     if (slots_.size() <= slot) slots_.resize(slot + 1);
     slots_[slot].dtype = node->dtype;
-    slots_[slot].elements = node->arg[1];
-    slots_[slot].memory.resize(node->arg[1] * ByteWidth(node->dtype) + kAlignment);
+    slots_[slot].elements = GlobalOf(node).elements();
+    slots_[slot].memory.resize(GlobalOf(node).elements() * ByteWidth(node->dtype) + kAlignment);
   }
   for (const UOp* node : nodes) {
-    if (node->op == Op::kStore) slots_[node->src[0]->src[0]->arg[0]].written = true;
-    if (node->op == Op::kLoad) slots_[node->src[0]->src[0]->arg[0]].read = true;
+    if (node->op == Op::kStore) slots_[GlobalOfAccess(node).slot()].written = true;
+    if (node->op == Op::kLoad) slots_[GlobalOfAccess(node).slot()].read = true;
   }
   for (Slot& slot : slots_) {
     const auto address = reinterpret_cast<uintptr_t>(slot.memory.data());

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/limits.h"
 #include "gateway/base/token.h"
 #include "wire/limits.h"
 #include "wire/status_code.h"
@@ -221,10 +222,11 @@ absl::Status Relay::FromClient(ClientSide* client, proto::ClientFrame frame, boo
 // frame when its client comes back on another stream, whose pieces these then are.
 absl::StatusOr<std::optional<std::string>> Relay::Join(ClientSide* client,
                                                        const proto::Graph& piece) {
-  if (piece.id().size() != wire::kHashBytes || piece.total_bytes() > wire::kGraphBytesMax) {
+  if (piece.id().size() != wire::kHashBytes ||
+      piece.total_bytes() > uint64_t{limits::kGraphBytesMax}) {
     return absl::InvalidArgumentError(
         absl::StrCat("a graph of ", piece.total_bytes(), " bytes with an id of ", piece.id().size(),
-                     "; limits ", wire::kGraphBytesMax, " and ", wire::kHashBytes));
+                     "; limits ", limits::kGraphBytesMax, " and ", wire::kHashBytes));
   }
   std::lock_guard lock(mutex_);
   if (client_ != client) return std::nullopt;

@@ -115,13 +115,10 @@ absl::StatusOr<uint64_t> FakeEngine::Run(const transport::RunRequest& request) {
     if (status.ok()) status = found->second.poison;
     inputs.push_back(found->second.value);
   }
-  std::vector<Binding> bindings;
-  for (const transport::Binding& binding : request.bindings)
-    bindings.push_back({binding.slot, binding.value});
   std::vector<HostTensor> outputs;
   if (status.ok() && evaluate) {
     absl::StatusOr<std::vector<HostTensor>> results =
-        Repeated(request, sink, std::move(inputs), bindings);
+        Repeated(request, sink, std::move(inputs), request.bindings);
     if (results.ok()) outputs = *std::move(results);
     status = results.status();
   }
@@ -144,7 +141,7 @@ absl::StatusOr<uint64_t> FakeEngine::Run(const transport::RunRequest& request) {
       buffer.value = std::move(outputs[i]);
     } else {
       const UOp& result = *sink->src[i];
-      OB_ASSIGN_OR_RETURN(std::vector<int64_t> dims, DimsAt(result.shape, bindings));
+      OB_ASSIGN_OR_RETURN(std::vector<int64_t> dims, DimsAt(result.shape, request.bindings));
       buffer.value = {result.dtype, std::move(dims), {}};
       if (status.ok())
         buffer.value.bytes.resize(buffer.value.ElementCount() * ByteWidth(result.dtype));

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "client/session/core/failure.h"
+#include "compiler/ir/limits.h"
 #include "tests/support/documented.h"
 
 namespace outboard::transport {
@@ -486,6 +487,21 @@ TEST(SessionCore, ARepeatedRunSaysWhatItCarries) {
   EXPECT_EQ(run.cursor().stride(), -2);
   request.carry[0].input = 1;  // of 1
   EXPECT_EQ(core.Run(request).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(SessionCore, ARunThatNoGatewayAcceptsIsRefused) {
+  Opened core;
+  RunRequest request = OfGraph('a');
+  request.bindings = {{limits::kVarSlotMax - 1, 5}};
+  EXPECT_TRUE(core.Run(request).ok());
+  EXPECT_EQ(core.Items().back().run().bindings(0).slot(), limits::kVarSlotMax - 1);
+  for (const int64_t slot : {int64_t{-1}, limits::kVarSlotMax, int64_t{1} << 32}) {
+    request.bindings = {{slot, 5}};
+    EXPECT_EQ(core.Run(request).status().code(), absl::StatusCode::kInvalidArgument) << slot;
+  }
+  request.bindings.clear();
+  request.graph = std::make_shared<const std::string>(limits::kGraphBytesMax + 1, 'g');
+  EXPECT_EQ(core.Run(request).status().code(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST(SessionCore, CreditBoundsItemsAndBytes) {

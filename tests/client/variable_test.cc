@@ -73,7 +73,7 @@ TEST_F(VariableTest, SlotsFollowTheFirstUse) {
   };
   const auto [first, second] = run(n.bind(2), m.bind(3));
   EXPECT_NE(first, second);
-  EXPECT_EQ(engine->last.bindings[0].slot, 0u);
+  EXPECT_EQ(engine->last.bindings[0].slot, 0);
   EXPECT_EQ(engine->last.bindings[0].value, 2);
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "compiler/compile.h"
+#include "compiler/ir/accessors.h"
 #include "tests/compiler/kernel_run.h"
 #include "tests/compiler/kernel_shapes.h"
 
@@ -40,11 +41,11 @@ void Measure(const char* name, const UOp* sink) {
   std::vector<void*> buffers;
   for (const UOp* node : PostOrder(sink)) {
     if (node->op != Op::kGlobal) continue;
-    const auto slot = static_cast<size_t>(node->arg[0]);
+    const auto slot = static_cast<size_t>(GlobalOf(node).slot());
     if (memory.size() <= slot) memory.resize(slot + 1);
-    memory[slot].resize(node->arg[1] * ByteWidth(node->dtype) + 64);
+    memory[slot].resize(GlobalOf(node).elements() * ByteWidth(node->dtype) + 64);
     if (node->dtype == DType::kF32)
-      for (int64_t i = 0; i < node->arg[1]; ++i)
+      for (int64_t i = 0; i < GlobalOf(node).elements(); ++i)
         reinterpret_cast<float*>(memory[slot].data())[i] = 0.25f * (i % 7);
   }
   for (auto& bytes : memory)

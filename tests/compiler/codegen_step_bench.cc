@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "compiler/compile.h"
 #include "compiler/gradient/gradient.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/print.h"
@@ -204,8 +205,8 @@ int Run(int64_t batch) {
     std::string loops;
     for (const UOp* node : PostOrder(kernels[k]))
       if (node->op == Op::kRange)
-        loops += (node->arg[2] == 0 ? " r" : " k") + std::to_string(node->arg[0]) + ":" +
-                 std::to_string(node->arg[1]);
+        loops += (IsRange(node, RangeKind::kOutput) ? " r" : " k") +
+                 std::to_string(RangeOf(node).id()) + ":" + std::to_string(RangeOf(node).extent());
     start = Now();
     (void)CompileKernel(kernels[k]);
     const double compile_ms = (Now() - start) * 1e3;

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/spec.h"
 
 namespace outboard::test {
@@ -53,7 +54,7 @@ ErrorInfo Rounded(DType dtype, ErrorInfo info) {
 
 int64_t ReducedCount(const UOp* node) {
   int64_t count = 1;
-  for (const int64_t axis : node->arg.subspan(1)) count *= node->src[0]->shape[axis].max();
+  for (const int64_t axis : ReduceOf(node).axes()) count *= node->src[0]->shape[axis].max();
   return count;
 }
 
@@ -67,23 +68,21 @@ const UOp* ThroughViews(const UOp* node) {
 // one element counts.
 bool IsOneHotSum(const UOp* node) {
   const UOp* const where = node->src[0];
-  if (where->op != Op::kWhere || where->src[0]->op != Op::kCmpEq || node->arg.size() != 2)
-    return false;
-  const UOp* const zero = ThroughViews(where->src[2]);
-  if (!zero->is_const() || (IsFloat(zero->dtype) ? zero->float_value() : zero->int_value()) != 0)
-    return false;
+  const auto axes = ReduceOf(node).axes();
+  if (where->op != Op::kWhere || where->src[0]->op != Op::kCmpEq || axes.size() != 1) return false;
+  if (!IsZero(ThroughViews(where->src[2]))) return false;
   const UOp* const iota = ThroughViews(where->src[0]->src[0]);
-  return iota->op == Op::kIota && iota->shape[0] == where->shape[node->arg[1]];
+  return iota->op == Op::kIota && iota->shape[0] == where->shape[axes[0]];
 }
 
 ErrorInfo OfReduce(const UOp* node, const ErrorInfo& x) {
-  const auto op = static_cast<Op>(node->arg[0]);
+  const auto op = ReduceOf(node).op();
   const auto count = static_cast<double>(ReducedCount(node));
   ErrorInfo info = x;
   info.product = false;
   if (op == Op::kMax) {
     // Lowest value where the axis is empty.
-    for (const int64_t axis : node->arg.subspan(1))
+    for (const int64_t axis : ReduceOf(node).axes())
       info.special |= node->src[0]->shape[axis].min() == 0;
     if (info.special) info.magnitude = kInfinity;
     return info;
@@ -324,7 +323,7 @@ const std::vector<ErrorInfo>& InfoTable::Of(const UOp* root) {
       case Op::kFunction: break;
       case Op::kTuple:
       case Op::kSink: infos = sources; break;
-      case Op::kGetTuple: infos = {known_.at(node->src[0])[node->arg[0]]}; break;
+      case Op::kGetTuple: infos = {known_.at(node->src[0])[GetTupleOf(node).index()]}; break;
       case Op::kCall: {
         InfoTable inside;
         const UOp* const function = node->src[0];
@@ -342,7 +341,8 @@ const std::vector<ErrorInfo>& InfoTable::Of(const UOp* root) {
 
 std::vector<ErrorInfo> InfosOfResults(const UOp* sink, std::span<const HostTensor> params) {
   InfoTable table;
-  for (const UOp* param : ParamsOf(sink)) table.Set(param, InfoOfTensor(params[param->arg[0]]));
+  for (const UOp* param : ParamsOf(sink))
+    table.Set(param, InfoOfTensor(params[ParamOf(param).slot()]));
   return table.Of(sink);
 }
 

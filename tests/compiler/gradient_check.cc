@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "compiler/gradient/gradient.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/print.h"
 #include "compiler/reference/interpret.h"
@@ -45,8 +46,8 @@ absl::StatusOr<std::vector<std::vector<double>>> Evaluate(Graph& g, Sources root
                                                           const std::vector<Binding>& bindings) {
   std::vector<HostTensor> params;
   for (const Input& input : inputs) {
-    params.resize(std::max<size_t>(params.size(), input.param->arg[0] + 1));
-    params[input.param->arg[0]] = ToHost(input);
+    params.resize(std::max<size_t>(params.size(), ParamOf(input.param).slot() + 1));
+    params[ParamOf(input.param).slot()] = ToHost(input);
   }
   OB_ASSIGN_OR_RETURN(const std::vector<HostTensor> results,
                       Interpret(Sink(g, roots), params, bindings));

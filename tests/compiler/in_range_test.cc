@@ -8,6 +8,7 @@
 #include <random>
 
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/print.h"
 #include "compiler/schedule/schedule.h"
 #include "tests/compiler/kernel_check.h"
@@ -32,10 +33,10 @@ const UOp* Gather(Graph& g, const UOp* r, int64_t elements, const UOp* index,
                   const UOp* gate = nullptr) {
   const UOp* const load = gate == nullptr ? LoadAt(g, 1, kF, elements, index)
                                           : GatedLoadAt(g, 1, kF, elements, index, gate, Zero(g));
-  return Sink(g, {StoreAt(g, 0, r->arg[1], r, load)});
+  return Sink(g, {StoreAt(g, 0, RangeOf(r).extent(), r, load)});
 }
 const UOp* Loaded(Graph& g, DType dtype, const UOp* r) {
-  return Cast(g, LoadAt(g, 2, dtype, r->arg[1], r), DType::kI64);
+  return Cast(g, LoadAt(g, 2, dtype, RangeOf(r).extent(), r), DType::kI64);
 }
 
 struct Case {
@@ -316,7 +317,7 @@ TEST(InRange, PlantedFaults) {
     const UOp* const sink = c.kernel(g);
     EXPECT_EQ(proof::CheckInRange(sink).code(), absl::StatusCode::kInternal) << c.name;
     const auto guarded = proof::GuardUnproved(g, sink);
-    if (sink->src[0]->src[0]->src[0]->arg[1] == 63 && c.name == "store too far") {
+    if (GlobalOfAccess(sink->src[0]).elements() == 63 && c.name == "store too far") {
       EXPECT_EQ(guarded.status().code(), absl::StatusCode::kInternal) << c.name;
       continue;
     }
@@ -343,7 +344,7 @@ class RandomIndex {
     const UOp* const load =
         Number(4) == 0 ? LoadAt(g_, 1, kF, elements, index)
                        : GatedLoadAt(g_, 1, kF, elements, index, Gate(index, elements), Zero(g_));
-    return Sink(g_, {StoreAt(g_, 0, r->arg[1], r, Fold(g_, Op::kAdd, load, {k}))});
+    return Sink(g_, {StoreAt(g_, 0, RangeOf(r).extent(), r, Fold(g_, Op::kAdd, load, {k}))});
   }
 
  private:

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/bounds.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/print.h"
@@ -20,15 +21,17 @@ namespace {
 using reference::Tile;
 
 // Two variables of at most 256 values each, and all pairs of them.
+int64_t LengthOf(const UOp* var) { return VarOf(var).max() - VarOf(var).min() + 1; }
+
 struct Variables {
   const UOp* a;
   const UOp* b;
 
-  int64_t count() const { return (a->arg[2] - a->arg[1] + 1) * (b->arg[2] - b->arg[1] + 1); }
+  int64_t count() const { return LengthOf(a) * LengthOf(b); }
   Tile Values(const UOp* var) const {
     Tile tile;
-    for (int64_t x = a->arg[1]; x <= a->arg[2]; ++x)
-      for (int64_t y = b->arg[1]; y <= b->arg[2]; ++y) tile.i.push_back(var == a ? x : y);
+    for (int64_t x = VarOf(a).min(); x <= VarOf(a).max(); ++x)
+      for (int64_t y = VarOf(b).min(); y <= VarOf(b).max(); ++y) tile.i.push_back(var == a ? x : y);
     return tile;
   }
 };

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "compiler/compile.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/print.h"
 #include "tests/compiler/kernel_run.h"
 
@@ -23,12 +24,12 @@ inline Buffers RandomBuffers(const UOp* sink, uint32_t seed, bool wild = false) 
   Buffers buffers;
   for (const UOp* node : PostOrder(sink)) {
     if (node->op != Op::kGlobal) continue;
-    const auto slot = static_cast<size_t>(node->arg[0]);
+    const auto slot = static_cast<size_t>(GlobalOf(node).slot());
     if (buffers.size() <= slot) buffers.resize(slot + 1);
     const int width = ByteWidth(node->dtype);
     std::string& bytes = buffers[slot];
-    bytes.resize(node->arg[1] * width);
-    for (int64_t i = 0; i < node->arg[1]; ++i) {
+    bytes.resize(GlobalOf(node).elements() * width);
+    for (int64_t i = 0; i < GlobalOf(node).elements(); ++i) {
       char* const at = bytes.data() + i * width;
       const auto bits = random();
       if (IsFloat(node->dtype) && !wild) {
@@ -55,9 +56,9 @@ inline void ExpectClose(const UOp* sink, const Buffers& got, const Buffers& want
                         double tolerance) {
   for (const UOp* node : PostOrder(sink)) {
     if (node->op != Op::kGlobal) continue;
-    const auto slot = static_cast<size_t>(node->arg[0]);
+    const auto slot = static_cast<size_t>(GlobalOf(node).slot());
     const int width = ByteWidth(node->dtype);
-    for (int64_t i = 0; i < node->arg[1]; ++i) {
+    for (int64_t i = 0; i < GlobalOf(node).elements(); ++i) {
       const char *a = got[slot].data() + i * width, *b = want[slot].data() + i * width;
       if (IsFloat(node->dtype)) {
         const double x = LoadFloat(node->dtype, a), y = LoadFloat(node->dtype, b);

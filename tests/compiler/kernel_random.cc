@@ -5,6 +5,7 @@
 #include <random>
 #include <vector>
 
+#include "compiler/ir/accessors.h"
 #include "tests/compiler/kernel_build.h"
 
 namespace outboard::test {
@@ -68,7 +69,7 @@ class Maker {
     for (int64_t i = 0, n = 1 + Pick(2); i < n; ++i)
       rows.push_back(Range(g_, 10 + i, Extent(), RangeKind::kSequence));
     std::vector<int64_t> lengths;
-    for (const UOp* row : rows) lengths.push_back(row->arg[1]);
+    for (const UOp* row : rows) lengths.push_back(RangeOf(row).extent());
     const int64_t slot = slot_++, places = Extent();
     const UOp* place = Index(rows);
     if (Pick(3) != 0) {
@@ -184,7 +185,7 @@ class Maker {
   static DType SomeIntFor(DType dtype) { return IsFloat(dtype) ? DType::kU8 : DType::kI16; }
   static int64_t Points(const std::vector<const UOp*>& ranges) {
     int64_t points = 1;
-    for (const UOp* r : ranges) points *= r->arg[1];
+    for (const UOp* r : ranges) points *= RangeOf(r).extent();
     return points;
   }
 

@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/reference/alu.h"
 #include "tests/compiler/kernel_run.h"
 
@@ -20,10 +21,8 @@ class Walker {
   absl::Status Run() {
     std::vector<const UOp*> ranges;  // sequences inside, as their ids say
     for (const UOp* node : PostOrder(sink_))
-      if (node->op == Op::kRange && node->arg[2] != static_cast<int64_t>(RangeKind::kReduce))
-        ranges.push_back(node);
-    std::sort(ranges.begin(), ranges.end(),
-              [](const UOp* a, const UOp* b) { return a->arg[0] < b->arg[0]; });
+      if (node->op == Op::kRange && !IsRange(node, RangeKind::kReduce)) ranges.push_back(node);
+    std::sort(ranges.begin(), ranges.end(), HasSmallerId);
     Loop(ranges, 0, [&] {
       std::vector<Tile> values;
       for (const UOp* store : sink_->src) values.push_back(Eval(store->src[1]));
@@ -43,20 +42,20 @@ class Walker {
   template <typename Body>
   void Loop(const std::vector<const UOp*>& ranges, size_t level, const Body& body) {
     if (level == ranges.size()) return body();
-    for (int64_t i = 0; i < ranges[level]->arg[1]; ++i) {
+    for (int64_t i = 0; i < RangeOf(ranges[level]).extent(); ++i) {
       counters_[ranges[level]] = i;
       Loop(ranges, level + 1, body);
     }
   }
 
   char* At(const UOp* index) {
-    const UOp* const global = index->src[0];
+    const GlobalOf global(index->src[0]);
     const int64_t element = Int(index->src[1]);
-    if (element < 0 || element >= global->arg[1]) {
-      status_ = absl::OutOfRangeError(absl::StrCat("slot ", global->arg[0], " element ", element));
+    if (element < 0 || element >= global.elements()) {
+      status_ = absl::OutOfRangeError(absl::StrCat("slot ", global.slot(), " element ", element));
       return nullptr;
     }
-    return buffers_[global->arg[0]].data() + element * ByteWidth(global->dtype);
+    return buffers_[global.slot()].data() + element * ByteWidth(index->dtype);
   }
 
   static Tile OfInt(int64_t value) { return {{}, {value}}; }
@@ -68,7 +67,7 @@ class Walker {
     switch (node->op) {
       case Op::kConst: return node->int_value();
       case Op::kRange: return counters_.at(node);
-      case Op::kVar: return node->arg[2];  // the largest is as good as any
+      case Op::kVar: return VarOf(node).max();  // the largest is as good as any
       case Op::kAdd:
       case Op::kMul:
         if (index) {
@@ -96,7 +95,7 @@ class Walker {
         if (IsFloat(node->dtype)) return {{node->float_value()}, {}};
         return OfInt(node->int_value());
       case Op::kRange: return OfInt(counters_.at(node));
-      case Op::kVar: return OfInt(node->arg[2]);
+      case Op::kVar: return OfInt(VarOf(node).max());
       case Op::kLoad: {
         if (node->src.size() == 3 && Int(node->src[1]) == 0) return source(2);
         const char* const at = At(node->src[0]);
@@ -129,7 +128,7 @@ class Walker {
   }
 
   Tile Fold(const UOp* node) {
-    const Op op = static_cast<Op>(node->arg[0]);
+    const Op op = ReduceOf(node).op();
     const std::vector<const UOp*> ranges(node->src.begin() + 1, node->src.end());
     if (IsFloat(node->dtype)) {
       double total = op == Op::kMax ? -INFINITY : op == Op::kMul;

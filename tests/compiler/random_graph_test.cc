@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/print.h"
@@ -72,7 +73,7 @@ RandomCase Rebound(const RandomCase& c, bool largest) {
   RandomCase other;
   other.sink = c.sink;
   for (const UOp* var : VarsOf(c.sink))
-    other.bindings.push_back({var->arg[0], var->arg[largest ? 2 : 1]});
+    other.bindings.push_back({VarOf(var).slot(), largest ? VarOf(var).max() : VarOf(var).min()});
   const std::vector<const UOp*> params = ParamsOf(c.sink);
   for (size_t i = 0; i < params.size(); ++i) {
     HostTensor tensor = c.params[i];

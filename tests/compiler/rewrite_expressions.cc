@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/print.h"
 
@@ -32,7 +33,7 @@ Tile Splat(const UOp* constant, int64_t lanes) {
   Tile tile;
   tile.Resize(constant->dtype, lanes);
   std::fill(tile.f.begin(), tile.f.end(), IsFloat(constant->dtype) ? constant->float_value() : 0);
-  std::fill(tile.i.begin(), tile.i.end(), constant->arg[0]);
+  std::fill(tile.i.begin(), tile.i.end(), ConstantBits(constant));
   return tile;
 }
 
@@ -87,8 +88,8 @@ Tile Evaluate(const UOp* root, const Assignment& leaves, int64_t lanes) {
           out = value->second;
         } else {
           for (const int64_t place : src[1]->i)
-            out.i.push_back(place >= 0 && place < node->src[0]->arg[1] ? MemoryAt(place)
-                                                                       : kNowhere);
+            out.i.push_back(place >= 0 && place < GlobalOfAccess(node).elements() ? MemoryAt(place)
+                                                                                  : kNowhere);
         }
         break;
       case Op::kLoad:

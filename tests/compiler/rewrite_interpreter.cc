@@ -4,6 +4,7 @@
 #include <bit>
 #include <functional>
 
+#include "compiler/ir/accessors.h"
 #include "compiler/rewrite/condition.h"
 #include "compiler/rewrite/rebuild.h"
 #include "compiler/rewrite/result.h"
@@ -14,9 +15,10 @@ namespace {
 using Kind = PatternNode::Kind;
 
 bool IsNumber(const UOp* constant, const PatternNode& p) {
-  if (p.kind == Kind::kFloatBits) return IsFloat(constant->dtype) && constant->arg[0] == p.number;
+  if (p.kind == Kind::kFloatBits)
+    return IsFloat(constant->dtype) && ConstantBits(constant) == p.number;
   if (IsFloat(constant->dtype))
-    return constant->arg[0] == std::bit_cast<int64_t>(static_cast<double>(p.number));
+    return ConstantBits(constant) == std::bit_cast<int64_t>(static_cast<double>(p.number));
   return constant->int_value() == WrapTo(constant->dtype, p.number) &&
          (!IsBool(constant->dtype) || p.number == 0 || p.number == 1);
 }

@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/print.h"
 #include "compiler/rewrite/order.h"
@@ -269,7 +270,7 @@ TEST_F(RewriterTest, LongChainsCostAsMuchAsTheyAreLong) {
   chain([](Graph& h, const UOp* x, const UOp* r) { return Add(h, r, x); });
   chain([](Graph& h, const UOp* x, const UOp* r) { return Alu(h, Op::kNeg, Add(h, x, r)); });
   chain([](Graph& h, const UOp* x, const UOp* r) {
-    return Add(h, Add(h, x, r), ConstIndex(h, r->arg[0]));
+    return Add(h, Add(h, x, r), ConstIndex(h, RangeOf(r).id()));
   });
 }
 

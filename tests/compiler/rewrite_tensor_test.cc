@@ -197,6 +197,32 @@ TEST_F(TensorRulesTest, SymbolicShapes) {
             Add(g, x, Full(g, ConstFloat(g, DType::kF32, 4), x->shape)));
 }
 
+// n zeros before a vector and 3 - n after it make a shape of numbers out of arguments that are
+// none.
+TEST_F(TensorRulesTest, SymbolicArgumentsOfStaticShapes) {
+  const UOp* const n = Var(g, 0, 0, 3);
+  const UOp* const rest = Add(g, ConstIndex(g, 3), Alu(g, Op::kNeg, n));
+  const UOp* const x = Input(DType::kF32, {Dim(2)});
+  const UOp* const padded = Pad(g, x, {Dim(n), Dim(rest)});
+  ASSERT_TRUE(IsStatic(padded->shape));
+  const UOp* const window = Shrink(g, padded, {Dim(n), Dim(Add(g, n, ConstIndex(g, 2)))});
+  ASSERT_TRUE(IsStatic(window->shape));
+  HostTensor input{DType::kF32, {2}, std::string(8, '\0')};
+  StoreFloat(DType::kF32, 1.5, input.bytes.data());
+  StoreFloat(DType::kF32, -2, input.bytes.data() + 4);
+  const std::vector<HostTensor> inputs = {input};
+  for (const UOp* before :
+       {Pad(g, padded, {0, 1}), Pad(g, padded, {2, 0}), Shrink(g, padded, {0, 4}),
+        Shrink(g, padded, {1, 5}), Pad(g, window, {1, 0}), Shrink(g, window, {1, 2}), window}) {
+    const UOp* const after = Simplify(g, before);
+    for (const int64_t value : {0, 1, 3}) {
+      const std::vector<Binding> bound = {{0, value}};
+      EXPECT_EQ(ValueOrDie(Interpret(Sink(g, {before}), inputs, bound)),
+                ValueOrDie(Interpret(Sink(g, {after}), inputs, bound)));
+    }
+  }
+}
+
 TEST_F(TensorRulesTest, FunctionsAreRewrittenInside) {
   const UOp* const p = Param(g, 0, DType::kF32, {Dim(4)});
   const UOp* const body = Mul(g, p, FullOf(DType::kF32, 1, {Dim(4)}));

@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/rewrite/bind.h"
 
 namespace outboard::test {
@@ -54,10 +55,8 @@ class Evaluator {
   absl::Status Run() {
     std::vector<const UOp*> ranges;
     for (const UOp* node : PostOrder(ast_))
-      if (node->op == Op::kRange && node->arg[2] != static_cast<int64_t>(RangeKind::kReduce))
-        ranges.push_back(node);
-    std::sort(ranges.begin(), ranges.end(),
-              [](const UOp* a, const UOp* b) { return a->arg[0] < b->arg[0]; });
+      if (node->op == Op::kRange && !IsRange(node, RangeKind::kReduce)) ranges.push_back(node);
+    std::sort(ranges.begin(), ranges.end(), HasSmallerId);
     Loop(ranges, [&] {
       point_ = ++now_;
       // All values before any store: a kernel reads what was there before it.
@@ -136,23 +135,23 @@ class Evaluator {
   }
 
   int64_t LengthOf(const UOp* range) {
-    if (range->src.empty()) return range->arg[1];
+    if (range->src.empty()) return RangeOf(range).extent();
     const int64_t end = Eval(range->src[0]).i;
-    if (end < 0 || end > range->arg[1])
-      status_ =
-          absl::OutOfRangeError(absl::StrCat("the end ", end, " of a range of ", range->arg[1]));
-    return std::clamp<int64_t>(end, 0, range->arg[1]);
+    if (end < 0 || end > RangeOf(range).extent())
+      status_ = absl::OutOfRangeError(
+          absl::StrCat("the end ", end, " of a range of ", RangeOf(range).extent()));
+    return std::clamp<int64_t>(end, 0, RangeOf(range).extent());
   }
 
   char* Place(const UOp& index) {
-    const UOp& global = *index.src[0];
+    const GlobalOf global(index.src[0]);
     const int64_t element = Eval(index.src[1]).i;
-    if (element < 0 || element >= global.arg[1]) {
-      status_ = absl::OutOfRangeError(absl::StrCat("element ", element, " of slot ", global.arg[0],
-                                                   ", which has ", global.arg[1]));
+    if (element < 0 || element >= global.elements()) {
+      status_ = absl::OutOfRangeError(absl::StrCat("element ", element, " of slot ", global.slot(),
+                                                   ", which has ", global.elements()));
       return nullptr;
     }
-    return buffers_[global.arg[0]]->data() + element * ByteWidth(global.dtype);
+    return buffers_[global.slot()]->data() + element * ByteWidth(index.dtype);
   }
 
   Value Read(const UOp& index) {
@@ -175,7 +174,7 @@ class Evaluator {
       case Op::kRange: return {0, counters_.at(node)};
       case Op::kVar:
         for (const Binding& binding : bindings_)
-          if (binding.slot == node->arg[0]) return {0, binding.value};
+          if (binding.slot == VarOf(node).slot()) return {0, binding.value};
         OB_CHECK(false && "a VAR is bound");
         return {};
       case Op::kLoad:
@@ -200,7 +199,7 @@ class Evaluator {
   }
 
   Value Fold(const UOp* node) {
-    const Op op = static_cast<Op>(node->arg[0]);
+    const Op op = ReduceOf(node).op();
     const bool is_float = IsFloat(node->dtype);
     // Sums of narrow floats are kept wider, as docs/semantics.md allows.
     Value sum = {op == Op::kMul   ? 1.0

@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_format.h"
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/proof/in_range.h"
 #include "compiler/schedule/schedule.h"
 #include "tests/compiler/schedule_check.h"
@@ -62,8 +63,7 @@ bool RepeatsReduction(const UOp* ast) {
   absl::flat_hash_map<const UOp*, std::set<const UOp*>> loops;  // open ones that a node depends on
   for (const UOp* node : PostOrder(ast)) {
     std::set<const UOp*>& mine = loops[node];
-    if (node->op == Op::kRange && node->arg[2] == static_cast<int64_t>(RangeKind::kReduce))
-      mine.insert(node);
+    if (IsRange(node, RangeKind::kReduce)) mine.insert(node);
     const size_t values = node->op == Op::kReduceLoop ? 1 : node->src.size();
     for (size_t i = 0; i < values; ++i)
       mine.insert(loops.at(node->src[i]).begin(), loops.at(node->src[i]).end());

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "compiler/gradient/gradient.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/schedule/memory_plan.h"
@@ -191,8 +192,7 @@ TEST_F(ScheduleTest, LargeSumsWithFewResultsAreSplit) {
     for (const schedule::ScheduledKernel& kernel : schedule.kernels) {
       outputs.emplace_back();
       for (const UOp* node : PostOrder(kernel.ast))
-        if (node->op == Op::kRange && node->arg[2] == static_cast<int64_t>(RangeKind::kOutput))
-          outputs.back().push_back(node->arg[1]);
+        if (IsRange(node, RangeKind::kOutput)) outputs.back().push_back(RangeOf(node).extent());
     }
     return outputs;
   };

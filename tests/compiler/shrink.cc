@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/print.h"
@@ -83,7 +84,7 @@ class Copier {
   // A CALL by its body, a GETTUPLE by the value. Recurses over the nesting of calls, which the
   // generator bounds.
   const UOp* Inline(const UOp* node, const std::vector<const UOp*>& sources) {
-    if (node->op == Op::kGetTuple) return sources[0]->src[node->arg[0]];
+    if (node->op == Op::kGetTuple) return sources[0]->src[GetTupleOf(node).index()];
     const UOp* const function = node->src[0];
     absl::flat_hash_map<const UOp*, const UOp*> inside;
     for (size_t i = 1; i < sources.size(); ++i) inside[function->src[i]] = sources[i];

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "compiler/gradient/gradient.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/print.h"
@@ -53,7 +54,7 @@ void Evaluate(const UOp* root) {
     params.push_back(std::move(tensor));
   }
   std::vector<Binding> bindings;
-  for (const UOp* var : VarsOf(root)) bindings.push_back({var->arg[0], var->arg[1]});
+  for (const UOp* var : VarsOf(root)) bindings.push_back({VarOf(var).slot(), VarOf(var).min()});
   const auto results = Interpret(root, params, bindings, small);
   if (!results.ok()) return;
   OB_CHECK(results->size() == root->src.size());

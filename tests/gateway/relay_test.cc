@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
+#include "compiler/ir/limits.h"
 #include "tests/support/unbound_stream.h"
 #include "wire/limits.h"
 
@@ -60,6 +61,32 @@ TEST_F(RelayTest, AGraphLeavesWhenItIsWhole) {
   EXPECT_EQ(executor_.queued_bytes(), 0u);
   EXPECT_TRUE(Send(first_, 1, 10, bytes_).ok());
   EXPECT_GT(executor_.queued_bytes(), bytes_);
+}
+
+TEST_F(RelayTest, BuffersTheGraphsThatTheDecoderAccepts) {
+  const auto announce = [&](uint64_t bytes) {
+    GraphAdmission gate;
+    Relay relay(SessionId{1, 2}, TenantId{1}, kDefaultPricePerHour, nullptr, nullptr, &gate);
+    ClientStream client;
+    relay.Connect(&client, {.epoch = 1}, {});
+    proto::ClientFrame frame;
+    frame.set_epoch(1);
+    proto::Graph& piece = *frame.add_items()->mutable_graph();
+    piece.set_id(graph_.id.ToBytes());
+    piece.set_total_bytes(bytes);
+    piece.set_data("OBG");
+    bool pause = false;
+    return relay.FromClient(&client, std::move(frame), pause).code();
+  };
+  const auto decode = [](uint64_t bytes) {
+    Graph g;
+    return DecodeGraph(g, std::string(bytes, 'O')).status().code();
+  };
+  constexpr uint64_t kMost = limits::kGraphBytesMax;
+  EXPECT_EQ(announce(kMost), absl::StatusCode::kOk);
+  EXPECT_EQ(announce(kMost + 1), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(decode(kMost), absl::StatusCode::kInvalidArgument);  // read, and no graph
+  EXPECT_EQ(decode(kMost + 1), absl::StatusCode::kResourceExhausted);
 }
 
 TEST_F(RelayTest, PiecesThatDoNotFollowEachOtherEndTheSession) {

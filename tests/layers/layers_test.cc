@@ -2,6 +2,9 @@
 // how long a file may be, that a header says what it is for, and that no promise reaches LLVM which
 // a tenant's numbers could break.
 //
+// Arguments of nodes are read by name (compiler/ir/accessors.h); what still reads them by number is
+// listed, and the list only gets shorter.
+//
 // Every rule is tried on made-up files first, so that a rule which never fires is noticed.
 #include <gtest/gtest.h>
 
@@ -85,6 +88,22 @@ const std::regex kPromise(
     "CreateUnreachable|CreateAssumption|\\bassume\\b|setIsExact|setFast\\(|setNoNaNs|setNoInfs|"
     "setAllowReassoc");
 const std::regex kAssert("(^|[^_A-Za-z0-9])assert\\s*\\(|#\\s*include\\s*<cassert>|<assert\\.h>");
+// UOp::arg taken apart. To hand on all of it, to make a node anew, is no reading.
+const std::regex kArgument(
+    "(->|\\.)(arg_dim\\(|arg(\\[|\\.(begin|end|front|back|at|data|subspan)\\())");
+// Lines that do so outside of compiler/ir.
+struct Readers {
+  std::string file;
+  int lines;
+};
+const std::vector<Readers> kArgumentReaders = {
+    {"compiler/reference/interpret.cc", 1},  // numbers in the place of symbolic dimensions
+    {"compiler/rewrite/order.cc", 1},        // any two nodes of one operation are compared
+    {"compiler/rewrite/rebuild.cc", 1},      // numbers in the place of symbolic dimensions
+    {"compiler/schedule/prepare.cc", 1},     // numbers in the place of symbolic dimensions
+    {"tests/compiler/ir_graph_test.cc", 2},  // of UOp::arg_dim itself
+    {"tests/compiler/shrink.cc", 1},         // a PARAM becomes a BUFFER of the same shape
+};
 const std::regex kInclude("^\\s*#\\s*include\\s*[\"<]([^\">]+)[\">]");
 
 bool StartsWithAny(std::string_view text, const Strings& prefixes) {
@@ -150,6 +169,46 @@ Strings Violations(const std::string& path, const std::string& text) {
       report("compiler includes Abseil and libcrypto only, not " + header);
   }
   return found;
+}
+
+// Lines of the file that read arguments by number.
+int ArgumentReaders(const std::string& path, const std::string& text) {
+  if (StartsWith(path, "compiler/ir/")) return 0;
+  int found = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    found += std::regex_search(WithoutComment(line), kArgument);
+  return found;
+}
+
+TEST(Layers, ArgumentRuleFires) {
+  const struct {
+    std::string path, line;
+    int found;
+  } cases[] = {
+      {"worker/a.cc", "x = node->arg[0];", 1},
+      {"worker/a.cc", "x = node.arg[i] + node.arg[1];", 1},
+      {"worker/a.cc", "x = node->arg_dim(2);", 1},
+      {"worker/a.cc", "for (auto a : node->arg.subspan(1))", 1},
+      {"compiler/ir/a.cc", "x = node->arg[0];", 0},
+      {"worker/a.cc", "// as node->arg[0]", 0},
+      {"worker/a.cc", "x = arg[0] + my_arg[1];", 0},
+      {"worker/a.cc", "g.Make(node->op, node->dtype, src, node->arg)", 0},
+      {"worker/a.cc", "operand.arg->kind()", 0},
+  };
+  for (const auto& c : cases) EXPECT_EQ(ArgumentReaders(c.path, c.line), c.found) << c.line;
+}
+
+TEST(Layers, ArgumentsAreReadByName) {
+  for (const Source& source : AllSources()) {
+    int allowed = 0;
+    for (const Readers& readers : kArgumentReaders)
+      if (readers.file == source.path) allowed = readers.lines;
+    if (source.path == "tests/layers/layers_test.cc") continue;  // the lines above
+    EXPECT_EQ(ArgumentReaders(source.path, source.text), allowed)
+        << source.path << ": read arguments by compiler/ir/accessors.h; where fewer lines do not, "
+        << "kArgumentReaders gets shorter";
+  }
 }
 
 TEST(Layers, RulesFire) {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/limits.h"
 #include "compiler/ir/print.h"
 #include "compiler/ir/spec.h"
@@ -35,15 +36,15 @@ bool ReadsVar(ShapeView shape, int64_t slot) {
   for (const Dim& dim : shape)
     if (!dim.is_const())
       for (const UOp* node : PostOrder(dim.expression()))
-        if (node->op == Op::kVar && node->arg[0] == slot) return true;
+        if (node->op == Op::kVar && VarOf(node).slot() == slot) return true;
   return false;
 }
 
 absl::Status CheckCursor(const UOp* sink, std::span<const Binding> bindings, const Repeat& repeat) {
   const auto [slot, stride] = *repeat.cursor;
   const std::vector<const UOp*> vars = VarsOf(sink);
-  const auto var =
-      std::find_if(vars.begin(), vars.end(), [&](const UOp* node) { return node->arg[0] == slot; });
+  const auto var = std::find_if(vars.begin(), vars.end(),
+                                [&](const UOp* node) { return VarOf(node).slot() == slot; });
   const auto bound = std::find_if(bindings.begin(), bindings.end(),
                                   [&](const Binding& b) { return b.slot == slot; });
   if (var == vars.end() || bound == bindings.end())
@@ -51,14 +52,14 @@ absl::Status CheckCursor(const UOp* sink, std::span<const Binding> bindings, con
         absl::StrCat("the cursor is VAR ", slot, ", which the graph has not"));
   const __int128 last =
       static_cast<__int128>(bound->value) + static_cast<__int128>(stride) * (repeat.count - 1);
-  const int64_t min = (*var)->arg[1], max = (*var)->arg[2];
+  const int64_t min = VarOf(*var).min(), max = VarOf(*var).max();
   if (last < min || last > max)
     return InvalidArgumentError(absl::StrCat("the cursor, VAR ", slot, ", goes from ", bound->value,
                                              " by ", stride, " in ", repeat.count,
                                              " repetitions, which leaves ", min, "..", max));
   for (const UOp* param : ParamsOf(sink))
     if (ReadsVar(param->shape, slot))
-      return InvalidArgumentError(absl::StrCat("input ", param->arg[0], " of shape ",
+      return InvalidArgumentError(absl::StrCat("input ", ParamOf(param).slot(), " of shape ",
                                                ShapeToString(param->shape),
                                                " changes its shape with the cursor, VAR ", slot));
   std::vector<int64_t> fixed = repeat.stack;

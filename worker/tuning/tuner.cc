@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/optimize/opt.h"
 #include "compiler/rewrite/bind.h"
@@ -30,7 +31,7 @@ double SecondsSince(Clock::time_point start) {
 int64_t BytesOf(const UOp* kernel) {
   int64_t bytes = 0;
   for (const UOp* node : PostOrder(kernel))
-    if (node->op == Op::kGlobal) bytes += node->arg[1] * ByteWidth(node->dtype);
+    if (node->op == Op::kGlobal) bytes += GlobalOf(node).elements() * ByteWidth(node->dtype);
   return bytes;
 }
 

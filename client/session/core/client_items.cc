@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/limits.h"
 #include "wire/limits.h"
 
 namespace outboard::transport {
@@ -58,10 +59,14 @@ absl::Status CheckRun(const RunRequest& request) {
     return absl::ResourceExhaustedError(
         absl::StrCat("a Run with ", request.inputs.size(), " inputs and ", request.outputs.size(),
                      " outputs; limit ", wire::kRunHandlesMax, " together"));
-  if (request.graph == nullptr || request.graph->size() > wire::kGraphBytesMax)
+  if (request.graph == nullptr || request.graph->size() > limits::kGraphBytesMax)
     return absl::ResourceExhaustedError(absl::StrCat("a graph of ",
                                                      request.graph ? request.graph->size() : 0,
-                                                     " bytes; limit ", wire::kGraphBytesMax));
+                                                     " bytes; limit ", limits::kGraphBytesMax));
+  for (const Binding& binding : request.bindings)
+    if (binding.slot < 0 || binding.slot >= limits::kVarSlotMax)
+      return absl::InvalidArgumentError(absl::StrCat("a value for VAR ", binding.slot,
+                                                     "; slots are 0..", limits::kVarSlotMax - 1));
   absl::Status status = CheckIndices("donate", request.donate, request.inputs.size());
   status.Update(CheckIndices("fetch", request.fetch, request.outputs.size()));
   status.Update(CheckRepeat(request));
@@ -81,7 +86,7 @@ absl::StatusOr<proto::ClientItem> RunItem(const RunRequest& request) {
   run.mutable_fetch()->Add(request.fetch.begin(), request.fetch.end());
   for (const Binding& binding : request.bindings) {
     proto::Binding& out = *run.add_bindings();
-    out.set_slot(binding.slot);
+    out.set_slot(static_cast<uint32_t>(binding.slot));
     out.set_value(binding.value);
   }
   if (request.repeat > 1) run.set_repeat(request.repeat);

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/render/llvm/emitter.h"
 
 namespace outboard::render {
@@ -385,7 +386,8 @@ absl::Status EmitKernel(const codegen::LoopNest& kernel, const codegen::LoopPlan
     const auto count = static_cast<int64_t>(kernel.slot_elements.size());
     Value* const values = b.CreateLoad(ptr, b.CreateGEP(ptr, entry->getArg(0), b.getInt64(count)));
     for (const UOp* var : kernel.vars)
-      arguments.push_back(b.CreateLoad(i64, b.CreateGEP(i64, values, b.getInt64(var->arg[0]))));
+      arguments.push_back(
+          b.CreateLoad(i64, b.CreateGEP(i64, values, b.getInt64(VarOf(var).slot()))));
   }
   arguments.push_back(entry->getArg(1));
   arguments.push_back(entry->getArg(2));

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/render/llvm/emitter.h"
 
 namespace outboard::render {
@@ -27,11 +28,6 @@ constexpr int kSegmentsMax = 4;
 int64_t StepOf(const UOp* term, int64_t offset, int64_t i, int64_t divisor) {
   if (term->op == Op::kIDiv) return (offset + i) / divisor - offset / divisor;
   return (offset + i) % divisor - offset % divisor;
-}
-
-bool IsZeroConst(const UOp* node) {
-  if (!node->is_const()) return false;
-  return IsFloat(node->dtype) ? node->arg[0] == 0 : node->int_value() == 0;  // +0.0 has all bits 0
 }
 
 }  // namespace
@@ -98,7 +94,7 @@ Value* KernelEmitter::Pointer(const UOp* index, Coords coords, int range, int64_
       by_scope[ScopeOf(deps)].emplace_back(Find(term, coords), coefficient);
     }
   }
-  return PointerBy(function_->getArg(global->arg[0]), element, by_scope, constant);
+  return PointerBy(function_->getArg(GlobalOf(global).slot()), element, by_scope, constant);
 }
 
 Value* KernelEmitter::PointerBy(Value* pointer, Type* element, const TermsByScope& by_scope,
@@ -275,7 +271,7 @@ Value* KernelEmitter::Load(const UOp* node, Coords coords, int lanes) {
     loaded = LoadLanes(node, coords, lanes, range, gate);
   }
   Value* value = alu_.FromMemory(loaded, dtype);
-  if (gate != nullptr && !IsZeroConst(node->src[2])) {
+  if (gate != nullptr && !IsPositiveZero(node->src[2])) {
     Value* otherwise = Find(node->src[2], coords);
     const DType type = LaneType(node, lanes);
     if (dtype == DType::kI64)

@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/render/llvm/emitter.h"
 
 namespace outboard::render {
@@ -17,15 +18,6 @@ using codegen::ReduceGroup;
 using codegen::Tile;
 using llvm::Type;
 using llvm::Value;
-
-namespace {
-
-bool IsZero(const UOp* node) {
-  return node->is_const() &&
-         (IsFloat(node->dtype) ? node->float_value() == 0 : node->int_value() == 0);
-}
-
-}  // namespace
 
 struct KernelEmitter::Accumulators {
   const ReduceGroup* group = nullptr;
@@ -67,8 +59,7 @@ void KernelEmitter::Group(int index) {
   for (const UOp* node : acc.group->nodes) {
     const UOp* value = node->src[0];
     acc.conditions.emplace_back();
-    if (static_cast<Op>(node->arg[0]) == Op::kAdd && value->op == Op::kWhere &&
-        IsZero(value->src[2])) {
+    if (ReduceOf(node).op() == Op::kAdd && value->op == Op::kWhere && IsZero(value->src[2])) {
       acc.conditions.back() = Conjuncts(value->src[0]);
       value = value->src[1];
     }
@@ -83,7 +74,7 @@ void KernelEmitter::Group(int index) {
       const int lanes = std::max(acc.lanes, LanesOf(acc.group->deps, acc.points[p]));
       Type* type = RegisterType(b_.getContext(), node->dtype);
       if (lanes > 1) type = llvm::FixedVectorType::get(type, lanes);
-      Value* const identity = alu_.Identity(static_cast<Op>(node->arg[0]), node->dtype, type);
+      Value* const identity = alu_.Identity(ReduceOf(node).op(), node->dtype, type);
       for (int i = 0; i < acc.plan->partials; ++i) {
         b_.SetInsertPoint(&entry, entry.begin());
         acc.slot(n, p, i) = b_.CreateAlloca(type);
@@ -96,7 +87,7 @@ void KernelEmitter::Group(int index) {
   scopes_->EnterCurrent();
   for (size_t n = 0; n < acc.group->nodes.size(); ++n) {
     const UOp* const node = acc.group->nodes[n];
-    const Op op = static_cast<Op>(node->arg[0]);
+    const Op op = ReduceOf(node).op();
     for (size_t p = 0; p < acc.points.size(); ++p) {
       Value* value = nullptr;
       for (int i = 0; i < acc.plan->partials; ++i) {
@@ -221,14 +212,13 @@ void KernelEmitter::ReduceBody(Accumulators& acc) {
         int range = -1;
         if (acc.active == 0 && LanesOf(acc.own, coords, &range) > 1 &&
             PieceOf(range, coords).active < lanes &&
-            !(static_cast<Op>(node->arg[0]) == Op::kAdd && ZeroInIdleLanes(acc.terms[n], range))) {
+            !(ReduceOf(node).op() == Op::kAdd && ZeroInIdleLanes(acc.terms[n], range))) {
           Value* const active = ActiveMask(lanes, PieceOf(range, coords).active);
           mask = mask == nullptr ? active : b_.CreateAnd(mask, active);
         }
         if (node->dtype == DType::kI64) value = AsType(value, DType::kI64);
         Value* const before = b_.CreateLoad(type, slot);
-        Value* after =
-            alu_.Combine(static_cast<Op>(node->arg[0]), node->dtype, before, Splat(value, lanes));
+        Value* after = alu_.Combine(ReduceOf(node).op(), node->dtype, before, Splat(value, lanes));
         if (mask != nullptr) after = b_.CreateSelect(mask, after, before);
         b_.CreateStore(after, slot);
       }

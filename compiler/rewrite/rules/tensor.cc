@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/limits.h"
 #include "compiler/rewrite/rules/fold.h"
@@ -23,12 +24,13 @@ bool IsIdentity(const UOp* node) {
     case Op::kReshape:
     case Op::kExpand: return node->shape == x->shape;
     case Op::kPermute:
-      for (size_t i = 0; i < node->arg.size(); ++i)
-        if (node->arg[i] != static_cast<int64_t>(i)) return false;
+      for (int i = 0; i < node->rank(); ++i)
+        if (PermuteOf(node).axis(i) != i) return false;
       return true;
     case Op::kFlip:
-      return std::all_of(node->arg.begin(), node->arg.end(),
-                         [&](int64_t axis) { return x->shape[axis] == Dim(1); });
+      for (const int64_t axis : FlipOf(node).axes())
+        if (x->shape[axis] != Dim(1)) return false;
+      return true;
     default:
       return (node->op == Op::kPad || node->op == Op::kShrink) && IsStatic(node->shape) &&
              node->shape == x->shape;
@@ -42,9 +44,13 @@ const UOp* MovementOfNothing(Graph&, const Match& m) {
 const UOp* MovementOfConstant(Graph& g, const Match& m) {
   const UOp* const root = m.root;
   const UOp* const constant = ConstantOf(root->src[0]);
-  if (constant == nullptr || (root->op == Op::kPad && constant->arg[0] != 0)) return nullptr;
+  if (constant == nullptr || (root->op == Op::kPad && !IsPositiveZero(constant))) return nullptr;
   return Full(g, constant, root->shape);
 }
+
+// Whether a PAD or SHRINK has no symbolic arguments. Its shape may be static in spite of them:
+// n zeros before and 3 - n after are 3.
+bool HasNumbersOnly(const UOp* node) { return node->src.size() == 1; }
 
 const UOp* MergeMovements(Graph& g, const Match& m) {
   const UOp* const root = m.root;
@@ -56,12 +62,13 @@ const UOp* MergeMovements(Graph& g, const Match& m) {
     case Op::kExpand: return Expand(g, x, root->shape);
     case Op::kPermute: {
       std::vector<int64_t> axes;
-      for (const int64_t axis : root->arg) axes.push_back(inner->arg[axis]);
+      for (const int64_t axis : PermuteOf(root).axes()) axes.push_back(PermuteOf(inner).axis(axis));
       return Permute(g, x, axes);
     }
     case Op::kFlip: {
-      std::vector<int64_t> axes(root->arg.begin(), root->arg.end());
-      for (const int64_t axis : inner->arg) {
+      const auto outer = FlipOf(root).axes();
+      std::vector<int64_t> axes(outer.begin(), outer.end());
+      for (const int64_t axis : FlipOf(inner).axes()) {
         const auto twice = std::find(axes.begin(), axes.end(), axis);
         twice == axes.end() ? axes.push_back(axis) : static_cast<void>(axes.erase(twice));
       }
@@ -71,14 +78,18 @@ const UOp* MergeMovements(Graph& g, const Match& m) {
     default: break;
   }
   // PAD and SHRINK: numbers add up.
-  if (!IsStatic(root->shape) || !IsStatic(inner->shape) || !IsStatic(x->shape)) return nullptr;
+  if (!HasNumbersOnly(root) || !HasNumbersOnly(inner) || !IsStatic(x->shape)) return nullptr;
   Shape places;
   for (int i = 0; i < x->rank(); ++i) {
-    const int64_t first = inner->arg[2 * i] + root->arg[2 * i];
-    const int64_t second = root->op == Op::kPad ? inner->arg[2 * i + 1] + root->arg[2 * i + 1]
-                                                : inner->arg[2 * i] + root->arg[2 * i + 1];
-    places.emplace_back(first);
-    places.emplace_back(second);
+    if (root->op == Op::kPad) {
+      const PadOf pad(root), first(inner);
+      places.emplace_back(first.low(i).value() + pad.low(i).value());
+      places.emplace_back(first.high(i).value() + pad.high(i).value());
+    } else {
+      const ShrinkOf shrink(root), first(inner);
+      places.emplace_back(first.begin(i).value() + shrink.begin(i).value());
+      places.emplace_back(first.begin(i).value() + shrink.end(i).value());
+    }
   }
   return root->op == Op::kPad ? Pad(g, x, places) : Shrink(g, x, places);
 }
@@ -86,11 +97,12 @@ const UOp* MergeMovements(Graph& g, const Match& m) {
 // Shrinking away no more than what was padded.
 const UOp* ShrinkOfPad(Graph& g, const Match& m) {
   const UOp *const root = m.root, *const pad = root->src[0], *const x = pad->src[0];
-  if (!IsStatic(root->shape) || !IsStatic(pad->shape) || !IsStatic(x->shape)) return nullptr;
+  if (!HasNumbersOnly(root) || !HasNumbersOnly(pad) || !IsStatic(x->shape)) return nullptr;
   Shape places;
   for (int i = 0; i < x->rank(); ++i) {
-    const int64_t low = pad->arg[2 * i], begin = root->arg[2 * i] - low,
-                  end = root->arg[2 * i + 1] - low;
+    const int64_t low = PadOf(pad).low(i).value();
+    const int64_t begin = ShrinkOf(root).begin(i).value() - low;
+    const int64_t end = ShrinkOf(root).end(i).value() - low;
     if (begin < 0 || end < begin || end > x->shape[i].value()) return nullptr;
     places.emplace_back(begin);
     places.emplace_back(end);
@@ -118,7 +130,7 @@ const UOp* ReduceOfConstant(Graph& g, const Match& m) {
   if (constant == nullptr || !IsStatic(x->shape)) return nullptr;
   const int64_t from = ElementCount(x->shape), to = ElementCount(root->shape);
   if (from == 0 || to == 0) return nullptr;
-  const UOp* const value = Repeated(g, static_cast<Op>(root->arg[0]), constant, from / to);
+  const UOp* const value = Repeated(g, ReduceOf(root).op(), constant, from / to);
   return value == nullptr ? nullptr : Full(g, value, root->shape);
 }
 
@@ -129,11 +141,12 @@ const UOp* ReduceOfNothing(Graph&, const Match& m) {
 
 const UOp* ReduceOfReduce(Graph& g, const Match& m) {
   const UOp *const root = m.root, *const inner = root->src[0];
-  const Op op = static_cast<Op>(root->arg[0]);
+  const Op op = ReduceOf(root).op();
   // Between two sums of floats there is a rounding that a program may have meant.
-  if (inner->arg[0] != root->arg[0] || (IsFloat(root->dtype) && op != Op::kMax)) return nullptr;
-  std::vector<int64_t> axes(root->arg.begin() + 1, root->arg.end());
-  for (const int64_t axis : inner->arg.subspan(1))
+  if (ReduceOf(inner).op() != op || (IsFloat(root->dtype) && op != Op::kMax)) return nullptr;
+  const auto outer = ReduceOf(root).axes();
+  std::vector<int64_t> axes(outer.begin(), outer.end());
+  for (const int64_t axis : ReduceOf(inner).axes())
     if (std::find(axes.begin(), axes.end(), axis) == axes.end()) axes.push_back(axis);
   return Reduce(g, op, inner->src[0], axes);
 }
@@ -144,14 +157,14 @@ const UOp* LoopOfLittle(Graph& g, const Match& m) {
   absl::flat_hash_map<const UOp*, const UOp*> zeros;
   std::vector<const UOp*> src = {root->src[0]};
   __int128 turns = 1;
-  for (const UOp* range : root->src.subspan(1)) {
-    if (range->arg[1] == 1)
+  for (const UOp* range : ReduceOf(root).ranges()) {
+    if (RangeOf(range).extent() == 1)
       zeros[range] = ConstIndex(g, 0);
     else
       src.push_back(range);
-    turns = std::min<__int128>(turns * range->arg[1], int64_t{1} << 62);
+    turns = std::min<__int128>(turns * RangeOf(range).extent(), int64_t{1} << 62);
   }
-  const auto op = static_cast<Op>(root->arg[0]);
+  const auto op = ReduceOf(root).op();
   if (root->src[0]->is_const() && turns > 0 && turns < int64_t{1} << 62)
     if (const UOp* value = Repeated(g, op, root->src[0], static_cast<int64_t>(turns))) return value;
   if (zeros.empty()) return nullptr;

@@ -2,6 +2,7 @@
 #include <bit>
 #include <cmath>
 
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/bounds.h"
 #include "compiler/ir/build.h"
 #include "compiler/rewrite/rules/fold.h"
@@ -38,7 +39,7 @@ const UOp* FoldConstants(Graph& g, const Match& m) {
 
 const UOp* FoldCastOfConstant(Graph& g, const Match& m) {
   const UOp* const from = ConstantOf(m.root->src[0]);
-  const auto bits = FoldCast(from->dtype, m.root->dtype, from->arg[0]);
+  const auto bits = FoldCast(from->dtype, m.root->dtype, ConstantBits(from));
   return bits ? Full(g, g.MakeChecked(Op::kConst, m.root->dtype, {}, {*bits}), m.root->shape)
               : nullptr;
 }

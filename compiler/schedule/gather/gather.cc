@@ -5,7 +5,9 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
+#include "compiler/ir/expr.h"
 #include "compiler/rewrite/rules/linear.h"
 #include "compiler/rewrite/simplify.h"
 #include "compiler/rewrite/substitute.h"
@@ -39,7 +41,7 @@ std::optional<Solution> SolveWrapping(Graph& g, const UOp* left, const UOp* righ
     if (term->op != Op::kCast || coefficient * coefficient != 1) continue;
     const UOp* const range = term->src[0];
     if (std::find(ranges.begin(), ranges.end(), range) == ranges.end()) continue;
-    if (range->arg[1] - 1 > IntMax(dtype)) continue;
+    if (RangeOf(range).extent() - 1 > IntMax(dtype)) continue;
     LinearSum rest;
     rest.dtype = dtype;
     bool once = true;
@@ -51,7 +53,7 @@ std::optional<Solution> SolveWrapping(Graph& g, const UOp* left, const UOp* righ
     if (!once) continue;
     rest.constant = WrapTo(dtype, -coefficient * linear.constant);
     const UOp* const value = Simplify(g, Cast(g, FromLinear(g, rest), DType::kI64));
-    return Solution{range, value, InRange(g, value, range->arg[1])};
+    return Solution{range, value, InRange(g, value, RangeOf(range).extent())};
   }
   return std::nullopt;
 }
@@ -74,7 +76,8 @@ std::optional<Solution> SolveEquality(Graph& graph, const UOp* left, const UOp* 
   for (const auto& [term, coefficient] : linear.terms) {
     if (coefficient == 0 || std::find(ranges.begin(), ranges.end(), term) == ranges.end()) continue;
     const bool unit = std::abs(coefficient) == 1, best_unit = std::abs(factor) == 1;
-    if (best == nullptr || unit > best_unit || (unit == best_unit && term->arg[1] > best->arg[1])) {
+    if (best == nullptr || unit > best_unit ||
+        (unit == best_unit && RangeOf(term).extent() > RangeOf(best).extent())) {
       best = term;
       factor = coefficient;
     }
@@ -96,16 +99,15 @@ std::optional<Solution> SolveEquality(Graph& graph, const UOp* left, const UOp* 
     for (auto& term : rest.terms) term.second = -term.second;
     factor = -factor;
   }
-  const UOp* value = FromLinear(graph, rest);
+  Expr scaled(graph, FromLinear(graph, rest));
   const UOp* guard = nullptr;
   if (factor > 1) {
-    guard = Alu(graph, Op::kCmpEq, Alu(graph, Op::kMod, value, ConstIndex(graph, factor)),
-                ConstIndex(graph, 0));
+    guard = (scaled % factor == 0).node();
     // Between -factor and 0 the quotient truncates to 0, but then the remainder is not 0.
-    value = Alu(graph, Op::kIDiv, value, ConstIndex(graph, factor));
+    scaled = scaled / factor;
   }
-  value = Simplify(graph, value);
-  guard = JoinGuards(graph, guard, InRange(graph, value, best->arg[1]));
+  const UOp* const value = Simplify(graph, scaled.node());
+  guard = JoinGuards(graph, guard, InRange(graph, value, RangeOf(best).extent()));
   if (guard != nullptr) guard = Simplify(graph, guard);
   if (guard != nullptr && guard->IsIntConst(1)) guard = nullptr;
   return Solution{best, value, guard};
@@ -119,7 +121,7 @@ const UOp* MakeSum(Graph& graph, const UOp* value, std::vector<const UOp*> range
     if (value->op == Op::kWhere && IsZero(value->src[2])) {
       AppendConditions(value->src[0], gates);
       value = value->src[1];
-    } else if (value->op == Op::kReduceLoop && static_cast<Op>(value->arg[0]) == Op::kAdd) {
+    } else if (value->op == Op::kReduceLoop && ReduceOf(value).op() == Op::kAdd) {
       ranges.insert(ranges.end(), value->src.begin() + 1, value->src.end());
       value = value->src[0];
     } else {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/rewrite/simplify.h"
 #include "compiler/schedule/gather/gather.h"
@@ -15,8 +16,7 @@ namespace {
 
 bool IsBroadcastZero(const UOp* node) {
   while (IsMovement(node->op)) node = node->src[0];
-  return node->is_const() &&
-         (IsFloat(node->dtype) ? node->float_value() == 0 : node->int_value() == 0);
+  return IsZero(node);
 }
 
 }  // namespace
@@ -25,13 +25,12 @@ absl::StatusOr<OneHot> FindOneHot(Graph& graph, const UOp* reduce) {
   const UOp& x = *reduce->src[0];
   const auto elements = [](const UOp* n) { return static_cast<double>(PaddedSize(n->shape)); };
   double loops = elements(&x) / std::max(1.0, elements(reduce));
-  if (static_cast<Op>(reduce->arg[0]) != Op::kAdd || x.op != Op::kWhere ||
-      !IsBroadcastZero(x.src[2]) || elements(&x) == 0)
+  if (ReduceOf(reduce).op() != Op::kAdd || x.op != Op::kWhere || !IsBroadcastZero(x.src[2]) ||
+      elements(&x) == 0)
     return OneHot{nullptr, loops};
   std::vector<const UOp*> index, ranges;
   for (int i = 0; i < x.rank(); ++i) {
-    const bool reduced =
-        std::find(reduce->arg.begin() + 1, reduce->arg.end(), i) != reduce->arg.end();
+    const bool reduced = ReduceOf(reduce).reduces(i);
     const RangeKind kind = reduced ? RangeKind::kReduce : RangeKind::kOutput;
     index.push_back(x.shape[i] == Dim(1) ? ConstIndex(graph, 0)
                                          : RangeOver(graph, i, x.shape[i], kind));
@@ -48,7 +47,7 @@ absl::StatusOr<OneHot> FindOneHot(Graph& graph, const UOp* reduce) {
       const auto solution = SolveEquality(graph, c->src[0], c->src[1], ranges);
       if (!solution) continue;
       ranges.erase(std::find(ranges.begin(), ranges.end(), solution->range));
-      loops /= static_cast<double>(solution->range->arg[1]);
+      loops /= static_cast<double>(RangeOf(solution->range).extent());
       solved = true;
     }
   }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/rewrite/simplify.h"
 #include "compiler/schedule/gather/gather.h"
@@ -29,8 +30,7 @@ Loops LoopsOf(Graph& g, const UOp* reduce) {
   int64_t next = 0;
   for (const bool summed : {false, true})  // outputs have the first ids
     for (int i = 0; i < x.rank(); ++i) {
-      const bool is_summed =
-          std::find(reduce->arg.begin() + 1, reduce->arg.end(), i) != reduce->arg.end();
+      const bool is_summed = ReduceOf(reduce).reduces(i);
       if (is_summed != summed) continue;
       const int64_t extent = x.shape[i].value();
       const RangeKind kind = summed ? RangeKind::kSequence : RangeKind::kOutput;
@@ -85,16 +85,17 @@ std::optional<Row> FindRow(Graph& g, const UOp* term, const Loops& loops) {
 
 absl::StatusOr<int64_t> ScatterPlaces(Graph& graph, const UOp* reduce) {
   const DType dtype = reduce->dtype;
-  if (static_cast<Op>(reduce->arg[0]) != Op::kAdd || reduce->src[0]->op != Op::kWhere ||
-      IsBool(dtype) || (IsFloat(dtype) && ByteWidth(dtype) < 4) || !IsStatic(reduce->src[0]->shape))
+  if (ReduceOf(reduce).op() != Op::kAdd || reduce->src[0]->op != Op::kWhere || IsBool(dtype) ||
+      (IsFloat(dtype) && ByteWidth(dtype) < 4) || !IsStatic(reduce->src[0]->shape))
     return 0;
   const Loops loops = LoopsOf(graph, reduce);
   OB_ASSIGN_OR_RETURN(const UOp* term, IndexExpression(graph, reduce->src[0], loops.index));
   const auto row = FindRow(graph, Simplify(graph, term), loops);
   if (!row) return 0;
-  const int64_t places = row->place.range->arg[1];
+  const int64_t places = RangeOf(row->place.range).extent();
   auto comparisons = static_cast<double>(places);
-  for (const UOp* range : loops.sequences) comparisons *= static_cast<double>(range->arg[1]);
+  for (const UOp* range : loops.sequences)
+    comparisons *= static_cast<double>(RangeOf(range).extent());
   return comparisons < kComparisonsMin ? 0 : places;
 }
 
@@ -110,8 +111,7 @@ absl::StatusOr<std::optional<LoweredKernel>> LowerScatter(
 
   std::vector<const UOp*> place, index;
   for (int i = 0; i < reduce->rank(); ++i) {
-    const bool summed =
-        std::find(reduce->arg.begin() + 1, reduce->arg.end(), i) != reduce->arg.end();
+    const bool summed = ReduceOf(reduce).reduces(i);
     place.push_back(summed ? ConstIndex(graph, 0) : loops.index[i]);
     index.push_back(place[i] == row->place.range ? row->place.value : place[i]);
   }

@@ -1,0 +1,205 @@
+// Named readers of a node's arguments. Outside of compiler/ir nothing else reads UOp::arg, whose
+// layout (op.h) is thereby known in one place:
+//
+//   RangeOf(node).extent()    ParamOf(node).slot()    ShrinkOf(node).begin(axis)
+//
+// A view is one pointer. Making it checks the operation, which costs a comparison; a view of
+// another operation is a bug and ends the process. A view is valid as long as its node's graph.
+// RESHAPE, EXPAND and IOTA have none, since their arguments are the node's own shape; the value of
+// a CONST is UOp::int_value or UOp::float_value. Threads: as for nodes.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "base/check.h"
+#include "compiler/ir/op.h"
+#include "compiler/ir/uop.h"
+
+namespace outboard {
+
+namespace internal {
+
+// A node that is one of kOps.
+template <Op... kOps>
+class NodeView {
+ public:
+  const UOp* node() const { return node_; }
+
+ protected:
+  explicit NodeView(const UOp* node) : node_(node) {
+    if (!((node->op == kOps) || ...))
+      CheckFailed(__FILE__, __LINE__, "a reader of another operation's arguments, for",
+                  Name(node->op).data());
+  }
+  int64_t arg(size_t i) const { return node_->arg[i]; }
+
+  const UOp* node_;
+};
+
+}  // namespace internal
+
+// ---- leaves -------------------------------------------------------------------------------------
+
+class ParamOf : public internal::NodeView<Op::kParam> {
+ public:
+  explicit ParamOf(const UOp* param) : NodeView(param) {}
+  int64_t slot() const { return arg(0); }
+};
+
+// BUFFER: an input that the client knows by a number of its own.
+class BufferOf : public internal::NodeView<Op::kBuffer> {
+ public:
+  explicit BufferOf(const UOp* buffer) : NodeView(buffer) {}
+  int64_t name() const { return arg(0); }
+};
+
+// min() <= value <= max() for every binding of the VAR.
+class VarOf : public internal::NodeView<Op::kVar> {
+ public:
+  explicit VarOf(const UOp* var) : NodeView(var) {}
+  int64_t slot() const { return arg(0); }
+  int64_t min() const { return arg(1); }
+  int64_t max() const { return arg(2); }
+};
+
+// The bits of a CONST: an integer sign-extended, or those of the double that equals a float.
+inline int64_t ConstantBits(const UOp* constant) {
+  OB_CHECK(constant->is_const());
+  return constant->arg[0];
+}
+
+// Whether `node` is a CONST with all bits 0: a zero, but not -0.0.
+inline bool IsPositiveZero(const UOp* node) { return node->is_const() && node->arg[0] == 0; }
+// Whether `node` is a CONST that equals 0; -0.0 does.
+inline bool IsZero(const UOp* node) {
+  return IsPositiveZero(node) ||
+         (node->is_const() && IsFloat(node->dtype) && node->arg[0] == std::bit_cast<int64_t>(-0.0));
+}
+
+// ---- tensors ------------------------------------------------------------------------------------
+
+// PERMUTE: axis i of the node is axis(i) of its source.
+class PermuteOf : public internal::NodeView<Op::kPermute> {
+ public:
+  explicit PermuteOf(const UOp* permute) : NodeView(permute) {}
+  absl::Span<const int64_t> axes() const { return node_->arg; }
+  int64_t axis(int i) const { return arg(i); }
+};
+
+// FLIP: the axes whose elements are in reverse order.
+class FlipOf : public internal::NodeView<Op::kFlip> {
+ public:
+  explicit FlipOf(const UOp* flip) : NodeView(flip) {}
+  absl::Span<const int64_t> axes() const { return node_->arg; }
+};
+
+// PAD: so many zeros before and after the elements of an axis.
+class PadOf : public internal::NodeView<Op::kPad> {
+ public:
+  explicit PadOf(const UOp* pad) : NodeView(pad) {}
+  Dim low(int axis) const { return node_->arg_dim(2 * axis); }
+  Dim high(int axis) const { return node_->arg_dim(2 * axis + 1); }
+};
+
+// SHRINK: the elements [begin, end) of an axis.
+class ShrinkOf : public internal::NodeView<Op::kShrink> {
+ public:
+  explicit ShrinkOf(const UOp* shrink) : NodeView(shrink) {}
+  Dim begin(int axis) const { return node_->arg_dim(2 * axis); }
+  Dim end(int axis) const { return node_->arg_dim(2 * axis + 1); }
+};
+
+// REDUCE over axes, or REDUCE_LOOP over RANGEs: op() is ADD, MUL or MAX.
+class ReduceOf : public internal::NodeView<Op::kReduce, Op::kReduceLoop> {
+ public:
+  explicit ReduceOf(const UOp* reduce) : NodeView(reduce) {}
+  Op op() const { return static_cast<Op>(arg(0)); }
+  // Of a REDUCE, ascending.
+  absl::Span<const int64_t> axes() const {
+    OB_CHECK(node_->op == Op::kReduce);
+    return node_->arg.subspan(1);
+  }
+  bool reduces(int64_t axis) const {
+    const absl::Span<const int64_t> reduced = axes();
+    return std::find(reduced.begin(), reduced.end(), axis) != reduced.end();
+  }
+  // Of a REDUCE_LOOP.
+  Sources ranges() const {
+    OB_CHECK(node_->op == Op::kReduceLoop);
+    return node_->src.subspan(1);
+  }
+};
+
+// GETTUPLE: one value of a TUPLE.
+class GetTupleOf : public internal::NodeView<Op::kGetTuple> {
+ public:
+  explicit GetTupleOf(const UOp* get) : NodeView(get) {}
+  int64_t index() const { return arg(0); }
+};
+
+// ---- devices ------------------------------------------------------------------------------------
+
+// SHARD and UNSHARD: an axis, split over devices or put together.
+class ShardOf : public internal::NodeView<Op::kShard, Op::kUnshard> {
+ public:
+  explicit ShardOf(const UOp* shard) : NodeView(shard) {}
+  int64_t axis() const { return arg(0); }
+  int64_t devices() const { return arg(1); }
+};
+
+// COPY: to a device.
+class CopyOf : public internal::NodeView<Op::kCopy> {
+ public:
+  explicit CopyOf(const UOp* copy) : NodeView(copy) {}
+  int64_t device() const { return arg(0); }
+};
+
+// ALLREDUCE: over all devices.
+class AllReduceOf : public internal::NodeView<Op::kAllReduce> {
+ public:
+  explicit AllReduceOf(const UOp* all_reduce) : NodeView(all_reduce) {}
+  Op op() const { return static_cast<Op>(arg(0)); }
+  int64_t devices() const { return arg(1); }
+};
+
+// Whether a SHARD, UNSHARD, COPY or ALLREDUCE stays on device 0, where it does nothing.
+inline bool IsOnOneDevice(const UOp* node) {
+  if (node->op == Op::kCopy) return CopyOf(node).device() == 0;
+  if (node->op == Op::kAllReduce) return AllReduceOf(node).devices() == 1;
+  return ShardOf(node).devices() == 1;
+}
+
+// ---- kernels ------------------------------------------------------------------------------------
+
+// GLOBAL: a buffer of a kernel, by its slot.
+class GlobalOf : public internal::NodeView<Op::kGlobal> {
+ public:
+  explicit GlobalOf(const UOp* global) : NodeView(global) {}
+  int64_t slot() const { return arg(0); }
+  int64_t elements() const { return arg(1); }
+};
+
+// The GLOBAL behind an INDEX, LOAD or STORE.
+inline GlobalOf GlobalOfAccess(const UOp* access) {
+  return GlobalOf(access->op == Op::kIndex ? access->src[0] : access->src[0]->src[0]);
+}
+
+class RangeOf : public internal::NodeView<Op::kRange> {
+ public:
+  explicit RangeOf(const UOp* range) : NodeView(range) {}
+  int64_t id() const { return arg(0); }
+  int64_t extent() const { return arg(1); }
+  RangeKind kind() const { return static_cast<RangeKind>(arg(2)); }
+};
+
+inline bool IsRange(const UOp* node, RangeKind kind) {
+  return node->op == Op::kRange && RangeOf(node).kind() == kind;
+}
+// The order of ids, for sorting RANGEs.
+inline bool HasSmallerId(const UOp* a, const UOp* b) { return RangeOf(a).id() < RangeOf(b).id(); }
+
+}  // namespace outboard
