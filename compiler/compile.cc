@@ -25,12 +25,15 @@ absl::StatusOr<CompiledKernel> Compile(render::X86Renderer& renderer, const UOp*
   Graph guards;
   OB_ASSIGN_OR_RETURN(const UOp* const guarded, proof::GuardUnproved(guards, sink));
   OB_ASSIGN_OR_RETURN(codegen::LoopNest kernel, codegen::AnalyzeKernel(guarded));
-  codegen::Machine machine = renderer.machine();
-  machine.no_opt = options.no_opt;
-  const std::vector<codegen::Opt> opts =
-      options.opts.has_value() ? *options.opts : codegen::HeuristicOpts(kernel, machine);
+  const Target& target = renderer.target();
+  std::vector<codegen::Opt> opts;
+  if (options.opts.has_value()) {
+    opts = *options.opts;
+  } else if (!options.no_opt) {
+    opts = codegen::HeuristicOpts(kernel, target);
+  }
   OB_ASSIGN_OR_RETURN(codegen::PlannedKernel planned,
-                      codegen::ApplyOpts(std::move(kernel), opts, machine));
+                      codegen::ApplyOpts(std::move(kernel), opts, target));
   kernel = std::move(planned.kernel);
   const codegen::LoopPlan& plan = planned.plan;
   // Of what is rendered, not of what came: a pass in between may have lost a gate.
@@ -52,6 +55,11 @@ absl::StatusOr<CompiledKernel> Compile(render::X86Renderer& renderer, const UOp*
   return out;
 }
 
+absl::StatusOr<std::unique_ptr<render::X86Renderer>> RendererFor(const CompileOptions& options) {
+  OB_ASSIGN_OR_RETURN(Target target, TargetOf(options));
+  return render::MakeX86Renderer(std::move(target));
+}
+
 }  // namespace
 
 absl::StatusOr<CompiledKernel> CompileKernel(const UOp* sink, const CompileOptions& options) {
@@ -62,7 +70,7 @@ std::vector<absl::StatusOr<CompiledKernel>> CompileKernels(
     std::span<const UOp* const> sinks, const CompileOptions& options,
     std::span<const std::optional<std::vector<codegen::Opt>>> opts) {
   std::vector<absl::StatusOr<CompiledKernel>> out;
-  auto renderer = render::MakeX86Renderer(options.cpu, options.features);
+  auto renderer = RendererFor(options);
   CompileOptions own = options;
   for (size_t i = 0; i < sinks.size(); ++i) {
     if (!opts.empty()) own.opts = opts[i];
@@ -75,15 +83,13 @@ std::vector<absl::StatusOr<CompiledKernel>> CompileKernels(
   return out;
 }
 
-absl::StatusOr<codegen::Machine> MachineOf(const CompileOptions& options) {
-  OB_ASSIGN_OR_RETURN(const auto renderer, render::MakeX86Renderer(options.cpu, options.features));
-  codegen::Machine machine = renderer->machine();
-  machine.no_opt = options.no_opt;
-  return machine;
+absl::StatusOr<Target> TargetOf(const CompileOptions& options) {
+  if (options.cpu.empty()) return options.target;
+  return render::NamedTarget(options.cpu, options.features);
 }
 
 absl::StatusOr<std::string> KernelToLlvmIr(const UOp* sink, const CompileOptions& options) {
-  OB_ASSIGN_OR_RETURN(const auto renderer, render::MakeX86Renderer(options.cpu, options.features));
+  OB_ASSIGN_OR_RETURN(const auto renderer, RendererFor(options));
   std::string ir;
   OB_RETURN_IF_ERROR(Compile(*renderer, sink, options, &ir).status());
   return ir;

@@ -14,22 +14,24 @@
 #include "absl/status/statusor.h"
 #include "compiler/compiled_kernel.h"
 #include "compiler/ir/uop.h"
-#include "compiler/optimize/loop_plan.h"
 #include "compiler/optimize/opt.h"
+#include "compiler/target.h"
 
 namespace outboard {
 
 struct CompileOptions {
-  std::string cpu;       // an LLVM processor name; empty: this machine's, with its features
+  std::string cpu;       // an LLVM processor name, instead of `target`; empty: `target`
   std::string features;  // LLVM's "+a,-b" form; used where `cpu` is given
-  bool no_opt = false;   // plain scalar loops, one element at a time
-  bool dump = false;     // print the plan and the LLVM IR to stderr (DEBUG >= 5)
+  Target target = HostTarget();
+  bool no_opt = false;  // plain scalar loops, one element at a time
+  bool dump = false;    // print the plan and the LLVM IR to stderr (DEBUG >= 5)
   // Instead of those that the heuristic chooses.
   std::optional<std::vector<codegen::Opt>> opts = std::nullopt;
 };
 
 // Errors: INVALID_ARGUMENT    not a kernel; the message names node and rule. Or an Opt that is not
-//                             legal for it; the message names the Opt
+//                             legal for it; the message names the Opt. Or a target that LLVM does
+//                             not know, or that has less than the target says
 //         UNIMPLEMENTED       an operation that has no code for its type
 //         RESOURCE_EXHAUSTED  over a limit of compiler/optimize/limits.h
 // Deterministic: equal kernels and options give equal bytes, in any process. Threads: pure.
@@ -41,8 +43,8 @@ std::vector<absl::StatusOr<CompiledKernel>> CompileKernels(
     std::span<const UOp* const> sinks, const CompileOptions& options = {},
     std::span<const std::optional<std::vector<codegen::Opt>>> opts = {});
 
-// What Opts are chosen for under these options. Errors: INVALID_ARGUMENT, no such processor.
-absl::StatusOr<codegen::Machine> MachineOf(const CompileOptions& options = {});
+// What is compiled for under these options. Errors: INVALID_ARGUMENT, no such processor.
+absl::StatusOr<Target> TargetOf(const CompileOptions& options = {});
 
 // The LLVM IR that is written for a kernel, before LLVM's passes; for people and tests.
 absl::StatusOr<std::string> KernelToLlvmIr(const UOp* sink, const CompileOptions& options = {});

@@ -17,7 +17,7 @@ bool In(RangeSet set, int range) { return set >> range & 1; }
 
 class Applier {
  public:
-  Applier(LoopNest kernel, const Machine& machine) : kernel_(std::move(kernel)), machine_(machine) {
+  Applier(LoopNest kernel, const Target& target) : kernel_(std::move(kernel)), target_(target) {
     PlainLoops();
   }
 
@@ -58,7 +58,7 @@ class Applier {
   Tile& TileOf(const Axis& axis);
 
   LoopNest kernel_;
-  const Machine machine_;
+  const Target& target_;
   LoopPlan plan_;
   std::vector<Axis> axes_;
   bool first_ = true;
@@ -125,7 +125,7 @@ absl::Status Applier::Flatten(int64_t axis) {
   if (!first_) return Illegal("must be the first");
   if (axis < 0 || axis >= static_cast<int64_t>(axes_.size())) return Illegal("no such axis");
   Graph graph;
-  const UOp* const flat = FlattenRows(graph, kernel_, axes_[axis].range, machine_);
+  const UOp* const flat = FlattenRows(graph, kernel_, axes_[axis].range, target_);
   if (flat == nullptr) return Illegal("the rows cannot be taken together, or gain nothing");
   OB_ASSIGN_OR_RETURN(kernel_, AnalyzeKernel(flat));
   PlainLoops();
@@ -133,7 +133,7 @@ absl::Status Applier::Flatten(int64_t axis) {
 }
 
 absl::Status Applier::Vector(int64_t axis, int64_t lanes) {
-  const int most = LanesMax(kernel_, machine_);
+  const int most = LanesMax(kernel_, target_);
   if (lanes < 2 || lanes > most || !std::has_single_bit(static_cast<uint64_t>(lanes)))
     return Illegal("lanes are a power of two up to ", most);
   const auto reduced = Reduced(axis);
@@ -208,7 +208,7 @@ absl::Status Applier::Group(int64_t axis, int64_t count) {
 }
 
 absl::Status Applier::TensorCore(int64_t axis, int64_t row_axis) {
-  if (machine_.bf16 == Bf16Products::kNone) return Illegal("the processor has no products of bf16");
+  if (target_.bf16 == Bf16Products::kNone) return Illegal("the processor has no products of bf16");
   OB_ASSIGN_OR_RETURN(const Axis inner, Reduced(axis));
   OB_ASSIGN_OR_RETURN(const Axis row, Output(row_axis));
   GroupPlan& group = plan_.groups[inner.group];
@@ -219,7 +219,7 @@ absl::Status Applier::TensorCore(int64_t axis, int64_t row_axis) {
   if (column < 0) return Illegal("no output range lies in lanes");
   OB_ASSIGN_OR_RETURN(codegen::TensorCore core, FindTensorCore(kernel_, kernel_.groups[inner.group],
                                                                row.range, column, inner.range));
-  core.by = machine_.bf16;
+  core.by = target_.bf16;
   // Every vector has all its lanes, some of them idle.
   Tile& columns = plan_.tiles[column];
   if (columns.lanes() != kCoreColumns) return Illegal("columns are lanes of ", kCoreColumns);
@@ -416,8 +416,8 @@ std::vector<const UOp*> LoadsOf(const LoopNest& kernel) {
 }
 
 absl::StatusOr<PlannedKernel> ApplyOpts(LoopNest kernel, std::span<const Opt> opts,
-                                        const Machine& machine) {
-  Applier applier(std::move(kernel), machine);
+                                        const Target& target) {
+  Applier applier(std::move(kernel), target);
   for (const Opt& opt : opts) OB_RETURN_IF_ERROR(applier.Apply(opt));
   OB_RETURN_IF_ERROR(applier.Finish());
   OB_RETURN_IF_ERROR(applier.CheckSize());

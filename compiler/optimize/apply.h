@@ -21,7 +21,7 @@ struct PlannedKernel {
 // Errors: INVALID_ARGUMENT    an Opt that is not legal where it stands: names it and says why
 //         RESOURCE_EXHAUSTED  more code, tiled loops or copied bytes than limits.h allows
 absl::StatusOr<PlannedKernel> ApplyOpts(LoopNest kernel, std::span<const Opt> opts,
-                                        const Machine& machine);
+                                        const Target& target);
 
 // An axis of opt.h: an output range, or one of a reduction group's. `group` is -1 for outputs.
 struct Axis {

@@ -41,8 +41,8 @@ int64_t VectorsOfWholeRows(int64_t length, int64_t extent, int lanes) {
   return 0;
 }
 
-const UOp* FlattenRows(Graph& g, const LoopNest& kernel, int inner, const Machine& machine) {
-  if (inner < 1 || machine.vector_bytes < 64) return nullptr;  // loading in parts needs masks
+const UOp* FlattenRows(Graph& g, const LoopNest& kernel, int inner, const Target& target) {
+  if (inner < 1 || target.vector_bytes < 64) return nullptr;  // loading in parts needs masks
   const Range &b = kernel.ranges[inner], &a = kernel.ranges[inner - 1];
   if (a.end() != nullptr || b.end() != nullptr) return nullptr;
   if (a.reduce != b.reduce || a.sequence || b.sequence || b.extent < kLeastRow) return nullptr;
@@ -50,7 +50,7 @@ const UOp* FlattenRows(Graph& g, const LoopNest& kernel, int inner, const Machin
     if (kernel.IsNested(group)) return nullptr;
   for (const DType dtype : kernel.slot_dtypes)
     if (dtype != DType::kVoid && dtype != DType::kF32) return nullptr;
-  const int lanes = machine.vector_bytes / 4;
+  const int lanes = target.vector_bytes / 4;
   const double gain =
       static_cast<double>((b.extent + lanes - 1) / lanes * lanes) / static_cast<double>(b.extent);
   if (gain < kLeastGain || VectorsOfWholeRows(b.extent, a.extent * b.extent, lanes) == 0)

@@ -1,4 +1,5 @@
-// Rows that do not fill vectors, taken together.
+// Rows that do not fill vectors, taken together: two ranges of a kernel become one, so that a
+// vector goes on into the next row.
 #pragma once
 
 #include "compiler/kernel/loop_nest.h"
@@ -15,6 +16,6 @@ int64_t VectorsOfWholeRows(int64_t length, int64_t extent, int lanes);
 // extent(b) and b = p % extent(b). A vector then goes on into the next row; a load of it is one for
 // each row it touches, but the arithmetic fills its lanes. nullptr where that is not possible or
 // gains little.
-const UOp* FlattenRows(Graph& graph, const LoopNest& kernel, int inner, const Machine& machine);
+const UOp* FlattenRows(Graph& graph, const LoopNest& kernel, int inner, const Target& target);
 
 }  // namespace outboard::codegen

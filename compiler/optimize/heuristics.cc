@@ -14,7 +14,10 @@
 #include "compiler/ir/accessors.h"
 #include "compiler/kernel/access_profile.h"
 #include "compiler/optimize/apply.h"
+#include "compiler/optimize/cost.h"
 #include "compiler/optimize/flatten.h"
+#include "compiler/optimize/limits.h"
+#include "compiler/optimize/loop_cost.h"
 #include "compiler/optimize/loop_order.h"
 #include "compiler/optimize/matrix_unit_opts.h"
 #include "compiler/optimize/panel_opts.h"
@@ -23,28 +26,13 @@
 namespace outboard::codegen {
 namespace {
 
-// In instructions; fitted by eye to what kernels here measured on Zen 5 and Sapphire Rapids.
-constexpr double kVectorLoad = 1.5;  // most cross a cache line
-constexpr double kReversedLoad = 2.5;
-constexpr double kPickedLoad = 5;     // from a run of up to four vectors
-constexpr double kStream = 1.5;       // a vector that comes from beyond the first cache
-constexpr double kLoadPerLane = 1.5;  // at constant distances, one by one
-constexpr double kGatherPerLane = 4;
-constexpr double kScatterPerLane = 5;
-constexpr double kGate = 3;     // a load that is skipped or not, for each that is decided alone
-constexpr double kSlowOp = 20;  // a call for each lane: transcendentals of f64
-constexpr int64_t kTasksWanted = 64;  // enough for any number of threads we have
 constexpr double kCodeMax = 1600;  // operations written out in one tile, so that LLVM stays quick
-constexpr double kLatencyOps = 8;  // operations in flight that keep two units of latency 4 busy
 
 // Copies. An operand whose lanes are neighbours and that stays in the second cache is read from
-// where it is.
-constexpr double kCopyBytesLeast = 1 << 20;
-constexpr double kCopyPerElement = 3;
-constexpr double kCopyReuseLeast = 64;         // reads of each element
-constexpr double kCopyRowBytesLeast = 512;     // between steps of a reduction: no line is reused
-constexpr double kCopyBlockBytes = 512 << 10;  // copied at once, where tiles are not larger
-constexpr double kCopyBlockBytesMax = 1 << 20;
+// where it is. Of one that is copied, as much at once as stays there (copy_bytes_max_), half of it
+// where tiles are not larger.
+constexpr double kCopyReuseLeast = 64;           // reads of each element
+constexpr double kCopyRowBytesLeast = 512;       // between steps of a reduction: no line is reused
 constexpr int64_t kCopyRowsWanted = 256;         // that use a copy, so that it costs little
 constexpr int64_t kCopyPickedRowsWanted = 1024;  // where it is made element by element
 constexpr int64_t kCopyRowsLeast = 64;
@@ -52,11 +40,15 @@ constexpr int64_t kCopyTasksWanted = 32;
 
 class Chooser {
  public:
-  Chooser(const LoopNest& kernel, const Machine& machine) : kernel_(kernel), machine_(machine) {}
+  Chooser(const LoopNest& kernel, const Target& target)
+      : kernel_(kernel),
+        target_(target),
+        costs_(target.costs),
+        copy_bytes_max_(static_cast<double>(
+            std::min(optimize::ReusedBytesMax(target), limits::kLocalBytesMax / 2))),
+        loop_cost_(kernel, target) {}
 
   std::vector<Opt> Run() {
-    bodies_ = FindBodies(kernel_, forms_);
-    lanes_ = LanesMax(kernel_, machine_);
     FindMain();
     ChooseTiles();
     if (CopyOperands()) return opts_;
@@ -107,31 +99,18 @@ class Chooser {
     if (counts_[range] > 1) Add(OptKind::kUpcast, range, counts_[range]);
   }
   static bool In(RangeSet set, int range) { return range >= 0 && (set >> range & 1); }
-  const Body& body(size_t group) const { return bodies_[group]; }
-  const Body& stores() const { return bodies_.back(); }
-  int LanesFor(int range) const {
-    return static_cast<int>(
-        std::min<int64_t>(lanes_, std::bit_ceil(static_cast<uint64_t>(Extent(range)))));
+  const Body& body(size_t group) const { return loop_cost_.bodies()[group]; }
+  const Body& stores() const { return loop_cost_.bodies().back(); }
+  int LanesFor(int range) const { return loop_cost_.LanesFor(range); }
+  double Points(RangeSet ranges) const { return loop_cost_.Points(ranges); }
+  int64_t ConstantStride(const Access& access, int v) {
+    return loop_cost_.ConstantStride(access, v);
   }
+  int64_t WholeRows(int v) const { return loop_cost_.WholeRows(v); }
 
   double AccessCost(const Access& access, int v) {
-    if (!In(access.deps, v)) return 1;
-    if (Copied(access, v))
-      return kVectorLoad +
-             kCopyPerElement * LanesFor(v) / Points(kernel_.OutputSet() & ~access.deps);
-    const double lanes = LanesFor(v), gate = access.gated ? 1 : 0;
-    if (access.store) return ConstantStride(access, v) == 1 ? kVectorLoad : kScatterPerLane * lanes;
-    if (In(access.irregular, v)) {
-      if (!In(access.divided, v) || WholeRows(v) == 0) return kGatherPerLane * lanes + gate;
-      if (access.rows && !access.gated)
-        return kVectorLoad * (1 + lanes / static_cast<double>(access.divisor));
-      return kPickedLoad + gate;
-    }
-    const int64_t stride = ConstantStride(access, v);
-    if (stride == 1) return kVectorLoad + gate;
-    if (stride == -1) return kReversedLoad + gate;
-    if (stride >= -4 && stride <= 4) return kPickedLoad + gate;
-    return kLoadPerLane * lanes + gate;
+    return Copied(access, v) ? loop_cost_.CopiedAccessCost(access, v)
+                             : loop_cost_.AccessCost(access, v);
   }
 
   // ---- copies of operands
@@ -149,13 +128,6 @@ class Chooser {
       if (PaysToCopy(access)) copyable_.push_back(access.node);
   }
 
-  double Points(RangeSet ranges) const {
-    double points = 1;
-    for (size_t i = 0; i < kernel_.ranges.size(); ++i)
-      if (In(ranges, static_cast<int>(i))) points *= static_cast<double>(Extent(i));
-    return points;
-  }
-
   // Bytes of what a vector, or one value, of output ranges needs for the whole reduction.
   double ColumnBytes(const Access& access) const {
     return Points(access.deps & ~kernel_.OutputSet()) * std::max(4, ByteWidth(access.node->dtype));
@@ -168,7 +140,7 @@ class Chooser {
     // A window would be copied once for each place that it is seen from.
     if (Points(access.deps) > elements) return false;
     if (Points(kernel_.OutputSet() & ~access.deps) < kCopyReuseLeast) return false;
-    return ColumnBytes(access) * lanes_ <= kCopyBlockBytesMax;
+    return ColumnBytes(access) * loop_cost_.lanes() <= copy_bytes_max_;
   }
 
   // Whether the load is copied where `v` is in lanes: where what is next in memory is not what is
@@ -178,7 +150,7 @@ class Chooser {
     if (std::find(copyable_.begin(), copyable_.end(), access.node) == copyable_.end()) return false;
     if (ConstantStride(access, v) != 1) return true;
     const double bytes = ByteWidth(access.node->dtype);
-    if (Points(access.deps) * bytes <= kCopyBytesLeast) return false;
+    if (Points(access.deps) * bytes <= copy_bytes_max_) return false;
     const int inner = kernel_.groups[main_].ranges.back();
     return In(access.deps, inner) &&
            std::abs(static_cast<double>(ConstantStride(access, inner))) * bytes >=
@@ -222,8 +194,9 @@ class Chooser {
     };
     const int64_t width = counts_[v] * LanesFor(v);
     int64_t rows = (Extent(r) + counts_[r] - 1) / counts_[r] * counts_[r],
-            columns = std::max<int64_t>(1, static_cast<int64_t>(kCopyBlockBytes / column) / width) *
-                      width;
+            columns =
+                std::max<int64_t>(1, static_cast<int64_t>(copy_bytes_max_ / 2 / column) / width) *
+                width;
     const auto few = [&] {
       return tasks * static_cast<double>(blocks(r, rows) * blocks(v, columns)) < kCopyTasksWanted;
     };
@@ -262,23 +235,6 @@ class Chooser {
     return true;
   }
 
-  // A block of `v` must be a multiple of this many vectors, or all of it, for its quotients to be
-  // known in each lane; 0 where blocks cannot be so long.
-  int64_t WholeRows(int v) const {
-    int64_t divisor = 1;
-    for (const Body& b : bodies_)
-      for (const Access& access : b.accesses)
-        if (In(access.divided, v)) divisor = std::max(divisor, access.divisor);
-    return divisor == 1 ? 1 : VectorsOfWholeRows(divisor, Extent(v), LanesFor(v));
-  }
-
-  // Elements from lane to lane; 0 also where that is no constant.
-  int64_t ConstantStride(const Access& access, int v) {
-    if (In(access.irregular, v)) return 0;
-    return static_cast<int64_t>(
-        forms_.Of(access.index->src[1]).CoefficientOf(kernel_.ranges[v].node));
-  }
-
   // Instructions of a body with `v` in lanes (-1: none).
   double BodyCost(const Body& b, int v) {
     double steps = b.points, lanes = 1;
@@ -290,7 +246,7 @@ class Chooser {
     }
     double cost = static_cast<double>(b.ops.size());
     for (const Access& access : b.accesses) cost += AccessCost(access, v);
-    for (const RangeSet deps : b.slow_ops) cost += kSlowOp * (In(deps, v) ? lanes : 1);
+    for (const RangeSet deps : b.slow_ops) cost += costs_.library_call * (In(deps, v) ? lanes : 1);
     return steps * cost;
   }
 
@@ -361,7 +317,7 @@ class Chooser {
     for (const auto& [range, count] : {std::make_pair(t.a, t.ta), std::make_pair(t.b, t.tb)}) {
       if (!In(access.deps, range)) continue;
       const int64_t stride = std::abs(ConstantStride(access, range));
-      if (stride == 0 || stride * count > lanes_) streams *= static_cast<double>(count);
+      if (stride == 0 || stride * count > loop_cost_.lanes()) streams *= static_cast<double>(count);
     }
     return streams;
   }
@@ -378,15 +334,15 @@ class Chooser {
     for (const Access& access : b.accesses) {
       const double copies = Copies(access.deps, t);
       loads += copies * AccessCost(access, v);
-      if (In(access.deps, v) && !Copied(access, v)) loads += kStream * Streams(access, t);
-      if (access.gated) loads += kGate * Copies(kernel_.DepsOf(access.node->src[1]), t);
+      if (In(access.deps, v) && !Copied(access, v)) loads += costs_.stream * Streams(access, t);
+      if (access.gated) loads += costs_.gate * Copies(kernel_.DepsOf(access.node->src[1]), t);
       held = std::min(held, copies);
     }
     for (const RangeSet deps : b.ops) ops += Copies(deps, t);
-    for (const RangeSet deps : b.slow_ops) ops += Copies(deps, t) * kSlowOp;
+    for (const RangeSet deps : b.slow_ops) ops += Copies(deps, t) * costs_.library_call;
     const double registers =
         results * static_cast<double>(nodes) + (b.accesses.empty() ? 0 : held) + 1;
-    if (registers > machine_.vector_registers - 3) return -1;
+    if (registers > target_.vector_registers - 3) return -1;
     const Body& last = stores();
     const double code =
         loads + ops +
@@ -457,9 +413,9 @@ class Chooser {
     // walks along those lines, some steps of it are taken together.
     for (const Access& access : stores().accesses) {
       if (access.store ||
-          AccessCost(access, output_lanes_) < kLoadPerLane * LanesFor(output_lanes_))
+          AccessCost(access, output_lanes_) < costs_.load_per_lane * LanesFor(output_lanes_))
         continue;
-      for (const auto& [term, coefficient] : forms_.Of(access.index->src[1]).terms) {
+      for (const auto& [term, coefficient] : loop_cost_.FormOf(access.index->src[1]).terms) {
         if (coefficient != 1 || term->op != Op::kRange) continue;
         const int range = kernel_.IndexOf(term);
         if (range == output_lanes_ || range >= kernel_.parallel_count) continue;
@@ -493,7 +449,7 @@ class Chooser {
     if (own >= 0) Add(OptKind::kVector, axis, lanes);
     // Steps of the innermost loop at once: enough independent sums to hide latency, or a short loop
     // whole.
-    const int64_t wanted = std::max<int64_t>(1, static_cast<int64_t>(kLatencyOps) / results);
+    const int64_t wanted = std::max<int64_t>(1, static_cast<int64_t>(costs_.latency_ops) / results);
     const int64_t size =
         results * static_cast<int64_t>(body(g).ops.size() + body(g).accesses.size());
     const int64_t all = (Extent(inner) + lanes - 1) / lanes;
@@ -517,7 +473,7 @@ class Chooser {
     for (const ReduceGroup& group : kernel_.groups)
       if (const RangeSet deps = group.deps & kernel_.OutputSet(); deps != 0)
         most = std::min(most, static_cast<int>(std::bit_width(deps)));
-    for (int64_t tasks = 1; count < most && (count == 0 || tasks < kTasksWanted); ++count) {
+    for (int64_t tasks = 1; count < most && (count == 0 || tasks < costs_.tasks_wanted); ++count) {
       const int64_t step = counts_[count] * (count == output_lanes_ ? LanesFor(count) : 1);
       tasks *= (Extent(count) + step - 1) / step;
     }
@@ -525,10 +481,10 @@ class Chooser {
   }
 
   const LoopNest& kernel_;
-  const Machine machine_;
-  AffineForms forms_;
-  std::vector<Body> bodies_;
-  int lanes_ = 1;                     // of a full vector of the widest type
+  const Target& target_;
+  const CostTable& costs_;
+  const double copy_bytes_max_;
+  optimize::LoopCost loop_cost_;
   int output_lanes_ = -1;             // the output range in lanes
   std::vector<int> group_lanes_;      // by group: its own range in lanes
   size_t main_ = 0;                   // the reduction with the most work
@@ -540,19 +496,19 @@ class Chooser {
 
 }  // namespace
 
-std::vector<Opt> HeuristicOpts(const LoopNest& kernel, const Machine& machine) {
-  if (machine.no_opt || kernel.empty) return {};
-  if (std::optional<std::vector<Opt>> opts = TensorCoreOpts(kernel, machine)) return *opts;
-  if (std::vector<Opt> opts = PanelOpts(kernel, machine); !opts.empty()) return opts;
-  Chooser chooser(kernel, machine);
+std::vector<Opt> HeuristicOpts(const LoopNest& kernel, const Target& target) {
+  if (kernel.empty) return {};
+  if (std::optional<std::vector<Opt>> opts = TensorCoreOpts(kernel, target)) return *opts;
+  if (std::vector<Opt> opts = PanelOpts(kernel, target); !opts.empty()) return opts;
+  Chooser chooser(kernel, target);
   std::vector<Opt> opts = chooser.Run();
   const int inner = chooser.LanesOfMain();
   Graph graph;
-  const UOp* const flat = inner < 1 ? nullptr : FlattenRows(graph, kernel, inner, machine);
+  const UOp* const flat = inner < 1 ? nullptr : FlattenRows(graph, kernel, inner, target);
   if (flat == nullptr) return opts;
   const absl::StatusOr<LoopNest> flattened = AnalyzeKernel(flat);
   if (!flattened.ok()) return opts;
-  opts = Chooser(*flattened, machine).Run();
+  opts = Chooser(*flattened, target).Run();
   int64_t axis = 0;
   for (const std::vector<Axis> axes = AxesOf(kernel); axes[axis].range != inner;) ++axis;
   opts.insert(opts.begin(), {OptKind::kFlatten, axis, 0});

@@ -10,7 +10,7 @@
 
 namespace outboard::codegen {
 
-// Legal in their order; none where machine.no_opt is set. Deterministic.
-std::vector<Opt> HeuristicOpts(const LoopNest& kernel, const Machine& machine);
+// Legal in their order. Deterministic.
+std::vector<Opt> HeuristicOpts(const LoopNest& kernel, const Target& target);
 
 }  // namespace outboard::codegen

@@ -9,11 +9,11 @@
 
 namespace outboard::codegen {
 
-int LanesMax(const LoopNest& kernel, const Machine& machine) {
+int LanesMax(const LoopNest& kernel, const Target& target) {
   int widest = 4;
   for (const DType dtype : kernel.slot_dtypes)
     if (dtype != DType::kVoid) widest = std::max(widest, ByteWidth(dtype));
-  return machine.vector_bytes / widest;
+  return target.vector_bytes / widest;
 }
 
 Tile PlainTile(int range, int64_t extent) {

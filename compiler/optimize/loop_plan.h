@@ -11,6 +11,7 @@
 
 #include "compiler/kernel/loop_nest.h"
 #include "compiler/optimize/matrix_unit.h"
+#include "compiler/target.h"
 
 namespace outboard::codegen {
 
@@ -82,21 +83,10 @@ struct LoopPlan {
   const TensorCore* CoreOf(const UOp* load) const;
 };
 
-// What a plan is made for: the width of a vector and the number of them, of one core, and what it
-// has for products of bf16.
-struct Machine {
-  int vector_bytes = 64;
-  int vector_registers = 32;
-  bool no_opt = false;
-  Bf16Products bf16 = Bf16Products::kNone;
-
-  bool operator==(const Machine&) const = default;
-};
-
 // Lanes of a vector of the widest type that the kernel reads or writes, four bytes at least. More
-// would make vectors of the machine that are idle as a whole, and the masks of such loads are wrong
+// would make vectors of the target that are idle as a whole, and the masks of such loads are wrong
 // in LLVM 19 for AVX2: it reads all lanes.
-int LanesMax(const LoopNest& kernel, const Machine& machine);
+int LanesMax(const LoopNest& kernel, const Target& target);
 
 Tile PlainTile(int range, int64_t extent);
 // `count` values at a time.

@@ -17,11 +17,11 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/kernel/loop_nest.h"
+#include "compiler/target.h"
 
 namespace outboard::codegen {
 
-// What a processor has.
-enum class Bf16Products { kNone, kVectors, kTiles };
+using outboard::Bf16Products;  // what a processor has (compiler/target.h)
 
 inline constexpr int kCoreColumns = 16;  // and rows of a tile
 inline constexpr int kCoreSteps = 32;

@@ -7,14 +7,15 @@
 
 #include "compiler/kernel/affine.h"
 #include "compiler/optimize/apply.h"
+#include "compiler/optimize/cost.h"
+#include "compiler/optimize/limits.h"
 #include "compiler/optimize/loop_order.h"
 
 namespace outboard::codegen {
 namespace {
 
 constexpr int64_t kRowsLeast = 8, kColumnsLeast = kCoreColumns / 2 + 1, kStepsLeast = 16;
-constexpr int64_t kProductsLeast = 1 << 15;      // below, laying out the tiles is felt
-constexpr int64_t kBlocksBytesMax = 1536 << 10;  // of both operands; a second cache holds 1 to 2 MB
+constexpr int64_t kProductsLeast = 1 << 15;  // below, laying out the tiles is felt
 constexpr double kTasksWanted = 8;
 constexpr double kShortRun = 32;  // elements in a row that are copied as quickly as a page is found
 constexpr int64_t kRegisterRows = 32, kRegisterColumns = 32;  // four squares of sums
@@ -23,7 +24,7 @@ int64_t Up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 
 class Chooser {
  public:
-  Chooser(const LoopNest& kernel, const Machine& machine) : kernel_(kernel), machine_(machine) {}
+  Chooser(const LoopNest& kernel, const Target& target) : kernel_(kernel), target_(target) {}
 
   std::optional<std::vector<Opt>> Run() {
     if (!FindAxes() || !ChooseBlocks()) return std::nullopt;
@@ -71,9 +72,8 @@ class Chooser {
 
   // Columns that are consecutive in the result, then the most work.
   bool FindAxes() {
-    if (machine_.bf16 != Bf16Products::kTiles || kernel_.groups.size() != 1 ||
-        kernel_.parallel_count != kernel_.output_count ||
-        LanesMax(kernel_, machine_) < kCoreColumns)
+    if (target_.bf16 != Bf16Products::kTiles || kernel_.groups.size() != 1 ||
+        kernel_.parallel_count != kernel_.output_count || LanesMax(kernel_, target_) < kCoreColumns)
       return false;
     const ReduceGroup& group = kernel_.groups[0];
     if (kernel_.OutputSet() & ~group.deps) return false;
@@ -108,7 +108,10 @@ class Chooser {
       line_bytes *= range == inner_ ? Up(Extent(range), kCoreSteps) : Extent(range);
     for (int i = 0; i < kernel_.output_count; ++i)
       if (i != rows_ && i != columns_) others *= Extent(i);
-    const int64_t lines_max = kBlocksBytesMax / line_bytes;
+    // Of both operands: three quarters of a second cache of 2 MiB.
+    const int64_t blocks_bytes_max =
+        std::min(optimize::ReusedBytesMax(target_) / 2 * 3, limits::kLocalBytesMax / 4 * 3);
+    const int64_t lines_max = blocks_bytes_max / line_bytes;
     double least = 0;
     for (int64_t rows = tile_rows_; rows < Extent(rows_) + tile_rows_; rows += tile_rows_)
       for (int64_t columns = tile_columns_; columns < Extent(columns_) + tile_columns_ &&
@@ -132,7 +135,7 @@ class Chooser {
   }
 
   const LoopNest& kernel_;
-  const Machine& machine_;
+  const Target& target_;
   AffineForms forms_;
   TensorCore core_;
   int rows_ = -1, columns_ = -1, inner_ = -1, inner_axis_ = 0;
@@ -143,8 +146,8 @@ class Chooser {
 
 }  // namespace
 
-std::optional<std::vector<Opt>> TensorCoreOpts(const LoopNest& kernel, const Machine& machine) {
-  return Chooser(kernel, machine).Run();
+std::optional<std::vector<Opt>> TensorCoreOpts(const LoopNest& kernel, const Target& target) {
+  return Chooser(kernel, target).Run();
 }
 
 }  // namespace outboard::codegen

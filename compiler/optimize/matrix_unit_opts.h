@@ -14,6 +14,6 @@ namespace outboard::codegen {
 // Nothing where the processor has no tiles, the kernel is another, or too small to gain. Vectors
 // are left to a search: a Sapphire Rapids does their sums at half the rate of fused multiply-adds
 // in f32, and widens bf16 for nothing beside them.
-std::optional<std::vector<Opt>> TensorCoreOpts(const LoopNest& kernel, const Machine& machine);
+std::optional<std::vector<Opt>> TensorCoreOpts(const LoopNest& kernel, const Target& target);
 
 }  // namespace outboard::codegen

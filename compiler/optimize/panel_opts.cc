@@ -25,8 +25,8 @@ int64_t StepsOf(int64_t extent, int64_t most) {
 
 class Chooser {
  public:
-  Chooser(const LoopNest& kernel, const Machine& machine)
-      : kernel_(kernel), machine_(machine), panels_(PanelsOf(kernel)) {}
+  Chooser(const LoopNest& kernel, const Target& target)
+      : kernel_(kernel), target_(target), panels_(PanelsOf(kernel)) {}
 
   std::vector<Opt> Run() {
     if (panels_.empty()) return {};
@@ -37,7 +37,7 @@ class Chooser {
       const std::vector<Opt> opts = OptsFor(vectors);
       Graph graph;  // the kernel again, since applying takes it
       auto copy = AnalyzeKernel(Sink(graph, kernel_.stores));
-      if (copy.ok() && ApplyOpts(*std::move(copy), opts, machine_).ok()) return opts;
+      if (copy.ok() && ApplyOpts(*std::move(copy), opts, target_).ok()) return opts;
     }
     return {};
   }
@@ -59,12 +59,12 @@ class Chooser {
 
   std::vector<Opt> OptsFor(int64_t vectors) const {
     std::vector<Opt> opts;
-    const int64_t lanes = std::min<int64_t>(LanesMax(kernel_, machine_),
+    const int64_t lanes = std::min<int64_t>(LanesMax(kernel_, target_),
                                             std::bit_ceil(static_cast<uint64_t>(Extent(lanes_))));
     opts.push_back({OptKind::kVector, lanes_, lanes});
     vectors = std::min(vectors, (Extent(lanes_) + lanes - 1) / lanes);
     if (vectors > 1) opts.push_back({OptKind::kUpcast, lanes_, vectors});
-    const int64_t held = (machine_.vector_registers - 4) / vectors - 1;  // results of a row vector
+    const int64_t held = (target_.vector_registers - 4) / vectors - 1;  // results of a row vector
 
     // Of what is computed from the panels, the longest other range.
     int columns = -1;
@@ -129,7 +129,7 @@ class Chooser {
   }
 
   const LoopNest& kernel_;
-  const Machine machine_;
+  const Target& target_;
   const std::vector<const UOp*> panels_;
   RangeSet rows_ = 0;  // output ranges that panels depend on
   int lanes_ = -1;     // of these, the one in lanes
@@ -137,8 +137,8 @@ class Chooser {
 
 }  // namespace
 
-std::vector<Opt> PanelOpts(const LoopNest& kernel, const Machine& machine) {
-  return Chooser(kernel, machine).Run();
+std::vector<Opt> PanelOpts(const LoopNest& kernel, const Target& target) {
+  return Chooser(kernel, target).Run();
 }
 
 }  // namespace outboard::codegen

@@ -10,6 +10,6 @@
 namespace outboard::codegen {
 
 // Empty where the kernel has no panels, or none that fit.
-std::vector<Opt> PanelOpts(const LoopNest& kernel, const Machine& machine);
+std::vector<Opt> PanelOpts(const LoopNest& kernel, const Target& target);
 
 }  // namespace outboard::codegen

@@ -10,6 +10,7 @@
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/limits.h"
+#include "compiler/optimize/cost.h"
 #include "compiler/rewrite/recorder.h"
 #include "compiler/rewrite/rules/linear.h"
 #include "compiler/rewrite/simplify.h"
@@ -19,13 +20,9 @@
 namespace outboard::schedule {
 namespace {
 
-// Rows are handed out to threads. With fewer than this, loops inside of a row would have to be; in
-// a kernel of few points it does not matter.
-constexpr double kRowsMin = 64;
+// Rows are handed out to threads. With fewer than CostTable::tasks_wanted, loops inside of a row
+// would have to be; in a kernel of few points it does not matter.
 constexpr double kFewPoints = 65536;
-// Operations worth computing again for each element instead of a trip through memory and a kernel
-// more: a softmax's exponential and quotient just are.
-constexpr double kAgainMax = 30;
 
 // What a kernel may hold, well within what code generation takes (compiler/optimize/limits.h): the
 // time to compile one grows faster than its size.
@@ -111,7 +108,7 @@ std::optional<Replacements> MatchPlace(const UOp* place, const UOp* index) {
 
 // Operations for each element of `value` that depend on the ranges to be replaced; nullopt where a
 // reduction does.
-std::optional<double> CostAgain(const UOp* value, const Replacements& by) {
+std::optional<double> CostAgain(const UOp* value, const Replacements& by, const CostTable& costs) {
   absl::flat_hash_set<const UOp*> depends;
   double cost = 0;
   for (const UOp* node : PostOrder(value)) {
@@ -122,19 +119,7 @@ std::optional<double> CostAgain(const UOp* value, const Replacements& by) {
     depends.insert(node);
     if (node->op == Op::kReduceLoop) return std::nullopt;
     if (node->dtype == DType::kI64 && node->op != Op::kLoad) continue;  // index arithmetic
-    switch (node->op) {
-      case Op::kThreefry: cost += 100; break;
-      case Op::kExp:
-      case Op::kExp2:
-      case Op::kLog:
-      case Op::kLog2: cost += 15; break;
-      case Op::kTanh: cost += 25; break;
-      case Op::kSin:
-      case Op::kCos: cost += 60; break;
-      case Op::kFDiv:
-      case Op::kSqrt: cost += 4; break;
-      default: cost += IsAlu(node->op) || node->op == Op::kLoad || node->op == Op::kCast;
-    }
+    cost += optimize::OpCost(node->op, costs);
   }
   return cost;
 }
@@ -174,8 +159,8 @@ std::vector<const UOp*> ScoreLoops(const std::vector<const UOp*>& values) {
 
 class Merger {
  public:
-  Merger(Graph& graph, const absl::flat_hash_set<const UOp*>& results)
-      : graph_(graph), results_(results) {}
+  Merger(Graph& graph, const absl::flat_hash_set<const UOp*>& results, const Target& target)
+      : graph_(graph), results_(results), costs_(target.costs) {}
 
   absl::StatusOr<std::vector<FusedKernel>> Run(const std::vector<LoweredKernel>& kernels) {
     std::vector<Draft> guests;
@@ -334,8 +319,9 @@ class Merger {
       if (stored->place != node->src[0]->src[1]) {
         const auto moved = MatchPlace(stored->place, node->src[0]->src[1]);
         if (!moved) return false;
-        const auto cost = CostAgain(taken, *moved);
-        if (!cost || *cost > kAgainMax) return false;
+        // A softmax's exponential and quotient just are worth it.
+        const auto cost = CostAgain(taken, *moved, costs_);
+        if (!cost || *cost > optimize::RecomputeForKernel(costs_)) return false;
         taken = Substitute(graph_, taken, *moved);
         again = true;
       }
@@ -375,7 +361,7 @@ class Merger {
     const Draft& rows = host.ranges.size() < guest.ranges.size() ? host : guest;
     const Draft& all = &rows == &host ? guest : host;
     if (rows.ranges.empty()) return false;
-    if (Points(rows.ranges) < kRowsMin && Points(all.ranges) > kFewPoints) return false;
+    if (Points(rows.ranges) < costs_.tasks_wanted && Points(all.ranges) > kFewPoints) return false;
     if (std::min(rows.rows, all.rows) <= rows.ranges.size()) return true;
     // Without a reduction nothing keeps the inner ranges in one task, and each would store the
     // row's value: fine if nobody needs it stored.
@@ -531,6 +517,7 @@ class Merger {
 
   Graph& graph_;
   const absl::flat_hash_set<const UOp*>& results_;
+  const CostTable& costs_;
   std::vector<Draft> drafts_;
   absl::flat_hash_set<const UOp*> needed_;           // in memory
   absl::flat_hash_map<const UOp*, size_t> made_by_;  // tensor node -> its draft
@@ -543,10 +530,11 @@ class Merger {
 
 }  // namespace
 
-absl::StatusOr<std::vector<FusedKernel>> FuseKernels(
-    Graph& graph, std::vector<LoweredKernel> kernels,
-    const absl::flat_hash_set<const UOp*>& results) {
-  return Merger(graph, results).Run(kernels);
+absl::StatusOr<std::vector<FusedKernel>> FuseKernels(Graph& graph,
+                                                     std::vector<LoweredKernel> kernels,
+                                                     const absl::flat_hash_set<const UOp*>& results,
+                                                     const Target& target) {
+  return Merger(graph, results, target).Run(kernels);
 }
 
 }  // namespace outboard::schedule

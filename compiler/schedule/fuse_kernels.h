@@ -22,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/ir/uop.h"
 #include "compiler/schedule/lower.h"
+#include "compiler/target.h"
 
 namespace outboard::schedule {
 
@@ -37,8 +38,9 @@ struct FusedKernel {
 // among `results` and that no other kernel reads is not stored. Where the graph is nearly full,
 // kernels stay alone that would be joined elsewhere.
 // Errors: RESOURCE_EXHAUSTED  writing the kernels anew takes more than limits::kGraphNodesMax nodes
-absl::StatusOr<std::vector<FusedKernel>> FuseKernels(
-    Graph& graph, std::vector<LoweredKernel> kernels,
-    const absl::flat_hash_set<const UOp*>& results);
+absl::StatusOr<std::vector<FusedKernel>> FuseKernels(Graph& graph,
+                                                     std::vector<LoweredKernel> kernels,
+                                                     const absl::flat_hash_set<const UOp*>& results,
+                                                     const Target& target);
 
 }  // namespace outboard::schedule

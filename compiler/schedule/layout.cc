@@ -7,14 +7,13 @@
 #include "absl/container/flat_hash_set.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
+#include "compiler/optimize/cost.h"
 #include "compiler/rewrite/rebuild.h"
 #include "compiler/rewrite/rules/linear.h"
 #include "compiler/schedule/padded_dims.h"
 
 namespace outboard::schedule {
 namespace {
-
-constexpr int64_t kChannelsMin = 8;  // half a vector of the widest machine
 
 using Axes = uint32_t;  // a set, by bit
 
@@ -46,11 +45,11 @@ Axes WindowedAxes(ShapeView dims, const UOp* place) {
 }
 
 // The last axis that is not windowed goes behind those that are; empty where it is there already.
-std::vector<int64_t> OrderFor(ShapeView dims, Axes windowed) {
+std::vector<int64_t> OrderFor(ShapeView dims, Axes windowed, int64_t channels_min) {
   if (windowed == 0) return {};
   int64_t channels = static_cast<int64_t>(dims.size()) - 1;
   while (channels > 0 && ((windowed >> channels & 1) != 0 || dims[channels] == Dim(1))) --channels;
-  if (channels == 0 || PaddedSize(dims[channels]) < kChannelsMin || windowed >> channels == 0)
+  if (channels == 0 || PaddedSize(dims[channels]) < channels_min || windowed >> channels == 0)
     return {};
   std::vector<int64_t> order;
   for (int64_t axis = 0; axis < static_cast<int64_t>(dims.size()); ++axis)
@@ -85,7 +84,7 @@ std::vector<int64_t> Inverse(const std::vector<int64_t>& order) {
 }  // namespace
 
 Layouts ChooseLayouts(const UOp* sink, const Choice& choice,
-                      const std::vector<LoweredKernel>& kernels) {
+                      const std::vector<LoweredKernel>& kernels, const Target& target) {
   absl::flat_hash_set<const UOp*> temporaries(choice.kept.begin(), choice.kept.end());
   for (const UOp* result : sink->src) temporaries.erase(result);
   for (const UOp* scattered : choice.scattered) temporaries.erase(scattered);
@@ -99,7 +98,8 @@ Layouts ChooseLayouts(const UOp* sink, const Choice& choice,
   }
   Layouts layouts;
   for (const auto& [value, axes] : windowed)
-    if (std::vector<int64_t> order = OrderFor(value->shape, axes); !order.empty())
+    if (std::vector<int64_t> order = OrderFor(value->shape, axes, optimize::LanesMin(target));
+        !order.empty())
       layouts[value] = std::move(order);
   for (bool changed = !layouts.empty(); changed;) {
     changed = false;

@@ -13,6 +13,7 @@
 #include "compiler/ir/uop.h"
 #include "compiler/schedule/lower.h"
 #include "compiler/schedule/materialize.h"
+#include "compiler/target.h"
 
 namespace outboard::schedule {
 
@@ -21,7 +22,7 @@ using Layouts = absl::flat_hash_map<const UOp*, std::vector<int64_t>>;
 
 // For the temporaries among what `kernels`, lowered with all values row-major, store.
 Layouts ChooseLayouts(const UOp* sink, const Choice& choice,
-                      const std::vector<LoweredKernel>& kernels);
+                      const std::vector<LoweredKernel>& kernels, const Target& target);
 
 // The same program in which each value of `layouts` is kept as a PERMUTE of itself, and read
 // through the inverse.

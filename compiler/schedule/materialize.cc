@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
+#include "compiler/optimize/cost.h"
 #include "compiler/rewrite/simplify.h"
 #include "compiler/schedule/gather/one_hot.h"
 #include "compiler/schedule/gather/scatter.h"
@@ -19,10 +20,6 @@ namespace {
 // (docs/decisions/010-what-is-kept.md).
 constexpr double kJoinedSumRepeats =
     4;  // an inner sum may be computed this often per element to join an outer one
-// Operations that a trip of one element through memory is worth: a few cycles, at some bytes a
-// cycle.
-constexpr double kMemoryTripCost = 20;
-constexpr double kThreefryCost = 100;
 constexpr double kCostMax = 1000;  // sums of costs count shared parts twice; this keeps them finite
 
 // What encloses a value in the kernel that computes it.
@@ -42,8 +39,9 @@ double Elements(const UOp* node) { return static_cast<double>(PaddedSize(node->s
 
 class Chooser {
  public:
-  Chooser(Graph& graph, const UOp* sink, const absl::flat_hash_set<const UOp*>& never)
-      : graph_(graph), sink_(sink), order_(PostOrder(sink)), never_(never) {}
+  Chooser(Graph& graph, const UOp* sink, const Target& target,
+          const absl::flat_hash_set<const UOp*>& never)
+      : graph_(graph), sink_(sink), costs_(target.costs), order_(PostOrder(sink)), never_(never) {}
 
   absl::StatusOr<Choice> Run() {
     order_.pop_back();  // the SINK
@@ -129,7 +127,8 @@ class Chooser {
     double cost = 0;
     for (const UOp* s : node->src) cost += cost_.at(s);
     if (IsAlu(node->op) || node->op == Op::kCast)
-      cost += node->op == Op::kThreefry ? kThreefryCost : IsIndexWork(node) ? 0 : 1;
+      cost +=
+          node->op != Op::kThreefry && IsIndexWork(node) ? 0 : optimize::OpCost(node->op, costs_);
     return std::min(cost, kCostMax);
   }
 
@@ -195,7 +194,8 @@ class Chooser {
       // Elementwise work between two loops cannot join them.
       if (use.enclosing != Enclosing::kNothing) return true;
     }
-    return (repeats - 1) * (work_.at(node) - 1) > kMemoryTripCost;  // one load is needed either way
+    return (repeats - 1) * (work_.at(node) - 1) >
+           optimize::RecomputeForMemory(costs_);  // one load is needed either way
   }
 
   void Read(const UOp* source, double readings, Enclosing enclosing, int users) {
@@ -242,6 +242,7 @@ class Chooser {
 
   Graph& graph_;
   const UOp* sink_;
+  const CostTable& costs_;
   std::vector<const UOp*> order_;
   const absl::flat_hash_set<const UOp*>& never_;
   absl::flat_hash_map<const UOp*, OneHot> one_hot_;
@@ -258,9 +259,9 @@ class Chooser {
 
 }  // namespace
 
-absl::StatusOr<Choice> ChooseMaterialized(Graph& graph, const UOp* sink,
+absl::StatusOr<Choice> ChooseMaterialized(Graph& graph, const UOp* sink, const Target& target,
                                           const absl::flat_hash_set<const UOp*>& never) {
-  return Chooser(graph, sink, never).Run();
+  return Chooser(graph, sink, target, never).Run();
 }
 
 }  // namespace outboard::schedule

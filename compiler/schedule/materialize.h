@@ -22,6 +22,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "compiler/ir/uop.h"
+#include "compiler/target.h"
 
 namespace outboard::schedule {
 
@@ -34,7 +35,7 @@ struct Choice {
 
 // Results of `sink` are among the kept unless they have no elements; none of `never` (attention.h)
 // is. Requires a graph as Prepare leaves it.
-absl::StatusOr<Choice> ChooseMaterialized(Graph& graph, const UOp* sink,
+absl::StatusOr<Choice> ChooseMaterialized(Graph& graph, const UOp* sink, const Target& target,
                                           const absl::flat_hash_set<const UOp*>& never = {});
 
 }  // namespace outboard::schedule

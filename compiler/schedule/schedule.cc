@@ -134,10 +134,10 @@ const UOp* WithDistinctResults(Graph& graph, const UOp* sink) {
   return graph.MakeChecked(Op::kSink, DType::kVoid, results);
 }
 
-absl::StatusOr<const UOp*> Prepared(Graph& graph, const UOp* sink) {
+absl::StatusOr<const UOp*> Prepared(Graph& graph, const UOp* sink, const Target& target) {
   RecordedPass pass("prepare", {}, sink);
   OB_ASSIGN_OR_RETURN(const UOp* prepared, Prepare(graph, sink));
-  OB_ASSIGN_OR_RETURN(prepared, SplitReductions(graph, Simplify(graph, prepared)));
+  OB_ASSIGN_OR_RETURN(prepared, SplitReductions(graph, Simplify(graph, prepared), target));
   return pass.Made(WithDistinctResults(graph, prepared));
 }
 
@@ -159,16 +159,16 @@ absl::StatusOr<std::vector<LoweredKernel>> LowerKernels(Graph& graph, const Choi
 
 }  // namespace
 
-absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink,
+absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, const Target& target,
                                       std::span<const int64_t> donated,
                                       const ScheduleOptions& options) {
   const RecordedPass pass("schedule", {}, sink);
-  OB_ASSIGN_OR_RETURN(const UOp* prepared, Prepared(graph, sink));
+  OB_ASSIGN_OR_RETURN(const UOp* prepared, Prepared(graph, sink, target));
 
   const auto scores = options.flash ? FindScores(prepared) : absl::flat_hash_set<const UOp*>();
-  OB_ASSIGN_OR_RETURN(Choice choice, ChooseMaterialized(graph, prepared, scores));
+  OB_ASSIGN_OR_RETURN(Choice choice, ChooseMaterialized(graph, prepared, target, scores));
   OB_ASSIGN_OR_RETURN(std::vector<LoweredKernel> kernels, LowerKernels(graph, choice));
-  if (const Layouts layouts = ChooseLayouts(prepared, choice, kernels); !layouts.empty()) {
+  if (const Layouts layouts = ChooseLayouts(prepared, choice, kernels, target); !layouts.empty()) {
     LaidOut laid_out = ApplyLayouts(graph, prepared, choice, layouts);
     prepared = laid_out.sink;
     choice = std::move(laid_out.choice);
@@ -176,7 +176,7 @@ absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink,
   }
   const absl::flat_hash_set<const UOp*> results(prepared->src.begin(), prepared->src.end());
   OB_ASSIGN_OR_RETURN(std::vector<FusedKernel> merged,
-                      FuseKernels(graph, std::move(kernels), results));
+                      FuseKernels(graph, std::move(kernels), results, target));
   return Assembler(prepared, std::move(merged)).Run(graph, donated);
 }
 

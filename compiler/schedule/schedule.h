@@ -24,6 +24,7 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/ir/uop.h"
+#include "compiler/target.h"
 
 namespace outboard::schedule {
 
@@ -66,8 +67,8 @@ struct Schedule {
 // value; of the inputs only those of the PARAM slots in `donated` are written, as Schedule::over
 // says. Kernels are made in `graph`; `sink` may be of another. They serve every binding of its
 // VARs. Errors: RESOURCE_EXHAUSTED, limits of the graph or of the kernels.
-// Deterministic: equal graphs give equal kernels. Threads: pure.
-absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink,
+// Deterministic: equal graphs and targets give equal kernels. Threads: pure.
+absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, const Target& target,
                                       std::span<const int64_t> donated = {},
                                       const ScheduleOptions& options = {});
 

@@ -9,6 +9,7 @@
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/limits.h"
+#include "compiler/optimize/cost.h"
 #include "compiler/rewrite/rebuild.h"
 #include "compiler/schedule/gather/one_hot.h"
 #include "compiler/schedule/padded_dims.h"
@@ -16,15 +17,12 @@
 namespace outboard::schedule {
 namespace {
 
-constexpr int64_t kFewResults = 32;       // threads that such a kernel keeps busy are enough
-constexpr int64_t kResultsWanted = 64;    // partial ones
 constexpr int64_t kPartialsMax = 1024;    // of one result: joining them is one task
 constexpr double kElementsMin = 1 << 19;  // below, a second kernel costs more than it saves
 
 // A sum of products whose operands do not stay in the second cache reads them from beyond it once
 // for each tile of its results. In parts that do stay there, it reads them once.
-constexpr double kOperandBytesLeast = 2 << 20;
-constexpr double kPartBytes = 1 << 20;
+constexpr double kPartsLeast = 2;
 constexpr double kReuseLeast = 64;  // products that an element is in
 
 struct Cut {
@@ -63,7 +61,7 @@ const UOp* OperandOf(const UOp* node) {
 }
 
 // Parts for a sum of products over more than a cache holds; 1 for any other.
-int64_t PartsForCache(const UOp* reduce) {
+int64_t PartsForCache(const UOp* reduce, const Target& target) {
   const UOp* product = reduce->src[0];
   while (IsMovement(product->op)) product = product->src[0];
   if (ReduceOf(reduce).op() != Op::kAdd || product->op != Op::kMul) return 1;
@@ -76,8 +74,9 @@ int64_t PartsForCache(const UOp* reduce) {
   }
   const auto results = static_cast<double>(ElementCount(reduce->shape)),
              products = static_cast<double>(ElementCount(reduce->src[0]->shape));
-  if (bytes < kOperandBytesLeast || products / elements < kReuseLeast) return 1;
-  const double parts = std::ceil(bytes / kPartBytes);
+  const auto part_bytes = static_cast<double>(optimize::ReusedBytesMax(target));
+  if (bytes < kPartsLeast * part_bytes || products / elements < kReuseLeast) return 1;
+  const double parts = std::ceil(bytes / part_bytes);
   // Partial results are written and read once.
   if (results * parts * ByteWidth(reduce->dtype) > bytes / 4) return 1;
   return static_cast<int64_t>(std::min<double>(parts, kPartialsMax));
@@ -105,7 +104,9 @@ const UOp* Split(Graph& g, const UOp* reduce, const Cut& cut) {
 
 }  // namespace
 
-absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink) {
+absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink, const Target& target) {
+  // Partial results are wanted for as many tasks; threads that half of them keep busy are enough.
+  const auto results_wanted = static_cast<int64_t>(target.costs.tasks_wanted);
   absl::flat_hash_map<const UOp*, const UOp*> made;
   for (const UOp* node : PostOrder(sink)) {
     const UOp*& now = made[node] = WithSourcesBecome(graph, node, made);
@@ -114,8 +115,8 @@ absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink) {
     const int64_t results = ElementCount(node->shape);
     const auto elements = static_cast<double>(ElementCount(node->src[0]->shape));
     if (results == 0 || elements < kElementsMin) continue;
-    const int64_t parts =
-        results < kFewResults ? (kResultsWanted + results - 1) / results : PartsForCache(now);
+    const int64_t parts = results < results_wanted / 2 ? (results_wanted + results - 1) / results
+                                                       : PartsForCache(now, target);
     if (parts == 1) continue;
     // An axis more, and a few elements, must be within what a graph may have.
     if (node->src[0]->rank() == limits::kRankMax || elements > limits::kVirtualElementsMax / 2)

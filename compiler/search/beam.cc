@@ -49,7 +49,7 @@ class Search {
                                          int64_t begin, int64_t end) {
                                     return device_.Run(k, buffers, begin, end);
                                   }));
-    OB_RETURN_IF_ERROR(TryHeuristic(codegen::HeuristicOpts(kernel, options_.machine)));
+    OB_RETURN_IF_ERROR(TryHeuristic(codegen::HeuristicOpts(kernel, options_.target)));
     result_.finished = Rounds();
     result_.best = beam_[0];
     return std::move(result_);
@@ -72,17 +72,28 @@ class Search {
     return absl::OkStatus();
   }
 
+  // What is a move away from one of the best and was not tried, the cheapest by the estimate first:
+  // a search that is stopped has tried those, and what is slower is given up on sooner.
+  std::vector<Opts> Candidates() const {
+    std::vector<Neighbour> neighbours;
+    absl::flat_hash_map<std::string, bool> listed;
+    for (const Trial& parent : beam_)
+      for (Neighbour& neighbour : Neighbours(sink_, parent.opts, options_.target))
+        if (const std::string text = codegen::OptsToString(neighbour.opts);
+            !tried_.contains(text) && listed.emplace(text, true).second)
+          neighbours.push_back(std::move(neighbour));
+    std::stable_sort(neighbours.begin(), neighbours.end(),
+                     [](const Neighbour& a, const Neighbour& b) { return a.cost < b.cost; });
+    std::vector<Opts> candidates;
+    for (Neighbour& neighbour : neighbours) candidates.push_back(std::move(neighbour.opts));
+    return candidates;
+  }
+
   // False where it was stopped.
   bool Rounds() {
     while (true) {
       const int64_t before_ns = beam_[0].time_ns;
-      std::vector<Opts> candidates;
-      absl::flat_hash_map<std::string, bool> listed;
-      for (const Trial& parent : beam_)
-        for (Opts& opts : Neighbours(sink_, parent.opts, options_.machine))
-          if (const std::string text = codegen::OptsToString(opts);
-              !tried_.contains(text) && listed.emplace(text, true).second)
-            candidates.push_back(std::move(opts));
+      const std::vector<Opts> candidates = Candidates();
       std::vector<Opts> unknown;
       for (const Opts& opts : candidates)
         if (Known(opts) == nullptr) unknown.push_back(opts);

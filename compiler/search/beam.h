@@ -21,6 +21,7 @@
 #include "compiler/ir/uop.h"
 #include "compiler/optimize/opt.h"
 #include "compiler/search/trial.h"
+#include "compiler/target.h"
 
 namespace outboard::search {
 
@@ -49,7 +50,7 @@ struct BeamOptions {
   std::function<bool()> stop;    // asked before each new trial; empty: never
   // Told of each new trial, to keep it.
   std::function<void(const Trial&)> on_trial;
-  codegen::Machine machine;  // as MachineOf says (compile.h), of what Measurer compiles for
+  Target target = HostTarget();  // what Measurer compiles for
 };
 
 struct BeamResult {
@@ -59,8 +60,8 @@ struct BeamResult {
   bool finished = false;  // false: trials_max or `stop` ended it
 };
 
-// `sink` is verified (spec.h). `known`: trials of earlier calls for this kernel, machine and
-// version of the compiler.
+// `sink` is verified (spec.h). `known`: trials of earlier calls for this kernel, target and version
+// of the compiler.
 // Errors: INVALID_ARGUMENT  a kernel without work
 //         those of the device for plain loops and for the heuristic's Opts; DATA_LOSS where these
 //         two differ

@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "base/check.h"
 #include "compiler/optimize/apply.h"
+#include "compiler/optimize/loop_cost.h"
 
 namespace outboard::search {
 namespace {
@@ -37,13 +38,13 @@ Opts Repaired(Opts opts) {
 
 class Moves {
  public:
-  Moves(const UOp* sink, const Opts& opts, const codegen::Machine& machine)
-      : sink_(sink), opts_(opts), machine_(machine) {
+  Moves(const UOp* sink, const Opts& opts, const Target& target)
+      : sink_(sink), opts_(opts), target_(target) {
     seen_.insert(codegen::OptsToString(Repaired(opts)));
     seen_.insert(codegen::OptsToString(opts));
   }
 
-  std::vector<Opts> Run() {
+  std::vector<Neighbour> Run() {
     auto planned = Apply(opts_);
     if (!planned.ok()) return {};
     const codegen::LoopNest& kernel = planned->kernel;
@@ -64,13 +65,16 @@ class Moves {
  private:
   absl::StatusOr<codegen::PlannedKernel> Apply(const Opts& opts) const {
     OB_ASSIGN_OR_RETURN(codegen::LoopNest kernel, codegen::AnalyzeKernel(sink_));
-    return codegen::ApplyOpts(std::move(kernel), opts, machine_);
+    return codegen::ApplyOpts(std::move(kernel), opts, target_);
   }
 
   void Offer(Opts opts) {
     opts = Repaired(std::move(opts));
-    if (seen_.insert(codegen::OptsToString(opts)).second && Apply(opts).ok())
-      found_.push_back(std::move(opts));
+    if (!seen_.insert(codegen::OptsToString(opts)).second) return;
+    const auto planned = Apply(opts);
+    if (!planned.ok()) return;
+    const double cost = optimize::LoopCost(planned->kernel, target_).PlanCost(planned->plan);
+    found_.push_back({std::move(opts), cost});
   }
 
   void OfferAmount(size_t place, int64_t amount) {
@@ -113,7 +117,7 @@ class Moves {
         if (opts_[i].kind != OptKind::kUpcast || opts_[k].kind != OptKind::kUpcast) continue;
         for (const int64_t a : {2, 3, 4, 6, 8, 10, 12, 14})
           for (const int64_t b : {2, 3, 4, 6, 8, 10, 12, 14}) {
-            if (a * b * 2 < machine_.vector_registers || a * b + 2 > machine_.vector_registers)
+            if (a * b * 2 < target_.vector_registers || a * b + 2 > target_.vector_registers)
               continue;
             Opts changed = opts_;
             changed[i].amount = a;
@@ -130,7 +134,7 @@ class Moves {
       Offer(std::move(more));
     };
     for (int64_t axis = 0; axis < axes_; ++axis) {
-      for (int64_t lanes = machine_.vector_bytes / 4; lanes >= 4; lanes /= 2)
+      for (int64_t lanes = target_.vector_bytes / 4; lanes >= 4; lanes /= 2)
         add({OptKind::kVector, axis, lanes});
       for (const int64_t count : {2, 4}) {
         add({axis < outputs_ ? OptKind::kUpcast : OptKind::kUnroll, axis, count});
@@ -150,16 +154,16 @@ class Moves {
 
   const UOp* const sink_;
   const Opts& opts_;
-  const codegen::Machine machine_;
+  const Target& target_;
   int64_t axes_ = 0, outputs_ = 0;
   absl::flat_hash_set<std::string> seen_;  // looked up, never walked
-  std::vector<Opts> found_;
+  std::vector<Neighbour> found_;
 };
 
 }  // namespace
 
-std::vector<Opts> Neighbours(const UOp* sink, const Opts& opts, const codegen::Machine& machine) {
-  return Moves(sink, opts, machine).Run();
+std::vector<Neighbour> Neighbours(const UOp* sink, const Opts& opts, const Target& target) {
+  return Moves(sink, opts, target).Run();
 }
 
 }  // namespace outboard::search

@@ -1,5 +1,5 @@
 // The moves of the search: lists of Opts that differ from one by little. Legality is ApplyOpts' to
-// say; what is likely to be fast is nobody's here.
+// say; what each is likely to cost, LoopCost's (optimize/loop_cost.h).
 #pragma once
 
 #include <vector>
@@ -18,8 +18,11 @@ inline constexpr int kSpaceVersion = 2;
 // Every list that is legal for the kernel and comes from `opts` by one move: another amount,
 // another register tile, an Opt more or one less. Block sizes follow the tiles that they hold. In a
 // fixed order, each once, `opts` itself not among them; none where `opts` is not legal.
-std::vector<std::vector<codegen::Opt>> Neighbours(const UOp* sink,
-                                                  const std::vector<codegen::Opt>& opts,
-                                                  const codegen::Machine& machine);
+struct Neighbour {
+  std::vector<codegen::Opt> opts;
+  double cost = 0;  // LoopCost::PlanCost: which to try first
+};
+std::vector<Neighbour> Neighbours(const UOp* sink, const std::vector<codegen::Opt>& opts,
+                                  const Target& target);
 
 }  // namespace outboard::search

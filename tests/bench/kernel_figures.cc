@@ -21,6 +21,7 @@
 #include "compiler/ir/encoding.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/search/beam.h"
+#include "compiler/target.h"
 #include "runtime/cpu/device.h"
 #include "tests/bench/one_dnn.h"
 #include "tests/bench/open_blas.h"
@@ -47,7 +48,6 @@ search::BeamResult Searched(cpu::Device& device, const UOp* sink, double seconds
   const double end = Now() + seconds;
   search::BeamOptions options;
   options.stop = [&] { return Now() > end; };
-  options.machine = ValueOrDie(MachineOf());
   return ValueOrDie(search::Beam(sink, local, options));
 }
 
@@ -60,7 +60,7 @@ class Kernels {
           std::optional<std::vector<codegen::Opt>> opts = std::nullopt)
       : device_(device) {
     Graph g;
-    const auto schedule = ValueOrDie(schedule::MakeSchedule(g, make(g)));
+    const auto schedule = ValueOrDie(schedule::MakeSchedule(g, make(g), HostTarget()));
     arena_.push_back(ValueOrDie(device.memory().Allocate(schedule.arena_bytes)));
     for (const schedule::ScheduledBuffer& buffer : schedule.buffers) {
       if (buffer.kind == schedule::ScheduledBuffer::Kind::kTemporary) {
@@ -231,7 +231,7 @@ void BeamFigures() {
   cpu::Device device({.threads = threads});
   for (const int64_t n : {512, 1024, 2048, 4096}) {
     Graph g;
-    const auto schedule = ValueOrDie(schedule::MakeSchedule(g, MatMul(g, n)));
+    const auto schedule = ValueOrDie(schedule::MakeSchedule(g, MatMul(g, n), HostTarget()));
     OB_CHECK(schedule.kernels.size() == 1);
     const double begin = Now();
     const search::BeamResult result = Searched(device, schedule.kernels[0].ast, kSecondsMax);

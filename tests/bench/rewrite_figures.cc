@@ -10,6 +10,7 @@
 #include "compiler/ir/encoding.h"
 #include "compiler/rewrite/rewriter.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/target.h"
 #include "tests/bench/report.h"
 #include "tests/compiler/schedule_programs.h"
 
@@ -23,7 +24,7 @@ RewriteTotals TotalsOfSchedule(const std::string& bytes) {
   Graph graph;
   const UOp* const sink = ValueOrDie(DecodeGraph(graph, bytes));
   const RewriteTotals before = TotalsOfRewrites();
-  ValueOrDie(schedule::MakeSchedule(graph, sink));
+  ValueOrDie(schedule::MakeSchedule(graph, sink, HostTarget()));
   const RewriteTotals after = TotalsOfRewrites();
   return {.visits = after.visits - before.visits,
           .matches = after.matches - before.matches,

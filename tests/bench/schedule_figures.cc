@@ -12,6 +12,7 @@
 #include "compiler/optimize/apply.h"
 #include "compiler/optimize/heuristics.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/target.h"
 #include "tests/bench/report.h"
 #include "tests/compiler/schedule_programs.h"
 
@@ -37,7 +38,8 @@ void Measure(const test::Program& program) {
     const UOp* const sink = ValueOrDie(DecodeGraph(graph, bytes));
     distinct.clear();
     const Clock::time_point begin = Clock::now();
-    const schedule::Schedule schedule = ValueOrDie(schedule::MakeSchedule(graph, sink));
+    const schedule::Schedule schedule =
+        ValueOrDie(schedule::MakeSchedule(graph, sink, HostTarget()));
     scheduling.push_back(Seconds(begin));
     for (const schedule::ScheduledKernel& kernel : schedule.kernels) {
       if (!distinct.insert(ValueOrDie(EncodeGraph(kernel.ast)).id).second) continue;

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "compiler/ir/build.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/target.h"
 #include "tests/support/temp_folder.h"
 #include "worker/compile/rewrite_log.h"
 
@@ -19,10 +20,11 @@ inline std::string RecordTwoPrograms(const TempFolder& folder) {
     Graph g;
     const UOp* const x = Param(g, 0, DType::kF32, {Dim(4), Dim(6)});
     const UOp* const padded = Pad(g, x, {0, 0, 1, 1});
-    ValueOrDie(schedule::MakeSchedule(g, Sink(g, {Reduce(g, Op::kAdd, padded, {1})})));
+    ValueOrDie(
+        schedule::MakeSchedule(g, Sink(g, {Reduce(g, Op::kAdd, padded, {1})}), TestTarget()));
     Graph h;
     const UOp* const y = Param(h, 0, DType::kF32, {Dim(8)});
-    ValueOrDie(schedule::MakeSchedule(h, Sink(h, {Mul(h, y, y)})));
+    ValueOrDie(schedule::MakeSchedule(h, Sink(h, {Mul(h, y, y)}), TestTarget()));
   }
   return ValueOrDie(worker::NewestLog(folder.path()));
 }

@@ -6,6 +6,7 @@
 #include "client/lazy/lazy_graph.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/target.h"
 #include "tests/client/client_test.h"
 
 namespace outboard {
@@ -33,7 +34,7 @@ TEST_F(MnistTest, AStepIsOneRunAndCostsTheClientLittle) {
   trainer.Step();
   Graph graph;
   const UOp* const sink = *DecodeGraph(graph, *engine->last.graph);
-  const auto schedule = schedule::MakeSchedule(graph, sink);
+  const auto schedule = schedule::MakeSchedule(graph, sink, HostTarget());
   ASSERT_TRUE(schedule.ok()) << schedule.status();
   if (getenv("SHOW") != nullptr) std::printf("%s\n", ScheduleToString(*schedule).c_str());
   std::printf("nodes %zu  bytes %zu  inputs %zu  outputs %zu  kernels %zu\n",

@@ -16,6 +16,7 @@
 #include "compiler/compile.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/target.h"
 #include "tests/client/fake_engine.h"
 #include "tests/compiler/kernel_run.h"
 
@@ -57,7 +58,8 @@ const UOp* Attention(Graph& graph, int64_t time, bool backward, bool causal) {
 class Program {
  public:
   Program(const UOp* sink, bool flash)
-      : schedule_(ValueOrDie(schedule::MakeSchedule(graph_, sink, {}, {.flash = flash}))) {
+      : schedule_(
+            ValueOrDie(schedule::MakeSchedule(graph_, sink, HostTarget(), {}, {.flash = flash}))) {
     std::vector<const UOp*> asts;
     for (const schedule::ScheduledKernel& kernel : schedule_.kernels) asts.push_back(kernel.ast);
     for (auto& compiled : CompileKernels(asts))

@@ -15,6 +15,7 @@
 #include "compiler/proof/in_range.h"
 #include "compiler/reference/interpret.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/target.h"
 #include "tests/client/fake_engine.h"
 #include "tests/compiler/harness.h"
 #include "tests/compiler/kernel_run.h"
@@ -61,7 +62,7 @@ const UOp* Attention(Graph& graph, const Shape& shape) {
 }
 
 schedule::Schedule Scheduled(Graph& graph, const UOp* sink, bool flash) {
-  return ValueOrDie(schedule::MakeSchedule(graph, sink, {}, {.flash = flash}));
+  return ValueOrDie(schedule::MakeSchedule(graph, sink, TestTarget(), {}, {.flash = flash}));
 }
 
 TEST(Attention, KeepsNothingOfTheSizeOfItsScores) {

@@ -10,6 +10,7 @@
 #include "tests/compiler/kernel_random.h"
 #include "tests/compiler/kernel_random_opts.h"
 #include "tests/compiler/kernel_shapes.h"
+#include "tests/compiler/test_targets.h"
 
 namespace outboard::test {
 namespace {
@@ -177,16 +178,16 @@ TEST(CodegenOpts, LoadsThatAreNotCopied) {
 }
 
 TEST(CodegenOpts, TheHeuristicsAreLegalAndDeterministic) {
-  const codegen::Machine machine;
+  const Target& target = TestTarget();
   for (uint32_t seed = 0; seed < 200; ++seed) {
     std::string texts[2];
     for (std::string& text : texts) {
       Graph g;
       auto kernel = codegen::AnalyzeKernel(RandomKernel(g, seed));
       ASSERT_TRUE(kernel.ok());
-      const std::vector<Opt> opts = codegen::HeuristicOpts(*kernel, machine);
+      const std::vector<Opt> opts = codegen::HeuristicOpts(*kernel, target);
       text = OptsToString(opts);
-      const auto planned = codegen::ApplyOpts(*std::move(kernel), opts, machine);
+      const auto planned = codegen::ApplyOpts(*std::move(kernel), opts, target);
       ASSERT_TRUE(planned.ok()) << "seed " << seed << ": " << text << "\n" << planned.status();
     }
     EXPECT_EQ(texts[0], texts[1]);
@@ -194,14 +195,13 @@ TEST(CodegenOpts, TheHeuristicsAreLegalAndDeterministic) {
 }
 
 // A large operand that each row reads again is copied, and one whose lanes are no neighbours; what
-// fits a cache as it is, or is a window of something smaller, is not. Machines of two vector
-// widths.
+// fits a cache as it is, or is a window of something smaller, is not. Targets of two vector widths.
 TEST(CodegenOpts, LargeOperandsAreCopied) {
-  const auto opts = [](const UOp* sink, const codegen::Machine& machine) {
-    return OptsToString(codegen::HeuristicOpts(*codegen::AnalyzeKernel(sink), machine));
+  const auto opts = [](const UOp* sink, const Target& target) {
+    return OptsToString(codegen::HeuristicOpts(*codegen::AnalyzeKernel(sink), target));
   };
   Graph g;
-  const codegen::Machine wide{64, 32}, narrow{32, 16};
+  const Target wide = TestTargetWith(64, 32), narrow = TestTargetWith(32, 16);
   EXPECT_EQ(opts(MatMul(g, 1024, 1024, 1024), wide),
             "VECTOR:1:16 UPCAST:0:6 UPCAST:1:4 BLOCK:1:128 BLOCK:0:258 THREAD:0:2 LOCAL:1:2");
   EXPECT_EQ(opts(MatMul(g, 1024, 1024, 1024, true), wide),
@@ -241,7 +241,8 @@ TEST(CodegenOpts, RandomKernelsByRandomOpts) {
     const UOp* const sink = RandomKernel(g, seed);
     std::mt19937 random(seed);
     const bool old = seed % 4 == 0;
-    const std::vector<Opt> opts = RandomOpts(sink, {old ? 32 : 64, old ? 16 : 32}, random);
+    const std::vector<Opt> opts =
+        RandomOpts(sink, TestTargetWith(old ? 32 : 64, old ? 16 : 32), random);
     for (const Opt& opt : opts) ++used[opt.kind];
     CheckOpts(sink, OptsToString(opts), old ? "haswell" : "", seed);
     if (HasFatalFailure() || HasNonfatalFailure()) {

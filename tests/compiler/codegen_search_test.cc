@@ -1,6 +1,7 @@
 // The search over Opts, with times that a test makes up.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <string>
 
@@ -11,6 +12,7 @@
 #include "tests/compiler/kernel_random_opts.h"
 #include "tests/compiler/kernel_run.h"
 #include "tests/compiler/kernel_shapes.h"
+#include "tests/compiler/test_targets.h"
 
 namespace outboard::test {
 namespace {
@@ -22,7 +24,7 @@ using search::BeamOptions;
 using search::BeamResult;
 using search::Trial;
 
-constexpr codegen::Machine kMachine{32, 16};
+const Target kTarget = TestTargetWith(32, 16);
 
 // Compiles and runs in truth; what a run takes follows from the text of the Opts.
 class MadeUpDevice : public search::Measurer {
@@ -79,7 +81,7 @@ class SearchTest : public ::testing::Test {
   Graph g_;
   const UOp* const sink_ = MatMul(g_, 20, 24, 12);
   MadeUpDevice device_{sink_};
-  BeamOptions options_{.width = 2, .machine = kMachine};
+  BeamOptions options_{.width = 2, .target = kTarget};
 };
 
 TEST_F(SearchTest, EndsWithTheBestOfItsTrialsTheSameEachTime) {
@@ -203,19 +205,20 @@ TEST_F(SearchTest, AScatterIsSearchedOverItsColumns) {
       const bool of_loads = opt.kind == codegen::OptKind::kLocal;
       EXPECT_TRUE(of_loads || opt.axis == 0) << OptsToString(trial.opts);
     }
-  const auto refused = codegen::ApplyOpts(*codegen::AnalyzeKernel(sink),
-                                          *codegen::ParseOpts("UPCAST:1:2"), kMachine);
+  const auto refused =
+      codegen::ApplyOpts(*codegen::AnalyzeKernel(sink), *codegen::ParseOpts("UPCAST:1:2"), kTarget);
   EXPECT_EQ(refused.status().message(), "Opt UPCAST:1:2: a sequence is one step after the other");
 }
 
 TEST_F(SearchTest, NeighboursAreLegalAndDiffer) {
   const auto start =
       *codegen::ParseOpts("VECTOR:1:8 UPCAST:0:4 UPCAST:1:2 BLOCK:0:8 THREAD:0:1 LOCAL:1:1");
-  const auto all = search::Neighbours(sink_, start, kMachine);
+  const auto all = search::Neighbours(sink_, start, kTarget);
   std::vector<std::string> texts;
-  for (const auto& opts : all) {
+  for (const auto& [opts, cost] : all) {
+    EXPECT_GT(cost, 0);
     texts.push_back(OptsToString(opts));
-    EXPECT_TRUE(codegen::ApplyOpts(*codegen::AnalyzeKernel(sink_), opts, kMachine).ok())
+    EXPECT_TRUE(codegen::ApplyOpts(*codegen::AnalyzeKernel(sink_), opts, kTarget).ok())
         << texts.back();
   }
   // A larger tile takes the block along; kinds stay sorted.
@@ -226,7 +229,7 @@ TEST_F(SearchTest, NeighboursAreLegalAndDiffer) {
     EXPECT_EQ(std::count(texts.begin(), texts.end(), wanted), 1) << wanted;
   std::sort(texts.begin(), texts.end());
   EXPECT_EQ(std::adjacent_find(texts.begin(), texts.end()), texts.end());
-  EXPECT_TRUE(search::Neighbours(sink_, *codegen::ParseOpts("VECTOR:9:8"), kMachine).empty());
+  EXPECT_TRUE(search::Neighbours(sink_, *codegen::ParseOpts("VECTOR:9:8"), kTarget).empty());
 }
 
 // Small amounts and every kind: what a move makes of them is legal, or no move.
@@ -235,10 +238,11 @@ TEST(SearchNeighbours, OfRandomOpts) {
     Graph g;
     const UOp* const sink = RandomKernel(g, seed);
     std::mt19937 random(seed);
-    const auto start = RandomOpts(sink, kMachine, random);
-    for (const auto& opts : search::Neighbours(sink, start, kMachine)) {
-      const auto planned = codegen::ApplyOpts(*codegen::AnalyzeKernel(sink), opts, kMachine);
+    const auto start = RandomOpts(sink, kTarget, random);
+    for (const auto& [opts, cost] : search::Neighbours(sink, start, kTarget)) {
+      const auto planned = codegen::ApplyOpts(*codegen::AnalyzeKernel(sink), opts, kTarget);
       ASSERT_TRUE(planned.ok()) << seed << ": " << planned.status();
+      ASSERT_TRUE(std::isfinite(cost) && cost > 0) << seed << ": " << OptsToString(opts);
     }
   }
 }

@@ -17,6 +17,7 @@
 #include "compiler/ir/print.h"
 #include "compiler/ir/spec.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/target.h"
 #include "tests/compiler/kernel_run.h"
 
 namespace outboard::test {
@@ -161,7 +162,7 @@ int Run(int64_t batch) {
   const UOp* const sink = ValueOrDie(DecodeGraph(g, encoded.bytes));
   std::printf("graph %.1f ms, %zu nodes\n", (Now() - start) * 1e3, PostOrder(sink).size());
   start = Now();
-  const auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink));
+  const auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink, HostTarget()));
   std::printf("schedule %.1f ms, %zu kernels, %.1f MB of temporaries\n", (Now() - start) * 1e3,
               schedule.kernels.size(), static_cast<double>(schedule.arena_bytes) / 1e6);
   std::vector<const UOp*> kernels;

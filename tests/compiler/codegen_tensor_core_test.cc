@@ -53,7 +53,7 @@ const UOp* Bf16Product(Graph& g, const Product& p) {
 constexpr const char* kVectorsOnly = "cooperlake";
 
 bool HostHas(Bf16Products wanted) {
-  const Bf16Products has = ValueOrDie(MachineOf()).bf16;
+  const Bf16Products has = HostTarget().bf16;
   return has == wanted || (has == Bf16Products::kTiles && wanted == Bf16Products::kVectors);
 }
 
@@ -137,7 +137,7 @@ TEST(TensorCore, TheHeuristicTakesTiles) {
     const Product p{.m = m, .n = n, .k = k};
     Graph g;
     const codegen::LoopNest kernel = ValueOrDie(codegen::AnalyzeKernel(Bf16Product(g, p)));
-    EXPECT_THAT(OptsToString(codegen::HeuristicOpts(kernel, ValueOrDie(MachineOf()))),
+    EXPECT_THAT(OptsToString(codegen::HeuristicOpts(kernel, HostTarget())),
                 testing::HasSubstr("TC:2:0"));
     CheckProduct(p, nullptr, "");
   }

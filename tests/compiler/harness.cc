@@ -15,6 +15,7 @@
 #ifdef OUTBOARD_HAS_SCHEDULE
 #include "compiler/schedule/prepare.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/target.h"
 #include "tests/compiler/schedule_eval.h"
 #endif
 #ifdef OUTBOARD_HAS_COMPILED
@@ -66,7 +67,8 @@ std::vector<int64_t> SomeDonated(const GraphId& id, size_t inputs) {
 absl::StatusOr<Results> RunSchedule(const UOp* sink, std::span<const HostTensor> params,
                                     std::span<const Binding> bindings) {
   Graph graph;
-  OB_ASSIGN_OR_RETURN(const schedule::Schedule schedule, schedule::MakeSchedule(graph, sink));
+  OB_ASSIGN_OR_RETURN(const schedule::Schedule schedule,
+                      schedule::MakeSchedule(graph, sink, TestTarget()));
   return EvaluateSchedule(schedule, sink, params, bindings);
 }
 
@@ -74,8 +76,9 @@ absl::StatusOr<Results> RunScheduleInPlace(const UOp* sink, std::span<const Host
                                            std::span<const Binding> bindings) {
   OB_ASSIGN_OR_RETURN(const EncodedGraph encoded, EncodeGraph(sink));
   Graph graph;
-  OB_ASSIGN_OR_RETURN(const schedule::Schedule schedule,
-                      schedule::MakeSchedule(graph, sink, SomeDonated(encoded.id, params.size())));
+  OB_ASSIGN_OR_RETURN(
+      const schedule::Schedule schedule,
+      schedule::MakeSchedule(graph, sink, TestTarget(), SomeDonated(encoded.id, params.size())));
   return EvaluateSchedule(schedule, sink, params, bindings);
 }
 #endif

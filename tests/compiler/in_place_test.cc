@@ -10,6 +10,7 @@
 #include "compiler/ir/spec.h"
 #include "compiler/reference/interpret.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/target.h"
 #include "tests/compiler/harness.h"
 #include "tests/compiler/schedule_check.h"
 #include "tests/compiler/schedule_eval.h"
@@ -39,7 +40,7 @@ class InPlaceTest : public testing::Test {
                           const std::vector<int64_t>& donated) {
     const UOp* const sink = Sink(g, results);
     test::ExpectAsInterpreted(sink);
-    auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink, donated));
+    auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink, TestTarget(), donated));
     std::mt19937 random(1);
     std::vector<HostTensor> params;
     for (const UOp* param : ParamsOf(sink)) {

@@ -11,6 +11,7 @@
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/print.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/target.h"
 #include "tests/compiler/kernel_check.h"
 #include "tests/compiler/kernel_shapes.h"
 #include "tests/compiler/schedule_programs.h"
@@ -443,7 +444,7 @@ TEST(InRange, ProgramsNeedNoGuards) {
   for (const Program& program : Programs()) {
     Graph g;
     const UOp* const sink = RecordProgram(g, program, Size::kReal);
-    const auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink));
+    const auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink, TestTarget()));
     for (const schedule::ScheduledKernel& kernel : schedule.kernels)
       EXPECT_EQ(proof::CheckInRange(kernel.ast), absl::OkStatus()) << program.name << "\n"
                                                                    << GraphToString(kernel.ast);

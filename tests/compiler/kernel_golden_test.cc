@@ -21,12 +21,13 @@
 #include "compiler/optimize/heuristics.h"
 #include "compiler/schedule/schedule.h"
 #include "tests/compiler/schedule_programs.h"
+#include "tests/compiler/test_targets.h"
 
 namespace outboard::test {
 namespace {
 
 // 32 registers of 64 bytes, tiles of bf16.
-constexpr codegen::Machine kMachine = {.bf16 = codegen::Bf16Products::kTiles};
+const Target kTarget = TestTargetWith(64, 32, Bf16Products::kTiles);
 
 struct Golden {
   const char* name;
@@ -180,13 +181,13 @@ std::string TextOf(const Golden& golden) {
   Graph g;
   const Program program = {golden.name, [&](Size) { realize(golden.results()); }};
   const UOp* const sink = RecordProgram(g, program, Size::kReal);
-  const auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink));
+  const auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink, kTarget));
   std::string text;
   for (size_t k = 0; k < schedule.kernels.size(); ++k) {
     const UOp* ast = schedule.kernels[k].ast;
     codegen::LoopNest kernel = ValueOrDie(codegen::AnalyzeKernel(ast));
-    const std::vector<codegen::Opt> opts = codegen::HeuristicOpts(kernel, kMachine);
-    const auto planned = ValueOrDie(codegen::ApplyOpts(std::move(kernel), opts, kMachine));
+    const std::vector<codegen::Opt> opts = codegen::HeuristicOpts(kernel, kTarget);
+    const auto planned = ValueOrDie(codegen::ApplyOpts(std::move(kernel), opts, kTarget));
     if (golden.decomposed) ast = codegen::DecomposeTranscendentals(g, ast);
     absl::StrAppend(&text, "kernel ", KernelToString(schedule, k), "\n", GraphToString(ast),
                     "Opts ", codegen::OptsToString(opts), "\n",

@@ -8,8 +8,7 @@ namespace outboard::test {
 using codegen::Opt;
 using codegen::OptKind;
 
-std::vector<Opt> RandomOpts(const UOp* sink, const codegen::Machine& machine,
-                            std::mt19937& random) {
+std::vector<Opt> RandomOpts(const UOp* sink, const Target& target, std::mt19937& random) {
   const auto pick = [&](size_t n) { return static_cast<int64_t>(random() % n); };
   const codegen::LoopNest kernel = ValueOrDie(codegen::AnalyzeKernel(sink));
   const auto axes = static_cast<int64_t>(codegen::AxesOf(kernel).size());
@@ -47,7 +46,7 @@ std::vector<Opt> RandomOpts(const UOp* sink, const codegen::Machine& machine,
     }
     if ((kind == OptKind::kUpcast || kind == OptKind::kUnroll) && copies * opt.amount > 8) return;
     opts.push_back(opt);
-    if (!codegen::ApplyOpts(ValueOrDie(codegen::AnalyzeKernel(sink)), opts, machine).ok())
+    if (!codegen::ApplyOpts(ValueOrDie(codegen::AnalyzeKernel(sink)), opts, target).ok())
       opts.pop_back();
     else if (kind == OptKind::kUpcast || kind == OptKind::kUnroll)
       copies *= opt.amount;

@@ -10,7 +10,6 @@
 
 namespace outboard::test {
 
-std::vector<codegen::Opt> RandomOpts(const UOp* sink, const codegen::Machine& machine,
-                                     std::mt19937& random);
+std::vector<codegen::Opt> RandomOpts(const UOp* sink, const Target& target, std::mt19937& random);
 
 }  // namespace outboard::test

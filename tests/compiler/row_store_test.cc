@@ -7,6 +7,7 @@
 #include "compiler/ir/build.h"
 #include "compiler/reference/interpret.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/target.h"
 #include "tests/compiler/harness.h"
 #include "tests/compiler/schedule_eval.h"
 
@@ -31,7 +32,7 @@ class RowStoreTest : public testing::Test {
   std::string KernelOf(const UOp* result, int64_t least, int64_t most) {
     const UOp* const sink = Sink(g, {result});
     const int64_t slots[] = {1};
-    const auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink, slots));
+    const auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink, TestTarget(), slots));
     EXPECT_EQ(schedule.over, std::vector<int>{1});
     std::vector<double> old(2 * kRows * kWidth), rows(2 * kWidth);
     for (size_t i = 0; i < old.size(); ++i) old[i] = static_cast<double>(i);

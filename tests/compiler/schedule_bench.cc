@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "compiler/compile.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/target.h"
 #include "tests/compiler/kernel_run.h"
 #include "tests/compiler/schedule_programs.h"
 
@@ -37,7 +38,7 @@ void Measure(const Program& program, bool list) {
   Graph g;
   const UOp* const sink = RecordProgram(g, program, Size::kReal);
   double start = Now();
-  const auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink));
+  const auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink, HostTarget()));
   const double schedule_ms = (Now() - start) * 1e3;
   std::vector<const UOp*> asts;
   for (const schedule::ScheduledKernel& kernel : schedule.kernels) asts.push_back(kernel.ast);

@@ -11,6 +11,7 @@
 #include "compiler/ir/accessors.h"
 #include "compiler/proof/in_range.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/target.h"
 #include "tests/compiler/schedule_check.h"
 #include "tests/compiler/schedule_programs.h"
 
@@ -50,7 +51,7 @@ TEST(ScheduleGolden, Kernels) {
   for (const Program& program : Programs()) {
     Graph g;
     const UOp* const sink = RecordProgram(g, program, Size::kReal);
-    const auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink));
+    const auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink, TestTarget()));
     if (show != nullptr && program.name == show)
       std::fputs(ScheduleToString(schedule).c_str(), stdout);
     absl::StrAppendFormat(&kernels, "%-28s%3d\n", program.name, schedule.kernels.size());
@@ -78,7 +79,7 @@ TEST(ScheduleGolden, KernelsRepeatNothingAndStayInTheirBuffers) {
   for (const Program& program : Programs()) {
     Graph g;
     const UOp* const sink = RecordProgram(g, program, Size::kReal);
-    const auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink));
+    const auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink, TestTarget()));
     for (size_t k = 0; k < schedule.kernels.size(); ++k) {
       SCOPED_TRACE(program.name + ": " + KernelToString(schedule, k));
       EXPECT_FALSE(RepeatsReduction(schedule.kernels[k].ast))
@@ -109,7 +110,7 @@ TEST(ScheduleGolden, StateIsWrittenInPlace) {
     std::vector<int64_t> donated;
     const UOp* const sink = RecordProgram(g, program, Size::kReal, &donated);
     if (donated.empty()) continue;
-    const auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink, donated));
+    const auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink, TestTarget(), donated));
     int64_t fresh = 0, results = 0;
     for (const schedule::ScheduledBuffer& buffer : schedule.buffers) {
       if (buffer.kind != schedule::ScheduledBuffer::Kind::kOutput) continue;

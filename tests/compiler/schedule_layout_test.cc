@@ -32,11 +32,11 @@ class ScheduleLayoutTest : public testing::Test {
 
   void Choose(const UOp* result) {
     sink = Sink(g, {result});
-    choice = ValueOrDie(ChooseMaterialized(g, sink));
+    choice = ValueOrDie(ChooseMaterialized(g, sink, TestTarget()));
     std::vector<LoweredKernel> kernels;
     for (const UOp* value : choice.kept)
       kernels.push_back(ValueOrDie(LowerKernel(g, value, choice.read_again)));
-    layouts = ChooseLayouts(sink, choice, kernels);
+    layouts = ChooseLayouts(sink, choice, kernels, TestTarget());
   }
 
   Graph g;

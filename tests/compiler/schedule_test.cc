@@ -12,6 +12,7 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/schedule/memory_plan.h"
+#include "compiler/target.h"
 #include "tests/compiler/harness.h"
 #include "tests/compiler/schedule_check.h"
 
@@ -74,7 +75,7 @@ class ScheduleTest : public testing::Test {
   schedule::Schedule Check(std::vector<const UOp*> results, double tolerance = 1e-5) {
     const auto encoded = ValueOrDie(EncodeGraph(Sink(g, results)));
     const UOp* const sink = ValueOrDie(DecodeGraph(g, encoded.bytes));
-    auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink));
+    auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink, TestTarget()));
     test::ExpectAsInterpreted(sink, tolerance);
     return schedule;
   }
@@ -283,7 +284,7 @@ TEST_F(ScheduleTest, AGraphThatIsTooLargeIsRefused) {
     const UOp* const x = Param(from, 0, DType::kF32, {Dim(8)});
     const UOp* node = x;
     for (int i = 0; i < length; ++i) node = Alu(from, Op::kNeg, Add(from, node, x));
-    return schedule::MakeSchedule(to, Sink(from, {node})).status();
+    return schedule::MakeSchedule(to, Sink(from, {node}), TestTarget()).status();
   };
   EXPECT_TRUE(chain(2000).ok());
   const absl::Status status = chain(70000);
@@ -300,7 +301,7 @@ TEST_F(ScheduleTest, JoinsThatFailDoNotFillTheGraph) {
     for (int i = 0; i < 10; ++i) term = Alu(from, i % 2 == 0 ? Op::kSqrt : Op::kTrunc, term);
     results.push_back(Reduce(from, Op::kAdd, term, {1}));
   }
-  const auto schedule = schedule::MakeSchedule(to, Sink(from, results));
+  const auto schedule = schedule::MakeSchedule(to, Sink(from, results), TestTarget());
   ASSERT_TRUE(schedule.ok()) << schedule.status();
   EXPECT_EQ(schedule->kernels.size(), results.size());
 }
@@ -320,7 +321,7 @@ TEST_F(ScheduleTest, DimensionsOfVars) {
   const UOp* const x = Param(g, 0, DType::kF32, {Dim(8)});
   const UOp* const part = Shrink(g, x, {Dim(0), Dim(n)});
   const UOp* const sink = Sink(g, {Reduce(g, Op::kAdd, part, {0}), Mul(g, part, part)});
-  const auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink));
+  const auto schedule = ValueOrDie(schedule::MakeSchedule(g, sink, TestTarget()));
   EXPECT_EQ(schedule::ScheduleToString(schedule),
             "kernel 0: out  loop n0 reads in0 writes out0\n"
             "kernel 1: out n0 loop  reads in0 writes out1\n");
@@ -340,7 +341,8 @@ TEST_F(ScheduleTest, RowsThatMayBeEmpty) {
     const UOp* const most = Reduce(g, Op::kMax, x, {1});
     const UOp* const sink =
         Sink(g, {most, Add(g, x, Expand(g, most, Shape(x->shape.begin(), x->shape.end())))});
-    EXPECT_EQ(ValueOrDie(schedule::MakeSchedule(g, sink)).kernels.size(), least == 0 ? 2u : 1u);
+    EXPECT_EQ(ValueOrDie(schedule::MakeSchedule(g, sink, TestTarget())).kernels.size(),
+              least == 0 ? 2u : 1u);
     for (int64_t length = least; length <= 4; ++length) {
       const HostTensor input =
           test::Ints(DType::kI32, {3, length}, std::vector<int64_t>(3 * length, 7 - length));
@@ -355,7 +357,7 @@ TEST_F(ScheduleTest, EqualGraphsGiveEqualKernels) {
     const UOp* const x = Param(graph, 0, DType::kF32, {Dim(4), Dim(6)});
     const UOp* const sum = Reduce(graph, Op::kAdd, Mul(graph, x, x), {1});
     return schedule::ScheduleToString(
-        ValueOrDie(schedule::MakeSchedule(graph, Sink(graph, {sum}))));
+        ValueOrDie(schedule::MakeSchedule(graph, Sink(graph, {sum}), TestTarget())));
   };
   Graph a, b;
   Iota(b, DType::kI32, Dim(3));  // other node indices

@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "runtime/cpu/device.h"
 #include "tests/worker/square_kernel.h"
+#include "worker/compile/box_messages.h"
 
 namespace outboard::worker {
 namespace {
@@ -47,6 +48,53 @@ TEST_F(CompileBoxTest, ObjectsThatRunAndErrorsByKernel) {
     for (int j = 0; j < count; ++j) ASSERT_EQ(out[j], in[j] * in[j]);
   }
   EXPECT_TRUE(box.Compile({}).empty());
+}
+
+// The box compiles for the target that the request carries, not for what it runs on; one that says
+// what its processor does not have is an error of the request, and the box lives.
+TEST_F(CompileBoxTest, TargetOfTheRequest_DecidesTheCode) {
+  const Sources kernels = {SquareKernel(1000)};
+  CompileBoxOptions old = Options();
+  old.target.arch = "x86-64";
+  old.target.features.clear();
+  old.target.vector_bytes = 16;
+  old.target.vector_registers = 16;
+  old.target.bf16 = Bf16Products::kNone;
+  CompileBox box(old), host(Options());
+  const auto plain = box.Compile(kernels), wide = host.Compile(kernels);
+  ASSERT_TRUE(plain[0].ok() && wide[0].ok()) << plain[0].status() << wide[0].status();
+  if (HostTarget().vector_bytes > 16) {
+    EXPECT_NE(plain[0]->object, wide[0]->object);
+  }
+  old.target.bf16 = Bf16Products::kTiles;
+  CompileBox wrong(old);
+  const int pid = wrong.box_pid();
+  EXPECT_EQ(wrong.Compile(kernels)[0].status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(wrong.box_pid(), pid);
+}
+
+TEST(BoxMessages, Target_ComesBackOrIsRefused) {
+  Target target = HostTarget();
+  target.costs.gate = 7;
+  proto::CompileRequest request = ToRequest({}, target);
+  const auto back = TargetOfRequest(request);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(*back, target);
+  EXPECT_EQ(*TargetOfRequest(proto::CompileRequest()), HostTarget());
+  const std::vector<void (*)(proto::CompileTarget&)> wrong = {
+      [](proto::CompileTarget& t) { t.set_kind(9); },
+      [](proto::CompileTarget& t) { t.set_bf16(3); },
+      [](proto::CompileTarget& t) { t.set_threads(0); },
+      [](proto::CompileTarget& t) { t.set_vector_bytes(48); },
+      [](proto::CompileTarget& t) { t.set_vector_registers(0); },
+      [](proto::CompileTarget& t) { t.set_l2_bytes(-1); },
+      [](proto::CompileTarget& t) { t.set_costs("short"); },
+  };
+  for (size_t i = 0; i < wrong.size(); ++i) {
+    proto::CompileRequest changed = request;
+    wrong[i](*changed.mutable_target());
+    EXPECT_EQ(TargetOfRequest(changed).status().code(), absl::StatusCode::kInvalidArgument) << i;
+  }
 }
 
 // A large batch is shared by threads: every result in its place, and the same bytes as one by one.

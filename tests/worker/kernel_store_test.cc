@@ -7,7 +7,6 @@
 #include "storage/sqlite.h"
 #include "tests/compiler/kernel_build.h"
 #include "tests/support/temp_folder.h"
-#include "worker/tuning/hardware_class.h"
 #include "worker/tuning/tuning_key.h"
 #include "worker/tuning/tuning_store.h"
 
@@ -164,11 +163,6 @@ TEST(CanonicalKernel, FloatConstantsAreAbstracted) {
   // What code is made for by its value stays.
   EXPECT_NE(IdOf(0.1, 0), IdOf(0.1, 0.2));
   EXPECT_NE(IdOf(0.1, -std::numeric_limits<double>::infinity()), IdOf(0.1, 0.2));
-}
-
-TEST(HardwareClass, NamesTheProcessor) {
-  EXPECT_EQ(HardwareClass(), HardwareClass());
-  EXPECT_NE(HardwareClass().find(" cores"), std::string::npos) << HardwareClass();
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "compiler/ir/build.h"
 #include "compiler/rewrite/simplify.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/target.h"
 #include "tests/support/temp_folder.h"
 
 namespace outboard::worker {
@@ -40,7 +41,7 @@ class RewriteLogTest : public testing::Test {
       const RecordedThread thread(log.get());
       for (int i = 0; i < programs; ++i) {
         Graph g;
-        ValueOrDie(schedule::MakeSchedule(g, Program(g)));
+        ValueOrDie(schedule::MakeSchedule(g, Program(g), TestTarget()));
       }
     }
     return LinesOf(ValueOrDie(NewestLog(folder_.path())));
@@ -119,8 +120,8 @@ TEST_F(RewriteLogTest, WhereFilesCannotBeTheWorkGoesOn) {
   const auto log = MakeRewriteLog(folder_ / "file");
   const RecordedThread thread(log.get());
   Graph g;
-  EXPECT_TRUE(schedule::MakeSchedule(g, Program(g)).ok());
-  EXPECT_TRUE(schedule::MakeSchedule(g, Program(g)).ok());
+  EXPECT_TRUE(schedule::MakeSchedule(g, Program(g), TestTarget()).ok());
+  EXPECT_TRUE(schedule::MakeSchedule(g, Program(g), TestTarget()).ok());
 }
 
 TEST_F(RewriteLogTest, WhatVizAsksFor) {

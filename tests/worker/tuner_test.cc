@@ -12,10 +12,10 @@
 #include "compiler/ir/build.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/search/neighbours.h"
+#include "compiler/target.h"
 #include "tests/support/temp_folder.h"
 #include "worker/compile/in_process_compiler.h"
 #include "worker/engine/compiled_engine.h"
-#include "worker/tuning/hardware_class.h"
 #include "worker/tuning/kernel_measurer.h"
 #include "worker/tuning/tuning_key.h"
 
@@ -36,10 +36,6 @@ class CountingCompiler final : public KernelCompiler {
  private:
   InProcessCompiler compiler_;
 };
-
-TEST(KernelMeasurer, KnowsTheMachineThatKernelsAreCompiledFor) {
-  EXPECT_EQ(HostMachine(), ValueOrDie(MachineOf()));
-}
 
 // x @ w, f32 of 48 by 40 and 40 by 64, as one kernel.
 const UOp* Product(Graph& g) {
@@ -84,10 +80,10 @@ class TunerTest : public ::testing::Test {
   }
   TuningKey KeyOfProduct() {
     Graph g;
-    const auto schedule = ValueOrDie(schedule::MakeSchedule(g, Product(g)));
+    const auto schedule = ValueOrDie(schedule::MakeSchedule(g, Product(g), HostTarget()));
     EXPECT_EQ(schedule.kernels.size(), 1u);
     return {ValueOrDie(CanonicalKernel(schedule.kernels[0].ast)).id.ToBytes(),
-            search::kSpaceVersion, HardwareClass()};
+            search::kSpaceVersion, HostTarget().Fingerprint()};
   }
 
   test::TempFolder folder_;
@@ -159,7 +155,7 @@ class IdleTimeTest : public TunerTest {
                                            .idle_compiler = &idle_});
   }
   std::optional<Demand> Costliest() {
-    return ValueOrDie(store_->Costliest(search::kSpaceVersion, HardwareClass(), 2));
+    return ValueOrDie(store_->Costliest(search::kSpaceVersion, HostTarget().Fingerprint(), 2));
   }
   void Measured(std::string_view opts, int64_t time_ns) {
     ASSERT_TRUE(

@@ -1,13 +1,38 @@
 #include "worker/compile/box_messages.h"
 
+#include <bit>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "wire/status_code.h"
 
 namespace outboard::worker {
+namespace {
 
-proto::CompileRequest ToRequest(std::span<const KernelSource> kernels) {
+void SetTarget(const Target& target, proto::CompileTarget& message) {
+  message.set_kind(static_cast<uint32_t>(target.kind));
+  message.set_name(target.name);
+  message.set_model(target.model);
+  message.set_arch(target.arch);
+  message.set_features(target.features);
+  message.set_threads(static_cast<uint32_t>(target.threads));
+  message.set_vector_bytes(static_cast<uint32_t>(target.vector_bytes));
+  message.set_vector_registers(static_cast<uint32_t>(target.vector_registers));
+  message.set_l1_bytes(target.l1_bytes);
+  message.set_l2_bytes(target.l2_bytes);
+  message.set_l3_bytes(target.l3_bytes);
+  message.set_shared_bytes(target.shared_bytes);
+  message.set_bf16(static_cast<uint32_t>(target.bf16));
+  message.set_fp64(target.fp64);
+  message.set_fp16(target.fp16);
+  message.set_costs(CostTableBytes(target.costs));
+}
+
+}  // namespace
+
+proto::CompileRequest ToRequest(std::span<const KernelSource> kernels, const Target& target) {
   proto::CompileRequest request;
+  SetTarget(target, *request.mutable_target());
   for (const KernelSource& kernel : kernels) {
     proto::KernelSource* const source = request.add_kernels();
     source->set_encoding(kernel.encoding);
@@ -23,6 +48,48 @@ std::vector<KernelSource> FromRequest(const proto::CompileRequest& request) {
     if (source.has_opts()) kernels.back().opts = source.opts();
   }
   return kernels;
+}
+
+absl::StatusOr<Target> TargetOfRequest(const proto::CompileRequest& request) {
+  if (!request.has_target()) return HostTarget();
+  const proto::CompileTarget& message = request.target();
+  const auto bad = [](const char* field, int64_t value) {
+    return absl::InvalidArgumentError(absl::StrCat("target: ", field, " is ", value));
+  };
+  constexpr uint32_t kThreadsMost = 1 << 16, kVectorBytesMost = 1024, kRegistersMost = 1 << 16;
+  if (message.kind() > static_cast<uint32_t>(TargetKind::kOpenCl))
+    return bad("kind", message.kind());
+  if (message.bf16() > static_cast<uint32_t>(Bf16Products::kTiles))
+    return bad("bf16", message.bf16());
+  if (message.threads() < 1 || message.threads() > kThreadsMost)
+    return bad("threads", message.threads());
+  if (!std::has_single_bit(message.vector_bytes()) || message.vector_bytes() < 16 ||
+      message.vector_bytes() > kVectorBytesMost)
+    return bad("vector_bytes", message.vector_bytes());
+  if (message.vector_registers() < 1 || message.vector_registers() > kRegistersMost)
+    return bad("vector_registers", message.vector_registers());
+  for (const int64_t bytes :
+       {message.l1_bytes(), message.l2_bytes(), message.l3_bytes(), message.shared_bytes()})
+    if (bytes < 0) return bad("bytes of a memory", bytes);
+  Target target;
+  if (!CostTableFromBytes(message.costs(), &target.costs))
+    return bad("bytes of the cost table", static_cast<int64_t>(message.costs().size()));
+  target.kind = static_cast<TargetKind>(message.kind());
+  target.name = message.name();
+  target.model = message.model();
+  target.arch = message.arch();
+  target.features = message.features();
+  target.threads = static_cast<int>(message.threads());
+  target.vector_bytes = static_cast<int>(message.vector_bytes());
+  target.vector_registers = static_cast<int>(message.vector_registers());
+  target.l1_bytes = message.l1_bytes();
+  target.l2_bytes = message.l2_bytes();
+  target.l3_bytes = message.l3_bytes();
+  target.shared_bytes = message.shared_bytes();
+  target.bf16 = static_cast<Bf16Products>(message.bf16());
+  target.fp64 = message.fp64();
+  target.fp16 = message.fp16();
+  return target;
 }
 
 proto::CompileResult ToResult(absl::StatusOr<CompiledKernel> compiled) {

@@ -6,13 +6,17 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/compiled_kernel.h"
+#include "compiler/target.h"
 #include "proto/compiler.pb.h"
 #include "worker/compile/kernel_compiler.h"
 
 namespace outboard::worker {
 
-proto::CompileRequest ToRequest(std::span<const KernelSource> kernels);
+proto::CompileRequest ToRequest(std::span<const KernelSource> kernels, const Target& target);
 std::vector<KernelSource> FromRequest(const proto::CompileRequest& request);
+// What to compile for; HostTarget() where the request has none.
+// Errors: INVALID_ARGUMENT  a number that no target has; names the field
+absl::StatusOr<Target> TargetOfRequest(const proto::CompileRequest& request);
 
 proto::CompileResult ToResult(absl::StatusOr<CompiledKernel> compiled);
 // Errors: the one that the result holds.

@@ -29,7 +29,7 @@ absl::Status CompileBox::Ask(std::span<const KernelSource> kernels,
                              std::vector<absl::StatusOr<CompiledKernel>>* results) {
   OB_RETURN_IF_ERROR(EnsureBox());
   proto::CompileReply reply;
-  absl::Status status = WriteMessage(box_.fd(), ToRequest(kernels));
+  absl::Status status = WriteMessage(box_.fd(), ToRequest(kernels, options_.target));
   if (status.ok()) status = ReadMessage(box_.fd(), &reply, DeadlineOf(kernels.size()));
   if (status.ok() && reply.results_size() != static_cast<int>(kernels.size()))
     status = absl::InternalError("the compile box answered another question");

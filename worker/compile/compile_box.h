@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/target.h"
 #include "worker/compile/kernel_compiler.h"
 #include "worker/process/child_process.h"
 
@@ -21,7 +22,8 @@ namespace outboard::worker {
 int CompileBoxMain();
 
 struct CompileBoxOptions {
-  std::string program;  // empty: "outboard-compiler" beside this program
+  std::string program;           // empty: "outboard-compiler" beside this program
+  Target target = HostTarget();  // to compile for
   // For one kernel; a batch has a fifth of that more for each other. LLVM takes milliseconds; what
   // takes longer than this will not end in time for anybody.
   std::chrono::milliseconds deadline{20000};

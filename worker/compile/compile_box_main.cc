@@ -30,9 +30,17 @@ void ObeyFault(const std::string& kernel) {
   if (kernel == "!hang") pause();
 }
 
-proto::CompileReply Answer(InProcessCompiler& compiler, const proto::CompileRequest& request) {
+proto::CompileReply Answer(CompileOptions options, const proto::CompileRequest& request) {
   for (const proto::KernelSource& source : request.kernels()) ObeyFault(source.encoding());
   proto::CompileReply reply;
+  absl::StatusOr<Target> target = TargetOfRequest(request);
+  if (!target.ok()) {
+    for (int i = 0; i < request.kernels_size(); ++i)
+      *reply.add_results() = ToResult(target.status());
+    return reply;
+  }
+  options.target = *std::move(target);
+  InProcessCompiler compiler(std::move(options));
   for (absl::StatusOr<CompiledKernel>& compiled : compiler.Compile(FromRequest(request)))
     *reply.add_results() = ToResult(std::move(compiled));
   return reply;
@@ -50,10 +58,9 @@ int CompileBoxMain() {
   options.dump = debug != nullptr && std::atoi(debug) >= 5;
   options.no_opt = IsSet("NOOPT");
   WarmUpCompiler();
-  InProcessCompiler compiler(options);
   proto::CompileRequest request;
   while (ReadMessage(kChildSocket, &request).ok())
-    if (!WriteMessage(kChildSocket, Answer(compiler, request)).ok()) break;
+    if (!WriteMessage(kChildSocket, Answer(options, request)).ok()) break;
   return 0;
 }
 

@@ -36,7 +36,7 @@ absl::Status CompileBoxes::Send(Box& box, const KernelSource& kernel) {
   }
   box.due = Clock::now() + options_.deadline;
   // A box that does not take it has ended, and Receive says how.
-  WriteMessage(box.child.fd(), ToRequest({&kernel, 1})).IgnoreError();
+  WriteMessage(box.child.fd(), ToRequest({&kernel, 1}, options_.target)).IgnoreError();
   return absl::OkStatus();
 }
 

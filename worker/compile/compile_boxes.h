@@ -11,13 +11,15 @@
 #include <string>
 #include <vector>
 
+#include "compiler/target.h"
 #include "worker/compile/kernel_compiler.h"
 #include "worker/process/child_process.h"
 
 namespace outboard::worker {
 
 struct CompileBoxesOptions {
-  std::string program;                       // as CompileBoxOptions has it
+  std::string program;  // as CompileBoxOptions has it
+  Target target = HostTarget();
   int count = 0;                             // boxes; 0: one a processor
   std::chrono::milliseconds deadline{5000};  // of one kernel; a start of its box is part of it
   // Where it is no -1: what is not compiled when this descriptor becomes readable is given up at

@@ -162,17 +162,12 @@ void ObjectCache::Trim() {
   }
 }
 
-std::string CompilerIdentity(const std::string& path) {
+std::string CompilerIdentity(const std::string& path, const Target& target) {
   struct stat info = {};
   stat(path.c_str(), &info);
-  std::string identity =
-      absl::StrCat("size ", info.st_size, " time ", info.st_mtim.tv_sec, ".", info.st_mtim.tv_nsec,
-                   " noopt ", IsSet("NOOPT") ? 1 : 0, "\n");
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line) && !line.empty();)  // of the first processor
-    for (const char* field : {"vendor_id", "cpu family", "model", "stepping", "flags"})
-      if (line.starts_with(field)) absl::StrAppend(&identity, line, "\n");
-  return identity;
+  return absl::StrCat("size ", info.st_size, " time ", info.st_mtim.tv_sec, ".",
+                      info.st_mtim.tv_nsec, " noopt ", IsSet("NOOPT") ? 1 : 0, "\n",
+                      target.Fingerprint(), "\n", target.arch, " ", target.features, "\n");
 }
 
 }  // namespace outboard::worker

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/target.h"
 #include "worker/compile/kernel_compiler.h"
 
 namespace outboard::worker {
@@ -51,8 +52,8 @@ class ObjectCache final : public KernelCompiler {
   int64_t stored_bytes_ = 0;  // since the last Trim
 };
 
-// The program at `path` as it is now, its options in the environment (NOOPT) and this machine's
-// processor.
-std::string CompilerIdentity(const std::string& path);
+// The program at `path` as it is now, its options in the environment (NOOPT) and what it compiles
+// for.
+std::string CompilerIdentity(const std::string& path, const Target& target);
 
 }  // namespace outboard::worker

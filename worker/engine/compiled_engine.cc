@@ -82,11 +82,14 @@ class CompiledEngine final : public Engine {
       : compiler_(compiler),
         debug_(options.debug),
         flash_(options.flash),
+        target_(options.target),
         device_({.threads = options.threads, .memory_bytes_max = options.memory_bytes_max}),
-        kernels_(&device_, options.store, options.idle_compiler) {
+        kernels_(&device_, options.store, options.idle_compiler, options.target.Fingerprint()) {
     if (options.store != nullptr)
-      tuner_.emplace(options.store, options.candidates != nullptr ? options.candidates : compiler,
-                     &device_, TunerOptions{.width = options.beam, .report = options.debug >= 1});
+      tuner_.emplace(
+          options.store, options.candidates != nullptr ? options.candidates : compiler, &device_,
+          TunerOptions{
+              .width = options.beam, .report = options.debug >= 1, .target = options.target});
   }
 
   std::string kind() const override { return "cpu"; }
@@ -266,7 +269,7 @@ class CompiledEngine final : public Engine {
     Graph graph;
     auto plan = std::make_unique<ExecutionPlan>();
     OB_ASSIGN_OR_RETURN(schedule::Schedule schedule,
-                        schedule::MakeSchedule(graph, sink, donated, {.flash = flash_}));
+                        schedule::MakeSchedule(graph, sink, target_, donated, {.flash = flash_}));
     if (debug_ >= 3) std::fputs(schedule::ScheduleToString(schedule).c_str(), stderr);
 
     // Kernels of other plans are used again; those of this plan are held by it alone, so that they
@@ -355,6 +358,7 @@ class CompiledEngine final : public Engine {
   KernelCompiler* compiler_;
   int debug_;
   bool flash_;
+  const Target target_;
   cpu::Device device_;
   std::optional<Tuner> tuner_;
   KernelsInUse kernels_;

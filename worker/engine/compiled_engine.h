@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "compiler/target.h"
 #include "worker/compile/kernel_compiler.h"
 #include "worker/engine/engine.h"
 #include "worker/tuning/tuning_store.h"
@@ -20,8 +21,9 @@ struct CompiledEngineOptions {
   // Compiles what is switched in in idle time, and gives up (CANCELLED) when somebody waits;
   // nullptr: nothing is switched in.
   KernelCompiler* idle_compiler = nullptr;
-  int beam = 0;        // BEAM: width of the search for kernels that had none so wide
-  bool flash = false;  // FLASH: as schedule::ScheduleOptions says
+  int beam = 0;                  // BEAM: width of the search for kernels that had none so wide
+  bool flash = false;            // FLASH: as schedule::ScheduleOptions says
+  Target target = HostTarget();  // what `compiler` compiles for
 };
 
 // `compiler`, and what the options name, outlive the engine.

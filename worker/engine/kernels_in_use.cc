@@ -7,7 +7,6 @@
 #include "compiler/ir/encoding.h"
 #include "compiler/optimize/opt.h"
 #include "compiler/search/neighbours.h"
-#include "worker/tuning/hardware_class.h"
 #include "worker/tuning/tuning_key.h"
 
 namespace outboard::worker {
@@ -116,7 +115,7 @@ void KernelsInUse::TellCosts(const std::function<bool()>& preempted) {
   for (const std::shared_ptr<KernelInUse>& kernel : All()) {
     if (preempted()) return;
     if (kernel->runs == kernel->told_runs_) continue;
-    Demand demand{.key = {"", search::kSpaceVersion, HardwareClass()}, .name = kernel->name};
+    Demand demand{.key = {"", search::kSpaceVersion, hardware_}, .name = kernel->name};
     told.emplace_back(kernel, kernel->runs);
     if (!FindTuningId(*kernel, &demand).ok()) continue;
     demand.key.kernel = kernel->tuning_id_;
@@ -134,7 +133,7 @@ void KernelsInUse::UseBetter(const std::function<bool()>& preempted) {
   for (const std::shared_ptr<KernelInUse>& kernel : All()) {
     if (preempted()) return;
     if (pinned_.contains(kernel->id) || !FindTuningId(*kernel, nullptr).ok()) continue;
-    const auto known = store_->Find({kernel->tuning_id_, search::kSpaceVersion, HardwareClass()});
+    const auto known = store_->Find({kernel->tuning_id_, search::kSpaceVersion, hardware_});
     if (!known.ok() || !known->has_value()) continue;
     const std::optional<std::string> better = BetterThan(kernel->source.opts, **known);
     if (!better.has_value() || better == kernel->source.opts || better == kernel->refused_)

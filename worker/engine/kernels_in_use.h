@@ -45,8 +45,13 @@ class KernelsInUse {
  public:
   // `store` may be nullptr, and `idle_compiler` too: then nothing is told, or switched, in idle
   // time. CANCELLED of `idle_compiler` means that somebody waits. All outlive this.
-  KernelsInUse(cpu::Device* device, TuningStore* store, KernelCompiler* idle_compiler)
-      : device_(device), store_(store), idle_compiler_(idle_compiler) {}
+  // `hardware` is what times are valid for (TuningKey).
+  KernelsInUse(cpu::Device* device, TuningStore* store, KernelCompiler* idle_compiler,
+               std::string hardware)
+      : device_(device),
+        store_(store),
+        idle_compiler_(idle_compiler),
+        hardware_(std::move(hardware)) {}
 
   // One that some plan holds; nullptr where none does.
   std::shared_ptr<KernelInUse> Find(const GraphId& id) const;
@@ -74,6 +79,7 @@ class KernelsInUse {
   cpu::Device* const device_;
   TuningStore* const store_;
   KernelCompiler* const idle_compiler_;
+  const std::string hardware_;
   absl::flat_hash_map<GraphId, std::weak_ptr<KernelInUse>> by_id_;  // looked up, never walked
   std::vector<std::weak_ptr<KernelInUse>> in_order_;                // of making
   absl::flat_hash_map<GraphId, std::optional<std::string>> pinned_;

@@ -88,9 +88,9 @@ int ExecutorMain(const ExecutorMainOptions& options) {
     KernelCompiler* compiler = box.get();
     if (!options.object_cache.empty()) {
       cache = std::make_unique<ObjectCache>(
-          compiler,
-          ObjectCacheOptions{.folder = options.object_cache,
-                             .compiler = CompilerIdentity(ProgramBeside("outboard-compiler"))});
+          compiler, ObjectCacheOptions{.folder = options.object_cache,
+                                       .compiler = CompilerIdentity(
+                                           ProgramBeside("outboard-compiler"), HostTarget())});
       compiler = cache.get();
     }
     if (!options.no_opt) store = OpenStore(options.beam > 0 || options.idle_search);

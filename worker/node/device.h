@@ -1,5 +1,4 @@
-// What this machine is, in words for people and for whoever shares its tuning. Threads: any; reads
-// /proc each time.
+// What this machine is, in words for people and for whoever shares its tuning. Threads: any.
 #pragma once
 
 #include <string>
@@ -8,7 +7,7 @@ namespace outboard::worker {
 
 struct DeviceInfo {
   std::string name;            // "AMD EPYC 9B45, 2 threads"
-  std::string hardware_class;  // HardwareClass (hardware_class.h)
+  std::string hardware_class;  // Target::Fingerprint (compiler/target.h)
 };
 
 DeviceInfo DescribeCpu();

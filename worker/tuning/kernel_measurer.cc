@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "runtime/cpu/symbols.h"
 
 namespace outboard::worker {
 namespace {
@@ -30,22 +29,6 @@ double SecondsSince(Clock::time_point start) {
 }
 
 }  // namespace
-
-// As MachineOf (compile.h), which links LLVM: a test compares the two.
-codegen::Machine HostMachine() {
-  codegen::Machine machine{16, 16};
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq"))
-    machine = {64, 32};
-  else if (__builtin_cpu_supports("avx2"))
-    machine = {32, 16};
-  if (__builtin_cpu_supports("amx-tile") && __builtin_cpu_supports("amx-bf16") &&
-      cpu::AllowedSymbol("outboard_tiles") != nullptr)
-    machine.bf16 = codegen::Bf16Products::kTiles;
-  else if (__builtin_cpu_supports("avx512bf16"))
-    machine.bf16 = codegen::Bf16Products::kVectors;
-  return machine;
-}
 
 void KernelMeasurer::Expect(std::span<const std::vector<codegen::Opt>> candidates) {
   expected_.clear();

@@ -14,9 +14,6 @@
 
 namespace outboard::worker {
 
-// What Opts are made for on this machine.
-codegen::Machine HostMachine();
-
 // Threads: one, the device's.
 class KernelMeasurer final : public search::Measurer {
  public:

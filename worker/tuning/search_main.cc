@@ -13,7 +13,6 @@
 #include "runtime/cpu/device.h"
 #include "worker/compile/compile_boxes.h"
 #include "worker/process/child_process.h"
-#include "worker/tuning/hardware_class.h"
 #include "worker/tuning/tuner.h"
 #include "worker/tuning/tuning_store.h"
 
@@ -41,11 +40,12 @@ absl::Status SearchAll(const SearchMainOptions& options) {
   if (!IsAlone(path)) return absl::OkStatus();
   CompileBoxes boxes;
   cpu::Device device;
+  const std::string hardware = HostTarget().Fingerprint();
   Tuner tuner(store->get(), &boxes, &device,
               {.width = kIdleSearchWidth, .report = options.debug >= 1});
   while (true) {
     const absl::StatusOr<std::optional<Demand>> demand =
-        (*store)->Costliest(search::kSpaceVersion, HardwareClass(), kIdleSearchWidth);
+        (*store)->Costliest(search::kSpaceVersion, hardware, kIdleSearchWidth);
     if (!demand.ok() || !demand->has_value()) return demand.status();
     if (absl::Status status = tuner.SearchFor(**demand); !status.ok()) return status;
   }

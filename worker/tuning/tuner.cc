@@ -13,7 +13,6 @@
 #include "compiler/rewrite/bind.h"
 #include "compiler/search/beam.h"
 #include "compiler/search/neighbours.h"
-#include "worker/tuning/hardware_class.h"
 #include "worker/tuning/kernel_measurer.h"
 #include "worker/tuning/tuning_key.h"
 
@@ -44,7 +43,8 @@ Tuner::Tuner(TuningStore* store, KernelCompiler* compiler, cpu::Device* device,
 std::optional<std::string> Tuner::OptsFor(const UOp* kernel, const std::string& name) {
   const absl::StatusOr<EncodedGraph> canonical = CanonicalKernel(kernel);
   if (!canonical.ok()) return std::nullopt;
-  const TuningKey key{canonical->id.ToBytes(), search::kSpaceVersion, HardwareClass()};
+  const TuningKey key{canonical->id.ToBytes(), search::kSpaceVersion,
+                      options_.target.Fingerprint()};
   absl::StatusOr<std::optional<Tuning>> known = store_->Find(key);
   if (!known.ok()) return std::nullopt;
   const bool searched = known->has_value() && (*known)->width >= options_.width;
@@ -97,7 +97,7 @@ absl::Status Tuner::Search(const UOp* kernel, const std::string& name, const Tun
   const size_t known_count = known.size();
   search::BeamOptions options;
   options.width = options_.width;
-  options.machine = HostMachine();
+  options.target = options_.target;
   options.stop = [&] { return SecondsSince(start) > seconds_max; };
   // What is not kept is measured again; the search itself does not need it.
   options.on_trial = [&](const search::Trial& trial) {

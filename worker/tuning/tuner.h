@@ -9,6 +9,7 @@
 
 #include "compiler/ir/uop.h"
 #include "compiler/search/trial.h"
+#include "compiler/target.h"
 #include "runtime/cpu/device.h"
 #include "worker/compile/kernel_compiler.h"
 #include "worker/tuning/tuning_store.h"
@@ -23,6 +24,7 @@ struct TunerOptions {
   double plan_seconds_max = 300;
   int64_t memory_bytes_max = int64_t{1} << 30;  // of one kernel's buffers, besides the session's
   bool report = false;                          // a line on stderr for each search
+  Target target = HostTarget();                 // what the compiler compiles for
 };
 
 // Threads: one, that of the device.

@@ -42,7 +42,7 @@ std::string KernelStorePath();
 struct TuningKey {
   std::string kernel;      // CanonicalKernel (tuning_key.h), 32 bytes
   int search_version = 0;  // of the space of Opts
-  std::string hardware;    // HardwareClass (hardware_class.h)
+  std::string hardware;    // Target::Fingerprint (compiler/target.h)
 };
 
 // What is known of a kernel.

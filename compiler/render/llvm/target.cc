@@ -8,14 +8,10 @@
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
-#include <llvm/TargetParser/Host.h>
-#include <llvm/TargetParser/SubtargetFeature.h>
 #include <llvm/Transforms/InstCombine/InstCombine.h>
 #include <llvm/Transforms/Scalar/EarlyCSE.h>
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
 #include <llvm/Transforms/Utils/Mem2Reg.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <mutex>
@@ -38,30 +34,7 @@ void InitializeOnce() {
   });
 }
 
-// Tiles are state that a process must ask for, once for all its threads and whoever it starts after
-// that (Linux, Documentation/arch/x86/xstate.rst). Where the system says no, there are none.
-bool SystemGrantsTiles() {
-  constexpr int kRequestPermission = 0x1023,
-                kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-}
-
 }  // namespace
-
-std::string HostCpu() { return llvm::sys::getHostCPUName().str(); }
-
-std::string HostFeatures() {
-  const bool tiles = SystemGrantsTiles();
-  const auto usable = [&](llvm::StringRef name) { return tiles || !name.starts_with("amx"); };
-  std::vector<std::string> features;
-  for (const auto& feature : llvm::sys::getHostCPUFeatures())
-    features.push_back((feature.second && usable(feature.first()) ? "+" : "-") +
-                       feature.first().str());
-  std::sort(features.begin(), features.end());  // LLVM's map has no order
-  std::string out;
-  for (const std::string& feature : features) out += (out.empty() ? "" : ",") + feature;
-  return out;
-}
 
 absl::StatusOr<std::unique_ptr<X86Target>> X86Target::Create(const std::string& cpu,
                                                              const std::string& features) {
@@ -73,26 +46,28 @@ absl::StatusOr<std::unique_ptr<X86Target>> X86Target::Create(const std::string& 
   llvm::TargetOptions options;
   // Products and sums are fused where both are marked `contract`, which the renderer decides.
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
-  out->target_.reset(target->createTargetMachine(
-      kTriple, cpu.empty() ? HostCpu() : cpu, cpu.empty() ? HostFeatures() : features, options,
-      llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
-  if (out->target_ == nullptr ||
-      !out->target_->getMCSubtargetInfo()->isCPUStringValid(cpu.empty() ? HostCpu() : cpu))
+  out->target_.reset(target->createTargetMachine(kTriple, cpu, features, options, llvm::Reloc::PIC_,
+                                                 std::nullopt, llvm::CodeGenOptLevel::Default));
+  if (out->target_ == nullptr || !out->target_->getMCSubtargetInfo()->isCPUStringValid(cpu))
     return absl::InvalidArgumentError(
         absl::StrCat("LLVM does not know the processor \"", cpu, "\""));
   const llvm::MCSubtargetInfo& info = *out->target_->getMCSubtargetInfo();
+  Target& has = out->has_;
+  has.name = has.arch = cpu;
+  has.features = features;
   if (info.checkFeatures("+avx512f,+avx512vl,+avx512bw,+avx512dq")) {
-    out->machine_ = {64, 32};
-  } else if (info.checkFeatures("+avx2")) {
-    out->machine_ = {32, 16};
+    has.vector_bytes = 64;
+    has.vector_registers = 32;
   } else {
-    out->machine_ = {16, 16};
+    has.vector_bytes = info.checkFeatures("+avx2") ? 32 : 16;
+    has.vector_registers = 16;
   }
   if (info.checkFeatures("+amx-tile,+amx-bf16")) {
-    out->machine_.bf16 = codegen::Bf16Products::kTiles;
+    has.bf16 = Bf16Products::kTiles;
   } else if (info.checkFeatures("+avx512bf16")) {
-    out->machine_.bf16 = codegen::Bf16Products::kVectors;
+    has.bf16 = Bf16Products::kVectors;
   }
+  has.fp16 = info.checkFeatures("+avx512fp16");
   return out;
 }
 

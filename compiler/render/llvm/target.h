@@ -8,13 +8,13 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "compiler/optimize/loop_plan.h"
+#include "compiler/target.h"
 
 namespace outboard::render {
 
 class X86Target {
  public:
-  // Both empty: this machine. Errors: INVALID_ARGUMENT, a processor that LLVM does not know.
+  // By LLVM's names. Errors: INVALID_ARGUMENT, a processor that LLVM does not know.
   static absl::StatusOr<std::unique_ptr<X86Target>> Create(const std::string& cpu,
                                                            const std::string& features);
 
@@ -23,14 +23,12 @@ class X86Target {
   absl::Status Optimize(llvm::Module& module, bool no_opt) const;
   absl::StatusOr<std::string> EmitObject(llvm::Module& module) const;
 
-  const codegen::Machine& machine() const { return machine_; }
+  // What LLVM knows of it: no caches, and one thread.
+  const Target& has() const { return has_; }
 
  private:
   std::unique_ptr<llvm::TargetMachine> target_;
-  codegen::Machine machine_;
+  Target has_;
 };
-
-std::string HostCpu();
-std::string HostFeatures();
 
 }  // namespace outboard::render

@@ -4,6 +4,7 @@
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/Support/raw_ostream.h>
 
+#include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/render/llvm/kernel.h"
 #include "compiler/render/llvm/target.h"
@@ -13,9 +14,10 @@ namespace {
 
 class Renderer : public X86Renderer {
  public:
-  explicit Renderer(std::unique_ptr<X86Target> target) : target_(std::move(target)) {}
+  Renderer(Target target, std::unique_ptr<X86Target> generator)
+      : description_(std::move(target)), target_(std::move(generator)) {}
 
-  const codegen::Machine& machine() const override { return target_->machine(); }
+  const Target& target() const override { return description_; }
 
   absl::StatusOr<std::string> Render(const codegen::LoopNest& kernel, const codegen::LoopPlan& plan,
                                      const std::string& symbol, bool no_opt,
@@ -34,15 +36,32 @@ class Renderer : public X86Renderer {
   }
 
  private:
+  const Target description_;
   std::unique_ptr<X86Target> target_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<X86Renderer>> MakeX86Renderer(const std::string& cpu,
-                                                             const std::string& features) {
-  OB_ASSIGN_OR_RETURN(std::unique_ptr<X86Target> target, X86Target::Create(cpu, features));
-  return std::make_unique<Renderer>(std::move(target));
+absl::StatusOr<std::unique_ptr<X86Renderer>> MakeX86Renderer(Target target) {
+  if (target.kind != TargetKind::kCpu)
+    return absl::InvalidArgumentError("a target of another kind than x86-64");
+  OB_ASSIGN_OR_RETURN(std::unique_ptr<X86Target> generator,
+                      X86Target::Create(target.arch, target.features));
+  const Target& has = generator->has();
+  if (target.vector_bytes > has.vector_bytes || target.vector_registers > has.vector_registers ||
+      (target.bf16 != Bf16Products::kNone && target.bf16 > has.bf16))
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", target.arch, "\" has vectors of ", has.vector_bytes, " bytes, ",
+                     has.vector_registers, " registers and products of bf16 of kind ",
+                     static_cast<int>(has.bf16), "; the target says ", target.vector_bytes, ", ",
+                     target.vector_registers, " and ", static_cast<int>(target.bf16)));
+  return std::make_unique<Renderer>(std::move(target), std::move(generator));
+}
+
+absl::StatusOr<Target> NamedTarget(const std::string& arch, const std::string& features) {
+  OB_ASSIGN_OR_RETURN(const std::unique_ptr<X86Target> generator,
+                      X86Target::Create(arch, features));
+  return generator->has();
 }
 
 }  // namespace outboard::render

@@ -1,5 +1,5 @@
-// Planned kernels to x86-64 objects: what the rest of the compiler sees of LLVM. The target
-// is this machine unless the caller names another.
+// Planned kernels to x86-64 objects: what the rest of the compiler sees of LLVM. Nothing here asks
+// which processor it runs on (compiler/target.h).
 #pragma once
 
 #include <memory>
@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/kernel/loop_nest.h"
 #include "compiler/optimize/loop_plan.h"
+#include "compiler/target.h"
 
 namespace outboard::render {
 
@@ -16,7 +17,7 @@ class X86Renderer {
  public:
   virtual ~X86Renderer() = default;
 
-  virtual const codegen::Machine& machine() const = 0;
+  virtual const Target& target() const = 0;
   // A relocatable object that defines `symbol`, as compiled_kernel.h says. `ir`, unless null,
   // receives what was written for LLVM, before its passes.
   // Errors: UNIMPLEMENTED  an operation without code for its type
@@ -27,8 +28,13 @@ class X86Renderer {
                                              std::string* ir) = 0;
 };
 
-// Both empty: this machine. Errors: INVALID_ARGUMENT, a processor that LLVM does not know.
-absl::StatusOr<std::unique_ptr<X86Renderer>> MakeX86Renderer(const std::string& cpu,
-                                                             const std::string& features);
+// Errors: INVALID_ARGUMENT  a target that is no x86-64, that LLVM does not know, or whose vectors
+//                           or products of bf16 its features do not have
+absl::StatusOr<std::unique_ptr<X86Renderer>> MakeX86Renderer(Target target);
+
+// What LLVM knows of a processor by its name for it, and with more or fewer features ("+a,-b"): for
+// code that is to run elsewhere. No caches, and one thread.
+// Errors: INVALID_ARGUMENT  LLVM does not know it
+absl::StatusOr<Target> NamedTarget(const std::string& arch, const std::string& features);
 
 }  // namespace outboard::render

@@ -1,0 +1,33 @@
+#include "compiler/optimize/cost.h"
+
+#include <algorithm>
+
+namespace outboard::optimize {
+
+double OpCost(Op op, const CostTable& costs) {
+  switch (op) {
+    case Op::kThreefry: return costs.threefry;
+    case Op::kExp:
+    case Op::kExp2:
+    case Op::kLog:
+    case Op::kLog2: return costs.exponential;
+    case Op::kTanh: return costs.tanh;
+    case Op::kSin:
+    case Op::kCos: return costs.sine;
+    case Op::kFDiv:
+    case Op::kSqrt: return costs.division;
+    default: return IsAlu(op) || op == Op::kLoad || op == Op::kCast ? 1 : 0;
+  }
+}
+
+double RecomputeForMemory(const CostTable& costs) { return costs.memory_trip; }
+
+double RecomputeForKernel(const CostTable& costs) { return costs.memory_trip + costs.kernel_share; }
+
+int64_t ReusedBytesMax(const Target& target) {
+  return std::max<int64_t>(1 << 20, target.l2_bytes / 2);
+}
+
+int64_t LanesMin(const Target& target) { return target.vector_bytes / 4 / 2; }
+
+}  // namespace outboard::optimize
