@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_format.h"
 #include "client/examples/gpt_decoder.h"
-#include "client/tensor/engine.h"
+#include "client/session/current_session.h"
 
 namespace outboard::examples {
 namespace {
@@ -48,9 +48,9 @@ int main(int argc, char** argv) {
   app.add_option("--context", options.context, "Most tokens")->check(CLI::PositiveNumber);
   app.add_option("--seed", seed, "Seed of the weights");
   CLI11_PARSE(app, argc, argv);
-  const auto engine = outboard::CurrentEngine();
-  if (!engine.ok()) {
-    std::fprintf(stderr, "gpt_decode: %s\n", engine.status().ToString().c_str());
+  const auto session = outboard::CurrentSession();
+  if (!session.ok()) {
+    std::fprintf(stderr, "gpt_decode: %s\n", session.status().ToString().c_str());
     return 2;
   }
   try {
@@ -60,5 +60,5 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "gpt_decode: %s\n", error.what());
     return 1;
   }
-  return outboard::CloseEngine().ok() ? 0 : 1;
+  return outboard::CloseSession().ok() ? 0 : 1;
 }
