@@ -101,7 +101,7 @@ std::vector<Tensor> TakeDifferentiated(const Tensor& parameter) {
     internal::LazyGraph& recording = *value->recording;
     const std::vector<const UOp*>& inputs = recording.InputsOf(value->node);
     if (std::all_of(inputs.begin(), inputs.end(), [&](const UOp* input) {
-          return recording.StorageAt(BufferOf(input).name())->engine == storage->engine;
+          return recording.StorageAt(BufferOf(input).name())->session == storage->session;
         }))
       tensors.push_back(Tensor::FromValue(value));
   }

@@ -64,7 +64,7 @@ JitStep::JitStep(const std::vector<Tensor>& arguments, const std::vector<SymInt>
     : at_(at) {
   if (Current() != nullptr) Current()->Refuse(at, "a step is captured within the step");
   bound_ = BoundIn(sizes, at);
-  engine_ = RandomState(at).random_engine;
+  session_ = RandomState(at).random_session;
   const std::vector<std::shared_ptr<TensorState>> values = ValuesOf(arguments, at);
   RealizeValues(values, {}, at);
   CheckDistinct(values, at);
@@ -322,7 +322,7 @@ std::vector<Tensor> JitStep::Send(const std::vector<Tensor>& arguments,
   if (Current() != nullptr) Current()->Refuse(at, "a captured step is called within the step");
   CheckKept(at);
   RealizeInputs(arguments, at);
-  if (EngineIfConnected() != engine_) Fail(at, "it was recorded in another session; reset() it");
+  if (SessionIfConnected() != session_) Fail(at, "it was recorded in another session; reset() it");
   CheckArguments(arguments, at);
   Sending sending;
   sending.at = at;
@@ -349,8 +349,8 @@ std::vector<Tensor> JitStep::Send(const std::vector<Tensor>& arguments,
 std::shared_ptr<CloudBuffer> JitStep::MakeResult(const Result& result, const Run& run,
                                                  const std::vector<Binding>& bindings) const {
   auto storage = std::make_shared<CloudBuffer>();
-  storage->engine = engine_;
-  storage->handle = engine_->NewHandle();
+  storage->session = session_;
+  storage->handle = session_->NewHandle();
   storage->dtype = result.dtype;
   storage->dims = result.dims;
   if (!result.shape.empty()) {
@@ -380,7 +380,7 @@ void JitStep::SendRun(Run& run, const std::vector<Tensor>& arguments, Sending& s
       inputs.push_back(std::move(buffer));
     else
       inputs.push_back(buffer);
-    if (inputs.back()->engine != engine_)
+    if (inputs.back()->session != session_)
       Fail(sending.at, "a tensor that it reads belongs to a session that has ended");
     deferred |= inputs.back()->deferred != nullptr;
   }
@@ -397,7 +397,7 @@ void JitStep::SendRun(Run& run, const std::vector<Tensor>& arguments, Sending& s
   }
   const std::vector<Binding> bindings = run.recording->BindingsOf(bound);
   // The last wait that may be cut short: after it the values name what the Run will have made.
-  ThrowIfError(engine_->AwaitRoom(), sending.at);
+  ThrowIfError(session_->AwaitCredit(), sending.at);
   for (size_t i = 0; i < request.outputs.size(); ++i) {
     const Result& result = results_[run.first_result + i];
     std::shared_ptr<CloudBuffer> storage = MakeResult(result, run, bindings);
@@ -415,9 +415,9 @@ void JitStep::SendRun(Run& run, const std::vector<Tensor>& arguments, Sending& s
   for (size_t i = 0; i < inputs.size(); ++i)
     if (inputs[i].use_count() == 1) request.donate.push_back(static_cast<uint32_t>(i));
 
-  const absl::StatusOr<uint64_t> seq = engine_->Run(request);
+  request.origin = OriginOf(sending.at, run.lines);
+  const absl::StatusOr<uint64_t> seq = session_->Run(request);
   ThrowIfError(seq.status(), sending.at);
-  engine_->provenance().Remember(*seq, sending.at, run.lines);
   for (const uint32_t index : request.donate) inputs[index]->handle = 0;
   for (const uint32_t index : request.fetch)
     Expect(*sending.results[run.first_result + index], *seq, index);

@@ -117,7 +117,7 @@ class JitStep : public StepObserver {
            const std::vector<Tensor>& arguments, const At& at) const;
 
   const At at_;
-  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<Session> session_;
 
   // While it is recorded. A weak_ptr in `seen_` keeps an address from being another CloudBuffer's.
   std::vector<std::weak_ptr<TensorState>> argument_values_;

@@ -19,7 +19,7 @@
 #include "client/examples/idx.h"
 #include "client/examples/mnist.h"
 #include "client/nn/checkpoint.h"
-#include "client/tensor/engine.h"
+#include "client/session/current_session.h"
 
 namespace outboard::examples {
 namespace {
@@ -84,7 +84,7 @@ double LatestOf(const TensorFuture& losses) { return losses.to_vector<double>().
 
 Outcome Train(const Flags& flags, const Images& data) {
   Progress progress;
-  const Engine& engine = *EngineIfConnected();
+  const Session& session = *SessionIfConnected();
   const Tensor train_images = Tensor::from_host(data.train_images);
   const Tensor train_labels = Tensor::from_host(data.train_labels);
   const Tensor test_images = Tensor::from_host(data.test_images);
@@ -105,14 +105,14 @@ Outcome Train(const Flags& flags, const Images& data) {
   uint64_t trips = 0;
   TensorFuture last;  // read when the next one is on its way, so that the device never waits for us
   auto begin = Clock::now();
-  uint64_t trips_before = engine.stats().blocking_round_trips;
+  uint64_t trips_before = session.stats().blocking_round_trips;
   const auto stop_clock = [&] {
     steady_seconds += SecondsSince(begin);
-    trips += engine.stats().blocking_round_trips - trips_before;
+    trips += session.stats().blocking_round_trips - trips_before;
   };
   const auto start_clock = [&] {
     begin = Clock::now();
-    trips_before = engine.stats().blocking_round_trips;
+    trips_before = session.stats().blocking_round_trips;
   };
   int64_t step = 0;
   while (step < flags.steps && !interrupted) {
@@ -141,9 +141,9 @@ Outcome Train(const Flags& flags, const Images& data) {
     progress.Show(absl::StrFormat(
         "step %d  loss %.4f  %.1f ms/step  %.2f round trips/step  $%.6f", step, outcome.loss,
         outcome.step_ms,
-        static_cast<double>(trips + engine.stats().blocking_round_trips - trips_before) /
+        static_cast<double>(trips + session.stats().blocking_round_trips - trips_before) /
             steady_steps,
-        engine.stats().cost_micro_usd / 1e6));
+        session.stats().cost_micro_usd / 1e6));
     if (!evaluates) continue;
 
     outcome.loss = LatestOf(std::exchange(last, TensorFuture()));
@@ -214,12 +214,12 @@ int Main(const Flags& flags) {
     std::fprintf(stderr, "beautiful_mnist: %s\n", data.status().ToString().c_str());
     return 1;
   }
-  const absl::StatusOr<std::shared_ptr<Engine>> engine = CurrentEngine();
-  if (!engine.ok()) {
-    std::fprintf(stderr, "beautiful_mnist: %s\n", engine.status().ToString().c_str());
+  const absl::StatusOr<std::shared_ptr<Session>> session = CurrentSession();
+  if (!session.ok()) {
+    std::fprintf(stderr, "beautiful_mnist: %s\n", session.status().ToString().c_str());
     return 2;
   }
-  if (!flags.json) absl::PrintF("device        %s\n", (*engine)->stats().device);
+  if (!flags.json) absl::PrintF("device        %s\n", (*session)->stats().device);
   if (flags.seed) Tensor::manual_seed(*flags.seed);
   Outcome outcome;
   std::optional<Error> failure;
@@ -228,7 +228,7 @@ int Main(const Flags& flags) {
   } catch (const Error& error) {
     failure = error;
   }
-  const absl::StatusOr<transport::Stats> stats = CloseEngine();
+  const absl::StatusOr<transport::Stats> stats = CloseSession();
   if (failure) {
     std::fprintf(stderr, "\nbeautiful_mnist: %s\n", failure->what());
     return 1;

@@ -14,7 +14,7 @@
 
 #include "absl/strings/str_format.h"
 #include "cli/arguments.h"
-#include "client/tensor/engine.h"
+#include "client/session/current_session.h"
 
 namespace outboard::examples {
 namespace {
@@ -112,9 +112,9 @@ int Main(Flags flags) {
   }
   const Characters characters(text);
   flags.net.vocabulary = static_cast<int64_t>(characters.letters.size());
-  const absl::StatusOr<std::shared_ptr<Engine>> engine = CurrentEngine();
-  if (!engine.ok()) {
-    std::fprintf(stderr, "gpt: %s\n", engine.status().ToString().c_str());
+  const absl::StatusOr<std::shared_ptr<Session>> session = CurrentSession();
+  if (!session.ok()) {
+    std::fprintf(stderr, "gpt: %s\n", session.status().ToString().c_str());
     return 2;
   }
   int code = 0;
@@ -125,7 +125,7 @@ int Main(Flags flags) {
     std::fprintf(stderr, "gpt: %s\n", error.what());
     code = 1;
   }
-  const absl::StatusOr<transport::Stats> stats = CloseEngine();
+  const absl::StatusOr<transport::Stats> stats = CloseSession();
   if (stats.ok() && !flags.json)
     absl::PrintF("%d s billed, $%.6f\n", stats->seconds_billed, stats->cost_micro_usd / 1e6);
   return code;

@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "cli/arguments.h"
 #include "client/examples/gpt_decoder.h"
-#include "client/tensor/engine.h"
+#include "client/session/current_session.h"
 
 namespace outboard::examples {
 namespace {
@@ -47,9 +47,9 @@ int main(int argc, char** argv) {
   app.Add("--context", &options.context, "Most tokens").Positive();
   app.Add("--seed", &seed, "Seed of the weights");
   if (const std::optional<int> exit_code = app.Parse(argc, argv)) return *exit_code;
-  const auto engine = outboard::CurrentEngine();
-  if (!engine.ok()) {
-    std::fprintf(stderr, "gpt_decode: %s\n", engine.status().ToString().c_str());
+  const auto session = outboard::CurrentSession();
+  if (!session.ok()) {
+    std::fprintf(stderr, "gpt_decode: %s\n", session.status().ToString().c_str());
     return 2;
   }
   try {
@@ -59,5 +59,5 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "gpt_decode: %s\n", error.what());
     return 1;
   }
-  return outboard::CloseEngine().ok() ? 0 : 1;
+  return outboard::CloseSession().ok() ? 0 : 1;
 }

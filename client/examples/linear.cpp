@@ -6,7 +6,7 @@
 
 #include "client/nn/layers.h"
 #include "client/nn/optim.h"
-#include "client/tensor/engine.h"
+#include "client/session/current_session.h"
 #include "client/tensor/tensor.h"
 
 namespace {
@@ -39,9 +39,9 @@ int Train() {
 }  // namespace
 
 int main() {
-  const auto engine = outboard::CurrentEngine();
-  if (!engine.ok()) {
-    std::fprintf(stderr, "linear: %s\n", engine.status().ToString().c_str());
+  const auto session = outboard::CurrentSession();
+  if (!session.ok()) {
+    std::fprintf(stderr, "linear: %s\n", session.status().ToString().c_str());
     return 2;
   }
   int code = 1;
@@ -50,7 +50,7 @@ int main() {
   } catch (const outboard::Error& error) {
     std::fprintf(stderr, "linear: %s\n", error.what());
   }
-  const auto stats = outboard::CloseEngine();
+  const auto stats = outboard::CloseSession();
   if (stats.ok())
     std::printf("%llu runs, %llu round trips, %llu s billed\n",
                 static_cast<unsigned long long>(stats->runs),

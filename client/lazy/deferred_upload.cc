@@ -9,19 +9,19 @@
 namespace outboard::internal {
 namespace {
 
-// `storages` are of one engine.
-absl::Status DefineIn(Engine& engine, std::span<const std::shared_ptr<CloudBuffer>> storages) {
+// `storages` are of one session.
+absl::Status DefineIn(Session& session, std::span<const std::shared_ptr<CloudBuffer>> storages) {
   std::vector<wire::BlobSource> sources;
   for (const std::shared_ptr<CloudBuffer>& storage : storages)
     sources.push_back(storage->deferred->source);
-  absl::StatusOr<wire::Uploaded> uploaded = engine.Upload(sources);
+  absl::StatusOr<wire::Uploaded> uploaded = session.Upload(sources);
   if (!uploaded.ok()) return uploaded.status();
   for (size_t i = 0; i < storages.size(); ++i) {
     CloudBuffer& storage = *storages[i];
-    const uint64_t handle = engine.NewHandle();
+    const uint64_t handle = session.NewHandle();
     if (absl::Status status =
-            engine.PutBlob(handle, storage.dtype, storage.dims, sources[i].size_bytes,
-                           wire::AsBytes(uploaded->names[i].root));
+            session.PutBlob(handle, storage.dtype, storage.dims, sources[i].size_bytes,
+                            wire::AsBytes(uploaded->names[i].root));
         !status.ok())
       return status;
     storage.handle = handle;
@@ -39,12 +39,12 @@ void Define(std::span<const std::shared_ptr<CloudBuffer>> storages, const At& at
     if (storage->deferred != nullptr &&
         std::find(wanted.begin(), wanted.end(), storage) == wanted.end())
       wanted.push_back(storage);
-  while (!wanted.empty()) {  // once for each engine: more than one only after a new session
-    const std::shared_ptr<Engine> engine = wanted.front()->engine;
+  while (!wanted.empty()) {  // once for each session: more than one only after a new session
+    const std::shared_ptr<Session> session = wanted.front()->session;
     const auto others =
         std::stable_partition(wanted.begin(), wanted.end(),
-                              [&](const auto& storage) { return storage->engine == engine; });
-    ThrowIfError(DefineIn(*engine, {wanted.begin(), others}), at);
+                              [&](const auto& storage) { return storage->session == session; });
+    ThrowIfError(DefineIn(*session, {wanted.begin(), others}), at);
     wanted.erase(wanted.begin(), others);
   }
 }

@@ -9,7 +9,7 @@
 #include <span>
 
 #include "absl/status/status.h"
-#include "client/tensor/engine.h"
+#include "client/session/current_session.h"
 #include "client/tensor/error.h"
 #include "wire/blobs/source.h"
 

@@ -17,8 +17,8 @@ namespace outboard::internal {
 // ---- storage and values -------------------------------------------------------------------------
 
 CloudBuffer::~CloudBuffer() {
-  if (engine == nullptr) return;
-  if (handle != 0) engine->Release(handle);
+  if (session == nullptr) return;
+  if (handle != 0) session->Release(handle);
 }
 
 TensorState::TensorState() : made_in(MadeValues::OfThread()) {
@@ -109,14 +109,14 @@ void LazyGraph::Renew(int64_t nodes_max) {
     ThreadRecording() = std::make_shared<LazyGraph>();
 }
 
-std::shared_ptr<Engine> LazyGraph::ScopeEngine(const At& at) const {
-  std::shared_ptr<Engine> engine = scope_.lock();
-  const std::weak_ptr<Engine> none;
-  if (engine == nullptr && (scope_.owner_before(none) || none.owner_before(scope_)))
+std::shared_ptr<Session> LazyGraph::ScopeSession(const At& at) const {
+  std::shared_ptr<Session> session = scope_.lock();
+  const std::weak_ptr<Session> none;
+  if (session == nullptr && (scope_.owner_before(none) || none.owner_before(scope_)))
     throw Error(absl::FailedPreconditionError(
                     "a tensor that nothing has computed belongs to a session that has ended"),
                 at);
-  return engine;
+  return session;
 }
 
 int64_t LazyGraph::TakePlace() {

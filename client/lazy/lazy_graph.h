@@ -30,10 +30,10 @@
 #include "absl/container/flat_hash_map.h"
 #include "client/lazy/deferred_upload.h"
 #include "client/lazy/pending_value.h"
-#include "client/lazy/provenance.h"
-#include "client/tensor/engine.h"
-#include "client/tensor/engine_scope.h"
+#include "client/session/current_session.h"
 #include "client/tensor/error.h"
+#include "client/tensor/run_origin.h"
+#include "client/tensor/session_scope.h"
 #include "client/tensor/variable.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/host_tensor.h"
@@ -53,7 +53,7 @@ struct TensorState;
 
 // A buffer in the cloud and, once that was asked for, its content. Released with its last owner.
 struct CloudBuffer {
-  std::shared_ptr<Engine> engine;
+  std::shared_ptr<Session> session;
   uint64_t handle = 0;  // 0 once donated: then there is nothing to release
   DType dtype = DType::kVoid;
   std::vector<int64_t> dims;
@@ -134,12 +134,13 @@ class LazyGraph : public std::enable_shared_from_this<LazyGraph> {
   // not counted.
   static void Renew(int64_t nodes_max);
 
-  // Whether both were begun in scopes of one engine (engine_scope.h), or outside of any.
+  // Whether both were begun in scopes of one session (session_scope.h), or outside of any.
   bool SharesScope(const LazyGraph& other) const {
     return !scope_.owner_before(other.scope_) && !other.scope_.owner_before(scope_);
   }
-  // That engine; nullptr for the process's. Throws Error with FAILED_PRECONDITION where it is gone.
-  std::shared_ptr<Engine> ScopeEngine(const At& at) const;
+  // That session; nullptr for the process's. Throws Error with FAILED_PRECONDITION where it is
+  // gone.
+  std::shared_ptr<Session> ScopeSession(const At& at) const;
 
   Graph& graph() { return graph_; }
 
@@ -209,7 +210,7 @@ class LazyGraph : public std::enable_shared_from_this<LazyGraph> {
   const UOp* WithVarsNumbered(const UOp* sink, std::vector<Variable>& variables);
   std::shared_ptr<const Lines> LinesUnder(const UOp* sink) const;
 
-  const std::weak_ptr<Engine> scope_ = ScopedEngine();
+  const std::weak_ptr<Session> scope_ = ScopedSession();
   Graph graph_;
   struct Line {
     At at;

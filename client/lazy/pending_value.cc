@@ -30,26 +30,24 @@ absl::Status CheckAnswer(const HostTensor& host, const PendingValue& wanted) {
 }  // namespace
 
 PendingValue::~PendingValue() {
-  if (!has_come()) engine->Forget(seq, index);
+  if (!has_come()) session->Forget(seq, index);
 }
 
 absl::StatusOr<HostTensor>& PendingValue::Wait() {
   if (!has_come()) {
-    absl::StatusOr<HostTensor> host = engine->Await(seq, index);
-    interrupted = !host.ok() && !engine->Ready(seq, index);
-    if (!host.ok())
-      answer = engine->provenance().Explain(host.status());
-    else if (absl::Status status = CheckAnswer(*host, *this); !status.ok())
-      answer = std::move(status);
-    else
-      answer = std::move(host);
+    absl::StatusOr<HostTensor> host = session->Await(seq, index);
+    interrupted = !host.ok() && !session->Ready(seq, index);
+    answer = std::move(host);
+    if (answer->ok())
+      if (absl::Status status = CheckAnswer(**answer, *this); !status.ok())
+        answer = std::move(status);
   }
   return *answer;
 }
 
 void Expect(CloudBuffer& storage, uint64_t seq, uint32_t index) {
   storage.fetched = std::make_shared<PendingValue>();
-  storage.fetched->engine = storage.engine;
+  storage.fetched->session = storage.session;
   storage.fetched->seq = seq;
   storage.fetched->index = index;
   storage.fetched->dtype = storage.dtype;
@@ -63,16 +61,16 @@ void Ask(std::span<const std::shared_ptr<CloudBuffer>> storages, const At& at) {
     if (storage->fetched == nullptr &&
         std::find(missing.begin(), missing.end(), storage.get()) == missing.end())
       missing.push_back(storage.get());
-  while (!missing.empty()) {  // once for each engine: more than one only after a new session
-    Engine& engine = *missing.front()->engine;
+  while (!missing.empty()) {  // once for each session: more than one only after a new session
+    Session& session = *missing.front()->session;
     std::vector<CloudBuffer*> asked, later;
     std::vector<uint64_t> handles;
     for (CloudBuffer* const storage : missing) {
-      const bool now = storage->engine.get() == &engine && asked.size() < wire::kRunHandlesMax;
+      const bool now = storage->session.get() == &session && asked.size() < wire::kRunHandlesMax;
       (now ? asked : later).push_back(storage);
       if (now) handles.push_back(storage->handle);
     }
-    const absl::StatusOr<uint64_t> seq = engine.Fetch(handles);
+    const absl::StatusOr<uint64_t> seq = session.Fetch(handles);
     ThrowIfError(seq.status(), at);
     for (uint32_t i = 0; i < asked.size(); ++i) Expect(*asked[i], *seq, i);
     missing = std::move(later);

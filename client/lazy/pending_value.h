@@ -1,8 +1,8 @@
 // The answer to a question for a value: on its way, here, or why it will not come. Shared by the
 // CloudBuffer that was asked for and the futures; forgotten with the last of them.
 //
-// Errors: those of Engine::Await, told in the user's terms (provenance.h); INTERNAL where what came
-// is not what the graph says. Threads: one at a time.
+// Errors: those of Session::Await, told in the user's terms (provenance.h); INTERNAL where what
+// came is not what the graph says. Threads: one at a time.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/tensor/engine.h"
+#include "client/session/current_session.h"
 #include "client/tensor/error.h"
 #include "compiler/ir/host_tensor.h"
 
@@ -21,7 +21,7 @@ namespace outboard::internal {
 struct CloudBuffer;
 
 struct PendingValue {
-  std::shared_ptr<Engine> engine;
+  std::shared_ptr<Session> session;
   uint64_t seq = 0;
   uint32_t index = 0;
   DType dtype = DType::kVoid;  // what must come
@@ -35,7 +35,7 @@ struct PendingValue {
   ~PendingValue();
 
   bool has_come() const { return answer.has_value() && !interrupted; }
-  bool ready() const { return has_come() || engine->Ready(seq, index); }
+  bool ready() const { return has_come() || session->Ready(seq, index); }
   absl::StatusOr<HostTensor>& Wait();
 };
 

@@ -49,15 +49,15 @@ void Realization::Run() {
   }
   const EncodedRun& encoded = recording_->Encode(MakeSink(), at_);
   encoded_ = &encoded;
-  absl::StatusOr<std::shared_ptr<Engine>> engine = CurrentEngine();
-  ThrowIfError(engine.status(), at_);
-  engine_ = *std::move(engine);
+  absl::StatusOr<std::shared_ptr<Session>> session = CurrentSession();
+  ThrowIfError(session.status(), at_);
+  session_ = *std::move(session);
   FindInputs(encoded);
   request_.graph_id = encoded.id;
   request_.graph = encoded.bytes;
   if (repeats()) Repeat(encoded);
   // The last wait that may be cut short: after it the values name what the Run will have made.
-  ThrowIfError(engine_->AwaitRoom(), at_);
+  ThrowIfError(session_->AwaitCredit(), at_);
   MakeResults();
   Settle();
   Send();
@@ -129,11 +129,11 @@ const UOp* Realization::MakeSink() {
 void Realization::FindInputs(const EncodedRun& encoded) {
   for (const int64_t place : encoded.places) {
     inputs_.push_back(recording_->StorageAt(place));
-    if (inputs_.back()->engine != engine_)
+    if (inputs_.back()->session != session_)
       throw Error(absl::FailedPreconditionError(absl::StrCat(
                       "a tensor of shape ", DimsToString(ToShape(inputs_.back()->dims)),
                       " that is needed here belongs to a session that has ended, or "
-                      "to another engine")),
+                      "to another session")),
                   at_);
   }
   Define(inputs_, at_);
@@ -147,8 +147,8 @@ void Realization::MakeResults() {
   const std::vector<Binding> bindings = recording_->BindingsOf(bound_);
   for (const UOp* root : roots_) {
     auto storage = std::make_shared<CloudBuffer>();
-    storage->engine = engine_;
-    storage->handle = engine_->NewHandle();
+    storage->session = session_;
+    storage->handle = session_->NewHandle();
     storage->dtype = root->dtype;
     absl::StatusOr<std::vector<int64_t>> dims = DimsAt(root->shape, bindings);
     ThrowIfError(dims.status(), at_);
@@ -225,9 +225,9 @@ void Realization::Send() {
     if (std::find(request_.fetch.begin(), request_.fetch.end(), index) == request_.fetch.end())
       request_.fetch.push_back(index);
   }
-  absl::StatusOr<uint64_t> seq = engine_->Run(request_);
+  request_.origin = OriginOf(at_, encoded_->lines);
+  absl::StatusOr<uint64_t> seq = session_->Run(request_);
   ThrowIfError(seq.status(), at_);
-  engine_->provenance().Remember(*seq, at_, encoded_->lines);
   for (const uint32_t index : request_.donate) inputs_[index]->handle = 0;
   for (const uint32_t index : request_.fetch) Expect(*results_[index], *seq, index);
   if (StepObserver* const step = StepObserver::Current(); step != nullptr)

@@ -73,7 +73,7 @@ class Realization {
   std::vector<int> place_;  // of each value: its root, or kInput
   std::vector<const UOp*> roots_;
   std::vector<BoundVariable> bound_;  // of all values
-  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<Session> session_;
   std::vector<std::shared_ptr<CloudBuffer>> inputs_, results_;
   transport::RunRequest request_;
   const EncodedRun* encoded_ = nullptr;

@@ -72,14 +72,14 @@ void ThreadState::AddDifferentiated(const std::shared_ptr<TensorState>& value) {
 
 std::shared_ptr<CloudBuffer> Upload(DType dtype, const std::vector<int64_t>& dims,
                                     std::string_view bytes, const At& at) {
-  absl::StatusOr<std::shared_ptr<Engine>> engine = CurrentEngine();
-  ThrowIfError(engine.status(), at);
+  absl::StatusOr<std::shared_ptr<Session>> session = CurrentSession();
+  ThrowIfError(session.status(), at);
   auto storage = std::make_shared<CloudBuffer>();
-  storage->handle = (*engine)->NewHandle();
+  storage->handle = (*session)->NewHandle();
   storage->dtype = dtype;
   storage->dims = dims;
-  ThrowIfError((*engine)->Put(storage->handle, dtype, dims, bytes), at);
-  storage->engine = *std::move(engine);
+  ThrowIfError((*session)->Put(storage->handle, dtype, dims, bytes), at);
+  storage->session = *std::move(session);
   return storage;
 }
 
@@ -146,7 +146,7 @@ void RealizeForeign(const Values& values, const Values& fetch, const At& at, boo
     if (scope == nullptr) scope = ForeignRecording(fetch);
     if (scope == nullptr) return;
     const Values theirs = LazyOf(*scope, values), fetched = LazyOf(*scope, fetch);
-    const EngineScope inside(scope->ScopeEngine(at));
+    const SessionScope inside(scope->ScopeSession(at));
     RealizeValues(theirs, fetched, at, keep_pins);
   }
 }

@@ -31,10 +31,10 @@ struct ThreadState {
   std::vector<std::weak_ptr<TensorState>> differentiated;
 
   // The random numbers' key and the counter of the next one, u64[1] in the cloud: state like any
-  // other, so that a step with dropout is the same graph every time. Of one engine; made at the
+  // other, so that a step with dropout is the same graph every time. Of one session; made at the
   // first use and after manual_seed.
   std::optional<uint64_t> seed;
-  std::shared_ptr<Engine> random_engine;
+  std::shared_ptr<Session> random_session;
   std::shared_ptr<TensorState> random_key, random_counter;
 
   static ThreadState& Get();
@@ -50,7 +50,7 @@ struct ThreadState {
 // The state of the random numbers, made where it is not there yet. Throws Error.
 ThreadState& RandomState(const At& at);
 
-// A buffer of the current engine with these bytes. Throws Error.
+// A buffer of the current session with these bytes. Throws Error.
 std::shared_ptr<CloudBuffer> Upload(DType dtype, const std::vector<int64_t>& dims,
                                     std::string_view bytes, const At& at);
 

@@ -20,12 +20,12 @@ SaveFuture save_later(const std::string& name, const nn::StateDict& state, At at
     tensors.push_back(tensor);
   }
   realize(tensors, {}, at);
-  absl::StatusOr<std::shared_ptr<Engine>> engine = CurrentEngine();
-  ThrowIfError(engine.status(), at);
+  absl::StatusOr<std::shared_ptr<Session>> session = CurrentSession();
+  ThrowIfError(session.status(), at);
   std::vector<std::shared_ptr<internal::CloudBuffer>> storages;
   for (const auto& [entry, tensor] : state) {
     storages.push_back(tensor.value()->storage);
-    if (storages.back()->engine != *engine) {
+    if (storages.back()->session != *session) {
       throw Error(absl::FailedPreconditionError(
                       absl::StrCat("save: ", entry, " is of a session that is over")),
                   at);
@@ -36,19 +36,19 @@ SaveFuture save_later(const std::string& name, const nn::StateDict& state, At at
   for (size_t i = 0; i < state.size(); ++i)
     entries.push_back({state[i].first, storages[i]->handle});
   SaveFuture future;
-  absl::StatusOr<uint64_t> seq = (*engine)->Save(name, entries);
+  absl::StatusOr<uint64_t> seq = (*session)->Save(name, entries);
   ThrowIfError(seq.status(), at);
-  future.engine_ = *std::move(engine);
+  future.session_ = *std::move(session);
   future.seq_ = *seq;
   return future;
 }
 
 SavedBytes SaveFuture::wait(At at) {
-  if (engine_ == nullptr)
+  if (session_ == nullptr)
     throw Error(absl::FailedPreconditionError("this save was waited for already"), at);
-  const std::shared_ptr<Engine> engine = std::exchange(engine_, nullptr);
-  absl::StatusOr<transport::Saved> saved = engine->AwaitSaved(seq_);
-  if (!saved.ok()) ThrowIfError(engine->provenance().Explain(saved.status()), at);
+  const std::shared_ptr<Session> session = std::exchange(session_, nullptr);
+  absl::StatusOr<transport::Saved> saved = session->AwaitSaved(seq_);
+  ThrowIfError(saved.status(), at);
   return {saved->total_bytes, saved->sent_bytes};
 }
 
@@ -57,13 +57,13 @@ SavedBytes save(const std::string& name, const nn::StateDict& state, At at) {
 }
 
 nn::StateDict load(const std::string& name, At at) {
-  absl::StatusOr<std::shared_ptr<Engine>> engine = CurrentEngine();
-  ThrowIfError(engine.status(), at);
-  const absl::StatusOr<std::vector<transport::StoredArray>> arrays = (*engine)->Stored(name);
+  absl::StatusOr<std::shared_ptr<Session>> session = CurrentSession();
+  ThrowIfError(session.status(), at);
+  const absl::StatusOr<std::vector<transport::StoredArray>> arrays = (*session)->Stored(name);
   ThrowIfError(arrays.status(), at);
   nn::StateDict state;
   for (const transport::StoredArray& array : *arrays)
-    state.emplace_back(array.name, Tensor::FromStored(*engine, array, at));
+    state.emplace_back(array.name, Tensor::FromStored(*session, array, at));
   return state;
 }
 

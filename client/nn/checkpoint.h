@@ -40,7 +40,7 @@ class SaveFuture {
 
  private:
   friend SaveFuture save_later(const std::string&, const nn::StateDict&, At);
-  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<Session> session_;
   uint64_t seq_ = 0;
 };
 

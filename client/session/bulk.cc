@@ -5,11 +5,16 @@
 
 namespace outboard::transport {
 
-wire::BlobConnections MakeBulkConnections(const std::string& target, const std::string& key,
-                                          int count) {
+namespace {
+
+constexpr int kConnections = 4;
+
+}  // namespace
+
+wire::BlobConnections MakeBulkConnections(const std::string& target, const std::string& key) {
   wire::BlobConnections connections;
   // MakeChannel gives each its own TCP connection: a channel's subchannels are not shared.
-  for (int i = 0; i < count; ++i) connections.channels.push_back(MakeChannel(target));
+  for (int i = 0; i < kConnections; ++i) connections.channels.push_back(MakeChannel(target));
   if (!key.empty()) connections.metadata = {{"authorization", "Bearer " + key}};
   return connections;
 }
@@ -19,18 +24,12 @@ const wire::BlobConnections& Bulk::Connections() {
   return connections_;
 }
 
-wire::TransferOptions Bulk::Options(
-    const std::function<void(const wire::TransferProgress&)>& progress) const {
-  return {.progress = progress,
-          .cancelled = &cancelled_,
-          .check = &Waiting::Check,
-          .retry_for = retry_for_};
+wire::TransferOptions Bulk::Options() const {
+  return {.cancelled = &cancelled_, .check = &Waiting::Check, .retry_for = retry_for_};
 }
 
-absl::StatusOr<wire::Uploaded> Bulk::Upload(
-    std::span<const wire::BlobSource> sources,
-    const std::function<void(const wire::TransferProgress&)>& progress) {
-  auto uploaded = wire::UploadBlobs(Connections(), sources, Options(progress));
+absl::StatusOr<wire::Uploaded> Bulk::Upload(std::span<const wire::BlobSource> sources) {
+  auto uploaded = wire::UploadBlobs(Connections(), sources, Options());
   if (uploaded.ok()) bytes_up_ += uploaded->wire_bytes;
   return uploaded;
 }

@@ -12,14 +12,12 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "wire/blobs/download.h"
 #include "wire/blobs/upload.h"
 
 namespace outboard::transport {
 
-// `count` connections of their own to `target`, for calls of whoever has `key`.
-wire::BlobConnections MakeBulkConnections(const std::string& target, const std::string& key,
-                                          int count = 4);
+// Several connections of their own to `target`, for calls of whoever has `key`.
+wire::BlobConnections MakeBulkConnections(const std::string& target, const std::string& key);
 
 class Bulk {
  public:
@@ -27,9 +25,7 @@ class Bulk {
   Bulk(std::string target, std::string key, std::chrono::milliseconds retry_for)
       : target_(std::move(target)), key_(std::move(key)), retry_for_(retry_for) {}
 
-  absl::StatusOr<wire::Uploaded> Upload(
-      std::span<const wire::BlobSource> sources,
-      const std::function<void(const wire::TransferProgress&)>& progress = {});
+  absl::StatusOr<wire::Uploaded> Upload(std::span<const wire::BlobSource> sources);
   // Ends what is under way and whatever comes: CANCELLED.
   void Cancel() { cancelled_ = true; }
 
@@ -37,8 +33,7 @@ class Bulk {
 
  private:
   const wire::BlobConnections& Connections();
-  wire::TransferOptions Options(
-      const std::function<void(const wire::TransferProgress&)>& progress) const;
+  wire::TransferOptions Options() const;
 
   const std::string target_, key_;
   const std::chrono::milliseconds retry_for_;

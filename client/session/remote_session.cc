@@ -15,8 +15,27 @@
 #include "wire/limits.h"
 #include "wire/merkle.h"
 
-namespace outboard::transport {
+namespace outboard {
 
+absl::StatusOr<std::unique_ptr<Session>> Session::Connect(
+    const transport::SessionOptions& options) {
+  // gRPC itself does not survive a fork either, whoever uses it.
+  static const transport::Birthplace first_connect;
+  if (!first_connect.here()) return transport::ForkedError();
+  const trace::Scope scope(options.trace, "connect");
+  auto session = std::make_unique<transport::RemoteSession>(options);
+  OB_RETURN_IF_ERROR(session->Dial());
+  return session;
+}
+
+absl::StatusOr<std::unique_ptr<Session>> Session::ConnectLink(
+    std::unique_ptr<transport::Link> link, const transport::SessionOptions& options) {
+  auto session = std::make_unique<transport::RemoteSession>(options);
+  OB_RETURN_IF_ERROR(session->Open(std::move(link)));
+  return session;
+}
+
+namespace transport {
 namespace {
 
 constexpr size_t kReleasesPending = 4096;  // who only drops handles frees memory over there, too
@@ -24,13 +43,13 @@ constexpr std::chrono::seconds kCloseWithin{10}, kCloseLostWithin{1}, kSnapshotW
 
 }  // namespace
 
-Session::Impl::Impl(SessionOptions options)
+RemoteSession::RemoteSession(SessionOptions options)
     : options_(std::move(options)),
       trace_session_(options_.trace != nullptr ? options_.trace->AddSession() : 0) {
   if (options_.trace != nullptr) core_.WantTrace();
 }
 
-Session::Impl::~Impl() {
+RemoteSession::~RemoteSession() {
   const Waiting waiting;  // for threads that may be in a callback of the program's
   Close().IgnoreError();
   {
@@ -43,7 +62,13 @@ Session::Impl::~Impl() {
   link_.reset();
 }
 
-absl::Status Session::Impl::Dial() {
+void RemoteSession::operator delete(RemoteSession* session, std::destroying_delete_t) {
+  if (!session->here()) return;
+  session->~RemoteSession();
+  ::operator delete(session, sizeof(RemoteSession));
+}
+
+absl::Status RemoteSession::Dial() {
   const Waiting waiting;
   std::string target = options_.target;
   OB_RETURN_IF_ERROR(CheckKeyText("the key", options_.key));
@@ -63,7 +88,7 @@ absl::Status Session::Impl::Dial() {
   return Open(MakeGrpcLink(std::move(channel), options_.key));
 }
 
-absl::Status Session::Impl::Open(std::unique_ptr<Link> link) {
+absl::Status RemoteSession::Open(std::unique_ptr<Link> link) {
   OB_RETURN_IF_ERROR(AwaitOpened(std::move(link)));
   if (options_.progress && isatty(STDERR_FILENO) != 0)
     progress_ = std::make_unique<ConsoleProgress>([this] { return stats(); }, stderr);
@@ -72,93 +97,112 @@ absl::Status Session::Impl::Open(std::unique_ptr<Link> link) {
   return absl::OkStatus();
 }
 
-absl::Status Session::Impl::Put(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
+// ---- the program's calls ------------------------------------------------------------------------
+
+absl::Status RemoteSession::Put(uint64_t handle, DType dtype, std::span<const int64_t> dims,
                                 std::string_view bytes) {
-  OB_RETURN_IF_ERROR(CheckDims(dims));
-  if (bytes.size() > wire::kInlinePutBytesMax && bulk_ != nullptr) {
-    const wire::BlobSource source = wire::SourceOf(bytes);
-    auto uploaded = Upload({&source, 1}, {});
-    if (!uploaded.ok()) return uploaded.status();
-    return PutBlob(handle, dtype, dims, bytes.size(), wire::AsBytes(uploaded->names[0].root));
-  }
-  auto copy = std::make_shared<const std::string>(bytes);
-  std::unique_lock lock(mutex_);
-  OB_RETURN_IF_ERROR(AwaitCredit(lock, bytes.size()));
-  core_.Put(handle, dtype, dims, std::move(copy));
-  Flush();
-  return absl::OkStatus();
+  return Traced("put", [&]() -> absl::Status {
+    OB_RETURN_IF_ERROR(CheckDims(dims));
+    if (bytes.size() > wire::kInlinePutBytesMax && bulk_ != nullptr) {
+      const wire::BlobSource source = wire::SourceOf(bytes);
+      OB_ASSIGN_OR_RETURN(const wire::Uploaded uploaded, Upload({&source, 1}));
+      return SendPutBlob(handle, dtype, dims, bytes.size(), wire::AsBytes(uploaded.names[0].root));
+    }
+    auto copy = std::make_shared<const std::string>(bytes);
+    std::unique_lock lock(mutex_);
+    OB_RETURN_IF_ERROR(AwaitCredit(lock, bytes.size()));
+    core_.Put(handle, static_cast<uint32_t>(dtype), dims, std::move(copy));
+    Flush();
+    return absl::OkStatus();
+  });
 }
 
-absl::StatusOr<wire::Uploaded> Session::Impl::Upload(
-    std::span<const wire::BlobSource> sources,
-    const std::function<void(const wire::TransferProgress&)>& progress) {
-  if (absl::Status ended = status(); !ended.ok()) return ended;
-  if (bulk_ == nullptr) return absl::UnimplementedError("this session's link has no blobs");
-  ++blob_round_trips_;
-  // Outside the lock: values and steps of other threads go on.
-  const trace::Scope scope(options_.trace, "upload", trace_session_);
-  const Waiting waiting;
-  auto uploaded = bulk_->Upload(sources, progress);
-  if (absl::Status ended = status(); !uploaded.ok() && !ended.ok()) return ended;
-  return uploaded;
-}
-
-absl::StatusOr<std::vector<StoredArray>> Session::Impl::Stored(const std::string& name) {
-  if (bulk_ == nullptr) return absl::UnimplementedError("this session's link has no store");
-  ++blob_round_trips_;
-  const Waiting waiting;
-  return StoredArrays(MakeChannel(target_), options_.key, name);
-}
-
-absl::Status Session::Impl::AwaitRoom() {
-  std::unique_lock lock(mutex_);
-  return AwaitCredit(lock, 0);
-}
-
-absl::StatusOr<uint64_t> Session::Impl::Run(const RunRequest& request) {
-  std::unique_lock lock(mutex_);
-  OB_RETURN_IF_ERROR(AwaitCredit(lock, 0, Interruptible::kNo));
-  auto seq = core_.Run(request);
-  Flush();
-  return seq;
-}
-
-absl::Status Session::Impl::PutBlob(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
+absl::Status RemoteSession::PutBlob(uint64_t handle, DType dtype, std::span<const int64_t> dims,
                                     uint64_t total_bytes, std::string_view root) {
+  return Traced("put", [&] { return SendPutBlob(handle, dtype, dims, total_bytes, root); });
+}
+
+absl::Status RemoteSession::SendPutBlob(uint64_t handle, DType dtype, std::span<const int64_t> dims,
+                                        uint64_t total_bytes, std::string_view root) {
   OB_RETURN_IF_ERROR(CheckDims(dims));
   if (root.size() != wire::kHashBytes)
     return absl::InvalidArgumentError(absl::StrCat("a blob's root of ", root.size(), " bytes"));
   std::unique_lock lock(mutex_);
   OB_RETURN_IF_ERROR(AwaitCredit(lock, 0));
-  core_.PutBlob(handle, dtype, dims, total_bytes, root);
+  core_.PutBlob(handle, static_cast<uint32_t>(dtype), dims, total_bytes, root);
   Flush();
   return absl::OkStatus();
 }
 
-absl::StatusOr<uint64_t> Session::Impl::Fetch(std::span<const uint64_t> handles) {
-  std::unique_lock lock(mutex_);
-  OB_RETURN_IF_ERROR(AwaitCredit(lock, 0));
-  auto seq = core_.Fetch(handles);
-  Flush();
-  return seq;
+absl::StatusOr<wire::Uploaded> RemoteSession::Upload(std::span<const wire::BlobSource> sources) {
+  OB_RETURN_IF_ERROR(status());
+  if (bulk_ == nullptr) return absl::UnimplementedError("this session's link has no blobs");
+  ++blob_round_trips_;
+  // Outside the lock: values and steps of other threads go on.
+  const trace::Scope scope(options_.trace, "upload", trace_session_);
+  const Waiting waiting;
+  auto uploaded = bulk_->Upload(sources);
+  if (absl::Status ended = status(); !uploaded.ok() && !ended.ok()) return ended;
+  return uploaded;
 }
 
-absl::StatusOr<uint64_t> Session::Impl::Save(std::string_view name,
+absl::Status RemoteSession::AwaitCredit() {
+  if (!here()) return ForkedError();
+  std::unique_lock lock(mutex_);
+  return AwaitCredit(lock, 0);
+}
+
+absl::StatusOr<uint64_t> RemoteSession::Run(const RunRequest& request) {
+  return Traced("run", [&]() -> absl::StatusOr<uint64_t> {
+    std::unique_lock lock(mutex_);
+    OB_RETURN_IF_ERROR(AwaitCredit(lock, 0, Interruptible::kNo));
+    auto seq = core_.Run(request);
+    Flush();
+    return seq;
+  });
+}
+
+absl::StatusOr<uint64_t> RemoteSession::Fetch(std::span<const uint64_t> handles) {
+  return Traced("fetch", [&]() -> absl::StatusOr<uint64_t> {
+    std::unique_lock lock(mutex_);
+    OB_RETURN_IF_ERROR(AwaitCredit(lock, 0));
+    auto seq = core_.Fetch(handles);
+    Flush();
+    return seq;
+  });
+}
+
+absl::StatusOr<uint64_t> RemoteSession::Save(std::string_view name,
                                              std::span<const SaveEntry> entries) {
-  std::unique_lock lock(mutex_);
-  OB_RETURN_IF_ERROR(AwaitCredit(lock, 0));
-  auto seq = core_.Save(name, entries);
-  Flush();
-  return seq;
+  return Traced("save", [&]() -> absl::StatusOr<uint64_t> {
+    std::unique_lock lock(mutex_);
+    OB_RETURN_IF_ERROR(AwaitCredit(lock, 0));
+    auto seq = core_.Save(name, entries);
+    Flush();
+    return seq;
+  });
 }
 
-absl::StatusOr<Saved> Session::Impl::AwaitSaved(uint64_t seq) {
-  std::unique_lock lock(mutex_);
-  OB_RETURN_IF_ERROR(Wait(lock, [&] { return core_.SavedReady(seq); }));
-  return core_.TakeSaved(seq);
+absl::StatusOr<Saved> RemoteSession::AwaitSaved(uint64_t seq) {
+  const auto call = [&]() -> absl::StatusOr<Saved> {
+    std::unique_lock lock(mutex_);
+    OB_RETURN_IF_ERROR(Wait(lock, [&] { return core_.SavedReady(seq); }));
+    return core_.TakeSaved(seq);
+  };
+  return Traced("wait for save", call, seq);
 }
 
-void Session::Impl::Release(uint64_t handle) {
+absl::StatusOr<std::vector<StoredArray>> RemoteSession::Stored(const std::string& name) {
+  return Traced("ask the store", [&]() -> absl::StatusOr<std::vector<StoredArray>> {
+    if (bulk_ == nullptr) return absl::UnimplementedError("this session's link has no store");
+    ++blob_round_trips_;
+    const Waiting waiting;
+    return StoredArrays(MakeChannel(target_), options_.key, name);
+  });
+}
+
+void RemoteSession::Release(uint64_t handle) {
+  if (!here()) return;
   std::lock_guard lock(mutex_);
   core_.Advance(Now());
   core_.Release(handle);
@@ -167,41 +211,50 @@ void Session::Impl::Release(uint64_t handle) {
   Flush();
 }
 
-absl::StatusOr<Value> Session::Impl::Await(uint64_t seq, uint32_t index) {
-  std::unique_lock lock(mutex_);
-  OB_RETURN_IF_ERROR(Wait(lock, [&] { return core_.Ready(seq, index); }));
-  return core_.Take(seq, index);
+absl::StatusOr<HostTensor> RemoteSession::Await(uint64_t seq, uint32_t index) {
+  const auto call = [&]() -> absl::StatusOr<HostTensor> {
+    std::unique_lock lock(mutex_);
+    OB_RETURN_IF_ERROR(Wait(lock, [&] { return core_.Ready(seq, index); }));
+    return core_.Take(seq, index);
+  };
+  return Traced("wait for value", call, seq);
 }
 
-bool Session::Impl::Ready(uint64_t seq, uint32_t index) {
+bool RemoteSession::Ready(uint64_t seq, uint32_t index) const {
+  if (!here()) return true;
   std::lock_guard lock(mutex_);
   return core_.Ready(seq, index);
 }
 
-void Session::Impl::Forget(uint64_t seq, uint32_t index) {
+void RemoteSession::Forget(uint64_t seq, uint32_t index) {
+  if (!here()) return;
   std::lock_guard lock(mutex_);
   core_.Forget(seq, index);
 }
 
-absl::Status Session::Impl::Sync() {
-  std::unique_lock lock(mutex_);
-  core_.Advance(Now());
-  core_.FlushReleases();
-  Flush();
-  uint64_t seq = core_.last_seq();
-  OB_RETURN_IF_ERROR(Wait(lock, [&] { return core_.done_seq() >= seq || ended(); }));
-  if (ended()) return core_.status();
-  return core_.TakeFirstFailure();
+absl::Status RemoteSession::Sync() {
+  return Traced("wait for all", [&]() -> absl::Status {
+    std::unique_lock lock(mutex_);
+    core_.Advance(Now());
+    core_.FlushReleases();
+    Flush();
+    const uint64_t seq = core_.last_seq();
+    OB_RETURN_IF_ERROR(Wait(lock, [&] { return core_.done_seq() >= seq || ended(); }));
+    if (ended()) return core_.status();
+    return core_.TakeFirstFailure();
+  });
 }
 
-absl::Status Session::Impl::status() {
+absl::Status RemoteSession::status() const {
+  if (!here()) return ForkedError();
   std::lock_guard lock(mutex_);
   return ended() ? core_.status() : absl::OkStatus();
 }
 
-Stats Session::Impl::stats() {
-  std::lock_guard lock(mutex_);
+Stats RemoteSession::stats() const {
   Stats stats;
+  if (!here()) return stats;
+  std::lock_guard lock(mutex_);
   core_.FillStats(stats);
   stats.blocking_round_trips = round_trips_ + blob_round_trips_;
   stats.credit_waits = credit_waits_;
@@ -221,7 +274,8 @@ Stats Session::Impl::stats() {
   return stats;
 }
 
-absl::Status Session::Impl::Close() {
+absl::Status RemoteSession::Close() {
+  if (!here()) return absl::OkStatus();
   const Waiting waiting;
   std::unique_lock lock(mutex_);
   if (opened_at_ == Clock::time_point() || std::exchange(close_called_, true))
@@ -248,7 +302,7 @@ absl::Status Session::Impl::Close() {
   return absl::OkStatus();
 }
 
-absl::Status Session::Impl::Sleep(std::unique_lock<std::mutex>& lock, Clock::time_point deadline,
+absl::Status RemoteSession::Sleep(std::unique_lock<std::mutex>& lock, Clock::time_point deadline,
                                   const std::function<bool()>& condition,
                                   Interruptible interruptible) {
   absl::Status status;
@@ -270,7 +324,7 @@ absl::Status Session::Impl::Sleep(std::unique_lock<std::mutex>& lock, Clock::tim
   return status;
 }
 
-absl::Status Session::Impl::Wait(std::unique_lock<std::mutex>& lock,
+absl::Status RemoteSession::Wait(std::unique_lock<std::mutex>& lock,
                                  const std::function<bool()>& condition) {
   if (condition()) return absl::OkStatus();
   const trace::Scope scope(options_.trace, "blocked", trace_session_);
@@ -278,7 +332,7 @@ absl::Status Session::Impl::Wait(std::unique_lock<std::mutex>& lock,
   return Sleep(lock, Clock::time_point::max(), condition);
 }
 
-absl::Status Session::Impl::AwaitCredit(std::unique_lock<std::mutex>& lock, uint64_t bytes,
+absl::Status RemoteSession::AwaitCredit(std::unique_lock<std::mutex>& lock, uint64_t bytes,
                                         Interruptible interruptible) {
   const auto may = [&] { return core_.HasCredit(bytes) || ended(); };
   const auto snapshot = [&] { return core_.AwaitsSnapshot(bytes); };
@@ -299,9 +353,10 @@ absl::Status Session::Impl::AwaitCredit(std::unique_lock<std::mutex>& lock, uint
   return ended() ? core_.status() : absl::OkStatus();
 }
 
-void Session::Impl::StopClock() {
+void RemoteSession::StopClock() {
   if (closed_at_ == Clock::time_point()) closed_at_ = Clock::now();
   if (bulk_ != nullptr) bulk_->Cancel();
 }
 
-}  // namespace outboard::transport
+}  // namespace transport
+}  // namespace outboard

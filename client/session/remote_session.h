@@ -1,16 +1,19 @@
-// A session's inside: the core that knows what is not acknowledged, the streams that carry its
-// frames, and the lock between the program's threads and theirs. The calls are in session_impl.cc,
-// the streams and how a lost one is made again in session_links.cc.
+// The session over a link: the core that knows what is not acknowledged, the streams that carry its
+// frames, and the lock between the program's threads and theirs. The calls are in
+// remote_session.cc; the streams, and how a lost one is made again, in remote_session_links.cc.
 //
 // Invariants
-//   T1  core_ and link_ are touched under mutex_ only; frames go to the link in the order in which
+//   T1  core_ and link_ are accessed under mutex_ only; frames go to the link in the order in which
 //       core_ made them.
 //   T2  A caller sleeps on changed_ only, in Sleep; everything that can end its wait notifies:
 //       frames, the session's end. Hooks of waiting.h run without mutex_.
-//   T3  One thread reconnects at a time; it is joined before the Impl is destroyed.
+//   T3  One thread reconnects at a time; it is joined before the session is destroyed.
 //   T4  A stream is destroyed without mutex_, since its last call may be waiting for it; one that
 //       has ended (values_ended_) has made that call.
-// Threads and errors: as session.h.
+//   T5  In a fork's child nothing is locked, sent, waited for or destroyed: the threads that would
+//       answer are the parent's. Every call but NewHandle begins with here().
+// Threads and errors: as session.h. Include it only to implement the session: callers use
+// Session::Connect.
 #pragma once
 
 #include <atomic>
@@ -19,8 +22,10 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -37,51 +42,49 @@
 
 namespace outboard::transport {
 
-class Session::Impl final : public LinkListener {
+class RemoteSession final : public Session, private LinkListener {
  public:
   using Clock = std::chrono::steady_clock;
 
-  explicit Impl(SessionOptions options);
-  ~Impl() override;
+  explicit RemoteSession(SessionOptions options);
+  ~RemoteSession() override;
+  // `delete` in a fork's child leaves the object as it is (T5).
+  static void operator delete(RemoteSession* session, std::destroying_delete_t);
 
   absl::Status Dial();
   absl::Status Open(std::unique_ptr<Link> link);
 
-  // False in a fork's child: then nothing else may be called, and the Impl is never destroyed.
+  uint64_t NewHandle() override { return next_handle_.fetch_add(1, std::memory_order_relaxed); }
+  absl::Status Put(uint64_t handle, DType dtype, std::span<const int64_t> dims,
+                   std::string_view bytes) override;
+  absl::Status PutBlob(uint64_t handle, DType dtype, std::span<const int64_t> dims,
+                       uint64_t total_bytes, std::string_view root) override;
+  absl::StatusOr<wire::Uploaded> Upload(std::span<const wire::BlobSource> sources) override;
+  absl::Status AwaitCredit() override;
+  absl::StatusOr<uint64_t> Run(const RunRequest& request) override;
+  absl::StatusOr<uint64_t> Fetch(std::span<const uint64_t> handles) override;
+  absl::StatusOr<uint64_t> Save(std::string_view name, std::span<const SaveEntry> entries) override;
+  absl::StatusOr<Saved> AwaitSaved(uint64_t seq) override;
+  absl::StatusOr<std::vector<StoredArray>> Stored(const std::string& name) override;
+  void Release(uint64_t handle) override;
+  absl::StatusOr<HostTensor> Await(uint64_t seq, uint32_t index) override;
+  bool Ready(uint64_t seq, uint32_t index) const override;
+  void Forget(uint64_t seq, uint32_t index) override;
+  absl::Status Sync() override;
+  absl::Status status() const override;
+  Stats stats() const override;
+  absl::Status Close() override;
+
+ private:
+  // Where the gateway is a private serve: its process is ours, there or dead.
+  static constexpr std::chrono::seconds kReconnectPrivateWithin{2};
+
   bool here() const { return birthplace_.here(); }
 
-  // ---- LinkListener
-  void OnFrame(proto::ServerFrame frame) override;
-  void OnEnd(absl::Status status) override;
-
-  // ---- the program's calls, as session.h
-  absl::Status Put(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
-                   std::string_view bytes);
-  absl::StatusOr<wire::Uploaded> Upload(
-      std::span<const wire::BlobSource> sources,
-      const std::function<void(const wire::TransferProgress&)>& progress);
-  absl::StatusOr<std::vector<StoredArray>> Stored(const std::string& name);
-  absl::Status AwaitRoom();
-  absl::StatusOr<uint64_t> Run(const RunRequest& request);
-  absl::Status PutBlob(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
-                       uint64_t total_bytes, std::string_view root);
-  absl::StatusOr<uint64_t> Fetch(std::span<const uint64_t> handles);
-  absl::StatusOr<uint64_t> Save(std::string_view name, std::span<const SaveEntry> entries);
-  absl::StatusOr<Saved> AwaitSaved(uint64_t seq);
-  void Release(uint64_t handle);
-  absl::StatusOr<Value> Await(uint64_t seq, uint32_t index);
-  bool Ready(uint64_t seq, uint32_t index);
-  void Forget(uint64_t seq, uint32_t index);
-  absl::Status Sync();
-  absl::Status status();
-  Stats stats();
-  absl::Status Close();
-  uint64_t NewHandle() { return next_handle_.fetch_add(1, std::memory_order_relaxed); }
-
-  // What `call` returns, as a span of the trace with the seq of the item that it makes or waits
-  // for.
+  // What `call` returns, as a span of the trace with the sequence number of the item that it makes
+  // or waits for.
   template <typename Call>
-  auto Traced(const char* name, Call call, uint64_t seq = 0) -> decltype(call()) {
+  auto Traced(const char* name, const Call& call, uint64_t seq = 0) -> decltype(call()) {
     if (!here()) return ForkedError();
     trace::Scope scope(options_.trace, name, trace_session_);
     auto result = call();
@@ -90,10 +93,6 @@ class Session::Impl final : public LinkListener {
     scope.SetSeq(seq);
     return result;
   }
-
- private:
-  // Where the gateway is a private serve: its process is ours, there or dead.
-  static constexpr std::chrono::seconds kReconnectPrivateWithin{2};
 
   // ---- sleeping, all under `lock`, which is of mutex_
   enum class Interruptible { kNo, kYes };
@@ -110,7 +109,13 @@ class Session::Impl final : public LinkListener {
   absl::Status AwaitCredit(std::unique_lock<std::mutex>& lock, uint64_t bytes,
                            Interruptible interruptible = Interruptible::kYes);
 
-  // ---- streams: session_links.cc
+  // PutBlob without a span of its own.
+  absl::Status SendPutBlob(uint64_t handle, DType dtype, std::span<const int64_t> dims,
+                           uint64_t total_bytes, std::string_view root);
+
+  // ---- streams: remote_session_links.cc
+  void OnFrame(proto::ServerFrame frame) override;
+  void OnEnd(absl::Status status) override;
   absl::Status AwaitOpened(std::unique_ptr<Link> link);
   void LoseLink();
   void OpenValues();
@@ -136,7 +141,7 @@ class Session::Impl final : public LinkListener {
   std::atomic<uint64_t> next_handle_{1};
   std::atomic<uint64_t> blob_round_trips_{0};
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   SessionCore core_;
   std::shared_ptr<Link> link_;

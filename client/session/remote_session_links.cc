@@ -17,7 +17,7 @@ constexpr std::chrono::seconds kGiveBackWithin{1};
 
 }  // namespace
 
-absl::Status Session::Impl::AwaitOpened(std::unique_ptr<Link> link) {
+absl::Status RemoteSession::AwaitOpened(std::unique_ptr<Link> link) {
   std::unique_lock lock(mutex_);
   link_ = std::move(link);
   link_->Start(this);
@@ -43,7 +43,7 @@ absl::Status Session::Impl::AwaitOpened(std::unique_ptr<Link> link) {
   return absl::OkStatus();
 }
 
-void Session::Impl::OnFrame(proto::ServerFrame frame) {
+void RemoteSession::OnFrame(proto::ServerFrame frame) {
   std::vector<std::string> lines;
   {
     std::lock_guard lock(mutex_);
@@ -60,7 +60,7 @@ void Session::Impl::OnFrame(proto::ServerFrame frame) {
   for (const std::string& line : lines) Tell(line);
 }
 
-void Session::Impl::OnEnd(absl::Status status) {
+void RemoteSession::OnEnd(absl::Status status) {
   std::lock_guard lock(mutex_);
   link_ended_ = true;
   bool resumable = status.code() == absl::StatusCode::kUnavailable && core_.can_resume() &&
@@ -75,7 +75,7 @@ void Session::Impl::OnEnd(absl::Status status) {
   changed_.notify_all();
 }
 
-void Session::Impl::LoseLink() {
+void RemoteSession::LoseLink() {
   core_.OnLinkLost();
   // While the reconnector runs this is its own link that failed, and it sees link_ended_.
   if (std::exchange(reconnecting_, true)) return;
@@ -84,7 +84,7 @@ void Session::Impl::LoseLink() {
 }
 
 // When the first large value has come, the next ones have a connection of their own.
-void Session::Impl::OpenValues() {
+void RemoteSession::OpenValues() {
   if (!core_.large_values() || target_.empty() || values_refused_ ||
       core_.state() != SessionCore::State::kOpen || (values_ != nullptr && !values_ended_))
     return;
@@ -99,12 +99,12 @@ void Session::Impl::OpenValues() {
                              [this](absl::Status status) { OnValuesEnd(status); }});
 }
 
-std::unique_ptr<ValuesStream> Session::Impl::DropValues() {
+std::unique_ptr<ValuesStream> RemoteSession::DropValues() {
   if (values_ != nullptr) values_bytes_before_ += values_->bytes_down();
   return std::move(values_);
 }
 
-void Session::Impl::OnValuesFrame(proto::ServerFrame frame) {
+void RemoteSession::OnValuesFrame(proto::ServerFrame frame) {
   {
     std::lock_guard lock(mutex_);
     values_failures_ = 0;
@@ -113,7 +113,7 @@ void Session::Impl::OnValuesFrame(proto::ServerFrame frame) {
 }
 
 // Nobody knows what was on its way: the executor sends it again when the session is resumed.
-void Session::Impl::OnValuesEnd(const absl::Status& status) {
+void RemoteSession::OnValuesEnd(const absl::Status& status) {
   std::lock_guard lock(mutex_);
   values_ended_ = true;
   values_refused_ = absl::IsUnimplemented(status) || ++values_failures_ >= kValuesFailuresMax;
@@ -123,7 +123,7 @@ void Session::Impl::OnValuesEnd(const absl::Status& status) {
 }
 
 // In kLost the core makes no frames, so there is a link where there is something to send.
-void Session::Impl::Flush() {
+void RemoteSession::Flush() {
   for (proto::ClientFrame& frame : core_.TakeFrames()) {
     ++frames_up_;
     if (options_.trace != nullptr) options_.trace->Sent(trace_session_, frame);
@@ -132,25 +132,25 @@ void Session::Impl::Flush() {
 }
 
 // No connection, or one that has not found its session again.
-bool Session::Impl::IsLost() const {
+bool RemoteSession::IsLost() const {
   return core_.state() == SessionCore::State::kLost ||
          core_.state() == SessionCore::State::kOpening;
 }
 
 // Runs on reconnector_. A link that is lost while the program is told of the last one is its, too.
-void Session::Impl::Reconnect() {
+void RemoteSession::Reconnect() {
   std::unique_lock lock(mutex_);
   while (SeeksLink()) SeekLink(lock);
   reconnecting_ = false;
 }
 
-bool Session::Impl::SeeksLink() const {
+bool RemoteSession::SeeksLink() const {
   return !stopping_ && !closed_ && core_.state() == SessionCore::State::kLost;
 }
 
 // The session's state is kept over there for minutes; we give up much earlier, since a person
 // waits.
-void Session::Impl::SeekLink(std::unique_lock<std::mutex>& lock) {
+void RemoteSession::SeekLink(std::unique_lock<std::mutex>& lock) {
   const Clock::time_point start = Clock::now();
   const Clock::time_point deadline =
       start + (serve_ != nullptr ? kReconnectPrivateWithin : options_.reconnect_timeout);

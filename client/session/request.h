@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "compiler/ir/binding.h"
+#include "compiler/ir/dtype.h"
 
 namespace outboard::transport {
 
@@ -30,6 +31,18 @@ struct Cursor {
   int64_t stride = 0;
 };
 
+// Where in the program a Run was written: for the messages of its failure, which may come much
+// later. Threads: constant.
+class RunOrigin {
+ public:
+  virtual ~RunOrigin() = default;
+  // The line that sent the Run: "train.py:12".
+  virtual std::string SentAt() const = 0;
+  // The line that wrote a node of its graph, by its index in the canonical order. The index comes
+  // from the cloud: empty where there is no such node.
+  virtual std::string WrittenAt(uint32_t node) const = 0;
+};
+
 struct RunRequest {
   GraphHash graph_id{};
   std::shared_ptr<const std::string> graph;  // the canonical encoding; sent once a session
@@ -42,12 +55,7 @@ struct RunRequest {
   std::vector<Carry> carry;
   std::vector<uint32_t> stack;  // indices into outputs: one array of all repetitions
   std::optional<Cursor> cursor;
-};
-
-struct Value {
-  uint32_t dtype = 0;  // the dtype's code in the graph encoding
-  std::vector<int64_t> dims;
-  std::string bytes;  // little-endian, row-major
+  std::shared_ptr<const RunOrigin> origin;  // stays here; nullptr: failures name no line
 };
 
 // One array of a checkpoint.
@@ -59,7 +67,7 @@ struct SaveEntry {
 // An array that is stored under a name, as PutBlob takes it.
 struct StoredArray {
   std::string name;
-  uint32_t dtype = 0;  // the dtype's code in the graph encoding
+  DType dtype = DType::kVoid;
   std::vector<int64_t> dims;
   uint64_t total_bytes = 0;
   std::string root;  // 32 bytes

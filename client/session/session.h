@@ -1,143 +1,146 @@
-// A session with the cloud: puts buffers, runs graphs, brings values back.
+// A session with the cloud: puts arrays, runs graphs, brings values back. The one interface between
+// the tensor library and whatever computes: RemoteSession over a link to a gateway or an executor
+// (Connect, ConnectLink below), DrySession (dry_session.h), which computes nothing, and the fake of
+// the tests, which interprets.
 //
-// Nothing here waits for the other side except Connect, Await, AwaitSaved, Sync, Close, Upload and
-// a Put of more than kInlinePutBytesMax (both ask which chunks are missing, and send those), Stored
-// and any call that finds the window used up (window.h). Stats::blocking_round_trips counts the
-// times that a caller slept for an answer; sleeping because so much is under way that the cloud is
-// busy is no round trip, and counted as credit_waits.
+// Handles are 64-bit names of arrays in the cloud. Put, PutBlob and Run define them, once each;
+// Release, or a Run that donates them, ends them. An item is a Put, Run, Fetch or Save; items have
+// sequence numbers 1, 2, 3 ... in the order in which the calls returned, and are applied in that
+// order.
 //
-// How long a wait may last:
-//     Connect         connect_timeout to find somebody, open_timeout to be given a device
+// Waiting. Only Connect, Await, AwaitSaved, Sync, Close, Upload, Stored and a Put of more than
+// wire::kInlinePutBytesMax (an upload, too) wait for the other side, and any call that finds the
+// window used up (client/session/core/send_window.h). Stats::blocking_round_trips counts how often
+// a caller slept for an answer. Sleeping because the cloud is busy is no round trip; it is counted
+// as credit_waits. A wait lasts at most:
+//     Connect   connect_timeout to reach the target, open_timeout to be given a device
 //     Await, AwaitSaved, Sync, Upload, a Put, a full window
-//                     as long as the session lives. It does while its gateway answers: a connection
-//                     is known to be dead 30 s after the last sign of life (keepalive), made again
-//                     for reconnect_timeout at most, and then the session ends, and with it every
-//                     wait. Behind the gateway a lost worker or a step that does not end is found
-//                     by its own deadlines, and told.
-//     a ring that waits for a snapshot   5 s; then the program goes on, and until the next snapshot
-//                     a lost worker ends the session
-//     Close           10 s, and 1 s where there is no connection
+//               as long as the session lives. It lives while its gateway answers: a connection
+//               without a sign of life for 30 s (keepalive) is dead, is made again for at most
+//               reconnect_timeout, and then the session ends, and every wait with it. The gateway's
+//               own deadlines find a lost worker and a step that does not end.
+//     a full window that only a snapshot can empty
+//               5 s; then the program goes on, and a worker that is lost before the next snapshot
+//               ends the session
+//     Close     10 s; 1 s where there is no connection
+// A hook (client/session/waiting.h) may interrupt every wait but those of Run, Close and Stored,
+// which are bounded. An interrupted call has taken and sent nothing, and the session goes on.
+// AwaitCredit before a Run makes that interruptible.
 //
-// A wait may be cut short by whoever has set a hook (waiting.h); all do but those of Run, Close and
-// Stored, which are bounded. Then nothing was taken or sent, and the session goes on. AwaitRoom
-// before a Run lets that be interrupted.
-//
-// After a fork the session is the parent's. In the child every call fails (FAILED_PRECONDITION),
-// none waits, and the destructor does nothing.
-//
-// A Run is one frame, with the Releases made since the last one in it; what is made while a frame
-// is being written joins the next.
-//
-// Threads: every method may be called from any thread. Runs are applied in the order in which the
-// calls returned. Ownership: bytes are copied (or hashed and uploaded) before Put returns; a
-// graph's encoding is shared, never copied.
-//
-// Errors. A call fails only for what is known by then: a wrong argument, a session that has ended.
-// The failure of a computation is raised by Await of a value that depends on it, with the first
-// cause. Codes:
-//     UNAUTHENTICATED      no key, a wrong or revoked one
-//     UNAVAILABLE          nothing answers at the target (the message names it), or the worker
-//                          was lost
-//     RESOURCE_EXHAUSTED   no device is free, or a limit (named) was hit
-//     INVALID_ARGUMENT     a target, key or Run that cannot be; a graph that the cloud refuses
-//                          (names the node and the rule)
+// Errors. A call fails for what is known at once: an invalid argument, a session that has ended. A
+// failed computation fails Await of each value that depends on it, with the first cause and, where
+// the Run has an origin (RunRequest), the line of the program. Codes:
+//     UNAUTHENTICATED      no key, or a wrong or revoked one
+//     UNAVAILABLE          nothing answers at the target (the message names it); the worker was
+//                          lost
+//     RESOURCE_EXHAUSTED   no device is free, or a limit (named) is exceeded
+//     INVALID_ARGUMENT     an invalid target, key or Run; a graph that the cloud refuses (the
+//                          message names the node and the rule)
 //     DEADLINE_EXCEEDED    a step ran longer than its worker allows
-//     FAILED_PRECONDITION  used after Close or in a fork's child, or a value taken twice
-//     CANCELLED            a wait that was cut short, or whatever status its hook returned
-// What ends a session says how many of its Runs were done.
+//     FAILED_PRECONDITION  used after Close or in a fork's child; a value awaited twice; a value of
+//                          a DrySession
+//     CANCELLED            an interrupted wait; or the status that the hook returned
+// A status that ends the session says how many of its Runs were done.
+//
+// Threads: every method may be called from any thread. Ownership: bytes are copied, or hashed and
+// uploaded, before Put returns; a graph's encoding is shared, never copied. After a fork a session
+// is the parent's: in the child every call fails, none waits, and the destructor does nothing.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/session/request.h"
 #include "client/session/session_options.h"
 #include "client/session/stats.h"
+#include "compiler/ir/host_tensor.h"
 #include "wire/blobs/source.h"
 
-namespace outboard::transport {
+namespace outboard {
 
+namespace transport {
 class Link;
+}
 
 class Session {
  public:
-  static absl::StatusOr<std::unique_ptr<Session>> Connect(const SessionOptions& options);
-  // Over a link of the caller's, e.g. to an executor core in this process.
-  static absl::StatusOr<std::unique_ptr<Session>> ConnectLink(std::unique_ptr<Link> link,
-                                                              const SessionOptions& options);
-  ~Session();  // as Close
+  // A session with the gateway that the options name. Blocks until a device is given.
+  static absl::StatusOr<std::unique_ptr<Session>> Connect(const transport::SessionOptions& options);
+  // Over a link of the caller's, for example to an executor core in this process. Such a session
+  // has no blobs and no store: Upload and Stored are UNIMPLEMENTED.
+  static absl::StatusOr<std::unique_ptr<Session>> ConnectLink(
+      std::unique_ptr<transport::Link> link, const transport::SessionOptions& options);
+
+  virtual ~Session() = default;  // as Close
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Fresh names, 1, 2, 3 ...; a handle means nothing until a Put or Run defines it.
-  uint64_t NewHandle();
+  // A fresh handle: 1, 2, 3 ...; it means nothing until a Put or Run defines it.
+  virtual uint64_t NewHandle() = 0;
 
-  // Defines `handle`. `bytes` must be as long as dtype and dims say (checked by the cloud). Small
-  // ones travel inline; larger ones by hash, and only the chunks that the cloud lacks are sent.
-  absl::Status Put(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
-                   std::string_view bytes);
-
-  // Waits until there is room in the window for a Run.
-  absl::Status AwaitRoom();
-  // Returns the Run's sequence number.
-  absl::StatusOr<uint64_t> Run(const RunRequest& request);
-
-  // Makes sure that these blobs are in the cloud, for PutBlob: asks for all of them at once, and
+  // Defines `handle`. The cloud checks that `bytes` is as long as dtype and dims say. Small arrays
+  // travel inline; of larger ones only the chunks that the cloud lacks are sent.
+  virtual absl::Status Put(uint64_t handle, DType dtype, std::span<const int64_t> dims,
+                           std::string_view bytes) = 0;
+  // As Put, of a blob that the cloud has already; wire/merkle.h defines its root. Sends no
+  // content.
+  virtual absl::Status PutBlob(uint64_t handle, DType dtype, std::span<const int64_t> dims,
+                               uint64_t total_bytes, std::string_view root) = 0;
+  // Makes sure that these blobs are in the cloud, for PutBlob: asks for all of them at once and
   // sends the chunks that are missing (wire/blobs/upload.h). Blocks.
-  // Errors: UNIMPLEMENTED over a link of the caller's
-  absl::StatusOr<wire::Uploaded> Upload(
-      std::span<const wire::BlobSource> sources,
-      const std::function<void(const wire::TransferProgress&)>& progress = {});
+  virtual absl::StatusOr<wire::Uploaded> Upload(std::span<const wire::BlobSource> sources) = 0;
 
-  // As Put, of a blob that the cloud has already (wire/merkle.h names it): nothing is sent.
-  absl::Status PutBlob(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
-                       uint64_t total_bytes, std::string_view root);
+  // Waits until the window has space for a Run.
+  virtual absl::Status AwaitCredit() = 0;
+  // Returns the Run's sequence number.
+  virtual absl::StatusOr<uint64_t> Run(const transport::RunRequest& request) = 0;
 
-  // Asks for the values of handles that were not fetched by their Runs; Await(seq, i) for the i-th.
-  absl::StatusOr<uint64_t> Fetch(std::span<const uint64_t> handles);
+  // Asks for the values of handles that their Runs did not fetch; Await(seq, i) for the i-th.
+  virtual absl::StatusOr<uint64_t> Fetch(std::span<const uint64_t> handles) = 0;
   absl::StatusOr<uint64_t> Fetch(uint64_t handle) { return Fetch(std::span(&handle, 1)); }
 
-  // Writes arrays as they are now as a checkpoint in the cloud; what follows does not wait for it.
+  // Writes arrays, as they are now, as a checkpoint in the cloud; later items do not wait for it.
   // Names as in proto/store.proto. Returns the sequence number for AwaitSaved.
-  absl::StatusOr<uint64_t> Save(std::string_view name, std::span<const SaveEntry> entries);
-  // Waits until the checkpoint is on disk, or has failed: asked once, as Await. A save whose
-  // session ends before may have been written or not.
-  absl::StatusOr<Saved> AwaitSaved(uint64_t seq);
+  virtual absl::StatusOr<uint64_t> Save(std::string_view name,
+                                        std::span<const transport::SaveEntry> entries) = 0;
+  // Waits until the checkpoint is on disk, or has failed; once per Save. Where the session ends
+  // first, the checkpoint may have been written or not.
+  virtual absl::StatusOr<transport::Saved> AwaitSaved(uint64_t seq) = 0;
+  // The arrays that are stored under `name`, sorted by name: one round trip on a connection of its
+  // own.
+  // Errors: NOT_FOUND; INVALID_ARGUMENT for a file that holds no arrays.
+  virtual absl::StatusOr<std::vector<transport::StoredArray>> Stored(const std::string& name) = 0;
 
-  // The arrays under a name in the cloud, in the order of their names: a question and its answer on
-  // a connection of its own. NOT_FOUND; INVALID_ARGUMENT for a file that is no arrays.
-  absl::StatusOr<std::vector<StoredArray>> Stored(const std::string& name);
+  // Ends `handle`. Travels with the next frame.
+  virtual void Release(uint64_t handle) = 0;
 
-  // The handle is not used again. Travels with the next frame.
-  void Release(uint64_t handle);
-
-  // Waits for one fetched value and takes it: a second Await of the same is FAILED_PRECONDITION.
-  absl::StatusOr<Value> Await(uint64_t seq, uint32_t index);
+  // Waits for a fetched value and takes it; once per value.
+  virtual absl::StatusOr<HostTensor> Await(uint64_t seq, uint32_t index) = 0;
   // True if Await would not block.
-  bool Ready(uint64_t seq, uint32_t index) const;
-  // The value will not be awaited: drops it, also if it is still under way.
-  void Forget(uint64_t seq, uint32_t index);
+  virtual bool Ready(uint64_t seq, uint32_t index) const = 0;
+  // Drops a value that will not be awaited, even if it is still in flight.
+  virtual void Forget(uint64_t seq, uint32_t index) = 0;
 
-  // Waits until everything so far is applied; returns the first failure of an item since the last
+  // Waits until every item so far is applied; returns the first failure of an item since the last
   // Sync.
-  absl::Status Sync();
+  virtual absl::Status Sync() = 0;
 
-  // Not OK once the session has ended; the reason.
-  absl::Status status() const;
-  Stats stats() const;
+  // Not OK once the session has ended: the reason.
+  virtual absl::Status status() const = 0;
+  virtual transport::Stats stats() const = 0;
 
-  // Ends the session: the device is free and the meter stands when it returns. Idempotent.
-  absl::Status Close();
+  // Ends the session: when it returns the device is free and stats() has the final bill.
+  // Idempotent.
+  virtual absl::Status Close() = 0;
 
- private:
-  class Impl;
-  explicit Session(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+ protected:
+  Session() = default;
 };
 
-}  // namespace outboard::transport
+}  // namespace outboard

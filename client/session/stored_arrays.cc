@@ -42,7 +42,7 @@ absl::StatusOr<std::vector<StoredArray>> StoredArrays(const std::shared_ptr<grpc
           absl::StrCat("entry ", arrays.size(), " of ", name, " is no array"));
     }
     arrays.push_back({entry.name(),
-                      entry.dtype(),
+                      static_cast<DType>(entry.dtype()),
                       {entry.dims().begin(), entry.dims().end()},
                       entry.size_bytes(),
                       entry.blob_root()});

@@ -7,7 +7,7 @@
 //                             axes
 //        RESOURCE_EXHAUSTED   a limit of compiler/ir/limits.h or of the cloud; the message names it
 //        FAILED_PRECONDITION  an empty Tensor, a value of a session that was closed
-//        UNAVAILABLE, UNAUTHENTICATED   no gateway, no worker, no key; see transport/session.h
+//        UNAVAILABLE, UNAUTHENTICATED   no gateway, no worker, no key; see session/session.h
 #pragma once
 
 #include <exception>

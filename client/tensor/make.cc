@@ -146,17 +146,17 @@ Tensor Tensor::from_bytes(DType dtype, const Dims& dims, std::string_view bytes,
   return tensor;
 }
 
-Tensor Tensor::FromStored(const std::shared_ptr<Engine>& engine,
+Tensor Tensor::FromStored(const std::shared_ptr<Session>& session,
                           const transport::StoredArray& array, const At& at) {
-  CheckBytes(static_cast<DType>(array.dtype), array.dims, array.total_bytes, at);
+  CheckBytes(array.dtype, array.dims, array.total_bytes, at);
   auto storage = std::make_shared<internal::CloudBuffer>();
-  storage->handle = engine->NewHandle();
-  storage->dtype = static_cast<DType>(array.dtype);
+  storage->handle = session->NewHandle();
+  storage->dtype = array.dtype;
   storage->dims = array.dims;
-  ThrowIfError(engine->PutBlob(storage->handle, storage->dtype, storage->dims, array.total_bytes,
-                               array.root),
+  ThrowIfError(session->PutBlob(storage->handle, storage->dtype, storage->dims, array.total_bytes,
+                                array.root),
                at);
-  storage->engine = engine;
+  storage->session = session;
   Tensor tensor;
   tensor.value_ = std::make_shared<internal::TensorState>();
   tensor.value_->SetStorage(std::move(storage));
@@ -166,10 +166,10 @@ Tensor Tensor::FromStored(const std::shared_ptr<Engine>& engine,
 Tensor Tensor::from_blob(DType dtype, const Dims& dims, wire::BlobSource source,
                          std::function<void(const wire::BlobName&)> named, At at) {
   CheckBytes(dtype, dims, source.size_bytes, at);
-  absl::StatusOr<std::shared_ptr<Engine>> engine = CurrentEngine();
-  ThrowIfError(engine.status(), at);
+  absl::StatusOr<std::shared_ptr<Session>> session = CurrentSession();
+  ThrowIfError(session.status(), at);
   auto storage = std::make_shared<internal::CloudBuffer>();
-  storage->engine = *std::move(engine);
+  storage->session = *std::move(session);
   storage->dtype = dtype;
   storage->dims = dims;
   storage->deferred = std::make_shared<internal::DeferredUpload>(

@@ -46,7 +46,7 @@
 
 namespace outboard {
 
-class Engine;
+class Session;
 namespace transport {
 struct StoredArray;
 }
@@ -371,7 +371,7 @@ class Tensor {
   // A lazy tensor of `node`, which is of this thread's recording.
   static Tensor FromNode(const internal::NodeBuilder& recorder, const UOp* node);
   // A realised tensor of an array that is in the cloud already; nothing of it is sent.
-  static Tensor FromStored(const std::shared_ptr<Engine>& engine,
+  static Tensor FromStored(const std::shared_ptr<Session>& session,
                            const transport::StoredArray& array, const At& at);
   static Tensor FromValue(std::shared_ptr<internal::TensorState> value);
   // This tensor in `recorder`'s graph.

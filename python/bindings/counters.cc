@@ -2,8 +2,8 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
-#include "client/tensor/dry_engine.h"
-#include "client/tensor/engine.h"
+#include "client/session/current_session.h"
+#include "client/session/dry_session.h"
 #include "client/tensor/error.h"
 #include "python/bindings/bindings.h"
 #include "python/bindings/here.h"
@@ -14,8 +14,8 @@ namespace nb = nanobind;
 void BindCounters(nb::module_& module) {
   module.def("session_counters", [] {
     nb::dict counters;
-    if (const auto engine = EngineIfConnected(); engine != nullptr) {
-      const transport::Stats stats = engine->stats();
+    if (const auto session = SessionIfConnected(); session != nullptr) {
+      const transport::Stats stats = session->stats();
       counters["runs"] = stats.runs;
       counters["kernels"] = stats.kernels_launched;
       counters["device_time_us"] = stats.device_time_us;
@@ -26,15 +26,15 @@ void BindCounters(nb::module_& module) {
     return counters;
   });
   module.def("device_description", [] {
-    const auto engine = EngineIfConnected();
-    return engine == nullptr ? std::string() : engine->stats().device;
+    const auto session = SessionIfConnected();
+    return session == nullptr ? std::string() : session->stats().device;
   });
   module.def(
-      "begin_dry_run", [] { SetEngine(MakeDryEngine()); },
+      "begin_dry_run", [] { SetSession(MakeDrySession()); },
       "From here on nothing is sent or computed: what building graphs takes can be measured.");
   module.def("synchronize", [] {
-    if (const auto engine = EngineIfConnected(); engine != nullptr)
-      ThrowIfError(engine->Sync(), Here());
+    if (const auto session = SessionIfConnected(); session != nullptr)
+      ThrowIfError(session->Sync(), Here());
   });
 }
 

@@ -9,9 +9,9 @@
 #include <mutex>
 #include <vector>
 
+#include "client/session/current_session.h"
 #include "client/session/waiting.h"
-#include "client/tensor/engine_scope.h"
-#include "client/tensor/session_engine.h"
+#include "client/tensor/session_scope.h"
 #include "python/bindings/bindings.h"
 #include "python/bindings/here.h"
 
@@ -52,49 +52,48 @@ class Connection {
     if (key) options->key = *key;
     options->devices = devices;
     if (!tell.is_none()) options->tell = TellOf(tell);
-    absl::StatusOr<std::unique_ptr<transport::Session>> session =
-        transport::Session::Connect(*options);
+    absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(*options);
     ThrowIfError(session.status(), at);
-    engine_ = MakeSessionEngine(*std::move(session));
+    session_ = *std::move(session);
     const std::lock_guard lock(mutex_);
-    std::erase_if(all_, [](const std::weak_ptr<Engine>& engine) { return engine.expired(); });
-    all_.push_back(engine_);
+    std::erase_if(all_, [](const std::weak_ptr<Session>& session) { return session.expired(); });
+    all_.push_back(session_);
   }
 
-  explicit Connection(std::shared_ptr<Engine> engine) : engine_(std::move(engine)) {}
+  explicit Connection(std::shared_ptr<Session> session) : session_(std::move(session)) {}
 
-  transport::Stats stats() const { return engine_->stats(); }
+  transport::Stats stats() const { return session_->stats(); }
 
   void Close() {
-    ThrowIfError(engine_->Close(), Here());
-    ForgetEngine(*engine_);
-    ReleaseProcessEngine(*engine_);
+    ThrowIfError(session_->Close(), Here());
+    ForgetSession(*session_);
+    ReleaseProcessSession(*session_);
   }
 
-  void Enter() { Scopes().push_back({engine_.get(), std::make_unique<EngineScope>(engine_)}); }
+  void Enter() { Scopes().push_back({session_.get(), std::make_unique<SessionScope>(session_)}); }
 
   void Leave() {
-    if (Scopes().empty() || Scopes().back().engine != engine_.get())
+    if (Scopes().empty() || Scopes().back().session != session_.get())
       throw std::runtime_error(
           "a session is left by the thread that entered it, the last one first");
     Scopes().pop_back();
   }
 
   static void CloseAll() {
-    std::vector<std::weak_ptr<Engine>> all;
+    std::vector<std::weak_ptr<Session>> all;
     {
       const std::lock_guard lock(mutex_);
       all.swap(all_);
     }
-    for (const std::weak_ptr<Engine>& weak : all)
-      if (const std::shared_ptr<Engine> engine = weak.lock()) engine->Close().IgnoreError();
-    CloseEngine().IgnoreError();
+    for (const std::weak_ptr<Session>& weak : all)
+      if (const std::shared_ptr<Session> session = weak.lock()) session->Close().IgnoreError();
+    CloseSession().IgnoreError();
   }
 
  private:
   struct Scope {
-    const Engine* engine;
-    std::unique_ptr<EngineScope> scope;
+    const Session* session;
+    std::unique_ptr<SessionScope> scope;
   };
   // Of this thread. Never destroyed: a thread may end within a scope, and then what scopes restore
   // is gone, too.
@@ -104,9 +103,9 @@ class Connection {
   }
 
   static inline std::mutex mutex_;
-  static inline std::vector<std::weak_ptr<Engine>> all_;  // what Connections have opened
+  static inline std::vector<std::weak_ptr<Session>> all_;  // what Connections have opened
 
-  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<Session> session_;
 };
 
 double Dollars(uint64_t micro_usd) { return static_cast<double>(micro_usd) / 1e6; }
@@ -144,17 +143,17 @@ void BindSession(nb::module_& module) {
       .def_static(
           "current",
           [] {
-            absl::StatusOr<std::shared_ptr<Engine>> engine = CurrentEngine();
-            ThrowIfError(engine.status(), Here());
-            return Connection(*std::move(engine));
+            absl::StatusOr<std::shared_ptr<Session>> session = CurrentSession();
+            ThrowIfError(session.status(), Here());
+            return Connection(*std::move(session));
           },
           "The one that this thread's tensors are computed in; connects where there is none.")
       .def_static(
           "current_if_any",
           []() -> std::optional<Connection> {
-            std::shared_ptr<Engine> engine = EngineIfConnected();
-            if (engine == nullptr) return std::nullopt;
-            return Connection(std::move(engine));
+            std::shared_ptr<Session> session = SessionIfConnected();
+            if (session == nullptr) return std::nullopt;
+            return Connection(std::move(session));
           },
           "As `current`, but never connects.")
       .def_prop_ro("stats", &Connection::stats)

@@ -15,8 +15,8 @@
 #include "client/files/safetensors_header.h"
 #include "client/nn/safetensors.h"
 #include "client/session/bulk.h"
-#include "client/tensor/engine.h"
-#include "client/tensor/session_engine.h"
+#include "client/session/current_session.h"
+#include "client/session/session.h"
 #include "tests/bench/cloud.h"
 #include "tests/bench/report.h"
 #include "tests/support/temp_folder.h"
@@ -60,7 +60,7 @@ double WeightsReady(const Cloud& cloud, const std::string& path) {
   transport::SessionOptions options;
   options.target = cloud.target();
   options.key = cloud.key();
-  SetEngine(MakeSessionEngine(ValueOrDie(transport::Session::Connect(options))));
+  SetSession(ValueOrDie(Session::Connect(options)));
   {
     Tensor sum;
     for (const auto& [name, tensor] : nn::load_safetensors(path)) {
@@ -70,8 +70,8 @@ double WeightsReady(const Cloud& cloud, const std::string& path) {
     sum.item();
   }
   const double seconds = SecondsSince(begin);
-  OB_CHECK_OK(CloseEngine().status());
-  SetEngine(nullptr);
+  OB_CHECK_OK(CloseSession().status());
+  SetSession(nullptr);
   return seconds;
 }
 

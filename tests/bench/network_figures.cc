@@ -12,9 +12,8 @@
 #include "base/check.h"
 #include "client/capture/repeat.h"
 #include "client/examples/mnist.h"
+#include "client/session/current_session.h"
 #include "client/session/session.h"
-#include "client/tensor/engine.h"
-#include "client/tensor/session_engine.h"
 #include "tests/bench/cloud.h"
 #include "tests/bench/random_tensor.h"
 #include "tests/bench/report.h"
@@ -37,7 +36,7 @@ double MsSince(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
-transport::Stats Now() { return EngineIfConnected()->stats(); }
+transport::Stats Now() { return SessionIfConnected()->stats(); }
 
 class Network {
  public:
@@ -45,7 +44,7 @@ class Network {
     transport::SessionOptions options;
     options.target = proxy_.address();
     options.key = cloud_.key();
-    SetEngine(MakeSessionEngine(ValueOrDie(transport::Session::Connect(options))));
+    SetSession(ValueOrDie(Session::Connect(options)));
     trainer_.emplace(Tensor::from_host(RandomTensor({kImages, 1, 28, 28}, 256)),
                      Tensor::from_host(RandomTensor({kImages}, 10)), kBatch);
     for (int i = 0; i < 3; ++i) trainer_->Step().item();
@@ -53,8 +52,8 @@ class Network {
   ~Network() {
     trainer_.reset();
     proxy_.SetRoundTrip(milliseconds(0));
-    OB_CHECK_OK(CloseEngine().status());
-    SetEngine(nullptr);
+    OB_CHECK_OK(CloseSession().status());
+    SetSession(nullptr);
   }
 
   // Of steps under way together: how long each took, and how long the device computed for it.

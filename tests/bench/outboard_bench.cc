@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/examples/mnist.h"
-#include "client/tensor/engine.h"
+#include "client/session/current_session.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "tests/bench/blob_figures.h"
@@ -59,14 +59,14 @@ StepFigures MeasureSteps() {
   trainer.Step().item();
   figures.first_step_s = Ms(first) / 1e3;
   for (int i = 0; i < kWarmSteps; ++i) trainer.Step().item();
-  const transport::Stats before = EngineIfConnected()->stats();
+  const transport::Stats before = SessionIfConnected()->stats();
   std::vector<double> times;
   for (int i = 0; i < kSteps; ++i) {
     const Clock::time_point begin = Clock::now();
     trainer.Step().item();
     times.push_back(Ms(begin));
   }
-  const transport::Stats after = EngineIfConnected()->stats();
+  const transport::Stats after = SessionIfConnected()->stats();
   figures.step_ms = Quantile(times, 0.5);
   const auto per_step = [](uint64_t a, uint64_t b) { return static_cast<double>(b - a) / kSteps; };
   figures.bytes_up = per_step(before.bytes_up, after.bytes_up);
@@ -79,7 +79,7 @@ StepFigures MeasureSteps() {
 // A chain of steps of x + 1 on four numbers.
 class TinySteps {
  public:
-  explicit TinySteps(transport::Session& session) : session_(session) {
+  explicit TinySteps(Session& session) : session_(session) {
     Graph g;
     const UOp* const x = BufferNode(g, 1, DType::kF32, {Dim(4)});
     const EncodedGraph graph = ValueOrDie(
@@ -88,8 +88,7 @@ class TinySteps {
     request_.graph = std::make_shared<const std::string>(graph.bytes);
     const std::vector<int64_t> dims = {4};
     request_.outputs = {session.NewHandle()};
-    OB_CHECK_OK(session.Put(request_.outputs[0], static_cast<uint32_t>(DType::kF32), dims,
-                            std::string(16, '\0')));
+    OB_CHECK_OK(session.Put(request_.outputs[0], DType::kF32, dims, std::string(16, '\0')));
   }
 
   uint64_t Run(bool fetch) {
@@ -103,12 +102,12 @@ class TinySteps {
   }
 
  private:
-  transport::Session& session_;
+  Session& session_;
   transport::RunRequest request_;
 };
 
 // Microseconds of one step with its value read.
-std::vector<double> MeasureTinySteps(transport::Session& session) {
+std::vector<double> MeasureTinySteps(Session& session) {
   TinySteps steps(session);
   std::vector<double> times;
   for (int i = 0; i < kTinySteps; ++i) {
@@ -121,7 +120,7 @@ std::vector<double> MeasureTinySteps(transport::Session& session) {
 }
 
 // Steps of which none is read, by second: the median of several rounds.
-double MeasureRegisteredSteps(transport::Session& session) {
+double MeasureRegisteredSteps(Session& session) {
   TinySteps steps(session);
   std::vector<double> rates;
   for (int round = 0; round < kRegisteredRounds; ++round) {
@@ -130,31 +129,31 @@ double MeasureRegisteredSteps(transport::Session& session) {
     OB_CHECK_OK(session.Sync());
     rates.push_back(kRegisteredSteps / (Ms(begin) / 1e3));
   }
-  const transport::Value value = ValueOrDie(session.Await(steps.Run(/*fetch=*/true), 0));
+  const HostTensor value = ValueOrDie(session.Await(steps.Run(/*fetch=*/true), 0));
   float counted = 0;
   std::memcpy(&counted, value.bytes.data(), sizeof counted);
   OB_CHECK(counted == kRegisteredRounds * kRegisteredSteps + 1);
   return Quantile(rates, 0.5);
 }
 
-std::unique_ptr<transport::Session> ConnectTo(const Cloud& cloud) {
+std::unique_ptr<Session> ConnectTo(const Cloud& cloud) {
   transport::SessionOptions options;
   options.target = cloud.target();
   options.key = cloud.key();
-  return ValueOrDie(transport::Session::Connect(options));
+  return ValueOrDie(Session::Connect(options));
 }
 
 StepFigures MeasureStepsInProcess() {
-  SetEngine(test::InProcessEngine(test::EngineKind::kCompiled));
+  SetSession(test::InProcessSession(test::EngineKind::kCompiled));
   const StepFigures figures = MeasureSteps();
-  OB_CHECK_OK(CloseEngine().status());
-  SetEngine(nullptr);
+  OB_CHECK_OK(CloseSession().status());
+  SetSession(nullptr);
   return figures;
 }
 
 // Kernels of the forward and backward pass alone: the loss and every gradient, no optimiser.
 double KernelsForwardBackward() {
-  SetEngine(test::InProcessEngine(test::EngineKind::kCompiled));
+  SetSession(test::InProcessSession(test::EngineKind::kCompiled));
   double kernels = 0;
   {
     const TrainingMode training(true);
@@ -169,14 +168,14 @@ double KernelsForwardBackward() {
     std::vector<Tensor> results = {loss};
     for (const Tensor& parameter : parameters)
       if (!parameter.grad().empty()) results.push_back(parameter.grad());
-    OB_CHECK_OK(EngineIfConnected()->Sync());
-    const uint64_t before = EngineIfConnected()->stats().kernels_launched;
+    OB_CHECK_OK(SessionIfConnected()->Sync());
+    const uint64_t before = SessionIfConnected()->stats().kernels_launched;
     realize(results);
-    OB_CHECK_OK(EngineIfConnected()->Sync());
-    kernels = static_cast<double>(EngineIfConnected()->stats().kernels_launched - before);
+    OB_CHECK_OK(SessionIfConnected()->Sync());
+    kernels = static_cast<double>(SessionIfConnected()->stats().kernels_launched - before);
   }
-  OB_CHECK_OK(CloseEngine().status());
-  SetEngine(nullptr);
+  OB_CHECK_OK(CloseSession().status());
+  SetSession(nullptr);
   return kernels;
 }
 
@@ -184,10 +183,10 @@ void Steps() {
   // Before and after the other, and the better of both: the machine is not ours alone.
   StepFigures in_process = MeasureStepsInProcess();
   const Cloud cloud(1);
-  SetEngine(MakeSessionEngine(ConnectTo(cloud)));
+  SetSession(ConnectTo(cloud));
   const StepFigures loopback = MeasureSteps();
-  OB_CHECK_OK(CloseEngine().status());
-  SetEngine(nullptr);
+  OB_CHECK_OK(CloseSession().status());
+  SetSession(nullptr);
 
   in_process.step_ms = std::min(in_process.step_ms, MeasureStepsInProcess().step_ms);
 
@@ -208,7 +207,7 @@ void Steps() {
 
 void Overhead() {
   static worker::InProcessCompiler compiler;
-  auto in_process = ValueOrDie(transport::Session::ConnectLink(
+  auto in_process = ValueOrDie(Session::ConnectLink(
       std::make_unique<test::ExecutorLink>(worker::MakeCompiledEngine(&compiler, {})), {}));
   const Cloud cloud(1);
   auto loopback = ConnectTo(cloud);

@@ -32,7 +32,7 @@ double LeastUs(const Round& round) {
 }  // namespace
 
 void RepeatFigures() {
-  SetEngine(test::InProcessEngine(test::EngineKind::kCompiled));
+  SetSession(test::InProcessSession(test::EngineKind::kCompiled));
   {
     Tensor n = Tensor::zeros({4}).contiguous().state_();
     const auto assign = [&] { n.assign(n + 1); };
@@ -56,7 +56,7 @@ void RepeatFigures() {
     Report("repeat_ratio", once / repeated, "", "one Run each",
            "steps sent alone, dispatched ahead, to repetitions");
   }
-  SetEngine(nullptr);
+  SetSession(nullptr);
 }
 
 }  // namespace outboard::bench

@@ -108,12 +108,12 @@ TEST_F(BackwardTest, AStepIsOneGraphAndGivesUpTheOldParameters) {
     realize(changed, {});
   };
   for (int i = 0; i < 2; ++i) step();
-  const size_t graphs = engine->graph_count();
-  const int64_t live = engine->live_buffers(), donated = engine->donated;
+  const size_t graphs = session->graph_count();
+  const int64_t live = session->live_buffers(), donated = session->donated;
   for (int i = 0; i < 5; ++i) step();
-  EXPECT_EQ(engine->graph_count(), graphs);
-  EXPECT_EQ(engine->live_buffers(), live);
-  EXPECT_EQ(engine->donated, donated + 5 * 5) << "w, two moments, two powers";
+  EXPECT_EQ(session->graph_count(), graphs);
+  EXPECT_EQ(session->live_buffers(), live);
+  EXPECT_EQ(session->donated, donated + 5 * 5) << "w, two moments, two powers";
 }
 
 TEST_F(BackwardTest, WhatHasNoGradient) {

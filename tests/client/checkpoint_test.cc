@@ -19,14 +19,14 @@ TEST_F(CheckpointTest, LoadsWhatWasSavedAndSendsNothing) {
   const std::vector<float> weight = model.weight.to_vector<float>();
   const SavedBytes saved = save("m/1", nn::state_dict(model));
   EXPECT_EQ(saved.total, (6 + 2) * sizeof(float));
-  const int64_t puts = engine->puts, fetches = engine->fetches;
+  const int64_t puts = session->puts, fetches = session->fetches;
   nn::StateDict loaded = load("m/1");
   ASSERT_EQ(loaded.size(), 2u);
   EXPECT_EQ(loaded[0].first, "bias");
   nn::Linear other(3, 2);
   nn::load_state_dict(nn::state_dict(other), loaded);
-  EXPECT_EQ(engine->puts, puts);
-  EXPECT_EQ(engine->fetches, fetches);
+  EXPECT_EQ(session->puts, puts);
+  EXPECT_EQ(session->fetches, fetches);
   EXPECT_EQ(other.weight.to_vector<float>(), weight);
 }
 
@@ -65,7 +65,7 @@ TEST_F(CheckpointTest, MistakesAreRaised) {
             }).code(),
             StatusCode::kInvalidArgument);
   EXPECT_EQ(StatusOf([&] { save("full", {{"a", one}}); }).code(), StatusCode::kResourceExhausted);
-  engine->fail_next_run = absl::DataLossError("a broken device");
+  session->fail_next_run = absl::DataLossError("a broken device");
   Tensor broken = one + 1;
   EXPECT_EQ(StatusOf([&] { save("x", {{"a", broken}}); }).code(), StatusCode::kDataLoss);
   EXPECT_TRUE(StatusOf([&] { save("x", {{"tied", one}, {"too", one}}); }).ok());

@@ -1,5 +1,5 @@
 // A test with a fresh fake cloud, or with OUTBOARD_TEST_CLOUD set a real one: the compiler's
-// answers to the same questions. Counts of the fake engine mean nothing then.
+// answers to the same questions. Counts of the fake session mean nothing then.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,22 +10,22 @@
 #include <memory>
 
 #include "client/tensor/tensor.h"
-#include "tests/client/fake_engine.h"
+#include "tests/client/fake_session.h"
 
 namespace outboard {
 
 class ClientTest : public testing::Test {
  protected:
-  ClientTest() : engine(std::make_shared<FakeEngine>()) {
-    if (std::getenv("OUTBOARD_TEST_CLOUD") == nullptr) SetEngine(engine);
+  ClientTest() : session(std::make_shared<FakeSession>()) {
+    if (std::getenv("OUTBOARD_TEST_CLOUD") == nullptr) SetSession(session);
     Tensor::manual_seed(7);
   }
   ~ClientTest() override {
     Tensor::manual_seed(7);  // gives up the random state's buffers
-    if (std::getenv("OUTBOARD_TEST_CLOUD") == nullptr) SetEngine(nullptr);
+    if (std::getenv("OUTBOARD_TEST_CLOUD") == nullptr) SetSession(nullptr);
   }
 
-  std::shared_ptr<FakeEngine> engine;
+  std::shared_ptr<FakeSession> session;
 };
 
 inline void ExpectNear(const Tensor& tensor, const std::vector<double>& wanted,

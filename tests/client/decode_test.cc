@@ -39,7 +39,7 @@ TEST_F(DecodeTest, SameTokensAsWithoutACache) {
   EXPECT_EQ(written, WriteWithoutCache(net));
   EXPECT_GT(std::set<int64_t>(written.begin(), written.end()).size(), 1u) << "says nothing";
 
-  SetEngine(engine);  // the interpreter's, also where a real cloud is tested
+  SetSession(session);  // the interpreter's, also where a real cloud is tested
   const Gpt again = Net();
   EXPECT_EQ(GptDecoder(again, Small()).Write(kPrompt, kCount), written);
 }
@@ -47,12 +47,12 @@ TEST_F(DecodeTest, SameTokensAsWithoutACache) {
 TEST_F(DecodeTest, OneGraph) {
   const Gpt net = Net();
   GptDecoder decoder(net, Small());
-  const size_t before = engine->graph_count();
-  const int64_t runs = engine->runs;
+  const size_t before = session->graph_count();
+  const int64_t runs = session->runs;
   decoder.Write(kPrompt, kCount);
-  EXPECT_EQ(engine->graph_count() - before, 1u);
-  EXPECT_EQ(engine->runs - runs, static_cast<int64_t>(kPrompt.size()) + kCount - 1);
-  EXPECT_EQ(engine->last.donate.size(), 5u) << "the old caches, and the token";
+  EXPECT_EQ(session->graph_count() - before, 1u);
+  EXPECT_EQ(session->runs - runs, static_cast<int64_t>(kPrompt.size()) + kCount - 1);
+  EXPECT_EQ(session->last.donate.size(), 5u) << "the old caches, and the token";
 }
 
 TEST_F(DecodeTest, EndsWithTheContext) {

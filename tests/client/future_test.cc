@@ -12,35 +12,35 @@ using FutureTest = ClientTest;
 TEST_F(FutureTest, FetchIsOneRunAndDoesNotWait) {
   const Tensor x = Tensor::from<float>({1, 2, 3});
   const TensorFuture sum = (x + 1).sum().fetch(), rows = (x * 2).fetch();
-  EXPECT_EQ(engine->runs, 2);
-  EXPECT_EQ(engine->fetches, 0);
-  EXPECT_EQ(engine->awaits, 0);
+  EXPECT_EQ(session->runs, 2);
+  EXPECT_EQ(session->fetches, 0);
+  EXPECT_EQ(session->awaits, 0);
   EXPECT_TRUE(sum.ready());
   EXPECT_EQ(sum.item(), 9);
   EXPECT_EQ(sum.item<int64_t>(), 9);
   EXPECT_EQ(rows.to_vector<double>(), (std::vector<double>{2, 4, 6}));
   EXPECT_EQ(rows.to_host().dims, (Dims{3}));
-  EXPECT_EQ(engine->awaits, 2) << "each is taken once";
+  EXPECT_EQ(session->awaits, 2) << "each is taken once";
 }
 
 TEST_F(FutureTest, SeveralAreOneRunOrOneFetch) {
   const Tensor x = Tensor::from<float>({1, 2, 3});
   const Tensor a = x + 1, b = x * 2, c = x.sum();
   const std::vector<TensorFuture> lazy = fetch({a, b});
-  EXPECT_EQ(engine->runs, 1);
-  EXPECT_EQ(engine->last.fetch.size(), 2u);
-  EXPECT_EQ(engine->fetches, 0);
+  EXPECT_EQ(session->runs, 1);
+  EXPECT_EQ(session->last.fetch.size(), 2u);
+  EXPECT_EQ(session->fetches, 0);
   Tensor d = (x * 3).realize(), e = (x * 4).realize();
   const std::vector<TensorFuture> mixed = fetch({d, c, e, d});
-  EXPECT_EQ(engine->runs, 4);
-  EXPECT_EQ(engine->fetches, 1) << "the two that were there";
+  EXPECT_EQ(session->runs, 4);
+  EXPECT_EQ(session->fetches, 1) << "the two that were there";
   EXPECT_EQ(lazy[1].to_vector<int>(), (std::vector<int>{2, 4, 6}));
   EXPECT_EQ(mixed[0].to_vector<int>(), (std::vector<int>{3, 6, 9}));
   EXPECT_EQ(mixed[1].item(), 6);
   EXPECT_EQ(mixed[2].to_vector<int>(), (std::vector<int>{4, 8, 12}));
   EXPECT_EQ(mixed[3].to_vector<int>(), (std::vector<int>{3, 6, 9}));
   ExpectNear(a, {2, 3, 4});
-  EXPECT_EQ(engine->fetches, 1) << "a tensor that was asked for is read from the same answer";
+  EXPECT_EQ(session->fetches, 1) << "a tensor that was asked for is read from the same answer";
 }
 
 TEST_F(FutureTest, IsTheValueAsItWas) {
@@ -60,11 +60,11 @@ TEST_F(FutureTest, KeepsNoMemory) {
     w.realize();
   };
   step();
-  const int64_t live = engine->live_buffers(), donated = engine->donated;
+  const int64_t live = session->live_buffers(), donated = session->donated;
   const TensorFuture future = w.fetch();
   step();
-  EXPECT_EQ(engine->donated, donated + 1);
-  EXPECT_EQ(engine->live_buffers(), live);
+  EXPECT_EQ(session->donated, donated + 1);
+  EXPECT_EQ(session->live_buffers(), live);
   EXPECT_EQ(future.to_vector<int>(), (std::vector<int>{2, 3}));
 }
 
@@ -75,15 +75,15 @@ TEST_F(FutureTest, IsForgottenWithItsLastCopy) {
     const TensorFuture copy = future;
     future = {};
     x = {};
-    EXPECT_EQ(engine->forgotten, 0);
+    EXPECT_EQ(session->forgotten, 0);
     EXPECT_EQ(copy.item(), 3);
     (Tensor::from<float>({1}) + 1).fetch();
   }
-  EXPECT_EQ(engine->forgotten, 1) << "only the one that nobody read";
+  EXPECT_EQ(session->forgotten, 1) << "only the one that nobody read";
 }
 
 TEST_F(FutureTest, Mistakes) {
-  engine->fail_next_run = absl::ResourceExhaustedError("no memory");
+  session->fail_next_run = absl::ResourceExhaustedError("no memory");
   const TensorFuture failed = (Tensor::from<float>({1}) + 1).fetch();
   for (int i = 0; i < 2; ++i)
     EXPECT_EQ(StatusOf([&] { failed.item(); }).code(), absl::StatusCode::kResourceExhausted);

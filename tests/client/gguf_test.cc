@@ -62,9 +62,9 @@ void ExpectModel(const nn::Gguf& gguf) {
 
 TEST_F(GgufTest, PackedBytesTravelWhenSomethingNeedsThem) {
   const nn::Gguf gguf = nn::load_gguf(File("m.gguf", Model()));
-  EXPECT_EQ(engine->uploads, 0);
+  EXPECT_EQ(session->uploads, 0);
   gguf.tensors[1].second.sum().item();
-  EXPECT_EQ(engine->blob_bytes_read, 2 * 34);
+  EXPECT_EQ(session->blob_bytes_read, 2 * 34);
   ExpectModel(gguf);
 }
 
@@ -76,12 +76,12 @@ TEST_F(GgufTest, AFileMayBeATensor) {
   const Tensor file = nn::Bytes::OfFile(File("m.gguf", Model()))
                           .Tensors(std::vector<nn::Bytes::Range>{
                               {DType::kU8, {static_cast<int64_t>(bytes.size())}, 0}})[0];
-  const int64_t uploads = engine->uploads;
+  const int64_t uploads = session->uploads;
   const nn::Gguf gguf = nn::load_gguf(nn::Bytes::OfTensor(file));
-  EXPECT_EQ(engine->uploads, uploads);
+  EXPECT_EQ(session->uploads, uploads);
   ExpectModel(gguf);
   EXPECT_FALSE(file.empty());
-  EXPECT_EQ(engine->blob_bytes_read, 2 * 34 + 24);
+  EXPECT_EQ(session->blob_bytes_read, 2 * 34 + 24);
   EXPECT_THROW(nn::Bytes::OfTensor(tensor.reshape({1, -1})), Error);
   EXPECT_THROW(nn::Bytes::OfTensor(tensor.cast(DType::kI32)), Error);
 }

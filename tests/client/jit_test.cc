@@ -31,9 +31,9 @@ TEST_F(JitTest, RunsTwiceThenOnlySends) {
   });
   for (int i = 0; i < 5; ++i) {
     const Tensor x = Tensor::from<float>({float(i), 10});
-    const int64_t runs = engine->runs;
+    const int64_t runs = session->runs;
     const Tensor y = twice({x})[0];
-    EXPECT_EQ(engine->runs, runs + 1);
+    EXPECT_EQ(session->runs, runs + 1);
     EXPECT_TRUE(y.realized());
     ExpectNear(y, {2.0 * i + 1, 21});
     EXPECT_EQ(twice.captured(), i >= 1);
@@ -69,10 +69,10 @@ TEST_F(JitTest, StateIsReadAsItIsAndAssigned) {
   const Tensor before = n + 0;  // keeps the value of now
   ExpectNear(count()[0], {50});
   ExpectNear(before, {0});
-  const int64_t live = engine->live_buffers(), donated = engine->donated;
+  const int64_t live = session->live_buffers(), donated = session->donated;
   for (int i = 0; i < 10; ++i) (void)count();
-  EXPECT_EQ(engine->live_buffers(), live);
-  EXPECT_EQ(engine->donated, donated + 10);
+  EXPECT_EQ(session->live_buffers(), live);
+  EXPECT_EQ(session->donated, donated + 10);
   ExpectNear(n, {55});
 }
 
@@ -169,7 +169,7 @@ struct Training {
   }
 };
 
-std::vector<HostTensor> Train(FakeEngine& engine, bool captured) {
+std::vector<HostTensor> Train(FakeSession& session, bool captured) {
   Tensor::manual_seed(5);
   Training training;
   Jit step([&](const Tensors& x, const Sized&) -> Tensors { return {training.Step(x[0], x[1])}; });
@@ -179,9 +179,9 @@ std::vector<HostTensor> Train(FakeEngine& engine, bool captured) {
     if (i == 5) Tensor::manual_seed(9);
     const Tensor images = Tensor::rand({4, 6}).realize();
     const Tensor labels = Tensor::randint({4}, 0, 3).realize();
-    const int64_t runs = engine.runs;
+    const int64_t runs = session.runs;
     const Tensor loss = captured ? step({images, labels})[0] : training.Step(images, labels);
-    EXPECT_LE(engine.runs, runs + 1);
+    EXPECT_LE(session.runs, runs + 1);
     outcome.push_back(loss.to_host());
   }
   for (const auto& [name, tensor] : training.state) outcome.push_back(tensor.to_host());
@@ -189,7 +189,7 @@ std::vector<HostTensor> Train(FakeEngine& engine, bool captured) {
 }
 
 TEST_F(JitTest, ATrainingHasTheBitsOfTheFunction) {
-  EXPECT_EQ(Train(*engine, true), Train(*engine, false));
+  EXPECT_EQ(Train(*session, true), Train(*session, false));
 }
 
 TEST_F(JitTest, ASentStepGivesUpWhatItReplaces) {
@@ -198,15 +198,15 @@ TEST_F(JitTest, ASentStepGivesUpWhatItReplaces) {
   const Tensor images = Tensor::rand({4, 6}).realize();
   const Tensor labels = Tensor::randint({4}, 0, 3).realize();
   for (int i = 0; i < 3; ++i) (void)step({images, labels});
-  const int64_t live = engine->live_buffers(), donated = engine->donated;
-  const size_t graphs = engine->graph_count();
+  const int64_t live = session->live_buffers(), donated = session->donated;
+  const size_t graphs = session->graph_count();
   for (int i = 0; i < 3; ++i) (void)step({images, labels});
-  EXPECT_EQ(engine->live_buffers(), live);
+  EXPECT_EQ(session->live_buffers(), live);
   // 6 parameters, their moments, two powers, two running means, the counter of random numbers.
-  EXPECT_EQ(engine->donated, donated + 3 * (6 * 3 + 2 + 2 + 1));
+  EXPECT_EQ(session->donated, donated + 3 * (6 * 3 + 2 + 2 + 1));
   // The function itself is the same graph still: its buffers have their places.
   (void)training.Step(images, labels);
-  EXPECT_EQ(engine->graph_count(), graphs);
+  EXPECT_EQ(session->graph_count(), graphs);
 }
 
 TEST_F(JitTest, RefusesWhatItCannotSendAgain) {
@@ -288,10 +288,10 @@ TEST_F(JitTest, NamesWhatDoesNotMatch) {
             std::string::npos);
   EXPECT_EQ(StatusOf([&] { (void)step({x}); }).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(StatusOf([&] { (void)step({x, x}); }).code(), absl::StatusCode::kInvalidArgument);
-  const auto other = std::make_shared<FakeEngine>();
-  SetEngine(other);
+  const auto other = std::make_shared<FakeSession>();
+  SetSession(other);
   EXPECT_EQ(StatusOf([&] { (void)step({x, y}); }).code(), absl::StatusCode::kFailedPrecondition);
-  SetEngine(engine);
+  SetSession(session);
   ExpectNear(step({x, y})[0], {4, 6});
 }
 

@@ -27,30 +27,30 @@ void MakeData(int n, Tensor& images, Tensor& labels) {
 }
 
 TEST_F(MnistTest, AStepIsOneRunAndCostsTheClientLittle) {
-  engine->evaluate = false;
+  session->evaluate = false;
   Tensor images, labels;
   MakeData(20, images, labels);
   examples::MnistTrainer trainer(images, labels, 16);
   trainer.Step();
   Graph graph;
-  const UOp* const sink = *DecodeGraph(graph, *engine->last.graph);
+  const UOp* const sink = *DecodeGraph(graph, *session->last.graph);
   const auto schedule = schedule::MakeSchedule(graph, sink, HostTarget());
   ASSERT_TRUE(schedule.ok()) << schedule.status();
   if (getenv("SHOW") != nullptr) std::printf("%s\n", ScheduleToString(*schedule).c_str());
   std::printf("nodes %zu  bytes %zu  inputs %zu  outputs %zu  kernels %zu\n",
-              PostOrder(sink).size(), engine->last.graph->size(), engine->last.inputs.size(),
-              engine->last.outputs.size(), schedule->kernels.size());
-  engine->decode = false;
+              PostOrder(sink).size(), session->last.graph->size(), session->last.inputs.size(),
+              session->last.outputs.size(), schedule->kernels.size());
+  session->decode = false;
   constexpr int kSteps = 50;
-  const size_t graphs = engine->graph_count();
-  const int64_t runs = engine->runs, nodes = internal::LazyGraph::Current()->graph().node_count();
+  const size_t graphs = session->graph_count();
+  const int64_t runs = session->runs, nodes = internal::LazyGraph::Current()->graph().node_count();
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < kSteps; ++i) trainer.Step();
   const double ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   std::printf("%.3f ms a step\n", ms / kSteps);
-  EXPECT_EQ(engine->runs, runs + kSteps);
-  EXPECT_EQ(engine->graph_count(), graphs);
+  EXPECT_EQ(session->runs, runs + kSteps);
+  EXPECT_EQ(session->graph_count(), graphs);
   EXPECT_LT(internal::LazyGraph::Current()->graph().node_count(), 4 * nodes);
   EXPECT_LT(ms / kSteps, 20) << "ample, for a busy machine";
 }

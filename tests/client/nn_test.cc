@@ -101,7 +101,7 @@ struct Net {
 };
 
 TEST_F(NnTest, AStepIsOneRunOfOneGraph) {
-  engine->evaluate = false;
+  session->evaluate = false;
   const Tensor images = Tensor::zeros({50, 1, 6, 6}, DType::kU8).contiguous().realize();
   const Tensor labels = Tensor::zeros({50}, DType::kU8).contiguous().realize();
   const Net net;
@@ -118,23 +118,23 @@ TEST_F(NnTest, AStepIsOneRunOfOneGraph) {
     return loss;
   };
   step().item();
-  const int64_t live = engine->live_buffers();
-  const size_t graphs = engine->graph_count();
+  const int64_t live = session->live_buffers();
+  const size_t graphs = session->graph_count();
   for (int i = 0; i < 1000; ++i) {
-    const int64_t runs = engine->runs, awaits = engine->awaits, donated = engine->donated;
+    const int64_t runs = session->runs, awaits = session->awaits, donated = session->donated;
     const Tensor loss = step();
-    EXPECT_EQ(engine->awaits, awaits);
+    EXPECT_EQ(session->awaits, awaits);
     (void)loss.item();
-    ASSERT_EQ(engine->runs, runs + 1);
-    ASSERT_EQ(engine->awaits, awaits + 1);
+    ASSERT_EQ(session->runs, runs + 1);
+    ASSERT_EQ(session->awaits, awaits + 1);
     // Parameters (6), Adam's state (2 * 6 + 2), running mean and variance, the counter of the
     // random numbers.
-    ASSERT_EQ(engine->donated, donated + 6 + 14 + 2 + 1);
+    ASSERT_EQ(session->donated, donated + 6 + 14 + 2 + 1);
   }
-  EXPECT_EQ(engine->graph_count(), graphs) << "every step is the same graph";
-  EXPECT_EQ(engine->live_buffers(), live);
-  EXPECT_EQ(engine->fetches, 0);
-  EXPECT_EQ(engine->puts, 5) << "learning rate, Adam's two powers, the random key and counter";
+  EXPECT_EQ(session->graph_count(), graphs) << "every step is the same graph";
+  EXPECT_EQ(session->live_buffers(), live);
+  EXPECT_EQ(session->fetches, 0);
+  EXPECT_EQ(session->puts, 5) << "learning rate, Adam's two powers, the random key and counter";
   EXPECT_LT(internal::LazyGraph::Current()->graph().node_count(), 6000);
 }
 

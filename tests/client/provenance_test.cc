@@ -1,11 +1,12 @@
 // A Run that failed is raised where its value is asked for, and says which step it was and which
 // lines asked for it.
-#include "client/lazy/provenance.h"
+#include "client/session/core/provenance.h"
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/lazy/lazy_graph.h"
 #include "client/session/core/failure.h"
+#include "client/tensor/run_origin.h"
 #include "tests/client/client_test.h"
 
 namespace outboard {
@@ -14,8 +15,8 @@ namespace {
 class ProvenanceTest : public ClientTest {
  protected:
   void FailNextRun(std::optional<Op> op = {}) {
-    engine->fail_next_run = absl::ResourceExhaustedError("no memory");
-    engine->fail_op = op;
+    session->fail_next_run = absl::ResourceExhaustedError("no memory");
+    session->fail_op = op;
   }
 };
 
@@ -87,7 +88,7 @@ TEST_F(ProvenanceTest, LinesAreBesideTheGraph) {
     return y.sum().item();
   };
   EXPECT_EQ(a(Tensor::from<float>({1})), b(Tensor::from<float>({1})));
-  EXPECT_EQ(engine->graph_count(), 1u);
+  EXPECT_EQ(session->graph_count(), 1u);
 }
 
 TEST_F(ProvenanceTest, AGradientIsWrittenByBackward) {
@@ -115,7 +116,7 @@ TEST_F(ProvenanceTest, LinesMoveWithANodeToAnotherRecording) {
   ExpectSays(error, "written at " + Line(written));
 }
 
-// Of whatever engine is set: a result that no machine has memory for.
+// Of whatever session is set: a result that no machine has memory for.
 TEST_F(ProvenanceTest, ARealFailure) {
   Tensor huge = Tensor::ones({1 << 19, 1 << 18}, DType::kF64);
   const int written = __LINE__ - 1;
@@ -129,10 +130,11 @@ TEST_F(ProvenanceTest, ARealFailure) {
 }
 
 TEST(Provenance, ForgetsOldRunsAndTrustsNoIndex) {
-  internal::Provenance provenance;
+  transport::Provenance provenance;
   const auto lines = std::make_shared<const internal::Lines>(internal::Lines{At::current()});
-  constexpr uint64_t kRuns = internal::kRunsRememberedMax + 10;
-  for (uint64_t seq = 1; seq <= kRuns; ++seq) provenance.Remember(2 * seq, At::current(), lines);
+  constexpr uint64_t kRuns = transport::kRunsRememberedMax + 10;
+  for (uint64_t seq = 1; seq <= kRuns; ++seq)
+    provenance.Remember(2 * seq, internal::OriginOf(At::current(), lines));
   const auto explain = [&](uint64_t seq, std::optional<uint32_t> node) {
     const absl::Status status =
         transport::WithFailure(absl::InternalError("why"), {.seq = seq, .node = node});

@@ -53,7 +53,7 @@ TEST_F(RandomTest, ALazyTensorIsDrawnOnce) {
 
 TEST_F(RandomTest, DrawingAgainIsTheSameGraph) {
   for (int i = 0; i < 5; ++i) (void)Tensor::rand({4}).sum().item();
-  EXPECT_EQ(engine->graph_count(), 1u);
+  EXPECT_EQ(session->graph_count(), 1u);
 }
 
 TEST_F(RandomTest, PermutationsAndSamples) {

@@ -25,12 +25,12 @@ TEST_F(RepeatTest, IsOneMessage) {
     n.assign(n + 1);
     return n * n;
   };
-  const int64_t runs = engine->runs;
+  const int64_t runs = session->runs;
   const Tensor squares = repeat(4, step);
-  EXPECT_EQ(engine->runs, runs + 1);
-  EXPECT_EQ(engine->fetches, 0);
-  EXPECT_EQ(engine->last.repeat, 4u);
-  EXPECT_EQ(engine->last.donate.size(), 1u) << "what is carried may be written over";
+  EXPECT_EQ(session->runs, runs + 1);
+  EXPECT_EQ(session->fetches, 0);
+  EXPECT_EQ(session->last.repeat, 4u);
+  EXPECT_EQ(session->last.donate.size(), 1u) << "what is carried may be written over";
   EXPECT_EQ(squares.shape(), (Dims{4, 2}));
   ExpectNear(n, {4, 14});
   ExpectNear(squares, {1, 121, 4, 144, 9, 169, 16, 196});
@@ -110,21 +110,21 @@ TEST_F(RepeatTest, ATrainingIsTheSameBits) {
         losses += loss.to_host().bytes;
         done += std::max(part, 1);
       }
-      EXPECT_EQ(engine->fetches, 0) << "losses come with the Run";
-      engine->fetches = 0;
+      EXPECT_EQ(session->fetches, 0) << "losses come with the Run";
+      session->fetches = 0;
       outcome.state = training.State();
-      engine->fetches = 0;
+      session->fetches = 0;
       outcome.results.push_back({DType::kF32, {done}, losses});
       outcome.results.push_back(Tensor::rand({2}).to_host());  // the random numbers go on alike
       return outcome;
     };
     for (const bool by_index : {false, true}) {
       const Outcome wanted = train({0, 0, 0, 0, 0}, by_index);
-      const size_t graphs = engine->graph_count();
+      const size_t graphs = session->graph_count();
       EXPECT_TRUE(train({5}, by_index) == wanted) << adam << by_index;
       EXPECT_TRUE(train({2, 0, 1, 1}, by_index) == wanted) << adam << by_index;
-      EXPECT_EQ(engine->graph_count(), graphs + 1) << "a repeated step is the step's graph; once, "
-                                                      "with an axis, it is one more";
+      EXPECT_EQ(session->graph_count(), graphs + 1) << "a repeated step is the step's graph; once, "
+                                                       "with an axis, it is one more";
     }
   }
 }
@@ -138,7 +138,7 @@ TEST_F(RepeatTest, IndexIsASizeAndANumber) {
     total.assign(total + batch.sum(0) * (i + 1));
     return batch;
   });
-  EXPECT_EQ(engine->last.bindings.size(), 1u);
+  EXPECT_EQ(session->last.bindings.size(), 1u);
   ExpectNear(rows, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
   EXPECT_EQ(rows.shape(), (Dims{3, 2, 2}));
   ExpectNear(total, {2.0 * 1 + 10 * 2 + 18 * 3, 4.0 * 1 + 12 * 2 + 20 * 3});
@@ -337,13 +337,13 @@ TEST_F(RepeatTest, Mistakes) {
   Tensor::rand({1}).realize();
   for (const Mistake& mistake : mistakes) {
     SCOPED_TRACE(mistake.what);
-    const int64_t runs = engine->runs, live = engine->live_buffers();
+    const int64_t runs = session->runs, live = session->live_buffers();
     const absl::Status status = StatusOf(mistake.program);
     EXPECT_EQ(status.code(), mistake.code) << status;
-    EXPECT_EQ(engine->runs, runs) << "nothing was sent";
+    EXPECT_EQ(session->runs, runs) << "nothing was sent";
     kept = {};
     lazy = Tensor::zeros({2});
-    EXPECT_EQ(engine->live_buffers(), live);
+    EXPECT_EQ(session->live_buffers(), live);
     EXPECT_TRUE(n.realized()) << "as it was";
     EXPECT_TRUE(w.grad().empty());
   }
@@ -370,7 +370,7 @@ TEST_F(RepeatTest, ABufferOfTwoTensors) {
 
 TEST_F(RepeatTest, AFailureIsThatOfAll) {
   Tensor n = Tensor::from<float>({1}).state_();
-  engine->fail_next_run = absl::ResourceExhaustedError("in repetition 2 of 3: no memory");
+  session->fail_next_run = absl::ResourceExhaustedError("in repetition 2 of 3: no memory");
   const Tensor rows = repeat(3, [&] {
     n.assign(n + 1);
     return n * 2;

@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "client/nn/checkpoint.h"
-#include "tests/client/fake_engine.h"
+#include "tests/client/fake_session.h"
 #include "tests/support/temp_folder.h"
 
 namespace outboard {
@@ -17,11 +17,11 @@ class SafetensorsTest : public ::testing::Test {
  protected:
   void SetUp() override {
     setenv("OUTBOARD_FILE_INDEX", (folder_ / "index").c_str(), 1);
-    engine_ = std::make_shared<FakeEngine>();
-    SetEngine(engine_);
+    session_ = std::make_shared<FakeSession>();
+    SetSession(session_);
   }
   void TearDown() override {
-    SetEngine(nullptr);
+    SetSession(nullptr);
     setenv("OUTBOARD_FILE_INDEX", "", 1);
   }
   void Save() {
@@ -33,7 +33,7 @@ class SafetensorsTest : public ::testing::Test {
 
   test::TempFolder folder_;
   const std::string path_ = folder_ / "model.safetensors";
-  std::shared_ptr<FakeEngine> engine_;
+  std::shared_ptr<FakeSession> session_;
 };
 
 TEST_F(SafetensorsTest, WhatIsSavedComesBack) {
@@ -94,22 +94,22 @@ TEST_F(SafetensorsTest, BytesGoWhenSomethingNeedsThem) {
   Save();
   const nn::StateDict state = nn::load_safetensors(path_);
   std::map<std::string, Tensor> by_name(state.begin(), state.end());
-  EXPECT_EQ(engine_->uploads, 0);
+  EXPECT_EQ(session_->uploads, 0);
   // Two that one step needs go together; the third stays where it is.
   const Tensor product = by_name.at("weight").sum(1) + by_name.at("bias");
-  EXPECT_EQ(engine_->uploads, 0);
+  EXPECT_EQ(session_->uploads, 0);
   EXPECT_EQ(product.to_vector<float>(), (std::vector<float>{13, 23}));
-  EXPECT_EQ(engine_->uploads, 1);
-  EXPECT_EQ(engine_->blob_bytes_read, 8 * 4);
+  EXPECT_EQ(session_->uploads, 1);
+  EXPECT_EQ(session_->blob_bytes_read, 8 * 4);
   // Again costs nothing.
   by_name.at("weight").sum().item();
-  EXPECT_EQ(engine_->uploads, 1);
+  EXPECT_EQ(session_->uploads, 1);
 }
 
 TEST_F(SafetensorsTest, AFileMayBeSavedBeforeAnythingElseNeededIt) {
   Save();
   EXPECT_EQ(save("m", nn::load_safetensors(path_)).total, 8 * 4 + 8u);
-  EXPECT_EQ(engine_->uploads, 1);  // of all three
+  EXPECT_EQ(session_->uploads, 1);  // of all three
   const nn::StateDict loaded = load("m");
   ASSERT_EQ(loaded.size(), 3u);
   EXPECT_EQ(loaded[0].first, "bias");
@@ -120,18 +120,21 @@ TEST_F(SafetensorsTest, AFileMayBeSavedBeforeAnythingElseNeededIt) {
 TEST_F(SafetensorsTest, FilesOfTwoSessionsAreReadTogether) {
   Save();
   const Tensor first = nn::load_safetensors(path_)[0].second;
-  SetEngine(std::make_shared<FakeEngine>());
+  SetSession(std::make_shared<FakeSession>());
   const Tensor second = nn::load_safetensors(path_)[0].second;
   std::vector<TensorFuture> values = fetch({first, second});
   EXPECT_EQ(values[0].to_host().bytes, values[1].to_host().bytes);
-  EXPECT_EQ(engine_->uploads, 1);
+  EXPECT_EQ(session_->uploads, 1);
 }
 
 TEST_F(SafetensorsTest, AFileThatIsGoneBeforeItsBytesAreNeededStillServes) {
   Save();
   const nn::StateDict state = nn::load_safetensors(path_);
   std::filesystem::remove(path_);
-  for (const auto& [name, tensor] : state) tensor.to_host();
+  std::map<std::string, Tensor> by_name(state.begin(), state.end());
+  EXPECT_EQ(by_name.at("weight").to_vector<float>(), (std::vector<float>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(by_name.at("bias").to_vector<float>(), (std::vector<float>{7, 8}));
+  EXPECT_EQ(by_name.at("steps").to_vector<int64_t>(), (std::vector<int64_t>{9}));
 }
 
 TEST_F(SafetensorsTest, AnUploadThatFailsMayBeTriedAgain) {

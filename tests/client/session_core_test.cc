@@ -413,6 +413,37 @@ TEST(SessionCore, AFailureSaysWhereItWasAndWhetherTryingAgainHelps) {
   EXPECT_EQ(FailureOf(status), (Failure{1, 3, "ADD", "box?-1", true}));
 }
 
+class Script : public RunOrigin {
+ public:
+  std::string SentAt() const override { return "script:7"; }
+  std::string WrittenAt(uint32_t node) const override { return node == 3 ? "script:5" : ""; }
+};
+
+TEST(SessionCore, AFailureNamesTheLinesOfItsRun) {
+  for (const bool known_node : {true, false}) {
+    Opened core;
+    RunRequest request = OfGraph('a', {0});
+    ASSERT_TRUE(core.Run(request).ok());  // of no script, and a step all the same
+    request.origin = std::make_shared<Script>();
+    ASSERT_TRUE(core.Run(request).ok());
+    proto::ServerFrame frame;
+    frame.set_epoch(1);
+    proto::Failed& failed = *frame.add_items()->mutable_failed();
+    failed.set_seq(2);
+    failed.set_code(8);
+    failed.set_message("no memory");
+    failed.set_node(known_node ? 3 : 99);
+    failed.set_op("ADD");
+    core.Get(frame);
+    const std::string wanted =
+        known_node ? "no memory (node 3, ADD; item 2); in step 2, sent at script:7, by what is "
+                     "written at script:5"
+                   : "no memory (node 99, ADD; item 2); in step 2, sent at script:7";
+    EXPECT_EQ(core.Take(2, 0).status().message(), wanted);
+    EXPECT_EQ(core.TakeFirstFailure().message(), wanted);
+  }
+}
+
 TEST(SessionCore, SavesAreAnsweredOnceAndEndWithTheSession) {
   Opened core;
   const SaveEntry entries[] = {{"weight", 7}, {"bias", 8}};
@@ -530,6 +561,12 @@ TEST(SessionCore, AServerThatLiesHarmsNothing) {
   core.Get(ValueFrame(1, 2, 4, 2, "cde"));  // beyond its end
   ASSERT_TRUE(core.Ready(2, 0));
   EXPECT_EQ(core.Take(2, 0).status().code(), absl::StatusCode::kInternal);
+  ASSERT_TRUE(core.Run(OfGraph('a', {0})).ok());
+  proto::ServerFrame unknown = ValueFrame(1, 3, 4, 0, "abcd");
+  unknown.mutable_items(0)->mutable_done()->mutable_values(0)->set_dtype(256 + 14);  // f32 mod 256
+  core.Get(unknown);
+  ASSERT_TRUE(core.Ready(3, 0));
+  EXPECT_EQ(core.Take(3, 0).status().code(), absl::StatusCode::kInternal);
 }
 
 TEST(SessionCore, FramesStayBelowTheLimit) {

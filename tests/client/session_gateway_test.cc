@@ -42,7 +42,6 @@ TEST(SessionOptions, WaitLongerThanTheGateway) {
 using absl::StatusCode;
 using transport::MayLoseValues;
 using transport::RunRequest;
-using transport::Session;
 using transport::SessionOptions;
 
 class SessionGatewayTest : public test::GatewayTest {
@@ -66,14 +65,14 @@ TEST_F(SessionGatewayTest, PutRunAwait) {
   auto session = Connect();
   ASSERT_NE(session, nullptr);
   uint64_t in = session->NewHandle(), out = session->NewHandle();
-  ASSERT_TRUE(session->Put(in, 12, kFour, kBytes).ok());
+  ASSERT_TRUE(session->Put(in, DType::kF16, kFour, kBytes).ok());
   auto seq = session->Run(Double(in, out, true));
   ASSERT_TRUE(seq.ok());
   auto value = session->Await(*seq, 0);
   ASSERT_TRUE(value.ok()) << value.status();
   EXPECT_EQ(value->bytes, kBytes);
   EXPECT_EQ(value->dims, std::vector<int64_t>{4});
-  EXPECT_EQ(value->dtype, 12u);
+  EXPECT_EQ(value->dtype, DType::kF16);
   EXPECT_EQ(session->Await(*seq, 0).status().code(), StatusCode::kFailedPrecondition);  // taken
   auto again = session->Fetch(in);
   ASSERT_TRUE(again.ok());
@@ -92,7 +91,7 @@ TEST_F(SessionGatewayTest, DebugTellsWhenASessionBeginsAndEnds) {
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_EQ(lines[0].rfind("a session at " + gateway_->address() + ": ", 0), 0u) << lines[0];
   const uint64_t in = (*session)->NewHandle(), out = (*session)->NewHandle();
-  ASSERT_TRUE((*session)->Put(in, 12, kFour, kBytes).ok());
+  ASSERT_TRUE((*session)->Put(in, DType::kF16, kFour, kBytes).ok());
   ASSERT_TRUE((*session)->Run(Double(in, out, false)).ok());
   ASSERT_TRUE((*session)->Sync().ok());
   ASSERT_TRUE((*session)->Close().ok());
@@ -105,7 +104,7 @@ TEST_F(SessionGatewayTest, AStepIsOneFrameAndTheGraphGoesOnce) {
   auto session = Connect();
   ASSERT_NE(session, nullptr);
   uint64_t state = session->NewHandle();
-  ASSERT_TRUE(session->Put(state, 12, kFour, kBytes).ok());
+  ASSERT_TRUE(session->Put(state, DType::kF16, kFour, kBytes).ok());
   uint64_t frames = session->stats().frames_up;
   for (int step = 0; step < 50; ++step) {
     uint64_t next = session->NewHandle();
@@ -130,8 +129,8 @@ TEST_F(SessionGatewayTest, LargeValuesComeWhole) {
   const std::string bytes(400'000, 'v');
   const int64_t dims[] = {static_cast<int64_t>(bytes.size())};
   const uint64_t large = session->NewHandle(), small = session->NewHandle();
-  ASSERT_TRUE(session->Put(large, 1, dims, bytes).ok());
-  ASSERT_TRUE(session->Put(small, 12, kFour, kBytes).ok());
+  ASSERT_TRUE(session->Put(large, DType::kBool, dims, bytes).ok());
+  ASSERT_TRUE(session->Put(small, DType::kF16, kFour, kBytes).ok());
   std::vector<uint64_t> seqs;
   // The other connection is made while the program goes on.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -159,7 +158,7 @@ TEST_F(SessionGatewayTest, LargePutsGoByHashAndOnce) {
     auto session = Connect();
     ASSERT_NE(session, nullptr);
     uint64_t handle = session->NewHandle();
-    absl::Status put = session->Put(handle, 1, dims, bytes);
+    absl::Status put = session->Put(handle, DType::kBool, dims, bytes);
     ASSERT_TRUE(put.ok()) << put;
     ASSERT_TRUE(session->Sync().ok());
     EXPECT_EQ(worker_->put_bytes(), bytes.size() * (round + 1));
@@ -177,7 +176,7 @@ TEST_F(SessionGatewayTest, ABadGraphFailsWhereItsValueIsAskedFor) {
   auto session = Connect();
   ASSERT_NE(session, nullptr);
   uint64_t in = session->NewHandle();
-  ASSERT_TRUE(session->Put(in, 12, kFour, kBytes).ok());
+  ASSERT_TRUE(session->Put(in, DType::kF16, kFour, kBytes).ok());
   RunRequest request = Double(in, session->NewHandle(), true);
   auto bad = std::make_shared<std::string>(*request.graph);
   bad->back() ^= 0x55;
@@ -376,7 +375,7 @@ TEST_F(SessionGatewayTest, ALostWorkerIsSaidSo) {
   auto session = Connect();
   ASSERT_NE(session, nullptr);
   uint64_t in = session->NewHandle();
-  ASSERT_TRUE(session->Put(in, 12, kFour, kBytes).ok());
+  ASSERT_TRUE(session->Put(in, DType::kF16, kFour, kBytes).ok());
   ASSERT_TRUE(session->Sync().ok());
   worker_->Stop();
   absl::Status status;
@@ -409,7 +408,7 @@ TEST_F(SessionGatewayTest, ACutConnectionLosesNothing) {
   auto session = Session::Connect(options);
   ASSERT_TRUE(session.ok()) << session.status();
   uint64_t state = (*session)->NewHandle();
-  ASSERT_TRUE((*session)->Put(state, 12, kFour, kBytes).ok());
+  ASSERT_TRUE((*session)->Put(state, DType::kF16, kFour, kBytes).ok());
   int runs = 0;
   for (int cut = 0; cut < 3; ++cut) {
     std::vector<uint64_t> seqs;

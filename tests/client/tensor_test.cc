@@ -15,12 +15,12 @@ using TensorTest = ClientTest;
 TEST_F(TensorTest, OperationsAreLazyAndOneRun) {
   const Tensor x = Tensor::from<float>({1, 2, 3, 4}, {2, 2});
   const Tensor y = (x + 1) * x - 2 / x;
-  EXPECT_EQ(engine->runs, 0);
+  EXPECT_EQ(session->runs, 0);
   ExpectNear(y, {0, 5, 12 - 2. / 3, 19.5});
-  EXPECT_EQ(engine->runs, 1);
-  EXPECT_EQ(engine->fetches, 0) << "the Run itself fetches";
+  EXPECT_EQ(session->runs, 1);
+  EXPECT_EQ(session->fetches, 0) << "the Run itself fetches";
   EXPECT_EQ(y.to_vector<float>().size(), 4u);
-  EXPECT_EQ(engine->awaits, 1) << "a value is read once";
+  EXPECT_EQ(session->awaits, 1) << "a value is read once";
 }
 
 TEST_F(TensorTest, CopiesAreOneTensor) {
@@ -29,7 +29,7 @@ TEST_F(TensorTest, CopiesAreOneTensor) {
   a.realize();
   EXPECT_TRUE(b.realized());
   ExpectNear(b, {2, 2});
-  EXPECT_EQ(engine->runs, 1);
+  EXPECT_EQ(session->runs, 1);
 }
 
 TEST_F(TensorTest, ReleasesWithTheLastCopy) {
@@ -37,12 +37,12 @@ TEST_F(TensorTest, ReleasesWithTheLastCopy) {
     Tensor a = Tensor::from<float>({1, 2});
     const Tensor b = a * 2;
     a = Tensor();
-    EXPECT_EQ(engine->live_buffers(), 1) << "b still needs it";
+    EXPECT_EQ(session->live_buffers(), 1) << "b still needs it";
     ExpectNear(b, {2, 4});
-    EXPECT_EQ(engine->live_buffers(), 1) << "b's own";
-    EXPECT_EQ(engine->donated, 1) << "nobody else could read it";
+    EXPECT_EQ(session->live_buffers(), 1) << "b's own";
+    EXPECT_EQ(session->donated, 1) << "nobody else could read it";
   }
-  EXPECT_EQ(engine->live_buffers(), 0);
+  EXPECT_EQ(session->live_buffers(), 0);
 }
 
 TEST_F(TensorTest, LazyTensorsKeepWhatTheyRead) {
@@ -51,7 +51,7 @@ TEST_F(TensorTest, LazyTensorsKeepWhatTheyRead) {
   p.assign(p + 1);
   const Tensor after = p * 10;
   p.realize();
-  EXPECT_EQ(engine->donated, 0) << "`before` still reads the old value";
+  EXPECT_EQ(session->donated, 0) << "`before` still reads the old value";
   ExpectNear(before, {10, 20});
   ExpectNear(after, {20, 30});
   ExpectNear(p, {2, 3});
@@ -63,9 +63,9 @@ TEST_F(TensorTest, AssignDonatesWhatNobodyElseReads) {
     p.assign(p * 2);
     p.realize();
   }
-  EXPECT_EQ(engine->donated, 5);
-  EXPECT_EQ(engine->graph_count(), 1u);
-  EXPECT_EQ(engine->live_buffers(), 1);
+  EXPECT_EQ(session->donated, 5);
+  EXPECT_EQ(session->graph_count(), 1u);
+  EXPECT_EQ(session->live_buffers(), 1);
   ExpectNear(p, {32, 64});
 }
 
@@ -77,31 +77,31 @@ TEST_F(TensorTest, PendingAssignsAreRealisedWithTheNextRun) {
   }
   EXPECT_TRUE(mean.realized());
   ExpectNear(mean, {2});
-  EXPECT_LT(engine->last.graph->size(), 400u) << "the chain of assigns must not grow";
+  EXPECT_LT(session->last.graph->size(), 400u) << "the chain of assigns must not grow";
 }
 
 TEST_F(TensorTest, RealizeTakesManyAndFetches) {
   const Tensor x = Tensor::from<float>({1, 2});
   const std::vector<Tensor> all = {x + 1, x * 3, x};
   realize(all, {{all[1]}});
-  EXPECT_EQ(engine->runs, 1);
-  EXPECT_EQ(engine->last.outputs.size(), 2u);
+  EXPECT_EQ(session->runs, 1);
+  EXPECT_EQ(session->last.outputs.size(), 2u);
   ExpectNear(all[1], {3, 6});
-  EXPECT_EQ(engine->fetches, 0);
+  EXPECT_EQ(session->fetches, 0);
   ExpectNear(all[0], {2, 3});
-  EXPECT_EQ(engine->fetches, 1) << "not fetched by its Run";
-  EXPECT_EQ(engine->runs, 1);
+  EXPECT_EQ(session->fetches, 1) << "not fetched by its Run";
+  EXPECT_EQ(session->runs, 1);
 }
 
 TEST_F(TensorTest, SameComputationHasTheSameGraph) {
   const auto step = [](const Tensor& x) { return ((x * 2).sum() + 1).item(); };
   EXPECT_EQ(step(Tensor::from<float>({1, 2})), 7);
   EXPECT_EQ(step(Tensor::from<float>({3, 4})), 15);
-  EXPECT_EQ(engine->graph_count(), 1u);
+  EXPECT_EQ(session->graph_count(), 1u);
 }
 
 TEST_F(TensorTest, GraphsStayBounded) {
-  engine->evaluate = false;
+  session->evaluate = false;
   Tensor p = Tensor::from<float>({1, 2});
   for (int i = 0; i < 40000; ++i) {  // each step is another graph
     p.assign(p * (i + 0.5));
@@ -109,7 +109,7 @@ TEST_F(TensorTest, GraphsStayBounded) {
   }
   EXPECT_LT(internal::LazyGraph::Current()->graph().node_count(),
             internal::kRecordingNodesMax + 1000);
-  EXPECT_EQ(engine->live_buffers(), 1);
+  EXPECT_EQ(session->live_buffers(), 1);
 }
 
 TEST_F(TensorTest, LazyTensorsOutliveTheirRecording) {
@@ -173,7 +173,7 @@ TEST_F(TensorTest, ThreadsRecordApart) {
 }
 
 TEST_F(TensorTest, AFailedRunIsRaisedWhereItsValueIsAskedFor) {
-  engine->fail_next_run = absl::ResourceExhaustedError("no memory");
+  session->fail_next_run = absl::ResourceExhaustedError("no memory");
   Tensor bad = Tensor::from<float>({1}) + 1;
   bad.realize();
   const Tensor worse = bad * 2, good = Tensor::from<float>({3}) * 2;
@@ -185,8 +185,8 @@ TEST_F(TensorTest, AFailedRunIsRaisedWhereItsValueIsAskedFor) {
 
 TEST_F(TensorTest, TensorsOfAnEndedSession) {
   const Tensor x = Tensor::from<float>({1});
-  const auto other = std::make_shared<FakeEngine>();
-  SetEngine(other);
+  const auto other = std::make_shared<FakeSession>();
+  SetSession(other);
   EXPECT_EQ(StatusOf([&] { (x + 1).item(); }).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ((Tensor::from<float>({1}) + 1).item(), 2);
 }

@@ -31,9 +31,9 @@ TEST_F(VariableTest, OneGraph) {
   for (int64_t rows = 1; rows <= 6; ++rows)
     ExpectNear(x.slice(0, 0, n.bind(rows)).sum(0),
                {static_cast<double>(rows * rows), static_cast<double>(rows * rows + rows)});
-  EXPECT_EQ(engine->graph_count(), 1u);
-  EXPECT_EQ(engine->last.bindings.size(), 1u);
-  EXPECT_EQ(engine->last.bindings[0].value, 6);
+  EXPECT_EQ(session->graph_count(), 1u);
+  EXPECT_EQ(session->last.bindings.size(), 1u);
+  EXPECT_EQ(session->last.bindings[0].value, 6);
 }
 
 // The program of docs/symbolic-shapes.md, as it stands there.
@@ -67,14 +67,14 @@ TEST_F(VariableTest, TheDocumentRuns) {
 TEST_F(VariableTest, SlotsFollowTheFirstUse) {
   const auto run = [&](const SymInt& a, const SymInt& b) {
     x.slice(0, b, b + 1).sum().item();  // meets b first
-    const transport::GraphHash first = engine->last.graph_id;
+    const transport::GraphHash first = session->last.graph_id;
     x.slice(0, a - 1, a).sum().item();
-    return std::make_pair(first, engine->last.graph_id);
+    return std::make_pair(first, session->last.graph_id);
   };
   const auto [first, second] = run(n.bind(2), m.bind(3));
   EXPECT_NE(first, second);
-  EXPECT_EQ(engine->last.bindings[0].slot, 0);
-  EXPECT_EQ(engine->last.bindings[0].value, 2);
+  EXPECT_EQ(session->last.bindings[0].slot, 0);
+  EXPECT_EQ(session->last.bindings[0].value, 2);
 }
 
 TEST_F(VariableTest, Operators) {

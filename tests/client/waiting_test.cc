@@ -124,7 +124,7 @@ TEST_F(WaitingTest, AValueThatIsNotWaitedForToTheEndCanBeAwaitedAgain) {
   EXPECT_FALSE(session_->Ready(seq, 0));
   stop = false;
   Done(seq);
-  const absl::StatusOr<Value> value = session_->Await(seq, 0);
+  const absl::StatusOr<HostTensor> value = session_->Await(seq, 0);
   ASSERT_TRUE(value.ok()) << value.status();
   EXPECT_EQ(value->bytes, "x");
   EXPECT_TRUE(session_->Sync().ok());
@@ -159,16 +159,16 @@ TEST_F(WaitingTest, HooksRunWithoutTheSessionsLock) {
   SetWaitHooks(Hooks());
 }
 
-TEST_F(WaitingTest, RoomIsAwaitedInterruptiblyAndARunIsNot) {
+TEST_F(WaitingTest, CreditIsAwaitedInterruptiblyAndARunIsNot) {
   uint64_t first = 0;
   for (int i = 0; i < 2; ++i) {
     const uint64_t seq = *Run();
     if (i == 0) first = seq;
   }
   stop = true;
-  EXPECT_EQ(session_->AwaitRoom().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(session_->AwaitCredit().code(), absl::StatusCode::kCancelled);
   const int64_t dims[] = {2};
-  EXPECT_EQ(session_->Put(9, 1, dims, "ab").code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(session_->Put(9, DType::kBool, dims, "ab").code(), absl::StatusCode::kCancelled);
   const int before = begun;
   std::thread answers([&] {
     while (begun == before) std::this_thread::yield();

@@ -17,7 +17,7 @@
 #include "compiler/ir/encoding.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/target.h"
-#include "tests/client/fake_engine.h"
+#include "tests/client/fake_session.h"
 #include "tests/compiler/kernel_run.h"
 
 namespace outboard::test {
@@ -32,9 +32,9 @@ double Now() {
 }
 
 const UOp* Attention(Graph& graph, int64_t time, bool backward, bool causal) {
-  const auto engine = std::make_shared<FakeEngine>();
-  engine->evaluate = false;
-  SetEngine(engine);
+  const auto session = std::make_shared<FakeSession>();
+  session->evaluate = false;
+  SetSession(session);
   const auto leaf = [&] { return Tensor::zeros({1, kHeads, time, kWidth}).requires_grad_(); };
   const Tensor q = leaf(), k = leaf(), v = leaf();
   Tensor scores = q.matmul(k.transpose()) * (1 / std::sqrt(static_cast<double>(kWidth)));
@@ -49,8 +49,8 @@ const UOp* Attention(Graph& graph, int64_t time, bool backward, bool causal) {
       results.push_back(gradient);
   }
   realize(results);
-  const UOp* const sink = ValueOrDie(DecodeGraph(graph, *engine->last.graph));
-  SetEngine(nullptr);
+  const UOp* const sink = ValueOrDie(DecodeGraph(graph, *session->last.graph));
+  SetSession(nullptr);
   return sink;
 }
 

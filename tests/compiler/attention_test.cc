@@ -16,7 +16,7 @@
 #include "compiler/reference/interpret.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/target.h"
-#include "tests/client/fake_engine.h"
+#include "tests/client/fake_session.h"
 #include "tests/compiler/harness.h"
 #include "tests/compiler/kernel_run.h"
 #include "tests/compiler/schedule_programs.h"
@@ -35,9 +35,9 @@ struct Shape {
 };
 
 const UOp* Attention(Graph& graph, const Shape& shape) {
-  const auto engine = std::make_shared<FakeEngine>();
-  engine->evaluate = false;
-  SetEngine(engine);
+  const auto session = std::make_shared<FakeSession>();
+  session->evaluate = false;
+  SetSession(session);
   const auto input = [](const Dims& dims) { return Tensor::zeros(dims).state_(); };
   const auto leaf = [&](int64_t rows) {
     return Tensor::zeros({2, shape.heads, rows, shape.width}).requires_grad_();
@@ -56,8 +56,8 @@ const UOp* Attention(Graph& graph, const Shape& shape) {
     for (const Tensor& gradient : out.gradient({q, k, v}, input(out.shape())))
       results.push_back(gradient);
   realize(results);
-  const UOp* const sink = ValueOrDie(DecodeGraph(graph, *engine->last.graph));
-  SetEngine(nullptr);
+  const UOp* const sink = ValueOrDie(DecodeGraph(graph, *session->last.graph));
+  SetSession(nullptr);
   return sink;
 }
 
@@ -131,15 +131,15 @@ std::vector<HostTensor> RandomParams(const UOp* sink, std::mt19937_64& random) {
 
 Results Compiled(const UOp* sink, std::span<const HostTensor> params, int threads) {
   worker::InProcessCompiler compiler;
-  const auto engine = worker::MakeCompiledEngine(
+  const auto session = worker::MakeCompiledEngine(
       &compiler, {.memory_bytes_max = int64_t{1} << 30, .threads = threads, .flash = true});
   std::vector<worker::ArrayPtr> inputs;
   for (const HostTensor& param : params) {
-    const auto array = ValueOrDie(engine->NewArray(param.dtype, param.dims));
+    const auto array = ValueOrDie(session->NewArray(param.dtype, param.dims));
     std::memcpy(array->data(), param.bytes.data(), param.bytes.size());
     inputs.push_back(array);
   }
-  const auto outputs = ValueOrDie(engine->Run(ValueOrDie(EncodeGraph(sink)).id, sink, inputs, {}));
+  const auto outputs = ValueOrDie(session->Run(ValueOrDie(EncodeGraph(sink)).id, sink, inputs, {}));
   Results results;
   for (const worker::ArrayPtr& output : outputs)
     results.push_back({output->dtype, output->dims, std::string(output->data(), output->bytes())});

@@ -4,7 +4,7 @@
 #include "client/examples/gpt.h"
 #include "client/examples/mnist.h"
 #include "compiler/ir/encoding.h"
-#include "tests/client/fake_engine.h"
+#include "tests/client/fake_session.h"
 
 namespace outboard::test {
 namespace {
@@ -203,14 +203,14 @@ const std::vector<Program>& Programs() {
 
 const UOp* RecordProgram(Graph& graph, const Program& program, Size size,
                          std::vector<int64_t>* donated) {
-  const auto engine = std::make_shared<FakeEngine>();
-  engine->evaluate = false;
-  SetEngine(engine);
+  const auto session = std::make_shared<FakeSession>();
+  session->evaluate = false;
+  SetSession(session);
   Tensor::manual_seed(1);
   program.run(size);
-  const UOp* const sink = ValueOrDie(DecodeGraph(graph, *engine->last.graph));
-  if (donated != nullptr) donated->assign(engine->last.donate.begin(), engine->last.donate.end());
-  SetEngine(nullptr);
+  const UOp* const sink = ValueOrDie(DecodeGraph(graph, *session->last.graph));
+  if (donated != nullptr) donated->assign(session->last.donate.begin(), session->last.donate.end());
+  SetSession(nullptr);
   return sink;
 }
 

@@ -14,9 +14,7 @@ namespace outboard {
 namespace {
 
 using absl::StatusCode;
-using transport::Session;
 
-constexpr uint32_t kU8 = 3;  // the dtype's code
 constexpr int64_t kSize = 9'000'001;
 
 class BlobsTest : public ::testing::Test {
@@ -50,7 +48,7 @@ TEST_F(BlobsTest, ALargePutIsPulledOnceAndMapped) {
     const uint64_t before = client->stats().bytes_up;
     for (int copy = 0; copy < 2; ++copy) {
       const uint64_t handle = client->NewHandle();
-      ASSERT_TRUE(client->Put(handle, kU8, dims_, bytes).ok());
+      ASSERT_TRUE(client->Put(handle, DType::kU8, dims_, bytes).ok());
       auto value = ValueOf(*client, handle);
       ASSERT_TRUE(value.ok()) << value.status();
       EXPECT_TRUE(*value == bytes);
@@ -72,7 +70,7 @@ TEST_F(BlobsTest, WhatTheWorkerLostIsPulledAgain) {
   ASSERT_NE(client, nullptr);
   for (int i = 0; i < 2; ++i) {
     const uint64_t handle = client->NewHandle();
-    ASSERT_TRUE(client->Put(handle, kU8, dims_, bytes).ok());
+    ASSERT_TRUE(client->Put(handle, DType::kU8, dims_, bytes).ok());
     auto value = ValueOf(*client, handle);
     ASSERT_TRUE(value.ok()) << value.status();
     EXPECT_TRUE(*value == bytes);
@@ -87,7 +85,7 @@ TEST_F(BlobsTest, ABlobThatNobodyUploadedIsNotPut) {
   ASSERT_NE(client, nullptr);
   const wire::Hash root = wire::NameBlob(test::RandomBytes(kSize, 3)).root;
   const uint64_t handle = client->NewHandle();
-  ASSERT_TRUE(client->PutBlob(handle, kU8, dims_, kSize, wire::AsBytes(root)).ok());
+  ASSERT_TRUE(client->PutBlob(handle, DType::kU8, dims_, kSize, wire::AsBytes(root)).ok());
   EXPECT_EQ(ValueOf(*client, handle).status().code(), StatusCode::kNotFound);
   EXPECT_EQ(CachedFiles(), 0u);
 }

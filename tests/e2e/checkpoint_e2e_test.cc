@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "client/nn/checkpoint.h"
-#include "client/tensor/session_engine.h"
+#include "client/session/current_session.h"
 #include "tests/support/cluster.h"
 
 namespace outboard {
@@ -13,9 +13,7 @@ namespace {
 TEST(Checkpoint, OutlivesItsSessionAndTravelsNowhere) {
   test::Cluster cluster;
   cluster.StartUp(1);
-  const auto connect = [&] {
-    SetEngine(MakeSessionEngine(ValueOrDie(transport::Session::Connect(cluster.Options()))));
-  };
+  const auto connect = [&] { SetSession(ValueOrDie(Session::Connect(cluster.Options()))); };
   constexpr uint64_t kBytes = 700'000 * sizeof(float);
   connect();
   std::string bytes;
@@ -24,20 +22,20 @@ TEST(Checkpoint, OutlivesItsSessionAndTravelsNowhere) {
     const SavedBytes saved = save("run/1", {{"w", w}, {"b", b}});
     EXPECT_EQ(saved.total, kBytes + 5 * sizeof(int32_t));
     EXPECT_LT(save("run/2", {{"w", w}}).sent, 200u);  // its list: w is stored already
-    EXPECT_LT(EngineIfConnected()->stats().bytes_down, kBytes / 10);
+    EXPECT_LT(SessionIfConnected()->stats().bytes_down, kBytes / 10);
     bytes = w.to_host().bytes;
   }
-  ASSERT_TRUE(CloseEngine().ok());
+  ASSERT_TRUE(CloseSession().ok());
   connect();
   {
     const nn::StateDict state = load("run/1");
     ASSERT_EQ(state.size(), 2u);
     EXPECT_EQ(state[0].second.to_vector<int32_t>(), (std::vector<int32_t>{0, 1, 2, 3, 4}));
-    EXPECT_LT(EngineIfConnected()->stats().bytes_down, kBytes / 10);
+    EXPECT_LT(SessionIfConnected()->stats().bytes_down, kBytes / 10);
     EXPECT_EQ(state[1].second.to_host().bytes, bytes);
-    EXPECT_LT(EngineIfConnected()->stats().bytes_up, kBytes / 10);
+    EXPECT_LT(SessionIfConnected()->stats().bytes_up, kBytes / 10);
   }
-  ASSERT_TRUE(CloseEngine().ok());
+  ASSERT_TRUE(CloseSession().ok());
 }
 
 }  // namespace

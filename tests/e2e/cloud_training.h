@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "client/tensor/engine.h"
-#include "client/tensor/session_engine.h"
+#include "client/session/current_session.h"
+#include "client/session/session.h"
 #include "tests/e2e/small_training.h"
 #include "tests/net/fault_proxy.h"
 #include "tests/support/cluster.h"
@@ -31,7 +31,7 @@ class CloudTrainingTest : public ::testing::Test {
     cluster_.StartUp(1);
     proxy_ = std::make_unique<FaultProxy>(cluster_.target());
   }
-  void TearDown() override { SetEngine(nullptr); }
+  void TearDown() override { SetSession(nullptr); }
 
   // Through the proxy.
   transport::SessionOptions Options() {
@@ -42,14 +42,14 @@ class CloudTrainingTest : public ::testing::Test {
   }
   // Tensors from here on live in a session of their own.
   void Open() {
-    auto session = transport::Session::Connect(Options());
+    auto session = Session::Connect(Options());
     ASSERT_TRUE(session.ok()) << session.status();
-    SetEngine(MakeSessionEngine(*std::move(session)));
+    SetSession(*std::move(session));
   }
   void Close() {
-    const auto closed = CloseEngine();
+    const auto closed = CloseSession();
     EXPECT_TRUE(closed.ok()) << closed.status();
-    SetEngine(nullptr);
+    SetSession(nullptr);
   }
 
   // `disturb` is called before step 0, 1 ...; the loss is read every `read_every` steps.
@@ -71,9 +71,9 @@ class CloudTrainingTest : public ::testing::Test {
       ADD_FAILURE() << error.what();
     }
     Calm();
-    if (EngineIfConnected() != nullptr) {
-      EXPECT_TRUE(EngineIfConnected()->Sync().ok());
-      const transport::Stats stats = EngineIfConnected()->stats();
+    if (SessionIfConnected() != nullptr) {
+      EXPECT_TRUE(SessionIfConnected()->Sync().ok());
+      const transport::Stats stats = SessionIfConnected()->stats();
       trained.runs = stats.runs;
       trained.kernels = stats.kernels_launched;
     }

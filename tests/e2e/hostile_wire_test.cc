@@ -43,7 +43,7 @@ class HostileWireTest : public ::testing::Test {
     // The device of the session that ended so is free at once: the next one does not wait.
     transport::SessionOptions options = cluster_->Options();
     options.tell = [](const std::string& line) { ADD_FAILURE() << line; };
-    auto next = transport::Session::Connect(options);
+    auto next = Session::Connect(options);
     ASSERT_TRUE(next.ok()) << next.status();
     EXPECT_TRUE(test::Step(**next).ok());
   }
@@ -55,11 +55,11 @@ class HostileWireTest : public ::testing::Test {
   }
 
   static test::Cluster* cluster_;
-  static transport::Session* honest_;
+  static Session* honest_;
   std::unique_ptr<RawSession> raw_;
 };
 test::Cluster* HostileWireTest::cluster_ = nullptr;
-transport::Session* HostileWireTest::honest_ = nullptr;
+Session* HostileWireTest::honest_ = nullptr;
 
 TEST_F(HostileWireTest, AGapEndsTheSessionAndNamesBothNumbers) {
   raw_->Send({Item::Put(1, 1, "a"), Item::Put(3, 3, "c")});

@@ -4,9 +4,8 @@
 #include <memory>
 
 #include "base/check.h"
+#include "client/session/current_session.h"
 #include "client/session/session.h"
-#include "client/tensor/engine.h"
-#include "client/tensor/session_engine.h"
 #include "tests/support/executor_link.h"
 #include "worker/compile/in_process_compiler.h"
 #include "worker/engine/compiled_engine.h"
@@ -15,14 +14,14 @@ namespace outboard::test {
 
 enum class EngineKind { kReference, kCompiled };
 
-inline std::shared_ptr<Engine> InProcessEngine(EngineKind kind, int debug = 0) {
+inline std::shared_ptr<Session> InProcessSession(EngineKind kind, int debug = 0) {
   static worker::InProcessCompiler compiler;
   std::unique_ptr<worker::Engine> engine =
       kind == EngineKind::kReference ? worker::MakeReferenceEngine(int64_t{8} << 30)
                                      : worker::MakeCompiledEngine(&compiler, {.debug = debug});
-  auto session = transport::Session::ConnectLink(std::make_unique<ExecutorLink>(std::move(engine)),
-                                                 transport::SessionOptions{});
-  return MakeSessionEngine(ValueOrDie(std::move(session)));
+  auto session = Session::ConnectLink(std::make_unique<ExecutorLink>(std::move(engine)),
+                                      transport::SessionOptions{});
+  return ValueOrDie(std::move(session));
 }
 
 }  // namespace outboard::test

@@ -14,7 +14,6 @@ namespace {
 using test::Eventually;
 using test::LostTest;
 using test::Step;
-using transport::Session;
 
 TEST_F(LostTest, AKilledClientGivesItsDeviceToTheNext) {
   cluster_.StartUp(1);

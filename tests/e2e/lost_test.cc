@@ -16,7 +16,6 @@ using test::DescendantsNamed;
 using test::Eventually;
 using test::LostTest;
 using test::Step;
-using transport::Session;
 
 TEST_F(LostTest, AKilledWorkerCostsItsSessionsOnly) {
   cluster_.StartUp(2, "--snapshot-every 0");

@@ -35,7 +35,7 @@ class LostTest : public ::testing::Test {
   }
 
   // Steps until they fail.
-  static absl::Status FailureOf(transport::Session& session) {
+  static absl::Status FailureOf(Session& session) {
     absl::Status status;
     EXPECT_TRUE(Eventually([&] { return !(status = Step(session)).ok(); }));
     return status;

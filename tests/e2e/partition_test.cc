@@ -16,7 +16,6 @@ using test::DescendantsNamed;
 using test::Eventually;
 using test::FaultProxy;
 using test::Way;
-using transport::Session;
 
 class PartitionTest : public ::testing::Test {
  protected:

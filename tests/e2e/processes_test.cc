@@ -23,7 +23,6 @@ using test::Eventually;
 using test::IsAlive;
 using test::Outboard;
 using test::Step;
-using transport::Session;
 using transport::SessionOptions;
 
 class ProcessesTest : public ::testing::Test {

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "base/check.h"
-#include "client/tensor/session_engine.h"
+#include "client/session/current_session.h"
 #include "client/tensor/tensor.h"
 #include "proto/cloud.grpc.pb.h"
 #include "tests/e2e/recorded_wire.h"
@@ -107,9 +107,9 @@ void RecordTo(const std::string& path, int steps, uint64_t cut_after_seq) {
   transport::SessionOptions options = ValueOrDie(transport::SessionOptions::FromEnvironment());
   NodeBuilder recorder(options.target, path, cut_after_seq);
   options.target = recorder.address();
-  auto session = ValueOrDie(transport::Session::Connect(options));
-  transport::Session& raw = *session;
-  SetEngine(MakeSessionEngine(std::move(session)));
+  auto session = ValueOrDie(Session::Connect(options));
+  Session& raw = *session;
+  SetSession(std::move(session));
   {
     test::SmallTraining training;
     for (int i = 0; i < steps; ++i) std::printf("loss %f\n", training.Step().item());
@@ -118,12 +118,12 @@ void RecordTo(const std::string& path, int steps, uint64_t cut_after_seq) {
   // Of a buffer that nobody made.
   const uint64_t missing = ValueOrDie(raw.Fetch(raw.NewHandle()));
   std::printf("%s\n", raw.Await(missing, 0).status().ToString().c_str());
-  const transport::Stats stats = ValueOrDie(CloseEngine());
+  const transport::Stats stats = ValueOrDie(CloseSession());
   std::printf("%s: %llu runs, %llu bytes up, %llu down\n", path.c_str(),
               static_cast<unsigned long long>(stats.runs),
               static_cast<unsigned long long>(stats.bytes_up),
               static_cast<unsigned long long>(stats.bytes_down));
-  SetEngine(nullptr);
+  SetSession(nullptr);
 }
 
 }  // namespace

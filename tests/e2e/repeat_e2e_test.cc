@@ -8,7 +8,7 @@
 
 #include "client/capture/repeat.h"
 #include "client/examples/gpt.h"
-#include "client/tensor/session_engine.h"
+#include "client/session/current_session.h"
 #include "tests/e2e/in_process.h"
 #include "tests/e2e/small_training.h"
 #include "tests/support/cluster.h"
@@ -57,14 +57,14 @@ std::pair<std::string, std::string> Train(const MakeProgram& make, const std::ve
 
 class RepeatInProcess : public ::testing::TestWithParam<test::EngineKind> {
  protected:
-  void SetUp() override { SetEngine(test::InProcessEngine(GetParam())); }
+  void SetUp() override { SetSession(test::InProcessSession(GetParam())); }
   void TearDown() override {
     Tensor::manual_seed(7);
-    SetEngine(nullptr);
+    SetSession(nullptr);
   }
   static transport::Stats Stats() {
-    EXPECT_TRUE(EngineIfConnected()->Sync().ok());
-    return EngineIfConnected()->stats();
+    EXPECT_TRUE(SessionIfConnected()->Sync().ok());
+    return SessionIfConnected()->stats();
   }
 };
 
@@ -114,7 +114,7 @@ TEST_P(RepeatInProcess, IsOneRunWithoutAWait) {
   repeat(2, step);
   const transport::Stats before = Stats();
   const TensorFuture rows = repeat(1000, step).fetch();
-  EXPECT_EQ(EngineIfConnected()->stats().blocking_round_trips, before.blocking_round_trips);
+  EXPECT_EQ(SessionIfConnected()->stats().blocking_round_trips, before.blocking_round_trips);
   const std::vector<int64_t> values = rows.to_vector<int64_t>();
   const transport::Stats after = Stats();
   EXPECT_EQ(after.runs, before.runs + 1);
@@ -154,25 +154,25 @@ INSTANTIATE_TEST_SUITE_P(Engines, RepeatInProcess,
 TEST(RepeatThroughAGateway, HasTheSameBitsInOneFrame) {
   test::Cluster cluster;
   cluster.StartUp(1);
-  auto session = transport::Session::Connect(cluster.Options());
+  auto session = Session::Connect(cluster.Options());
   ASSERT_TRUE(session.ok()) << session.status();
-  SetEngine(MakeSessionEngine(*std::move(session)));
+  SetSession(*std::move(session));
   const auto wanted = Train(SmallProgram, {0, 0, 0, 0, 0, 0});
   EXPECT_EQ(Train(SmallProgram, {0, 2, 3}), wanted);
   {
     test::SmallTraining training;
     training.Step();
     const auto step = [&] { return training.Step(); };
-    const transport::Stats before = EngineIfConnected()->stats();
+    const transport::Stats before = SessionIfConnected()->stats();
     const TensorFuture first = repeat(5, step).fetch(), second = repeat(5, step).fetch();
-    const transport::Stats after = EngineIfConnected()->stats();
+    const transport::Stats after = SessionIfConnected()->stats();
     EXPECT_EQ(after.runs, before.runs + 2);
     EXPECT_EQ(after.blocking_round_trips, before.blocking_round_trips);
     EXPECT_EQ(first.to_host().dims, (std::vector<int64_t>{5}));
     EXPECT_LT(second.to_vector<double>().back(), first.to_vector<double>().front());
   }
-  EXPECT_TRUE(CloseEngine().ok());
-  SetEngine(nullptr);
+  EXPECT_TRUE(CloseSession().ok());
+  SetSession(nullptr);
 }
 
 }  // namespace

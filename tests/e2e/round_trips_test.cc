@@ -27,7 +27,7 @@ class RoundTripsTest : public test::CloudTrainingTest, public ::testing::WithPar
     CloudTrainingTest::TearDown();
   }
 
-  static uint64_t RoundTrips() { return EngineIfConnected()->stats().blocking_round_trips; }
+  static uint64_t RoundTrips() { return SessionIfConnected()->stats().blocking_round_trips; }
 
   // What item() gives, where nothing can have arrived before it is called, however slow this thread
   // is: answers pass from when somebody waits for them.

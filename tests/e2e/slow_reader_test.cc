@@ -17,7 +17,6 @@ namespace {
 
 using test::FaultProxy;
 using test::Way;
-using transport::Session;
 
 constexpr int kValues = 60;
 constexpr size_t kValueBytes = size_t{4} << 20;
@@ -45,7 +44,7 @@ TEST(SlowReader, CostsTheGatewayLittleAndLosesNothing) {
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * i >> 9);
   const int64_t dims[] = {static_cast<int64_t>(kValueBytes)};
   const uint64_t handle = slow.NewHandle();
-  ASSERT_TRUE(slow.Put(handle, static_cast<uint32_t>(DType::kU8), dims, bytes).ok());
+  ASSERT_TRUE(slow.Put(handle, DType::kU8, dims, bytes).ok());
   ASSERT_TRUE(slow.Sync().ok());
   ASSERT_TRUE(test::Step(*other).ok());
 

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "client/tensor/engine.h"
+#include "client/session/current_session.h"
 #include "tests/e2e/small_training.h"
 #include "wire/merkle.h"
 
@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
       const wire::Hash hash = Sha256(training.Weights());
       std::printf("weights %s\n", wire::ToHex(hash).c_str());
     }
-    const auto stats = CloseEngine();
+    const auto stats = CloseSession();
     if (!stats.ok()) {
       std::fprintf(stderr, "small_trainer: %s\n", stats.status().ToString().c_str());
       return 1;

@@ -9,7 +9,6 @@
 #include "tests/support/step.h"
 
 int main(int argc, char** argv) {
-  using outboard::transport::Session;
   const long steps = argc > 1 ? std::atol(argv[1]) : 1'000'000'000;
   const auto fail = [](const absl::Status& status, int code) {
     std::fprintf(stderr, "stepper: %s\n", status.ToString().c_str());
@@ -19,7 +18,7 @@ int main(int argc, char** argv) {
   if (!options.ok()) return fail(options.status(), 2);
   if (const char* ms = std::getenv("STEPPER_RECONNECT_MS"))
     options->reconnect_timeout = std::chrono::milliseconds(std::atol(ms));
-  auto session = Session::Connect(*options);
+  auto session = outboard::Session::Connect(*options);
   if (!session.ok()) return fail(session.status(), 2);
   std::puts("open");
   for (long step = 1; step <= steps; ++step) {

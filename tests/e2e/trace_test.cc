@@ -103,7 +103,7 @@ class TraceTest : public ::testing::Test {
     options.target = target;
     options.trace = &trace;
     {
-      auto session = transport::Session::Connect(options);
+      auto session = Session::Connect(options);
       EXPECT_TRUE(session.ok()) << session.status();
       for (int i = 0; session.ok() && i < steps; ++i) {
         const absl::Status step = test::Step(**session);

@@ -17,7 +17,7 @@ using test::SmallNet;
 
 // The losses of some steps; everything random comes from the seed.
 std::vector<double> Train(test::EngineKind kind, int steps) {
-  SetEngine(test::InProcessEngine(kind));
+  SetSession(test::InProcessSession(kind));
   Tensor::manual_seed(7);
   std::vector<double> losses;
   {
@@ -35,7 +35,7 @@ std::vector<double> Train(test::EngineKind kind, int steps) {
       losses.push_back(loss.item());
     }
   }
-  SetEngine(nullptr);
+  SetSession(nullptr);
   return losses;
 }
 
@@ -52,7 +52,7 @@ TEST(TrainInProcess, Learns) {
 }
 
 TEST(TrainInProcess, StepIsOneRunAndOneRoundTrip) {
-  SetEngine(test::InProcessEngine(test::EngineKind::kCompiled));
+  SetSession(test::InProcessSession(test::EngineKind::kCompiled));
   {
     Tensor w = Tensor::uniform({8, 4}).requires_grad_();
     optim::SGD sgd({w}, 0.1);
@@ -63,14 +63,14 @@ TEST(TrainInProcess, StepIsOneRunAndOneRoundTrip) {
       loss.backward();
       sgd.step({loss});
       loss.item();
-      stats.push_back(EngineIfConnected()->stats());
+      stats.push_back(SessionIfConnected()->stats());
     }
     EXPECT_EQ(stats[5].runs - stats[2].runs, 3u);
     // None where the answer is there before it is asked for.
     EXPECT_LE(stats[5].blocking_round_trips - stats[2].blocking_round_trips, 3u);
     EXPECT_EQ(stats[5].frames_up - stats[2].frames_up, 3u);
   }
-  SetEngine(nullptr);
+  SetSession(nullptr);
 }
 
 }  // namespace

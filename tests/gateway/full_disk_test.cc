@@ -13,7 +13,6 @@ namespace outboard {
 namespace {
 
 using absl::StatusCode;
-using transport::Session;
 
 bool own_mounts = false;
 
@@ -40,7 +39,8 @@ const int64_t kDims[] = {16};
 absl::Status Echo(Session& session) {
   const uint64_t in = session.NewHandle();
   const std::string bytes(16, 'e');
-  if (absl::Status status = session.Put(in, 1, kDims, bytes); !status.ok()) return status;
+  if (absl::Status status = session.Put(in, DType::kBool, kDims, bytes); !status.ok())
+    return status;
   auto seq = session.Fetch(in);
   if (!seq.ok()) return seq.status();
   auto value = session.Await(*seq, 0);
@@ -55,7 +55,7 @@ TEST_F(FullDiskTest, BlobsAreRefusedAndNothingHalfWrittenStays) {
   std::string bytes(5 << 20, '\0');
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 2654435761u >> 13);
   const int64_t dims[] = {static_cast<int64_t>(bytes.size())};
-  const absl::Status status = session->Put(session->NewHandle(), 1, dims, bytes);
+  const absl::Status status = session->Put(session->NewHandle(), DType::kBool, dims, bytes);
   test::ExpectAsDocumented("The gateway's disk is full: a large Put", status);
   EXPECT_TRUE(test::Eventually([&] { return test::CountFiles(blobs() + "/tmp") == 0; }));
   // The last chunk fits and may have come whole before the other failed; the next try need not send
@@ -66,7 +66,7 @@ TEST_F(FullDiskTest, BlobsAreRefusedAndNothingHalfWrittenStays) {
   // A smaller blob still fits: the room was given back.
   bytes.resize(3 << 19);
   const int64_t fewer[] = {static_cast<int64_t>(bytes.size())};
-  EXPECT_TRUE(session->Put(session->NewHandle(), 1, fewer, bytes).ok());
+  EXPECT_TRUE(session->Put(session->NewHandle(), DType::kBool, fewer, bytes).ok());
   EXPECT_TRUE(session->Close().ok());
 }
 

@@ -86,8 +86,7 @@ class LocalAttachTest : public test::GatewayTest {
 
   // A client that connects, and the hello of the executor that its session awaits.
   proto::LocalAttach ClientComes() {
-    client_ =
-        std::async(std::launch::async, [this] { return transport::Session::Connect(Options()); });
+    client_ = std::async(std::launch::async, [this] { return Session::Connect(Options()); });
     proto::GatewayCommand command;
     while (join_->Read(&command))
       if (command.has_assign()) break;
@@ -101,7 +100,7 @@ class LocalAttachTest : public test::GatewayTest {
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientReaderWriter<proto::WorkerEvent, proto::GatewayCommand>> join_;
   std::string name_;
-  std::future<absl::StatusOr<std::unique_ptr<transport::Session>>> client_;
+  std::future<absl::StatusOr<std::unique_ptr<Session>>> client_;
 };
 
 TEST_F(LocalAttachTest, FramesPassBothWaysInPiecesOfAnySize) {
@@ -124,7 +123,7 @@ TEST_F(LocalAttachTest, FramesPassBothWaysInPiecesOfAnySize) {
   const std::string data(900'000, 'x');
   const std::vector<int64_t> dims = {static_cast<int64_t>(data.size())};
   for (uint64_t handle = 1; handle <= 5; ++handle)
-    ASSERT_TRUE((*session)->Put(handle, 1, dims, data).ok());
+    ASSERT_TRUE((*session)->Put(handle, DType::kBool, dims, data).ok());
   uint64_t got = 0, last_seq = 0;
   while (got < 5 * data.size()) {
     ASSERT_TRUE(executor.Receive(frame));
@@ -205,7 +204,7 @@ TEST_F(LocalAttachTest, ManyFramesInOneWrite) {
   for (int i = 0; i < 25; ++i) executor.Send(many);  // 15 MB, past what may wait
   answer.mutable_items(0)->mutable_done()->set_through_seq(1);
   const std::vector<int64_t> dims = {4};
-  ASSERT_TRUE((*session)->Put(1, 1, dims, "data").ok());
+  ASSERT_TRUE((*session)->Put(1, DType::kBool, dims, "data").ok());
   executor.Send(answer);
   EXPECT_TRUE((*session)->Sync().ok());
 }

@@ -129,7 +129,7 @@ class Client {
   void Collect() {
     std::erase_if(awaited_, [&](const Awaited& awaited) {
       if (!core_.Ready(awaited.seq, awaited.index)) return false;
-      const absl::StatusOr<transport::Value> value = core_.Take(awaited.seq, awaited.index);
+      const absl::StatusOr<HostTensor> value = core_.Take(awaited.seq, awaited.index);
       if (!value.ok())
         world_->Broken("client ", number_, ": item ", awaited.seq,
                        " fails: ", value.status().ToString());

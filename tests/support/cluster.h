@@ -87,9 +87,9 @@ class Cluster {
     return options;
   }
   // Patient: a worker that was lost needs a moment to be there again.
-  std::unique_ptr<transport::Session> Connect() {
-    absl::StatusOr<std::unique_ptr<transport::Session>> session = absl::UnknownError("");
-    EXPECT_TRUE(Eventually([&] { return (session = transport::Session::Connect(Options())).ok(); }))
+  std::unique_ptr<Session> Connect() {
+    absl::StatusOr<std::unique_ptr<Session>> session = absl::UnknownError("");
+    EXPECT_TRUE(Eventually([&] { return (session = Session::Connect(Options())).ok(); }))
         << session.status();
     return session.ok() ? *std::move(session) : nullptr;
   }

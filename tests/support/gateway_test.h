@@ -67,8 +67,8 @@ class GatewayTest : public ::testing::Test {
     return options;
   }
 
-  std::unique_ptr<transport::Session> Connect(std::string key = "") {
-    auto session = transport::Session::Connect(Options(std::move(key)));
+  std::unique_ptr<Session> Connect(std::string key = "") {
+    auto session = Session::Connect(Options(std::move(key)));
     EXPECT_TRUE(session.ok()) << session.status();
     return session.ok() ? *std::move(session) : nullptr;
   }

@@ -27,15 +27,15 @@ inline transport::RunRequest RequestOf(const UOp* sink, std::vector<uint64_t> in
 }
 
 // x + x of three floats. DATA_LOSS if the answer is wrong.
-inline absl::Status Step(transport::Session& session) {
+inline absl::Status Step(Session& session) {
   Graph g;
   const UOp* x = Param(g, 0, DType::kF32, {Dim(3)});
   const float in[] = {1, 2.5, -3};
   const float expected[] = {2, 5, -6};
   const int64_t dims[] = {3};
   const uint64_t input = session.NewHandle(), output = session.NewHandle();
-  absl::Status put = session.Put(input, static_cast<uint32_t>(DType::kF32), dims,
-                                 {reinterpret_cast<const char*>(in), sizeof in});
+  absl::Status put =
+      session.Put(input, DType::kF32, dims, {reinterpret_cast<const char*>(in), sizeof in});
   if (!put.ok()) return put;
   auto seq = session.Run(RequestOf(Sink(g, {Add(g, x, x)}), {input}, {output}, /*fetch=*/true));
   if (!seq.ok()) return seq.status();

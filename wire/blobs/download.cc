@@ -1,13 +1,11 @@
 #include "wire/blobs/download.h"
 
-#include <fcntl.h>
 #include <grpcpp/impl/rpc_method.h>
 #include <grpcpp/support/sync_stream.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <mutex>
@@ -270,22 +268,6 @@ absl::StatusOr<Downloaded> DownloadParts(const BlobConnections& connections,
     if (absl::Status status = download.LookIntoFile(); !status.ok()) return status;
   }
   return download.Run();
-}
-
-absl::StatusOr<Downloaded> DownloadFile(const BlobConnections& connections, const Hash& root,
-                                        const std::string& path, const TransferOptions& options) {
-  auto blob = ListBlob(connections, root, options);
-  if (!blob.ok()) return blob.status();
-  const std::string part = path + ".part";
-  const bool fresh = access(part.c_str(), F_OK) != 0;
-  const int fd = open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) return absl::UnknownError(absl::StrCat("cannot open ", part, ": ", strerror(errno)));
-  auto downloaded = DownloadBlob(connections, *blob, fd, fresh, options);
-  if (close(fd) != 0 && downloaded.ok()) return FileError("close the file", errno);
-  if (!downloaded.ok()) return downloaded.status();
-  if (rename(part.c_str(), path.c_str()) != 0)
-    return absl::UnknownError(absl::StrCat("cannot name ", path, ": ", strerror(errno)));
-  return downloaded;
 }
 
 }  // namespace outboard::wire

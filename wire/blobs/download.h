@@ -55,10 +55,4 @@ absl::StatusOr<Downloaded> DownloadParts(const BlobConnections& connections,
                                          std::span<const FilePart> parts, uint64_t file_bytes,
                                          int fd, bool fresh, const TransferOptions& options = {});
 
-// As DownloadBlob into `path`, by way of "<path>.part": the file is there whole or not at all.
-// Errors also: UNKNOWN  the file cannot be written (named)
-absl::StatusOr<Downloaded> DownloadFile(const BlobConnections& connections, const Hash& root,
-                                        const std::string& path,
-                                        const TransferOptions& options = {});
-
 }  // namespace outboard::wire

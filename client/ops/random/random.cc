@@ -48,16 +48,16 @@ std::shared_ptr<internal::TensorState> UploadWord(uint64_t word, const At& at) {
 
 }  // namespace
 
-// The key and the counter, of the current engine.
+// The key and the counter, of the current session.
 ThreadState& internal::RandomState(const At& at) {
   ThreadState& state = ThreadState::Get();
-  absl::StatusOr<std::shared_ptr<Engine>> engine = CurrentEngine();
-  ThrowIfError(engine.status(), at);
+  absl::StatusOr<std::shared_ptr<Session>> session = CurrentSession();
+  ThrowIfError(session.status(), at);
   if (!state.seed) state.seed = FirstSeed(at);
-  if (state.random_key == nullptr || state.random_engine != *engine) {
+  if (state.random_key == nullptr || state.random_session != *session) {
     state.random_key = UploadWord(*state.seed, at);
     state.random_counter = UploadWord(0, at);
-    state.random_engine = *std::move(engine);
+    state.random_session = *std::move(session);
   }
   return state;
 }
@@ -121,7 +121,7 @@ void Tensor::manual_seed(uint64_t seed, At at) {
   ThreadState& state = ThreadState::Get();
   state.seed = seed;
   state.random_key = state.random_counter = nullptr;
-  state.random_engine = nullptr;
+  state.random_session = nullptr;
 }
 
 Tensor Tensor::rand(const Dims& dims, DType dtype, At at) {

@@ -21,7 +21,12 @@ bool PendingAnswers::OnValue(proto::Value& piece) {
   Slot& slot = it->second;
   std::string& bytes = slot.value.bytes;
   if (bytes.empty()) {
-    slot.value.dtype = piece.dtype();
+    if (piece.dtype() >= kDTypeCount) {
+      Fail(key.first,
+           absl::InternalError(absl::StrCat("a value of the unknown dtype ", piece.dtype())));
+      return true;
+    }
+    slot.value.dtype = static_cast<DType>(piece.dtype());
     slot.value.dims.assign(piece.dims().begin(), piece.dims().end());
     slot.total_bytes = piece.total_bytes();  // no reserve: it is only a claim
   }
@@ -62,7 +67,7 @@ bool PendingAnswers::Ready(uint64_t seq, uint32_t index) const {
   return it == slots_.end() || it->second.forgotten || it->second.complete;
 }
 
-absl::StatusOr<Value> PendingAnswers::Take(uint64_t seq, uint32_t index) {
+absl::StatusOr<HostTensor> PendingAnswers::Take(uint64_t seq, uint32_t index) {
   const auto it = slots_.find({seq, index});
   if (it == slots_.end() || it->second.forgotten)
     return absl::FailedPreconditionError(absl::StrCat("value ", index, " of item ", seq,

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/session/request.h"
+#include "compiler/ir/host_tensor.h"
 #include "proto/cloud.pb.h"
 
 namespace outboard::transport {
@@ -24,14 +25,14 @@ class PendingAnswers {
   // ---- values: (item, index)
   void Expect(uint64_t seq, uint32_t index);
   // True if it was the last missing piece of its value. Pieces of one value may come on two
-  // streams, and so in any order. One beyond the value's end fails what its item owes with
-  // INTERNAL.
+  // streams, and so in any order. One beyond the value's end, or of an unknown dtype, fails what
+  // its item owes with INTERNAL.
   bool OnValue(proto::Value& piece);
   // A new epoch: values that are not complete come again from the beginning.
   void Restart();
   bool Ready(uint64_t seq, uint32_t index) const;
   // Errors: FAILED_PRECONDITION  not asked for, or taken already
-  absl::StatusOr<Value> Take(uint64_t seq, uint32_t index);  // Ready only
+  absl::StatusOr<HostTensor> Take(uint64_t seq, uint32_t index);  // Ready only
   void Forget(uint64_t seq, uint32_t index);
   // Whether the value still has to come.
   bool Misses(uint64_t seq, uint32_t index) const { return incomplete_.contains({seq, index}); }
@@ -52,7 +53,7 @@ class PendingAnswers {
  private:
   using Key = std::pair<uint64_t, uint32_t>;
   struct Slot {
-    Value value;
+    HostTensor value;
     std::map<uint64_t, std::string> ahead;  // by offset, beyond value.bytes
     uint64_t total_bytes = 0;
     bool complete = false;

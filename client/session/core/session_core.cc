@@ -157,7 +157,9 @@ absl::StatusOr<uint64_t> SessionCore::Run(const RunRequest& request) {
   steps_ += std::max(1u, request.repeat);
   ResendBuffer::Entry entry;
   entry.graph = request.graph;
-  return Add(*std::move(item), std::move(entry)).seq;
+  const uint64_t seq = Add(*std::move(item), std::move(entry)).seq;
+  provenance_.Remember(seq, request.origin);
+  return seq;
 }
 
 absl::StatusOr<uint64_t> SessionCore::Fetch(std::span<const uint64_t> handles) {
@@ -402,7 +404,7 @@ void SessionCore::End(absl::Status status) {
 // ---- what is known ------------------------------------------------------------------------------
 
 absl::Status SessionCore::TakeFirstFailure() {
-  return std::exchange(first_failure_, absl::OkStatus());
+  return provenance_.Explain(std::exchange(first_failure_, absl::OkStatus()));
 }
 
 std::vector<std::string> SessionCore::TakeNotices() { return std::exchange(notices_, {}); }

@@ -1,6 +1,7 @@
 // The client's side of a session without I/O: numbers the items, keeps those that may have to be
 // sent again (ring.h), knows which graphs the server has, how much may be in flight (window.h and
-// the server's credit), which answers are awaited (awaited.h) and which items failed.
+// the server's credit), which answers are awaited (awaited.h), which items failed and which lines
+// of the program sent them (provenance.h).
 //
 // Calls take what the program or the stream does; frames to send collect inside and are taken by
 // TakeFrames. The time is told by Advance, on any monotonic clock, and moves the window only. Not
@@ -27,6 +28,7 @@
 #include "client/session/core/send_window.h"
 #include "client/session/request.h"
 #include "client/session/stats.h"
+#include "client/session/core/provenance.h"
 #include "proto/cloud.pb.h"
 #include "wire/limits.h"
 
@@ -73,10 +75,12 @@ class SessionCore {
   State state() const { return state_; }
   const absl::Status& status() const { return status_; }
   bool Ready(uint64_t seq, uint32_t index) const { return awaited_.Ready(seq, index); }
-  absl::StatusOr<Value> Take(uint64_t seq, uint32_t index) { return awaited_.Take(seq, index); }
+  absl::StatusOr<HostTensor> Take(uint64_t seq, uint32_t index) {
+    return Explained(awaited_.Take(seq, index));
+  }
   void Forget(uint64_t seq, uint32_t index) { awaited_.Forget(seq, index); }
   bool SavedReady(uint64_t seq) const { return awaited_.SavedReady(seq); }
-  absl::StatusOr<Saved> TakeSaved(uint64_t seq) { return awaited_.TakeSaved(seq); }
+  absl::StatusOr<Saved> TakeSaved(uint64_t seq) { return Explained(awaited_.TakeSaved(seq)); }
   // Whether a value is awaited; whether one was so large that it is better had on a stream of its
   // own.
   bool MissesValues() const { return awaited_.misses_any(); }
@@ -94,6 +98,12 @@ class SessionCore {
   // A kernel in use from an item on; what a new worker has to follow to get the same bits.
   using PlanKey = std::pair<uint64_t, std::string>;  // item, kernel
 
+  // A failure that names an item, with the line of the program.
+  template <typename T>
+  absl::StatusOr<T> Explained(absl::StatusOr<T> answer) const {
+    if (answer.ok()) return answer;
+    return provenance_.Explain(answer.status());
+  }
   ResendBuffer::Entry& Add(proto::ClientItem item, ResendBuffer::Entry entry);
   void SendAgain(const ResendBuffer::Entry& entry);
   void EmitGraphOf(const ResendBuffer::Entry& entry, const std::string& id);
@@ -126,6 +136,7 @@ class SessionCore {
   ResendBuffer ring_;
   FramePacker out_;
   PendingAnswers awaited_;
+  Provenance provenance_;
   std::set<std::string> graphs_sent_;  // in this epoch
   std::vector<uint64_t> releases_;
   std::set<uint64_t> failed_;  // of the ring: told already

@@ -1,4 +1,4 @@
-// Runs the table: every row for every type, forward and gradient, on whatever engine is set.
+// Runs the table: every row for every type, forward and gradient, on whatever session is set.
 #include "tests/client/operators/table.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-#include "client/tensor/dry_engine.h"
+#include "client/session/dry_session.h"
 
 #include <atomic>
 
@@ -9,11 +9,15 @@ absl::Status NoValues() {
   return absl::FailedPreconditionError("a dry run computes nothing: there is no value to read");
 }
 
-class DryEngine : public Engine {
+class DrySession final : public Session {
  public:
   uint64_t NewHandle() override { return ++last_handle_; }
   absl::Status Put(uint64_t, DType, std::span<const int64_t>, std::string_view bytes) override {
     bytes_ += bytes.size();
+    return absl::OkStatus();
+  }
+  absl::Status PutBlob(uint64_t, DType, std::span<const int64_t>, uint64_t,
+                       std::string_view) override {
     return absl::OkStatus();
   }
   absl::StatusOr<wire::Uploaded> Upload(std::span<const wire::BlobSource> sources) override {
@@ -22,11 +26,7 @@ class DryEngine : public Engine {
     uploaded.names.resize(sources.size());
     return uploaded;
   }
-  absl::Status PutBlob(uint64_t, DType, std::span<const int64_t>, uint64_t,
-                       std::string_view) override {
-    return absl::OkStatus();
-  }
-  absl::Status AwaitRoom() override { return absl::OkStatus(); }
+  absl::Status AwaitCredit() override { return absl::OkStatus(); }
   absl::StatusOr<uint64_t> Run(const transport::RunRequest& request) override {
     ++runs_;
     steps_ += request.repeat;
@@ -45,6 +45,7 @@ class DryEngine : public Engine {
   bool Ready(uint64_t, uint32_t) const override { return true; }
   void Forget(uint64_t, uint32_t) override {}
   absl::Status Sync() override { return absl::OkStatus(); }
+  absl::Status status() const override { return absl::OkStatus(); }
   transport::Stats stats() const override {
     transport::Stats stats;
     stats.runs = runs_;
@@ -61,6 +62,6 @@ class DryEngine : public Engine {
 
 }  // namespace
 
-std::shared_ptr<Engine> MakeDryEngine() { return std::make_shared<DryEngine>(); }
+std::shared_ptr<Session> MakeDrySession() { return std::make_shared<DrySession>(); }
 
 }  // namespace outboard

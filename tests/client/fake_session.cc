@@ -1,4 +1,4 @@
-#include "tests/client/fake_engine.h"
+#include "tests/client/fake_session.h"
 
 #include <gtest/gtest.h>
 
@@ -40,13 +40,13 @@ absl::StatusOr<std::vector<HostTensor>> Repeated(const transport::RunRequest& re
 }
 }  // namespace
 
-uint64_t FakeEngine::NewHandle() {
+uint64_t FakeSession::NewHandle() {
   const std::lock_guard lock(mutex_);
   return ++last_handle_;
 }
 
-absl::Status FakeEngine::Put(uint64_t handle, DType dtype, std::span<const int64_t> dims,
-                             std::string_view bytes) {
+absl::Status FakeSession::Put(uint64_t handle, DType dtype, std::span<const int64_t> dims,
+                              std::string_view bytes) {
   const std::lock_guard lock(mutex_);
   if (closed_) return Closed();
   ++puts;
@@ -56,7 +56,7 @@ absl::Status FakeEngine::Put(uint64_t handle, DType dtype, std::span<const int64
   return absl::OkStatus();
 }
 
-absl::StatusOr<wire::Uploaded> FakeEngine::Upload(std::span<const wire::BlobSource> sources) {
+absl::StatusOr<wire::Uploaded> FakeSession::Upload(std::span<const wire::BlobSource> sources) {
   std::lock_guard lock(mutex_);
   ++uploads;
   wire::Uploaded uploaded;
@@ -74,8 +74,8 @@ absl::StatusOr<wire::Uploaded> FakeEngine::Upload(std::span<const wire::BlobSour
   return uploaded;
 }
 
-absl::Status FakeEngine::PutBlob(uint64_t handle, DType dtype, std::span<const int64_t> dims,
-                                 uint64_t size_bytes, std::string_view root) {
+absl::Status FakeSession::PutBlob(uint64_t handle, DType dtype, std::span<const int64_t> dims,
+                                  uint64_t size_bytes, std::string_view root) {
   const std::lock_guard lock(mutex_);
   if (closed_) return Closed();
   const auto blob = blobs_.find(std::string(root));
@@ -87,7 +87,7 @@ absl::Status FakeEngine::PutBlob(uint64_t handle, DType dtype, std::span<const i
   return absl::OkStatus();
 }
 
-absl::StatusOr<uint64_t> FakeEngine::Run(const transport::RunRequest& request) {
+absl::StatusOr<uint64_t> FakeSession::Run(const transport::RunRequest& request) {
   const std::lock_guard lock(mutex_);
   if (closed_) return Closed();
   ++runs;
@@ -97,7 +97,8 @@ absl::StatusOr<uint64_t> FakeEngine::Run(const transport::RunRequest& request) {
   if (!decode) {
     for (const uint32_t index : request.donate) buffers_.erase(request.inputs[index]);
     for (const uint64_t handle : request.outputs) buffers_[handle];
-    return ++last_seq_;
+    provenance_.Remember(++last_seq_, request.origin);
+    return last_seq_;
   }
   EXPECT_EQ(IdOfEncoding(*request.graph).bytes, request.graph_id);
   Graph graph;
@@ -148,13 +149,13 @@ absl::StatusOr<uint64_t> FakeEngine::Run(const transport::RunRequest& request) {
     }
     EXPECT_TRUE(buffers_.emplace(request.outputs[i], std::move(buffer)).second);
   }
-  ++last_seq_;
+  provenance_.Remember(++last_seq_, request.origin);
   for (const uint32_t index : request.fetch)
     tickets_[{last_seq_, index}] = buffers_.at(request.outputs[index]);
   return last_seq_;
 }
 
-absl::StatusOr<uint64_t> FakeEngine::Fetch(std::span<const uint64_t> handles) {
+absl::StatusOr<uint64_t> FakeSession::Fetch(std::span<const uint64_t> handles) {
   const std::lock_guard lock(mutex_);
   if (closed_) return Closed();
   ++fetches;
@@ -170,8 +171,8 @@ absl::StatusOr<uint64_t> FakeEngine::Fetch(std::span<const uint64_t> handles) {
   return last_seq_;
 }
 
-absl::StatusOr<uint64_t> FakeEngine::Save(std::string_view name,
-                                          std::span<const transport::SaveEntry> entries) {
+absl::StatusOr<uint64_t> FakeSession::Save(std::string_view name,
+                                           std::span<const transport::SaveEntry> entries) {
   const std::lock_guard lock(mutex_);
   if (closed_) return Closed();
   ++last_seq_;
@@ -200,15 +201,17 @@ absl::StatusOr<uint64_t> FakeEngine::Save(std::string_view name,
   return last_seq_;
 }
 
-absl::StatusOr<transport::Saved> FakeEngine::AwaitSaved(uint64_t seq) {
+absl::StatusOr<transport::Saved> FakeSession::AwaitSaved(uint64_t seq) {
   const std::lock_guard lock(mutex_);
   ++awaits;
   const auto found = saved_.extract(seq);
   if (found.empty()) return absl::FailedPreconditionError("a save taken twice");
-  return found.mapped();
+  absl::StatusOr<transport::Saved>& saved = found.mapped();
+  if (!saved.ok()) return provenance_.Explain(saved.status());
+  return saved;
 }
 
-absl::StatusOr<std::vector<transport::StoredArray>> FakeEngine::Stored(const std::string& name) {
+absl::StatusOr<std::vector<transport::StoredArray>> FakeSession::Stored(const std::string& name) {
   const std::lock_guard lock(mutex_);
   const auto found = checkpoints.find(name);
   if (found == checkpoints.end()) return absl::NotFoundError("nothing is stored as " + name);
@@ -216,30 +219,29 @@ absl::StatusOr<std::vector<transport::StoredArray>> FakeEngine::Stored(const std
   for (const auto& [array, value] : found->second) {
     const std::string root = RootOf(wire::NameBlob(value.bytes));
     blobs_[root] = value.bytes;
-    arrays.push_back(
-        {array, static_cast<uint32_t>(value.dtype), value.dims, value.bytes.size(), root});
+    arrays.push_back({array, value.dtype, value.dims, value.bytes.size(), root});
   }
   return arrays;
 }
 
-void FakeEngine::Release(uint64_t handle) {
+void FakeSession::Release(uint64_t handle) {
   const std::lock_guard lock(mutex_);
   if (closed_) return;
   EXPECT_EQ(buffers_.erase(handle), 1u) << "released twice: " << handle;
 }
 
-absl::StatusOr<HostTensor> FakeEngine::Await(uint64_t seq, uint32_t index) {
+absl::StatusOr<HostTensor> FakeSession::Await(uint64_t seq, uint32_t index) {
   const std::lock_guard lock(mutex_);
   ++awaits;
   const auto found = tickets_.find({seq, index});
   if (found == tickets_.end()) return absl::FailedPreconditionError("a value taken twice");
   Buffer buffer = std::move(found->second);
   tickets_.erase(found);
-  if (!buffer.poison.ok()) return buffer.poison;
+  if (!buffer.poison.ok()) return provenance_.Explain(buffer.poison);
   return std::move(buffer.value);
 }
 
-absl::Status FakeEngine::Close() {
+absl::Status FakeSession::Close() {
   closed_ = true;
   return absl::OkStatus();
 }

@@ -1,7 +1,7 @@
-// A dry run: what a program would send, built and encoded as ever, and thrown away. For finding out
-// what a program costs on its own side, and what it would send, without a cloud and without data.
+// A dry run: what a program would send is built and encoded as ever, and thrown away. Shows what a
+// program costs on its own side, and what it would send, without a cloud and without data.
 //
-//   SetEngine(MakeDryEngine());
+//   SetSession(MakeDrySession());
 //   train();                                        // at the speed at which it builds graphs
 //
 // Errors: FAILED_PRECONDITION where a value is asked for; there are none. Bytes that are put count
@@ -10,10 +10,10 @@
 
 #include <memory>
 
-#include "client/tensor/engine.h"
+#include "client/session/session.h"
 
 namespace outboard {
 
-std::shared_ptr<Engine> MakeDryEngine();
+std::shared_ptr<Session> MakeDrySession();
 
 }  // namespace outboard

@@ -9,13 +9,14 @@
 #include <string>
 #include <vector>
 
-#include "client/tensor/engine.h"
+#include "client/session/current_session.h"
+#include "client/session/core/provenance.h"
 #include "compiler/ir/host_tensor.h"
 #include "compiler/ir/op.h"
 
 namespace outboard {
 
-class FakeEngine : public Engine {
+class FakeSession : public Session {
  public:
   uint64_t NewHandle() override;
   absl::Status Put(uint64_t handle, DType dtype, std::span<const int64_t> dims,
@@ -23,7 +24,7 @@ class FakeEngine : public Engine {
   absl::StatusOr<wire::Uploaded> Upload(std::span<const wire::BlobSource> sources) override;
   absl::Status PutBlob(uint64_t handle, DType dtype, std::span<const int64_t> dims,
                        uint64_t size_bytes, std::string_view root) override;
-  absl::Status AwaitRoom() override { return room; }
+  absl::Status AwaitCredit() override { return credit; }
   absl::StatusOr<uint64_t> Run(const transport::RunRequest& request) override;
   absl::StatusOr<uint64_t> Fetch(std::span<const uint64_t> handles) override;
   absl::StatusOr<uint64_t> Save(std::string_view name,
@@ -35,6 +36,7 @@ class FakeEngine : public Engine {
   bool Ready(uint64_t seq, uint32_t index) const override { return true; }
   void Forget(uint64_t seq, uint32_t index) override { ++forgotten; }
   absl::Status Sync() override { return absl::OkStatus(); }
+  absl::Status status() const override { return absl::OkStatus(); }
   transport::Stats stats() const override { return {}; }
   absl::Status Close() override;
 
@@ -45,7 +47,7 @@ class FakeEngine : public Engine {
   int64_t runs = 0, puts = 0, fetches = 0, awaits = 0, donated = 0, forgotten = 0;
   bool evaluate = true;        // false: results are zeros; for counting only
   bool decode = true;          // false: a Run only counts; its outputs are empty
-  absl::Status room;           // not OK: a wait for room is cut short with it
+  absl::Status credit;         // not OK: a wait for credit is interrupted with it
   absl::Status fail_next_run;  // the next Run's outputs are poisoned with it
   std::optional<Op> fail_op;   // the operation that it is about, if the cloud knows
   transport::RunRequest last;  // the last Run
@@ -62,6 +64,7 @@ class FakeEngine : public Engine {
   std::mutex mutex_;
   uint64_t last_handle_ = 0, last_seq_ = 0;
   bool closed_ = false;
+  transport::Provenance provenance_;
   std::map<uint64_t, Buffer> buffers_;
   std::map<std::string, std::string> blobs_;  // by root
   std::set<transport::GraphHash> graphs_;
