@@ -1,44 +1,47 @@
-// The three kinds of streams that a gateway serves.
+// The three kinds of streams that a gateway serves: endpoints that gRPC writes for, whose messages
+// go to their ports.
 #pragma once
 
-#include <memory>
-#include <string>
 #include <utility>
 
-#include "gateway/data_path/hub.h"
+#include "gateway/data_path/endpoints.h"
+#include "gateway/data_path/ports.h"
 #include "gateway/data_path/stream.h"
+#include "gateway/server/authenticator.h"
 #include "proto/cloud.pb.h"
 #include "proto/fleet.pb.h"
 
 namespace outboard::gateway {
 
 // Cloud.Session.
-class ClientStream final : public ClientSide {
+class ClientStream final : public Stream<proto::ClientFrame, proto::ServerFrame>,
+                           public ClientEndpoint {
  public:
-  ClientStream(Hub* hub, const grpc::CallbackServerContext& context);
-  // Told by the hub, under its lock, before the executor is told to begin.
-  void SetRelay(std::shared_ptr<Relay> relay);
+  ClientStream(CoreDriver* driver, DriverHost* host, Authenticator* gatekeeper,
+               const grpc::CallbackServerContext& context);
+
+  void Send(proto::ServerFrame frame) override { Stream::Send(std::move(frame)); }
+  void End(absl::Status why) override { Stream::End(std::move(why)); }
+  bool AskDrained() override { return Stream::AskDrained(); }
+  void ResumeReading() override { Stream::ResumeReading(); }
+  bool Hold() override { return Stream::Hold(); }
+  void Unhold() override { Stream::Unhold(); }
 
  private:
-  bool OnMessage(proto::ClientFrame frame) override;
-  void OnReadEnd() override;
-  void OnDrained() override;
-  void OnGone() override;
-  std::shared_ptr<Relay> relay();
+  bool OnMessage(proto::ClientFrame frame) override { return port_.OnFrame(std::move(frame)); }
+  void OnReadEnd() override { port_.OnReadEnd(); }
+  void OnDrained() override { port_.OnDrained(); }
+  void OnGone() override { port_.OnGone(); }
 
-  Hub* const hub_;
-  const std::string bearer_;
-  ConnId conn_;
-  bool opened_ = false;  // the first item was read; the reader's own
-  std::mutex relay_mutex_;
-  std::shared_ptr<Relay> relay_;
+  ClientPort port_;
 };
 
 // Fleet.Attach.
 class ExecutorStream final : public Stream<proto::ServerFrame, proto::ClientFrame>,
-                             public ExecutorSide {
+                             public ExecutorEndpoint {
  public:
-  ExecutorStream(Hub* hub, const grpc::CallbackServerContext& context);
+  ExecutorStream(CoreDriver* driver, Authenticator* gatekeeper,
+                 const grpc::CallbackServerContext& context);
 
   void Send(proto::ClientFrame frame) override { Stream::Send(std::move(frame)); }
   void End(absl::Status why) override { Stream::End(std::move(why)); }
@@ -46,33 +49,31 @@ class ExecutorStream final : public Stream<proto::ServerFrame, proto::ClientFram
   void ResumeReading() override { Stream::ResumeReading(); }
 
  private:
-  bool OnMessage(proto::ServerFrame frame) override;
+  bool OnMessage(proto::ServerFrame frame) override { return port_.OnFrame(std::move(frame)); }
   void OnReadEnd() override;
-  void OnDrained() override;
-  void OnGone() override;
-  void Leave();
+  void OnDrained() override { port_.OnDrained(); }
+  void OnGone() override { port_.Leave(); }
 
-  Hub* const hub_;
-  SessionId session_;
-  std::shared_ptr<Relay> relay_;
-  std::atomic<bool> left_{false};
+  ExecutorPort port_;
 };
 
 // Fleet.Join.
 class ControlStream final
-    : public Stream<proto::WorkerEvent, proto::GatewayCommand, PlainQueue<proto::GatewayCommand>> {
+    : public Stream<proto::WorkerEvent, proto::GatewayCommand, PlainQueue<proto::GatewayCommand>>,
+      public WorkerEndpoint {
  public:
-  ControlStream(Hub* hub, const grpc::CallbackServerContext& context, const CoreOptions& options);
+  ControlStream(CoreDriver* driver, Authenticator* gatekeeper,
+                const grpc::CallbackServerContext& context);
+
+  void Send(proto::GatewayCommand command) override { Stream::Send(std::move(command)); }
+  void End(absl::Status why) override { Stream::End(std::move(why)); }
 
  private:
   bool OnMessage(proto::WorkerEvent event) override;
   void OnReadEnd() override;
-  void OnGone() override;
-  bool Refuse(absl::Status why);
+  void OnGone() override { port_.OnGone(); }
 
-  Hub* const hub_;
-  const CoreOptions options_;
-  WorkerId worker_;
+  WorkerPort port_;
 };
 
 }  // namespace outboard::gateway

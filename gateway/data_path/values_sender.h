@@ -6,25 +6,33 @@
 
 #include <grpcpp/server_context.h>
 
-#include <atomic>
+#include <utility>
 
-#include "gateway/data_path/hub.h"
-#include "gateway/data_path/relay.h"
+#include "gateway/base/pool.h"
+#include "gateway/data_path/core_driver.h"
+#include "gateway/data_path/stream.h"
+#include "gateway/server/authenticator.h"
 #include "proto/cloud.pb.h"
 
 namespace outboard::gateway {
 
-class ValuesSender final : public ValuesSide {
+class ValuesSender final
+    : public SendingStream<grpc::ServerWriteReactor<proto::ServerFrame>, proto::ServerFrame>,
+      public ValuesEndpoint {
  public:
   // Ends with NOT_FOUND unless id and token are those of a session of the caller's tenant.
-  ValuesSender(Hub* hub, const grpc::CallbackServerContext& context,
-               const proto::ValuesRequest& request);
+  ValuesSender(CoreDriver* driver, Authenticator* gatekeeper, Pool* pool,
+               const grpc::CallbackServerContext& context, const proto::ValuesRequest& request);
+
+  void Send(proto::ServerFrame frame) override { SendingStream::Send(std::move(frame)); }
+  void End(absl::Status why) override { SendingStream::End(std::move(why)); }
+  bool AskDrained() override { return SendingStream::AskDrained(); }
 
  private:
   void OnDrained() override;
   void OnGone() override;
 
-  Hub* const hub_;
+  CoreDriver* const driver_;
   SessionId session_;
 };
 

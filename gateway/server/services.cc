@@ -31,12 +31,12 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, Authentic
 
 grpc::ServerBidiReactor<proto::ClientFrame, proto::ServerFrame>* CloudService::Session(
     grpc::CallbackServerContext* context) {
-  return new ClientStream(hub_, *context);
+  return new ClientStream(driver_, host_, gatekeeper_, *context);
 }
 
 grpc::ServerWriteReactor<proto::ServerFrame>* CloudService::Values(
     grpc::CallbackServerContext* context, const proto::ValuesRequest* request) {
-  return new ValuesSender(hub_, *context, *request);
+  return new ValuesSender(driver_, gatekeeper_, pool_, *context, *request);
 }
 
 // ---- accounts -----------------------------------------------------------------------------------
