@@ -7,7 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 
-#include "gateway/core/core.h"
+#include "gateway/ledger/ids.h"
 
 namespace outboard::gateway {
 

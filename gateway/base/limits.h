@@ -1,4 +1,5 @@
-// Limits of the gateway's adapters; those of the wire are in wire/limits.h.
+// Limits of the gateway's data path and adapters; those of the wire are in wire/limits.h.
+// Each says in its name or beside it what it counts.
 #pragma once
 
 #include <cstddef>

@@ -160,6 +160,11 @@ void BlobRetention::BeginSession(TenantId tenant, const SessionId& session) {
   sessions_.try_emplace(session, Session{.tenant = tenant});
 }
 
+absl::StatusOr<uint64_t> BlobRetention::SizeOf(TenantId tenant, const wire::Hash& root) {
+  OB_ASSIGN_OR_RETURN(const BlobStore::Blob blob, store_->Find(tenant, root));
+  return blob.size_bytes;
+}
+
 absl::Status BlobRetention::UseBlob(TenantId tenant, const SessionId& session,
                                     const wire::Hash& root, uint64_t seq, uint64_t behind_seq) {
   OB_RETURN_IF_ERROR(store_->Protect(tenant, std::span(&root, 1)));

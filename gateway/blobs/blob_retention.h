@@ -28,12 +28,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "gateway/blobs/blob_store.h"
+#include "gateway/blobs/blob_uses.h"
 #include "gateway/blobs/manifest.h"
 #include "gateway/blobs/names.h"
 
 namespace outboard::gateway {
 
-class BlobRetention {
+class BlobRetention final : public BlobUses {
  public:
   using Done = std::function<void(absl::Status)>;
 
@@ -64,11 +65,10 @@ class BlobRetention {
 
   // ---- sessions ----
   // Before any of the others; again for a session that goes on. Waits for no disk.
-  void BeginSession(TenantId tenant, const SessionId& session);
-  // A Put of the session by this blob, as item `seq`; of the items up to `behind_seq` none is ever
-  // applied again, so their blobs may go.
+  void BeginSession(TenantId tenant, const SessionId& session) override;
+  absl::StatusOr<uint64_t> SizeOf(TenantId tenant, const wire::Hash& root) override;
   absl::Status UseBlob(TenantId tenant, const SessionId& session, const wire::Hash& root,
-                       uint64_t seq, uint64_t behind_seq);
+                       uint64_t seq, uint64_t behind_seq) override;
   // Its worker has committed this blob, and will say what for by one of the next two.
   absl::Status UploadedBy(TenantId tenant, const SessionId& session, const wire::Hash& root);
   // The manifest is the session's last snapshot, which holds everything up to item `seq`. `write`
@@ -85,7 +85,7 @@ class BlobRetention {
                                const wire::Hash& manifest);
   // And then, once: what sessions made and none protects is removed.
   void RestoreDone() { store_->RemoveIdleOfSessions(); }
-  void EndSession(const SessionId& session);
+  void EndSession(const SessionId& session) override;
 
  private:
   struct Session {

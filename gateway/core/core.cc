@@ -1,7 +1,7 @@
 // Invariants (CheckInvariants; tests quote the numbers)
-//   G1  A device is held by at most one session, and that session names it.
-//   G2  A session holds devices exactly in kStarting, kLive and kDetached; in these and in kParked
-//       it has a worker that is known, in the others none.
+//   G1  A slot is held by at most one session, and a seat of that session names it.
+//   G2  A session has a seat exactly in kStarting, kLive, kDetached and kParked, on a worker that
+//       is known; the seat holds slots in all of these but kParked. No session has two seats yet.
 //   G3  A session is metered exactly in kLive and kDetached: never before the customer can use the
 //       device, never after.
 //   G4  A connection belongs to at most one session; kLive and kQueued have one, kDetached and
@@ -41,7 +41,25 @@ int64_t Since(MonoTime now, MonoTime then) { return now.ns - then.ns; }
 
 uint32_t GatewayCore::Worker::free() const {
   if (draining) return 0;
-  return static_cast<uint32_t>(std::count(devices.begin(), devices.end(), std::nullopt));
+  return static_cast<uint32_t>(std::count_if(
+      slots.begin(), slots.end(), [](const Slot& slot) { return !slot.holder.has_value(); }));
+}
+
+const Seat* GatewayCore::Session::SeatOn(WorkerId worker) const {
+  const auto seat = std::find_if(seats.begin(), seats.end(),
+                                 [&](const Seat& seat) { return seat.worker == worker; });
+  return seat == seats.end() ? nullptr : &*seat;
+}
+
+bool GatewayCore::Session::attached() const {
+  return !seats.empty() &&
+         std::all_of(seats.begin(), seats.end(), [](const Seat& seat) { return seat.attached; });
+}
+
+uint32_t GatewayCore::Session::slots_held() const {
+  size_t held = 0;
+  for (const Seat& seat : seats) held += seat.slots.size();
+  return static_cast<uint32_t>(held);
 }
 
 GatewayCore::GatewayCore(CoreOptions options)
@@ -60,7 +78,8 @@ void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
   Worker& worker = workers_[event.worker];
   worker.name = event.name;
   worker.node = event.node;
-  worker.devices.assign(event.devices, std::nullopt);
+  worker.slots.clear();
+  for (const DeviceSlot& device : event.devices) worker.slots.push_back({device, std::nullopt});
   worker.heard = now_;
   Welcome welcome{event.worker, {}, {}};
   for (const HeldExecutor& held : event.held) {
@@ -88,10 +107,14 @@ void GatewayCore::Handle(const WorkerHeartbeat& event, Out& out) {
   std::vector<Charge> charges;
   for (const SessionId& id : event.alive) {
     Session* session = Find(id);
-    if (session == nullptr || !session->metered || session->worker != event.worker) continue;
-    for (uint32_t i = 0; i < session->devices.size(); ++i) {
-      auto more = meter_.Confirm({{id, session->grant}, i}, now_);
-      if (more.ok()) Charged(*session, *more, charges);
+    if (session == nullptr || !session->metered) continue;
+    uint32_t device = 0;  // counts within the session
+    for (const Seat& seat : session->seats) {
+      for (size_t i = 0; i < seat.slots.size(); ++i, ++device) {
+        if (seat.worker != event.worker) continue;
+        auto more = meter_.Confirm({{id, session->grant}, device}, now_);
+        if (more.ok()) Charged(*session, *more, charges);
+      }
     }
   }
   PostCharges(std::move(charges), out);
@@ -113,7 +136,7 @@ void GatewayCore::LoseWorker(WorkerId id, const std::string& why, bool may_retur
   it->second.draining = true;  // what its sessions give back must not be given to those who wait
   std::vector<SessionId> lost;
   for (const auto& [session_id, session] : sessions_) {
-    if (session.worker == id) lost.push_back(session_id);
+    if (session.SeatOn(id) != nullptr) lost.push_back(session_id);
   }
   for (const SessionId& session_id : lost) {
     Session& session = sessions_.at(session_id);
@@ -211,7 +234,7 @@ void GatewayCore::Handle(const ClientResume& event, Out& out) {
     case State::kLive:
     case State::kDetached: return GoLive(*session, out);
     case State::kStarting:
-      if (session->attached) LeaseAndGoLive(*session, out);
+      if (session->attached()) LeaseAndGoLive(*session, out);
       return;
     case State::kQueued:
     case State::kOrphaned: return;
@@ -273,14 +296,19 @@ bool GatewayCore::MayKeep(const SessionId& id, uint64_t seq) const {
 
 bool GatewayCore::Awaits(const SessionId& id) const {
   auto it = sessions_.find(id);
-  return it != sessions_.end() && !it->second.attached &&
+  return it != sessions_.end() && !it->second.attached() &&
          (it->second.state == State::kStarting || it->second.state == State::kParked);
+}
+
+bool GatewayCore::HasSeat(const SessionId& id) const {
+  auto it = sessions_.find(id);
+  return it != sessions_.end() && !it->second.seats.empty();
 }
 
 void GatewayCore::Handle(const ExecutorAttached& event, Out& out) {
   if (!Awaits(event.session)) return;
   Session& session = *Find(event.session);
-  session.attached = true;
+  session.seats.front().attached = true;
   session.wall = event.wall;
   session.idle_since = now_;
   if (session.state == State::kStarting && IsSome(session.conn)) LeaseAndGoLive(session, out);
@@ -288,9 +316,9 @@ void GatewayCore::Handle(const ExecutorAttached& event, Out& out) {
 
 void GatewayCore::Handle(const ExecutorGone& event, Out& out) {
   Session* session = Find(event.session);
-  if (session == nullptr || !session->worker.has_value()) return;
+  if (session == nullptr || session->seats.empty()) return;
   if (event.placement != 0 && event.placement != session->placement) return;  // G9
-  if (event.worker.has_value() && event.worker != session->worker) return;
+  if (event.worker.has_value() && session->SeatOn(*event.worker) == nullptr) return;
   std::string how = "the executor ended";
   if (!event.why.ok()) how.assign(event.why.message().data(), event.why.message().size());
   if (event.crashed) return Replace(*session, how, out);
@@ -351,10 +379,10 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
     End(session.id, WorkerLost(session.lost_how), SessionRowState::kLost, "worker lost", out);
   } else if (queued && !moved && in_state > options_.queue_ns) {
     End(session.id, NoDevice(session), SessionRowState::kClosed, "no device", out);
-  } else if (session.state == State::kStarting && !session.attached &&
+  } else if (session.state == State::kStarting && !session.attached() &&
              in_state > options_.start_ns) {
     Replace(session, "it started no executor in time", out);
-  } else if (session.state == State::kStarting && session.attached && idle) {
+  } else if (session.state == State::kStarting && session.attached() && idle) {
     Park(session, out);
   } else if (session.state == State::kDetached && !session.busy && idle) {
     Park(session, out);
@@ -387,14 +415,14 @@ GatewayCore::Session* GatewayCore::FindByConn(ConnId conn) {
 
 uint32_t GatewayCore::devices_total() const {
   uint32_t total = 0;
-  for (const auto& [id, worker] : workers_) total += static_cast<uint32_t>(worker.devices.size());
+  for (const auto& [id, worker] : workers_) total += static_cast<uint32_t>(worker.slots.size());
   return total;
 }
 
 uint32_t GatewayCore::devices_busy() const {
   uint32_t busy = 0;
   for (const auto& [id, worker] : workers_) {
-    for (const auto& holder : worker.devices) busy += holder.has_value();
+    for (const Slot& slot : worker.slots) busy += slot.holder.has_value();
   }
   return busy;
 }
@@ -407,13 +435,16 @@ std::string GatewayCore::CheckInvariants() const {
       return std::find(states.begin(), states.end(), s.state) != states.end();
     };
     const bool holds = in({State::kStarting, State::kLive, State::kDetached});
-    if (holds != !s.devices.empty()) return "G2: devices of " + id.Hex();
-    if ((holds || in({State::kParked})) != s.worker.has_value()) return "G2: worker of " + id.Hex();
-    if (s.worker.has_value() && !workers_.contains(*s.worker)) return "G2: worker of " + id.Hex();
-    for (uint32_t i : s.devices) {
-      if (workers_.at(*s.worker).devices.at(i) != id) return "G1: device of " + id.Hex();
+    if (holds != (s.slots_held() > 0)) return "G2: slots of " + id.Hex();
+    const bool sits = holds || in({State::kParked});
+    if (s.seats.size() != (sits ? 1 : 0)) return "G2: seats of " + id.Hex();
+    for (const Seat& seat : s.seats) {
+      if (!workers_.contains(seat.worker)) return "G2: worker of " + id.Hex();
+      for (uint32_t i : seat.slots) {
+        if (workers_.at(seat.worker).slots.at(i).holder != id) return "G1: slot of " + id.Hex();
+      }
     }
-    held += s.devices.size();
+    held += s.slots_held();
     if (s.metered != in({State::kLive, State::kDetached})) return "G3: " + id.Hex();
     const bool has_conn = IsSome(s.conn);
     if (in({State::kLive, State::kQueued}) && !has_conn) return "G4: no connection: " + id.Hex();
@@ -424,7 +455,7 @@ std::string GatewayCore::CheckInvariants() const {
     if (in({State::kShelved}) && !s.recoverable) return "G8: " + id.Hex();
     if (s.moved.size() > options_.moves_max) return "G8: moved too often: " + id.Hex();
   }
-  if (held != devices_busy()) return "G1: a device is held by nobody";
+  if (held != devices_busy()) return "G1: a slot is held by no session";
   if (queued.size() != queue_.size()) return "G5: twice in the queue";
   return "";
 }

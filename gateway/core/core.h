@@ -38,6 +38,8 @@ class GatewayCore {
   bool MayKeep(const SessionId& session, uint64_t seq) const;
   // Whether the session's executor has still to attach.
   bool Awaits(const SessionId& session) const;
+  // Whether it has an executor, attached or not.
+  bool HasSeat(const SessionId& session) const;
   Bill BillOf(const SessionId& session) const;
 
   // From now on no session is opened or resumed: UNAVAILABLE.
@@ -54,9 +56,13 @@ class GatewayCore {
  private:
   enum class State { kQueued, kStarting, kLive, kDetached, kParked, kOrphaned, kShelved };
 
+  struct Slot {
+    DeviceSlot device;
+    std::optional<SessionId> holder;
+  };
   struct Worker {
     std::string name, node;
-    std::vector<std::optional<SessionId>> devices;  // who holds it
+    std::vector<Slot> slots;
     MonoTime heard;
     bool draining = false;
     uint32_t free() const;
@@ -70,13 +76,11 @@ class GatewayCore {
     ConnId conn;  // value 0: none
     uint64_t epoch = 0;
     uint32_t devices_wanted = 1;
-    std::optional<WorkerId> worker;  // where its executor is
-    std::string node;                // of that worker, or the last one
-    std::vector<uint32_t> devices;   // held
-    uint64_t placement = 0;          // of the last Assign
-    uint64_t grant = 0;              // of the current or last lease
+    std::vector<Seat> seats;  // where its executors are
+    std::string node;         // of that worker, or the last one
+    uint64_t placement = 0;   // of the last Assign
+    uint64_t grant = 0;       // of the current or last lease
     bool metered = false;
-    bool attached = false;
     bool busy = false;
     bool held_device = false;  // kOrphaned: before
     // Its client keeps what no snapshot holds, so that another executor can go on from there.
@@ -94,6 +98,10 @@ class GatewayCore {
     WallTime wall;
     Bill past;     // of leases that ended
     Bill charged;  // all charges so far, of these and of the current one
+
+    const Seat* SeatOn(WorkerId worker) const;
+    bool attached() const;  // all of its executors
+    uint32_t slots_held() const;
   };
 
   using Out = std::vector<Action>;
@@ -120,7 +128,7 @@ class GatewayCore {
   void Enqueue(Session& session, Out& out);
   void PlaceQueue(Out& out);
   bool TryPlace(Session& session, Out& out);
-  void StartWith(Session& session, WorkerId worker, std::vector<uint32_t> devices);
+  void StartWith(Session& session, WorkerId worker, std::vector<uint32_t> slots);
   void LeaseAndGoLive(Session& session, Out& out);
   void GoLive(Session& session, Out& out);
   void GoDetached(Session& session, Out& out);
@@ -136,6 +144,8 @@ class GatewayCore {
   void PutRow(const Session& session, SessionRowState state, Out& out);
   void StartLease(Session& session, Out& out);
   void StopLease(Session& session, bool lost, const std::string& why, Out& out);
+  const DeviceSlot& DeviceAt(const Seat& seat, size_t i) const;
+  MicroUsd PriceOf(const Session& session) const;
   static void Charged(Session& session, const std::vector<Charge>& more, std::vector<Charge>& all);
   void PostCharges(std::vector<Charge> charges, Out& out);
   absl::Status NoDevice(const Session& session) const;

@@ -37,6 +37,22 @@ struct Token {
 
 constexpr int64_t kSecondNs = 1'000'000'000;
 
+// A device of a worker. Its index in the worker's list is its slot, which an Assign names.
+struct DeviceSlot {
+  std::string device_class;                        // of its hardware; empty: not told
+  uint64_t memory_bytes = 0;                       // 0: not told
+  MicroUsd price_per_hour = kDefaultPricePerHour;  // a lease keeps the one it began with
+};
+
+// Where one executor of a session is, and which slots it holds there. Its index in the session's
+// list is its rank.
+struct Seat {
+  WorkerId worker;
+  std::vector<uint32_t> slots;  // empty: its device was given back, its state is still there
+  bool attached = false;
+  bool operator==(const Seat&) const = default;
+};
+
 struct CoreOptions {
   MicroUsd price_per_hour = kDefaultPricePerHour;
   // A session waits so long for a device: longer than idle_ns, so that a program that is started
@@ -71,7 +87,7 @@ struct HeldExecutor {  // one that outlived its connection; its attach token is 
 struct WorkerJoined {
   WorkerId worker;
   std::string name;
-  uint32_t devices = 1;
+  std::vector<DeviceSlot> devices;
   std::string node;  // the same each time that it joins
   std::vector<HeldExecutor> held;
 };
@@ -181,8 +197,8 @@ struct Live {
   SessionId session;
   TenantId tenant;
   uint64_t epoch = 0;
-  WorkerId worker;
-  std::vector<uint32_t> devices;
+  std::vector<Seat> seats;  // one, until a session spans several workers
+  MicroUsd price_per_hour;  // of all its slots together
   bool recoverable = false;
   std::string snapshot_root;  // where an executor that has no state yet begins; empty: with none
 };

@@ -8,38 +8,56 @@ namespace outboard::gateway {
 // Grants are counted here, as the rows count them: one for each lease that began.
 void GatewayCore::StartLease(Session& session, Out& out) {
   LeaseId lease{session.id, ++session.grant};
-  for (uint32_t i = 0; i < session.devices.size(); ++i) {
-    // Cannot fail for a fresh grant but for the meter's own limit; then the session is not billed,
-    // which is our loss.
-    meter_.Grant({{lease, i}, session.tenant, options_.price_per_hour, session.wall}, now_)
-        .IgnoreError();
+  uint32_t device = 0;
+  for (const Seat& seat : session.seats) {
+    for (size_t i = 0; i < seat.slots.size(); ++i, ++device) {
+      // Cannot fail for a fresh grant but for the meter's own limit; then the session is not
+      // billed, which is our loss.
+      meter_
+          .Grant({{lease, device}, session.tenant, DeviceAt(seat, i).price_per_hour, session.wall},
+                 now_)
+          .IgnoreError();
+    }
   }
   session.metered = true;
-  out.push_back(WriteLease{lease, session.tenant, static_cast<uint32_t>(session.devices.size()),
-                           *session.worker, ""});
+  out.push_back(
+      WriteLease{lease, session.tenant, session.slots_held(), session.seats.front().worker, ""});
 }
 
 void GatewayCore::StopLease(Session& session, bool lost, const std::string& why, Out& out) {
-  if (session.worker.has_value()) {
-    if (auto it = workers_.find(*session.worker); it != workers_.end()) {
-      for (uint32_t i : session.devices) it->second.devices[i] = std::nullopt;
+  for (const Seat& seat : session.seats) {
+    if (auto it = workers_.find(seat.worker); it != workers_.end()) {
+      for (uint32_t i : seat.slots) it->second.slots[i].holder = std::nullopt;
     }
   }
+  const uint32_t devices = session.slots_held();
   if (session.metered) {
     LeaseId lease{session.id, session.grant};
     std::vector<Charge> charges;
-    for (uint32_t i = 0; i < session.devices.size(); ++i) {
+    for (uint32_t i = 0; i < devices; ++i) {
       LeasedDevice device{lease, i};
       auto more = lost ? meter_.Lose(device) : meter_.Release(device, now_);
       if (more.ok()) Charged(session, *more, charges);
     }
     session.past = session.charged;
     PostCharges(std::move(charges), out);
-    out.push_back(WriteLease{lease, session.tenant, static_cast<uint32_t>(session.devices.size()),
-                             *session.worker, why});
+    out.push_back(WriteLease{lease, session.tenant, devices, session.seats.front().worker, why});
     session.metered = false;
   }
-  session.devices.clear();
+  for (Seat& seat : session.seats) seat.slots.clear();
+}
+
+const DeviceSlot& GatewayCore::DeviceAt(const Seat& seat, size_t i) const {
+  return workers_.at(seat.worker).slots.at(seat.slots.at(i)).device;
+}
+
+MicroUsd GatewayCore::PriceOf(const Session& session) const {
+  MicroUsd sum;
+  for (const Seat& seat : session.seats) {
+    for (size_t i = 0; i < seat.slots.size(); ++i)
+      sum.value += DeviceAt(seat, i).price_per_hour.value;
+  }
+  return sum;
 }
 
 void GatewayCore::Charged(Session& session, const std::vector<Charge>& more,

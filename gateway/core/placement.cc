@@ -46,32 +46,33 @@ bool GatewayCore::TryPlace(Session& session, Out& out) {
   const bool parked = session.state == State::kParked;
   std::optional<WorkerId> chosen;
   for (const auto& [id, worker] : workers_) {
-    if (parked && session.worker != id) continue;
+    if (parked && session.SeatOn(id) == nullptr) continue;
     if (worker.free() < session.devices_wanted) continue;
     if (!chosen.has_value() || chosen == session.lost_on) chosen = id;
   }
   if (!chosen.has_value()) return false;
-  std::vector<uint32_t> devices;
+  std::vector<uint32_t> slots;
   const Worker& worker = workers_.at(*chosen);
-  for (uint32_t i = 0; i < worker.devices.size() && devices.size() < session.devices_wanted; ++i) {
-    if (!worker.devices[i].has_value()) devices.push_back(i);
+  for (uint32_t i = 0; i < worker.slots.size() && slots.size() < session.devices_wanted; ++i) {
+    if (!worker.slots[i].holder.has_value()) slots.push_back(i);
   }
-  StartWith(session, *chosen, std::move(devices));
+  StartWith(session, *chosen, std::move(slots));
   if (!parked) {
-    session.attached = false;
     ++session.placement;
-    out.push_back(Assign{*chosen, session.id, session.tenant, session.placement, session.devices});
-  } else if (session.attached) {
+    out.push_back(Assign{*chosen, session.id, session.tenant, session.placement,
+                         session.seats.front().slots});
+  } else if (session.attached()) {
     LeaseAndGoLive(session, out);
   }
   return true;
 }
 
-void GatewayCore::StartWith(Session& session, WorkerId id, std::vector<uint32_t> devices) {
+// A parked session keeps its seat, and with it whether the executor is attached.
+void GatewayCore::StartWith(Session& session, WorkerId id, std::vector<uint32_t> slots) {
   Worker& worker = workers_.at(id);
-  for (uint32_t i : devices) worker.devices[i] = session.id;
-  session.devices = std::move(devices);
-  session.worker = id;
+  for (uint32_t i : slots) worker.slots[i].holder = session.id;
+  if (session.seats.empty()) session.seats.push_back({id, {}, /*attached=*/false});
+  session.seats.front().slots = std::move(slots);
   session.node = worker.node;
   session.state = State::kStarting;
   session.since = session.idle_since = now_;
@@ -91,8 +92,8 @@ void GatewayCore::GoLive(Session& session, Out& out) {
   session.since = now_;
   ++session.epoch;
   PutRow(session, SessionRowState::kOpen, out);
-  out.push_back(Live{session.conn, session.id, session.tenant, session.epoch, *session.worker,
-                     session.devices, session.recoverable, session.snapshot_root});
+  out.push_back(Live{session.conn, session.id, session.tenant, session.epoch, session.seats,
+                     PriceOf(session), session.recoverable, session.snapshot_root});
 }
 
 void GatewayCore::GoDetached(Session& session, Out& out) {
@@ -114,7 +115,7 @@ void GatewayCore::End(const SessionId& id, absl::Status why, SessionRowState row
   StopLease(session, /*lost=*/row == SessionRowState::kLost, lease_end, out);
   Bill bill = BillOf(id);
   std::erase(queue_, id);
-  if (session.worker.has_value()) out.push_back(EndExecutor{*session.worker, id});
+  for (const Seat& seat : session.seats) out.push_back(EndExecutor{seat.worker, id});
   if (session.epoch > 0) PutRow(session, row, out);
   if (IsSome(session.conn)) {
     conns_.erase(session.conn);
@@ -137,11 +138,11 @@ absl::Status GatewayCore::NoDevice(const Session& session) const {
 
 // The executor may live: its worker has rejoin_ns to come back with it.
 void GatewayCore::Orphan(Session& session, const std::string& how, Out& out) {
-  session.held_device = !session.devices.empty();
+  session.held_device = session.slots_held() > 0;
   StopLease(session, /*lost=*/true, "worker lost", out);
   std::erase(queue_, session.id);
-  session.worker.reset();
-  session.attached = session.busy = false;
+  session.seats.clear();
+  session.busy = false;
   session.lost_how = how;
   session.state = State::kOrphaned;
   session.since = now_;
@@ -157,16 +158,16 @@ bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id) {
     return false;
   Worker& worker = workers_.at(id);
   session->placement = held.placement;
-  session->attached = false;
   const bool fits = std::all_of(held.devices.begin(), held.devices.end(), [&](uint32_t i) {
-    return i < worker.devices.size() && !worker.devices[i].has_value();
+    return i < worker.slots.size() && !worker.slots[i].holder.has_value() &&
+           std::count(held.devices.begin(), held.devices.end(), i) == 1;
   });
   if (fits && session->held_device) {
     StartWith(*session, id, held.devices);
     return true;
   }
   session->state = State::kParked;
-  session->worker = id;
+  session->seats = {{id, {}, /*attached=*/false}};
   session->node = worker.node;
   session->since = now_;
   if (IsSome(session->conn)) queue_.push_back(session->id);
@@ -184,11 +185,11 @@ void GatewayCore::Replace(Session& session, const std::string& how, Out& out) {
   session.lost_how = how;
   StopLease(session, /*lost=*/true, "worker lost", out);
   std::erase(queue_, session.id);
-  if (session.worker.has_value()) {
-    out.push_back(EndExecutor{*session.worker, session.id});
-    session.lost_on = std::exchange(session.worker, std::nullopt);
+  for (const Seat& seat : std::exchange(session.seats, {})) {
+    out.push_back(EndExecutor{seat.worker, session.id});
+    session.lost_on = seat.worker;
   }
-  session.attached = session.busy = false;
+  session.busy = false;
   out.push_back(DropExecutor{session.id});
   session.since = now_;
   const bool has_client = IsSome(session.conn);
@@ -211,7 +212,9 @@ bool GatewayCore::MayMove(Session& session) {
 }
 
 void GatewayCore::PutRow(const Session& session, SessionRowState state, Out& out) {
-  out.push_back(WriteSession{session.id, session.tenant, session.epoch, session.worker, state,
+  std::optional<WorkerId> worker;
+  if (!session.seats.empty()) worker = session.seats.front().worker;
+  out.push_back(WriteSession{session.id, session.tenant, session.epoch, worker, state,
                              session.resume_hash, session.devices_wanted, session.recoverable,
                              session.snapshot_root, session.snapshot_seq});
 }

@@ -1,4 +1,5 @@
-// Verifies graphs before anything else looks at them, once each: the verdict is kept by id.
+// Verifies graphs before anything else looks at them, once each: the verdict is kept by id, for as
+// many of the last graphs as kGraphVerdictsMax says.
 #pragma once
 
 #include <deque>

@@ -1,3 +1,18 @@
+// Invariants
+//   R1  A frame passes only from the client and the executor that the relay has now, and only with
+//       the epoch of the last Connect.
+//   R2  No byte of a graph leaves before the whole was verified (OnGraph); half a graph goes with
+//       its stream.
+//   R3  Who was asked to pause is resumed once: when the other side drained, or when it goes.
+//   R4  While the session can be recovered, plan_ has what an executor that takes over must follow:
+//       what came after the last snapshot, in bytes that fit into an Open.
+//   R5  busy() is true exactly while an item of this epoch was sent and is not done.
+//
+//   alone --SetExecutor--> has an executor --Connect--> connected, of a new epoch
+//   connected --Connect (another client, or this one again)--> connected, of a new epoch
+//   connected --DropClient--> has an executor: what it sends is not passed on, and comes again
+//   after Ack connected --DropExecutor--> has a client: what that sends is not passed on, but its
+//   Close is heard
 #include "gateway/data_path/relay.h"
 
 #include <algorithm>
@@ -15,23 +30,18 @@ namespace {
 constexpr size_t kPlanBytesMax = wire::kFrameBytesMax / 2;  // it has to fit into an Open
 }  // namespace
 
-Relay::Relay(SessionId session, TenantId tenant, MicroUsd price_per_hour, BlobStore* blobs,
-             BlobRetention* catalogue, GraphAdmission* gate)
-    : session_(session),
-      tenant_(tenant),
-      price_per_hour_(price_per_hour),
-      blobs_(blobs),
-      catalogue_(catalogue),
-      gate_(gate) {}
+Relay::Relay(SessionId session, TenantId tenant, BlobUses* blobs, GraphAdmission* gate,
+             RelayTrace::Clock clock)
+    : session_(session), tenant_(tenant), blobs_(blobs), gate_(gate), trace_(std::move(clock)) {}
 
-// ---- the hub ------------------------------------------------------------------------------------
+// ---- the driver ---------------------------------------------------------------------------------
 
-void Relay::SetExecutor(ExecutorSide* executor) {
+void Relay::SetExecutor(ExecutorEndpoint* executor) {
   std::lock_guard lock(mutex_);
   executor_ = executor;
 }
 
-void Relay::Connect(ClientSide* client, const EpochStart& start, const proto::Open& open) {
+void Relay::Connect(ClientEndpoint* client, const EpochStart& start, const proto::Open& open) {
   std::lock_guard lock(mutex_);
   // The client before this one drains no more.
   if (executor_ != nullptr && std::exchange(executor_paused_, false)) executor_->ResumeReading();
@@ -41,7 +51,7 @@ void Relay::Connect(ClientSide* client, const EpochStart& start, const proto::Op
   graph_id_.clear();
   graph_bytes_.clear();
   trace_.Begin(open.trace());
-  if (executor_ == nullptr) return;  // it has just gone; the hub will hear of it
+  if (executor_ == nullptr) return;  // it has just gone; the driver will hear of it
   proto::ClientFrame frame;
   frame.set_epoch(start_.epoch);
   proto::Open& out = *frame.add_items()->mutable_open();
@@ -60,7 +70,7 @@ void Relay::Connect(ClientSide* client, const EpochStart& start, const proto::Op
   executor_->Send(std::move(frame));
 }
 
-void Relay::DropClient(ClientSide* client) {
+void Relay::DropClient(ClientEndpoint* client) {
   std::lock_guard lock(mutex_);
   if (client != nullptr && client_ != client) return;
   ResumeClient();  // another relay may be its next
@@ -68,7 +78,7 @@ void Relay::DropClient(ClientSide* client) {
   if (executor_ != nullptr && std::exchange(executor_paused_, false)) executor_->ResumeReading();
 }
 
-void Relay::DropExecutor(ExecutorSide* executor) {
+void Relay::DropExecutor(ExecutorEndpoint* executor) {
   std::lock_guard lock(mutex_);
   if (executor_ == executor) {
     executor_ = nullptr;
@@ -85,7 +95,7 @@ void Relay::EndExecutor() {
   if (executor_ != nullptr) executor_->End(absl::OkStatus());
 }
 
-void Relay::SetValues(ValuesSide* values) {
+void Relay::SetValues(ValuesEndpoint* values) {
   std::lock_guard lock(mutex_);
   values_ = values;
   if (executor_ != nullptr && std::exchange(executor_paused_, false)) executor_->ResumeReading();
@@ -136,8 +146,8 @@ absl::Status Relay::failure() const {
   return failure_;
 }
 
-void Relay::SendEnd(ClientSide& client, const absl::Status& why, const Bill& bill, uint64_t epoch,
-                    uint64_t through_seq) {
+void Relay::SendEnd(ClientEndpoint& client, const absl::Status& why, const Bill& bill,
+                    uint64_t epoch, uint64_t through_seq) {
   proto::ServerFrame frame;
   frame.set_epoch(epoch);
   proto::Done& done = *frame.add_items()->mutable_done();
@@ -168,7 +178,7 @@ bool Relay::IsHeavy(const proto::ClientFrame& frame) {
   });
 }
 
-absl::Status Relay::FromClient(ClientSide* client, proto::ClientFrame frame, bool& pause) {
+absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame, bool& pause) {
   pause = false;
   const uint64_t came_ns = trace_.Now();
   const int items = frame.items_size();
@@ -220,7 +230,7 @@ absl::Status Relay::FromClient(ClientSide* client, proto::ClientFrame frame, boo
 
 // The whole graph when `piece` was its last; nothing before. A reader may still be busy with a
 // frame when its client comes back on another stream, whose pieces these then are.
-absl::StatusOr<std::optional<std::string>> Relay::Join(ClientSide* client,
+absl::StatusOr<std::optional<std::string>> Relay::Join(ClientEndpoint* client,
                                                        const proto::Graph& piece) {
   if (piece.id().size() != wire::kHashBytes ||
       piece.total_bytes() > uint64_t{limits::kGraphBytesMax}) {
@@ -245,7 +255,7 @@ absl::StatusOr<std::optional<std::string>> Relay::Join(ClientSide* client,
 
 // Pieces are joined, checked, and cut again: nothing of a graph leaves before the whole is known to
 // be good.
-absl::Status Relay::OnGraph(ClientSide* client, proto::Graph& graph, proto::ClientFrame& out) {
+absl::Status Relay::OnGraph(ClientEndpoint* client, proto::Graph& graph, proto::ClientFrame& out) {
   auto joined = Join(client, graph);
   if (!joined.ok()) return joined.status();
   if (!joined->has_value()) return absl::OkStatus();
@@ -285,13 +295,13 @@ absl::Status Relay::CheckBlob(const proto::ClientItem& item, uint64_t behind_seq
     return absl::InvalidArgumentError(
         absl::StrCat("a blob root of ", put.blob_root().size(), " bytes"));
   }
-  auto blob = blobs_->Find(tenant_, *root);
-  if (!blob.ok()) return blob.status();
-  if (blob->size_bytes != put.total_bytes()) {
+  const auto size_bytes = blobs_->SizeOf(tenant_, *root);
+  if (!size_bytes.ok()) return size_bytes.status();
+  if (*size_bytes != put.total_bytes()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a Put of ", put.total_bytes(), " bytes by a blob of ", blob->size_bytes));
+        absl::StrCat("a Put of ", put.total_bytes(), " bytes by a blob of ", *size_bytes));
   }
-  return catalogue_->UseBlob(tenant_, session_, *root, item.seq(), behind_seq);
+  return blobs_->UseBlob(tenant_, session_, *root, item.seq(), behind_seq);
 }
 
 void Relay::ExecutorDrained() {
@@ -301,7 +311,7 @@ void Relay::ExecutorDrained() {
 
 // ---- executor to client -------------------------------------------------------------------------
 
-void Relay::FromExecutor(ExecutorSide* executor, proto::ServerFrame frame, bool& pause) {
+void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, bool& pause) {
   const uint64_t came_ns = trace_.Now();
   std::lock_guard lock(mutex_);
   pause = false;
@@ -327,7 +337,7 @@ void Relay::FromExecutor(ExecutorSide* executor, proto::ServerFrame frame, bool&
       opened.set_resume_token(BytesOf(start_.resume_token));
       opened.set_recoverable(start_.recoverable);
       opened.set_worker(start_.worker);
-      opened.set_price_per_hour_micro_usd(static_cast<uint64_t>(price_per_hour_.value));
+      opened.set_price_per_hour_micro_usd(static_cast<uint64_t>(start_.price_per_hour.value));
       // What an earlier epoch sent and the executor did not apply is forgotten there; the client
       // sends it again.
       sent_seq_ = done_seq_ = opened.applied_seq();

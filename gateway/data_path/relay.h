@@ -6,8 +6,8 @@
 // session's names and price, Done the bill, and large values go to a stream of their own where
 // there is one. A frame with none of these passes unchanged.
 //
-// Threads: each side's frames come one at a time; both sides and the hub may call at once. Lock
-// order: hub, relay, stream.
+// Threads: each side's frames come one at a time; both sides and the driver may call at once. Lock
+// order: driver, relay, endpoint.
 #pragma once
 
 #include <atomic>
@@ -22,26 +22,21 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "gateway/blobs/blob_retention.h"
-#include "gateway/blobs/blob_store.h"
-#include "gateway/core/core.h"
-#include "gateway/data_path/executor_side.h"
+#include "gateway/blobs/blob_uses.h"
+#include "gateway/core/events.h"
+#include "gateway/data_path/endpoints.h"
 #include "gateway/data_path/graph_admission.h"
 #include "gateway/data_path/relay_trace.h"
-#include "gateway/data_path/stream.h"
 #include "proto/cloud.pb.h"
 
 namespace outboard::gateway {
-
-using ClientSide = Stream<proto::ClientFrame, proto::ServerFrame>;
-// Cloud.Values.
-using ValuesSide = SendingStream<grpc::ServerWriteReactor<proto::ServerFrame>, proto::ServerFrame>;
 
 // What begins with an epoch: for the executor's Open and the client's Opened.
 struct EpochStart {
   uint64_t epoch = 0;
   Token resume_token;
   std::string worker;  // for people
+  MicroUsd price_per_hour;
   bool recoverable = false;
   uint32_t snapshot_ms = 0;
   std::string snapshot_root;
@@ -49,19 +44,20 @@ struct EpochStart {
 
 class Relay {
  public:
-  Relay(SessionId session, TenantId tenant, MicroUsd price_per_hour, BlobStore* blobs,
-        BlobRetention* catalogue, GraphAdmission* gate);
+  // `clock` is that of traces.
+  Relay(SessionId session, TenantId tenant, BlobUses* blobs, GraphAdmission* gate,
+        RelayTrace::Clock clock = MonoNow);
 
-  // ---- the hub
-  void SetExecutor(ExecutorSide* executor);
+  // ---- the driver
+  void SetExecutor(ExecutorEndpoint* executor);
   // A new epoch: the executor is told Open, and answers Opened to `client`.
-  void Connect(ClientSide* client, const EpochStart& start, const proto::Open& open);
+  void Connect(ClientEndpoint* client, const EpochStart& start, const proto::Open& open);
   // Only if it is this one; nullptr: whichever.
-  void DropClient(ClientSide* client);
-  void DropExecutor(ExecutorSide* executor);
+  void DropClient(ClientEndpoint* client);
+  void DropExecutor(ExecutorEndpoint* executor);
   void EndExecutor();  // closes its stream
   // Large values go there; nullptr: to the client's stream, as all do.
-  void SetValues(ValuesSide* values);
+  void SetValues(ValuesEndpoint* values);
   void SetBill(const Bill& bill);
   // What kernels the session's Runs have used since its last snapshot, for the relay that takes
   // over. `replays`: its executor begins, and is told; otherwise it knows.
@@ -69,8 +65,8 @@ class Relay {
   Plan TakePlan();
   void GivePlan(Plan plan, bool replays);
   // The last Done and, unless `why` is OK, a Failed; then the client's stream ends.
-  static void SendEnd(ClientSide& client, const absl::Status& why, const Bill& bill, uint64_t epoch,
-                      uint64_t through_seq);
+  static void SendEnd(ClientEndpoint& client, const absl::Status& why, const Bill& bill,
+                      uint64_t epoch, uint64_t through_seq);
   bool busy() const { return sent_seq_ > done_seq_; }
   uint64_t done_seq() const { return done_seq_; }
   uint64_t epoch() const;
@@ -80,18 +76,19 @@ class Relay {
   // ---- the client's stream
   // Whether FromClient would verify, hash or read: then it must not run on gRPC's threads.
   static bool IsHeavy(const proto::ClientFrame& frame);
-  // Not OK: the session ends so. Sets `pause` when reading should stop until ResumeReading is
-  // called by us.
-  absl::Status FromClient(ClientSide* client, proto::ClientFrame frame, bool& pause);
+  // Not OK: the session ends so (INVALID_ARGUMENT, RESOURCE_EXHAUSTED, and those of BlobUses). Sets
+  // `pause` when reading should stop until ResumeReading is called by us.
+  absl::Status FromClient(ClientEndpoint* client, proto::ClientFrame frame, bool& pause);
   // ---- the executor's stream
-  void FromExecutor(ExecutorSide* executor, proto::ServerFrame frame, bool& pause);
+  void FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, bool& pause);
   // ---- either, when its queue ran low
   void ExecutorDrained();
   void ClientDrained();
 
  private:
-  absl::Status OnGraph(ClientSide* client, proto::Graph& graph, proto::ClientFrame& out);
-  absl::StatusOr<std::optional<std::string>> Join(ClientSide* client, const proto::Graph& piece);
+  absl::Status OnGraph(ClientEndpoint* client, proto::Graph& graph, proto::ClientFrame& out);
+  absl::StatusOr<std::optional<std::string>> Join(ClientEndpoint* client,
+                                                  const proto::Graph& piece);
   absl::Status CheckBlob(const proto::ClientItem& item, uint64_t behind_seq);
   void ResumeClient();
   void NotePlan(const google::protobuf::RepeatedPtrField<proto::KernelUse>& plan);
@@ -100,17 +97,15 @@ class Relay {
 
   const SessionId session_;
   const TenantId tenant_;
-  const MicroUsd price_per_hour_;
-  BlobStore* const blobs_;
-  BlobRetention* const catalogue_;
+  BlobUses* const blobs_;
   GraphAdmission* const gate_;
   std::atomic<uint64_t> sent_seq_{0}, done_seq_{0};
   RelayTrace trace_;
 
   mutable std::mutex mutex_;
-  ClientSide* client_ = nullptr;
-  ExecutorSide* executor_ = nullptr;
-  ValuesSide* values_ = nullptr;
+  ClientEndpoint* client_ = nullptr;
+  ExecutorEndpoint* executor_ = nullptr;
+  ValuesEndpoint* values_ = nullptr;
   bool client_paused_ = false, executor_paused_ = false;
   EpochStart start_;
   Bill bill_;

@@ -24,7 +24,7 @@ void RelayTrace::Add(const char* name, uint64_t begin_ns, uint64_t seq, std::str
   span.set_name(name);
   span.set_seq(seq);
   span.set_begin_ns(begin_ns);
-  span.set_duration_ns(static_cast<uint64_t>(MonoNow().ns) - begin_ns);
+  span.set_duration_ns(static_cast<uint64_t>(clock_().ns) - begin_ns);
   span.set_detail(std::move(detail));
 }
 
@@ -53,7 +53,7 @@ void RelayTrace::Down(uint64_t begin_ns, proto::Done& done) {
   spans_.clear();
   done.set_spans_dropped(done.spans_dropped() + std::exchange(dropped_, 0));
   if (came_.empty()) came_.emplace_back();
-  const auto now_ns = static_cast<uint64_t>(MonoNow().ns);
+  const auto now_ns = static_cast<uint64_t>(clock_().ns);
   for (proto::Passage& came : came_) {
     came.set_where(proto::Span::GATEWAY);
     came.set_sent_ns(now_ns);

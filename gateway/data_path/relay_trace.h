@@ -9,8 +9,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gateway/base/clock.h"
@@ -22,12 +24,15 @@ class RelayTrace {
  public:
   // Few enough, with as many Passages, to fit beside a full frame, below wire::kMessageBytesMax.
   static constexpr size_t kSpansMax = 512;
+  using Clock = std::function<MonoTime()>;
+
+  explicit RelayTrace(Clock clock = MonoNow) : clock_(std::move(clock)) {}
 
   // With each epoch; what the one before has left is forgotten.
   void Begin(bool wanted);
 
   // The time, or 0 where no trace is wanted: what begins at 0 is not kept.
-  uint64_t Now() const { return wanted_ ? static_cast<uint64_t>(MonoNow().ns) : 0; }
+  uint64_t Now() const { return wanted_ ? static_cast<uint64_t>(clock_().ns) : 0; }
   // Items up to `seq` came from the client at begin_ns and are about to be passed on.
   void Up(uint64_t begin_ns, uint64_t seq, int items);
   void Verified(uint64_t begin_ns, size_t graph_bytes);
@@ -37,6 +42,7 @@ class RelayTrace {
  private:
   void Add(const char* name, uint64_t begin_ns, uint64_t seq, std::string detail);
 
+  const Clock clock_;
   std::atomic<bool> wanted_{false};
   std::mutex mutex_;
   std::vector<proto::Passage> came_;  // since the last Done

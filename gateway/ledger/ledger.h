@@ -55,7 +55,6 @@ struct LedgerAccount {
   static LedgerAccount Tenant(TenantId id);
   static LedgerAccount Revenue() { return {"revenue"}; }
   static LedgerAccount Payments() { return {"payments"}; }
-  static LedgerAccount Adjustments() { return {"adjustments"}; }
   bool operator==(const LedgerAccount&) const = default;
 };
 

@@ -96,15 +96,6 @@ absl::StatusOr<std::vector<Charge>> Meter::Confirm(const LeasedDevice& device, M
   return charges;
 }
 
-std::vector<Charge> Meter::Tick(MonoTime now) {
-  std::vector<Charge> charges;
-  for (auto& [device, state] : devices_) {
-    Advance(state, now);
-    Emit(device, state, options_.seconds_per_charge, charges);
-  }
-  return charges;
-}
-
 absl::StatusOr<std::vector<Charge>> Meter::Pause(const LeasedDevice& device, PauseReason why,
                                                  MonoTime now) {
   OB_ASSIGN_OR_RETURN(std::vector<Charge> charges, Confirm(device, now));

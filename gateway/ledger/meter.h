@@ -79,11 +79,6 @@ class Meter {
   // The device was heard from at `now`. NOT_FOUND: not metered (never granted, or ended); so below.
   absl::StatusOr<std::vector<Charge>> Confirm(const LeasedDevice& device, MonoTime now);
 
-  // Confirm for every metered device, in their order: for a gateway whose devices live and die with
-  // its process. One with workers confirms the devices of a worker when that worker's heartbeat
-  // arrives.
-  std::vector<Charge> Tick(MonoTime now);
-
   // Setting a reason that is set, or clearing one that is not, changes nothing but confirms.
   absl::StatusOr<std::vector<Charge>> Pause(const LeasedDevice& device, PauseReason why,
                                             MonoTime now);

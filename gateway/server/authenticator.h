@@ -10,10 +10,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "gateway/accounts/accounts.h"
+#include "gateway/data_path/host.h"
 
 namespace outboard::gateway {
 
-class Authenticator {
+class Authenticator final : public ClientAuth {
  public:
   // `everybody`: without keys, all are this tenant.
   // `listens_locally`: nobody but this machine can connect.
@@ -21,9 +22,9 @@ class Authenticator {
                 bool listens_locally);
 
   // Reads the disk. UNAUTHENTICATED.
-  absl::StatusOr<Identity> Client(const std::string& bearer);
+  absl::StatusOr<Identity> Client(const std::string& bearer) override;
   // OK while the key stands.
-  absl::Status Check(const std::string& key_id);
+  absl::Status Check(const std::string& key_id) override;
   // UNAUTHENTICATED: a wrong token, or, where there is none, a peer that is not of this machine.
   absl::Status Worker(const grpc::CallbackServerContext& context) const;
 

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gateway/base/limits.h"
+#include "gateway/data_path/core_driver.h"
 #include "wire/blobs/piece.h"
 #include "wire/limits.h"
 #include "wire/status.h"
@@ -49,7 +50,7 @@ bool Serialize(const Message& message, grpc::ByteBuffer* buffer) {
 }  // namespace
 
 absl::StatusOr<TenantId> BlobService::TenantOf(const Caller& caller) {
-  if (caller.session.has_value()) return hub_->TenantOf(*caller.session, caller.token);
+  if (caller.session.has_value()) return driver_->TenantOf(*caller.session, caller.token);
   auto identity = gatekeeper_->Client(caller.bearer);
   if (!identity.ok()) return identity.status();
   return identity->tenant;

@@ -12,22 +12,27 @@
 #include "base/work_queue.h"
 #include "gateway/blobs/blob_retention.h"
 #include "gateway/blobs/blob_store.h"
-#include "gateway/data_path/hub.h"
-#include "gateway/data_path/transfer_limiter.h"
+#include "gateway/streams/transfer_limiter.h"
 #include "gateway/server/authenticator.h"
 #include "gateway/server/caller.h"
 #include "proto/cloud.grpc.pb.h"
 
 namespace outboard::gateway {
 
+class CoreDriver;
+
 // Pieces travel as gRPC's buffers (wire/blobs/piece.h).
 class BlobService final
     : public proto::Blobs::WithRawCallbackMethod_Upload<
           proto::Blobs::WithRawCallbackMethod_Download<proto::Blobs::CallbackService>> {
  public:
-  BlobService(BlobStore* store, BlobRetention* catalogue, Authenticator* gatekeeper, Hub* hub,
-              WorkQueue* pool)
-      : store_(store), catalogue_(catalogue), gatekeeper_(gatekeeper), hub_(hub), pool_(pool) {}
+  BlobService(BlobStore* store, BlobRetention* catalogue, Authenticator* gatekeeper,
+              CoreDriver* driver, WorkQueue* pool)
+      : store_(store),
+        catalogue_(catalogue),
+        gatekeeper_(gatekeeper),
+        driver_(driver),
+        pool_(pool) {}
 
   grpc::ServerUnaryReactor* Missing(grpc::CallbackServerContext* context,
                                     const proto::MissingRequest* request,
@@ -55,7 +60,7 @@ class BlobService final
   BlobStore* const store_;
   BlobRetention* const catalogue_;
   Authenticator* const gatekeeper_;
-  Hub* const hub_;
+  CoreDriver* const driver_;
   WorkQueue* const pool_;
   TransferLimiter uploads_{"uploads", std::chrono::milliseconds(kTransferStalledMs)};
   TransferLimiter downloads_{"downloads", std::chrono::milliseconds(kTransferStalledMs)};

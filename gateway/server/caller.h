@@ -8,14 +8,14 @@
 #include <optional>
 #include <string>
 
-#include "gateway/core/core.h"
+#include "gateway/core/events.h"
 #include "gateway/server/authenticator.h"
 
 namespace outboard::gateway {
 
 struct Caller {
   std::string bearer;
-  // Both or neither. Whether they belong together is Hub::TenantOf's to say.
+  // Both or neither. Whether they belong together is CoreDriver::TenantOf's to say.
   std::optional<SessionId> session;
   Token token;
 

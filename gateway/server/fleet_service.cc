@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "gateway/data_path/streams.h"
+#include "gateway/data_path/core_driver.h"
+#include "gateway/streams/streams.h"
 #include "gateway/server/caller.h"
 #include "wire/status.h"
 
@@ -10,12 +11,12 @@ namespace outboard::gateway {
 
 grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* FleetService::Join(
     grpc::CallbackServerContext* context) {
-  return new ControlStream(hub_, *context, options_);
+  return new ControlStream(driver_, gatekeeper_, *context);
 }
 
 grpc::ServerBidiReactor<proto::ServerFrame, proto::ClientFrame>* FleetService::Attach(
     grpc::CallbackServerContext* context) {
-  return new ExecutorStream(hub_, *context);
+  return new ExecutorStream(driver_, gatekeeper_, *context);
 }
 
 grpc::ServerUnaryReactor* FleetService::Keep(grpc::CallbackServerContext* context,
@@ -30,7 +31,7 @@ grpc::ServerUnaryReactor* FleetService::Keep(grpc::CallbackServerContext* contex
     const std::optional<wire::Hash> manifest = wire::HashFromBytes(request->manifest_root());
     if (!manifest) return finish(absl::InvalidArgumentError("manifest_root is a hash of 32 bytes"));
     const SessionId session = *caller.session;
-    const auto tenant = hub_->TenantOf(session, caller.token);
+    const auto tenant = driver_->TenantOf(session, caller.token);
     if (absl::IsUnavailable(tenant.status())) return finish(tenant.status());
     // Not PERMISSION_DENIED: it was this session's executor, once.
     if (!tenant.ok()) return finish(absl::AbortedError(tenant.status().message()));
@@ -38,11 +39,13 @@ grpc::ServerUnaryReactor* FleetService::Keep(grpc::CallbackServerContext* contex
       return catalogue_->KeepCheckpoint(*tenant, session, request->name(), *manifest, finish);
     const auto write = [this, session, token = caller.token, root = request->manifest_root(),
                         seq = request->seq()](const BlobRetention::Done& written) {
-      hub_->KeepSnapshot(session, token, root, seq, [this, session, written](absl::Status status) {
-        written(status);
-        // Nobody else lets go of what was kept for a session that has ended meanwhile.
-        if (absl::IsNotFound(status)) catalogue_->EndSession(session);
-      });
+      driver_->KeepSnapshot(session, token, root, seq,
+                            [this, session, written](absl::Status status) {
+                              written(status);
+                              // Nobody else lets go of what was kept for a session that has ended
+                              // meanwhile.
+                              if (absl::IsNotFound(status)) catalogue_->EndSession(session);
+                            });
     };
     catalogue_->KeepSnapshot(*tenant, session, *manifest, request->seq(), write, finish);
   });

@@ -6,15 +6,17 @@
 
 #include "base/work_queue.h"
 #include "gateway/blobs/blob_retention.h"
-#include "gateway/data_path/hub.h"
+#include "gateway/server/authenticator.h"
 #include "proto/fleet.grpc.pb.h"
 
 namespace outboard::gateway {
 
+class CoreDriver;
+
 class FleetService final : public proto::Fleet::CallbackService {
  public:
-  FleetService(Hub* hub, BlobRetention* catalogue, WorkQueue* pool, const CoreOptions& options)
-      : hub_(hub), catalogue_(catalogue), pool_(pool), options_(options) {}
+  FleetService(CoreDriver* driver, BlobRetention* catalogue, Authenticator* gatekeeper, WorkQueue* pool)
+      : driver_(driver), catalogue_(catalogue), gatekeeper_(gatekeeper), pool_(pool) {}
   grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* Join(
       grpc::CallbackServerContext* context) override;
   grpc::ServerBidiReactor<proto::ServerFrame, proto::ClientFrame>* Attach(
@@ -24,10 +26,10 @@ class FleetService final : public proto::Fleet::CallbackService {
                                  proto::KeepReply* reply) override;
 
  private:
-  Hub* const hub_;
+  CoreDriver* const driver_;
   BlobRetention* const catalogue_;
+  Authenticator* const gatekeeper_;
   WorkQueue* const pool_;
-  const CoreOptions options_;
 };
 
 }  // namespace outboard::gateway

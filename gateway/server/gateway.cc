@@ -20,9 +20,9 @@
 #include "base/work_queue.h"
 #include "gateway/blobs/blob_retention.h"
 #include "gateway/blobs/blob_store.h"
-#include "gateway/data_path/abstract_listener.h"
-#include "gateway/data_path/hub.h"
-#include "gateway/data_path/local_attach.h"
+#include "gateway/streams/abstract_listener.h"
+#include "gateway/data_path/core_driver.h"
+#include "gateway/streams/local_attach.h"
 #include "gateway/ledger/ledger.h"
 #include "gateway/server/authenticator.h"
 #include "gateway/server/blob_service.h"
@@ -30,6 +30,7 @@
 #include "gateway/server/ledger_writer.h"
 #include "gateway/server/services.h"
 #include "gateway/server/store_service.h"
+#include "gateway/server/process_host.h"
 #include "wire/limits.h"
 
 namespace outboard::gateway {
@@ -111,8 +112,9 @@ class Gateway::Impl {
     gatekeeper_ = std::make_unique<Authenticator>(accounts_.get(), everybody, options_.fleet_token,
                                                   IsLocalAddress(options_.listen));
     books_ = std::make_unique<LedgerWriter>(ledger_.get(), rows_.get());
-    hub_ = std::make_unique<Hub>(options_.core, blobs_.get(), catalogue_.get(), gatekeeper_.get(),
-                                 books_.get(), &pool_);
+    driver_ = std::make_unique<CoreDriver>(options_.core, &host_, books_.get(), catalogue_.get(),
+                                           gatekeeper_.get());
+    ticker_ = std::make_unique<Ticker>(driver_.get());
     if (absl::Status status = TakeOver(); !status.ok()) return status;
     return Serve();
   }
@@ -123,7 +125,7 @@ class Gateway::Impl {
     } else {
       auto lost = rows_->LoseAllLive(WallNow());
       if (!lost.ok()) return lost.status();
-      for (const SessionRow& row : *lost) hub_->Remember(row);
+      for (const SessionRow& row : *lost) driver_->Remember(row);
       if (!lost->empty())
         Log(absl::StrCat(lost->size(), " sessions were lost with the process before this one"));
     }
@@ -142,7 +144,7 @@ class Gateway::Impl {
         session.row.recoverable = false;  // from the beginning, its client has let go of
         session.row.snapshot_root.clear();
       }
-      hub_->Restore(session, *past);
+      driver_->Restore(session, *past);
     }
     if (!taken->empty())
       Log(absl::StrCat(taken->size(),
@@ -158,14 +160,15 @@ class Gateway::Impl {
   }
 
   absl::Status Serve() {
-    auto local = LocalAttach::Start(hub_.get());
+    auto local = LocalAttach::Start(driver_.get(), gatekeeper_.get());
     if (!local.ok()) return local.status();
     local_ = *std::move(local);
-    hub_->SetLocalSocket(local_->name());
-    cloud_ = std::make_unique<CloudService>(hub_.get());
-    fleet_ = std::make_unique<FleetService>(hub_.get(), catalogue_.get(), &pool_, options_.core);
+    driver_->SetLocalSocket(local_->name());
+    cloud_ = std::make_unique<CloudService>(driver_.get(), &host_, gatekeeper_.get(), &pool_);
+    fleet_ =
+        std::make_unique<FleetService>(driver_.get(), catalogue_.get(), gatekeeper_.get(), &pool_);
     blob_service_ = std::make_unique<BlobService>(blobs_.get(), catalogue_.get(), gatekeeper_.get(),
-                                                  hub_.get(), &pool_);
+                                                  driver_.get(), &pool_);
     store_service_ = std::make_unique<StoreService>(catalogue_.get(), gatekeeper_.get(), &pool_);
     account_ =
         std::make_unique<AccountService>(accounts_.get(), ledger_.get(), gatekeeper_.get(), &pool_);
@@ -215,24 +218,26 @@ class Gateway::Impl {
   void Stop(std::chrono::milliseconds drain) {
     if (std::exchange(stopped_, true)) return;
     listener_.reset();
-    if (hub_ != nullptr && server_ != nullptr) {
-      hub_->Drain();
-      hub_->AwaitEmpty(drain);
-      hub_->StopAll();
+    if (driver_ != nullptr && server_ != nullptr) {
+      driver_->Drain();
+      driver_->AwaitEmpty(drain);
+      driver_->StopAll();
       books_->Stop();  // the last bills are written and told
       server_->Shutdown(std::chrono::system_clock::now() + kStreamsEndWithin);
       server_->Wait();
     }
     local_.reset();
+    ticker_.reset();
     pool_.Stop();
     server_.reset();
-    hub_.reset();
+    driver_.reset();
     if (books_ != nullptr) books_->Stop();
   }
 
   GatewayOptions options_;
   std::string address_;
   WorkQueue pool_;
+  ProcessHost host_{&pool_};
   std::unique_ptr<Accounts> accounts_;
   std::unique_ptr<Ledger> ledger_;
   std::unique_ptr<SessionRows> rows_;
@@ -240,7 +245,8 @@ class Gateway::Impl {
   std::unique_ptr<BlobRetention> catalogue_;
   std::unique_ptr<Authenticator> gatekeeper_;
   std::unique_ptr<LedgerWriter> books_;
-  std::unique_ptr<Hub> hub_;
+  std::unique_ptr<CoreDriver> driver_;
+  std::unique_ptr<Ticker> ticker_;
   std::unique_ptr<LocalAttach> local_;
   std::unique_ptr<CloudService> cloud_;
   std::unique_ptr<FleetService> fleet_;
@@ -265,10 +271,10 @@ const std::string& Gateway::address() const { return impl_->address_; }
 std::shared_ptr<grpc::Channel> Gateway::InProcessChannel() {
   return impl_->server_->InProcessChannel(grpc::ChannelArguments());
 }
-uint32_t Gateway::devices_total() const { return impl_->hub_->devices_total(); }
-size_t Gateway::session_count() const { return impl_->hub_->session_count(); }
+uint32_t Gateway::devices_total() const { return impl_->driver_->devices_total(); }
+size_t Gateway::session_count() const { return impl_->driver_->session_count(); }
 bool Gateway::AwaitDevices(uint32_t count, std::chrono::milliseconds limit) {
-  return impl_->hub_->AwaitDevices(count, limit);
+  return impl_->driver_->AwaitDevices(count, limit);
 }
 void Gateway::Stop(std::chrono::milliseconds drain) { impl_->Stop(drain); }
 

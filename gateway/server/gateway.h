@@ -11,7 +11,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "gateway/core/core.h"
+#include "gateway/core/events.h"
 
 namespace outboard::gateway {
 

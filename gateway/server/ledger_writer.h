@@ -1,5 +1,5 @@
 // One thread for the accounts file: postings, session and lease rows, in the order in which they
-// were handed over, so that neither gRPC's threads nor the hub's lock ever wait for the disk.
+// were handed over, so that neither gRPC's threads nor the driver's lock ever wait for the disk.
 //
 // A posting that cannot be written (disk full, file locked) is kept and tried again every second,
 // and what comes after waits behind it: the books never skip a second. The ledger's own idempotency
@@ -17,26 +17,23 @@
 #include <vector>
 
 #include "gateway/accounts/session_rows.h"
+#include "gateway/data_path/host.h"
 #include "gateway/ledger/ledger.h"
 
 namespace outboard::gateway {
 
-class LedgerWriter {
+class LedgerWriter final : public WriteQueue {
  public:
   LedgerWriter(Ledger* ledger, SessionRows* rows);
-  ~LedgerWriter();  // as Stop
+  ~LedgerWriter() override;  // as Stop
 
-  void Post(std::vector<Charge> charges);
-  void Write(SessionRow row);
-  void Grant(LeaseRow row);
-  void EndLease(LeaseId lease, std::string why);
-  // Runs `job` when everything before it is on disk. Not OK: the gateway stops, and some never will
-  // be.
-  void Then(std::function<void(absl::Status)> job);
-  // As Then; while there is trouble, at once.
-  void ThenOrAtOnce(std::function<void()> job);
-  // Why the last attempt to write failed and is tried again; OK while all is well.
-  absl::Status trouble() const;
+  void Post(std::vector<Charge> charges) override;
+  void Write(SessionRow row) override;
+  void Grant(LeaseRow row) override;
+  void EndLease(LeaseId lease, std::string why) override;
+  void Then(std::function<void(absl::Status)> job) override;
+  void ThenOrAtOnce(std::function<void()> job) override;
+  absl::Status trouble() const override;
   // Writes what is queued, within reason, and ends the thread.
   void Stop();
 

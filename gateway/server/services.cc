@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "gateway/base/clock.h"
-#include "gateway/data_path/streams.h"
-#include "gateway/data_path/values_sender.h"
+#include "gateway/streams/streams.h"
+#include "gateway/streams/values_sender.h"
 #include "wire/limits.h"
 #include "wire/status.h"
 
@@ -31,12 +31,12 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, Authentic
 
 grpc::ServerBidiReactor<proto::ClientFrame, proto::ServerFrame>* CloudService::Session(
     grpc::CallbackServerContext* context) {
-  return new ClientStream(hub_, *context);
+  return new ClientStream(driver_, host_, gatekeeper_, *context);
 }
 
 grpc::ServerWriteReactor<proto::ServerFrame>* CloudService::Values(
     grpc::CallbackServerContext* context, const proto::ValuesRequest* request) {
-  return new ValuesSender(hub_, *context, *request);
+  return new ValuesSender(driver_, gatekeeper_, pool_, *context, *request);
 }
 
 // ---- accounts -----------------------------------------------------------------------------------

@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "base/work_queue.h"
-#include "gateway/data_path/hub.h"
 #include "gateway/ledger/ledger.h"
 #include "gateway/server/authenticator.h"
 #include "proto/account.grpc.pb.h"
@@ -12,16 +11,23 @@
 
 namespace outboard::gateway {
 
+class CoreDriver;
+class DriverHost;
+
 class CloudService final : public proto::Cloud::CallbackService {
  public:
-  explicit CloudService(Hub* hub) : hub_(hub) {}
+  CloudService(CoreDriver* driver, DriverHost* host, Authenticator* gatekeeper, WorkQueue* pool)
+      : driver_(driver), host_(host), gatekeeper_(gatekeeper), pool_(pool) {}
   grpc::ServerWriteReactor<proto::ServerFrame>* Values(
       grpc::CallbackServerContext* context, const proto::ValuesRequest* request) override;
   grpc::ServerBidiReactor<proto::ClientFrame, proto::ServerFrame>* Session(
       grpc::CallbackServerContext* context) override;
 
  private:
-  Hub* const hub_;
+  CoreDriver* const driver_;
+  DriverHost* const host_;
+  Authenticator* const gatekeeper_;
+  WorkQueue* const pool_;
 };
 
 class AccountService final : public proto::Account::CallbackService {

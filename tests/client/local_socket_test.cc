@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "gateway/data_path/abstract_listener.h"
+#include "gateway/streams/abstract_listener.h"
 #include "gateway/server/gateway.h"
 #include "tests/support/gateway_test.h"
 

@@ -25,7 +25,7 @@ class World {
   void Play() {
     while (!bytes_.empty()) {
       const int64_t step = int64_t{bytes_.Byte()} * bytes_.Byte() * kSecondNs / 4096;  // up to 16 s
-      // Threads that wait for the hub's lock may tell times out of order.
+      // Threads that wait for the driver's lock may tell times out of order.
       const bool late = bytes_.OneIn(16);
       const Event event = SomeEvent();
       if (!late) {
@@ -62,7 +62,8 @@ class World {
   Event SomeEvent() {
     switch (bytes_.Below(14)) {
       case 0: {
-        WorkerJoined join{WorkerId{++last_worker_}, "w", 1u + bytes_.Below(3), "node", {}};
+        WorkerJoined join{WorkerId{++last_worker_}, "w", {}, "node", {}};
+        join.devices.resize(1u + bytes_.Below(3));
         if (bytes_.OneIn(4)) join.node = "other";
         for (int i = bytes_.Below(3); i > 0; --i)
           join.held.push_back({SomeSession(), {static_cast<uint32_t>(bytes_.Below(3))}, 1});

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
+#include "gateway/blobs/blob_retention.h"
 #include "gateway/data_path/relay.h"
 #include "tests/fuzz/byte_source.h"
 #include "tests/fuzz/wire_seeds.h"
@@ -21,7 +22,7 @@ using namespace outboard::gateway;
 
 namespace {
 
-using ClientStream = test::UnboundStream<proto::ClientFrame, proto::ServerFrame>;
+using ClientStream = test::UnboundClient;
 
 constexpr TenantId kTenant{1};
 constexpr std::string_view kBlob = "sixteen bytes !!";
@@ -54,7 +55,6 @@ class Blobs {
   ~Blobs() { std::filesystem::remove_all(folder_); }
 
   BlobRetention* catalogue() { return catalogue_.get(); }
-  BlobStore* store() { return store_.get(); }
   std::string root() const { return std::string(wire::AsBytes(name_.root)); }
 
  private:
@@ -136,8 +136,7 @@ class Session {
 
   test::ByteSource bytes_;
   GraphAdmission gate_;
-  Relay relay_{SessionId{1, 2},        kTenant, kDefaultPricePerHour, TheBlobs().store(),
-               TheBlobs().catalogue(), &gate_};
+  Relay relay_{SessionId{1, 2}, kTenant, TheBlobs().catalogue(), &gate_};
   test::UnboundExecutor executor_;
   ClientStream clients_[2];
   uint64_t epoch_ = 0;

@@ -366,6 +366,17 @@ TEST(GatewayCoreRecovery, OfTwoExecutorsOnOneDeviceTheOneWithoutAClientWaits) {
   EXPECT_EQ(w.Get<Live>()->conn, ConnId{6});
 }
 
+TEST(GatewayCoreRecovery, G1AnExecutorThatNamesItsSlotTwiceWaitsForOne) {
+  World w;
+  w.Tell(Row(1));
+  w.Join(1, 2, {HeldExecutor{{0, 1}, {0, 0}, 1}});
+  EXPECT_EQ(w.core.devices_busy(), 0u);
+  w.Tell(ExecutorAttached{SessionId{0, 1}, {}});
+  w.Resume(5, 1);
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.core.devices_busy(), 1u);
+}
+
 TEST(GatewayCoreRecovery, G7AfterARestartAWorkerThatDoesNotJoinIsLost) {
   World w;
   w.Tell(Row(1));

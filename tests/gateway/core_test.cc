@@ -5,6 +5,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <tuple>
 
 #include "tests/gateway/core_world.h"
 #include "tests/support/documented.h"
@@ -44,6 +45,24 @@ TEST(GatewayCore, G3NothingIsBilledBeforeTheExecutorIsThere) {
   w.Tell(ExecutorAttached{id, WallTime{}});
   w.After(1.2, ClientClosed{ConnId{1}});
   EXPECT_EQ(w.Get<EndClient>()->bill.seconds, 1);
+}
+
+TEST(GatewayCore, ASecondCostsWhatItsSlotCosts) {
+  World w;
+  const MicroUsd cheap{3'600}, dear{36'000};  // 1 and 10 micro-dollars a second
+  w.Tell(WorkerJoined{
+      WorkerId{1}, "node1#", {{"small", 1 << 30, cheap}, {"large", 0, dear}}, "node1", {}});
+  EXPECT_EQ(w.core.devices_total(), 2u);
+  for (const auto& [conn, slot, price] : {std::tuple(1, 0u, cheap), std::tuple(2, 1u, dear)}) {
+    w.OpenLive(conn);
+    const Live& live = *w.Get<Live>();
+    EXPECT_EQ(live.seats, (std::vector<Seat>{{WorkerId{1}, {slot}, /*attached=*/true}}));
+    EXPECT_EQ(live.price_per_hour.value, price.value);
+  }
+  w.After(4.0, ClientClosed{ConnId{1}});
+  EXPECT_EQ(w.Get<EndClient>()->bill.amount.value, 4);
+  w.Tell(ClientClosed{ConnId{2}});
+  EXPECT_EQ(w.Get<EndClient>()->bill.amount.value, 40);
 }
 
 TEST(GatewayCore, QueuesInOrderAndPlacesWhenADeviceIsFree) {

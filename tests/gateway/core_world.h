@@ -65,7 +65,8 @@ struct World {
   }
   void Join(uint64_t worker, uint32_t devices = 1, std::vector<HeldExecutor> held = {}) {
     const std::string node = "node" + std::to_string(worker % 10);  // 11 is 1 again
-    Tell(WorkerJoined{WorkerId{worker}, node + "#", devices, node, std::move(held)});
+    Tell(WorkerJoined{WorkerId{worker}, node + "#", std::vector<DeviceSlot>(devices), node,
+                      std::move(held)});
   }
   // The client `conn` comes back for the session that it opened as `opened`.
   void Resume(uint64_t conn, uint64_t opened) {

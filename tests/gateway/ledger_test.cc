@@ -201,7 +201,7 @@ TEST_F(LedgerTest, TheMetersChargesAreTheLedgers) {
   ASSERT_TRUE(
       meter.Grant({.device = device, .tenant = TenantId{1}, .granted_at = kNoon}, {0}).ok());
   for (int i = 1; i <= 30; ++i) {
-    ASSERT_TRUE(ledger->Post(meter.Tick({i * kSecond / 3}), kNoon).ok());
+    ASSERT_TRUE(ledger->Post(*meter.Confirm(device, {i * kSecond / 3}), kNoon).ok());
   }
   ASSERT_TRUE(ledger->Post(*meter.Release(device, {11 * kSecond}), kNoon).ok());
   EXPECT_EQ(ledger->UsageOf(TenantId{1})->device_seconds, 11);

@@ -1,5 +1,5 @@
 // The socket by which executors of the gateway's own machine come: one that is played here.
-#include "gateway/data_path/local_attach.h"
+#include "gateway/streams/local_attach.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

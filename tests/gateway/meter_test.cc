@@ -66,11 +66,11 @@ TEST(Meter, ChargesWholeSecondsAndDropsTheRest) {
   Meter meter({.seconds_per_charge = 1});
   const LeasedDevice device = DeviceOf(1);
   ASSERT_TRUE(meter.Grant(RequestFor(device), At(500)).ok());
-  EXPECT_TRUE(meter.Tick(At(1499)).empty());
-  const auto first = meter.Tick(At(1500));
+  EXPECT_TRUE(meter.Confirm(device, At(1499))->empty());
+  const auto first = *meter.Confirm(device, At(1500));
   ASSERT_EQ(first.size(), 1u);
   EXPECT_EQ(first[0], ChargeFor(device, 0, 1));
-  EXPECT_TRUE(meter.Tick(At(1500)).empty());
+  EXPECT_TRUE(meter.Confirm(device, At(1500))->empty());
   const auto rest = meter.Release(device, At(4499));  // 3.999 s since the grant
   ASSERT_TRUE(rest.ok());
   ASSERT_EQ(rest->size(), 1u);
@@ -82,9 +82,9 @@ TEST(Meter, GathersSecondsUntilThereAreEnough) {
   Meter meter({.seconds_per_charge = 5});
   const LeasedDevice device = DeviceOf(1);
   ASSERT_TRUE(meter.Grant(RequestFor(device), At(0)).ok());
-  EXPECT_TRUE(meter.Tick(At(4900)).empty());
+  EXPECT_TRUE(meter.Confirm(device, At(4900))->empty());
   EXPECT_EQ(meter.Read(device).seconds, 4);
-  EXPECT_EQ(meter.Tick(At(5000)).at(0), ChargeFor(device, 0, 5));
+  EXPECT_EQ(meter.Confirm(device, At(5000))->at(0), ChargeFor(device, 0, 5));
   EXPECT_EQ(meter.Release(device, At(7000))->at(0), ChargeFor(device, 5, 7));
 }
 
@@ -221,8 +221,10 @@ TEST(MeterProperty, BillsTheUnionOfUsableTimeOnce) {
           end(device);
           break;
         case 5:
-          for (auto& [each, its_model] : models) its_model.Confirm(told_ms);
-          take(meter.Tick(At(told_ms)));
+          for (auto& [each, its_model] : models) {
+            its_model.Confirm(told_ms);
+            take(*meter.Confirm(each, At(told_ms)));
+          }
           break;
         default:
           model.Confirm(told_ms);

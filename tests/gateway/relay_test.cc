@@ -17,7 +17,7 @@
 namespace outboard::gateway {
 namespace {
 
-using ClientStream = test::UnboundStream<proto::ClientFrame, proto::ServerFrame>;
+using ClientStream = test::UnboundClient;
 
 EncodedGraph SomeGraph() {
   Graph g;
@@ -49,8 +49,7 @@ class RelayTest : public ::testing::Test {
   const EncodedGraph graph_ = SomeGraph();
   const size_t bytes_ = graph_.bytes.size();
   GraphAdmission gate_;
-  Relay relay_{SessionId{1, 2},   TenantId{1},           kDefaultPricePerHour,
-               /*blobs=*/nullptr, /*catalogue=*/nullptr, &gate_};
+  Relay relay_{SessionId{1, 2}, TenantId{1}, /*blobs=*/nullptr, &gate_};
   test::UnboundExecutor executor_;
   ClientStream first_, second_;
 };
@@ -105,13 +104,9 @@ TEST_F(RelayTest, APieceOfTheStreamBeforeIsNotJoined) {
   EXPECT_GT(executor_.queued_bytes(), bytes_);
 }
 
-class Values final : public ValuesSide {
-  void OnGone() override {}
-};
-
 TEST_F(RelayTest, LargeValuesGoToTheStreamForThem) {
   constexpr size_t kLarge = 200 << 10;
-  Values values;
+  test::UnboundClient values;
   Connect(first_, 1);
   relay_.SetValues(&values);
   const auto answer = [&](uint64_t epoch) {
@@ -150,8 +145,7 @@ TEST_F(RelayTest, AnotherExecutorIsToldThePlanSinceTheSnapshot) {
   done.set_durable_seq(3);
   bool pause = false;
   relay_.FromExecutor(&executor_, frame, pause);
-  Relay next{SessionId{1, 2},   TenantId{1},           kDefaultPricePerHour,
-             /*blobs=*/nullptr, /*catalogue=*/nullptr, &gate_};
+  Relay next{SessionId{1, 2}, TenantId{1}, /*blobs=*/nullptr, &gate_};
   next.GivePlan(relay_.TakePlan(), /*replays=*/true);
   test::UnboundExecutor other;
   next.SetExecutor(&other);

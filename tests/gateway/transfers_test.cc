@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "gateway/base/limits.h"
-#include "gateway/data_path/transfer_limiter.h"
+#include "gateway/streams/transfer_limiter.h"
 
 namespace outboard::gateway {
 namespace {

@@ -1,19 +1,26 @@
-// A gateway of the simulation: the core that decides, and around it what hub and relay do: routes
-// between clients and executors that frames of another epoch, or of another end than the present
-// ones, do not pass; rows on a disk that a crash leaves, everything else gone.
+// A gateway of the simulation: the CoreDriver, the relays and the ports of production, behind
+// endpoints that are simulated connections. What it decides and what passes from whom to whom is
+// theirs; here is only what a process, a disk and a network are.
 #pragma once
 
+#include <algorithm>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
-#include "gateway/core/core.h"
+#include "gateway/accounts/accounts.h"
+#include "gateway/base/limits.h"
+#include "gateway/blobs/blob_uses.h"
+#include "gateway/data_path/core_driver.h"
+#include "gateway/data_path/ports.h"
 #include "proto/cloud.pb.h"
+#include "proto/fleet.pb.h"
 #include "tests/sim/connection.h"
+#include "tests/sim/disk.h"
 #include "tests/sim/planted.h"
 #include "tests/support/memory_store.h"
 
@@ -23,115 +30,153 @@ struct ToClient {
   proto::ServerFrame frame;
   std::optional<absl::Status> end;  // of the stream, after the frame
 };
-using Call =
-    std::function<void()>;  // a message of the control stream: what it makes the other end do
 using ClientConnection = Connection<proto::ClientFrame, ToClient>;
 using ExecutorConnection = Connection<proto::ServerFrame, proto::ClientFrame>;
-using ControlConnection = Connection<Call, Call>;
+using ControlConnection = Connection<proto::WorkerEvent, proto::GatewayCommand>;
 
-// The worker's end of what a gateway commands.
-class WorkerPort {
+// What the process of a gateway gives its driver. Jobs end with it.
+class SimulatedHost final : public gateway::DriverHost {
  public:
-  virtual ~WorkerPort() = default;
-  virtual void Welcomed(std::vector<gateway::SessionId> sessions) = 0;
-  virtual void Assigned(gateway::SessionId session, uint64_t placement,
-                        std::vector<uint32_t> devices) = 0;
-  virtual void Released(gateway::SessionId session) = 0;
+  explicit SimulatedHost(World* world) : world_(world) {}
+  gateway::MonoTime Now() override { return {world_->now()}; }
+  // Some day in 2026.
+  gateway::WallTime WallNow() override { return {1'780'000'000'000 + world_->now_ms()}; }
+  gateway::Token DrawToken() override {
+    const uint64_t hi = world_->Draw();
+    return {hi, world_->Draw()};
+  }
+  void Post(std::function<void()> job) override { After(world_->Between(0, 3) * kMs, job); }
+  void After(int64_t delay_ns, std::function<void()> job) {
+    world_->After(delay_ns, [alive = std::weak_ptr<bool>(alive_), job = std::move(job)] {
+      if (!alive.expired()) job();
+    });
+  }
+  World& world() { return *world_; }
+
+ private:
+  World* const world_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+// Everybody is one tenant, and its keys stand.
+class Everybody final : public gateway::ClientAuth {
+ public:
+  absl::StatusOr<gateway::Identity> Client(const std::string&) override {
+    return gateway::Identity{gateway::TenantId{1}, ""};
+  }
+  absl::Status Check(const std::string&) override { return absl::OkStatus(); }
+};
+
+// Sessions here put no blobs.
+class NoBlobs final : public gateway::BlobUses {
+ public:
+  void BeginSession(gateway::TenantId, const gateway::SessionId&) override {}
+  void EndSession(const gateway::SessionId&) override {}
+  absl::StatusOr<uint64_t> SizeOf(gateway::TenantId, const wire::Hash&) override {
+    return absl::NotFoundError("no such blob");
+  }
+  absl::Status UseBlob(gateway::TenantId, const gateway::SessionId&, const wire::Hash&, uint64_t,
+                       uint64_t) override {
+    return absl::NotFoundError("no such blob");
+  }
+};
+
+// An adapter's half of a connection: what comes in waits while the port pauses; now and then it
+// asks for a pause of the other side, as a full queue does.
+template <typename Message>
+class Inbox {
+ public:
+  void OnMessage(Message message) {
+    waiting_.push_back(std::move(message));
+    Deliver();
+  }
+  // Whether the other side pauses; `drained` follows.
+  template <typename Self, typename Drained>
+  static bool AskDrained(SimulatedHost* host, bool& asked, std::weak_ptr<Self> self,
+                         Drained drained) {
+    if (!asked && !host->world().OneIn(60)) return false;
+    if (std::exchange(asked, true)) return true;
+    host->After(host->world().Between(1, 1000) * kMs, [self, &asked, drained] {
+      const std::shared_ptr<Self> alive = self.lock();
+      if (alive == nullptr) return;
+      asked = false;
+      drained(*alive);
+    });
+    return true;
+  }
+  // Not within the call: locks are held there.
+  template <typename Self>
+  void Resume(SimulatedHost* host, std::weak_ptr<Self> self) {
+    --pauses_;
+    host->After(0, [this, self] {
+      if (const std::shared_ptr<Self> alive = self.lock()) Deliver();
+    });
+  }
+  std::function<bool(Message)> take;  // false: no more until Resume
+
+ private:
+  void Deliver() {
+    while (pauses_ <= 0 && !waiting_.empty()) {
+      Message message = std::move(waiting_.front());
+      waiting_.pop_front();
+      if (!take(std::move(message))) ++pauses_;
+    }
+  }
+
+  std::deque<Message> waiting_;
+  int pauses_ = 0;  // asked for; below 0 where the end was told before it was counted
 };
 
 class Gateway {
  public:
-  Gateway(World* world, Planted planted) : world_(world), planted_(planted) {}
+  Gateway(World* world, Planted planted) : world_(world), planted_(planted), disk_(world) {}
 
-  bool up() const { return core_.has_value(); }
+  bool up() const { return process_ != nullptr; }
   void Start() {
-    core_.emplace(Options());
-    ++generation_;
-    for (const auto& [session, row] : rows_) Restore(session, row);
-    Tick(generation_);
+    process_ = std::make_unique<Process>(this);
+    ++starts_;
+    for (const gateway::TakenOver& taken : disk_.Live())
+      process_->driver.Restore(taken, disk_.UsageOf(taken.row.session));
+    Tick();
   }
   void Crash() {
     world_->ExecutorTrace("gateway crashes");
-    core_.reset();
-    for (auto& [id, client] : clients_) Die(*client.connection);
-    for (auto& [id, worker] : workers_) Die(*worker.connection);
-    for (auto& [id, route] : routes_)
-      if (route.executor != nullptr) Die(*route.executor);
-    clients_.clear();
-    workers_.clear();
-    routes_.clear();
-    attach_.clear();
+    for (const auto& side : process_->clients) Die(*side->connection);
+    for (const auto& side : process_->workers) Die(*side->connection);
+    for (const auto& side : process_->executors) Die(*side->connection);
+    process_.reset();
   }
 
-  // ---- clients
+  // ---- who dials
   void Accept(const std::shared_ptr<ClientConnection>& connection) {
-    const gateway::ConnId conn{next_conn_++};
-    clients_[conn] = {connection, {}, std::nullopt};
-    connection->acceptor.on_message = [this, conn, generation = generation_](auto frame) {
-      if (generation == generation_ && up()) FromClient(conn, std::move(frame));
-    };
-    connection->acceptor.on_lost = [this, conn, generation = generation_] {
-      if (generation != generation_ || !up() || clients_.erase(conn) == 0) return;
-      Tell(gateway::ClientGone{conn});
-    };
+    auto side = std::make_shared<ClientSide>(this, connection);
+    process_->clients.push_back(side);
+    side->Begin();
   }
-
-  // ---- workers
-  void Join(const std::shared_ptr<ControlConnection>& connection, WorkerPort* port,
-            const std::string& node, uint32_t devices, std::vector<gateway::HeldExecutor> held) {
-    const gateway::WorkerId id{next_worker_++};
-    workers_[id] = {connection, port};
-    nodes_[id] = node;
-    connection->acceptor.on_message = [this, generation = generation_](const Call& call) {
-      if (generation == generation_ && up()) call();
-    };
-    connection->acceptor.on_lost = [this, id, generation = generation_] {
-      if (generation != generation_ || !up() || workers_.erase(id) == 0) return;
-      Tell(gateway::WorkerGone{id});
-    };
-    std::erase_if(held, [&](const gateway::HeldExecutor& executor) {
-      const auto attach = attach_.find(executor.session);
-      return attach == attach_.end() || attach->second != executor.placement;
-    });
-    Tell(gateway::WorkerJoined{id, absl::StrCat(node, "#", id.value), devices, node,
-                               std::move(held)});
-  }
-  void Heartbeat(const ControlConnection* connection, std::vector<gateway::SessionId> alive) {
-    for (const auto& [id, worker] : workers_)
-      if (worker.connection.get() == connection)
-        return Tell(gateway::WorkerHeartbeat{id, std::move(alive)});
-  }
-  void SessionEnded(gateway::SessionId session, uint64_t placement) {
-    Tell(gateway::ExecutorGone{session, absl::UnavailableError("the executor ended"), true,
-                               placement});
+  void Accept(const std::shared_ptr<ControlConnection>& connection) {
+    auto side = std::make_shared<WorkerSide>(this, connection);
+    process_->workers.push_back(side);
+    side->Begin();
   }
   // Whether the executor is the session's.
-  bool Attach(gateway::SessionId session, uint64_t placement,
+  bool Attach(gateway::SessionId session, gateway::Token token,
               const std::shared_ptr<ExecutorConnection>& connection) {
-    if (!IsExecutor(session, placement) || !core_->Awaits(session)) return false;
-    routes_[session].executor = connection;
-    connection->acceptor.on_message = [this, session, connection = connection.get(),
-                                       generation = generation_](auto frame) {
-      if (generation == generation_ && up()) FromExecutor(session, connection, std::move(frame));
-    };
-    connection->acceptor.on_lost = [this, session, connection = connection.get(),
-                                    generation = generation_] {
-      if (generation != generation_ || !up()) return;
-      const auto route = routes_.find(session);
-      if (route != routes_.end() && route->second.executor.get() == connection)
-        route->second.executor.reset();
-    };
-    Tell(gateway::ExecutorAttached{session, Wall()});
+    auto side = std::make_shared<ExecutorSide>(this, connection);
+    if (!side->Begin(session, token)) return false;
+    process_->executors.push_back(side);
     return true;
   }
-  // Fleet.Keep: true when it is on disk.
-  bool Keep(gateway::SessionId session, uint64_t placement, const worker::PersistRequest& request) {
-    if (!IsExecutor(session, placement) || !core_->Has(session)) return false;
+  // Fleet.Keep: `done` is told OK when it is on disk; not at all by a gateway that crashes.
+  void Keep(gateway::SessionId session, gateway::Token token, const worker::PersistRequest& request,
+            std::function<void(absl::Status)> done) {
+    const absl::StatusOr<gateway::TenantId> tenant = process_->driver.TenantOf(session, token);
+    if (!tenant.ok()) return done(tenant.status());
     const std::string root = blobs_.Keep(request);
     world_->Count("snapshot kept");
-    if (request.checkpoint) checkpoints_[request.name] = root;
-    if (!request.checkpoint) Tell(gateway::SnapshotKept{session, root, request.seq});
-    return true;
+    if (!request.checkpoint)
+      return process_->driver.KeepSnapshot(session, token, root, request.seq, std::move(done));
+    checkpoints_[request.name] = root;
+    done(absl::OkStatus());
   }
   const test::MemoryStore& blobs() const { return blobs_; }
   // The bytes of what was saved under `name`.
@@ -146,253 +191,233 @@ class Gateway {
     return values;
   }
 
-  std::string CheckInvariants() const { return up() ? core_->CheckInvariants() : ""; }
+  std::string CheckInvariants() const { return up() ? process_->driver.CheckInvariants() : ""; }
 
  private:
-  struct Client {
-    std::shared_ptr<ClientConnection> connection;
-    proto::Open open;
-    std::optional<gateway::SessionId> session;  // since Live
-    std::string token;
+  // The far end of a client's connection.
+  class ClientSide final : public gateway::ClientEndpoint,
+                           public std::enable_shared_from_this<ClientSide> {
+   public:
+    ClientSide(Gateway* gateway, std::shared_ptr<ClientConnection> connection)
+        : connection(std::move(connection)),
+          gateway_(gateway),
+          host_(&gateway->process_->host),
+          port_(&gateway->process_->driver, host_, &gateway->process_->auth, this, "") {}
+    void Begin() {
+      inbox_.take = [this](proto::ClientFrame frame) {
+        return ended_ || port_.OnFrame(std::move(frame));
+      };
+      connection->acceptor.on_message = [self = weak_from_this()](proto::ClientFrame frame) {
+        if (const auto alive = self.lock()) alive->inbox_.OnMessage(std::move(frame));
+      };
+      connection->acceptor.on_lost = [self = weak_from_this()] {
+        if (const auto alive = self.lock()) alive->port_.OnReadEnd();
+      };
+    }
+    void Send(proto::ServerFrame frame) override {
+      if (ended_) return;
+      gateway_->Look(frame, session_);
+      connection->SendDown({std::move(frame), std::nullopt});
+    }
+    void End(absl::Status why) override {
+      if (std::exchange(ended_, true)) return;
+      connection->SendDown({{}, std::move(why)});
+      connection->acceptor.open = false;
+      Unhold();
+    }
+    bool AskDrained() override {
+      return Inbox<proto::ClientFrame>::AskDrained(
+          host_, drain_asked_, weak_from_this(), [](ClientSide& self) { self.port_.OnDrained(); });
+    }
+    void ResumeReading() override { inbox_.Resume(host_, weak_from_this()); }
+    bool Hold() override {
+      if (holds_ == 0) return false;
+      ++holds_;
+      return true;
+    }
+    void Unhold() override {
+      if (--holds_ > 0) return;
+      host_->After(gateway_->world_->Between(0, 5) * kMs, [self = shared_from_this()] {
+        self->port_.OnGone();
+        std::erase(self->gateway_->process_->clients, self);
+      });
+    }
+
+    const std::shared_ptr<ClientConnection> connection;
+
+   private:
+    Gateway* const gateway_;
+    SimulatedHost* const host_;
+    gateway::ClientPort port_;
+    Inbox<proto::ClientFrame> inbox_;
+    std::string session_;  // since Opened
+    int holds_ = 1;        // one until End
+    bool ended_ = false, drain_asked_ = false;
   };
-  struct Fleet {
-    std::shared_ptr<ControlConnection> connection;
-    WorkerPort* port;
+
+  class ExecutorSide final : public gateway::ExecutorEndpoint,
+                             public std::enable_shared_from_this<ExecutorSide> {
+   public:
+    ExecutorSide(Gateway* gateway, std::shared_ptr<ExecutorConnection> connection)
+        : connection(std::move(connection)),
+          gateway_(gateway),
+          host_(&gateway->process_->host),
+          port_(&gateway->process_->driver, this) {}
+    bool Begin(gateway::SessionId session, gateway::Token token) {
+      if (!port_.Attach(session, token).ok()) return false;
+      inbox_.take = [this](proto::ServerFrame frame) { return port_.OnFrame(std::move(frame)); };
+      connection->acceptor.on_message = [self = weak_from_this()](proto::ServerFrame frame) {
+        if (const auto alive = self.lock()) alive->inbox_.OnMessage(std::move(frame));
+      };
+      connection->acceptor.on_lost = [self = weak_from_this()] {
+        if (const auto alive = self.lock()) alive->Gone();
+      };
+      return true;
+    }
+    void Send(proto::ClientFrame frame) override {
+      if (ended_) return;
+      for (const proto::ClientItem& item : frame.items())
+        if (item.has_open()) gateway_->world_->Count(frame.epoch() == 1 ? "opened" : "resumed");
+      connection->SendDown(std::move(frame));
+    }
+    void End(absl::Status) override {
+      if (std::exchange(ended_, true)) return;
+      connection->acceptor.open = false;
+      host_->After(gateway_->world_->Between(0, 5) * kMs,
+                   [self = shared_from_this()] { self->Gone(); });
+    }
+    bool AskDrained() override {
+      return Inbox<proto::ServerFrame>::AskDrained(
+          host_, drain_asked_, weak_from_this(),
+          [](ExecutorSide& self) { self.port_.OnDrained(); });
+    }
+    void ResumeReading() override { inbox_.Resume(host_, weak_from_this()); }
+
+    const std::shared_ptr<ExecutorConnection> connection;
+
+   private:
+    void Gone() {
+      const auto self = shared_from_this();
+      port_.Leave();
+      std::erase(gateway_->process_->executors, self);
+    }
+
+    Gateway* const gateway_;
+    SimulatedHost* const host_;
+    gateway::ExecutorPort port_;
+    Inbox<proto::ServerFrame> inbox_;
+    bool ended_ = false, drain_asked_ = false;
   };
-  struct Route {
-    gateway::ConnId conn;
-    std::shared_ptr<ClientConnection> client;
-    std::shared_ptr<ExecutorConnection> executor;
-    uint64_t epoch = 0;
-    std::string token;
-    bool recoverable = false;
-    uint64_t sent_seq = 0, done_seq = 0;
+
+  class WorkerSide final : public gateway::WorkerEndpoint,
+                           public std::enable_shared_from_this<WorkerSide> {
+   public:
+    WorkerSide(Gateway* gateway, std::shared_ptr<ControlConnection> connection)
+        : connection(std::move(connection)),
+          gateway_(gateway),
+          port_(&gateway->process_->driver, this) {}
+    void Begin() {
+      connection->acceptor.on_message = [self = weak_from_this()](const proto::WorkerEvent& event) {
+        if (const auto alive = self.lock()) alive->port_.OnEvent(event);
+      };
+      connection->acceptor.on_lost = [self = weak_from_this()] {
+        if (const auto alive = self.lock()) alive->Gone();
+      };
+    }
+    void Send(proto::GatewayCommand command) override { connection->SendDown(std::move(command)); }
+    void End(absl::Status) override {
+      if (!std::exchange(connection->acceptor.open, false)) return;
+      connection->Break();
+      gateway_->process_->host.After(gateway_->world_->Between(0, 5) * kMs,
+                                     [self = shared_from_this()] { self->Gone(); });
+    }
+
+    const std::shared_ptr<ControlConnection> connection;
+
+   private:
+    void Gone() {
+      const auto self = shared_from_this();
+      port_.OnGone();
+      std::erase(gateway_->process_->workers, self);
+    }
+
+    Gateway* const gateway_;
+    gateway::WorkerPort port_;
   };
-  struct Row {
-    gateway::WriteSession session;
-    std::string node;
-    uint64_t placement = 0;
-    uint64_t grant = 0;
+
+  // All that ends with a crash.
+  struct Process {
+    explicit Process(Gateway* gateway)
+        : host(gateway->world_),
+          writes(gateway->world_, &gateway->disk_),
+          driver(Options(), &host, &writes, &blobs, &auth, PlantedIn(gateway->planted_)) {}
+
+    SimulatedHost host;
+    SimulatedWrites writes;
+    NoBlobs blobs;
+    Everybody auth;
+    gateway::CoreDriver driver;
+    // In the order in which they came.
+    std::vector<std::shared_ptr<ClientSide>> clients;
+    std::vector<std::shared_ptr<ExecutorSide>> executors;
+    std::vector<std::shared_ptr<WorkerSide>> workers;
   };
 
   static gateway::CoreOptions Options() {
     gateway::CoreOptions options;
-    options.snapshot_ns = kSnapshotNs;
+    options.snapshot_ns = 2 * kSecond;
     options.moves_max = 1000;  // the world is bad on purpose
     options.queue_ns = options.move_ns = options.orphan_ns = 300 * kSecond;
     return options;
   }
-  static constexpr int64_t kSnapshotNs = 2 * kSecond;
+  static gateway::DriverPlanted PlantedIn(Planted planted) {
+    return {.old_epoch = planted == Planted::kOldEpoch,
+            .live_before_written = planted == Planted::kLiveBeforeWritten,
+            .kept_before_written = planted == Planted::kKeptBeforeWritten};
+  }
 
   template <typename Any>
   static void Die(Any& connection) {
     connection.acceptor.open = false;
     connection.Break();
   }
-  gateway::WallTime Wall() const { return {}; }
-  static std::optional<gateway::Token> TokenOf(const std::string& bytes) {
-    const auto id = gateway::SessionId::FromBytes(bytes);
-    if (!id) return std::nullopt;
-    return gateway::Token{id->hi, id->lo};
-  }
-  bool IsExecutor(gateway::SessionId session, uint64_t placement) const {
-    const auto attach = attach_.find(session);
-    return up() && attach != attach_.end() && attach->second == placement;
-  }
 
-  void Tell(const gateway::Event& event) {
-    if (!up()) return;
-    for (gateway::Action& action : core_->On(event, {world_->now()}))
-      std::visit([this](auto& a) { Do(a); }, action);
-  }
-
-  void Tick(uint64_t generation) {
-    world_->After(500 * kMs, [this, generation] {
-      if (!up() || generation != generation_) return;
-      for (const auto& [session, route] : routes_)
-        Tell(gateway::Progress{session, route.sent_seq > route.done_seq});
-      Tell(gateway::Tick{});
-      Tick(generation);
+  void Tick() {
+    process_->host.After(gateway::kTickMs * kMs, [this] {
+      process_->driver.OnTick();
+      Tick();
     });
   }
 
-  void Restore(gateway::SessionId session, const Row& row) {
-    attach_[session] = row.placement;
-    gateway::SessionRestored event;
-    event.session = session;
-    event.tenant = row.session.tenant;
-    event.resume_hash = row.session.resume_hash;
-    event.epoch = row.session.epoch;
-    event.grant = row.grant;
-    event.node = row.node;
-    event.had_client = row.session.state == gateway::SessionRowState::kOpen;
-    event.recoverable = row.session.recoverable;
-    event.snapshot_root = row.session.snapshot_root;
-    event.snapshot_seq = row.session.snapshot_seq;
-    Tell(event);
-  }
-
-  // ---- frames
-  void FromClient(gateway::ConnId conn, proto::ClientFrame frame) {
-    const auto client = clients_.find(conn);
-    if (client == clients_.end()) return;
-    for (const proto::ClientItem& item : frame.items()) {
-      if (item.has_open()) return Open(conn, client->second, item.open());
-      if (item.has_close()) {
-        clients_.at(conn).session.reset();
-        return Tell(gateway::ClientClosed{conn, absl::OkStatus()});
-      }
-    }
-    if (!client->second.session) return;
-    const auto found = routes_.find(*client->second.session);
-    if (found == routes_.end()) return;
-    Route& route = found->second;
-    if (route.conn != conn || frame.epoch() != route.epoch || route.executor == nullptr) return;
-    for (const proto::ClientItem& item : frame.items())
-      route.sent_seq = std::max(route.sent_seq, item.seq());
-    route.executor->SendDown(std::move(frame));
-  }
-
-  void Open(gateway::ConnId conn, Client& client, const proto::Open& open) {
-    client.open = open;
-    client.token = open.resume_token();
-    const bool resumes = !client.token.empty();
-    if (!resumes) client.token = gateway::SessionId{world_->Draw(), world_->Draw()}.Bytes();
-    const gateway::Token hash = *TokenOf(client.token);
-    const gateway::TenantId tenant{1};
-    if (resumes) return Tell(gateway::ClientResume{conn, tenant, hash, Wall()});
-    Tell(gateway::ClientOpen{conn, tenant, 1, {world_->Draw(), world_->Draw()}, hash, Wall()});
-  }
-
-  void FromExecutor(gateway::SessionId session, const ExecutorConnection* connection,
-                    proto::ServerFrame frame) {
-    const auto found = routes_.find(session);
-    if (found == routes_.end() || found->second.executor.get() != connection) return;
-    Route& route = found->second;
-    if (frame.epoch() != route.epoch) return;
-    for (proto::ServerItem& item : *frame.mutable_items()) {
+  // What clients are told: where each session goes on, which is counted, and in an epoch that no
+  // gateway before this one has begun.
+  void Look(const proto::ServerFrame& frame, std::string& session) {
+    for (const proto::ServerItem& item : frame.items()) {
       if (item.has_opened()) {
+        session = item.opened().session_id();
+        const auto [told, is_first] = told_.try_emplace(session, frame.epoch(), starts_);
+        if (!is_first && told->second.second != starts_ && frame.epoch() <= told->second.first)
+          world_->Broken("epoch ", frame.epoch(), " begins again");
+        told->second = {frame.epoch(), starts_};
         const uint64_t applied = item.opened().applied_seq();
         if (applied < done_[session])
           world_->Count(applied > 0 ? "from a snapshot" : "from the start");
-        item.mutable_opened()->set_session_id(session.Bytes());
-        item.mutable_opened()->set_resume_token(route.token);
-        item.mutable_opened()->set_recoverable(route.recoverable);
       }
-      if (item.has_done()) {
-        route.done_seq = std::max(route.done_seq, item.done().through_seq());
-        done_[session] = route.done_seq;
-      }
-      if (item.has_failed() && item.failed().seq() == 0)
-        world_->Broken("the executor ends the session: ", item.failed().message());
+      if (!item.has_done() || session.empty()) continue;
+      uint64_t& done = done_[session];
+      done = std::max(done, item.done().through_seq());
     }
-    if (route.client != nullptr) route.client->SendDown({std::move(frame), std::nullopt});
   }
-
-  // ---- actions
-  void Do(gateway::Welcome& action) {
-    const auto worker = workers_.find(action.worker);
-    if (worker == workers_.end()) return;
-    std::vector<gateway::SessionId> sessions;
-    for (const gateway::HeldExecutor& held : action.sessions) {
-      sessions.push_back(held.session);
-      routes_[held.session] = {};
-    }
-    worker->second.connection->SendDown(
-        [port = worker->second.port, sessions] { port->Welcomed(sessions); });
-  }
-  void Do(gateway::Assign& action) {
-    attach_[action.session] = action.placement;
-    routes_[action.session] = {};
-    const auto worker = workers_.find(action.worker);
-    if (worker == workers_.end()) return;
-    worker->second.connection->SendDown([port = worker->second.port, action] {
-      port->Assigned(action.session, action.placement, action.devices);
-    });
-  }
-  void Do(gateway::EndExecutor& action) {
-    const auto worker = workers_.find(action.worker);
-    if (worker == workers_.end()) return;
-    worker->second.connection->SendDown(
-        [port = worker->second.port, session = action.session] { port->Released(session); });
-  }
-  void Do(gateway::DropExecutor& action) { routes_.erase(action.session); }
-  void Do(gateway::EndWorker& action) {
-    const auto worker = workers_.find(action.worker);
-    if (worker == workers_.end()) return;
-    worker->second.connection->acceptor.open = false;
-    worker->second.connection->Break();
-    workers_.erase(worker);
-  }
-  void Do(gateway::Live& action) {
-    const auto client = clients_.find(action.conn);
-    const auto found = routes_.find(action.session);
-    if (client == clients_.end() || found == routes_.end()) return;
-    client->second.session = action.session;
-    Route& route = found->second;
-    route.conn = action.conn;
-    route.client = client->second.connection;
-    route.epoch = planted_ == Planted::kOldEpoch ? 1 : action.epoch;
-    route.token = client->second.token;
-    route.recoverable = action.recoverable;
-    if (route.executor == nullptr) return;  // it has just gone; the core will hear of it
-    proto::ClientFrame frame;
-    frame.set_epoch(route.epoch);
-    proto::Open& open = *frame.add_items()->mutable_open();
-    open = client->second.open;
-    open.clear_resume_token();
-    open.set_session_id(action.session.Bytes());
-    open.set_snapshot_ms(action.recoverable ? kSnapshotNs / kMs : 0);
-    open.set_snapshot_root(action.snapshot_root);
-    world_->Count(action.epoch == 1 ? "opened" : "resumed");
-    route.executor->SendDown(std::move(frame));
-  }
-  void Do(gateway::Detach& action) {
-    const auto route = routes_.find(action.session);
-    if (route != routes_.end()) route->second.client.reset();
-  }
-  void Do(gateway::EndClient& action) {
-    const auto client = clients_.find(action.conn);
-    if (client == clients_.end()) return;
-    client->second.connection->SendDown({{}, action.why});
-    client->second.connection->acceptor.open = false;
-    clients_.erase(client);
-  }
-  void Do(gateway::Forget& action) {
-    routes_.erase(action.session);
-    attach_.erase(action.session);
-    rows_.erase(action.session);
-  }
-  void Do(gateway::WriteSession& action) {
-    Row& row = rows_[action.session];
-    row.session = action;
-    row.placement = attach_[action.session];
-    if (action.worker) row.node = nodes_[*action.worker];
-    if (action.state == gateway::SessionRowState::kClosed ||
-        action.state == gateway::SessionRowState::kLost)
-      rows_.erase(action.session);
-  }
-  void Do(gateway::WriteLease& action) {
-    const auto row = rows_.find(action.lease.session);
-    if (row != rows_.end()) row->second.grant = action.lease.grant;
-  }
-  void Do(gateway::Queued&) {}
-  void Do(gateway::Moving&) {}
-  void Do(gateway::Post&) {}
 
   World* const world_;
   const Planted planted_;
-  std::optional<gateway::GatewayCore> core_;
-  uint64_t generation_ = 0;  // of the process
-  uint64_t next_conn_ = 1, next_worker_ = 1;
-  std::map<gateway::ConnId, Client> clients_;
-  std::map<gateway::WorkerId, Fleet> workers_;
-  std::map<gateway::SessionId, Route> routes_;
-  std::map<gateway::SessionId, uint64_t> attach_;  // the placement whose executor may attach
-  std::map<gateway::SessionId, uint64_t> done_;    // for counts: what clients were told
-  // On disk.
-  std::map<gateway::SessionId, Row> rows_;
-  std::map<gateway::WorkerId, std::string> nodes_;
+  std::unique_ptr<Process> process_;  // none: it has crashed
+  uint64_t starts_ = 0;
+  // By session: how far clients were told that it is done; the last epoch, and by which gateway.
+  std::map<std::string, uint64_t> done_;
+  std::map<std::string, std::pair<uint64_t, uint64_t>> told_;
+  // What a crash leaves.
+  Disk disk_;
   std::map<std::string, std::string> checkpoints_;  // roots by name
   test::MemoryStore blobs_;
 };

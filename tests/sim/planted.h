@@ -11,6 +11,8 @@ enum class Planted {
   kAckBeforeStore,         // durable is told when a snapshot is begun
   kReplayWithoutSeqCheck,  // what was applied is applied again
   kOldEpoch,               // a resumed session goes on in the epoch of before
+  kLiveBeforeWritten,      // a client is told of an epoch that is not on disk yet
+  kKeptBeforeWritten,      // an executor is told so of a snapshot that no row names yet
 };
 
 }  // namespace outboard::sim

@@ -137,12 +137,14 @@ TEST(SessionSim, EverySessionEndsAsIfNothingHadBroken) {
 
 // The simulator is worth something if it finds what is wrong.
 class PlantedBug : public ::testing::TestWithParam<std::pair<const char*, Planted>> {};
-INSTANTIATE_TEST_SUITE_P(Each, PlantedBug,
-                         ::testing::Values(std::pair("AckBeforeStore", Planted::kAckBeforeStore),
-                                           std::pair("ReplayWithoutSeqCheck",
-                                                     Planted::kReplayWithoutSeqCheck),
-                                           std::pair("OldEpoch", Planted::kOldEpoch)),
-                         [](const auto& info) { return std::string(info.param.first); });
+INSTANTIATE_TEST_SUITE_P(
+    Each, PlantedBug,
+    ::testing::Values(std::pair("AckBeforeStore", Planted::kAckBeforeStore),
+                      std::pair("ReplayWithoutSeqCheck", Planted::kReplayWithoutSeqCheck),
+                      std::pair("OldEpoch", Planted::kOldEpoch),
+                      std::pair("LiveBeforeWritten", Planted::kLiveBeforeWritten),
+                      std::pair("KeptBeforeWritten", Planted::kKeptBeforeWritten)),
+    [](const auto& info) { return std::string(info.param.first); });
 
 TEST_P(PlantedBug, IsFound) {
   constexpr uint64_t kSeeds = 300;  // some seconds

@@ -4,17 +4,20 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "gateway/base/token.h"
 #include "tests/sim/fake_engine.h"
 #include "tests/sim/gateway.h"
+#include "wire/version.h"
 #include "worker/executor/executor_core.h"
 
 namespace outboard::sim {
 
-class Worker final : public WorkerPort {
+class Worker {
  public:
   static constexpr uint32_t kDevices = 2;
 
@@ -47,23 +50,33 @@ class Worker final : public WorkerPort {
       if (executor->connection != nullptr) executor->connection->Break();
   }
 
+ private:
   // ---- the gateway's commands
-  void Welcomed(std::vector<gateway::SessionId> sessions) override {
-    std::vector<gateway::SessionId> others;
-    for (const auto& [session, executor] : executors_)
-      if (std::find(sessions.begin(), sessions.end(), session) == sessions.end())
-        others.push_back(session);
-    for (const gateway::SessionId& session : others) EndExecutor(session);
-    for (const gateway::SessionId& session : sessions)
-      if (executors_.contains(session)) Attach(session);
+  void OnCommand(const proto::GatewayCommand& command) {
+    if (command.has_welcome()) OnWelcome(command.welcome());
+    if (command.has_assign()) OnAssign(command.assign());
+    if (command.has_release())
+      EndExecutor(*gateway::SessionId::FromBytes(command.release().session_id()));
   }
-  void Assigned(gateway::SessionId session, uint64_t placement,
-                std::vector<uint32_t> devices) override {
+  void OnWelcome(const proto::Welcome& welcome) {
+    std::set<gateway::SessionId> others;
+    for (const auto& [session, executor] : executors_) others.insert(session);
+    for (const std::string& bytes : welcome.sessions())
+      others.erase(*gateway::SessionId::FromBytes(bytes));
+    for (const gateway::SessionId& session : others) EndExecutor(session);
+    for (const std::string& bytes : welcome.sessions()) {
+      const gateway::SessionId session = *gateway::SessionId::FromBytes(bytes);
+      if (executors_.contains(session)) Attach(session);
+    }
+  }
+  void OnAssign(const proto::Assign& assign) {
     if (!up_) return;
+    const gateway::SessionId session = *gateway::SessionId::FromBytes(assign.session_id());
     EndExecutor(session);
     auto executor = std::make_unique<Executor>();
-    executor->placement = placement;
-    executor->devices = std::move(devices);
+    executor->token = *gateway::TokenFromBytes(assign.attach_token());
+    executor->placement = assign.placement();
+    executor->devices = {assign.devices().begin(), assign.devices().end()};
     worker::ExecutorOptions options;
     options.planted = {.ack_before_store = planted_ == Planted::kAckBeforeStore,
                        .no_seq_check = planted_ == Planted::kReplayWithoutSeqCheck};
@@ -73,10 +86,9 @@ class Worker final : public WorkerPort {
     world_->After(world_->Between(1, 500) * kMs,
                   Alive(session, [this, session] { Attach(session); }));
   }
-  void Released(gateway::SessionId session) override { EndExecutor(session); }
 
- private:
   struct Executor {
+    gateway::Token token;
     uint64_t placement = 0;
     std::vector<uint32_t> devices;
     FakeEngine engine;
@@ -88,7 +100,7 @@ class Worker final : public WorkerPort {
   };
 
   // `what`, unless the executor has ended by then.
-  Call Alive(gateway::SessionId session, Call what) {
+  std::function<void()> Alive(gateway::SessionId session, std::function<void()> what) {
     return [alive = std::weak_ptr<bool>(executors_.at(session)->alive), what = std::move(what)] {
       if (!alive.expired()) what();
     };
@@ -107,8 +119,13 @@ class Worker final : public WorkerPort {
   }
   void TellEnded(gateway::SessionId session, uint64_t placement) {
     if (control_ == nullptr) return;
-    control_->SendUp(
-        [gateway = gateway_, session, placement] { gateway->SessionEnded(session, placement); });
+    proto::WorkerEvent event;
+    proto::SessionEnded& ended = *event.mutable_session_ended();
+    ended.set_session_id(session.Bytes());
+    ended.set_code(static_cast<uint32_t>(absl::StatusCode::kUnavailable));
+    ended.set_message("the executor ended");
+    ended.set_placement(placement);
+    control_->SendUp(std::move(event));
   }
 
   // ---- the control stream
@@ -120,7 +137,9 @@ class Worker final : public WorkerPort {
     }
     ++joined_;
     control_ = std::make_shared<ControlConnection>(world_);
-    control_->dialler.on_message = [](const Call& call) { call(); };
+    control_->dialler.on_message = [this](const proto::GatewayCommand& command) {
+      OnCommand(command);
+    };
     control_->dialler.on_lost = [this, connection = control_.get()] {
       if (control_.get() != connection) return;
       control_.reset();
@@ -130,11 +149,25 @@ class Worker final : public WorkerPort {
       });
       world_->After(500 * kMs, [this] { Join(); });
     };
-    std::vector<gateway::HeldExecutor> held;
-    for (const auto& [session, executor] : executors_)
-      held.push_back({session, executor->devices, executor->placement});
-    gateway_->Join(control_, this, node_, kDevices, std::move(held));
+    gateway_->Accept(control_);
+    control_->SendUp(Register());
     Beat(control_.get());
+  }
+  proto::WorkerEvent Register() const {
+    proto::WorkerEvent event;
+    proto::Register& reg = *event.mutable_register_();
+    reg.set_name(node_);
+    wire::SetRange(wire::kProtocolOfWorkers, *reg.mutable_protocol());
+    wire::SetRange(wire::kGraphSchemas, *reg.mutable_graph_schema());
+    for (uint32_t i = 0; i < kDevices; ++i) reg.add_devices()->set_hardware_class("simulated");
+    for (const auto& [session, executor] : executors_) {
+      proto::HeldSession& held = *reg.add_sessions();
+      held.set_session_id(session.Bytes());
+      held.set_attach_token(gateway::BytesOf(executor->token));
+      *held.mutable_devices() = {executor->devices.begin(), executor->devices.end()};
+      held.set_placement(executor->placement);
+    }
+    return event;
   }
   void DropControl() {
     const std::shared_ptr<ControlConnection> control = std::exchange(control_, nullptr);
@@ -144,10 +177,11 @@ class Worker final : public WorkerPort {
   void Beat(const ControlConnection* connection) {
     world_->After(kSecond, [this, connection] {
       if (control_.get() != connection) return;
-      std::vector<gateway::SessionId> alive;
-      for (const auto& [session, executor] : executors_) alive.push_back(session);
-      control_->SendUp(
-          [gateway = gateway_, connection, alive] { gateway->Heartbeat(connection, alive); });
+      proto::WorkerEvent event;
+      event.mutable_heartbeat();
+      for (const auto& [session, executor] : executors_)
+        event.mutable_heartbeat()->add_sessions(session.Bytes());
+      control_->SendUp(std::move(event));
       Beat(connection);
     });
   }
@@ -161,7 +195,7 @@ class Worker final : public WorkerPort {
     executor.connection = connection;
     connection->Duplicate(30);
     connection->dialler.on_message = Frames(session);
-    if (gateway_->Attach(session, executor.placement, connection)) return;
+    if (gateway_->Attach(session, executor.token, connection)) return;
     TellEnded(session, executor.placement);
     EndExecutor(session);
   }
@@ -202,22 +236,36 @@ class Worker final : public WorkerPort {
                     }));
   }
 
-  // The blobs are written; the gateway is asked to keep them, and answers or is not there.
+  // The blobs are written; the gateway is asked to keep them, and answers, or does not in time, or
+  // is not there.
   void Store(gateway::SessionId session) {
     Executor& executor = *executors_.at(session);
-    bool kept = false;
-    if (control_ != nullptr && !world_->OneIn(10))
-      kept = gateway_->Keep(session, executor.placement, *executor.storing);
-    if (kept && world_->OneIn(10)) kept = false;  // the answer is lost
-    world_->After(world_->Between(1, 300) * kMs, Alive(session, [this, session, kept] {
-                    Executor& executor = *executors_.at(session);
-                    proto::Stored stored;
-                    stored.set_id(executor.storing->id);
-                    if (!kept) stored.set_code(14);  // UNAVAILABLE
-                    executor.storing.reset();
-                    executor.core->OnStored(stored, world_->now_ms(), Sender(executor));
-                    Turn(session);
-                  }));
+    const auto request = executor.storing;
+    const auto answered = std::make_shared<bool>(false);
+    const auto answer = [this, session, id = request->id, answered](const absl::Status& kept) {
+      const bool lost = world_->OneIn(10);
+      if (std::exchange(*answered, true)) return;
+      world_->After(world_->Between(1, 300) * kMs,
+                    Alive(session, [this, session, id, ok = kept.ok() && !lost] {
+                      Stored(session, id, ok);
+                    }));
+    };
+    world_->After(5 * kSecond, Alive(session, [answer] { answer(absl::UnavailableError("")); }));
+    if (control_ == nullptr || !gateway_->up() || world_->OneIn(10))
+      return answer(absl::UnavailableError("not there"));
+    const std::weak_ptr<bool> alive = executor.alive;
+    gateway_->Keep(session, executor.token, *request, [alive, answer](const absl::Status& kept) {
+      if (!alive.expired()) answer(kept);
+    });
+  }
+  void Stored(gateway::SessionId session, uint64_t id, bool kept) {
+    Executor& executor = *executors_.at(session);
+    proto::Stored stored;
+    stored.set_id(id);
+    if (!kept) stored.set_code(static_cast<uint32_t>(absl::StatusCode::kUnavailable));
+    executor.storing.reset();
+    executor.core->OnStored(stored, world_->now_ms(), Sender(executor));
+    Turn(session);
   }
 
   World* const world_;

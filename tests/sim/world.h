@@ -35,7 +35,8 @@ class World {
   // Runs the next event; false: there is none before `until`.
   bool Step(int64_t until) {
     if (events_.empty() || events_.top().at > until) return false;
-    const Event event = events_.top();
+    // Moved, not copied: it may hold a frame. What pop() compares stays.
+    const Event event = std::move(const_cast<Event&>(events_.top()));
     events_.pop();
     now_ = event.at;
     event.what();

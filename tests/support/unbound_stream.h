@@ -4,8 +4,9 @@
 
 #include <utility>
 
-#include "gateway/data_path/executor_side.h"
-#include "gateway/data_path/stream.h"
+#include "gateway/data_path/endpoints.h"
+#include "gateway/streams/stream.h"
+#include "proto/cloud.pb.h"
 
 namespace outboard::test {
 
@@ -17,8 +18,23 @@ class UnboundStream final : public gateway::Stream<In, Out> {
   void OnGone() override {}
 };
 
-// As its executor's side of the relay.
-class UnboundExecutor final : public gateway::ExecutorSide {
+// As a client, and as the stream for its large values.
+class UnboundClient final : public gateway::ClientEndpoint, public gateway::ValuesEndpoint {
+ public:
+  void Send(proto::ServerFrame frame) override { stream_.Send(std::move(frame)); }
+  void End(absl::Status why) override { stream_.End(std::move(why)); }
+  bool AskDrained() override { return stream_.AskDrained(); }
+  void ResumeReading() override {}
+  bool Hold() override { return stream_.Hold(); }
+  void Unhold() override { stream_.Unhold(); }
+  size_t queued_bytes() const { return stream_.queued_bytes(); }
+
+ private:
+  UnboundStream<proto::ClientFrame, proto::ServerFrame> stream_;
+};
+
+// As an executor.
+class UnboundExecutor final : public gateway::ExecutorEndpoint {
  public:
   void Send(proto::ClientFrame frame) override {
     sent_ = frame;

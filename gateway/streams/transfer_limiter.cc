@@ -1,4 +1,4 @@
-#include "gateway/data_path/transfer_limiter.h"
+#include "gateway/streams/transfer_limiter.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "gateway/data_path/abstract_listener.h"
+#include "gateway/streams/abstract_listener.h"
 
 #include <errno.h>
 #include <sys/socket.h>

@@ -1,13 +1,13 @@
-#include "gateway/data_path/values_sender.h"
+#include "gateway/streams/values_sender.h"
 
 #include "gateway/base/token.h"
-#include "gateway/server/authenticator.h"
 
 namespace outboard::gateway {
 
-ValuesSender::ValuesSender(Hub* hub, const grpc::CallbackServerContext& context,
+ValuesSender::ValuesSender(CoreDriver* driver, Authenticator* gatekeeper, WorkQueue* pool,
+                           const grpc::CallbackServerContext& context,
                            const proto::ValuesRequest& request)
-    : hub_(hub) {
+    : driver_(driver) {
   const auto session = SessionId::FromBytes(request.session_id());
   const auto token = TokenFromBytes(request.resume_token());
   if (!session || !token) {
@@ -16,17 +16,17 @@ ValuesSender::ValuesSender(Hub* hub, const grpc::CallbackServerContext& context,
   }
   session_ = *session;
   Hold();  // the stream is not over before it begins
-  hub_->pool().Post([this, token = *token, bearer = Authenticator::Bearer(context)] {
-    auto identity = hub_->gatekeeper().Client(bearer);  // reads the disk
+  pool->Post([this, gatekeeper, token = *token, bearer = Authenticator::Bearer(context)] {
+    auto identity = gatekeeper->Client(bearer);  // reads the disk
     const absl::Status status = identity.ok()
-                                    ? hub_->OpenValues(this, identity->tenant, session_, token)
+                                    ? driver_->OpenValues(this, identity->tenant, session_, token)
                                     : identity.status();
     if (!status.ok()) End(status);
     Unhold();
   });
 }
 
-void ValuesSender::OnDrained() { hub_->ValuesDrained(session_); }
-void ValuesSender::OnGone() { hub_->CloseValues(this, session_); }
+void ValuesSender::OnDrained() { driver_->ValuesDrained(session_); }
+void ValuesSender::OnGone() { driver_->CloseValues(this, session_); }
 
 }  // namespace outboard::gateway

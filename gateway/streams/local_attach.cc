@@ -1,8 +1,8 @@
 // Invariants
 //   A1  Bytes reach the executor in the order of Send: nothing is written past what waits.
-//   A2  The relay forgets a connection (DropExecutor) before the connection goes.
+//   A2  The relay forgets a connection (ExecutorPort::Leave) before the connection goes.
 //   A3  The thread of a connection sleeps in poll only; whatever else it has to do knocks.
-#include "gateway/data_path/local_attach.h"
+#include "gateway/streams/local_attach.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -22,9 +22,9 @@
 #include "absl/strings/str_cat.h"
 #include "gateway/base/clock.h"
 #include "gateway/base/limits.h"
-#include "gateway/data_path/abstract_listener.h"
-#include "gateway/data_path/executor_side.h"
-#include "gateway/data_path/relay.h"
+#include "gateway/streams/abstract_listener.h"
+#include "gateway/data_path/ports.h"
+#include "gateway/server/authenticator.h"
 #include "proto/fleet.pb.h"
 #include "wire/frame_queue.h"
 #include "wire/framing.h"
@@ -36,9 +36,10 @@ namespace {
 
 constexpr std::chrono::seconds kHelloWithin{5};  // a worker says at once whose executor it brings
 
-class Connection final : public ExecutorSide {
+class Connection final : public ExecutorEndpoint {
  public:
-  Connection(Hub* hub, int fd, int knock) : hub_(hub), fd_(fd), knock_(knock) {}
+  Connection(CoreDriver* driver, Authenticator* gatekeeper, int fd, int knock)
+      : gatekeeper_(gatekeeper), fd_(fd), knock_(knock), port_(driver, this) {}
   ~Connection() override {
     close(fd_);
     close(knock_);
@@ -47,8 +48,7 @@ class Connection final : public ExecutorSide {
   void Serve() {
     if (Attach()) {
       Pass();
-      relay_->DropExecutor(this);  // A2
-      hub_->Detached(session_, relay_.get());
+      port_.Leave();  // A2
     }
     done_ = true;
     Break();  // the executor sees it at once, though we are reaped later
@@ -110,12 +110,8 @@ class Connection final : public ExecutorSide {
     }
     const auto session = SessionId::FromBytes(hello.session_id());
     const auto token = SessionId::FromBytes(hello.attach_token());
-    if (!session || !token || !hub_->gatekeeper().LocalWorker(hello.fleet_token()).ok())
-      return false;
-    session_ = *session;
-    auto relay = hub_->Attach(session_, Token{token->hi, token->lo}, this);
-    if (!relay.ok()) return false;
-    relay_ = *std::move(relay);
+    if (!session || !token || !gatekeeper_->LocalWorker(hello.fleet_token()).ok()) return false;
+    if (!port_.Attach(*session, Token{token->hi, token->lo}).ok()) return false;
     attached_ = true;
     return true;
   }
@@ -149,9 +145,7 @@ class Connection final : public ExecutorSide {
       const absl::StatusOr<bool> taken = reader_.Take(frame);
       if (!taken.ok()) return false;
       if (!*taken) return open;
-      bool pause = false;
-      relay_->FromExecutor(this, std::move(frame), pause);
-      if (!pause) continue;
+      if (port_.OnFrame(std::move(frame))) continue;
       std::lock_guard lock(mutex_);
       ++pauses_;
     }
@@ -164,7 +158,7 @@ class Connection final : public ExecutorSide {
       Write();
       drained = Queued() <= kQueuedBytesMax / 2 && std::exchange(drain_asked_, false);
     }
-    if (drained) relay_->ExecutorDrained();
+    if (drained) port_.OnDrained();
   }
 
   // What the socket takes now. Under mutex_.
@@ -193,11 +187,10 @@ class Connection final : public ExecutorSide {
     [[maybe_unused]] const ssize_t put = write(knock_, &one, sizeof one);
   }
 
-  Hub* const hub_;
+  Authenticator* const gatekeeper_;
   const int fd_, knock_;
   std::atomic<bool> attached_{false}, broken_{false}, done_{false};
-  SessionId session_;
-  std::shared_ptr<Relay> relay_;
+  ExecutorPort port_;
   wire::MessageReader reader_{wire::kMessageBytesMax};
 
   std::mutex mutex_;
@@ -212,7 +205,7 @@ class Connection final : public ExecutorSide {
 
 class LocalAttach::Impl {
  public:
-  explicit Impl(Hub* hub) : hub_(hub) {}
+  Impl(CoreDriver* driver, Authenticator* gatekeeper) : driver_(driver), gatekeeper_(gatekeeper) {}
   ~Impl() { Stop(); }
 
   absl::Status Listen() {
@@ -254,7 +247,7 @@ class LocalAttach::Impl {
       return;
     }
     Served& served = served_.emplace_back();
-    served.connection = std::make_unique<Connection>(hub_, fd, knock);
+    served.connection = std::make_unique<Connection>(driver_, gatekeeper_, fd, knock);
     try {
       served.thread = std::thread([connection = served.connection.get()] { connection->Serve(); });
     } catch (const std::system_error&) {  // too many threads: that may pass
@@ -262,13 +255,15 @@ class LocalAttach::Impl {
     }
   }
 
-  Hub* const hub_;
+  CoreDriver* const driver_;
+  Authenticator* const gatekeeper_;
   std::list<Served> served_;  // the listener's, then Stop's
   std::unique_ptr<AbstractListener> listener_;
 };
 
-absl::StatusOr<std::unique_ptr<LocalAttach>> LocalAttach::Start(Hub* hub) {
-  auto impl = std::make_unique<Impl>(hub);
+absl::StatusOr<std::unique_ptr<LocalAttach>> LocalAttach::Start(CoreDriver* driver,
+                                                                Authenticator* gatekeeper) {
+  auto impl = std::make_unique<Impl>(driver, gatekeeper);
   if (absl::Status status = impl->Listen(); !status.ok()) return status;
   return std::unique_ptr<LocalAttach>(new LocalAttach(std::move(impl)));
 }

@@ -11,19 +11,22 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "gateway/data_path/hub.h"
 
 namespace outboard::gateway {
+
+class CoreDriver;
+class Authenticator;
 
 class LocalAttach {
  public:
   // Errors: UNAVAILABLE  no socket can be made
-  static absl::StatusOr<std::unique_ptr<LocalAttach>> Start(Hub* hub);
+  static absl::StatusOr<std::unique_ptr<LocalAttach>> Start(CoreDriver* driver,
+                                                            Authenticator* gatekeeper);
   ~LocalAttach();  // as Stop
 
   // Welcome.local_socket: 128 random bits, so that nobody takes it by chance.
   const std::string& name() const;
-  // Ends what is connected, and returns when nothing of it calls the hub any more.
+  // Ends what is connected, and returns when nothing of it calls the driver any more.
   void Stop();
 
  private:

@@ -1,0 +1,475 @@
+// Invariants (CheckInvariants looks at D1 and D2; the sites that could break the others name them)
+//   D1  A session has a relay exactly while the core has a seat for it: frames of an executor that
+//       was replaced find no relay that would pass them on.
+//   D2  There is an entry for a session only while the core has the session.
+//   D3  A client is told of an epoch when its row is on disk: a gateway that is started again
+//       begins no epoch twice.
+//   D4  An executor attaches, keeps and speaks only with the token of the session's last Assign.
+//   D5  An endpoint is used only while its connection has an entry here, or its relay knows it.
+//   D6  Values leave on one stream, which ends with each epoch.
+//
+// The entry of a session
+//
+//   (none) --Restore--> awaits its worker --Do(Welcome)--> has a relay
+//   (none) --Do(Assign)--> has a relay --Attach--> has an executor --Do(Live), Connect--> has a
+//   client has a relay --Do(DropExecutor), DropRelay--> between two executors --Do(Assign)--> has a
+//   relay has a client --Do(Detach)--> has an executor --Do(Live), Connect--> has a client
+//   has an executor --Detached--> silent --OnSessionEnded, TellSilentExecutors--> the core decides
+//   any --Do(Forget)--> (none)
+#include "gateway/data_path/core_driver.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "gateway/accounts/accounts.h"
+#include "gateway/accounts/session_rows.h"
+#include "gateway/base/limits.h"
+#include "gateway/base/token.h"
+#include "gateway/blobs/blob_uses.h"
+#include "gateway/data_path/core_driver_entries.h"
+#include "gateway/data_path/graph_admission.h"
+#include "gateway/data_path/host.h"
+#include "gateway/data_path/relay.h"
+#include "gateway/ledger/usage.h"
+#include "proto/cloud.pb.h"
+#include "proto/fleet.pb.h"
+#include "wire/limits.h"
+#include "wire/status_code.h"
+#include "wire/version.h"
+
+namespace outboard::gateway {
+
+namespace {
+
+constexpr uint32_t kRecoverySinceProtocol = 2;
+
+// Of a worker: shown to people, and sent on as text.
+std::string Printable(std::string_view told) {
+  std::string text(told.substr(0, kWorkerNameBytesMax));
+  for (char& c : text)
+    if (!absl::ascii_isprint(static_cast<unsigned char>(c))) c = '?';
+  return text;
+}
+
+}  // namespace
+
+CoreDriver::CoreDriver(const CoreOptions& options, DriverHost* host, WriteQueue* writes,
+                       BlobUses* blobs, ClientAuth* auth, DriverPlanted planted)
+    : host_(host),
+      writes_(writes),
+      blobs_(blobs),
+      auth_(auth),
+      options_(options),
+      planted_(planted),
+      gate_(std::make_unique<GraphAdmission>()),
+      core_(options) {}
+
+CoreDriver::~CoreDriver() = default;
+
+void CoreDriver::Restore(const TakenOver& taken, const SessionUsage& past) {
+  const SessionRow& row = taken.row;
+  std::lock_guard lock(mutex_);
+  Session& session = Entry(row.session);
+  session.opened_at = row.opened_at;
+  session.attach_hash = TokenFromBytes(row.attach_hash);
+  SessionRestored event;
+  event.session = row.session;
+  event.tenant = row.tenant;
+  event.resume_hash = TokenFromBytes(row.resume_hash).value_or(host_->DrawToken());
+  event.epoch = row.epoch;
+  event.grant = taken.last_grant;
+  // They count from 1, and not so fast.
+  event.placement = static_cast<uint64_t>(host_->WallNow().unix_ms);
+  event.devices = row.devices;
+  event.node = row.worker.substr(0, row.worker.rfind('#'));
+  event.had_client = row.state == SessionRowState::kOpen;
+  event.recoverable = row.recoverable;
+  event.snapshot_root = row.snapshot_root;
+  event.snapshot_seq = row.snapshot_seq;
+  event.past_amount = past.amount;
+  event.past_seconds = past.device_seconds;
+  event.wall = row.opened_at;
+  Tell(event);
+}
+
+void CoreDriver::Remember(const SessionRow& lost) {
+  std::lock_guard lock(mutex_);
+  if (auto hash = TokenFromBytes(lost.resume_hash)) lost_.push_back(*hash);
+}
+
+void CoreDriver::Tell(const Event& event) {
+  for (Action& action : core_.On(event, host_->Now())) {
+    std::visit([this](auto& a) { Do(a); }, action);
+  }
+  changed_.notify_all();
+}
+
+// ---- entries ------------------------------------------------------------------------------------
+
+CoreDriver::Client* CoreDriver::FindClient(ConnId conn) const {
+  const auto it = clients_.find(conn);
+  return it == clients_.end() ? nullptr : it->second.get();
+}
+
+CoreDriver::Session* CoreDriver::Find(const SessionId& session) const {
+  const auto it = sessions_.find(session);
+  return it == sessions_.end() ? nullptr : it->second.get();
+}
+
+CoreDriver::Session& CoreDriver::Entry(const SessionId& session) {
+  auto& entry = sessions_[session];
+  if (entry == nullptr) entry = std::make_unique<Session>();
+  return *entry;
+}
+
+CoreDriver::Worker* CoreDriver::FindWorker(WorkerId worker) const {
+  const auto it = workers_.find(worker);
+  return it == workers_.end() ? nullptr : it->second.get();
+}
+
+std::string CoreDriver::NameOf(WorkerId worker) const {
+  const Worker* const known = FindWorker(worker);
+  return known == nullptr ? "" : known->name;
+}
+
+std::string CoreDriver::CheckInvariants() const {
+  std::lock_guard lock(mutex_);
+  if (std::string broken = core_.CheckInvariants(); !broken.empty()) return broken;
+  for (const auto& [id, session] : sessions_) {
+    if (!core_.Has(id)) return "D2: an entry of " + id.Hex();
+    if ((session->relay != nullptr) != core_.HasSeat(id)) return "D1: the relay of " + id.Hex();
+  }
+  return "";
+}
+
+// ---- clients ------------------------------------------------------------------------------------
+
+ConnId CoreDriver::AddClient(ClientPort* port) {
+  std::lock_guard lock(mutex_);
+  const ConnId conn{next_conn_++};
+  clients_[conn] = std::make_unique<Client>(Client{port, {}, {}, {}, nullptr});
+  return conn;
+}
+
+void CoreDriver::RemoveClient(ConnId conn) {
+  std::lock_guard lock(mutex_);
+  Tell(ClientGone{conn});
+  // Held until here: a relay that still knew the endpoint would use it after its end (D5).
+  const auto it = clients_.find(conn);
+  if (it == clients_.end()) return;
+  Client& client = *it->second;
+  if (client.relay != nullptr) client.relay->DropClient(&client.endpoint());
+  clients_.erase(it);
+}
+
+void CoreDriver::ClientBroke(ConnId conn) {
+  std::lock_guard lock(mutex_);
+  Tell(ClientGone{conn});
+}
+
+void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& open) {
+  std::lock_guard lock(mutex_);
+  Client* const client = FindClient(conn);
+  if (client == nullptr) return;
+  client->identity = identity;
+  client->open = open;
+  auto refuse = [&](const absl::Status& why) { Relay::SendEnd(client->endpoint(), why, {}, 0, 0); };
+  const auto protocol = wire::AgreeOn(open.protocol(), wire::kProtocolOfClients,
+                                      "the client speaks protocol", "this gateway");
+  if (!protocol.ok()) return refuse(protocol.status());
+  const auto schema = wire::AgreeOn(open.graph_schema(), wire::kGraphSchemas,
+                                    "the client writes graph schema", "this gateway reads");
+  if (!schema.ok()) return refuse(schema.status());
+  // The executor takes the newest of what it is offered.
+  wire::SetRange({*protocol, *protocol}, *client->open.mutable_protocol());
+  if (open.resume_token().empty()) {
+    // What cannot be written cannot be billed; sessions that run go on, and are posted later.
+    if (absl::Status trouble = WriteTrouble(); !trouble.ok()) return refuse(trouble);
+    client->resume_token = host_->DrawToken();
+    const Token name = host_->DrawToken();
+    Tell(ClientOpen{conn, identity.tenant, std::max(1u, open.devices()),
+                    SessionId{name.hi, name.lo}, HashOf(client->resume_token), host_->WallNow(),
+                    /*recovers=*/*protocol >= kRecoverySinceProtocol});
+    return;
+  }
+  const auto token = TokenFromBytes(open.resume_token());
+  if (!token) return refuse(absl::InvalidArgumentError("a resume token has 16 bytes"));
+  const Token hash = HashOf(*token);
+  if (std::find(lost_.begin(), lost_.end(), hash) != lost_.end()) {
+    return refuse(absl::NotFoundError(
+        "the session ended with the process that served it, which was started again"));
+  }
+  client->resume_token = *token;
+  Tell(ClientResume{conn, identity.tenant, hash, host_->WallNow()});
+}
+
+void CoreDriver::Close(ConnId conn) {
+  std::lock_guard lock(mutex_);
+  Tell(ClientClosed{conn, absl::OkStatus()});
+}
+
+void CoreDriver::Fail(ConnId conn, const absl::Status& why) {
+  std::lock_guard lock(mutex_);
+  Tell(ClientClosed{conn, why});
+}
+
+absl::Status CoreDriver::OpenValues(ValuesEndpoint* endpoint, TenantId tenant, SessionId session,
+                                    Token token) {
+  std::lock_guard lock(mutex_);
+  if (!core_.IsTheClients(session, tenant, HashOf(token)))
+    return absl::NotFoundError("no such session");
+  SetValues(Entry(session), endpoint);
+  return absl::OkStatus();
+}
+
+void CoreDriver::CloseValues(ValuesEndpoint* endpoint, SessionId id) {
+  std::lock_guard lock(mutex_);
+  Session* const session = Find(id);
+  if (session != nullptr && session->values == endpoint) SetValues(*session, nullptr);
+}
+
+void CoreDriver::ValuesDrained(SessionId id) {
+  std::shared_ptr<Relay> relay;
+  {
+    std::lock_guard lock(mutex_);
+    if (const Session* const session = Find(id)) relay = session->relay;
+  }
+  if (relay != nullptr) relay->ClientDrained();
+}
+
+// D6.
+void CoreDriver::SetValues(Session& session, ValuesEndpoint* endpoint) {
+  if (session.values != nullptr && endpoint != nullptr)
+    session.values->End(absl::AbortedError("opened anew"));
+  session.values = endpoint;
+  if (session.relay != nullptr) session.relay->SetValues(endpoint);
+}
+
+void CoreDriver::EndValues(Session& session, const absl::Status& why) {
+  if (session.values == nullptr) return;
+  session.values->End(why);
+  SetValues(session, nullptr);
+}
+
+// ---- workers ------------------------------------------------------------------------------------
+
+WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& reg) {
+  std::lock_guard lock(mutex_);
+  const WorkerId id{next_worker_++};
+  const std::string node = Printable(reg.name());
+  const std::string name = absl::StrCat(node, "#", id.value);
+  workers_[id] = std::make_unique<Worker>(
+      Worker{endpoint, name, std::min(reg.protocol().max(), wire::kProtocolVersion)});
+  WorkerJoined event{id, name, {}, node, {}};
+  for (const proto::Device& device : reg.devices()) {
+    event.devices.push_back(
+        {Printable(device.hardware_class()), device.memory_bytes(), options_.price_per_hour});
+  }
+  for (const proto::HeldSession& held : reg.sessions()) {
+    const auto session = SessionId::FromBytes(held.session_id());
+    const auto token = TokenFromBytes(held.attach_token());
+    if (!session || !token) continue;
+    const Session* const known = Find(*session);
+    if (known == nullptr || !KnowsToken(*known, *token)) continue;  // D4
+    event.held.push_back(
+        {*session, {held.devices().begin(), held.devices().end()}, held.placement()});
+  }
+  Tell(event);
+  return id;
+}
+
+void CoreDriver::RemoveWorker(WorkerId worker) {
+  std::lock_guard lock(mutex_);
+  if (workers_.erase(worker) == 0) return;
+  Tell(WorkerGone{worker});
+}
+
+void CoreDriver::OnHeartbeat(WorkerId worker, const proto::Heartbeat& beat) {
+  std::lock_guard lock(mutex_);
+  std::vector<SessionId> alive;
+  for (const std::string& bytes : beat.sessions()) {
+    if (auto id = SessionId::FromBytes(bytes)) alive.push_back(*id);
+  }
+  Tell(WorkerHeartbeat{worker, alive});
+  for (const SessionId& id : alive) {
+    const Session* const session = Find(id);
+    if (session != nullptr && session->relay != nullptr) session->relay->SetBill(core_.BillOf(id));
+  }
+}
+
+void CoreDriver::OnDraining(WorkerId worker) {
+  std::lock_guard lock(mutex_);
+  Tell(WorkerDraining{worker});
+}
+
+void CoreDriver::OnSessionEnded(WorkerId worker, const proto::SessionEnded& ended) {
+  std::lock_guard lock(mutex_);
+  const auto id = SessionId::FromBytes(ended.session_id());
+  if (!id) return;
+  TellGone(*id, absl::Status(wire::CodeFromWire(ended.code()), ended.message()), ended.placement(),
+           worker);
+}
+
+// An executor that ended its session has said why, and better than how its process ended.
+void CoreDriver::TellGone(SessionId id, absl::Status why, uint64_t placement,
+                          std::optional<WorkerId> worker) {
+  const Session* const session = Find(id);
+  if (session != nullptr && session->relay != nullptr && !session->relay->failure().ok())
+    return Tell(ExecutorGone{id, session->relay->failure(), /*crashed=*/false, placement, worker});
+  const bool crashed = why.ok() || absl::IsUnavailable(why);
+  Tell(ExecutorGone{id, std::move(why), crashed, placement, worker});
+}
+
+// ---- executors ----------------------------------------------------------------------------------
+
+bool CoreDriver::KnowsToken(const Session& session, Token token) {
+  return session.attach_hash.has_value() && *session.attach_hash == HashOf(token);
+}
+
+absl::StatusOr<std::shared_ptr<Relay>> CoreDriver::Attach(SessionId id, Token token,
+                                                          ExecutorEndpoint* endpoint) {
+  std::lock_guard lock(mutex_);
+  Session* const session = Find(id);
+  if (session == nullptr || session->relay == nullptr || !KnowsToken(*session, token) ||
+      !core_.Awaits(id)) {  // D4
+    return absl::PermissionDeniedError("no executor of this session is awaited");
+  }
+  std::shared_ptr<Relay> relay = session->relay;
+  relay->SetExecutor(endpoint);
+  Tell(ExecutorAttached{id, host_->WallNow()});
+  return relay;
+}
+
+void CoreDriver::Detached(SessionId id, const Relay* relay) {
+  std::lock_guard lock(mutex_);
+  Session* const session = Find(id);
+  if (session == nullptr || session->relay.get() != relay) return;
+  if (!session->streamless_since.has_value()) session->streamless_since = host_->Now();
+}
+
+absl::StatusOr<TenantId> CoreDriver::TenantOf(SessionId id, Token token) const {
+  std::lock_guard lock(mutex_);
+  const Session* const session = Find(id);
+  if (session == nullptr || !KnowsToken(*session, token))
+    return absl::PermissionDeniedError("this is not the session's executor");
+  // Started again a moment ago, or this worker is away: it asks once more, whoever it is by then.
+  if (session->relay == nullptr)
+    return absl::UnavailableError("the session's worker has not joined this gateway yet");
+  return session->relay->tenant();
+}
+
+void CoreDriver::KeepSnapshot(SessionId id, Token token, const std::string& root, uint64_t seq,
+                              std::function<void(absl::Status)> done) {
+  absl::Status refused;
+  {
+    std::lock_guard lock(mutex_);
+    const Session* const session = Find(id);
+    if (!core_.Has(id)) {
+      refused = absl::NotFoundError("the session has ended");
+    } else if (session == nullptr || session->relay == nullptr || !KnowsToken(*session, token) ||
+               !core_.MayKeep(id, seq)) {
+      refused = absl::AbortedError("the session has gone on elsewhere, or from a later snapshot");
+    } else {
+      Tell(SnapshotKept{id, root, seq});
+      if (!planted_.kept_before_written) return writes_->Then(std::move(done));
+    }
+  }
+  done(std::move(refused));
+}
+
+// ---- time ---------------------------------------------------------------------------------------
+
+void CoreDriver::OnTick() {
+  std::lock_guard lock(mutex_);
+  for (const auto& [id, session] : sessions_) {
+    if (session->relay != nullptr) Tell(SessionProgress{id, session->relay->busy()});
+  }
+  TellSilentExecutors();
+  RefuseWhatCannotBeWritten();
+  Tell(Tick{});
+  if (++ticks_ % kKeyCheckTicks == 0) CheckKeys();
+}
+
+void CoreDriver::TellSilentExecutors() {
+  const MonoTime now = host_->Now();
+  std::vector<SessionId> silent;
+  for (const auto& [id, session] : sessions_) {
+    auto& since = session->streamless_since;
+    if (!since.has_value() || now.ns - since->ns <= kExecutorWordMs * 1'000'000) continue;
+    since.reset();
+    silent.push_back(id);
+  }
+  for (const SessionId& id : silent)
+    TellGone(id, absl::UnavailableError("the executor's stream ended"), /*placement=*/0, {});
+}
+
+absl::Status CoreDriver::WriteTrouble() const {
+  const absl::Status trouble = writes_->trouble();
+  if (trouble.ok()) return trouble;
+  return absl::UnavailableError(
+      absl::StrCat("the gateway cannot write its books and takes no new sessions until it can: ",
+                   trouble.message()));
+}
+
+// Sessions that had begun before the trouble was known, and wait for their first row.
+void CoreDriver::RefuseWhatCannotBeWritten() {
+  if (beginning_.empty()) return;
+  const absl::Status trouble = WriteTrouble();
+  if (trouble.ok()) return;
+  for (const ConnId conn : std::exchange(beginning_, {})) Tell(ClientClosed{conn, trouble});
+}
+
+void CoreDriver::CheckKeys() {
+  std::vector<std::pair<ConnId, std::string>> keys;
+  for (const auto& [conn, client] : clients_) {
+    if (!client->identity.key_id.empty()) keys.emplace_back(conn, client->identity.key_id);
+  }
+  if (keys.empty()) return;
+  host_->Post([this, keys = std::move(keys)] {
+    for (const auto& [conn, key_id] : keys) {
+      absl::Status status = auth_->Check(key_id);
+      if (!absl::IsUnauthenticated(status)) continue;
+      std::lock_guard lock(mutex_);
+      Tell(ClientClosed{conn, status});
+    }
+  });
+}
+
+// ---- shutdown -----------------------------------------------------------------------------------
+
+void CoreDriver::Drain() {
+  std::lock_guard lock(mutex_);
+  core_.Drain();
+  for (const auto& [conn, client] : clients_)
+    Notify(*client, proto::Notice::DRAINING, "the gateway stops soon", 0);
+}
+
+void CoreDriver::AwaitEmpty(std::chrono::milliseconds limit) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, limit, [this] { return core_.session_count() == 0; });
+}
+
+void CoreDriver::StopAll() {
+  std::lock_guard lock(mutex_);
+  Tell(gateway::StopAll{});
+  // After the commands that end their executors; a worker then looks for another gateway.
+  for (auto& [id, worker] : workers_)
+    worker->endpoint->End(absl::UnavailableError("the gateway is stopping"));
+}
+
+uint32_t CoreDriver::devices_total() const {
+  std::lock_guard lock(mutex_);
+  return core_.devices_total();
+}
+bool CoreDriver::AwaitDevices(uint32_t count, std::chrono::milliseconds limit) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, limit, [&] { return core_.devices_total() >= count; });
+}
+size_t CoreDriver::session_count() const {
+  std::lock_guard lock(mutex_);
+  return core_.session_count();
+}
+
+}  // namespace outboard::gateway

@@ -1,0 +1,198 @@
+// How CoreDriver carries out what the core decides (D1, D3 and D6 of core_driver.cc).
+#include <utility>
+
+#include "gateway/accounts/session_rows.h"
+#include "gateway/base/token.h"
+#include "gateway/blobs/blob_uses.h"
+#include "gateway/data_path/core_driver_entries.h"
+#include "gateway/data_path/host.h"
+#include "proto/fleet.pb.h"
+
+namespace outboard::gateway {
+
+void CoreDriver::BeginRelay(SessionId id, TenantId tenant, bool replays) {
+  blobs_->BeginSession(tenant, id);
+  Session& session = Entry(id);
+  session.relay = std::make_shared<Relay>(id, tenant, blobs_, gate_.get(),
+                                          [host = host_] { return host->Now(); });
+  session.relay->GivePlan(std::exchange(session.plan, {}), replays);
+}
+
+// Their executors attach again, each to a relay of its own.
+void CoreDriver::Do(Welcome& action) {
+  const Worker* const worker = FindWorker(action.worker);
+  if (worker == nullptr) return;
+  proto::GatewayCommand command;
+  proto::Welcome& welcome = *command.mutable_welcome();
+  welcome.set_worker_id(action.worker.value);
+  welcome.set_heartbeat_ms(static_cast<uint32_t>(options_.heartbeat_ns / 1'000'000));
+  welcome.set_lease_ttl_ms(static_cast<uint32_t>(options_.lease_ttl_ns / 1'000'000));
+  welcome.set_protocol(worker->protocol);
+  welcome.set_local_socket(local_socket_);
+  for (size_t i = 0; i < action.sessions.size(); ++i) {
+    welcome.add_sessions(action.sessions[i].session.Bytes());
+    BeginRelay(action.sessions[i].session, action.tenants[i], /*replays=*/false);
+  }
+  worker->endpoint->Send(std::move(command));
+}
+
+void CoreDriver::Do(Assign& action) {
+  const Worker* const worker = FindWorker(action.worker);
+  if (worker == nullptr) return;
+  const Token token = host_->DrawToken();
+  // The relay is there before the worker can know the session.
+  BeginRelay(action.session, action.tenant, /*replays=*/true);
+  Entry(action.session).attach_hash = HashOf(token);
+  proto::GatewayCommand command;
+  proto::Assign& assign = *command.mutable_assign();
+  assign.set_session_id(action.session.Bytes());
+  assign.set_attach_token(BytesOf(token));
+  assign.set_placement(action.placement);
+  for (uint32_t device : action.devices) assign.add_devices(device);
+  assign.set_memory_bytes_max(options_.memory_bytes_max);
+  worker->endpoint->Send(std::move(command));
+}
+
+void CoreDriver::Do(EndExecutor& action) {
+  const Worker* const worker = FindWorker(action.worker);
+  if (worker == nullptr) return;
+  proto::GatewayCommand command;
+  command.mutable_release()->set_session_id(action.session.Bytes());
+  worker->endpoint->Send(std::move(command));
+}
+
+void CoreDriver::Do(DropExecutor& action) {
+  if (Session* const session = Find(action.session)) DropRelay(*session);
+}
+
+void CoreDriver::DropRelay(Session& session) {
+  session.streamless_since.reset();
+  const std::shared_ptr<Relay> relay = std::exchange(session.relay, nullptr);
+  if (relay == nullptr) return;
+  relay->EndExecutor();
+  relay->DropClient(nullptr);
+  relay->SetValues(nullptr);
+  session.plan = relay->TakePlan();
+}
+
+void CoreDriver::Do(EndWorker& action) {
+  if (const Worker* const worker = FindWorker(action.worker))
+    worker->endpoint->End(std::move(action.why));
+}
+
+// D3. When the row is written, whether it still holds is looked at once more.
+void CoreDriver::Do(Live& action) {
+  if (planted_.live_before_written) return Connect(action);
+  if (action.epoch == 1) beginning_.insert(action.conn);
+  writes_->Then([this, live = action](const absl::Status& written) {
+    std::lock_guard lock(mutex_);
+    beginning_.erase(live.conn);
+    if (written.ok() && core_.IsLive(live.session, live.conn, live.epoch)) Connect(live);
+  });
+}
+
+void CoreDriver::Connect(const Live& live) {
+  Client* const client = FindClient(live.conn);
+  Session* const session = Find(live.session);
+  if (client == nullptr || session == nullptr || session->relay == nullptr) return;
+  client->relay = session->relay;
+  client->port->SetRelay(session->relay);
+  session->relay->SetBill(core_.BillOf(live.session));
+  // What was sent there in the epoch before may be lost. The client opens another after Opened.
+  EndValues(*session, absl::AbortedError("a new epoch"));
+  session->relay->Connect(
+      &client->endpoint(),
+      {.epoch = planted_.old_epoch ? 1 : live.epoch,
+       .resume_token = client->resume_token,
+       .worker = NameOf(live.seats.front().worker),
+       .price_per_hour = live.price_per_hour,
+       .recoverable = live.recoverable,
+       .snapshot_ms =
+           live.recoverable ? static_cast<uint32_t>(options_.snapshot_ns / 1'000'000) : 0,
+       .snapshot_root = live.snapshot_root},
+      client->open);
+}
+
+void CoreDriver::Do(Detach& action) {
+  const Session* const session = Find(action.session);
+  if (session != nullptr && session->relay != nullptr) session->relay->DropClient(nullptr);
+}
+
+void CoreDriver::Do(Queued& action) {
+  if (const Client* const client = FindClient(action.conn))
+    Notify(*client, proto::Notice::QUEUED, "waiting for a device", action.before);
+}
+
+void CoreDriver::Do(Moving& action) {
+  if (const Client* const client = FindClient(action.conn))
+    Notify(*client, proto::Notice::MOVING, action.text, 0);
+}
+
+void CoreDriver::Notify(const Client& client, int kind, const std::string& text, uint64_t count) {
+  proto::ServerFrame frame;
+  if (client.relay != nullptr) frame.set_epoch(client.relay->epoch());
+  proto::Notice& notice = *frame.add_items()->mutable_notice();
+  notice.set_kind(static_cast<proto::Notice::Kind>(kind));
+  notice.set_count(count);
+  notice.set_text(text);
+  client.endpoint().Send(std::move(frame));
+}
+
+// The bill is shown when the ledger has it, so that `outboard usage` a moment later agrees.
+void CoreDriver::Do(EndClient& action) {
+  writes_->ThenOrAtOnce([this, action] {
+    std::lock_guard lock(mutex_);
+    const Client* const client = FindClient(action.conn);
+    if (client == nullptr) return;
+    const std::shared_ptr<Relay>& relay = client->relay;
+    Relay::SendEnd(client->endpoint(), action.why, action.bill, relay ? relay->epoch() : 0,
+                   relay ? relay->done_seq() : 0);
+  });
+}
+
+void CoreDriver::Do(gateway::Post& action) { writes_->Post(std::move(action.charges)); }
+
+void CoreDriver::Do(Forget& action) {
+  if (Session* const session = Find(action.session)) {
+    DropRelay(*session);
+    // Not as if it broke: why the session ended comes on its own stream, when the ledger has it.
+    EndValues(*session, absl::AbortedError("the session has ended"));
+    sessions_.erase(action.session);
+  }
+  host_->Post([blobs = blobs_, session = action.session] { blobs->EndSession(session); });
+}
+
+void CoreDriver::Do(WriteSession& action) {
+  const WallTime now = host_->WallNow();
+  Session& session = Entry(action.session);
+  if (!session.opened_at.has_value()) session.opened_at = now;
+  SessionRow row;
+  row.session = action.session;
+  row.tenant = action.tenant;
+  row.epoch = action.epoch;
+  if (action.worker.has_value()) row.worker = NameOf(*action.worker);
+  row.resume_hash = BytesOf(action.resume_hash);
+  if (session.attach_hash.has_value()) row.attach_hash = BytesOf(*session.attach_hash);
+  row.devices = action.devices;
+  row.recoverable = action.recoverable;
+  row.snapshot_root = action.snapshot_root;
+  row.snapshot_seq = action.snapshot_seq;
+  row.opened_at = *session.opened_at;
+  row.state = action.state;
+  if (row.state == SessionRowState::kClosed || row.state == SessionRowState::kLost)
+    row.closed_at = now;
+  writes_->Write(std::move(row));
+}
+
+void CoreDriver::Do(WriteLease& action) {
+  if (!action.end.empty()) return writes_->EndLease(action.lease, action.end);
+  LeaseRow row;
+  row.lease = action.lease;
+  row.tenant = action.tenant;
+  row.devices = action.devices;
+  row.worker = NameOf(action.worker);
+  row.granted_at = host_->WallNow();
+  writes_->Grant(std::move(row));
+}
+
+}  // namespace outboard::gateway

@@ -1,0 +1,158 @@
+#include "gateway/data_path/ports.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gateway/accounts/accounts.h"
+#include "gateway/base/limits.h"
+#include "gateway/data_path/core_driver.h"
+#include "gateway/data_path/host.h"
+#include "gateway/data_path/relay.h"
+#include "proto/cloud.pb.h"
+#include "proto/fleet.pb.h"
+#include "wire/limits.h"
+#include "wire/version.h"
+
+namespace outboard::gateway {
+
+// ---- a client -----------------------------------------------------------------------------------
+
+ClientPort::ClientPort(CoreDriver* driver, DriverHost* host, ClientAuth* auth,
+                       ClientEndpoint* endpoint, std::string bearer)
+    : driver_(driver),
+      host_(host),
+      auth_(auth),
+      endpoint_(endpoint),
+      bearer_(std::move(bearer)),
+      conn_(driver->AddClient(this)) {}
+
+void ClientPort::SetRelay(std::shared_ptr<Relay> relay) {
+  std::lock_guard lock(mutex_);
+  relay_ = std::move(relay);
+}
+
+std::shared_ptr<Relay> ClientPort::relay() {
+  std::lock_guard lock(mutex_);
+  return relay_;
+}
+
+bool ClientPort::Open(proto::ClientFrame frame) {
+  if (frame.items_size() == 0 || !frame.items(0).has_open()) {
+    endpoint_->End(absl::InvalidArgumentError("a session begins with Open"));
+    return true;
+  }
+  if (!endpoint_->Hold()) return false;
+  // Keys are on disk.
+  host_->Post([this, open = std::move(*frame.mutable_items(0)->mutable_open())] {
+    auto identity = auth_->Client(bearer_);
+    if (identity.ok()) {
+      driver_->Open(conn_, *identity, open);
+    } else {
+      Relay::SendEnd(*endpoint_, identity.status(), {}, 0, 0);
+    }
+    endpoint_->Unhold();
+  });
+  return true;
+}
+
+bool ClientPort::OnFrame(proto::ClientFrame frame) {
+  if (!std::exchange(opened_, true)) return Open(std::move(frame));
+  for (const proto::ClientItem& item : frame.items()) {
+    if (!item.has_close()) continue;
+    driver_->Close(conn_);  // what is in the frame beside it is of no use to anybody any more
+    return true;
+  }
+  if (!Relay::IsHeavy(frame)) {
+    std::shared_ptr<Relay> relay = this->relay();
+    if (relay == nullptr) return true;  // before Opened there is nothing to say
+    bool pause = false;
+    absl::Status status = relay->FromClient(endpoint_, std::move(frame), pause);
+    if (!status.ok()) driver_->Fail(conn_, status);
+    return !pause;
+  }
+  if (!endpoint_->Hold()) return false;
+  host_->Post([this, frame = std::move(frame)]() mutable {
+    bool pause = false;
+    absl::Status status;
+    std::shared_ptr<Relay> relay = this->relay();
+    if (relay != nullptr) status = relay->FromClient(endpoint_, std::move(frame), pause);
+    if (!status.ok()) driver_->Fail(conn_, status);
+    if (!pause) endpoint_->ResumeReading();
+    endpoint_->Unhold();
+  });
+  return false;
+}
+
+void ClientPort::OnReadEnd() {
+  driver_->ClientBroke(conn_);
+  endpoint_->End(absl::OkStatus());
+}
+void ClientPort::OnDrained() {
+  if (auto relay = this->relay(); relay != nullptr) relay->ClientDrained();
+}
+void ClientPort::OnGone() { driver_->RemoveClient(conn_); }
+
+// ---- an executor --------------------------------------------------------------------------------
+
+absl::Status ExecutorPort::Attach(SessionId session, Token token) {
+  auto relay = driver_->Attach(session, token, endpoint_);
+  if (!relay.ok()) return relay.status();
+  session_ = session;
+  relay_ = *std::move(relay);
+  left_ = false;
+  return absl::OkStatus();
+}
+
+bool ExecutorPort::OnFrame(proto::ServerFrame frame) {
+  bool pause = false;
+  relay_->FromExecutor(endpoint_, std::move(frame), pause);
+  return !pause;
+}
+
+void ExecutorPort::OnDrained() { relay_->ExecutorDrained(); }
+
+void ExecutorPort::Leave() {
+  if (left_.exchange(true)) return;
+  // The driver may have forgotten the session, but a client's stream may still hold the relay.
+  relay_->DropExecutor(endpoint_);
+  driver_->Detached(session_, relay_.get());
+}
+
+// ---- a worker -----------------------------------------------------------------------------------
+
+void WorkerPort::OnEvent(const proto::WorkerEvent& event) {
+  if (worker_.value == 0) {
+    if (!event.has_register_())
+      return endpoint_->End(absl::InvalidArgumentError("a worker begins with Register"));
+    const proto::Register& reg = event.register_();
+    const auto protocol = wire::AgreeOn(reg.protocol(), wire::kProtocolOfWorkers,
+                                        "the worker speaks protocol", "this gateway");
+    if (!protocol.ok()) return endpoint_->End(protocol.status());
+    if (reg.devices_size() == 0 || reg.devices_size() > static_cast<int>(kDevicesPerWorkerMax)) {
+      return endpoint_->End(absl::InvalidArgumentError(absl::StrCat(
+          "a worker with ", reg.devices_size(), " devices; limit ", kDevicesPerWorkerMax)));
+    }
+    worker_ = driver_->AddWorker(endpoint_, reg);
+    return;
+  }
+  switch (event.kind_case()) {
+    case proto::WorkerEvent::kHeartbeat: {
+      driver_->OnHeartbeat(worker_, event.heartbeat());
+      proto::GatewayCommand ack;
+      ack.mutable_heartbeat_ack()->set_beat(event.heartbeat().beat());
+      endpoint_->Send(std::move(ack));
+      break;
+    }
+    case proto::WorkerEvent::kSessionEnded:
+      driver_->OnSessionEnded(worker_, event.session_ended());
+      break;
+    case proto::WorkerEvent::kDraining: driver_->OnDraining(worker_); break;
+    default: break;
+  }
+}
+
+void WorkerPort::OnGone() {
+  if (worker_.value != 0) driver_->RemoveWorker(worker_);
+}
+
+}  // namespace outboard::gateway

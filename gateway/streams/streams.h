@@ -1,0 +1,79 @@
+// The three kinds of streams that a gateway serves: endpoints that gRPC writes for, whose messages
+// go to their ports.
+#pragma once
+
+#include <utility>
+
+#include "gateway/data_path/endpoints.h"
+#include "gateway/data_path/ports.h"
+#include "gateway/streams/stream.h"
+#include "gateway/server/authenticator.h"
+#include "proto/cloud.pb.h"
+#include "proto/fleet.pb.h"
+
+namespace outboard::gateway {
+
+// Cloud.Session.
+class ClientStream final : public Stream<proto::ClientFrame, proto::ServerFrame>,
+                           public ClientEndpoint {
+ public:
+  ClientStream(CoreDriver* driver, DriverHost* host, Authenticator* gatekeeper,
+               const grpc::CallbackServerContext& context);
+
+  void Send(proto::ServerFrame frame) override { Stream::Send(std::move(frame)); }
+  void End(absl::Status why) override { Stream::End(std::move(why)); }
+  bool AskDrained() override { return Stream::AskDrained(); }
+  void ResumeReading() override { Stream::ResumeReading(); }
+  bool Hold() override { return Stream::Hold(); }
+  void Unhold() override { Stream::Unhold(); }
+
+ private:
+  bool OnMessage(proto::ClientFrame frame) override { return port_.OnFrame(std::move(frame)); }
+  void OnReadEnd() override { port_.OnReadEnd(); }
+  void OnDrained() override { port_.OnDrained(); }
+  void OnGone() override { port_.OnGone(); }
+
+  ClientPort port_;
+};
+
+// Fleet.Attach.
+class ExecutorStream final : public Stream<proto::ServerFrame, proto::ClientFrame>,
+                             public ExecutorEndpoint {
+ public:
+  ExecutorStream(CoreDriver* driver, Authenticator* gatekeeper,
+                 const grpc::CallbackServerContext& context);
+
+  void Send(proto::ClientFrame frame) override { Stream::Send(std::move(frame)); }
+  void End(absl::Status why) override { Stream::End(std::move(why)); }
+  bool AskDrained() override { return Stream::AskDrained(); }
+  void ResumeReading() override { Stream::ResumeReading(); }
+
+ private:
+  bool OnMessage(proto::ServerFrame frame) override { return port_.OnFrame(std::move(frame)); }
+  void OnReadEnd() override;
+  void OnDrained() override { port_.OnDrained(); }
+  void OnGone() override { port_.Leave(); }
+
+  ExecutorPort port_;
+};
+
+// Fleet.Join.
+class ControlStream final
+    : public Stream<proto::WorkerEvent, proto::GatewayCommand, PlainQueue<proto::GatewayCommand>>,
+      public WorkerEndpoint {
+ public:
+  ControlStream(CoreDriver* driver, Authenticator* gatekeeper,
+                const grpc::CallbackServerContext& context);
+
+  void Send(proto::GatewayCommand command) override { Stream::Send(std::move(command)); }
+  void End(absl::Status why) override { Stream::End(std::move(why)); }
+
+ private:
+  bool OnMessage(proto::WorkerEvent event) override;
+  void OnReadEnd() override;
+  void OnGone() override { port_.OnGone(); }
+
+  WorkerPort port_;
+};
+
+}  // namespace outboard::gateway

@@ -1,0 +1,237 @@
+// CoreDriver on one thread, with a clock and a disk that the test moves by hand. D1 to D6 are the
+// invariants in core_driver.cc; tests/sim has it in whole fleets.
+#include "gateway/data_path/core_driver.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gateway/accounts/accounts.h"
+#include "gateway/accounts/session_rows.h"
+#include "gateway/base/limits.h"
+#include "gateway/base/token.h"
+#include "gateway/blobs/blob_uses.h"
+#include "gateway/data_path/host.h"
+#include "gateway/data_path/ports.h"
+#include "proto/cloud.pb.h"
+#include "proto/fleet.pb.h"
+#include "wire/version.h"
+
+namespace outboard::gateway {
+namespace {
+
+using Jobs = std::vector<std::function<void()>>;
+
+void RunAll(Jobs& jobs) {
+  for (const auto& job : std::exchange(jobs, {})) job();
+}
+
+class Host final : public DriverHost {
+ public:
+  MonoTime Now() override { return now; }
+  WallTime WallNow() override { return {now.ns / 1'000'000}; }
+  Token DrawToken() override { return {7, ++drawn_}; }
+  void Post(std::function<void()> job) override { jobs.push_back(std::move(job)); }
+  MonoTime now{1'000'000'000};
+  Jobs jobs;
+
+ private:
+  uint64_t drawn_ = 0;
+};
+
+class Writes final : public WriteQueue {
+ public:
+  void Post(std::vector<Charge>) override {}
+  void Write(SessionRow row) override { rows.push_back(std::move(row)); }
+  void Grant(LeaseRow) override {}
+  void EndLease(LeaseId, std::string) override {}
+  void Then(std::function<void(absl::Status)> job) override {
+    jobs.push_back([job = std::move(job)] { job(absl::OkStatus()); });
+  }
+  void ThenOrAtOnce(std::function<void()> job) override { jobs.push_back(std::move(job)); }
+  absl::Status trouble() const override { return trouble_; }
+  std::vector<SessionRow> rows;
+  Jobs jobs;
+  absl::Status trouble_;
+};
+
+class Auth final : public ClientAuth {
+ public:
+  absl::StatusOr<Identity> Client(const std::string&) override { return Identity{TenantId{1}, ""}; }
+  absl::Status Check(const std::string&) override { return absl::OkStatus(); }
+};
+
+class Blobs final : public BlobUses {
+ public:
+  void BeginSession(TenantId, const SessionId&) override {}
+  void EndSession(const SessionId&) override { ++ended; }
+  absl::StatusOr<uint64_t> SizeOf(TenantId, const wire::Hash&) override {
+    return absl::NotFoundError("");
+  }
+  absl::Status UseBlob(TenantId, const SessionId&, const wire::Hash&, uint64_t, uint64_t) override {
+    return absl::NotFoundError("");
+  }
+  int ended = 0;
+};
+
+class ClientEnd final : public ClientEndpoint {
+ public:
+  void Send(proto::ServerFrame frame) override { sent.push_back(std::move(frame)); }
+  void End(absl::Status why) override { ends.push_back(std::move(why)); }
+  bool AskDrained() override { return false; }
+  void ResumeReading() override {}
+  bool Hold() override { return true; }
+  void Unhold() override {}
+  std::vector<proto::ServerFrame> sent;
+  std::vector<absl::Status> ends;
+};
+
+class ExecutorEnd final : public ExecutorEndpoint {
+ public:
+  void Send(proto::ClientFrame frame) override { sent.push_back(std::move(frame)); }
+  void End(absl::Status) override { ended = true; }
+  bool AskDrained() override { return false; }
+  void ResumeReading() override {}
+  std::vector<proto::ClientFrame> sent;
+  bool ended = false;
+};
+
+class WorkerEnd final : public WorkerEndpoint {
+ public:
+  void Send(proto::GatewayCommand command) override { sent.push_back(std::move(command)); }
+  void End(absl::Status) override {}
+  // The last Assign.
+  const proto::Assign* assign() const {
+    const proto::Assign* last = nullptr;
+    for (const proto::GatewayCommand& command : sent)
+      if (command.has_assign()) last = &command.assign();
+    return last;
+  }
+  std::vector<proto::GatewayCommand> sent;
+};
+
+class CoreDriverTest : public ::testing::Test {
+ protected:
+  CoreDriverTest() {
+    proto::WorkerEvent event;
+    proto::Register& reg = *event.mutable_register_();
+    wire::SetRange(wire::kProtocolOfWorkers, *reg.mutable_protocol());
+    reg.add_devices()->set_hardware_class("small");
+    worker_port_.OnEvent(event);
+  }
+  ~CoreDriverTest() override { EXPECT_EQ(driver_.CheckInvariants(), ""); }
+
+  static CoreOptions Options() {
+    CoreOptions options;
+    options.snapshot_ns = 30 * kSecondNs;
+    return options;
+  }
+  void Open() {
+    proto::ClientFrame frame;
+    proto::Open& open = *frame.add_items()->mutable_open();
+    wire::SetRange(wire::kProtocolOfClients, *open.mutable_protocol());
+    wire::SetRange(wire::kGraphSchemas, *open.mutable_graph_schema());
+    client_port_.OnFrame(std::move(frame));
+    RunAll(host_.jobs);
+  }
+  absl::Status Attach(ExecutorPort& port, const proto::Assign& assign) {
+    return port.Attach(*SessionId::FromBytes(assign.session_id()),
+                       *TokenFromBytes(assign.attach_token()));
+  }
+  void Tick(int64_t ms) {
+    host_.now.ns += ms * 1'000'000;
+    driver_.OnTick();
+  }
+
+  Host host_;
+  Writes writes_;
+  Blobs blobs_;
+  Auth auth_;
+  CoreDriver driver_{Options(), &host_, &writes_, &blobs_, &auth_};
+  WorkerEnd worker_;
+  WorkerPort worker_port_{&driver_, &worker_};
+  ClientEnd client_;
+  ClientPort client_port_{&driver_, &host_, &auth_, &client_, ""};
+  ExecutorEnd executor_, next_;
+  ExecutorPort executor_port_{&driver_, &executor_}, next_port_{&driver_, &next_};
+};
+
+TEST_F(CoreDriverTest, D3AnEpochIsToldWhenItsRowIsWritten) {
+  Open();
+  ASSERT_NE(worker_.assign(), nullptr);
+  ASSERT_TRUE(Attach(executor_port_, *worker_.assign()).ok());
+  ASSERT_EQ(writes_.rows.size(), 1u);
+  EXPECT_EQ(writes_.rows[0].epoch, 1u);
+  EXPECT_TRUE(executor_.sent.empty());
+  RunAll(writes_.jobs);
+  ASSERT_EQ(executor_.sent.size(), 1u);
+  EXPECT_EQ(executor_.sent[0].epoch(), 1u);
+  EXPECT_TRUE(executor_.sent[0].items(0).has_open());
+}
+
+TEST_F(CoreDriverTest, D3WhoLeavesBeforeTheRowIsWrittenIsNotConnected) {
+  Open();
+  ASSERT_TRUE(Attach(executor_port_, *worker_.assign()).ok());
+  client_port_.OnGone();
+  RunAll(writes_.jobs);
+  EXPECT_TRUE(executor_.sent.empty());
+}
+
+TEST_F(CoreDriverTest, D4OnlyTheTokenOfTheLastAssignAttaches) {
+  Open();
+  proto::Assign wrong = *worker_.assign();
+  wrong.set_attach_token(std::string(16, 'x'));
+  EXPECT_EQ(Attach(executor_port_, wrong).code(), absl::StatusCode::kPermissionDenied);
+  const proto::Assign first = *worker_.assign();
+  ASSERT_TRUE(Attach(executor_port_, first).ok());
+  EXPECT_EQ(Attach(next_port_, first).code(), absl::StatusCode::kPermissionDenied);  // once
+}
+
+// Its worker has some time to say why; then the session goes on with another executor.
+TEST_F(CoreDriverTest, D1AnExecutorWhoseStreamEndsIsReplacedAfterAMoment) {
+  Open();
+  const proto::Assign first = *worker_.assign();
+  ASSERT_TRUE(Attach(executor_port_, first).ok());
+  RunAll(writes_.jobs);
+  executor_port_.Leave();
+  Tick(kExecutorWordMs / 2);
+  EXPECT_EQ(worker_.assign()->placement(), first.placement());
+  Tick(kExecutorWordMs);
+  const proto::Assign second = *worker_.assign();
+  EXPECT_EQ(second.placement(), first.placement() + 1);
+  ASSERT_TRUE(Attach(next_port_, second).ok());
+  RunAll(writes_.jobs);
+  ASSERT_EQ(next_.sent.size(), 1u);
+  EXPECT_EQ(next_.sent[0].epoch(), 2u);
+}
+
+TEST_F(CoreDriverTest, D2NothingIsLeftOfASessionThatIsClosed) {
+  Open();
+  ASSERT_TRUE(Attach(executor_port_, *worker_.assign()).ok());
+  RunAll(writes_.jobs);
+  proto::ClientFrame close;
+  close.add_items()->mutable_close();
+  client_port_.OnFrame(std::move(close));
+  EXPECT_EQ(driver_.session_count(), 0u);
+  EXPECT_TRUE(executor_.ended);
+  EXPECT_TRUE(client_.ends.empty());  // the bill is not written yet
+  RunAll(writes_.jobs);
+  ASSERT_EQ(client_.ends.size(), 1u);
+  EXPECT_TRUE(client_.ends[0].ok());
+  RunAll(host_.jobs);
+  EXPECT_EQ(blobs_.ended, 1);
+}
+
+TEST_F(CoreDriverTest, WhatCannotBeWrittenIsNotOpened) {
+  writes_.trouble_ = absl::UnavailableError("the disk is full");
+  Open();
+  EXPECT_EQ(worker_.assign(), nullptr);
+  ASSERT_EQ(client_.ends.size(), 1u);
+  EXPECT_EQ(client_.ends[0].code(), absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace outboard::gateway

@@ -1,0 +1,109 @@
+// What a crash of the gateway leaves: the rows of sessions and leases, as SessionRows keeps them,
+// and what was charged. Writes reach it late and in order (SimulatedWrites); those that a crash
+// overtakes are lost.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gateway/accounts/session_rows.h"
+#include "gateway/data_path/host.h"
+#include "gateway/ledger/usage.h"
+#include "tests/sim/world.h"
+
+namespace outboard::sim {
+
+class Disk {
+ public:
+  explicit Disk(World* world) : world_(world) {}
+
+  void Put(const gateway::SessionRow& row) {
+    const auto [known, is_new] = rows_.try_emplace(row.session, row);
+    if (is_new) return;
+    if (known->second.epoch > row.epoch) world_->Broken("a row's epoch goes back");
+    if (known->second.closed_at.has_value()) world_->Broken("a row of a session that has ended");
+    known->second = row;
+  }
+  void Grant(const gateway::LeaseRow& row) {
+    if (row.lease.grant != ++grants_[row.lease.session])
+      world_->Broken("lease ", row.lease.grant, " after lease ", grants_[row.lease.session] - 1);
+  }
+  // A second is charged once or not at all (L3 of gateway/ledger/ledger.h).
+  void Post(const std::vector<gateway::Charge>& charges) {
+    for (const gateway::Charge& charge : charges) {
+      int64_t& charged_s = charged_s_[charge.device];
+      if (charge.from_s != charged_s)
+        world_->Broken("seconds from ", charge.from_s, " are charged after ", charged_s);
+      charged_s = charge.to_s;
+      gateway::SessionUsage& usage = usage_[charge.device.lease.session];
+      usage.device_seconds += charge.to_s - charge.from_s;
+      usage.amount.value += charge.amount.value;
+    }
+  }
+
+  // Of those that a gateway which starts takes over.
+  std::vector<gateway::TakenOver> Live() const {
+    std::vector<gateway::TakenOver> live;
+    for (const auto& [session, row] : rows_) {
+      if (row.closed_at.has_value()) continue;
+      const auto grants = grants_.find(session);
+      live.push_back({row, grants == grants_.end() ? 0 : grants->second});
+    }
+    return live;
+  }
+  gateway::SessionUsage UsageOf(const gateway::SessionId& session) const {
+    const auto usage = usage_.find(session);
+    return usage == usage_.end() ? gateway::SessionUsage{} : usage->second;
+  }
+
+ private:
+  World* const world_;
+  std::map<gateway::SessionId, gateway::SessionRow> rows_;
+  std::map<gateway::SessionId, uint64_t> grants_;
+  std::map<gateway::LeasedDevice, int64_t> charged_s_;
+  std::map<gateway::SessionId, gateway::SessionUsage> usage_;
+};
+
+// Of one gateway process, and gone with it.
+class SimulatedWrites final : public gateway::WriteQueue {
+ public:
+  SimulatedWrites(World* world, Disk* disk) : world_(world), disk_(disk) {}
+
+  void Post(std::vector<gateway::Charge> charges) override {
+    Add([disk = disk_, charges = std::move(charges)] { disk->Post(charges); });
+  }
+  void Write(gateway::SessionRow row) override {
+    Add([disk = disk_, row = std::move(row)] { disk->Put(row); });
+  }
+  void Grant(gateway::LeaseRow row) override {
+    Add([disk = disk_, row = std::move(row)] { disk->Grant(row); });
+  }
+  void EndLease(gateway::LeaseId, std::string) override {}
+  void Then(std::function<void(absl::Status)> job) override {
+    Add([job = std::move(job)] { job(absl::OkStatus()); });
+  }
+  void ThenOrAtOnce(std::function<void()> job) override { Add(std::move(job)); }
+  absl::Status trouble() const override { return absl::OkStatus(); }
+
+ private:
+  void Add(std::function<void()> job) {
+    const int64_t takes_ms = world_->OneIn(8) ? world_->Between(0, 3000) : world_->Between(0, 20);
+    last_ = std::max(last_, world_->now() + takes_ms * kMs);
+    world_->After(last_ - world_->now(),
+                  [alive = std::weak_ptr<bool>(alive_), job = std::move(job)] {
+                    if (!alive.expired()) job();
+                  });
+  }
+
+  World* const world_;
+  Disk* const disk_;
+  int64_t last_ = 0;  // when the last write is done
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace outboard::sim
