@@ -18,7 +18,7 @@ std::string DimsToString(ShapeView shape) { return ShapeToString(shape); }
 
 Shape ToShape(const std::vector<int64_t>& dims) { return Shape(dims.begin(), dims.end()); }
 
-NodeBuilder::NodeBuilder(const At& at) : at_(at) {
+NodeBuilder::NodeBuilder(const At& at) : site_(at), at_(CallSite::Or(at)) {
   LazyGraph::Renew(kUnrealisedNodesMax);
   recording_ = LazyGraph::Current();
 }

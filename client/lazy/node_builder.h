@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "client/lazy/call_site.h"
 #include "client/lazy/lazy_graph.h"
 #include "client/tensor/error.h"
 #include "client/tensor/variable.h"
@@ -22,7 +23,8 @@ Shape ToShape(const std::vector<int64_t>& dims);
 
 class NodeBuilder {
  public:
-  explicit NodeBuilder(const At& at);
+  // Opens the user's line, unless one is open (client/lazy/call_site.h); without `at` one is.
+  explicit NodeBuilder(const At& at = CallSite::Line());
 
   const At& at() const { return at_; }
   const std::shared_ptr<LazyGraph>& recording() const { return recording_; }
@@ -89,8 +91,9 @@ class NodeBuilder {
   [[noreturn]] void Invalid(const std::string& message) const { ThrowInvalid(at_, message); }
 
  private:
+  const CallSite site_;
   std::shared_ptr<LazyGraph> recording_;
-  At at_;
+  const At at_;
   mutable std::vector<BoundVariable> bound_;  // that the operands depend on
 };
 

@@ -3,6 +3,7 @@
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
+#include "client/lazy/call_site.h"
 #include "client/nn/iq_grids.h"
 #include "client/nn/little_endian.h"
 
@@ -11,40 +12,35 @@ namespace {
 
 using blobs::GgmlType;
 
-// A tensor and the line that asked for it, so that formulas read as such. Shapes begin with the
-// count of blocks.
+// A tensor with what the formulas of the formats are made of. Shapes begin with the count of
+// blocks.
 struct Term {
   Tensor tensor;
-  At at;
 
-  Term Reshape(const SymShape& sizes) const { return {tensor.reshape(sizes, at), at}; }
-  Term Cast(DType dtype) const { return {tensor.cast(dtype, at), at}; }
+  Term Reshape(const SymShape& sizes) const { return {tensor.reshape(sizes)}; }
+  Term Cast(DType dtype) const { return {tensor.cast(dtype)}; }
   Term Float() const { return Cast(DType::kF32); }
   // Bytes [begin, begin + count) of each block.
-  Term Bytes(int64_t begin, int64_t count) const {
-    return {tensor.slice(1, begin, begin + count, at), at};
-  }
-  Term As(DType dtype) const { return {FromLittleEndian(tensor, dtype, at), at}; }
+  Term Bytes(int64_t begin, int64_t count) const { return {tensor.slice(1, begin, begin + count)}; }
+  Term As(DType dtype) const { return {FromLittleEndian(tensor, dtype)}; }
   // The f16 at byte `begin` of each block: [count, 1].
   Term Half(int64_t begin) const { return Bytes(begin, 2).As(DType::kF16).Float(); }
   // A new axis of the `count` fields of `width` bits that each number consists of, the low ones
   // first.
   Term Fields(int64_t axis, int64_t count, int64_t width) const {
-    Dims places(static_cast<size_t>(tensor.rank(at) + 1), 1);
+    Dims places(static_cast<size_t>(tensor.rank() + 1), 1);
     places[static_cast<size_t>(axis)] = count;
-    const DType dtype = tensor.dtype(at);
-    const Tensor shifts = Tensor::arange(0, count * width, width, dtype, at).reshape(places, at);
-    const Tensor moved = Arg(tensor.unsqueeze(axis, at), at) >> Arg(shifts, at);
-    return {Arg(moved, at) & Arg((int64_t{1} << width) - 1, at), at};
+    const Tensor shifts = Tensor::arange(0, count * width, width, tensor.dtype()).reshape(places);
+    return {(tensor.unsqueeze(axis) >> shifts) & ((int64_t{1} << width) - 1)};
   }
   // table[this]: another axis at the end for what an entry consists of.
-  Term In(const Tensor& table) const { return {table.take(Cast(DType::kI32).tensor, 0, at), at}; }
+  Term In(const Tensor& table) const { return {table.take(Cast(DType::kI32).tensor)}; }
 };
 
 // What stands beside a Term: another one, or a number. For parameters only.
 class Operand {
  public:
-  Operand(const Term& term) : arg_(term.tensor, term.at) {}  // NOLINT
+  Operand(const Term& term) : arg_(term.tensor) {}  // NOLINT
   template <typename T>
   requires std::is_arithmetic_v<T> Operand(T number) : arg_(number) {}  // NOLINT
 
@@ -54,18 +50,16 @@ class Operand {
   Arg arg_;
 };
 
-Term operator+(const Term& a, const Operand& b) { return {Arg(a.tensor, a.at) + b.arg(), a.at}; }
-Term operator-(const Term& a, const Operand& b) { return {Arg(a.tensor, a.at) - b.arg(), a.at}; }
-Term operator*(const Term& a, const Operand& b) { return {Arg(a.tensor, a.at) * b.arg(), a.at}; }
-Term operator&(const Term& a, const Operand& b) { return {Arg(a.tensor, a.at) & b.arg(), a.at}; }
-Term operator|(const Term& a, const Operand& b) { return {Arg(a.tensor, a.at) | b.arg(), a.at}; }
-Term operator^(const Term& a, const Operand& b) { return {Arg(a.tensor, a.at) ^ b.arg(), a.at}; }
-Term operator<<(const Term& a, const Operand& b) { return {Arg(a.tensor, a.at) << b.arg(), a.at}; }
-Term operator>>(const Term& a, const Operand& b) { return {Arg(a.tensor, a.at) >> b.arg(), a.at}; }
+Term operator+(const Term& a, const Operand& b) { return {a.tensor + b.arg()}; }
+Term operator-(const Term& a, const Operand& b) { return {a.tensor - b.arg()}; }
+Term operator*(const Term& a, const Operand& b) { return {a.tensor * b.arg()}; }
+Term operator&(const Term& a, const Operand& b) { return {a.tensor & b.arg()}; }
+Term operator|(const Term& a, const Operand& b) { return {a.tensor | b.arg()}; }
+Term operator^(const Term& a, const Operand& b) { return {a.tensor ^ b.arg()}; }
+Term operator<<(const Term& a, const Operand& b) { return {a.tensor << b.arg()}; }
+Term operator>>(const Term& a, const Operand& b) { return {a.tensor >> b.arg()}; }
 
-Term Joined(const Term& a, const Term& b) {
-  return {Tensor::cat({a.tensor, b.tensor}, 1, a.at), a.at};
-}
+Term Joined(const Term& a, const Term& b) { return {Tensor::cat({a.tensor, b.tensor}, 1)}; }
 
 // ---- blocks of 32 elements: the first 16 are the low halves of bytes ----------------------------
 
@@ -93,25 +87,23 @@ Term Q5_1(const Term& b, int64_t n) {
 Term Q8_0(const Term& b) { return b.Bytes(2, 32).As(DType::kI8).Float() * b.Half(0); }
 
 // The sixteen levels of IQ4_NL and IQ4_XS, closer to each other near zero.
-Tensor UnevenLevels(At at) {
+Tensor UnevenLevels() {
   return Tensor::from<float>(
-      {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}, {}, at);
+      {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113});
 }
 
 Term Iq4Nl(const Term& b, int64_t n) {
-  return Nibbles(b.Bytes(2, 16), n).In(UnevenLevels(b.at)) * b.Half(0);
+  return Nibbles(b.Bytes(2, 16), n).In(UnevenLevels()) * b.Half(0);
 }
 
 // Floats of 4 bits (E2M1, doubled to be whole) and one exponent: half of 2^(e - 127).
 Term Mxfp4(const Term& b, int64_t n) {
   const Tensor levels =
-      Tensor::from<float>({0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}, {}, b.at);
+      Tensor::from<float>({0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12});
   const Term e = b.Bytes(0, 1).Cast(DType::kU32);
-  const Tensor is_subnormal = Arg(e.tensor, b.at) < Arg(2, b.at);
-  const Tensor subnormal = Arg(0x00200000, b.at) << Arg(e.tensor, b.at);
-  const Term normal = (e - 1) << 23;
-  const Tensor bits = is_subnormal.where(Arg(subnormal, b.at), Arg(normal.tensor, b.at));
-  return Nibbles(b.Bytes(1, 16), n).In(levels) * Term{bits.bitcast(DType::kF32, b.at), b.at};
+  const Tensor subnormal = 0x00200000 << e.tensor;
+  const Tensor bits = (e.tensor < 2).where(subnormal, ((e - 1) << 23).tensor);
+  return Nibbles(b.Bytes(1, 16), n).In(levels) * Term{bits.bitcast(DType::kF32)};
 }
 
 // ---- blocks of 256 elements with a scale for each 16 or 32 of them
@@ -170,7 +162,7 @@ Term Iq4Xs(const Term& b, int64_t n) {
   const Term high = b.Bytes(2, 2).Fields(2, 4, 2).Reshape({n, 8});
   const Term scale = b.Half(0) * ((low | high << 4).Float() - 32);
   const Term q = b.Bytes(8, 128).Reshape({n, 8, 16}).Fields(2, 2, 4).Reshape({n, 8, 32});
-  return scale.Reshape({n, 8, 1}) * q.In(UnevenLevels(b.at));
+  return scale.Reshape({n, 8, 1}) * q.In(UnevenLevels());
 }
 
 // ---- a bit or a ternary digit an element
@@ -184,10 +176,10 @@ Term Q1_0(const Term& b, int64_t n) {
 // `count` ternary digits of each byte, which holds them as a fraction of 256: the first are those
 // of all bytes.
 Term Digits(const Term& bytes, int64_t count, int64_t n) {
-  const auto m = bytes.tensor.shape(1, bytes.at);
+  const auto m = bytes.tensor.shape(1);
   std::vector<uint8_t> powers = {1, 3, 9, 27, 81};
   powers.resize(static_cast<size_t>(count));
-  const Term factors = {Tensor::from<uint8_t>(powers, {count, 1}, bytes.at), bytes.at};
+  const Term factors = {Tensor::from<uint8_t>(powers, {count, 1})};
   const Term fractions = bytes.Reshape({n, 1, m}) * factors;  // modulo 256
   return (fractions.Cast(DType::kU16) * 3 >> 8).Reshape({n, count * m});
 }
@@ -207,7 +199,7 @@ Term Tq2_0(const Term& b, int64_t n) {
 
 // -1 where a bit is set, along a new last axis.
 Term SignsOfBits(const Term& bytes) {
-  const Term bits = bytes.Fields(bytes.tensor.rank(bytes.at), 8, 1);
+  const Term bits = bytes.Fields(bytes.tensor.rank(), 8, 1);
   return bits.Float() * -2 + 1;
 }
 
@@ -219,7 +211,7 @@ Term SignsOfSeven(const Term& seven) {
 
 // A nibble a scale, the low ones first.
 Term NibbleScales(const Term& bytes, int64_t n) {
-  const int64_t count = 2 * bytes.tensor.shape(1, bytes.at);
+  const int64_t count = 2 * bytes.tensor.shape(1);
   return bytes.Fields(2, 2, 4).Reshape({n, count}).Float();
 }
 
@@ -228,15 +220,14 @@ Term Iq2Xxs(const Term& b, int64_t n) {
   const Term word = parts.Bytes(4, 4).As(DType::kU32);  // [n * 8, 1]
   const Term signs = SignsOfSeven(word.Fields(2, 4, 7).Reshape({n, 8, 4}));
   const Term scale = b.Half(0) * ((word >> 28).Reshape({n, 8}).Float() + 0.5) * 0.25;
-  const Term grid = parts.Bytes(0, 4).Reshape({n, 8, 4}).In(GridIq2Xxs(b.at));
+  const Term grid = parts.Bytes(0, 4).Reshape({n, 8, 4}).In(GridIq2Xxs());
   return scale.Reshape({n, 8, 1, 1}) * grid * signs;
 }
 
 Term Iq2Xs(const Term& b, int64_t n) {
   const Term codes = b.Bytes(2, 64).As(DType::kU16).Reshape({n, 16, 2});
   const Term scale = b.Half(0) * (NibbleScales(b.Bytes(66, 8), n) + 0.5) * 0.25;
-  return scale.Reshape({n, 16, 1, 1}) * (codes & 511).In(GridIq2Xs(b.at)) *
-         SignsOfSeven(codes >> 9);
+  return scale.Reshape({n, 16, 1, 1}) * (codes & 511).In(GridIq2Xs()) * SignsOfSeven(codes >> 9);
 }
 
 Term Iq2S(const Term& b, int64_t n) {
@@ -244,13 +235,13 @@ Term Iq2S(const Term& b, int64_t n) {
   const Term codes = (b.Bytes(2, 32).Cast(DType::kU16) | high << 8).Reshape({n, 16, 2});
   const Term scale = b.Half(0) * (NibbleScales(b.Bytes(74, 8), n) + 0.5) * 0.25;
   const Term signs = SignsOfBits(b.Bytes(34, 32).Reshape({n, 16, 2}));
-  return scale.Reshape({n, 16, 1, 1}) * codes.In(GridIq2S(b.at)) * signs;
+  return scale.Reshape({n, 16, 1, 1}) * codes.In(GridIq2S()) * signs;
 }
 
 Term Iq3Xxs(const Term& b, int64_t n) {
   const Term words = b.Bytes(66, 32).As(DType::kU32);  // [n, 8]
   const Term scale = b.Half(0) * ((words >> 28).Float() + 0.5) * 0.5;
-  const Term grid = b.Bytes(2, 64).In(GridIq3Xxs(b.at)).Reshape({n, 8, 4, 8});
+  const Term grid = b.Bytes(2, 64).In(GridIq3Xxs()).Reshape({n, 8, 4, 8});
   return scale.Reshape({n, 8, 1, 1}) * grid * SignsOfSeven(words.Fields(2, 4, 7));
 }
 
@@ -259,7 +250,7 @@ Term Iq3S(const Term& b, int64_t n) {
   const Term codes = b.Bytes(2, 64).Cast(DType::kU16) | high << 8;
   const Term scale = b.Half(0) * (NibbleScales(b.Bytes(106, 4), n) * 2 + 1);
   const Term signs = SignsOfBits(b.Bytes(74, 32).Reshape({n, 8, 4}));
-  return scale.Reshape({n, 8, 1, 1}) * codes.In(GridIq3S(b.at)).Reshape({n, 8, 4, 8}) * signs;
+  return scale.Reshape({n, 8, 1, 1}) * codes.In(GridIq3S()).Reshape({n, 8, 4, 8}) * signs;
 }
 
 // 1/8 above or below the codebook's -1, 0 and 1.
@@ -273,7 +264,7 @@ Term Iq1S(const Term& b, int64_t n) {
   const Term codes = b.Bytes(2, 32).Reshape({n, 8, 4}).Cast(DType::kU16) | heads.Fields(2, 4, 3)
                                                                                << 8;
   return scale.Reshape({n, 8, 1, 1}) *
-         Shifted(codes.In(GridIq1S(b.at)), (heads >> 15).Reshape({n, 8, 1, 1}));
+         Shifted(codes.In(GridIq1S()), (heads >> 15).Reshape({n, 8, 1, 1}));
 }
 
 Term Iq1M(const Term& b, int64_t n) {
@@ -281,12 +272,12 @@ Term Iq1M(const Term& b, int64_t n) {
       b.Bytes(48, 8).As(DType::kU16);  // [n, 4]: four scales of 3 bits, and a quarter of the f16
   Term half = words.Bytes(0, 1) >> 12;
   for (int i = 1; i < 4; ++i) half = half | words.Bytes(i, 1) >> 12 << 4 * i;
-  const Term d = Term{half.tensor.bitcast(DType::kF16, b.at), b.at}.Float();
+  const Term d = Term{half.tensor.bitcast(DType::kF16)}.Float();
   const Term scale = d * (words.Fields(2, 4, 3).Reshape({n, 16}).Float() * 2 + 1);
   const Term heads = b.Bytes(32, 16).Fields(2, 2, 4).Cast(DType::kU16);  // [n, 16, 2]
   const Term codes = b.Bytes(0, 32).Reshape({n, 16, 2}).Cast(DType::kU16) | (heads & 7) << 8;
   return scale.Reshape({n, 16, 1, 1}) *
-         Shifted(codes.In(GridIq1S(b.at)), (heads >> 3).Reshape({n, 16, 2, 1}));
+         Shifted(codes.In(GridIq1S()), (heads >> 3).Reshape({n, 16, 2, 1}));
 }
 
 Term Elements(const Term& b, GgmlType type, int64_t n) {
@@ -321,13 +312,13 @@ Term Elements(const Term& b, GgmlType type, int64_t n) {
 }  // namespace
 
 Tensor dequantize(const Tensor& blocks, GgmlType type, At at) {
+  const CallSite site(at);
   const blobs::GgmlLayout* const layout = blobs::FindGgmlLayout(static_cast<uint32_t>(type));
-  const Dims dims = blocks.shape(at);
-  if (layout == nullptr || blocks.dtype(at) != DType::kU8 || dims.size() != 2 ||
+  const Dims dims = blocks.shape();
+  if (layout == nullptr || blocks.dtype() != DType::kU8 || dims.size() != 2 ||
       dims[1] != layout->block_bytes)
-    ThrowInvalid(at, "dequantize: blocks are u8 [count, bytes of a block of the type]");
-  return Elements({blocks, at}, type, dims[0])
-      .tensor.reshape({dims[0] * layout->block_elements}, at);
+    ThrowInvalid("dequantize: blocks are u8 [count, bytes of a block of the type]");
+  return Elements({blocks}, type, dims[0]).tensor.reshape({dims[0] * layout->block_elements});
 }
 
 }  // namespace outboard::nn

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/lazy/call_site.h"
 #include "client/nn/ggml.h"
 
 namespace outboard::nn {
@@ -15,19 +16,18 @@ constexpr uint64_t kFirstBytes =
     1 << 20;  // most headers without a vocabulary; else more and more is read
 constexpr int64_t kPartsMax = 99999;  // five digits of a name
 
-blobs::GgufHeader ReadHeader(const Bytes& bytes, const At& at) {
+blobs::GgufHeader ReadHeader(const Bytes& bytes) {
   for (uint64_t wanted = kFirstBytes;; wanted *= 2) {
     absl::StatusOr<blobs::GgufHeader> header =
-        blobs::ParseGgufHeader(bytes.Read(0, wanted, at), bytes.size());
+        blobs::ParseGgufHeader(bytes.Read(0, wanted), bytes.size());
     if (header.ok()) return *std::move(header);
     if (!absl::IsOutOfRange(header.status()))
       ThrowIfError(absl::Status(header.status().code(),
-                                absl::StrCat(bytes.name(), ": ", header.status().message())),
-                   at);
+                                absl::StrCat(bytes.name(), ": ", header.status().message())));
   }
 }
 
-StateDict TensorsOf(const blobs::GgufHeader& header, const Bytes& bytes, const At& at) {
+StateDict TensorsOf(const blobs::GgufHeader& header, const Bytes& bytes) {
   std::vector<Bytes::Range> ranges;
   for (const blobs::GgufArray& array : header.arrays) {
     if (array.layout->plain != DType::kVoid) {
@@ -39,12 +39,12 @@ StateDict TensorsOf(const blobs::GgufHeader& header, const Bytes& bytes, const A
                         array.offset});
     }
   }
-  std::vector<Tensor> tensors = bytes.Tensors(ranges, at);
+  std::vector<Tensor> tensors = bytes.Tensors(ranges);
   StateDict state;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const blobs::GgufArray& array = header.arrays[i];
     if (array.layout->plain == DType::kVoid)
-      tensors[i] = dequantize(tensors[i], array.layout->type, at).reshape(array.dims, at);
+      tensors[i] = dequantize(tensors[i], array.layout->type).reshape(array.dims);
     state.emplace_back(array.name, std::move(tensors[i]));
   }
   return state;
@@ -58,36 +58,36 @@ int64_t NumberOr(const blobs::GgufHeader& header, const std::string& name, int64
 }
 
 // "x-00001-of-00003.gguf" -> "x"; throws for another name.
-std::string StemOf(const std::string& path, int64_t parts, const At& at) {
+std::string StemOf(const std::string& path, int64_t parts) {
   const std::string ending = absl::StrFormat("-%05d-of-%05d.gguf", 1, parts);
   if (!path.ends_with(ending))
-    ThrowInvalid(at, absl::StrCat(path, ": the first of ", parts, " parts is named NAME", ending));
+    ThrowInvalid(absl::StrCat(path, ": the first of ", parts, " parts is named NAME", ending));
   return path.substr(0, path.size() - ending.size());
 }
 
 }  // namespace
 
 Gguf load_gguf(const std::string& path, At at) {
-  const Bytes first = Bytes::OfFile(path, at);
-  blobs::GgufHeader header = ReadHeader(first, at);
+  const CallSite site(at);
+  const Bytes first = Bytes::OfFile(path);
+  blobs::GgufHeader header = ReadHeader(first);
   const int64_t parts = NumberOr(header, "split.count", 1);
-  Gguf gguf{{}, TensorsOf(header, first, at)};
+  Gguf gguf{{}, TensorsOf(header, first)};
   if (parts > 1) {
     if (parts > kPartsMax || NumberOr(header, "split.no", 0) != 0)
-      ThrowInvalid(at, absl::StrCat(path, ": is not the first part of a model"));
-    const std::string stem = StemOf(path, parts, at);
+      ThrowInvalid(absl::StrCat(path, ": is not the first part of a model"));
+    const std::string stem = StemOf(path, parts);
     std::set<std::string> names;
     for (const auto& [name, tensor] : gguf.tensors) names.insert(name);
     for (int64_t i = 1; i < parts; ++i) {
       const Bytes bytes =
-          Bytes::OfFile(absl::StrFormat("%s-%05d-of-%05d.gguf", stem, i + 1, parts), at);
-      const blobs::GgufHeader part = ReadHeader(bytes, at);
+          Bytes::OfFile(absl::StrFormat("%s-%05d-of-%05d.gguf", stem, i + 1, parts));
+      const blobs::GgufHeader part = ReadHeader(bytes);
       if (NumberOr(part, "split.no", -1) != i || NumberOr(part, "split.count", -1) != parts)
-        ThrowInvalid(at, absl::StrCat(bytes.name(), ": is not part ", i + 1, " of ", parts));
-      for (auto& entry : TensorsOf(part, bytes, at)) {
+        ThrowInvalid(absl::StrCat(bytes.name(), ": is not part ", i + 1, " of ", parts));
+      for (auto& entry : TensorsOf(part, bytes)) {
         if (!names.insert(entry.first).second)
-          ThrowInvalid(at,
-                       absl::StrCat(bytes.name(), ": ", entry.first, " is in another part too"));
+          ThrowInvalid(absl::StrCat(bytes.name(), ": ", entry.first, " is in another part too"));
         gguf.tensors.push_back(std::move(entry));
       }
     }
@@ -97,10 +97,11 @@ Gguf load_gguf(const std::string& path, At at) {
 }
 
 Gguf load_gguf(const Bytes& bytes, At at) {
-  blobs::GgufHeader header = ReadHeader(bytes, at);
+  const CallSite site(at);
+  blobs::GgufHeader header = ReadHeader(bytes);
   if (NumberOr(header, "split.count", 1) > 1)
-    ThrowInvalid(at, absl::StrCat(bytes.name(), ": is a part of a model; load it by its path"));
-  Gguf gguf{{}, TensorsOf(header, bytes, at)};
+    ThrowInvalid(absl::StrCat(bytes.name(), ": is a part of a model; load it by its path"));
+  Gguf gguf{{}, TensorsOf(header, bytes)};
   gguf.metadata = std::move(header.metadata);
   return gguf;
 }

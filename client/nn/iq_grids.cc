@@ -72,7 +72,7 @@ constexpr std::string_view kIq1S =
     "($(%#$$$%###(>$$$$$*$&$($##$(&$$##$&$$2(&%$%*$%%$##%$.&&#$%$$&$&$,$&$-$$$-$&$''$&$'*&%%(*&&$"
     "&$-'/$&$,$&$-$$/$&$''$&$";
 
-Tensor Grid(std::string_view skips, std::span<const float> levels, int64_t elements, At at) {
+Tensor Grid(std::string_view skips, std::span<const float> levels, int64_t elements) {
   const auto base = static_cast<int64_t>(levels.size());
   std::vector<float> grid;
   int64_t number = -1;
@@ -88,7 +88,7 @@ Tensor Grid(std::string_view skips, std::span<const float> levels, int64_t eleme
     OB_CHECK(digits == 0);
   }
   const auto codes = static_cast<int64_t>(grid.size()) / elements;
-  return Tensor::from<float>(grid, {codes, elements}, at);
+  return Tensor::from<float>(grid, {codes, elements});
 }
 
 constexpr float kLevels2[] = {8, 25, 43};
@@ -98,11 +98,11 @@ constexpr float kLevels1[] = {-1, 0, 1};
 
 }  // namespace
 
-Tensor GridIq2Xxs(At at) { return Grid(kIq2Xxs, kLevels2, 8, at); }
-Tensor GridIq2Xs(At at) { return Grid(kIq2Xs, kLevels2, 8, at); }
-Tensor GridIq2S(At at) { return Grid(kIq2S, kLevels2, 8, at); }
-Tensor GridIq3Xxs(At at) { return Grid(kIq3Xxs, kLevels3Xxs, 4, at); }
-Tensor GridIq3S(At at) { return Grid(kIq3S, kLevels3S, 4, at); }
-Tensor GridIq1S(At at) { return Grid(kIq1S, kLevels1, 8, at); }
+Tensor GridIq2Xxs() { return Grid(kIq2Xxs, kLevels2, 8); }
+Tensor GridIq2Xs() { return Grid(kIq2Xs, kLevels2, 8); }
+Tensor GridIq2S() { return Grid(kIq2S, kLevels2, 8); }
+Tensor GridIq3Xxs() { return Grid(kIq3Xxs, kLevels3Xxs, 4); }
+Tensor GridIq3S() { return Grid(kIq3S, kLevels3S, 4); }
+Tensor GridIq1S() { return Grid(kIq1S, kLevels1, 8); }
 
 }  // namespace outboard::nn

@@ -10,11 +10,11 @@
 
 namespace outboard::nn {
 
-Tensor GridIq2Xxs(At at);  // [256, 8] of 8, 25, 43
-Tensor GridIq2Xs(At at);   // [512, 8] of the same
-Tensor GridIq2S(At at);    // [1024, 8] of the same
-Tensor GridIq3Xxs(At at);  // [256, 4] of 4, 12, 20 ... 52, 62
-Tensor GridIq3S(At at);    // [512, 4] of 1, 3, 5 ... 15
-Tensor GridIq1S(At at);    // [2048, 8] of -1, 0, 1; IQ1_M's too
+Tensor GridIq2Xxs();  // [256, 8] of 8, 25, 43
+Tensor GridIq2Xs();   // [512, 8] of the same
+Tensor GridIq2S();    // [1024, 8] of the same
+Tensor GridIq3Xxs();  // [256, 4] of 4, 12, 20 ... 52, 62
+Tensor GridIq3S();    // [512, 4] of 1, 3, 5 ... 15
+Tensor GridIq1S();    // [2048, 8] of -1, 0, 1; IQ1_M's too
 
 }  // namespace outboard::nn

@@ -51,19 +51,20 @@ class Optimizer {
   const std::vector<Tensor>& state() const { return state_; }  // apart from the learning rate
 
  protected:
+  // What follows is called within a CallSite (client/lazy/call_site.h).
   // Realises parameters and state, so that the first step is the same graph as the later ones.
-  void Start(At at);
+  void Start();
   // State of one number, f32 [1].
-  Tensor Scalar(double value, At at);
+  Tensor Scalar(double value);
   // State of zeros like each parameter.
-  std::vector<Tensor> ZerosLikeParams(At at);
+  std::vector<Tensor> ZerosLikeParams();
   // `amount` times the learning rate.
-  Tensor TimesRate(const Tensor& amount, At at) const;
+  Tensor TimesRate(const Tensor& amount) const;
 
   // Once a step, before any Update.
-  virtual void Begin(At at) {}
+  virtual void Begin() {}
   // The amount to subtract from parameter i; assigns the state.
-  virtual Tensor Update(size_t i, const Tensor& gradient, At at) = 0;
+  virtual Tensor Update(size_t i, const Tensor& gradient) = 0;
 
   std::vector<Tensor> params_;
   std::vector<Tensor> state_;
@@ -89,9 +90,9 @@ class LARS : public Optimizer {
                 At at = At::current());
 
  protected:
-  Tensor Update(size_t i, const Tensor& gradient, At at) override;
+  Tensor Update(size_t i, const Tensor& gradient) override;
   // What momentum makes of a parameter's direction.
-  Tensor WithMomentum(size_t i, const Tensor& direction, At at);
+  Tensor WithMomentum(size_t i, const Tensor& direction);
 
   const LarsOptions options_;
 
@@ -125,7 +126,7 @@ class Muon : public LARS {
                 At at = At::current());
 
  private:
-  Tensor Update(size_t i, const Tensor& gradient, At at) override;
+  Tensor Update(size_t i, const Tensor& gradient) override;
 
   const double decay_;
   const int64_t ns_steps_;
@@ -140,8 +141,8 @@ class LAMB : public Optimizer {
                 At at = At::current());
 
  private:
-  void Begin(At at) override;
-  Tensor Update(size_t i, const Tensor& gradient, At at) override;
+  void Begin() override;
+  Tensor Update(size_t i, const Tensor& gradient) override;
 
   double b1_, b2_, eps_, weight_decay_;
   bool adam_;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/lazy/call_site.h"
 
 namespace outboard::nn {
 
@@ -38,13 +39,14 @@ void AddList(std::vector<std::string>& parts, const std::string& what,
       names.size() > shown ? absl::StrCat(" and ", names.size() - shown, " more") : ""));
 }
 
-std::string DimsOf(const Tensor& tensor, const At& at) {
-  return absl::StrCat("[", absl::StrJoin(tensor.shape(at), ", "), "]");
+std::string DimsOf(const Tensor& tensor) {
+  return absl::StrCat("[", absl::StrJoin(tensor.shape(), ", "), "]");
 }
 
 }  // namespace
 
 void load_state_dict(const StateDict& state, const StateDict& values, At at) {
+  const CallSite site(at);
   const std::map<std::string, Tensor> wanted(state.begin(), state.end());
   std::map<std::string, Tensor> given;
   std::vector<std::string> missing, unexpected, twice, differ;
@@ -56,18 +58,17 @@ void load_state_dict(const StateDict& state, const StateDict& values, At at) {
     const auto found = given.find(name);
     if (found == given.end())
       missing.push_back(name);
-    else if (found->second.shape(at) != tensor.shape(at))
+    else if (found->second.shape() != tensor.shape())
       differ.push_back(
-          absl::StrCat(name, " (", DimsOf(found->second, at), " for ", DimsOf(tensor, at), ")"));
+          absl::StrCat(name, " (", DimsOf(found->second), " for ", DimsOf(tensor), ")"));
   }
   std::vector<std::string> parts;
   AddList(parts, "missing", missing);
   AddList(parts, "unexpected", unexpected);
   AddList(parts, "given twice", twice);
   AddList(parts, "of another shape", differ);
-  if (!parts.empty())
-    ThrowInvalid(at, absl::StrCat("load_state_dict: ", absl::StrJoin(parts, "; ")));
-  for (const auto& [name, tensor] : state) Tensor(tensor).assign(Arg(given.at(name), at));
+  if (!parts.empty()) ThrowInvalid(absl::StrCat("load_state_dict: ", absl::StrJoin(parts, "; ")));
+  for (const auto& [name, tensor] : state) Tensor(tensor).assign(given.at(name));
 }
 
 }  // namespace outboard::nn

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "client/lazy/call_site.h"
 
 namespace outboard {
 
@@ -11,7 +12,8 @@ std::string LineOf(const At& at) {
   return absl::StrCat(slash == nullptr ? at.file_name() : slash + 1, ":", at.line());
 }
 
-Error::Error(absl::Status status, At at) : status_(std::move(status)), at_(at) {
+// The open line wins over one of this library that a nested call captured.
+Error::Error(absl::Status status, At at) : status_(std::move(status)), at_(CallSite::Or(at)) {
   what_ = absl::StrCat(LineOf(at_), ": ", status_.message(), " [",
                        absl::StatusCodeToString(status_.code()), "]");
 }
@@ -19,6 +21,10 @@ Error::Error(absl::Status status, At at) : status_(std::move(status)), at_(at) {
 void ThrowInvalid(const At& at, const std::string& message) {
   throw Error(absl::InvalidArgumentError(message), at);
 }
+
+void ThrowInvalid(const std::string& message) { ThrowInvalid(CallSite::Line(), message); }
+
+void ThrowIfError(const absl::Status& status) { ThrowIfError(status, CallSite::Line()); }
 
 void ThrowIfError(const absl::Status& status, const At& at) {
   if (!status.ok()) throw Error(status, at);

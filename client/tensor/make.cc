@@ -1,13 +1,16 @@
 // Tensors from numbers and bytes, and what they tell about themselves.
 #include "absl/strings/str_cat.h"
-#include "client/lazy/node_builder.h"
+#include "client/lazy/node_expr.h"
 #include "client/lazy/thread_state.h"
 #include "client/tensor/tensor.h"
 #include "compiler/ir/limits.h"
 
 namespace outboard {
 
+using internal::Iota;
 using internal::NodeBuilder;
+using internal::NodeExpr;
+using internal::TensorOf;
 using internal::ThreadState;
 using internal::ToShape;
 
@@ -17,23 +20,23 @@ const internal::TensorState& Get(const Tensor& tensor, const At& at) {
   return *tensor.value();
 }
 
-void CheckDims(const Dims& dims, const At& at) {
+void CheckDims(const Dims& dims) {
   for (const int64_t dim : dims)
-    if (dim < 0) ThrowInvalid(at, absl::StrCat("a dimension of ", dim));
+    if (dim < 0) ThrowInvalid(absl::StrCat("a dimension of ", dim));
 }
 
 // Also the limits, before anything is sent.
-void CheckBytes(DType dtype, const Dims& dims, uint64_t size_bytes, const At& at) {
-  CheckDims(dims, at);
-  const NodeBuilder rec(at);
+void CheckBytes(DType dtype, const Dims& dims, uint64_t size_bytes) {
+  const NodeBuilder rec;
+  CheckDims(dims);
   std::vector<int64_t> arg = {0};
   arg.insert(arg.end(), dims.begin(), dims.end());
   const UOp* const input = rec.Make(Op::kBuffer, dtype, {}, arg);
   const int64_t wanted = ElementCount(input->shape) * ByteWidth(dtype);
   if (wanted != static_cast<int64_t>(size_bytes))
-    ThrowInvalid(
-        at, absl::StrCat("a tensor of ", internal::DimsToString(input->shape), " of ",
-                         std::string(Name(dtype)), " has ", wanted, " bytes, not ", size_bytes));
+    ThrowInvalid(absl::StrCat("a tensor of ", internal::DimsToString(input->shape), " of ",
+                              std::string(Name(dtype)), " has ", wanted, " bytes, not ",
+                              size_bytes));
 }
 }  // namespace
 
@@ -59,8 +62,8 @@ const UOp* Tensor::NodeIn(const NodeBuilder& recorder) const {
 }
 
 Tensor Tensor::full(const Dims& dims, double value, DType dtype, At at) {
-  CheckDims(dims, at);
   const NodeBuilder rec(at);
+  CheckDims(dims);
   return FromNode(rec, rec.Full(rec.Const(dtype, value), ToShape(dims)));
 }
 
@@ -69,18 +72,17 @@ Tensor Tensor::ones(const Dims& dims, DType dtype, At at) { return full(dims, 1,
 
 Tensor Tensor::full_like(double value, At at) const {
   const NodeBuilder rec(at);
-  return FromNode(rec, rec.FullLike(NodeIn(rec), value));
+  return TensorOf(ExprOf(rec, *this).Full(value));
 }
 Tensor Tensor::zeros_like(At at) const { return full_like(0, at); }
 Tensor Tensor::ones_like(At at) const { return full_like(1, at); }
 
 Tensor Tensor::arange(int64_t n, DType dtype, At at) {
-  CheckDims({n}, at);
   const NodeBuilder rec(at);
+  CheckDims({n});
   if (IsBool(dtype)) rec.Invalid("arange: needs numbers, not bool");
   const Shape shape = {Dim(n)};
-  if (IsInt(dtype)) return FromNode(rec, rec.IotaAlong(dtype, shape, 0));
-  return FromNode(rec, rec.Cast(rec.IotaAlong(DType::kI64, shape, 0), dtype));
+  return TensorOf(Iota(rec, IsInt(dtype) ? dtype : DType::kI64, shape, 0).Cast(dtype));
 }
 
 Tensor Tensor::arange(int64_t begin, int64_t end, int64_t step, DType dtype, At at) {
@@ -101,37 +103,30 @@ Tensor Tensor::arange(int64_t begin, int64_t end, int64_t step, DType dtype, At 
         rec.Invalid(absl::StrCat("arange: ", value, " is no value of ", std::string(Name(dtype))));
   }
   const Shape shape = {Dim(n)};
-  const auto spread = [&](int64_t value) {
-    return rec.Full(rec.ConstInt(DType::kI64, value), shape);
-  };
-  const UOp* const steps = rec.Mul(rec.IotaAlong(DType::kI64, shape, 0), spread(step));
-  return FromNode(rec, rec.Cast(rec.Add(steps, spread(begin)), dtype));
+  const NodeExpr i = Iota(rec, DType::kI64, shape, 0);
+  return TensorOf((i * i.FullInt(step) + i.FullInt(begin)).Cast(dtype));
 }
 
 Tensor Tensor::linspace(double begin, double end, int64_t n, DType dtype, At at) {
-  CheckDims({n}, at);
   const NodeBuilder rec(at);
+  CheckDims({n});
   if (!IsFloat(dtype))
     rec.Invalid(absl::StrCat("linspace: needs floats, not ", std::string(Name(dtype))));
-  if (n < 2) return full({n}, begin, dtype, at);
+  if (n < 2) return full({n}, begin, dtype);
   // From the nearer end, so that both ends are exact; in f64, rounded once.
   const Shape shape = {Dim(n)};
-  const UOp* const i = rec.Cast(rec.IotaAlong(DType::kI64, shape, 0), DType::kF64);
-  const UOp* const back = rec.Sub(rec.FullLike(i, static_cast<double>(n - 1)), i);
+  const NodeExpr i = Iota(rec, DType::kI64, shape, 0).Cast(DType::kF64);
+  const NodeExpr from_end = static_cast<double>(n - 1) - i;
   const double step = (end - begin) / static_cast<double>(n - 1);
-  const UOp* const low = rec.Add(rec.Scale(i, step), rec.FullLike(i, begin));
-  const UOp* const high = rec.Sub(rec.FullLike(i, end), rec.Scale(back, step));
-  const UOp* const y = rec.Where(rec.Alu(Op::kCmpLt, i, back), low, high);
-  return FromNode(rec, rec.Cast(y, dtype));
+  return TensorOf(Where(i < from_end, i * step + begin, end - from_end * step).Cast(dtype));
 }
 
 Tensor Tensor::eye(int64_t n, DType dtype, At at) {
-  CheckDims({n}, at);
   const NodeBuilder rec(at);
+  CheckDims({n});
   const Shape shape = {Dim(n), Dim(n)};
-  const UOp* const same = rec.Alu(Op::kCmpEq, rec.IotaAlong(DType::kI32, shape, 0),
-                                  rec.IotaAlong(DType::kI32, shape, 1));
-  return FromNode(rec, rec.Cast(same, dtype));
+  const NodeExpr i = Iota(rec, DType::kI32, shape, 0), j = Iota(rec, DType::kI32, shape, 1);
+  return TensorOf((i == j).Cast(dtype));
 }
 
 Tensor Tensor::from_host(const HostTensor& host, At at) {
@@ -139,16 +134,18 @@ Tensor Tensor::from_host(const HostTensor& host, At at) {
 }
 
 Tensor Tensor::from_bytes(DType dtype, const Dims& dims, std::string_view bytes, At at) {
-  CheckBytes(dtype, dims, bytes.size(), at);
+  const CallSite site(at);
+  CheckBytes(dtype, dims, bytes.size());
   Tensor tensor;
   tensor.value_ = std::make_shared<internal::TensorState>();
-  tensor.value_->SetStorage(internal::Upload(dtype, dims, bytes, at));
+  tensor.value_->SetStorage(internal::Upload(dtype, dims, bytes, CallSite::Line()));
   return tensor;
 }
 
 Tensor Tensor::FromStored(const std::shared_ptr<Session>& session,
                           const transport::StoredArray& array, const At& at) {
-  CheckBytes(array.dtype, array.dims, array.total_bytes, at);
+  const CallSite site(at);
+  CheckBytes(array.dtype, array.dims, array.total_bytes);
   auto storage = std::make_shared<internal::CloudBuffer>();
   storage->handle = session->NewHandle();
   storage->dtype = array.dtype;
@@ -165,7 +162,8 @@ Tensor Tensor::FromStored(const std::shared_ptr<Session>& session,
 
 Tensor Tensor::from_blob(DType dtype, const Dims& dims, wire::BlobSource source,
                          std::function<void(const wire::BlobName&)> named, At at) {
-  CheckBytes(dtype, dims, source.size_bytes, at);
+  const CallSite site(at);
+  CheckBytes(dtype, dims, source.size_bytes);
   absl::StatusOr<std::shared_ptr<Session>> session = CurrentSession();
   ThrowIfError(session.status(), at);
   auto storage = std::make_shared<internal::CloudBuffer>();
@@ -196,7 +194,7 @@ int64_t Tensor::shape(int64_t axis, At at) const {
 SymInt Tensor::size(int64_t axis, At at) const {
   const internal::TensorState& value = Get(*this, at);
   const NodeBuilder rec(at);
-  const int place = rec.Axis(axis, rank(at));
+  const int place = rec.Axis(axis, rank());
   if (!value.lazy()) return value.storage->dims[place];
   rec.Bind(value.bound);
   return rec.SizeOf(value.node->shape[place], *value.recording);
@@ -222,10 +220,10 @@ Tensor& Tensor::state_(At at) {
 }
 
 Tensor& Tensor::requires_grad_(bool on, At at) {
-  if (on && !IsFloat(dtype(at)))
-    ThrowInvalid(at,
-                 absl::StrCat("a tensor of ", std::string(Name(dtype(at))), " has no gradient"));
-  if (on) state_(at);
+  const CallSite site(at);
+  if (on && !IsFloat(dtype()))
+    ThrowInvalid(absl::StrCat("a tensor of ", std::string(Name(dtype())), " has no gradient"));
+  if (on) state_();
   value_->requires_grad = on;
   return *this;
 }

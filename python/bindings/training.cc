@@ -12,21 +12,21 @@ namespace nb = nanobind;
 using namespace nb::literals;  // NOLINT
 namespace {
 
-const internal::TensorState& ValueOf(const Tensor& x, const At& at) {
-  if (x.empty()) throw Error(absl::FailedPreconditionError("the tensor is empty"), at);
+const internal::TensorState& ValueOf(const Tensor& x) {
+  if (x.empty()) throw Error(absl::FailedPreconditionError("the tensor is empty"), Here());
   return *x.value();
 }
 
 // As tinygrad: of another type it is a RuntimeError, of several elements an AssertionError.
 void CheckGradient(const Tensor& y, const std::optional<Tensor>& upstream,
-                   const std::vector<Tensor>& targets, const At& at) {
-  const auto check = [&](const Tensor& x) {
-    if (!IsFloat(x.dtype(at)))
-      throw Error(absl::FailedPreconditionError("only float tensors have a gradient"), at);
+                   const std::vector<Tensor>& targets) {
+  const auto check = [](const Tensor& x) {
+    if (!IsFloat(x.dtype()))
+      ThrowIfError(absl::FailedPreconditionError("only float tensors have a gradient"));
   };
   check(y);
   for (const Tensor& target : targets) check(target);
-  if (upstream || y.rank(at) == 0) return;
+  if (upstream || y.rank() == 0) return;
   PyErr_SetString(PyExc_AssertionError,
                   "a tensor that is no scalar needs the argument `gradient` for backward");
   throw nb::python_error();
@@ -34,11 +34,11 @@ void CheckGradient(const Tensor& y, const std::optional<Tensor>& upstream,
 
 std::vector<Tensor> GradientOf(const Tensor& y, const nb::args& targets,
                                const std::optional<Tensor>& gradient) {
-  const At at = Here();
+  const CallSite site(Here());
   std::vector<Tensor> of;
   for (const nb::handle target : targets) of.push_back(nb::cast<Tensor>(target));
-  CheckGradient(y, gradient, of, at);
-  return y.gradient(of, gradient.value_or(Tensor()), at);
+  CheckGradient(y, gradient, of);
+  return y.gradient(of, gradient.value_or(Tensor()));
 }
 
 std::optional<Tensor> GradOf(const Tensor& x) {
@@ -52,29 +52,28 @@ std::optional<Tensor> GradOf(const Tensor& x) {
 }
 
 Tensor& Assign(Tensor& x, nb::handle value) {
-  const At at = Here();
+  const CallSite site(Here());
   Operand operand;
   if (nb::isinstance<Tensor>(value)) {
     const Tensor& other = nb::cast<const Tensor&>(value);
-    if (other.dtype(at) != x.dtype(at))
-      throw Error(absl::FailedPreconditionError(std::string("assign dtype mismatch ") +
-                                                std::string(Name(x.dtype(at))) +
-                                                " != " + std::string(Name(other.dtype(at)))),
-                  at);
-    return x.assign(Arg(other.value() == x.value() ? other : other.expand(x.shape(at), at), at));
+    if (other.dtype() != x.dtype())
+      ThrowIfError(absl::FailedPreconditionError(std::string("assign dtype mismatch ") +
+                                                 std::string(Name(x.dtype())) +
+                                                 " != " + std::string(Name(other.dtype()))));
+    return x.assign(other.value() == x.value() ? other : other.expand(x.shape()));
   }
   if (OperandFrom(value, operand)) return x.assign(*operand.arg);
-  nb::object made = nb::type<Tensor>()(value, "dtype"_a = nb::cast(x.dtype(at)));
-  return x.assign(Arg(nb::cast<Tensor&>(made).expand(x.shape(at), at), at));
+  nb::object made = nb::type<Tensor>()(value, "dtype"_a = nb::cast(x.dtype()));
+  return x.assign(nb::cast<Tensor&>(made).expand(x.shape()));
 }
 
 // Another tensor of the same value, which an assign to this one leaves alone.
 Tensor Clone(const Tensor& x) {
-  const At at = Here();
-  Tensor copy = x.contiguous(at);
+  const CallSite site(Here());
+  Tensor copy = x.contiguous();
   copy.value()->is_param = x.value()->is_param;
-  if (x.requires_grad()) copy.requires_grad_(true, at);
-  if (const Tensor grad = x.grad(); !grad.empty()) copy.set_grad(grad.contiguous(at));
+  if (x.requires_grad()) copy.requires_grad_();
+  if (const Tensor grad = x.grad(); !grad.empty()) copy.set_grad(grad.contiguous());
   return copy;
 }
 
@@ -97,9 +96,9 @@ void BindTraining(nb::module_& module, TensorClass& tensor) {
       .def(
           "backward",
           [](Tensor& x, const std::optional<Tensor>& gradient) -> Tensor& {
-            const At at = Here();
-            CheckGradient(x, gradient, {}, at);
-            backward(x, gradient.value_or(Tensor()), at);
+            const CallSite site(Here());
+            CheckGradient(x, gradient, {});
+            backward(x, gradient.value_or(Tensor()));
             return x;
           },
           "gradient"_a = nb::none(), nb::rv_policy::none,
@@ -117,10 +116,10 @@ void BindTraining(nb::module_& module, TensorClass& tensor) {
           "None before backward(). An optimiser's step uses it up: RuntimeError then, until "
           "zero_grad().")
       .def_prop_rw(
-          "is_param", [](const Tensor& x) { return ValueOf(x, Here()).is_param; }, &SetIsParam,
+          "is_param", [](const Tensor& x) { return ValueOf(x).is_param; }, &SetIsParam,
           "Whether an optimiser that is given it changes it.")
       .def_prop_rw(
-          "requires_grad", [](const Tensor& x) { return ValueOf(x, Here()).is_param; },
+          "requires_grad", [](const Tensor& x) { return ValueOf(x).is_param; },
           [](Tensor& x, std::optional<bool> on) { SetRequiresGrad(x, on, Here()); },
           nb::arg().none(), "An older name of `is_param`.")
       .def(

@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "absl/strings/str_cat.h"
+#include "client/lazy/node_expr.h"
 #include "client/lazy/operands.h"
 #include "client/ops/elementwise/arithmetic.h"
 #include "client/ops/elementwise/float_functions.h"
@@ -11,31 +12,33 @@
 
 namespace outboard {
 
-using internal::Less;
+using internal::Iota;
 using internal::NodeBuilder;
+using internal::NodeExpr;
+using internal::Of;
 using internal::OfFloat;
-using internal::Operands;
-using internal::Over;
 using internal::Sigmoid;
+using internal::TensorOf;
 
 namespace {
 
+// Both operands, promoted and broadcast, through `function`. `what` names the operation in errors.
 template <typename F>
-Tensor Of(const Tensor& tensor, const At& at, const F& function) {
-  const NodeBuilder rec(at);
-  return Tensor::FromNode(rec, function(rec, tensor.NodeIn(rec)));
+Tensor OfBoth(const char* what, const Arg& a, const Arg& b, const F& function) {
+  const NodeBuilder rec(a.at());
+  const auto [x, y] = internal::Promoted(rec, a, b, what);
+  return TensorOf(function(NodeExpr(rec, x), NodeExpr(rec, y)));
 }
 
 Tensor Binary(Op op, const Arg& a, const Arg& b) {
   const NodeBuilder rec(a.at());
-  const Operands x = internal::Promoted(rec, a, b, Name(op));
-  return Tensor::FromNode(rec, rec.Alu(op, x.a, x.b));
+  const auto [x, y] = internal::Promoted(rec, a, b, Name(op));
+  return TensorOf(NodeExpr(rec, x).Binary(op, {rec, y}));
 }
 
 // a <= b, false for NaN.
-const UOp* LessEqual(const NodeBuilder& rec, const UOp* a, const UOp* b) {
-  if (!IsFloat(a->dtype)) return rec.Not(Less(rec, b, a));
-  return rec.Alu(Op::kOr, Less(rec, a, b), rec.Alu(Op::kCmpEq, a, b));
+NodeExpr LessEqual(const NodeExpr& a, const NodeExpr& b) {
+  return IsFloat(a->dtype) ? (a < b) | (a == b) : !(b < a);
 }
 
 DType UnsignedOfBytes(int bytes) {
@@ -44,101 +47,90 @@ DType UnsignedOfBytes(int bytes) {
          : bytes == 4 ? DType::kU32
                       : DType::kU64;
 }
-const UOp* BitsOf(const NodeBuilder& rec, const UOp* x, DType dtype) {
-  return x->dtype == dtype ? x : rec.Make(Op::kBitcast, dtype, {x});
+NodeExpr BitsOf(const NodeExpr& x, DType dtype) {
+  return x->dtype == dtype ? x : Bitcast(x, dtype);
 }
 
 // How many of the narrower type's elements make one of the wider's; x has an axis, and no bool
 // takes part.
-int64_t PartsOf(const NodeBuilder& rec, const UOp* x, DType dtype) {
+int64_t PartsOf(const NodeExpr& x, DType dtype) {
   if (x->rank() == 0 || IsBool(x->dtype) || IsBool(dtype) || dtype == DType::kVoid)
-    rec.Invalid(absl::StrCat("bitcast: from ", std::string(Name(x->dtype)), " ",
-                             internal::DimsToString(x->shape), " to another width, ",
-                             std::string(Name(dtype))));
+    ThrowInvalid(absl::StrCat("bitcast: from ", std::string(Name(x->dtype)), " ",
+                              internal::DimsToString(x->shape), " to another width, ",
+                              std::string(Name(dtype))));
   const int from = ByteWidth(x->dtype), to = ByteWidth(dtype);
   return from > to ? from / to : to / from;
 }
 
 // The bit at which each part along the last axis of `parts` begins: the lowest first.
-const UOp* FirstBits(const NodeBuilder& rec, DType dtype, const Shape& parts, int bits) {
-  const UOp* const places = rec.IotaAlong(dtype, parts, static_cast<int>(parts.size()) - 1);
-  return rec.Scale(places, bits);
+NodeExpr FirstBits(const NodeBuilder& rec, DType dtype, const Shape& parts, int bits) {
+  return Iota(rec, dtype, parts, static_cast<int>(parts.size()) - 1) * bits;
 }
 
-const UOp* Narrowed(const NodeBuilder& rec, const UOp* x, DType dtype) {
-  const int64_t parts = PartsOf(rec, x, dtype);
+NodeExpr Narrowed(const NodeExpr& x, DType dtype) {
+  const int64_t parts = PartsOf(x, dtype);
   const DType word = UnsignedOfBytes(ByteWidth(x->dtype)), part = UnsignedOfBytes(ByteWidth(dtype));
   Shape apart(x->shape.begin(), x->shape.end()), flat = apart;
   apart.emplace_back(1);
-  const UOp* const column = rec.Reshape(BitsOf(rec, x, word), apart);
+  const NodeExpr column = BitsOf(x, word).Reshape(apart);
   apart.back() = Dim(parts);
-  const UOp* const shift = FirstBits(rec, word, apart, 8 * ByteWidth(dtype));
-  const UOp* const pieces = rec.Cast(rec.Alu(Op::kShr, rec.Expand(column, apart), shift), part);
-  flat.back() = Dim(rec.LengthOf(x, x->rank() - 1) * parts);
-  return BitsOf(rec, rec.Reshape(pieces, flat), dtype);
+  const NodeExpr shift = FirstBits(x.rec(), word, apart, 8 * ByteWidth(dtype));
+  const NodeExpr pieces = (column.Expand(apart) >> shift).Cast(part);
+  flat.back() = Dim(x.rec().LengthOf(x, x->rank() - 1) * parts);
+  return BitsOf(pieces.Reshape(flat), dtype);
 }
 
-const UOp* Widened(const NodeBuilder& rec, const UOp* x, DType dtype) {
-  const int64_t parts = PartsOf(rec, x, dtype), length = rec.LengthOf(x, x->rank() - 1);
+NodeExpr Widened(const NodeExpr& x, DType dtype) {
+  const int64_t parts = PartsOf(x, dtype), length = x.rec().LengthOf(x, x->rank() - 1);
   if (length % parts != 0)
-    rec.Invalid(absl::StrCat("bitcast: the last axis of ", internal::DimsToString(x->shape),
-                             " has no whole number of ", std::string(Name(dtype)), " in it"));
+    ThrowInvalid(absl::StrCat("bitcast: the last axis of ", internal::DimsToString(x->shape),
+                              " has no whole number of ", std::string(Name(dtype)), " in it"));
   const DType word = UnsignedOfBytes(ByteWidth(dtype)), part = UnsignedOfBytes(ByteWidth(x->dtype));
   Shape apart(x->shape.begin(), x->shape.end());
   apart.back() = Dim(length / parts);
   apart.emplace_back(parts);
-  const UOp* const pieces = rec.Cast(rec.Reshape(BitsOf(rec, x, part), apart), word);
-  const UOp* const shift = FirstBits(rec, word, apart, 8 * ByteWidth(x->dtype));
+  const NodeExpr pieces = BitsOf(x, part).Reshape(apart).Cast(word);
+  const NodeExpr shift = FirstBits(x.rec(), word, apart, 8 * ByteWidth(x->dtype));
   const int axis = x->rank();
-  const UOp* const words = rec.Reduce(Op::kAdd, rec.Alu(Op::kShl, pieces, shift), {axis});
-  return BitsOf(rec, rec.Squeeze(words, {axis}), dtype);
+  return BitsOf((pieces << shift).Sum({axis}).Squeeze({axis}), dtype);
 }
 
 }  // namespace
 
+// The sum of truth values is whether any is true, their product whether both are.
 Tensor operator+(const Arg& a, const Arg& b) {
-  const NodeBuilder rec(a.at());
-  const Operands x = internal::Promoted(rec, a, b, "+");
-  // The sum of truth values is whether any is true.
-  return Tensor::FromNode(rec, rec.Alu(IsBool(x.a->dtype) ? Op::kOr : Op::kAdd, x.a, x.b));
+  return OfBoth("+", a, b, [](const NodeExpr& x, const NodeExpr& y) {
+    return IsBool(x->dtype) ? x | y : x + y;
+  });
 }
 Tensor operator-(const Arg& a, const Arg& b) {
-  const NodeBuilder rec(a.at());
-  const Operands x = internal::Promoted(rec, a, b, "-");
-  if (IsBool(x.a->dtype)) rec.Invalid("-: bool has no difference; use ^");
-  return Tensor::FromNode(rec, rec.Sub(x.a, x.b));
+  return OfBoth("-", a, b, [](const NodeExpr& x, const NodeExpr& y) {
+    if (IsBool(x->dtype)) ThrowInvalid("-: bool has no difference; use ^");
+    return x - y;
+  });
 }
 Tensor operator*(const Arg& a, const Arg& b) {
-  const NodeBuilder rec(a.at());
-  const Operands x = internal::Promoted(rec, a, b, "*");
-  return Tensor::FromNode(rec, rec.Alu(IsBool(x.a->dtype) ? Op::kAnd : Op::kMul, x.a, x.b));
+  return OfBoth("*", a, b, [](const NodeExpr& x, const NodeExpr& y) {
+    return IsBool(x->dtype) ? x & y : x * y;
+  });
 }
 Tensor operator/(const Arg& a, const Arg& b) {
-  const NodeBuilder rec(a.at());
-  const Operands x = internal::Promoted(rec, a, b, "/");
-  const DType dtype = FloatOf(x.a->dtype);
-  return Tensor::FromNode(rec, rec.Alu(Op::kFDiv, rec.Cast(x.a, dtype), rec.Cast(x.b, dtype)));
+  return OfBoth("/", a, b, [](const NodeExpr& x, const NodeExpr& y) {
+    const DType dtype = FloatOf(x->dtype);
+    return x.Cast(dtype) / y.Cast(dtype);
+  });
 }
 Tensor operator%(const Arg& a, const Arg& b) { return Binary(Op::kMod, a, b); }
 Tensor operator-(const Arg& a) {
-  const NodeBuilder rec(a.at());
-  return Tensor::FromNode(rec, rec.Alu(Op::kNeg, a.tensor().NodeIn(rec)));
+  return Of(a.tensor(), a.at(), [](const NodeExpr& x) { return -x; });
 }
 Tensor operator<(const Arg& a, const Arg& b) { return Binary(Op::kCmpLt, a, b); }
 Tensor operator>(const Arg& a, const Arg& b) {
-  const NodeBuilder rec(a.at());
-  const Operands x = internal::Promoted(rec, a, b, ">");
-  return Tensor::FromNode(rec, Less(rec, x.b, x.a));
+  return OfBoth(">", a, b, [](const NodeExpr& x, const NodeExpr& y) { return x > y; });
 }
-Tensor operator<=(const Arg& a, const Arg& b) {
-  const NodeBuilder rec(a.at());
-  const Operands x = internal::Promoted(rec, a, b, "<=");
-  return Tensor::FromNode(rec, LessEqual(rec, x.a, x.b));
-}
+Tensor operator<=(const Arg& a, const Arg& b) { return OfBoth("<=", a, b, LessEqual); }
 Tensor operator>=(const Arg& a, const Arg& b) {
-  const NodeBuilder rec(a.at());
-  const Operands x = internal::Promoted(rec, a, b, ">=");
-  return Tensor::FromNode(rec, LessEqual(rec, x.b, x.a));
+  return OfBoth(">=", a, b, [](const NodeExpr& x, const NodeExpr& y) { return LessEqual(y, x); });
 }
 Tensor operator==(const Arg& a, const Arg& b) { return Binary(Op::kCmpEq, a, b); }
 Tensor operator!=(const Arg& a, const Arg& b) { return Binary(Op::kCmpNe, a, b); }
@@ -154,20 +146,18 @@ Tensor& Tensor::operator*=(const Arg& other) { return *this = Arg(*this, other.a
 Tensor& Tensor::operator/=(const Arg& other) { return *this = Arg(*this, other.at()) / other; }
 
 Tensor Tensor::idiv(const Arg& other) const {
-  return Binary(Op::kIDiv, Arg(*this, other.at()), other);
+  return Binary(Op::kIDiv, {*this, other.at()}, other);
 }
 Tensor Tensor::maximum(const Arg& other) const {
-  const NodeBuilder rec(other.at());
-  const Operands x = internal::Promoted(rec, Arg(*this, other.at()), other, "maximum");
-  return FromNode(rec, rec.Alu(IsBool(x.a->dtype) ? Op::kOr : Op::kMax, x.a, x.b));
+  return OfBoth("maximum", {*this, other.at()}, other, [](const NodeExpr& x, const NodeExpr& y) {
+    return IsBool(x->dtype) ? x | y : Max(x, y);
+  });
 }
 Tensor Tensor::minimum(const Arg& other) const {
-  const NodeBuilder rec(other.at());
-  const Operands x = internal::Promoted(rec, Arg(*this, other.at()), other, "minimum");
-  if (IsBool(x.a->dtype)) return FromNode(rec, rec.Alu(Op::kAnd, x.a, x.b));
-  if (!IsFloat(x.a->dtype)) return FromNode(rec, rec.Where(Less(rec, x.a, x.b), x.a, x.b));
-  const UOp* const most = rec.Alu(Op::kMax, rec.Alu(Op::kNeg, x.a), rec.Alu(Op::kNeg, x.b));
-  return FromNode(rec, rec.Alu(Op::kNeg, most));
+  return OfBoth("minimum", {*this, other.at()}, other, [](const NodeExpr& x, const NodeExpr& y) {
+    if (IsBool(x->dtype)) return x & y;
+    return IsFloat(x->dtype) ? -Max(-x, -y) : Where(x < y, x, y);  // the first keeps NaN
+  });
 }
 Tensor Tensor::where(const Arg& a, const Arg& b) const {
   const NodeBuilder rec(a.at());
@@ -175,180 +165,125 @@ Tensor Tensor::where(const Arg& a, const Arg& b) const {
   if (!IsBool(condition->dtype))
     rec.Invalid(absl::StrCat("where: the condition is ", std::string(Name(condition->dtype)),
                              ", not bool"));
-  const Operands x = internal::Promoted(rec, a, b, "where");
-  const Shape shape = rec.BroadcastShape(condition->shape, x.a->shape, "where");
-  return FromNode(rec, rec.Where(rec.Broadcast(condition, shape), rec.Broadcast(x.a, shape),
-                                 rec.Broadcast(x.b, shape)));
+  const auto [x, y] = internal::Promoted(rec, a, b, "where");
+  const Shape shape = rec.BroadcastShape(condition->shape, x->shape, "where");
+  return FromNode(rec, rec.Where(rec.Broadcast(condition, shape), rec.Broadcast(x, shape),
+                                 rec.Broadcast(y, shape)));
 }
 
 Tensor Tensor::cast(DType dtype, At at) const {
-  return Of(*this, at, [&](const NodeBuilder& rec, const UOp* x) { return rec.Cast(x, dtype); });
+  return Of(*this, at, [&](const NodeExpr& x) { return x.Cast(dtype); });
 }
 Tensor Tensor::bitcast(DType dtype, At at) const {
-  return Of(*this, at, [&](const NodeBuilder& rec, const UOp* x) {
-    if (x->dtype == dtype) return x;
-    if (ByteWidth(x->dtype) > ByteWidth(dtype)) return Narrowed(rec, x, dtype);
-    if (ByteWidth(x->dtype) < ByteWidth(dtype)) return Widened(rec, x, dtype);
-    return rec.Make(Op::kBitcast, dtype, {x});
+  return Of(*this, at, [&](const NodeExpr& x) {
+    if (ByteWidth(x->dtype) > ByteWidth(dtype)) return Narrowed(x, dtype);
+    if (ByteWidth(x->dtype) < ByteWidth(dtype)) return Widened(x, dtype);
+    return BitsOf(x, dtype);
   });
 }
 Tensor Tensor::neg(At at) const { return -Arg(*this, at); }
 
-Tensor Tensor::exp(At at) const {
-  return OfFloat(*this, at,
-                 [](const NodeBuilder& rec, const UOp* x) { return rec.Alu(Op::kExp, x); });
+Tensor Tensor::exp(At at) const { return OfFloat(*this, at, internal::Exp); }
+Tensor Tensor::exp2(At at) const { return OfFloat(*this, at, internal::Exp2); }
+Tensor Tensor::log(At at) const { return OfFloat(*this, at, internal::Log); }
+Tensor Tensor::log2(At at) const { return OfFloat(*this, at, internal::Log2); }
+Tensor Tensor::sin(At at) const { return OfFloat(*this, at, internal::Sin); }
+Tensor Tensor::cos(At at) const { return OfFloat(*this, at, internal::Cos); }
+Tensor Tensor::tan(At at) const {
+  return OfFloat(*this, at, [](const NodeExpr& x) { return Sin(x) / Cos(x); });
 }
-Tensor Tensor::exp2(At at) const {
-  return OfFloat(*this, at,
-                 [](const NodeBuilder& rec, const UOp* x) { return rec.Alu(Op::kExp2, x); });
-}
-Tensor Tensor::log(At at) const {
-  return OfFloat(*this, at,
-                 [](const NodeBuilder& rec, const UOp* x) { return rec.Alu(Op::kLog, x); });
-}
-Tensor Tensor::log2(At at) const {
-  return OfFloat(*this, at,
-                 [](const NodeBuilder& rec, const UOp* x) { return rec.Alu(Op::kLog2, x); });
-}
-Tensor Tensor::sin(At at) const {
-  return OfFloat(*this, at,
-                 [](const NodeBuilder& rec, const UOp* x) { return rec.Alu(Op::kSin, x); });
-}
-Tensor Tensor::cos(At at) const {
-  return OfFloat(*this, at,
-                 [](const NodeBuilder& rec, const UOp* x) { return rec.Alu(Op::kCos, x); });
-}
-Tensor Tensor::tan(At at) const { return Arg(sin(at), at) / Arg(cos(at), at); }
-Tensor Tensor::sqrt(At at) const {
-  return OfFloat(*this, at,
-                 [](const NodeBuilder& rec, const UOp* x) { return rec.Alu(Op::kSqrt, x); });
-}
+Tensor Tensor::sqrt(At at) const { return OfFloat(*this, at, internal::Sqrt); }
 Tensor Tensor::rsqrt(At at) const {
-  return OfFloat(*this, at, [](const NodeBuilder& rec, const UOp* x) {
-    return Over(rec, rec.FullLike(x, 1), rec.Alu(Op::kSqrt, x));
-  });
+  return OfFloat(*this, at, [](const NodeExpr& x) { return 1 / Sqrt(x); });
 }
 Tensor Tensor::reciprocal(At at) const {
-  return OfFloat(*this, at, [](const NodeBuilder& rec, const UOp* x) {
-    return Over(rec, rec.FullLike(x, 1), x);
-  });
+  return OfFloat(*this, at, [](const NodeExpr& x) { return 1 / x; });
 }
-Tensor Tensor::square(At at) const { return Arg(*this, at) * Arg(*this, at); }
+Tensor Tensor::square(At at) const { return Arg(*this, at) * *this; }
 Tensor Tensor::abs(At at) const {
-  return Of(*this, at, [](const NodeBuilder& rec, const UOp* x) {
-    if (IsUnsigned(x->dtype) || IsBool(x->dtype)) return x;
-    return rec.Alu(Op::kMax, x, rec.Alu(Op::kNeg, x));
+  return Of(*this, at, [](const NodeExpr& x) {
+    return IsUnsigned(x->dtype) || IsBool(x->dtype) ? x : Abs(x);
   });
 }
 Tensor Tensor::sign(At at) const {
-  return Of(*this, at, [](const NodeBuilder& rec, const UOp* x) {
+  return Of(*this, at, [](const NodeExpr& x) {
     if (IsBool(x->dtype)) return x;
-    const UOp* const zero = rec.FullLike(x, 0);
-    const UOp* const positive = rec.Where(Less(rec, zero, x), rec.FullLike(x, 1), zero);
+    const NodeExpr zero = x.Full(0);
+    const NodeExpr positive = Where(x > zero, 1, zero);
     if (IsUnsigned(x->dtype)) return positive;
-    const UOp* const negative = rec.Where(Less(rec, x, zero), rec.FullLike(x, -1), positive);
-    // NaN stays.
-    return IsFloat(x->dtype) ? rec.Where(rec.Alu(Op::kCmpNe, x, x), x, negative) : negative;
+    const NodeExpr both = Where(x < zero, -1, positive);
+    return IsFloat(x->dtype) ? Where(IsNan(x), x, both) : both;
   });
 }
 Tensor Tensor::trunc(At at) const {
-  return Of(*this, at, [](const NodeBuilder& rec, const UOp* x) {
-    return IsFloat(x->dtype) ? rec.Alu(Op::kTrunc, x) : x;
-  });
+  return Of(*this, at, [](const NodeExpr& x) { return IsFloat(x->dtype) ? Trunc(x) : x; });
 }
 Tensor Tensor::floor(At at) const {
-  return Of(*this, at, [](const NodeBuilder& rec, const UOp* x) {
-    if (!IsFloat(x->dtype)) return x;
-    const UOp* const t = rec.Alu(Op::kTrunc, x);
-    return rec.Where(Less(rec, x, t), rec.Add(t, rec.FullLike(t, -1)), t);
-  });
+  return Of(*this, at, [](const NodeExpr& x) { return IsFloat(x->dtype) ? Floor(x) : x; });
 }
 Tensor Tensor::ceil(At at) const {
-  return Of(*this, at, [](const NodeBuilder& rec, const UOp* x) {
+  return Of(*this, at, [](const NodeExpr& x) {
     if (!IsFloat(x->dtype)) return x;
-    const UOp* const t = rec.Alu(Op::kTrunc, x);
-    return rec.Where(Less(rec, t, x), rec.Add(t, rec.FullLike(t, 1)), t);
+    const NodeExpr t = Trunc(x);
+    return Where(t < x, t + 1, t);
   });
 }
 
 Tensor Tensor::relu(At at) const {
-  return Of(*this, at, [](const NodeBuilder& rec, const UOp* x) {
-    if (IsBool(x->dtype)) return x;
-    return rec.Alu(Op::kMax, x, rec.FullLike(x, 0));
-  });
+  return Of(*this, at, [](const NodeExpr& x) { return IsBool(x->dtype) ? x : Relu(x); });
 }
 Tensor Tensor::leaky_relu(double slope, At at) const {
-  return OfFloat(*this, at, [&](const NodeBuilder& rec, const UOp* x) {
-    return rec.Where(Less(rec, x, rec.FullLike(x, 0)), rec.Scale(x, slope), x);
-  });
+  return OfFloat(*this, at, [&](const NodeExpr& x) { return Where(x < 0, x * slope, x); });
 }
 Tensor Tensor::elu(double alpha, At at) const {
-  return OfFloat(*this, at, [&](const NodeBuilder& rec, const UOp* x) {
-    return internal::ExponentialBelowZero(rec, x, alpha, 1);
-  });
+  return OfFloat(*this, at, [&](const NodeExpr& x) { return ExponentialBelowZero(x, alpha, 1); });
 }
 Tensor Tensor::sigmoid(At at) const { return OfFloat(*this, at, Sigmoid); }
-Tensor Tensor::tanh(At at) const {
-  return OfFloat(*this, at,
-                 [](const NodeBuilder& rec, const UOp* x) { return rec.Alu(Op::kTanh, x); });
-}
+Tensor Tensor::tanh(At at) const { return OfFloat(*this, at, internal::Tanh); }
 Tensor Tensor::silu(At at) const {
-  return OfFloat(*this, at,
-                 [](const NodeBuilder& rec, const UOp* x) { return rec.Mul(x, Sigmoid(rec, x)); });
+  return OfFloat(*this, at, [](const NodeExpr& x) { return x * Sigmoid(x); });
 }
+// x (1 + tanh y) / 2 with y = sqrt(2 / pi) (x + 0.044715 x^3) (Hendrycks and Gimpel, 2016). (1 +
+// tanh y) / 2 is sigmoid(2y), which loses nothing where the tanh is near -1.
 Tensor Tensor::gelu(At at) const {
-  return OfFloat(*this, at, [](const NodeBuilder& rec, const UOp* x) {
-    // (1 + tanh y) / 2 is sigmoid(2y), which loses nothing where the tanh is near -1.
-    const UOp* const cube = rec.Mul(x, rec.Mul(x, x));
-    const UOp* const inner =
-        rec.Scale(rec.Add(x, rec.Scale(cube, 0.044715)), 2 * std::sqrt(2 / std::numbers::pi));
-    return rec.Mul(x, Sigmoid(rec, inner));
+  return OfFloat(*this, at, [](const NodeExpr& x) {
+    const NodeExpr y = (x + x * (x * x) * 0.044715) * (2 * std::sqrt(2 / std::numbers::pi));
+    return x * Sigmoid(y);
   });
 }
 Tensor Tensor::softplus(At at) const { return OfFloat(*this, at, internal::Softplus); }
 Tensor Tensor::clip(const Arg& low, const Arg& high) const { return clamp(*this, low, high); }
 Tensor Tensor::logical_not(At at) const {
-  return Of(*this, at, [](const NodeBuilder& rec, const UOp* x) {
-    return rec.Not(rec.Cast(x, DType::kBool));
-  });
+  return Of(*this, at, [](const NodeExpr& x) { return !x.Cast(DType::kBool); });
 }
-Tensor Tensor::isnan(At at) const {
-  return Of(*this, at,
-            [](const NodeBuilder& rec, const UOp* x) { return rec.Alu(Op::kCmpNe, x, x); });
-}
+Tensor Tensor::isnan(At at) const { return Of(*this, at, internal::IsNan); }
 
 Tensor Tensor::isinf(At at) const {
-  return Of(*this, at, [](const NodeBuilder& rec, const UOp* x) {
+  return Of(*this, at, [](const NodeExpr& x) {
     // f8e4m3 has none, and its constant for infinity is a number.
     if (!IsFloat(x->dtype) || x->dtype == DType::kF8E4M3)
-      return rec.Full(rec.ConstInt(DType::kBool, 0), x->shape);
-    const UOp* const size = rec.Alu(Op::kMax, x, rec.Alu(Op::kNeg, x));
-    return rec.Alu(Op::kCmpEq, size, rec.FullLike(x, std::numeric_limits<double>::infinity()));
+      return x.With(x.rec().Full(x.rec().ConstInt(DType::kBool, 0), x->shape));
+    return Abs(x) == std::numeric_limits<double>::infinity();
   });
 }
 Tensor Tensor::isfinite(At at) const {
-  return Tensor(Arg(isnan(at), at) | Arg(isinf(at), at)).logical_not(at);
+  const CallSite site(at);
+  return (isnan() | isinf()).logical_not();
 }
 
 Tensor Tensor::round(At at) const {
-  return Of(*this, at, [](const NodeBuilder& rec, const UOp* x) {
+  return Of(*this, at, [](const NodeExpr& x) {
     if (!IsFloat(x->dtype)) return x;
-    const UOp* const low = rec.Alu(Op::kTrunc, x);
-    const UOp* const rest = rec.Sub(x, low);  // exact
-    const UOp* const size = rec.Alu(Op::kMax, rest, rec.Alu(Op::kNeg, rest));
-    const UOp* const half = rec.Scale(low, 0.5);
-    const UOp* const odd = rec.Alu(Op::kCmpNe, half, rec.Alu(Op::kTrunc, half));
-    const UOp* const tie = rec.Alu(Op::kCmpEq, size, rec.FullLike(x, 0.5));
-    const UOp* const away =
-        rec.Alu(Op::kOr, Less(rec, rec.FullLike(x, 0.5), size), rec.Alu(Op::kAnd, tie, odd));
-    const UOp* const one =
-        rec.Where(Less(rec, x, rec.FullLike(x, 0)), rec.FullLike(x, -1), rec.FullLike(x, 1));
-    return rec.Where(away, rec.Add(low, one), low);  // `low` itself keeps -0
+    const NodeExpr low = Trunc(x);
+    const NodeExpr size = Abs(x - low);  // exact
+    const NodeExpr is_tie = size == 0.5;
+    const NodeExpr is_away = (size > 0.5) | (is_tie & IsOdd(low));
+    return Where(is_away, low + Where(x < 0, -1, x.Full(1)), low);  // `low` itself keeps -0
   });
 }
 
 Tensor Tensor::pow(const Arg& exponent) const {
-  return outboard::pow(Arg(*this, exponent.at()), exponent);
+  return outboard::pow({*this, exponent.at()}, exponent);
 }
 
 }  // namespace outboard

@@ -1,44 +1,46 @@
-// What functions of floats are made of, as nodes: for elementwise.cc and its neighbours, not for
-// programs.
+// What functions of floats are made of: for elementwise.cc and its neighbours, not for programs.
 //
-// Each takes a node of a float type and gives one of the same shape and type. Where a branch is not
-// taken its argument is one that overflows nowhere, since in a gradient 0 times infinity is NaN.
-// Threads: as NodeBuilder.
+// Each takes an expression of a float type and gives one of the same shape and type. Where a branch
+// is not taken its argument is one that overflows nowhere, since in a gradient 0 times infinity is
+// NaN. Threads: as NodeBuilder.
 #pragma once
 
-#include "client/lazy/node_builder.h"
+#include "client/lazy/node_expr.h"
 #include "client/ops/elementwise/promote.h"
 #include "client/tensor/tensor.h"
 
 namespace outboard::internal {
 
-const UOp* Over(const NodeBuilder& rec, const UOp* a, const UOp* b);
-const UOp* Less(const NodeBuilder& rec, const UOp* a, const UOp* b);
-const UOp* IsBelow(const NodeBuilder& rec, const UOp* a, double b);
-const UOp* Plus(const NodeBuilder& rec, const UOp* a, double b);
-const UOp* Neg(const NodeBuilder& rec, const UOp* a);
-
-const UOp* Relu(const NodeBuilder& rec, const UOp* x);
-const UOp* Sigmoid(const NodeBuilder& rec, const UOp* x);
-const UOp* Softplus(const NodeBuilder& rec, const UOp* x);
+NodeExpr Relu(const NodeExpr& x);      // max(x, 0)
+NodeExpr Sigmoid(const NodeExpr& x);   // 1 / (1 + exp(-x))
+NodeExpr Softplus(const NodeExpr& x);  // log(1 + exp(x))
 // x where it is positive, else alpha * (exp(x / width) - 1).
-const UOp* ExponentialBelowZero(const NodeBuilder& rec, const UOp* x, double alpha, double width);
+NodeExpr ExponentialBelowZero(const NodeExpr& x, double alpha, double width);
 // log(1 + x) for x >= 0, as exact where x is small.
-const UOp* Log1p(const NodeBuilder& rec, const UOp* x);
+NodeExpr Log1p(const NodeExpr& x);
+// Rounded down.
+NodeExpr Floor(const NodeExpr& x);
+// Whether the whole number x is odd.
+NodeExpr IsOdd(const NodeExpr& x);
+
+// A function of an expression: of any type.
+template <typename F>
+Tensor Of(const Tensor& tensor, const At& at, const F& function) {
+  const NodeBuilder rec(at);
+  return TensorOf(function(ExprOf(rec, tensor)));
+}
 
 // A function of floats; integers become f32 first.
 template <typename F>
 Tensor OfFloat(const Tensor& tensor, const At& at, const F& function) {
-  const NodeBuilder rec(at);
-  const UOp* const x = tensor.NodeIn(rec);
-  return Tensor::FromNode(rec, function(rec, rec.Cast(x, FloatOf(x->dtype))));
+  return Of(tensor, at, [&](const NodeExpr& x) { return function(x.Cast(FloatOf(x->dtype))); });
 }
 
 // The same, computed in f32 at least: for what takes more than a few steps.
 template <typename F>
 Tensor OfWideFloat(const Tensor& tensor, const At& at, const F& function) {
-  return OfFloat(tensor, at, [&](const NodeBuilder& rec, const UOp* x) {
-    return rec.Cast(function(rec, rec.Cast(x, AccumulateType(x->dtype))), x->dtype);
+  return OfFloat(tensor, at, [&](const NodeExpr& x) {
+    return function(x.Cast(AccumulateType(x->dtype))).Cast(x->dtype);
   });
 }
 

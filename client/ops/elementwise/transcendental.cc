@@ -8,15 +8,10 @@
 
 namespace outboard {
 
-using internal::IsBelow;
-using internal::Less;
 using internal::Log1p;
-using internal::Neg;
-using internal::NodeBuilder;
+using internal::NodeExpr;
 using internal::OfFloat;
 using internal::OfWideFloat;
-using internal::Over;
-using internal::Plus;
 
 namespace {
 
@@ -74,160 +69,128 @@ constexpr double kSinh64[] = {1.0,
                               7.7604064183362388e-13};
 constexpr Polynomial kSinh = {kSinh32, kSinh64};
 
-const UOp* Evaluate(const NodeBuilder& rec, const Polynomial& polynomial, const UOp* x) {
+// By Horner's rule.
+NodeExpr Evaluate(const Polynomial& polynomial, const NodeExpr& x) {
   const std::span<const double> c = x->dtype == DType::kF64 ? polynomial.f64 : polynomial.f32;
-  const UOp* y = rec.FullLike(x, c.back());
-  for (size_t i = c.size() - 1; i-- > 0;) y = Plus(rec, rec.Mul(y, x), c[i]);
+  NodeExpr y = x.Full(c.back());
+  for (size_t i = c.size() - 1; i-- > 0;) y = y * x + c[i];
   return y;
 }
 
 // x p(x^2).
-const UOp* Odd(const NodeBuilder& rec, const Polynomial& polynomial, const UOp* x) {
-  return rec.Mul(x, Evaluate(rec, polynomial, rec.Mul(x, x)));
+NodeExpr Odd(const Polynomial& polynomial, const NodeExpr& x) {
+  return x * Evaluate(polynomial, x * x);
 }
 
 // An odd function by its values for |x|.
 template <typename F>
-const UOp* Mirrored(const NodeBuilder& rec, const UOp* x, const F& function) {
-  const UOp* const negative = IsBelow(rec, x, 0);
-  const UOp* const y = function(rec.Where(negative, Neg(rec, x), x));
-  return rec.Where(negative, Neg(rec, y), y);
+NodeExpr Mirrored(const NodeExpr& x, const F& function) {
+  const NodeExpr is_negative = x < 0;
+  const NodeExpr y = function(Where(is_negative, -x, x));
+  return Where(is_negative, -y, y);
 }
 
 // atan(a) is pi/4 + atan((a - 1) / (a + 1)), and pi/2 - atan(1 / a): so |z| stays within tan(pi /
 // 8).
-const UOp* Atan(const NodeBuilder& rec, const UOp* x) {
-  return Mirrored(rec, x, [&](const UOp* a) {
-    const UOp* const far = Less(rec, rec.FullLike(a, std::numbers::sqrt2 + 1), a);
-    const UOp* const near = IsBelow(rec, a, std::numbers::sqrt2 - 1);
-    const auto choose = [&](const UOp* if_far, const UOp* between, const UOp* if_near) {
-      return rec.Where(far, if_far, rec.Where(near, if_near, between));
+NodeExpr Atan(const NodeExpr& x) {
+  return Mirrored(x, [](const NodeExpr& a) {
+    const NodeExpr is_far = a > std::numbers::sqrt2 + 1, is_near = a < std::numbers::sqrt2 - 1;
+    const auto choose = [&](const NodeExpr& far, const NodeExpr& between, const NodeExpr& near) {
+      return Where(is_far, far, Where(is_near, near, between));
     };
-    const auto number = [&](double value) { return rec.FullLike(a, value); };
-    const UOp* const z =
-        Over(rec, choose(number(-1), Plus(rec, a, -1), a), choose(a, Plus(rec, a, 1), number(1)));
-    return rec.Add(choose(number(kPi / 2), number(kPi / 4), number(0)), Odd(rec, kAtan, z));
+    const NodeExpr z = choose(a.Full(-1), a - 1, a) / choose(a, a + 1, a.Full(1));
+    return choose(a.Full(kPi / 2), a.Full(kPi / 4), a.Full(0)) + Odd(kAtan, z);
   });
 }
 
 // exp(a) / 2, which overflows only where the result does.
-const UOp* HalfExp(const NodeBuilder& rec, const UOp* a) {
-  const UOp* const root = rec.Alu(Op::kExp, rec.Scale(a, 0.5));
-  return rec.Mul(rec.Scale(root, 0.5), root);
+NodeExpr HalfExp(const NodeExpr& a) {
+  const NodeExpr root = Exp(a * 0.5);
+  return root * 0.5 * root;
 }
 
 // Where x^2 might overflow, and 1 beside it is nothing in any type, `large` of x; else `small` of
 // x.
 template <typename Small, typename Large>
-const UOp* Apart(const NodeBuilder& rec, const UOp* x, const Small& small, const Large& large) {
-  const UOp* const one = rec.FullLike(x, 1);
-  const UOp* const is_large = Less(rec, rec.FullLike(x, 0x1p28), x);
-  return rec.Where(is_large, large(rec.Where(is_large, x, one)),
-                   small(rec.Where(is_large, one, x)));
+NodeExpr Apart(const NodeExpr& x, const Small& small, const Large& large) {
+  const NodeExpr is_large = x > 0x1p28;
+  return Where(is_large, large(Where(is_large, x, 1)), small(Where(is_large, 1, x)));
 }
+
+// log(2x), where x + sqrt(x^2 + 1) is 2x.
+NodeExpr LogOfDouble(const NodeExpr& x) { return Log(x) + kLn2; }
 
 }  // namespace
 
 Tensor log10(const Tensor& x, At at) {
-  return OfFloat(x, at, [](const NodeBuilder& rec, const UOp* x) {
-    return rec.Scale(rec.Alu(Op::kLog, x), std::numbers::log10e);
-  });
+  return OfFloat(x, at, [](const NodeExpr& x) { return Log(x) * std::numbers::log10e; });
 }
 
 Tensor atan(const Tensor& x, At at) { return OfWideFloat(x, at, Atan); }
 
 // Half the angle is that of x beside 1 + sqrt(1 - x^2).
 Tensor asin(const Tensor& x, At at) {
-  return OfWideFloat(x, at, [](const NodeBuilder& rec, const UOp* x) {
-    const UOp* const one = rec.FullLike(x, 1);
-    const UOp* const square = rec.Mul(rec.Sub(one, x), rec.Add(one, x));
-    const UOp* const half = Over(rec, x, rec.Add(one, rec.Alu(Op::kSqrt, square)));
-    return rec.Scale(Atan(rec, half), 2);
-  });
+  return OfWideFloat(x, at,
+                     [](const NodeExpr& x) { return Atan(x / (1 + Sqrt((1 - x) * (1 + x)))) * 2; });
 }
 
 // Half the angle is that of sqrt(1 - x) beside sqrt(1 + x).
 Tensor acos(const Tensor& x, At at) {
-  return OfWideFloat(x, at, [](const NodeBuilder& rec, const UOp* x) {
-    const UOp* const one = rec.FullLike(x, 1);
-    const UOp* const ratio = Over(rec, rec.Sub(one, x), rec.Add(one, x));
-    return rec.Scale(Atan(rec, rec.Alu(Op::kSqrt, ratio)), 2);
-  });
+  return OfWideFloat(x, at, [](const NodeExpr& x) { return Atan(Sqrt((1 - x) / (1 + x))) * 2; });
 }
 
+// (exp(a) - exp(-a)) / 2; near 0, where they cancel, by its series.
 Tensor sinh(const Tensor& x, At at) {
-  return OfWideFloat(x, at, [](const NodeBuilder& rec, const UOp* x) {
-    return Mirrored(rec, x, [&](const UOp* a) {
-      const UOp* const near = IsBelow(rec, a, 1);
-      const UOp* const e = rec.Sub(HalfExp(rec, a), rec.Scale(rec.Alu(Op::kExp, Neg(rec, a)), 0.5));
-      return rec.Where(near, Odd(rec, kSinh, rec.Where(near, a, rec.FullLike(a, 0))), e);
+  return OfWideFloat(x, at, [](const NodeExpr& x) {
+    return Mirrored(x, [](const NodeExpr& a) {
+      const NodeExpr is_near = a < 1;
+      return Where(is_near, Odd(kSinh, Where(is_near, a, 0)), HalfExp(a) - Exp(-a) * 0.5);
     });
   });
 }
 
 Tensor cosh(const Tensor& x, At at) {
-  return OfWideFloat(x, at, [](const NodeBuilder& rec, const UOp* x) {
-    const UOp* const a = rec.Alu(Op::kMax, x, Neg(rec, x));
-    return rec.Add(HalfExp(rec, a), rec.Scale(rec.Alu(Op::kExp, Neg(rec, a)), 0.5));
-  });
+  return OfWideFloat(x, at, [](const NodeExpr& x) { return HalfExp(Abs(x)) + Exp(-Abs(x)) * 0.5; });
 }
 
 // log(a + sqrt(a^2 + 1)), written so that a small one keeps its digits.
 Tensor asinh(const Tensor& x, At at) {
-  return OfWideFloat(x, at, [](const NodeBuilder& rec, const UOp* x) {
-    return Mirrored(rec, x, [&](const UOp* a) {
-      return Apart(
-          rec, a,
-          [&](const UOp* a) {
-            const UOp* const square = rec.Mul(a, a);
-            const UOp* const root = rec.Alu(Op::kSqrt, Plus(rec, square, 1));
-            return Log1p(rec, rec.Add(a, Over(rec, square, Plus(rec, root, 1))));
-          },
-          [&](const UOp* a) { return Plus(rec, rec.Alu(Op::kLog, a), kLn2); });
-    });
+  const auto small = [](const NodeExpr& a) {
+    const NodeExpr square = a * a;
+    return Log1p(a + square / (Sqrt(square + 1) + 1));
+  };
+  return OfWideFloat(x, at, [&](const NodeExpr& x) {
+    return Mirrored(x, [&](const NodeExpr& a) { return Apart(a, small, LogOfDouble); });
   });
 }
 
 // log(x + sqrt(x^2 - 1)), with t = x - 1.
 Tensor acosh(const Tensor& x, At at) {
-  return OfWideFloat(x, at, [](const NodeBuilder& rec, const UOp* x) {
-    return Apart(
-        rec, x,
-        [&](const UOp* x) {
-          // Below the domain t + root would round to 0.
-          const UOp* const outside = rec.FullLike(x, std::numeric_limits<double>::quiet_NaN());
-          const UOp* const t = rec.Where(IsBelow(rec, x, 1), outside, Plus(rec, x, -1));
-          const UOp* const root = rec.Alu(Op::kSqrt, rec.Mul(t, Plus(rec, t, 2)));
-          return Log1p(rec, rec.Add(t, root));
-        },
-        [&](const UOp* x) { return Plus(rec, rec.Alu(Op::kLog, x), kLn2); });
-  });
+  const auto small = [](const NodeExpr& x) {
+    // Below the domain t + root would round to 0.
+    const NodeExpr t = Where(x < 1, std::numeric_limits<double>::quiet_NaN(), x - 1);
+    return Log1p(t + Sqrt(t * (t + 2)));
+  };
+  return OfWideFloat(x, at, [&](const NodeExpr& x) { return Apart(x, small, LogOfDouble); });
 }
 
 // log((1 + a) / (1 - a)) / 2.
 Tensor atanh(const Tensor& x, At at) {
-  return OfWideFloat(x, at, [](const NodeBuilder& rec, const UOp* x) {
-    return Mirrored(rec, x, [&](const UOp* a) {
-      const UOp* const rest = rec.Sub(rec.FullLike(a, 1), a);
-      return rec.Scale(Log1p(rec, Over(rec, rec.Scale(a, 2), rest)), 0.5);
-    });
+  return OfWideFloat(x, at, [](const NodeExpr& x) {
+    return Mirrored(x, [](const NodeExpr& a) { return Log1p(a * 2 / (1 - a)) * 0.5; });
   });
 }
 
+// By its series up to 1, from there as 1 - exp(-a^2) p((a - 3) / (a + 3)) / (1 + 2a).
 Tensor erf(const Tensor& x, At at) {
-  return OfWideFloat(x, at, [](const NodeBuilder& rec, const UOp* x) {
-    return Mirrored(rec, x, [&](const UOp* a) {
-      const auto number = [&](double value) { return rec.FullLike(a, value); };
-      const UOp* const near = IsBelow(rec, a, 1);
-      const UOp* const low = Odd(rec, kErf, rec.Where(near, a, number(0)));
-      // From 6.5 on it is 1 in every type.
-      const UOp* const end = rec.Where(Less(rec, number(6.5), a), number(6.5), a);
-      const UOp* const b = rec.Where(near, number(1), end);
-      const UOp* const place = Over(rec, Plus(rec, b, -3), Plus(rec, b, 3));
-      const UOp* const e = rec.Alu(Op::kExp, Neg(rec, rec.Mul(b, b)));
-      const UOp* const rest =
-          Over(rec, rec.Mul(e, Evaluate(rec, kErfc, place)), Plus(rec, rec.Scale(b, 2), 1));
-      return rec.Where(near, low, rec.Sub(number(1), rest));
+  return OfWideFloat(x, at, [](const NodeExpr& x) {
+    return Mirrored(x, [](const NodeExpr& a) {
+      const NodeExpr is_near = a < 1;
+      const NodeExpr low = Odd(kErf, Where(is_near, a, 0));
+      const NodeExpr end = Where(a > 6.5, 6.5, a);  // from there on it is 1 in every type
+      const NodeExpr b = Where(is_near, 1, end);
+      const NodeExpr rest = Exp(-(b * b)) * Evaluate(kErfc, (b - 3) / (b + 3)) / (b * 2 + 1);
+      return Where(is_near, low, 1 - rest);
     });
   });
 }

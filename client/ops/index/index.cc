@@ -6,6 +6,7 @@
 #include "client/capture/step_observer.h"
 #include "client/lazy/items.h"
 #include "client/lazy/node_builder.h"
+#include "client/lazy/node_expr.h"
 #include "client/lazy/operands.h"
 #include "client/ops/index/part_of.h"
 #include "client/ops/index/spans.h"
@@ -17,9 +18,12 @@ namespace outboard {
 using internal::DimsToString;
 using internal::FromTheEnd;
 using internal::IndexNode;
+using internal::Iota;
 using internal::NodeBuilder;
+using internal::NodeExpr;
 using internal::Span;
 using internal::SpanOf;
+using internal::TensorOf;
 
 namespace {
 
@@ -149,19 +153,16 @@ const UOp* WithRows(const NodeBuilder& rec, const UOp* view, const Together& t, 
   value = rec.Broadcast(value, DimsAround(view, t, t.index->shape));
   if (count == Dim(0) || length == Dim(0)) return view;
   value = rec.Reshape(value, DimsAround(view, t, {count}));
-  const UOp* const index = rec.Cast(t.index, internal::PlaceType(t.index));
+  const NodeExpr index = NodeExpr(rec, t.index).Cast(internal::PlaceType(t.index));
   const Shape pairs = {length, count};
-  const UOp* const is_named =
-      rec.Alu(Op::kCmpEq, rec.Expand(rec.Reshape(index, {Dim(1), count}), pairs),
-              rec.IotaAlong(index->dtype, pairs, 0));
-  const UOp* const order = rec.IotaAlong(DType::kI32, pairs, 1);
-  const UOp* const last = rec.Squeeze(
-      rec.Reduce(Op::kMax, rec.Where(is_named, order, rec.FullLike(order, -1)), {1}), {1});
+  const NodeExpr is_named =
+      index.Reshape({Dim(1), count}).Expand(pairs) == Iota(rec, index->dtype, pairs, 0);
+  const NodeExpr last = Where(is_named, Iota(rec, DType::kI32, pairs, 1), -1).Max({1}).Squeeze({1});
   const UOp* const old = Joined(rec, view, t);
   Shape ones(old->shape.size(), Dim(1));
   ones[t.at] = length;
-  const UOp* const is_written = rec.Alu(Op::kCmpLt, rec.FullLike(last, -1), last);
-  const UOp* const y = rec.Where(rec.Expand(rec.Reshape(is_written, ones), old->shape),
+  const NodeExpr is_written = last > -1;
+  const UOp* const y = rec.Where(is_written.Reshape(ones).Expand(old->shape),
                                  internal::Gather(rec, value, static_cast<int>(t.at), last), old);
   Shape turned;
   std::vector<int64_t> back(t.order.size());
@@ -235,9 +236,10 @@ Tensor part(const Tensor& x, const std::vector<Index>& indices) {
 }
 
 void set_items(Tensor& x, const std::vector<Index>& indices, const Arg& value) {
+  const CallSite site(value.at());
   const Tensor now = with_items(x, indices, value);
   if (Lasts(*x.value())) {
-    x.assign(Arg(now, value.at()));
+    x.assign(now);
     return;
   }
   if (internal::StepObserver* const step = internal::StepObserver::Current(); step != nullptr)
@@ -271,7 +273,7 @@ Tensor Tensor::gather(int64_t axis, const Tensor& index, At at) const {
 
 Tensor Tensor::one_hot(int64_t classes, DType dtype, At at) const {
   const NodeBuilder rec(at);
-  const UOp* const x = NodeIn(rec);
+  const NodeExpr x = ExprOf(rec, *this);
   if (!IsInt(x->dtype))
     rec.Invalid(absl::StrCat("one_hot: needs integers, not ", std::string(Name(x->dtype))));
   Shape ones(x->shape.begin(), x->shape.end()), full = ones;
@@ -279,9 +281,8 @@ Tensor Tensor::one_hot(int64_t classes, DType dtype, At at) const {
   full.emplace_back(classes);
   const bool wide = ByteWidth(x->dtype) == 8 || x->dtype == DType::kU32;
   const DType type = wide ? DType::kI64 : DType::kI32;
-  const UOp* const wanted = rec.Expand(rec.Reshape(rec.Cast(x, type), ones), full);
-  const UOp* const hot = rec.Alu(Op::kCmpEq, rec.IotaAlong(type, full, x->rank()), wanted);
-  return FromNode(rec, rec.Cast(hot, dtype));
+  const NodeExpr wanted = x.Cast(type).Reshape(ones).Expand(full);
+  return TensorOf((Iota(rec, type, full, x->rank()) == wanted).Cast(dtype));
 }
 
 }  // namespace outboard

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "client/lazy/node_builder.h"
+#include "client/lazy/node_expr.h"
 #include "client/lazy/operands.h"
 #include "client/ops/elementwise/promote.h"
 #include "client/ops/window/windows.h"
@@ -11,7 +11,10 @@
 namespace outboard {
 
 using internal::DimsToString;
+using internal::Iota;
 using internal::NodeBuilder;
+using internal::NodeExpr;
+using internal::TensorOf;
 
 namespace {
 
@@ -92,11 +95,9 @@ Tensor scatter(const Tensor& x, int64_t axis, const Tensor& index, const Arg& sr
   const UOp* const points = given.points;
   const int last_axis = points->rank() - 1;
   if (points->shape[last_axis] == Dim(0)) return x;
-  const UOp* const order = rec.IotaAlong(DType::kI32, points->shape, last_axis);
-  const UOp* const last = rec.Squeeze(
-      rec.Reduce(Op::kMax, rec.Where(points, order, rec.FullLike(order, -1)), {last_axis}),
-      {last_axis});
-  const UOp* const is_written = rec.Alu(Op::kCmpLt, rec.FullLike(last, -1), last);
+  const NodeExpr order = Iota(rec, DType::kI32, points->shape, last_axis);
+  const NodeExpr last = Where({rec, points}, order, -1).Max({last_axis}).Squeeze({last_axis});
+  const NodeExpr is_written = last > -1;
   const UOp* const written = internal::GatherAlong(rec, given.src, given.axis, last);
   return Tensor::FromNode(
       rec, rec.Where(Whole(rec, given, is_written), Whole(rec, given, written), given.x));
@@ -113,32 +114,32 @@ Tensor scatter_reduce(const Tensor& x, int64_t axis, const Tensor& index, const 
   const DType type = is_mean ? FloatOf(dtype) : dtype;
   const DType wide = AccumulateType(type);
   const int last = given.points->rank() - 1;
-  const UOp* own = rec.Cast(given.x, wide);
-  const UOp* elements = rec.Cast(Elements(rec, given), wide);
-  if (is_min) own = internal::Mirror(rec, own), elements = internal::Mirror(rec, elements);
+  const auto turned = [&](const NodeExpr& x) {
+    return is_min ? x.With(internal::Mirror(rec, x)) : x;
+  };
+  const auto whole = [&](const NodeExpr& x) { return x.With(Whole(rec, given, x)); };
+  const NodeExpr points(rec, given.points), own = turned(NodeExpr(rec, given.x).Cast(wide));
+  const NodeExpr elements = turned(NodeExpr(rec, Elements(rec, given)).Cast(wide));
   Op op = Op::kAdd;
-  const UOp* neutral = rec.FullLike(elements, 0);
+  NodeExpr neutral = elements.Full(0);
   if (how == ScatterReduce::kProd) {
     op = Op::kMul;
-    neutral = rec.FullLike(elements, 1);
+    neutral = elements.Full(1);
   } else if (how == ScatterReduce::kMax || is_min) {
     op = Op::kMax;
-    neutral = IsFloat(wide) ? rec.FullLike(elements, -std::numeric_limits<double>::infinity())
-                            : rec.Full(rec.ConstInt(wide, IntMin(wide)), elements->shape);
+    neutral = IsFloat(wide) ? elements.Full(-std::numeric_limits<double>::infinity())
+                            : elements.FullInt(IntMin(wide));
   }
-  const UOp* y =
-      Whole(rec, given, rec.Reduce(op, rec.Where(given.points, elements, neutral), {last}));
-  const UOp* count =
-      Whole(rec, given, rec.Reduce(Op::kAdd, rec.Cast(given.points, DType::kI32), {last}));
-  const UOp* const is_touched = rec.Alu(Op::kCmpNe, count, rec.FullLike(count, 0));
-  if (include_self) y = rec.Alu(op, own, y);
+  const NodeExpr counted = Where(points, elements, neutral);
+  NodeExpr y = whole(counted.With(rec.Reduce(op, counted, {last})));
+  NodeExpr count = whole(points.Cast(DType::kI32).Sum({last}));
+  const NodeExpr is_touched = count != 0;
+  if (include_self) y = own.Binary(op, y);
   if (is_mean) {
-    if (include_self) count = rec.Add(count, rec.FullLike(count, 1));
-    const UOp* const parts = rec.Where(is_touched, count, rec.FullLike(count, 1));
-    y = rec.Alu(Op::kFDiv, y, rec.Cast(parts, wide));
+    if (include_self) count = count + 1;
+    y = y / Where(is_touched, count, 1).Cast(wide);
   }
-  y = rec.Where(is_touched, y, own);
-  return Tensor::FromNode(rec, rec.Cast(is_min ? internal::Mirror(rec, y) : y, type));
+  return TensorOf(turned(Where(is_touched, y, own)).Cast(type));
 }
 
 }  // namespace outboard

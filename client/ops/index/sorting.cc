@@ -7,14 +7,15 @@
 #include <bit>
 
 #include "absl/strings/str_cat.h"
-#include "client/lazy/node_builder.h"
+#include "client/lazy/node_expr.h"
 #include "client/ops/window/windows.h"
 
 namespace outboard {
 
-using internal::DimsToString;
-using internal::GatherAlong;
+using internal::Iota;
 using internal::NodeBuilder;
+using internal::NodeExpr;
+using internal::TensorOf;
 
 namespace {
 
@@ -23,73 +24,64 @@ constexpr int64_t kBlockMin = 64;
 
 // Rows of elements on their way to their places: for each the key and its place in the row of x.
 struct Lanes {
-  const UOp* key;    // [rows, n], i32 or i64
-  const UOp* place;  // [rows, n], i32
+  NodeExpr key;    // [rows, n], i32 or i64
+  NodeExpr place;  // [rows, n], i32
 };
 
-const UOp* FullInt(const NodeBuilder& rec, const UOp* like, int64_t value) {
-  return rec.Full(rec.ConstInt(like->dtype, value), like->shape);
+NodeExpr GatherAlong(const NodeExpr& x, int axis, const NodeExpr& index) {
+  return x.With(internal::GatherAlong(x.rec(), x, axis, index));
 }
 
 // A signed integer for each element, ordered as the elements are. Those of floats: their bits, all
 // but the sign turned over where that is set; NaN is above infinity.
-const UOp* KeyOf(const NodeBuilder& rec, const UOp* x) {
+NodeExpr KeyOf(const NodeExpr& x) {
   const bool wide = ByteWidth(x->dtype) == 8;
   const DType type = wide ? DType::kI64 : DType::kI32;
   const int64_t most = wide ? INT64_MAX : INT32_MAX;
   if (!IsFloat(x->dtype)) {
-    if (x->dtype != DType::kU32 && x->dtype != DType::kU64) return rec.Cast(x, type);
-    const UOp* const bits = rec.Make(Op::kBitcast, type, {x});
-    return rec.Alu(Op::kXor, bits, FullInt(rec, bits, -most - 1));
+    if (x->dtype != DType::kU32 && x->dtype != DType::kU64) return x.Cast(type);
+    const NodeExpr bits = Bitcast(x, type);
+    return bits ^ bits.FullInt(-most - 1);
   }
-  const UOp* const number = rec.Cast(x, wide ? DType::kF64 : DType::kF32);
-  const UOp* const bits = rec.Make(Op::kBitcast, type, {number});
-  const UOp* const turned = rec.Alu(Op::kXor, bits, FullInt(rec, bits, most));
-  const UOp* key = rec.Where(rec.Alu(Op::kCmpLt, bits, FullInt(rec, bits, 0)), turned, bits);
-  const UOp* const is_zero = rec.Alu(Op::kCmpEq, number, rec.FullLike(number, 0));
-  key = rec.Where(is_zero, FullInt(rec, bits, 0), key);  // -0.0 too
-  return rec.Where(rec.Alu(Op::kCmpNe, number, number), FullInt(rec, bits, most), key);
+  const NodeExpr number = x.Cast(wide ? DType::kF64 : DType::kF32);
+  const NodeExpr bits = Bitcast(number, type), zero = bits.FullInt(0), nan = bits.FullInt(most);
+  const NodeExpr key = Where(bits < zero, bits ^ nan, bits);
+  return Where(IsNan(number), nan, Where(number == 0, zero, key));  // -0.0 is 0 too
 }
 
 // The first k of each row. An element's rank is the count of those that come before it; the one of
 // rank r goes to place r.
-Lanes FirstByRank(const NodeBuilder& rec, const Lanes& x, int64_t k) {
+Lanes FirstByRank(const Lanes& x, int64_t k) {
+  const NodeBuilder& rec = x.key.rec();
   const Dim rows = x.key->shape[0], n = x.key->shape[1];
   const Shape pairs = {rows, n, n};
-  const UOp* const mine = rec.Expand(rec.Reshape(x.key, {rows, n, 1}), pairs);
-  const UOp* const other = rec.Expand(rec.Reshape(x.key, {rows, 1, n}), pairs);
-  const UOp* const is_earlier = rec.Alu(Op::kCmpLt, rec.IotaAlong(DType::kI32, pairs, 2),
-                                        rec.IotaAlong(DType::kI32, pairs, 1));
-  const UOp* const comes_before =
-      rec.Where(is_earlier, rec.Not(rec.Alu(Op::kCmpLt, mine, other)),  // other <= mine
-                rec.Alu(Op::kCmpLt, other, mine));
-  const UOp* const count = rec.Reduce(Op::kAdd, rec.Cast(comes_before, DType::kI32), {2});
+  const NodeExpr mine = x.key.Reshape({rows, n, 1}).Expand(pairs);
+  const NodeExpr other = x.key.Reshape({rows, 1, n}).Expand(pairs);
+  const NodeExpr is_earlier = Iota(rec, DType::kI32, pairs, 2) < Iota(rec, DType::kI32, pairs, 1);
+  const NodeExpr comes_before = Where(is_earlier, !(mine < other), other < mine);
+  const NodeExpr count = comes_before.Cast(DType::kI32).Sum({2});
   // Kept: computed again for each place, n^2 comparisons would be n^3.
-  const UOp* const rank = rec.Alu(Op::kContiguous, rec.Reshape(count, {rows, 1, n}));
+  const NodeExpr rank = count.Reshape({rows, 1, n}).Contiguous();
   const Shape full = {rows, Dim(k), n};
-  const UOp* const is_here =
-      rec.Alu(Op::kCmpEq, rec.Expand(rank, full), rec.IotaAlong(DType::kI32, full, 1));
-  const UOp* const i = rec.IotaAlong(DType::kI32, full, 2);
-  const UOp* const from = rec.Alu(
-      Op::kContiguous,
-      rec.Squeeze(rec.Reduce(Op::kAdd, rec.Where(is_here, i, rec.FullLike(i, 0)), {2}), {2}));
-  return {GatherAlong(rec, x.key, 1, from), GatherAlong(rec, x.place, 1, from)};
+  const NodeExpr is_here = rank.Expand(full) == Iota(rec, DType::kI32, full, 1);
+  const NodeExpr from =
+      Where(is_here, Iota(rec, DType::kI32, full, 2), 0).Sum({2}).Squeeze({2}).Contiguous();
+  return {GatherAlong(x.key, 1, from), GatherAlong(x.place, 1, from)};
 }
 
 // The lanes as rows of `width` elements. What fills the last row comes after everything else.
-Lanes Blocks(const NodeBuilder& rec, const Lanes& x, int64_t width) {
+Lanes Blocks(const Lanes& x, int64_t width) {
   const int64_t n = x.key->shape[1].value(), count = (n + width - 1) / width;
   const Shape lo_hi = {0, 0, 0, Dim(count * width - n)};
   const Shape blocks = {Dim(x.key->shape[0].value() * count), Dim(width)};
-  const UOp* const key = rec.Pad(x.key, lo_hi);
-  const UOp* const inside = rec.Pad(FullInt(rec, x.key, 1), lo_hi);
-  const UOp* const last = FullInt(rec, key, IntMax(key->dtype));
-  const UOp* const is_real = rec.Alu(Op::kCmpNe, inside, FullInt(rec, inside, 0));
-  return {rec.Reshape(rec.Where(is_real, key, last), blocks),
-          rec.Reshape(rec.Pad(x.place, lo_hi), blocks)};
+  const auto padded = [&](const NodeExpr& x) { return x.With(x.rec().Pad(x, lo_hi)); };
+  const NodeExpr key = padded(x.key), inside = padded(x.key.FullInt(1));
+  const NodeExpr filled = Where(inside != inside.FullInt(0), key, key.FullInt(IntMax(key->dtype)));
+  return {filled.Reshape(blocks), padded(x.place).Reshape(blocks)};
 }
 
-Sorted FirstOf(const NodeBuilder& rec, const UOp* x, int64_t axis, int64_t k, bool descending) {
+Sorted FirstOf(const NodeExpr& x, int64_t axis, int64_t k, bool descending) {
+  const NodeBuilder& rec = x.rec();
   const int place = rec.Axis(axis, x->rank());
   const int64_t n = rec.LengthOf(x, place);
   if (k < 0 || k > n) rec.Invalid(absl::StrCat("topk: ", k, " of an axis of ", n));
@@ -105,35 +97,32 @@ Sorted FirstOf(const NodeBuilder& rec, const UOp* x, int64_t axis, int64_t k, bo
   turned.back() = Dim(k);
   const int64_t count = rec.CountOf(x->shape), rows = n == 0 ? 0 : count / n;
   if (rows == 0 || k == 0) {
-    const UOp* const none = rec.Full(rec.ConstInt(DType::kI32, 0), turned);
-    const UOp* const indices = rec.Permute(none, back);
+    const NodeExpr none(rec, rec.Full(rec.ConstInt(DType::kI32, 0), turned));
+    const NodeExpr indices = none.Permute(back);
     Shape begin_end;
     for (const Dim& dim : indices->shape) begin_end.insert(begin_end.end(), {Dim(0), dim});
-    return {Tensor::FromNode(rec, rec.Shrink(x, begin_end)), Tensor::FromNode(rec, indices)};
+    return {TensorOf({rec, rec.Shrink(x, begin_end)}), TensorOf(indices)};
   }
-  const UOp* key = KeyOf(rec, rec.Reshape(rec.Permute(x, order), {Dim(rows), Dim(n)}));
-  if (descending) key = rec.Alu(Op::kXor, key, FullInt(rec, key, -1));
-  Lanes lanes = {rec.Alu(Op::kContiguous, key), rec.IotaAlong(DType::kI32, key->shape, 1)};
+  NodeExpr key = KeyOf(x.Permute(order).Reshape({Dim(rows), Dim(n)}));
+  if (descending) key = key ^ key.FullInt(-1);
+  Lanes lanes = {key.Contiguous(), Iota(rec, DType::kI32, key->shape, 1)};
   const auto best = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(k)));
   const int64_t width = std::max(2 * best, kBlockMin);
   while (lanes.key->shape[1].value() > width) {
-    lanes = FirstByRank(rec, Blocks(rec, lanes, width), best);
+    lanes = FirstByRank(Blocks(lanes, width), best);
     const Shape joined = {Dim(rows), Dim(lanes.key->shape[0].value() / rows * best)};
-    lanes = {rec.Alu(Op::kContiguous, rec.Reshape(lanes.key, joined)),
-             rec.Alu(Op::kContiguous, rec.Reshape(lanes.place, joined))};
+    lanes = {lanes.key.Reshape(joined).Contiguous(), lanes.place.Reshape(joined).Contiguous()};
   }
-  const UOp* const first = FirstByRank(rec, lanes, k).place;
-  const UOp* const indices = rec.Permute(rec.Reshape(first, turned), back);
-  return {Tensor::FromNode(rec, GatherAlong(rec, x, place, indices)),
-          Tensor::FromNode(rec, indices)};
+  const NodeExpr indices = FirstByRank(lanes, k).place.Reshape(turned).Permute(back);
+  return {TensorOf(GatherAlong(x, place, indices)), TensorOf(indices)};
 }
 
 }  // namespace
 
 Sorted sort(const Tensor& x, int64_t axis, bool descending, At at) {
   const NodeBuilder rec(at);
-  const UOp* const node = x.NodeIn(rec);
-  return FirstOf(rec, node, axis, rec.LengthOf(node, rec.Axis(axis, node->rank())), descending);
+  const NodeExpr node = ExprOf(rec, x);
+  return FirstOf(node, axis, rec.LengthOf(node, rec.Axis(axis, node->rank())), descending);
 }
 
 Tensor argsort(const Tensor& x, int64_t axis, bool descending, At at) {
@@ -142,7 +131,7 @@ Tensor argsort(const Tensor& x, int64_t axis, bool descending, At at) {
 
 Sorted topk(const Tensor& x, int64_t k, int64_t axis, bool largest, At at) {
   const NodeBuilder rec(at);
-  return FirstOf(rec, x.NodeIn(rec), axis, k, largest);
+  return FirstOf(ExprOf(rec, x), axis, k, largest);
 }
 
 }  // namespace outboard

@@ -103,8 +103,7 @@ Factor WithoutRepeats(const NodeBuilder& rec, Factor x) {
     if (again == x.names.end()) continue;
     const int name = x.names[i];
     const int64_t other = again - x.names.begin();
-    const Tensor kept =
-        diagonal(Tensor::FromNode(rec, x.node), 0, static_cast<int64_t>(i), other, rec.at());
+    const Tensor kept = diagonal(Tensor::FromNode(rec, x.node), 0, static_cast<int64_t>(i), other);
     x.names.erase(again);
     x.names.erase(x.names.begin() + static_cast<int64_t>(i));
     x.names.push_back(name);

@@ -13,13 +13,13 @@ using internal::Operands;
 Tensor Tensor::matmul(const Arg& other, std::optional<DType> dtype) const {
   const NodeBuilder rec(other.at());
   if (!other.is_tensor()) rec.Invalid("matmul: needs two tensors");
-  const Operands x = internal::SameType(rec, Arg(*this, other.at()), other, "matmul");
+  const Operands x = internal::SameType(rec, *this, other, "matmul");
   const int rank_a = x.a->rank(), rank_b = x.b->rank();
   if (rank_a == 0 || rank_b == 0) rec.Invalid("matmul: a scalar has no rows");
   if (IsBool(x.a->dtype)) {  // whether any product is true
-    const Tensor a = FromNode(rec, x.a).cast(DType::kI32, other.at());
-    const Tensor b = FromNode(rec, x.b).cast(DType::kI32, other.at());
-    return a.matmul(Arg(b, other.at())).cast(dtype.value_or(DType::kBool), other.at());
+    const Tensor a = FromNode(rec, x.a).cast(DType::kI32);
+    const Tensor b = FromNode(rec, x.b).cast(DType::kI32);
+    return a.matmul(b).cast(dtype.value_or(DType::kBool));
   }
   // Vectors become a row and a column.
   Shape a(x.a->shape.begin(), x.a->shape.end()), b(x.b->shape.begin(), x.b->shape.end());
@@ -55,9 +55,9 @@ Tensor Tensor::dot(const Arg& other, std::optional<DType> dtype) const {
 }
 
 Tensor Tensor::linear(const Tensor& weight, const Tensor& bias, At at) const {
-  const Tensor y =
-      weight.rank(at) == 1 ? Arg(*this, at) * Arg(weight, at) : matmul(Arg(weight, at));
-  return bias.empty() ? y : Arg(y, at) + Arg(bias, at);
+  const CallSite site(at);
+  const Tensor y = weight.rank() == 1 ? *this * weight : matmul(weight);
+  return bias.empty() ? y : y + bias;
 }
 
 }  // namespace outboard

@@ -17,13 +17,17 @@
 #include "absl/strings/str_cat.h"
 #include "client/capture/step_observer.h"
 #include "client/lazy/node_builder.h"
+#include "client/lazy/node_expr.h"
 #include "client/lazy/thread_state.h"
 #include "client/ops/elementwise/promote.h"
 #include "client/tensor/tensor.h"
 
 namespace outboard {
 
+using internal::Iota;
 using internal::NodeBuilder;
+using internal::NodeExpr;
+using internal::TensorOf;
 using internal::ThreadState;
 using internal::ToShape;
 
@@ -65,26 +69,21 @@ ThreadState& internal::RandomState(const At& at) {
 namespace {
 
 // One u64 of random bits for each element of `dims`, as a flat node; moves the counter on.
-const UOp* Bits(const NodeBuilder& rec, const Dims& dims) {
+NodeExpr Bits(const NodeBuilder& rec, const Dims& dims) {
   int64_t count = 1;
   for (const int64_t dim : dims) {
     if (dim < 0) rec.Invalid(absl::StrCat("a dimension of ", dim));
     if (__builtin_mul_overflow(count, dim, &count)) rec.Invalid("so many random numbers overflow");
   }
   ThreadState& state = internal::RandomState(rec.at());
+  const auto node = [&](const std::shared_ptr<internal::TensorState>& value) {
+    return NodeExpr(rec, internal::NodeOfValue(value, rec.recording(), rec.at()));
+  };
   const Shape shape = {Dim(count)};
-  const UOp* const counter = internal::NodeOfValue(state.random_counter, rec.recording(), rec.at());
-  const UOp* const key = internal::NodeOfValue(state.random_key, rec.recording(), rec.at());
-  const UOp* const places =
-      rec.Add(rec.IotaAlong(DType::kU64, shape, 0), rec.Expand(counter, shape));
-  const UOp* const bits = rec.Alu(Op::kThreefry, places, rec.Expand(key, shape));
-  const UOp* const next = rec.Add(counter, rec.FullLike(counter, static_cast<double>(count)));
-  internal::AssignNode(state.random_counter, rec, next);
-  return bits;
-}
-
-const UOp* ShiftRight(const NodeBuilder& rec, const UOp* x, int bits) {
-  return bits == 0 ? x : rec.Alu(Op::kShr, x, rec.FullLike(x, bits));
+  const NodeExpr counter = node(state.random_counter), key = node(state.random_key);
+  const NodeExpr places = Iota(rec, DType::kU64, shape, 0) + counter.Expand(shape);
+  internal::AssignNode(state.random_counter, rec, counter + static_cast<double>(count));
+  return places.Binary(Op::kThreefry, key.Expand(shape));
 }
 
 // Digits of a float's significand: k / 2^digits is exact for k < 2^digits.
@@ -100,17 +99,16 @@ int Digits(DType dtype) {
 }
 
 // [0, 1) from the low word of each element (from all 64 bits for f64).
-const UOp* Uniform(const NodeBuilder& rec, const UOp* bits, DType dtype) {
+NodeExpr Uniform(const NodeExpr& bits, DType dtype) {
   const int digits = Digits(dtype);
-  const UOp* word = bits;
-  if (dtype != DType::kF64) word = rec.Cast(bits, DType::kU32);
-  const UOp* const top = ShiftRight(rec, word, (dtype == DType::kF64 ? 64 : 32) - digits);
-  return rec.Scale(rec.Cast(top, dtype), std::ldexp(1.0, -digits));
+  const NodeExpr top =
+      dtype == DType::kF64 ? bits >> (64 - digits) : bits.Cast(DType::kU32) >> (32 - digits);
+  return top.Cast(dtype) * std::ldexp(1.0, -digits);
 }
 
-void CheckFloat(const NodeBuilder& rec, DType dtype) {
+void CheckFloat(DType dtype) {
   if (!IsFloat(dtype))
-    rec.Invalid(absl::StrCat("random numbers of ", std::string(Name(dtype)), ": use randint"));
+    ThrowInvalid(absl::StrCat("random numbers of ", std::string(Name(dtype)), ": use randint"));
 }
 
 }  // namespace
@@ -126,37 +124,34 @@ void Tensor::manual_seed(uint64_t seed, At at) {
 
 Tensor Tensor::rand(const Dims& dims, DType dtype, At at) {
   const NodeBuilder rec(at);
-  CheckFloat(rec, dtype);
-  return FromNode(rec, rec.Reshape(Uniform(rec, Bits(rec, dims), dtype), ToShape(dims)));
+  CheckFloat(dtype);
+  return TensorOf(Uniform(Bits(rec, dims), dtype).Reshape(ToShape(dims)));
 }
 
 Tensor Tensor::uniform(const Dims& dims, double low, double high, DType dtype, At at) {
   const NodeBuilder rec(at);
-  CheckFloat(rec, dtype);
-  const UOp* const u = Uniform(rec, Bits(rec, dims), dtype);
+  CheckFloat(dtype);
   // 2u - 1 is exact, so that only one rounding is left where the range is symmetric, whether or not
   // a backend fuses the multiplication with the addition.
-  const UOp* const centred = rec.Add(rec.Scale(u, 2), rec.FullLike(u, -1));
-  const UOp* y = rec.Scale(centred, (high - low) / 2);
-  if (low + high != 0) y = rec.Add(y, rec.FullLike(y, (low + high) / 2));
-  return FromNode(rec, rec.Reshape(y, ToShape(dims)));
+  const NodeExpr centred = Uniform(Bits(rec, dims), dtype) * 2 - 1;
+  NodeExpr y = centred * ((high - low) / 2);
+  if (low + high != 0) y = y + (low + high) / 2;
+  return TensorOf(y.Reshape(ToShape(dims)));
 }
 
+// sqrt(-2 log(u)) sin(angle) (Box and Muller, 1958): the high word gives u of (0, 1], the low one
+// the angle.
 Tensor Tensor::randn(const Dims& dims, DType dtype, At at) {
   const NodeBuilder rec(at);
-  CheckFloat(rec, dtype);
-  // Box and Muller: the high word gives the radius, from (0, 1]; the low word the angle.
+  CheckFloat(dtype);
   const DType wide = AccumulateType(dtype);
-  const UOp* const bits = Bits(rec, dims);
-  const UOp* const high = ShiftRight(rec, rec.Cast(ShiftRight(rec, bits, 32), DType::kU32), 8);
-  const UOp* const low = ShiftRight(rec, rec.Cast(bits, DType::kU32), 8);
+  const NodeExpr bits = Bits(rec, dims);
+  const NodeExpr high = (bits >> 32).Cast(DType::kU32) >> 8, low = bits.Cast(DType::kU32) >> 8;
   const double unit = std::ldexp(1.0, -24);
-  const UOp* const high_float = rec.Cast(high, wide);
-  const UOp* const u = rec.Scale(rec.Add(high_float, rec.FullLike(high_float, 1)), unit);
-  const UOp* const angle = rec.Scale(rec.Cast(low, wide), unit * 2 * std::numbers::pi);
-  const UOp* const radius = rec.Alu(Op::kSqrt, rec.Scale(rec.Alu(Op::kLog, u), -2));
-  const UOp* const y = rec.Mul(radius, rec.Alu(Op::kSin, angle));
-  return FromNode(rec, rec.Reshape(rec.Cast(y, dtype), ToShape(dims)));
+  const NodeExpr u = (high.Cast(wide) + 1) * unit;
+  const NodeExpr angle = low.Cast(wide) * (unit * 2 * std::numbers::pi);
+  const NodeExpr y = Sqrt(Log(u) * -2) * Sin(angle);
+  return TensorOf(y.Cast(dtype).Reshape(ToShape(dims)));
 }
 
 Tensor Tensor::randint(const Dims& dims, int64_t low, int64_t high, At at) {
@@ -173,18 +168,17 @@ Tensor randint(const Dims& dims, int64_t low, int64_t high, DType dtype, At at) 
     rec.Invalid(absl::StrCat("randint: ", low, " to ", high, " is empty, beyond ",
                              std::string(Name(dtype)), " or more than 2^32 numbers"));
   // The high half of word * range: each value has the same share but for one part in 2^32.
-  const UOp* const word = rec.Cast(rec.Cast(Bits(rec, dims), DType::kU32), DType::kU64);
-  const UOp* const scaled = ShiftRight(rec, rec.Scale(word, static_cast<double>(range)), 32);
-  const UOp* y = rec.Cast(scaled, dtype);
+  const NodeExpr word = Bits(rec, dims).Cast(DType::kU32).Cast(DType::kU64);
+  NodeExpr y = ((word * static_cast<double>(range)) >> 32).Cast(dtype);
   // The range may be wider than the type has positive numbers: the sum wraps to the right value.
-  if (low != 0) y = rec.Add(y, rec.Full(rec.ConstInt(dtype, low), y->shape));
-  return Tensor::FromNode(rec, rec.Reshape(y, ToShape(dims)));
+  if (low != 0) y = y + y.FullInt(low);
+  return TensorOf(y.Reshape(ToShape(dims)));
 }
 
 Tensor normal(const Dims& dims, double mean, double std, DType dtype, At at) {
-  if (std < 0) ThrowInvalid(at, absl::StrCat("normal: std is ", std));
-  const Tensor y = Arg(Tensor::randn(dims, dtype, at), at) * Arg(std, at);
-  return Arg(y, at) + Arg(mean, at);
+  const CallSite site(at);
+  if (std < 0) ThrowInvalid(absl::StrCat("normal: std is ", std));
+  return Tensor::randn(dims, dtype) * std + mean;
 }
 
 namespace {
@@ -196,6 +190,12 @@ double CountFrom(const Dims& dims, size_t first) {
   return std::max(count, 1.0);
 }
 
+// The product of all but the first dimension.
+double FanIn(const Dims& dims, const char* what) {
+  if (dims.empty()) ThrowInvalid(absl::StrCat(what, ": a scalar has no fan-in"));
+  return CountFrom(dims, 1);
+}
+
 }  // namespace
 
 Tensor scaled_uniform(const Dims& dims, DType dtype, At at) {
@@ -203,21 +203,26 @@ Tensor scaled_uniform(const Dims& dims, DType dtype, At at) {
   return Tensor::uniform(dims, -bound, bound, dtype, at);
 }
 
+// Glorot and Bengio (2010).
 Tensor glorot_uniform(const Dims& dims, DType dtype, At at) {
-  if (dims.empty()) ThrowInvalid(at, "glorot_uniform: a scalar has no fan-in");
-  const double bound = std::sqrt(6 / (static_cast<double>(dims[0]) + CountFrom(dims, 1)));
-  return Tensor::uniform(dims, -bound, bound, dtype, at);
+  const CallSite site(at);
+  const double fan_in = FanIn(dims, "glorot_uniform");
+  const double bound = std::sqrt(6 / (static_cast<double>(dims[0]) + fan_in));
+  return Tensor::uniform(dims, -bound, bound, dtype);
 }
 
+// He et al. (2015), as the next.
 Tensor kaiming_normal(const Dims& dims, double a, DType dtype, At at) {
-  if (dims.empty()) ThrowInvalid(at, "kaiming_normal: a scalar has no fan-in");
-  return normal(dims, 0, std::sqrt(2 / ((1 + a * a) * CountFrom(dims, 1))), dtype, at);
+  const CallSite site(at);
+  const double fan_in = FanIn(dims, "kaiming_normal");
+  return normal(dims, 0, std::sqrt(2 / ((1 + a * a) * fan_in)), dtype);
 }
 
 Tensor Tensor::kaiming_uniform(const Dims& dims, double a, DType dtype, At at) {
-  if (dims.empty()) ThrowInvalid(at, "kaiming_uniform: a scalar has no fan-in");
-  const double bound = std::sqrt(6 / ((1 + a * a) * CountFrom(dims, 1)));
-  return uniform(dims, -bound, bound, dtype, at);
+  const CallSite site(at);
+  const double fan_in = FanIn(dims, "kaiming_uniform");
+  const double bound = std::sqrt(6 / ((1 + a * a) * fan_in));
+  return uniform(dims, -bound, bound, dtype);
 }
 
 }  // namespace outboard

@@ -3,39 +3,41 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "client/lazy/node_builder.h"
+#include "client/lazy/node_expr.h"
 #include "client/ops/elementwise/promote.h"
 
 namespace outboard {
 
 using internal::DimsToString;
 using internal::NodeBuilder;
+using internal::NodeExpr;
+using internal::TensorOf;
 
 namespace {
 
 // [C] beside [B, C, ...].
-Tensor AlongChannels(const Tensor& parameter, const Tensor& x, const char* what, const At& at) {
-  const NodeBuilder rec(at);
-  const UOp* const p = parameter.NodeIn(rec);
-  const UOp* const node = x.NodeIn(rec);
+Tensor AlongChannels(const Tensor& parameter, const Tensor& x, const char* what) {
+  const NodeBuilder rec;
+  const NodeExpr p = ExprOf(rec, parameter), node = ExprOf(rec, x);
   if (p->rank() != 1 || p->shape[0] != node->shape[1])
     rec.Invalid(
         absl::StrCat(what, ": ", DimsToString(p->shape), " beside ", DimsToString(node->shape)));
   Shape ones(node->rank(), Dim(1));
   ones[1] = node->shape[1];
-  return Tensor::FromNode(rec, rec.Reshape(p, ones));
+  return TensorOf(p.Reshape(ones));
 }
 
 }  // namespace
 
+// (x - mean) * invstd * weight + bias (Ioffe and Szegedy, 2015).
 Tensor Tensor::batchnorm(const Tensor& weight, const Tensor& bias, const Tensor& mean,
                          const Tensor& invstd, const Axes& axes, At at) const {
   const NodeBuilder rec(at);
-  const UOp* x = NodeIn(rec);
-  DType type = FloatOf(x->dtype);  // weights do not fit integers
+  const NodeExpr given = ExprOf(rec, *this);
+  DType type = FloatOf(given->dtype);  // weights do not fit integers
   for (const Tensor* tensor : {&weight, &bias, &mean, &invstd})
-    if (!tensor->empty()) type = Promote(type, tensor->dtype(at)).value_or(type);
-  x = rec.Cast(x, type);
+    if (!tensor->empty()) type = Promote(type, tensor->dtype()).value_or(type);
+  const NodeExpr x = given.Cast(type);
   for (const int64_t axis : axes)
     if (axis >= x->rank() || axis < -x->rank())
       rec.Invalid(absl::StrCat("batchnorm: ", DimsToString(x->shape), " has no axis ", axis));
@@ -45,25 +47,27 @@ Tensor Tensor::batchnorm(const Tensor& weight, const Tensor& bias, const Tensor&
     lengths.push_back(x->shape[axis]);
   }
   const auto along = [&](const Tensor& tensor) {
-    const UOp* const t = rec.Cast(tensor.NodeIn(rec), type);
-    if (t->shape == ShapeView(lengths)) return rec.Expand(rec.Reshape(t, ones), x->shape);
+    const NodeExpr t = ExprOf(rec, tensor).Cast(type);
+    if (t->shape == ShapeView(lengths)) return t.Reshape(ones).Expand(x->shape);
     if (t->shape != ShapeView(ones))
       rec.Invalid(
           absl::StrCat("batchnorm: ", DimsToString(t->shape), " beside ", DimsToString(x->shape)));
-    return rec.Expand(t, x->shape);
+    return t.Expand(x->shape);
   };
-  const UOp* y = rec.Mul(rec.Sub(x, along(mean)), along(invstd));
-  if (!weight.empty()) y = rec.Mul(y, along(weight));
-  if (!bias.empty()) y = rec.Add(y, along(bias));
-  return FromNode(rec, y);
+  NodeExpr y = (x - along(mean)) * along(invstd);
+  if (!weight.empty()) y = y * along(weight);
+  if (!bias.empty()) y = y + along(bias);
+  return TensorOf(y);
 }
 
+// Ba, Kiros and Hinton (2016), without their weight and bias.
 Tensor Tensor::layernorm(const Axes& axes, double eps, At at) const {
-  const Tensor away = Arg(*this, at) - Arg(mean(axes, true, at), at);
-  const Tensor variance = away.square(at).mean(axes, true, at);
-  return Arg(away, at) * Arg(Tensor(Arg(variance, at) + Arg(eps, at)).rsqrt(at), at);
+  const CallSite site(at);
+  const Tensor y = *this - mean(axes, true);
+  return y * (y.square().mean(axes, true) + eps).rsqrt();
 }
 
+// Wu and He (2018).
 Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias,
                   double eps, At at) {
   constexpr char kName[] = "group_norm";
@@ -75,19 +79,19 @@ Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const T
   if (groups < 1 || channels % groups != 0)
     rec.Invalid(absl::StrCat(kName, ": ", channels, " channels in ", groups, " groups"));
   SymShape sizes;
-  for (int64_t i = 0; i < node->rank(); ++i) sizes.push_back(x.size(i, at));
-  Tensor y = x.reshape({sizes[0], groups, -1}, at).layernorm(-1, eps, at).reshape(sizes, at);
-  if (!weight.empty()) y = Arg(y, at) * Arg(AlongChannels(weight, y, kName, at), at);
-  return bias.empty() ? y : Arg(y, at) + Arg(AlongChannels(bias, y, kName, at), at);
+  for (int64_t i = 0; i < node->rank(); ++i) sizes.push_back(x.size(i));
+  Tensor y = x.reshape({sizes[0], groups, -1}).layernorm(-1, eps).reshape(sizes);
+  if (!weight.empty()) y = y * AlongChannels(weight, y, kName);
+  return bias.empty() ? y : y + AlongChannels(bias, y, kName);
 }
 
+// Zhang and Sennrich (2019).
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps, At at) {
-  const DType type = x.dtype(at);
-  const Tensor wide = x.cast(AccumulateType(FloatOf(type)), at);
-  const Tensor square = wide.square(at).mean(-1, true, at);
-  const Tensor scale = Tensor(Arg(square, at) + Arg(eps, at)).rsqrt(at);
-  const Tensor y = Tensor(Arg(wide, at) * Arg(scale, at)).cast(FloatOf(type), at);
-  return weight.empty() ? y : Arg(y, at) * Arg(weight, at);
+  const CallSite site(at);
+  const DType type = FloatOf(x.dtype());
+  const Tensor wide = x.cast(AccumulateType(type));
+  const Tensor y = (wide * (wide.square().mean(-1, true) + eps).rsqrt()).cast(type);
+  return weight.empty() ? y : y * weight;
 }
 
 BatchStatistics batch_statistics(const Tensor& x, At at) {
@@ -98,36 +102,32 @@ BatchStatistics batch_statistics(const Tensor& x, At at) {
   Dims axes;
   for (int64_t i = 0; i < node->rank(); ++i)
     if (i != 1) axes.push_back(i);
-  const Tensor mean = x.mean(axes, false, at);
-  const Tensor held = AlongChannels(mean.detach(at), x, "batch_statistics", at);
-  const Tensor away = Arg(x, at) - Arg(held, at);
-  return {mean, away.square(at).mean(axes, false, at)};
+  const Tensor mean = x.mean(axes);
+  const Tensor y = x - AlongChannels(mean.detach(), x, "batch_statistics");
+  return {mean, y.square().mean(axes)};
 }
 
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
                   RunningStatistics& running, double momentum, double eps, At at) {
+  const CallSite site(at);
   const auto normalised = [&](const Tensor& mean, const Tensor& variance) {
-    const Tensor invstd = Tensor(Arg(variance, at) + Arg(eps, at)).rsqrt(at);
-    return x.batchnorm(weight, bias, mean, invstd, 1, at);
+    return x.batchnorm(weight, bias, mean, (variance + eps).rsqrt());
   };
   const bool tracked = !running.mean.empty();
   if (tracked && !Tensor::training()) return normalised(running.mean, running.variance);
-  const auto& [mean, variance] = batch_statistics(x, at);
+  const auto& [mean, variance] = batch_statistics(x);
   if (!tracked || !Tensor::training()) return normalised(mean, variance);
-  const int64_t channels = x.shape(1, at);
-  if (running.mean.shape(0, at) != channels)
-    ThrowInvalid(
-        at, absl::StrCat("batch_norm: ", channels, " channels, not ", running.mean.shape(0, at)));
-  const auto count = static_cast<double>(x.numel(at) / std::max<int64_t>(channels, 1));
+  const int64_t channels = x.shape(1);
+  if (running.mean.shape(0) != channels)
+    ThrowInvalid(absl::StrCat("batch_norm: ", channels, " channels, not ", running.mean.shape(0)));
+  const auto count = static_cast<double>(x.numel() / std::max<int64_t>(channels, 1));
   const double unbiased = count > 1 ? count / (count - 1) : 1;
   const auto towards = [&](Tensor& kept, const Tensor& batch, double factor) {
-    const Tensor before = Arg(kept, at) * Arg(1 - momentum, at);
-    const Tensor added = Arg(batch.detach(at), at) * Arg(momentum * factor, at);
-    kept.assign(Arg(Arg(before, at) + Arg(added, at), at));
+    kept.assign(kept * (1 - momentum) + batch.detach() * (momentum * factor));
   };
   towards(running.mean, mean, 1);
   towards(running.variance, variance, unbiased);
-  if (!running.count.empty()) running.count.assign(Arg(Arg(running.count, at) + Arg(1, at), at));
+  if (!running.count.empty()) running.count.assign(running.count + 1);
   return normalised(mean, variance);
 }
 

@@ -4,99 +4,95 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "client/lazy/node_builder.h"
 #include "client/lazy/operands.h"
-#include "client/ops/elementwise/promote.h"
-#include "client/tensor/tensor.h"
+#include "client/ops/elementwise/float_functions.h"
 
 namespace outboard {
 
+using internal::Iota;
 using internal::Mirror;
 using internal::NodeBuilder;
+using internal::NodeExpr;
+using internal::TensorOf;
 
 namespace {
 
 using AxisList = std::vector<int64_t>;
 
 // Adds up in a type wide enough, and gives floats their own type back.
-const UOp* SumOf(const NodeBuilder& rec, const UOp* x, const AxisList& axes) {
+NodeExpr SumOf(const NodeExpr& x, const AxisList& axes) {
   const DType sum = SumType(x->dtype);
-  return rec.Cast(rec.Reduce(Op::kAdd, rec.Cast(x, AccumulateType(sum)), axes), sum);
+  return x.Cast(AccumulateType(sum)).Sum(axes).Cast(sum);
 }
 
-int64_t CountOver(const NodeBuilder& rec, const UOp* x, const AxisList& axes) {
+int64_t CountOver(const NodeExpr& x, const AxisList& axes) {
   int64_t count = 1;
-  for (const int64_t axis : axes) count *= rec.LengthOf(x, axis);
+  for (const int64_t axis : axes) count *= x.rec().LengthOf(x, axis);
   return count;
 }
 
 // The same as a node of the shape and type of `like`, where some lengths are of variables.
-const UOp* CountLike(const NodeBuilder& rec, const UOp* like, const UOp* x, const AxisList& axes) {
-  const UOp* count = rec.ConstInt(DType::kI64, 1);
+NodeExpr CountLike(const NodeExpr& like, const NodeExpr& x, const AxisList& axes) {
+  const NodeBuilder& rec = x.rec();
+  NodeExpr count(rec, rec.ConstInt(DType::kI64, 1));
   for (const int64_t axis : axes) {
     const Dim& dim = x->shape[axis];
     count =
-        rec.Mul(count, dim.is_const() ? rec.ConstInt(DType::kI64, dim.value()) : dim.expression());
+        count * x.With(dim.is_const() ? rec.ConstInt(DType::kI64, dim.value()) : dim.expression());
   }
-  return rec.Full(rec.Cast(count, like->dtype), like->shape);
+  return x.With(rec.Full(count.Cast(like->dtype), like->shape));
 }
 
-bool IsStaticOver(const UOp* x, const AxisList& axes) {
+bool IsStaticOver(const NodeExpr& x, const AxisList& axes) {
   return std::all_of(axes.begin(), axes.end(),
                      [&](int64_t axis) { return x->shape[axis].is_const(); });
 }
 
 // The mean over `axes`, which stay. Over nothing it is NaN, as 0 / 0.
-const UOp* MeanOf(const NodeBuilder& rec, const UOp* x, const AxisList& axes) {
-  const UOp* const wide = rec.Cast(x, AccumulateType(FloatOf(x->dtype)));
-  const UOp* const sum = rec.Reduce(Op::kAdd, wide, axes);
-  if (!IsStaticOver(x, axes))
-    return rec.Cast(rec.Alu(Op::kFDiv, sum, CountLike(rec, sum, x, axes)), FloatOf(x->dtype));
-  const auto count = static_cast<double>(CountOver(rec, x, axes));
-  const UOp* const mean = count == 0 ? rec.FullLike(sum, std::numeric_limits<double>::quiet_NaN())
-                                     : rec.Scale(sum, 1 / count);
-  return rec.Cast(mean, FloatOf(x->dtype));
+NodeExpr MeanOf(const NodeExpr& x, const AxisList& axes) {
+  const DType dtype = FloatOf(x->dtype);
+  const NodeExpr sum = x.Cast(AccumulateType(dtype)).Sum(axes);
+  if (!IsStaticOver(x, axes)) return (sum / CountLike(sum, x, axes)).Cast(dtype);
+  const auto count = static_cast<double>(CountOver(x, axes));
+  const NodeExpr mean =
+      count == 0 ? sum.Full(std::numeric_limits<double>::quiet_NaN()) : sum * (1 / count);
+  return mean.Cast(dtype);
 }
 
-const UOp* MaxOf(const NodeBuilder& rec, const UOp* x, const AxisList& axes) {
-  if (!IsBool(x->dtype)) return rec.Reduce(Op::kMax, x, axes);
-  return rec.Cast(rec.Reduce(Op::kMax, rec.Cast(x, DType::kU8), axes), DType::kBool);
+NodeExpr MaxOf(const NodeExpr& x, const AxisList& axes) {
+  if (!IsBool(x->dtype)) return x.Max(axes);
+  return x.Cast(DType::kU8).Max(axes).Cast(DType::kBool);
 }
 
-// The first place along `axis` where x is as large as `top`.
-const UOp* PlaceOf(const NodeBuilder& rec, const UOp* x, int axis) {
-  const UOp* const top = rec.Expand(MaxOf(rec, x, {axis}), x->shape);
-  const int64_t length = rec.LengthOf(x, axis);
-  if (length == 0) rec.Invalid("argmax: the axis has no elements");
+NodeExpr Mirrored(const NodeExpr& x) { return x.With(Mirror(x.rec(), x)); }
+
+// The first place along `axis` where x is as large as its maximum.
+NodeExpr PlaceOf(const NodeExpr& x, int axis) {
+  const NodeExpr top = MaxOf(x, {axis}).Expand(x->shape);
+  const auto length = static_cast<double>(x.rec().LengthOf(x, axis));
+  if (length == 0) ThrowInvalid("argmax: the axis has no elements");
   // NaN is the maximum where there is one, and differs from itself.
-  const UOp* is_top = rec.Alu(Op::kCmpEq, x, top);
-  if (IsFloat(x->dtype)) is_top = rec.Alu(Op::kOr, is_top, rec.Alu(Op::kCmpNe, x, x));
-  const UOp* const iota = rec.IotaAlong(DType::kI32, x->shape, axis);
-  const UOp* const from_end =
-      rec.Sub(rec.FullLike(iota, static_cast<double>(length)), iota);  // length ... 1
-  const UOp* const best =
-      rec.Reduce(Op::kMax, rec.Where(is_top, from_end, rec.FullLike(from_end, 0)), {axis});
-  return rec.Sub(rec.FullLike(best, static_cast<double>(length)), best);
+  NodeExpr is_top = x == top;
+  if (IsFloat(x->dtype)) is_top = is_top | IsNan(x);
+  const NodeExpr from_end = length - Iota(x.rec(), DType::kI32, x->shape, axis);  // length ... 1
+  return length - Where(is_top, from_end, 0).Max({axis});
 }
 
 // Reduces over `axes` with `function`, which keeps the axes.
 template <typename F>
 Tensor Over(const Tensor& tensor, const Dims& axes, bool keepdim, const At& at, const F& function) {
   const NodeBuilder rec(at);
-  const UOp* const x = tensor.NodeIn(rec);
+  const NodeExpr x = ExprOf(rec, tensor);
   const AxisList over = rec.Axes(axes, x->rank());
-  const UOp* const y = function(rec, x, over);
-  return Tensor::FromNode(rec, keepdim ? y : rec.Squeeze(y, over));
+  const NodeExpr y = function(x, over);
+  return TensorOf(keepdim ? y : y.Squeeze(over));
 }
 
 // What is added to an exponent so that it does not overflow changes nothing, so it has no gradient.
-const UOp* HeldTop(const NodeBuilder& rec, const UOp* x, const AxisList& axes) {
-  const UOp* const top = MaxOf(rec, x, axes);
-  return rec.Make(Op::kDetach, top->dtype, {top});
-}
+NodeExpr HeldTop(const NodeExpr& x, const AxisList& axes) { return MaxOf(x, axes).Detach(); }
 
-const UOp* Centred(const NodeBuilder& rec, const UOp* x, const AxisList& axes) {
-  return rec.Sub(x, rec.Expand(HeldTop(rec, x, axes), x->shape));
+NodeExpr Centred(const NodeExpr& x, const AxisList& axes) {
+  return x - HeldTop(x, axes).Expand(x->shape);
 }
 
 }  // namespace
@@ -106,11 +102,11 @@ Tensor Tensor::sum(const Axes& axes, bool keepdim, At at) const {
 }
 
 Tensor Tensor::prod(const Axes& axes, bool keepdim, At at) const {
-  return Over(
-      *this, axes, keepdim, at, [](const NodeBuilder& rec, const UOp* x, const AxisList& over) {
-        const DType wide = SumType(x->dtype);
-        return rec.Cast(rec.Reduce(Op::kMul, rec.Cast(x, AccumulateType(wide)), over), wide);
-      });
+  return Over(*this, axes, keepdim, at, [](const NodeExpr& x, const AxisList& over) {
+    const DType dtype = SumType(x->dtype);
+    const NodeExpr wide = x.Cast(AccumulateType(dtype));
+    return wide.With(wide.rec().Reduce(Op::kMul, wide, over)).Cast(dtype);
+  });
 }
 
 Tensor Tensor::mean(const Axes& axes, bool keepdim, At at) const {
@@ -122,77 +118,78 @@ Tensor Tensor::max(const Axes& axes, bool keepdim, At at) const {
 }
 
 Tensor Tensor::min(const Axes& axes, bool keepdim, At at) const {
-  return Over(*this, axes, keepdim, at,
-              [](const NodeBuilder& rec, const UOp* x, const AxisList& over) {
-                return Mirror(rec, MaxOf(rec, Mirror(rec, x), over));
-              });
+  return Over(*this, axes, keepdim, at, [](const NodeExpr& x, const AxisList& over) {
+    return Mirrored(MaxOf(Mirrored(x), over));
+  });
 }
 
 Tensor Tensor::any(const Axes& axes, bool keepdim, At at) const {
-  return cast(DType::kBool, at).max(axes, keepdim, at);
+  const CallSite site(at);
+  return cast(DType::kBool).max(axes, keepdim);
 }
 
 Tensor Tensor::all(const Axes& axes, bool keepdim, At at) const {
-  return cast(DType::kBool, at).min(axes, keepdim, at);
+  const CallSite site(at);
+  return cast(DType::kBool).min(axes, keepdim);
 }
 
+// sum((x - mean)^2) / (count - correction), in two passes.
 Tensor Tensor::var(const Axes& axes, bool keepdim, int64_t correction, At at) const {
-  return Over(
-      *this, axes, keepdim, at, [&](const NodeBuilder& rec, const UOp* x, const AxisList& over) {
-        const UOp* const wide = rec.Cast(x, AccumulateType(FloatOf(x->dtype)));
-        const UOp* const away = rec.Sub(wide, rec.Expand(MeanOf(rec, wide, over), wide->shape));
-        const UOp* const sum = rec.Reduce(Op::kAdd, rec.Mul(away, away), over);
-        const auto count =
-            static_cast<double>(std::max<int64_t>(CountOver(rec, x, over) - correction, 0));
-        return rec.Cast(rec.Alu(Op::kFDiv, sum, rec.FullLike(sum, count)), FloatOf(x->dtype));
-      });
+  return Over(*this, axes, keepdim, at, [&](const NodeExpr& x, const AxisList& over) {
+    const DType dtype = FloatOf(x->dtype);
+    const NodeExpr wide = x.Cast(AccumulateType(dtype));
+    const NodeExpr y = wide - MeanOf(wide, over).Expand(wide->shape);
+    const int64_t count = std::max<int64_t>(CountOver(x, over) - correction, 0);
+    return ((y * y).Sum(over) / static_cast<double>(count)).Cast(dtype);
+  });
 }
 
 Tensor Tensor::std(const Axes& axes, bool keepdim, int64_t correction, At at) const {
-  return var(axes, keepdim, correction, at).sqrt(at);
+  const CallSite site(at);
+  return var(axes, keepdim, correction).sqrt();
 }
 
 Tensor Tensor::argmax(int64_t axis, bool keepdim, At at) const {
   const NodeBuilder rec(at);
-  const UOp* const x = NodeIn(rec);
-  const int place = rec.Axis(axis, x->rank());
-  const UOp* const y = PlaceOf(rec, x, place);
-  return FromNode(rec, keepdim ? y : rec.Squeeze(y, {place}));
+  const NodeExpr x = ExprOf(rec, *this);
+  const int over = rec.Axis(axis, x->rank());
+  const NodeExpr y = PlaceOf(x, over);
+  return TensorOf(keepdim ? y : y.Squeeze({over}));
 }
 
-Tensor Tensor::argmax(At at) const { return flatten(0, -1, at).argmax(0, false, at); }
+Tensor Tensor::argmax(At at) const {
+  const CallSite site(at);
+  return flatten().argmax(0);
+}
 
 Tensor Tensor::argmin(int64_t axis, bool keepdim, At at) const {
   const NodeBuilder rec(at);
-  return FromNode(rec, Mirror(rec, NodeIn(rec))).argmax(axis, keepdim, at);
+  return TensorOf(Mirrored(ExprOf(rec, *this))).argmax(axis, keepdim);
 }
 
+// log(sum(exp(x - top))) + top.
 Tensor Tensor::logsumexp(const Axes& axes, bool keepdim, At at) const {
-  return Over(*this, axes, keepdim, at,
-              [](const NodeBuilder& rec, const UOp* given, const AxisList& over) {
-                const UOp* const x = rec.Cast(given, FloatOf(given->dtype));
-                const UOp* const top = HeldTop(rec, x, over);
-                const UOp* const sum =
-                    SumOf(rec, rec.Alu(Op::kExp, rec.Sub(x, rec.Expand(top, x->shape))), over);
-                return rec.Add(rec.Alu(Op::kLog, sum), top);
-              });
+  return Over(*this, axes, keepdim, at, [](const NodeExpr& given, const AxisList& over) {
+    const NodeExpr x = given.Cast(FloatOf(given->dtype));
+    const NodeExpr top = HeldTop(x, over);
+    return Log(SumOf(Exp(x - top.Expand(x->shape)), over)) + top;
+  });
 }
 
+// exp(x) / sum(exp(x)).
 Tensor Tensor::softmax(const Axes& axes, At at) const {
-  return Over(
-      *this, axes, true, at, [](const NodeBuilder& rec, const UOp* x, const AxisList& over) {
-        const UOp* const e = rec.Alu(Op::kExp, Centred(rec, rec.Cast(x, FloatOf(x->dtype)), over));
-        return rec.Alu(Op::kFDiv, e, rec.Expand(SumOf(rec, e, over), x->shape));
-      });
+  return Over(*this, axes, true, at, [](const NodeExpr& x, const AxisList& over) {
+    const NodeExpr e = Exp(Centred(x.Cast(FloatOf(x->dtype)), over));
+    return e / SumOf(e, over).Expand(x->shape);
+  });
 }
 
+// x - log(sum(exp(x))).
 Tensor Tensor::log_softmax(const Axes& axes, At at) const {
-  return Over(
-      *this, axes, true, at, [](const NodeBuilder& rec, const UOp* x, const AxisList& over) {
-        const UOp* const m = Centred(rec, rec.Cast(x, FloatOf(x->dtype)), over);
-        const UOp* const log_sum = rec.Alu(Op::kLog, SumOf(rec, rec.Alu(Op::kExp, m), over));
-        return rec.Sub(m, rec.Expand(log_sum, x->shape));
-      });
+  return Over(*this, axes, true, at, [](const NodeExpr& x, const AxisList& over) {
+    const NodeExpr y = Centred(x.Cast(FloatOf(x->dtype)), over);
+    return y - Log(SumOf(Exp(y), over)).Expand(x->shape);
+  });
 }
 
 }  // namespace outboard

@@ -37,8 +37,8 @@ std::vector<Tensor> meshgrid(const std::vector<Tensor>& parts, std::string_view 
 }
 
 Tensor repeat_interleave(const Tensor& x, int64_t times, std::optional<int64_t> axis, At at) {
-  if (!axis) return repeat_interleave(x.flatten(0, -1, at), times, 0, at);
   const NodeBuilder rec(at);
+  if (!axis) return repeat_interleave(x.flatten(), times, 0);
   const UOp* const node = x.NodeIn(rec);
   const int place = rec.Axis(*axis, node->rank());
   if (times < 0) rec.Invalid(absl::StrCat("repeat_interleave: ", times, " times"));

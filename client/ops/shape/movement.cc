@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/lazy/node_builder.h"
+#include "client/lazy/node_expr.h"
 #include "client/ops/elementwise/promote.h"
 #include "client/tensor/tensor.h"
 #include "compiler/ir/limits.h"
@@ -11,7 +12,10 @@
 namespace outboard {
 
 using internal::DimsToString;
+using internal::Iota;
 using internal::NodeBuilder;
+using internal::NodeExpr;
+using internal::TensorOf;
 using internal::ToShape;
 
 namespace {
@@ -176,52 +180,54 @@ Tensor Tensor::slice(int64_t axis, const SymInt& begin, const SymInt& end, At at
 }
 
 std::vector<Tensor> Tensor::split(int64_t size, int64_t axis, At at) const {
-  if (size < 1) ThrowInvalid(at, absl::StrCat("split: parts of ", size));
+  const CallSite site(at);
+  if (size < 1) ThrowInvalid(absl::StrCat("split: parts of ", size));
   Dims sizes;
-  for (int64_t left = shape(axis, at); left > 0; left -= sizes.back())
+  for (int64_t left = shape(axis); left > 0; left -= sizes.back())
     sizes.push_back(std::min(size, left));
-  return split(sizes, axis, at);
+  return split(sizes, axis);
 }
 
 std::vector<Tensor> Tensor::split(const Dims& sizes, int64_t axis, At at) const {
-  const int64_t length = shape(axis, at);
+  const CallSite site(at);
+  const int64_t length = shape(axis);
   int64_t left = length;
   for (const int64_t size : sizes) {
     if (size < 0 || size > left)
       ThrowInvalid(
-          at, absl::StrCat("split: a part of ", size, " where ", left, " are left of ", length));
+          absl::StrCat("split: a part of ", size, " where ", left, " are left of ", length));
     left -= size;
   }
   if (left != 0)
-    ThrowInvalid(at, absl::StrCat("split: the parts leave ", left, " of ", length, " over"));
+    ThrowInvalid(absl::StrCat("split: the parts leave ", left, " of ", length, " over"));
   std::vector<Tensor> parts;
   int64_t begin = 0;
   for (const int64_t size : sizes) {
-    parts.push_back(slice(axis, begin, begin + size, at));
+    parts.push_back(slice(axis, begin, begin + size));
     begin += size;
   }
   return parts;
 }
 
 std::vector<Tensor> Tensor::chunk(int64_t count, int64_t axis, At at) const {
-  if (count < 1) ThrowInvalid(at, absl::StrCat("chunk: ", count, " parts"));
-  const int64_t length = shape(axis, at);
-  return split(std::max<int64_t>(length / count + (length % count != 0), 1), axis, at);
+  const CallSite site(at);
+  if (count < 1) ThrowInvalid(absl::StrCat("chunk: ", count, " parts"));
+  const int64_t length = shape(axis);
+  return split(std::max<int64_t>(length / count + (length % count != 0), 1), axis);
 }
 
 Tensor Tensor::roll(const Axes& shifts, const Axes& axes, At at) const {
-  if (axes.empty() && shifts.size() == 1)
-    return flatten(0, -1, at).roll(shifts, 0, at).reshape(shape(at), at);
+  const CallSite site(at);
+  if (axes.empty() && shifts.size() == 1) return flatten().roll(shifts, 0).reshape(shape());
   if (shifts.size() != axes.size())
-    ThrowInvalid(at, absl::StrCat("roll: ", shifts.size(), " shifts for ", axes.size(), " axes"));
+    ThrowInvalid(absl::StrCat("roll: ", shifts.size(), " shifts for ", axes.size(), " axes"));
   Tensor y = *this;
   for (size_t i = 0; i < axes.size(); ++i) {
-    const int64_t length = shape(axes[i], at);
+    const int64_t length = shape(axes[i]);
     if (length == 0) continue;
     const int64_t end = (shifts[i] % length + length) % length;  // so many come to the front
     if (end == 0) continue;
-    y = cat({y.slice(axes[i], length - end, length, at), y.slice(axes[i], 0, length - end, at)},
-            axes[i], at);
+    y = cat({y.slice(axes[i], length - end, length), y.slice(axes[i], 0, length - end)}, axes[i]);
   }
   return y;
 }
@@ -240,30 +246,28 @@ Tensor Tensor::movedim(int64_t from, int64_t to, At at) const {
 namespace {
 
 // Where column - row >= diagonal (`upper`) or <= diagonal, x; else zero.
-const UOp* Triangle(const NodeBuilder& rec, const UOp* x, int64_t diagonal, bool upper) {
+NodeExpr Triangle(const NodeExpr& x, int64_t diagonal, bool upper) {
   if (x->rank() < 2)
-    rec.Invalid(absl::StrCat(upper ? "triu" : "tril", ": ", DimsToString(x->shape),
-                             " has no last two axes"));
+    ThrowInvalid(absl::StrCat(upper ? "triu" : "tril", ": ", DimsToString(x->shape),
+                              " has no last two axes"));
   // Beyond this nothing changes, and nothing overflows.
   diagonal = std::clamp<int64_t>(diagonal, -limits::kDimMax, limits::kDimMax);
-  const UOp* const row = rec.IotaAlong(DType::kI64, x->shape, x->rank() - 2);
-  const UOp* const column = rec.IotaAlong(DType::kI64, x->shape, x->rank() - 1);
-  const UOp* const edge = rec.Add(row, rec.FullLike(row, static_cast<double>(diagonal)));
-  const UOp* const outside =
-      upper ? rec.Alu(Op::kCmpLt, column, edge) : rec.Alu(Op::kCmpLt, edge, column);
-  return rec.Where(outside, rec.FullLike(x, 0), x);
+  const NodeExpr row = Iota(x.rec(), DType::kI64, x->shape, x->rank() - 2);
+  const NodeExpr column = Iota(x.rec(), DType::kI64, x->shape, x->rank() - 1);
+  const NodeExpr edge = row + static_cast<double>(diagonal);
+  return Where(upper ? column < edge : column > edge, 0, x);
 }
 
 }  // namespace
 
 Tensor Tensor::triu(int64_t diagonal, At at) const {
   const NodeBuilder rec(at);
-  return FromNode(rec, Triangle(rec, NodeIn(rec), diagonal, true));
+  return TensorOf(Triangle(ExprOf(rec, *this), diagonal, true));
 }
 
 Tensor Tensor::tril(int64_t diagonal, At at) const {
   const NodeBuilder rec(at);
-  return FromNode(rec, Triangle(rec, NodeIn(rec), diagonal, false));
+  return TensorOf(Triangle(ExprOf(rec, *this), diagonal, false));
 }
 
 Tensor Tensor::cat(const std::vector<Tensor>& parts, int64_t axis, At at) {
@@ -304,10 +308,8 @@ Tensor Tensor::cat(const std::vector<Tensor>& parts, int64_t axis, At at) {
     if (whole == nullptr) {
       whole = padded;
     } else {
-      const UOp* const iota = rec.IotaAlong(DType::kI32, shape, place);
-      const UOp* const before =
-          rec.Alu(Op::kCmpLt, iota, rec.FullLike(iota, static_cast<double>(end)));
-      whole = rec.Where(before, padded, whole);
+      const NodeExpr is_before = Iota(rec, DType::kI32, shape, place) < static_cast<double>(end);
+      whole = rec.Where(is_before, padded, whole);
     }
     end = begin;
   }
@@ -315,9 +317,10 @@ Tensor Tensor::cat(const std::vector<Tensor>& parts, int64_t axis, At at) {
 }
 
 Tensor Tensor::stack(const std::vector<Tensor>& parts, int64_t axis, At at) {
+  const CallSite site(at);
   std::vector<Tensor> raised;
-  for (const Tensor& part : parts) raised.push_back(part.unsqueeze(axis, at));
-  return cat(raised, axis, at);
+  for (const Tensor& part : parts) raised.push_back(part.unsqueeze(axis));
+  return cat(raised, axis);
 }
 
 Tensor Tensor::repeat(const Dims& times, At at) const {

@@ -83,9 +83,8 @@ const UOp* WithBias(const NodeBuilder& rec, const char* what, const UOp* y, cons
                              y->shape[1].value(), " output channels"));
   Shape ones(y->rank(), Dim(1));
   ones[1] = y->shape[1];
-  const Operands sum =
-      internal::Promoted(rec, Arg(Tensor::FromNode(rec, y), rec.at()),
-                         Arg(Tensor::FromNode(rec, rec.Reshape(b, ones)), rec.at()), what);
+  const Operands sum = internal::Promoted(rec, Tensor::FromNode(rec, y),
+                                          Tensor::FromNode(rec, rec.Reshape(b, ones)), what);
   return rec.Add(sum.a, sum.b);
 }
 
@@ -112,7 +111,7 @@ Tensor convolution(const Tensor& tensor, const Tensor& weight, const Tensor& bia
                    const ConvolutionOptions& o, At at) {
   constexpr char kName[] = "convolution";
   const NodeBuilder rec(at);
-  const Operands x = internal::SameType(rec, Arg(tensor, at), Arg(weight, at), kName);
+  const Operands x = internal::SameType(rec, tensor, weight, kName);
   if (x.a->rank() < 3 || x.b->rank() != x.a->rank())
     rec.Invalid(absl::StrCat(kName, ": needs [B, C, D...] and [O, C, K...], not ",
                              DimsToString(x.a->shape), " and ", DimsToString(x.b->shape)));
@@ -133,7 +132,7 @@ Tensor transposed_convolution(const Tensor& tensor, const Tensor& weight, const 
                               const TransposedConvolutionOptions& o, At at) {
   constexpr char kName[] = "transposed_convolution";
   const NodeBuilder rec(at);
-  const Operands x = internal::SameType(rec, Arg(tensor, at), Arg(weight, at), kName);
+  const Operands x = internal::SameType(rec, tensor, weight, kName);
   if (x.a->rank() < 3 || x.b->rank() != x.a->rank())
     rec.Invalid(absl::StrCat(kName, ": needs [B, C, D...] and [C, O, K...], not ",
                              DimsToString(x.a->shape), " and ", DimsToString(x.b->shape)));
@@ -179,8 +178,7 @@ Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, Conv2dOptions o,
                      {.groups = o.groups,
                       .stride = {o.stride.h, o.stride.w},
                       .dilation = {o.dilation.h, o.dilation.w},
-                      .padding = {o.padding.h, o.padding.w}},
-                     at);
+                      .padding = {o.padding.h, o.padding.w}});
 }
 
 }  // namespace outboard

@@ -5,14 +5,17 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
-#include "client/lazy/node_builder.h"
+#include "client/lazy/node_expr.h"
 #include "client/ops/elementwise/promote.h"
 #include "client/ops/window/windows.h"
 
 namespace outboard {
 
 using internal::DimsToString;
+using internal::Iota;
 using internal::NodeBuilder;
+using internal::NodeExpr;
+using internal::TensorOf;
 using internal::Window;
 
 namespace {
@@ -77,8 +80,8 @@ PoolOptions OptionsOf(const Pool2dOptions& o) {
           .padding = {o.padding.h, o.padding.w}};
 }
 
-void CheckImage(const Tensor& x, const char* what, const At& at) {
-  const NodeBuilder rec(at);
+void CheckImage(const Tensor& x, const char* what) {
+  const NodeBuilder rec;
   const UOp* const node = x.NodeIn(rec);
   if (node->rank() != 4)
     rec.Invalid(absl::StrCat(what, ": needs [B, C, H, W], not ", DimsToString(node->shape)));
@@ -90,8 +93,7 @@ Tensor max_pool(const Tensor& tensor, const PoolOptions& options, At at) {
   constexpr char kName[] = "max_pool";
   const NodeBuilder rec(at);
   const UOp* const x = tensor.NodeIn(rec);
-  if (IsBool(x->dtype))
-    return max_pool(tensor.cast(DType::kU8, at), options, at).cast(DType::kBool, at);
+  if (IsBool(x->dtype)) return max_pool(tensor.cast(DType::kU8), options).cast(DType::kBool);
   const UOp* const slid = MaxWindows(rec, kName, x, PoolWindows(rec, kName, x, options));
   const std::vector<int64_t> axes = KernelAxes(slid, options.kernel.size());
   return Tensor::FromNode(rec, rec.Squeeze(rec.Reduce(Op::kMax, slid, axes), axes));
@@ -102,30 +104,26 @@ MaxPooled max_pool_with_places(const Tensor& tensor, const PoolOptions& options,
   const NodeBuilder rec(at);
   const UOp* const x = tensor.NodeIn(rec);
   if (IsBool(x->dtype)) {
-    const MaxPooled pooled = max_pool_with_places(tensor.cast(DType::kU8, at), options, at);
-    return {pooled.values.cast(DType::kBool, at), pooled.places};
+    const MaxPooled pooled = max_pool_with_places(tensor.cast(DType::kU8), options);
+    return {pooled.values.cast(DType::kBool), pooled.places};
   }
   const std::vector<Window> windows = PoolWindows(rec, kName, x, options);
-  const UOp* const slid = MaxWindows(rec, kName, x, windows);
+  const NodeExpr slid(rec, MaxWindows(rec, kName, x, windows));
   const std::vector<int64_t> axes = KernelAxes(slid, windows.size());
-  const UOp* const top = rec.Reduce(Op::kMax, slid, axes);
+  const NodeExpr top = slid.Max(axes);
   // NaN is the maximum where there is one, and differs from itself.
-  const UOp* is_top = rec.Alu(Op::kCmpEq, slid, rec.Expand(top, slid->shape));
-  if (IsFloat(x->dtype)) is_top = rec.Alu(Op::kOr, is_top, rec.Alu(Op::kCmpNe, slid, slid));
+  NodeExpr is_top = slid == top.Expand(slid->shape);
+  if (IsFloat(x->dtype)) is_top = is_top | IsNan(slid);
   // The pooled axes counted from the end, count ... 1: the largest is the first place. Padding is
   // 0.
   const Shape pooled(x->shape.end() - static_cast<int64_t>(windows.size()), x->shape.end());
-  const int64_t count = rec.CountOf(pooled);
-  const UOp* const iota = rec.IotaAlong(DType::kI32, {Dim(count)}, 0);
-  const UOp* const from_end = rec.Sub(rec.FullLike(iota, static_cast<double>(count)), iota);
-  const UOp* const numbers =
-      internal::SlideWindows(rec, kName, rec.Reshape(from_end, pooled), windows);
-  const UOp* const spread = rec.Broadcast(numbers, slid->shape);
-  const UOp* const best =
-      rec.Reduce(Op::kMax, rec.Where(is_top, spread, rec.FullLike(spread, 0)), axes);
-  const UOp* const places = rec.Sub(rec.FullLike(best, static_cast<double>(count)), best);
-  return {Tensor::FromNode(rec, rec.Squeeze(top, axes)),
-          Tensor::FromNode(rec, rec.Squeeze(places, axes))};
+  const int64_t length = rec.CountOf(pooled);
+  const auto count = static_cast<double>(length);
+  const NodeExpr from_end = count - Iota(rec, DType::kI32, {Dim(length)}, 0);
+  const UOp* const numbers = internal::SlideWindows(rec, kName, from_end.Reshape(pooled), windows);
+  const NodeExpr spread(rec, rec.Broadcast(numbers, slid->shape));
+  const NodeExpr places = count - Where(is_top, spread, 0).Max(axes);
+  return {TensorOf(top.Squeeze(axes)), TensorOf(places.Squeeze(axes))};
 }
 
 Tensor avg_pool(const Tensor& tensor, const PoolOptions& options, bool count_padding, At at) {
@@ -137,8 +135,8 @@ Tensor avg_pool(const Tensor& tensor, const PoolOptions& options, bool count_pad
       internal::SlideWindows(rec, kName, rec.Cast(x, FloatOf(x->dtype)), windows);
   const std::vector<int64_t> axes = KernelAxes(slid, windows.size());
   const Tensor elements = Tensor::FromNode(rec, slid);
-  if (count_padding && !options.ceil_mode) return elements.mean(axes, false, at);
-  const UOp* const sum = elements.sum(axes, false, at).NodeIn(rec);
+  if (count_padding && !options.ceil_mode) return elements.mean(axes);
+  const UOp* const sum = elements.sum(axes).NodeIn(rec);
   // What a window has of an axis does not depend on the other axes.
   const UOp* count = nullptr;
   const int first = sum->rank() - static_cast<int>(windows.size());
@@ -165,8 +163,7 @@ Tensor max_unpool(const Tensor& tensor, const Tensor& places, const PoolOptions&
                   const Dims& size, At at) {
   constexpr char kName[] = "max_unpool";
   const NodeBuilder rec(at);
-  const UOp* const x = tensor.NodeIn(rec);
-  const UOp* const at_place = places.NodeIn(rec);
+  const NodeExpr x = ExprOf(rec, tensor), at_place = ExprOf(rec, places);
   if (IsBool(x->dtype)) rec.Invalid(absl::StrCat(kName, ": needs numbers, not bool"));
   if (x->rank() < 3 || x->shape != at_place->shape || !IsInt(at_place->dtype))
     rec.Invalid(absl::StrCat(kName, ": needs [B, C, D...] and integers of its shape, not ",
@@ -197,21 +194,21 @@ Tensor max_unpool(const Tensor& tensor, const Tensor& places, const PoolOptions&
                 to = ElementCount(internal::ToShape(wanted));
   flat.insert(flat.end(), {Dim(1), Dim(from)});
   full.insert(full.end(), {Dim(to), Dim(from)});  // [B, C, to, from]
-  const UOp* const index = rec.Expand(rec.Reshape(rec.Cast(at_place, DType::kI64), flat), full);
-  const UOp* const hot = rec.Alu(Op::kCmpEq, rec.IotaAlong(DType::kI64, full, 2), index);
-  const UOp* const values = rec.Expand(rec.Reshape(x, flat), full);
-  const UOp* const sum = rec.Reduce(Op::kAdd, rec.Where(hot, values, rec.FullLike(values, 0)), {3});
-  return Tensor::FromNode(rec, rec.Reshape(sum, result));
+  const NodeExpr index = at_place.Cast(DType::kI64).Reshape(flat).Expand(full);
+  const NodeExpr is_named = Iota(rec, DType::kI64, full, 2) == index;
+  return TensorOf(Where(is_named, x.Reshape(flat).Expand(full), 0).Sum({3}).Reshape(result));
 }
 
 Tensor Tensor::max_pool2d(Pool2dOptions options, At at) const {
-  CheckImage(*this, "max_pool2d", at);
-  return max_pool(*this, OptionsOf(options), at);
+  const CallSite site(at);
+  CheckImage(*this, "max_pool2d");
+  return max_pool(*this, OptionsOf(options));
 }
 
 Tensor Tensor::avg_pool2d(Pool2dOptions options, At at) const {
-  CheckImage(*this, "avg_pool2d", at);
-  return avg_pool(*this, OptionsOf(options), true, at);
+  const CallSite site(at);
+  CheckImage(*this, "avg_pool2d");
+  return avg_pool(*this, OptionsOf(options));
 }
 
 }  // namespace outboard

@@ -5,14 +5,15 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "client/lazy/node_expr.h"
 #include "compiler/ir/limits.h"
 
 namespace outboard::internal {
 namespace {
 
-// sum over `axis` of (hot ? x : 0), without the axis.
-const UOp* OneHotSum(const NodeBuilder& rec, const UOp* hot, const UOp* x, int axis) {
-  return rec.Squeeze(rec.Reduce(Op::kAdd, rec.Where(hot, x, rec.FullLike(x, 0)), {axis}), {axis});
+// sum over `axis` of (is_hot ? x : 0), without the axis.
+NodeExpr OneHotSum(const NodeExpr& is_hot, const NodeExpr& x, int axis) {
+  return Where(is_hot, x, 0).Sum({axis}).Squeeze({axis});
 }
 
 }  // namespace
@@ -27,9 +28,8 @@ const UOp* IndexNode(const NodeBuilder& rec, const Tensor& index) {
 const UOp* FromTheEnd(const NodeBuilder& rec, const UOp* index, int64_t length) {
   if (!IsSigned(index->dtype) || index->vmin >= 0) return index;
   const bool wide = ByteWidth(index->dtype) == 8;
-  const UOp* const i = rec.Cast(index, wide ? DType::kI64 : DType::kI32);
-  const UOp* const negative = rec.Alu(Op::kCmpLt, i, rec.FullLike(i, 0));
-  return rec.Where(negative, rec.Add(i, rec.FullLike(i, static_cast<double>(length))), i);
+  const NodeExpr i = NodeExpr(rec, index).Cast(wide ? DType::kI64 : DType::kI32);
+  return Where(i < 0, i + static_cast<double>(length), i);
 }
 
 DType PlaceType(const UOp* index) {
@@ -132,13 +132,13 @@ const UOp* Windows(const NodeBuilder& rec, const UOp* x, int axis, int64_t place
   full[axis] = Dim(places);  // [..., o, k, i, ...]
   Shape apart(x->shape.begin(), x->shape.end());
   apart.insert(apart.begin() + axis, 2, Dim(1));
-  const auto times = [&](const UOp* iota, int64_t factor) {
-    return factor == 1 ? iota : rec.Scale(iota, static_cast<double>(factor));
+  const auto number = [&](int along, int64_t factor) {
+    const NodeExpr n = Iota(rec, DType::kI32, full, along);
+    return factor == 1 ? n : n * static_cast<double>(factor);
   };
-  const UOp* const position = rec.Add(times(rec.IotaAlong(DType::kI32, full, axis), stride),
-                                      times(rec.IotaAlong(DType::kI32, full, axis + 1), dilation));
-  const UOp* const hot = rec.Alu(Op::kCmpEq, rec.IotaAlong(DType::kI32, full, axis + 2), position);
-  return OneHotSum(rec, hot, rec.Expand(rec.Reshape(x, apart), full), axis + 2);
+  const NodeExpr position = number(axis, stride) + number(axis + 1, dilation);
+  const NodeExpr is_hot = number(axis + 2, 1) == position;
+  return OneHotSum(is_hot, NodeExpr(rec, x).Reshape(apart).Expand(full), axis + 2);
 }
 
 const UOp* GatherAlong(const NodeBuilder& rec, const UOp* x, int axis, const UOp* index) {
@@ -159,10 +159,10 @@ const UOp* GatherAlong(const NodeBuilder& rec, const UOp* x, int axis, const UOp
   Shape full(index->shape.begin(), index->shape.end()), ones = full;
   full.push_back(x->shape[axis]);
   ones.emplace_back(1);
-  const UOp* const turned = rec.Reshape(rec.Permute(rec.Shrink(x, begin_end), order), apart);
-  const UOp* const wanted = rec.Expand(rec.Reshape(rec.Cast(index, type), ones), full);
-  const UOp* const hot = rec.Alu(Op::kCmpEq, rec.IotaAlong(type, full, rank), wanted);
-  return OneHotSum(rec, hot, rec.Expand(turned, full), rank);
+  const NodeExpr near(rec, rec.Shrink(x, begin_end));
+  const NodeExpr wanted = NodeExpr(rec, index).Cast(type).Reshape(ones).Expand(full);
+  const NodeExpr is_hot = Iota(rec, type, full, rank) == wanted;
+  return OneHotSum(is_hot, near.Permute(order).Reshape(apart).Expand(full), rank);
 }
 
 const UOp* Gather(const NodeBuilder& rec, const UOp* x, int axis, const UOp* index) {
@@ -180,9 +180,9 @@ const UOp* Gather(const NodeBuilder& rec, const UOp* x, int axis, const UOp* ind
     of_index[axis + i] = index->shape[i];
     of_x[axis + i] = Dim(1);
   }
-  const UOp* const wanted = rec.Expand(rec.Reshape(rec.Cast(index, type), of_index), full);
-  const UOp* const hot = rec.Alu(Op::kCmpEq, rec.IotaAlong(type, full, axis + rank), wanted);
-  return OneHotSum(rec, hot, rec.Expand(rec.Reshape(x, of_x), full), axis + rank);
+  const NodeExpr wanted = NodeExpr(rec, index).Cast(type).Reshape(of_index).Expand(full);
+  const NodeExpr is_hot = Iota(rec, type, full, axis + rank) == wanted;
+  return OneHotSum(is_hot, NodeExpr(rec, x).Reshape(of_x).Expand(full), axis + rank);
 }
 
 }  // namespace outboard::internal

@@ -1,0 +1,61 @@
+// The line of the user's program that is charged with what an operation does: with the nodes that
+// it records (provenance.h) and with its errors.
+//
+//   Tensor layernorm(const Tensor& x, const Axes& axes, double eps, At at) {
+//     const CallSite site(at);
+//     const Tensor y = x - x.mean(axes, true);
+//     return y * (y.square().mean(axes, true) + eps).rsqrt();
+//   }
+//
+// A public function takes its caller's line once, as its last parameter (`At at = At::current()` in
+// the header), and opens a CallSite with it (a NodeBuilder has one inside). Public functions called
+// from there take lines too, by default those of this library; the CallSite that is open already
+// wins over them. So bodies are written as a user would write them, and pass no lines on.
+//
+// Invariants
+//   1. A thread has at most one open line: that of its outermost CallSite. Those inside are inert.
+//   2. It ends with the scope that opened it, also by an exception.
+//   3. No CallSite is open while a function of the user's runs (the step of a Jit or of repeat()),
+//      so that the lines within it are its own.
+//
+// Costs: a thread-local flag, compared and set, and a line copied; no lock, no allocation.
+// Threads: a CallSite belongs to the thread that made it. Errors: none of its own.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "client/tensor/at.h"
+
+namespace outboard {
+
+class CallSite {
+ public:
+  explicit CallSite(const At& at) : is_outermost_(!is_open_) {
+    if (!is_outermost_) return;
+    open_line_ = at;
+    is_open_ = true;
+  }
+  ~CallSite() {
+    if (is_outermost_) is_open_ = false;
+  }
+  CallSite(const CallSite&) = delete;
+  CallSite& operator=(const CallSite&) = delete;
+
+  // The open line; `at` where none is.
+  static const At& Or(const At& at) { return is_open_ ? open_line_ : at; }
+  // The open line; nowhere (":0") where none is.
+  static At Line() { return Or(At()); }
+
+ private:
+  static inline constinit thread_local At open_line_;
+  static inline constinit thread_local bool is_open_ = false;
+
+  const bool is_outermost_;
+};
+
+// At the open line: throws Error with INVALID_ARGUMENT; throws Error unless `status` is OK.
+[[noreturn]] void ThrowInvalid(const std::string& message);
+void ThrowIfError(const absl::Status& status);
+
+}  // namespace outboard

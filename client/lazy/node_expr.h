@@ -1,0 +1,148 @@
+// A node with operators, so that the body of an operator is its formula:
+//
+//   NodeExpr Relu(const NodeExpr& x) { return Max(x, 0); }
+//   NodeExpr hardswish = x * (Relu(x + 3) - Relu(x - 3)) * (1.0 / 6);
+//
+// What is recorded is what stands there, from left to right: `1 + x` is an ADD whose first source
+// is the 1, a - b is a + (-b), a > b is b < a. A number is spread over the shape of the other
+// operand, in its type. Operands have one type and shape: what promotes and broadcasts is Tensor
+// (tensor.h).
+//
+// Refers to its NodeBuilder, which it must not outlive. Errors are thrown as by NodeBuilder, at the
+// user's line. Threads: as NodeBuilder.
+#pragma once
+
+#include <vector>
+
+#include "client/lazy/node_builder.h"
+#include "client/tensor/tensor.h"
+
+namespace outboard::internal {
+
+class NodeExpr {
+ public:
+  NodeExpr(const NodeBuilder& rec, const UOp* node) : rec_(&rec), node_(node) {}
+  NodeExpr& operator=(const NodeExpr& other) {  // of the same NodeBuilder
+    node_ = other.node_;
+    return *this;
+  }
+  NodeExpr(const NodeExpr&) = default;
+
+  operator const UOp*() const { return node_; }  // NOLINT
+  explicit operator bool() const = delete;       // `if (a < b)`: what that is, the cloud knows
+  const UOp* operator->() const { return node_; }
+  const UOp* node() const { return node_; }
+  const NodeBuilder& rec() const { return *rec_; }
+  NodeExpr With(const UOp* node) const { return {*rec_, node}; }
+
+  // A number over this one's shape, in its type.
+  NodeExpr Full(double value) const { return With(rec_->FullLike(node_, value)); }
+  NodeExpr FullInt(int64_t value) const {  // exact for 64 bits; the low bits of what is wider
+    return With(rec_->Full(rec_->ConstInt(node_->dtype, value), node_->shape));
+  }
+
+  NodeExpr Cast(DType dtype) const { return With(rec_->Cast(node_, dtype)); }
+  NodeExpr Reshape(ShapeView shape) const { return With(rec_->Reshape(node_, shape)); }
+  NodeExpr Expand(ShapeView shape) const { return With(rec_->Expand(node_, shape)); }
+  NodeExpr Permute(absl::Span<const int64_t> axes) const {
+    return With(rec_->Permute(node_, axes));
+  }
+  NodeExpr Squeeze(const std::vector<int64_t>& axes) const {
+    return With(rec_->Squeeze(node_, axes));
+  }
+  // Over `axes`, which stay, of length 1.
+  NodeExpr Sum(const std::vector<int64_t>& axes) const {
+    return With(rec_->Reduce(Op::kAdd, node_, axes));
+  }
+  NodeExpr Max(const std::vector<int64_t>& axes) const {
+    return With(rec_->Reduce(Op::kMax, node_, axes));
+  }
+  // Computed where it stands, and kept.
+  NodeExpr Contiguous() const { return Unary(Op::kContiguous); }
+  // The same value, which no gradient goes through.
+  NodeExpr Detach() const { return Unary(Op::kDetach); }
+
+  NodeExpr Unary(Op op) const { return With(rec_->Alu(op, node_)); }
+  NodeExpr Binary(Op op, const NodeExpr& b) const { return With(rec_->Alu(op, node_, b.node_)); }
+
+ private:
+  const NodeBuilder* rec_;
+  const UOp* node_;
+};
+
+inline NodeExpr operator-(const NodeExpr& x) { return x.Unary(Op::kNeg); }
+inline NodeExpr operator!(const NodeExpr& c) { return c.With(c.rec().Not(c)); }  // of bool
+
+inline NodeExpr operator+(const NodeExpr& a, const NodeExpr& b) { return a.Binary(Op::kAdd, b); }
+inline NodeExpr operator-(const NodeExpr& a, const NodeExpr& b) { return a + -b; }
+inline NodeExpr operator*(const NodeExpr& a, const NodeExpr& b) { return a.Binary(Op::kMul, b); }
+inline NodeExpr operator/(const NodeExpr& a, const NodeExpr& b) {  // of floats
+  return a.Binary(Op::kFDiv, b);
+}
+inline NodeExpr operator%(const NodeExpr& a, const NodeExpr& b) { return a.Binary(Op::kMod, b); }
+inline NodeExpr operator&(const NodeExpr& a, const NodeExpr& b) { return a.Binary(Op::kAnd, b); }
+inline NodeExpr operator|(const NodeExpr& a, const NodeExpr& b) { return a.Binary(Op::kOr, b); }
+inline NodeExpr operator^(const NodeExpr& a, const NodeExpr& b) { return a.Binary(Op::kXor, b); }
+inline NodeExpr operator<<(const NodeExpr& a, const NodeExpr& b) { return a.Binary(Op::kShl, b); }
+inline NodeExpr operator>>(const NodeExpr& a, const NodeExpr& b) { return a.Binary(Op::kShr, b); }
+inline NodeExpr operator<(const NodeExpr& a, const NodeExpr& b) { return a.Binary(Op::kCmpLt, b); }
+inline NodeExpr operator>(const NodeExpr& a, const NodeExpr& b) { return b < a; }
+// Two nodes are compared by a node. (Whether they are one: a.node() == b.node().)
+inline NodeExpr operator==(const NodeExpr& a, const NodeExpr& b) { return a.Binary(Op::kCmpEq, b); }
+inline NodeExpr operator!=(const NodeExpr& a, const NodeExpr& b) { return a.Binary(Op::kCmpNe, b); }
+
+inline NodeExpr operator+(const NodeExpr& a, double b) { return a + a.Full(b); }
+inline NodeExpr operator-(const NodeExpr& a, double b) { return a + a.Full(-b); }
+inline NodeExpr operator*(const NodeExpr& a, double b) { return a * a.Full(b); }
+inline NodeExpr operator/(const NodeExpr& a, double b) { return a / a.Full(b); }
+inline NodeExpr operator%(const NodeExpr& a, double b) { return a % a.Full(b); }
+inline NodeExpr operator<(const NodeExpr& a, double b) { return a < a.Full(b); }
+inline NodeExpr operator>(const NodeExpr& a, double b) { return a > a.Full(b); }
+inline NodeExpr operator==(const NodeExpr& a, double b) { return a == a.Full(b); }
+inline NodeExpr operator!=(const NodeExpr& a, double b) { return a != a.Full(b); }
+inline NodeExpr operator>>(const NodeExpr& a, int b) { return b == 0 ? a : a >> a.Full(b); }
+inline NodeExpr operator+(double a, const NodeExpr& b) { return b.Full(a) + b; }
+inline NodeExpr operator-(double a, const NodeExpr& b) { return b.Full(a) - b; }
+inline NodeExpr operator/(double a, const NodeExpr& b) { return b.Full(a) / b; }
+
+inline NodeExpr Where(const NodeExpr& c, const NodeExpr& a, const NodeExpr& b) {
+  return a.With(a.rec().Where(c, a, b));
+}
+inline NodeExpr Where(const NodeExpr& c, double a, const NodeExpr& b) {
+  return Where(c, b.Full(a), b);
+}
+inline NodeExpr Where(const NodeExpr& c, const NodeExpr& a, double b) {
+  return Where(c, a, a.Full(b));
+}
+
+inline NodeExpr Max(const NodeExpr& a, const NodeExpr& b) { return a.Binary(Op::kMax, b); }
+inline NodeExpr Max(const NodeExpr& a, double b) { return Max(a, a.Full(b)); }
+// |x| of a type with signs.
+inline NodeExpr Abs(const NodeExpr& x) { return Max(x, -x); }
+inline NodeExpr IDiv(const NodeExpr& a, const NodeExpr& b) { return a.Binary(Op::kIDiv, b); }
+inline NodeExpr IDiv(const NodeExpr& a, double b) { return IDiv(a, a.Full(b)); }
+inline NodeExpr Bitcast(const NodeExpr& x, DType dtype) {  // to a type as wide
+  return x.With(x.rec().Make(Op::kBitcast, dtype, {x}));
+}
+inline NodeExpr IsNan(const NodeExpr& x) { return x != x; }
+
+inline NodeExpr Exp(const NodeExpr& x) { return x.Unary(Op::kExp); }
+inline NodeExpr Exp2(const NodeExpr& x) { return x.Unary(Op::kExp2); }
+inline NodeExpr Log(const NodeExpr& x) { return x.Unary(Op::kLog); }
+inline NodeExpr Log2(const NodeExpr& x) { return x.Unary(Op::kLog2); }
+inline NodeExpr Sin(const NodeExpr& x) { return x.Unary(Op::kSin); }
+inline NodeExpr Cos(const NodeExpr& x) { return x.Unary(Op::kCos); }
+inline NodeExpr Sqrt(const NodeExpr& x) { return x.Unary(Op::kSqrt); }
+inline NodeExpr Tanh(const NodeExpr& x) { return x.Unary(Op::kTanh); }
+inline NodeExpr Trunc(const NodeExpr& x) { return x.Unary(Op::kTrunc); }
+
+// 0, 1 ... along `axis` of `shape`.
+inline NodeExpr Iota(const NodeBuilder& rec, DType dtype, ShapeView shape, int axis) {
+  return {rec, rec.IotaAlong(dtype, shape, axis)};
+}
+
+// The node of a tensor, and a tensor of a node.
+inline NodeExpr ExprOf(const NodeBuilder& rec, const Tensor& x) { return {rec, x.NodeIn(rec)}; }
+inline Tensor TensorOf(const NodeExpr& x) { return Tensor::FromNode(x.rec(), x); }
+
+}  // namespace outboard::internal
