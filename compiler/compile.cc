@@ -11,8 +11,10 @@
 #include "compiler/optimize/apply.h"
 #include "compiler/optimize/heuristics.h"
 #include "compiler/optimize/loop_plan.h"
+#include "compiler/program/expand.h"
 #include "compiler/proof/in_range.h"
 #include "compiler/render/llvm/x86.h"
+#include "compiler/render/opencl_c.h"
 
 namespace outboard {
 namespace {
@@ -52,6 +54,26 @@ absl::StatusOr<CompiledKernel> Compile(render::X86Renderer& renderer, const UOp*
   return out;
 }
 
+// For a device that runs blocks of threads: by way of a program.
+absl::StatusOr<CompiledKernel> CompileForThreads(const UOp* sink, const CompileOptions& options) {
+  if (options.opts.has_value() && !options.opts->empty())
+    return absl::UnimplementedError("kernel: no Opts on devices that run blocks of threads");
+  OB_RETURN_IF_ERROR(VerifyGraph(sink, Level::kKernel));
+  Graph guards;
+  OB_ASSIGN_OR_RETURN(const UOp* const guarded, proof::GuardUnproved(guards, sink));
+  OB_ASSIGN_OR_RETURN(const codegen::LoopNest kernel, codegen::AnalyzeKernel(guarded));
+  OB_ASSIGN_OR_RETURN(
+      const program::Program made,
+      program::ExpandThreads(kernel, program::MapToThreads(kernel, options.opencl->threads_max)));
+  OB_ASSIGN_OR_RETURN(CompiledKernel out, render::RenderOpenClC(made, kSymbol, *options.opencl));
+  out.flops = kernel.flops;
+  out.bytes = kernel.bytes;
+  if (options.dump)
+    std::fprintf(stderr, "%s%s\n%s\n", GraphToString(sink).c_str(), ToString(made).c_str(),
+                 out.object.c_str());
+  return out;
+}
+
 }  // namespace
 
 absl::StatusOr<CompiledKernel> CompileKernel(const UOp* sink, const CompileOptions& options) {
@@ -62,8 +84,15 @@ std::vector<absl::StatusOr<CompiledKernel>> CompileKernels(
     std::span<const UOp* const> sinks, const CompileOptions& options,
     std::span<const std::optional<std::vector<codegen::Opt>>> opts) {
   std::vector<absl::StatusOr<CompiledKernel>> out;
-  auto renderer = render::MakeX86Renderer(options.cpu, options.features);
   CompileOptions own = options;
+  if (options.opencl.has_value()) {
+    for (size_t i = 0; i < sinks.size(); ++i) {
+      if (!opts.empty()) own.opts = opts[i];
+      out.push_back(CompileForThreads(sinks[i], own));
+    }
+    return out;
+  }
+  auto renderer = render::MakeX86Renderer(options.cpu, options.features);
   for (size_t i = 0; i < sinks.size(); ++i) {
     if (!opts.empty()) own.opts = opts[i];
     if (renderer.ok()) {

@@ -13,6 +13,7 @@
 #include "client/tensor/engine.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
+#include "runtime/devices.h"
 #include "tests/bench/blob_figures.h"
 #include "tests/bench/cloud.h"
 #include "tests/bench/decode_figures.h"
@@ -209,7 +210,9 @@ void Steps() {
 void Overhead() {
   static worker::InProcessCompiler compiler;
   auto in_process = ValueOrDie(transport::Session::ConnectLink(
-      std::make_unique<test::ExecutorLink>(worker::MakeCompiledEngine(&compiler, {})), {}));
+      std::make_unique<test::ExecutorLink>(worker::MakeCompiledEngine(
+          &compiler, ValueOrDie(runtime::MakeDevice(runtime::kCpu, {})), {})),
+      {}));
   const Cloud cloud(1);
   auto loopback = ConnectTo(cloud);
   const std::vector<double> direct = MeasureTinySteps(*in_process),

@@ -7,6 +7,7 @@
 #include "client/session/session.h"
 #include "client/tensor/engine.h"
 #include "client/tensor/session_engine.h"
+#include "tests/support/device.h"
 #include "tests/support/executor_link.h"
 #include "worker/compile/in_process_compiler.h"
 #include "worker/engine/compiled_engine.h"
@@ -18,8 +19,9 @@ enum class EngineKind { kReference, kCompiled };
 inline std::shared_ptr<Engine> InProcessEngine(EngineKind kind, int debug = 0) {
   static worker::InProcessCompiler compiler;
   std::unique_ptr<worker::Engine> engine =
-      kind == EngineKind::kReference ? worker::MakeReferenceEngine(int64_t{8} << 30)
-                                     : worker::MakeCompiledEngine(&compiler, {.debug = debug});
+      kind == EngineKind::kReference
+          ? worker::MakeReferenceEngine(test::MakeDevice(int64_t{8} << 30))
+          : worker::MakeCompiledEngine(&compiler, test::MakeDevice(), {.debug = debug});
   auto session = transport::Session::ConnectLink(std::make_unique<ExecutorLink>(std::move(engine)),
                                                  transport::SessionOptions{});
   return MakeSessionEngine(ValueOrDie(std::move(session)));

@@ -9,8 +9,9 @@
 #include <cstdlib>
 #include <optional>
 
+#include "base/check.h"
 #include "compiler/search/neighbours.h"
-#include "runtime/cpu/device.h"
+#include "runtime/devices.h"
 #include "worker/compile/compile_boxes.h"
 #include "worker/process/child_process.h"
 #include "worker/tuning/hardware_class.h"
@@ -40,8 +41,9 @@ absl::Status SearchAll(const SearchMainOptions& options) {
   if (!store.ok()) return store.status();
   if (!IsAlone(path)) return absl::OkStatus();
   CompileBoxes boxes;
-  cpu::Device device;
-  Tuner tuner(store->get(), &boxes, &device,
+  OB_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::Device> device,
+                      runtime::MakeDevice(runtime::kCpu, {}));
+  Tuner tuner(store->get(), &boxes, device.get(),
               {.width = kIdleSearchWidth, .report = options.debug >= 1});
   while (true) {
     const absl::StatusOr<std::optional<Demand>> demand =
