@@ -24,7 +24,8 @@
 #include "client/session/link/grpc_link.h"
 #include "gateway/base/clock.h"
 #include "gateway/server/gateway.h"
-#include "runtime/cpu/memory.h"
+#include "runtime/devices.h"
+#include "worker/executor/executor_main.h"
 #include "worker/node/supervisor.h"
 #include "worker/tuning/tuning_store.h"
 
@@ -158,7 +159,13 @@ int RunGateway(const ServerFlags& flags) {
   return Report(status);
 }
 
+// Before anything is started: every executor would end with the same words.
+absl::Status CheckDevice() {
+  return runtime::CheckDeviceKind(worker::ExecutorOptionsFromEnvironment().device);
+}
+
 int RunWorker(const ServerFlags& flags) {
+  if (absl::Status status = CheckDevice(); !status.ok()) return Report(status);
   EndWith(flags.parent_pid);
   auto token = FleetToken(flags);
   if (!token.ok()) return Report(token.status());
@@ -196,6 +203,7 @@ void KeepObjects() {
 }
 
 int RunServe(const ServerFlags& flags) {
+  if (absl::Status status = CheckDevice(); !status.ok()) return Report(status);
   EndWith(flags.parent_pid);
   KeepObjects();
   // One family: a worker that ends takes the gateway along, and who would go on from a snapshot is
@@ -220,7 +228,7 @@ int RunServe(const ServerFlags& flags) {
                                  // Sessions of one user share what there is as they come.
                                  .memory_bytes_max = flags.session_memory_bytes > 0
                                                          ? MemoryOf(flags)
-                                                         : cpu::DefaultMemoryBytesMax()});
+                                                         : runtime::DefaultMemoryBytesMax()});
     absl::Status status;
     if (!(*gateway)->AwaitDevices(1, kWorkersJoinWithin)) {
       status = absl::UnavailableError("the worker did not join");
@@ -239,11 +247,12 @@ int RunServe(const ServerFlags& flags) {
 }
 
 int RunUp(ServerFlags flags) {
+  if (absl::Status status = CheckDevice(); !status.ok()) return Report(status);
   flags.listen = absl::StrCat(flags.host, ":", flags.port);
   // The workers share this machine, and do not know of each other.
   if (flags.session_memory_bytes == 0) {
     flags.session_memory_bytes =
-        static_cast<uint64_t>(cpu::DefaultMemoryBytesMax() / (flags.workers * flags.devices));
+        static_cast<uint64_t>(runtime::DefaultMemoryBytesMax() / (flags.workers * flags.devices));
   }
   auto options = OptionsFor(flags);
   if (!options.ok()) return Report(options.status());

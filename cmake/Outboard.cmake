@@ -55,4 +55,11 @@ function(ob_test name)
   endif()
   set_tests_properties(${A_LAYER}.${name} PROPERTIES
     LABELS "${labels}" TIMEOUT ${A_TIMEOUT} ENVIRONMENT_MODIFICATION "${environment}")
+  # The worker's tests are run a second time on the test device, which shows what counts on a device that works
+  # at once on memory that the host can address (runtime/far).
+  if(A_LAYER STREQUAL worker)
+    add_test(NAME ${A_LAYER}.${name}.far COMMAND ${name} ${A_ARGS})
+    set_tests_properties(${A_LAYER}.${name}.far PROPERTIES
+      LABELS far TIMEOUT ${A_TIMEOUT} ENVIRONMENT_MODIFICATION "${environment};OUTBOARD_DEVICE=set:far")
+  endif()
 endfunction()

@@ -11,8 +11,10 @@
 #include "compiler/optimize/apply.h"
 #include "compiler/optimize/heuristics.h"
 #include "compiler/optimize/loop_plan.h"
+#include "compiler/program/expand.h"
 #include "compiler/proof/in_range.h"
 #include "compiler/render/llvm/x86.h"
+#include "compiler/render/opencl_c.h"
 
 namespace outboard {
 namespace {
@@ -60,6 +62,26 @@ absl::StatusOr<std::unique_ptr<render::X86Renderer>> RendererFor(const CompileOp
   return render::MakeX86Renderer(std::move(target));
 }
 
+// For a device that runs blocks of threads: by way of a program.
+absl::StatusOr<CompiledKernel> CompileForThreads(const UOp* sink, const CompileOptions& options) {
+  if (options.opts.has_value() && !options.opts->empty())
+    return absl::UnimplementedError("kernel: no Opts on devices that run blocks of threads");
+  OB_RETURN_IF_ERROR(VerifyGraph(sink, Level::kKernel));
+  Graph guards;
+  OB_ASSIGN_OR_RETURN(const UOp* const guarded, proof::GuardUnproved(guards, sink));
+  OB_ASSIGN_OR_RETURN(const codegen::LoopNest kernel, codegen::AnalyzeKernel(guarded));
+  OB_ASSIGN_OR_RETURN(
+      const program::Program made,
+      program::ExpandThreads(kernel, program::MapToThreads(kernel, options.opencl->threads_max)));
+  OB_ASSIGN_OR_RETURN(CompiledKernel out, render::RenderOpenClC(made, kSymbol, *options.opencl));
+  out.flops = kernel.flops;
+  out.bytes = kernel.bytes;
+  if (options.dump)
+    std::fprintf(stderr, "%s%s\n%s\n", GraphToString(sink).c_str(), ToString(made).c_str(),
+                 out.object.c_str());
+  return out;
+}
+
 }  // namespace
 
 absl::StatusOr<CompiledKernel> CompileKernel(const UOp* sink, const CompileOptions& options) {
@@ -70,8 +92,15 @@ std::vector<absl::StatusOr<CompiledKernel>> CompileKernels(
     std::span<const UOp* const> sinks, const CompileOptions& options,
     std::span<const std::optional<std::vector<codegen::Opt>>> opts) {
   std::vector<absl::StatusOr<CompiledKernel>> out;
-  auto renderer = RendererFor(options);
   CompileOptions own = options;
+  if (options.opencl.has_value()) {
+    for (size_t i = 0; i < sinks.size(); ++i) {
+      if (!opts.empty()) own.opts = opts[i];
+      out.push_back(CompileForThreads(sinks[i], own));
+    }
+    return out;
+  }
+  auto renderer = RendererFor(options);
   for (size_t i = 0; i < sinks.size(); ++i) {
     if (!opts.empty()) own.opts = opts[i];
     if (renderer.ok()) {

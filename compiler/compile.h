@@ -16,6 +16,7 @@
 #include "compiler/ir/uop.h"
 #include "compiler/optimize/opt.h"
 #include "compiler/target.h"
+#include "compiler/render/opencl_c.h"
 
 namespace outboard {
 
@@ -25,6 +26,9 @@ struct CompileOptions {
   Target target = HostTarget();
   bool no_opt = false;  // plain scalar loops, one element at a time
   bool dump = false;    // print the plan and the LLVM IR to stderr (DEBUG >= 5)
+  // Set: text for this device, which compiles it itself (CompiledKernel::Form::kOpenClC), through
+  // program/; `cpu` and `features` are not read, and Opts have no form there yet.
+  std::optional<render::OpenClDevice> opencl = std::nullopt;
   // Instead of those that the heuristic chooses.
   std::optional<std::vector<codegen::Opt>> opts = std::nullopt;
 };

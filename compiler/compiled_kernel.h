@@ -9,15 +9,28 @@
 // void* outboard_scratch(int64_t bytes): memory of the calling thread, aligned to a cache line,
 // whose contents last until the kernel returns. One that uses the processor's tiles (AMX) calls
 // void outboard_tiles()  first: who loads it asks the system for them then, or refuses it.
+//
+// All of that is of Form::kElfX86. Of kOpenClC, `object` is source text with one kernel of name
+// `symbol`, launched as blocks[] groups of threads[] work-items each (in OpenCL's words, a global
+// size of blocks * threads). Its arguments: a `__global uchar*` for each buffer slot
+// 0 .. buffer_count - 1, in order, whatever the type of the elements; then, with `reads_vars`, a
+// `__global const long*` with the VARs' values by slot. `tasks` is the number of blocks.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 
 namespace outboard {
 
 struct CompiledKernel {
-  std::string object;  // relocatable ELF64, x86-64, position independent
+  // What `object` holds, and so how it is loaded and called.
+  enum class Form : uint8_t {
+    kElfX86 = 0,   // relocatable ELF64, x86-64, position independent
+    kOpenClC = 1,  // source text
+  };
+
+  std::string object;  // as `form` says
   std::string symbol;
   int64_t tasks = 0;     // 0 where there is nothing to compute
   int buffer_count = 0;  // one past the largest GLOBAL slot
@@ -25,6 +38,12 @@ struct CompiledKernel {
   // once.
   int64_t flops = 0;
   int64_t bytes = 0;
+  Form form = Form::kElfX86;
+  // Of forms for devices that run blocks of threads.
+  std::array<int64_t, 3> blocks = {1, 1, 1};
+  std::array<int64_t, 3> threads = {1, 1, 1};  // of one block
+  int64_t shared_bytes = 0;                    // of one block; the text declares them itself
+  bool reads_vars = false;
 };
 
 }  // namespace outboard

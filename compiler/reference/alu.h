@@ -1,4 +1,5 @@
-// Arithmetic on tiles of elements, as docs/semantics.md defines it.
+// Arithmetic on tiles of elements, as docs/semantics.md defines it: what the reference interpreter
+// and that of programs compute with, and nothing that compiles or prints kernels does.
 #pragma once
 
 #include <cstdint>

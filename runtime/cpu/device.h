@@ -1,64 +1,66 @@
-// The CPU device: memory, programs and launches. Knows kernels as compiled_kernel.h describes them,
-// and no graphs.
+// The host's processor as a device: its memory is the process's, addresses are pointers, and every
+// call is done when it returns. Kernels are x86-64 objects (elf_loader.h).
 //
-// Threads: a Device and all that it makes belong to one thread at a time; launches use its pool.
+// Threads: as runtime/device.h says; launches use a pool of threads.
 #pragma once
 
-#include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
+#include <vector>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "compiler/compiled_kernel.h"
-#include "runtime/cpu/elf_loader.h"
-#include "runtime/cpu/memory.h"
+#include "runtime/block_cache.h"
 #include "runtime/cpu/thread_pool.h"
+#include "runtime/device.h"
+#include "runtime/devices.h"
 
 namespace outboard::cpu {
 
-struct DeviceOptions {
-  int threads = 0;               // 0: one a processor
-  int64_t memory_bytes_max = 0;  // 0: DefaultMemoryBytesMax
-};
-
-// A kernel, ready to run.
-class Program {
+class CpuDevice final : public runtime::Device {
  public:
-  int64_t flops() const { return flops_; }
-  int64_t bytes() const { return bytes_; }
-  int buffer_count() const { return buffer_count_; }
-  const std::string& name() const { return name_; }
+  explicit CpuDevice(const runtime::DeviceOptions& options = {});
+
+  const runtime::DeviceProperties& properties() const override { return properties_; }
+
+  absl::StatusOr<runtime::DeviceBuffer> Allocate(int64_t bytes) override;
+  // Maps it copy-on-write.
+  absl::StatusOr<runtime::DeviceBuffer> MapFile(const std::string& path, int64_t bytes) override;
+  void LimitMemory(int64_t bytes_max) override { memory_.Limit(bytes_max); }
+  int64_t memory_bytes_max() const override { return memory_.bytes_max(); }
+  int64_t memory_bytes_in_use() const override { return memory_.bytes_in_use(); }
+  absl::Status Upload(runtime::DeviceAddress to, std::string_view from) override;
+  absl::Status Download(runtime::DeviceAddress from, int64_t bytes, void* to) override;
+  // Views of the memory itself.
+  absl::Status Download(runtime::DeviceAddress from, int64_t bytes, int64_t piece_bytes,
+                        Sink sink) override;
+  absl::Status Copy(runtime::DeviceAddress to, runtime::DeviceAddress from, int64_t bytes) override;
+  absl::Status CopyBox(runtime::DeviceAddress to, std::span<const int64_t> to_dims,
+                       runtime::DeviceAddress from, std::span<const int64_t> from_dims,
+                       std::span<const int64_t> box, int element_bytes) override;
+  absl::Status Fill(runtime::DeviceAddress to, unsigned char byte, int64_t bytes) override;
+  std::optional<runtime::DeviceAddress> AddressOfHost(void* data, int64_t bytes) override;
+
+  absl::StatusOr<std::unique_ptr<runtime::DeviceKernel>> Load(
+      const CompiledKernel& kernel) override;
+  absl::Status Launch(const runtime::DeviceKernel& kernel,
+                      std::span<const runtime::DeviceAddress> buffers,
+                      std::span<const int64_t> vars) override;
+  absl::Status LaunchTasks(const runtime::DeviceKernel& kernel,
+                           std::span<const runtime::DeviceAddress> buffers,
+                           std::span<const int64_t> vars, int64_t begin, int64_t end) override;
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+  absl::StatusOr<double> Time(absl::FunctionRef<absl::Status()> work) override;
 
  private:
-  friend class Device;
-  Program(LoadedObject object, const CompiledKernel& kernel);
-  LoadedObject object_;
-  std::string name_;
-  int64_t tasks_, flops_, bytes_;
-  int buffer_count_;
-};
+  void Free(runtime::DeviceAddress address, int64_t bytes, bool mapped) override;
+  // Fills in arguments_.
+  absl::Status SetArguments(const runtime::DeviceKernel& kernel,
+                            std::span<const runtime::DeviceAddress> buffers,
+                            std::span<const int64_t> vars);
 
-class Device {
- public:
-  explicit Device(const DeviceOptions& options = {});
-
-  Allocator& memory() { return memory_; }
-  int threads() const { return pool_.size(); }
-
-  // Errors: as LoadedObject::Load. A kernel of no tasks has no object and loads as one that does
-  // nothing.
-  absl::StatusOr<std::unique_ptr<Program>> Load(const CompiledKernel& kernel);
-
-  // buffers[i] is the kernel's slot i; they do not overlap. The values of VARs follow, if it reads
-  // any (compiled_kernel.h). Returns when the kernel is done.
-  // Errors: INTERNAL  fewer buffers than the kernel uses
-  absl::Status Launch(const Program& program, std::span<void* const> buffers);
-
- private:
-  Allocator memory_;
+  runtime::DeviceProperties properties_;
+  runtime::BlockCache memory_;
   ThreadPool pool_;
+  std::vector<void*> arguments_;  // of one launch: kept, so that a launch allocates nothing
 };
 
 }  // namespace outboard::cpu

@@ -22,7 +22,7 @@
 #include "compiler/schedule/schedule.h"
 #include "compiler/search/beam.h"
 #include "compiler/target.h"
-#include "runtime/cpu/device.h"
+#include "runtime/devices.h"
 #include "tests/bench/one_dnn.h"
 #include "tests/bench/open_blas.h"
 #include "tests/bench/report.h"
@@ -42,7 +42,7 @@ double Now() {
 }
 
 // What BEAM=4 finds within `seconds`.
-search::BeamResult Searched(cpu::Device& device, const UOp* sink, double seconds) {
+search::BeamResult Searched(runtime::Device& device, const UOp* sink, double seconds) {
   worker::CompileBoxes boxes;
   worker::SearchDevice local(ValueOrDie(EncodeGraph(sink)).bytes, &boxes, &device);
   const double end = Now() + seconds;
@@ -56,19 +56,19 @@ class Kernels {
  public:
   // `make` returns the results' SINK over PARAMs; `opts` are for all kernels, instead of the
   // heuristic's.
-  Kernels(cpu::Device& device, const std::function<const UOp*(Graph&)>& make,
+  Kernels(runtime::Device& device, const std::function<const UOp*(Graph&)>& make,
           std::optional<std::vector<codegen::Opt>> opts = std::nullopt)
       : device_(device) {
     Graph g;
     const auto schedule = ValueOrDie(schedule::MakeSchedule(g, make(g), HostTarget()));
-    arena_.push_back(ValueOrDie(device.memory().Allocate(schedule.arena_bytes)));
+    arena_.push_back(Zeros(schedule.arena_bytes));
     for (const schedule::ScheduledBuffer& buffer : schedule.buffers) {
       if (buffer.kind == schedule::ScheduledBuffer::Kind::kTemporary) {
-        pointers_.push_back(static_cast<char*>(arena_[0].data()) + buffer.index);
+        pointers_.push_back(arena_[0].address() + buffer.index);
         continue;
       }
-      arena_.push_back(ValueOrDie(device.memory().Allocate(buffer.bytes())));
-      pointers_.push_back(arena_.back().data());
+      arena_.push_back(Zeros(buffer.bytes()));
+      pointers_.push_back(arena_.back().address());
       auto& list = buffer.kind == schedule::ScheduledBuffer::Kind::kInput ? inputs_ : outputs_;
       list.resize(std::max(list.size(), static_cast<size_t>(buffer.index) + 1));
       list[buffer.index] = pointers_.back();
@@ -83,23 +83,34 @@ class Kernels {
 
   void Run() {
     for (size_t i = 0; i < programs_.size(); ++i)
-      OB_CHECK_OK(device_.Launch(*programs_[i], slots_[i]));
+      OB_CHECK_OK(device_.Launch(*programs_[i], slots_[i], {}));
   }
   template <typename T = float>
   T* input(int slot) const {
-    return static_cast<T*>(inputs_[slot]);
+    return HostPointer<T>(inputs_[slot]);
   }
   template <typename T = float>
   T* output(int place) const {
-    return static_cast<T*>(outputs_[place]);
+    return HostPointer<T>(outputs_[place]);
   }
 
  private:
-  cpu::Device& device_;
-  std::vector<cpu::Buffer> arena_;
-  std::vector<void*> pointers_, inputs_, outputs_;
-  std::vector<std::unique_ptr<cpu::Program>> programs_;
-  std::vector<std::vector<void*>> slots_;
+  // The CPU device's addresses are pointers.
+  template <typename T>
+  static T* HostPointer(runtime::DeviceAddress address) {
+    return reinterpret_cast<T*>(static_cast<uintptr_t>(address));
+  }
+  runtime::DeviceBuffer Zeros(int64_t bytes) {
+    runtime::DeviceBuffer buffer = ValueOrDie(device_.Allocate(bytes));
+    OB_CHECK_OK(device_.Fill(buffer.address(), 0, bytes));
+    return buffer;
+  }
+
+  runtime::Device& device_;
+  std::vector<runtime::DeviceBuffer> arena_;
+  std::vector<runtime::DeviceAddress> pointers_, inputs_, outputs_;
+  std::vector<std::unique_ptr<runtime::DeviceKernel>> programs_;
+  std::vector<std::vector<runtime::DeviceAddress>> slots_;
 };
 
 // Seconds of one call: the fastest over a turn's time, since other programs only make it slower.
@@ -167,9 +178,9 @@ void FillSmall(T* data, int64_t count, int seed) {
 namespace {
 
 // The product of n x n by the heuristic's Opts, or by others, against OpenBLAS.
-void ReportMatMul(const std::string& figure, cpu::Device& device, int64_t n,
+void ReportMatMul(const std::string& figure, runtime::Device& device, int64_t n,
                   const std::optional<std::vector<codegen::Opt>>& opts) {
-  const int threads = device.threads();
+  const int threads = device.properties().threads;
   const auto blas = OpenBlas::Load(threads);
   if (!blas.ok()) return ReportSkipped(figure, std::string(blas.status().message()));
   Kernels kernels(
@@ -194,7 +205,8 @@ void ReportMatMul(const std::string& figure, cpu::Device& device, int64_t n,
 }  // namespace
 
 void MatMulFigures() {
-  cpu::Device device({.threads = Threads()});
+  const auto owned = runtime::MakeCpuDevice({.threads = Threads()});
+  runtime::Device& device = *owned;
   for (const int64_t n : {512, 1024, 2048, 4096})
     ReportMatMul(absl::StrCat("matmul_fp32_", n, "_vs_openblas_nobeam"), device, n, std::nullopt);
 }
@@ -202,7 +214,8 @@ void MatMulFigures() {
 void MatMulBf16Figures() {
   const int threads = Threads();
   const auto dnn = OneDnn::Load(threads);
-  cpu::Device device({.threads = threads});
+  const auto owned = runtime::MakeCpuDevice({.threads = threads});
+  runtime::Device& device = *owned;
   for (const int64_t n : {512, 1024, 2048, 4096}) {
     const std::string figure = absl::StrCat("matmul_bf16_", n, "_vs_onednn");
     if (!dnn.ok()) {
@@ -228,7 +241,8 @@ void MatMulBf16Figures() {
 void BeamFigures() {
   constexpr double kSecondsMax = 60;
   const int threads = Threads();
-  cpu::Device device({.threads = threads});
+  const auto owned = runtime::MakeCpuDevice({.threads = threads});
+  runtime::Device& device = *owned;
   for (const int64_t n : {512, 1024, 2048, 4096}) {
     Graph g;
     const auto schedule = ValueOrDie(schedule::MakeSchedule(g, MatMul(g, n), HostTarget()));
@@ -284,7 +298,8 @@ void OnThreads(int threads, int64_t count, const std::function<void(int64_t, int
 void StreamFigures() {
   constexpr int64_t kCount = (int64_t{256} << 20) / sizeof(float);
   const int threads = Threads();
-  cpu::Device device({.threads = threads});
+  const auto owned = runtime::MakeCpuDevice({.threads = threads});
+  runtime::Device& device = *owned;
   const Shape shape = {Dim(kCount)};
   const auto report = [&](const char* name, int arrays, const Comparison& c) {
     const double bytes = static_cast<double>(kCount) * sizeof(float) * arrays;

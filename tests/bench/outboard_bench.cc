@@ -13,6 +13,7 @@
 #include "client/session/current_session.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
+#include "runtime/devices.h"
 #include "tests/bench/blob_figures.h"
 #include "tests/bench/cloud.h"
 #include "tests/bench/decode_figures.h"
@@ -208,7 +209,9 @@ void Steps() {
 void Overhead() {
   static worker::InProcessCompiler compiler;
   auto in_process = ValueOrDie(Session::ConnectLink(
-      std::make_unique<test::ExecutorLink>(worker::MakeCompiledEngine(&compiler, {})), {}));
+      std::make_unique<test::ExecutorLink>(worker::MakeCompiledEngine(
+          &compiler, ValueOrDie(runtime::MakeDevice(runtime::kCpu, {})), {})),
+      {}));
   const Cloud cloud(1);
   auto loopback = ConnectTo(cloud);
   const std::vector<double> direct = MeasureTinySteps(*in_process),

@@ -20,6 +20,7 @@
 #include "tests/compiler/harness.h"
 #include "tests/compiler/kernel_run.h"
 #include "tests/compiler/schedule_programs.h"
+#include "tests/support/device.h"
 #include "worker/compile/in_process_compiler.h"
 #include "worker/engine/compiled_engine.h"
 
@@ -131,18 +132,18 @@ std::vector<HostTensor> RandomParams(const UOp* sink, std::mt19937_64& random) {
 
 Results Compiled(const UOp* sink, std::span<const HostTensor> params, int threads) {
   worker::InProcessCompiler compiler;
-  const auto session = worker::MakeCompiledEngine(
-      &compiler, {.memory_bytes_max = int64_t{1} << 30, .threads = threads, .flash = true});
+  const auto engine = worker::MakeCompiledEngine(
+      &compiler, test::MakeDevice(int64_t{1} << 30, threads), {.flash = true});
   std::vector<worker::ArrayPtr> inputs;
   for (const HostTensor& param : params) {
-    const auto array = ValueOrDie(session->NewArray(param.dtype, param.dims));
-    std::memcpy(array->data(), param.bytes.data(), param.bytes.size());
+    const auto array = ValueOrDie(engine->NewArray(param.dtype, param.dims));
+    test::SetBytes(*array, param.bytes);
     inputs.push_back(array);
   }
-  const auto outputs = ValueOrDie(session->Run(ValueOrDie(EncodeGraph(sink)).id, sink, inputs, {}));
+  const auto outputs = ValueOrDie(engine->Run(ValueOrDie(EncodeGraph(sink)).id, sink, inputs, {}));
   Results results;
   for (const worker::ArrayPtr& output : outputs)
-    results.push_back({output->dtype, output->dims, std::string(output->data(), output->bytes())});
+    results.push_back({output->dtype, output->dims, test::BytesOf(*output)});
   return results;
 }
 

@@ -26,6 +26,7 @@
 #endif
 #ifdef OUTBOARD_HAS_SIMPLIFY
 #include "compiler/rewrite/simplify.h"
+#include "tests/support/device.h"
 #endif
 
 namespace outboard::test {
@@ -88,14 +89,13 @@ absl::StatusOr<Results> RunOnEngine(const UOp* sink, std::span<const HostTensor>
                                     std::span<const Binding> bindings, bool donate) {
   static auto* const compiler = new worker::InProcessCompiler();
   static auto* const engine =
-      worker::MakeCompiledEngine(compiler, {.memory_bytes_max = int64_t{1} << 30, .threads = 2})
-          .release();
+      worker::MakeCompiledEngine(compiler, test::MakeDevice(int64_t{1} << 30, 2), {}).release();
   OB_ASSIGN_OR_RETURN(const EncodedGraph encoded, EncodeGraph(sink));
   std::vector<worker::ArrayPtr> inputs;
   for (const HostTensor& param : params) {
     OB_ASSIGN_OR_RETURN(const std::shared_ptr<worker::Array> array,
                         engine->NewArray(param.dtype, param.dims));
-    std::memcpy(array->data(), param.bytes.data(), param.bytes.size());
+    test::SetBytes(*array, param.bytes);
     inputs.push_back(array);
   }
   const std::vector<int64_t> donated =
@@ -106,11 +106,11 @@ absl::StatusOr<Results> RunOnEngine(const UOp* sink, std::span<const HostTensor>
   OB_ASSIGN_OR_RETURN(const std::vector<worker::ArrayPtr> outputs,
                       engine->Run(encoded.id, sink, std::move(inputs), bindings, donated));
   for (size_t i = 0; i < held.size(); ++i)
-    if (params[donated[2 * i + 1]].bytes != std::string_view(held[i]->data(), held[i]->bytes()))
+    if (params[donated[2 * i + 1]].bytes != test::BytesOf(*held[i]))
       return absl::DataLossError(absl::StrCat("wrote over input ", donated[2 * i + 1]));
   Results results;
   for (const worker::ArrayPtr& output : outputs)
-    results.push_back({output->dtype, output->dims, std::string(output->data(), output->bytes())});
+    results.push_back({output->dtype, output->dims, test::BytesOf(*output)});
   return results;
 }
 

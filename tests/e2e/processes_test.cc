@@ -193,5 +193,16 @@ TEST_F(ProcessesTest, ExitCodes) {
   }
 }
 
+// A name that is no device is said before anything starts, with those that there are.
+TEST(Device, OneThatIsNotThereEndsWithTheList) {
+  for (const std::string command :
+       {"serve --listen 127.0.0.1:0", "worker --gateway 127.0.0.1:1", "up --port 0"}) {
+    const test::Ended ended = Outboard(command, {"OUTBOARD_DEVICE=toaster"});
+    EXPECT_EQ(ended.code, 2) << command << ": " << ended.err;
+    EXPECT_NE(ended.err.find("no device \"toaster\"; there are: cpu, far"), std::string::npos)
+        << command << ": " << ended.err;
+  }
+}
+
 }  // namespace
 }  // namespace outboard

@@ -14,6 +14,7 @@
 #include "compiler/ir/encoding.h"
 #include "tests/fuzz/byte_source.h"
 #include "tests/fuzz/wire_seeds.h"
+#include "tests/support/device.h"
 #include "wire/limits.h"
 #include "worker/executor/executor_core.h"
 
@@ -49,7 +50,9 @@ const std::vector<std::pair<std::string, std::string>>& Graphs() {  // id, bytes
 
 class Client {
  public:
-  Client() : engine_(MakeReferenceEngine(kMemoryBytes)), core_(engine_.get(), {"fuzz", "fuzz"}) {}
+  Client()
+      : engine_(MakeReferenceEngine(test::MakeDevice(kMemoryBytes))),
+        core_(engine_.get(), {"fuzz", "fuzz"}) {}
 
   void SendRaw(test::ByteSource bytes) {
     while (!bytes.empty()) {

@@ -88,8 +88,8 @@ TEST(Symbols, OnlyTheList) {
   EXPECT_EQ(AllowedSymbol(""), nullptr);
 }
 
-TEST(Device, LaunchesOverAllThreads) {
-  Device device({.threads = 3, .memory_bytes_max = 1 << 20});
+TEST(CpuDevice, LaunchesOverAllThreads) {
+  CpuDevice device({.threads = 3, .memory_bytes_max = 1 << 20});
   const int64_t count = 50000;
   CompiledKernel kernel{.object = ReadFile(SAMPLES),
                         .symbol = "add_one",
@@ -99,15 +99,13 @@ TEST(Device, LaunchesOverAllThreads) {
                         .bytes = 8 * count};
   auto program = device.Load(kernel);
   ASSERT_TRUE(program.ok()) << program.status();
-  auto in = device.memory().Allocate(count * 4), out = device.memory().Allocate(count * 4);
-  ASSERT_TRUE(in.ok() && out.ok());
-  for (int64_t i = 0; i < count; ++i) static_cast<float*>(in->data())[i] = static_cast<float>(i);
-  void* buffers[] = {in->data(), out->data()};
-  ASSERT_TRUE(device.Launch(**program, buffers).ok());
-  for (int64_t i = 0; i < count; ++i)
-    ASSERT_EQ(static_cast<float*>(out->data())[i], static_cast<float>(i + 1));
-  EXPECT_EQ(device.Launch(**program, std::span<void* const>(buffers, 1)).code(),
-            absl::StatusCode::kInternal);
+  std::vector<float> in(count), out(count);
+  for (int64_t i = 0; i < count; ++i) in[i] = static_cast<float>(i);
+  const runtime::DeviceAddress buffers[] = {*device.AddressOfHost(in.data(), count * 4),
+                                            *device.AddressOfHost(out.data(), count * 4)};
+  ASSERT_TRUE(device.Launch(**program, buffers, {}).ok());
+  for (int64_t i = 0; i < count; ++i) ASSERT_EQ(out[i], static_cast<float>(i + 1));
+  EXPECT_EQ(device.Launch(**program, {buffers, 1}, {}).code(), absl::StatusCode::kInternal);
 }
 
 }  // namespace

@@ -3,11 +3,12 @@
 // follows. What is given up is spoilt at once, as by results that are written over it.
 #pragma once
 
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/check.h"
+#include "tests/support/device.h"
 #include "worker/engine/engine.h"
 
 namespace outboard::sim {
@@ -28,29 +29,29 @@ inline std::string ValueOf(std::string_view graph_id, uint32_t index,
 
 class FakeEngine final : public worker::Engine {
  public:
+  FakeEngine()
+      : Engine(ValueOrDie(
+            runtime::MakeDevice(runtime::kCpu, {.threads = 1, .memory_bytes_max = 1 << 28}))) {}
+
   absl::StatusOr<std::vector<worker::DeviceArrayPtr>> Run(
       const GraphId& id, const UOp* sink, std::vector<worker::DeviceArrayPtr> inputs,
       std::span<const Binding>, std::span<const int64_t> donated) override {
-    std::vector<std::string_view> bytes;
-    for (const worker::DeviceArrayPtr& input : inputs)
-      bytes.emplace_back(input->data(), static_cast<size_t>(input->bytes()));
+    std::vector<std::string> held;
+    for (const worker::DeviceArrayPtr& input : inputs) held.push_back(test::BytesOf(*input));
+    const std::vector<std::string_view> bytes(held.begin(), held.end());
     std::vector<worker::DeviceArrayPtr> results;
     for (uint32_t i = 0; i < sink->src.size(); ++i) {
       const std::string value = ValueOf(id.ToBytes(), i, bytes);
       absl::StatusOr<std::shared_ptr<worker::DeviceArray>> result = NewArray(DType::kF32, {2});
       if (!result.ok()) return result.status();
-      std::memcpy((*result)->data(), value.data(), value.size());
+      test::SetBytes(**result, value);
       results.push_back(*std::move(result));
     }
     for (const int64_t i : donated)
-      if (inputs[i].use_count() == 1) std::memset(inputs[i]->data(), 0xEE, inputs[i]->bytes());
+      if (inputs[i].use_count() == 1) test::Spoil(*inputs[i]);
     return results;
   }
   std::string kind() const override { return "fake"; }
-
- private:
-  cpu::Allocator& memory() override { return memory_; }
-  cpu::Allocator memory_{int64_t{1} << 28};
 };
 
 }  // namespace outboard::sim

@@ -2,11 +2,11 @@
 // a snapshot writer and a gateway do, and answers what a restored core asks for.
 #pragma once
 
-#include <cstring>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "tests/support/device.h"
 #include "wire/merkle.h"
 #include "worker/executor/executor_core.h"
 #include "worker/session/persist_request.h"
@@ -19,7 +19,7 @@ class MemoryStore {
   std::string Keep(const worker::PersistRequest& request) {
     std::vector<std::string> roots;
     for (const worker::DeviceArrayPtr& array : request.arrays)
-      roots.push_back(Add({array->data(), static_cast<size_t>(array->bytes())}));
+      roots.push_back(Add(BytesOf(*array)));
     return Add(request.ManifestBytes(roots));
   }
 
@@ -28,12 +28,14 @@ class MemoryStore {
     return found != blobs_.end() ? &found->second : nullptr;
   }
 
-  absl::StatusOr<cpu::Buffer> Read(const worker::BlobWant& want, worker::Engine& engine) const {
+  absl::StatusOr<runtime::DeviceBuffer> Read(const worker::BlobWant& want,
+                                             worker::Engine& engine) const {
     const std::string* const bytes = Find(want.root);
     if (bytes == nullptr || (want.size_bytes != 0 && want.size_bytes != bytes->size()))
       return absl::NotFoundError("no such blob");
-    absl::StatusOr<cpu::Buffer> buffer = engine.NewBuffer(static_cast<int64_t>(bytes->size()));
-    if (buffer.ok()) std::memcpy(buffer->data(), bytes->data(), bytes->size());
+    OB_ASSIGN_OR_RETURN(runtime::DeviceBuffer buffer,
+                        engine.NewBuffer(static_cast<int64_t>(bytes->size())));
+    OB_RETURN_IF_ERROR(engine.device().Upload(buffer.address(), *bytes));
     return buffer;
   }
 

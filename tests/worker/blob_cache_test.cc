@@ -11,7 +11,7 @@
 #include <fstream>
 #include <thread>
 
-#include "runtime/cpu/memory.h"
+#include "tests/support/device.h"
 #include "tests/support/temp_folder.h"
 
 namespace outboard::worker {
@@ -156,21 +156,22 @@ TEST_F(BlobCacheTest, WhatADeadProcessLeftGoesAndWhatALivingOneHasStays) {
 TEST_F(BlobCacheTest, AMappedFileMayBeWrittenOverAndRemoved) {
   Open();
   const std::string path = Get("0123456789").value();
-  cpu::Allocator memory(1 << 20);
+  const auto device = test::MakeDevice(1 << 20);
+  const int64_t empty = device->memory_bytes_in_use();
   {
-    cpu::Buffer first = memory.MapFile(path, 10).value();
-    cpu::Buffer second = memory.MapFile(path, 10).value();
-    EXPECT_EQ(memory.bytes_in_use(), 20);
-    std::memcpy(first.data(), "changed", 7);
-    EXPECT_EQ(std::memcmp(second.data(), "0123456789", 10), 0);
+    const runtime::DeviceBuffer first = device->MapFile(path, 10).value();
+    const runtime::DeviceBuffer second = device->MapFile(path, 10).value();
+    EXPECT_GE(device->memory_bytes_in_use(), empty + 20);
+    ASSERT_TRUE(device->Upload(first.address(), "changed").ok());
+    EXPECT_EQ(test::BytesOf(second), "0123456789");
     unlink(path.c_str());
-    EXPECT_EQ(std::memcmp(first.data(), "changed789", 10), 0);
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(first.data()) % 64, 0u);
+    EXPECT_EQ(test::BytesOf(first), "changed789");
+    EXPECT_EQ(static_cast<uint64_t>(first.address()) % 64, 0u);
   }
-  EXPECT_EQ(memory.bytes_in_use(), 0);
-  EXPECT_EQ(memory.MapFile(path, 10).status().code(), absl::StatusCode::kDataLoss);
-  EXPECT_EQ(memory.MapFile(Get("short").value(), 6).status().code(), absl::StatusCode::kDataLoss);
-  EXPECT_EQ(memory.MapFile(path, 2 << 20).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(device->memory_bytes_in_use(), empty);
+  EXPECT_EQ(device->MapFile(path, 10).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(device->MapFile(Get("short").value(), 6).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(device->MapFile(path, 2 << 20).status().code(), absl::StatusCode::kResourceExhausted);
 }
 
 }  // namespace

@@ -7,8 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "gtest/gtest.h"
-#include "runtime/cpu/device.h"
+#include "runtime/devices.h"
 #include "tests/worker/square_kernel.h"
 #include "worker/compile/box_messages.h"
 
@@ -36,15 +37,17 @@ TEST_F(CompileBoxTest, ObjectsThatRunAndErrorsByKernel) {
   const auto results = box.Compile(kernels);
   ASSERT_EQ(results.size(), 3u);
   EXPECT_EQ(results[1].status().code(), absl::StatusCode::kInvalidArgument);
-  cpu::Device device({.threads = 2, .memory_bytes_max = 1 << 20});
+  const auto device =
+      ValueOrDie(runtime::MakeDevice(runtime::kCpu, {.threads = 2, .memory_bytes_max = 1 << 20}));
   for (const auto& [i, count] : {std::pair{0, 1000}, {2, 7}}) {
     ASSERT_TRUE(results[i].ok()) << results[i].status();
-    auto program = device.Load(*results[i]);
+    auto program = device->Load(*results[i]);
     ASSERT_TRUE(program.ok()) << program.status();
     std::vector<float> in(count), out(count);
     for (int j = 0; j < count; ++j) in[j] = static_cast<float>(j);
-    void* buffers[] = {out.data(), in.data()};
-    ASSERT_TRUE(device.Launch(**program, buffers).ok());
+    const runtime::DeviceAddress buffers[] = {*device->AddressOfHost(out.data(), 4 * count),
+                                              *device->AddressOfHost(in.data(), 4 * count)};
+    ASSERT_TRUE(device->Launch(**program, buffers, {}).ok());
     for (int j = 0; j < count; ++j) ASSERT_EQ(out[j], in[j] * in[j]);
   }
   EXPECT_TRUE(box.Compile({}).empty());

@@ -12,6 +12,7 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "gtest/gtest.h"
+#include "tests/support/device.h"
 #include "worker/compile/in_process_compiler.h"
 #include "worker/engine/compiled_engine.h"
 #include "worker/executor/failed_node.h"
@@ -47,8 +48,9 @@ DeviceArrayPtr Floats(Engine& engine, std::vector<int64_t> dims, unsigned seed) 
   std::shared_ptr<DeviceArray> array = *engine.NewArray(DType::kF32, std::move(dims));
   std::mt19937 random(seed);
   std::uniform_real_distribution<float> uniform(-1, 1);
-  for (int64_t i = 0; i < array->bytes() / 4; ++i)
-    reinterpret_cast<float*>(array->data())[i] = uniform(random);
+  std::vector<float> values(static_cast<size_t>(array->bytes() / 4));
+  for (float& value : values) value = uniform(random);
+  test::SetFloats(*array, values);
   return array;
 }
 
@@ -69,8 +71,8 @@ class EngineTest : public ::testing::Test {
  protected:
   CountingCompiler compiler_;
   std::unique_ptr<Engine> compiled_ =
-      MakeCompiledEngine(&compiler_, {.memory_bytes_max = 1 << 26, .threads = 2});
-  std::unique_ptr<Engine> reference_ = MakeReferenceEngine(1 << 26);
+      MakeCompiledEngine(&compiler_, test::MakeDevice(1 << 26, 2), {});
+  std::unique_ptr<Engine> reference_ = MakeReferenceEngine(test::MakeDevice(1 << 26));
 };
 
 TEST_F(EngineTest, CompiledEqualsReference) {
@@ -89,8 +91,8 @@ TEST_F(EngineTest, CompiledEqualsReference) {
   for (size_t r = 0; r < 2; ++r) {
     ASSERT_EQ(results[0][r]->dims, results[1][r]->dims);
     ASSERT_EQ(results[0][r]->dtype, results[1][r]->dtype);
-    const auto* a = reinterpret_cast<const float*>(results[0][r]->data());
-    const auto* b = reinterpret_cast<const float*>(results[1][r]->data());
+    const std::vector<float> a = test::FloatsOf(*results[0][r]);
+    const std::vector<float> b = test::FloatsOf(*results[1][r]);
     for (int64_t i = 0; i < results[0][r]->bytes() / 4; ++i)
       ASSERT_NEAR(a[i], b[i], 1e-4 * (1 + std::fabs(b[i])));
   }
@@ -112,8 +114,7 @@ TEST_F(EngineTest, OnePlanForEveryBinding) {
     EXPECT_EQ(results[0][0]->dims, (std::vector<int64_t>{n, 5}));
     for (size_t r = 0; r < 2; ++r)
       for (int64_t i = 0; i < results[1][r]->bytes() / 4; ++i)
-        EXPECT_NEAR(reinterpret_cast<const float*>(results[0][r]->data())[i],
-                    reinterpret_cast<const float*>(results[1][r]->data())[i], 1e-5);
+        EXPECT_NEAR(test::FloatsOf(*results[0][r])[i], test::FloatsOf(*results[1][r])[i], 1e-5);
   }
   EXPECT_EQ(compiled_->stats().plans_made, 1u);
   EXPECT_LE(compiler_.compiled, 2);
@@ -150,7 +151,7 @@ TEST_F(EngineTest, PlansAndProgramsAreKept) {
   for (int step = 0; step < 3; ++step) {
     auto out = compiled_->Run(id, sink, inputs, {});
     ASSERT_TRUE(out.ok()) << out.status();
-    const std::string bytes((*out)[0]->data(), static_cast<size_t>((*out)[0]->bytes()));
+    const std::string bytes = test::BytesOf(*(*out)[0]);
     if (step == 0) first = bytes;
     EXPECT_EQ(bytes, first);
   }
@@ -249,9 +250,7 @@ class DonationTest : public EngineTest {
     EXPECT_TRUE(results.ok()) << results.status();
     return *std::move(results);
   }
-  static std::string Bytes(const DeviceArrayPtr& array) {
-    return {array->data(), size_t(array->bytes())};
-  }
+  static std::string Bytes(const DeviceArrayPtr& array) { return test::BytesOf(*array); }
 
   Graph g_;
 };
@@ -263,10 +262,10 @@ TEST_F(DonationTest, ResultsAreMadeInDonatedMemory) {
     std::vector<DeviceArrayPtr> inputs = {Floats(*compiled_, {1001}, 1),
                                           Floats(*compiled_, {1001}, 2)};
     const DeviceArrayPtr other = held ? inputs[0] : nullptr;
-    const char *const x = inputs[0]->data(), *const y = inputs[1]->data();
+    const runtime::DeviceAddress x = inputs[0]->address(), y = inputs[1]->address();
     const auto results = Run(sink, std::move(inputs), {0, 1});
-    EXPECT_EQ(results[0]->data() == x, !held);
-    EXPECT_EQ(results[1]->data(), y);
+    EXPECT_EQ(results[0]->address() == x, !held);
+    EXPECT_EQ(results[1]->address(), y);
     for (size_t r = 0; r < 2; ++r) EXPECT_EQ(Bytes(results[r]), Bytes(apart[r]));
     if (held) {
       EXPECT_EQ(Bytes(other), Bytes(Floats(*compiled_, {1001}, 1)));

@@ -9,6 +9,7 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "gtest/gtest.h"
+#include "tests/support/device.h"
 #include "wire/limits.h"
 
 namespace outboard::worker {
@@ -33,6 +34,8 @@ EncodedGraph SumAndProduct() {
 // The reference engine, which spoils what it may write over: donated inputs that nobody else holds.
 class SpoilingEngine final : public Engine {
  public:
+  SpoilingEngine() : Engine(test::MakeDevice(1 << 20)) {}
+
   absl::StatusOr<std::vector<DeviceArrayPtr>> Run(const GraphId& id, const UOp* sink,
                                                   std::vector<DeviceArrayPtr> inputs,
                                                   std::span<const Binding> bindings,
@@ -40,7 +43,7 @@ class SpoilingEngine final : public Engine {
     auto results = reference_->Run(id, sink, inputs, bindings);
     for (const int64_t i : donated) {
       if (inputs[i].use_count() != 1) continue;
-      std::memset(inputs[i]->data(), 0xEE, inputs[i]->bytes());
+      test::Spoil(*inputs[i]);
       ++spoiled;
     }
     return results;
@@ -49,10 +52,7 @@ class SpoilingEngine final : public Engine {
   int spoiled = 0;
 
  private:
-  cpu::Allocator& memory() override { return memory_; }
-
-  std::unique_ptr<Engine> reference_ = MakeReferenceEngine(1 << 20);
-  cpu::Allocator memory_{1 << 20};
+  std::unique_ptr<Engine> reference_ = MakeReferenceEngine(test::MakeDevice(1 << 20));
 };
 
 // One client of one core, on the reference engine.
@@ -171,7 +171,7 @@ class ExecutorCoreTest : public ::testing::Test {
   }
 
   const EncodedGraph graph_ = SumAndProduct();
-  std::unique_ptr<Engine> engine_ = MakeReferenceEngine(1 << 26);
+  std::unique_ptr<Engine> engine_ = MakeReferenceEngine(test::MakeDevice(1 << 26));
   std::unique_ptr<ExecutorCore> core_ =
       std::make_unique<ExecutorCore>(engine_.get(), ExecutorOptions{"name", "class"});
   uint64_t epoch_ = 1;
@@ -368,7 +368,7 @@ TEST_F(ExecutorCoreTest, FailuresThatNobodyAcknowledgesEndTheSession) {
 }
 
 TEST_F(ExecutorCoreTest, TheMemoryOfTheSessionIsWhatOpenSays) {
-  engine_ = MakeReferenceEngine(1 << 26);
+  engine_ = MakeReferenceEngine(test::MakeDevice(1 << 26));
   core_ = std::make_unique<ExecutorCore>(engine_.get(), ExecutorOptions{"name", "class"});
   ClientItem open;
   open.mutable_open()->set_memory_bytes_max(1 << 16);

@@ -7,6 +7,7 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "tests/support/client_items.h"
+#include "tests/support/device.h"
 #include "wire/limits.h"
 #include "worker/compile/in_process_compiler.h"
 #include "worker/engine/compiled_engine.h"
@@ -21,7 +22,7 @@ using test::Item;
 // What two Runs of a graph are answered with; the clock says 1, 2, 3 ... ns.
 std::vector<proto::Done> DonesOfTwoRuns(bool traced) {
   InProcessCompiler compiler;
-  const auto engine = MakeCompiledEngine(&compiler, {.threads = 1});
+  const auto engine = MakeCompiledEngine(&compiler, test::MakeDevice(0, 1), {});
   uint64_t ns = 0;
   ExecutorOptions options;
   options.now_ns = [&ns] { return ++ns; };

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "compiler/ir/build.h"
+#include "tests/support/device.h"
 #include "worker/executor/executor_core.h"
 #include "worker/session/kernel_use_log.h"
 
@@ -28,6 +29,8 @@ TEST(KernelUseLog, NotesWhatIsNew) {
 // x + the version's length, of one kernel for each graph: bits tell which version was used.
 class VersionedEngine final : public Engine {
  public:
+  VersionedEngine() : Engine(test::MakeDevice(1 << 20)) {}
+
   absl::StatusOr<std::vector<DeviceArrayPtr>> Run(const GraphId& id, const UOp*,
                                                   std::vector<DeviceArrayPtr> inputs,
                                                   std::span<const Binding>,
@@ -35,9 +38,8 @@ class VersionedEngine final : public Engine {
     const auto [version, fresh] = versions_.try_emplace(id, store[id]);
     if (fresh) changes_.push_back({id, version->second});
     OB_ASSIGN_OR_RETURN(const std::shared_ptr<DeviceArray> out, NewArray(DType::kF32, {1}));
-    *reinterpret_cast<float*>(out->data()) =
-        *reinterpret_cast<const float*>(inputs[0]->data()) +
-        static_cast<float>(version->second.value_or("heuristic").size());
+    test::SetFloats(*out, {test::FloatsOf(*inputs[0])[0] +
+                           static_cast<float>(version->second.value_or("heuristic").size())});
     return std::vector<DeviceArrayPtr>{out};
   }
   std::vector<KernelVersion> TakeVersions() override { return std::exchange(changes_, {}); }
@@ -54,8 +56,6 @@ class VersionedEngine final : public Engine {
   std::map<GraphId, std::optional<std::string>> store;  // the best versions that are known
 
  private:
-  cpu::Allocator& memory() override { return memory_; }
-  cpu::Allocator memory_{1 << 20};
   std::map<GraphId, std::optional<std::string>> versions_;  // in use
   std::vector<KernelVersion> changes_;
 };

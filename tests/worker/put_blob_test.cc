@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/support/client_items.h"
+#include "tests/support/device.h"
 #include "worker/executor/executor_core.h"
 
 namespace outboard::worker {
@@ -34,8 +35,9 @@ class PutBlobTest : public ::testing::Test {
     core_.On(std::move(frame), Reader());
   }
   void Arrive(const std::string& root, const std::string& bytes) {
-    absl::StatusOr<cpu::Buffer> buffer = engine_->NewBuffer(static_cast<int64_t>(bytes.size()));
-    std::memcpy(buffer->data(), bytes.data(), bytes.size());
+    absl::StatusOr<runtime::DeviceBuffer> buffer =
+        engine_->NewBuffer(static_cast<int64_t>(bytes.size()));
+    ASSERT_TRUE(engine_->device().Upload(buffer->address(), bytes).ok());
     core_.OnBlob(root, std::move(buffer), Reader());
   }
   std::vector<std::string> Wanted() {
@@ -62,7 +64,7 @@ class PutBlobTest : public ::testing::Test {
     };
   }
 
-  std::unique_ptr<Engine> engine_ = MakeReferenceEngine(1 << 20);
+  std::unique_ptr<Engine> engine_ = MakeReferenceEngine(test::MakeDevice(1 << 20));
   ExecutorCore core_{engine_.get(), {}};
   uint64_t epoch_ = 0;
   std::vector<std::string> values_;

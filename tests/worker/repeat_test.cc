@@ -8,11 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/spec.h"
 #include "gtest/gtest.h"
 #include "tests/compiler/random_graph.h"
+#include "tests/support/device.h"
 #include "wire/limits.h"
 #include "worker/compile/in_process_compiler.h"
 #include "worker/engine/compiled_engine.h"
@@ -24,12 +26,12 @@ namespace {
 
 DeviceArrayPtr ArrayOf(Engine& engine, const HostTensor& host) {
   std::shared_ptr<DeviceArray> array = *engine.NewArray(host.dtype, host.dims);
-  if (!host.bytes.empty()) std::memcpy(array->data(), host.bytes.data(), host.bytes.size());
+  test::SetBytes(*array, host.bytes);
   return array;
 }
 
 HostTensor HostOf(const DeviceArray& array) {
-  return {array.dtype, array.dims, std::string(array.data(), array.bytes())};
+  return {array.dtype, array.dims, test::BytesOf(array)};
 }
 
 HostTensor Floats(std::vector<int64_t> dims, unsigned seed) {
@@ -123,8 +125,8 @@ class RepeatTest : public ::testing::Test {
 
   InProcessCompiler compiler_;
   std::unique_ptr<Engine> compiled_ =
-      MakeCompiledEngine(&compiler_, {.memory_bytes_max = 1 << 26, .threads = 2});
-  std::unique_ptr<Engine> reference_ = MakeReferenceEngine(1 << 26);
+      MakeCompiledEngine(&compiler_, test::MakeDevice(1 << 26, 2), {});
+  std::unique_ptr<Engine> reference_ = MakeReferenceEngine(test::MakeDevice(1 << 26));
   int64_t repetitions_ = 0;
 };
 
@@ -238,7 +240,7 @@ TEST_F(RepeatTest, Memory) {
   const int64_t n = 1 << 20;
   const UOp* const x = Param(g, 0, DType::kF32, {n});
   const UOp* const sink = Sink(g, {Mul(g, x, x)});
-  const auto engine = MakeCompiledEngine(&compiler_, {.memory_bytes_max = 10 << 20, .threads = 2});
+  const auto engine = MakeCompiledEngine(&compiler_, test::MakeDevice(10 << 20, 2), {});
   EXPECT_TRUE(Repeated(*engine, sink, {Floats({n}, 1)}, {}, {.count = 20, .carry = {{0, 0}}}).ok());
   const Results stacked =
       Repeated(*engine, sink, {Floats({n}, 1)}, {}, {.count = 20, .carry = {{0, 0}}, .stack = {0}});
@@ -288,22 +290,25 @@ TEST_F(RepeatTest, WhatDoesNotFit) {
 // Fails in one repetition.
 class FailingEngine final : public Engine {
  public:
+  FailingEngine() : Engine(test::MakeDevice(1 << 20)) {}
+
   absl::StatusOr<std::vector<DeviceArrayPtr>> Run(const GraphId& id, const UOp* sink,
                                                   std::vector<DeviceArrayPtr> inputs,
                                                   std::span<const Binding> bindings,
                                                   std::span<const int64_t> donated) override {
     if (++runs == fails)
       return AboutNode(absl::ResourceExhaustedError("no memory"), sink, sink->src[0]);
-    return reference_->Run(id, sink, std::move(inputs), bindings, donated);
+    OB_ASSIGN_OR_RETURN(std::vector<DeviceArrayPtr> results,
+                        reference_->Run(id, sink, std::move(inputs), bindings, donated));
+    // The reference engine has a device of its own.
+    for (DeviceArrayPtr& result : results) result = ArrayOf(*this, HostOf(*result));
+    return results;
   }
   std::string kind() const override { return "ref"; }
   int runs = 0, fails = 0;
 
  private:
-  cpu::Allocator& memory() override { return memory_; }
-
-  std::unique_ptr<Engine> reference_ = MakeReferenceEngine(1 << 20);
-  cpu::Allocator memory_{1 << 20};
+  std::unique_ptr<Engine> reference_ = MakeReferenceEngine(test::MakeDevice(1 << 20));
 };
 
 class RepeatedItemTest : public ::testing::Test {

@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
+#include "tests/support/device.h"
 #include "tests/support/memory_store.h"
 #include "worker/compile/in_process_compiler.h"
 #include "worker/engine/compiled_engine.h"
@@ -30,7 +31,7 @@ constexpr uint32_t kSnapshotMs = 1000;
 // few Runs, and memory that is spoilt when it is given up.
 class SwitchingEngine final : public Engine {
  public:
-  explicit SwitchingEngine(uint64_t seed) : random_(seed) {}
+  explicit SwitchingEngine(uint64_t seed) : Engine(test::MakeDevice(kMemory)), random_(seed) {}
 
   absl::StatusOr<std::vector<DeviceArrayPtr>> Run(const GraphId& id, const UOp* sink,
                                                   std::vector<DeviceArrayPtr> inputs,
@@ -40,12 +41,15 @@ class SwitchingEngine final : public Engine {
     if (!pinned_ && random_() % 4 == 0) Use({id, Some()});
     absl::StatusOr<std::vector<DeviceArrayPtr>> results =
         reference_->Run(id, sink, inputs, bindings);
-    if (results.ok())
-      for (const DeviceArrayPtr& result : *results)
-        *reinterpret_cast<float*>(result->data()) +=
-            static_cast<float>(in_use_[id].value_or("heuristic").size());
+    if (results.ok()) {
+      for (const DeviceArrayPtr& result : *results) {
+        std::vector<float> values = test::FloatsOf(*result);
+        values[0] += static_cast<float>(in_use_[id].value_or("heuristic").size());
+        test::SetFloats(*result, values);
+      }
+    }
     for (const int64_t i : donated)
-      if (inputs[i].use_count() == 1) std::memset(inputs[i]->data(), 0xEE, inputs[i]->bytes());
+      if (inputs[i].use_count() == 1) test::Spoil(*inputs[i]);
     return results;
   }
   std::vector<KernelVersion> TakeVersions() override { return std::exchange(changes_, {}); }
@@ -56,7 +60,6 @@ class SwitchingEngine final : public Engine {
   std::string kind() const override { return "switching"; }
 
  private:
-  cpu::Allocator& memory() override { return memory_; }
   std::optional<std::string> Some() {
     const uint64_t length = random_() % 8;
     if (length == 0) return std::nullopt;
@@ -71,8 +74,7 @@ class SwitchingEngine final : public Engine {
   bool pinned_ = false;  // a replay makes no choices of its own
   std::map<GraphId, std::optional<std::string>> in_use_;
   std::vector<KernelVersion> changes_;
-  std::unique_ptr<Engine> reference_ = MakeReferenceEngine(kMemory);
-  cpu::Allocator memory_{kMemory};
+  std::unique_ptr<Engine> reference_ = MakeReferenceEngine(test::MakeDevice(kMemory));
 };
 
 struct EngineKind {
@@ -87,9 +89,9 @@ KernelCompiler* Compiler() {
 }
 
 const EngineKind kEngines[] = {
-    {"reference", 100, [](uint64_t) { return MakeReferenceEngine(kMemory); }},
+    {"reference", 100, [](uint64_t) { return MakeReferenceEngine(test::MakeDevice(kMemory)); }},
     {"compiled", 12,
-     [](uint64_t) { return MakeCompiledEngine(Compiler(), {.memory_bytes_max = kMemory}); }},
+     [](uint64_t) { return MakeCompiledEngine(Compiler(), test::MakeDevice(kMemory), {}); }},
     {"switching", 100,
      [](uint64_t seed) -> std::unique_ptr<Engine> {
        return std::make_unique<SwitchingEngine>(seed);
@@ -365,7 +367,7 @@ TEST_P(SnapshotTest, TakingSnapshotsChangesNoBits) {
 TEST(Snapshot, E8_DurableIsToldWhenItIsStoredAndAFailedStoreIsTriedAgain) {
   const Program program(3, 20);
   test::MemoryStore store;
-  Session session(program, MakeReferenceEngine(kMemory), &store);
+  Session session(program, MakeReferenceEngine(test::MakeDevice(kMemory)), &store);
   session.Open(1);
   session.Run(10);
   const std::shared_ptr<const PersistRequest> first = session.TakeSnapshot();
@@ -390,11 +392,11 @@ TEST(Snapshot, E8_DurableIsToldWhenItIsStoredAndAFailedStoreIsTriedAgain) {
 TEST(Snapshot, ABlobThatIsNotThereEndsTheSession) {
   const Program program(3, 20);
   test::MemoryStore store, empty;
-  Session session(program, MakeReferenceEngine(kMemory), &store);
+  Session session(program, MakeReferenceEngine(test::MakeDevice(kMemory)), &store);
   session.Open(1);
   session.Run(10);
   const std::string root = session.Stored(*session.TakeSnapshot());
-  Session restored(program, MakeReferenceEngine(kMemory), &empty);
+  Session restored(program, MakeReferenceEngine(test::MakeDevice(kMemory)), &empty);
   restored.Open(2, root);
   EXPECT_TRUE(restored.core().ended());
   EXPECT_TRUE(restored.opened().empty());
@@ -407,7 +409,7 @@ TEST(Snapshot, ARunWaitsForASnapshotThatHoldsItsMemory) {
   const UOp* const x = Param(g, 0, DType::kF32, {kFloats});
   const EncodedGraph graph = *EncodeGraph(Sink(g, {Add(g, x, x)}));
   // Room for an array and the one that is made of it; not for what a snapshot holds beside.
-  const std::unique_ptr<Engine> engine = MakeReferenceEngine(9 << 18);
+  const std::unique_ptr<Engine> engine = MakeReferenceEngine(test::MakeDevice(9 << 18));
   std::shared_ptr<const PersistRequest> held;
   int waits = 0;
   ExecutorCore core(engine.get(), {.let_go = [&] {

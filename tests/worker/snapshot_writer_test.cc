@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 
+#include "tests/support/device.h"
 #include "tests/support/temp_folder.h"
 #include "wire/merkle.h"
 #include "worker/executor/persist_writer.h"
@@ -22,7 +23,7 @@ class SnapshotWriterTest : public ::testing::Test {
  protected:
   DeviceArrayPtr Bytes(const std::string& bytes) {
     auto array = *engine_->NewArray(DType::kU8, {static_cast<int64_t>(bytes.size())});
-    std::memcpy(array->data(), bytes.data(), bytes.size());
+    test::SetBytes(*array, bytes);
     return array;
   }
 
@@ -66,7 +67,7 @@ class SnapshotWriterTest : public ::testing::Test {
   }
 
   test::TempFolder folder_;
-  std::unique_ptr<Engine> engine_ = MakeReferenceEngine(1 << 26);
+  std::unique_ptr<Engine> engine_ = MakeReferenceEngine(test::MakeDevice(1 << 26));
   PersistWriter writer_{folder_.path()};
 };
 

@@ -13,6 +13,7 @@
 #include "compiler/schedule/schedule.h"
 #include "compiler/search/neighbours.h"
 #include "compiler/target.h"
+#include "tests/support/device.h"
 #include "tests/support/temp_folder.h"
 #include "worker/compile/in_process_compiler.h"
 #include "worker/engine/compiled_engine.h"
@@ -51,9 +52,8 @@ class TunerTest : public ::testing::Test {
   // What a new process does with the store as it is.
   std::vector<float> RunOnce(int beam) {
     compiler_.sources.clear();
-    const auto engine = MakeCompiledEngine(
-        &compiler_,
-        {.memory_bytes_max = 1 << 26, .threads = 2, .store = store_.get(), .beam = beam});
+    const auto engine = MakeCompiledEngine(&compiler_, test::MakeDevice(1 << 26, 2),
+                                           {.store = store_.get(), .beam = beam});
     return Answer(*engine);
   }
   std::vector<float> Answer(Engine& engine) {
@@ -64,16 +64,16 @@ class TunerTest : public ::testing::Test {
     std::uniform_real_distribution<float> uniform(-1, 1);
     for (const auto& dims : {std::vector<int64_t>{48, 40}, {40, 64}}) {
       auto array = ValueOrDie(engine.NewArray(DType::kF32, dims));
-      for (int64_t i = 0; i < array->bytes() / 4; ++i)
-        reinterpret_cast<float*>(array->data())[i] = uniform(random);
+      std::vector<float> values(static_cast<size_t>(array->bytes() / 4));
+      for (float& value : values) value = uniform(random);
+      test::SetFloats(*array, values);
       inputs.push_back(array);
     }
     const auto out = ValueOrDie(engine.Run(EncodeGraph(sink)->id, sink, inputs, {}));
-    const auto* values = reinterpret_cast<const float*>(out[0]->data());
-    return {values, values + 48 * 64};
+    return test::FloatsOf(*out[0]);
   }
   void ExpectRight(const std::vector<float>& got) {
-    const auto reference = MakeReferenceEngine(1 << 26);
+    const auto reference = MakeReferenceEngine(test::MakeDevice(1 << 26));
     const std::vector<float> want = Answer(*reference);
     for (size_t i = 0; i < want.size(); ++i)
       ASSERT_NEAR(got[i], want[i], 1e-4 * (1 + std::fabs(want[i])));
@@ -149,10 +149,8 @@ class IdleTimeTest : public TunerTest {
  protected:
   // In a process with its compiler for idle time.
   std::unique_ptr<Engine> NewEngine() {
-    return MakeCompiledEngine(&compiler_, {.memory_bytes_max = 1 << 26,
-                                           .threads = 2,
-                                           .store = store_.get(),
-                                           .idle_compiler = &idle_});
+    return MakeCompiledEngine(&compiler_, test::MakeDevice(1 << 26, 2),
+                              {.store = store_.get(), .idle_compiler = &idle_});
   }
   std::optional<Demand> Costliest() {
     return ValueOrDie(store_->Costliest(search::kSpaceVersion, HostTarget().Fingerprint(), 2));
@@ -180,8 +178,8 @@ TEST_F(IdleTimeTest, WhatRunsHaveCostIsSearchedFor) {
   EXPECT_EQ(Costliest()->cost_us, demand->cost_us);
 
   // What the search process does.
-  cpu::Device device({.threads = 2});
-  Tuner tuner(store_.get(), &idle_, &device, {.width = 2});
+  const auto device = test::MakeDevice(0, 2);
+  Tuner tuner(store_.get(), &idle_, device.get(), {.width = 2});
   ASSERT_TRUE(tuner.SearchFor(*demand).ok());
   EXPECT_FALSE(Costliest().has_value());
   const Tuning found = ValueOrDie(store_->List())[0];
@@ -194,8 +192,8 @@ TEST_F(IdleTimeTest, WhatRunsHaveCostIsSearchedFor) {
 TEST_F(IdleTimeTest, WhatCannotBeSearchedCountsAsSearched) {
   Demand demand{.key = KeyOfProduct(), .name = "x", .encoding = "no kernel", .cost_us = 5};
   ASSERT_TRUE(store_->AddCosts({&demand, 1}).ok());
-  cpu::Device device({.threads = 1});
-  Tuner tuner(store_.get(), &idle_, &device, {.width = 2});
+  const auto device = test::MakeDevice(0, 1);
+  Tuner tuner(store_.get(), &idle_, device.get(), {.width = 2});
   ASSERT_TRUE(tuner.SearchFor(*Costliest()).ok());
   EXPECT_FALSE(Costliest().has_value());
 }

@@ -1,5 +1,6 @@
 #include "worker/compile/box_messages.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -37,6 +38,13 @@ proto::CompileRequest ToRequest(std::span<const KernelSource> kernels, const Tar
     proto::KernelSource* const source = request.add_kernels();
     source->set_encoding(kernel.encoding);
     if (kernel.opts.has_value()) source->set_opts(*kernel.opts);
+    if (kernel.target == KernelTarget()) continue;
+    proto::KernelTarget& target = *source->mutable_target();
+    target.set_form(static_cast<uint32_t>(kernel.target.form));
+    target.set_device(kernel.target.device);
+    target.set_fp64(kernel.target.fp64);
+    target.set_threads_max(kernel.target.threads_max);
+    target.set_shared_bytes_max(kernel.target.shared_bytes_max);
   }
   return request;
 }
@@ -44,8 +52,12 @@ proto::CompileRequest ToRequest(std::span<const KernelSource> kernels, const Tar
 std::vector<KernelSource> FromRequest(const proto::CompileRequest& request) {
   std::vector<KernelSource> kernels;
   for (const proto::KernelSource& source : request.kernels()) {
-    kernels.push_back({source.encoding(), std::nullopt});
+    kernels.push_back({source.encoding(), std::nullopt, {}});
     if (source.has_opts()) kernels.back().opts = source.opts();
+    if (!source.has_target()) continue;
+    const proto::KernelTarget& target = source.target();
+    kernels.back().target = {static_cast<CompiledKernel::Form>(target.form()), target.device(),
+                             target.fp64(), target.threads_max(), target.shared_bytes_max()};
   }
   return kernels;
 }
@@ -105,6 +117,12 @@ proto::CompileResult ToResult(absl::StatusOr<CompiledKernel> compiled) {
   result.set_buffer_count(compiled->buffer_count);
   result.set_flops(compiled->flops);
   result.set_bytes(compiled->bytes);
+  if (compiled->form == CompiledKernel::Form::kElfX86) return result;
+  result.set_form(static_cast<uint32_t>(compiled->form));
+  for (const int64_t blocks : compiled->blocks) result.add_blocks(blocks);
+  for (const int64_t threads : compiled->threads) result.add_threads(threads);
+  result.set_shared_bytes(compiled->shared_bytes);
+  result.set_reads_vars(compiled->reads_vars);
   return result;
 }
 
@@ -117,6 +135,13 @@ absl::StatusOr<CompiledKernel> FromResult(proto::CompileResult result) {
   kernel.buffer_count = result.buffer_count();
   kernel.flops = result.flops();
   kernel.bytes = result.bytes();
+  kernel.form = static_cast<CompiledKernel::Form>(result.form());
+  if (result.blocks_size() == 3)
+    std::copy(result.blocks().begin(), result.blocks().end(), kernel.blocks.begin());
+  if (result.threads_size() == 3)
+    std::copy(result.threads().begin(), result.threads().end(), kernel.threads.begin());
+  kernel.shared_bytes = result.shared_bytes();
+  kernel.reads_vars = result.reads_vars();
   return kernel;
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <list>
 #include <optional>
 
@@ -14,9 +13,7 @@
 #include "compiler/ir/print.h"
 #include "compiler/rewrite/bind.h"
 #include "compiler/schedule/schedule.h"
-#include "runtime/cpu/device.h"
 #include "worker/engine/kernels_in_use.h"
-#include "worker/engine/padded_copy.h"
 #include "worker/engine/repeat.h"
 #include "worker/executor/failed_node.h"
 #include "worker/tuning/tuner.h"
@@ -78,21 +75,24 @@ struct PlanKey {
 
 class CompiledEngine final : public Engine {
  public:
-  CompiledEngine(KernelCompiler* compiler, const CompiledEngineOptions& options)
-      : compiler_(compiler),
+  CompiledEngine(KernelCompiler* compiler, std::unique_ptr<runtime::Device> device,
+                 const CompiledEngineOptions& options)
+      : Engine(std::move(device)),
+        compiler_(compiler),
         debug_(options.debug),
         flash_(options.flash),
         target_(options.target),
-        device_({.threads = options.threads, .memory_bytes_max = options.memory_bytes_max}),
-        kernels_(&device_, options.store, options.idle_compiler, options.target.Fingerprint()) {
+        kernels_(&this->device(), options.store, options.idle_compiler,
+                 options.target.Fingerprint()) {
     if (options.store != nullptr)
       tuner_.emplace(
-          options.store, options.candidates != nullptr ? options.candidates : compiler, &device_,
+          options.store, options.candidates != nullptr ? options.candidates : compiler,
+          &this->device(),
           TunerOptions{
               .width = options.beam, .report = options.debug >= 1, .target = options.target});
   }
 
-  std::string kind() const override { return "cpu"; }
+  std::string kind() const override { return device().properties().kind; }
 
   std::vector<KernelVersion> TakeVersions() override { return kernels_.TakeVersions(); }
   void Pin(const KernelVersion& version) override { kernels_.Pin(version, compiler_); }
@@ -107,7 +107,10 @@ class CompiledEngine final : public Engine {
                                                   std::span<const int64_t> donated) override {
     OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, bindings));
     OB_ASSIGN_OR_RETURN(const ExecutionPlan* plan, PlanFor(id, sink, donated));
-    return RunPlan(*plan, sink, std::move(inputs), bindings);
+    OB_ASSIGN_OR_RETURN(std::vector<DeviceArrayPtr> results,
+                        RunPlan(*plan, sink, std::move(inputs), bindings));
+    OB_RETURN_IF_ERROR(Finish());
+    return results;
   }
 
   // Checked, and the plan looked up, once for all repetitions.
@@ -118,22 +121,40 @@ class CompiledEngine final : public Engine {
     OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, bindings));
     OB_RETURN_IF_ERROR(CheckRepeat(sink, bindings, repeat));
     OB_ASSIGN_OR_RETURN(const ExecutionPlan* plan, PlanFor(id, sink, repeat.CarriedInputs()));
-    return RunAll(
-        *this, sink, std::move(inputs), bindings, repeat,
-        [&](std::vector<DeviceArrayPtr> now, std::span<const Binding> bound) {
-          return RunPlan(*plan, sink, std::move(now), bound);
-        },
-        on_repetition);
+    OB_ASSIGN_OR_RETURN(std::vector<DeviceArrayPtr> results,
+                        RunAll(
+                            *this, sink, std::move(inputs), bindings, repeat,
+                            [&](std::vector<DeviceArrayPtr> now, std::span<const Binding> bound) {
+                              return RunPlan(*plan, sink, std::move(now), bound);
+                            },
+                            on_repetition));
+    OB_RETURN_IF_ERROR(Finish());
+    return results;
   }
 
  private:
+  // Waits for the kernels of a Run, so that a failure of the device is this Run's, and the time
+  // its.
+  absl::Status Finish() {
+    const Clock::time_point start = Clock::now();
+    const absl::Status status = device().Synchronize();
+    AddDeviceTime(start);
+    return status;
+  }
+
+  void AddDeviceTime(Clock::time_point start) {
+    stats_.device_time_us +=
+        std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
+  }
+
   // Requires inputs and bindings that fit.
   absl::StatusOr<std::vector<DeviceArrayPtr>> RunPlan(const ExecutionPlan& plan, const UOp* sink,
                                                       std::vector<DeviceArrayPtr> inputs,
                                                       std::span<const Binding> bindings) {
     const uint64_t prepare_ns = trace_ != nullptr ? trace_->Now() : 0;
-    std::vector<char*> input_data;  // also of those that become results
-    for (const DeviceArrayPtr& input : inputs) input_data.push_back(input->data());
+    std::vector<runtime::DeviceAddress> input_data;  // also of those that become results
+    input_data.reserve(inputs.size());
+    for (const DeviceArrayPtr& input : inputs) input_data.push_back(input->address());
     std::vector<std::shared_ptr<DeviceArray>> outputs;
     for (size_t i = 0; i < sink->src.size(); ++i) {
       OB_ASSIGN_OR_RETURN(std::vector<int64_t> dims, DimsAt(sink->src[i]->shape, bindings));
@@ -142,20 +163,21 @@ class CompiledEngine final : public Engine {
       if (!array.ok()) return AboutNode(array.status(), sink, sink->src[i]);
       outputs.push_back(*std::move(array));
     }
-    const absl::StatusOr<cpu::Buffer> arena = NewArena(plan.schedule.arena_bytes);
+    const absl::StatusOr<runtime::DeviceBuffer> arena = NewArena(plan.schedule.arena_bytes);
     if (!arena.ok()) return AboutResult(arena.status(), sink, plan.largest_temporary);
-    std::vector<void*> memory;
-    std::vector<cpu::Buffer> padded_dims;  // of inputs and outputs with dimensions of VARs
+    std::vector<runtime::DeviceAddress> memory;
+    memory.reserve(plan.schedule.buffers.size());
+    std::vector<runtime::DeviceBuffer>
+        padded_dims;  // of inputs and outputs with dimensions of VARs
     for (const schedule::ScheduledBuffer& buffer : plan.schedule.buffers) {
       if (!buffer.padded_dims.empty()) {
-        OB_ASSIGN_OR_RETURN(
-            cpu::Buffer room,
-            device_.memory().Allocate(buffer.bytes(), cpu::Allocator::Contents::kUndefined));
-        memory.push_back(padded_dims.emplace_back(std::move(room)).data());
-        if (buffer.kind == schedule::ScheduledBuffer::Kind::kInput)
-          ScatterToPadded(inputs[buffer.index]->data(), inputs[buffer.index]->dims,
-                          buffer.padded_dims, ByteWidth(buffer.dtype),
-                          static_cast<char*>(memory.back()));
+        OB_ASSIGN_OR_RETURN(runtime::DeviceBuffer room, device().Allocate(buffer.bytes()));
+        memory.push_back(padded_dims.emplace_back(std::move(room)).address());
+        if (buffer.kind == schedule::ScheduledBuffer::Kind::kInput) {
+          const DeviceArray& input = *inputs[buffer.index];
+          OB_RETURN_IF_ERROR(device().CopyBox(memory.back(), buffer.padded_dims, input.address(),
+                                              input.dims, input.dims, ByteWidth(buffer.dtype)));
+        }
         continue;
       }
       switch (buffer.kind) {
@@ -163,10 +185,10 @@ class CompiledEngine final : public Engine {
           memory.push_back(input_data[buffer.index]);
           break;
         case schedule::ScheduledBuffer::Kind::kOutput:
-          memory.push_back(outputs[buffer.index]->data());
+          memory.push_back(outputs[buffer.index]->address());
           break;
         case schedule::ScheduledBuffer::Kind::kTemporary:
-          memory.push_back(static_cast<char*>(arena->data()) + buffer.index);
+          memory.push_back(arena->address() + buffer.index);
           break;
       }
     }
@@ -181,12 +203,13 @@ class CompiledEngine final : public Engine {
           AboutResult(RunKernel(plan, i, memory, vars), sink, plan.launches[i].result));
     for (size_t i = 0; i < memory.size(); ++i)
       if (const schedule::ScheduledBuffer& buffer = plan.schedule.buffers[i];
-          !buffer.padded_dims.empty() && buffer.kind == schedule::ScheduledBuffer::Kind::kOutput)
-        GatherFromPadded(static_cast<const char*>(memory[i]), outputs[buffer.index]->dims,
-                         buffer.padded_dims, ByteWidth(buffer.dtype),
-                         outputs[buffer.index]->data());
-    stats_.device_time_us +=
-        std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
+          !buffer.padded_dims.empty() && buffer.kind == schedule::ScheduledBuffer::Kind::kOutput) {
+        const DeviceArray& output = *outputs[buffer.index];
+        OB_RETURN_IF_ERROR(device().CopyBox(output.address(), output.dims, memory[i],
+                                            buffer.padded_dims, output.dims,
+                                            ByteWidth(buffer.dtype)));
+      }
+    AddDeviceTime(start);
     stats_.kernels_launched += plan.launches.size();
     return std::vector<DeviceArrayPtr>(outputs.begin(), outputs.end());
   }
@@ -204,37 +227,40 @@ class CompiledEngine final : public Engine {
     }
     OB_ASSIGN_OR_RETURN(std::shared_ptr<DeviceArray> array, NewArray(dtype, std::move(dims)));
     if (over != schedule::kNoInput)
-      std::memcpy(array->data(), inputs[over]->data(), inputs[over]->bytes());
+      OB_RETURN_IF_ERROR(
+          device().Copy(array->address(), inputs[over]->address(), inputs[over]->bytes()));
     return array;
   }
 
-  absl::StatusOr<cpu::Buffer> NewArena(int64_t bytes) {
-    absl::StatusOr<cpu::Buffer> arena =
-        device_.memory().Allocate(bytes, cpu::Allocator::Contents::kUndefined);
+  absl::StatusOr<runtime::DeviceBuffer> NewArena(int64_t bytes) {
+    absl::StatusOr<runtime::DeviceBuffer> arena = device().Allocate(bytes);
     if (arena.ok()) return arena;
     return absl::Status(
         arena.status().code(),
         absl::StrCat("the step's temporary values together: ", arena.status().message()));
   }
 
-  absl::Status RunKernel(const ExecutionPlan& plan, size_t i, const std::vector<void*>& memory,
+  absl::Status RunKernel(const ExecutionPlan& plan, size_t i,
+                         const std::vector<runtime::DeviceAddress>& memory,
                          const std::vector<int64_t>& vars) {
     const Launch& launch = plan.launches[i];
     KernelInUse& kernel = *launch.kernel;
-    std::vector<void*> buffers;
-    buffers.reserve(launch.buffers.size() + 1);
-    for (const int b : launch.buffers) buffers.push_back(memory[b]);
-    buffers.resize(kernel.program->buffer_count());
-    buffers.push_back(const_cast<int64_t*>(vars.data()));
-    const bool timed = kernel.timed() || debug_ >= 2;
+    arguments_.clear();
+    for (const int b : launch.buffers) arguments_.push_back(memory[b]);
+    arguments_.resize(kernel.program->buffer_count());
+    if (!kernel.timed() && debug_ < 2 && trace_ == nullptr) {
+      OB_RETURN_IF_ERROR(device().Launch(*kernel.program, arguments_, vars));
+      kernel.Ran(0);
+      return absl::OkStatus();
+    }
     const uint64_t begin_ns = trace_ != nullptr ? trace_->Now() : 0;
-    const Clock::time_point start = timed ? Clock::now() : Clock::time_point{};
-    OB_RETURN_IF_ERROR(device_.Launch(*kernel.program, buffers));
+    OB_ASSIGN_OR_RETURN(const double seconds, device().Time([&] {
+      return device().Launch(*kernel.program, arguments_, vars);
+    }));
     if (trace_ != nullptr)
       trace_->AddKernel(kernel.name, kernel.source.opts.value_or(""), begin_ns,
                         kernel.program->flops(), kernel.program->bytes());
-    const double us =
-        timed ? std::chrono::duration<double, std::micro>(Clock::now() - start).count() : 0;
+    const double us = seconds * 1e6;
     kernel.Ran(us);
     if (debug_ >= 2) {
       std::fprintf(stderr, "kernel %3zu %10.1f us %8.1f GFLOP/s %7.1f GB/s  %s\n", i, us,
@@ -295,7 +321,7 @@ class CompiledEngine final : public Engine {
       if (place->second != nullptr) continue;
       missing_ids.push_back(encoded.id);
       missing_results.push_back(result_of(kernel));
-      missing.push_back({std::move(encoded.bytes), std::nullopt});
+      missing.push_back({std::move(encoded.bytes), std::nullopt, TargetOf(device().properties())});
       missing_names.push_back(schedule::KernelToString(schedule, i));
       if (const auto pinned = kernels_.PinnedOpts(encoded.id); pinned.has_value())
         missing.back().opts = *pinned;
@@ -353,13 +379,10 @@ class CompiledEngine final : public Engine {
     return plan;
   }
 
-  cpu::Allocator& memory() override { return device_.memory(); }
-
   KernelCompiler* compiler_;
   int debug_;
   bool flash_;
   const Target target_;
-  cpu::Device device_;
   std::optional<Tuner> tuner_;
   KernelsInUse kernels_;
   struct KnownPlan {
@@ -367,14 +390,16 @@ class CompiledEngine final : public Engine {
     std::list<PlanKey>::iterator use;
   };
   absl::flat_hash_map<PlanKey, KnownPlan> plans_;
-  std::list<PlanKey> uses_;  // the latest last
+  std::list<PlanKey> uses_;                        // the latest last
+  std::vector<runtime::DeviceAddress> arguments_;  // of one launch; kept, as it is filled often
 };
 
 }  // namespace
 
 std::unique_ptr<Engine> MakeCompiledEngine(KernelCompiler* compiler,
+                                           std::unique_ptr<runtime::Device> device,
                                            const CompiledEngineOptions& options) {
-  return std::make_unique<CompiledEngine>(compiler, options);
+  return std::make_unique<CompiledEngine>(compiler, std::move(device), options);
 }
 
 }  // namespace outboard::worker

@@ -13,8 +13,6 @@
 namespace outboard::worker {
 
 struct CompiledEngineOptions {
-  int64_t memory_bytes_max = 0;  // 0: cpu::DefaultMemoryBytesMax
-  int threads = 0;               // 0: as many as there are processors
   int debug = 0;                 // DEBUG: 2 a line a kernel, 3 the schedule, 4 the kernels
   TuningStore* store = nullptr;  // what was measured of kernels; outlives the engine; may be none
   KernelCompiler* candidates = nullptr;  // compiles those of searches; nullptr: the engine's own
@@ -28,6 +26,7 @@ struct CompiledEngineOptions {
 
 // `compiler`, and what the options name, outlive the engine.
 std::unique_ptr<Engine> MakeCompiledEngine(KernelCompiler* compiler,
+                                           std::unique_ptr<runtime::Device> device,
                                            const CompiledEngineOptions& options);
 
 }  // namespace outboard::worker

@@ -26,7 +26,7 @@ absl::StatusOr<int64_t> BytesOf(DType dtype, const std::vector<int64_t>& dims) {
 absl::StatusOr<std::shared_ptr<DeviceArray>> Engine::NewArray(DType dtype,
                                                               std::vector<int64_t> dims) {
   OB_ASSIGN_OR_RETURN(const int64_t bytes, BytesOf(dtype, dims));
-  OB_ASSIGN_OR_RETURN(cpu::Buffer buffer, NewBuffer(bytes));
+  OB_ASSIGN_OR_RETURN(runtime::DeviceBuffer buffer, NewBuffer(bytes));
   return std::make_shared<DeviceArray>(DeviceArray{dtype, std::move(dims), std::move(buffer)});
 }
 
@@ -43,10 +43,6 @@ absl::StatusOr<std::vector<DeviceArrayPtr>> Engine::RunRepeated(
         return Run(id, sink, std::move(now), bound, carried);
       },
       on_repetition);
-}
-
-absl::StatusOr<cpu::Buffer> Engine::NewBuffer(int64_t bytes) {
-  return memory().Allocate(bytes, cpu::Allocator::Contents::kUndefined);
 }
 
 absl::Status CheckBytes(DType dtype, const std::vector<int64_t>& dims, int64_t bytes) {

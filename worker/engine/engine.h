@@ -13,7 +13,7 @@
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/host_tensor.h"
 #include "compiler/ir/uop.h"
-#include "runtime/cpu/memory.h"
+#include "runtime/device.h"
 #include "worker/engine/trace.h"
 #include "worker/session/kernel_use_log.h"
 
@@ -24,9 +24,10 @@ namespace outboard::worker {
 struct DeviceArray {
   DType dtype;
   std::vector<int64_t> dims;
-  cpu::Buffer buffer;
+  runtime::DeviceBuffer buffer;
 
-  char* data() const { return static_cast<char*>(buffer.data()); }
+  runtime::Device& device() const { return buffer.device(); }
+  runtime::DeviceAddress address() const { return buffer.address(); }
   int64_t bytes() const { return buffer.bytes(); }
 };
 using DeviceArrayPtr = std::shared_ptr<const DeviceArray>;
@@ -42,6 +43,7 @@ struct Repeat;
 // Threads: one. Engines outlive the arrays they made.
 class Engine {
  public:
+  explicit Engine(std::unique_ptr<runtime::Device> device) : device_(std::move(device)) {}
   virtual ~Engine() = default;
 
   // Uninitialised memory for a value that the caller fills whole.
@@ -49,12 +51,17 @@ class Engine {
   absl::StatusOr<std::shared_ptr<DeviceArray>> NewArray(DType dtype, std::vector<int64_t> dims);
 
   // Memory for bytes that become an array later. Errors as above.
-  absl::StatusOr<cpu::Buffer> NewBuffer(int64_t bytes);
-
-  // A blob that is in this file, as memory for an array; see cpu::Allocator::MapFile.
-  absl::StatusOr<cpu::Buffer> MapFile(const std::string& path, int64_t bytes) {
-    return memory().MapFile(path, bytes);
+  absl::StatusOr<runtime::DeviceBuffer> NewBuffer(int64_t bytes) {
+    return device_->Allocate(bytes);
   }
+
+  // A blob that is in this file, as memory for an array; see runtime::Device::MapFile.
+  absl::StatusOr<runtime::DeviceBuffer> MapFile(const std::string& path, int64_t bytes) {
+    return device_->MapFile(path, bytes);
+  }
+
+  // Where the arrays are.
+  runtime::Device& device() const { return *device_; }
 
   // Evaluates `sink` (verified, of tensor level) on `inputs`, in the order of its PARAM slots;
   // results in the order of its sources. `id` is the graph's and stands for it in caches. `donated`
@@ -92,18 +99,18 @@ class Engine {
   // What takes time is told to it from now on; nullptr: to nobody. Outlives its use.
   void SetTrace(ExecutorTrace* trace) { trace_ = trace; }
 
-  virtual std::string kind() const = 0;  // "cpu", "ref"
+  virtual std::string kind() const = 0;  // that of the device, or "ref"
   const EngineStats& stats() const { return stats_; }
   // Only ever lower: what a session may have of the device.
-  void LimitMemory(int64_t bytes) { memory().Limit(bytes); }
-  int64_t memory_bytes_max() const { return memory().bytes_max(); }
+  void LimitMemory(int64_t bytes) { device_->LimitMemory(bytes); }
+  int64_t memory_bytes_max() const { return device_->memory_bytes_max(); }
 
  protected:
-  virtual cpu::Allocator& memory() = 0;
-  const cpu::Allocator& memory() const { return const_cast<Engine*>(this)->memory(); }
-
   EngineStats stats_;
   ExecutorTrace* trace_ = nullptr;
+
+ private:
+  std::unique_ptr<runtime::Device> device_;
 };
 
 // Whether an array of this kind has so many bytes.
@@ -115,6 +122,6 @@ absl::Status CheckBytes(DType dtype, const std::vector<int64_t>& dims, int64_t b
 absl::Status CheckInputs(const UOp* sink, std::span<const DeviceArrayPtr> inputs,
                          std::span<const Binding> bindings);
 
-std::unique_ptr<Engine> MakeReferenceEngine(int64_t memory_bytes_max);
+std::unique_ptr<Engine> MakeReferenceEngine(std::unique_ptr<runtime::Device> device);
 
 }  // namespace outboard::worker

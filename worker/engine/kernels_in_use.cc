@@ -47,7 +47,7 @@ absl::StatusOr<std::shared_ptr<KernelInUse>> KernelsInUse::Add(const GraphId& id
                                                                KernelSource source,
                                                                std::string name,
                                                                const CompiledKernel& compiled) {
-  OB_ASSIGN_OR_RETURN(std::unique_ptr<cpu::Program> program, device_->Load(compiled));
+  OB_ASSIGN_OR_RETURN(std::unique_ptr<runtime::DeviceKernel> program, device_->Load(compiled));
   auto kernel = std::make_shared<KernelInUse>();
   kernel->id = id;
   kernel->source = std::move(source);
@@ -75,7 +75,7 @@ void KernelsInUse::Pin(const KernelVersion& version, KernelCompiler* compiler) {
   pinned_[version.kernel] = version.opts;
   const std::shared_ptr<KernelInUse> kernel = Find(version.kernel);
   if (kernel == nullptr || kernel->source.opts == version.opts) return;
-  const KernelSource source{kernel->source.encoding, version.opts};
+  const KernelSource source{kernel->source.encoding, version.opts, kernel->source.target};
   Switch(*kernel, compiler->Compile({&source, 1})[0], version.opts);
 }
 
@@ -88,7 +88,7 @@ std::optional<std::optional<std::string>> KernelsInUse::PinnedOpts(const GraphId
 bool KernelsInUse::Switch(KernelInUse& kernel, const absl::StatusOr<CompiledKernel>& compiled,
                           std::optional<std::string> opts) {
   if (!compiled.ok()) return false;
-  absl::StatusOr<std::unique_ptr<cpu::Program>> program = device_->Load(*compiled);
+  absl::StatusOr<std::unique_ptr<runtime::DeviceKernel>> program = device_->Load(*compiled);
   if (!program.ok()) return false;
   kernel.program = *std::move(program);
   kernel.source.opts = std::move(opts);
@@ -138,7 +138,7 @@ void KernelsInUse::UseBetter(const std::function<bool()>& preempted) {
     const std::optional<std::string> better = BetterThan(kernel->source.opts, **known);
     if (!better.has_value() || better == kernel->source.opts || better == kernel->refused_)
       continue;
-    const KernelSource source{kernel->source.encoding, better};
+    const KernelSource source{kernel->source.encoding, better, kernel->source.target};
     const absl::StatusOr<CompiledKernel> compiled =
         std::move(idle_compiler_->Compile({&source, 1})[0]);
     if (absl::IsCancelled(compiled.status())) return;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "runtime/cpu/device.h"
+#include "runtime/device.h"
 #include "worker/compile/kernel_compiler.h"
 #include "worker/session/kernel_use_log.h"
 #include "worker/tuning/tuning_store.h"
@@ -25,7 +25,7 @@ struct KernelInUse {
   GraphId id;
   KernelSource source;  // its version: what was compiled
   std::string name;     // for people
-  std::shared_ptr<const cpu::Program> program;
+  std::shared_ptr<const runtime::DeviceKernel> program;
   uint64_t runs = 0;
   double least_us = 0;
 
@@ -46,7 +46,7 @@ class KernelsInUse {
   // `store` may be nullptr, and `idle_compiler` too: then nothing is told, or switched, in idle
   // time. CANCELLED of `idle_compiler` means that somebody waits. All outlive this.
   // `hardware` is what times are valid for (TuningKey).
-  KernelsInUse(cpu::Device* device, TuningStore* store, KernelCompiler* idle_compiler,
+  KernelsInUse(runtime::Device* device, TuningStore* store, KernelCompiler* idle_compiler,
                std::string hardware)
       : device_(device),
         store_(store),
@@ -56,7 +56,7 @@ class KernelsInUse {
   // One that some plan holds; nullptr where none does.
   std::shared_ptr<KernelInUse> Find(const GraphId& id) const;
   // Loads it and takes note of its version.
-  // Errors: as cpu::Device::Load
+  // Errors: as runtime::Device::Load
   absl::StatusOr<std::shared_ptr<KernelInUse>> Add(const GraphId& id, KernelSource source,
                                                    std::string name,
                                                    const CompiledKernel& compiled);
@@ -76,7 +76,7 @@ class KernelsInUse {
   bool Switch(KernelInUse& kernel, const absl::StatusOr<CompiledKernel>& compiled,
               std::optional<std::string> opts);
 
-  cpu::Device* const device_;
+  runtime::Device* const device_;
   TuningStore* const store_;
   KernelCompiler* const idle_compiler_;
   const std::string hardware_;

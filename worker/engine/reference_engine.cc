@@ -1,6 +1,5 @@
 // REF=1: the reference interpreter in an executor's place of a compiler.
 #include <chrono>
-#include <cstring>
 
 #include "base/check.h"
 #include "compiler/reference/interpret.h"
@@ -12,7 +11,7 @@ namespace {
 
 class ReferenceEngine final : public Engine {
  public:
-  explicit ReferenceEngine(int64_t memory_bytes_max) : memory_(memory_bytes_max) {}
+  using Engine::Engine;
 
   std::string kind() const override { return "ref"; }
 
@@ -22,8 +21,11 @@ class ReferenceEngine final : public Engine {
                                                   std::span<const int64_t>) override {
     OB_RETURN_IF_ERROR(CheckInputs(sink, inputs, bindings));
     std::vector<HostTensor> params;
-    for (const DeviceArrayPtr& input : inputs)
-      params.push_back({input->dtype, input->dims, std::string(input->data(), input->bytes())});
+    for (const DeviceArrayPtr& input : inputs) {
+      params.push_back({input->dtype, input->dims, std::string(input->bytes(), '\0')});
+      OB_RETURN_IF_ERROR(
+          input->device().Download(input->address(), input->bytes(), params.back().bytes.data()));
+    }
     const auto start = std::chrono::steady_clock::now();
     OB_ASSIGN_OR_RETURN(const std::vector<HostTensor> results, Interpret(sink, params, bindings));
     stats_.device_time_us += std::chrono::duration_cast<std::chrono::microseconds>(
@@ -34,22 +36,17 @@ class ReferenceEngine final : public Engine {
       const HostTensor& result = results[i];
       absl::StatusOr<std::shared_ptr<DeviceArray>> array = NewArray(result.dtype, result.dims);
       if (!array.ok()) return AboutNode(array.status(), sink, sink->src[i]);
-      std::memcpy((*array)->data(), result.bytes.data(), result.bytes.size());
+      OB_RETURN_IF_ERROR(device().Upload((*array)->address(), result.bytes));
       outputs.push_back(*std::move(array));
     }
     return outputs;
   }
-
- private:
-  cpu::Allocator& memory() override { return memory_; }
-
-  cpu::Allocator memory_;
 };
 
 }  // namespace
 
-std::unique_ptr<Engine> MakeReferenceEngine(int64_t memory_bytes_max) {
-  return std::make_unique<ReferenceEngine>(memory_bytes_max);
+std::unique_ptr<Engine> MakeReferenceEngine(std::unique_ptr<runtime::Device> device) {
+  return std::make_unique<ReferenceEngine>(std::move(device));
 }
 
 }  // namespace outboard::worker

@@ -1,7 +1,6 @@
 #include "worker/engine/repeat.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -163,8 +162,8 @@ absl::StatusOr<std::vector<DeviceArrayPtr>> RunAll(Engine& engine, const UOp* si
     outputs = *std::move(results);
     for (size_t s = 0; s < stacks.size(); ++s) {
       const DeviceArray& part = *outputs[repeat.stack[s]];
-      if (part.bytes() > 0)
-        std::memcpy(stacks[s]->data() + k * part.bytes(), part.data(), part.bytes());
+      OB_RETURN_IF_ERROR(engine.device().Copy(stacks[s]->address() + k * part.bytes(),
+                                              part.address(), part.bytes()));
     }
     for (const Repeat::Carry& carry : repeat.carry) inputs[carry.input] = outputs[carry.output];
     if (repeat.cursor)

@@ -175,7 +175,7 @@ void ExecutorCore::SendOpened() {
   for (const SaveAnswer& answer : unacknowledged_.saves()) out_.Write(answer.item);
 }
 
-void ExecutorCore::OnBlob(const std::string& root, absl::StatusOr<cpu::Buffer> contents,
+void ExecutorCore::OnBlob(const std::string& root, absl::StatusOr<runtime::DeviceBuffer> contents,
                           const SendFrame& send) {
   if (ended_) return;
   out_.SetTarget(&send);
@@ -337,25 +337,31 @@ void ExecutorCore::EndSession(const absl::Status& status) {
 
 void ExecutorCore::SendValue(uint64_t seq, const Answer& kept) {
   const DeviceArray& array = *kept.array;
-  uint64_t offset = 0;
-  const auto total = static_cast<uint64_t>(array.bytes());
-  do {
+  int64_t offset = 0;
+  const auto send = [&](std::string_view piece) {
     proto::ServerItem item;
     proto::Value& value = *DoneHeader(item)->add_values();
     // A value says nothing about what is applied: that is the last Done's.
     item.mutable_done()->set_through_seq(told_seq_);
-    const uint64_t piece = std::min<uint64_t>(total - offset, wire::kPieceBytesMax);
     value.set_seq(seq);
     value.set_index(kept.index);
     value.set_handle(kept.handle);
     value.set_dtype(static_cast<uint32_t>(array.dtype));
     for (const int64_t dim : array.dims) value.add_dims(static_cast<uint64_t>(dim));
-    value.set_total_bytes(total);
-    value.set_offset(offset);
-    value.set_data(array.data() + offset, piece);
+    value.set_total_bytes(static_cast<uint64_t>(array.bytes()));
+    value.set_offset(static_cast<uint64_t>(offset));
+    value.set_data(piece.data(), piece.size());
     out_.Write(std::move(item));
-    offset += piece;
-  } while (offset < total);
+    offset += static_cast<int64_t>(piece.size());
+    return absl::OkStatus();
+  };
+  if (array.bytes() == 0) {
+    send("").IgnoreError();
+    return;
+  }
+  const absl::Status status =
+      array.device().Download(array.address(), array.bytes(), wire::kPieceBytesMax, send);
+  if (!status.ok()) EndSession(status);  // the device has failed
 }
 
 void ExecutorCore::TraceFrame(const proto::ClientFrame& frame) {

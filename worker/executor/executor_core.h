@@ -63,7 +63,8 @@ class ExecutorCore {
   // What to get; each is answered by one OnBlob, with the bytes, verified, or why they are not
   // there.
   std::vector<BlobWant> TakeBlobWants() { return inbox_.TakeWants(); }
-  void OnBlob(const std::string& root, absl::StatusOr<cpu::Buffer> contents, const SendFrame& send);
+  void OnBlob(const std::string& root, absl::StatusOr<runtime::DeviceBuffer> contents,
+              const SendFrame& send);
 
   // ---- what is to be stored, after On or OnBlob, and at wake_ms(). Times: of one monotonic clock.
   // One at a time: nullptr until OnStored has answered the last. The last reference is let go of in

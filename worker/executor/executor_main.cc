@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/environment.h"
+#include "runtime/devices.h"
 #include "worker/compile/compile_box.h"
 #include "worker/compile/compile_boxes.h"
 #include "worker/compile/object_cache.h"
@@ -52,6 +53,8 @@ std::unique_ptr<TuningStore> OpenStore(bool learns) {
 ExecutorMainOptions ExecutorOptionsFromEnvironment() {
   ExecutorMainOptions options;
   options.reference = IsSet("REF");
+  if (const char* const device = std::getenv("OUTBOARD_DEVICE"); device != nullptr && *device != 0)
+    options.device = device;
   if (const char* const debug = std::getenv("DEBUG")) options.debug = std::atoi(debug);
   if (const char* const folder = std::getenv("OUTBOARD_OBJECT_CACHE"))
     options.object_cache = folder;
@@ -70,9 +73,9 @@ int ExecutorMain(const ExecutorMainOptions& options) {
   EndWithParent();
   ExecutorSockets sockets;   // first: the number of the data socket must be nobody else's
   signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that write, no more
-  const DeviceInfo device = DescribeCpu();
+  DeviceInfo device = DescribeCpu();
   const int64_t memory =
-      options.memory_bytes_max > 0 ? options.memory_bytes_max : cpu::DefaultMemoryBytesMax();
+      options.memory_bytes_max > 0 ? options.memory_bytes_max : runtime::DefaultMemoryBytesMax();
   std::unique_ptr<RewriteRecorder> log;
   if (!options.rewrite_log.empty()) log = MakeRewriteLog(options.rewrite_log);
   const RecordedThread recorded(log.get());
@@ -81,8 +84,17 @@ int ExecutorMain(const ExecutorMainOptions& options) {
   std::unique_ptr<ObjectCache> cache;
   std::unique_ptr<TuningStore> store;
   std::unique_ptr<Engine> engine;
+  absl::StatusOr<std::unique_ptr<runtime::Device>> made =
+      runtime::MakeDevice(options.device, {.memory_bytes_max = memory});
+  if (!made.ok()) {
+    std::fprintf(stderr, "outboard: %s\n", std::string(made.status().message()).c_str());
+    return 2;
+  }
+  const runtime::DeviceProperties properties = (*made)->properties();
+  const bool host_kernels = properties.form == CompiledKernel::Form::kElfX86;
+  if (!host_kernels) device.name = properties.name;
   if (options.reference) {
-    engine = MakeReferenceEngine(memory);
+    engine = MakeReferenceEngine(*std::move(made));
   } else {
     box = std::make_unique<CompileBox>();
     KernelCompiler* compiler = box.get();
@@ -93,17 +105,18 @@ int ExecutorMain(const ExecutorMainOptions& options) {
                                            ProgramBeside("outboard-compiler"), HostTarget())});
       compiler = cache.get();
     }
-    if (!options.no_opt) store = OpenStore(options.beam > 0 || options.idle_search);
+    // What was measured of the host's kernels says nothing of another device's.
+    if (!options.no_opt && host_kernels) store = OpenStore(options.beam > 0 || options.idle_search);
     candidates = std::make_unique<CompileBoxes>();
     idle_compiler =
         std::make_unique<CompileBoxes>(CompileBoxesOptions{.count = 1, .knock_fd = kDataSocket});
-    engine = MakeCompiledEngine(compiler, {.memory_bytes_max = memory,
-                                           .debug = options.debug,
-                                           .store = store.get(),
-                                           .candidates = candidates.get(),
-                                           .idle_compiler = idle_compiler.get(),
-                                           .beam = options.beam,
-                                           .flash = options.flash});
+    engine = MakeCompiledEngine(compiler, *std::move(made),
+                                {.debug = options.debug,
+                                 .store = store.get(),
+                                 .candidates = candidates.get(),
+                                 .idle_compiler = idle_compiler.get(),
+                                 .beam = options.beam,
+                                 .flash = options.flash});
   }
   const auto now_ns = [] {
     return static_cast<uint64_t>(

@@ -8,9 +8,10 @@
 namespace outboard::worker {
 
 struct ExecutorMainOptions {
-  int64_t memory_bytes_max = 0;    // 0: cpu::DefaultMemoryBytesMax; Begin may say less
+  int64_t memory_bytes_max = 0;    // 0: runtime::DefaultMemoryBytesMax; Begin may say less
   int64_t step_seconds_max = 600;  // OUTBOARD_STEP_SECONDS: a step that takes longer ends us
   bool reference = false;          // REF=1
+  std::string device = "cpu";      // OUTBOARD_DEVICE (runtime/devices.h)
   int debug = 0;                   // DEBUG
   bool idle_search = false;        // OUTBOARD_IDLE_SEARCH: what is found in idle time is used
   bool flash = false;              // FLASH: attention without its scores in memory
@@ -24,8 +25,8 @@ struct ExecutorMainOptions {
 // Returns the exit code.
 int ExecutorMain(const ExecutorMainOptions& options);
 
-// From REF, DEBUG, BEAM, NOOPT, OUTBOARD_IDLE_SEARCH, OUTBOARD_OBJECT_CACHE, OUTBOARD_STEP_SECONDS
-// and VIZ.
+// From OUTBOARD_DEVICE, REF, DEBUG, BEAM, NOOPT, OUTBOARD_IDLE_SEARCH, OUTBOARD_OBJECT_CACHE,
+// OUTBOARD_STEP_SECONDS and VIZ.
 ExecutorMainOptions ExecutorOptionsFromEnvironment();
 
 }  // namespace outboard::worker

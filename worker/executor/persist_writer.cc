@@ -144,12 +144,22 @@ absl::StatusOr<proto::StoreBlobs> PersistWriter::WriteAll() {
         skip_[i] || (!roots_[i].empty() && access(PathOf(roots_[i]).c_str(), F_OK) == 0);
     if (!written) {
       const DeviceArray& array = *job_->arrays[i];
-      OB_ASSIGN_OR_RETURN(roots_[i], WriteBlob({array.data(), static_cast<size_t>(array.bytes())}));
+      const auto read = [&](runtime::Device::Sink sink) {
+        return array.device().Download(array.address(), array.bytes(), wire::kBlobChunkBytes, sink);
+      };
+      OB_ASSIGN_OR_RETURN(roots_[i], WriteBlob(static_cast<uint64_t>(array.bytes()), read));
     }
     roots.insert(roots_[i]);
   }
   proto::StoreBlobs blobs;
-  OB_ASSIGN_OR_RETURN(const std::string manifest, WriteBlob(job_->ManifestBytes(roots_)));
+  const std::string entries = job_->ManifestBytes(roots_);
+  const auto read = [&](runtime::Device::Sink sink) {
+    absl::Status status;
+    for (size_t at = 0; at < entries.size() && status.ok(); at += wire::kBlobChunkBytes)
+      status = sink(std::string_view(entries).substr(at, wire::kBlobChunkBytes));
+    return status;
+  };
+  OB_ASSIGN_OR_RETURN(const std::string manifest, WriteBlob(entries.size(), read));
   blobs.set_id(job_->id);
   blobs.set_seq(job_->seq);
   blobs.set_epoch(job_->epoch);
@@ -165,21 +175,19 @@ void PersistWriter::Remove() {
 }
 
 // Hashes and writes a chunk at a time, while it is in the cache.
-absl::StatusOr<std::string> PersistWriter::WriteBlob(std::string_view bytes) {
+absl::StatusOr<std::string> PersistWriter::WriteBlob(uint64_t bytes, ReadChunks read) {
   const std::string part = absl::StrCat(folder_, "/part");
   const int fd = open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) return FileError("open");
   made_.push_back(part);
   std::vector<wire::Hash> chunks;
-  absl::Status status;
-  for (size_t at = 0; at < bytes.size() && status.ok(); at += wire::kBlobChunkBytes) {
-    const std::string_view chunk = bytes.substr(at, wire::kBlobChunkBytes);
+  const absl::Status status = read([&](std::string_view chunk) {
     chunks.push_back(wire::HashChunk(chunk));
-    status = WriteFully(fd, chunk);
-  }
+    return WriteFully(fd, chunk);
+  });
   close(fd);
   OB_RETURN_IF_ERROR(status);
-  const std::string root(wire::AsBytes(wire::MerkleRoot(chunks, bytes.size())));
+  const std::string root(wire::AsBytes(wire::MerkleRoot(chunks, bytes)));
   if (rename(part.c_str(), PathOf(root).c_str()) != 0) return FileError("rename");
   made_.back() = PathOf(root);
   return root;

@@ -6,7 +6,7 @@
 // For a snapshot, an array that was stored before is neither hashed nor written again: Runs make
 // new arrays and never change one. A file is whole once it has its name.
 // Of a request that fails no file stays: a disk that is full has its room back.
-// Threads: one, the session's. The writing thread reads arrays' bytes and touches no references.
+// Threads: one, the session's. The writing thread downloads arrays and touches no references.
 #pragma once
 
 #include <condition_variable>
@@ -19,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "proto/executor.pb.h"
 #include "worker/session/persist_request.h"
@@ -55,7 +56,9 @@ class PersistWriter {
   void Work();
   absl::StatusOr<proto::StoreBlobs> WriteAll();
   void Remove();
-  absl::StatusOr<std::string> WriteBlob(std::string_view bytes);
+  // Of the bytes that `read` passes to its argument, a chunk at a time; returns the root.
+  using ReadChunks = absl::FunctionRef<absl::Status(runtime::Device::Sink)>;
+  absl::StatusOr<std::string> WriteBlob(uint64_t bytes, ReadChunks read);
   std::string PathOf(const std::string& root) const;
   void Collect();
 

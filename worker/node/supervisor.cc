@@ -28,7 +28,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/fleet.grpc.pb.h"
-#include "runtime/cpu/memory.h"
+#include "runtime/devices.h"
 #include "wire/limits.h"
 #include "wire/status.h"
 #include "wire/version.h"
@@ -68,7 +68,7 @@ class Supervisor::Impl {
     }
     if (options_.bulk.empty()) options_.bulk = {options_.gateway, options_.gateway};
     if (options_.memory_bytes_max <= 0)
-      options_.memory_bytes_max = cpu::DefaultMemoryBytesMax() / options_.devices;
+      options_.memory_bytes_max = runtime::DefaultMemoryBytesMax() / options_.devices;
   }
 
   absl::Status Run() {
@@ -172,9 +172,10 @@ class Supervisor::Impl {
     wire::SetRange(wire::kProtocolOfWorkers, *entry.mutable_protocol());
     wire::SetRange(wire::kGraphSchemas, *entry.mutable_graph_schema());
     const DeviceInfo info = DescribeCpu();
+    const ExecutorMainOptions executor = ExecutorOptionsFromEnvironment();
     for (int i = 0; i < options_.devices; ++i) {
       proto::Device& device = *entry.add_devices();
-      device.set_kind(ExecutorOptionsFromEnvironment().reference ? "ref" : "cpu");
+      device.set_kind(executor.reference ? "ref" : executor.device);
       device.set_name(info.name);
       device.set_hardware_class(info.hardware_class);
       device.set_memory_bytes(static_cast<uint64_t>(options_.memory_bytes_max));

@@ -32,7 +32,7 @@ struct SupervisorOptions {
   // Command line of a search process (search_main.h), for idle time; empty: nothing is searched.
   std::vector<std::string> search;
   int devices = 1;  // sessions at a time
-  // Of one session; an Assign may say less. 0: cpu::DefaultMemoryBytesMax, divided by devices.
+  // Of one session; an Assign may say less. 0: runtime::DefaultMemoryBytesMax, divided by devices.
   int64_t memory_bytes_max = 0;
 };
 

@@ -5,11 +5,11 @@
 
 namespace outboard::worker {
 
-absl::StatusOr<cpu::Buffer> MapBlobFile(const std::string& path, Engine& engine) {
+absl::StatusOr<runtime::DeviceBuffer> MapBlobFile(const std::string& path, Engine& engine) {
   std::error_code error;
   const uintmax_t bytes = std::filesystem::file_size(path, error);
   if (error) return absl::DataLossError("a blob that was pulled is not here");
-  absl::StatusOr<cpu::Buffer> mapped = engine.MapFile(path, static_cast<int64_t>(bytes));
+  absl::StatusOr<runtime::DeviceBuffer> mapped = engine.MapFile(path, static_cast<int64_t>(bytes));
   // The mapping holds the bytes; with the name, they would stay on disk as long as the session.
   std::filesystem::remove(path, error);
   return mapped;

@@ -12,6 +12,6 @@
 namespace outboard::worker {
 
 // Errors: DATA_LOSS  the file cannot be mapped;  RESOURCE_EXHAUSTED  over the session's memory
-absl::StatusOr<cpu::Buffer> MapBlobFile(const std::string& path, Engine& engine);
+absl::StatusOr<runtime::DeviceBuffer> MapBlobFile(const std::string& path, Engine& engine);
 
 }  // namespace outboard::worker

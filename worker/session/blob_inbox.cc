@@ -9,7 +9,7 @@ void BlobInbox::Want(const std::string& root, uint64_t size_bytes) {
   wants_.push_back({root, size_bytes});
 }
 
-void BlobInbox::Arrived(const std::string& root, absl::StatusOr<cpu::Buffer> contents) {
+void BlobInbox::Arrived(const std::string& root, absl::StatusOr<runtime::DeviceBuffer> contents) {
   const auto found = blobs_.find(root);
   if (found == blobs_.end() || found->second.asked == 0) return;  // nobody asked
   Blob& blob = found->second;
@@ -18,11 +18,11 @@ void BlobInbox::Arrived(const std::string& root, absl::StatusOr<cpu::Buffer> con
   if (blob.takers == 0 && blob.asked == 0) blobs_.erase(found);
 }
 
-std::optional<absl::StatusOr<cpu::Buffer>> BlobInbox::Take(const std::string& root) {
+std::optional<absl::StatusOr<runtime::DeviceBuffer>> BlobInbox::Take(const std::string& root) {
   const auto found = blobs_.find(root);
   if (found == blobs_.end() || found->second.here.empty()) return std::nullopt;
   Blob& blob = found->second;
-  absl::StatusOr<cpu::Buffer> contents = std::move(blob.here.front());
+  absl::StatusOr<runtime::DeviceBuffer> contents = std::move(blob.here.front());
   blob.here.pop_front();
   if (--blob.takers == 0 && blob.asked == 0) blobs_.erase(found);
   return contents;

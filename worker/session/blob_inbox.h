@@ -15,7 +15,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
-#include "runtime/cpu/memory.h"
+#include "runtime/device.h"
 
 namespace outboard::worker {
 
@@ -31,9 +31,9 @@ class BlobInbox {
   // What is to be asked for since the last call, in the order of the wants; one answer each.
   std::vector<BlobWant> TakeWants() { return std::exchange(wants_, {}); }
   // The bytes, verified, or why they cannot be had. What nobody waits for any more is dropped.
-  void Arrived(const std::string& root, absl::StatusOr<cpu::Buffer> contents);
+  void Arrived(const std::string& root, absl::StatusOr<runtime::DeviceBuffer> contents);
   // nullopt: it has not come.
-  std::optional<absl::StatusOr<cpu::Buffer>> Take(const std::string& root);
+  std::optional<absl::StatusOr<runtime::DeviceBuffer>> Take(const std::string& root);
   // Nobody waits any more, with a stream that ended.
   void Forget();
 
@@ -41,7 +41,7 @@ class BlobInbox {
   struct Blob {
     size_t takers = 0;
     size_t asked = 0;  // and not answered
-    std::deque<absl::StatusOr<cpu::Buffer>> here;
+    std::deque<absl::StatusOr<runtime::DeviceBuffer>> here;
   };
 
   absl::flat_hash_map<std::string, Blob> blobs_;  // looked up; walked by Forget alone

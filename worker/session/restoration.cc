@@ -50,11 +50,12 @@ absl::Status Restoration::Ask(const Entry& entry) {
   return absl::OkStatus();
 }
 
-absl::Status Restoration::ReadManifest(absl::StatusOr<cpu::Buffer> manifest) {
+absl::Status Restoration::ReadManifest(absl::StatusOr<runtime::DeviceBuffer> manifest) {
   OB_RETURN_IF_ERROR(manifest.status());
-  if (!snapshot_.ParseFromArray(manifest->data(), static_cast<int>(manifest->bytes())) ||
-      snapshot_.seq() == 0)
-    return NoSense("its manifest");
+  std::string bytes(static_cast<size_t>(manifest->bytes()), '\0');
+  OB_RETURN_IF_ERROR(
+      manifest->device().Download(manifest->address(), manifest->bytes(), bytes.data()));
+  if (!snapshot_.ParseFromString(bytes) || snapshot_.seq() == 0) return NoSense("its manifest");
   for (const auto& held : snapshot_.held()) OB_RETURN_IF_ERROR(Ask(held));
   for (const auto& kept : snapshot_.kept()) OB_RETURN_IF_ERROR(Ask(kept));
   return absl::OkStatus();
@@ -64,7 +65,7 @@ absl::StatusOr<bool> Restoration::OnBlob(const std::string& root) {
   const bool is_manifest = snapshot_.seq() == 0;
   const auto awaited = awaited_.find(root);
   if (is_manifest ? root != manifest_root_ : awaited == awaited_.end()) return false;
-  std::optional<absl::StatusOr<cpu::Buffer>> contents = inbox_->Take(root);
+  std::optional<absl::StatusOr<runtime::DeviceBuffer>> contents = inbox_->Take(root);
   if (!contents) return false;
   if (is_manifest) {
     OB_RETURN_IF_ERROR(ReadManifest(*std::move(contents)));

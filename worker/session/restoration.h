@@ -39,7 +39,7 @@ class Restoration {
     std::vector<int64_t> dims;
   };
 
-  absl::Status ReadManifest(absl::StatusOr<cpu::Buffer> manifest);
+  absl::Status ReadManifest(absl::StatusOr<runtime::DeviceBuffer> manifest);
   template <typename Entry>  // Held or Answer
   absl::Status Ask(const Entry& entry);
   // Of an entry: which bytes, and as what.

@@ -10,7 +10,6 @@
 #include "worker/session/session_state.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <optional>
 #include <string>
@@ -187,8 +186,11 @@ Outcome SessionState::Put(uint64_t seq, const proto::Put& piece) {
     outcome.session = absl::InvalidArgumentError("the pieces of a Put do not follow each other");
     return outcome;
   }
-  if (put_->array != nullptr)
-    std::memcpy(put_->array->data() + piece.offset(), piece.data().data(), piece.data().size());
+  if (put_->array != nullptr) {
+    const auto offset = static_cast<int64_t>(piece.offset());
+    put_->status = engine_->device().Upload(put_->array->address() + offset, piece.data());
+    if (!put_->status.ok()) put_->array.reset();
+  }
   put_->filled += piece.data().size();
   outcome.applied = put_->filled == put_->total;
   if (!outcome.applied) return outcome;
@@ -202,7 +204,7 @@ Outcome SessionState::Put(uint64_t seq, const proto::Put& piece) {
 }
 
 Outcome SessionState::PutBlob(uint64_t seq, const proto::Put& put,
-                              absl::StatusOr<cpu::Buffer> contents) {
+                              absl::StatusOr<runtime::DeviceBuffer> contents) {
   Outcome outcome;
   const uint64_t handle = put.handle();
   absl::Status status = CheckPut(put);

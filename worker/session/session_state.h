@@ -47,7 +47,8 @@ class SessionState {
   Outcome Run(uint64_t seq, const proto::Run& run, const KnownGraph& graph);
   Outcome Put(uint64_t seq, const proto::Put& piece);
   // A Put whose bytes came as a blob; the array is made in their memory.
-  Outcome PutBlob(uint64_t seq, const proto::Put& put, absl::StatusOr<cpu::Buffer> contents);
+  Outcome PutBlob(uint64_t seq, const proto::Put& put,
+                  absl::StatusOr<runtime::DeviceBuffer> contents);
   Outcome Release(const proto::Release& release);
   Outcome Fetch(uint64_t seq, const proto::Fetch& fetch);
   // Fills in what is to be stored, unless it fails.

@@ -1,16 +1,16 @@
 #include "worker/tuning/kernel_measurer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <utility>
 
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
+#include "compiler/ir/encoding.h"
+#include "runtime/devices.h"
 
 namespace outboard::worker {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // Compiled together: some for each processor, half a second's work.
 constexpr size_t kTogether = 16;
@@ -24,11 +24,51 @@ constexpr double kLongSeconds = 0.2;
 // What a first task or run, with cold caches, must be above the limit to be given up on.
 constexpr double kColdFactor = 1.5;
 
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
+}  // namespace
+
+KernelMeasurer::KernelMeasurer(std::string encoding, KernelCompiler* compiler,
+                               runtime::Device* device)
+    : encoding_(std::move(encoding)), compiler_(compiler), device_(device) {
+  Graph graph;
+  const absl::StatusOr<const UOp*> sink = DecodeGraph(graph, encoding_, Level::kKernel);
+  if (!sink.ok()) return;  // nothing of it will compile
+  for (const UOp* node : PostOrder(*sink)) {
+    if (node->op != Op::kGlobal && node->op != Op::kStore) continue;
+    const UOp* const global = node->op == Op::kStore ? node->src[0]->src[0] : node;
+    const auto slot = static_cast<size_t>(GlobalOf(global).slot());
+    if (slots_.size() <= slot) slots_.resize(slot + 1);
+    slots_[slot].bytes = GlobalOf(global).elements() * ByteWidth(global->dtype);
+    if (node->op == Op::kStore) slots_[slot].written = true;
+  }
 }
 
-}  // namespace
+absl::StatusOr<std::vector<runtime::DeviceAddress>> KernelMeasurer::OnDevice(
+    std::span<void* const> buffers) {
+  std::vector<runtime::DeviceAddress> addresses(buffers.size());
+  for (size_t i = 0; i < buffers.size() && i < slots_.size(); ++i) {
+    Slot& slot = slots_[i];
+    if (const auto direct = device_->AddressOfHost(buffers[i], slot.bytes)) {
+      addresses[i] = *direct;
+      continue;
+    }
+    if (!slot.memory) {
+      OB_ASSIGN_OR_RETURN(runtime::DeviceBuffer memory, device_->Allocate(slot.bytes));
+      slot.memory.emplace(std::move(memory));
+    }
+    addresses[i] = slot.memory->address();
+    OB_RETURN_IF_ERROR(device_->Upload(
+        addresses[i], {static_cast<const char*>(buffers[i]), static_cast<size_t>(slot.bytes)}));
+  }
+  return addresses;
+}
+
+absl::Status KernelMeasurer::ToHost(std::span<void* const> buffers) {
+  for (size_t i = 0; i < buffers.size() && i < slots_.size(); ++i)
+    if (slots_[i].written && slots_[i].memory)
+      OB_RETURN_IF_ERROR(
+          device_->Download(slots_[i].memory->address(), slots_[i].bytes, buffers[i]));
+  return device_->Synchronize();
+}
 
 void KernelMeasurer::Expect(std::span<const std::vector<codegen::Opt>> candidates) {
   expected_.clear();
@@ -40,9 +80,10 @@ void KernelMeasurer::Expect(std::span<const std::vector<codegen::Opt>> candidate
 absl::StatusOr<CompiledKernel> KernelMeasurer::Compile(const std::vector<codegen::Opt>& opts) {
   const std::string wanted = codegen::OptsToString(opts);
   if (!ready_.contains(wanted)) {
-    std::vector<KernelSource> batch{{encoding_, wanted}};
+    const KernelTarget target = TargetOf(device_->properties());
+    std::vector<KernelSource> batch{{encoding_, wanted, target}};
     while (!expected_.empty() && batch.size() < kTogether) {
-      if (expected_.front() != wanted) batch.push_back({encoding_, expected_.front()});
+      if (expected_.front() != wanted) batch.push_back({encoding_, expected_.front(), target});
       expected_.pop_front();
     }
     std::vector<absl::StatusOr<CompiledKernel>> compiled = compiler_->Compile(batch);
@@ -54,30 +95,31 @@ absl::StatusOr<CompiledKernel> KernelMeasurer::Compile(const std::vector<codegen
 
 absl::Status KernelMeasurer::Run(const CompiledKernel& kernel, std::span<void* const> buffers,
                                  int64_t task_begin, int64_t task_end) {
-  OB_ASSIGN_OR_RETURN(const cpu::LoadedObject object,
-                      cpu::LoadedObject::Load(kernel.object, kernel.symbol));
-  object.function()(buffers.data(), task_begin, task_end);
-  return absl::OkStatus();
+  OB_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::DeviceKernel> loaded, device_->Load(kernel));
+  OB_ASSIGN_OR_RETURN(const std::vector<runtime::DeviceAddress> addresses, OnDevice(buffers));
+  OB_RETURN_IF_ERROR(device_->LaunchTasks(*loaded, addresses, {}, task_begin, task_end));
+  return ToHost(buffers);
 }
 
 absl::StatusOr<double> KernelMeasurer::Seconds(const CompiledKernel& kernel,
                                                std::span<void* const> buffers,
                                                double most_seconds) {
-  OB_ASSIGN_OR_RETURN(const std::unique_ptr<cpu::Program> program, device_->Load(kernel));
-  const int threads = device_->threads();
-  if (kernel.tasks >= 4 * threads) {
+  OB_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::DeviceKernel> loaded, device_->Load(kernel));
+  OB_ASSIGN_OR_RETURN(const std::vector<runtime::DeviceAddress> addresses, OnDevice(buffers));
+  const int threads = device_->properties().threads;
+  if (device_->properties().cuts_tasks && kernel.tasks >= 4 * threads) {
     // One of many tasks: a share of the work, without the others' threads.
-    const Clock::time_point start = Clock::now();
-    OB_RETURN_IF_ERROR(Run(kernel, buffers, 0, 1));
-    const double whole = SecondsSince(start) * static_cast<double>(kernel.tasks) / threads;
+    OB_ASSIGN_OR_RETURN(const double one, device_->Time([&] {
+      return device_->LaunchTasks(*loaded, addresses, {}, 0, 1);
+    }));
+    const double whole = one * static_cast<double>(kernel.tasks) / threads;
     if (whole > 2 * kColdFactor * most_seconds) return whole;
   }
   double least = 0, total = 0;
   for (int run = 0; run < kRunsMax; ++run) {
     if (total >= kMeasuredSeconds && (run >= kRunsMin || total >= kLongSeconds)) break;
-    const Clock::time_point start = Clock::now();
-    OB_RETURN_IF_ERROR(device_->Launch(*program, buffers));
-    const double seconds = SecondsSince(start);
+    OB_ASSIGN_OR_RETURN(const double seconds,
+                        device_->Time([&] { return device_->Launch(*loaded, addresses, {}); }));
     total += seconds;
     least = run == 0 ? seconds : std::min(least, seconds);
     if (least > (run == 0 ? kColdFactor : 1) * most_seconds) break;

@@ -9,8 +9,10 @@
 #include <cstdlib>
 #include <optional>
 
+#include "base/check.h"
 #include "compiler/search/neighbours.h"
-#include "runtime/cpu/device.h"
+#include "compiler/target.h"
+#include "runtime/devices.h"
 #include "worker/compile/compile_boxes.h"
 #include "worker/process/child_process.h"
 #include "worker/tuning/tuner.h"
@@ -39,9 +41,10 @@ absl::Status SearchAll(const SearchMainOptions& options) {
   if (!store.ok()) return store.status();
   if (!IsAlone(path)) return absl::OkStatus();
   CompileBoxes boxes;
-  cpu::Device device;
+  OB_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::Device> device,
+                      runtime::MakeDevice(runtime::kCpu, {}));
   const std::string hardware = HostTarget().Fingerprint();
-  Tuner tuner(store->get(), &boxes, &device,
+  Tuner tuner(store->get(), &boxes, device.get(),
               {.width = kIdleSearchWidth, .report = options.debug >= 1});
   while (true) {
     const absl::StatusOr<std::optional<Demand>> demand =

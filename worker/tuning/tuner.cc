@@ -36,7 +36,7 @@ int64_t BytesOf(const UOp* kernel) {
 
 }  // namespace
 
-Tuner::Tuner(TuningStore* store, KernelCompiler* compiler, cpu::Device* device,
+Tuner::Tuner(TuningStore* store, KernelCompiler* compiler, runtime::Device* device,
              const TunerOptions& options)
     : store_(store), compiler_(compiler), device_(device), options_(options) {}
 

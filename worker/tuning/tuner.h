@@ -10,7 +10,7 @@
 #include "compiler/ir/uop.h"
 #include "compiler/search/trial.h"
 #include "compiler/target.h"
-#include "runtime/cpu/device.h"
+#include "runtime/device.h"
 #include "worker/compile/kernel_compiler.h"
 #include "worker/tuning/tuning_store.h"
 
@@ -32,7 +32,7 @@ class Tuner {
  public:
   // All three outlive the tuner. `compiler` makes the candidates. Nothing but the tuner uses the
   // device while it searches.
-  Tuner(TuningStore* store, KernelCompiler* compiler, cpu::Device* device,
+  Tuner(TuningStore* store, KernelCompiler* compiler, runtime::Device* device,
         const TunerOptions& options);
 
   // The searches of the next kernels count together against plan_seconds_max.
@@ -55,7 +55,7 @@ class Tuner {
 
   TuningStore* store_;
   KernelCompiler* compiler_;
-  cpu::Device* device_;
+  runtime::Device* device_;
   TunerOptions options_;
   double plan_seconds_ = 0;
 };

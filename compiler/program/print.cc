@@ -1,0 +1,64 @@
+#include <bit>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/program/program.h"
+
+namespace outboard::program {
+namespace {
+
+std::string ArgumentsOf(const Instruction& i) {
+  switch (i.code) {
+    case Code::kConst:
+      return IsFloat(i.dtype) ? absl::StrCat(" ", std::bit_cast<double>(i.arg[0]))
+                              : absl::StrCat(" ", i.arg[0]);
+    case Code::kVar: return absl::StrCat(" n", i.arg[0], " in ", i.arg[1], "..", i.arg[2]);
+    case Code::kSpecial:
+      return absl::StrCat(i.arg[0] == static_cast<int64_t>(Grid::kBlock) ? " block" : " thread",
+                          " of ", i.arg[1]);
+    case Code::kBuffer: return absl::StrCat(" slot ", i.arg[0], "[", i.arg[1], "]");
+    case Code::kAlloc:
+      return absl::StrCat(
+          i.arg[0] == static_cast<int64_t>(Space::kShared) ? " shared[" : " private[", i.arg[1],
+          "]");
+    case Code::kLoop: {
+      std::string out = absl::StrCat(" ", i.arg[0]);
+      if (i.arg[1] == static_cast<int64_t>(How::kUnroll)) out += " unroll";
+      if (i.arg[1] == static_cast<int64_t>(How::kVector))
+        absl::StrAppend(&out, " vector of ", i.arg[2]);
+      return out;
+    }
+    case Code::kLane:
+    case Code::kCopy:
+    case Code::kWait: return absl::StrCat(" ", i.arg[0]);
+    default: return "";
+  }
+}
+
+}  // namespace
+
+std::string ToString(const Program& program, ValueId number) {
+  const Instruction& i = program.code[number];
+  std::string out;
+  if (HasValue(i.code) || i.code == Code::kIf) out = absl::StrCat("%", number, " = ");
+  absl::StrAppend(&out, i.code == Code::kAlu ? std::string(Name(i.op)) : std::string(Name(i.code)));
+  if (HasValue(i.code)) absl::StrAppend(&out, " ", std::string(Name(i.dtype)));
+  if (i.lanes > 1) absl::StrAppend(&out, "x", i.lanes);
+  absl::StrAppend(&out, ArgumentsOf(i));
+  for (const ValueId s : i.src) absl::StrAppend(&out, " %", s);
+  return out;
+}
+
+std::string ToString(const Program& program) {
+  std::string out;
+  int depth = 0;
+  for (size_t n = 0; n < program.code.size(); ++n) {
+    const Code code = program.code[n].code;
+    if (code == Code::kEnd || code == Code::kEndIf) --depth;
+    absl::StrAppend(&out, std::string(2 * depth, ' '), ToString(program, static_cast<ValueId>(n)),
+                    "\n");
+    if (code == Code::kLoop || code == Code::kIf) ++depth;
+  }
+  return out;
+}
+
+}  // namespace outboard::program

@@ -1,0 +1,235 @@
+#include "compiler/program/program.h"
+
+#include <algorithm>
+#include <bit>
+#include <initializer_list>
+
+#include "base/check.h"
+
+namespace outboard::program {
+
+std::string_view Name(Code code) {
+  static constexpr std::string_view kNames[] = {
+      "CONST", "VAR",   "SPECIAL", "BUFFER", "ALLOC",   "LOOP",  "END",
+      "IF",    "ENDIF", "ALU",     "CAST",   "BITCAST", "LANES", "LANE",
+      "LOAD",  "STORE", "BARRIER", "COPY",   "COMMIT",  "WAIT",  "MMA"};
+  return kNames[static_cast<size_t>(code)];
+}
+
+bool HasValue(Code code) {
+  switch (code) {
+    case Code::kEnd:
+    case Code::kIf:
+    case Code::kEndIf:
+    case Code::kStore:
+    case Code::kBarrier:
+    case Code::kCopy:
+    case Code::kCommit:
+    case Code::kWait: return false;
+    default: return true;
+  }
+}
+
+bool IsPure(Code code) {
+  switch (code) {
+    case Code::kConst:
+    case Code::kVar:
+    case Code::kSpecial:
+    case Code::kBuffer:
+    case Code::kAlu:
+    case Code::kCast:
+    case Code::kBitcast:
+    case Code::kLanes:
+    case Code::kLane: return true;
+    default: return false;
+  }
+}
+
+int64_t Program::Extent(Grid axis) const {
+  for (const Instruction& i : code)
+    if (i.code == Code::kSpecial && i.arg[0] == static_cast<int64_t>(axis)) return i.arg[1];
+  return 1;
+}
+
+int64_t Program::shared_bytes() const {
+  int64_t bytes = 0;
+  for (const Instruction& i : code)
+    if (i.code == Code::kAlloc && i.arg[0] == static_cast<int64_t>(Space::kShared))
+      bytes += (i.arg[1] * ByteWidth(i.dtype) + 7) / 8 * 8;
+  return bytes;
+}
+
+bool Program::reads_vars() const {
+  return std::any_of(code.begin(), code.end(),
+                     [](const Instruction& i) { return i.code == Code::kVar; });
+}
+
+MatrixPlace MmaElement(MmaOperand operand, int thread, int lane) {
+  const int group = thread / 4, member = thread % 4;
+  switch (operand) {
+    case MmaOperand::kA:
+      return {group + (lane / 2 % 2) * 8, member * 2 + lane % 2 + (lane / 4) * 8};
+    case MmaOperand::kB: return {member * 2 + lane % 2 + (lane / 2) * 8, group};
+    default: return {group + (lane / 2) * 8, member * 2 + lane % 2};
+  }
+}
+
+bool ProgramBuilder::IsConst(ValueId value, int64_t* number) const {
+  const Instruction& i = program_.code[value];
+  if (i.code != Code::kConst || IsFloat(i.dtype)) return false;
+  *number = i.arg[0];
+  return true;
+}
+
+// Integers as docs/semantics.md has them, where that is easy to see.
+ValueId ProgramBuilder::Folded(const Instruction& alu) {
+  if (alu.lanes != 1 || alu.src.size() < 2) return -1;
+  const ValueId x = alu.src[0], y = alu.src[1];
+  if (alu.op == Op::kWhere) {
+    int64_t condition = 0;
+    if (IsConst(x, &condition)) return alu.src[condition != 0 ? 1 : 2];
+    return y == alu.src[2] ? y : -1;
+  }
+  const DType type = program_.code[x].dtype;
+  if (type != DType::kI64 && type != DType::kBool) return -1;
+  int64_t a = 0, b = 0;
+  const bool left = IsConst(x, &a), right = IsConst(y, &b);
+  const auto number = [&](int64_t value) {
+    return Add({.code = Code::kConst, .dtype = alu.dtype, .arg = {value, 0, 0}});
+  };
+  const auto ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
+  if (type == DType::kBool) {
+    if (alu.op == Op::kAnd) {
+      if (left) return a != 0 ? y : x;
+      if (right) return b != 0 ? x : y;
+    }
+    if (alu.op == Op::kOr) {
+      if (left) return a != 0 ? x : y;
+      if (right) return b != 0 ? y : x;
+    }
+    return -1;
+  }
+  switch (alu.op) {
+    case Op::kAdd:
+      if (left && right) return number(static_cast<int64_t>(ua + ub));
+      if (left && a == 0) return y;
+      if (right && b == 0) return x;
+      return -1;
+    case Op::kMul:
+      if (left && right) return number(static_cast<int64_t>(ua * ub));
+      if ((left && a == 0) || (right && b == 1)) return x;
+      if ((right && b == 0) || (left && a == 1)) return y;
+      return -1;
+    case Op::kIDiv:
+      if (right && b == 1) return x;
+      return left && right && b > 0 ? number(a / b) : -1;
+    case Op::kMod:
+      if (right && b == 1) return number(0);
+      return left && right && b > 0 ? number(a % b) : -1;
+    case Op::kCmpLt: return left && right ? number(a < b) : -1;
+    case Op::kCmpEq: return left && right ? number(a == b) : -1;
+    case Op::kCmpNe: return left && right ? number(a != b) : -1;
+    default: return -1;
+  }
+}
+
+bool ProgramBuilder::IsReadOnly(ValueId memory) const {
+  const Instruction& i = program_.code[memory];
+  return i.code == Code::kBuffer && i.arg[0] < static_cast<int64_t>(read_only_.size()) &&
+         read_only_[i.arg[0]];
+}
+
+ValueId ProgramBuilder::Add(Instruction instruction) {
+  if (instruction.code == Code::kAlu)
+    if (const ValueId folded = Folded(instruction); folded >= 0) return folded;
+  const bool pure = IsPure(instruction.code) ||
+                    (instruction.code == Code::kLoad && IsReadOnly(instruction.src[0]));
+  if (pure)
+    if (const auto it = known_.find(instruction); it != known_.end()) return it->second;
+  const auto number = static_cast<ValueId>(program_.code.size());
+  if (pure) {
+    known_.emplace(instruction, number);
+    if (!scopes_.empty()) scopes_.back().push_back(instruction);
+  }
+  if (instruction.code == Code::kLoop || instruction.code == Code::kIf) scopes_.emplace_back();
+  if (instruction.code == Code::kEnd || instruction.code == Code::kEndIf) Close();
+  program_.code.push_back(std::move(instruction));
+  return number;
+}
+
+void ProgramBuilder::Close() {
+  OB_CHECK(!scopes_.empty());
+  for (const Instruction& i : scopes_.back()) known_.erase(i);
+  scopes_.pop_back();
+}
+
+ValueId ProgramBuilder::Const(DType dtype, double value) {
+  const int64_t bits = IsFloat(dtype) ? std::bit_cast<int64_t>(value) : static_cast<int64_t>(value);
+  return Add({.code = Code::kConst, .dtype = dtype, .arg = {bits, 0, 0}});
+}
+
+ValueId ProgramBuilder::Int(int64_t value) {
+  return Add({.code = Code::kConst, .dtype = DType::kI64, .arg = {value, 0, 0}});
+}
+
+ValueId ProgramBuilder::Alu(Op op, DType dtype, std::initializer_list<ValueId> src) {
+  return Add(
+      {.code = Code::kAlu, .op = op, .dtype = dtype, .lanes = at(*src.begin()).lanes, .src = src});
+}
+
+ValueId ProgramBuilder::Cast(ValueId x, DType dtype) {
+  if (at(x).dtype == dtype) return x;
+  return Add({.code = Code::kCast, .dtype = dtype, .lanes = at(x).lanes, .src = {x}});
+}
+
+ValueId ProgramBuilder::Splat(ValueId x, int lanes) {
+  if (at(x).lanes == lanes) return x;
+  return Add({.code = Code::kLanes, .dtype = at(x).dtype, .lanes = lanes, .src = {x}});
+}
+
+ValueId ProgramBuilder::Special(Grid axis, int64_t extent) {
+  return Add({.code = Code::kSpecial,
+              .dtype = DType::kI64,
+              .arg = {static_cast<int64_t>(axis), extent, 0}});
+}
+
+ValueId ProgramBuilder::Buffer(DType dtype, int64_t slot, int64_t elements) {
+  return Add({.code = Code::kBuffer, .dtype = dtype, .lanes = 0, .arg = {slot, elements, 0}});
+}
+
+ValueId ProgramBuilder::Alloc(Space space, DType dtype, int64_t elements) {
+  return Add({.code = Code::kAlloc,
+              .dtype = dtype,
+              .lanes = 0,
+              .arg = {static_cast<int64_t>(space), elements, 0}});
+}
+
+ValueId ProgramBuilder::Load(ValueId memory, ValueId index) {
+  return Add({.code = Code::kLoad, .dtype = at(memory).dtype, .src = {memory, index}});
+}
+
+void ProgramBuilder::Store(ValueId memory, ValueId index, ValueId value) {
+  Add({.code = Code::kStore, .lanes = at(value).lanes, .src = {memory, index, value}});
+}
+
+ValueId ProgramBuilder::Loop(int64_t extent, How how, int64_t lanes, ValueId limit) {
+  Instruction loop{
+      .code = Code::kLoop, .dtype = DType::kI64, .arg = {extent, static_cast<int64_t>(how), lanes}};
+  if (limit >= 0) loop.src = {limit};
+  return Add(std::move(loop));
+}
+
+void ProgramBuilder::End(ValueId loop) { Add({.code = Code::kEnd, .src = {loop}}); }
+ValueId ProgramBuilder::If(ValueId condition) {
+  return Add({.code = Code::kIf, .src = {condition}});
+}
+void ProgramBuilder::EndIf(ValueId branch) { Add({.code = Code::kEndIf, .src = {branch}}); }
+void ProgramBuilder::Barrier() { Add({.code = Code::kBarrier}); }
+
+Program ProgramBuilder::Take(int buffer_count) {
+  OB_CHECK(scopes_.empty());
+  program_.buffer_count = buffer_count;
+  return std::move(program_);
+}
+
+}  // namespace outboard::program

@@ -1,0 +1,176 @@
+// Programs: what one kernel does, instruction by instruction, for one thread of one block. The last
+// form before text: it is checked (spec.h), interpreted (interpret.h) and proved to stay within its
+// buffers (compiler/proof/program_range.h), so that what is checked is what runs.
+//
+// A program is a list of instructions. An instruction that has a value is named by its number in
+// the list; its sources come before it, in a scope that is still open. A value is a scalar
+// (`lanes` is 1), a vector, or a memory (`lanes` is 0). All values are of ir/dtype.h's types, and
+// arithmetic means what docs/semantics.md says: nothing traps and nothing is undefined.
+//
+//   CONST    arg: bits                 a scalar, `bits` as of Op::kConst
+//   VAR      arg: slot, min, max       an i64 bound at launch
+//   SPECIAL  arg: Grid, extent         the block's or the thread's number, an i64 in [0, extent)
+//   BUFFER   arg: slot, elements       a memory that the kernel is given
+//   ALLOC    arg: Space, elements      a memory, never written so far: of the thread, new wherever
+//                                      the instruction is run; or of the block (in no scope)
+//   LOOP     (limit?) arg: extent, How, lanes   the counter, an i64: 0 ... min(extent, limit) - 1
+//   END      (loop)
+//   IF       (condition)   ENDIF (if)
+//   ALU      op, (sources)             one of Op's operations, in every lane
+//   CAST, BITCAST (x)
+//   LANES    (x) or (x0, x1 ...)       a vector: x in all lanes, or one scalar for each
+//   LANE     (vector) arg: lane        one of its scalars
+//   LOAD     (memory, index) or (memory, index, mask, otherwise)
+//   STORE    (memory, index, value) or (memory, index, value, mask)
+//                                      elements: a scalar i64 index and several lanes mean
+//                                      consecutive ones, a vector index one for each lane. A lane
+//                                      whose mask is false touches nothing
+//   BARRIER                            every thread of the block gets here before one goes on, and
+//                                      sees what the others wrote before
+//   COPY     (shared, index, buffer, index) arg: elements   begins a copy of consecutive elements,
+//                                      which goes on while the thread does
+//   COMMIT                             what the thread has begun since the last one is a group
+//   WAIT     arg: n                    until all of the thread's groups but the last n have arrived
+//   MMA      (a, b, c)                 c + a * b of a matrix of 16 x 16 by 16 x 8, by 32 threads
+//                                      together; see MmaElement for which thread has what
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
+#include "compiler/ir/dtype.h"
+#include "compiler/ir/op.h"
+
+namespace outboard::program {
+
+// The instructions, as listed above.
+enum class Code : uint8_t {
+  kConst,
+  kVar,
+  kSpecial,
+  kBuffer,
+  kAlloc,
+  kLoop,
+  kEnd,
+  kIf,
+  kEndIf,
+  kAlu,
+  kCast,
+  kBitcast,
+  kLanes,
+  kLane,
+  kLoad,
+  kStore,
+  kBarrier,
+  kCopy,
+  kCommit,
+  kWait,
+  kMma,
+};
+std::string_view Name(Code code);
+
+enum class Grid : int64_t { kBlock = 0, kThread = 1 };
+enum class Space : int64_t { kPrivate = 0, kShared = 1 };
+// How a loop is to be run. Only kPlain is left when expansion is done.
+enum class How : int64_t { kPlain = 0, kUnroll = 1, kVector = 2 };
+
+inline constexpr int kLanesMax = 64;
+inline constexpr int kMmaThreads = 32;
+
+using ValueId = int32_t;
+
+struct Instruction {
+  Code code = Code::kConst;
+  Op op = Op::kAdd;            // of an ALU
+  DType dtype = DType::kVoid;  // of the value, or of a memory's elements
+  int lanes = 1;
+  absl::InlinedVector<ValueId, 4> src;
+  std::array<int64_t, 3> arg = {0, 0, 0};
+
+  bool operator==(const Instruction&) const = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const Instruction& i) {
+    return H::combine(std::move(h), i.code, i.op, i.dtype, i.lanes, i.src, i.arg);
+  }
+};
+
+bool HasValue(Code code);
+// Depends on its sources alone and does nothing but have a value.
+bool IsPure(Code code);
+
+struct Program {
+  std::vector<Instruction> code;
+  int buffer_count = 0;  // one past the largest slot
+
+  // 1 where no SPECIAL says otherwise.
+  int64_t Extent(Grid axis) const;
+  int64_t shared_bytes() const;
+  bool reads_vars() const;
+};
+
+// One line an instruction, indented by scopes: "%7 = ADD i64 %3 %6".
+std::string ToString(const Program& program);
+std::string ToString(const Program& program, ValueId number);
+
+// The row and column of the element that thread `thread` of 32 has in lane `lane` of an operand of
+// MMA: a (16 x 16, 8 lanes), b (16 x 8, 4 lanes), c (16 x 8, 4 lanes), as PTX's m16n8k16.
+struct MatrixPlace {
+  int row = 0;
+  int column = 0;
+};
+// What MmaElement is asked about.
+enum class MmaOperand { kA, kB, kC };
+MatrixPlace MmaElement(MmaOperand operand, int thread, int lane);
+
+// Appends instructions. Equal pure ones of an open scope are one value, and arithmetic of i64 and
+// bool constants is done here, so that a pass may write what is easy to write.
+class ProgramBuilder {
+ public:
+  ValueId Add(Instruction instruction);
+
+  ValueId Const(DType dtype, double value);
+  ValueId Int(int64_t value);  // an i64
+  ValueId Alu(Op op, DType dtype, std::initializer_list<ValueId> src);
+  ValueId Plus(ValueId a, ValueId b) { return Alu(Op::kAdd, DType::kI64, {a, b}); }
+  ValueId Times(ValueId a, int64_t b) { return Alu(Op::kMul, DType::kI64, {a, Int(b)}); }
+  ValueId Divide(ValueId a, int64_t b) { return Alu(Op::kIDiv, DType::kI64, {a, Int(b)}); }
+  ValueId Modulo(ValueId a, int64_t b) { return Alu(Op::kMod, DType::kI64, {a, Int(b)}); }
+  ValueId Less(ValueId a, ValueId b) { return Alu(Op::kCmpLt, DType::kBool, {a, b}); }
+  ValueId Cast(ValueId x, DType dtype);
+  ValueId Splat(ValueId x, int lanes);  // x itself where it has the lanes
+  ValueId Special(Grid axis, int64_t extent);
+  ValueId Buffer(DType dtype, int64_t slot, int64_t elements);
+  ValueId Alloc(Space space, DType dtype, int64_t elements);
+  ValueId Load(ValueId memory, ValueId index);
+  void Store(ValueId memory, ValueId index, ValueId value);
+  ValueId Loop(int64_t extent, How how = How::kPlain, int64_t lanes = 1, ValueId limit = -1);
+  void End(ValueId loop);
+  ValueId If(ValueId condition);
+  void EndIf(ValueId branch);
+  void Barrier();
+
+  const Instruction& at(ValueId value) const { return program_.code[value]; }
+  // Buffers that the whole program only reads, by slot: equal loads of them are one value too.
+  void SetReadOnly(std::vector<bool> slots) { read_only_ = std::move(slots); }
+  bool IsReadOnly(ValueId memory) const;
+  // Whether `value` is a CONST of an integer type or bool, and which.
+  bool IsConst(ValueId value, int64_t* number) const;
+  int depth() const { return static_cast<int>(scopes_.size()); }
+  Program Take(int buffer_count);
+
+ private:
+  ValueId Folded(const Instruction& alu);  // -1: as it is
+  void Close();
+
+  Program program_;
+  std::vector<bool> read_only_;
+  absl::flat_hash_map<Instruction, ValueId> known_;
+  std::vector<std::vector<Instruction>> scopes_;  // what is known from there on
+};
+
+}  // namespace outboard::program

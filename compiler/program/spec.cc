@@ -1,0 +1,271 @@
+#include "compiler/program/spec.h"
+
+#include <optional>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace outboard::program {
+namespace {
+
+constexpr int64_t kExtentMax = int64_t{1} << 48;
+constexpr int64_t kThreadsMax = 1024;
+constexpr int64_t kPrivateElementsMax = 1 << 16;
+
+class Checker {
+ public:
+  Checker(const Program& program, Phase phase)
+      : program_(program), phase_(phase), threads_(program.Extent(Grid::kThread)) {}
+
+  // The rule that is broken and where; empty where none is.
+  std::string Run(ValueId* where) {
+    const auto count = static_cast<ValueId>(program_.code.size());
+    visible_.assign(count, false);
+    varies_.assign(count, false);
+    for (ValueId n = 0; n < count; ++n) {
+      *where = n;
+      std::string broken = Sources(n);
+      if (broken.empty()) broken = Types(program_.code[n]);
+      if (broken.empty()) broken = Place(n);
+      if (!broken.empty()) return broken;
+    }
+    *where = count - 1;
+    return open_.empty() ? "" : "a scope is not closed";
+  }
+
+ private:
+  struct Scope {
+    ValueId opener;
+    bool varies;  // whether threads may take it differently
+    std::vector<ValueId> values;
+  };
+
+  const Instruction& at(ValueId value) const { return program_.code[value]; }
+
+  std::string Sources(ValueId n) const {
+    const Instruction& i = at(n);
+    for (const ValueId s : i.src) {
+      if (s < 0 || s >= n) return absl::StrCat("source %", s, " does not come before it");
+      if (!visible_[s]) return absl::StrCat("source %", s, " is no value of an open scope");
+    }
+    return "";
+  }
+
+  bool IsValue(ValueId v, DType dtype, int lanes) const {
+    return at(v).dtype == dtype && at(v).lanes == lanes && HasValue(at(v).code);
+  }
+  bool IsMemory(ValueId v) const {
+    return at(v).code == Code::kBuffer || at(v).code == Code::kAlloc;
+  }
+  bool IsShared(ValueId v) const {
+    return at(v).code == Code::kAlloc && at(v).arg[0] == static_cast<int64_t>(Space::kShared);
+  }
+
+  std::string Count(const Instruction& i, size_t least, size_t most) const {
+    if (i.src.size() < least || i.src.size() > most)
+      return absl::StrCat("has ", i.src.size(), " sources, not ", least,
+                          least == most ? "" : absl::StrCat(" to ", most));
+    return "";
+  }
+
+  std::string Index(ValueId memory, ValueId index, int lanes) const {
+    if (!IsMemory(memory)) return "the first source is no memory";
+    if (at(index).dtype != DType::kI64) return "the index is no i64";
+    if (at(index).lanes != 1 && at(index).lanes != lanes)
+      return absl::StrCat("the index has ", at(index).lanes, " lanes, not ", lanes);
+    return "";
+  }
+
+  std::string Arithmetic(const Instruction& i) const {
+    if (!IsAlu(i.op)) return "is no arithmetic";
+    const size_t count = IsUnary(i.op) ? 1 : IsBinary(i.op) ? 2 : 3;
+    if (std::string broken = Count(i, count, count); !broken.empty()) return broken;
+    for (const ValueId s : i.src)
+      if (at(s).lanes != i.lanes)
+        return absl::StrCat("source %", s, " has ", at(s).lanes, " lanes, not ", i.lanes);
+    size_t first = 0;
+    if (i.op == Op::kWhere) {
+      if (!IsBool(at(i.src[0]).dtype)) return "the condition is no bool";
+      first = 1;
+    }
+    const DType operand = at(i.src[first]).dtype;
+    for (size_t s = first; s < i.src.size(); ++s)
+      if (at(i.src[s]).dtype != operand) return "operands of two types";
+    const DType result = IsCompare(i.op) ? DType::kBool : operand;
+    if (i.dtype != result) return absl::StrCat("is no ", std::string(Name(result)));
+    switch (i.op) {
+      case Op::kFDiv:
+      case Op::kSqrt:
+      case Op::kTrunc: return IsFloat(operand) ? "" : "of integers";
+      case Op::kIDiv:
+      case Op::kMod:
+      case Op::kShl:
+      case Op::kShr: return IsInt(operand) ? "" : absl::StrCat("of ", std::string(Name(operand)));
+      case Op::kAnd:
+      case Op::kOr:
+      case Op::kXor: return IsFloat(operand) ? "of floats" : "";
+      case Op::kThreefry: return operand == DType::kU64 ? "" : "of another type than u64";
+      default: return IsTranscendental(i.op) && !IsFloat(operand) ? "of integers" : "";
+    }
+  }
+
+  std::string Types(const Instruction& i) const {
+    const bool memory = i.code == Code::kBuffer || i.code == Code::kAlloc;
+    if (i.lanes < (memory ? 0 : 1) || i.lanes > (memory ? 0 : kLanesMax))
+      return absl::StrCat(i.lanes, " lanes");
+    if (HasValue(i.code) != (i.dtype != DType::kVoid)) return "has a wrong kind of type";
+    const auto counted = [&](size_t least, size_t most) { return Count(i, least, most); };
+    switch (i.code) {
+      case Code::kConst:
+        if (i.lanes != 1) return "is no scalar";
+        if (IsInt(i.dtype) && i.dtype != DType::kU64 && WrapTo(i.dtype, i.arg[0]) != i.arg[0])
+          return "is no number of its type";
+        return counted(0, 0);
+      case Code::kVar:
+        return i.dtype != DType::kI64 || i.lanes != 1 || i.arg[1] > i.arg[2] ? "is no VAR"
+                                                                             : counted(0, 0);
+      case Code::kSpecial:
+        if (i.dtype != DType::kI64 || i.lanes != 1 || i.arg[0] < 0 || i.arg[0] > 1)
+          return "is no SPECIAL";
+        if (i.arg[1] < 1 || i.arg[1] > (i.arg[0] == 1 ? kThreadsMax : kExtentMax))
+          return absl::StrCat("extent ", i.arg[1]);
+        if (program_.Extent(static_cast<Grid>(i.arg[0])) != i.arg[1]) return "two extents";
+        return counted(0, 0);
+      case Code::kBuffer:
+        if (i.arg[0] < 0 || i.arg[0] >= program_.buffer_count) return "slot out of range";
+        return i.arg[1] < 0 ? "a negative length" : counted(0, 0);
+      case Code::kAlloc:
+        if (i.arg[0] < 0 || i.arg[0] > 1) return "no such space";
+        if (i.arg[1] < 1 || i.arg[1] > kPrivateElementsMax)
+          return absl::StrCat(i.arg[1], " elements");
+        return counted(0, 0);
+      case Code::kLoop:
+        if (i.dtype != DType::kI64 || i.lanes != 1) return "the counter is no i64";
+        if (i.arg[0] < 0 || i.arg[0] > kExtentMax) return absl::StrCat("extent ", i.arg[0]);
+        if (phase_ == Phase::kFinal && i.arg[1] != 0) return "is still to be expanded";
+        if (i.src.size() == 1 && !IsValue(i.src[0], DType::kI64, 1)) return "the limit is no i64";
+        return counted(0, 1);
+      case Code::kEnd:
+      case Code::kEndIf: return counted(1, 1);
+      case Code::kIf:
+        if (i.src.size() == 1 && !IsValue(i.src[0], DType::kBool, 1)) return "of no scalar bool";
+        return counted(1, 1);
+      case Code::kAlu: return Arithmetic(i);
+      case Code::kCast:
+      case Code::kBitcast:
+        if (i.src.size() != 1) return counted(1, 1);
+        if (at(i.src[0]).lanes != i.lanes) return "changes the number of lanes";
+        if (i.code == Code::kBitcast && ByteWidth(i.dtype) != ByteWidth(at(i.src[0]).dtype))
+          return "changes the width";
+        return "";
+      case Code::kLanes:
+        if (i.src.size() != 1 && i.src.size() != static_cast<size_t>(i.lanes))
+          return absl::StrCat(i.src.size(), " sources for ", i.lanes, " lanes");
+        for (const ValueId s : i.src)
+          if (!IsValue(s, i.dtype, 1)) return absl::StrCat("source %", s, " is no such scalar");
+        return "";
+      case Code::kLane:
+        if (i.src.size() != 1) return counted(1, 1);
+        if (i.lanes != 1 || at(i.src[0]).dtype != i.dtype) return "is no such scalar";
+        return i.arg[0] < 0 || i.arg[0] >= at(i.src[0]).lanes ? "no such lane" : "";
+      case Code::kLoad: {
+        if (i.src.size() != 2 && i.src.size() != 4) return "has a mask or has none: 2 or 4 sources";
+        if (std::string broken = Index(i.src[0], i.src[1], i.lanes); !broken.empty()) return broken;
+        if (at(i.src[0]).dtype != i.dtype) return "is of another type than the memory";
+        if (i.src.size() == 2) return "";
+        if (!IsValue(i.src[2], DType::kBool, i.lanes)) return "the mask has other lanes";
+        return IsValue(i.src[3], i.dtype, i.lanes) ? "" : "what it is otherwise has another type";
+      }
+      case Code::kStore: {
+        if (std::string broken = counted(3, 4); !broken.empty()) return broken;
+        if (std::string broken = Index(i.src[0], i.src[1], i.lanes); !broken.empty()) return broken;
+        if (!IsValue(i.src[2], at(i.src[0]).dtype, i.lanes)) return "the value has another type";
+        if (i.lanes > 1 && i.src.size() == 4 && !IsValue(i.src[3], DType::kBool, i.lanes))
+          return "the mask has other lanes";
+        return i.src.size() == 4 && !IsValue(i.src[3], DType::kBool, i.lanes)
+                   ? "the mask is no bool"
+                   : "";
+      }
+      case Code::kCopy:
+        if (i.src.size() != 4) return counted(4, 4);
+        if (!IsShared(i.src[0]) || at(i.src[2]).code != Code::kBuffer)
+          return "copies from a buffer to memory of the block, and nothing else";
+        if (at(i.src[0]).dtype != at(i.src[2]).dtype) return "between two types";
+        if (!IsValue(i.src[1], DType::kI64, 1) || !IsValue(i.src[3], DType::kI64, 1))
+          return "an index is no i64";
+        return i.arg[0] < 1 ? "of nothing" : "";
+      case Code::kBarrier:
+      case Code::kCommit: return counted(0, 0);
+      case Code::kWait: return i.arg[0] < 0 ? "for a negative number" : counted(0, 0);
+      case Code::kMma:
+        if (i.src.size() != 3) return counted(3, 3);
+        if (at(i.src[0]).dtype != DType::kBF16 && at(i.src[0]).dtype != DType::kF16)
+          return "of a type that it has no form for";
+        if (!IsValue(i.src[0], at(i.src[1]).dtype, 8) ||
+            !IsValue(i.src[1], at(i.src[0]).dtype, 4) || !IsValue(i.src[2], DType::kF32, 4) ||
+            i.dtype != DType::kF32 || i.lanes != 4)
+          return "operands of other types";
+        if (threads_ % kMmaThreads != 0) return "in a block of no whole groups";
+        return "";
+    }
+    return "no such instruction";
+  }
+
+  std::string Place(ValueId n) {
+    const Instruction& i = at(n);
+    bool varies = i.code == Code::kSpecial && i.arg[0] == static_cast<int64_t>(Grid::kThread);
+    for (const ValueId s : i.src) varies = varies || varies_[s];
+    if (i.code == Code::kLoad && at(i.src[0]).code == Code::kAlloc && !IsShared(i.src[0]))
+      varies = threads_ > 1;
+    if (i.code == Code::kEnd || i.code == Code::kEndIf) {
+      const Code opener = i.code == Code::kEnd ? Code::kLoop : Code::kIf;
+      if (at(i.src[0]).code != opener) return "closes something else";
+      if (open_.empty() || open_.back().opener != i.src[0])
+        return "closes a scope that is not the last";
+      for (const ValueId v : open_.back().values) visible_[v] = false;
+      open_.pop_back();
+      return "";
+    }
+    if (i.code == Code::kAlloc && IsSharedAlloc(i) && !open_.empty())
+      return "memory of a block in a scope";
+    if (i.code == Code::kBarrier || i.code == Code::kMma)
+      for (const Scope& scope : open_)
+        if (scope.varies)
+          return absl::StrCat("in a scope that threads may enter apart: %", scope.opener);
+    varies_[n] = varies;
+    if (i.code == Code::kLoop || i.code == Code::kIf) open_.push_back({n, varies, {}});
+    // The end of a scope names its opener, which is to be seen up to there.
+    if (HasValue(i.code) || i.code == Code::kIf) {
+      visible_[n] = true;
+      if (!open_.empty()) open_.back().values.push_back(n);
+    }
+    return "";
+  }
+  static bool IsSharedAlloc(const Instruction& i) {
+    return i.arg[0] == static_cast<int64_t>(Space::kShared);
+  }
+
+  const Program& program_;
+  Phase phase_;
+  int64_t threads_;
+  std::vector<bool> visible_, varies_;
+  std::vector<Scope> open_;
+};
+
+}  // namespace
+
+absl::Status CheckProgram(const Program& program, std::string_view pass, Phase phase) {
+  ValueId where = -1;
+  const std::string broken = Checker(program, phase).Run(&where);
+  if (broken.empty()) return absl::OkStatus();
+  const std::string at = where >= 0 ? ToString(program, where) : "";
+  const std::string_view name = where < 0 ? ""
+                                : program.code[where].code == Code::kAlu
+                                    ? Name(program.code[where].op)
+                                    : Name(program.code[where].code);
+  return absl::InternalError(absl::StrCat("program: after pass \"", std::string(pass), "\", ",
+                                          std::string(name), " at ", where, ": ", broken, ": ",
+                                          at));
+}
+
+}  // namespace outboard::program

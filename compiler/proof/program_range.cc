@@ -1,0 +1,197 @@
+#include "compiler/proof/program_range.h"
+
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "compiler/ir/build.h"
+#include "compiler/proof/prover.h"
+
+namespace outboard::proof {
+namespace {
+
+using program::Code;
+using program::Instruction;
+using program::Program;
+using program::ValueId;
+
+constexpr Budget kStepsMax = 20'000;  // as for a kernel's access
+
+bool IsWhole(DType dtype) { return IsInt(dtype) || IsBool(dtype); }
+
+// The program's integers and bools as an expression for each lane; what is anything else, is an
+// integer of which nothing but its type is known.
+class Expressions {
+ public:
+  explicit Expressions(const Program& program) : program_(program), lanes_(program.code.size()) {}
+
+  const UOp* Of(ValueId value, int lane) const {
+    const std::vector<const UOp*>& lanes = lanes_[value];
+    return lanes[lanes.size() == 1 ? 0 : lane];
+  }
+  bool Has(ValueId value) const { return !lanes_[value].empty(); }
+
+  void Add(ValueId n) {
+    const Instruction& i = program_.code[n];
+    if (!program::HasValue(i.code) || i.lanes == 0 || !IsWhole(i.dtype)) return;
+    for (int lane = 0; lane < i.lanes; ++lane) lanes_[n].push_back(Make(n, i, lane));
+  }
+
+ private:
+  // A load of a place of its own.
+  const UOp* Unknown(DType dtype) {
+    const UOp* const memory =
+        graph_.MakeChecked(Op::kGlobal, dtype, {}, {static_cast<int64_t>(dtype), kPlaces});
+    OB_CHECK(unknown_ < kPlaces);
+    return graph_.MakeChecked(
+        Op::kLoad, DType::kVoid,
+        {graph_.MakeChecked(Op::kIndex, DType::kVoid, {memory, ConstIndex(graph_, unknown_++)})});
+  }
+
+  const UOp* Counter(ValueId n, int64_t extent) {
+    return graph_.MakeChecked(Op::kRange, DType::kVoid, {},
+                              {n, extent, static_cast<int64_t>(RangeKind::kOutput)});
+  }
+
+  const UOp* Make(ValueId n, const Instruction& i, int lane) {
+    switch (i.code) {
+      case Code::kConst: return graph_.MakeChecked(Op::kConst, i.dtype, {}, {i.arg[0]});
+      case Code::kVar: return Var(graph_, i.arg[0], i.arg[1], i.arg[2]);
+      case Code::kSpecial: return Counter(n, i.arg[1]);
+      case Code::kLoop: return Counter(n, i.arg[0]);
+      case Code::kLanes: return Of(i.src[i.src.size() == 1 ? 0 : lane], 0);
+      case Code::kLane: return Of(i.src[0], static_cast<int>(i.arg[0]));
+      case Code::kCast:
+        if (Has(i.src[0])) return outboard::Cast(graph_, Of(i.src[0], lane), i.dtype);
+        break;
+      case Code::kAlu: {
+        std::vector<const UOp*> sources;
+        for (const ValueId s : i.src) {
+          if (!Has(s)) return Unknown(i.dtype);
+          sources.push_back(Of(s, lane));
+        }
+        // A mask of lanes is joined with a gate: of the lanes that it leaves out nothing is asked.
+        if (i.op == Op::kAnd && IsBool(i.dtype))
+          for (const int side : {0, 1})
+            if (sources[side]->is_const())
+              return sources[sources[side]->int_value() != 0 ? 1 - side : side];
+        return graph_.MakeChecked(i.op, DType::kVoid, sources);
+      }
+      default: break;
+    }
+    return Unknown(i.dtype);
+  }
+
+  static constexpr int64_t kPlaces = int64_t{1} << 32;
+
+  const Program& program_;
+  Graph graph_;
+  std::vector<std::vector<const UOp*>> lanes_;  // by value; empty: no integer
+  int64_t unknown_ = 0;
+};
+
+class Checker {
+ public:
+  explicit Checker(const Program& program) : program_(program), expressions_(program) {}
+
+  std::vector<ValueId> Unproved() {
+    std::vector<ValueId> found;
+    int never = 0;  // scopes around that nothing enters
+    for (size_t number = 0; number < program_.code.size(); ++number) {
+      const auto n = static_cast<ValueId>(number);
+      const Instruction& i = program_.code[n];
+      expressions_.Add(n);
+      switch (i.code) {
+        case Code::kLoop:
+        case Code::kIf:
+          open_.push_back(n);
+          never += i.code == Code::kLoop && i.arg[0] == 0;
+          break;
+        case Code::kEnd:
+        case Code::kEndIf: {
+          const Instruction& opener = program_.code[open_.back()];
+          never -= opener.code == Code::kLoop && opener.arg[0] == 0;
+          open_.pop_back();
+          break;
+        }
+        case Code::kLoad:
+        case Code::kStore: {
+          const size_t mask = i.code == Code::kLoad ? 2 : 3;
+          if (never == 0 &&
+              !IsInRange(i.src[0], i.src[1], i.src.size() > mask ? i.src[mask] : -1, i.lanes))
+            found.push_back(n);
+          break;
+        }
+        case Code::kCopy:
+          if (never == 0 && !(CopyEnds(i, 0) && CopyEnds(i, 2))) found.push_back(n);
+          break;
+        default: break;
+      }
+    }
+    return found;
+  }
+
+ private:
+  bool CopyEnds(const Instruction& i, int memory) {
+    return InRangeFrom(i.src[memory], i.src[memory + 1], 0, -1, 0, i.arg[0] - 1);
+  }
+
+  bool IsInRange(ValueId memory, ValueId index, ValueId mask, int lanes) {
+    const bool consecutive = program_.code[index].lanes == 1;
+    if (consecutive && mask < 0) return InRangeFrom(memory, index, 0, mask, 0, lanes - 1);
+    for (int lane = 0; lane < lanes; ++lane) {
+      const int64_t offset = consecutive ? lane : 0;
+      if (!InRangeFrom(memory, index, lane, mask, offset, offset)) return false;
+    }
+    return true;
+  }
+
+  // Whether index + first and index + last are both in range, where the mask's lane is true.
+  bool InRangeFrom(ValueId memory, ValueId index, int lane, ValueId mask, int64_t first,
+                   int64_t last) {
+    const UOp* const place = expressions_.Of(index, lane);
+    Budget budget = kStepsMax;
+    Prover prover(&budget);
+    const LinearForm in_general = prover.FormOf(place);
+    for (const ValueId scope : open_) {
+      const Instruction& opener = program_.code[scope];
+      if (opener.code == Code::kIf) prover.Assume(expressions_.Of(opener.src[0], 0), true);
+    }
+    if (mask >= 0) {
+      const UOp* const condition = expressions_.Of(mask, lane);
+      if (condition->is_const() && condition->int_value() == 0) return true;
+      prover.Assume(condition, true);
+    }
+    bool above = false, below = false;
+    for (const LinearForm& form : {prover.FormOf(place), in_general}) {
+      const auto least = AddScaled(form, Constant(first), 1);
+      const auto left =
+          AddScaled(Constant(Wide{program_.code[memory].arg[1]} - 1 - last), form, -1);
+      above = above || (least && prover.NeverNegative(*least));
+      below = below || (left && prover.NeverNegative(*left));
+    }
+    return above && below;
+  }
+
+  const Program& program_;
+  Expressions expressions_;
+  std::vector<ValueId> open_;
+};
+
+}  // namespace
+
+std::vector<ValueId> UnprovedAccesses(const Program& program) {
+  return Checker(program).Unproved();
+}
+
+absl::Status CheckInRange(const Program& program) {
+  const std::vector<ValueId> found = UnprovedAccesses(program);
+  if (found.empty()) return absl::OkStatus();
+  const Instruction& access = program.code[found[0]];
+  return absl::InternalError(absl::StrCat("program: ", std::string(program::Name(access.code)),
+                                          " at ", found[0], " is not shown to be within ",
+                                          program.code[access.src[0]].arg[1],
+                                          " elements: ", ToString(program, found[0])));
+}
+
+}  // namespace outboard::proof

@@ -1,0 +1,79 @@
+#include "runtime/block_cache.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/limits.h"
+
+namespace outboard::runtime {
+
+BlockCache::BlockCache(int64_t bytes_max, BlockSource source)
+    : bytes_max_(bytes_max), source_(std::move(source)) {}
+
+BlockCache::~BlockCache() { DropKept(); }
+
+// Eight classes between powers of two, and never less than a cache line.
+int64_t BlockCache::SizeClass(int64_t bytes) {
+  const auto wanted = static_cast<uint64_t>(std::max(bytes, limits::kBufferAlignment));
+  const uint64_t step = std::max<uint64_t>(std::bit_floor(wanted) / 8, limits::kBufferAlignment);
+  return static_cast<int64_t>((wanted + step - 1) / step * step);
+}
+
+// Drops kept blocks, if that helps.
+absl::Status BlockCache::CheckRoom(int64_t bytes, int64_t size) {
+  if (bytes <= bytes_max_) {
+    if (bytes_kept_ > 0 && bytes_in_use_ + bytes_kept_ + size > bytes_max_) DropKept();
+    if (bytes_in_use_ + size <= bytes_max_) return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(absl::StrCat("a buffer of ", bytes, " bytes, with ",
+                                                   bytes_in_use_, " bytes in use; the limit is ",
+                                                   bytes_max_));
+}
+
+absl::StatusOr<void*> BlockCache::Allocate(int64_t bytes) {
+  if (bytes < 0) return absl::InvalidArgumentError(absl::StrCat("a buffer of ", bytes, " bytes"));
+  const int64_t size = SizeClass(bytes);
+  void* block = nullptr;
+  if (const auto it = kept_.find(size);
+      bytes <= bytes_max_ && it != kept_.end() && !it->second.empty()) {
+    block = it->second.back();
+    it->second.pop_back();
+    bytes_kept_ -= size;
+  } else {
+    if (absl::Status status = CheckRoom(bytes, size); !status.ok()) return status;
+    block = source_.allocate(size);
+    if (block == nullptr) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("a buffer of ", bytes, " bytes: the system has no memory"));
+    }
+  }
+  bytes_in_use_ += size;
+  return block;
+}
+
+void BlockCache::Free(void* block, int64_t bytes) {
+  const int64_t size = SizeClass(bytes);
+  bytes_in_use_ -= size;
+  bytes_kept_ += size;
+  kept_[size].push_back(block);
+}
+
+absl::Status BlockCache::Count(int64_t bytes) {
+  absl::Status status = CheckRoom(bytes, bytes);
+  if (status.ok()) bytes_in_use_ += bytes;
+  return status;
+}
+
+void BlockCache::Limit(int64_t bytes_max) { bytes_max_ = std::min(bytes_max_, bytes_max); }
+
+void BlockCache::DropKept() {
+  for (auto& [size, blocks] : kept_) {
+    for (void* block : blocks) source_.free(block);
+  }
+  kept_.clear();
+  bytes_kept_ = 0;
+}
+
+}  // namespace outboard::runtime

@@ -1,0 +1,30 @@
+// Runs kernels of Form::kOpenClC on the machine's first OpenCL device, if it has one: texts of
+// several kernels are built as one program, since building is most of the time.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "compiler/compiled_kernel.h"
+#include "tests/compiler/kernel_run.h"
+
+namespace outboard::test {
+
+class OpenClRunner {
+ public:
+  // Null where there is no device. Its processes cache no binaries.
+  static std::unique_ptr<OpenClRunner> Make();
+  virtual ~OpenClRunner() = default;
+
+  // Errors: INTERNAL with the device's words.
+  virtual absl::Status Build(std::span<const CompiledKernel> kernels) = 0;
+  // Of the kernels that were built last.
+  virtual absl::Status Run(const CompiledKernel& kernel, Buffers& buffers,
+                           std::span<const int64_t> vars) = 0;
+};
+
+}  // namespace outboard::test

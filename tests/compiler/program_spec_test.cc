@@ -1,0 +1,199 @@
+// What the spec of programs refuses, and that it names pass, operation and instruction; what the
+// proof of ranges shows and what it does not.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "compiler/program/program.h"
+#include "compiler/program/spec.h"
+#include "compiler/proof/program_range.h"
+
+namespace outboard::program {
+namespace {
+
+struct Refusal {
+  const char* rule;  // in the message
+  std::function<void(ProgramBuilder&)> make;
+};
+
+TEST(ProgramSpec, RefusesWhatIsNoProgram) {
+  const auto memory = [](ProgramBuilder& b) { return b.Buffer(DType::kF32, 0, 8); };
+  const Refusal cases[] = {
+      {"does not come before",
+       [](ProgramBuilder& b) { b.Add({.code = Code::kCast, .dtype = DType::kF32, .src = {7}}); }},
+      {"no value of an open scope",
+       [&](ProgramBuilder& b) {
+         const ValueId loop = b.Loop(4);
+         b.End(loop);
+         b.Store(memory(b), loop, b.Const(DType::kF32, 1));
+       }},
+      {"operands of two types",
+       [](ProgramBuilder& b) {
+         b.Alu(Op::kAdd, DType::kF32, {b.Const(DType::kF32, 1), b.Int(1)});
+       }},
+      {"has 1 lanes, not 4",
+       [](ProgramBuilder& b) {
+         const ValueId one = b.Const(DType::kF32, 1);
+         b.Add({.code = Code::kAlu,
+                .op = Op::kAdd,
+                .dtype = DType::kF32,
+                .lanes = 4,
+                .src = {b.Splat(one, 4), one}});
+       }},
+      {"is no bool",
+       [](ProgramBuilder& b) {
+         b.Alu(Op::kCmpLt, DType::kF32, {b.Const(DType::kF32, 1), b.Const(DType::kF32, 2)});
+       }},
+      {"of floats",
+       [](ProgramBuilder& b) {
+         b.Alu(Op::kAnd, DType::kF32, {b.Const(DType::kF32, 1), b.Const(DType::kF32, 2)});
+       }},
+      {"the first source is no memory", [](ProgramBuilder& b) { b.Load(b.Int(1), b.Int(0)); }},
+      {"the index is no i64",
+       [&](ProgramBuilder& b) { b.Load(memory(b), b.Const(DType::kF32, 0)); }},
+      {"the value has another type",
+       [&](ProgramBuilder& b) { b.Store(memory(b), b.Int(0), b.Int(0)); }},
+      {"has a mask or has none",
+       [&](ProgramBuilder& b) {
+         b.Add({.code = Code::kLoad,
+                .dtype = DType::kF32,
+                .src = {memory(b), b.Int(0), b.Const(DType::kBool, 1)}});
+       }},
+      {"memory of a block in a scope",
+       [](ProgramBuilder& b) {
+         const ValueId loop = b.Loop(4);
+         b.Alloc(Space::kShared, DType::kF32, 4);
+         b.End(loop);
+       }},
+      {"threads may enter apart",
+       [](ProgramBuilder& b) {
+         const ValueId branch = b.If(b.Less(b.Special(Grid::kThread, 8), b.Int(4)));
+         b.Barrier();
+         b.EndIf(branch);
+       }},
+      {"threads may enter apart",  // the limit comes from memory of the thread
+       [](ProgramBuilder& b) {
+         const ValueId own = b.Alloc(Space::kPrivate, DType::kI64, 1);
+         b.Store(own, b.Int(0), b.Special(Grid::kThread, 8));
+         const ValueId loop = b.Loop(8, How::kPlain, 1, b.Load(own, b.Int(0)));
+         b.Barrier();
+         b.End(loop);
+       }},
+      {"two extents",
+       [](ProgramBuilder& b) {
+         b.Special(Grid::kThread, 8);
+         b.Special(Grid::kThread, 16);
+       }},
+      {"slot out of range", [](ProgramBuilder& b) { b.Buffer(DType::kF32, 9, 4); }},
+      {"still to be expanded", [](ProgramBuilder& b) { b.End(b.Loop(4, How::kVector, 4)); }},
+      {"closes a scope that is not the last",
+       [](ProgramBuilder& b) {
+         const ValueId outer = b.Loop(2), inner = b.Loop(3);
+         b.End(outer);
+         b.End(inner);
+       }},
+      {"from a buffer to memory of the block",
+       [&](ProgramBuilder& b) {
+         b.Add({.code = Code::kCopy,
+                .src = {memory(b), b.Int(0), memory(b), b.Int(0)},
+                .arg = {1, 0, 0}});
+       }},
+      {"no whole groups",
+       [](ProgramBuilder& b) {
+         b.Special(Grid::kThread, 8);
+         const ValueId x = b.Const(DType::kBF16, 1);
+         b.Add({.code = Code::kMma,
+                .dtype = DType::kF32,
+                .lanes = 4,
+                .src = {b.Splat(x, 8), b.Splat(x, 4), b.Splat(b.Const(DType::kF32, 0), 4)}});
+       }},
+      {"changes the width",
+       [](ProgramBuilder& b) {
+         b.Add({.code = Code::kBitcast, .dtype = DType::kF64, .src = {b.Const(DType::kF32, 1)}});
+       }},
+  };
+  for (const Refusal& c : cases) {
+    ProgramBuilder b;
+    c.make(b);
+    const absl::Status status = CheckProgram(b.Take(2), "the pass");
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << c.rule;
+    EXPECT_NE(status.message().find(c.rule), std::string::npos) << c.rule << "\n" << status;
+    EXPECT_NE(status.message().find("after pass \"the pass\", "), std::string::npos) << status;
+    EXPECT_NE(status.message().find(" at "), std::string::npos) << status;
+  }
+}
+
+TEST(ProgramSpec, NamesPassOperationAndInstruction) {
+  ProgramBuilder b;
+  b.Alu(Op::kXor, DType::kF32, {b.Const(DType::kF32, 1), b.Const(DType::kF32, 2)});
+  EXPECT_EQ(CheckProgram(b.Take(0), "hoist").message(),
+            "program: after pass \"hoist\", XOR at 2: of floats: %2 = XOR f32 %0 %1");
+}
+
+TEST(ProgramRange, ShowsWhatLoopsMasksAndBranchesBound) {
+  const auto check = [](const std::function<void(ProgramBuilder&, ValueId)>& make) {
+    ProgramBuilder b;
+    make(b, b.Buffer(DType::kF32, 0, 100));
+    const Program program = b.Take(1);
+    EXPECT_EQ(CheckProgram(program, "test"), absl::OkStatus());
+    return proof::CheckInRange(program).ok();
+  };
+  const auto one = [](ProgramBuilder& b) { return b.Const(DType::kF32, 1); };
+  const auto looped = [&](int64_t extent, int64_t scale, int64_t offset) {
+    return check([&](ProgramBuilder& b, ValueId m) {
+      const ValueId loop = b.Loop(extent);
+      b.Store(m, b.Plus(b.Times(loop, scale), b.Int(offset)), one(b));
+      b.End(loop);
+    });
+  };
+  EXPECT_TRUE(looped(100, 1, 0));
+  EXPECT_FALSE(looped(101, 1, 0));
+  EXPECT_FALSE(looped(100, 1, 1));
+  EXPECT_FALSE(looped(10, 1, -1));
+  EXPECT_TRUE(looped(10, -11, 99));
+  EXPECT_FALSE(looped(11, -11, 99));
+  const auto branched = [&](int64_t bound) {
+    return check([&](ProgramBuilder& b, ValueId m) {
+      const ValueId index =
+          b.Plus(b.Times(b.Special(Grid::kBlock, 13), 8), b.Special(Grid::kThread, 8));
+      const ValueId branch = b.If(b.Less(index, b.Int(bound)));
+      b.Store(m, b.Plus(b.Times(b.Divide(index, 10), 10), b.Modulo(index, 10)), one(b));
+      b.EndIf(branch);
+    });
+  };
+  EXPECT_TRUE(branched(100));
+  EXPECT_FALSE(branched(101));
+  const auto vector = [&](int64_t trips, int active) {
+    return check([&](ProgramBuilder& b, ValueId m) {
+      const ValueId loop = b.Loop(trips);
+      Instruction mask{.code = Code::kLanes, .dtype = DType::kBool, .lanes = 8};
+      for (int lane = 0; lane < 8; ++lane) mask.src.push_back(b.Const(DType::kBool, lane < active));
+      b.Add({.code = Code::kStore,
+             .lanes = 8,
+             .src = {m, b.Times(loop, 8), b.Splat(one(b), 8), b.Add(mask)}});
+      b.End(loop);
+    });
+  };
+  EXPECT_TRUE(vector(12, 8));
+  EXPECT_FALSE(vector(13, 8));
+  EXPECT_TRUE(vector(13, 4));
+  EXPECT_FALSE(vector(13, 5));
+  // A loaded index is any number; a copy reaches as far as its last element.
+  EXPECT_FALSE(check([&](ProgramBuilder& b, ValueId m) {
+    const ValueId places = b.Buffer(DType::kI64, 0, 100);
+    b.Store(m, b.Load(places, b.Int(0)), one(b));
+  }));
+  const auto copied = [&](int64_t elements) {
+    return check([&](ProgramBuilder& b, ValueId m) {
+      const ValueId tile = b.Alloc(Space::kShared, DType::kF32, 64);
+      b.Add({.code = Code::kCopy,
+             .src = {tile, b.Int(0), m, b.Times(b.Special(Grid::kBlock, 3), 32)},
+             .arg = {elements, 0, 0}});
+    });
+  };
+  EXPECT_TRUE(copied(36));
+  EXPECT_FALSE(copied(37));
+}
+
+}  // namespace
+}  // namespace outboard::program
