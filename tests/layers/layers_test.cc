@@ -88,7 +88,7 @@ const std::vector<Package> kPackages = {
     {"openssl/",
      {"base/", "compiler/ir/", "wire/", "client/", "gateway/", "worker/", "cli/", "tests/"}},
     {"sqlite3.h", {"storage/", "tests/"}},
-    {"CL/", {"runtime/opencl/"}},
+    {"CL/", {"runtime/opencl/", "tests/"}},
     {"spdlog/", {"base/", "gateway/", "worker/", "client/", "cli/", "tests/"}},
     {"CLI/", {"cli/arguments.cc"}},
     {"gtest/", {"tests/"}},
