@@ -1,16 +1,17 @@
-// Attention without its matrix of scores: which values are computed where they are read, though
-// keeping them would take fewer operations.
+// Attention without its matrix of scores: finds values that are recomputed at each use although
+// storing them would take fewer operations.
 //
-// Scores are a product of matrices that has more elements than either of them, and all that is
-// computed from it element by element: masks, exponentials, weights, and their gradients. They are
-// not kept where every one of them ends in a sum or a maximum over one axis, one of these is the
-// maximum that a softmax begins with, and one is a product with a matrix again. What is kept are
-// maxima and sums, a number for each row: memory grows with the length of a sequence and not with
-// its square. The kernels compute scores for a few rows at a time, in memory of the thread's own
-// (compiler/optimize/panel.h). Nothing is rescaled as in the online softmax of Milakov and
-// Gimelshein (arXiv 1805.02867) and FlashAttention (arXiv 2205.14135): a row of scores fits a
-// cache, so every operation of the softmax is the one that was written, also for rows that are
-// masked everywhere.
+// The scores are a matrix product with more elements than either operand, plus everything computed
+// from it element by element: masks, exponentials, weights, and their gradients. They are not
+// materialised if each of them ends in a sum or maximum over one axis, one of those is the
+// maximum at the start of a softmax, and one is again a matrix product. Only the maxima and sums
+// are stored, one number per row, so memory grows with the length of a sequence instead of its
+// square. The kernels compute the scores of a few rows at a time in memory of the thread's own
+// (compiler/optimize/panel.h).
+//
+// Unlike the online softmax of Milakov and Gimelshein (arXiv 1805.02867) and FlashAttention (arXiv
+// 2205.14135), nothing is rescaled: a row of scores fits a cache, so each operation of the softmax
+// is the one in the graph, also for rows that are masked everywhere.
 #pragma once
 
 #include "absl/container/flat_hash_set.h"
@@ -18,7 +19,8 @@
 
 namespace outboard::schedule {
 
-// The scores of `sink` that need not be kept. Requires a graph as Prepare leaves it.
+// Returns the scores of `sink` that need not be materialised. Requires a prepared graph
+// (prepare.h).
 absl::flat_hash_set<const UOp*> FindScores(const UOp* sink);
 
 }  // namespace outboard::schedule

@@ -1,19 +1,19 @@
-// Kernels over the same rows become one with several stores.
+// Fuses kernels that iterate over the same rows into one kernel with several stores.
 //
-// A row is a place of the outermost output ranges. What a kernel stores for its row another one may
-// take from a register if its own output ranges are the same, or begin with these: a softmax is a
-// maximum and a sum for each row, and then a store for each element of it. Code generation computes
-// a reduction that depends on the row alone once a row.
+// A row is one position of the outermost output ranges. A consumer can take a row that its producer
+// stores from a register if the consumer's output ranges equal or begin with the producer's. A
+// softmax is the example: a maximum and a sum per row, then a store per element of the row. A
+// reduction that depends on the row alone is computed once per row.
 //
-// Joined are, in order, each kernel to one before it:
-//   - one without loops, to one with the same output ranges that shares a buffer with it: the work
-//     after a product of matrices;
-//   - one that reads what the other stores for the same row, if both only stream their inputs: the
-//     passes of a norm over a row that is in the cache from the second pass on. What is stored
-//     element by element and read under another range is computed again there, if that is little;
-//   - two sums over the same elements, which then are read once;
-//   - one that computes a single number, to another such one.
-// A product of matrices is never joined to another kernel with a loop: it has its own tiles.
+// Each kernel is tried against those before it, in order. Fused are:
+//   - a kernel without loops, into one with the same output ranges that shares a buffer with it:
+//     the epilogue of a matrix product;
+//   - a consumer of what the producer stores for the same row, if both only stream their inputs:
+//     the passes of a norm, which find the row in the cache from the second pass on. A value that
+//     is stored per element but read under another range is recomputed there if that is cheap;
+//   - two sums over the same elements, which are then read once;
+//   - kernels that each compute a single number.
+// A matrix product is never fused with another kernel that has a loop: it has tiles of its own.
 #pragma once
 
 #include <vector>
@@ -26,18 +26,17 @@
 
 namespace outboard::schedule {
 
-// A kernel that may store several values: slot i < stores of `buffers` is written, the others are
-// read.
+// A kernel that may store several values: it writes buffers[i] for i < stores and reads the others.
 struct FusedKernel {
   const UOp* ast = nullptr;
   std::vector<const UOp*> buffers;
   int stores = 1;
 };
 
-// `kernels` is in a valid order; so is the result, though it may be another. A value that is not
-// among `results` and that no other kernel reads is not stored. Where the graph is nearly full,
-// kernels stay alone that would be joined elsewhere.
-// Errors: RESOURCE_EXHAUSTED  writing the kernels anew takes more than limits::kGraphNodesMax nodes
+// Returns the fused kernels. `kernels` must be in a valid order; the result is in a valid order
+// too, perhaps a different one. Drops the store of a value that is not in `results` and that no
+// other kernel reads. Fuses less when the graph is close to its node limit.
+// Errors: RESOURCE_EXHAUSTED  the rewritten kernels have more than limits::kGraphNodesMax nodes
 absl::StatusOr<std::vector<FusedKernel>> FuseKernels(Graph& graph,
                                                      std::vector<LoweredKernel> kernels,
                                                      const absl::flat_hash_set<const UOp*>& results,

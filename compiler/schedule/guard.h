@@ -1,4 +1,5 @@
-// Conditions under which something is read; nullptr stands for "always".
+// Guards: the condition under which a value is loaded. nullptr means "always".
+// Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +9,16 @@
 
 namespace outboard::schedule {
 
-// Both hold.
+// Returns the conjunction of `a` and `b`.
 const UOp* JoinGuards(Graph& graph, const UOp* a, const UOp* b);
 
-// 0 <= index < extent, as far as the bounds of both leave it open.
+// Returns 0 <= index < extent, leaving out what the bounds of both already prove.
 const UOp* InRange(Graph& graph, const UOp* index, const Dim& extent);
 
-// Appends the conditions that `guard` joins by AND.
+// Appends the conjuncts of `guard` to `conditions`.
 void AppendConditions(const UOp* guard, std::vector<const UOp*>& conditions);
 
-// Whether the expression holds the range.
+// True if `node` contains `range`.
 bool DependsOn(const UOp* node, const UOp* range);
 
 }  // namespace outboard::schedule

@@ -1,10 +1,10 @@
-// In which order the axes of a kept value lie in memory.
+// Chooses the order in which the axes of a materialised temporary lie in memory.
 //
-// A value that is read through windows (a convolution's input, the gradient of its result) is best
-// read where lanes need not follow the windowed axes, whose extents are seldom whole vectors and
-// whose ends need gates: its channels go last, as the layouts for convolutions of vendors'
-// libraries have it (oneDNN's nhwc). Values that are read and written beside it, element by
-// element, follow. What the program was given or asks for stays row-major.
+// A value that is read through windows (the input of a convolution, the gradient of its result)
+// reads best if vector lanes run along an axis that is not windowed: windowed axes are short, and
+// their ends need gates. So its channels go last, like the nhwc layouts of oneDNN. Values that
+// are read and written element by element beside it follow. Inputs and results of the program stay
+// row-major.
 #pragma once
 
 #include <vector>
@@ -17,15 +17,15 @@
 
 namespace outboard::schedule {
 
-// A value -> its axes, outermost in memory first. Values that stay row-major are not in it.
+// Maps a value to its axes, outermost in memory first. Row-major values are absent.
 using Layouts = absl::flat_hash_map<const UOp*, std::vector<int64_t>>;
 
-// For the temporaries among what `kernels`, lowered with all values row-major, store.
+// Chooses layouts for the temporaries that `kernels` store; those were lowered row-major.
 Layouts ChooseLayouts(const UOp* sink, const Choice& choice,
                       const std::vector<LoweredKernel>& kernels, const Target& target);
 
-// The same program in which each value of `layouts` is kept as a PERMUTE of itself, and read
-// through the inverse.
+// The same program, with each value of `layouts` materialised as a PERMUTE of itself and read
+// through the inverse PERMUTE.
 struct LaidOut {
   const UOp* sink = nullptr;
   Choice choice;

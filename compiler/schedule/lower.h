@@ -1,5 +1,5 @@
-// One kept value as a kernel: a store under output ranges, with everything that is not kept written
-// into it.
+// Lowers one materialised value to a kernel: a store under output ranges, into which everything
+// that is not materialised is inlined.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@
 namespace outboard::schedule {
 
 struct LoweredKernel {
-  // SINK(STORE(INDEX(GLOBAL 0, row-major place), value)). Output ranges have the ids 0, 1 ...
+  // SINK(STORE(INDEX(GLOBAL 0, row-major offset), value)). Output ranges have the ids 0, 1 ...
   // outermost first, one for each dimension longer than 1; reduce ranges follow.
   const UOp* ast = nullptr;
   std::vector<const UOp*>

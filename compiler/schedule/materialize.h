@@ -1,20 +1,21 @@
-// Which values are kept in memory. Everything else is computed where it is read.
+// Decides which values to materialise; all others are recomputed (inlined) at each use.
 //
-// One walk from the results to the inputs estimates how often each value would be computed if it
-// were not kept: a REDUCE multiplies the count of its source, an EXPAND leaves its source with more
-// readings than elements, two users add up. A value is kept where that costs more than a trip
-// through memory:
+// One walk from results to inputs estimates how often each value would be computed if it were
+// inlined: a REDUCE multiplies the count of its source, an EXPAND leaves its source with more reads
+// than elements, counts of several users add up. A value is materialised if inlining costs more
+// than a store and loads:
 //
 //   - a REDUCE with several users, or read more often than it has elements, or under another loop
-//   it cannot join;
-//   - what still holds such a REDUCE (its bias, its activation), once there is more than one user;
-//   - a sum into places that data names (scatter.h): it is not computed where it is read;
-//   - arithmetic that would be repeated many times for each element (the operand of a convolution);
+//     that it cannot share;
+//   - a value that contains such a REDUCE (its bias, its activation), once it has several users;
+//   - a scatter, that is a sum at data-dependent offsets (gather/scatter.h), which cannot be
+//   inlined;
+//   - arithmetic that would be repeated many times per element (the operand of a convolution);
 //   - long arithmetic that two kernels would repeat.
 //
-// One-hot sums (collapse.h) are loads, not loops, and are never a reason to keep anything. They
-// collapse only where their condition is seen: what a condition does with positions is computed
-// where it is read, also if it is a result besides.
+// One-hot sums (gather/gather.h) are loads, not loops, and are never a reason to materialise. They
+// collapse only if their condition is visible, so what a condition computes from positions is
+// inlined even if it is also a result.
 #pragma once
 
 #include <vector>
@@ -27,14 +28,15 @@
 namespace outboard::schedule {
 
 struct Choice {
-  std::vector<const UOp*> kept;               // sources before users, without PARAMs
-  absl::flat_hash_set<const UOp*> scattered;  // of the kept, those for LowerScatter
+  std::vector<const UOp*> kept;               // materialised; sources before users, no PARAMs
+  absl::flat_hash_set<const UOp*> scattered;  // those of `kept` that LowerScatter lowers
   absl::flat_hash_set<const UOp*>
-      read_again;  // PARAMs aside, what is loaded where it is read: kept, but for conditions
+      read_again;  // values that users load: `kept` without conditions, and without PARAMs
 };
 
-// Results of `sink` are among the kept unless they have no elements; none of `never` (attention.h)
-// is. Requires a graph as Prepare leaves it.
+// Chooses for all values of `sink`. Materialises every result that has elements, and none of
+// `never` (attention.h). Requires a prepared graph (prepare.h). Errors: RESOURCE_EXHAUSTED  a limit
+// of the graph
 absl::StatusOr<Choice> ChooseMaterialized(Graph& graph, const UOp* sink, const Target& target,
                                           const absl::flat_hash_set<const UOp*>& never = {});
 

@@ -1,4 +1,5 @@
-// Places for temporaries in one arena.
+// Assigns temporaries to offsets in one arena.
+// Pure.
 #pragma once
 
 #include <cstdint>

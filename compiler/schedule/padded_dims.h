@@ -1,9 +1,9 @@
-// Dimensions of VARs in kernels (docs/decisions/018-rooms-for-variables.md).
+// Dimensions made of VARs in kernels (docs/decisions/018-rooms-for-variables.md).
 //
-// A dimension lies in memory, and is counted, as the largest that it can be: its room. So places
-// are the same for every binding, and a kernel that is in range for the rooms is in range. Elements
-// from the dimension's value on are nobody's: they hold anything, a loop over them may stop early
-// (the end of a RANGE, op.h), and a reduction leaves them out.
+// Memory is laid out, and loops are counted, for the largest value of each dimension: its padded
+// extent. Offsets are then the same for every binding, and a kernel that is in range for the padded
+// extents is in range for all. Elements from the bound value on are undefined: they may hold
+// anything, loops may stop before them (the end of a RANGE, op.h), and reductions skip them.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,17 @@
 namespace outboard::schedule {
 
 inline int64_t PaddedSize(const Dim& dim) { return dim.max(); }
-// Elements that a value of this shape has room for.
+// The number of elements of `shape` with all dimensions padded.
 int64_t PaddedSize(ShapeView shape);
 
-// The dimension's value: an i64 scalar.
+// Returns the bound value of `dim`: an i64 scalar.
 const UOp* ValueOf(Graph& graph, const Dim& dim);
 
-// A RANGE over the dimension.
+// Returns a RANGE over `dim`.
 const UOp* RangeOver(Graph& graph, int64_t id, const Dim& dim, RangeKind kind);
 
-// index[0] * (dims[1] * dims[2] ...) + index[1] * ...: the number of an element among those of the
-// values, or its place in memory, among those of the padded_dims.
+// index[0] * (dims[1] * dims[2] ...) + index[1] * ...: NumberOf with the bound values of `dims`
+// (the element's row-major number), OffsetOf with their padded extents (its offset in memory).
 const UOp* NumberOf(Graph& graph, const std::vector<const UOp*>& index, ShapeView dims);
 const UOp* OffsetOf(Graph& graph, const std::vector<const UOp*>& index, ShapeView dims);
 

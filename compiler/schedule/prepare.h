@@ -1,4 +1,5 @@
-// The first step of a schedule: a graph without what only people and the wire need.
+// The first pass of the schedule: removes from the graph what later passes need not know.
+// Pure.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -6,10 +7,10 @@
 
 namespace outboard::schedule {
 
-// `sink` with every CALL replaced by its body, every dimension that can only be one number by that,
-// and DETACH, ASSIGN, SHARD, UNSHARD, COPY, ALLREDUCE, which mean nothing on one device, by their
-// value. `sink` may belong to another Graph than `graph`, in which the result is made.
-// Errors: RESOURCE_EXHAUSTED  over limits::kGraphNodesMax nodes once the calls are written out
+// Returns `sink` with every CALL inlined, every dimension that has only one possible value replaced
+// by that number, and DETACH, ASSIGN, SHARD, UNSHARD, COPY and ALLREDUCE, which are identities on
+// one device, replaced by their value. The result belongs to `graph`; `sink` may belong to another.
+// Errors: RESOURCE_EXHAUSTED  more than limits::kGraphNodesMax nodes after inlining
 absl::StatusOr<const UOp*> Prepare(Graph& graph, const UOp* sink);
 
 }  // namespace outboard::schedule

@@ -1,20 +1,21 @@
-// From a tensor graph to kernels: what is computed together, where results are kept, and in which
-// order.
+// From a tensor graph to kernels: what is computed together, which results are materialised, and in
+// which order kernels run. One function per pass, in this order:
 //
-//   Prepare          calls written out
-//   SplitReductions  large sums with few results, in two steps (split.h)
-//   ChooseMaterialized     which values are kept in memory; all others are computed where they are
-//                          read
-//                    (fusion.h)
-//   FindScores       with FLASH, which values are never kept: an attention's scores (attention.h)
-//   LowerKernel      a kept value as a loop nest: movements become index arithmetic (lower.h);
-//                    LowerScatter where data names the places (scatter.h)
-//   ChooseLayouts    in which order the axes of kept values lie in memory (layout.h); where that is
-//                    another one than was written, all are lowered anew
-//   FuseKernels     kernels over the same rows become one with several stores (merge.h)
-//   WriteInPlace     results written over inputs that nobody reads afterwards (in_place.h); of
-//                    these only the rows that change (row_store.h)
-//   PlanMemory       one arena for all temporaries (memory_plan.h)
+//   Prepare              inlines calls (prepare.h)
+//   SplitReductions      large sums with few results become two steps (split.h)
+//   FindScores           with FLASH: values never to materialise, an attention's scores
+//   (attention.h) ChooseMaterialized   which values are stored; all others are recomputed at each
+//   use
+//                        (materialize.h)
+//   LowerKernel          a materialised value becomes a loop nest, movements index arithmetic
+//                        (lower.h); LowerScatter for data-dependent offsets (gather/scatter.h)
+//   ChooseLayouts        the order of axes of temporaries in memory (layout.h); if it changes, all
+//                        kernels are lowered again
+//   FuseKernels          kernels over the same rows become one with several stores
+//                        (fuse_kernels.h)
+//   WriteInPlace         results are written over donated inputs (in_place.h), and of those only
+//                        the rows that change (gather/row_store.h)
+//   PlanMemory           one arena for all temporaries (memory_plan.h)
 #pragma once
 
 #include <cstdint>
@@ -31,18 +32,18 @@ namespace outboard::schedule {
 struct ScheduledBuffer {
   enum class Kind { kInput, kOutput, kTemporary };
   Kind kind = Kind::kTemporary;
-  int64_t index = 0;  // PARAM slot; place in the SINK; for temporaries the byte offset in the arena
+  int64_t index = 0;  // PARAM slot, index in the SINK, or a temporary's byte offset in the arena
   DType dtype = DType::kVoid;
   int64_t elements = 0;
-  // Of an input or output with dimensions of VARs: the longest that each dimension can be. Its
-  // elements lie where they would in an array of these lengths (room.h). Else empty.
+  // The padded extents of an input or output that has dimensions made of VARs: its elements lie
+  // where they would in an array of these dimensions (padded_dims.h). Empty otherwise.
   std::vector<int64_t> padded_dims;
 
   int64_t bytes() const { return elements * ByteWidth(dtype); }
 };
 
 struct ScheduleOptions {
-  bool flash = false;  // scores of attention are not kept (attention.h); FLASH=1 at the worker
+  bool flash = false;  // do not materialise attention scores (attention.h); FLASH=1 at the worker
 };
 
 struct ScheduledKernel {
@@ -54,27 +55,28 @@ inline constexpr int kNoInput = -1;
 
 struct Schedule {
   std::vector<ScheduledBuffer> buffers;
-  // By place in the SINK: the slot of the donated PARAM in whose memory the result is written;
-  // kNoInput for memory of its own.
+  // over[i]: slot of the donated PARAM into whose memory result i is written; kNoInput for memory
+  // of its own.
   std::vector<int> over;
   std::vector<ScheduledKernel> kernels;  // in the order to run them
   int64_t arena_bytes = 0;
-  int64_t arena_bytes_least = 0;  // most bytes of temporaries alive at once: no plan can need less
+  int64_t arena_bytes_least =
+      0;  // the most bytes of temporaries alive at once: a lower bound for any plan
 };
 
-// The kernels that compute `sink`, which must be verified. Result i is written whole to the output
-// buffer of index i, but for what the input below it holds already and what lies behind a VAR's
-// value; of the inputs only those of the PARAM slots in `donated` are written, as Schedule::over
-// says. Kernels are made in `graph`; `sink` may be of another. They serve every binding of its
-// VARs. Errors: RESOURCE_EXHAUSTED, limits of the graph or of the kernels.
-// Deterministic: equal graphs and targets give equal kernels. Threads: pure.
+// Returns the kernels that compute `sink`, which must be verified. Result i is written to the
+// output buffer with index i: all of it, except what a donated input below it holds already and
+// elements beyond a VAR's bound value. Inputs are written only if their PARAM slot is in `donated`,
+// as Schedule::over says. The kernels belong to `graph` (`sink` may belong to another) and serve
+// every binding of the VARs. Deterministic: equal graphs give equal kernels. Threads: pure. Errors:
+// RESOURCE_EXHAUSTED  a limit of the graph or of the kernels
 absl::StatusOr<Schedule> MakeSchedule(Graph& graph, const UOp* sink, const Target& target,
                                       std::span<const int64_t> donated = {},
                                       const ScheduleOptions& options = {});
 
-// A kernel's loops, what it reads and writes, in one line. For people and golden tests.
+// One line with a kernel's loops, reads and writes, for people and golden tests.
 std::string KernelToString(const Schedule& schedule, size_t kernel);
-// All of them, a line each.
+// All kernels, one line each.
 std::string ScheduleToString(const Schedule& schedule);
 
 }  // namespace outboard::schedule

@@ -1,9 +1,10 @@
-// Large sums in two steps: one kernel of partial results, which are kept, and one that joins them.
+// Splits a large sum into two steps: a kernel of partial sums, which are materialised, and a kernel
+// that adds those.
 //
-// A kernel is handed out to threads by its results: a sum over many elements that has fewer results
-// than that takes is split. So is a sum of products over operands that do not stay in a cache, but
-// would in parts (the gradient of a convolution's weights). How many parts there are follows from
-// the shapes and the target's caches, so that the bits do not depend on the threads.
+// Threads share a kernel by its results, so a sum over many elements with few results is split. So
+// is a sum of products whose operands do not fit a cache as a whole but do in parts (the gradient
+// of a convolution's weights). The number of parts follows from the shapes alone, so the bits of
+// the result do not depend on the number of threads.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -12,9 +13,10 @@
 
 namespace outboard::schedule {
 
-// `sink` with such REDUCEs split, but for one-hot sums, which are loads, and those over dimensions
-// of VARs, whose number of partial results would differ. Partial results of narrow floats are f32.
-// Requires a graph as Prepare leaves it.
+// Returns `sink` with such REDUCEs split. Leaves out one-hot sums, which are loads, and sums over
+// dimensions made of VARs, whose number of partial sums would vary. Partial sums of narrow floats
+// are f32. Requires a prepared graph (prepare.h).
+// Errors: RESOURCE_EXHAUSTED  a limit of the graph
 absl::StatusOr<const UOp*> SplitReductions(Graph& graph, const UOp* sink, const Target& target);
 
 }  // namespace outboard::schedule

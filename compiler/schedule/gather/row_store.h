@@ -1,17 +1,17 @@
-// An update of a few rows, in place, writes those rows.
+// Stores only the rows that change when a buffer is updated in place.
 //
-// WHERE(row == at, new, old) over a whole buffer is how a graph says that a row changes: it has no
-// other way. Written over `old`, every other row stays what it is, and the loop over rows is one
-// turn.
+// A graph spells "row r changes" as WHERE(row == r, new, old) over the whole buffer. If the result
+// is written over `old`, all other rows keep their value, and the loop over rows needs one
+// iteration.
 #pragma once
 
 #include "compiler/ir/uop.h"
 
 namespace outboard::schedule {
 
-// The kernel without the output ranges of which a scalar of VARs names the only turn that changes
-// anything: every STORE then is of WHERE(range == scalar ..., value, what lies in its place). The
-// kernel itself where there is none.
+// Returns the kernel without those output ranges for which every STORE is of the form
+// WHERE(range == scalar, value, what the buffer holds), with a scalar of VARs. Returns `ast` if
+// there is no such range.
 const UOp* StoreChangedRows(Graph& graph, const UOp* ast);
 
 }  // namespace outboard::schedule

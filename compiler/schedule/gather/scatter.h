@@ -1,9 +1,9 @@
-// Sums into places that data names: the gradient of a gather.
+// Scatter-adds: sums at data-dependent offsets, such as the gradient of a gather.
 //
-// As a graph that is a sum over all rows t of WHERE(v == index[t], value, 0) for each place v,
-// which costs places times rows. Where the equation can be solved for v it becomes zeros, and then
-// one row after the other that is added to its place: places plus rows. Rows are added in their
-// order, by one thread for each column, so that the bits do not depend on the threads.
+// In the graph, each element v of the result is a sum over all rows t of WHERE(v == index[t],
+// value, 0), which costs elements times rows. If the equation can be solved for v, the kernel
+// stores zeros and then adds the rows one by one: elements plus rows. One thread adds the rows of a
+// column in order, so the bits do not depend on the number of threads.
 #pragma once
 
 #include <optional>
@@ -15,13 +15,13 @@
 
 namespace outboard::schedule {
 
-// How many places the REDUCE(ADD) scatters into, if it is of that form and large enough to be worth
-// two kernels; else 0. Sums of narrow floats, which would be rounded with each row, are not, nor
-// those over dimensions of VARs.
+// Returns the number of elements that the REDUCE(ADD) scatters into if it has that form and is
+// large enough to be worth two kernels, else 0. Sums of narrow floats, which would round at each
+// row, and sums over dimensions made of VARs do not qualify.
 absl::StatusOr<int64_t> ScatterPlaces(Graph& graph, const UOp* reduce);
 
-// The kernels of such a REDUCE: `ast` stores zeros and `then` adds the rows. Loads as LowerKernel.
-// nullopt where what is stored hides the form.
+// Returns the kernels of such a REDUCE: `ast` stores zeros, `then` adds the rows; loads are made as
+// by LowerKernel. nullopt if a materialised value hides the form.
 absl::StatusOr<std::optional<LoweredKernel>> LowerScatter(
     Graph& graph, const UOp* reduce, const absl::flat_hash_set<const UOp*>& stored);
 
