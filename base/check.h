@@ -1,5 +1,6 @@
-// Our own bugs end here, on in release; what input can cause is an absl::Status instead, most often
-// INVALID_ARGUMENT (a rule is broken) or RESOURCE_EXHAUSTED (a limit is hit).
+// Checks and Status macros. OB_CHECK ends the process on a bug of our own, in release builds too.
+// Errors that input can cause are an absl::Status instead, most often INVALID_ARGUMENT (a rule is
+// broken) or RESOURCE_EXHAUSTED (a limit is hit).
 #pragma once
 
 #include <cstdio>
@@ -39,7 +40,8 @@ namespace outboard::internal {
 #define OB_CONCAT_INNER(a, b) a##b
 #define OB_CONCAT(a, b) OB_CONCAT_INNER(a, b)
 
-// OB_ASSIGN_OR_RETURN(auto value, Compute()): the value, or the Status to the caller.
+// OB_ASSIGN_OR_RETURN(auto value, Compute()) declares the value, or returns the Status from the
+// calling function.
 #define OB_ASSIGN_OR_RETURN(declaration, expression) \
   OB_ASSIGN_OR_RETURN_INNER(OB_CONCAT(ob_statusor_, __LINE__), declaration, expression)
 #define OB_ASSIGN_OR_RETURN_INNER(temporary, declaration, expression) \
@@ -48,7 +50,7 @@ namespace outboard::internal {
   declaration = std::move(temporary).value()
 
 namespace outboard {
-// The value of a computation that only a bug of ours can make fail.
+// Returns the value of a computation that can fail only by a bug of our own.
 template <typename T>
 T ValueOrDie(absl::StatusOr<T> value) {
   if (!value.ok())

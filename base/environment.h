@@ -1,4 +1,4 @@
-// Environment variables that several parts read. Threads: any, as long as none changes the
+// Environment variables that several folders read. Threads: any, as long as no thread changes the
 // environment.
 #pragma once
 
@@ -6,11 +6,11 @@
 
 namespace outboard {
 
-// Whether a switch is on: set, not empty and not "0".
+// True if a switch is on: set, not empty and not "0".
 bool IsSet(const char* name);
 
-// The folder of this user's caches: $XDG_CACHE_HOME/outboard, else ~/.cache/outboard. Not made here.
-// A variable that is empty counts as one that is not set; "" where there is no home either.
+// Returns the folder of this user's caches: $XDG_CACHE_HOME/outboard, else ~/.cache/outboard; "" if
+// there is no home folder either. An empty variable counts as unset. Does not create the folder.
 std::string CacheFolder();
 
 }  // namespace outboard

@@ -1,4 +1,4 @@
-// Bytes as lower-case hexadecimal digits, two for each.
+// Converts between bytes and lower-case hexadecimal digits, two per byte.
 // Threads: any.
 #pragma once
 

@@ -1,4 +1,5 @@
-// One line to stderr with the time; never a key, a token or a tenant's data.
+// Logging: writes one line with the UTC time to stderr. Callers never pass a key, a token or a
+// tenant's data.
 #pragma once
 
 #include <cstdio>

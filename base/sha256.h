@@ -1,5 +1,5 @@
-// SHA-256 (FIPS 180-4), in one call or piece by piece. Graph ids, blob names, stored keys and the
-// ledger's chain are all made by it.
+// SHA-256 (FIPS 180-4), in one call or piece by piece. Used for graph ids, blob names, stored keys
+// and the ledger's chain.
 #pragma once
 
 #include <array>
@@ -13,13 +13,13 @@ using Sha256Digest = std::array<uint8_t, 32>;
 
 Sha256Digest Sha256(std::string_view bytes);
 
-// Hashes what is given to Update, in order. Threads: one.
+// Hashes the bytes passed to Update, in order. Threads: one.
 class Sha256Hasher {
  public:
   Sha256Hasher();
   ~Sha256Hasher();
   void Update(std::string_view bytes);
-  // To be called once; the hasher is of no use afterwards.
+  // Call once; the hasher cannot be used afterwards.
   Sha256Digest Finish();
 
  private:

@@ -1,6 +1,6 @@
-// A fixed number of threads that run posted jobs in order: for work that must not block a thread of
-// gRPC (verification, hashing, disk). Its callers bound the queue: each call or stream posts one job
-// at a time.
+// A thread pool with one queue: a fixed number of threads run posted jobs in order. For work that
+// must not block a thread of gRPC (verification, hashing, disk). Callers bound the queue: each call
+// or stream posts one job at a time.
 // Threads: any may post.
 #pragma once
 
@@ -20,7 +20,7 @@ class WorkQueue {
   }
   ~WorkQueue() { Stop(); }
 
-  // Runs `job` on some thread; after Stop, in the caller's.
+  // Runs `job` on a thread of the pool; after Stop, on the caller's thread.
   void Post(std::function<void()> job) {
     {
       std::unique_lock lock(mutex_);
@@ -34,7 +34,7 @@ class WorkQueue {
     job();
   }
 
-  // Finishes what was posted.
+  // Runs all posted jobs, then ends the threads.
   void Stop() {
     {
       std::lock_guard lock(mutex_);

@@ -1,5 +1,5 @@
-// `outboard key` and `outboard usage`: the accounts file of a data folder, or a gateway for the
-// tenant of $CLOUD_KEY.
+// `outboard key` and `outboard usage`: work on the accounts file of a data folder, or ask a gateway
+// for the tenant of $CLOUD_KEY.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ struct AccountFlags {
   std::string name = "default";
   std::string tenant = "default";
   std::string id;
-  std::string gateway;  // usage: ask this gateway with $CLOUD_KEY
+  std::string gateway;  // usage: asks this gateway with $CLOUD_KEY
   bool json = false;
 };
 

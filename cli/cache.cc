@@ -22,7 +22,7 @@ using search::Trial;
 using worker::Tuning;
 using worker::TuningStore;
 
-constexpr size_t kIdDigits = 12;  // of 64: enough to tell kernels apart
+constexpr size_t kIdDigits = 12;  // of 64: enough to distinguish kernels
 
 std::string IdOf(const Tuning& tuning) { return absl::BytesToHexString(tuning.key.kernel); }
 
@@ -71,7 +71,7 @@ absl::Status Explain(const CacheFlags& flags) {
     if (tuning.width > 0) std::printf("a search of width %d is finished\n", tuning.width);
     std::vector<const Trial*> trials;
     for (const Trial& trial : tuning.trials) trials.push_back(&trial);
-    // Those without a time last, in the order in which they were tried.
+    // Entries without a time come last, in the order in which they were tried.
     std::stable_sort(trials.begin(), trials.end(), [](const Trial* a, const Trial* b) {
       if ((a->time_ns == 0) != (b->time_ns == 0)) return b->time_ns == 0;
       return a->time_ns < b->time_ns;

@@ -1,5 +1,5 @@
-// `outboard cache`: what this machine's workers have learnt about kernels
-// (worker/tuning/tuning_store.h).
+// `outboard cache`: lists, explains, exports, imports and removes the tuning results of this
+// machine's workers (worker/tuning/tuning_store.h).
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 namespace outboard::cli {
 
 struct CacheFlags {
-  std::string store;   // the file; empty: where workers keep it
+  std::string store;   // the tuning store; empty: where workers store it
   std::string kernel;  // the first digits of an id
   std::string file;    // of export and import; empty: stdout, stdin
   bool all = false;
@@ -15,10 +15,10 @@ struct CacheFlags {
 
 // Each returns the exit code.
 int RunCacheList(const CacheFlags& flags);
-// Every choice of one kernel that was measured, the fastest first.
+// Prints all measured choices of Opts for one kernel, the fastest first.
 int RunCacheExplain(const CacheFlags& flags);
 int RunCacheExport(const CacheFlags& flags);
-// Adds to what is known; entries of other hardware are kept and not used here.
+// Adds the file's entries to the store. Entries of other hardware are stored but not used here.
 int RunCacheImport(const CacheFlags& flags);
 int RunCacheRemove(const CacheFlags& flags);
 

@@ -115,7 +115,7 @@ void BlockSignals() {
   sigset_t set = OurSignals();
   sigprocmask(SIG_BLOCK, &set, nullptr);
   signal(SIGPIPE, SIG_IGN);
-  signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that write, no more
+  signal(SIGXFSZ, SIG_IGN);  // a write beyond the file size limit then fails with an error
 }
 
 absl::Status AwaitEnd(int life_fd, const std::function<absl::Status()>& on_child) {
@@ -125,7 +125,7 @@ absl::Status AwaitEnd(int life_fd, const std::function<absl::Status()>& on_child
   absl::Status status;
   for (bool ended = false; !ended && status.ok();) {
     pollfd fds[2] = {{signals, POLLIN, 0},
-                     {life_fd, POLLIN, 0}};  // a negative descriptor is passed over
+                     {life_fd, POLLIN, 0}};  // poll ignores a negative descriptor
     if (poll(fds, 2, -1) < 0) {
       if (errno == EINTR) continue;
       status = absl::InternalError(absl::StrCat("poll: ", strerror(errno)));
@@ -141,7 +141,7 @@ absl::Status AwaitEnd(int life_fd, const std::function<absl::Status()>& on_child
     }
   }
   close(signals);
-  // Who presses Ctrl-C a second time does not want to wait for what follows.
+  // A second Ctrl-C ends the process without waiting for the shutdown.
   sigset_t interrupt;
   sigemptyset(&interrupt);
   sigaddset(&interrupt, SIGINT);
@@ -167,8 +167,8 @@ absl::StatusOr<Child> Child::Start(std::vector<std::string> args,
 
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  // dup2 onto itself would keep close-on-exec, so a pipe that already is number 3 goes by another
-  // number first.
+  // dup2 onto itself would keep close-on-exec, so a pipe that already has number 3 is moved to
+  // another number first.
   int from = life[0];
   if (from == kLifeFd) from = fcntl(life[0], F_DUPFD_CLOEXEC, 10);
   posix_spawn_file_actions_adddup2(&actions, from, kLifeFd);
@@ -177,7 +177,7 @@ absl::StatusOr<Child> Child::Start(std::vector<std::string> args,
   sigset_t none;
   sigemptyset(&none);
   posix_spawnattr_setsigmask(&attributes, &none);
-  // Their own group: a Ctrl-C reaches the parent alone, which stops them in order.
+  // A process group of its own: Ctrl-C reaches the parent alone, which stops its children in order.
   posix_spawnattr_setpgroup(&attributes, 0);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
   pid_t pid = -1;

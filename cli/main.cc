@@ -1,4 +1,4 @@
-// `outboard`: the one program of the cloud's side.
+// `outboard`: the single program of the server side, with a subcommand for each role.
 #include <fcntl.h>
 
 #include <cstring>
@@ -51,7 +51,7 @@ void AddGateway(Command app, ServerFlags& flags, const std::string& snapshots) {
 }
 
 int Main(int argc, char** argv) {
-  // Before the parser: executors are started for sessions, and their milliseconds count.
+  // Before the flag parser: executors are started for sessions, and their start-up time counts.
   if (argc > 1 && std::strcmp(argv[1], "executor") == 0) {
     return worker::ExecutorMain(worker::ExecutorOptionsFromEnvironment());
   }
@@ -198,7 +198,7 @@ int Main(int argc, char** argv) {
 
   if (const std::optional<int> exit_code = app.Parse(argc, argv)) return *exit_code;
   for (int fd : {server.life_fd, server.ready.fd, viz.life_fd}) {
-    if (fd >= 0) fcntl(fd, F_SETFD, FD_CLOEXEC);  // for us, not for our children
+    if (fd >= 0) fcntl(fd, F_SETFD, FD_CLOEXEC);  // not inherited by children
   }
   if (create.Given()) return RunKeyCreate(account);
   if (list.Given()) return RunKeyList(account);

@@ -24,7 +24,7 @@ using Request = http::request<http::empty_body>;
 using Response = http::response<http::string_body>;
 
 constexpr std::chrono::seconds kIdleMax(10);
-// Everything in a page of ours is in the one file.
+// The scripts and styles of a page are inline in its one file.
 constexpr char kPolicy[] =
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'";
 
@@ -66,7 +66,8 @@ Response Answer(const std::vector<Resource>& resources, const Request& request) 
   return response;
 }
 
-// One browser's connection: read, answer, and again. It lives in the handlers that wait for it.
+// One browser's connection: reads and answers in turn. Owned by the handlers of its pending
+// operations.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(tcp::socket socket, const std::vector<Resource>* resources, int* count)
@@ -86,14 +87,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
  private:
   void Write(Error error) {
     if (error == http::error::end_of_stream) return Close();
-    // Not HTTP, too large, or gone: nothing to answer.
+    // Not HTTP, too large, or closed: no answer.
     if (error) return;
     const Request request = parser_->release();
     response_ = Answer(*resources_, request);
     response_.set(http::field::cache_control, "no-store");
     response_.keep_alive(request.keep_alive());
     response_.prepare_payload();
-    if (request.method() == http::verb::head) response_.body().clear();  // the length stays
+    if (request.method() == http::verb::head) response_.body().clear();  // the content length stays
     stream_.expires_after(kIdleMax);
     http::async_write(stream_, response_, [self = shared_from_this()](Error failed, size_t) {
       if (failed) return;
@@ -149,7 +150,7 @@ class Server final : public PageServer {
   }
 
   const std::vector<Resource> resources_;
-  int connections_ = 0;  // of the thread
+  int connections_ = 0;  // accessed by the server's thread only
   boost::asio::io_context io_{1};
   tcp::acceptor acceptor_{io_};
   std::thread thread_;

@@ -27,7 +27,7 @@ std::string ProgressText(const std::string& what, const wire::TransferProgress& 
                          double elapsed_s) {
   std::string text =
       absl::StrCat(what, "  ", Bytes(progress.done_bytes()), " of ", Bytes(progress.total_bytes));
-  // Before half a second a rate says nothing.
+  // A rate over less than half a second is meaningless.
   if (elapsed_s >= 0.5 && progress.moved_bytes > 0) {
     const double rate = static_cast<double>(progress.moved_bytes) / elapsed_s;
     const uint64_t left =

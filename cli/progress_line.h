@@ -1,5 +1,6 @@
-// One line on a terminal that says how far a transfer is: bytes, rate, time left, and what needed
-// not travel. Nothing where stderr is no terminal.
+// Shows the progress of a transfer as one line on a terminal: bytes, rate, time left, and bytes
+// that were not transferred because they were there already. Prints nothing if stderr is no
+// terminal.
 #pragma once
 
 #include <chrono>
@@ -9,11 +10,11 @@
 
 namespace outboard::cli {
 
-// "812 B", "1.4 MB", "23.1 GB".
+// Returns a size for people: "812 B", "1.4 MB", "23.1 GB".
 std::string Bytes(uint64_t bytes);
 
-// "x.bin  1.2 GB of 4.0 GB  312.0 MB/s  9 s left  1.0 GB saved"; `elapsed_s` since the transfer
-//         began.
+// Returns "x.bin  1.2 GB of 4.0 GB  312.0 MB/s  9 s left  1.0 GB saved"; `elapsed_s` is the time
+// since the transfer began.
 std::string ProgressText(const std::string& what, const wire::TransferProgress& progress,
                          double elapsed_s);
 

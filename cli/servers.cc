@@ -39,7 +39,7 @@ using std::chrono::seconds;
 constexpr seconds kWorkersJoinWithin{20};
 constexpr milliseconds kGatewayAnswersWithin{3000};
 constexpr int kRestartsMax =
-    16;  // of workers that end by themselves; then something is wrong for good
+    16;  // of workers that end by themselves, before `up` gives up as failed
 
 absl::StatusOr<std::string> CheckedToken(const char* name, const std::string& token) {
   absl::Status status = transport::CheckKeyText(name, token);
@@ -60,7 +60,7 @@ absl::StatusOr<std::string> FleetToken(const ServerFlags& flags) {
   return CheckedToken("--fleet-token-file", token);
 }
 
-// `snapshot_every_s` where no flag says otherwise.
+// The default of `snapshot_every_s`.
 absl::StatusOr<gateway::GatewayOptions> OptionsFor(const ServerFlags& flags,
                                                    int snapshot_every_s = 30) {
   gateway::GatewayOptions options;
@@ -80,7 +80,7 @@ absl::StatusOr<gateway::GatewayOptions> OptionsFor(const ServerFlags& flags,
   return options;
 }
 
-// A folder that will be removed must hold nothing of anybody's.
+// Fails if the folder, which will be removed at the end, holds files.
 absl::Status OwnFolder(const ServerFlags& flags, gateway::GatewayOptions& options) {
   std::error_code error;
   if (!flags.data.empty()) {
@@ -96,7 +96,7 @@ absl::Status OwnFolder(const ServerFlags& flags, gateway::GatewayOptions& option
   return absl::OkStatus();
 }
 
-// A parent that died before we asked for the signal is found by its pid.
+// Detects by its pid a parent that died before we asked for the signal.
 void EndWith(int parent_pid) {
   if (parent_pid <= 0) return;
   prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -108,9 +108,9 @@ int64_t MemoryOf(const ServerFlags& flags) {
   return static_cast<int64_t>(std::min(flags.session_memory_bytes, kMost));
 }
 
-// The command line of the search process; empty where nothing is searched in idle time. Writes into
-// the environment, from which executors learn whether they take part, so it comes before all
-// threads.
+// Returns the command line of the search process; empty if idle-time search is off. Writes into the
+// environment, which tells executors whether they take part, so it must run before any thread
+// starts.
 std::vector<std::string> ChooseIdleSearch(const ServerFlags& flags) {
   const bool off =
       flags.no_idle_search ||
@@ -121,7 +121,7 @@ std::vector<std::string> ChooseIdleSearch(const ServerFlags& flags) {
   return {"/proc/self/exe", "search"};
 }
 
-// A supervisor on a thread of its own, which executors are tied to.
+// A supervisor on a thread of its own, since executors end with the thread that started them.
 class SupervisorThread {
  public:
   explicit SupervisorThread(worker::SupervisorOptions options)
@@ -129,7 +129,7 @@ class SupervisorThread {
           absl::Status status = supervisor_.Run();
           if (!status.ok()) {
             Report(status);
-            kill(getpid(), SIGTERM);  // a worker that may not join for good has nothing to stay for
+            kill(getpid(), SIGTERM);  // a worker that is refused for good has no reason to stay
             failed_ = true;
           }
         }) {}
@@ -191,8 +191,8 @@ int RunWorker(const ServerFlags& flags) {
   return supervisor.failed() ? 2 : Report(status);
 }
 
-// One's own box has one user, so that what was compiled may be kept for the next start. Workers of
-// a gateway keep objects only where they are told to: tenants there do not trust each other.
+// `serve` has one user, so compiled objects may be cached for the next start. Workers of a shared
+// gateway cache objects only when told to: tenants there do not trust each other.
 void KeepObjects() {
   if (std::getenv("OUTBOARD_OBJECT_CACHE") != nullptr) return;
   const std::string caches = CacheFolder();
@@ -206,8 +206,8 @@ int RunServe(const ServerFlags& flags) {
   if (absl::Status status = CheckDevice(); !status.ok()) return Report(status);
   EndWith(flags.parent_pid);
   KeepObjects();
-  // One family: a worker that ends takes the gateway along, and who would go on from a snapshot is
-  // gone too.
+  // All processes end together: a worker that ends stops the gateway, and no client remains that
+  // could continue from a snapshot.
   auto options = OptionsFor(flags, /*snapshot_every_s=*/0);
   if (!options.ok()) return Report(options.status());
   options->executors_outlive = false;
@@ -249,14 +249,14 @@ int RunServe(const ServerFlags& flags) {
 int RunUp(ServerFlags flags) {
   if (absl::Status status = CheckDevice(); !status.ok()) return Report(status);
   flags.listen = absl::StrCat(flags.host, ":", flags.port);
-  // The workers share this machine, and do not know of each other.
+  // The workers share this machine without coordinating, so each gets an equal part of the memory.
   if (flags.session_memory_bytes == 0) {
     flags.session_memory_bytes =
         static_cast<uint64_t>(runtime::DefaultMemoryBytesMax() / (flags.workers * flags.devices));
   }
   auto options = OptionsFor(flags);
   if (!options.ok()) return Report(options.status());
-  // Other people's processes on this machine must not become our workers.
+  // Other users' processes on this machine must not join as workers.
   if (options->fleet_token.empty()) {
     options->fleet_token =
         gateway::Draw<gateway::SessionId>().Hex() + gateway::Draw<gateway::SessionId>().Hex();

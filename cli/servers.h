@@ -1,4 +1,5 @@
-// `outboard up`, `gateway`, `worker` and `serve`: the processes that stay.
+// `outboard up`, `gateway`, `worker` and `serve`: the long-running processes. `up` and `serve` are
+// a gateway with its workers on one machine.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +17,14 @@ struct ServerFlags {
   int workers = 1;                 // up
   int devices = 1;                 // worker, serve
   std::string data;
-  std::string gateway;           // worker: whom to join
+  std::string gateway;           // worker: the gateway to join
   std::string name;              // worker
-  std::string fleet_token_file;  // gateway, worker; $OUTBOARD_FLEET_TOKEN goes before
+  std::string fleet_token_file;  // gateway, worker; $OUTBOARD_FLEET_TOKEN takes precedence
   double price_per_hour_usd = 0.50;
   int drain_s = 5;
   std::optional<int> snapshot_every_s;  // up, gateway, serve
   uint64_t session_memory_bytes = 0;
-  uint64_t quota_bytes = 0;  // of each tenant in the store; 0: none
+  uint64_t quota_bytes = 0;  // per tenant in the store; 0: none
   bool no_auth = false;
   bool no_idle_search = false;  // up, worker, serve
   bool ephemeral = false;       // serve: the data folder is removed at the end
@@ -32,7 +33,7 @@ struct ServerFlags {
   ReadyOptions ready;
 };
 
-// Each runs until SIGINT, SIGTERM or the end of whoever started it, and returns the exit code.
+// Each runs until SIGINT, SIGTERM or the end of its parent process, and returns the exit code.
 int RunUp(ServerFlags flags);
 int RunGateway(const ServerFlags& flags);
 int RunWorker(const ServerFlags& flags);

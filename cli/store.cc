@@ -29,7 +29,7 @@ namespace {
 using blobs::StoreClient;
 
 constexpr std::chrono::milliseconds kAnswerWithin{3000};
-constexpr int kInterrupted = 130;  // as shells tell a Ctrl-C
+constexpr int kInterrupted = 130;  // the shells' exit code for Ctrl-C
 
 struct Cloud {
   std::string target, key;
@@ -56,7 +56,7 @@ absl::StatusOr<Cloud> Connect(const StoreFlags& flags) {
 
 std::atomic<bool> interrupted{false};
 
-// The first Ctrl-C ends the transfer in order, the second the process.
+// The first Ctrl-C ends the transfer cleanly, the second the process.
 void OnInterrupt(int) {
   interrupted = true;
   std::signal(SIGINT, SIG_DFL);

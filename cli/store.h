@@ -17,8 +17,8 @@ struct StoreFlags {
   bool json = false;
 };
 
-// Each returns the exit code: 0, 1, 2, and 130 where Ctrl-C broke a transfer off, which the same
-// command then goes on with.
+// Each returns the exit code: 0, 1, 2, or 130 if Ctrl-C interrupted a transfer; repeating the same
+// command resumes it.
 int RunPush(const StoreFlags& flags);
 int RunPull(const StoreFlags& flags);
 int RunStoreList(const StoreFlags& flags);

@@ -1,5 +1,5 @@
-// `outboard trace`: what a trace (PROFILE=out.json, docs/latency.md) says in a page of text: how
-// much of the time was waiting, and which spans took the most.
+// `outboard trace`: summarises a trace (PROFILE=out.json, docs/latency.md) in a page of text: the
+// share of time spent waiting, and the spans that took the most.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace outboard::cli {
 
-// `json` is what client/trace/perfetto.h writes. Shares are of the time from the first Run's call
-// to the end of the last span; spans lie within each other, so they add up to more than the whole.
-// Errors: INVALID_ARGUMENT  it is no such file
+// Summarises `json`, a file as client/trace/perfetto.h writes it. Shares are of the time from the
+// first Run's call to the end of the last span; spans nest, so shares add up to more than 100 %.
+// Errors: INVALID_ARGUMENT  not such a file
 absl::StatusOr<std::string> TraceSummary(std::string_view json);
 
 // Returns the exit code.

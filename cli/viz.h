@@ -1,5 +1,5 @@
-// `outboard viz`: a page that shows what rules did to each kernel, from a file that VIZ=1 wrote
-// (docs/viz.md).
+// `outboard viz`: serves a page that shows the effect of rewrite rules on each kernel, from a file
+// written with VIZ=1 (docs/viz.md).
 #pragma once
 
 #include <string>
@@ -17,10 +17,10 @@ struct VizFlags {
   ReadyOptions ready;
 };
 
-// Until SIGINT or SIGTERM; returns the exit code.
+// Runs until SIGINT or SIGTERM; returns the exit code.
 int RunViz(const VizFlags& flags);
 
-// The page at "/" and the file, as it is when it is asked for, at "/rewrites".
+// Returns the page at "/" and the file at "/rewrites"; the file is read at each request.
 std::vector<Resource> VizResources(const std::string& file);
 
 }  // namespace outboard::cli

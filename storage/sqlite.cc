@@ -54,12 +54,12 @@ absl::Status ToStatus(sqlite3* db, int result) {
   return absl::Status(code, message);
 }
 
-// A new file is made by us, since SQLite would make it readable by everybody; it gives the mode to
-// -wal and -shm too. Opened without O_EXCL, because another process may be creating the same one.
+// Creates a new file here, since SQLite would make it readable by everybody; -wal and -shm take
+// over its mode. Opened without O_EXCL, because another process may be creating the same one.
 absl::Status CreatePrivately(const std::string& path) {
-  // Never opens a file that is there: closing any descriptor of it would drop the POSIX locks of
-  // this process's other connections, and the next process to close one would take the log away
-  // under them (https://www.sqlite.org/howtocorrupt.html, section 2.2).
+  // Never opens an existing file: closing any descriptor of it would drop the POSIX locks of this
+  // process's other connections, and the next process to close one would remove the log while they
+  // use it (https://www.sqlite.org/howtocorrupt.html, section 2.2).
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) {
     if (errno == EEXIST) return absl::OkStatus();
@@ -158,19 +158,18 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
                     SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE | SQLITE_OPEN_EXRESCODE;
   const int result = sqlite3_open_v2(path.c_str(), &handle, flags, nullptr);
   std::unique_ptr<Database> db(
-      new Database(handle));  // also after an error the handle wants to be closed
+      new Database(handle));  // after an error too, the handle must be closed
   if (result != SQLITE_OK) return ToStatus(nullptr, result);
   sqlite3_busy_timeout(handle, options.busy_timeout_ms);
-  // A file that somebody prepared must not run SQL of its own, nor may a bug of ours write into the
-  // schema.
+  // A crafted file must not run SQL of its own, nor may a bug of ours write into the schema.
   sqlite3_db_config(handle, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   OB_RETURN_IF_ERROR(db->Execute("PRAGMA cell_size_check=ON"));
   OB_RETURN_IF_ERROR(db->Execute("PRAGMA foreign_keys=ON"));
   if (options.read_only) return db;
 
-  // The switch to WAL does not call the busy handler when two connections make it at once: try for
-  // as long.
+  // The switch to WAL does not call the busy handler when two connections make it at once: retry
+  // for the same time.
   const auto deadline =
       std::chrono::steady_clock::now() + std::chrono::milliseconds(options.busy_timeout_ms);
   for (;;) {
@@ -188,7 +187,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
 }
 
 Database::~Database() {
-  // v2: a statement that is still alive, against the contract, keeps the handle instead of
+  // v2: a statement that is still alive, against the contract, keeps the handle open instead of
   // dangling.
   sqlite3_close_v2(handle_);
 }
@@ -212,8 +211,8 @@ absl::Status Database::Transaction(Mode mode, const std::function<absl::Status()
   OB_RETURN_IF_ERROR(Execute(mode == Mode::kWrite ? "BEGIN IMMEDIATE" : "BEGIN"));
   absl::Status status = body();
   if (status.ok()) status = Execute("COMMIT");
-  // A full disk or an I/O error may have rolled back already. That a rollback fails is no news to
-  // the caller: SQLite ends the transaction all the same.
+  // A full disk or an I/O error may have rolled back already. A failed rollback is not reported:
+  // SQLite ends the transaction all the same.
   if (!status.ok() && sqlite3_get_autocommit(handle_) == 0) (void)Execute("ROLLBACK");
   return status;
 }

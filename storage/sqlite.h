@@ -1,5 +1,5 @@
-// A thin, checked way to SQLite: open with our settings, prepared statements, transactions, errors
-// as Status.
+// A thin, checked wrapper of SQLite: opens files with our settings; prepared statements,
+// transactions, errors as Status.
 //
 // Threads: a Database and its statements belong to one thread at a time (their owner holds a
 // mutex); open one for each owner. Several connections and processes may use one file at once:
@@ -24,36 +24,36 @@ struct sqlite3_stmt;
 namespace outboard::storage {
 
 struct OpenOptions {
-  bool create = true;  // NOT_FOUND without it when there is no file
+  bool create = true;  // false: NOT_FOUND if there is no file
   bool read_only = false;
   int busy_timeout_ms = 10'000;
   int64_t pages_max =
       0;  // of 4 KiB; 0: as many as the disk holds. A full file is RESOURCE_EXHAUSTED.
 };
 
-// One prepared statement. Bind 1..n, then Step until it says false. Movable; must not outlive its
-// Database.
+// One prepared statement. Bind 1..n, then call Step until it returns false. Movable; must not
+// outlive its Database.
 class Statement {
  public:
   Statement(Statement&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
   Statement& operator=(Statement&&) = delete;
   ~Statement();
 
-  // Binding copies. A wrong index is our bug (OB_CHECK).
+  // Copies the value. A wrong index is a bug of our own (OB_CHECK).
   Statement& Bind(int index, int64_t value);
   Statement& BindText(int index, std::string_view value);
   Statement& BindBlob(int index, std::string_view value);
   Statement& BindNull(int index);
 
-  // true: a row is there to read; false: done.
+  // Advances to the next row. Returns true if there is one to read, false at the end.
   absl::StatusOr<bool> Step();
-  // For statements without rows.
+  // Executes a statement that returns no rows.
   absl::Status Run();
-  // Ready to be bound and stepped again.
+  // Prepares the statement to be bound and stepped again.
   void Reset();
 
-  // Columns of the current row, from 0. Views live until the next Step or Reset. A damaged file may
-  // hold any type in any column: use the Is* tests where it matters.
+  // Columns of the current row, from 0. Views are valid until the next Step or Reset. A damaged
+  // file may hold any type in any column: use the Is* tests where it matters.
   int64_t Int(int column) const;
   std::string_view Text(int column) const;
   std::string_view Blob(int column) const;
@@ -75,21 +75,22 @@ class Statement {
 // values.
 class Database {
  public:
-  // WAL, synchronous=FULL (what is committed survives a power cut), foreign keys, no schema tricks.
-  // A file that is created is readable by its owner only.
+  // Opens the file with WAL, synchronous=FULL (committed data survives a power cut), foreign keys,
+  // SQLite's defensive mode and an untrusted schema: a crafted file cannot run SQL with side
+  // effects. A new file is readable by its owner only.
   static absl::StatusOr<std::unique_ptr<Database>> Open(const std::string& path,
                                                         const OpenOptions& options = {});
   ~Database();
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
 
-  // `sql` is a constant of ours, one statement.
+  // `sql` is one statement, a constant of the program and never input.
   absl::StatusOr<Statement> Prepare(std::string_view sql);
-  // Statements without parameters or rows.
+  // Executes statements without parameters or rows.
   absl::Status Execute(const char* sql);
 
-  // Runs `body` between BEGIN and COMMIT; any error rolls back and is returned. kWrite takes the
-  // write lock at once, so that what `body` reads is not outdated when it writes. Not nestable.
+  // Runs `body` between BEGIN and COMMIT; rolls back on any error and returns it. kWrite takes the
+  // write lock at once, so that data read by `body` is still current when it writes. Not nestable.
   enum class Mode { kRead, kWrite };
   absl::Status Transaction(Mode mode, const std::function<absl::Status()>& body);
 

@@ -1,5 +1,5 @@
-// Frames that wait for the one write that a stream may have under way. What queues up behind it is
-// joined: a thousand small items that came while one write was in the kernel leave as one frame.
+// Frames waiting for the one write that a stream may have in flight. Merges frames that queue up
+// meanwhile: a thousand small items that arrive during one write leave as one frame.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace outboard::wire {
 
-// `Frame` is ClientFrame or ServerFrame. Not thread-safe; the owner has the lock.
+// `Frame` is ClientFrame or ServerFrame. Not thread-safe; the owner holds a lock.
 template <typename Frame>
 class FrameQueue {
  public:

@@ -63,7 +63,7 @@ absl::StatusOr<bool> MessageReader::Take(google::protobuf::MessageLite& message)
   begin_ += kLengthBytes + length;
   if (begin_ == end_) {
     begin_ = end_ = 0;
-    // A large message must not hold its memory for the session's life.
+    // Frees the memory of a large message, rather than holding it for the session's life.
     if (buffer_.size() > 4 * kReadBytes) buffer_ = {};
   }
   return true;

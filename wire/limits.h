@@ -1,4 +1,4 @@
-// Limits of the wire. Both sides hold them: a sender stays within, a receiver refuses what is
+// Limits of the wire. Both sides enforce them: a sender stays within, a receiver rejects anything
 // beyond.
 #pragma once
 
@@ -7,14 +7,14 @@
 
 namespace outboard::wire {
 
-// What this build speaks, and the oldest that it still does. 2: recovery, repeated Runs, blobs by
-// worker, checkpoints.
+// The protocol version of this build, and the oldest that it still supports. Version 2 added
+// recovery, repeated Runs, blobs pulled by the worker, and checkpoints.
 inline constexpr uint32_t kProtocolVersion = 2;
 inline constexpr uint32_t kProtocolVersionOldest = 1;
 inline constexpr uint32_t kGraphSchemaVersion = 1;
 
-// A frame as sent. Receivers accept a little more (kMessageBytesMax), so that a frame at the limit
-// is refused by us with a message rather than by gRPC with a code that says nothing.
+// A frame as sent. Receivers accept a little more (kMessageBytesMax), so that a frame just over the
+// limit is rejected by our code with a clear message, and not by gRPC with an unspecific code.
 inline constexpr size_t kFrameBytesMax = size_t{1} << 20;
 inline constexpr size_t kMessageBytesMax = kFrameBytesMax + (size_t{1} << 16);
 // Bytes of a Put, Graph, Value or blob in one item: two of them and their headers fit into a frame.
@@ -22,29 +22,30 @@ inline constexpr size_t kPieceBytesMax = size_t{500} << 10;
 inline constexpr size_t kFrameItemsMax = 4096;
 inline constexpr size_t kRunHandlesMax =
     65536;  // inputs and outputs of one Run, and handles of one Release
-// Repetitions of one Run: hours of small steps, so that a session is never more than one item away
-// from its client.
+// Repetitions of one Run: enough for hours of small steps, so that a session is never more than one
+// item away from its client.
 inline constexpr uint32_t kRepeatMax = uint32_t{1} << 20;
 
-// Chunks are large enough that a list of hashes is 1/131072 of the data, small enough to send
-// again.
+// Large enough that a list of hashes is 1/131072 of the data, small enough to send again.
 inline constexpr size_t kBlobChunkBytes = size_t{4} << 20;
-// Hashes in one question, and so chunks of one blob: 117 GiB. Their message is not cut into pieces.
+// Hashes in one request, and so chunks of one blob: 117 GiB. Such a message is not split.
 inline constexpr size_t kBlobHashesMax = 30'000;
 inline constexpr size_t kBlobChunksMax = kBlobHashesMax;
-// Above this a Put goes by its hash: below, asking what is missing costs more than sending it.
+// A larger Put is sent as a blob; for a smaller one, asking which chunks are missing costs more
+// than sending it.
 inline constexpr size_t kInlinePutBytesMax = size_t{1} << 20;
 
-// Above this a value goes over the connection for large ones.
+// A larger value is sent on the stream for large values (Values in cloud.proto).
 inline constexpr size_t kInlineValueBytesMax = size_t{64} << 10;
 
-// The most that a client may have in flight; its own window (client/session/core/send_window.h) is
-// as a rule far below. Steps of 20 us over 200 ms need 10,000.
+// Credit: the most that a client may have in flight. Its send window
+// (client/session/core/send_window.h) is normally far below. Steps of 20 us over 200 ms need
+// 10,000.
 inline constexpr uint32_t kCreditItems = 16'384;
 inline constexpr uint64_t kCreditBytes = uint64_t{64} << 20;
 
-// With so much that no snapshot holds the executor takes one before its time. A client keeps twice
-// that for sending it again.
+// With this much not yet in a snapshot, the executor takes one ahead of schedule. A client buffers
+// up to twice that for replay.
 inline constexpr uint32_t kNotDurableItemsMax = 32'768;
 inline constexpr uint64_t kNotDurableBytesMax = uint64_t{64} << 20;  // of inline Puts
 

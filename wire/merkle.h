@@ -1,4 +1,4 @@
-// Names of blobs: SHA-256 over 4 MiB chunks, joined by a domain-separated Merkle tree.
+// Names of blobs: SHA-256 over 4 MiB chunks, combined by a domain-separated Merkle tree.
 //
 //   chunk hash = SHA-256(0x00 || chunk bytes)
 //   node       = SHA-256(0x01 || left || right), left subtree the largest power of two below the
@@ -6,9 +6,9 @@
 //   root       = SHA-256(0x02 || size in bytes, 8 bytes little-endian || top node; 32 zero bytes
 //                for an empty blob)
 //
-// The three prefixes keep a chunk, a pair of hashes and a whole blob from ever having the same
-// name, also when there is one chunk only; the size in the root keeps two lists of chunks with
-// different last chunks apart.
+// The three prefixes ensure that a chunk, a pair of hashes and a whole blob never have the same
+// name, even if there is one chunk only. The size in the root distinguishes two lists of chunks
+// with different last chunks.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,7 @@ namespace outboard::wire {
 
 using Hash = Sha256Digest;
 
-// Streaming hash of one chunk: a receiver adds pieces as they come and compares before the chunk is
-// visible.
+// Hashes one chunk piece by piece: a receiver compares the result before the chunk becomes visible.
 class ChunkHasher {
  public:
   ChunkHasher();
@@ -49,7 +48,7 @@ BlobName NameBlob(std::string_view bytes);
 
 using outboard::ToHex;
 std::string ToHex(const Hash& hash);
-// nullopt for what is not as long as a hash.
+// Returns nullopt unless `bytes` has the length of a hash.
 std::optional<Hash> HashFromBytes(std::string_view bytes);
 inline std::string_view AsBytes(const Hash& hash) {
   return {reinterpret_cast<const char*>(hash.data()), hash.size()};

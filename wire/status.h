@@ -1,5 +1,5 @@
-// gRPC's status and Abseil's have the same codes; messages are cut so that they fit into trailers.
-// Codes that neither knows become UNKNOWN: status_code.h.
+// Converts between gRPC's status and Abseil's, which have the same codes; messages are truncated to
+// fit into trailers. Unknown codes become UNKNOWN: status_code.h.
 #pragma once
 
 #include <grpcpp/support/status.h>

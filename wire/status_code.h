@@ -1,5 +1,5 @@
-// A status code off the wire, for code that knows no gRPC. A code that is none, from a peer of
-// another version or a hostile one, becomes UNKNOWN and never OK by accident.
+// Decodes a status code from the wire, without gRPC. An invalid code, from a peer of another
+// version or a hostile one, becomes UNKNOWN and never OK by accident.
 #pragma once
 
 #include <cstdint>

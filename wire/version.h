@@ -1,7 +1,7 @@
-// What two sides of the wire agree on: the newest version in both ranges, or an error that names
+// Version negotiation: returns the newest version in both sides' ranges, or an error that names
 // both.
 //
-// Errors: FAILED_PRECONDITION where the ranges do not meet. Pure.
+// Errors: FAILED_PRECONDITION if the ranges do not overlap. Pure.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,8 @@ struct Versions {
 };
 
 inline constexpr Versions kProtocolOfClients = {kProtocolVersionOldest, kProtocolVersion};
-// A gateway and its workers are one operator's: workers pull blobs since 2, and gateways do not do
-// it for them.
+// A gateway and its workers have one operator. Workers pull blobs since version 2, and gateways no
+// longer do it for them.
 inline constexpr Versions kProtocolOfWorkers = {2, kProtocolVersion};
 inline constexpr Versions kGraphSchemas = {kGraphSchemaVersion, kGraphSchemaVersion};
 
@@ -30,7 +30,7 @@ inline void SetRange(const Versions& versions, proto::VersionRange& range) {
   range.set_max(versions.newest);
 }
 
-// `they` and `we` with their verbs, for the message: "the client speaks protocol", "this gateway".
+// `they` and `we` begin the parts of the message: "the client speaks protocol", "this gateway".
 inline absl::StatusOr<uint32_t> AgreeOn(const proto::VersionRange& theirs, const Versions& ours,
                                         const char* they, const char* we) {
   const uint32_t newest = std::min(theirs.max(), ours.newest);

@@ -25,7 +25,7 @@ constexpr size_t kSecretBytes = 32;
 constexpr size_t kKeyChars = 8 + 2 * kIdBytes + 1 + 2 * kSecretBytes;
 constexpr size_t kHashBytes = 32;
 
-// One sentence for every reason, so that a guess learns nothing from it.
+// The same message for every reason, so that a guess learns nothing from it.
 absl::Status NotValid() { return absl::UnauthenticatedError("the API key is not valid"); }
 
 absl::Status CheckName(std::string_view what, std::string_view name) {
@@ -60,7 +60,7 @@ absl::StatusOr<std::string> RandomHex(size_t count) {
   return hex;
 }
 
-// Of the digits, which are the secret's one spelling.
+// Hashes the digits, which are the only spelling of the secret.
 Sha256Digest HashOf(std::string_view secret_hex) { return Sha256(secret_hex); }
 
 std::optional<WallTime> OptionalTime(const Statement& row, int column) {
@@ -235,7 +235,7 @@ absl::StatusOr<Identity> Accounts::Authenticate(std::string_view key, WallTime n
                    "WHERE id = ?"));
   OB_ASSIGN_OR_RETURN(const bool found, query.BindText(1, id).Step());
   const std::string stored(found ? query.Blob(1) : std::string_view());
-  // An unknown id is compared too, with zeros, so that it takes as long as a known one.
+  // Compares an unknown id too, with zeros, so that it takes as long as a known one.
   const std::string compared = stored.size() == kHashBytes ? stored : std::string(kHashBytes, '\0');
   const bool same = CRYPTO_memcmp(compared.data(), hash.data(), kHashBytes) == 0;
   if (!found || stored.size() != kHashBytes || !same) return NotValid();
@@ -265,7 +265,7 @@ absl::Status Accounts::RevokeKey(std::string_view key_id, WallTime now,
   if (tenant.has_value()) update.Bind(3, tenant->value);
   OB_ASSIGN_OR_RETURN(const bool found, update.Step());
   if (!found) return absl::NotFoundError("there is no such key");
-  OB_ASSIGN_OR_RETURN(const bool more, update.Step());  // ends the statement, and with it commits
+  OB_ASSIGN_OR_RETURN(const bool more, update.Step());  // ends the statement and so commits
   OB_CHECK(!more);
   return absl::OkStatus();
 }

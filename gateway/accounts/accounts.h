@@ -1,8 +1,8 @@
 // Tenants and their API keys, in the same file as the ledger.
 //
 // A key is `ob_live_<id>_<secret>`: id is 16 hex digits and names the row; secret is 32 random
-// bytes as 64 hex digits. Stored are the id and SHA-256 of the secret's digits (random enough to
-// need no slow hash); the key itself is shown once, when it is made, as a Secret.
+// bytes as 64 hex digits. The file stores the id and the SHA-256 of the secret's digits (random
+// enough to need no slow hash). The key itself is shown once, when it is created, as a Secret.
 //
 // Threads: any; a mutex inside. Calls read or write the disk. Any number of processes may use the
 // file at once, and a revocation by one is seen by the next call of another.
@@ -32,7 +32,7 @@ struct Tenant {
   WallTime created_at;
 };
 
-// What is kept of a key and may be shown: never the secret.
+// The stored part of a key, which may be shown; never the secret.
 struct ApiKey {
   std::string id;
   TenantId tenant;
@@ -47,7 +47,7 @@ struct NewApiKey {
   Secret text;  // the whole `ob_live_...`
 };
 
-// Whom a key speaks for. `key_id` may be logged.
+// The tenant that a key authenticates as. `key_id` may be logged.
 struct Identity {
   TenantId tenant;
   std::string key_id;
@@ -62,7 +62,7 @@ class Accounts {
   // Names are 1 .. kNameBytesMax bytes of printable ASCII: INVALID_ARGUMENT.
   // ALREADY_EXISTS: the name is taken.
   absl::StatusOr<Tenant> CreateTenant(std::string_view name, WallTime now);
-  // The tenant of that name, made if there is none.
+  // Returns the tenant of that name; creates it if there is none.
   absl::StatusOr<Tenant> EnsureTenant(std::string_view name, WallTime now);
   absl::StatusOr<Tenant> FindTenant(std::string_view name);  // NOT_FOUND
   absl::StatusOr<Tenant> GetTenant(TenantId id);             // NOT_FOUND
@@ -77,16 +77,16 @@ class Accounts {
   // revoked. Secrets are compared in constant time, also for an unknown id.
   absl::StatusOr<Identity> Authenticate(std::string_view key, WallTime now);
 
-  // Whether a key that was authenticated earlier still stands: for sessions that are open, every
-  // few seconds. UNAUTHENTICATED: revoked or expired since.
+  // Checks that a key authenticated earlier is still valid; called every few seconds for open
+  // sessions. UNAUTHENTICATED: revoked or expired since.
   absl::Status CheckKey(std::string_view key_id, WallTime now);
 
-  // Idempotent: the first revocation's time stays. NOT_FOUND: no such key, or, with a tenant named,
-  // not that tenant's.
+  // Idempotent: keeps the time of the first revocation. NOT_FOUND: no such key, or, with `tenant`
+  // given, a key of another tenant.
   absl::Status RevokeKey(std::string_view key_id, WallTime now,
                          std::optional<TenantId> tenant = std::nullopt);
 
-  // In the order they were made; of all tenants without one named.
+  // Returns keys in order of creation; of all tenants if none is given.
   absl::StatusOr<std::vector<ApiKey>> ListKeys(std::optional<TenantId> tenant = std::nullopt);
 
  private:

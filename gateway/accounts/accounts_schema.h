@@ -1,5 +1,5 @@
-// Tables of accounts, keys, sessions and leases. Internal to gateway/accounts. Append only: a
-// change is another step.
+// Tables of accounts, keys, sessions and leases. Internal to gateway/accounts. Append-only: a
+// change is another migration step at the end.
 #pragma once
 
 namespace outboard::gateway {
@@ -24,8 +24,9 @@ CREATE INDEX api_key_by_tenant ON api_key(tenant);
 )sql",
 };
 
-// worker and end are words for people and for routing; states are SessionRowState's numbers. Rows
-// from before the second step have no hashes: nobody can come back to them.
+// `worker` and `end` are text, for people and for routing; `state` holds the numbers of
+// SessionRowState. Rows from before the second step have no token hashes, so those sessions cannot
+// be resumed.
 inline constexpr const char* kSessionsSchema[] = {
     R"sql(
 CREATE TABLE session(

@@ -4,7 +4,7 @@
 
 namespace outboard::gateway {
 
-// OPENSSL_cleanse is not optimised away, unlike a memset before the end of a life.
+// OPENSSL_cleanse is not optimised away, unlike a memset just before an object's end of life.
 void Secret::Wipe() {
   OPENSSL_cleanse(text_.data(), text_.size());
   text_.clear();
@@ -18,7 +18,7 @@ Secret& Secret::operator=(const Secret& other) {
   return *this;
 }
 
-// A short string is copied by its move, so the other's bytes are wiped too.
+// Moving a short string copies it, so the source's bytes are wiped too.
 Secret::Secret(Secret&& other) noexcept : text_(std::move(other.text_)) { other.Wipe(); }
 
 Secret& Secret::operator=(Secret&& other) noexcept {

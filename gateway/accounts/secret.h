@@ -1,4 +1,5 @@
-// A string that must not be logged: it prints as ***, and its bytes are wiped when it goes.
+// A string that must not be logged, such as an API key: streams print it as ***, and its bytes are
+// wiped when it is destroyed or overwritten.
 #pragma once
 
 #include <ostream>
@@ -18,7 +19,7 @@ class Secret {
   Secret& operator=(Secret&& other) noexcept;
   ~Secret();
 
-  // The one way to the text; a reviewer looks for this name.
+  // Returns the text. This is the only access to it; a reviewer searches for this name.
   std::string_view Reveal() const { return text_; }
 
   friend std::ostream& operator<<(std::ostream& out, const Secret&) { return out << "***"; }

@@ -1,7 +1,6 @@
 // Rows of sessions and leases, written when a session is opened and at each epoch, so that a
-// gateway which starts again knows what its predecessor had promised. Routing only: no tensors, no
-// steps, no money; and of tokens only hashes, so that who reads the file cannot take a session
-// over.
+// restarted gateway can continue the sessions of its predecessor. Routing only: no tensors, no
+// steps, no money. Tokens are stored as hashes, so a reader of the file cannot take a session over.
 //
 // Threads and errors: as Accounts; the same file.
 #pragma once
@@ -31,12 +30,12 @@ struct SessionRow {
   SessionRowState state = SessionRowState::kOpen;
   WallTime opened_at;
   std::optional<WallTime> closed_at;  // set exactly in kClosed and kLost
-  std::string resume_hash;  // of the client's token; empty: it cannot come back to another gateway
-  std::string attach_hash;  // of the executor's, with which it may; empty: none has attached
+  std::string resume_hash;  // of the client's token; empty: cannot resume at another gateway
+  std::string attach_hash;  // of the executor's attach token; empty: none has attached
   uint32_t devices = 1;
-  bool recoverable = false;   // the client keeps what no snapshot holds
-  std::string snapshot_root;  // of the last; empty: none yet
-  uint64_t snapshot_seq = 0;  // what that holds
+  bool recoverable = false;   // the client buffers the items that no snapshot holds
+  std::string snapshot_root;  // of the last snapshot; empty: none yet
+  uint64_t snapshot_seq = 0;  // the last item that this snapshot holds
   bool operator==(const SessionRow&) const = default;
 };
 
@@ -53,7 +52,7 @@ struct LeaseRow {
   std::string worker;
   WallTime granted_at;
   std::optional<WallTime> released_at;
-  std::string end;  // why it ended, a word: "closed", "idle", "worker lost"; empty while it runs
+  std::string end;  // reason of its end: "closed", "idle", "worker lost"; empty while it runs
   bool operator==(const LeaseRow&) const = default;
 };
 
@@ -62,27 +61,29 @@ class SessionRows {
   static absl::StatusOr<std::unique_ptr<SessionRows>> Open(
       const std::string& path, const storage::OpenOptions& options = {});
 
-  // Inserts, or replaces all but tenant, opened_at and resume_hash, which stay as first written.
+  // Inserts the row, or replaces all of it but tenant, opened_at and resume_hash, which stay as
+  // first written.
   // Errors:
   //     INVALID_ARGUMENT     a tenant that is not positive, a long name, or a closed_at that does
-  //                          not go with the state
+  //                          not match the state
   //     FAILED_PRECONDITION  the row is closed or lost, or of another tenant
-  //     ABORTED              the row has a higher epoch: somebody else owns the session by now
+  //     ABORTED              the row has a higher epoch: another gateway owns the session by now
   absl::Status Put(const SessionRow& row);
   absl::StatusOr<SessionRow> Get(const SessionId& session);  // NOT_FOUND
-  // kOpen and kDetached, by opened_at.
+  // Returns the rows in kOpen and kDetached, by opened_at.
   absl::StatusOr<std::vector<SessionRow>> ListLive();
-  // At start-up of the only gateway. Leases of its predecessor end as "gateway restarted".
-  // Live sessions whose client can come back stay so and are returned, by opened_at; the others are
-  // lost.
+  // Call once when the only gateway starts. Ends the predecessor's leases with the reason "gateway
+  // restarted". Returns the live sessions whose client can resume, by opened_at; marks the others
+  // as lost.
   absl::StatusOr<std::vector<TakenOver>> TakeOver(WallTime now);
-  // Likewise where executors have ended with the gateway: all are lost. Returns these.
+  // As TakeOver for executors that ended with the gateway: marks all live sessions as lost and
+  // returns them.
   absl::StatusOr<std::vector<SessionRow>> LoseAllLive(WallTime now);
 
-  // The number for the session's next lease (1, 2, ...), reserved by writing the row.
-  // LeaseRow::lease.grant is ignored and the number is returned.
+  // Returns the number of the session's next lease (1, 2, ...), reserved by writing the row.
+  // Ignores the grant in `row.lease`.
   absl::StatusOr<uint64_t> GrantLease(const LeaseRow& row);
-  // Idempotent; the first end stays. NOT_FOUND: no such lease.
+  // Idempotent: keeps the first end. NOT_FOUND: no such lease.
   absl::Status EndLease(const LeaseId& lease, std::string_view why, WallTime now);
   absl::StatusOr<std::vector<LeaseRow>> LeasesOf(const SessionId& session);  // in order
 

@@ -1,5 +1,6 @@
-// The clocks and the randomness that the core is told: monotonic time for leases and bills, wall
-// time for people, and 128 random bits from the kernel for what nobody may guess.
+// Clocks and randomness that the adapters pass to the gateway core: monotonic time for leases and
+// bills, wall time for people, and 128 random bits from the kernel for values that must not be
+// guessable.
 #pragma once
 
 #include <sys/random.h>
@@ -23,7 +24,8 @@ inline WallTime WallNow() {
               .count()};
 }
 
-// 128 bits from the kernel; a machine that has none must not hand out guessable tokens.
+// Returns 128 random bits from the kernel. Aborts if there are none, rather than hand out guessable
+// tokens.
 template <typename Pair>
 Pair Draw() {
   uint64_t words[2];

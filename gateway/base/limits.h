@@ -1,5 +1,5 @@
-// Limits of the gateway's data path and adapters; those of the wire are in wire/limits.h.
-// Each says in its name or beside it what it counts.
+// Limits of the gateway's adapters: buffers, threads, timeouts, connections and transfers. The
+// limits of the wire are in wire/limits.h.
 #pragma once
 
 #include <cstddef>
@@ -7,19 +7,21 @@
 
 namespace outboard::gateway {
 
-// A direction of a session stops being read while this much waits to be written, and goes on below
-// half of it: a slow reader costs a session's memory, never the gateway's.
+// Backpressure of a session: stops reading a direction while this many bytes wait to be written,
+// and resumes below half of it. A slow reader stalls its own session and never fills the gateway's
+// memory.
 inline constexpr size_t kQueuedBytesMax = size_t{8} << 20;
 inline constexpr int kPoolThreads = 4;  // verification, hashing, disk; never steps
 inline constexpr int64_t kTickMs = 200;
 inline constexpr int64_t kKeyCheckTicks = 25;  // a revoked key ends its sessions within 5 s
 inline constexpr int64_t kExecutorWordMs =
-    300;  // a worker has so long to say why an executor's stream ended
+    300;  // time for a worker to report (SessionEnded) why an executor's stream ended
 inline constexpr size_t kGraphVerdictsMax = 8192;
 inline constexpr int kStreamsPerConnectionMax = 256;
-inline constexpr int kLocalStrangersMax = 256;  // connections that have not said whose they are
+inline constexpr int kLocalStrangersMax = 256;  // local connections that have not authenticated yet
 inline constexpr size_t kWorkerNameBytesMax = 80;
-// Uploads, and downloads, under way. One that waits longer for its client is ended.
+// Uploads in flight; the same number of downloads. A transfer that waits longer than
+// kTransferStalledMs for its client is ended.
 inline constexpr int kTransfersPerTenantMax = 64;
 inline constexpr size_t kTransfersMax = 512;
 inline constexpr int64_t kTransferStalledMs = 60'000;

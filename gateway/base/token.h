@@ -1,6 +1,6 @@
-// Secrets that name their holder: a client's resume token and an executor's attach token. Drawn
-// here, told once, and kept as hashes, so that neither memory nor rows of the gateway hold what one
-// could use.
+// Tokens that authenticate their holder: a client's resume token and an executor's attach token.
+// Each is sent once and stored only as a hash, so neither the gateway's memory nor its database
+// holds a usable token.
 #pragma once
 
 #include <optional>

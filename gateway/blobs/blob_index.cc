@@ -64,7 +64,7 @@ void BlobIndex::AddChunk(TenantId tenant, const wire::Hash& hash, uint32_t size_
   chunk.verified = false;
   t.used_bytes += size_bytes;
   if (chunk.listed == 0) return AddLoose(t, hash, chunk, now_ms);
-  // It was lost and is back. Rare enough to look through all blobs.
+  // A lost chunk was added again. Rare enough to search all blobs.
   for (auto& [root, blob] : t.blobs) {
     blob.absent -= static_cast<uint32_t>(std::count(blob.chunks.begin(), blob.chunks.end(), hash));
   }

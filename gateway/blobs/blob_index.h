@@ -1,17 +1,16 @@
-// What the blob store holds, tenant by tenant, and what may go when room is needed: no files, no
-// clock, no threads (its owner holds a lock).
+// The index of the blob store: blobs and chunks of each tenant, and which of them to evict when
+// space is needed. No files, no clock, no threads (its owner holds a lock).
 //
 // A blob is a root and the list of its chunks. A chunk counts towards its tenant's use once,
-// however many blobs list it. A blob that nothing protects is idle; a chunk that no blob lists is
-// loose: it was uploaded for a blob that is not committed yet. Idle blobs and loose chunks go, the
-// one that was used longest ago first, when room is needed; a loose chunk not before kLooseMs,
-// since somebody may still be uploading what it belongs to. What is protected never goes.
+// however many blobs list it. A blob that nothing protects is idle. A chunk that no blob lists is
+// loose: it was uploaded for a blob that is not committed yet. Idle blobs and loose chunks are
+// evicted in order of last use; a loose chunk not before kLooseMs, since the upload that it belongs
+// to may still be running. Protected blobs are never evicted.
 //
-// Nothing of another tenant is looked at to answer about one: what B learns, and in which time,
-// does not depend on what A holds.
+// Answers about one tenant never read the data of another: what tenant B learns, and how long the
+// answer takes, does not depend on what tenant A stores.
 //
-// Errors: NOT_FOUND  no such blob, or one whose chunks are not all here. Times are Unix
-// milliseconds.
+// Errors: NOT_FOUND  no such blob, or some of its chunks are absent. Times are Unix milliseconds.
 #pragma once
 
 #include <cstdint>
@@ -32,39 +31,39 @@ namespace outboard::gateway {
 
 inline constexpr int64_t kLooseMs = 10 * 60 * 1000;
 
-// Who made a blob. One of a client stays, idle, until its room is needed: the client is spared the
-// upload when it comes again. One that a session's worker made has no one to come again: it goes
+// The creator of a blob. A client's blob stays, idle, until its space is needed: this spares the
+// client the upload next time. A blob made by a session's worker has no later reader: it is removed
 // with its last protection.
 enum class BlobOrigin { kClient, kSession };
 
 class BlobIndex {
  public:
   enum class ChunkState {
-    kAbsent,   // was damaged; blobs still list it, and wait for it to be uploaded again
-    kFresh,    // whole, but perhaps not on the disk yet
-    kDurable,  // whole after a power cut, too
+    kAbsent,   // was damaged; blobs still list it, and are incomplete until it is uploaded again
+    kFresh,    // complete, but perhaps not on the disk yet
+    kDurable,  // complete, and survives a power cut
   };
   struct Chunk {
     ChunkState state = ChunkState::kAbsent;
     uint32_t size_bytes = 0;
-    uint32_t listed = 0;  // by blobs; twice by one that has it twice
+    uint32_t listed = 0;  // how often blobs list it; a blob that has it twice counts twice
     int64_t loose_since_ms = 0;
-    bool verified = false;  // read and found good since the store was opened
+    bool verified = false;  // read and found intact since the store was opened
   };
   struct Blob {
     uint64_t size_bytes = 0;
     std::vector<wire::Hash> chunks;
     BlobOrigin origin = BlobOrigin::kClient;
-    bool durable = false;  // its list
+    bool durable = false;  // the list is on disk
     uint32_t protections = 0;
-    uint32_t absent = 0;  // of its chunks, counted as `listed` is
+    uint32_t absent = 0;  // number of absent chunks, counted as `listed` is
     int64_t used_ms = 0;
   };
   struct Usage {
     uint64_t used_bytes = 0;
     uint64_t protected_bytes = 0;  // chunks of protected blobs, each once
   };
-  // Files to be removed.
+  // Blobs and chunks that left the index; the caller removes their files.
   struct Gone {
     std::vector<std::pair<wire::Hash, BlobOrigin>> blobs;
     std::vector<std::pair<wire::Hash, ChunkState>> chunks;
@@ -72,38 +71,42 @@ class BlobIndex {
     void Add(Gone&& more);
   };
 
-  // Null: no such chunk, or it is absent.
+  // Returns null if there is no such chunk, or it is absent.
   Chunk* FindChunk(TenantId tenant, const wire::Hash& hash);
-  // Null: no such blob. It may lack chunks.
+  // Returns null if there is no such blob. The blob may lack chunks.
   Blob* FindBlob(TenantId tenant, const wire::Hash& root);
 
-  // No effect if it is here.
+  // Adds a chunk. No effect if the tenant has it.
   void AddChunk(TenantId tenant, const wire::Hash& hash, uint32_t size_bytes, ChunkState state,
                 int64_t now_ms);
-  // It is damaged. Blobs that list it are not found until it is here again.
+  // Marks a damaged chunk as absent. Lookups do not find blobs that list it until it is added
+  // again.
   void LoseChunk(TenantId tenant, const wire::Hash& hash, int64_t now_ms);
 
-  // All its chunks are here. If it is known, it was used; kClient goes before kSession.
+  // Adds a blob whose chunks are all present. If it exists, marks it as used; origin kClient takes
+  // precedence over kSession.
   void AddBlob(TenantId tenant, const wire::Hash& root, Blob blob);
   void Use(TenantId tenant, const wire::Hash& root, int64_t now_ms);
 
-  // All or none of `roots`; one may be named several times and then counts so often.
+  // Protects all of `roots` or none; a root that is named several times counts as often.
   absl::Status Protect(TenantId tenant, std::span<const wire::Hash> roots);
-  // What was protected. Blobs of sessions that nothing protects any more are gone.
+  // Undoes Protect for `roots`, which must be protected. Returns the blobs of sessions that nothing
+  // protects any more; they are removed from the index.
   Gone Unprotect(TenantId tenant, std::span<const wire::Hash> roots, int64_t now_ms);
 
-  // Those of `roots` that nothing protects, whoever made them.
+  // Removes those of `roots` that nothing protects, whatever their origin.
   Gone RemoveIdle(TenantId tenant, std::span<const wire::Hash> roots);
-  // Blobs of sessions that nothing protects, of all tenants.
+  // Removes the blobs of sessions that nothing protects, of all tenants.
   std::vector<std::pair<TenantId, Gone>> RemoveIdleOfSessions();
-  // The blob or chunk that is to go first; nothing if all is protected. May be of no bytes: a blob
-  // whose chunks others list.
+  // Evicts the least recently used blob or loose chunk; nullopt if all is protected. May free no
+  // bytes: a blob whose chunks other blobs list.
   std::optional<Gone> Evict(TenantId tenant, int64_t now_ms);
-  // Of all tenants, from the one that has most which may go: who fills the disk makes room.
+  // Evicts from the tenant that has the most evictable bytes: the tenant that fills the disk makes
+  // space.
   std::optional<std::pair<TenantId, Gone>> EvictAnywhere(int64_t now_ms);
 
   uint64_t UsedBytes(TenantId tenant) const;
-  Usage UsageOf(TenantId tenant) const;  // looks at every protected blob
+  Usage UsageOf(TenantId tenant) const;  // O(protected blobs)
 
  private:
   struct HashOfHash {
@@ -117,16 +120,16 @@ class BlobIndex {
     std::unordered_map<wire::Hash, Chunk, HashOfHash> chunks;
     std::unordered_map<wire::Hash, Blob, HashOfHash> blobs;
     std::set<std::pair<int64_t, wire::Hash>> idle;   // by last use
-    std::set<std::pair<int64_t, wire::Hash>> loose;  // by the time since when
+    std::set<std::pair<int64_t, wire::Hash>> loose;  // by loose_since_ms
     uint64_t used_bytes = 0;
-    uint64_t idle_bytes = 0;  // of idle blobs as if they shared nothing, and of loose chunks
+    uint64_t idle_bytes = 0;  // of idle blobs as if they shared no chunks, and of loose chunks
   };
   static void AddIdle(Tenant& tenant, const wire::Hash& root, const Blob& blob);
   static void RemoveFromIdle(Tenant& tenant, const wire::Hash& root, const Blob& blob);
   static void AddLoose(Tenant& tenant, const wire::Hash& hash, Chunk& chunk, int64_t now_ms);
   static void RemoveFromLoose(Tenant& tenant, const wire::Hash& hash, const Chunk& chunk);
   static void RemoveChunk(Tenant& tenant, const wire::Hash& hash, Gone& gone);
-  // An idle blob, and its chunks that no other lists.
+  // Removes an idle blob, and those of its chunks that no other blob lists.
   static void RemoveBlob(Tenant& tenant, const wire::Hash& root, Gone& gone);
 
   std::map<int64_t, Tenant> tenants_;

@@ -1,9 +1,10 @@
 // Invariants:
-//   C1  held_ has, for each row of names_, what Protect was called with for it, and nothing else.
+//   C1  held_ has, for each row of names_, the roots that Protect was called with for it, and
+//       nothing else.
 //   C2  A row is written only while its blobs are protected and after they are durable.
-//   C3  What a session's entry lists is protected once for each time that it is listed there.
+//   C3  Each root that a session's entry lists is protected once for each time that it is listed.
 // names_mutex_ is held while a row changes, so that rows and held_ change together; sessions_mutex_
-// never while a disk works. The store never calls back with its own lock held.
+// is never held during disk I/O. The store never calls back with its own lock held.
 #include "gateway/blobs/blob_retention.h"
 
 #include <algorithm>
@@ -35,12 +36,12 @@ absl::Status BlobRetention::ProtectNames() {
   for (const auto& [tenant, row] : rows) {
     std::vector<wire::Hash> wanted = {row.manifest};
     const auto bytes = store_->Read(tenant, row.manifest, kCheckpointBytesMax);
-    if (absl::IsUnavailable(bytes.status())) return bytes.status();  // passes: no reason to forget
+    if (absl::IsUnavailable(bytes.status())) return bytes.status();  // transient: keeps protections
     if (bytes.ok()) {
       if (const auto list = ReadManifest(*bytes); list.ok())
         for (const NamedBlob& blob : BlobsOf(*list)) wanted.push_back(blob.root);
     }
-    // A damaged disk may have lost some; Get and the pull say so, and the rest stays.
+    // A damaged disk may have lost some; Get and the download report it, and the rest stays.
     std::vector<wire::Hash>& held = held_[{tenant.value, row.name}];
     for (const wire::Hash& root : wanted)
       if (store_->Protect(tenant, std::span(&root, 1)).ok()) held.push_back(root);
@@ -59,7 +60,7 @@ absl::StatusOr<BlobRetention::Stored> BlobRetention::Get(TenantId tenant, std::s
       return Stored{std::move(row), std::move(checkpoint)};
     }
     if (absl::IsUnavailable(bytes.status())) return bytes.status();
-    // A Set in between took the list of before with it.
+    // A concurrent Set has already taken the previous list.
     OB_ASSIGN_OR_RETURN(NameRow now, names_->Find(tenant, name));
     if (now.manifest == row.manifest) {
       return absl::DataLossError(
@@ -86,7 +87,7 @@ void BlobRetention::Set(TenantId tenant, const std::string& name,
       row.size_bytes += blob.size_bytes;
       roots.push_back(blob.root);
     }
-    // No client comes for it again: it goes with the name.
+    // No client will upload it again: removed with the name.
     OB_ASSIGN_OR_RETURN(row.manifest,
                         store_->Write(tenant, ManifestBytes(checkpoint), BlobOrigin::kSession));
     roots.push_back(row.manifest);
@@ -111,7 +112,7 @@ void BlobRetention::Name(TenantId tenant, const NameRow& row, std::vector<wire::
                           if (status.ok()) std::swap(held_[{tenant.value, row.name}], roots);  // C1
                         }
                         store_->Unprotect(tenant,
-                                          roots);  // what the name held before, or would have held
+                                          roots);  // the previous roots; on failure, the new ones
                         done(std::move(status));
                       });
 }
@@ -178,7 +179,7 @@ absl::Status BlobRetention::UseBlob(TenantId tenant, const SessionId& session,
     } else {
       ForgetPuts(uses->second, behind_seq, free);
       const auto [put, is_new] = uses->second.puts.try_emplace(seq, root);
-      if (!is_new) free.push_back(std::exchange(put->second, root));  // sent again
+      if (!is_new) free.push_back(std::exchange(put->second, root));  // a repeated Put
     }
   }
   store_->Unprotect(tenant, free);

@@ -1,14 +1,17 @@
-// Why blobs stay: names that tenants gave them, and sessions that live. The one place that protects
-// blobs in the store and lets them go.
+// Decides which blobs stay: those under names that tenants gave, and those of live sessions. The
+// only code that protects blobs in the store and ends their protection.
 //
-// A name protects its manifest and the blobs that this lists; replacing it is one transaction,
-// after all of the new is on the disk, so at any time the name holds the whole of the one or of the
-// other. A session protects its last snapshot, the blobs of Puts that this does not hold, and what
-// its worker uploaded and has not named yet (Keep in fleet.proto).
+// A name protects its manifest and the blobs that the manifest lists. Replacing a name is one
+// transaction, after all of the new content is on disk, so at any time the name holds all of the
+// old or all of the new content. A session protects its last snapshot, the blobs of Puts that this
+// snapshot does not hold, and uploads of its worker that it has not named yet (Keep in
+// fleet.proto).
 //
-// Threads: any. `done` is called once, at once or from the store's thread; then it is on the disk.
-// Errors: NOT_FOUND  no such name; a blob that a list names is not here, whole, of that size
-//         INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION  (names.h, manifest.h)
+// Threads: any. `done` is called exactly once, immediately or from the store's thread; the change
+// is then on disk.
+// Errors: NOT_FOUND  no such name; a blob of a list is absent or incomplete
+//         INVALID_ARGUMENT  a blob of a list has another size; those of names.h and manifest.h
+//         RESOURCE_EXHAUSTED, FAILED_PRECONDITION  (names.h, manifest.h)
 //         ABORTED      the session has ended
 //         UNAVAILABLE  the disk
 #pragma once
@@ -38,7 +41,8 @@ class BlobRetention final : public BlobUses {
  public:
   using Done = std::function<void(absl::Status)>;
 
-  // `names_path`: the accounts file. `store` outlives it. Protects what names hold.
+  // `names_path` is the accounts file. `store` must outlive this object. Protects the blobs of all
+  // names.
   static absl::StatusOr<std::unique_ptr<BlobRetention>> Open(BlobStore* store,
                                                              const std::string& names_path,
                                                              std::function<WallTime()> now);
@@ -52,7 +56,7 @@ class BlobRetention final : public BlobUses {
   absl::StatusOr<Stored> Get(TenantId tenant, std::string_view name);
   void Set(TenantId tenant, const std::string& name, const proto::Checkpoint& checkpoint,
            Done done);
-  // The bytes that it made free: of blobs that nothing else protects.
+  // Removes the name. Returns the bytes freed: those of blobs that nothing else protects.
   absl::StatusOr<uint64_t> Remove(TenantId tenant, std::string_view name);
   struct Usage {
     uint64_t used_bytes = 0;
@@ -71,39 +75,40 @@ class BlobRetention final : public BlobUses {
                        uint64_t seq, uint64_t behind_seq) override;
   // Its worker has committed this blob, and will say what for by one of the next two.
   absl::Status UploadedBy(TenantId tenant, const SessionId& session, const wire::Hash& root);
-  // The manifest is the session's last snapshot, which holds everything up to item `seq`. `write`
-  // is called when it is on the disk, to make the session's row name it, and tells how that went;
-  // until then the one before stays, and if it fails.
+  // Makes `manifest` the session's last snapshot, which holds everything up to item `seq`. Once it
+  // is on disk, calls `write`, which makes the session's row name it and reports the result. Until
+  // then, and if `write` fails, the previous snapshot stays.
   using Write = std::function<void(Done written)>;
   void KeepSnapshot(TenantId tenant, const SessionId& session, const wire::Hash& manifest,
                     uint64_t seq, Write write, Done done);
-  // The manifest is a checkpoint, from now on under `name`.
+  // Stores `manifest`, a checkpoint, under `name`.
   void KeepCheckpoint(TenantId tenant, const SessionId& session, const std::string& name,
                       const wire::Hash& manifest, Done done);
-  // After a restart, for each session that goes on and has one: as if it had just been kept.
+  // Restores the protection of a snapshot after a restart, for each session that continues and has
+  // one.
   absl::Status RestoreSnapshot(TenantId tenant, const SessionId& session,
                                const wire::Hash& manifest);
-  // And then, once: what sessions made and none protects is removed.
+  // Call once after all RestoreSnapshot calls: removes blobs of sessions that nothing protects.
   void RestoreDone() { store_->RemoveIdleOfSessions(); }
   void EndSession(const SessionId& session) override;
 
  private:
   struct Session {
     TenantId tenant;
-    std::vector<wire::Hash> snapshot;     // its manifest and what this names
+    std::vector<wire::Hash> snapshot;     // its manifest and the blobs that the manifest names
     std::map<uint64_t, wire::Hash> puts;  // by seq
     std::multiset<wire::Hash> uploaded;   // by its worker, not named yet
   };
   BlobRetention(BlobStore* store, std::unique_ptr<Names> names, std::function<WallTime()> now)
       : store_(store), names_(std::move(names)), now_(std::move(now)) {}
   absl::Status ProtectNames();
-  // Protects `roots`, waits until they are durable, names them.
+  // Protects `roots`, waits until they are durable, then writes the row.
   void Name(TenantId tenant, const NameRow& row, std::vector<wire::Hash> roots, Done done);
   absl::StatusOr<std::vector<wire::Hash>> SnapshotRoots(TenantId tenant,
                                                         const wire::Hash& manifest);
-  // Takes the Puts up to `seq` out of the entry, to `free`.
+  // Moves the Puts up to `seq` from `uses` to `free`.
   static void ForgetPuts(Session& uses, uint64_t seq, std::vector<wire::Hash>& free);
-  // What the new snapshot makes needless.
+  // Returns the roots that the new snapshot makes unnecessary.
   static std::vector<wire::Hash> Replace(Session& uses, uint64_t seq,
                                          const std::vector<wire::Hash>& snapshot);
   void Forget(TenantId tenant, const SessionId& session, std::span<const wire::Hash> uploaded);
@@ -113,10 +118,10 @@ class BlobRetention final : public BlobUses {
   const std::function<WallTime()> now_;
 
   std::mutex names_mutex_;
-  // What each name protects, by tenant and name.
+  // The roots that each name protects, by tenant and name.
   std::map<std::pair<int64_t, std::string>, std::vector<wire::Hash>> held_;
   std::mutex sessions_mutex_;
-  std::map<SessionId, Session> sessions_;  // those that live
+  std::map<SessionId, Session> sessions_;  // live sessions
 };
 
 }  // namespace outboard::gateway

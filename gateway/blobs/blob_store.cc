@@ -1,4 +1,4 @@
-// A chunk's way:
+// The life of a chunk:
 //
 //   Begin ─► tmp/ ── Writer::Finish ─► fresh/ ── SyncSome ─► chunks/ ── RemoveFiles ─► (gone)
 //                                        └─ Scan, after a crash: verified ─┘
@@ -6,9 +6,9 @@
 // Invariants:
 //   D1  A file under chunks/ was synced before it got that name.
 //   D2  A blob's list is renamed to roots/ while all its chunks are in the index, under the lock
-//       under which they would be removed: a list never names what was removed on purpose.
-//   D3  synced_ grows only when the files of the items before it and the folders that hold their
-//       names are synced; who waits for synced_ to reach queued_ waits for all that was there
+//       for removing them: a list never names a chunk that was removed on purpose.
+//   D3  synced_ grows only when the files of the items before it, and the folders of their names,
+//       are synced; a caller that waits until synced_ reaches queued_ waits for all items queued
 //       before.
 #include "gateway/blobs/blob_store.h"
 
@@ -32,7 +32,7 @@ namespace {
 
 using State = BlobIndex::ChunkState;
 
-// The disk also holds the accounts: 1/64 of it, at most 256 MiB, is left to them.
+// The disk also holds the accounts file: 1/64 of it, at most 256 MiB, is reserved for that.
 constexpr uint64_t kReservePart = 64;
 constexpr uint64_t kReserveBytesMax = uint64_t{256} << 20;
 
@@ -77,7 +77,7 @@ BlobStore::~BlobStore() {
   }
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
-  // What nobody waits for is verified at the next start instead.
+  // Items without a waiter are verified at the next start instead.
   while (!waiters_.empty() && SyncSome()) continue;
   WriteLastUses();
 }
@@ -186,7 +186,7 @@ absl::Status BlobStore::Writer::Finish() {
   if (absl::Status status = store_->disk_.Close(std::exchange(fd_, -1)); !status.ok())
     return status;
   std::lock_guard lock(store_->mutex_);
-  // Sent twice at once: the one that is here stays, since it may be on the disk already.
+  // Uploaded twice concurrently: the existing file stays, since it may be on the disk already.
   if (store_->index_.FindChunk(tenant_, hash_) != nullptr) {
     store_->disk_.Remove(temporary_).IgnoreError();
   } else {
@@ -207,7 +207,7 @@ absl::StatusOr<std::string> BlobStore::ReadChunk(TenantId tenant, const wire::Ha
   bool verified = false;
   absl::StatusOr<int> fd = -1;
   {
-    // Opened under the lock, so that it is where the index says.
+    // Opened under the lock, so that the file is where the index has it.
     std::lock_guard lock(mutex_);
     const BlobIndex::Chunk* found = index_.FindChunk(tenant, chunk);
     if (found == nullptr) return NoChunk(chunk);
@@ -216,7 +216,7 @@ absl::StatusOr<std::string> BlobStore::ReadChunk(TenantId tenant, const wire::Ha
     verified = found->verified;
     fd = disk_.Open(ChunkPath(tenant, chunk, state));
   }
-  // No descriptor left, a read that failed: that passes, and says nothing about the bytes.
+  // Out of descriptors, or a failed read: transient, and no evidence about the bytes.
   if (!fd.ok() && !absl::IsNotFound(fd.status())) return fd.status();
   bool good = false;
   std::string bytes(size, '\0');
@@ -264,7 +264,7 @@ absl::Status BlobStore::Commit(TenantId tenant, const wire::Hash& root,
   if (absl::Status status = CheckSizes(chunks.size(), size_bytes); !status.ok()) return status;
   if (wire::MerkleRoot(chunks, size_bytes) != root)
     return absl::InvalidArgumentError("the root is not that of these chunks");
-  std::optional<size_t> odd;  // a chunk of another size than it must have
+  std::optional<size_t> odd;  // a chunk of the wrong size
   const auto check = [&]() -> absl::Status {
     for (size_t i = 0; i < chunks.size(); ++i) {
       const BlobIndex::Chunk* chunk = index_.FindChunk(tenant, chunks[i]);
@@ -286,7 +286,7 @@ absl::Status BlobStore::Commit(TenantId tenant, const wire::Hash& root,
     if (!status.ok() && !odd.has_value()) return status;
   }
   if (odd.has_value()) {
-    // Cut off on the disk, or never as long as that? The first is mended by sending it again.
+    // Truncated on the disk, or never that long? The first is repaired by uploading it again.
     const auto read = ReadChunk(tenant, chunks[*odd]);
     if (absl::IsDataLoss(read.status()) || absl::IsNotFound(read.status()))
       return NotUploaded(*odd, chunks[*odd]);
@@ -392,7 +392,7 @@ void BlobStore::RemoveIdleOfSessions() {
   for (const auto& [tenant, gone] : index_.RemoveIdleOfSessions()) RemoveFiles(tenant, gone);
 }
 
-// ---- room ---------------------------------------------------------------------------------------
+// ---- space --------------------------------------------------------------------------------------
 
 absl::Status BlobStore::Reserve(TenantId tenant, uint64_t bytes) {
   std::lock_guard lock(mutex_);
@@ -440,7 +440,7 @@ absl::Status BlobStore::MakeRoomOnDisk() {
 }
 
 void BlobStore::RemoveFiles(TenantId tenant, const BlobIndex::Gone& gone) {
-  // Lists first: a crash in between leaves chunks that no list names, not the reverse.
+  // Removes lists first: a crash in between leaves chunks that no list names, not the reverse.
   for (const auto& [root, origin] : gone.blobs) {
     disk_.Remove(RootPath(tenant, root, origin)).IgnoreError();
     used_since_.erase({tenant.value, root});

@@ -1,24 +1,24 @@
 // Blobs on disk, by tenant: chunks under their hashes, and roots that list chunks.
 //
-//   <folder>/tmp/                       what is being written; emptied when the store is opened
-//   <folder>/<tenant>/fresh/<hex>       whole chunks that perhaps have not reached the disk
-//   <folder>/<tenant>/chunks/<hex>      chunks that have
+//   <folder>/tmp/                       files being written; emptied when the store is opened
+//   <folder>/<tenant>/fresh/<hex>       complete chunks that are perhaps not on the disk yet
+//   <folder>/<tenant>/chunks/<hex>      chunks that are on the disk
 //   <folder>/<tenant>/roots/<hex>       blobs: "<size> <count>\n", then the hashes, 32 bytes each
 //   <folder>/<tenant>/roots/<hex>.session  the same, of blobs that a session's worker made
 //
-// A file appears by rename, whole; a thread of the store's writes it to the disk, so that uploads
-// do not wait for that. After a crash fresh chunks are verified, and a blob of which anything is
-// missing is not there: a committed blob is whole or absent. Who must not lose it any more waits
-// for WhenDurable. Whether the disk kept the bytes is checked when they are first read: a chunk
-// that is not what its name says is DATA_LOSS and is removed, so that the client sends it again.
+// A file appears by rename, complete. A thread of the store syncs files to the disk, so uploads do
+// not wait for that; a caller that needs durability uses WhenDurable. After a crash fresh chunks
+// are verified, and a blob with a missing part is dropped: a committed blob is complete or absent.
+// Bytes are verified when they are first read: a chunk that does not match its hash is DATA_LOSS
+// and is removed, so that the client sends it again.
 //
-// Room. A tenant holds at most quota_bytes, and all together leave a little of the disk to the
-// books (kReservePart); what nothing protects goes, the longest unused first (blob_index.h). What
-// is used is counted from the files when the store is opened.
+// Space. A tenant stores at most quota_bytes, and all tenants together leave a part of the disk to
+// the ledger (kReservePart). Unprotected blobs are evicted, the least recently used first
+// (blob_index.h). Used space is counted from the files when the store is opened.
 //
-// A tenant sees its own chunks only: nobody learns from Missing what others have, or reads by
-// knowing a hash; and Missing, Has and Find of what is not here touch no file, so they take the
-// same time whoever else has it. Threads: any. Calls read or write the disk.
+// Isolation. A tenant sees its own chunks only: Missing does not reveal what others store, and
+// knowing a hash does not allow reading it. Missing, Has and Find of absent data touch no file, so
+// their time does not depend on other tenants. Threads: any. Calls read or write the disk.
 #pragma once
 
 #include <condition_variable>
@@ -45,35 +45,34 @@
 namespace outboard::gateway {
 
 struct BlobStoreOptions {
-  uint64_t quota_bytes = 0;  // of each tenant; 0: none
-  Disk* disk = nullptr;      // of the caller's, for tests; null: the system's
-  // False: nothing reaches the disk but by SyncSome, which the test calls.
+  uint64_t quota_bytes = 0;  // per tenant; 0: none
+  Disk* disk = nullptr;      // owned by the caller, for tests; null: the system's
+  // False: data reaches the disk only by SyncSome, which the test calls.
   bool sync_thread = true;
   std::function<int64_t()> unix_ms;  // empty: the system's clock
 };
 
 class BlobStore {
  public:
-  // UNAVAILABLE, RESOURCE_EXHAUSTED: what the disk says; nothing is removed for what could not be
-  // read.
+  // Errors: UNAVAILABLE, RESOURCE_EXHAUSTED  the disk. A failed read never removes anything.
   static absl::StatusOr<std::unique_ptr<BlobStore>> Open(const std::string& folder,
                                                          BlobStoreOptions options = {});
-  ~BlobStore();  // waits for the disk; callbacks of WhenDurable are called before
+  ~BlobStore();  // waits for the disk; calls the WhenDurable callbacks before it returns
   BlobStore(const BlobStore&) = delete;
   BlobStore& operator=(const BlobStore&) = delete;
 
   bool Has(TenantId tenant, const wire::Hash& chunk) const;
-  // Those of `chunks` that are not here, in their order.
+  // Returns those of `chunks` that are absent, in their order.
   std::vector<wire::Hash> Missing(TenantId tenant, std::span<const wire::Hash> chunks) const;
 
-  // One chunk on its way in. Destroyed without Finish, it leaves nothing.
+  // Writes one incoming chunk. Destroyed without Finish, it leaves nothing.
   class Writer {
    public:
     ~Writer();
     // OUT_OF_RANGE beyond kBlobChunkBytes. RESOURCE_EXHAUSTED: the quota or the disk is full, and
-    // nothing may go.
+    // nothing can be evicted.
     absl::Status Append(std::string_view bytes);
-    // INVALID_ARGUMENT: the bytes are not those of the hash.
+    // INVALID_ARGUMENT: the bytes do not match the hash.
     absl::Status Finish();
     uint64_t bytes() const { return bytes_; }
 
@@ -91,44 +90,48 @@ class BlobStore {
   };
   absl::StatusOr<std::unique_ptr<Writer>> Begin(TenantId tenant, const wire::Hash& chunk);
 
-  // NOT_FOUND: some chunk is absent. INVALID_ARGUMENT: the root is not that of this list, or sizes
+  // NOT_FOUND: some chunk is absent. INVALID_ARGUMENT: the root does not match this list, or sizes
   // do not fit.
   absl::Status Commit(TenantId tenant, const wire::Hash& root, std::span<const wire::Hash> chunks,
                       uint64_t size_bytes, BlobOrigin origin = BlobOrigin::kClient);
-  // A small blob of the gateway's own making: its root.
+  // Stores a small blob that the gateway itself makes, and returns its root.
   absl::StatusOr<wire::Hash> Write(TenantId tenant, std::string_view bytes, BlobOrigin origin);
 
   struct Blob {
     uint64_t size_bytes = 0;
     std::vector<wire::Hash> chunks;
   };
-  // NOT_FOUND; DATA_LOSS: a chunk of it was damaged. It counts as a use.
+  // Counts as a use. NOT_FOUND; DATA_LOSS: a chunk of it was damaged.
   absl::StatusOr<Blob> Find(TenantId tenant, const wire::Hash& root);
-  // Verified when it is first read, and good in memory whatever happens to the file: not mapped,
-  // since a page that the disk cannot read ends the process. NOT_FOUND, DATA_LOSS; UNAVAILABLE: it
-  // could not be opened or read now, and stays.
+  // Returns a copy in memory, verified when the chunk is first read. Not mapped, since a page that
+  // the disk cannot read would end the process. NOT_FOUND, DATA_LOSS; UNAVAILABLE: it could not be
+  // opened or read now, and stays.
   absl::StatusOr<std::string> ReadChunk(TenantId tenant, const wire::Hash& chunk);
-  // The whole of a blob of at most `bytes_max`. Also RESOURCE_EXHAUSTED.
+  // Returns all bytes of a blob of at most `bytes_max`. Also RESOURCE_EXHAUSTED: the blob is
+  // larger.
   absl::StatusOr<std::string> Read(TenantId tenant, const wire::Hash& root, uint64_t bytes_max);
 
-  // They stay until Unprotect is called as often; all or none. NOT_FOUND: one of them is not here.
+  // Protects all of `roots` or none, until Unprotect has been called as often. NOT_FOUND: one of
+  // them is absent.
   absl::Status Protect(TenantId tenant, std::span<const wire::Hash> roots);
   void Unprotect(TenantId tenant, std::span<const wire::Hash> roots);
-  // Removes those that nothing protects; the bytes that it made free.
+  // Removes those of `roots` that nothing protects. Returns the bytes freed.
   uint64_t RemoveIdle(TenantId tenant, std::span<const wire::Hash> roots);
-  // The same for what sessions made. Once, when whatever outlived a restart is protected again.
+  // Removes unprotected blobs that sessions made. Call once after a restart, when everything that
+  // survived it is protected again.
   void RemoveIdleOfSessions();
 
-  // Calls `done`, on the store's thread or at once, when these would survive a power cut.
-  // NOT_FOUND: one is not here (any more). UNAVAILABLE: the disk did not take it.
+  // Calls `done`, on the store's thread or immediately, when all of `roots` would survive a power
+  // cut. NOT_FOUND: one is absent, or was removed meanwhile. UNAVAILABLE: writing to the disk
+  // failed.
   void WhenDurable(TenantId tenant, std::span<const wire::Hash> roots,
                    std::function<void(absl::Status)> done);
 
   BlobIndex::Usage UsageOf(TenantId tenant) const;
-  uint64_t SizeOf(TenantId tenant, const wire::Hash& root) const;  // 0 if it is not here
+  uint64_t SizeOf(TenantId tenant, const wire::Hash& root) const;  // 0 if it is absent
   uint64_t quota_bytes() const { return options_.quota_bytes; }
 
-  // Writes the oldest of what is not on the disk there. False if there was nothing.
+  // Syncs the oldest unsynced items to the disk. False if there were none.
   bool SyncSome();
 
  private:
@@ -153,12 +156,12 @@ class BlobStore {
   std::string RootPath(TenantId tenant, const wire::Hash& root, BlobOrigin origin) const;
   std::string TemporaryPath() const;
   absl::Status MakeTenant(TenantId tenant);
-  // Of a blob that is here. mutex_ held.
+  // Commits a blob that exists already. mutex_ held.
   absl::Status CommitAgain(TenantId tenant, const wire::Hash& root, BlobOrigin origin);
-  // Room for so many bytes more, which are counted as used until they are given back.
+  // Reserves `bytes`, which count as used until Unreserve.
   absl::Status Reserve(TenantId tenant, uint64_t bytes);
   void Unreserve(TenantId tenant, uint64_t bytes);
-  bool EvictForDisk();  // false: nothing may go
+  bool EvictForDisk();  // false: nothing can be evicted
   absl::Status MakeRoomOnDisk();
   void QueueSync(const Unsynced& item);                            // mutex_ held
   void RemoveFiles(TenantId tenant, const BlobIndex::Gone& gone);  // mutex_ held
@@ -176,12 +179,12 @@ class BlobStore {
   mutable std::mutex mutex_;
   mutable BlobIndex index_;
   std::map<int64_t, uint64_t> reserved_bytes_;           // by tenant: of chunks being written
-  std::set<int64_t> tenants_;                            // whose folders are there
+  std::set<int64_t> tenants_;                            // whose folders exist
   std::set<std::pair<int64_t, wire::Hash>> used_since_;  // blobs whose last use is not in a file
   std::deque<Unsynced> unsynced_;
-  std::map<uint64_t, std::vector<Waiter>> waiters_;  // by the count of synced items they wait for
+  std::map<uint64_t, std::vector<Waiter>> waiters_;  // by the value of synced_ they wait for
   uint64_t queued_ = 0, synced_ = 0;                 // items, since the start
-  bool folders_failed_ = false;  // a folder could not be synced: what it holds is not sure
+  bool folders_failed_ = false;  // a folder could not be synced: its files may not be durable
   bool stopping_ = false;
   std::condition_variable wake_;
   std::mutex sync_mutex_;  // one SyncSome at a time

@@ -1,5 +1,5 @@
-// The blob store's start: what is on the disk is counted, what a crash left half done is verified
-// or removed. After it the index and the files agree.
+// Opens the blob store: counts what is on the disk, verifies or removes what a crash left
+// incomplete. After it the index and the files agree.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -33,8 +33,8 @@ absl::Status NotRead(const char* what, const std::error_code& error) {
   return absl::UnavailableError(absl::StrCat("blob store: ", what, ": ", error.message()));
 }
 
-// The files in `folder`; anything else there is not ours and is removed. UNAVAILABLE: not all of
-// them could be seen, and what is not seen would be taken for lost.
+// Lists the files in `folder`; removes anything else there. UNAVAILABLE: the listing is incomplete,
+// and a file that is not listed would count as lost.
 absl::StatusOr<std::vector<File>> FilesIn(const std::string& folder) {
   std::vector<File> files;
   std::error_code error;
@@ -66,7 +66,7 @@ absl::StatusOr<std::string> ReadFile(Disk& disk, const File& file) {
   return bytes;
 }
 
-// "<size> <count>\n", then the hashes. False where the bytes are not the list of `root`.
+// Parses "<size> <count>\n", then the hashes. False if the bytes are not the list of `root`.
 bool ParseList(const std::string& text, const wire::Hash& root, BlobIndex::Blob& blob) {
   const size_t line = text.find('\n');
   if (line == std::string::npos) return false;

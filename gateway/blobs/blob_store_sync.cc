@@ -1,5 +1,5 @@
-// The blob store's way to the disk: what was written is synced by a thread of its own, and who
-// waits for that is told.
+// Syncs the blob store's files to the disk on a thread of its own, and calls the waiters of
+// WhenDurable.
 #include <chrono>
 #include <utility>
 
@@ -42,7 +42,7 @@ absl::Status BlobStore::SyncOne(const Unsynced& item, std::set<std::string>& fol
   if (item.root) {
     BlobIndex::Blob* blob = index_.FindBlob(item.tenant, item.hash);
     if (blob == nullptr) return absl::OkStatus();  // removed meanwhile
-    // Renamed meanwhile: a client committed what a session had.
+    // Renamed meanwhile: a client committed a blob that a session had made.
     if (const std::string now = RootPath(item.tenant, item.hash, blob->origin); now != path)
       status = disk_.Sync(now);
     if (!status.ok()) return status;
@@ -56,7 +56,7 @@ absl::Status BlobStore::SyncOne(const Unsynced& item, std::set<std::string>& fol
     status = disk_.Rename(path, ChunkPath(item.tenant, item.hash, State::kDurable));  // D1
   }
   if (!status.ok()) {
-    // Nobody knows what the disk has of it, and a second try would not say: as if it was damaged.
+    // The disk's contents are unknown, and a second try would not reveal them: treated as damaged.
     Lose(item.tenant, item.hash, State::kFresh);
     return status;
   }
@@ -77,7 +77,7 @@ bool BlobStore::SyncSome() {
   std::set<std::string> folders;
   bool failed = false;
   for (const Unsynced& item : batch) {
-    // What failed is not here any more or not durable, which CheckDurable sees.
+    // An item that failed is removed or not durable; CheckDurable detects that.
     SyncOne(item, folders).IgnoreError();
   }
   for (const std::string& folder : folders) failed |= !disk_.Sync(folder).ok();

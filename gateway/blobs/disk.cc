@@ -15,7 +15,7 @@ namespace outboard::gateway {
 
 namespace {
 
-// Without the path: it would reach clients.
+// Omits the path, which would reach clients.
 absl::Status DiskError(const char* what, int error) {
   const std::string message = absl::StrCat("blob store: ", what, ": ", strerror(error));
   if (error == ENOSPC || error == EDQUOT || error == EFBIG)

@@ -1,9 +1,9 @@
-// The calls with which the blob store reads and changes files, so that tests can count them, let
-// them fail, and stop the world before any one of them.
+// The file operations of the blob store. Tests override them to count calls, to make them fail, and
+// to simulate a crash before any one of them.
 //
 // Threads: any. Errors: RESOURCE_EXHAUSTED  the disk is full
 //                       NOT_FOUND           no such file
-//                       UNAVAILABLE         anything else that the system says
+//                       UNAVAILABLE         any other error of the system
 #pragma once
 
 #include <cstddef>
@@ -20,21 +20,22 @@ namespace outboard::gateway {
 class Disk {
  public:
   virtual ~Disk() = default;
-  // A new file, to be written; a descriptor, which Close ends.
+  // Creates a file to write. The caller ends the descriptor with Close.
   virtual absl::StatusOr<int> Create(const std::string& path);
   virtual absl::Status Write(int fd, uint64_t offset, std::string_view bytes);
   virtual absl::Status Close(int fd);
-  // A descriptor to read; the caller closes it.
+  // Opens a file to read. The caller closes the descriptor.
   virtual absl::StatusOr<int> Open(const std::string& path);
-  // How many bytes of `out` it filled, from the descriptor's place on: fewer where the file ends.
+  // Fills `out` from the descriptor's position on. Returns the number of bytes read; fewer than
+  // out.size() at the end of the file.
   virtual absl::StatusOr<size_t> Read(int fd, std::span<char> out);
   virtual absl::Status Rename(const std::string& from, const std::string& to);
   virtual absl::Status Remove(const std::string& path);
   // Waits until a file's bytes, or a folder's names, survive a power cut.
   virtual absl::Status Sync(const std::string& path);
-  // A folder, if it is not there: true if it was made.
+  // Creates a folder unless it exists. Returns true if it was created.
   virtual absl::StatusOr<bool> MakeFolder(const std::string& path);
-  // The file's time, by which its last use is known after a restart.
+  // Sets the file's modification time, which stores its last use across restarts.
   virtual void Touch(const std::string& path, int64_t unix_ms);
 
   struct Room {

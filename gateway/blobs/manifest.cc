@@ -34,7 +34,7 @@ wire::Hash ToHash(std::string_view bytes) {
   return hash;
 }
 
-// Whether dims of dtype are so many bytes; no product may leave 64 bits.
+// True if an array of `dims` and dtype has the given size in bytes; no product may exceed 64 bits.
 bool IsSizeOf(const proto::Checkpoint::Entry& entry) {
   uint64_t bytes = static_cast<uint64_t>(ByteWidth(static_cast<DType>(entry.dtype())));
   for (const uint64_t dim : entry.dims()) {
@@ -124,10 +124,10 @@ absl::StatusOr<std::vector<wire::Hash>> RootsOfSnapshot(std::string_view bytes) 
   std::set<wire::Hash> roots;
   const auto add = [&roots](const auto& entry) {
     const std::string& root = entry.blob_root();
-    if (!root.empty()) roots.insert(ToHash(root));  // else poison, or a failure
+    if (!root.empty()) roots.insert(ToHash(root));  // empty: a poisoned handle, or a failure
     return root.empty() || root.size() == sizeof(wire::Hash);
   };
-  // One entry at a time: all of them as a message could be a hundred times their bytes.
+  // Decodes one entry at a time: all of them as one message could take a hundred times their bytes.
   while (const uint32_t tag = in.ReadTag()) {
     const bool is_held = tag == tag_of(Snapshot::kHeldFieldNumber);
     if (!is_held && tag != tag_of(Snapshot::kKeptFieldNumber)) {

@@ -1,10 +1,10 @@
-// What a name holds, as a list: checked when it comes from outside, written down as a blob, and
-// read again.
+// Manifests: the list of a name's contents. Checks one that comes from outside, encodes it as a
+// blob, and decodes it again.
 //
-// Errors: INVALID_ARGUMENT    entries out of order or twice, a name or file name that cannot be, an
-//                             array whose bytes are not those of its type and dimensions
+// Errors: INVALID_ARGUMENT    entries out of order or repeated, an invalid name or file name, an
+//                             array whose size does not match its type and dimensions
 //         RESOURCE_EXHAUSTED  a limit (gateway/blobs/limits.h)
-//         DATA_LOSS           what was stored is no list
+//         DATA_LOSS           the stored bytes are no manifest
 #pragma once
 
 #include <string>
@@ -21,19 +21,19 @@ namespace outboard::gateway {
 
 absl::Status CheckCheckpoint(const proto::Checkpoint& checkpoint);
 
-// Equal lists are equal bytes.
+// Deterministic: equal checkpoints give equal bytes.
 std::string ManifestBytes(const proto::Checkpoint& checkpoint);
 absl::StatusOr<proto::Checkpoint> ReadManifest(std::string_view bytes);
 
-// The blobs that it names, each once, sorted, with their sizes.
+// A blob that a checkpoint names. BlobsOf returns each once, sorted.
 struct NamedBlob {
   wire::Hash root{};
   uint64_t size_bytes = 0;
 };
 std::vector<NamedBlob> BlobsOf(const proto::Checkpoint& checkpoint);
 
-// Those of a session's state (SessionSnapshot in fleet.proto). DATA_LOSS also for a root that is
-// none.
+// Returns the roots that a session's snapshot names (SessionSnapshot in fleet.proto). Also
+// DATA_LOSS: a root is malformed.
 absl::StatusOr<std::vector<wire::Hash>> RootsOfSnapshot(std::string_view bytes);
 
 }  // namespace outboard::gateway

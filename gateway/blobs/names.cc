@@ -77,7 +77,7 @@ absl::Status CheckName(std::string_view name) {
       name.find("..") == std::string_view::npos && name.front() != '/' && name.back() != '/') {
     return absl::OkStatus();
   }
-  // What was sent is not repeated: it may be anything.
+  // Does not repeat the input, which may be anything.
   return absl::InvalidArgumentError(
       absl::StrCat("a name has 1 to ", kStoreNameBytesMax,
                    " letters, digits and \"._-/\", no \"..\" and no \"/\" at either end"));
@@ -103,7 +103,7 @@ absl::StatusOr<std::vector<NameRow>> Names::List(TenantId tenant, std::string_vi
                       db_->Prepare(std::string(kColumns) +
                                    "WHERE tenant = ? AND name >= ? AND name < ? AND name > ? "
                                    "ORDER BY name LIMIT ?"));
-  // No character of a name is as large as the last of ASCII.
+  // Every character of a name is smaller than the last of ASCII.
   query.Bind(1, tenant.value)
       .BindText(2, prefix)
       .BindText(3, absl::StrCat(std::string(prefix), "\x7f"));

@@ -1,5 +1,5 @@
-// The names under which tenants keep blobs: rows in the accounts file, so that replacing one is a
-// transaction. What a name holds is a blob itself, its manifest (Checkpoint in store.proto).
+// The names under which tenants store blobs: rows in the accounts file, so that replacing one is a
+// transaction. The contents of a name are a blob too, its manifest (Checkpoint in store.proto).
 //
 // Threads: any. Errors: NOT_FOUND, RESOURCE_EXHAUSTED (kStoreNamesMax), INVALID_ARGUMENT
 // (CheckName), FAILED_PRECONDITION (the name is pinned), those of the file (storage/sqlite.h).
@@ -27,10 +27,10 @@ struct NameRow {
   uint64_t size_bytes = 0;  // of the blobs that it lists, each once
   uint32_t entries = 0;
   WallTime written_at;
-  bool pinned = false;  // neither replaced nor removed
+  bool pinned = false;  // cannot be replaced or removed
 };
 
-// 1 to 255 letters, digits, "._-/", no ".." and no "/" at either end.
+// INVALID_ARGUMENT unless 1 to 255 letters, digits, "._-/", no ".." and no "/" at either end.
 absl::Status CheckName(std::string_view name);
 
 class Names {
@@ -39,13 +39,13 @@ class Names {
                                                      const storage::OpenOptions& options = {});
 
   absl::StatusOr<NameRow> Find(TenantId tenant, std::string_view name);
-  // Up to `limit` that begin with `prefix`, in order, behind `after`.
+  // Returns up to `limit` names that begin with `prefix` and come after `after`, sorted.
   absl::StatusOr<std::vector<NameRow>> List(TenantId tenant, std::string_view prefix,
                                             std::string_view after, size_t limit);
   absl::StatusOr<std::vector<std::pair<TenantId, NameRow>>> All();
   absl::StatusOr<uint64_t> Count(TenantId tenant);
 
-  // Replaces.
+  // Inserts or replaces the row.
   absl::Status Set(TenantId tenant, const NameRow& row);
   absl::Status Remove(TenantId tenant, std::string_view name);
   absl::Status Pin(TenantId tenant, std::string_view name, bool pinned);

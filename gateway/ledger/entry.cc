@@ -10,7 +10,7 @@
 namespace outboard::gateway {
 namespace {
 
-// New fields get a new tag, so that bytes of one layout are never read as another's.
+// A new field needs a new tag, so that bytes of one layout are never read as another's.
 constexpr std::string_view kBodyTag = "outboard.ledger.body.1";
 constexpr std::string_view kEntryTag = "outboard.ledger.entry.1";
 

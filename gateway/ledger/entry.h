@@ -1,4 +1,4 @@
-// An entry of the books in memory, the bytes it is hashed by, and what makes one well formed.
+// A ledger entry in memory, the bytes that its hash covers, and the checks for a well-formed entry.
 // No I/O. Internal to gateway/ledger.
 #pragma once
 
@@ -16,7 +16,8 @@ namespace outboard::gateway {
 
 inline constexpr size_t kHashBytes = 32;
 
-// All that an idempotency key stands for: everything but the entry's place in the books.
+// Everything that an idempotency key identifies: the entry without its number, stamp and chain
+// hash.
 struct EntryBody {
   std::string key;
   std::string memo;
@@ -24,7 +25,7 @@ struct EntryBody {
   std::optional<Charge> charge;  // of a use entry; its amount is that of the revenue line
 };
 
-// The names of accounts that there are; "tenant:<id>" without leading zeros, so that one account
+// True for the name of a possible account. "tenant:<id>" has no leading zeros, so that one account
 // has one name.
 bool IsAccountName(std::string_view name);
 
@@ -32,24 +33,24 @@ bool IsAccountName(std::string_view name);
 absl::Status CheckCharge(const Charge& charge);
 absl::Status CheckTransfer(const Transfer& transfer);
 
-// Sum of the lines is zero (L1), amounts within bounds, accounts known and each named once.
-// INVALID_ARGUMENT.
+// Checks that the lines sum to zero (L1), amounts are within bounds, and accounts are known and
+// each named once. INVALID_ARGUMENT.
 absl::Status CheckLines(const std::vector<LedgerLine>& lines);
 
-// Require what the checks above check.
+// Requires that the checks above have passed.
 EntryBody BodyOf(const Charge& charge);
 EntryBody BodyOf(const Transfer& transfer);
 
-// The key under which a leased device's seconds from `from_s` are posted. No transfer may use such
-// a key.
+// Returns the key under which a leased device's seconds from `from_s` are posted. No transfer may
+// use a key with this prefix.
 std::string UseKey(const LeasedDevice& device, int64_t from_s);
 inline constexpr std::string_view kUseKeyPrefix = "use/";
 
-// SHA-256 over a domain tag and the body's fields, each with its length: no two bodies have the
-// same bytes.
+// Returns SHA-256 over a domain tag and the body's fields, each with its length: no two bodies have
+// the same bytes.
 std::string BodyHash(const EntryBody& body);
 
-// Hash n of L5. The chain starts from 32 zero bytes.
+// Returns hash n of L5 (ledger.h). The chain starts from 32 zero bytes.
 std::string EntryHash(std::string_view previous, int64_t number, WallTime at,
                       std::string_view body_hash);
 

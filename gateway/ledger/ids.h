@@ -16,7 +16,7 @@ struct TenantId {
   auto operator<=>(const TenantId&) const = default;
 };
 
-// The 128-bit name that the gateway draws for a session; `bytes` on the wire are big endian, hi
+// The random 128-bit id of a session, chosen by the gateway; on the wire 16 bytes, big endian, hi
 // first.
 struct SessionId {
   uint64_t hi = 0;
@@ -29,8 +29,8 @@ struct SessionId {
   static std::optional<SessionId> FromBytes(std::string_view bytes);  // exactly 16
 };
 
-// One uninterrupted hold of devices by a session. `grant` counts the grants of that session (1, 2,
-// ...): a device that is released when idle and taken again later is a new lease, so its seconds
+// One uninterrupted use of devices by a session. `grant` counts the grants of that session (1, 2,
+// ...): a device that is released when idle and acquired again later is a new lease, so its seconds
 // count from 0 again and the second ranges in the ledger stay unique. A pair is never used twice.
 struct LeaseId {
   SessionId session;
@@ -38,7 +38,7 @@ struct LeaseId {
   auto operator<=>(const LeaseId&) const = default;
 };
 
-// What is metered and billed: one device of a lease. `device` counts within the session (0 ..
+// One device of a lease: the unit of metering and billing. `device` counts within the session (0 ..
 // devices-1).
 struct LeasedDevice {
   LeaseId lease;
@@ -46,15 +46,15 @@ struct LeasedDevice {
   auto operator<=>(const LeasedDevice&) const = default;
 };
 
-// Nanoseconds of a clock that never jumps, since any epoch that holds for the life of the process:
-// leases and bills. Cores are told the time; they never ask.
+// Nanoseconds of a monotonic clock, since any epoch that holds for the life of the process: for
+// leases and bills. Cores take the time as an argument; they never read a clock.
 struct MonoTime {
   int64_t ns = 0;
   auto operator<=>(const MonoTime&) const = default;
 };
 
-// Milliseconds since 1970 UTC, for people: stamps on rows, expiry of keys. Nothing is computed from
-// it that costs money.
+// Milliseconds since 1970 UTC, for people: stamps on rows, expiry of keys. No cost is computed from
+// it.
 struct WallTime {
   int64_t unix_ms = 0;
   auto operator<=>(const WallTime&) const = default;

@@ -1,4 +1,4 @@
-// Opening and posting. L1 to L8 are in the header; each has its place here:
+// Opening and posting. L1 to L8 are in the header; each is ensured here:
 //   L1, L4  checked before the transaction (entry.cc)
 //   L2, L3  Appender::Place, under the write lock, so that no other process posts in between
 //   L5, L7  Appender::Append and Finish
@@ -23,7 +23,7 @@ absl::Status Damaged(std::string_view what) {
   return absl::DataLossError(absl::StrCat("ledger: ", std::string(what)));
 }
 
-// Adds entries to the books within one write transaction.
+// Appends entries to the ledger within one write transaction.
 class Appender {
  public:
   static absl::StatusOr<Appender> Create(Database& db) {
@@ -62,7 +62,8 @@ class Appender {
                     std::move(set_balance), std::move(set_head));
   }
 
-  // The place of `body`: that of the same entry posted before, or a new one at the end.
+  // Returns the number of `body`: that of the same entry if it was posted before, else the next
+  // one.
   absl::StatusOr<Posting> Place(const EntryBody& body, WallTime now) {
     const std::string body_hash = BodyHash(body);
     by_key_.Reset();
@@ -163,7 +164,7 @@ class Appender {
     return Posting{.number = number_};
   }
 
-  // L6. Returns the account's row.
+  // L6. Returns the account's row id.
   absl::StatusOr<int64_t> AddToBalance(const LedgerLine& line) {
     account_.Reset();
     OB_ASSIGN_OR_RETURN(const bool found, account_.BindText(1, line.account.name).Step());
@@ -192,7 +193,7 @@ class Appender {
       set_head_;
 };
 
-// Bodies have been checked by the caller.
+// The caller has checked the bodies.
 absl::StatusOr<std::vector<Posting>> PostBodies(Database& db, std::span<const EntryBody> bodies,
                                                 WallTime now) {
   std::vector<Posting> postings;
@@ -215,7 +216,7 @@ absl::StatusOr<std::unique_ptr<Ledger>> Ledger::Open(const std::string& path,
   OB_ASSIGN_OR_RETURN(std::unique_ptr<Database> db, Database::Open(path, options));
   if (!options.read_only) {
     const absl::Status status = db->Migrate("ledger", kLedgerSchema);
-    // Our SQL is right on a sound file.
+    // On an intact file our SQL is valid, so an error means damage.
     if (absl::IsInternal(status)) return Damaged("the tables are not those of a ledger");
     if (!status.ok()) return status;
   }

@@ -1,4 +1,4 @@
-// The books: double entry, append-only, idempotent, hash-chained, in one SQLite file.
+// The ledger: double-entry, append-only, idempotent, hash-chained, in one SQLite file.
 //
 // An *entry* is two or more *lines* (account, signed amount) that sum to zero. A line's amount adds
 // to the account's balance; a tenant's balance is what the operator owes the tenant, so credit is
@@ -6,7 +6,7 @@
 //     use       tenant -a, revenue +a        from the meter, for each (lease, device, second range)
 //     transfer  any lines that sum to zero   credit (tenant +a, payments -a), a refund, ...
 //
-// Invariants (the numbers are quoted by the tests; Verify checks all of them):
+// Invariants (the numbers are quoted by the tests; Verify checks L1 to L7):
 //   L1  the lines of each entry sum to zero
 //   L2  an idempotency key has at most one entry, and a second post of it with another body is
 //       refused
@@ -17,15 +17,15 @@
 //       hash n-1, n, stamp, SHA-256(body)), and the head row holds the last number and hash
 //   L6  an account's stored balance is the sum of its lines
 //   L7  stamps never go back, even if the wall clock does
-//   L8  what Post acknowledged is on disk; what it did not is there whole or not at all
+//   L8  an acknowledged Post is on disk; any other is on disk whole or not at all
 //
-// Threads: all methods may be called from any thread; a mutex lets one at a time through. Calls
-// block on the disk, and up to kBusyTimeoutMs on another process that writes: keep them off threads
-// that serve streams. Any number of processes may open the file at once (SQLite's WAL).
+// Threads: any; a mutex serialises all methods. Calls block on the disk, and up to kBusyTimeoutMs
+// on another process that writes: keep them off threads that serve streams. Any number of processes
+// may open the file at once (SQLite's WAL).
 //
 // Errors of every call:
 //     RESOURCE_EXHAUSTED  the disk is full; nothing was written, later posts may succeed
-//     DATA_LOSS           the file is damaged or not ours
+//     DATA_LOSS           the file is damaged, or not one of this program
 //     UNAVAILABLE         the file is locked for too long, or an I/O error
 #pragma once
 
@@ -71,7 +71,7 @@ struct Transfer {
   std::vector<LedgerLine> lines;
 };
 
-// Where an entry stands. A replay gives the position of the first post.
+// The number of an entry. Posting an entry again returns the number of its first post.
 struct Posting {
   int64_t number = 0;
   bool replayed = false;
@@ -101,17 +101,18 @@ class Ledger {
                                                       const storage::OpenOptions& options = {});
 
   // Posts all charges in one transaction: all of them or, on any error, none. `now` stamps them.
-  // Idempotent: posting again what is there returns the same numbers.
+  // Idempotent: posting the same charges again returns the same numbers.
   // Errors:
-  //     INVALID_ARGUMENT     a charge that L4 does not allow, an empty range, more than
-  //                          kChargesPerPostMax of them
+  //     INVALID_ARGUMENT     a charge that breaks L4, an empty range, more than kChargesPerPostMax
+  //                          charges
   //     ALREADY_EXISTS       some of these seconds are charged already, by another range or with
   //                          another body
   //     FAILED_PRECONDITION  seconds before these are not charged yet (a gap), or the tenant,
-  //                          price or grant time is not that of the seconds before
+  //                          price or grant time differs from that of the seconds before
   //     OUT_OF_RANGE         a balance would pass kAmountMaxMicroUsd
   absl::StatusOr<std::vector<Posting>> Post(std::span<const Charge> charges, WallTime now);
 
+  // Posts any lines that sum to zero. Idempotent by the transfer's key.
   // Errors:
   //     INVALID_ARGUMENT  lines do not sum to zero, fewer than two or more than kLinesPerEntryMax
   //                       of them, an account named twice or unknown, a key or memo too long
@@ -119,22 +120,22 @@ class Ledger {
   //     OUT_OF_RANGE      a balance would pass kAmountMaxMicroUsd
   absl::StatusOr<Posting> PostTransfer(const Transfer& transfer, WallTime now);
 
-  // `amount` > 0 for the tenant, from payments.
+  // Transfers `amount` > 0 from payments to the tenant. Errors: as PostTransfer.
   absl::StatusOr<Posting> Credit(TenantId tenant, MicroUsd amount, std::string_view key,
                                  WallTime now);
 
-  // Zero for an account that was never posted to.
+  // Returns zero for an account without entries.
   absl::StatusOr<MicroUsd> Balance(const LedgerAccount& account);
   absl::StatusOr<MicroUsd> Balance(TenantId tenant) {
     return Balance(LedgerAccount::Tenant(tenant));
   }
 
-  // Rows of `account` with numbers above `after`, at most `limit` (<= kStatementRowsMax), oldest
-  // first.
+  // Returns the rows of `account` with numbers above `after`, oldest first, at most `limit` (<=
+  // kStatementRowsMax).
   absl::StatusOr<std::vector<StatementRow>> StatementOf(const LedgerAccount& account,
                                                         int64_t after = 0, int64_t limit = 100);
 
-  // Use posted at or after `since`, by session; over all tenants without one named.
+  // Returns the use posted at or after `since`, by session, of one tenant or of all.
   absl::StatusOr<Usage> UsageOf(TenantId tenant, WallTime since = {});
   absl::StatusOr<Usage> UsageOfAll(WallTime since = {});
   absl::StatusOr<SessionUsage> UsageOfSession(const SessionId& session);  // zeros if never charged

@@ -1,12 +1,12 @@
-// The ledger's tables. Internal to gateway/ledger. Append only: a change is another step at the
-// end.
+// The ledger's tables. Internal to gateway/ledger. Append-only: a change is another migration step
+// at the end.
 #pragma once
 
 namespace outboard::gateway {
 
 // A use entry has its charge in the columns from tenant to to_s, which are NULL in a transfer; its
-// amount is that of line 1. Triggers refuse what would rewrite history by mistake; against intent
-// there is the chain of hashes.
+// amount is that of line 1. Triggers reject statements that would rewrite history by mistake; the
+// chain of hashes reveals deliberate changes.
 inline constexpr const char* kLedgerSchema[] = {
     R"sql(
 CREATE TABLE ledger_account(

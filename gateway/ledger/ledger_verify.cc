@@ -1,4 +1,4 @@
-// Verify: four passes over one snapshot, each against what the writer should have kept.
+// Verify: four passes over one snapshot; each recomputes what the writer should have stored.
 #include <string>
 
 #include "absl/numeric/int128.h"
@@ -22,7 +22,7 @@ absl::Status BrokenEntry(std::string_view invariant, int64_t number, std::string
   return Broken(invariant, absl::StrCat("entry ", number, " ", std::string(what)));
 }
 
-// SQLite's own structure, the agreement of tables and indices, the types of columns.
+// Checks SQLite's own structure, the agreement of tables and indices, the types of columns.
 absl::Status VerifyStructure(Database& db) {
   OB_ASSIGN_OR_RETURN(Statement check, db.Prepare("PRAGMA integrity_check(1)"));
   OB_ASSIGN_OR_RETURN(const bool row, check.Step());
@@ -192,7 +192,7 @@ absl::StatusOr<VerifyReport> Ledger::Verify() {
     OB_RETURN_IF_ERROR(VerifyRanges(*db_));
     return VerifyBalances(*db_);
   });
-  // Our SQL is right on a sound file.
+  // On an intact file our SQL is valid, so an error means damage.
   if (absl::IsInternal(status)) return Broken("structure", "the tables are not those of a ledger");
   if (!status.ok()) return status;
   return report;

@@ -1,5 +1,5 @@
-// Bounds of meter, ledger and accounts. Each is here so that sums fit their types and rows stay
-// small.
+// Limits of meter, ledger and accounts: bounds of one request, one lease and one page. They are
+// chosen so that sums fit their types and rows stay small.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +15,12 @@ inline constexpr int64_t kPricePerHourMaxMicroUsd = 1'000'000'000'000;
 // fits.
 inline constexpr int64_t kAmountMaxMicroUsd = 1'000'000'000'000'000'000;
 
-inline constexpr size_t kMeteredDevicesMax = 1 << 16;  // that one meter follows at once
-inline constexpr size_t kChargesPerPostMax = 1 << 16;  // one transaction
+inline constexpr size_t kMeteredDevicesMax = 1 << 16;  // devices that one meter counts at once
+inline constexpr size_t kChargesPerPostMax = 1 << 16;  // in one transaction
 inline constexpr size_t kLinesPerEntryMax = 16;
 inline constexpr size_t kNameBytesMax = 100;  // names of tenants, keys, workers, accounts
 inline constexpr size_t kMemoBytesMax = 200;
-inline constexpr size_t kStatementRowsMax = 1000;  // one page
+inline constexpr size_t kStatementRowsMax = 1000;  // in one page
 inline constexpr size_t kKeysPerTenantMax = 1000;
 inline constexpr int kBusyTimeoutMs =
     10'000;  // how long one process waits for another's transaction

@@ -58,7 +58,7 @@ absl::Status Meter::Grant(const GrantRequest& request, MonoTime now) {
 // M1, M4.
 void Meter::Advance(State& state, MonoTime now) const {
   if (now <= state.confirmed) return;
-  // Unsigned, since the clock's epoch may be anywhere.
+  // Unsigned, since the clock's epoch is arbitrary.
   const uint64_t span_ns =
       static_cast<uint64_t>(now.ns) - static_cast<uint64_t>(state.confirmed.ns);
   state.confirmed = now;
@@ -144,7 +144,7 @@ Meter::Reading Meter::Read(const LeaseId& lease) const {
        at != devices_.end() && at->first.lease == lease; ++at) {
     const Reading one = Read(at->first);
     sum.seconds += one.seconds;
-    // Saturates: a reading is for display, the ledger refuses what does not fit.
+    // Saturates: a reading is for display; the ledger rejects amounts that do not fit.
     const auto total = Add(sum.amount, one.amount);
     sum.amount = total.ok() ? *total : MicroUsd{kAmountMaxMicroUsd};
   }

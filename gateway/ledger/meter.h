@@ -1,25 +1,24 @@
-// Counts the seconds for which leased devices could be used, and turns whole ones into charges.
+// Counts the seconds for which leased devices were usable, and turns whole seconds into charges.
 //
-// A core: no clock, thread, file or randomness inside. One thread owns it. Time is told, monotonic,
-// and one that is earlier than a time told before counts as that time.
+// A core: no clock, thread, file or randomness inside. One thread owns it. Callers pass the
+// monotonic time; a time before the latest one passed so far counts as the latest.
 //
-// What is counted. A leased device is *usable* from its grant to its release, except while it is
-// paused (BEAM has it, the session queues, state is being moved). Time counts only once it is
-// *confirmed*: Confirm(device, now) says that the device was heard from at `now`; Pause, Resume and
-// Release are such news too. Lose() ends a lease without news, so the time since the last
-// confirmation is never charged: the customer could not use it. Therefore nothing is ever charged
-// that would have to be given back.
+// Usable time. A leased device is *usable* from its grant to its release, except while it is paused
+// (a kernel search uses it, the session queues, state is being moved). Time counts only once it is
+// *confirmed*: Confirm(device, now) reports a sign of life at `now`; Pause, Resume and Release
+// confirm too. Lose() ends a lease without a sign of life, so the time since the last confirmation
+// is never charged: the customer could not use it. Therefore no charge ever has to be refunded.
 //
-// Which seconds. The usable, confirmed time of a leased device is one length, grown over its
-// pauses; each time it reaches another whole second, that second [k, k+1) is charged, once. What is
-// left when the lease ends, always less than one second, is not charged. So a lease of 3.9 s costs
-// 3 seconds per device and so does one of 2.5 s, a pause and 1.4 s.
+// Seconds. The usable, confirmed time of a leased device accumulates over its pauses; each time the
+// sum reaches another whole second, that second [k, k+1) is charged, once. The remainder when the
+// lease ends, always less than one second, is not charged. So a lease of 3.9 s costs 3 seconds per
+// device, and so does one of 2.5 s, a pause and 1.4 s.
 //
 // Amounts. A charge for [from, to) is ChargeAfter(to) - ChargeAfter(from): charges of a lease
-// telescope to ChargeAfter(all its seconds) whatever ranges they were cut into.
+// telescope to ChargeAfter(all its seconds) however the ranges are cut.
 //
-// The caller hands the charges to Ledger::Post and may do so again when it does not know whether
-// that succeeded. Steps never come near either.
+// The caller passes the charges to Ledger::Post and may post them again if it does not know whether
+// that succeeded. Steps never wait for the meter or the ledger.
 #pragma once
 
 #include <cstdint>
@@ -46,16 +45,15 @@ struct Charge {
   bool operator==(const Charge&) const = default;
 };
 
-// Why a device is not usable though leased. Several may hold at once; time counts when none does.
+// Why a leased device is not usable. Several may hold at once; time counts when none does.
 enum class PauseReason : uint8_t { kBeam = 1, kQueueing = 2, kMoving = 4, kOther = 8 };
 
 struct MeterOptions {
-  // Whole seconds gathered into one charge; the rest comes at release. 1 posts every second; more
-  // keep the ledger small, at the risk of not charging that many seconds if the gateway dies.
+  // Whole seconds per charge; the rest is charged at release. 1 posts every second; more keep the
+  // ledger small, at the risk of not charging that many seconds if the gateway dies.
   int64_t seconds_per_charge = 5;
-  // A confirmation this much later than the one before does not vouch for the time between: a
-  // worker that was unheard for its lease's time-to-live has stopped its executors. 0: vouches for
-  // all of it.
+  // A confirmation this long after the one before does not count the time between: a worker without
+  // contact for its lease's time-to-live has stopped its executors. 0: counts all of it.
   int64_t unheard_max_ns = 0;
 };
 
@@ -71,12 +69,13 @@ class Meter {
   explicit Meter(MeterOptions options = {}) : options_(options) {}
 
   // Starts to count at `now`.
-  // Errors: ALREADY_EXISTS  the device of this lease is being metered
+  // Errors: ALREADY_EXISTS  the device of this lease is metered already
   //         OUT_OF_RANGE    price, or a tenant that is not positive
   //         RESOURCE_EXHAUSTED  kMeteredDevicesMax
   absl::Status Grant(const GrantRequest& request, MonoTime now);
 
-  // The device was heard from at `now`. NOT_FOUND: not metered (never granted, or ended); so below.
+  // Confirms that the device was alive at `now`. NOT_FOUND, here and below: not metered (never
+  // granted, or ended).
   absl::StatusOr<std::vector<Charge>> Confirm(const LeasedDevice& device, MonoTime now);
 
   // Setting a reason that is set, or clearing one that is not, changes nothing but confirms.
@@ -85,20 +84,21 @@ class Meter {
   absl::StatusOr<std::vector<Charge>> Resume(const LeasedDevice& device, PauseReason why,
                                              MonoTime now);
 
-  // The orderly end: counts until `now`, returns what is left to charge and forgets the device.
+  // Ends metering in order: counts until `now`, returns the remaining charges and drops the device.
   absl::StatusOr<std::vector<Charge>> Release(const LeasedDevice& device, MonoTime now);
 
-  // The end without news: as Release at the moment of the last confirmation.
+  // Ends metering of a device that is out of contact: as Release at the moment of the last
+  // confirmation.
   absl::StatusOr<std::vector<Charge>> Lose(const LeasedDevice& device);
 
-  // What has been confirmed so far, charged yet or not: for `Done`'s running cost. Zero for a
-  // device unknown.
+  // The confirmed time so far, charged yet or not: for the running cost in `Done`. Zero for an
+  // unknown device.
   struct Reading {
     int64_t seconds = 0;  // whole
     MicroUsd amount;
   };
   Reading Read(const LeasedDevice& device) const;
-  // The sum over the devices of a lease.
+  // Returns the sum over the devices of a lease.
   Reading Read(const LeaseId& lease) const;
 
   size_t metered_count() const { return devices_.size(); }
@@ -111,9 +111,9 @@ class Meter {
     MonoTime confirmed;     // time up to here is in usable_ns or was not usable
     int64_t usable_ns = 0;  // at most kLeaseSecondsMax seconds
     int64_t charged_s = 0;  // <= usable_ns / 1e9
-    uint8_t pauses = 0;     // bits of PauseReason
+    uint8_t pauses = 0;     // set of PauseReason bits
   };
-  using Devices = std::map<LeasedDevice, State>;  // ordered, since charges leave in this order
+  using Devices = std::map<LeasedDevice, State>;  // ordered: charges are returned in this order
 
   void Advance(State& state, MonoTime now) const;
   void Emit(const LeasedDevice& device, State& state, int64_t at_least_s,

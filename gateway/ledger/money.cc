@@ -38,7 +38,7 @@ MicroUsd ChargeAfter(MicroUsd price_per_hour, int64_t seconds) {
 }
 
 std::string ToString(MicroUsd amount) {
-  // The magnitude as unsigned, because the smallest int64 has no positive twin.
+  // Unsigned magnitude, because the smallest int64 has no positive counterpart.
   const uint64_t magnitude = amount.value < 0 ? 0 - static_cast<uint64_t>(amount.value)
                                               : static_cast<uint64_t>(amount.value);
   return absl::StrFormat("%s$%d.%06d", amount.value < 0 ? "-" : "", magnitude / 1'000'000,

@@ -1,4 +1,4 @@
-// Money is an integer number of micro-USD. What does not fit is an error (OUT_OF_RANGE),
+// Money is an integer number of micro-USD. An amount that does not fit is an error (OUT_OF_RANGE),
 // never a wrapped number.
 #pragma once
 
@@ -14,12 +14,11 @@ namespace outboard::gateway {
 struct MicroUsd {
   int64_t value = 0;
   auto operator<=>(const MicroUsd&) const = default;
-  // Never overflows for amounts that CheckAmount lets in, and none other gets past a module
-  // boundary.
+  // Never overflows for amounts that pass CheckAmount; module boundaries reject all others.
   MicroUsd operator-() const { return MicroUsd{-value}; }
 };
 
-// 0.50 USD an hour for each device: the one place that says so. The gateway's flag overrides it.
+// 0.50 USD an hour for each device. This is its only definition; the gateway's flag overrides it.
 inline constexpr MicroUsd kDefaultPricePerHour{500'000};
 
 // OUT_OF_RANGE beyond +-kAmountMaxMicroUsd.
@@ -30,13 +29,13 @@ absl::Status CheckPrice(MicroUsd price_per_hour);
 // The checked sum. OUT_OF_RANGE as CheckAmount, for either term or the sum.
 absl::StatusOr<MicroUsd> Add(MicroUsd a, MicroUsd b);
 
-// What one device costs after `seconds` whole seconds of a lease: floor(price_per_hour * seconds /
-// 3600). A range of seconds costs the difference of two of these, so that rounding never drifts,
-// however the ranges are cut. Requires a price that CheckPrice lets in and 0 <= seconds <=
+// Returns the cost of one device after `seconds` whole seconds of a lease: floor(price_per_hour *
+// seconds / 3600). A range of seconds costs the difference of two of these, so rounding never
+// drifts, however the ranges are cut. Requires a price that passes CheckPrice and 0 <= seconds <=
 // kLeaseSecondsMax; checked (OB_CHECK).
 MicroUsd ChargeAfter(MicroUsd price_per_hour, int64_t seconds);
 
-// "$1.234567", "-$0.000139": all six digits, since a bill is compared by eye.
+// Returns "$1.234567" or "-$0.000139": all six digits, because people compare bills by eye.
 std::string ToString(MicroUsd amount);
 
 }  // namespace outboard::gateway

@@ -10,7 +10,7 @@
 namespace outboard::gateway {
 namespace {
 
-// As ToString, without the sign of the currency: for a program that reads decimals.
+// As ToString, without the currency sign: for a program that parses decimals.
 std::string Decimal(MicroUsd amount) {
   std::string text = ToString(amount);
   text.erase(text.find('$'), 1);
@@ -24,7 +24,7 @@ std::string ToString(WallTime time) {
                           absl::UTCTimeZone());
 }
 
-// No value below needs escaping: hex, digits and stamps.
+// No value below needs escaping: hex digits, numbers and time stamps.
 std::string UsageJson(const Usage& usage) {
   std::string out = "{\"sessions\": [";
   for (size_t i = 0; i < usage.sessions.size(); ++i) {

@@ -54,7 +54,7 @@ std::string Authenticator::Bearer(const grpc::CallbackServerContext& context) {
 }
 
 bool IsLocalPeer(std::string_view peer) {
-  // "fd:": by the socket for this machine's own (abstract_listener.h).
+  // "fd:" is a peer on the socket for this machine only (abstract_listener.h).
   for (std::string_view local : {"unix:", "fd:", "ipv4:127.", "ipv6:[::1]", "ipv6:%5B::1%5D"}) {
     if (peer.starts_with(local)) return true;
   }

@@ -1,4 +1,5 @@
-// Who is calling: API keys of clients, the fleet token of workers.
+// Authenticates callers: clients by API key, workers by fleet token. Threads: any; Client and Check
+// read the disk.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -16,8 +17,8 @@ namespace outboard::gateway {
 
 class Authenticator final : public ClientAuth {
  public:
-  // `everybody`: without keys, all are this tenant.
-  // `listens_locally`: nobody but this machine can connect.
+  // `everybody`: if set, keys are not checked and all clients are this tenant.
+  // `listens_locally`: only this machine can connect.
   Authenticator(Accounts* accounts, std::optional<TenantId> everybody, std::string fleet_token,
                 bool listens_locally);
 
@@ -28,10 +29,10 @@ class Authenticator final : public ClientAuth {
   // UNAUTHENTICATED: a wrong token, or, where there is none, a peer that is not of this machine.
   absl::Status Worker(const grpc::CallbackServerContext& context) const;
 
-  // The same of one that is certainly of this machine.
+  // As Worker for a peer that is known to be on this machine.
   absl::Status LocalWorker(const std::string& token) const;
 
-  // The value of `authorization: Bearer`; "" if there is none.
+  // Returns the value of `authorization: Bearer`; "" if there is none.
   static std::string Bearer(const grpc::CallbackServerContext& context);
 
  private:

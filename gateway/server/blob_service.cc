@@ -67,8 +67,8 @@ grpc::ServerUnaryReactor* BlobService::Answer(grpc::CallbackServerContext* conte
   return reactor;
 }
 
-// Chunks one after the other, each in pieces. Every piece is handled on the pool and the next is
-// read after it.
+// Receives chunks one after the other, each in pieces. Every piece is handled on the pool, and the
+// next is read after it.
 class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
  public:
   UploadStream(BlobService* service, grpc::CallbackServerContext* context, grpc::ByteBuffer* reply)
@@ -125,9 +125,9 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
     return absl::OkStatus();
   }
 
-  // A piece comes from the socket in slices of 8 KiB. Written one by one they would each be a
-  // system call that begins and ends within a page of the file; so they are put together, in memory
-  // that stays in the cache until it is hashed and written.
+  // A piece comes from the socket in slices of 8 KiB. Written one by one, each would be a system
+  // call that begins and ends within a page of the file; so they are joined in memory that stays in
+  // the cache until it is hashed and written.
   std::string_view Joined(const wire::BlobPieceView& piece) {
     joined_.clear();
     for (const grpc::Slice& slice : piece.data)
@@ -158,13 +158,14 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
   std::string joined_;
   proto::UploadReply stored_;
   std::optional<TenantId> tenant_;
-  std::unique_ptr<TransferLimiter::Transfer> transfer_;  // with tenant_
+  std::unique_ptr<TransferLimiter::Transfer> transfer_;  // set together with tenant_
   std::unique_ptr<BlobStore::Writer> writer_;
   wire::Hash chunk_{};
   uint32_t chunk_bytes_ = 0;
 };
 
-// The chunks asked for, each read whole, checked and cut into pieces of the same memory.
+// Sends the requested chunks; each is read whole, verified, and split into pieces that share its
+// memory.
 class BlobService::DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
   DownloadStream(BlobService* service, grpc::CallbackServerContext* context,
@@ -228,9 +229,9 @@ class BlobService::DownloadStream final : public grpc::ServerWriteReactor<grpc::
   TenantId tenant_{};
   std::unique_ptr<TransferLimiter::Transfer> transfer_;
   std::vector<wire::Hash> chunks_;
-  size_t next_ = 0;  // of chunks_
+  size_t next_ = 0;  // index into chunks_
   std::shared_ptr<const std::string> bytes_;
-  size_t at_ = 0;  // of bytes_
+  size_t at_ = 0;  // offset in bytes_
   grpc::ByteBuffer buffer_;
 };
 
@@ -254,7 +255,7 @@ grpc::ServerReadReactor<grpc::ByteBuffer>* BlobService::Upload(grpc::CallbackSer
 grpc::ServerUnaryReactor* BlobService::Commit(grpc::CallbackServerContext* context,
                                               const proto::CommitRequest* request,
                                               proto::CommitReply* reply) {
-  // What a worker uploads for its session stays until the session says what for, or ends.
+  // A worker's upload stays until the session names its purpose (Keep), or ends.
   const std::optional<SessionId> session = Caller::Of(*context).session;
   return Answer(context, [this, request, session](TenantId tenant) {
     auto hashes = ToHashes(request->chunks());

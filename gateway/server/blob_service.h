@@ -1,9 +1,9 @@
-// The Blobs service (cloud.proto): chunks in, chunks out, roots named. What may be seen is the
-// store's to decide; here pieces are put together in order and passed on without a copy through a
+// The Blobs service (cloud.proto): receives and sends chunks, commits roots. The store decides
+// which blobs a tenant may see; this class assembles pieces in order, without a copy through a
 // message.
 //
-// Threads: any. Disk and hashing happen on the pool; a stream has one job there at a time, so a
-// client that sends faster than the disk writes waits.
+// Threads: any. Disk and hashing happen on the pool; a stream has one job there at a time, which is
+// the backpressure on a client that sends faster than the disk writes.
 #pragma once
 
 #include <chrono>
@@ -52,7 +52,8 @@ class BlobService final
   class UploadStream;
   class DownloadStream;
 
-  // UNAUTHENTICATED: no key, a wrong one. PERMISSION_DENIED: no executor of such a session.
+  // Errors: UNAUTHENTICATED    no key, or a wrong one
+  //         PERMISSION_DENIED  not an executor of the session that it names
   absl::StatusOr<TenantId> TenantOf(const Caller& caller);
   grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
                                    std::function<absl::Status(TenantId)> body);

@@ -1,6 +1,5 @@
-// What a call says about who makes it: a client's key, or the names of a session and of the
-// executor that works for it (fleet.proto, Attach). Read while the call is begun; judged on the
-// pool.
+// The credentials in a call's metadata: a client's key, or the ids of a session and of the executor
+// that works for it (fleet.proto, Attach). Read when the call begins; checked on the pool.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -15,7 +14,7 @@ namespace outboard::gateway {
 
 struct Caller {
   std::string bearer;
-  // Both or neither. Whether they belong together is CoreDriver::TenantOf's to say.
+  // Both are set or neither. Hub::TenantOf checks that they belong together.
   std::optional<SessionId> session;
   Token token;
 

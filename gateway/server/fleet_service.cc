@@ -33,7 +33,7 @@ grpc::ServerUnaryReactor* FleetService::Keep(grpc::CallbackServerContext* contex
     const SessionId session = *caller.session;
     const auto tenant = driver_->TenantOf(session, caller.token);
     if (absl::IsUnavailable(tenant.status())) return finish(tenant.status());
-    // Not PERMISSION_DENIED: it was this session's executor, once.
+    // Not PERMISSION_DENIED: it once was this session's executor.
     if (!tenant.ok()) return finish(absl::AbortedError(tenant.status().message()));
     if (request->what() == proto::KeepRequest::CHECKPOINT)
       return catalogue_->KeepCheckpoint(*tenant, session, request->name(), *manifest, finish);

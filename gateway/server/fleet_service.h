@@ -1,4 +1,4 @@
-// The Fleet service (fleet.proto): workers and their executors. What executors store becomes the
+// FleetService (fleet.proto): workers and their executors. Blobs that an executor stores become the
 // session's snapshot, or a checkpoint, here.
 //
 // Threads: any. Disk is read on the pool.

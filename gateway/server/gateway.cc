@@ -39,7 +39,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kStreamsEndWithin{2000};
 
-// The one place where the server gets its credentials; TLS comes here.
+// The only place where the server gets its credentials; TLS would be added here.
 std::shared_ptr<grpc::ServerCredentials> ServerCredentialsFor(const std::string& address) {
   return grpc::InsecureServerCredentials();
 }
@@ -54,7 +54,7 @@ bool IsLocalAddress(const std::string& address) {
 void SetLimits(grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(static_cast<int>(wire::kMessageBytesMax));
   builder.SetMaxSendMessageSize(static_cast<int>(wire::kMessageBytesMax));
-  // gRPC would inflate a bomb before it checks the size.
+  // gRPC would inflate a compression bomb before it checks the size.
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 20'000);
@@ -141,7 +141,7 @@ class Gateway::Impl {
       if (!past.ok()) return past.status();
       if (absl::Status status = RestoreSnapshot(session.row); !status.ok()) {
         Log(absl::StrCat("a snapshot is not whole any more: ", status.ToString()));
-        session.row.recoverable = false;  // from the beginning, its client has let go of
+        session.row.recoverable = false;  // the client no longer has its first items
         session.row.snapshot_root.clear();
       }
       driver_->Restore(session, *past);
@@ -200,8 +200,8 @@ class Gateway::Impl {
     return absl::OkStatus();
   }
 
-  // Programs on this machine that are told to go to our port come by a unix socket, which takes
-  // half as long (client/session/link/local_socket.h).
+  // Programs on this machine that connect to our port use a unix socket instead, which takes half
+  // as long (client/session/link/local_socket.h).
   void ListenLocally() {
     auto listener = AbstractListener::Listen("outboard-" + address_, [this](int fd) {
       fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);

@@ -13,7 +13,7 @@ namespace outboard::gateway {
 namespace {
 constexpr std::chrono::seconds kTryAgainAfter{1};
 
-// Worth another try: the file may be writable again.
+// True if a retry may succeed: the file may be writable again.
 bool IsPassing(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
 }
@@ -69,7 +69,7 @@ void LedgerWriter::Work() {
   for (;;) {
     wake_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
     if (jobs_.empty()) return;
-    Job& job = jobs_.front();  // stays at the front until it is done; others only push behind it
+    Job& job = jobs_.front();  // stays at the front until it is done; others only append
     lock.unlock();
     absl::Status status;
     if (job.write != nullptr)
@@ -94,7 +94,7 @@ void LedgerWriter::Work() {
   }
 }
 
-// Nobody's goodbye waits for a disk.
+// Runs the jobs of ThenOrAtOnce, which do not wait for the disk.
 void LedgerWriter::SayGoodbyes(std::unique_lock<std::mutex>& lock) {
   const auto first = std::stable_partition(jobs_.begin(), jobs_.end(),
                                            [](const Job& job) { return job.goodbye == nullptr; });

@@ -1,10 +1,10 @@
-// One thread for the accounts file: postings, session and lease rows, in the order in which they
-// were handed over, so that neither gRPC's threads nor the driver's lock ever wait for the disk.
+// Writes the accounts file on one thread: postings, session and lease rows, in the order of the
+// calls, so that neither gRPC's threads nor the hub's lock ever wait for the disk.
 //
-// A posting that cannot be written (disk full, file locked) is kept and tried again every second,
-// and what comes after waits behind it: the books never skip a second. The ledger's own idempotency
-// makes a doubtful one safe to repeat. Meanwhile `trouble` says so, and the gateway opens no new
-// sessions; what waits is a posting every few seconds of each session that already ran.
+// A posting that cannot be written (disk full, file locked) is retried every second, and all later
+// writes wait for it: the ledger never skips a second. A retry is safe even if the first attempt
+// succeeded, since postings are idempotent. Meanwhile trouble() is not OK, and the gateway opens no
+// new sessions; the queue grows only by a posting every few seconds per running session.
 #pragma once
 
 #include <condition_variable>
@@ -39,7 +39,7 @@ class LedgerWriter final : public WriteQueue {
 
  private:
   struct Job {
-    std::function<absl::Status()> write;  // one of the three
+    std::function<absl::Status()> write;  // exactly one of the three is set
     std::function<void(absl::Status)> then;
     std::function<void()> goodbye;
   };

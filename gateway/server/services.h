@@ -1,4 +1,5 @@
-// The gRPC services: each method makes a stream or a job. Nothing is decided here.
+// CloudService and AccountService (cloud.proto, account.proto): each method starts a stream or a
+// job on the pool. No decisions are made here.
 #pragma once
 
 #include <memory>

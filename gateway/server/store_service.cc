@@ -57,7 +57,8 @@ grpc::ServerUnaryReactor* StoreService::Get(grpc::CallbackServerContext* context
   });
 }
 
-// Answers when it is on the disk, from the store's thread: none of the pool waits for that.
+// Answers when the name is on the disk, from the store's thread: no thread of the pool waits for
+// that.
 grpc::ServerUnaryReactor* StoreService::Set(grpc::CallbackServerContext* context,
                                             const proto::StoreSetRequest* request,
                                             proto::StoreSetReply* reply) {

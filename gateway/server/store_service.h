@@ -1,5 +1,5 @@
-// The Store service (store.proto): names of a tenant and what is under them. The catalogue decides;
-// here requests become its calls. Threads: any; disk and SQL on the pool.
+// StoreService (store.proto): a tenant's names and their contents. Translates requests into calls
+// of BlobRetention, which decides. Threads: any; disk and SQL on the pool.
 #pragma once
 
 #include "base/work_queue.h"

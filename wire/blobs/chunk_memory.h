@@ -1,7 +1,7 @@
-// Memory for chunks on their way, kept for the next one: getting 4 MiB from the system for each
-// would cost a page fault for every 4 KiB.
+// A pool of chunk buffers: allocating 4 MiB from the system for each chunk would cost a page fault
+// per 4 KiB.
 //
-// Threads: any. Memory may outlive the ChunkMemory that gave it, e.g. in gRPC's buffers.
+// Threads: any. A buffer may outlive the ChunkMemory that it came from, e.g. in gRPC's buffers.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace outboard::wire {
 
 class ChunkMemory {
  public:
-  // kBlobChunkBytes, uninitialised.
+  // Returns a buffer of kBlobChunkBytes, uninitialised; it returns to the pool with its last owner.
   std::shared_ptr<char> Take() {
     std::unique_ptr<char[]> block;
     {

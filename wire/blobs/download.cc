@@ -23,7 +23,8 @@ namespace outboard::wire {
 
 namespace {
 
-// In one call: enough to keep the line busy, few enough that stripes end at about the same time.
+// Chunks per call: enough to keep the connection busy, few enough that stripes end at about the
+// same time.
 constexpr size_t kChunksPerCall = 8;
 
 using Reader = grpc::ClientReader<grpc::ByteBuffer>;
@@ -62,7 +63,7 @@ class Download {
     }
   }
 
-  // Chunks that the file has already are not wanted.
+  // Does not request chunks that the file has already.
   absl::Status LookIntoFile() {
     std::deque<size_t> looked_at;
     looked_at.swap(wanted_);
@@ -99,7 +100,7 @@ class Download {
   }
 
  private:
-  // Where a chunk belongs in the file.
+  // The position of a chunk in the file.
   struct Place {
     Hash hash;
     uint64_t offset = 0;
@@ -125,13 +126,13 @@ class Download {
       if (batch.empty()) return absl::OkStatus();
       absl::Status status = Fetch(stripe, batch);
       std::lock_guard lock(mutex_);
-      wanted_.insert(wanted_.end(), batch.begin(), batch.end());  // those that did not come
+      wanted_.insert(wanted_.end(), batch.begin(), batch.end());  // those that did not arrive
       if (!status.ok()) return status;
     }
     return absl::OkStatus();
   }
 
-  // Takes from `batch` what has come and is on disk.
+  // Removes from `batch` the chunks that arrived and are on disk.
   absl::Status Fetch(int stripe, std::deque<size_t>& batch) {
     const auto& channel = connections_.channels[static_cast<size_t>(stripe)];
     proto::DownloadRequest request;
@@ -144,7 +145,7 @@ class Download {
                                                                       call.context(), request));
     absl::Status status;
     std::optional<ChunkHasher> hasher;
-    size_t at = 0;  // of the first of batch
+    size_t at = 0;  // offset within the first chunk of batch
     grpc::ByteBuffer buffer;
     while (status.ok() && reader->Read(&buffer)) {
       auto piece = DecodeBlobPiece(buffer);
@@ -196,7 +197,7 @@ class Download {
   ChunkMemory memory_;
   TransferStripes stripes_;
   std::mutex mutex_;
-  std::deque<size_t> wanted_;  // of places_
+  std::deque<size_t> wanted_;  // indices into places_
   std::atomic<uint64_t> received_bytes_{0};
   uint64_t kept_bytes_ = 0;
 };

@@ -18,7 +18,8 @@ namespace {
 // Tags of BlobPiece's fields: number << 3 | type (0: varint, 2: bytes).
 constexpr uint8_t kChunkTag = 1 << 3 | 2, kChunkBytesTag = 2 << 3, kOffsetTag = 3 << 3,
                   kDataTag = 4 << 3 | 2;
-// The hash, two numbers, the last tag and a length, of at most five bytes each number.
+// The largest head: the hash, two numbers, the last tag and a length, each number at most five
+// bytes.
 constexpr size_t kHeadBytesMax = 2 + kHashBytes + 2 * 6 + 6;
 
 class HeadWriter {
@@ -39,8 +40,8 @@ class HeadWriter {
   size_t size_ = 0;
 };
 
-// Reads the head as this file writes it. Whatever else a BlobPiece may look like (other orders,
-// unknown fields, longer numbers) is left to protobuf.
+// Parses the head as this file writes it. All other forms of a BlobPiece (other orders, unknown
+// fields, longer numbers) are left to protobuf.
 class HeadReader {
  public:
   explicit HeadReader(const std::vector<grpc::Slice>& slices) {
@@ -154,7 +155,7 @@ absl::StatusOr<BlobPieceView> DecodeBlobPiece(const grpc::ByteBuffer& buffer) {
 
 grpc::Slice SliceOf(std::shared_ptr<const void> owner, const char* begin, size_t size) {
   using Owner = std::shared_ptr<const void>;
-  // gRPC never writes into a slice that it was given.
+  // gRPC never writes into a slice passed to it.
   return grpc::Slice(
       const_cast<char*>(begin), size, [](void* held) { delete static_cast<Owner*>(held); },
       new Owner(std::move(owner)));

@@ -1,8 +1,8 @@
-// BlobPiece (cloud.proto) as gRPC's own buffers: the bytes of a blob go from memory to the socket,
-// and from the socket to the disk, without a copy through a message.
+// Encodes and decodes BlobPiece (cloud.proto) as gRPC's own buffers: the bytes of a blob go from
+// memory to the socket, and from the socket to the disk, without a copy through a message.
 //
-// What is written is the protobuf encoding of the message, so either side may be an ordinary stub.
-// Threads: any; nothing is kept.
+// The format is the protobuf encoding of the message, so either side may be an ordinary stub.
+// Threads: any; no state.
 #pragma once
 
 #include <grpcpp/support/byte_buffer.h>
@@ -22,18 +22,19 @@ struct BlobPieceView {
   Hash chunk{};
   uint32_t chunk_bytes = 0;
   uint32_t offset = 0;
-  std::vector<grpc::Slice> data;  // in order
+  std::vector<grpc::Slice> data;  // consecutive
   size_t data_bytes = 0;
 };
 
-// `data` is referred to, not copied; it lives as long as any slice of it.
+// Refers to `data` without a copy; `data` must live as long as any slice of it.
 grpc::ByteBuffer EncodeBlobPiece(const Hash& chunk, uint32_t chunk_bytes, uint32_t offset,
                                  grpc::Slice data);
 
-// Errors: INVALID_ARGUMENT  not a BlobPiece, or a hash that has not 32 bytes
+// Errors: INVALID_ARGUMENT  not a BlobPiece, or a hash that is not 32 bytes long
 absl::StatusOr<BlobPieceView> DecodeBlobPiece(const grpc::ByteBuffer& buffer);
 
-// Bytes [begin, begin + size) of memory that `owner` keeps alive, for as long as gRPC needs them.
+// Returns bytes [begin, begin + size) of memory that `owner` keeps alive as long as gRPC needs
+// them.
 grpc::Slice SliceOf(std::shared_ptr<const void> owner, const char* begin, size_t size);
 
 }  // namespace outboard::wire

@@ -40,7 +40,8 @@ absl::Status TransferStripes::Check() const {
   return options_.check ? options_.check() : absl::OkStatus();
 }
 
-// Until all have ended. What it returns stands above what they say: they were told to stop.
+// Waits until all stripes have ended. Its result takes precedence over theirs: they were told to
+// stop.
 absl::Status TransferStripes::Watch(std::unique_lock<std::mutex>& lock, int count) {
   absl::Status status;
   uint64_t seen = ticks_;

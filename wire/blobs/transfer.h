@@ -1,10 +1,10 @@
-// What uploads and downloads of blobs share: the connections, what may be waited for, and the
-// threads that move chunks side by side (one a connection, "stripes").
+// The common part of blob uploads and downloads: connections, timeouts, and the threads that move
+// chunks in parallel (one per connection, "stripes").
 //
-// Bulk bytes have connections of their own, so that no step of a session waits behind them;
-// several, since one TCP connection does not fill a long line. A transfer ends by itself: where
-// nothing moves for `stalled_after` it is DEADLINE_EXCEEDED, and keepalive of the channels ends
-// dead connections before that. Threads: a transfer blocks its caller and may be cancelled from any
+// Bulk bytes have connections of their own, so that no step of a session waits for them; several,
+// since one TCP connection does not fill a long line. A transfer always ends: without progress for
+// `stalled_after` it fails with DEADLINE_EXCEEDED, and keepalive of the channels ends dead
+// connections before that. Threads: a transfer blocks its caller and may be cancelled from any
 // thread.
 #pragma once
 
@@ -30,30 +30,30 @@ namespace outboard::wire {
 
 struct BlobConnections {
   std::vector<std::shared_ptr<grpc::Channel>> channels;            // at least one
-  std::vector<std::pair<std::string, std::string>> metadata = {};  // of every call: whose blobs
+  std::vector<std::pair<std::string, std::string>> metadata = {};  // of every call: authentication
 };
 
 struct TransferOptions {
-  // Some ten times a second and at the end, in the caller's thread.
+  // Called about ten times a second and at the end, in the caller's thread.
   std::function<void(const TransferProgress&)> progress = {};
   const std::atomic<bool>* cancelled = nullptr;  // true: ends with CANCELLED
-  // As often, in the caller's thread too: not OK ends the transfer with it.
+  // Called as often, in the caller's thread too: an error ends the transfer and is its result.
   std::function<absl::Status()> check = {};
   std::chrono::milliseconds stalled_after{60'000};
-  // A connection that breaks is made again for so long without any progress.
+  // Reconnects a broken connection until no progress was made for this long.
   std::chrono::milliseconds retry_for{30'000};
 };
 
-// The threads of one transfer, and its one word about how far it is.
+// The threads of one transfer and its progress.
 class TransferStripes {
  public:
   TransferStripes(const TransferOptions& options, uint64_t total_bytes);
 
-  // Calls work(0), work(1) ... work(count - 1) side by side and waits for all; the first that fails
+  // Calls work(0), work(1) ... work(count - 1) in parallel and waits for all; the first that fails
   // stops the others and is the result. CANCELLED, DEADLINE_EXCEEDED as above.
   absl::Status Run(int count, const std::function<absl::Status(int stripe)>& work);
-  // As Run, again and again while it is UNAVAILABLE, as `retry_for` allows; `again` comes before
-  // each time but the first.
+  // As Run, but repeats while the result is UNAVAILABLE, as `retry_for` allows; calls `again`
+  // before each repetition.
   absl::Status RunWithRetries(int count, const std::function<absl::Status(int stripe)>& work,
                               const std::function<void()>& again);
 
@@ -61,10 +61,10 @@ class TransferStripes {
   bool stopping() const { return stopping_; }
   void Moved(uint64_t bytes);
   void SetSaved(uint64_t bytes);
-  // Of what was moved nobody knows whether it has arrived.
+  // Resets the count of moved bytes, of which it is unknown whether they arrived.
   void ForgetMoved() { moved_ = 0; }
 
-  // A call's context, cancelled when the transfer stops.
+  // The gRPC context of a call; cancelled when the transfer stops.
   class Call {
    public:
     Call(TransferStripes* stripes, const BlobConnections& connections);
@@ -81,9 +81,9 @@ class TransferStripes {
   TransferProgress progress() const;
 
  private:
-  void Stop();  // under mutex_
+  void Stop();  // requires mutex_
   absl::Status Watch(std::unique_lock<std::mutex>& lock, int count);
-  absl::Status Check() const;  // whether the caller still wants it
+  absl::Status Check() const;  // an error: the caller ended the transfer
 
   const TransferOptions& options_;
   const uint64_t total_bytes_;

@@ -1,10 +1,10 @@
 // Invariants
-//   U1  plan_ and held_ are touched under mutex_ only; reading, hashing and sending happen outside
+//   U1  plan_ and held_ are accessed under mutex_ only; reading, hashing and sending happen outside
 //       it.
 //   U2  A chunk counts as there only when the stream that carried it has ended with OK: a stripe
-//       ends its stream before it returns, and names are committed after that.
-//   U3  What is sent is hashed here too, so that a name from an index which is not that of the
-//       bytes is found before they leave.
+//       ends its stream before it returns, and blobs are committed after that.
+//   U3  Bytes are hashed when they are sent, so a wrong name from an index is detected before the
+//       bytes leave.
 #include "wire/blobs/upload.h"
 
 #include <grpcpp/impl/rpc_method.h>
@@ -34,7 +34,7 @@ constexpr std::string_view kStaleName = "a blob is not what its name said";
 
 using Writer = grpc::ClientWriter<grpc::ByteBuffer>;
 
-// As the generated stub makes one, but of buffers.
+// Starts the call as the generated stub does, but with raw buffers.
 std::unique_ptr<Writer> StartUpload(const std::shared_ptr<grpc::Channel>& channel,
                                     grpc::ClientContext* context, proto::UploadReply* reply) {
   const grpc::internal::RpcMethod method("/outboard.proto.Blobs/Upload",
@@ -74,7 +74,7 @@ class Upload {
       }
       status = Commit(uploaded.names);
       if (status.ok()) break;
-      // A chunk that was there when it was asked for may have had to make room since.
+      // A chunk that was present when asked for may have been evicted since.
       if (!absl::IsNotFound(status) || std::exchange(asked_again, true)) return status;
       Again();
     }
@@ -103,7 +103,7 @@ class Upload {
       if (stripes_.stopping()) return {};
       BlobUploadPlan::Job job = plan_.Next();
       if (job.what != BlobUploadPlan::Do::kWait) return job;
-      // A stop is noticed a little later.
+      // A stop is noticed at most 50 ms later.
       changed_.wait_for(lock, std::chrono::milliseconds(50));
     }
   }
@@ -129,7 +129,7 @@ class Upload {
         }
         bool broken = false;
         status = Send(*writer, job.chunk, broken);
-        if (broken) break;  // Finish says why
+        if (broken) break;  // Finish returns the reason
       }
       changed_.notify_all();
     }
@@ -253,7 +253,7 @@ class Upload {
   std::condition_variable changed_;
   BlobUploadPlan plan_;
   std::map<size_t, std::shared_ptr<char>> held_;
-  std::optional<size_t> stale_;  // the blob whose name is wrong
+  std::optional<size_t> stale_;  // the blob whose known name is wrong
   TransferStripes stripes_;
   std::atomic<uint64_t> sent_bytes_{0}, wire_bytes_{0};
 };
@@ -270,7 +270,7 @@ absl::StatusOr<Uploaded> UploadBlobs(const BlobConnections& connections,
       return absl::ResourceExhaustedError(absl::StrCat(
           "a blob of ", source.size_bytes, " bytes; limit ", kBlobChunksMax * kBlobChunkBytes));
     }
-    // A name that cannot be of so many bytes is as good as none.
+    // Ignores a name that does not match the blob's size.
     const bool named = source.name.has_value() && source.name->chunks.size() == chunks;
     blobs.push_back({source.size_bytes, named ? &*source.name : nullptr});
   }

@@ -1,10 +1,10 @@
-// Uploads blobs: asks which chunks are missing, sends those side by side over several connections,
-// names the wholes. Hashing, asking and sending overlap; what is sent is verified over there before
-// anybody sees it.
+// Uploads blobs: asks which chunks are missing, sends those in parallel over several connections,
+// then commits the blobs. Hashing, asking and sending overlap. The server verifies each chunk
+// before it becomes visible.
 //
-// A transfer that broke off may be made again and sends only what did not arrive; broken
-// connections are made again by itself (TransferOptions). Memory: some twenty chunks, whatever the
-// blobs' sizes. Threads: blocks its caller; sources are read from several threads at once.
+// An upload that broke off can be repeated and sends only missing chunks; broken connections are
+// reconnected automatically (TransferOptions). Memory: about twenty chunks, whatever the blobs'
+// sizes. Threads: blocks its caller; sources are read from several threads at once.
 #pragma once
 
 #include <span>
@@ -15,10 +15,10 @@
 
 namespace outboard::wire {
 
-// Returns when all blobs are there, whole and named.
-// Errors: UNAVAILABLE         the connection broke, and could not be made again
+// Returns when all blobs are stored and committed.
+// Errors: UNAVAILABLE         the connection broke, and could not be restored
 //         RESOURCE_EXHAUSTED  a blob over kBlobChunksMax chunks; the cloud's disk or quota
-//         UNAUTHENTICATED, CANCELLED, DEADLINE_EXCEEDED; what a source's read returns
+//         UNAUTHENTICATED, CANCELLED, DEADLINE_EXCEEDED; errors of a source's read
 absl::StatusOr<Uploaded> UploadBlobs(const BlobConnections& connections,
                                      std::span<const BlobSource> sources,
                                      const TransferOptions& options = {});

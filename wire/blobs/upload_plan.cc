@@ -8,7 +8,7 @@
 namespace outboard::wire {
 
 namespace {
-// Fewer are asked for only where no more come for now: a question costs a round trip.
+// Asks for fewer only if no more come for now: each request costs a round trip.
 constexpr size_t kAskAtLeast = 4;
 }  // namespace
 
@@ -35,7 +35,7 @@ BlobUploadPlan::BlobUploadPlan(std::span<const Blob> blobs, size_t held_max) : h
   first_.push_back(entries_.size());
 }
 
-// Hashed chunks queue to be asked for, once for each hash.
+// Queues hashed chunks to be asked for, once for each hash.
 void BlobUploadPlan::Set(size_t i, State state) {
   Entry& entry = entries_[i];
   if (state == State::kHashed && first_with_.emplace(entry.chunk.hash, i).first->second != i)

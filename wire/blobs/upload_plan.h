@@ -1,13 +1,13 @@
-// What an upload does next: reads and hashes chunks, asks which of them are missing, sends those.
-// Asking and sending overlap with hashing, so that the line is busy from the first chunk on.
+// Schedules the jobs of an upload: read and hash chunks, ask which of them are missing, send those.
+// Asking and sending overlap with hashing, so that the connection is busy from the first chunk on.
 //
-// Without I/O. Threads: one at a time. Chunks are counted through all blobs of the upload, from 0.
+// No I/O. Threads: one at a time. Chunks are numbered across all blobs of the upload, from 0.
 //
 //   unread --kHash--> hashed --kAsk--> there
 //                                 \--> missing --kSend--> sent
-// A chunk of a blob whose name is known begins as hashed; one whose hash came before is there,
-// since the other is sent. Again() makes all that have a hash hashed again: only the end of its
-// stream says that a chunk has arrived.
+// A chunk of a blob with a known name begins as hashed; a chunk whose hash occurred before counts
+// as there, since the other one is sent. Again() returns all chunks with a hash to hashed: only the
+// end of its stream confirms that a chunk has arrived.
 #pragma once
 
 #include <cstddef>
@@ -25,12 +25,12 @@ class BlobUploadPlan {
  public:
   struct Blob {
     uint64_t size_bytes = 0;
-    const BlobName* name = nullptr;  // where it is known
+    const BlobName* name = nullptr;  // null: not known
   };
-  // held_max: chunks that may be in memory between their hash and their sending.
+  // `held_max`: the most chunks in memory between hashing and sending.
   BlobUploadPlan(std::span<const Blob> blobs, size_t held_max);
 
-  enum class Do { kHash, kAsk, kSend, kWait, kNothing };  // kNothing: nothing will come either
+  enum class Do { kHash, kAsk, kSend, kWait, kNothing };  // kNothing: no more jobs
   struct Job {
     Do what = Do::kNothing;
     size_t chunk = 0;
@@ -38,15 +38,15 @@ class BlobUploadPlan {
   };
   Job Next();
 
-  // What became of a job.
+  // Results of a job.
   void Hashed(size_t chunk, const Hash& hash);
   void Answered(std::span<const size_t> asked, std::span<const Hash> missing);
   void Sent(size_t chunk);
 
-  // The connections broke: jobs under way are forgotten, and everything that has a hash is asked
-  // for.
+  // Restarts after broken connections: drops jobs in flight and asks again for all chunks with a
+  // hash.
   void Again();
-  // What was known of the blob's name is wrong.
+  // Drops a blob's known name, which was wrong, and calls Again.
   void Unname(size_t blob);
 
   struct Chunk {
@@ -58,10 +58,10 @@ class BlobUploadPlan {
   };
   const Chunk& chunk(size_t i) const { return entries_[i].chunk; }
   size_t chunk_count() const { return entries_.size(); }
-  // Whether the memory that it was hashed in is still to be used.
+  // True while the memory that holds the hashed chunk is needed for sending.
   bool IsHeld(size_t chunk) const { return entries_[chunk].held; }
   std::vector<Hash> HashesOf(size_t blob) const;
-  uint64_t saved_bytes() const;  // of chunks that were there
+  uint64_t saved_bytes() const;  // of chunks that were not missing
 
  private:
   enum class State { kUnread, kHashing, kHashed, kAsked, kThere, kMissing, kSending, kSent };
@@ -77,7 +77,7 @@ class BlobUploadPlan {
   std::vector<Entry> entries_;
   std::vector<size_t> first_;  // of each blob, and the end
   std::deque<size_t> to_hash_, to_ask_, to_send_;
-  std::map<Hash, size_t> first_with_;  // which chunk stands for all of its hash
+  std::map<Hash, size_t> first_with_;  // the chunk that is sent for all chunks of this hash
   size_t hashing_ = 0, held_ = 0;
   bool asking_ = false;
 };
