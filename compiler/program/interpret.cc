@@ -61,7 +61,7 @@ int64_t AsBits(double value) { return std::bit_cast<int64_t>(value); }
 class Interpreter {
  public:
   Interpreter(const Program& program, std::span<std::string> buffers, std::span<const int64_t> vars,
-              const InterpretOptions& options)
+              const RunOptions& options)
       : program_(program),
         buffers_(buffers),
         vars_(vars),
@@ -370,13 +370,13 @@ class Interpreter {
     }
   }
 
-  void Into(reference::Tile& tile, DType dtype, const int64_t* values, int lanes) {
+  void Into(reference::LaneBlock& tile, DType dtype, const int64_t* values, int lanes) {
     tile.Resize(dtype, lanes);
     for (int lane = 0; lane < lanes; ++lane)
       IsFloat(dtype) ? void(tile.f[lane] = AsFloat(values[lane]))
                      : void(tile.i[lane] = values[lane]);
   }
-  void From(const reference::Tile& tile, DType dtype, int64_t* values, int lanes) {
+  void From(const reference::LaneBlock& tile, DType dtype, int64_t* values, int lanes) {
     for (int lane = 0; lane < lanes; ++lane)
       values[lane] = IsFloat(dtype) ? AsBits(tile.f[lane]) : tile.i[lane];
   }
@@ -527,7 +527,7 @@ class Interpreter {
   std::vector<Thread> threads_;
   std::vector<OwnMemory> shared_;
   std::vector<std::vector<Touched>> touched_;  // by slot
-  reference::Tile a_, b_, c_;
+  reference::LaneBlock a_, b_, c_;
   RunReport outcome_;
 };
 
@@ -540,7 +540,7 @@ std::string_view Name(Fault fault) {
 }
 
 RunReport Interpret(const Program& program, std::span<std::string> buffers,
-                    std::span<const int64_t> vars, const InterpretOptions& options) {
+                    std::span<const int64_t> vars, const RunOptions& options) {
   return Interpreter(program, buffers, vars, options).Run();
 }
 

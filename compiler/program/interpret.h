@@ -21,7 +21,7 @@ enum class Fault {
   kUninitialised,  // a read of private or shared memory that was never written
   kOutOfRange,     // an access outside of its memory
   kDivergence,     // a barrier or an MMA that not all threads come to
-  kTooLong,        // over InterpretOptions::steps_max
+  kTooLong,        // over RunOptions::steps_max
 };
 std::string_view Name(Fault fault);
 
@@ -32,7 +32,7 @@ struct RunReport {
   bool ok() const { return fault == Fault::kNone; }
 };
 
-struct InterpretOptions {
+struct RunOptions {
   uint32_t seed = 1;                     // chooses the order; equal ones give equal runs
   int64_t steps_max = int64_t{1} << 32;  // instructions, of all threads together
 };
@@ -42,6 +42,6 @@ struct InterpretOptions {
 // program need not be legal in its barriers (spec.h), which is what Fault::kDivergence is for; its
 // types must be. Stops at the first fault.
 RunReport Interpret(const Program& program, std::span<std::string> buffers,
-                    std::span<const int64_t> vars, const InterpretOptions& options = {});
+                    std::span<const int64_t> vars, const RunOptions& options = {});
 
 }  // namespace outboard::program

@@ -37,7 +37,7 @@ std::vector<Segment> SegmentsOf(const std::vector<Piece>& pieces) {
 
 }  // namespace
 
-Lowering::Lowering(const Kernel& kernel, const Plan* plan) : kernel_(kernel), plan_(plan) {
+Lowering::Lowering(const LoopNest& kernel, const LoopPlan* plan) : kernel_(kernel), plan_(plan) {
   const size_t ranges = kernel.ranges.size();
   bound_.resize(ranges);
   value_.assign(ranges, -1);
@@ -363,7 +363,7 @@ absl::Status NoFormFor(std::string_view what) {
 
 }  // namespace
 
-absl::StatusOr<Program> LowerPlan(const Kernel& kernel, const Plan& plan) {
+absl::StatusOr<Program> LowerPlan(const LoopNest& kernel, const LoopPlan& plan) {
   if (kernel.empty) return Program{{}, static_cast<int>(kernel.slot_elements.size())};
   if (!plan.stages.empty()) return NoFormFor("copies of operands (LOCAL)");
   if (!plan.panels.empty()) return NoFormFor("panels (PANEL)");
@@ -374,7 +374,7 @@ absl::StatusOr<Program> LowerPlan(const Kernel& kernel, const Plan& plan) {
   return Lowering(kernel, &plan).RunPlan();
 }
 
-absl::StatusOr<Program> LowerThreads(const Kernel& kernel, const ThreadMapping& mapping) {
+absl::StatusOr<Program> LowerThreads(const LoopNest& kernel, const ThreadMapping& mapping) {
   if (kernel.empty) return Program{{}, static_cast<int>(kernel.slot_elements.size())};
   if (mapping.threads < 1 || !std::has_single_bit(static_cast<uint64_t>(mapping.threads)) ||
       mapping.block_ranges < 0 || mapping.block_ranges > kernel.parallel_count)
@@ -382,7 +382,7 @@ absl::StatusOr<Program> LowerThreads(const Kernel& kernel, const ThreadMapping& 
   return Lowering(kernel, nullptr).RunThreads(mapping);
 }
 
-ThreadMapping MapToThreads(const Kernel& kernel, int64_t threads_max) {
+ThreadMapping MapToThreads(const LoopNest& kernel, int64_t threads_max) {
   // Where so few threads could have a point each, or so long a reduction is to be computed by one,
   // a block computes it together.
   constexpr double kPointsEnough = 2048;

@@ -32,7 +32,7 @@ inline DType SumType(DType dtype) {
 
 class Lowering {
  public:
-  Lowering(const Kernel& kernel, const Plan* plan);
+  Lowering(const LoopNest& kernel, const LoopPlan* plan);
 
   Program RunPlan();
 
@@ -191,8 +191,8 @@ class Lowering {
   // By all threads of the block: each sums every threads_-th term, then halves are added.
   void GroupTogether(int index);
 
-  const Kernel& kernel_;
-  const Plan* const plan_;  // null: plain loops in threads
+  const LoopNest& kernel_;
+  const LoopPlan* const plan_;  // null: plain loops in threads
   ProgramBuilder b_;
   std::vector<ValueId> buffers_;  // by slot
   std::vector<Bound> bound_;      // by range

@@ -58,7 +58,7 @@ void ExpectPassesRun(const UOp* sink, const absl::StatusOr<Program>& program,
   ExpectRuns(sink, *program, start, want, seed, what);
 }
 
-ThreadMapping RandomMapping(const Kernel& kernel, std::mt19937& random) {
+ThreadMapping RandomMapping(const LoopNest& kernel, std::mt19937& random) {
   ThreadMapping mapping;
   mapping.threads = int64_t{1} << random() % 7;
   mapping.block_ranges = static_cast<int>(random() % (kernel.parallel_count + 1));
@@ -80,7 +80,7 @@ Program CheckPrograms(const UOp* sink, const Buffers& start, const Buffers& want
   std::mt19937 random(seed);
   const bool each = seed % 8 == 0;
 
-  const Kernel plain = kernel();
+  const LoopNest plain = kernel();
   const auto threads = ExpandThreads(plain, program::MapToThreads(plain, 32));
   ExpectPassesRun(sink, threads, {}, false, start, want, seed, "threads");
   if (::testing::Test::HasFatalFailure()) return {};
@@ -220,7 +220,7 @@ TEST(ProgramTypes, ArithmeticAndConversionsAreExact) {
   const std::unique_ptr<OpenClRunner> opencl = OpenClRunner::Make();
   std::vector<CompiledKernel> texts;
   for (size_t i = 0; i < sinks.size(); ++i) {
-    const Kernel kernel = *codegen::AnalyzeKernel(sinks[i]);
+    const LoopNest kernel = *codegen::AnalyzeKernel(sinks[i]);
     const auto made = ExpandThreads(kernel, program::MapToThreads(kernel, 32));
     ASSERT_TRUE(made.ok()) << made.status();
     auto text = render::RenderOpenClC(*made, "t" + std::to_string(i), {});
