@@ -35,7 +35,7 @@ RewriteTotals TotalsOfSchedule(const std::string& bytes) {
 void Measure(const test::Program& program) {
   Graph recording;
   const std::string bytes =
-      ValueOrDie(EncodeGraph(test::RecordProgram(recording, program, test::SymInt::kReal))).bytes;
+      ValueOrDie(EncodeGraph(test::RecordProgram(recording, program, test::Size::kReal))).bytes;
   CountAttempts(true);
   const RewriteTotals counted = TotalsOfSchedule(bytes);
   CountAttempts(false);

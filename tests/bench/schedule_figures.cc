@@ -29,7 +29,7 @@ double Seconds(Clock::time_point begin) {
 void Measure(const test::Program& program) {
   Graph recording;
   const std::string bytes =
-      ValueOrDie(EncodeGraph(test::RecordProgram(recording, program, test::SymInt::kReal))).bytes;
+      ValueOrDie(EncodeGraph(test::RecordProgram(recording, program, test::Size::kReal))).bytes;
   std::vector<double> total, scheduling;
   absl::flat_hash_set<GraphId> distinct;
   size_t kernels = 0;

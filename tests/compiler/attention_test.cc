@@ -134,7 +134,7 @@ Results Compiled(const UOp* sink, std::span<const HostTensor> params, int thread
   worker::InProcessCompiler compiler;
   const auto engine = worker::MakeCompiledEngine(
       &compiler, test::MakeDevice(int64_t{1} << 30, threads), {.flash = true});
-  std::vector<worker::ArrayPtr> inputs;
+  std::vector<worker::DeviceArrayPtr> inputs;
   for (const HostTensor& param : params) {
     const auto array = ValueOrDie(engine->NewArray(param.dtype, param.dims));
     test::SetBytes(*array, param.bytes);
@@ -142,7 +142,7 @@ Results Compiled(const UOp* sink, std::span<const HostTensor> params, int thread
   }
   const auto outputs = ValueOrDie(engine->Run(ValueOrDie(EncodeGraph(sink)).id, sink, inputs, {}));
   Results results;
-  for (const worker::ArrayPtr& output : outputs)
+  for (const worker::DeviceArrayPtr& output : outputs)
     results.push_back({output->dtype, output->dims, test::BytesOf(*output)});
   return results;
 }

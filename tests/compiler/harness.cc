@@ -91,9 +91,9 @@ absl::StatusOr<Results> RunOnEngine(const UOp* sink, std::span<const HostTensor>
   static auto* const engine =
       worker::MakeCompiledEngine(compiler, test::MakeDevice(int64_t{1} << 30, 2), {}).release();
   OB_ASSIGN_OR_RETURN(const EncodedGraph encoded, EncodeGraph(sink));
-  std::vector<worker::ArrayPtr> inputs;
+  std::vector<worker::DeviceArrayPtr> inputs;
   for (const HostTensor& param : params) {
-    OB_ASSIGN_OR_RETURN(const std::shared_ptr<worker::Array> array,
+    OB_ASSIGN_OR_RETURN(const std::shared_ptr<worker::DeviceArray> array,
                         engine->NewArray(param.dtype, param.dims));
     test::SetBytes(*array, param.bytes);
     inputs.push_back(array);
@@ -101,15 +101,15 @@ absl::StatusOr<Results> RunOnEngine(const UOp* sink, std::span<const HostTensor>
   const std::vector<int64_t> donated =
       donate ? SomeDonated(encoded.id, params.size()) : std::vector<int64_t>();
   // Every other one is held by somebody else after all.
-  std::vector<worker::ArrayPtr> held;
+  std::vector<worker::DeviceArrayPtr> held;
   for (size_t i = 1; i < donated.size(); i += 2) held.push_back(inputs[donated[i]]);
-  OB_ASSIGN_OR_RETURN(const std::vector<worker::ArrayPtr> outputs,
+  OB_ASSIGN_OR_RETURN(const std::vector<worker::DeviceArrayPtr> outputs,
                       engine->Run(encoded.id, sink, std::move(inputs), bindings, donated));
   for (size_t i = 0; i < held.size(); ++i)
     if (params[donated[2 * i + 1]].bytes != test::BytesOf(*held[i]))
       return absl::DataLossError(absl::StrCat("wrote over input ", donated[2 * i + 1]));
   Results results;
-  for (const worker::ArrayPtr& output : outputs)
+  for (const worker::DeviceArrayPtr& output : outputs)
     results.push_back({output->dtype, output->dims, test::BytesOf(*output)});
   return results;
 }

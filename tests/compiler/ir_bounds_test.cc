@@ -18,7 +18,7 @@
 namespace outboard {
 namespace {
 
-using reference::Tile;
+using reference::LaneBlock;
 
 // Two variables of at most 256 values each, and all pairs of them.
 int64_t LengthOf(const UOp* var) { return VarOf(var).max() - VarOf(var).min() + 1; }
@@ -28,17 +28,17 @@ struct Variables {
   const UOp* b;
 
   int64_t count() const { return LengthOf(a) * LengthOf(b); }
-  Tile Values(const UOp* var) const {
-    Tile tile;
+  LaneBlock Values(const UOp* var) const {
+    LaneBlock tile;
     for (int64_t x = VarOf(a).min(); x <= VarOf(a).max(); ++x)
       for (int64_t y = VarOf(b).min(); y <= VarOf(b).max(); ++y) tile.i.push_back(var == a ? x : y);
     return tile;
   }
 };
 
-Tile Compute(const UOp* node, const Variables& variables, std::map<const UOp*, Tile>& known) {
-  const auto source = [&](int i) -> const Tile& { return known.at(node->src[i]); };
-  Tile out;
+LaneBlock Compute(const UOp* node, const Variables& variables, std::map<const UOp*, LaneBlock>& known) {
+  const auto source = [&](int i) -> const LaneBlock& { return known.at(node->src[i]); };
+  LaneBlock out;
   if (node->op == Op::kVar) return variables.Values(node);
   if (node->op == Op::kConst) {
     out.i.assign(variables.count(), node->int_value());
@@ -61,7 +61,7 @@ class BoundsTest : public testing::Test {
  protected:
   // Every node's bounds hold for all values.
   void Check(const UOp* root, const Variables& variables) {
-    std::map<const UOp*, Tile> values;
+    std::map<const UOp*, LaneBlock> values;
     for (const UOp* node : PostOrder(root)) {
       values[node] = Compute(node, variables, values);
       const auto [low, high] = std::minmax_element(values[node].i.begin(), values[node].i.end());

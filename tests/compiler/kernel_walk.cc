@@ -12,7 +12,7 @@
 namespace outboard::test {
 namespace {
 
-using reference::Tile;
+using reference::LaneBlock;
 
 class Walker {
  public:
@@ -24,7 +24,7 @@ class Walker {
       if (node->op == Op::kRange && !IsRange(node, RangeKind::kReduce)) ranges.push_back(node);
     std::sort(ranges.begin(), ranges.end(), HasSmallerId);
     Loop(ranges, 0, [&] {
-      std::vector<Tile> values;
+      std::vector<LaneBlock> values;
       for (const UOp* store : sink_->src) values.push_back(Eval(store->src[1]));
       for (size_t i = 0; i < values.size(); ++i) {
         const UOp* const index = sink_->src[i]->src[0];
@@ -58,7 +58,7 @@ class Walker {
     return buffers_[global.slot()].data() + element * ByteWidth(index->dtype);
   }
 
-  static Tile OfInt(int64_t value) { return {{}, {value}}; }
+  static LaneBlock OfInt(int64_t value) { return {{}, {value}}; }
 
   // An integer's or a bool's value; what indices and their conditions are mostly made of without
   // the reference's vectors, which would be nearly all of the time.
@@ -87,9 +87,9 @@ class Walker {
     return Eval(node).i[0];
   }
 
-  Tile Eval(const UOp* node) {
+  LaneBlock Eval(const UOp* node) {
     const auto source = [&](int i) { return Eval(node->src[i]); };
-    Tile out;
+    LaneBlock out;
     switch (node->op) {
       case Op::kConst:
         if (IsFloat(node->dtype)) return {{node->float_value()}, {}};
@@ -123,11 +123,11 @@ class Walker {
     }
     out.Resize(node->dtype, 1);
     reference::AluTile(node->op, node->src[0]->dtype, source(0),
-                       node->src.size() > 1 ? source(1) : Tile(), out);
+                       node->src.size() > 1 ? source(1) : LaneBlock(), out);
     return out;
   }
 
-  Tile Fold(const UOp* node) {
+  LaneBlock Fold(const UOp* node) {
     const Op op = ReduceOf(node).op();
     const std::vector<const UOp*> ranges(node->src.begin() + 1, node->src.end());
     if (IsFloat(node->dtype)) {

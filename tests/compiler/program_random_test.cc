@@ -12,6 +12,7 @@
 #include "compiler/program/interpret.h"
 #include "compiler/proof/in_range.h"
 #include "compiler/render/opencl_c.h"
+#include "compiler/target.h"
 #include "tests/compiler/kernel_build.h"
 #include "tests/compiler/kernel_check.h"
 #include "tests/compiler/kernel_random.h"
@@ -89,12 +90,12 @@ Program CheckPrograms(const UOp* sink, const Buffers& start, const Buffers& want
   ExpectPassesRun(sink, mapped, passes, each, start, want, seed, "random threads");
   if (::testing::Test::HasFatalFailure()) return {};
 
-  codegen::Machine machine;
-  machine.vector_bytes = seed % 3 == 0 ? 16 : 64;
+  Target target = TestTarget();
+  target.vector_bytes = seed % 3 == 0 ? 16 : 64;
   for (const bool heuristic : {true, false}) {
     const std::vector<codegen::Opt> opts =
-        heuristic ? codegen::HeuristicOpts(plain, machine) : RandomOpts(guarded, machine, random);
-    auto planned = codegen::ApplyOpts(kernel(), opts, machine);
+        heuristic ? codegen::HeuristicOpts(plain, target) : RandomOpts(guarded, target, random);
+    auto planned = codegen::ApplyOpts(kernel(), opts, target);
     if (!planned.ok()) continue;
     ++counts.plans;
     passes.clear();

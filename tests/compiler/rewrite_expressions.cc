@@ -14,23 +14,23 @@
 namespace outboard::test {
 namespace {
 
-using reference::Tile;
+using reference::LaneBlock;
 
 bool IsLeaf(const UOp* node) {
   return node->op == Op::kParam || node->op == Op::kVar || node->op == Op::kRange ||
          node->op == Op::kGlobal;
 }
 
-void Select(const Tile& condition, const Tile& a, const Tile& b, Tile& out) {
+void Select(const LaneBlock& condition, const LaneBlock& a, const LaneBlock& b, LaneBlock& out) {
   for (size_t k = 0; k < condition.i.size(); ++k) {
-    const Tile& from = condition.i[k] ? a : b;
+    const LaneBlock& from = condition.i[k] ? a : b;
     if (!a.f.empty()) out.f[k] = from.f[k];
     if (!a.i.empty()) out.i[k] = from.i[k];
   }
 }
 
-Tile Splat(const UOp* constant, int64_t lanes) {
-  Tile tile;
+LaneBlock Splat(const UOp* constant, int64_t lanes) {
+  LaneBlock tile;
   tile.Resize(constant->dtype, lanes);
   std::fill(tile.f.begin(), tile.f.end(), IsFloat(constant->dtype) ? constant->float_value() : 0);
   std::fill(tile.i.begin(), tile.i.end(), ConstantBits(constant));
@@ -70,11 +70,11 @@ int64_t RandomInt(const UOp* leaf, std::mt19937_64& random) {
 
 int64_t MemoryAt(int64_t place) { return 1000 + 7 * place; }
 
-Tile Evaluate(const UOp* root, const Assignment& leaves, int64_t lanes) {
-  absl::flat_hash_map<const UOp*, Tile> made;
+LaneBlock Evaluate(const UOp* root, const Assignment& leaves, int64_t lanes) {
+  absl::flat_hash_map<const UOp*, LaneBlock> made;
   for (const UOp* node : PostOrder(root)) {
-    Tile& out = made[node];
-    std::vector<const Tile*> src;
+    LaneBlock& out = made[node];
+    std::vector<const LaneBlock*> src;
     for (const UOp* s : node->src) src.push_back(&made.at(s));
     if (IsLeaf(node)) {
       const auto found = leaves.find(node);
@@ -131,7 +131,7 @@ Assignment Assign(const std::vector<const UOp*>& leaves, int64_t lanes_max, std:
   Assignment assignment;
   int64_t step = 1;
   for (const UOp* leaf : leaves) {
-    Tile& tile = assignment[leaf];
+    LaneBlock& tile = assignment[leaf];
     tile.Resize(leaf->dtype, *lanes);
     for (double& value : tile.f) value = RandomFloat(leaf->dtype, random);
     for (int64_t k = 0; k < static_cast<int64_t>(tile.i.size()); ++k)
@@ -148,7 +148,7 @@ std::string Difference(const UOp* before, const UOp* after, int64_t lanes_max,
   const std::vector<const UOp*> leaves = LeavesOf({before, after});
   int64_t lanes;
   const Assignment assignment = Assign(leaves, lanes_max, random, &lanes);
-  const Tile a = Evaluate(before, assignment, lanes), b = Evaluate(after, assignment, lanes);
+  const LaneBlock a = Evaluate(before, assignment, lanes), b = Evaluate(after, assignment, lanes);
   for (int64_t k = 0; k < lanes; ++k) {
     const bool same = IsFloat(before->dtype)
                           ? (std::isnan(a.f[k]) && std::isnan(b.f[k])) ||
@@ -158,7 +158,7 @@ std::string Difference(const UOp* before, const UOp* after, int64_t lanes_max,
     std::string text = IsFloat(before->dtype) ? absl::StrCat(a.f[k], " became ", b.f[k])
                                               : absl::StrCat(a.i[k], " became ", b.i[k]);
     for (const UOp* leaf : leaves) {
-      const Tile& tile = assignment.at(leaf);
+      const LaneBlock& tile = assignment.at(leaf);
       absl::StrAppend(&text, ", ", NodeToString(leaf), " = ");
       tile.f.empty() ? absl::StrAppend(&text, tile.i[k]) : absl::StrAppend(&text, tile.f[k]);
     }

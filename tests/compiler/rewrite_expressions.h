@@ -14,7 +14,7 @@
 namespace outboard::test {
 
 // Values of leaves (PARAM, VAR, RANGE), one a lane.
-using Assignment = absl::flat_hash_map<const UOp*, reference::Tile>;
+using Assignment = absl::flat_hash_map<const UOp*, reference::LaneBlock>;
 
 // The values of a scalar expression of leaves, arithmetic, WHERE, CAST and BITCAST, by the
 // arithmetic of the reference interpreter. LOADs read a leaf, the value of their GLOBAL, so a gate
@@ -22,7 +22,7 @@ using Assignment = absl::flat_hash_map<const UOp*, reference::Tile>;
 // MemoryAt(place), and kNowhere outside of its elements.
 inline constexpr int64_t kNowhere = -0x6e6f7768657265;
 int64_t MemoryAt(int64_t place);
-reference::Tile Evaluate(const UOp* node, const Assignment& leaves, int64_t lanes);
+reference::LaneBlock Evaluate(const UOp* node, const Assignment& leaves, int64_t lanes);
 
 // Every leaf under the roots.
 std::vector<const UOp*> LeavesOf(std::vector<const UOp*> roots);

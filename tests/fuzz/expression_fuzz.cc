@@ -123,7 +123,7 @@ void CheckBounds(const UOp* root) {
     if (IsFloat(node->dtype) || node->dtype == DType::kVoid || node->op == Op::kGlobal ||
         node->op == Op::kIndex)
       continue;
-    const reference::Tile values = test::Evaluate(node, leaves, points);
+    const reference::LaneBlock values = test::Evaluate(node, leaves, points);
     const auto [least, most] = std::minmax_element(values.i.begin(), values.i.end());
     if (*least < node->vmin || *most > node->vmax) Fail("bounds", node, "a value is beyond them");
   }

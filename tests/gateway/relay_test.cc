@@ -65,7 +65,7 @@ TEST_F(RelayTest, AGraphLeavesWhenItIsWhole) {
 TEST_F(RelayTest, BuffersTheGraphsThatTheDecoderAccepts) {
   const auto announce = [&](uint64_t bytes) {
     GraphAdmission gate;
-    Relay relay(SessionId{1, 2}, TenantId{1}, kDefaultPricePerHour, nullptr, nullptr, &gate);
+    Relay relay(SessionId{1, 2}, TenantId{1}, /*blobs=*/nullptr, &gate);
     ClientStream client;
     relay.Connect(&client, {.epoch = 1}, {});
     proto::ClientFrame frame;
