@@ -19,7 +19,7 @@ namespace {
 using CallSiteTest = ClientTest;
 
 uint32_t LineOf(const Tensor& tensor) {
-  const internal::Value& value = *tensor.value();
+  const internal::TensorState& value = *tensor.value();
   return value.recording->LineOf(value.node).line();
 }
 
@@ -71,7 +71,7 @@ TEST_F(CallSiteTest, EachCallOfAChainHasItsOwnLine) {
   EXPECT_EQ(LineOf(y), before + 1);
   EXPECT_GE(LineOf(z), before + 2);
   std::set<uint32_t> lines;
-  const internal::Value& value = *z.value();
+  const internal::TensorState& value = *z.value();
   for (const UOp* node : PostOrder(value.node)) lines.insert(value.recording->LineOf(node).line());
   EXPECT_TRUE(lines.contains(before + 1));
   EXPECT_TRUE(lines.contains(before + 3));
@@ -80,7 +80,7 @@ TEST_F(CallSiteTest, EachCallOfAChainHasItsOwnLine) {
 }
 
 TEST_F(CallSiteTest, WaitingWithinAnOperatorIsOfItsLine) {
-  engine->fail_next_run = absl::ResourceExhaustedError("no memory");
+  session->fail_next_run = absl::ResourceExhaustedError("no memory");
   const Tensor x = Tensor::from<float>({0, 1});
   EXPECT_EQ(ErrorLineOf([&] { (void)masked_select(x, x > 0); }), __LINE__ + 0u);
 }

@@ -37,7 +37,7 @@
 #include "client/ops/reduce/norms.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/uop.h"
-#include "tests/client/fake_engine.h"
+#include "tests/client/fake_session.h"
 #include "tests/client/operators/draw.h"
 
 namespace outboard::operators {
@@ -47,12 +47,12 @@ using Ids = std::map<std::string, std::string>;
 using List = std::vector<Tensor>;
 
 // Keeps the id of every Run.
-class Recorded : public FakeEngine {
+class Recorded : public FakeSession {
  public:
   absl::StatusOr<uint64_t> Run(const transport::RunRequest& request) override {
     const auto& id = request.graph_id;
     ids.push_back(absl::BytesToHexString({reinterpret_cast<const char*>(id.data()), id.size()}));
-    return FakeEngine::Run(request);
+    return FakeSession::Run(request);
   }
   std::vector<std::string> ids;
 };
@@ -60,22 +60,22 @@ class Recorded : public FakeEngine {
 // Runs programs, each in a session of its own.
 class GraphIds : public testing::Test {
  protected:
-  ~GraphIds() override { SetEngine(nullptr); }
+  ~GraphIds() override { SetSession(nullptr); }
 
   void Begin(bool evaluate) {
-    engine_ = std::make_shared<Recorded>();
-    engine_->evaluate = evaluate;
-    SetEngine(engine_);
+    session_ = std::make_shared<Recorded>();
+    session_->evaluate = evaluate;
+    SetSession(session_);
     internal::LazyGraph::Exchange(nullptr);
     Tensor::manual_seed(7);
   }
 
   void End(const std::string& name) {
     Tensor::manual_seed(7);  // gives up the random state's buffers
-    for (size_t i = 0; i < engine_->ids.size(); ++i) {
+    for (size_t i = 0; i < session_->ids.size(); ++i) {
       std::string numbered = absl::StrCat(name, " #", i);
       while (ids_.contains(numbered)) numbered += "'";  // rows of one form
-      ids_[numbered] = engine_->ids[i];
+      ids_[numbered] = session_->ids[i];
     }
   }
 
@@ -83,11 +83,11 @@ class GraphIds : public testing::Test {
   void Add(const std::string& name, const std::function<void()>& program, bool evaluate = false) {
     Begin(evaluate);
     program();
-    EXPECT_FALSE(engine_->ids.empty()) << name << " runs nothing";
+    EXPECT_FALSE(session_->ids.empty()) << name << " runs nothing";
     End(name);
   }
 
-  std::shared_ptr<Recorded> engine_;
+  std::shared_ptr<Recorded> session_;
   Ids ids_;
 };
 
@@ -310,13 +310,13 @@ TEST_F(GraphIds, AreThoseOfTheFile) {
     // A row may read values on its way; the results are of no interest.
     Begin(true);
     const List made = Made(row);
-    engine_->evaluate = false;
+    session_->evaluate = false;
     if (!made.empty()) realize(made);
     End(row.form);
     if (row.gradient == Gradient::kNone) continue;
     Begin(true);
     const List gradients = GradientsOf(row);
-    engine_->evaluate = false;
+    session_->evaluate = false;
     realize(gradients);
     End(row.form + " gradient");
   }
@@ -385,7 +385,7 @@ TEST_F(GraphIds, GoWithTheUsersLines) {
     if (row.gradient == Gradient::kYes)
       for (const Tensor& gradient : GradientsOf(row)) made.push_back(gradient);
     for (const Tensor& tensor : made) {
-      const internal::Value& value = *tensor.value();
+      const internal::TensorState& value = *tensor.value();
       if (!value.lazy()) continue;
       for (const UOp* node : PostOrder(value.node)) {
         const At at = value.recording->LineOf(node);
