@@ -4,7 +4,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable, Generic, TypeVar, overload
 
-from outboard._core import Jit, Size, Tensor
+from outboard._core import Jit, SymInt, Tensor
 from outboard.errors import Error
 from outboard.helpers import JIT
 
@@ -15,7 +15,7 @@ class JitError(Exception):
     """What a captured function, or a call of one, must not do."""
 
 
-def _inputs(args: tuple, kwargs: dict) -> tuple[list, list[Tensor], list[Size]]:
+def _inputs(args: tuple, kwargs: dict) -> tuple[list, list[Tensor], list[SymInt]]:
     """Of the tensors and sizes among the arguments, and one level deep in them: the names, the tensors, the sizes."""
     places: list[tuple[Any, Any]] = []
     for name, value in [*enumerate(args), *sorted(kwargs.items())]:
@@ -25,15 +25,15 @@ def _inputs(args: tuple, kwargs: dict) -> tuple[list, list[Tensor], list[Size]]:
             places += [((name, key), value[key]) for key in sorted(value, key=repr)]
         else:
             places.append((name, value))
-    names = [name for name, value in places if isinstance(value, (Tensor, Size))]
+    names = [name for name, value in places if isinstance(value, (Tensor, SymInt))]
     tensors = [value for _, value in places if isinstance(value, Tensor)]
-    return names, tensors, [value for _, value in places if isinstance(value, Size)]
+    return names, tensors, [value for _, value in places if isinstance(value, SymInt)]
 
 
 def _constants(args: tuple, kwargs: dict) -> dict[int | str, Any]:
     """The arguments that a recording holds as they are."""
     named = [*enumerate(args), *kwargs.items()]
-    return {name: value for name, value in named if not isinstance(value, (Tensor, Size, tuple, list, dict))}
+    return {name: value for name, value in named if not isinstance(value, (Tensor, SymInt, tuple, list, dict))}
 
 
 def _same(value: Any, other: Any) -> bool:

@@ -93,7 +93,7 @@ class World {
         return ExecutorGone{SomeSession(),
                             bytes_.OneIn(2) ? absl::OkStatus() : absl::UnavailableError("signal 9"),
                             bytes_.OneIn(4), static_cast<uint64_t>(bytes_.Below(3))};
-      case 10: return Progress{SomeSession(), bytes_.OneIn(2)};
+      case 10: return SessionProgress{SomeSession(), bytes_.OneIn(2)};
       case 11: return SnapshotKept{SomeSession(), "root", bytes_.Byte()};
       case 12:
         if (bytes_.OneIn(32)) core_.Drain();

@@ -65,7 +65,7 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   outboard::test::Gguf file;
   file.Alignment(64).Text("name", "x").Texts("tokens", {"a", ""}).Value("flag", 7, uint8_t{1});
   file.List("scores", 6, std::vector<float>{1, 2}).Value("count", 10, ~uint64_t{0});
-  file.DeviceArray("w", {32, 2}, 2, std::string(36, 'w')).DeviceArray("s", {}, 0, "1234");
+  file.Array("w", {32, 2}, 2, std::string(36, 'w')).Array("s", {}, 0, "1234");
   const std::string bytes = file.Write();
   const std::string without_arrays = bytes.substr(0, bytes.size() - 128);
   outboard::test::WriteSeeds(
