@@ -38,7 +38,8 @@ absl::StatusOr<CompiledKernel> Compile(render::X86Renderer& renderer, const UOp*
                       codegen::ApplyOpts(std::move(kernel), opts, target));
   kernel = std::move(planned.kernel);
   const codegen::LoopPlan& plan = planned.plan;
-  // Of what is rendered, not of what came: a pass in between may have lost a gate.
+  // Checks the kernel that is rendered, not the one passed in: a pass in between may have lost a
+  // gate.
   OB_RETURN_IF_ERROR(proof::CheckInRange(kernel.stores));
   CompiledKernel out;
   out.symbol = kSymbol;
@@ -62,7 +63,7 @@ absl::StatusOr<std::unique_ptr<render::X86Renderer>> RendererFor(const CompileOp
   return render::MakeX86Renderer(std::move(target));
 }
 
-// For a device that runs blocks of threads: by way of a program.
+// Compiles for a device that runs blocks of threads, by lowering to a program.
 absl::StatusOr<CompiledKernel> CompileForThreads(const UOp* sink, const CompileOptions& options) {
   if (options.opts.has_value() && !options.opts->empty())
     return absl::UnimplementedError("kernel: no Opts on devices that run blocks of threads");

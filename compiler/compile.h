@@ -1,9 +1,10 @@
-// Kernels to x86-64 objects.
+// Compiles kernels to x86-64 objects, or to source text for devices that compile it themselves.
 //
 // A kernel is a SINK of STOREs over common output ranges (op.h, "kernel level"). A REDUCE_LOOP may
-// hold others; one that does not depend on the outer one's ranges is computed before it, else again
-// in each of its steps, unless a PANEL keeps its values (panel.h). A load that is not shown to be
-// in range (compiler/proof) gets a gate; a store that is not is refused.
+// contain others. An inner one that does not depend on the outer one's ranges is computed once,
+// before it; otherwise it is recomputed in each iteration, unless a PANEL stores its values
+// (optimize/panel.h). A load that is not proved to be in range (compiler/proof) gets a gate; a
+// store that is not proved in range is refused.
 #pragma once
 
 #include <optional>
@@ -26,34 +27,35 @@ struct CompileOptions {
   Target target = HostTarget();
   bool no_opt = false;  // plain scalar loops, one element at a time
   bool dump = false;    // print the plan and the LLVM IR to stderr (DEBUG >= 5)
-  // Set: text for this device, which compiles it itself (CompiledKernel::Form::kOpenClC), through
-  // program/; `cpu` and `features` are not read, and Opts have no form there yet.
+  // If set, the result is source text for this device, which compiles it itself
+  // (CompiledKernel::Form::kOpenClC), generated through program/. `cpu` and `features` are ignored,
+  // and Opts are not supported yet.
   std::optional<render::OpenClDevice> opencl = std::nullopt;
-  // Instead of those that the heuristic chooses.
+  // The Opts to apply; nullopt: those that the heuristic chooses.
   std::optional<std::vector<codegen::Opt>> opts = std::nullopt;
 };
 
 // Errors: INVALID_ARGUMENT    not a kernel; the message names node and rule. Or an Opt that is not
-//                             legal for it; the message names the Opt. Or a target that LLVM does
-//                             not know, or that has less than the target says
-//         UNIMPLEMENTED       an operation that has no code for its type
+//                             legal for it; the message names the Opt. Or a processor that LLVM
+//                             does not know, or that lacks features which the target claims
+//         UNIMPLEMENTED       an operation that is not implemented for its type
 //         RESOURCE_EXHAUSTED  over a limit of compiler/optimize/limits.h
 // Deterministic: equal kernels and options give equal bytes, in any process. Threads: pure.
 absl::StatusOr<CompiledKernel> CompileKernel(const UOp* sink, const CompileOptions& options = {});
 
-// The same for several at less cost each; results in the order of `sinks`. `opts`, unless empty,
-// has what options.opts is, for each of them.
+// Compiles several kernels at less cost each; results are in the order of `sinks`. `opts`, unless
+// empty, has one entry per kernel, which takes the place of options.opts.
 std::vector<absl::StatusOr<CompiledKernel>> CompileKernels(
     std::span<const UOp* const> sinks, const CompileOptions& options = {},
     std::span<const std::optional<std::vector<codegen::Opt>>> opts = {});
 
-// What is compiled for under these options. Errors: INVALID_ARGUMENT, no such processor.
+// Returns the target that these options select. Errors: INVALID_ARGUMENT, no such processor.
 absl::StatusOr<Target> TargetOf(const CompileOptions& options = {});
 
-// The LLVM IR that is written for a kernel, before LLVM's passes; for people and tests.
+// Returns the LLVM IR generated for a kernel, before LLVM's passes; for people and tests.
 absl::StatusOr<std::string> KernelToLlvmIr(const UOp* sink, const CompileOptions& options = {});
 
-// Loads and initialises what the first compilation would otherwise wait for (about 20 ms).
+// Does the one-time initialisation that would otherwise delay the first compilation (about 20 ms).
 void WarmUpCompiler();
 
 }  // namespace outboard

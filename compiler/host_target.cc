@@ -1,6 +1,7 @@
-// What the processor says of itself (CPUID: Intel, "Software Developer's Manual", volume 2A; AMD,
-// "Architecture Programmer's Manual", volume 3, appendix E), in LLVM's words, without LLVM. A test
-// compares both on the machine that it runs on (tests/compiler/target_test.cc).
+// Queries the processor (CPUID: Intel, "Software Developer's Manual", volume 2A; AMD, "Architecture
+// Programmer's Manual", volume 3, appendix E) and names it and its features as LLVM does, without
+// linking LLVM. A test compares the result with LLVM's on the machine that it runs on
+// (tests/compiler/target_test.cc).
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -29,8 +30,8 @@ Registers Cpuid(unsigned leaf, unsigned subleaf = 0) {
   return r;
 }
 
-// What the system keeps of a thread when it switches to another, as XGETBV says; a feature whose
-// registers are not kept may not be used.
+// The register state that the operating system saves at a context switch, as reported by XGETBV; a
+// feature whose registers are not saved may not be used.
 enum class Kept { kAlways, kXsave, kAvx, kAvx512, kApx, kAmx };
 
 struct Feature {
@@ -153,15 +154,16 @@ constexpr Feature kFeatures[] = {
     {"avx10.1-512", 0x24, 0, kEbx, 18, Kept::kAvx512},
 };
 
-// Tiles are state that a process must ask for, once for all its threads and whoever it starts after
-// that (Linux, Documentation/arch/x86/xstate.rst). Where the system says no, there are none.
+// Tiles are register state that a process must request, once for all its threads and the processes
+// it starts afterwards (Linux, Documentation/arch/x86/xstate.rst). If the system refuses, the
+// target has no tiles.
 bool SystemGrantsTiles() {
   constexpr int kRequestPermission = 0x1023,
                 kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-// XCR0: one bit for each kind of registers that the system keeps.
+// XCR0: one bit for each kind of register state that the system saves.
 uint64_t KeptRegisters() {
   constexpr unsigned kOsXsave = 27;
   if ((Cpuid(1)[kEcx] >> kOsXsave & 1) == 0) return 0;

@@ -26,7 +26,7 @@ std::string Kibibytes(const char* name, int64_t bytes) {
   return bytes == 0 ? "" : absl::StrCat(" ", name, " ", bytes >> 10, "K");
 }
 
-// What decides the speed of a kernel, by LLVM's names and as a fingerprint has them.
+// The features that decide the speed of a kernel, under LLVM's names, as listed in a fingerprint.
 struct NamedFeature {
   const char *llvm, *text;
 };

@@ -1,10 +1,10 @@
-// What code is made for: one description of a processor, which every pass, search and tuning key
-// reads.
+// The target that code is generated for: one description of a processor, which every pass, the
+// search and the tuning keys read.
 //
-// A pass that decides by the hardware takes a `const Target&`; none asks the processor itself.
-// Equal graphs and equal targets give equal kernels. Nothing here decides what a kernel computes,
-// except for the order of a reduction's terms, which may follow from cache sizes (schedule/split.h)
-// but never from `threads`.
+// A pass whose decisions depend on the hardware takes a `const Target&`; no pass queries the
+// processor itself. Equal graphs and equal targets give equal kernels. Nothing here changes the
+// result of a kernel, except for the order of a reduction's terms, which may follow from cache
+// sizes (schedule/split.h) but never from `threads`.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@
 
 namespace outboard {
 
-// What writes the code: LLVM for x86-64, or a device that is given OpenCL C.
+// Selects the code generator: LLVM for x86-64, or a device that accepts OpenCL C.
 enum class TargetKind { kCpu, kOpenCl };
 
 // The instructions that a processor has for sums of products of bf16: AVX512-BF16, AMX.
 enum class Bf16Products { kNone, kVectors, kTiles };
 
-// Estimated costs (optimize/cost.h), fitted by eye to what kernels measured on Zen 5 and Sapphire
-// Rapids. The unit is one arithmetic instruction on a vector; where nothing else is said, on a
-// scalar too. Doubles only: CostTableBytes depends on it.
+// Estimated costs (optimize/cost.h), fitted by eye to kernel times measured on Zen 5 and Sapphire
+// Rapids. The unit is one arithmetic instruction on a vector, and on a scalar unless noted
+// otherwise. Doubles only: CostTableBytes depends on it.
 struct CostTable {
   // One load or store of a vector.
   double vector_load = 1.5;    // most cross a cache line
@@ -33,16 +33,17 @@ struct CostTable {
   double stream = 1.5;          // added where a vector comes from beyond the first cache
   double gate = 3;              // a load that is skipped or not, for each that is decided alone
   double copy_per_element = 3;  // of an operand to memory of the thread's own
-  double library_call = 20;     // for each lane: transcendental operations of f64
+  double library_call = 20;     // per lane: transcendental operations of f64
   double latency_ops = 8;       // operations in flight that keep two units of latency 4 busy
-  double spill = 4;             // a value that finds no register: a store, a load and their wait
-  // Operations, where they are counted before they are written out as arithmetic.
+  double spill = 4;             // a value that gets no register: a store, a load and their latency
+  // Operations that are counted before they are decomposed into arithmetic.
   double division = 4;      // and square roots
   double exponential = 15;  // and logarithms
   double tanh = 25;
   double sine = 60;  // and cosines
   double threefry = 100;
-  // One element through memory, and what a kernel more costs beside that, shared by its elements.
+  // Storing and loading one element, and the cost of one more kernel beside that, per element of
+  // its result.
   double memory_trip = 20;
   double kernel_share = 10;
   double tasks_wanted = 64;  // enough for any number of threads we have
@@ -52,7 +53,7 @@ struct CostTable {
 
 struct Target {
   TargetKind kind = TargetKind::kCpu;
-  std::string name;      // for people: "AMD EPYC 9B45"; decides nothing
+  std::string name;      // for people: "AMD EPYC 9B45"; no decision depends on it
   std::string model;     // vendor, family and model: "AuthenticAMD 26-2"; empty where none is meant
   std::string arch;      // LLVM's name of the processor: "znver5"
   std::string features;  // LLVM's "+a,-b"; empty: those that `arch` has
@@ -69,31 +70,32 @@ struct Target {
   bool fp16 = false;
   CostTable costs;
 
-  // Whether `features` names it with a plus.
+  // Returns whether `features` contains "+" followed by this name.
   bool Has(std::string_view feature) const;
 
-  // One line that two targets share exactly where a time measured on one is worth something on the
-  // other, and where equal kernels get equal Opts. Tuning keys name a target by it, so it is the
-  // same in every process and build: for example
-  // "x86-64 GenuineIntel 6-207 avx2 fma avx512f amx_bf16, 2 cores, L1d 48K L2 2048K L3 266240K".
-  // Not in it: names, serial numbers, clock rates of the moment.
+  // One line that is equal for two targets exactly if times measured on one are meaningful on the
+  // other, and equal kernels get equal Opts. Tuning keys name a target by it, so it is the same in
+  // every process and build: for example "x86-64 GenuineIntel 6-207 avx2 fma avx512f amx_bf16, 2
+  // cores, L1d 48K L2 2048K L3 266240K". It excludes names, serial numbers and current clock rates.
   std::string Fingerprint() const;
 
   bool operator==(const Target&) const = default;
 };
 
-// The processor that this process runs on. The only place that asks it (CPUID; no file is read, so
-// that it works in a sandbox). Tiles are among its features where the system grants them, which
-// asks for them on behalf of the process. Found out once. Threads: any.
+// Returns the processor that this process runs on. This is the only function that queries it
+// (CPUID; no file is read, so that it works in a sandbox). AMX tiles are among its features if the
+// operating system grants them; the call requests them for the process. Queried once per process.
+// Threads: any.
 const Target& HostTarget();
 
-// A target that no machine decides, for tests and goldens: AVX-512 without products of bf16, 32
-// registers, caches of 48 KiB, 2 MiB and 32 MiB.
+// A fixed target, independent of the machine, for tests and goldens: AVX-512 without products of
+// bf16, 32 registers, caches of 48 KiB, 2 MiB and 32 MiB.
 const Target& TestTarget();
 
-// The costs as bytes that are the same everywhere: for fingerprints and messages.
+// Serialises the costs to bytes that are the same on every machine: for fingerprints and messages.
 std::string CostTableBytes(const CostTable& costs);
-// False where `bytes` are not such a table, of as many finite numbers; `costs` is then as it was.
+// Returns false, and leaves `costs` unchanged, if `bytes` are not such a table of the right number
+// of finite values.
 bool CostTableFromBytes(std::string_view bytes, CostTable* costs);
 
 }  // namespace outboard

@@ -1,9 +1,9 @@
-// BlockCache: blocks of a device's memory, kept for reuse.
+// BlockCache: caches freed blocks of a device's memory for reuse.
 //
 // A training step allocates and frees the same sizes over and over; getting them from the system
-// each time would cost a page fault for every 4 KiB. Freed blocks are kept by size class (at most
-// 1/8 larger than asked) and count against the limit, until another size needs the memory. One
-// process serves one session, so that what a block held before is the session's own.
+// each time would cost a page fault for every 4 KiB. Freed blocks are cached by size class (at most
+// 1/8 larger than requested) and count against the limit until another size needs the memory. One
+// process serves one session, so the old contents of a reused block belong to the same session.
 //
 // Threads: one at a time.
 #pragma once
@@ -18,8 +18,8 @@
 
 namespace outboard::runtime {
 
-// Where a BlockCache gets memory: allocate(bytes) returns nullptr where there is none; what it
-// returns is aligned to limits::kBufferAlignment.
+// The allocator that a BlockCache uses: allocate(bytes) returns memory aligned to
+// limits::kBufferAlignment, or nullptr if there is none.
 struct BlockSource {
   std::function<void*(int64_t bytes)> allocate;
   std::function<void(void*)> free;
@@ -27,27 +27,28 @@ struct BlockSource {
 
 class BlockCache {
  public:
-  // bytes_max: of blocks in use and kept ones together.
+  // bytes_max: limit for blocks in use and cached blocks together.
   BlockCache(int64_t bytes_max, BlockSource source);
   ~BlockCache();
   BlockCache(const BlockCache&) = delete;
   BlockCache& operator=(const BlockCache&) = delete;
 
-  // A block of undefined contents, which goes back by Free with the same `bytes`; these may be 0.
-  // Errors: INVALID_ARGUMENT    negative
-  //         RESOURCE_EXHAUSTED  names the bytes asked for, those in use and the limit
+  // Returns a block with undefined contents; Free takes it back, with the same `bytes`, which may
+  // be 0.
+  // Errors: INVALID_ARGUMENT    negative size
+  //         RESOURCE_EXHAUSTED  names the bytes requested, those in use and the limit
   absl::StatusOr<void*> Allocate(int64_t bytes);
   void Free(void* block, int64_t bytes);
 
-  // Counts memory that comes from elsewhere (a mapped file) against the limit, until Uncount.
+  // Counts memory that was not allocated here (a mapped file) against the limit, until Uncount.
   // Errors: RESOURCE_EXHAUSTED  as above
   absl::Status Count(int64_t bytes);
   void Uncount(int64_t bytes) { bytes_in_use_ -= bytes; }
 
-  // Gives back what is kept.
+  // Frees all cached blocks.
   void DropKept();
 
-  // Lowers the limit; one above the present one changes nothing. What is in use stays.
+  // Lowers the limit; a higher limit has no effect. Blocks in use stay allocated.
   void Limit(int64_t bytes_max);
 
   int64_t bytes_in_use() const { return bytes_in_use_; }

@@ -1,5 +1,5 @@
-// What the devices accept. Each number is quoted by the error that enforces it (RESOURCE_EXHAUSTED,
-// or INVALID_ARGUMENT for what no device could ever take).
+// Limits of the devices. The error that enforces a limit quotes its number (RESOURCE_EXHAUSTED, or
+// INVALID_ARGUMENT for a request that no device could ever serve).
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,10 @@
 namespace outboard::limits {
 
 inline constexpr size_t kObjectBytesMax =
-    size_t{64} << 20;  // one kernel's object: as much as a compile box may answer
+    size_t{64} << 20;  // of one kernel's object: the largest reply of a compile box
 inline constexpr int64_t kBufferAlignment = 64;  // a cache line, and the widest vector
 inline constexpr size_t kPageBytes = 4096;
-// What one kernel may copy its operands to, for each thread; the compiler's own limit is not more.
+// Scratch memory of one kernel, for each thread. The compiler's own limit is no larger.
 inline constexpr int64_t kScratchBytesMax = 2 << 20;
 inline constexpr int kThreadsMax = 256;
 

@@ -1,13 +1,14 @@
-// Gradients of everything that a value was computed from, as programs in Python expect them: no
-// tensor has to be declared before. (In C++ Tensor::backward does it for those with requires_grad.)
+// Gradients with respect to every tensor that a value was computed from, as Python programs expect
+// them: no tensor has to be declared first. (In C++ Tensor::backward does this for tensors with
+// requires_grad.)
 //
-// A gradient is as lazy as anything. An optimiser's step replaces what it would be computed from,
-// so that keeping it would keep the old parameters: the step uses it up. It is not there then,
-// which Python tells when it is asked for, and nothing is added to it until set_grad({}). One that
-// somebody else holds too, or that is realised, stays.
+// A gradient is lazy. An optimiser's step replaces the parameters that the gradient depends on, so
+// that a retained gradient would retain the old parameters. Therefore the step uses gradients up: a
+// used-up gradient is gone, Python raises an error when it is read, and nothing is added to it
+// until set_grad({}). A gradient that is realised, or that another Tensor also refers to, stays.
 //
-// Errors: INVALID_ARGUMENT   `y` is of no float type, or of several elements where there is no
-// `upstream` Threads: one at a time for tensors that were computed from each other.
+// Errors: INVALID_ARGUMENT   `y` is not of a float type, or has several elements and no `upstream`
+// Threads: one at a time for tensors that were computed from each other.
 #pragma once
 
 #include <vector>
@@ -16,28 +17,29 @@
 
 namespace outboard {
 
-// Adds d(y)/d(x), weighted by `upstream` (1 where it is empty), to grad() of every tensor x of
-// floats that is alive and that `y` was computed from, `y` included. A tensor that is still a
-// number repeated over its shape is no variable: it has none unless it was realised.
+// Adds d(y)/d(x), weighted by `upstream` (1 if empty), to grad() of every live float tensor x that
+// `y` was computed from, including `y`. A tensor that is a number repeated over its shape is a
+// constant of the graph and gets no gradient unless it was realised.
 void backward(const Tensor& y, const Tensor& upstream = {}, At at = At::current());
 
 // ---- for the library ----------------------------------------------------------------------------
 bool IsGradientUsedUp(const Tensor& tensor);
-// Of these, and of all that backward() has given one to and that has no requires_grad.
+// Uses up the gradients of `parameters` and all gradients that backward() gave to tensors without
+// requires_grad.
 void UseUpGradients(const std::vector<Tensor>& parameters);
-// What backward() began at since it was last asked for: as far as it is alive, not computed yet,
-// and of the session of `parameter`.
+// Returns the tensors on which backward() was called since the last call of this function, as far
+// as they are alive, not computed yet, and of the session of `parameter`.
 std::vector<Tensor> TakeDifferentiated(const Tensor& parameter);
 
 namespace internal {
 class NodeBuilder;
-// A number, repeated over a shape perhaps. Such a node may be any constant of the graph, so that it
-// is no variable.
+// True for a number, possibly repeated over a shape. Such a node may stand for any constant of the
+// graph, so it cannot be a variable.
 bool IsNumber(const UOp* node);
-// The gradients of `y`, as compiler/gradient/gradient.h says, kept for the next time.
+// Returns the gradients of `y` (compiler/gradient/gradient.h). Cached.
 std::vector<const UOp*> GradientNodes(const NodeBuilder& rec, const UOp* y, const UOp* upstream,
                                       const std::vector<const UOp*>& wrt);
-// `upstream` for `y`, or nullptr for an empty one, which `y` must allow.
+// Returns the node of `upstream` for `y`; nullptr for an empty one, which `y` must allow.
 const UOp* UpstreamNode(const NodeBuilder& rec, const UOp* y, const Tensor& upstream);
 }  // namespace internal
 

@@ -1,4 +1,4 @@
-// A step of a program that is run twice and then only sent.
+// A captured step: a function that runs twice and whose Runs are then replayed without running it.
 //
 //   Jit step([&](const std::vector<Tensor>& inputs, const std::vector<SymInt>&) ->
 //   std::vector<Tensor> {
@@ -9,31 +9,31 @@
 //   });
 //   for (...) const Tensor loss = step({images, labels})[0];
 //
-// The first call runs the function as it is, the second runs it and records what it sends, and
-// every later one sends the same again, with the buffers of now, without running the function:
-// building graphs costs nothing then. What goes in:
+// The first call runs the function unchanged. The second runs it and records the Runs it sends.
+// Every later call sends the same Runs with the current buffers and does not run the function, so
+// it builds no graphs. Inputs:
 //
-//   arguments   the tensors and sizes of the call. Tensors have the dtype and shape of the second
-//               call. A bound Variable has the value of the call.
-//   state       tensors from outside that the function reads, with the value that they have at the
-//               time of the call, also if something else has assigned them; and the thread's
-//               counter of random numbers.
-//   constants   all else: numbers, and tensors that the function makes from numbers, are those of
-//               the second call.
+//   arguments   the tensors and sizes of the call. Tensors must have the dtype and shape of the
+//               second call. A bound Variable has the value of the current call.
+//   state       tensors from outside that the function reads, with their value at the time of the
+//               call, also if other code has assigned them; and the thread's counter of random
+//               numbers.
+//   constants   everything else: numbers, and tensors that the function makes from numbers, have
+//               the value of the second call.
 //
-// What comes out: what the function assigns is assigned; a tensor that it made, realised and that
-// the program has kept elsewhere gets the value of each call, as does an argument that is assigned.
-// What it returns is realised, and new tensors each time, which keep their values. The bits are
-// those of the function called each time. Buffers that are replaced are donated as in any realize.
+// Outputs: tensors and arguments that the function assigns get the value of each call, and so does
+// a tensor that the function made and realised and that the program still holds outside of it.
+// Returned tensors are realised, new in each call, and retain their values. The results are bit for
+// bit those of running the function in each call. Replaced buffers are donated as in any realize.
 //
 // Errors:
-//   FAILED_PRECONDITION  within the recorded function: a value that is read or asked for,
-//                        manual_seed, repeat() or a Jit. Later: a tensor that the function read is
-//                        gone (it was replaced, not assigned), or that it left without a value and
-//                        is kept, or another session
+//   FAILED_PRECONDITION  within the recorded function: reading or requesting a value, manual_seed,
+//                        repeat() or a Jit. Later: a tensor that the function read no longer exists
+//                        (it was replaced, not assigned), a tensor that the function left lazy is
+//                        still held, or another session is current
 //   INVALID_ARGUMENT     a call that does not match the recorded one (the message names both), an
 //                        argument given twice
-// Where the recorded call throws nothing is recorded, and the next one records again.
+// If the recorded call throws, nothing is recorded, and the next call records again.
 // Threads: one at a time.
 #pragma once
 
@@ -62,12 +62,12 @@ class Jit {
   std::vector<Tensor> operator()(const std::vector<Tensor>& tensors = {},
                                  const std::vector<SymInt>& sizes = {}, At at = At::current());
 
-  // Whether the next call only sends.
+  // True if the next call only sends.
   bool captured() const { return captured_ != nullptr; }
   // The next two calls run the function again.
   void reset();
 
-  // ---- for other languages: the calls, one by one, of a function that is given each time
+  // ---- for other languages: the calls, one by one, of a function that is passed each time
   std::vector<Tensor> Capture(const std::vector<Tensor>& tensors, const std::vector<SymInt>& sizes,
                               const std::function<std::vector<Tensor>()>& step,
                               At at = At::current());

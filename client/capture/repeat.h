@@ -1,4 +1,4 @@
-// K steps of a program as one message.
+// Sends K repetitions of a step of the program as one message.
 //
 //   const Tensor losses = repeat(50, [&] { return trainer.Step(); });      // f32[50], on its way
 //
@@ -8,27 +8,27 @@
 //     total.assign(total + x.sum());
 //   });
 //
-// The step is written as for one time: it computes, assigns, and may end with one realize(), as an
-// optimiser's step() does. It is called once and recorded; what it assigned (weights, moments,
-// running means, the counter of random numbers) is what the next repetition begins with, and in the
-// end what the tensors are. What it returns, a Tensor or a vector of them, has a leading axis of K:
-// one value of each step. What it asks for (step({loss})) is sent back with the same message. The
-// bits are those of K calls of the step, one after another.
+// The step is written as for one repetition: it computes, assigns, and may end with one realize(),
+// as an optimiser's step() does. It is called once and recorded. The values that it assigns
+// (weights, moments, running means, the counter of random numbers) are the inputs of the next
+// repetition, and finally the values of the tensors. Its result, a Tensor or a vector of them, gets
+// a leading axis of length K with one value per repetition. A value that it fetches (step({loss}))
+// is sent back with the same message. The results are bit for bit those of K calls of the step.
 //
-// With an index the step's variable rises by one from repetition to repetition. Its SymInt may
-// stand wherever a size may (variable.h); index.value() is a number of this program, and as such
-// that of the first repetition.
+// With an index, the step's variable increases by one per repetition. Its SymInt can be used
+// wherever a size can (variable.h); index.value() is a number in this process and therefore that of
+// the first repetition.
 //
-// Since the step runs once, everything that it does besides computing is done once: what it prints
-// or counts, numbers that it makes tensors of. Errors, thrown at the line that is wrong, before
-// anything is sent, and with everything as it was before repeat():
-//   FAILED_PRECONDITION  a second realize, a value that is read or asked for, a gradient that is
-//                        left, a tensor that is kept but not returned, one that is assigned but was
+// Because the step runs once, its side effects happen once: printing, counting, and making tensors
+// from numbers. Errors are thrown at the offending line, before anything is sent, and leave
+// everything as it was before repeat():
+//   FAILED_PRECONDITION  a second realize, reading or requesting a value, a leftover gradient, a
+//                        tensor that is still held but not returned, an assign to a tensor that was
 //                        not realised before
 //   INVALID_ARGUMENT     K below 1 or over wire::kRepeatMax, an index that leaves its variable's
 //                        range, a result whose shape depends on it
-// A repetition that fails in the cloud fails the whole: what the step assigns and returns is lost,
-// and reading it says which repetition it was.
+// If a repetition fails in the cloud, all fail: the assigned and returned values are lost, and
+// reading one names the repetition that failed.
 #pragma once
 
 #include <concepts>

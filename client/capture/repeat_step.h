@@ -1,17 +1,16 @@
-// A step that is recorded to be repeated (repeat.h): what happens between its first line and its
-// last.
+// Records a step that is to be repeated (repeat.h): lives from the step's first line to its last.
 //
 // Invariants
-//   1. Within the step nothing is sent but Puts: the one realize that it may have is remembered,
-//      and becomes part of the repeated Run when the step is over. Where the step fails, what it
-//      assigned has its old value again.
-//   2. What the step makes ends with it, but for what it returns. So what one step hands to the
-//      next is what it assigns.
-//   3. Before it nothing is pending and no state is lazy, so that what is assigned has a buffer
-//      that it replaces: the one from which the first repetition reads.
+//   1. Within the step nothing is sent but Puts: its one realize is recorded and becomes part of
+//      the repeated Run after the step. If the step fails, the tensors that it assigned get their
+//      old values back.
+//   2. Tensors made in the step end with it, except the returned ones. So repetitions pass on only
+//      assigned values.
+//   3. Before the step nothing is pending and no state is lazy, so that each assigned tensor has a
+//      buffer that it replaces: the one from which the first repetition reads.
 //
-// Errors (thrown at the line that is wrong): FAILED_PRECONDITION for what would not be the same in
-// each repetition. Threads: the one that records.
+// Errors (thrown at the offending line): FAILED_PRECONDITION for operations that would not be the
+// same in each repetition. Threads: the recording thread.
 #pragma once
 
 #include <cstdint>
@@ -27,15 +26,15 @@ namespace outboard::internal {
 
 class RepeatStep : public StepObserver {
  public:
-  // Begins. `index` is a variable's SymInt, or nullptr.
+  // Starts to record. `index` is a variable's SymInt, or nullptr.
   RepeatStep(int64_t count, const SymInt* index, const At& at);
   ~RepeatStep() override;
 
-  // Ends it and sends the Run. `returned` is what the step returned and nothing else holds; the
-  // same with an axis more.
+  // Ends the recording and sends the Run. Requires that nothing else holds the tensors in
+  // `returned`. Returns them with a leading axis added.
   std::vector<Tensor> Finish(std::vector<Tensor> returned);
 
-  // ---- what the library tells of
+  // ---- events of the library
   void OnRead(const std::shared_ptr<TensorState>& value, const At& at) override;
   void OnAssign(const std::shared_ptr<TensorState>& value, const At& at) override;
   bool OnRealize(const std::vector<std::shared_ptr<TensorState>>& values,

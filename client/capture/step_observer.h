@@ -1,10 +1,9 @@
-// What happens between the first and the last line of a step of the program that is recorded, to be
-// sent again without being run again: by repeat() (repeated_step.h) or as a captured step
-// (captured_step.h).
+// The interface by which the library reports its operations to a step that is being recorded: to
+// repeat() (repeat_step.h) or to a captured step (jit_step.h), which will send it again without
+// running it.
 //
-// The library tells the one that is being recorded, if there is one, of what it does; that decides
-// what it means. Errors: thrown by those that are told, at the line that is wrong. Threads: the one
-// that records.
+// The observer decides how to handle each operation. Errors: thrown by the observer at the
+// offending line. Threads: the recording thread.
 #pragma once
 
 #include <memory>
@@ -29,11 +28,11 @@ struct SentRun {
   const std::vector<const UOp*>& roots;  // of `results`, in the current recording
 };
 
-// What a step has made that is alive. Its Values share it with the step, for Python's collector may
-// end one on any thread and after the step. Threads: any.
+// The live TensorStates that a step has made. They share it with the step, because Python's
+// collector may destroy one on any thread and after the step. Threads: any.
 class MadeValues {
  public:
-  // Of the step that this thread records, or nullptr.
+  // That of the step which this thread records, or nullptr.
   static std::shared_ptr<MadeValues> OfThread();
 
   void Add(TensorState* value) {
@@ -47,7 +46,7 @@ class MadeValues {
   std::vector<std::shared_ptr<TensorState>> Living() const {
     const std::lock_guard lock(mutex_);
     std::vector<std::shared_ptr<TensorState>> living;
-    for (TensorState* const value : values_)  // some wait in Remove
+    for (TensorState* const value : values_)  // some may be blocked in Remove
       if (std::shared_ptr<TensorState> owned = value->weak_from_this().lock(); owned != nullptr)
         living.push_back(std::move(owned));
     return living;
@@ -65,18 +64,18 @@ class StepObserver {
   StepObserver& operator=(const StepObserver&) = delete;
   virtual ~StepObserver() { Leave(); }
 
-  // This thread's, while the program's step runs.
+  // This thread's observer while a recorded step runs, else nullptr.
   static StepObserver* Current() { return current_; }
 
   virtual void OnRead(const std::shared_ptr<TensorState>& value, const At& at) = 0;
   virtual void OnAssign(const std::shared_ptr<TensorState>& value, const At& at) = 0;
-  // Before a realize. True: it is taken care of.
+  // Called before a realize. Returns true if the observer handles it.
   virtual bool OnRealize(const std::vector<std::shared_ptr<TensorState>>& values,
                          const std::vector<std::shared_ptr<TensorState>>& fetch, const At& at) = 0;
-  // State that has to be realised before it is read.
+  // Called for state that has to be realised before it is read.
   virtual void OnState(const TensorState& value, const At& at) const = 0;
   virtual void OnRun(const SentRun& run, const At& at) = 0;
-  // `what` cannot be done within the step.
+  // Throws: `what` is not possible within the step.
   [[noreturn]] virtual void Refuse(const At& at, const std::string& what) const = 0;
 
  protected:

@@ -1,13 +1,13 @@
-// What is known of files by their bytes' names, so that a second upload need not read them: for a
-// file as it stood (device, inode, size, times of change), the blobs of ranges of it.
+// Remembers the blob names of files, so that a second upload need not read them: for a version of a
+// file (device, inode, size, change times), the blobs of ranges of it.
 //
 //   <folder>/<device>-<inode>        one file: its stamp, its ranges and their hashes, and a
 //                                    SHA-256 of it all
 //
-// A file that was written to since has another stamp and is not known. Clocks of file systems are
-// coarse, so a file that was changed within kFreshMs of being looked at is never believed: a second
+// A file that was written to has another stamp and is not found. File system clocks are coarse, so
+// an entry is never used for a file that changed within kFreshMs before it was read: a second
 // change could leave the same time. Threads: any; several processes may share a folder (files
-// appear by rename). What cannot be read or written is as if it were not known: no errors.
+// appear by rename). Entries that cannot be read or written count as missing: no errors.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +25,10 @@ inline constexpr int64_t kFreshMs = 2000;
 
 struct FileStamp {
   uint64_t device = 0, inode = 0, size_bytes = 0;
-  int64_t modified_ns = 0, changed_ns = 0;  // contents; contents or whatever else (ctime)
+  int64_t modified_ns = 0, changed_ns = 0;  // contents; contents or metadata (ctime)
   bool operator==(const FileStamp&) const = default;
 };
-// Of an open file. Errors: UNKNOWN  it cannot be looked at
+// Returns the stamp of an open file. Errors: UNKNOWN  fstat fails
 absl::StatusOr<FileStamp> StampOf(int fd);
 
 struct FileRange {
@@ -38,18 +38,18 @@ struct FileRange {
 
 class FileIndex {
  public:
-  // Empty: knows nothing and remembers nothing.
+  // An empty folder: finds nothing and stores nothing.
   explicit FileIndex(std::string folder) : folder_(std::move(folder)) {}
   // OUTBOARD_FILE_INDEX (empty: none), else $XDG_CACHE_HOME/outboard/files or
   // ~/.cache/outboard/files.
   static FileIndex Default();
 
-  // By range; nullopt where it is not known.
+  // Returns one name per range; nullopt if it is not known.
   std::vector<std::optional<wire::BlobName>> Find(const FileStamp& stamp,
                                                   std::span<const FileRange> ranges) const;
-  // Adds to what is known of the file as it stands; what was known of it as it stood is forgotten.
-  // `stamp` was taken before its bytes were read, and the caller has seen that it is the same
-  // after. `now_ns`: the wall's time, before the reading.
+  // Adds entries for this version of the file; drops those of older versions. Requires that `stamp`
+  // was taken before the bytes were read and was the same afterwards. `now_ns`: the wall clock,
+  // before reading.
   void Keep(const FileStamp& stamp, std::span<const FileRange> ranges,
             std::span<const wire::BlobName> names, int64_t now_ns) const;
 

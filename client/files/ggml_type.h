@@ -3,8 +3,8 @@
 // What the bits of a block mean is in client/nn/ggml.h.
 //
 // Source: the enumeration `ggml_type` and the block structures of GGML (ggml.h, ggml-common.h), as
-// of 2025. Codes that it took back (4, 5, 31 to 33, 36 to 38), and those that exist only while a
-// product is computed (9, 15), are not here. Threads: pure.
+// of 2025. Omits codes that GGML withdrew (4, 5, 31 to 33, 36 to 38) and types that exist only
+// during a product (9, 15). Threads: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -49,8 +49,7 @@ enum class GgmlType : uint32_t {
   kQ1_0 = 41,
 };
 
-// How many elements share a block, and how many bytes that takes; 1 element where nothing is
-// shared.
+// The number of elements per block and its size in bytes; 1 element for plain types.
 struct GgmlLayout {
   GgmlType type;
   std::string_view name;
@@ -93,7 +92,7 @@ inline constexpr GgmlLayout kGgmlLayouts[] = {
     {GgmlType::kQ1_0, "Q1_0", 128, 18},
 };
 
-// Null for a code that is none of them.
+// Returns null for an unknown code.
 constexpr const GgmlLayout* FindGgmlLayout(uint32_t code) {
   for (const GgmlLayout& layout : kGgmlLayouts)
     if (static_cast<uint32_t>(layout.type) == code) return &layout;

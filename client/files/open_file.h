@@ -1,6 +1,7 @@
-// A file whose bytes are uploaded, as a whole or by range, with what the index knows of it. The
-// file stays open as long as a source of it lives; it is read only where the cloud lacks a chunk.
-// What uploads have found goes to the index when it is closed: once, however many arrays it has.
+// An open file whose bytes are uploaded, as a whole or by range, with its entries of the file
+// index. The file stays open as long as one of its sources lives; it is read only if the cloud
+// lacks a chunk. Blob names found by uploads are written to the index once, at closing, however
+// many arrays there are.
 //
 // Threads: any.
 #pragma once
@@ -29,14 +30,14 @@ class OpenFile : public std::enable_shared_from_this<OpenFile> {
   OpenFile& operator=(const OpenFile&) = delete;
 
   uint64_t size_bytes() const { return stamp_.size_bytes; }
-  // Of `ranges`, in order; with names where they are known.
+  // Returns sources for `ranges`, in order; with names if they are known.
   std::vector<wire::BlobSource> Sources(std::span<const FileRange> ranges);
-  // What an upload of `ranges` found, for the next time. Nothing is kept of a file that has changed
-  // before it is closed.
+  // Records the names that an upload of `ranges` computed, for later uploads. Discarded if the file
+  // changes before it is closed.
   void Found(std::span<const FileRange> ranges, std::span<const wire::BlobName> names);
-  // The first bytes, for headers; as many as there are.
+  // Returns the first bytes, for headers; fewer if the file is shorter.
   absl::StatusOr<std::string> Head(uint64_t bytes) const { return Read(0, bytes); }
-  // From `offset` on; as many as there are.
+  // Returns bytes from `offset` on; fewer if the file is shorter.
   absl::StatusOr<std::string> Read(uint64_t offset, uint64_t bytes) const;
 
  private:

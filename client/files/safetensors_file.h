@@ -1,4 +1,4 @@
-// A safetensors file that is open: its header, and where its arrays lie in it.
+// An open safetensors file: its header, and the location of its arrays.
 //
 // Threads: any. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED  as
 // safetensors_header.h

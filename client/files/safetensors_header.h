@@ -1,11 +1,12 @@
-// The header of a safetensors file: which arrays lie where. A file is 8 bytes of length
-// (little-endian), so many bytes of JSON, then the arrays one behind the other, without a gap:
+// Parses the header of a safetensors file: the location of its arrays. The format is 8 bytes of
+// length (little-endian), that many bytes of JSON, then the arrays one after the other, without
+// gaps:
 //
 //   {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ..., "__metadata__": {"a":
 //   "b"}}
 //
-// Files come from anywhere: what is read is bounded and checked, and means the same to every reader
-// (a name twice, a gap, an array beyond the end are errors). Threads: pure.
+// Files are untrusted: input is bounded and checked, and every reader interprets it in the same way
+// (a duplicate name, a gap, an array past the end are errors). Threads: pure functions.
 // Errors: INVALID_ARGUMENT    not such a file; says what is wrong, and of which array
 //         RESOURCE_EXHAUSTED  a header of more than kSafetensorsHeaderBytesMax
 //         UNIMPLEMENTED       a dtype that tensors here do not have (named)
@@ -30,29 +31,29 @@ struct SafetensorsArray {
   std::string name;
   DType dtype = DType::kVoid;
   std::vector<int64_t> dims;
-  uint64_t offset = 0;  // from the first byte behind the header
+  uint64_t offset = 0;  // from the first byte after the header
   uint64_t size_bytes = 0;
 };
 
 struct SafetensorsHeader {
   uint64_t header_bytes = 0;             // with the 8 of the length: where the arrays begin
   std::vector<SafetensorsArray> arrays;  // by offset, then by name
-  std::string metadata;  // the JSON object of __metadata__ as it stands; may be empty
+  std::string metadata;  // the JSON text of the object __metadata__, not parsed; may be empty
 };
 
-// How many bytes of a file ParseSafetensorsHeader needs; `first` are at least its first 8.
+// Returns how many bytes of a file ParseSafetensorsHeader needs; `first` has at least its first 8.
 absl::StatusOr<uint64_t> SafetensorsHeaderBytes(std::string_view first, uint64_t file_bytes);
 
 // `first`: the file's first bytes, at least the whole header.
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::string_view first,
                                                          uint64_t file_bytes);
 
-// What SafetensorsHeader::metadata is for these texts.
+// Returns SafetensorsHeader::metadata for these texts.
 std::string WriteSafetensorsMetadata(
     std::span<const std::pair<std::string, std::string>> texts_by_name);
 
-// The first bytes of a file with these arrays in this order; offsets and header_bytes are not read.
-// The arrays begin at a multiple of 64.
+// Returns the first bytes of a file with these arrays in this order; ignores offsets and
+// header_bytes. The arrays begin at a multiple of 64.
 std::string WriteSafetensorsHeader(const SafetensorsHeader& header);
 
 }  // namespace outboard::blobs

@@ -1,12 +1,12 @@
-// The Store service (proto/store.proto) as calls: what a tenant keeps in the cloud under names.
+// Calls of the Store service (proto/store.proto), which stores a tenant's blobs under names.
 //
-// Each call blocks its caller for a round trip, at most kAnswerWithin; Set until what it names is
-// on the cloud's disk. Threads: any.
+// Each call blocks for a round trip, at most kAnswerWithin; Set until its content is on the cloud's
+// disk. Threads: any.
 // Errors: NOT_FOUND            no such name; a blob that a list names is not there
-//         INVALID_ARGUMENT     a name that cannot be; a list that is none (says why)
+//         INVALID_ARGUMENT     an invalid name; a malformed list (the message says why)
 //         FAILED_PRECONDITION  the name is pinned
 //         RESOURCE_EXHAUSTED   a quota or limit (named)
-//         UNAVAILABLE, DEADLINE_EXCEEDED  nobody answers
+//         UNAVAILABLE, DEADLINE_EXCEEDED  no answer
 //         UNAUTHENTICATED      no key, or a wrong one
 #pragma once
 
@@ -24,7 +24,7 @@ namespace outboard::blobs {
 
 class StoreClient {
  public:
-  // `key` may be empty, where none is asked for.
+  // `key` may be empty if none is required.
   StoreClient(const std::shared_ptr<grpc::Channel>& channel, std::string key)
       : stub_(proto::Store::NewStub(channel)), key_(std::move(key)) {}
 
@@ -32,7 +32,7 @@ class StoreClient {
   absl::StatusOr<proto::StoreGetReply> Get(const std::string& name) const;
   absl::StatusOr<proto::StoredName> Set(const std::string& name,
                                         const proto::Checkpoint& checkpoint) const;
-  absl::StatusOr<uint64_t> Remove(const std::string& name) const;  // bytes made free
+  absl::StatusOr<uint64_t> Remove(const std::string& name) const;  // bytes freed
   absl::Status Pin(const std::string& name, bool pinned) const;
   absl::StatusOr<proto::StoreUsageReply> Usage() const;
 

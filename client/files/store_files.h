@@ -1,11 +1,11 @@
-// Files to names in the cloud and back: a safetensors file array by array, so that arrays which are
-// there already are not sent and programs load them one by one; any other file as it is. What comes
-// back is the same file, bit for bit. A checkpoint that a session saved comes as a safetensors
-// file.
+// Stores files under names in the cloud and loads them: a safetensors file array by array, so that
+// arrays which the cloud has are not sent again and programs can load them one by one; any other
+// file as a whole. The loaded file is the same, bit for bit. A checkpoint that a session saved is
+// loaded as a safetensors file.
 //
-// Both block, and may be made again after whatever broke them off: what has arrived does not travel
-// twice. Threads: any.
-// Errors: INVALID_ARGUMENT  a file that cannot be read or written (named), a name that cannot be
+// Both functions block and can be repeated after a failure: content that has arrived is not sent
+// again. Threads: any.
+// Errors: INVALID_ARGUMENT  a file that cannot be read or written (named), an invalid name
 //         those of transfers (wire/blobs/transfer.h) and of the store (store_client.h)
 #pragma once
 
@@ -23,11 +23,10 @@ struct Pushed {
   std::string name;
   uint64_t size_bytes = 0;  // of the file
   uint64_t sent_bytes = 0;
-  int arrays = 0;             // 0: one file as it is
-  std::string whole_because;  // why a file that is named as safetensors is not stored by its arrays
+  int arrays = 0;             // 0: stored as a whole
+  std::string whole_because;  // why a .safetensors file was stored as a whole
 };
-// `name` empty: the file's own name, without its folder. What `index` knows of the file is not
-// read.
+// `name` empty: the file's own name, without its folder. Ranges that `index` knows are not read.
 absl::StatusOr<Pushed> PushFile(const StoreClient& store, const wire::BlobConnections& connections,
                                 const std::string& path, std::string name,
                                 const wire::TransferOptions& options = {},
@@ -37,9 +36,9 @@ struct Pulled {
   std::string path;
   uint64_t size_bytes = 0;
   uint64_t received_bytes = 0;
-  uint64_t kept_bytes = 0;  // of a try before
+  uint64_t kept_bytes = 0;  // from an earlier attempt
 };
-// `path` empty: the name that the file had, else the last part of `name` and ".safetensors".
+// `path` empty: the file's original name, else the last part of `name` and ".safetensors".
 absl::StatusOr<Pulled> PullFile(const StoreClient& store, const wire::BlobConnections& connections,
                                 const std::string& name, std::string path,
                                 const wire::TransferOptions& options = {});

@@ -1,5 +1,5 @@
-// The line of the user's program that is charged with what an operation does: with the nodes that
-// it records (provenance.h) and with its errors.
+// The line of the user's program to which an operation is attributed: the nodes that it records
+// (client/session/core/provenance.h) and its errors.
 //
 //   Tensor layernorm(const Tensor& x, const Axes& axes, double eps, At at) {
 //     const CallSite site(at);
@@ -7,16 +7,16 @@
 //     return y * (y.square().mean(axes, true) + eps).rsqrt();
 //   }
 //
-// A public function takes its caller's line once, as its last parameter (`At at = At::current()` in
-// the header), and opens a CallSite with it (a NodeBuilder has one inside). Public functions called
-// from there take lines too, by default those of this library; the CallSite that is open already
-// wins over them. So bodies are written as a user would write them, and pass no lines on.
+// A public function takes its caller's line as its last parameter (`At at = At::current()` in the
+// header) and opens a CallSite with it (a NodeBuilder contains one). Public functions called inside
+// take lines too, by default those of this library; an open CallSite has precedence over them. So
+// function bodies are written like user code and pass no lines on.
 //
 // Invariants
-//   1. A thread has at most one open line: that of its outermost CallSite. Those inside are inert.
+//   1. A thread has at most one open line: that of its outermost CallSite. Nested ones are inert.
 //   2. It ends with the scope that opened it, also by an exception.
 //   3. No CallSite is open while a function of the user's runs (the step of a Jit or of repeat()),
-//      so that the lines within it are its own.
+//      so that the lines in it are its own.
 //
 // Costs: a thread-local flag, compared and set, and a line copied; no lock, no allocation.
 // Threads: a CallSite belongs to the thread that made it. Errors: none of its own.
@@ -42,9 +42,9 @@ class CallSite {
   CallSite(const CallSite&) = delete;
   CallSite& operator=(const CallSite&) = delete;
 
-  // The open line; `at` where none is.
+  // Returns the open line; `at` if none is open.
   static const At& Or(const At& at) { return is_open_ ? open_line_ : at; }
-  // The open line; nowhere (":0") where none is.
+  // Returns the open line; an unknown one (":0") if none is open.
   static At Line() { return Or(At()); }
 
  private:
@@ -54,7 +54,7 @@ class CallSite {
   const bool is_outermost_;
 };
 
-// At the open line: throws Error with INVALID_ARGUMENT; throws Error unless `status` is OK.
+// With the open line: throws Error with INVALID_ARGUMENT; throws Error unless `status` is OK.
 [[noreturn]] void ThrowInvalid(const std::string& message);
 void ThrowIfError(const absl::Status& status);
 

@@ -1,5 +1,5 @@
-// Arrays whose bytes are somewhere here and go to the cloud only when something needs them: a
-// file's, by tensor. What one Run, Fetch or Save needs of them goes together, in one transfer.
+// Arrays whose bytes are on this machine, in a file or a tensor, and are sent to the cloud only
+// when something needs them. Those that one Run, Fetch or Save needs are sent in one transfer.
 //
 // Threads: as a Tensor's. Ownership: the source keeps its file open for as long as it lives.
 #pragma once
@@ -19,11 +19,11 @@ struct CloudBuffer;
 
 struct DeferredUpload {
   wire::BlobSource source;
-  std::function<void(const wire::BlobName&)> named;  // when the bytes are there; may be empty
+  std::function<void(const wire::BlobName&)> named;  // called after the upload; may be empty
 };
 
-// Sends what `storages` have deferred, and defines their handles; the others are left as they are.
-// What fails may be tried again. Throws Error.
+// Uploads the deferred content of `storages` and defines their handles; leaves other storages as
+// they are. A failed upload may be retried. Throws Error with the upload's status.
 void Define(std::span<const std::shared_ptr<CloudBuffer>> storages, const At& at);
 
 }  // namespace outboard::internal

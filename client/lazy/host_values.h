@@ -1,5 +1,5 @@
-// Elements of a tensor that is in this process, as numbers of C++: each is converted to T as a
-// static_cast does. Requires that the bytes are those of dtype and dims.
+// Reads elements of a tensor in this process as C++ numbers: each is converted to T by static_cast.
+// Requires that the bytes match dtype and dims.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
-// Making nodes for the user: as compiler/ir/build.h, but a rule that is broken is thrown as an
-// Error at the user's line.
+// Makes nodes for the user's operations: as compiler/ir/build.h, but a violated rule throws an
+// Error at the user's line, with INVALID_ARGUMENT unless a comment names another code.
 //
-// dtypes are passed to Graph::Make wherever they are known, so that a node that exists already is
-// one look-up.
+// dtypes are passed to Graph::Make wherever they are known, so that an existing node costs one
+// look-up.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@ Shape ToShape(const std::vector<int64_t>& dims);
 
 class NodeBuilder {
  public:
-  // Opens the user's line, unless one is open (client/lazy/call_site.h); without `at` one is.
+  // Opens the user's line, unless one is open (client/lazy/call_site.h); without `at` one must be
+  // open.
   explicit NodeBuilder(const At& at = CallSite::Line());
 
   const At& at() const { return at_; }
@@ -32,10 +33,10 @@ class NodeBuilder {
 
   const UOp* Make(Op op, DType dtype, Sources src, absl::Span<const int64_t> arg = {}) const;
 
-  // Scalars. A float value that is out of range or not whole is refused for integer types.
+  // Scalars. Integer types reject a float value that is out of range or not whole.
   const UOp* Const(DType dtype, double value) const;
-  const UOp* ConstInt(DType dtype, int64_t value) const;  // the low bits, for kU64
-  // A number spread over the shape of `like`, in its type.
+  const UOp* ConstInt(DType dtype, int64_t value) const;  // uses the low bits, for kU64
+  // A number broadcast to the shape of `like`, in its dtype.
   const UOp* FullLike(const UOp* like, double value) const;
   const UOp* Full(const UOp* scalar, ShapeView shape) const;
   // 0, 1 ... along `axis` of `shape`.
@@ -57,35 +58,34 @@ class NodeBuilder {
 
   const UOp* Reshape(const UOp* x, ShapeView dims) const;
   const UOp* Expand(const UOp* x, ShapeView dims) const;
-  // x with dimensions of length 1 put in front, then expanded. Throws where the shapes do not
-  // broadcast.
+  // Prepends dimensions of length 1 to x, then expands it. Throws if the shapes do not broadcast.
   const UOp* Broadcast(const UOp* x, ShapeView dims) const;
   const UOp* Permute(const UOp* x, absl::Span<const int64_t> axes) const;
   const UOp* Pad(const UOp* x, ShapeView lo_hi) const;
   const UOp* Shrink(const UOp* x, ShapeView begin_end) const;
-  // The reduced axes stay, of length 1.
+  // The reduced axes remain, with length 1.
   const UOp* Reduce(Op op, const UOp* x, std::vector<int64_t> axes) const;
-  // x without the axes, which have length 1.
+  // Drops the axes, which must have length 1.
   const UOp* Squeeze(const UOp* x, const std::vector<int64_t>& axes) const;
 
-  // A size of a variable is an expression of its VAR, and what is made from here on depends on the
-  // value that the variable has. Throws where it has another one already.
+  // A symbolic size becomes an expression of its VAR, and later nodes depend on the variable's
+  // value. Throws if the variable has another value already.
   Dim DimOf(const SymInt& size) const;
   Shape ShapeOf(const SymShape& sizes) const;
   void Bind(const std::vector<BoundVariable>& bound) const;
   const std::vector<BoundVariable>& bound() const { return bound_; }
-  // The other way, for a dimension of `recording` and the values that are bound.
+  // The inverse, for a dimension of `recording` and the bound values.
   SymInt SizeOf(const Dim& dim, const LazyGraph& recording) const;
-  // Where only numbers will do. Throws.
+  // For operations that need a number: throws if the size is symbolic.
   int64_t LengthOf(const UOp* x, int64_t axis) const;
   int64_t CountOf(ShapeView shape) const;
 
-  // An axis of `rank`, where -1 is the last one. Throws.
+  // Normalises an axis of `rank`; -1 is the last one. Throws if it is out of range.
   int Axis(int64_t axis, int rank) const;
-  // All axes where `axes` is empty; sorted. Throws for one that is out of range or given twice. Of
-  // a scalar 0 and -1 are none.
+  // Returns all axes if `axes` is empty; sorted. Throws for one that is out of range or given
+  // twice. For a scalar, 0 and -1 give no axis.
   std::vector<int64_t> Axes(const std::vector<int64_t>& axes, int rank) const;
-  // The shape that a and b broadcast to. Throws.
+  // Returns the shape that a and b broadcast to. Throws if there is none.
   Shape BroadcastShape(ShapeView a, ShapeView b, const char* what) const;
 
   [[noreturn]] void Invalid(const std::string& message) const { ThrowInvalid(at_, message); }

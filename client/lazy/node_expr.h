@@ -3,10 +3,10 @@
 //   NodeExpr Relu(const NodeExpr& x) { return Max(x, 0); }
 //   NodeExpr hardswish = x * (Relu(x + 3) - Relu(x - 3)) * (1.0 / 6);
 //
-// What is recorded is what stands there, from left to right: `1 + x` is an ADD whose first source
-// is the 1, a - b is a + (-b), a > b is b < a. A number is spread over the shape of the other
-// operand, in its type. Operands have one type and shape: what promotes and broadcasts is Tensor
-// (tensor.h).
+// Nodes are recorded exactly as written, from left to right: `1 + x` is an ADD whose first source
+// is the 1, a - b is a + (-b), a > b is b < a. A number is broadcast to the shape of the other
+// operand, in its dtype. Operands must have the same dtype and shape; Tensor
+// (client/tensor/tensor.h) promotes and broadcasts.
 //
 // Refers to its NodeBuilder, which it must not outlive. Errors are thrown as by NodeBuilder, at the
 // user's line. Threads: as NodeBuilder.
@@ -29,15 +29,15 @@ class NodeExpr {
   NodeExpr(const NodeExpr&) = default;
 
   operator const UOp*() const { return node_; }  // NOLINT
-  explicit operator bool() const = delete;       // `if (a < b)`: what that is, the cloud knows
+  explicit operator bool() const = delete;       // `if (a < b)`: only the cloud knows the value
   const UOp* operator->() const { return node_; }
   const UOp* node() const { return node_; }
   const NodeBuilder& rec() const { return *rec_; }
   NodeExpr With(const UOp* node) const { return {*rec_, node}; }
 
-  // A number over this one's shape, in its type.
+  // A number with this one's shape and dtype.
   NodeExpr Full(double value) const { return With(rec_->FullLike(node_, value)); }
-  NodeExpr FullInt(int64_t value) const {  // exact for 64 bits; the low bits of what is wider
+  NodeExpr FullInt(int64_t value) const {  // exact for 64 bits; wider values give their low bits
     return With(rec_->Full(rec_->ConstInt(node_->dtype, value), node_->shape));
   }
 
@@ -50,16 +50,16 @@ class NodeExpr {
   NodeExpr Squeeze(const std::vector<int64_t>& axes) const {
     return With(rec_->Squeeze(node_, axes));
   }
-  // Over `axes`, which stay, of length 1.
+  // Reduces `axes`, which remain with length 1.
   NodeExpr Sum(const std::vector<int64_t>& axes) const {
     return With(rec_->Reduce(Op::kAdd, node_, axes));
   }
   NodeExpr Max(const std::vector<int64_t>& axes) const {
     return With(rec_->Reduce(Op::kMax, node_, axes));
   }
-  // Computed where it stands, and kept.
+  // Materialises the value.
   NodeExpr Contiguous() const { return Unary(Op::kContiguous); }
-  // The same value, which no gradient goes through.
+  // The same value; stops gradients.
   NodeExpr Detach() const { return Unary(Op::kDetach); }
 
   NodeExpr Unary(Op op) const { return With(rec_->Alu(op, node_)); }
@@ -87,7 +87,7 @@ inline NodeExpr operator<<(const NodeExpr& a, const NodeExpr& b) { return a.Bina
 inline NodeExpr operator>>(const NodeExpr& a, const NodeExpr& b) { return a.Binary(Op::kShr, b); }
 inline NodeExpr operator<(const NodeExpr& a, const NodeExpr& b) { return a.Binary(Op::kCmpLt, b); }
 inline NodeExpr operator>(const NodeExpr& a, const NodeExpr& b) { return b < a; }
-// Two nodes are compared by a node. (Whether they are one: a.node() == b.node().)
+// Comparing two nodes makes a node. (To compare their identity: a.node() == b.node().)
 inline NodeExpr operator==(const NodeExpr& a, const NodeExpr& b) { return a.Binary(Op::kCmpEq, b); }
 inline NodeExpr operator!=(const NodeExpr& a, const NodeExpr& b) { return a.Binary(Op::kCmpNe, b); }
 
@@ -121,7 +121,7 @@ inline NodeExpr Max(const NodeExpr& a, double b) { return Max(a, a.Full(b)); }
 inline NodeExpr Abs(const NodeExpr& x) { return Max(x, -x); }
 inline NodeExpr IDiv(const NodeExpr& a, const NodeExpr& b) { return a.Binary(Op::kIDiv, b); }
 inline NodeExpr IDiv(const NodeExpr& a, double b) { return IDiv(a, a.Full(b)); }
-inline NodeExpr Bitcast(const NodeExpr& x, DType dtype) {  // to a type as wide
+inline NodeExpr Bitcast(const NodeExpr& x, DType dtype) {  // to a dtype of the same width
   return x.With(x.rec().Make(Op::kBitcast, dtype, {x}));
 }
 inline NodeExpr IsNan(const NodeExpr& x) { return x != x; }
@@ -141,7 +141,7 @@ inline NodeExpr Iota(const NodeBuilder& rec, DType dtype, ShapeView shape, int a
   return {rec, rec.IotaAlong(dtype, shape, axis)};
 }
 
-// The node of a tensor, and a tensor of a node.
+// Converts a tensor to its node, and a node to a tensor.
 inline NodeExpr ExprOf(const NodeBuilder& rec, const Tensor& x) { return {rec, x.NodeIn(rec)}; }
 inline Tensor TensorOf(const NodeExpr& x) { return Tensor::FromNode(x.rec(), x); }
 

@@ -1,5 +1,5 @@
-// What an operation on two operands does with them first: numbers become scalars, both get one type
-// and shape. Errors are thrown as error.h says, at the operand's line.
+// Prepares the operands of a binary operation: numbers become scalars, both get one dtype and
+// shape. Errors are thrown as outboard::Error at the operand's line (client/tensor/error.h).
 #pragma once
 
 #include <optional>
@@ -11,28 +11,29 @@
 
 namespace outboard::internal {
 
-// The nodes of both, prepared.
+// The prepared nodes of both.
 struct Operands {
   const UOp* a = nullptr;
   const UOp* b = nullptr;
 };
 
-// The node of an operand. A number becomes a scalar of the type that it has beside `other`: of that
-// type, or f32 where a fraction meets an integer. Throws where an integer type cannot hold it.
+// Returns the node of an operand. A number becomes a scalar of the dtype of `other`, or f32 if a
+// fraction meets an integer. Throws if an integer type cannot represent it.
 const UOp* NodeOfArg(const NodeBuilder& rec, const Arg& arg, DType other);
 
 // Both operands promoted and broadcast to each other. `what` names the operation in errors.
 Operands Promoted(const NodeBuilder& rec, const Arg& a, const Arg& b, std::string_view what);
 
-// Promoted, without broadcasting.
+// Promotes without broadcasting.
 Operands SameType(const NodeBuilder& rec, const Arg& a, const Arg& b, std::string_view what);
 
-// sum(a * b) over `axes`, which stay: added up in a type wide enough, in the type of a and b or in
-// `dtype` where it is given. Requires one type and shape of both.
+// Returns sum(a * b) over `axes`, which remain with length 1. Accumulates in a sufficiently wide
+// dtype; the result has the dtype of a and b, or `dtype` if given. Requires the same dtype and
+// shape of both.
 const UOp* SumOfProducts(const NodeBuilder& rec, const UOp* a, const UOp* b,
                          const std::vector<int64_t>& axes, std::optional<DType> dtype = {});
 
-// The order of a type turned around: for the smallest by the largest.
+// Reverses the order of a dtype's values: computes a minimum by a maximum.
 const UOp* Mirror(const NodeBuilder& rec, const UOp* x);
 
 }  // namespace outboard::internal

@@ -1,8 +1,8 @@
-// The answer to a question for a value: on its way, here, or why it will not come. Shared by the
-// CloudBuffer that was asked for and the futures; forgotten with the last of them.
+// A requested value: in flight, arrived, or failed. Shared by its CloudBuffer and the futures;
+// dropped with the last of them.
 //
-// Errors: those of Session::Await, told in the user's terms (provenance.h); INTERNAL where what
-// came is not what the graph says. Threads: one at a time.
+// Errors: those of Session::Await, with the user's line (client/session/core/provenance.h);
+// INTERNAL if the received value does not match the graph. Threads: one at a time.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,10 @@ struct PendingValue {
   std::shared_ptr<Session> session;
   uint64_t seq = 0;
   uint32_t index = 0;
-  DType dtype = DType::kVoid;  // what must come
+  DType dtype = DType::kVoid;  // the expected dtype
   std::vector<int64_t> dims;
   std::optional<absl::StatusOr<HostTensor>> answer;
-  bool interrupted = false;  // `answer` says why it is not waited for; the next Wait begins anew
+  bool interrupted = false;  // `answer` holds the interruption; the next Wait starts over
 
   PendingValue() = default;
   PendingValue(const PendingValue&) = delete;
@@ -39,10 +39,10 @@ struct PendingValue {
   absl::StatusOr<HostTensor>& Wait();
 };
 
-// `storage` will be answered as (seq, index).
+// Registers that `storage` will be answered as (seq, index).
 void Expect(CloudBuffer& storage, uint64_t seq, uint32_t index);
 
-// Asks for those that were not asked for yet, in one message. Throws Error.
+// Requests those that were not requested yet, in one message. Throws Error.
 void Ask(std::span<const std::shared_ptr<CloudBuffer>> storages, const At& at);
 
 }  // namespace outboard::internal

@@ -1,9 +1,9 @@
-// One realize: lazy values become the results of one Run, which is sent. Used by RealizeValues and,
+// One realize: makes lazy values the results of one Run and sends it. Used by RealizeValues and,
 // with a Repetition, by a repeated step.
 //
-// Until everything is known to be well nothing but pins and places changes, so that an error leaves
-// every TensorState as it was. A Send that fails is the session's end: what the Values name then is
-// lost with all the rest of it, and reading them says so.
+// Until all checks have passed only pins and places change, so that an error leaves every
+// TensorState as it was. If Send fails, the session has ended: the new values are lost with
+// everything else in it, and reading them reports that.
 // Errors (thrown): RESOURCE_EXHAUSTED   a result over limits::kStoredBytesMax, or too many nodes
 //                  FAILED_PRECONDITION  an input of another session; what cannot be repeated
 //                  INVALID_ARGUMENT     two values for one variable
@@ -22,23 +22,24 @@
 
 namespace outboard::internal {
 
-// The Run is done `count` times. A value that was assigned in the step and read before that is
-// carried from one repetition to the next.
+// Repeats the Run `count` times. A value that is read and then assigned in the step is carried from
+// one repetition to the next.
 struct Repetition {
   int64_t count = 1;
-  std::optional<BoundVariable> index;  // rises by one from repetition to repetition
+  std::optional<BoundVariable> index;  // increases by one per repetition
   absl::flat_hash_set<const TensorState*>
       stacked;  // results of these: one array, with a leading axis of `count`
-  // By which values each buffer was read within the step; nullptr: by what was computed before it.
+  // For each buffer, the values by which the step read it; nullptr: by nodes computed before the
+  // step.
   absl::flat_hash_map<const CloudBuffer*, absl::flat_hash_set<const TensorState*>> readers;
 };
 
-// The node of a lazy value, imported into `recording`.
+// Returns the node of a lazy value, imported into `recording`.
 const UOp* LazyNode(TensorState& value, const std::shared_ptr<LazyGraph>& recording, const At& at);
 
 class Realization {
  public:
-  // `fetch` are values whose results are sent back. Both are lazy, each once.
+  // The results of `fetch` are sent back. All values of both lists are lazy and occur once.
   Realization(std::vector<std::shared_ptr<TensorState>> values,
               const std::vector<std::shared_ptr<TensorState>>& fetch, const At& at, bool keep_pins,
               const Repetition* repetition = nullptr);
@@ -62,7 +63,7 @@ class Realization {
     return repetition_ != nullptr && repetition_->stacked.contains(&value);
   }
 
-  static constexpr int kInput = -1;  // the value is a buffer that exists
+  static constexpr int kInput = -1;  // the value is an existing buffer
 
   const At at_;
   const bool keep_pins_;

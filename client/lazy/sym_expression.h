@@ -1,5 +1,5 @@
-// What a SymInt that is not a number is made of: a tree that SymShape share and nobody changes.
-// For the library and for what drives it from another language.
+// The expression of a symbolic SymInt: an immutable tree that copies share. Used by the library and
+// by bindings for other languages.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace outboard::internal {
 
-// A variable, or an operation of two sizes: kAdd, kMul, kIDiv or kMod.
+// A variable, or an operation on two sizes: kAdd, kMul, kIDiv or kMod.
 struct SymExpression {
   std::optional<BoundVariable> variable;
   Op op = Op::kAdd;

@@ -1,12 +1,12 @@
-// Bytes of which ranges are tensors: a file's, or those of a tensor of u8. What file formats are
-// read through, whatever the format.
+// Bytes whose ranges are tensors: those of a file, or of a u8 tensor. All file formats are read
+// through it.
 //
-// Ranges of a file are not read when a tensor is made of them: they go to the cloud when something
-// needs them, those of one step together, and not at all where the cloud has them
-// (client/files/file_index.h remembers what a file consists of). The file must not change while its
-// tensors are in use. Ranges of a tensor are computed where it lives; one that is itself a file's,
-// and was not sent yet, is as good as the file. Offsets and sizes are in bytes. Copies are one; any
-// thread may read.
+// Making a tensor of a file's range does not read it: its bytes are sent to the cloud when
+// something needs them, those of one step together, and not at all if the cloud has them
+// (client/files/file_index.h remembers the hashes of a file). The file must not change while its
+// tensors are in use. Ranges of a tensor are computed where it lives; a tensor that is itself a
+// file's range and was not sent yet is treated like the file. Offsets and sizes are in bytes.
+// Copies share one object; any thread may read.
 //
 // Errors, thrown as Error: NOT_FOUND, PERMISSION_DENIED, UNKNOWN   the file (named)
 //                          INVALID_ARGUMENT  no regular file; a tensor that is not of u8 with one
@@ -37,11 +37,11 @@ class Bytes {
   static Bytes OfTensor(const Tensor& tensor, At at = At::current());
 
   uint64_t size() const;
-  // Waits where it is a tensor's. At most `size` of them, as many as there are from `offset` on.
+  // Returns at most `size` bytes from `offset`, fewer at the end. Waits if they are a tensor's.
   std::string Read(uint64_t offset, uint64_t size, At at = At::current()) const;
-  // In the order of `ranges`. What is asked for together is looked up together.
+  // Returns one tensor per range. Ranges of one call are looked up together.
   std::vector<Tensor> Tensors(std::span<const Range> ranges, At at = At::current()) const;
-  // "weights.gguf", or "the tensor": for messages.
+  // Returns "weights.gguf", or "the tensor": for messages.
   const std::string& name() const;
 
   struct Source;

@@ -1,9 +1,9 @@
-// Models in GGUF files: what the file says of the model, and its tensors.
+// Loads models from GGUF files: the metadata, and the tensors.
 //
-// Only the header is read when a file is loaded. A tensor of a quantised type (client/nn/ggml.h) is
-// f32 and lazy: its packed bytes go to the cloud when something needs it, and are expanded there.
-// Realise it to have that done once. A model that is split into several files (general.split of
-// llama.cpp) is loaded by the first, "NAME-00001-of-00003.gguf". Threads: as Tensors.
+// Loading reads only the header. A tensor of a quantised type (client/nn/ggml.h) is f32 and lazy:
+// its packed bytes are sent to the cloud when something needs it, and are expanded there. Realise
+// it so that this happens only once. To load a model that is split into several files
+// (general.split of llama.cpp) pass the first, "NAME-00001-of-00003.gguf". Threads: as Tensors.
 #pragma once
 
 #include <string>
@@ -22,11 +22,11 @@ struct Gguf {
 };
 
 // Throws Error: those of bytes.h; INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED as
-// gguf_header.h, and INVALID_ARGUMENT for a part that is not the first, or parts that do not fit
-// together.
+// client/files/gguf_header.h, and INVALID_ARGUMENT for a part that is not the first, or parts that
+// do not belong together.
 Gguf load_gguf(const std::string& path, At at = At::current());
-// The file's bytes as a tensor. A part of several is INVALID_ARGUMENT: where the others are is not
-// known.
+// Loads a file whose bytes are a tensor. One part of several is INVALID_ARGUMENT, because the
+// location of the others is unknown.
 Gguf load_gguf(const Bytes& bytes, At at = At::current());
 
 }  // namespace outboard::nn

@@ -1,5 +1,5 @@
-// The codebooks of GGML's IQ types: which vectors of 8 (IQ3: of 4) elements a code stands for, as
-// tensors of f32 [codes, elements].
+// The codebooks of GGML's IQ types, which map a code to a vector of 8 (IQ3: 4) elements, as f32
+// tensors [codes, elements].
 //
 // Source: the tables iq*_grid of GGML (ggml-common.h), which are part of the format: no formula
 // gives them. How they are written down here is in iq_grids.cc. Threads: as Tensors. Errors: those

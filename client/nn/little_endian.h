@@ -1,8 +1,8 @@
-// Numbers from their bytes, as files have them: tensors of u8 read as a wider type, computed where
-// the bytes live.
+// Decodes little-endian numbers: reads u8 tensors as a wider type, in the cloud.
 //
-// Shapes: [..., n * w] -> [..., n] for a type of w bytes. Errors, thrown as Error: INVALID_ARGUMENT
-// bytes that are not of u8, or whose last axis is no multiple of w. A bool is whatever is not 0.
+// Shapes: [..., n * w] -> [..., n] for a type of w bytes. A bool is true unless it is 0.
+// Errors, thrown as Error: INVALID_ARGUMENT for a tensor that is not u8 or whose last axis is not a
+// multiple of w.
 #pragma once
 
 #include "client/tensor/tensor.h"

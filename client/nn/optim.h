@@ -9,9 +9,9 @@
 //     print(loss.item());                // waits for what that message brings back
 //   }
 //
-// step uses the gradients up: grad() is empty after it, and the buffers that it replaces are
-// donated unless something else can still read them. Keep a gradient by copying the Tensor that
-// grad() gives.
+// step uses up the gradients: grad() is empty afterwards, and the replaced buffers are donated
+// unless something else can still read them. To retain a gradient, copy the Tensor that grad()
+// returns.
 //
 // Names, arguments and rules are tinygrad's. State is f32, or as wide as its parameter.
 #pragma once
@@ -31,39 +31,40 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   // Assigns the new parameters and realises them, the optimiser's state, pending assigns (running
-  // means), `fetch` and `compute` by one Run, which also sends the values of `fetch` back. What is
-  // now in one and now in the other is one graph. Parameters without a gradient stay as they are.
-  // Throws Error with FAILED_PRECONDITION if no parameter has a gradient.
+  // means), `fetch` and `compute` in one Run, which also sends back the values of `fetch`. A tensor
+  // may be in `fetch` in one step and in `compute` in another: the graph is the same. Parameters
+  // without a gradient do not change. Throws Error with FAILED_PRECONDITION if no parameter has a
+  // gradient.
   void step(const std::vector<Tensor>& fetch = {}, const std::vector<Tensor>& compute = {},
             At at = At::current());
-  // The first half of a step: assigns, and returns what is to be realised. The gradients of the
-  // parameters, and those of backward() (backward.h) that belong to no optimiser, are used up: they
-  // count as lost until zero_grad(). Also the losses where that backward() began, which could be
-  // had later only by a second forward pass.
+  // The first half of a step: assigns, and returns the tensors to realise, including the losses on
+  // which backward() (client/autograd/backward.h) was called, because later they would need a
+  // second forward pass. Uses up the gradients of the parameters, and those of that backward()
+  // which belong to no optimiser: they count as lost until zero_grad().
   std::vector<Tensor> schedule_step(At at = At::current());
   void zero_grad();
 
-  // The learning rate is state in the cloud: changing it changes no graph.
+  // Sets the learning rate. It is state in the cloud: changing it changes no graph.
   void set_lr(double lr, At at = At::current());
-  double lr() const { return lr_; }                       // as it was set here
+  double lr() const { return lr_; }                       // as set by set_lr
   const Tensor& lr_tensor() const { return lr_tensor_; }  // f32 [1]; may be assigned
   const std::vector<Tensor>& params() const { return params_; }
-  const std::vector<Tensor>& state() const { return state_; }  // apart from the learning rate
+  const std::vector<Tensor>& state() const { return state_; }  // without the learning rate
 
  protected:
-  // What follows is called within a CallSite (client/lazy/call_site.h).
+  // The functions below must be called within a CallSite (client/lazy/call_site.h).
   // Realises parameters and state, so that the first step is the same graph as the later ones.
   void Start();
-  // State of one number, f32 [1].
+  // Makes a state of one number, f32 [1].
   Tensor Scalar(double value);
-  // State of zeros like each parameter.
+  // Makes a state of zeros for each parameter.
   std::vector<Tensor> ZerosLikeParams();
-  // `amount` times the learning rate.
+  // Returns `amount` times the learning rate.
   Tensor TimesRate(const Tensor& amount) const;
 
-  // Once a step, before any Update.
+  // Called once per step, before any Update.
   virtual void Begin() {}
-  // The amount to subtract from parameter i; assigns the state.
+  // Returns the amount to subtract from parameter i; assigns the state.
   virtual Tensor Update(size_t i, const Tensor& gradient) = 0;
 
   std::vector<Tensor> params_;
@@ -91,7 +92,7 @@ class LARS : public Optimizer {
 
  protected:
   Tensor Update(size_t i, const Tensor& gradient) override;
-  // What momentum makes of a parameter's direction.
+  // Returns the update that momentum makes from a parameter's direction.
   Tensor WithMomentum(size_t i, const Tensor& direction);
 
   const LarsOptions options_;
@@ -109,7 +110,7 @@ class SGD : public LARS {
       : LARS(std::move(parameters), lr, {momentum, weight_decay, nesterov, classic, 0}, at) {}
 };
 
-// Of Muon; weight decay is decoupled from the gradient.
+// Options of Muon; weight decay is decoupled from the gradient.
 struct MuonOptions {
   double momentum = 0.95, weight_decay = 0.1;
   int64_t ns_steps = 5;

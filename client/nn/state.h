@@ -12,7 +12,7 @@
 
 namespace outboard::nn {
 
-// In the order of Collect. The tensors are those of the model: assigning one changes the model.
+// In the order of Collect. The tensors share the model's state: assigning one changes the model.
 using StateDict = std::vector<std::pair<std::string, Tensor>>;
 
 // Appends `tensor` as `prefix.name` unless it is empty.
@@ -27,7 +27,7 @@ StateDict state_dict(const Model& model) {
   return state;
 }
 
-// Those with a gradient.
+// Returns the tensors with requires_grad.
 std::vector<Tensor> parameters(const StateDict& state);
 template <typename Model>
 std::vector<Tensor> parameters(const Model& model) {
@@ -35,8 +35,8 @@ std::vector<Tensor> parameters(const Model& model) {
 }
 
 // Assigns `values` to the tensors of the same names in `state`; lazy. Throws Error with
-// INVALID_ARGUMENT, before anything is assigned, if a name is missing on either side or given
-// twice, or a shape differs; the message lists them by name.
+// INVALID_ARGUMENT, before anything is assigned, if a name is missing on either side or duplicated,
+// or a shape differs; the message lists the names.
 void load_state_dict(const StateDict& state, const StateDict& values, At at = At::current());
 
 }  // namespace outboard::nn

@@ -1,8 +1,8 @@
-// The connections that a session's bulk bytes use: blobs up. Its steps have another, so that
-// none of them waits behind a weight; these are several, since one does not fill a long line.
+// The connections for a session's bulk uploads (blobs). Steps use a separate connection, so that no
+// step waits for a large upload; there are several of these because one does not fill a long link.
 //
-// They connect at the first transfer. Threads: any; a transfer blocks its caller until it is done,
-// or until Cancel. Errors: those of wire/blobs/transfer.h.
+// They connect at the first transfer. Threads: any; a transfer blocks its caller until it is done
+// or Cancel is called. Errors: those of wire/blobs/transfer.h.
 #pragma once
 
 #include <atomic>
@@ -16,17 +16,17 @@
 
 namespace outboard::transport {
 
-// Several connections of their own to `target`, for calls of whoever has `key`.
+// Makes separate connections to `target` for calls authorised by `key`.
 wire::BlobConnections MakeBulkConnections(const std::string& target, const std::string& key);
 
 class Bulk {
  public:
-  // retry_for: how long a connection that is lost is made again.
+  // retry_for: how long to retry a lost connection.
   Bulk(std::string target, std::string key, std::chrono::milliseconds retry_for)
       : target_(std::move(target)), key_(std::move(key)), retry_for_(retry_for) {}
 
   absl::StatusOr<wire::Uploaded> Upload(std::span<const wire::BlobSource> sources);
-  // Ends what is under way and whatever comes: CANCELLED.
+  // Ends the current and all later transfers with CANCELLED.
   void Cancel() { cancelled_ = true; }
 
   uint64_t bytes_up() const { return bytes_up_; }

@@ -1,5 +1,5 @@
-// The metadata by which a gateway knows whose call it is: "authorization: Bearer <key>".
-// An empty key sends none; a private serve asks for none.
+// Adds the metadata by which a gateway identifies the caller: "authorization: Bearer <key>". An
+// empty key adds none; a private serve requires none.
 #pragma once
 
 #include <grpcpp/client_context.h>

@@ -1,4 +1,4 @@
-// The session that this thread's tensors are computed in: that of its innermost SessionScope
+// The session in which this thread's tensors are computed: that of its innermost SessionScope
 // (client/tensor/session_scope.h), else the process's.
 //
 // Threads: every function may be called from any thread.
@@ -12,32 +12,32 @@
 
 namespace outboard {
 
-// This thread's session. The first call connects the process's as the environment says
-// (SessionOptions::FromEnvironment), which may block; after that the same session is returned until
-// it is closed or replaced. Errors: those of Session::Connect. A failure is not remembered: the
-// next call tries again.
+// Returns this thread's session. The first call connects the process's session from the environment
+// (SessionOptions::FromEnvironment), which may block; later calls return the same session until it
+// is closed or replaced. Errors: those of Session::Connect. A failure is not cached: the next call
+// tries again.
 absl::StatusOr<std::shared_ptr<Session>> CurrentSession();
 
-// This thread's session if there is one; never connects.
+// Returns this thread's session or nullptr; never connects.
 std::shared_ptr<Session> SessionIfConnected();
 
-// Replaces the process's session; nullptr for "connect at the next use". Tensors realised in
-// another one keep it alive and can be read, but cannot be mixed with those of the new one
-// (FAILED_PRECONDITION).
+// Replaces the process's session; nullptr means "connect at the next use". Tensors realised in
+// another session keep that session alive and can be read, but cannot be combined with those of the
+// new one (FAILED_PRECONDITION).
 void SetSession(std::shared_ptr<Session> session);
 
-// Forgets the process's session if it is this one: the next use connects anew.
+// Drops the process's session if it is this one: the next use connects again.
 void ReleaseProcessSession(const Session& session);
 
-// Ends the process's session, if there is one, and returns its final numbers: when it returns the
-// device is free and the bill is final.
+// Ends the process's session, if there is one, and returns its final statistics: when it returns,
+// the device is free and the bill is final.
 absl::StatusOr<transport::Stats> CloseSession();
 
 namespace internal {
 
 // The session of this thread's innermost scope; nullptr outside of any.
 const std::shared_ptr<Session>& ScopedSession();
-// Replaces it; returns the one before.
+// Replaces it; returns the previous one.
 std::shared_ptr<Session> ExchangeScopedSession(std::shared_ptr<Session> session);
 
 }  // namespace internal

@@ -1,11 +1,11 @@
-// A dry run: what a program would send is built and encoded as ever, and thrown away. Shows what a
-// program costs on its own side, and what it would send, without a cloud and without data.
+// A dry run: graphs and items are built and encoded as usual, then discarded. Shows the client-side
+// cost of a program and the bytes that it would send, without a cloud and without data.
 //
 //   SetSession(MakeDrySession());
 //   train();                                        // at the speed at which it builds graphs
 //
-// Errors: FAILED_PRECONDITION where a value is asked for; there are none. Bytes that are put count
-// in stats() and go nowhere. Threads: every method may be called from any thread.
+// Errors: FAILED_PRECONDITION if a value is requested; there are none. Bytes that are put are
+// counted in stats() and discarded. Threads: every method may be called from any thread.
 #pragma once
 
 #include <memory>

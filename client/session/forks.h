@@ -1,9 +1,9 @@
-// Whether this process is still the one in which something was made. A fork's child has the memory
-// of its parent but none of its threads: sessions and what belongs to gRPC are dead in it, and must
-// not be waited for.
+// Detects whether an object was made in this process or before a fork. A forked child has its
+// parent's memory but none of its threads: sessions and gRPC objects are unusable in it, and
+// waiting for them would hang.
 //
-// Threads: any. Costs a load. Errors: what was made before the fork says FAILED_PRECONDITION with
-// ForkedError.
+// Threads: any. Costs one load. Errors: operations on objects made before the fork return
+// ForkedError, a FAILED_PRECONDITION.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 
 namespace outboard::transport {
 
-// How many forks lie between the first process and this one.
+// Returns the number of forks between the first process and this one.
 uint64_t ForksSoFar();
 
-// Remembers the process that it was made in.
+// Remembers the process that it was constructed in.
 class Birthplace {
  public:
   bool here() const { return forks_ == ForksSoFar(); }

@@ -1,18 +1,20 @@
-// The session over a link: the core that knows what is not acknowledged, the streams that carry its
-// frames, and the lock between the program's threads and theirs. The calls are in
-// remote_session.cc; the streams, and how a lost one is made again, in remote_session_links.cc.
+// The session over a link: the core that tracks unacknowledged items, the streams that carry its
+// frames, and the lock between the program's threads and gRPC's. The calls are in
+// remote_session.cc; the streams and their reconnection in remote_session_links.cc.
 //
+// Invariants
 // Invariants
 //   T1  core_ and link_ are accessed under mutex_ only; frames go to the link in the order in which
 //       core_ made them.
 //   T2  A caller sleeps on changed_ only, in Sleep; everything that can end its wait notifies:
 //       frames, the session's end. Hooks of waiting.h run without mutex_.
 //   T3  One thread reconnects at a time; it is joined before the session is destroyed.
-//   T4  A stream is destroyed without mutex_, since its last call may be waiting for it; one that
-//       has ended (values_ended_) has made that call.
+//   T4  A stream is destroyed without mutex_, because its last call may be waiting for the mutex; a
+//       stream that has ended (values_ended_) has made that call.
 //   T5  In a fork's child nothing is locked, sent, waited for or destroyed: the threads that would
-//       answer are the parent's. Every call but NewHandle begins with here().
+//       answer belong to the parent. Every call but NewHandle begins with here().
 // Threads and errors: as session.h. Include it only to implement the session: callers use
+// Session::Connect.
 // Session::Connect.
 #pragma once
 
@@ -48,7 +50,7 @@ class RemoteSession final : public Session, private LinkListener {
 
   explicit RemoteSession(SessionOptions options);
   ~RemoteSession() override;
-  // `delete` in a fork's child leaves the object as it is (T5).
+  // `delete` in a fork's child leaves the object untouched (T5).
   static void operator delete(RemoteSession* session, std::destroying_delete_t);
 
   absl::Status Dial();
@@ -76,13 +78,13 @@ class RemoteSession final : public Session, private LinkListener {
   absl::Status Close() override;
 
  private:
-  // Where the gateway is a private serve: its process is ours, there or dead.
+  // If the gateway is a private serve: checks whether its process, our child, is alive.
   static constexpr std::chrono::seconds kReconnectPrivateWithin{2};
 
   bool here() const { return birthplace_.here(); }
 
-  // What `call` returns, as a span of the trace with the sequence number of the item that it makes
-  // or waits for.
+  // Runs `call` and returns its result; records it as a trace span with the sequence number of the
+  // item that it makes or waits for.
   template <typename Call>
   auto Traced(const char* name, const Call& call, uint64_t seq = 0) -> decltype(call()) {
     if (!here()) return ForkedError();
@@ -94,18 +96,18 @@ class RemoteSession final : public Session, private LinkListener {
     return result;
   }
 
-  // ---- sleeping, all under `lock`, which is of mutex_
+  // ---- sleeping; all require `lock` on mutex_
   enum class Interruptible { kNo, kYes };
   bool ended() const { return core_.state() == SessionCore::State::kEnded; }
   static SendWindow::Time Now() { return Clock::now().time_since_epoch(); }
-  // Until `condition`, `deadline` or an interruption, whose status it returns. Once it has
-  // returned, another thread may have undone the condition.
+  // Sleeps until `condition`, `deadline` or an interruption, whose status it returns. When it has
+  // returned, another thread may have made the condition false again.
   absl::Status Sleep(std::unique_lock<std::mutex>& lock, Clock::time_point deadline,
                      const std::function<bool()>& condition,
                      Interruptible interruptible = Interruptible::kYes);
-  // As Sleep for an answer of the other side.
+  // As Sleep, for an answer of the other side.
   absl::Status Wait(std::unique_lock<std::mutex>& lock, const std::function<bool()>& condition);
-  // Until an item with so many bytes may be sent.
+  // Sleeps until an item with this many bytes may be sent.
   absl::Status AwaitCredit(std::unique_lock<std::mutex>& lock, uint64_t bytes,
                            Interruptible interruptible = Interruptible::kYes);
 
@@ -134,9 +136,9 @@ class RemoteSession final : public Session, private LinkListener {
   const Birthplace birthplace_;
   const SessionOptions options_;
   Teller teller_{options_.tell};
-  const uint32_t trace_session_;  // its number there
+  const uint32_t trace_session_;  // its number in the trace
   std::string target_;            // empty over a link of the caller's
-  std::unique_ptr<Bulk> bulk_;    // nullptr there
+  std::unique_ptr<Bulk> bulk_;    // nullptr over such a link
   std::shared_ptr<PrivateServe> serve_;
   std::atomic<uint64_t> next_handle_{1};
   std::atomic<uint64_t> blob_round_trips_{0};
@@ -155,8 +157,8 @@ class RemoteSession final : public Session, private LinkListener {
   uint64_t round_trips_ = 0, credit_waits_ = 0, frames_up_ = 0, bytes_up_before_ = 0,
            bytes_down_before_ = 0;
   Clock::time_point opened_at_, closed_at_;
-  std::unique_ptr<ConsoleProgress> progress_;  // of Open and Close
-  std::atomic<bool> over_progress_{false};     // whether it is there: lines are told by any thread
+  std::unique_ptr<ConsoleProgress> progress_;  // from Open to Close
+  std::atomic<bool> over_progress_{false};     // it is shown; any thread may write lines
 };
 
 }  // namespace outboard::transport

@@ -1,8 +1,8 @@
-// What a program asks of a session: plain values, checked when they become items (items.h).
+// The arguments of a session's calls: plain values, validated when they become items
+// (client/session/core/client_items.h, which names the errors).
 //
 // Handles are 64-bit names that the client makes (Session::NewHandle) and never reuses. Indices
-// count from 0. The meaning of every field is that of the message of the same name in
-// proto/cloud.proto.
+// count from 0. Each field means the same as in the message of that name in proto/cloud.proto.
 #pragma once
 
 #include <array>
@@ -25,37 +25,37 @@ struct Carry {
   uint32_t input = 0;   // index into inputs
 };
 
-// A VAR that rises from repetition to repetition.
+// A VAR that increases by one per repetition.
 struct Cursor {
-  uint32_t slot = 0;  // of a VAR that has a Binding, its value in repetition 0
+  uint32_t slot = 0;  // of a VAR that has a Binding: its value in repetition 0
   int64_t stride = 0;
 };
 
-// Where in the program a Run was written: for the messages of its failure, which may come much
-// later. Threads: constant.
+// The program lines of a Run, for its error messages, which may come much later. Threads:
+// immutable.
 class RunOrigin {
  public:
   virtual ~RunOrigin() = default;
-  // The line that sent the Run: "train.py:12".
+  // Returns the line that sent the Run: "train.py:12".
   virtual std::string SentAt() const = 0;
-  // The line that wrote a node of its graph, by its index in the canonical order. The index comes
-  // from the cloud: empty where there is no such node.
+  // Returns the line that wrote a node of its graph, by its index in the canonical order. The index
+  // comes from the cloud: empty if there is no such node.
   virtual std::string WrittenAt(uint32_t node) const = 0;
 };
 
 struct RunRequest {
   GraphHash graph_id{};
-  std::shared_ptr<const std::string> graph;  // the canonical encoding; sent once a session
+  std::shared_ptr<const std::string> graph;  // the canonical encoding; sent once per session
   std::vector<uint64_t> inputs;              // handles, in the order of the PARAM slots
   std::vector<uint64_t> outputs;  // new handles (NewHandle), in the order of the SINK's sources
   std::vector<uint32_t> donate;   // indices into inputs; those handles end with this Run
   std::vector<uint32_t> fetch;    // indices into outputs to be sent back; Await (seq, index)
   std::vector<Binding> bindings;  // of every VAR
-  uint32_t repeat = 1;            // times; the three below are of repeat > 1 only
+  uint32_t repeat = 1;            // times; the three fields below require repeat > 1
   std::vector<Carry> carry;
   std::vector<uint32_t> stack;  // indices into outputs: one array of all repetitions
   std::optional<Cursor> cursor;
-  std::shared_ptr<const RunOrigin> origin;  // stays here; nullptr: failures name no line
+  std::shared_ptr<const RunOrigin> origin;  // not sent; nullptr: failures name no line
 };
 
 // One array of a checkpoint.
@@ -64,7 +64,7 @@ struct SaveEntry {
   uint64_t handle = 0;
 };
 
-// An array that is stored under a name, as PutBlob takes it.
+// An array stored under a name, in the form that PutBlob takes.
 struct StoredArray {
   std::string name;
   DType dtype = DType::kVoid;
@@ -73,10 +73,10 @@ struct StoredArray {
   std::string root;  // 32 bytes
 };
 
-// What a Save came to.
+// The result of a Save.
 struct Saved {
   uint64_t total_bytes = 0;  // of its arrays
-  uint64_t sent_bytes = 0;   // of them, what was not stored already
+  uint64_t sent_bytes = 0;   // bytes of those that were not stored already
 };
 
 }  // namespace outboard::transport

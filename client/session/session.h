@@ -1,7 +1,7 @@
-// A session with the cloud: puts arrays, runs graphs, brings values back. The one interface between
-// the tensor library and whatever computes: RemoteSession over a link to a gateway or an executor
-// (Connect, ConnectLink below), DrySession (dry_session.h), which computes nothing, and the fake of
-// the tests, which interprets.
+// A session with the cloud: puts arrays, runs graphs, fetches values. The only interface between
+// the tensor library and the implementations that compute: RemoteSession over a link to a gateway
+// or an executor (Connect, ConnectLink below), DrySession (dry_session.h), which computes nothing,
+// and the tests' fake, which interprets.
 //
 // Handles are 64-bit names of arrays in the cloud. Put, PutBlob and Run define them, once each;
 // Release, or a Run that donates them, ends them. An item is a Put, Run, Fetch or Save; items have
@@ -9,10 +9,10 @@
 // order.
 //
 // Waiting. Only Connect, Await, AwaitSaved, Sync, Close, Upload, Stored and a Put of more than
-// wire::kInlinePutBytesMax (an upload, too) wait for the other side, and any call that finds the
-// window used up (client/session/core/send_window.h). Stats::blocking_round_trips counts how often
-// a caller slept for an answer. Sleeping because the cloud is busy is no round trip; it is counted
-// as credit_waits. A wait lasts at most:
+// wire::kInlinePutBytesMax (also an upload) wait for the other side, and so does any call that
+// finds the window full (client/session/core/send_window.h). Stats::blocking_round_trips counts how
+// often a caller slept for an answer. Sleeping because the cloud is busy is no round trip; it is
+// counted as credit_waits. Maximum waits:
 //     Connect   connect_timeout to reach the target, open_timeout to be given a device
 //     Await, AwaitSaved, Sync, Upload, a Put, a full window
 //               as long as the session lives. It lives while its gateway answers: a connection
@@ -23,13 +23,13 @@
 //               5 s; then the program goes on, and a worker that is lost before the next snapshot
 //               ends the session
 //     Close     10 s; 1 s where there is no connection
-// A hook (client/session/waiting.h) may interrupt every wait but those of Run, Close and Stored,
-// which are bounded. An interrupted call has taken and sent nothing, and the session goes on.
-// AwaitCredit before a Run makes that interruptible.
+// A hook (client/session/waiting.h) can interrupt every wait except those of Run, Close and Stored,
+// which are bounded. An interrupted call has taken and sent nothing, and the session continues. To
+// make the wait of a Run interruptible, call AwaitCredit before it.
 //
-// Errors. A call fails for what is known at once: an invalid argument, a session that has ended. A
-// failed computation fails Await of each value that depends on it, with the first cause and, where
-// the Run has an origin (RunRequest), the line of the program. Codes:
+// Errors. A call fails only for reasons known locally: an invalid argument, a session that has
+// ended. A failed computation fails Await of each value that depends on it, with the first cause
+// and, if the Run has an origin (RunRequest), the line of the program. Codes:
 //     UNAUTHENTICATED      no key, or a wrong or revoked one
 //     UNAVAILABLE          nothing answers at the target (the message names it); the worker was
 //                          lost
@@ -40,7 +40,7 @@
 //     FAILED_PRECONDITION  used after Close or in a fork's child; a value awaited twice; a value of
 //                          a DrySession
 //     CANCELLED            an interrupted wait; or the status that the hook returned
-// A status that ends the session says how many of its Runs were done.
+// A status that ends the session includes the number of its Runs that were done.
 //
 // Threads: every method may be called from any thread. Ownership: bytes are copied, or hashed and
 // uploaded, before Put returns; a graph's encoding is shared, never copied. After a fork a session
@@ -70,10 +70,10 @@ class Link;
 
 class Session {
  public:
-  // A session with the gateway that the options name. Blocks until a device is given.
+  // Opens a session with the gateway that the options name. Blocks until a device is granted.
   static absl::StatusOr<std::unique_ptr<Session>> Connect(const transport::SessionOptions& options);
-  // Over a link of the caller's, for example to an executor core in this process. Such a session
-  // has no blobs and no store: Upload and Stored are UNIMPLEMENTED.
+  // Opens a session over the caller's link, for example to an executor core in this process. Such a
+  // session has no blobs and no store: Upload and Stored are UNIMPLEMENTED.
   static absl::StatusOr<std::unique_ptr<Session>> ConnectLink(
       std::unique_ptr<transport::Link> link, const transport::SessionOptions& options);
 
@@ -84,16 +84,16 @@ class Session {
   // A fresh handle: 1, 2, 3 ...; it means nothing until a Put or Run defines it.
   virtual uint64_t NewHandle() = 0;
 
-  // Defines `handle`. The cloud checks that `bytes` is as long as dtype and dims say. Small arrays
-  // travel inline; of larger ones only the chunks that the cloud lacks are sent.
+  // Defines `handle`. The cloud checks that the length of `bytes` matches dtype and dims. Small
+  // arrays are sent inline; of larger ones only the chunks that the cloud lacks.
   virtual absl::Status Put(uint64_t handle, DType dtype, std::span<const int64_t> dims,
                            std::string_view bytes) = 0;
-  // As Put, of a blob that the cloud has already; wire/merkle.h defines its root. Sends no
+  // As Put, for a blob that the cloud has already; wire/merkle.h defines its root. Sends no
   // content.
   virtual absl::Status PutBlob(uint64_t handle, DType dtype, std::span<const int64_t> dims,
                                uint64_t total_bytes, std::string_view root) = 0;
-  // Makes sure that these blobs are in the cloud, for PutBlob: asks for all of them at once and
-  // sends the chunks that are missing (wire/blobs/upload.h). Blocks.
+  // Uploads blobs for PutBlob: queries all of them at once and sends the missing chunks
+  // (wire/blobs/upload.h). Blocks.
   virtual absl::StatusOr<wire::Uploaded> Upload(std::span<const wire::BlobSource> sources) = 0;
 
   // Waits until the window has space for a Run.
@@ -101,26 +101,26 @@ class Session {
   // Returns the Run's sequence number.
   virtual absl::StatusOr<uint64_t> Run(const transport::RunRequest& request) = 0;
 
-  // Asks for the values of handles that their Runs did not fetch; Await(seq, i) for the i-th.
+  // Requests the values of handles that their Runs did not fetch; Await(seq, i) for the i-th.
   virtual absl::StatusOr<uint64_t> Fetch(std::span<const uint64_t> handles) = 0;
   absl::StatusOr<uint64_t> Fetch(uint64_t handle) { return Fetch(std::span(&handle, 1)); }
 
-  // Writes arrays, as they are now, as a checkpoint in the cloud; later items do not wait for it.
-  // Names as in proto/store.proto. Returns the sequence number for AwaitSaved.
+  // Writes the current values of arrays as a checkpoint in the cloud; later items do not wait for
+  // it. Names as in proto/store.proto. Returns the sequence number for AwaitSaved.
   virtual absl::StatusOr<uint64_t> Save(std::string_view name,
                                         std::span<const transport::SaveEntry> entries) = 0;
-  // Waits until the checkpoint is on disk, or has failed; once per Save. Where the session ends
-  // first, the checkpoint may have been written or not.
+  // Waits until the checkpoint is on disk, or has failed; once per Save. If the session ends first,
+  // it is unknown whether the checkpoint was written.
   virtual absl::StatusOr<transport::Saved> AwaitSaved(uint64_t seq) = 0;
-  // The arrays that are stored under `name`, sorted by name: one round trip on a connection of its
-  // own.
+  // Returns the arrays stored under `name`, sorted by name: one round trip on a separate
+  // connection.
   // Errors: NOT_FOUND; INVALID_ARGUMENT for a file that holds no arrays.
   virtual absl::StatusOr<std::vector<transport::StoredArray>> Stored(const std::string& name) = 0;
 
-  // Ends `handle`. Travels with the next frame.
+  // Ends `handle`. Sent with the next frame.
   virtual void Release(uint64_t handle) = 0;
 
-  // Waits for a fetched value and takes it; once per value.
+  // Waits for a fetched value and returns it; once per value.
   virtual absl::StatusOr<HostTensor> Await(uint64_t seq, uint32_t index) = 0;
   // True if Await would not block.
   virtual bool Ready(uint64_t seq, uint32_t index) const = 0;
@@ -131,7 +131,7 @@ class Session {
   // Sync.
   virtual absl::Status Sync() = 0;
 
-  // Not OK once the session has ended: the reason.
+  // OK while the session lives; then the reason for its end.
   virtual absl::Status status() const = 0;
   virtual transport::Stats stats() const = 0;
 

@@ -1,8 +1,7 @@
-// What a session asks of the store: the arrays under a name, checked, so that a program may put
-// them by their blobs.
+// Lists the arrays stored under a name, validated, so that a program can put them by their blobs.
 //
 // Blocks for a round trip. Errors: those of client/files/store_client.h; INVALID_ARGUMENT for a
-// name that holds a file as it is, DATA_LOSS for a list that is none.
+// name that holds a plain file, DATA_LOSS for a malformed list.
 #pragma once
 
 #include <grpcpp/channel.h>

@@ -1,13 +1,13 @@
-// What else happens while a caller sleeps for the other side: an interpreter's lock is given up,
-// and somebody may say that it has waited enough.
+// Hooks that run while a caller sleeps for the other side: to release an interpreter's lock, and to
+// interrupt the wait.
 //
 //   SetWaitHooks({.check = [] { return stop ? absl::CancelledError("stopped") : absl::OkStatus();
 //   }});
 //
-// A wait that is cut short takes nothing: the session and its values are as before, and the same
-// wait may be begun again. Hooks run with no lock of the library's held, so that they may take any
-// of their own. A wait that need not sleep runs none of them.
-// Errors: whatever `check` returns, CANCELLED by custom, is what the call that waits returns.
+// An interrupted wait takes nothing: the session and its values are as before, and the same wait
+// may be started again. Hooks run without any lock of the library's, so that they may take their
+// own. A wait that need not sleep runs none of them.
+// Errors: the waiting call returns the status of `check`, CANCELLED by convention.
 // Threads: hooks are called in the thread that waits. Set once, before the first wait.
 #pragma once
 
@@ -18,17 +18,17 @@
 namespace outboard::transport {
 
 struct WaitHooks {
-  void* (*begin)() = nullptr;          // before the thread sleeps; the result is for `end`
-  void (*end)(void* begun) = nullptr;  // it is awake
-  absl::Status (*check)() = nullptr;   // every kWaitCheckEvery between them: may it sleep on?
+  void* (*begin)() = nullptr;          // before the thread sleeps; the result is passed to `end`
+  void (*end)(void* begun) = nullptr;  // the thread is awake
+  absl::Status (*check)() = nullptr;   // every kWaitCheckEvery in between; OK: keep sleeping
 };
 
 void SetWaitHooks(const WaitHooks& hooks);
 
-// An eye does not see that a key was answered later than this.
+// Short enough that a person notices no delay after a key press.
 inline constexpr std::chrono::milliseconds kWaitCheckEvery{50};
 
-// While it lives its thread sleeps, or may. They nest.
+// Marks this thread as sleeping, or about to sleep, while it lives. May be nested.
 class Waiting {
  public:
   Waiting();
@@ -36,7 +36,7 @@ class Waiting {
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
 
-  // Not OK: stop waiting, and return it.
+  // Returns the status of `check`; if it is not OK, stop waiting and return it.
   static absl::Status Check();
 
  private:

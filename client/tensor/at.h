@@ -1,8 +1,9 @@
-// A place in the user's program: of C++, or of a program in another language that drives this
-// library and says itself where it stands (python).
+// A source location in the user's program: in C++, or in a program in another language (Python)
+// that drives this library and supplies its own locations.
 //
-// Functions of the API take one as a last parameter that nobody passes: `At at = At::current()` is
-// the line of the call. File and function names are not copied: they live as long as the program.
+// Functions of the API take an At as their last parameter, which callers leave out: the default `At
+// at = At::current()` is the line of the call. File and function names are not copied: they live as
+// long as the program.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@ namespace outboard {
 
 class At {
  public:
-  constexpr At() = default;  // nowhere: ":0"
+  constexpr At() = default;  // unknown: ":0"
   constexpr At(const char* file_name, const char* function_name, uint32_t line)
       : file_name_(file_name), function_name_(function_name), line_(line) {}
 

@@ -1,13 +1,11 @@
-// What the Tensor API throws: a Status and the line of the user's program that asked for the
-// impossible.
+// The exception of the Tensor API: a Status and the line of the user's program that caused it.
 //
-// Codes: INVALID_ARGUMENT     shapes, dtypes or axes that do not fit (raised where the operation is
-//                             written), or a graph that the cloud refuses (where it is read)
-//        OUT_OF_RANGE         a number between brackets that its axis has not; more of them than
-//                             axes
+// Codes: INVALID_ARGUMENT     shapes, dtypes or axes that do not fit (thrown at the operation), or
+//                             a graph that the cloud rejects (thrown where a value is read)
+//        OUT_OF_RANGE         an index outside of its axis; more indices than axes
 //        RESOURCE_EXHAUSTED   a limit of compiler/ir/limits.h or of the cloud; the message names it
 //        FAILED_PRECONDITION  an empty Tensor, a value of a session that was closed
-//        UNAVAILABLE, UNAUTHENTICATED   no gateway, no worker, no key; see session/session.h
+//        UNAVAILABLE, UNAUTHENTICATED   no gateway, no worker, no key; see client/session/session.h
 #pragma once
 
 #include <exception>
@@ -33,7 +31,7 @@ class Error : public std::exception {
   std::string what_;
 };
 
-// "train.cc:12".
+// Returns "train.cc:12".
 std::string LineOf(const At& at);
 
 // Throws Error with INVALID_ARGUMENT.

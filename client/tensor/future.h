@@ -1,17 +1,18 @@
-// A value of a tensor that was asked for and is on its way.
+// A tensor value that was requested and may still be in flight.
 //
 //   TensorFuture loss = trainer.Step().fetch();    // does not wait
 //   ...                                            // more steps
 //   std::printf("%f\n", loss.item());              // waits only if it has not come yet
 //
-// It is the value that the tensor had when it was asked for, whatever is assigned to the tensor
-// later, and keeps no memory in the cloud once the next step was sent. Copies are one future. What
-// is asked for once (fetch, realize, Optimizer::step) travels once: reading the tensor itself takes
-// the same answer.
+// A future holds the value that the tensor had when it was requested, whatever is assigned to the
+// tensor later, and uses no memory in the cloud once the next step was sent. Copies share one
+// future. A value that was requested by fetch, realize or Optimizer::step is sent only once:
+// reading the tensor itself uses the same answer.
 //
-// Errors are thrown as error.h says, at the line that reads: what the computation failed with, and
-// FAILED_PRECONDITION for an empty future. Reading a failed one again throws the same.
-// Threads: one at a time for copies of one future and the tensor that it came from.
+// Errors are thrown as outboard::Error (error.h) at the line that reads: the error of the
+// computation, and FAILED_PRECONDITION for an empty future. Reading a failed future again throws
+// the same error. Threads: one at a time for all copies of a future and the tensor that it came
+// from.
 #pragma once
 
 #include <memory>
@@ -32,10 +33,11 @@ class TensorFuture {
   TensorFuture() = default;  // empty
   bool empty() const { return fetched_ == nullptr; }
 
-  bool ready(At at = At::current()) const;  // reading it would not wait
-  void wait(At at = At::current()) const;   // throws what reading would throw
+  bool ready(At at = At::current()) const;  // true: reading would not block
+  void wait(At at = At::current()) const;   // throws the errors of reading
   HostTensor to_host(At at = At::current()) const;
-  // Of one element, converted to T. 64-bit integers above 2^53 need item<int64_t>().
+  // Returns the value of a one-element tensor, converted to T. 64-bit integers above 2^53 need
+  // item<int64_t>().
   template <typename T = double>
   T item(At at = At::current()) const {
     return ElementAt<T>(WaitForOne(at), 0);

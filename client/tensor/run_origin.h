@@ -1,7 +1,7 @@
-// The lines of the program that a Run came from, for the messages of the session that runs it
-// (client/session/core/provenance.h).
+// Maps a Run to the lines of the program that it came from, for the error messages of the session
+// that runs it (client/session/core/provenance.h).
 //
-// Threads: constant once made.
+// Threads: immutable after construction.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace outboard::internal {
 // The line that first wrote each node of a graph, in the canonical order.
 using Lines = std::vector<At>;
 
-// Of a Run that `at` sends.
+// Returns the origin of a Run that is sent at line `at`.
 std::shared_ptr<const transport::RunOrigin> OriginOf(const At& at,
                                                      std::shared_ptr<const Lines> lines);
 

@@ -1,18 +1,17 @@
-// Several sessions in one program: what a thread does while a SessionScope lives happens in that
+// Uses several sessions in one program: while a SessionScope lives, its thread records into that
 // scope's session.
 //
 //   SessionScope scope(session);
 //   Tensor y = model(x);            // recorded for `session`, whoever reads it later
 //
-// Parameters, running means and random numbers that a thread makes in one session are apart from
-// those of another: a realize takes along only those of its own. Random numbers begin from the
-// thread's seed in each session, and go on where they were when a thread comes back to one. A
-// tensor is computed where it was made, also when it is read elsewhere; what is made of tensors of
-// several scopes is the present scope's.
-// Errors (thrown where values are asked for): FAILED_PRECONDITION for tensors of two sessions in
-// one computation, and for one whose session is gone.
-// Threads: a scope is of the thread that made it. Scopes of one thread end in the reverse order of
-// their making.
+// Each session of a thread has its own parameters, running means and random numbers: a realize
+// includes only those of its own session. Random numbers start from the thread's seed in each
+// session and continue where they stopped when the thread returns to one. A tensor is computed in
+// the session it was made in, also if it is read in another scope; an operation on tensors of
+// several scopes belongs to the current scope. Errors (thrown where a value is requested):
+// FAILED_PRECONDITION for one computation with tensors of two sessions, and for a tensor whose
+// session no longer exists. Threads: a scope belongs to the thread that made it. Scopes of one
+// thread end in reverse order of construction.
 #pragma once
 
 #include <memory>
@@ -27,7 +26,7 @@ struct ThreadContext;
 
 class SessionScope {
  public:
-  // nullptr: the process's session.
+  // nullptr selects the process's session.
   explicit SessionScope(std::shared_ptr<Session> session);
   ~SessionScope();
   SessionScope(const SessionScope&) = delete;
@@ -35,11 +34,11 @@ class SessionScope {
 
  private:
   std::shared_ptr<Session> outer_session_;
-  // nullptr: the session was this thread's already.
+  // nullptr if the thread used this session already.
   std::unique_ptr<internal::ThreadContext> outer_;
 };
 
-// Drops what this thread keeps of a session that it does not come back to.
+// Drops the state that this thread holds for a session it will not use again.
 void ForgetSession(const Session& session);
 
 }  // namespace outboard

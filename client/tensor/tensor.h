@@ -5,25 +5,26 @@
 //   double top = y.max().item();                       // the only line that waits
 //
 // A Tensor is lazy: an operation records a node (compiler/ir) and returns at once. realize() sends
-// the recorded graph as one Run and returns at once too; only item(), to_host() and to_vector()
-// wait for a value, and fetch() asks for one without waiting. Copies of a Tensor are one tensor:
-// realising, assigning or differentiating one is seen by all. With its last copy a buffer is
-// released.
+// the recorded graph as one Run and returns without waiting; only item(), to_host() and to_vector()
+// wait for a value, and fetch() requests one without waiting. Copies of a Tensor share their state:
+// realising, assigning or differentiating one affects all of them. The buffer in the cloud is
+// released with the last copy.
 //
-// Names are those of tinygrad and PyTorch, in their spelling, so that a program carries over line
-// by line.
+// Names and their spelling follow tinygrad and PyTorch, so that programs can be ported line by
+// line.
 //
-// Shapes are lists of int64_t; an axis of -1 is the last one. Binary operations broadcast from the
-// right, and promote: bool < integers < floats, a number takes the tensor's type unless a fraction
-// meets an integer (then f32). `/` of integers is f32; idiv() truncates.
+// Shapes are lists of int64_t; axis -1 is the last one. Binary operations broadcast from the right
+// and promote dtypes: bool < integers < floats. A number takes the dtype of the tensor beside it,
+// except that a fraction with an integer tensor gives f32. `/` of integers is f32; idiv()
+// truncates.
 //
-// Errors: everything throws outboard::Error (error.h) with the user's line: a trailing parameter
-// `at` that nobody passes, or Arg, into which Tensors and numbers convert at the line of the call.
-// Wrong shapes, axes and types are INVALID_ARGUMENT where the operation is written; what fails in
-// the cloud is raised where a value is asked for.
+// Errors: all functions throw outboard::Error (error.h) with the user's line. The line comes from a
+// trailing parameter `at`, which callers leave out, or from Arg, to which Tensors and numbers
+// convert implicitly at the line of the call. Wrong shapes, axes and types are INVALID_ARGUMENT,
+// thrown at the operation; errors of the cloud are thrown where a value is read.
 //
-// Threads: see recording.h; one thread at a time for tensors that were computed from each other.
-// Random numbers and TrainingMode are each thread's own.
+// Threads: see client/lazy/lazy_graph.h; one thread at a time for tensors that were computed from
+// each other. The random number state and TrainingMode are per thread.
 #pragma once
 
 #include <cstdint>
@@ -104,14 +105,14 @@ struct Conv2dOptions {
 
 struct Pool2dOptions {
   Size2d kernel = 2;
-  Size2d stride = 0;  // 0: as kernel
+  Size2d stride = 0;  // 0: equal to kernel
   Size2d dilation = 1;
   Size2d padding = 0;
 };
 
 class Tensor {
  public:
-  Tensor() = default;  // empty: only assignable; anything else is FAILED_PRECONDITION
+  Tensor() = default;  // empty: can only be assigned to; other uses are FAILED_PRECONDITION
   bool empty() const { return value_ == nullptr; }
 
   // ---- making -----------------------------------------------------------------------------------
@@ -119,24 +120,25 @@ class Tensor {
                      At at = At::current());
   static Tensor zeros(const Dims& dims, DType dtype = DType::kF32, At at = At::current());
   static Tensor ones(const Dims& dims, DType dtype = DType::kF32, At at = At::current());
-  // Of this tensor's shape and type.
+  // Returns a tensor with this tensor's shape and dtype.
   Tensor full_like(double value, At at = At::current()) const;
   Tensor zeros_like(At at = At::current()) const;
   Tensor ones_like(At at = At::current()) const;
-  // 0, 1 ... n-1.
+  // Returns 0, 1 ... n-1.
   static Tensor arange(int64_t n, DType dtype = DType::kI32, At at = At::current());
-  // begin, begin + step ... before end.
+  // Returns begin, begin + step ... up to but excluding end.
   static Tensor arange(int64_t begin, int64_t end, int64_t step = 1, DType dtype = DType::kI32,
                        At at = At::current());
-  // n floats at equal distances; the first is begin, the last end.
+  // Returns n evenly spaced floats from begin to end, both included.
   static Tensor linspace(double begin, double end, int64_t n, DType dtype = DType::kF32,
                          At at = At::current());
   static Tensor eye(int64_t n, DType dtype = DType::kF32, At at = At::current());
-  // Row-major bytes, copied and sent. Large ones travel by hash: what the cloud has is not sent
-  // again.
+  // Copies and sends row-major bytes. Large arrays are addressed by hash: content that the cloud
+  // has is not sent again.
   static Tensor from_host(const HostTensor& host, At at = At::current());
-  // A blob's bytes, from where they are; they go to the cloud when something needs them, as far as
-  // it lacks them. `named` hears their name then; it may be empty.
+  // A tensor of a blob. The bytes stay at `source` until something needs the value; then only the
+  // chunks that the cloud lacks are sent. Calls `named` with the blob's name at that time; it may
+  // be empty.
   static Tensor from_blob(DType dtype, const Dims& dims, wire::BlobSource source,
                           std::function<void(const wire::BlobName&)> named = {},
                           At at = At::current());
@@ -146,34 +148,35 @@ class Tensor {
   static Tensor from(const std::vector<T>& values, Dims dims = {}, At at = At::current());
 
   // ---- random numbers: the same on every backend, in the order of the calls ---------------------
-  // From SEED in the environment, else a fresh seed for each process.
+  // Sets the seed. Default: SEED in the environment, else a new seed per process.
   static void manual_seed(uint64_t seed, At at = At::current());
   static Tensor rand(const Dims& dims, DType dtype = DType::kF32, At at = At::current());  // [0, 1)
   static Tensor uniform(const Dims& dims, double low = 0, double high = 1,
                         DType dtype = DType::kF32, At at = At::current());
   static Tensor randn(const Dims& dims, DType dtype = DType::kF32, At at = At::current());
-  // low <= value < high, of i32.
+  // i32, low <= value < high.
   static Tensor randint(const Dims& dims, int64_t low, int64_t high, At at = At::current());
-  // Uniform within sqrt(6 / ((1 + a^2) * fan_in)); fan_in is the product of all but the first
-  // dimension.
+  // Uniform in +-sqrt(6 / ((1 + a^2) * fan_in)); fan_in is the product of all dimensions but the
+  // first.
   static Tensor kaiming_uniform(const Dims& dims, double a = 0.01, DType dtype = DType::kF32,
                                 At at = At::current());
 
   // ---- what it is -------------------------------------------------------------------------------
-  Dims shape(At at = At::current()) const;  // where all are numbers
+  Dims shape(At at = At::current()) const;  // requires that no size is symbolic
   int64_t shape(int64_t axis, At at = At::current()) const;
-  SymInt size(int64_t axis, At at = At::current()) const;  // of a variable, perhaps
+  SymInt size(int64_t axis, At at = At::current()) const;  // may be symbolic (variable.h)
   int rank(At at = At::current()) const;
   int64_t numel(At at = At::current()) const;
   DType dtype(At at = At::current()) const;
-  bool realized() const;  // computed, or on its way: reading it needs no new Run
+  bool realized() const;  // computed or in flight: reading it needs no new Run
 
   // ---- values -----------------------------------------------------------------------------------
-  // Sends what is needed for this tensor, and for pending assigns; does not wait.
+  // Sends the Run that computes this tensor and the pending assigns; does not wait.
   Tensor& realize(At at = At::current());
-  // Waits for the value. A tensor that is not realised is realised and fetched by one Run.
+  // Waits for the value. Realises and fetches a lazy tensor in one Run.
   HostTensor to_host(At at = At::current()) const;
-  // Of one element, converted to T. 64-bit integers above 2^53 need item<int64_t>().
+  // Returns the value of a one-element tensor, converted to T. 64-bit integers above 2^53 need
+  // item<int64_t>().
   template <typename T = double>
   T item(At at = At::current()) const {
     return ElementAt<T>(OneElement(at), 0);
@@ -182,39 +185,40 @@ class Tensor {
   std::vector<T> to_vector(At at = At::current()) const {  // row-major, converted to T
     return ElementsAs<T>(to_host(at));
   }
-  // Asks for the value as it is now, realising it if needed; does not wait (future.h).
+  // Requests the current value, realising the tensor if needed; does not wait (future.h).
   TensorFuture fetch(At at = At::current()) const;
 
-  // This tensor's value becomes that of `value` (same shape; cast to this dtype). Lazy; part of the
-  // next realize. What was computed from the old value before stays as it was.
+  // Sets this tensor's value to `value` (same shape; cast to this dtype). Lazy; part of the next
+  // realize. Tensors computed from the old value do not change.
   Tensor& assign(const Arg& value);
 
-  // As assign, and of its type from then on: this tensor becomes `other`.
+  // As assign, but also takes the dtype of `other` from then on.
   Tensor& replace(const Tensor& other, At at = At::current());
 
-  // Declares this tensor state, as parameters and running means are: it is realised before its
-  // first use, at the latest with the next realize, so that the first step of a training is the
-  // same graph as the later ones.
+  // Marks this tensor as state, like parameters and running means: it is realised before its first
+  // use, at the latest with the next realize, so that the first training step has the same graph as
+  // later ones.
   Tensor& state_(At at = At::current());
 
   // ---- gradient ---------------------------------------------------------------------------------
-  // A leaf of backward(); also makes it state.
+  // Makes this tensor a leaf of backward(), and state (state_).
   Tensor& requires_grad_(bool on = true, At at = At::current());
   bool requires_grad() const;
-  // Adds d(this)/d(leaf) to grad() of every tensor with requires_grad that this one depends on. Of
-  // one element. Throws Error with FAILED_PRECONDITION where there is no such tensor.
+  // Adds d(this)/d(leaf) to grad() of every tensor with requires_grad that this one depends on.
+  // This tensor must have one element. FAILED_PRECONDITION if it depends on no such tensor.
   void backward(At at = At::current()) const;
-  Tensor grad() const;         // empty where there is none
-  void set_grad(Tensor grad);  // an empty one clears it
-  // d(this)/d(each of wrt), weighted by `upstream` (ones where empty: then of one element); zeros
-  // where independent. FAILED_PRECONDITION for a number repeated over a shape, as ones() makes:
-  // until it is realised it is no variable.
+  Tensor grad() const;         // empty if there is none
+  void set_grad(Tensor grad);  // an empty tensor clears it
+  // Returns d(this)/d(x) for each x in `wrt`, weighted by `upstream`. An empty `upstream` means 1
+  // and requires this tensor to have one element. Zeros if independent of x. FAILED_PRECONDITION if
+  // an x is one number repeated over a shape, such as a result of ones(): the graph has it as a
+  // constant until it is realised.
   std::vector<Tensor> gradient(const std::vector<Tensor>& wrt, const Tensor& upstream = {},
                                At at = At::current()) const;
   Tensor detach(At at = At::current()) const;
   Tensor contiguous(At at = At::current()) const;
 
-  // Whether dropout and batch normalisation behave as in training; of this thread. See
+  // True if dropout and batch normalisation of this thread behave as in training. Set it by
   // TrainingMode.
   static bool training();
 
@@ -222,13 +226,13 @@ class Tensor {
   Tensor reshape(const SymShape& sizes, At at = At::current()) const;  // one dimension may be -1
   Tensor flatten(int64_t first = 0, int64_t last = -1, At at = At::current()) const;
   Tensor unsqueeze(int64_t axis, At at = At::current()) const;
-  Tensor squeeze(At at = At::current()) const;  // every axis of length 1
+  Tensor squeeze(At at = At::current()) const;  // drops every axis of length 1
   Tensor squeeze(int64_t axis, At at = At::current()) const;
   Tensor expand(const SymShape& sizes, At at = At::current()) const;  // -1 keeps a dimension
   Tensor permute(const Dims& axes, At at = At::current()) const;
   Tensor transpose(int64_t a = -2, int64_t b = -1, At at = At::current()) const;
   Tensor flip(const Axes& axes, At at = At::current()) const;
-  // {before, after} for each axis.
+  // `sides` has {before, after} for each axis.
   Tensor pad(const SymIntPairs& sides, double value = 0, At at = At::current()) const;
   Tensor shrink(const SymIntPairs& ranges,
                 At at = At::current()) const;  // {begin, end} for each axis
@@ -236,38 +240,41 @@ class Tensor {
   static Tensor cat(const std::vector<Tensor>& parts, int64_t axis = 0, At at = At::current());
   static Tensor stack(const std::vector<Tensor>& parts, int64_t axis = 0, At at = At::current());
   Tensor repeat(const Dims& times, At at = At::current()) const;
-  // Parts of `size` (the last may be smaller), of each of `sizes`, or as many as `count`.
+  // Splits into parts of length `size` (the last may be shorter), of the lengths `sizes`, or into
+  // `count` parts.
   std::vector<Tensor> split(int64_t size, int64_t axis = 0, At at = At::current()) const;
   std::vector<Tensor> split(const Dims& sizes, int64_t axis = 0, At at = At::current()) const;
   std::vector<Tensor> chunk(int64_t count, int64_t axis = 0, At at = At::current()) const;
-  // Element i goes to i + shift, around the end: along each of the axes, or in the flattened
+  // Moves element i to (i + shift) modulo the length: along each of the axes, or in the flattened
   // tensor.
   Tensor roll(const Axes& shifts, const Axes& axes = {}, At at = At::current()) const;
   Tensor movedim(int64_t from, int64_t to, At at = At::current()) const;
-  // Zeros below (above) the diagonal of the last two axes; `diagonal` moves it to the right.
+  // Sets the elements below (triu) or above (tril) a diagonal of the last two axes to 0; `diagonal`
+  // shifts it to the right.
   Tensor triu(int64_t diagonal = 0, At at = At::current()) const;
   Tensor tril(int64_t diagonal = 0, At at = At::current()) const;
 
   // ---- by index ---------------------------------------------------------------------------------
-  // x[2], x[-1]: without the first axis. x[Slice{1, 9, 2}]: as Python's x[1:9:2]. x[rows], rows an
-  // integer tensor: shape rows.shape + shape[1:]. x[{Slice{}, 2, rows}]: one for each axis, with
-  // kEllipsis for those between and kNewAxis for another of length 1; several tensors broadcast,
-  // and stand where they stand side by side, else in front.
-  // Negative indices count from the end. A number out of range is an error; an element of a tensor
-  // out of range gives zeros, since its value is not known here.
+  // x[2], x[-1]: drops the first axis. x[Slice{1, 9, 2}]: Python's x[1:9:2]. x[rows], with an
+  // integer tensor `rows`: shape rows.shape + shape[1:]. x[{Slice{}, 2, rows}]: one index per axis;
+  // kEllipsis stands for the axes in between, kNewAxis adds an axis of length 1. Several index
+  // tensors broadcast; their axes replace the indexed axes if these are adjacent, else they come
+  // first. Negative indices count from the end. An integer out of range is an error. An element of
+  // an index tensor that is out of range reads 0, because its value is known only in the cloud.
   Tensor operator[](const Index& index) const;
   Tensor operator[](const std::vector<Index>& indices) const;
-  // x[index] along `axis`: index.shape takes the place of the axis.
+  // Returns x[index] along `axis`: index.shape replaces the axis.
   Tensor take(const Tensor& index, int64_t axis = 0, At at = At::current()) const;
-  // y[i, j] = x[index[i, j], j] for axis 0, and so on: of as many axes, and the shape of `index`,
-  // which is nowhere longer than x but along `axis`.
+  // Returns y[i, j] = x[index[i, j], j] for axis 0, and so on. `index` has the rank of x and the
+  // shape of y; it must not be longer than x on any axis but `axis`.
   Tensor gather(int64_t axis, const Tensor& index, At at = At::current()) const;
-  // 1 at the class that this integer tensor names: shape + [classes].
+  // Returns 1 at the class that this integer tensor holds, else 0; the shape is shape + [classes].
   Tensor one_hot(int64_t classes, DType dtype = DType::kI32, At at = At::current()) const;
 
   // ---- elementwise ------------------------------------------------------------------------------
   Tensor cast(DType dtype, At at = At::current()) const;
-  // The same bits, the lowest first: to another width the last axis becomes longer or shorter.
+  // Reinterprets the bits, least significant first: a dtype of another width makes the last axis
+  // longer or shorter.
   Tensor bitcast(DType dtype, At at = At::current()) const;
   Tensor neg(At at = At::current()) const;
   Tensor exp(At at = At::current()) const;
@@ -286,26 +293,27 @@ class Tensor {
   Tensor trunc(At at = At::current()) const;
   Tensor floor(At at = At::current()) const;
   Tensor ceil(At at = At::current()) const;
-  Tensor round(At at = At::current()) const;  // halves to the even neighbour
+  Tensor round(At at = At::current()) const;  // ties to even
   Tensor relu(At at = At::current()) const;
   Tensor leaky_relu(double slope = 0.01, At at = At::current()) const;
   Tensor elu(double alpha = 1, At at = At::current()) const;
   Tensor sigmoid(At at = At::current()) const;
   Tensor tanh(At at = At::current()) const;
   Tensor silu(At at = At::current()) const;
-  Tensor gelu(At at = At::current()) const;  // the tanh form
+  Tensor gelu(At at = At::current()) const;  // the tanh approximation
   Tensor softplus(At at = At::current()) const;
   Tensor logical_not(At at = At::current()) const;
   Tensor isnan(At at = At::current()) const;
   Tensor isinf(At at = At::current()) const;
   Tensor isfinite(At at = At::current()) const;
-  // As pow() of arithmetic.h: integers to a power of integers stay integers.
+  // As pow() of client/ops/elementwise/arithmetic.h: integers to the power of integers stay
+  // integers.
   Tensor pow(const Arg& exponent) const;
   Tensor clip(const Arg& low, const Arg& high) const;
   Tensor maximum(const Arg& other) const;
   Tensor minimum(const Arg& other) const;
   Tensor idiv(const Arg& other) const;  // integers, towards zero; x / 0 is 0
-  // this (bool) ? a : b
+  // Selects elements: this (bool) ? a : b.
   Tensor where(const Arg& a, const Arg& b) const;
 
   // ---- reductions: over all axes where `axes` is empty ------------------------------------------
@@ -316,47 +324,49 @@ class Tensor {
   Tensor min(const Axes& axes = {}, bool keepdim = false, At at = At::current()) const;
   Tensor any(const Axes& axes = {}, bool keepdim = false, At at = At::current()) const;
   Tensor all(const Axes& axes = {}, bool keepdim = false, At at = At::current()) const;
-  // Divides by count - correction.
+  // The divisor is count - correction.
   Tensor var(const Axes& axes = {}, bool keepdim = false, int64_t correction = 1,
              At at = At::current()) const;
   Tensor std(const Axes& axes = {}, bool keepdim = false, int64_t correction = 1,
              At at = At::current()) const;
-  // The first place of the largest element, of i32.
+  // Returns the index of the first largest element, i32.
   Tensor argmax(int64_t axis, bool keepdim = false, At at = At::current()) const;
   Tensor argmax(At at = At::current()) const;  // in the flattened tensor
   Tensor argmin(int64_t axis, bool keepdim = false, At at = At::current()) const;
-  // Element i is the sum of those up to i.
+  // Element i is the sum of elements 0 ... i.
   Tensor cumsum(int64_t axis, At at = At::current()) const;
   Tensor logsumexp(const Axes& axes = -1, bool keepdim = false, At at = At::current()) const;
   Tensor softmax(const Axes& axes = -1, At at = At::current()) const;
   Tensor log_softmax(const Axes& axes = -1, At at = At::current()) const;
 
   // ---- products ---------------------------------------------------------------------------------
-  // [..., n, k] x [..., k, m] -> [..., n, m]; a vector on either side as in numpy. With `dtype` the
-  // products are added up in that type, which the result has.
+  // [..., n, k] x [..., k, m] -> [..., n, m]; vectors as in numpy. `dtype` sets the dtype of the
+  // accumulator and the result.
   Tensor matmul(const Arg& other, std::optional<DType> dtype = {}) const;
   Tensor dot(const Arg& other, std::optional<DType> dtype = {}) const;
-  // x weight (+ bias), weight [in, out]; a weight [in] is multiplied element by element.
+  // Returns x @ weight (+ bias), weight [in, out]; a weight of shape [in] is multiplied element by
+  // element.
   Tensor linear(const Tensor& weight, const Tensor& bias = {}, At at = At::current()) const;
-  // [B, C, H, W] with weight [O, C / groups, KH, KW] and bias [O] or empty. Windows of any other
-  // number of axes are in convolution.h and pooling.h.
+  // [B, C, H, W] with weight [O, C / groups, KH, KW] and bias [O] or empty. For windows over
+  // another number of axes see client/ops/window/convolution.h and pooling.h.
   Tensor conv2d(const Tensor& weight, const Tensor& bias = {}, Conv2dOptions options = {},
                 At at = At::current()) const;
   Tensor max_pool2d(Pool2dOptions options = {}, At at = At::current()) const;
   Tensor avg_pool2d(Pool2dOptions options = {}, At at = At::current()) const;
 
   // ---- training ---------------------------------------------------------------------------------
-  // Zeros a share of `p` and scales the rest by 1 / (1 - p); nothing outside of training.
+  // Sets a random fraction `p` of the elements to 0 and scales the others by 1 / (1 - p); the
+  // identity outside of training.
   Tensor dropout(double p = 0.5, At at = At::current()) const;
-  // (x - mean) * weight * invstd + bias, all of them of the lengths of `axes` (or of 1 beside
-  // them); weight and bias may be empty.
+  // (x - mean) * weight * invstd + bias. Each operand has the lengths of `axes`, with or without
+  // axes of length 1 for the others; weight and bias may be empty.
   Tensor batchnorm(const Tensor& weight, const Tensor& bias, const Tensor& mean,
                    const Tensor& invstd, const Axes& axes = 1, At at = At::current()) const;
-  // (x - mean) / sqrt(variance + eps), both over all of `axes`.
+  // (x - mean) / sqrt(variance + eps), with mean and variance over all of `axes`.
   Tensor layernorm(const Axes& axes = -1, double eps = 1e-5, At at = At::current()) const;
-  // Mean over the rows of -log_softmax(this)[label]; this [..., classes], labels [...] of integers.
-  // Rows whose label is `ignore_index` do not count; unsigned labels have no such row. A label out
-  // of range counts as a loss of 0.
+  // Returns the mean over the rows of -log_softmax(this)[label]; this [..., classes], labels [...]
+  // of integers. Rows whose label is `ignore_index` are left out; unsigned labels cannot be
+  // ignored. A label out of range contributes a loss of 0.
   Tensor sparse_categorical_crossentropy(const Tensor& labels, int64_t ignore_index = -1,
                                          double label_smoothing = 0, At at = At::current()) const;
   Tensor mse_loss(const Arg& target) const;
@@ -368,13 +378,13 @@ class Tensor {
   Tensor& operator/=(const Arg& other);
 
   // ---- for the library --------------------------------------------------------------------------
-  // A lazy tensor of `node`, which is of this thread's recording.
+  // Wraps `node`, which belongs to this thread's LazyGraph, in a lazy tensor.
   static Tensor FromNode(const internal::NodeBuilder& recorder, const UOp* node);
-  // A realised tensor of an array that is in the cloud already; nothing of it is sent.
+  // Returns a realised tensor of an array that the cloud has already; sends no content.
   static Tensor FromStored(const std::shared_ptr<Session>& session,
                            const transport::StoredArray& array, const At& at);
   static Tensor FromValue(std::shared_ptr<internal::TensorState> value);
-  // This tensor in `recorder`'s graph.
+  // Returns this tensor's node in the graph of `recorder`.
   const UOp* NodeIn(const internal::NodeBuilder& recorder) const;
   const std::shared_ptr<internal::TensorState>& value() const { return value_; }
 
@@ -384,7 +394,8 @@ class Tensor {
   std::shared_ptr<internal::TensorState> value_;
 };
 
-// An operand and the line it was written on. Refers to its Tensor: for parameters only.
+// An operand and the line it was written on. Holds a reference to its Tensor: use it for parameters
+// only.
 class Arg {
  public:
   Arg(const Tensor& tensor, At at = At::current()) : tensor_(&tensor), at_(at) {}  // NOLINT
@@ -417,25 +428,25 @@ class Arg {
  private:
   Kind kind_ = Kind::kTensor;
   const Tensor* tensor_ = nullptr;
-  SymInt size_;  // of kSize
+  SymInt size_;  // if kSize
   int64_t int_ = 0;
   double float_ = 0;
   At at_;
 };
 
-// A part of an axis, as Python's begin:end:step: negative places count from the end, what lies
-// outside is left out, a negative step goes backwards.
+// A part of an axis, as Python's begin:end:step: negative positions count from the end, positions
+// outside of the axis are clipped, a negative step runs backwards.
 struct Slice {
-  std::optional<SymInt> begin, end;  // of variables: with a step of 1, and inside of the axis
+  std::optional<SymInt> begin, end;  // if symbolic: step 1, inside of the axis
   int64_t step = 1;
 };
-struct Ellipsis {};  // as many whole axes as the tensor has more than there are indices
+struct Ellipsis {};  // all axes that the other indices do not name
 struct NewAxis {};   // an axis of length 1
 inline constexpr Ellipsis kEllipsis;
 inline constexpr NewAxis kNewAxis;
 
-// What stands between brackets, and the line it was written on. Refers to its Tensor: for
-// parameters only.
+// One index of operator[] and the line it was written on. Holds a reference to its Tensor: use it
+// for parameters only.
 class Index {
  public:
   using What = std::variant<SymInt, Slice, Ellipsis, NewAxis, const Tensor*>;
@@ -460,7 +471,7 @@ Tensor operator+(const Arg& a, const Arg& b);
 Tensor operator-(const Arg& a, const Arg& b);
 Tensor operator*(const Arg& a, const Arg& b);
 Tensor operator/(const Arg& a, const Arg& b);
-Tensor operator%(const Arg& a, const Arg& b);  // integers; the sign of a; x % 0 is x
+Tensor operator%(const Arg& a, const Arg& b);  // integers; sign of a; x % 0 is x
 Tensor operator-(const Arg& a);
 Tensor operator<(const Arg& a, const Arg& b);
 Tensor operator>(const Arg& a, const Arg& b);
@@ -474,14 +485,13 @@ Tensor operator^(const Arg& a, const Arg& b);
 Tensor operator<<(const Arg& a, const Arg& b);
 Tensor operator>>(const Arg& a, const Arg& b);
 
-// Computes all of `tensors`, the pending assigns and new state by one Run; does not wait. The
-// values of `fetch`, which are realised too, are sent back by the same Run: reading them later
-// costs no further message. A buffer that an assign replaces, and that nothing else can read any
-// more, is donated to the Run.
+// Computes `tensors`, `fetch`, the pending assigns and new state in one Run; does not wait. The Run
+// also sends back the values of `fetch`: reading them later costs no further message. Donates a
+// buffer that an assign replaces and that nothing else can read any more.
 void realize(std::span<const Tensor> tensors, std::span<const Tensor> fetch = {},
              At at = At::current());
 
-// As Tensor::fetch, of several: at most one Run, and one message for those that were realised
+// As Tensor::fetch, for several: at most one Run, plus one message for tensors that were realised
 // before.
 std::vector<TensorFuture> fetch(const std::vector<Tensor>& tensors, At at = At::current());
 

@@ -1,4 +1,4 @@
-// Numbers that change from run to run of a program that is compiled once.
+// Symbolic integers: sizes and offsets that change from run to run of a program compiled once.
 //
 //   const Variable length("length", 1, 1024);
 //   for (int64_t n = 1; n <= 1024; ++n) {
@@ -6,13 +6,13 @@
 //     Tensor sum = cache.slice(0, 0, rows).sum(0);    // the same graph for every n
 //   }
 //
-// The name, range and meaning are tinygrad's. A SymInt may stand where a Tensor is asked for a size
-// or a place (reshape, expand, pad, shrink, slice), and as a number in arithmetic. A tensor with
-// such a size is computed like any other; once it is realised its sizes are numbers.
+// The name, range and meaning are tinygrad's. A SymInt is accepted as a size or an offset (reshape,
+// expand, pad, shrink, slice) and as a number in arithmetic. A tensor with a symbolic size is
+// computed like any other; once it is realised its sizes are numbers.
 //
-// Errors (thrown as error.h says): INVALID_ARGUMENT for an empty range, a value outside of it, two
-// values or two ranges for one name in what is computed together, and operators that need a number
-// where the size is of a variable; all name the variable or the shape.
+// Errors (thrown as outboard::Error, error.h): INVALID_ARGUMENT for an empty range, a value outside
+// of it, two values or two ranges for one name in one computation, and operators that do not
+// support a symbolic size. The message names the variable or the shape.
 #pragma once
 
 #include <concepts>
@@ -28,7 +28,7 @@ namespace outboard {
 
 class SymInt;
 
-// A name and the values that it may be bound to. Two Variables of one name and range are one.
+// A name and the range of values it may be bound to. Variables of equal name and range are equal.
 class Variable {
  public:
   Variable(std::string name, int64_t min, int64_t max, At at = At::current());
@@ -47,7 +47,7 @@ class Variable {
 
 namespace internal {
 
-// A Variable and the value it stands for.
+// A Variable and the value it is bound to.
 struct BoundVariable {
   Variable variable;
   int64_t value;
@@ -57,16 +57,16 @@ struct SymExpression;
 
 }  // namespace internal
 
-// A size or a place: a number, or what bound variables and numbers come to.
+// A size or an offset: a number, or an expression over bound variables and numbers.
 class SymInt {
  public:
   SymInt() : SymInt(0) {}
   SymInt(std::integral auto number) : value_(static_cast<int64_t>(number)) {}  // NOLINT
 
   bool is_number() const { return expression_ == nullptr; }
-  int64_t value() const { return value_; }  // here and now, also where it is not a number
+  int64_t value() const { return value_; }  // its current value, also if it is symbolic
 
-  // As i64 does. `/` rounds towards zero; x / 0 is 0 and x % 0 is x.
+  // Semantics of i64. `/` rounds towards zero; x / 0 is 0 and x % 0 is x.
   friend SymInt operator+(const SymInt& a, const SymInt& b);
   friend SymInt operator-(const SymInt& a, const SymInt& b);
   friend SymInt operator*(const SymInt& a, const SymInt& b);
@@ -89,7 +89,7 @@ struct SymShape : std::vector<SymInt> {
       : std::vector<SymInt>(dims.begin(), dims.end()) {}  // NOLINT
 };
 
-// Two for each axis: {before, after} of a pad, {begin, end} of a shrink.
+// Two per axis: {before, after} of a pad, {begin, end} of a shrink.
 using SymIntPairs = std::vector<std::pair<SymInt, SymInt>>;
 
 }  // namespace outboard

@@ -1,20 +1,20 @@
-// Where another machine's monotonic clock stands against this one's, proved by the messages that
-// passed between them anyway: no message is sent for it. Without I/O.
+// Estimates the offset between another machine's monotonic clock and this one's, with proven
+// bounds, from the timestamps of messages that are sent anyway. Without I/O.
 //
-// Law. theirs = ours + offset. What left here at a (ours) and was seen there at b (theirs) proves
-// offset <= b - a; what left there at b and was seen here at a proves offset >= b - a. The quickest
-// messages prove the most, whichever came in between, so the least of the ones and the greatest of
-// the others are kept. The estimate is the middle, exact where both ways take equally long (as
-// NTP's, RFC 5905 section 8); it is wrong by no more than half the width, that is, half the least
-// round trip.
+// Law: theirs = ours + offset. A message sent here at a (ours) and received there at b (theirs)
+// proves offset <= b - a; one sent there at b and received here at a proves offset >= b - a. The
+// fastest messages give the tightest bounds, so the least upper and the greatest lower bound are
+// stored. The estimate is the middle, which is exact if both directions take equally long (as in
+// NTP, RFC 5905 section 8); its error is at most half the width, that is, half the least round
+// trip.
 //
-// Clocks of two machines drift apart, so the bounds hold for a window of kWindowNs of our time and
+// Clocks of two machines drift apart, so bounds hold for a window of kWindowNs of our time and
 // widen from window to window by what kDriftPpmMax allows. Monotonic clocks count from a machine's
-// boot: where an offset of nought is possible in all windows it is one machine, and the offset IS
-// nought.
+// boot: if an offset of 0 is possible in all windows, both are one machine and the offset is
+// exactly 0.
 //
-// Units: nanoseconds. Errors: none; bounds that contradict each other (a clock that jumps) give
-// their middle all the same, and an error that covers both. Threads: one at a time.
+// Units: nanoseconds. Errors: none; contradictory bounds (a clock that jumps) give their middle and
+// an error that covers both. Threads: one at a time.
 #pragma once
 
 #include <cstdint>
@@ -24,22 +24,21 @@
 namespace outboard::trace {
 
 inline constexpr uint64_t kWindowNs = 10'000'000'000;
-inline constexpr int64_t kDriftPpmMax = 100;  // of two quartzes that nobody disciplines
+inline constexpr int64_t kDriftPpmMax = 100;  // of two undisciplined quartz clocks
 
-// Turns the other clock's times into ours.
+// Converts the other clock's times to ours.
 class ClockMap {
  public:
   uint64_t Ours(uint64_t theirs_ns) const;
 
-  bool known = false;        // was there a message each way?
-  bool same_clock = false;   // one machine
-  int64_t offset_ns = 0;     // as measured in the last window, also where same_clock says it is 0
+  bool known = false;        // there was a message in each direction
+  bool same_clock = false;   // both are one machine
+  int64_t offset_ns = 0;     // as measured in the last window, also if same_clock
   int64_t error_ns_max = 0;  // of the offset, in the worst window
 
  private:
   friend class ClockBounds;
-  // Between two of these the offset goes from one's to the other's in a line, so that what lies
-  // within something there does so here.
+  // Between two knots the offset is interpolated linearly, so that nested intervals remain nested.
   struct Knot {
     int64_t theirs_ns, ours_ns;
   };
@@ -48,10 +47,10 @@ class ClockMap {
 
 class ClockBounds {
  public:
-  // `at_ns`: when that was, on our clock, for the window.
+  // `at_ns`: the time of the message on our clock; selects the window.
   void AtMost(uint64_t at_ns, int64_t offset_ns);
   void AtLeast(uint64_t at_ns, int64_t offset_ns);
-  // `next` says how a third clock stands against theirs; the result, how it stands against ours.
+  // `next` relates a third clock to theirs; the result relates it to ours.
   ClockBounds Then(const ClockBounds& next) const;
   ClockMap Settle() const;
 
@@ -60,7 +59,7 @@ class ClockBounds {
     int64_t least, most;
   };
   Window& At(uint64_t at_ns);
-  // Those from the first to the last, each tightened by its neighbours.
+  // Returns the windows from the first to the last, each tightened by its neighbours.
   std::map<uint64_t, Window> Tightened() const;
   std::map<uint64_t, Window> windows_;  // by at_ns / kWindowNs
 };

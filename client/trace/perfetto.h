@@ -1,12 +1,11 @@
-// A trace as ui.perfetto.dev and chrome://tracing read it: the JSON of Chrome's trace events.
+// Writes a trace for ui.perfetto.dev and chrome://tracing: the JSON of Chrome's trace events.
 //
-// Three processes: the client with a row for each of its threads, the gateway with one for each
-// way, the worker with one for each executor. All times are on the client's clock, in microseconds
-// since the first span. A Run has arrows: from the call that asked for it, by the gateway, to its
-// first and last kernel, and on to the call that waited for its value. otherData says how well the
-// clocks are known.
+// Three processes: the client with a row per thread, the gateway with one per direction, the worker
+// with one per executor. All times are on the client's clock, in microseconds since the first span.
+// Arrows connect the call that requested a Run, the gateway, the Run's first and last kernel, and
+// the call that waited for its value. otherData reports the precision of the clock offsets.
 //
-// Always valid JSON, whatever the other sides have sent: text is cut to printable ASCII.
+// Always valid JSON, whatever the other sides sent: text is reduced to printable ASCII.
 #pragma once
 
 #include <ostream>

@@ -1,5 +1,5 @@
-// What a trace has collected, before it is a file: spans on the clocks of where they were, and what
-// is known of those clocks. Plain values without a lock; perfetto.h writes them.
+// The data of a trace before it is written: spans on the clocks of their machines, and bounds on
+// the offsets of those clocks. Plain values without a lock; perfetto.h writes them.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace outboard::trace {
 
-// A session between two reconnections: the other sides, and so their clocks, are the same.
+// A session between two reconnections: the same peers, and so the same clocks.
 struct EpochKey {
   uint32_t session = 0;
   uint64_t epoch = 0;
@@ -24,21 +24,21 @@ struct EpochKey {
 struct ClientSpan {
   const char* name = nullptr;
   uint32_t session = 0;  // 0: of none
-  uint32_t thread = 0;   // 1, 2, 3 ... as they made their first span
+  uint32_t thread = 0;   // 1, 2, 3 ... in the order of their first spans
   uint64_t seq = 0;      // of the item it belongs to; 0: none
   uint64_t begin_ns = 0, end_ns = 0;
 };
 
-// On the clock of where it was.
+// On the clock of its machine.
 struct RemoteSpan {
   EpochKey epoch;
   proto::Span span;
 };
 
-// What one epoch's messages have said of clocks.
+// Clock bounds from one epoch's messages.
 struct EpochClocks {
   ClockBounds gateway;  // against ours
-  ClockBounds worker;   // against the gateway's; where there is none, against ours
+  ClockBounds worker;   // against the gateway's; without a gateway, against ours
   std::map<uint64_t, uint64_t> sent_ns, at_gateway_ns;  // by the seq of a frame's last item
   bool has_gateway = false;
 

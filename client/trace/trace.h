@@ -1,12 +1,12 @@
-// PROFILE=out.json: what a program, its gateway and its worker did and when, in one file for
+// PROFILE=out.json: records the activity of a program, its gateway and its worker in one file for
 // ui.perfetto.dev. How to read it: docs/latency.md.
 //
-// Spans of the client are added by Scope; those of the others come with the session's frames, on
-// their own clocks, which clock_bounds.h puts into relation. A Trace keeps the first spans_max
-// spans and counts the rest. It is written when a session ends, when the process exits, and on
-// Ctrl-C and SIGTERM where the program has no handler of its own: whole or not at all, by renaming.
+// Scope adds spans of the client; those of the other machines arrive with the session's frames, on
+// their own clocks, which clock_bounds.h relates to ours. A Trace stores the first spans_max spans
+// and counts the rest. It is written when a session ends, when the process exits, and on Ctrl-C and
+// SIGTERM if the program has no handler of its own: whole or not at all, by renaming.
 //
-// Where there is no trace, a Scope is a comparison with nullptr.
+// Without a trace, a Scope costs one comparison with nullptr.
 //
 // Units: nanoseconds of std::chrono::steady_clock. Threads: every method may be called from any
 // thread. Errors: of Check and Write, UNAVAILABLE where the file cannot be written; they name it.
@@ -35,21 +35,21 @@ class Trace {
   explicit Trace(std::string file, size_t spans_max = kSpansMax)
       : file_(std::move(file)), spans_max_(spans_max) {}
 
-  // The process's, as PROFILE says at the first call; nullptr where it is unset or empty. Lives as
-  // long as the process.
+  // Returns the process's trace, as PROFILE was at the first call; nullptr if it is unset or empty.
+  // Lives as long as the process.
   static Trace* OfProcess();
 
-  // Whether the file could be written: to be known before the program has run for an hour.
+  // Checks that the file can be written, so that a program learns it before it has run for an hour.
   absl::Status Check() const;
 
-  // A number for one session: 1, 2, 3 ...
+  // Returns a number for one session: 1, 2, 3 ...
   uint32_t AddSession();
   void Sent(uint32_t session, const proto::ClientFrame& frame);
   void Came(uint32_t session, const proto::ServerFrame& frame);
   void Add(ClientSpan span);
 
   absl::Status Write();
-  // Only if something was added since.
+  // Writes only if something was added since the last time.
   void WriteIfChanged();
 
  private:
@@ -59,17 +59,17 @@ class Trace {
 
   const std::string file_;
   const size_t spans_max_;
-  std::mutex write_mutex_;  // one writes at a time; before mutex_
+  std::mutex write_mutex_;  // one writer at a time; locked before mutex_
   std::mutex mutex_;
   uint32_t sessions_ = 0;
   Collected collected_;
   bool changed_ = false;
 };
 
-// A span of this thread's from here to the end of the Scope's life, within those that are open.
+// A span of this thread's that lasts for the Scope's life, nested in those that are open.
 class Scope {
  public:
-  // `name` outlives the trace: a literal.
+  // `name` must outlive the trace: a literal.
   Scope(Trace* trace, const char* name, uint32_t session = 0) : trace_(trace) {
     if (trace_ != nullptr) Begin(name, session);
   }

@@ -1,5 +1,5 @@
 // Gradients, by rewriting: a tensor graph in, a tensor graph out. Nothing is recorded while a graph
-// is built, and since the result is a graph again, gradients of gradients need nothing more.
+// is built, and since the result is a graph again, gradients of gradients need no extra mechanism.
 //
 // Conventions where a function has a corner:
 //   MAX(x, constant)   the gradient goes to x where x > constant, so relu has gradient 0 at 0
@@ -27,8 +27,8 @@
 
 namespace outboard {
 
-// For each node of `wrt`, the gradient of sum(y * dy) with respect to it: of its type and shape,
-// and a zero where `y` does not depend on it.
+// Returns, for each node of `wrt`, the gradient of sum(y * dy) with respect to it: of its type and
+// shape, and zero if `y` does not depend on it.
 //
 //   y    of a float type
 //   dy   of the type and shape of `y`; nullptr is 1 and needs a `y` of one element

@@ -20,7 +20,7 @@ namespace {
 
 // ---- notation -----------------------------------------------------------------------------------
 
-// The scalar behind a node that holds one value everywhere, else nullptr.
+// The scalar of a node that has the same value everywhere, else nullptr.
 const UOp* UniformConst(const UOp* node) {
   while (node->op == Op::kReshape || node->op == Op::kExpand || node->op == Op::kPermute)
     node = node->src[0];

@@ -11,11 +11,12 @@
 
 namespace outboard::gradient {
 
-// The nodes that one step of a rule may make, dimensions included: the walk checks that so many are
-// left.
+// The nodes that one step of a rule may make, dimensions included: the walk checks beforehand that
+// the graph can take that many more.
 inline constexpr int64_t kNodesPerStepMax = 8192;
 
-// One node on the way back: the gradient that has reached it, and those it gives to its sources.
+// One node of the reverse walk: the gradient that reached it, and the gradients that its rule
+// computes for its sources.
 struct Step {
   Graph& g;
   const UOp* node;
@@ -28,8 +29,8 @@ struct Step {
 
 using Rule = absl::Status (*)(Step&);
 
-// The rule of an operation with one value; nullptr where nothing flows back. CALL, TUPLE and
-// GETTUPLE are the walk's.
+// Returns the rule of an operation with one value; nullptr if no gradient flows back. The walk
+// itself handles CALL, TUPLE and GETTUPLE.
 Rule RuleOf(Op op);
 
 }  // namespace outboard::gradient

@@ -1,12 +1,12 @@
-// Named readers of a node's arguments. Outside of compiler/ir nothing else reads UOp::arg, whose
-// layout (op.h) is thereby known in one place:
+// Named accessors for a node's arguments. Outside of compiler/ir nothing else reads UOp::arg, so
+// its layout (op.h) is known in one place only:
 //
 //   RangeOf(node).extent()    ParamOf(node).slot()    ShrinkOf(node).begin(axis)
 //
-// A view is one pointer. Making it checks the operation, which costs a comparison; a view of
+// A view is one pointer. Constructing it checks the operation, which costs a comparison; a view of
 // another operation is a bug and ends the process. A view is valid as long as its node's graph.
-// RESHAPE, EXPAND and IOTA have none, since their arguments are the node's own shape; the value of
-// a CONST is UOp::int_value or UOp::float_value. Threads: as for nodes.
+// RESHAPE, EXPAND and IOTA have no view, since their arguments are the node's own shape; the value
+// of a CONST is UOp::int_value or UOp::float_value. Threads: as for nodes.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace outboard {
 
 namespace internal {
 
-// A node that is one of kOps.
+// A view of a node whose operation is one of kOps.
 template <Op... kOps>
 class NodeView {
  public:
@@ -50,7 +50,7 @@ class ParamOf : public internal::NodeView<Op::kParam> {
   int64_t slot() const { return arg(0); }
 };
 
-// BUFFER: an input that the client knows by a number of its own.
+// BUFFER: an input named by a number that the client chose.
 class BufferOf : public internal::NodeView<Op::kBuffer> {
  public:
   explicit BufferOf(const UOp* buffer) : NodeView(buffer) {}
@@ -97,7 +97,7 @@ class FlipOf : public internal::NodeView<Op::kFlip> {
   absl::Span<const int64_t> axes() const { return node_->arg; }
 };
 
-// PAD: so many zeros before and after the elements of an axis.
+// PAD: the number of zeros before (low) and after (high) the elements of an axis.
 class PadOf : public internal::NodeView<Op::kPad> {
  public:
   explicit PadOf(const UOp* pad) : NodeView(pad) {}
@@ -143,7 +143,7 @@ class GetTupleOf : public internal::NodeView<Op::kGetTuple> {
 
 // ---- devices ------------------------------------------------------------------------------------
 
-// SHARD and UNSHARD: an axis, split over devices or put together.
+// SHARD and UNSHARD: the axis that is split over devices, or joined again.
 class ShardOf : public internal::NodeView<Op::kShard, Op::kUnshard> {
  public:
   explicit ShardOf(const UOp* shard) : NodeView(shard) {}
@@ -166,7 +166,7 @@ class AllReduceOf : public internal::NodeView<Op::kAllReduce> {
   int64_t devices() const { return arg(1); }
 };
 
-// Whether a SHARD, UNSHARD, COPY or ALLREDUCE stays on device 0, where it does nothing.
+// Returns whether a SHARD, UNSHARD, COPY or ALLREDUCE stays on device 0 and so does nothing.
 inline bool IsOnOneDevice(const UOp* node) {
   if (node->op == Op::kCopy) return CopyOf(node).device() == 0;
   if (node->op == Op::kAllReduce) return AllReduceOf(node).devices() == 1;
@@ -183,7 +183,7 @@ class GlobalOf : public internal::NodeView<Op::kGlobal> {
   int64_t elements() const { return arg(1); }
 };
 
-// The GLOBAL behind an INDEX, LOAD or STORE.
+// Returns the GLOBAL that an INDEX, LOAD or STORE accesses.
 inline GlobalOf GlobalOfAccess(const UOp* access) {
   return GlobalOf(access->op == Op::kIndex ? access->src[0] : access->src[0]->src[0]);
 }
@@ -199,7 +199,7 @@ class RangeOf : public internal::NodeView<Op::kRange> {
 inline bool IsRange(const UOp* node, RangeKind kind) {
   return node->op == Op::kRange && RangeOf(node).kind() == kind;
 }
-// The order of ids, for sorting RANGEs.
+// Compares ids, for sorting RANGEs.
 inline bool HasSmallerId(const UOp* a, const UOp* b) { return RangeOf(a).id() < RangeOf(b).id(); }
 
 }  // namespace outboard

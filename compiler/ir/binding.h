@@ -6,8 +6,8 @@
 
 namespace outboard {
 
-// Slot and value of one VAR. The value must lie in the VAR's range, which whoever runs the graph
-// checks (CheckBindings).
+// Slot and value of one VAR. The value must lie in the VAR's range; the code that runs the graph
+// checks this (CheckBindings).
 struct Binding {
   int64_t slot = 0;
   int64_t value = 0;

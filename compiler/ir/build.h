@@ -1,6 +1,6 @@
-// Making nodes whose rules are known to hold: for rewrites, tests and everything else that is not
-// input. A broken rule here is a bug of ours and ends the process; where a caller's input decides,
-// use Graph::Make and its Status.
+// Functions that make nodes from sources known to be legal: for rewrites, tests and everything else
+// that is not input. A broken rule here is a bug of ours and ends the process; if legality depends
+// on a caller's input, use Graph::Make and its Status.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace outboard {
 // Scalars. Floats are rounded to `dtype`, integers must be in its range.
 const UOp* ConstInt(Graph& g, DType dtype, int64_t value);
 const UOp* ConstFloat(Graph& g, DType dtype, double value);
-// `value` of whatever kind `dtype` is; for 0, 1, -1 and the like.
+// `value` as an integer, bool or float, depending on `dtype`; for 0, 1, -1 and the like.
 const UOp* ConstOf(Graph& g, DType dtype, double value);
 inline const UOp* ConstIndex(Graph& g, int64_t value) { return ConstInt(g, DType::kI64, value); }
 // The scalar broadcast to `shape`.
@@ -32,7 +32,7 @@ inline const UOp* Mul(Graph& g, const UOp* a, const UOp* b) { return Alu(g, Op::
 inline const UOp* Where(Graph& g, const UOp* c, const UOp* a, const UOp* b) {
   return Alu(g, Op::kWhere, c, a, b);
 }
-const UOp* Cast(Graph& g, const UOp* x, DType dtype);  // x itself where it has the type
+const UOp* Cast(Graph& g, const UOp* x, DType dtype);  // x itself if it already has the type
 const UOp* Bitcast(Graph& g, const UOp* x, DType dtype);
 
 // Movement. A movement that changes nothing returns x.
@@ -44,12 +44,11 @@ const UOp* Flip(Graph& g, const UOp* x, absl::Span<const int64_t> axes);
 const UOp* Pad(Graph& g, const UOp* x, ShapeView lo_hi);
 const UOp* Shrink(Graph& g, const UOp* x, ShapeView begin_end);
 
-// `axes` in any order; none returns x.
+// `axes` in any order; returns x if there are none.
 const UOp* Reduce(Graph& g, Op op, const UOp* x, std::vector<int64_t> axes);
 const UOp* Sink(Graph& g, Sources results);
 
-// Writes dimensions as `arg` and `src` want them: appends numbers or kSymbolicDim to arg,
-// expressions to src.
+// Encodes dimensions for Graph::Make: appends numbers or kSymbolicDim to arg, expressions to src.
 void AppendDims(ShapeView dims, std::vector<int64_t>& arg, std::vector<const UOp*>& src);
 
 }  // namespace outboard

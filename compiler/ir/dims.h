@@ -1,5 +1,5 @@
-// Arithmetic on dimensions. Sums are brought together so far that what a PAD adds a SHRINK takes
-// away again: (n0 + 1) + (63 - n0) is the number 64, and (n0 + 3) - 3 is n0.
+// Arithmetic on dimensions. Sums are simplified far enough that a SHRINK cancels a PAD: (n0 + 1) +
+// (63 - n0) is the number 64, and (n0 + 3) - 3 is n0.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -7,14 +7,14 @@
 
 namespace outboard {
 
-// a + b and a - b; makes expressions in `graph` where the result is no number. Where nothing can be
-// brought together the result is ADD(a, b), or ADD(a, NEG(b)), as it stands.
+// Returns a + b or a - b; makes expressions in `graph` if the result is not a number. If nothing
+// can be simplified, the result is ADD(a, b) or ADD(a, NEG(b)).
 // Errors: INVALID_ARGUMENT    numbers whose result does not fit 64 bits
 //         RESOURCE_EXHAUSTED  as Graph::Make
 absl::StatusOr<Dim> AddDims(Graph& graph, const Dim& a, const Dim& b);
 absl::StatusOr<Dim> SubtractDims(Graph& graph, const Dim& a, const Dim& b);
 
-// Whether a <= b for every binding. Requires both to be at least 0. False where it cannot be shown.
+// Returns whether a <= b is proved for every binding. Requires both to be at least 0.
 absl::StatusOr<bool> AtMost(Graph& graph, const Dim& a, const Dim& b);
 
 }  // namespace outboard

@@ -1,5 +1,5 @@
-// Element types, how wide they are, and how one element is read and written. The numeric value of a
-// DType is its code on the wire and never changes.
+// Element types: their widths, their limits, and loading and storing one element. The numeric value
+// of a DType is its code on the wire and never changes.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 namespace outboard {
 
 enum class DType : uint8_t {
-  kVoid = 0,  // nodes that are no value: SINK, STORE, FUNCTION, TUPLE ...
+  kVoid = 0,  // nodes without a value: SINK, STORE, FUNCTION, TUPLE ...
   kBool = 1,
   kI8 = 2,
   kU8 = 3,
@@ -22,7 +22,7 @@ enum class DType : uint8_t {
   kU32 = 7,
   kI64 = 8,
   kU64 = 9,
-  kF8E4M3 = 10,  // OCP 8-bit float: no infinity, one NaN a sign
+  kF8E4M3 = 10,  // OCP 8-bit float: no infinity, one NaN per sign
   kF8E5M2 = 11,  // OCP 8-bit float: IEEE-like, with infinities
   kF16 = 12,
   kBF16 = 13,
@@ -41,7 +41,7 @@ inline constexpr int ByteWidth(DType dtype) {
 std::string_view Name(DType dtype);
 std::optional<DType> DTypeFromName(std::string_view name);
 
-// As the codes lie: signed and unsigned integers in turn, then floats.
+// These rely on the order of the codes: signed and unsigned integers alternate, then come floats.
 inline constexpr bool IsFloat(DType dtype) { return dtype >= DType::kF8E4M3; }
 inline constexpr bool IsBool(DType dtype) { return dtype == DType::kBool; }
 inline constexpr bool IsInt(DType dtype) { return dtype >= DType::kI8 && dtype <= DType::kU64; }

@@ -1,12 +1,13 @@
-// The canonical bytes of a graph, and its id.
+// The canonical encoding of a graph as bytes, and the id derived from it. This is the form in which
+// graphs are sent and stored.
 //
 // Layout (integers are LEB128 varints, at most 10 bytes; signed ones zigzag):
 //   "OBG" version:u8 · node count · six columns, each preceded by its length in bytes:
 //   ops (u8) · dtypes (u8) · source counts · sources (index of the node - index of the source, >=
 //   1) · argument counts · arguments (zigzag)
-// Nodes are in PostOrder of the root, which is the last. There are no duplicates and nothing is
-// unreachable, so equal graphs have equal bytes, on every machine. Inside a client, BUFFERs become
-// PARAMs in the order of first use.
+// Nodes are in PostOrder of the root, which comes last. There are no duplicates and no unreachable
+// nodes, so equal graphs have equal bytes on every machine. Inside a client, BUFFERs become PARAMs
+// in the order of first use.
 #pragma once
 
 #include <array>
@@ -36,7 +37,7 @@ struct GraphId {
   std::string ToBytes() const { return std::string(bytes.begin(), bytes.end()); }
 };
 
-// 32 bytes to an id. Errors: INVALID_ARGUMENT for another length.
+// Makes an id of 32 bytes. Errors: INVALID_ARGUMENT for any other length.
 absl::StatusOr<GraphId> GraphIdFromBytes(std::string_view bytes);
 GraphId IdOfEncoding(std::string_view encoding);
 
@@ -44,7 +45,7 @@ struct EncodedGraph {
   std::string bytes;
   GraphId id;
   std::vector<uint64_t>
-      buffers;  // the name behind PARAM slot i; empty where the graph has no BUFFER
+      buffers;  // the BUFFER name of PARAM slot i; empty if the graph has no BUFFER
 };
 
 // Encodes the graph under `root`.

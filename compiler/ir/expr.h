@@ -1,17 +1,17 @@
-// Nodes with operators, so that what makes graphs reads like the mathematics that it means:
+// Nodes with operators, so that code which builds graphs reads like mathematics:
 //
 //   const Expr x(graph, node);
 //   const Expr y = (x < 0).where(0, x * (1 - x * x).sqrt());
 //
-// A number beside a node is a literal of the node's type, spread over its shape: rounded to it, or
-// wrapped. Operands of one operation have one type and one shape: nothing is broadcast and
-// nothing is cast by itself. Each operator makes the one node that it names (docs/semantics.md),
-// with two exceptions: a - b is a + -b, and a > b is b < a. == and != make nodes, too; to ask
-// whether two expressions are the same one, compare their node()s.
+// A number used as an operand becomes a literal of the node's type (rounded, or wrapped) broadcast
+// to its shape. Operands of one operation must have the same type and shape: there is no implicit
+// broadcast or cast otherwise. Each operator makes the one node that it names (docs/semantics.md),
+// with two exceptions: a - b is a + -b, and a > b is b < a. == and != make nodes, too; to test
+// whether two expressions are the same, compare their node()s.
 //
-// Errors: none. A rule that is broken is a bug and ends the process, as in build.h; with a
-// NodeMaker it is whatever that does. Ownership: an Expr is a pointer to a node and is copied
-// freely; the graph, and the NodeMaker, must outlive it. Threads: those of the graph.
+// Errors: none. A broken rule is a bug and ends the process, as in build.h; with a NodeMaker, the
+// NodeMaker decides. Ownership: an Expr is a pointer to a node and is copied freely; the graph, and
+// the NodeMaker, must outlive it. Threads: those of the graph.
 #pragma once
 
 #include <concepts>
@@ -25,16 +25,16 @@
 
 namespace outboard {
 
-// Makes the nodes of expressions where Graph::MakeChecked will not do: because the caller's input
-// can break a rule, or because it wants to see each node.
+// Makes the nodes of expressions instead of Graph::MakeChecked, for callers whose input can break a
+// rule, or that must see each node.
 class NodeMaker {
  public:
   virtual ~NodeMaker() = default;
-  // As Graph::Make, except that it does not return where there is no node.
+  // Like Graph::Make, but does not return if the node cannot be made.
   virtual const UOp* Make(Op op, DType dtype, Sources src, absl::Span<const int64_t> arg) = 0;
 };
 
-// A number as it stands in the source: every double, and every int64_t to its last digit.
+// A number written in source code: represents every double, and every int64_t exactly.
 class Literal {
  public:
   Literal(std::integral auto value)  // NOLINT: a number is a literal
@@ -43,7 +43,8 @@ class Literal {
       : real_(value), is_whole_(false) {}
   Literal operator-() const;
 
-  // The bits of the CONST of `dtype`. A float is rounded. An integer wraps, and must be whole.
+  // Returns the bits of the CONST of `dtype`. A float type rounds. An integer type wraps, and the
+  // number must be whole.
   int64_t BitsAs(DType dtype) const;
 
  private:
@@ -52,7 +53,7 @@ class Literal {
   bool is_whole_ = true;  // whole_ is the number
 };
 
-// A node, and who makes those that are computed from it.
+// A node, together with the Graph or NodeMaker that makes nodes computed from it.
 class Expr {
  public:
   Expr(Graph& graph, const UOp* node) : graph_(&graph), node_(node) {}
@@ -63,11 +64,11 @@ class Expr {
   ShapeView shape() const { return node_->shape; }
   int rank() const { return node_->rank(); }
 
-  // Another node, made by the same maker.
+  // Wraps another node with the same maker.
   Expr of(const UOp* node) const;
-  // A number of this type over this shape.
+  // A literal with the type and shape of this node.
   Expr like(Literal value) const;
-  // This scalar at every place of `shape`.
+  // This scalar, broadcast to `shape`.
   Expr full(ShapeView shape) const;
 
   Expr exp() const { return Unary(Op::kExp); }
@@ -80,20 +81,21 @@ class Expr {
   Expr sqrt() const { return Unary(Op::kSqrt); }
   Expr trunc() const { return Unary(Op::kTrunc); }  // towards zero
 
-  // The larger one of two.
+  // The larger of the two, element by element.
   Expr max(const Expr& other) const { return Binary(Op::kMax, other); }
   Expr max(Literal other) const { return max(like(other)); }
 
-  // Of a bool: `yes` where it holds, `no` elsewhere.
+  // This node, a bool, selects: `yes` where it is true, `no` elsewhere.
   Expr where(const Expr& yes, const Expr& no) const;
   Expr where(Literal yes, const Expr& no) const { return where(no.like(yes), no); }
   Expr where(const Expr& yes, Literal no) const { return where(yes, yes.like(no)); }
 
-  // This one itself where it has the type.
+  // Returns this expression itself if it already has the type.
   Expr cast(DType dtype) const;
   Expr bitcast(DType dtype) const;
 
-  // This one itself where nothing changes. Lists of pairs are as those of PAD and SHRINK (op.h).
+  // Return this expression itself if nothing changes. Lists of pairs are laid out as for PAD and
+  // SHRINK (op.h).
   Expr reshape(ShapeView dims) const;
   Expr expand(ShapeView dims) const;
   Expr permute(absl::Span<const int64_t> axes) const;
@@ -101,7 +103,8 @@ class Expr {
   Expr pad(ShapeView lo_hi) const;
   Expr shrink(ShapeView begin_end) const;
 
-  // Reductions. `axes` in any order; they stay, of length 1. Over no axes it is this one itself.
+  // Reductions. `axes` in any order; reduced axes remain, with length 1. Over no axes, returns this
+  // expression itself.
   Expr reduce(Op op, std::vector<int64_t> axes) const;
   Expr sum(std::vector<int64_t> axes) const { return reduce(Op::kAdd, std::move(axes)); }
   Expr product(std::vector<int64_t> axes) const { return reduce(Op::kMul, std::move(axes)); }
@@ -111,7 +114,7 @@ class Expr {
   Expr Unary(Op op) const;
   Expr Binary(Op op, const Expr& other) const;
 
-  // a * b + c, rounded once; of kernels only.
+  // a * b + c, rounded once; in kernels only.
   friend Expr fma(const Expr& a, const Expr& b, const Expr& c);
 
  private:

@@ -1,5 +1,5 @@
-// A tensor in this process's memory: what goes in and out of the reference interpreter, an executor
-// and a client.
+// A tensor in this process's memory: the input and output type of the reference interpreter, the
+// executor and the client.
 #pragma once
 
 #include <cstddef>

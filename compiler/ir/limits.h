@@ -1,5 +1,5 @@
-// What a graph may cost before anything else looks at it. Each number is quoted by the error that
-// enforces it.
+// Limits on the size of a graph, checked before anything else is done with it. Each number is
+// quoted by the error that enforces it.
 #pragma once
 
 #include <cstdint>

@@ -1,19 +1,19 @@
-// The operations. One node type and one list serve from the user's tensor to the last instruction;
-// `Level` says where an operation is legal. The numeric value of an Op is its code on the wire and
-// never changes.
+// The operations. One node type and one list of operations serve from the user's tensors down to
+// kernels; `Level` defines where an operation is legal. The numeric value of an Op is its code on
+// the wire and never changes.
 //
 // Sources and arguments, by operation (dims, axes and the like are in `arg`; see uop.h for symbolic
 // dimensions):
 //
 //   PARAM      arg: slot, dims...        an input of the graph, or of the FUNCTION around it
-//   BUFFER     arg: name, dims...        an input known by a number of the client's; PARAM on the
-//                                        wire
+//   BUFFER     arg: name, dims...        an input named by a number that the client chose; PARAM on
+//                                        the wire
 //   CONST      arg: bits                 scalar; integers as int64, floats as the bits of the equal
 //                                        double
 //   VAR        arg: slot, min, max       scalar i64 bound at run time, min <= value <= max
 //   IOTA       arg: n                    0, 1 ... n-1 along one axis, of an integer type
 //   RESHAPE    (x) dims...   EXPAND (x) dims...   PERMUTE (x) axes...   FLIP (x) axes...
-//   PAD        (x) lo, hi a dimension: zeros around    SHRINK (x) begin, end a dimension
+//   PAD        (x) lo, hi per dimension: zeros around    SHRINK (x) begin, end per dimension
 //   REDUCE     (x) op, axes...           a reduced axis stays, of length 1; op is ADD, MUL or MAX
 //   CAST, BITCAST (x)                    to the node's dtype; BITCAST between equal widths
 //   CONTIGUOUS (x)  stored before use    DETACH (x)  has no gradient
@@ -23,11 +23,11 @@
 //   SHARD, UNSHARD (x) axis, devices     COPY (x) device    ALLREDUCE (x) op, devices
 //   SINK       (results...)              the root of a graph
 //
-//   GLOBAL     arg: slot, elements       a buffer that a kernel is given
+//   GLOBAL     arg: slot, elements       a buffer that is passed to a kernel
 //   RANGE      () or (end)  arg: id, extent, kind     a loop counter, i64 in [0, extent); kind is
-//                                        RangeKind. With `end`, an i64 scalar of VARs, nobody needs
-//                                        what is computed from end on: it may be left out, or not
-//   INDEX      (GLOBAL, i64 element)     a place; LOAD (INDEX) or LOAD (INDEX, gate, otherwise);
+//                                        RangeKind. With `end`, an i64 scalar of VARs, iterations
+//                                        from end on are not needed: they may be run or skipped
+//   INDEX      (GLOBAL, i64 element)     an address; LOAD (INDEX) or LOAD (INDEX, gate, otherwise);
 //                                        STORE (INDEX, value) or STORE (INDEX, value, gate)
 //   REDUCE_LOOP (value, RANGE...) op     the value folded over its ranges, which are of kind
 //                                        kReduce
@@ -113,23 +113,23 @@ inline constexpr int kOpCodeMax = 128;  // one past the largest code
 enum class RangeKind : int64_t {
   kOutput = 0,    // in any order, by any thread
   kReduce = 1,    // of a REDUCE_LOOP
-  kSequence = 2,  // inside of the outputs, one step after the other: each may read what those
-                  // before it have stored
+  kSequence = 2,  // inside of the outputs, in order: each iteration may read what earlier ones
+                  // have stored
 };
 
-// Where an operation is legal. Anything of kBoth (arithmetic, CONST, SINK) means the same in
-// either.
+// The levels at which an operation is legal. Operations of kBoth (arithmetic, CONST, SINK) mean the
+// same at either.
 enum class Level : uint8_t { kNone = 0, kTensor = 1, kKernel = 2, kBoth = 3 };
 
 struct OpInfo {
-  std::string_view name;  // "" for a code that is no operation
+  std::string_view name;  // "" for an unused code
   Level level = Level::kNone;
   int8_t min_sources = 0;  // before the sources of symbolic dimensions
   int8_t max_sources = 0;  // -1: variadic
   bool has_dims = false;   // `arg` (or its tail) is a list of dimensions, which may be symbolic
 };
 
-// Information on a code; its name is empty where the code is unused.
+// Returns the information on a code; its name is empty if the code is unused.
 const OpInfo& InfoOf(Op op);
 inline std::string_view Name(Op op) { return InfoOf(op).name; }
 
@@ -137,11 +137,11 @@ bool IsUnary(Op op);    // NEG ... TANH
 bool IsBinary(Op op);   // ADD ... THREEFRY
 bool IsTernary(Op op);  // WHERE, MULACC
 inline bool IsAlu(Op op) { return IsUnary(op) || IsBinary(op) || IsTernary(op); }
-bool IsTranscendental(Op op);  // a unary one that is not exact (docs/semantics.md)
+bool IsTranscendental(Op op);  // unary and not exact (docs/semantics.md)
 inline bool IsCompare(Op op) { return op == Op::kCmpLt || op == Op::kCmpNe || op == Op::kCmpEq; }
 bool IsMovement(Op op);  // RESHAPE ... FLIP
 bool IsCommutative(Op op);
-// May be the operation of a REDUCE, ALLREDUCE or REDUCE_LOOP.
+// Returns whether `op` may be the operation of a REDUCE, ALLREDUCE or REDUCE_LOOP.
 inline bool IsReducer(Op op) { return op == Op::kAdd || op == Op::kMul || op == Op::kMax; }
 
 }  // namespace outboard

@@ -1,5 +1,5 @@
-// Graphs that a person can read: for error messages, DEBUG output and failing tests. Nothing parses
-// it.
+// Prints graphs for people: in error messages, DEBUG output and failing tests. Nothing parses the
+// output.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ std::string ShapeToString(ShapeView shape);
 // One line for a node without its sources: "REDUCE f32[64, 1] ADD axes 1".
 std::string NodeToString(const UOp* node);
 
-// One line a node in PostOrder: "%3 = ADD f32[4] %1 %2".
+// One line per node, in PostOrder: "%3 = ADD f32[4] %1 %2".
 std::string GraphToString(const UOp* root);
 
 // A kernel expression as one line of algebra: "(r0 * 4 + r1)". Long ones are cut after `length_max`

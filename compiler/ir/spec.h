@@ -1,5 +1,5 @@
-// What may exist. CheckNode holds for every node ever made; VerifyGraph adds the rules about whole
-// graphs and is what stands between the wire and everything else.
+// The rules of legal nodes and graphs. CheckNode holds for every node ever made; VerifyGraph adds
+// the rules about whole graphs and is the check that every graph from the wire must pass first.
 #pragma once
 
 #include <vector>
@@ -10,27 +10,28 @@
 
 namespace outboard {
 
-// What a node computes: its elements' type, and its shape.
+// The type of a node's elements, and its shape.
 struct Inferred {
   DType dtype = DType::kVoid;
   Shape shape;
 };
 
-// The dtype and shape of a node over `src`, which are of `graph`. May make nodes there: expressions
-// of dimensions. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED as Graph::Make.
+// Returns the dtype and shape of a node over `src`, which belong to `graph`. May make nodes there:
+// expressions of dimensions. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED as Graph::Make.
 absl::StatusOr<Inferred> CheckNode(Graph& graph, Op op, DType dtype, Sources src,
                                    absl::Span<const int64_t> arg);
 
-// Whether the graph under `root` is a whole program of `level`: the root is a SINK, every operation
-// is legal at the level, no BUFFER, a SINK only at the root, each slot has one PARAM and each VAR
-// one range, and outer PARAM slots are 0, 1, 2 ... in the order of first use. Errors:
+// Checks that the graph under `root` is a whole program of `level`: the root is a SINK, every
+// operation is legal at the level, no BUFFER, a SINK only at the root, each slot has one PARAM and
+// each VAR one range, and outer PARAM slots are 0, 1, 2 ... in the order of first use. Errors:
 // INVALID_ARGUMENT naming the node (its place in PostOrder) and the rule;
 //         UNIMPLEMENTED for more than one device.
 absl::Status VerifyGraph(const UOp* root, Level level);
 
-// The PARAMs that `root` reads outside of any FUNCTION, by slot. Requires a verified graph.
+// Returns the PARAMs that `root` reads outside of any FUNCTION, by slot. Requires a verified graph.
 std::vector<const UOp*> ParamsOf(const UOp* root);
-// The VARs that `root` reads anywhere, in the order of their slots. Requires a verified graph.
+// Returns the VARs that `root` reads anywhere, in the order of their slots. Requires a verified
+// graph.
 std::vector<const UOp*> VarsOf(const UOp* root);
 
 }  // namespace outboard

@@ -60,8 +60,8 @@ struct Key {
   uint32_t hash;
 };
 
-// Of this process only. A client chooses what is hashed, and with a known function could fill one
-// bucket.
+// Different in each process. A client chooses the data that is hashed, and with a known function
+// could fill one bucket.
 const std::array<uint64_t, 2>& Secret() {
   static const std::array<uint64_t, 2> secret = [] {
     std::random_device device;

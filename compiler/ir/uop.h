@@ -3,15 +3,15 @@
 // A UOp is an op, a dtype, sources and a list of integers (`arg`, laid out as op.h says). A Graph
 // owns its nodes and interns them: two nodes of one Graph that are equal are the same pointer.
 // Every node is made by Graph::Make, which checks the node's own rules (spec.h) and infers its
-// dtype and shape, so whatever exists is well-typed.
+// dtype and shape, so every node that exists is well-typed.
 //
 // Dimensions. A dimension is a Dim: an integer, or an i64 scalar expression over VARs. In `arg` a
-// symbolic dimension is written as kSymbolicDim and its expression is the next of the sources that
-// follow the operation's own; a rewrite that rebuilds sources therefore rewrites dimensions too.
-// Read them by UOp::arg_dim.
+// symbolic dimension is stored as kSymbolicDim, and its expression is the next of the sources after
+// the operation's own; a rewrite that rebuilds sources therefore rewrites dimensions too.
+// UOp::arg_dim reads dimensions.
 //
 // Threads: a Graph and its nodes belong to one thread at a time; finished nodes may be read by
-// many.
+// several.
 #pragma once
 
 #include <concepts>
@@ -33,7 +33,8 @@ struct UOp;
 inline constexpr int64_t kSymbolicDim = std::numeric_limits<int64_t>::min();
 
 // One dimension of a shape: a number, or an expression with bounds. Expressions are interned, so
-// equality of two Dims of one Graph is equality of their spelling.
+// two Dims of one Graph are equal if they are the same expression; equal values may be written
+// differently.
 class Dim {
  public:
   Dim() = default;
@@ -65,8 +66,8 @@ struct UOp {
   Sources src;
   absl::Span<const int64_t> arg;
   ShapeView shape;  // empty for scalars, for kernel-level nodes and for nodes of kVoid
-  // Sound bounds of every element, for integer types and bool; the type's own limits where nothing
-  // better is known. Those of u64 are of its bits (bounds.h).
+  // Sound bounds of every element, for integer types and bool; the limits of the type if nothing
+  // tighter is known. For u64 they bound the bits (bounds.h).
   int64_t vmin;
   int64_t vmax;
   bool of_vars;  // a scalar of integers or bool, of numbers and VARs only: known before a run, so
@@ -79,9 +80,9 @@ struct UOp {
   // CONST of a float type.
   double float_value() const;
   bool IsIntConst(int64_t value) const { return is_const() && !IsFloat(dtype) && arg[0] == value; }
-  // How many of `src` are the operation's own; symbolic dimensions follow.
+  // The number of leading `src` that are operands; the expressions of symbolic dimensions follow.
   int own_sources() const;
-  // The dimension at arg[i]. O(arg) where it is symbolic.
+  // The dimension at arg[i]. O(arg) if it is symbolic.
   Dim arg_dim(int i) const;
 };
 
@@ -98,18 +99,19 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  // The interned node. `dtype` is needed where it cannot be inferred (PARAM, BUFFER, CONST, IOTA,
-  // CAST, BITCAST, GLOBAL); elsewhere it is kVoid for "infer", or must equal what is inferred.
+  // Returns the interned node. `dtype` is required where it cannot be inferred (PARAM, BUFFER,
+  // CONST, IOTA, CAST, BITCAST, GLOBAL); elsewhere it is kVoid for "infer", or must equal the
+  // inferred type.
   // Errors: INVALID_ARGUMENT     a rule of the node is broken; the message names op, rule and
   // values
   //         RESOURCE_EXHAUSTED   a limit of limits.h; the message names it
   absl::StatusOr<const UOp*> Make(Op op, DType dtype, Sources src,
                                   absl::Span<const int64_t> arg = {});
 
-  // Make, where a failure is a bug of ours.
+  // Like Make, for calls whose failure is a bug of ours; ends the process then.
   const UOp* MakeChecked(Op op, DType dtype, Sources src, absl::Span<const int64_t> arg = {});
 
-  // The same node over other sources; `node` itself may be of another Graph.
+  // Returns `node` with other sources; `node` itself may belong to another Graph.
   absl::StatusOr<const UOp*> WithSources(const UOp* node, Sources src);
 
   int64_t node_count() const;
@@ -122,10 +124,10 @@ class Graph {
   std::unique_ptr<Impl> impl_;
 };
 
-// Every node that `roots` need, sources before users, each once, in the order of a left-to-right
-// depth-first walk. Iterative, so that a chain of a million nodes is no danger. With
-// `into_functions` false a FUNCTION is listed, but its body and parameters are not (unless
-// something else needs them).
+// Returns every node reachable from `roots`, sources before users, each once, in the order of a
+// left-to-right depth-first walk. Iterative, so a chain of a million nodes cannot overflow the
+// stack. With `into_functions` false a FUNCTION is listed, but its body and parameters are not
+// (unless they are reachable otherwise).
 std::vector<const UOp*> PostOrder(absl::Span<const UOp* const> roots, bool into_functions = true);
 inline std::vector<const UOp*> PostOrder(const UOp* root, bool into_functions = true) {
   return PostOrder(absl::MakeConstSpan(&root, 1), into_functions);

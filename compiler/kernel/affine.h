@@ -1,9 +1,9 @@
 // Index expressions as sums: constant + coefficient * term + ..., exact in wrapping 64-bit
 // arithmetic.
 //
-// A term is a RANGE or any other i64 node that is not a sum (a quotient, a loaded index ...). How
-// an address moves with a loop is then the coefficient of its range, if no other term depends on
-// it.
+// A term is a RANGE or any other i64 node that is not a sum (a quotient, a loaded index ...). The
+// stride of an address in a loop is then the coefficient of its range, if no other term depends on
+// that range.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +22,17 @@ struct Affine {
   uint64_t CoefficientOf(const UOp* term) const;
 };
 
-// ADD, NEG, MUL by a constant, SHL by a constant, CONST and RANGE of i64: what a sum is made of.
+// Returns whether `node` is part of a sum: ADD, NEG, MUL by a constant, SHL by a constant, CONST or
+// RANGE, of i64.
 bool IsAffineOp(const UOp* node);
 
-// Sums of the nodes of one kernel, each made once.
+// The affine forms of the nodes of one kernel, each computed once.
 class AffineForms {
  public:
   const Affine& Of(const UOp* node);  // `node` is i64
 
  private:
-  Affine Make(const UOp* node) const;  // its sources are made
+  Affine Make(const UOp* node) const;  // the forms of its sources are known
 
   absl::flat_hash_map<const UOp*, Affine> forms_;
 };

@@ -16,7 +16,7 @@ namespace {
 // range -> its replacement; a REDUCE_LOOP loses the ranges that become constants.
 using Replacements = absl::flat_hash_map<const UOp*, const UOp*>;
 
-// Index sums are written anew from their affine form: a replaced range may cancel or join others.
+// Index sums are rebuilt from their affine form: a replaced range may cancel or join others.
 const UOp* Rebuild(Graph& g, const UOp* sink, const Replacements& replacements) {
   absl::flat_hash_map<const UOp*, const UOp*> made;
   for (const UOp* node : PostOrder(sink)) {

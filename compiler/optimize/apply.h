@@ -1,5 +1,5 @@
-// Opts to plans: each is checked where it stands in its list, so that a plan that comes out can be
-// rendered.
+// Turns a list of Opts into a loop plan. Each Opt is checked at its position in the list, so every
+// plan that is returned can be rendered.
 #pragma once
 
 #include <span>
@@ -11,25 +11,26 @@
 
 namespace outboard::codegen {
 
-// A kernel and the loops it is computed in. FLATTEN makes another kernel of it.
+// A kernel and the plan of its loops. FLATTEN replaces the kernel too.
 struct PlannedKernel {
   LoopNest kernel;
   LoopPlan plan;
 };
 
-// Applies `opts` in order to plain loops over `kernel`, which is consumed (FLATTEN makes another).
+// Applies `opts` in order to plain loops over `kernel`, which is consumed (FLATTEN replaces it).
 // Errors: INVALID_ARGUMENT    an Opt that is not legal where it stands: names it and says why
 //         RESOURCE_EXHAUSTED  more code, tiled loops or copied bytes than limits.h allows
 absl::StatusOr<PlannedKernel> ApplyOpts(LoopNest kernel, std::span<const Opt> opts,
                                         const Target& target);
 
-// An axis of opt.h: an output range, or one of a reduction group's. `group` is -1 for outputs.
+// An axis as opt.h numbers them: an output range, or a range of a reduction group. `group` is -1
+// for outputs.
 struct Axis {
   int group = -1;
   int range = -1;
 };
 std::vector<Axis> AxesOf(const LoopNest& kernel);
-// LOADs in the order that LOCAL numbers them.
+// Returns the LOADs in the order in which LOCAL numbers them.
 std::vector<const UOp*> LoadsOf(const LoopNest& kernel);
 
 }  // namespace outboard::codegen

@@ -1,7 +1,7 @@
-// What work is estimated to cost, before a loop is chosen for it: the one model that scheduling
-// asks. Loops are estimated in the same units by loop_cost.h, for heuristics and search. What an
-// instruction costs is the target's (compiler/target.h); which sizes follow from its caches is said
-// here. All estimates change speed only. Threads: pure.
+// Estimates the cost of work before its loops are chosen: the cost model of scheduling. loop_cost.h
+// estimates loops in the same units, for heuristics and search. The costs of instructions are in
+// the target (compiler/target.h); the sizes derived from its caches are defined here. All estimates
+// affect speed only. Threads: pure.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,22 @@
 
 namespace outboard::optimize {
 
-// One operation on one element: arithmetic, a CAST or a LOAD that hits a cache; 0 for any other op.
-// Transcendental operations count as what they are written out as (codegen/transcendental.h).
+// Returns the cost of one operation on one element: arithmetic, a CAST or a LOAD that hits a cache;
+// 0 for any other op. Transcendental operations cost as much as the arithmetic that they decompose
+// into (kernel/decompose_math.h).
 double OpCost(Op op, const CostTable& costs);
 
-// The most that is worth computing again for each element instead of keeping it for a kernel that
-// is there anyway, and for one that would have to be made for it.
+// The largest cost per element at which recomputing a value is better than materialising it: in a
+// kernel that exists anyway, and in one that would be needed only for this value.
 double RecomputeForMemory(const CostTable& costs);
 double RecomputeForKernel(const CostTable& costs);
 
-// Bytes of operands that stay within reach of a core while they are used again: half of its second
-// cache, but not below 1 MiB, since what such a block does not hold comes from the third cache in
-// time (measured with second caches of 1 and 2 MiB: one size is right for both).
+// Bytes of operands that stay close to a core while they are reused: half of its L2 cache, but at
+// least 1 MiB, since the part that does not fit arrives from the L3 cache in time (measured with L2
+// caches of 1 and 2 MiB: one size is right for both).
 int64_t ReusedBytesMax(const Target& target);
 
-// The shortest row of elements that is worth having in lanes: half a vector of bytes each four.
+// The shortest row of elements that is worth vectorising: half a vector, at four bytes per element.
 int64_t LanesMin(const Target& target);
 
 }  // namespace outboard::optimize

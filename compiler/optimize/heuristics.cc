@@ -1,9 +1,9 @@
-// Products of bf16 (tensor_core_opts.h) and kernels with panels (panel_opts.h) have choosers of
-// their own. For all others: first which range lies in lanes, the one that costs least over all
-// parts of the kernel. Then, for the part with the most work, how much of two output ranges (and
-// how many vectors) is kept in registers at once, so that what is loaded is used more often. An
-// operand that is read many times, and whose lanes are no neighbours or which is large, is copied
-// in blocks that stay in a cache. Last, tasks.
+// Products of bf16 (matrix_unit_opts.h) and kernels with panels (panel_opts.h) have choosers of
+// their own. For all others: first the range to vectorise, the one that costs least over all parts
+// of the kernel. Then, for the part with the most work, the register tile: how much of two output
+// ranges (and how many vectors) is held in registers at once, so that loaded values are reused. An
+// operand that is read many times, and is large or whose lanes are not adjacent in memory, is
+// copied in blocks that stay in a cache. Last, tasks.
 #include "compiler/optimize/heuristics.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Opts chosen without measuring, by estimated instructions and by what fits into caches: what a
-// kernel runs with until somebody searches.
+// Chooses Opts without measuring, by estimated instruction counts and by cache sizes. A kernel runs
+// with these until a search (compiler/search) finds better ones.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace outboard::codegen {
 
-// Legal in their order. Deterministic.
+// Returns Opts that are legal in this order. Deterministic.
 std::vector<Opt> HeuristicOpts(const LoopNest& kernel, const Target& target);
 
 }  // namespace outboard::codegen

@@ -1,5 +1,6 @@
-// What a kernel's loops are estimated to cost: the heuristic chooses Opts by it, and the search
-// tries candidates in its order. In instructions of all threads together, by the target's table.
+// Estimates the cost of a kernel's loops: the heuristic chooses Opts by it, and the search tries
+// candidates in its order. The unit is instructions of all threads together, weighted by the
+// target's cost table.
 #pragma once
 
 #include <vector>
@@ -16,30 +17,30 @@ class LoopCost {
  public:
   LoopCost(const codegen::LoopNest& kernel, const Target& target);
 
-  // As kernel.groups, and one more for the stores.
+  // One for each of kernel.groups, and one more for the stores.
   const std::vector<codegen::Body>& bodies() const { return bodies_; }
-  // Of the form of `index`, an i64 node of the kernel.
+  // Returns the affine form of `index`, an i64 node of the kernel.
   const codegen::Affine& FormOf(const UOp* index) { return forms_.Of(index); }
 
-  // Lanes of a full vector of the widest type, and of what a range fills of one.
+  // Lanes of a full vector of the widest type, and the lanes that a range fills of it.
   int lanes() const { return lanes_; }
   int LanesFor(int range) const;
   // How often all of `ranges` together run.
   double Points(codegen::RangeSet ranges) const;
-  // Elements from lane to lane with `v` in lanes; 0 also where that is no constant.
+  // Distance in elements from lane to lane with range `v` in lanes; 0 also if it is not constant.
   int64_t ConstantStride(const codegen::Access& access, int v);
-  // A block of `v` must be a multiple of this many vectors, or all of it, for its quotients to be
-  // known in each lane; 0 where blocks cannot be so long.
+  // A block of range `v` must be a multiple of this many vectors, or the whole range, for its
+  // quotients to be known in each lane; 0 if blocks cannot be that long.
   int64_t WholeRows(int v) const;
 
-  // One access of a vector with range `v` in lanes (-1: none), where it is, and where it is copied
-  // to memory of the thread's own first.
+  // Cost of one vector access with range `v` in lanes (-1: none): in place, and if it is first
+  // copied to memory of the thread's own.
   double AccessCost(const codegen::Access& access, int v);
   double CopiedAccessCost(const codegen::Access& access, int v) const;
 
-  // The whole kernel in the loops of `plan`, which ApplyOpts has made for it. More where registers
-  // do not suffice, where results wait for each other, and where threads have no task. An estimate
-  // to compare plans of one kernel by.
+  // Cost of the whole kernel with the loops of `plan`, made by ApplyOpts. Adds costs for register
+  // spills, for dependent results that wait for each other, and for threads without a task. Only
+  // for comparing plans of one kernel.
   double PlanCost(const codegen::LoopPlan& plan);
 
  private:

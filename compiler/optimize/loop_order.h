@@ -1,4 +1,5 @@
-// An order of output loops as SWAP Opts.
+// Expresses an order of the output loops of a kernel as SWAP Opts. The functions that choose Opts
+// use it once they know the order of loops that they want.
 #pragma once
 
 #include <vector>
@@ -8,7 +9,7 @@
 
 namespace outboard::codegen {
 
-// Adds the SWAPs of neighbours that make `loops` the same loops in the order of `wanted`.
+// Appends the SWAPs of adjacent loops that bring `loops` into the order of `wanted`.
 void AddSwaps(std::vector<Loop> loops, const std::vector<Loop>& wanted, std::vector<Opt>& opts);
 
 }  // namespace outboard::codegen

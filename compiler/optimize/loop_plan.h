@@ -1,7 +1,7 @@
-// How a kernel's loops are run: which range lies in the lanes of a vector, which are tiled into
-// registers, what a reduction's partial sums are, and which loops are handed out as tasks. Every
-// choice here changes speed only, except that the order of a reduction's terms is fixed by it (and
-// by nothing at run time).
+// Describes how a kernel's loops run: the range in the lanes of a vector, the ranges tiled into
+// registers, the partial sums of reductions, and the loops that are split into tasks. These choices
+// affect speed only, except that they fix the order of a reduction's terms (nothing at run time
+// does).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace outboard::codegen {
 
-// One place in a tile: `active` consecutive values of the range starting at base + offset, in a
+// One piece of a tile: `active` consecutive values of the range starting at base + offset, in a
 // vector of `lanes`.
 struct Piece {
   int64_t offset = 0;
@@ -23,8 +23,8 @@ struct Piece {
   int active = 1;
 };
 
-// A range in blocks: `trips` blocks of `step` values, each made of the pieces `main`; then, where
-// the extent is no multiple, one block of the pieces `rest`, which starts at trips * step.
+// A range in blocks: `trips` blocks of `step` values, each made of the pieces `main`; then, if the
+// extent is not a multiple, one block of the pieces `rest`, which starts at trips * step.
 struct Tile {
   int range = 0;  // into LoopNest::ranges
   int64_t extent = 0;
@@ -41,17 +41,17 @@ struct Tile {
 struct GroupPlan {
   std::vector<Tile> loops;         // of the group's ranges, outermost first
   int partials = 1;                // running values for each result, combined in order at the end
-  std::optional<TensorCore> core;  // what the group's reduction is done by, if not by plain code
+  std::optional<TensorCore> core;  // the matrix unit that computes the reduction, if any
 };
 
-// An output loop: over the blocks of a range's tile or, where `block` > 0, over longer blocks of so
-// many values, inside of which the tile's loop runs. `block` is a multiple of the tile's step.
+// An output loop: over the blocks of a range's tile or, if `block` > 0, over longer blocks of
+// `block` values, inside of which the tile's loop runs. `block` is a multiple of the tile's step.
 struct Loop {
   int range = 0;
   int64_t block = 0;
 };
 
-// A load whose elements are copied to memory of the thread's own where loops[0, level) are open.
+// A load whose elements are copied to memory of the thread's own, inside loops[0, level).
 struct Stage {
   const UOp* load = nullptr;
   size_t level = 0;
@@ -67,32 +67,34 @@ struct Panel {
 struct LoopPlan {
   std::vector<Tile> tiles;  // by output range
   std::vector<Loop> loops;  // outermost first; one for each tile, and those over longer blocks
-  int task_loops = 0;       // the first of `loops` that are handed out as tasks
+  int task_loops = 0;       // number of leading `loops` that are split into tasks
   std::vector<GroupPlan> groups;  // as LoopNest::groups
   std::vector<Stage> stages;
   std::vector<Panel> panels;
 
-  // How often a loop runs; of an inner one the most.
+  // The number of iterations of a loop; the largest one for an inner loop.
   int64_t trips(const Loop& loop) const;
   int64_t tasks() const;
-  // How many output loops must be open for a value that depends on output ranges `deps`.
+  // The number of output loops that must be open to compute a value that depends on output ranges
+  // `deps`.
   size_t LevelOf(RangeSet deps) const;
-  // The same for where a group is computed: not outside of the tasks, unless before all of them.
+  // The same for computing a group: inside the task loops, unless it is computed before all of
+  // them.
   size_t LevelOfGroup(const ReduceGroup& group) const;
-  // The operation that has `load` as an operand; nullptr where there is none.
+  // Returns the matrix-unit operation that has `load` as an operand; nullptr if there is none.
   const TensorCore* CoreOf(const UOp* load) const;
 };
 
-// Lanes of a vector of the widest type that the kernel reads or writes, four bytes at least. More
-// would make vectors of the target that are idle as a whole, and the masks of such loads are wrong
-// in LLVM 19 for AVX2: it reads all lanes.
+// Lanes of a vector of the widest type that the kernel reads or writes, four bytes at least. With
+// more lanes, whole vectors of the target would be idle, and LLVM 19 compiles the masks of such
+// loads wrongly for AVX2: it reads all lanes.
 int LanesMax(const LoopNest& kernel, const Target& target);
 
 Tile PlainTile(int range, int64_t extent);
 // `count` values at a time.
 Tile ScalarTile(int range, int64_t extent, int64_t count);
 // `count` vectors of `lanes` at a time. With `masked`, every piece has all the lanes, some of them
-// idle; else the last piece has the smallest power of two that holds what is left.
+// idle; else the last piece has the smallest power of two of lanes that holds the remaining values.
 Tile VectorTile(int range, int64_t extent, int lanes, int64_t count, bool masked);
 
 std::string PlanToString(const LoopNest& kernel, const LoopPlan& plan);

@@ -1,6 +1,6 @@
-// The rows and columns of one block are copied, and their products taken while both copies are in
-// the second cache. What is to be chosen is how large the blocks are, so that copying, which costs
-// as much an element as some sixty products, is little of the work and there are tasks enough.
+// The rows and columns of one block are copied, and multiplied while both copies are in the L2
+// cache. This file chooses the size of the blocks, so that copying, which costs as much per element
+// as some sixty products, is a small part of the work and there are enough tasks.
 #include "compiler/optimize/matrix_unit_opts.h"
 
 #include <algorithm>

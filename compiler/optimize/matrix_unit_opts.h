@@ -1,5 +1,5 @@
-// Opts for a kernel whose work is one sum of products of bf16, where the processor has instructions
-// for it (tensor_core.h).
+// Chooses Opts for a kernel whose work is one sum of products of bf16, if the processor has
+// instructions for it (matrix_unit.h).
 #pragma once
 
 #include <optional>
@@ -11,9 +11,9 @@
 
 namespace outboard::codegen {
 
-// Nothing where the processor has no tiles, the kernel is another, or too small to gain. Vectors
-// are left to a search: a Sapphire Rapids does their sums at half the rate of fused multiply-adds
-// in f32, and widens bf16 for nothing beside them.
+// Returns nullopt if the processor has no tiles, the kernel has another form, or it is too small to
+// gain. AVX512-BF16 vectors are left to the search: a Sapphire Rapids computes their sums at half
+// the rate of fused multiply-adds in f32, beside which widening bf16 costs nothing.
 std::optional<std::vector<Opt>> TensorCoreOpts(const LoopNest& kernel, const Target& target);
 
 }  // namespace outboard::codegen

@@ -1,34 +1,33 @@
-// Opts: a kernel's optimisation as data. A list of them, applied in order (apply.h), makes a plan;
-// the empty list is plain loops. They change speed only, except that the order of a float
-// reduction's terms follows from them (and from nothing at run time).
+// Opts: the optimisation decisions for a kernel, as data. A list of them, applied in order
+// (apply.h), makes a loop plan; the empty list means plain loops. They affect speed only, except
+// that they fix the order of a float reduction's terms (nothing at run time does).
 //
 // An axis is a loop of the kernel: output range i is axis i; after these come the ranges of the
 // first reduction group, of the second and so on, as LoopNest::groups lists them. Names are
-// tinygrad's where the meaning is.
+// tinygrad's where the meaning is the same.
 //
 //   FLATTEN  axis         output or reduced range `axis` and the one before it become one loop
 //                         (flatten.h); must come first
-//   VECTOR   axis lanes   so many consecutive values of the axis lie in the lanes of a vector; of a
-//                         reduction's own range: its innermost loop from then on
-//   UPCAST   axis count   so many values (or vectors) of an output range are kept in registers
-//   UNROLL   axis count   so many steps of a reduction's range are written out
-//   GROUP    axis count   so many running values for each result of the axis' reduction, which must
-//                         be unrolled or longer
-//   TC       axis rows    the reduction over the axis, of products of bf16, is done by the
-//            processor's
-//                         instructions for such sums (tensor_core.h): `rows` is the output range
-//                         that only the first of the two operands depends on. What both load is
-//                         copied, where a LOCAL says, else for each tile
-//   BLOCK    axis size    a loop over blocks of so many values of an output range, around all that
-//                         are no blocks: what is in a block stays in a cache
-//   SWAP     loop loop    two output loops change places; loops are numbered from outside, blocks
+//   VECTOR   axis lanes   `lanes` consecutive values of the axis lie in the lanes of a vector; a
+//                         reduction's own range becomes its innermost loop
+//   UPCAST   axis count   `count` values (or vectors) of an output range are held in registers
+//   UNROLL   axis count   `count` steps of a reduction's range are unrolled
+//   GROUP    axis count   `count` partial sums for each result of the axis' reduction, which must
+//                         be unrolled at least as far
+//   TC       axis rows    the reduction over the axis, of products of bf16, uses the matrix unit
+//                         (matrix_unit.h): `rows` is the output range that only the first of the
+//                         two operands depends on. Both operands are copied: at the level of their
+//                         LOCAL if there is one, else for each tile
+//   BLOCK    axis size    a loop over blocks of `size` values of an output range, around all loops
+//                         that are not blocks: the data of a block stays in a cache
+//   SWAP     loop loop    exchanges two output loops; loops are numbered from the outermost, blocks
 //                         included
-//   THREAD   0 count      the first so many output loops are handed out as tasks
+//   THREAD   0 count      the first `count` output loops are split into tasks
 //   LOCAL    load level   the kernel's load number `load` is copied to memory of the thread's own
-//                         where `level` output loops are open, in the order in which it is read
+//                         inside the first `level` output loops, in the order in which it is read
 //   PANEL    value count  the kernel's panel number `value` (panel.h) is computed before it is
-//            read,
-//                         so many steps of the loop that reads it at a time; in order of `value`
+//                         read, `count` steps of the loop that reads it at a time; in order of
+//                         `value`
 #pragma once
 
 #include <cstdint>
@@ -63,10 +62,10 @@ struct Opt {
   bool operator==(const Opt&) const = default;
 };
 
-// "VECTOR:1:16 UPCAST:0:8"; nothing for no Opts.
+// "VECTOR:1:16 UPCAST:0:8"; the empty string for no Opts.
 std::string OptToString(const Opt& opt);
 std::string OptsToString(const std::vector<Opt>& opts);
-// The other way. Errors: INVALID_ARGUMENT, names the word that is no Opt.
+// Parses the output of OptsToString. Errors: INVALID_ARGUMENT, names the word that is not an Opt.
 absl::StatusOr<std::vector<Opt>> ParseOpts(std::string_view text);
 
 }  // namespace outboard::codegen

@@ -152,7 +152,7 @@ PanelPlaces PlacePanels(const LoopNest& kernel, const LoopPlan& plan) {
     for (const size_t k : order) {
       if (k == i) break;
       const PanelPlace& other = out.places[k];
-      // In a loop inside of the other's level, its next step would read what is gone.
+      // In a loop inside of the other's level, its next iteration would read overwritten memory.
       if (gone[k] || read[k] > made[i] || other.level != place.level ||
           other.layout.bytes() != place.layout.bytes() ||
           kernel.DepsOf(plan.panels[k].value) != kernel.DepsOf(plan.panels[i].value))

@@ -1,7 +1,7 @@
-// Panels: values that reductions read along a loop of theirs and that are reductions themselves, as
-// the scores of attention are. Where the kernel is left plain, each reading computes them again.
-// A panel is computed once for a tile of rows, for all steps of the loop that reads it, and kept in
-// memory of the thread's own:
+// Panels: values that are reductions themselves and that other reductions read along one of their
+// loops, such as the scores of attention. In plain loops each use recomputes them. A panel is
+// computed once for a tile of rows, for all steps of the loop that reads it, and stored in memory
+// of the thread's own:
 //
 //   for each tile of rows                  the output ranges that the panel depends on
 //     for each few steps of the loop       Panel::tile, whose products are kept in registers
@@ -10,7 +10,7 @@
 //     for each tile of other outputs
 //       reductions that read it
 //
-// Rows lie next to each other, so that a vector of rows is one run for whoever writes or reads it.
+// Rows are adjacent in memory, so a vector of rows is written and read as one run.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,12 @@
 
 namespace outboard::codegen {
 
-// The values that may be panels, each after those that it reads, as Opts number them: what a
-// reduction (or, at its end, one of these) takes as it is, of float type, over one loop.
+// Returns the values that may be panels, each after those that it reads, in the order in which Opts
+// number them. Such a value has float type, depends on one loop, and a reduction, or another such
+// value, reads it unchanged.
 std::vector<const UOp*> PanelsOf(const LoopNest& kernel);
 
-// The loop that a panel's value depends on, into LoopNest::ranges.
+// Returns the loop that a panel's value depends on, as an index into LoopNest::ranges.
 int PanelRange(const LoopNest& kernel, const UOp* value);
 
 // When and where a panel of a plan is computed, and where it lies.
@@ -34,12 +35,12 @@ struct PanelPlace {
   size_t level = 0;  // output loops that are open
   size_t group = 0;  // before this group of that level, after the groups that it reads
   StageLayout layout;
-  // Into the memory of all panels. Those that nobody reads any more leave their place to others, of
-  // the same size, also to one that reads them element by element.
+  // Offset into the memory of all panels. After its last use, the memory of a panel is reused for
+  // another one of the same size, even for one that reads it element by element.
   int64_t first_byte = 0;
 };
 
-// One for each panel of the plan, which are in the order of PanelsOf, and the bytes of all.
+// The placement of each panel of the plan, in the order of PanelsOf, and the bytes of all of them.
 struct PanelPlaces {
   std::vector<PanelPlace> places;
   int64_t bytes = 0;

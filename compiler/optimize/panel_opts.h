@@ -1,5 +1,5 @@
-// Opts for kernels with panels (panel.h): rows lie in lanes, so that maxima and sums of a row are
-// plain arithmetic of vectors, and each matrix is read element by element from where it is.
+// Chooses Opts for kernels with panels (panel.h): rows lie in lanes, so that maxima and sums of a
+// row are plain vector arithmetic, and each matrix is read element by element in place.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace outboard::codegen {
 
-// Empty where the kernel has no panels, or none that fit.
+// Returns an empty list if the kernel has no panels, or none that fit.
 std::vector<Opt> PanelOpts(const LoopNest& kernel, const Target& target);
 
 }  // namespace outboard::codegen

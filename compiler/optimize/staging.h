@@ -1,7 +1,7 @@
-// Where the elements of a staged load lie in the thread's own memory: block by block as the loops
-// inside the stage read them, and inside a block with the vector's lanes last. A vector is then one
-// run, and what a tile reads in one step follows what it read in the step before: one stream of few
-// pages, whatever the strides of the source are.
+// Lays out the elements of a staged load in the thread's own memory: block by block in the order in
+// which the loops inside the stage read them, with the lanes of a vector last. A vector is then one
+// run, and a tile reads consecutive memory from step to step: one stream of few pages, whatever the
+// strides of the source are.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace outboard::codegen {
 struct StageDim {
   int range = 0;
   const Tile* tile = nullptr;
-  bool open = false;     // its loop is around the stage: only what the tile holds is copied
+  bool open = false;     // its loop encloses the stage: only the values of the tile are copied
   bool blocked = false;  // a longer block is open: `origin` is its start, else 0
   int64_t per_value = 0;
   int64_t inside = 0;
@@ -27,19 +27,20 @@ struct StageDim {
 struct StageLayout {
   std::vector<StageDim> dims;  // output ranges first, each kind by its loops, outermost first
   int64_t elements = 0;
-  int element_bytes = 0;  // as in a register: small floats are kept as f32; bf16 of a TensorCore
-                          // as such, in the order that tensor_core.h says
+  int element_bytes = 0;  // as in a register: small floats are stored as f32; bf16 of a TensorCore
+                          // as such, in the order that matrix_unit.h defines
 
-  // Rounded up so that copies that follow each other start at a cache line.
+  // Rounded up so that consecutive copies start at a cache line.
   int64_t bytes() const { return (elements * element_bytes + 63) / 64 * 64; }
 };
 
-// Whether the load may be copied before it is used. Errors: INVALID_ARGUMENT, says why not.
+// Checks that the load may be copied before it is used. Errors: INVALID_ARGUMENT, with the reason.
 absl::Status CanStage(const LoopNest& kernel, const UOp* load);
 
-// `stage` is legal (apply.cc), and every tile in the plan is what it will be.
+// Returns the layout of a staged load. Requires a legal `stage` (apply.cc) and the final tiles in
+// `plan`.
 StageLayout LayOut(const LoopNest& kernel, const LoopPlan& plan, const Stage& stage);
-// A panel: the values of the tile of rows, step after step of the loop.
+// Returns the layout of a panel: the values of the tile of rows, step by step of the loop.
 StageLayout LayOut(const LoopNest& kernel, const LoopPlan& plan, const Panel& panel);
 
 }  // namespace outboard::codegen

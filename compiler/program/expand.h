@@ -1,5 +1,5 @@
-// From a kernel and a plan of its loops to a program, in passes that can be looked at one by one:
-// what each makes is checked (spec.h), and the last is proved to stay within its buffers.
+// Expands a kernel and a plan of its loops to a program, in passes that can be inspected one by
+// one: the result of each is checked (spec.h), and the last is proved to stay within its buffers.
 #pragma once
 
 #include <string>
@@ -12,11 +12,11 @@
 
 namespace outboard::program {
 
-// How a kernel's loops land on a device that runs blocks of threads. The first `block_ranges`
-// output ranges are handed to blocks, as one index. Of the rest, as one index too, each thread
-// computes a point: of one chunk of so many points as a block has threads, or, with `stride`, of
-// all chunks one after the other. A reduction that depends on ranges of blocks alone is computed by
-// all threads of a block together, in shared memory, where `together` is set.
+// Maps a kernel's loops to a device that runs blocks of threads. The first `block_ranges` output
+// ranges, flattened to one index, are distributed over blocks. The other output ranges, flattened
+// too, are divided into chunks of `threads` points, one point per thread: a block computes one
+// chunk or, with `stride`, all chunks one after the other. With `together`, all threads of a block
+// compute a reduction that depends on ranges of blocks alone together, in shared memory.
 struct ThreadMapping {
   int64_t threads = 64;  // a power of two
   int block_ranges = 0;
@@ -24,8 +24,8 @@ struct ThreadMapping {
   bool together = false;
 };
 
-// The mapping that suits the kernel's reductions: a block for each result of a long one, a thread
-// for each point where there are many.
+// Chooses the mapping by the kernel's reductions: a block for each result of a long reduction, a
+// thread for each point if there are many.
 ThreadMapping MapToThreads(const codegen::LoopNest& kernel, int64_t threads_max);
 
 // A program after a pass, for people and tests.
@@ -34,30 +34,32 @@ struct PassResult {
   Program program;
 };
 
-// The loops of `plan`; its tasks become blocks of one thread. Errors: UNIMPLEMENTED names what of
-// the plan has no form here yet: copies of operands, panels, matrix units, blocks of loops.
+// Expands the loops of `plan`; its tasks become blocks of one thread. Errors: UNIMPLEMENTED names
+// the part of the plan that is not supported yet: copies of operands, panels, matrix units, blocks
+// of loops.
 //         INTERNAL       a pass has made a program that spec.h refuses, or that cannot be shown to
 //                        store within its buffers
-// With `passes`, what each pass made is added there.
+// Appends the result of each pass to `passes`, unless that is null.
 absl::StatusOr<Program> ExpandPlan(const codegen::LoopNest& kernel, const codegen::LoopPlan& plan,
                                    std::vector<PassResult>* passes = nullptr);
-// Blocks of threads, each of which runs plain loops. Errors: as above.
+// Expands to blocks of threads, each of which runs plain loops. Errors: as above.
 absl::StatusOr<Program> ExpandThreads(const codegen::LoopNest& kernel, const ThreadMapping& mapping,
                                       std::vector<PassResult>* passes = nullptr);
 
 // ---- the passes, in their order
-// Loops as the plan has them: results in private memory, tiles as loops that are marked.
+
+// Lower to loops: results of reductions lie in private memory, tiles become marked loops.
 absl::StatusOr<Program> LowerPlan(const codegen::LoopNest& kernel, const codegen::LoopPlan& plan);
 absl::StatusOr<Program> LowerThreads(const codegen::LoopNest& kernel, const ThreadMapping& mapping);
-// Writes out loops marked kUnroll, and those marked kVector that have no form in lanes.
+// Unrolls loops marked kUnroll, and those marked kVector that cannot be vectorised.
 Program Unroll(const Program& program);
-// Loops marked kVector become lanes.
+// Turns loops marked kVector into vector instructions.
 Program Vectorize(const Program& program);
-// A mask on each load that is not shown to be in range (compiler/proof).
+// Adds a mask to each load that is not proved to be in range (compiler/proof).
 absl::StatusOr<Program> GuardLoads(const Program& program);
-// What depends on no loop around it moves before that loop.
+// Moves loop-invariant instructions out of loops.
 Program Hoist(const Program& program);
-// What nobody uses goes.
+// Removes instructions whose value is not used.
 Program DropUnused(const Program& program);
 
 }  // namespace outboard::program

@@ -26,7 +26,7 @@ struct Memory {
   char* bytes = nullptr;
   int64_t elements = 0;
   DType dtype = DType::kVoid;
-  std::vector<Touched>* touched = nullptr;  // null: nobody else can get there
+  std::vector<Touched>* touched = nullptr;  // null: no other thread can access it
   std::vector<uint8_t>* written = nullptr;  // null: all of it
 };
 

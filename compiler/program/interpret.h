@@ -1,8 +1,8 @@
-// Runs programs the way a hostile device would: blocks in any order, threads of a block that
-// overtake each other wherever nothing holds them, copies that arrive at once or as late as they
-// may; and reports what must not happen whatever the order. It is how shared memory, barriers and
-// copies are tested on a machine without the device. Arithmetic is the reference's; nothing is
-// shared with what makes or prints programs.
+// Runs programs as a hostile device would: blocks in any order, threads of a block that overtake
+// each other wherever no barrier prevents it, copies that arrive at once or as late as allowed; and
+// reports races and other faults. It tests shared memory, barriers and copies on a machine without
+// the device. Arithmetic is the reference interpreter's; no code is shared with the passes that
+// make or print programs.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace outboard::program {
 enum class Fault {
   kNone,
   kRace,           // two threads at one element, one of them writing, and no barrier between; two
-                   // blocks; or anybody where a copy may not have arrived
+                   // blocks; or any access where a copy may not have arrived
   kUninitialised,  // a read of private or shared memory that was never written
   kOutOfRange,     // an access outside of its memory
   kDivergence,     // a barrier or an MMA that not all threads come to
@@ -37,10 +37,10 @@ struct RunOptions {
   int64_t steps_max = int64_t{1} << 32;  // instructions, of all threads together
 };
 
-// Runs all blocks over `buffers`, by slot, which are changed in place; `vars` by VAR slot. Races
-// are found in whatever order threads run, unless what a thread does depends on the race. The
-// program need not be legal in its barriers (spec.h), which is what Fault::kDivergence is for; its
-// types must be. Stops at the first fault.
+// Runs all blocks over `buffers`, indexed by slot and changed in place; `vars` is indexed by VAR
+// slot. Finds races in any order of threads, unless the actions of a thread depend on the race. The
+// types of the program must be legal (spec.h); its barriers need not be, and are reported as
+// Fault::kDivergence. Stops at the first fault.
 RunReport Interpret(const Program& program, std::span<std::string> buffers,
                     std::span<const int64_t> vars, const RunOptions& options = {});
 

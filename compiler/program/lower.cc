@@ -1,4 +1,4 @@
-// From a kernel to loops, and the values in them.
+// Lowers a kernel to loops, and emits the values in them.
 #include <algorithm>
 #include <bit>
 
@@ -341,7 +341,7 @@ void Lowering::Stores() {
       const UOp* const index = store->src[0];
       out.src = {buffers_[index->src[0]->arg[0]], Emit(index->src[1]), Emit(store->src[1])};
       ValueId mask = store->src.size() == 3 ? Emit(store->src[2]) : -1;
-      // One block and thread stores what does not depend on which it is.
+      // Values that do not depend on the block or thread are stored by a single thread.
       for (RangeSet free = mapped_ & ~kernel_.DepsOf(store); free != 0; free &= free - 1) {
         const int r = std::countr_zero(free);
         const ValueId value = bound_[r].tiled() ? bound_[r].base : value_[r];

@@ -1,6 +1,6 @@
 // The state of lowering one kernel to loops. Every value is computed where all the loops that it
-// depends on are open; the result of a reduction lies in private memory from where it is computed
-// on. Loops and values are in lower.cc, reductions in lower_reduce.cc.
+// depends on are open; the result of a reduction is stored in private memory. Loops and values are
+// in lower.cc, reductions in lower_reduce.cc.
 #pragma once
 
 #include <bit>
@@ -25,7 +25,7 @@ using codegen::RangeSet;
 using codegen::ReduceGroup;
 using codegen::Tile;
 
-// What a float reduction's running value is kept in: docs/semantics.md, REDUCE.
+// Returns the type of a reduction's running value (docs/semantics.md, REDUCE).
 inline DType SumType(DType dtype) {
   return IsFloat(dtype) && dtype != DType::kF64 ? DType::kF32 : dtype;
 }
@@ -56,7 +56,7 @@ class Lowering {
     std::vector<int> ranges;  // tiled ones that it depends on, as the memory's dimensions
   };
 
-  // ---- scopes of what is known
+  // ---- scopes of computed values
   void Enter() { memo_scopes_.emplace_back(); }
   void Leave() {
     for (const UOp* node : memo_scopes_.back()) memo_.erase(node);
@@ -84,7 +84,7 @@ class Lowering {
     value_[range] = -1;
   }
 
-  // `index` is that of a point of the ranges, the last one fastest.
+  // Binds `ranges` to the point with the flat index `index`; the last range varies fastest.
   void BindAll(const std::vector<int>& ranges, ValueId index) {
     for (size_t i = ranges.size(); i-- > 0;) {
       const int64_t extent = kernel_.ranges[ranges[i]].extent;
@@ -93,7 +93,7 @@ class Lowering {
     }
   }
 
-  // Branches around what follows, for those ranges that end before their extent.
+  // Opens branches around the code that follows, for ranges that end before their extent.
   std::vector<ValueId> BelowEnds(const std::vector<int>& ranges) {
     std::vector<ValueId> branches;
     for (const int r : ranges)
@@ -110,7 +110,7 @@ class Lowering {
     Outputs(level);
   }
 
-  // Depth: the number of output loops.
+  // Recursion depth: the number of output loops.
   void Outputs(size_t level) {
     if (level == plan_->loops.size()) {
       Stores();
@@ -139,13 +139,14 @@ class Lowering {
 
   std::vector<int> TiledRanges(RangeSet ranges, int last) const;
 
-  // `body` for each point of the tiles of `ranges`, that range innermost which lies in lanes.
+  // Emits `body` for each point of the tiles of `ranges`; the range that lies in lanes is
+  // innermost.
   void Statement(RangeSet ranges, const std::function<void()>& body) {
     const int vector = VectorRange(ranges);
     OverPoints(TiledRanges(ranges, vector), 0, vector, body);
   }
 
-  // Depth: the number of ranges.
+  // Recursion depth: the number of ranges.
   void OverPoints(const std::vector<int>& ranges, size_t next, int vector,
                   const std::function<void()>& body);
 
@@ -154,15 +155,15 @@ class Lowering {
 
   ValueId Compute(const UOp* node);
 
-  // The element of a memory whose dimensions are these tiled ranges.
+  // Returns the index of the current point in a memory whose dimensions are these tiled ranges.
   ValueId PlaceIn(const std::vector<int>& ranges) {
     ValueId place = b_.Int(0);
     for (const int r : ranges) place = b_.Plus(b_.Times(place, bound_[r].extent()), local_[r]);
     return place;
   }
 
-  // All values of a point before its stores: a buffer may be updated in place, where it is read at
-  // the same element.
+  // Emits all values of a point before its stores: a buffer that is updated in place is read at the
+  // same element.
   void Stores();
 
   // ---- reductions
@@ -180,15 +181,16 @@ class Lowering {
 
   void Group(int index);
 
-  // Depth: the number of the group's loops, and of reductions around each other.
+  // Recursion depth: the number of the group's loops, and of nested reductions.
   void OverReduced(const GroupPlan& plan, size_t level, RangeSet own, const ReduceGroup& group,
                    const std::function<void()>& body);
 
-  // Reductions that the group's values are computed with and that depend on its loops, now that
-  // these are open.
+  // Emits the inner reductions that the group's values use and that depend on its loops, inside
+  // these.
   void GroupsWithin(RangeSet own, const ReduceGroup& around);
 
-  // By all threads of the block: each sums every threads_-th term, then halves are added.
+  // Computes a reduction by all threads of the block: each sums every threads_-th term, then a tree
+  // adds the sums by halves.
   void GroupTogether(int index);
 
   const LoopNest& kernel_;
@@ -196,14 +198,15 @@ class Lowering {
   ProgramBuilder b_;
   std::vector<ValueId> buffers_;  // by slot
   std::vector<Bound> bound_;      // by range
-  // By range, inside of a statement: its value, that less the tile's base, its piece and lane.
+  // By range, inside a statement: its value, its value less the tile's base, its piece and its
+  // lane.
   std::vector<ValueId> value_, local_, piece_, lane_;
-  RangeSet mapped_ = 0;  // ranges that blocks and threads have different values of
+  RangeSet mapped_ = 0;  // ranges whose value differs between blocks or threads
   int64_t threads_ = 1;
   ValueId thread_ = -1;
   std::vector<std::vector<ValueId>> shared_;  // by group and node
   std::vector<size_t> level_;                 // output loops that must be open for a group
-  std::vector<bool> done_;                    // groups, of threads
+  std::vector<bool> done_;                    // groups already computed, when mapped to threads
   absl::flat_hash_map<const UOp*, ResultPlace> results_;
   absl::flat_hash_map<const UOp*, ValueId> together_;
   absl::flat_hash_map<const UOp*, ValueId> memo_;

@@ -1,4 +1,4 @@
-// The passes after lowering. Each writes a program anew by a ProgramBuilder.
+// The passes after lowering. Each rebuilds the program with a ProgramBuilder.
 #include <algorithm>
 #include <optional>
 
@@ -22,7 +22,7 @@ std::vector<bool> ReadOnlySlots(const Program& program) {
   return read_only;
 }
 
-// By the number of what opens a scope, the number of what closes it.
+// Maps the instruction that opens a scope to the one that closes it.
 std::vector<ValueId> EndsOf(const Program& program) {
   std::vector<ValueId> ends(program.code.size(), -1);
   for (size_t n = 0; n < program.code.size(); ++n)
@@ -372,7 +372,7 @@ Program DropUnused(const Program& program) {
 
 namespace {
 
-// Every pass is one line here; what each makes is checked before the next one reads it.
+// Every pass is one line here; its result is checked before the next pass reads it.
 absl::StatusOr<Program> RunPasses(absl::StatusOr<Program> lowered, bool lanes,
                                   std::vector<PassResult>* passes) {
   if (!lowered.ok()) return lowered.status();

@@ -1,6 +1,6 @@
-// Programs: what one kernel does, instruction by instruction, for one thread of one block. The last
-// form before text: it is checked (spec.h), interpreted (interpret.h) and proved to stay within its
-// buffers (compiler/proof/program_range.h), so that what is checked is what runs.
+// Programs: the instructions of one kernel, for one thread of one block. This is the last form
+// before text, and the one that is checked (spec.h), interpreted (interpret.h) and proved to stay
+// within its buffers (compiler/proof/program_range.h), so the checks apply to the code that runs.
 //
 // A program is a list of instructions. An instruction that has a value is named by its number in
 // the list; its sources come before it, in a scope that is still open. A value is a scalar
@@ -11,8 +11,8 @@
 //   VAR      arg: slot, min, max       an i64 bound at launch
 //   SPECIAL  arg: Grid, extent         the block's or the thread's number, an i64 in [0, extent)
 //   BUFFER   arg: slot, elements       a memory that the kernel is given
-//   ALLOC    arg: Space, elements      a memory, never written so far: of the thread, new wherever
-//                                      the instruction is run; or of the block (in no scope)
+//   ALLOC    arg: Space, elements      an uninitialised memory: of the thread, new each time the
+//                                      instruction runs; or of the block (outside of all scopes)
 //   LOOP     (limit?) arg: extent, How, lanes   the counter, an i64: 0 ... min(extent, limit) - 1
 //   END      (loop)
 //   IF       (condition)   ENDIF (if)
@@ -25,11 +25,11 @@
 //                                      elements: a scalar i64 index and several lanes mean
 //                                      consecutive ones, a vector index one for each lane. A lane
 //                                      whose mask is false touches nothing
-//   BARRIER                            every thread of the block gets here before one goes on, and
-//                                      sees what the others wrote before
+//   BARRIER                            every thread of the block gets here before any continues,
+//                                      and sees all earlier stores of the others
 //   COPY     (shared, index, buffer, index) arg: elements   begins a copy of consecutive elements,
 //                                      which goes on while the thread does
-//   COMMIT                             what the thread has begun since the last one is a group
+//   COMMIT                             the thread's copies since the last COMMIT form a group
 //   WAIT     arg: n                    until all of the thread's groups but the last n have arrived
 //   MMA      (a, b, c)                 c + a * b of a matrix of 16 x 16 by 16 x 8, by 32 threads
 //                                      together; see MmaElement for which thread has what
@@ -76,7 +76,7 @@ std::string_view Name(Code code);
 
 enum class Grid : int64_t { kBlock = 0, kThread = 1 };
 enum class Space : int64_t { kPrivate = 0, kShared = 1 };
-// How a loop is to be run. Only kPlain is left when expansion is done.
+// How a loop is to be run. After expansion only kPlain remains.
 enum class How : int64_t { kPlain = 0, kUnroll = 1, kVector = 2 };
 
 inline constexpr int kLanesMax = 64;
@@ -100,35 +100,36 @@ struct Instruction {
 };
 
 bool HasValue(Code code);
-// Depends on its sources alone and does nothing but have a value.
+// Returns whether an instruction depends on its sources alone and has no side effects.
 bool IsPure(Code code);
 
 struct Program {
   std::vector<Instruction> code;
   int buffer_count = 0;  // one past the largest slot
 
-  // 1 where no SPECIAL says otherwise.
+  // The extent of the SPECIAL of this axis; 1 if there is none.
   int64_t Extent(Grid axis) const;
   int64_t shared_bytes() const;
   bool reads_vars() const;
 };
 
-// One line an instruction, indented by scopes: "%7 = ADD i64 %3 %6".
+// One line per instruction, indented by scopes: "%7 = ADD i64 %3 %6".
 std::string ToString(const Program& program);
 std::string ToString(const Program& program, ValueId number);
 
-// The row and column of the element that thread `thread` of 32 has in lane `lane` of an operand of
-// MMA: a (16 x 16, 8 lanes), b (16 x 8, 4 lanes), c (16 x 8, 4 lanes), as PTX's m16n8k16.
+// The row and column of the element that thread `thread` of 32 holds in lane `lane` of an operand
+// of MMA: a (16 x 16, 8 lanes), b (16 x 8, 4 lanes), c (16 x 8, 4 lanes), as PTX's m16n8k16.
 struct MatrixPlace {
   int row = 0;
   int column = 0;
 };
-// What MmaElement is asked about.
+// The operand for MmaElement.
 enum class MmaOperand { kA, kB, kC };
 MatrixPlace MmaElement(MmaOperand operand, int thread, int lane);
 
-// Appends instructions. Equal pure ones of an open scope are one value, and arithmetic of i64 and
-// bool constants is done here, so that a pass may write what is easy to write.
+// Builds a program by appending instructions. Equal pure instructions of open scopes are merged,
+// and arithmetic on i64 and bool constants is folded, so that passes can emit simple, redundant
+// code.
 class ProgramBuilder {
  public:
   ValueId Add(Instruction instruction);
@@ -142,7 +143,7 @@ class ProgramBuilder {
   ValueId Modulo(ValueId a, int64_t b) { return Alu(Op::kMod, DType::kI64, {a, Int(b)}); }
   ValueId Less(ValueId a, ValueId b) { return Alu(Op::kCmpLt, DType::kBool, {a, b}); }
   ValueId Cast(ValueId x, DType dtype);
-  ValueId Splat(ValueId x, int lanes);  // x itself where it has the lanes
+  ValueId Splat(ValueId x, int lanes);  // x itself if it has that many lanes
   ValueId Special(Grid axis, int64_t extent);
   ValueId Buffer(DType dtype, int64_t slot, int64_t elements);
   ValueId Alloc(Space space, DType dtype, int64_t elements);
@@ -158,19 +159,19 @@ class ProgramBuilder {
   // Buffers that the whole program only reads, by slot: equal loads of them are one value too.
   void SetReadOnly(std::vector<bool> slots) { read_only_ = std::move(slots); }
   bool IsReadOnly(ValueId memory) const;
-  // Whether `value` is a CONST of an integer type or bool, and which.
+  // Returns whether `value` is a CONST of an integer type or bool, and sets `number` to it.
   bool IsConst(ValueId value, int64_t* number) const;
   int depth() const { return static_cast<int>(scopes_.size()); }
   Program Take(int buffer_count);
 
  private:
-  ValueId Folded(const Instruction& alu);  // -1: as it is
+  ValueId Folded(const Instruction& alu);  // -1: not foldable
   void Close();
 
   Program program_;
   std::vector<bool> read_only_;
   absl::flat_hash_map<Instruction, ValueId> known_;
-  std::vector<std::vector<Instruction>> scopes_;  // what is known from there on
+  std::vector<std::vector<Instruction>> scopes_;  // by open scope: its known instructions
 };
 
 }  // namespace outboard::program

@@ -1,4 +1,5 @@
-// Which programs are legal. Passes check their results by it, in release too.
+// Defines which programs are legal: sources, types, scopes and the uniform control flow around
+// barriers. The result of every pass is checked, in release builds too.
 #pragma once
 
 #include <string_view>
@@ -13,11 +14,12 @@ enum class Phase {
   kFinal,
 };
 
-// Sources: known, in scope, of the types and lanes that program.h says. Memory of a block is
-// allocated outside of scopes; a barrier and an MMA stand where all threads of a block come by,
-// that is in no IF and no LOOP whose condition or limit may differ from thread to thread.
+// Checks that sources exist, are in scope, and have the types and lanes that program.h requires;
+// that memory of a block is allocated outside of all scopes; and that all threads of a block reach
+// each barrier and MMA, that is, no IF or LOOP around it has a condition or limit that may differ
+// between threads.
 //
-// Errors: INTERNAL  names the pass that has made the program, the rule, and the instruction
+// Errors: INTERNAL  names the pass that made the program, the rule, and the instruction
 absl::Status CheckProgram(const Program& program, std::string_view pass,
                           Phase phase = Phase::kFinal);
 

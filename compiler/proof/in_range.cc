@@ -16,8 +16,8 @@
 namespace outboard::proof {
 namespace {
 
-// For one access: far above what kernels need (a convolution's gradient: some hundreds). A hostile
-// one gets guards.
+// The steps for one access: far above what kernels need (a convolution's gradient: some hundreds).
+// A hostile one gets guards.
 constexpr Budget kStepsMax = 20'000;
 constexpr int kGateStepsMax = 64;
 

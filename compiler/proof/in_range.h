@@ -1,13 +1,12 @@
-// Proof that a kernel touches nothing outside its buffers.
+// Proves that a kernel accesses no memory outside its buffers.
 //
-// The last look at a kernel before LLVM, by someone who made no part of it: every LOAD and STORE is
-// shown to lie in [0, elements) of its GLOBAL for all steps of all loops, on the integers that the
-// machine computes (prover.h), or not to happen because of its gate. It costs compile time and
-// nothing per step.
+// The last check of a kernel before LLVM, independent of the code that made it: every LOAD and
+// STORE is proved to lie in [0, elements) of its GLOBAL for all iterations of all loops, on the
+// integers that the machine computes (prover.h), or to be disabled by its gate. It costs compile
+// time only, and nothing at run time.
 //
-// What is taken as given: that loops run from 0 to their extent, that a gated load whose gate is
-// false reads nothing, and that a buffer has as many elements as its GLOBAL says (the executor
-// checks that).
+// Assumptions: loops run from 0 to their extent, a gated load whose gate is false reads nothing,
+// and a buffer has as many elements as its GLOBAL states (the executor checks that).
 #pragma once
 
 #include "absl/status/status.h"
@@ -16,7 +15,8 @@
 
 namespace outboard::proof {
 
-// Whether every access of a verified kernel, its SINK or its STOREs, is shown to be in range.
+// Checks that every access of a verified kernel, given as its SINK or its STOREs, is proved to be
+// in range.
 // Errors: INTERNAL  an access that is not; the message shows it. (A tenant's kernels pass
 //                   GuardUnproved first, so that it is a pass in between that has lost something.)
 absl::Status CheckInRange(Sources roots);
@@ -24,8 +24,8 @@ inline absl::Status CheckInRange(const UOp* sink) {
   return CheckInRange(absl::MakeConstSpan(&sink, 1));
 }
 
-// The same kernel with a gate on every LOAD that is not shown to be in range: outside, it gives its
-// alternative, or zero. `sink` itself where there is none.
+// Returns the same kernel with a gate on every LOAD that is not proved to be in range: outside the
+// range it yields its alternative, or zero. Returns `sink` itself if there is no such LOAD.
 // Errors: INTERNAL  a STORE that is not shown to be in range: stores are the compiler's own.
 absl::StatusOr<const UOp*> GuardUnproved(Graph& graph, const UOp* sink);
 

@@ -1,8 +1,9 @@
-// Sums of integers with whole coefficients, constant + c0 * a0 + c1 * a1 ..., in exact arithmetic.
+// Linear forms: sums of integers with integer coefficients, constant + c0 * a0 + c1 * a1 ..., in
+// exact arithmetic.
 //
 // The atoms are nodes of a kernel whose value is taken as it is: a loop counter, a loaded index, a
-// quotient. Numbers are 128 bits wide; where that is not enough there is no form (std::nullopt),
-// and whoever asked knows nothing.
+// quotient. Numbers are 128 bits wide; on overflow there is no form (std::nullopt), and nothing is
+// known of the expression.
 #pragma once
 
 #include <optional>
@@ -22,7 +23,7 @@ struct Term {
 
 struct LinearForm {
   Wide constant = 0;
-  std::vector<Term> terms;  // by the atoms' index, each atom once
+  std::vector<Term> terms;  // ordered by the atoms' UOp::index, each atom once
 
   // 0 where `atom` does not occur.
   Wide FactorOf(const UOp* atom) const;

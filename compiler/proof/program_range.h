@@ -1,6 +1,6 @@
-// Proof that a program touches nothing outside its memories: the last look before text, at the
-// instructions that are printed. As in_range.h, on which loops and conditions around an access, its
-// mask included, bound its index; nothing that a pass believes is used.
+// Proves that a program accesses nothing outside its memories: the last check before text, on the
+// instructions that are printed. Like in_range.h, it bounds the index of an access by the loops and
+// conditions around it, its mask included, and uses no result of an earlier pass.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace outboard::proof {
 
-// The accesses, LOADs, STOREs and COPYs, that are not shown to be in range in every lane.
+// Returns the accesses (LOAD, STORE, COPY) that are not proved to be in range in every lane.
 std::vector<program::ValueId> UnprovedAccesses(const program::Program& program);
 
 // Errors: INTERNAL  shows the first of them.

@@ -184,7 +184,7 @@ Interval Prover::ComputeInterval(const UOp* atom) {
   const auto source = [&](int i) { return Range(FormOf(atom->src[i])); };
   switch (atom->op) {
     case Op::kRange: return {0, Wide{RangeOf(atom).extent()} - 1};
-    case Op::kVar: return {VarOf(atom).min(), VarOf(atom).max()};  // whoever binds it checks that
+    case Op::kVar: return {VarOf(atom).min(), VarOf(atom).max()};  // checked when it is bound
     case Op::kIDiv:
     case Op::kMod: return IntervalOfQuotient(atom);
     case Op::kMul: {

@@ -1,14 +1,14 @@
-// What can be shown of the integers of a kernel, at one point of it where some conditions are known
-// to hold.
+// Proves inequalities between the integers of a kernel, at one point of it where some conditions
+// are known to hold.
 //
-// A node's value is the machine's: an addition counts as a sum only where it is shown not to wrap,
-// and is an atom of its whole type elsewhere. So nothing here depends on what a schedule or a
-// simplifier believes; no bound that they have found is used (UOp::vmin, vmax), and nothing of
-// compiler/rewrite.
+// A node has the value that the machine computes: an addition is treated as a sum only if it is
+// proved not to wrap, and otherwise as an atom that may have any value of its type. Nothing here
+// depends on the schedule or the simplifier: neither their bounds (UOp::vmin, vmax) nor
+// compiler/rewrite is used.
 //
-// Method: intervals of the atoms, and for the conditions, which are linear, the multiples of them
-// that take the unfavourable terms away (a step of Fourier-Motzkin elimination each). Incomplete,
-// and meant to be: it answers "shown" or "not shown", in bounded time.
+// Method: intervals of the atoms, plus multiples of the conditions, which are linear, that cancel
+// unfavourable terms (one step of Fourier-Motzkin elimination each). Incomplete by design: it
+// answers "proved" or "not proved", in bounded time.
 #pragma once
 
 #include <vector>
@@ -19,7 +19,7 @@
 
 namespace outboard::proof {
 
-// Both ends included. min > max where a loop has no steps.
+// A range of integers, both ends included. min > max if a loop has no iterations.
 struct Interval {
   Wide min = 0;
   Wide max = 0;
@@ -33,12 +33,12 @@ class Prover {
  public:
   explicit Prover(Budget* budget) : budget_(budget) {}
 
-  // From here on, only what is the case where the bool `condition` is `holds`.
+  // Adds the assumption that the bool `condition` has the value `holds`.
   void Assume(const UOp* condition, bool holds);
 
-  // The value of an integer or bool node.
+  // Returns the value of an integer or bool node.
   LinearForm FormOf(const UOp* node);
-  // Whether it is shown that `form` is at least 0.
+  // Returns whether `form` is proved to be at least 0.
   bool NeverNegative(const LinearForm& form) { return LowerBound(form, 0, 0) >= 0; }
 
  private:
@@ -58,15 +58,15 @@ class Prover {
   Interval IntervalOfQuotient(const UOp* node);
   bool Fits(const LinearForm& form, DType dtype);
   Interval Range(const LinearForm& form);
-  // No more than every value of `form`. Looks no further once it is at least `enough`.
+  // Returns a lower bound of `form`. Stops searching once the bound is at least `enough`.
   Wide LowerBound(const LinearForm& form, Wide enough, uint64_t facts_used);
   void AddFact(const std::optional<LinearForm>& never_negative);
 
   Budget* budget_;
   std::vector<LinearForm> facts_;  // each is at least 0
-  bool contradiction_ = false;     // the conditions never hold together: anything is so
-  int nesting_ = 0;                // WHEREs around
-  int depth_ = 0;                  // of calls
+  bool contradiction_ = false;     // the conditions exclude each other: everything is proved
+  int nesting_ = 0;                // enclosing WHEREs
+  int depth_ = 0;                  // of recursive calls
   absl::flat_hash_map<const UOp*, LinearForm> forms_;
   absl::flat_hash_map<const UOp*, Interval> intervals_;
 };

@@ -1,5 +1,5 @@
-// Arithmetic on tiles of elements, as docs/semantics.md defines it: what the reference interpreter
-// and that of programs compute with, and nothing that compiles or prints kernels does.
+// Arithmetic on blocks of elements, as docs/semantics.md defines it. Used by the reference
+// interpreter and the interpreter of programs, and by no code that compiles or prints kernels.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace outboard::reference {
 
 // Elements of one type: floats as doubles in `f`, integers and bool as int64_t in `i` (u64 by its
-// bits). Values are always ones of the type. The other vector is empty.
+// bits). Values are always representable in the type. The other vector is empty.
 struct LaneBlock {
   std::vector<double> f;
   std::vector<int64_t> i;
@@ -22,13 +22,13 @@ struct LaneBlock {
   }
 };
 
-// out = op(sources), for unary and binary `op`. `dtype` is that of the sources; `b` is ignored
-// where op is unary.
+// out = op(sources), for unary and binary `op`. `dtype` is that of the sources; `b` is ignored if
+// op is unary.
 void AluTile(Op op, DType dtype, const LaneBlock& a, const LaneBlock& b, LaneBlock& out);
 void CastTile(DType from, DType to, const LaneBlock& x, LaneBlock& out);
 void BitcastTile(DType from, DType to, const LaneBlock& x, LaneBlock& out);
 
-// max with NaN winning and +0 over -0.
+// Maximum; NaN if either is NaN, and +0 is larger than -0.
 double MaxFloat(double a, double b);
 int64_t MaxInt(DType dtype, int64_t a, int64_t b);
 

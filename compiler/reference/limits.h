@@ -1,4 +1,5 @@
-// What one evaluation may cost.
+// Limits on the work and memory of one evaluation by the reference interpreter, and the sizes by
+// which it decides between storing a value and computing it on demand.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +10,12 @@ namespace outboard::reference_limits {
 inline constexpr int64_t kWorkMax = int64_t{1} << 36;
 inline constexpr int64_t kBytesMax = int64_t{4} << 30;
 
-// Larger values are computed where they are read (32 MiB of doubles).
+// Larger values are computed on demand instead of stored (32 MiB of doubles).
 inline constexpr int64_t kStoredElements = int64_t{1} << 22;
-// Nodes, counted as a tree, that one pulled element may run through; a value over that is kept
-// whatever its size. It also bounds the recursion of Pull.
+// Nodes, counted as a tree, that computing one element on demand may visit; a value over that is
+// stored whatever its size. It also bounds the recursion of Pull.
 inline constexpr int64_t kConeNodes = 128;
-// Elements pulled at a time: positions and a few values of a tile stay in the first-level cache.
+// Elements computed at a time: positions and a few values of a tile stay in the first-level cache.
 inline constexpr int64_t kTile = 1024;
 
 }  // namespace outboard::reference_limits

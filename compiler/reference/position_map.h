@@ -1,4 +1,5 @@
-// Where an element of a view lies in what it is a view of.
+// Maps the position of an element in a view (RESHAPE, PERMUTE, PAD ...) to its position in the
+// source of the view.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +11,25 @@ namespace outboard::reference {
 // Row-major strides of `dims`.
 std::vector<int64_t> StridesOf(std::span<const int64_t> dims);
 
-// base + sum of coordinate * stride, for the coordinates of a row-major position in `dims`.
+// Computes base + sum of coordinate * stride, for the coordinates of a row-major position in
+// `dims`.
 class PositionMap {
  public:
   PositionMap(std::span<const int64_t> dims, std::span<const int64_t> strides, int64_t base);
 
   // out[k] = the image of positions[k]. Runs of equal or consecutive positions cost an increment,
-  // others a division a dimension.
+  // others one division per dimension.
   void Apply(std::span<const int64_t> positions, int64_t* out) const;
 
  private:
-  // Dimensions that are walked as one are one: length 1 is dropped, neighbours are merged where
-  // their strides allow.
+  // Simplified: dimensions of length 1 are dropped, and adjacent ones are merged if their strides
+  // allow.
   std::vector<int64_t> dims_;
   std::vector<int64_t> strides_;
   int64_t base_;
 };
 
-// Of a padded view: the place of a position inside, or -1 in the padding.
+// Maps a position in a padded view to its position in the source, or -1 in the padding.
 class PadMap {
  public:
   PadMap(std::span<const int64_t> source_dims, std::span<const int64_t> lo_hi);

@@ -1,4 +1,5 @@
-// Values during an evaluation: kept, or computed where they are read.
+// Values during an evaluation by the reference interpreter: stored in memory, or computed on
+// demand, within a budget of work and memory.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 
 namespace outboard::reference {
 
-// What an evaluation has used of what it may.
+// Counts the work and memory of an evaluation against its limits.
 class Budget {
  public:
   Budget(int64_t work_max, int64_t bytes_max) : work_max_(work_max), bytes_max_(bytes_max) {}
@@ -30,7 +31,8 @@ class Budget {
   int64_t bytes_ = 0;
 };
 
-// Elements kept in memory; gives its bytes back when the last value over it is gone.
+// Elements stored in memory; returns its bytes to the budget when the last value that refers to it
+// is destroyed.
 struct RetainedValue {
   LaneBlock elements;
   int64_t bytes = 0;
@@ -62,7 +64,7 @@ struct Value {
 
 int64_t Product(std::span<const int64_t> dims);
 
-// The elements of `value` at row-major `positions`, at most kTile of them.
+// Computes the elements of `value` at row-major `positions`, at most kTile of them.
 void Pull(const Value& value, std::span<const int64_t> positions, LaneBlock& out);
 
 // All elements of `value`, in memory.  Errors: RESOURCE_EXHAUSTED.

@@ -100,7 +100,7 @@ inline float ob_odd(double x) {
 std::string NameOf(auto x) { return std::string(Name(x)); }
 bool IsSmall(DType t) { return IsFloat(t) && t != DType::kF32 && t != DType::kF64; }
 
-// What a value of the type is kept in.
+// The type of a variable that holds a value of the type.
 const char* TypeName(DType dtype) {
   switch (dtype) {
     case DType::kBool: return "bool";
@@ -121,7 +121,7 @@ const char* UnsignedOf(int bytes) {
   return bytes == 1 ? "uchar" : bytes == 2 ? "ushort" : bytes == 4 ? "uint" : "ulong";
 }
 
-// What an element of the type is in memory that others see.
+// The type of an element in memory that is visible to others.
 const char* MemoryName(DType dtype) {
   return IsBool(dtype) || IsSmall(dtype) ? UnsignedOf(ByteWidth(dtype)) : TypeName(dtype);
 }

@@ -1,8 +1,8 @@
-// Programs as OpenCL C 1.2 text, for devices that compile it themselves.
+// Renders programs as OpenCL C 1.2 text, for devices that compile it themselves.
 //
-// What the language lacks is written out: bool, fp8, bf16 and fp16 lie in memory as integers and
-// are computed with in fp32, each operation rounded to its type by integer arithmetic on bits.
-// Signed arithmetic is done in unsigned types, since theirs wraps. The text must be built with
+// Features that the language lacks are emulated: bool, fp8, bf16 and fp16 are stored as integers
+// and computed in fp32, and each operation is rounded to its type by integer arithmetic on bits.
+// Signed arithmetic is done in unsigned types, which wrap. The text must be built with
 // kOpenClBuildOptions to mean what docs/semantics.md says.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace outboard::render {
 
-// Of a device, as it says of itself.
+// The properties that a device reports.
 struct OpenClDevice {
   std::string name = "OpenCL";
   bool fp64 = true;
@@ -31,7 +31,7 @@ inline constexpr char kOpenClBuildOptions[] =
 // Errors: UNIMPLEMENTED       fp64 where the device has none, vectors and matrix units: names the
 //                             device and the type
 //         RESOURCE_EXHAUSTED  more threads or shared memory than the device has
-// Deterministic. Several texts may be built as one, if their symbols differ.
+// Deterministic. Several texts may be concatenated and built as one if their symbols differ.
 absl::StatusOr<CompiledKernel> RenderOpenClC(const program::Program& program,
                                              const std::string& symbol, const OpenClDevice& device);
 

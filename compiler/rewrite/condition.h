@@ -1,10 +1,10 @@
-// When a rule applies: what its condition comes to for a match.
+// Evaluates the condition of a rewrite rule for a match: whether the rule applies.
 //
-// A condition is evaluated in exact integers, which hold whatever fits 64 bits and one product of
-// that. Its parts that ask for types alone (is_int(x), !is_scalar(x) ...) are the same for all
-// nodes of a TypeClass, so a Matcher evaluates them when it is made and never again.
+// A condition is evaluated in exact integers, wide enough for a product of two 64-bit values. Parts
+// that test types only (is_int(x), !is_scalar(x) ...) are the same for all nodes of a type class,
+// so a Matcher evaluates them once, when it is constructed.
 //
-// Threads: pure. Errors: none; a condition that cannot be evaluated is a bug of its rule's.
+// Threads: pure. Errors: none; a condition that cannot be evaluated is a bug in its rule.
 #pragma once
 
 #include <cstdint>
@@ -14,31 +14,32 @@
 
 namespace outboard {
 
-// The parts of a condition that all must hold, as indices of its nodes: a && b && c has three.
+// The conjuncts of a condition, as indices of its nodes: a && b && c has three.
 using Conjuncts = absl::InlinedVector<int8_t, 4>;
 Conjuncts ConjunctsOf(const Pattern& condition);
 
-// Whether the part of a condition at node `at` holds. Every name of it is bound.
+// Returns whether the part of a condition at node `at` holds. All its names must be bound.
 bool Holds(const Pattern& condition, int at, const Match& match);
 
-// What rules ask of the operands of an operation: bool, signed, unsigned, float or nothing of
-// these, scalar or shaped.
+// The classes of operands that conditions distinguish: bool, signed, unsigned, float or none of
+// these, each scalar or shaped.
 inline constexpr int kTypeClasses = 10;
-// That of a node with operands of this type.
+// Returns the class of a node with operands of this type.
 int TypeClassOf(DType operands, bool scalar);
 
-// The operands of a node that matching looks at: those of comparisons, elsewhere what the node is.
+// Returns the type that matching tests: that of the operands for comparisons, of the node itself
+// otherwise.
 inline DType OperandType(const UOp* node) {
   return IsCompare(node->op) && !node->src.empty() ? node->src[0]->dtype : node->dtype;
 }
 
-// Names of a pattern, as bits, whose nodes have the type of the root's operands and the root's
-// shape, in any match.
+// Returns the names of a pattern, as bits, whose nodes have the type of the root's operands and the
+// root's shape in every match.
 uint32_t NamesOfOperandType(const Pattern& match);
 
-// Whether the part at node `at` asks for the types of the names in `names` only.
+// Returns whether the part at node `at` tests only the types of the names in `names`.
 bool AsksForTypesOnly(const Pattern& condition, int at, uint32_t names);
-// Whether such a part holds for operands of a class.
+// Returns whether such a part holds for operands of a class.
 bool HoldsForTypes(const Pattern& condition, int at, int type_class);
 
 }  // namespace outboard

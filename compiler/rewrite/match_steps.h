@@ -1,5 +1,5 @@
-// A pattern as the checks that are left when its root's operation and the operations of the root's
-// sources are known to fit (matcher.h): a short list without branches, run from left to right.
+// The checks of a pattern that remain once the operations of the root and of its sources are known
+// to match (matcher.h): a short list without branches, run from left to right.
 //
 // Threads: immutable once made. Errors: none.
 #pragma once
@@ -12,12 +12,13 @@
 
 namespace outboard {
 
-// What the index of a Matcher can say of a constant. A number of a pattern that is none of these is
-// checked by a step.
+// The constants that the index of a Matcher distinguishes. Any other number in a pattern is checked
+// by a step.
 enum class ConstantClass : uint8_t { kZero, kOne, kMinusOne, kMinusZero, kOther };
 inline constexpr int kConstantClasses = 5;
 ConstantClass ClassOfConstant(const UOp* constant);
-// That of the number at a node of kind kInt or kFloatBits, in every type that can hold it.
+// Returns the class of the number at a node of kind kInt or kFloatBits; it is the same in every
+// type that can represent it.
 ConstantClass ClassOfNumber(const PatternNode& number);
 
 class MatchSteps {
@@ -25,7 +26,7 @@ class MatchSteps {
   // `pattern` with the operands of commutative operations in one of their orders.
   explicit MatchSteps(const Pattern& pattern);
 
-  // Whether `root` matches; then the names are bound. `match.root` is not touched.
+  // Returns whether `root` matches, and binds the names if so. Leaves `match.root` unchanged.
   bool Run(const UOp* root, Match& match) const {
     std::array<const UOp*, kPlacesMax> places;
     places[0] = root;
@@ -39,7 +40,7 @@ class MatchSteps {
 
   struct Step {
     enum class Kind : uint8_t {
-      kOperation,     // it is of `op`; kept as a place if it has sources in the pattern
+      kOperation,     // it is of `op`; recorded as a place if it has sources in the pattern
       kConstant,      // it is any constant
       kNumber,        // it is the constant `number`
       kName,          // it is bound to `name`
@@ -51,7 +52,7 @@ class MatchSteps {
     uint8_t place;  // whose source it is
     uint8_t source;
     uint8_t made;    // its own place; 0: none
-    int8_t sources;  // how many sources it must have; 0: as many as it likes
+    int8_t sources;  // how many sources it must have; 0: any number
     int8_t name;
     PatternNode::Kind number_kind;
     int64_t number;

@@ -1,9 +1,10 @@
-// Looks up what a node becomes: tables of rules as a decision table of bit vectors.
+// Finds the rule that applies to a node and its replacement: rule tables compiled to a decision
+// table of bit vectors.
 //
-// For each operation its rules stand in order, a bit for each. Which of them may match is the AND
-// of up to four words: one by the type of the operands (condition.h), one by what each of the first
-// three sources is: its operation, or for constants 0, 1, -1 or another number. What that leaves
-// open is checked rule by rule (match_steps.h). Earlier rules win.
+// Each operation has its rules in order, one bit per rule. The candidates are the AND of up to four
+// words: one selected by the type of the operands (condition.h), and one by each of the first three
+// sources: its operation, or for a constant whether it is 0, 1, -1 or another number. The remaining
+// checks run rule by rule (match_steps.h). Earlier rules win.
 #pragma once
 
 #include <array>
@@ -26,14 +27,14 @@ class Matcher {
  public:
   explicit Matcher(std::initializer_list<std::span<const Rule>> tables);
 
-  // What `node` becomes by the first rule that applies, nullptr if there is none. `fired`, if not
-  // nullptr, is set to that rule.
+  // Returns the replacement of `node` by the first rule that applies, nullptr if there is none.
+  // `fired`, if not nullptr, is set to that rule.
   const UOp* Apply(Graph& graph, const UOp* node, const Rule** fired = nullptr) const;
   bool HasRulesFor(Op op) const { return group_of_[static_cast<size_t>(op)] >= 0; }
 
-  // The rules that had to be asked before the answer `fired` (nullptr: none fires) was known, as
-  // tinygrad counts its match attempts: those of the node's operation, up to the one that fired,
-  // all of whose sources' operations are among those of the node's sources. For benchmarks.
+  // Returns the number of match attempts as tinygrad counts them, up to the result `fired`
+  // (nullptr: no rule fired): those of the node's operation, up to the one that fired, all of whose
+  // sources' operations are among those of the node's sources. For benchmarks.
   int64_t CountAttempts(const UOp* node, const Rule* fired) const;
 
  private:
@@ -42,9 +43,9 @@ class Matcher {
   struct Entry {  // a rule, with the operands of commutative operations in one of their orders
     MatchSteps steps;
     const Rule* rule;
-    int8_t root_sources;   // 0: as many as it likes
-    Conjuncts conditions;  // what is left to ask of the condition
-    bool is_first;         // of its rule's entries
+    int8_t root_sources;   // 0: any number
+    Conjuncts conditions;  // the conjuncts still to be checked
+    bool is_first;         // the first of its rule's entries
     uint64_t asked_for;    // classes of the sources, as bits, constants as one; for CountAttempts
   };
   struct Group {  // of one root operation

@@ -13,11 +13,11 @@
 //   any          for anything, constant for any constant, of floats too;
 //   a number     for that constant, of whatever type;
 //   operators    for the operation, the operands of a commutative one in either order.
-// A condition may also ask for the types of `operands`: what the root's operation works on.
-// In a result, a number is a constant of the result's type and shape, and fold(e) is the constant
-// that e comes to, in wrapping arithmetic of that type. A condition is evaluated on constants, in
-// exact integers, with the predicates below. A rule whose result or condition uses a name that its
-// match does not bind does not compile.
+// A condition may also test the type of `operands`: the sources of the root's operation. In a
+// result, a number is a constant of the result's type and shape, and fold(e) is the value of e as a
+// constant, in wrapping arithmetic of that type. A condition is evaluated on constants, in exact
+// integers, with the predicates below. A rule whose result or condition uses a name that its match
+// does not bind does not compile.
 #pragma once
 
 #include <array>
@@ -45,8 +45,8 @@ struct PatternNode {
     kInt,        // a number: the constant of this value, integer or float
     kFloatBits,  // the float constant of these bits
     kOp,         // an operation over sources
-    kFold,       // results: the constant that its source comes to
-    // Conditions only, from here.
+    kFold,       // results: its source evaluated to a constant
+    // From here: in conditions only.
     kIsInt,
     kIsSigned,
     kIsBool,
@@ -86,7 +86,8 @@ struct Pattern {
 };
 
 namespace internal {
-// Never defined, so that reaching one stops a constant expression with its name in the error.
+// Never defined: a constant expression that reaches one does not compile, and the error shows its
+// name.
 void a_pattern_has_too_many_nodes();
 void the_match_of_a_rule_must_start_with_an_operation();
 void the_result_uses_a_name_that_the_match_does_not_bind();
@@ -134,7 +135,7 @@ constexpr void Pattern::Append(const PatternNode& node) {
   nodes[size++] = node;
 }
 
-// What the rules files write with: `using namespace outboard::pattern`.
+// The names for writing rules, for files with `using namespace outboard::pattern`.
 namespace pattern {
 
 using Kind = PatternNode::Kind;
@@ -188,7 +189,7 @@ constexpr Pattern load(const Pattern& place) { return OpOf(Op::kLoad, {place}); 
 constexpr Pattern load(const Pattern& place, const Pattern& gate, const Pattern& otherwise) {
   return OpOf(Op::kLoad, {place, gate, otherwise});
 }
-// A node of this operation whatever its sources; its function looks at them.
+// A node of this operation with any sources; the rule's function inspects them.
 constexpr Pattern node(Op op) { return OpOf(op, {}); }
 
 constexpr Pattern lit(int value) { return Pattern(value); }
@@ -216,12 +217,13 @@ constexpr Pattern operator!(const Pattern& a) { return KindOf(Kind::kNot, {a}); 
 
 }  // namespace pattern
 
-// A node that a rule matched, and what its names stand for. Only the names of the match are set.
+// A node that a rule matched, and the nodes bound to the names. Only names that occur in the match
+// are set.
 struct Match {
   const UOp* root;
   std::array<const UOp*, kNamesMax> bound;
 
-  // `node` with its operands, whose types are those of its last source.
+  // Binds kOperandsName to the last source of `node`, whose type is that of the operands.
   explicit Match(const UOp* node) : root(node) {
     bound[kOperandsName] = node->src.empty() ? node : node->src.back();
   }
@@ -229,8 +231,8 @@ struct Match {
   const UOp* operator[](const Pattern& name) const { return bound[name.root().name]; }
 };
 
-// What the root becomes: of the same type and shape, and equal to it for every input. nullptr or
-// the root itself: the rule does not apply after all.
+// Returns the replacement of the root: of the same type and shape, and equal to it for every input.
+// nullptr or the root itself: the rule does not apply.
 using RuleFunction = const UOp* (*)(Graph&, const Match&);
 
 struct Rule {

@@ -1,5 +1,5 @@
-// Small things that every rewrite needs: a node over other sources, and what a node is where it is
-// a constant.
+// Helpers that every rewrite needs: a node with other sources, and the constant that a node
+// represents.
 #pragma once
 
 #include "absl/container/flat_hash_map.h"
@@ -7,16 +7,16 @@
 
 namespace outboard {
 
-// `node` over other sources, all given, symbolic dimensions included; such a dimension that has
-// become a CONST is written as a number. nullptr where the node cannot be made.
+// Returns `node` with all sources replaced by `src`, symbolic dimensions included; a dimension that
+// has become a CONST is stored as a number. nullptr if the node cannot be made.
 const UOp* WithSourcesOrNull(Graph& graph, const UOp* node, Sources src);
 
-// `node` over what each of its sources has become, all of which `become` has; itself where none has
-// changed. Requires that the node can be made.
+// Returns `node` with each source replaced by its value in `become`, which must contain all of
+// them; `node` itself if none has changed. Requires that the node can be made.
 const UOp* WithSourcesBecome(Graph& graph, const UOp* node,
                              const absl::flat_hash_map<const UOp*, const UOp*>& become);
 
-// The CONST that `node` is, or is a broadcast of by EXPAND and RESHAPE as Full makes it; else
+// Returns the CONST that `node` is or broadcasts by EXPAND and RESHAPE, as Full makes it; else
 // nullptr.
 inline const UOp* ConstantOf(const UOp* node) {
   if (node->op == Op::kConst) return node;
@@ -26,7 +26,7 @@ inline const UOp* ConstantOf(const UOp* node) {
   return node->op == Op::kConst ? node : nullptr;
 }
 
-// The operation that patterns see: a broadcast constant counts as CONST.
+// Returns the operation that patterns match: a broadcast constant counts as CONST.
 inline Op MatchedOp(const UOp* node) {
   if (node->op != Op::kExpand && node->op != Op::kReshape) return node->op;
   return ConstantOf(node) ? Op::kConst : node->op;

@@ -1,11 +1,11 @@
-// Seeing inside: who watches passes and the rules they apply.
+// Recording of compiler passes and of the rewrite rules that they apply, for debugging.
 //
-// A thread's recorder is set by the main of the process that wants to see
-// (worker/compile/rewrite_log.h writes a file); the compiler knows no files. Without one, a pass
-// and a rewrite cost a look at a pointer each.
+// The main function of a process may set a recorder for a thread (worker/compile/rewrite_log.h
+// writes a file); the compiler itself writes no files. Without a recorder, a pass and a rewrite
+// cost one pointer test each.
 //
-// Threads: a recorder is set for one thread and called by it alone. Errors: none; a recorder keeps
-// its own.
+// Threads: a recorder is set for one thread and called by it alone. Errors: none; a recorder stores
+// its own errors.
 #pragma once
 
 #include <string_view>
@@ -17,19 +17,19 @@ namespace outboard {
 class RewriteRecorder {
  public:
   virtual ~RewriteRecorder() = default;
-  // A pass starts on the graph under `before`, inside of those that have not ended. `of`: the
-  // tensor values whose kernel it works on; empty where it works on everything.
+  // A pass starts on the graph under `before`, nested in the passes that have not ended. `of`: the
+  // tensor values whose kernel the pass transforms; empty if it transforms the whole graph.
   virtual void BeginPass(std::string_view name, Sources of, const UOp* before) = 0;
-  // A rule made `after` of `before`, in the innermost pass.
+  // A rule rewrote `before` to `after`, in the innermost pass.
   virtual void Applied(std::string_view rule, const UOp* before, const UOp* after) = 0;
-  // The innermost pass is over; nullptr: it failed.
+  // The innermost pass has ended with the graph `after`; nullptr: it failed.
   virtual void EndPass(const UOp* after) = 0;
 };
 
-// This thread's; nullptr: nobody watches.
+// Returns this thread's recorder; nullptr if there is none.
 RewriteRecorder* ThreadRecorder();
 
-// Sets this thread's recorder for as long as it lives. The recorder must live longer.
+// Sets this thread's recorder for the lifetime of this object, which the recorder must outlive.
 class RecordedThread {
  public:
   explicit RecordedThread(RewriteRecorder* recorder);
@@ -41,7 +41,7 @@ class RecordedThread {
   RewriteRecorder* const before_;
 };
 
-// A pass, from here to the end of the block:
+// Records a pass from its construction to the end of the block:
 //   RecordedPass pass("lower", {value}, value);
 //   ...
 //   return pass.Made(ast);
@@ -52,10 +52,10 @@ class RecordedPass {
   RecordedPass(const RecordedPass&) = delete;
   RecordedPass& operator=(const RecordedPass&) = delete;
 
-  // What the pass has come to.
+  // Sets the result of the pass, and returns it.
   const UOp* Made(const UOp* after) { return made_ = after; }
 
-  // Whether some pass of this thread has begun and not ended.
+  // Returns whether a pass of this thread has begun and not ended.
   static bool IsInside();
 
  private:

@@ -1,13 +1,14 @@
-// What a rule makes of a match, by its result pattern.
+// Builds the replacement of a matched node from the result pattern of a rule. Used by Matcher for
+// rules without a function of their own.
 #pragma once
 
 #include "compiler/rewrite/pattern.h"
 
 namespace outboard {
 
-// The nodes of `result` over what `match` bound, of the type and shape of its root. Numbers and
-// fold(e) become constants. Threads: one at a time for a Graph. Errors: none; a result that does
-// not fit its match is a bug of the rule's.
+// Makes the nodes of `result` over the nodes that `match` bound, with the type and shape of its
+// root. Numbers and fold(e) become constants. Threads: one at a time per Graph. Errors: none; a
+// result that does not fit its match is a bug in the rule.
 const UOp* BuildResult(Graph& graph, const Pattern& result, const Match& match);
 
 }  // namespace outboard

@@ -208,7 +208,7 @@ class Walk {
 
 const UOp* Rewrite(Graph& graph, const UOp* root, const Matcher& matcher, RewriteStats* stats) {
   const auto start = std::chrono::steady_clock::now();
-  std::optional<RecordedPass> pass;  // what no pass asked for is one by itself
+  std::optional<RecordedPass> pass;  // a rewrite outside of all passes is recorded as one
   if (ThreadRecorder() != nullptr && !RecordedPass::IsInside())
     pass.emplace("rewrite", Sources{}, root);
   Walk walk(graph, matcher, stats);

@@ -1,6 +1,6 @@
-// Runs tables of rules over a graph, bottom-up, until none applies: what Simplify does, and any
-// pass that has rules of its own. Threads: one at a time for a Graph. Errors: none; RewriteStats
-// says where a limit was met.
+// Runs tables of rules over a graph, bottom-up, until none applies: for Simplify, and for passes
+// with rules of their own. Threads: one at a time per Graph. Errors: none; RewriteStats reports
+// that a limit was reached.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace outboard {
 
-// What a rewrite did. Numbers add up over calls that are given the same object.
+// Statistics of a rewrite. Numbers add up over calls that get the same object.
 struct RewriteStats {
   int64_t visits = 0;    // look-ups of a node in a table, misses included
   int64_t matches = 0;   // rules that fired
@@ -22,8 +22,8 @@ struct RewriteStats {
   std::map<std::string_view, int64_t> matches_of;  // by rule
 };
 
-// Everything that Rewrite did in this thread, for benchmarks. A rewrite inside of a rule is counted
-// by itself and in the time of the one around it.
+// Totals over all calls of Rewrite in this thread, for benchmarks. A rewrite inside a rule is
+// counted separately, and its time also counts for the enclosing one.
 struct RewriteTotals {
   int64_t visits = 0;
   int64_t matches = 0;
@@ -31,16 +31,15 @@ struct RewriteTotals {
   int64_t attempts = 0;  // while CountAttempts is on
 };
 RewriteTotals TotalsOfRewrites();
-// Counting attempts takes time, so it is off until asked for, for this thread.
+// Turns the counting of attempts on or off for this thread. It takes time, so it is off by default.
 void CountAttempts(bool on);
 
-// Rewrites bottom-up until no rule applies anywhere. Each node is looked at once. Sources that
-// stand for symbolic dimensions are left as they are, since inferred shapes are compared by their
-// spelling.
+// Rewrites bottom-up until no rule applies anywhere. Each node is visited once. Sources that are
+// symbolic dimensions are left unchanged, since inferred shapes are compared as expressions.
 //
-// Rules that undo each other, or grow for ever, are stopped: after 50 matches for every node of the
-// input (1000 at least), and where a node would become one that is waiting for it; likewise near
-// the Graph's limit of nodes. `stats` says so.
+// Stops rules that undo each other or grow without bound: after 50 matches per node of the input
+// (at least 1000), when a node would become one whose own rewrite is waiting for it, and near the
+// Graph's limit of nodes. `stats->stopped` reports it.
 const UOp* Rewrite(Graph& graph, const UOp* root, const Matcher& matcher,
                    RewriteStats* stats = nullptr);
 

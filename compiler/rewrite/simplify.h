@@ -1,5 +1,5 @@
 // The simplifier: algebra that every pass may rely on and none has to do itself. It never fails: a
-// graph that no rule fits comes back as it was.
+// graph to which no rule applies is returned unchanged.
 #pragma once
 
 #include "compiler/ir/uop.h"
@@ -7,10 +7,10 @@
 
 namespace outboard {
 
-// An equal graph in canonical form, where there is one. For tensor graphs, kernels, and single
-// expressions of either; `root` need not be a SINK, and keeps its type and shape.
+// Returns an equal graph, in canonical form where one is defined. For tensor graphs, kernels, and
+// single expressions of either; `root` need not be a SINK, and its type and shape do not change.
 //
-// What comes out, for integer scalars (index arithmetic) above all:
+// The canonical form, mainly for integer scalars (index arithmetic):
 //   sums         terms in the order of CompareStructure, each once, the constant last; MUL by
 //                constants distributed
 //   quotients    by constants: what the divisor divides is split off, nested ones are joined,
@@ -20,14 +20,14 @@ namespace outboard {
 //   casts        i64 of an i32 expression that cannot wrap is an i64 expression
 // For all types: constants folded and on the right, also when they are broadcast; identities; AND
 // and OR as sorted lists without duplicates; WHERE and gated LOAD with a known condition; movements
-// merged. Floats change only where every bit stays (x + 0 is not x for -0, x * 0 is not 0 for NaN).
-// THREEFRY stays, whatever it is applied to. Symbolic dimensions are left as they are spelled.
+// merged. Floats are rewritten only if every bit of the result stays the same (x + 0 is not x for
+// -0, x * 0 is not 0 for NaN). THREEFRY is never folded. Symbolic dimensions are left unchanged.
 //
-// Simplify(Simplify(x)) is Simplify(x). Deterministic: depends on what the graph says, not on
-// addresses. Cost: O(nodes) look-ups, a microsecond or less each.
+// Simplify(Simplify(x)) is Simplify(x). Deterministic: depends on the structure of the graph, not
+// on addresses. Cost: O(nodes) look-ups, a microsecond or less each.
 const UOp* Simplify(Graph& graph, const UOp* root, RewriteStats* stats = nullptr);
 
-// The rules behind it, for passes that add their own.
+// The rules that Simplify applies, for passes that add their own.
 const Matcher& SimplifyMatcher();
 
 }  // namespace outboard

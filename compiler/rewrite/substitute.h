@@ -1,5 +1,5 @@
-// Replacing nodes of a graph by others: loops by numbers, VARs by what they are bound to, a value
-// by the load of it.
+// Replaces nodes of a graph by others: loops by numbers, VARs by their bindings, a value by a load
+// of it.
 #pragma once
 
 #include "absl/container/flat_hash_map.h"
@@ -8,16 +8,16 @@
 
 namespace outboard {
 
-// `root` with every node that is a key replaced by its value; what is put in is not looked into.
-// Symbolic dimensions are replaced too. A replacement must have the type and shape of what it
-// replaces (a VAR in a dimension may become a number); a node that cannot be made over its new
-// sources is a bug of the caller's.
+// Returns `root` with every node that is a key replaced by its value. Replacements are not searched
+// for keys themselves. Symbolic dimensions are replaced too. A replacement must have the type and
+// shape of the node that it replaces (a VAR in a dimension may become a number); a node that cannot
+// be made with its new sources is a bug in the caller.
 //
-// Cost: O(nodes under root). Returns root itself where it has none of the keys.
+// Cost: O(nodes under root). Returns root itself if it contains none of the keys.
 const UOp* Substitute(Graph& graph, const UOp* root,
                       const absl::flat_hash_map<const UOp*, const UOp*>& by);
 
-// The same, where `remake` says what a node becomes over its new sources.
+// The same, but `remake` makes each node from its new sources.
 const UOp* Substitute(Graph& graph, const UOp* root,
                       const absl::flat_hash_map<const UOp*, const UOp*>& by,
                       absl::FunctionRef<const UOp*(const UOp* node, Sources src)> remake);

@@ -1,5 +1,5 @@
-// The moves of the search: lists of Opts that differ from one by little. Legality is ApplyOpts' to
-// say; what each is likely to cost, LoopCost's (optimize/loop_cost.h).
+// The moves of the search: the lists of Opts that differ from a given one by one step. ApplyOpts
+// decides which are legal; LoopCost (optimize/loop_cost.h) estimates their cost.
 #pragma once
 
 #include <vector>
@@ -10,14 +10,14 @@
 
 namespace outboard::search {
 
-// Raised when an Opt means something else, the neighbours of a list are others, or the heuristic's
-// lists or the code of a list have become clearly faster: a search that has ended in another space
-// has not ended in this.
+// Increment it when the meaning of an Opt or the neighbours of a list change, or when the
+// heuristic's lists or the generated code have become clearly faster: searches finished under
+// another version are not finished under this one.
 inline constexpr int kSpaceVersion = 2;
 
-// Every list that is legal for the kernel and comes from `opts` by one move: another amount,
-// another register tile, an Opt more or one less. Block sizes follow the tiles that they hold. In a
-// fixed order, each once, `opts` itself not among them; none where `opts` is not legal.
+// A legal list that differs from `opts` by one move: another amount, another register tile, one Opt
+// more or less. Block sizes are adjusted to the tiles inside. Neighbours returns all of them in a
+// fixed order, each once, without `opts` itself; none if `opts` is not legal.
 struct Neighbour {
   std::vector<codegen::Opt> opts;
   double cost = 0;  // LoopCost::PlanCost: which to try first

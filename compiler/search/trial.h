@@ -1,5 +1,5 @@
-// One choice of Opts for a kernel, and how it went: what a search makes, a store keeps and the next
-// search is handed back. Plain data.
+// One list of Opts tried for a kernel, and its result: made by a search, saved in the tuning store
+// and passed to the next search. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace outboard::search {
 struct Trial {
   std::vector<codegen::Opt> opts;
   int64_t time_ns = 0;    // of one run, the least of several; 0: it does not compile, or runs wrong
-  bool exact = true;      // false: given up on, slower than this
+  bool exact = true;      // false: abandoned, slower than this
   bool verified = false;  // its results were compared with those of plain loops
 
   bool works() const { return time_ns > 0; }

@@ -12,9 +12,9 @@ namespace outboard::search {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-// What plain loops do in some tenths of a second.
+// The work that plain loops do in some tenths of a second.
 constexpr int64_t kPlainWorkMax = 300'000'000;
-// Nobody's result: what still holds it was not written.
+// A fill pattern that is no plausible result: an element that still holds it was not written.
 constexpr char kUntouched = '\xA5';
 
 // Differences that another order of sums may make, of numbers of the size that FillRandom makes.

@@ -1,4 +1,5 @@
-// Whether a candidate computes what plain loops compute.
+// Verifies that a candidate computes the same results as plain loops. Used by the search before a
+// candidate can win.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +21,10 @@ class SlotBuffers {
   explicit SlotBuffers(const UOp* sink);
 
   // Random numbers in every slot, the same each time: floats between -1 and 1 of few digits, so
-  // that sums hardly round, and integers between 0 and 7. With `updated_only`, in those alone that
-  // the kernel changes and reads: the others still hold theirs.
+  // that sums hardly round, and integers between 0 and 7. With `updated_only`, only in those that
+  // the kernel both writes and reads: the others are unchanged.
   void FillRandom(bool updated_only = false);
-  // Every byte of the slots that the kernel writes and does not read.
+  // Sets every byte of the slots that the kernel writes and does not read.
   void FillOutputs(char byte);
 
   std::span<void* const> pointers() const { return pointers_; }
@@ -44,8 +45,8 @@ class SlotBuffers {
 using RunTasks = std::function<absl::Status(
     const CompiledKernel& kernel, std::span<void* const> buffers, int64_t begin, int64_t end)>;
 
-// Results of plain loops, to compare with. A kernel of much work is run in part: its first tasks,
-// some in the middle, the last.
+// Compares results with those of plain loops. A kernel with much work is run in part: its first
+// tasks, some in the middle, the last.
 class Verifier {
  public:
   // `plain` is the kernel without Opts but a THREAD over all its output loops.
@@ -65,7 +66,7 @@ class Verifier {
   const UOp* sink_ = nullptr;
   RunTasks run_;
   std::unique_ptr<SlotBuffers> buffers_;
-  std::vector<std::string> want_;  // by slot; empty where it is not written
+  std::vector<std::string> want_;  // by slot; empty for slots that are not written
 };
 
 }  // namespace outboard::search

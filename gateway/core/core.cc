@@ -9,20 +9,21 @@
 //   G5  The queue holds exactly the sessions in kQueued and those in kParked that have a
 //       connection.
 //   G6  An epoch rises with every Live of a session.
-//   G7  Nothing waits for ever: each state but kLive has a time limit, checked on Tick.
-//   G8  A session is replaced only if nothing was opened yet or its client keeps what no snapshot
-//       holds; and at most moves_max times within move_window_ns.
-//   G9  An executor that was replaced is not heard: what it says names an earlier placement, or
-//       another worker than the session's.
+//   G7  No session waits for ever: each state but kLive has a time limit, checked on Tick.
+//   G8  An executor is replaced only if nothing was opened yet, or if the client retains all items
+//       that no snapshot includes; and at most moves_max times within move_window_ns.
+//   G9  Messages of a replaced executor are ignored: they name an earlier placement, or another
+//       worker than the session's.
 //
 //   ClientOpen --Enqueue--> kQueued --TryPlace--> kStarting --ExecutorAttached/GoLive--> kLive
 //   kLive --ClientGone/GoDetached--> kDetached --ClientResume/GoLive--> kLive
 //   kDetached --idle/Park--> kParked --ClientResume/Enqueue, TryPlace--> kLive
-//   with a worker --WorkerGone/Orphan--> kOrphaned <--SessionRestored (the gateway was started
-//   again) kOrphaned --WorkerJoined, which holds it/Adopt--> kStarting, or kParked if it held no
-//   device kOrphaned, or with a worker --its executor is lost/Replace--> kQueued with a client,
-//   kShelved without; kShelved --ClientResume/Enqueue, TryPlace--> kStarting, with the last
-//   snapshot any --ClientClosed, ExecutorGone, a time limit/End--> gone
+//   with a worker --WorkerGone/Orphan--> kOrphaned <--SessionRestored (the gateway restarted)
+//   kOrphaned --WorkerJoined, which holds it/Adopt--> kStarting, or kParked if it held no device
+//   kOrphaned, or with a worker --its executor is lost/Replace--> kQueued with a client, else
+//             kShelved
+//   kShelved --ClientResume/Enqueue, TryPlace--> kStarting, with the last snapshot
+//   any --ClientClosed, ExecutorGone, a time limit/End--> gone
 #include "gateway/core/core.h"
 
 #include <algorithm>

@@ -1,14 +1,14 @@
-// The gateway's mind: which session is on which worker, who waits, what is billed. No threads,
-// sockets, clocks, files or randomness: an adapter tells events with the time and carries out the
-// actions, in their order.
+// The gateway's state machine: sessions, the queue for devices, placement on workers, and billing.
+// It uses no threads, sockets, clocks, files or randomness: an adapter passes in events with the
+// time, and carries out the returned actions in order.
 //
 //   actions = core.On(event, now)
 //
-// The data path (frames between a client and its executor) does not pass here; the adapter connects
-// the two streams on Live and cuts them on EndClient and EndExecutor.
+// Frames between a client and its executor do not pass through the core; the adapter connects the
+// two streams on Live and cuts them on EndClient and EndExecutor.
 //
-// Threads: one owner at a time. Times are monotonic; one that is earlier than a time told before
-// counts as that time.
+// Threads: one owner at a time. Times are monotonic; a time earlier than the last one counts as the
+// last one. Errors reach clients in EndClient (events.h), for example UNAVAILABLE.
 #pragma once
 
 #include <cstdint>
@@ -31,18 +31,18 @@ class GatewayCore {
   std::vector<Action> On(const Event& event, MonoTime now);
 
   bool IsTheClients(const SessionId& session, TenantId tenant, const Token& resume_hash) const;
-  // Whether this client has the session, in this epoch.
+  // True if this connection serves the session, in this epoch.
   bool IsLive(const SessionId& session, ConnId conn, uint64_t epoch) const;
   bool Has(const SessionId& session) const { return sessions_.contains(session); }
-  // Whether a snapshot that holds item `seq` takes the place of the session's last.
+  // True if a snapshot that includes item `seq` replaces the session's last one.
   bool MayKeep(const SessionId& session, uint64_t seq) const;
-  // Whether the session's executor has still to attach.
+  // True if the session's executor has yet to attach.
   bool Awaits(const SessionId& session) const;
-  // Whether it has an executor, attached or not.
+  // True if the session has an executor, attached or not.
   bool HasSeat(const SessionId& session) const;
   Bill BillOf(const SessionId& session) const;
 
-  // From now on no session is opened or resumed: UNAVAILABLE.
+  // Refuses to open or resume sessions from now on, with UNAVAILABLE.
   void Drain() { draining_ = true; }
 
   size_t session_count() const { return sessions_.size(); }
@@ -50,7 +50,8 @@ class GatewayCore {
   uint32_t devices_total() const;
   uint32_t devices_busy() const;
 
-  // Checks the numbered invariants of core.cc; "" or what is broken. For tests and simulators.
+  // Checks the numbered invariants of core.cc; returns "" or a description of the violation. For
+  // tests and simulators.
   std::string CheckInvariants() const;
 
  private:
@@ -76,28 +77,29 @@ class GatewayCore {
     ConnId conn;  // value 0: none
     uint64_t epoch = 0;
     uint32_t devices_wanted = 1;
-    std::vector<Seat> seats;  // where its executors are
-    std::string node;         // of that worker, or the last one
+    std::vector<Seat> seats;  // of its executors
+    std::string node;         // of its worker, or of the last one
     uint64_t placement = 0;   // of the last Assign
     uint64_t grant = 0;       // of the current or last lease
     bool metered = false;
     bool busy = false;
-    bool held_device = false;  // kOrphaned: before
-    // Its client keeps what no snapshot holds, so that another executor can go on from there.
+    bool held_device = false;  // kOrphaned: whether it held a device before
+    // Its client retains the items that no snapshot includes, so that another executor can replay
+    // them.
     bool recoverable = false;
     bool client_recovers = false;
     std::string snapshot_root;
     uint64_t snapshot_seq = 0;
     std::vector<MonoTime> moved;      // when its executor was replaced
-    std::optional<WorkerId> lost_on;  // the last time
+    std::optional<WorkerId> lost_on;  // the worker of the last loss
     std::string lost_how;
     MonoTime orphan_until;  // kOrphaned
-    MonoTime since;         // of the state
+    MonoTime since;         // when `state` was entered
     MonoTime idle_since;    // kDetached, and kStarting without a client
-    MonoTime client_left;   // without a client
+    MonoTime client_left;   // valid without a client
     WallTime wall;
     Bill past;     // of leases that ended
-    Bill charged;  // all charges so far, of these and of the current one
+    Bill charged;  // all charges so far, of ended leases and of the current one
 
     const Seat* SeatOn(WorkerId worker) const;
     bool attached() const;  // all of its executors

@@ -2,18 +2,19 @@
 //   D1  A session has a relay exactly while the core has a seat for it: frames of an executor that
 //       was replaced find no relay that would pass them on.
 //   D2  There is an entry for a session only while the core has the session.
-//   D3  A client is told of an epoch when its row is on disk: a gateway that is started again
-//       begins no epoch twice.
-//   D4  An executor attaches, keeps and speaks only with the token of the session's last Assign.
+//   D3  An epoch is announced to the client once its row is on disk: a restarted gateway begins no
+//       epoch twice.
+//   D4  An executor attaches, stores snapshots and sends frames only with the token of the
+//       session's last Assign.
 //   D5  An endpoint is used only while its connection has an entry here, or its relay knows it.
 //   D6  Values leave on one stream, which ends with each epoch.
 //
 // The entry of a session
 //
 //   (none) --Restore--> awaits its worker --Do(Welcome)--> has a relay
-//   (none) --Do(Assign)--> has a relay --Attach--> has an executor --Do(Live), Connect--> has a
-//   client has a relay --Do(DropExecutor), DropRelay--> between two executors --Do(Assign)--> has a
-//   relay has a client --Do(Detach)--> has an executor --Do(Live), Connect--> has a client
+//   (none) --Do(Assign)--> has a relay --Attach--> has an executor
+//   has an executor --Do(Live), Connect--> has a client --Do(Detach)--> has an executor
+//   has a relay --Do(DropExecutor), DropRelay--> between two executors --Do(Assign)--> has a relay
 //   has an executor --Detached--> silent --OnSessionEnded, TellSilentExecutors--> the core decides
 //   any --Do(Forget)--> (none)
 #include "gateway/data_path/core_driver.h"

@@ -1,12 +1,12 @@
-// Where connections, core and disk meet: tells GatewayCore what happened and carries out what it
-// decides. The gateway's process runs it behind gRPC and sockets, the simulator behind virtual
-// connections; it owns no thread, no clock and no file (host.h), and speaks to endpoints only
-// (endpoints.h).
+// Connects GatewayCore to connections and disk: passes events to the core and carries out the
+// actions that it returns. The gateway's process runs the driver with gRPC and sockets, the
+// simulator with virtual connections; it owns no thread, clock or file (host.h), and reaches peers
+// only through endpoints (endpoints.h).
 //
 // Threads: any. One mutex guards the core and the entries of sessions, clients and workers; actions
-// are carried out under it, in order, and do nothing that waits: disk work goes to the WriteQueue
-// and to DriverHost::Post. Lock order: driver, relay, endpoint. With one thread nothing ever
-// blocks, but for the two Await methods.
+// are carried out under it, in order, and never wait: disk work goes to the WriteQueue and to
+// DriverHost::Post. Lock order: driver, relay, endpoint. In a single-threaded program no method
+// blocks except the two Await methods.
 #pragma once
 
 #include <chrono>
@@ -48,46 +48,48 @@ struct SessionRow;
 struct SessionUsage;
 struct TakenOver;
 
-// Mistakes for the simulator to find (tests/sim); never set elsewhere.
+// Planted bugs that the simulator must find (tests/sim); never set elsewhere.
 struct DriverPlanted {
-  bool old_epoch = false;            // a session that goes on does so in its first epoch
-  bool live_before_written = false;  // a client is told of an epoch that is not on disk yet
-  bool kept_before_written = false;  // an executor is told so of a snapshot that no row names yet
+  bool old_epoch = false;            // a resumed session continues in its first epoch
+  bool live_before_written = false;  // announces an epoch to the client before it is on disk
+  bool kept_before_written = false;  // confirms a snapshot before the session's row names it
 };
 
 class CoreDriver {
  public:
-  // What it is given outlives it, and calls nothing of it any more when its destructor begins.
+  // All arguments outlive the driver, and none of them calls it once its destructor has begun.
   CoreDriver(const CoreOptions& options, DriverHost* host, WriteQueue* writes, BlobUses* blobs,
              ClientAuth* auth, DriverPlanted planted = {});
   ~CoreDriver();
 
-  // Before any connection: what the gateway before this one left. Sessions that go on once their
-  // worker joins, each with what it has cost; and those whose executors ended with it.
+  // Called before any connection, with the state that the previous gateway process left. Restore:
+  // sessions that continue once their worker joins, with their cost so far. Remember: sessions
+  // whose executors ended with that process.
   void Restore(const TakenOver& taken, const SessionUsage& past);
   void Remember(const SessionRow& lost);
 
-  // Time has passed: every kTickMs or so.
+  // Call about every kTickMs: checks deadlines and charges leases.
   void OnTick();
 
-  // ---- clients; adapters come by ClientPort
+  // ---- clients; called through ClientPort
   ConnId AddClient(ClientPort* port);
   void RemoveClient(ConnId conn);
   void Open(ConnId conn, const Identity& identity, const proto::Open& open);
   void Close(ConnId conn);
-  // The session ends with `why`: its client broke a rule.
+  // Ends the session with `why`: its client violated the protocol.
   void Fail(ConnId conn, const absl::Status& why);
   // Ends the client's stream; its session stays for a resume.
   void ClientBroke(ConnId conn);
 
-  // From now on the session's large values go to `endpoint`, in the place of any before. NOT_FOUND.
+  // Routes the session's large values to `endpoint`, which replaces any previous one.
+  // Errors: NOT_FOUND  no such session of the tenant, or another token
   absl::Status OpenValues(ValuesEndpoint* endpoint, TenantId tenant, SessionId session,
                           Token token);
   void ValuesDrained(SessionId session);
   void CloseValues(ValuesEndpoint* endpoint, SessionId session);
 
-  // ---- workers; adapters come by WorkerPort
-  // Told to workers from now on: before the first can join.
+  // ---- workers; called through WorkerPort
+  // Sets the socket name that workers get in Welcome. Call before the first worker can join.
   void SetLocalSocket(std::string name) { local_socket_ = std::move(name); }
   WorkerId AddWorker(WorkerEndpoint* endpoint, const proto::Register& reg);
   void RemoveWorker(WorkerId worker);
@@ -95,31 +97,36 @@ class CoreDriver {
   void OnDraining(WorkerId worker);
   void OnSessionEnded(WorkerId worker, const proto::SessionEnded& ended);
 
-  // ---- executors; adapters come by ExecutorPort
-  // The relay of a session that awaits this executor. PERMISSION_DENIED.
+  // ---- executors; called through ExecutorPort
+  // Attaches an executor and returns the relay of its session.
+  // Errors: PERMISSION_DENIED  the session does not wait for an executor with this token
   absl::StatusOr<std::shared_ptr<Relay>> Attach(SessionId session, Token token,
                                                 ExecutorEndpoint* endpoint);
   // The stream of `relay`'s executor has ended.
   void Detached(SessionId session, const Relay* relay);
-  // The tenant for whom the holder of this attach token works. PERMISSION_DENIED: it is not, or not
-  // any more, the session's executor. UNAVAILABLE: it may be, once its worker has joined again.
+  // Returns the tenant of the executor that holds this attach token.
+  // Errors: PERMISSION_DENIED  it is not, or no longer, the session's executor
+  //         UNAVAILABLE        it may be, once its worker has joined again
   absl::StatusOr<TenantId> TenantOf(SessionId session, Token token) const;
-  // From now on this is where the session begins again. `done` is told when its row says so.
-  // NOT_FOUND: the session has ended; ABORTED: this is not its executor any more, whose successor
-  // may have begun with the snapshot before.
+  // Makes this snapshot the one that a replacement executor starts from. `done` is called once the
+  // session's row names it, or with an error:
+  //   NOT_FOUND  the session has ended
+  //   ABORTED    the caller is no longer its executor; the successor may have started from the
+  //              previous snapshot
   void KeepSnapshot(SessionId session, Token token, const std::string& root, uint64_t seq,
                     std::function<void(absl::Status)> done);
 
   // ---- shutdown
   void Drain();
-  // Waits until no session is left, at most so long.
+  // Waits until no session is left, at most `limit`.
   void AwaitEmpty(std::chrono::milliseconds limit);
   void StopAll();
 
   uint32_t devices_total() const;
   bool AwaitDevices(uint32_t count, std::chrono::milliseconds limit);
   size_t session_count() const;
-  // Checks the numbered invariants of core_driver.cc and of the core; "" or what is broken.
+  // Checks the numbered invariants of core_driver.cc and of the core; returns "" or a description
+  // of the violation.
   std::string CheckInvariants() const;
 
  private:
@@ -158,7 +165,7 @@ class CoreDriver {
   void TellSilentExecutors();
   void Notify(const Client& client, int kind, const std::string& text, uint64_t count);
   static bool KnowsToken(const Session& session, Token token);
-  absl::Status WriteTrouble() const;  // why no new session can begin; OK: it can
+  absl::Status WriteTrouble() const;  // why no session can be opened; OK: it can
   void RefuseWhatCannotBeWritten();
   void CheckKeys();
 
@@ -179,8 +186,8 @@ class CoreDriver {
   std::map<ConnId, std::unique_ptr<Client>> clients_;
   std::map<WorkerId, std::unique_ptr<Worker>> workers_;
   std::map<SessionId, std::unique_ptr<Session>> sessions_;
-  std::set<ConnId> beginning_;  // whose session's first row is being written
-  // Resume hashes of sessions that ended with the gateway before this one.
+  std::set<ConnId> beginning_;  // clients whose session's first row is being written
+  // Resume hashes of sessions that ended with the previous gateway process.
   std::vector<Token> lost_;
 };
 

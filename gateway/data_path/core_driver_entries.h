@@ -1,5 +1,5 @@
-// What CoreDriver knows of a client, a worker and a session: one entry each. Only its own files
-// read this.
+// CoreDriver's entry for a client, a worker and a session. Included only by the .cc files of
+// CoreDriver.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ struct CoreDriver::Client {
   Identity identity;
   proto::Open open;
   Token resume_token;
-  std::shared_ptr<Relay> relay;  // since its session was live
+  std::shared_ptr<Relay> relay;  // set when its session goes live
 
   ClientEndpoint& endpoint() const { return port->endpoint(); }
 };
@@ -27,17 +27,17 @@ struct CoreDriver::Client {
 struct CoreDriver::Worker {
   WorkerEndpoint* endpoint;
   std::string name;
-  uint32_t protocol;  // chosen
+  uint32_t protocol;  // negotiated version
 };
 
-// All that the driver knows of a session.
+// The driver's entry for a session.
 struct CoreDriver::Session {
   std::shared_ptr<Relay> relay;  // D1
-  Relay::Plan plan;              // of the last relay, while there is none
+  Relay::Plan plan;              // of the last relay, while `relay` is null
   ValuesEndpoint* values = nullptr;
   std::optional<Token> attach_hash;   // of the last Assign
   std::optional<WallTime> opened_at;  // for its row
-  // Its executor's stream ended, and its worker has not said why yet.
+  // When its executor's stream ended, if its worker has not reported a reason yet.
   std::optional<MonoTime> streamless_since;
 };
 

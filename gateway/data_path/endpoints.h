@@ -1,11 +1,11 @@
-// The far ends that CoreDriver and the relay talk to: a client, the stream for its large values, an
-// executor, a worker. gRPC streams implement them (gateway/streams/streams.h), the local socket
-// (gateway/streams/local_attach.h), and the simulator's connections (tests/sim/gateway.h).
+// Interfaces to the peers of CoreDriver and the relay: a client, the stream for its large values,
+// an executor, a worker. Implemented by gRPC streams (gateway/streams/streams.h), the local socket
+// (gateway/streams/local_attach.h) and the simulator's connections (tests/sim/gateway.h).
 //
 // Threads: any, several at once, under the locks of the driver and of a relay. No method waits, and
 // none calls back into the driver, a port (ports.h) or a relay.
-// Lifetime: an endpoint lives until the port that it was given to has returned from OnGone (Leave,
-// for an executor), or until the driver has returned from CloseValues.
+// Lifetime: an endpoint lives until OnGone of its port has returned (Leave, for an executor), or
+// until CoreDriver::CloseValues has returned.
 #pragma once
 
 #include "absl/status/status.h"
@@ -18,25 +18,26 @@ class GatewayCommand;
 
 namespace outboard::gateway {
 
-// The stream of a session's items.
+// A client's stream, which carries the session's items.
 class ClientEndpoint {
  public:
   virtual ~ClientEndpoint() = default;
   virtual void Send(proto::ServerFrame frame) = 0;
-  // After what was sent. The first status counts: OK, or why: INVALID_ARGUMENT (a rule was broken),
-  // ABORTED (resumed elsewhere), UNAVAILABLE (the gateway stops) and those of EndClient (events.h).
+  // Ends the stream after all sent frames. The first status counts: OK, INVALID_ARGUMENT (protocol
+  // violation), ABORTED (resumed elsewhere), UNAVAILABLE (the gateway stops) and those of EndClient
+  // (events.h).
   virtual void End(absl::Status why) = 0;
-  // Whether more waits to be sent than should. Then the caller makes the other side pause, and
-  // ClientPort::OnDrained follows.
+  // Returns true if too many bytes are queued. Then the caller pauses the peer that produces them,
+  // and ClientPort::OnDrained follows.
   virtual bool AskDrained() = 0;
   virtual void ResumeReading() = 0;  // after ClientPort::OnFrame returned false
-  // Between the two the endpoint stays, whatever becomes of the connection. False: it is over
-  // already.
+  // The endpoint stays alive between Hold and Unhold, even if the connection ends. Hold returns
+  // false if the stream is over already.
   virtual bool Hold() = 0;
   virtual void Unhold() = 0;
 };
 
-// The stream beside it, on which large values leave.
+// A client's second stream, on which large values are sent to it.
 class ValuesEndpoint {
  public:
   virtual ~ValuesEndpoint() = default;

@@ -1,5 +1,5 @@
-// Verifies graphs before anything else looks at them, once each: the verdict is kept by id, for as
-// many of the last graphs as kGraphVerdictsMax says.
+// Verifies each graph once, before any other code decodes it. Verdicts are cached by id for the
+// last kGraphVerdictsMax graphs.
 #pragma once
 
 #include <deque>
@@ -14,14 +14,16 @@ namespace outboard::gateway {
 
 class GraphAdmission {
  public:
-  // INVALID_ARGUMENT: the bytes are not those of the id, or break a rule (names node and rule).
-  // RESOURCE_EXHAUSTED: a limit. Threads: any.
+  // Errors: INVALID_ARGUMENT    the bytes do not hash to `id`, or violate a rule (names node and
+  //                             rule)
+  //         RESOURCE_EXHAUSTED  over a limit
+  // Threads: any.
   absl::Status Check(const std::string& id, std::string_view bytes);
 
  private:
   std::mutex mutex_;
   std::map<std::string, absl::Status> verdicts_;
-  std::deque<std::string> order_;  // the oldest is forgotten first
+  std::deque<std::string> order_;  // oldest first, which is evicted first
 };
 
 }  // namespace outboard::gateway

@@ -1,10 +1,10 @@
-// What CoreDriver needs of the process that it runs in: time, randomness, other threads
-// (DriverHost), rows and postings on a disk (WriteQueue), and keys (ClientAuth). The gateway's
-// process implements them with clocks, a thread pool and the accounts file; the simulator with
-// virtual time and maps.
+// Interfaces that the process around CoreDriver implements: time, randomness and other threads
+// (DriverHost), writing rows and postings to disk (WriteQueue), and checking keys (ClientAuth). The
+// gateway's process implements them with clocks, a thread pool and the accounts file; the simulator
+// with virtual time and maps.
 //
-// Threads: any. No function that is handed over runs within the call that hands it over: the
-// driver's lock is held there.
+// Threads: any. A callback never runs within the call that takes it: the driver holds its lock
+// there.
 #pragma once
 
 #include <functional>
@@ -26,12 +26,12 @@ class DriverHost {
   virtual ~DriverHost() = default;
   virtual MonoTime Now() = 0;
   virtual WallTime WallNow() = 0;
-  virtual Token DrawToken() = 0;  // 128 bits that nobody can guess
-  // Runs `job` on another thread, or later: it may wait for the disk, hash or verify.
+  virtual Token DrawToken() = 0;  // 128 unpredictable bits
+  // Runs `job` on another thread, or later. It may wait for the disk, hash or verify.
   virtual void Post(std::function<void()> job) = 0;
 };
 
-// Writes in the order in which it is told, later.
+// Queues writes and performs them later, in order.
 class WriteQueue {
  public:
   virtual ~WriteQueue() = default;
@@ -39,21 +39,21 @@ class WriteQueue {
   virtual void Write(SessionRow row) = 0;
   virtual void Grant(LeaseRow row) = 0;
   virtual void EndLease(LeaseId lease, std::string why) = 0;
-  // Runs `job` when everything before it is on disk. Not OK: the gateway stops, and some never will
-  // be.
+  // Runs `job` when all earlier writes are on disk. With an error: the gateway stops before all
+  // writes were made.
   virtual void Then(std::function<void(absl::Status)> job) = 0;
-  // As Then; while there is trouble, at once.
+  // As Then; runs `job` at once while trouble() is an error.
   virtual void ThenOrAtOnce(std::function<void()> job) = 0;
-  // Why the last attempt to write failed and is tried again; OK while all is well.
+  // Returns the error of the last write attempt, which is being retried; OK if it succeeded.
   virtual absl::Status trouble() const = 0;
 };
 
-// Both read the disk: on a thread that may wait.
+// Checks API keys. Both methods read the disk: call them on a thread that may wait.
 class ClientAuth {
  public:
   virtual ~ClientAuth() = default;
   virtual absl::StatusOr<Identity> Client(const std::string& bearer) = 0;  // UNAUTHENTICATED
-  virtual absl::Status Check(const std::string& key_id) = 0;  // OK while the key stands
+  virtual absl::Status Check(const std::string& key_id) = 0;  // OK while the key is valid
 };
 
 }  // namespace outboard::gateway

@@ -1,9 +1,8 @@
-// What adapters tell: a port takes what comes from one connection to the driver and to the
-// session's relay, as an endpoint (endpoints.h) takes what they say to it. An adapter owns its port
-// and has no rule of its own, so that streams, sockets and simulated connections all behave the
-// same.
+// Ports: the inbound side of a connection. A port passes messages from one connection to the driver
+// and the session's relay; an endpoint (endpoints.h) is the outbound side. An adapter owns its port
+// and contains no protocol logic, so streams, sockets and simulated connections behave the same.
 //
-// A port's calls for one connection come one at a time, but OnDrained, which may come at any time.
+// Calls on one port come one at a time, except OnDrained, which may come at any time.
 #pragma once
 
 #include <atomic>
@@ -26,20 +25,20 @@ class CoreDriver;
 class DriverHost;
 class Relay;
 
-// A client's stream: the first frame opens or resumes a session, a Close ends it, everything else
-// goes to the relay; on another thread where it has to be verified, hashed or looked up.
+// A client's stream: the first frame opens or resumes a session, a Close ends it, all other frames
+// go to the relay. Frames that must be verified, hashed or looked up are handled on another thread.
 class ClientPort {
  public:
   ClientPort(CoreDriver* driver, DriverHost* host, ClientAuth* auth, ClientEndpoint* endpoint,
              std::string bearer);
 
-  // False: no further frame until ClientEndpoint::ResumeReading.
+  // Returns false to pause: pass no further frame until ClientEndpoint::ResumeReading.
   bool OnFrame(proto::ClientFrame frame);
   void OnReadEnd();  // the client half-closed, or the stream broke
   void OnDrained();
-  void OnGone();  // nobody uses the endpoint when this has returned
+  void OnGone();  // the endpoint is not used after this returns
 
-  // For the driver, under its lock, before the executor is told to begin.
+  // Called by the driver, under its lock, before the executor gets Open.
   void SetRelay(std::shared_ptr<Relay> relay);
   ClientEndpoint& endpoint() { return *endpoint_; }
 
@@ -64,10 +63,10 @@ class ExecutorPort {
   ExecutorPort(CoreDriver* driver, ExecutorEndpoint* endpoint)
       : driver_(driver), endpoint_(endpoint) {}
 
-  // First, once. PERMISSION_DENIED: no executor with this token is awaited; then there are no more
-  // calls.
+  // Called first, once. On an error no other call follows.
+  // Errors: PERMISSION_DENIED  no session waits for an executor with this token
   absl::Status Attach(SessionId session, Token token);
-  // False: no further frame until ExecutorEndpoint::ResumeReading.
+  // Returns false to pause: pass no further frame until ExecutorEndpoint::ResumeReading.
   bool OnFrame(proto::ServerFrame frame);
   void OnDrained();
   void Leave();  // its stream has ended; a second call does nothing
@@ -86,7 +85,7 @@ class WorkerPort {
   WorkerPort(CoreDriver* driver, WorkerEndpoint* endpoint) : driver_(driver), endpoint_(endpoint) {}
 
   void OnEvent(const proto::WorkerEvent& event);
-  void OnGone();  // nobody uses the endpoint when this has returned; a second call does nothing
+  void OnGone();  // the endpoint is not used after this returns; a second call does nothing
 
  private:
   CoreDriver* const driver_;

@@ -1,18 +1,17 @@
 // Invariants
 //   R1  A frame passes only from the client and the executor that the relay has now, and only with
 //       the epoch of the last Connect.
-//   R2  No byte of a graph leaves before the whole was verified (OnGraph); half a graph goes with
-//       its stream.
-//   R3  Who was asked to pause is resumed once: when the other side drained, or when it goes.
-//   R4  While the session can be recovered, plan_ has what an executor that takes over must follow:
-//       what came after the last snapshot, in bytes that fit into an Open.
+//   R2  No byte of a graph is passed on before the whole is verified (OnGraph); a partially
+//       received graph is discarded with its stream.
+//   R3  A paused side is resumed once: when the other side has drained, or when that disconnects.
+//   R4  While the session can be recovered, plan_ has the kernel uses that a replacement executor
+//       must replay: those since the last snapshot, in bytes that fit into an Open.
 //   R5  busy() is true exactly while an item of this epoch was sent and is not done.
 //
 //   alone --SetExecutor--> has an executor --Connect--> connected, of a new epoch
 //   connected --Connect (another client, or this one again)--> connected, of a new epoch
-//   connected --DropClient--> has an executor: what it sends is not passed on, and comes again
-//   after Ack connected --DropExecutor--> has a client: what that sends is not passed on, but its
-//   Close is heard
+//   connected --DropClient--> has an executor: its frames are dropped, and sent again after Ack
+//   connected --DropExecutor--> has a client: its frames are dropped, except Close
 #include "gateway/data_path/relay.h"
 
 #include <algorithm>

@@ -1,10 +1,10 @@
-// One session's data path: frames between the client's stream and the executor's, looked at as
-// little as possible.
+// One session's data path: passes frames between the client's stream and the executor's, and
+// inspects as little of them as possible.
 //
-// Towards the executor: graphs are held until the gate has verified them, a Put by blob passes if
-// the tenant has the blob, frames of another epoch are dropped. Towards the client: Opened gets the
-// session's names and price, Done the bill, and large values go to a stream of their own where
-// there is one. A frame with none of these passes unchanged.
+// Towards the executor: graphs are held until GraphAdmission has verified them, a Put by blob
+// passes if the tenant has the blob, frames of another epoch are dropped. Towards the client: the
+// relay adds the session's names and price to Opened and the bill to Done, and sends large values
+// on a stream of their own if there is one. All other frames pass unchanged.
 //
 // Threads: each side's frames come one at a time; both sides and the driver may call at once. Lock
 // order: driver, relay, endpoint.
@@ -31,7 +31,7 @@
 
 namespace outboard::gateway {
 
-// What begins with an epoch: for the executor's Open and the client's Opened.
+// The parameters of an epoch, for the executor's Open and the client's Opened.
 struct EpochStart {
   uint64_t epoch = 0;
   Token resume_token;
@@ -44,44 +44,46 @@ struct EpochStart {
 
 class Relay {
  public:
-  // `clock` is that of traces.
+  // `clock` is used by traces only.
   Relay(SessionId session, TenantId tenant, BlobUses* blobs, GraphAdmission* gate,
         RelayTrace::Clock clock = MonoNow);
 
   // ---- the driver
   void SetExecutor(ExecutorEndpoint* executor);
-  // A new epoch: the executor is told Open, and answers Opened to `client`.
+  // Begins an epoch: sends Open to the executor, whose Opened goes to `client`.
   void Connect(ClientEndpoint* client, const EpochStart& start, const proto::Open& open);
-  // Only if it is this one; nullptr: whichever.
+  // Disconnect the argument if it is the current one; nullptr: the current one.
   void DropClient(ClientEndpoint* client);
   void DropExecutor(ExecutorEndpoint* executor);
   void EndExecutor();  // closes its stream
-  // Large values go there; nullptr: to the client's stream, as all do.
+  // Routes large values to `values`; nullptr: to the client's stream, like all others.
   void SetValues(ValuesEndpoint* values);
   void SetBill(const Bill& bill);
-  // What kernels the session's Runs have used since its last snapshot, for the relay that takes
-  // over. `replays`: its executor begins, and is told; otherwise it knows.
+  // The kernels that the session's Runs have used since its last snapshot, for a relay that
+  // replaces this one. `replays`: the executor is new and must be sent the plan; otherwise it has
+  // it already.
   using Plan = std::map<std::pair<uint64_t, std::string>, proto::KernelUse>;  // by seq and kernel
   Plan TakePlan();
   void GivePlan(Plan plan, bool replays);
-  // The last Done and, unless `why` is OK, a Failed; then the client's stream ends.
+  // Sends the last Done and, unless `why` is OK, a Failed; then ends the client's stream.
   static void SendEnd(ClientEndpoint& client, const absl::Status& why, const Bill& bill,
                       uint64_t epoch, uint64_t through_seq);
   bool busy() const { return sent_seq_ > done_seq_; }
   uint64_t done_seq() const { return done_seq_; }
   uint64_t epoch() const;
   TenantId tenant() const { return tenant_; }
-  absl::Status failure() const;  // with which the executor ended the session; OK: it did not
+  absl::Status failure() const;  // with which the executor ended the session; OK: none
 
   // ---- the client's stream
-  // Whether FromClient would verify, hash or read: then it must not run on gRPC's threads.
+  // True if FromClient would verify, hash or read the disk: then it must not run on gRPC's threads.
   static bool IsHeavy(const proto::ClientFrame& frame);
-  // Not OK: the session ends so (INVALID_ARGUMENT, RESOURCE_EXHAUSTED, and those of BlobUses). Sets
-  // `pause` when reading should stop until ResumeReading is called by us.
+  // Passes a frame to the executor. An error ends the session (INVALID_ARGUMENT,
+  // RESOURCE_EXHAUSTED, and those of BlobUses). Sets `pause` if reading must stop until the relay
+  // calls ResumeReading.
   absl::Status FromClient(ClientEndpoint* client, proto::ClientFrame frame, bool& pause);
   // ---- the executor's stream
   void FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, bool& pause);
-  // ---- either, when its queue ran low
+  // ---- called when the queue of that side has drained
   void ExecutorDrained();
   void ClientDrained();
 
@@ -110,10 +112,10 @@ class Relay {
   EpochStart start_;
   Bill bill_;
   absl::Status failure_;
-  std::string graph_id_, graph_bytes_;  // on its way in from client_
-  Plan plan_;                           // beyond the last snapshot
+  std::string graph_id_, graph_bytes_;  // partially received from client_
+  Plan plan_;                           // since the last snapshot
   size_t plan_bytes_ = 0;
-  bool replays_ = false;  // its executor begins, and has not been told the plan
+  bool replays_ = false;  // the executor is new, and the plan has not been sent to it
 };
 
 }  // namespace outboard::gateway

@@ -1,9 +1,9 @@
-// What took how long in a gateway, for a client that asked for a trace (Open.trace): spans of one
-// session collect here until a Done that the executor sends takes them along. Where nobody asked it
-// is one load of a flag a frame.
+// Collects the gateway's time spans of one session, for a client that asked for a trace
+// (Open.trace). They are sent with the next Done of the executor. Without a trace the cost is one
+// load of a flag per frame.
 //
-// Bounded: what finds no room is counted, and the count goes with the next Done. Clock: monotonic,
-// in nanoseconds. Threads: every method may be called from any thread.
+// Bounded: spans over the limit are dropped and counted, and the count goes with the next Done.
+// Clock: monotonic, in nanoseconds. Threads: every method may be called from any thread.
 #pragma once
 
 #include <atomic>
@@ -28,10 +28,10 @@ class RelayTrace {
 
   explicit RelayTrace(Clock clock = MonoNow) : clock_(std::move(clock)) {}
 
-  // With each epoch; what the one before has left is forgotten.
+  // Called at the start of each epoch; drops the spans of the previous one.
   void Begin(bool wanted);
 
-  // The time, or 0 where no trace is wanted: what begins at 0 is not kept.
+  // Returns the time, or 0 without a trace: spans that begin at 0 are not recorded.
   uint64_t Now() const { return wanted_ ? static_cast<uint64_t>(clock_().ns) : 0; }
   // Items up to `seq` came from the client at begin_ns and are about to be passed on.
   void Up(uint64_t begin_ns, uint64_t seq, int items);

@@ -1,5 +1,5 @@
-// A listening abstract unix socket (unix(7)): reachable from this machine's network namespace, gone
-// with the process, no file to remove.
+// A listening abstract unix socket (unix(7)): reachable from this machine's network namespace,
+// closed when the process ends, without a file to remove.
 #pragma once
 
 #include <atomic>
@@ -14,12 +14,12 @@ namespace outboard::gateway {
 
 class AbstractListener {
  public:
-  // `on_connection` is called from a thread of the listener's with each connection, which is then
-  // the callee's.
+  // Calls `on_connection` with each connection, from a thread of the listener; the callee owns
+  // `fd`.
   // Errors: UNAVAILABLE  the name is taken, or no socket can be made
   static absl::StatusOr<std::unique_ptr<AbstractListener>> Listen(
       std::string name, std::function<void(int fd)> on_connection);
-  ~AbstractListener();  // no call follows
+  ~AbstractListener();  // on_connection is not called afterwards
   AbstractListener(const AbstractListener&) = delete;
   AbstractListener& operator=(const AbstractListener&) = delete;
 

@@ -1,7 +1,7 @@
 // Invariants
-//   A1  Bytes reach the executor in the order of Send: nothing is written past what waits.
-//   A2  The relay forgets a connection (ExecutorPort::Leave) before the connection goes.
-//   A3  The thread of a connection sleeps in poll only; whatever else it has to do knocks.
+//   A1  Bytes reach the executor in the order of Send: no write overtakes queued bytes.
+//   A2  The relay drops a connection (ExecutorPort::Leave) before the connection is destroyed.
+//   A3  The thread of a connection sleeps only in poll; any other work for it wakes it there.
 #include "gateway/streams/local_attach.h"
 
 #include <errno.h>

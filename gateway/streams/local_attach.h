@@ -1,10 +1,11 @@
-// Executors of this machine, on an abstract unix socket instead of Fleet.Attach: a step saves two
-// processes and gRPC between them.
+// Serves executors of this machine on an abstract unix socket instead of Fleet.Attach: the frames
+// of a step then do not pass through the supervisor and gRPC.
 //
-// A connection begins with a LocalAttach (proto/fleet.proto), whose token stands for the session as
-// the metadata of Attach does; who connects from here is of this machine. Then frames pass both
-// ways. Each connection has a thread, which reads; frames to an executor are written by whoever has
-// them, and by that thread only while the socket is full.
+// A connection begins with a LocalAttach (proto/fleet.proto), whose token authenticates the session
+// as the metadata of Attach does; only processes of this machine can connect. Then frames pass in
+// both directions. Each connection has a thread that reads. The thread that sends a frame to an
+// executor also writes it to the socket; the connection's thread writes only while the socket is
+// full.
 #pragma once
 
 #include <memory>
@@ -24,9 +25,9 @@ class LocalAttach {
                                                             Authenticator* gatekeeper);
   ~LocalAttach();  // as Stop
 
-  // Welcome.local_socket: 128 random bits, so that nobody takes it by chance.
+  // The value of Welcome.local_socket: 128 random bits, so that names do not collide.
   const std::string& name() const;
-  // Ends what is connected, and returns when nothing of it calls the driver any more.
+  // Ends all connections, and returns when none of them calls the driver any more.
   void Stop();
 
  private:

@@ -1,13 +1,13 @@
-// A server's end of a stream: a queue before the one write that gRPC allows, an end that waits for
-// what is queued (SendingStream), and, where the stream has two directions, reading that can be
-// paused (Stream). Deletes itself after the last callback.
+// The server's end of a gRPC stream: a queue for messages, since gRPC allows one pending write; an
+// End that waits for the queue (SendingStream); and, for streams with two directions, reading that
+// can be paused (Stream). Deletes itself after the last callback.
 //
 // Invariants
 //   W1  At most one StartWrite is pending: writing_, and only the thread that set it calls
 //       StartWrite.
-//   W2  Finish is called once, when nothing is written and no hold is taken; so a thread with a
-//       hold (or with writing_) may use the stream without fear of OnDone.
-//   W3  Nothing is queued after End.
+//   W2  Finish is called once, when no write is pending and no hold is taken; so OnDone cannot
+//       delete the stream while a thread has a hold (or has set writing_).
+//   W3  No message is queued after End.
 #pragma once
 
 #include <grpcpp/support/server_callback.h>
@@ -23,7 +23,7 @@
 
 namespace outboard::gateway {
 
-// For messages that cannot be joined.
+// A queue for messages that cannot be merged into one write.
 template <typename Message>
 class PlainQueue {
  public:
@@ -49,11 +49,12 @@ class PlainQueue {
   size_t bytes_ = 0;
 };
 
-// `Reactor` is gRPC's, of a call that sends `Out`.
+// `Reactor` is the gRPC reactor of a call that sends `Out`.
 template <typename Reactor, typename Out, typename Queue = wire::FrameQueue<Out>>
 class SendingStream : public Reactor {
  public:
-  // Any thread that knows the stream to be alive: before OnGone, under the lock that OnGone takes.
+  // Queues or writes `message`. May be called by any thread while the stream is alive: before
+  // OnGone, under the lock that OnGone takes.
   void Send(Out message) {
     {
       std::lock_guard lock(mutex_);
@@ -66,7 +67,7 @@ class SendingStream : public Reactor {
     this->StartWrite(&out_);
   }
 
-  // After what is queued. The first status counts.
+  // Ends the stream after the queued messages. The first status counts.
   void End(absl::Status status) {
     {
       std::lock_guard lock(mutex_);
@@ -77,7 +78,8 @@ class SendingStream : public Reactor {
     FinishIfIdle();
   }
 
-  // True: the caller stops reading and OnDrained follows.
+  // Returns true if more than kQueuedBytesMax are queued: the caller stops reading, and OnDrained
+  // follows.
   bool AskDrained() {
     std::lock_guard lock(mutex_);
     if (broken_ || queue_.bytes() <= kQueuedBytesMax) return false;
@@ -89,7 +91,7 @@ class SendingStream : public Reactor {
     return queue_.bytes();
   }
 
-  // False when the stream is over already.
+  // Keeps the stream alive until Unhold. Returns false if it has finished already.
   bool Hold() {
     std::lock_guard lock(mutex_);
     if (finished_) return false;
@@ -106,7 +108,7 @@ class SendingStream : public Reactor {
 
  protected:
   virtual void OnDrained() {}
-  virtual void OnGone() = 0;  // forget the pointer
+  virtual void OnGone() = 0;  // the stream is deleted next: drop all pointers to it
 
  private:
   void OnWriteDone(bool ok) final {
@@ -171,7 +173,7 @@ class SendingStream : public Reactor {
 template <typename In, typename Out, typename Queue = wire::FrameQueue<Out>>
 class Stream : public SendingStream<grpc::ServerBidiReactor<In, Out>, Out, Queue> {
  public:
-  // After OnMessage returned false.
+  // Continues reading after OnMessage returned false.
   void ResumeReading() {
     if (!this->Hold()) return;
     this->StartRead(&in_);

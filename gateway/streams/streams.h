@@ -1,5 +1,5 @@
-// The three kinds of streams that a gateway serves: endpoints that gRPC writes for, whose messages
-// go to their ports.
+// The gRPC streams of a gateway (Cloud.Session, Fleet.Attach, Fleet.Join) as endpoints: each writes
+// the messages it is given, and passes the messages it reads to its port.
 #pragma once
 
 #include <utility>

@@ -1,10 +1,9 @@
-// The uploads or the downloads that are under way: so many of each tenant and of all, and none that
-// has been waiting for the other side for long. Each holds a chunk in memory, an upload a file as
-// well.
+// Limits concurrent uploads, or downloads: the number per tenant and in total, and the time that a
+// transfer may wait for its peer. Each transfer holds a chunk in memory, an upload also a file.
 //
-// Errors: UNAVAILABLE  too many at once; who asks again in a while is let in
-// Threads: any. `cancel` of a transfer is called in a thread of its own, and not after the transfer
-// is destroyed; it may destroy it.
+// Errors: UNAVAILABLE  too many at once; try again later
+// Threads: any. `cancel` of a transfer is called from the limiter's thread, never after the
+// transfer is destroyed; it may destroy the transfer.
 #pragma once
 
 #include <chrono>
@@ -27,16 +26,17 @@ namespace outboard::gateway {
 
 class TransferLimiter {
  public:
-  // `what`: "uploads", for people.
+  // `what` appears in errors: "uploads". A transfer that waits for its peer for longer than
+  // `stalled_after` is cancelled.
   TransferLimiter(const char* what, std::chrono::milliseconds stalled_after);
-  ~TransferLimiter();  // after the last transfer's
+  ~TransferLimiter();  // requires that all transfers are destroyed
   TransferLimiter(const TransferLimiter&) = delete;
   TransferLimiter& operator=(const TransferLimiter&) = delete;
 
   class Transfer {
    public:
     ~Transfer();
-    // From now on the other side is waited for, until Goes.
+    // Waits() begins and Goes() ends a period of waiting for the peer.
     void Waits();
     void Goes();
 
@@ -56,7 +56,7 @@ class TransferLimiter {
 
   const char* const what_;
   const std::chrono::milliseconds stalled_after_;
-  std::recursive_mutex mutex_;  // a cancelled call may end within `cancel`
+  std::recursive_mutex mutex_;  // recursive: `cancel` may destroy the transfer
   std::set<Transfer*> all_;
   std::map<int64_t, int> of_tenant_;
   bool stopping_ = false;

@@ -1,7 +1,7 @@
-// Cloud.Values: the stream for a session's large values, beside that of its steps, so that no step
-// waits behind them. Frames carry the session's epoch; whoever opens it shows the resume token.
+// Cloud.Values: a second stream of a session, for its large values, so that they do not delay
+// steps. Frames carry the session's epoch; the client that opens it presents the resume token.
 //
-// Threads: gRPC's, and any that sends.
+// Threads: gRPC's, and any thread that sends.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -20,7 +20,7 @@ class ValuesSender final
     : public SendingStream<grpc::ServerWriteReactor<proto::ServerFrame>, proto::ServerFrame>,
       public ValuesEndpoint {
  public:
-  // Ends with NOT_FOUND unless id and token are those of a session of the caller's tenant.
+  // Ends with NOT_FOUND unless id and token match a session of the caller's tenant.
   ValuesSender(CoreDriver* driver, Authenticator* gatekeeper, WorkQueue* pool,
                const grpc::CallbackServerContext& context, const proto::ValuesRequest& request);
 

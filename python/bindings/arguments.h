@@ -1,11 +1,11 @@
-// What Python passes, as the C++ library takes it: numbers or tensors as operands, axes, shapes,
-// types. Each is a type of its own with a nanobind caster, so that a binding reads like the
-// signature it has.
+// Converts Python arguments for the C++ library: numbers or tensors as operands, axes, shapes,
+// types. Each is a type of its own with a nanobind caster, so that a binding looks like its Python
+// signature.
 //
 //   tensor.def("sum", [](const Tensor& x, const AxisArgument& axis, bool keepdim) { ... }, "axis"_a
 //   = nb::none(), ...)
 //
-// A caster that does not fit lets Python raise TypeError with the signatures there are.
+// If a caster fails, Python raises TypeError with the available signatures.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -24,9 +24,9 @@
 
 namespace outboard::python {
 
-// An Arg, or an int that none can hold: whoever asks for that raises OverflowError. (A caster
-// cannot raise, and if it did not fit `t == 2**64` would be Python's answer to things that do not
-// compare: False.)
+// An Arg, or an int that no Arg can represent: reading that one raises OverflowError. (A caster
+// cannot raise, and if it rejected the int, Python would compute `t == 2**64` as for types that do
+// not compare: False.)
 class OperandArg {
  public:
   template <typename... Args>
@@ -40,8 +40,8 @@ class OperandArg {
   std::optional<Arg> arg_;
 };
 
-// A Tensor, a number of Python or NumPy, or a size of a bound Variable; with the line. Refers to
-// its Tensor: for parameters only.
+// A Tensor, a Python or NumPy number, or a size of a bound Variable; with its line. Holds a
+// reference to its Tensor: use it for parameters only.
 struct Operand {
   OperandArg arg;
   operator const Arg&() const { return *arg; }  // NOLINT
@@ -54,7 +54,7 @@ struct AxisArgument {
   operator const Axes&() const { return axes; }  // NOLINT
 };
 
-// A dtype, its name, or None: then what the operation takes by default.
+// A dtype, its name, or None: the operation's default.
 struct DTypeArgument {
   std::optional<DType> dtype;
   DType value_or(DType by_default) const { return dtype.value_or(by_default); }
@@ -63,19 +63,19 @@ struct DTypeArgument {
 bool IsList(nanobind::handle object);  // or a tuple
 // The items of f(2, 3), f((2, 3)) and f([2, 3]).
 nanobind::object ItemsOf(const nanobind::args& args);
-// The two sizes of a pair; raises TypeError for what is none.
+// Returns the two sizes of a pair; raises TypeError if it is not a pair.
 std::pair<SymInt, SymInt> PairOf(nanobind::handle object);
-// What stands for a shape in f(2, 3), f((2, 3)) and f([2, 3]). Raises TypeError.
+// Returns the shape in f(2, 3), f((2, 3)) and f([2, 3]). Raises TypeError.
 SymShape SizesOf(const nanobind::args& args);
 Dims DimsOf(const nanobind::args& args);  // of numbers only
-// An int or a size of a bound Variable; nullopt where it is neither.
+// Returns an int or a size of a bound Variable; nullopt if it is neither.
 std::optional<SymInt> SizeOf(nanobind::handle object);
-// The ints of a sequence, or of one int; nullopt where there is something else.
+// Returns the ints of a sequence, or of one int; nullopt if there is anything else.
 std::optional<Dims> IntsOf(nanobind::handle object);
-// A shape as Python has it: a tuple of ints and sizes of Variables.
+// Returns a shape as Python's: a tuple of ints and sizes of Variables.
 nanobind::tuple ShapeTuple(const Tensor& tensor, const At& at);
 
-// An int of Python or NumPy that is no int64.
+// True for a Python or NumPy int that does not fit int64_t.
 bool IsWideInt(nanobind::handle object);
 
 // By tinygrad's names: "float32", "int" ...

@@ -1,8 +1,8 @@
-// What the files of this folder add to the module: each one's part of class Tensor and of the
+// The parts of the Python module that the files of this folder define, in class Tensor and in the
 // module itself.
 //
-// Signatures (names, order, defaults) are tinygrad's; what they compute is one call of the C++
-// library each. A docstring gives shapes and errors where the C++ header does.
+// Signatures (names, order, defaults) are tinygrad's; each binding makes one call of the C++
+// library. Docstrings give shapes and errors where the C++ header does.
 #pragma once
 
 #include <nanobind/nanobind.h>

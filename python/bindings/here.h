@@ -1,7 +1,7 @@
-// The line of the user's Python program that runs now: that of the innermost frame which is not of
+// Returns the current line of the user's Python program: that of the innermost frame outside of
 // this package.
 //
-// Needs the GIL. Costs some 100 ns: what a frame stands for is looked up once.
+// Requires the GIL. Costs some 100 ns: results per code object are cached.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
-// Python's data as tensors, and values of tensors as Python's data.
+// Converts Python data to tensors, and values of tensors to Python data.
 //
-// Needs the GIL; what waits (ToHost) lets go of it meanwhile. Types without a name in NumPy (bf16,
-// fp8) come back as f32.
+// Requires the GIL; functions that wait (ToHost) release it meanwhile. Types without a NumPy
+// equivalent (bf16, fp8) are returned as f32.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -26,9 +26,9 @@ Tensor Arange(double begin, double end, double step, DType dtype, const At& at);
 // Of a file that is there: else raises what os.stat does.
 std::string PathOf(nanobind::handle path);
 
-// From what Tensor(data) takes; a path is the file's bytes, which are read when something needs
-// them. Of `dtype` where that is given. Raises TypeError or ValueError for what is no rectangle of
-// numbers, and RuntimeError for what is no data at all.
+// Converts the argument of Tensor(data); a path gives the file's bytes, which are read when
+// something needs them. Uses `dtype` if given. Raises TypeError or ValueError for data that is not
+// a rectangle of numbers, and RuntimeError for data of an unsupported kind.
 Tensor TensorOf(nanobind::handle data, std::optional<DType> dtype, const At& at);
 
 // Waits.

@@ -1,7 +1,7 @@
-// The host's processor as a device: its memory is the process's, addresses are pointers, and every
-// call is done when it returns. Kernels are x86-64 objects (elf_loader.h).
+// The host's processor as a device: it uses the process's memory, addresses are pointers, and the
+// work of every call is done when the call returns. Kernels are x86-64 objects (elf_loader.h).
 //
-// Threads: as runtime/device.h says; launches use a pool of threads.
+// Threads: as in runtime/device.h; launches use a pool of threads.
 #pragma once
 
 #include <memory>
@@ -22,14 +22,14 @@ class CpuDevice final : public runtime::Device {
   const runtime::DeviceProperties& properties() const override { return properties_; }
 
   absl::StatusOr<runtime::DeviceBuffer> Allocate(int64_t bytes) override;
-  // Maps it copy-on-write.
+  // Maps the file copy-on-write.
   absl::StatusOr<runtime::DeviceBuffer> MapFile(const std::string& path, int64_t bytes) override;
   void LimitMemory(int64_t bytes_max) override { memory_.Limit(bytes_max); }
   int64_t memory_bytes_max() const override { return memory_.bytes_max(); }
   int64_t memory_bytes_in_use() const override { return memory_.bytes_in_use(); }
   absl::Status Upload(runtime::DeviceAddress to, std::string_view from) override;
   absl::Status Download(runtime::DeviceAddress from, int64_t bytes, void* to) override;
-  // Views of the memory itself.
+  // The pieces are views of the device's memory; nothing is copied.
   absl::Status Download(runtime::DeviceAddress from, int64_t bytes, int64_t piece_bytes,
                         Sink sink) override;
   absl::Status Copy(runtime::DeviceAddress to, runtime::DeviceAddress from, int64_t bytes) override;
@@ -60,7 +60,7 @@ class CpuDevice final : public runtime::Device {
   runtime::DeviceProperties properties_;
   runtime::BlockCache memory_;
   ThreadPool pool_;
-  std::vector<void*> arguments_;  // of one launch: kept, so that a launch allocates nothing
+  std::vector<void*> arguments_;  // of one launch; a member so that launches do not allocate
 };
 
 }  // namespace outboard::cpu

@@ -1,8 +1,8 @@
 // Loads a relocatable x86-64 object into this process, without a linker and without LLVM.
 //
-// An object comes from a compile box, which is trusted no more than any child that may have been
-// taken over by its input: every offset in the file is checked, and a kernel can call only what
-// symbols.h lists. (What the code itself does is not checked: the executor that runs it holds one
+// An object comes from a compile box, which is not trusted, since malicious input may have
+// compromised it: every offset in the file is checked, and a kernel can call only the functions
+// that symbols.h lists. (The code itself is not checked: the executor that runs it holds one
 // session and nothing else.)
 //
 // Memory is writable or executable, never both: the image is filled and relocated while writable,
@@ -24,18 +24,19 @@ namespace outboard::cpu {
 
 using KernelFunction = void (*)(void* const* buffers, int64_t task_begin, int64_t task_end);
 
-// A loaded object; unloads at its end. Move it freely, the code stays where it is.
+// A loaded object; the destructor unloads it. Moving it does not move the code.
 class LoadedObject {
  public:
+  // Loads `object` and finds the kernel `symbol` in it.
   // Errors: INVALID_ARGUMENT    not an ELF64 x86-64 relocatable object, truncated, or offsets out
   //                             of range
-  //         UNIMPLEMENTED       a relocation, section or symbol kind that is not handled (named)
+  //         UNIMPLEMENTED       an unsupported relocation, section or symbol kind (named)
   //         NOT_FOUND           `symbol` is not defined there; or an undefined symbol that is not
   //                             in the list (named)
-  //         RESOURCE_EXHAUSTED  larger than kObjectBytesMax, or no memory
+  //         RESOURCE_EXHAUSTED  larger than kObjectBytesMax, or out of memory
   static absl::StatusOr<LoadedObject> Load(std::string_view object, std::string_view symbol);
 
-  // Stands for the object of a kernel that has no code.
+  // Returns a placeholder for a kernel without code.
   static LoadedObject Nothing() { return LoadedObject(nullptr, 0, nullptr); }
 
   LoadedObject(LoadedObject&& other) noexcept;

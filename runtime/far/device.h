@@ -1,11 +1,11 @@
-// A device for tests that behaves as badly as the interface allows: its addresses are no pointers,
-// so that a host that follows one crashes; and nothing runs before somebody waits, so that a read
-// without a wait, memory that is given back too early, or a source that dies too early shows.
-// Memory that is allocated holds garbage. Kernels are those of the CPU. Errors: as
-// runtime/device.h; what would be INTERNAL or RESOURCE_EXHAUSTED at once elsewhere may come with
-// the next wait.
+// A device for tests that behaves as badly as the interface allows. Its addresses are not pointers,
+// so a host that dereferences one crashes. No work runs before a call waits for it, which exposes
+// reads without a wait, memory that is freed too early and sources that are destroyed too early.
+// Allocated memory holds garbage. Kernels are those of the CPU. Errors: as runtime/device.h; an
+// error that other devices return at once (INTERNAL, RESOURCE_EXHAUSTED) may come from the next
+// call that waits.
 //
-// Threads: as runtime/device.h says; work is done in a thread of its own.
+// Threads: as in runtime/device.h; the device does its work on a thread of its own.
 #pragma once
 
 #include <deque>
@@ -23,7 +23,7 @@ namespace outboard::far {
 
 class FarDevice final : public runtime::Device {
  public:
-  // Does its work on `near`, which nobody else uses.
+  // Does its work on `near`, which must have no other user.
   explicit FarDevice(std::unique_ptr<runtime::Device> near);
   ~FarDevice() override;
 
@@ -55,9 +55,9 @@ class FarDevice final : public runtime::Device {
 
   void Free(runtime::DeviceAddress address, int64_t bytes, bool mapped) override;
   absl::StatusOr<runtime::DeviceAddress> AllocateNear(int64_t bytes);
-  // `staged_bytes`: what the work holds of the host's memory.
+  // `staged_bytes`: host memory that the work holds.
   void Enqueue(Work work, int64_t staged_bytes = 0);
-  // Runs everything that is queued.
+  // Runs all queued work.
   void Drain();
   void RunQueue();
 
@@ -70,7 +70,7 @@ class FarDevice final : public runtime::Device {
   absl::Mutex mutex_;
   std::deque<Work> queue_ ABSL_GUARDED_BY(mutex_);
   int64_t staged_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  int waiting_ ABSL_GUARDED_BY(mutex_) = 0;  // threads in Drain; while there are none, nothing runs
+  int waiting_ ABSL_GUARDED_BY(mutex_) = 0;  // threads in Drain; while it is 0, no work runs
   bool running_ ABSL_GUARDED_BY(mutex_) = false;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // the first since the last report

@@ -1,5 +1,5 @@
-// The functions of libOpenCL that the device uses, loaded when they are first needed: a machine
-// without OpenCL runs every other device. The library is the ICD loader's, which finds the drivers.
+// The functions of libOpenCL that the device uses, loaded on first use so that a machine without
+// OpenCL can still run every other device. The library is the ICD loader, which finds the drivers.
 #pragma once
 
 #define CL_TARGET_OPENCL_VERSION 200
@@ -42,7 +42,7 @@ struct Api {
 #undef OUTBOARD_OPENCL_DECLARE
 };
 
-// nullptr: there is no library, or one older than OpenCL 2.0. Threads: any.
+// Loads the library. nullptr: there is none, or it is older than OpenCL 2.0. Threads: any.
 const Api* LoadApi();
 
 }  // namespace outboard::opencl

@@ -1,8 +1,8 @@
-// A device behind OpenCL: the first one of the first platform that has any. Its memory is shared
-// virtual memory of the coarse kind (OpenCL 2.0), because addresses within a buffer must be
-// arguments of kernels; a device without it is refused.
+// The OpenCL device: the first device of the first platform that has any. It uses coarse-grained
+// shared virtual memory (OpenCL 2.0), because addresses within a buffer must be kernel arguments; a
+// device without it is refused.
 //
-// Kernels are OpenCL C (CompiledKernel::Form::kOpenClC). One queue, in order.
+// Kernels are OpenCL C (CompiledKernel::Form::kOpenClC). There is one in-order queue.
 #pragma once
 
 #include <memory>
@@ -13,11 +13,11 @@
 
 namespace outboard::opencl {
 
-// Whether this machine has a device that MakeOpenClDevice would take.
+// True if this machine has a device that MakeOpenClDevice accepts.
 bool IsThere();
 
-// Errors: UNIMPLEMENTED  no library, no device, or one that lacks shared virtual memory (named)
-//         INTERNAL       the driver failed, with its number
+// Errors: UNIMPLEMENTED  no library, no device, or a device without shared virtual memory (named)
+//         INTERNAL       the driver failed; with its error number
 absl::StatusOr<std::unique_ptr<runtime::Device>> MakeOpenClDevice(
     const runtime::DeviceOptions& options);
 

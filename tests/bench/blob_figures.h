@@ -1,5 +1,5 @@
-// How fast a gigabyte of weights gets into the cloud, and how soon a session has one that is there
-// already; over loopback, to a gateway and a worker of the benchmark's own.
+// Measures the upload speed of a gigabyte of weights, and the start of a session with weights that
+// the cloud has already; over loopback, to a gateway and a worker of the benchmark's own.
 #pragma once
 
 namespace outboard::bench {

@@ -11,8 +11,8 @@ namespace outboard::bench {
 
 class Cloud {
  public:
-  // Nothing that workers keep is there when it starts, and nothing is searched, unless variables of
-  // `environment` say so. Exits with a message where it cannot be started.
+  // Starts with empty caches of the workers and without search, unless variables of `environment`
+  // set either. Exits with a message on failure.
   explicit Cloud(int workers,
                  const std::vector<std::pair<std::string, std::string>>& environment = {});
   ~Cloud();  // ends it and removes its folder
@@ -21,7 +21,7 @@ class Cloud {
 
   const std::string& target() const { return target_; }
   const std::string& key() const { return key_; }
-  // Where its workers keep compiled kernels; sessions begun after its removal compile anew.
+  // The folder of the workers' compiled kernels; sessions started after its removal compile again.
   std::string objects() const { return folder_ + "/objects"; }
   // "CLOUD=1 ..." for a command line: a program that runs here.
   std::string Prefix() const;

@@ -1,4 +1,5 @@
-// A text that grows token by token: what a token costs, and that nothing is compiled as it grows.
+// Measures the generation of text token by token: the time per token, and that nothing is compiled
+// as the text grows.
 #pragma once
 
 namespace outboard::bench {

@@ -1,6 +1,6 @@
-// What distance costs: training through a proxy that makes a round trip of 100 ms, against the same
-// without, in turns within one session. Milliseconds and ratios of times; exits with a message
-// where the cloud does not start.
+// Measures the effect of distance: training through a proxy with a round trip of 100 ms against
+// training without it, alternating within one session. Milliseconds and ratios of times; exits with
+// a message if the cloud does not start.
 #pragma once
 
 namespace outboard::bench {

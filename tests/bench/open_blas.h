@@ -10,14 +10,14 @@ namespace outboard::bench {
 
 class OpenBlas {
  public:
-  // Must come before anything else of the process loads OpenBLAS: it looks at its environment once.
-  // Version 0.3.21 takes recent Xeons for a Prescott, so that on a processor with AVX-512 it is
-  // told to take it for a SkylakeX. Errors: NOT_FOUND, it is not installed.
+  // Must be called before anything else in the process loads OpenBLAS, which reads its environment
+  // once. Version 0.3.21 detects recent Xeons as Prescott, so on a processor with AVX-512 this
+  // selects SkylakeX. Errors: NOT_FOUND, it is not installed.
   static absl::StatusOr<std::unique_ptr<OpenBlas>> Load(int threads);
 
   // c[n,n] = a[n,n] * b[n,n], row-major.
   void MatMul(int n, const float* a, const float* b, float* c) const;
-  // Its own words for the processor it is made for and how it is built.
+  // Returns OpenBLAS's own description of its target processor and build.
   const std::string& config() const { return config_; }
 
  private:

@@ -1,4 +1,4 @@
-// Pictures and labels of no meaning, for figures that do not depend on what is learnt.
+// Random pictures and labels, for figures that do not depend on what is learnt.
 #pragma once
 
 #include <utility>

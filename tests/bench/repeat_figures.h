@@ -1,5 +1,5 @@
-// What a repetition of a Run costs beside its kernels: `repeat_us`, in this process, beside a step
-// that is sent alone.
+// Measures the cost of one repetition of a Run besides its kernels: `repeat_us`, in this process,
+// against a step that is sent alone.
 #pragma once
 
 namespace outboard::bench {

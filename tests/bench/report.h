@@ -1,5 +1,5 @@
-// How a benchmark says what it measured: one line a figure, for people or, with `report_json`, one
-// JSON object a line.
+// Prints a benchmark's figures: one line per figure, for people or, with `report_json`, one JSON
+// object per line.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@ namespace outboard::bench {
 
 extern bool report_json;
 
-// `peer` says what `value` is compared with, `note` what was measured.
+// `peer` names the reference that `value` is compared with, `note` describes the measurement.
 void Report(const std::string& figure, double value, const std::string& unit,
             const std::string& peer = "", const std::string& note = "");
-// A figure that this machine cannot give, by name, so that nobody takes it for forgotten.
+// Reports a figure that cannot be measured on this machine, so that it does not look forgotten.
 void ReportSkipped(const std::string& figure, const std::string& why);
 
 // q in [0, 1]: 0.5 is the median. `values` is not empty.

@@ -1,4 +1,4 @@
-// What the rewriter does in a second on one core, while training steps are scheduled.
+// Measures the rewriter's throughput on one core while training steps are scheduled.
 #pragma once
 
 namespace outboard::bench {

@@ -1,4 +1,4 @@
-// What it takes to turn a training step into planned kernels, before LLVM sees any.
+// Measures the time from a training step's graph to planned kernels, before LLVM runs.
 #pragma once
 
 namespace outboard::bench {

@@ -1,5 +1,5 @@
-// The PyTorch to measure against. A ratio against one that lacks its fast libraries would be too
-// favourable, so that a reason is printed instead of it.
+// Finds the PyTorch to measure against. A ratio against a PyTorch without its fast libraries would
+// be too favourable, so a reason is printed instead of it.
 #pragma once
 
 #include <string>

@@ -15,7 +15,7 @@ class TrainingData {
   TrainingData(const TrainingData&) = delete;
   TrainingData& operator=(const TrainingData&) = delete;
 
-  // So many steps; prints one JSON object.
+  // The command line for a number of steps; it prints one JSON object.
   std::string MnistCommand(int steps) const;
   std::string GptCommand(int steps) const;
   // A text of 96 letters, drawn at random.

@@ -1,4 +1,4 @@
-// GGUF files for tests, also such as nobody should write: counts, offsets and types are as they are
+// Writes GGUF files for tests, including invalid ones: counts, offsets and types are written as
 // given.
 #pragma once
 
@@ -42,7 +42,7 @@ class Gguf {
     for (const std::string& text : texts) values_ += Named(text);
     return *this;
   }
-  // Behind the last value.
+  // After the last value.
   Gguf& Raw(std::string_view bytes) { return values_ += bytes, *this; }
   Gguf& RawNumber(uint64_t number) { return values_ += Bytes(number), *this; }
 

@@ -1,5 +1,5 @@
-// How far two correct engines may differ on a graph: the tolerances of docs/semantics.md carried
-// through its nodes.
+// Bounds how far two correct engines may differ on a graph, by propagating the tolerances of
+// docs/semantics.md through its nodes.
 #pragma once
 
 #include <span>

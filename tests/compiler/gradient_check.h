@@ -26,7 +26,7 @@ absl::StatusOr<std::vector<std::vector<double>>> Evaluate(
     const std::vector<Binding>& bindings = {});
 
 // Checks the gradients of sum(w * y), for fixed uneven weights w, with respect to every f64 input,
-// and then of sums of those, up to `order`. Fails the current test with the place that differs.
+// and then of sums of those, up to `order`. Fails the current test at the element that differs.
 void ExpectGradients(Graph& g, const UOp* y, const std::vector<Input>& inputs, int order = 2,
                      const std::vector<Binding>& bindings = {});
 

@@ -26,20 +26,20 @@ struct Engine {
 // line in harness.cc.
 const std::vector<Engine>& Engines();
 
-// Schedules that were left out of Disagreement since walking them would take minutes
-// (schedule_eval.h); the compiler's engines run them all the same.
+// Schedules that Disagreement skipped because walking them would take minutes (schedule_eval.h);
+// the compiler's engines run them all the same.
 extern int64_t walks_given_up;
 
-// "" where every engine gives the interpreter's `expected` within the tolerances of
-// docs/semantics.md, else which engine and what differs.
+// Returns "" if every engine gives the interpreter's `expected` within the tolerances of
+// docs/semantics.md, else the engine and the difference.
 std::string Disagreement(const UOp* sink, std::span<const HostTensor> params,
                          std::span<const Binding> bindings, const Results& expected);
 
-// The interpreter's results; a test failure where another engine's differ.
+// Returns the interpreter's results; fails the test if another engine's differ.
 Results ExpectSame(const UOp* sink, std::span<const HostTensor> params = {},
                    std::span<const Binding> bindings = {});
 
-// A test failure for each engine whose only result is not `expected`, up to `error` an element
+// Fails the test for each engine whose only result is not `expected`, up to `error` per element
 // (relative beyond 1).
 void ExpectValue(const UOp* result, std::span<const HostTensor> params, const HostTensor& expected,
                  double error = 0, std::span<const Binding> bindings = {});

@@ -1,4 +1,4 @@
-// Kernels by hand, for tests and benchmarks.
+// Builds kernels by hand, for tests and benchmarks.
 #pragma once
 
 #include <vector>

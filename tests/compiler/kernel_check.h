@@ -75,7 +75,7 @@ inline void ExpectClose(const UOp* sink, const Buffers& got, const Buffers& want
   }
 }
 
-// Older processors, which lack masks (256-bit vectors) or most of everything.
+// Older processors: one without masks (256-bit vectors), one without most features.
 inline const CompileOptions kOldOptions[] = {{.cpu = "haswell"}, {.cpu = "x86-64"}};
 
 // Compiles, runs in one and in three pieces, and with no_opt; compares all with the walk.

@@ -16,11 +16,11 @@ namespace outboard::test {
 
 class OpenClRunner {
  public:
-  // Null where there is no device. Its processes cache no binaries.
+  // Null if there is no device. Disables the driver's cache of binaries.
   static std::unique_ptr<OpenClRunner> Make();
   virtual ~OpenClRunner() = default;
 
-  // Errors: INTERNAL with the device's words.
+  // Errors: INTERNAL with the driver's message.
   virtual absl::Status Build(std::span<const CompiledKernel> kernels) = 0;
   // Of the kernels that were built last.
   virtual absl::Status Run(const CompiledKernel& kernel, Buffers& buffers,

@@ -1,9 +1,9 @@
 // Random tensor graphs of every operation, with inputs on which correct engines agree.
 //
-// A case is well-conditioned by construction: while it is built, error_bounds.h says how far two
-// engines may drift at each node, and a node that would turn drift into chaos (a comparison of
-// inexact values, say) is not made. Infinities, NaNs and the ends of the ranges occur where
-// arithmetic is exact.
+// A case is well-conditioned by construction: error_bounds.h bounds the difference of two engines
+// at each node while the case is built, and a node that would amplify it without bound (a
+// comparison of inexact values, say) is not made. Infinities, NaNs and the ends of the ranges occur
+// where arithmetic is exact.
 #pragma once
 
 #include <cstdint>
@@ -32,11 +32,11 @@ RandomCase MakeRandomCase(uint64_t seed);
 RandomCase CaseOfBuffers(const UOp* sink, const std::map<uint64_t, HostTensor>& tensors,
                          std::vector<Binding> bindings);
 
-// What is wrong with a case; "" where nothing is.
+// Returns the defect of a case; "" if there is none.
 using CaseCheck = std::function<std::string(const RandomCase&)>;
 
-// A smaller case for which `check` still says something that starts with the same word: fewer
-// results, nodes replaced by their values as new inputs or by their sources.
+// Returns a smaller case for which the result of `check` starts with the same word: with fewer
+// results, or nodes replaced by their values as new inputs or by their sources.
 RandomCase Shrink(RandomCase failing, const CaseCheck& check);
 
 // Everything that is needed to make the case a test: the graph, its encoding in hex, inputs and

@@ -1,7 +1,7 @@
-// What the simplifier is to do, as blocks of spellings. All lines of a `same` block must normalise
-// to one graph, none of a `differ` block to another's. `x:i64 in 0..9` declares a value and its
-// bounds; without them it may be anything of its type. A line may end in `where x in a..b`, which
-// holds for that line alone.
+// The expected results of the simplifier, as blocks of expressions. All lines of a `same` block
+// must normalise to one graph; no two lines of a `differ` block to the same. `x:i64 in 0..9`
+// declares a value and its bounds; without bounds it may be any value of its type. A line may end
+// in `where x in a..b`, which holds for that line alone.
 #pragma once
 
 namespace outboard::test {

@@ -1,6 +1,6 @@
 // Runs a schedule by walking its kernels' expressions element by element: slow, without LLVM, and
-// with every load and store checked against its buffer. What the generated code is later trusted to
-// do. Loops stop at the ends of their ranges, and what is nobody's holds rubbish.
+// with every load and store checked against its buffer. The reference for generated code. Loops
+// stop at the ends of their ranges, and undefined elements hold garbage.
 #pragma once
 
 #include <span>

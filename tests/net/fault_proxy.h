@@ -1,11 +1,10 @@
-// A network in a box: a proxy for stream sockets (TCP or unix) that does to its connections what
-// networks do. Delay, jitter and rate shape each way of every connection; bytes of one connection
-// stay in their order. Cuts, half-closes, stalls, refusals and connections that overtake each other
-// come when a test says so.
+// A proxy for stream sockets (TCP or unix) that injects network faults. Delay, jitter and rate
+// shape each direction of every connection; bytes of one connection stay in order. Tests trigger
+// cuts, half-closes, stalls, refusals and connections that overtake each other.
 //
-// Times are exact to about 0.1 ms (timerfd). What waits for its time is kept here, at most
-// kQueueBytesMax each way of a connection; then the sender feels it, as a full pipe. A new
-// connection takes a round trip to be set up, as TCP's does.
+// Times are exact to about 0.1 ms (timerfd). Delayed data is buffered here, at most kQueueBytesMax
+// per direction of a connection; then the sender gets backpressure, as from a full pipe. Setting up
+// a new connection takes a round trip, as with TCP.
 //
 // Threads: one of its own does all the work; every method may be called from any thread, also while
 // connections are open, and has taken effect when it returns. Jitter comes from a seed: a run can
@@ -22,11 +21,11 @@
 
 namespace outboard::test {
 
-enum class Way { kUp, kDown };  // from who connects to the target, and back
+enum class Way { kUp, kDown };  // from the connecting side to the target, and back
 
 struct Shape {
   std::chrono::microseconds delay{0};
-  std::chrono::microseconds jitter{0};  // up to so much more, drawn for each piece
+  std::chrono::microseconds jitter{0};  // added delay, drawn for each piece, at most this
   uint64_t bytes_per_s = 0;             // 0: no limit
 };
 
@@ -42,34 +41,34 @@ class FaultProxy {
   FaultProxy(const FaultProxy&) = delete;
   FaultProxy& operator=(const FaultProxy&) = delete;
 
-  // Where it listens, in the spelling of `listen`.
+  // The address it listens at, in the spelling of `listen`.
   const std::string& address() const;
 
-  // ---- shape; holds for what is read from now on
+  // ---- shape; applies to data read from now on
   void SetShape(Way way, Shape shape);
   void SetRoundTrip(std::chrono::microseconds round_trip);  // half of it each way, nothing else
 
-  // ---- cuts. What was to pass before a cut arrives, then both sides read the end.
+  // ---- cuts. Data that precedes a cut arrives, then both sides read the end.
   void CutAll();                           // every connection there is
-  void CutAfter(Way way, uint64_t bytes);  // the first connection that passes so many; once
-  // How many of `bytes` still pass before the connection is cut; nothing: all of them, and no cut.
-  // Asked for each piece as it is read, on the proxy's thread; must not call the proxy. Connections
-  // count from 0.
+  void CutAfter(Way way, uint64_t bytes);  // the first connection to pass this many; once
+  // Returns how many of `bytes` still pass before the connection is cut; nullopt: all of them, and
+  // no cut. Called for each piece as it is read, on the proxy's thread; must not call the proxy.
+  // Connections count from 0.
   using Cutter =
       std::function<std::optional<size_t>(uint64_t connection, Way way, std::string_view bytes)>;
   void SetCutter(Cutter cutter);
 
   // ---- other faults
-  // The receivers of this way read the end, on every connection there is, and what is sent to them
-  // is lost; the other way goes on.
+  // The receivers of this direction read the end, on every open connection, and data sent to them
+  // is lost; the other direction continues.
   void HalfClose(Way way);
-  // Nothing passes this way until Resume; connections stay, and new ones wait likewise.
+  // Nothing passes in this direction until Resume; connections stay open, and new ones stall too.
   void Stall(Way way);
   void Resume(Way way);
   void StallFor(Way way, std::chrono::microseconds time);
-  // The next connection is set up only when one that came after it is.
+  // Delays setting up the next connection until a later one is set up.
   void HoldNextConnection();
-  // Nobody listens, until it is false again at the same address. Connections stay.
+  // Refuses connections until called with false, at the same address. Open connections stay.
   void SetRefuse(bool refuse);
 
   struct Counters {

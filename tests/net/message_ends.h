@@ -1,9 +1,9 @@
-// Where gRPC messages end in the bytes of an HTTP/2 connection (RFC 9113, section 4.1;
-// length-prefixed messages of gRPC within DATA frames), for tests that cut there. One way of one
-// connection; whatever the streams.
+// Finds where gRPC messages end in the bytes of an HTTP/2 connection (RFC 9113, section 4.1;
+// length-prefixed messages of gRPC within DATA frames), for tests that cut there. Handles one
+// direction of one connection, for any number of streams.
 //
-// Trusts the bytes: they are our own programs'. Padded frames, which gRPC does not send, are not
-// understood.
+// Trusts the bytes: they come from our own programs. Padded frames, which gRPC does not send, are
+// not supported.
 #pragma once
 
 #include <array>
@@ -17,11 +17,11 @@ namespace outboard::test {
 
 class MessageEnds {
  public:
-  // The way from who connected begins with 24 bytes of preface.
+  // The direction from the connecting side begins with 24 bytes of preface.
   explicit MessageEnds(bool from_client) : skip_(from_client ? 24 : 0) {}
 
-  // Offsets into `bytes`, which follow those of the calls before: just behind each message that
-  // ends in them.
+  // Returns offsets into `bytes`, which follow those of the previous calls: one past each message
+  // that ends in them.
   std::vector<size_t> In(std::string_view bytes);
 
  private:

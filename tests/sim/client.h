@@ -1,6 +1,6 @@
-// A program with its session: makes items at its own pace, knows what each value must be, and says
-// so when one is not, when a session ends without reason, or when it still waits long after the
-// world has calmed down.
+// A program with its session: makes items at its own pace, knows the expected value of each, and
+// reports a wrong value, a session that ends without reason, or a wait that lasts long after the
+// faults have stopped.
 #pragma once
 
 #include <map>
@@ -41,7 +41,7 @@ class Client {
                         static_cast<int>(core_.state()));
   }
 
-  // ---- what may happen to it
+  // ---- faults
   void Cut() {
     world_->ExecutorTrace("client ", number_, ": its connection breaks");
     if (connection_ != nullptr) connection_->Break();
@@ -50,7 +50,7 @@ class Client {
     world_->ExecutorTrace("client ", number_, ": its connection stalls");
     if (connection_ != nullptr) connection_->Stall(world_->Between(1, 20) * kSecond);
   }
-  // It gives up on a connection that the gateway still believes in, frames under way included.
+  // Abandons a connection that the gateway still considers open, including frames in flight.
   void DialAgain() {
     if (connection_ == nullptr || !core_.can_resume()) return;
     world_->ExecutorTrace("client ", number_, ": dials again");
@@ -92,7 +92,7 @@ class Client {
   void Lost() {
     if (done_) return;
     if (core_.state() == transport::SessionCore::State::kClosing) {
-      done_ = true;  // it has all it wanted
+      done_ = true;  // it has all its values
       return;
     }
     core_.OnLinkLost();
@@ -144,7 +144,7 @@ class Client {
         world_->Count("saved");
         if (gateway_->Checkpoint(save.name) != save.values)
           world_->Broken("client ", number_, ": checkpoint ", save.name, " holds something else");
-      } else if (!absl::IsUnavailable(saved.status())) {  // which may be tried again
+      } else if (!absl::IsUnavailable(saved.status())) {  // may be retried
         world_->Broken("client ", number_, ": ", saved.status().ToString());
       }
       return true;
@@ -230,7 +230,7 @@ class Client {
     for (const std::string& result : results) values_[next_handle_++] = result;
   }
 
-  // The state at the end is what all items together have made.
+  // The final state is the result of all items together.
   void FetchAll() {
     std::vector<uint64_t> handles;
     for (const auto& [handle, value] : values_) handles.push_back(handle);
@@ -240,7 +240,7 @@ class Client {
       awaited_.push_back({*seq, i, values_.at(handles[i])});
   }
 
-  // Of a Put that goes in several pieces, and is fetched in several.
+  // For a Put that is sent, and fetched, in several pieces.
   static constexpr size_t kLargeBytes = wire::kPieceBytesMax + 4096;
 
   World* const world_;
@@ -252,7 +252,7 @@ class Client {
   std::vector<EncodedGraph> graphs_;
   int made_ = 0;
   uint64_t next_handle_ = 1;
-  std::map<uint64_t, std::string> values_;  // what the handles hold
+  std::map<uint64_t, std::string> values_;  // the expected contents of the handles
   std::vector<Awaited> awaited_;
   std::vector<Save> saves_;
   bool done_ = false;

@@ -1,6 +1,6 @@
-// A connection as TCP makes it: bytes of each direction in order, late, and none missing in the
-// middle. It may stall; it may break, which the two ends learn at different times, while what was
-// sent before may still arrive.
+// A connection like TCP: delivers the bytes of each direction in order, late, without gaps. It may
+// stall; it may break, which the two ends learn at different times, while data sent before may
+// still arrive.
 #pragma once
 
 #include <algorithm>
@@ -12,12 +12,12 @@
 
 namespace outboard::sim {
 
-// One end's view: what it is told.
+// The callbacks of one end.
 template <typename In>
 struct End {
   std::function<void(In)> on_message;
   std::function<void()> on_lost;
-  bool open = true;  // false: it is told nothing more
+  bool open = true;  // false: no more callbacks
 };
 
 // `Up` goes from the end that dialled to the one that accepted, `Down` back.
@@ -31,15 +31,15 @@ class Connection : public std::enable_shared_from_this<Connection<Up, Down>> {
 
   void SendUp(Up message) { Send(up_, acceptor, std::move(message)); }
   void SendDown(Down message) { Send(down_, dialler, std::move(message)); }
-  // From now on one message in so many arrives twice: whoever passes frames on may not know whether
-  // they have gone already.
+  // From now on one message in N arrives twice: a forwarder may not know whether it has already
+  // forwarded a frame.
   void Duplicate(uint64_t one_in) { duplicate_one_in_ = one_in; }
 
   void Stall(int64_t for_ns) { up_ = down_ = std::max({up_, down_, world_->now() + for_ns}); }
-  // Nothing that is sent from now on arrives.
+  // Data sent from now on is lost.
   void Break() {
     if (std::exchange(broken_, true)) return;
-    const bool drains = world_->OneIn(2);  // or what is under way is lost as well
+    const bool drains = world_->OneIn(2);  // else data in flight is lost as well
     Tell(dialler, world_->Between(0, 3000) * kMs, drains);
     Tell(acceptor, world_->Between(0, 3000) * kMs, drains);
   }

@@ -1,6 +1,6 @@
-// What a crash of the gateway leaves: the rows of sessions and leases, as SessionRows keeps them,
-// and what was charged. Writes reach it late and in order (SimulatedWrites); those that a crash
-// overtakes are lost.
+// The data that survives a crash of the gateway: the rows of sessions and leases, as SessionRows
+// stores them, and the charges. Writes arrive late and in order (SimulatedWrites); those that a
+// crash overtakes are lost.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,7 @@ class Disk {
     }
   }
 
-  // Of those that a gateway which starts takes over.
+  // The rows that a starting gateway takes over.
   std::vector<gateway::TakenOver> Live() const {
     std::vector<gateway::TakenOver> live;
     for (const auto& [session, row] : rows_) {
@@ -69,7 +69,7 @@ class Disk {
   std::map<gateway::SessionId, gateway::SessionUsage> usage_;
 };
 
-// Of one gateway process, and gone with it.
+// Belongs to one gateway process and ends with it.
 class SimulatedWrites final : public gateway::WriteQueue {
  public:
   SimulatedWrites(World* world, Disk* disk) : world_(world), disk_(disk) {}
@@ -102,7 +102,7 @@ class SimulatedWrites final : public gateway::WriteQueue {
 
   World* const world_;
   Disk* const disk_;
-  int64_t last_ = 0;  // when the last write is done
+  int64_t last_ = 0;  // completion time of the last write
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

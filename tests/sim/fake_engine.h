@@ -1,6 +1,6 @@
-// An engine without mathematics: a result is a hash of the graph, its place and the inputs' bytes,
-// so that a Run that is left out, applied twice or given other inputs shows in everything that
-// follows. What is given up is spoilt at once, as by results that are written over it.
+// An engine without arithmetic: a result is a hash of the graph, its index and the inputs' bytes,
+// so that a Run that is dropped, applied twice or given other inputs changes everything computed
+// later. Donated inputs are overwritten at once, as real results may do.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// A gateway of the simulation: the CoreDriver, the relays and the ports of production, behind
-// endpoints that are simulated connections. What it decides and what passes from whom to whom is
-// theirs; here is only what a process, a disk and a network are.
+// A simulated gateway: the CoreDriver, relays and ports of production, with endpoints that are
+// simulated connections. All decisions and forwarding are production code; this file provides only
+// the process, disk and network.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ using ClientConnection = Connection<proto::ClientFrame, ToClient>;
 using ExecutorConnection = Connection<proto::ServerFrame, proto::ClientFrame>;
 using ControlConnection = Connection<proto::WorkerEvent, proto::GatewayCommand>;
 
-// What the process of a gateway gives its driver. Jobs end with it.
+// The services that a gateway process provides to its driver. Jobs end with it.
 class SimulatedHost final : public gateway::DriverHost {
  public:
   explicit SimulatedHost(World* world) : world_(world) {}
@@ -58,7 +58,7 @@ class SimulatedHost final : public gateway::DriverHost {
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
-// Everybody is one tenant, and its keys stand.
+// All clients belong to one tenant, and its keys stay valid.
 class Everybody final : public gateway::ClientAuth {
  public:
   absl::StatusOr<gateway::Identity> Client(const std::string&) override {
@@ -81,8 +81,8 @@ class NoBlobs final : public gateway::BlobUses {
   }
 };
 
-// An adapter's half of a connection: what comes in waits while the port pauses; now and then it
-// asks for a pause of the other side, as a full queue does.
+// An adapter's half of a connection: incoming messages are queued while the port pauses; now and
+// then it asks the other side to pause, as a full queue does.
 template <typename Message>
 class Inbox {
  public:
@@ -90,7 +90,7 @@ class Inbox {
     waiting_.push_back(std::move(message));
     Deliver();
   }
-  // Whether the other side pauses; `drained` follows.
+  // True if the other side pauses; `drained` is called later.
   template <typename Self, typename Drained>
   static bool AskDrained(SimulatedHost* host, bool& asked, std::weak_ptr<Self> self,
                          Drained drained) {
@@ -104,7 +104,7 @@ class Inbox {
     });
     return true;
   }
-  // Not within the call: locks are held there.
+  // Deferred: locks are held during the call.
   template <typename Self>
   void Resume(SimulatedHost* host, std::weak_ptr<Self> self) {
     --pauses_;
@@ -112,7 +112,7 @@ class Inbox {
       if (const std::shared_ptr<Self> alive = self.lock()) Deliver();
     });
   }
-  std::function<bool(Message)> take;  // false: no more until Resume
+  std::function<bool(Message)> take;  // false: stop until Resume
 
  private:
   void Deliver() {
@@ -124,7 +124,7 @@ class Inbox {
   }
 
   std::deque<Message> waiting_;
-  int pauses_ = 0;  // asked for; below 0 where the end was told before it was counted
+  int pauses_ = 0;  // pauses requested; below 0 if an end was reported before its start was counted
 };
 
 class Gateway {
@@ -147,7 +147,7 @@ class Gateway {
     process_.reset();
   }
 
-  // ---- who dials
+  // ---- connecting
   void Accept(const std::shared_ptr<ClientConnection>& connection) {
     auto side = std::make_shared<ClientSide>(this, connection);
     process_->clients.push_back(side);
@@ -158,7 +158,7 @@ class Gateway {
     process_->workers.push_back(side);
     side->Begin();
   }
-  // Whether the executor is the session's.
+  // True if the executor belongs to the session.
   bool Attach(gateway::SessionId session, gateway::Token token,
               const std::shared_ptr<ExecutorConnection>& connection) {
     auto side = std::make_shared<ExecutorSide>(this, connection);
@@ -166,7 +166,7 @@ class Gateway {
     process_->executors.push_back(side);
     return true;
   }
-  // Fleet.Keep: `done` is told OK when it is on disk; not at all by a gateway that crashes.
+  // Fleet.Keep: calls `done` with OK when it is on disk; never, if the gateway crashes.
   void Keep(gateway::SessionId session, gateway::Token token, const worker::PersistRequest& request,
             std::function<void(absl::Status)> done) {
     const absl::StatusOr<gateway::TenantId> tenant = process_->driver.TenantOf(session, token);
@@ -179,7 +179,7 @@ class Gateway {
     done(absl::OkStatus());
   }
   const test::MemoryStore& blobs() const { return blobs_; }
-  // The bytes of what was saved under `name`.
+  // Returns the bytes of the checkpoint saved under `name`.
   std::map<std::string, std::string> Checkpoint(const std::string& name) const {
     std::map<std::string, std::string> values;
     const auto root = checkpoints_.find(name);
@@ -345,7 +345,7 @@ class Gateway {
     gateway::WorkerPort port_;
   };
 
-  // All that ends with a crash.
+  // Everything that ends with a crash.
   struct Process {
     explicit Process(Gateway* gateway)
         : host(gateway->world_),
@@ -357,7 +357,7 @@ class Gateway {
     NoBlobs blobs;
     Everybody auth;
     gateway::CoreDriver driver;
-    // In the order in which they came.
+    // In order of arrival.
     std::vector<std::shared_ptr<ClientSide>> clients;
     std::vector<std::shared_ptr<ExecutorSide>> executors;
     std::vector<std::shared_ptr<WorkerSide>> workers;
@@ -366,7 +366,7 @@ class Gateway {
   static gateway::CoreOptions Options() {
     gateway::CoreOptions options;
     options.snapshot_ns = 2 * kSecond;
-    options.moves_max = 1000;  // the world is bad on purpose
+    options.moves_max = 1000;  // the simulated world has many faults on purpose
     options.queue_ns = options.move_ns = options.orphan_ns = 300 * kSecond;
     return options;
   }
@@ -389,8 +389,8 @@ class Gateway {
     });
   }
 
-  // What clients are told: where each session goes on, which is counted, and in an epoch that no
-  // gateway before this one has begun.
+  // Checks the position at which each session resumes, as reported to clients, and that its epoch
+  // was used by no earlier gateway.
   void Look(const proto::ServerFrame& frame, std::string& session) {
     for (const proto::ServerItem& item : frame.items()) {
       if (item.has_opened()) {
@@ -411,12 +411,13 @@ class Gateway {
 
   World* const world_;
   const Planted planted_;
-  std::unique_ptr<Process> process_;  // none: it has crashed
+  std::unique_ptr<Process> process_;  // null after a crash
   uint64_t starts_ = 0;
-  // By session: how far clients were told that it is done; the last epoch, and by which gateway.
+  // By session: the last sequence number reported to clients as done; the last epoch, and by which
+  // gateway.
   std::map<std::string, uint64_t> done_;
   std::map<std::string, std::pair<uint64_t, uint64_t>> told_;
-  // What a crash leaves.
+  // State that survives a crash.
   Disk disk_;
   std::map<std::string, std::string> checkpoints_;  // roots by name
   test::MemoryStore blobs_;

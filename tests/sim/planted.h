@@ -1,5 +1,5 @@
-// Mistakes that the simulator must find, one at a time; each broke a promise of sessions once,
-// somewhere.
+// Bugs that the simulator must find, planted one at a time; each once broke a guarantee of
+// sessions, in some system.
 #pragma once
 
 #include "worker/executor/executor_core.h"
@@ -8,11 +8,11 @@ namespace outboard::sim {
 
 enum class Planted {
   kNone,
-  kAckBeforeStore,         // durable is told when a snapshot is begun
-  kReplayWithoutSeqCheck,  // what was applied is applied again
-  kOldEpoch,               // a resumed session goes on in the epoch of before
-  kLiveBeforeWritten,      // a client is told of an epoch that is not on disk yet
-  kKeptBeforeWritten,      // an executor is told so of a snapshot that no row names yet
+  kAckBeforeStore,         // durable is reported when a snapshot starts
+  kReplayWithoutSeqCheck,  // applied items are applied again
+  kOldEpoch,               // a resumed session continues in its previous epoch
+  kLiveBeforeWritten,      // a client gets an epoch that is not on disk yet
+  kKeptBeforeWritten,      // an executor gets a confirmation for a snapshot that no row names yet
 };
 
 }  // namespace outboard::sim

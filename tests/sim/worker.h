@@ -1,5 +1,5 @@
-// A worker of the simulation: executor cores on a fake engine, which outlive its connection to the
-// gateway for a while and die with their node; what a supervisor does, without processes.
+// A simulated worker: executor cores on a fake engine, which outlive their connection to the
+// gateway for a while and die with their node; a supervisor without processes.
 #pragma once
 
 #include <map>
@@ -35,7 +35,7 @@ class Worker {
     if (control_ != nullptr) DropControl();
   }
   bool up() const { return up_; }
-  // Of its executors, one, if it has any.
+  // Stops one of its executors, if there are any.
   void CrashExecutor() {
     if (executors_.empty()) return;
     const auto executor = executors_.begin();
@@ -99,7 +99,7 @@ class Worker {
     ~Executor() { storing.reset(); }
   };
 
-  // `what`, unless the executor has ended by then.
+  // Runs `what` unless the executor has ended by then.
   std::function<void()> Alive(gateway::SessionId session, std::function<void()> what) {
     return [alive = std::weak_ptr<bool>(executors_.at(session)->alive), what = std::move(what)] {
       if (!alive.expired()) what();
@@ -145,7 +145,7 @@ class Worker {
       control_.reset();
       const uint64_t joined = joined_;
       world_->After(90 * kSecond, [this, joined] {
-        if (joined_ == joined) executors_.clear();  // nobody has come back
+        if (joined_ == joined) executors_.clear();  // the worker has not rejoined
       });
       world_->After(500 * kMs, [this] { Join(); });
     };
@@ -214,7 +214,7 @@ class Worker {
     };
   }
 
-  // What the core wants, after each event.
+  // The actions that the core requests after each event.
   void Turn(gateway::SessionId session) {
     Executor& executor = *executors_.at(session);
     for (const worker::BlobWant& want : executor.core->TakeBlobWants())
@@ -236,8 +236,8 @@ class Worker {
                     }));
   }
 
-  // The blobs are written; the gateway is asked to keep them, and answers, or does not in time, or
-  // is not there.
+  // The blobs are written; asks the gateway to retain them. The gateway answers, answers too late,
+  // or is down.
   void Store(gateway::SessionId session) {
     Executor& executor = *executors_.at(session);
     const auto request = executor.storing;

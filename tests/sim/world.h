@@ -1,6 +1,6 @@
-// A whole fleet on one thread: virtual time, events in its order, all chance from one seed. What a
-// session's promises are broken by is written down with the trace that led there; the same seed
-// leads there again.
+// A simulated fleet on one thread: virtual time, events in order, all randomness from one seed. A
+// broken guarantee of a session is reported with the trace that led to it; the same seed reproduces
+// it.
 //
 // Times are nanoseconds from the world's beginning.
 #pragma once
@@ -50,16 +50,16 @@ class World {
   }
   bool OneIn(uint64_t n) { return random_() % n == 0; }
 
-  // ---- what happened
+  // ---- results
   template <typename... Parts>
   void ExecutorTrace(const Parts&... parts) {
     trace_.push_back(absl::StrCat(now_ms(), " ms: ", parts...));
     if (trace_.size() > kTraceLines) trace_.pop_front();
   }
-  // How often something happened that a test wants to have happened.
+  // Counts events that a test requires to have happened.
   void Count(const std::string& what) { ++counts_[what]; }
   const std::map<std::string, int>& counts() const { return counts_; }
-  // The first is kept.
+  // Only the first is stored.
   template <typename... Parts>
   void Broken(const Parts&... parts) {
     if (broken_.empty()) broken_ = absl::StrCat(now_ms(), " ms: ", parts...);

@@ -1,5 +1,5 @@
-// The `outboard` program as a user has it: `up`, or `gateway` and `worker` apart, on a data folder
-// of the test's, with a key.
+// Runs the `outboard` program as users do: `up`, or `gateway` and `worker` separately, with a data
+// folder of the test's and a key.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ inline std::vector<std::string> Words(const std::string& text) {
   return {std::istream_iterator<std::string>(stream), {}};
 }
 
-// `outboard` with these arguments, to its end.
+// Runs `outboard` with these arguments until it ends.
 inline Ended Outboard(const std::string& args, std::vector<std::string> environment = {}) {
   std::vector<std::string> argv = {OUTBOARD_BINARY};
   for (std::string& word : Words(args)) argv.push_back(std::move(word));
@@ -68,7 +68,7 @@ class Cluster {
 
   std::string data() const { return folder_ / "data"; }
   const std::string& target() const { return target_; }
-  const std::string& last_address() const { return last_address_; }  // of what was started last
+  const std::string& last_address() const { return last_address_; }  // of the server started last
   Process& gateway() { return *gateway_; }
   const TempFolder& folder() const { return folder_; }
 
@@ -86,7 +86,7 @@ class Cluster {
     options.key = key();
     return options;
   }
-  // Patient: a worker that was lost needs a moment to be there again.
+  // Retries: a lost worker needs a moment to return.
   std::unique_ptr<Session> Connect() {
     absl::StatusOr<std::unique_ptr<Session>> session = absl::UnknownError("");
     EXPECT_TRUE(Eventually([&] { return (session = Session::Connect(Options())).ok(); }))

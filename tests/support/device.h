@@ -1,5 +1,5 @@
-// The device that tests run on: the one that OUTBOARD_DEVICE names, and the CPU where it names
-// none. Arrays are read and written through it, as the host may not be able to address them.
+// The device that tests run on: the one named by OUTBOARD_DEVICE, by default the CPU. Arrays are
+// read and written through it, because the host may be unable to address them.
 #pragma once
 
 #include <cstdlib>
@@ -46,7 +46,7 @@ inline void SetFloats(const worker::DeviceArray& array, const std::vector<float>
   SetBytes(array, {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
 }
 
-// What an engine may do to memory that was given up.
+// Simulates an engine's reuse of donated memory.
 inline void Spoil(const worker::DeviceArray& array) {
   OB_CHECK_OK(array.device().Fill(array.address(), 0xEE, array.bytes()));
 }

@@ -1,5 +1,5 @@
-// docs/when-it-breaks.md quotes what users see; tests that make it happen look it up here, so that
-// the page cannot say something else than the program.
+// docs/when-it-breaks.md quotes messages that users see; tests that cause them look the quotes up
+// here, so that the page and the program agree.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ inline std::string DocumentedPattern(const std::string& row) {
   return "";
 }
 
-// `text` holds what the page quotes.
+// True if `text` contains the page's quote.
 inline void ExpectAsDocumented(const std::string& row, const std::string& text) {
   const std::string pattern = DocumentedPattern(row);
   ASSERT_FALSE(pattern.empty()) << "docs/when-it-breaks.md has no row \"" << row << "\"";

@@ -38,7 +38,7 @@ class FakeWorker {
   }
   ~FakeWorker() { Stop(); }
 
-  // As a machine that is switched off: every stream breaks.
+  // Like a machine that is switched off: every stream breaks.
   void Stop() {
     if (stopped_.exchange(true)) return;
     join_context_.TryCancel();
@@ -52,7 +52,7 @@ class FakeWorker {
     for (auto& [id, executor] : executors_) executor->thread.join();
   }
 
-  // Ends the executors and says why, as a supervisor does.
+  // Ends the executors with a reason, as a supervisor does.
   void CrashExecutors(const std::string& message) {
     std::lock_guard lock(mutex_);
     for (auto& [id, executor] : executors_) {
@@ -151,7 +151,7 @@ class FakeWorker {
       array.dtype = put.dtype();
       array.dims.assign(put.dims().begin(), put.dims().end());
       array.bytes += put.data();
-      // A blob it would pull; that it may is the gateway's to say, what is in it nobody here looks
+      // A blob that a worker would pull. The gateway authorises that; the fake ignores the content.
       // at.
       if (!put.blob_root().empty()) array.bytes.resize(put.total_bytes());
       put_bytes_ += put.blob_root().empty() ? put.data().size() : put.total_bytes();

@@ -1,5 +1,5 @@
-// A store of blobs in memory, for tests of an executor core: keeps what a PersistRequest names, as
-// a snapshot writer and a gateway do, and answers what a restored core asks for.
+// A blob store in memory, for tests of an executor core: stores the blobs of a PersistRequest, as a
+// snapshot writer and a gateway do, and answers a restored core's requests.
 #pragma once
 
 #include <map>
@@ -39,7 +39,7 @@ class MemoryStore {
     return buffer;
   }
 
-  // Until it asks for nothing more.
+  // Serves requests until there are none left.
   void Answer(worker::ExecutorCore& core, worker::Engine& engine,
               const worker::ExecutorCore::SendFrame& send) const {
     for (std::vector<worker::BlobWant> wants = core.TakeBlobWants(); !wants.empty();

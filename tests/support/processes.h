@@ -1,5 +1,5 @@
-// Real processes in tests: started with what they print in files, stopped by their pid, looked at
-// through /proc.
+// Real processes in tests: started with their output in files, stopped by pid, inspected through
+// /proc.
 #pragma once
 
 #include <fcntl.h>
@@ -66,8 +66,8 @@ inline std::vector<int> DescendantsNamed(int pid, const std::string& word) {
   return named;
 }
 
-// Killed and reaped when this goes. Its descriptor kLifeFd closes when the test ends, however that
-// ends: servers that are told of it (--life-fd) do not outlive a test that crashes.
+// Killed and reaped by the destructor. Its descriptor kLifeFd closes however the test ends: servers
+// that get it (--life-fd) do not outlive a test that crashes.
 inline constexpr int kLifeFd = 3;
 class Process {
  public:

@@ -1,5 +1,5 @@
-// Bytes that look alike nowhere and are the same in every run: what is sent as a blob in tests, and
-// what is computed on in benchmarks.
+// Incompressible bytes without repetitions, the same in every run: blobs for tests, and operands
+// for benchmarks.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A client that says what it likes: frames as the test makes them, on a stream of its own.
+// A client without checks: sends frames exactly as the test makes them, on a stream of its own.
 #pragma once
 
 #include <grpcpp/create_channel.h>
@@ -25,7 +25,7 @@ class RawSession {
     context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
     stream_ = stub_->Session(&context_);
   }
-  // Says Close, so that its device is free when this returns.
+  // Sends Close, so that its device is free on return.
   ~RawSession() {
     if (finished_) return;
     proto::ClientItem close;
@@ -58,8 +58,8 @@ class RawSession {
     return stream_->Write(frame);
   }
 
-  // The next Failed, or the next value's bytes; whatever else comes is passed over. False at the
-  // end of the stream.
+  // Reads until the next Failed, or the next value's bytes; skips everything else. False at the end
+  // of the stream.
   struct Answer {
     proto::Failed failed;
     std::string value;
@@ -86,7 +86,7 @@ class RawSession {
     }
   }
 
-  // Reads on to the end of the stream: with what the session ended.
+  // Reads to the end of the stream; returns the status that ended the session.
   absl::Status End() {
     while (stream_->Read(&frame_)) {
     }

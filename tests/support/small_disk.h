@@ -1,5 +1,5 @@
-// A disk of the test's own that is soon full: a tmpfs in a mount namespace which ends with the
-// process. Needs root or unprivileged user namespaces.
+// A small disk for one test, soon full: a tmpfs in a mount namespace that ends with the process.
+// Needs root or unprivileged user namespaces.
 #pragma once
 
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 
 namespace outboard::test {
 
-// To be called in main, before any thread: later the kernel refuses. False where it does anyway.
+// Call it in main, before starting threads: the kernel refuses later. False if it refuses anyway.
 inline bool EnterOwnMounts() {
   const uid_t user = geteuid();
   const gid_t group = getegid();
@@ -39,7 +39,7 @@ class SmallDisk {
   bool mounted() const { return mounted_; }
   const std::string& path() const { return folder_.path(); }
 
-  // Nothing more can be written, until MakeRoom.
+  // Fills the disk, until MakeRoom.
   void Fill() {
     const std::string block(4096, 'x');
     const int fd = open((path() + "/filler").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);

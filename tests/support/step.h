@@ -1,5 +1,5 @@
-// One step through a session, with its value checked to the last bit: what a test asks of
-// everybody who was not meant.
+// Runs one step through a session and checks its value to the last bit: shows that a session is
+// unaffected by a fault elsewhere.
 #pragma once
 
 #include <cstring>
@@ -13,7 +13,7 @@
 
 namespace outboard::test {
 
-// A Run of `sink`; its bytes go once a session.
+// A Run of `sink`; its graph is sent once per session.
 inline transport::RunRequest RequestOf(const UOp* sink, std::vector<uint64_t> inputs,
                                        std::vector<uint64_t> outputs, bool fetch) {
   EncodedGraph encoded = EncodeGraph(sink).value();

@@ -1,5 +1,5 @@
-// What most tests with files and other processes need: a folder that goes with the test, and a
-// patient wait.
+// Common helpers of tests with files and processes: a folder that is removed with the test, and a
+// wait with a generous limit.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ class TempFolder {
   std::string path_;
 };
 
-// Waits for `condition`; false after `seconds`, which is for a machine that is very busy.
+// Waits for `condition`; false after `seconds`, chosen for a very busy machine.
 inline bool Eventually(const std::function<bool()>& condition, int seconds = 30) {
   auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
   while (!condition()) {

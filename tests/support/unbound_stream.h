@@ -1,5 +1,5 @@
-// A server's stream that no call is bound to: takes what is sent, writes nothing, and never ends.
-// For the code between two streams, without a network.
+// A server's stream without a call: accepts frames, writes nothing, and never ends. Tests the code
+// between two streams without a network.
 #pragma once
 
 #include <utility>

@@ -1,5 +1,5 @@
-// What passes between a compile box and whoever asks it (proto/compiler.proto), from and to the
-// types of kernel_compiler.h. Objects on disk are written in the same words. Threads: pure.
+// Converts the messages of a compile box (proto/compiler.proto) from and to the types of
+// kernel_compiler.h. Objects on disk use the same format. Threads: pure.
 #pragma once
 
 #include <span>

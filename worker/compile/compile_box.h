@@ -24,8 +24,8 @@ int CompileBoxMain();
 struct CompileBoxOptions {
   std::string program;           // empty: "outboard-compiler" beside this program
   Target target = HostTarget();  // to compile for
-  // For one kernel; a batch has a fifth of that more for each other. LLVM takes milliseconds; what
-  // takes longer than this will not end in time for anybody.
+  // For one kernel; each further kernel of a batch adds a fifth of it. LLVM normally takes
+  // milliseconds.
   std::chrono::milliseconds deadline{20000};
 };
 
@@ -35,9 +35,9 @@ class CompileBox final : public KernelCompiler {
  public:
   explicit CompileBox(CompileBoxOptions options = {});
 
-  // A box that ends or does not answer in time costs the kernel that did it: RESOURCE_EXHAUSTED,
-  // remembered, so that the same kernel is not tried again. UNAVAILABLE where no box can be
-  // started.
+  // If a box crashes or misses its deadline, the kernel that caused it fails with
+  // RESOURCE_EXHAUSTED, which is remembered, so that the kernel is not tried again. UNAVAILABLE if
+  // no box can be started.
   std::vector<absl::StatusOr<CompiledKernel>> Compile(
       std::span<const KernelSource> kernels) override;
 

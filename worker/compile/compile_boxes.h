@@ -3,8 +3,7 @@
 // but itself.
 //
 //   idle --a kernel is sent--> busy --its reply--> idle
-//                               +--crash, deadline, preempt--> killed; started anew when next
-//                               needed
+//                               +--crash, deadline, preempt--> killed; restarted when needed
 #pragma once
 
 #include <chrono>
@@ -22,8 +21,8 @@ struct CompileBoxesOptions {
   Target target = HostTarget();
   int count = 0;                             // boxes; 0: one a processor
   std::chrono::milliseconds deadline{5000};  // of one kernel; a start of its box is part of it
-  // Where it is no -1: what is not compiled when this descriptor becomes readable is given up at
-  // once, for somebody knocks who must not wait.
+  // If not -1: when this descriptor becomes readable, compilations in flight are cancelled at once,
+  // since a Run preempts them.
   int knock_fd = -1;
 };
 
@@ -33,7 +32,7 @@ class CompileBoxes final : public KernelCompiler {
   explicit CompileBoxes(CompileBoxesOptions options = {});
 
   // Errors, besides the compiler's: RESOURCE_EXHAUSTED  the kernel brought its box down, or took
-  // longer than the deadline; UNAVAILABLE  no box can be started; CANCELLED  somebody has preempted
+  // longer than the deadline; UNAVAILABLE  no box can be started; CANCELLED  preempted by knock_fd
   std::vector<absl::StatusOr<CompiledKernel>> Compile(
       std::span<const KernelSource> kernels) override;
 

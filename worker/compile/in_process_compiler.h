@@ -1,5 +1,5 @@
-// Kernels compiled in the calling process: the compile box's inside, and a way to do without one in
-// tests and benchmarks.
+// Compiles kernels in the calling process: used inside a compile box, and instead of one in tests
+// and benchmarks.
 #pragma once
 
 #include "compiler/compile.h"

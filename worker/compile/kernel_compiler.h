@@ -14,7 +14,7 @@
 
 namespace outboard::worker {
 
-// What a compiler must know of the device that a kernel is for.
+// The properties of a device that affect code generation.
 struct KernelTarget {
   CompiledKernel::Form form = CompiledKernel::Form::kElfX86;
   // Of devices that run blocks of threads.

@@ -7,8 +7,8 @@
 // format is as good as absent and is removed. Files appear whole (written aside, then renamed), so
 // that processes may share a folder and die at any moment.
 //
-// What is here is run by whoever reads it: a folder belongs to one user and to tenants that trust
-// each other.
+// Processes that read the cache execute its contents: a folder belongs to one user, and to tenants
+// that trust each other.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// VIZ=1: a file of everything that rules did in this process, for `outboard viz` (docs/viz.md says
-// what is in it).
+// VIZ=1: writes a log of all rule applications in this process, for `outboard viz` (format:
+// docs/viz.md). NewestLog fails with NOT_FOUND.
 //
 // A file is at most `bytes_max` long: what comes after is left out, and its last line says so. A
 // folder keeps the newest kLogsMax files. Only graphs are written: no values, no names but those of

@@ -1,6 +1,6 @@
-// The engine that compiles: graph -> schedule -> kernels -> objects -> calls. A graph's plan is
-// kept under its id and which of its inputs are donated, whatever its VARs are bound to; a kernel's
-// loaded object under the kernel's own id, so that graphs share what they have in common.
+// The compiling engine: graph -> schedule -> kernels -> objects -> calls. Execution plans are
+// cached by graph id and set of donated inputs, independent of the bindings of VARs; loaded kernels
+// by kernel id, so that graphs share equal kernels.
 #pragma once
 
 #include <memory>
@@ -13,18 +13,18 @@
 namespace outboard::worker {
 
 struct CompiledEngineOptions {
-  int debug = 0;                 // DEBUG: 2 a line a kernel, 3 the schedule, 4 the kernels
-  TuningStore* store = nullptr;  // what was measured of kernels; outlives the engine; may be none
-  KernelCompiler* candidates = nullptr;  // compiles those of searches; nullptr: the engine's own
-  // Compiles what is switched in in idle time, and gives up (CANCELLED) when somebody waits;
-  // nullptr: nothing is switched in.
+  int debug = 0;                 // DEBUG: 2 a line per kernel, 3 the schedule, 4 the kernels
+  TuningStore* store = nullptr;  // measurements of kernels; outlives the engine; may be nullptr
+  KernelCompiler* candidates = nullptr;  // compiler for searches; nullptr: the engine's own
+  // Compiles better versions of kernels in idle time, and gives up (CANCELLED) when a Run arrives;
+  // nullptr: kernels are not replaced.
   KernelCompiler* idle_compiler = nullptr;
-  int beam = 0;                  // BEAM: width of the search for kernels that had none so wide
-  bool flash = false;            // FLASH: as schedule::ScheduleOptions says
-  Target target = HostTarget();  // what `compiler` compiles for
+  int beam = 0;                  // BEAM: search width, for kernels not yet searched at it
+  bool flash = false;            // FLASH: see schedule::ScheduleOptions
+  Target target = HostTarget();  // of `compiler`
 };
 
-// `compiler`, and what the options name, outlive the engine.
+// `compiler` and all pointers in `options` outlive the engine.
 std::unique_ptr<Engine> MakeCompiledEngine(KernelCompiler* compiler,
                                            std::unique_ptr<runtime::Device> device,
                                            const CompiledEngineOptions& options);

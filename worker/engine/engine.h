@@ -1,5 +1,5 @@
-// What an executor runs graphs on. Two of them: the compiled one, and the reference interpreter
-// (REF=1).
+// Engines run graphs in an executor. There are two: the compiling one (compiled_engine.h), and the
+// reference interpreter (REF=1).
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@
 
 namespace outboard::worker {
 
-// A value of a session, on the device: row-major and contiguous. Never changed once it is made, as
-// far as anybody can see: an engine writes over one that was given up and that nobody else holds.
+// A value of a session, on the device: row-major and contiguous. Immutable as far as any holder can
+// observe: an engine overwrites only a donated array without other references.
 struct DeviceArray {
   DType dtype;
   std::vector<int64_t> dims;
@@ -35,7 +35,7 @@ using DeviceArrayPtr = std::shared_ptr<const DeviceArray>;
 struct EngineStats {
   uint64_t device_time_us = 0;  // spent in kernels
   uint64_t kernels_launched = 0;
-  uint64_t plans_made = 0;  // graphs that were scheduled and compiled, once for all their bindings
+  uint64_t plans_made = 0;  // graphs scheduled and compiled, once for all bindings
 };
 
 struct Repeat;
@@ -46,62 +46,63 @@ class Engine {
   explicit Engine(std::unique_ptr<runtime::Device> device) : device_(std::move(device)) {}
   virtual ~Engine() = default;
 
-  // Uninitialised memory for a value that the caller fills whole.
+  // Returns an uninitialised array, which the caller fills completely.
   // Errors: RESOURCE_EXHAUSTED  over the session's memory
   absl::StatusOr<std::shared_ptr<DeviceArray>> NewArray(DType dtype, std::vector<int64_t> dims);
 
-  // Memory for bytes that become an array later. Errors as above.
+  // Returns memory for bytes that become an array later. Errors as above.
   absl::StatusOr<runtime::DeviceBuffer> NewBuffer(int64_t bytes) {
     return device_->Allocate(bytes);
   }
 
-  // A blob that is in this file, as memory for an array; see runtime::Device::MapFile.
+  // Returns the blob in this file as memory for an array; see runtime::Device::MapFile.
   absl::StatusOr<runtime::DeviceBuffer> MapFile(const std::string& path, int64_t bytes) {
     return device_->MapFile(path, bytes);
   }
 
-  // Where the arrays are.
+  // The device that holds the arrays.
   runtime::Device& device() const { return *device_; }
 
   // Evaluates `sink` (verified, of tensor level) on `inputs`, in the order of its PARAM slots;
-  // results in the order of its sources. `id` is the graph's and stands for it in caches. `donated`
-  // are slots of inputs that nobody will ask for again, whatever becomes of the Run: a result may
-  // be made in the memory of one, if `inputs` holds the last reference to it. Results have the same
-  // bits with and without donations.
-  // Errors: INVALID_ARGUMENT    inputs or bindings that do not fit the graph
+  // returns the results in the order of its sources. `id` is the graph's id, the key of caches.
+  // `donated` are slots of inputs that no later item reads, even if the Run fails: a result may be
+  // written into the memory of one if `inputs` holds the last reference to it. Results have the
+  // same bits with and without donations.
+  // Errors: INVALID_ARGUMENT    inputs or bindings do not fit the graph
   //         RESOURCE_EXHAUSTED  memory, or a limit of the compiler, named
-  //         UNIMPLEMENTED       what this engine has no code for
+  //         UNIMPLEMENTED       not supported by this engine
   virtual absl::StatusOr<std::vector<DeviceArrayPtr>> Run(
       const GraphId& id, const UOp* sink, std::vector<DeviceArrayPtr> inputs,
       std::span<const Binding> bindings, std::span<const int64_t> donated = {}) = 0;
 
-  // The same many times over, as repeat.h says, whose errors join those above. A carried input may
-  // be written over as a donated one may. `on_repetition` is called after each, so that somebody
-  // can see that there is progress.
+  // As Run, several times over; see repeat.h, also for further errors. A carried input may be
+  // overwritten like a donated one. Calls `on_repetition` after each repetition, to report
+  // progress.
   virtual absl::StatusOr<std::vector<DeviceArrayPtr>> RunRepeated(
       const GraphId& id, const UOp* sink, std::vector<DeviceArrayPtr> inputs,
       std::span<const Binding> bindings, const Repeat& repeat,
       const std::function<void()>& on_repetition);
 
-  // Versions of kernels that came into use since the last call: made for a Run, or switched in
-  // between two.
+  // Returns the kernel versions that came into use since the last call: compiled for a Run, or
+  // replaced between two.
   virtual std::vector<KernelVersion> TakeVersions() { return {}; }
-  // Replay: from the next Run on the kernel is used in this version, whatever a store knows. One
-  // that cannot be compiled is as if nothing was said of it.
+  // For a replay: uses the kernel in this version from the next Run on, regardless of the tuning
+  // store. Has no effect if that version cannot be compiled.
   virtual void Pin(const KernelVersion& version) {}
 
-  // What there is to do while nobody waits for a Run: telling the kernel store what the kernels
-  // cost, and switching in better versions of them that it knows of. Both come to an end at once
-  // when `preempted` says that somebody waits, and go on where they were with the next call.
+  // Work for idle time: TellCosts reports the costs of kernels to the tuning store;
+  // UseBetterKernels replaces kernels by better versions from the store. Both return at once when
+  // `preempted` returns true, and the next call continues from there.
   virtual void TellCosts(const std::function<bool()>& preempted) {}
   virtual void UseBetterKernels(const std::function<bool()>& preempted) {}
 
-  // What takes time is told to it from now on; nullptr: to nobody. Outlives its use.
+  // Records time spans in `trace` from now on; nullptr: records none. `trace` must stay alive until
+  // it is replaced.
   void SetTrace(ExecutorTrace* trace) { trace_ = trace; }
 
-  virtual std::string kind() const = 0;  // that of the device, or "ref"
+  virtual std::string kind() const = 0;  // the device's kind, or "ref"
   const EngineStats& stats() const { return stats_; }
-  // Only ever lower: what a session may have of the device.
+  // Lowers the session's limit of device memory; a higher limit has no effect.
   void LimitMemory(int64_t bytes) { device_->LimitMemory(bytes); }
   int64_t memory_bytes_max() const { return device_->memory_bytes_max(); }
 
@@ -113,12 +114,14 @@ class Engine {
   std::unique_ptr<runtime::Device> device_;
 };
 
-// Whether an array of this kind has so many bytes.
-// Errors: INVALID_ARGUMENT    it has not
-//         RESOURCE_EXHAUSTED  no array has so many
+// Checks that an array of this type and shape has `bytes` bytes.
+// Errors: INVALID_ARGUMENT    it has another size
+//         RESOURCE_EXHAUSTED  more than any array may have
 absl::Status CheckBytes(DType dtype, const std::vector<int64_t>& dims, int64_t bytes);
 
-// Whether each VAR of `sink` has a value in its range, and `inputs` are what its PARAMs are then.
+// Checks that each VAR of `sink` is bound to a value in its range, and that `inputs` have the types
+// and shapes of its PARAMs under these bindings.
+// Errors: INVALID_ARGUMENT
 absl::Status CheckInputs(const UOp* sink, std::span<const DeviceArrayPtr> inputs,
                          std::span<const Binding> bindings);
 

@@ -1,4 +1,4 @@
-// REF=1: the reference interpreter in an executor's place of a compiler.
+// REF=1: an engine that evaluates graphs with the reference interpreter instead of compiling them.
 #include <chrono>
 
 #include "base/check.h"

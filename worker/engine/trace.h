@@ -1,9 +1,9 @@
-// What took how long in an executor, for a client that asked for a trace (Open.trace): spans
-// collect here until the next Done takes them along. There is none where nobody asked, so that a
-// session without a trace pays for a comparison with nullptr.
+// Collects the executor's time spans, for a client that asked for a trace (Open.trace); they are
+// sent with the next Done. Without a trace there is no ExecutorTrace, and the cost is a comparison
+// with nullptr.
 //
-// Bounded: what finds no room is counted, and the count goes with the next Done. The clock is the
-// caller's, monotonic, in nanoseconds: cores have none. Threads: one.
+// Bounded: spans over the limit are dropped and counted, and the count goes with the next Done. The
+// clock is the caller's, monotonic, in nanoseconds, since cores have no clock. Threads: one.
 #pragma once
 
 #include <cstdint>
@@ -20,27 +20,27 @@ namespace outboard::worker {
 class ExecutorTrace {
  public:
   using NowNs = std::function<uint64_t()>;
-  // A Done of so many spans is well below wire::kFrameBytesMax.
+  // A Done with kSpansMax spans is well below wire::kFrameBytesMax.
   static constexpr size_t kSpansMax = 2048;
   static constexpr size_t kTextBytesMax = 160;  // of a name or a detail; the rest is cut off
 
   explicit ExecutorTrace(NowNs now) : now_(std::move(now)) {}
 
   uint64_t Now() const { return now_(); }
-  // A frame has come; `seq` is the last of its items', 0 if it has none with one.
+  // A frame has arrived; `seq` is that of its last item, 0 if no item has one.
   void FrameCame(uint64_t seq);
-  // The item that what follows belongs to; 0: none.
+  // Sets the item that the following spans belong to; 0: none.
   void SetItem(uint64_t seq) { item_ = seq; }
 
-  // From begin_ns to now.
+  // Adds a span from begin_ns to now.
   void Add(std::string_view name, uint64_t begin_ns, std::string_view detail = {});
-  // A launch of a kernel, named as KernelInUse does: "out 128x64 loop 25 reads in0 in1 writes t2".
-  // The loops name the span, the rest is detail; that and its speed are worked out when a Done
-  // takes it, so that little of it lies between two kernels.
+  // Adds a launch of a kernel, named as in KernelInUse: "out 128x64 loop 25 reads in0 in1 writes
+  // t2". The loops become the span's name, the rest its detail; formatting is deferred until Take,
+  // to add little time between two kernels.
   void AddKernel(const std::string& name, const std::string& opts, uint64_t begin_ns, int64_t flops,
                  int64_t bytes);
 
-  // Half of the room is taken: a Done should go now.
+  // True if the buffer is half full: a Done should be sent now.
   bool wants_done() const { return spans_.size() >= kSpansMax / 2; }
   void Take(proto::Done& done);
 
@@ -59,7 +59,7 @@ class ExecutorTrace {
   uint64_t dropped_ = 0;
 };
 
-// A span from here to the end of its life; of no trace: nothing.
+// Adds a span from construction to destruction. Does nothing if `trace` is nullptr.
 class TraceSpan {
  public:
   TraceSpan(ExecutorTrace* trace, const char* name)

@@ -1,15 +1,15 @@
 // Invariants; those of SessionState's own are stated in session_state.cc
-//   E1  Sequenced items are applied in the order 1, 2, 3 ... each once. What is at or below
-//       applied_seq_ is skipped, a gap ends the session.
+//   E1  Sequenced items are applied in the order 1, 2, 3 ... each once. Items at or below
+//       applied_seq_ are skipped, a gap ends the session.
 //   E2, E3, E7  handles, donations and versions of kernels: session_state.cc
-//   E4  Every value asked for, and every failure, is kept until it is acknowledged, and sent again
-//       after a reconnection.
-//   E5  While the first of waiting_ lacks its graph or blob, nothing behind it is applied.
+//   E4  Every value asked for, and every failure, is retained until it is acknowledged, and sent
+//       again after a reconnection.
+//   E5  While the first of waiting_ lacks its graph or blob, no later item is applied.
 //   E6  Frames of another epoch than the last Open's are dropped.
 //   E8  A snapshot of seq S holds the effect of the items 1 to S and of no others, and every answer
-//       to them that is not acknowledged. durable_seq is told when it is stored, not before. None
-//       is taken while a Save has no answer: what is restored has no Save that nobody is busy with.
-//   E9  An answer to an item up to received_seq_ is not sent again, by a replay either.
+//       to them that is not acknowledged. durable_seq is reported when it is stored, not before. No
+//       snapshot is taken while a Save has no answer: a restored session has no unfinished Save.
+//   E9  An answer to an item up to received_seq_ is not sent again, not even by a replay.
 //
 //   new --Open--> open --Close--> ended
 //    |             |  ^ Open with a higher epoch (resume)

@@ -1,6 +1,6 @@
-// A session's state and the meaning of its items (proto/cloud.proto), without I/O: frames in,
-// frames out. The engine it is given does the computing, in the calling thread. Here is the order
-// of items, epochs and answers; what the items mean to the state is session_state.h.
+// The state machine of a session on a worker (proto/cloud.proto), without I/O: frames in, frames
+// out. The engine computes in the calling thread. This class handles the order of items, epochs and
+// answers; session_state.h applies items to the state.
 #pragma once
 
 #include <atomic>
@@ -30,19 +30,19 @@
 
 namespace outboard::worker {
 
-// Mistakes for the simulator to find (tests/sim); never set elsewhere.
+// Planted bugs that the simulator must find (tests/sim); never set elsewhere.
 struct PlantedBugs {
-  bool ack_before_store = false;  // durable is told when a snapshot is begun
-  bool no_seq_check = false;      // what was applied is applied again
+  bool ack_before_store = false;  // reports a snapshot as durable when it is begun
+  bool no_seq_check = false;      // applies items again that were applied before
 };
 
 struct ExecutorOptions {
   std::string device_name;     // for people
-  std::string hardware_class;  // what tuning is shared by
-  // Replay: the plan_log() of the session whose Runs these are.
+  std::string hardware_class;  // machines that share tuning results
+  // For a replay: the plan_log() of the session that is replayed.
   std::vector<KernelUseRecord> follow;
   PlantedBugs planted;
-  // Waits until whoever was given a PersistRequest has let go of it: called when memory is short.
+  // Waits until the holder of a PersistRequest has released it; called when memory is short.
   std::function<void()> let_go;
   ExecutorTrace::NowNs now_ns;  // for traces that clients ask for; empty: they get none
 };
@@ -52,35 +52,35 @@ class ExecutorCore {
   ExecutorCore(Engine* engine, ExecutorOptions options);
   ~ExecutorCore();
 
-  // Applies a frame. Answers are handed to `send` as they fill up, each at most
-  // wire::kFrameBytesMax, so that values of any size need no memory beside their own.
+  // Applies a frame. Passes answers to `send` as frames fill up, each at most wire::kFrameBytesMax,
+  // so that values of any size need no extra memory.
   using SendFrame = FrameWriter::SendFrame;
   void On(proto::ClientFrame frame, const SendFrame& send);
-  // All answers together.
+  // As above; returns all answers.
   std::vector<proto::ServerFrame> On(proto::ClientFrame frame);
 
-  // ---- blobs, after On or OnBlob
-  // What to get; each is answered by one OnBlob, with the bytes, verified, or why they are not
-  // there.
+  // ---- blobs; call after On or OnBlob
+  // Returns the blobs to fetch. Each is answered by one OnBlob, with the verified bytes or an
+  // error.
   std::vector<BlobWant> TakeBlobWants() { return inbox_.TakeWants(); }
   void OnBlob(const std::string& root, absl::StatusOr<runtime::DeviceBuffer> contents,
               const SendFrame& send);
 
-  // ---- what is to be stored, after On or OnBlob, and at wake_ms(). Times: of one monotonic clock.
-  // One at a time: nullptr until OnStored has answered the last. The last reference is let go of in
-  // this thread.
+  // ---- storing; call after On or OnBlob, and at wake_ms(). Times: of one monotonic clock.
+  // Returns the next request, one at a time: nullptr until OnStored has answered the last. The last
+  // reference must be released in this thread.
   std::shared_ptr<const PersistRequest> TakeStore(int64_t now_ms);
   void OnStored(const proto::Stored& stored, int64_t now_ms, const SendFrame& send);
-  // When there may be something to take that is not there now; nullopt: not before an event.
+  // Returns when TakeStore may have a new request; nullopt: not before the next event.
   std::optional<int64_t> wake_ms() const;
 
-  // After Close, or an error of the session: nothing more is accepted.
+  // True after Close, or an error of the session: no more items are accepted.
   bool ended() const { return ended_; }
-  // Of any thread.
+  // The last applied item. Threads: any.
   uint64_t applied_seq() const { return applied_seq_; }
-  // Items and repetitions; of any thread: a watchdog looks whether it moves.
+  // Items plus repetitions, for a watchdog that checks for progress. Threads: any.
   uint64_t progress() const { return applied_seq_ + state_.repetitions(); }
-  // The kernels in use, and since when (plan_log.h).
+  // The kernels in use, and since which Run (worker/session/kernel_use_log.h).
   const std::vector<KernelUseRecord>& plan_log() const { return state_.plan_log().entries(); }
 
  private:
@@ -98,13 +98,13 @@ class ExecutorCore {
   void EndSession(const absl::Status& status);
   void ApplySave(uint64_t seq, const proto::Save& save);
   void AnswerSave(SaveAnswer answer);
-  // Sends it, and again after a reconnection, until it is acknowledged.
+  // Sends an answer, and again after each reconnection until it is acknowledged.
   void Retain(uint64_t seq, Answer kept);
   void SendKept(uint64_t seq, const Answer& kept);
   void SendValue(uint64_t seq, const Answer& kept);
   void SendDone();
-  // What every Done says. Plan entries that the client does not have go with it, or before it, so
-  // that no value is there whose kernels are not known.
+  // Fills in the fields of every Done. Plan entries that the client does not have go with it, or
+  // before it, so that the client never has a value whose kernels it does not know.
   proto::Done* DoneHeader(proto::ServerItem& item);
   void AddPlan(proto::Done& done);
   void FinishAnswers();
@@ -122,14 +122,14 @@ class ExecutorCore {
   SessionState state_;
   GraphTable graphs_;
   AnswerLog unacknowledged_;
-  uint64_t received_seq_ = 0;  // answers up to here are with the client
+  uint64_t received_seq_ = 0;  // the client has all answers up to this one
   BlobInbox inbox_;
-  std::unique_ptr<Restoration> restoration_;  // while it is under way
+  std::unique_ptr<Restoration> restoration_;  // while it is in progress
   uint64_t restored_us_ = 0, restored_kernels_ = 0;
   SnapshotSchedule schedule_;
   std::deque<std::shared_ptr<PersistRequest>> saves_;  // not taken yet
   uint64_t next_store_ = 1;
-  // The one that was taken and is not answered; its arrays are only the adapter's.
+  // The request that was taken and not answered yet; only the adapter holds its arrays.
   struct Storing {
     uint64_t id, seq, total_bytes;
     bool checkpoint;
@@ -143,7 +143,7 @@ class ExecutorCore {
   std::string needed_;                     // the graph asked for
   std::string needed_blob_;                // or the blob
   FrameWriter out_;
-  std::unique_ptr<ExecutorTrace> trace_;  // where Open asked for it
+  std::unique_ptr<ExecutorTrace> trace_;  // if Open asked for it
 };
 
 }  // namespace outboard::worker

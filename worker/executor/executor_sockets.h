@@ -1,7 +1,7 @@
-// The two sockets of an executor's process. On the control socket the supervisor gives commands
-// (proto/executor.proto); on the data socket, which it hands over with Begin, the session's frames
-// pass, to the gateway itself where that is on this machine. When the data socket breaks the
-// session waits for another Begin; when the control socket breaks the executor ends.
+// The two sockets of an executor's process. The control socket carries commands of the supervisor
+// (proto/executor.proto); the data socket, which Begin passes to the executor, carries the
+// session's frames, directly to the gateway if that is on this machine. When the data socket
+// breaks, the session waits for another Begin; when the control socket breaks, the executor ends.
 #pragma once
 
 #include <chrono>
@@ -14,25 +14,27 @@
 
 namespace outboard::worker {
 
-// Where the data socket is, whichever it is: a number that others may poll.
+// The descriptor of the data socket. Fixed, also when the socket is replaced, so that other code
+// may poll it.
 inline constexpr int kDataSocket = 4;
 
-// Threads: one, but for Tell.
+// Threads: one, except Tell.
 class ExecutorSockets {
  public:
-  // In a child that has its control socket as kChildSocket, before anything else is opened.
+  // Requires the control socket at descriptor kChildSocket; construct before opening other files.
   ExecutorSockets();
 
   enum class Came { kFrame, kCommand, kNothing, kEnd };
-  // What comes first, of both sockets; kNothing after `patience`.
+  // Returns the next message of either socket; kNothing after `patience`.
   Came Next(proto::ClientFrame& frame, proto::NodeCommand& command,
             std::optional<std::chrono::milliseconds> patience);
-  // Whether Next would return something within `patience`.
+  // True if Next would return a message or kEnd within `patience`.
   bool Knocked(std::chrono::milliseconds patience);
 
-  // What cannot be sent is lost, as on any broken connection; the session's resumption sees to it.
+  // Sends a frame. A frame that cannot be sent is lost, as on any broken connection; it is sent
+  // again when the session resumes.
   void Send(const proto::ServerFrame& frame);
-  void Tell(const proto::NodeEvent& event);  // any thread; whole messages
+  void Tell(const proto::NodeEvent& event);  // any thread; messages are not interleaved
 
  private:
   Came ReadCommand(proto::NodeCommand& command);

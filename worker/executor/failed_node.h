@@ -1,4 +1,5 @@
-// Which node of a graph a failure is about, beside the status that says what it is.
+// Attaches to an error status the graph node that caused it, and reads it back.
+// Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +18,9 @@ struct FailedNode {
 
 // `status`, about `node` of the graph under `sink`. Requires a status that is not OK.
 absl::Status AboutNode(absl::Status status, const UOp* sink, const UOp* node);
-// The same of what FailedNodeOf has said.
+// The same for a node that FailedNodeOf returned.
 absl::Status AboutNode(absl::Status status, const FailedNode& node);
-// nullopt for a status that is about no node.
+// Returns nullopt for a status without a node.
 std::optional<FailedNode> FailedNodeOf(const absl::Status& status);
 
 }  // namespace outboard::worker

@@ -1,6 +1,5 @@
 // Packs a session's answers into ServerFrames of one epoch, each at most wire::kFrameBytesMax and
-// wire::kFrameItemsMax, and hands each on as it fills up: a value of any size needs no memory
-// beside its own.
+// wire::kFrameItemsMax, and sends each as it fills up: a value of any size needs no extra memory.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +14,9 @@ class FrameWriter {
  public:
   using SendFrame = std::function<void(proto::ServerFrame)>;
 
-  // Where frames go from now on; nullptr: nowhere, and then nothing may be written.
+  // Sets the receiver of frames; with nullptr, nothing may be written.
   void SetTarget(const SendFrame* send) { send_ = send; }
-  // Of the frames from now on. What was written before goes with the epoch before.
+  // Sets the epoch of later frames. Items written before keep the previous epoch.
   void SetEpoch(uint64_t epoch);
   void Write(proto::ServerItem item);
   void Flush();

@@ -1,11 +1,11 @@
-// Writes what a PersistRequest holds into a folder, each array and the manifest as a file named by
-// the hex of its root, and says what the supervisor is to do with them (StoreBlobs in
-// proto/executor.proto). Hashing and writing have a thread of their own, so that steps go on
-// meanwhile.
+// Writes the contents of a PersistRequest into a folder, each array and the manifest as a file
+// named by the hex of its root, and returns the request to the supervisor (StoreBlobs in
+// proto/executor.proto). Hashing and writing happen on a thread of their own, so that steps
+// continue meanwhile.
 //
-// For a snapshot, an array that was stored before is neither hashed nor written again: Runs make
-// new arrays and never change one. A file is whole once it has its name.
-// Of a request that fails no file stays: a disk that is full has its room back.
+// For a snapshot, an array that was stored before is neither hashed nor written again, since arrays
+// never change. A file is complete once it has its name. All files of a failed request are removed,
+// to free the space of a full disk.
 // Threads: one, the session's. The writing thread downloads arrays and touches no references.
 #pragma once
 
@@ -28,28 +28,28 @@ namespace outboard::worker {
 
 class PersistWriter {
  public:
-  // `folder` exists, and is the supervisor's to empty when it has answered.
+  // `folder` exists; the supervisor removes files from it when it answers.
   explicit PersistWriter(std::string folder);
   ~PersistWriter();
 
-  // When `busy` is false; Take gives the result.
+  // Starts writing; requires that `busy` is false. Take returns the result.
   void Write(std::shared_ptr<const PersistRequest> request);
   bool busy() const { return request_ != nullptr; }
-  // What was written, once; nullopt: nothing yet. The arrays are held no longer.
-  // Errors: RESOURCE_EXHAUSTED  no room, or another error of the file system, by its number
+  // Returns the result, once, and releases the arrays; nullopt: not done yet.
+  // Errors: RESOURCE_EXHAUSTED  disk full, or another error of the file system, by its number
   struct Written {
     uint64_t id;  // of the request
     absl::StatusOr<proto::StoreBlobs> blobs;
   };
   std::optional<Written> Take();
-  // Waits until the arrays need not be held, and holds them no longer.
+  // Waits until the arrays are no longer needed, and releases them.
   void LetGo();
-  // The supervisor's answer to what Take gave last.
+  // Handles the supervisor's answer to the last result of Take.
   void Stored(const proto::Stored& stored);
 
  private:
   struct Known {
-    std::weak_ptr<const DeviceArray> array;  // keeps its address from being another's
+    std::weak_ptr<const DeviceArray> array;  // keeps the address from being reused
     std::string root;
   };
 

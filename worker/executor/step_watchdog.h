@@ -1,10 +1,10 @@
-// Ends this process when a step runs for too long: a kernel cannot be told to stop, so the process
-// that runs it is, and with it the session that asked for it. Others have processes of their own.
+// Ends this process when a step runs for too long: a running kernel cannot be cancelled, so its
+// process ends, and its session with it. Other sessions have processes of their own.
 //
-// A step is too long when the count of what is done (items, and repetitions of a repeated one) has
-// not moved for `limit` though a frame is being worked on. Compiling counts.
+// A step is too long if the progress count (items, and repetitions of a repeated item) has not
+// changed for `limit` while a frame is being processed. Compile time counts.
 //
-// Threads: Working from one thread; a thread of the watchdog's own looks on and calls _exit with
+// Threads: Working from one thread; the watchdog's own thread checks progress and calls _exit with
 // kExitStepTooLong, which the supervisor translates into DEADLINE_EXCEEDED.
 #pragma once
 
@@ -25,7 +25,7 @@ class StepWatchdog {
   StepWatchdog(std::chrono::milliseconds limit, std::function<uint64_t()> progress);
   ~StepWatchdog();
 
-  bool Working(bool working);  // whether it was
+  bool Working(bool working);  // returns the previous value
 
  private:
   void Watch();
@@ -35,7 +35,7 @@ class StepWatchdog {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool working_ = false, stopping_ = false;
-  uint64_t spells_ = 0;  // of work begun: two short ones are not a long one
+  uint64_t spells_ = 0;  // periods of work begun, so that two short ones do not count as a long one
   std::thread thread_;
 };
 

@@ -1,6 +1,5 @@
-// What an executor's core wants of the supervisor, over the control socket (proto/executor.proto):
-// blobs for the session, and blobs of the session to be stored. The adapter between the core's
-// actions and files.
+// Sends the requests of an executor's core to the supervisor, over the control socket
+// (proto/executor.proto): blobs to fetch, and blobs to store. Adapts the core's actions to files.
 //
 // Threads: one, the session's.
 #pragma once
@@ -25,19 +24,20 @@ class SupervisorClient {
 
   void OnCommand(const proto::NodeCommand& command, ExecutorCore& core, Engine& engine,
                  const ExecutorCore::SendFrame& send);
-  // After whatever has happened to the core, and when `patience` is over.
+  // Carries out the core's pending requests. Call after every event of the core, and when
+  // `patience` has passed.
   void Turn(ExecutorCore& core, const ExecutorCore::SendFrame& send);
-  // How long Turn can wait; nullopt: until something happens.
+  // Returns how long Turn need not be called; nullopt: until the next event.
   std::optional<std::chrono::milliseconds> patience(const ExecutorCore& core) const;
-  // See ExecutorOptions.
+  // As ExecutorOptions::let_go.
   void LetGo();
 
  private:
   void Stored(const proto::Stored& stored, ExecutorCore& core, const ExecutorCore::SendFrame& send);
 
   const Tell tell_;
-  std::unique_ptr<PersistWriter> writer_;  // since Begin has named a folder
-  std::string trouble_;                    // why nothing is stored, as said on stderr
+  std::unique_ptr<PersistWriter> writer_;  // created when Begin names a folder
+  std::string trouble_;                    // the storage error last printed on stderr
 };
 
 }  // namespace outboard::worker

@@ -1,15 +1,16 @@
-// Blobs on this machine's disk, for executors to map: by root, the least recently used go first.
+// A cache of blobs on this machine's disk, for executors to map: by root, with eviction of the
+// least recently used.
 //
-//   <folder>/<boot id>/<hex of the root>       whole and verified
-//   <folder>/<boot id>/process-XXXXXX/         of one process: what it is pulling, and folder()
+//   <folder>/<boot id>/<hex of the root>       complete and verified
+//   <folder>/<boot id>/process-XXXXXX/         of one process: downloads in flight, and folder()
 //
-// A file appears by rename once all of its chunks were verified. It is not synced, so only what was
-// written since the machine was started is believed: other boots' folders are removed. Several
-// processes may share a folder, also of several containers: each holds a lock on its own (flock),
-// and what nobody holds was left by one that is gone, and is removed. A file is handed out as a
-// name of its own, so that it stays for who has it when it goes from here.
+// A file appears by rename once all of its chunks are verified. Files are not synced to disk, so
+// only those written since the machine booted are trusted: folders of other boots are removed.
+// Several processes may share a folder, even across containers: each holds a lock (flock) on its
+// process folder, and unlocked process folders, left by dead processes, are removed. Get hands out
+// a hard link, so an evicted file stays available to its users.
 //
-// Who may see which blob is not known here: ask before Get. Threads: any.
+// The cache does not check access rights: the caller does, before Get. Threads: any.
 #pragma once
 
 #include <condition_variable>
@@ -28,32 +29,33 @@ namespace outboard::worker {
 
 class BlobCache {
  public:
-  // bytes_max: 0 for half of what the disk has free. `folder` is made; it is the cache's own, but
-  // what is not named like a boot's is let alone.
-  // Errors: UNAVAILABLE  the folder cannot be made, or is another user's
+  // bytes_max: 0 for half of the free disk space. Creates `folder`, which the cache owns, except
+  // that it does not touch entries that are not named like a boot id.
+  // Errors: UNAVAILABLE  the folder cannot be created, or belongs to another user
   static absl::StatusOr<std::unique_ptr<BlobCache>> Open(const std::string& folder,
                                                          uint64_t bytes_max);
 
-  // In OUTBOARD_BLOB_CACHE, "outboard-blobs"; else a folder among this user's caches, else one
-  // among the machine's temporary files; OUTBOARD_BLOB_CACHE_BYTES.
+  // Opens "outboard-blobs" in OUTBOARD_BLOB_CACHE, else in this user's cache folder, else among
+  // the machine's temporary files. Size limit: OUTBOARD_BLOB_CACHE_BYTES.
   static absl::StatusOr<std::unique_ptr<BlobCache>> OpenDefault();
 
   ~BlobCache();  // removes folder()
   BlobCache(const BlobCache&) = delete;
   BlobCache& operator=(const BlobCache&) = delete;
 
-  // Makes `own`, a path on the same disk that is not there, a hard link to the blob's file, which
-  // is not to be written to. Where it is not here, `pull` writes it, verified, into the open file
-  // it is given; of several who want the same blob at once one pulls and the others wait.
-  // Errors: RESOURCE_EXHAUSTED  larger than all that may be kept; UNAVAILABLE  the disk refuses;
-  //         what `pull` returns
+  // Creates `own`, a new path on the same disk, as a hard link to the blob's file, which must not
+  // be written to. If the blob is not cached, `pull` writes it, verified, into the open file `fd`.
+  // Of several concurrent calls for the same blob one pulls and the others wait.
+  // Errors: RESOURCE_EXHAUSTED  larger than the whole cache
+  //         UNAVAILABLE         the disk failed
+  //         and those of `pull`
   absl::Status Get(const wire::Hash& root, uint64_t size_bytes, const std::string& own,
                    const std::function<absl::Status(int fd)>& pull);
-  // A folder for files that end with this process's need of them; on the same disk.
+  // A folder for temporary files of this process; on the same disk.
   const std::string& folder() const { return process_folder_; }
 
  private:
-  // lock: the open process_folder, held.
+  // lock: a descriptor of process_folder that holds the flock.
   BlobCache(std::string folder, std::string process_folder, int lock, uint64_t bytes_max)
       : folder_(std::move(folder)),
         process_folder_(std::move(process_folder)),

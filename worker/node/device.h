@@ -1,4 +1,5 @@
-// What this machine is, in words for people and for whoever shares its tuning. Threads: any.
+// Describes this machine: a name for people, and the hardware class for which tuning results are
+// valid. Threads: any.
 #pragma once
 
 #include <string>

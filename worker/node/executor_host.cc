@@ -1,8 +1,8 @@
 // Invariants
-//   R1  on_end is called once, when the executor has been reaped; nothing of the session is told
-//       after it.
-//   R2  What the executor wrote before its end reaches the gateway.
-//   R3  Messages on the control socket are whole: one writer at a time.
+//   R1  on_end is called once, when the executor has been reaped; nothing about the session is
+//       reported after it.
+//   R2  All frames that the executor wrote before its end reach the gateway.
+//   R3  Messages on the control socket are not interleaved: one writer at a time.
 #include "worker/node/executor_host.h"
 
 #include <fcntl.h>

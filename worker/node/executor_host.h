@@ -1,12 +1,12 @@
-// One session on a worker: its executor, the control socket to it, and how its frames get to the
-// gateway. A gateway on this machine is connected to the executor itself; otherwise two threads
-// here pass the frames between a gRPC stream and the executor's data socket.
+// One session on a worker: its executor, the control socket to it, and its connection to the
+// gateway. If the gateway is on this machine, the executor is connected to it directly; otherwise
+// two threads of this process pass frames between a gRPC stream and the executor's data socket.
 //
-//   gateway <------unix socket-------> executor       the gateway's local_attach.h
-//   gateway <--Attach--> this process <--> executor   from afar
+//   gateway <------unix socket-------> executor       gateway/streams/local_attach.h
+//   gateway <--Attach--> this process <--> executor   on another machine
 //
-// Frames are not looked at. When the way to the gateway breaks the executor keeps its state and
-// waits; Attach makes another.
+// Frames are not inspected. When the connection to the gateway breaks, the executor keeps its state
+// and waits; Attach connects it again.
 #pragma once
 
 #include <functional>
@@ -29,12 +29,12 @@ struct ExecutorHostOptions {
   std::string fleet_token;
   BlobCache* blob_cache = nullptr;
   std::vector<std::shared_ptr<grpc::Channel>> bulk;  // to the gateway, for blobs
-  IdleSearcher* searcher = nullptr;                  // told when the session works; may be nullptr
-  // Called once, from a thread of the relay's: how the session ended.
+  IdleSearcher* searcher = nullptr;                  // notified of items; may be nullptr
+  // Called once, from a thread of the host, with the status that the session ended with.
   std::function<void(absl::Status)> on_end;
 };
 
-// Threads: any but for Attach, which is the owner's, as the destructor is.
+// Threads: any, except Attach and the destructor, which only the owner calls.
 class ExecutorHost {
  public:
   ExecutorHost(ExecutorHostOptions options, ChildProcess executor);
@@ -42,9 +42,10 @@ class ExecutorHost {
   ExecutorHost(const ExecutorHost&) = delete;
   ExecutorHost& operator=(const ExecutorHost&) = delete;
 
-  // A way to the gateway, in the place of any before. `local_socket` is Welcome's.
+  // Connects to the gateway, replacing any previous connection. `local_socket` is the one of
+  // Welcome.
   void Attach(proto::Fleet::Stub& fleet, const std::string& local_socket);
-  // Lets go of the executor, which ends.
+  // Closes the executor's control socket, which ends the executor.
   void End();
 
   const proto::Assign& assign() const;

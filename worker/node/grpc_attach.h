@@ -1,4 +1,5 @@
-// Frames between a socket and a Fleet.Attach stream, by two threads, until either ends.
+// Passes frames between an executor's data socket and a Fleet.Attach stream, with one thread per
+// direction, until either side ends.
 #pragma once
 
 #include <memory>
@@ -13,14 +14,14 @@ namespace outboard::worker {
 
 class GrpcAttach {
  public:
-  // `fd` becomes ours.
+  // Takes ownership of `fd`.
   GrpcAttach(proto::Fleet::Stub& fleet, const proto::Assign& assign, const std::string& fleet_token,
              int fd);
   ~GrpcAttach();  // breaks both sides
   GrpcAttach(const GrpcAttach&) = delete;
   GrpcAttach& operator=(const GrpcAttach&) = delete;
 
-  // After the other end of the socket has closed: what it had written before is on its way.
+  // Call after the other end of the socket has closed; forwards the frames it wrote before that.
   void Finish();
   void Cancel() { context_.TryCancel(); }  // any thread
 
@@ -34,7 +35,7 @@ class GrpcAttach {
   std::thread up_, down_;
 };
 
-// What lets a worker act for a session.
+// Returns the gRPC metadata that authorises a worker to act for a session.
 std::vector<std::pair<std::string, std::string>> SessionMetadata(const proto::Assign& assign,
                                                                  const std::string& fleet_token);
 

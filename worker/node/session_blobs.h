@@ -1,10 +1,10 @@
-// The blobs of one session: gets those that its executor wants onto this machine's disk, and
-// uploads those that it stores (proto/executor.proto), both in the session's name, so that a
-// tenant's session sees its tenant's blobs only.
+// The blobs of one session: downloads the blobs that its executor requests to this machine's disk,
+// and uploads those that it stores (proto/executor.proto). Both use the session's credentials, so a
+// session can reach only the blobs of its tenant.
 //
-// What is wanted is asked for at the gateway each time, also where it is here already: whether the
-// tenant has it is the gateway's to say. Threads: calls return at once; the work is done on a few
-// threads of its own, and answered from them.
+// Every request is checked with the gateway, even if the blob is cached here: only the gateway
+// knows whether the tenant has it. Threads: calls return at once; a few threads of this class do
+// the work and call `answer`.
 #pragma once
 
 #include <atomic>
@@ -35,16 +35,16 @@ struct SessionBlobsOptions {
 class SessionBlobs {
  public:
   explicit SessionBlobs(SessionBlobsOptions options);
-  ~SessionBlobs();  // cancels what is under way and removes store_folder()
+  ~SessionBlobs();  // cancels transfers in flight and removes store_folder()
   SessionBlobs(const SessionBlobs&) = delete;
   SessionBlobs& operator=(const SessionBlobs&) = delete;
 
   void Want(const proto::WantBlob& want);
   void Store(const proto::StoreBlobs& store);
-  // Where the executor writes what is to be stored, and finds what was pulled: each want a file of
-  // its own, which no other pull's need of room takes away.
+  // The folder where the executor writes blobs to be stored, and finds downloaded ones. Each Want
+  // gets a file of its own, which is not evicted to free space for other downloads.
   const std::string& store_folder() const { return store_folder_; }
-  // Whatever is under way ends soon; no more is begun.
+  // Ends transfers in flight soon; no new one starts.
   void Cancel();
 
  private:
@@ -60,7 +60,7 @@ class SessionBlobs {
   const SessionBlobsOptions options_;
   wire::BlobConnections connections_;
   std::string store_folder_;
-  std::atomic<uint64_t> pulled_{0};  // names the next
+  std::atomic<uint64_t> pulled_{0};  // count of downloads; names the next file
   std::atomic<bool> cancelled_{false};
   std::mutex mutex_;
   std::condition_variable wake_;

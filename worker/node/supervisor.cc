@@ -1,15 +1,16 @@
 // Invariants
-//   V1  A session has one executor and one way to the gateway (session_relay.h); SessionEnded tells
-//       how it ended.
+//   V1  A session has one executor and one connection to the gateway (executor_host.h);
+//       SessionEnded reports how it ended.
 //   V2  Executors are started by the thread of Run only (they end with it), and reaped by their
 //       session's thread.
 //   V3  When Join breaks, or its heartbeats are not acknowledged for lease_ttl_ms, the executors
 //       keep their state and Register names them. Those that Welcome does not name end, and so do
-//       all after kOrphanMost without a gateway. Meanwhile another executor may have been given the
-//       session: which of two is its own is known by the attach token, and only that one is heard.
+//       all after kOrphanMost without a gateway. Meanwhile the session may have been given another
+//       executor: the attach token tells the two apart, and only the session's own is accepted.
 //
-//   session:  Assign --start--> running --Join breaks--> orphaned --Welcome names it, Attach-->
-//             running running --the executor ends | ReleaseSession--> ended
+//   session:  Assign --start--> running --Join breaks--> orphaned
+//             orphaned --Welcome names it, Attach--> running
+//             running --the executor ends | ReleaseSession--> ended
 //             orphaned --Welcome does not name it | kOrphanMost--> ended
 #include "worker/node/supervisor.h"
 

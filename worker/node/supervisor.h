@@ -1,13 +1,13 @@
 // A worker's supervisor: joins a gateway, starts an executor for each session that is assigned to
 // it, and connects the two.
 //
-//   gateway --Join------> commands  (assign, release)    one control stream, dialled again when
-//                                                        it breaks; executors stay meanwhile
+//   gateway --Join------> commands  (assign, release)    one control stream, reconnected when it
+//                                                        breaks; executors stay meanwhile
 //           <--events---            (register, heartbeat, session ended)
-//   gateway <--frames---> executor                       one a session (session_relay.h)
+//   gateway <--frames---> executor                       one per session (executor_host.h)
 //
-// One executor is kept started ahead, with its compile box warm, so that a session opens at once.
-// Executors end with this process, whatever ends it.
+// One spare executor is always running, with its compile box warm, so that a session opens at once.
+// Executors end with this process, even if it crashes.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -23,16 +23,17 @@ namespace outboard::worker {
 
 struct SupervisorOptions {
   std::shared_ptr<grpc::Channel> gateway;
-  // More connections to it, for blobs; empty: `gateway` serves.
+  // More connections to the gateway, for blobs; empty: uses `gateway`.
   std::vector<std::shared_ptr<grpc::Channel>> bulk = {};
   std::string name;         // for people; empty: the host's name
   std::string fleet_token;  // sent as "authorization: Bearer ..." if not empty
   std::vector<std::string>
       executor;  // command line of an executor; empty: this program with "executor"
-  // Command line of a search process (search_main.h), for idle time; empty: nothing is searched.
+  // Command line of a search process (worker/tuning/search_main.h), for idle time; empty: no
+  // search.
   std::vector<std::string> search;
   int devices = 1;  // sessions at a time
-  // Of one session; an Assign may say less. 0: runtime::DefaultMemoryBytesMax, divided by devices.
+  // Of one session; an Assign may lower it. 0: runtime::DefaultMemoryBytesMax, divided by devices.
   int64_t memory_bytes_max = 0;
 };
 
@@ -41,9 +42,9 @@ class Supervisor {
   explicit Supervisor(SupervisorOptions options);
   ~Supervisor();
 
-  // Works until Stop: joins, and joins again with growing pauses when the gateway goes away. The
-  // calling thread is the one that starts executors and must stay: they end with it. Errors:
-  // UNAUTHENTICATED, FAILED_PRECONDITION  the gateway refuses this worker for good
+  // Serves until Stop: joins, and rejoins with growing pauses when the gateway is unreachable. The
+  // calling thread starts the executors and must stay alive: they end with it.
+  // Errors: UNAUTHENTICATED, FAILED_PRECONDITION  the gateway refuses this worker permanently
   absl::Status Run();
 
   // Any thread. Takes no new session, ends the executors, and lets Run return.

@@ -1,4 +1,5 @@
-// Children that this process starts and that end with it.
+// Child processes that end with this process. Start fails with UNAVAILABLE.
+// A child and its parent share a socket pair.
 #pragma once
 
 #include <string>
@@ -8,8 +9,8 @@
 
 namespace outboard::worker {
 
-// A running child with one end of a socket pair, which is its descriptor 3. Killed and reaped when
-// this goes.
+// A running child, which has one end of a socket pair as its descriptor 3. The destructor kills and
+// reaps it.
 class ChildProcess {
  public:
   // Runs `argv` (argv[0] is the path). The child is killed by the kernel if the calling thread's
@@ -27,12 +28,12 @@ class ChildProcess {
   // Started, not yet reaped, and its end of the socket is open.
   bool running() const;
 
-  // Kills it if it still runs, reaps it, and says how it ended: "ended by signal 9", "exited with
-  // 1".
+  // Kills the child if it still runs, reaps it, and returns how it ended: "ended by signal 9",
+  // "exited with 1".
   std::string Stop();
-  // Waits for a child that has closed its socket or is about to end, at most `milliseconds`, then
-  // kills it; says how it ended. The socket stays open until Stop: another thread may be about to
-  // use its number.
+  // Waits at most `milliseconds` for a child that has closed its socket or is about to end, then
+  // kills it; returns how it ended. The socket stays open until Stop, since another thread may be
+  // about to use its descriptor.
   std::string Wait(int milliseconds);
 
  private:
@@ -44,10 +45,10 @@ class ChildProcess {
 
 inline constexpr int kChildSocket = 3;
 
-// In a child's main, first thing: ends with the parent.
+// Called first in a child's main: makes the child end with its parent.
 void EndWithParent();
 
-// The path of a program that is installed beside this one.
+// Returns the path of a program that is installed in the same folder as this one.
 std::string ProgramBeside(const std::string& name);
 
 }  // namespace outboard::worker

@@ -1,4 +1,5 @@
-// Messages over a socket pair: a length (u32, little-endian) and so many bytes. Blocking.
+// Messages over a socket pair: a length in bytes (u32, little-endian), then the message. All calls
+// block.
 #pragma once
 
 #include <google/protobuf/message_lite.h>
@@ -13,20 +14,20 @@
 
 namespace outboard::worker {
 
-// Of one message. Frames are at most 1 MiB; a batch of compiled kernels may be more.
+// Limit of one message. Frames are at most 1 MiB; a batch of compiled kernels may be larger.
 inline constexpr uint32_t kMessageBytesMax = 256u << 20;
 
-// Errors: UNAVAILABLE        the other side is gone
-//         INVALID_ARGUMENT   a message that is too long or cannot be read
-//         DEADLINE_EXCEEDED  ReadMessage only: nothing whole has come within `timeout`
+// Errors: UNAVAILABLE        the peer has closed the socket
+//         INVALID_ARGUMENT   a message that is too long or cannot be parsed
+//         DEADLINE_EXCEEDED  ReadMessage only: no complete message arrived within `timeout`
 absl::Status WriteMessage(int fd, const google::protobuf::MessageLite& message);
 absl::Status ReadMessage(int fd, google::protobuf::MessageLite* message,
                          std::optional<std::chrono::milliseconds> timeout = std::nullopt);
 
-// Parts of them, for what is sent or read otherwise in between.
+// The parts of the above, for callers that interleave other reads or writes.
 absl::Status WriteBytes(int fd, std::string_view bytes);
 absl::Status ReadBytes(int fd, char* to, size_t count);
-// The message whose length has been read.
+// Reads a message whose length has been read already.
 absl::Status ReadMessageOf(
     int fd, uint32_t length, google::protobuf::MessageLite* message,
     std::optional<std::chrono::steady_clock::time_point> deadline = std::nullopt);

@@ -1,5 +1,5 @@
-// How long what belongs to a session goes on without a gateway: its executor keeps its state, and
-// its transfers are tried again. A gateway that was started again waits 60 s for its workers.
+// The time for which a session survives on a worker without a gateway: its executor keeps its
+// state, and its transfers are retried. A restarted gateway waits 60 s for its workers.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// What a session's client has not acknowledged: the values it asked for, which share their arrays'
-// memory, and the failures. All of it is sent again after a reconnection (E4 in executor_core.cc).
+// The answers that a session's client has not acknowledged: values, which share the memory of their
+// arrays, and failures. All are sent again after a reconnection (E4 in executor_core.cc).
 //
 // Limits: kKeptItemsMax, kKeptFailedBytesMax; the credit bounds both for a client that does not
 // lie. Threads: one.
@@ -30,8 +30,8 @@ struct Answer {
   proto::Failed failed;
 };
 
-// The answers of the last so many Saves are kept: an Ack does not cover them (proto/cloud.proto,
-// Save).
+// Number of Saves whose answers are retained, newest last: an Ack does not cover them
+// (proto/cloud.proto, Save).
 inline constexpr size_t kSaveAnswersMax = 64;
 
 // Saved, or Failed, of one Save.
@@ -42,7 +42,7 @@ struct SaveAnswer {
 
 class AnswerLog {
  public:
-  // Errors: RESOURCE_EXHAUSTED  over a limit; nothing is kept then
+  // Errors: RESOURCE_EXHAUSTED  over a limit; the answer is not stored
   absl::Status Add(uint64_t seq, Answer kept);
   void Acknowledge(uint64_t through_seq);
   void AddSave(SaveAnswer answer);

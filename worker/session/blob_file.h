@@ -1,7 +1,7 @@
-// A blob that the supervisor has put into a file (BlobHere in proto/executor.proto), as memory of
-// the session. The file's bytes were verified by whoever wrote it. They are mapped, so nothing is
-// read before it is used, and what is written over stays this process's. The name is the executor's
-// own, and goes once it is mapped.
+// Maps a blob that the supervisor has put into a file (BlobHere in proto/executor.proto) as memory
+// of the session. The supervisor has verified the bytes. The mapping is private: pages are read on
+// first use, and writes do not reach the file. The file name, which belongs to the executor, is
+// removed after mapping.
 #pragma once
 
 #include <string>

@@ -1,8 +1,8 @@
-// The blobs that a session waits for: which to ask for, and those that came and were not taken yet.
-// Each blob comes as memory of its own, since an array made of it may be written over; so two who
-// want the same bytes are given two blobs.
+// The blobs that a session waits for: requests to send, and blobs that arrived and were not taken
+// yet. Each taker gets memory of its own, since an array made of it may be overwritten; so two
+// takers of the same bytes get two blobs.
 //
-// Who asks for what (BlobWant) and hands in what came is an adapter. Threads: one.
+// An adapter sends the requests (BlobWant) and delivers the blobs. Threads: one.
 #pragma once
 
 #include <cstddef>
@@ -26,15 +26,15 @@ struct BlobWant {
 
 class BlobInbox {
  public:
-  // One more taker of `root`.
+  // Adds a taker of `root`.
   void Want(const std::string& root, uint64_t size_bytes);
-  // What is to be asked for since the last call, in the order of the wants; one answer each.
+  // Returns the new requests since the last call, in order; each gets one answer.
   std::vector<BlobWant> TakeWants() { return std::exchange(wants_, {}); }
-  // The bytes, verified, or why they cannot be had. What nobody waits for any more is dropped.
+  // Delivers the verified bytes, or an error. Drops a blob that has no taker any more.
   void Arrived(const std::string& root, absl::StatusOr<runtime::DeviceBuffer> contents);
-  // nullopt: it has not come.
+  // Returns nullopt if the blob has not arrived.
   std::optional<absl::StatusOr<runtime::DeviceBuffer>> Take(const std::string& root);
-  // Nobody waits any more, with a stream that ended.
+  // Drops all takers, when their stream has ended.
   void Forget();
 
  private:

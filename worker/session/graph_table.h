@@ -1,5 +1,5 @@
 // The graphs that a session's Runs name: each arrives in pieces, is decoded and verified once, and
-// kept until the session ends.
+// retained until the session ends.
 //
 // Limits: kGraphsMax graphs, kGraphBytesOfSessionMax bytes of encodings; a program has dozens.
 // Decoded they take some ten times that. Threads: one.
@@ -34,14 +34,14 @@ class GraphTable {
   GraphTable();
   ~GraphTable();
 
-  // Whether `piece` was the last of its graph, which is then known, be it as one that cannot be
-  // run. A graph that is known already is not looked at again.
+  // Returns true if `piece` was the last of its graph, which is then known, possibly with an error
+  // status. Pieces of a graph that is known already are ignored.
   // Errors: INVALID_ARGUMENT    a piece that does not follow the last
   //         RESOURCE_EXHAUSTED  over a limit, named
   absl::StatusOr<bool> Add(const proto::Graph& piece);
-  // nullptr: not, or not all of it, has arrived.
+  // Returns nullptr if the graph has not arrived completely.
   const KnownGraph* Find(const std::string& id) const;
-  // Half a graph is forgotten with its stream.
+  // Discards a partially received graph when its stream closes.
   void DropIncomplete();
 
  private:

@@ -1,6 +1,6 @@
-// What a session wants to be stored: a snapshot of all it is, or a checkpoint that a Save asked
-// for. The arrays are held here as they were at that item; a Run behind it finds them in use, and
-// writes its results elsewhere.
+// A request to store a snapshot of a session's whole state, or a checkpoint that a Save asked for.
+// It holds the arrays as they were at that item: a later Run finds them referenced, and does not
+// overwrite them.
 //
 // Threads: the arrays' references belong to the session's thread. Another may read their bytes
 // while the request lives, no more.
@@ -20,7 +20,7 @@ namespace outboard::worker {
 
 struct PersistRequest {
   uint64_t id = 0;   // 1, 2, 3 ... in a session
-  uint64_t seq = 0;  // of a snapshot: what it holds; of a checkpoint: the Save
+  uint64_t seq = 0;  // of a snapshot: the last item it includes; of a checkpoint: the Save
   uint64_t epoch = 0;
   bool checkpoint = false;
   std::string name;  // of a checkpoint
@@ -34,7 +34,7 @@ struct PersistRequest {
   std::string ManifestBytes(std::span<const std::string> roots) const;
 };
 
-// An array as a snapshot's entry says what it is: all but its root.
+// Fills in a snapshot's entry for an array, except its root.
 template <typename Entry>
 void Describe(const DeviceArray& array, Entry* entry) {
   entry->set_dtype(static_cast<uint32_t>(array.dtype));

@@ -1,5 +1,5 @@
-// A session's state back from a snapshot (proto::SessionSnapshot): asks for the manifest, then for
-// the arrays that it names, and hands all of it over when the last has come.
+// Restores a session's state from a snapshot (proto::SessionSnapshot): requests the manifest, then
+// the arrays that it names, and installs all of it when the last has arrived.
 //
 // Equal arrays of several handles are one array, as they may have been. Threads: one.
 #pragma once
@@ -23,11 +23,11 @@ class Restoration {
   // Asks `inbox`, which lives longer, for the manifest.
   Restoration(std::string manifest_root, BlobInbox* inbox);
 
-  // `root` has come to the inbox. Whether that was the last.
-  // Errors: those of the blob; DATA_LOSS  a manifest that makes no sense
+  // Call when `root` has arrived in the inbox. Returns true if that was the last blob.
+  // Errors: those of the blob; DATA_LOSS  a malformed manifest
   absl::StatusOr<bool> OnBlob(const std::string& root);
-  // When it is complete: into a fresh state. Answers up to `received_seq` have reached the client
-  // and are left out.
+  // Installs the complete snapshot in a fresh state. Skips answers up to `received_seq`, which have
+  // reached the client.
   absl::Status Install(SessionState& state, AnswerLog& unacknowledged, uint64_t received_seq);
 
   const proto::SessionSnapshot& snapshot() const { return snapshot_; }

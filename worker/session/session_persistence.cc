@@ -1,5 +1,5 @@
-// ExecutorCore's part in what outlives its process: snapshots, checkpoints and the plan that a
-// replay follows (E8 in executor_core.cc).
+// The persistence of ExecutorCore: snapshots, checkpoints and the kernel versions that a replay
+// uses (E8 in executor_core.cc).
 #include <algorithm>
 #include <utility>
 

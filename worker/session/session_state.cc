@@ -1,12 +1,12 @@
 // Invariants, of executor_core.cc's list
 //   E2  A handle is in the table from the item that defines it to its Release or donation. It holds
-//       an array or the status of what should have made it (poison), with the item that failed
-//       first.
-//   E3  Donated inputs end before the Run is run, whether it fails or not: the engine may write
-//       over them, and what it leaves half written has no name. Beyond that a failed Run changes
-//       nothing but its outputs, which become poison.
-//   E7  A kernel's version changes between two Runs only, and the plan log says before which. The
-//       same items with that log to follow give the same bits.
+//       an array, or the status of the item that failed to compute it (poison), with the item that
+//       failed first.
+//   E3  Handles of donated inputs are removed before the Run starts, whether it fails or not: the
+//       engine may overwrite the inputs, and a partially written one has no handle. Otherwise a
+//       failed Run changes only its outputs, which become poison.
+//   E7  A kernel's version changes only between two Runs, and the plan log records before which.
+//       Replaying the same items with that log gives the same bits.
 #include "worker/session/session_state.h"
 
 #include <algorithm>

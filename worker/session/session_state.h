@@ -1,6 +1,5 @@
-// What a session has computed so far, and the meaning of its sequenced items (proto/cloud.proto):
-// the handle table and the kernels in use. An item is applied by one call, which says what has to
-// be told to the client.
+// A session's state, and how sequenced items change it (proto/cloud.proto): the handle table and
+// the kernels in use. One call applies an item and returns the answers for the client.
 //
 // A failed item is no error of the session: it poisons its outputs and is answered by a failure.
 // The order of items, their being applied once, and the sending of answers are ExecutorCore's.
@@ -30,7 +29,7 @@
 
 namespace outboard::worker {
 
-// What became of an item.
+// The result of applying an item.
 struct Outcome {
   bool applied = true;          // false: of a Put of which more pieces are to come
   std::vector<Answer> answers;  // values asked for, or the failure
@@ -39,7 +38,7 @@ struct Outcome {
 
 class SessionState {
  public:
-  // `follow`: the plan log of the session whose Runs these are.
+  // `follow`: the plan log of the session that is replayed.
   SessionState(Engine* engine, std::vector<KernelUseRecord> follow);
   ~SessionState();
 
@@ -51,7 +50,7 @@ class SessionState {
                   absl::StatusOr<runtime::DeviceBuffer> contents);
   Outcome Release(const proto::Release& release);
   Outcome Fetch(uint64_t seq, const proto::Fetch& fetch);
-  // Fills in what is to be stored, unless it fails.
+  // Fills in `request`, unless the item fails.
   Outcome Save(uint64_t seq, const proto::Save& save, PersistRequest& request);
 
   uint64_t put_under_way() const;  // its seq; 0: none
@@ -76,7 +75,7 @@ class SessionState {
   size_t handle_count() const { return handles_.size(); }
   const KernelUseLog& plan_log() const { return plan_log_; }
 
-  // While `held` lives, its arrays may be what memory lacks: `let_go` waits until it does not.
+  // Arrays of `held` use memory while it lives; `let_go` waits until it is released.
   void SetHeld(std::weak_ptr<const PersistRequest> held, std::function<void()> let_go);
 
  private:
@@ -97,7 +96,7 @@ class SessionState {
                                                        absl::Status& session);
   absl::Status CheckPut(const proto::Put& put) const;
   absl::StatusOr<std::shared_ptr<DeviceArray>> ArrayForPut(const proto::Put& put);
-  // Whether memory was short for what a PersistRequest has held, and holds no longer.
+  // Returns true if `status` was caused by memory that a PersistRequest held and has now released.
   bool MadeRoom(const absl::Status& status) const;
   // Poisons `handles`, and is the answer that says so.
   Answer Fail(uint64_t seq, uint64_t cause_seq, const absl::Status& status,

@@ -1,5 +1,5 @@
-// When a session is to be stored: the intervals of snapshots, and the limits of what would have to
-// be done again if the worker died.
+// Decides when to take a snapshot of a session: at intervals, and when too much work would have to
+// be replayed if the worker died.
 //
 // A snapshot is due when something was applied that no snapshot holds, none is under way, and
 //   the interval since the last one was begun has passed, or
@@ -23,7 +23,7 @@ class SnapshotSchedule {
 
   void SetInterval(uint32_t interval_ms) { interval_ms_ = interval_ms; }  // 0: no snapshots
   bool takes_snapshots() const { return interval_ms_ > 0; }
-  // The session begins with what a snapshot holds.
+  // The session starts from a snapshot that includes items up to `seq`.
   void Restored(uint64_t seq) { applied_seq_ = durable_seq_ = seq; }
   void Applied(const proto::ClientItem& item);
 
@@ -31,7 +31,7 @@ class SnapshotSchedule {
   void Begun(int64_t now_ms);
   void Stored(bool stored, int64_t now_ms);
 
-  // When Due may say otherwise than now, if nothing is applied; nullopt: it will not.
+  // Returns when the result of Due may change if no item is applied; nullopt: never.
   std::optional<int64_t> wake_ms() const;
   uint64_t durable_seq() const { return durable_seq_; }
 

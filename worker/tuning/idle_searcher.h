@@ -1,10 +1,10 @@
-// Runs the search process (search_main.h) while the worker is idle, and kills it as soon as a
-// session is sent something: what it was measuring is lost, and nobody waits for it.
+// Runs the search process (search_main.h) while the worker is idle, and kills it as soon as an item
+// is sent to a session: its current measurement is lost, and the session does not wait for it.
 //
-// It is no session's: it holds no lease, no frame of it reaches the gateway, and it neither keeps a
-// device from being released nor is billed.
+// The search belongs to no session: it holds no lease, sends no frame to the gateway, does not
+// delay the release of a device and is not billed.
 //
-//   waiting --idle, and work was done since--> searching --its end: nothing is left--> waiting
+//   waiting --idle, and work was done since--> searching --its end: none left--> waiting
 //                                               +--Sent: killed--> waiting
 #pragma once
 
@@ -19,10 +19,11 @@ namespace outboard::worker {
 
 struct IdleSearcherOptions {
   std::vector<std::string> command;  // of the search process
-  // Between the last answer and the search: longer than what a training loop does between two
-  // steps, such as reading a batch or writing a line.
+  // Time from the last answer to the start of a search: longer than the pause of a training loop
+  // between two steps, such as reading a batch or writing a line.
   std::chrono::milliseconds quiet{2000};
-  // Told how a process that we did not end has ended ("exited with 0"); of its own thread.
+  // Called when the process ends by itself, with how it ended ("exited with 0"); from the
+  // searcher's thread.
   std::function<void(const std::string& how)> on_end = {};
 };
 
@@ -32,8 +33,8 @@ class IdleSearcher {
   explicit IdleSearcher(IdleSearcherOptions options);
   ~IdleSearcher();  // ends the search
 
-  // As IdleWatch has them. Sent returns when the search process is told to end, which takes
-  // microseconds; its processors are free some milliseconds later at most.
+  // As in IdleWatch. Sent returns after it has sent the kill signal, which takes microseconds; the
+  // processors are free at most some milliseconds later.
   void Sent(const std::string& session, uint64_t seq);
   void Applied(const std::string& session, uint64_t through_seq);
   void Ended(const std::string& session);

@@ -1,5 +1,5 @@
-// When a worker has nothing to do: every item that its sessions were sent is answered, and that for
-// a while. A core without clocks: time comes with each event.
+// Detects when a worker is idle: every item sent to its sessions has been answered, for at least
+// the time `quiet`. Has no clock: the time comes with each event.
 //
 //   busy --the last answer, or the session's end--> quiet --`quiet` later--> idle
 //     ^----------------an item is sent-----------------+-------------------------+
@@ -19,13 +19,13 @@ class IdleWatch {
 
   explicit IdleWatch(std::chrono::milliseconds quiet) : quiet_(quiet) {}
 
-  // An item went to the session's executor; 0 for one that has no sequence number.
+  // An item was sent to the session's executor; seq is 0 for an item without a sequence number.
   void Sent(const std::string& session, uint64_t seq, Time now);
   // The executor has applied all items up to this one.
   void Applied(const std::string& session, uint64_t through_seq, Time now);
   void Ended(const std::string& session, Time now);
 
-  // From when on the worker is idle, if nothing comes; nullopt while it is busy.
+  // Returns when the worker becomes idle if no further event comes; nullopt while it is busy.
   std::optional<Time> IdleFrom() const;
 
  private:
@@ -34,7 +34,7 @@ class IdleWatch {
   };
   const std::chrono::milliseconds quiet_;
   std::map<std::string, Session> sessions_;
-  int busy_ = 0;  // sessions that were sent more than they have applied
+  int busy_ = 0;  // sessions with sent > applied
   Time last_{};
 };
 

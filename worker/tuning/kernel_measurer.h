@@ -1,6 +1,6 @@
-// Where a search's candidates are compiled, run and timed: on the device of this process, which
-// nobody else uses meanwhile. Candidates are compiled some ahead, together, and none is compiled
-// while another is timed.
+// Compiles, runs and times the candidates of a kernel search on the device of this process, which
+// must be otherwise idle. Several candidates are compiled ahead in a batch; none is compiled while
+// another is timed.
 #pragma once
 
 #include <deque>
@@ -19,37 +19,37 @@ namespace outboard::worker {
 // Threads: one, the device's.
 class KernelMeasurer final : public search::Measurer {
  public:
-  // For one kernel without VARs, by its encoding. Both pointers outlive this.
+  // For one kernel without VARs, given as its encoding. Both pointers outlive this.
   KernelMeasurer(std::string encoding, KernelCompiler* compiler, runtime::Device* device);
 
   void Expect(std::span<const std::vector<codegen::Opt>> candidates) override;
   absl::StatusOr<CompiledKernel> Compile(const std::vector<codegen::Opt>& opts) override;
   absl::Status Run(const CompiledKernel& kernel, std::span<void* const> buffers, int64_t task_begin,
                    int64_t task_end) override;
-  // Tries a task or two first, where the device cuts tasks: what is clearly slow by them does not
-  // run whole.
+  // If the device can run single tasks (DeviceProperties::cuts_tasks), times one or two first: a
+  // candidate that these show to be slow is not run completely.
   absl::StatusOr<double> Seconds(const CompiledKernel& kernel, std::span<void* const> buffers,
                                  double most_seconds) override;
 
  private:
-  // A slot of the kernel; `memory` stands for the host's where the device cannot address that.
+  // A slot of the kernel; `memory` mirrors the host's buffer if the device cannot address that.
   struct Slot {
     int64_t bytes = 0;
     bool written = false;
     std::optional<runtime::DeviceBuffer> memory;
   };
-  // Where the device finds what `buffers` hold now.
+  // Returns device addresses of the contents of `buffers`; uploads them if needed.
   absl::StatusOr<std::vector<runtime::DeviceAddress>> OnDevice(std::span<void* const> buffers);
-  // Copies what kernels wrote back to `buffers`, where it is not there already.
+  // Copies results of kernels back to `buffers`, unless kernels wrote there directly.
   absl::Status ToHost(std::span<void* const> buffers);
 
   const std::string encoding_;
   KernelCompiler* const compiler_;
   runtime::Device* const device_;
-  std::vector<Slot> slots_;           // where there are none, the kernel has no buffers
+  std::vector<Slot> slots_;           // empty: the kernel has no buffers
   std::deque<std::string> expected_;  // not compiled yet
   absl::flat_hash_map<std::string, absl::StatusOr<CompiledKernel>>
-      ready_;  // looked up, never walked
+      ready_;  // looked up, never iterated
 };
 
 }  // namespace outboard::worker

@@ -1,24 +1,24 @@
-// The search process: what a worker does with its device while no session uses it. A child of the
-// supervisor (idle_searcher.h) that searches, at the lowest priority, for the best Opts of the
+// The search process, which uses a worker's device while no session does. It is a child of the
+// supervisor (idle_searcher.h) and searches, at the lowest priority, for the best Opts of the
 // kernels that have cost the most (TuningStore::Costliest), one after the other.
 //
-// It may be killed at any moment, which is how it is stopped: each trial is kept as it is made, so
-// that the next one goes on where it was.
+// It is stopped by killing it: each trial is stored as soon as it is measured, so the next search
+// process continues from there.
 #pragma once
 
 namespace outboard::worker {
 
-// How many lists of Opts are kept from round to round.
+// Beam width: the number of lists of Opts that each round passes to the next.
 inline constexpr int kIdleSearchWidth = 4;
 
 struct SearchMainOptions {
-  int debug = 0;  // DEBUG: 1 a line when a search begins, and one with what it has won
+  int debug = 0;  // DEBUG: 1 prints a line when a search begins, and one with its gain
 };
 
 // Returns the exit code: 0 when nothing is left to search for.
 int SearchMain(const SearchMainOptions& options);
 
-// From DEBUG.
+// Reads the options from DEBUG.
 SearchMainOptions SearchOptionsFromEnvironment();
 
 }  // namespace outboard::worker

@@ -1,6 +1,6 @@
-// Which Opts a kernel is compiled with: the best that this machine has measured (kernel_store.h),
-// and, where BEAM asks for it, what a search finds now (compiler/search). Searches in idle time are
-// made by it too (search_main.h).
+// Chooses the Opts that a kernel is compiled with: the best that this machine has measured
+// (tuning_store.h) or, if BEAM asks for it, the result of a search now (compiler/search). Also runs
+// the searches in idle time (search_main.h).
 #pragma once
 
 #include <optional>
@@ -17,35 +17,35 @@
 namespace outboard::worker {
 
 struct TunerOptions {
-  int width = 0;  // of the search for kernels that had none so wide; 0: nothing is searched
-  // A search that takes longer is left; it goes on when the kernel is met again. Less than what a
-  // step may take (step_watchdog.h), of which a plan's searches are a part.
+  int width = 0;  // of searches, for kernels not yet searched so wide; 0: none
+  // A search is suspended after this time and continues when the kernel occurs again. Less than the
+  // limit of a step (worker/executor/step_watchdog.h), which includes the searches of its plan.
   double kernel_seconds_max = 30;
   double plan_seconds_max = 300;
-  int64_t memory_bytes_max = int64_t{1} << 30;  // of one kernel's buffers, besides the session's
-  bool report = false;                          // a line on stderr for each search
-  Target target = HostTarget();                 // what the compiler compiles for
+  int64_t memory_bytes_max = int64_t{1} << 30;  // of one kernel's buffers, on top of the session's
+  bool report = false;                          // prints a line on stderr for each search
+  Target target = HostTarget();                 // of the compiler
 };
 
 // Threads: one, that of the device.
 class Tuner {
  public:
-  // All three outlive the tuner. `compiler` makes the candidates. Nothing but the tuner uses the
-  // device while it searches.
+  // All three outlive the tuner. `compiler` compiles the candidates. During a search only the tuner
+  // uses the device.
   Tuner(TuningStore* store, KernelCompiler* compiler, runtime::Device* device,
         const TunerOptions& options);
 
-  // The searches of the next kernels count together against plan_seconds_max.
+  // Restarts the time that counts against plan_seconds_max: the searches of the next kernels share
+  // it.
   void BeginPlan() { plan_seconds_ = 0; }
 
-  // The Opts to compile `kernel` with (codegen::OptsToString); `name` is for people. nullopt: those
-  // of the heuristic. What cannot be known, for want of a store or of memory, is the heuristic's
-  // too.
+  // Returns the Opts to compile `kernel` with (codegen::OptsToString); `name` is for people.
+  // nullopt: use the heuristic's, also if there is no store or not enough memory to search.
   std::optional<std::string> OptsFor(const UOp* kernel, const std::string& name);
 
-  // Searches for a kernel that somebody has asked for, to the end, however long it takes; goes on
-  // where an earlier search was stopped. One that cannot be searched counts as searched.
-  // Errors: those of the store, and UNAVAILABLE where nothing can be compiled
+  // Searches for a demanded kernel to the end, without a time limit; continues a search that was
+  // stopped earlier. A kernel that cannot be searched counts as searched.
+  // Errors: those of the store, and UNAVAILABLE if no compiler can be reached
   absl::Status SearchFor(const Demand& demand);
 
  private:

@@ -1,4 +1,5 @@
-// Which kernels are tuned as one.
+// Canonicalises kernels for tuning: kernels with the same canonical form share their measurements.
+// Pure functions.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -7,11 +8,11 @@
 
 namespace outboard::worker {
 
-// A kernel that stands for all which are tuned as one, with its id. They differ in float constants
-// alone, since a learning rate or a scale decides nothing about the best loops; nothing of whoever
-// wrote the kernel is left but its shape. Constants that are equal, or not, stay so: the k-th
-// different one of each type, in the order of use, becomes the number k. 0, infinities and NaN
-// stay. Each VAR has its largest value.
+// Returns the canonical form of `kernel`, and its id. Kernels with the same form differ only in
+// float constants, since a learning rate or a scale does not affect which loops are best; the form
+// reveals only the shape of a tenant's kernel. Constants are renumbered so that equal ones stay
+// equal and different ones stay different: the k-th distinct constant of each type, in order of
+// use, becomes the number k. 0, infinities and NaN stay. Each VAR is replaced by its largest value.
 // Errors: as EncodeGraph (RESOURCE_EXHAUSTED for a kernel over the encoding's limits).
 absl::StatusOr<EncodedGraph> CanonicalKernel(const UOp* kernel);
 

@@ -1,14 +1,13 @@
-// What this machine has learnt about kernels: every choice of Opts that was measured, and how long
-// it took.
+// Stores measurements of kernels on this machine: every list of Opts that was tried, and its time.
 //
-// One SQLite file, used at once by all that this user runs on the machine: executors of all
-// workers, searches. It holds decisions, never code: an entry that is wrong or was tampered with is
-// refused by ApplyOpts or is slow, and no more. Each trial is written as it is made, so that a
-// search that was stopped goes on where it was.
+// One SQLite file, shared by all processes of this user on the machine: executors of all workers,
+// searches. It holds decisions, never code: the worst that a wrong or forged entry can do is to be
+// refused by ApplyOpts or to be slow. Each trial is written as soon as it is measured, so that a
+// stopped search can continue.
 //
 // Errors of every call, besides its own: those of storage/sqlite.h (UNAVAILABLE,
-// RESOURCE_EXHAUSTED, DATA_LOSS). A worker goes on without its store. Threads: any; calls take
-// turns.
+// RESOURCE_EXHAUSTED, DATA_LOSS). A worker without a store still works. Threads: any; calls are
+// serialised.
 #pragma once
 
 #include <cstdint>
@@ -33,62 +32,62 @@ class TunedKernel;
 
 namespace outboard::worker {
 
-// Where the workers of this machine keep theirs: $OUTBOARD_KERNEL_STORE, else kernels.db in
-// CacheFolder (environment.h). Empty, for "keep none", where the variable is set and empty, or
-// there is no home.
+// Returns the path of this user's store: $OUTBOARD_KERNEL_STORE, else kernels.db in CacheFolder
+// (base/environment.h). Returns "", which means no store, if the variable is set but empty, or
+// there is no home folder.
 std::string KernelStorePath();
 
-// What a measured time is valid for.
+// Identifies what a measured time is valid for.
 struct TuningKey {
   std::string kernel;      // CanonicalKernel (tuning_key.h), 32 bytes
   int search_version = 0;  // of the space of Opts
   std::string hardware;    // Target::Fingerprint (compiler/target.h)
 };
 
-// What is known of a kernel.
+// The measurements of one kernel.
 struct Tuning {
   TuningKey key;
   std::string name;  // for people
-  int width = 0;     // of the widest search that was finished; 0: none
-  // One at least, in the order in which they were made; the first is the baseline.
+  int width = 0;     // of the widest finished search; 0: none
+  // At least one, in the order of measurement; the first is the baseline.
   std::vector<search::Trial> trials;
 
-  // The fastest verified trial; of equal ones the first. nullptr where there is none.
+  // Returns the fastest verified trial, the first of equal ones; nullptr if there is none.
   const search::Trial* best() const;
 };
 
-// A kernel that Runs have used: what a search in idle time (search_main.h) begins with.
+// A kernel that Runs have used, and its cost: the input of a search in idle time (search_main.h).
 struct Demand {
   TuningKey key;
   std::string name;      // for people
   std::string encoding;  // CanonicalKernel (tuning_key.h), of which key.kernel is the id
-  int64_t cost_us = 0;   // of the device, in all its Runs since they were told last
+  int64_t cost_us = 0;   // device time of all its Runs since the last AddCosts
 };
 
 class TuningStore {
  public:
-  // A file that is damaged is removed and begun anew: it is a cache.
+  // Opens the file at `path`. Replaces a damaged file by an empty one, since the store is a cache.
   static absl::StatusOr<std::unique_ptr<TuningStore>> Open(const std::string& path);
   ~TuningStore();
 
-  // Nothing of it known: std::nullopt.
+  // Returns std::nullopt if there is no entry.
   absl::StatusOr<std::optional<Tuning>> Find(const TuningKey& key);
-  // Adds to what is known of the kernel; a trial of the same Opts is replaced.
+  // Adds a trial of the kernel; replaces an earlier trial of the same Opts.
   absl::Status Add(const TuningKey& key, const std::string& name, const search::Trial& trial);
-  // A search of this width has tried all that it would.
+  // Records that a search of this width is complete.
   absl::Status Finish(const TuningKey& key, int width);
 
-  // Adds to what is known of the kernels' costs. One whose encoding is over 64 KiB is left out.
+  // Adds to the accumulated costs of kernels. Skips kernels whose encoding is over 64 KiB.
   absl::Status AddCosts(std::span<const Demand> demands);
-  // The kernel that has cost the most of those that no search of this width, or a wider one, is
-  // finished for; cost_us is all of it.
+  // Returns the costliest kernel without a finished search of this width or a wider one; cost_us is
+  // its total.
   absl::StatusOr<std::optional<Demand>> Costliest(int search_version, const std::string& hardware,
                                                   int width);
 
-  // By name, then key.
+  // Returns all entries, ordered by name, then key.
   absl::StatusOr<std::vector<Tuning>> List();
-  // Every entry whose kernel id begins with `prefix` (hex); all of them where it is empty. The
-  // number removed.
+  // Removes every entry whose kernel id begins with `prefix` (hex; "" for all). Returns the number
+  // removed.
   absl::StatusOr<int64_t> Remove(const std::string& prefix);
 
  private:
@@ -100,9 +99,10 @@ class TuningStore {
   std::unique_ptr<storage::Database> db_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Files of entries (`outboard cache export`, `import`): a line each, proto/tuning.proto as JSON.
+// Text format of `outboard cache export` and `import`: one entry per line, proto/tuning.proto as
+// JSON.
 absl::StatusOr<std::string> TuningToLine(const Tuning& tuning);
-// Errors: INVALID_ARGUMENT  not such a line, or one without a trial
+// Errors: INVALID_ARGUMENT  a malformed line, or one without a trial
 absl::StatusOr<Tuning> TuningFromLine(const std::string& line);
 
 }  // namespace outboard::worker

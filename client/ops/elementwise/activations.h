@@ -1,5 +1,5 @@
-// Activations beside those of Tensor itself (relu, gelu, silu ...), with the names and defaults of
-// tinygrad and PyTorch.
+// Activations that are not methods of Tensor (relu, gelu, silu ... are), with the names and
+// defaults of tinygrad and PyTorch.
 //
 // Shapes: any; the result has the operand's. Types: floats; integers become f32 first, but relu6
 // keeps them. Errors and threads: as tensor.h.
@@ -30,7 +30,7 @@ Tensor logsigmoid(const Tensor& x, At at = At::current());
 Tensor softsign(const Tensor& x, At at = At::current());
 // x sigmoid(1.702 x).
 Tensor quick_gelu(const Tensor& x, At at = At::current());
-// x times the normal distribution's share below x, by erf; Tensor::gelu is the tanh form.
+// x times the cumulative normal distribution at x, by erf; Tensor::gelu is the tanh approximation.
 Tensor gelu_erf(const Tensor& x, At at = At::current());
 // softmax(-x).
 Tensor softmin(const Tensor& x, const Axes& axes = -1, At at = At::current());

@@ -1,8 +1,8 @@
-// What functions of floats are made of: for elementwise.cc and its neighbours, not for programs.
+// Building blocks of functions of floats: for elementwise.cc and its neighbours, not for programs.
 //
-// Each takes an expression of a float type and gives one of the same shape and type. Where a branch
-// is not taken its argument is one that overflows nowhere, since in a gradient 0 times infinity is
-// NaN. Threads: as NodeBuilder.
+// Each function takes an expression of a float type and returns one of the same shape and type. The
+// argument of a branch that is not taken is replaced by one that does not overflow, because 0 times
+// infinity would make the gradient NaN. Threads: as NodeBuilder.
 #pragma once
 
 #include "client/lazy/node_expr.h"
@@ -16,7 +16,7 @@ NodeExpr Sigmoid(const NodeExpr& x);   // 1 / (1 + exp(-x))
 NodeExpr Softplus(const NodeExpr& x);  // log(1 + exp(x))
 // x where it is positive, else alpha * (exp(x / width) - 1).
 NodeExpr ExponentialBelowZero(const NodeExpr& x, double alpha, double width);
-// log(1 + x) for x >= 0, as exact where x is small.
+// log(1 + x) for x >= 0, accurate also for small x.
 NodeExpr Log1p(const NodeExpr& x);
 // Rounded down.
 NodeExpr Floor(const NodeExpr& x);
@@ -36,7 +36,7 @@ Tensor OfFloat(const Tensor& tensor, const At& at, const F& function) {
   return Of(tensor, at, [&](const NodeExpr& x) { return function(x.Cast(FloatOf(x->dtype))); });
 }
 
-// The same, computed in f32 at least: for what takes more than a few steps.
+// The same, computed in f32 at least: for functions of more than a few steps.
 template <typename F>
 Tensor OfWideFloat(const Tensor& tensor, const At& at, const F& function) {
   return OfFloat(tensor, at, [&](const NodeExpr& x) {

@@ -1,9 +1,9 @@
-// Functions of one float that are made of several operations; integers become f32.
+// Functions of one float that consist of several operations; integers become f32.
 //
 // Shapes: any; the result has the operand's. f32 and f64 are computed in their own type, narrower
-// floats in f32 and rounded once. How far they are from the exact values: docs/semantics.md.
-// Outside of its domain a function is NaN. Errors and threads: as tensor.h. Polynomials are
-// Chebyshev interpolations of the functions they stand for, made for this file.
+// floats in f32 and rounded once. Error bounds: docs/semantics.md. NaN outside of the domain.
+// Polynomials are Chebyshev interpolations of the approximated functions, made for this file.
+// Errors and threads: as tensor.h.
 #pragma once
 
 #include "client/tensor/tensor.h"

@@ -1,5 +1,6 @@
-// What a Tensor that is part of another one knows of it: an assign to the part is written to the
-// whole at the same places (items.h). Kept by the part's TensorState; it keeps the whole alive.
+// Links a Tensor that is part of another one to the whole: an assign to the part is written to the
+// whole at the same indices (client/lazy/items.h). Owned by the part's TensorState; keeps the whole
+// alive.
 #pragma once
 
 #include <vector>
@@ -11,7 +12,7 @@ namespace outboard::internal {
 struct PartOf {
   Tensor whole;
   std::vector<Index> indices;    // without tensors
-  const UOp* written = nullptr;  // what the whole became by the last assign to the part
+  const UOp* written = nullptr;  // the node of the whole after the last assign to the part
 };
 
 }  // namespace outboard::internal

@@ -1,4 +1,4 @@
-// Order along an axis.
+// Sorts along an axis.
 //
 // Shapes: values and indices have the shape of x; those of topk have k along the axis. Indices are
 // i32.
@@ -17,15 +17,15 @@
 
 namespace outboard {
 
-// Sorted elements, and where each of them was.
+// The sorted elements, and the index of each in x.
 struct Sorted {
   Tensor values, indices;
 };
 
 Sorted sort(const Tensor& x, int64_t axis = -1, bool descending = false, At at = At::current());
-// The indices alone.
+// Returns the indices alone.
 Tensor argsort(const Tensor& x, int64_t axis = -1, bool descending = false, At at = At::current());
-// The k largest, the largest first; or the k smallest, the smallest first.
+// Returns the k largest elements, largest first; or the k smallest, smallest first.
 Sorted topk(const Tensor& x, int64_t k, int64_t axis = -1, bool largest = true,
             At at = At::current());
 

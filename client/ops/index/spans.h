@@ -1,6 +1,6 @@
-// Places at equal distances on an axis, which is what a number and a slice between brackets name:
-// reading them is a movement, and so is writing them among zeros. Errors are thrown at the user's
-// line.
+// Evenly spaced positions on an axis, as selected by a number or a slice of operator[]: reading
+// them is a movement of elements, and so is writing them between zeros. Errors (INVALID_ARGUMENT,
+// OUT_OF_RANGE) are thrown at the user's line.
 #pragma once
 
 #include "client/lazy/node_builder.h"
@@ -8,11 +8,11 @@
 
 namespace outboard::internal {
 
-// low, low + step ... below high, in this order, or in the other one where `back`. `high` is one
-// past the last place that counts.
+// The positions low, low + step ... below high, in this order, or reversed if `back`. `high` is one
+// past the last position.
 struct Span {
   Dim low = 0, high = 0;
-  int64_t step = 1;  // 1 where low or high is of a variable
+  int64_t step = 1;  // 1 if low or high is symbolic
   bool back = false;
 
   bool Covers(const Dim& length) const {
@@ -20,16 +20,16 @@ struct Span {
   }
 };
 
-// What `slice` means on an axis of `length`. Throws for a step of 0, and where it takes a number
-// that is of a variable.
+// Resolves `slice` on an axis of `length`. Throws for a step of 0, and for a symbolic size where a
+// number is required.
 Span SpanOf(const NodeBuilder& rec, const Dim& length, const Slice& slice);
-// One place; negative ones count from the end. Throws where a number is out of range.
+// Resolves one index; negative ones count from the end. Throws if a number is out of range.
 Span SpanOf(const NodeBuilder& rec, const Dim& length, const SymInt& place);
 
 // The elements of x in the span of `axis`.
 const UOp* Part(const NodeBuilder& rec, const UOp* x, int axis, const Span& span);
-// The other way: x, whose `axis` is as long as the span, at its places of an axis of `length`;
-// zeros between them.
+// The inverse: places x, whose `axis` is as long as the span, at the span's positions of an axis of
+// `length`, with zeros in between.
 const UOp* Spread(const NodeBuilder& rec, const UOp* x, int axis, const Span& span,
                   const Dim& length);
 

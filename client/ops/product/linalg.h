@@ -1,9 +1,9 @@
 // Decompositions of matrices: the last two axes of x, [..., m, n]; those before them are a batch.
 //
 // Types:  floats; f16, bf16 and f8 are computed in f32 and come back as they were.
-// Cost:   the graph grows with the matrix: qr has a step for each column, svd kSweeps * (n - 1) of
-//         them. They are meant for small matrices, as they are in a model.
-// Gradient: as the steps have it; that of svd is not defined where singular values coincide.
+// Cost:   the graph grows with the matrix: qr has a step per column, svd kSweeps * (n - 1) steps.
+//         For small matrices, as in models.
+// Gradient: that of the steps; for svd undefined where singular values coincide.
 // Errors: INVALID_ARGUMENT for fewer than two axes, other types, and sizes of variables.
 #pragma once
 
@@ -14,7 +14,7 @@
 namespace outboard {
 
 // x = q r: q [..., m, m] orthogonal, r [..., m, n] upper triangular. By Householder reflections;
-// the diagonal of r may have either sign.
+// the sign of r's diagonal is unspecified.
 struct Qr {
   Tensor q, r;
 };
@@ -29,9 +29,9 @@ struct Svd {
 };
 Svd svd(const Tensor& x, bool full_matrices = true, At at = At::current());
 
-// The odd polynomial p(x) = c0 x + c1 (x x^T) x + c2 (x x^T)^2 x ... of the singular values,
-// `steps` times, from x divided by its norm + eps: with (2, -1.5, 0.5) the orthogonal matrix next
-// to x.
+// Applies the odd polynomial p(x) = c0 x + c1 (x x^T) x + c2 (x x^T)^2 x ... to the singular values
+// `steps` times, starting from x divided by its norm + eps: (2, -1.5, 0.5) gives the orthogonal
+// matrix closest to x.
 Tensor newton_schulz(const Tensor& x, int64_t steps, const std::vector<double>& coefficients,
                      double eps = 1e-7, At at = At::current());
 

@@ -1,6 +1,6 @@
-// Steps of recurrent networks: a state and an input make the next state.
+// Steps of recurrent networks: compute the next state from a state and an input.
 //
-// Every step is a graph of its own; a sequence is a loop of the program.
+// Each step is a graph of its own; for a sequence the program loops.
 // Errors: INVALID_ARGUMENT where shapes do not fit. Threads: as Tensor.
 #pragma once
 

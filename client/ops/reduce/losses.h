@@ -1,5 +1,4 @@
-// Losses with a choice of what becomes of the single numbers; those of Tensor itself are their
-// means.
+// Losses with a choice of reduction; the losses of Tensor itself return the mean.
 //
 // Shapes: classes lie on axis 1 of [N, C, ...] (axis 0 of [C]), or on the last one where it says
 // so; labels have the shape without that axis, of integers. Types: floats; integers become f32. A
@@ -14,15 +13,15 @@
 
 namespace outboard {
 
-// The losses' mean or sum, or each by itself.
+// Reduces the losses to their mean or sum, or returns each.
 enum class Reduction { kMean, kSum, kNone };
 Tensor reduced(const Tensor& losses, Reduction reduction, At at = At::current());
 
 // -log_softmax(x) at `target`: labels, or probabilities of the shape of x.
 Tensor cross_entropy(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::kMean,
                      double label_smoothing = 0, At at = At::current());
-// The same with the classes on the last axis. Rows whose label is `ignore_index`, where there is
-// one, do not count.
+// The same with the classes on the last axis. Rows whose label is `ignore_index`, if given, are
+// left out.
 Tensor sparse_categorical_crossentropy(const Tensor& x, const Tensor& labels,
                                        std::optional<int64_t> ignore_index, double label_smoothing,
                                        Reduction reduction, At at = At::current());

@@ -1,4 +1,4 @@
-// Normalisation: activations brought to a mean of 0 and a variance of 1, or to a mean square of 1.
+// Normalisation: scales activations to a mean of 0 and a variance of 1, or to a mean square of 1.
 //
 // x [B, C, ...]; weight and bias [C] (of rms_norm: of the last axis), each may be empty. Integers
 // become f32 first.
@@ -20,24 +20,25 @@ Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight = {},
 Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-6,
                 At at = At::current());
 
-// What batch normalisation brings a batch to: mean and variance (divided by the count) of every
-// channel, [C]. The gradient does not take the variance's mean into account, whose part is zero.
+// The batch statistics of batch normalisation: mean and variance (divided by the count) per
+// channel, [C]. The gradient ignores the derivative of the variance with respect to the mean, which
+// is zero.
 struct BatchStatistics {
   Tensor mean, variance;
 };
 BatchStatistics batch_statistics(const Tensor& x, At at = At::current());
 
-// What batch normalisation remembers of the batches of a training: mean and variance of every
-// channel, [C], and of any shape of one element how many batches there were.
+// The running statistics of batch normalisation: mean and variance per channel, [C], and, in a
+// tensor of one element of any shape, the number of batches.
 struct RunningStatistics {
   Tensor mean, variance;
   Tensor count;  // may be empty
 };
 
-// Batch normalisation (Ioffe and Szegedy, 2015): by the statistics of this batch in training, by
-// the running ones otherwise, or where these are empty by the batch's in any case. A batch in
-// training moves the running ones a share of `momentum` towards its own (the variance of the
-// population: n / (n - 1)), as part of the next realize.
+// Batch normalisation (Ioffe and Szegedy, 2015): with the statistics of this batch in training,
+// else with the running ones, or with the batch's if these are empty. In training, a batch moves
+// the running ones by a fraction `momentum` towards its own (with the population variance: n / (n -
+// 1)), as part of the next realize.
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
                   RunningStatistics& running, double momentum = 0.1, double eps = 1e-5,
                   At at = At::current());

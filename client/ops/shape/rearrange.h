@@ -1,4 +1,4 @@
-// Axes by name: taken apart, in another order, put together.
+// Splits, reorders and merges axes by name.
 //
 // rearrange(x, "batch (rows width) -> rows batch width", {{"width", 4}}) is a reshape, a permute
 // and a reshape, in the notation of einops. "..." stands for the axes that have no name, "1" and

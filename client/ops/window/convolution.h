@@ -33,8 +33,8 @@ struct TransposedConvolutionOptions {
   int64_t groups = 1;
   PerAxis stride = 1;
   PerAxis dilation = 1;
-  Padding padding = 0;         // as much less of the result
-  PerAxis output_padding = 0;  // as much more of it at the end
+  Padding padding = 0;         // elements removed from the result
+  PerAxis output_padding = 0;  // elements added at its end
 };
 
 // What takes the result of a convolution with these options back to the shape of its input, as its

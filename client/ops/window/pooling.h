@@ -1,10 +1,10 @@
-// Pools: one number for each window over the last axes of a tensor. The kernel's length says over
-// how many; the axes before them stay.
+// Pools: one number per window over the last axes of a tensor. The length of `kernel` is the number
+// of pooled axes; the axes before them remain.
 //
 //   x [..., D...] -> [..., P...],  P = (D + before + after - dilation * (K - 1) - 1) / stride + 1
 //
-// With ceil_mode the division rounds up: another window may hang over the end, unless it would
-// begin behind the data.
+// With ceil_mode the division rounds up: one more window may extend past the end, unless it would
+// begin after the data.
 //
 // Errors: INVALID_ARGUMENT for a kernel that is longer than its padded axis, fewer axes than it
 // has, a stride or dilation below 1, and bool for max_unpool.
@@ -24,19 +24,19 @@ struct PoolOptions {
   bool ceil_mode = false;
 };
 
-// The largest of each window; what is padded is never the largest.
+// The maximum of each window; padding is never the maximum.
 Tensor max_pool(const Tensor& x, const PoolOptions& options = {}, At at = At::current());
 
-// The largest of each window, and where it is.
+// The maximum of each window, and its index.
 struct MaxPooled {
   Tensor values;
-  Tensor places;  // of i32: the first place of it in the pooled axes, flattened
+  Tensor places;  // i32: its first index in the pooled axes, flattened
 };
 MaxPooled max_pool_with_places(const Tensor& x, const PoolOptions& options = {},
                                At at = At::current());
 
-// The mean of each window. The padding counts as zeros, or with `count_padding` false not at all;
-// what hangs over the end in ceil_mode never counts.
+// The mean of each window. Padding counts as zeros, or not at all with `count_padding` false;
+// elements past the end in ceil_mode never count.
 Tensor avg_pool(const Tensor& x, const PoolOptions& options = {}, bool count_padding = true,
                 At at = At::current());
 

@@ -1,5 +1,5 @@
-// How a window lies along the axes that it slides over: what convolutions (convolution.h) and pools
-// (pooling.h) of any number of axes take, in one number for all of these axes or in one for each.
+// How a window moves along the axes that it slides over: options of convolutions (convolution.h)
+// and pools (pooling.h) over any number of axes, as one number for all axes or one per axis.
 //
 //   {.stride = 2}                       every second place, along every axis
 //   {.stride = {2, 1}}                  every second row, every column

@@ -31,7 +31,7 @@ std::vector<Window> WindowsOf(const NodeBuilder& rec, std::string_view what,
 std::vector<int64_t> ForEachAxis(const NodeBuilder& rec, std::string_view what,
                                  std::string_view name, const PerAxis& numbers, size_t count);
 
-// The places that a window has along an axis of `length`. Throws where there is none.
+// Returns the number of window positions along an axis of `length`. Throws if there is none.
 int64_t PlacesOf(const NodeBuilder& rec, std::string_view what, int64_t length,
                  const Window& window);
 

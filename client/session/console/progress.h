@@ -1,5 +1,5 @@
-// The line that a person watches while steps pass: how many, how fast, how often the program
-// waited, what it costs. Once a second, and only where there were new steps; it rewrites itself.
+// The progress line for people: steps, steps per second, round trips that blocked the program,
+// cost. Updated in place once a second, and only after new steps.
 //
 // Threads: one of its own, which calls `stats` and writes to `out`; joined by the destructor, which
 // clears the line.
@@ -16,7 +16,8 @@
 
 namespace outboard::transport {
 
-// "1200 steps, 24.0/s, 41.7 ms each, 3 round trips, $0.0012". `seconds` passed between the two.
+// Returns "1200 steps, 24.0/s, 41.7 ms each, 3 round trips, $0.0012". `seconds` is the time between
+// `before` and `now`.
 std::string ProgressLine(const Stats& before, const Stats& now, double seconds);
 
 class ConsoleProgress {

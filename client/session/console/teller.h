@@ -1,8 +1,8 @@
-// What a session says to people, and how often: lines on stderr, or wherever the program wants
-// them.
+// Writes a session's messages for people, rate-limited: lines on stderr, or to a function of the
+// program.
 //
-// Threads: Tell of any, with no lock held that the program's function could want; MayTellNotice of
-// one at a time.
+// Threads: Tell from any thread, with no lock held that the program's function could need;
+// MayTellNotice from one at a time.
 #pragma once
 
 #include <chrono>
@@ -15,13 +15,14 @@
 
 namespace outboard::transport {
 
-inline constexpr std::chrono::seconds kTellEvery{10};  // what has not changed, and the limit's time
+inline constexpr std::chrono::seconds kTellEvery{10};  // repeat interval, and the limit's period
 
 // "a session at box:6667: cpu: Xeon ..., $0.36 an hour"
 std::string OpenedLine(const std::string& target, const Stats& stats);
 // "the session has ended: 17 runs, ..."
 std::string EndedLine(const Stats& stats);
-// While a lost gateway is sought, for `left`; once it has answered again; and when it has not.
+// Messages while reconnecting to a lost gateway, with `left` remaining; after success; after
+// failure.
 std::string SeekingLine(const std::string& target, std::chrono::seconds left);
 std::string FoundLine(const std::string& target);
 absl::Status Unreachable(const std::string& target, bool is_private,
@@ -32,16 +33,16 @@ class Teller {
   // An empty function: "outboard: <line>" on stderr.
   explicit Teller(std::function<void(const std::string&)> tell) : tell_(std::move(tell)) {}
 
-  // `over_progress`: a progress line stands where it goes.
+  // `over_progress`: a progress line occupies the current terminal line.
   void Tell(const std::string& line, bool over_progress) const;
-  // Once in a process, before the key is sent to another machine: nothing is encrypted.
+  // Once per process, before the key is sent to another machine: warns that nothing is encrypted.
   void TellOfPlainText(const std::string& target) const;
-  // A gateway that has much to say must not fill the program's output.
+  // Limits notices of the gateway, which must not flood the program's output.
   bool MayTellNotice(std::chrono::steady_clock::time_point now);
 
  private:
   const std::function<void(const std::string&)> tell_;
-  int notices_ = 0;  // told since
+  int notices_ = 0;  // written since
   std::chrono::steady_clock::time_point notices_since_;
 };
 

@@ -1,9 +1,9 @@
-// Requests as items of the wire, without their sequence numbers: what can be said about a request
-// alone is checked here, the rest by the cloud.
+// Converts requests to items of the wire, without sequence numbers. Checks the properties of a
+// request that are known locally; the cloud checks the rest.
 //
-// Errors: INVALID_ARGUMENT    an index that names nothing, a repetition of nothing
+// Errors: INVALID_ARGUMENT    an index out of range, a repetition without anything to repeat
 //         RESOURCE_EXHAUSTED  a limit of wire/limits.h, with the limit and the count
-// Threads: pure.
+// Threads: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace outboard::transport {
 
 absl::StatusOr<proto::ClientItem> RunItem(const RunRequest& request);
 absl::Status CheckDims(std::span<const int64_t> dims);
-// A Put without its data; of dims that pass CheckDims.
+// Returns a Put without its data; `dims` must pass CheckDims.
 proto::ClientItem PutItem(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
                           uint64_t total_bytes);
 absl::StatusOr<proto::ClientItem> FetchItem(std::span<const uint64_t> handles);

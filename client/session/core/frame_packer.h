@@ -1,4 +1,4 @@
-// Frames to send, as they fill up: items in order, graphs and Puts in pieces, each frame within the
+// Packs items into frames to send: items in order, graphs and Puts in pieces, each frame within the
 // wire's limits (wire/limits.h). Threads: one owner.
 #pragma once
 
@@ -13,7 +13,8 @@ namespace outboard::transport {
 
 class FramePacker {
  public:
-  // A new epoch: what was not taken belongs to no stream any more.
+  // Starts a new epoch and drops frames that were not taken, since they belong to no stream any
+  // more.
   void Restart(uint64_t epoch);
   uint64_t epoch() const { return epoch_; }
 

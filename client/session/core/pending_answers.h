@@ -1,7 +1,7 @@
-// The answers that a program waits for: values of Runs and Fetches, in pieces, and outcomes of
-// Saves.
+// The answers that a program waits for: values of Runs and Fetches, received in pieces, and
+// outcomes of Saves.
 //
-// Every answer comes once: the first is it, others of the same are dropped. It is taken once.
+// Each answer is taken once. The first one received counts; duplicates are dropped.
 // Threads: one owner.
 #pragma once
 
@@ -24,20 +24,20 @@ class PendingAnswers {
  public:
   // ---- values: (item, index)
   void Expect(uint64_t seq, uint32_t index);
-  // True if it was the last missing piece of its value. Pieces of one value may come on two
-  // streams, and so in any order. One beyond the value's end, or of an unknown dtype, fails what
-  // its item owes with INTERNAL.
+  // Returns true if this was the last missing piece of its value. Pieces of one value may arrive on
+  // two streams, and therefore in any order. A piece past the value's end, or of an unknown dtype,
+  // fails all open answers of its item with INTERNAL.
   bool OnValue(proto::Value& piece);
-  // A new epoch: values that are not complete come again from the beginning.
+  // Starts a new epoch: incomplete values are received again from the beginning.
   void Restart();
   bool Ready(uint64_t seq, uint32_t index) const;
-  // Errors: FAILED_PRECONDITION  not asked for, or taken already
+  // Errors: FAILED_PRECONDITION  not expected, or already taken
   absl::StatusOr<HostTensor> Take(uint64_t seq, uint32_t index);  // Ready only
   void Forget(uint64_t seq, uint32_t index);
-  // Whether the value still has to come.
+  // True if the value is expected and not complete.
   bool Misses(uint64_t seq, uint32_t index) const { return incomplete_.contains({seq, index}); }
   bool misses_any() const { return !incomplete_.empty(); }
-  // Every value of items below it has come; the largest number if all have.
+  // All values of items below this number are complete; the largest number if all are.
   uint64_t first_incomplete_seq() const;
 
   // ---- saves
@@ -47,7 +47,7 @@ class PendingAnswers {
   absl::StatusOr<Saved> TakeSaved(uint64_t seq);  // SavedReady only; errors as Take
 
   // ---- both
-  void Fail(uint64_t seq, const absl::Status& status);  // what item `seq` still owes
+  void Fail(uint64_t seq, const absl::Status& status);  // all open answers of item `seq`
   void FailAll(const absl::Status& status);
 
  private:
@@ -63,7 +63,7 @@ class PendingAnswers {
 
   std::map<Key, Slot> slots_;
   std::set<Key> incomplete_;
-  std::map<uint64_t, std::optional<absl::StatusOr<Saved>>> saves_;  // empty: under way
+  std::map<uint64_t, std::optional<absl::StatusOr<Saved>>> saves_;  // empty: in flight
 };
 
 }  // namespace outboard::transport

@@ -1,6 +1,5 @@
-// Which lines of the program a session's Runs came from: beside the graph and never inside it, so
-// that equal computations stay equal graphs. A failed Run is explained by it where its value is
-// awaited.
+// Records the program lines that a session's Runs came from, outside of the graph so that equal
+// computations remain equal graphs. Used to explain a failed Run where its value is awaited.
 //
 // Threads: one owner.
 #pragma once
@@ -15,17 +14,18 @@
 
 namespace outboard::transport {
 
-// Runs that are remembered; one that failed is asked for soon, or never.
+// Number of Runs to remember; the value of a failed Run is awaited soon, or never.
 inline constexpr size_t kRunsRememberedMax = 4096;
 
 class Provenance {
  public:
-  // Every Run of the session, in the order of `seq`, also one without an origin: it counts as a
-  // step.
+  // Call for each Run of the session in the order of `seq`, also for one without an origin: it
+  // counts as a step.
   void Remember(uint64_t seq, std::shared_ptr<const RunOrigin> origin);
 
-  // `status` with the step that failed first (counted in Runs, from 1), the line that sent it and,
-  // where the cloud names the operation, the line that wrote that. Other statuses are unchanged.
+  // Returns `status` extended by the step that failed first (counted in Runs, from 1), the line
+  // that sent it and, if the cloud names the operation, the line that wrote it. Other statuses are
+  // unchanged.
   absl::Status Explain(const absl::Status& status) const;
 
  private:

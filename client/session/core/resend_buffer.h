@@ -1,9 +1,9 @@
-// The sequenced items of a session that may have to be sent again: those that are not done, and,
-// where a lost worker can be replaced, those that are done but in no snapshot yet (Recovery in
+// The sequenced items of a session that may have to be sent again: those that are not done and, if
+// a lost worker can be replaced, those that are done but not in a snapshot yet (Recovery in
 // proto/cloud.proto).
 //
-// Items are kept as they are sent, serialised; bytes of a Put and encodings of graphs are shared.
-// Each is found by its number, since numbers have no gaps. Threads: one owner.
+// Items are stored serialised, as they are sent; bytes of a Put and encodings of graphs are shared.
+// An item is found by its number, because numbers have no gaps. Threads: one owner.
 #pragma once
 
 #include <cstddef>
@@ -27,9 +27,9 @@ class ResendBuffer {
     size_t put_bytes() const { return bytes == nullptr ? 0 : bytes->size(); }
   };
 
-  // The next item; its number is one above the last.
+  // Appends the next item; its number is one above the last.
   Entry& Add(Entry entry);
-  // Forgets those up to `seq`.
+  // Drops the items up to `seq`.
   void DropThrough(uint64_t seq);
   void Clear() { DropThrough(last_seq()); }
 
@@ -37,7 +37,7 @@ class ResendBuffer {
   auto begin() const { return entries_.begin(); }
   auto end() const { return entries_.end(); }
 
-  uint64_t dropped_seq() const { return dropped_seq_; }  // what it holds is above
+  uint64_t dropped_seq() const { return dropped_seq_; }  // the buffer holds items above it
   uint64_t last_seq() const { return dropped_seq_ + entries_.size(); }
   size_t size() const { return entries_.size(); }
   uint64_t put_bytes() const { return put_bytes_; }

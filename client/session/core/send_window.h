@@ -1,26 +1,29 @@
-// How many items may be in flight, that is sent and not yet done: enough that the cloud never waits
-// for the next, and few, since what is queued is what a Ctrl-C wastes and what a fresh value waits
-// behind.
+// Limits the number of items in flight, that is sent and not yet done: enough that the cloud never
+// waits for the next item, but few, because queued items are wasted by a Ctrl-C and delay a fresh
+// value.
 //
-// The law, after BBR (Cardwell et al., "BBR: Congestion-Based Congestion Control", ACM Queue 2016),
-// with items for bytes and the executor for the bottleneck:
+// The control law follows BBR (Cardwell et al., "BBR: Congestion-Based Congestion Control", ACM
+// Queue 2016), with items in place of bytes and the executor as the bottleneck:
 //
 //     window = gain * rate * rtt  +  rate * 5 ms  +  burst  +  1        at least 3
 //
-//   rate   the most items per second that were done in one of the last 4 full rounds. A round lasts
-//          from an item's leaving to its being done; it is full if the window was. Rounds that are
-//          not full, because the program made no more, can raise it and never lower it.
-//   rtt    the smallest time from leaving to done: the network, and one step.
-//   gain   2 while the rate grew by a quarter within the last 3 full rounds, then 1.25.
-//   burst  what one Done covers beyond one item, at most rate * rtt + 64: they come in frames.
+//   rate   the highest number of items done per second in one of the last 4 full rounds. A round
+//          lasts from the sending of an item until it is done; it is full if the window was. Rounds
+//          that are not full, because the program sent fewer items, can raise the rate but never
+//          lower it.
+//   rtt    the smallest time from sending to done: the network, and one step.
+//   gain   2 if the rate grew by a quarter within the last 3 full rounds, else 1.25.
+//   burst  the items that one Done covers beyond the first, at most rate * rtt + 64: they come in
+//          frames.
 //
-// With rate * rtt items in flight the cloud is just busy; what is above is its queue, a quarter of
-// a round trip and some milliseconds. Since a queue lengthens what is measured as rtt, the smallest
-// is measured anew every 10 seconds, and at once when items take twice as long as the queue
-// explains (the path changed, or the steps did): for one round the window is 3/4 of rate * rtt, in
-// which nothing can queue. That costs a quarter of a round trip.
+// rate * rtt items in flight are just enough to keep the cloud busy; the excess is its queue, a
+// quarter of a round trip plus some milliseconds. Because a queue increases the measured rtt, the
+// minimum is measured again every 10 seconds, and at once if items take twice as long as the queue
+// explains (the path or the steps changed): for one round the window is 3/4 of rate * rtt, so that
+// nothing can queue. That costs a quarter of a round trip.
 //
-// Times are on any monotonic clock. Threads: one owner. Nothing here waits or looks at a clock.
+// Times are on any monotonic clock. Threads: one owner. This class neither waits nor reads a clock.
+// It has no errors.
 #pragma once
 
 #include <array>
@@ -35,20 +38,21 @@ class SendWindow {
  public:
   using Time = std::chrono::nanoseconds;
 
-  // Item `seq` leaves now, behind `in_flight` others; numbers rise by one.
+  // Item `seq` is sent now, after `in_flight` others; numbers increase by one.
   void OnSent(uint64_t seq, uint64_t in_flight, Time now);
   // Every item up to `seq` is done.
   void OnDone(uint64_t seq, Time now);
-  // A new connection, on which items beyond `seq` leave again: what was known of the path is a
-  // guess.
+  // A new connection, on which items after `seq` are sent again. Measurements of the old path are
+  // used as initial guesses.
   void OnRestart(uint64_t seq, Time now);
 
   uint64_t items() const;                          // how many may be in flight
-  double rate() const;                             // items per second; 0: not known
-  Time round_trip() const { return round_trip_; }  // 0: not known
+  double rate() const;                             // items per second; 0: unknown
+  Time round_trip() const { return round_trip_; }  // 0: unknown
 
  private:
-  // An item whose leaving is remembered: not each, where they follow each other closely.
+  // An item whose time of sending is recorded; not every item, if they are sent in quick
+  // succession.
   struct Mark {
     uint64_t seq;
     Time sent_at;
@@ -69,7 +73,7 @@ class SendWindow {
   void EndRound();
 
   std::deque<Mark> marks_;
-  Mark base_{};  // the last that was done
+  Mark base_{};  // the last one that was done
   uint64_t done_seq_ = 0;
   uint64_t done_ = 0;  // items, all epochs together
   Time done_at_{0};
@@ -79,12 +83,12 @@ class SendWindow {
   uint64_t round_end_seq_ = 0;
   bool full_ = false;      // in this round
   double grown_rate_ = 0;  // when it last grew by a quarter
-  int flat_rounds_ = 0;    // since
+  int flat_rounds_ = 0;    // full rounds since then
 
   Time round_trip_{0};
   Time measured_at_{0};
-  bool stale_ = false;    // the next clean measurement replaces it
-  bool probing_ = false;  // the window is small, so that there is one
+  bool stale_ = false;    // the next measurement without a queue replaces it
+  bool probing_ = false;  // the window is small, to get such a measurement
 };
 
 }  // namespace outboard::transport

@@ -1,13 +1,13 @@
-// The client's side of a session without I/O: numbers the items, keeps those that may have to be
-// sent again (ring.h), knows which graphs the server has, how much may be in flight (window.h and
-// the server's credit), which answers are awaited (awaited.h), which items failed and which lines
-// of the program sent them (provenance.h).
+// The client's side of a session, without I/O. Numbers the items, stores those that may have to be
+// sent again (resend_buffer.h), and tracks which graphs the server has, how much may be in flight
+// (send_window.h and the server's credit), which answers are awaited (pending_answers.h), which
+// items failed and which lines of the program sent them (provenance.h).
 //
-// Calls take what the program or the stream does; frames to send collect inside and are taken by
-// TakeFrames. The time is told by Advance, on any monotonic clock, and moves the window only. Not
-// thread-safe: Session owns one under its mutex.
+// Methods are called for events of the program and of the stream; resulting frames collect inside
+// until TakeFrames. Advance sets the time, on any monotonic clock, which affects the window only.
+// Not thread-safe: Session owns one under its mutex.
 //
-// Errors: those of items.h for what cannot be asked; what ends the session is status().
+// Errors: those of client_items.h for invalid requests; status() is the reason why a session ended.
 #pragma once
 
 #include <cstdint>
@@ -40,14 +40,14 @@ class SessionCore {
 
   void Advance(SendWindow::Time now) { now_ = now; }
 
-  // ---- what the program does; the frames are taken by TakeFrames
+  // ---- events of the program; TakeFrames returns the frames
   void Open(uint32_t devices);
   void WantTrace() { trace_ = true; }  // before Open
-  // True if an item with `bytes` of Put data may be sent now.
+  // True if an item with `bytes` bytes of Put data may be sent now.
   bool HasCredit(uint64_t bytes) const;
-  // Only a snapshot can make room in the ring, which may take its time: true if HasCredit is false
-  // for that reason. GiveUpRecovery makes room: a lost worker is not replaced until there is a
-  // snapshot.
+  // True if HasCredit is false because the resend buffer is full and only a snapshot can free space
+  // in it, which may take long. GiveUpRecovery frees the space at once; until the next snapshot a
+  // lost worker cannot be replaced then.
   bool AwaitsSnapshot(uint64_t bytes) const;
   void GiveUpRecovery();
   uint64_t Put(uint64_t handle, uint32_t dtype, std::span<const int64_t> dims,
@@ -56,22 +56,23 @@ class SessionCore {
                    uint64_t total_bytes, std::string_view root);
   absl::StatusOr<uint64_t> Run(const RunRequest& request);
   absl::StatusOr<uint64_t> Fetch(std::span<const uint64_t> handles);
-  // After the first Opened (FAILED_PRECONDITION), which says whether the gateway understands it.
+  // Requires the first Opened (else FAILED_PRECONDITION), which reports whether the gateway
+  // supports Save.
   absl::StatusOr<uint64_t> Save(std::string_view name, std::span<const SaveEntry> entries);
   void Release(uint64_t handle);
-  void FlushReleases();  // into the frame under way, without waiting for the next Run
+  void FlushReleases();  // adds them to the current frame, without waiting for the next Run
   void Close();
   size_t pending_releases() const { return releases_.size(); }
 
-  // ---- what the streams do
-  void OnFrame(proto::ServerFrame& frame);  // of either stream; in kLost only what ends the session
-  void OnLinkLost();                        // the ring waits for Resume
-  void Resume();                            // a new link: asks for the same session again
-  void End(absl::Status status);            // adds how many Runs were done
+  // ---- events of the streams
+  void OnFrame(proto::ServerFrame& frame);  // either stream; in kLost only the session's end counts
+  void OnLinkLost();                        // items stay in the resend buffer until Resume
+  void Resume();                            // new link: requests the same session again
+  void End(absl::Status status);            // adds the number of Runs done
 
   std::vector<proto::ClientFrame> TakeFrames() { return out_.Take(); }
 
-  // ---- what is known
+  // ---- state
   State state() const { return state_; }
   const absl::Status& status() const { return status_; }
   bool Ready(uint64_t seq, uint32_t index) const { return awaited_.Ready(seq, index); }
@@ -81,24 +82,25 @@ class SessionCore {
   void Forget(uint64_t seq, uint32_t index) { awaited_.Forget(seq, index); }
   bool SavedReady(uint64_t seq) const { return awaited_.SavedReady(seq); }
   absl::StatusOr<Saved> TakeSaved(uint64_t seq) { return Explained(awaited_.TakeSaved(seq)); }
-  // Whether a value is awaited; whether one was so large that it is better had on a stream of its
-  // own.
+  // Whether a value is awaited; whether a value was so large that a separate stream should carry
+  // such values.
   bool MissesValues() const { return awaited_.misses_any(); }
   bool large_values() const { return large_values_; }
   uint64_t last_seq() const { return ring_.last_seq(); }
   uint64_t done_seq() const { return done_seq_; }
   uint64_t durable_seq() const { return durable_seq_; }
   absl::Status TakeFirstFailure();
-  std::vector<std::string> TakeNotices();  // what the gateway has told since, for people
+  std::vector<std::string> TakeNotices();  // from the gateway since the last call, for people
   const proto::Opened& opened() const { return opened_; }
   bool can_resume() const { return !opened_.resume_token().empty(); }
   void FillStats(Stats& stats) const;
 
  private:
-  // A kernel in use from an item on; what a new worker has to follow to get the same bits.
+  // A kernel version and the item from which it is used; a replacement worker must use the same to
+  // get the same bits.
   using PlanKey = std::pair<uint64_t, std::string>;  // item, kernel
 
-  // A failure that names an item, with the line of the program.
+  // Adds the line of the program to a failure that names an item.
   template <typename T>
   absl::StatusOr<T> Explained(absl::StatusOr<T> answer) const {
     if (answer.ok()) return answer;
@@ -139,16 +141,16 @@ class SessionCore {
   Provenance provenance_;
   std::set<std::string> graphs_sent_;  // in this epoch
   std::vector<uint64_t> releases_;
-  std::set<uint64_t> failed_;  // of the ring: told already
+  std::set<uint64_t> failed_;  // items in the resend buffer whose failure was reported
   absl::Status first_failure_;
   std::vector<std::string> notices_;
   bool large_values_ = false;
-  bool ack_due_ = false;  // something came that the executor keeps until an Ack
+  bool ack_due_ = false;  // something arrived that the executor retains until an Ack
 
   proto::Opened opened_;
   std::map<PlanKey, proto::KernelUse> plan_;  // above durable_seq_
   size_t plan_bytes_ = 0;
-  uint64_t plan_lacks_seq_ = 0;  // the last item of which an entry found no room
+  uint64_t plan_lacks_seq_ = 0;  // the last item with an entry that did not fit
   uint64_t runs_ = 0, steps_ = 0;
   uint64_t device_time_us_ = 0, kernels_ = 0, cost_micro_usd_ = 0, seconds_billed_ = 0;
 };

@@ -1,5 +1,5 @@
-// A Link over one gRPC stream to a gateway: frames out, frames in, and the end of the stream told
-// once. Knows nothing of what the frames say.
+// A Link over one gRPC stream to a gateway. Sends and receives frames and reports the end of the
+// stream once. Does not interpret frames.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -14,20 +14,21 @@
 
 namespace outboard::transport {
 
-// The one place where a channel gets its credentials. They are insecure wherever the target is:
-// nothing that is sent, the key included, is encrypted. From afar a tunnel or a proxy does that.
+// The only place that chooses a channel's credentials. They are insecure for every target: nothing
+// that is sent is encrypted, including the key. For a remote gateway use a tunnel or a proxy that
+// encrypts.
 std::shared_ptr<grpc::ChannelCredentials> ChannelCredentialsFor(const std::string& target);
 
-// A channel with our limits, not yet connected.
+// Returns a channel with our limits, not yet connected.
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target);
 
-// Waits until the channel is connected: gRPC connects lazily and would let the first call hang.
-// Where the connection is refused it gives up after a second already.
-// Errors: UNAVAILABLE naming the target; what a hook of waiting.h says.
+// Waits until the channel is connected: gRPC connects lazily and would block in the first call.
+// Gives up after one second if the connection is refused.
+// Errors: UNAVAILABLE naming the target; the status of a hook of client/session/waiting.h.
 absl::Status WaitConnected(grpc::Channel& channel, const std::string& target,
                            std::chrono::milliseconds timeout);
 
-// `key` may be empty (a private serve asks for none).
+// `key` may be empty (a private serve requires none).
 std::unique_ptr<Link> MakeGrpcLink(std::shared_ptr<grpc::Channel> channel, const std::string& key);
 
 }  // namespace outboard::transport

@@ -1,4 +1,4 @@
-// What carries a session's frames: a gRPC stream to a gateway, or a call into an executor core of
+// Carries a session's frames: over a gRPC stream to a gateway, or by calls of an executor core in
 // this process.
 #pragma once
 
@@ -13,23 +13,23 @@
 
 namespace outboard::transport {
 
-// Receives what arrives. Called from any one thread at a time, never from within Send.
+// Receives frames. Called from one thread at a time, which may vary; never from within Send.
 class LinkListener {
  public:
   virtual ~LinkListener() = default;
   virtual void OnFrame(proto::ServerFrame frame) = 0;
-  // The last call: OK after an orderly Close, else why the link ended.
+  // The last call: OK after an orderly Close, else the error that ended the link.
   virtual void OnEnd(absl::Status status) = 0;
 };
 
 class Link {
  public:
   virtual ~Link() = default;  // no call to the listener after it
-  // Before the first Send. The listener outlives the link.
+  // Call before the first Send. The listener must outlive the link.
   virtual void Start(LinkListener* listener) = 0;
-  // Queues the frame and returns; frames arrive in order or the link ends. Any thread.
+  // Queues the frame and returns. Frames arrive in order, or the link ends. Any thread.
   virtual void Send(proto::ClientFrame frame) = 0;
-  // No more Sends follow; the other side is asked to end.
+  // Ends sending and asks the other side to end.
   virtual void Finish() = 0;
   virtual uint64_t bytes_up() const = 0;  // as on the wire
   virtual uint64_t bytes_down() const = 0;

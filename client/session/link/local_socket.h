@@ -1,5 +1,5 @@
-// The unix socket beside a gateway's port, for programs on the gateway's own machine: a round trip
-// by it takes half as long as by TCP on loopback.
+// Finds the unix socket next to a gateway's port, for programs on the gateway's machine: its round
+// trip takes half as long as TCP on loopback.
 #pragma once
 
 #include <optional>
@@ -7,10 +7,11 @@
 
 namespace outboard::transport {
 
-// What gRPC dials instead of `target`, which is as CheckTarget allows it; nullopt where `target` is
-// not this machine, or nobody listens beside its port. A socket's name can be taken by anybody, so
-// it is used only where its owner is the user that listens at the port: a key goes to nobody to
-// whom it would not have gone anyway. Makes one connection and reads /proc/net; never blocks long.
+// Returns the address that gRPC should use instead of `target`, which must pass CheckTarget;
+// nullopt if `target` is not this machine or no such socket is served. Any user can create a socket
+// of that name, so it is used only if its owner is the user that listens at the port: the key is
+// never sent to a process that would not have received it otherwise. Makes one connection and reads
+// /proc/net; never blocks long.
 std::optional<std::string> LocalSocketOf(const std::string& target);
 
 }  // namespace outboard::transport

@@ -1,6 +1,6 @@
-// An `outboard serve` of this process's own, for programs that run without CLOUD: started by the
-// first session that needs it, shared by all, stopped when the last one is gone or the process
-// ends, whatever ends it.
+// A private `outboard serve` for this process, for programs that run without CLOUD. Started by the
+// first session that needs it, shared by all, and stopped after the last session or when the
+// process ends for any reason.
 #pragma once
 
 #include <sys/types.h>
@@ -14,9 +14,8 @@ namespace outboard::transport {
 
 class PrivateServe {
  public:
-  // The running one, or a new one that is ready.
-  // Errors: UNAVAILABLE   no binary found (says what to set), or it did not become ready within 20
-  // s
+  // Returns the running one, or starts one and waits until it is ready.
+  // Errors: UNAVAILABLE   no binary found (names the variable to set), or not ready within 20 s
   static absl::StatusOr<std::shared_ptr<PrivateServe>> Get();
   ~PrivateServe();
   PrivateServe(const PrivateServe&) = delete;
@@ -30,10 +29,11 @@ class PrivateServe {
 
   std::string folder_, target_;
   pid_t pid_ = -1;
-  int life_fd_ = -1;  // the write end that nobody writes: when it closes, serve stops
+  int life_fd_ = -1;  // the write end, never written: serve stops when it closes
 };
 
-// $OUTBOARD_BIN, else `outboard` beside this program, else on PATH; empty if there is none.
+// Returns $OUTBOARD_BIN, else `outboard` next to this program, else on PATH; empty if there is
+// none.
 std::string FindOutboardBinary();
 
 }  // namespace outboard::transport

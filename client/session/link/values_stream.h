@@ -1,8 +1,8 @@
-// The stream on which a session's large values come, over a connection of its own, so that no step
-// waits behind them (Values in proto/cloud.proto). What comes is handed on as it is.
+// The stream for a session's large values, over a separate connection so that no step waits for
+// them (Values in proto/cloud.proto). Forwards frames unchanged.
 //
-// Threads: the listener is called from gRPC's. A gateway that does not know the call ends it with
-// UNIMPLEMENTED, which harms nothing: the values come on the session's stream.
+// Threads: the listener is called from gRPC's threads. A gateway that does not support the call
+// ends it with UNIMPLEMENTED, which is harmless: the values then come on the session's stream.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -18,15 +18,15 @@
 
 namespace outboard::transport {
 
-// Whether pieces may have been on their way when a stream ended so. Not where it was refused, nor
-// where the gateway ended it (ABORTED: the session is over, or another stream has taken its place).
+// True if pieces may have been in flight when a stream ended with this status. False if it was
+// refused or if the gateway ended it (ABORTED: the session is over, or another stream replaced it).
 bool MayLoseValues(const absl::Status& end);
 
 class ValuesStream {
  public:
   struct Listener {
     std::function<void(proto::ServerFrame)> on_frame;
-    std::function<void(absl::Status)> on_end;  // once, the last; not from within the destructor
+    std::function<void(absl::Status)> on_end;  // called once, last; not from within the destructor
   };
   ValuesStream(std::shared_ptr<grpc::Channel> channel, const std::string& key,
                proto::ValuesRequest request, Listener listener);

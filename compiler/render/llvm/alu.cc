@@ -165,7 +165,7 @@ Value* AluEmitter::Alu(const UOp* node, std::span<Value* const> args, DType type
   const auto rounded = [&](Value* v) { return Round(v, node->dtype); };
   switch (node->op) {
     case Op::kNeg: return is_float ? b_.CreateFNeg(a) : b_.CreateSub(Splat(a, 0), a);
-    // Of f64 alone: others are arithmetic by now (codegen/transcendental.h).
+    // Of f64 only: other types are arithmetic by now (compiler/kernel/decompose_math.h).
     case Op::kExp: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::exp, a);
     case Op::kExp2: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::exp2, a);
     case Op::kLog: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::log, a);

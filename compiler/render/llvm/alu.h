@@ -1,12 +1,13 @@
-// Scalar meaning of the operations, as LLVM instructions; the same code for one element and for a
-// vector of them.
+// Emits the operations as LLVM instructions; the same code serves for one element and for a vector
+// of them.
 //
 // Values in registers: integers in their own width, bool as i1, f32 and f64 as such, and every
 // smaller float as the f32 of the same value: it is widened when loaded, each operation is done in
-// f32 and rounded back to the type's values. No instruction carries a promise that input could
-// break (nsw, nuw, exact, inbounds, nnan ...); `contract` alone is set, on products and on the sums
-// of reductions, so that these two may be rounded once. Elementwise sums are never fused: a value
-// that two kernels compute has the same bits in both (the gradient of a maximum compares them).
+// f32 and rounded back to the type's values. No instruction carries a flag whose condition input
+// could violate (nsw, nuw, exact, inbounds, nnan ...); `contract` alone is set, on products and on
+// the sums of reductions, so that these two may be rounded once. Elementwise sums are never fused:
+// a value that two kernels compute has the same bits in both (the gradient of a maximum compares
+// them).
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -25,12 +26,12 @@ class AluEmitter {
  public:
   explicit AluEmitter(llvm::IRBuilder<>& builder) : b_(builder) {}
 
-  // UNIMPLEMENTED where `node` has no code here: what Emit would not know.
+  // Errors: UNIMPLEMENTED if `node` is an operation that this class cannot emit.
   static absl::Status Supports(const UOp* node);
 
   llvm::Value* Const(DType dtype, const UOp* constant);
   // `args` have equal lanes. `node` gives op, dtypes and bounds. `type` is the type of integer
-  // operands, which may be narrower than the node says where the values are known to fit.
+  // operands, which may be narrower than that of the node if the values are known to fit.
   llvm::Value* Alu(const UOp* node, std::span<llvm::Value* const> args, DType type);
   llvm::Value* Cast(llvm::Value* value, DType from, DType to);
   llvm::Value* Bitcast(llvm::Value* value, DType from, DType to);
@@ -39,7 +40,7 @@ class AluEmitter {
   // One step of a reduction, without rounding to small floats.
   llvm::Value* Combine(Op op, DType dtype, llvm::Value* a, llvm::Value* b);
   llvm::Value* Identity(Op op, DType dtype, llvm::Type* type);
-  // A float's value in registers rounded to what `dtype` can hold.
+  // Rounds a float in a register to the values of `dtype`.
   llvm::Value* Round(llvm::Value* value, DType dtype);
 
  private:

@@ -1,4 +1,5 @@
-// The state of writing one kernel; see llvm_kernel.h for how code finds its place.
+// The state of generating code for one kernel; kernel.h explains how the scope of each value is
+// chosen.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -21,7 +22,7 @@
 
 namespace outboard::render {
 
-// One piece of each tile: byte i is the piece of the tile that has number i.
+// Selects one piece of each tile: byte i is the piece of the tile with number i.
 using Coords = uint64_t;
 
 class KernelEmitter {
@@ -49,18 +50,18 @@ class KernelEmitter {
   // Values and their coefficients, by the scope that they are known in.
   using TermsByScope = std::map<int, std::vector<std::pair<llvm::Value*, uint64_t>>>;
 
-  // ---- loops (llvm_kernel.cc)
+  // ---- loops (kernel.cc)
   void OpenTasks(llvm::Value* begin, llvm::Value* end);
   void TaskBlock(llvm::Value* task, size_t level,
                  std::vector<std::pair<llvm::Value*, bool>>& blocks);
-  // What is inside of the first `level` output loops: copies, reductions, further loops.
+  // Emits the code inside the first `level` output loops: copies, reductions, further loops.
   void Inside(size_t level);
   void Outputs(size_t level);
   void BindBlock(const codegen::Loop& loop, llvm::Value* begin);
-  // The end of the range at this run; null where it has none but its extent.
+  // The end of the range in this run; null if it is the extent.
   llvm::Value* EndOf(int range);
-  // `inside` once for the blocks of a tile's loop, if it has any, and once for its rest, each time
-  // with the tile's range bound.
+  // Calls `inside` once for the blocks of a tile's loop, if it has any, and once for its rest, each
+  // time with the tile's range bound.
   void OverTile(const codegen::Tile& tile, const std::function<void()>& inside);
   void Bind(const codegen::Tile& tile, llvm::Value* base,
             const std::vector<codegen::Piece>& pieces);
@@ -68,7 +69,7 @@ class KernelEmitter {
   void GroupsAt(size_t level);
   void Stores();
 
-  // ---- reductions (llvm_reduce.cc)
+  // ---- reductions (reduce.cc)
   struct Accumulators;
   void Group(int index);
   void GroupsInside(codegen::RangeSet own, const std::vector<const UOp*>& roots);
@@ -78,22 +79,22 @@ class KernelEmitter {
   bool ZeroInIdleLanes(const UOp* term, int range, int depth = 4) const;
   llvm::Value* FoldLanes(Op op, DType dtype, llvm::Value* value);
 
-  // ---- values (llvm_value.cc)
+  // ---- values (value.cc)
   llvm::Value* Emit(const UOp* node,
                     Coords coords);  // may be one element where `node` does not vary in the lanes
   llvm::Value* EmitLanes(const UOp* node, Coords coords, int lanes);
-  llvm::Value* Compute(const UOp* node, Coords coords);  // what it needs is there
+  llvm::Value* Compute(const UOp* node, Coords coords);  // its sources are already emitted
   llvm::Value* ComputeAlu(const UOp* node, Coords coords, int lanes);
   llvm::Value* RangeValue(const UOp* node, Coords coords, int lanes);
   llvm::Value* Find(const UOp* node, Coords coords);
   void Needs(const UOp* node, std::vector<const UOp*>& needs);
   llvm::Value* Splat(llvm::Value* value, int lanes);
-  // Integers of i64 that are known to fit are kept as i32 in vectors: index arithmetic in half the
+  // Integers of i64 that are known to fit are i32 in vectors: index arithmetic takes half the
   // registers.
   DType LaneType(const UOp* node, int lanes) const;
   llvm::Value* AsType(llvm::Value* value, DType type);  // i32 <-> i64
 
-  // ---- staged loads and panels (llvm_stage.cc)
+  // ---- staged loads and panels (stage.cc)
   struct Staged {
     const UOp* value = nullptr;
     codegen::StageLayout layout;
@@ -108,7 +109,7 @@ class KernelEmitter {
   llvm::Value* StagedPointer(int stage, Coords coords);
   llvm::Value* LoadStaged(const UOp* node, Coords coords, int lanes);
 
-  // ---- sums of products of bf16 (llvm_tensor_core.cc), and the copies of operands (llvm_pack.cc)
+  // ---- sums of products of bf16 (matrix_unit.cc), and the copies of operands (pack.cc)
   struct CoreSums;
   void OpenTiles();
   void CloseTiles();
@@ -123,31 +124,30 @@ class KernelEmitter {
   int64_t PairElements(int columns) const;
   void PackOperand(int stage, const std::vector<const codegen::StageDim*>& order, size_t next);
   void PackSquare(int stage, int across, int inner, bool along);
-  // `inside` with a bound range in other pieces of the same values.
+  // Calls `inside` with a bound range split into other pieces of the same values.
   void WithPieces(int range, const std::vector<codegen::Piece>& pieces,
                   const std::function<void()>& inside);
 
-  // ---- memory (llvm_memory.cc)
+  // ---- memory (memory.cc)
   llvm::Value* Load(const UOp* node, Coords coords, int lanes);
   void Store(const UOp* node, Coords coords, llvm::Value* value);
-  // How far the elements of lanes are from that of lane 0, where that is a matter of constants;
-  // else empty.
+  // The distance of each lane's element from that of lane 0 if all are constants; else empty.
   std::vector<int64_t> LaneOffsets(const UOp* index, Coords coords, int lanes, int range);
-  // c where `term` is `range` / c or `range` % c and the first lane is known to be at a multiple of
-  // c; else 0.
+  // Returns c if `term` is `range` / c or `range` % c and the first lane is known to be at a
+  // multiple of c; else 0.
   int64_t DivisorOf(const UOp* term, Coords coords, int range) const;
   llvm::Value* LoadLanes(const UOp* node, Coords coords, int lanes, int range, llvm::Value* gate);
-  // The address of the first lane's element, `extra` elements further. Of terms that differ from
-  // lane to lane in another way than LaneOffsets knows, nothing is in it.
+  // Returns the address of the first lane's element plus `extra` elements. Excludes terms that
+  // differ between lanes in a way that LaneOffsets does not handle.
   llvm::Value* Pointer(const UOp* index, Coords coords, int range, int64_t extra);
-  // `pointer` and as many `element`s further as terms and constant say, each term added in its
-  // scope.
+  // Returns `pointer` advanced by `terms` and `constant`, in units of `element`; each term is added
+  // in its scope.
   llvm::Value* PointerBy(llvm::Value* pointer, llvm::Type* element, const TermsByScope& terms,
                          uint64_t constant);
   llvm::Value* LanePointers(const UOp* index, Coords coords, int lanes, int range);
   llvm::Value* Gate(const UOp* gate, Coords coords);  // null: always true
 
-  // ---- what depends on what
+  // ---- dependences
   int ScopeOf(codegen::RangeSet deps) const;
   Coords MaskOf(codegen::RangeSet deps) const;
   const codegen::Piece& PieceOf(int range, Coords coords) const;
@@ -174,10 +174,10 @@ class KernelEmitter {
   std::vector<codegen::PanelPlace> panels_;      // as in the plan
   std::vector<Staged> stages_;                   // as in the plan, then the panels
   bool packing_ = false;                         // see PackSquare
-  absl::flat_hash_map<const UOp*, int> staged_;  // what has been copied, around this place
+  absl::flat_hash_map<const UOp*, int> staged_;  // loads and panels copied in the enclosing scopes
 };
 
-// The conditions that `gate` joins by AND.
+// Returns the conjuncts of `gate`.
 std::vector<const UOp*> Conjuncts(const UOp* gate);
 
 }  // namespace outboard::render

@@ -58,7 +58,7 @@ void KernelEmitter::Run() {
   OpenTiles();
   GroupsAt(0);
   if (plan_.task_loops == 0) {
-    // One task; whoever was given no task must still write nothing.
+    // One task; a call with an empty range of tasks must write nothing.
     scopes_->EnterCurrent();
     scopes_->OpenIf(b_.CreateICmpSLT(begin, end));
     StagesAt(0);
@@ -116,7 +116,7 @@ void KernelEmitter::TaskBlock(Value* task, size_t level,
     bases.push_back(plan_.trips(loop) == 1 ? b_.getInt64(0)
                                            : b_.CreateMul(blocks[i].first, b_.getInt64(step)));
   }
-  Value* needed = nullptr;  // by somebody: a task behind the end of a range is empty
+  Value* needed = nullptr;  // the task lies before the end of each range; null: no range has one
   for (size_t i = 0; i < blocks.size(); ++i)
     if (Value* const end = EndOf(plan_.loops[i].range)) {
       Value* const before = b_.CreateICmpSLT(bases[i], end);
@@ -276,7 +276,7 @@ void KernelEmitter::Stores() {
   for (const auto& [store, value] : pending) Store(store, value.first, value.second);
 }
 
-// ---- what depends on what
+// ---- dependences
 // -------------------------------------------------------------------------------------------
 
 int KernelEmitter::ScopeOf(RangeSet deps) const {

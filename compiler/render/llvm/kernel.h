@@ -1,9 +1,8 @@
-// Writes one kernel, by its plan, as an LLVM function.
+// Generates an LLVM function for one kernel and its loop plan.
 //
-// How code finds its place: each open loop is a scope, and a value is written in the scope of the
-// innermost loop that it depends on, once for each piece of the tiles that it depends on. So
-// nothing is computed inside a loop that could be outside, and loads are shared across a register
-// tile, before LLVM's passes see the function.
+// Each open loop is a scope, and a value is emitted in the scope of the innermost loop that it
+// depends on, once for each piece of the tiles that it depends on. So loop invariants are hoisted
+// and loads are shared across a register tile before LLVM's passes run.
 #pragma once
 
 #include <llvm/IR/Module.h>

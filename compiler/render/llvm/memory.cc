@@ -200,7 +200,7 @@ Value* KernelEmitter::LoadLanes(const UOp* node, Coords coords, int lanes, int r
     consecutive = consecutive && offsets[i] == i;
     reversed = reversed && offsets[i] == -i;
   }
-  // Without a branch: what may not be read is read from zeros instead.
+  // Without a branch: a gated-off load reads zeros instead.
   const auto open = [&](Value* pointer) {
     return gate == nullptr || varying ? pointer : b_.CreateSelect(gate, pointer, zeros_);
   };
@@ -293,7 +293,7 @@ void KernelEmitter::Store(const UOp* node, Coords coords, Value* value) {
   if (dtype == DType::kI64) value = AsType(value, DType::kI64);
   value = alu_.ToMemory(Splat(value, lanes), dtype);
   Value* const gate = node->src.size() == 3 ? Gate(node->src[2], coords) : nullptr;
-  // Without a branch: what may not be written is written where nobody reads it.
+  // Without a branch: a gated-off store goes to memory that is never read.
   const bool varying = gate != nullptr && gate->getType()->isVectorTy();
   const auto open = [&](Value* pointer) {
     return gate == nullptr || varying ? pointer : b_.CreateSelect(gate, pointer, discard_);

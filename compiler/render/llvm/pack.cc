@@ -1,4 +1,4 @@
-// Operands of a TensorCore: the copy into the order that tensor_core.h says.
+// Copies the operands of a TensorCore into the order that matrix_unit.h defines.
 //
 // It is made in squares of 16 pairs of steps by 16 rows or columns, in vectors of 16 pairs, along
 // whichever of the two is consecutive in memory; where that is not the order that is wanted, the

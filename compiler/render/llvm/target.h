@@ -1,4 +1,5 @@
-// The x86-64 code generator: a module in, a relocatable object out.
+// LLVM's code generator for x86-64: optimises a module for one processor and turns it into a
+// relocatable object.
 #pragma once
 
 #include <llvm/IR/Module.h>
@@ -14,16 +15,17 @@ namespace outboard::render {
 
 class X86Target {
  public:
-  // By LLVM's names. Errors: INVALID_ARGUMENT, a processor that LLVM does not know.
+  // `cpu` and `features` are LLVM's names. Errors: INVALID_ARGUMENT, a processor that LLVM does not
+  // know.
   static absl::StatusOr<std::unique_ptr<X86Target>> Create(const std::string& cpu,
                                                            const std::string& features);
 
   std::unique_ptr<llvm::Module> NewModule(llvm::LLVMContext& context) const;
-  // INTERNAL where LLVM finds the module broken (a bug of ours) or cannot write it.
+  // Errors: INTERNAL if LLVM finds the module invalid (a bug of ours) or cannot emit it.
   absl::Status Optimize(llvm::Module& module, bool no_opt) const;
   absl::StatusOr<std::string> EmitObject(llvm::Module& module) const;
 
-  // What LLVM knows of it: no caches, and one thread.
+  // The processor as LLVM describes it: no caches, and one thread.
   const Target& has() const { return has_; }
 
  private:

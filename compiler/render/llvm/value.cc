@@ -29,7 +29,7 @@ Value* KernelEmitter::Find(const UOp* node, Coords coords) {
 }
 
 // The nodes that Compute(node) reads through Find. Loads read the terms of their index, see
-// llvm_memory.cc.
+// memory.cc.
 void KernelEmitter::Needs(const UOp* node, std::vector<const UOp*>& needs) {
   if (staged_.contains(node)) return;
   if (node->op == Op::kReduceLoop) {

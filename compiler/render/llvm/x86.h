@@ -1,5 +1,5 @@
-// Planned kernels to x86-64 objects: what the rest of the compiler sees of LLVM. Nothing here asks
-// which processor it runs on (compiler/target.h).
+// Renders planned kernels as x86-64 objects: the interface between LLVM and the rest of the
+// compiler. Nothing here queries the processor it runs on (compiler/target.h).
 #pragma once
 
 #include <memory>
@@ -18,8 +18,8 @@ class X86Renderer {
   virtual ~X86Renderer() = default;
 
   virtual const Target& target() const = 0;
-  // A relocatable object that defines `symbol`, as compiled_kernel.h says. `ir`, unless null,
-  // receives what was written for LLVM, before its passes.
+  // Returns a relocatable object that defines `symbol`, as compiled_kernel.h specifies. `ir`,
+  // unless null, receives the LLVM IR before LLVM's passes.
   // Errors: UNIMPLEMENTED  an operation without code for its type
   //         INTERNAL       LLVM refused what was written
   virtual absl::StatusOr<std::string> Render(const codegen::LoopNest& kernel,
@@ -32,8 +32,8 @@ class X86Renderer {
 //                           or products of bf16 its features do not have
 absl::StatusOr<std::unique_ptr<X86Renderer>> MakeX86Renderer(Target target);
 
-// What LLVM knows of a processor by its name for it, and with more or fewer features ("+a,-b"): for
-// code that is to run elsewhere. No caches, and one thread.
+// Returns the target that LLVM describes for a processor name with features added or removed
+// ("+a,-b"): for code that runs on another machine. It has no caches, and one thread.
 // Errors: INVALID_ARGUMENT  LLVM does not know it
 absl::StatusOr<Target> NamedTarget(const std::string& arch, const std::string& features);
 

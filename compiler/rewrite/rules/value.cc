@@ -60,7 +60,7 @@ const UOp* MaxByBounds(Graph&, const Match& m) {
 }
 
 // x / c is x * (1 / c) where 1 / c is exact: both round the same number once. A subnormal 1 / c
-// would be exact too, but then c is huge and nobody divides by it.
+// would be exact too, but then c is huge and no program divides by it.
 const UOp* DivideByPowerOfTwo(Graph& g, const Match& m) {
   const UOp* const c = ConstantOf(m[y]);
   if (c == nullptr || c->float_value() == 0 || !std::isfinite(c->float_value())) return nullptr;
@@ -209,8 +209,7 @@ constexpr Rule kRules[] = {
     {"bounds-cast",        cast(any),                  ByBounds},
     {"bounds-where",       where(any, any, any),       ByBounds},
 
-    // Integer sums are ordered by their terms (rules_sum.cc), conditions by theirs
-    // (rules_logic.cc).
+    // Integer sums are ordered by their terms (sum.cc), conditions by theirs (logic.cc).
     {"order-add",          any + any,                  OrderOperands,          !is_int(operands) || !is_scalar(operands)},
     {"order-mul",          any * any,                  OrderOperands},
     {"order-max",          max(any, any),              OrderOperands},

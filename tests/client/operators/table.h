@@ -1,5 +1,5 @@
-// Every operator of the library as a row: how it is written, what it computes in plain loops, for
-// which types it is there, whether it has a gradient; and every mistake that it names.
+// A table of every operator of the library: its spelling, its result in plain loops, its dtypes,
+// whether it has a gradient; and every misuse that it reports.
 //
 // table_test.cc runs the rows, mistakes_test.cc the mistakes; docs/operators.md is made from both.
 // No expectation uses an operator of ours: numbers go in and come out as doubles. Values of an
@@ -36,7 +36,7 @@ Array Fold(const Array& x, const Dims& axes, bool keep,
            const std::function<double(const std::vector<double>&)>& f);
 Array Reshaped(Array x, const Dims& dims);
 
-// What a row is given: its operands, and the type it is asked for.
+// The arguments of a row: its operands, and the requested type.
 template <typename T>
 struct Given {
   std::vector<T> operands;
@@ -50,7 +50,7 @@ struct Operand {
   Dims dims;
   double low = -2, high = 2;        // of random values; from 0 for unsigned types
   std::vector<double> values = {};  // instead of random ones
-  std::optional<DType> dtype = {};  // where it is not the row's; then without a gradient
+  std::optional<DType> dtype = {};  // if it is not the row's; then no gradient
 };
 
 enum class Types { kAll, kNumbers, kFloats, kIntegers, kIntegersAndBool, kBool };
