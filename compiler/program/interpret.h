@@ -20,7 +20,7 @@ enum class Fault {
                    // blocks; or any access where a copy may not have arrived
   kUninitialised,  // a read of private or shared memory that was never written
   kOutOfRange,     // an access outside of its memory
-  kDivergence,     // a barrier or an MMA that not all threads come to
+  kDivergence,     // a barrier or an MMA that not all threads reach
   kTooLong,        // over RunOptions::steps_max
 };
 std::string_view Name(Fault fault);
