@@ -3,8 +3,8 @@
 // A kernel is a SINK of STOREs over common output ranges (op.h, "kernel level"). A REDUCE_LOOP may
 // contain others. An inner one that does not depend on the outer one's ranges is computed once,
 // before it; otherwise it is recomputed in each iteration, unless a PANEL stores its values
-// (optimize/panel.h). A load that is not proved to be in range (compiler/proof) gets a gate; a
-// store that is not proved in range is refused.
+// (optimize/operands/panel.h). A load that is not proved to be in range (compiler/proof) gets a
+// gate; a store that is not proved in range is refused.
 #pragma once
 
 #include <optional>

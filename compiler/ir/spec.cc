@@ -25,7 +25,7 @@ std::string Str(DType dtype) { return std::string(Name(dtype)); }
 std::string Str(ShapeView shape) { return ShapeToString(shape); }
 
 // ---- dimensions
-// -----------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 // A product of numbers and expressions, for comparing element counts: the expressions must match
 // one by one.
@@ -322,7 +322,7 @@ Result CheckCast(const Node& n) {
 }
 
 // ---- functions
-// ------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 Result CheckFunction(const Node& n) {
   const UOp* const body = n.src[0];
@@ -390,7 +390,7 @@ Result CheckTuple(const Node& n) {
 }
 
 // ---- devices
-// --------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 Result CheckDevices(const Node& n) {
   const UOp& x = *n.src[0];
@@ -420,7 +420,7 @@ Result CheckDevices(const Node& n) {
 }
 
 // ---- kernels
-// --------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 Result CheckKernelNode(const Node& n) {
   switch (n.op) {

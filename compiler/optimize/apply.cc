@@ -7,8 +7,8 @@
 #include "base/check.h"
 #include "compiler/optimize/flatten.h"
 #include "compiler/optimize/limits.h"
-#include "compiler/optimize/panel.h"
-#include "compiler/optimize/staging.h"
+#include "compiler/optimize/operands/panel.h"
+#include "compiler/optimize/operands/staging.h"
 
 namespace outboard::codegen {
 namespace {

@@ -19,9 +19,9 @@
 #include "compiler/optimize/limits.h"
 #include "compiler/optimize/loop_cost.h"
 #include "compiler/optimize/loop_order.h"
-#include "compiler/optimize/matrix_unit_opts.h"
-#include "compiler/optimize/panel_opts.h"
-#include "compiler/optimize/staging.h"
+#include "compiler/optimize/operands/matrix_unit_opts.h"
+#include "compiler/optimize/operands/panel_opts.h"
+#include "compiler/optimize/operands/staging.h"
 
 namespace outboard::codegen {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "compiler/kernel/loop_nest.h"
-#include "compiler/optimize/matrix_unit.h"
+#include "compiler/optimize/operands/matrix_unit.h"
 #include "compiler/target.h"
 
 namespace outboard::codegen {

@@ -93,7 +93,7 @@ class Interpreter {
     touched_.resize(buffers_.size());
     if (blocks_ * thread_count_ > 1)
       for (const Instruction& i : program_.code)
-        if (i.code == Code::kBuffer) touched_[i.arg[0]].resize(i.arg[1]);
+        if (i.code == Code::kBuffer) touched_[i.imm[0]].resize(i.imm[1]);
     std::vector<int64_t> order(blocks_);
     std::iota(order.begin(), order.end(), 0);
     std::shuffle(order.begin(), order.end(), random_);
@@ -126,10 +126,10 @@ class Interpreter {
     for (size_t n = 0; n < program_.code.size(); ++n)
       if (memory_[n] >= 0 && IsShared(static_cast<ValueId>(n))) {
         OwnMemory& own = shared_[memory_[n]];
-        own.bytes.resize(at(static_cast<ValueId>(n)).arg[1] *
+        own.bytes.resize(at(static_cast<ValueId>(n)).imm[1] *
                          ByteWidth(at(static_cast<ValueId>(n)).dtype));
-        own.written.assign(at(static_cast<ValueId>(n)).arg[1], 0);
-        own.touched.assign(at(static_cast<ValueId>(n)).arg[1], {});
+        own.written.assign(at(static_cast<ValueId>(n)).imm[1], 0);
+        own.touched.assign(at(static_cast<ValueId>(n)).imm[1], {});
       }
     epoch_ = 0;
     while (outcome_.ok()) {
@@ -218,19 +218,19 @@ class Interpreter {
   }
 
   bool IsShared(ValueId n) const {
-    return at(n).code == Code::kAlloc && at(n).arg[0] == static_cast<int64_t>(Space::kShared);
+    return at(n).code == Code::kAlloc && at(n).imm[0] == static_cast<int64_t>(Space::kShared);
   }
 
   Memory MemoryOf(ValueId n, int thread) {
     const Instruction& i = at(n);
     Memory out;
-    out.elements = i.arg[1];
+    out.elements = i.imm[1];
     out.dtype = i.dtype;
     if (i.code == Code::kBuffer) {
-      std::string& buffer = buffers_[i.arg[0]];
-      OB_CHECK(static_cast<int64_t>(buffer.size()) >= i.arg[1] * ByteWidth(i.dtype));
+      std::string& buffer = buffers_[i.imm[0]];
+      OB_CHECK(static_cast<int64_t>(buffer.size()) >= i.imm[1] * ByteWidth(i.dtype));
       out.bytes = buffer.data();
-      if (!touched_[i.arg[0]].empty()) out.touched = &touched_[i.arg[0]];
+      if (!touched_[i.imm[0]].empty()) out.touched = &touched_[i.imm[0]];
       return out;
     }
     OwnMemory& own = IsShared(n) ? shared_[memory_[n]] : threads_[thread].memories[memory_[n]];
@@ -292,7 +292,7 @@ class Interpreter {
     const Instruction& i = at(copy.at);
     const Memory to = MemoryOf(i.src[0], thread), from = MemoryOf(i.src[2], thread);
     const int width = ByteWidth(to.dtype);
-    std::copy_n(from.bytes + copy.from * width, i.arg[0] * width, to.bytes + copy.to * width);
+    std::copy_n(from.bytes + copy.from * width, i.imm[0] * width, to.bytes + copy.to * width);
   }
 
   void Begin(ValueId n, int thread) {
@@ -300,7 +300,7 @@ class Interpreter {
     Thread& t = threads_[thread];
     const Memory to = MemoryOf(i.src[0], thread), from = MemoryOf(i.src[2], thread);
     Copy copy{n, t.registers[place_[i.src[1]]], t.registers[place_[i.src[3]]], random_() % 2 == 0};
-    for (int64_t e = 0; e < i.arg[0]; ++e) {
+    for (int64_t e = 0; e < i.imm[0]; ++e) {
       if (!InRange(to, copy.to + e, n, thread) || !InRange(from, copy.from + e, n, thread)) return;
       TouchToRead(from, copy.from + e, n, thread);
       TouchToWrite(to, copy.to + e, n, thread);
@@ -317,7 +317,7 @@ class Interpreter {
         if (!copy.arrived) Move(copy, thread);
         const Instruction& i = at(copy.at);
         const Memory to = MemoryOf(i.src[0], thread);
-        for (int64_t e = 0; e < i.arg[0]; ++e) {
+        for (int64_t e = 0; e < i.imm[0]; ++e) {
           Touched& by = (*to.touched)[copy.to + e];
           by.arriving = false;
           by.write_thread = thread;
@@ -450,22 +450,22 @@ class Interpreter {
     int64_t* const out = &r[0] + place_[n];
     ++t.pc;
     switch (i.code) {
-      case Code::kConst: *out = i.arg[0]; break;
-      case Code::kVar: *out = vars_[i.arg[0]]; break;
+      case Code::kConst: *out = i.imm[0]; break;
+      case Code::kVar: *out = vars_[i.imm[0]]; break;
       case Code::kSpecial:
-        *out = i.arg[0] == static_cast<int64_t>(Grid::kBlock) ? block_ : thread;
+        *out = i.imm[0] == static_cast<int64_t>(Grid::kBlock) ? block_ : thread;
         break;
       case Code::kBuffer: break;
       case Code::kAlloc:
         if (!IsShared(n)) {
           OwnMemory& own = t.memories[memory_[n]];
-          own.bytes.resize(i.arg[1] * ByteWidth(i.dtype));
-          own.written.assign(i.arg[1], 0);
+          own.bytes.resize(i.imm[1] * ByteWidth(i.dtype));
+          own.written.assign(i.imm[1], 0);
         }
         break;
       case Code::kLoop: {
         *out = 0;
-        t.limits[n] = i.src.empty() ? i.arg[0] : std::min(i.arg[0], r[place_[i.src[0]]]);
+        t.limits[n] = i.src.empty() ? i.imm[0] : std::min(i.imm[0], r[place_[i.src[0]]]);
         if (t.limits[n] <= 0) t.pc = partner_[n] + 1;
         break;
       }
@@ -496,7 +496,7 @@ class Interpreter {
         for (int lane = 0; lane < i.lanes; ++lane)
           out[lane] = r[place_[i.src[i.src.size() == 1 ? 0 : lane]]];
         break;
-      case Code::kLane: *out = r[place_[i.src[0]] + i.arg[0]]; break;
+      case Code::kLane: *out = r[place_[i.src[0]] + i.imm[0]]; break;
       case Code::kLoad: Load(n, thread); break;
       case Code::kStore: Store(n, thread); break;
       case Code::kBarrier:
@@ -509,7 +509,7 @@ class Interpreter {
         break;
       case Code::kCopy: Begin(n, thread); break;
       case Code::kCommit: t.groups.push_back(std::exchange(t.begun, {})); break;
-      case Code::kWait: Wait(i.arg[0], thread); break;
+      case Code::kWait: Wait(i.imm[0], thread); break;
     }
   }
 

@@ -51,7 +51,7 @@ Lowering::Lowering(const LoopNest& kernel, const LoopPlan* plan) : kernel_(kerne
                            : b_.Buffer(kernel.slot_dtypes[slot], static_cast<int64_t>(slot),
                                        kernel.slot_elements[slot]));
   std::vector<bool> read_only(kernel.slot_elements.size(), true);
-  for (const UOp* store : kernel.stores) read_only[store->src[0]->src[0]->arg[0]] = false;
+  for (const UOp* store : kernel.stores) read_only[GlobalOfAccess(store).slot()] = false;
   b_.SetReadOnly(std::move(read_only));
 }
 
@@ -296,11 +296,12 @@ ValueId Lowering::Compute(const UOp* node) {
   const auto source = [&](int i) { return memo_.at(node->src[i]); };
   switch (node->op) {
     case Op::kConst:
-      return b_.Add({.code = Code::kConst, .dtype = node->dtype, .arg = {node->arg[0], 0, 0}});
+      return b_.Add(
+          {.code = Code::kConst, .dtype = node->dtype, .imm = {ConstantBits(node), 0, 0}});
     case Op::kVar:
       return b_.Add({.code = Code::kVar,
                      .dtype = DType::kI64,
-                     .arg = {node->arg[0], node->arg[1], node->arg[2]}});
+                     .imm = {VarOf(node).slot(), VarOf(node).min(), VarOf(node).max()}});
     case Op::kRange: {
       const ValueId value = value_[kernel_.IndexOf(node)];
       OB_CHECK(value >= 0);
@@ -308,7 +309,7 @@ ValueId Lowering::Compute(const UOp* node) {
     }
     case Op::kLoad: {
       Instruction load{.code = Code::kLoad, .dtype = node->dtype};
-      load.src = {buffers_[node->src[0]->src[0]->arg[0]], memo_.at(node->src[0]->src[1])};
+      load.src = {buffers_[GlobalOfAccess(node).slot()], memo_.at(node->src[0]->src[1])};
       if (node->src.size() == 3) {
         load.src.push_back(source(1));
         load.src.push_back(source(2));
@@ -339,7 +340,7 @@ void Lowering::Stores() {
     for (const UOp* store : kernel_.stores) {
       Instruction out{.code = Code::kStore};
       const UOp* const index = store->src[0];
-      out.src = {buffers_[index->src[0]->arg[0]], Emit(index->src[1]), Emit(store->src[1])};
+      out.src = {buffers_[GlobalOfAccess(index).slot()], Emit(index->src[1]), Emit(store->src[1])};
       ValueId mask = store->src.size() == 3 ? Emit(store->src[2]) : -1;
       // Values that do not depend on the block or thread are stored by a single thread.
       for (RangeSet free = mapped_ & ~kernel_.DepsOf(store); free != 0; free &= free - 1) {

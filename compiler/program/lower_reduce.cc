@@ -53,7 +53,7 @@ void Lowering::Group(int index) {
   for (const UOp* node : group.nodes) {
     const DType type = SumType(node->dtype);
     sums.push_back(b_.Alloc(Space::kPrivate, type, elements * partials * lanes));
-    const Op op = static_cast<Op>(node->arg[0]);
+    const Op op = ReduceOf(node).op();
     Statement(group.deps, [&] {
       over(0, partials, How::kUnroll, [&](ValueId partial) {
         over(0, lanes, across, [&](ValueId lane) {
@@ -74,13 +74,13 @@ void Lowering::Group(int index) {
       for (size_t n = 0; n < group.nodes.size(); ++n) {
         const UOp* const node = group.nodes[n];
         const ValueId value = b_.Cast(Emit(node->src[0]), SumType(node->dtype));
-        Accumulate(static_cast<Op>(node->arg[0]), sums[n], at, value);
+        Accumulate(ReduceOf(node).op(), sums[n], at, value);
       }
     });
   });
   for (size_t n = 0; n < group.nodes.size(); ++n) {
     const UOp* const node = group.nodes[n];
-    const Op op = static_cast<Op>(node->arg[0]);
+    const Op op = ReduceOf(node).op();
     const ValueId zero = b_.Int(0);
     if (partials * lanes == 1 && SumType(node->dtype) == node->dtype) {
       results_[node] = {sums[n], points};
@@ -139,7 +139,7 @@ void Lowering::GroupTogether(int index) {
   for (const UOp* node : group.nodes) {
     const DType type = SumType(node->dtype);
     sums.push_back(b_.Alloc(Space::kPrivate, type, 1));
-    b_.Store(sums.back(), b_.Int(0), Identity(static_cast<Op>(node->arg[0]), type));
+    b_.Store(sums.back(), b_.Int(0), Identity(ReduceOf(node).op(), type));
   }
   const int64_t terms = Points(group.ranges);
   RangeSet own = 0;
@@ -152,7 +152,7 @@ void Lowering::GroupTogether(int index) {
     BindAll(group.ranges, term);
     GroupsWithin(own, group);
     for (size_t n = 0; n < group.nodes.size(); ++n)
-      Accumulate(static_cast<Op>(group.nodes[n]->arg[0]), sums[n], b_.Int(0),
+      Accumulate(ReduceOf(group.nodes[n]).op(), sums[n], b_.Int(0),
                  b_.Cast(Emit(group.nodes[n]->src[0]), b_.at(sums[n]).dtype));
     for (const int r : group.ranges) Unbind(r);
     if (branch >= 0) b_.EndIf(branch);
@@ -165,7 +165,7 @@ void Lowering::GroupTogether(int index) {
   for (int64_t half = threads_ / 2; half > 0; half /= 2) {
     const ValueId branch = b_.If(b_.Less(thread_, b_.Int(half)));
     for (size_t n = 0; n < group.nodes.size(); ++n)
-      Accumulate(static_cast<Op>(group.nodes[n]->arg[0]), shared_[index][n], thread_,
+      Accumulate(ReduceOf(group.nodes[n]).op(), shared_[index][n], thread_,
                  b_.Load(shared_[index][n], b_.Plus(thread_, b_.Int(half))));
     b_.EndIf(branch);
     b_.Barrier();

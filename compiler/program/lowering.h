@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/kernel/loop_nest.h"
 #include "compiler/optimize/loop_plan.h"
 #include "compiler/program/expand.h"
@@ -170,7 +171,7 @@ class Lowering {
   ValueId Identity(Op op, DType dtype) {
     if (op != Op::kMax) return b_.Const(dtype, op == Op::kAdd ? 0 : 1);
     if (IsFloat(dtype)) return b_.Const(dtype, -std::numeric_limits<double>::infinity());
-    return b_.Add({.code = Code::kConst, .dtype = dtype, .arg = {IntMin(dtype), 0, 0}});
+    return b_.Add({.code = Code::kConst, .dtype = dtype, .imm = {IntMin(dtype), 0, 0}});
   }
 
   // memory[place] = memory[place] op value

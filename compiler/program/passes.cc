@@ -18,7 +18,7 @@ std::vector<bool> ReadOnlySlots(const Program& program) {
   std::vector<bool> read_only(program.buffer_count, true);
   for (const Instruction& i : program.code)
     if (i.code == Code::kStore && program.code[i.src[0]].code == Code::kBuffer)
-      read_only[program.code[i.src[0]].arg[0]] = false;
+      read_only[program.code[i.src[0]].imm[0]] = false;
   return read_only;
 }
 
@@ -52,7 +52,7 @@ class Copier {
   // `body`, written out once for each value of the counter.
   template <typename Body>
   void WriteOut(ValueId loop, const Body& body) {
-    for (int64_t i = 0; i < at(loop).arg[0]; ++i) {
+    for (int64_t i = 0; i < at(loop).imm[0]; ++i) {
       made_[loop] = b_.Int(i);
       body();
     }
@@ -72,7 +72,7 @@ class Unroller : Copier {
   // Depth: the loops around each other.
   void Run(ValueId begin, ValueId end) {
     for (ValueId n = begin; n < end; ++n) {
-      if (at(n).code == Code::kLoop && at(n).arg[1] == static_cast<int64_t>(How::kUnroll)) {
+      if (at(n).code == Code::kLoop && at(n).imm[1] == static_cast<int64_t>(How::kUnroll)) {
         const ValueId inside = n + 1, last = ends_[n];
         WriteOut(n, [&] { Run(inside, last); });
         n = last;
@@ -91,7 +91,7 @@ class LaneMaker : Copier {
 
   void Run(ValueId begin, ValueId end) {
     for (ValueId n = begin; n < end; ++n) {
-      if (at(n).code == Code::kLoop && at(n).arg[1] == static_cast<int64_t>(How::kVector)) {
+      if (at(n).code == Code::kLoop && at(n).imm[1] == static_cast<int64_t>(How::kVector)) {
         const ValueId inside = n + 1, last = ends_[n];
         if (HasForm(n, last)) {
           Lanes(n, last);
@@ -113,7 +113,7 @@ class LaneMaker : Copier {
 
   // Straight code whose stores go to a place for each lane.
   bool HasForm(ValueId loop, ValueId end) const {
-    if (at(loop).arg[0] < 2 || at(loop).arg[2] > kLanesMax || !at(loop).src.empty()) return false;
+    if (at(loop).imm[0] < 2 || at(loop).imm[2] > kLanesMax || !at(loop).src.empty()) return false;
     absl::flat_hash_set<ValueId> varies = {loop};
     for (ValueId n = loop + 1; n < end; ++n) {
       const Instruction& i = at(n);
@@ -127,15 +127,15 @@ class LaneMaker : Copier {
   }
 
   void Lanes(ValueId loop, ValueId end) {
-    lanes_ = static_cast<int>(std::max(at(loop).arg[2], at(loop).arg[0]));
+    lanes_ = static_cast<int>(std::max(at(loop).imm[2], at(loop).imm[0]));
     linear_.clear();
     vectors_.clear();
     linear_[loop] = {b_.Int(0), 1};
     mask_ = -1;
-    if (at(loop).arg[0] < lanes_) {
+    if (at(loop).imm[0] < lanes_) {
       Instruction mask{.code = Code::kLanes, .dtype = DType::kBool, .lanes = lanes_};
       for (int64_t lane = 0; lane < lanes_; ++lane)
-        mask.src.push_back(b_.Const(DType::kBool, lane < at(loop).arg[0]));
+        mask.src.push_back(b_.Const(DType::kBool, lane < at(loop).imm[0]));
       mask_ = b_.Add(std::move(mask));
     }
     for (ValueId n = loop + 1; n < end; ++n) {
@@ -233,7 +233,7 @@ class Guarder : Copier {
         continue;
       }
       Instruction load = WithNewSources(n);
-      const int64_t elements = at(at(n).src[0]).arg[1];
+      const int64_t elements = at(at(n).src[0]).imm[1];
       const auto in_range = [&](ValueId index, int64_t offset) {
         return b_.Alu(
             Op::kAnd, DType::kBool,
@@ -250,7 +250,7 @@ class Guarder : Copier {
                                                       : in_range(b_.Add({.code = Code::kLane,
                                                                          .dtype = DType::kI64,
                                                                          .src = {index},
-                                                                         .arg = {lane, 0, 0}}),
+                                                                         .imm = {lane, 0, 0}}),
                                                                  0));
         guard = b_.Add(std::move(lanes));
       }
@@ -307,7 +307,7 @@ Program Hoist(const Program& program) {
     const Instruction& i = program.code[n];
     if (i.code == Code::kLoop || i.code == Code::kIf) {
       depth[n] = static_cast<int>(open.size());  // seen inside of it only
-      open.push_back({n, i.code == Code::kLoop && i.arg[0] > 0 && i.src.empty(), {n}});
+      open.push_back({n, i.code == Code::kLoop && i.imm[0] > 0 && i.src.empty(), {n}});
       continue;
     }
     if (i.code == Code::kEnd || i.code == Code::kEndIf) {
@@ -319,7 +319,7 @@ Program Hoist(const Program& program) {
     }
     int to = static_cast<int>(open.size()) - 1;
     const bool reads = i.code == Code::kLoad && program.code[i.src[0]].code == Code::kBuffer &&
-                       read_only[program.code[i.src[0]].arg[0]];
+                       read_only[program.code[i.src[0]].imm[0]];
     if (IsPure(i.code) || reads) {
       int least = 0;
       for (const ValueId s : i.src) least = std::max(least, depth[s]);

@@ -9,27 +9,27 @@ namespace {
 std::string ArgumentsOf(const Instruction& i) {
   switch (i.code) {
     case Code::kConst:
-      return IsFloat(i.dtype) ? absl::StrCat(" ", std::bit_cast<double>(i.arg[0]))
-                              : absl::StrCat(" ", i.arg[0]);
-    case Code::kVar: return absl::StrCat(" n", i.arg[0], " in ", i.arg[1], "..", i.arg[2]);
+      return IsFloat(i.dtype) ? absl::StrCat(" ", std::bit_cast<double>(i.imm[0]))
+                              : absl::StrCat(" ", i.imm[0]);
+    case Code::kVar: return absl::StrCat(" n", i.imm[0], " in ", i.imm[1], "..", i.imm[2]);
     case Code::kSpecial:
-      return absl::StrCat(i.arg[0] == static_cast<int64_t>(Grid::kBlock) ? " block" : " thread",
-                          " of ", i.arg[1]);
-    case Code::kBuffer: return absl::StrCat(" slot ", i.arg[0], "[", i.arg[1], "]");
+      return absl::StrCat(i.imm[0] == static_cast<int64_t>(Grid::kBlock) ? " block" : " thread",
+                          " of ", i.imm[1]);
+    case Code::kBuffer: return absl::StrCat(" slot ", i.imm[0], "[", i.imm[1], "]");
     case Code::kAlloc:
       return absl::StrCat(
-          i.arg[0] == static_cast<int64_t>(Space::kShared) ? " shared[" : " private[", i.arg[1],
+          i.imm[0] == static_cast<int64_t>(Space::kShared) ? " shared[" : " private[", i.imm[1],
           "]");
     case Code::kLoop: {
-      std::string out = absl::StrCat(" ", i.arg[0]);
-      if (i.arg[1] == static_cast<int64_t>(How::kUnroll)) out += " unroll";
-      if (i.arg[1] == static_cast<int64_t>(How::kVector))
-        absl::StrAppend(&out, " vector of ", i.arg[2]);
+      std::string out = absl::StrCat(" ", i.imm[0]);
+      if (i.imm[1] == static_cast<int64_t>(How::kUnroll)) out += " unroll";
+      if (i.imm[1] == static_cast<int64_t>(How::kVector))
+        absl::StrAppend(&out, " vector of ", i.imm[2]);
       return out;
     }
     case Code::kLane:
     case Code::kCopy:
-    case Code::kWait: return absl::StrCat(" ", i.arg[0]);
+    case Code::kWait: return absl::StrCat(" ", i.imm[0]);
     default: return "";
   }
 }

@@ -47,15 +47,15 @@ bool IsPure(Code code) {
 
 int64_t Program::Extent(Grid axis) const {
   for (const Instruction& i : code)
-    if (i.code == Code::kSpecial && i.arg[0] == static_cast<int64_t>(axis)) return i.arg[1];
+    if (i.code == Code::kSpecial && i.imm[0] == static_cast<int64_t>(axis)) return i.imm[1];
   return 1;
 }
 
 int64_t Program::shared_bytes() const {
   int64_t bytes = 0;
   for (const Instruction& i : code)
-    if (i.code == Code::kAlloc && i.arg[0] == static_cast<int64_t>(Space::kShared))
-      bytes += (i.arg[1] * ByteWidth(i.dtype) + 7) / 8 * 8;
+    if (i.code == Code::kAlloc && i.imm[0] == static_cast<int64_t>(Space::kShared))
+      bytes += (i.imm[1] * ByteWidth(i.dtype) + 7) / 8 * 8;
   return bytes;
 }
 
@@ -77,7 +77,7 @@ MatrixPlace MmaElement(MmaOperand operand, int thread, int lane) {
 bool ProgramBuilder::IsConst(ValueId value, int64_t* number) const {
   const Instruction& i = program_.code[value];
   if (i.code != Code::kConst || IsFloat(i.dtype)) return false;
-  *number = i.arg[0];
+  *number = i.imm[0];
   return true;
 }
 
@@ -95,7 +95,7 @@ ValueId ProgramBuilder::Folded(const Instruction& alu) {
   int64_t a = 0, b = 0;
   const bool left = IsConst(x, &a), right = IsConst(y, &b);
   const auto number = [&](int64_t value) {
-    return Add({.code = Code::kConst, .dtype = alu.dtype, .arg = {value, 0, 0}});
+    return Add({.code = Code::kConst, .dtype = alu.dtype, .imm = {value, 0, 0}});
   };
   const auto ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
   if (type == DType::kBool) {
@@ -135,8 +135,8 @@ ValueId ProgramBuilder::Folded(const Instruction& alu) {
 
 bool ProgramBuilder::IsReadOnly(ValueId memory) const {
   const Instruction& i = program_.code[memory];
-  return i.code == Code::kBuffer && i.arg[0] < static_cast<int64_t>(read_only_.size()) &&
-         read_only_[i.arg[0]];
+  return i.code == Code::kBuffer && i.imm[0] < static_cast<int64_t>(read_only_.size()) &&
+         read_only_[i.imm[0]];
 }
 
 ValueId ProgramBuilder::Add(Instruction instruction) {
@@ -165,11 +165,11 @@ void ProgramBuilder::Close() {
 
 ValueId ProgramBuilder::Const(DType dtype, double value) {
   const int64_t bits = IsFloat(dtype) ? std::bit_cast<int64_t>(value) : static_cast<int64_t>(value);
-  return Add({.code = Code::kConst, .dtype = dtype, .arg = {bits, 0, 0}});
+  return Add({.code = Code::kConst, .dtype = dtype, .imm = {bits, 0, 0}});
 }
 
 ValueId ProgramBuilder::Int(int64_t value) {
-  return Add({.code = Code::kConst, .dtype = DType::kI64, .arg = {value, 0, 0}});
+  return Add({.code = Code::kConst, .dtype = DType::kI64, .imm = {value, 0, 0}});
 }
 
 ValueId ProgramBuilder::Alu(Op op, DType dtype, std::initializer_list<ValueId> src) {
@@ -190,18 +190,18 @@ ValueId ProgramBuilder::Splat(ValueId x, int lanes) {
 ValueId ProgramBuilder::Special(Grid axis, int64_t extent) {
   return Add({.code = Code::kSpecial,
               .dtype = DType::kI64,
-              .arg = {static_cast<int64_t>(axis), extent, 0}});
+              .imm = {static_cast<int64_t>(axis), extent, 0}});
 }
 
 ValueId ProgramBuilder::Buffer(DType dtype, int64_t slot, int64_t elements) {
-  return Add({.code = Code::kBuffer, .dtype = dtype, .lanes = 0, .arg = {slot, elements, 0}});
+  return Add({.code = Code::kBuffer, .dtype = dtype, .lanes = 0, .imm = {slot, elements, 0}});
 }
 
 ValueId ProgramBuilder::Alloc(Space space, DType dtype, int64_t elements) {
   return Add({.code = Code::kAlloc,
               .dtype = dtype,
               .lanes = 0,
-              .arg = {static_cast<int64_t>(space), elements, 0}});
+              .imm = {static_cast<int64_t>(space), elements, 0}});
 }
 
 ValueId ProgramBuilder::Load(ValueId memory, ValueId index) {
@@ -214,7 +214,7 @@ void ProgramBuilder::Store(ValueId memory, ValueId index, ValueId value) {
 
 ValueId ProgramBuilder::Loop(int64_t extent, How how, int64_t lanes, ValueId limit) {
   Instruction loop{
-      .code = Code::kLoop, .dtype = DType::kI64, .arg = {extent, static_cast<int64_t>(how), lanes}};
+      .code = Code::kLoop, .dtype = DType::kI64, .imm = {extent, static_cast<int64_t>(how), lanes}};
   if (limit >= 0) loop.src = {limit};
   return Add(std::move(loop));
 }

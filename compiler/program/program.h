@@ -7,19 +7,19 @@
 // (`lanes` is 1), a vector, or a memory (`lanes` is 0). All values are of ir/dtype.h's types, and
 // arithmetic means what docs/semantics.md says: nothing traps and nothing is undefined.
 //
-//   CONST    arg: bits                 a scalar, `bits` as of Op::kConst
-//   VAR      arg: slot, min, max       an i64 bound at launch
-//   SPECIAL  arg: Grid, extent         the block's or the thread's number, an i64 in [0, extent)
-//   BUFFER   arg: slot, elements       a memory that the kernel is given
-//   ALLOC    arg: Space, elements      an uninitialised memory: of the thread, new each time the
+//   CONST    imm: bits                 a scalar, `bits` as of Op::kConst
+//   VAR      imm: slot, min, max       an i64 bound at launch
+//   SPECIAL  imm: Grid, extent         the block's or the thread's number, an i64 in [0, extent)
+//   BUFFER   imm: slot, elements       a memory that the kernel is given
+//   ALLOC    imm: Space, elements      an uninitialised memory: of the thread, new each time the
 //                                      instruction runs; or of the block (outside of all scopes)
-//   LOOP     (limit?) arg: extent, How, lanes   the counter, an i64: 0 ... min(extent, limit) - 1
+//   LOOP     (limit?) imm: extent, How, lanes   the counter, an i64: 0 ... min(extent, limit) - 1
 //   END      (loop)
 //   IF       (condition)   ENDIF (if)
 //   ALU      op, (sources)             one of Op's operations, in every lane
 //   CAST, BITCAST (x)
 //   LANES    (x) or (x0, x1 ...)       a vector: x in all lanes, or one scalar for each
-//   LANE     (vector) arg: lane        one of its scalars
+//   LANE     (vector) imm: lane        one of its scalars
 //   LOAD     (memory, index) or (memory, index, mask, otherwise)
 //   STORE    (memory, index, value) or (memory, index, value, mask)
 //                                      elements: a scalar i64 index and several lanes mean
@@ -27,10 +27,10 @@
 //                                      whose mask is false touches nothing
 //   BARRIER                            every thread of the block gets here before any continues,
 //                                      and sees all earlier stores of the others
-//   COPY     (shared, index, buffer, index) arg: elements   begins a copy of consecutive elements,
+//   COPY     (shared, index, buffer, index) imm: elements   begins a copy of consecutive elements,
 //                                      which goes on while the thread does
 //   COMMIT                             the thread's copies since the last COMMIT form a group
-//   WAIT     arg: n                    until all of the thread's groups but the last n have arrived
+//   WAIT     imm: n                    until all of the thread's groups but the last n have arrived
 //   MMA      (a, b, c)                 c + a * b of a matrix of 16 x 16 by 16 x 8, by 32 threads
 //                                      together; see MmaElement for which thread has what
 #pragma once
@@ -90,12 +90,12 @@ struct Instruction {
   DType dtype = DType::kVoid;  // of the value, or of a memory's elements
   int lanes = 1;
   absl::InlinedVector<ValueId, 4> src;
-  std::array<int64_t, 3> arg = {0, 0, 0};
+  std::array<int64_t, 3> imm = {0, 0, 0};
 
   bool operator==(const Instruction&) const = default;
   template <typename H>
   friend H AbslHashValue(H h, const Instruction& i) {
-    return H::combine(std::move(h), i.code, i.op, i.dtype, i.lanes, i.src, i.arg);
+    return H::combine(std::move(h), i.code, i.op, i.dtype, i.lanes, i.src, i.imm);
   }
 };
 

@@ -58,7 +58,7 @@ class Checker {
     return at(v).code == Code::kBuffer || at(v).code == Code::kAlloc;
   }
   bool IsShared(ValueId v) const {
-    return at(v).code == Code::kAlloc && at(v).arg[0] == static_cast<int64_t>(Space::kShared);
+    return at(v).code == Code::kAlloc && at(v).imm[0] == static_cast<int64_t>(Space::kShared);
   }
 
   std::string Count(const Instruction& i, size_t least, size_t most) const {
@@ -118,31 +118,31 @@ class Checker {
     switch (i.code) {
       case Code::kConst:
         if (i.lanes != 1) return "is no scalar";
-        if (IsInt(i.dtype) && i.dtype != DType::kU64 && WrapTo(i.dtype, i.arg[0]) != i.arg[0])
+        if (IsInt(i.dtype) && i.dtype != DType::kU64 && WrapTo(i.dtype, i.imm[0]) != i.imm[0])
           return "is no number of its type";
         return counted(0, 0);
       case Code::kVar:
-        return i.dtype != DType::kI64 || i.lanes != 1 || i.arg[1] > i.arg[2] ? "is no VAR"
+        return i.dtype != DType::kI64 || i.lanes != 1 || i.imm[1] > i.imm[2] ? "is no VAR"
                                                                              : counted(0, 0);
       case Code::kSpecial:
-        if (i.dtype != DType::kI64 || i.lanes != 1 || i.arg[0] < 0 || i.arg[0] > 1)
+        if (i.dtype != DType::kI64 || i.lanes != 1 || i.imm[0] < 0 || i.imm[0] > 1)
           return "is no SPECIAL";
-        if (i.arg[1] < 1 || i.arg[1] > (i.arg[0] == 1 ? kThreadsMax : kExtentMax))
-          return absl::StrCat("extent ", i.arg[1]);
-        if (program_.Extent(static_cast<Grid>(i.arg[0])) != i.arg[1]) return "two extents";
+        if (i.imm[1] < 1 || i.imm[1] > (i.imm[0] == 1 ? kThreadsMax : kExtentMax))
+          return absl::StrCat("extent ", i.imm[1]);
+        if (program_.Extent(static_cast<Grid>(i.imm[0])) != i.imm[1]) return "two extents";
         return counted(0, 0);
       case Code::kBuffer:
-        if (i.arg[0] < 0 || i.arg[0] >= program_.buffer_count) return "slot out of range";
-        return i.arg[1] < 0 ? "a negative length" : counted(0, 0);
+        if (i.imm[0] < 0 || i.imm[0] >= program_.buffer_count) return "slot out of range";
+        return i.imm[1] < 0 ? "a negative length" : counted(0, 0);
       case Code::kAlloc:
-        if (i.arg[0] < 0 || i.arg[0] > 1) return "no such space";
-        if (i.arg[1] < 1 || i.arg[1] > kPrivateElementsMax)
-          return absl::StrCat(i.arg[1], " elements");
+        if (i.imm[0] < 0 || i.imm[0] > 1) return "no such space";
+        if (i.imm[1] < 1 || i.imm[1] > kPrivateElementsMax)
+          return absl::StrCat(i.imm[1], " elements");
         return counted(0, 0);
       case Code::kLoop:
         if (i.dtype != DType::kI64 || i.lanes != 1) return "the counter is no i64";
-        if (i.arg[0] < 0 || i.arg[0] > kExtentMax) return absl::StrCat("extent ", i.arg[0]);
-        if (phase_ == Phase::kFinal && i.arg[1] != 0) return "is still to be expanded";
+        if (i.imm[0] < 0 || i.imm[0] > kExtentMax) return absl::StrCat("extent ", i.imm[0]);
+        if (phase_ == Phase::kFinal && i.imm[1] != 0) return "is still to be expanded";
         if (i.src.size() == 1 && !IsValue(i.src[0], DType::kI64, 1)) return "the limit is no i64";
         return counted(0, 1);
       case Code::kEnd:
@@ -167,7 +167,7 @@ class Checker {
       case Code::kLane:
         if (i.src.size() != 1) return counted(1, 1);
         if (i.lanes != 1 || at(i.src[0]).dtype != i.dtype) return "is no such scalar";
-        return i.arg[0] < 0 || i.arg[0] >= at(i.src[0]).lanes ? "no such lane" : "";
+        return i.imm[0] < 0 || i.imm[0] >= at(i.src[0]).lanes ? "no such lane" : "";
       case Code::kLoad: {
         if (i.src.size() != 2 && i.src.size() != 4) return "has a mask or has none: 2 or 4 sources";
         if (std::string broken = Index(i.src[0], i.src[1], i.lanes); !broken.empty()) return broken;
@@ -193,10 +193,10 @@ class Checker {
         if (at(i.src[0]).dtype != at(i.src[2]).dtype) return "between two types";
         if (!IsValue(i.src[1], DType::kI64, 1) || !IsValue(i.src[3], DType::kI64, 1))
           return "an index is no i64";
-        return i.arg[0] < 1 ? "of nothing" : "";
+        return i.imm[0] < 1 ? "of nothing" : "";
       case Code::kBarrier:
       case Code::kCommit: return counted(0, 0);
-      case Code::kWait: return i.arg[0] < 0 ? "for a negative number" : counted(0, 0);
+      case Code::kWait: return i.imm[0] < 0 ? "for a negative number" : counted(0, 0);
       case Code::kMma:
         if (i.src.size() != 3) return counted(3, 3);
         if (at(i.src[0]).dtype != DType::kBF16 && at(i.src[0]).dtype != DType::kF16)
@@ -213,7 +213,7 @@ class Checker {
 
   std::string Place(ValueId n) {
     const Instruction& i = at(n);
-    bool varies = i.code == Code::kSpecial && i.arg[0] == static_cast<int64_t>(Grid::kThread);
+    bool varies = i.code == Code::kSpecial && i.imm[0] == static_cast<int64_t>(Grid::kThread);
     for (const ValueId s : i.src) varies = varies || varies_[s];
     if (i.code == Code::kLoad && at(i.src[0]).code == Code::kAlloc && !IsShared(i.src[0]))
       varies = threads_ > 1;
@@ -242,7 +242,7 @@ class Checker {
     return "";
   }
   static bool IsSharedAlloc(const Instruction& i) {
-    return i.arg[0] == static_cast<int64_t>(Space::kShared);
+    return i.imm[0] == static_cast<int64_t>(Space::kShared);
   }
 
   const Program& program_;

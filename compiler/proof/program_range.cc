@@ -55,12 +55,12 @@ class Expressions {
 
   const UOp* Make(ValueId n, const Instruction& i, int lane) {
     switch (i.code) {
-      case Code::kConst: return graph_.MakeChecked(Op::kConst, i.dtype, {}, {i.arg[0]});
-      case Code::kVar: return Var(graph_, i.arg[0], i.arg[1], i.arg[2]);
-      case Code::kSpecial: return Counter(n, i.arg[1]);
-      case Code::kLoop: return Counter(n, i.arg[0]);
+      case Code::kConst: return graph_.MakeChecked(Op::kConst, i.dtype, {}, {i.imm[0]});
+      case Code::kVar: return Var(graph_, i.imm[0], i.imm[1], i.imm[2]);
+      case Code::kSpecial: return Counter(n, i.imm[1]);
+      case Code::kLoop: return Counter(n, i.imm[0]);
       case Code::kLanes: return Of(i.src[i.src.size() == 1 ? 0 : lane], 0);
-      case Code::kLane: return Of(i.src[0], static_cast<int>(i.arg[0]));
+      case Code::kLane: return Of(i.src[0], static_cast<int>(i.imm[0]));
       case Code::kCast:
         if (Has(i.src[0])) return outboard::Cast(graph_, Of(i.src[0], lane), i.dtype);
         break;
@@ -105,12 +105,12 @@ class Checker {
         case Code::kLoop:
         case Code::kIf:
           open_.push_back(n);
-          never += i.code == Code::kLoop && i.arg[0] == 0;
+          never += i.code == Code::kLoop && i.imm[0] == 0;
           break;
         case Code::kEnd:
         case Code::kEndIf: {
           const Instruction& opener = program_.code[open_.back()];
-          never -= opener.code == Code::kLoop && opener.arg[0] == 0;
+          never -= opener.code == Code::kLoop && opener.imm[0] == 0;
           open_.pop_back();
           break;
         }
@@ -133,7 +133,7 @@ class Checker {
 
  private:
   bool CopyEnds(const Instruction& i, int memory) {
-    return InRangeFrom(i.src[memory], i.src[memory + 1], 0, -1, 0, i.arg[0] - 1);
+    return InRangeFrom(i.src[memory], i.src[memory + 1], 0, -1, 0, i.imm[0] - 1);
   }
 
   bool IsInRange(ValueId memory, ValueId index, ValueId mask, int lanes) {
@@ -166,7 +166,7 @@ class Checker {
     for (const LinearForm& form : {prover.FormOf(place), in_general}) {
       const auto least = AddScaled(form, Constant(first), 1);
       const auto left =
-          AddScaled(Constant(Wide{program_.code[memory].arg[1]} - 1 - last), form, -1);
+          AddScaled(Constant(Wide{program_.code[memory].imm[1]} - 1 - last), form, -1);
       above = above || (least && prover.NeverNegative(*least));
       below = below || (left && prover.NeverNegative(*left));
     }
@@ -190,7 +190,7 @@ absl::Status CheckInRange(const Program& program) {
   const Instruction& access = program.code[found[0]];
   return absl::InternalError(absl::StrCat("program: ", std::string(program::Name(access.code)),
                                           " at ", found[0], " is not shown to be within ",
-                                          program.code[access.src[0]].arg[1],
+                                          program.code[access.src[0]].imm[1],
                                           " elements: ", ToString(program, found[0])));
 }
 

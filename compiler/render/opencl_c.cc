@@ -202,27 +202,27 @@ class Printer {
   }
   bool IsPrivate(ValueId memory) const {
     return at(memory).code == Code::kAlloc &&
-           at(memory).arg[0] == static_cast<int64_t>(Space::kPrivate);
+           at(memory).imm[0] == static_cast<int64_t>(Space::kPrivate);
   }
 
   void Print(ValueId n, const Instruction& i) {
     switch (i.code) {
-      case Code::kConst: Define(n, Literal(i.dtype, i.arg[0])); break;
-      case Code::kVar: Define(n, StrCat("vars[", i.arg[0], "]")); break;
+      case Code::kConst: Define(n, Literal(i.dtype, i.imm[0])); break;
+      case Code::kVar: Define(n, StrCat("vars[", i.imm[0], "]")); break;
       case Code::kSpecial:
-        Define(n, i.arg[0] == static_cast<int64_t>(Grid::kBlock) ? "(long)get_group_id(0)"
+        Define(n, i.imm[0] == static_cast<int64_t>(Grid::kBlock) ? "(long)get_group_id(0)"
                                                                  : "(long)get_local_id(0)");
         break;
       case Code::kBuffer:
-        Line(Substitute("__global $0* v$1 = (__global $0*)b$2;", MemoryName(i.dtype), n, i.arg[0]));
+        Line(Substitute("__global $0* v$1 = (__global $0*)b$2;", MemoryName(i.dtype), n, i.imm[0]));
         break;
       case Code::kAlloc:
-        Line(IsPrivate(n) ? Substitute("$0 v$1[$2];", TypeName(i.dtype), n, i.arg[1])
-                          : Substitute("__local $0 v$1[$2];", MemoryName(i.dtype), n, i.arg[1]));
+        Line(IsPrivate(n) ? Substitute("$0 v$1[$2];", TypeName(i.dtype), n, i.imm[1])
+                          : Substitute("__local $0 v$1[$2];", MemoryName(i.dtype), n, i.imm[1]));
         break;
       case Code::kLoop: {
-        const std::string end = i.src.empty() ? StrCat(i.arg[0], "l")
-                                              : Substitute("min($0l, $1)", i.arg[0], V(i.src[0]));
+        const std::string end = i.src.empty() ? StrCat(i.imm[0], "l")
+                                              : Substitute("min($0l, $1)", i.imm[0], V(i.src[0]));
         Line(Substitute("for (long v$0 = 0; v$0 < $1; ++v$0) {", n, end));
         ++depth_;
         break;
@@ -259,7 +259,7 @@ class Printer {
       }
       case Code::kBarrier: Line("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"); break;
       case Code::kCopy:  // one that arrives at once
-        Line(Substitute("for (long k = 0; k < $0; ++k) v$1[v$2 + k] = v$3[v$4 + k];", i.arg[0],
+        Line(Substitute("for (long k = 0; k < $0; ++k) v$1[v$2 + k] = v$3[v$4 + k];", i.imm[0],
                         i.src[0], i.src[1], i.src[2], i.src[3]));
         break;
       case Code::kCommit:
@@ -357,7 +357,7 @@ class Printer {
     const char* const name = TypeName(type);
     const Instruction& divisor = at(i.src[1]);
     const std::string plain = Substitute("($0)($1 $2 $3)", name, a, divides ? "/" : "%", b);
-    if (divisor.code == Code::kConst && divisor.arg[0] > 0) return plain;
+    if (divisor.code == Code::kConst && divisor.imm[0] > 0) return plain;
     const std::string by_zero = divides ? StrCat("(", name, ")0") : a;
     if (!IsSigned(type)) return Substitute("$0 == 0 ? $1 : $2", b, by_zero, plain);
     const char* const wide = ByteWidth(type) == 8 ? "ulong" : "uint";

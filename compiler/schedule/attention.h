@@ -7,7 +7,7 @@
 // maximum at the start of a softmax, and one is again a matrix product. Only the maxima and sums
 // are stored, one number per row, so memory grows with the length of a sequence instead of its
 // square. The kernels compute the scores of a few rows at a time in memory of the thread's own
-// (compiler/optimize/panel.h).
+// (compiler/optimize/operands/panel.h).
 //
 // Unlike the online softmax of Milakov and Gimelshein (arXiv 1805.02867) and FlashAttention (arXiv
 // 2205.14135), nothing is rescaled: a row of scores fits a cache, so each operation of the softmax

@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "compiler/optimize/apply.h"
 #include "compiler/optimize/heuristics.h"
-#include "compiler/optimize/panel.h"
+#include "compiler/optimize/operands/panel.h"
 #include "compiler/search/neighbours.h"
 #include "compiler/search/verify.h"
 

@@ -15,7 +15,8 @@ class CoreDriver;
 
 class FleetService final : public proto::Fleet::CallbackService {
  public:
-  FleetService(CoreDriver* driver, BlobRetention* catalogue, Authenticator* gatekeeper, WorkQueue* pool)
+  FleetService(CoreDriver* driver, BlobRetention* catalogue, Authenticator* gatekeeper,
+               WorkQueue* pool)
       : driver_(driver), catalogue_(catalogue), gatekeeper_(gatekeeper), pool_(pool) {}
   grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* Join(
       grpc::CallbackServerContext* context) override;

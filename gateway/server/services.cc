@@ -17,7 +17,8 @@ namespace {
 
 // Authenticates and answers on the pool: both read the disk.
 grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, Authenticator* gatekeeper,
-                                 WorkQueue* pool, std::function<absl::Status(const Identity&)> body) {
+                                 WorkQueue* pool,
+                                 std::function<absl::Status(const Identity&)> body) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   pool->Post(
       [reactor, gatekeeper, bearer = Authenticator::Bearer(*context), body = std::move(body)] {

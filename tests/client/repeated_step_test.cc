@@ -7,11 +7,11 @@
 #include <random>
 #include <string>
 
+#include "client/capture/repeat.h"
 #include "client/nn/layers.h"
 #include "client/nn/optim.h"
-#include "client/capture/repeat.h"
-#include "wire/limits.h"
 #include "tests/client/client_test.h"
+#include "wire/limits.h"
 
 namespace outboard {
 namespace {
@@ -97,7 +97,9 @@ TEST_F(RepeatTest, ATrainingIsTheSameBits) {
       Training training(adam);
       const Variable i("i", 0, 4);
       const auto random = [&] { return training.Step(Tensor::randint({4}, 0, 20)); };
-      const auto indexed = [&](const SymInt& i) { return training.Step(Tensor::arange(4) + i * 4); };
+      const auto indexed = [&](const SymInt& i) {
+        return training.Step(Tensor::arange(4) + i * 4);
+      };
       Outcome outcome;
       std::string losses;
       int done = 0;
@@ -306,7 +308,9 @@ TEST_F(RepeatTest, Mistakes) {
       {"a value that is read", [&] { repeat(2, [&] { count(), n.to_host(); }); }},
       {"a number that is read", [&] { repeat(2, [&] { count(), (n.sum() * 2).item(); }); }},
       {"a value that is asked for", [&] { repeat(2, [&] { count(), n.fetch(); }); }},
-      {"several that are", [&] { repeat(2, [&] { count(), fetch({n, old}); }); }},
+      {"several that are", [&] { repeat(2, [&] {
+                                   count(), fetch({n, old});
+                                 }); }},
       {"a second realize", [&] { repeat(2, [&] { count(), n.realize(), n.realize(); }); }},
       {"a repeat in a repeat", [&] { repeat(2, [&] { repeat(2, count); }); }},
       {"manual_seed", [&] { repeat(2, [&] { count(), Tensor::manual_seed(3); }); }},

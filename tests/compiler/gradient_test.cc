@@ -232,7 +232,7 @@ TEST_F(GradientTest, ErrorsAreStatuses) {
 }
 
 // ---- functions
-// ------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 class GradientOfCalls : public GradientTest {
  protected:
@@ -320,7 +320,7 @@ TEST_F(GradientOfCalls, DeepNesting) {  // a thousand deep: each function calls 
 }
 
 // ---- random graphs
-// --------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 // Smooth where it is probed: arguments of LOG2, SQRT and FDIV are kept away from 0, everything is
 // kept small by SIN.

@@ -36,7 +36,8 @@ struct Variables {
   }
 };
 
-LaneBlock Compute(const UOp* node, const Variables& variables, std::map<const UOp*, LaneBlock>& known) {
+LaneBlock Compute(const UOp* node, const Variables& variables,
+                  std::map<const UOp*, LaneBlock>& known) {
   const auto source = [&](int i) -> const LaneBlock& { return known.at(node->src[i]); };
   LaneBlock out;
   if (node->op == Op::kVar) return variables.Values(node);

@@ -62,7 +62,7 @@ Program Make(Mistake mistake) {
   const auto copy = [&](ValueId step) {
     const ValueId to = b.Plus(b.Times(b.Modulo(step, 2), kThreads), swizzled(thread, 5));
     const ValueId from = b.Plus(b.Times(b.Plus(b.Times(block, kSteps), step), kThreads), thread);
-    b.Add({.code = Code::kCopy, .src = {tiles, to, in, from}, .arg = {1, 0, 0}});
+    b.Add({.code = Code::kCopy, .src = {tiles, to, in, from}, .imm = {1, 0, 0}});
   };
   copy(b.Int(0));
   b.Add({.code = Code::kCommit});
@@ -71,7 +71,7 @@ Program Make(Mistake mistake) {
   copy(b.Plus(step, b.Int(1)));
   b.EndIf(more);
   b.Add({.code = Code::kCommit});
-  b.Add({.code = Code::kWait, .arg = {is(Mistake::kWaitTooFew) ? 2 : 1, 0, 0}});
+  b.Add({.code = Code::kWait, .imm = {is(Mistake::kWaitTooFew) ? 2 : 1, 0, 0}});
   if (!is(Mistake::kMissingBarrier)) b.Barrier();
   const ValueId behind = b.Plus(b.Int(kThreads - 1), b.Times(thread, -1));
   const ValueId place = swizzled(behind, is(Mistake::kWrongSwizzle) ? 4 : 5);
@@ -212,7 +212,7 @@ TEST(ProgramInterpret, AMatrixUnitMultiplies) {
     const ValueId row = b.Plus(group, b.Int(at.row)),
                   column = b.Plus(b.Times(member, 2), b.Int(at.column));
     b.Store(out, b.Plus(b.Times(row, 8), column),
-            b.Add({.code = Code::kLane, .dtype = DType::kF32, .src = {sum}, .arg = {lane, 0, 0}}));
+            b.Add({.code = Code::kLane, .dtype = DType::kF32, .src = {sum}, .imm = {lane, 0, 0}}));
   }
   const Program program = b.Take(3);
   ASSERT_EQ(CheckProgram(program, "test"), absl::OkStatus());

@@ -96,7 +96,7 @@ TEST(ProgramSpec, RefusesWhatIsNoProgram) {
        [&](ProgramBuilder& b) {
          b.Add({.code = Code::kCopy,
                 .src = {memory(b), b.Int(0), memory(b), b.Int(0)},
-                .arg = {1, 0, 0}});
+                .imm = {1, 0, 0}});
        }},
       {"no whole groups",
        [](ProgramBuilder& b) {
@@ -188,7 +188,7 @@ TEST(ProgramRange, ShowsWhatLoopsMasksAndBranchesBound) {
       const ValueId tile = b.Alloc(Space::kShared, DType::kF32, 64);
       b.Add({.code = Code::kCopy,
              .src = {tile, b.Int(0), m, b.Times(b.Special(Grid::kBlock, 3), 32)},
-             .arg = {elements, 0, 0}});
+             .imm = {elements, 0, 0}});
     });
   };
   EXPECT_TRUE(copied(36));

@@ -101,7 +101,8 @@ TEST(Structure, Folders_HaveReadmes) {
 // ---- names
 
 // A type that is defined at the level of a namespace: neither nested nor only declared.
-const std::regex kType("^(?:struct|class|enum class|enum) (?:\\[\\[\\w+\\]\\] )?(\\w+)[^;(]*\\{");
+const std::regex kType(
+    "^(?:struct|class|enum class|enum) (?:\\[\\[\\w+\\]\\] )?(\\w+)\\b(?!::)[^;(]*\\{");
 
 // Type names that headers define more than once, with where.
 Strings RepeatedTypes(const std::vector<Source>& sources) {
@@ -169,9 +170,14 @@ TEST(Structure, LongLine_Fires) {
 }
 
 TEST(Structure, Lines_FitAScreen) {
-  // Generated tables and quoted messages.
-  const std::set<std::string> exempt = {"tests/client/operators/mistakes.cc",
-                                        "tests/client/operators/document_test.cc"};
+  // Tables with one rule a line, generated tables and quoted messages.
+  const std::set<std::string> exempt = {"compiler/rewrite/rules/division.cc",
+                                        "compiler/rewrite/rules/logic.cc",
+                                        "compiler/rewrite/rules/sum.cc",
+                                        "compiler/rewrite/rules/value.cc",
+                                        "tests/client/operators/mistakes.cc",
+                                        "tests/client/operators/document_test.cc",
+                                        "tests/compiler/ir_spec_test.cc"};
   std::string all;
   for (const Source& source : AllSources())
     if (exempt.count(source.path) == 0) all += Joined(LongLines(source));

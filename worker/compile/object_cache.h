@@ -9,6 +9,8 @@
 //
 // Processes that read the cache execute its contents: a folder belongs to one user, and to tenants
 // that trust each other.
+//
+// Errors: those of the compiler behind the cache; INTERNAL if it returns too few results.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,9 @@
 // The state machine of a session on a worker (proto/cloud.proto), without I/O: frames in, frames
 // out. The engine computes in the calling thread. This class handles the order of items, epochs and
 // answers; session_state.h applies items to the state.
+//
+// Errors: a session ends with INVALID_ARGUMENT (a malformed frame), FAILED_PRECONDITION (a frame
+// out of order) or RESOURCE_EXHAUSTED (a limit of wire/limits.h).
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,6 @@
 // Attaches to an error status the graph node that caused it, and reads it back.
 // Pure functions.
+// The status keeps its code, INVALID_ARGUMENT or any other.
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,8 @@
 // takers of the same bytes get two blobs.
 //
 // An adapter sends the requests (BlobWant) and delivers the blobs. Threads: one.
+// Errors: a blob arrives with the status of its download (NOT_FOUND, UNAVAILABLE,
+// RESOURCE_EXHAUSTED).
 #pragma once
 
 #include <cstddef>

@@ -4,6 +4,10 @@
 // A failed item is no error of the session: it poisons its outputs and is answered by a failure.
 // The order of items, their being applied once, and the sending of answers are ExecutorCore's.
 // Threads: one; the engine computes in it.
+//
+// Errors: INVALID_ARGUMENT   a malformed item
+//         NOT_FOUND          a handle that is not defined
+//         UNIMPLEMENTED      more than one device
 #pragma once
 
 #include <atomic>

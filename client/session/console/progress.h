@@ -1,5 +1,5 @@
-// The progress line for people: steps, steps per second, round trips that blocked the program,
-// cost. Updated in place once a second, and only after new steps.
+// ConsoleProgress shows the progress line: steps, steps per second, round trips that blocked the
+// program, cost. Updated in place once a second, and only after new steps.
 //
 // Threads: one of its own, which calls `stats` and writes to `out`; joined by the destructor, which
 // clears the line.

@@ -3,6 +3,7 @@
 //
 // Threads: Tell from any thread, with no lock held that the program's function could need;
 // MayTellNotice from one at a time.
+// Errors: Unreachable returns UNAVAILABLE.
 #pragma once
 
 #include <chrono>

@@ -15,8 +15,8 @@
 #include "compiler/kernel/affine.h"
 #include "compiler/kernel/loop_nest.h"
 #include "compiler/optimize/loop_plan.h"
-#include "compiler/optimize/panel.h"
-#include "compiler/optimize/staging.h"
+#include "compiler/optimize/operands/panel.h"
+#include "compiler/optimize/operands/staging.h"
 #include "compiler/render/llvm/alu.h"
 #include "compiler/render/llvm/scopes.h"
 

@@ -347,7 +347,7 @@ std::vector<const UOp*> Conjuncts(const UOp* gate) {
 }
 
 // ---- the function
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 absl::Status EmitKernel(const codegen::LoopNest& kernel, const codegen::LoopPlan& plan,
                         const std::string& name, llvm::Module& module) {

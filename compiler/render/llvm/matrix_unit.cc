@@ -1,4 +1,5 @@
-// Sums of products of bf16 by instructions made for them (compiler/optimize/matrix_unit.h).
+// Sums of products of bf16 by instructions made for them
+// (compiler/optimize/operands/matrix_unit.h).
 //
 // Tiles are the processor's own registers, which LLVM neither allots nor saves here: 0 to 3 hold
 // the sums of up to four squares of 16 rows by 16 columns, 4 and 5 a step's columns, 6 and 7 its

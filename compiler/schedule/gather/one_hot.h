@@ -1,4 +1,5 @@
-// Sums that are indexed loads: REDUCE(ADD, WHERE(position == index, value, 0)).
+// Finds sums that are indexed loads: REDUCE(ADD, WHERE(position == index, value, 0)).
+// Errors: RESOURCE_EXHAUSTED  a limit of the graph
 #pragma once
 
 #include "absl/status/statusor.h"

@@ -4,6 +4,8 @@
 // value, 0), which costs elements times rows. If the equation can be solved for v, the kernel
 // stores zeros and then adds the rows one by one: elements plus rows. One thread adds the rows of a
 // column in order, so the bits do not depend on the number of threads.
+//
+// Errors: RESOURCE_EXHAUSTED  a limit of the graph
 #pragma once
 
 #include <optional>

@@ -18,7 +18,7 @@
 
 #include "compiler/kernel/loop_nest.h"
 #include "compiler/optimize/loop_plan.h"
-#include "compiler/optimize/staging.h"
+#include "compiler/optimize/operands/staging.h"
 
 namespace outboard::codegen {
 

@@ -1,12 +1,12 @@
-#include "compiler/optimize/panel_opts.h"
+#include "compiler/optimize/operands/panel_opts.h"
 
 #include <algorithm>
 #include <bit>
 
 #include "compiler/ir/build.h"
 #include "compiler/optimize/apply.h"
-#include "compiler/optimize/panel.h"
-#include "compiler/optimize/staging.h"
+#include "compiler/optimize/operands/panel.h"
+#include "compiler/optimize/operands/staging.h"
 
 namespace outboard::codegen {
 namespace {

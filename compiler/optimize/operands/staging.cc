@@ -1,4 +1,4 @@
-#include "compiler/optimize/staging.h"
+#include "compiler/optimize/operands/staging.h"
 
 #include <algorithm>
 

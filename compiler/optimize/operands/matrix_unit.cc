@@ -1,9 +1,9 @@
-#include "compiler/optimize/matrix_unit.h"
+#include "compiler/optimize/operands/matrix_unit.h"
 
 #include <utility>
 
 #include "compiler/ir/accessors.h"
-#include "compiler/optimize/staging.h"
+#include "compiler/optimize/operands/staging.h"
 
 namespace outboard::codegen {
 namespace {

@@ -1,4 +1,4 @@
-#include "compiler/optimize/panel.h"
+#include "compiler/optimize/operands/panel.h"
 
 #include <algorithm>
 #include <bit>
