@@ -243,7 +243,7 @@ TEST(Layers, RulesFire) {
       {"client/a.cc", "#include \"client/session/session.h\"\n", false},
       {"client/session/a.cc", "#include \"client/session/link/link.h\"\n", false},
       {"client/session/a.cc", "#include \"client/tensor/tensor.h\"\n", true},
-      {"client/transport/a.cc", "#include \"client/session/session.h\"\n", true},
+      {"client/session/a.cc", "#include \"client/lazy/realize.h\"\n", true},
       {"client/a.cc", "#include <llvm/IR/Module.h>\n", true},
       {"compiler/a.cc", "#include \"proto/cloud.pb.h\"\n", true},
       {"compiler/a.cc", "#include <grpcpp/channel.h>\n", true},
