@@ -40,7 +40,11 @@ constexpr NamedFeature kDecisive[] = {
 };
 
 std::string DescribeArch(const Target& target) {
-  std::string text = target.kind == TargetKind::kCpu ? "x86-64 " : "opencl ";
+  std::string text;
+  switch (target.kind) {
+    case TargetKind::kCpu: text = "x86-64 "; break;
+    case TargetKind::kOpenCl: text = "opencl "; break;
+  }
   if (!target.model.empty()) {
     text += target.model;
     for (const auto& [llvm, name] : kDecisive)

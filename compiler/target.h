@@ -13,7 +13,8 @@
 
 namespace outboard {
 
-// Selects the code generator: LLVM for x86-64, or a device that accepts OpenCL C.
+// What kind of device a target is: part of its fingerprint. The form that a kernel is asked for in
+// (worker/compile/kernel_compiler.h) selects the code generator.
 enum class TargetKind { kCpu, kOpenCl };
 
 // The instructions that a processor has for sums of products of bf16: AVX512-BF16, AMX.

@@ -25,7 +25,7 @@ struct Carry {
   uint32_t input = 0;   // index into inputs
 };
 
-// A VAR that increases by one per repetition.
+// A VAR that increases by `stride` per repetition.
 struct Cursor {
   uint32_t slot = 0;  // of a VAR that has a Binding: its value in repetition 0
   int64_t stride = 0;

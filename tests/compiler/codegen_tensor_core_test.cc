@@ -1,6 +1,6 @@
 // Sums of products of bf16 by the processor's own instructions
-// (compiler/optimize/operands/matrix_unit.h): what they compute on each kind of processor, and where
-// they are refused.
+// (compiler/optimize/operands/matrix_unit.h): what they compute on each kind of processor, and
+// where they are refused.
 #include <gmock/gmock.h>
 
 #include <cmath>

@@ -128,6 +128,8 @@ proto::CompileResult ToResult(absl::StatusOr<CompiledKernel> compiled) {
 
 absl::StatusOr<CompiledKernel> FromResult(proto::CompileResult result) {
   if (result.code() != 0) return absl::Status(wire::CodeFromWire(result.code()), result.message());
+  if (result.form() > static_cast<uint32_t>(CompiledKernel::Form::kOpenClC))
+    return absl::InternalError(absl::StrCat("a compiled kernel of unknown form ", result.form()));
   CompiledKernel kernel;
   kernel.object = std::move(*result.mutable_object());
   kernel.symbol = std::move(*result.mutable_symbol());

@@ -29,7 +29,7 @@ absl::StatusOr<CompiledKernel> CompileFor(const KernelSource& kernel, const UOp*
   CompileOptions own = options;
   own.opencl = {.name = target.device,
                 .fp64 = target.fp64,
-                .threads_max = std::min(target.threads_max, kBlockThreadsMax),
+                .threads_max = std::clamp<int64_t>(target.threads_max, 1, kBlockThreadsMax),
                 .shared_bytes_max = target.shared_bytes_max};
   if (kernel.opts.has_value()) own.opts = opts;
   return CompileKernel(sink, own);

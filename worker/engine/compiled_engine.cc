@@ -167,12 +167,11 @@ class CompiledEngine final : public Engine {
     if (!arena.ok()) return AboutResult(arena.status(), sink, plan.largest_temporary);
     std::vector<runtime::DeviceAddress> memory;
     memory.reserve(plan.schedule.buffers.size());
-    std::vector<runtime::DeviceBuffer>
-        padded_dims;  // of inputs and outputs with dimensions of VARs
+    std::vector<runtime::DeviceBuffer> padded;  // inputs and outputs with dimensions of VARs
     for (const schedule::ScheduledBuffer& buffer : plan.schedule.buffers) {
       if (!buffer.padded_dims.empty()) {
-        OB_ASSIGN_OR_RETURN(runtime::DeviceBuffer room, device().Allocate(buffer.bytes()));
-        memory.push_back(padded_dims.emplace_back(std::move(room)).address());
+        OB_ASSIGN_OR_RETURN(runtime::DeviceBuffer copy, device().Allocate(buffer.bytes()));
+        memory.push_back(padded.emplace_back(std::move(copy)).address());
         if (buffer.kind == schedule::ScheduledBuffer::Kind::kInput) {
           const DeviceArray& input = *inputs[buffer.index];
           OB_RETURN_IF_ERROR(device().CopyBox(memory.back(), buffer.padded_dims, input.address(),

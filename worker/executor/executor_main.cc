@@ -73,7 +73,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
   EndWithParent();
   ExecutorSockets sockets;   // first: the number of the data socket must be nobody else's
   signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that write, no more
-  DeviceInfo device = DescribeCpu();
+  DeviceInfo device = DescribeDevice(options.device);
   const int64_t memory =
       options.memory_bytes_max > 0 ? options.memory_bytes_max : runtime::DefaultMemoryBytesMax();
   std::unique_ptr<RewriteRecorder> log;

@@ -2,12 +2,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/target.h"
+#include "runtime/devices.h"
 
 namespace outboard::worker {
 
-DeviceInfo DescribeCpu() {
+DeviceInfo DescribeDevice(const std::string& kind) {
   const Target& target = HostTarget();
-  return {absl::StrCat(target.name, ", ", target.threads, " threads"), target.Fingerprint()};
+  DeviceInfo host = {absl::StrCat(target.name, ", ", target.threads, " threads"),
+                     target.Fingerprint()};
+  if (kind == runtime::kCpu) return host;
+  return {absl::StrCat(kind, " on ", host.name), absl::StrCat(kind, "; ", host.hardware_class)};
 }
 
 }  // namespace outboard::worker

@@ -1,5 +1,5 @@
-// Describes this machine: a name for people, and the hardware class for which tuning results are
-// valid. Threads: any.
+// Describes a device of this machine: a name for people, and the hardware class for which tuning
+// results are valid and within which bits are equal. Threads: any.
 #pragma once
 
 #include <string>
@@ -7,10 +7,11 @@
 namespace outboard::worker {
 
 struct DeviceInfo {
-  std::string name;            // "AMD EPYC 9B45, 2 threads"
-  std::string hardware_class;  // Target::Fingerprint (compiler/target.h)
+  std::string name;            // "AMD EPYC 9B45, 2 threads"; "opencl on AMD EPYC 9B45, 2 threads"
+  std::string hardware_class;  // Target::Fingerprint (compiler/target.h), after the kind if not cpu
 };
 
-DeviceInfo DescribeCpu();
+// `kind` is a name of runtime/devices.h. Devices of different kinds are never of one class.
+DeviceInfo DescribeDevice(const std::string& kind);
 
 }  // namespace outboard::worker

@@ -172,8 +172,8 @@ class Supervisor::Impl {
     entry.set_name(options_.name);
     wire::SetRange(wire::kProtocolOfWorkers, *entry.mutable_protocol());
     wire::SetRange(wire::kGraphSchemas, *entry.mutable_graph_schema());
-    const DeviceInfo info = DescribeCpu();
     const ExecutorMainOptions executor = ExecutorOptionsFromEnvironment();
+    const DeviceInfo info = DescribeDevice(executor.device);
     for (int i = 0; i < options_.devices; ++i) {
       proto::Device& device = *entry.add_devices();
       device.set_kind(executor.reference ? "ref" : executor.device);
