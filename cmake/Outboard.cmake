@@ -62,4 +62,10 @@ function(ob_test name)
     set_tests_properties(${A_LAYER}.${name}.far PROPERTIES
       LABELS far TIMEOUT ${A_TIMEOUT} ENVIRONMENT_MODIFICATION "${environment};OUTBOARD_DEVICE=set:far")
   endif()
+  # What runs graphs runs them on OpenCL too (PoCL, which scripts/setup installs).
+  if(name MATCHES "^(engine_test|repeat_test|supervisor_test)$")
+    add_test(NAME ${A_LAYER}.${name}.opencl COMMAND ${name} ${A_ARGS})
+    set_tests_properties(${A_LAYER}.${name}.opencl PROPERTIES
+      LABELS opencl TIMEOUT ${A_TIMEOUT} ENVIRONMENT_MODIFICATION "${environment};OUTBOARD_DEVICE=set:opencl")
+  endif()
 endfunction()
