@@ -24,7 +24,7 @@ inline constexpr std::string_view kCpu = "cpu";
 
 struct DeviceOptions {
   int threads = 0;               // of the CPU; 0: one per processor
-  int64_t memory_bytes_max = 0;  // 0: DefaultMemoryBytesMax, or the device's memory if that is less
+  int64_t memory_bytes_max = 0;  // 0: DefaultMemoryBytesMax; OpenCL: at most 3/4 of the device
 };
 
 // Three quarters of the machine's memory; the rest is for the system and other processes.
@@ -34,7 +34,7 @@ int64_t DefaultMemoryBytesMax();
 // query is slow if a driver is large.
 std::vector<std::string> DeviceKinds();
 
-// Checks that there is a device of this name. Queries other platforms only if there is none.
+// Checks that this machine has the device `kind`. Lists the other devices only if it has not.
 // Errors: INVALID_ARGUMENT  no such device; lists those of this machine
 absl::Status CheckDeviceKind(std::string_view kind);
 

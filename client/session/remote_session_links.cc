@@ -182,8 +182,8 @@ void RemoteSession::SeekLink(std::unique_lock<std::mutex>& lock) {
     lock.lock();
     if (!connected) {
       if (now > deadline) core_.End(Unreachable(target_, serve_ != nullptr, deadline - start));
-      // A gateway that is far away is about to answer; one that refused, or is silent, is dialled
-      // anew.
+      // A distant gateway may be about to answer, so its dial goes on; one that refused or is
+      // silent is dialled again.
       if (channel->GetState(/*try_to_connect=*/false) != GRPC_CHANNEL_CONNECTING ||
           now - dialled > options_.connect_timeout) {
         channel = nullptr;

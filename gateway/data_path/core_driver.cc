@@ -183,7 +183,7 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
   const auto schema = wire::AgreeOn(open.graph_schema(), wire::kGraphSchemas,
                                     "the client writes graph schema", "this gateway reads");
   if (!schema.ok()) return refuse(schema.status());
-  // The executor takes the newest of what it is offered.
+  // An executor chooses the newest version in this range, so the range has only one.
   wire::SetRange({*protocol, *protocol}, *client->open.mutable_protocol());
   if (open.resume_token().empty()) {
     // What cannot be written cannot be billed; sessions that run go on, and are posted later.

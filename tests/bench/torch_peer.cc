@@ -60,7 +60,7 @@ const TorchPeer& Torch() {
   static const TorchPeer peer = [] {
     std::string python = absl::StrCat(OUTBOARD_BENCH_BUILD, "/bench-venv/bin/python");
     if (access(python.c_str(), X_OK) != 0) python = "/usr/bin/python3";
-    // Debian's OpenBLAS takes recent Xeons for a Prescott unless it is told.
+    // Debian's OpenBLAS detects recent Xeons as Prescott, so the core type is set here.
     const std::string core = __builtin_cpu_supports("avx512f") ? "OPENBLAS_CORETYPE=SkylakeX " : "";
     python = core + python;
     TorchPeer found = JudgeTorch(

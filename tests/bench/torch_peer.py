@@ -8,7 +8,7 @@ try:
 except ImportError:
     sys.exit(3)
 
-# What BLAS is behind a "generic" one shows only in what the process has loaded once it has multiplied.
+# Which library a "generic" BLAS uses can be seen only after a product, among the libraries loaded.
 a = torch.ones(64, 64)
 (a @ a).sum().item()
 with open("/proc/self/maps") as maps:

@@ -1,5 +1,5 @@
-// Checkpoints of the Tensor API: saved as they are at the call, loaded without bytes, and what does
-// not fit is told by name.
+// Checkpoints of the Tensor API: saved as they are at the call, loaded without bytes, and the error
+// names what does not fit.
 #include "client/nn/checkpoint.h"
 
 #include <gtest/gtest.h>

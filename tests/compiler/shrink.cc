@@ -21,8 +21,8 @@ std::string FirstWord(const std::string& text) { return text.substr(0, text.find
 
 using Replacements = absl::flat_hash_map<const UOp*, const UOp*>;
 
-// Copies graphs of a case into a new Graph, with outer PARAMs as BUFFERs so that slots can be given
-// anew.
+// Copies graphs of a case into a new Graph, with outer PARAMs as BUFFERs so that slots can be
+// renumbered.
 class Copier {
  public:
   Copier(const RandomCase& from, Graph& to) : from_(from), to_(to) {}

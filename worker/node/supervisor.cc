@@ -130,8 +130,8 @@ class Supervisor::Impl {
     std::thread heart;
     proto::GatewayCommand command;
     while (stream->Read(&command)) {
-      Reap();  // first, so that a session that has ended does not stand for one that is assigned
-               // anew
+      Reap();  // first, so that an ended session is not mistaken for one that was assigned
+               // again
       if (command.has_welcome()) {
         last_ack_ = Clock::now().time_since_epoch().count();
         local_socket_ = command.welcome().local_socket();

@@ -4,8 +4,8 @@
 //       is not.
 //   C2  A Graph is emitted before the first Run of an epoch that names it, and once in that epoch
 //       unless asked for.
-//   C3  A value is complete or failed once; it is taken once. What an item came to is told once,
-//       however often the item is sent.
+//   C3  A value is complete or failed once; it is taken once. An item's outcome is reported
+//       once, however often the item is sent.
 //   C4  Ack never covers a value that is still incomplete.
 //   C5  After End every awaited answer that is not complete fails with the session's status.
 //   C6  done_seq_ falls only where another worker begins with a snapshot (GoBackTo), and then every

@@ -3,8 +3,8 @@
 // graph's id names what the cloud keeps of it, so it stays as it is however an operator is written
 // down. And the lines that go with the graphs: the user's, never the library's.
 //
-// graph_ids.txt has one line each: id, name. Where another graph is meant, OUTBOARD_UPDATE=1 writes
-// it anew.
+// graph_ids.txt has one line each: id, name. Where another graph is meant, OUTBOARD_UPDATE=1
+// rewrites it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
