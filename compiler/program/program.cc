@@ -10,9 +10,10 @@ namespace outboard::program {
 
 std::string_view Name(Code code) {
   static constexpr std::string_view kNames[] = {
-      "CONST", "VAR",   "SPECIAL", "BUFFER", "ALLOC",   "LOOP",  "END",
-      "IF",    "ENDIF", "ALU",     "CAST",   "BITCAST", "LANES", "LANE",
-      "LOAD",  "STORE", "BARRIER", "COPY",   "COMMIT",  "WAIT",  "MMA"};
+      "CONST", "VAR",      "SPECIAL",  "BUFFER",    "ALLOC",   "LOOP",  "END",
+      "IF",    "ENDIF",    "ALU",      "CAST",      "BITCAST", "LANES", "LANE",
+      "LOAD",  "STORE",    "BARRIER",  "COPY",      "COMMIT",  "WAIT",  "MMA",
+      "DOT",   "TILEZERO", "TILELOAD", "TILESTORE", "TILEDOT"};
   return kNames[static_cast<size_t>(code)];
 }
 
@@ -25,7 +26,11 @@ bool HasValue(Code code) {
     case Code::kBarrier:
     case Code::kCopy:
     case Code::kCommit:
-    case Code::kWait: return false;
+    case Code::kWait:
+    case Code::kTileZero:
+    case Code::kTileLoad:
+    case Code::kTileStore:
+    case Code::kTileDot: return false;
     default: return true;
   }
 }
@@ -40,7 +45,8 @@ bool IsPure(Code code) {
     case Code::kCast:
     case Code::kBitcast:
     case Code::kLanes:
-    case Code::kLane: return true;
+    case Code::kLane:
+    case Code::kDot: return true;
     default: return false;
   }
 }

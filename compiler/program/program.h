@@ -13,11 +13,14 @@
 //   BUFFER   imm: slot, elements       a memory that the kernel is given
 //   ALLOC    imm: Space, elements      an uninitialised memory: of the thread, new each time the
 //                                      instruction runs; or of the block (outside of all scopes)
+//                                      A tile is 16 rows of 16 elements of four bytes, outside of
+//                                      all scopes, for TILE instructions alone; at most eight
 //   LOOP     (limit?) imm: extent, How, lanes   the counter, an i64: 0 ... min(extent, limit) - 1
 //   END      (loop)
 //   IF       (condition)   ENDIF (if)
-//   ALU      op, (sources)             one of Op's operations, in every lane
-//   CAST, BITCAST (x)
+//   ALU      op, (sources) imm: Rounding   one of Op's operations, in every lane
+//   CAST     (x)
+//   BITCAST  (x)                       the same bytes; the number of lanes may differ
 //   LANES    (x) or (x0, x1 ...)       a vector: x in all lanes, or one scalar for each
 //   LANE     (vector) imm: lane        one of its scalars
 //   LOAD     (memory, index) or (memory, index, mask, otherwise)
@@ -33,6 +36,13 @@
 //   WAIT     imm: n                    until all of the thread's groups but the last n have arrived
 //   MMA      (a, b, c)                 c + a * b of a matrix of 16 x 16 by 16 x 8, by 32 threads
 //                                      together; see MmaElement for which thread has what
+//   DOT      (c, a, b)                 c, of f32, + a.low * b.low + a.high * b.high in every lane:
+//                                      a and b are of u32, two numbers of bf16 each
+//   TILEZERO (tile)                    sets all its elements to 0
+//   TILELOAD, TILESTORE (tile, memory, index) imm: stride   its 16 rows from or to consecutive
+//                                      elements of a private memory, `stride` elements apart
+//   TILEDOT  (c, a, b)                 tiles: adds to c[i][j], of f32, the DOT of a[i][k] and
+//                                      b[k][j], of u32, for k = 0 ... 15
 #pragma once
 
 #include <array>
@@ -71,11 +81,19 @@ enum class Code : uint8_t {
   kCommit,
   kWait,
   kMma,
+  kDot,
+  kTileZero,
+  kTileLoad,
+  kTileStore,
+  kTileDot,
 };
 std::string_view Name(Code code);
 
 enum class Grid : int64_t { kBlock = 0, kThread = 1 };
-enum class Space : int64_t { kPrivate = 0, kShared = 1 };
+enum class Space : int64_t { kPrivate = 0, kShared = 1, kTile = 2 };
+// How an ADD of floats is rounded. kWithProduct: a product that it adds need not be rounded before,
+// so that a device may compute both in one instruction (a reduction's sums).
+enum class Rounding : int64_t { kEach = 0, kWithProduct = 1 };
 // How a loop is to be run. After expansion only kPlain remains.
 enum class How : int64_t { kPlain = 0, kUnroll = 1, kVector = 2 };
 
