@@ -157,6 +157,14 @@ class Chooser {
                kCopyRowBytesLeast;
   }
 
+  // Bytes of the copies for `vectors` vectors of `v`, the least that are made at once.
+  double CopyBytes(int v, int64_t vectors) {
+    double column = 0;
+    for (const Access& access : body(main_).accesses)
+      if (Copied(access, v)) column += ColumnBytes(access);
+    return column * static_cast<double>(vectors * LanesFor(v));
+  }
+
   // The first range of which blocks are handed out: one that no copy depends on; -1 where there is
   // none.
   int BlockedRows(RangeSet deps) const {
@@ -193,6 +201,7 @@ class Chooser {
       return (size + counts_[r] - 1) / counts_[r] * counts_[r];
     };
     const int64_t width = counts_[v] * LanesFor(v);
+    if (CopyBytes(v, counts_[v]) > copy_bytes_max_) return false;
     int64_t rows = (Extent(r) + counts_[r] - 1) / counts_[r] * counts_[r],
             columns =
                 std::max<int64_t>(1, static_cast<int64_t>(copy_bytes_max_ / 2 / column) / width) *
@@ -385,6 +394,8 @@ class Chooser {
     // for a second one, which is more code.
     const auto consider = [&](const TileChoice& choice) {
       for (int64_t vectors = vectors_min; vectors <= vectors_max; vectors += vectors_min) {
+        // A long reduction is copied for fewer vectors at a time.
+        if (vectors > vectors_min && CopyBytes(output_lanes_, vectors) > copy_bytes_max_) break;
         TileChoice t = choice;
         t.vectors = vectors;
         t.cost = TileCost(b, nodes, v, t);
