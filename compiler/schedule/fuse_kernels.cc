@@ -52,6 +52,7 @@ struct Draft {
       SIZE_MAX;  // ranges of the fewest that a kernel with a loop brought: these are tasks
   bool renumber = false;
   int64_t nodes = 0;  // at most, shared ones counted again
+  double size = 0;    // as optimize::kKernelSizeMax counts; shared operations counted again
 };
 
 // A kernel is written anew for the numbers of its slots, twice, for those of its loops, for its
@@ -173,6 +174,7 @@ class Merger {
                                                          limits::kGraphNodesMax, " nodes"));
       guests.push_back(MakeDraft(kernel));
       guests.back().nodes = nodes;
+      guests.back().size = SizeOf(kernel);
       for (const UOp* node : guests.back().reads) ++readers_[node];
     }
     for (Draft& guest : guests) {
@@ -193,6 +195,12 @@ class Merger {
   }
 
  private:
+  double SizeOf(const LoweredKernel& kernel) const {
+    double size = 0;
+    for (const UOp* node : PostOrder(kernel.ast)) size += optimize::OpCost(node->op, costs_);
+    return size;
+  }
+
   static int64_t CountNodes(const LoweredKernel& kernel) {
     std::vector<const UOp*> roots = {kernel.ast};
     if (kernel.then != nullptr) roots.push_back(kernel.then);
@@ -281,6 +289,7 @@ class Merger {
     const bool same = host.ranges == guest.ranges;
     if (host.then != nullptr || guest.then != nullptr) return false;
     if (host.stores.size() == kStoresMax || host.loops + guest.loops > kLoopsMax) return false;
+    if (host.size + guest.size > optimize::kKernelSizeMax) return false;
     if (!same && !StartsWith(host.ranges, guest.ranges) && !StartsWith(guest.ranges, host.ranges))
       return false;
     const auto& [fewer, more_ranges] =
@@ -349,6 +358,7 @@ class Merger {
     host.loops += guest.loops;
     const int64_t made = graph_.node_count() - before;  // that the host did not have
     host.nodes += guest.nodes + made;
+    host.size += guest.size;
     reserved_ += kCopies * made;
     host.streams &= guest.streams;
     host.scores |= guest.scores;

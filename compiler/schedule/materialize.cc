@@ -68,6 +68,7 @@ class Chooser {
       for (const UOp* result : sink_->src) stored_.insert(result);
       for (auto node = order_.rbegin(); node != order_.rend(); ++node) Visit(*node);
     }
+    SplitLongKernels();
     Choice choice;
     for (const UOp* node : order_) {
       if (!stored_.contains(node)) continue;
@@ -240,6 +241,67 @@ class Chooser {
     }
   }
 
+  // ---- kernels that would be too long
+
+  // Stores more values where a kernel would have more operations than optimize::kKernelSizeMax: chains of
+  // thousands of operations, and sums or concatenations of thousands of tensors.
+  void SplitLongKernels() {
+    for (const UOp* node : order_) {
+      double size = SizeOf(node);
+      for (const UOp* s : node->src) size += SizeWithin(s);
+      if (size > optimize::kKernelSizeMax) size = DistinctSize(node);
+      while (size > optimize::kKernelSizeMax) {
+        const UOp* const largest = LargestBelow(node);
+        if (largest == nullptr) break;
+        stored_.insert(largest);
+        size = DistinctSize(node);
+      }
+      size_[node] = size;
+    }
+  }
+
+  double SizeOf(const UOp* node) const {
+    constexpr double kIndexWork = 4;  // of a movement, or of a load
+    return IsAlu(node->op) || node->op == Op::kCast ? optimize::OpCost(node->op, costs_)
+                                                    : kIndexWork;
+  }
+  // What reading a source adds to a kernel. Counts parts that several sources share again.
+  double SizeWithin(const UOp* source) const {
+    return stored_.contains(source) ? SizeOf(source) : size_.at(source);
+  }
+
+  // The size of the kernel that computes `node`, each operation once.
+  double DistinctSize(const UOp* node) const {
+    double size = SizeOf(node);
+    absl::flat_hash_set<const UOp*> seen = {node};
+    std::vector<const UOp*> stack(node->src.begin(), node->src.end());
+    while (!stack.empty()) {
+      const UOp* const source = stack.back();
+      stack.pop_back();
+      if (!seen.insert(source).second) continue;
+      size += SizeOf(source);
+      if (!stored_.contains(source))
+        stack.insert(stack.end(), source->src.begin(), source->src.end());
+    }
+    return size;
+  }
+
+  // The largest value that `node` is computed with and that may be stored, each looked for through
+  // movements; nullptr if there is none of some size.
+  const UOp* LargestBelow(const UOp* node) const {
+    constexpr double kSizeLeast = 16;
+    const UOp* largest = nullptr;
+    for (const UOp* source : node->src) {
+      while (IsMovement(source->op) && !stored_.contains(source)) source = source->src[0];
+      const bool storable = IsAlu(source->op) || source->op == Op::kReduce;
+      if (!storable || stored_.contains(source) || seen_.contains(source) ||
+          never_.contains(source) || Elements(source) == 0 || size_.at(source) < kSizeLeast)
+        continue;
+      if (largest == nullptr || size_.at(source) > size_.at(largest)) largest = source;
+    }
+    return largest;
+  }
+
   Graph& graph_;
   const UOp* sink_;
   const CostTable& costs_;
@@ -250,6 +312,7 @@ class Chooser {
   absl::flat_hash_map<const UOp*, double> work_;  // to compute an element, from what is kept below
   absl::flat_hash_map<const UOp*, double>
       cost_;  // to read an element: the same, or 1 where it is kept
+  absl::flat_hash_map<const UOp*, double> size_;  // of the kernel that would compute it
   absl::flat_hash_map<const UOp*, int> users_;
   absl::flat_hash_map<const UOp*, bool> holds_reduce_;
   absl::flat_hash_map<const UOp*, Use> uses_;

@@ -83,6 +83,28 @@ class ScheduleTest : public testing::Test {
   Graph g;
 };
 
+// A kernel has at most so many operations; what would be longer becomes several, each of which
+// reads what the one before it stored.
+TEST_F(ScheduleTest, ChainsThatAreTooLongForOneKernelBecomeSeveral) {
+  const UOp* const x = F32(0, {6});
+  const UOp* const c = Full(g, ConstFloat(g, DType::kF32, 1.25), x->shape);
+  const UOp* y = x;
+  for (int i = 0; i < 1000; ++i) y = Alu(g, Op::kSin, Mul(g, y, c));
+  const size_t sines = Check({y}, 1e-3).kernels.size();
+  EXPECT_GE(sines, 4u);
+  EXPECT_LE(sines, 40u);
+}
+
+TEST_F(ScheduleTest, HundredsOfTensorsAreConcatenated) {
+  constexpr int64_t kParts = 600;  // more is too much for the walk
+  const UOp* all = nullptr;
+  for (int64_t i = 0; i < kParts; ++i) {
+    const UOp* const part = Pad(g, F32(i, {2}), {{2 * i, 2 * (kParts - 1 - i)}});
+    all = all == nullptr ? part : Add(g, all, part);
+  }
+  EXPECT_LE(Check({all}).kernels.size(), 20u);
+}
+
 TEST_F(ScheduleTest, ElementwiseChainIsOneKernel) {
   const UOp* const x = F32(0, {4, 6});
   const UOp* const y = Alu(g, Op::kMax, Add(g, x, Full(g, ConstFloat(g, DType::kF32, 1), x->shape)),
