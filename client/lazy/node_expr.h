@@ -47,6 +47,9 @@ class NodeExpr {
   NodeExpr Permute(absl::Span<const int64_t> axes) const {
     return With(rec_->Permute(node_, axes));
   }
+  NodeExpr Flip(const std::vector<int64_t>& axes) const {
+    return With(rec_->Make(Op::kFlip, node_->dtype, {node_}, axes));
+  }
   NodeExpr Squeeze(const std::vector<int64_t>& axes) const {
     return With(rec_->Squeeze(node_, axes));
   }

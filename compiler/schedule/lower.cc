@@ -95,7 +95,7 @@ constexpr int64_t kNodesOfAStep = 4096;
 
 class Lowerer {
  public:
-  // With `stored` nullptr every REDUCE that stays a loop is opaque.
+  // With `stored` nullptr every REDUCE that stays a loop is opaque, and every CONTIGUOUS.
   Lowerer(Graph& graph, const UOp* top, const absl::flat_hash_set<const UOp*>* stored)
       : graph_(graph), top_(top), stored_(stored) {}
 
@@ -137,6 +137,7 @@ class Lowerer {
     if (node.op == Op::kIota) return Kind::kIota;
     if (stored_ != nullptr && stored_->contains(&node) && &node != top_) return Kind::kLoad;
     if (IsMovement(node.op)) return Kind::kMovement;
+    if (node.op == Op::kContiguous && stored_ == nullptr && &node != top_) return Kind::kOpaque;
     if (node.op == Op::kReduce)
       return stored_ == nullptr && &node != top_ ? Kind::kOpaque : Kind::kReduce;
     return Kind::kValue;

@@ -86,14 +86,15 @@ class Chooser {
   }
 
   // What of the conditions of one-hot sums must be seen where the sum is: comparisons, and the
-  // arithmetic that positions go through on the way there. What is data alone is as good loaded.
+  // arithmetic that positions go through on the way there. What is data alone is as good loaded, and
+  // so is what a CONTIGUOUS asks to be stored (the indices that sorting ends with are computed from
+  // positions by hundreds of exchanges).
   void FindConditions() {
     absl::flat_hash_map<const UOp*, bool> has_position;
     for (const UOp* node : order_) {
       bool& has = has_position[node];
       has = node->op == Op::kIota;
-      const bool arithmetic = IsMovement(node->op) || node->op == Op::kContiguous ||
-                              node->op == Op::kCast ||
+      const bool arithmetic = IsMovement(node->op) || node->op == Op::kCast ||
                               (IsAlu(node->op) && node->op != Op::kThreefry);
       if (!arithmetic || IsFloat(node->dtype)) continue;
       for (const UOp* s : node->src) has = has || has_position.at(s);

@@ -31,6 +31,7 @@ variance                      1
 attention                     3
 attention_backward            8
 embedding_backward            4
+sort                         68
 conv_chain                    3
 conv_chain_backward          11
 sgd_step                      1

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "client/examples/gpt.h"
 #include "client/examples/mnist.h"
+#include "client/ops/index/sorting.h"
 #include "compiler/ir/encoding.h"
 #include "tests/client/fake_session.h"
 
@@ -125,6 +126,8 @@ const std::vector<Program>& Programs() {
          const Tensor table = Weight({Or(s, 7, 1000), Or(s, 3, 64)});
          ForwardBackward(table[Classes({Or(s, 2, 8), Or(s, 4, 128)})], {table});
        }},
+      {"sort",
+       [](Size s) { Realize({sort(Input({Or(s, 40, 5000)})).values}); }},
       {"conv_chain",
        [](Size s) {
          const Tensor w1 = Input({Or(s, 8, 32), Or(s, 2, 3), 3, 3}),

@@ -51,9 +51,40 @@ ORDER += [
 ]
 
 
+# Rows too long to compare all elements with each other are sorted by exchanges.
+LONG = np.random.default_rng(7)
+MANY_TIES = LONG.integers(-3, 4, (2, 5001)).astype(np.int32)
+ORDER += [
+    Case(f"sort of {n}", [(2, n)], lambda x: x.sort(), lambda x: torch.sort(x, stable=True))
+    for n in (4097, 8192, 10007)
+]
+ORDER += [
+    Case("long sort, descending", [(5000,)], lambda x: x.sort(descending=True),
+         lambda x: torch.sort(x, descending=True, stable=True)),
+    Case("long sort along 0", [(4500, 3)], lambda x: x.sort(0), lambda x: torch.sort(x, 0, stable=True)),
+    Case("long sort of ties", [MANY_TIES], lambda x: x.sort(), lambda x: torch.sort(x, stable=True)),
+    Case("long sort of ties, descending", [MANY_TIES], lambda x: x.sort(descending=True),
+         lambda x: torch.sort(x, descending=True, stable=True)),
+    Case("long sort of i64", [LONG.integers(-2**62, 2**62, 5000)], lambda x: x.sort()),
+    Case("long sort of f64", [LONG.standard_normal(5000) * 1e300], lambda x: x.sort()),
+    Case("long sort of the largest ints", [np.where(LONG.random(5000) < 0.5, 2**31 - 1, -2**31).astype(np.int32)],
+         lambda x: x.sort(), lambda x: torch.sort(x, stable=True)),
+    Case("long argsort", [(6000,)], lambda x: x.argsort(), lambda x: torch.argsort(x, stable=True)),
+    Case("values of topk of half a long row", [(10000,)], lambda x: x.topk(5000)[0]),
+]
+
+
 @pytest.mark.parametrize("case", ORDER, ids=str)
 def test_order(case):
     case.check()
+
+
+def test_nan_and_padding_of_a_long_row():
+    x = LONG.standard_normal(4500).astype(np.float32)
+    x[::7] = math.nan
+    x[::11] = math.inf
+    got = Tensor(x).argsort().numpy()
+    np.testing.assert_array_equal(got, np.argsort(x, kind="stable"))
 
 
 def test_nan_is_larger_than_everything():

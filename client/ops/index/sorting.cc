@@ -21,6 +21,8 @@ namespace {
 
 // topk: blocks shorter than this are not worth a round of their own.
 constexpr int64_t kBlockMin = 64;
+// The longest row whose elements are all compared with each other.
+constexpr int64_t kRankedMax = 4096;
 
 // Rows of elements on their way to their places: for each the key and its place in the row of x.
 struct Lanes {
@@ -80,6 +82,110 @@ Lanes Blocks(const Lanes& x, int64_t width) {
   return {filled.Reshape(blocks), padded(x.place).Reshape(blocks)};
 }
 
+// The elements of lanes as one integer or two, in the order of key, then place.
+using Words = std::vector<NodeExpr>;
+
+// a < b, word by word; words of equal elements are equal.
+NodeExpr IsLess(const Words& a, const Words& b) {
+  if (a.size() == 1) return a[0] < b[0];
+  return Where(a[0] == b[0], a[1] < b[1], a[0] < b[0]);
+}
+
+// Element i changes places with its partner where they are out of order. In each run of 2 * half
+// elements the partner of i is i + half, and of i + half it is i; `mirrored`: the one as far from
+// the run's end as i is from its beginning. Along axis 1 of [outer, n] or, `turned`, axis 0 of
+// [n, inner].
+Words Exchange(const Words& x, int64_t half, bool mirrored, bool turned) {
+  const Shape shape(x[0]->shape.begin(), x[0]->shape.end());
+  const int64_t n = shape[turned ? 0 : 1].value();
+  const Shape runs = turned ? Shape{Dim(n / (2 * half)), Dim(2), Dim(half), shape[1]}
+                            : Shape{Dim(shape[0].value() * n / (2 * half)), Dim(2), Dim(half)};
+  Words mine, partner;
+  for (const NodeExpr& word : x) {
+    mine.push_back(word.Reshape(runs));
+    partner.push_back(
+        mine.back().Flip(mirrored ? std::vector<int64_t>{1, 2} : std::vector<int64_t>{1}));
+  }
+  const NodeExpr is_first = Iota(x[0].rec(), DType::kI32, runs, 1) == 0;
+  const NodeExpr stays = IsLess(mine, partner) == is_first;
+  Words out;
+  for (size_t i = 0; i < x.size(); ++i)
+    out.push_back(Where(stays, mine[i], partner[i]).Reshape(shape));
+  return out;
+}
+
+Words Stored(Words x) {
+  for (NodeExpr& word : x) word = word.Contiguous();
+  return x;
+}
+
+// The exchanges over the distances half, half / 2 ... last. Two at a time: what the first one of a
+// pair yields is computed again, which costs less than storing it.
+Words Exchanges(Words x, int64_t half, int64_t last, bool mirrored, bool turned) {
+  bool pending = false;
+  for (; half >= last; half /= 2) {
+    x = Exchange(x, half, mirrored, turned);
+    mirrored = false;
+    if (pending) x = Stored(x);
+    pending = !pending;
+  }
+  return pending ? Stored(x) : x;
+}
+
+// Rows of a power of two of elements, sorted by a network of exchanges (bitonic sort: Batcher,
+// "Sorting networks and their applications", 1968, in the form whose exchanges all go one way).
+// Exchanges over short distances are made with the row as a matrix of kColumns columns, turned, so
+// that what is exchanged lies far apart in memory.
+Words SortedByExchanges(Words x) {
+  constexpr int64_t kColumns = 64;
+  const int64_t rows = x[0]->shape[0].value(), n = x[0]->shape[1].value();
+  const int64_t columns = std::min(n, kColumns);
+  const Shape as_matrix = {Dim(rows * n / columns), Dim(columns)};
+  const auto turn = [&] {
+    for (NodeExpr& word : x) word = word.Reshape(as_matrix).Permute({1, 0}).Contiguous();
+  };
+  const auto turn_back = [&] {
+    for (NodeExpr& word : x) word = word.Permute({1, 0}).Contiguous().Reshape({Dim(rows), Dim(n)});
+  };
+  turn();
+  for (int64_t half = 1; half < columns; half *= 2) x = Exchanges(x, half, 1, true, true);
+  turn_back();
+  for (int64_t half = columns; half < n; half *= 2) {
+    x = Exchanges(x, half, columns, true, false);
+    turn();
+    x = Exchanges(x, columns / 2, 1, false, true);
+    turn_back();
+  }
+  return x;
+}
+
+// The first k of each row, for rows that are too long to compare each element with every other one.
+Lanes SortedLong(const Lanes& x, int64_t k) {
+  const int64_t n = x.key->shape[1].value();
+  const auto width = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n)));
+  const Shape lo_hi = {0, 0, 0, Dim(width - n)},
+              begin_end = {Dim(0), x.key->shape[0], Dim(0), Dim(k)};
+  // What fills a row comes after everything else.
+  const auto filled = [&](const NodeExpr& word) {
+    const auto padded = [&](const NodeExpr& x) { return x.With(x.rec().Pad(x, lo_hi)); };
+    const NodeExpr inside = padded(word.FullInt(1)), value = padded(word);
+    return Where(inside != inside.FullInt(0), value, value.FullInt(IntMax(value->dtype)))
+        .Contiguous();
+  };
+  const auto cut = [&](const NodeExpr& word) {
+    return word.With(word.rec().Shrink(word, begin_end));
+  };
+  if (x.key->dtype == DType::kI64) {
+    const Words sorted = SortedByExchanges({filled(x.key), filled(x.place)});
+    return {cut(sorted[0]), cut(sorted[1])};
+  }
+  // Both in one: the place in the low half.
+  const NodeExpr high = x.key.Cast(DType::kI64);
+  const NodeExpr both = (high << high.FullInt(32)) + x.place.Cast(DType::kI64);
+  const NodeExpr sorted = cut(SortedByExchanges({filled(both)})[0]);
+  return {(sorted >> sorted.FullInt(32)).Cast(DType::kI32), sorted.Cast(DType::kI32)};
+}
+
 Sorted FirstOf(const NodeExpr& x, int64_t axis, int64_t k, bool descending) {
   const NodeBuilder& rec = x.rec();
   const int place = rec.Axis(axis, x->rank());
@@ -108,12 +214,13 @@ Sorted FirstOf(const NodeExpr& x, int64_t axis, int64_t k, bool descending) {
   Lanes lanes = {key.Contiguous(), Iota(rec, DType::kI32, key->shape, 1)};
   const auto best = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(k)));
   const int64_t width = std::max(2 * best, kBlockMin);
-  while (lanes.key->shape[1].value() > width) {
+  while (lanes.key->shape[1].value() > width && width <= kRankedMax) {
     lanes = FirstByRank(Blocks(lanes, width), best);
     const Shape joined = {Dim(rows), Dim(lanes.key->shape[0].value() / rows * best)};
     lanes = {lanes.key.Reshape(joined).Contiguous(), lanes.place.Reshape(joined).Contiguous()};
   }
-  const NodeExpr indices = FirstByRank(lanes, k).place.Reshape(turned).Permute(back);
+  lanes = lanes.key->shape[1].value() > kRankedMax ? SortedLong(lanes, k) : FirstByRank(lanes, k);
+  const NodeExpr indices = lanes.place.Reshape(turned).Permute(back);
   return {TensorOf(GatherAlong(x, place, indices)), TensorOf(indices)};
 }
 
