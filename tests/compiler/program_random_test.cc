@@ -152,7 +152,7 @@ TEST(ProgramRandom, AllWaysToRunAKernelAgree) {
   const bool one = std::getenv("OUTBOARD_SEED") != nullptr;
   const uint32_t first = one ? Setting("OUTBOARD_SEED", 0) : Setting("OUTBOARD_FIRST", 0);
   const uint32_t last = one ? first + 1 : Setting("OUTBOARD_KERNELS", 100);
-  const uint32_t opencl_last = all || one ? last : Setting("OUTBOARD_OPENCL_KERNELS", 48);
+  const uint32_t opencl_last = Setting("OUTBOARD_OPENCL_KERNELS", all || one ? last : 48);
   const std::unique_ptr<OpenClRunner> opencl = OpenClRunner::Make();
   const uint32_t batch = Setting("OUTBOARD_OPENCL_BATCH", kOpenClBatch);
   if (opencl == nullptr) std::printf("no OpenCL device: not run as OpenCL\n");
