@@ -62,6 +62,7 @@ class Interpreter {
       : program_(program),
         plan_(MakePlan(program)),
         vars_(vars),
+        steps_max_(options.steps_max),
         steps_left_(options.steps_max),
         random_(options.seed),
         blocks_(program.Extent(Grid::kBlock)),
@@ -94,6 +95,7 @@ class Interpreter {
       RunBlock();
       if (!outcome_.ok()) break;
     }
+    outcome_.steps = steps_max_ - steps_left_;
     return outcome_;
   }
 
@@ -138,9 +140,10 @@ class Interpreter {
   // Returns false, for returning it.
   bool Report(Fault fault, ValueId n, int thread, const std::string& what) {
     if (!outcome_.ok()) return false;
-    outcome_ = {fault, n,
-                absl::StrCat(std::string(Name(fault)), " at ", ToString(program_, n), ", block ",
-                             block_, ", thread ", thread, ": ", what)};
+    outcome_.fault = fault;
+    outcome_.at = n;
+    outcome_.message = absl::StrCat(std::string(Name(fault)), " at ", ToString(program_, n),
+                                    ", block ", block_, ", thread ", thread, ": ", what);
     return false;
   }
 
@@ -538,7 +541,7 @@ class Interpreter {
   const Program& program_;
   const Plan plan_;
   std::span<const int64_t> vars_;
-  int64_t steps_left_;
+  int64_t steps_max_, steps_left_;
   std::mt19937_64 random_;
   int64_t blocks_ = 1, block_ = 0;
   uint32_t epoch_ = 0, first_epoch_ = 0;

@@ -19,7 +19,7 @@ struct LaneOp {
   Op op = Op::kAdd;
   DType operand = DType::kVoid;  // of the sources, but for the condition of WHERE
   DType result = DType::kVoid;
-  int lanes = 1;
+  uint8_t lanes = 1;
 };
 
 // Computes `what.lanes` lanes of `out`. Sources that the operation does not have are ignored; `out`

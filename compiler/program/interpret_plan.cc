@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/container/flat_hash_map.h"
 #include "base/check.h"
 
 namespace outboard::program {
@@ -14,41 +15,37 @@ class Maker {
   explicit Maker(const Program& program) : program_(program) {}
 
   Plan Make() {
-    const size_t count = program_.code.size();
-    place_.resize(count);
+    const auto count = static_cast<ValueId>(program_.code.size());
+    partner_.assign(count, -1);
     memory_.assign(count, -1);
-    std::vector<ValueId> partner(count, -1);
-    for (size_t n = 0; n < count; ++n) {
-      const Instruction& i = program_.code[n];
-      place_[n] = static_cast<int32_t>(plan_.registers);
-      if (HasValue(i.code)) plan_.registers += i.code == Code::kLoop ? 2 : i.lanes;
-      if (i.code == Code::kBuffer || i.code == Code::kAlloc) AddMemory(static_cast<ValueId>(n));
+    fixed_.assign(count, false);
+    for (ValueId n = 0; n < count; ++n) {
+      const Instruction& i = at(n);
+      fixed_[n] = IsFixed(i);
+      if (i.code == Code::kBuffer || i.code == Code::kAlloc) AddMemory(n);
       if (i.code == Code::kEnd || i.code == Code::kEndIf) {
-        partner[n] = i.src[0];
-        partner[i.src[0]] = static_cast<ValueId>(n);
+        partner_[n] = i.src[0];
+        partner_[i.src[0]] = n;
       }
+      NoteAccess(i);
     }
-    for (const Instruction& i : program_.code) NoteAccess(i);
     for (MemoryPlan& memory : plan_.memories) {
       memory.read = Has(read_, memory.slot);
       memory.written = Has(written_, memory.slot);
     }
+    AssignPlaces();
 
     std::vector<int32_t> first_step(count + 1);  // at or after an instruction
-    std::vector<bool> fixed(count, false);       // for a thread
-    for (size_t n = 0; n < count; ++n) {
-      const Instruction& i = program_.code[n];
+    for (ValueId n = 0; n < count; ++n) {
+      const Instruction& i = at(n);
       first_step[n] = static_cast<int32_t>(plan_.steps.size());
-      fixed[n] = IsFixed(i, fixed);
       if (i.code == Code::kEndIf || i.code == Code::kBuffer || IsShared(i)) continue;
-      (fixed[n] ? plan_.once : plan_.steps).push_back(MakeStep(static_cast<ValueId>(n)));
+      (fixed_[n] ? plan_.once : plan_.steps).push_back(MakeStep(n));
     }
     first_step[count] = static_cast<int32_t>(plan_.steps.size());
-    for (Step& step : plan_.steps) {
-      const ValueId other = partner[step.at];
-      if (step.code == Code::kEnd) step.jump = first_step[other + 1];
-      if (step.code == Code::kLoop || step.code == Code::kIf) step.jump = first_step[other + 1];
-    }
+    for (Step& step : plan_.steps)
+      if (step.code == Code::kEnd || step.code == Code::kLoop || step.code == Code::kIf)
+        step.jump = first_step[partner_[step.at] + 1];
     return std::move(plan_);
   }
 
@@ -95,10 +92,53 @@ class Maker {
   }
 
   // Whether the value is the same each time that a thread gets there, in every block.
-  static bool IsFixed(const Instruction& i, const std::vector<bool>& fixed) {
+  bool IsFixed(const Instruction& i) const {
     if (i.code == Code::kSpecial) return i.imm[0] == static_cast<int64_t>(Grid::kThread);
     if (!IsPure(i.code) || i.code == Code::kBuffer) return false;
-    return std::all_of(i.src.begin(), i.src.end(), [&](ValueId s) { return fixed[s]; });
+    return std::all_of(i.src.begin(), i.src.end(), [&](ValueId s) { return fixed_[s]; });
+  }
+
+  // The last instruction that may read each value: its last user, or the end of the outermost loop
+  // around this that does not contain the value.
+  std::vector<ValueId> LastUses() const {
+    const auto count = static_cast<ValueId>(program_.code.size());
+    std::vector<ValueId> last(count), loops;
+    for (ValueId n = 0; n < count; ++n) {
+      const Instruction& i = at(n);
+      last[n] = i.code == Code::kLoop ? partner_[n] : n;
+      if (i.code == Code::kEnd) loops.pop_back();
+      for (const ValueId s : i.src) {
+        const auto around = std::upper_bound(loops.begin(), loops.end(), s);
+        last[s] = std::max(last[s], around == loops.end() ? n : partner_[*around]);
+      }
+      if (i.code == Code::kLoop) loops.push_back(n);
+    }
+    return last;
+  }
+
+  // Values that are not needed at the same time may share a place, so that those of a long program
+  // stay in the processor's cache. A value has no place in common with its sources.
+  void AssignPlaces() {
+    const auto count = static_cast<ValueId>(program_.code.size());
+    const std::vector<ValueId> last = LastUses();
+    std::vector<std::vector<ValueId>> ending(count);
+    absl::flat_hash_map<int, std::vector<int32_t>> unused;  // by size
+    const auto size = [&](ValueId n) { return at(n).code == Code::kLoop ? 2 : at(n).lanes; };
+    place_.assign(count, 0);
+    for (ValueId n = 0; n < count; ++n) {
+      if (HasValue(at(n).code) && size(n) > 0) {
+        std::vector<int32_t>& places = unused[size(n)];
+        if (places.empty() || fixed_[n]) {
+          place_[n] = static_cast<int32_t>(plan_.registers);
+          plan_.registers += size(n);
+        } else {
+          place_[n] = places.back();
+          places.pop_back();
+        }
+        if (!fixed_[n]) ending[last[n]].push_back(n);
+      }
+      for (const ValueId v : ending[n]) unused[size(v)].push_back(place_[v]);
+    }
   }
 
   bool IsVisible(ValueId memory) const {
@@ -109,10 +149,12 @@ class Maker {
 
   Step MakeStep(ValueId n) {
     const Instruction& i = at(n);
-    Step step{.code = i.code, .what = {.op = i.op, .result = i.dtype, .lanes = i.lanes}, .at = n};
+    Step step{.code = i.code,
+              .what = {.op = i.op, .result = i.dtype, .lanes = static_cast<uint8_t>(i.lanes)}};
+    step.at = n;
     step.out = place_[n];
     step.imm = i.imm[0];
-    step.source_count = static_cast<int>(i.src.size());
+    step.source_count = static_cast<uint8_t>(i.src.size());
     if (i.code == Code::kLanes) {
       step.src[0] = static_cast<int32_t>(plan_.lane_places.size());
       for (int lane = 0; lane < i.lanes; ++lane)
@@ -131,7 +173,7 @@ class Maker {
       case Code::kCast: step.what.operand = at(i.src[0]).dtype; break;
       case Code::kBitcast:
         step.what.operand = at(i.src[0]).dtype;
-        step.what.lanes = at(i.src[0]).lanes;
+        step.what.lanes = static_cast<uint8_t>(at(i.src[0]).lanes);
         break;
       case Code::kLoad:
       case Code::kStore:
@@ -152,7 +194,9 @@ class Maker {
 
   const Program& program_;
   Plan plan_;
-  std::vector<int32_t> place_, memory_;
+  std::vector<int32_t> place_, memory_;  // by instruction
+  std::vector<ValueId> partner_;         // of what opens a scope and what closes it
+  std::vector<bool> fixed_;
   std::vector<bool> read_, written_;  // by slot
 };
 

@@ -23,21 +23,23 @@ struct MemoryPlan {
   bool read = false, written = false;  // of a buffer: by any instruction on its slot
 };
 
+// Small, since programs are long: most of a step's time is to fetch it.
 struct Step {
   Code code = Code::kConst;
   LaneOp what;
-  LaneFunction function = nullptr;  // of an ALU
-  ValueId at = -1;                  // the instruction
-  int32_t out = 0;                  // place of the value; a LOOP's limit comes after its counter
-  int32_t src[4] = {};              // places of sources; a memory's number. LANES: src[0] is the
-                                    // first of its places in Plan::lane_places
-  int source_count = 0;
-  int32_t jump = 0;           // where a scope ends or its body begins
+  uint8_t source_count = 0;
   bool vector_index = false;  // of LOAD and STORE: one index for each lane
   bool masked = false;
   bool visible = false;  // another thread of the block may observe it
+  int32_t out = 0;       // place of the value; a LOOP's limit comes after its counter
+  int32_t src[4] = {};   // places of sources; a memory's number. LANES: src[0] is the first of its
+                         // places in Plan::lane_places
+  int32_t jump = 0;      // where a scope ends or its body begins
+  ValueId at = -1;       // the instruction
   int64_t imm = 0;
+  LaneFunction function = nullptr;  // of an ALU
 };
+static_assert(sizeof(Step) <= 64);
 
 struct Plan {
   std::vector<Step> once;   // pure ones of constants, VARs and the thread: run by a thread once

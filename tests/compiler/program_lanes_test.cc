@@ -80,8 +80,8 @@ TEST(ProgramLanes, EveryOperationComputesWhatTheReferenceDoes) {
           const std::vector<int64_t> a = Some(dtype, lanes, random), b = Some(dtype, lanes, random);
           const DType result = IsCompare(op) ? DType::kBool : dtype;
           std::vector<int64_t> got(lanes);
-          FunctionOf(op, dtype)({op, dtype, result, lanes}, a.data(), b.data(), nullptr,
-                                got.data());
+          FunctionOf(op, dtype)({op, dtype, result, static_cast<uint8_t>(lanes)}, a.data(),
+                                b.data(), nullptr, got.data());
           reference::LaneBlock want;
           reference::AluTile(op, dtype, ToBlock(dtype, a), ToBlock(dtype, b), want);
           ExpectSame(result, got, want, std::string(Name(op)) + " of " + std::string(Name(dtype)));
