@@ -41,7 +41,7 @@ struct Memory {
 
 // One that a thread has begun.
 struct Copy {
-  const Step* step;
+  const ThreadStep* step;
   int64_t to, from;
   bool arrived;
 };
@@ -75,14 +75,14 @@ class Interpreter {
     shared_written_.resize(plan_.shared_elements);
     shared_shadows_.resize(plan_.shared_elements);
     buffer_shadows_.resize(buffers.size());
-    for (const MemoryPlan& memory : plan_.memories)
+    for (const ProgramMemory& memory : plan_.memories)
       if (HasShadows(memory)) {
         std::vector<Shadow>& shadows = buffer_shadows_[memory.slot];
         shadows.resize(std::max<size_t>(shadows.size(), memory.elements));
       }
     for (int t = 0; t < thread_count(); ++t) {
-      for (const MemoryPlan& memory : plan_.memories) AddMemory(memory, t, buffers);
-      for (const Step& step : plan_.once) Compute(step, t, RegistersOf(t));
+      for (const ProgramMemory& memory : plan_.memories) AddMemory(memory, t, buffers);
+      for (const ThreadStep& step : plan_.once) Compute(step, t, RegistersOf(t));
     }
   }
 
@@ -107,28 +107,28 @@ class Interpreter {
   }
 
   // Without a write, or with a single thread, there is no race.
-  bool HasShadows(const MemoryPlan& buffer) const {
-    return buffer.kind == MemoryPlan::Kind::kBuffer && buffer.written &&
+  bool HasShadows(const ProgramMemory& buffer) const {
+    return buffer.kind == ProgramMemory::Kind::kBuffer && buffer.written &&
            blocks_ * thread_count() > 1;
   }
 
-  void AddMemory(const MemoryPlan& memory, int thread, std::span<std::string> buffers) {
+  void AddMemory(const ProgramMemory& memory, int thread, std::span<std::string> buffers) {
     Memory out{
         .elements = memory.elements, .dtype = memory.dtype, .width = ByteWidth(memory.dtype)};
     switch (memory.kind) {
-      case MemoryPlan::Kind::kBuffer: {
+      case ProgramMemory::Kind::kBuffer: {
         std::string& buffer = buffers[memory.slot];
         OB_CHECK(static_cast<int64_t>(buffer.size()) >= memory.elements * out.width);
         out.bytes = buffer.data();
         if (HasShadows(memory)) out.shadows = buffer_shadows_[memory.slot].data();
         break;
       }
-      case MemoryPlan::Kind::kShared:
+      case ProgramMemory::Kind::kShared:
         out.bytes = shared_bytes_.data() + memory.first_byte;
         out.written = shared_written_.data() + memory.first_element;
         out.shadows = shared_shadows_.data() + memory.first_element;
         break;
-      case MemoryPlan::Kind::kPrivate:
+      case ProgramMemory::Kind::kPrivate:
         out.bytes = private_bytes_.data() + plan_.private_bytes * thread + memory.first_byte;
         out.written =
             private_written_.data() + plan_.private_elements * thread + memory.first_element;
@@ -225,7 +225,7 @@ class Interpreter {
     MakeReady(thread);
   }
 
-  void Multiply(const Step& step, int first) {
+  void Multiply(const ThreadStep& step, int first) {
     double a[16][16], b[16][8], c[16][8];
     const auto each = [&](MmaOperand operand, int lanes, int32_t place, const auto& visit) {
       for (int t = 0; t < kMmaThreads; ++t)
@@ -246,19 +246,19 @@ class Interpreter {
   }
 
   // ---- who has touched what
-  bool InRange(const Memory& memory, int64_t element, const Step& step, int thread) {
+  bool InRange(const Memory& memory, int64_t element, const ThreadStep& step, int thread) {
     if (element >= 0 && element < memory.elements) return true;
     return Report(Fault::kOutOfRange, step.at, thread,
                   absl::StrCat("element ", element, " of ", memory.elements));
   }
 
-  bool Race(const Step& step, int thread, int64_t element, std::string_view what) {
+  bool Race(const ThreadStep& step, int thread, int64_t element, std::string_view what) {
     return Report(Fault::kRace, step.at, thread,
                   absl::StrCat("element ", element, " ", std::string(what)));
   }
 
   // These return false where a fault was reported.
-  bool TouchToRead(const Memory& memory, int64_t element, const Step& step, int thread) {
+  bool TouchToRead(const Memory& memory, int64_t element, const ThreadStep& step, int thread) {
     if (memory.shadows == nullptr) return true;
     Shadow& by = memory.shadows[element];
     if (by.arriving) return Race(step, thread, element, "is read before its copy is waited for");
@@ -273,7 +273,7 @@ class Interpreter {
     return true;
   }
 
-  bool TouchToWrite(const Memory& memory, int64_t element, const Step& step, int thread) {
+  bool TouchToWrite(const Memory& memory, int64_t element, const ThreadStep& step, int thread) {
     if (memory.shadows == nullptr) return true;
     Shadow& by = memory.shadows[element];
     if (by.arriving)
@@ -291,7 +291,7 @@ class Interpreter {
     return true;
   }
 
-  bool MayRead(const Memory& memory, int64_t element, const Step& step, int thread) {
+  bool MayRead(const Memory& memory, int64_t element, const ThreadStep& step, int thread) {
     if (!InRange(memory, element, step, thread)) return false;
     if (!TouchToRead(memory, element, step, thread)) return false;
     if (memory.written == nullptr || memory.written[element] == memory.generation) return true;
@@ -299,14 +299,14 @@ class Interpreter {
                   absl::StrCat("element ", element, " was never written"));
   }
 
-  bool MayWrite(const Memory& memory, int64_t element, const Step& step, int thread) {
+  bool MayWrite(const Memory& memory, int64_t element, const ThreadStep& step, int thread) {
     if (!InRange(memory, element, step, thread)) return false;
     if (!TouchToWrite(memory, element, step, thread)) return false;
     if (memory.written != nullptr) memory.written[element] = memory.generation;
     return true;
   }
 
-  bool Load(const Step& step, int thread, int64_t* r) {
+  bool Load(const ThreadStep& step, int thread, int64_t* r) {
     const Memory& memory = MemoryOf(step.src[0], thread);
     const int lanes = step.what.lanes;
     int64_t* const out = r + step.out;
@@ -335,7 +335,7 @@ class Interpreter {
     return true;
   }
 
-  bool Store(const Step& step, int thread, const int64_t* r) {
+  bool Store(const ThreadStep& step, int thread, const int64_t* r) {
     const Memory& memory = MemoryOf(step.src[0], thread);
     const int lanes = step.what.lanes;
     const int64_t* const values = r + step.src[2];
@@ -362,7 +362,7 @@ class Interpreter {
     std::copy_n(from.Address(copy.from), copy.step->imm * to.width, to.Address(copy.to));
   }
 
-  bool Begin(const Step& step, int thread, const int64_t* r) {
+  bool Begin(const ThreadStep& step, int thread, const int64_t* r) {
     const Memory &to = MemoryOf(step.src[0], thread), &from = MemoryOf(step.src[2], thread);
     const Copy copy{&step, r[step.src[1]], r[step.src[3]], random_() % 2 == 0};
     for (int64_t e = 0; e < step.imm; ++e) {
@@ -399,7 +399,7 @@ class Interpreter {
   // ---- tiles
   using Tile = std::array<int64_t, kTileSide * kTileSide>;
 
-  bool ReadTile(const Memory& tile, const Step& step, int thread, Tile& out) {
+  bool ReadTile(const Memory& tile, const ThreadStep& step, int thread, Tile& out) {
     for (int64_t e = 0; e < static_cast<int64_t>(out.size()); ++e)
       if (!MayRead(tile, e, step, thread)) return false;
     LoadLanes(tile.dtype, tile.bytes, static_cast<int>(out.size()), out.data());
@@ -412,7 +412,7 @@ class Interpreter {
   }
 
   // TILELOAD and TILESTORE.
-  bool MoveTile(const Step& step, int thread, const int64_t* r) {
+  bool MoveTile(const ThreadStep& step, int thread, const int64_t* r) {
     const bool stores = step.code == Code::kTileStore;
     const Memory &tile = MemoryOf(step.src[0], thread), &memory = MemoryOf(step.src[1], thread);
     Tile values{};
@@ -434,7 +434,7 @@ class Interpreter {
     return true;
   }
 
-  bool TileDot(const Step& step, int thread) {
+  bool TileDot(const ThreadStep& step, int thread) {
     Tile c, a, b;
     if (!ReadTile(MemoryOf(step.src[0], thread), step, thread, c) ||
         !ReadTile(MemoryOf(step.src[1], thread), step, thread, a) ||
@@ -452,7 +452,7 @@ class Interpreter {
 
   // ---- steps
   // The pure ones.
-  void Compute(const Step& s, int thread, int64_t* r) {
+  void Compute(const ThreadStep& s, int thread, int64_t* r) {
     int64_t* const out = r + s.out;
     switch (s.code) {
       case Code::kConst: *out = s.imm; break;
@@ -486,12 +486,12 @@ class Interpreter {
   void RunThread(int thread, int64_t slice) {
     Thread& t = threads_[thread];
     int64_t* const r = RegistersOf(thread);
-    const Step* const steps = plan_.steps.data();
+    const ThreadStep* const steps = plan_.steps.data();
     const auto count = static_cast<int32_t>(plan_.steps.size());
     int32_t pc = t.pc;
     bool fine = true;
     while (pc < count) {
-      const Step& s = steps[pc];
+      const ThreadStep& s = steps[pc];
       if (--steps_left_ < 0) {
         Report(Fault::kTooLong, s.at, thread, "over the limit of steps");
         return;

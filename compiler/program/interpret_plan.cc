@@ -29,7 +29,7 @@ class Maker {
       }
       NoteAccess(i);
     }
-    for (MemoryPlan& memory : plan_.memories) {
+    for (ProgramMemory& memory : plan_.memories) {
       memory.read = Has(read_, memory.slot);
       memory.written = Has(written_, memory.slot);
     }
@@ -43,7 +43,7 @@ class Maker {
       (fixed_[n] ? plan_.once : plan_.steps).push_back(MakeStep(n));
     }
     first_step[count] = static_cast<int32_t>(plan_.steps.size());
-    for (Step& step : plan_.steps)
+    for (ThreadStep& step : plan_.steps)
       if (step.code == Code::kEnd || step.code == Code::kLoop || step.code == Code::kIf)
         step.jump = first_step[partner_[step.at] + 1];
     return std::move(plan_);
@@ -60,7 +60,7 @@ class Maker {
 
   void AddMemory(ValueId n) {
     const Instruction& i = at(n);
-    MemoryPlan memory{.dtype = i.dtype, .elements = i.imm[1]};
+    ProgramMemory memory{.dtype = i.dtype, .elements = i.imm[1]};
     memory_[n] = static_cast<int32_t>(plan_.memories.size());
     if (i.code == Code::kBuffer) {
       memory.slot = i.imm[0];
@@ -68,7 +68,7 @@ class Maker {
       const bool shared = IsShared(i);
       if (i.imm[0] == static_cast<int64_t>(Space::kTile))
         memory.elements = std::max(memory.elements, kTileElements);
-      memory.kind = shared ? MemoryPlan::Kind::kShared : MemoryPlan::Kind::kPrivate;
+      memory.kind = shared ? ProgramMemory::Kind::kShared : ProgramMemory::Kind::kPrivate;
       int64_t& bytes = shared ? plan_.shared_bytes : plan_.private_bytes;
       int64_t& elements = shared ? plan_.shared_elements : plan_.private_elements;
       memory.first_byte = bytes;
@@ -142,15 +142,16 @@ class Maker {
   }
 
   bool IsVisible(ValueId memory) const {
-    const MemoryPlan& m = plan_.memories[memory_[memory]];
-    return m.kind == MemoryPlan::Kind::kShared ||
-           (m.kind == MemoryPlan::Kind::kBuffer && m.read && m.written);
+    const ProgramMemory& m = plan_.memories[memory_[memory]];
+    return m.kind == ProgramMemory::Kind::kShared ||
+           (m.kind == ProgramMemory::Kind::kBuffer && m.read && m.written);
   }
 
-  Step MakeStep(ValueId n) {
+  ThreadStep MakeStep(ValueId n) {
     const Instruction& i = at(n);
-    Step step{.code = i.code,
-              .what = {.op = i.op, .result = i.dtype, .lanes = static_cast<uint8_t>(i.lanes)}};
+    ThreadStep step{
+        .code = i.code,
+        .what = {.op = i.op, .result = i.dtype, .lanes = static_cast<uint8_t>(i.lanes)}};
     step.at = n;
     step.out = place_[n];
     step.imm = i.imm[0];

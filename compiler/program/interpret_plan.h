@@ -12,7 +12,7 @@ namespace outboard::program {
 
 inline constexpr int kTileSide = 16;  // rows, and elements of a row
 
-struct MemoryPlan {
+struct ProgramMemory {
   enum class Kind { kBuffer, kShared, kPrivate };
   Kind kind = Kind::kBuffer;
   DType dtype = DType::kVoid;
@@ -24,7 +24,7 @@ struct MemoryPlan {
 };
 
 // Small, since programs are long: most of a step's time is to fetch it.
-struct Step {
+struct ThreadStep {
   Code code = Code::kConst;
   LaneOp what;
   uint8_t source_count = 0;
@@ -39,13 +39,14 @@ struct Step {
   int64_t imm = 0;
   LaneFunction function = nullptr;  // of an ALU
 };
-static_assert(sizeof(Step) <= 64);
+static_assert(sizeof(ThreadStep) <= 64);
 
 struct Plan {
-  std::vector<Step> once;   // pure ones of constants, VARs and the thread: run by a thread once
-  std::vector<Step> steps;  // all others
+  std::vector<ThreadStep>
+      once;  // pure ones of constants, VARs and the thread: run by a thread once
+  std::vector<ThreadStep> steps;  // all others
   std::vector<int32_t> lane_places;
-  std::vector<MemoryPlan> memories;
+  std::vector<ProgramMemory> memories;
   int64_t registers = 0;  // of a thread
   int64_t private_bytes = 0, private_elements = 0, shared_bytes = 0, shared_elements = 0;
 };

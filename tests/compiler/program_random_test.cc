@@ -1,9 +1,9 @@
 // Random kernels as programs: lowered in tiles and in threads, after every pass, interpreted in
 // several orders, and as OpenCL where the machine has it, against a walk of their expression and
 // today's x86 code. OUTBOARD_SEED=n repeats kernel n alone. OUTBOARD_KERNELS=n makes n kernels, or
-// with OUTBOARD_FIRST=m those from m to n - 1, so that several processes share the work; all of them
-// run as OpenCL, else the first OUTBOARD_OPENCL_KERNELS. OUTBOARD_OPENCL_BATCH=n builds so many
-// kernels as one OpenCL program.
+// with OUTBOARD_FIRST=m those from m to n - 1, so that several processes share the work; all of
+// them run as OpenCL, else the first OUTBOARD_OPENCL_KERNELS. OUTBOARD_OPENCL_BATCH=n builds so
+// many kernels as one OpenCL program.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
