@@ -1,44 +1,47 @@
 #include "compiler/program/interpret.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
+#include <array>
 #include <numeric>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "compiler/reference/alu.h"
+#include "compiler/program/interpret_lanes.h"
+#include "compiler/program/interpret_plan.h"
 
 namespace outboard::program {
 namespace {
 
-// Who has touched an element. A number of steps between two barriers is an epoch.
-struct Touched {
-  int64_t write_block = -1, read_block = -1;
-  int32_t write_thread = 0, write_epoch = 0, read_thread = 0, read_epoch = 0;
+// Who has touched an element. What happens between two barriers is an epoch; epochs are numbered
+// through all blocks, so that one before the block's first is another block's. 0: nobody.
+struct Shadow {
+  uint32_t write_epoch = 0, read_epoch = 0;
+  uint16_t write_thread = 0, read_thread = 0;
   bool many_readers = false, many_reading_blocks = false;
   bool arriving = false;  // a copy is on its way
 };
 
+// A memory as one thread sees it.
 struct Memory {
   char* bytes = nullptr;
   int64_t elements = 0;
   DType dtype = DType::kVoid;
-  std::vector<Touched>* touched = nullptr;  // null: no other thread can access it
-  std::vector<uint8_t>* written = nullptr;  // null: all of it
-};
+  int width = 0;
+  Shadow* shadows = nullptr;  // null: nobody else can write or nobody else can access it
+  // By element: the generation that wrote it. Each ALLOC begins a new one, in which nothing is
+  // written. Null: all of it is.
+  uint32_t* written = nullptr;
+  uint32_t generation = 1;
 
-struct OwnMemory {
-  std::vector<char> bytes;
-  std::vector<uint8_t> written;
-  std::vector<Touched> touched;
+  char* Address(int64_t element) const { return bytes + element * width; }
 };
 
 // One that a thread has begun.
 struct Copy {
-  ValueId at;
+  const ThreadStep* step;
   int64_t to, from;
   bool arrived;
 };
@@ -46,54 +49,44 @@ struct Copy {
 enum class State { kRunning, kAtBarrier, kAtMma, kDone };
 
 struct Thread {
-  ValueId pc = 0;
+  int32_t pc = 0;
   State state = State::kRunning;
-  std::vector<int64_t> registers;  // floats by their bits
-  std::vector<int64_t> limits;     // of loops, by number
-  std::vector<OwnMemory> memories;
   std::vector<Copy> begun;                // since the last COMMIT
   std::vector<std::vector<Copy>> groups;  // oldest first
 };
-
-double AsFloat(int64_t bits) { return std::bit_cast<double>(bits); }
-int64_t AsBits(double value) { return std::bit_cast<int64_t>(value); }
 
 class Interpreter {
  public:
   Interpreter(const Program& program, std::span<std::string> buffers, std::span<const int64_t> vars,
               const RunOptions& options)
       : program_(program),
-        buffers_(buffers),
+        plan_(MakePlan(program)),
         vars_(vars),
-        steps_(options.steps_max),
-        random_(options.seed) {
-    const size_t count = program.code.size();
-    place_.resize(count);
-    partner_.resize(count, -1);
-    memory_.resize(count, -1);
-    int64_t registers = 0;
-    int memories = 0;
-    for (size_t n = 0; n < count; ++n) {
-      const Instruction& i = program.code[n];
-      place_[n] = registers;
-      if (HasValue(i.code)) registers += i.lanes;
-      if (i.code == Code::kEnd || i.code == Code::kEndIf) {
-        partner_[n] = i.src[0];
-        partner_[i.src[0]] = static_cast<ValueId>(n);
+        steps_max_(options.steps_max),
+        steps_left_(options.steps_max),
+        random_(options.seed),
+        blocks_(program.Extent(Grid::kBlock)),
+        threads_(program.Extent(Grid::kThread)) {
+    OB_CHECK(threads_.size() <= UINT16_MAX);
+    registers_.resize(plan_.registers * threads_.size());
+    private_bytes_.resize(plan_.private_bytes * threads_.size());
+    private_written_.resize(plan_.private_elements * threads_.size());
+    shared_bytes_.resize(plan_.shared_bytes);
+    shared_written_.resize(plan_.shared_elements);
+    shared_shadows_.resize(plan_.shared_elements);
+    buffer_shadows_.resize(buffers.size());
+    for (const ProgramMemory& memory : plan_.memories)
+      if (HasShadows(memory)) {
+        std::vector<Shadow>& shadows = buffer_shadows_[memory.slot];
+        shadows.resize(std::max<size_t>(shadows.size(), memory.elements));
       }
-      if (i.code == Code::kAlloc) memory_[n] = memories++;
+    for (int t = 0; t < thread_count(); ++t) {
+      for (const ProgramMemory& memory : plan_.memories) AddMemory(memory, t, buffers);
+      for (const ThreadStep& step : plan_.once) Compute(step, t, RegistersOf(t));
     }
-    registers_ = registers;
-    memories_ = memories;
-    blocks_ = program.Extent(Grid::kBlock);
-    thread_count_ = static_cast<int>(program.Extent(Grid::kThread));
   }
 
   RunReport Run() {
-    touched_.resize(buffers_.size());
-    if (blocks_ * thread_count_ > 1)
-      for (const Instruction& i : program_.code)
-        if (i.code == Code::kBuffer) touched_[i.imm[0]].resize(i.imm[1]);
     std::vector<int64_t> order(blocks_);
     std::iota(order.begin(), order.end(), 0);
     std::shuffle(order.begin(), order.end(), random_);
@@ -102,212 +95,287 @@ class Interpreter {
       RunBlock();
       if (!outcome_.ok()) break;
     }
+    outcome_.steps = steps_max_ - steps_left_;
     return outcome_;
   }
 
  private:
-  const Instruction& at(ValueId n) const { return program_.code[n]; }
+  int thread_count() const { return static_cast<int>(threads_.size()); }
+  int64_t* RegistersOf(int thread) { return registers_.data() + plan_.registers * thread; }
+  Memory& MemoryOf(int32_t number, int thread) {
+    return memories_[plan_.memories.size() * thread + number];
+  }
 
-  void Report(Fault fault, ValueId n, int thread, const std::string& what) {
-    if (!outcome_.ok()) return;
-    outcome_ = {fault, n,
-                absl::StrCat(std::string(Name(fault)), " at ", ToString(program_, n), ", block ",
-                             block_, ", thread ", thread, ": ", what)};
+  // Without a write, or with a single thread, there is no race.
+  bool HasShadows(const ProgramMemory& buffer) const {
+    return buffer.kind == ProgramMemory::Kind::kBuffer && buffer.written &&
+           blocks_ * thread_count() > 1;
+  }
+
+  void AddMemory(const ProgramMemory& memory, int thread, std::span<std::string> buffers) {
+    Memory out{
+        .elements = memory.elements, .dtype = memory.dtype, .width = ByteWidth(memory.dtype)};
+    switch (memory.kind) {
+      case ProgramMemory::Kind::kBuffer: {
+        std::string& buffer = buffers[memory.slot];
+        OB_CHECK(static_cast<int64_t>(buffer.size()) >= memory.elements * out.width);
+        out.bytes = buffer.data();
+        if (HasShadows(memory)) out.shadows = buffer_shadows_[memory.slot].data();
+        break;
+      }
+      case ProgramMemory::Kind::kShared:
+        out.bytes = shared_bytes_.data() + memory.first_byte;
+        out.written = shared_written_.data() + memory.first_element;
+        out.shadows = shared_shadows_.data() + memory.first_element;
+        break;
+      case ProgramMemory::Kind::kPrivate:
+        out.bytes = private_bytes_.data() + plan_.private_bytes * thread + memory.first_byte;
+        out.written =
+            private_written_.data() + plan_.private_elements * thread + memory.first_element;
+        break;
+    }
+    memories_.push_back(out);
+  }
+
+  // Returns false, for returning it.
+  bool Report(Fault fault, ValueId n, int thread, const std::string& what) {
+    if (!outcome_.ok()) return false;
+    outcome_.fault = fault;
+    outcome_.at = n;
+    outcome_.message = absl::StrCat(std::string(Name(fault)), " at ", ToString(program_, n),
+                                    ", block ", block_, ", thread ", thread, ": ", what);
+    return false;
+  }
+
+  // ---- the order of threads
+  void NextEpoch() {
+    ++epoch_;
+    OB_CHECK(epoch_ != 0);
   }
 
   void RunBlock() {
-    threads_.assign(thread_count_, {});
-    for (Thread& t : threads_) {
-      t.registers.resize(registers_);
-      t.limits.resize(program_.code.size());
-      t.memories.resize(memories_);
+    NextEpoch();
+    first_epoch_ = epoch_;
+    std::fill(shared_written_.begin(), shared_written_.end(), 0);
+    std::fill(shared_shadows_.begin(), shared_shadows_.end(), Shadow{});
+    ready_.clear();
+    for (int t = 0; t < thread_count(); ++t) {
+      threads_[t].pc = 0;
+      threads_[t].begun.clear();
+      threads_[t].groups.clear();
+      MakeReady(t);
     }
-    shared_.assign(memories_, {});
-    for (size_t n = 0; n < program_.code.size(); ++n)
-      if (memory_[n] >= 0 && IsShared(static_cast<ValueId>(n))) {
-        OwnMemory& own = shared_[memory_[n]];
-        own.bytes.resize(at(static_cast<ValueId>(n)).imm[1] *
-                         ByteWidth(at(static_cast<ValueId>(n)).dtype));
-        own.written.assign(at(static_cast<ValueId>(n)).imm[1], 0);
-        own.touched.assign(at(static_cast<ValueId>(n)).imm[1], {});
-      }
-    epoch_ = 0;
     while (outcome_.ok()) {
-      std::vector<int> running;
-      for (int t = 0; t < thread_count_; ++t)
-        if (threads_[t].state == State::kRunning) running.push_back(t);
-      if (running.empty()) {
+      if (ready_.empty()) {
         if (!PassTogether()) return;
         continue;
       }
-      const int chosen = running.size() == 1 ? running[0] : running[random_() % running.size()];
-      // Long enough not to be slow, short enough to overtake in the middle of things.
-      const int64_t slice = thread_count_ == 1 ? INT64_MAX : 1 + random_() % 32;
-      for (int64_t s = 0; s < slice && threads_[chosen].state == State::kRunning; ++s) {
-        Step(chosen);
-        if (!outcome_.ok()) return;
-      }
+      const size_t chosen = ready_.size() == 1 ? 0 : random_() % ready_.size();
+      const int thread = ready_[chosen];
+      // In steps that others may observe. Long enough not to be slow, short enough to overtake in
+      // the middle of things.
+      const int64_t slice =
+          ready_.size() == 1 ? INT64_MAX : 1 + static_cast<int64_t>(random_() % 8);
+      RunThread(thread, slice);
+      if (threads_[thread].state == State::kRunning) continue;
+      ready_[chosen] = ready_.back();
+      ready_.pop_back();
     }
+  }
+
+  void MakeReady(int thread) {
+    threads_[thread].state = State::kRunning;
+    ready_.push_back(thread);
   }
 
   // Nobody can go on alone. Returns false where the block is done, or stuck.
   bool PassTogether() {
     const auto all = [&](State state) {
-      return std::all_of(threads_.begin(), threads_.end(),
-                         [&](const Thread& t) { return t.state == state; });
+      return std::all_of(threads_.begin(), threads_.end(), [&](const Thread& t) {
+        return t.state == state && t.pc == threads_[0].pc;
+      });
     };
     if (all(State::kDone)) return false;
     bool passed = false;
-    for (int first = 0; first + kMmaThreads <= thread_count_; first += kMmaThreads) {
+    for (int first = 0; first + kMmaThreads <= thread_count(); first += kMmaThreads) {
       bool together = true;
       for (int t = first; t < first + kMmaThreads; ++t)
         together =
             together && threads_[t].state == State::kAtMma && threads_[t].pc == threads_[first].pc;
-      if (together) {
-        Multiply(first);
-        passed = true;
-      }
+      if (!together) continue;
+      Multiply(plan_.steps[threads_[first].pc], first);
+      for (int t = first; t < first + kMmaThreads; ++t) GoOn(t);
+      passed = true;
     }
     if (passed) return true;
-    const bool same = std::all_of(threads_.begin(), threads_.end(), [&](const Thread& t) {
-      return t.state == State::kAtBarrier && t.pc == threads_[0].pc;
-    });
-    if (!same) {
-      for (int t = 0; t < thread_count_; ++t)
-        if (threads_[t].state != State::kDone) {
-          Report(Fault::kDivergence, threads_[t].pc, t, "not all threads come here");
-          break;
-        }
+    if (!all(State::kAtBarrier)) {
+      for (int t = 0; t < thread_count(); ++t)
+        if (threads_[t].state != State::kDone)
+          return Report(Fault::kDivergence, plan_.steps[threads_[t].pc].at, t,
+                        "not all threads come here");
       return false;
     }
-    ++epoch_;
-    for (Thread& t : threads_) {
-      t.state = State::kRunning;
-      ++t.pc;
+    NextEpoch();
+    for (int t = 0; t < thread_count(); ++t) GoOn(t);
+    return true;
+  }
+
+  void GoOn(int thread) {
+    ++threads_[thread].pc;
+    MakeReady(thread);
+  }
+
+  void Multiply(const ThreadStep& step, int first) {
+    double a[16][16], b[16][8], c[16][8];
+    const auto each = [&](MmaOperand operand, int lanes, int32_t place, const auto& visit) {
+      for (int t = 0; t < kMmaThreads; ++t)
+        for (int lane = 0; lane < lanes; ++lane)
+          visit(MmaElement(operand, t, lane), RegistersOf(first + t)[place + lane]);
+    };
+    each(MmaOperand::kA, 8, step.src[0],
+         [&](MatrixPlace p, int64_t value) { a[p.row][p.column] = AsFloat(value); });
+    each(MmaOperand::kB, 4, step.src[1],
+         [&](MatrixPlace p, int64_t value) { b[p.row][p.column] = AsFloat(value); });
+    each(MmaOperand::kC, 4, step.src[2],
+         [&](MatrixPlace p, int64_t value) { c[p.row][p.column] = AsFloat(value); });
+    each(MmaOperand::kC, 4, step.out, [&](MatrixPlace p, int64_t& out) {
+      double sum = c[p.row][p.column];
+      for (int k = 0; k < 16; ++k) sum += a[p.row][k] * b[k][p.column];
+      out = AsBits(RoundTo(DType::kF32, sum));
+    });
+  }
+
+  // ---- who has touched what
+  bool InRange(const Memory& memory, int64_t element, const ThreadStep& step, int thread) {
+    if (element >= 0 && element < memory.elements) return true;
+    return Report(Fault::kOutOfRange, step.at, thread,
+                  absl::StrCat("element ", element, " of ", memory.elements));
+  }
+
+  bool Race(const ThreadStep& step, int thread, int64_t element, std::string_view what) {
+    return Report(Fault::kRace, step.at, thread,
+                  absl::StrCat("element ", element, " ", std::string(what)));
+  }
+
+  // These return false where a fault was reported.
+  bool TouchToRead(const Memory& memory, int64_t element, const ThreadStep& step, int thread) {
+    if (memory.shadows == nullptr) return true;
+    Shadow& by = memory.shadows[element];
+    if (by.arriving) return Race(step, thread, element, "is read before its copy is waited for");
+    if (by.write_epoch != 0 && by.write_epoch < first_epoch_)
+      return Race(step, thread, element, "is written by another block");
+    if (by.write_epoch == epoch_ && by.write_thread != thread)
+      return Race(step, thread, element, "is written by another thread, with no barrier between");
+    if (by.read_epoch != 0 && by.read_epoch < first_epoch_) by.many_reading_blocks = true;
+    by.many_readers = by.read_epoch == epoch_ && (by.many_readers || by.read_thread != thread);
+    by.read_thread = static_cast<uint16_t>(thread);
+    by.read_epoch = epoch_;
+    return true;
+  }
+
+  bool TouchToWrite(const Memory& memory, int64_t element, const ThreadStep& step, int thread) {
+    if (memory.shadows == nullptr) return true;
+    Shadow& by = memory.shadows[element];
+    if (by.arriving)
+      return Race(step, thread, element, "is written while a copy is on its way there");
+    if (by.write_epoch != 0 && by.write_epoch < first_epoch_)
+      return Race(step, thread, element, "is written by two blocks");
+    if (by.write_epoch == epoch_ && by.write_thread != thread)
+      return Race(step, thread, element, "is written by two threads, with no barrier between");
+    if (by.read_epoch != 0 && (by.many_reading_blocks || by.read_epoch < first_epoch_))
+      return Race(step, thread, element, "is read by another block");
+    if (by.read_epoch == epoch_ && (by.many_readers || by.read_thread != thread))
+      return Race(step, thread, element, "is read by another thread, with no barrier between");
+    by.write_thread = static_cast<uint16_t>(thread);
+    by.write_epoch = epoch_;
+    return true;
+  }
+
+  bool MayRead(const Memory& memory, int64_t element, const ThreadStep& step, int thread) {
+    if (!InRange(memory, element, step, thread)) return false;
+    if (!TouchToRead(memory, element, step, thread)) return false;
+    if (memory.written == nullptr || memory.written[element] == memory.generation) return true;
+    return Report(Fault::kUninitialised, step.at, thread,
+                  absl::StrCat("element ", element, " was never written"));
+  }
+
+  bool MayWrite(const Memory& memory, int64_t element, const ThreadStep& step, int thread) {
+    if (!InRange(memory, element, step, thread)) return false;
+    if (!TouchToWrite(memory, element, step, thread)) return false;
+    if (memory.written != nullptr) memory.written[element] = memory.generation;
+    return true;
+  }
+
+  bool Load(const ThreadStep& step, int thread, int64_t* r) {
+    const Memory& memory = MemoryOf(step.src[0], thread);
+    const int lanes = step.what.lanes;
+    int64_t* const out = r + step.out;
+    if (!step.masked && !step.vector_index) {
+      const int64_t first = r[step.src[1]];
+      if (memory.shadows == nullptr && memory.written == nullptr) {
+        if (first < 0 || first > memory.elements - lanes)
+          return InRange(memory, first < 0 ? first : std::max(first, memory.elements), step,
+                         thread);
+      } else {
+        for (int lane = 0; lane < lanes; ++lane)
+          if (!MayRead(memory, first + lane, step, thread)) return false;
+      }
+      LoadLanes(memory.dtype, memory.Address(first), lanes, out);
+      return true;
+    }
+    for (int lane = 0; lane < lanes; ++lane) {
+      if (step.masked && r[step.src[2] + lane] == 0) {
+        out[lane] = r[step.src[3] + lane];
+        continue;
+      }
+      const int64_t element = step.vector_index ? r[step.src[1] + lane] : r[step.src[1]] + lane;
+      if (!MayRead(memory, element, step, thread)) return false;
+      LoadLanes(memory.dtype, memory.Address(element), 1, out + lane);
     }
     return true;
   }
 
-  void Multiply(int first) {
-    const ValueId n = threads_[first].pc;
-    const Instruction& i = at(n);
-    double a[16][16], b[16][8], c[16][8];
-    const auto each = [&](MmaOperand operand, int lanes, const auto& visit) {
-      for (int t = 0; t < kMmaThreads; ++t)
-        for (int lane = 0; lane < lanes; ++lane)
-          visit(MmaElement(operand, t, lane), threads_[first + t], lane);
-    };
-    each(MmaOperand::kA, 8, [&](MatrixPlace p, Thread& t, int lane) {
-      a[p.row][p.column] = AsFloat(t.registers[place_[i.src[0]] + lane]);
-    });
-    each(MmaOperand::kB, 4, [&](MatrixPlace p, Thread& t, int lane) {
-      b[p.row][p.column] = AsFloat(t.registers[place_[i.src[1]] + lane]);
-    });
-    each(MmaOperand::kC, 4, [&](MatrixPlace p, Thread& t, int lane) {
-      c[p.row][p.column] = AsFloat(t.registers[place_[i.src[2]] + lane]);
-    });
-    each(MmaOperand::kC, 4, [&](MatrixPlace p, Thread& t, int lane) {
-      double sum = c[p.row][p.column];
-      for (int k = 0; k < 16; ++k) sum += a[p.row][k] * b[k][p.column];
-      t.registers[place_[n] + lane] = AsBits(RoundTo(DType::kF32, sum));
-    });
-    for (int t = first; t < first + kMmaThreads; ++t) {
-      threads_[t].state = State::kRunning;
-      ++threads_[t].pc;
+  bool Store(const ThreadStep& step, int thread, const int64_t* r) {
+    const Memory& memory = MemoryOf(step.src[0], thread);
+    const int lanes = step.what.lanes;
+    const int64_t* const values = r + step.src[2];
+    if (!step.masked && !step.vector_index) {
+      const int64_t first = r[step.src[1]];
+      for (int lane = 0; lane < lanes; ++lane)
+        if (!MayWrite(memory, first + lane, step, thread)) return false;
+      StoreLanes(memory.dtype, values, lanes, memory.Address(first));
+      return true;
     }
-  }
-
-  bool IsShared(ValueId n) const {
-    return at(n).code == Code::kAlloc && at(n).imm[0] == static_cast<int64_t>(Space::kShared);
-  }
-
-  Memory MemoryOf(ValueId n, int thread) {
-    const Instruction& i = at(n);
-    Memory out;
-    out.elements = i.imm[1];
-    out.dtype = i.dtype;
-    if (i.code == Code::kBuffer) {
-      std::string& buffer = buffers_[i.imm[0]];
-      OB_CHECK(static_cast<int64_t>(buffer.size()) >= i.imm[1] * ByteWidth(i.dtype));
-      out.bytes = buffer.data();
-      if (!touched_[i.imm[0]].empty()) out.touched = &touched_[i.imm[0]];
-      return out;
+    for (int lane = 0; lane < lanes; ++lane) {
+      if (step.masked && r[step.src[3] + lane] == 0) continue;
+      const int64_t element = step.vector_index ? r[step.src[1] + lane] : r[step.src[1]] + lane;
+      if (!MayWrite(memory, element, step, thread)) return false;
+      StoreLanes(memory.dtype, values + lane, 1, memory.Address(element));
     }
-    OwnMemory& own = IsShared(n) ? shared_[memory_[n]] : threads_[thread].memories[memory_[n]];
-    out.bytes = own.bytes.data();
-    out.written = &own.written;
-    if (IsShared(n)) out.touched = &own.touched;
-    return out;
+    return true;
   }
 
-  bool InRange(const Memory& memory, int64_t element, ValueId n, int thread) {
-    if (element >= 0 && element < memory.elements) return true;
-    Report(Fault::kOutOfRange, n, thread,
-           absl::StrCat("element ", element, " of ", memory.elements));
-    return false;
-  }
-
-  void Race(ValueId n, int thread, int64_t element, std::string_view what) {
-    Report(Fault::kRace, n, thread, absl::StrCat("element ", element, " ", std::string(what)));
-  }
-
-  void TouchToRead(const Memory& memory, int64_t element, ValueId n, int thread) {
-    if (memory.touched == nullptr) return;
-    Touched& by = (*memory.touched)[element];
-    if (by.arriving) Race(n, thread, element, "is read before its copy is waited for");
-    if (by.write_block >= 0) {
-      if (by.write_block != block_) Race(n, thread, element, "is written by another block");
-      if (by.write_epoch == epoch_ && by.write_thread != thread)
-        Race(n, thread, element, "is written by another thread, with no barrier between");
-    }
-    if (by.read_block >= 0 && by.read_block != block_) by.many_reading_blocks = true;
-    const bool same = by.read_block == block_ && by.read_epoch == epoch_;
-    by.many_readers = same && (by.many_readers || by.read_thread != thread);
-    by.read_block = block_;
-    by.read_thread = thread;
-    by.read_epoch = epoch_;
-  }
-
-  void TouchToWrite(const Memory& memory, int64_t element, ValueId n, int thread) {
-    if (memory.touched == nullptr) return;
-    Touched& by = (*memory.touched)[element];
-    if (by.arriving) Race(n, thread, element, "is written while a copy is on its way there");
-    if (by.write_block >= 0) {
-      if (by.write_block != block_) Race(n, thread, element, "is written by two blocks");
-      if (by.write_epoch == epoch_ && by.write_thread != thread)
-        Race(n, thread, element, "is written by two threads, with no barrier between");
-    }
-    if (by.read_block >= 0) {
-      if (by.many_reading_blocks || by.read_block != block_)
-        Race(n, thread, element, "is read by another block");
-      if (by.read_epoch == epoch_ && (by.many_readers || by.read_thread != thread))
-        Race(n, thread, element, "is read by another thread, with no barrier between");
-    }
-    by.write_block = block_;
-    by.write_thread = thread;
-    by.write_epoch = epoch_;
-  }
-
+  // ---- copies
   void Move(const Copy& copy, int thread) {
-    const Instruction& i = at(copy.at);
-    const Memory to = MemoryOf(i.src[0], thread), from = MemoryOf(i.src[2], thread);
-    const int width = ByteWidth(to.dtype);
-    std::copy_n(from.bytes + copy.from * width, i.imm[0] * width, to.bytes + copy.to * width);
+    const Memory &to = MemoryOf(copy.step->src[0], thread),
+                 &from = MemoryOf(copy.step->src[2], thread);
+    std::copy_n(from.Address(copy.from), copy.step->imm * to.width, to.Address(copy.to));
   }
 
-  void Begin(ValueId n, int thread) {
-    const Instruction& i = at(n);
-    Thread& t = threads_[thread];
-    const Memory to = MemoryOf(i.src[0], thread), from = MemoryOf(i.src[2], thread);
-    Copy copy{n, t.registers[place_[i.src[1]]], t.registers[place_[i.src[3]]], random_() % 2 == 0};
-    for (int64_t e = 0; e < i.imm[0]; ++e) {
-      if (!InRange(to, copy.to + e, n, thread) || !InRange(from, copy.from + e, n, thread)) return;
-      TouchToRead(from, copy.from + e, n, thread);
-      TouchToWrite(to, copy.to + e, n, thread);
-      (*to.touched)[copy.to + e].arriving = true;
+  bool Begin(const ThreadStep& step, int thread, const int64_t* r) {
+    const Memory &to = MemoryOf(step.src[0], thread), &from = MemoryOf(step.src[2], thread);
+    const Copy copy{&step, r[step.src[1]], r[step.src[3]], random_() % 2 == 0};
+    for (int64_t e = 0; e < step.imm; ++e) {
+      if (!InRange(to, copy.to + e, step, thread) || !InRange(from, copy.from + e, step, thread))
+        return false;
+      if (!TouchToRead(from, copy.from + e, step, thread) ||
+          !TouchToWrite(to, copy.to + e, step, thread))
+        return false;
+      to.shadows[copy.to + e].arriving = true;
     }
     if (copy.arrived) Move(copy, thread);
-    t.begun.push_back(copy);
+    threads_[thread].begun.push_back(copy);
+    return true;
   }
 
   void Wait(int64_t but, int thread) {
@@ -315,219 +383,176 @@ class Interpreter {
     while (static_cast<int64_t>(t.groups.size()) > but) {
       for (const Copy& copy : t.groups.front()) {
         if (!copy.arrived) Move(copy, thread);
-        const Instruction& i = at(copy.at);
-        const Memory to = MemoryOf(i.src[0], thread);
-        for (int64_t e = 0; e < i.imm[0]; ++e) {
-          Touched& by = (*to.touched)[copy.to + e];
+        const Memory& to = MemoryOf(copy.step->src[0], thread);
+        for (int64_t e = copy.to; e < copy.to + copy.step->imm; ++e) {
+          Shadow& by = to.shadows[e];
           by.arriving = false;
-          by.write_thread = thread;
+          by.write_thread = static_cast<uint16_t>(thread);
           by.write_epoch = epoch_;
-          (*to.written)[copy.to + e] = 1;
+          to.written[e] = to.generation;
         }
       }
       t.groups.erase(t.groups.begin());
     }
   }
 
-  void Load(ValueId n, int thread) {
-    const Instruction& i = at(n);
-    std::vector<int64_t>& r = threads_[thread].registers;
-    const Memory memory = MemoryOf(i.src[0], thread);
-    const bool gathers = at(i.src[1]).lanes == i.lanes;
-    for (int lane = 0; lane < i.lanes; ++lane) {
-      int64_t& out = r[place_[n] + lane];
-      if (i.src.size() == 4 && r[place_[i.src[2]] + lane] == 0) {
-        out = r[place_[i.src[3]] + lane];
-        continue;
+  // ---- tiles
+  using Tile = std::array<int64_t, kTileSide * kTileSide>;
+
+  bool ReadTile(const Memory& tile, const ThreadStep& step, int thread, Tile& out) {
+    for (int64_t e = 0; e < static_cast<int64_t>(out.size()); ++e)
+      if (!MayRead(tile, e, step, thread)) return false;
+    LoadLanes(tile.dtype, tile.bytes, static_cast<int>(out.size()), out.data());
+    return true;
+  }
+
+  void WriteTile(const Memory& tile, const Tile& values) {
+    std::fill_n(tile.written, values.size(), tile.generation);
+    StoreLanes(tile.dtype, values.data(), static_cast<int>(values.size()), tile.bytes);
+  }
+
+  // TILELOAD and TILESTORE.
+  bool MoveTile(const ThreadStep& step, int thread, const int64_t* r) {
+    const bool stores = step.code == Code::kTileStore;
+    const Memory &tile = MemoryOf(step.src[0], thread), &memory = MemoryOf(step.src[1], thread);
+    Tile values{};
+    if (stores && !ReadTile(tile, step, thread, values)) return false;
+    for (int row = 0; row < kTileSide; ++row) {
+      const int64_t first = r[step.src[2]] + row * step.imm;
+      for (int column = 0; column < kTileSide; ++column)
+        if (!(stores ? MayWrite(memory, first + column, step, thread)
+                     : MayRead(memory, first + column, step, thread)))
+          return false;
+      int64_t* const elements = &values[row * kTileSide];
+      if (stores) {
+        StoreLanes(memory.dtype, elements, kTileSide, memory.Address(first));
+      } else {
+        LoadLanes(memory.dtype, memory.Address(first), kTileSide, elements);
       }
-      const int64_t element = gathers ? r[place_[i.src[1]] + lane] : r[place_[i.src[1]]] + lane;
-      if (!InRange(memory, element, n, thread)) return;
-      TouchToRead(memory, element, n, thread);
-      if (memory.written != nullptr && (*memory.written)[element] == 0)
-        return Report(Fault::kUninitialised, n, thread,
-                      absl::StrCat("element ", element, " was never written"));
-      const char* const bytes = memory.bytes + element * ByteWidth(memory.dtype);
-      out = IsFloat(memory.dtype) ? AsBits(LoadFloat(memory.dtype, bytes))
-                                  : LoadInt(memory.dtype, bytes);
     }
+    if (!stores) WriteTile(tile, values);
+    return true;
   }
 
-  void Store(ValueId n, int thread) {
-    const Instruction& i = at(n);
-    const std::vector<int64_t>& r = threads_[thread].registers;
-    const Memory memory = MemoryOf(i.src[0], thread);
-    const bool scatters = at(i.src[1]).lanes == i.lanes;
-    for (int lane = 0; lane < i.lanes; ++lane) {
-      if (i.src.size() == 4 && r[place_[i.src[3]] + lane] == 0) continue;
-      const int64_t element = scatters ? r[place_[i.src[1]] + lane] : r[place_[i.src[1]]] + lane;
-      if (!InRange(memory, element, n, thread)) return;
-      TouchToWrite(memory, element, n, thread);
-      if (memory.written != nullptr) (*memory.written)[element] = 1;
-      char* const bytes = memory.bytes + element * ByteWidth(memory.dtype);
-      const int64_t value = r[place_[i.src[2]] + lane];
-      IsFloat(memory.dtype) ? StoreFloat(memory.dtype, AsFloat(value), bytes)
-                            : StoreInt(memory.dtype, value, bytes);
-    }
-  }
-
-  void Into(reference::LaneBlock& tile, DType dtype, const int64_t* values, int lanes) {
-    tile.Resize(dtype, lanes);
-    for (int lane = 0; lane < lanes; ++lane)
-      IsFloat(dtype) ? void(tile.f[lane] = AsFloat(values[lane]))
-                     : void(tile.i[lane] = values[lane]);
-  }
-  void From(const reference::LaneBlock& tile, DType dtype, int64_t* values, int lanes) {
-    for (int lane = 0; lane < lanes; ++lane)
-      values[lane] = IsFloat(dtype) ? AsBits(tile.f[lane]) : tile.i[lane];
-  }
-
-  // Most of what runs is indices and plain floats; with the reference's vectors it would be slow.
-  static bool Quick(Op op, DType dtype, int64_t a, int64_t b, int64_t* out) {
-    const auto ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
-    if (dtype == DType::kI64) switch (op) {
-        case Op::kAdd: return *out = static_cast<int64_t>(ua + ub), true;
-        case Op::kMul: return *out = static_cast<int64_t>(ua * ub), true;
-        case Op::kCmpLt: return *out = a < b, true;
-        case Op::kIDiv: return b > 0 ? (*out = a / b, true) : false;
-        case Op::kMod: return b > 0 ? (*out = a % b, true) : false;
-        default: return false;
+  bool TileDot(const ThreadStep& step, int thread) {
+    Tile c, a, b;
+    if (!ReadTile(MemoryOf(step.src[0], thread), step, thread, c) ||
+        !ReadTile(MemoryOf(step.src[1], thread), step, thread, a) ||
+        !ReadTile(MemoryOf(step.src[2], thread), step, thread, b))
+      return false;
+    for (int row = 0; row < kTileSide; ++row)
+      for (int column = 0; column < kTileSide; ++column) {
+        int64_t& sum = c[row * kTileSide + column];
+        for (int k = 0; k < kTileSide; ++k)
+          sum = AsBits(DotOf(AsFloat(sum), a[row * kTileSide + k], b[k * kTileSide + column]));
       }
-    if (dtype == DType::kBool && op == Op::kAnd) return *out = a & b, true;
-    if (dtype == DType::kF32 && op == Op::kAdd)
-      return *out = AsBits(static_cast<float>(AsFloat(a) + AsFloat(b))), true;
-    if (dtype == DType::kF32 && op == Op::kMul)
-      return *out = AsBits(static_cast<float>(AsFloat(a) * AsFloat(b))), true;
-    return false;
+    WriteTile(MemoryOf(step.src[0], thread), c);
+    return true;
   }
 
-  void Arithmetic(ValueId n, int thread) {
-    const Instruction& i = at(n);
-    std::vector<int64_t>& r = threads_[thread].registers;
-    int64_t* const out = &r[place_[n]];
-    const auto source = [&](int s) { return &r[place_[i.src[s]]]; };
-    const DType operand = at(i.src[i.op == Op::kWhere ? 1 : 0]).dtype;
-    if (i.op == Op::kWhere) {
-      for (int lane = 0; lane < i.lanes; ++lane)
-        out[lane] = source(source(0)[lane] != 0 ? 1 : 2)[lane];
-      return;
-    }
-    if (i.op == Op::kMulAcc) {
-      for (int lane = 0; lane < i.lanes; ++lane) {
-        const int64_t a = source(0)[lane], b = source(1)[lane], c = source(2)[lane];
-        if (operand == DType::kF32) {
-          out[lane] =
-              AsBits(std::fma(static_cast<float>(AsFloat(a)), static_cast<float>(AsFloat(b)),
-                              static_cast<float>(AsFloat(c))));
-        } else if (IsFloat(operand)) {
-          out[lane] = AsBits(RoundTo(operand, std::fma(AsFloat(a), AsFloat(b), AsFloat(c))));
-        } else {
-          out[lane] = WrapTo(
-              operand, static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b) +
-                                            static_cast<uint64_t>(c)));
-        }
-      }
-      return;
-    }
-    if (i.lanes == 1 && i.src.size() == 2 && Quick(i.op, operand, source(0)[0], source(1)[0], out))
-      return;
-    Into(a_, operand, source(0), i.lanes);
-    if (i.src.size() > 1) Into(b_, operand, source(1), i.lanes);
-    c_.Resize(i.dtype, i.lanes);
-    reference::AluTile(i.op, operand, a_, b_, c_);
-    From(c_, i.dtype, out, i.lanes);
-  }
-
-  void Step(int thread) {
-    Thread& t = threads_[thread];
-    const ValueId n = t.pc;
-    if (n >= static_cast<ValueId>(program_.code.size())) {
-      t.state = State::kDone;
-      return;
-    }
-    if (--steps_ < 0) return Report(Fault::kTooLong, n, thread, "over the limit of steps");
-    const Instruction& i = at(n);
-    std::vector<int64_t>& r = t.registers;
-    int64_t* const out = &r[0] + place_[n];
-    ++t.pc;
-    switch (i.code) {
-      case Code::kConst: *out = i.imm[0]; break;
-      case Code::kVar: *out = vars_[i.imm[0]]; break;
+  // ---- steps
+  // The pure ones.
+  void Compute(const ThreadStep& s, int thread, int64_t* r) {
+    int64_t* const out = r + s.out;
+    switch (s.code) {
+      case Code::kConst: *out = s.imm; break;
+      case Code::kVar: *out = vars_[s.imm]; break;
       case Code::kSpecial:
-        *out = i.imm[0] == static_cast<int64_t>(Grid::kBlock) ? block_ : thread;
+        *out = s.imm == static_cast<int64_t>(Grid::kBlock) ? block_ : thread;
         break;
-      case Code::kBuffer: break;
-      case Code::kAlloc:
-        if (!IsShared(n)) {
-          OwnMemory& own = t.memories[memory_[n]];
-          own.bytes.resize(i.imm[1] * ByteWidth(i.dtype));
-          own.written.assign(i.imm[1], 0);
-        }
-        break;
-      case Code::kLoop: {
-        *out = 0;
-        t.limits[n] = i.src.empty() ? i.imm[0] : std::min(i.imm[0], r[place_[i.src[0]]]);
-        if (t.limits[n] <= 0) t.pc = partner_[n] + 1;
-        break;
-      }
-      case Code::kEnd: {
-        const ValueId loop = partner_[n];
-        if (++r[place_[loop]] < t.limits[loop]) t.pc = loop + 1;
-        break;
-      }
-      case Code::kIf:
-        if (r[place_[i.src[0]]] == 0) t.pc = partner_[n] + 1;
-        break;
-      case Code::kEndIf: break;
-      case Code::kAlu: Arithmetic(n, thread); break;
+      case Code::kAlu: s.function(s.what, r + s.src[0], r + s.src[1], r + s.src[2], out); break;
       case Code::kCast:
-      case Code::kBitcast: {
-        const DType from = at(i.src[0]).dtype;
-        Into(a_, from, &r[place_[i.src[0]]], i.lanes);
-        c_.Resize(i.dtype, i.lanes);
-        if (i.code == Code::kCast) {
-          reference::CastTile(from, i.dtype, a_, c_);
-        } else {
-          reference::BitcastTile(from, i.dtype, a_, c_);
-        }
-        From(c_, i.dtype, out, i.lanes);
+        CastLanes(s.what.operand, s.what.result, r + s.src[0], s.what.lanes, out);
         break;
-      }
+      case Code::kBitcast:
+        BitcastLanes(s.what.operand, s.what.result, r + s.src[0], s.what.lanes, out);
+        break;
       case Code::kLanes:
-        for (int lane = 0; lane < i.lanes; ++lane)
-          out[lane] = r[place_[i.src[i.src.size() == 1 ? 0 : lane]]];
+        for (int lane = 0; lane < s.what.lanes; ++lane)
+          out[lane] = r[plan_.lane_places[s.src[0] + lane]];
         break;
-      case Code::kLane: *out = r[place_[i.src[0]] + i.imm[0]]; break;
-      case Code::kLoad: Load(n, thread); break;
-      case Code::kStore: Store(n, thread); break;
-      case Code::kBarrier:
-        --t.pc;
-        t.state = State::kAtBarrier;
+      case Code::kLane: *out = r[s.src[0] + s.imm]; break;
+      case Code::kDot:
+        for (int lane = 0; lane < s.what.lanes; ++lane)
+          out[lane] =
+              AsBits(DotOf(AsFloat(r[s.src[0] + lane]), r[s.src[1] + lane], r[s.src[2] + lane]));
         break;
-      case Code::kMma:
-        --t.pc;
-        t.state = State::kAtMma;
-        break;
-      case Code::kCopy: Begin(n, thread); break;
-      case Code::kCommit: t.groups.push_back(std::exchange(t.begun, {})); break;
-      case Code::kWait: Wait(i.imm[0], thread); break;
+      default: OB_CHECK(false && "no such instruction");
     }
+  }
+
+  // Runs a thread until it has made `slice` steps that are visible to others, cannot go on alone,
+  // or has a fault.
+  void RunThread(int thread, int64_t slice) {
+    Thread& t = threads_[thread];
+    int64_t* const r = RegistersOf(thread);
+    const ThreadStep* const steps = plan_.steps.data();
+    const auto count = static_cast<int32_t>(plan_.steps.size());
+    int32_t pc = t.pc;
+    bool fine = true;
+    while (pc < count) {
+      const ThreadStep& s = steps[pc];
+      if (--steps_left_ < 0) {
+        Report(Fault::kTooLong, s.at, thread, "over the limit of steps");
+        return;
+      }
+      ++pc;
+      switch (s.code) {
+        case Code::kAlloc: OB_CHECK(++MemoryOf(s.src[0], thread).generation != 0); break;
+        case Code::kLoop: {
+          const int64_t limit = s.source_count == 0 ? s.imm : std::min(s.imm, r[s.src[0]]);
+          r[s.out] = 0;
+          r[s.out + 1] = limit;
+          if (limit <= 0) pc = s.jump;
+          break;
+        }
+        case Code::kEnd:
+          if (++r[s.out] < r[s.out + 1]) pc = s.jump;
+          break;
+        case Code::kIf:
+          if (r[s.src[0]] == 0) pc = s.jump;
+          break;
+        case Code::kLoad: fine = Load(s, thread, r); break;
+        case Code::kStore: fine = Store(s, thread, r); break;
+        case Code::kBarrier:
+        case Code::kMma:
+          t.state = s.code == Code::kMma ? State::kAtMma : State::kAtBarrier;
+          t.pc = pc - 1;
+          return;
+        case Code::kCopy: fine = Begin(s, thread, r); break;
+        case Code::kCommit: t.groups.push_back(std::exchange(t.begun, {})); break;
+        case Code::kWait: Wait(s.imm, thread); break;
+        case Code::kTileZero: WriteTile(MemoryOf(s.src[0], thread), {}); break;
+        case Code::kTileLoad:
+        case Code::kTileStore: fine = MoveTile(s, thread, r); break;
+        case Code::kTileDot: fine = TileDot(s, thread); break;
+        default: Compute(s, thread, r); break;
+      }
+      if (!fine) return;
+      if (s.visible && --slice == 0) {
+        t.pc = pc;
+        return;
+      }
+    }
+    t.pc = pc;
+    t.state = State::kDone;
   }
 
   const Program& program_;
-  std::span<std::string> buffers_;
+  const Plan plan_;
   std::span<const int64_t> vars_;
-  int64_t steps_;
+  int64_t steps_max_, steps_left_;
   std::mt19937_64 random_;
-  std::vector<int64_t> place_;    // of a value among the registers
-  std::vector<ValueId> partner_;  // of what opens a scope and what closes it
-  std::vector<int> memory_;       // of an ALLOC
-  int64_t registers_ = 0, blocks_ = 1, block_ = 0;
-  int memories_ = 0, thread_count_ = 1;
-  int32_t epoch_ = 0;
+  int64_t blocks_ = 1, block_ = 0;
+  uint32_t epoch_ = 0, first_epoch_ = 0;
   std::vector<Thread> threads_;
-  std::vector<OwnMemory> shared_;
-  std::vector<std::vector<Touched>> touched_;  // by slot
-  reference::LaneBlock a_, b_, c_;
+  std::vector<int> ready_;  // threads that can go on
+  std::vector<int64_t> registers_;
+  std::vector<Memory> memories_;  // by thread and number
+  std::vector<char> private_bytes_, shared_bytes_;
+  std::vector<uint32_t> private_written_, shared_written_;
+  std::vector<Shadow> shared_shadows_;
+  std::vector<std::vector<Shadow>> buffer_shadows_;  // by slot
   RunReport outcome_;
 };
 

@@ -29,6 +29,7 @@ struct RunReport {
   Fault fault = Fault::kNone;
   ValueId at = -1;      // the instruction
   std::string message;  // fault, instruction, block and thread, element
+  int64_t steps = 0;    // instructions that were run, but for what is the same in every block
   bool ok() const { return fault == Fault::kNone; }
 };
 

@@ -11,6 +11,9 @@
 namespace outboard::test {
 namespace {
 
+// Of a kernel that gets one more loop: interpreted as a program, it is to take less than a second.
+constexpr int64_t kPointsMax = 3'000;
+
 class Maker {
  public:
   Maker(Graph& g, uint32_t seed) : g_(g), random_(seed) {}
@@ -147,7 +150,10 @@ class Maker {
     std::vector<const UOp*> ranges = outputs, reduced;
     if (Pick(5) == 0 && !ranges.empty())
       ranges.pop_back();  // one that is the same along the last loop
-    for (int64_t i = 0, n = Pick(4); i < n && Points(ranges) < 3000; ++i) {
+    const auto is_small = [&] {
+      return Points(ranges) < 3000 && Points(outputs) * Points(reduced) < kPointsMax;
+    };
+    for (int64_t i = 0, n = Pick(4); i < n && is_small(); ++i) {
       reduced.push_back(ReduceRange(g_, id++, Extent()));
       ranges.push_back(reduced.back());
     }
@@ -173,7 +179,7 @@ class Maker {
       value = Where(g_, Alu(g_, Op::kAnd, Condition(ranges), Condition({ranges.back()})), value,
                     ConstOf(g_, dtype, 0));
     const UOp* fold = Fold(g_, Pick(4) == 0 ? Op::kMax : Op::kAdd, value, reduced);
-    if (Pick(4) == 0) {  // a second one that uses the first
+    if (Pick(4) == 0 && Points(outputs) < kPointsMax) {  // a second one that uses the first
       const UOp* const k = ReduceRange(g_, id++, Extent());
       std::vector<const UOp*> inner = outputs;
       inner.push_back(k);

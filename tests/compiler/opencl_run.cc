@@ -39,7 +39,7 @@ class Runner final : public OpenClRunner {
     if (context_ != nullptr) clReleaseContext(context_);
   }
 
-  absl::Status Build(std::span<const CompiledKernel> kernels) override {
+  absl::Status Build(std::span<const CompiledKernel> kernels, Optimiser optimiser) override {
     if (program_ != nullptr) clReleaseProgram(program_);
     std::vector<const char*> texts;
     std::vector<size_t> lengths;
@@ -51,7 +51,9 @@ class Runner final : public OpenClRunner {
     program_ = clCreateProgramWithSource(context_, static_cast<cl_uint>(texts.size()), texts.data(),
                                          lengths.data(), &code);
     if (code != CL_SUCCESS) return Failed("clCreateProgramWithSource", code);
-    code = clBuildProgram(program_, 1, &device_, render::kOpenClBuildOptions, nullptr, nullptr);
+    std::string options = render::kOpenClBuildOptions;
+    if (optimiser == Optimiser::kOff) options += " -cl-opt-disable";
+    code = clBuildProgram(program_, 1, &device_, options.c_str(), nullptr, nullptr);
     if (code == CL_SUCCESS) return absl::OkStatus();
     std::string words(1 << 16, '\0');
     clGetProgramBuildInfo(program_, device_, CL_PROGRAM_BUILD_LOG, words.size(), words.data(),

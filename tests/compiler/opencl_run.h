@@ -20,8 +20,12 @@ class OpenClRunner {
   static std::unique_ptr<OpenClRunner> Make();
   virtual ~OpenClRunner() = default;
 
+  // How the driver compiles. Most of a test of many kernels is its optimiser's time.
+  enum class Optimiser { kOn, kOff };
+
   // Errors: INTERNAL with the driver's message.
-  virtual absl::Status Build(std::span<const CompiledKernel> kernels) = 0;
+  virtual absl::Status Build(std::span<const CompiledKernel> kernels,
+                             Optimiser optimiser) = 0;
   // Of the kernels that were built last.
   virtual absl::Status Run(const CompiledKernel& kernel, Buffers& buffers,
                            std::span<const int64_t> vars) = 0;

@@ -1,7 +1,10 @@
 // Random kernels as programs: lowered in tiles and in threads, after every pass, interpreted in
 // several orders, and as OpenCL where the machine has it, against a walk of their expression and
-// today's x86 code. OUTBOARD_KERNELS=n makes n kernels, OUTBOARD_SEED=n repeats kernel n alone,
-// OUTBOARD_OPENCL_KERNELS=n has so many of them run as OpenCL (all with OUTBOARD_KERNELS).
+// today's x86 code. OUTBOARD_SEED=n repeats kernel n alone. OUTBOARD_KERNELS=n makes n kernels, or
+// with OUTBOARD_FIRST=m those from m to n - 1, so that several processes share the work; all of
+// them run as OpenCL, else the first OUTBOARD_OPENCL_KERNELS. OUTBOARD_OPENCL_BATCH=n builds so
+// many kernels as one OpenCL program.
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
@@ -30,17 +33,50 @@ using program::Program;
 using program::ThreadMapping;
 
 constexpr double kTolerance = 2e-3;
-constexpr int kOpenClBatch = 24;
+constexpr uint32_t kOpenClBatch = 24;
+constexpr int64_t kPassSteps = 20'000'000;  // a kernel; after these, no more passes are run
+constexpr uint32_t kFewKernels = 200;
+constexpr int64_t kOptimisedEvery = 8;  // batches
 
 uint32_t Setting(const char* name, uint32_t otherwise) {
   const char* const text = std::getenv(name);
   return text ? static_cast<uint32_t>(std::atoi(text)) : otherwise;
 }
 
+struct Counts {
+  int64_t kernels = 0, plans = 0, plans_without_form = 0, opencl = 0, opencl_optimised = 0;
+  int64_t pass_steps_left = 0, passes_not_run = 0, steps = 0;
+  double interpret_s = 0, x86_s = 0, opencl_build_s = 0, opencl_run_s = 0;
+};
+
+class Stopwatch {
+ public:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+// Adds the time that it exists to a sum.
+class Timed {
+ public:
+  explicit Timed(double& seconds) : seconds_(seconds) {}
+  ~Timed() { seconds_ += watch_.seconds(); }
+
+ private:
+  double& seconds_;
+  Stopwatch watch_;
+};
+
 void ExpectRuns(const UOp* sink, const Program& program, const Buffers& start, const Buffers& want,
-                uint32_t seed, const std::string& what) {
+                uint32_t seed, const std::string& what, Counts& counts) {
+  const Timed timed(counts.interpret_s);
   Buffers got = start;
   const program::RunReport report = program::Interpret(program, got, {}, {.seed = seed});
+  counts.pass_steps_left -= report.steps;
+  counts.steps += report.steps;
   ASSERT_TRUE(report.ok()) << what << ": " << report.message << "\n" << ToString(program);
   ExpectClose(sink, got, want, kTolerance);
   if (::testing::Test::HasFatalFailure()) ADD_FAILURE() << what << "\n" << ToString(program);
@@ -48,15 +84,20 @@ void ExpectRuns(const UOp* sink, const Program& program, const Buffers& start, c
 
 void ExpectPassesRun(const UOp* sink, const absl::StatusOr<Program>& program,
                      const std::vector<PassResult>& passes, bool each, const Buffers& start,
-                     const Buffers& want, uint32_t seed, const std::string& what) {
+                     const Buffers& want, uint32_t seed, const std::string& what, Counts& counts) {
   ASSERT_TRUE(program.ok()) << what << ": " << program.status() << "\n"
                             << (passes.empty() ? "" : ToString(passes.back().program));
-  if (each)
-    for (const PassResult& pass : passes) {
-      ExpectRuns(sink, pass.program, start, want, seed, what + " after " + pass.pass);
-      if (::testing::Test::HasFatalFailure()) return;
+  // Which ones are run of a kernel that is too large for all differs between kernels.
+  for (size_t n = 0; each && n < passes.size(); ++n) {
+    const PassResult& pass = passes[(seed / 8 + n) % passes.size()];
+    if (counts.pass_steps_left <= 0) {
+      ++counts.passes_not_run;
+      continue;
     }
-  ExpectRuns(sink, *program, start, want, seed, what);
+    ExpectRuns(sink, pass.program, start, want, seed, what + " after " + pass.pass, counts);
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+  ExpectRuns(sink, *program, start, want, seed, what, counts);
 }
 
 ThreadMapping RandomMapping(const LoopNest& kernel, std::mt19937& random) {
@@ -68,10 +109,6 @@ ThreadMapping RandomMapping(const LoopNest& kernel, std::mt19937& random) {
   return mapping;
 }
 
-struct Counts {
-  int64_t kernels = 0, plans = 0, plans_without_form = 0, opencl = 0;
-};
-
 // The kernel's program for OpenCL.
 Program CheckPrograms(const UOp* sink, const Buffers& start, const Buffers& want, uint32_t seed,
                       Counts& counts) {
@@ -80,14 +117,15 @@ Program CheckPrograms(const UOp* sink, const Buffers& start, const Buffers& want
   const auto kernel = [&] { return *codegen::AnalyzeKernel(guarded); };
   std::mt19937 random(seed);
   const bool each = seed % 8 == 0;
+  counts.pass_steps_left = kPassSteps;
 
   const LoopNest plain = kernel();
   const auto threads = ExpandThreads(plain, program::MapToThreads(plain, 32));
-  ExpectPassesRun(sink, threads, {}, false, start, want, seed, "threads");
+  ExpectPassesRun(sink, threads, {}, false, start, want, seed, "threads", counts);
   if (::testing::Test::HasFatalFailure()) return {};
   std::vector<PassResult> passes;
   const auto mapped = ExpandThreads(plain, RandomMapping(plain, random), &passes);
-  ExpectPassesRun(sink, mapped, passes, each, start, want, seed, "random threads");
+  ExpectPassesRun(sink, mapped, passes, each, start, want, seed, "random threads", counts);
   if (::testing::Test::HasFatalFailure()) return {};
 
   Target target = TestTarget();
@@ -105,7 +143,7 @@ Program CheckPrograms(const UOp* sink, const Buffers& start, const Buffers& want
       continue;
     }
     ExpectPassesRun(sink, tiled, passes, each, start, want, seed,
-                    "plan " + codegen::OptsToString(opts));
+                    "plan " + codegen::OptsToString(opts), counts);
     if (::testing::Test::HasFatalFailure()) return {};
   }
   return *threads;
@@ -124,10 +162,11 @@ void CheckX86(const UOp* sink, const Buffers& start, const Buffers& want) {
 TEST(ProgramRandom, AllWaysToRunAKernelAgree) {
   const bool all = std::getenv("OUTBOARD_KERNELS") != nullptr;
   const bool one = std::getenv("OUTBOARD_SEED") != nullptr;
-  const uint32_t first = Setting("OUTBOARD_SEED", 0);
+  const uint32_t first = one ? Setting("OUTBOARD_SEED", 0) : Setting("OUTBOARD_FIRST", 0);
   const uint32_t last = one ? first + 1 : Setting("OUTBOARD_KERNELS", 100);
-  const uint32_t opencl_last = all || one ? last : Setting("OUTBOARD_OPENCL_KERNELS", 48);
+  const uint32_t opencl_last = Setting("OUTBOARD_OPENCL_KERNELS", all || one ? last : 48);
   const std::unique_ptr<OpenClRunner> opencl = OpenClRunner::Make();
+  const uint32_t batch = Setting("OUTBOARD_OPENCL_BATCH", kOpenClBatch);
   if (opencl == nullptr) std::printf("no OpenCL device: not run as OpenCL\n");
 
   struct Waiting {
@@ -139,10 +178,20 @@ TEST(ProgramRandom, AllWaysToRunAKernelAgree) {
   std::vector<Waiting> waiting;
   std::vector<CompiledKernel> texts;
   Counts counts;
+  // Of many kernels, most are compiled without the driver's optimiser.
+  const bool few = last - first <= kFewKernels;
+  int64_t batches = 0;
   const auto run_opencl = [&] {
     if (texts.empty()) return;
-    const absl::Status built = opencl->Build(texts);
-    ASSERT_TRUE(built.ok()) << built;
+    {
+      const Timed timed(counts.opencl_build_s);
+      const bool optimised = few || batches++ % kOptimisedEvery == 0;
+      if (optimised) counts.opencl_optimised += static_cast<int64_t>(texts.size());
+      const absl::Status built = opencl->Build(
+          texts, optimised ? OpenClRunner::Optimiser::kOn : OpenClRunner::Optimiser::kOff);
+      ASSERT_TRUE(built.ok()) << built;
+    }
+    const Timed timed(counts.opencl_run_s);
     for (size_t i = 0; i < texts.size(); ++i) {
       Buffers got = waiting[i].start;
       const absl::Status ran = opencl->Run(texts[i], got, {});
@@ -157,33 +206,60 @@ TEST(ProgramRandom, AllWaysToRunAKernelAgree) {
     texts.clear();
     waiting.clear();
   };
+  const Stopwatch watch;
+  double told_s = 0, slowest_s = 0;
+  uint32_t slowest = first;
   for (uint32_t seed = first; seed < last; ++seed) {
+    if (watch.seconds() - told_s >= 10) {
+      told_s = watch.seconds();
+      std::printf("%.0f s: %lld of %u kernels, %lld as OpenCL\n", told_s,
+                  static_cast<long long>(counts.kernels), last - first,
+                  static_cast<long long>(counts.opencl));
+      std::fflush(stdout);
+    }
+    const Stopwatch kernel_watch;
     auto graph = std::make_unique<Graph>();
     const UOp* const sink = RandomKernel(*graph, seed);
     const Buffers start = RandomBuffers(sink, seed);
     Buffers want = start;
     ASSERT_EQ(WalkKernel(sink, want), absl::OkStatus());
     const Program threads = CheckPrograms(sink, start, want, seed, counts);
-    if (!::testing::Test::HasFatalFailure()) CheckX86(sink, start, want);
+    if (!::testing::Test::HasFatalFailure()) {
+      const Timed timed(counts.x86_s);
+      CheckX86(sink, start, want);
+    }
     if (::testing::Test::HasFatalFailure()) {
       ADD_FAILURE() << "repeat with OUTBOARD_SEED=" << seed << " program_random_test\n"
                     << GraphToString(sink);
       return;
     }
     ++counts.kernels;
+    if (const double s = kernel_watch.seconds(); s > slowest_s) {
+      slowest_s = s;
+      slowest = seed;
+    }
     if (opencl == nullptr || seed >= opencl_last) continue;
     auto text = render::RenderOpenClC(threads, "k" + std::to_string(seed), {});
     ASSERT_TRUE(text.ok()) << text.status();
     texts.push_back(*std::move(text));
     waiting.push_back({seed, std::move(graph), sink, start, want});
-    if (texts.size() == kOpenClBatch) run_opencl();
+    if (texts.size() == batch) run_opencl();
     if (::testing::Test::HasFatalFailure()) return;
   }
   run_opencl();
   std::printf(
-      "program_random_kernels_agree %lld of %u; %lld as OpenCL; %lld plans, %lld without a form\n",
+      "program_random_kernels_agree %lld of %u; %lld as OpenCL, %lld of them optimised\n"
+      "%lld plans, %lld without a form; %lld passes of large kernels not run\n",
       static_cast<long long>(counts.kernels), last - first, static_cast<long long>(counts.opencl),
-      static_cast<long long>(counts.plans), static_cast<long long>(counts.plans_without_form));
+      static_cast<long long>(counts.opencl_optimised), static_cast<long long>(counts.plans),
+      static_cast<long long>(counts.plans_without_form),
+      static_cast<long long>(counts.passes_not_run));
+  std::printf(
+      "%.1f s: interpreted %.1f (%lld million steps), compiled and run on x86 %.1f, built as "
+      "OpenCL %.1f, run as OpenCL "
+      "%.1f; kernel %u was the slowest, with %.2f s\n",
+      watch.seconds(), counts.interpret_s, static_cast<long long>(counts.steps / 1'000'000),
+      counts.x86_s, counts.opencl_build_s, counts.opencl_run_s, slowest, slowest_s);
 }
 
 // Every type's arithmetic and every conversion, on all kinds of bit patterns: the same bits.
@@ -229,7 +305,7 @@ TEST(ProgramTypes, ArithmeticAndConversionsAreExact) {
     texts.push_back(*std::move(text));
   }
   if (opencl == nullptr) GTEST_SKIP() << "no OpenCL device";
-  const absl::Status built = opencl->Build(texts);
+  const absl::Status built = opencl->Build(texts, OpenClRunner::Optimiser::kOn);
   ASSERT_TRUE(built.ok()) << built;
   for (size_t i = 0; i < sinks.size(); ++i) {
     Buffers got = RandomBuffers(sinks[i], static_cast<uint32_t>(i), /*wild=*/true), want = got;
