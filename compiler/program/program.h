@@ -41,8 +41,9 @@
 //   TILEZERO (tile)                    sets all its elements to 0
 //   TILELOAD, TILESTORE (tile, memory, index) imm: stride   its 16 rows from or to consecutive
 //                                      elements of a private memory, `stride` elements apart
-//   TILEDOT  (c, a, b)                 tiles: adds to c[i][j], of f32, the DOT of a[i][k] and
-//                                      b[k][j], of u32, for k = 0 ... 15
+//   TILEDOT  (c, a, b)                 tiles: adds to c[i][j], of f32, the products of a[i][k] and
+//                                      b[k][j], of u32, for k = 0 ... 15. How both are rounded
+//                                      is what the processor does: bf16_products.h
 #pragma once
 
 #include <array>
@@ -99,6 +100,8 @@ enum class How : int64_t { kPlain = 0, kUnroll = 1, kVector = 2 };
 
 inline constexpr int kLanesMax = 64;
 inline constexpr int kMmaThreads = 32;
+inline constexpr int64_t kTileSide = 16;
+inline constexpr int kTilesMax = 8;
 
 using ValueId = int32_t;
 
@@ -145,9 +148,9 @@ struct MatrixPlace {
 enum class MmaOperand { kA, kB, kC };
 MatrixPlace MmaElement(MmaOperand operand, int thread, int lane);
 
-// Builds a program by appending instructions. Equal pure instructions of open scopes are merged,
-// and arithmetic on i64 and bool constants is folded, so that passes can emit simple, redundant
-// code.
+// Builds a program by appending instructions. Equal pure instructions of open scopes are merged, so
+// are equal loads of private memory with no store to it between them, and arithmetic on i64 and
+// bool constants is folded, so that passes can emit simple, redundant code.
 class ProgramBuilder {
  public:
   ValueId Add(Instruction instruction);
@@ -185,11 +188,14 @@ class ProgramBuilder {
  private:
   ValueId Folded(const Instruction& alu);  // -1: not foldable
   void Close();
+  bool IsPrivate(ValueId memory) const;
+  void Forget(ValueId memory);  // the loads of private memory, or of all if -1
 
   Program program_;
   std::vector<bool> read_only_;
   absl::flat_hash_map<Instruction, ValueId> known_;
   std::vector<std::vector<Instruction>> scopes_;  // by open scope: its known instructions
+  std::vector<Instruction> own_loads_;            // known ones of private memory
 };
 
 }  // namespace outboard::program

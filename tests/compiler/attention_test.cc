@@ -12,13 +12,17 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/spec.h"
+#include "compiler/optimize/apply.h"
+#include "compiler/optimize/heuristics.h"
+#include "compiler/program/expand.h"
+#include "compiler/program/interpret.h"
 #include "compiler/proof/in_range.h"
 #include "compiler/reference/interpret.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/target.h"
 #include "tests/client/fake_session.h"
 #include "tests/compiler/harness.h"
-#include "tests/compiler/kernel_run.h"
+#include "tests/compiler/kernel_check.h"
 #include "tests/compiler/schedule_programs.h"
 #include "tests/support/device.h"
 #include "worker/compile/in_process_compiler.h"
@@ -186,6 +190,39 @@ TEST(Attention, AsInterpreted) {
       const UOp* const sink = Attention(g, shape);
       ExpectAsInterpreted(sink, RandomParams(sink, random));
     }
+}
+
+// The kernels' plans as programs, with their panels: interpreted after every pass.
+TEST(Attention, PanelsAsPrograms) {
+  int panels = 0;
+  for (const bool backward : {false, true}) {
+    Graph g;
+    const UOp* const sink =
+        Attention(g, {.queries = 21, .keys = 37, .width = 5, .bias = true, .backward = backward});
+    const auto schedule = Scheduled(g, sink, true);
+    for (const schedule::ScheduledKernel& kernel : schedule.kernels) {
+      const Buffers start = RandomBuffers(kernel.ast, 1);
+      Buffers want = start;
+      ASSERT_EQ(WalkKernel(kernel.ast, want), absl::OkStatus());
+      const Target target = TestTarget();
+      const std::vector<codegen::Opt> opts =
+          codegen::HeuristicOpts(*codegen::AnalyzeKernel(kernel.ast), target);
+      const auto planned = codegen::ApplyOpts(*codegen::AnalyzeKernel(kernel.ast), opts, target);
+      ASSERT_TRUE(planned.ok()) << planned.status();
+      panels += static_cast<int>(planned->plan.panels.size());
+      std::vector<program::PassResult> passes;
+      const auto made = program::ExpandPlan(planned->kernel, planned->plan, &passes);
+      ASSERT_TRUE(made.ok()) << made.status() << codegen::OptsToString(opts);
+      for (const program::PassResult& pass : passes) {
+        Buffers got = start;
+        const program::RunReport report = program::Interpret(pass.program, got, {});
+        ASSERT_TRUE(report.ok()) << pass.pass << ": " << report.message;
+        ExpectClose(kernel.ast, got, want, 2e-3);
+        if (HasFatalFailure()) FAIL() << pass.pass << codegen::OptsToString(opts);
+      }
+    }
+  }
+  EXPECT_GE(panels, 2);
 }
 
 // A row that is masked everywhere, one with a NaN, one with a score of +infinity.

@@ -10,8 +10,11 @@
 #include "base/check.h"
 #include "compiler/optimize/apply.h"
 #include "compiler/optimize/heuristics.h"
+#include "compiler/program/expand.h"
+#include "compiler/program/interpret.h"
 #include "tests/compiler/kernel_check.h"
 #include "tests/compiler/kernel_shapes.h"
+#include "tests/compiler/test_targets.h"
 
 namespace outboard::test {
 namespace {
@@ -160,6 +163,75 @@ TEST_P(TensorCoreOn, LoadsBehindAGate) {
   for (const bool turned : {false, true})
     CheckProduct({.m = 40, .n = 40, .k = 40, .a_turned = turned, .a_rows = 27},
                  "VECTOR:1:16 UPCAST:0:16 TC:2:0", cpu());
+}
+
+// The same plans as programs: interpreted after every pass, on any machine.
+TEST(TensorCore, PlansAsPrograms) {
+  const auto check = [](const Product& p, const char* opts) {
+    Graph g;
+    const UOp* const sink = Bf16Product(g, p);
+    const Buffers start = RandomBuffers(sink, 1);
+    Buffers want = start;
+    ASSERT_EQ(WalkKernel(sink, want), absl::OkStatus());
+    for (const Bf16Products by : {Bf16Products::kVectors, Bf16Products::kTiles}) {
+      SCOPED_TRACE(testing::Message()
+                   << (by == Bf16Products::kTiles ? "tiles" : "vectors") << " m " << p.m << " n "
+                   << p.n << " k " << p.k << " turned " << p.a_turned << p.b_turned << " " << opts);
+      const auto planned = codegen::ApplyOpts(*codegen::AnalyzeKernel(sink), *ParseOpts(opts),
+                                              TestTargetWith(64, 32, by));
+      ASSERT_TRUE(planned.ok()) << planned.status();
+      std::vector<program::PassResult> passes;
+      const auto made = program::ExpandPlan(planned->kernel, planned->plan, &passes);
+      ASSERT_TRUE(made.ok()) << made.status();
+      for (const program::PassResult& pass : passes) {
+        Buffers got = start;
+        const program::RunReport report = program::Interpret(pass.program, got, {});
+        ASSERT_TRUE(report.ok()) << pass.pass << ": " << report.message;
+        ExpectClose(sink, got, want, 0);
+        if (HasFatalFailure()) FAIL() << pass.pass;
+      }
+    }
+  };
+  const char* const plain = "VECTOR:1:16 UPCAST:0:16 TC:2:0 THREAD:0:1";
+  for (const bool a_turned : {false, true})
+    for (const bool b_turned : {false, true})
+      check({.m = 37, .n = 51, .k = 45, .a_turned = a_turned, .b_turned = b_turned}, plain);
+  check({.m = 9, .n = 33, .k = 31}, "VECTOR:1:16 UPCAST:0:9 TC:2:0");
+  check({.m = 33, .n = 16, .k = 65, .result = DType::kF32}, "VECTOR:1:16 UPCAST:0:32 TC:2:0");
+  check({.m = 40, .n = 40, .k = 40, .a_turned = true, .a_rows = 27},
+        "VECTOR:1:16 UPCAST:0:16 TC:2:0");
+  const Product blocked{.batch = 2, .m = 70, .n = 100, .k = 40};
+  check(blocked, "VECTOR:2:16 UPCAST:2:2 UPCAST:1:16 TC:3:1 BLOCK:2:64 BLOCK:1:32 THREAD:0:1");
+  check(blocked,
+        "VECTOR:2:16 UPCAST:2:2 UPCAST:1:16 TC:3:1 BLOCK:1:32 THREAD:0:2 LOCAL:0:2 LOCAL:1:2");
+  check(blocked, "VECTOR:2:16 UPCAST:1:16 TC:3:1 BLOCK:2:48 THREAD:0:1 LOCAL:1:1 LOCAL:0:3");
+}
+
+// What the interpreter adds in which order is what the processor does: the same bits of sums that
+// round.
+TEST_P(TensorCoreOn, ProgramsRoundAsTheProcessor) {
+  Graph g;
+  const UOp* const sink = Bf16Product(g, {.m = 24, .n = 40, .k = 150, .result = DType::kF32});
+  Buffers buffers = {std::string(4 * 24 * 40, 0), std::string(2 * 24 * 150, 0),
+                     std::string(2 * 150 * 40, 0)};
+  std::mt19937 random(1);
+  std::normal_distribution<double> normal;
+  for (const int slot : {1, 2})
+    for (size_t i = 0; i < buffers[slot].size(); i += 2)
+      StoreFloat(DType::kBF16, RoundTo(DType::kBF16, normal(random)), &buffers[slot][i]);
+  Buffers interpreted = buffers;
+  const auto opts = *ParseOpts("VECTOR:1:16 UPCAST:0:16 TC:2:0");
+  auto compiled = CompileKernel(sink, {.cpu = cpu(), .opts = opts});
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  (*LoadedKernel::Load(*std::move(compiled)))->RunGuarded(buffers);
+  const auto planned =
+      codegen::ApplyOpts(*codegen::AnalyzeKernel(sink), opts, TestTargetWith(64, 32, GetParam()));
+  ASSERT_TRUE(planned.ok()) << planned.status();
+  const auto made = program::ExpandPlan(planned->kernel, planned->plan);
+  ASSERT_TRUE(made.ok()) << made.status();
+  const program::RunReport report = program::Interpret(*made, interpreted, {});
+  ASSERT_TRUE(report.ok()) << report.message;
+  EXPECT_EQ(interpreted[0], buffers[0]);
 }
 
 // Sums that round: as far from the exact ones as docs/semantics.md allows, and no further.

@@ -44,7 +44,7 @@ uint32_t Setting(const char* name, uint32_t otherwise) {
 }
 
 struct Counts {
-  int64_t kernels = 0, plans = 0, plans_without_form = 0, opencl = 0, opencl_optimised = 0;
+  int64_t kernels = 0, plans = 0, opencl = 0, opencl_optimised = 0;
   int64_t pass_steps_left = 0, passes_not_run = 0, steps = 0;
   double interpret_s = 0, x86_s = 0, opencl_build_s = 0, opencl_run_s = 0;
 };
@@ -138,10 +138,6 @@ Program CheckPrograms(const UOp* sink, const Buffers& start, const Buffers& want
     ++counts.plans;
     passes.clear();
     const auto tiled = ExpandPlan(planned->kernel, planned->plan, &passes);
-    if (absl::IsUnimplemented(tiled.status())) {
-      ++counts.plans_without_form;
-      continue;
-    }
     ExpectPassesRun(sink, tiled, passes, each, start, want, seed,
                     "plan " + codegen::OptsToString(opts), counts);
     if (::testing::Test::HasFatalFailure()) return {};
@@ -249,10 +245,9 @@ TEST(ProgramRandom, AllWaysToRunAKernelAgree) {
   run_opencl();
   std::printf(
       "program_random_kernels_agree %lld of %u; %lld as OpenCL, %lld of them optimised\n"
-      "%lld plans, %lld without a form; %lld passes of large kernels not run\n",
+      "%lld plans; %lld passes of large kernels not run\n",
       static_cast<long long>(counts.kernels), last - first, static_cast<long long>(counts.opencl),
       static_cast<long long>(counts.opencl_optimised), static_cast<long long>(counts.plans),
-      static_cast<long long>(counts.plans_without_form),
       static_cast<long long>(counts.passes_not_run));
   std::printf(
       "%.1f s: interpreted %.1f (%lld million steps), compiled and run on x86 %.1f, built as "

@@ -111,6 +111,61 @@ TEST(ProgramSpec, RefusesWhatIsNoProgram) {
        [](ProgramBuilder& b) {
          b.Add({.code = Code::kBitcast, .dtype = DType::kF64, .src = {b.Const(DType::kF32, 1)}});
        }},
+      {"changes the width",  // two lanes of four bytes are not three of two
+       [](ProgramBuilder& b) {
+         b.Add({.code = Code::kBitcast,
+                .dtype = DType::kBF16,
+                .lanes = 3,
+                .src = {b.Splat(b.Const(DType::kU32, 1), 2)}});
+       }},
+      {"rounded with a product",
+       [](ProgramBuilder& b) {
+         const ValueId x = b.Const(DType::kF32, 1);
+         b.Add({.code = Code::kAlu,
+                .op = Op::kMul,
+                .dtype = DType::kF32,
+                .src = {x, x},
+                .imm = {static_cast<int64_t>(Rounding::kWithProduct), 0, 0}});
+       }},
+      {"operands of other types",
+       [](ProgramBuilder& b) {
+         const ValueId x = b.Splat(b.Const(DType::kF32, 1), 4);
+         b.Add({.code = Code::kDot, .dtype = DType::kF32, .lanes = 4, .src = {x, x, x}});
+       }},
+      {"is no tile of f32 or u32",
+       [](ProgramBuilder& b) { b.Alloc(Space::kTile, DType::kBF16, 256); }},
+      {"is no tile of f32 or u32",
+       [](ProgramBuilder& b) { b.Alloc(Space::kTile, DType::kF32, 128); }},
+      {"a tile in a scope",
+       [](ProgramBuilder& b) {
+         const ValueId loop = b.Loop(4);
+         b.Alloc(Space::kTile, DType::kF32, 256);
+         b.End(loop);
+       }},
+      {"over 8 tiles",
+       [](ProgramBuilder& b) {
+         for (int i = 0; i < 9; ++i) b.Alloc(Space::kTile, DType::kF32, 256);
+       }},
+      {"the first source is no memory",
+       [](ProgramBuilder& b) { b.Load(b.Alloc(Space::kTile, DType::kF32, 256), b.Int(0)); }},
+      {"the memory is not private",
+       [&](ProgramBuilder& b) {
+         b.Add({.code = Code::kTileLoad,
+                .src = {b.Alloc(Space::kTile, DType::kF32, 256), memory(b), b.Int(0)},
+                .imm = {16, 0, 0}});
+       }},
+      {"its rows overlap",
+       [](ProgramBuilder& b) {
+         b.Add({.code = Code::kTileStore,
+                .src = {b.Alloc(Space::kTile, DType::kF32, 256),
+                        b.Alloc(Space::kPrivate, DType::kF32, 256), b.Int(0)},
+                .imm = {15, 0, 0}});
+       }},
+      {"operands of other types",
+       [](ProgramBuilder& b) {
+         const ValueId sums = b.Alloc(Space::kTile, DType::kF32, 256);
+         b.Add({.code = Code::kTileDot, .src = {sums, sums, sums}});
+       }},
   };
   for (const Refusal& c : cases) {
     ProgramBuilder b;
@@ -193,6 +248,29 @@ TEST(ProgramRange, ShowsWhatLoopsMasksAndBranchesBound) {
   };
   EXPECT_TRUE(copied(36));
   EXPECT_FALSE(copied(37));
+  // A loop's limit bounds its counter; a tile reaches as far as its last row.
+  const auto limited = [&](int64_t most) {
+    return check([&](ProgramBuilder& b, ValueId m) {
+      const ValueId block = b.Loop(4);
+      const ValueId left = b.Plus(b.Int(most), b.Times(block, -32));
+      const ValueId loop = b.Loop(32, How::kPlain, 1, left);
+      b.Store(m, b.Plus(b.Times(block, 32), loop), one(b));
+      b.End(loop);
+      b.End(block);
+    });
+  };
+  EXPECT_TRUE(limited(100));
+  EXPECT_FALSE(limited(101));
+  const auto tiled = [&](int64_t elements) {
+    return check([&](ProgramBuilder& b, ValueId) {
+      b.Add({.code = Code::kTileStore,
+             .src = {b.Alloc(Space::kTile, DType::kF32, 256),
+                     b.Alloc(Space::kPrivate, DType::kF32, elements), b.Int(16)},
+             .imm = {32, 0, 0}});
+    });
+  };
+  EXPECT_TRUE(tiled(512));
+  EXPECT_FALSE(tiled(511));
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ ORDER += [
 ORDER += [
     Case("long sort, descending", [(5000,)], lambda x: x.sort(descending=True),
          lambda x: torch.sort(x, descending=True, stable=True)),
-    Case("long sort along 0", [(4500, 3)], lambda x: x.sort(0), lambda x: torch.sort(x, 0, stable=True)),
+    Case("long sort along 0", [(4500, 3)], lambda x: x.sort(0), lambda x: torch.sort(x, dim=0, stable=True)),
     Case("long sort of ties", [MANY_TIES], lambda x: x.sort(), lambda x: torch.sort(x, stable=True)),
     Case("long sort of ties, descending", [MANY_TIES], lambda x: x.sort(descending=True),
          lambda x: torch.sort(x, descending=True, stable=True)),
