@@ -1,126 +1,246 @@
 // Reductions: a running value for each point, partial sum and lane, in private memory; or one for
 // each thread of a block, in shared memory.
+//
+// A running value lies at a constant place once loops are written out, and is always read and
+// written with the same number of lanes: a compiler turns such memory into registers.
 #include <algorithm>
 #include <limits>
 
-#include "absl/container/flat_hash_set.h"
 #include "compiler/program/lowering.h"
 
 namespace outboard::program {
 
+struct Lowering::Reduction {
+  const ReduceGroup* group = nullptr;
+  GroupPlan plan;
+  RangeSet own = 0;               // the group's ranges
+  std::vector<const UOp*> terms;  // by node of the group
+  // Where a term is WHERE(gate, x, 0) in a sum: x is added where the gate's conditions hold. Since
+  // a sum starts from +0, it is never -0, and adding 0 changes nothing: a branch may leave the
+  // addition out.
+  std::vector<std::vector<const UOp*>> conditions;
+  int lanes = 1;                // of a reduced range that lies in lanes
+  int active = 0;               // of those, in every piece; 0 where pieces differ
+  int vector = -1;              // a range of results that lies in lanes
+  std::vector<int> points;      // tiled ranges of results, the one in lanes last
+  int64_t elements = 1;         // of these
+  std::vector<ValueId> memory;  // by node: running values
+};
+
+ValueId Lowering::Combine(Op op, ValueId a, ValueId b) {
+  Instruction out{.code = Code::kAlu, .op = op, .dtype = b_.at(a).dtype, .lanes = b_.at(a).lanes};
+  out.src = {a, b};
+  if (op == Op::kAdd && IsFloat(out.dtype))
+    out.imm[0] = static_cast<int64_t>(Rounding::kWithProduct);
+  return b_.Add(std::move(out));
+}
+
 void Lowering::Group(int index) {
-  const ReduceGroup& group = kernel_.groups[index];
-  GroupPlan made;
-  if (plan_ == nullptr)
+  Reduction sums;
+  sums.group = &kernel_.groups[index];
+  const ReduceGroup& group = *sums.group;
+  if (plan_ != nullptr) {
+    sums.plan = plan_->groups[index];
+  } else {
     for (const int r : group.ranges)
-      made.loops.push_back(codegen::PlainTile(r, kernel_.ranges[r].extent));
-  const GroupPlan& plan = plan_ == nullptr ? made : plan_->groups[index];
-
-  // A running value for each point, partial sum and lane; a vector's lanes lie side by side.
-  const int vector = VectorRange(group.deps);
-  const std::vector<int> points = TiledRanges(group.deps, vector);
-  int64_t elements = 1, lanes = 1;
-  int lane_range = -1, split_range = -1;
-  for (const int r : points) elements *= bound_[r].extent();
-  for (const Tile& tile : plan.loops) {
-    if (tile.lanes() > 1) lane_range = tile.range;
-    lanes = std::max<int64_t>(lanes, tile.lanes());
-    if (!tile.plain()) split_range = tile.range;
+      sums.plan.loops.push_back(codegen::PlainTile(r, kernel_.ranges[r].extent));
   }
-  const int64_t partials = split_range < 0 ? 1 : plan.partials;
-  const auto place = [&](ValueId partial, ValueId lane) {
-    ValueId at = b_.Int(0);
-    const auto within = [&](int64_t extent, ValueId i) {
-      if (extent > 1) at = b_.Plus(b_.Times(at, extent), i);
-    };
-    for (const int r : points)
-      if (r != vector) within(bound_[r].extent(), local_[r]);
-    within(partials, partial);
-    within(lanes, lane);
-    if (vector >= 0) within(bound_[vector].extent(), local_[vector]);
-    return at;
-  };
-  const auto over = [&](int64_t first, int64_t end, How how, const auto& body) {
-    if (end - first <= 0) return;
-    if (end - first == 1) return body(b_.Int(first));
-    const ValueId loop = b_.Loop(end - first, how, end - first);
-    body(b_.Plus(loop, b_.Int(first)));
-    b_.End(loop);
-  };
-  const How across = vector >= 0 ? How::kUnroll : How::kVector;
+  for (const Tile& tile : sums.plan.loops) {
+    sums.own |= RangeSet{1} << tile.range;
+    for (const auto* pieces : {&tile.main, &tile.rest})
+      for (const Piece& piece : *pieces) {
+        if (piece.lanes == 1) continue;
+        sums.active = sums.lanes == 1 || sums.active == piece.active ? piece.active : 0;
+        sums.lanes = piece.lanes;
+      }
+  }
+  sums.vector = VectorRange(group.deps);
+  sums.points = TiledRanges(group.deps, sums.vector);
+  for (const int r : sums.points) sums.elements *= bound_[r].extent();
+  for (const UOp* node : group.nodes) {
+    const UOp* value = node->src[0];
+    sums.conditions.emplace_back();
+    if (ReduceOf(node).op() == Op::kAdd && value->op == Op::kWhere && IsZero(value->src[2])) {
+      sums.conditions.back() = Conjuncts(value->src[0]);
+      value = value->src[1];
+    }
+    sums.terms.push_back(value);
+  }
 
-  std::vector<ValueId> sums;
   for (const UOp* node : group.nodes) {
     const DType type = SumType(node->dtype);
-    sums.push_back(b_.Alloc(Space::kPrivate, type, elements * partials * lanes));
-    const Op op = ReduceOf(node).op();
-    Statement(group.deps, [&] {
-      over(0, partials, How::kUnroll, [&](ValueId partial) {
-        over(0, lanes, across, [&](ValueId lane) {
-          b_.Store(sums.back(), place(partial, lane), Identity(op, type));
-        });
-      });
+    const int64_t elements = sums.elements * sums.plan.partials * sums.lanes;
+    const ValueId memory = b_.Alloc(Space::kPrivate, type, elements);
+    sums.memory.push_back(memory);
+    const ValueId identity = Identity(ReduceOf(node).op(), type);
+    Statement(TiledRanges(group.deps), [&] {
+      for (int64_t partial = 0; partial < sums.plan.partials; ++partial)
+        b_.Store(memory, PlaceOf(sums, b_.Int(partial)), b_.Splat(identity, sums.lanes));
     });
   }
-  RangeSet own = 0;
-  for (const int r : group.ranges) own |= RangeSet{1} << r;
-  OverReduced(plan, 0, own, group, [&] {
-    Statement(group.deps | own, [&] {
-      const ValueId partial = partials == 1 || piece_[split_range] < 0
-                                  ? b_.Int(0)
-                                  : b_.Modulo(piece_[split_range], partials);
-      const ValueId lane = lane_range < 0 || lane_[lane_range] < 0 ? b_.Int(0) : lane_[lane_range];
-      const ValueId at = place(partial, lane);
-      for (size_t n = 0; n < group.nodes.size(); ++n) {
-        const UOp* const node = group.nodes[n];
-        const ValueId value = b_.Cast(Emit(node->src[0]), SumType(node->dtype));
-        Accumulate(ReduceOf(node).op(), sums[n], at, value);
+  ReduceLoops(sums, 0);
+  Results(sums);
+}
+
+// The element of the first lane of a running value of this point.
+ValueId Lowering::PlaceOf(const Reduction& sums, ValueId partial) {
+  ValueId at = b_.Int(0);
+  const auto within = [&](int64_t extent, ValueId i) {
+    if (extent > 1) at = b_.Plus(b_.Times(at, extent), i);
+  };
+  for (const int r : sums.points)
+    if (r != sums.vector) within(bound_[r].extent(), local_[r]);
+  within(sums.plan.partials, partial);
+  if (sums.lanes > 1) at = b_.Times(at, sums.lanes);
+  if (sums.vector >= 0) within(bound_[sums.vector].extent(), local_[sums.vector]);
+  return at;
+}
+
+void Lowering::ReduceLoops(const Reduction& sums, size_t level) {
+  if (level == sums.plan.loops.size()) {
+    std::vector<const UOp*> roots;
+    for (const UOp* node : sums.group->nodes) roots.push_back(node->src[0]);
+    GroupsWithin(sums.own, roots);
+    ReduceBody(sums);
+    return;
+  }
+  OverTile(sums.plan.loops[level], [&] { ReduceStep(sums, level); });
+}
+
+// Just inside the loop of `level`: where conditions of the terms are known now, the rest is behind
+// a branch.
+void Lowering::ReduceStep(const Reduction& sums, size_t level) {
+  const int range = sums.plan.loops[level].range;
+  std::vector<const UOp*> known;
+  if (sums.group->nodes.size() == 1 && !bound_[range].tiled())
+    for (const UOp* condition : sums.conditions[0]) {
+      const RangeSet deps = kernel_.DepsOf(condition);
+      bool ready = deps >> range & 1;
+      for (RangeSet d = deps; d != 0; d &= d - 1) {
+        const Bound& bound = bound_[std::countr_zero(d)];
+        ready = ready && bound.base >= 0 && !bound.tiled();
       }
-    });
+      if (ready && !held_.contains(condition)) known.push_back(condition);
+    }
+  if (known.empty()) {
+    ReduceLoops(sums, level + 1);
+    return;
+  }
+  Enter();
+  const ValueId branch = b_.If(Gate(known));
+  for (const UOp* condition : known) held_.insert(condition);
+  ReduceLoops(sums, level + 1);
+  for (const UOp* condition : known) held_.erase(condition);
+  b_.EndIf(branch);
+  Leave();
+}
+
+// Steps outside of points: a step's operands are used by all points, one after the other.
+void Lowering::ReduceBody(const Reduction& sums) {
+  int split = -1;  // the innermost tiled range, whose pieces have their own partial sums
+  int vector = -1;
+  for (const Tile& tile : sums.plan.loops) {
+    if (!bound_[tile.range].tiled()) continue;
+    if (tile.lanes() > 1) vector = tile.range;
+    split = tile.range;
+  }
+  std::vector<int> order = TiledRanges(sums.own);
+  for (const int r : TiledRanges(sums.group->deps)) order.push_back(r);
+  Statement(order, [&] {
+    ValueId place = PlaceOf(sums, split < 0 || sums.plan.partials == 1
+                                      ? b_.Int(0)
+                                      : b_.Modulo(piece_[split], sums.plan.partials));
+    if (vector >= 0) place = b_.Plus(place, lanes_.lane);
+    for (size_t n = 0; n < sums.group->nodes.size(); ++n) {
+      const UOp* const node = sums.group->nodes[n];
+      const Op op = ReduceOf(node).op();
+      const ValueId value = b_.Cast(Emit(sums.terms[n]), SumType(node->dtype));
+      ValueId mask = Gate(sums.conditions[n]);
+      if (vector >= 0 && sums.active == 0 &&
+          !(op == Op::kAdd && ZeroInIdleLanes(sums.terms[n], vector)))
+        mask = And(mask, ActiveLanes(RangeSet{1} << vector));
+      const ValueId before = b_.Load(sums.memory[n], place);
+      ValueId after = Combine(op, before, value);
+      if (mask >= 0) after = b_.Alu(Op::kWhere, b_.at(before).dtype, {mask, after, before});
+      b_.Store(sums.memory[n], place, after);
+    }
   });
-  for (size_t n = 0; n < group.nodes.size(); ++n) {
-    const UOp* const node = group.nodes[n];
+}
+
+// Whether the lanes of `term` that are not active hold zeros, as loads leave them. A product needs
+// that of both sides: zero times a NaN is none. Depth: as far as sums and products of loads go, at
+// most 4.
+bool Lowering::ZeroInIdleLanes(const UOp* term, int range, int depth) const {
+  if (depth == 0 || !(kernel_.DepsOf(term) >> range & 1)) return false;
+  if (term->op == Op::kLoad) return term->src.size() == 1 || IsZero(term->src[2]);
+  if (term->op == Op::kCast) return ZeroInIdleLanes(term->src[0], range, depth - 1);
+  if (term->op != Op::kMul && term->op != Op::kAdd) return false;
+  return ZeroInIdleLanes(term->src[0], range, depth - 1) &&
+         ZeroInIdleLanes(term->src[1], range, depth - 1);
+}
+
+// Rounded once, at the end.
+void Lowering::Results(const Reduction& sums) {
+  for (size_t n = 0; n < sums.group->nodes.size(); ++n) {
+    const UOp* const node = sums.group->nodes[n];
     const Op op = ReduceOf(node).op();
-    const ValueId zero = b_.Int(0);
-    if (partials * lanes == 1 && SumType(node->dtype) == node->dtype) {
-      results_[node] = {sums[n], points};
+    const DType type = SumType(node->dtype);
+    if (sums.plan.partials * sums.lanes == 1 && type == node->dtype) {
+      results_[node] = {sums.memory[n], sums.points};
       continue;
     }
-    ResultPlace result{b_.Alloc(Space::kPrivate, node->dtype, elements), points};
-    Statement(group.deps, [&] {
-      over(1, partials, How::kUnroll, [&](ValueId partial) {
-        over(0, lanes, across, [&](ValueId lane) {
-          Accumulate(op, sums[n], place(zero, lane), b_.Load(sums[n], place(partial, lane)));
-        });
-      });
-      over(1, lanes, How::kUnroll, [&](ValueId lane) {
-        Accumulate(op, sums[n], place(zero, zero), b_.Load(sums[n], place(zero, lane)));
-      });
-      b_.Store(result.memory, PlaceIn(points),
-               b_.Cast(b_.Load(sums[n], place(zero, zero)), node->dtype));
+    ResultPlace result{b_.Alloc(Space::kPrivate, node->dtype, sums.elements), sums.points};
+    Statement(TiledRanges(sums.group->deps), [&] {
+      ValueId value = -1;
+      for (int64_t partial = 0; partial < sums.plan.partials; ++partial) {
+        Instruction load{.code = Code::kLoad, .dtype = type, .lanes = sums.lanes};
+        load.src = {sums.memory[n], PlaceOf(sums, b_.Int(partial))};
+        const ValueId part = b_.Add(std::move(load));
+        value = value < 0 ? part : Combine(op, value, part);
+      }
+      if (sums.active > 0 && sums.active < sums.lanes) {  // idle lanes were left alone so far
+        Instruction mask{.code = Code::kLanes, .dtype = DType::kBool, .lanes = sums.lanes};
+        for (int lane = 0; lane < sums.lanes; ++lane)
+          mask.src.push_back(b_.Const(DType::kBool, lane < sums.active));
+        const ValueId identity = b_.Splat(Identity(op, type), sums.lanes);
+        Instruction chosen{.code = Code::kAlu, .op = Op::kWhere, .dtype = type};
+        chosen.lanes = sums.lanes;
+        chosen.src = {b_.Add(std::move(mask)), value, identity};
+        value = b_.Add(std::move(chosen));
+      }
+      b_.Store(result.memory, PlaceIn(sums.points), b_.Cast(FoldLanes(op, value), node->dtype));
     });
     results_[node] = std::move(result);
   }
 }
 
-void Lowering::OverReduced(const GroupPlan& plan, size_t level, RangeSet own,
-                           const ReduceGroup& group, const std::function<void()>& body) {
-  if (level == plan.loops.size()) {
-    GroupsWithin(own, group);
-    body();
-    return;
+ValueId Lowering::FoldLanes(Op op, ValueId value) {
+  const DType type = b_.at(value).dtype;
+  const auto lane = [&](int number) {
+    return b_.Add({.code = Code::kLane, .dtype = type, .src = {value}, .imm = {number, 0, 0}});
+  };
+  for (int lanes = b_.at(value).lanes; lanes > 1; lanes /= 2) {
+    const int half = lanes / 2;
+    if (half == 1) return Combine(op, lane(0), lane(1));
+    Instruction low{.code = Code::kLanes, .dtype = type, .lanes = half}, high = low;
+    for (int i = 0; i < half; ++i) {
+      low.src.push_back(lane(i));
+      high.src.push_back(lane(i + half));
+    }
+    const ValueId first = b_.Add(std::move(low));
+    value = Combine(op, first, b_.Add(std::move(high)));
   }
-  OverTile(plan.loops[level], [&] { OverReduced(plan, level + 1, own, group, body); });
+  return value;
 }
 
-void Lowering::GroupsWithin(RangeSet own, const ReduceGroup& around) {
+// Depth: the reductions around each other, each of which has ranges of its own: at most
+// limits::kKernelRangesMax.
+void Lowering::GroupsWithin(RangeSet own, const std::vector<const UOp*>& roots) {
   absl::flat_hash_set<const UOp*> needed;
-  std::vector<const UOp*> stack;
-  for (const UOp* node : around.nodes) stack.push_back(node->src[0]);
-  while (!stack.empty()) {
+  for (std::vector<const UOp*> stack = roots; !stack.empty();) {
     const UOp* const node = stack.back();
     stack.pop_back();
-    if (!needed.insert(node).second) continue;
+    if (staged_.contains(node) || !needed.insert(node).second) continue;
     stack.insert(stack.end(), node->src.begin(), node->src.end());
   }
   for (size_t g = 0; g < kernel_.groups.size(); ++g) {
@@ -150,7 +270,9 @@ void Lowering::GroupTogether(int index) {
     const ValueId term = b_.Plus(b_.Times(loop, threads_), thread_);
     const ValueId branch = terms % threads_ == 0 ? -1 : b_.If(b_.Less(term, b_.Int(terms)));
     BindAll(group.ranges, term);
-    GroupsWithin(own, group);
+    std::vector<const UOp*> roots;
+    for (const UOp* node : group.nodes) roots.push_back(node->src[0]);
+    GroupsWithin(own, roots);
     for (size_t n = 0; n < group.nodes.size(); ++n)
       Accumulate(ReduceOf(group.nodes[n]).op(), sums[n], b_.Int(0),
                  b_.Cast(Emit(group.nodes[n]->src[0]), b_.at(sums[n]).dtype));

@@ -1,6 +1,14 @@
 // The state of lowering one kernel to loops. Every value is computed where all the loops that it
-// depends on are open; the result of a reduction is stored in private memory. Loops and values are
-// in lower.cc, reductions in lower_reduce.cc.
+// depends on are open; the result of a reduction is stored in private memory.
+//
+//   lower.cc          the whole: tasks of a plan, blocks of threads
+//   lower_loops.cc    loops over tiles, their points and lanes
+//   lower_values.cc   values at a point, and the stores
+//   lower_reduce.cc   reductions
+//   lower_copies.cc   copies of operands and panels
+//
+// The order of a reduction's terms is the plan's: loops as they are nested, lanes apart, and at the
+// end partial sums first to last, then lanes by halves.
 #pragma once
 
 #include <bit>
@@ -9,9 +17,12 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/kernel/loop_nest.h"
 #include "compiler/optimize/loop_plan.h"
+#include "compiler/optimize/operands/panel.h"
+#include "compiler/optimize/operands/staging.h"
 #include "compiler/program/expand.h"
 #include "compiler/program/program.h"
 
@@ -31,6 +42,9 @@ inline DType SumType(DType dtype) {
   return IsFloat(dtype) && dtype != DType::kF64 ? DType::kF32 : dtype;
 }
 
+// Returns the conjuncts of a condition.
+std::vector<const UOp*> Conjuncts(const UOp* condition);
+
 class Lowering {
  public:
   Lowering(const LoopNest& kernel, const LoopPlan* plan);
@@ -40,8 +54,10 @@ class Lowering {
   Program RunThreads(const ThreadMapping& mapping);
 
  private:
+  // A range while its loop is open.
   struct Bound {
-    ValueId base = -1;  // -1: its loop is not open
+    ValueId base = -1;      // -1: its loop is not open
+    ValueId in_block = -1;  // the same from the start of the longer block that is open
     const std::vector<Piece>* pieces = nullptr;
 
     bool tiled() const {
@@ -51,6 +67,17 @@ class Lowering {
       const Piece& last = pieces->back();
       return last.offset + last.lanes;
     }
+  };
+  // A longer block of a range while its loop is open.
+  struct Block {
+    ValueId number = -1;  // -1: none is open
+    int64_t size = 0;
+  };
+  // The lanes of the innermost loop, inside a statement.
+  struct Lanes {
+    int range = -1;  // -1: none
+    ValueId lane = -1;
+    int count = 1, active = 1;
   };
   struct ResultPlace {
     ValueId memory = -1;
@@ -77,10 +104,11 @@ class Lowering {
   }
 
   void BindPlain(int range, ValueId value) {
-    bound_[range] = {value, nullptr};
+    bound_[range] = {value, value, nullptr};
     value_[range] = value;
   }
   void Unbind(int range) {
+    if (bound_[range].tiled()) tiled_.pop_back();
     bound_[range] = {};
     value_[range] = -1;
   }
@@ -107,29 +135,37 @@ class Lowering {
   void TaskLoops(size_t level, const std::vector<ValueId>& steps);
 
   void Inside(size_t level) {
+    StagesAt(level);
     GroupsAt(level);
     Outputs(level);
+    EndStagesAt(level);
   }
 
   // Recursion depth: the number of output loops.
-  void Outputs(size_t level) {
-    if (level == plan_->loops.size()) {
-      Stores();
-      return;
+  void Outputs(size_t level);
+
+  void BindTile(int range, ValueId base, ValueId in_block, const std::vector<Piece>& pieces) {
+    bound_[range] = {base, in_block, &pieces};
+    if (bound_[range].tiled()) {
+      tiled_.push_back(range);
+    } else {
+      value_[range] = base;
     }
-    OverTile(plan_->tiles[plan_->loops[level].range], [&] { Inside(level + 1); });
   }
 
-  void BindTile(int range, ValueId base, const std::vector<Piece>& pieces) {
-    bound_[range] = {base, &pieces};
-    if (!bound_[range].tiled()) value_[range] = base;
-  }
-
+  // Calls `inside` once for the blocks of a tile, in a loop if there are several, and once for its
+  // rest, each time with the range bound.
   void OverTile(const Tile& tile, const std::function<void()>& inside);
+  // The same for the part of them that lies in the longer block that is open.
+  void OverBlock(const Tile& tile, const Block& block, const std::function<void()>& inside);
 
+  // Panels wait for the groups before theirs only.
   void GroupsAt(size_t level) {
-    for (size_t g = 0; g < kernel_.groups.size(); ++g)
+    for (size_t g = 0; g < kernel_.groups.size(); ++g) {
+      PanelsAt(level, g);
       if (level_[g] == level) Group(static_cast<int>(g));
+    }
+    PanelsAt(level, kernel_.groups.size());
   }
 
   // ---- loops of threads
@@ -138,23 +174,36 @@ class Lowering {
   // ---- points of tiles
   int VectorRange(RangeSet ranges) const;
 
-  std::vector<int> TiledRanges(RangeSet ranges, int last) const;
+  // The tiled ones of `ranges`, outermost loop first; `last` comes last if it is one of them.
+  std::vector<int> TiledRanges(RangeSet ranges, int last = -1) const;
 
-  // Emits `body` for each point of the tiles of `ranges`; the range that lies in lanes is
-  // innermost.
-  void Statement(RangeSet ranges, const std::function<void()>& body) {
-    const int vector = VectorRange(ranges);
-    OverPoints(TiledRanges(ranges, vector), 0, vector, body);
+  // Emits `body` for each point of the tiles of `ranges`, outermost first; the lanes of a vector are
+  // the innermost loop.
+  void Statement(const std::vector<int>& ranges, const std::function<void()>& body) {
+    OverPoints(ranges, 0, body);
   }
 
   // Recursion depth: the number of ranges.
-  void OverPoints(const std::vector<int>& ranges, size_t next, int vector,
-                  const std::function<void()>& body);
+  void OverPoints(const std::vector<int>& ranges, size_t next, const std::function<void()>& body);
+  void OverLanes(const std::vector<int>& ranges, const std::function<void()>& body);
+
+  // Returns which lanes are in use, for what depends on these ranges; -1: all.
+  ValueId ActiveLanes(RangeSet deps);
 
   // ---- values
   ValueId Emit(const UOp* root);
 
   ValueId Compute(const UOp* node);
+  ValueId Load(const UOp* node);
+
+  // Returns the conjunction of conditions that no branch around has checked; -1: they hold.
+  ValueId Gate(const std::vector<const UOp*>& conditions);
+
+  // Either may be -1: true.
+  ValueId And(ValueId a, ValueId b) {
+    if (a < 0 || b < 0) return a < 0 ? b : a;
+    return b_.Alu(Op::kAnd, DType::kBool, {a, b});
+  }
 
   // Returns the index of the current point in a memory whose dimensions are these tiled ranges.
   ValueId PlaceIn(const std::vector<int>& ranges) {
@@ -163,45 +212,73 @@ class Lowering {
     return place;
   }
 
-  // Emits all values of a point before its stores: a buffer that is updated in place is read at the
-  // same element.
   void Stores();
+  void Store(const std::vector<const UOp*>& stores);
 
   // ---- reductions
+  struct Reduction;
+
   ValueId Identity(Op op, DType dtype) {
     if (op != Op::kMax) return b_.Const(dtype, op == Op::kAdd ? 0 : 1);
     if (IsFloat(dtype)) return b_.Const(dtype, -std::numeric_limits<double>::infinity());
     return b_.Add({.code = Code::kConst, .dtype = dtype, .imm = {IntMin(dtype), 0, 0}});
   }
 
+  // Of a running value with one more term: a product need not be rounded before it is added.
+  ValueId Combine(Op op, ValueId a, ValueId b);
+
   // memory[place] = memory[place] op value
   void Accumulate(Op op, ValueId memory, ValueId place, ValueId value) {
-    const DType dtype = b_.at(memory).dtype;
-    b_.Store(memory, place, b_.Alu(op, dtype, {b_.Load(memory, place), value}));
+    b_.Store(memory, place, Combine(op, b_.Load(memory, place), value));
   }
 
   void Group(int index);
+  ValueId PlaceOf(const Reduction& sums, ValueId partial);
+  void Results(const Reduction& sums);
 
   // Recursion depth: the number of the group's loops, and of nested reductions.
-  void OverReduced(const GroupPlan& plan, size_t level, RangeSet own, const ReduceGroup& group,
-                   const std::function<void()>& body);
+  void ReduceLoops(const Reduction& sums, size_t level);
+  void ReduceStep(const Reduction& sums, size_t level);
+  void ReduceBody(const Reduction& sums);
+  bool ZeroInIdleLanes(const UOp* term, int range, int depth = 4) const;
 
-  // Emits the inner reductions that the group's values use and that depend on its loops, inside
+  ValueId FoldLanes(Op op, ValueId value);
+
+  // Emits the reductions that `roots` are computed with and that depend on the loops `own`, inside
   // these.
-  void GroupsWithin(RangeSet own, const ReduceGroup& around);
+  void GroupsWithin(RangeSet own, const std::vector<const UOp*>& roots);
 
   // Computes a reduction by all threads of the block: each sums every threads_-th term, then a tree
   // adds the sums by halves.
   void GroupTogether(int index);
+
+  // ---- copies of operands, and panels
+  struct Staged {
+    const UOp* value = nullptr;
+    codegen::StageLayout layout;
+    ValueId memory = -1;  // -1: nothing is there yet
+  };
+  void OpenCopies();
+  void StagesAt(size_t level);
+  void EndStagesAt(size_t level);
+  void PanelsAt(size_t level, size_t group);
+  void Allocate(Staged& staged);
+  // Recursion depth: the number of dimensions.
+  void CopyStage(const Staged& staged, const std::vector<const codegen::StageDim*>& order,
+                 size_t next);
+  ValueId PlaceOf(const Staged& staged);
 
   const LoopNest& kernel_;
   const LoopPlan* const plan_;  // null: plain loops in threads
   ProgramBuilder b_;
   std::vector<ValueId> buffers_;  // by slot
   std::vector<Bound> bound_;      // by range
-  // By range, inside a statement: its value, its value less the tile's base, its piece and its
-  // lane.
-  std::vector<ValueId> value_, local_, piece_, lane_;
+  std::vector<Block> block_;      // by range
+  std::vector<int> tiled_;        // bound ones that are tiled, in the order of their loops
+  // By range, inside a statement: its value, its value less the tile's base, and its piece.
+  std::vector<ValueId> value_, local_, piece_;
+  std::vector<Lanes> lanes_of_;  // by range, inside a statement: of its pieces
+  Lanes lanes_;
   RangeSet mapped_ = 0;  // ranges whose value differs between blocks or threads
   int64_t threads_ = 1;
   ValueId thread_ = -1;
@@ -210,6 +287,10 @@ class Lowering {
   std::vector<bool> done_;                    // groups already computed, when mapped to threads
   absl::flat_hash_map<const UOp*, ResultPlace> results_;
   absl::flat_hash_map<const UOp*, ValueId> together_;
+  std::vector<Staged> stages_;                      // as in the plan, then the panels
+  std::vector<codegen::PanelPlace> panels_;         // as in the plan
+  absl::flat_hash_map<const UOp*, size_t> staged_;  // what is copied, in the loops around
+  absl::flat_hash_set<const UOp*> held_;            // conditions that branches around have checked
   absl::flat_hash_map<const UOp*, ValueId> memo_;
   std::vector<std::vector<const UOp*>> memo_scopes_;
 };

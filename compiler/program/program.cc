@@ -148,7 +148,8 @@ bool ProgramBuilder::IsReadOnly(ValueId memory) const {
 ValueId ProgramBuilder::Add(Instruction instruction) {
   if (instruction.code == Code::kAlu)
     if (const ValueId folded = Folded(instruction); folded >= 0) return folded;
-  const bool pure = IsPure(instruction.code) ||
+  const bool own = instruction.code == Code::kLoad && IsPrivate(instruction.src[0]);
+  const bool pure = IsPure(instruction.code) || own ||
                     (instruction.code == Code::kLoad && IsReadOnly(instruction.src[0]));
   if (pure)
     if (const auto it = known_.find(instruction); it != known_.end()) return it->second;
@@ -156,11 +157,29 @@ ValueId ProgramBuilder::Add(Instruction instruction) {
   if (pure) {
     known_.emplace(instruction, number);
     if (!scopes_.empty()) scopes_.back().push_back(instruction);
+    if (own) own_loads_.push_back(instruction);
   }
+  // Inside a loop a later step's store may come before a load of the next one.
+  if (instruction.code == Code::kLoop) Forget(-1);
+  if (instruction.code == Code::kStore) Forget(instruction.src[0]);
+  if (instruction.code == Code::kTileStore) Forget(instruction.src[1]);
   if (instruction.code == Code::kLoop || instruction.code == Code::kIf) scopes_.emplace_back();
   if (instruction.code == Code::kEnd || instruction.code == Code::kEndIf) Close();
   program_.code.push_back(std::move(instruction));
   return number;
+}
+
+bool ProgramBuilder::IsPrivate(ValueId memory) const {
+  const Instruction& i = program_.code[memory];
+  return i.code == Code::kAlloc && i.imm[0] == static_cast<int64_t>(Space::kPrivate);
+}
+
+void ProgramBuilder::Forget(ValueId memory) {
+  std::erase_if(own_loads_, [&](const Instruction& load) {
+    if (memory >= 0 && load.src[0] != memory) return false;
+    known_.erase(load);
+    return true;
+  });
 }
 
 void ProgramBuilder::Close() {

@@ -145,9 +145,9 @@ struct MatrixPlace {
 enum class MmaOperand { kA, kB, kC };
 MatrixPlace MmaElement(MmaOperand operand, int thread, int lane);
 
-// Builds a program by appending instructions. Equal pure instructions of open scopes are merged,
-// and arithmetic on i64 and bool constants is folded, so that passes can emit simple, redundant
-// code.
+// Builds a program by appending instructions. Equal pure instructions of open scopes are merged, so
+// are equal loads of private memory with no store to it between them, and arithmetic on i64 and
+// bool constants is folded, so that passes can emit simple, redundant code.
 class ProgramBuilder {
  public:
   ValueId Add(Instruction instruction);
@@ -185,11 +185,14 @@ class ProgramBuilder {
  private:
   ValueId Folded(const Instruction& alu);  // -1: not foldable
   void Close();
+  bool IsPrivate(ValueId memory) const;
+  void Forget(ValueId memory);  // the loads of private memory, or of all if -1
 
   Program program_;
   std::vector<bool> read_only_;
   absl::flat_hash_map<Instruction, ValueId> known_;
   std::vector<std::vector<Instruction>> scopes_;  // by open scope: its known instructions
+  std::vector<Instruction> own_loads_;            // known ones of private memory
 };
 
 }  // namespace outboard::program

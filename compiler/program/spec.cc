@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kExtentMax = int64_t{1} << 48;
 constexpr int64_t kThreadsMax = 1024;
-constexpr int64_t kPrivateElementsMax = 1 << 16;
+constexpr int64_t kPrivateElementsMax = 1 << 19;  // as many f32 as limits::kLocalBytesMax holds
 
 class Checker {
  public:
@@ -78,6 +78,8 @@ class Checker {
 
   std::string Arithmetic(const Instruction& i) const {
     if (!IsAlu(i.op)) return "is no arithmetic";
+    if (i.imm[0] != 0 && (i.op != Op::kAdd || !IsFloat(i.dtype) || i.imm[0] != 1))
+      return "is rounded with a product, but adds no floats";
     const size_t count = IsUnary(i.op) ? 1 : IsBinary(i.op) ? 2 : 3;
     if (std::string broken = Count(i, count, count); !broken.empty()) return broken;
     for (const ValueId s : i.src)

@@ -30,6 +30,11 @@ class Expressions {
     return lanes[lanes.size() == 1 ? 0 : lane];
   }
   bool Has(ValueId value) const { return !lanes_[value].empty(); }
+  // What holds inside of a loop that has a limit.
+  const UOp* BelowLimit(ValueId loop) {
+    return graph_.MakeChecked(Op::kCmpLt, DType::kVoid,
+                              {Of(loop, 0), Of(program_.code[loop].src[0], 0)});
+  }
 
   void Add(ValueId n) {
     const Instruction& i = program_.code[n];
@@ -156,6 +161,8 @@ class Checker {
     for (const ValueId scope : open_) {
       const Instruction& opener = program_.code[scope];
       if (opener.code == Code::kIf) prover.Assume(expressions_.Of(opener.src[0], 0), true);
+      if (opener.code == Code::kLoop && !opener.src.empty())
+        prover.Assume(expressions_.BelowLimit(scope), true);
     }
     if (mask >= 0) {
       const UOp* const condition = expressions_.Of(mask, lane);

@@ -1,0 +1,238 @@
+// Loops over the blocks of tiles, and over the points and lanes of a block.
+#include <algorithm>
+#include <bit>
+
+#include "compiler/program/lowering.h"
+
+namespace outboard::program {
+namespace {
+
+// Pieces of a tile that differ by their number only.
+struct Segment {
+  int64_t first = 0;  // number of the first piece
+  int64_t count = 1;
+  int64_t offset = 0;  // of the first piece
+  int lanes = 1;
+  int active = 1;
+};
+
+std::vector<Segment> SegmentsOf(const std::vector<Piece>& pieces) {
+  std::vector<Segment> out;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const Piece& p = pieces[i];
+    if (!out.empty()) {
+      Segment& last = out.back();
+      if (last.lanes == p.lanes && last.active == p.active &&
+          p.offset == last.offset + last.count * last.lanes) {
+        ++last.count;
+        continue;
+      }
+    }
+    out.push_back({static_cast<int64_t>(i), 1, p.offset, p.lanes, p.active});
+  }
+  return out;
+}
+
+}  // namespace
+
+void Lowering::TaskLoops(size_t level, const std::vector<ValueId>& steps) {
+  if (level == steps.size()) {
+    Inside(level);
+    return;
+  }
+  const Loop& loop = plan_->loops[level];
+  const Tile& tile = plan_->tiles[loop.range];
+  mapped_ |= RangeSet{1} << tile.range;
+  const UOp* const end = kernel_.ranges[tile.range].end();
+  const auto with = [&](ValueId condition, ValueId base, const std::function<void()>& bind) {
+    Enter();
+    const ValueId branch = condition < 0 ? -1 : b_.If(condition);
+    const ValueId limit = end == nullptr ? -1 : b_.If(b_.Less(base, Emit(end)));
+    bind();
+    TaskLoops(level + 1, steps);
+    if (loop.block == 0) Unbind(tile.range);
+    if (limit >= 0) b_.EndIf(limit);
+    if (branch >= 0) b_.EndIf(branch);
+    Leave();
+  };
+  if (loop.block > 0) {
+    with(-1, b_.Times(steps[level], loop.block), [&] {
+      block_[loop.range] = {steps[level], loop.block};
+    });
+    block_[loop.range] = {};
+    return;
+  }
+  const auto blocks = [&](ValueId condition, ValueId base, const std::vector<Piece>& pieces) {
+    with(condition, base, [&] { BindTile(tile.range, base, base, pieces); });
+  };
+  const bool both = tile.trips > 0 && !tile.rest.empty();
+  const ValueId trips = b_.Int(tile.trips);
+  if (tile.trips > 0)
+    blocks(both ? b_.Less(steps[level], trips) : -1, b_.Times(steps[level], tile.step), tile.main);
+  if (!tile.rest.empty())
+    blocks(both ? b_.Alu(Op::kCmpEq, DType::kBool, {steps[level], trips}) : -1,
+           b_.Int(tile.trips * tile.step), tile.rest);
+}
+
+void Lowering::Outputs(size_t level) {
+  if (level == plan_->loops.size()) {
+    Stores();
+    return;
+  }
+  const Loop& loop = plan_->loops[level];
+  if (loop.block == 0) {
+    OverTile(plan_->tiles[loop.range], [&] { Inside(level + 1); });
+    return;
+  }
+  const UOp* const end = kernel_.ranges[loop.range].end();
+  Enter();
+  const ValueId limit =
+      end == nullptr ? -1 : b_.Divide(b_.Plus(Emit(end), b_.Int(loop.block - 1)), loop.block);
+  const ValueId number = b_.Loop(plan_->trips(loop), How::kPlain, 1, limit);
+  block_[loop.range] = {number, loop.block};
+  Inside(level + 1);
+  block_[loop.range] = {};
+  b_.End(number);
+  Leave();
+}
+
+// A range that has an end stops with the block in which that lies: what a block computes beyond is
+// within the extent, and nobody's.
+void Lowering::OverTile(const Tile& tile, const std::function<void()>& inside) {
+  if (const Block block = block_[tile.range]; block.number >= 0)
+    return OverBlock(tile, block, inside);
+  const auto bound = [&](ValueId base, const std::vector<Piece>& pieces) {
+    BindTile(tile.range, base, base, pieces);
+    inside();
+    Unbind(tile.range);
+  };
+  const UOp* const end = kernel_.ranges[tile.range].end();
+  if (tile.trips > 0) {
+    Enter();
+    if (tile.trips == 1 && end == nullptr) {
+      bound(b_.Int(0), tile.main);
+    } else {
+      const ValueId limit =
+          end == nullptr ? -1 : b_.Divide(b_.Plus(Emit(end), b_.Int(tile.step - 1)), tile.step);
+      const ValueId loop = b_.Loop(tile.trips, How::kPlain, 1, limit);
+      bound(b_.Times(loop, tile.step), tile.main);
+      b_.End(loop);
+    }
+    Leave();
+  }
+  if (tile.rest.empty()) return;
+  Enter();
+  const ValueId whole = b_.Int(tile.trips * tile.step);
+  const ValueId branch = end == nullptr ? -1 : b_.If(b_.Less(whole, Emit(end)));
+  bound(whole, tile.rest);
+  if (branch >= 0) b_.EndIf(branch);
+  Leave();
+}
+
+// A longer block is a whole number of the tile's; the last one may be short, and ends with the
+// tile's rest.
+void Lowering::OverBlock(const Tile& tile, const Block& block,
+                         const std::function<void()>& inside) {
+  const auto bound = [&](ValueId base, ValueId in_block, const std::vector<Piece>& pieces) {
+    BindTile(tile.range, base, in_block, pieces);
+    inside();
+    Unbind(tile.range);
+  };
+  const int64_t steps = block.size / tile.step;
+  const int64_t last = (tile.extent - 1) / block.size;
+  const ValueId before = b_.Times(block.number, steps);
+  if (tile.trips > 0) {
+    Enter();
+    const bool whole = (last + 1) * steps == tile.trips;
+    if (whole && steps == 1) {
+      bound(b_.Times(before, tile.step), b_.Int(0), tile.main);
+    } else {
+      const ValueId limit = whole ? -1 : b_.Plus(b_.Int(tile.trips), b_.Times(before, -1));
+      const ValueId loop = b_.Loop(steps, How::kPlain, 1, limit);
+      bound(b_.Times(b_.Plus(before, loop), tile.step), b_.Times(loop, tile.step), tile.main);
+      b_.End(loop);
+    }
+    Leave();
+  }
+  if (tile.rest.empty()) return;
+  Enter();
+  const ValueId branch = b_.If(b_.Alu(Op::kCmpEq, DType::kBool, {block.number, b_.Int(last)}));
+  const int64_t base = tile.trips * tile.step;
+  bound(b_.Int(base), b_.Int(base - last * block.size), tile.rest);
+  b_.EndIf(branch);
+  Leave();
+}
+
+int Lowering::VectorRange(RangeSet ranges) const {
+  for (const int r : tiled_)
+    if (ranges >> r & 1)
+      for (const Piece& piece : *bound_[r].pieces)
+        if (piece.lanes > 1) return r;
+  return -1;
+}
+
+std::vector<int> Lowering::TiledRanges(RangeSet ranges, int last) const {
+  std::vector<int> out;
+  for (const int r : tiled_)
+    if ((ranges >> r & 1) && r != last) out.push_back(r);
+  if (last >= 0 && (ranges >> last & 1)) out.push_back(last);
+  return out;
+}
+
+void Lowering::OverPoints(const std::vector<int>& ranges, size_t next,
+                          const std::function<void()>& body) {
+  if (next == ranges.size()) {
+    OverLanes(ranges, body);
+    return;
+  }
+  const int r = ranges[next];
+  for (const Segment& s : SegmentsOf(*bound_[r].pieces)) {
+    Enter();
+    ValueId local = b_.Int(s.offset), piece = b_.Int(s.first), loop = -1;
+    if (s.count > 1) {
+      loop = b_.Loop(s.count, How::kUnroll);
+      local = b_.Plus(local, b_.Times(loop, s.lanes));
+      piece = b_.Plus(piece, loop);
+    }
+    local_[r] = local;
+    piece_[r] = piece;
+    lanes_of_[r] = {r, -1, s.lanes, s.active};
+    value_[r] = b_.Plus(bound_[r].base, local);
+    OverPoints(ranges, next + 1, body);
+    local_[r] = piece_[r] = value_[r] = -1;
+    lanes_of_[r] = {};
+    if (loop >= 0) b_.End(loop);
+    Leave();
+  }
+}
+
+// All lanes of a vector, those that are not in use too: what they compute is nobody's, and they
+// touch no buffer.
+void Lowering::OverLanes(const std::vector<int>& ranges, const std::function<void()>& body) {
+  const auto range =
+      std::find_if(ranges.begin(), ranges.end(), [&](int r) { return lanes_of_[r].count > 1; });
+  if (range == ranges.end()) {
+    body();
+    return;
+  }
+  const int r = *range;
+  Enter();
+  lanes_ = lanes_of_[r];
+  lanes_.lane = b_.Loop(lanes_.count, How::kVector, lanes_.count);
+  const ValueId first = local_[r], value = value_[r];
+  local_[r] = b_.Plus(first, lanes_.lane);
+  value_[r] = b_.Plus(bound_[r].base, local_[r]);
+  body();
+  local_[r] = first;
+  value_[r] = value;
+  b_.End(lanes_.lane);
+  lanes_ = {};
+  Leave();
+}
+
+ValueId Lowering::ActiveLanes(RangeSet deps) {
+  if (lanes_.range < 0 || lanes_.active == lanes_.count || !(deps >> lanes_.range & 1)) return -1;
+  return b_.Less(lanes_.lane, b_.Int(lanes_.active));
+}
+
+}  // namespace outboard::program

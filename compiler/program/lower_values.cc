@@ -1,0 +1,157 @@
+// The values of a kernel at a point, and its stores.
+#include <algorithm>
+#include <bit>
+#include <map>
+
+#include "base/check.h"
+#include "compiler/program/lowering.h"
+
+namespace outboard::program {
+
+std::vector<const UOp*> Conjuncts(const UOp* condition) {
+  std::vector<const UOp*> out, stack = {condition};
+  while (!stack.empty()) {
+    const UOp* const top = stack.back();
+    stack.pop_back();
+    if (top->op == Op::kAnd && IsBool(top->dtype)) {
+      stack.push_back(top->src[1]);
+      stack.push_back(top->src[0]);
+    } else {
+      out.push_back(top);
+    }
+  }
+  return out;
+}
+
+// By a stack of our own: an expression may be as deep as a client likes.
+ValueId Lowering::Emit(const UOp* root) {
+  std::vector<const UOp*> stack = {root};
+  while (!stack.empty()) {
+    const UOp* const node = stack.back();
+    if (memo_.contains(node)) {
+      stack.pop_back();
+      continue;
+    }
+    const size_t before = stack.size();
+    const auto need = [&](const UOp* source) {
+      if (!memo_.contains(source)) stack.push_back(source);
+    };
+    if (staged_.contains(node)) {
+      // Read as it was copied.
+    } else if (node->op == Op::kLoad) {
+      if (node->src.size() == 3) {
+        need(node->src[2]);
+        for (const UOp* condition : Conjuncts(node->src[1]))
+          if (!held_.contains(condition)) need(condition);
+      }
+      need(node->src[0]->src[1]);
+    } else if (node->op != Op::kReduceLoop && node->op != Op::kRange) {
+      for (size_t i = node->src.size(); i-- > 0;) need(node->src[i]);
+    }
+    if (stack.size() > before) continue;
+    stack.pop_back();
+    memo_[node] = Compute(node);
+    if (!memo_scopes_.empty()) memo_scopes_.back().push_back(node);
+  }
+  return memo_.at(root);
+}
+
+ValueId Lowering::Gate(const std::vector<const UOp*>& conditions) {
+  ValueId all = -1;
+  for (const UOp* condition : conditions)
+    if (!held_.contains(condition)) all = And(all, Emit(condition));
+  return all;
+}
+
+ValueId Lowering::Compute(const UOp* node) {
+  const auto source = [&](int i) { return memo_.at(node->src[i]); };
+  if (const auto it = staged_.find(node); it != staged_.end()) {
+    const Staged& staged = stages_[it->second];
+    return b_.Load(staged.memory, PlaceOf(staged));
+  }
+  switch (node->op) {
+    case Op::kConst:
+      return b_.Add(
+          {.code = Code::kConst, .dtype = node->dtype, .imm = {ConstantBits(node), 0, 0}});
+    case Op::kVar:
+      return b_.Add({.code = Code::kVar,
+                     .dtype = DType::kI64,
+                     .imm = {VarOf(node).slot(), VarOf(node).min(), VarOf(node).max()}});
+    case Op::kRange: {
+      const ValueId value = value_[kernel_.IndexOf(node)];
+      OB_CHECK(value >= 0);
+      return value;
+    }
+    case Op::kLoad: return Load(node);
+    case Op::kReduceLoop: {
+      if (const auto it = together_.find(node); it != together_.end()) return it->second;
+      const ResultPlace& result = results_.at(node);
+      return b_.Load(result.memory, PlaceIn(result.ranges));
+    }
+    case Op::kCast: return b_.Cast(source(0), node->dtype);
+    case Op::kBitcast:
+      return b_.Add({.code = Code::kBitcast, .dtype = node->dtype, .src = {source(0)}});
+    default: break;
+  }
+  OB_CHECK(IsAlu(node->op));
+  Instruction alu{.code = Code::kAlu, .op = node->op, .dtype = node->dtype};
+  for (size_t i = 0; i < node->src.size(); ++i) alu.src.push_back(source(static_cast<int>(i)));
+  return b_.Add(std::move(alu));
+}
+
+ValueId Lowering::Load(const UOp* node) {
+  Instruction load{.code = Code::kLoad, .dtype = node->dtype};
+  load.src = {buffers_[GlobalOfAccess(node).slot()], memo_.at(node->src[0]->src[1])};
+  ValueId mask = ActiveLanes(kernel_.DepsOf(node));
+  if (node->src.size() == 3) mask = And(Gate(Conjuncts(node->src[1])), mask);
+  if (mask >= 0) {
+    load.src.push_back(mask);
+    load.src.push_back(node->src.size() == 3 ? memo_.at(node->src[2]) : b_.Const(node->dtype, 0));
+  }
+  return b_.Add(std::move(load));
+}
+
+// Each store at the points that it depends on, those that depend on more first: a buffer that is
+// updated in place is read at the same element, so what reads it depends on all that its store
+// does.
+void Lowering::Stores() {
+  std::vector<std::pair<std::vector<int>, std::vector<const UOp*>>> by_points;
+  for (const UOp* store : kernel_.stores) {
+    const RangeSet deps = kernel_.DepsOf(store);
+    std::vector<int> points = TiledRanges(deps);
+    const auto same = std::find_if(by_points.begin(), by_points.end(),
+                                   [&](const auto& entry) { return entry.first == points; });
+    if (same != by_points.end()) {
+      same->second.push_back(store);
+    } else {
+      by_points.push_back({std::move(points), {store}});
+    }
+  }
+  std::stable_sort(by_points.begin(), by_points.end(),
+                   [](const auto& a, const auto& b) { return a.first.size() > b.first.size(); });
+  for (const auto& [points, stores] : by_points) Statement(points, [&] { Store(stores); });
+}
+
+// All values of a point before its stores.
+void Lowering::Store(const std::vector<const UOp*>& stores) {
+  std::vector<Instruction> made;
+  for (const UOp* store : stores) {
+    const UOp* const index = store->src[0];
+    const RangeSet deps = kernel_.DepsOf(store);
+    Instruction out{.code = Code::kStore};
+    out.src = {buffers_[GlobalOfAccess(index).slot()], Emit(index->src[1]), Emit(store->src[1])};
+    ValueId mask =
+        And(store->src.size() == 3 ? Gate(Conjuncts(store->src[2])) : -1, ActiveLanes(deps));
+    // Values that do not depend on the block or thread are stored by a single thread.
+    for (RangeSet free = mapped_ & ~deps; free != 0; free &= free - 1) {
+      const int r = std::countr_zero(free);
+      const ValueId value = bound_[r].base >= 0 ? bound_[r].base : block_[r].number;
+      mask = And(mask, b_.Alu(Op::kCmpEq, DType::kBool, {value, b_.Int(0)}));
+    }
+    if (mask >= 0) out.src.push_back(mask);
+    made.push_back(std::move(out));
+  }
+  for (Instruction& store : made) b_.Add(std::move(store));
+}
+
+}  // namespace outboard::program
