@@ -137,6 +137,35 @@ ProgramPrinter::Mask ProgramPrinter::MaskOf(ValueId mask) const {
   return out;
 }
 
+// What is known of a mask once its values are printed: LLVM folds what constants are compared with.
+ProgramPrinter::Mask ProgramPrinter::PrintedMask(ValueId n) const {
+  Mask mask = MaskOf(n);
+  const int lanes = at(n).lanes;
+  std::vector<ValueId> varying;
+  for (const ValueId s : mask.varying) {
+    const auto* const constant = llvm::dyn_cast<llvm::Constant>(Of(s));
+    std::vector<bool> on(lanes, true);
+    bool known = constant != nullptr;
+    for (int lane = 0; known && lane < lanes; ++lane) {
+      const auto* const element =
+          llvm::dyn_cast_or_null<llvm::ConstantInt>(constant->getAggregateElement(lane));
+      known = element != nullptr;
+      on[lane] = known && !element->isZero() && (mask.all_on() || mask.on[lane]);
+    }
+    if (!known) {
+      varying.push_back(s);
+    } else if (std::find(on.begin(), on.end(), false) != on.end()) {
+      mask.on = std::move(on);
+    }
+  }
+  mask.varying = std::move(varying);
+  std::erase_if(mask.uniform, [&](ValueId s) {
+    const auto* const constant = llvm::dyn_cast<llvm::ConstantInt>(Of(s));
+    return constant != nullptr && !constant->isZero();
+  });
+  return mask;
+}
+
 llvm::Constant* ProgramPrinter::OnLanes(const std::vector<bool>& on, int lanes) {
   std::vector<llvm::Constant*> mask;
   for (int lane = 0; lane < lanes; ++lane) mask.push_back(b_.getInt1(on.empty() || on[lane]));
@@ -157,6 +186,12 @@ Value* ProgramPrinter::LaneMask(const Mask& mask, int lanes, bool with_uniform) 
     if (Value* const uniform = Uniform(mask)) with(Splat(uniform, lanes));
   if (!mask.all_on() || all == nullptr) with(OnLanes(mask.on, lanes));
   return all;
+}
+
+Value* ProgramPrinter::Condition(const Mask& mask, int lanes) {
+  if (lanes > 1) return LaneMask(mask, lanes, /*with_uniform=*/true);
+  Value* const uniform = Uniform(mask);
+  return uniform == nullptr ? b_.getTrue() : uniform;
 }
 
 // ---- addresses
@@ -244,14 +279,13 @@ bool ProgramPrinter::InPrivateReach(ValueId memory, ValueId index, int lanes,
 Value* ProgramPrinter::Load(ValueId n) {
   const Instruction& i = at(n);
   const Memory& memory = memories_.at(i.src[0]);
-  const Mask mask = i.src.size() == 4 ? MaskOf(i.src[2]) : Mask();
+  const Mask mask = i.src.size() == 4 ? PrintedMask(i.src[2]) : Mask();
   if (i.src.size() == 4 && InPrivateReach(i.src[0], i.src[1], i.lanes, mask))
     return LoadPrivate(n, mask);
   Value* value = i.lanes == 1 ? LoadOne(n, mask) : LoadLanes(n, mask);
   if (!memory.as_register) value = alu_.FromMemory(value, i.dtype);
   if (i.src.size() < 4 || IsZero(i.src[3])) return value;
-  Value* const condition = i.lanes == 1 ? Uniform(mask) : LaneMask(mask, i.lanes, true);
-  return b_.CreateSelect(condition, value, Of(i.src[3]));
+  return b_.CreateSelect(Condition(mask, i.lanes), value, Of(i.src[3]));
 }
 
 Value* ProgramPrinter::LoadOne(ValueId n, const Mask& mask) {
@@ -271,10 +305,9 @@ Value* ProgramPrinter::LoadPrivate(ValueId n, const Mask& mask) {
   if (i.lanes > 1) type = llvm::FixedVectorType::get(type, i.lanes);
   Value* value = b_.CreateAlignedLoad(type, Address(i.src[0], i.src[1]), Align(memory.width));
   if (!memory.as_register) value = alu_.FromMemory(value, i.dtype);
-  Value* const condition = i.lanes == 1 ? Uniform(mask) : LaneMask(mask, i.lanes, true);
   Value* const otherwise =
       IsZero(i.src[3]) ? llvm::Constant::getNullValue(value->getType()) : Of(i.src[3]);
-  return b_.CreateSelect(condition, value, otherwise);
+  return b_.CreateSelect(Condition(mask, i.lanes), value, otherwise);
 }
 
 // The elements of the lanes, zero where the mask is off.
@@ -385,21 +418,60 @@ Value* ProgramPrinter::LoadLanes(ValueId n, const Mask& mask) {
 
 // ---- stores
 
+void ProgramPrinter::StoreLater(ValueId n) { pending_stores_.push_back(n); }
+
+void ProgramPrinter::FlushStores() {
+  for (const ValueId n : pending_stores_) Store(n);
+  pending_stores_.clear();
+}
+
+bool ProgramPrinter::MayTouchPending(ValueId load) const {
+  struct Span {
+    ValueId base = -1;
+    int64_t first = 0;
+    int64_t end = 0;
+  };
+  // Consecutive elements from a value and a constant; without a base where the index is neither.
+  const auto span = [&](ValueId index, int lanes) -> std::optional<Span> {
+    if (at(index).lanes != 1) return std::nullopt;
+    Span out;
+    if (const auto number = ConstantOf(index)) {
+      out.first = *number;
+    } else if (at(index).code == Code::kAlu && at(index).op == Op::kAdd &&
+               ConstantOf(at(index).src[1])) {
+      out.base = at(index).src[0];
+      out.first = *ConstantOf(at(index).src[1]);
+    } else {
+      out.base = index;
+    }
+    if (out.first < 0 || out.first > INT32_MAX) return std::nullopt;
+    out.end = out.first + lanes;
+    return out;
+  };
+  return std::any_of(pending_stores_.begin(), pending_stores_.end(), [&](ValueId store) {
+    const Instruction &a = at(load), &b = at(store);
+    if (at(a.src[0]).code != Code::kBuffer || at(a.src[0]).imm[0] != at(b.src[0]).imm[0])
+      return false;
+    const auto read = span(a.src[1], a.lanes), written = span(b.src[1], at(b.src[2]).lanes);
+    return !read || !written || read->base != written->base ||
+           (read->first < written->end && written->first < read->end);
+  });
+}
+
 void ProgramPrinter::Store(ValueId n) {
   const Instruction& i = at(n);
   const ValueId memory = i.src[0];
   const Memory& m = memories_.at(memory);
   const int lanes = at(i.src[2]).lanes;
   const Align align(m.width);
-  const Mask mask = i.src.size() == 4 ? MaskOf(i.src[3]) : Mask();
+  const Mask mask = i.src.size() == 4 ? PrintedMask(i.src[3]) : Mask();
   Value* value = Of(i.src[2]);
   if (!m.as_register) value = alu_.ToMemory(value, at(memory).dtype);
   if (i.src.size() == 4 && InPrivateReach(memory, i.src[1], lanes, mask)) {
     // Without another pointer, so that the memory can become registers.
     Value* const pointer = Address(memory, i.src[1]);
     Value* const before = b_.CreateAlignedLoad(value->getType(), pointer, align);
-    Value* const condition = lanes == 1 ? Uniform(mask) : LaneMask(mask, lanes, true);
-    b_.CreateAlignedStore(b_.CreateSelect(condition, value, before), pointer, align);
+    b_.CreateAlignedStore(b_.CreateSelect(Condition(mask, lanes), value, before), pointer, align);
     return;
   }
   // Without a branch: a store whose mask is off goes to memory that is never read.

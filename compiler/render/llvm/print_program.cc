@@ -98,6 +98,7 @@ void ProgramPrinter::Run() {
     }
     Print(n);
   }
+  FlushStores();
   if (first < count) loops ? CloseLoop() : CloseIf();
   CloseTiles();
   b_.CreateRetVoid();
@@ -188,6 +189,16 @@ void ProgramPrinter::FindUses() {
 void ProgramPrinter::Print(ValueId n) {
   const Instruction& i = at(n);
   switch (i.code) {
+    case Code::kLoop:
+    case Code::kEnd:
+    case Code::kIf:
+    case Code::kEndIf: FlushStores(); break;
+    case Code::kLoad:
+      if (MayTouchPending(n)) FlushStores();
+      break;
+    default: break;
+  }
+  switch (i.code) {
     case Code::kBuffer:
     case Code::kAlloc: return;
     case Code::kLoop: {
@@ -207,7 +218,7 @@ void ProgramPrinter::Print(ValueId n) {
     case Code::kEnd: CloseLoop(); return;
     case Code::kIf: OpenIf(Of(i.src[0])); return;
     case Code::kEndIf: CloseIf(); return;
-    case Code::kStore: Store(n); return;
+    case Code::kStore: memories_.at(i.src[0]).is_private ? Store(n) : StoreLater(n); return;
     case Code::kTileZero:
     case Code::kTileLoad:
     case Code::kTileStore:

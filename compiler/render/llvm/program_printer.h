@@ -87,6 +87,8 @@ class ProgramPrinter {
   };
   void OpenMemories();
   Mask MaskOf(ValueId mask) const;
+  Mask PrintedMask(ValueId n) const;
+  llvm::Value* Condition(const Mask& mask, int lanes);
   std::optional<LaneIndex> LaneIndexOf(ValueId index) const;
   bool IsZero(ValueId value) const;
   llvm::Value* Uniform(const Mask& mask);  // null: always on
@@ -101,6 +103,11 @@ class ProgramPrinter {
   llvm::Value* LoadOne(ValueId n, const Mask& mask);
   llvm::Value* LoadPrivate(ValueId n, const Mask& mask);
   llvm::Value* LoadLanes(ValueId n, const Mask& mask);
+  // Stores to buffers wait until the scope ends or what they write may be read, so that loads of the
+  // points of a tile, whose code is side by side, come first: in the order of memory, not of points.
+  void StoreLater(ValueId n);
+  void FlushStores();
+  bool MayTouchPending(ValueId load) const;
   void Store(ValueId n);
   bool InPrivateReach(ValueId memory, ValueId index, int lanes, const Mask& mask) const;
   // The number if `index` is a constant.
@@ -135,6 +142,7 @@ class ProgramPrinter {
   absl::flat_hash_map<ValueId, Memory> memories_;
   absl::flat_hash_map<std::pair<ValueId, ValueId>, llvm::Value*> pointers_;  // (memory, index)
   absl::flat_hash_map<ValueId, int> tiles_;                                  // by ALLOC
+  std::vector<ValueId> pending_stores_;
   std::vector<Open> open_;
   llvm::Value* task_ = nullptr;
   llvm::Value* zeros_ = nullptr;    // memory that a load reads whose mask is off in all lanes
