@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 #include <random>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/program/bf16_products.h"
 #include "compiler/reference/alu.h"
 
 namespace outboard::program {
@@ -370,6 +372,79 @@ class Interpreter {
     }
   }
 
+  // The elements of a tile, or nullptr where one that is read was never written.
+  char* TileOf(ValueId n, ValueId tile, int thread, bool reads) {
+    const Memory memory = MemoryOf(tile, thread);
+    for (int64_t e = 0; e < memory.elements; ++e) {
+      if (reads && (*memory.written)[e] == 0) {
+        Report(Fault::kUninitialised, n, thread, absl::StrCat("of the tile, element ", e));
+        return nullptr;
+      }
+      (*memory.written)[e] = 1;
+    }
+    return memory.bytes;
+  }
+
+  void MoveTile(ValueId n, int thread) {
+    const Instruction& i = at(n);
+    const bool load = i.code == Code::kTileLoad;
+    const Memory memory = MemoryOf(i.src[1], thread);
+    char* const tile = TileOf(n, i.src[0], thread, !load);
+    const int width = ByteWidth(memory.dtype);
+    for (int64_t row = 0; tile != nullptr && row < kTileSide; ++row)
+      for (int64_t column = 0; column < kTileSide; ++column) {
+        const int64_t element =
+            threads_[thread].registers[place_[i.src[2]]] + row * i.imm[0] + column;
+        if (!InRange(memory, element, n, thread)) return;
+        if (load && (*memory.written)[element] == 0)
+          return Report(Fault::kUninitialised, n, thread,
+                        absl::StrCat("element ", element, " was never written"));
+        (*memory.written)[element] = 1;
+        char *const inside = tile + (row * kTileSide + column) * width, *const outside =
+                                                                            memory.bytes +
+                                                                            element * width;
+        std::memcpy(load ? inside : outside, load ? outside : inside, width);
+      }
+  }
+
+  void MultiplyTiles(ValueId n, int thread) {
+    char* tiles[3];
+    for (int s = 0; s < 3; ++s) {
+      tiles[s] = TileOf(n, at(n).src[s], thread, true);
+      if (tiles[s] == nullptr) return;
+    }
+    AddTileProducts(reinterpret_cast<float*>(tiles[0]), reinterpret_cast<uint32_t*>(tiles[1]),
+                    reinterpret_cast<uint32_t*>(tiles[2]));
+  }
+
+  void Dot(ValueId n, int thread) {
+    const Instruction& i = at(n);
+    std::vector<int64_t>& r = threads_[thread].registers;
+    for (int lane = 0; lane < i.lanes; ++lane)
+      r[place_[n] + lane] =
+          AsBits(AddPairProducts(static_cast<float>(AsFloat(r[place_[i.src[0]] + lane])),
+                                 static_cast<uint32_t>(r[place_[i.src[1]] + lane]),
+                                 static_cast<uint32_t>(r[place_[i.src[2]] + lane])));
+  }
+
+  // The same bytes in other lanes.
+  void BitcastLanes(ValueId n, int thread) {
+    const Instruction &i = at(n), &from = at(i.src[0]);
+    std::vector<int64_t>& r = threads_[thread].registers;
+    std::vector<char> bytes(from.lanes * ByteWidth(from.dtype));
+    for (int lane = 0; lane < from.lanes; ++lane) {
+      char* const to = bytes.data() + lane * ByteWidth(from.dtype);
+      const int64_t value = r[place_[i.src[0]] + lane];
+      IsFloat(from.dtype) ? StoreFloat(from.dtype, AsFloat(value), to)
+                          : StoreInt(from.dtype, value, to);
+    }
+    for (int lane = 0; lane < i.lanes; ++lane) {
+      const char* const at_lane = bytes.data() + lane * ByteWidth(i.dtype);
+      r[place_[n] + lane] =
+          IsFloat(i.dtype) ? AsBits(LoadFloat(i.dtype, at_lane)) : LoadInt(i.dtype, at_lane);
+    }
+  }
+
   void Into(reference::LaneBlock& tile, DType dtype, const int64_t* values, int lanes) {
     tile.Resize(dtype, lanes);
     for (int lane = 0; lane < lanes; ++lane)
@@ -482,6 +557,10 @@ class Interpreter {
       case Code::kCast:
       case Code::kBitcast: {
         const DType from = at(i.src[0]).dtype;
+        if (at(i.src[0]).lanes != i.lanes) {
+          BitcastLanes(n, thread);
+          break;
+        }
         Into(a_, from, &r[place_[i.src[0]]], i.lanes);
         c_.Resize(i.dtype, i.lanes);
         if (i.code == Code::kCast) {
@@ -510,6 +589,14 @@ class Interpreter {
       case Code::kCopy: Begin(n, thread); break;
       case Code::kCommit: t.groups.push_back(std::exchange(t.begun, {})); break;
       case Code::kWait: Wait(i.imm[0], thread); break;
+      case Code::kDot: Dot(n, thread); break;
+      case Code::kTileZero:
+        if (char* const tile = TileOf(n, i.src[0], thread, false))
+          std::fill_n(tile, kTileSide * kTileSide * ByteWidth(at(i.src[0]).dtype), 0);
+        break;
+      case Code::kTileLoad:
+      case Code::kTileStore: MoveTile(n, thread); break;
+      case Code::kTileDot: MultiplyTiles(n, thread); break;
     }
   }
 

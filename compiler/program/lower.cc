@@ -33,6 +33,7 @@ Program Lowering::RunPlan() {
                          ? SIZE_MAX
                          : plan_->LevelOfGroup(group));
   // What comes before the number of the task depends on none: it is computed once a call.
+  OpenTiles();
   OpenCopies();
   GroupsAt(0);
   const ValueId task = b_.Special(Grid::kBlock, plan_->tasks());
@@ -131,18 +132,8 @@ void Lowering::Sequences(int range) {
   Leave();
 }
 
-namespace {
-
-absl::Status NoFormFor(std::string_view what) {
-  return absl::UnimplementedError(absl::StrCat("program: no form for ", std::string(what)));
-}
-
-}  // namespace
-
 absl::StatusOr<Program> LowerPlan(const LoopNest& kernel, const LoopPlan& plan) {
   if (kernel.empty) return Program{{}, static_cast<int>(kernel.slot_elements.size())};
-  for (const GroupPlan& group : plan.groups)
-    if (group.core) return NoFormFor("matrix units (TC)");
   return Lowering(kernel, &plan).RunPlan();
 }
 

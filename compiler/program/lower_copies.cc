@@ -14,6 +14,10 @@ void Lowering::OpenCopies() {
 }
 
 void Lowering::Allocate(Staged& staged) {
+  if (plan_->CoreOf(staged.value) != nullptr) {
+    staged.memory = b_.Alloc(Space::kPrivate, DType::kU32, staged.layout.elements / 2);
+    return;
+  }
   staged.memory = b_.Alloc(Space::kPrivate, staged.value->dtype, staged.layout.elements);
 }
 
@@ -26,6 +30,10 @@ void Lowering::StagesAt(size_t level) {
       for (const codegen::StageDim& dim : stages_[i].layout.dims)
         if (!dim.open && kernel_.ranges[dim.range].reduce == reduced) order.push_back(&dim);
     Allocate(stages_[i]);
+    if (plan_->CoreOf(stages_[i].value) != nullptr) {
+      PackOperand(stages_[i], order, 0);
+      continue;
+    }
     CopyStage(stages_[i], order, 0);
     staged_[stages_[i].value] = i;
   }
@@ -74,14 +82,20 @@ void Lowering::CopyStage(const Staged& staged, const std::vector<const codegen::
   });
 }
 
-// The element of the current point.
 ValueId Lowering::PlaceOf(const Staged& staged) {
+  ValueId place = BlockOf(staged);
+  for (const codegen::StageDim& dim : staged.layout.dims)
+    if (bound_[dim.range].tiled()) place = b_.Plus(place, b_.Times(local_[dim.range], dim.inside));
+  return place;
+}
+
+ValueId Lowering::BlockOf(const Staged& staged, int64_t per_element) {
   ValueId place = b_.Int(0);
   for (const codegen::StageDim& dim : staged.layout.dims) {
+    if (dim.open || dim.per_value == 0) continue;
     const Bound& bound = bound_[dim.range];
-    if (!dim.open && dim.per_value != 0)
-      place = b_.Plus(place, b_.Times(dim.blocked ? bound.in_block : bound.base, dim.per_value));
-    if (bound.tiled()) place = b_.Plus(place, b_.Times(local_[dim.range], dim.inside));
+    place = b_.Plus(place, b_.Times(dim.blocked ? bound.step_in_block : bound.step,
+                                    dim.per_value * dim.tile->step / per_element));
   }
   return place;
 }

@@ -62,16 +62,14 @@ void Lowering::TaskLoops(size_t level, const std::vector<ValueId>& steps) {
     block_[loop.range] = {};
     return;
   }
-  const auto blocks = [&](ValueId condition, ValueId base, const std::vector<Piece>& pieces) {
-    with(condition, base, [&] { BindTile(tile.range, base, base, pieces); });
+  const auto blocks = [&](ValueId condition, ValueId step, const std::vector<Piece>& pieces) {
+    with(condition, b_.Times(step, tile.step), [&] { BindTile(tile, step, step, pieces); });
   };
   const bool both = tile.trips > 0 && !tile.rest.empty();
   const ValueId trips = b_.Int(tile.trips);
-  if (tile.trips > 0)
-    blocks(both ? b_.Less(steps[level], trips) : -1, b_.Times(steps[level], tile.step), tile.main);
+  if (tile.trips > 0) blocks(both ? b_.Less(steps[level], trips) : -1, steps[level], tile.main);
   if (!tile.rest.empty())
-    blocks(both ? b_.Alu(Op::kCmpEq, DType::kBool, {steps[level], trips}) : -1,
-           b_.Int(tile.trips * tile.step), tile.rest);
+    blocks(both ? b_.Alu(Op::kCmpEq, DType::kBool, {steps[level], trips}) : -1, trips, tile.rest);
 }
 
 void Lowering::Outputs(size_t level) {
@@ -101,8 +99,8 @@ void Lowering::Outputs(size_t level) {
 void Lowering::OverTile(const Tile& tile, const std::function<void()>& inside) {
   if (const Block block = block_[tile.range]; block.number >= 0)
     return OverBlock(tile, block, inside);
-  const auto bound = [&](ValueId base, const std::vector<Piece>& pieces) {
-    BindTile(tile.range, base, base, pieces);
+  const auto bound = [&](ValueId step, const std::vector<Piece>& pieces) {
+    BindTile(tile, step, step, pieces);
     inside();
     Unbind(tile.range);
   };
@@ -115,7 +113,7 @@ void Lowering::OverTile(const Tile& tile, const std::function<void()>& inside) {
       const ValueId limit =
           end == nullptr ? -1 : b_.Divide(b_.Plus(Emit(end), b_.Int(tile.step - 1)), tile.step);
       const ValueId loop = b_.Loop(tile.trips, How::kPlain, 1, limit);
-      bound(b_.Times(loop, tile.step), tile.main);
+      bound(loop, tile.main);
       b_.End(loop);
     }
     Leave();
@@ -124,7 +122,7 @@ void Lowering::OverTile(const Tile& tile, const std::function<void()>& inside) {
   Enter();
   const ValueId whole = b_.Int(tile.trips * tile.step);
   const ValueId branch = end == nullptr ? -1 : b_.If(b_.Less(whole, Emit(end)));
-  bound(whole, tile.rest);
+  bound(b_.Int(tile.trips), tile.rest);
   if (branch >= 0) b_.EndIf(branch);
   Leave();
 }
@@ -133,8 +131,8 @@ void Lowering::OverTile(const Tile& tile, const std::function<void()>& inside) {
 // tile's rest.
 void Lowering::OverBlock(const Tile& tile, const Block& block,
                          const std::function<void()>& inside) {
-  const auto bound = [&](ValueId base, ValueId in_block, const std::vector<Piece>& pieces) {
-    BindTile(tile.range, base, in_block, pieces);
+  const auto bound = [&](ValueId step, ValueId in_block, const std::vector<Piece>& pieces) {
+    BindTile(tile, step, in_block, pieces);
     inside();
     Unbind(tile.range);
   };
@@ -145,11 +143,11 @@ void Lowering::OverBlock(const Tile& tile, const Block& block,
     Enter();
     const bool whole = (last + 1) * steps == tile.trips;
     if (whole && steps == 1) {
-      bound(b_.Times(before, tile.step), b_.Int(0), tile.main);
+      bound(before, b_.Int(0), tile.main);
     } else {
       const ValueId limit = whole ? -1 : b_.Plus(b_.Int(tile.trips), b_.Times(before, -1));
       const ValueId loop = b_.Loop(steps, How::kPlain, 1, limit);
-      bound(b_.Times(b_.Plus(before, loop), tile.step), b_.Times(loop, tile.step), tile.main);
+      bound(b_.Plus(before, loop), loop, tile.main);
       b_.End(loop);
     }
     Leave();
@@ -157,8 +155,7 @@ void Lowering::OverBlock(const Tile& tile, const Block& block,
   if (tile.rest.empty()) return;
   Enter();
   const ValueId branch = b_.If(b_.Alu(Op::kCmpEq, DType::kBool, {block.number, b_.Int(last)}));
-  const int64_t base = tile.trips * tile.step;
-  bound(b_.Int(base), b_.Int(base - last * block.size), tile.rest);
+  bound(b_.Int(tile.trips), b_.Int(tile.trips - last * steps), tile.rest);
   b_.EndIf(branch);
   Leave();
 }

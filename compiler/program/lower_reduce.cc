@@ -36,6 +36,10 @@ ValueId Lowering::Combine(Op op, ValueId a, ValueId b) {
 }
 
 void Lowering::Group(int index) {
+  if (plan_ != nullptr && plan_->groups[index].core) {
+    CoreGroup(index);
+    return;
+  }
   Reduction sums;
   sums.group = &kernel_.groups[index];
   const ReduceGroup& group = *sums.group;

@@ -6,6 +6,8 @@
 //   lower_values.cc   values at a point, and the stores
 //   lower_reduce.cc   reductions
 //   lower_copies.cc   copies of operands and panels
+//   lower_core.cc     sums of products by matrix units
+//   lower_pack.cc     copies of their operands
 //
 // The order of a reduction's terms is the plan's: loops as they are nested, lanes apart, and at the
 // end partial sums first to last, then lanes by halves.
@@ -56,8 +58,10 @@ class Lowering {
  private:
   // A range while its loop is open.
   struct Bound {
-    ValueId base = -1;      // -1: its loop is not open
-    ValueId in_block = -1;  // the same from the start of the longer block that is open
+    ValueId base = -1;  // -1: its loop is not open
+    // Of the tile's blocks: the number in the range, and from the start of the longer block that is
+    // open.
+    ValueId step = -1, step_in_block = -1;
     const std::vector<Piece>* pieces = nullptr;
 
     bool tiled() const {
@@ -104,7 +108,7 @@ class Lowering {
   }
 
   void BindPlain(int range, ValueId value) {
-    bound_[range] = {value, value, nullptr};
+    bound_[range] = {value, value, value, nullptr};
     value_[range] = value;
   }
   void Unbind(int range) {
@@ -144,8 +148,11 @@ class Lowering {
   // Recursion depth: the number of output loops.
   void Outputs(size_t level);
 
-  void BindTile(int range, ValueId base, ValueId in_block, const std::vector<Piece>& pieces) {
-    bound_[range] = {base, in_block, &pieces};
+  void BindTile(const Tile& tile, ValueId step, ValueId step_in_block,
+                const std::vector<Piece>& pieces) {
+    const int range = tile.range;
+    const ValueId base = b_.Times(step, tile.step);
+    bound_[range] = {base, step, step_in_block, &pieces};
     if (bound_[range].tiled()) {
       tiled_.push_back(range);
     } else {
@@ -266,7 +273,25 @@ class Lowering {
   // Recursion depth: the number of dimensions.
   void CopyStage(const Staged& staged, const std::vector<const codegen::StageDim*>& order,
                  size_t next);
+  // Returns the element of the current point; of a block's first one.
   ValueId PlaceOf(const Staged& staged);
+  ValueId BlockOf(const Staged& staged, int64_t per_element = 1);
+
+  // ---- sums of products of bf16 by matrix units, and the copies of their operands
+  struct CoreSums;
+  struct Square;
+  void OpenTiles();
+  void CoreGroup(int index);
+  // Recursion depth: the number of the group's loops.
+  void CoreLoops(const CoreSums& sums, size_t level);
+  void TileStep(const CoreSums& sums);
+  void VectorStep(const CoreSums& sums);
+  const Staged& StageOf(const UOp* load) const;
+  // Recursion depth: the number of dimensions.
+  void PackOperand(const Staged& staged, const std::vector<const codegen::StageDim*>& order,
+                   size_t next);
+  void PackSquare(const Staged& staged, const Square& square);
+  ValueId VectorAt(ValueId memory, ValueId index, int lanes);
 
   const LoopNest& kernel_;
   const LoopPlan* const plan_;  // null: plain loops in threads
@@ -290,6 +315,7 @@ class Lowering {
   std::vector<Staged> stages_;                      // as in the plan, then the panels
   std::vector<codegen::PanelPlace> panels_;         // as in the plan
   absl::flat_hash_map<const UOp*, size_t> staged_;  // what is copied, in the loops around
+  std::vector<ValueId> tiles_;                      // of a matrix unit
   absl::flat_hash_set<const UOp*> held_;            // conditions that branches around have checked
   absl::flat_hash_map<const UOp*, ValueId> memo_;
   std::vector<std::vector<const UOp*>> memo_scopes_;

@@ -16,10 +16,13 @@ std::string ArgumentsOf(const Instruction& i) {
       return absl::StrCat(i.imm[0] == static_cast<int64_t>(Grid::kBlock) ? " block" : " thread",
                           " of ", i.imm[1]);
     case Code::kBuffer: return absl::StrCat(" slot ", i.imm[0], "[", i.imm[1], "]");
-    case Code::kAlloc:
-      return absl::StrCat(
-          i.imm[0] == static_cast<int64_t>(Space::kShared) ? " shared[" : " private[", i.imm[1],
-          "]");
+    case Code::kAlloc: {
+      static constexpr std::string_view kSpaces[] = {"private", "shared", "tile"};
+      return absl::StrCat(" ", std::string(kSpaces[i.imm[0]]), "[", i.imm[1], "]");
+    }
+    case Code::kAlu: return i.imm[0] == 0 ? "" : " with product";
+    case Code::kTileLoad:
+    case Code::kTileStore: return absl::StrCat(" every ", i.imm[0]);
     case Code::kLoop: {
       std::string out = absl::StrCat(" ", i.imm[0]);
       if (i.imm[1] == static_cast<int64_t>(How::kUnroll)) out += " unroll";

@@ -41,8 +41,9 @@
 //   TILEZERO (tile)                    sets all its elements to 0
 //   TILELOAD, TILESTORE (tile, memory, index) imm: stride   its 16 rows from or to consecutive
 //                                      elements of a private memory, `stride` elements apart
-//   TILEDOT  (c, a, b)                 tiles: adds to c[i][j], of f32, the DOT of a[i][k] and
-//                                      b[k][j], of u32, for k = 0 ... 15
+//   TILEDOT  (c, a, b)                 tiles: adds to c[i][j], of f32, the products of a[i][k] and
+//                                      b[k][j], of u32, for k = 0 ... 15. How both are rounded
+//                                      is what the processor does: bf16_products.h
 #pragma once
 
 #include <array>
@@ -99,6 +100,8 @@ enum class How : int64_t { kPlain = 0, kUnroll = 1, kVector = 2 };
 
 inline constexpr int kLanesMax = 64;
 inline constexpr int kMmaThreads = 32;
+inline constexpr int64_t kTileSide = 16;
+inline constexpr int kTilesMax = 8;
 
 using ValueId = int32_t;
 

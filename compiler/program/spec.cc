@@ -54,11 +54,15 @@ class Checker {
   bool IsValue(ValueId v, DType dtype, int lanes) const {
     return at(v).dtype == dtype && at(v).lanes == lanes && HasValue(at(v).code);
   }
-  bool IsMemory(ValueId v) const {
-    return at(v).code == Code::kBuffer || at(v).code == Code::kAlloc;
+  bool IsAlloc(ValueId v, Space space) const {
+    return at(v).code == Code::kAlloc && at(v).imm[0] == static_cast<int64_t>(space);
   }
-  bool IsShared(ValueId v) const {
-    return at(v).code == Code::kAlloc && at(v).imm[0] == static_cast<int64_t>(Space::kShared);
+  bool IsMemory(ValueId v) const {
+    return at(v).code == Code::kBuffer || (at(v).code == Code::kAlloc && !IsAlloc(v, Space::kTile));
+  }
+  bool IsShared(ValueId v) const { return IsAlloc(v, Space::kShared); }
+  bool IsTile(ValueId v, DType dtype) const {
+    return IsAlloc(v, Space::kTile) && at(v).dtype == dtype;
   }
 
   std::string Count(const Instruction& i, size_t least, size_t most) const {
@@ -137,7 +141,12 @@ class Checker {
         if (i.imm[0] < 0 || i.imm[0] >= program_.buffer_count) return "slot out of range";
         return i.imm[1] < 0 ? "a negative length" : counted(0, 0);
       case Code::kAlloc:
-        if (i.imm[0] < 0 || i.imm[0] > 1) return "no such space";
+        if (i.imm[0] < 0 || i.imm[0] > 2) return "no such space";
+        if (i.imm[0] == static_cast<int64_t>(Space::kTile))
+          return i.imm[1] != kTileSide * kTileSide ||
+                         (i.dtype != DType::kF32 && i.dtype != DType::kU32)
+                     ? "is no tile of f32 or u32"
+                     : counted(0, 0);
         if (i.imm[1] < 1 || i.imm[1] > kPrivateElementsMax)
           return absl::StrCat(i.imm[1], " elements");
         return counted(0, 0);
@@ -156,10 +165,11 @@ class Checker {
       case Code::kCast:
       case Code::kBitcast:
         if (i.src.size() != 1) return counted(1, 1);
-        if (at(i.src[0]).lanes != i.lanes) return "changes the number of lanes";
-        if (i.code == Code::kBitcast && ByteWidth(i.dtype) != ByteWidth(at(i.src[0]).dtype))
-          return "changes the width";
-        return "";
+        if (i.code == Code::kCast)
+          return at(i.src[0]).lanes != i.lanes ? "changes the number of lanes" : "";
+        return ByteWidth(i.dtype) * i.lanes != ByteWidth(at(i.src[0]).dtype) * at(i.src[0]).lanes
+                   ? "changes the width"
+                   : "";
       case Code::kLanes:
         if (i.src.size() != 1 && i.src.size() != static_cast<size_t>(i.lanes))
           return absl::StrCat(i.src.size(), " sources for ", i.lanes, " lanes");
@@ -209,6 +219,29 @@ class Checker {
           return "operands of other types";
         if (threads_ % kMmaThreads != 0) return "in a block of no whole groups";
         return "";
+      case Code::kDot:
+        if (i.src.size() != 3) return counted(3, 3);
+        if (i.dtype != DType::kF32 || !IsValue(i.src[0], DType::kF32, i.lanes) ||
+            !IsValue(i.src[1], DType::kU32, i.lanes) || !IsValue(i.src[2], DType::kU32, i.lanes))
+          return "operands of other types";
+        return "";
+      case Code::kTileZero:
+        if (i.src.size() != 1) return counted(1, 1);
+        return IsAlloc(i.src[0], Space::kTile) ? "" : "of no tile";
+      case Code::kTileLoad:
+      case Code::kTileStore:
+        if (i.src.size() != 3) return counted(3, 3);
+        if (!IsAlloc(i.src[0], Space::kTile)) return "of no tile";
+        if (!IsAlloc(i.src[1], Space::kPrivate)) return "the memory is not private";
+        if (at(i.src[0]).dtype != at(i.src[1]).dtype) return "is of another type than the memory";
+        if (!IsValue(i.src[2], DType::kI64, 1)) return "the index is no i64";
+        return i.imm[0] < kTileSide ? "its rows overlap" : "";
+      case Code::kTileDot:
+        if (i.src.size() != 3) return counted(3, 3);
+        if (!IsTile(i.src[0], DType::kF32) || !IsTile(i.src[1], DType::kU32) ||
+            !IsTile(i.src[2], DType::kU32))
+          return "operands of other types";
+        return "";
     }
     return "no such instruction";
   }
@@ -228,8 +261,11 @@ class Checker {
       open_.pop_back();
       return "";
     }
-    if (i.code == Code::kAlloc && IsSharedAlloc(i) && !open_.empty())
-      return "memory of a block in a scope";
+    if (i.code == Code::kAlloc && i.imm[0] != static_cast<int64_t>(Space::kPrivate) &&
+        !open_.empty())
+      return IsShared(n) ? "memory of a block in a scope" : "a tile in a scope";
+    if (IsAlloc(n, Space::kTile) && ++tiles_ > kTilesMax)
+      return absl::StrCat("over ", kTilesMax, " tiles");
     if (i.code == Code::kBarrier || i.code == Code::kMma)
       for (const Scope& scope : open_)
         if (scope.varies)
@@ -243,13 +279,11 @@ class Checker {
     }
     return "";
   }
-  static bool IsSharedAlloc(const Instruction& i) {
-    return i.imm[0] == static_cast<int64_t>(Space::kShared);
-  }
 
   const Program& program_;
   Phase phase_;
   int64_t threads_;
+  int tiles_ = 0;
   std::vector<bool> visible_, varies_;
   std::vector<Scope> open_;
 };

@@ -130,6 +130,12 @@ class Checker {
         case Code::kCopy:
           if (never == 0 && !(CopyEnds(i, 0) && CopyEnds(i, 2))) found.push_back(n);
           break;
+        case Code::kTileLoad:
+        case Code::kTileStore: {
+          const int64_t last = (program::kTileSide - 1) * (i.imm[0] + 1);
+          if (never == 0 && !InRangeFrom(i.src[1], i.src[2], 0, -1, 0, last)) found.push_back(n);
+          break;
+        }
         default: break;
       }
     }

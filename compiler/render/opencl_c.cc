@@ -137,6 +137,7 @@ class Printer {
       const Instruction& i = at(static_cast<ValueId>(n));
       if (i.lanes > 1) return NoFormFor(StrCat("vectors of ", i.lanes, " ", NameOf(i.dtype)));
       if (i.code == Code::kMma) return NoFormFor(StrCat("matrix units of ", NameOf(i.dtype)));
+      if (i.code >= Code::kDot) return NoFormFor(std::string(Name(i.code)));
       if (IsTranscendental(i.op) && i.code == Code::kAlu && i.dtype != DType::kF64)
         return NoFormFor(StrCat(NameOf(i.op), " of ", NameOf(i.dtype)));
       doubles = doubles || i.dtype == DType::kF64;
@@ -264,7 +265,12 @@ class Printer {
         break;
       case Code::kCommit:
       case Code::kWait:
-      case Code::kMma: break;
+      case Code::kMma:
+      case Code::kDot:
+      case Code::kTileZero:
+      case Code::kTileLoad:
+      case Code::kTileStore:
+      case Code::kTileDot: break;  // refused before
     }
   }
 

@@ -1,0 +1,148 @@
+// Copies the operands of a matrix unit into the order that
+// compiler/optimize/operands/matrix_unit.h defines, as pairs of bf16 in u32.
+//
+// It is made in squares of 16 pairs of steps by 16 rows or columns, in vectors of 16 pairs, along
+// whichever of the two is consecutive in memory; where that is not the order that is wanted, the
+// square is transposed: lanes of two vectors make a new one, in four rounds.
+#include <algorithm>
+#include <array>
+
+#include "base/check.h"
+#include "compiler/kernel/affine.h"
+#include "compiler/program/lowering.h"
+
+namespace outboard::program {
+
+using codegen::kCoreColumns;
+using codegen::kCoreSteps;
+using codegen::StageDim;
+using codegen::TensorCore;
+
+namespace {
+
+constexpr int kPairs = kCoreSteps / 2;
+static_assert(kPairs == kCoreColumns);  // squares
+using Vectors = std::array<ValueId, kPairs>;
+
+// Halves change places along the diagonal, then quarters inside of each, and so on.
+void Transpose(ProgramBuilder& b, Vectors& square) {
+  const auto lane = [&](ValueId vector, int number) {
+    return b.Add(
+        {.code = Code::kLane, .dtype = DType::kU32, .src = {vector}, .imm = {number, 0, 0}});
+  };
+  for (int distance = kPairs / 2; distance > 0; distance /= 2)
+    for (int i = 0; i < kPairs; ++i) {
+      if (i & distance) continue;
+      const ValueId upper = square[i], lower = square[i + distance];
+      Instruction low{.code = Code::kLanes, .dtype = DType::kU32, .lanes = kPairs}, high = low;
+      for (int k = 0; k < kPairs; ++k) {
+        const bool second = k & distance;
+        low.src.push_back(second ? lane(lower, k - distance) : lane(upper, k));
+        high.src.push_back(second ? lane(lower, k) : lane(upper, k + distance));
+      }
+      square[i] = b.Add(std::move(low));
+      square[i + distance] = b.Add(std::move(high));
+    }
+}
+
+}  // namespace
+
+// 16 rows or columns, or so many as there are, by the 32 steps of a block, or so many.
+struct Lowering::Square {
+  int across = -1, inner = -1;  // ranges
+  int64_t first = 0;            // of the rows or columns, from the tile's base
+  int64_t lines = 0, steps = 0;
+  bool along = false;  // steps are consecutive in memory
+};
+
+void Lowering::PackOperand(const Staged& staged, const std::vector<const StageDim*>& order,
+                           size_t next) {
+  if (next < order.size()) {
+    OverTile(*order[next]->tile, [&] { PackOperand(staged, order, next + 1); });
+    return;
+  }
+  const UOp* const load = staged.value;
+  const TensorCore& core = *plan_->CoreOf(load);
+  // How many values of a range the block holds that is bound: that of its rest may be shorter.
+  const auto count = [&](int range) -> int64_t {
+    const Tile* tile = nullptr;
+    for (const StageDim& dim : staged.layout.dims)
+      if (dim.range == range) tile = dim.tile;
+    return bound_[range].pieces == &tile->rest ? tile->extent % tile->step : tile->step;
+  };
+  codegen::AffineForms forms;
+  Square square{.across = load == core.rows ? core.row_range : core.column_range,
+                .inner = core.inner_range};
+  square.along =
+      forms.Of(load->src[0]->src[1]).CoefficientOf(kernel_.ranges[core.inner_range].node) == 1;
+  const int64_t width = count(square.across);
+  square.steps = count(square.inner);
+  for (; square.first < width; square.first += kCoreColumns) {
+    square.lines = std::min<int64_t>(kCoreColumns, width - square.first);
+    Enter();
+    PackSquare(staged, square);
+    Leave();
+  }
+}
+
+void Lowering::PackSquare(const Staged& staged, const Square& square) {
+  const UOp* const load = staged.value;
+  const TensorCore& core = *plan_->CoreOf(load);
+  const bool rows = load == core.rows;
+  // What is loaded, in vectors of 32 steps or 16 lines. Those that are not there are zeros.
+  const int64_t vectors = square.along ? square.lines : square.steps;
+  const int lanes = square.along ? kCoreSteps : kCoreColumns;
+  const ValueId loaded =
+      b_.Alloc(Space::kPrivate, square.along ? DType::kBF16 : DType::kU32, vectors * lanes);
+  const ValueId step_before = value_[square.inner], line_before = value_[square.across];
+  Enter();
+  const ValueId vector = b_.Loop(vectors, How::kUnroll);
+  lanes_ = {square.along ? square.inner : square.across, b_.Loop(lanes, How::kVector, lanes), lanes,
+            static_cast<int>(square.along ? square.steps : square.lines)};
+  const ValueId step = square.along ? lanes_.lane : vector;
+  const ValueId line = b_.Plus(b_.Int(square.first), square.along ? vector : lanes_.lane);
+  value_[square.inner] = b_.Plus(bound_[square.inner].base, step);
+  value_[square.across] = b_.Plus(bound_[square.across].base, line);
+  ValueId value = Emit(load);
+  if (!square.along)
+    value = b_.Add(
+        {.code = Code::kBitcast, .dtype = DType::kU32, .src = {b_.Cast(value, DType::kF32)}});
+  b_.Store(loaded, b_.Plus(b_.Times(vector, lanes), lanes_.lane), value);
+  b_.End(lanes_.lane);
+  b_.End(vector);
+  lanes_ = {};
+  value_[square.inner] = step_before;
+  value_[square.across] = line_before;
+  Leave();
+
+  const auto at = [&](int64_t number) { return VectorAt(loaded, b_.Int(number * lanes), lanes); };
+  Vectors pairs;
+  pairs.fill(b_.Splat(b_.Const(DType::kU32, 0), kPairs));
+  if (square.along) {
+    for (int64_t i = 0; i < square.lines; ++i)
+      pairs[i] =
+          b_.Add({.code = Code::kBitcast, .dtype = DType::kU32, .lanes = kPairs, .src = {at(i)}});
+  } else {
+    const ValueId half = b_.Splat(b_.Const(DType::kU32, 16), kPairs);
+    for (int64_t i = 0; i < square.steps; i += 2) {  // an f32 that was a bf16 has it on top
+      ValueId pair = b_.Alu(Op::kShr, DType::kU32, {at(i), half});
+      if (i + 1 < square.steps) pair = b_.Alu(Op::kOr, DType::kU32, {pair, at(i + 1)});
+      pairs[i / 2] = pair;
+    }
+  }
+  if (square.along != rows) Transpose(b_, pairs);
+  // What the square's lines are now: rows, or pairs of steps. Tiles read whole squares of rows;
+  // of vectors, rows that there are not have no place.
+  const auto line_of = [&](int range) {
+    return std::find_if(staged.layout.dims.begin(), staged.layout.dims.end(),
+                        [&](const StageDim& dim) { return dim.range == range; });
+  };
+  const int64_t across = line_of(square.across)->inside / 2;
+  const int64_t stride = rows ? across : line_of(square.inner)->inside;
+  const bool fewer = rows && core.by == codegen::Bf16Products::kVectors;
+  const ValueId first = b_.Plus(BlockOf(staged, 2), b_.Int(square.first * across));
+  for (int64_t i = 0; i < (fewer ? square.lines : kPairs); ++i)
+    b_.Store(staged.memory, b_.Plus(first, b_.Int(i * stride)), pairs[i]);
+}
+
+}  // namespace outboard::program
