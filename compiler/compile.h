@@ -16,8 +16,8 @@
 #include "compiler/compiled_kernel.h"
 #include "compiler/ir/uop.h"
 #include "compiler/optimize/opt.h"
-#include "compiler/target.h"
 #include "compiler/render/opencl_c.h"
+#include "compiler/target.h"
 
 namespace outboard {
 
@@ -31,6 +31,10 @@ struct CompileOptions {
   // (CompiledKernel::Form::kOpenClC), generated through program/. `cpu` and `features` are ignored,
   // and Opts are not supported yet.
   std::optional<render::OpenClDevice> opencl = std::nullopt;
+  // Which code generator makes x86-64 code while there are two; nullopt: as the environment variable
+  // OUTBOARD_X86 says ("programs" or "plan"), else kPlan.
+  enum class X86Path { kPlan, kPrograms };
+  std::optional<X86Path> x86 = std::nullopt;
   // The Opts to apply; nullopt: those that the heuristic chooses.
   std::optional<std::vector<codegen::Opt>> opts = std::nullopt;
 };

@@ -55,9 +55,13 @@ absl::StatusOr<Program> LowerThreads(const codegen::LoopNest& kernel, const Thre
 Program Unroll(const Program& program);
 // Turns loops marked kVector into vector instructions.
 Program Vectorize(const Program& program);
+// Rebuilds the index of each access as a sum of the terms of one scope after the other, outermost
+// first, and a constant (passes/addresses.cc).
+Program AddressForm(const Program& program);
 // Adds a mask to each load that is not proved to be in range (compiler/proof).
 absl::StatusOr<Program> GuardLoads(const Program& program);
-// Moves loop-invariant instructions out of loops.
+// Moves loop-invariant instructions out of loops, and before the SPECIAL of blocks what is the same
+// for all of them.
 Program Hoist(const Program& program);
 // Removes instructions whose value is not used.
 Program DropUnused(const Program& program);

@@ -1,6 +1,6 @@
 #include "compiler/proof/program_range.h"
 
-#include <limits>
+#include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -19,17 +19,27 @@ constexpr Budget kStepsMax = 20'000;  // as for a kernel's access
 
 bool IsWhole(DType dtype) { return IsInt(dtype) || IsBool(dtype); }
 
-// The program's integers and bools as an expression for each lane; what is anything else, is an
-// integer of which nothing but its type is known.
+// The program's integers and bools as expressions: of a scalar, of each lane of a vector, and of any
+// lane of it, by a counter of lanes. What is anything else, is an integer of which nothing but its
+// type is known.
 class Expressions {
  public:
-  explicit Expressions(const Program& program) : program_(program), lanes_(program.code.size()) {}
+  explicit Expressions(const Program& program)
+      : program_(program), lanes_(program.code.size()), any_(program.code.size(), nullptr) {}
 
-  const UOp* Of(ValueId value, int lane) const {
+  const UOp* Of(ValueId value, int lane) {
+    if (lanes_[value].empty()) Build(value);
     const std::vector<const UOp*>& lanes = lanes_[value];
     return lanes[lanes.size() == 1 ? 0 : lane];
   }
-  bool Has(ValueId value) const { return !lanes_[value].empty(); }
+  // Null where lanes differ in a way that has no expression.
+  const UOp* OfAnyLane(ValueId value) const { return any_[value]; }
+  const UOp* LaneCounter(int lanes) {
+    return Counter(static_cast<ValueId>(program_.code.size()) + lanes, lanes);
+  }
+  const UOp* Sum(const UOp* a, const UOp* b) {
+    return graph_.MakeChecked(Op::kAdd, DType::kVoid, {a, b});
+  }
   // What holds inside of a loop that has a limit.
   const UOp* BelowLimit(ValueId loop) {
     return graph_.MakeChecked(Op::kCmpLt, DType::kVoid,
@@ -38,11 +48,37 @@ class Expressions {
 
   void Add(ValueId n) {
     const Instruction& i = program_.code[n];
-    if (!program::HasValue(i.code) || i.lanes == 0 || !IsWhole(i.dtype)) return;
-    for (int lane = 0; lane < i.lanes; ++lane) lanes_[n].push_back(Make(n, i, lane));
+    if (!IsExpression(n)) return;
+    if (i.lanes == 1) {
+      lanes_[n] = {Make(n, i, 0)};
+      any_[n] = lanes_[n][0];
+    } else {
+      any_[n] = MakeAnyLane(n, i);
+    }
   }
 
  private:
+  bool IsExpression(ValueId n) const {
+    const Instruction& i = program_.code[n];
+    return program::HasValue(i.code) && i.lanes > 0 && IsWhole(i.dtype);
+  }
+
+  // The lanes of a vector, after those of its sources.
+  void Build(ValueId root) {
+    std::vector<ValueId> stack = {root};
+    while (!stack.empty()) {
+      const ValueId n = stack.back();
+      const size_t before = stack.size();
+      for (const ValueId s : program_.code[n].src)
+        if (IsExpression(s) && lanes_[s].empty()) stack.push_back(s);
+      if (stack.size() > before) continue;
+      stack.pop_back();
+      if (!lanes_[n].empty()) continue;
+      const Instruction& i = program_.code[n];
+      for (int lane = 0; lane < i.lanes; ++lane) lanes_[n].push_back(Make(n, i, lane));
+    }
+  }
+
   // A load of a place of its own.
   const UOp* Unknown(DType dtype) {
     const UOp* const memory =
@@ -67,31 +103,82 @@ class Expressions {
       case Code::kLanes: return Of(i.src[i.src.size() == 1 ? 0 : lane], 0);
       case Code::kLane: return Of(i.src[0], static_cast<int>(i.imm[0]));
       case Code::kCast:
-        if (Has(i.src[0])) return outboard::Cast(graph_, Of(i.src[0], lane), i.dtype);
+        if (IsExpression(i.src[0])) return outboard::Cast(graph_, Of(i.src[0], lane), i.dtype);
         break;
       case Code::kAlu: {
         std::vector<const UOp*> sources;
         for (const ValueId s : i.src) {
-          if (!Has(s)) return Unknown(i.dtype);
+          if (!IsExpression(s)) return Unknown(i.dtype);
           sources.push_back(Of(s, lane));
         }
-        // A mask of lanes is joined with a gate: of the lanes that it leaves out nothing is asked.
-        if (i.op == Op::kAnd && IsBool(i.dtype))
-          for (const int side : {0, 1})
-            if (sources[side]->is_const())
-              return sources[sources[side]->int_value() != 0 ? 1 - side : side];
-        return graph_.MakeChecked(i.op, DType::kVoid, sources);
+        return Arithmetic(i, sources);
       }
       default: break;
     }
     return Unknown(i.dtype);
   }
 
+  const UOp* Arithmetic(const Instruction& i, const std::vector<const UOp*>& sources) {
+    // A mask of lanes is joined with a gate: of the lanes that it leaves out nothing is asked.
+    if (i.op == Op::kAnd && IsBool(i.dtype))
+      for (const int side : {0, 1})
+        if (sources[side]->is_const())
+          return sources[sources[side]->int_value() != 0 ? 1 - side : side];
+    return graph_.MakeChecked(i.op, DType::kVoid, sources);
+  }
+
+  const UOp* MakeAnyLane(ValueId n, const Instruction& i) {
+    switch (i.code) {
+      case Code::kLanes: return i.src.size() == 1 ? any_[i.src[0]] : Progression(i);
+      case Code::kCast:
+        if (!IsExpression(i.src[0])) break;
+        return any_[i.src[0]] == nullptr ? nullptr
+                                         : outboard::Cast(graph_, any_[i.src[0]], i.dtype);
+      case Code::kAlu: {
+        std::vector<const UOp*> sources;
+        for (const ValueId s : i.src) {
+          if (!IsExpression(s)) return Unknown(i.dtype);
+          if (any_[s] == nullptr) return nullptr;
+          sources.push_back(any_[s]);
+        }
+        return Arithmetic(i, sources);
+      }
+      default: break;
+    }
+    return Unknown(i.dtype);
+  }
+
+  // Constants as first + step * lane; those of bool as lane < count.
+  const UOp* Progression(const Instruction& i) {
+    std::vector<int64_t> numbers;
+    for (const ValueId s : i.src) {
+      if (program_.code[s].code != Code::kConst) return nullptr;
+      numbers.push_back(program_.code[s].imm[0]);
+    }
+    if (IsBool(i.dtype)) {
+      const auto count = std::find(numbers.begin(), numbers.end(), 0) - numbers.begin();
+      if (std::find(numbers.begin() + count, numbers.end(), 1) != numbers.end()) return nullptr;
+      return graph_.MakeChecked(Op::kCmpLt, DType::kVoid,
+                                {LaneCounter(i.lanes), ConstIndex(graph_, count)});
+    }
+    if (i.dtype != DType::kI64) return nullptr;
+    constexpr int64_t kMost = int64_t{1} << 48;  // no sum below wraps
+    for (const int64_t number : numbers)
+      if (number > kMost || number < -kMost) return nullptr;
+    const int64_t step = numbers[1] - numbers[0];
+    for (size_t lane = 2; lane < numbers.size(); ++lane)
+      if (numbers[lane] - numbers[lane - 1] != step) return nullptr;
+    return Sum(graph_.MakeChecked(Op::kMul, DType::kVoid,
+                                  {LaneCounter(i.lanes), ConstIndex(graph_, step)}),
+               ConstIndex(graph_, numbers[0]));
+  }
+
   static constexpr int64_t kPlaces = int64_t{1} << 32;
 
   const Program& program_;
   Graph graph_;
-  std::vector<std::vector<const UOp*>> lanes_;  // by value; empty: no integer
+  std::vector<std::vector<const UOp*>> lanes_;  // by value; empty: not needed yet
+  std::vector<const UOp*> any_;
   int64_t unknown_ = 0;
 };
 
@@ -150,6 +237,14 @@ class Checker {
   bool IsInRange(ValueId memory, ValueId index, ValueId mask, int lanes) {
     const bool consecutive = program_.code[index].lanes == 1;
     if (consecutive && mask < 0) return InRangeFrom(memory, index, 0, mask, 0, lanes - 1);
+    if (lanes > 1) {  // all lanes at once, which mostly succeeds
+      const UOp* place = expressions_.OfAnyLane(index);
+      const UOp* const condition = mask < 0 ? nullptr : expressions_.OfAnyLane(mask);
+      if (consecutive) place = expressions_.Sum(place, expressions_.LaneCounter(lanes));
+      if (place != nullptr && (mask < 0 || condition != nullptr) &&
+          InRangeWhere(memory, place, condition, 0, 0))
+        return true;
+    }
     for (int lane = 0; lane < lanes; ++lane) {
       const int64_t offset = consecutive ? lane : 0;
       if (!InRangeFrom(memory, index, lane, mask, offset, offset)) return false;
@@ -157,10 +252,16 @@ class Checker {
     return true;
   }
 
-  // Whether index + first and index + last are both in range, where the mask's lane is true.
   bool InRangeFrom(ValueId memory, ValueId index, int lane, ValueId mask, int64_t first,
                    int64_t last) {
-    const UOp* const place = expressions_.Of(index, lane);
+    return InRangeWhere(memory, expressions_.Of(index, lane),
+                        mask < 0 ? nullptr : expressions_.Of(mask, lane), first, last);
+  }
+
+  // Whether place + first and place + last are both in range, where the condition, unless it is
+  // null, is true.
+  bool InRangeWhere(ValueId memory, const UOp* place, const UOp* condition, int64_t first,
+                    int64_t last) {
     Budget budget = kStepsMax;
     Prover prover(&budget);
     const LinearForm in_general = prover.FormOf(place);
@@ -170,8 +271,7 @@ class Checker {
       if (opener.code == Code::kLoop && !opener.src.empty())
         prover.Assume(expressions_.BelowLimit(scope), true);
     }
-    if (mask >= 0) {
-      const UOp* const condition = expressions_.Of(mask, lane);
+    if (condition != nullptr) {
       if (condition->is_const() && condition->int_value() == 0) return true;
       prover.Assume(condition, true);
     }

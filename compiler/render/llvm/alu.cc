@@ -45,24 +45,10 @@ Type* MemoryType(llvm::LLVMContext& c, DType dtype) {
   return Type::getIntNTy(c, 8 * ByteWidth(dtype));
 }
 
-absl::Status AluEmitter::Supports(const UOp* node) {
-  switch (node->op) {
-    case Op::kSink:
-    case Op::kStore:
-    case Op::kLoad:
-    case Op::kIndex:
-    case Op::kGlobal:
-    case Op::kRange:
-    case Op::kVar:
-    case Op::kReduceLoop:
-    case Op::kConst:
-    case Op::kCast:
-    case Op::kBitcast: return absl::OkStatus();
-    default: break;
-  }
-  if (IsAlu(node->op)) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat("x86-64 code for ", std::string(Name(node->op)),
-                                               " of ", std::string(Name(node->dtype))));
+absl::Status AluEmitter::Supports(Op op, DType dtype) {
+  if (IsAlu(op)) return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrCat("x86-64 code for ", std::string(Name(op)), " of ", std::string(Name(dtype))));
 }
 
 Type* AluEmitter::LikeType(Value* like, Type* scalar) { return WithLanes(scalar, like->getType()); }
@@ -71,10 +57,10 @@ Value* AluEmitter::Splat(Value* like, uint64_t value) {
   return llvm::ConstantInt::get(like->getType(), value);
 }
 
-Value* AluEmitter::Const(DType dtype, const UOp* constant) {
+Value* AluEmitter::Const(DType dtype, int64_t bits) {
   Type* const type = RegisterType(b_.getContext(), dtype);
-  if (IsFloat(dtype)) return llvm::ConstantFP::get(type, constant->float_value());
-  return llvm::ConstantInt::get(type, static_cast<uint64_t>(constant->int_value()));
+  if (IsFloat(dtype)) return llvm::ConstantFP::get(type, std::bit_cast<double>(bits));
+  return llvm::ConstantInt::get(type, static_cast<uint64_t>(bits));
 }
 
 Value* AluEmitter::Max(Value* a, Value* b, DType type) {
@@ -98,16 +84,14 @@ Value* AluEmitter::Max(Value* a, Value* b, DType type) {
   return b_.CreateSelect(b_.CreateFCmpUGT(a, b), a, b);
 }
 
-Value* AluEmitter::Divide(const UOp* node, Value* a, Value* b, DType type) {
-  const bool divide = node->op == Op::kIDiv, is_signed = IsSigned(type);
-  const UOp &x = *node->src[0], &y = *node->src[1];
-  const bool bounded = node->dtype != DType::kU64;
+Value* AluEmitter::Divide(Op op, Value* a, Value* b, DType type, const QuotientFacts& known) {
+  const bool divide = op == Op::kIDiv, is_signed = IsSigned(type);
   Value* const zero = Splat(a, 0);
   const auto plain = [&](Value* den, bool with_sign) {
     if (divide) return with_sign ? b_.CreateSDiv(a, den) : b_.CreateUDiv(a, den);
     return with_sign ? b_.CreateSRem(a, den) : b_.CreateURem(a, den);
   };
-  if (bounded && y.vmin > 0) return plain(b, is_signed && x.vmin < 0);
+  if (known.divisor_positive) return plain(b, is_signed && !known.dividend_not_negative);
   Value* const one = Splat(a, 1);
   Value* const by_zero = b_.CreateICmpEQ(b, zero);
   Value* trap = by_zero;
@@ -158,12 +142,13 @@ Value* AluEmitter::Threefry(Value* counter, Value* key) {
   return b_.CreateOr(b_.CreateShl(wide1, Splat(wide1, 32)), b_.CreateZExt(x0, counter->getType()));
 }
 
-Value* AluEmitter::Alu(const UOp* node, std::span<Value* const> args, DType type) {
+Value* AluEmitter::Alu(Op op, DType type, std::span<Value* const> args,
+                       const QuotientFacts& known) {
   Value* const a = args[0];
   Value* const b = args.size() > 1 ? args[1] : nullptr;
   const bool is_float = IsFloat(type), is_signed = IsSigned(type);
-  const auto rounded = [&](Value* v) { return Round(v, node->dtype); };
-  switch (node->op) {
+  const auto rounded = [&](Value* v) { return Round(v, type); };
+  switch (op) {
     case Op::kNeg: return is_float ? b_.CreateFNeg(a) : b_.CreateSub(Splat(a, 0), a);
     // Of f64 only: other types are arithmetic by now (compiler/kernel/decompose_math.h).
     case Op::kExp: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::exp, a);
@@ -179,7 +164,7 @@ Value* AluEmitter::Alu(const UOp* node, std::span<Value* const> args, DType type
     case Op::kMul: return is_float ? rounded(b_.CreateFMul(a, b)) : b_.CreateMul(a, b);
     case Op::kFDiv: return rounded(b_.CreateFDiv(a, b));
     case Op::kIDiv:
-    case Op::kMod: return Divide(node, a, b, type);
+    case Op::kMod: return Divide(op, a, b, type, known);
     case Op::kMax: return Max(a, b, type);
     case Op::kCmpLt:
       if (is_float) return b_.CreateFCmpOLT(a, b);
@@ -190,7 +175,7 @@ Value* AluEmitter::Alu(const UOp* node, std::span<Value* const> args, DType type
     case Op::kOr: return b_.CreateOr(a, b);
     case Op::kXor: return b_.CreateXor(a, b);
     case Op::kShl:
-    case Op::kShr: return Shift(node->op, a, b, type);
+    case Op::kShr: return Shift(op, a, b, type);
     case Op::kThreefry: return Threefry(a, b);
     case Op::kWhere: return b_.CreateSelect(a, b, args[2]);
     case Op::kMulAcc:

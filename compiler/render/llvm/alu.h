@@ -14,25 +14,34 @@
 
 #include <span>
 
-#include "absl/status/statusor.h"
-#include "compiler/ir/uop.h"
+#include "absl/status/status.h"
+#include "compiler/ir/dtype.h"
+#include "compiler/ir/op.h"
 
 namespace outboard::render {
 
 llvm::Type* RegisterType(llvm::LLVMContext& context, DType dtype);
 llvm::Type* MemoryType(llvm::LLVMContext& context, DType dtype);
 
+// What is known of the operands of IDIV and MOD; where nothing is, cases that the machine's division
+// traps on are left out by selects.
+struct QuotientFacts {
+  bool divisor_positive = false;
+  bool dividend_not_negative = false;
+};
+
 class AluEmitter {
  public:
   explicit AluEmitter(llvm::IRBuilder<>& builder) : b_(builder) {}
 
-  // Errors: UNIMPLEMENTED if `node` is an operation that this class cannot emit.
-  static absl::Status Supports(const UOp* node);
+  // Errors: UNIMPLEMENTED if `op` is arithmetic that this class cannot emit.
+  static absl::Status Supports(Op op, DType dtype);
 
-  llvm::Value* Const(DType dtype, const UOp* constant);
-  // `args` have equal lanes. `node` gives op, dtypes and bounds. `type` is the type of integer
-  // operands, which may be narrower than that of the node if the values are known to fit.
-  llvm::Value* Alu(const UOp* node, std::span<llvm::Value* const> args, DType type);
+  // `bits` as of Op::kConst.
+  llvm::Value* Const(DType dtype, int64_t bits);
+  // `args` have equal lanes. `type` is that of the operands, of the last one for WHERE.
+  llvm::Value* Alu(Op op, DType type, std::span<llvm::Value* const> args,
+                   const QuotientFacts& known = {});
   llvm::Value* Cast(llvm::Value* value, DType from, DType to);
   llvm::Value* Bitcast(llvm::Value* value, DType from, DType to);
   llvm::Value* FromMemory(llvm::Value* value, DType dtype);
@@ -46,7 +55,8 @@ class AluEmitter {
  private:
   llvm::Value* Splat(llvm::Value* like, uint64_t value);
   llvm::Type* LikeType(llvm::Value* like, llvm::Type* scalar);
-  llvm::Value* Divide(const UOp* node, llvm::Value* a, llvm::Value* b, DType type);
+  llvm::Value* Divide(Op op, llvm::Value* a, llvm::Value* b, DType type,
+                      const QuotientFacts& known);
   llvm::Value* Shift(Op op, llvm::Value* a, llvm::Value* b, DType type);
   llvm::Value* Max(llvm::Value* a, llvm::Value* b, DType type);
   llvm::Value* ExactSum(llvm::Value* a, llvm::Value* b);

@@ -16,8 +16,28 @@ using llvm::Type;
 using llvm::Value;
 
 namespace {
+
 constexpr int kZeroBytes = 512;  // 64 lanes of 8 bytes
+
+// Operations other than arithmetic that this class emits itself.
+bool IsValueOp(Op op) {
+  switch (op) {
+    case Op::kSink:
+    case Op::kStore:
+    case Op::kLoad:
+    case Op::kIndex:
+    case Op::kGlobal:
+    case Op::kRange:
+    case Op::kVar:
+    case Op::kReduceLoop:
+    case Op::kConst:
+    case Op::kCast:
+    case Op::kBitcast: return true;
+    default: return false;
+  }
 }
+
+}  // namespace
 
 KernelEmitter::KernelEmitter(const codegen::LoopNest& kernel, const codegen::LoopPlan& plan,
                              llvm::Module& module, llvm::Function* function)
@@ -352,7 +372,9 @@ std::vector<const UOp*> Conjuncts(const UOp* gate) {
 absl::Status EmitKernel(const codegen::LoopNest& kernel, const codegen::LoopPlan& plan,
                         const std::string& name, llvm::Module& module) {
   for (const UOp* node : kernel.nodes)
-    if (absl::Status status = AluEmitter::Supports(node); !status.ok()) return status;
+    if (!IsValueOp(node->op))
+      if (absl::Status status = AluEmitter::Supports(node->op, node->dtype); !status.ok())
+        return status;
   llvm::LLVMContext& context = module.getContext();
   Type *const ptr = llvm::PointerType::get(context, 0), *const i64 = Type::getInt64Ty(context);
   Type* const nothing = Type::getVoidTy(context);

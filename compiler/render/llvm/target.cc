@@ -10,8 +10,8 @@
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Transforms/InstCombine/InstCombine.h>
 #include <llvm/Transforms/Scalar/EarlyCSE.h>
+#include <llvm/Transforms/Scalar/SROA.h>
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
-#include <llvm/Transforms/Utils/Mem2Reg.h>
 
 #include <algorithm>
 #include <mutex>
@@ -94,7 +94,7 @@ absl::Status X86Target::Optimize(llvm::Module& module, bool no_opt) const {
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, components, modules);
   llvm::FunctionPassManager passes;
-  passes.addPass(llvm::PromotePass());
+  passes.addPass(llvm::SROAPass(llvm::SROAOptions::ModifyCFG));
   if (!no_opt) {
     passes.addPass(llvm::EarlyCSEPass());
     passes.addPass(llvm::InstCombinePass());

@@ -2,6 +2,7 @@
 #include <bit>
 
 #include "base/check.h"
+#include "compiler/ir/accessors.h"
 #include "compiler/render/llvm/emitter.h"
 
 namespace outboard::render {
@@ -93,7 +94,7 @@ Value* KernelEmitter::Compute(const UOp* node, Coords coords) {
   const int lanes = LanesOf(kernel_.DepsOf(node), coords);
   if (staged_.contains(node)) return LoadStaged(node, coords, lanes);
   switch (node->op) {
-    case Op::kConst: return alu_.Const(node->dtype, node);
+    case Op::kConst: return alu_.Const(node->dtype, ConstantBits(node));
     case Op::kRange: return RangeValue(node, coords, lanes);
     case Op::kVar: {
       const auto var = std::find(kernel_.vars.begin(), kernel_.vars.end(), node);
@@ -147,7 +148,12 @@ Value* KernelEmitter::ComputeAlu(const UOp* node, Coords coords, int lanes) {
     if (source->dtype == DType::kI64) value = AsType(value, type);
     args.push_back(Splat(value, lanes));
   }
-  Value* const result = alu_.Alu(node, args, type);
+  QuotientFacts known;
+  if (node->op == Op::kIDiv || node->op == Op::kMod) {
+    known.divisor_positive = node->dtype != DType::kU64 && node->src[1]->vmin > 0;
+    known.dividend_not_negative = node->src[0]->vmin >= 0;
+  }
+  Value* const result = alu_.Alu(node->op, type, args, known);
   return node->dtype == DType::kI64 ? AsType(result, LaneType(node, lanes)) : result;
 }
 

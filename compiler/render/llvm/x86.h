@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/kernel/loop_nest.h"
 #include "compiler/optimize/loop_plan.h"
+#include "compiler/program/program.h"
 #include "compiler/target.h"
 
 namespace outboard::render {
@@ -24,6 +25,10 @@ class X86Renderer {
   //         INTERNAL       LLVM refused what was written
   virtual absl::StatusOr<std::string> Render(const codegen::LoopNest& kernel,
                                              const codegen::LoopPlan& plan,
+                                             const std::string& symbol, bool no_opt,
+                                             std::string* ir) = 0;
+  // The same of a program, whose blocks are the tasks.
+  virtual absl::StatusOr<std::string> Render(const program::Program& program,
                                              const std::string& symbol, bool no_opt,
                                              std::string* ir) = 0;
 };

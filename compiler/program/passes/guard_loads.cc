@@ -1,0 +1,70 @@
+// A mask for each load that is not proved to be in range.
+#include "absl/container/flat_hash_set.h"
+#include "compiler/program/expand.h"
+#include "compiler/program/passes/copier.h"
+#include "compiler/proof/program_range.h"
+
+namespace outboard::program {
+namespace {
+
+class Guarder : Copier {
+ public:
+  using Copier::Copier;
+  using Copier::Take;
+
+  void Run(const absl::flat_hash_set<ValueId>& unproved) {
+    for (ValueId n = 0; n < static_cast<ValueId>(old_.code.size()); ++n) {
+      if (!unproved.contains(n)) {
+        Copy(n);
+        continue;
+      }
+      Instruction load = WithNewSources(n);
+      const int64_t elements = at(at(n).src[0]).imm[1];
+      const auto in_range = [&](ValueId index, int64_t offset) {
+        return b_.Alu(
+            Op::kAnd, DType::kBool,
+            {b_.Less(b_.Int(-1 - offset), index), b_.Less(index, b_.Int(elements - offset))});
+      };
+      const ValueId index = load.src[1];
+      ValueId guard = -1;
+      if (load.lanes == 1) {
+        guard = in_range(index, 0);
+      } else {
+        Instruction lanes{.code = Code::kLanes, .dtype = DType::kBool, .lanes = load.lanes};
+        for (int lane = 0; lane < load.lanes; ++lane)
+          lanes.src.push_back(b_.at(index).lanes == 1 ? in_range(index, lane)
+                                                      : in_range(b_.Add({.code = Code::kLane,
+                                                                         .dtype = DType::kI64,
+                                                                         .src = {index},
+                                                                         .imm = {lane, 0, 0}}),
+                                                                 0));
+        guard = b_.Add(std::move(lanes));
+      }
+      if (load.src.size() == 4) {
+        load.src[2] = b_.Alu(Op::kAnd, DType::kBool, {guard, load.src[2]});
+      } else {
+        load.src.push_back(guard);
+        load.src.push_back(b_.Splat(b_.Const(load.dtype, 0), load.lanes));
+      }
+      made_[n] = b_.Add(std::move(load));
+    }
+  }
+};
+
+}  // namespace
+
+absl::StatusOr<Program> GuardLoads(const Program& program) {
+  absl::flat_hash_set<ValueId> unproved;
+  for (const ValueId n : proof::UnprovedAccesses(program)) {
+    if (program.code[n].code != Code::kLoad) return proof::CheckInRange(program);
+    unproved.insert(n);
+  }
+  if (unproved.empty()) return program;
+  Guarder pass(program);
+  pass.Run(unproved);
+  return pass.Take();
+}
+
+// Scopes become lists, so that an instruction may be appended to an outer one, before the scope
+
+}  // namespace outboard::program

@@ -1,0 +1,20 @@
+// Bounds of the integers of a program, from constants, counters and VARs: enough to know where a
+// division needs no guard and no sign.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "compiler/program/program.h"
+
+namespace outboard::render {
+
+struct ValueBounds {
+  int64_t min = INT64_MIN;
+  int64_t max = INT64_MAX;
+};
+
+// By value: bounds of all its lanes. What is no integer, and every u64, has the widest ones.
+std::vector<ValueBounds> BoundsOf(const program::Program& program);
+
+}  // namespace outboard::render
