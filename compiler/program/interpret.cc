@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "compiler/program/bf16_products.h"
 #include "compiler/program/interpret_lanes.h"
 #include "compiler/program/interpret_plan.h"
 
@@ -440,12 +441,15 @@ class Interpreter {
         !ReadTile(MemoryOf(step.src[1], thread), step, thread, a) ||
         !ReadTile(MemoryOf(step.src[2], thread), step, thread, b))
       return false;
-    for (int row = 0; row < kTileSide; ++row)
-      for (int column = 0; column < kTileSide; ++column) {
-        int64_t& sum = c[row * kTileSide + column];
-        for (int k = 0; k < kTileSide; ++k)
-          sum = AsBits(DotOf(AsFloat(sum), a[row * kTileSide + k], b[k * kTileSide + column]));
-      }
+    std::array<float, kTileSide * kTileSide> sums;
+    std::array<uint32_t, kTileSide * kTileSide> left, right;
+    for (size_t e = 0; e < sums.size(); ++e) {
+      sums[e] = static_cast<float>(AsFloat(c[e]));
+      left[e] = static_cast<uint32_t>(a[e]);
+      right[e] = static_cast<uint32_t>(b[e]);
+    }
+    AddTileProducts(sums.data(), left.data(), right.data());
+    for (size_t e = 0; e < sums.size(); ++e) c[e] = AsBits(sums[e]);
     WriteTile(MemoryOf(step.src[0], thread), c);
     return true;
   }
@@ -474,8 +478,9 @@ class Interpreter {
       case Code::kLane: *out = r[s.src[0] + s.imm]; break;
       case Code::kDot:
         for (int lane = 0; lane < s.what.lanes; ++lane)
-          out[lane] =
-              AsBits(DotOf(AsFloat(r[s.src[0] + lane]), r[s.src[1] + lane], r[s.src[2] + lane]));
+          out[lane] = AsBits(AddPairProducts(static_cast<float>(AsFloat(r[s.src[0] + lane])),
+                                             static_cast<uint32_t>(r[s.src[1] + lane]),
+                                             static_cast<uint32_t>(r[s.src[2] + lane])));
         break;
       default: OB_CHECK(false && "no such instruction");
     }

@@ -267,15 +267,4 @@ void StoreLanes(DType dtype, const int64_t* in, int lanes, char* bytes) {
                    : StoreInt(dtype, in[lane], bytes + lane * width);
 }
 
-double DotOf(double c, int64_t a, int64_t b) {
-  // A bf16 is the upper half of an f32.
-  const auto low = [](int64_t pair) {
-    return static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(pair) << 16));
-  };
-  const auto high = [](int64_t pair) {
-    return static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(pair) & 0xffff0000u));
-  };
-  return static_cast<float>(c + low(a) * low(b) + high(a) * high(b));
-}
-
 }  // namespace outboard::program

@@ -36,7 +36,4 @@ void BitcastLanes(DType from, DType to, const int64_t* in, int lanes, int64_t* o
 void LoadLanes(DType dtype, const char* bytes, int lanes, int64_t* out);
 void StoreLanes(DType dtype, const int64_t* in, int lanes, char* bytes);
 
-// c + a.low * b.low + a.high * b.high, as DOT (program.h), rounded once.
-double DotOf(double c, int64_t a, int64_t b);
-
 }  // namespace outboard::program

@@ -10,8 +10,6 @@
 
 namespace outboard::program {
 
-inline constexpr int kTileSide = 16;  // rows, and elements of a row
-
 struct ProgramMemory {
   enum class Kind { kBuffer, kShared, kPrivate };
   Kind kind = Kind::kBuffer;
