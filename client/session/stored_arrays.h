@@ -4,14 +4,16 @@
 // name that holds a plain file, DATA_LOSS for a malformed list.
 #pragma once
 
-#include <grpcpp/channel.h>
-
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "client/session/request.h"
+
+namespace grpc {
+class Channel;
+}
 
 namespace outboard::transport {
 
