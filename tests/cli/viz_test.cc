@@ -1,6 +1,4 @@
 // `outboard viz` over plain HTTP: what it serves, to whom, and what it refuses.
-#include "cli/viz.h"
-
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -10,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "cli/commands.h"
 #include "tests/cli/recorded_programs.h"
 
 namespace outboard::cli {
