@@ -1,4 +1,4 @@
-#include "cli/accounts.h"
+#include "gateway/accounts/accounts.h"
 
 #include <grpcpp/client_context.h>
 
@@ -6,10 +6,10 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "cli/commands.h"
 #include "cli/common.h"
 #include "client/session/address.h"
 #include "client/session/link/grpc_link.h"
-#include "gateway/accounts/accounts.h"
 #include "gateway/base/clock.h"
 #include "gateway/ledger/ledger.h"
 #include "gateway/server/gateway.h"

@@ -1,5 +1,3 @@
-#include "cli/cache.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -12,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/check.h"
+#include "cli/commands.h"
 #include "cli/common.h"
 #include "worker/tuning/tuning_store.h"
 

@@ -5,14 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "cli/accounts.h"
 #include "cli/arguments.h"
-#include "cli/cache.h"
+#include "cli/commands.h"
 #include "cli/common.h"
-#include "cli/servers.h"
-#include "cli/store.h"
-#include "cli/trace.h"
-#include "cli/viz.h"
 #include "wire/limits.h"
 #include "worker/executor/executor_main.h"
 #include "worker/tuning/search_main.h"

@@ -1,5 +1,3 @@
-#include "cli/servers.h"
-
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/environment.h"
+#include "cli/commands.h"
 #include "client/session/address.h"
 #include "client/session/bulk.h"
 #include "client/session/link/grpc_link.h"

@@ -1,5 +1,3 @@
-#include "cli/store.h"
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -13,6 +11,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/progress_line.h"
 #include "client/files/store_client.h"

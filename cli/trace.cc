@@ -1,5 +1,3 @@
-#include "cli/trace.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -11,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cli/commands.h"
 
 namespace outboard::cli {
 namespace {

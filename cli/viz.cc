@@ -1,10 +1,9 @@
-#include "cli/viz.h"
-
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "cli/commands.h"
 #include "worker/compile/rewrite_log.h"
 
 namespace outboard::cli {

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "base/check.h"
+#include "proto/store.grpc.pb.h"
 #include "wire/status.h"
 
 namespace outboard::blobs {
@@ -14,20 +15,21 @@ namespace {
 constexpr std::chrono::seconds kAnswerWithin{30};
 constexpr std::chrono::seconds kStoredWithin{600};  // gigabytes may be on their way to the disk
 
-template <typename Stub, typename Request, typename Reply>
+using Stub = proto::Store::Stub;
+
+template <typename Request, typename Reply>
 absl::StatusOr<Reply> Call(
-    Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
+    const std::shared_ptr<grpc::Channel>& channel,
+    grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
     const std::string& key, const Request& request, std::chrono::seconds within = kAnswerWithin) {
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + within);
   if (!key.empty()) context.AddMetadata("authorization", "Bearer " + key);
   Reply reply;
-  const grpc::Status status = (stub.*method)(&context, request, &reply);
+  const grpc::Status status = (*proto::Store::NewStub(channel).*method)(&context, request, &reply);
   if (!status.ok()) return wire::FromGrpc(status);
   return reply;
 }
-
-using Stub = proto::Store::Stub;
 
 }  // namespace
 
@@ -37,7 +39,7 @@ absl::StatusOr<std::vector<proto::StoredName>> StoreClient::List(const std::stri
   request.set_prefix(prefix);
   for (;;) {
     OB_ASSIGN_OR_RETURN(const proto::StoreListReply reply,
-                        Call(*stub_, &Stub::List, key_, request));
+                        Call(channel_, &Stub::List, key_, request));
     names.insert(names.end(), reply.names().begin(), reply.names().end());
     if (!reply.more() || reply.names().empty()) return names;
     request.set_after(names.back().name());
@@ -47,7 +49,7 @@ absl::StatusOr<std::vector<proto::StoredName>> StoreClient::List(const std::stri
 absl::StatusOr<proto::StoreGetReply> StoreClient::Get(const std::string& name) const {
   proto::StoreGetRequest request;
   request.set_name(name);
-  return Call(*stub_, &Stub::Get, key_, request);
+  return Call(channel_, &Stub::Get, key_, request);
 }
 
 absl::StatusOr<proto::StoredName> StoreClient::Set(const std::string& name,
@@ -56,7 +58,7 @@ absl::StatusOr<proto::StoredName> StoreClient::Set(const std::string& name,
   request.set_name(name);
   *request.mutable_checkpoint() = checkpoint;
   OB_ASSIGN_OR_RETURN(const proto::StoreSetReply reply,
-                      Call(*stub_, &Stub::Set, key_, request, kStoredWithin));
+                      Call(channel_, &Stub::Set, key_, request, kStoredWithin));
   return reply.stored();
 }
 
@@ -64,7 +66,7 @@ absl::StatusOr<uint64_t> StoreClient::Remove(const std::string& name) const {
   proto::StoreRemoveRequest request;
   request.set_name(name);
   OB_ASSIGN_OR_RETURN(const proto::StoreRemoveReply reply,
-                      Call(*stub_, &Stub::Remove, key_, request));
+                      Call(channel_, &Stub::Remove, key_, request));
   return reply.freed_bytes();
 }
 
@@ -72,11 +74,11 @@ absl::Status StoreClient::Pin(const std::string& name, bool pinned) const {
   proto::StorePinRequest request;
   request.set_name(name);
   request.set_pinned(pinned);
-  return Call(*stub_, &Stub::Pin, key_, request).status();
+  return Call(channel_, &Stub::Pin, key_, request).status();
 }
 
 absl::StatusOr<proto::StoreUsageReply> StoreClient::Usage() const {
-  return Call(*stub_, &Stub::Usage, key_, proto::StoreUsageRequest());
+  return Call(channel_, &Stub::Usage, key_, proto::StoreUsageRequest());
 }
 
 }  // namespace outboard::blobs

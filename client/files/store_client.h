@@ -10,23 +10,26 @@
 //         UNAUTHENTICATED      no key, or a wrong one
 #pragma once
 
-#include <grpcpp/channel.h>
-
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "proto/store.grpc.pb.h"
+#include "proto/store.pb.h"
+
+namespace grpc {
+class Channel;
+}
 
 namespace outboard::blobs {
 
 class StoreClient {
  public:
   // `key` may be empty if none is required.
-  StoreClient(const std::shared_ptr<grpc::Channel>& channel, std::string key)
-      : stub_(proto::Store::NewStub(channel)), key_(std::move(key)) {}
+  StoreClient(std::shared_ptr<grpc::Channel> channel, std::string key)
+      : channel_(std::move(channel)), key_(std::move(key)) {}
 
   absl::StatusOr<std::vector<proto::StoredName>> List(const std::string& prefix) const;
   absl::StatusOr<proto::StoreGetReply> Get(const std::string& name) const;
@@ -37,7 +40,7 @@ class StoreClient {
   absl::StatusOr<proto::StoreUsageReply> Usage() const;
 
  private:
-  const std::unique_ptr<proto::Store::Stub> stub_;
+  const std::shared_ptr<grpc::Channel> channel_;
   const std::string key_;
 };
 

@@ -9,16 +9,55 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "client/files/safetensors_file.h"
+#include "client/files/open_file.h"
+#include "client/files/safetensors_header.h"
 #include "wire/blobs/download.h"
 #include "wire/blobs/upload.h"
 
 namespace outboard::blobs {
+
+namespace {
+
+// An open safetensors file: its header, and the location of its arrays.
+//
+// Threads: any. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED  as
+// safetensors_header.h
+//                       DATA_LOSS  the file became shorter
+absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(const OpenFile& file);
+
+// Of the arrays, in the header's order.
+std::vector<FileRange> RangesOf(const SafetensorsHeader& header);
+
+namespace {
+
+constexpr uint64_t kFirstBytes = 64 << 10;  // most headers are shorter: one read
+
+}  // namespace
+
+absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(const OpenFile& file) {
+  OB_ASSIGN_OR_RETURN(std::string head, file.Head(kFirstBytes));
+  OB_ASSIGN_OR_RETURN(const uint64_t bytes, SafetensorsHeaderBytes(head, file.size_bytes()));
+  if (bytes > head.size()) {
+    OB_ASSIGN_OR_RETURN(head, file.Head(bytes));
+  }
+  return ParseSafetensorsHeader(head, file.size_bytes());
+}
+
+std::vector<FileRange> RangesOf(const SafetensorsHeader& header) {
+  std::vector<FileRange> ranges;
+  for (const SafetensorsArray& array : header.arrays)
+    ranges.push_back({header.header_bytes + array.offset, array.size_bytes});
+  return ranges;
+}
+
+}  // namespace
 
 namespace {
 

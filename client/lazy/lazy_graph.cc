@@ -1,11 +1,13 @@
 #include "client/lazy/lazy_graph.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "client/capture/step_observer.h"
+#include "client/tensor/error.h"
 #include "client/trace/trace.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/encoding.h"
@@ -300,6 +302,29 @@ const std::vector<const UOp*>* LazyGraph::FindGradient(const std::vector<const U
 
 void LazyGraph::KeepGradient(std::vector<const UOp*> key, std::vector<const UOp*> gradients) {
   gradients_[std::move(key)] = std::move(gradients);
+}
+
+namespace {
+
+class Origin final : public transport::RunOrigin {
+ public:
+  Origin(const At& at, std::shared_ptr<const Lines> lines) : at_(at), lines_(std::move(lines)) {}
+
+  std::string SentAt() const override { return LineOf(at_); }
+  std::string WrittenAt(uint32_t node) const override {
+    return node < lines_->size() ? LineOf((*lines_)[node]) : std::string();
+  }
+
+ private:
+  const At at_;
+  const std::shared_ptr<const Lines> lines_;
+};
+
+}  // namespace
+
+std::shared_ptr<const transport::RunOrigin> OriginOf(const At& at,
+                                                     std::shared_ptr<const Lines> lines) {
+  return std::make_shared<const Origin>(at, std::move(lines));
 }
 
 }  // namespace outboard::internal

@@ -30,8 +30,9 @@
 #include "client/lazy/deferred_upload.h"
 #include "client/lazy/pending_value.h"
 #include "client/session/current_session.h"
+#include "client/session/request.h"
+#include "client/tensor/at.h"
 #include "client/tensor/error.h"
-#include "client/tensor/run_origin.h"
 #include "client/tensor/session_scope.h"
 #include "client/tensor/variable.h"
 #include "compiler/ir/accessors.h"
@@ -39,6 +40,18 @@
 #include "compiler/ir/uop.h"
 
 namespace outboard::internal {
+
+// Maps a Run to the lines of the program that it came from, for the error messages of the session
+// that runs it (client/session/core/provenance.h).
+//
+// Threads: immutable after construction.
+
+// The line that first wrote each node of a graph, in the canonical order.
+using Lines = std::vector<At>;
+
+// Returns the origin of a Run that is sent at line `at`.
+std::shared_ptr<const transport::RunOrigin> OriginOf(const At& at,
+                                                     std::shared_ptr<const Lines> lines);
 
 // A thread starts a new LazyGraph if a realize leaves more nodes than this in the old one.
 inline constexpr int64_t kRecordingNodesMax = 1 << 17;

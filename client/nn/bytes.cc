@@ -1,5 +1,3 @@
-#include "client/nn/bytes.h"
-
 #include <algorithm>
 #include <functional>
 #include <utility>
@@ -9,6 +7,7 @@
 #include "client/lazy/call_site.h"
 #include "client/lazy/deferred_upload.h"
 #include "client/lazy/lazy_graph.h"
+#include "client/nn/files.h"
 #include "client/nn/little_endian.h"
 
 namespace outboard::nn {

@@ -1,5 +1,3 @@
-#include "client/nn/gguf.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <set>
@@ -7,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/lazy/call_site.h"
+#include "client/nn/files.h"
 #include "client/nn/ggml.h"
 
 namespace outboard::nn {

@@ -6,7 +6,7 @@
 #include "client/autograd/backward.h"
 #include "client/lazy/call_site.h"
 #include "client/ops/elementwise/promote.h"
-#include "client/ops/product/linalg.h"
+#include "client/ops/product/product.h"
 
 namespace outboard::optim {
 

@@ -1,5 +1,3 @@
-#include "client/nn/safetensors.h"
-
 #include <unistd.h>
 
 #include <cstdio>
@@ -11,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/files/safetensors_header.h"
 #include "client/lazy/call_site.h"
+#include "client/nn/files.h"
 
 namespace outboard::nn {
 namespace {

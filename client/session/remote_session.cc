@@ -4,18 +4,78 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "client/files/store_client.h"
 #include "client/session/address.h"
-#include "client/session/core/client_items.h"
+#include "client/session/core/outgoing_items.h"
 #include "client/session/link/grpc_link.h"
-#include "client/session/stored_arrays.h"
+#include "client/session/request.h"
 #include "client/session/waiting.h"
+#include "compiler/ir/dtype.h"
 #include "wire/limits.h"
 #include "wire/merkle.h"
 
 namespace outboard {
+
+namespace {
+
+// Lists the arrays stored under a name, validated, so that a program can put them by their blobs.
+//
+// Blocks for a round trip. Errors: those of client/files/store_client.h; INVALID_ARGUMENT for a
+// name that holds a plain file, DATA_LOSS for a malformed list.
+absl::StatusOr<std::vector<StoredArray>> StoredArrays(const std::shared_ptr<grpc::Channel>& channel,
+                                                      const std::string& key,
+                                                      const std::string& name);
+
+namespace {
+
+// Dimensions of a dtype that are as long as the bytes: what comes from the cloud is checked here,
+// too.
+bool IsArray(const proto::Checkpoint::Entry& entry) {
+  if (entry.dtype() == 0 || entry.dtype() >= kDTypeCount || entry.blob_root().size() != 32)
+    return false;
+  uint64_t bytes = static_cast<uint64_t>(ByteWidth(static_cast<DType>(entry.dtype())));
+  for (const uint64_t dim : entry.dims()) {
+    if (dim > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) ||
+        __builtin_mul_overflow(bytes, dim, &bytes))
+      return false;
+  }
+  return bytes == entry.size_bytes();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<StoredArray>> StoredArrays(const std::shared_ptr<grpc::Channel>& channel,
+                                                      const std::string& key,
+                                                      const std::string& name) {
+  OB_ASSIGN_OR_RETURN(const proto::StoreGetReply got, blobs::StoreClient(channel, key).Get(name));
+  if (!got.checkpoint().file_name().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " is a file as it is, not arrays; `outboard pull` brings it"));
+  }
+  std::vector<StoredArray> arrays;
+  for (const proto::Checkpoint::Entry& entry : got.checkpoint().entries()) {
+    if (!IsArray(entry)) {
+      return absl::DataLossError(
+          absl::StrCat("entry ", arrays.size(), " of ", name, " is no array"));
+    }
+    arrays.push_back({entry.name(),
+                      static_cast<DType>(entry.dtype()),
+                      {entry.dims().begin(), entry.dims().end()},
+                      entry.size_bytes(),
+                      entry.blob_root()});
+  }
+  return arrays;
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Connect(
     const transport::SessionOptions& options) {
@@ -359,4 +419,5 @@ void RemoteSession::StopClock() {
 }
 
 }  // namespace transport
+
 }  // namespace outboard

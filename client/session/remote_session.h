@@ -32,8 +32,7 @@
 #include <vector>
 
 #include "client/session/bulk.h"
-#include "client/session/console/progress.h"
-#include "client/session/console/teller.h"
+#include "client/session/console.h"
 #include "client/session/core/session_core.h"
 #include "client/session/forks.h"
 #include "client/session/link/link.h"

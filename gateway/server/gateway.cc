@@ -7,33 +7,87 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <filesystem>
+#include <functional>
+#include <mutex>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/work_queue.h"
 #include "gateway/accounts/accounts.h"
 #include "gateway/accounts/session_rows.h"
 #include "gateway/base/clock.h"
 #include "gateway/base/limits.h"
-#include "base/log.h"
-#include "base/work_queue.h"
 #include "gateway/blobs/blob_retention.h"
 #include "gateway/blobs/blob_store.h"
-#include "gateway/streams/abstract_listener.h"
 #include "gateway/data_path/core_driver.h"
-#include "gateway/streams/local_attach.h"
+#include "gateway/data_path/host.h"
 #include "gateway/ledger/ledger.h"
 #include "gateway/server/authenticator.h"
 #include "gateway/server/blob_service.h"
-#include "gateway/server/fleet_service.h"
 #include "gateway/server/ledger_writer.h"
 #include "gateway/server/services.h"
-#include "gateway/server/store_service.h"
-#include "gateway/server/process_host.h"
+#include "gateway/streams/abstract_listener.h"
+#include "gateway/streams/local_attach.h"
 #include "wire/limits.h"
 
 namespace outboard::gateway {
+
+namespace {
+
+// A CoreDriver's host in the gateway's process: the machine's clocks, the kernel's randomness, the
+// pool; and the thread that tells it of time.
+//
+// Threads: any.
+class ProcessHost final : public DriverHost {
+ public:
+  explicit ProcessHost(WorkQueue* pool) : pool_(pool) {}
+  MonoTime Now() override { return MonoNow(); }
+  WallTime WallNow() override { return gateway::WallNow(); }
+  Token DrawToken() override { return Draw<Token>(); }
+  void Post(std::function<void()> job) override { pool_->Post(std::move(job)); }
+
+ private:
+  WorkQueue* const pool_;
+};
+
+// Calls OnTick every kTickMs until its end.
+class Ticker {
+ public:
+  explicit Ticker(CoreDriver* driver) : driver_(driver), thread_([this] { Work(); }) {}
+  ~Ticker() {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
+  }
+
+ private:
+  void Work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      const auto next = std::chrono::steady_clock::now() + std::chrono::milliseconds(kTickMs);
+      if (wake_.wait_until(lock, next, [this] { return stopping_; })) return;
+      lock.unlock();
+      driver_->OnTick();
+      lock.lock();
+    }
+  }
+
+  CoreDriver* const driver_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace
 
 namespace {
 

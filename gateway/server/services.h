@@ -1,16 +1,24 @@
-// CloudService and AccountService (cloud.proto, account.proto): each method starts a stream or a
-// job on the pool. No decisions are made here.
+// The gateway's services but for blobs (gateway/server/blob_service.h). Each method starts a stream
+// or a job on the pool and makes no decisions.
+//
+// Threads: any. Disk and SQL on the pool.
 #pragma once
 
 #include <memory>
 
 #include "base/work_queue.h"
+#include "gateway/blobs/blob_retention.h"
 #include "gateway/ledger/ledger.h"
 #include "gateway/server/authenticator.h"
 #include "proto/account.grpc.pb.h"
 #include "proto/cloud.grpc.pb.h"
+#include "proto/fleet.grpc.pb.h"
+#include "proto/store.grpc.pb.h"
 
 namespace outboard::gateway {
+
+// CloudService and AccountService (cloud.proto, account.proto): each method starts a stream or a
+// job on the pool. No decisions are made here.
 
 class CoreDriver;
 class DriverHost;
@@ -51,6 +59,68 @@ class AccountService final : public proto::Account::CallbackService {
  private:
   Accounts* const accounts_;
   Ledger* const ledger_;
+  Authenticator* const gatekeeper_;
+  WorkQueue* const pool_;
+};
+
+// FleetService (fleet.proto): workers and their executors. Blobs that an executor stores become the
+// session's snapshot, or a checkpoint, here.
+//
+// Threads: any. Disk is read on the pool.
+
+class CoreDriver;
+
+class FleetService final : public proto::Fleet::CallbackService {
+ public:
+  FleetService(CoreDriver* driver, BlobRetention* catalogue, Authenticator* gatekeeper,
+               WorkQueue* pool)
+      : driver_(driver), catalogue_(catalogue), gatekeeper_(gatekeeper), pool_(pool) {}
+  grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* Join(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerBidiReactor<proto::ServerFrame, proto::ClientFrame>* Attach(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* Keep(grpc::CallbackServerContext* context,
+                                 const proto::KeepRequest* request,
+                                 proto::KeepReply* reply) override;
+
+ private:
+  CoreDriver* const driver_;
+  BlobRetention* const catalogue_;
+  Authenticator* const gatekeeper_;
+  WorkQueue* const pool_;
+};
+
+// StoreService (store.proto): a tenant's names and their contents. Translates requests into calls
+// of BlobRetention, which decides. Threads: any; disk and SQL on the pool.
+
+class StoreService final : public proto::Store::CallbackService {
+ public:
+  StoreService(BlobRetention* catalogue, Authenticator* gatekeeper, WorkQueue* pool)
+      : catalogue_(catalogue), gatekeeper_(gatekeeper), pool_(pool) {}
+  grpc::ServerUnaryReactor* List(grpc::CallbackServerContext* context,
+                                 const proto::StoreListRequest* request,
+                                 proto::StoreListReply* reply) override;
+  grpc::ServerUnaryReactor* Get(grpc::CallbackServerContext* context,
+                                const proto::StoreGetRequest* request,
+                                proto::StoreGetReply* reply) override;
+  grpc::ServerUnaryReactor* Set(grpc::CallbackServerContext* context,
+                                const proto::StoreSetRequest* request,
+                                proto::StoreSetReply* reply) override;
+  grpc::ServerUnaryReactor* Remove(grpc::CallbackServerContext* context,
+                                   const proto::StoreRemoveRequest* request,
+                                   proto::StoreRemoveReply* reply) override;
+  grpc::ServerUnaryReactor* Pin(grpc::CallbackServerContext* context,
+                                const proto::StorePinRequest* request,
+                                proto::StorePinReply* reply) override;
+  grpc::ServerUnaryReactor* Usage(grpc::CallbackServerContext* context,
+                                  const proto::StoreUsageRequest* request,
+                                  proto::StoreUsageReply* reply) override;
+
+ private:
+  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
+                                   std::function<absl::Status(TenantId)> body);
+
+  BlobRetention* const catalogue_;
   Authenticator* const gatekeeper_;
   WorkQueue* const pool_;
 };

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/lazy/node_builder.h"
 #include "client/lazy/operands.h"
-#include "client/nn/bytes.h"
+#include "client/nn/files.h"
 #include "compiler/ir/limits.h"
 #include "compiler/rewrite/rules/fold.h"
 #include "wire/limits.h"

@@ -2,11 +2,9 @@
 #include <nanobind/stl/pair.h>
 
 #include "client/files/safetensors_header.h"
-#include "client/nn/bytes.h"
 #include "client/nn/checkpoint.h"
+#include "client/nn/files.h"
 #include "client/nn/ggml.h"
-#include "client/nn/gguf.h"
-#include "client/nn/safetensors.h"
 #include "python/bindings/arguments.h"
 #include "python/bindings/bindings.h"
 #include "python/bindings/host_data.h"

@@ -13,7 +13,7 @@
 #include "base/check.h"
 #include "client/files/open_file.h"
 #include "client/files/safetensors_header.h"
-#include "client/nn/safetensors.h"
+#include "client/nn/files.h"
 #include "client/session/bulk.h"
 #include "client/session/current_session.h"
 #include "client/session/session.h"

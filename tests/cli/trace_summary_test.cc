@@ -1,7 +1,7 @@
 // A trace in a page of text.
 #include <gtest/gtest.h>
 
-#include "cli/trace.h"
+#include "cli/commands.h"
 
 namespace outboard::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "cli/viz.h"
+#include "cli/commands.h"
 #include "tests/cli/recorded_programs.h"
 
 namespace outboard::cli {

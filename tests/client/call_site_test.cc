@@ -10,7 +10,7 @@
 #include "client/lazy/lazy_graph.h"
 #include "client/nn/layers.h"
 #include "client/nn/optim.h"
-#include "client/ops/index/masks.h"
+#include "client/ops/index/index.h"
 #include "tests/client/client_test.h"
 
 namespace outboard {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "client/session/core/failure.h"
 #include "client/session/current_session.h"
-#include "client/session/core/provenance.h"
 #include "compiler/ir/host_tensor.h"
 #include "compiler/ir/op.h"
 

@@ -1,10 +1,9 @@
 // Models from GGUF files: what is sent when, in how many files they come, and which are refused.
-#include "client/nn/gguf.h"
-
 #include <gtest/gtest.h>
 
 #include <fstream>
 
+#include "client/nn/files.h"
 #include "tests/client/client_test.h"
 #include "tests/client/gguf_writer.h"
 #include "tests/support/temp_folder.h"

@@ -1,12 +1,10 @@
 // A Run that failed is raised where its value is asked for, and says which step it was and which
 // lines asked for it.
-#include "client/session/core/provenance.h"
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/lazy/lazy_graph.h"
 #include "client/session/core/failure.h"
-#include "client/tensor/run_origin.h"
 #include "tests/client/client_test.h"
 
 namespace outboard {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "client/ops/random/sampling.h"
 #include "compiler/reference/alu.h"
 #include "tests/client/client_test.h"
 

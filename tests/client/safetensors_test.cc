@@ -1,12 +1,11 @@
 // Weights from safetensors files: what is read and sent when, and that what is saved comes back.
-#include "client/nn/safetensors.h"
-
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 
 #include "client/nn/checkpoint.h"
+#include "client/nn/files.h"
 #include "tests/client/fake_session.h"
 #include "tests/support/temp_folder.h"
 

@@ -3,7 +3,7 @@
 #include "base/check.h"
 #include "client/examples/gpt.h"
 #include "client/examples/mnist.h"
-#include "client/ops/index/sorting.h"
+#include "client/ops/index/index.h"
 #include "compiler/ir/encoding.h"
 #include "tests/client/fake_session.h"
 

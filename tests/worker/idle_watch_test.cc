@@ -1,6 +1,6 @@
-#include "worker/tuning/idle_watch.h"
-
 #include <gtest/gtest.h>
+
+#include "worker/tuning/idle_searcher.h"
 
 namespace outboard::worker {
 namespace {

@@ -27,6 +27,7 @@
 #include "wire/limits.h"
 
 namespace outboard::worker {
+
 namespace {
 
 // What waits for a graph is bounded by the credit the client was given; this holds if it lies.
@@ -386,6 +387,28 @@ void ExecutorCore::SendDone() {
   if (trace_ != nullptr) trace_->Take(*done);
   told_seq_ = applied_seq_;
   out_.Write(std::move(item));
+}
+
+void FrameWriter::SetEpoch(uint64_t epoch) {
+  Flush();
+  epoch_ = epoch;
+}
+
+void FrameWriter::Write(proto::ServerItem item) {
+  const size_t bytes = item.ByteSizeLong() + 16;  // and its place in the frame
+  if (bytes_ + bytes > wire::kFrameBytesMax ||
+      frame_.items_size() >= static_cast<int>(wire::kFrameItemsMax))
+    Flush();
+  bytes_ += bytes;
+  *frame_.add_items() = std::move(item);
+}
+
+void FrameWriter::Flush() {
+  if (frame_.items_size() > 0) {
+    frame_.set_epoch(epoch_);
+    (*send_)(std::exchange(frame_, {}));
+  }
+  bytes_ = 0;
 }
 
 }  // namespace outboard::worker

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -22,7 +23,6 @@
 #include "proto/executor.pb.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/trace.h"
-#include "worker/executor/frame_writer.h"
 #include "worker/session/answer_log.h"
 #include "worker/session/blob_inbox.h"
 #include "worker/session/graph_table.h"
@@ -32,6 +32,27 @@
 #include "worker/session/snapshot_schedule.h"
 
 namespace outboard::worker {
+
+// Packs a session's answers into ServerFrames of one epoch, each at most wire::kFrameBytesMax and
+// wire::kFrameItemsMax, and sends each as it fills up: a value of any size needs no extra memory.
+
+class FrameWriter {
+ public:
+  using SendFrame = std::function<void(proto::ServerFrame)>;
+
+  // Sets the receiver of frames; with nullptr, nothing may be written.
+  void SetTarget(const SendFrame* send) { send_ = send; }
+  // Sets the epoch of later frames. Items written before keep the previous epoch.
+  void SetEpoch(uint64_t epoch);
+  void Write(proto::ServerItem item);
+  void Flush();
+
+ private:
+  const SendFrame* send_ = nullptr;
+  uint64_t epoch_ = 0;
+  proto::ServerFrame frame_;
+  size_t bytes_ = 0;
+};
 
 // Planted bugs that the simulator must find (tests/sim); never set elsewhere.
 struct PlantedBugs {

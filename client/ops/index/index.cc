@@ -10,7 +10,7 @@
 #include "client/lazy/operands.h"
 #include "client/ops/index/part_of.h"
 #include "client/ops/index/spans.h"
-#include "client/ops/window/windows.h"
+#include "client/ops/window/sliding.h"
 #include "client/tensor/tensor.h"
 
 namespace outboard {

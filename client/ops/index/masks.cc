@@ -1,10 +1,9 @@
-#include "client/ops/index/masks.h"
-
 #include <bit>
 
 #include "absl/strings/str_cat.h"
 #include "client/lazy/node_expr.h"
-#include "client/ops/window/windows.h"
+#include "client/ops/index/index.h"
+#include "client/ops/window/sliding.h"
 
 namespace outboard {
 

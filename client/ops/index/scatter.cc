@@ -1,12 +1,11 @@
-#include "client/ops/index/scatter.h"
-
 #include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "client/lazy/node_expr.h"
 #include "client/lazy/operands.h"
 #include "client/ops/elementwise/promote.h"
-#include "client/ops/window/windows.h"
+#include "client/ops/index/index.h"
+#include "client/ops/window/sliding.h"
 
 namespace outboard {
 

@@ -1,14 +1,13 @@
 // Sorting without a branch and without a scatter. Elements become integer keys whose order is the
 // one that is wanted; keys are ranked by counting, and the values are gathered at the end, so that
 // their gradient is that of a gather.
-#include "client/ops/index/sorting.h"
-
 #include <algorithm>
 #include <bit>
 
 #include "absl/strings/str_cat.h"
 #include "client/lazy/node_expr.h"
-#include "client/ops/window/windows.h"
+#include "client/ops/index/index.h"
+#include "client/ops/window/sliding.h"
 
 namespace outboard {
 

@@ -1,5 +1,3 @@
-#include "client/ops/product/einsum.h"
-
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -7,7 +5,8 @@
 #include "absl/strings/str_split.h"
 #include "client/lazy/node_builder.h"
 #include "client/ops/elementwise/promote.h"
-#include "client/ops/shape/diagonals.h"
+#include "client/ops/product/product.h"
+#include "client/ops/shape/shape.h"
 
 namespace outboard {
 

@@ -1,11 +1,10 @@
-#include "client/ops/product/linalg.h"
-
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "client/lazy/call_site.h"
 #include "client/ops/elementwise/promote.h"
-#include "client/ops/index/sorting.h"
+#include "client/ops/index/index.h"
+#include "client/ops/product/product.h"
 
 namespace outboard {
 namespace {

@@ -1,9 +1,8 @@
-#include "client/ops/shape/padding.h"
-
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "client/lazy/node_builder.h"
+#include "client/ops/shape/shape.h"
 
 namespace outboard {
 

@@ -1,5 +1,3 @@
-#include "client/ops/shape/rearrange.h"
-
 #include <algorithm>
 #include <set>
 #include <vector>
@@ -8,6 +6,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "client/lazy/node_builder.h"
+#include "client/ops/shape/shape.h"
 
 namespace outboard {
 

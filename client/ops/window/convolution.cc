@@ -1,11 +1,10 @@
-#include "client/ops/window/convolution.h"
-
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "client/lazy/node_builder.h"
 #include "client/lazy/operands.h"
-#include "client/ops/window/windows.h"
+#include "client/ops/window/sliding.h"
+#include "client/ops/window/window.h"
 
 namespace outboard {
 

@@ -1,10 +1,9 @@
-#include "client/ops/window/interpolate.h"
-
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "client/lazy/node_builder.h"
 #include "client/ops/elementwise/promote.h"
+#include "client/ops/window/window.h"
 
 namespace outboard {
 

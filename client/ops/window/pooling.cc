@@ -1,5 +1,3 @@
-#include "client/ops/window/pooling.h"
-
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -7,7 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "client/lazy/node_expr.h"
 #include "client/ops/elementwise/promote.h"
-#include "client/ops/window/windows.h"
+#include "client/ops/window/sliding.h"
+#include "client/ops/window/window.h"
 
 namespace outboard {
 

@@ -21,8 +21,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "client/session/core/client_items.h"
 #include "client/session/core/failure.h"
+#include "client/session/core/outgoing_items.h"
 #include "wire/version.h"
 
 namespace outboard::transport {

@@ -22,13 +22,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/session/core/frame_packer.h"
+#include "client/session/core/failure.h"
+#include "client/session/core/outgoing_items.h"
 #include "client/session/core/pending_answers.h"
-#include "client/session/core/resend_buffer.h"
 #include "client/session/core/send_window.h"
 #include "client/session/request.h"
 #include "client/session/stats.h"
-#include "client/session/core/provenance.h"
 #include "proto/cloud.pb.h"
 #include "wire/limits.h"
 

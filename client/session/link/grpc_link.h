@@ -2,15 +2,17 @@
 // stream once. Does not interpret frames.
 #pragma once
 
-#include <grpcpp/channel.h>
-#include <grpcpp/security/credentials.h>
-
 #include <chrono>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "client/session/link/link.h"
+
+namespace grpc {
+class Channel;
+class ChannelCredentials;
+}  // namespace grpc
 
 namespace outboard::transport {
 

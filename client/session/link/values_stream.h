@@ -5,8 +5,6 @@
 // ends it with UNIMPLEMENTED, which is harmless: the values then come on the session's stream.
 #pragma once
 
-#include <grpcpp/channel.h>
-
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -15,6 +13,10 @@
 
 #include "absl/status/status.h"
 #include "proto/cloud.pb.h"
+
+namespace grpc {
+class Channel;
+}
 
 namespace outboard::transport {
 

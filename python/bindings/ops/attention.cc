@@ -1,6 +1,5 @@
 // Attention.
-#include "client/ops/product/attention.h"
-
+#include "client/ops/product/product.h"
 #include "python/bindings/arguments.h"
 #include "python/bindings/bindings.h"
 

@@ -1,7 +1,6 @@
 // Formulas over named axes.
-#include "client/ops/product/einsum.h"
-
-#include "client/ops/shape/rearrange.h"
+#include "client/ops/product/product.h"
+#include "client/ops/shape/shape.h"
 #include "python/bindings/arguments.h"
 #include "python/bindings/bindings.h"
 

@@ -1,7 +1,6 @@
 // Grids, diagonals, windows and turns: elements that move in a pattern.
-#include "client/ops/shape/grids.h"
 
-#include "client/ops/shape/diagonals.h"
+#include "client/ops/shape/shape.h"
 #include "python/bindings/arguments.h"
 #include "python/bindings/bindings.h"
 

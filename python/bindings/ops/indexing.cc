@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/lazy/items.h"
 #include "client/lazy/lazy_graph.h"
-#include "client/ops/index/masks.h"
+#include "client/ops/index/index.h"
 #include "client/ops/index/part_of.h"
 #include "python/bindings/arguments.h"
 #include "python/bindings/bindings.h"

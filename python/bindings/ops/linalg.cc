@@ -1,6 +1,5 @@
 // Decompositions of matrices.
-#include "client/ops/product/linalg.h"
-
+#include "client/ops/product/product.h"
 #include "python/bindings/arguments.h"
 #include "python/bindings/bindings.h"
 

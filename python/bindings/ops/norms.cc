@@ -3,7 +3,7 @@
 
 #include <nanobind/stl/pair.h>
 
-#include "client/ops/product/recurrent.h"
+#include "client/ops/product/product.h"
 #include "python/bindings/arguments.h"
 #include "python/bindings/bindings.h"
 

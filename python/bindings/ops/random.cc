@@ -4,7 +4,6 @@
 #include "client/ops/random/random.h"
 
 #include "absl/strings/str_cat.h"
-#include "client/ops/random/sampling.h"
 #include "python/bindings/arguments.h"
 #include "python/bindings/bindings.h"
 

@@ -1,10 +1,9 @@
 // Elements to places, and by masks.
-#include "client/ops/index/scatter.h"
 
 #include <array>
 
 #include "absl/strings/str_cat.h"
-#include "client/ops/index/masks.h"
+#include "client/ops/index/index.h"
 #include "python/bindings/arguments.h"
 #include "python/bindings/bindings.h"
 

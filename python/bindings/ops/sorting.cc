@@ -1,6 +1,5 @@
 // Order along an axis.
-#include "client/ops/index/sorting.h"
-
+#include "client/ops/index/index.h"
 #include "python/bindings/arguments.h"
 #include "python/bindings/bindings.h"
 

@@ -1,8 +1,6 @@
 // Convolutions, pools, padding and resizing, over any number of axes whatever their names say.
-#include "client/ops/shape/padding.h"
-#include "client/ops/window/convolution.h"
-#include "client/ops/window/interpolate.h"
-#include "client/ops/window/pooling.h"
+#include "client/ops/shape/shape.h"
+#include "client/ops/window/window.h"
 #include "python/bindings/arguments.h"
 #include "python/bindings/bindings.h"
 

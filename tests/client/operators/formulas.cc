@@ -1,11 +1,8 @@
 // Formulas over named axes, grids, diagonals, and decompositions of matrices.
 #include <cmath>
 
-#include "client/ops/shape/diagonals.h"
-#include "client/ops/product/einsum.h"
-#include "client/ops/shape/grids.h"
-#include "client/ops/product/linalg.h"
-#include "client/ops/shape/rearrange.h"
+#include "client/ops/product/product.h"
+#include "client/ops/shape/shape.h"
 #include "tests/client/operators/table.h"
 
 namespace outboard::operators {
@@ -67,20 +64,26 @@ Group Formulas() {
       "Formulas, grids and matrices",
       {
           Einsum("ij,jk->ik", {{{2, 3}}, {{3, 4}}}, [](auto& x) { return Times(x[0], x[1]); }),
-          Einsum(
-              "ii->", {{{3, 3}}},
-              [](auto& x) { return Array{{}, {Sum(3, [&](int64_t i) { return x[0]({i, i}); })}}; }),
+          Einsum("ii->", {{{3, 3}}},
+                 [](auto& x) {
+                   return Array{{}, {Sum(3, [&](int64_t i) { return x[0]({i, i}); })}};
+                 }),
           Einsum("...i,i,j", {{{2, 3}}, {{3}}, {{2}}},
                  [](auto& x) {
                    return Build({2, 2}, [&](auto& i) {
-                     return Sum(3, [&](int64_t k) { return x[0]({i[0], k}) * x[1]({k}); }) *
+                     return Sum(3,
+                                [&](int64_t k) {
+                                  return x[0]({i[0], k}) * x[1]({k});
+                                }) *
                             x[2]({i[1]});
                    });
                  }),
           Moved(
               "rearrange", "rearrange(x, \"b (r w) -> r b w\", {{\"w\", 2}})",
               "as the formula says", {{{2, 6}, -5, 5}},
-              [](auto& x) { return rearrange(x[0], "b (r w) -> r b w", {{"w", 2}}); },
+              [](auto& x) {
+                return rearrange(x[0], "b (r w) -> r b w", {{"w", 2}});
+              },
               [](auto& x) {
                 return Build({3, 2, 2}, [&](auto& i) { return x[0]({i[1], 2 * i[0] + i[2]}); });
               }),
@@ -94,7 +97,9 @@ Group Formulas() {
           Moved(
               "meshgrid", "meshgrid({a, b, ...}, \"ij\")", "as many axes as tensors",
               {{{2}, -5, 5}, {{3}, -5, 5}},
-              [](auto& x) { return Tensor::stack(meshgrid({x[0], x[1]})); },
+              [](auto& x) {
+                return Tensor::stack(meshgrid({x[0], x[1]}));
+              },
               [](auto& x) {
                 return Build({2, 2, 3},
                              [&](auto& i) { return i[0] == 0 ? x[0]({i[1]}) : x[1]({i[2]}); });
@@ -102,7 +107,9 @@ Group Formulas() {
           Moved(
               "meshgrid", "meshgrid({a, b, ...}, \"ij\")", "as many axes as tensors",
               {{{2}, -5, 5}, {{3}, -5, 5}},
-              [](auto& x) { return Tensor::stack(meshgrid({x[0], x[1]}, "xy")); },
+              [](auto& x) {
+                return Tensor::stack(meshgrid({x[0], x[1]}, "xy"));
+              },
               [](auto& x) {
                 return Build({2, 3, 2},
                              [&](auto& i) { return i[0] == 0 ? x[0]({i[2]}) : x[1]({i[1]}); });
@@ -142,7 +149,9 @@ Group Formulas() {
           Moved(
               "diagonal", "diagonal(x, offset, a, b)", "without a and b, their diagonal at the end",
               {{{4, 2}, -5, 5}}, [](auto& x) { return diagonal(x[0], -3); },
-              [](auto& x) { return Array{{1}, {x[0]({3, 0})}}; }),
+              [](auto& x) {
+                return Array{{1}, {x[0]({3, 0})}};
+              }),
           Row{"qr",
               "qr(x): q and r",
               "[..., m, n] -> [..., m, m], [..., m, n]",
@@ -168,7 +177,9 @@ Group Formulas() {
               Yields::kSame,
               Gradient::kYes,
               {tall},
-              [](auto& x) { return newton_schulz(x[0], 2, {2, -1.5, 0.5}); },
+              [](auto& x) {
+                return newton_schulz(x[0], 2, {2, -1.5, 0.5});
+              },
               [](auto& x) {
                 double squares = 0;
                 for (const double value : x[0].values) squares += value * value;

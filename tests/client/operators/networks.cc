@@ -2,9 +2,8 @@
 #include <cmath>
 #include <limits>
 
-#include "client/ops/product/attention.h"
+#include "client/ops/product/product.h"
 #include "client/ops/reduce/norms.h"
-#include "client/ops/product/recurrent.h"
 #include "tests/client/operators/each.h"
 
 namespace outboard::operators {
@@ -225,14 +224,20 @@ Group Networks() {
                 const AttentionOptions options = {.mask = x[3]};
                 return scaled_dot_product_attention(x[0], x[1], x[2], options);
               },
-              1, [=](auto& x, int64_t i, int64_t j) { return x[3]({i, j}) != 0 ? 0 : unseen; }),
+              1,
+              [=](auto& x, int64_t i, int64_t j) {
+                return x[3]({i, j}) != 0 ? 0 : unseen;
+              }),
           Attention(
               {{{4, 3, 2}}, key, value, {{3, 4}}},
               [](auto& x) {
                 return scaled_dot_product_attention(x[0], x[1], x[2],
                                                     {.mask = x[3], .enable_gqa = true});
               },
-              2, [](auto& x, int64_t i, int64_t j) { return x[3]({i, j}); }),
+              2,
+              [](auto& x, int64_t i, int64_t j) {
+                return x[3]({i, j});
+              }),
           Lstm(
               "cell", [](auto& s) { return s.cell; }, [](double cell, double) { return cell; }),
           Lstm(

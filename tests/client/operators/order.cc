@@ -4,9 +4,7 @@
 #include <numeric>
 
 #include "client/lazy/items.h"
-#include "client/ops/index/masks.h"
-#include "client/ops/index/scatter.h"
-#include "client/ops/index/sorting.h"
+#include "client/ops/index/index.h"
 #include "tests/client/operators/table.h"
 
 namespace outboard::operators {
@@ -23,8 +21,9 @@ std::vector<int64_t> Places(const Array& x, int64_t row, bool descending) {
 }
 
 Array InOrder(const Array& x, int64_t k, bool descending) {
-  return Build({x.dims[0], k},
-               [&](const Dims& i) { return x({i[0], Places(x, i[0], descending)[i[1]]}); });
+  return Build({x.dims[0], k}, [&](const Dims& i) {
+    return x({i[0], Places(x, i[0], descending)[i[1]]});
+  });
 }
 
 // Of [3, 2], along axis 0: what `f` makes of the own element and of those that point there.
@@ -132,7 +131,9 @@ Group Order() {
           Moved(
               "with_items", "with_items(x, indices, value), set_items(x, indices, value)",
               "the shape of x", {matrix, {{2, 1}, -5, 5}},
-              [](auto& x) { return with_items(x[0], {Slice{2, {}, -2}, Slice{1, 3}}, x[1]); },
+              [](auto& x) {
+                return with_items(x[0], {Slice{2, {}, -2}, Slice{1, 3}}, x[1]);
+              },
               [](auto& x) {
                 return Build({3, 4}, [&](auto& i) {
                   const bool inside = i[0] != 1 && (i[1] == 1 || i[1] == 2);
@@ -142,7 +143,9 @@ Group Order() {
           Moved(
               "with_items", "with_items(x, indices, value), set_items(x, indices, value)",
               "the shape of x", {matrix, {{3}, 0, 0, {-1, 0, 3}, DType::kI32}, {{2, 3}, -5, 5}},
-              [](auto& x) { return with_items(x[0], {Slice{0, 2}, x[1]}, x[2]); },
+              [](auto& x) {
+                return with_items(x[0], {Slice{0, 2}, x[1]}, x[2]);
+              },
               [](auto& x) {  // column 3 is named twice: the last one stays
                 return Build({3, 4}, [&](auto& i) {
                   if (i[0] == 2 || i[1] == 1 || i[1] == 2) return x[0](i);
@@ -156,7 +159,9 @@ Group Order() {
                {{2}, 0, 0, {1, 0}, DType::kI32},
                {{2}, 0, 0, {0, 1}, DType::kI64},
                {{2, 3}, -5, 5}},
-              [](auto& x) { return with_items(x[0], {x[1], Slice{}, x[2]}, x[3]); },
+              [](auto& x) {
+                return with_items(x[0], {x[1], Slice{}, x[2]}, x[3]);
+              },
               [](auto& x) {
                 return Build({2, 3, 2}, [&](auto& i) {
                   return i[0] == i[2] ? x[0](i) : x[3]({i[0] == 1 ? 0 : 1, i[1]});
@@ -175,8 +180,12 @@ Group Order() {
               }),
           Moved(
               "part", "part(x, indices), which an assign writes to x", "as x[indices]", {matrix},
-              [](auto& x) { return part(x[0], {Slice{1, {}}, 2}); },
-              [](auto& x) { return Build({2}, [&](auto& i) { return x[0]({i[0] + 1, 2}); }); }),
+              [](auto& x) {
+                return part(x[0], {Slice{1, {}}, 2});
+              },
+              [](auto& x) { return Build({2}, [&](auto& i) {
+                              return x[0]({i[0] + 1, 2});
+                            }); }),
           Moved(
               "masked_fill", "masked_fill(x, mask, value)", "broadcast from the right",
               {{{4, 2, 3}, -5, 5}, mask, {{1}, -5, 5}},
@@ -190,12 +199,16 @@ Group Order() {
               "masked_select", "masked_select(x, mask), masked_select(x, mask, size, fill)",
               "[count], or [size]", {{{2, 3}, -5, 5}, mask},
               [](auto& x) { return masked_select(x[0], x[1]); },
-              [](auto& x) { return Array{{3}, {x[0]({0, 0}), x[0]({0, 2}), x[0]({1, 2})}}; }),
+              [](auto& x) {
+                return Array{{3}, {x[0]({0, 0}), x[0]({0, 2}), x[0]({1, 2})}};
+              }),
           Moved(
               "masked_select", "masked_select(x, mask), masked_select(x, mask, size, fill)",
               "[count], or [size]", {{{2, 3}, -5, 5}, mask},
               [](auto& x) { return masked_select(x[0], x[1], 4, 1); },
-              [](auto& x) { return Array{{4}, {x[0]({0, 0}), x[0]({0, 2}), x[0]({1, 2}), 1}}; }),
+              [](auto& x) {
+                return Array{{4}, {x[0]({0, 0}), x[0]({0, 2}), x[0]({1, 2}), 1}};
+              }),
           Row{"nonzero",
               "nonzero(x), nonzero(x, size, fill)",
               "[count, rank], or [size, rank]",
@@ -204,7 +217,9 @@ Group Order() {
               Gradient::kNone,
               {{{2, 3}, 0, 0, {0, 1, 0, 1, 1, 0}}},
               [](auto& x) { return nonzero(x[0]); },
-              [](auto&) { return Array{{3, 2}, {0, 1, 1, 0, 1, 1}}; },
+              [](auto&) {
+                return Array{{3, 2}, {0, 1, 1, 0, 1, 1}};
+              },
               0},
           Row{"nonzero",
               "nonzero(x), nonzero(x, size, fill)",
@@ -214,7 +229,9 @@ Group Order() {
               Gradient::kNone,
               {{{2, 3}, 0, 0, {0, 1, 0, 1, 1, 0}}},
               [](auto& x) { return nonzero(x[0], 4, -1); },
-              [](auto&) { return Array{{4, 2}, {0, 1, 1, 0, 1, 1, -1, -1}}; },
+              [](auto&) {
+                return Array{{4, 2}, {0, 1, 1, 0, 1, 1, -1, -1}};
+              },
               0},
       },
   };

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "client/ops/window/interpolate.h"
-#include "client/ops/shape/padding.h"
+#include "client/ops/shape/shape.h"
+#include "client/ops/window/window.h"
 #include "tests/client/operators/table.h"
 
 namespace outboard::operators {
@@ -120,7 +120,9 @@ Group Resizing() {
               Yields::kSame,
               Gradient::kYes,
               {{{1, 2}, 0, 0, {4, 1}}},
-              [](auto& x) { return interpolate(x[0], {2, 4}); },
+              [](auto& x) {
+                return interpolate(x[0], {2, 4});
+              },
               [](auto& x) {  // the last line is as the first
                 const bool rounds = !IsFloat(x.dtype);
                 const double a = x[0].values[0], b = x[0].values[1];

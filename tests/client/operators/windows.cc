@@ -2,8 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "client/ops/window/convolution.h"
-#include "client/ops/window/pooling.h"
+#include "client/ops/window/window.h"
 #include "tests/client/operators/table.h"
 
 namespace outboard::operators {
@@ -263,7 +262,9 @@ Group Windows() {
               Gradient::kYes,
               {wide},
               [](auto& x) { return max_pool_with_places(x[0]).values; },
-              [](auto& x) { return Pooled(x[0], {{2, 2}, {2, 2}}, {2, 2}, Largest); },
+              [](auto& x) {
+                return Pooled(x[0], {{2, 2}, {2, 2}}, {2, 2}, Largest);
+              },
               0},
           AvgPool({{2, 6}}, {.kernel = {3}, .stride = 2, .padding = 1}, true, {{3, 2, 1, 1, 1}},
                   {3}, 3),

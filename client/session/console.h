@@ -1,20 +1,26 @@
-// Writes a session's messages for people, rate-limited: lines on stderr, or to a function of the
-// program.
-//
-// Threads: Tell from any thread, with no lock held that the program's function could need;
-// MayTellNotice from one at a time.
-// Errors: Unreachable returns UNAVAILABLE.
+// A session's lines for people: messages, and one line that shows progress.
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
+#include <cstdio>
 #include <functional>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "client/session/stats.h"
 
 namespace outboard::transport {
+
+// Writes a session's messages for people, rate-limited: lines on stderr, or to a function of the
+// program.
+//
+// Threads: Tell from any thread, with no lock held that the program's function could need;
+// MayTellNotice from one at a time.
+// Errors: Unreachable returns UNAVAILABLE.
 
 inline constexpr std::chrono::seconds kTellEvery{10};  // repeat interval, and the limit's period
 
@@ -45,6 +51,34 @@ class Teller {
   const std::function<void(const std::string&)> tell_;
   int notices_ = 0;  // written since
   std::chrono::steady_clock::time_point notices_since_;
+};
+
+// ConsoleProgress shows the progress line: steps, steps per second, round trips that blocked the
+// program, cost. Updated in place once a second, and only after new steps.
+//
+// Threads: one of its own, which calls `stats` and writes to `out`; joined by the destructor, which
+// clears the line.
+
+// Returns "1200 steps, 24.0/s, 41.7 ms each, 3 round trips, $0.0012". `seconds` is the time between
+// `before` and `now`.
+std::string ProgressLine(const Stats& before, const Stats& now, double seconds);
+
+class ConsoleProgress {
+ public:
+  ConsoleProgress(std::function<Stats()> stats, std::FILE* out);
+  ~ConsoleProgress();
+  ConsoleProgress(const ConsoleProgress&) = delete;
+  ConsoleProgress& operator=(const ConsoleProgress&) = delete;
+
+ private:
+  void Work();
+
+  const std::function<Stats()> stats_;
+  std::FILE* const out_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  std::thread thread_;
 };
 
 }  // namespace outboard::transport

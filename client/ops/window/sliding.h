@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "client/lazy/node_builder.h"
-#include "client/ops/window/window_options.h"
+#include "client/ops/window/window.h"
 #include "client/tensor/tensor.h"
 
 namespace outboard::internal {

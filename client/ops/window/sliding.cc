@@ -1,4 +1,4 @@
-#include "client/ops/window/windows.h"
+#include "client/ops/window/sliding.h"
 
 #include <algorithm>
 #include <cstdlib>

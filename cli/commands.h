@@ -1,0 +1,134 @@
+// The commands of the `outboard` program: for each its flags and the function that runs it, which
+// returns the exit code (ExitCodeFor in cli/common.h). cli/main.cc declares their options.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cli/common.h"
+#include "cli/page_server.h"
+
+namespace outboard::cli {
+
+// `outboard up`, `gateway`, `worker` and `serve`: the long-running processes. `up` and `serve` are
+// a gateway with its workers on one machine.
+
+struct ServerFlags {
+  std::string listen;              // gateway, serve
+  std::string host = "127.0.0.1";  // up
+  int port = 6667;                 // up
+  int workers = 1;                 // up
+  int devices = 1;                 // worker, serve
+  std::string data;
+  std::string gateway;           // worker: the gateway to join
+  std::string name;              // worker
+  std::string fleet_token_file;  // gateway, worker; $OUTBOARD_FLEET_TOKEN takes precedence
+  double price_per_hour_usd = 0.50;
+  int drain_s = 5;
+  std::optional<int> snapshot_every_s;  // up, gateway, serve
+  uint64_t session_memory_bytes = 0;
+  uint64_t quota_bytes = 0;  // per tenant in the store; 0: none
+  bool no_auth = false;
+  bool no_idle_search = false;  // up, worker, serve
+  bool ephemeral = false;       // serve: the data folder is removed at the end
+  int life_fd = -1;
+  int parent_pid = 0;
+  ReadyOptions ready;
+};
+
+// Each runs until SIGINT, SIGTERM or the end of its parent process, and returns the exit code.
+int RunUp(ServerFlags flags);
+int RunGateway(const ServerFlags& flags);
+int RunWorker(const ServerFlags& flags);
+int RunServe(const ServerFlags& flags);
+
+// `outboard key` and `outboard usage`: work on the accounts file of a data folder, or ask a gateway
+// for the tenant of $CLOUD_KEY.
+
+struct AccountFlags {
+  std::string data;
+  std::string name = "default";
+  std::string tenant = "default";
+  std::string id;
+  std::string gateway;  // usage: asks this gateway with $CLOUD_KEY
+  bool json = false;
+};
+
+int RunKeyCreate(const AccountFlags& flags);
+int RunKeyList(const AccountFlags& flags);
+int RunKeyRevoke(const AccountFlags& flags);
+int RunUsage(const AccountFlags& flags);
+
+// `outboard push`, `pull` and `store`: files in the cloud under names, with $CLOUD_HOST and
+// $CLOUD_KEY.
+
+struct StoreFlags {
+  std::string gateway;             // empty: $CLOUD_HOST, else this machine's
+  std::vector<std::string> files;  // push
+  std::vector<std::string> names;  // rm; pull, pin, unpin: one
+  std::string name;                // push: of one file
+  std::string output;              // pull
+  std::string prefix;              // ls
+  bool json = false;
+};
+
+// Each returns the exit code: 0, 1, 2, or 130 if Ctrl-C interrupted a transfer; repeating the same
+// command resumes it.
+int RunPush(const StoreFlags& flags);
+int RunPull(const StoreFlags& flags);
+int RunStoreList(const StoreFlags& flags);
+int RunStoreRemove(const StoreFlags& flags);
+int RunStorePin(const StoreFlags& flags, bool pinned);
+int RunStoreUsage(const StoreFlags& flags);
+
+// `outboard cache`: lists, explains, exports, imports and removes the tuning results of this
+// machine's workers (worker/tuning/tuning_store.h).
+
+struct CacheFlags {
+  std::string store;   // the tuning store; empty: where workers store it
+  std::string kernel;  // the first digits of an id
+  std::string file;    // of export and import; empty: stdout, stdin
+  bool all = false;
+};
+
+// Each returns the exit code.
+int RunCacheList(const CacheFlags& flags);
+// Prints all measured choices of Opts for one kernel, the fastest first.
+int RunCacheExplain(const CacheFlags& flags);
+int RunCacheExport(const CacheFlags& flags);
+// Adds the file's entries to the store. Entries of other hardware are stored but not used here.
+int RunCacheImport(const CacheFlags& flags);
+int RunCacheRemove(const CacheFlags& flags);
+
+// `outboard trace`: summarises a trace (PROFILE=out.json, docs/latency.md) in a page of text: the
+// share of time spent waiting, and the spans that took the most.
+
+// Summarises `json`, a file as client/trace/perfetto.h writes it. Shares are of the time from the
+// first Run's call to the end of the last span; spans nest, so shares add up to more than 100 %.
+// Errors: INVALID_ARGUMENT  not such a file
+absl::StatusOr<std::string> TraceSummary(std::string_view json);
+
+// Returns the exit code.
+int RunTrace(const std::string& file);
+
+// `outboard viz`: serves a page that shows the effect of rewrite rules on each kernel, from a file
+// written with VIZ=1 (docs/viz.md).
+
+struct VizFlags {
+  std::string file;  // or a folder, whose newest file is shown; empty: the folder of VIZ=1
+  int port = 0;      // 0 takes a free one
+  int life_fd = -1;
+  ReadyOptions ready;
+};
+
+// Runs until SIGINT or SIGTERM; returns the exit code.
+int RunViz(const VizFlags& flags);
+
+// Returns the page at "/" and the file at "/rewrites"; the file is read at each request.
+std::vector<Resource> VizResources(const std::string& file);
+
+}  // namespace outboard::cli
