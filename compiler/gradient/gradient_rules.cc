@@ -273,10 +273,17 @@ absl::Status PowerRule(Step& s, const Composite& power) {
   return absl::OkStatus();
 }
 
-// y = e / (1 + e) with e = exp x: 1 / (1 + exp x) times 1 / (1 + exp -x).
+// 1 / (1 + exp x) times 1 / (1 + exp -x), the slope of e / (1 + e) with e = exp x.
+Expr LogisticSlope(const Expr& x) { return 1 / (1 + x.exp()) * (1 / (1 + (-x).exp())); }
+
 absl::Status LogisticRule(Step& s, const Composite& logistic) {
-  const Expr x(s.g, logistic.arguments[0]);
-  s.gives[0] = (Dy(s) * (1 / (1 + x.exp()) * (1 / (1 + (-x).exp())))).node();
+  s.gives[0] = (Dy(s) * LogisticSlope({s.g, logistic.arguments[0]})).node();
+  return absl::OkStatus();
+}
+
+// y = 1 / (1 + e), which falls as that rises.
+absl::Status FallingLogisticRule(Step& s, const Composite& logistic) {
+  s.gives[0] = (-(Dy(s) * LogisticSlope({s.g, logistic.arguments[0]}))).node();
   return absl::OkStatus();
 }
 
@@ -348,11 +355,13 @@ std::optional<Composite> CompositeOf(const UOp* node) {
     const UOp* const exponent = product->src[product->src[0] == log ? 1 : 0];
     return Composite{node, {log->src[0], exponent}, {product, log}, PowerRule};
   }
-  if (node->op == Op::kFDiv && node->src[0]->op == Op::kExp && node->src[1]->op == Op::kAdd) {
-    const UOp *const e = node->src[0], *const sum = node->src[1];
-    const int other = sum->src[0] == e ? 1 : 0;
-    if (sum->src[1 - other] != e || !IsOne(sum->src[other])) return std::nullopt;
-    return Composite{node, {e->src[0]}, {sum, e}, LogisticRule};
+  if (node->op == Op::kFDiv && node->src[1]->op == Op::kAdd) {
+    const UOp* const sum = node->src[1];
+    const int one = IsOne(sum->src[0]) ? 0 : 1;
+    const UOp* const e = sum->src[1 - one];
+    if (e->op != Op::kExp || !IsOne(sum->src[one])) return std::nullopt;
+    if (node->src[0] == e) return Composite{node, {e->src[0]}, {sum, e}, LogisticRule};
+    if (IsOne(node->src[0])) return Composite{node, {e->src[0]}, {sum, e}, FallingLogisticRule};
   }
   return std::nullopt;
 }

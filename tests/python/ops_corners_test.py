@@ -25,22 +25,19 @@ def with_gradients(function, values, is_torch=False):
     return [y.detach().numpy() if is_torch else y.numpy(), *[v.grad.numpy() for v in x]]
 
 
-def compare(ours, theirs, *values, skip=()):
-    """Results one and all by those of PyTorch, but for the places `skip` of the gradients."""
+def compare(ours, theirs, *values):
+    """The value and the gradients by those of PyTorch."""
     got, wanted = with_gradients(ours, values), with_gradients(theirs, values, is_torch=True)
     for i, (a, b) in enumerate(zip(got, wanted)):
-        keep = np.ones(a.shape, bool)
-        if i > 0:
-            keep[list(skip)] = False
-        np.testing.assert_allclose(a[keep], b[keep], rtol=2e-5, atol=1e-37,
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-12,
                                    err_msg=f"{'value' if i == 0 else f'gradient {i - 1}'} of {[v.tolist() for v in values]}")
 
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_power_by_a_number(number):
     (x,) = arrays(VALUES)
-    # PyTorch has NaN for -inf ** 1.5 and the like, where IEEE 754 and NumPy have infinity.
-    skip = np.flatnonzero(x == -INF)
+    # PyTorch has NaN for -inf ** 1.5, where IEEE 754 and NumPy have infinity, and -inf for -0.0 ** -0.5.
+    skip = np.flatnonzero((x == -INF) | (np.signbit(x) & (x == 0) & (number == -0.5)))
     with np.errstate(all="ignore"):
         wanted = np.power(x, np.float32(number))
     if number == 0.5:
@@ -63,9 +60,10 @@ def test_powers_of_tensors():
     with np.errstate(all="ignore"):
         wanted = np.power(x, y)
     np.testing.assert_allclose((Tensor(x) ** Tensor(y)).numpy(), wanted, rtol=1e-4, atol=1e-37)
-    # Where the exponent is finite and the base as well, gradients are PyTorch's.
+    # Where base and exponent are finite, gradients are PyTorch's, which takes 1e-30 - 1 for -1 and has slopes at -0 that are
+    # those of no side.
     finite = np.isfinite(x) & np.isfinite(y) & (np.abs(x) < 1e9) & (np.abs(y) < 100)
-    finite &= ~(np.signbit(x) & (x == 0))  # the slope of 0 towards -0
+    finite &= ~(np.signbit(x) & ((x == 0) | (y == np.float32(1e-30))))
     x, y = x[finite], y[finite]
     got = with_gradients(lambda x, y: x ** y, [x, y])
     theirs = with_gradients(lambda x, y: x ** y, [x, y], is_torch=True)
@@ -127,7 +125,7 @@ def test_a_logistic_function_written_out():
     wanted = torch.sigmoid(torch.tensor(x)).numpy()
     for function in (lambda x: x.exp() / (1 + x.exp()), lambda x: x.exp() / (x.exp() + 1), lambda x: 1 / (1 + (-x).exp())):
         slope = with_gradients(function, [x])[1]
-        np.testing.assert_allclose(slope, wanted * (1 - wanted), rtol=1e-4, atol=1e-12)
+        np.testing.assert_allclose(slope, wanted * (1 - wanted), rtol=1e-4, atol=1e-8)
 
 
 @pytest.mark.parametrize("name", ["maximum", "minimum"])

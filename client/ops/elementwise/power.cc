@@ -67,11 +67,11 @@ NodeExpr OfFloats(const NodeExpr& x, const NodeExpr& y) {
   };
   // A negative base has powers where y is whole, but none beside them: no slope in y. So its power
   // is of a y that is detached, and the slope is that of the other branch, which is NaN there.
-  const NodeExpr is_negative = HasSign(x), has_power = (y == Trunc(y)) | (x == -kInfinity);
-  const NodeExpr size = Where(is_negative, Where(has_power, -x, x), 1);
+  const NodeExpr is_negative = HasSign(x), is_whole = y == Trunc(y);
+  const NodeExpr size = Where(is_negative, Where(is_whole | (x == -kInfinity), -x, x), 1);
   const NodeExpr of_negative = power(size, y.Detach());
   const NodeExpr of_positive = power(Where(is_negative, x.Detach(), x), y);
-  return Where(is_negative, Where(IsOdd(y), -of_negative, of_negative), of_positive);
+  return Where(is_negative, Where(is_whole & IsOdd(y), -of_negative, of_negative), of_positive);
 }
 
 // Bit by bit of y. A negative y: 1 / x^|y| is a whole number for x = 1 and -1 only.
