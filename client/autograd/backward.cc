@@ -34,13 +34,31 @@ void FindVariables(const NodeBuilder& rec, const UOp* y, Values& values,
       add(*value, input);
   }
   const std::vector<bool>& under = rec.recording()->Under(y);
-  for (TensorState* value = rec.recording()->first(); value != nullptr; value = value->next)
-    if (value->node->index < under.size() && under[value->node->index] &&
-        IsFloat(value->node->dtype) && !internal::IsNumber(value->node))
-      add(*value, value->node);
+  std::vector<uint8_t> times(under.size());  // that a node is one of these values
+  const size_t first = values.size();
+  for (TensorState* value = rec.recording()->first(); value != nullptr; value = value->next) {
+    if (value->node->index >= under.size() || !under[value->node->index] ||
+        !IsFloat(value->node->dtype) || internal::IsNumber(value->node))
+      continue;
+    add(*value, value->node);
+    times[value->node->index] = std::min(times[value->node->index] + 1, 2);
+  }
+  // Equal constants are one node: which of them the graph means, it does not say.
+  for (size_t i = nodes.size(); i-- > first;) {
+    if (times[nodes[i]->index] < 2 || !rec.recording()->InputsOf(nodes[i]).empty()) continue;
+    values.erase(values.begin() + static_cast<int64_t>(i));
+    nodes.erase(nodes.begin() + static_cast<int64_t>(i));
+  }
 }
 
 }  // namespace
+
+bool internal::IsOneOfEqualConstants(const TensorState& value) {
+  if (!value.lazy() || !value.recording->InputsOf(value.node).empty()) return false;
+  for (const TensorState* other = value.recording->first(); other != nullptr; other = other->next)
+    if (other != &value && other->node == value.node) return true;
+  return false;
+}
 
 bool internal::IsNumber(const UOp* node) {
   while (node->op == Op::kReshape || node->op == Op::kExpand) node = node->src[0];

@@ -19,7 +19,8 @@ namespace outboard {
 
 // Adds d(y)/d(x), weighted by `upstream` (1 if empty), to grad() of every live float tensor x that
 // `y` was computed from, including `y`. A tensor that is a number repeated over its shape is a
-// constant of the graph and gets no gradient unless it was realised.
+// constant of the graph and gets no gradient unless it was realised; nor do two live tensors that
+// are the same constant, such as two of eye(3).
 void backward(const Tensor& y, const Tensor& upstream = {}, At at = At::current());
 
 // ---- for the library ----------------------------------------------------------------------------
@@ -33,9 +34,12 @@ std::vector<Tensor> TakeDifferentiated(const Tensor& parameter);
 
 namespace internal {
 class NodeBuilder;
+struct TensorState;
 // True for a number, possibly repeated over a shape. Such a node may stand for any constant of the
 // graph, so it cannot be a variable.
 bool IsNumber(const UOp* node);
+// True for a constant, such as eye(3), that is another live tensor too: they are one node.
+bool IsOneOfEqualConstants(const TensorState& value);
 // Returns the gradients of `y` (compiler/gradient/gradient.h). Cached.
 std::vector<const UOp*> GradientNodes(const NodeBuilder& rec, const UOp* y, const UOp* upstream,
                                       const std::vector<const UOp*>& wrt);

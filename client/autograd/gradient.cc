@@ -65,6 +65,10 @@ std::vector<Tensor> Tensor::gradient(const std::vector<Tensor>& wrt, const Tenso
       throw Error(absl::FailedPreconditionError("gradient: a number repeated over a shape is no "
                                                 "variable; realize() it before its first use"),
                   at);
+    if (internal::IsOneOfEqualConstants(*tensor.value()))
+      throw Error(absl::FailedPreconditionError("gradient: another tensor is the same constant; "
+                                                "realize() each before its first use"),
+                  at);
   }
   std::vector<Tensor> gradients;
   for (const UOp* node : internal::GradientNodes(rec, y, dy, nodes))

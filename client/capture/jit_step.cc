@@ -363,10 +363,13 @@ std::shared_ptr<CloudBuffer> JitStep::MakeResult(const Result& result, const Run
 
 void JitStep::Own(const Result& result, const std::shared_ptr<CloudBuffer>& storage,
                   const std::vector<Tensor>& arguments, const At& at) const {
-  for (const size_t argument : result.arguments) arguments[argument].value()->SetStorage(storage);
+  const auto assign = [&](TensorState& value) {
+    value.SetStorage(storage);
+    ++value.writes;
+  };
+  for (const size_t argument : result.arguments) assign(*arguments[argument].value());
   for (const std::weak_ptr<TensorState>& weak : result.owners)
-    if (const std::shared_ptr<TensorState> owner = weak.lock(); owner != nullptr)
-      owner->SetStorage(storage);
+    if (const std::shared_ptr<TensorState> owner = weak.lock(); owner != nullptr) assign(*owner);
   if (result.is_random_counter) RandomState(at).random_counter->SetStorage(storage);
 }
 

@@ -17,12 +17,13 @@ namespace outboard {
 // Returns x with `value` at those positions.
 Tensor with_items(const Tensor& x, const std::vector<Index>& indices, const Arg& value);
 
-// The same in place: visible in every copy of x, but not in tensors computed from x before.
+// The same in place: visible in every copy and view of x, but not in tensors computed from x
+// before.
 void set_items(Tensor& x, const std::vector<Index>& indices, const Arg& value);
 
 // Returns x[indices]. If x is realised, state or assigned (or such a part itself) and no index is a
-// tensor, the result is part of x: assigning to it writes to x at those positions. Later assigns to
-// x do not show in the result.
+// tensor, the result is a view of x: assigning to it writes to x at those positions, and later
+// assigns to x show in it.
 Tensor part(const Tensor& x, const std::vector<Index>& indices);
 
 }  // namespace outboard

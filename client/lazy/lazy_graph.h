@@ -96,7 +96,8 @@ struct TensorState : std::enable_shared_from_this<TensorState> {
   bool requires_grad = false;
   bool is_param = true;          // of a module: optimisers take it. For Python
   bool is_state = false;         // realised before its first use: parameters, running means ...
-  std::shared_ptr<PartOf> part;  // set if this is a part of another tensor: an assign writes to it
+  std::shared_ptr<PartOf> part;  // set if this is a view of another tensor: an assign writes to it
+  uint64_t writes = 0;           // assigns, for the views of this
 
   // Of the step that makes it, if one is being recorded.
   const std::shared_ptr<MadeValues> made_in;

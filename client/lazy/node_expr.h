@@ -33,6 +33,8 @@ class NodeExpr {
   const UOp* operator->() const { return node_; }
   const UOp* node() const { return node_; }
   const NodeBuilder& rec() const { return *rec_; }
+  // Throws if it is symbolic.
+  int64_t Length(int64_t axis) const { return rec_->LengthOf(node_, axis); }
   NodeExpr With(const UOp* node) const { return {*rec_, node}; }
 
   // A number with this one's shape and dtype.
@@ -47,8 +49,25 @@ class NodeExpr {
   NodeExpr Permute(absl::Span<const int64_t> axes) const {
     return With(rec_->Permute(node_, axes));
   }
-  NodeExpr Flip(const std::vector<int64_t>& axes) const {
+  NodeExpr Broadcast(ShapeView shape) const { return With(rec_->Broadcast(node_, shape)); }
+  NodeExpr Flip(absl::Span<const int64_t> axes) const {
     return With(rec_->Make(Op::kFlip, node_->dtype, {node_}, axes));
+  }
+  NodeExpr Pad(ShapeView lo_hi) const { return With(rec_->Pad(node_, lo_hi)); }
+  NodeExpr Shrink(ShapeView begin_end) const { return With(rec_->Shrink(node_, begin_end)); }
+  // The same along one axis.
+  NodeExpr Pad(int64_t axis, const Dim& before, const Dim& after) const {
+    Shape lo_hi(2 * node_->shape.size(), Dim(0));
+    lo_hi[2 * axis] = before;
+    lo_hi[2 * axis + 1] = after;
+    return Pad(lo_hi);
+  }
+  NodeExpr Shrink(int64_t axis, const Dim& begin, const Dim& end) const {
+    Shape begin_end;
+    for (const Dim& dim : node_->shape) begin_end.insert(begin_end.end(), {Dim(0), dim});
+    begin_end[2 * axis] = begin;
+    begin_end[2 * axis + 1] = end;
+    return Shrink(begin_end);
   }
   NodeExpr Squeeze(const std::vector<int64_t>& axes) const {
     return With(rec_->Squeeze(node_, axes));
@@ -142,6 +161,11 @@ inline NodeExpr Trunc(const NodeExpr& x) { return x.Unary(Op::kTrunc); }
 // 0, 1 ... along `axis` of `shape`.
 inline NodeExpr Iota(const NodeBuilder& rec, DType dtype, ShapeView shape, int axis) {
   return {rec, rec.IotaAlong(dtype, shape, axis)};
+}
+
+// True everywhere.
+inline NodeExpr True(const NodeBuilder& rec, ShapeView shape) {
+  return {rec, rec.Full(rec.ConstInt(DType::kBool, 1), shape)};
 }
 
 // Converts a tensor to its node, and a node to a tensor.

@@ -9,6 +9,7 @@
 #include "client/lazy/lazy_graph.h"
 #include "client/lazy/node_builder.h"
 #include "client/lazy/thread_state.h"
+#include "client/ops/index/part_of.h"
 #include "client/tensor/tensor.h"
 #include "wire/limits.h"
 
@@ -95,6 +96,7 @@ internal::CloudBuffer& AskedFor(const Tensor& tensor, const At& at) {
   RefuseInStep(at);
   if (tensor.empty()) throw Error(absl::FailedPreconditionError("the tensor is empty"), at);
   const std::shared_ptr<internal::TensorState>& value = tensor.value();
+  internal::FollowWhole(*value);
   if (value->lazy() || value->storage->fetched == nullptr) internal::RealizeValues({}, {value}, at);
   return *value->storage;
 }

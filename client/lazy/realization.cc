@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/lazy/node_builder.h"
+#include "client/ops/index/part_of.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/limits.h"
@@ -200,6 +201,7 @@ void Realization::Settle() {
         place_[i] == kInput ? recording_->StorageAt(BufferOf(value.node).name())
                             : results_[place_[i]];
     value.SetStorage(result);
+    if (value.part != nullptr && value.part->IsOnlyReader()) value.part = nullptr;
     if (value.replaced != nullptr)
       replaced.emplace_back(std::move(value.replaced), place_[i] == kInput ? nullptr : result);
     value.replaced = nullptr;

@@ -85,6 +85,7 @@ std::shared_ptr<CloudBuffer> Upload(DType dtype, const std::vector<int64_t>& dim
 
 const UOp* NodeOfValue(const std::shared_ptr<TensorState>& value,
                        const std::shared_ptr<LazyGraph>& recording, const At& at) {
+  FollowWhole(*value);
   StepObserver* const step = StepObserver::Current();
   if (step != nullptr) step->OnRead(value, at);
   if (MustBeRealised(*value)) {
@@ -154,8 +155,11 @@ void RealizeForeign(const Values& values, const Values& fetch, const At& at, boo
 }  // namespace
 
 void RealizeValues(std::vector<std::shared_ptr<TensorState>> values,
-                   const std::vector<std::shared_ptr<TensorState>>& fetch, const At& at,
+                   const std::vector<std::shared_ptr<TensorState>>& fetch, const At& given,
                    bool keep_pins) {
+  const At at = CallSite::Or(given);
+  for (const std::shared_ptr<TensorState>& value : values) FollowWhole(*value);
+  for (const std::shared_ptr<TensorState>& value : fetch) FollowWhole(*value);
   const trace::Scope scope(trace::Trace::OfProcess(), "realize");
   StepObserver* const step = StepObserver::Current();
   if (step != nullptr && step->OnRealize(values, fetch, at)) return;
@@ -205,12 +209,17 @@ Tensor& Tensor::realize(At at) {
 Tensor& Tensor::assign(const Arg& arg) {
   const internal::NodeBuilder rec(arg.at());
   const std::shared_ptr<internal::TensorState> value = ValueOf(*this, arg.at());
-  if (const std::shared_ptr<internal::PartOf> part = value->part; part != nullptr) {
-    set_items(part->whole, part->indices, arg);
+  ++value->writes;
+  const std::shared_ptr<internal::PartOf> part = value->part;
+  // An assign to the view too: a recorded step gives it its new value each time.
+  const auto assigned_to_whole = [&] {
     part->written = part->whole.value_->node;
-    // An assign to the part too: a recorded step gives it its new value each time.
-    const Tensor now = part->whole[part->indices];
-    internal::AssignNode(value, rec, now.NodeIn(rec));
+    part->writes = part->whole.value_->writes;
+    internal::AssignNode(value, rec, part->read(part->whole).NodeIn(rec));
+  };
+  if (part != nullptr && !part->indices.empty()) {
+    set_items(part->whole, part->indices, arg);
+    assigned_to_whole();
     return *this;
   }
   const Dims dims = shape(arg.at());
@@ -228,6 +237,11 @@ Tensor& Tensor::assign(const Arg& arg) {
     const UOp* const number = whole ? internal::NodeOfArg(rec, arg, value->dtype())
                                     : rec.Const(value->dtype(), arg.float_value());
     node = rec.Cast(rec.Full(number, internal::ToShape(dims)), value->dtype());
+  }
+  if (part != nullptr) {
+    part->whole.assign(part->with(part->whole, FromNode(rec, node)));
+    assigned_to_whole();
+    return *this;
   }
   internal::AssignNode(value, rec, node);
   return *this;

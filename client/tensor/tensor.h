@@ -211,8 +211,9 @@ class Tensor {
   void set_grad(Tensor grad);  // an empty tensor clears it
   // Returns d(this)/d(x) for each x in `wrt`, weighted by `upstream`. An empty `upstream` means 1
   // and requires this tensor to have one element. Zeros if independent of x. FAILED_PRECONDITION if
-  // an x is one number repeated over a shape, such as a result of ones(): the graph has it as a
-  // constant until it is realised.
+  // an x is one number repeated over a shape, such as a result of ones(), or a constant that
+  // another live tensor is too, such as one of two eye(3): the graph has these as constants until
+  // they are realised.
   std::vector<Tensor> gradient(const std::vector<Tensor>& wrt, const Tensor& upstream = {},
                                At at = At::current()) const;
   Tensor detach(At at = At::current()) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -18,6 +19,8 @@
 namespace outboard {
 namespace {
 
+using gradient::Composite;
+using gradient::CompositeOf;
 using gradient::Rule;
 using gradient::RuleOf;
 using gradient::Step;
@@ -57,6 +60,7 @@ struct GradientFunction {
 struct Walk {
   FunctionKey key;  // of the function whose body this is; empty for the user's graph
   std::vector<const UOp*> wrt;
+  absl::flat_hash_set<const UOp*> ends;     // the same
   std::vector<const UOp*> order;            // PostOrder of the root
   size_t left = 0;                          // nodes of `order` not yet walked, from the back
   absl::flat_hash_set<const UOp*> on_path;  // depends on one of `wrt`
@@ -66,7 +70,7 @@ struct Walk {
   Walk(const UOp* root, std::vector<const UOp*> with_respect_to) : wrt(std::move(with_respect_to)) {
     order = PostOrder(root, /*into_functions=*/false);
     left = order.size();
-    const absl::flat_hash_set<const UOp*> ends(wrt.begin(), wrt.end());
+    ends.insert(wrt.begin(), wrt.end());
     for (const UOp* node : order) {
       const bool carries = IsFloat(node->dtype) || IsTuple(node);
       if (carries && (ends.contains(node) || DependsOnPath(node))) on_path.insert(node);
@@ -80,6 +84,12 @@ struct Walk {
       return false;
     return std::any_of(node->src.begin(), node->src.end(),
                        [&](const UOp* s) { return on_path.contains(s); });
+  }
+
+  // Whether the gradient of one of `nodes` is asked for.
+  bool EndsAtAny(absl::Span<const UOp* const> nodes) const {
+    return std::any_of(nodes.begin(), nodes.end(),
+                       [&](const UOp* node) { return ends.contains(node); });
   }
 
   const UOp* GradientOf(const UOp* node) const {
@@ -149,6 +159,9 @@ class Differentiator {
       return absl::OkStatus();
     }
     if (node->op == Op::kGetTuple) return Give(walk, node->src[0], GetTupleOf(node).index(), dy[0]);
+    if (const std::optional<Composite> whole = CompositeOf(node);
+        whole && !walk.EndsAtAny(whole->inner))
+      return CompositeStep(walk, *whole, dy[0]);
     const Rule rule = RuleOf(node->op);
     if (rule == nullptr) return absl::OkStatus();
     Step step{g_, node, dy[0], {}, {}};
@@ -163,6 +176,17 @@ class Differentiator {
     OB_RETURN_IF_ERROR(rule(step));
     for (int i = 0; i < sources; ++i)
       OB_RETURN_IF_ERROR(Give(walk, node->src[i], 0, step.gives[i]));
+    return absl::OkStatus();
+  }
+
+  absl::Status CompositeStep(Walk& walk, const Composite& whole, const UOp* dy) {
+    Step step{g_, whole.node, dy, {}, {}};
+    for (const UOp* argument : whole.arguments)
+      step.needs.push_back(walk.on_path.contains(argument));
+    step.gives.resize(whole.arguments.size(), nullptr);
+    OB_RETURN_IF_ERROR(whole.rule(step, whole));
+    for (size_t i = 0; i < whole.arguments.size(); ++i)
+      OB_RETURN_IF_ERROR(Give(walk, whole.arguments[i], 0, step.gives[i]));
     return absl::OkStatus();
   }
 

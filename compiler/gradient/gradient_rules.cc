@@ -27,8 +27,8 @@ const UOp* UniformConst(const UOp* node) {
   return node->is_const() ? node : nullptr;
 }
 
-bool IsOne(const Expr& x) {
-  const UOp* const scalar = UniformConst(x.node());
+bool IsOne(const UOp* x) {
+  const UOp* const scalar = UniformConst(x);
   return scalar != nullptr && IsFloat(scalar->dtype) && scalar->float_value() == 1.0;
 }
 
@@ -39,8 +39,8 @@ class Term : public Expr {
   explicit Term(const Expr& e) : Expr(e) {}
 };
 Expr operator*(const Term& a, const Expr& b) {
-  if (IsOne(a)) return b;
-  if (IsOne(b)) return a;
+  if (IsOne(a.node())) return b;
+  if (IsOne(b.node())) return a;
   return static_cast<const Expr&>(a) * b;
 }
 Expr operator*(const Term& a, Literal b) { return a * a.like(b); }
@@ -251,6 +251,42 @@ absl::Status DeviceRule(Step& s) {
   return absl::OkStatus();
 }
 
+// ---- functions of several nodes -----------------------------------------------------------------
+
+// log2 x under a product y log2 x; nullptr if neither factor is one, or both are.
+const UOp* LogarithmIn(const UOp* product) {
+  const bool first = product->src[0]->op == Op::kLog2, second = product->src[1]->op == Op::kLog2;
+  return first == second ? nullptr : product->src[first ? 0 : 1];
+}
+
+// y = exp2(b log2 a), which is a ** b: b a ** (b - 1), and y log a, which is 0 where y is.
+absl::Status PowerRule(Step& s, const Composite& power) {
+  const Term dy = Dy(s), y = Y(s);
+  const Expr a(s.g, power.arguments[0]), b(s.g, power.arguments[1]);
+  if (s.needs[0]) {
+    const Expr less = ((b - 1) * a.log2()).exp2();  // NaN for b = 1 where a is 0 or infinite
+    const UOp* const number = UniformConst(b.node());
+    const Expr slope = number != nullptr ? less : (b == 1).where(1, less);
+    s.gives[0] = (dy * (b * slope)).node();
+  }
+  if (s.needs[1]) s.gives[1] = (dy * (y == 0).where(0, y * a.log())).node();
+  return absl::OkStatus();
+}
+
+// 1 / (1 + exp x) times 1 / (1 + exp -x), the slope of e / (1 + e) with e = exp x.
+Expr LogisticSlope(const Expr& x) { return 1 / (1 + x.exp()) * (1 / (1 + (-x).exp())); }
+
+absl::Status LogisticRule(Step& s, const Composite& logistic) {
+  s.gives[0] = (Dy(s) * LogisticSlope({s.g, logistic.arguments[0]})).node();
+  return absl::OkStatus();
+}
+
+// y = 1 / (1 + e), which falls as that rises.
+absl::Status FallingLogisticRule(Step& s, const Composite& logistic) {
+  s.gives[0] = (-(Dy(s) * LogisticSlope({s.g, logistic.arguments[0]}))).node();
+  return absl::OkStatus();
+}
+
 // ---- the table ----------------------------------------------------------------------------------
 
 // Where one line says it, the expression is the gradient of the only source. The derivatives are
@@ -309,6 +345,25 @@ constexpr auto kTable = [] {
 Rule RuleOf(Op op) {
   const auto code = static_cast<size_t>(op);
   return code < kTable.size() ? kTable[code] : nullptr;
+}
+
+std::optional<Composite> CompositeOf(const UOp* node) {
+  if (node->op == Op::kExp2 && node->src[0]->op == Op::kMul) {
+    const UOp* const product = node->src[0];
+    const UOp* const log = LogarithmIn(product);
+    if (log == nullptr) return std::nullopt;
+    const UOp* const exponent = product->src[product->src[0] == log ? 1 : 0];
+    return Composite{node, {log->src[0], exponent}, {product, log}, PowerRule};
+  }
+  if (node->op == Op::kFDiv && node->src[1]->op == Op::kAdd) {
+    const UOp* const sum = node->src[1];
+    const int one = IsOne(sum->src[0]) ? 0 : 1;
+    const UOp* const e = sum->src[1 - one];
+    if (e->op != Op::kExp || !IsOne(sum->src[one])) return std::nullopt;
+    if (node->src[0] == e) return Composite{node, {e->src[0]}, {sum, e}, LogisticRule};
+    if (IsOne(node->src[0])) return Composite{node, {e->src[0]}, {sum, e}, FallingLogisticRule};
+  }
+  return std::nullopt;
 }
 
 }  // namespace outboard::gradient

@@ -5,6 +5,8 @@
 // ...), to dy * df/dxi for each source. The conventions at corners are those of gradient.h.
 #pragma once
 
+#include <optional>
+
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "compiler/ir/uop.h"
@@ -32,5 +34,17 @@ using Rule = absl::Status (*)(Step&);
 // Returns the rule of an operation with one value; nullptr if no gradient flows back. The walk
 // itself handles CALL, TUPLE and GETTUPLE.
 Rule RuleOf(Op op);
+
+// Several nodes that are one function together, whose derivative is known where the product of
+// theirs is 0 times infinity: x ** y where x is 0, a logistic function far from 0.
+struct Composite {
+  const UOp* node;                                  // its value
+  absl::InlinedVector<const UOp*, 2> arguments;     // of the function
+  absl::InlinedVector<const UOp*, 4> inner;         // nodes between these and `node`
+  absl::Status (*rule)(Step& s, const Composite&);  // `needs` and `gives` of s: by `arguments`
+};
+
+// Returns the function whose value `node` is; nullopt if its operation stands for itself.
+std::optional<Composite> CompositeOf(const UOp* node);
 
 }  // namespace outboard::gradient

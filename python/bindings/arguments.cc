@@ -2,6 +2,8 @@
 
 #include <nanobind/ndarray.h>
 
+#include "absl/strings/match.h"
+
 namespace outboard::python {
 namespace nb = nanobind;
 namespace {
@@ -41,6 +43,17 @@ nb::object NumberOfArray(nb::handle array) {
 }
 
 }  // namespace
+
+void DeviceArgument::Check(nb::handle device) {
+  if (!PyUnicode_Check(device.ptr())) return;
+  const char* const name = PyUnicode_AsUTF8(device.ptr());
+  if (name == nullptr) throw nb::python_error();
+  if (!absl::StartsWithIgnoreCase(name, "disk:")) return;
+  PyErr_SetString(PyExc_NotImplementedError,
+                  "device='disk:...': a tensor is not a file here; Tensor(pathlib.Path(...)) reads "
+                  "one, numpy().tofile(...) and nn.state.safe_save write one");
+  throw nb::python_error();
+}
 
 const Arg& OperandArg::operator*() const {
   if (arg_) return *arg_;
@@ -107,11 +120,11 @@ Dims DimsOf(const nb::args& args) {
   return dims;
 }
 
-nb::tuple ShapeTuple(const Tensor& tensor, const At& at) {
-  const int rank = tensor.rank(at);
+nb::tuple ShapeTuple(const Tensor& tensor) {
+  const int rank = tensor.rank();
   nb::list sizes;
   for (int axis = 0; axis < rank; ++axis) {
-    const SymInt size = tensor.size(axis, at);
+    const SymInt size = tensor.size(axis);
     size.is_number() ? sizes.append(size.value()) : sizes.append(size);
   }
   return nb::tuple(sizes);
@@ -119,14 +132,13 @@ nb::tuple ShapeTuple(const Tensor& tensor, const At& at) {
 
 bool OperandFrom(nb::handle object, Operand& operand) {
   if (nb::isinstance<Tensor>(object)) {
-    operand.arg.emplace(*nb::inst_ptr<Tensor>(object), Here());
+    operand.arg.emplace(*nb::inst_ptr<Tensor>(object), At());
   } else if (PyBool_Check(object.ptr())) {
-    operand.arg.emplace(object.ptr() == Py_True, Here());
+    operand.arg.emplace(object.ptr() == Py_True, At());
   } else if (PyFloat_Check(object.ptr())) {
-    operand.arg.emplace(PyFloat_AS_DOUBLE(object.ptr()), Here());
+    operand.arg.emplace(PyFloat_AS_DOUBLE(object.ptr()), At());
   } else if (const std::optional<SymInt> size = SizeOf(object)) {
-    size->is_number() ? operand.arg.emplace(size->value(), Here())
-                      : operand.arg.emplace(*size, Here());
+    size->is_number() ? operand.arg.emplace(size->value(), At()) : operand.arg.emplace(*size, At());
   } else if (IsWideInt(object)) {
     operand = {};
   } else if (nb::ndarray_check(object)) {
@@ -140,7 +152,7 @@ bool OperandFrom(nb::handle object, Operand& operand) {
       PyErr_Clear();
       return false;
     }
-    operand.arg.emplace(value, Here());
+    operand.arg.emplace(value, At());
   } else {
     return false;
   }

@@ -40,7 +40,7 @@ class OperandArg {
   std::optional<Arg> arg_;
 };
 
-// A Tensor, a Python or NumPy number, or a size of a bound Variable; with its line. Holds a
+// A Tensor, a Python or NumPy number, or a size of a bound Variable; of the open line. Holds a
 // reference to its Tensor: use it for parameters only.
 struct Operand {
   OperandArg arg;
@@ -60,6 +60,12 @@ struct DTypeArgument {
   DType value_or(DType by_default) const { return dtype.value_or(by_default); }
 };
 
+// A device, which is taken so that a tinygrad program runs unchanged: there is one, the session's.
+// Raises NotImplementedError for a file ("disk:PATH"), which would be neither read nor written.
+struct DeviceArgument {
+  static void Check(nanobind::handle device);
+};
+
 bool IsList(nanobind::handle object);  // or a tuple
 // The items of f(2, 3), f((2, 3)) and f([2, 3]).
 nanobind::object ItemsOf(const nanobind::args& args);
@@ -73,7 +79,7 @@ std::optional<SymInt> SizeOf(nanobind::handle object);
 // Returns the ints of a sequence, or of one int; nullopt if there is anything else.
 std::optional<Dims> IntsOf(nanobind::handle object);
 // Returns a shape as Python's: a tuple of ints and sizes of Variables.
-nanobind::tuple ShapeTuple(const Tensor& tensor, const At& at);
+nanobind::tuple ShapeTuple(const Tensor& tensor);
 
 // True for a Python or NumPy int that does not fit int64_t.
 bool IsWideInt(nanobind::handle object);
@@ -104,5 +110,27 @@ OB_ARGUMENT_CASTER(AxisArgument, AxesFrom, "int | collections.abc.Sequence[int] 
 OB_ARGUMENT_CASTER(DTypeArgument, DTypeFrom, "DType | str | None");
 
 #undef OB_ARGUMENT_CASTER
+
+// Takes everything; the check may raise, which a caster may not do before the call.
+template <>
+struct type_caster<outboard::python::DeviceArgument> {
+  static constexpr auto Name = const_name("object");
+  using Value = outboard::python::DeviceArgument;
+  template <typename>
+  using Cast = Value;
+  template <typename>
+  static constexpr bool can_cast() {
+    return true;
+  }
+  bool from_python(handle given, uint8_t, cleanup_list*) noexcept {
+    object = given;
+    return true;
+  }
+  operator Value() const {
+    Value::Check(object);
+    return {};
+  }
+  handle object;
+};
 
 }  // namespace nanobind::detail

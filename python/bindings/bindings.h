@@ -8,12 +8,49 @@
 #include <nanobind/nanobind.h>
 
 #include <optional>
+#include <utility>
 
+#include "client/lazy/call_site.h"
 #include "client/tensor/tensor.h"
+#include "python/bindings/here.h"
 
 namespace outboard::python {
 
-using TensorClass = nanobind::class_<Tensor>;
+// The class Tensor of the module. While one of its functions runs, the line of the Python program is
+// the open one (client/lazy/call_site.h), so that no function passes it on.
+class TensorClass : public nanobind::class_<Tensor> {
+  using Base = nanobind::class_<Tensor>;
+  struct LineOfProgram {
+    const CallSite site{Here()};
+  };
+  using OpensLine = nanobind::call_guard<LineOfProgram>;
+
+ public:
+  using Base::Base;
+
+  template <typename F, typename... Extra>
+  TensorClass& def(const char* name, F&& f, const Extra&... extra) {
+    Base::def(name, std::forward<F>(f), extra..., OpensLine());
+    return *this;
+  }
+  template <typename F, typename... Extra>
+  TensorClass& def_static(const char* name, F&& f, const Extra&... extra) {
+    Base::def_static(name, std::forward<F>(f), extra..., OpensLine());
+    return *this;
+  }
+  template <typename Getter, typename... Extra>
+  TensorClass& def_prop_ro(const char* name, Getter&& getter, const Extra&... extra) {
+    Base::def_prop_ro(name, std::forward<Getter>(getter), extra..., OpensLine());
+    return *this;
+  }
+  template <typename Getter, typename Setter, typename... Extra>
+  TensorClass& def_prop_rw(const char* name, Getter&& getter, Setter&& setter,
+                           const Extra&... extra) {
+    Base::def_prop_rw(name, std::forward<Getter>(getter), std::forward<Setter>(setter), extra...,
+                      OpensLine());
+    return *this;
+  }
+};
 
 void BindErrors(nanobind::module_& module);  // before all others
 void BindWaiting();
@@ -50,7 +87,7 @@ void BindWindows(nanobind::module_& module, TensorClass& tensor);
 
 // What an optimiser asks (is_param) and what the C++ library does, in one. None: a parameter, as
 // every tensor is at first. INVALID_ARGUMENT: true of a tensor that is no float.
-void SetRequiresGrad(Tensor& x, std::optional<bool> on, const At& at);
+void SetRequiresGrad(Tensor& x, std::optional<bool> on);
 
 // Raises what a signal's handler raised while this thread waited; false if nothing did.
 bool RaiseInterruption();

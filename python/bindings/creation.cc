@@ -11,19 +11,15 @@ namespace nb = nanobind;
 using namespace nb::literals;  // NOLINT
 namespace {
 
-// There is one device: the session's. The argument is taken so that a tinygrad program runs
-// unchanged.
-using DeviceArgument = nb::handle;
-
 Tensor Filled(const Dims& dims, const Operand& value, const DTypeArgument& dtype) {
   const DType type = dtype.value_or(DTypeOfNumber(value));
-  return FullOf(dims, *value.arg, type, Here());
+  return FullOf(dims, *value.arg, type);
 }
 
 // Floats if one of them is, as tinygrad; ints are never made floats on their way.
 Tensor ArangeOf(const Operand& start, const std::optional<Operand>& stop, const Operand& step,
-                const DTypeArgument& dtype, const At& at) {
-  const Arg zero(0, at);
+                const DTypeArgument& dtype) {
+  const Arg zero(0);
   const Arg &begin = stop ? *start.arg : zero, &end = stop ? *stop->arg : *start.arg;
   bool has_float = false;
   for (const Arg* const number : {&begin, &end, &*step.arg}) {
@@ -33,14 +29,14 @@ Tensor ArangeOf(const Operand& start, const std::optional<Operand>& stop, const 
   }
   if (has_float)
     return Arange(begin.float_value(), end.float_value(), step.arg->float_value(),
-                  dtype.value_or(DType::kF32), at);
+                  dtype.value_or(DType::kF32));
   const int64_t by = step.arg->int_value();
   const __int128 first = begin.int_value(), last = __int128{end.int_value()} - by;
   const bool is_i32 =
       std::min(first, last) >= IntMin(DType::kI32) && std::max(first, last) <= IntMax(DType::kI32);
   const bool is_empty = by > 0 ? first > last : first < last;
   return Tensor::arange(begin.int_value(), end.int_value(), by,
-                        dtype.value_or(is_i32 || is_empty ? DType::kI32 : DType::kI64), at);
+                        dtype.value_or(is_i32 || is_empty ? DType::kI32 : DType::kI64));
 }
 
 }  // namespace
@@ -51,13 +47,13 @@ void BindCreation(nb::module_&, TensorClass& tensor) {
           "__init__",
           [](Tensor* self, nb::handle data, DeviceArgument, const DTypeArgument& dtype,
              std::optional<bool> requires_grad) {
-            Tensor made = TensorOf(data, dtype.dtype, Here());
+            Tensor made = TensorOf(data, dtype.dtype);
             if (requires_grad) {
               // Not of the tensor that it may have been made from.
-              const internal::NodeBuilder recorder(Here());
+              const internal::NodeBuilder recorder;
               if (nb::isinstance<Tensor>(data))
                 made = Tensor::FromNode(recorder, made.NodeIn(recorder));
-              SetRequiresGrad(made, requires_grad, Here());
+              SetRequiresGrad(made, requires_grad);
             }
             new (self) Tensor(std::move(made));
           },
@@ -70,19 +66,19 @@ void BindCreation(nb::module_&, TensorClass& tensor) {
       .def_static(
           "zeros",
           [](const nb::args& shape, DeviceArgument, const DTypeArgument& dtype) {
-            return Tensor::zeros(DimsOf(shape), dtype.value_or(DType::kF32), Here());
+            return Tensor::zeros(DimsOf(shape), dtype.value_or(DType::kF32));
           },
           "shape"_a, "device"_a = nb::none(), "dtype"_a = nb::none())
       .def_static(
           "ones",
           [](const nb::args& shape, DeviceArgument, const DTypeArgument& dtype) {
-            return Tensor::ones(DimsOf(shape), dtype.value_or(DType::kF32), Here());
+            return Tensor::ones(DimsOf(shape), dtype.value_or(DType::kF32));
           },
           "shape"_a, "device"_a = nb::none(), "dtype"_a = nb::none())
       .def_static(
           "empty",
           [](const nb::args& shape, DeviceArgument, const DTypeArgument& dtype) {
-            return Tensor::zeros(DimsOf(shape), dtype.value_or(DType::kF32), Here());
+            return Tensor::zeros(DimsOf(shape), dtype.value_or(DType::kF32));
           },
           "shape"_a, "device"_a = nb::none(), "dtype"_a = nb::none(),
           "Zeros: memory has no older content here.")
@@ -99,23 +95,18 @@ void BindCreation(nb::module_&, TensorClass& tensor) {
       .def(
           "full_like",
           [](const Tensor& x, const Operand& fill_value, const DTypeArgument& dtype, DeviceArgument,
-             bool) {
-            const At at = Here();
-            return Filled(x.shape(at), fill_value, {dtype.value_or(x.dtype(at))});
-          },
+             bool) { return Filled(x.shape(), fill_value, {dtype.value_or(x.dtype())}); },
           "fill_value"_a, "dtype"_a = nb::none(), "device"_a = nb::none(), "buffer"_a = true)
       .def(
           "const_like",
           [](const Tensor& x, const Operand& b, const DTypeArgument& dtype) {
-            const At at = Here();
-            return Filled(x.shape(at), b, {dtype.value_or(x.dtype(at))});
+            return Filled(x.shape(), b, {dtype.value_or(x.dtype())});
           },
           "b"_a, "dtype"_a = nb::none(), "As full_like.")
       .def(
           "empty_like",
           [](const Tensor& x, const DTypeArgument& dtype, DeviceArgument) {
-            const At at = Here();
-            return Tensor::zeros(x.shape(at), dtype.value_or(x.dtype(at)), at);
+            return Tensor::zeros(x.shape(), dtype.value_or(x.dtype()));
           },
           "dtype"_a = nb::none(), "device"_a = nb::none(),
           "Zeros: memory has no older content here.")
@@ -128,22 +119,20 @@ void BindCreation(nb::module_&, TensorClass& tensor) {
       .def(
           "zeros_like",
           [](const Tensor& x, const DTypeArgument& dtype, DeviceArgument) {
-            const At at = Here();
-            return Tensor::zeros(x.shape(at), dtype.value_or(x.dtype(at)), at);
+            return Tensor::zeros(x.shape(), dtype.value_or(x.dtype()));
           },
           "dtype"_a = nb::none(), "device"_a = nb::none())
       .def(
           "ones_like",
           [](const Tensor& x, const DTypeArgument& dtype, DeviceArgument) {
-            const At at = Here();
-            return Tensor::ones(x.shape(at), dtype.value_or(x.dtype(at)), at);
+            return Tensor::ones(x.shape(), dtype.value_or(x.dtype()));
           },
           "dtype"_a = nb::none(), "device"_a = nb::none())
       .def_static(
           "arange",
           [](const Operand& start, const std::optional<Operand>& stop, const Operand& step,
              const DTypeArgument& dtype,
-             DeviceArgument) { return ArangeOf(start, stop, step, dtype, Here()); },
+             DeviceArgument) { return ArangeOf(start, stop, step, dtype); },
           "start"_a, "stop"_a = nb::none(), "step"_a = 1, "dtype"_a = nb::none(),
           "device"_a = nb::none(),
           "Of float32 if one of the numbers is a float, else of int32, or of int64 where that is "
@@ -151,22 +140,20 @@ void BindCreation(nb::module_&, TensorClass& tensor) {
       .def_static(
           "linspace",
           [](double start, double stop, int64_t steps, const DTypeArgument& dtype, DeviceArgument) {
-            return Tensor::linspace(start, stop, steps, dtype.value_or(DType::kF32), Here());
+            return Tensor::linspace(start, stop, steps, dtype.value_or(DType::kF32));
           },
           "start"_a, "stop"_a, "steps"_a, "dtype"_a = nb::none(), "device"_a = nb::none())
       .def_static(
           "eye",
           [](int64_t n, std::optional<int64_t> m, const DTypeArgument& dtype, DeviceArgument) {
-            const At at = Here();
             const DType type = dtype.value_or(DType::kF32);
-            if (!m || *m == n) return Tensor::eye(n, type, at);
-            const Tensor rows = Tensor::arange(n, DType::kI32, at).reshape({n, 1}, at);
-            return (Arg(rows, at) == Arg(Tensor::arange(*m, DType::kI32, at), at)).cast(type, at);
+            if (!m || *m == n) return Tensor::eye(n, type);
+            const Tensor rows = Tensor::arange(n, DType::kI32).reshape({n, 1});
+            return (rows == Arg(Tensor::arange(*m, DType::kI32))).cast(type);
           },
           "n"_a, "m"_a = nb::none(), "dtype"_a = nb::none(), "device"_a = nb::none())
       .def_static(
-          "manual_seed",
-          [](int64_t seed) { Tensor::manual_seed(static_cast<uint64_t>(seed), Here()); },
+          "manual_seed", [](int64_t seed) { Tensor::manual_seed(static_cast<uint64_t>(seed)); },
           "seed"_a = 0);
 }
 

@@ -27,12 +27,12 @@ namespace {
 class Rectangle {
  public:
   explicit Rectangle(nb::handle data) {
-    for (nb::handle at = data; IsList(at);) {
-      dims_.push_back(static_cast<int64_t>(nb::len(at)));
+    for (nb::handle level = data; IsList(level);) {
+      dims_.push_back(static_cast<int64_t>(nb::len(level)));
       if (dims_.size() > static_cast<size_t>(limits::kRankMax))
         throw nb::value_error("lists are nested too deeply");
       if (dims_.back() == 0) break;
-      at = PySequence_Fast_GET_ITEM(at.ptr(), 0);
+      level = PySequence_Fast_GET_ITEM(level.ptr(), 0);
     }
     Collect(data, 0);
   }
@@ -105,18 +105,17 @@ class Rectangle {
   bool ints_ = false, floats_ = false;
 };
 
-Tensor TensorOfBytes(std::string_view bytes, DType dtype, const At& at) {
+Tensor TensorOfBytes(std::string_view bytes, DType dtype) {
   if (bytes.size() % ByteWidth(dtype) != 0)
-    ThrowInvalid(at, absl::StrCat(bytes.size(), " bytes are no whole number of elements of ",
-                                  ByteWidth(dtype)));
-  return Tensor::from_bytes(dtype, {static_cast<int64_t>(bytes.size()) / ByteWidth(dtype)}, bytes,
-                            at);
+    ThrowInvalid(
+        absl::StrCat(bytes.size(), " bytes are no whole number of elements of ", ByteWidth(dtype)));
+  return Tensor::from_bytes(dtype, {static_cast<int64_t>(bytes.size()) / ByteWidth(dtype)}, bytes);
 }
 
-Tensor TensorOfFile(const std::string& path, DType dtype, const At& at) {
-  const nn::Bytes bytes = nn::Bytes::OfFile(path, at);
+Tensor TensorOfFile(const std::string& path, DType dtype) {
+  const nn::Bytes bytes = nn::Bytes::OfFile(path);
   const auto count = static_cast<int64_t>(bytes.size()) / ByteWidth(dtype);
-  return bytes.Tensors(std::array{nn::Bytes::Range{dtype, {count}, 0}}, at)[0];
+  return bytes.Tensors(std::array{nn::Bytes::Range{dtype, {count}, 0}})[0];
 }
 
 // ---- arrays -------------------------------------------------------------------------------------
@@ -154,17 +153,17 @@ std::shared_ptr<PyObject> Kept(nb::handle object) {
 
 using Array = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 
-Tensor TensorOfArray(nb::handle owner, const Array& array, const At& at) {
+Tensor TensorOfArray(nb::handle owner, const Array& array) {
   const std::optional<DType> dtype = DTypeOfArray(array.dtype());
   if (!dtype) throw nb::type_error("an array of elements that tensors here do not have");
   Dims dims;
   for (size_t i = 0; i < array.ndim(); ++i) dims.push_back(static_cast<int64_t>(array.shape(i)));
   const std::string_view bytes(static_cast<const char*>(array.data()), array.nbytes());
-  if (bytes.size() <= wire::kPieceBytesMax) return Tensor::from_bytes(*dtype, dims, bytes, at);
+  if (bytes.size() <= wire::kPieceBytesMax) return Tensor::from_bytes(*dtype, dims, bytes);
   wire::BlobSource source = wire::SourceOf(bytes);
   source.read = [kept = Kept(owner), array, read = std::move(source.read)](
                     uint64_t offset, std::span<char> out) { return read(offset, out); };
-  return Tensor::from_blob(*dtype, dims, std::move(source), {}, at);
+  return Tensor::from_blob(*dtype, dims, std::move(source), {});
 }
 
 // ---- lists from values --------------------------------------------------------------------------
@@ -195,25 +194,24 @@ DType DTypeOfNumber(const Operand& number) {
   }
 }
 
-Tensor FullOf(const Dims& dims, const Arg& number, DType dtype, const At& at) {
+Tensor FullOf(const Dims& dims, const Arg& number, DType dtype) {
   if (number.kind() != Arg::Kind::kInt || !IsInt(dtype))
-    return Tensor::full(dims, number.float_value(), dtype, at);
-  const internal::NodeBuilder rec(at);
+    return Tensor::full(dims, number.float_value(), dtype);
+  const internal::NodeBuilder rec;
   const UOp* const scalar = internal::NodeOfArg(rec, number, dtype);
   return Tensor::FromNode(rec, rec.Full(scalar, internal::ToShape(dims)));
 }
 
-Tensor Arange(double begin, double end, double step, DType dtype, const At& at) {
-  if (step == 0) ThrowInvalid(at, "arange: a step of 0");
+Tensor Arange(double begin, double end, double step, DType dtype) {
+  if (step == 0) ThrowInvalid("arange: a step of 0");
   if (!std::isfinite(begin) || !std::isfinite(end) || !std::isfinite(step))
-    ThrowInvalid(at, absl::StrCat("arange: ", begin, " to ", end, " by ", step));
+    ThrowInvalid(absl::StrCat("arange: ", begin, " to ", end, " by ", step));
   const double count = std::max(0.0, std::ceil((end - begin) / step));
   if (!(count <= static_cast<double>(limits::kDimMax)))
-    ThrowInvalid(at, absl::StrCat("arange: ", begin, " to ", end, " by ", step,
-                                  " is over the limit of ", limits::kDimMax, " elements"));
-  const Tensor i =
-      Tensor::arange(static_cast<int64_t>(count), DType::kI64, at).cast(DType::kF64, at);
-  return (Arg(Arg(i, at) * Arg(step, at), at) + Arg(begin, at)).cast(dtype, at);
+    ThrowInvalid(absl::StrCat("arange: ", begin, " to ", end, " by ", step,
+                              " is over the limit of ", limits::kDimMax, " elements"));
+  const Tensor i = Tensor::arange(static_cast<int64_t>(count), DType::kI64).cast(DType::kF64);
+  return (Arg(i * step) + begin).cast(dtype);
 }
 
 std::string PathOf(nb::handle path) {
@@ -224,39 +222,38 @@ std::string PathOf(nb::handle path) {
   return nb::cast<std::string>(text);
 }
 
-Tensor TensorOf(nb::handle data, std::optional<DType> dtype, const At& at) {
+Tensor TensorOf(nb::handle data, std::optional<DType> dtype) {
   const auto as_asked = [&](Tensor tensor) {
-    return dtype && *dtype != tensor.dtype(at) ? tensor.cast(*dtype, at) : tensor;
+    return dtype && *dtype != tensor.dtype() ? tensor.cast(*dtype) : tensor;
   };
   if (nb::isinstance<Tensor>(data)) return as_asked(nb::cast<Tensor>(data));
-  if (data.is_none()) return Tensor::full({}, 0, dtype.value_or(DType::kF32), at);
+  if (data.is_none()) return Tensor::full({}, 0, dtype.value_or(DType::kF32));
   if (PyBytes_Check(data.ptr()))
     return TensorOfBytes(
         {PyBytes_AS_STRING(data.ptr()), static_cast<size_t>(PyBytes_GET_SIZE(data.ptr()))},
-        dtype.value_or(DType::kU8), at);
+        dtype.value_or(DType::kU8));
   if (IsList(data) || (dtype == DType::kU64 && IsWideInt(data))) {
     const Rectangle rectangle(data);
     const DType type = dtype.value_or(rectangle.dtype());
-    return Tensor::from_bytes(type, rectangle.dims(), rectangle.BytesAs(type), at);
+    return Tensor::from_bytes(type, rectangle.dims(), rectangle.BytesAs(type));
   }
   if (nb::hasattr(data, "__fspath__"))
-    return TensorOfFile(PathOf(data), dtype.value_or(DType::kU8), at);
-  if (nb::ndarray_check(data)) return as_asked(TensorOfArray(data, nb::cast<Array>(data), at));
+    return TensorOfFile(PathOf(data), dtype.value_or(DType::kU8));
+  if (nb::ndarray_check(data)) return as_asked(TensorOfArray(data, nb::cast<Array>(data)));
   Operand number;
-  if (OperandFrom(data, number))
-    return FullOf({}, number, dtype.value_or(DTypeOfNumber(number)), at);
+  if (OperandFrom(data, number)) return FullOf({}, number, dtype.value_or(DTypeOfNumber(number)));
   const nb::str shown = nb::repr(data);
   throw std::runtime_error(absl::StrCat("can't create Tensor from ", shown.c_str(), " with type ",
                                         Py_TYPE(data.ptr())->tp_name));
 }
 
-HostTensor ToHost(const Tensor& tensor, const At& at) { return tensor.to_host(at); }
+HostTensor ToHost(const Tensor& tensor) { return tensor.to_host(); }
 
 nb::object ToList(const HostTensor& host) {
   int64_t next = 0;
   return ListOf(host, 0, next);
 }
 
-nb::object ToList(const Tensor& tensor, const At& at) { return ToList(ToHost(tensor, at)); }
+nb::object ToList(const Tensor& tensor) { return ToList(ToHost(tensor)); }
 
 }  // namespace outboard::python

@@ -18,10 +18,10 @@ namespace outboard::python {
 DType DTypeOfNumber(const Operand& number);
 
 // Of one number, which an integer type holds exactly.
-Tensor FullOf(const Dims& dims, const Arg& number, DType dtype, const At& at);
+Tensor FullOf(const Dims& dims, const Arg& number, DType dtype);
 
 // begin, begin + step ... before end, of floats: ceil((end - begin) / step) elements.
-Tensor Arange(double begin, double end, double step, DType dtype, const At& at);
+Tensor Arange(double begin, double end, double step, DType dtype);
 
 // Of a file that is there: else raises what os.stat does.
 std::string PathOf(nanobind::handle path);
@@ -29,12 +29,12 @@ std::string PathOf(nanobind::handle path);
 // Converts the argument of Tensor(data); a path gives the file's bytes, which are read when
 // something needs them. Uses `dtype` if given. Raises TypeError or ValueError for data that is not
 // a rectangle of numbers, and RuntimeError for data of an unsupported kind.
-Tensor TensorOf(nanobind::handle data, std::optional<DType> dtype, const At& at);
+Tensor TensorOf(nanobind::handle data, std::optional<DType> dtype);
 
 // Waits.
-HostTensor ToHost(const Tensor& tensor, const At& at);
+HostTensor ToHost(const Tensor& tensor);
 // Waits. Nested lists of Python's numbers; one number for a tensor of no axes.
-nanobind::object ToList(const Tensor& tensor, const At& at);
+nanobind::object ToList(const Tensor& tensor);
 nanobind::object ToList(const HostTensor& host);
 
 }  // namespace outboard::python

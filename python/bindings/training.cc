@@ -13,7 +13,7 @@ using namespace nb::literals;  // NOLINT
 namespace {
 
 const internal::TensorState& ValueOf(const Tensor& x) {
-  if (x.empty()) throw Error(absl::FailedPreconditionError("the tensor is empty"), Here());
+  if (x.empty()) ThrowIfError(absl::FailedPreconditionError("the tensor is empty"));
   return *x.value();
 }
 
@@ -34,7 +34,6 @@ void CheckGradient(const Tensor& y, const std::optional<Tensor>& upstream,
 
 std::vector<Tensor> GradientOf(const Tensor& y, const nb::args& targets,
                                const std::optional<Tensor>& gradient) {
-  const CallSite site(Here());
   std::vector<Tensor> of;
   for (const nb::handle target : targets) of.push_back(nb::cast<Tensor>(target));
   CheckGradient(y, gradient, of);
@@ -43,16 +42,14 @@ std::vector<Tensor> GradientOf(const Tensor& y, const nb::args& targets,
 
 std::optional<Tensor> GradOf(const Tensor& x) {
   if (IsGradientUsedUp(x))
-    throw Error(absl::FailedPreconditionError(
-                    "the gradient of this tensor was used up by an optimiser's step; read or "
-                    "realize() it before, or zero_grad()"),
-                Here());
+    ThrowIfError(absl::FailedPreconditionError(
+        "the gradient of this tensor was used up by an optimiser's step; read or "
+        "realize() it before, or zero_grad()"));
   const Tensor grad = x.grad();
   return grad.empty() ? std::nullopt : std::optional(grad);
 }
 
 Tensor& Assign(Tensor& x, nb::handle value) {
-  const CallSite site(Here());
   Operand operand;
   if (nb::isinstance<Tensor>(value)) {
     const Tensor& other = nb::cast<const Tensor&>(value);
@@ -69,7 +66,6 @@ Tensor& Assign(Tensor& x, nb::handle value) {
 
 // Another tensor of the same value, which an assign to this one leaves alone.
 Tensor Clone(const Tensor& x) {
-  const CallSite site(Here());
   Tensor copy = x.contiguous();
   copy.value()->is_param = x.value()->is_param;
   if (x.requires_grad()) copy.requires_grad_();
@@ -78,14 +74,14 @@ Tensor Clone(const Tensor& x) {
 }
 
 void SetIsParam(Tensor& x, bool on) {
-  if (!on) x.requires_grad_(false, Here());
+  if (!on) x.requires_grad_(false);
   x.value()->is_param = on;
 }
 
 }  // namespace
 
-void SetRequiresGrad(Tensor& x, std::optional<bool> on, const At& at) {
-  if (on) x.requires_grad_(*on, at);
+void SetRequiresGrad(Tensor& x, std::optional<bool> on) {
+  if (on) x.requires_grad_(*on);
   x.value()->is_param = on.value_or(true);
 }
 
@@ -96,7 +92,6 @@ void BindTraining(nb::module_& module, TensorClass& tensor) {
       .def(
           "backward",
           [](Tensor& x, const std::optional<Tensor>& gradient) -> Tensor& {
-            const CallSite site(Here());
             CheckGradient(x, gradient, {});
             backward(x, gradient.value_or(Tensor()));
             return x;
@@ -120,8 +115,8 @@ void BindTraining(nb::module_& module, TensorClass& tensor) {
           "Whether an optimiser that is given it changes it.")
       .def_prop_rw(
           "requires_grad", [](const Tensor& x) { return ValueOf(x).is_param; },
-          [](Tensor& x, std::optional<bool> on) { SetRequiresGrad(x, on, Here()); },
-          nb::arg().none(), "An older name of `is_param`.")
+          [](Tensor& x, std::optional<bool> on) { SetRequiresGrad(x, on); }, nb::arg().none(),
+          "An older name of `is_param`.")
       .def(
           "is_param_",
           [](Tensor& x, bool on) -> Tensor& {
@@ -132,23 +127,24 @@ void BindTraining(nb::module_& module, TensorClass& tensor) {
       .def(
           "requires_grad_",
           [](Tensor& x, bool on) -> Tensor& {
-            SetRequiresGrad(x, on, Here());
+            SetRequiresGrad(x, on);
             return x;
           },
           "requires_grad"_a = true, nb::rv_policy::none)
-      .def("detach", [](const Tensor& x) { return x.detach(Here()); })
+      .def("detach", [](const Tensor& x) { return x.detach(); })
       .def(
-          "contiguous", [](const Tensor& x) { return x.contiguous(Here()); },
+          "contiguous", [](const Tensor& x) { return x.contiguous(); },
           "Computed as it stands, and not again by each that reads it.")
       .def(
           "contiguous_backward",
           [](const Tensor& x) {
-            const internal::NodeBuilder rec(Here());
+            const internal::NodeBuilder rec;
             return Tensor::FromNode(rec, x.NodeIn(rec));
           },
           "This tensor: what is computed once is the scheduler's choice here.")
       .def(
-          "clone", [](const Tensor& x, nb::handle) { return Clone(x); }, "device"_a = nb::none())
+          "clone", [](const Tensor& x, DeviceArgument) { return Clone(x); },
+          "device"_a = nb::none())
       .def("assign", &Assign, "x"_a, nb::rv_policy::none,
            "The value becomes that of `x`, broadcast; RuntimeError for another dtype. Lazy; what "
            "was computed from the\nold value stays.");

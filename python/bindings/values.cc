@@ -36,53 +36,47 @@ bool InNumpy(DType dtype) {
 }
 
 nb::object ToNumpy(const Tensor& x) {
-  const At at = Here();
-  const DType dtype = x.dtype(at);
-  return ArrayOf<nb::numpy>(ToHost(InNumpy(dtype) ? x : x.cast(DType::kF32, at), at));
+  const DType dtype = x.dtype();
+  return ArrayOf<nb::numpy>(ToHost(InNumpy(dtype) ? x : x.cast(DType::kF32)));
 }
 
 std::string Repr(const Tensor& x) {
   if (x.empty()) return "<Tensor, empty>";
-  const At at = Here();
-  return absl::StrCat("<Tensor ", nb::repr(ShapeTuple(x, at)).c_str(), " ",
-                      std::string(Name(x.dtype(at))), x.realized() ? "" : ", not computed yet",
-                      ">");
+  return absl::StrCat("<Tensor ", nb::repr(ShapeTuple(x)).c_str(), " ",
+                      std::string(Name(x.dtype())), x.realized() ? "" : ", not computed yet", ">");
 }
 
 // Of a notebook: as repr, in a table.
 std::string ReprHtml(const Tensor& x) {
   if (x.empty()) return "<table><tr><td>Tensor, empty</td></tr></table>";
-  const At at = Here();
   const auto row = [](const char* name, const std::string& value) {
     return absl::StrCat("<tr><th style='text-align:left'>", name,
                         "</th><td style='text-align:left'>", value, "</td></tr>");
   };
-  return absl::StrCat("<table>", row("Tensor", nb::repr(ShapeTuple(x, at)).c_str()),
-                      row("dtype", std::string(Name(x.dtype(at)))),
+  return absl::StrCat("<table>", row("Tensor", nb::repr(ShapeTuple(x)).c_str()),
+                      row("dtype", std::string(Name(x.dtype()))),
                       row("state", x.realized() ? "computed" : "not computed yet"), "</table>");
 }
 
 }  // namespace
 
 void BindValues(nb::module_&, TensorClass& tensor) {
-  tensor.def_prop_ro("shape", [](const Tensor& x) { return ShapeTuple(x, Here()); })
-      .def_prop_ro("dtype", [](const Tensor& x) { return x.dtype(Here()); })
-      .def_prop_ro("ndim", [](const Tensor& x) { return x.rank(Here()); })
+  tensor.def_prop_ro("shape", [](const Tensor& x) { return ShapeTuple(x); })
+      .def_prop_ro("dtype", [](const Tensor& x) { return x.dtype(); })
+      .def_prop_ro("ndim", [](const Tensor& x) { return x.rank(); })
       .def(
           "size",
           [](const Tensor& x, std::optional<int64_t> dim) -> nb::object {
-            const At at = Here();
-            if (!dim) return ShapeTuple(x, at);
-            const SymInt size = x.size(*dim, at);
+            if (!dim) return ShapeTuple(x);
+            const SymInt size = x.size(*dim);
             return size.is_number() ? nb::cast(size.value()) : nb::cast(size);
           },
           "dim"_a = nb::none(), "The shape, or one of its dimensions.")
-      .def("numel", [](const Tensor& x) { return x.numel(Here()); })
+      .def("numel", [](const Tensor& x) { return x.numel(); })
       .def("__len__",
            [](const Tensor& x) {
-             const At at = Here();
-             if (x.rank(at) == 0) throw nb::type_error("len() of a 0-d tensor");
-             return x.shape(0, at);
+             if (x.rank() == 0) throw nb::type_error("len() of a 0-d tensor");
+             return x.shape(0);
            })
       .def("__bool__",
            [](const Tensor&) -> bool { throw nb::type_error("__bool__ on Tensor is not defined"); })
@@ -93,23 +87,20 @@ void BindValues(nb::module_&, TensorClass& tensor) {
           [](Tensor& x, const nb::args& others) -> Tensor& {
             std::vector<Tensor> all = {x};
             for (const nb::handle other : others) all.push_back(nb::cast<Tensor>(other));
-            const At at = Here();
-            outboard::realize(all, {}, at);
+            outboard::realize(all, {});
             return x;
           },
           nb::rv_policy::none,
           "Sends what these need to be computed, as one message; does not wait for values.")
       .def("numpy", &ToNumpy, "Waits. bfloat16 and fp8 come as float32.")
       .def(
-          "tolist", [](const Tensor& x) { return ToList(x, Here()); },
+          "tolist", [](const Tensor& x) { return ToList(x); },
           "Waits. A number where there are no axes.")
       .def(
           "item",
           [](const Tensor& x) {
-            const At at = Here();
-            if (x.numel(at) != 1)
-              ThrowInvalid(at, absl::StrCat("item: of one element, not ", x.numel(at)));
-            HostTensor host = ToHost(x, at);
+            if (x.numel() != 1) ThrowInvalid(absl::StrCat("item: of one element, not ", x.numel()));
+            HostTensor host = ToHost(x);
             host.dims.clear();
             return ToList(host);
           },
@@ -123,7 +114,7 @@ void BindValues(nb::module_&, TensorClass& tensor) {
       .def(
           "__dlpack__",
           [](const Tensor& x, const nb::kwargs& options) {
-            return ArrayOf<nb::array_api>(ToHost(x, Here())).attr("__dlpack__")(**options);
+            return ArrayOf<nb::array_api>(ToHost(x)).attr("__dlpack__")(**options);
           },
           "Waits. A copy of the value in this process's memory.")
       .def("__dlpack_device__", [](const Tensor&) {

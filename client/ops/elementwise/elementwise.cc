@@ -149,8 +149,10 @@ Tensor Tensor::idiv(const Arg& other) const {
   return Binary(Op::kIDiv, {*this, other.at()}, other);
 }
 Tensor Tensor::maximum(const Arg& other) const {
-  return OfBoth("maximum", {*this, other.at()}, other, [](const NodeExpr& x, const NodeExpr& y) {
-    return IsBool(x->dtype) ? x | y : Max(x, y);
+  return OfBoth("maximum", {*this, other.at()}, other, [&](const NodeExpr& x, const NodeExpr& y) {
+    if (IsBool(x->dtype)) return x | y;
+    // Equal values get half the gradient each; beside a bare number, as relu's 0, they get none.
+    return Max(x, other.is_tensor() || !IsFloat(x->dtype) ? y : y.Detach());
   });
 }
 Tensor Tensor::minimum(const Arg& other) const {
@@ -181,107 +183,95 @@ Tensor Tensor::bitcast(DType dtype, At at) const {
     return BitsOf(x, dtype);
   });
 }
-Tensor Tensor::neg(At at) const { return -Arg(*this, at); }
+Tensor Tensor::clip(const Arg& low, const Arg& high) const { return clamp(*this, low, high); }
 
-Tensor Tensor::exp(At at) const { return OfFloat(*this, at, internal::Exp); }
-Tensor Tensor::exp2(At at) const { return OfFloat(*this, at, internal::Exp2); }
-Tensor Tensor::log(At at) const { return OfFloat(*this, at, internal::Log); }
-Tensor Tensor::log2(At at) const { return OfFloat(*this, at, internal::Log2); }
-Tensor Tensor::sin(At at) const { return OfFloat(*this, at, internal::Sin); }
-Tensor Tensor::cos(At at) const { return OfFloat(*this, at, internal::Cos); }
-Tensor Tensor::tan(At at) const {
-  return OfFloat(*this, at, [](const NodeExpr& x) { return Sin(x) / Cos(x); });
-}
-Tensor Tensor::sqrt(At at) const { return OfFloat(*this, at, internal::Sqrt); }
-Tensor Tensor::rsqrt(At at) const {
-  return OfFloat(*this, at, [](const NodeExpr& x) { return 1 / Sqrt(x); });
-}
-Tensor Tensor::reciprocal(At at) const {
-  return OfFloat(*this, at, [](const NodeExpr& x) { return 1 / x; });
-}
-Tensor Tensor::square(At at) const { return Arg(*this, at) * *this; }
-Tensor Tensor::abs(At at) const {
-  return Of(*this, at, [](const NodeExpr& x) {
-    return IsUnsigned(x->dtype) || IsBool(x->dtype) ? x : Abs(x);
-  });
-}
-Tensor Tensor::sign(At at) const {
-  return Of(*this, at, [](const NodeExpr& x) {
-    if (IsBool(x->dtype)) return x;
-    const NodeExpr zero = x.Full(0);
-    const NodeExpr positive = Where(x > zero, 1, zero);
-    if (IsUnsigned(x->dtype)) return positive;
-    const NodeExpr both = Where(x < zero, -1, positive);
-    return IsFloat(x->dtype) ? Where(IsNan(x), x, both) : both;
-  });
-}
-Tensor Tensor::trunc(At at) const {
-  return Of(*this, at, [](const NodeExpr& x) { return IsFloat(x->dtype) ? Trunc(x) : x; });
-}
-Tensor Tensor::floor(At at) const {
-  return Of(*this, at, [](const NodeExpr& x) { return IsFloat(x->dtype) ? Floor(x) : x; });
-}
-Tensor Tensor::ceil(At at) const {
-  return Of(*this, at, [](const NodeExpr& x) {
-    if (!IsFloat(x->dtype)) return x;
-    const NodeExpr t = Trunc(x);
-    return Where(t < x, t + 1, t);
-  });
+namespace {
+
+NodeExpr Sign(const NodeExpr& x) {
+  if (IsBool(x->dtype)) return x;
+  const NodeExpr zero = x.Full(0);
+  const NodeExpr positive = Where(x > zero, 1, zero);
+  if (IsUnsigned(x->dtype)) return positive;
+  const NodeExpr both = Where(x < zero, -1, positive);
+  return IsFloat(x->dtype) ? Where(IsNan(x), x, both) : both;
 }
 
-Tensor Tensor::relu(At at) const {
-  return Of(*this, at, [](const NodeExpr& x) { return IsBool(x->dtype) ? x : Relu(x); });
+NodeExpr Ceil(const NodeExpr& x) {
+  const NodeExpr t = Trunc(x);
+  return Where(t < x, t + 1, t);
 }
+
+// Ties to even.
+NodeExpr Round(const NodeExpr& x) {
+  const NodeExpr low = Trunc(x);
+  const NodeExpr size = Abs(x - low);  // exact
+  const NodeExpr is_tie = size == 0.5;
+  const NodeExpr is_away = (size > 0.5) | (is_tie & IsOdd(low));
+  return Where(is_away, low + Where(x < 0, -1, x.Full(1)), low);  // `low` itself keeps -0
+}
+
+NodeExpr IsInfinite(const NodeExpr& x) {
+  // f8e4m3 has none, and its constant for infinity is a number.
+  if (!IsFloat(x->dtype) || x->dtype == DType::kF8E4M3)
+    return x.With(x.rec().Full(x.rec().ConstInt(DType::kBool, 0), x->shape));
+  return Abs(x) == std::numeric_limits<double>::infinity();
+}
+
+// x (1 + tanh y) / 2 with y = sqrt(2 / pi) (x + 0.044715 x^3) (Hendrycks and Gimpel, 2016). (1 +
+// tanh y) / 2 is sigmoid(2y), which loses nothing where the tanh is near -1.
+NodeExpr Gelu(const NodeExpr& x) {
+  const NodeExpr y = (x + x * (x * x) * 0.044715) * (2 * std::sqrt(2 / std::numbers::pi));
+  return x * Sigmoid(y);
+}
+
+bool HasSign(const NodeExpr& x) { return IsFloat(x->dtype) || IsSigned(x->dtype); }
+
+}  // namespace
+
+// The functions of one tensor: each opens its caller's line and is a formula of x; OfFloat makes a
+// float of x first.
+#define OB_FUNCTION(of, name, formula)                                         \
+  Tensor Tensor::name(At at) const {                                           \
+    return of(*this, at, [](const NodeExpr& x) { return NodeExpr(formula); }); \
+  }
+// clang-format off
+OB_FUNCTION(OfFloat, exp,         Exp(x))
+OB_FUNCTION(OfFloat, exp2,        Exp2(x))
+OB_FUNCTION(OfFloat, log,         Log(x))
+OB_FUNCTION(OfFloat, log2,        Log2(x))
+OB_FUNCTION(OfFloat, sin,         Sin(x))
+OB_FUNCTION(OfFloat, cos,         Cos(x))
+OB_FUNCTION(OfFloat, tan,         Sin(x) / Cos(x))
+OB_FUNCTION(OfFloat, tanh,        Tanh(x))
+OB_FUNCTION(OfFloat, sqrt,        Sqrt(x))
+OB_FUNCTION(OfFloat, rsqrt,       1 / Sqrt(x))
+OB_FUNCTION(OfFloat, reciprocal,  1 / x)
+OB_FUNCTION(OfFloat, sigmoid,     Sigmoid(x))
+OB_FUNCTION(OfFloat, silu,        x * Sigmoid(x))
+OB_FUNCTION(OfFloat, gelu,        Gelu(x))
+OB_FUNCTION(OfFloat, softplus,    Softplus(x))
+OB_FUNCTION(Of,      neg,         -x)
+OB_FUNCTION(Of,      abs,         HasSign(x) ? Abs(x) : x)
+OB_FUNCTION(Of,      sign,        Sign(x))
+OB_FUNCTION(Of,      trunc,       IsFloat(x->dtype) ? Trunc(x) : x)
+OB_FUNCTION(Of,      floor,       IsFloat(x->dtype) ? Floor(x) : x)
+OB_FUNCTION(Of,      ceil,        IsFloat(x->dtype) ? Ceil(x) : x)
+OB_FUNCTION(Of,      round,       IsFloat(x->dtype) ? Round(x) : x)
+OB_FUNCTION(Of,      relu,        IsBool(x->dtype) ? x : Relu(x))
+OB_FUNCTION(Of,      square,      IsBool(x->dtype) ? x & x : x * x)
+OB_FUNCTION(Of,      logical_not, !x.Cast(DType::kBool))
+OB_FUNCTION(Of,      isnan,       IsNan(x))
+OB_FUNCTION(Of,      isinf,       IsInfinite(x))
+OB_FUNCTION(Of,      isfinite,    !(IsNan(x) | IsInfinite(x)).Cast(DType::kBool))
+// clang-format on
+#undef OB_FUNCTION
+
 Tensor Tensor::leaky_relu(double slope, At at) const {
   return OfFloat(*this, at, [&](const NodeExpr& x) { return Where(x < 0, x * slope, x); });
 }
 Tensor Tensor::elu(double alpha, At at) const {
   return OfFloat(*this, at, [&](const NodeExpr& x) { return ExponentialBelowZero(x, alpha, 1); });
 }
-Tensor Tensor::sigmoid(At at) const { return OfFloat(*this, at, Sigmoid); }
-Tensor Tensor::tanh(At at) const { return OfFloat(*this, at, internal::Tanh); }
-Tensor Tensor::silu(At at) const {
-  return OfFloat(*this, at, [](const NodeExpr& x) { return x * Sigmoid(x); });
-}
-// x (1 + tanh y) / 2 with y = sqrt(2 / pi) (x + 0.044715 x^3) (Hendrycks and Gimpel, 2016). (1 +
-// tanh y) / 2 is sigmoid(2y), which loses nothing where the tanh is near -1.
-Tensor Tensor::gelu(At at) const {
-  return OfFloat(*this, at, [](const NodeExpr& x) {
-    const NodeExpr y = (x + x * (x * x) * 0.044715) * (2 * std::sqrt(2 / std::numbers::pi));
-    return x * Sigmoid(y);
-  });
-}
-Tensor Tensor::softplus(At at) const { return OfFloat(*this, at, internal::Softplus); }
-Tensor Tensor::clip(const Arg& low, const Arg& high) const { return clamp(*this, low, high); }
-Tensor Tensor::logical_not(At at) const {
-  return Of(*this, at, [](const NodeExpr& x) { return !x.Cast(DType::kBool); });
-}
-Tensor Tensor::isnan(At at) const { return Of(*this, at, internal::IsNan); }
-
-Tensor Tensor::isinf(At at) const {
-  return Of(*this, at, [](const NodeExpr& x) {
-    // f8e4m3 has none, and its constant for infinity is a number.
-    if (!IsFloat(x->dtype) || x->dtype == DType::kF8E4M3)
-      return x.With(x.rec().Full(x.rec().ConstInt(DType::kBool, 0), x->shape));
-    return Abs(x) == std::numeric_limits<double>::infinity();
-  });
-}
-Tensor Tensor::isfinite(At at) const {
-  const CallSite site(at);
-  return (isnan() | isinf()).logical_not();
-}
-
-Tensor Tensor::round(At at) const {
-  return Of(*this, at, [](const NodeExpr& x) {
-    if (!IsFloat(x->dtype)) return x;
-    const NodeExpr low = Trunc(x);
-    const NodeExpr size = Abs(x - low);  // exact
-    const NodeExpr is_tie = size == 0.5;
-    const NodeExpr is_away = (size > 0.5) | (is_tie & IsOdd(low));
-    return Where(is_away, low + Where(x < 0, -1, x.Full(1)), low);  // `low` itself keeps -0
-  });
-}
-
 Tensor Tensor::pow(const Arg& exponent) const {
   return outboard::pow({*this, exponent.at()}, exponent);
 }

@@ -1,6 +1,5 @@
 #include "client/ops/elementwise/transcendental.h"
 
-#include <limits>
 #include <numbers>
 #include <span>
 
@@ -120,79 +119,80 @@ NodeExpr Apart(const NodeExpr& x, const Small& small, const Large& large) {
 // log(2x), where x + sqrt(x^2 + 1) is 2x.
 NodeExpr LogOfDouble(const NodeExpr& x) { return Log(x) + kLn2; }
 
+// Half the angle is that of x beside 1 + sqrt(1 - x^2). Two roots: the slope at 1 is infinite, where
+// that of their product would be NaN.
+NodeExpr Asin(const NodeExpr& x) { return Atan(x / (1 + Sqrt(1 - x) * Sqrt(1 + x))) * 2; }
+
+// Half the angle is that of sqrt(1 - a) beside sqrt(1 + a), for a = |x|; of -x it is pi less.
+NodeExpr Acos(const NodeExpr& x) {
+  const NodeExpr is_negative = x < 0, a = Where(is_negative, -x, x);
+  const NodeExpr angle = Atan(Sqrt(1 - a) / Sqrt(1 + a)) * 2;
+  return Where(is_negative, kPi - angle, angle);
+}
+
+// (exp(a) - exp(-a)) / 2; near 0, where they cancel, by its series.
+NodeExpr Sinh(const NodeExpr& x) {
+  return Mirrored(x, [](const NodeExpr& a) {
+    const NodeExpr is_near = a < 1;
+    return Where(is_near, Odd(kSinh, Where(is_near, a, 0)), HalfExp(a) - Exp(-a) * 0.5);
+  });
+}
+
+NodeExpr Cosh(const NodeExpr& x) { return HalfExp(Abs(x)) + Exp(-Abs(x)) * 0.5; }
+
+// log(a + sqrt(a^2 + 1)), written so that a small one keeps its digits.
+NodeExpr Asinh(const NodeExpr& x) {
+  const auto small = [](const NodeExpr& a) {
+    const NodeExpr square = a * a;
+    return Log1p(a + square / (Sqrt(square + 1) + 1));
+  };
+  return Mirrored(x, [&](const NodeExpr& a) { return Apart(a, small, LogOfDouble); });
+}
+
+// log(x + sqrt(x^2 - 1)), with t = x - 1; NaN below 1, and so is the slope.
+NodeExpr Acosh(const NodeExpr& x) {
+  const auto small = [](const NodeExpr& x) {
+    const NodeExpr t = x - 1;
+    return Log1p(t + Sqrt(t) * Sqrt(t + 2));
+  };
+  return Apart(x, small, LogOfDouble);
+}
+
+// log((1 + a) / (1 - a)) / 2.
+NodeExpr Atanh(const NodeExpr& x) {
+  return Mirrored(x, [](const NodeExpr& a) { return Log1p(a * 2 / (1 - a)) * 0.5; });
+}
+
+// By its series up to 1, from there as 1 - exp(-a^2) p((a - 3) / (a + 3)) / (1 + 2a).
+NodeExpr Erf(const NodeExpr& x) {
+  return Mirrored(x, [](const NodeExpr& a) {
+    const NodeExpr is_near = a < 1;
+    const NodeExpr low = Odd(kErf, Where(is_near, a, 0));
+    const NodeExpr end = Where(a > 6.5, 6.5, a);  // from there on it is 1 in every type
+    const NodeExpr b = Where(is_near, 1, end);
+    const NodeExpr rest = Exp(-(b * b)) * Evaluate(kErfc, (b - 3) / (b + 3)) / (b * 2 + 1);
+    return Where(is_near, low, 1 - rest);
+  });
+}
+
 }  // namespace
 
 Tensor log10(const Tensor& x, At at) {
   return OfFloat(x, at, [](const NodeExpr& x) { return Log(x) * std::numbers::log10e; });
 }
 
-Tensor atan(const Tensor& x, At at) { return OfWideFloat(x, at, Atan); }
-
-// Half the angle is that of x beside 1 + sqrt(1 - x^2).
-Tensor asin(const Tensor& x, At at) {
-  return OfWideFloat(x, at,
-                     [](const NodeExpr& x) { return Atan(x / (1 + Sqrt((1 - x) * (1 + x)))) * 2; });
-}
-
-// Half the angle is that of sqrt(1 - x) beside sqrt(1 + x).
-Tensor acos(const Tensor& x, At at) {
-  return OfWideFloat(x, at, [](const NodeExpr& x) { return Atan(Sqrt((1 - x) / (1 + x))) * 2; });
-}
-
-// (exp(a) - exp(-a)) / 2; near 0, where they cancel, by its series.
-Tensor sinh(const Tensor& x, At at) {
-  return OfWideFloat(x, at, [](const NodeExpr& x) {
-    return Mirrored(x, [](const NodeExpr& a) {
-      const NodeExpr is_near = a < 1;
-      return Where(is_near, Odd(kSinh, Where(is_near, a, 0)), HalfExp(a) - Exp(-a) * 0.5);
-    });
-  });
-}
-
-Tensor cosh(const Tensor& x, At at) {
-  return OfWideFloat(x, at, [](const NodeExpr& x) { return HalfExp(Abs(x)) + Exp(-Abs(x)) * 0.5; });
-}
-
-// log(a + sqrt(a^2 + 1)), written so that a small one keeps its digits.
-Tensor asinh(const Tensor& x, At at) {
-  const auto small = [](const NodeExpr& a) {
-    const NodeExpr square = a * a;
-    return Log1p(a + square / (Sqrt(square + 1) + 1));
-  };
-  return OfWideFloat(x, at, [&](const NodeExpr& x) {
-    return Mirrored(x, [&](const NodeExpr& a) { return Apart(a, small, LogOfDouble); });
-  });
-}
-
-// log(x + sqrt(x^2 - 1)), with t = x - 1.
-Tensor acosh(const Tensor& x, At at) {
-  const auto small = [](const NodeExpr& x) {
-    // Below the domain t + root would round to 0.
-    const NodeExpr t = Where(x < 1, std::numeric_limits<double>::quiet_NaN(), x - 1);
-    return Log1p(t + Sqrt(t * (t + 2)));
-  };
-  return OfWideFloat(x, at, [&](const NodeExpr& x) { return Apart(x, small, LogOfDouble); });
-}
-
-// log((1 + a) / (1 - a)) / 2.
-Tensor atanh(const Tensor& x, At at) {
-  return OfWideFloat(x, at, [](const NodeExpr& x) {
-    return Mirrored(x, [](const NodeExpr& a) { return Log1p(a * 2 / (1 - a)) * 0.5; });
-  });
-}
-
-// By its series up to 1, from there as 1 - exp(-a^2) p((a - 3) / (a + 3)) / (1 + 2a).
-Tensor erf(const Tensor& x, At at) {
-  return OfWideFloat(x, at, [](const NodeExpr& x) {
-    return Mirrored(x, [](const NodeExpr& a) {
-      const NodeExpr is_near = a < 1;
-      const NodeExpr low = Odd(kErf, Where(is_near, a, 0));
-      const NodeExpr end = Where(a > 6.5, 6.5, a);  // from there on it is 1 in every type
-      const NodeExpr b = Where(is_near, 1, end);
-      const NodeExpr rest = Exp(-(b * b)) * Evaluate(kErfc, (b - 3) / (b + 3)) / (b * 2 + 1);
-      return Where(is_near, low, 1 - rest);
-    });
-  });
-}
+// Each opens its caller's line.
+#define OB_FUNCTION(name, formula) \
+  Tensor name(const Tensor& x, At at) { return OfWideFloat(x, at, formula); }
+OB_FUNCTION(sinh, Sinh)
+OB_FUNCTION(cosh, Cosh)
+OB_FUNCTION(asin, Asin)
+OB_FUNCTION(acos, Acos)
+OB_FUNCTION(atan, Atan)
+OB_FUNCTION(asinh, Asinh)
+OB_FUNCTION(acosh, Acosh)
+OB_FUNCTION(atanh, Atanh)
+OB_FUNCTION(erf, Erf)
+#undef OB_FUNCTION
 
 }  // namespace outboard

@@ -1,6 +1,7 @@
 // Elements by index: numbers and slices move, tensors gather. Gathers are one-hot sums in the graph
 // and loads in a kernel.
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/capture/step_observer.h"
@@ -78,7 +79,7 @@ Plan PlanOf(const NodeBuilder& rec, const UOp* x, const std::vector<Index>& indi
 // x at the places of the plan's spans, in the axes of its view.
 const UOp* View(const NodeBuilder& rec, const UOp* x, const Plan& plan) {
   for (size_t axis = 0; axis < plan.spans.size(); ++axis)
-    x = internal::Part(rec, x, static_cast<int>(axis), plan.spans[axis]);
+    x = internal::Part({rec, x}, static_cast<int>(axis), plan.spans[axis]);
   Shape dims;
   for (const Plan::Axis& axis : plan.view)
     dims.push_back(axis.of_x < 0 ? Dim(1) : x->shape[axis.of_x]);
@@ -112,7 +113,7 @@ std::optional<Together> TogetherOf(const NodeBuilder& rec, const UOp* view, cons
   };
   for (const int64_t axis : t.order) {
     const int64_t length = rec.LengthOf(view, axis);
-    const UOp* const index = FromTheEnd(rec, plan.view[axis].index, length);
+    const UOp* const index = FromTheEnd({rec, plan.view[axis].index}, length);
     t.length *= length;
     if (t.count == 1) {
       t.index = index;
@@ -163,7 +164,7 @@ const UOp* WithRows(const NodeBuilder& rec, const UOp* view, const Together& t, 
   ones[t.at] = length;
   const NodeExpr is_written = last > -1;
   const UOp* const y = rec.Where(is_written.Reshape(ones).Expand(old->shape),
-                                 internal::Gather(rec, value, static_cast<int>(t.at), last), old);
+                                 internal::Gather({rec, value}, static_cast<int>(t.at), last), old);
   Shape turned;
   std::vector<int64_t> back(t.order.size());
   for (size_t i = 0; i < t.order.size(); ++i) {
@@ -185,8 +186,8 @@ Tensor Tensor::operator[](const std::vector<Index>& indices) const {
   const UOp* const view = View(rec, x, plan);
   const std::optional<Together> together = TogetherOf(rec, view, plan);
   if (!together) return FromNode(rec, view);
-  return FromNode(rec, internal::Gather(rec, Joined(rec, view, *together),
-                                        static_cast<int>(together->at), together->index));
+  return TensorOf(internal::Gather({rec, Joined(rec, view, *together)},
+                                   static_cast<int>(together->at), {rec, together->index}));
 }
 
 Tensor with_items(const Tensor& x, const std::vector<Index>& indices, const Arg& value) {
@@ -207,38 +208,54 @@ Tensor with_items(const Tensor& x, const std::vector<Index>& indices, const Arg&
   for (size_t i = 0; i < plan.spans.size(); ++i) {
     if (plan.spans[i].Covers(old->shape[i])) continue;
     const int axis = static_cast<int>(i);
-    fresh = internal::Spread(rec, fresh, axis, plan.spans[i], old->shape[i]);
-    inside = internal::Spread(rec, inside, axis, plan.spans[i], old->shape[i]);
+    fresh = internal::Spread({rec, fresh}, axis, plan.spans[i], old->shape[i]);
+    inside = internal::Spread({rec, inside}, axis, plan.spans[i], old->shape[i]);
     covers = false;
   }
   return Tensor::FromNode(rec, covers ? fresh : rec.Where(inside, fresh, old));
 }
 
-namespace {
-
-// Whether others may wait for what is written to it; what is lazy and nothing else is just
-// replaced.
-bool Lasts(const internal::TensorState& value) {
+bool internal::Lasts(const TensorState& value) {
   return value.storage != nullptr || value.replaced != nullptr || value.is_state ||
          value.part != nullptr;
 }
 
-}  // namespace
+bool internal::PartOf::IsOnlyReader() const {
+  for (const PartOf* part = this; part != nullptr; part = part->whole.value()->part.get())
+    if (part->whole.value().use_count() > 1) return false;
+  return true;
+}
+
+void internal::FollowWhole(TensorState& value) {
+  if (value.part == nullptr || value.is_state) return;
+  const std::shared_ptr<PartOf> part = value.part;
+  TensorState& whole = *part->whole.value();
+  FollowWhole(whole);
+  if (std::exchange(part->writes, whole.writes) == whole.writes) return;
+  const Tensor now = part->read(part->whole);
+  BecomeLazy(value, *now.value());
+  ++value.writes;
+}
 
 Tensor part(const Tensor& x, const std::vector<Index>& indices) {
   const Tensor y = x[indices];
   const bool by_tensors = std::any_of(indices.begin(), indices.end(), [](const Index& index) {
     return std::holds_alternative<const Tensor*>(index.what());
   });
-  if (!by_tensors && y.value() != x.value() && Lasts(*x.value()))
-    y.value()->part = std::make_shared<internal::PartOf>(internal::PartOf{x, indices});
+  if (by_tensors || y.value() == x.value() || !internal::Lasts(*x.value())) return y;
+  y.value()->part = std::make_shared<internal::PartOf>(
+      internal::PartOf{x, [indices](const Tensor& whole) { return whole[indices]; },
+                       [indices](const Tensor& whole, const Tensor& value) {
+                         return with_items(whole, indices, value);
+                       },
+                       indices, nullptr, x.value()->writes});
   return y;
 }
 
 void set_items(Tensor& x, const std::vector<Index>& indices, const Arg& value) {
   const CallSite site(value.at());
   const Tensor now = with_items(x, indices, value);
-  if (Lasts(*x.value())) {
+  if (internal::Lasts(*x.value())) {
     x.assign(now);
     return;
   }
@@ -249,26 +266,21 @@ void set_items(Tensor& x, const std::vector<Index>& indices, const Arg& value) {
 
 Tensor Tensor::take(const Tensor& index, int64_t axis, At at) const {
   const NodeBuilder rec(at);
-  const UOp* const x = NodeIn(rec);
-  const UOp* const wanted = IndexNode(rec, index);
+  const NodeExpr x = ExprOf(rec, *this), wanted = IndexNode(rec, index);
   const int place = rec.Axis(axis, x->rank());
-  return FromNode(rec,
-                  internal::Gather(rec, x, place, FromTheEnd(rec, wanted, rec.LengthOf(x, place))));
+  return TensorOf(internal::Gather(x, place, FromTheEnd(wanted, x.Length(place))));
 }
 
 Tensor Tensor::gather(int64_t axis, const Tensor& index, At at) const {
   const NodeBuilder rec(at);
-  const UOp* const x = NodeIn(rec);
-  const UOp* const wanted = IndexNode(rec, index);
+  const NodeExpr x = ExprOf(rec, *this), wanted = IndexNode(rec, index);
   const int place = rec.Axis(axis, x->rank());
   bool fits = wanted->rank() == x->rank();
-  for (int i = 0; fits && i < x->rank(); ++i)
-    fits = i == place || rec.LengthOf(wanted, i) <= rec.LengthOf(x, i);
+  for (int i = 0; fits && i < x->rank(); ++i) fits = i == place || wanted.Length(i) <= x.Length(i);
   if (!fits)
     rec.Invalid(absl::StrCat("gather: an index of ", DimsToString(wanted->shape), " along axis ",
                              place, " of ", DimsToString(x->shape)));
-  return FromNode(
-      rec, internal::GatherAlong(rec, x, place, FromTheEnd(rec, wanted, rec.LengthOf(x, place))));
+  return TensorOf(internal::GatherAlong(x, place, FromTheEnd(wanted, x.Length(place))));
 }
 
 Tensor Tensor::one_hot(int64_t classes, DType dtype, At at) const {

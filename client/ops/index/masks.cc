@@ -32,7 +32,7 @@ Chosen ChosenBy(const NodeBuilder& rec, const Tensor& mask, int64_t size) {
   for (auto step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n))); step > 0;
        step /= 2) {
     const NodeExpr next = count + static_cast<double>(step);
-    const NodeExpr trues(rec, internal::Gather(rec, upto, 0, next - next.Full(1)));
+    const NodeExpr trues = internal::Gather(upto, 0, next - next.Full(1));
     const NodeExpr goes_on = (next < static_cast<double>(n + 1)) & !(k < trues);
     count = Where(goes_on, next, count);
   }
@@ -53,7 +53,7 @@ int64_t CountTrue(const Tensor& flat) {
 Tensor Taken(const Tensor& x, const Tensor& mask, int64_t size, double fill) {
   const NodeBuilder rec;
   const auto& [places, is_there] = ChosenBy(rec, mask, size);
-  const NodeExpr taken(rec, internal::Gather(rec, x.flatten().NodeIn(rec), 0, places));
+  const NodeExpr taken = internal::Gather(ExprOf(rec, x.flatten()), 0, places);
   return TensorOf(fill == 0 ? taken : Where(is_there, taken, fill));
 }
 

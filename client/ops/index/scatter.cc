@@ -58,7 +58,7 @@ Given GivenOf(const NodeBuilder& rec, const Tensor& tensor, int64_t axis, const 
                              " and a source of ", DimsToString(given.src->shape), " along axis ",
                              given.axis, " of ", DimsToString(x->shape)));
   const int64_t length = rec.LengthOf(x, given.axis);
-  given.index = internal::FromTheEnd(rec, index, length);
+  given.index = internal::FromTheEnd({rec, index}, length);
   Shape pairs(index->shape.begin(), index->shape.end());
   pairs.push_back(pairs[given.axis]);
   pairs[given.axis] = Dim(length);
@@ -97,7 +97,7 @@ Tensor scatter(const Tensor& x, int64_t axis, const Tensor& index, const Arg& sr
   const NodeExpr order = Iota(rec, DType::kI32, points->shape, last_axis);
   const NodeExpr last = Where({rec, points}, order, -1).Max({last_axis}).Squeeze({last_axis});
   const NodeExpr is_written = last > -1;
-  const UOp* const written = internal::GatherAlong(rec, given.src, given.axis, last);
+  const UOp* const written = internal::GatherAlong({rec, given.src}, given.axis, last);
   return Tensor::FromNode(
       rec, rec.Where(Whole(rec, given, is_written), Whole(rec, given, written), given.x));
 }

@@ -11,6 +11,7 @@
 
 namespace outboard {
 
+using internal::GatherAlong;
 using internal::Iota;
 using internal::NodeBuilder;
 using internal::NodeExpr;
@@ -28,10 +29,6 @@ struct Lanes {
   NodeExpr key;    // [rows, n], i32 or i64
   NodeExpr place;  // [rows, n], i32
 };
-
-NodeExpr GatherAlong(const NodeExpr& x, int axis, const NodeExpr& index) {
-  return x.With(internal::GatherAlong(x.rec(), x, axis, index));
-}
 
 // A signed integer for each element, ordered as the elements are. Those of floats: their bits, all
 // but the sign turned over where that is set; NaN is above infinity.

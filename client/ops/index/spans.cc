@@ -9,37 +9,12 @@
 namespace outboard::internal {
 namespace {
 
-Shape WholeRanges(const UOp* x) {
-  Shape begin_end;
-  for (const Dim& dim : x->shape) begin_end.insert(begin_end.end(), {Dim(0), dim});
-  return begin_end;
-}
-
-const UOp* Range(const NodeBuilder& rec, const UOp* x, int axis, const Dim& begin, const Dim& end) {
-  Shape begin_end = WholeRanges(x);
-  begin_end[2 * axis] = begin;
-  begin_end[2 * axis + 1] = end;
-  return rec.Shrink(x, begin_end);
-}
-
-const UOp* Padded(const NodeBuilder& rec, const UOp* x, int axis, const Dim& before,
-                  const Dim& after) {
-  Shape lo_hi(2 * x->shape.size(), Dim(0));
-  lo_hi[2 * axis] = before;
-  lo_hi[2 * axis + 1] = after;
-  return rec.Pad(x, lo_hi);
-}
-
 // `axis` cut into rows of `width`.
-const UOp* Rows(const NodeBuilder& rec, const UOp* x, int axis, int64_t width) {
+NodeExpr Rows(const NodeExpr& x, int axis, int64_t width) {
   Shape apart(x->shape.begin(), x->shape.end());
   apart.insert(apart.begin() + axis, Dim(apart[axis].value() / width));
   apart[axis + 1] = Dim(width);
-  return rec.Reshape(x, apart);
-}
-
-const UOp* Turned(const NodeBuilder& rec, const UOp* x, int axis) {
-  return rec.Make(Op::kFlip, x->dtype, {x}, {axis});
+  return x.Reshape(apart);
 }
 
 }  // namespace
@@ -92,31 +67,29 @@ Span SpanOf(const NodeBuilder& rec, const Dim& length, const SymInt& place) {
   return {Dim(i), Dim(i + 1)};
 }
 
-const UOp* Part(const NodeBuilder& rec, const UOp* x, int axis, const Span& span) {
-  const UOp* y = Range(rec, x, axis, span.low, span.high);
+NodeExpr Part(const NodeExpr& x, int axis, const Span& span) {
+  NodeExpr y = x.Shrink(axis, span.low, span.high);
   if (span.step > 1) {  // rows of a step's length, and of each the first
-    const int64_t length = y->shape[axis].value();
-    const int64_t count = (length + span.step - 1) / span.step;
-    y = Rows(rec, Padded(rec, y, axis, 0, Dim(count * span.step - length)), axis, span.step);
-    y = rec.Squeeze(Range(rec, y, axis + 1, 0, 1), {axis + 1});
+    const int64_t length = y.Length(axis), count = (length + span.step - 1) / span.step;
+    const NodeExpr whole = y.Pad(axis, Dim(0), Dim(count * span.step - length));
+    y = Rows(whole, axis, span.step).Shrink(axis + 1, Dim(0), Dim(1)).Squeeze({axis + 1});
   }
-  return span.back ? Turned(rec, y, axis) : y;
+  return span.back ? y.Flip({axis}) : y;
 }
 
-const UOp* Spread(const NodeBuilder& rec, const UOp* x, int axis, const Span& span,
-                  const Dim& length) {
-  if (span.back) x = Turned(rec, x, axis);
+NodeExpr Spread(const NodeExpr& x, int axis, const Span& span, const Dim& length) {
+  NodeExpr y = span.back ? x.Flip({axis}) : x;
   if (span.step > 1) {
     const int64_t reach = span.high.value() - span.low.value();
-    x = Padded(rec, Rows(rec, x, axis, 1), axis + 1, 0, Dim(span.step - 1));
-    Shape joined(x->shape.begin(), x->shape.end());
+    y = Rows(y, axis, 1).Pad(axis + 1, Dim(0), Dim(span.step - 1));
+    Shape joined(y->shape.begin(), y->shape.end());
     joined[axis] = Dim(joined[axis].value() * span.step);
     joined.erase(joined.begin() + axis + 1);
-    x = Range(rec, rec.Reshape(x, joined), axis, 0, Dim(reach));
+    y = y.Reshape(joined).Shrink(axis, Dim(0), Dim(reach));
   }
-  absl::StatusOr<Dim> after = SubtractDims(rec.graph(), length, span.high);
-  ThrowIfError(after.status(), rec.at());
-  return Padded(rec, x, axis, span.low, *after);
+  absl::StatusOr<Dim> after = SubtractDims(x.rec().graph(), length, span.high);
+  ThrowIfError(after.status());
+  return y.Pad(axis, span.low, *after);
 }
 
 }  // namespace outboard::internal

@@ -3,7 +3,7 @@
 // OUT_OF_RANGE) are thrown at the user's line.
 #pragma once
 
-#include "client/lazy/node_builder.h"
+#include "client/lazy/node_expr.h"
 #include "client/tensor/tensor.h"
 
 namespace outboard::internal {
@@ -27,10 +27,9 @@ Span SpanOf(const NodeBuilder& rec, const Dim& length, const Slice& slice);
 Span SpanOf(const NodeBuilder& rec, const Dim& length, const SymInt& place);
 
 // The elements of x in the span of `axis`.
-const UOp* Part(const NodeBuilder& rec, const UOp* x, int axis, const Span& span);
+NodeExpr Part(const NodeExpr& x, int axis, const Span& span);
 // The inverse: places x, whose `axis` is as long as the span, at the span's positions of an axis of
 // `length`, with zeros in between.
-const UOp* Spread(const NodeBuilder& rec, const UOp* x, int axis, const Span& span,
-                  const Dim& length);
+NodeExpr Spread(const NodeExpr& x, int axis, const Span& span, const Dim& length);
 
 }  // namespace outboard::internal

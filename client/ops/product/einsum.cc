@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "client/lazy/node_builder.h"
+#include "client/lazy/node_expr.h"
 #include "client/ops/elementwise/promote.h"
 #include "client/ops/product/product.h"
 #include "client/ops/shape/shape.h"
@@ -12,6 +12,8 @@ namespace outboard {
 
 using internal::DimsToString;
 using internal::NodeBuilder;
+using internal::NodeExpr;
+using internal::TensorOf;
 
 namespace {
 
@@ -91,28 +93,28 @@ class Formula {
 
 // An operand or a product of some, with its axes in the order of the names.
 struct Factor {
-  const UOp* node;
+  NodeExpr node;
   Names names;
 };
 
-Factor WithoutRepeats(const NodeBuilder& rec, Factor x) {
+Factor WithoutRepeats(Factor x) {
   for (size_t i = 0; i < x.names.size(); ++i) {
     const auto again =
         std::find(x.names.begin() + static_cast<int64_t>(i) + 1, x.names.end(), x.names[i]);
     if (again == x.names.end()) continue;
     const int name = x.names[i];
     const int64_t other = again - x.names.begin();
-    const Tensor kept = diagonal(Tensor::FromNode(rec, x.node), 0, static_cast<int64_t>(i), other);
+    const Tensor kept = diagonal(TensorOf(x.node), 0, static_cast<int64_t>(i), other);
     x.names.erase(again);
     x.names.erase(x.names.begin() + static_cast<int64_t>(i));
     x.names.push_back(name);
-    return WithoutRepeats(rec, {kept.NodeIn(rec), x.names});
+    return WithoutRepeats({ExprOf(x.node.rec(), kept), x.names});
   }
   return x;
 }
 
 // The factor's axes in the order of `names`, with ones for those that it lacks.
-const UOp* Aligned(const NodeBuilder& rec, const Factor& x, const Names& names) {
+NodeExpr Aligned(const Factor& x, const Names& names) {
   std::vector<int64_t> order;
   Shape dims;
   for (const int name : names) {
@@ -120,11 +122,11 @@ const UOp* Aligned(const NodeBuilder& rec, const Factor& x, const Names& names) 
     dims.push_back(place == x.names.end() ? Dim(1) : x.node->shape[place - x.names.begin()]);
     if (place != x.names.end()) order.push_back(place - x.names.begin());
   }
-  return rec.Reshape(rec.Permute(x.node, order), dims);
+  return x.node.Permute(order).Reshape(dims);
 }
 
 // Sums over the names that are not in `kept`.
-Factor SummedTo(const NodeBuilder& rec, Factor x, const Names& kept) {
+Factor SummedTo(const Factor& x, const Names& kept) {
   std::vector<int64_t> axes;
   Names left;
   for (size_t i = 0; i < x.names.size(); ++i) {
@@ -133,7 +135,7 @@ Factor SummedTo(const NodeBuilder& rec, Factor x, const Names& kept) {
     else
       axes.push_back(static_cast<int64_t>(i));
   }
-  return {rec.Squeeze(rec.Reduce(Op::kAdd, x.node, axes), axes), left};
+  return {x.node.Sum(axes).Squeeze(axes), left};
 }
 
 }  // namespace
@@ -166,7 +168,7 @@ Tensor einsum(std::string_view formula, const std::vector<Tensor>& operands, At 
   }
   const DType wide = AccumulateType(SumType(dtype));
   const auto factor = [&](size_t i) {
-    return WithoutRepeats(rec, {rec.Cast(nodes[i], wide), f.inputs[i]});
+    return WithoutRepeats({NodeExpr(rec, nodes[i]).Cast(wide), f.inputs[i]});
   };
   const auto needed_after = [&](size_t i) {
     Names names = f.output;
@@ -175,7 +177,7 @@ Tensor einsum(std::string_view formula, const std::vector<Tensor>& operands, At 
     return names;
   };
   Factor product = factor(0);
-  if (nodes.size() == 1) product = SummedTo(rec, product, f.output);
+  if (nodes.size() == 1) product = SummedTo(product, f.output);
   for (size_t i = 1; i < nodes.size(); ++i) {
     const Factor next = factor(i);
     // What is summed comes last, as in a product of matrices.
@@ -187,14 +189,13 @@ Tensor einsum(std::string_view formula, const std::vector<Tensor>& operands, At 
           if (Has(needed, name) == wanted && !Has(names, name)) names.push_back(name);
     Shape full;
     for (const int name : names) full.push_back(lengths.at(name));
-    const UOp* const a = rec.Broadcast(Aligned(rec, product, names), full);
-    const UOp* const b = rec.Broadcast(Aligned(rec, next, names), full);
-    product = SummedTo(rec, {rec.Mul(a, b), names}, needed);
+    const NodeExpr a = Aligned(product, names).Broadcast(full);
+    const NodeExpr b = Aligned(next, names).Broadcast(full);
+    product = SummedTo({a * b, names}, needed);
   }
   Shape full;
   for (const int name : f.output) full.push_back(lengths.at(name));
-  const UOp* const y = rec.Expand(Aligned(rec, product, f.output), full);
-  return Tensor::FromNode(rec, rec.Cast(y, SumType(dtype)));
+  return TensorOf(Aligned(product, f.output).Expand(full).Cast(SumType(dtype)));
 }
 
 }  // namespace outboard

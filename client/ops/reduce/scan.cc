@@ -97,8 +97,8 @@ NodeExpr Scan(Op op, const NodeExpr& x, int axis) {
 
 // A scalar is a vector of one element.
 template <typename F>
-Tensor Along(const Tensor& tensor, int64_t axis, const At& at, const F& function) {
-  return internal::Of(tensor, at, [&](const NodeExpr& x) {
+Tensor Along(const Tensor& tensor, int64_t axis, const F& function) {
+  return internal::Of(tensor, CallSite::Line(), [&](const NodeExpr& x) {
     const int place = x.rec().Axis(axis, std::max(x->rank(), 1));
     return function(x->rank() == 0 ? x.Reshape({Dim(1)}) : x, place).Reshape(x->shape);
   });
@@ -116,28 +116,30 @@ NodeExpr PlacesOf(const NodeExpr& values, int axis) {
   return Scan(Op::kMax, Where(changes, places, 0), axis);
 }
 
-RunningExtreme ExtremesOf(const Tensor& tensor, int64_t axis, bool smallest, const At& at) {
+RunningExtreme ExtremesOf(const Tensor& tensor, int64_t axis, bool smallest) {
   const auto turned = [&](const NodeExpr& x) {
     return smallest ? x.With(internal::Mirror(x.rec(), x)) : x;
   };
-  const Tensor values = Along(tensor, axis, at, [&](const NodeExpr& x, int place) {
+  const Tensor values = Along(tensor, axis, [&](const NodeExpr& x, int place) {
     const NodeExpr wide = IsBool(x->dtype) ? x.Cast(DType::kU8) : x;
     return turned(Scan(Op::kMax, turned(wide), place)).Cast(x->dtype);
   });
-  return {values, Along(values, axis, at, PlacesOf)};
+  return {values, Along(values, axis, PlacesOf)};
 }
 
 }  // namespace
 
 Tensor Tensor::cumsum(int64_t axis, At at) const {
-  return Along(*this, axis, at, [](const NodeExpr& x, int place) {
+  const CallSite site(at);
+  return Along(*this, axis, [](const NodeExpr& x, int place) {
     const DType type = SumType(x->dtype);
     return Scan(Op::kAdd, x.Cast(AccumulateType(type)), place).Cast(type);
   });
 }
 
 Tensor cumprod(const Tensor& x, int64_t axis, At at) {
-  return Along(x, axis, at, [](const NodeExpr& x, int place) {
+  const CallSite site(at);
+  return Along(x, axis, [](const NodeExpr& x, int place) {
     return Scan(Op::kMul, x.Cast(AccumulateType(SumType(x->dtype))), place).Cast(x->dtype);
   });
 }
@@ -145,7 +147,8 @@ Tensor cumprod(const Tensor& x, int64_t axis, At at) {
 // log(sum over j <= i of exp(x_j - top_i)) + top_i, by the largest up to each place: what is added
 // to an exponent so that it does not overflow has no gradient.
 Tensor logcumsumexp(const Tensor& x, int64_t axis, At at) {
-  return Along(x, axis, at, [](const NodeExpr& given, int place) {
+  const CallSite site(at);
+  return Along(x, axis, [](const NodeExpr& given, int place) {
     const DType type = FloatOf(given->dtype);
     const NodeExpr x = given.Cast(AccumulateType(type));
     const NodeExpr held = Scan(Op::kMax, x, place).Detach();
@@ -160,10 +163,12 @@ Tensor logcumsumexp(const Tensor& x, int64_t axis, At at) {
 }
 
 RunningExtreme cummax(const Tensor& x, int64_t axis, At at) {
-  return ExtremesOf(x, axis, false, at);
+  const CallSite site(at);
+  return ExtremesOf(x, axis, false);
 }
 RunningExtreme cummin(const Tensor& x, int64_t axis, At at) {
-  return ExtremesOf(x, axis, true, at);
+  const CallSite site(at);
+  return ExtremesOf(x, axis, true);
 }
 
 }  // namespace outboard

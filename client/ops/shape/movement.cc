@@ -1,6 +1,7 @@
 // Shapes: what moves elements and computes nothing.
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "client/lazy/node_builder.h"
@@ -17,6 +18,7 @@ using internal::NodeBuilder;
 using internal::NodeExpr;
 using internal::TensorOf;
 using internal::ToShape;
+using internal::True;
 
 namespace {
 
@@ -47,7 +49,7 @@ Dim LeftOver(const NodeBuilder& rec, ShapeView from, Shape known) {
 
 Tensor Tensor::reshape(const SymShape& sizes, At at) const {
   const NodeBuilder rec(at);
-  const UOp* const x = NodeIn(rec);
+  const NodeExpr x = ExprOf(rec, *this);
   Shape shape = rec.ShapeOf(sizes), known;
   int64_t count = 1;
   for (const Dim& dim : shape) {
@@ -59,86 +61,84 @@ Tensor Tensor::reshape(const SymShape& sizes, At at) const {
   if (shape.size() > known.size() + 1) rec.Invalid("reshape: more than one dimension is -1");
   if (shape.size() > known.size())
     *std::find(shape.begin(), shape.end(), Dim(-1)) = LeftOver(rec, x->shape, known);
-  return FromNode(rec, rec.Reshape(x, shape));
+  return TensorOf(x.Reshape(shape));
 }
 
 Tensor Tensor::flatten(int64_t first, int64_t last, At at) const {
   const NodeBuilder rec(at);
-  const UOp* const x = NodeIn(rec);
-  if (x->rank() == 0) return FromNode(rec, rec.Reshape(x, {Dim(1)}));
+  const NodeExpr x = ExprOf(rec, *this);
+  if (x->rank() == 0) return TensorOf(x.Reshape({Dim(1)}));
   const int begin = rec.Axis(first, x->rank()), end = rec.Axis(last, x->rank());
   if (begin > end) rec.Invalid("flatten: the first axis comes after the last");
   Shape dims(x->shape.begin(), x->shape.begin() + begin);
   const ShapeView joined = x->shape.subspan(begin, end - begin + 1);
   dims.push_back(Joined(rec, Shape(joined.begin(), joined.end())));
   dims.insert(dims.end(), x->shape.begin() + end + 1, x->shape.end());
-  return FromNode(rec, rec.Reshape(x, dims));
+  return TensorOf(x.Reshape(dims));
 }
 
 Tensor Tensor::unsqueeze(int64_t axis, At at) const {
   const NodeBuilder rec(at);
-  const UOp* const x = NodeIn(rec);
+  const NodeExpr x = ExprOf(rec, *this);
   Shape dims(x->shape.begin(), x->shape.end());
   dims.insert(dims.begin() + rec.Axis(axis, x->rank() + 1), Dim(1));
-  return FromNode(rec, rec.Reshape(x, dims));
+  return TensorOf(x.Reshape(dims));
 }
 
 Tensor Tensor::squeeze(At at) const {
   const NodeBuilder rec(at);
-  const UOp* const x = NodeIn(rec);
+  const NodeExpr x = ExprOf(rec, *this);
   std::vector<int64_t> axes;
   for (int i = 0; i < x->rank(); ++i)
     if (x->shape[i] == Dim(1)) axes.push_back(i);
-  return FromNode(rec, rec.Squeeze(x, axes));
+  return TensorOf(x.Squeeze(axes));
 }
 
 Tensor Tensor::squeeze(int64_t axis, At at) const {
   const NodeBuilder rec(at);
-  const UOp* const x = NodeIn(rec);
+  const NodeExpr x = ExprOf(rec, *this);
   const int place = rec.Axis(axis, x->rank());
-  if (x->shape[place] != Dim(1)) return FromNode(rec, x);
-  return FromNode(rec, rec.Squeeze(x, {place}));
+  return TensorOf(x->shape[place] == Dim(1) ? x.Squeeze({place}) : x);
 }
 
 Tensor Tensor::expand(const SymShape& sizes, At at) const {
   const NodeBuilder rec(at);
-  const UOp* const x = NodeIn(rec);
+  const NodeExpr x = ExprOf(rec, *this);
   Shape shape = rec.ShapeOf(sizes);
   for (size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] != Dim(-1)) continue;
     if (i + x->shape.size() < shape.size()) rec.Invalid("expand: a new dimension cannot be -1");
     shape[i] = x->shape[i + x->shape.size() - shape.size()];
   }
-  return FromNode(rec, rec.Broadcast(x, shape));
+  return TensorOf(x.Broadcast(shape));
 }
 
 Tensor Tensor::permute(const Dims& axes, At at) const {
   const NodeBuilder rec(at);
-  const UOp* const x = NodeIn(rec);
+  const NodeExpr x = ExprOf(rec, *this);
   std::vector<int64_t> order;
   for (const int64_t axis : axes) order.push_back(rec.Axis(axis, x->rank()));
-  return FromNode(rec, rec.Permute(x, order));
+  return TensorOf(x.Permute(order));
 }
 
 Tensor Tensor::transpose(int64_t a, int64_t b, At at) const {
   const NodeBuilder rec(at);
-  const UOp* const x = NodeIn(rec);
+  const NodeExpr x = ExprOf(rec, *this);
   std::vector<int64_t> order(x->rank());
   std::iota(order.begin(), order.end(), 0);
   std::swap(order[rec.Axis(a, x->rank())], order[rec.Axis(b, x->rank())]);
-  return FromNode(rec, rec.Permute(x, order));
+  return TensorOf(x.Permute(order));
 }
 
 Tensor Tensor::flip(const Axes& axes, At at) const {
   const NodeBuilder rec(at);
-  const UOp* const x = NodeIn(rec);
-  if (axes.empty()) return FromNode(rec, x);
-  return FromNode(rec, rec.Make(Op::kFlip, x->dtype, {x}, rec.Axes(axes, x->rank())));
+  const NodeExpr x = ExprOf(rec, *this);
+  return TensorOf(axes.empty() ? x : x.Flip(rec.Axes(axes, x->rank())));
 }
 
 Tensor Tensor::pad(const SymIntPairs& sides, double value, At at) const {
   const NodeBuilder rec(at);
-  const UOp* const x = NodeIn(rec);
+  const NodeExpr x = ExprOf(rec, *this);
   if (sides.size() != x->shape.size())
     rec.Invalid(absl::StrCat("pad: ", sides.size(), " pairs for a tensor of shape ",
                              DimsToString(x->shape)));
@@ -147,16 +147,16 @@ Tensor Tensor::pad(const SymIntPairs& sides, double value, At at) const {
     lo_hi.push_back(rec.DimOf(low));
     lo_hi.push_back(rec.DimOf(high));
   }
-  const UOp* const padded = rec.Pad(x, lo_hi);
-  if (value == 0) return FromNode(rec, padded);
+  const NodeExpr padded = x.Pad(lo_hi);
+  if (value == 0) return TensorOf(padded);
   // Not by adding: -0.0, infinities and NaN must stay what they are.
-  const UOp* const inside = rec.Pad(rec.Full(rec.ConstInt(DType::kBool, 1), x->shape), lo_hi);
-  return FromNode(rec, rec.Where(inside, padded, rec.FullLike(padded, value)));
+  const NodeExpr is_inside = True(rec, x->shape).Pad(lo_hi);
+  return TensorOf(Where(is_inside, padded, value));
 }
 
 Tensor Tensor::shrink(const SymIntPairs& ranges, At at) const {
   const NodeBuilder rec(at);
-  const UOp* const x = NodeIn(rec);
+  const NodeExpr x = ExprOf(rec, *this);
   if (ranges.size() != x->shape.size())
     rec.Invalid(absl::StrCat("shrink: ", ranges.size(), " ranges for a tensor of shape ",
                              DimsToString(x->shape)));
@@ -165,18 +165,14 @@ Tensor Tensor::shrink(const SymIntPairs& ranges, At at) const {
     begin_end.push_back(rec.DimOf(begin));
     begin_end.push_back(rec.DimOf(end));
   }
-  return FromNode(rec, rec.Shrink(x, begin_end));
+  return TensorOf(x.Shrink(begin_end));
 }
 
 Tensor Tensor::slice(int64_t axis, const SymInt& begin, const SymInt& end, At at) const {
   const NodeBuilder rec(at);
-  const UOp* const x = NodeIn(rec);
-  Shape begin_end;
-  for (const Dim& dim : x->shape) begin_end.insert(begin_end.end(), {Dim(0), dim});
+  const NodeExpr x = ExprOf(rec, *this);
   const int place = rec.Axis(axis, x->rank());
-  begin_end[2 * place] = rec.DimOf(begin);
-  begin_end[2 * place + 1] = rec.DimOf(end);
-  return FromNode(rec, rec.Shrink(x, begin_end));
+  return TensorOf(x.Shrink(place, rec.DimOf(begin), rec.DimOf(end)));
 }
 
 std::vector<Tensor> Tensor::split(int64_t size, int64_t axis, At at) const {
@@ -234,13 +230,13 @@ Tensor Tensor::roll(const Axes& shifts, const Axes& axes, At at) const {
 
 Tensor Tensor::movedim(int64_t from, int64_t to, At at) const {
   const NodeBuilder rec(at);
-  const UOp* const x = NodeIn(rec);
+  const NodeExpr x = ExprOf(rec, *this);
   std::vector<int64_t> order(x->rank());
   std::iota(order.begin(), order.end(), 0);
   const int source = rec.Axis(from, x->rank()), target = rec.Axis(to, x->rank());
   order.erase(order.begin() + source);
   order.insert(order.begin() + target, source);
-  return FromNode(rec, rec.Permute(x, order));
+  return TensorOf(x.Permute(order));
 }
 
 namespace {
@@ -297,23 +293,19 @@ Tensor Tensor::cat(const std::vector<Tensor>& parts, int64_t axis, At at) {
   }
   shape[place] = Dim(length);
   // Each part padded to the whole; a comparison with the place chooses. From the last to the first.
-  const UOp* whole = nullptr;
+  std::optional<NodeExpr> whole;
   int64_t end = length;
   for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
     const int64_t begin = end - (*node)->shape[place].value();
-    Shape lo_hi(2 * shape.size(), Dim(0));
-    lo_hi[2 * place] = begin;
-    lo_hi[2 * place + 1] = length - end;
-    const UOp* const padded = rec.Pad(rec.Cast(*node, dtype), lo_hi);
-    if (whole == nullptr) {
-      whole = padded;
-    } else {
-      const NodeExpr is_before = Iota(rec, DType::kI32, shape, place) < static_cast<double>(end);
-      whole = rec.Where(is_before, padded, whole);
-    }
+    const NodeExpr padded =
+        NodeExpr(rec, *node).Cast(dtype).Pad(place, Dim(begin), Dim(length - end));
+    const auto is_before = [&] {
+      return Iota(rec, DType::kI32, shape, place) < static_cast<double>(end);
+    };
+    whole = whole ? Where(is_before(), padded, *whole) : padded;
     end = begin;
   }
-  return FromNode(rec, whole);
+  return TensorOf(*whole);
 }
 
 Tensor Tensor::stack(const std::vector<Tensor>& parts, int64_t axis, At at) {
@@ -325,7 +317,7 @@ Tensor Tensor::stack(const std::vector<Tensor>& parts, int64_t axis, At at) {
 
 Tensor Tensor::repeat(const Dims& times, At at) const {
   const NodeBuilder rec(at);
-  const UOp* const x = NodeIn(rec);
+  const NodeExpr x = ExprOf(rec, *this);
   if (times.size() < x->shape.size())
     rec.Invalid(absl::StrCat("repeat: ", times.size(), " numbers for a tensor of shape ",
                              DimsToString(x->shape)));
@@ -342,7 +334,7 @@ Tensor Tensor::repeat(const Dims& times, At at) const {
       rec.Invalid(absl::StrCat("repeat: ", times[i], " times ", once, " overflows"));
     joined.emplace_back(length);
   }
-  return FromNode(rec, rec.Reshape(rec.Expand(rec.Reshape(x, apart), spread), joined));
+  return TensorOf(x.Reshape(apart).Expand(spread).Reshape(joined));
 }
 
 }  // namespace outboard

@@ -5,13 +5,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "client/lazy/node_builder.h"
+#include "client/lazy/node_expr.h"
 #include "client/ops/shape/shape.h"
 
 namespace outboard {
 
 using internal::DimsToString;
 using internal::NodeBuilder;
+using internal::NodeExpr;
+using internal::TensorOf;
 
 namespace {
 
@@ -114,7 +116,7 @@ class Formula {
 };
 
 // The lengths of all names, from those of the axes and those that are given.
-std::map<std::string, int64_t> LengthsOf(const NodeBuilder& rec, const Formula& f, const UOp* x,
+std::map<std::string, int64_t> LengthsOf(const Formula& f, const NodeExpr& x,
                                          std::map<std::string, int64_t> lengths) {
   const Names names = Formula::Flat(f.from);
   for (const auto& [name, length] : lengths) {
@@ -123,7 +125,7 @@ std::map<std::string, int64_t> LengthsOf(const NodeBuilder& rec, const Formula& 
     if (length < 0) f.Refuse(absl::StrCat("a length of ", length, " for ", name));
   }
   for (size_t axis = 0; axis < f.from.size(); ++axis) {
-    const int64_t length = rec.LengthOf(x, static_cast<int64_t>(axis));
+    const int64_t length = x.Length(static_cast<int64_t>(axis));
     int64_t known = 1;
     const std::string* open = nullptr;
     for (const std::string& name : f.from[axis].names) {
@@ -148,12 +150,12 @@ std::map<std::string, int64_t> LengthsOf(const NodeBuilder& rec, const Formula& 
 Tensor rearrange(const Tensor& tensor, std::string_view formula,
                  const std::map<std::string, int64_t>& sizes, At at) {
   const NodeBuilder rec(at);
-  const UOp* const x = tensor.NodeIn(rec);
+  const NodeExpr x = ExprOf(rec, tensor);
   Formula f(rec, formula);
   f.SpellDots(x->rank());
   if (f.from.size() != x->shape.size())
     f.Refuse(absl::StrCat("it names ", f.from.size(), " axes of ", DimsToString(x->shape)));
-  const std::map<std::string, int64_t> lengths = LengthsOf(rec, f, x, sizes);
+  const std::map<std::string, int64_t> lengths = LengthsOf(f, x, sizes);
   const Names left = Formula::Flat(f.from), right = Formula::Flat(f.to);
   Shape apart, joined;
   std::vector<int64_t> order;
@@ -165,7 +167,7 @@ Tensor rearrange(const Tensor& tensor, std::string_view formula,
     for (const std::string& name : group.names) length *= lengths.at(name);
     joined.emplace_back(length);
   }
-  return Tensor::FromNode(rec, rec.Reshape(rec.Permute(rec.Reshape(x, apart), order), joined));
+  return TensorOf(x.Reshape(apart).Permute(order).Reshape(joined));
 }
 
 }  // namespace outboard

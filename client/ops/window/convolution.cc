@@ -1,7 +1,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
-#include "client/lazy/node_builder.h"
+#include "client/lazy/node_expr.h"
 #include "client/lazy/operands.h"
 #include "client/ops/window/sliding.h"
 #include "client/ops/window/window.h"
@@ -10,28 +10,31 @@ namespace outboard {
 
 using internal::DimsToString;
 using internal::NodeBuilder;
+using internal::NodeExpr;
 using internal::Operands;
+using internal::SlideWindows;
+using internal::TensorOf;
 using internal::Window;
 
 namespace {
 
 // The lengths of all axes but the first two.
-std::vector<int64_t> LengthsOf(const NodeBuilder& rec, const UOp* x) {
+std::vector<int64_t> LengthsOf(const NodeExpr& x) {
   std::vector<int64_t> lengths;
-  for (int axis = 2; axis < x->rank(); ++axis) lengths.push_back(rec.LengthOf(x, axis));
+  for (int axis = 2; axis < x->rank(); ++axis) lengths.push_back(x.Length(axis));
   return lengths;
 }
 
-void CheckGroups(const NodeBuilder& rec, const char* what, int64_t channels, int64_t groups,
-                 const UOp* weight, bool fits) {
+void CheckGroups(const char* what, int64_t channels, int64_t groups, const NodeExpr& weight,
+                 bool fits) {
   if (!fits)
-    rec.Invalid(absl::StrCat(what, ": ", channels, " channels in ", groups,
-                             " groups do not fit a weight of ", DimsToString(weight->shape)));
+    ThrowInvalid(absl::StrCat(what, ": ", channels, " channels in ", groups,
+                              " groups do not fit a weight of ", DimsToString(weight->shape)));
 }
 
 // Windows [B, C, P1, K1, P2, K2 ...] and a weight [O, C / groups, K...] as [B, O, P...].
-const UOp* Convolve(const NodeBuilder& rec, const UOp* windows, const UOp* weight, int64_t groups,
-                    std::optional<DType> dtype) {
+NodeExpr Convolve(const NodeExpr& windows, const NodeExpr& weight, int64_t groups,
+                  std::optional<DType> dtype) {
   const int axes = weight->rank() - 2;
   const Dim batch = windows->shape[0];
   const int64_t out = weight->shape[0].value(), in = weight->shape[1].value();
@@ -67,32 +70,29 @@ const UOp* Convolve(const NodeBuilder& rec, const UOp* windows, const UOp* weigh
     shape->emplace_back(in);
     shape->insert(shape->end(), kernel.begin(), kernel.end());
   }
-  const UOp* const turned = rec.Permute(rec.Reshape(windows, apart), order);
-  const UOp* const sum =
-      internal::SumOfProducts(rec, rec.Expand(rec.Reshape(turned, left), full),
-                              rec.Expand(rec.Reshape(weight, right), full), summed, dtype);
-  return rec.Reshape(sum, result);
+  const NodeExpr a = windows.Reshape(apart).Permute(order).Reshape(left).Expand(full);
+  const NodeExpr b = weight.Reshape(right).Expand(full);
+  return a.With(internal::SumOfProducts(a.rec(), a, b, summed, dtype)).Reshape(result);
 }
 
-const UOp* WithBias(const NodeBuilder& rec, const char* what, const UOp* y, const Tensor& bias) {
-  if (bias.empty()) return y;
-  const UOp* const b = bias.NodeIn(rec);
+Tensor WithBias(const char* what, const NodeExpr& y, const Tensor& bias) {
+  if (bias.empty()) return TensorOf(y);
+  const NodeExpr b = ExprOf(y.rec(), bias);
   if (b->rank() != 1 || b->shape[0] != y->shape[1])
-    rec.Invalid(absl::StrCat(what, ": a bias of ", DimsToString(b->shape), " for ",
-                             y->shape[1].value(), " output channels"));
+    ThrowInvalid(absl::StrCat(what, ": a bias of ", DimsToString(b->shape), " for ",
+                              y->shape[1].value(), " output channels"));
   Shape ones(y->rank(), Dim(1));
   ones[1] = y->shape[1];
-  const Operands sum = internal::Promoted(rec, Tensor::FromNode(rec, y),
-                                          Tensor::FromNode(rec, rec.Reshape(b, ones)), what);
-  return rec.Add(sum.a, sum.b);
+  const Operands both = internal::Promoted(y.rec(), TensorOf(y), TensorOf(b.Reshape(ones)), what);
+  return TensorOf(y.With(both.a) + y.With(both.b));
 }
 
 // With n - 1 zeros between two elements along an axis that has stride n.
-const UOp* Apart(const NodeBuilder& rec, const UOp* x, const std::vector<int64_t>& stride) {
+NodeExpr Apart(const NodeExpr& x, const std::vector<int64_t>& stride) {
   Shape split = {x->shape[0], x->shape[1]}, joined = split, ends;
   Shape lo_hi(4, Dim(0));
   for (size_t i = 0; i < stride.size(); ++i) {
-    const int64_t length = rec.LengthOf(x, static_cast<int64_t>(i) + 2);
+    const int64_t length = x.Length(static_cast<int64_t>(i) + 2);
     split.insert(split.end(), {Dim(length), Dim(1)});
     lo_hi.insert(lo_hi.end(), {Dim(0), Dim(0), Dim(0), Dim(stride[i] - 1)});
     joined.emplace_back(length * stride[i]);
@@ -101,7 +101,7 @@ const UOp* Apart(const NodeBuilder& rec, const UOp* x, const std::vector<int64_t
     const int64_t cut = i < 2 ? 0 : stride[i - 2] - 1;
     ends.insert(ends.end(), {Dim(0), cut == 0 ? joined[i] : Dim(joined[i].value() - cut)});
   }
-  return rec.Shrink(rec.Reshape(rec.Pad(rec.Reshape(x, split), lo_hi), joined), ends);
+  return x.Reshape(split).Pad(lo_hi).Reshape(joined).Shrink(ends);
 }
 
 }  // namespace
@@ -110,60 +110,58 @@ Tensor convolution(const Tensor& tensor, const Tensor& weight, const Tensor& bia
                    const ConvolutionOptions& o, At at) {
   constexpr char kName[] = "convolution";
   const NodeBuilder rec(at);
-  const Operands x = internal::SameType(rec, tensor, weight, kName);
-  if (x.a->rank() < 3 || x.b->rank() != x.a->rank())
+  const auto [a, b] = internal::SameType(rec, tensor, weight, kName);
+  const NodeExpr x(rec, a), w(rec, b);
+  if (x->rank() < 3 || w->rank() != x->rank())
     rec.Invalid(absl::StrCat(kName, ": needs [B, C, D...] and [O, C, K...], not ",
-                             DimsToString(x.a->shape), " and ", DimsToString(x.b->shape)));
-  if (IsBool(x.a->dtype)) rec.Invalid(absl::StrCat(kName, ": needs numbers, not bool"));
-  const int64_t channels = rec.LengthOf(x.a, 1);
-  const int64_t out = rec.LengthOf(x.b, 0), in = rec.LengthOf(x.b, 1);
-  CheckGroups(rec, kName, channels, o.groups, x.b,
+                             DimsToString(x->shape), " and ", DimsToString(w->shape)));
+  if (IsBool(x->dtype)) rec.Invalid(absl::StrCat(kName, ": needs numbers, not bool"));
+  const int64_t channels = x.Length(1), out = w.Length(0), in = w.Length(1);
+  CheckGroups(kName, channels, o.groups, w,
               o.groups >= 1 && out % o.groups == 0 && channels % o.groups == 0 &&
                   in == channels / o.groups);
   const std::vector<Window> windows =
-      internal::WindowsOf(rec, kName, LengthsOf(rec, x.b), o.stride, o.dilation, o.padding);
-  const UOp* const slid = internal::SlideWindows(rec, kName, x.a, windows);
-  return Tensor::FromNode(rec,
-                          WithBias(rec, kName, Convolve(rec, slid, x.b, o.groups, o.dtype), bias));
+      internal::WindowsOf(rec, kName, LengthsOf(w), o.stride, o.dilation, o.padding);
+  return WithBias(kName, Convolve(SlideWindows(kName, x, windows), w, o.groups, o.dtype), bias);
 }
 
 Tensor transposed_convolution(const Tensor& tensor, const Tensor& weight, const Tensor& bias,
                               const TransposedConvolutionOptions& o, At at) {
   constexpr char kName[] = "transposed_convolution";
   const NodeBuilder rec(at);
-  const Operands x = internal::SameType(rec, tensor, weight, kName);
-  if (x.a->rank() < 3 || x.b->rank() != x.a->rank())
+  const auto [a, b] = internal::SameType(rec, tensor, weight, kName);
+  const NodeExpr x(rec, a), w(rec, b);
+  if (x->rank() < 3 || w->rank() != x->rank())
     rec.Invalid(absl::StrCat(kName, ": needs [B, C, D...] and [C, O, K...], not ",
-                             DimsToString(x.a->shape), " and ", DimsToString(x.b->shape)));
-  if (IsBool(x.a->dtype)) rec.Invalid(absl::StrCat(kName, ": needs numbers, not bool"));
-  const int64_t channels = rec.LengthOf(x.a, 1), per_group = rec.LengthOf(x.b, 1);
-  CheckGroups(rec, kName, channels, o.groups, x.b,
-              o.groups >= 1 && channels % o.groups == 0 && rec.LengthOf(x.b, 0) == channels);
-  const std::vector<int64_t> kernel = LengthsOf(rec, x.b);
+                             DimsToString(x->shape), " and ", DimsToString(w->shape)));
+  if (IsBool(x->dtype)) rec.Invalid(absl::StrCat(kName, ": needs numbers, not bool"));
+  const int64_t channels = x.Length(1), per_group = w.Length(1);
+  CheckGroups(kName, channels, o.groups, w,
+              o.groups >= 1 && channels % o.groups == 0 && w.Length(0) == channels);
+  const std::vector<int64_t> kernel = LengthsOf(w);
   std::vector<Window> windows =
       internal::WindowsOf(rec, kName, kernel, o.stride, o.dilation, o.padding);
   const std::vector<int64_t> more =
       internal::ForEachAxis(rec, kName, "output_padding", o.output_padding, kernel.size());
   std::vector<int64_t> stride, flipped;
   for (size_t i = 0; i < windows.size(); ++i) {
-    Window& w = windows[i];
-    stride.push_back(w.stride);
+    Window& at = windows[i];
+    stride.push_back(at.stride);
     flipped.push_back(static_cast<int64_t>(i) + 2);
-    w = {w.kernel, 1, w.dilation, w.reach() - 1 - w.before, w.reach() - 1 - w.after + more[i]};
+    at = {at.kernel, 1, at.dilation, at.reach() - 1 - at.before,
+          at.reach() - 1 - at.after + more[i]};
   }
   // A convolution of x with its elements set apart, by the weight [O, C / groups, K...] backwards.
   Shape grouped = {Dim(o.groups), Dim(channels / o.groups)}, joined = {Dim(o.groups * per_group)};
-  grouped.insert(grouped.end(), x.b->shape.begin() + 1, x.b->shape.end());
+  grouped.insert(grouped.end(), w->shape.begin() + 1, w->shape.end());
   joined.emplace_back(channels / o.groups);
-  joined.insert(joined.end(), x.b->shape.begin() + 2, x.b->shape.end());
+  joined.insert(joined.end(), w->shape.begin() + 2, w->shape.end());
   std::vector<int64_t> order(grouped.size());
   std::iota(order.begin(), order.end(), 0);
   std::swap(order[1], order[2]);
-  const UOp* const turned = rec.Reshape(rec.Permute(rec.Reshape(x.b, grouped), order), joined);
-  const UOp* const backwards = rec.Make(Op::kFlip, turned->dtype, {turned}, flipped);
-  const UOp* const slid = internal::SlideWindows(rec, kName, Apart(rec, x.a, stride), windows);
-  return Tensor::FromNode(rec,
-                          WithBias(rec, kName, Convolve(rec, slid, backwards, o.groups, {}), bias));
+  const NodeExpr backwards = w.Reshape(grouped).Permute(order).Reshape(joined).Flip(flipped);
+  const NodeExpr slid = SlideWindows(kName, Apart(x, stride), windows);
+  return WithBias(kName, Convolve(slid, backwards, o.groups, {}), bias);
 }
 
 Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, Conv2dOptions o, At at) const {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "client/lazy/node_expr.h"
@@ -14,6 +15,7 @@ using internal::DimsToString;
 using internal::Iota;
 using internal::NodeBuilder;
 using internal::NodeExpr;
+using internal::SlideWindows;
 using internal::TensorOf;
 using internal::Window;
 
@@ -28,8 +30,8 @@ int64_t AfterWithCeil(int64_t length, const Window& w) {
   return w.after + last + w.reach() - padded - behind;
 }
 
-std::vector<Window> PoolWindows(const NodeBuilder& rec, const char* what, const UOp* x,
-                                const PoolOptions& o) {
+std::vector<Window> PoolWindows(const char* what, const NodeExpr& x, const PoolOptions& o) {
+  const NodeBuilder& rec = x.rec();
   if (o.kernel.empty() || x->shape.size() < o.kernel.size())
     rec.Invalid(absl::StrCat(what, ": a kernel of ", o.kernel.size(),
                              " axes for a tensor of shape ", DimsToString(x->shape)));
@@ -37,7 +39,7 @@ std::vector<Window> PoolWindows(const NodeBuilder& rec, const char* what, const 
       rec, what, o.kernel, o.stride.empty() ? PerAxis(o.kernel) : o.stride, o.dilation, o.padding);
   const int64_t first = x->rank() - static_cast<int64_t>(windows.size());
   for (size_t i = 0; i < windows.size(); ++i) {
-    const int64_t length = rec.LengthOf(x, first + static_cast<int64_t>(i));
+    const int64_t length = x.Length(first + static_cast<int64_t>(i));
     internal::PlacesOf(rec, what, length, windows[i]);
     if (o.ceil_mode) windows[i].after = AfterWithCeil(length, windows[i]);
   }
@@ -52,21 +54,19 @@ std::vector<int64_t> KernelAxes(const UOp* slid, size_t count) {
 }
 
 // Windows of x, and of what is padded with something that is never the largest.
-const UOp* MaxWindows(const NodeBuilder& rec, const char* what, const UOp* x,
-                      std::vector<Window> windows) {
+NodeExpr MaxWindows(const char* what, const NodeExpr& x, std::vector<Window> windows) {
   const double least = IsFloat(x->dtype) ? -std::numeric_limits<double>::infinity()
                                          : static_cast<double>(IntMin(x->dtype));
-  x = internal::PadForWindows(rec, x, windows, least);
+  const NodeExpr padded = internal::PadForWindows(x, windows, least);
   for (Window& window : windows) window.before = window.after = 0;
-  return internal::SlideWindows(rec, what, x, windows);
+  return SlideWindows(what, padded, windows);
 }
 
 // How many elements of `length` ones each place of the window has: [P].
-const UOp* CountsOf(const NodeBuilder& rec, const char* what, DType dtype, int64_t length,
-                    const Window& window) {
-  const UOp* const ones = rec.Full(rec.Const(dtype, 1), {Dim(length)});
-  const UOp* const slid = internal::SlideWindows(rec, what, ones, {&window, 1});
-  return rec.Squeeze(rec.Reduce(Op::kAdd, slid, {1}), {1});
+NodeExpr CountsOf(const NodeBuilder& rec, const char* what, DType dtype, int64_t length,
+                  const Window& window) {
+  const NodeExpr ones(rec, rec.Full(rec.Const(dtype, 1), {Dim(length)}));
+  return SlideWindows(what, ones, {&window, 1}).Sum({1}).Squeeze({1});
 }
 
 Dims KernelOf(Size2d kernel) { return {kernel.h, kernel.w}; }
@@ -91,23 +91,23 @@ void CheckImage(const Tensor& x, const char* what) {
 Tensor max_pool(const Tensor& tensor, const PoolOptions& options, At at) {
   constexpr char kName[] = "max_pool";
   const NodeBuilder rec(at);
-  const UOp* const x = tensor.NodeIn(rec);
+  const NodeExpr x = ExprOf(rec, tensor);
   if (IsBool(x->dtype)) return max_pool(tensor.cast(DType::kU8), options).cast(DType::kBool);
-  const UOp* const slid = MaxWindows(rec, kName, x, PoolWindows(rec, kName, x, options));
+  const NodeExpr slid = MaxWindows(kName, x, PoolWindows(kName, x, options));
   const std::vector<int64_t> axes = KernelAxes(slid, options.kernel.size());
-  return Tensor::FromNode(rec, rec.Squeeze(rec.Reduce(Op::kMax, slid, axes), axes));
+  return TensorOf(slid.Max(axes).Squeeze(axes));
 }
 
 MaxPooled max_pool_with_places(const Tensor& tensor, const PoolOptions& options, At at) {
   constexpr char kName[] = "max_pool_with_places";
   const NodeBuilder rec(at);
-  const UOp* const x = tensor.NodeIn(rec);
+  const NodeExpr x = ExprOf(rec, tensor);
   if (IsBool(x->dtype)) {
     const MaxPooled pooled = max_pool_with_places(tensor.cast(DType::kU8), options);
     return {pooled.values.cast(DType::kBool), pooled.places};
   }
-  const std::vector<Window> windows = PoolWindows(rec, kName, x, options);
-  const NodeExpr slid(rec, MaxWindows(rec, kName, x, windows));
+  const std::vector<Window> windows = PoolWindows(kName, x, options);
+  const NodeExpr slid = MaxWindows(kName, x, windows);
   const std::vector<int64_t> axes = KernelAxes(slid, windows.size());
   const NodeExpr top = slid.Max(axes);
   // NaN is the maximum where there is one, and differs from itself.
@@ -119,8 +119,8 @@ MaxPooled max_pool_with_places(const Tensor& tensor, const PoolOptions& options,
   const int64_t length = rec.CountOf(pooled);
   const auto count = static_cast<double>(length);
   const NodeExpr from_end = count - Iota(rec, DType::kI32, {Dim(length)}, 0);
-  const UOp* const numbers = internal::SlideWindows(rec, kName, from_end.Reshape(pooled), windows);
-  const NodeExpr spread(rec, rec.Broadcast(numbers, slid->shape));
+  const NodeExpr numbers = SlideWindows(kName, from_end.Reshape(pooled), windows);
+  const NodeExpr spread = numbers.Broadcast(slid->shape);
   const NodeExpr places = count - Where(is_top, spread, 0).Max(axes);
   return {TensorOf(top.Squeeze(axes)), TensorOf(places.Squeeze(axes))};
 }
@@ -128,21 +128,19 @@ MaxPooled max_pool_with_places(const Tensor& tensor, const PoolOptions& options,
 Tensor avg_pool(const Tensor& tensor, const PoolOptions& options, bool count_padding, At at) {
   constexpr char kName[] = "avg_pool";
   const NodeBuilder rec(at);
-  const UOp* const x = tensor.NodeIn(rec);
-  const std::vector<Window> windows = PoolWindows(rec, kName, x, options);
-  const UOp* const slid =
-      internal::SlideWindows(rec, kName, rec.Cast(x, FloatOf(x->dtype)), windows);
+  const NodeExpr x = ExprOf(rec, tensor);
+  const std::vector<Window> windows = PoolWindows(kName, x, options);
+  const NodeExpr slid = SlideWindows(kName, x.Cast(FloatOf(x->dtype)), windows);
   const std::vector<int64_t> axes = KernelAxes(slid, windows.size());
-  const Tensor elements = Tensor::FromNode(rec, slid);
-  if (count_padding && !options.ceil_mode) return elements.mean(axes);
-  const UOp* const sum = elements.sum(axes).NodeIn(rec);
+  if (count_padding && !options.ceil_mode) return TensorOf(slid).mean(axes);
+  const NodeExpr sum = ExprOf(rec, TensorOf(slid).sum(axes));
   // What a window has of an axis does not depend on the other axes.
-  const UOp* count = nullptr;
+  std::optional<NodeExpr> count;
   const int first = sum->rank() - static_cast<int>(windows.size());
   for (size_t i = 0; i < windows.size(); ++i) {
     const int axis = first + static_cast<int>(i);
     Window window = windows[i];
-    int64_t length = rec.LengthOf(x, axis);
+    int64_t length = x.Length(axis);
     if (count_padding) {  // all but what hangs over
       const auto& [before, after] = options.padding[options.padding.size() == 1 ? 0 : i];
       length += before + after;
@@ -151,11 +149,11 @@ Tensor avg_pool(const Tensor& tensor, const PoolOptions& options, bool count_pad
     }
     Shape ones(sum->rank(), Dim(1));
     ones[axis] = sum->shape[axis];
-    const UOp* const along =
-        rec.Expand(rec.Reshape(CountsOf(rec, kName, sum->dtype, length, window), ones), sum->shape);
-    count = count == nullptr ? along : rec.Mul(count, along);
+    const NodeExpr along =
+        CountsOf(rec, kName, sum->dtype, length, window).Reshape(ones).Expand(sum->shape);
+    count = count ? *count * along : along;
   }
-  return Tensor::FromNode(rec, rec.Alu(Op::kFDiv, sum, count));
+  return TensorOf(sum / *count);
 }
 
 Tensor max_unpool(const Tensor& tensor, const Tensor& places, const PoolOptions& options,
@@ -178,7 +176,7 @@ Tensor max_unpool(const Tensor& tensor, const Tensor& places, const PoolOptions&
         options.dilation, options.padding);
     for (size_t i = 0; i < axes; ++i) {
       const Window& w = windows[i];
-      const int64_t length = rec.LengthOf(x, static_cast<int64_t>(i) + 2);
+      const int64_t length = x.Length(static_cast<int64_t>(i) + 2);
       wanted.push_back((length - 1) * w.stride - w.before - w.after + w.reach());
     }
   }

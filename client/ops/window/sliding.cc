@@ -18,17 +18,17 @@ NodeExpr OneHotSum(const NodeExpr& is_hot, const NodeExpr& x, int axis) {
 
 }  // namespace
 
-const UOp* IndexNode(const NodeBuilder& rec, const Tensor& index) {
-  const UOp* const node = index.NodeIn(rec);
+NodeExpr IndexNode(const NodeBuilder& rec, const Tensor& index) {
+  const NodeExpr node = ExprOf(rec, index);
   if (!IsInt(node->dtype))
     rec.Invalid(absl::StrCat("an index must be of integers, not ", std::string(Name(node->dtype))));
   return node;
 }
 
-const UOp* FromTheEnd(const NodeBuilder& rec, const UOp* index, int64_t length) {
+NodeExpr FromTheEnd(const NodeExpr& index, int64_t length) {
   if (!IsSigned(index->dtype) || index->vmin >= 0) return index;
   const bool wide = ByteWidth(index->dtype) == 8;
-  const NodeExpr i = NodeExpr(rec, index).Cast(wide ? DType::kI64 : DType::kI32);
+  const NodeExpr i = index.Cast(wide ? DType::kI64 : DType::kI32);
   return Where(i < 0, i + static_cast<double>(length), i);
 }
 
@@ -79,71 +79,63 @@ int64_t PlacesOf(const NodeBuilder& rec, std::string_view what, int64_t length, 
   return room / w.stride + 1;
 }
 
-const UOp* PadForWindows(const NodeBuilder& rec, const UOp* x, std::span<const Window> windows,
-                         double value) {
+NodeExpr PadForWindows(const NodeExpr& x, std::span<const Window> windows, double value) {
   const size_t kept = x->shape.size() - windows.size();
   Shape begin_end, lo_hi(2 * kept, Dim(0));
   for (size_t i = 0; i < kept; ++i) begin_end.insert(begin_end.end(), {Dim(0), x->shape[i]});
   for (size_t i = 0; i < windows.size(); ++i) {
-    const int64_t length = rec.LengthOf(x, static_cast<int64_t>(kept + i));
+    const int64_t length = x.Length(static_cast<int64_t>(kept + i));
     const auto& [before, after] = std::pair(windows[i].before, windows[i].after);
     begin_end.insert(begin_end.end(), {Dim(std::max<int64_t>(-before, 0)),
                                        Dim(length - std::max<int64_t>(-after, 0))});
     lo_hi.insert(lo_hi.end(),
                  {Dim(std::max<int64_t>(before, 0)), Dim(std::max<int64_t>(after, 0))});
   }
-  x = rec.Shrink(x, begin_end);
-  const UOp* const padded = rec.Pad(x, lo_hi);
-  if (value == 0 || padded == x) return padded;
-  const UOp* const inside = rec.Pad(rec.Full(rec.ConstInt(DType::kBool, 1), x->shape), lo_hi);
-  return rec.Where(inside, padded, rec.FullLike(padded, value));
+  const NodeExpr cut = x.Shrink(begin_end), padded = cut.Pad(lo_hi);
+  if (value == 0 || padded.node() == cut.node()) return padded;
+  return Where(True(x.rec(), cut->shape).Pad(lo_hi), padded, value);
 }
 
-const UOp* SlideWindows(const NodeBuilder& rec, std::string_view what, const UOp* x,
-                        std::span<const Window> windows) {
+NodeExpr SlideWindows(std::string_view what, const NodeExpr& x, std::span<const Window> windows) {
   const int first = x->rank() - static_cast<int>(windows.size());
   std::vector<int64_t> places;
   for (size_t i = 0; i < windows.size(); ++i)
     places.push_back(
-        PlacesOf(rec, what, rec.LengthOf(x, first + static_cast<int64_t>(i)), windows[i]));
-  x = PadForWindows(rec, x, windows, 0);
+        PlacesOf(x.rec(), what, x.Length(first + static_cast<int64_t>(i)), windows[i]));
+  NodeExpr y = PadForWindows(x, windows, 0);
   for (size_t i = 0; i < windows.size(); ++i)
-    x = Windows(rec, x, first + 2 * static_cast<int>(i), places[i], windows[i].kernel,
-                windows[i].stride, windows[i].dilation);
-  return x;
+    y = Windows(y, first + 2 * static_cast<int>(i), places[i], windows[i].kernel, windows[i].stride,
+                windows[i].dilation);
+  return y;
 }
 
-const UOp* Windows(const NodeBuilder& rec, const UOp* x, int axis, int64_t places, int64_t kernel,
-                   int64_t stride, int64_t dilation) {
+NodeExpr Windows(const NodeExpr& x, int axis, int64_t places, int64_t kernel, int64_t stride,
+                 int64_t dilation) {
   // Windows that neither overlap nor leave gaps are a reshape.
   if (stride == kernel && dilation == 1) {
-    Shape begin_end, dims(x->shape.begin(), x->shape.end());
-    for (const Dim& dim : dims) begin_end.insert(begin_end.end(), {Dim(0), dim});
-    begin_end[2 * axis + 1] = Dim(places * kernel);
+    Shape dims(x->shape.begin(), x->shape.end());
     dims[axis] = Dim(kernel);
     dims.insert(dims.begin() + axis, Dim(places));
-    return rec.Reshape(rec.Shrink(x, begin_end), dims);
+    return x.Shrink(axis, Dim(0), Dim(places * kernel)).Reshape(dims);
   }
   if (IsBool(x->dtype))  // has no sum
-    return rec.Cast(Windows(rec, rec.Cast(x, DType::kU8), axis, places, kernel, stride, dilation),
-                    DType::kBool);
+    return Windows(x.Cast(DType::kU8), axis, places, kernel, stride, dilation).Cast(DType::kBool);
   Shape full(x->shape.begin(), x->shape.end());
   full.insert(full.begin() + axis, 2, Dim(kernel));
   full[axis] = Dim(places);  // [..., o, k, i, ...]
   Shape apart(x->shape.begin(), x->shape.end());
   apart.insert(apart.begin() + axis, 2, Dim(1));
   const auto number = [&](int along, int64_t factor) {
-    const NodeExpr n = Iota(rec, DType::kI32, full, along);
+    const NodeExpr n = Iota(x.rec(), DType::kI32, full, along);
     return factor == 1 ? n : n * static_cast<double>(factor);
   };
   const NodeExpr position = number(axis, stride) + number(axis + 1, dilation);
   const NodeExpr is_hot = number(axis + 2, 1) == position;
-  return OneHotSum(is_hot, NodeExpr(rec, x).Reshape(apart).Expand(full), axis + 2);
+  return OneHotSum(is_hot, x.Reshape(apart).Expand(full), axis + 2);
 }
 
-const UOp* GatherAlong(const NodeBuilder& rec, const UOp* x, int axis, const UOp* index) {
-  if (IsBool(x->dtype))
-    return rec.Cast(GatherAlong(rec, rec.Cast(x, DType::kU8), axis, index), DType::kBool);
+NodeExpr GatherAlong(const NodeExpr& x, int axis, const NodeExpr& index) {
+  if (IsBool(x->dtype)) return GatherAlong(x.Cast(DType::kU8), axis, index).Cast(DType::kBool);
   const DType type = PlaceType(index);
   const int rank = x->rank();
   // x without what no index reaches, its axis turned to the end: [i, j ..., n].
@@ -159,16 +151,15 @@ const UOp* GatherAlong(const NodeBuilder& rec, const UOp* x, int axis, const UOp
   Shape full(index->shape.begin(), index->shape.end()), ones = full;
   full.push_back(x->shape[axis]);
   ones.emplace_back(1);
-  const NodeExpr near(rec, rec.Shrink(x, begin_end));
-  const NodeExpr wanted = NodeExpr(rec, index).Cast(type).Reshape(ones).Expand(full);
-  const NodeExpr is_hot = Iota(rec, type, full, rank) == wanted;
+  const NodeExpr near = x.Shrink(begin_end);
+  const NodeExpr wanted = index.Cast(type).Reshape(ones).Expand(full);
+  const NodeExpr is_hot = Iota(x.rec(), type, full, rank) == wanted;
   return OneHotSum(is_hot, near.Permute(order).Reshape(apart).Expand(full), rank);
 }
 
-const UOp* Gather(const NodeBuilder& rec, const UOp* x, int axis, const UOp* index) {
+NodeExpr Gather(const NodeExpr& x, int axis, const NodeExpr& index) {
   // bool has no sum.
-  if (IsBool(x->dtype))
-    return rec.Cast(Gather(rec, rec.Cast(x, DType::kU8), axis, index), DType::kBool);
+  if (IsBool(x->dtype)) return Gather(x.Cast(DType::kU8), axis, index).Cast(DType::kBool);
   const DType type = PlaceType(index);
   const int rank = index->rank();
   // [before..., index..., i, after...]
@@ -180,9 +171,9 @@ const UOp* Gather(const NodeBuilder& rec, const UOp* x, int axis, const UOp* ind
     of_index[axis + i] = index->shape[i];
     of_x[axis + i] = Dim(1);
   }
-  const NodeExpr wanted = NodeExpr(rec, index).Cast(type).Reshape(of_index).Expand(full);
-  const NodeExpr is_hot = Iota(rec, type, full, axis + rank) == wanted;
-  return OneHotSum(is_hot, NodeExpr(rec, x).Reshape(of_x).Expand(full), axis + rank);
+  const NodeExpr wanted = index.Cast(type).Reshape(of_index).Expand(full);
+  const NodeExpr is_hot = Iota(x.rec(), type, full, axis + rank) == wanted;
+  return OneHotSum(is_hot, x.Reshape(of_x).Expand(full), axis + rank);
 }
 
 }  // namespace outboard::internal

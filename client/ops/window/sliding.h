@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "client/lazy/node_builder.h"
+#include "client/lazy/node_expr.h"
 #include "client/ops/window/window.h"
 #include "client/tensor/tensor.h"
 
@@ -36,33 +36,31 @@ int64_t PlacesOf(const NodeBuilder& rec, std::string_view what, int64_t length,
                  const Window& window);
 
 // x with the padding of the windows at its last axes, which is `value`; negative sides are cut.
-const UOp* PadForWindows(const NodeBuilder& rec, const UOp* x, std::span<const Window> windows,
-                         double value);
+NodeExpr PadForWindows(const NodeExpr& x, std::span<const Window> windows, double value);
 
 // x [..., D1, D2 ...] as [..., P1, K1, P2, K2 ...], padded with zeros. Throws where a window has no
 // place.
-const UOp* SlideWindows(const NodeBuilder& rec, std::string_view what, const UOp* x,
-                        std::span<const Window> windows);
+NodeExpr SlideWindows(std::string_view what, const NodeExpr& x, std::span<const Window> windows);
 
 // x with `axis` of length I replaced by two axes: `places` positions of a window, and `kernel`
 // elements in it: y[..., o, k, ...] = x[..., o * stride + k * dilation, ...]. Requires all of them
 // to lie inside.
-const UOp* Windows(const NodeBuilder& rec, const UOp* x, int axis, int64_t places, int64_t kernel,
-                   int64_t stride, int64_t dilation);
+NodeExpr Windows(const NodeExpr& x, int axis, int64_t places, int64_t kernel, int64_t stride,
+                 int64_t dilation);
 
 // y[i, j ...] = x[index[i, j ...], j ...], the index at `axis`; zeros where it is out of range.
 // Requires as many axes of both, and an index that is nowhere longer than x but along `axis`.
-const UOp* GatherAlong(const NodeBuilder& rec, const UOp* x, int axis, const UOp* index);
+NodeExpr GatherAlong(const NodeExpr& x, int axis, const NodeExpr& index);
 
 // A tensor that names places: of integers. Throws.
-const UOp* IndexNode(const NodeBuilder& rec, const Tensor& index);
+NodeExpr IndexNode(const NodeBuilder& rec, const Tensor& index);
 // The index with negative places counted from the end of an axis of `length`.
-const UOp* FromTheEnd(const NodeBuilder& rec, const UOp* index, int64_t length);
+NodeExpr FromTheEnd(const NodeExpr& index, int64_t length);
 // Wide enough for the index, and for comparing it with a place.
 DType PlaceType(const UOp* index);
 
 // The rows of x along `axis` that `index` (of integers) names: index.shape takes the place of the
 // axis; zeros where the index is out of range.
-const UOp* Gather(const NodeBuilder& rec, const UOp* x, int axis, const UOp* index);
+NodeExpr Gather(const NodeExpr& x, int axis, const NodeExpr& index);
 
 }  // namespace outboard::internal

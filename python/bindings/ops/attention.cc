@@ -16,8 +16,7 @@ void BindAttention(nb::module_&, TensorClass& tensor) {
                                             {.mask = mask.value_or(Tensor()),
                                              .dropout_p = dropout_p,
                                              .is_causal = is_causal,
-                                             .enable_gqa = enable_gqa},
-                                            Here());
+                                             .enable_gqa = enable_gqa});
       },
       "key"_a, "value"_a, "attn_mask"_a = nb::none(), "dropout_p"_a = 0.0, "is_causal"_a = false,
       "enable_gqa"_a = false,

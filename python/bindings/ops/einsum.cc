@@ -10,23 +10,22 @@ using namespace nb::literals;  // NOLINT
 namespace {
 
 Tensor Einsum(const std::string& formula, const nb::args& operands, const DTypeArgument& dtype) {
-  const At at = Here();
   nb::object list = nb::borrow(operands);
   if (operands.size() == 1 && !nb::isinstance<Tensor>(operands[0])) list = nb::borrow(operands[0]);
   std::vector<Tensor> tensors;
   for (const nb::handle operand : list) {
     const Tensor& tensor = nb::cast<const Tensor&>(operand);
-    tensors.push_back(dtype.dtype ? tensor.cast(*dtype.dtype, at) : tensor);
+    tensors.push_back(dtype.dtype ? tensor.cast(*dtype.dtype) : tensor);
   }
-  const Tensor y = einsum(formula, tensors, at);
-  return dtype.dtype ? y.cast(*dtype.dtype, at) : y;
+  const Tensor y = einsum(formula, tensors);
+  return dtype.dtype ? y.cast(*dtype.dtype) : y;
 }
 
 Tensor Rearrange(const Tensor& x, const std::string& formula, const nb::kwargs& sizes) {
   std::map<std::string, int64_t> lengths;
   for (const auto& [name, length] : sizes)
     lengths[nb::cast<std::string>(name)] = nb::cast<int64_t>(length);
-  return rearrange(x, formula, lengths, Here());
+  return rearrange(x, formula, lengths);
 }
 
 }  // namespace

@@ -13,28 +13,25 @@ namespace {
 template <auto function>
 Tensor Call(const Tensor& x) {
   if constexpr (std::is_member_function_pointer_v<decltype(function)>)
-    return (x.*function)(Here());
+    return (x.*function)(At());
   else
-    return function(x, Here());
+    return function(x, At());
 }
 
 template <DType dtype>
 Tensor CastTo(const Tensor& x) {
-  return x.cast(dtype, Here());
+  return x.cast(dtype);
 }
 
 Tensor Gelu(const Tensor& x, const std::string& approximate) {
-  if (approximate == "tanh") return x.gelu(Here());
-  if (approximate == "none") return gelu_erf(x, Here());
+  if (approximate == "tanh") return x.gelu();
+  if (approximate == "none") return gelu_erf(x);
   throw nb::value_error(
       ("gelu: approximate is 'tanh' or 'none', not '" + approximate + "'").c_str());
 }
 
 // -x of bool is its other truth value.
-Tensor Neg(const Tensor& x) {
-  const At at = Here();
-  return IsBool(x.dtype(at)) ? x.logical_not(at) : x.neg(at);
-}
+Tensor Neg(const Tensor& x) { return IsBool(x.dtype()) ? x.logical_not() : x.neg(); }
 
 void BindFunctions(TensorClass& tensor) {
   tensor.def("exp", &Call<&Tensor::exp>)
@@ -75,7 +72,7 @@ void BindFunctions(TensorClass& tensor) {
       .def(
           "isinf",
           [](const Tensor& x, bool detect_positive, bool detect_negative) {
-            return outboard::isinf(x, detect_positive, detect_negative, Here());
+            return outboard::isinf(x, detect_positive, detect_negative);
           },
           "detect_positive"_a = true, "detect_negative"_a = true);
 }
@@ -93,13 +90,11 @@ void BindActivations(TensorClass& tensor) {
       .def("softsign", &Call<&softsign>)
       .def("hardswish", &Call<&hardswish>)
       .def(
-          "softplus", [](const Tensor& x, double beta) { return softplus(x, beta, Here()); },
+          "softplus", [](const Tensor& x, double beta) { return softplus(x, beta); },
           "beta"_a = 1.0)
       .def(
           "hardsigmoid",
-          [](const Tensor& x, double alpha, double beta) {
-            return hardsigmoid(x, alpha, beta, Here());
-          },
+          [](const Tensor& x, double alpha, double beta) { return hardsigmoid(x, alpha, beta); },
           "alpha"_a = 1.0 / 6, "beta"_a = 0.5)
       .def(
           "hardtanh",
@@ -108,18 +103,14 @@ void BindActivations(TensorClass& tensor) {
           },
           "min_val"_a = -1, "max_val"_a = 1)
       .def(
-          "leaky_relu",
-          [](const Tensor& x, double neg_slope) { return x.leaky_relu(neg_slope, Here()); },
+          "leaky_relu", [](const Tensor& x, double neg_slope) { return x.leaky_relu(neg_slope); },
           "neg_slope"_a = 0.01)
       .def(
-          "elu", [](const Tensor& x, double alpha) { return x.elu(alpha, Here()); },
-          "alpha"_a = 1.0)
+          "elu", [](const Tensor& x, double alpha) { return x.elu(alpha); }, "alpha"_a = 1.0)
       .def(
-          "celu", [](const Tensor& x, double alpha) { return celu(x, alpha, Here()); },
-          "alpha"_a = 1.0)
+          "celu", [](const Tensor& x, double alpha) { return celu(x, alpha); }, "alpha"_a = 1.0)
       .def(
-          "selu",
-          [](const Tensor& x, double alpha, double gamma) { return selu(x, alpha, gamma, Here()); },
+          "selu", [](const Tensor& x, double alpha, double gamma) { return selu(x, alpha, gamma); },
           "alpha"_a = 1.67326, "gamma"_a = 1.0507);
 }
 
@@ -128,13 +119,13 @@ void BindTypes(TensorClass& tensor) {
       .def(
           "cast",
           [](const Tensor& x, const DTypeArgument& dtype) {
-            return x.cast(dtype.value_or(x.dtype(Here())), Here());
+            return x.cast(dtype.value_or(x.dtype()));
           },
           "dtype"_a)
       .def(
           "bitcast",
           [](const Tensor& x, const DTypeArgument& dtype) {
-            return x.bitcast(dtype.value_or(x.dtype(Here())), Here());
+            return x.bitcast(dtype.value_or(x.dtype()));
           },
           "dtype"_a, "The same bits. To another width the last axis becomes longer or shorter.")
       .def("float", &CastTo<DType::kF32>)
@@ -145,12 +136,9 @@ void BindTypes(TensorClass& tensor) {
       .def("long", &CastTo<DType::kI64>)
       .def("short", &CastTo<DType::kI16>)
       .def("bool", &CastTo<DType::kBool>)
-      .def("is_floating_point", [](const Tensor& x) { return IsFloat(x.dtype(Here())); })
-      .def("element_size", [](const Tensor& x) { return ByteWidth(x.dtype(Here())); })
-      .def("nbytes", [](const Tensor& x) {
-        const At at = Here();
-        return x.numel(at) * ByteWidth(x.dtype(at));
-      });
+      .def("is_floating_point", [](const Tensor& x) { return IsFloat(x.dtype()); })
+      .def("element_size", [](const Tensor& x) { return ByteWidth(x.dtype()); })
+      .def("nbytes", [](const Tensor& x) { return x.numel() * ByteWidth(x.dtype()); });
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ nb::tuple MeshGrid(const Tensor& x, const nb::args& others, const std::string& i
   std::vector<Tensor> parts = {x};
   for (const nb::handle other : others) parts.push_back(nb::cast<Tensor>(other));
   nb::list grids;
-  for (const Tensor& grid : meshgrid(parts, indexing, Here())) grids.append(grid);
+  for (const Tensor& grid : meshgrid(parts, indexing)) grids.append(grid);
   return nb::tuple(grids);
 }
 
@@ -26,34 +26,34 @@ void BindGrids(nb::module_&, TensorClass& tensor) {
       .def(
           "repeat_interleave",
           [](const Tensor& x, int64_t repeats, std::optional<int64_t> dim) {
-            return repeat_interleave(x, repeats, dim, Here());
+            return repeat_interleave(x, repeats, dim);
           },
           "repeats"_a, "dim"_a = nb::none(), "Each element so many times in a row.")
       .def(
           "unfold",
           [](const Tensor& x, int64_t dim, int64_t size, int64_t step) {
-            return unfold(x, dim, size, step, Here());
+            return unfold(x, dim, size, step);
           },
           "dim"_a, "size"_a, "step"_a, "Windows of `size` along an axis, in a new last axis.")
       .def(
-          "diag", [](const Tensor& x) { return diag(x, Here()); }, "[n] -> [n, n].")
+          "diag", [](const Tensor& x) { return diag(x); }, "[n] -> [n, n].")
       .def(
           "diagonal",
           [](const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
-            return diagonal(x, offset, dim1, dim2, Here());
+            return diagonal(x, offset, dim1, dim2);
           },
           "offset"_a = 0, "dim1"_a = 0, "dim2"_a = 1, "The diagonal of two axes, as the last one.")
       .def(
           "roll",
           [](const Tensor& x, const AxisArgument& shifts, const AxisArgument& dims) {
-            return x.roll(shifts, dims, Here());
+            return x.roll(shifts, dims);
           },
           "shifts"_a, "dims"_a = nb::none(), "Element i goes to i + shift, around the end.")
       .def(
-          "triu", [](const Tensor& x, int64_t diagonal) { return x.triu(diagonal, Here()); },
+          "triu", [](const Tensor& x, int64_t diagonal) { return x.triu(diagonal); },
           "diagonal"_a = 0)
       .def(
-          "tril", [](const Tensor& x, int64_t diagonal) { return x.tril(diagonal, Here()); },
+          "tril", [](const Tensor& x, int64_t diagonal) { return x.tril(diagonal); },
           "diagonal"_a = 0);
 }
 

@@ -38,7 +38,7 @@ Slice SliceOf(nb::handle object) {
 // What stands between brackets, with the tensors that lists and masks become.
 class Indices {
  public:
-  Indices(nb::handle object, const At& at) : at_(at) {
+  explicit Indices(nb::handle object) {
     // A list of numbers is one index, any other list the same as a tuple.
     const bool is_one = !IsList(object) || (PyList_Check(object.ptr()) && IsFlat(object));
     if (is_one) {
@@ -54,7 +54,7 @@ class Indices {
   // Raises IndexError where a mask's lengths are not those of the axes of x that it stands for.
   void CheckMask(const Tensor& x) const {
     if (!mask_) return;
-    const Dims dims = x.shape(at_), of_mask = mask_->shape(at_);
+    const Dims dims = x.shape(), of_mask = mask_->shape();
     int64_t used = static_cast<int64_t>(of_mask.size()), before = 0;
     bool after_ellipsis = false;
     for (size_t i = 0; i < list_.size(); ++i) {
@@ -77,9 +77,9 @@ class Indices {
     std::vector<Index> spelt;
     for (size_t i = 0; i <= list_.size(); ++i) {
       if (static_cast<int64_t>(i) == mask_at_) {
-        const Tensor places = nonzero(*mask_, at_);
-        for (int axis = 0; axis < mask_->rank(at_); ++axis)
-          spelt.emplace_back(Kept(places.slice(1, axis, axis + 1, at_).squeeze(1, at_)), at_);
+        const Tensor places = nonzero(*mask_);
+        for (int axis = 0; axis < mask_->rank(); ++axis)
+          spelt.emplace_back(Kept(places.slice(1, axis, axis + 1).squeeze(1)));
       }
       if (i < list_.size()) spelt.push_back(list_[i]);
     }
@@ -99,38 +99,37 @@ class Indices {
   void Add(nb::handle item) {
     ++count_;
     if (item.is_none()) {
-      list_.emplace_back(kNewAxis, at_);
+      list_.emplace_back(kNewAxis);
     } else if (item.ptr() == Py_Ellipsis) {
-      list_.emplace_back(kEllipsis, at_);
+      list_.emplace_back(kEllipsis);
     } else if (PySlice_Check(item.ptr())) {
-      list_.emplace_back(SliceOf(item), at_);
+      list_.emplace_back(SliceOf(item));
     } else if (nb::isinstance<Tensor>(item)) {
       AddTensor(*nb::inst_ptr<Tensor>(item));
     } else if (const std::optional<SymInt> size = SizeOf(item)) {
-      list_.emplace_back(*size, at_);
+      list_.emplace_back(*size);
     } else if (IsList(item) || nb::ndarray_check(item)) {
-      AddTensor(TensorOf(item, {}, at_));
+      AddTensor(TensorOf(item, {}));
     } else {
       RaiseIndexError(absl::StrCat(Py_TYPE(item.ptr())->tp_name, " is no index"));
     }
   }
 
   void AddTensor(const Tensor& tensor) {
-    const DType dtype = tensor.dtype(at_);
+    const DType dtype = tensor.dtype();
     if (IsFloat(dtype))
       RaiseIndexError(
           absl::StrCat("an index is of integers or bool, not ", std::string(Name(dtype))));
     if (!IsBool(dtype)) {
-      list_.emplace_back(Kept(tensor), at_);
+      list_.emplace_back(Kept(tensor));
       return;
     }
     if (mask_) RaiseIndexError("more than one mask in an index");
-    if (tensor.rank(at_) == 0) RaiseIndexError("a mask has at least one axis");
+    if (tensor.rank() == 0) RaiseIndexError("a mask has at least one axis");
     mask_ = tensor;
     mask_at_ = static_cast<int64_t>(list_.size());
   }
 
-  At at_;
   std::deque<Tensor> tensors_;  // that list_ refers to
   std::vector<Index> list_;
   size_t count_ = 0;
@@ -139,8 +138,7 @@ class Indices {
 };
 
 Tensor GetItem(const Tensor& x, nb::handle index) {
-  const At at = Here();
-  Indices indices(index, at);
+  Indices indices(index);
   indices.CheckMask(x);
   indices.SpellMasks();
   return part(x, indices.list());
@@ -173,32 +171,30 @@ bool IsWritten(const Tensor& x, const std::vector<Index>& indices, const Tensor&
 }
 
 void SetItem(Tensor& x, nb::handle index, nb::handle value) {
-  const At at = Here();
-  const DType dtype = x.dtype(at);
-  Indices indices(index, at);
+  const DType dtype = x.dtype();
+  Indices indices(index);
   indices.CheckMask(x);
   Operand operand;
   Tensor values;
   if (!OperandFrom(value, operand)) {
-    values = TensorOf(value, dtype, at);
-    operand.arg.emplace(values, at);
+    values = TensorOf(value, dtype);
+    operand.arg.emplace(values);
   } else if (operand.arg->is_tensor()) {
     const Tensor& tensor = operand.arg->tensor();
-    if (tensor.dtype(at) != dtype)
-      ThrowInvalid(at, absl::StrCat("a value of ", std::string(Name(tensor.dtype(at))),
-                                    " for items of ", std::string(Name(dtype)), "; cast it"));
+    if (tensor.dtype() != dtype)
+      ThrowInvalid(absl::StrCat("a value of ", std::string(Name(tensor.dtype())), " for items of ",
+                                std::string(Name(dtype)), "; cast it"));
     if (IsWritten(x, indices.list(), tensor)) return;
   } else if (operand.arg->kind() == Arg::Kind::kFloat && !IsFloat(dtype)) {
     // A number of f32, which it would be beside integers, holds not all of theirs.
-    values = Tensor::full({}, operand.arg->float_value(), DType::kF64, at).cast(dtype, at);
-    operand.arg.emplace(values, at);
+    values = Tensor::full({}, operand.arg->float_value(), DType::kF64).cast(dtype);
+    operand.arg.emplace(values);
   }
   if (const Tensor* mask = indices.mask(); mask != nullptr) {
-    if (!operand.arg->is_tensor() || operand.arg->tensor().rank(at) == 0) {  // no need to wait
-      Dims dims = mask->shape(at);
-      dims.resize(x.rank(at), 1);
-      set_items(x, {Index(kEllipsis, at)},
-                Arg(masked_fill(x, mask->reshape(dims, at), *operand.arg), at));
+    if (!operand.arg->is_tensor() || operand.arg->tensor().rank() == 0) {  // no need to wait
+      Dims dims = mask->shape();
+      dims.resize(x.rank(), 1);
+      set_items(x, {Index(kEllipsis)}, Arg(masked_fill(x, mask->reshape(dims), *operand.arg)));
       return;
     }
   }
@@ -224,17 +220,14 @@ void BindIndexing(nb::module_&, TensorClass& tensor) {
            [](const Tensor&, nb::handle) { throw nb::type_error("items of a tensor stay"); })
       .def(
           "gather",
-          [](const Tensor& x, int64_t dim, const Tensor& index) {
-            return x.gather(dim, index, Here());
-          },
+          [](const Tensor& x, int64_t dim, const Tensor& index) { return x.gather(dim, index); },
           "dim"_a, "index"_a, "y[i][j] = x[index[i][j]][j] for dim 0, and so on.")
       .def(
           "one_hot",
           [](const Tensor& x, int64_t num_classes) {
-            const At at = Here();
             if (num_classes == -1)
-              num_classes = x.numel(at) == 0 ? 0 : x.max({}, false, at).item<int64_t>(at) + 1;
-            return x.one_hot(num_classes, DType::kI32, at);
+              num_classes = x.numel() == 0 ? 0 : x.max({}, false).item<int64_t>() + 1;
+            return x.one_hot(num_classes, DType::kI32);
           },
           "num_classes"_a = -1, "-1 waits for the largest value, and has one class more.");
 }

@@ -23,7 +23,7 @@ void BindLosses(nb::module_&, TensorClass& tensor) {
       .def(
           "cross_entropy",
           [](const Tensor& x, const Tensor& y, const std::string& reduction, double smoothing) {
-            return cross_entropy(x, y, ReductionOf(reduction), smoothing, Here());
+            return cross_entropy(x, y, ReductionOf(reduction), smoothing);
           },
           "Y"_a, "reduction"_a = "mean", "label_smoothing"_a = 0.0,
           "Classes on axis 1; Y has labels, or probabilities of this shape.")
@@ -33,8 +33,8 @@ void BindLosses(nb::module_&, TensorClass& tensor) {
           [](const Tensor& x, const Tensor& y, int64_t ignore_index, double smoothing,
              const std::string& reduction) {
             const auto ignored = ignore_index == -1 ? std::nullopt : std::optional(ignore_index);
-            return sparse_categorical_crossentropy(x, y, ignored, smoothing, ReductionOf(reduction),
-                                                   Here());
+            return sparse_categorical_crossentropy(x, y, ignored, smoothing,
+                                                   ReductionOf(reduction));
           },
           "Y"_a, "ignore_index"_a = -1, "label_smoothing"_a = 0.0, "reduction"_a = "mean",
           "Classes on the last axis; Y has labels.")
@@ -42,15 +42,14 @@ void BindLosses(nb::module_&, TensorClass& tensor) {
           "nll_loss",
           [](const Tensor& x, const Tensor& y, const std::optional<Tensor>& weight,
              std::optional<int64_t> ignore_index, const std::string& reduction) {
-            return nll_loss(x, y, weight.value_or(Tensor()), ignore_index, ReductionOf(reduction),
-                            Here());
+            return nll_loss(x, y, weight.value_or(Tensor()), ignore_index, ReductionOf(reduction));
           },
           "Y"_a, "weight"_a = nb::none(), "ignore_index"_a = nb::none(), "reduction"_a = "mean",
           "Of log probabilities, classes on axis 1; Y has labels.")
       .def(
           "binary_crossentropy",
           [](const Tensor& x, const Tensor& y, const std::string& reduction) {
-            return binary_crossentropy(x, y, ReductionOf(reduction), Here());
+            return binary_crossentropy(x, y, ReductionOf(reduction));
           },
           "Y"_a, "reduction"_a = "mean")
       .def(
@@ -58,7 +57,7 @@ void BindLosses(nb::module_&, TensorClass& tensor) {
           [](const Tensor& x, const Tensor& y, const std::string& reduction,
              const std::optional<Tensor>& pos_weight) {
             return binary_crossentropy_logits(x, y, ReductionOf(reduction),
-                                              pos_weight.value_or(Tensor()), Here());
+                                              pos_weight.value_or(Tensor()));
           },
           "Y"_a, "reduction"_a = "mean", "pos_weight"_a = nb::none());
 }

@@ -1,22 +1,26 @@
 // Tensors of another shape with the same elements.
 
 #include "absl/strings/str_cat.h"
+#include "client/lazy/call_site.h"
+#include "client/lazy/items.h"
+#include "client/ops/index/part_of.h"
 #include "python/bindings/arguments.h"
 #include "python/bindings/bindings.h"
 
 namespace outboard::python {
 namespace nb = nanobind;
+using internal::ViewOf;
 using namespace nb::literals;  // NOLINT
 namespace {
 
 // {before, after} of each axis from ((1, 2), None, (0, 1)), where None leaves an axis as it is:
 // pad's is (0, 0), shrink's (0, n).
-SymIntPairs PairsOf(nb::handle object, const Tensor& tensor, bool whole, const At& at) {
+SymIntPairs PairsOf(nb::handle object, const Tensor& tensor, bool whole) {
   SymIntPairs pairs;
   int64_t axis = 0;
   for (const nb::handle item : object) {
     if (item.is_none()) {
-      pairs.emplace_back(0, whole ? tensor.size(axis, at) : SymInt(0));
+      pairs.emplace_back(0, whole ? tensor.size(axis) : SymInt(0));
     } else {
       pairs.push_back(PairOf(item));
     }
@@ -26,53 +30,125 @@ SymIntPairs PairsOf(nb::handle object, const Tensor& tensor, bool whole, const A
 }
 
 // As shape says, where None keeps a dimension.
-SymShape SizesKeeping(const Tensor& x, const nb::args& shape, const At& at) {
+SymShape SizesKeeping(const Tensor& x, const nb::args& shape) {
   SymShape sizes;
   for (const nb::handle item : ItemsOf(shape)) {
     const std::optional<SymInt> size =
-        item.is_none() ? x.size(static_cast<int64_t>(sizes.size()), at) : SizeOf(item);
+        item.is_none() ? x.size(static_cast<int64_t>(sizes.size())) : SizeOf(item);
     if (!size) throw nb::type_error("a shape has ints");
     sizes.push_back(*size);
   }
   return sizes;
 }
 
+// The sizes of a tensor, also those of Variables.
+SymShape SizesOfTensor(const Tensor& x) {
+  SymShape sizes;
+  for (int axis = 0; axis < x.rank(); ++axis) sizes.push_back(x.size(axis));
+  return sizes;
+}
+
+// Views (client/ops/index/part_of.h): each with the movement that undoes it.
+template <typename Read>
+Tensor Reshaped(const Tensor& x, Read read) {
+  return ViewOf(x, read, [](const Tensor& whole, const Tensor& value) {
+    return value.reshape(SizesOfTensor(whole));
+  });
+}
+
+template <typename Read>
+Tensor SelfInverse(const Tensor& x, Read read) {
+  return ViewOf(x, read, [read](const Tensor&, const Tensor& value) { return read(value); });
+}
+
 Tensor Reshape(const Tensor& x, const nb::args& shape) {
-  const At at = Here();
-  return x.reshape(SizesKeeping(x, shape, at), at);
+  return Reshaped(x,
+                  [sizes = SizesKeeping(x, shape)](const Tensor& of) { return of.reshape(sizes); });
+}
+
+Tensor Transpose(const Tensor& x, int64_t a, int64_t b) {
+  return SelfInverse(x, [=](const Tensor& of) { return of.transpose(a, b); });
+}
+
+Tensor Permute(const Tensor& x, const nb::args& order) {
+  const Dims axes = DimsOf(order);
+  return ViewOf(
+      x, [axes](const Tensor& of) { return of.permute(axes); },
+      [axes](const Tensor& whole, const Tensor& value) {
+        const auto rank = static_cast<int64_t>(axes.size());
+        Dims back(axes.size());
+        for (int64_t i = 0; i < rank; ++i) back[(axes[i] % rank + rank) % rank] = i;
+        return value.permute(back);
+      });
+}
+
+Tensor Expand(const Tensor& x, const nb::args& shape) {
+  return ViewOf(
+      x, [sizes = SizesOf(shape)](const Tensor& of) { return of.expand(sizes); },
+      [](const Tensor& whole, const Tensor& value) -> Tensor {
+        if (value.numel() == whole.numel()) return value.reshape(SizesOfTensor(whole));
+        ThrowIfError(absl::FailedPreconditionError(
+            "a write to an expanded tensor, of which several elements are one; contiguous() is a "
+            "copy that can be written to"));
+        return whole;
+      });
+}
+
+// The part of x in `ranges`, [begin, end) of each axis.
+Tensor Shrink(const Tensor& x, const SymIntPairs& ranges) {
+  return ViewOf(
+      x, [ranges](const Tensor& of) { return of.shrink(ranges); },
+      [ranges](const Tensor& whole, const Tensor& value) {
+        std::vector<Index> places;
+        for (const auto& [begin, end] : ranges) places.emplace_back(Slice{begin, end});
+        return with_items(whole, places, value);
+      });
 }
 
 Tensor Unflatten(const Tensor& x, int64_t dim, const Dims& sizes) {
-  const At at = Here();
-  const int rank = x.rank(at);
+  const int rank = x.rank();
   if (dim < -rank || dim >= rank)
-    ThrowInvalid(at, absl::StrCat("unflatten: no axis ", dim, " in ", rank));
+    ThrowInvalid(absl::StrCat("unflatten: no axis ", dim, " in ", rank));
   SymShape shape;
   for (int axis = 0; axis < rank; ++axis) {
     if (axis == (dim + rank) % rank)
       shape.insert(shape.end(), sizes.begin(), sizes.end());
     else
-      shape.push_back(x.size(axis, at));
+      shape.push_back(x.size(axis));
   }
-  return x.reshape(shape, at);
+  return Reshaped(x, [shape](const Tensor& of) { return of.reshape(shape); });
 }
 
 Tensor ShrinkTo(const Tensor& x, const nb::args& shape) {
-  const At at = Here();
   SymIntPairs ranges;
-  for (const SymInt& size : SizesKeeping(x, shape, at)) ranges.emplace_back(0, size);
-  return x.shrink(ranges, at);
+  for (const SymInt& size : SizesKeeping(x, shape)) ranges.emplace_back(0, size);
+  return Shrink(x, ranges);
 }
 
 Tensor PadTo(const Tensor& x, const nb::args& shape, double value) {
-  const At at = Here();
   SymIntPairs sides;
-  for (const SymInt& size : SizesKeeping(x, shape, at)) {
+  for (const SymInt& size : SizesKeeping(x, shape)) {
     const auto axis = static_cast<int64_t>(sides.size());
-    if (axis >= x.rank(at)) ThrowInvalid(at, "pad_to: more sizes than axes");
-    sides.emplace_back(0, size - x.size(axis, at));
+    if (axis >= x.rank()) ThrowInvalid("pad_to: more sizes than axes");
+    sides.emplace_back(0, size - x.size(axis));
   }
-  return x.pad(sides, value, at);
+  return x.pad(sides, value);
+}
+
+// The parts of x along an axis, from lengths that add up to its own.
+nb::tuple Parts(const Tensor& x, const std::vector<Tensor>& parts, int64_t dim) {
+  const int64_t axis = dim < 0 ? dim + x.rank() : dim;
+  nb::list list;
+  int64_t begin = 0;
+  for (const Tensor& part : parts) {
+    const int64_t end = begin + part.shape(axis);
+    SymIntPairs ranges;
+    for (int i = 0; i < x.rank(); ++i)
+      i == axis ? ranges.emplace_back(begin, end) : ranges.emplace_back(0, x.size(i));
+    list.append(internal::Lasts(*x.value()) ? Shrink(x, ranges) : part);
+    begin = end;
+  }
+  return nb::tuple(list);
 }
 
 }  // namespace
@@ -85,72 +161,67 @@ void BindMovement(nb::module_&, TensorClass& tensor) {
       .def(
           "flatten",
           [](const Tensor& x, int64_t first, int64_t last) {
-            return x.flatten(first, last, Here());
+            return Reshaped(x, [=](const Tensor& of) { return of.flatten(first, last); });
           },
           "start_dim"_a = 0, "end_dim"_a = -1)
       .def(
-          "unsqueeze", [](const Tensor& x, int64_t dim) { return x.unsqueeze(dim, Here()); },
+          "unsqueeze",
+          [](const Tensor& x, int64_t dim) {
+            return Reshaped(x, [=](const Tensor& of) { return of.unsqueeze(dim); });
+          },
           "dim"_a)
       .def(
           "squeeze",
           [](const Tensor& x, std::optional<int64_t> dim) {
-            return dim ? x.squeeze(*dim, Here()) : x.squeeze(Here());
+            return Reshaped(
+                x, [=](const Tensor& of) { return dim ? of.squeeze(*dim) : of.squeeze(); });
           },
           "dim"_a = nb::none())
-      .def(
-          "expand",
-          [](const Tensor& x, const nb::args& shape) { return x.expand(SizesOf(shape), Here()); },
-          "shape"_a)
-      .def(
-          "permute",
-          [](const Tensor& x, const nb::args& order) { return x.permute(DimsOf(order), Here()); },
-          "order"_a)
-      .def(
-          "transpose",
-          [](const Tensor& x, int64_t a, int64_t b) { return x.transpose(a, b, Here()); },
-          "dim0"_a = 1, "dim1"_a = 0)
-      .def_prop_ro("T", [](const Tensor& x) { return x.transpose(-2, -1, Here()); })
+      .def("expand", &Expand, "shape"_a)
+      .def("permute", &Permute, "order"_a)
+      .def("transpose", &Transpose, "dim0"_a = 1, "dim1"_a = 0)
+      .def_prop_ro("T", [](const Tensor& x) { return Transpose(x, -2, -1); })
       .def(
           "flip",
-          [](const Tensor& x, const nb::args& axis) { return x.flip(Axes(DimsOf(axis)), Here()); },
+
+          [](const Tensor& x, const nb::args& axis) {
+            return SelfInverse(
+                x, [axes = Axes(DimsOf(axis))](const Tensor& of) { return of.flip(axes); });
+          },
           "axis"_a)
       .def(
           "shrink",
-          [](const Tensor& x, nb::handle arg) {
-            return x.shrink(PairsOf(arg, x, true, Here()), Here());
-          },
-          "arg"_a, "The part [begin, end) of each axis; None keeps one whole.")
+          [](const Tensor& x, nb::handle arg) { return Shrink(x, PairsOf(arg, x, true)); }, "arg"_a,
+          "The part [begin, end) of each axis; None keeps one whole.")
       .def("unflatten", &Unflatten, "dim"_a, "sizes"_a)
       .def("shrink_to", &ShrinkTo, "shape"_a,
            "The first so many of each axis; None keeps one whole.")
       .def("pad_to", &PadTo, "shape"_a, "value"_a = 0.0, "With `value` behind what is there.")
       .def(
           "repeat",
-          [](const Tensor& x, const nb::args& repeats) {
-            return x.repeat(DimsOf(repeats), Here());
-          },
+          [](const Tensor& x, const nb::args& repeats) { return x.repeat(DimsOf(repeats)); },
           "repeats"_a)
       .def(
           "split",
           [](const Tensor& x, const std::variant<int64_t, Dims>& sizes, int64_t dim) {
-            const At at = Here();
             const std::vector<Tensor> parts =
-                std::visit([&](const auto& size) { return x.split(size, dim, at); }, sizes);
-            nb::list list;
-            for (const Tensor& part : parts) list.append(part);
-            return nb::tuple(list);
+                std::visit([&](const auto& size) { return x.split(size, dim); }, sizes);
+            return Parts(x, parts, dim);
           },
           "sizes"_a, "dim"_a = 0)
       .def(
           "chunk",
-          [](const Tensor& x, int64_t chunks, int64_t dim) { return x.chunk(chunks, dim, Here()); },
+
+          [](const Tensor& x, int64_t chunks, int64_t dim) {
+            return nb::list(Parts(x, x.chunk(chunks, dim), dim));
+          },
           "chunks"_a, "dim"_a = 0)
       .def(
           "cat",
           [](const Tensor& x, const nb::args& others, int64_t dim) {
             std::vector<Tensor> parts = {x};
             for (const nb::handle other : others) parts.push_back(nb::cast<Tensor>(other));
-            return Tensor::cat(parts, dim, Here());
+            return Tensor::cat(parts, dim);
           },
           "args"_a, "dim"_a = 0)
       .def(
@@ -158,7 +229,7 @@ void BindMovement(nb::module_&, TensorClass& tensor) {
           [](const Tensor& x, const nb::args& others, int64_t dim) {
             std::vector<Tensor> parts = {x};
             for (const nb::handle other : others) parts.push_back(nb::cast<Tensor>(other));
-            return Tensor::stack(parts, dim, Here());
+            return Tensor::stack(parts, dim);
           },
           "args"_a, "dim"_a = 0);
 }

@@ -20,13 +20,13 @@ void BindLayerFunctions(nb::module_& module) {
   module.def(
       "group_norm",
       [](const Tensor& x, int64_t groups, const Maybe& weight, const Maybe& bias, double eps) {
-        return group_norm(x, groups, OrEmpty(weight), OrEmpty(bias), eps, Here());
+        return group_norm(x, groups, OrEmpty(weight), OrEmpty(bias), eps);
       },
       "x"_a, "groups"_a, "weight"_a = nb::none(), "bias"_a = nb::none(), "eps"_a = 1e-5);
   module.def(
       "rms_norm",
       [](const Tensor& x, const Maybe& weight, double eps) {
-        return rms_norm(x, OrEmpty(weight), eps, Here());
+        return rms_norm(x, OrEmpty(weight), eps);
       },
       "x"_a, "weight"_a = nb::none(), "eps"_a = 1e-6);
   module.def(
@@ -35,7 +35,7 @@ void BindLayerFunctions(nb::module_& module) {
          const Maybe& running_var, const Maybe& num_batches_tracked, double momentum, double eps) {
         RunningStatistics running = {OrEmpty(running_mean), OrEmpty(running_var),
                                      OrEmpty(num_batches_tracked)};
-        return batch_norm(x, OrEmpty(weight), OrEmpty(bias), running, momentum, eps, Here());
+        return batch_norm(x, OrEmpty(weight), OrEmpty(bias), running, momentum, eps);
       },
       "x"_a, "weight"_a.none(), "bias"_a.none(), "running_mean"_a.none(), "running_var"_a.none(),
       "num_batches_tracked"_a.none(), "momentum"_a = 0.1, "eps"_a = 1e-5,
@@ -47,7 +47,7 @@ void BindLayerFunctions(nb::module_& module) {
          const Tensor& weight_hh, const Maybe& bias_ih, const Maybe& bias_hh) {
         const LstmState next =
             lstm_cell(x, {OrEmpty(hidden), OrEmpty(cell)},
-                      {weight_ih, weight_hh, OrEmpty(bias_ih), OrEmpty(bias_hh)}, Here());
+                      {weight_ih, weight_hh, OrEmpty(bias_ih), OrEmpty(bias_hh)});
         return std::pair(next.hidden, next.cell);
       },
       "x"_a, "hidden"_a.none(), "cell"_a.none(), "weight_ih"_a, "weight_hh"_a,
@@ -61,14 +61,14 @@ void BindNorms(nb::module_& module, TensorClass& tensor) {
       .def(
           "layernorm",
           [](const Tensor& x, const AxisArgument& axis, double eps) {
-            return x.layernorm(axis, eps, Here());
+            return x.layernorm(axis, eps);
           },
           "axis"_a = -1, "eps"_a = 1e-5, "A mean of 0 and a variance of 1 along the axes.")
       .def(
           "batchnorm",
           [](const Tensor& x, const Maybe& weight, const Maybe& bias, const Tensor& mean,
              const Tensor& invstd, const AxisArgument& axis) {
-            return x.batchnorm(OrEmpty(weight), OrEmpty(bias), mean, invstd, axis, Here());
+            return x.batchnorm(OrEmpty(weight), OrEmpty(bias), mean, invstd, axis);
           },
           "weight"_a.none(), "bias"_a.none(), "mean"_a, "invstd"_a, "axis"_a = 1,
           "(x - mean) * weight * invstd + bias, all of the lengths of `axis`.");

@@ -28,12 +28,12 @@ struct ShiftRight {
 
 template <typename Function>
 Tensor Plain(const Tensor& a, const Operand& b) {
-  return Function()(Arg(a, Here()), *b.arg);
+  return Function()(a, *b.arg);
 }
 
 template <typename Function>
 Tensor Reflected(const Tensor& a, const Operand& b) {
-  return Function()(*b.arg, Arg(a, Here()));
+  return Function()(*b.arg, a);
 }
 
 template <typename Function>
@@ -44,12 +44,11 @@ Tensor Either(const Tensor& a, const Operand& b, bool reverse) {
 // x stays the tensor that it is, of its type.
 template <typename Function>
 Tensor& InPlace(Tensor& x, const Operand& other) {
-  const At at = Here();
   const Tensor value = Plain<Function>(x, other);
-  if (value.dtype(at) != x.dtype(at))
-    ThrowInvalid(at, std::string("in place: the result is ") + std::string(Name(value.dtype(at))) +
-                         ", the tensor " + std::string(Name(x.dtype(at))));
-  return x.assign({value, at});
+  if (value.dtype() != x.dtype())
+    ThrowInvalid(std::string("in place: the result is ") + std::string(Name(value.dtype())) +
+                 ", the tensor " + std::string(Name(x.dtype())));
+  return x.assign(value);
 }
 
 // `a op b`, `b op a` of a number b, and `a op= b`, where `op` is "add" for __add__.
@@ -84,7 +83,7 @@ Tensor Clamp(const Tensor& x, const std::optional<Operand>& low,
   const auto bound = [](const std::optional<Operand>& given) {
     return given ? std::optional(*given->arg) : std::nullopt;
   };
-  return clamp(x, bound(low), bound(high), Here());
+  return clamp(x, bound(low), bound(high));
 }
 
 }  // namespace
@@ -153,13 +152,13 @@ void BindOperators(nb::module_&, TensorClass& tensor) {
       .def(
           "isclose",
           [](const Tensor& x, const Operand& other, double rtol, double atol, bool equal_nan) {
-            return isclose({x, Here()}, other, rtol, atol, equal_nan);
+            return isclose(x, other, rtol, atol, equal_nan);
           },
           "other"_a, "rtol"_a = 1e-5, "atol"_a = 1e-8, "equal_nan"_a = false)
       .def(
           "allclose",
           [](const Tensor& x, const Operand& other, double rtol, double atol, bool equal_nan) {
-            return allclose({x, Here()}, other, rtol, atol, equal_nan);
+            return allclose(x, other, rtol, atol, equal_nan);
           },
           "other"_a, "rtol"_a = 1e-5, "atol"_a = 1e-8, "equal_nan"_a = false,
           "A tensor of one bool.");

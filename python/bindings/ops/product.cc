@@ -11,33 +11,28 @@ void BindProduct(nb::module_&, TensorClass& tensor) {
       .def(
           "matmul",
           [](const Tensor& x, const Tensor& w, bool reverse, const DTypeArgument& dtype) {
-            return reverse ? w.matmul({x, Here()}, dtype.dtype)
-                           : x.matmul({w, Here()}, dtype.dtype);
+            return reverse ? w.matmul(x, dtype.dtype) : x.matmul(w, dtype.dtype);
           },
           "x"_a, "reverse"_a = false, "dtype"_a = nb::none(),
           "[..., n, k] by [..., k, m] is [..., n, m]; vectors as in NumPy. `dtype` is that of the "
           "sums and the result.")
       .def(
-          "__matmul__",
-          [](const Tensor& x, const Tensor& w) {
-            return x.matmul({w, Here()});
-          },
+          "__matmul__", [](const Tensor& x, const Tensor& w) { return x.matmul(w); },
           nb::is_operator())
       .def(
           "dot",
           [](const Tensor& x, const Tensor& w, const DTypeArgument& dtype) {
-            return x.dot({w, Here()}, dtype.dtype);
+            return x.dot(w, dtype.dtype);
           },
           "w"_a, "dtype"_a = nb::none(), "As matmul.")
       .def(
           "linear",
           [](const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias,
              const DTypeArgument& dtype) {
-            const At at = Here();
             const auto as_asked = [&](const Tensor& t) {
-              return dtype.dtype && !t.empty() ? t.cast(*dtype.dtype, at) : t;
+              return dtype.dtype && !t.empty() ? t.cast(*dtype.dtype) : t;
             };
-            return as_asked(x).linear(as_asked(weight), as_asked(bias.value_or(Tensor())), at);
+            return as_asked(x).linear(as_asked(weight), as_asked(bias.value_or(Tensor())));
           },
           "weight"_a, "bias"_a = nb::none(), "dtype"_a = nb::none(),
           "x weight + bias, weight (in, out); a weight (in,) is multiplied element by element. "

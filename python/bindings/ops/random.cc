@@ -12,44 +12,38 @@ namespace nb = nanobind;
 using namespace nb::literals;  // NOLINT
 namespace {
 
-// There is one device, and every tensor is contiguous: taken so that a tinygrad program runs
-// unchanged.
+// Every tensor is contiguous: taken so that a tinygrad program runs unchanged.
 using Ignored = nb::handle;
 
 DType FloatType(const DTypeArgument& dtype) { return dtype.value_or(DType::kF32); }
 
 // Of floats in their own type; of integers rounded down, as low + (high - low) * rand cast.
-Tensor Uniform(const nb::args& shape, double low, double high, const DTypeArgument& dtype, Ignored,
-               Ignored) {
-  const At at = Here();
-  if (!(low < high))
-    ThrowInvalid(at, absl::StrCat("uniform: from ", low, " to ", high, " is empty"));
+Tensor Uniform(const nb::args& shape, double low, double high, const DTypeArgument& dtype,
+               DeviceArgument, Ignored) {
+  if (!(low < high)) ThrowInvalid(absl::StrCat("uniform: from ", low, " to ", high, " is empty"));
   const DType type = FloatType(dtype);
-  if (IsFloat(type)) return Tensor::uniform(DimsOf(shape), low, high, type, at);
-  return Tensor::uniform(DimsOf(shape), low, high, DType::kF64, at).floor(at).cast(type, at);
+  if (IsFloat(type)) return Tensor::uniform(DimsOf(shape), low, high, type);
+  return Tensor::uniform(DimsOf(shape), low, high, DType::kF64).floor().cast(type);
 }
 
 Tensor Randint(const nb::args& shape, int64_t low, int64_t high, const DTypeArgument& dtype,
-               Ignored, Ignored) {
-  return randint(DimsOf(shape), low, high, dtype.value_or(DType::kI32), Here());
+               DeviceArgument, Ignored) {
+  return randint(DimsOf(shape), low, high, dtype.value_or(DType::kI32));
 }
 
 // Of the type of x, unless dtype says another.
-DType TypeLike(const Tensor& x, const DTypeArgument& dtype) {
-  return dtype.value_or(x.dtype(Here()));
-}
+DType TypeLike(const Tensor& x, const DTypeArgument& dtype) { return dtype.value_or(x.dtype()); }
 
-Tensor RandnLike(const Tensor& x, const DTypeArgument& dtype, Ignored, Ignored) {
-  const At at = Here();
+Tensor RandnLike(const Tensor& x, const DTypeArgument& dtype, DeviceArgument, Ignored) {
   const DType type = TypeLike(x, dtype);
-  return Tensor::randn(x.shape(at), IsFloat(type) ? type : DType::kF32, at).cast(type, at);
+  return Tensor::randn(x.shape(), IsFloat(type) ? type : DType::kF32).cast(type);
 }
 
-using Made = Tensor (*)(const Dims&, DType, At);
+using Made = Tensor (*)(const Dims&, DType, At);  // at the open line
 
 template <Made make>
-Tensor Make(const nb::args& shape, Ignored, const DTypeArgument& dtype, Ignored) {
-  return make(DimsOf(shape), FloatType(dtype), Here());
+Tensor Make(const nb::args& shape, DeviceArgument, const DTypeArgument& dtype, Ignored) {
+  return make(DimsOf(shape), FloatType(dtype), At());
 }
 
 template <Made make>
@@ -73,47 +67,48 @@ void BindRandom(nb::module_&, TensorClass& tensor) {
                   "dtype"_a = DType::kI32, "device"_a = nb::none(), "contiguous"_a = true)
       .def_static(
           "normal",
-          [](const nb::args& shape, double mean, double std, Ignored, const DTypeArgument& dtype,
-             Ignored) { return normal(DimsOf(shape), mean, std, FloatType(dtype), Here()); },
+          [](const nb::args& shape, double mean, double std, DeviceArgument,
+             const DTypeArgument& dtype,
+             Ignored) { return normal(DimsOf(shape), mean, std, FloatType(dtype)); },
           "shape"_a, "mean"_a = 0.0, "std"_a = 1.0, "device"_a = nb::none(), "dtype"_a = nb::none(),
           "contiguous"_a = true)
       .def_static(
           "kaiming_uniform",
-          [](const nb::args& shape, double a, Ignored, const DTypeArgument& dtype, Ignored) {
-            return Tensor::kaiming_uniform(DimsOf(shape), a, FloatType(dtype), Here());
+          [](const nb::args& shape, double a, DeviceArgument, const DTypeArgument& dtype, Ignored) {
+            return Tensor::kaiming_uniform(DimsOf(shape), a, FloatType(dtype));
           },
           "shape"_a, "a"_a = 0.01, "device"_a = nb::none(), "dtype"_a = nb::none(),
           "contiguous"_a = true)
       .def_static(
           "kaiming_normal",
-          [](const nb::args& shape, double a, Ignored, const DTypeArgument& dtype, Ignored) {
-            return kaiming_normal(DimsOf(shape), a, FloatType(dtype), Here());
+          [](const nb::args& shape, double a, DeviceArgument, const DTypeArgument& dtype, Ignored) {
+            return kaiming_normal(DimsOf(shape), a, FloatType(dtype));
           },
           "shape"_a, "a"_a = 0.01, "device"_a = nb::none(), "dtype"_a = nb::none(),
           "contiguous"_a = true)
       .def_static(
           "randperm",
-          [](int64_t n, Ignored, const DTypeArgument& dtype, Ignored) {
-            return randperm(n, dtype.value_or(DType::kI32), Here());
+          [](int64_t n, DeviceArgument, const DTypeArgument& dtype, Ignored) {
+            return randperm(n, dtype.value_or(DType::kI32));
           },
           "n"_a, "device"_a = nb::none(), "dtype"_a = DType::kI32, "contiguous"_a = true)
       .def(
           "multinomial",
           [](const Tensor& x, int64_t num_samples, bool replacement) {
-            return multinomial(x, num_samples, replacement, Here());
+            return multinomial(x, num_samples, replacement);
           },
           "num_samples"_a = 1, "replacement"_a = false,
           "Places of [n] or [rows, n] weights, as int32.")
       .def(
           "rand_like",
-          [](const Tensor& x, Ignored, const DTypeArgument& dtype, Ignored) {
-            return Tensor::rand(x.shape(Here()), TypeLike(x, dtype), Here());
+          [](const Tensor& x, DeviceArgument, const DTypeArgument& dtype, Ignored) {
+            return Tensor::rand(x.shape(), TypeLike(x, dtype));
           },
           "device"_a = nb::none(), "dtype"_a = nb::none(), "contiguous"_a = true)
       .def("randn_like", &RandnLike, "dtype"_a = nb::none(), "device"_a = nb::none(),
            "contiguous"_a = true)
       .def(
-          "dropout", [](const Tensor& x, double p) { return x.dropout(p, Here()); }, "p"_a = 0.5,
+          "dropout", [](const Tensor& x, double p) { return x.dropout(p); }, "p"_a = 0.5,
           "Nothing outside of training.");
 }
 

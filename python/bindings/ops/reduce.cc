@@ -11,9 +11,8 @@ namespace {
 
 // Over no axes where they are (): one of length 1 in front.
 template <typename Function>
-Tensor Over(const Tensor& x, const AxisArgument& axis, bool keepdim, const At& at,
-            const Function& function) {
-  if (axis.given && axis.axes.empty()) return function(x.unsqueeze(0, at), Axes(0), false);
+Tensor Over(const Tensor& x, const AxisArgument& axis, bool keepdim, const Function& function) {
+  if (axis.given && axis.axes.empty()) return function(x.unsqueeze(0), Axes(0), false);
   return function(x, axis.axes, keepdim);
 }
 
@@ -21,9 +20,8 @@ using Reduction = Tensor (Tensor::*)(const Axes&, bool, At) const;
 
 template <Reduction reduction>
 Tensor Call(const Tensor& x, const AxisArgument& axis, bool keepdim) {
-  const At at = Here();
-  return Over(x, axis, keepdim, at, [&](const Tensor& of, const Axes& axes, bool keep) {
-    return (of.*reduction)(axes, keep, at);
+  return Over(x, axis, keepdim, [&](const Tensor& of, const Axes& axes, bool keep) {
+    return (of.*reduction)(axes, keep, At());
   });
 }
 
@@ -31,24 +29,21 @@ Tensor Call(const Tensor& x, const AxisArgument& axis, bool keepdim) {
 // f32 all the same.
 Tensor Sum(const Tensor& x, const AxisArgument& axis, bool keepdim, const DTypeArgument& dtype) {
   if (!dtype.dtype) return Call<&Tensor::sum>(x, axis, keepdim);
-  const At at = Here();
-  return Call<&Tensor::sum>(x.cast(*dtype.dtype, at), axis, keepdim).cast(*dtype.dtype, at);
+  return Call<&Tensor::sum>(x.cast(*dtype.dtype), axis, keepdim).cast(*dtype.dtype);
 }
 
 // Of the type of x, also where that is of few bits: a product wraps in any width.
 Tensor Prod(const Tensor& x, const AxisArgument& axis, bool keepdim, const DTypeArgument& dtype) {
-  const At at = Here();
-  const DType type = dtype.value_or(x.dtype(at));
-  return Call<&Tensor::prod>(x.cast(type, at), axis, keepdim).cast(type, at);
+  const DType type = dtype.value_or(x.dtype());
+  return Call<&Tensor::prod>(x.cast(type), axis, keepdim).cast(type);
 }
 
 using Spread = Tensor (Tensor::*)(const Axes&, bool, int64_t, At) const;
 
 template <Spread spread>
 Tensor CallSpread(const Tensor& x, const AxisArgument& axis, bool keepdim, int64_t correction) {
-  const At at = Here();
-  return Over(x, axis, keepdim, at, [&](const Tensor& of, const Axes& axes, bool keep) {
-    return (of.*spread)(axes, keep, correction, at);
+  return Over(x, axis, keepdim, [&](const Tensor& of, const Axes& axes, bool keep) {
+    return (of.*spread)(axes, keep, correction, At());
   });
 }
 
@@ -59,29 +54,28 @@ nb::tuple WithMean(const Tensor& x, const AxisArgument& axis, bool keepdim, int6
 }
 
 Tensor Argmax(const Tensor& x, std::optional<int64_t> axis, bool keepdim) {
-  return axis ? x.argmax(*axis, keepdim, Here()) : x.argmax(Here());
+  return axis ? x.argmax(*axis, keepdim) : x.argmax();
 }
 
 Tensor Argmin(const Tensor& x, std::optional<int64_t> axis, bool keepdim) {
-  return axis ? x.argmin(*axis, keepdim, Here())
-              : x.flatten(0, -1, Here()).argmin(0, false, Here());
+  return axis ? x.argmin(*axis, keepdim) : x.flatten(0, -1).argmin(0, false);
 }
 
 using Normalised = Tensor (Tensor::*)(const Axes&, At) const;
 
 // In `dtype` where it is given.
 Tensor InType(const Tensor& x, const DTypeArgument& dtype) {
-  return dtype.dtype ? x.cast(*dtype.dtype, Here()) : x;
+  return dtype.dtype ? x.cast(*dtype.dtype) : x;
 }
 
 template <Normalised function>
 Tensor CallNormalised(const Tensor& x, const AxisArgument& axis, const DTypeArgument& dtype) {
-  return (InType(x, dtype).*function)(axis, Here());
+  return (InType(x, dtype).*function)(axis, At());
 }
 
 template <RunningExtreme (*function)(const Tensor&, int64_t, At)>
 nb::tuple CallExtreme(const Tensor& x, int64_t axis) {
-  const RunningExtreme extreme = function(x, axis, Here());
+  const RunningExtreme extreme = function(x, axis, At());
   return nb::make_tuple(extreme.values, extreme.indices);
 }
 
@@ -117,18 +111,16 @@ void BindReduce(nb::module_&, TensorClass& tensor) {
       .def(
           "softmin",
           [](const Tensor& x, const AxisArgument& axis, const DTypeArgument& dtype) {
-            return softmin(InType(x, dtype), axis, Here());
+            return softmin(InType(x, dtype), axis);
           },
           "axis"_a.none() = -1, "dtype"_a = nb::none())
       .def(
-          "cumsum", [](const Tensor& x, int64_t axis) { return x.cumsum(axis, Here()); },
+          "cumsum", [](const Tensor& x, int64_t axis) { return x.cumsum(axis); }, "axis"_a = 0)
+      .def(
+          "cumprod", [](const Tensor& x, int64_t axis) { return cumprod(x, axis); }, "axis"_a)
+      .def(
+          "logcumsumexp", [](const Tensor& x, int64_t axis) { return logcumsumexp(x, axis); },
           "axis"_a = 0)
-      .def(
-          "cumprod", [](const Tensor& x, int64_t axis) { return cumprod(x, axis, Here()); },
-          "axis"_a)
-      .def(
-          "logcumsumexp",
-          [](const Tensor& x, int64_t axis) { return logcumsumexp(x, axis, Here()); }, "axis"_a = 0)
       .def("cummax", &CallExtreme<&cummax>, "axis"_a = 0,
            "Values, and where each is first (int32).")
       .def("cummin", &CallExtreme<&cummin>, "axis"_a = 0,

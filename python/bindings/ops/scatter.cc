@@ -12,7 +12,7 @@ namespace nb = nanobind;
 using namespace nb::literals;  // NOLINT
 namespace {
 
-ScatterReduce ReduceOf(const std::string& name, const At& at) {
+ScatterReduce ReduceOf(const std::string& name) {
   constexpr std::array<std::pair<const char*, ScatterReduce>, 5> kNames = {
       {{"sum", ScatterReduce::kSum},
        {"prod", ScatterReduce::kProd},
@@ -21,8 +21,7 @@ ScatterReduce ReduceOf(const std::string& name, const At& at) {
        {"amin", ScatterReduce::kMin}}};
   for (const auto& [known, how] : kNames)
     if (name == known) return how;
-  ThrowInvalid(at,
-               absl::StrCat("scatter_reduce: reduce is sum, prod, mean, amax or amin, not ", name));
+  ThrowInvalid(absl::StrCat("scatter_reduce: reduce is sum, prod, mean, amax or amin, not ", name));
 }
 
 Tensor Scatter(const Tensor& x, int64_t dim, const Tensor& index, const Operand& src,
@@ -38,13 +37,11 @@ Tensor Scatter(const Tensor& x, int64_t dim, const Tensor& index, const Operand&
 
 Tensor MaskedSelect(const Tensor& x, const Tensor& mask, std::optional<int64_t> size,
                     double fill_value) {
-  const At at = Here();
-  return size ? masked_select(x, mask, *size, fill_value, at) : masked_select(x, mask, at);
+  return size ? masked_select(x, mask, *size, fill_value) : masked_select(x, mask);
 }
 
 Tensor NonZero(const Tensor& x, std::optional<int64_t> size, double fill_value) {
-  const At at = Here();
-  return size ? nonzero(x, *size, fill_value, at) : nonzero(x, at);
+  return size ? nonzero(x, *size, fill_value) : nonzero(x);
 }
 
 }  // namespace
@@ -58,8 +55,7 @@ void BindScatter(nb::module_&, TensorClass& tensor) {
           "scatter_reduce",
           [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src,
              const std::string& reduce, bool include_self) {
-            const At at = Here();
-            return scatter_reduce(x, dim, index, Arg(src, at), ReduceOf(reduce, at), include_self);
+            return scatter_reduce(x, dim, index, src, ReduceOf(reduce), include_self);
           },
           "dim"_a, "index"_a, "src"_a, "reduce"_a, "include_self"_a = true,
           "As scatter; several elements for one place become their sum, prod, mean, amax or amin.")

@@ -15,15 +15,13 @@ void BindSorting(nb::module_&, TensorClass& tensor) {
       .def(
           "sort",
           [=](const Tensor& x, int64_t dim, bool descending) {
-            return pair(sort(x, dim, descending, Here()));
+            return pair(sort(x, dim, descending));
           },
           "dim"_a = -1, "descending"_a = false,
           "(values, indices); stable in both directions, NaN is larger than everything.")
       .def(
           "argsort",
-          [](const Tensor& x, int64_t dim, bool descending) {
-            return argsort(x, dim, descending, Here());
-          },
+          [](const Tensor& x, int64_t dim, bool descending) { return argsort(x, dim, descending); },
           "dim"_a = -1, "descending"_a = false)
       .def(
           "topk",
@@ -32,7 +30,7 @@ void BindSorting(nb::module_&, TensorClass& tensor) {
               PyErr_SetString(PyExc_NotImplementedError, "topk: sorted_=False");
               throw nb::python_error();
             }
-            return pair(topk(x, k, dim, largest, Here()));
+            return pair(topk(x, k, dim, largest));
           },
           "k"_a, "dim"_a = -1, "largest"_a = true, "sorted_"_a = true,
           "(values, indices) of the first k in that order.");

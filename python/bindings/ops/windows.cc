@@ -39,8 +39,8 @@ Padding PaddingOf(const Numbers& numbers, size_t axes) {
                             .c_str());
 }
 
-size_t KernelAxes(const Tensor& weight, const At& at) {
-  return static_cast<size_t>(std::max(weight.rank(at) - 2, 0));
+size_t KernelAxes(const Tensor& weight) {
+  return static_cast<size_t>(std::max(weight.rank() - 2, 0));
 }
 
 PoolOptions PoolOptionsOf(const Numbers& kernel, const std::optional<Numbers>& stride,
@@ -57,16 +57,15 @@ nb::object MaxPool2d(const Tensor& x, const Numbers& kernel, const std::optional
                      const Numbers& dilation, const Numbers& padding, bool ceil_mode,
                      bool return_indices) {
   const PoolOptions options = PoolOptionsOf(kernel, stride, dilation, padding, ceil_mode);
-  if (!return_indices) return nb::cast(max_pool(x, options, Here()));
-  const MaxPooled pooled = max_pool_with_places(x, options, Here());
+  if (!return_indices) return nb::cast(max_pool(x, options));
+  const MaxPooled pooled = max_pool_with_places(x, options);
   return nb::make_tuple(pooled.values, pooled.places);
 }
 
 Tensor MaxUnpool2d(const Tensor& x, const Tensor& indices, const Numbers& kernel,
                    const std::optional<Numbers>& stride, const Numbers& dilation,
                    const Numbers& padding, const std::optional<std::vector<int64_t>>& output_size) {
-  const At at = Here();
-  const size_t axes = KernelAxes(x, at);
+  const size_t axes = KernelAxes(x);
   PoolOptions options = {.kernel = PerAxisOf(kernel),
                          .stride = stride ? PerAxisOf(*stride) : PerAxis(),
                          .dilation = PerAxisOf(dilation),
@@ -76,7 +75,7 @@ Tensor MaxUnpool2d(const Tensor& x, const Tensor& indices, const Numbers& kernel
     const size_t count = std::min(axes, output_size->size());
     size.assign(output_size->end() - static_cast<int64_t>(count), output_size->end());
   }
-  return max_unpool(x, indices, options, size, at);
+  return max_unpool(x, indices, options, size);
 }
 
 PadMode PadModeOf(const std::string& name) {
@@ -89,7 +88,7 @@ PadMode PadModeOf(const std::string& name) {
 }
 
 // ((before, after), None ...), one for each axis; or flat, from the last axis on.
-SymIntPairs PairsOf(const Tensor& x, nb::handle padding, const At& at) {
+SymIntPairs PairsOf(const Tensor& x, nb::handle padding) {
   SymIntPairs pairs;
   std::vector<SymInt> flat;
   for (const nb::handle item : padding) {
@@ -102,7 +101,7 @@ SymIntPairs PairsOf(const Tensor& x, nb::handle padding, const At& at) {
     }
   }
   if (flat.empty()) return pairs;
-  const auto rank = static_cast<size_t>(x.rank(at));
+  const auto rank = static_cast<size_t>(x.rank());
   if (!pairs.empty() || flat.size() % 2 != 0 || flat.size() > 2 * rank)
     throw nb::value_error("pad: ints come in pairs, for as many of the last axes");
   pairs.assign(rank - flat.size() / 2, {0, 0});
@@ -124,14 +123,12 @@ void BindConvolutions(TensorClass& tensor) {
           [](const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias,
              int64_t groups, const Numbers& stride, const Numbers& dilation, const Numbers& padding,
              const DTypeArgument& dtype) {
-            const At at = Here();
             return convolution(x, weight, bias.value_or(Tensor()),
                                {.groups = groups,
                                 .stride = PerAxisOf(stride),
                                 .dilation = PerAxisOf(dilation),
-                                .padding = PaddingOf(padding, KernelAxes(weight, at)),
-                                .dtype = dtype.dtype},
-                               at);
+                                .padding = PaddingOf(padding, KernelAxes(weight)),
+                                .dtype = dtype.dtype});
           },
           "weight"_a, "bias"_a = nb::none(), "groups"_a = 1, "stride"_a = 1, "dilation"_a = 1,
           "padding"_a = 0, "dtype"_a = nb::none(),
@@ -145,14 +142,12 @@ void BindConvolutions(TensorClass& tensor) {
           [](const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias,
              int64_t groups, const Numbers& stride, const Numbers& dilation, const Numbers& padding,
              const Numbers& output_padding) {
-            const At at = Here();
             return transposed_convolution(x, weight, bias.value_or(Tensor()),
                                           {.groups = groups,
                                            .stride = PerAxisOf(stride),
                                            .dilation = PerAxisOf(dilation),
-                                           .padding = PaddingOf(padding, KernelAxes(weight, at)),
-                                           .output_padding = PerAxisOf(output_padding)},
-                                          at);
+                                           .padding = PaddingOf(padding, KernelAxes(weight)),
+                                           .output_padding = PerAxisOf(output_padding)});
           },
           "weight"_a, "bias"_a = nb::none(), "groups"_a = 1, "stride"_a = 1, "dilation"_a = 1,
           "padding"_a = 0, "output_padding"_a = 0,
@@ -168,7 +163,7 @@ void BindPools(TensorClass& tensor) {
              const Numbers& dilation, const Numbers& padding, bool ceil_mode,
              bool count_include_pad) {
             return avg_pool(x, PoolOptionsOf(kernel, stride, dilation, padding, ceil_mode),
-                            count_include_pad, Here());
+                            count_include_pad);
           },
           "kernel_size"_a = two, "stride"_a = nb::none(), "dilation"_a = 1, "padding"_a = 0,
           "ceil_mode"_a = false, "count_include_pad"_a = true,
@@ -199,8 +194,7 @@ void BindWindows(nb::module_&, TensorClass& tensor) {
       .def(
           "pad",
           [](const Tensor& x, nb::handle padding, const std::string& mode, const Operand& value) {
-            const At at = Here();
-            return pad(x, PairsOf(x, padding, at), PadModeOf(mode), value, at);
+            return pad(x, PairsOf(x, padding), PadModeOf(mode), value);
           },
           "padding"_a, "mode"_a = "constant", "value"_a = 0.0,
           nb::sig("def pad(self, padding: collections.abc.Sequence, mode: str = 'constant', "
@@ -212,7 +206,7 @@ void BindWindows(nb::module_&, TensorClass& tensor) {
           "interpolate",
           [](const Tensor& x, const std::vector<int64_t>& size, const std::string& mode,
              bool align_corners) {
-            return interpolate(x, size, InterpolationOf(mode), align_corners, Here());
+            return interpolate(x, size, InterpolationOf(mode), align_corners);
           },
           "size"_a, "mode"_a = "linear", "align_corners"_a = false,
           "The last axes resized: mode linear, nearest or nearest-exact.");
