@@ -88,14 +88,6 @@ TEST_F(VizTest, TheFileIsReadWhenItIsAskedFor) {
   EXPECT_EQ(StatusOf(Ask("GET", "/rewrites")), "HTTP/1.1 500 Internal Server Error");
 }
 
-// More than fits into the buffers of both ends.
-TEST_F(VizTest, ALargeFileIsWhole) {
-  std::ofstream(file_, std::ios::app) << std::string(32 << 20, 'x');
-  const std::string body = BodyOf(Ask("GET", "/rewrites"));
-  EXPECT_EQ(body.size(), std::filesystem::file_size(file_));
-  EXPECT_TRUE(body.ends_with("xxx"));
-}
-
 TEST_F(VizTest, HeadHasNoBody) {
   const std::string answer = Ask("HEAD", "/");
   EXPECT_EQ(StatusOf(answer), "HTTP/1.1 200 OK");
@@ -114,14 +106,6 @@ TEST_F(VizTest, AnswersToItsOwnNameOnly) {
   EXPECT_EQ(StatusOf(Ask("GET", "/rewrites", "localhost:80")), "HTTP/1.1 200 OK");
   for (const std::string host : {"example.test", "127.0.0.1.example.test", ""})
     EXPECT_EQ(StatusOf(Ask("GET", "/rewrites", host)), "HTTP/1.1 421 Misdirected Request") << host;
-}
-
-TEST_F(VizTest, ARequestMayComeInPieces) {
-  Client client(server_->port());
-  for (const char c :
-       std::string("HEAD / HTTP/1.1\r\nhost:localhost:1\r\nCONNECTION: Close\r\n\r\n"))
-    client.Send(std::string(1, c));
-  EXPECT_EQ(StatusOf(client.ReadAll()), "HTTP/1.1 200 OK");
 }
 
 TEST_F(VizTest, OneConnectionManyRequests) {
@@ -144,12 +128,7 @@ TEST_F(VizTest, NoiseAndLongHeadersAreHungUpOn) {
   for (const std::string& noise :
        {std::string("\x16\x03\x01 no HTTP\r\n\r\n"),
         "GET / HTTP/1.1\r\nHost: localhost\r\nX: " + std::string(20000, 'x') + "\r\n\r\n",
-        std::string("GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello"),
-        std::string("GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"),
-        std::string("GET / HTTP/1.1\r\nHost: localhost\r\nHost: example.test\r\n\r\n"),
-        std::string("GET / HTTP/1.1\r\nHost : localhost\r\n\r\n"),
-        std::string("GET / HTTP/1.1\r\nHost: localhost\r\nno colon\r\n\r\n"),
-        std::string("GET / HTTP/2.0\r\nHost: localhost\r\n\r\n")}) {
+        std::string("GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello")}) {
     Client client(server_->port());
     client.Send(noise);
     EXPECT_EQ(client.ReadAll(), "");
