@@ -46,13 +46,12 @@ int Print(const gateway::Usage& usage, bool json) {
 }
 
 absl::StatusOr<gateway::Usage> AskGateway(const std::string& target, const char* key) {
-  if (absl::Status status = transport::CheckTarget("--gateway", target); !status.ok())
-    return status;
-  if (absl::Status status = transport::CheckKeyText("CLOUD_KEY", key == nullptr ? "" : key);
+  if (absl::Status status = session::CheckTarget("--gateway", target); !status.ok()) return status;
+  if (absl::Status status = session::CheckKeyText("CLOUD_KEY", key == nullptr ? "" : key);
       !status.ok())
     return status;
-  auto channel = transport::MakeChannel(target);
-  if (absl::Status status = transport::WaitConnected(*channel, target, kAnswerWithin); !status.ok())
+  auto channel = session::MakeChannel(target);
+  if (absl::Status status = session::WaitConnected(*channel, target, kAnswerWithin); !status.ok())
     return status;
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kAnswerWithin);

@@ -34,7 +34,8 @@ std::string TimeOf(const Trial* trial) {
 absl::StatusOr<std::unique_ptr<TuningStore>> Open(const CacheFlags& flags, bool create) {
   const std::string path = flags.store.empty() ? worker::KernelStorePath() : flags.store;
   if (path.empty())
-    return absl::InvalidArgumentError("OUTBOARD_KERNEL_STORE is empty: there is no store");
+    return absl::InvalidArgumentError(
+        "OUTBOARD_KERNEL_STORE is empty, so there is no tuning store");
   if (!create && !std::filesystem::exists(path))
     return absl::NotFoundError(absl::StrCat("nothing was measured yet: there is no ", path));
   return TuningStore::Open(path);

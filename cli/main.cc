@@ -39,8 +39,8 @@ void AddGateway(Command app, ServerFlags& flags, const std::string& snapshots) {
       .Between(0.0, 1e6)
       .ShowDefault();
   app.Add("--snapshot-every", &flags.snapshot_every_s,
-          "Seconds between two snapshots of a session's state, from which it goes on when its "
-          "worker is lost; 0: none")
+          "Seconds between snapshots of a session, from which it continues if its worker is lost; "
+          "0: none")
       .Between(0, 86'400)
       .ShowDefault(snapshots);
 }
@@ -57,7 +57,7 @@ int Main(int argc, char** argv) {
 
   Arguments app("outboard",
                 "A cloud for tensors: gateway, workers, keys and bills.\n"
-                "Exit codes: 0 done, 1 failed, 2 wrong usage or nobody could be reached.");
+                "Exit codes: 0 success, 1 failure, 2 wrong usage or server unreachable.");
   app.SetVersion(std::string("outboard ") + kVersion + " (protocol " +
                  std::to_string(wire::kProtocolVersion) + ", graph schema " +
                  std::to_string(wire::kGraphSchemaVersion) + ")");
@@ -67,45 +67,52 @@ int Main(int argc, char** argv) {
   server.listen = "127.0.0.1:6667";
   AccountFlags account;
 
-  Command up = app.Subcommand("up", "A gateway and workers on this machine, until Ctrl-C");
+  Command up = app.Subcommand("up", "Run a gateway and workers on this machine, until Ctrl-C");
   up.Add("--workers", &server.workers, "Worker processes").Between(1, 64).ShowDefault();
   up.Add("--port", &server.port, "Port of the gateway; 0 takes a free one")
       .Between(0, 65535)
       .ShowDefault();
   up.Add("--host", &server.host, "Address to listen at").ShowDefault();
-  up.Add("--no-auth", &server.no_auth, "Ask for no keys (loopback only)");
+  up.Add("--no-auth", &server.no_auth, "Require no keys (loopback only)");
   AddMemory(up, server, "3/4 of the machine's, divided by all devices");
   AddGateway(up, server, "30");
   AddReady(up, server);
 
-  Command gateway = app.Subcommand("gateway", "A gateway alone; workers join it");
+  Command gateway = app.Subcommand("gateway", "Run a gateway alone; workers join it");
   gateway.Add("--listen", &server.listen, "HOST:PORT or unix:/path").ShowDefault();
   gateway.Add(
       "--fleet-token-file", &server.fleet_token_file,
-      "What workers must present (or $OUTBOARD_FLEET_TOKEN); without, only this machine's join");
-  gateway.Add("--drain", &server.drain_s, "Seconds that sessions get to end when it stops")
+      "File with the token that workers must present (or $OUTBOARD_FLEET_TOKEN); without one, only "
+      "workers of this machine may join");
+  gateway
+      .Add("--drain", &server.drain_s,
+           "Seconds that sessions have to finish when the gateway stops")
       .Between(0, 3600)
       .ShowDefault();
-  gateway.Add("--no-auth", &server.no_auth, "Ask for no keys (loopback and unix sockets only)");
-  AddMemory(gateway, server, "what the worker says");
+  gateway.Add("--no-auth", &server.no_auth, "Require no keys (loopback and unix sockets only)");
+  AddMemory(gateway, server, "the worker's own limit");
   AddGateway(gateway, server, "30");
   AddReady(gateway, server);
 
-  Command worker = app.Subcommand("worker", "A worker that joins a gateway");
+  Command worker = app.Subcommand("worker", "Run a worker that joins a gateway");
   worker.Add("--gateway", &server.gateway, "HOST:PORT or unix:/path of the gateway").Required();
-  worker.Add("--name", &server.name, "For people (default: the host's name)");
-  worker.Add("--devices", &server.devices, "Sessions at a time").Between(1, 64).ShowDefault();
+  worker.Add("--name", &server.name, "Display name (default: the host's name)");
+  worker.Add("--devices", &server.devices, "Number of concurrent sessions")
+      .Between(1, 64)
+      .ShowDefault();
   AddMemory(worker, server, "3/4 of the machine's, divided by --devices");
   worker.Add("--fleet-token-file", &server.fleet_token_file,
-             "As the gateway's (or $OUTBOARD_FLEET_TOKEN)");
+             "File with the gateway's fleet token (or $OUTBOARD_FLEET_TOKEN)");
   AddReady(worker, server);
 
   Command serve =
-      app.Subcommand("serve", "A gateway and a worker in one process, for one's own box");
+      app.Subcommand("serve", "Run a gateway and a worker in one process, for your own machine");
   serve.Add("--listen", &server.listen, "HOST:PORT or unix:/path").ShowDefault();
   int serve_devices = 4;  // a program may hold several sessions
-  serve.Add("--devices", &serve_devices, "Sessions at a time").Between(1, 64).ShowDefault();
-  serve.Add("--no-auth", &server.no_auth, "Ask for no keys (loopback and unix sockets only)");
+  serve.Add("--devices", &serve_devices, "Number of concurrent sessions")
+      .Between(1, 64)
+      .ShowDefault();
+  serve.Add("--no-auth", &server.no_auth, "Require no keys (loopback and unix sockets only)");
   serve.Add("--ephemeral", &server.ephemeral, "Remove the data folder at the end")
       .Needs("--no-auth");
   AddMemory(serve, server, "3/4 of the machine's, which the sessions share");
@@ -113,78 +120,80 @@ int Main(int argc, char** argv) {
   AddReady(serve, server);
   for (Command command : {up, worker, serve})
     command.Add("--no-idle-search", &server.no_idle_search,
-                "Do not look for faster kernels while no session works (docs/tuning.md)");
+                "Do not search for faster kernels while idle (docs/tuning.md)");
   for (Command command : {worker, serve}) command.Add("--quiet", &server.ready.quiet).Hidden();
 
-  Command key = app.Subcommand("key", "Keys of a data folder");
+  Command key = app.Subcommand("key", "Manage the API keys in a data folder");
   key.RequireSubcommand();
-  Command create = key.Subcommand("create", "Make a key and print it, this once");
-  create.Add("--name", &account.name, "For people").ShowDefault();
-  create.Add("--tenant", &account.tenant, "Who pays; made if new").ShowDefault();
-  Command list = key.Subcommand("list", "All keys, without their secrets");
-  Command revoke = key.Subcommand("revoke", "End a key; its sessions end within seconds");
+  Command create = key.Subcommand("create", "Create a key and print it (it is not shown again)");
+  create.Add("--name", &account.name, "Display name").ShowDefault();
+  create.Add("--tenant", &account.tenant, "Tenant that pays; created if new").ShowDefault();
+  Command list = key.Subcommand("list", "List all keys, without their secrets");
+  Command revoke = key.Subcommand("revoke", "Revoke a key; its sessions end within seconds");
   revoke.Add("id", &account.id, "The key's id, from list").Required();
-  Command usage = app.Subcommand("usage", "Seconds and amounts by session");
+  Command usage = app.Subcommand("usage", "Show seconds and costs by session");
   usage.Add("--gateway", &account.gateway,
             "Ask this gateway, with $CLOUD_KEY, instead of reading --data");
   for (Command command : {create, list, revoke, usage}) {
     command.Add("--data", &account.data, "Folder of accounts and blobs (default: $OUTBOARD_DATA)");
   }
-  for (Command command : {create, list, usage})
-    command.Add("--json", &account.json, "For programs");
+  for (Command command : {create, list, usage}) command.Add("--json", &account.json, "Print JSON");
 
   StoreFlags stored;
-  Command push = app.Subcommand("push", "Files into the cloud, under names");
-  push.Add("file", &stored.files, "Safetensors files go array by array, others as they are")
+  Command push = app.Subcommand("push", "Upload files and store them under names");
+  push.Add("file", &stored.files, "Files to upload: safetensors array by array, others as a whole")
       .Required();
-  push.Add("--name", &stored.name, "Of one file (default: the file's own)");
-  Command pull = app.Subcommand("pull", "What is under a name, as a file");
-  pull.Add("name", &stored.names, "As store ls shows it").Required().Once();
-  pull.Add("-o,--output", &stored.output, "The file (default: as it was called)");
-  Command store = app.Subcommand("store", "What is in the cloud under names");
+  push.Add("--name", &stored.name, "Name for a single file (default: the file's own)");
+  Command pull = app.Subcommand("pull", "Download what is stored under a name");
+  pull.Add("name", &stored.names, "The name, as `store ls` prints it").Required().Once();
+  pull.Add("-o,--output", &stored.output, "Output file (default: the original name)");
+  Command store = app.Subcommand("store", "List and manage stored names");
   store.RequireSubcommand();
-  Command store_list = store.Subcommand("ls", "Names, with size and date");
-  store_list.Add("prefix", &stored.prefix, "Only names that begin so");
-  Command store_remove = store.Subcommand("rm", "Remove names, and what only they hold");
+  Command store_list = store.Subcommand("ls", "List names with size and date");
+  store_list.Add("prefix", &stored.prefix, "Only names with this prefix");
+  Command store_remove =
+      store.Subcommand("rm", "Remove names, and the data that no other name uses");
   store_remove.Add("name", &stored.names).Required();
-  Command pin = store.Subcommand("pin", "Neither replace nor remove this name");
-  Command unpin = store.Subcommand("unpin", "Let it go again");
+  Command pin = store.Subcommand("pin", "Protect a name from replacement and removal");
+  Command unpin = store.Subcommand("unpin", "Undo pin");
   for (Command command : {pin, unpin}) command.Add("name", &stored.names).Required().Once();
-  Command store_usage = store.Subcommand("du", "Bytes that are used, and the quota");
+  Command store_usage = store.Subcommand("du", "Show the bytes used and the quota");
   for (Command command : {push, pull, store_list, store_remove, pin, unpin, store_usage}) {
     command.Add("--gateway", &stored.gateway,
                 "HOST:PORT or unix:/path (default: $CLOUD_HOST); the key is $CLOUD_KEY");
   }
   for (Command command : {push, pull, store_list, store_remove, pin, unpin, store_usage})
-    command.Add("--json", &stored.json, "For programs");
+    command.Add("--json", &stored.json, "Print JSON");
 
   CacheFlags tuned;
-  Command cache = app.Subcommand("cache", "What workers here have measured of kernels");
+  Command cache = app.Subcommand("cache", "Manage the kernel timings measured on this machine");
   cache.RequireSubcommand();
-  Command cache_list = cache.Subcommand("ls", "Each kernel: its baseline and its best time");
-  Command explain = cache.Subcommand("explain", "Every choice that was measured of a kernel");
-  explain.Add("kernel", &tuned.kernel, "The first digits of its id, from ls").Required();
-  Command cache_export = cache.Subcommand("export", "Write all of it, a line a kernel");
+  Command cache_list = cache.Subcommand("ls", "List kernels with their baseline and best time");
+  Command explain = cache.Subcommand("explain", "Show every measured variant of a kernel");
+  explain.Add("kernel", &tuned.kernel, "First digits of the kernel's id, as `cache ls` prints it")
+      .Required();
+  Command cache_export = cache.Subcommand("export", "Export all results, one line per kernel");
   cache_export.Add("file", &tuned.file, "Default: standard output");
-  Command cache_import = cache.Subcommand("import", "Add what another machine has exported");
+  Command cache_import = cache.Subcommand("import", "Import another machine's export");
   cache_import.Add("file", &tuned.file, "Default: standard input");
-  Command forget = cache.Subcommand("rm", "Forget a kernel, so that it is searched again");
-  forget.Add("kernel", &tuned.kernel, "The first digits of its id, from ls");
-  forget.Add("--all", &tuned.all, "Forget all kernels");
+  Command forget =
+      cache.Subcommand("rm", "Remove a kernel's results, so that it is searched again");
+  forget.Add("kernel", &tuned.kernel, "First digits of the kernel's id, as `cache ls` prints it");
+  forget.Add("--all", &tuned.all, "Remove all results");
   for (Command command : {cache_list, explain, cache_export, cache_import, forget})
     command.Add("--store", &tuned.store,
-                "The file (default: $OUTBOARD_KERNEL_STORE, else "
+                "Tuning store (default: $OUTBOARD_KERNEL_STORE, else "
                 "kernels.db in ~/.cache/outboard)");
 
   std::string trace_file;
   Command trace = app.Subcommand(
-      "trace", "What a program with PROFILE=FILE spent its time on (docs/latency.md)");
-  trace.Add("file", &trace_file, "What it wrote").Required();
+      "trace", "Summarise where a program's time went (PROFILE=FILE, docs/latency.md)");
+  trace.Add("file", &trace_file, "The trace file").Required();
 
   VizFlags viz;
   Command see =
-      app.Subcommand("viz", "A page that shows what rules did to each kernel (docs/viz.md)");
-  see.Add("file", &viz.file, "What a worker with VIZ=1 wrote, or its folder").ExistingPath();
+      app.Subcommand("viz", "Serve a page that shows how each kernel was rewritten (docs/viz.md)");
+  see.Add("file", &viz.file, "A file written with VIZ=1, or its folder").ExistingPath();
   see.Add("--port", &viz.port, "Port on this machine; 0 takes a free one")
       .Between(0, 65535)
       .ShowDefault();

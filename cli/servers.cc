@@ -41,7 +41,7 @@ constexpr int kRestartsMax =
     16;  // of workers that end by themselves, before `up` gives up as failed
 
 absl::StatusOr<std::string> CheckedToken(const char* name, const std::string& token) {
-  absl::Status status = transport::CheckKeyText(name, token);
+  absl::Status status = session::CheckKeyText(name, token);
   if (!status.ok()) return status;
   return token;
 }
@@ -69,7 +69,7 @@ absl::StatusOr<gateway::GatewayOptions> OptionsFor(const ServerFlags& flags,
   auto token = FleetToken(flags);
   if (!token.ok()) return token.status();
   options.fleet_token = *token;
-  if (absl::Status status = transport::CheckTarget("--listen", flags.listen, /*lowest_port=*/0);
+  if (absl::Status status = session::CheckTarget("--listen", flags.listen, /*lowest_port=*/0);
       !status.ok())
     return status;
   options.quota_bytes = flags.quota_bytes;
@@ -168,16 +168,15 @@ int RunWorker(const ServerFlags& flags) {
   EndWith(flags.parent_pid);
   auto token = FleetToken(flags);
   if (!token.ok()) return Report(token.status());
-  if (absl::Status status = transport::CheckTarget("--gateway", flags.gateway); !status.ok())
+  if (absl::Status status = session::CheckTarget("--gateway", flags.gateway); !status.ok())
     return Report(status);
-  auto channel = transport::MakeChannel(flags.gateway);
-  if (absl::Status status =
-          transport::WaitConnected(*channel, flags.gateway, kGatewayAnswersWithin);
+  auto channel = session::MakeChannel(flags.gateway);
+  if (absl::Status status = session::WaitConnected(*channel, flags.gateway, kGatewayAnswersWithin);
       !status.ok()) {
     return Report(status);
   }
   SupervisorThread supervisor({.gateway = channel,
-                               .bulk = transport::MakeBulkConnections(flags.gateway, "").channels,
+                               .bulk = session::MakeBulkConnections(flags.gateway, "").channels,
                                .name = flags.name,
                                .fleet_token = *token,
                                .executor = {},
@@ -300,7 +299,7 @@ int RunUp(ServerFlags flags) {
         if (workers[i].pid() <= 0 || waitpid(workers[i].pid(), nullptr, WNOHANG) <= 0) continue;
         workers[i].Reaped();
         if (++restarts > kRestartsMax)
-          return absl::InternalError("workers end again and again; see their messages");
+          return absl::InternalError("workers keep failing; see their messages");
         std::fprintf(stderr, "outboard: worker local-%zu ended; starting it again\n", i);
         if (absl::Status again = start(static_cast<int>(i)); !again.ok()) return again;
       }

@@ -25,7 +25,7 @@ namespace outboard::cli {
 
 namespace {
 
-using blobs::StoreClient;
+using files::StoreClient;
 
 constexpr std::chrono::milliseconds kAnswerWithin{3000};
 constexpr int kInterrupted = 130;  // the shells' exit code for Ctrl-C
@@ -44,11 +44,11 @@ absl::StatusOr<Cloud> Connect(const StoreFlags& flags) {
   cloud.target = by_flag ? flags.gateway
                  : host != nullptr && *host != '\0'
                      ? std::string(host)
-                     : absl::StrCat("localhost:", transport::kDefaultPort);
-  OB_RETURN_IF_ERROR(transport::CheckTarget(by_flag ? "--gateway" : "CLOUD_HOST", cloud.target));
-  OB_RETURN_IF_ERROR(transport::CheckKeyText("CLOUD_KEY", cloud.key));
-  auto channel = transport::MakeChannel(cloud.target);
-  OB_RETURN_IF_ERROR(transport::WaitConnected(*channel, cloud.target, kAnswerWithin));
+                     : absl::StrCat("localhost:", session::kDefaultPort);
+  OB_RETURN_IF_ERROR(session::CheckTarget(by_flag ? "--gateway" : "CLOUD_HOST", cloud.target));
+  OB_RETURN_IF_ERROR(session::CheckKeyText("CLOUD_KEY", cloud.key));
+  auto channel = session::MakeChannel(cloud.target);
+  OB_RETURN_IF_ERROR(session::WaitConnected(*channel, cloud.target, kAnswerWithin));
   cloud.store = std::make_unique<StoreClient>(channel, cloud.key);
   return cloud;
 }
@@ -71,7 +71,7 @@ std::string Plural(int count, const char* what) {
   return absl::StrCat(count, " ", what, count == 1 ? "" : "s");
 }
 
-void Print(const blobs::Pushed& pushed, bool json) {
+void Print(const files::Pushed& pushed, bool json) {
   if (json) {
     std::printf("{\"name\": %s, \"bytes\": %llu, \"sent_bytes\": %llu, \"arrays\": %d%s}\n",
                 Quoted(pushed.name).c_str(), static_cast<unsigned long long>(pushed.size_bytes),
@@ -91,14 +91,14 @@ void Print(const blobs::Pushed& pushed, bool json) {
 int RunPush(const StoreFlags& flags) {
   if (!flags.name.empty() && flags.files.size() > 1)
     return Report(
-        absl::InvalidArgumentError("--name is for one file; push the others by themselves"));
+        absl::InvalidArgumentError("--name is for a single file; push the other files separately"));
   auto cloud = Connect(flags);
   if (!cloud.ok()) return Report(cloud.status());
   std::signal(SIGINT, OnInterrupt);
-  const auto connections = transport::MakeBulkConnections(cloud->target, cloud->key);
+  const auto connections = session::MakeBulkConnections(cloud->target, cloud->key);
   for (const std::string& file : flags.files) {
     std::optional<ProgressLine> line(std::filesystem::path(file).filename().string());
-    auto pushed = blobs::PushFile(
+    auto pushed = files::PushFile(
         *cloud->store, connections, file, flags.name,
         {.progress = [&](const wire::TransferProgress& progress) { line->Show(progress); },
          .cancelled = &interrupted});
@@ -116,10 +116,10 @@ int RunPull(const StoreFlags& flags) {
   auto cloud = Connect(flags);
   if (!cloud.ok()) return Report(cloud.status());
   std::signal(SIGINT, OnInterrupt);
-  const auto connections = transport::MakeBulkConnections(cloud->target, cloud->key);
+  const auto connections = session::MakeBulkConnections(cloud->target, cloud->key);
   const std::string& name = flags.names.front();
   std::optional<ProgressLine> line(name);
-  auto pulled = blobs::PullFile(
+  auto pulled = files::PullFile(
       *cloud->store, connections, name, flags.output,
       {.progress = [&](const wire::TransferProgress& progress) { line->Show(progress); },
        .cancelled = &interrupted});

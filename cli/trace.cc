@@ -27,7 +27,7 @@ const char* ProcessName(int process) {
 
 absl::StatusOr<std::string> Summary(const nlohmann::json& trace) {
   if (!trace.is_object() || !trace.contains("traceEvents") || !trace["traceEvents"].is_array())
-    return absl::InvalidArgumentError("no trace: it is not JSON with traceEvents");
+    return absl::InvalidArgumentError("not a trace: it is not JSON with traceEvents");
   std::map<std::pair<int, std::string>, Total> totals;
   double first_us = -1, last_us = 0, blocked_us = 0, kernels_us = 0;
   uint64_t runs = 0, waits = 0;
@@ -51,7 +51,7 @@ absl::StatusOr<std::string> Summary(const nlohmann::json& trace) {
     }
     if (process == 3 && name.starts_with("kernel ")) kernels_us += us;
   }
-  if (runs == 0) return absl::InvalidArgumentError("no trace of a session: there is no Run in it");
+  if (runs == 0) return absl::InvalidArgumentError("not a trace of a session: it contains no Run");
   const double whole_us = std::max(last_us - first_us, 1e-3);
   std::string out = absl::StrFormat(
       "%d Runs in %.1f ms. The program was blocked %d times, %.1f ms (%.0f %%); kernels ran for "

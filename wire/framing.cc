@@ -59,7 +59,7 @@ absl::StatusOr<bool> MessageReader::Take(google::protobuf::MessageLite& message)
         absl::StrCat("a message of ", length, " bytes; limit ", message_bytes_max_));
   if (end_ - begin_ < kLengthBytes + length) return false;
   if (!message.ParseFromArray(buffer_.data() + begin_ + kLengthBytes, static_cast<int>(length)))
-    return absl::InvalidArgumentError("a message that cannot be read");
+    return absl::InvalidArgumentError("a message could not be parsed");
   begin_ += kLengthBytes + length;
   if (begin_ == end_) {
     begin_ = end_ = 0;

@@ -23,20 +23,20 @@ void FindVariables(const NodeBuilder& rec, const UOp* y, Values& values,
     values.push_back(value.shared_from_this());
     nodes.push_back(node);
   };
-  std::vector<const UOp*> inputs = rec.recording()->InputsOf(y);
+  std::vector<const UOp*> inputs = rec.lazy_graph()->InputsOf(y);
   std::sort(inputs.begin(), inputs.end(),
             [](const UOp* a, const UOp* b) { return BufferOf(a).name() < BufferOf(b).name(); });
   for (const UOp* input : inputs) {
     if (!IsFloat(input->dtype)) continue;
     const std::shared_ptr<internal::CloudBuffer> storage =
-        rec.recording()->StorageAt(BufferOf(input).name());
+        rec.lazy_graph()->StorageAt(BufferOf(input).name());
     for (TensorState* value = storage->first; value != nullptr; value = value->next)
       add(*value, input);
   }
-  const std::vector<bool>& under = rec.recording()->Under(y);
+  const std::vector<bool>& under = rec.lazy_graph()->Under(y);
   std::vector<uint8_t> times(under.size());  // that a node is one of these values
   const size_t first = values.size();
-  for (TensorState* value = rec.recording()->first(); value != nullptr; value = value->next) {
+  for (TensorState* value = rec.lazy_graph()->first(); value != nullptr; value = value->next) {
     if (value->node->index >= under.size() || !under[value->node->index] ||
         !IsFloat(value->node->dtype) || internal::IsNumber(value->node))
       continue;
@@ -45,7 +45,7 @@ void FindVariables(const NodeBuilder& rec, const UOp* y, Values& values,
   }
   // Equal constants are one node: which of them the graph means, it does not say.
   for (size_t i = nodes.size(); i-- > first;) {
-    if (times[nodes[i]->index] < 2 || !rec.recording()->InputsOf(nodes[i]).empty()) continue;
+    if (times[nodes[i]->index] < 2 || !rec.lazy_graph()->InputsOf(nodes[i]).empty()) continue;
     values.erase(values.begin() + static_cast<int64_t>(i));
     nodes.erase(nodes.begin() + static_cast<int64_t>(i));
   }
@@ -54,8 +54,8 @@ void FindVariables(const NodeBuilder& rec, const UOp* y, Values& values,
 }  // namespace
 
 bool internal::IsOneOfEqualConstants(const TensorState& value) {
-  if (!value.lazy() || !value.recording->InputsOf(value.node).empty()) return false;
-  for (const TensorState* other = value.recording->first(); other != nullptr; other = other->next)
+  if (!value.lazy() || !value.lazy_graph->InputsOf(value.node).empty()) return false;
+  for (const TensorState* other = value.lazy_graph->first(); other != nullptr; other = other->next)
     if (other != &value && other->node == value.node) return true;
   return false;
 }
@@ -83,7 +83,7 @@ void backward(const Tensor& y, const Tensor& upstream, At at) {
     }
     const NodeBuilder sum(at);
     sum.Bind(rec.bound());
-    const UOp* const before = internal::NodeOfValue(grad, sum.recording(), at);
+    const UOp* const before = internal::NodeOfValue(grad, sum.lazy_graph(), at);
     sum.Bind(grad->bound);
     internal::AssignNode(grad, sum, sum.Add(before, sum.Cast(gradients[i], before->dtype)));
   }
@@ -116,10 +116,10 @@ std::vector<Tensor> TakeDifferentiated(const Tensor& parameter) {
        std::exchange(ThreadState::Get().differentiated, {})) {
     const std::shared_ptr<TensorState> value = weak.lock();
     if (value == nullptr || !value->lazy() || storage == nullptr) continue;
-    internal::LazyGraph& recording = *value->recording;
-    const std::vector<const UOp*>& inputs = recording.InputsOf(value->node);
+    internal::LazyGraph& lazy_graph = *value->lazy_graph;
+    const std::vector<const UOp*>& inputs = lazy_graph.InputsOf(value->node);
     if (std::all_of(inputs.begin(), inputs.end(), [&](const UOp* input) {
-          return recording.StorageAt(BufferOf(input).name())->session == storage->session;
+          return lazy_graph.StorageAt(BufferOf(input).name())->session == storage->session;
         }))
       tensors.push_back(Tensor::FromValue(value));
   }

@@ -32,11 +32,11 @@ std::vector<const UOp*> internal::GradientNodes(const NodeBuilder& rec, const UO
                                                 const std::vector<const UOp*>& wrt) {
   std::vector<const UOp*> key = {y, upstream};
   key.insert(key.end(), wrt.begin(), wrt.end());
-  if (const auto* known = rec.recording()->FindGradient(key)) return *known;
+  if (const auto* known = rec.lazy_graph()->FindGradient(key)) return *known;
   absl::StatusOr<std::vector<const UOp*>> gradients = Gradient(rec.graph(), y, upstream, wrt);
   ThrowIfError(gradients.status(), rec.at());
-  for (const UOp* node : *gradients) rec.recording()->Note(node, rec.at());
-  rec.recording()->KeepGradient(std::move(key), *gradients);
+  for (const UOp* node : *gradients) rec.lazy_graph()->Note(node, rec.at());
+  rec.lazy_graph()->KeepGradient(std::move(key), *gradients);
   return *std::move(gradients);
 }
 
@@ -82,10 +82,10 @@ void Tensor::backward(At at) const {
   CheckScalarFloat(rec, y);
   std::vector<std::shared_ptr<TensorState>> leaves;
   std::vector<const UOp*> nodes;
-  const std::vector<const UOp*>& inputs = rec.recording()->InputsOf(y);
+  const std::vector<const UOp*>& inputs = rec.lazy_graph()->InputsOf(y);
   for (std::shared_ptr<TensorState>& leaf : internal::ThreadState::Get().LiveState()) {
     if (!leaf->requires_grad || leaf->lazy()) continue;  // a lazy one was never used
-    const UOp* const node = rec.recording()->NodeOf(leaf->storage, at);
+    const UOp* const node = rec.lazy_graph()->NodeOf(leaf->storage, at);
     if (!std::binary_search(inputs.begin(), inputs.end(), node)) continue;
     nodes.push_back(node);
     leaves.push_back(std::move(leaf));
@@ -98,7 +98,7 @@ void Tensor::backward(At at) const {
   for (size_t i = 0; i < leaves.size(); ++i) {
     const UOp* sum = gradients[i];
     if (leaves[i]->grad != nullptr) {
-      sum = rec.Add(internal::NodeOfValue(leaves[i]->grad, rec.recording(), at), sum);
+      sum = rec.Add(internal::NodeOfValue(leaves[i]->grad, rec.lazy_graph(), at), sum);
       rec.Bind(leaves[i]->grad->bound);
     }
     leaves[i]->grad = FromNode(rec, sum).value();

@@ -135,7 +135,7 @@ void JitStep::OnRun(const SentRun& sent, const At& at) {
   run.variables = sent.encoded.variables;
   run.lines = sent.encoded.lines;
   run.at = at;
-  run.recording = LazyGraph::Current();
+  run.lazy_graph = LazyGraph::Current();
   for (size_t i = 0; i < sent.results.size(); ++i) {
     const std::shared_ptr<CloudBuffer>& storage = sent.results[i];
     Result result;
@@ -389,7 +389,7 @@ void JitStep::SendRun(Run& run, const std::vector<Tensor>& arguments, Sending& s
   }
   if (deferred) Define(inputs, sending.at);
 
-  transport::RunRequest& request = run.request;
+  session::RunRequest& request = run.request;
   for (size_t i = 0; i < inputs.size(); ++i) request.inputs[i] = inputs[i]->handle;
   std::vector<BoundVariable> bound;
   for (size_t slot = 0; slot < run.variables.size(); ++slot) {
@@ -398,7 +398,7 @@ void JitStep::SendRun(Run& run, const std::vector<Tensor>& arguments, Sending& s
       if (given.variable == run.variables[slot]) value = given.value;
     bound.push_back({run.variables[slot], value});
   }
-  const std::vector<Binding> bindings = run.recording->BindingsOf(bound);
+  const std::vector<Binding> bindings = run.lazy_graph->BindingsOf(bound);
   // The last wait that may be cut short: after it the values name what the Run will have made.
   ThrowIfError(session_->AwaitCredit(), sending.at);
   for (size_t i = 0; i < request.outputs.size(); ++i) {
@@ -411,8 +411,8 @@ void JitStep::SendRun(Run& run, const std::vector<Tensor>& arguments, Sending& s
   for (size_t i = 0; i < request.outputs.size(); ++i) {
     const Result& result = results_[run.first_result + i];
     if (!result.replaces || inputs[*result.replaces].use_count() != 1) continue;
-    if (const auto recording = inputs[*result.replaces]->recording.lock(); recording != nullptr)
-      recording->MovePlace(*inputs[*result.replaces], sending.results[run.first_result + i]);
+    if (const auto lazy_graph = inputs[*result.replaces]->lazy_graph.lock(); lazy_graph != nullptr)
+      lazy_graph->MovePlace(*inputs[*result.replaces], sending.results[run.first_result + i]);
   }
   request.donate.clear();
   for (size_t i = 0; i < inputs.size(); ++i)

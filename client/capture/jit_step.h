@@ -81,14 +81,14 @@ class JitStep : public StepObserver {
     std::optional<size_t> replaces;  // the input of its Run that it replaces
   };
   struct Run {
-    transport::RunRequest request;  // handles and donations are those of the last send
+    session::RunRequest request;  // handles and donations are those of the last send
     std::vector<Source> inputs;
     std::vector<bool> is_last;  // no later Run reads this input, and it is not returned
     size_t first_result;
     std::vector<Variable> variables;  // of the VAR slots
     std::shared_ptr<const Lines> lines;
     At at;
-    std::shared_ptr<LazyGraph> recording;
+    std::shared_ptr<LazyGraph> lazy_graph;
   };
   // The buffers of one Send; each is dropped after the last Run that uses it.
   struct Sending {

@@ -79,9 +79,9 @@ void RepeatStep::OnRead(const std::shared_ptr<TensorState>& value, const At& at)
 
 // What was computed before the step keeps the values of then.
 void RepeatStep::ReadsAsBefore(TensorState& value, const At& at) {
-  const std::shared_ptr<LazyGraph>& recording = LazyGraph::Current();
-  for (const UOp* input : recording->InputsOf(LazyNode(value, recording, at)))
-    repetition_.readers[recording->StorageAt(BufferOf(input).name()).get()].insert(nullptr);
+  const std::shared_ptr<LazyGraph>& lazy_graph = LazyGraph::Current();
+  for (const UOp* input : lazy_graph->InputsOf(LazyNode(value, lazy_graph, at)))
+    repetition_.readers[lazy_graph->StorageAt(BufferOf(input).name()).get()].insert(nullptr);
 }
 
 void RepeatStep::OnAssign(const std::shared_ptr<TensorState>& value, const At& at) {
@@ -128,7 +128,7 @@ void RepeatStep::CheckNothingIsLeft(const std::vector<Tensor>& returned) const {
       return tensor.value() == value;
     });
     if (owners > 0 && owners + 1 == value.use_count()) continue;  // and `living`
-    const At line = value->lazy() ? value->recording->LineOf(value->node) : at_;
+    const At line = value->lazy() ? value->lazy_graph->LineOf(value->node) : at_;
     Refuse(line,
            "a tensor that the step makes here is kept beyond it, where it would be only that of "
            "one repetition; return it, or assign() to one that was there before");
@@ -167,7 +167,7 @@ std::vector<Tensor> RepeatStep::Finish(std::vector<Tensor> returned) {
   }
   finished_ = true;
   ThreadState::Get().pending.clear();
-  LazyGraph::Renew(kRecordingNodesMax);
+  LazyGraph::Renew(kLazyGraphNodesMax);
   return returned;
 }
 

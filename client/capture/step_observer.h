@@ -21,7 +21,7 @@ namespace outboard::internal {
 
 // A Run that Realization has sent.
 struct SentRun {
-  const transport::RunRequest& request;
+  const session::RunRequest& request;
   const EncodedRun& encoded;
   const std::vector<std::shared_ptr<CloudBuffer>>& inputs;
   const std::vector<std::shared_ptr<CloudBuffer>>& results;

@@ -175,12 +175,12 @@ Outcome Train(const Flags& flags, const Images& data) {
 }
 
 // Whether the cloud charged what our own clock says.
-bool BillIsRight(const transport::Stats& stats) {
+bool BillIsRight(const session::Stats& stats) {
   return std::abs(static_cast<double>(stats.seconds_billed) - stats.seconds_open) <=
          kBillToleranceSeconds;
 }
 
-void Print(const Flags& flags, const Outcome& o, const transport::Stats& stats) {
+void Print(const Flags& flags, const Outcome& o, const session::Stats& stats) {
   if (flags.json) {
     absl::PrintF(
         "{\"steps\": %d, \"loss\": %.6f, \"accuracy\": %.3f, \"first_step_s\": %.3f, "
@@ -228,7 +228,7 @@ int Main(const Flags& flags) {
   } catch (const Error& error) {
     failure = error;
   }
-  const absl::StatusOr<transport::Stats> stats = CloseSession();
+  const absl::StatusOr<session::Stats> stats = CloseSession();
   if (failure) {
     std::fprintf(stderr, "\nbeautiful_mnist: %s\n", failure->what());
     return 1;

@@ -125,7 +125,7 @@ int Main(Flags flags) {
     std::fprintf(stderr, "gpt: %s\n", error.what());
     code = 1;
   }
-  const absl::StatusOr<transport::Stats> stats = CloseSession();
+  const absl::StatusOr<session::Stats> stats = CloseSession();
   if (stats.ok() && !flags.json)
     absl::PrintF("%d s billed, $%.6f\n", stats->seconds_billed, stats->cost_micro_usd / 1e6);
   return code;

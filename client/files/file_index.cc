@@ -18,7 +18,7 @@
 #include "base/environment.h"
 #include "wire/limits.h"
 
-namespace outboard::blobs {
+namespace outboard::files {
 
 namespace {
 
@@ -102,7 +102,7 @@ int64_t WallNowNs() {
 absl::StatusOr<FileStamp> StampOf(int fd) {
   struct stat info {};
   if (fstat(fd, &info) != 0)
-    return absl::UnknownError(absl::StrCat("cannot look at the file: ", strerror(errno)));
+    return absl::UnknownError(absl::StrCat("cannot stat the file: ", strerror(errno)));
   return FileStamp{info.st_dev, info.st_ino, static_cast<uint64_t>(info.st_size), Ns(info.st_mtim),
                    Ns(info.st_ctim)};
 }
@@ -193,4 +193,4 @@ void FileIndex::Keep(const FileStamp& stamp, std::span<const FileRange> ranges,
   ForgetOldest(folder_);
 }
 
-}  // namespace outboard::blobs
+}  // namespace outboard::files

@@ -19,7 +19,7 @@
 #include "absl/status/statusor.h"
 #include "wire/merkle.h"
 
-namespace outboard::blobs {
+namespace outboard::files {
 
 inline constexpr int64_t kFreshMs = 2000;
 
@@ -66,4 +66,4 @@ class FileIndex {
 
 int64_t WallNowNs();
 
-}  // namespace outboard::blobs
+}  // namespace outboard::files

@@ -12,7 +12,7 @@
 
 #include "compiler/ir/dtype.h"
 
-namespace outboard::blobs {
+namespace outboard::files {
 
 // By their codes in files.
 enum class GgmlType : uint32_t {
@@ -99,4 +99,4 @@ constexpr const GgmlLayout* FindGgmlLayout(uint32_t code) {
   return nullptr;
 }
 
-}  // namespace outboard::blobs
+}  // namespace outboard::files

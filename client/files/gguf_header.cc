@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 
-namespace outboard::blobs {
+namespace outboard::files {
 
 static_assert(std::endian::native == std::endian::little, "numbers are copied as they lie");
 
@@ -82,7 +82,7 @@ class Reader {
       return absl::ResourceExhaustedError(
           absl::StrCat("GGUF: a header of more than ", kGgufHeaderBytesMax, " bytes"));
     if (bytes > text_.size() - at_)
-      return absl::OutOfRangeError("GGUF: the header is longer than what is given of it");
+      return absl::OutOfRangeError("GGUF: the header is longer than the bytes given");
     const std::string_view taken = text_.substr(at_, bytes);
     at_ += bytes;
     return taken;
@@ -123,7 +123,7 @@ absl::Status OfCode(uint32_t code, Reader& reader, As as) {
     case 10: return whole(uint64_t{});
     case 11: return whole(int64_t{});
     case 12: return fraction(double{});
-    case kList: return absl::UnimplementedError("GGUF: a list of lists");
+    case kList: return absl::UnimplementedError("GGUF: nested arrays are not supported");
     default: return Wrong(absl::StrCat("a value of type ", code, ", which there is not"));
   }
 }
@@ -236,7 +236,8 @@ absl::StatusOr<GgufHeader> ParseGgufHeader(std::string_view first, uint64_t file
   OB_ASSIGN_OR_RETURN(const auto magic, reader.Number<uint32_t>());
   if (magic != 0x46554747) return Wrong("does not begin with \"GGUF\"");
   OB_ASSIGN_OR_RETURN(const auto version, reader.Number<uint32_t>());
-  if (version << 16 == 0) return absl::UnimplementedError("GGUF: a big-endian file");
+  if (version << 16 == 0)
+    return absl::UnimplementedError("GGUF: big-endian files are not supported");
   if (version != 2 && version != 3)
     return Wrong(absl::StrCat("version ", version, "; 2 and 3 are known"));
   OB_ASSIGN_OR_RETURN(const auto array_count, reader.Number<uint64_t>());
@@ -264,4 +265,4 @@ absl::StatusOr<GgufHeader> ParseGgufHeader(std::string_view first, uint64_t file
   return header;
 }
 
-}  // namespace outboard::blobs
+}  // namespace outboard::files

@@ -24,7 +24,7 @@
 #include "absl/status/statusor.h"
 #include "client/files/ggml_type.h"
 
-namespace outboard::blobs {
+namespace outboard::files {
 
 // Vocabularies are part of a header: the largest that models have take some 20 MiB.
 inline constexpr uint64_t kGgufHeaderBytesMax = uint64_t{128} << 20;
@@ -51,4 +51,4 @@ struct GgufHeader {
 // `first`: the file's first bytes, as many as the caller has read.
 absl::StatusOr<GgufHeader> ParseGgufHeader(std::string_view first, uint64_t file_bytes);
 
-}  // namespace outboard::blobs
+}  // namespace outboard::files

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace outboard::blobs {
+namespace outboard::files {
 
 absl::StatusOr<std::shared_ptr<OpenFile>> OpenFile::Open(const std::string& path, FileIndex index) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -64,4 +64,4 @@ absl::StatusOr<std::string> OpenFile::Read(uint64_t offset, uint64_t bytes) cons
   return read;
 }
 
-}  // namespace outboard::blobs
+}  // namespace outboard::files

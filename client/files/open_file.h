@@ -17,7 +17,7 @@
 #include "client/files/file_index.h"
 #include "wire/blobs/source.h"
 
-namespace outboard::blobs {
+namespace outboard::files {
 
 class OpenFile : public std::enable_shared_from_this<OpenFile> {
  public:
@@ -52,4 +52,4 @@ class OpenFile : public std::enable_shared_from_this<OpenFile> {
   std::vector<wire::BlobName> names_;
 };
 
-}  // namespace outboard::blobs
+}  // namespace outboard::files

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 
-namespace outboard::blobs {
+namespace outboard::files {
 
 namespace {
 
@@ -260,7 +260,7 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::string_view first,
   Reader reader(first.substr(kLengthBytes, header.header_bytes - kLengthBytes));
   std::set<std::string> names;
   OB_RETURN_IF_ERROR(reader.Object([&](std::string name) -> absl::Status {
-    if (!names.insert(name).second) return reader.Error("a name is there twice");
+    if (!names.insert(name).second) return reader.Error("a name occurs twice");
     if (name == kSafetensorsMetadataName) {
       const size_t begin = reader.at();
       OB_RETURN_IF_ERROR(
@@ -272,7 +272,7 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::string_view first,
     array.name = std::move(name);
     return ReadArray(reader, array);
   }));
-  if (!reader.AtEnd()) return reader.Error("the header goes on behind its object");
+  if (!reader.AtEnd()) return reader.Error("the header continues after its object");
   std::sort(header.arrays.begin(), header.arrays.end(), [](const auto& a, const auto& b) {
     return std::tie(a.offset, a.size_bytes, a.name) < std::tie(b.offset, b.size_bytes, b.name);
   });
@@ -320,4 +320,4 @@ std::string WriteSafetensorsHeader(const SafetensorsHeader& header) {
   return bytes + json;
 }
 
-}  // namespace outboard::blobs
+}  // namespace outboard::files

@@ -22,7 +22,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/ir/dtype.h"
 
-namespace outboard::blobs {
+namespace outboard::files {
 
 inline constexpr char kSafetensorsMetadataName[] = "__metadata__";
 inline constexpr uint64_t kSafetensorsHeaderBytesMax = uint64_t{100} << 20;
@@ -56,4 +56,4 @@ std::string WriteSafetensorsMetadata(
 // header_bytes. The arrays begin at a multiple of 64.
 std::string WriteSafetensorsHeader(const SafetensorsHeader& header);
 
-}  // namespace outboard::blobs
+}  // namespace outboard::files

@@ -8,7 +8,7 @@
 #include "proto/store.grpc.pb.h"
 #include "wire/status.h"
 
-namespace outboard::blobs {
+namespace outboard::files {
 
 namespace {
 
@@ -18,10 +18,11 @@ constexpr std::chrono::seconds kStoredWithin{600};  // gigabytes may be on their
 using Stub = proto::Store::Stub;
 
 template <typename Request, typename Reply>
-absl::StatusOr<Reply> Call(
-    const std::shared_ptr<grpc::Channel>& channel,
-    grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
-    const std::string& key, const Request& request, std::chrono::seconds within = kAnswerWithin) {
+absl::StatusOr<Reply> Call(const std::shared_ptr<grpc::Channel>& channel,
+                           grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                                        Reply*),
+                           const std::string& key, const Request& request,
+                           std::chrono::seconds within = kAnswerWithin) {
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + within);
   if (!key.empty()) context.AddMetadata("authorization", "Bearer " + key);
@@ -81,4 +82,4 @@ absl::StatusOr<proto::StoreUsageReply> StoreClient::Usage() const {
   return Call(channel_, &Stub::Usage, key_, proto::StoreUsageRequest());
 }
 
-}  // namespace outboard::blobs
+}  // namespace outboard::files

@@ -23,7 +23,7 @@ namespace grpc {
 class Channel;
 }
 
-namespace outboard::blobs {
+namespace outboard::files {
 
 class StoreClient {
  public:
@@ -44,4 +44,4 @@ class StoreClient {
   const std::string key_;
 };
 
-}  // namespace outboard::blobs
+}  // namespace outboard::files

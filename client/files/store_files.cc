@@ -21,26 +21,13 @@
 #include "wire/blobs/download.h"
 #include "wire/blobs/upload.h"
 
-namespace outboard::blobs {
-
-namespace {
-
-// An open safetensors file: its header, and the location of its arrays.
-//
-// Threads: any. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED  as
-// safetensors_header.h
-//                       DATA_LOSS  the file became shorter
-absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(const OpenFile& file);
-
-// Of the arrays, in the header's order.
-std::vector<FileRange> RangesOf(const SafetensorsHeader& header);
+namespace outboard::files {
 
 namespace {
 
 constexpr uint64_t kFirstBytes = 64 << 10;  // most headers are shorter: one read
 
-}  // namespace
-
+// Errors: those of client/files/safetensors_header.h; DATA_LOSS  the file became shorter
 absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(const OpenFile& file) {
   OB_ASSIGN_OR_RETURN(std::string head, file.Head(kFirstBytes));
   OB_ASSIGN_OR_RETURN(const uint64_t bytes, SafetensorsHeaderBytes(head, file.size_bytes()));
@@ -50,16 +37,13 @@ absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(const OpenFile& file) {
   return ParseSafetensorsHeader(head, file.size_bytes());
 }
 
+// Of the arrays, in the header's order.
 std::vector<FileRange> RangesOf(const SafetensorsHeader& header) {
   std::vector<FileRange> ranges;
   for (const SafetensorsArray& array : header.arrays)
     ranges.push_back({header.header_bytes + array.offset, array.size_bytes});
   return ranges;
 }
-
-}  // namespace
-
-namespace {
 
 // Of a list, which travels in one message.
 constexpr size_t kEntriesMax = 8192;
@@ -118,7 +102,7 @@ std::string Text(const wire::Hash& hash) { return std::string(wire::AsBytes(hash
 
 absl::StatusOr<wire::Hash> ToHash(const std::string& bytes) {
   const std::optional<wire::Hash> hash = wire::HashFromBytes(bytes);
-  if (!hash) return absl::DataLossError("the list names a blob without a hash");
+  if (!hash) return absl::DataLossError("the manifest names a blob without a hash");
   return *hash;
 }
 
@@ -150,7 +134,7 @@ absl::StatusOr<Layout> LayoutOf(const proto::Checkpoint& list) {
   uint64_t offset = 0;
   for (const proto::Checkpoint::Entry& entry : list.entries()) {
     if (entry.dtype() == 0 || entry.dtype() >= kDTypeCount)
-      return absl::DataLossError("the list has an array without a dtype");
+      return absl::DataLossError("the manifest has an array without a dtype");
     header.arrays.push_back({entry.name(), static_cast<DType>(entry.dtype()),
                              std::vector<int64_t>(entry.dims().begin(), entry.dims().end()), offset,
                              entry.size_bytes()});
@@ -268,7 +252,7 @@ absl::StatusOr<Pulled> PullFile(const StoreClient& store, const wire::BlobConnec
   for (size_t i = 0; i < parts.size(); ++i) {
     const uint64_t end = i + 1 < parts.size() ? parts[i + 1].offset : layout.size_bytes;
     if (parts[i].offset + parts[i].blob.size_bytes != end)
-      return absl::DataLossError("a blob has another size than the list says");
+      return absl::DataLossError("a blob's size differs from the manifest's entry");
   }
   OB_ASSIGN_OR_RETURN(
       const wire::Downloaded downloaded,
@@ -284,4 +268,4 @@ absl::StatusOr<Pulled> PullFile(const StoreClient& store, const wire::BlobConnec
   return pulled;
 }
 
-}  // namespace outboard::blobs
+}  // namespace outboard::files

@@ -17,7 +17,7 @@
 #include "client/files/store_client.h"
 #include "wire/blobs/transfer.h"
 
-namespace outboard::blobs {
+namespace outboard::files {
 
 struct Pushed {
   std::string name;
@@ -43,4 +43,4 @@ absl::StatusOr<Pulled> PullFile(const StoreClient& store, const wire::BlobConnec
                                 const std::string& name, std::string path,
                                 const wire::TransferOptions& options = {});
 
-}  // namespace outboard::blobs
+}  // namespace outboard::files

@@ -1,5 +1,5 @@
 // The line of the user's program to which an operation is attributed: the nodes that it records
-// (client/session/core/provenance.h) and its errors.
+// (client/session/core/failure.h) and its errors.
 //
 //   Tensor layernorm(const Tensor& x, const Axes& axes, double eps, At at) {
 //     const CallSite site(at);

@@ -55,8 +55,8 @@ void Remove(TensorState& value, TensorState*& first, TensorState*& last) {
 }  // namespace
 
 void TensorState::Unlink() {
-  if (recording != nullptr)
-    Remove(*this, recording->first_, recording->last_);
+  if (lazy_graph != nullptr)
+    Remove(*this, lazy_graph->first_, lazy_graph->last_);
   else if (storage != nullptr)
     Remove(*this, storage->first, storage->last);
 }
@@ -64,10 +64,10 @@ void TensorState::Unlink() {
 void TensorState::SetLazy(std::shared_ptr<LazyGraph> where, const UOp* what) {
   Unlink();
   storage = nullptr;
-  recording = std::move(where);
+  lazy_graph = std::move(where);
   node = what;
   if (node == nullptr) bound.clear();
-  if (recording != nullptr) Append(*this, recording->first_, recording->last_);
+  if (lazy_graph != nullptr) Append(*this, lazy_graph->first_, lazy_graph->last_);
 }
 
 void TensorState::SetStorage(std::shared_ptr<CloudBuffer> what) {
@@ -82,33 +82,33 @@ std::shared_ptr<CloudBuffer> TensorState::TakeStorage() {
 }
 
 void BecomeLazy(TensorState& value, const TensorState& other) {
-  value.SetLazy(other.recording, other.node);
+  value.SetLazy(other.lazy_graph, other.node);
   value.bound = other.bound;
 }
 
 // ---- recording ----------------------------------------------------------------------------------
 
 namespace {
-std::shared_ptr<LazyGraph>& ThreadRecording() {
-  thread_local std::shared_ptr<LazyGraph> recording;
-  return recording;
+std::shared_ptr<LazyGraph>& ThreadGraph() {
+  thread_local std::shared_ptr<LazyGraph> lazy_graph;
+  return lazy_graph;
 }
 }  // namespace
 
 const std::shared_ptr<LazyGraph>& LazyGraph::Current() {
-  std::shared_ptr<LazyGraph>& recording = ThreadRecording();
-  if (recording == nullptr) recording = std::make_shared<LazyGraph>();
-  return recording;
+  std::shared_ptr<LazyGraph>& lazy_graph = ThreadGraph();
+  if (lazy_graph == nullptr) lazy_graph = std::make_shared<LazyGraph>();
+  return lazy_graph;
 }
 
 std::shared_ptr<LazyGraph> LazyGraph::Exchange(std::shared_ptr<LazyGraph> next) {
-  return std::exchange(ThreadRecording(), std::move(next));
+  return std::exchange(ThreadGraph(), std::move(next));
 }
 
 void LazyGraph::Renew(int64_t nodes_max) {
   const LazyGraph& now = *Current();
   if (now.graph_.node_count() - now.imported_ > nodes_max)
-    ThreadRecording() = std::make_shared<LazyGraph>();
+    ThreadGraph() = std::make_shared<LazyGraph>();
 }
 
 std::shared_ptr<Session> LazyGraph::ScopeSession(const At& at) const {
@@ -133,9 +133,9 @@ int64_t LazyGraph::TakePlace() {
 }
 
 const UOp* LazyGraph::NodeOf(const std::shared_ptr<CloudBuffer>& storage, const At& at) {
-  if (storage->place < 0 || storage->recording.lock().get() != this) {
+  if (storage->place < 0 || storage->lazy_graph.lock().get() != this) {
     storage->place = TakePlace();
-    storage->recording = weak_from_this();
+    storage->lazy_graph = weak_from_this();
     places_[storage->place].owner = storage;
   }
   places_[storage->place].pin = storage;
@@ -215,7 +215,7 @@ void LazyGraph::Unpin() {
     place.pin = nullptr;
     const std::shared_ptr<CloudBuffer> owner = place.owner.lock();
     if (owner != nullptr && owner->place == static_cast<int64_t>(i) &&
-        owner->recording.lock().get() == this)
+        owner->lazy_graph.lock().get() == this)
       continue;
     place.free = true;
     free_.push(static_cast<int64_t>(i));
@@ -223,9 +223,9 @@ void LazyGraph::Unpin() {
 }
 
 void LazyGraph::MovePlace(CloudBuffer& from, const std::shared_ptr<CloudBuffer>& to) {
-  if (from.place < 0 || from.recording.lock().get() != this) return;
+  if (from.place < 0 || from.lazy_graph.lock().get() != this) return;
   to->place = std::exchange(from.place, -1);
-  to->recording = weak_from_this();
+  to->lazy_graph = weak_from_this();
   places_[to->place].owner = to;
 }
 
@@ -306,7 +306,7 @@ void LazyGraph::KeepGradient(std::vector<const UOp*> key, std::vector<const UOp*
 
 namespace {
 
-class Origin final : public transport::RunOrigin {
+class Origin final : public session::RunOrigin {
  public:
   Origin(const At& at, std::shared_ptr<const Lines> lines) : at_(at), lines_(std::move(lines)) {}
 
@@ -322,8 +322,8 @@ class Origin final : public transport::RunOrigin {
 
 }  // namespace
 
-std::shared_ptr<const transport::RunOrigin> OriginOf(const At& at,
-                                                     std::shared_ptr<const Lines> lines) {
+std::shared_ptr<const session::RunOrigin> OriginOf(const At& at,
+                                                   std::shared_ptr<const Lines> lines) {
   return std::make_shared<const Origin>(at, std::move(lines));
 }
 

@@ -42,7 +42,7 @@
 namespace outboard::internal {
 
 // Maps a Run to the lines of the program that it came from, for the error messages of the session
-// that runs it (client/session/core/provenance.h).
+// that runs it (client/session/core/failure.h).
 //
 // Threads: immutable after construction.
 
@@ -50,11 +50,11 @@ namespace outboard::internal {
 using Lines = std::vector<At>;
 
 // Returns the origin of a Run that is sent at line `at`.
-std::shared_ptr<const transport::RunOrigin> OriginOf(const At& at,
-                                                     std::shared_ptr<const Lines> lines);
+std::shared_ptr<const session::RunOrigin> OriginOf(const At& at,
+                                                   std::shared_ptr<const Lines> lines);
 
 // A thread starts a new LazyGraph if a realize leaves more nodes than this in the old one.
-inline constexpr int64_t kRecordingNodesMax = 1 << 17;
+inline constexpr int64_t kLazyGraphNodesMax = 1 << 17;
 // The same between two realizes, after recording this many nodes; below limits::kGraphNodesMax.
 inline constexpr int64_t kUnrealisedNodesMax = 1 << 19;
 
@@ -74,8 +74,8 @@ struct CloudBuffer {
   std::shared_ptr<DeferredUpload>
       deferred;  // its bytes, until something needs them; then handle is 0
 
-  std::weak_ptr<LazyGraph> recording;  // that used it last
-  int64_t place = -1;                  // in that recording
+  std::weak_ptr<LazyGraph> lazy_graph;  // that used it last
+  int64_t place = -1;                   // in that recording
 
   TensorState* first = nullptr;  // the TensorStates that have it, oldest first
   TensorState* last = nullptr;
@@ -85,7 +85,7 @@ struct CloudBuffer {
 
 // The state that the copies of a Tensor share.
 struct TensorState : std::enable_shared_from_this<TensorState> {
-  std::shared_ptr<LazyGraph> recording;
+  std::shared_ptr<LazyGraph> lazy_graph;
   const UOp* node = nullptr;
   std::shared_ptr<CloudBuffer> storage;
   std::shared_ptr<CloudBuffer> replaced;  // by assign, until the new value is realised
@@ -129,7 +129,7 @@ void BecomeLazy(TensorState& value, const TensorState& other);
 // The cached encoding of one root.
 struct EncodedRun {
   std::shared_ptr<const std::string> bytes;
-  transport::GraphHash id{};
+  session::GraphId id{};
   std::vector<int64_t> places;      // of each PARAM slot
   std::vector<Variable> variables;  // of each VAR slot
   std::shared_ptr<const Lines> lines;

@@ -20,13 +20,13 @@ Shape ToShape(const std::vector<int64_t>& dims) { return Shape(dims.begin(), dim
 
 NodeBuilder::NodeBuilder(const At& at) : site_(at), at_(CallSite::Or(at)) {
   LazyGraph::Renew(kUnrealisedNodesMax);
-  recording_ = LazyGraph::Current();
+  lazy_graph_ = LazyGraph::Current();
 }
 
 const UOp* NodeBuilder::Make(Op op, DType dtype, Sources src, absl::Span<const int64_t> arg) const {
   absl::StatusOr<const UOp*> node = graph().Make(op, dtype, src, arg);
   if (!node.ok()) throw Error(node.status(), at_);
-  recording_->Note(*node, at_);
+  lazy_graph_->Note(*node, at_);
   return *node;
 }
 
@@ -149,7 +149,7 @@ Dim NodeBuilder::DimOf(const SymInt& size) const {
   const SymExpression& e = *size.expression();
   if (e.variable) {
     Bind({*e.variable});
-    return Dim(recording_->VarOf(e.variable->variable, at_));
+    return Dim(lazy_graph_->VarOf(e.variable->variable, at_));
   }
   const Dim a = DimOf(e.a), b = DimOf(e.b);
   if (e.op == Op::kAdd) {
@@ -185,7 +185,7 @@ void NodeBuilder::Bind(const std::vector<BoundVariable>& bound) const {
   }
 }
 
-SymInt NodeBuilder::SizeOf(const Dim& dim, const LazyGraph& recording) const {
+SymInt NodeBuilder::SizeOf(const Dim& dim, const LazyGraph& lazy_graph) const {
   if (dim.is_const()) return dim.value();
   absl::flat_hash_map<const UOp*, SymInt> sizes;
   for (const UOp* node : PostOrder(dim.expression())) {
@@ -195,10 +195,10 @@ SymInt NodeBuilder::SizeOf(const Dim& dim, const LazyGraph& recording) const {
       case Op::kConst: size = node->int_value(); break;
       case Op::kVar: {
         const auto bound = std::ranges::find_if(bound_, [&](const BoundVariable& b) {
-          return b.variable == recording.VariableOf(node);
+          return b.variable == lazy_graph.VariableOf(node);
         });
         if (bound == bound_.end())  // a tensor's variables are bound with it
-          throw Error(absl::InternalError("a dimension has a variable that is not bound"), at_);
+          throw Error(absl::InternalError("a dimension has an unbound variable"), at_);
         size = bound->variable.bind(bound->value, at_);
         break;
       }
@@ -208,7 +208,8 @@ SymInt NodeBuilder::SizeOf(const Dim& dim, const LazyGraph& recording) const {
       case Op::kIDiv: size = source(0) / source(1); break;
       case Op::kMod: size = source(0) % source(1); break;
       default:
-        throw Error(absl::InternalError("a dimension that is no arithmetic of variables"), at_);
+        throw Error(absl::InternalError("a dimension is not an arithmetic expression of variables"),
+                    at_);
     }
   }
   return sizes.at(dim.expression());

@@ -28,8 +28,8 @@ class NodeBuilder {
   explicit NodeBuilder(const At& at = CallSite::Line());
 
   const At& at() const { return at_; }
-  const std::shared_ptr<LazyGraph>& recording() const { return recording_; }
-  Graph& graph() const { return recording_->graph(); }
+  const std::shared_ptr<LazyGraph>& lazy_graph() const { return lazy_graph_; }
+  Graph& graph() const { return lazy_graph_->graph(); }
 
   const UOp* Make(Op op, DType dtype, Sources src, absl::Span<const int64_t> arg = {}) const;
 
@@ -75,7 +75,7 @@ class NodeBuilder {
   void Bind(const std::vector<BoundVariable>& bound) const;
   const std::vector<BoundVariable>& bound() const { return bound_; }
   // The inverse, for a dimension of `recording` and the bound values.
-  SymInt SizeOf(const Dim& dim, const LazyGraph& recording) const;
+  SymInt SizeOf(const Dim& dim, const LazyGraph& lazy_graph) const;
   // For operations that need a number: throws if the size is symbolic.
   int64_t LengthOf(const UOp* x, int64_t axis) const;
   int64_t CountOf(ShapeView shape) const;
@@ -92,7 +92,7 @@ class NodeBuilder {
 
  private:
   const CallSite site_;
-  std::shared_ptr<LazyGraph> recording_;
+  std::shared_ptr<LazyGraph> lazy_graph_;
   const At at_;
   mutable std::vector<BoundVariable> bound_;  // that the operands depend on
 };

@@ -1,7 +1,7 @@
 // A requested value: in flight, arrived, or failed. Shared by its CloudBuffer and the futures;
 // dropped with the last of them.
 //
-// Errors: those of Session::Await, with the user's line (client/session/core/provenance.h);
+// Errors: those of Session::Await, with the user's line (client/session/core/failure.h);
 // INTERNAL if the received value does not match the graph. Threads: one at a time.
 #pragma once
 

@@ -14,20 +14,21 @@
 namespace outboard::internal {
 namespace {
 
-bool DependsOn(const UOp* node, const LazyGraph& recording, const Variable& variable) {
+bool DependsOn(const UOp* node, const LazyGraph& lazy_graph, const Variable& variable) {
   for (const Dim& dim : node->shape)
     if (!dim.is_const())
       for (const UOp* part : PostOrder(dim.expression()))
-        if (part->op == Op::kVar && recording.VariableOf(part) == variable) return true;
+        if (part->op == Op::kVar && lazy_graph.VariableOf(part) == variable) return true;
   return false;
 }
 
 }  // namespace
 
-const UOp* LazyNode(TensorState& value, const std::shared_ptr<LazyGraph>& recording, const At& at) {
-  if (value.recording != recording) {
-    const UOp* const node = recording->Import(*value.recording, value.node, at);
-    value.SetLazy(recording, node);
+const UOp* LazyNode(TensorState& value, const std::shared_ptr<LazyGraph>& lazy_graph,
+                    const At& at) {
+  if (value.lazy_graph != lazy_graph) {
+    const UOp* const node = lazy_graph->Import(*value.lazy_graph, value.node, at);
+    value.SetLazy(lazy_graph, node);
   }
   return value.node;
 }
@@ -38,7 +39,7 @@ Realization::Realization(std::vector<std::shared_ptr<TensorState>> values,
     : at_(at),
       keep_pins_(keep_pins),
       repetition_(repetition),
-      recording_(LazyGraph::Current()),
+      lazy_graph_(LazyGraph::Current()),
       values_(std::move(values)),
       fetch_(fetch) {}
 
@@ -48,7 +49,7 @@ void Realization::Run() {
     Settle();
     return;
   }
-  const EncodedRun& encoded = recording_->Encode(MakeSink(), at_);
+  const EncodedRun& encoded = lazy_graph_->Encode(MakeSink(), at_);
   encoded_ = &encoded;
   absl::StatusOr<std::shared_ptr<Session>> session = CurrentSession();
   ThrowIfError(session.status(), at_);
@@ -69,7 +70,7 @@ void Realization::Run() {
 // one in each repetition.
 void Realization::Gather() {
   for (const std::shared_ptr<TensorState>& value : values_) {
-    const UOp* const node = LazyNode(*value, recording_, at_);
+    const UOp* const node = LazyNode(*value, lazy_graph_, at_);
     Bind(value->bound);
     const bool input = node->op == Op::kBuffer && !value->is_state && repetition_ == nullptr;
     place_.push_back(input ? kInput : static_cast<int>(roots_.size()));
@@ -92,7 +93,7 @@ const UOp* Realization::Root(const TensorState& value, const UOp* node) const {
   if (node->rank() >= limits::kRankMax)
     ThrowInvalid(at_, absl::StrCat("repeat: a value of rank ", node->rank(),
                                    " has no room for another axis; limit ", limits::kRankMax));
-  if (repetition_->index && DependsOn(node, *recording_, repetition_->index->variable))
+  if (repetition_->index && DependsOn(node, *lazy_graph_, repetition_->index->variable))
     ThrowInvalid(at_, absl::StrCat("repeat: the shape ", DimsToString(node->shape),
                                    " of what a step returns is another one in each step"));
   if (repeats()) return node;
@@ -101,7 +102,7 @@ const UOp* Realization::Root(const TensorState& value, const UOp* node) const {
   std::vector<int64_t> arg;
   std::vector<const UOp*> src = {node};
   AppendDims(dims, arg, src);
-  absl::StatusOr<const UOp*> row = recording_->graph().Make(Op::kReshape, node->dtype, src, arg);
+  absl::StatusOr<const UOp*> row = lazy_graph_->graph().Make(Op::kReshape, node->dtype, src, arg);
   ThrowIfError(row.status(), at_);
   return *row;
 }
@@ -122,14 +123,14 @@ int64_t Realization::ValueOf(const Variable& variable) const {
 }
 
 const UOp* Realization::MakeSink() {
-  absl::StatusOr<const UOp*> sink = recording_->graph().Make(Op::kSink, DType::kVoid, roots_);
+  absl::StatusOr<const UOp*> sink = lazy_graph_->graph().Make(Op::kSink, DType::kVoid, roots_);
   ThrowIfError(sink.status(), at_);
   return *sink;
 }
 
 void Realization::FindInputs(const EncodedRun& encoded) {
   for (const int64_t place : encoded.places) {
-    inputs_.push_back(recording_->StorageAt(place));
+    inputs_.push_back(lazy_graph_->StorageAt(place));
     if (inputs_.back()->session != session_)
       throw Error(absl::FailedPreconditionError(absl::StrCat(
                       "a tensor of shape ", DimsToString(ToShape(inputs_.back()->dims)),
@@ -145,7 +146,7 @@ void Realization::FindInputs(const EncodedRun& encoded) {
 }
 
 void Realization::MakeResults() {
-  const std::vector<Binding> bindings = recording_->BindingsOf(bound_);
+  const std::vector<Binding> bindings = lazy_graph_->BindingsOf(bound_);
   for (const UOp* root : roots_) {
     auto storage = std::make_shared<CloudBuffer>();
     storage->session = session_;
@@ -198,7 +199,7 @@ void Realization::Settle() {
   for (size_t i = 0; i < values_.size(); ++i) {
     TensorState& value = *values_[i];
     const std::shared_ptr<CloudBuffer> result =
-        place_[i] == kInput ? recording_->StorageAt(BufferOf(value.node).name())
+        place_[i] == kInput ? lazy_graph_->StorageAt(BufferOf(value.node).name())
                             : results_[place_[i]];
     value.SetStorage(result);
     if (value.part != nullptr && value.part->IsOnlyReader()) value.part = nullptr;
@@ -206,13 +207,13 @@ void Realization::Settle() {
       replaced.emplace_back(std::move(value.replaced), place_[i] == kInput ? nullptr : result);
     value.replaced = nullptr;
   }
-  if (!keep_pins_) recording_->Unpin();
+  if (!keep_pins_) lazy_graph_->Unpin();
   // The place goes on first: a storage that was not an input dies with `replaced`.
   for (auto& [old, result] : replaced) {
     const bool input = std::find(inputs_.begin(), inputs_.end(), old) != inputs_.end();
     const long owners = input ? 2 : 1;
     if (old.use_count() == owners && result != nullptr && result->place < 0)
-      recording_->MovePlace(*old, result);
+      lazy_graph_->MovePlace(*old, result);
   }
   replaced.clear();
   for (size_t i = 0; i < inputs_.size(); ++i)

@@ -35,7 +35,7 @@ struct Repetition {
 };
 
 // Returns the node of a lazy value, imported into `recording`.
-const UOp* LazyNode(TensorState& value, const std::shared_ptr<LazyGraph>& recording, const At& at);
+const UOp* LazyNode(TensorState& value, const std::shared_ptr<LazyGraph>& lazy_graph, const At& at);
 
 class Realization {
  public:
@@ -68,7 +68,7 @@ class Realization {
   const At at_;
   const bool keep_pins_;
   const Repetition* const repetition_;
-  const std::shared_ptr<LazyGraph> recording_;
+  const std::shared_ptr<LazyGraph> lazy_graph_;
   const std::vector<std::shared_ptr<TensorState>> values_;
   const std::vector<std::shared_ptr<TensorState>>& fetch_;
   std::vector<int> place_;  // of each value: its root, or kInput
@@ -76,7 +76,7 @@ class Realization {
   std::vector<BoundVariable> bound_;  // of all values
   std::shared_ptr<Session> session_;
   std::vector<std::shared_ptr<CloudBuffer>> inputs_, results_;
-  transport::RunRequest request_;
+  session::RunRequest request_;
   const EncodedRun* encoded_ = nullptr;
 };
 

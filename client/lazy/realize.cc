@@ -84,7 +84,7 @@ std::shared_ptr<CloudBuffer> Upload(DType dtype, const std::vector<int64_t>& dim
 }
 
 const UOp* NodeOfValue(const std::shared_ptr<TensorState>& value,
-                       const std::shared_ptr<LazyGraph>& recording, const At& at) {
+                       const std::shared_ptr<LazyGraph>& lazy_graph, const At& at) {
   FollowWhole(*value);
   StepObserver* const step = StepObserver::Current();
   if (step != nullptr) step->OnRead(value, at);
@@ -92,7 +92,7 @@ const UOp* NodeOfValue(const std::shared_ptr<TensorState>& value,
     if (step != nullptr) step->OnState(*value, at);
     RealizeValues({value}, {}, at, /*keep_pins=*/true);
   }
-  return value->lazy() ? LazyNode(*value, recording, at) : recording->NodeOf(value->storage, at);
+  return value->lazy() ? LazyNode(*value, lazy_graph, at) : lazy_graph->NodeOf(value->storage, at);
 }
 
 void AssignNode(const std::shared_ptr<TensorState>& value, const NodeBuilder& rec,
@@ -100,7 +100,7 @@ void AssignNode(const std::shared_ptr<TensorState>& value, const NodeBuilder& re
   if (StepObserver* const step = StepObserver::Current(); step != nullptr)
     step->OnAssign(value, rec.at());
   if (!value->lazy()) value->replaced = value->TakeStorage();
-  value->SetLazy(rec.recording(), node);
+  value->SetLazy(rec.lazy_graph(), node);
   value->bound = rec.bound();
   ThreadState::Get().AddPending(value);
 }
@@ -125,26 +125,26 @@ namespace {
 using Values = std::vector<std::shared_ptr<TensorState>>;
 
 // A lazy value of another scope than this thread's.
-const LazyGraph* ForeignRecording(const Values& values) {
+const LazyGraph* ForeignGraph(const Values& values) {
   const std::shared_ptr<LazyGraph>& here = LazyGraph::Current();
   for (const std::shared_ptr<TensorState>& value : values)
-    if (value->lazy() && value->recording != here && !value->recording->SharesScope(*here))
-      return value->recording.get();
+    if (value->lazy() && value->lazy_graph != here && !value->lazy_graph->SharesScope(*here))
+      return value->lazy_graph.get();
   return nullptr;
 }
 
 Values LazyOf(const LazyGraph& scope, const Values& values) {
   Values found;
   for (const std::shared_ptr<TensorState>& value : values)
-    if (value->lazy() && value->recording->SharesScope(scope)) found.push_back(value);
+    if (value->lazy() && value->lazy_graph->SharesScope(scope)) found.push_back(value);
   return found;
 }
 
 // Those that were made in other scopes are computed there, and lazy no more.
 void RealizeForeign(const Values& values, const Values& fetch, const At& at, bool keep_pins) {
   for (;;) {
-    const LazyGraph* scope = ForeignRecording(values);
-    if (scope == nullptr) scope = ForeignRecording(fetch);
+    const LazyGraph* scope = ForeignGraph(values);
+    if (scope == nullptr) scope = ForeignGraph(fetch);
     if (scope == nullptr) return;
     const Values theirs = LazyOf(*scope, values), fetched = LazyOf(*scope, fetch);
     const SessionScope inside(scope->ScopeSession(at));
@@ -176,7 +176,7 @@ void RealizeValues(std::vector<std::shared_ptr<TensorState>> values,
   std::vector<std::shared_ptr<CloudBuffer>> asked;
   for (const std::shared_ptr<TensorState>& value : fetch) asked.push_back(value->storage);
   Ask(asked, at);
-  LazyGraph::Renew(kRecordingNodesMax);
+  LazyGraph::Renew(kLazyGraphNodesMax);
 }
 
 }  // namespace internal

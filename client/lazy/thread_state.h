@@ -75,6 +75,6 @@ void RealizeValues(std::vector<std::shared_ptr<TensorState>> values,
 // Returns the node of `value` in `recording`, which may be older than the current one. Realises
 // state before its first use.
 const UOp* NodeOfValue(const std::shared_ptr<TensorState>& value,
-                       const std::shared_ptr<LazyGraph>& recording, const At& at);
+                       const std::shared_ptr<LazyGraph>& lazy_graph, const At& at);
 
 }  // namespace outboard::internal

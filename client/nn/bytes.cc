@@ -16,7 +16,7 @@ struct Bytes::Source {
   std::string name;
   uint64_t size = 0;
   // One of these:
-  std::shared_ptr<blobs::OpenFile> file;
+  std::shared_ptr<files::OpenFile> file;
   wire::BlobSource deferred;  // of a tensor whose bytes have not been sent
   Tensor tensor;
 };
@@ -24,7 +24,7 @@ struct Bytes::Source {
 namespace {
 
 // The bytes that `range` takes; throws unless they are inside.
-blobs::FileRange PlaceOf(const Bytes::Range& range, const Bytes& bytes) {
+files::FileRange PlaceOf(const Bytes::Range& range, const Bytes& bytes) {
   auto size = static_cast<uint64_t>(ByteWidth(range.dtype));
   for (const int64_t dim : range.dims)
     if (dim < 0 || __builtin_mul_overflow(size, static_cast<uint64_t>(dim), &size))
@@ -35,7 +35,7 @@ blobs::FileRange PlaceOf(const Bytes::Range& range, const Bytes& bytes) {
   return {range.offset, size};
 }
 
-wire::BlobSource PartOf(const wire::BlobSource& whole, const blobs::FileRange& place) {
+wire::BlobSource PartOf(const wire::BlobSource& whole, const files::FileRange& place) {
   return {place.size_bytes,
           [read = whole.read, begin = place.offset](uint64_t offset, std::span<char> out) {
             return read(begin + offset, out);
@@ -45,7 +45,7 @@ wire::BlobSource PartOf(const wire::BlobSource& whole, const blobs::FileRange& p
 }  // namespace
 
 Bytes Bytes::OfFile(const std::string& path, At at) {
-  auto file = blobs::OpenFile::Open(path);
+  auto file = files::OpenFile::Open(path);
   ThrowIfError(file.status(), at);
   auto source = std::make_shared<Source>();
   source->name = path;
@@ -94,7 +94,7 @@ std::string Bytes::Read(uint64_t offset, uint64_t size, At at) const {
 
 std::vector<Tensor> Bytes::Tensors(std::span<const Range> ranges, At at) const {
   const CallSite site(at);
-  std::vector<blobs::FileRange> places;
+  std::vector<files::FileRange> places;
   for (const Range& range : ranges) places.push_back(PlaceOf(range, *this));
   std::vector<Tensor> tensors;
   if (source_->deferred.read != nullptr) {

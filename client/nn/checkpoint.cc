@@ -32,7 +32,7 @@ SaveFuture save_later(const std::string& name, const nn::StateDict& state, At at
     }
   }
   internal::Define(storages, at);
-  std::vector<transport::SaveEntry> entries;
+  std::vector<session::SaveEntry> entries;
   for (size_t i = 0; i < state.size(); ++i)
     entries.push_back({state[i].first, storages[i]->handle});
   SaveFuture future;
@@ -47,7 +47,7 @@ SavedBytes SaveFuture::wait(At at) {
   if (session_ == nullptr)
     throw Error(absl::FailedPreconditionError("this save was waited for already"), at);
   const std::shared_ptr<Session> session = std::exchange(session_, nullptr);
-  absl::StatusOr<transport::Saved> saved = session->AwaitSaved(seq_);
+  absl::StatusOr<session::Saved> saved = session->AwaitSaved(seq_);
   ThrowIfError(saved.status(), at);
   return {saved->total_bytes, saved->sent_bytes};
 }
@@ -59,10 +59,10 @@ SavedBytes save(const std::string& name, const nn::StateDict& state, At at) {
 nn::StateDict load(const std::string& name, At at) {
   absl::StatusOr<std::shared_ptr<Session>> session = CurrentSession();
   ThrowIfError(session.status(), at);
-  const absl::StatusOr<std::vector<transport::StoredArray>> arrays = (*session)->Stored(name);
+  const absl::StatusOr<std::vector<session::StoredArray>> arrays = (*session)->Stored(name);
   ThrowIfError(arrays.status(), at);
   nn::StateDict state;
-  for (const transport::StoredArray& array : *arrays)
+  for (const session::StoredArray& array : *arrays)
     state.emplace_back(array.name, Tensor::FromStored(*session, array, at));
   return state;
 }

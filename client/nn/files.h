@@ -88,11 +88,11 @@ void save_safetensors(const StateDict& state, const std::string& path,
 // (general.split of llama.cpp) pass the first, "NAME-00001-of-00003.gguf". Threads: as Tensors.
 
 struct Gguf {
-  std::vector<std::pair<std::string, blobs::GgufValue>> metadata;  // of the first file
+  std::vector<std::pair<std::string, files::GgufValue>> metadata;  // of the first file
   StateDict tensors;                                               // in the file's order
 };
 
-// Throws Error: those of bytes.h; INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED as
+// Throws Error: those of Bytes; INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED as
 // client/files/gguf_header.h, and INVALID_ARGUMENT for a part that is not the first, or parts that
 // do not belong together.
 Gguf load_gguf(const std::string& path, At at = At::current());

@@ -10,7 +10,7 @@
 namespace outboard::nn {
 namespace {
 
-using blobs::GgmlType;
+using files::GgmlType;
 
 // A tensor with what the formulas of the formats are made of. Shapes begin with the count of
 // blocks.
@@ -305,7 +305,7 @@ Term Elements(const Term& b, GgmlType type, int64_t n) {
     case GgmlType::kTq2_0: return Tq2_0(b, n);
     case GgmlType::kMxfp4: return Mxfp4(b, n);
     case GgmlType::kQ1_0: return Q1_0(b, n);
-    default: return b.As(blobs::FindGgmlLayout(static_cast<uint32_t>(type))->plain);
+    default: return b.As(files::FindGgmlLayout(static_cast<uint32_t>(type))->plain);
   }
 }
 
@@ -313,7 +313,7 @@ Term Elements(const Term& b, GgmlType type, int64_t n) {
 
 Tensor dequantize(const Tensor& blocks, GgmlType type, At at) {
   const CallSite site(at);
-  const blobs::GgmlLayout* const layout = blobs::FindGgmlLayout(static_cast<uint32_t>(type));
+  const files::GgmlLayout* const layout = files::FindGgmlLayout(static_cast<uint32_t>(type));
   const Dims dims = blocks.shape();
   if (layout == nullptr || blocks.dtype() != DType::kU8 || dims.size() != 2 ||
       dims[1] != layout->block_bytes)

@@ -14,6 +14,6 @@ namespace outboard::nn {
 // Returns the elements of `blocks`: u8 [count, block_bytes] -> f32 [count * block_elements] (f16
 // for Q1_0, whose elements consist of their scale only); for a plain type u8 [count, width] ->
 // [count] of that type. Throws Error: INVALID_ARGUMENT  another shape or type
-Tensor dequantize(const Tensor& blocks, blobs::GgmlType type, At at = At::current());
+Tensor dequantize(const Tensor& blocks, files::GgmlType type, At at = At::current());
 
 }  // namespace outboard::nn

@@ -15,10 +15,10 @@ constexpr uint64_t kFirstBytes =
     1 << 20;  // most headers without a vocabulary; else more and more is read
 constexpr int64_t kPartsMax = 99999;  // five digits of a name
 
-blobs::GgufHeader ReadHeader(const Bytes& bytes) {
+files::GgufHeader ReadHeader(const Bytes& bytes) {
   for (uint64_t wanted = kFirstBytes;; wanted *= 2) {
-    absl::StatusOr<blobs::GgufHeader> header =
-        blobs::ParseGgufHeader(bytes.Read(0, wanted), bytes.size());
+    absl::StatusOr<files::GgufHeader> header =
+        files::ParseGgufHeader(bytes.Read(0, wanted), bytes.size());
     if (header.ok()) return *std::move(header);
     if (!absl::IsOutOfRange(header.status()))
       ThrowIfError(absl::Status(header.status().code(),
@@ -26,9 +26,9 @@ blobs::GgufHeader ReadHeader(const Bytes& bytes) {
   }
 }
 
-StateDict TensorsOf(const blobs::GgufHeader& header, const Bytes& bytes) {
+StateDict TensorsOf(const files::GgufHeader& header, const Bytes& bytes) {
   std::vector<Bytes::Range> ranges;
-  for (const blobs::GgufArray& array : header.arrays) {
+  for (const files::GgufArray& array : header.arrays) {
     if (array.layout->plain != DType::kVoid) {
       ranges.push_back({array.layout->plain, array.dims, array.offset});
     } else {
@@ -41,7 +41,7 @@ StateDict TensorsOf(const blobs::GgufHeader& header, const Bytes& bytes) {
   std::vector<Tensor> tensors = bytes.Tensors(ranges);
   StateDict state;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const blobs::GgufArray& array = header.arrays[i];
+    const files::GgufArray& array = header.arrays[i];
     if (array.layout->plain == DType::kVoid)
       tensors[i] = dequantize(tensors[i], array.layout->type).reshape(array.dims);
     state.emplace_back(array.name, std::move(tensors[i]));
@@ -49,7 +49,7 @@ StateDict TensorsOf(const blobs::GgufHeader& header, const Bytes& bytes) {
   return state;
 }
 
-int64_t NumberOr(const blobs::GgufHeader& header, const std::string& name, int64_t otherwise) {
+int64_t NumberOr(const files::GgufHeader& header, const std::string& name, int64_t otherwise) {
   for (const auto& [key, value] : header.metadata)
     if (const auto* number = std::get_if<int64_t>(&value); key == name && number != nullptr)
       return *number;
@@ -69,7 +69,7 @@ std::string StemOf(const std::string& path, int64_t parts) {
 Gguf load_gguf(const std::string& path, At at) {
   const CallSite site(at);
   const Bytes first = Bytes::OfFile(path);
-  blobs::GgufHeader header = ReadHeader(first);
+  files::GgufHeader header = ReadHeader(first);
   const int64_t parts = NumberOr(header, "split.count", 1);
   Gguf gguf{{}, TensorsOf(header, first)};
   if (parts > 1) {
@@ -81,7 +81,7 @@ Gguf load_gguf(const std::string& path, At at) {
     for (int64_t i = 1; i < parts; ++i) {
       const Bytes bytes =
           Bytes::OfFile(absl::StrFormat("%s-%05d-of-%05d.gguf", stem, i + 1, parts));
-      const blobs::GgufHeader part = ReadHeader(bytes);
+      const files::GgufHeader part = ReadHeader(bytes);
       if (NumberOr(part, "split.no", -1) != i || NumberOr(part, "split.count", -1) != parts)
         ThrowInvalid(absl::StrCat(bytes.name(), ": is not part ", i + 1, " of ", parts));
       for (auto& entry : TensorsOf(part, bytes)) {
@@ -97,7 +97,7 @@ Gguf load_gguf(const std::string& path, At at) {
 
 Gguf load_gguf(const Bytes& bytes, At at) {
   const CallSite site(at);
-  blobs::GgufHeader header = ReadHeader(bytes);
+  files::GgufHeader header = ReadHeader(bytes);
   if (NumberOr(header, "split.count", 1) > 1)
     ThrowInvalid(absl::StrCat(bytes.name(), ": is a part of a model; load it by its path"));
   Gguf gguf{{}, TensorsOf(header, bytes)};

@@ -119,7 +119,7 @@ struct MuonOptions {
 };
 
 // Jordan (2024): SGD whose momentum, as a matrix [first axis, all others], is made nearly
-// orthogonal by `ns_steps` of newton_schulz (client/ops/product/linalg.h). Of parameters of two or
+// orthogonal by `ns_steps` of newton_schulz (client/ops/product/product.h). Of parameters of two or
 // more axes.
 class Muon : public LARS {
  public:

@@ -16,12 +16,12 @@ namespace {
 
 constexpr uint64_t kFirstBytes = 64 << 10;  // most headers are shorter: one read
 
-absl::StatusOr<blobs::SafetensorsHeader> ReadHeader(const Bytes& bytes) {
+absl::StatusOr<files::SafetensorsHeader> ReadHeader(const Bytes& bytes) {
   std::string head = bytes.Read(0, kFirstBytes);
-  const absl::StatusOr<uint64_t> needed = blobs::SafetensorsHeaderBytes(head, bytes.size());
+  const absl::StatusOr<uint64_t> needed = files::SafetensorsHeaderBytes(head, bytes.size());
   if (!needed.ok()) return needed.status();
   if (*needed > head.size()) head = bytes.Read(0, *needed);
-  return blobs::ParseSafetensorsHeader(head, bytes.size());
+  return files::ParseSafetensorsHeader(head, bytes.size());
 }
 
 }  // namespace
@@ -33,13 +33,13 @@ StateDict load_safetensors(const std::string& path, At at) {
 
 StateDict load_safetensors(const Bytes& bytes, At at) {
   const CallSite site(at);
-  const absl::StatusOr<blobs::SafetensorsHeader> header = ReadHeader(bytes);
+  const absl::StatusOr<files::SafetensorsHeader> header = ReadHeader(bytes);
   if (!header.ok()) {
     ThrowIfError(absl::Status(header.status().code(),
                               absl::StrCat(bytes.name(), ": ", header.status().message())));
   }
   std::vector<Bytes::Range> ranges;
-  for (const blobs::SafetensorsArray& array : header->arrays)
+  for (const files::SafetensorsArray& array : header->arrays)
     ranges.push_back({array.dtype, array.dims, header->header_bytes + array.offset});
   std::vector<Tensor> tensors = bytes.Tensors(ranges);
   StateDict state;
@@ -51,14 +51,14 @@ StateDict load_safetensors(const Bytes& bytes, At at) {
 void save_safetensors(const StateDict& state, const std::string& path,
                       const std::vector<std::pair<std::string, std::string>>& metadata, At at) {
   const CallSite site(at);
-  blobs::SafetensorsHeader header;
-  if (!metadata.empty()) header.metadata = blobs::WriteSafetensorsMetadata(metadata);
+  files::SafetensorsHeader header;
+  if (!metadata.empty()) header.metadata = files::WriteSafetensorsMetadata(metadata);
   std::vector<Tensor> tensors;
-  std::set<std::string> names = {blobs::kSafetensorsMetadataName};
+  std::set<std::string> names = {files::kSafetensorsMetadataName};
   for (const auto& [name, tensor] : state) {
     if (!names.insert(name).second)
       ThrowInvalid(absl::StrCat("safetensors: ", name, " is the name of something else too"));
-    blobs::SafetensorsArray array;
+    files::SafetensorsArray array;
     array.name = name;
     array.dtype = tensor.dtype();
     array.dims = tensor.shape();
@@ -71,7 +71,7 @@ void save_safetensors(const StateDict& state, const std::string& path,
   std::vector<TensorFuture> values = fetch(tensors, CallSite::Line());
   const std::string temporary = absl::StrCat(path, ".", getpid(), ".part");
   std::ofstream file(temporary, std::ios::binary);
-  const std::string head = blobs::WriteSafetensorsHeader(header);
+  const std::string head = files::WriteSafetensorsHeader(header);
   file.write(head.data(), static_cast<std::streamsize>(head.size()));
   for (TensorFuture& future : values) {
     const HostTensor value = future.to_host(CallSite::Line());

@@ -6,7 +6,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 
-namespace outboard::transport {
+namespace outboard::session {
 
 namespace {
 
@@ -80,4 +80,4 @@ absl::Status CheckKeyText(std::string_view name, std::string_view key) {
                    bad - key.begin() + 1, " of ", key.size()));
 }
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

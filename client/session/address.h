@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 
-namespace outboard::transport {
+namespace outboard::session {
 
 inline constexpr int kDefaultPort = 6667;
 
@@ -26,4 +26,4 @@ bool IsOnThisMachine(std::string_view target);
 // Errors: INVALID_ARGUMENT
 absl::Status CheckKeyText(std::string_view name, std::string_view key);
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

@@ -3,7 +3,7 @@
 #include "client/session/link/grpc_link.h"
 #include "client/session/waiting.h"
 
-namespace outboard::transport {
+namespace outboard::session {
 
 namespace {
 
@@ -34,4 +34,4 @@ absl::StatusOr<wire::Uploaded> Bulk::Upload(std::span<const wire::BlobSource> so
   return uploaded;
 }
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

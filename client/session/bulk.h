@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "wire/blobs/upload.h"
 
-namespace outboard::transport {
+namespace outboard::session {
 
 // Makes separate connections to `target` for calls authorised by `key`.
 wire::BlobConnections MakeBulkConnections(const std::string& target, const std::string& key);
@@ -43,4 +43,4 @@ class Bulk {
   wire::BlobConnections connections_;
 };
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

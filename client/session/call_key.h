@@ -6,10 +6,10 @@
 
 #include <string>
 
-namespace outboard::transport {
+namespace outboard::session {
 
 inline void AddKey(grpc::ClientContext& context, const std::string& key) {
   if (!key.empty()) context.AddMetadata("authorization", "Bearer " + key);
 }
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

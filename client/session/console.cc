@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "client/session/address.h"
 
-namespace outboard::transport {
+namespace outboard::session {
 
 namespace {
 constexpr int kNoticesMax = 5;  // lines of the gateway's, in kTellEvery
@@ -113,4 +113,4 @@ void ConsoleProgress::Work() {
   std::fflush(out_);
 }
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

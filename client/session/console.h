@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "client/session/stats.h"
 
-namespace outboard::transport {
+namespace outboard::session {
 
 // Writes a session's messages for people, rate-limited: lines on stderr, or to a function of the
 // program.
@@ -81,4 +81,4 @@ class ConsoleProgress {
   std::thread thread_;
 };
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

@@ -36,11 +36,11 @@ std::shared_ptr<Session>& ScopedSlot() {
 
 absl::StatusOr<std::shared_ptr<Session>> CurrentSession() {
   if (std::shared_ptr<Session> session = SessionIfConnected(); session != nullptr) return session;
-  const transport::Waiting waiting;  // also for another thread that connects
+  const session::Waiting waiting;  // also for another thread that connects
   const std::lock_guard connecting(TheSlot().connecting);
   if (std::shared_ptr<Session> session = SessionOfProcess(); session != nullptr) return session;
-  OB_ASSIGN_OR_RETURN(const transport::SessionOptions options,
-                      transport::SessionOptions::FromEnvironment());
+  OB_ASSIGN_OR_RETURN(const session::SessionOptions options,
+                      session::SessionOptions::FromEnvironment());
   OB_ASSIGN_OR_RETURN(std::shared_ptr<Session> session, Session::Connect(options));
   SetSession(session);
   return session;
@@ -61,11 +61,11 @@ void ReleaseProcessSession(const Session& session) {
   if (SessionOfProcess().get() == &session) SetSession(nullptr);
 }
 
-absl::StatusOr<transport::Stats> CloseSession() {
+absl::StatusOr<session::Stats> CloseSession() {
   const std::shared_ptr<Session> session = SessionOfProcess();
-  if (session == nullptr) return transport::Stats{};
+  if (session == nullptr) return session::Stats{};
   OB_RETURN_IF_ERROR(session->Close());
-  const transport::Stats stats = session->stats();
+  const session::Stats stats = session->stats();
   SetSession(nullptr);
   return stats;
 }

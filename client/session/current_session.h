@@ -31,7 +31,7 @@ void ReleaseProcessSession(const Session& session);
 
 // Ends the process's session, if there is one, and returns its final statistics: when it returns,
 // the device is free and the bill is final.
-absl::StatusOr<transport::Stats> CloseSession();
+absl::StatusOr<session::Stats> CloseSession();
 
 namespace internal {
 

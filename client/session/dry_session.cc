@@ -27,17 +27,17 @@ class DrySession final : public Session {
     return uploaded;
   }
   absl::Status AwaitCredit() override { return absl::OkStatus(); }
-  absl::StatusOr<uint64_t> Run(const transport::RunRequest& request) override {
+  absl::StatusOr<uint64_t> Run(const session::RunRequest& request) override {
     ++runs_;
     steps_ += request.repeat;
     return ++last_seq_;
   }
   absl::StatusOr<uint64_t> Fetch(std::span<const uint64_t>) override { return ++last_seq_; }
-  absl::StatusOr<uint64_t> Save(std::string_view, std::span<const transport::SaveEntry>) override {
+  absl::StatusOr<uint64_t> Save(std::string_view, std::span<const session::SaveEntry>) override {
     return ++last_seq_;
   }
-  absl::StatusOr<transport::Saved> AwaitSaved(uint64_t) override { return NoValues(); }
-  absl::StatusOr<std::vector<transport::StoredArray>> Stored(const std::string&) override {
+  absl::StatusOr<session::Saved> AwaitSaved(uint64_t) override { return NoValues(); }
+  absl::StatusOr<std::vector<session::StoredArray>> Stored(const std::string&) override {
     return NoValues();
   }
   void Release(uint64_t) override {}
@@ -46,8 +46,8 @@ class DrySession final : public Session {
   void Forget(uint64_t, uint32_t) override {}
   absl::Status Sync() override { return absl::OkStatus(); }
   absl::Status status() const override { return absl::OkStatus(); }
-  transport::Stats stats() const override {
-    transport::Stats stats;
+  session::Stats stats() const override {
+    session::Stats stats;
     stats.runs = runs_;
     stats.steps = steps_;
     stats.bytes_up = bytes_;

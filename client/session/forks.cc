@@ -2,7 +2,7 @@
 
 #include <pthread.h>
 
-namespace outboard::transport {
+namespace outboard::session {
 
 namespace {
 
@@ -22,4 +22,4 @@ absl::Status ForkedError() {
       "connects");
 }
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 
-namespace outboard::transport {
+namespace outboard::session {
 
 // Returns the number of forks between the first process and this one.
 uint64_t ForksSoFar();
@@ -26,4 +26,4 @@ class Birthplace {
 
 absl::Status ForkedError();
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

@@ -24,17 +24,28 @@
 
 namespace outboard {
 
+absl::StatusOr<std::unique_ptr<Session>> Session::Connect(const session::SessionOptions& options) {
+  // gRPC itself does not survive a fork either, whoever uses it.
+  static const session::Birthplace first_connect;
+  if (!first_connect.here()) return session::ForkedError();
+  const trace::Scope scope(options.trace, "connect");
+  auto session = std::make_unique<session::RemoteSession>(options);
+  OB_RETURN_IF_ERROR(session->Dial());
+  return session;
+}
+
+absl::StatusOr<std::unique_ptr<Session>> Session::ConnectLink(
+    std::unique_ptr<session::Link> link, const session::SessionOptions& options) {
+  auto session = std::make_unique<session::RemoteSession>(options);
+  OB_RETURN_IF_ERROR(session->Open(std::move(link)));
+  return session;
+}
+
+namespace session {
 namespace {
 
-// Lists the arrays stored under a name, validated, so that a program can put them by their blobs.
-//
-// Blocks for a round trip. Errors: those of client/files/store_client.h; INVALID_ARGUMENT for a
-// name that holds a plain file, DATA_LOSS for a malformed list.
-absl::StatusOr<std::vector<StoredArray>> StoredArrays(const std::shared_ptr<grpc::Channel>& channel,
-                                                      const std::string& key,
-                                                      const std::string& name);
-
-namespace {
+constexpr size_t kReleasesPending = 4096;  // who only drops handles frees memory over there, too
+constexpr std::chrono::seconds kCloseWithin{10}, kCloseLostWithin{1}, kSnapshotWithin{5};
 
 // Dimensions of a dtype that are as long as the bytes: what comes from the cloud is checked here,
 // too.
@@ -50,21 +61,23 @@ bool IsArray(const proto::Checkpoint::Entry& entry) {
   return bytes == entry.size_bytes();
 }
 
-}  // namespace
-
+// Lists the arrays stored under a name, validated, so that a program can put them by their blobs.
+//
+// Blocks for a round trip. Errors: those of client/files/store_client.h; INVALID_ARGUMENT for a
+// name that holds a plain file, DATA_LOSS for a malformed list.
 absl::StatusOr<std::vector<StoredArray>> StoredArrays(const std::shared_ptr<grpc::Channel>& channel,
                                                       const std::string& key,
                                                       const std::string& name) {
-  OB_ASSIGN_OR_RETURN(const proto::StoreGetReply got, blobs::StoreClient(channel, key).Get(name));
+  OB_ASSIGN_OR_RETURN(const proto::StoreGetReply got, files::StoreClient(channel, key).Get(name));
   if (!got.checkpoint().file_name().empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(name, " is a file as it is, not arrays; `outboard pull` brings it"));
+        absl::StrCat(name, " is a plain file, not arrays; `outboard pull` downloads it"));
   }
   std::vector<StoredArray> arrays;
   for (const proto::Checkpoint::Entry& entry : got.checkpoint().entries()) {
     if (!IsArray(entry)) {
       return absl::DataLossError(
-          absl::StrCat("entry ", arrays.size(), " of ", name, " is no array"));
+          absl::StrCat("entry ", arrays.size(), " of ", name, " is not an array"));
     }
     arrays.push_back({entry.name(),
                       static_cast<DType>(entry.dtype()),
@@ -74,32 +87,6 @@ absl::StatusOr<std::vector<StoredArray>> StoredArrays(const std::shared_ptr<grpc
   }
   return arrays;
 }
-
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Session>> Session::Connect(
-    const transport::SessionOptions& options) {
-  // gRPC itself does not survive a fork either, whoever uses it.
-  static const transport::Birthplace first_connect;
-  if (!first_connect.here()) return transport::ForkedError();
-  const trace::Scope scope(options.trace, "connect");
-  auto session = std::make_unique<transport::RemoteSession>(options);
-  OB_RETURN_IF_ERROR(session->Dial());
-  return session;
-}
-
-absl::StatusOr<std::unique_ptr<Session>> Session::ConnectLink(
-    std::unique_ptr<transport::Link> link, const transport::SessionOptions& options) {
-  auto session = std::make_unique<transport::RemoteSession>(options);
-  OB_RETURN_IF_ERROR(session->Open(std::move(link)));
-  return session;
-}
-
-namespace transport {
-namespace {
-
-constexpr size_t kReleasesPending = 4096;  // who only drops handles frees memory over there, too
-constexpr std::chrono::seconds kCloseWithin{10}, kCloseLostWithin{1}, kSnapshotWithin{5};
 
 }  // namespace
 
@@ -196,7 +183,8 @@ absl::Status RemoteSession::SendPutBlob(uint64_t handle, DType dtype, std::span<
 
 absl::StatusOr<wire::Uploaded> RemoteSession::Upload(std::span<const wire::BlobSource> sources) {
   OB_RETURN_IF_ERROR(status());
-  if (bulk_ == nullptr) return absl::UnimplementedError("this session's link has no blobs");
+  if (bulk_ == nullptr)
+    return absl::UnimplementedError("this session's connection does not support blobs");
   ++blob_round_trips_;
   // Outside the lock: values and steps of other threads go on.
   const trace::Scope scope(options_.trace, "upload", trace_session_);
@@ -254,7 +242,8 @@ absl::StatusOr<Saved> RemoteSession::AwaitSaved(uint64_t seq) {
 
 absl::StatusOr<std::vector<StoredArray>> RemoteSession::Stored(const std::string& name) {
   return Traced("ask the store", [&]() -> absl::StatusOr<std::vector<StoredArray>> {
-    if (bulk_ == nullptr) return absl::UnimplementedError("this session's link has no store");
+    if (bulk_ == nullptr)
+      return absl::UnimplementedError("this session's connection does not support the store");
     ++blob_round_trips_;
     const Waiting waiting;
     return StoredArrays(MakeChannel(target_), options_.key, name);
@@ -418,6 +407,6 @@ void RemoteSession::StopClock() {
   if (bulk_ != nullptr) bulk_->Cancel();
 }
 
-}  // namespace transport
+}  // namespace session
 
 }  // namespace outboard

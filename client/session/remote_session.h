@@ -41,7 +41,7 @@
 #include "client/session/session.h"
 #include "client/trace/trace.h"
 
-namespace outboard::transport {
+namespace outboard::session {
 
 class RemoteSession final : public Session, private LinkListener {
  public:
@@ -160,4 +160,4 @@ class RemoteSession final : public Session, private LinkListener {
   std::atomic<bool> over_progress_{false};     // it is shown; any thread may write lines
 };
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

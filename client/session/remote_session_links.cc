@@ -6,7 +6,7 @@
 #include "client/session/remote_session.h"
 #include "client/session/waiting.h"
 
-namespace outboard::transport {
+namespace outboard::session {
 
 namespace {
 
@@ -212,4 +212,4 @@ void RemoteSession::SeekLink(std::unique_lock<std::mutex>& lock) {
   lock.lock();
 }
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

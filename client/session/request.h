@@ -1,5 +1,5 @@
 // The arguments of a session's calls: plain values, validated when they become items
-// (client/session/core/client_items.h, which names the errors).
+// (client/session/core/outgoing_items.h, which names the errors).
 //
 // Handles are 64-bit names that the client makes (Session::NewHandle) and never reuses. Indices
 // count from 0. Each field means the same as in the message of that name in proto/cloud.proto.
@@ -15,9 +15,9 @@
 #include "compiler/ir/binding.h"
 #include "compiler/ir/dtype.h"
 
-namespace outboard::transport {
+namespace outboard::session {
 
-using GraphHash = std::array<uint8_t, 32>;  // SHA-256 of the canonical encoding
+using GraphId = std::array<uint8_t, 32>;  // SHA-256 of the canonical encoding
 
 // An output of one repetition is an input of the next.
 struct Carry {
@@ -44,7 +44,7 @@ class RunOrigin {
 };
 
 struct RunRequest {
-  GraphHash graph_id{};
+  GraphId graph_id{};
   std::shared_ptr<const std::string> graph;  // the canonical encoding; sent once per session
   std::vector<uint64_t> inputs;              // handles, in the order of the PARAM slots
   std::vector<uint64_t> outputs;  // new handles (NewHandle), in the order of the SINK's sources
@@ -79,4 +79,4 @@ struct Saved {
   uint64_t sent_bytes = 0;   // bytes of those that were not stored already
 };
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

@@ -64,18 +64,18 @@
 
 namespace outboard {
 
-namespace transport {
+namespace session {
 class Link;
 }
 
 class Session {
  public:
   // Opens a session with the gateway that the options name. Blocks until a device is granted.
-  static absl::StatusOr<std::unique_ptr<Session>> Connect(const transport::SessionOptions& options);
+  static absl::StatusOr<std::unique_ptr<Session>> Connect(const session::SessionOptions& options);
   // Opens a session over the caller's link, for example to an executor core in this process. Such a
   // session has no blobs and no store: Upload and Stored are UNIMPLEMENTED.
   static absl::StatusOr<std::unique_ptr<Session>> ConnectLink(
-      std::unique_ptr<transport::Link> link, const transport::SessionOptions& options);
+      std::unique_ptr<session::Link> link, const session::SessionOptions& options);
 
   virtual ~Session() = default;  // as Close
   Session(const Session&) = delete;
@@ -99,7 +99,7 @@ class Session {
   // Waits until the window has space for a Run.
   virtual absl::Status AwaitCredit() = 0;
   // Returns the Run's sequence number.
-  virtual absl::StatusOr<uint64_t> Run(const transport::RunRequest& request) = 0;
+  virtual absl::StatusOr<uint64_t> Run(const session::RunRequest& request) = 0;
 
   // Requests the values of handles that their Runs did not fetch; Await(seq, i) for the i-th.
   virtual absl::StatusOr<uint64_t> Fetch(std::span<const uint64_t> handles) = 0;
@@ -108,14 +108,14 @@ class Session {
   // Writes the current values of arrays as a checkpoint in the cloud; later items do not wait for
   // it. Names as in proto/store.proto. Returns the sequence number for AwaitSaved.
   virtual absl::StatusOr<uint64_t> Save(std::string_view name,
-                                        std::span<const transport::SaveEntry> entries) = 0;
+                                        std::span<const session::SaveEntry> entries) = 0;
   // Waits until the checkpoint is on disk, or has failed; once per Save. If the session ends first,
   // it is unknown whether the checkpoint was written.
-  virtual absl::StatusOr<transport::Saved> AwaitSaved(uint64_t seq) = 0;
+  virtual absl::StatusOr<session::Saved> AwaitSaved(uint64_t seq) = 0;
   // Returns the arrays stored under `name`, sorted by name: one round trip on a separate
   // connection.
   // Errors: NOT_FOUND; INVALID_ARGUMENT for a file that holds no arrays.
-  virtual absl::StatusOr<std::vector<transport::StoredArray>> Stored(const std::string& name) = 0;
+  virtual absl::StatusOr<std::vector<session::StoredArray>> Stored(const std::string& name) = 0;
 
   // Ends `handle`. Sent with the next frame.
   virtual void Release(uint64_t handle) = 0;
@@ -133,7 +133,7 @@ class Session {
 
   // OK while the session lives; then the reason for its end.
   virtual absl::Status status() const = 0;
-  virtual transport::Stats stats() const = 0;
+  virtual session::Stats stats() const = 0;
 
   // Ends the session: when it returns the device is free and stats() has the final bill.
   // Idempotent.

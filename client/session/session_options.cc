@@ -8,7 +8,7 @@
 #include "client/session/address.h"
 #include "client/trace/trace.h"
 
-namespace outboard::transport {
+namespace outboard::session {
 
 namespace {
 
@@ -42,4 +42,4 @@ absl::StatusOr<SessionOptions> SessionOptions::FromEnvironment() {
   return options;
 }
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

@@ -15,7 +15,7 @@ namespace outboard::trace {
 class Trace;
 }
 
-namespace outboard::transport {
+namespace outboard::session {
 
 struct SessionOptions {
   // "host:port" or "unix:/path". Empty: a private `outboard serve`, started for this process and
@@ -52,4 +52,4 @@ struct SessionOptions {
   static absl::StatusOr<SessionOptions> FromEnvironment();
 };
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-namespace outboard::transport {
+namespace outboard::session {
 
 struct Stats {
   uint64_t runs = 0;
@@ -29,4 +29,4 @@ struct Stats {
   std::string device;  // "cpu: Xeon ...", as the worker reported, for people
 };
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

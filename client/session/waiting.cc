@@ -1,6 +1,6 @@
 #include "client/session/waiting.h"
 
-namespace outboard::transport {
+namespace outboard::session {
 
 namespace {
 WaitHooks hooks_in_use;
@@ -20,4 +20,4 @@ absl::Status Waiting::Check() {
   return hooks_in_use.check != nullptr ? hooks_in_use.check() : absl::OkStatus();
 }
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

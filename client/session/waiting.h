@@ -15,7 +15,7 @@
 
 #include "absl/status/status.h"
 
-namespace outboard::transport {
+namespace outboard::session {
 
 struct WaitHooks {
   void* (*begin)() = nullptr;          // before the thread sleeps; the result is passed to `end`
@@ -43,4 +43,4 @@ class Waiting {
   void* begun_ = nullptr;
 };
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

@@ -43,7 +43,7 @@ void CheckBytes(DType dtype, const Dims& dims, uint64_t size_bytes) {
 Tensor Tensor::FromNode(const NodeBuilder& recorder, const UOp* node) {
   Tensor tensor;
   tensor.value_ = std::make_shared<internal::TensorState>();
-  tensor.value_->SetLazy(recorder.recording(), node);
+  tensor.value_->SetLazy(recorder.lazy_graph(), node);
   tensor.value_->bound = recorder.bound();
   return tensor;
 }
@@ -56,7 +56,7 @@ Tensor Tensor::FromValue(std::shared_ptr<internal::TensorState> value) {
 
 const UOp* Tensor::NodeIn(const NodeBuilder& recorder) const {
   Get(*this, recorder.at());
-  const UOp* const node = internal::NodeOfValue(value_, recorder.recording(), recorder.at());
+  const UOp* const node = internal::NodeOfValue(value_, recorder.lazy_graph(), recorder.at());
   recorder.Bind(value_->bound);
   return node;
 }
@@ -143,7 +143,7 @@ Tensor Tensor::from_bytes(DType dtype, const Dims& dims, std::string_view bytes,
 }
 
 Tensor Tensor::FromStored(const std::shared_ptr<Session>& session,
-                          const transport::StoredArray& array, const At& at) {
+                          const session::StoredArray& array, const At& at) {
   const CallSite site(at);
   CheckBytes(array.dtype, array.dims, array.total_bytes);
   auto storage = std::make_shared<internal::CloudBuffer>();
@@ -197,7 +197,7 @@ SymInt Tensor::size(int64_t axis, At at) const {
   const int place = rec.Axis(axis, rank());
   if (!value.lazy()) return value.storage->dims[place];
   rec.Bind(value.bound);
-  return rec.SizeOf(value.node->shape[place], *value.recording);
+  return rec.SizeOf(value.node->shape[place], *value.lazy_graph);
 }
 
 int Tensor::rank(At at) const {

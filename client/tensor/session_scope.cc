@@ -11,7 +11,7 @@ namespace internal {
 // All that a thread keeps between operations for one session.
 struct ThreadContext {
   ThreadState state;
-  std::shared_ptr<LazyGraph> recording;
+  std::shared_ptr<LazyGraph> lazy_graph;
   std::weak_ptr<Session> session;  // an address alone may be another session's by now
 };
 
@@ -29,7 +29,7 @@ void Swap(ThreadContext& next) {
   ThreadState& now = ThreadState::Get();
   next.state.training = now.training;
   std::swap(now, next.state);
-  next.recording = LazyGraph::Exchange(std::move(next.recording));
+  next.lazy_graph = LazyGraph::Exchange(std::move(next.lazy_graph));
 }
 
 }  // namespace

@@ -48,7 +48,7 @@
 namespace outboard {
 
 class Session;
-namespace transport {
+namespace session {
 struct StoredArray;
 }
 
@@ -349,7 +349,7 @@ class Tensor {
   // element.
   Tensor linear(const Tensor& weight, const Tensor& bias = {}, At at = At::current()) const;
   // [B, C, H, W] with weight [O, C / groups, KH, KW] and bias [O] or empty. For windows over
-  // another number of axes see client/ops/window/convolution.h and pooling.h.
+  // another number of axes see client/ops/window/window.h.
   Tensor conv2d(const Tensor& weight, const Tensor& bias = {}, Conv2dOptions options = {},
                 At at = At::current()) const;
   Tensor max_pool2d(Pool2dOptions options = {}, At at = At::current()) const;
@@ -383,7 +383,7 @@ class Tensor {
   static Tensor FromNode(const internal::NodeBuilder& recorder, const UOp* node);
   // Returns a realised tensor of an array that the cloud has already; sends no content.
   static Tensor FromStored(const std::shared_ptr<Session>& session,
-                           const transport::StoredArray& array, const At& at);
+                           const session::StoredArray& array, const At& at);
   static Tensor FromValue(std::shared_ptr<internal::TensorState> value);
   // Returns this tensor's node in the graph of `recorder`.
   const UOp* NodeIn(const internal::NodeBuilder& recorder) const;

@@ -54,7 +54,7 @@ std::string Hex(std::string_view bytes) {
 absl::StatusOr<std::string> RandomHex(size_t count) {
   std::string bytes(count, '\0');
   if (RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()), static_cast<int>(count)) != 1) {
-    return absl::UnavailableError("the system has no random bytes");
+    return absl::UnavailableError("the system provides no random bytes");
   }
   std::string hex = Hex(bytes);
   OPENSSL_cleanse(bytes.data(), bytes.size());
@@ -127,7 +127,7 @@ absl::StatusOr<Tenant> Accounts::CreateTenant(std::string_view name, WallTime no
   Tenant tenant;
   OB_RETURN_IF_ERROR(db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
     OB_ASSIGN_OR_RETURN(const std::optional<Tenant> known, TenantNamed(*db_, name));
-    if (known.has_value()) return absl::AlreadyExistsError("there is a tenant of that name");
+    if (known.has_value()) return absl::AlreadyExistsError("a tenant of that name exists already");
     OB_ASSIGN_OR_RETURN(tenant, AddTenant(*db_, name, now));
     return absl::OkStatus();
   }));
@@ -181,7 +181,7 @@ absl::StatusOr<NewApiKey> Accounts::CreateKey(TenantId tenant, std::string_view 
                                               std::optional<WallTime> expires_at) {
   OB_RETURN_IF_ERROR(CheckName("key", name));
   if (expires_at.has_value() && *expires_at <= now) {
-    return absl::InvalidArgumentError("a key's expiry is in the future");
+    return absl::InvalidArgumentError("a key's expiry must be in the future");
   }
   OB_ASSIGN_OR_RETURN(const std::string id, RandomHex(kIdBytes));
   OB_ASSIGN_OR_RETURN(std::string secret_text, RandomHex(kSecretBytes));

@@ -25,10 +25,10 @@ absl::StatusOr<std::unique_ptr<BlobRetention>> BlobRetention::Open(BlobStore* st
                                                                    const std::string& names_path,
                                                                    std::function<WallTime()> now) {
   OB_ASSIGN_OR_RETURN(std::unique_ptr<Names> names, Names::Open(names_path));
-  std::unique_ptr<BlobRetention> catalogue(
+  std::unique_ptr<BlobRetention> blob_retention(
       new BlobRetention(store, std::move(names), std::move(now)));
-  OB_RETURN_IF_ERROR(catalogue->ProtectNames());
-  return catalogue;
+  OB_RETURN_IF_ERROR(blob_retention->ProtectNames());
+  return blob_retention;
 }
 
 absl::Status BlobRetention::ProtectNames() {
@@ -266,7 +266,7 @@ void BlobRetention::KeepCheckpoint(TenantId tenant, const SessionId& session,
     for (const NamedBlob& blob : BlobsOf(checkpoint)) {
       OB_ASSIGN_OR_RETURN(const BlobStore::Blob found, store_->Find(tenant, blob.root));
       if (found.size_bytes != blob.size_bytes)
-        return absl::InvalidArgumentError("a blob has another size than the checkpoint says");
+        return absl::InvalidArgumentError("a blob's size differs from the checkpoint's entry");
       row.size_bytes += blob.size_bytes;
       roots.push_back(blob.root);
     }

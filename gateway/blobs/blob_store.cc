@@ -263,7 +263,7 @@ absl::Status BlobStore::Commit(TenantId tenant, const wire::Hash& root,
                                BlobOrigin origin) {
   if (absl::Status status = CheckSizes(chunks.size(), size_bytes); !status.ok()) return status;
   if (wire::MerkleRoot(chunks, size_bytes) != root)
-    return absl::InvalidArgumentError("the root is not that of these chunks");
+    return absl::InvalidArgumentError("the root does not match these chunks");
   std::optional<size_t> odd;  // a chunk of the wrong size
   const auto check = [&]() -> absl::Status {
     for (size_t i = 0; i < chunks.size(); ++i) {

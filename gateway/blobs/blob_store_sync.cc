@@ -107,7 +107,8 @@ absl::Status BlobStore::CheckDurable(const Waiter& waiter) {
     const BlobIndex::Blob* blob = index_.FindBlob(waiter.tenant, root);
     if (blob == nullptr || blob->absent > 0)
       return absl::NotFoundError(absl::StrCat("no blob ", wire::ToHex(root), " is here"));
-    if (!blob->durable) return absl::UnavailableError("blob store: the disk did not take a list");
+    if (!blob->durable)
+      return absl::UnavailableError("blob store: a manifest could not be written to disk");
   }
   return absl::OkStatus();
 }

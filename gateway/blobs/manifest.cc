@@ -47,7 +47,8 @@ absl::Status CheckFileName(std::string_view name) {
   if (name.size() <= kEntryNameBytesMax && IsPrintable(name) &&
       name.find('/') == std::string_view::npos && name != "." && name != "..")
     return absl::OkStatus();
-  return absl::InvalidArgumentError("a file's name is no path, and at most 255 printable bytes");
+  return absl::InvalidArgumentError(
+      "a file's name must be at most 255 printable bytes without a slash");
 }
 
 }  // namespace
@@ -62,10 +63,10 @@ absl::Status CheckCheckpoint(const proto::Checkpoint& checkpoint) {
   const bool is_file = !checkpoint.file_name().empty();
   if (absl::Status status = CheckFileName(checkpoint.file_name()); !status.ok()) return status;
   if (is_file && checkpoint.entries_size() != 1)
-    return absl::InvalidArgumentError("a file as it is has one entry");
+    return absl::InvalidArgumentError("a plain file must have exactly one entry");
   const size_t header = checkpoint.header_root().size();
   if (header != 0 && header != sizeof(wire::Hash))
-    return absl::InvalidArgumentError("a header's root is 32 bytes");
+    return absl::InvalidArgumentError("a header's root must have 32 bytes");
   for (int i = 0; i < checkpoint.entries_size(); ++i) {
     const proto::Checkpoint::Entry& entry = checkpoint.entries(i);
     if (entry.name().size() > kEntryNameBytesMax || !IsPrintable(entry.name()) ||
@@ -96,7 +97,7 @@ absl::StatusOr<proto::Checkpoint> ReadManifest(std::string_view bytes) {
   proto::Checkpoint checkpoint;
   if (bytes.size() > kCheckpointBytesMax ||
       !checkpoint.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
-    return absl::DataLossError("what is stored under the name is no list of entries");
+    return absl::DataLossError("what is stored under the name is not a list of entries");
   return checkpoint;
 }
 
@@ -117,7 +118,7 @@ absl::StatusOr<std::vector<wire::Hash>> RootsOfSnapshot(std::string_view bytes) 
   const auto tag_of = [](int field) {
     return WireFormatLite::MakeTag(field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
   };
-  const absl::Status none = absl::DataLossError("what is stored as a snapshot is none");
+  const absl::Status none = absl::DataLossError("the stored snapshot is malformed");
   if (bytes.size() > kSnapshotBytesMax) return none;
   google::protobuf::io::CodedInputStream in(reinterpret_cast<const uint8_t*>(bytes.data()),
                                             static_cast<int>(bytes.size()));

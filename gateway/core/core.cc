@@ -259,8 +259,8 @@ void GatewayCore::Handle(const ClientGone& event, Out& out) {
   session->conn = {};
   session->client_left = session->idle_since = now_;
   if (session->epoch == 0) {  // nothing was opened that a client could come back for
-    return End(session->id, absl::CancelledError("the client went away"), SessionRowState::kClosed,
-               "closed", out);
+    return End(session->id, absl::CancelledError("the client disconnected"),
+               SessionRowState::kClosed, "closed", out);
   }
   switch (session->state) {
     case State::kLive: GoDetached(*session, out); break;
@@ -354,7 +354,7 @@ void GatewayCore::Handle(const Tick&, Out& out) {
   }
   for (WorkerId id : unheard) {
     LoseWorker(id, "no heartbeat", /*may_return=*/false, out);
-    out.push_back(EndWorker{id, absl::UnavailableError("no heartbeat for too long")});
+    out.push_back(EndWorker{id, absl::UnavailableError("no heartbeat arrived in time")});
   }
 
   std::vector<SessionId> ids;
@@ -374,7 +374,7 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
       session.state == State::kQueued || (session.state == State::kParked && has_client);
   const bool idle = Since(now_, session.idle_since) > options_.idle_ns;
   if (!has_client && Since(now_, session.client_left) > options_.grace_ns) {
-    End(session.id, absl::CancelledError("the client did not come back"), SessionRowState::kClosed,
+    End(session.id, absl::CancelledError("the client did not reconnect"), SessionRowState::kClosed,
         session.metered ? "abandoned" : "idle", out);
   } else if (moved && in_state > options_.move_ns) {
     End(session.id, WorkerLost(session.lost_how), SessionRowState::kLost, "worker lost", out);

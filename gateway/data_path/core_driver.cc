@@ -196,7 +196,7 @@ void CoreDriver::Open(ConnId conn, const Identity& identity, const proto::Open& 
     return;
   }
   const auto token = TokenFromBytes(open.resume_token());
-  if (!token) return refuse(absl::InvalidArgumentError("a resume token has 16 bytes"));
+  if (!token) return refuse(absl::InvalidArgumentError("a resume token must have 16 bytes"));
   const Token hash = HashOf(*token);
   if (std::find(lost_.begin(), lost_.end(), hash) != lost_.end()) {
     return refuse(absl::NotFoundError(
@@ -335,7 +335,7 @@ absl::StatusOr<std::shared_ptr<Relay>> CoreDriver::Attach(SessionId id, Token to
   Session* const session = Find(id);
   if (session == nullptr || session->relay == nullptr || !KnowsToken(*session, token) ||
       !core_.Awaits(id)) {  // D4
-    return absl::PermissionDeniedError("no executor of this session is awaited");
+    return absl::PermissionDeniedError("no executor of this session is expected");
   }
   std::shared_ptr<Relay> relay = session->relay;
   relay->SetExecutor(endpoint);
@@ -371,7 +371,7 @@ void CoreDriver::KeepSnapshot(SessionId id, Token token, const std::string& root
       refused = absl::NotFoundError("the session has ended");
     } else if (session == nullptr || session->relay == nullptr || !KnowsToken(*session, token) ||
                !core_.MayKeep(id, seq)) {
-      refused = absl::AbortedError("the session has gone on elsewhere, or from a later snapshot");
+      refused = absl::AbortedError("the session continues elsewhere, or from a later snapshot");
     } else {
       Tell(SnapshotKept{id, root, seq});
       if (!planted_.kept_before_written) return writes_->Then(std::move(done));
@@ -410,7 +410,7 @@ absl::Status CoreDriver::WriteTrouble() const {
   const absl::Status trouble = writes_->trouble();
   if (trouble.ok()) return trouble;
   return absl::UnavailableError(
-      absl::StrCat("the gateway cannot write its books and takes no new sessions until it can: ",
+      absl::StrCat("the gateway cannot write its ledger and accepts no new sessions until it can: ",
                    trouble.message()));
 }
 

@@ -15,7 +15,7 @@ void CoreDriver::BeginRelay(SessionId id, TenantId tenant, bool replays) {
   Session& session = Entry(id);
   session.relay = std::make_shared<Relay>(id, tenant, blobs_, gate_.get(),
                                           [host = host_] { return host->Now(); });
-  session.relay->GivePlan(std::exchange(session.plan, {}), replays);
+  session.relay->GiveKernelUses(std::exchange(session.kernel_uses, {}), replays);
 }
 
 // Their executors attach again, each to a relay of its own.
@@ -72,7 +72,7 @@ void CoreDriver::DropRelay(Session& session) {
   relay->EndExecutor();
   relay->DropClient(nullptr);
   relay->SetValues(nullptr);
-  session.plan = relay->TakePlan();
+  session.kernel_uses = relay->TakeKernelUses();
 }
 
 void CoreDriver::Do(EndWorker& action) {

@@ -32,8 +32,8 @@ struct CoreDriver::Worker {
 
 // The driver's entry for a session.
 struct CoreDriver::Session {
-  std::shared_ptr<Relay> relay;  // D1
-  Relay::Plan plan;              // of the last relay, while `relay` is null
+  std::shared_ptr<Relay> relay;   // D1
+  Relay::KernelUses kernel_uses;  // of the last relay, while `relay` is null
   ValuesEndpoint* values = nullptr;
   std::optional<Token> attach_hash;   // of the last Assign
   std::optional<WallTime> opened_at;  // for its row

@@ -10,7 +10,7 @@ absl::Status GraphAdmission::Check(const std::string& id, std::string_view bytes
   // The verdict belongs to the hash, so the hash is always computed: an id is only a claim.
   wire::Hash hash = Sha256(bytes);
   if (wire::AsBytes(hash) != id) {
-    return absl::InvalidArgumentError("the bytes of the graph are not those of its id");
+    return absl::InvalidArgumentError("the graph's bytes do not match its id");
   }
   {
     std::lock_guard lock(mutex_);

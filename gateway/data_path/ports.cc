@@ -38,7 +38,7 @@ std::shared_ptr<Relay> ClientPort::relay() {
 
 bool ClientPort::Open(proto::ClientFrame frame) {
   if (frame.items_size() == 0 || !frame.items(0).has_open()) {
-    endpoint_->End(absl::InvalidArgumentError("a session begins with Open"));
+    endpoint_->End(absl::InvalidArgumentError("a session must begin with Open"));
     return true;
   }
   if (!endpoint_->Hold()) return false;
@@ -123,7 +123,7 @@ void ExecutorPort::Leave() {
 void WorkerPort::OnEvent(const proto::WorkerEvent& event) {
   if (worker_.value == 0) {
     if (!event.has_register_())
-      return endpoint_->End(absl::InvalidArgumentError("a worker begins with Register"));
+      return endpoint_->End(absl::InvalidArgumentError("a worker must begin with Register"));
     const proto::Register& reg = event.register_();
     const auto protocol = wire::AgreeOn(reg.protocol(), wire::kProtocolOfWorkers,
                                         "the worker speaks protocol", "this gateway");

@@ -59,13 +59,13 @@ void Relay::Connect(ClientEndpoint* client, const EpochStart& start, const proto
   out.set_session_id(session_.Bytes());
   out.set_snapshot_ms(start.snapshot_ms);
   out.set_snapshot_root(start.snapshot_root);
-  // A client whose worker was replaced on its live stream said long ago what it knew of the plan; a
+  // A client whose worker was replaced on its live stream said long ago which kernel uses it knew; a
   // gateway that was started again knows what the client says.
-  if (std::exchange(replays_, false) && !plan_.empty()) {
-    out.clear_plan();
-    for (const auto& [key, entry] : plan_) *out.add_plan() = entry;
+  if (std::exchange(replays_, false) && !kernel_uses_.empty()) {
+    out.clear_kernel_uses();
+    for (const auto& [key, entry] : kernel_uses_) *out.add_kernel_uses() = entry;
   }
-  if (plan_.empty()) NotePlan(open.plan());
+  if (kernel_uses_.empty()) NoteKernelUses(open.kernel_uses());
   executor_->Send(std::move(frame));
 }
 
@@ -105,33 +105,34 @@ void Relay::SetBill(const Bill& bill) {
   bill_ = bill;
 }
 
-Relay::Plan Relay::TakePlan() {
+Relay::KernelUses Relay::TakeKernelUses() {
   std::lock_guard lock(mutex_);
   plan_bytes_ = 0;
-  return std::exchange(plan_, {});
+  return std::exchange(kernel_uses_, {});
 }
 
-void Relay::GivePlan(Plan plan, bool replays) {
+void Relay::GiveKernelUses(KernelUses kernel_uses, bool replays) {
   std::lock_guard lock(mutex_);
-  plan_ = std::move(plan);
+  kernel_uses_ = std::move(kernel_uses);
   plan_bytes_ = 0;
-  for (const auto& [key, entry] : plan_) plan_bytes_ += entry.ByteSizeLong();
+  for (const auto& [key, entry] : kernel_uses_) plan_bytes_ += entry.ByteSizeLong();
   replays_ = replays;
 }
 
-// Of a session that cannot go on elsewhere nobody asks; a client ends one whose plan is too long.
-void Relay::NotePlan(const google::protobuf::RepeatedPtrField<proto::KernelUse>& plan) {
-  for (const proto::KernelUse& entry : plan) {
+// Of a session that cannot go on elsewhere nobody asks; a client ends one that has too many.
+void Relay::NoteKernelUses(
+    const google::protobuf::RepeatedPtrField<proto::KernelUse>& kernel_uses) {
+  for (const proto::KernelUse& entry : kernel_uses) {
     if (!start_.recoverable || plan_bytes_ > kPlanBytesMax) return;
-    if (plan_.try_emplace({entry.seq(), entry.kernel()}, entry).second)
+    if (kernel_uses_.try_emplace({entry.seq(), entry.kernel()}, entry).second)
       plan_bytes_ += entry.ByteSizeLong();
   }
 }
 
-void Relay::ForgetPlan(uint64_t durable_seq) {
-  while (!plan_.empty() && plan_.begin()->first.first <= durable_seq) {
-    plan_bytes_ -= plan_.begin()->second.ByteSizeLong();
-    plan_.erase(plan_.begin());
+void Relay::ForgetKernelUses(uint64_t durable_seq) {
+  while (!kernel_uses_.empty() && kernel_uses_.begin()->first.first <= durable_seq) {
+    plan_bytes_ -= kernel_uses_.begin()->second.ByteSizeLong();
+    kernel_uses_.erase(kernel_uses_.begin());
   }
 }
 
@@ -191,7 +192,7 @@ absl::Status Relay::FromClient(ClientEndpoint* client, proto::ClientFrame frame,
   }
   uint64_t last_seq = 0;
   for (const proto::ClientItem& item : frame.items()) {
-    if (item.has_open()) return absl::InvalidArgumentError("a second Open on one stream");
+    if (item.has_open()) return absl::InvalidArgumentError("a second Open was sent on one stream");
     last_seq = std::max(last_seq, item.seq());
   }
   uint64_t epoch = frame.epoch();
@@ -245,7 +246,7 @@ absl::StatusOr<std::optional<std::string>> Relay::Join(ClientEndpoint* client,
   }
   if (piece.id() != graph_id_ || piece.offset() != graph_bytes_.size() ||
       graph_bytes_.size() + piece.data().size() > piece.total_bytes()) {
-    return absl::InvalidArgumentError("the pieces of a graph do not follow each other");
+    return absl::InvalidArgumentError("the pieces of a graph are not consecutive");
   }
   graph_bytes_ += piece.data();
   if (graph_bytes_.size() < piece.total_bytes()) return std::nullopt;
@@ -321,8 +322,8 @@ void Relay::FromExecutor(ExecutorEndpoint* executor, proto::ServerFrame frame, b
       if (done.through_seq() > done_seq_) done_seq_ = done.through_seq();
       done.set_cost_micro_usd(static_cast<uint64_t>(bill_.amount.value));
       done.set_seconds_billed(static_cast<uint64_t>(bill_.seconds));
-      NotePlan(done.plan());
-      ForgetPlan(done.durable_seq());
+      NoteKernelUses(done.kernel_uses());
+      ForgetKernelUses(done.durable_seq());
       trace_.Down(came_ns, done);
       if (values_ != nullptr && done.values_size() > 0) SendLarge(done);
     } else if (item.has_failed()) {

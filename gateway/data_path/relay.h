@@ -60,11 +60,12 @@ class Relay {
   void SetValues(ValuesEndpoint* values);
   void SetBill(const Bill& bill);
   // The kernels that the session's Runs have used since its last snapshot, for a relay that
-  // replaces this one. `replays`: the executor is new and must be sent the plan; otherwise it has
+  // replaces this one. `replays`: the executor is new and must be sent the kernel uses; otherwise it has
   // it already.
-  using Plan = std::map<std::pair<uint64_t, std::string>, proto::KernelUse>;  // by seq and kernel
-  Plan TakePlan();
-  void GivePlan(Plan plan, bool replays);
+  using KernelUses =
+      std::map<std::pair<uint64_t, std::string>, proto::KernelUse>;  // by seq and kernel
+  KernelUses TakeKernelUses();
+  void GiveKernelUses(KernelUses kernel_uses, bool replays);
   // Sends the last Done and, unless `why` is OK, a Failed; then ends the client's stream.
   static void SendEnd(ClientEndpoint& client, const absl::Status& why, const Bill& bill,
                       uint64_t epoch, uint64_t through_seq);
@@ -93,8 +94,8 @@ class Relay {
                                                   const proto::Graph& piece);
   absl::Status CheckBlob(const proto::ClientItem& item, uint64_t behind_seq);
   void ResumeClient();
-  void NotePlan(const google::protobuf::RepeatedPtrField<proto::KernelUse>& plan);
-  void ForgetPlan(uint64_t durable_seq);
+  void NoteKernelUses(const google::protobuf::RepeatedPtrField<proto::KernelUse>& kernel_uses);
+  void ForgetKernelUses(uint64_t durable_seq);
   void SendLarge(proto::Done& done);
 
   const SessionId session_;
@@ -113,9 +114,9 @@ class Relay {
   Bill bill_;
   absl::Status failure_;
   std::string graph_id_, graph_bytes_;  // partially received from client_
-  Plan plan_;                           // since the last snapshot
+  KernelUses kernel_uses_;              // since the last snapshot
   size_t plan_bytes_ = 0;
-  bool replays_ = false;  // the executor is new, and the plan has not been sent to it
+  bool replays_ = false;  // the executor is new and has not been sent the kernel uses
 };
 
 }  // namespace outboard::gateway

@@ -1,6 +1,5 @@
 #include "gateway/ledger/entry.h"
 
-
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -103,7 +102,7 @@ absl::Status CheckTransfer(const Transfer& transfer) {
     return absl::InvalidArgumentError("idempotency keys that begin with use/ are the meter's");
   }
   if (transfer.memo.size() > kMemoBytesMax) {
-    return absl::InvalidArgumentError(absl::StrCat("a memo has at most ", kMemoBytesMax,
+    return absl::InvalidArgumentError(absl::StrCat("a memo may have at most ", kMemoBytesMax,
                                                    " bytes, this one ", transfer.memo.size()));
   }
   return CheckLines(transfer.lines);

@@ -73,10 +73,6 @@ CREATE TRIGGER ledger_line_kept BEFORE DELETE ON ledger_line
 )sql",
 };
 
-}  // namespace
-
-namespace {
-
 using storage::Database;
 using storage::Statement;
 
@@ -310,8 +306,7 @@ absl::StatusOr<Posting> Ledger::PostTransfer(const Transfer& transfer, WallTime 
 
 absl::StatusOr<Posting> Ledger::Credit(TenantId tenant, MicroUsd amount, std::string_view key,
                                        WallTime now) {
-  if (amount <= MicroUsd{})
-    return absl::InvalidArgumentError("ledger: a credit is more than nothing");
+  if (amount <= MicroUsd{}) return absl::InvalidArgumentError("ledger: a credit must be positive");
   return PostTransfer(Transfer{.key = std::string(key),
                                .memo = "credit",
                                .lines = {{LedgerAccount::Tenant(tenant), amount},

@@ -51,7 +51,7 @@ bool Serialize(const Message& message, grpc::ByteBuffer* buffer) {
 
 absl::StatusOr<TenantId> BlobService::TenantOf(const Caller& caller) {
   if (caller.session.has_value()) return driver_->TenantOf(*caller.session, caller.token);
-  auto identity = gatekeeper_->Client(caller.bearer);
+  auto identity = authenticator_->Client(caller.bearer);
   if (!identity.ok()) return identity.status();
   return identity->tenant;
 }
@@ -82,7 +82,7 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
     if (!ok) {
       Serialize(stored_, reply_);
       if (writer_ != nullptr)
-        return Finish(grpc::Status(grpc::StatusCode::ABORTED, "ended within a chunk"));
+        return Finish(grpc::Status(grpc::StatusCode::ABORTED, "ended in the middle of a chunk"));
       return Finish(grpc::Status::OK);
     }
     // Finish is only called from here on, so OnDone cannot come while the job runs.
@@ -114,7 +114,7 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
     if (writer_ == nullptr || piece->chunk != chunk_ || piece->chunk_bytes != chunk_bytes_ ||
         piece->offset != writer_->bytes() || piece->data_bytes == 0 ||
         piece->data_bytes > chunk_bytes_ - writer_->bytes()) {
-      return absl::InvalidArgumentError("the pieces of a chunk do not follow each other");
+      return absl::InvalidArgumentError("the pieces of a chunk are not consecutive");
     }
     if (absl::Status status = writer_->Append(Joined(*piece)); !status.ok()) return status;
     if (writer_->bytes() < chunk_bytes_) return absl::OkStatus();
@@ -188,7 +188,7 @@ class BlobService::DownloadStream final : public grpc::ServerWriteReactor<grpc::
     transfer_ = *std::move(transfer);
     proto::DownloadRequest wanted;
     if (!grpc::SerializationTraits<proto::DownloadRequest>::Deserialize(&request, &wanted).ok())
-      return absl::InvalidArgumentError("what was sent as a question for chunks is none");
+      return absl::InvalidArgumentError("the message is not a request for chunks");
     auto hashes = ToHashes(wanted.chunks());
     if (!hashes.ok()) return hashes.status();
     chunks_ = *std::move(hashes);
@@ -266,7 +266,7 @@ grpc::ServerUnaryReactor* BlobService::Commit(grpc::CallbackServerContext* conte
         store_->Commit(tenant, *root, *hashes, request->size_bytes(),
                        session.has_value() ? BlobOrigin::kSession : BlobOrigin::kClient);
     if (status.ok() && session.has_value())
-      status = catalogue_->UploadedBy(tenant, *session, *root);
+      status = blob_retention_->UploadedBy(tenant, *session, *root);
     return status;
   });
 }

@@ -8,13 +8,13 @@
 
 #include <chrono>
 
-#include "gateway/base/limits.h"
 #include "base/work_queue.h"
+#include "gateway/base/limits.h"
 #include "gateway/blobs/blob_retention.h"
 #include "gateway/blobs/blob_store.h"
-#include "gateway/streams/transfer_limiter.h"
 #include "gateway/server/authenticator.h"
 #include "gateway/server/caller.h"
+#include "gateway/streams/transfer_limiter.h"
 #include "proto/cloud.grpc.pb.h"
 
 namespace outboard::gateway {
@@ -26,11 +26,11 @@ class BlobService final
     : public proto::Blobs::WithRawCallbackMethod_Upload<
           proto::Blobs::WithRawCallbackMethod_Download<proto::Blobs::CallbackService>> {
  public:
-  BlobService(BlobStore* store, BlobRetention* catalogue, Authenticator* gatekeeper,
+  BlobService(BlobStore* store, BlobRetention* blob_retention, Authenticator* authenticator,
               CoreDriver* driver, WorkQueue* pool)
       : store_(store),
-        catalogue_(catalogue),
-        gatekeeper_(gatekeeper),
+        blob_retention_(blob_retention),
+        authenticator_(authenticator),
         driver_(driver),
         pool_(pool) {}
 
@@ -59,8 +59,8 @@ class BlobService final
                                    std::function<absl::Status(TenantId)> body);
 
   BlobStore* const store_;
-  BlobRetention* const catalogue_;
-  Authenticator* const gatekeeper_;
+  BlobRetention* const blob_retention_;
+  Authenticator* const authenticator_;
   CoreDriver* const driver_;
   WorkQueue* const pool_;
   TransferLimiter uploads_{"uploads", std::chrono::milliseconds(kTransferStalledMs)};

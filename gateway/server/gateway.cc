@@ -87,10 +87,6 @@ class Ticker {
   std::thread thread_;
 };
 
-}  // namespace
-
-namespace {
-
 constexpr std::chrono::milliseconds kStreamsEndWithin{2000};
 
 // The only place where the server gets its credentials; TLS would be added here.
@@ -154,20 +150,20 @@ class Gateway::Impl {
         BlobStore::Open(options_.data_folder + "/blobs", {.quota_bytes = options_.quota_bytes});
     if (!blobs.ok()) return blobs.status();
     blobs_ = *std::move(blobs);
-    auto catalogue = BlobRetention::Open(blobs_.get(), path, WallNow);
-    if (!catalogue.ok()) return catalogue.status();
-    catalogue_ = *std::move(catalogue);
+    auto blob_retention = BlobRetention::Open(blobs_.get(), path, WallNow);
+    if (!blob_retention.ok()) return blob_retention.status();
+    blob_retention_ = *std::move(blob_retention);
     std::optional<TenantId> everybody;
     if (options_.no_auth) {
       auto tenant = accounts_->EnsureTenant("local", WallNow());
       if (!tenant.ok()) return tenant.status();
       everybody = tenant->id;
     }
-    gatekeeper_ = std::make_unique<Authenticator>(accounts_.get(), everybody, options_.fleet_token,
-                                                  IsLocalAddress(options_.listen));
-    books_ = std::make_unique<LedgerWriter>(ledger_.get(), rows_.get());
-    driver_ = std::make_unique<CoreDriver>(options_.core, &host_, books_.get(), catalogue_.get(),
-                                           gatekeeper_.get());
+    authenticator_ = std::make_unique<Authenticator>(
+        accounts_.get(), everybody, options_.fleet_token, IsLocalAddress(options_.listen));
+    ledger_writer_ = std::make_unique<LedgerWriter>(ledger_.get(), rows_.get());
+    driver_ = std::make_unique<CoreDriver>(options_.core, &host_, ledger_writer_.get(),
+                                           blob_retention_.get(), authenticator_.get());
     ticker_ = std::make_unique<Ticker>(driver_.get());
     if (absl::Status status = TakeOver(); !status.ok()) return status;
     return Serve();
@@ -183,7 +179,7 @@ class Gateway::Impl {
       if (!lost->empty())
         Log(absl::StrCat(lost->size(), " sessions were lost with the process before this one"));
     }
-    catalogue_->RestoreDone();
+    blob_retention_->RestoreDone();
     return absl::OkStatus();
   }
 
@@ -210,22 +206,23 @@ class Gateway::Impl {
     if (row.snapshot_root.empty()) return absl::OkStatus();
     const std::optional<wire::Hash> root = wire::HashFromBytes(row.snapshot_root);
     if (!root) return absl::DataLossError("its name is damaged");
-    return catalogue_->RestoreSnapshot(row.tenant, row.session, *root);
+    return blob_retention_->RestoreSnapshot(row.tenant, row.session, *root);
   }
 
   absl::Status Serve() {
-    auto local = LocalAttach::Start(driver_.get(), gatekeeper_.get());
+    auto local = LocalAttach::Start(driver_.get(), authenticator_.get());
     if (!local.ok()) return local.status();
     local_ = *std::move(local);
     driver_->SetLocalSocket(local_->name());
-    cloud_ = std::make_unique<CloudService>(driver_.get(), &host_, gatekeeper_.get(), &pool_);
-    fleet_ =
-        std::make_unique<FleetService>(driver_.get(), catalogue_.get(), gatekeeper_.get(), &pool_);
-    blob_service_ = std::make_unique<BlobService>(blobs_.get(), catalogue_.get(), gatekeeper_.get(),
-                                                  driver_.get(), &pool_);
-    store_service_ = std::make_unique<StoreService>(catalogue_.get(), gatekeeper_.get(), &pool_);
-    account_ =
-        std::make_unique<AccountService>(accounts_.get(), ledger_.get(), gatekeeper_.get(), &pool_);
+    cloud_ = std::make_unique<CloudService>(driver_.get(), &host_, authenticator_.get(), &pool_);
+    fleet_ = std::make_unique<FleetService>(driver_.get(), blob_retention_.get(),
+                                            authenticator_.get(), &pool_);
+    blob_service_ = std::make_unique<BlobService>(blobs_.get(), blob_retention_.get(),
+                                                  authenticator_.get(), driver_.get(), &pool_);
+    store_service_ =
+        std::make_unique<StoreService>(blob_retention_.get(), authenticator_.get(), &pool_);
+    account_ = std::make_unique<AccountService>(accounts_.get(), ledger_.get(),
+                                                authenticator_.get(), &pool_);
     grpc::ServerBuilder builder;
     SetLimits(builder);
     int port = 0;
@@ -276,7 +273,7 @@ class Gateway::Impl {
       driver_->Drain();
       driver_->AwaitEmpty(drain);
       driver_->StopAll();
-      books_->Stop();  // the last bills are written and told
+      ledger_writer_->Stop();  // the last bills are written and told
       server_->Shutdown(std::chrono::system_clock::now() + kStreamsEndWithin);
       server_->Wait();
     }
@@ -285,7 +282,7 @@ class Gateway::Impl {
     pool_.Stop();
     server_.reset();
     driver_.reset();
-    if (books_ != nullptr) books_->Stop();
+    if (ledger_writer_ != nullptr) ledger_writer_->Stop();
   }
 
   GatewayOptions options_;
@@ -296,9 +293,9 @@ class Gateway::Impl {
   std::unique_ptr<Ledger> ledger_;
   std::unique_ptr<SessionRows> rows_;
   std::unique_ptr<BlobStore> blobs_;
-  std::unique_ptr<BlobRetention> catalogue_;
-  std::unique_ptr<Authenticator> gatekeeper_;
-  std::unique_ptr<LedgerWriter> books_;
+  std::unique_ptr<BlobRetention> blob_retention_;
+  std::unique_ptr<Authenticator> authenticator_;
+  std::unique_ptr<LedgerWriter> ledger_writer_;
   std::unique_ptr<CoreDriver> driver_;
   std::unique_ptr<Ticker> ticker_;
   std::unique_ptr<LocalAttach> local_;

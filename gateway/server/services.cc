@@ -10,7 +10,6 @@
 #include "gateway/data_path/core_driver.h"
 #include "gateway/server/caller.h"
 #include "gateway/streams/streams.h"
-#include "gateway/streams/values_sender.h"
 #include "wire/limits.h"
 #include "wire/status.h"
 
@@ -19,13 +18,13 @@ namespace outboard::gateway {
 namespace {
 
 // Authenticates and answers on the pool: both read the disk.
-grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, Authenticator* gatekeeper,
+grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, Authenticator* authenticator,
                                  WorkQueue* pool,
                                  std::function<absl::Status(const Identity&)> body) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   pool->Post(
-      [reactor, gatekeeper, bearer = Authenticator::Bearer(*context), body = std::move(body)] {
-        auto identity = gatekeeper->Client(bearer);
+      [reactor, authenticator, bearer = Authenticator::Bearer(*context), body = std::move(body)] {
+        auto identity = authenticator->Client(bearer);
         reactor->Finish(wire::ToGrpc(identity.ok() ? body(*identity) : identity.status()));
       });
   return reactor;
@@ -35,12 +34,12 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, Authentic
 
 grpc::ServerBidiReactor<proto::ClientFrame, proto::ServerFrame>* CloudService::Session(
     grpc::CallbackServerContext* context) {
-  return new ClientStream(driver_, host_, gatekeeper_, *context);
+  return new ClientStream(driver_, host_, authenticator_, *context);
 }
 
 grpc::ServerWriteReactor<proto::ServerFrame>* CloudService::Values(
     grpc::CallbackServerContext* context, const proto::ValuesRequest* request) {
-  return new ValuesSender(driver_, gatekeeper_, pool_, *context, *request);
+  return new ValuesSender(driver_, authenticator_, pool_, *context, *request);
 }
 
 // ---- accounts -----------------------------------------------------------------------------------
@@ -48,7 +47,7 @@ grpc::ServerWriteReactor<proto::ServerFrame>* CloudService::Values(
 grpc::ServerUnaryReactor* AccountService::CreateKey(grpc::CallbackServerContext* context,
                                                     const proto::CreateKeyRequest* request,
                                                     proto::CreateKeyReply* reply) {
-  return Answer(context, gatekeeper_, pool_, [this, request, reply](const Identity& who) {
+  return Answer(context, authenticator_, pool_, [this, request, reply](const Identity& who) {
     auto made = accounts_->CreateKey(who.tenant, request->name(), WallNow());
     if (!made.ok()) return made.status();
     reply->set_id(made->key.id);
@@ -60,7 +59,7 @@ grpc::ServerUnaryReactor* AccountService::CreateKey(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* AccountService::ListKeys(grpc::CallbackServerContext* context,
                                                    const proto::ListKeysRequest* request,
                                                    proto::ListKeysReply* reply) {
-  return Answer(context, gatekeeper_, pool_, [this, reply](const Identity& who) {
+  return Answer(context, authenticator_, pool_, [this, reply](const Identity& who) {
     auto keys = accounts_->ListKeys(who.tenant);
     if (!keys.ok()) return keys.status();
     for (const ApiKey& key : *keys) {
@@ -77,7 +76,7 @@ grpc::ServerUnaryReactor* AccountService::ListKeys(grpc::CallbackServerContext* 
 grpc::ServerUnaryReactor* AccountService::RevokeKey(grpc::CallbackServerContext* context,
                                                     const proto::RevokeKeyRequest* request,
                                                     proto::RevokeKeyReply* reply) {
-  return Answer(context, gatekeeper_, pool_, [this, request](const Identity& who) {
+  return Answer(context, authenticator_, pool_, [this, request](const Identity& who) {
     return accounts_->RevokeKey(request->id(), WallNow(), who.tenant);
   });
 }
@@ -85,7 +84,7 @@ grpc::ServerUnaryReactor* AccountService::RevokeKey(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* AccountService::Usage(grpc::CallbackServerContext* context,
                                                 const proto::UsageRequest* request,
                                                 proto::UsageReply* reply) {
-  return Answer(context, gatekeeper_, pool_, [this, request, reply](const Identity& who) {
+  return Answer(context, authenticator_, pool_, [this, request, reply](const Identity& who) {
     constexpr int64_t kLatest = int64_t{1} << 40;  // seconds; keeps the product below in range
     int64_t since_s = std::clamp<int64_t>(request->since_unix_s(), 0, kLatest);
     auto usage = ledger_->UsageOf(who.tenant, WallTime{since_s * 1000});
@@ -109,12 +108,12 @@ grpc::ServerUnaryReactor* AccountService::Usage(grpc::CallbackServerContext* con
 
 grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* FleetService::Join(
     grpc::CallbackServerContext* context) {
-  return new ControlStream(driver_, gatekeeper_, *context);
+  return new ControlStream(driver_, authenticator_, *context);
 }
 
 grpc::ServerBidiReactor<proto::ServerFrame, proto::ClientFrame>* FleetService::Attach(
     grpc::CallbackServerContext* context) {
-  return new ExecutorStream(driver_, gatekeeper_, *context);
+  return new ExecutorStream(driver_, authenticator_, *context);
 }
 
 grpc::ServerUnaryReactor* FleetService::Keep(grpc::CallbackServerContext* context,
@@ -125,7 +124,8 @@ grpc::ServerUnaryReactor* FleetService::Keep(grpc::CallbackServerContext* contex
       reactor->Finish(wire::ToGrpc(status));
     };
     if (!caller.session.has_value())
-      return finish(absl::UnauthenticatedError("Keep needs outboard-session and outboard-token"));
+      return finish(absl::UnauthenticatedError(
+          "Keep: the metadata outboard-session and outboard-token are missing"));
     const std::optional<wire::Hash> manifest = wire::HashFromBytes(request->manifest_root());
     if (!manifest) return finish(absl::InvalidArgumentError("manifest_root is a hash of 32 bytes"));
     const SessionId session = *caller.session;
@@ -134,7 +134,7 @@ grpc::ServerUnaryReactor* FleetService::Keep(grpc::CallbackServerContext* contex
     // Not PERMISSION_DENIED: it once was this session's executor.
     if (!tenant.ok()) return finish(absl::AbortedError(tenant.status().message()));
     if (request->what() == proto::KeepRequest::CHECKPOINT)
-      return catalogue_->KeepCheckpoint(*tenant, session, request->name(), *manifest, finish);
+      return blob_retention_->KeepCheckpoint(*tenant, session, request->name(), *manifest, finish);
     const auto write = [this, session, token = caller.token, root = request->manifest_root(),
                         seq = request->seq()](const BlobRetention::Done& written) {
       driver_->KeepSnapshot(session, token, root, seq,
@@ -142,10 +142,10 @@ grpc::ServerUnaryReactor* FleetService::Keep(grpc::CallbackServerContext* contex
                               written(status);
                               // Nobody else lets go of what was kept for a session that has ended
                               // meanwhile.
-                              if (absl::IsNotFound(status)) catalogue_->EndSession(session);
+                              if (absl::IsNotFound(status)) blob_retention_->EndSession(session);
                             });
     };
-    catalogue_->KeepSnapshot(*tenant, session, *manifest, request->seq(), write, finish);
+    blob_retention_->KeepSnapshot(*tenant, session, *manifest, request->seq(), write, finish);
   });
   return reactor;
 }
@@ -168,7 +168,7 @@ grpc::ServerUnaryReactor* StoreService::Answer(grpc::CallbackServerContext* cont
                                                std::function<absl::Status(TenantId)> body) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   pool_->Post([this, reactor, bearer = Authenticator::Bearer(*context), body = std::move(body)] {
-    auto identity = gatekeeper_->Client(bearer);
+    auto identity = authenticator_->Client(bearer);
     reactor->Finish(wire::ToGrpc(identity.ok() ? body(identity->tenant) : identity.status()));
   });
   return reactor;
@@ -178,8 +178,8 @@ grpc::ServerUnaryReactor* StoreService::List(grpc::CallbackServerContext* contex
                                              const proto::StoreListRequest* request,
                                              proto::StoreListReply* reply) {
   return Answer(context, [this, request, reply](TenantId tenant) {
-    auto rows = catalogue_->names().List(tenant, request->prefix(), request->after(),
-                                         kStoreNamesPerPage + 1);
+    auto rows = blob_retention_->names().List(tenant, request->prefix(), request->after(),
+                                              kStoreNamesPerPage + 1);
     if (!rows.ok()) return rows.status();
     reply->set_more(rows->size() > kStoreNamesPerPage);
     if (reply->more()) rows->pop_back();
@@ -192,7 +192,7 @@ grpc::ServerUnaryReactor* StoreService::Get(grpc::CallbackServerContext* context
                                             const proto::StoreGetRequest* request,
                                             proto::StoreGetReply* reply) {
   return Answer(context, [this, request, reply](TenantId tenant) {
-    auto stored = catalogue_->Get(tenant, request->name());
+    auto stored = blob_retention_->Get(tenant, request->name());
     if (!stored.ok()) return stored.status();
     Fill(stored->row, *reply->mutable_stored());
     *reply->mutable_checkpoint() = std::move(stored->checkpoint);
@@ -207,15 +207,15 @@ grpc::ServerUnaryReactor* StoreService::Set(grpc::CallbackServerContext* context
                                             proto::StoreSetReply* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   pool_->Post([this, reactor, request, reply, bearer = Authenticator::Bearer(*context)] {
-    auto identity = gatekeeper_->Client(bearer);
+    auto identity = authenticator_->Client(bearer);
     if (!identity.ok()) return reactor->Finish(wire::ToGrpc(identity.status()));
     const TenantId tenant = identity->tenant;
-    catalogue_->Set(tenant, request->name(), request->checkpoint(),
-                    [this, reactor, request, reply, tenant](absl::Status status) {
-                      auto row = catalogue_->names().Find(tenant, request->name());
-                      if (status.ok() && row.ok()) Fill(*row, *reply->mutable_stored());
-                      reactor->Finish(wire::ToGrpc(status));
-                    });
+    blob_retention_->Set(tenant, request->name(), request->checkpoint(),
+                         [this, reactor, request, reply, tenant](absl::Status status) {
+                           auto row = blob_retention_->names().Find(tenant, request->name());
+                           if (status.ok() && row.ok()) Fill(*row, *reply->mutable_stored());
+                           reactor->Finish(wire::ToGrpc(status));
+                         });
   });
   return reactor;
 }
@@ -224,7 +224,7 @@ grpc::ServerUnaryReactor* StoreService::Remove(grpc::CallbackServerContext* cont
                                                const proto::StoreRemoveRequest* request,
                                                proto::StoreRemoveReply* reply) {
   return Answer(context, [this, request, reply](TenantId tenant) {
-    auto freed_bytes = catalogue_->Remove(tenant, request->name());
+    auto freed_bytes = blob_retention_->Remove(tenant, request->name());
     if (freed_bytes.ok()) reply->set_freed_bytes(*freed_bytes);
     return freed_bytes.status();
   });
@@ -234,7 +234,7 @@ grpc::ServerUnaryReactor* StoreService::Pin(grpc::CallbackServerContext* context
                                             const proto::StorePinRequest* request,
                                             proto::StorePinReply* reply) {
   return Answer(context, [this, request](TenantId tenant) {
-    return catalogue_->names().Pin(tenant, request->name(), request->pinned());
+    return blob_retention_->names().Pin(tenant, request->name(), request->pinned());
   });
 }
 
@@ -242,7 +242,7 @@ grpc::ServerUnaryReactor* StoreService::Usage(grpc::CallbackServerContext* conte
                                               const proto::StoreUsageRequest* request,
                                               proto::StoreUsageReply* reply) {
   return Answer(context, [this, reply](TenantId tenant) {
-    auto usage = catalogue_->UsageOf(tenant);
+    auto usage = blob_retention_->UsageOf(tenant);
     if (!usage.ok()) return usage.status();
     reply->set_used_bytes(usage->used_bytes);
     reply->set_pinned_bytes(usage->pinned_bytes);

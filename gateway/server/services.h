@@ -25,8 +25,8 @@ class DriverHost;
 
 class CloudService final : public proto::Cloud::CallbackService {
  public:
-  CloudService(CoreDriver* driver, DriverHost* host, Authenticator* gatekeeper, WorkQueue* pool)
-      : driver_(driver), host_(host), gatekeeper_(gatekeeper), pool_(pool) {}
+  CloudService(CoreDriver* driver, DriverHost* host, Authenticator* authenticator, WorkQueue* pool)
+      : driver_(driver), host_(host), authenticator_(authenticator), pool_(pool) {}
   grpc::ServerWriteReactor<proto::ServerFrame>* Values(
       grpc::CallbackServerContext* context, const proto::ValuesRequest* request) override;
   grpc::ServerBidiReactor<proto::ClientFrame, proto::ServerFrame>* Session(
@@ -35,14 +35,14 @@ class CloudService final : public proto::Cloud::CallbackService {
  private:
   CoreDriver* const driver_;
   DriverHost* const host_;
-  Authenticator* const gatekeeper_;
+  Authenticator* const authenticator_;
   WorkQueue* const pool_;
 };
 
 class AccountService final : public proto::Account::CallbackService {
  public:
-  AccountService(Accounts* accounts, Ledger* ledger, Authenticator* gatekeeper, WorkQueue* pool)
-      : accounts_(accounts), ledger_(ledger), gatekeeper_(gatekeeper), pool_(pool) {}
+  AccountService(Accounts* accounts, Ledger* ledger, Authenticator* authenticator, WorkQueue* pool)
+      : accounts_(accounts), ledger_(ledger), authenticator_(authenticator), pool_(pool) {}
   grpc::ServerUnaryReactor* CreateKey(grpc::CallbackServerContext* context,
                                       const proto::CreateKeyRequest* request,
                                       proto::CreateKeyReply* reply) override;
@@ -59,7 +59,7 @@ class AccountService final : public proto::Account::CallbackService {
  private:
   Accounts* const accounts_;
   Ledger* const ledger_;
-  Authenticator* const gatekeeper_;
+  Authenticator* const authenticator_;
   WorkQueue* const pool_;
 };
 
@@ -72,9 +72,12 @@ class CoreDriver;
 
 class FleetService final : public proto::Fleet::CallbackService {
  public:
-  FleetService(CoreDriver* driver, BlobRetention* catalogue, Authenticator* gatekeeper,
+  FleetService(CoreDriver* driver, BlobRetention* blob_retention, Authenticator* authenticator,
                WorkQueue* pool)
-      : driver_(driver), catalogue_(catalogue), gatekeeper_(gatekeeper), pool_(pool) {}
+      : driver_(driver),
+        blob_retention_(blob_retention),
+        authenticator_(authenticator),
+        pool_(pool) {}
   grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* Join(
       grpc::CallbackServerContext* context) override;
   grpc::ServerBidiReactor<proto::ServerFrame, proto::ClientFrame>* Attach(
@@ -85,8 +88,8 @@ class FleetService final : public proto::Fleet::CallbackService {
 
  private:
   CoreDriver* const driver_;
-  BlobRetention* const catalogue_;
-  Authenticator* const gatekeeper_;
+  BlobRetention* const blob_retention_;
+  Authenticator* const authenticator_;
   WorkQueue* const pool_;
 };
 
@@ -95,8 +98,8 @@ class FleetService final : public proto::Fleet::CallbackService {
 
 class StoreService final : public proto::Store::CallbackService {
  public:
-  StoreService(BlobRetention* catalogue, Authenticator* gatekeeper, WorkQueue* pool)
-      : catalogue_(catalogue), gatekeeper_(gatekeeper), pool_(pool) {}
+  StoreService(BlobRetention* blob_retention, Authenticator* authenticator, WorkQueue* pool)
+      : blob_retention_(blob_retention), authenticator_(authenticator), pool_(pool) {}
   grpc::ServerUnaryReactor* List(grpc::CallbackServerContext* context,
                                  const proto::StoreListRequest* request,
                                  proto::StoreListReply* reply) override;
@@ -120,8 +123,8 @@ class StoreService final : public proto::Store::CallbackService {
   grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
                                    std::function<absl::Status(TenantId)> body);
 
-  BlobRetention* const catalogue_;
-  Authenticator* const gatekeeper_;
+  BlobRetention* const blob_retention_;
+  Authenticator* const authenticator_;
   WorkQueue* const pool_;
 };
 

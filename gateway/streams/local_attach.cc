@@ -22,9 +22,9 @@
 #include "absl/strings/str_cat.h"
 #include "gateway/base/clock.h"
 #include "gateway/base/limits.h"
-#include "gateway/streams/abstract_listener.h"
 #include "gateway/data_path/ports.h"
 #include "gateway/server/authenticator.h"
+#include "gateway/streams/abstract_listener.h"
 #include "proto/fleet.pb.h"
 #include "wire/frame_queue.h"
 #include "wire/framing.h"
@@ -38,8 +38,8 @@ constexpr std::chrono::seconds kHelloWithin{5};  // a worker says at once whose 
 
 class Connection final : public ExecutorEndpoint {
  public:
-  Connection(CoreDriver* driver, Authenticator* gatekeeper, int fd, int knock)
-      : gatekeeper_(gatekeeper), fd_(fd), knock_(knock), port_(driver, this) {}
+  Connection(CoreDriver* driver, Authenticator* authenticator, int fd, int knock)
+      : authenticator_(authenticator), fd_(fd), knock_(knock), port_(driver, this) {}
   ~Connection() override {
     close(fd_);
     close(knock_);
@@ -110,7 +110,7 @@ class Connection final : public ExecutorEndpoint {
     }
     const auto session = SessionId::FromBytes(hello.session_id());
     const auto token = SessionId::FromBytes(hello.attach_token());
-    if (!session || !token || !gatekeeper_->LocalWorker(hello.fleet_token()).ok()) return false;
+    if (!session || !token || !authenticator_->LocalWorker(hello.fleet_token()).ok()) return false;
     if (!port_.Attach(*session, Token{token->hi, token->lo}).ok()) return false;
     attached_ = true;
     return true;
@@ -187,7 +187,7 @@ class Connection final : public ExecutorEndpoint {
     [[maybe_unused]] const ssize_t put = write(knock_, &one, sizeof one);
   }
 
-  Authenticator* const gatekeeper_;
+  Authenticator* const authenticator_;
   const int fd_, knock_;
   std::atomic<bool> attached_{false}, broken_{false}, done_{false};
   ExecutorPort port_;
@@ -205,7 +205,8 @@ class Connection final : public ExecutorEndpoint {
 
 class LocalAttach::Impl {
  public:
-  Impl(CoreDriver* driver, Authenticator* gatekeeper) : driver_(driver), gatekeeper_(gatekeeper) {}
+  Impl(CoreDriver* driver, Authenticator* authenticator)
+      : driver_(driver), authenticator_(authenticator) {}
   ~Impl() { Stop(); }
 
   absl::Status Listen() {
@@ -247,7 +248,7 @@ class LocalAttach::Impl {
       return;
     }
     Served& served = served_.emplace_back();
-    served.connection = std::make_unique<Connection>(driver_, gatekeeper_, fd, knock);
+    served.connection = std::make_unique<Connection>(driver_, authenticator_, fd, knock);
     try {
       served.thread = std::thread([connection = served.connection.get()] { connection->Serve(); });
     } catch (const std::system_error&) {  // too many threads: that may pass
@@ -256,14 +257,14 @@ class LocalAttach::Impl {
   }
 
   CoreDriver* const driver_;
-  Authenticator* const gatekeeper_;
+  Authenticator* const authenticator_;
   std::list<Served> served_;  // the listener's, then Stop's
   std::unique_ptr<AbstractListener> listener_;
 };
 
 absl::StatusOr<std::unique_ptr<LocalAttach>> LocalAttach::Start(CoreDriver* driver,
-                                                                Authenticator* gatekeeper) {
-  auto impl = std::make_unique<Impl>(driver, gatekeeper);
+                                                                Authenticator* authenticator) {
+  auto impl = std::make_unique<Impl>(driver, authenticator);
   if (absl::Status status = impl->Listen(); !status.ok()) return status;
   return std::unique_ptr<LocalAttach>(new LocalAttach(std::move(impl)));
 }

@@ -22,7 +22,7 @@ class LocalAttach {
  public:
   // Errors: UNAVAILABLE  no socket can be made
   static absl::StatusOr<std::unique_ptr<LocalAttach>> Start(CoreDriver* driver,
-                                                            Authenticator* gatekeeper);
+                                                            Authenticator* authenticator);
   ~LocalAttach();  // as Stop
 
   // The value of Welcome.local_socket: 128 random bits, so that names do not collide.

@@ -1,19 +1,20 @@
 #include "gateway/streams/streams.h"
 
+#include "gateway/base/token.h"
 #include "gateway/server/caller.h"
 
 namespace outboard::gateway {
 
-ClientStream::ClientStream(CoreDriver* driver, DriverHost* host, Authenticator* gatekeeper,
+ClientStream::ClientStream(CoreDriver* driver, DriverHost* host, Authenticator* authenticator,
                            const grpc::CallbackServerContext& context)
-    : port_(driver, host, gatekeeper, this, Authenticator::Bearer(context)) {
+    : port_(driver, host, authenticator, this, Authenticator::Bearer(context)) {
   Begin();
 }
 
-ExecutorStream::ExecutorStream(CoreDriver* driver, Authenticator* gatekeeper,
+ExecutorStream::ExecutorStream(CoreDriver* driver, Authenticator* authenticator,
                                const grpc::CallbackServerContext& context)
     : port_(driver, this) {
-  absl::Status status = gatekeeper->Worker(context);
+  absl::Status status = authenticator->Worker(context);
   const Caller caller = Caller::Of(context);
   if (status.ok() && !caller.session) {
     status = absl::InvalidArgumentError(
@@ -32,10 +33,10 @@ void ExecutorStream::OnReadEnd() {
   End(absl::OkStatus());
 }
 
-ControlStream::ControlStream(CoreDriver* driver, Authenticator* gatekeeper,
+ControlStream::ControlStream(CoreDriver* driver, Authenticator* authenticator,
                              const grpc::CallbackServerContext& context)
     : port_(driver, this) {
-  if (absl::Status status = gatekeeper->Worker(context); !status.ok()) {
+  if (absl::Status status = authenticator->Worker(context); !status.ok()) {
     End(status);
     return;
   }
@@ -51,5 +52,30 @@ void ControlStream::OnReadEnd() {
   port_.OnGone();
   End(absl::OkStatus());
 }
+
+ValuesSender::ValuesSender(CoreDriver* driver, Authenticator* authenticator, WorkQueue* pool,
+                           const grpc::CallbackServerContext& context,
+                           const proto::ValuesRequest& request)
+    : driver_(driver) {
+  const auto session = SessionId::FromBytes(request.session_id());
+  const auto token = TokenFromBytes(request.resume_token());
+  if (!session || !token) {
+    End(absl::InvalidArgumentError("session_id and resume_token must have 16 bytes each"));
+    return;
+  }
+  session_ = *session;
+  Hold();  // the stream is not over before it begins
+  pool->Post([this, authenticator, token = *token, bearer = Authenticator::Bearer(context)] {
+    auto identity = authenticator->Client(bearer);  // reads the disk
+    const absl::Status status = identity.ok()
+                                    ? driver_->OpenValues(this, identity->tenant, session_, token)
+                                    : identity.status();
+    if (!status.ok()) End(status);
+    Unhold();
+  });
+}
+
+void ValuesSender::OnDrained() { driver_->ValuesDrained(session_); }
+void ValuesSender::OnGone() { driver_->CloseValues(this, session_); }
 
 }  // namespace outboard::gateway

@@ -4,12 +4,16 @@
 // malformed first message.
 #pragma once
 
+#include <grpcpp/server_context.h>
+
 #include <utility>
 
+#include "base/work_queue.h"
+#include "gateway/data_path/core_driver.h"
 #include "gateway/data_path/endpoints.h"
 #include "gateway/data_path/ports.h"
-#include "gateway/streams/stream.h"
 #include "gateway/server/authenticator.h"
+#include "gateway/streams/stream.h"
 #include "proto/cloud.pb.h"
 #include "proto/fleet.pb.h"
 
@@ -19,7 +23,7 @@ namespace outboard::gateway {
 class ClientStream final : public Stream<proto::ClientFrame, proto::ServerFrame>,
                            public ClientEndpoint {
  public:
-  ClientStream(CoreDriver* driver, DriverHost* host, Authenticator* gatekeeper,
+  ClientStream(CoreDriver* driver, DriverHost* host, Authenticator* authenticator,
                const grpc::CallbackServerContext& context);
 
   void Send(proto::ServerFrame frame) override { Stream::Send(std::move(frame)); }
@@ -42,7 +46,7 @@ class ClientStream final : public Stream<proto::ClientFrame, proto::ServerFrame>
 class ExecutorStream final : public Stream<proto::ServerFrame, proto::ClientFrame>,
                              public ExecutorEndpoint {
  public:
-  ExecutorStream(CoreDriver* driver, Authenticator* gatekeeper,
+  ExecutorStream(CoreDriver* driver, Authenticator* authenticator,
                  const grpc::CallbackServerContext& context);
 
   void Send(proto::ClientFrame frame) override { Stream::Send(std::move(frame)); }
@@ -64,7 +68,7 @@ class ControlStream final
     : public Stream<proto::WorkerEvent, proto::GatewayCommand, PlainQueue<proto::GatewayCommand>>,
       public WorkerEndpoint {
  public:
-  ControlStream(CoreDriver* driver, Authenticator* gatekeeper,
+  ControlStream(CoreDriver* driver, Authenticator* authenticator,
                 const grpc::CallbackServerContext& context);
 
   void Send(proto::GatewayCommand command) override { Stream::Send(std::move(command)); }
@@ -76,6 +80,31 @@ class ControlStream final
   void OnGone() override { port_.OnGone(); }
 
   WorkerPort port_;
+};
+
+// Cloud.Values: a second stream of a session, for its large values, so that they do not delay
+// steps. Frames carry the session's epoch; the client that opens it presents the resume token.
+//
+// Threads: gRPC's, and any thread that sends.
+
+class ValuesSender final
+    : public SendingStream<grpc::ServerWriteReactor<proto::ServerFrame>, proto::ServerFrame>,
+      public ValuesEndpoint {
+ public:
+  // Ends with NOT_FOUND unless id and token match a session of the caller's tenant.
+  ValuesSender(CoreDriver* driver, Authenticator* authenticator, WorkQueue* pool,
+               const grpc::CallbackServerContext& context, const proto::ValuesRequest& request);
+
+  void Send(proto::ServerFrame frame) override { SendingStream::Send(std::move(frame)); }
+  void End(absl::Status why) override { SendingStream::End(std::move(why)); }
+  bool AskDrained() override { return SendingStream::AskDrained(); }
+
+ private:
+  void OnDrained() override;
+  void OnGone() override;
+
+  CoreDriver* const driver_;
+  SessionId session_;
 };
 
 }  // namespace outboard::gateway

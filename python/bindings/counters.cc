@@ -15,7 +15,7 @@ void BindCounters(nb::module_& module) {
   module.def("session_counters", [] {
     nb::dict counters;
     if (const auto session = SessionIfConnected(); session != nullptr) {
-      const transport::Stats stats = session->stats();
+      const session::Stats stats = session->stats();
       counters["runs"] = stats.runs;
       counters["kernels"] = stats.kernels_launched;
       counters["device_time_us"] = stats.device_time_us;

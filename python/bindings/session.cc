@@ -45,8 +45,7 @@ class Connection {
   Connection(const std::optional<std::string>& host, const std::optional<std::string>& key,
              uint32_t devices, const nb::object& tell) {
     const At at = Here();
-    absl::StatusOr<transport::SessionOptions> options =
-        transport::SessionOptions::FromEnvironment();
+    absl::StatusOr<session::SessionOptions> options = session::SessionOptions::FromEnvironment();
     ThrowIfError(options.status(), at);
     if (host) options->target = *host;
     if (key) options->key = *key;
@@ -62,7 +61,7 @@ class Connection {
 
   explicit Connection(std::shared_ptr<Session> session) : session_(std::move(session)) {}
 
-  transport::Stats stats() const { return session_->stats(); }
+  session::Stats stats() const { return session_->stats(); }
 
   void Close() {
     ThrowIfError(session_->Close(), Here());
@@ -111,7 +110,7 @@ class Connection {
 double Dollars(uint64_t micro_usd) { return static_cast<double>(micro_usd) / 1e6; }
 
 void BindStats(nb::module_& module) {
-  using transport::Stats;
+  using session::Stats;
   nb::class_<Stats>(module, "Stats", "What a session has done so far. Reading it asks nobody.")
       .def_ro("device", &Stats::device, "What it was given, as the machine tells of itself.")
       .def_ro("seconds", &Stats::seconds_open, "Since it was opened, by this machine's clock.")

@@ -66,7 +66,7 @@ nb::tuple LoadGguf(nb::handle source) {
 
 uint64_t SafetensorsHeaderBytes(const nb::bytes& first, uint64_t file_bytes) {
   const absl::StatusOr<uint64_t> bytes =
-      blobs::SafetensorsHeaderBytes({first.c_str(), first.size()}, file_bytes);
+      files::SafetensorsHeaderBytes({first.c_str(), first.size()}, file_bytes);
   ThrowIfError(bytes.status(), Here());
   return *bytes;
 }
@@ -104,7 +104,7 @@ void BindState(nb::module_& module, TensorClass& tensor) {
   module.def(
       "ggml_dequantize",
       [](const Tensor& blocks, uint32_t code) {
-        return nn::dequantize(blocks, static_cast<blobs::GgmlType>(code), Here());
+        return nn::dequantize(blocks, static_cast<files::GgmlType>(code), Here());
       },
       "blocks"_a, "ggml_type"_a);
 

@@ -3,7 +3,7 @@
 // raises) ends it at once.
 //
 // Bindings need no gil_scoped_release of their own: the library says itself where it waits
-// (transport/waiting.h), and everything else, the recording of graphs above all, is protected by
+// (client/session/waiting.h), and everything else, the recording of graphs above all, is protected by
 // the GIL as Python programs expect.
 #include "client/session/waiting.h"
 
@@ -57,7 +57,7 @@ bool RaiseInterruption() {
 
 void BindWaiting() {
   main_thread = PyThread_get_thread_ident();
-  transport::SetWaitHooks({.begin = Begin, .end = End, .check = Check});
+  session::SetWaitHooks({.begin = Begin, .end = End, .check = Check});
 }
 
 }  // namespace outboard::python

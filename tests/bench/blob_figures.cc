@@ -37,7 +37,7 @@ double SecondsSince(Clock::time_point begin) {
 
 // Other bytes in each tensor of each file.
 void WriteWeights(const std::string& path, uint64_t seed) {
-  blobs::SafetensorsHeader header;
+  files::SafetensorsHeader header;
   for (int i = 0; i < kTensors; ++i)
     header.arrays.push_back({absl::StrFormat("layer%02d.weight", i),
                              DType::kF32,
@@ -45,7 +45,7 @@ void WriteWeights(const std::string& path, uint64_t seed) {
                              0,
                              kElements * sizeof(float)});
   std::ofstream file(path, std::ios::binary);
-  file << blobs::WriteSafetensorsHeader(header);
+  file << files::WriteSafetensorsHeader(header);
   std::mt19937_64 random(seed);
   std::vector<uint64_t> words(kElements / 2);
   for (int i = 0; i < kTensors; ++i) {
@@ -57,7 +57,7 @@ void WriteWeights(const std::string& path, uint64_t seed) {
 // A new session, and a number that needs every weight there is, from each the first.
 double WeightsReady(const Cloud& cloud, const std::string& path) {
   const Clock::time_point begin = Clock::now();
-  transport::SessionOptions options;
+  session::SessionOptions options;
   options.target = cloud.target();
   options.key = cloud.key();
   SetSession(ValueOrDie(Session::Connect(options)));
@@ -82,16 +82,16 @@ void BlobFigures() {
   setenv("OUTBOARD_FILE_INDEX", (folder / "index").c_str(), 1);
   const Cloud cloud(1, {{"OUTBOARD_BLOB_CACHE", folder / "cache"}});
   const wire::BlobConnections connections =
-      transport::MakeBulkConnections(cloud.target(), cloud.key());
+      session::MakeBulkConnections(cloud.target(), cloud.key());
   const std::string path = folder / "weights.safetensors";
   std::vector<double> rates;
   wire::Uploaded first;
   uint64_t size = 0;
   for (int i = 0; i < kUploads; ++i) {
     WriteWeights(path, static_cast<uint64_t>(i));
-    auto file = ValueOrDie(blobs::OpenFile::Open(path));
+    auto file = ValueOrDie(files::OpenFile::Open(path));
     size = file->size_bytes();
-    const blobs::FileRange all{0, size};
+    const files::FileRange all{0, size};
     const Clock::time_point begin = Clock::now();
     first = ValueOrDie(wire::UploadBlobs(connections, file->Sources({&all, 1})));
     rates.push_back(static_cast<double>(size) / SecondsSince(begin) / 1e9);
@@ -100,12 +100,12 @@ void BlobFigures() {
          "1 GB of a file in the page cache, hashed on both ends, 4 connections, median of 3");
 
   // What was written a moment ago is not believed by the index.
-  std::this_thread::sleep_for(std::chrono::milliseconds(blobs::kFreshMs + 100));
+  std::this_thread::sleep_for(std::chrono::milliseconds(files::kFreshMs + 100));
   double seconds = 0;
   wire::Uploaded again;
   for (int i = 0; i < 2; ++i) {  // the first time to know the file
-    auto file = ValueOrDie(blobs::OpenFile::Open(path));
-    const blobs::FileRange all{0, size};
+    auto file = ValueOrDie(files::OpenFile::Open(path));
+    const files::FileRange all{0, size};
     const Clock::time_point begin = Clock::now();
     again = ValueOrDie(wire::UploadBlobs(connections, file->Sources({&all, 1})));
     file->Found({&all, 1}, again.names);

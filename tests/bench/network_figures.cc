@@ -36,12 +36,12 @@ double MsSince(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
-transport::Stats Now() { return SessionIfConnected()->stats(); }
+session::Stats Now() { return SessionIfConnected()->stats(); }
 
 class Network {
  public:
   Network() : cloud_(1), proxy_(cloud_.target()) {
-    transport::SessionOptions options;
+    session::SessionOptions options;
     options.target = proxy_.address();
     options.key = cloud_.key();
     SetSession(ValueOrDie(Session::Connect(options)));
@@ -144,9 +144,9 @@ void Throughput(Network& network, const std::string& figure,
 }
 
 void ReadEveryStep(Network& network) {
-  const transport::Stats before = Now();
+  const session::Stats before = Now();
   const std::vector<Network::Pace> far = network.ReadSteps(kFar);
-  const transport::Stats after = Now();
+  const session::Stats after = Now();
   std::vector<double> extra, near_extra, device;
   for (const auto& [wall_ms, device_ms] : far) {
     extra.push_back(wall_ms - device_ms - static_cast<double>(kFar.count()));

@@ -60,14 +60,14 @@ StepFigures MeasureSteps() {
   trainer.Step().item();
   figures.first_step_s = Ms(first) / 1e3;
   for (int i = 0; i < kWarmSteps; ++i) trainer.Step().item();
-  const transport::Stats before = SessionIfConnected()->stats();
+  const session::Stats before = SessionIfConnected()->stats();
   std::vector<double> times;
   for (int i = 0; i < kSteps; ++i) {
     const Clock::time_point begin = Clock::now();
     trainer.Step().item();
     times.push_back(Ms(begin));
   }
-  const transport::Stats after = SessionIfConnected()->stats();
+  const session::Stats after = SessionIfConnected()->stats();
   figures.step_ms = Quantile(times, 0.5);
   const auto per_step = [](uint64_t a, uint64_t b) { return static_cast<double>(b - a) / kSteps; };
   figures.bytes_up = per_step(before.bytes_up, after.bytes_up);
@@ -104,7 +104,7 @@ class TinySteps {
 
  private:
   Session& session_;
-  transport::RunRequest request_;
+  session::RunRequest request_;
 };
 
 // Microseconds of one step with its value read.
@@ -138,7 +138,7 @@ double MeasureRegisteredSteps(Session& session) {
 }
 
 std::unique_ptr<Session> ConnectTo(const Cloud& cloud) {
-  transport::SessionOptions options;
+  session::SessionOptions options;
   options.target = cloud.target();
   options.key = cloud.key();
   return ValueOrDie(Session::Connect(options));
@@ -208,10 +208,10 @@ void Steps() {
 
 void Overhead() {
   static worker::InProcessCompiler compiler;
-  auto in_process = ValueOrDie(Session::ConnectLink(
-      std::make_unique<test::ExecutorLink>(worker::MakeCompiledEngine(
-          &compiler, ValueOrDie(runtime::MakeDevice(runtime::kCpu, {})), {})),
-      {}));
+  auto in_process = ValueOrDie(
+      Session::ConnectLink(std::make_unique<test::ExecutorLink>(worker::MakeCompiledEngine(
+                               &compiler, ValueOrDie(runtime::MakeDevice(runtime::kCpu, {})), {})),
+                           {}));
   const Cloud cloud(1);
   auto loopback = ConnectTo(cloud);
   const std::vector<double> direct = MeasureTinySteps(*in_process),
@@ -222,7 +222,7 @@ void Overhead() {
            "x + 1 on 4 numbers, value read");
   const double here = MeasureRegisteredSteps(*in_process),
                there = MeasureRegisteredSteps(*loopback);
-  const transport::Stats stats = loopback->stats();
+  const session::Stats stats = loopback->stats();
   Report("registered_steps_per_s", there, "1/s", absl::StrFormat("in process: %.0f", here),
          absl::StrFormat("x + 1 on 4 numbers, nothing read; %d waits for credit, a window of %d",
                          stats.credit_waits, stats.window_items));

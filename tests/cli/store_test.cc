@@ -131,11 +131,11 @@ TEST_F(StoreCliTest, AFileThatIsKnownIsNotRead) {
   File("one", one);
   ASSERT_EQ(Run({"push", "one"}).code, 0);
   const int fd = open(File("other", other).c_str(), O_RDONLY);
-  const blobs::FileRange all{0, other.size()};
+  const files::FileRange all{0, other.size()};
   const wire::BlobName name = wire::NameBlob(one);
-  blobs::FileIndex(folder_ / "index")
-      .Keep(blobs::StampOf(fd).value(), {&all, 1}, {&name, 1},
-            blobs::WallNowNs() + 2 * blobs::kFreshMs * 1'000'000);
+  files::FileIndex(folder_ / "index")
+      .Keep(files::StampOf(fd).value(), {&all, 1}, {&name, 1},
+            files::WallNowNs() + 2 * files::kFreshMs * 1'000'000);
   close(fd);
   ASSERT_EQ(Run({"push", "other"}).code, 0);
   ASSERT_EQ(Run({"pull", "other", "-o", "back"}).code, 0);
@@ -145,20 +145,20 @@ TEST_F(StoreCliTest, AFileThatIsKnownIsNotRead) {
 TEST_F(StoreCliTest, WhatAPushHasReadIsKnown) {
   const std::string old = "/bin/sh";  // what was written a moment ago is not believed
   const int fd = open(old.c_str(), O_RDONLY);
-  const blobs::FileStamp stamp = blobs::StampOf(fd).value();
+  const files::FileStamp stamp = files::StampOf(fd).value();
   close(fd);
   ASSERT_EQ(Run({"push", old}).code, 0);
-  const blobs::FileRange all{0, stamp.size_bytes};
-  const auto known = blobs::FileIndex(folder_ / "index").Find(stamp, {&all, 1})[0];
+  const files::FileRange all{0, stamp.size_bytes};
+  const auto known = files::FileIndex(folder_ / "index").Find(stamp, {&all, 1})[0];
   ASSERT_TRUE(known.has_value());
   EXPECT_EQ(known->root, wire::NameBlob(test::ReadFile(old)).root);
 }
 
 TEST_F(StoreCliTest, WhyAFileIsNotStoredByItsArraysIsTold) {
-  blobs::SafetensorsHeader header;
+  files::SafetensorsHeader header;
   for (int i = 0; i < 8193; ++i)
     header.arrays.push_back({std::to_string(i), DType::kU8, {0}, 0, 0});
-  File("many.safetensors", blobs::WriteSafetensorsHeader(header));
+  File("many.safetensors", files::WriteSafetensorsHeader(header));
   const std::string json = R"({"w": {"dtype": "C64", "shape": [1], "data_offsets": [0, 8]}})";
   File("complex.safetensors",
        std::string(1, static_cast<char>(json.size())) + std::string(7, '\0') + json + "8 bytes.");

@@ -20,7 +20,7 @@ using CallSiteTest = ClientTest;
 
 uint32_t LineOf(const Tensor& tensor) {
   const internal::TensorState& value = *tensor.value();
-  return value.recording->LineOf(value.node).line();
+  return value.lazy_graph->LineOf(value.node).line();
 }
 
 // The line of the error that a statement throws; 0 for none.
@@ -76,7 +76,7 @@ TEST_F(CallSiteTest, EachCallOfAChainHasItsOwnLine) {
   EXPECT_GE(LineOf(z), before + 2);
   std::set<uint32_t> lines;
   const internal::TensorState& value = *z.value();
-  for (const UOp* node : PostOrder(value.node)) lines.insert(value.recording->LineOf(node).line());
+  for (const UOp* node : PostOrder(value.node)) lines.insert(value.lazy_graph->LineOf(node).line());
   EXPECT_TRUE(lines.contains(before + 1));
   EXPECT_TRUE(lines.contains(before + 4));
   EXPECT_TRUE(lines.contains(before + 5));

@@ -17,7 +17,7 @@ TEST(DrySession, StepsAreBuiltAndCountedAndHaveNoValues) {
     w.assign(w * 2);
     w.realize();
   }
-  const transport::Stats stats = SessionIfConnected()->stats();
+  const session::Stats stats = SessionIfConnected()->stats();
   EXPECT_EQ(stats.runs, 3u);
   EXPECT_EQ(stats.steps, 3u);
   EXPECT_EQ(stats.bytes_up, 4 * sizeof(float));

@@ -17,7 +17,7 @@ std::string RootOf(const wire::BlobName& name) { return std::string(wire::AsByte
 absl::Status Closed() { return absl::FailedPreconditionError("the session is closed"); }
 
 // One evaluation after another, as proto/cloud.proto says.
-absl::StatusOr<std::vector<HostTensor>> Repeated(const transport::RunRequest& request,
+absl::StatusOr<std::vector<HostTensor>> Repeated(const session::RunRequest& request,
                                                  const UOp* sink, std::vector<HostTensor> inputs,
                                                  std::vector<Binding> bindings) {
   std::vector<HostTensor> outputs, stacks(request.stack.size());
@@ -30,7 +30,7 @@ absl::StatusOr<std::vector<HostTensor>> Repeated(const transport::RunRequest& re
       stacks[s].dims.insert(stacks[s].dims.begin(), request.repeat);
       stacks[s].bytes += part.bytes;
     }
-    for (const transport::Carry& carry : request.carry) inputs[carry.input] = outputs[carry.output];
+    for (const session::Carry& carry : request.carry) inputs[carry.input] = outputs[carry.output];
     for (Binding& binding : bindings)
       if (request.cursor && request.cursor->slot == binding.slot)
         binding.value += request.cursor->stride;
@@ -87,7 +87,7 @@ absl::Status FakeSession::PutBlob(uint64_t handle, DType dtype, std::span<const 
   return absl::OkStatus();
 }
 
-absl::StatusOr<uint64_t> FakeSession::Run(const transport::RunRequest& request) {
+absl::StatusOr<uint64_t> FakeSession::Run(const session::RunRequest& request) {
   const std::lock_guard lock(mutex_);
   if (closed_) return Closed();
   ++runs;
@@ -123,14 +123,14 @@ absl::StatusOr<uint64_t> FakeSession::Run(const transport::RunRequest& request) 
     if (results.ok()) outputs = *std::move(results);
     status = results.status();
   }
-  if (!status.ok() && !transport::FailureOf(status)) {
-    transport::Failure failure;
+  if (!status.ok() && !session::FailureOf(status)) {
+    session::Failure failure;
     failure.seq = last_seq_ + 1;
     failure.retryable = absl::IsResourceExhausted(status);
     const std::vector<const UOp*> order = PostOrder(sink);
     for (size_t i = 0; i < order.size() && !failure.node; ++i)
       if (fail_op == order[i]->op) failure.node = static_cast<uint32_t>(i);
-    status = transport::WithFailure(status, failure);
+    status = session::WithFailure(status, failure);
   }
   for (const uint32_t index : request.donate) {
     EXPECT_EQ(buffers_.erase(request.inputs[index]), 1u);
@@ -172,13 +172,13 @@ absl::StatusOr<uint64_t> FakeSession::Fetch(std::span<const uint64_t> handles) {
 }
 
 absl::StatusOr<uint64_t> FakeSession::Save(std::string_view name,
-                                           std::span<const transport::SaveEntry> entries) {
+                                           std::span<const session::SaveEntry> entries) {
   const std::lock_guard lock(mutex_);
   if (closed_) return Closed();
   ++last_seq_;
   std::map<std::string, HostTensor> arrays;
-  transport::Saved saved;
-  for (const transport::SaveEntry& entry : entries) {
+  session::Saved saved;
+  for (const session::SaveEntry& entry : entries) {
     const auto known = buffers_.find(entry.handle);
     if (known == buffers_.end()) {
       ADD_FAILURE() << "Save of handle " << entry.handle << ", which does not exist";
@@ -201,21 +201,21 @@ absl::StatusOr<uint64_t> FakeSession::Save(std::string_view name,
   return last_seq_;
 }
 
-absl::StatusOr<transport::Saved> FakeSession::AwaitSaved(uint64_t seq) {
+absl::StatusOr<session::Saved> FakeSession::AwaitSaved(uint64_t seq) {
   const std::lock_guard lock(mutex_);
   ++awaits;
   const auto found = saved_.extract(seq);
   if (found.empty()) return absl::FailedPreconditionError("a save taken twice");
-  absl::StatusOr<transport::Saved>& saved = found.mapped();
+  absl::StatusOr<session::Saved>& saved = found.mapped();
   if (!saved.ok()) return provenance_.Explain(saved.status());
   return saved;
 }
 
-absl::StatusOr<std::vector<transport::StoredArray>> FakeSession::Stored(const std::string& name) {
+absl::StatusOr<std::vector<session::StoredArray>> FakeSession::Stored(const std::string& name) {
   const std::lock_guard lock(mutex_);
   const auto found = checkpoints.find(name);
   if (found == checkpoints.end()) return absl::NotFoundError("nothing is stored as " + name);
-  std::vector<transport::StoredArray> arrays;
+  std::vector<session::StoredArray> arrays;
   for (const auto& [array, value] : found->second) {
     const std::string root = RootOf(wire::NameBlob(value.bytes));
     blobs_[root] = value.bytes;

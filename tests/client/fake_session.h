@@ -25,19 +25,19 @@ class FakeSession : public Session {
   absl::Status PutBlob(uint64_t handle, DType dtype, std::span<const int64_t> dims,
                        uint64_t size_bytes, std::string_view root) override;
   absl::Status AwaitCredit() override { return credit; }
-  absl::StatusOr<uint64_t> Run(const transport::RunRequest& request) override;
+  absl::StatusOr<uint64_t> Run(const session::RunRequest& request) override;
   absl::StatusOr<uint64_t> Fetch(std::span<const uint64_t> handles) override;
   absl::StatusOr<uint64_t> Save(std::string_view name,
-                                std::span<const transport::SaveEntry> entries) override;
-  absl::StatusOr<transport::Saved> AwaitSaved(uint64_t seq) override;
-  absl::StatusOr<std::vector<transport::StoredArray>> Stored(const std::string& name) override;
+                                std::span<const session::SaveEntry> entries) override;
+  absl::StatusOr<session::Saved> AwaitSaved(uint64_t seq) override;
+  absl::StatusOr<std::vector<session::StoredArray>> Stored(const std::string& name) override;
   void Release(uint64_t handle) override;
   absl::StatusOr<HostTensor> Await(uint64_t seq, uint32_t index) override;
   bool Ready(uint64_t seq, uint32_t index) const override { return true; }
   void Forget(uint64_t seq, uint32_t index) override { ++forgotten; }
   absl::Status Sync() override { return absl::OkStatus(); }
   absl::Status status() const override { return absl::OkStatus(); }
-  transport::Stats stats() const override { return {}; }
+  session::Stats stats() const override { return {}; }
   absl::Status Close() override;
 
   int64_t live_buffers() const { return static_cast<int64_t>(buffers_.size()); }
@@ -50,7 +50,7 @@ class FakeSession : public Session {
   absl::Status credit;         // not OK: a wait for credit is interrupted with it
   absl::Status fail_next_run;  // the next Run's outputs are poisoned with it
   std::optional<Op> fail_op;   // the operation that it is about, if the cloud knows
-  transport::RunRequest last;  // the last Run
+  session::RunRequest last;    // the last Run
 
   // What is stored under names; one that is saved under the name "full" fails.
   std::map<std::string, std::map<std::string, HostTensor>> checkpoints;
@@ -64,12 +64,12 @@ class FakeSession : public Session {
   std::mutex mutex_;
   uint64_t last_handle_ = 0, last_seq_ = 0;
   bool closed_ = false;
-  transport::Provenance provenance_;
+  session::Provenance provenance_;
   std::map<uint64_t, Buffer> buffers_;
   std::map<std::string, std::string> blobs_;  // by root
-  std::set<transport::GraphHash> graphs_;
+  std::set<session::GraphId> graphs_;
   std::map<std::pair<uint64_t, uint32_t>, Buffer> tickets_;
-  std::map<uint64_t, absl::StatusOr<transport::Saved>> saved_;
+  std::map<uint64_t, absl::StatusOr<session::Saved>> saved_;
 };
 
 }  // namespace outboard

@@ -13,7 +13,7 @@
 #include "tests/support/temp_folder.h"
 #include "wire/limits.h"
 
-namespace outboard::blobs {
+namespace outboard::files {
 namespace {
 
 class FileIndexTest : public ::testing::Test {
@@ -170,4 +170,4 @@ TEST_F(FileIndexTest, OthersFilesInItsFolderAreNeverForgotten) {
 }
 
 }  // namespace
-}  // namespace outboard::blobs
+}  // namespace outboard::files

@@ -12,7 +12,7 @@
 namespace outboard {
 namespace {
 
-using blobs::GgmlType;
+using files::GgmlType;
 
 constexpr int64_t kBlocks = 8;
 
@@ -56,7 +56,7 @@ using GgmlTest = ClientTest;
 
 TEST_F(GgmlTest, ElementsAreThoseOfTheReference) {
   for (const Case& c : kCases) {
-    const blobs::GgmlLayout* layout = blobs::FindGgmlLayout(static_cast<uint32_t>(c.type));
+    const files::GgmlLayout* layout = files::FindGgmlLayout(static_cast<uint32_t>(c.type));
     ASSERT_NE(layout, nullptr);
     SCOPED_TRACE(layout->name);
     const Tensor blocks = Tensor::from_bytes(DType::kU8, {kBlocks, layout->block_bytes},

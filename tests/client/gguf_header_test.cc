@@ -8,7 +8,7 @@
 
 #include "tests/client/gguf_writer.h"
 
-namespace outboard::blobs {
+namespace outboard::files {
 namespace {
 
 using absl::StatusCode;
@@ -106,7 +106,7 @@ TEST(GgufHeader, WhatIsWrongIsRefused) {
       {"an array twice", good().Array("w", {4}, 0, std::string(16, 'v'))},
       {"no such type of value", good().Value("v", 13, uint32_t{0})},
       {"a bool of 2", good().Value("v", 7, uint8_t{2})},
-      {"a list of lists", good().Value("v", 9, uint32_t{9}).Raw(std::string(8, '\0')),
+      {"nested arrays", good().Value("v", 9, uint32_t{9}).Raw(std::string(8, '\0')),
        StatusCode::kUnimplemented},
       {"a list that is longer than the file", good().Value("v", 9, uint32_t{4}).RawNumber(huge)},
       {"a text that is longer than the file", good().Value("v", 8, huge)},
@@ -154,4 +154,4 @@ TEST(GgufHeader, ArraysBeginAtTheFilesAlignment) {
 }
 
 }  // namespace
-}  // namespace outboard::blobs
+}  // namespace outboard::files

@@ -33,7 +33,7 @@ TEST(Links, AProgramLoadsNoCompiler) {
 
 TEST(Links, TheClientLibraryLinksNoneThatMakesKernels) {
   const std::string client = CLIENT_LIBRARIES, compiler = COMPILER_LIBRARIES;
-  EXPECT_TRUE(Has(client, " ob_transport ")) << client;
+  EXPECT_TRUE(Has(client, " ob_session ")) << client;
   for (const char* library : {"ob_codegen", "ob_render", "ob_schedule", "ob_reference", "ob_cpu",
                               "ob_executor", "ob_worker", "ob_gateway", "LLVM"})
     EXPECT_FALSE(Has(client, std::string(" ") + library)) << library << " in " << client;

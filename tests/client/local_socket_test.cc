@@ -7,11 +7,11 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "gateway/streams/abstract_listener.h"
 #include "gateway/server/gateway.h"
+#include "gateway/streams/abstract_listener.h"
 #include "tests/support/gateway_test.h"
 
-namespace outboard::transport {
+namespace outboard::session {
 namespace {
 
 class LocalSocketTest : public test::GatewayTest {
@@ -59,4 +59,4 @@ TEST_F(LocalSocketTest, ANameWithoutThePortIsSomebodyElses) {
 }
 
 }  // namespace
-}  // namespace outboard::transport
+}  // namespace outboard::session

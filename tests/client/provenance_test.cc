@@ -49,7 +49,7 @@ TEST_F(ProvenanceTest, NamesTheStepAndBothLines) {
   EXPECT_EQ(error.location().line(), __LINE__ - 1u);
   EXPECT_EQ(error.status().code(), absl::StatusCode::kResourceExhausted);
   ExpectSays(error, "no memory; in step 2, ");
-  const std::optional<transport::Failure> failure = transport::FailureOf(error.status());
+  const std::optional<session::Failure> failure = session::FailureOf(error.status());
   ASSERT_TRUE(failure.has_value());
   EXPECT_TRUE(failure->retryable);
   ExpectSays(error, "sent at " + Line(sent));
@@ -128,14 +128,14 @@ TEST_F(ProvenanceTest, ARealFailure) {
 }
 
 TEST(Provenance, ForgetsOldRunsAndTrustsNoIndex) {
-  transport::Provenance provenance;
+  session::Provenance provenance;
   const auto lines = std::make_shared<const internal::Lines>(internal::Lines{At::current()});
-  constexpr uint64_t kRuns = transport::kRunsRememberedMax + 10;
+  constexpr uint64_t kRuns = session::kRunsRememberedMax + 10;
   for (uint64_t seq = 1; seq <= kRuns; ++seq)
     provenance.Remember(2 * seq, internal::OriginOf(At::current(), lines));
   const auto explain = [&](uint64_t seq, std::optional<uint32_t> node) {
     const absl::Status status =
-        transport::WithFailure(absl::InternalError("why"), {.seq = seq, .node = node});
+        session::WithFailure(absl::InternalError("why"), {.seq = seq, .node = node});
     return std::string(provenance.Explain(status).message());
   };
   EXPECT_EQ(explain(2, 0), "why") << "forgotten";

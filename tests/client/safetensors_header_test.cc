@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace outboard::blobs {
+namespace outboard::files {
 namespace {
 
 using absl::StatusCode;
@@ -123,4 +123,4 @@ TEST(SafetensorsHeader, WhatIsWrongIsRefused) {
 }
 
 }  // namespace
-}  // namespace outboard::blobs
+}  // namespace outboard::files

@@ -8,7 +8,7 @@
 #include "compiler/ir/limits.h"
 #include "tests/support/documented.h"
 
-namespace outboard::transport {
+namespace outboard::session {
 namespace {
 
 constexpr int64_t kTwo[] = {2};
@@ -286,7 +286,7 @@ TEST(SessionCore, ARecoverableSessionIsOpenedAgainWithItsPlan) {
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(core.Run(OfGraph('a')).ok());
   proto::ServerFrame frame = DurableFrame(2, 4, 2);
   for (const uint64_t seq : {1u, 3u, 3u}) {
-    proto::KernelUse& entry = *frame.mutable_items(0)->mutable_done()->add_plan();
+    proto::KernelUse& entry = *frame.mutable_items(0)->mutable_done()->add_kernel_uses();
     entry.set_seq(seq);
     entry.set_kernel("k");
   }
@@ -296,8 +296,8 @@ TEST(SessionCore, ARecoverableSessionIsOpenedAgainWithItsPlan) {
   core.Resume();
   const auto items = core.Items();
   ASSERT_EQ(items.size(), 1u);
-  ASSERT_EQ(items[0].open().plan_size(), 1);  // the snapshot has that of item 1
-  EXPECT_EQ(items[0].open().plan(0).seq(), 3u);
+  ASSERT_EQ(items[0].open().kernel_uses_size(), 1);  // the snapshot has that of item 1
+  EXPECT_EQ(items[0].open().kernel_uses(0).seq(), 3u);
 }
 
 TEST(SessionCore, APlanThatLacksAnEntryServesNoOtherWorkerUntilASnapshotHasIt) {
@@ -307,7 +307,7 @@ TEST(SessionCore, APlanThatLacksAnEntryServesNoOtherWorkerUntilASnapshotHasIt) {
     for (int i = 0; i < 4; ++i) ASSERT_TRUE(core.Run(OfGraph('a')).ok());
     for (const uint64_t seq : {1u, 2u, 3u}) {  // those of 1 and 2 fit, nearly
       proto::ServerFrame frame = DoneFrame(2, 4);
-      proto::KernelUse& entry = *frame.mutable_items(0)->mutable_done()->add_plan();
+      proto::KernelUse& entry = *frame.mutable_items(0)->mutable_done()->add_kernel_uses();
       entry.set_seq(seq);
       entry.set_kernel(std::string(wire::kFrameBytesMax / 4, 'k'));
       core.Get(frame);
@@ -586,4 +586,4 @@ TEST(SessionCore, FramesStayBelowTheLimit) {
 }
 
 }  // namespace
-}  // namespace outboard::transport
+}  // namespace outboard::session

@@ -35,14 +35,14 @@ namespace {
 // Else a client gives up before it is told why it gets no device.
 TEST(SessionOptions, WaitLongerThanTheGateway) {
   const gateway::CoreOptions gateway;
-  EXPECT_GT(std::chrono::nanoseconds(transport::SessionOptions().open_timeout).count(),
+  EXPECT_GT(std::chrono::nanoseconds(session::SessionOptions().open_timeout).count(),
             gateway.queue_ns + gateway.start_ns);
 }
 
 using absl::StatusCode;
-using transport::MayLoseValues;
-using transport::RunRequest;
-using transport::SessionOptions;
+using session::MayLoseValues;
+using session::RunRequest;
+using session::SessionOptions;
 
 class SessionGatewayTest : public test::GatewayTest {
  protected:
@@ -450,7 +450,7 @@ TEST_F(SessionGatewayTest, SecondsAreBilledAndPosted) {
   ASSERT_NE(session, nullptr);
   std::this_thread::sleep_for(std::chrono::milliseconds(2300));
   ASSERT_TRUE(session->Close().ok());
-  transport::Stats stats = session->stats();
+  session::Stats stats = session->stats();
   EXPECT_EQ(stats.seconds_billed, 2u);
   EXPECT_EQ(stats.cost_micro_usd, 277u);  // floor(500000 * 2 / 3600)
   EXPECT_NEAR(stats.seconds_open, 2.3, 0.5);

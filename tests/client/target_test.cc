@@ -7,7 +7,7 @@
 #include "client/session/session.h"
 #include "tests/support/documented.h"
 
-namespace outboard::transport {
+namespace outboard::session {
 namespace {
 
 using absl::StatusCode;
@@ -131,4 +131,4 @@ TEST(Connect, ChecksWhatItIsGiven) {
 }
 
 }  // namespace
-}  // namespace outboard::transport
+}  // namespace outboard::session

@@ -108,7 +108,7 @@ TEST_F(TensorTest, GraphsStayBounded) {
     if (i % 100 == 0) p.realize();
   }
   EXPECT_LT(internal::LazyGraph::Current()->graph().node_count(),
-            internal::kRecordingNodesMax + 1000);
+            internal::kLazyGraphNodesMax + 1000);
   EXPECT_EQ(session->live_buffers(), 1);
 }
 

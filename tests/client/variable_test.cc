@@ -67,7 +67,7 @@ TEST_F(VariableTest, TheDocumentRuns) {
 TEST_F(VariableTest, SlotsFollowTheFirstUse) {
   const auto run = [&](const SymInt& a, const SymInt& b) {
     x.slice(0, b, b + 1).sum().item();  // meets b first
-    const transport::GraphHash first = session->last.graph_id;
+    const session::GraphId first = session->last.graph_id;
     x.slice(0, a - 1, a).sum().item();
     return std::make_pair(first, session->last.graph_id);
   };
@@ -165,10 +165,19 @@ TEST_F(VariableTest, Mistakes) {
   const Tensor part = x.slice(0, 0, n.bind(2));
   for (const auto& needs_numbers : std::vector<std::function<void()>>{
            [&] { part[0]; }, [&] { part.cumsum(0); }, [&] { part.argmax(0); },
-           [&] { part.reshape({-1, 5}); }, [&] { part.flatten(); }, [&] { part.repeat({2, 1}); },
-           [&] { Tensor::cat({part, part}); }, [&] { part.take(Tensor::arange(2)); },
-           [&] { part.var(0); }, [&] { part.numel(); }, [&] { part.shape(0); },
-           [&] { part.split(2); }, [&] { part.roll(1, 0); }, [&] { part.dropout(); }})
+           [&] {
+             part.reshape({-1, 5});
+           },
+           [&] { part.flatten(); },
+           [&] {
+             part.repeat({2, 1});
+           },
+           [&] {
+             Tensor::cat({part, part});
+           },
+           [&] { part.take(Tensor::arange(2)); }, [&] { part.var(0); }, [&] { part.numel(); },
+           [&] { part.shape(0); }, [&] { part.split(2); }, [&] { part.roll(1, 0); },
+           [&] { part.dropout(); }})
     if (absl::Status status = StatusOf(needs_numbers); !status.ok()) {
       EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
     }

@@ -14,7 +14,7 @@
 #include "client/session/session.h"
 #include "wire/limits.h"
 
-namespace outboard::transport {
+namespace outboard::session {
 namespace {
 
 std::atomic<bool> stop{false};
@@ -207,4 +207,4 @@ TEST_F(WaitingTest, AForksChildIsToldAndWaitsForNothing) {
 }
 
 }  // namespace
-}  // namespace outboard::transport
+}  // namespace outboard::session

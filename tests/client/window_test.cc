@@ -9,7 +9,7 @@
 
 #include "client/session/core/send_window.h"
 
-namespace outboard::transport {
+namespace outboard::session {
 namespace {
 
 using namespace std::chrono_literals;
@@ -227,4 +227,4 @@ TEST(SendWindow, W2WithoutTimeThereIsAWindow) {
 }
 
 }  // namespace
-}  // namespace outboard::transport
+}  // namespace outboard::session

@@ -34,8 +34,8 @@ class CloudTrainingTest : public ::testing::Test {
   void TearDown() override { SetSession(nullptr); }
 
   // Through the proxy.
-  transport::SessionOptions Options() {
-    transport::SessionOptions options = cluster_.Options();
+  session::SessionOptions Options() {
+    session::SessionOptions options = cluster_.Options();
     options.target = proxy_->address();
     options.tell = [](const std::string&) {};
     return options;
@@ -73,7 +73,7 @@ class CloudTrainingTest : public ::testing::Test {
     Calm();
     if (SessionIfConnected() != nullptr) {
       EXPECT_TRUE(SessionIfConnected()->Sync().ok());
-      const transport::Stats stats = SessionIfConnected()->stats();
+      const session::Stats stats = SessionIfConnected()->stats();
       trained.runs = stats.runs;
       trained.kernels = stats.kernels_launched;
     }

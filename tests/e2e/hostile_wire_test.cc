@@ -41,7 +41,7 @@ class HostileWireTest : public ::testing::Test {
     raw_.reset();
     EXPECT_TRUE(test::Step(*honest_).ok()) << test::Step(*honest_);
     // The device of the session that ended so is free at once: the next one does not wait.
-    transport::SessionOptions options = cluster_->Options();
+    session::SessionOptions options = cluster_->Options();
     options.tell = [](const std::string& line) { ADD_FAILURE() << line; };
     auto next = Session::Connect(options);
     ASSERT_TRUE(next.ok()) << next.status();

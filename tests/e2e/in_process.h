@@ -22,7 +22,7 @@ inline std::shared_ptr<Session> InProcessSession(EngineKind kind, int debug = 0)
           ? worker::MakeReferenceEngine(test::MakeDevice(int64_t{8} << 30))
           : worker::MakeCompiledEngine(&compiler, test::MakeDevice(), {.debug = debug});
   auto session = Session::ConnectLink(std::make_unique<ExecutorLink>(std::move(engine)),
-                                      transport::SessionOptions{});
+                                      session::SessionOptions{});
   return ValueOrDie(std::move(session));
 }
 

@@ -91,7 +91,7 @@ TEST_F(LostTest, AServeThatIsStartedAgainSaysThatTheSessionEndedWithIt) {
   const std::string command =
       "serve --no-auth --listen unix:" + (cluster_.folder() / "s") + " --data " + cluster_.data();
   auto serve = cluster_.Start(command);
-  transport::SessionOptions options;
+  session::SessionOptions options;
   options.target = cluster_.last_address();
   auto session = Session::Connect(options);
   ASSERT_TRUE(session.ok()) << session.status();

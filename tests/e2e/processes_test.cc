@@ -18,12 +18,12 @@ namespace outboard {
 namespace {
 
 using absl::StatusCode;
+using session::SessionOptions;
 using test::ChildrenOf;
 using test::Eventually;
 using test::IsAlive;
 using test::Outboard;
 using test::Step;
-using transport::SessionOptions;
 
 class ProcessesTest : public ::testing::Test {
  protected:
@@ -45,7 +45,7 @@ TEST_F(ProcessesTest, UpRunsStepsBillsThemAndStops) {
   EXPECT_TRUE(Step(**second).ok());
   std::this_thread::sleep_for(std::chrono::milliseconds(1100));
   ASSERT_TRUE((*first)->Close().ok());
-  transport::Stats stats = (*first)->stats();
+  session::Stats stats = (*first)->stats();
   EXPECT_NEAR(static_cast<double>(stats.seconds_billed), stats.seconds_open, 1.0);
   test::Ended usage = Outboard("usage --json --data " + cluster_.data());
   EXPECT_EQ(usage.code, 0);

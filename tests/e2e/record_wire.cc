@@ -104,7 +104,7 @@ class NodeBuilder final : public proto::Cloud::Service {
 };
 
 void RecordTo(const std::string& path, int steps, uint64_t cut_after_seq) {
-  transport::SessionOptions options = ValueOrDie(transport::SessionOptions::FromEnvironment());
+  session::SessionOptions options = ValueOrDie(session::SessionOptions::FromEnvironment());
   NodeBuilder recorder(options.target, path, cut_after_seq);
   options.target = recorder.address();
   auto session = ValueOrDie(Session::Connect(options));
@@ -118,7 +118,7 @@ void RecordTo(const std::string& path, int steps, uint64_t cut_after_seq) {
   // Of a buffer that nobody made.
   const uint64_t missing = ValueOrDie(raw.Fetch(raw.NewHandle()));
   std::printf("%s\n", raw.Await(missing, 0).status().ToString().c_str());
-  const transport::Stats stats = ValueOrDie(CloseSession());
+  const session::Stats stats = ValueOrDie(CloseSession());
   std::printf("%s: %llu runs, %llu bytes up, %llu down\n", path.c_str(),
               static_cast<unsigned long long>(stats.runs),
               static_cast<unsigned long long>(stats.bytes_up),

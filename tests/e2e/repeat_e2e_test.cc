@@ -62,7 +62,7 @@ class RepeatInProcess : public ::testing::TestWithParam<test::EngineKind> {
     Tensor::manual_seed(7);
     SetSession(nullptr);
   }
-  static transport::Stats Stats() {
+  static session::Stats Stats() {
     EXPECT_TRUE(SessionIfConnected()->Sync().ok());
     return SessionIfConnected()->stats();
   }
@@ -112,11 +112,11 @@ TEST_P(RepeatInProcess, IsOneRunWithoutAWait) {
     return n * 2;
   };
   repeat(2, step);
-  const transport::Stats before = Stats();
+  const session::Stats before = Stats();
   const TensorFuture rows = repeat(1000, step).fetch();
   EXPECT_EQ(SessionIfConnected()->stats().blocking_round_trips, before.blocking_round_trips);
   const std::vector<int64_t> values = rows.to_vector<int64_t>();
-  const transport::Stats after = Stats();
+  const session::Stats after = Stats();
   EXPECT_EQ(after.runs, before.runs + 1);
   EXPECT_EQ(after.steps, before.steps + 1000);
   ASSERT_EQ(values.size(), 1000u);
@@ -163,9 +163,9 @@ TEST(RepeatThroughAGateway, HasTheSameBitsInOneFrame) {
     test::SmallTraining training;
     training.Step();
     const auto step = [&] { return training.Step(); };
-    const transport::Stats before = SessionIfConnected()->stats();
+    const session::Stats before = SessionIfConnected()->stats();
     const TensorFuture first = repeat(5, step).fetch(), second = repeat(5, step).fetch();
-    const transport::Stats after = SessionIfConnected()->stats();
+    const session::Stats after = SessionIfConnected()->stats();
     EXPECT_EQ(after.runs, before.runs + 2);
     EXPECT_EQ(after.blocking_round_trips, before.blocking_round_trips);
     EXPECT_EQ(first.to_host().dims, (std::vector<int64_t>{5}));

@@ -32,7 +32,7 @@ TEST(SlowReader, CostsTheGatewayLittleAndLosesNothing) {
   test::Cluster cluster;
   cluster.StartUp(2);
   FaultProxy proxy(cluster.target());
-  transport::SessionOptions options = cluster.Options();
+  session::SessionOptions options = cluster.Options();
   options.target = proxy.address();
   auto connected = Session::Connect(options);
   ASSERT_TRUE(connected.ok()) << connected.status();

@@ -14,7 +14,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "stepper: %s\n", status.ToString().c_str());
     return code;
   };
-  auto options = outboard::transport::SessionOptions::FromEnvironment();
+  auto options = outboard::session::SessionOptions::FromEnvironment();
   if (!options.ok()) return fail(options.status(), 2);
   if (const char* ms = std::getenv("STEPPER_RECONNECT_MS"))
     options->reconnect_timeout = std::chrono::milliseconds(std::atol(ms));

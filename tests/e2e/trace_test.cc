@@ -99,7 +99,7 @@ class TraceTest : public ::testing::Test {
   json Traced(const std::string& target, int steps) {
     const std::string file = cluster_.folder() / "out.json";
     trace::Trace trace(file);
-    transport::SessionOptions options = cluster_.Options();
+    session::SessionOptions options = cluster_.Options();
     options.target = target;
     options.trace = &trace;
     {

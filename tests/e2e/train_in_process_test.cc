@@ -57,7 +57,7 @@ TEST(TrainInProcess, StepIsOneRunAndOneRoundTrip) {
     Tensor w = Tensor::uniform({8, 4}).requires_grad_();
     optim::SGD sgd({w}, 0.1);
     const Tensor x = Tensor::ones({16, 8}).realize();
-    std::vector<transport::Stats> stats;
+    std::vector<session::Stats> stats;
     for (int i = 0; i < 6; ++i) {
       Tensor loss = x.matmul(w).square().mean();
       loss.backward();

@@ -13,7 +13,7 @@
 #include "tests/client/gguf_writer.h"
 #include "tests/fuzz/seeds.h"
 
-namespace outboard::blobs {
+namespace outboard::files {
 namespace {
 
 // To the bit: a NaN is the same as itself.
@@ -59,7 +59,7 @@ void Try(std::string_view first, uint64_t file_bytes) {
 }
 
 }  // namespace
-}  // namespace outboard::blobs
+}  // namespace outboard::files
 
 extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   outboard::test::Gguf file;
@@ -78,6 +78,6 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
   const std::string_view first(reinterpret_cast<const char*>(data) + 2, size - 2);
-  outboard::blobs::Try(first, first.size() + data[0] + 256u * data[1]);
+  outboard::files::Try(first, first.size() + data[0] + 256u * data[1]);
   return 0;
 }

@@ -48,20 +48,20 @@ class Blobs {
     OB_CHECK_OK(writer->Append(kBlob));
     OB_CHECK_OK(writer->Finish());
     OB_CHECK_OK(store_->Commit(kTenant, name_.root, name_.chunks, kBlob.size()));
-    catalogue_ = ValueOrDie(
+    blob_retention_ = ValueOrDie(
         BlobRetention::Open(store_.get(), folder_ + "/names.db", [] { return WallTime{}; }));
-    catalogue_->BeginSession(kTenant, SessionId{1, 2});
+    blob_retention_->BeginSession(kTenant, SessionId{1, 2});
   }
   ~Blobs() { std::filesystem::remove_all(folder_); }
 
-  BlobRetention* catalogue() { return catalogue_.get(); }
+  BlobRetention* blob_retention() { return blob_retention_.get(); }
   std::string root() const { return std::string(wire::AsBytes(name_.root)); }
 
  private:
   const wire::BlobName name_ = wire::NameBlob(kBlob);
   std::string folder_;
   std::unique_ptr<BlobStore> store_;
-  std::unique_ptr<BlobRetention> catalogue_;
+  std::unique_ptr<BlobRetention> blob_retention_;
 };
 
 Blobs& TheBlobs() {
@@ -136,7 +136,7 @@ class Session {
 
   test::ByteSource bytes_;
   GraphAdmission gate_;
-  Relay relay_{SessionId{1, 2}, kTenant, TheBlobs().catalogue(), &gate_};
+  Relay relay_{SessionId{1, 2}, kTenant, TheBlobs().blob_retention(), &gate_};
   test::UnboundExecutor executor_;
   ClientStream clients_[2];
   uint64_t epoch_ = 0;

@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "client/files/safetensors_header.h"
 
-namespace outboard::blobs {
+namespace outboard::files {
 namespace {
 
 void Try(std::string_view first, uint64_t file_bytes) {
@@ -33,12 +33,12 @@ void Try(std::string_view first, uint64_t file_bytes) {
 }
 
 }  // namespace
-}  // namespace outboard::blobs
+}  // namespace outboard::files
 
 // The first two bytes say how much longer the file is than what is given of it.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
   const std::string_view first(reinterpret_cast<const char*>(data) + 2, size - 2);
-  outboard::blobs::Try(first, first.size() + data[0] + 256u * data[1]);
+  outboard::files::Try(first, first.size() + data[0] + 256u * data[1]);
   return 0;
 }

@@ -15,7 +15,7 @@
 #include "tests/fuzz/wire_seeds.h"
 
 using namespace outboard;
-using namespace outboard::transport;
+using namespace outboard::session;
 
 namespace {
 

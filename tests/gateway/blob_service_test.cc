@@ -38,7 +38,7 @@ class BlobServiceTest : public test::GatewayTest {
   wire::BlobConnections Connections(const std::string& key = "") {
     wire::BlobConnections connections;
     for (int i = 0; i < 3; ++i)
-      connections.channels.push_back(transport::MakeChannel(gateway_->address()));
+      connections.channels.push_back(session::MakeChannel(gateway_->address()));
     if (!key.empty()) connections.metadata = {{"authorization", "Bearer " + key}};
     return connections;
   }
@@ -64,7 +64,7 @@ class BlobServiceTest : public test::GatewayTest {
 
   // One Upload of these pieces by an ordinary stub.
   absl::Status SendPieces(const std::vector<proto::BlobPiece>& pieces, uint32_t* stored = nullptr) {
-    auto stub = proto::Blobs::NewStub(transport::MakeChannel(gateway_->address()));
+    auto stub = proto::Blobs::NewStub(session::MakeChannel(gateway_->address()));
     grpc::ClientContext context;
     proto::UploadReply reply;
     auto writer = stub->Upload(&context, &reply);
@@ -85,7 +85,7 @@ class BlobServiceTest : public test::GatewayTest {
     return piece;
   }
   bool Has(std::string_view chunk) {
-    auto stub = proto::Blobs::NewStub(transport::MakeChannel(gateway_->address()));
+    auto stub = proto::Blobs::NewStub(session::MakeChannel(gateway_->address()));
     grpc::ClientContext context;
     proto::MissingRequest request;
     request.add_chunks(std::string(wire::AsBytes(wire::HashChunk(chunk))));
@@ -267,7 +267,7 @@ TEST_F(BlobServiceTest, AfterARestartAnExecutorWhoseWorkerHasNotJoinedYetIsToAsk
   gateway_.reset();
   ASSERT_TRUE(gateway::SessionRows::Open(gateway::AccountsPath(data())).value()->Put(row).ok());
   StartGateway();
-  const auto stub = proto::Fleet::NewStub(transport::MakeChannel(gateway_->address()));
+  const auto stub = proto::Fleet::NewStub(session::MakeChannel(gateway_->address()));
   const wire::Hash root = wire::NameBlob("bytes").root;
   const auto ask = [&](const gateway::Token& with) {
     wire::BlobConnections worker = Connections();

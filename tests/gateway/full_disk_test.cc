@@ -88,7 +88,7 @@ TEST_F(FullDiskTest, NoNewSessionsAndLaterTheWholeBill) {
   ASSERT_TRUE(test::Eventually(
       [&] { return Echo(*session).ok() && session->stats().seconds_billed >= 2; }));
   ASSERT_TRUE(session->Close().ok());  // does not wait for the disk
-  const transport::Stats stats = session->stats();
+  const session::Stats stats = session->stats();
   disk_.MakeRoom();
   std::unique_ptr<Session> next;
   ASSERT_TRUE(test::Eventually([&] {

@@ -141,12 +141,12 @@ TEST_F(RelayTest, AnotherExecutorIsToldThePlanSinceTheSnapshot) {
   proto::ServerFrame frame;
   frame.set_epoch(1);
   proto::Done& done = *frame.add_items()->mutable_done();
-  for (const uint64_t seq : {3, 5, 9}) done.add_plan()->set_seq(seq);
+  for (const uint64_t seq : {3, 5, 9}) done.add_kernel_uses()->set_seq(seq);
   done.set_durable_seq(3);
   bool pause = false;
   relay_.FromExecutor(&executor_, frame, pause);
   Relay next{SessionId{1, 2}, TenantId{1}, /*blobs=*/nullptr, &gate_};
-  next.GivePlan(relay_.TakePlan(), /*replays=*/true);
+  next.GiveKernelUses(relay_.TakeKernelUses(), /*replays=*/true);
   test::UnboundExecutor other;
   next.SetExecutor(&other);
   EpochStart start{};
@@ -155,31 +155,31 @@ TEST_F(RelayTest, AnotherExecutorIsToldThePlanSinceTheSnapshot) {
   test::UnboundExecutor without;
   relay_.SetExecutor(&without);
   relay_.Connect(&first_, start, {});
-  EXPECT_EQ(other.sent().items(0).open().plan_size(), 2);
-  EXPECT_EQ(other.sent().items(0).open().plan(0).seq(), 5u);
-  EXPECT_EQ(without.sent().items(0).open().plan_size(), 0);  // that executor knows it itself
+  EXPECT_EQ(other.sent().items(0).open().kernel_uses_size(), 2);
+  EXPECT_EQ(other.sent().items(0).open().kernel_uses(0).seq(), 5u);
+  EXPECT_EQ(without.sent().items(0).open().kernel_uses_size(), 0);  // that executor knows it itself
 }
 
 TEST_F(RelayTest, APlanThatNobodyWillAskForIsNotKept) {
   Connect(first_, 1);  // not recoverable
   proto::ServerFrame frame;
   frame.set_epoch(1);
-  frame.add_items()->mutable_done()->add_plan()->set_seq(3);
+  frame.add_items()->mutable_done()->add_kernel_uses()->set_seq(3);
   bool pause = false;
   relay_.FromExecutor(&executor_, frame, pause);
-  EXPECT_TRUE(relay_.TakePlan().empty());
+  EXPECT_TRUE(relay_.TakeKernelUses().empty());
 
   // And one is kept once, and not for ever.
   relay_.Connect(&first_, {.epoch = 1, .recoverable = true}, {});
   for (int i = 0; i < 2; ++i) relay_.FromExecutor(&executor_, frame, pause);
-  EXPECT_EQ(relay_.TakePlan().size(), 1u);
-  proto::KernelUse* entry = frame.mutable_items(0)->mutable_done()->mutable_plan(0);
+  EXPECT_EQ(relay_.TakeKernelUses().size(), 1u);
+  proto::KernelUse* entry = frame.mutable_items(0)->mutable_done()->mutable_kernel_uses(0);
   entry->set_kernel(std::string(1000, 'k'));
   for (uint64_t seq = 1; seq < 2000; ++seq) {
     entry->set_seq(seq);
     relay_.FromExecutor(&executor_, frame, pause);
   }
-  EXPECT_LT(relay_.TakePlan().size(), wire::kFrameBytesMax / 1000);  // it fits into an Open
+  EXPECT_LT(relay_.TakeKernelUses().size(), wire::kFrameBytesMax / 1000);  // it fits into an Open
 }
 
 // A side that has read many frames at once tells them all; its pause ends once.

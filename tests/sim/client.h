@@ -78,7 +78,7 @@ class Client {
       world_->After(300 * kMs, [this] { Dial(); });
       return;
     }
-    if (core_.state() == transport::SessionCore::State::kLost) core_.Resume();
+    if (core_.state() == session::SessionCore::State::kLost) core_.Resume();
     connection_ = std::make_shared<ClientConnection>(world_);
     connection_->dialler.on_message = [this](ToClient message) { OnMessage(std::move(message)); };
     connection_->dialler.on_lost = [this, connection = connection_.get()] {
@@ -91,7 +91,7 @@ class Client {
   }
   void Lost() {
     if (done_) return;
-    if (core_.state() == transport::SessionCore::State::kClosing) {
+    if (core_.state() == session::SessionCore::State::kClosing) {
       done_ = true;  // it has all its values
       return;
     }
@@ -100,10 +100,10 @@ class Client {
   }
 
   void OnMessage(ToClient message) {
-    core_.Advance(transport::SendWindow::Time(world_->now()));
+    core_.Advance(session::SendWindow::Time(world_->now()));
     core_.OnFrame(message.frame);
     if (message.end) {
-      const bool closes = core_.state() == transport::SessionCore::State::kClosing;
+      const bool closes = core_.state() == session::SessionCore::State::kClosing;
       if (!message.end->ok() && message.end->code() == absl::StatusCode::kAborted) return;
       if (!closes || !message.end->ok())
         world_->Broken("client ", number_, "'s session ends: ", message.end->ToString());
@@ -111,7 +111,7 @@ class Client {
       done_ = true;
       return;
     }
-    if (core_.state() == transport::SessionCore::State::kEnded) {
+    if (core_.state() == session::SessionCore::State::kEnded) {
       world_->Broken("client ", number_, " ends its session: ", core_.status().ToString());
       done_ = true;
       return;
@@ -139,7 +139,7 @@ class Client {
     });
     std::erase_if(saves_, [&](const Save& save) {
       if (!core_.SavedReady(save.seq)) return false;
-      const absl::StatusOr<transport::Saved> saved = core_.TakeSaved(save.seq);
+      const absl::StatusOr<session::Saved> saved = core_.TakeSaved(save.seq);
       if (saved.ok()) {
         world_->Count("saved");
         if (gateway_->Checkpoint(save.name) != save.values)
@@ -155,12 +155,12 @@ class Client {
     if (made_ < items_ || !awaited_.empty() || !saves_.empty() ||
         core_.done_seq() < core_.last_seq())
       return;
-    if (core_.state() == transport::SessionCore::State::kOpen) core_.Close();
+    if (core_.state() == session::SessionCore::State::kOpen) core_.Close();
   }
 
   void Pace() {
     if (done_) return;
-    core_.Advance(transport::SendWindow::Time(world_->now()));
+    core_.Advance(session::SendWindow::Time(world_->now()));
     for (int64_t burst = world_->Between(0, 5); burst > 0 && made_ < items_; --burst) Make();
     Collect();
     Flush();
@@ -202,7 +202,7 @@ class Client {
   void SaveSome() {
     const std::string name = absl::StrCat("of client ", number_, " at ", made_);
     const uint64_t handle = Some();
-    const transport::SaveEntry entries[] = {{"weight", handle}};
+    const session::SaveEntry entries[] = {{"weight", handle}};
     const absl::StatusOr<uint64_t> seq = core_.Save(name, entries);
     if (!seq.ok()) return world_->Broken("client ", number_, ": ", seq.status().ToString());
     saves_.push_back({*seq, name, {{"weight", values_.at(handle)}}});
@@ -210,7 +210,7 @@ class Client {
 
   void Run(size_t which) {
     const EncodedGraph& graph = graphs_[which];
-    transport::RunRequest request;
+    session::RunRequest request;
     request.graph_id = graph.id.bytes;
     request.graph = std::make_shared<std::string>(graph.bytes);
     request.inputs = {Some(), Some()};
@@ -247,7 +247,7 @@ class Client {
   Gateway* const gateway_;
   const int number_;
   const int items_;
-  transport::SessionCore core_;
+  session::SessionCore core_;
   std::shared_ptr<ClientConnection> connection_;
   std::vector<EncodedGraph> graphs_;
   int made_ = 0;

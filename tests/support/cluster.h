@@ -80,8 +80,8 @@ class Cluster {
     }
     return key_;
   }
-  transport::SessionOptions Options() {
-    transport::SessionOptions options;
+  session::SessionOptions Options() {
+    session::SessionOptions options;
     options.target = target_;
     options.key = key();
     return options;

@@ -13,13 +13,13 @@
 
 namespace outboard::test {
 
-class ExecutorLink final : public transport::Link {
+class ExecutorLink final : public session::Link {
  public:
   explicit ExecutorLink(std::unique_ptr<worker::Engine> engine)
       : engine_(std::move(engine)), core_(engine_.get(), {"in process", "in process"}) {}
   ~ExecutorLink() override { Finish(); }
 
-  void Start(transport::LinkListener* listener) override {
+  void Start(session::LinkListener* listener) override {
     listener_ = listener;
     thread_ = std::thread([this] { Work(); });
   }
@@ -72,7 +72,7 @@ class ExecutorLink final : public transport::Link {
 
   std::unique_ptr<worker::Engine> engine_;
   worker::ExecutorCore core_;
-  transport::LinkListener* listener_ = nullptr;
+  session::LinkListener* listener_ = nullptr;
   uint64_t epoch_ = 0;
   std::atomic<uint64_t> bytes_up_{0}, bytes_down_{0};
   std::mutex mutex_;

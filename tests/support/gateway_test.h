@@ -60,8 +60,8 @@ class GatewayTest : public ::testing::Test {
     return std::string(key.text.Reveal());
   }
 
-  transport::SessionOptions Options(std::string key = "") {
-    transport::SessionOptions options;
+  session::SessionOptions Options(std::string key = "") {
+    session::SessionOptions options;
     options.target = gateway_->address();
     options.key = std::move(key);
     return options;

@@ -18,7 +18,7 @@ namespace outboard::test {
 
 class RawSession {
  public:
-  explicit RawSession(const transport::SessionOptions& options)
+  explicit RawSession(const session::SessionOptions& options)
       : stub_(proto::Cloud::NewStub(
             grpc::CreateChannel(options.target, grpc::InsecureChannelCredentials()))) {
     if (!options.key.empty()) context_.AddMetadata("authorization", "Bearer " + options.key);

@@ -14,10 +14,10 @@
 namespace outboard::test {
 
 // A Run of `sink`; its graph is sent once per session.
-inline transport::RunRequest RequestOf(const UOp* sink, std::vector<uint64_t> inputs,
-                                       std::vector<uint64_t> outputs, bool fetch) {
+inline session::RunRequest RequestOf(const UOp* sink, std::vector<uint64_t> inputs,
+                                     std::vector<uint64_t> outputs, bool fetch) {
   EncodedGraph encoded = EncodeGraph(sink).value();
-  transport::RunRequest request;
+  session::RunRequest request;
   request.graph_id = encoded.id.bytes;
   request.graph = std::make_shared<const std::string>(encoded.bytes);
   request.inputs = std::move(inputs);

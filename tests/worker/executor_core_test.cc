@@ -533,7 +533,7 @@ TEST_F(ExecutorCoreTest, APlanThatCannotBeReadIsTheLastWord) {
   ExecutorCore core(engine_.get(), {});
   proto::ClientFrame frame;
   frame.set_epoch(1);
-  frame.add_items()->mutable_open()->add_plan()->set_kernel("no hash");
+  frame.add_items()->mutable_open()->add_kernel_uses()->set_kernel("no hash");
   const std::vector<proto::ServerFrame> answers = core.On(std::move(frame));
   ASSERT_EQ(answers.size(), 1u);
   ASSERT_EQ(answers[0].items_size(), 1);

@@ -184,7 +184,7 @@ class Session {
       : program_(program), engine_(std::move(engine)), core_(engine_.get(), {}), store_(store) {}
 
   void Open(uint64_t epoch, const std::string& snapshot_root = {}, uint64_t received_seq = 0,
-            const std::vector<proto::KernelUse>& plan = {}) {
+            const std::vector<proto::KernelUse>& uses = {}) {
     epoch_ = epoch;
     proto::ClientFrame frame;
     proto::Open& open = *frame.add_items()->mutable_open();
@@ -192,7 +192,7 @@ class Session {
     open.set_snapshot_ms(kSnapshotMs);
     open.set_snapshot_root(snapshot_root);
     open.set_received_seq(received_seq);
-    for (const proto::KernelUse& entry : plan) *open.add_plan() = entry;
+    for (const proto::KernelUse& entry : uses) *open.add_kernel_uses() = entry;
     Send(std::move(frame));
     store_->Answer(core_, *engine_, [this](proto::ServerFrame answer) { Read(answer); });
     proto::ClientFrame graphs;
@@ -250,7 +250,7 @@ class Session {
   }
 
   const Answers& answers() const { return answers_; }
-  const std::vector<proto::KernelUse>& plan() const { return plan_; }
+  const std::vector<proto::KernelUse>& kernel_uses() const { return uses_; }
   uint64_t durable_seq() const { return durable_seq_; }
   const std::vector<uint64_t>& opened() const { return opened_; }
   ExecutorCore& core() { return core_; }
@@ -272,7 +272,7 @@ class Session {
       if (item.has_opened()) opened_.push_back(item.opened().applied_seq());
       for (const proto::Value& value : item.done().values())
         answers_[{value.seq(), value.index()}] = value.data();
-      for (const proto::KernelUse& entry : item.done().plan()) plan_.push_back(entry);
+      for (const proto::KernelUse& entry : item.done().kernel_uses()) uses_.push_back(entry);
       durable_seq_ = std::max(durable_seq_, item.done().durable_seq());
       if (item.has_failed())
         answers_[{item.failed().seq(), kFailure}] = item.failed().SerializeAsString();
@@ -287,7 +287,7 @@ class Session {
   uint64_t epoch_ = 0;
   int64_t now_ = 0;
   Answers answers_;
-  std::vector<proto::KernelUse> plan_;
+  std::vector<proto::KernelUse> uses_;
   uint64_t durable_seq_ = 0;
   std::vector<uint64_t> opened_;
 };
@@ -301,7 +301,7 @@ INSTANTIATE_TEST_SUITE_P(Engines, SnapshotTest, ::testing::ValuesIn(kEngines),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST_P(SnapshotTest, E8_AReplayBehindASnapshotIsAsIfNothingHadHappened) {
-  size_t plan_entries = 0;
+  size_t kernel_use_count = 0;
   for (uint64_t seed = 1; seed <= GetParam().seeds; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     const Program program(seed, 60);
@@ -316,13 +316,13 @@ TEST_P(SnapshotTest, E8_AReplayBehindASnapshotIsAsIfNothingHadHappened) {
     EXPECT_EQ(request->seq, at);
     undisturbed.Run(died);  // which must not change what the request holds
     const std::string root = undisturbed.Stored(*request);
-    // The client has the plan of what it has seen; nothing behind that binds anybody.
-    const std::vector<proto::KernelUse> plan = undisturbed.plan();
-    plan_entries += plan.size();
+    // The client has the kernel uses of the answers that it has seen; later ones bind nobody.
+    const std::vector<proto::KernelUse> uses = undisturbed.kernel_uses();
+    kernel_use_count += uses.size();
 
     Session restored(program, Make(seed + 1000), &store_);
     const uint64_t received = random() % (died + 1);
-    restored.Open(2, root, received, plan);
+    restored.Open(2, root, received, uses);
     ASSERT_EQ(restored.opened(), std::vector<uint64_t>{at});
     restored.Run(died);
     for (const auto& [key, bytes] : undisturbed.answers()) {
@@ -339,7 +339,7 @@ TEST_P(SnapshotTest, E8_AReplayBehindASnapshotIsAsIfNothingHadHappened) {
     EXPECT_EQ(restored.State(), undisturbed.State());
   }
   if (std::string_view(GetParam().name) == "switching") {
-    EXPECT_GT(plan_entries, 0u);
+    EXPECT_GT(kernel_use_count, 0u);
   }
 }
 

@@ -159,18 +159,18 @@ class Download {
     const absl::Status ended = FromGrpc(reader->Finish());
     if (!status.ok()) return status;
     if (ended.ok() && !batch.empty())
-      return absl::DataLossError("fewer chunks came than were asked for");
+      return absl::DataLossError("fewer chunks arrived than were requested");
     return ended;
   }
 
   absl::Status Take(const BlobPieceView& piece, std::optional<ChunkHasher>& hasher, size_t& at,
                     std::deque<size_t>& batch) {
-    if (batch.empty()) return absl::DataLossError("more chunks came than were asked for");
+    if (batch.empty()) return absl::DataLossError("more chunks arrived than were requested");
     const size_t i = batch.front();
     const auto& [hash, offset, size] = places_[i];
     if (piece.chunk != hash || piece.offset != at || piece.data_bytes > size - at ||
         piece.data_bytes == 0)
-      return absl::DataLossError("the pieces of a chunk do not follow each other");
+      return absl::DataLossError("the pieces of a chunk are not consecutive");
     if (at == 0) hasher.emplace();
     for (const grpc::Slice& slice : piece.data) {
       const char* const data = reinterpret_cast<const char*>(slice.begin());
@@ -223,7 +223,7 @@ absl::StatusOr<ChunkList> ListBlob(const BlobConnections& connections, const Has
   blob.size_bytes = reply.size_bytes();
   for (const std::string& bytes : reply.chunks()) {
     const std::optional<Hash> hash = HashFromBytes(bytes);
-    if (!hash) return absl::DataLossError("a list of chunks without hashes");
+    if (!hash) return absl::DataLossError("a chunk list lacks hashes");
     blob.chunks.push_back(*hash);
   }
   const uint64_t count =

@@ -99,7 +99,7 @@ absl::StatusOr<BlobPieceView> ParseWithProtobuf(grpc::ByteBuffer buffer) {
   proto::BlobPiece message;
   grpc::ProtoBufferReader reader(&buffer);
   if (!message.ParseFromZeroCopyStream(&reader))
-    return absl::InvalidArgumentError("what was sent as a piece of a blob is none");
+    return absl::InvalidArgumentError("the message is not a piece of a blob");
   BlobPieceView piece;
   const std::optional<Hash> chunk = HashFromBytes(message.chunk());
   if (!chunk) {
@@ -139,7 +139,7 @@ absl::StatusOr<BlobPieceView> DecodeBlobPiece(const grpc::ByteBuffer& buffer) {
   std::vector<grpc::Slice> slices;
   size_t skip = 0;
   if (!buffer.Dump(&slices).ok())
-    return absl::InvalidArgumentError("a piece of a blob that cannot be read");
+    return absl::InvalidArgumentError("a piece of a blob could not be parsed");
   if (!ReadHead(slices, buffer.Length(), piece, skip)) return ParseWithProtobuf(buffer);
   for (grpc::Slice& slice : slices) {
     const size_t from = std::min(skip, slice.size());

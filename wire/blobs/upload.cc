@@ -172,7 +172,7 @@ class Upload {
     std::vector<wire::Hash> missing;
     for (const std::string& bytes : reply.chunks()) {
       const std::optional<wire::Hash> hash = HashFromBytes(bytes);
-      if (!hash) return absl::InternalError("the gateway asks for a chunk by what is no hash");
+      if (!hash) return absl::InternalError("the gateway requested a chunk by an invalid hash");
       missing.push_back(*hash);
     }
     std::lock_guard lock(mutex_);

@@ -73,7 +73,7 @@ std::vector<absl::StatusOr<CompiledKernel>> CompileBoxes::Compile(
       }
     if (busy == 0) return results;
 
-    std::vector<pollfd> waited{{options_.knock_fd, POLLIN, 0}};  // a negative one is left out
+    std::vector<pollfd> waited{{options_.preempt_fd, POLLIN, 0}};  // a negative one is left out
     Clock::time_point due = Clock::time_point::max();
     for (const Box& box : boxes_) {
       waited.push_back({box.kernel == kNone ? -1 : box.child.fd(), POLLIN, 0});

@@ -23,7 +23,7 @@ struct CompileBoxesOptions {
   std::chrono::milliseconds deadline{5000};  // of one kernel; a start of its box is part of it
   // If not -1: when this descriptor becomes readable, compilations in flight are cancelled at once,
   // since a Run preempts them.
-  int knock_fd = -1;
+  int preempt_fd = -1;
 };
 
 // Boxes are started when they are first needed. Threads: one, which must stay: boxes end with it.
@@ -32,7 +32,7 @@ class CompileBoxes final : public KernelCompiler {
   explicit CompileBoxes(CompileBoxesOptions options = {});
 
   // Errors, besides the compiler's: RESOURCE_EXHAUSTED  the kernel brought its box down, or took
-  // longer than the deadline; UNAVAILABLE  no box can be started; CANCELLED  preempted by knock_fd
+  // longer than the deadline; UNAVAILABLE  no box can be started; CANCELLED  preempted by preempt_fd
   std::vector<absl::StatusOr<CompiledKernel>> Compile(
       std::span<const KernelSource> kernels) override;
 

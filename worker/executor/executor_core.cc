@@ -88,10 +88,10 @@ void ExecutorCore::On(proto::ClientFrame frame, const SendFrame& send) {
     if (item.has_open()) {
       OnOpen(item.open(), frame.epoch());
     } else if (!open_) {
-      EndSession(absl::FailedPreconditionError("a session begins with Open"));
+      EndSession(absl::FailedPreconditionError("a session must begin with Open"));
     } else if (frame.epoch() == epoch_) {  // E6
       if (restoration_ != nullptr)
-        EndSession(absl::FailedPreconditionError("an item came before Opened"));
+        EndSession(absl::FailedPreconditionError("an item arrived before Opened"));
       else
         Handle(std::move(item));
     }
@@ -150,7 +150,7 @@ void ExecutorCore::OnOpen(const proto::Open& open, uint64_t epoch) {
     return;
   }
   if (first) {
-    if (absl::Status status = FollowPlan(); !status.ok()) return EndSession(status);
+    if (absl::Status status = FollowKernelUses(); !status.ok()) return EndSession(status);
   }
   SendOpened();
 }
@@ -170,7 +170,7 @@ void ExecutorCore::SendOpened() {
   opened.mutable_credit()->set_items_in_flight_max(wire::kCreditItems);
   opened.mutable_credit()->set_bytes_in_flight_max(wire::kCreditBytes);
   out_.Write(std::move(item));
-  KnowPlan();
+  KnowKernelUses();
   unacknowledged_.Acknowledge(received_seq_);
   for (const auto& [seq, kept] : unacknowledged_.by_seq()) SendKept(seq, kept);  // E4
   for (const SaveAnswer& answer : unacknowledged_.saves()) out_.Write(answer.item);
@@ -201,7 +201,7 @@ absl::Status ExecutorCore::Restored() {
   schedule_.Restored(snapshot.seq());
   restored_us_ = snapshot.device_time_us();
   restored_kernels_ = snapshot.kernels_launched();
-  OB_RETURN_IF_ERROR(FollowPlan());
+  OB_RETURN_IF_ERROR(FollowKernelUses());
   SendOpened();
   return absl::OkStatus();
 }
@@ -377,7 +377,7 @@ proto::Done* ExecutorCore::DoneHeader(proto::ServerItem& item) {
   done->set_device_time_us(restored_us_ + engine_->stats().device_time_us);
   done->set_kernels_launched(restored_kernels_ + engine_->stats().kernels_launched);
   done->set_durable_seq(schedule_.durable_seq());
-  AddPlan(*done);
+  AddKernelUses(*done);
   return done;
 }
 

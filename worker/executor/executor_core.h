@@ -63,7 +63,7 @@ struct PlantedBugs {
 struct ExecutorOptions {
   std::string device_name;     // for people
   std::string hardware_class;  // machines that share tuning results
-  // For a replay: the plan_log() of the session that is replayed.
+  // For a replay: the kernel_use_log() of the session that is replayed.
   std::vector<KernelUseRecord> follow;
   PlantedBugs planted;
   // Waits until the holder of a PersistRequest has released it; called when memory is short.
@@ -105,14 +105,16 @@ class ExecutorCore {
   // Items plus repetitions, for a watchdog that checks for progress. Threads: any.
   uint64_t progress() const { return applied_seq_ + state_.repetitions(); }
   // The kernels in use, and since which Run (worker/session/kernel_use_log.h).
-  const std::vector<KernelUseRecord>& plan_log() const { return state_.plan_log().entries(); }
+  const std::vector<KernelUseRecord>& kernel_use_log() const {
+    return state_.kernel_use_log().entries();
+  }
 
  private:
   void Handle(proto::ClientItem item);
   void OnOpen(const proto::Open& open, uint64_t epoch);
   void SendOpened();
-  absl::Status FollowPlan();
-  void KnowPlan();
+  absl::Status FollowKernelUses();
+  void KnowKernelUses();
   absl::Status Restored();
   void OnGraph(const proto::Graph& piece);
   void OnClose();
@@ -127,10 +129,10 @@ class ExecutorCore {
   void SendKept(uint64_t seq, const Answer& kept);
   void SendValue(uint64_t seq, const Answer& kept);
   void SendDone();
-  // Fills in the fields of every Done. Plan entries that the client does not have go with it, or
+  // Fills in the fields of every Done. Kernel uses that the client does not have go with it, or
   // before it, so that the client never has a value whose kernels it does not know.
   proto::Done* DoneHeader(proto::ServerItem& item);
-  void AddPlan(proto::Done& done);
+  void AddKernelUses(proto::Done& done);
   void FinishAnswers();
   uint64_t MemoryBytesMax() const { return static_cast<uint64_t>(engine_->memory_bytes_max()); }
   void TraceFrame(const proto::ClientFrame& frame);
@@ -159,7 +161,7 @@ class ExecutorCore {
     bool checkpoint;
   };
   std::optional<Storing> storing_;
-  size_t plan_told_ = 0;  // of the plan log
+  size_t kernel_uses_told_ = 0;  // of the kernel use log
   std::set<std::pair<uint64_t, std::string>>
       plan_known_;                         // by the client, as it opened: seq, kernel
   std::deque<proto::ClientItem> waiting_;  // for a graph or a blob

@@ -109,7 +109,7 @@ int ExecutorMain(const ExecutorMainOptions& options) {
     if (!options.no_opt && host_kernels) store = OpenStore(options.beam > 0 || options.idle_search);
     candidates = std::make_unique<CompileBoxes>();
     idle_compiler =
-        std::make_unique<CompileBoxes>(CompileBoxesOptions{.count = 1, .knock_fd = kDataSocket});
+        std::make_unique<CompileBoxes>(CompileBoxesOptions{.count = 1, .preempt_fd = kDataSocket});
     engine = MakeCompiledEngine(compiler, *std::move(made),
                                 {.debug = options.debug,
                                  .store = store.get(),

@@ -19,23 +19,17 @@ namespace {
 // first use, and writes do not reach the file. The file name, which belongs to the executor, is
 // removed after mapping.
 // Errors: DATA_LOSS  the file cannot be mapped;  RESOURCE_EXHAUSTED  over the session's memory
-absl::StatusOr<runtime::DeviceBuffer> MapBlobFile(const std::string& path, Engine& engine);
-
 absl::StatusOr<runtime::DeviceBuffer> MapBlobFile(const std::string& path, Engine& engine) {
   std::error_code error;
   const uintmax_t bytes = std::filesystem::file_size(path, error);
-  if (error) return absl::DataLossError("a blob that was pulled is not here");
+  if (error) return absl::DataLossError("a downloaded blob is missing");
   absl::StatusOr<runtime::DeviceBuffer> mapped = engine.MapFile(path, static_cast<int64_t>(bytes));
   // The mapping holds the bytes; with the name, they would stay on disk as long as the session.
   std::filesystem::remove(path, error);
   return mapped;
 }
 
-}  // namespace
-
-namespace {
-
-// How often a writer that is busy is asked: an idle session hears of it no later.
+// How often a busy writer is polled; an idle session is notified within this time.
 constexpr std::chrono::milliseconds kWriterPatience{50};
 
 int64_t NowMs() {

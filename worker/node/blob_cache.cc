@@ -62,7 +62,8 @@ absl::Status MakeOurs(const std::string& folder) {
   if (lstat(folder.c_str(), &info) != 0)
     return FileError(absl::StrCat("cannot use the folder for blobs, ", folder));
   if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid())
-    return absl::UnavailableError(absl::StrCat("the folder for blobs is not ours: ", folder));
+    return absl::UnavailableError(
+        absl::StrCat("the folder for blobs belongs to another user: ", folder));
   return absl::OkStatus();
 }
 
@@ -155,7 +156,7 @@ absl::Status BlobCache::Get(const wire::Hash& root, uint64_t size_bytes, const s
     utimensat(AT_FDCWD, own.c_str(), nullptr, 0);  // its time is when it was last used
     return absl::OkStatus();
   }
-  if (errno != ENOENT) return FileError("cannot name a blob");
+  if (errno != ENOENT) return FileError("cannot rename a blob's file");
   pulling_.insert(root);
   lock.unlock();
   absl::Status status = Pull(path, size_bytes, own, pull);
@@ -175,9 +176,10 @@ absl::Status BlobCache::Pull(const std::string& path, uint64_t size_bytes, const
   if (fd < 0) return FileError("cannot write a blob");
   absl::Status status = pull(fd);
   if (close(fd) != 0 && status.ok()) status = FileError("cannot write a blob");
-  if (status.ok() && link(part.c_str(), own.c_str()) != 0) status = FileError("cannot name a blob");
+  if (status.ok() && link(part.c_str(), own.c_str()) != 0)
+    status = FileError("cannot rename a blob's file");
   if (status.ok() && rename(part.c_str(), path.c_str()) != 0) {
-    status = FileError("cannot name a blob");
+    status = FileError("cannot rename a blob's file");
     unlink(own.c_str());
   }
   if (!status.ok()) unlink(part.c_str());

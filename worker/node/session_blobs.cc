@@ -32,7 +32,7 @@ absl::StatusOr<wire::Hash> ToHash(const std::string& bytes) {
 wire::BlobSource SourceOfFile(const std::string& path, uint64_t size_bytes) {
   return {size_bytes, [path](uint64_t offset, std::span<char> out) -> absl::Status {
             const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-            if (fd < 0) return absl::DataLossError("a file that was to be stored is gone");
+            if (fd < 0) return absl::DataLossError("a file to be stored has disappeared");
             absl::Status status = wire::SourceOf(fd, 0, offset + out.size()).read(offset, out);
             close(fd);
             return status;
@@ -156,7 +156,7 @@ absl::StatusOr<uint64_t> SessionBlobs::Upload(const proto::StoreBlobs& store) {
   if (!uploaded.ok()) return uploaded.status();
   for (size_t i = 0; i < named.size(); ++i) {
     if (uploaded->names[i].root != named[i])
-      return absl::DataLossError("a file that was to be stored is not what its name says");
+      return absl::DataLossError("a file to be stored does not match its hash");
   }
   proto::KeepRequest request;
   request.set_what(store.checkpoint() ? proto::KeepRequest::CHECKPOINT

@@ -78,7 +78,7 @@ absl::Status ReadMessageOf(int fd, uint32_t length, google::protobuf::MessageLit
   std::string bytes(length, '\0');
   OB_RETURN_IF_ERROR(ReadExactly(fd, bytes.data(), length, deadline));
   if (!message->ParseFromString(bytes))
-    return absl::InvalidArgumentError("a message that cannot be read");
+    return absl::InvalidArgumentError("a message could not be parsed");
   return absl::OkStatus();
 }
 

@@ -39,13 +39,13 @@ absl::StatusOr<bool> GraphTable::Add(const proto::Graph& piece) {
   entry->total = piece.total_bytes();
   if (piece.offset() != entry->bytes.size() ||
       entry->bytes.size() + piece.data().size() > entry->total)
-    return absl::InvalidArgumentError("the pieces of a graph do not follow each other");
+    return absl::InvalidArgumentError("the pieces of a graph are not consecutive");
   entry->bytes += piece.data();
   if (entry->bytes.size() < entry->total) return false;
 
   known.id = IdOfEncoding(entry->bytes);
   if (known.id.ToBytes() != piece.id()) {
-    known.status = absl::InvalidArgumentError("the bytes of the graph are not those of its id");
+    known.status = absl::InvalidArgumentError("the graph's bytes do not match its id");
   } else {
     // The gateway has done this too; a worker does not rely on its word.
     absl::StatusOr<const UOp*> sink = DecodeGraph(known.graph, entry->bytes, Level::kTensor);

@@ -25,9 +25,9 @@ absl::StatusOr<KernelUseRecord> PlanLogEntryFromWire(const proto::KernelUse& ent
 absl::Status KernelUseLog::Note(uint64_t seq, KernelVersion version) {
   const auto [known, fresh] = in_use_.try_emplace(version.kernel, version.opts);
   if (!fresh && known->second == version.opts) return absl::OkStatus();
-  if (entries_.size() >= kPlanLogMax)
-    return absl::ResourceExhaustedError(absl::StrCat("the session has used more than ", kPlanLogMax,
-                                                     " versions of kernels, the limit"));
+  if (entries_.size() >= kKernelUsesMax)
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the session has used more than ", kKernelUsesMax, " versions of kernels, the limit"));
   known->second = version.opts;
   entries_.push_back({seq, std::move(version)});
   return absl::OkStatus();

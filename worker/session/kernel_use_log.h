@@ -39,7 +39,7 @@ class KernelUseLog {
  public:
   // `version` is in use from Run `seq` on, no lower than any noted before. What is in use already
   // adds nothing.
-  // Errors: RESOURCE_EXHAUSTED  over kPlanLogMax entries
+  // Errors: RESOURCE_EXHAUSTED  over kKernelUsesMax entries
   absl::Status Note(uint64_t seq, KernelVersion version);
 
   const std::vector<KernelUseRecord>& entries() const { return entries_; }
@@ -50,6 +50,6 @@ class KernelUseLog {
 };
 
 // A training program has some hundred kernels; this is for those that make new ones without end.
-inline constexpr size_t kPlanLogMax = size_t{1} << 20;
+inline constexpr size_t kKernelUsesMax = size_t{1} << 20;
 
 }  // namespace outboard::worker

@@ -108,13 +108,13 @@ absl::Status Restoration::Install(SessionState& state, AnswerLog& unacknowledged
           kept.seq(), Answer{std::move(array), kept.index(), kept.handle(), kept.failed()}));
     }
   }
-  std::vector<KernelUseRecord> plan;
-  for (const proto::KernelUse& entry : snapshot_.plan()) {
+  std::vector<KernelUseRecord> uses;
+  for (const proto::KernelUse& entry : snapshot_.kernel_uses()) {
     OB_ASSIGN_OR_RETURN(KernelUseRecord logged, PlanLogEntryFromWire(entry));
-    plan.push_back(std::move(logged));
+    uses.push_back(std::move(logged));
   }
   arrays_.clear();
-  return state.RestorePlan(plan);
+  return state.RestoreKernelUses(uses);
 }
 
 }  // namespace outboard::worker

@@ -12,7 +12,7 @@ namespace outboard::worker {
 namespace {
 
 // A Done has room for a value's piece beside so many.
-constexpr size_t kPlanEntriesOfDone = 1000;
+constexpr size_t kKernelUsesOfDone = 1000;
 constexpr size_t kSavesWaitingMax = kSaveAnswersMax;
 
 }  // namespace
@@ -112,20 +112,20 @@ void ExecutorCore::AnswerSave(SaveAnswer answer) {
   unacknowledged_.AddSave(std::move(answer));
 }
 
-// ---- the plan -----------------------------------------------------------------------------------
+// ---- kernel uses --------------------------------------------------------------------------------
 
-// What the client has told us of the plan, it knows; a replay comes upon the same versions again.
-void ExecutorCore::KnowPlan() {
-  plan_told_ = 0;
+// The client knows the kernel uses that it has sent; a replay chooses the same versions again.
+void ExecutorCore::KnowKernelUses() {
+  kernel_uses_told_ = 0;
   plan_known_.clear();
-  for (const proto::KernelUse& entry : opened_by_.plan())
+  for (const proto::KernelUse& entry : opened_by_.kernel_uses())
     plan_known_.emplace(entry.seq(), entry.kernel());
 }
 
-// The client's part of the plan: what was told after the last snapshot.
-absl::Status ExecutorCore::FollowPlan() {
+// The client's kernel uses: those that were reported to it after the last snapshot.
+absl::Status ExecutorCore::FollowKernelUses() {
   std::vector<KernelUseRecord> entries;
-  for (const proto::KernelUse& entry : opened_by_.plan()) {
+  for (const proto::KernelUse& entry : opened_by_.kernel_uses()) {
     absl::StatusOr<KernelUseRecord> logged = PlanLogEntryFromWire(entry);
     OB_RETURN_IF_ERROR(logged.status());
     if (logged->seq > applied_seq_) entries.push_back(*std::move(logged));
@@ -134,21 +134,21 @@ absl::Status ExecutorCore::FollowPlan() {
   return absl::OkStatus();
 }
 
-void ExecutorCore::AddPlan(proto::Done& done) {
-  const std::vector<KernelUseRecord>& log = plan_log();
+void ExecutorCore::AddKernelUses(proto::Done& done) {
+  const std::vector<KernelUseRecord>& log = kernel_use_log();
   if (!schedule_.takes_snapshots()) return;  // nobody would follow it
-  for (; plan_told_ < log.size(); ++plan_told_) {
-    const KernelUseRecord& entry = log[plan_told_];
+  for (; kernel_uses_told_ < log.size(); ++kernel_uses_told_) {
+    const KernelUseRecord& entry = log[kernel_uses_told_];
     if (entry.seq <= schedule_.durable_seq()) continue;  // a snapshot has it
     proto::KernelUse told = ToWire(entry);
     if (plan_known_.contains({told.seq(), told.kernel()})) continue;
-    if (static_cast<size_t>(done.plan_size()) == kPlanEntriesOfDone) {
+    if (static_cast<size_t>(done.kernel_uses_size()) == kKernelUsesOfDone) {
       proto::ServerItem full;
       full.mutable_done()->set_through_seq(told_seq_);
-      full.mutable_done()->mutable_plan()->Swap(done.mutable_plan());
+      full.mutable_done()->mutable_kernel_uses()->Swap(done.mutable_kernel_uses());
       out_.Write(std::move(full));
     }
-    *done.add_plan() = std::move(told);
+    *done.add_kernel_uses() = std::move(told);
   }
 }
 

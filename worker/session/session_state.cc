@@ -5,7 +5,7 @@
 //   E3  Handles of donated inputs are removed before the Run starts, whether it fails or not: the
 //       engine may overwrite the inputs, and a partially written one has no handle. Otherwise a
 //       failed Run changes only its outputs, which become poison.
-//   E7  A kernel's version changes only between two Runs, and the plan log records before which.
+//   E7  A kernel's version changes only between two Runs, and the kernel use log records before which.
 //       Replaying the same items with that log gives the same bits.
 #include "worker/session/session_state.h"
 
@@ -132,7 +132,7 @@ absl::StatusOr<std::vector<DeviceArrayPtr>> SessionState::RunGraph(
   absl::StatusOr<std::vector<DeviceArrayPtr>> results = run(std::move(inputs));
   if (MadeRoom(results.status())) results = run(std::exchange(again, {}));
   for (KernelVersion& version : engine_->TakeVersions())  // E7
-    session.Update(plan_log_.Note(seq, std::move(version)));
+    session.Update(kernel_use_log_.Note(seq, std::move(version)));
   return results;
 }
 
@@ -183,7 +183,7 @@ Outcome SessionState::Put(uint64_t seq, const proto::Put& piece) {
   }
   if (piece.total_bytes() != put_->total || piece.offset() != put_->filled ||
       piece.data().size() > put_->total - put_->filled) {
-    outcome.session = absl::InvalidArgumentError("the pieces of a Put do not follow each other");
+    outcome.session = absl::InvalidArgumentError("the pieces of a Put are not consecutive");
     return outcome;
   }
   if (put_->array != nullptr) {
@@ -326,15 +326,15 @@ void SessionState::AddTo(PersistRequest& request) const {
       held.set_op(node->op);
     }
   }
-  for (const KernelUseRecord& entry : plan_log_.entries())
-    *request.snapshot.add_plan() = ToWire(entry);
+  for (const KernelUseRecord& entry : kernel_use_log_.entries())
+    *request.snapshot.add_kernel_uses() = ToWire(entry);
 }
 
-absl::Status SessionState::RestorePlan(std::span<const KernelUseRecord> restored) {
+absl::Status SessionState::RestoreKernelUses(std::span<const KernelUseRecord> restored) {
   absl::flat_hash_map<GraphId, const KernelUseRecord*>
       last;  // in use now; those before are history
   for (const KernelUseRecord& entry : restored) {
-    OB_RETURN_IF_ERROR(plan_log_.Note(entry.seq, entry.version));
+    OB_RETURN_IF_ERROR(kernel_use_log_.Note(entry.seq, entry.version));
     last[entry.version.kernel] = &entry;
   }
   for (const KernelUseRecord& entry : restored)

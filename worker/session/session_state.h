@@ -42,7 +42,7 @@ struct Outcome {
 
 class SessionState {
  public:
-  // `follow`: the plan log of the session that is replayed.
+  // `follow`: the kernel use log of the session that is replayed.
   SessionState(Engine* engine, std::vector<KernelUseRecord> follow);
   ~SessionState();
 
@@ -62,7 +62,7 @@ class SessionState {
   void Clear();                    // at the end: all arrays go
 
   // ---- snapshots
-  // Appends all handles, in their order, and the plan log.
+  // Appends all handles, in their order, and the kernel use log.
   void AddTo(PersistRequest& request) const;
   // Back from a snapshot, into a fresh state.
   void Hold(uint64_t handle, DeviceArrayPtr array) { handles_[handle] = {std::move(array), {}, 0}; }
@@ -70,14 +70,14 @@ class SessionState {
     handles_[handle] = {nullptr, std::move(status), cause_seq};
   }
   // Kernels are used from Run to Run as `entries` say, by seq and no lower than what was said
-  // before; those of `restored` are in the plan log already.
-  absl::Status RestorePlan(std::span<const KernelUseRecord> restored);
+  // before; those of `restored` are in the kernel use log already.
+  absl::Status RestoreKernelUses(std::span<const KernelUseRecord> restored);
   void Follow(std::span<const KernelUseRecord> entries);
 
   // Of all repeated Runs; of any thread.
   uint64_t repetitions() const { return repetitions_; }
   size_t handle_count() const { return handles_.size(); }
-  const KernelUseLog& plan_log() const { return plan_log_; }
+  const KernelUseLog& kernel_use_log() const { return kernel_use_log_; }
 
   // Arrays of `held` use memory while it lives; `let_go` waits until it is released.
   void SetHeld(std::weak_ptr<const PersistRequest> held, std::function<void()> let_go);
@@ -110,7 +110,7 @@ class SessionState {
   std::atomic<uint64_t> repetitions_ = 0;
   std::vector<KernelUseRecord> follow_;
   size_t followed_ = 0;  // of follow_
-  KernelUseLog plan_log_;
+  KernelUseLog kernel_use_log_;
   absl::flat_hash_map<uint64_t, Entry> handles_;
   std::unique_ptr<PartialPut> put_;
   std::weak_ptr<const PersistRequest> held_;

@@ -80,7 +80,7 @@ NodeExpr Bits(const NodeBuilder& rec, const Dims& dims) {
   }
   ThreadState& state = internal::RandomState(rec.at());
   const auto node = [&](const std::shared_ptr<internal::TensorState>& value) {
-    return NodeExpr(rec, internal::NodeOfValue(value, rec.recording(), rec.at()));
+    return NodeExpr(rec, internal::NodeOfValue(value, rec.lazy_graph(), rec.at()));
   };
   const Shape shape = {Dim(count)};
   const NodeExpr counter = node(state.random_counter), key = node(state.random_key);

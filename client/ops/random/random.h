@@ -24,7 +24,7 @@ Tensor glorot_uniform(const Dims& dims, DType dtype = DType::kF32, At at = At::c
 Tensor kaiming_normal(const Dims& dims, double a = 0.01, DType dtype = DType::kF32,
                       At at = At::current());
 
-// Draws samples from given elements, with the generator of random.h.
+// Draws samples from given elements, with the same generator.
 //
 // Shapes: weights [n] or [rows, n] -> [samples] or [rows, samples], of i32. Errors:
 // INVALID_ARGUMENT for another rank, no samples, and more of them than there are elements without

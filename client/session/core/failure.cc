@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "wire/status_code.h"
 
-namespace outboard::transport {
+namespace outboard::session {
 
 namespace {
 
@@ -100,4 +100,4 @@ absl::Status Provenance::Explain(const absl::Status& status) const {
   return WithFailure(absl::Status(status.code(), message), said);
 }
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

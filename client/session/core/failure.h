@@ -16,7 +16,7 @@
 #include "client/session/request.h"
 #include "proto/cloud.pb.h"
 
-namespace outboard::transport {
+namespace outboard::session {
 
 // An item and a node of its graph; only the client can map the node to the user's program.
 struct Failure {
@@ -69,4 +69,4 @@ class Provenance {
   std::deque<Run> runs_;  // seq rises
 };
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

@@ -9,7 +9,7 @@
 #include "compiler/ir/limits.h"
 #include "wire/limits.h"
 
-namespace outboard::transport {
+namespace outboard::session {
 
 namespace {
 
@@ -133,7 +133,7 @@ absl::StatusOr<proto::ClientItem> FetchItem(std::span<const uint64_t> handles) {
 
 absl::StatusOr<proto::ClientItem> SaveItem(std::string_view name,
                                            std::span<const SaveEntry> entries) {
-  if (!IsUtf8(name)) return absl::InvalidArgumentError("a checkpoint's name that is no UTF-8");
+  if (!IsUtf8(name)) return absl::InvalidArgumentError("a checkpoint's name is not UTF-8");
   proto::ClientItem item;
   proto::Save& save = *item.mutable_save();
   save.set_name(name.data(), name.size());
@@ -141,7 +141,7 @@ absl::StatusOr<proto::ClientItem> SaveItem(std::string_view name,
     if (entry.name.size() > kNameBytesMax)
       return absl::InvalidArgumentError(
           absl::StrCat("an array's name of ", entry.name.size(), " bytes; limit ", kNameBytesMax));
-    if (!IsUtf8(entry.name)) return absl::InvalidArgumentError("an array's name that is no UTF-8");
+    if (!IsUtf8(entry.name)) return absl::InvalidArgumentError("an array's name is not UTF-8");
     proto::Save::Entry& out = *save.add_entries();
     out.set_name(entry.name);
     out.set_handle(entry.handle);
@@ -216,4 +216,4 @@ void ResendBuffer::DropThrough(uint64_t seq) {
   }
 }
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

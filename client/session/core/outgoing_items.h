@@ -15,7 +15,7 @@
 #include "client/session/request.h"
 #include "proto/cloud.pb.h"
 
-namespace outboard::transport {
+namespace outboard::session {
 
 // Converts requests to items of the wire, without sequence numbers. Checks the properties of a
 // request that are known locally; the cloud checks the rest.
@@ -94,4 +94,4 @@ class ResendBuffer {
   uint64_t put_bytes_ = 0;
 };
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace outboard::transport {
+namespace outboard::session {
 
 // ---- values -------------------------------------------------------------------------------------
 
@@ -145,4 +145,4 @@ void PendingAnswers::FailAll(const absl::Status& status) {
     if (!saved) saved = status;
 }
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

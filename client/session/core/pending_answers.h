@@ -18,7 +18,7 @@
 #include "compiler/ir/host_tensor.h"
 #include "proto/cloud.pb.h"
 
-namespace outboard::transport {
+namespace outboard::session {
 
 class PendingAnswers {
  public:
@@ -66,4 +66,4 @@ class PendingAnswers {
   std::map<uint64_t, std::optional<absl::StatusOr<Saved>>> saves_;  // empty: in flight
 };
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

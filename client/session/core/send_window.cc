@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace outboard::transport {
+namespace outboard::session {
 
 namespace {
 
@@ -153,4 +153,4 @@ void SendWindow::OnRestart(uint64_t seq, Time now) {
   stale_ = true;
 }
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

@@ -32,7 +32,7 @@
 #include <cstdint>
 #include <deque>
 
-namespace outboard::transport {
+namespace outboard::session {
 
 class SendWindow {
  public:
@@ -91,4 +91,4 @@ class SendWindow {
   bool probing_ = false;  // the window is small, to get such a measurement
 };
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

@@ -25,7 +25,7 @@
 #include "client/session/core/outgoing_items.h"
 #include "wire/version.h"
 
-namespace outboard::transport {
+namespace outboard::session {
 
 namespace {
 
@@ -34,8 +34,8 @@ constexpr size_t kNoticeBytesMax = 200;
 constexpr uint32_t kProtocolOfSave = 2;
 
 // Twice of what makes the executor take a snapshot: while it does, the program goes on.
-constexpr uint64_t kRingItemsMax = 2 * uint64_t{wire::kNotDurableItemsMax};
-constexpr uint64_t kRingBytesMax = 2 * wire::kNotDurableBytesMax;
+constexpr uint64_t kResendItemsMax = 2 * uint64_t{wire::kNotDurableItemsMax};
+constexpr uint64_t kResendBytesMax = 2 * wire::kNotDurableBytesMax;
 // It has to fit into an Open: entries with their tag and length there.
 constexpr size_t kPlanBytesMax = wire::kFrameBytesMax / 2, kPlanEntryOverheadBytes = 8;
 
@@ -78,7 +78,7 @@ void SessionCore::Open(uint32_t devices) {
   if (can_resume()) {
     open->set_resume_token(opened_.resume_token());
     open->set_received_seq(acked_seq_);
-    for (const auto& [key, entry] : plan_) *open->add_plan() = entry;
+    for (const auto& [key, entry] : plan_) *open->add_kernel_uses() = entry;
   }
   out_.Restart(0);
   out_.Add(std::move(item));
@@ -93,11 +93,12 @@ bool SessionCore::HasCredit(uint64_t bytes) const {
 }
 
 bool SessionCore::AwaitsSnapshot(uint64_t bytes) const {
-  return opened_.recoverable() && ring_.dropped_seq() < done_seq_ &&
-         (ring_.size() >= kRingItemsMax || ring_.put_bytes() + bytes > kRingBytesMax);
+  return opened_.recoverable() && resend_buffer_.dropped_seq() < done_seq_ &&
+         (resend_buffer_.size() >= kResendItemsMax ||
+          resend_buffer_.put_bytes() + bytes > kResendBytesMax);
 }
 
-void SessionCore::GiveUpRecovery() { ring_.DropThrough(done_seq_); }
+void SessionCore::GiveUpRecovery() { resend_buffer_.DropThrough(done_seq_); }
 
 ResendBuffer::Entry& SessionCore::Add(proto::ClientItem item, ResendBuffer::Entry entry) {
   item.set_seq(last_seq() + 1);
@@ -105,7 +106,7 @@ ResendBuffer::Entry& SessionCore::Add(proto::ClientItem item, ResendBuffer::Entr
   entry.is_run = IsRun(item);
   entry.item = item.SerializeAsString();
   bytes_in_flight_ += entry.put_bytes();
-  ResendBuffer::Entry& added = ring_.Add(std::move(entry));
+  ResendBuffer::Entry& added = resend_buffer_.Add(std::move(entry));
   if (!MayEmit()) return added;  // the ring keeps it for OnOpened
   if (added.is_run) EmitGraphOf(added, item.run().graph_id());
   if (added.bytes != nullptr) {
@@ -120,10 +121,10 @@ ResendBuffer::Entry& SessionCore::Add(proto::ClientItem item, ResendBuffer::Entr
 void SessionCore::SendAgain(const ResendBuffer::Entry& entry) {
   proto::ClientItem item;
   if (!item.ParseFromString(entry.item))
-    return End(absl::InternalError("an item of the session's own cannot be read"));
+    return End(absl::InternalError("an item of the session could not be parsed"));
   if (entry.is_run) EmitGraphOf(entry, item.run().graph_id());
   if (entry.bytes != nullptr) return out_.AddPut(item, *entry.bytes);
-  AskOnlyForMissing(awaited_, item);
+  AskOnlyForMissing(pending_answers_, item);
   out_.Add(std::move(item));
 }
 
@@ -152,7 +153,7 @@ absl::StatusOr<uint64_t> SessionCore::Run(const RunRequest& request) {
   absl::StatusOr<proto::ClientItem> item = RunItem(request);
   if (!item.ok()) return item.status();
   FlushReleases();
-  for (uint32_t index : request.fetch) awaited_.Expect(last_seq() + 1, index);
+  for (uint32_t index : request.fetch) pending_answers_.Expect(last_seq() + 1, index);
   ++runs_;
   steps_ += std::max(1u, request.repeat);
   ResendBuffer::Entry entry;
@@ -166,7 +167,8 @@ absl::StatusOr<uint64_t> SessionCore::Fetch(std::span<const uint64_t> handles) {
   absl::StatusOr<proto::ClientItem> item = FetchItem(handles);
   if (!item.ok()) return item.status();
   FlushReleases();
-  for (uint32_t index = 0; index < handles.size(); ++index) awaited_.Expect(last_seq() + 1, index);
+  for (uint32_t index = 0; index < handles.size(); ++index)
+    pending_answers_.Expect(last_seq() + 1, index);
   return Add(*std::move(item), {}).seq;
 }
 
@@ -175,11 +177,12 @@ absl::StatusOr<uint64_t> SessionCore::Save(std::string_view name,
   if (opened_.protocol() == 0)
     return absl::FailedPreconditionError("a save before the session is open");
   if (opened_.protocol() < kProtocolOfSave)
-    return absl::UnimplementedError("this gateway keeps no checkpoints: it is of an older version");
+    return absl::UnimplementedError(
+        "this gateway is of an older version and stores no checkpoints");
   absl::StatusOr<proto::ClientItem> item = SaveItem(name, entries);
   if (!item.ok()) return item.status();
   FlushReleases();
-  awaited_.ExpectSaved(last_seq() + 1);
+  pending_answers_.ExpectSaved(last_seq() + 1);
   return Add(*std::move(item), {}).seq;
 }
 
@@ -209,7 +212,7 @@ void SessionCore::Close() {
 
 // Rides with the next item; a program that only computes has nothing to acknowledge.
 void SessionCore::Acknowledge() {
-  const uint64_t seq = std::min(done_seq_, awaited_.first_incomplete_seq() - 1);
+  const uint64_t seq = std::min(done_seq_, pending_answers_.first_incomplete_seq() - 1);
   if (seq <= acked_seq_) return;
   acked_seq_ = seq;
   if (!std::exchange(ack_due_, false))
@@ -238,7 +241,7 @@ void SessionCore::OnFrame(proto::ServerFrame& frame) {
       case proto::ServerItem::kDone: OnDone(*item.mutable_done()); break;
       case proto::ServerItem::kFailed: OnFailed(item.failed()); break;
       case proto::ServerItem::kNeed: OnNeed(item.need()); break;
-      case proto::ServerItem::kSaved: awaited_.OnSaved(item.saved()); break;
+      case proto::ServerItem::kSaved: pending_answers_.OnSaved(item.saved()); break;
       case proto::ServerItem::kCredit:
         items_max_ = std::max(1u, item.credit().items_in_flight_max());
         bytes_max_ = item.credit().bytes_in_flight_max();
@@ -257,11 +260,11 @@ void SessionCore::OnOpened(const proto::Opened& opened, uint64_t epoch) {
   }
   out_.Restart(epoch);
   graphs_sent_.clear();
-  awaited_.Restart();
+  pending_answers_.Restart();
   if (!GoBackTo(opened.applied_seq())) return;
   DropWhatIsSafe();
   window_.OnRestart(done_seq_, now_);
-  for (const ResendBuffer::Entry& entry : ring_)
+  for (const ResendBuffer::Entry& entry : resend_buffer_)
     if (entry.seq > done_seq_) SendAgain(entry);
   if (state_ == State::kClosing) {
     state_ = State::kOpen;
@@ -279,10 +282,10 @@ bool SessionCore::GoBackTo(uint64_t seq) {
     DoneThrough(seq);
     return true;
   }
-  if (seq < ring_.dropped_seq()) {
-    End(absl::UnavailableError(
-        absl::StrCat("the worker was lost; what there is of the session is up to item ", seq,
-                     ", and this program keeps what came after item ", ring_.dropped_seq())));
+  if (seq < resend_buffer_.dropped_seq()) {
+    End(absl::UnavailableError(absl::StrCat(
+        "the worker was lost; what there is of the session is up to item ", seq,
+        ", and this program keeps what came after item ", resend_buffer_.dropped_seq())));
     return false;
   }
   if (plan_lacks_seq_ > durable_seq_) {
@@ -291,31 +294,32 @@ bool SessionCore::GoBackTo(uint64_t seq) {
     return false;
   }
   for (uint64_t again = seq + 1; again <= done_seq_; ++again)
-    bytes_in_flight_ += ring_.at(again).put_bytes();
+    bytes_in_flight_ += resend_buffer_.at(again).put_bytes();
   done_seq_ = seq;
   return true;
 }
 
 void SessionCore::DoneThrough(uint64_t seq) {
   for (seq = std::min(seq, last_seq()); done_seq_ < seq; ++done_seq_)
-    bytes_in_flight_ -= ring_.at(done_seq_ + 1).put_bytes();
+    bytes_in_flight_ -= resend_buffer_.at(done_seq_ + 1).put_bytes();
 }
 
 void SessionCore::DropWhatIsSafe() {
-  ring_.DropThrough(opened_.recoverable() ? std::min(durable_seq_, done_seq_) : done_seq_);
+  resend_buffer_.DropThrough(opened_.recoverable() ? std::min(durable_seq_, done_seq_) : done_seq_);
   // An item that is not sent again can fail again in words only: where an Ack was lost.
-  failed_.erase(failed_.begin(), failed_.upper_bound(std::min(ring_.dropped_seq(), acked_seq_)));
+  failed_.erase(failed_.begin(),
+                failed_.upper_bound(std::min(resend_buffer_.dropped_seq(), acked_seq_)));
 }
 
 void SessionCore::OnDone(proto::Done& done) {
   for (proto::Value& value : *done.mutable_values()) {
     large_values_ |= value.total_bytes() > wire::kInlineValueBytesMax;
-    ack_due_ |= awaited_.OnValue(value);
+    ack_due_ |= pending_answers_.OnValue(value);
   }
   DoneThrough(done.through_seq());
   window_.OnDone(done_seq_, now_);
   if (opened_.recoverable())
-    for (const proto::KernelUse& entry : done.plan()) AddToPlan(entry);
+    for (const proto::KernelUse& entry : done.kernel_uses()) AddKernelUse(entry);
   durable_seq_ = std::max(durable_seq_, std::min(done.durable_seq(), done_seq_));
   while (!plan_.empty() && plan_.begin()->first.first <= durable_seq_) {
     plan_bytes_ -= PlanBytesOf(plan_.begin()->second);
@@ -328,7 +332,7 @@ void SessionCore::OnDone(proto::Done& done) {
   seconds_billed_ = std::max(seconds_billed_, done.seconds_billed());
 }
 
-void SessionCore::AddToPlan(const proto::KernelUse& entry) {
+void SessionCore::AddKernelUse(const proto::KernelUse& entry) {
   const PlanKey key{entry.seq(), entry.kernel()};
   if (plan_.contains(key)) return;
   if (const size_t bytes = PlanBytesOf(entry); plan_bytes_ + bytes <= kPlanBytesMax) {
@@ -344,8 +348,8 @@ void SessionCore::OnFailed(const proto::Failed& failed) {
   if (failed.seq() == 0) return End(std::move(status));
   if (failed.seq() > last_seq()) return;
   ack_due_ = true;
-  awaited_.Fail(failed.seq(), status);
-  if (failed.seq() <= std::min(ring_.dropped_seq(), acked_seq_)) return;
+  pending_answers_.Fail(failed.seq(), status);
+  if (failed.seq() <= std::min(resend_buffer_.dropped_seq(), acked_seq_)) return;
   if (failed_.insert(failed.seq()).second && first_failure_.ok()) first_failure_ = status;
 }
 
@@ -353,7 +357,7 @@ void SessionCore::OnNeed(const proto::Need& need) {
   if (state_ != State::kOpen && state_ != State::kClosing) return;
   std::set<std::string> ids(need.graph_ids().begin(), need.graph_ids().end());
   proto::ClientItem item;
-  for (const ResendBuffer::Entry& entry : ring_) {
+  for (const ResendBuffer::Entry& entry : resend_buffer_) {
     if (ids.empty()) return;
     if (!entry.is_run || entry.seq <= done_seq_ || !item.ParseFromString(entry.item)) continue;
     if (ids.erase(item.run().graph_id()) == 0) continue;
@@ -384,7 +388,8 @@ void SessionCore::End(absl::Status status) {
   if (state_ == State::kEnded) return;
   state_ = State::kEnded;
   uint64_t runs_done = runs_;
-  for (const ResendBuffer::Entry& entry : ring_) runs_done -= entry.is_run && entry.seq > done_seq_;
+  for (const ResendBuffer::Entry& entry : resend_buffer_)
+    runs_done -= entry.is_run && entry.seq > done_seq_;
   if (status.ok()) {
     status_ = absl::FailedPreconditionError("the session is closed");
   } else if (runs_ == 0) {
@@ -393,9 +398,9 @@ void SessionCore::End(absl::Status status) {
     status_ = absl::Status(status.code(), absl::StrCat(status.message(), " (", runs_done, " of ",
                                                        runs_, " runs were done)"));
   }
-  awaited_.FailAll(status_);
+  pending_answers_.FailAll(status_);
   done_seq_ = last_seq();
-  ring_.Clear();
+  resend_buffer_.Clear();
   out_.Restart(out_.epoch());
   releases_.clear();
   bytes_in_flight_ = 0;
@@ -423,4 +428,4 @@ void SessionCore::FillStats(Stats& stats) const {
   stats.device = absl::StrCat(opened_.device().kind(), ": ", opened_.device().name());
 }
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

@@ -1,13 +1,13 @@
 // The client's side of a session, without I/O. Numbers the items, stores those that may have to be
-// sent again (resend_buffer.h), and tracks which graphs the server has, how much may be in flight
+// sent again (ResendBuffer), and tracks which graphs the server has, how much may be in flight
 // (send_window.h and the server's credit), which answers are awaited (pending_answers.h), which
-// items failed and which lines of the program sent them (provenance.h).
+// items failed and which lines of the program sent them (failure.h).
 //
 // Methods are called for events of the program and of the stream; resulting frames collect inside
 // until TakeFrames. Advance sets the time, on any monotonic clock, which affects the window only.
 // Not thread-safe: Session owns one under its mutex.
 //
-// Errors: those of client_items.h for invalid requests; status() is the reason why a session ended.
+// Errors: those of outgoing_items.h for invalid requests; status() is the reason why a session ended.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@
 #include "proto/cloud.pb.h"
 #include "wire/limits.h"
 
-namespace outboard::transport {
+namespace outboard::session {
 
 class SessionCore {
  public:
@@ -74,18 +74,20 @@ class SessionCore {
   // ---- state
   State state() const { return state_; }
   const absl::Status& status() const { return status_; }
-  bool Ready(uint64_t seq, uint32_t index) const { return awaited_.Ready(seq, index); }
+  bool Ready(uint64_t seq, uint32_t index) const { return pending_answers_.Ready(seq, index); }
   absl::StatusOr<HostTensor> Take(uint64_t seq, uint32_t index) {
-    return Explained(awaited_.Take(seq, index));
+    return Explained(pending_answers_.Take(seq, index));
   }
-  void Forget(uint64_t seq, uint32_t index) { awaited_.Forget(seq, index); }
-  bool SavedReady(uint64_t seq) const { return awaited_.SavedReady(seq); }
-  absl::StatusOr<Saved> TakeSaved(uint64_t seq) { return Explained(awaited_.TakeSaved(seq)); }
+  void Forget(uint64_t seq, uint32_t index) { pending_answers_.Forget(seq, index); }
+  bool SavedReady(uint64_t seq) const { return pending_answers_.SavedReady(seq); }
+  absl::StatusOr<Saved> TakeSaved(uint64_t seq) {
+    return Explained(pending_answers_.TakeSaved(seq));
+  }
   // Whether a value is awaited; whether a value was so large that a separate stream should carry
   // such values.
-  bool MissesValues() const { return awaited_.misses_any(); }
+  bool MissesValues() const { return pending_answers_.misses_any(); }
   bool large_values() const { return large_values_; }
-  uint64_t last_seq() const { return ring_.last_seq(); }
+  uint64_t last_seq() const { return resend_buffer_.last_seq(); }
   uint64_t done_seq() const { return done_seq_; }
   uint64_t durable_seq() const { return durable_seq_; }
   absl::Status TakeFirstFailure();
@@ -111,7 +113,7 @@ class SessionCore {
   bool MayEmit() const { return state_ == State::kOpen; }
   void OnOpened(const proto::Opened& opened, uint64_t epoch);
   void OnDone(proto::Done& done);
-  void AddToPlan(const proto::KernelUse& entry);
+  void AddKernelUse(const proto::KernelUse& entry);
   void OnFailed(const proto::Failed& failed);
   void OnNeed(const proto::Need& need);
   void OnNotice(const proto::Notice& notice);
@@ -134,9 +136,9 @@ class SessionCore {
   uint64_t bytes_max_ = wire::kCreditBytes;
   SendWindow window_;
 
-  ResendBuffer ring_;
+  ResendBuffer resend_buffer_;
   FramePacker out_;
-  PendingAnswers awaited_;
+  PendingAnswers pending_answers_;
   Provenance provenance_;
   std::set<std::string> graphs_sent_;  // in this epoch
   std::vector<uint64_t> releases_;
@@ -154,4 +156,4 @@ class SessionCore {
   uint64_t device_time_us_ = 0, kernels_ = 0, cost_micro_usd_ = 0, seconds_billed_ = 0;
 };
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

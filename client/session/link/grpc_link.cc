@@ -19,7 +19,7 @@
 #include "wire/limits.h"
 #include "wire/status.h"
 
-namespace outboard::transport {
+namespace outboard::session {
 
 namespace {
 
@@ -223,4 +223,4 @@ std::unique_ptr<Link> MakeGrpcLink(std::shared_ptr<grpc::Channel> channel, const
   return std::make_unique<GrpcLink>(std::move(channel), key);
 }
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

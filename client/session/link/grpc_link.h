@@ -14,7 +14,7 @@ class Channel;
 class ChannelCredentials;
 }  // namespace grpc
 
-namespace outboard::transport {
+namespace outboard::session {
 
 // The only place that chooses a channel's credentials. They are insecure for every target: nothing
 // that is sent is encrypted, including the key. For a remote gateway use a tunnel or a proxy that
@@ -33,4 +33,4 @@ absl::Status WaitConnected(grpc::Channel& channel, const std::string& target,
 // `key` may be empty (a private serve requires none).
 std::unique_ptr<Link> MakeGrpcLink(std::shared_ptr<grpc::Channel> channel, const std::string& key);
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

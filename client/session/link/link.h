@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "proto/cloud.pb.h"
 
-namespace outboard::transport {
+namespace outboard::session {
 
 // Receives frames. Called from one thread at a time, which may vary; never from within Send.
 class LinkListener {
@@ -36,4 +36,4 @@ class Link {
   virtual uint64_t bytes_down() const = 0;
 };
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

@@ -13,7 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
-namespace outboard::transport {
+namespace outboard::session {
 namespace {
 
 // The users that listen at `port` on any address of this machine (proc(5), /proc/net/tcp).
@@ -79,4 +79,4 @@ std::optional<std::string> LocalSocketOf(const std::string& target) {
   return std::nullopt;
 }
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

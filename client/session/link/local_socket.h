@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-namespace outboard::transport {
+namespace outboard::session {
 
 // Returns the address that gRPC should use instead of `target`, which must pass CheckTarget;
 // nullopt if `target` is not this machine or no such socket is served. Any user can create a socket
@@ -14,4 +14,4 @@ namespace outboard::transport {
 // /proc/net; never blocks long.
 std::optional<std::string> LocalSocketOf(const std::string& target);
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

@@ -24,7 +24,7 @@
 #include "base/check.h"
 #include "client/session/waiting.h"
 
-namespace outboard::transport {
+namespace outboard::session {
 
 namespace {
 
@@ -176,4 +176,4 @@ PrivateServe::~PrivateServe() {
   if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
 }
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace outboard::transport {
+namespace outboard::session {
 
 class PrivateServe {
  public:
@@ -36,4 +36,4 @@ class PrivateServe {
 // none.
 std::string FindOutboardBinary();
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

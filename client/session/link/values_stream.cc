@@ -8,7 +8,7 @@
 #include "proto/cloud.grpc.pb.h"
 #include "wire/status.h"
 
-namespace outboard::transport {
+namespace outboard::session {
 
 class ValuesStream::Reactor final : public grpc::ClientReadReactor<proto::ServerFrame> {
  public:
@@ -76,4 +76,4 @@ ValuesStream::~ValuesStream() = default;
 
 uint64_t ValuesStream::bytes_down() const { return reactor_->bytes_down(); }
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

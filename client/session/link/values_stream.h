@@ -18,7 +18,7 @@ namespace grpc {
 class Channel;
 }
 
-namespace outboard::transport {
+namespace outboard::session {
 
 // True if pieces may have been in flight when a stream ended with this status. False if it was
 // refused or if the gateway ended it (ABORTED: the session is over, or another stream replaced it).
@@ -43,4 +43,4 @@ class ValuesStream {
   std::unique_ptr<Reactor> reactor_;
 };
 
-}  // namespace outboard::transport
+}  // namespace outboard::session

@@ -47,7 +47,7 @@ using List = std::vector<Tensor>;
 // Keeps the id of every Run.
 class Recorded : public FakeSession {
  public:
-  absl::StatusOr<uint64_t> Run(const transport::RunRequest& request) override {
+  absl::StatusOr<uint64_t> Run(const session::RunRequest& request) override {
     const auto& id = request.graph_id;
     ids.push_back(absl::BytesToHexString({reinterpret_cast<const char*>(id.data()), id.size()}));
     return FakeSession::Run(request);
@@ -386,7 +386,7 @@ TEST_F(GraphIds, GoWithTheUsersLines) {
       const internal::TensorState& value = *tensor.value();
       if (!value.lazy()) continue;
       for (const UOp* node : PostOrder(value.node)) {
-        const At at = value.recording->LineOf(node);
+        const At at = value.lazy_graph->LineOf(node);
         ASSERT_TRUE(absl::StrContains(at.file_name(), "tests/client/operators/"))
             << at.file_name() << ":" << at.line();
       }

@@ -143,7 +143,7 @@ Group Networks() {
   const double unseen = -std::numeric_limits<double>::infinity();
   const Operand query = {{2, 3, 2}}, key = {{2, 4, 2}}, value = {{2, 4, 3}};
   return {
-      "Norms, attention and recurrent steps (norms.h, attention.h, recurrent.h)",
+      "Norms, attention and recurrent steps (norms.h, product.h)",
       {
           GroupNorm(2, true),
           GroupNorm(4, false),

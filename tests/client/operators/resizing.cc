@@ -91,7 +91,7 @@ Row NearestRow(Interpolation mode, const Dims& size) {
 
 Group Resizing() {
   return {
-      "Padding and resizing (padding.h, interpolate.h)",
+      "Padding and resizing (shape.h, window.h)",
       {
           PadRow(PadMode::kReflect, {{2, 1}, {0, 3}}),
           PadRow(PadMode::kReflect, {{-1, 2}, {1, 0}}),

@@ -220,7 +220,7 @@ Group Windows() {
   const Operand line = {{2, 2, 5}}, image = {{1, 2, 4, 5}}, volume = {{1, 1, 3, 4, 3}};
   const Operand wide = {{1, 2, 5, 4}, -9, 9};
   return {
-      "Windows over any number of axes (convolution.h, pooling.h)",
+      "Windows over any number of axes (window.h)",
       {
           Convolution({line, {{2, 2, 3}}, {{2}}}, {}, {{3}}),
           Convolution({line, {{4, 1, 2}}, {{4}}},

@@ -133,19 +133,19 @@ TEST(ExecutorCore, AReplayThatFollowsThePlanLogGivesTheSameBits) {
     if (seq == 10) session.engine().store[session.kernel(1)] = "another";
     if (seq == 11) session.engine().UseBetterKernels([] { return false; });
   });
-  EXPECT_EQ(session.core().plan_log(),
+  EXPECT_EQ(session.core().kernel_use_log(),
             (std::vector<KernelUseRecord>{{2, {session.kernel(0), std::nullopt}},
                                           {3, {session.kernel(1), "four"}},
                                           {7, {session.kernel(0), "a longer text"}},
                                           {11, {session.kernel(1), "another"}}}));
-  Session replay(session.core().plan_log());
+  Session replay(session.core().kernel_use_log());
   EXPECT_EQ(replay.Steps(), values);
-  EXPECT_EQ(replay.core().plan_log().size(), session.core().plan_log().size());
+  EXPECT_EQ(replay.core().kernel_use_log().size(), session.core().kernel_use_log().size());
 
   // One that knows better, or nothing, gives others.
   Session fresh;
   EXPECT_NE(fresh.Steps(), values);
-  Session knowing(session.core().plan_log());
+  Session knowing(session.core().kernel_use_log());
   knowing.engine().store[session.kernel(1)] = "better than all";
   EXPECT_EQ(knowing.Steps(), values);
 }

@@ -23,12 +23,12 @@ class CatalogueTest : public ::testing::Test {
  protected:
   void SetUp() override { Open(0); }
   void Open(uint64_t quota_bytes) {
-    catalogue_.reset();
+    blob_retention_.reset();
     store_.reset();
     store_ = ValueOrDie(
         BlobStore::Open(temp_.File("blobs"), {.quota_bytes = quota_bytes, .sync_thread = false}));
-    catalogue_ = ValueOrDie(BlobRetention::Open(store_.get(), temp_.File("names.db"),
-                                                [this] { return WallTime{++now_ms_}; }));
+    blob_retention_ = ValueOrDie(BlobRetention::Open(store_.get(), temp_.File("names.db"),
+                                                     [this] { return WallTime{++now_ms_}; }));
   }
   wire::Hash Blob(const std::string& bytes, BlobOrigin origin = BlobOrigin::kClient) {
     return ValueOrDie(store_->Write(kA, bytes, origin));
@@ -50,7 +50,7 @@ class CatalogueTest : public ::testing::Test {
   }
   absl::Status Set(const std::string& name, const proto::Checkpoint& list) {
     std::optional<absl::Status> told;
-    catalogue_->Set(kA, name, list, [&](absl::Status status) { told = status; });
+    blob_retention_->Set(kA, name, list, [&](absl::Status status) { told = status; });
     while (store_->SyncSome()) continue;
     return told.value();
   }
@@ -59,7 +59,7 @@ class CatalogueTest : public ::testing::Test {
   }
   std::vector<std::string> Names(const std::string& prefix = "") {
     std::vector<std::string> names;
-    for (const NameRow& row : ValueOrDie(catalogue_->names().List(kA, prefix, "", 100)))
+    for (const NameRow& row : ValueOrDie(blob_retention_->names().List(kA, prefix, "", 100)))
       names.push_back(row.name);
     return names;
   }
@@ -67,7 +67,7 @@ class CatalogueTest : public ::testing::Test {
   test::TempDir temp_;
   int64_t now_ms_ = 0;
   std::unique_ptr<BlobStore> store_;
-  std::unique_ptr<BlobRetention> catalogue_;
+  std::unique_ptr<BlobRetention> blob_retention_;
 };
 
 TEST_F(CatalogueTest, ANameHoldsUntilItIsRemoved) {
@@ -78,40 +78,40 @@ TEST_F(CatalogueTest, ANameHoldsUntilItIsRemoved) {
     if (when == 1) Open(0);  // all of it outlives a restart
     EXPECT_EQ(Names(), (std::vector<std::string>{"runs/a", "runs/b", "x"}));
     EXPECT_EQ(Names("runs/"), (std::vector<std::string>{"runs/a", "runs/b"}));
-    const auto got = ValueOrDie(catalogue_->Get(kA, "runs/a"));
+    const auto got = ValueOrDie(blob_retention_->Get(kA, "runs/a"));
     EXPECT_EQ(got.row.size_bytes, 11u);
     EXPECT_EQ(got.row.entries, 2u);
     ASSERT_EQ(got.checkpoint.entries_size(), 2);
     EXPECT_EQ(got.checkpoint.entries(1).blob_root(), Text(wire::NameBlob("weights").root));
   }
-  EXPECT_EQ(catalogue_->Get(kB, "runs/a").status().code(), StatusCode::kNotFound);
-  EXPECT_EQ(catalogue_->Remove(kB, "runs/a").status().code(), StatusCode::kNotFound);
-  EXPECT_GT(ValueOrDie(catalogue_->Remove(kA, "runs/a")), 4u);  // and its list
+  EXPECT_EQ(blob_retention_->Get(kB, "runs/a").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(blob_retention_->Remove(kB, "runs/a").status().code(), StatusCode::kNotFound);
+  EXPECT_GT(ValueOrDie(blob_retention_->Remove(kA, "runs/a")), 4u);  // and its list
   EXPECT_FALSE(IsThere("bias"));
   EXPECT_TRUE(IsThere("weights"));  // another name has it
-  EXPECT_GT(ValueOrDie(catalogue_->Remove(kA, "runs/b")), 7u);
+  EXPECT_GT(ValueOrDie(blob_retention_->Remove(kA, "runs/b")), 7u);
   EXPECT_FALSE(IsThere("weights"));
-  EXPECT_TRUE(catalogue_->Remove(kA, "x").ok());
+  EXPECT_TRUE(blob_retention_->Remove(kA, "x").ok());
   EXPECT_EQ(store_->UsageOf(kA).used_bytes, 0u);
-  EXPECT_EQ(catalogue_->Remove(kA, "x").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(blob_retention_->Remove(kA, "x").status().code(), StatusCode::kNotFound);
 }
 
 TEST_F(CatalogueTest, ReplacingIsAllOrNothing) {
   ASSERT_TRUE(Set("m", List({{"w", "old"}})).ok());
   std::optional<absl::Status> told;
-  catalogue_->Set(kA, "m", List({{"w", "new"}}), [&](absl::Status status) { told = status; });
+  blob_retention_->Set(kA, "m", List({{"w", "new"}}), [&](absl::Status status) { told = status; });
   EXPECT_FALSE(told.has_value());  // not before it is on the disk
-  EXPECT_EQ(ValueOrDie(catalogue_->Get(kA, "m")).checkpoint.entries(0).blob_root(),
+  EXPECT_EQ(ValueOrDie(blob_retention_->Get(kA, "m")).checkpoint.entries(0).blob_root(),
             Text(wire::NameBlob("old").root));
   while (store_->SyncSome()) continue;
   EXPECT_TRUE(told.value().ok());
-  EXPECT_EQ(ValueOrDie(catalogue_->Get(kA, "m")).checkpoint.entries(0).blob_root(),
+  EXPECT_EQ(ValueOrDie(blob_retention_->Get(kA, "m")).checkpoint.entries(0).blob_root(),
             Text(wire::NameBlob("new").root));
   EXPECT_TRUE(IsThere("old"));  // a client's: it goes when its room is needed
   auto absent = List({{"w", "new"}});
   absent.mutable_entries(0)->set_blob_root(Text(wire::NameBlob("nev").root));
   EXPECT_EQ(Set("m", absent).code(), StatusCode::kNotFound);
-  EXPECT_EQ(ValueOrDie(catalogue_->Get(kA, "m")).checkpoint.entries(0).blob_root(),
+  EXPECT_EQ(ValueOrDie(blob_retention_->Get(kA, "m")).checkpoint.entries(0).blob_root(),
             Text(wire::NameBlob("new").root));
 }
 
@@ -119,7 +119,7 @@ TEST_F(CatalogueTest, WhoReadsANameThatIsReplacedGetsTheOneOrTheOther) {
   ASSERT_TRUE(Set("m", List({{"w", "0"}})).ok());
   std::atomic<bool> stop = false;
   std::thread reader([&] {
-    while (!stop) EXPECT_TRUE(catalogue_->Get(kA, "m").ok());
+    while (!stop) EXPECT_TRUE(blob_retention_->Get(kA, "m").ok());
   });
   for (int i = 1; i < 200; ++i) EXPECT_TRUE(Set("m", List({{"w", std::to_string(i)}})).ok());
   stop = true;
@@ -136,9 +136,11 @@ TEST_F(CatalogueTest, NamesAreNoPaths) {
         std::string("a/"), std::string("a b"), std::string("a\n"), std::string("a\0b", 3),
         std::string("\xc3\xa9"), std::string("a\\b"), long_name}) {
     EXPECT_EQ(Set(bad, list).code(), StatusCode::kInvalidArgument) << bad;
-    EXPECT_EQ(catalogue_->Get(kA, bad).status().code(), StatusCode::kInvalidArgument) << bad;
-    EXPECT_EQ(catalogue_->Remove(kA, bad).status().code(), StatusCode::kInvalidArgument) << bad;
-    EXPECT_EQ(catalogue_->names().Pin(kA, bad, true).code(), StatusCode::kInvalidArgument) << bad;
+    EXPECT_EQ(blob_retention_->Get(kA, bad).status().code(), StatusCode::kInvalidArgument) << bad;
+    EXPECT_EQ(blob_retention_->Remove(kA, bad).status().code(), StatusCode::kInvalidArgument)
+        << bad;
+    EXPECT_EQ(blob_retention_->names().Pin(kA, bad, true).code(), StatusCode::kInvalidArgument)
+        << bad;
   }
 }
 
@@ -209,15 +211,15 @@ TEST_F(CatalogueTest, ListsAreChecked) {
 TEST_F(CatalogueTest, PinnedNamesStayAndNamedBlobsAreNotEvicted) {
   Open(1000);
   ASSERT_TRUE(Set("p", List({{"w", std::string(400, 'p')}})).ok());
-  ASSERT_TRUE(catalogue_->names().Pin(kA, "p", true).ok());
-  EXPECT_EQ(catalogue_->Remove(kA, "p").status().code(), StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(blob_retention_->names().Pin(kA, "p", true).ok());
+  EXPECT_EQ(blob_retention_->Remove(kA, "p").status().code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(Set("p", List({{"w", "x"}})).code(), StatusCode::kFailedPrecondition);
-  EXPECT_EQ(catalogue_->names().Pin(kA, "q", true).code(), StatusCode::kNotFound);
+  EXPECT_EQ(blob_retention_->names().Pin(kA, "q", true).code(), StatusCode::kNotFound);
   Blob(std::string(300, '1'));
   Blob(std::string(300, '2'));  // the first goes
   EXPECT_FALSE(IsThere(std::string(300, '1')));
   EXPECT_TRUE(IsThere(std::string(400, 'p')));
-  const auto usage = ValueOrDie(catalogue_->UsageOf(kA));
+  const auto usage = ValueOrDie(blob_retention_->UsageOf(kA));
   EXPECT_EQ(usage.quota_bytes, 1000u);
   EXPECT_EQ(usage.names, 1u);
   EXPECT_GE(usage.pinned_bytes, 400u);
@@ -225,21 +227,21 @@ TEST_F(CatalogueTest, PinnedNamesStayAndNamedBlobsAreNotEvicted) {
   EXPECT_GE(usage.used_bytes, usage.protected_bytes + 300u);
   EXPECT_EQ(store_->Write(kA, std::string(700, '3'), BlobOrigin::kClient).status().code(),
             StatusCode::kResourceExhausted);
-  ASSERT_TRUE(catalogue_->names().Pin(kA, "p", false).ok());
-  EXPECT_TRUE(catalogue_->Remove(kA, "p").ok());
+  ASSERT_TRUE(blob_retention_->names().Pin(kA, "p", false).ok());
+  EXPECT_TRUE(blob_retention_->Remove(kA, "p").ok());
   EXPECT_TRUE(store_->Write(kA, std::string(700, '3'), BlobOrigin::kClient).ok());
 }
 
 TEST_F(CatalogueTest, ADamagedListIsToldAndTheRestStays) {
   ASSERT_TRUE(Set("m", List({{"w", "weights"}})).ok());
-  const auto row = ValueOrDie(catalogue_->names().Find(kA, "m"));
-  catalogue_.reset();
+  const auto row = ValueOrDie(blob_retention_->names().Find(kA, "m"));
+  blob_retention_.reset();
   store_.reset();
   std::filesystem::remove(temp_.File("blobs/1/roots/" + wire::ToHex(row.manifest) + ".session"));
   Open(0);
-  EXPECT_EQ(catalogue_->Get(kA, "m").status().code(), StatusCode::kDataLoss);
+  EXPECT_EQ(blob_retention_->Get(kA, "m").status().code(), StatusCode::kDataLoss);
   EXPECT_EQ(Names(), std::vector<std::string>{"m"});
-  EXPECT_TRUE(catalogue_->Remove(kA, "m").ok());
+  EXPECT_TRUE(blob_retention_->Remove(kA, "m").ok());
 }
 
 // ---- sessions -----------------------------------------------------------------------------------
@@ -249,25 +251,25 @@ class SessionsTest : public CatalogueTest {
   void SetUp() override { Open(0); }
   void Open(uint64_t quota_bytes) {
     CatalogueTest::Open(quota_bytes);
-    catalogue_->BeginSession(kA, kSession);
+    blob_retention_->BeginSession(kA, kSession);
   }
   // As a worker stores one: what it made is uploaded, the list last.
   wire::Hash Snapshot(const std::vector<std::string>& arrays) {
     proto::SessionSnapshot snapshot;
     for (const std::string& bytes : arrays) {
       const wire::Hash root = Blob(bytes, BlobOrigin::kSession);
-      EXPECT_TRUE(catalogue_->UploadedBy(kA, kSession, root).ok());
+      EXPECT_TRUE(blob_retention_->UploadedBy(kA, kSession, root).ok());
       snapshot.add_held()->set_blob_root(Text(root));
     }
     snapshot.add_held();  // poison
     const wire::Hash root = Blob(snapshot.SerializeAsString(), BlobOrigin::kSession);
-    EXPECT_TRUE(catalogue_->UploadedBy(kA, kSession, root).ok());
+    EXPECT_TRUE(blob_retention_->UploadedBy(kA, kSession, root).ok());
     return root;
   }
   // `row`: how writing the session's row goes.
   absl::Status Keep(const wire::Hash& manifest, uint64_t seq, absl::Status row = {}) {
     std::optional<absl::Status> told;
-    catalogue_->KeepSnapshot(
+    blob_retention_->KeepSnapshot(
         kA, kSession, manifest, seq, [&](const BlobRetention::Done& written) { written(row); },
         [&](absl::Status status) { told = status; });
     while (store_->SyncSome()) continue;
@@ -288,11 +290,11 @@ TEST_F(SessionsTest, ASnapshotTakesThePlaceOfTheOneBefore) {
   Snapshot({"never named"});
   while (store_->SyncSome()) continue;
   Open(0);
-  ASSERT_TRUE(catalogue_->RestoreSnapshot(kA, kSession, second).ok());
-  catalogue_->RestoreDone();
+  ASSERT_TRUE(blob_retention_->RestoreSnapshot(kA, kSession, second).ok());
+  blob_retention_->RestoreDone();
   EXPECT_TRUE(IsThere("w2"));
   EXPECT_FALSE(IsThere("never named"));
-  catalogue_->EndSession(kSession);
+  blob_retention_->EndSession(kSession);
   EXPECT_EQ(store_->UsageOf(kA).used_bytes, 0u);
 }
 
@@ -303,7 +305,7 @@ TEST_F(SessionsTest, TheSnapshotBeforeStaysUntilTheRowNamesTheNext) {
   EXPECT_TRUE(IsThere("w1"));
   BlobRetention::Done written;
   absl::Status told = absl::UnknownError("");
-  catalogue_->KeepSnapshot(
+  blob_retention_->KeepSnapshot(
       kA, kSession, Snapshot({"w3"}), 9,
       [&](BlobRetention::Done done) { written = std::move(done); },
       [&](absl::Status status) { told = status; });
@@ -320,7 +322,7 @@ TEST_F(SessionsTest, WhatIsNoSnapshotIsNotKept) {
   proto::SessionSnapshot good;
   good.add_held()->set_blob_root(std::string(32, 'h'));
   good.add_kept()->set_blob_root(std::string(32, 'k'));
-  good.add_plan()->set_seq(3);
+  good.add_kernel_uses()->set_seq(3);
   good.set_seq(7);
   const std::string bytes = good.SerializeAsString();
   EXPECT_EQ(ValueOrDie(RootsOfSnapshot(bytes)).size(), 2u);
@@ -340,9 +342,9 @@ TEST_F(SessionsTest, WhatIsNoSnapshotIsNotKept) {
 TEST_F(SessionsTest, PutsStayUntilASnapshotHoldsThem) {
   Open(200);
   const std::string early(80, 'e'), late(80, 'l'), more(100, 'm');
-  ASSERT_TRUE(catalogue_->UseBlob(kA, kSession, Blob(early), 3, 0).ok());
-  ASSERT_TRUE(catalogue_->UseBlob(kA, kSession, Blob(late), 8, 0).ok());
-  EXPECT_EQ(catalogue_->UseBlob(kA, kSession, wire::NameBlob("?").root, 9, 0).code(),
+  ASSERT_TRUE(blob_retention_->UseBlob(kA, kSession, Blob(early), 3, 0).ok());
+  ASSERT_TRUE(blob_retention_->UseBlob(kA, kSession, Blob(late), 8, 0).ok());
+  EXPECT_EQ(blob_retention_->UseBlob(kA, kSession, wire::NameBlob("?").root, 9, 0).code(),
             StatusCode::kNotFound);
   EXPECT_EQ(store_->Write(kA, more, BlobOrigin::kClient).status().code(),
             StatusCode::kResourceExhausted);
@@ -360,16 +362,16 @@ TEST_F(SessionsTest, PutsGoWhenTheyAreBehind) {
         store_->Write(kA, std::string(80, static_cast<char>('a' + seq)), BlobOrigin::kClient);
     ASSERT_TRUE(root.ok()) << root.status();
     for (int again = 0; again < 3; ++again)
-      ASSERT_TRUE(catalogue_->UseBlob(kA, kSession, *root, seq, seq - 1).ok());
+      ASSERT_TRUE(blob_retention_->UseBlob(kA, kSession, *root, seq, seq - 1).ok());
     EXPECT_EQ(store_->UsageOf(kA).protected_bytes, 80u);
   }
 }
 
 TEST_F(SessionsTest, NothingIsProtectedForASessionThatHasEnded) {
   const wire::Hash root = Blob("data"), manifest = Snapshot({"w"});
-  catalogue_->EndSession(kSession);
-  EXPECT_EQ(catalogue_->UseBlob(kA, kSession, root, 1, 0).code(), StatusCode::kAborted);
-  EXPECT_EQ(catalogue_->UploadedBy(kA, kSession, root).code(), StatusCode::kAborted);
+  blob_retention_->EndSession(kSession);
+  EXPECT_EQ(blob_retention_->UseBlob(kA, kSession, root, 1, 0).code(), StatusCode::kAborted);
+  EXPECT_EQ(blob_retention_->UploadedBy(kA, kSession, root).code(), StatusCode::kAborted);
   EXPECT_FALSE(Keep(manifest, 5).ok());
   EXPECT_EQ(store_->UsageOf(kA).protected_bytes, 0u);
 }
@@ -377,10 +379,10 @@ TEST_F(SessionsTest, NothingIsProtectedForASessionThatHasEnded) {
 TEST_F(SessionsTest, WhatAnEndedSessionUploadedGoes) {
   const wire::Hash manifest = Snapshot({"w"});
   std::optional<absl::Status> told;
-  catalogue_->KeepSnapshot(
+  blob_retention_->KeepSnapshot(
       kA, kSession, manifest, 5, [](const BlobRetention::Done& written) { written({}); },
       [&](absl::Status status) { told = status; });
-  catalogue_->EndSession(kSession);
+  blob_retention_->EndSession(kSession);
   while (store_->SyncSome()) continue;
   EXPECT_EQ(told.value().code(), StatusCode::kAborted);
   EXPECT_EQ(store_->UsageOf(kA).used_bytes, 0u);
@@ -388,22 +390,22 @@ TEST_F(SessionsTest, WhatAnEndedSessionUploadedGoes) {
 
 TEST_F(SessionsTest, ACheckpointIsNamedByTheWorkersWordAndOutlivesTheSession) {
   const auto list = List({{"w", "weights"}}, BlobOrigin::kSession);
-  ASSERT_TRUE(catalogue_->UploadedBy(kA, kSession, wire::NameBlob("weights").root).ok());
+  ASSERT_TRUE(blob_retention_->UploadedBy(kA, kSession, wire::NameBlob("weights").root).ok());
   const wire::Hash manifest = Blob(ManifestBytes(list), BlobOrigin::kSession);
-  ASSERT_TRUE(catalogue_->UploadedBy(kA, kSession, manifest).ok());
+  ASSERT_TRUE(blob_retention_->UploadedBy(kA, kSession, manifest).ok());
   std::optional<absl::Status> told, bad;
-  catalogue_->KeepCheckpoint(kA, kSession, "ckpt", manifest,
-                             [&](absl::Status status) { told = status; });
+  blob_retention_->KeepCheckpoint(kA, kSession, "ckpt", manifest,
+                                  [&](absl::Status status) { told = status; });
   EXPECT_FALSE(told.has_value());
   while (store_->SyncSome()) continue;
   EXPECT_TRUE(told.value().ok());
-  catalogue_->KeepCheckpoint(kA, kSession, "../x", manifest,
-                             [&](absl::Status status) { bad = status; });
+  blob_retention_->KeepCheckpoint(kA, kSession, "../x", manifest,
+                                  [&](absl::Status status) { bad = status; });
   EXPECT_EQ(bad.value().code(), StatusCode::kInvalidArgument);
-  catalogue_->EndSession(kSession);
-  EXPECT_EQ(ValueOrDie(catalogue_->Get(kA, "ckpt")).row.entries, 1u);
+  blob_retention_->EndSession(kSession);
+  EXPECT_EQ(ValueOrDie(blob_retention_->Get(kA, "ckpt")).row.entries, 1u);
   EXPECT_TRUE(IsThere("weights"));
-  ASSERT_TRUE(catalogue_->Remove(kA, "ckpt").ok());
+  ASSERT_TRUE(blob_retention_->Remove(kA, "ckpt").ok());
   EXPECT_EQ(store_->UsageOf(kA).used_bytes, 0u);
 }
 
