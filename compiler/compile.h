@@ -31,8 +31,8 @@ struct CompileOptions {
   // (CompiledKernel::Form::kOpenClC), generated through program/. `cpu` and `features` are ignored,
   // and Opts are not supported yet.
   std::optional<render::OpenClDevice> opencl = std::nullopt;
-  // Which code generator makes x86-64 code while there are two; nullopt: as the environment variable
-  // OUTBOARD_X86 says ("programs" or "plan"), else kPlan.
+  // Which code generator makes x86-64 code while there are two; nullopt: as the environment
+  // variable OUTBOARD_X86 says ("programs" or "plan"), else kPlan.
   enum class X86Path { kPlan, kPrograms };
   std::optional<X86Path> x86 = std::nullopt;
   // The Opts to apply; nullopt: those that the heuristic chooses.

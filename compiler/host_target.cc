@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -196,6 +197,8 @@ std::string Features() {
       leaf = Cpuid(feature.leaf, feature.subleaf);
     read = &feature;
     const bool has = (leaf[feature.in] >> feature.bit & 1) != 0 && Keeps(kept, feature.kept);
+    // LLVM names this one only where the processor has AVX-512.
+    if (!has && std::string_view(feature.name) == "evex512") continue;
     features.push_back(absl::StrCat(has ? "+" : "-", feature.name));
   }
   std::sort(features.begin(), features.end());

@@ -1,4 +1,5 @@
-// Weights from files, and to them: safetensors and GGUF, from a path or from bytes in a tensor.
+// Reads and writes weights in files: safetensors and GGUF, from a path or from the bytes that a
+// tensor holds.
 #pragma once
 
 #include <cstdint>

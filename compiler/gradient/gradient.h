@@ -8,8 +8,8 @@
 //                      that is NaN
 //   REDUCE MUL         exact, also where factors are 0, and to any order
 //   SQRT, LOG2, FDIV   what the formula gives, so SQRT at 0 has an infinite one
-//   EXP2(b LOG2(a))    of a ** b: b a ** (b - 1), and a ** b times log a, which is 0 where a ** b is,
-//                      so both exist where a is 0 or infinite
+//   EXP2(b LOG2(a))    of a ** b: b a ** (b - 1), and a ** b times log a, which is 0 where a ** b
+//                      is, so both exist where a is 0 or infinite
 //   e / (1 + e)        and 1 / (1 + e), of e = EXP(x): 0 far from 0, also where e is infinite
 //   WHERE              the branch not taken gets 0, whatever its own value is; what it is made of
 //                      is still computed, and

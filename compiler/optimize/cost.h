@@ -16,8 +16,8 @@ namespace outboard::optimize {
 // into (kernel/decompose_math.h).
 double OpCost(Op op, const CostTable& costs);
 
-// The most operations of one kernel, counted by OpCost: a longer one takes seconds to compile. It is a
-// fifth of limits::kKernelNodesMax, since indices and masks are not counted.
+// The most operations of one kernel, counted by OpCost: a longer one takes seconds to compile. It
+// is a fifth of limits::kKernelNodesMax, since indices and masks are not counted.
 inline constexpr double kKernelSizeMax = 4000;
 
 // The largest cost per element at which recomputing a value is better than materialising it: in a

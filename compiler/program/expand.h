@@ -34,11 +34,11 @@ struct PassResult {
   Program program;
 };
 
-// Expands the loops of `plan`; its tasks become blocks of one thread. What stands before the block's
-// number depends on none and stores to no buffer.
+// Expands the loops of `plan`; its tasks become blocks of one thread. What stands before the
+// block's number depends on none and stores to no buffer.
 // Errors: RESOURCE_EXHAUSTED  too many instructions
-//         INTERNAL            a pass has made a program that spec.h refuses, or that cannot be shown
-//                             to store within its buffers
+//         INTERNAL            a pass has made a program that spec.h refuses, or that cannot be
+//                             shown to store within its buffers
 // Appends the result of each pass to `passes`, unless that is null.
 absl::StatusOr<Program> ExpandPlan(const codegen::LoopNest& kernel, const codegen::LoopPlan& plan,
                                    std::vector<PassResult>* passes = nullptr);

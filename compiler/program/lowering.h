@@ -184,8 +184,8 @@ class Lowering {
   // The tiled ones of `ranges`, outermost loop first; `last` comes last if it is one of them.
   std::vector<int> TiledRanges(RangeSet ranges, int last = -1) const;
 
-  // Emits `body` for each point of the tiles of `ranges`, outermost first; the lanes of a vector are
-  // the innermost loop.
+  // Emits `body` for each point of the tiles of `ranges`, outermost first; the lanes of a vector
+  // are the innermost loop.
   void Statement(const std::vector<int>& ranges, const std::function<void()>& body) {
     OverPoints(ranges, 0, body);
   }

@@ -19,9 +19,9 @@ constexpr Budget kStepsMax = 20'000;  // as for a kernel's access
 
 bool IsWhole(DType dtype) { return IsInt(dtype) || IsBool(dtype); }
 
-// The program's integers and bools as expressions: of a scalar, of each lane of a vector, and of any
-// lane of it, by a counter of lanes. What is anything else, is an integer of which nothing but its
-// type is known.
+// The program's integers and bools as expressions: of a scalar, of each lane of a vector, and of
+// any lane of it, by a counter of lanes. What is anything else, is an integer of which nothing but
+// its type is known.
 class Expressions {
  public:
   explicit Expressions(const Program& program)

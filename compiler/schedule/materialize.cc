@@ -86,9 +86,9 @@ class Chooser {
   }
 
   // What of the conditions of one-hot sums must be seen where the sum is: comparisons, and the
-  // arithmetic that positions go through on the way there. What is data alone is as good loaded, and
-  // so is what a CONTIGUOUS asks to be stored (the indices that sorting ends with are computed from
-  // positions by hundreds of exchanges).
+  // arithmetic that positions go through on the way there. What is data alone is as good loaded,
+  // and so is what a CONTIGUOUS asks to be stored (the indices that sorting ends with are computed
+  // from positions by hundreds of exchanges).
   void FindConditions() {
     absl::flat_hash_map<const UOp*, bool> has_position;
     for (const UOp* node : order_) {
@@ -244,8 +244,8 @@ class Chooser {
 
   // ---- kernels that would be too long
 
-  // Stores more values where a kernel would have more operations than optimize::kKernelSizeMax: chains of
-  // thousands of operations, and sums or concatenations of thousands of tensors.
+  // Stores more values where a kernel would have more operations than optimize::kKernelSizeMax:
+  // chains of thousands of operations, and sums or concatenations of thousands of tensors.
   void SplitLongKernels() {
     for (const UOp* node : order_) {
       double size = SizeOf(node);

@@ -59,8 +59,8 @@ void Relay::Connect(ClientEndpoint* client, const EpochStart& start, const proto
   out.set_session_id(session_.Bytes());
   out.set_snapshot_ms(start.snapshot_ms);
   out.set_snapshot_root(start.snapshot_root);
-  // A client whose worker was replaced on its live stream said long ago which kernel uses it knew; a
-  // gateway that was started again knows what the client says.
+  // A client whose worker was replaced on its live stream said long ago which kernel uses it knew;
+  // a gateway that was started again knows what the client says.
   if (std::exchange(replays_, false) && !kernel_uses_.empty()) {
     out.clear_kernel_uses();
     for (const auto& [key, entry] : kernel_uses_) *out.add_kernel_uses() = entry;

@@ -60,8 +60,8 @@ class Relay {
   void SetValues(ValuesEndpoint* values);
   void SetBill(const Bill& bill);
   // The kernels that the session's Runs have used since its last snapshot, for a relay that
-  // replaces this one. `replays`: the executor is new and must be sent the kernel uses; otherwise it has
-  // it already.
+  // replaces this one. `replays`: the executor is new and must be sent the kernel uses; otherwise
+  // it has it already.
   using KernelUses =
       std::map<std::pair<uint64_t, std::string>, proto::KernelUse>;  // by seq and kernel
   KernelUses TakeKernelUses();

@@ -16,8 +16,8 @@
 
 namespace outboard::python {
 
-// The class Tensor of the module. While one of its functions runs, the line of the Python program is
-// the open one (client/lazy/call_site.h), so that no function passes it on.
+// The class Tensor of the module. While one of its functions runs, the line of the Python program
+// is the open one (client/lazy/call_site.h), so that no function passes it on.
 class TensorClass : public nanobind::class_<Tensor> {
   using Base = nanobind::class_<Tensor>;
   struct LineOfProgram {

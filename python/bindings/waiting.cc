@@ -3,8 +3,8 @@
 // raises) ends it at once.
 //
 // Bindings need no gil_scoped_release of their own: the library says itself where it waits
-// (client/session/waiting.h), and everything else, the recording of graphs above all, is protected by
-// the GIL as Python programs expect.
+// (client/session/waiting.h), and everything else, the recording of graphs above all, is protected
+// by the GIL as Python programs expect.
 #include "client/session/waiting.h"
 
 #include <nanobind/nanobind.h>

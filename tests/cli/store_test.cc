@@ -184,7 +184,7 @@ TEST_F(StoreCliTest, MistakesAreTold) {
       {{"push", "nowhere"}, 2, "cannot open nowhere"},
       {{"push", "."}, 2, "is no regular file"},
       {{"push", "a", "--name", "../up"}, 2, "a name has 1 to 255 letters"},
-      {{"push", "a", "a", "--name", "n"}, 2, "--name is for one file"},
+      {{"push", "a", "a", "--name", "n"}, 2, "--name is for a single file"},
       {{"push"}, 2, "see `outboard push --help`"},
       {{"pull", "never"}, 1, "nothing is stored as never"},
       {{"pull", "a", "--gateway", "nowhere"}, 2, "--gateway"},

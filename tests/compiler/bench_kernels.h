@@ -1,5 +1,5 @@
-// Kernels by name for benchmarks of generated code: those of a small convolutional network, products
-// of matrices, elementwise functions and reductions.
+// Kernels by name for benchmarks of generated code: those of a small convolutional network,
+// products of matrices, elementwise functions and reductions.
 #pragma once
 
 #include <functional>

@@ -4,10 +4,12 @@
 //
 //   codegen_compare                 the kernels of bench_kernels.h
 //   codegen_compare NAME            those whose name contains NAME
-//   codegen_compare -p PROGRAM ...  the kernels of these programs (schedule_programs.h); "all": of all
+//   codegen_compare -p PROGRAM ...  the kernels of these programs (schedule_programs.h); "all": of
+//   all
 //   codegen_compare -k N -p PROGRAM kernel N alone
-// DUMP=1 prints each kernel's Opts, program and LLVM IR. OBJECTS=PREFIX keeps both objects of the last
-// kernel. CPU=NAME compiles for another processor; nothing is run. TASKS=N runs the first N tasks.
+// DUMP=1 prints each kernel's Opts, program and LLVM IR. OBJECTS=PREFIX keeps both objects of the
+// last kernel. CPU=NAME compiles for another processor; nothing is run. TASKS=N runs the first N
+// tasks.
 #include <sched.h>
 
 #include <algorithm>

@@ -32,7 +32,8 @@ class CompileBoxes final : public KernelCompiler {
   explicit CompileBoxes(CompileBoxesOptions options = {});
 
   // Errors, besides the compiler's: RESOURCE_EXHAUSTED  the kernel brought its box down, or took
-  // longer than the deadline; UNAVAILABLE  no box can be started; CANCELLED  preempted by preempt_fd
+  // longer than the deadline; UNAVAILABLE  no box can be started; CANCELLED  preempted by
+  // preempt_fd
   std::vector<absl::StatusOr<CompiledKernel>> Compile(
       std::span<const KernelSource> kernels) override;
 

@@ -119,8 +119,8 @@ NodeExpr Apart(const NodeExpr& x, const Small& small, const Large& large) {
 // log(2x), where x + sqrt(x^2 + 1) is 2x.
 NodeExpr LogOfDouble(const NodeExpr& x) { return Log(x) + kLn2; }
 
-// Half the angle is that of x beside 1 + sqrt(1 - x^2). Two roots: the slope at 1 is infinite, where
-// that of their product would be NaN.
+// Half the angle is that of x beside 1 + sqrt(1 - x^2). Two roots: the slope at 1 is infinite,
+// where that of their product would be NaN.
 NodeExpr Asin(const NodeExpr& x) { return Atan(x / (1 + Sqrt(1 - x) * Sqrt(1 + x))) * 2; }
 
 // Half the angle is that of sqrt(1 - a) beside sqrt(1 + a), for a = |x|; of -x it is pi less.

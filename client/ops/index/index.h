@@ -1,4 +1,5 @@
-// Elements by mask, by index and in order: beyond Tensor's operator[] and gather.
+// Selection of elements by mask and by index, sorting and ranking: what goes beyond Tensor's
+// operator[] and gather.
 #pragma once
 
 #include "client/tensor/tensor.h"
@@ -59,10 +60,10 @@ Tensor scatter_reduce(const Tensor& x, int64_t axis, const Tensor& index, const 
 //         both directions, so it is what others call a stable sort. NaN counts as larger than
 //         everything, as in torch; -0.0 and 0.0 are equal; false < true.
 // Gradient: that of the values goes back to the places that they came from.
-// Cost:   up to 4,096 elements are compared with each other, in two kernels; longer axes are sorted by
-//         O(log(n)^2) rounds of exchanges, two a kernel: a million elements in a tenth of a second on
-//         two cores. topk compares within blocks of 2k elements (64 at least), and then among the
-//         best of each; with k over 2,048 it sorts.
+// Cost:   up to 4,096 elements are compared with each other, in two kernels; longer axes are sorted
+//         by O(log(n)^2) rounds of exchanges, two a kernel: a million elements in a tenth of a
+//         second on two cores. topk compares within blocks of 2k elements (64 at least), and then
+//         among the best of each; with k over 2,048 it sorts.
 // Errors: INVALID_ARGUMENT for an axis that is none, a k that is negative or longer than the axis,
 //         and sizes of variables.
 

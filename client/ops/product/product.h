@@ -1,4 +1,5 @@
-// Products beyond Tensor::matmul: einsum, attention, recurrent cells, decompositions of matrices.
+// Products beyond Tensor::matmul: einsum, attention, recurrent cells and decompositions of
+// matrices.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,5 @@
-// Movements beyond Tensor's methods: axes by name, padding modes, diagonals, grids and windows.
+// Movements beyond Tensor's methods: axes by name, padding modes, diagonals, grids and sliding
+// windows.
 #pragma once
 
 #include <map>

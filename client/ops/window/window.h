@@ -1,4 +1,5 @@
-// Convolutions, pools and resizing over the last axes of a tensor, of any number.
+// Convolutions, pools and resizing over the last axes of a tensor: one, two, three or more
+// dimensions.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Items on their way out: made from requests, packed into frames, retained to be sent again.
+// Items that a session sends: made from requests, packed into frames, and retained until they are
+// acknowledged, so that they can be sent again.
 #pragma once
 
 #include <cstddef>

@@ -7,7 +7,8 @@
 // until TakeFrames. Advance sets the time, on any monotonic clock, which affects the window only.
 // Not thread-safe: Session owns one under its mutex.
 //
-// Errors: those of outgoing_items.h for invalid requests; status() is the reason why a session ended.
+// Errors: those of outgoing_items.h for invalid requests; status() is the reason why a session
+// ended.
 #pragma once
 
 #include <cstdint>

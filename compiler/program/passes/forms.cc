@@ -12,24 +12,26 @@ constexpr size_t kTermsMax = 16;
 // So many products of this size do not leave a Wide.
 constexpr Wide kFarOut = Wide{1} << 100;
 
-Interval OfType(DType dtype) {
+ValueInterval OfType(DType dtype) {
   if (IsBool(dtype)) return {0, 1};
   if (!IsInt(dtype) || dtype == DType::kU64) return {};
   return {IntMin(dtype), IntMax(dtype)};
 }
 
-Interval Within(Wide min, Wide max, DType dtype) {
-  const Interval type = OfType(dtype);
+ValueInterval Within(Wide min, Wide max, DType dtype) {
+  const ValueInterval type = OfType(dtype);
   if (dtype == DType::kU64 || min < type.min || max > type.max) return type;
   return {static_cast<int64_t>(min), static_cast<int64_t>(max)};
 }
 
-Interval Join(Interval a, Interval b) { return {std::min(a.min, b.min), std::max(a.max, b.max)}; }
+ValueInterval Join(ValueInterval a, ValueInterval b) {
+  return {std::min(a.min, b.min), std::max(a.max, b.max)};
+}
 
-Interval OfQuotient(Op op, Interval x, Interval y, DType dtype) {
+ValueInterval OfQuotient(Op op, ValueInterval x, ValueInterval y, DType dtype) {
   if (y.min <= 0) return OfType(dtype);
   if (op == Op::kMod) {  // the sign of x, and no further from 0 than x
-    Interval out = {std::min<int64_t>(x.min, 0), std::max<int64_t>(x.max, 0)};
+    ValueInterval out = {std::min<int64_t>(x.min, 0), std::max<int64_t>(x.max, 0)};
     out.min = std::max(out.min, 1 - y.max);
     out.max = std::min(out.max, y.max - 1);
     return out;
@@ -38,7 +40,8 @@ Interval OfQuotient(Op op, Interval x, Interval y, DType dtype) {
   return {*std::min_element(ends, ends + 4), *std::max_element(ends, ends + 4)};
 }
 
-Interval OfAlu(const Instruction& i, const Program& program, const std::vector<Interval>& known) {
+ValueInterval OfAlu(const Instruction& i, const Program& program,
+                    const std::vector<ValueInterval>& known) {
   const auto of = [&](int s) { return known[i.src[s]]; };
   const DType dtype = i.dtype;
   if (IsCompare(i.op) || !IsInt(dtype) || dtype == DType::kU64) return OfType(dtype);
@@ -65,11 +68,11 @@ Interval OfAlu(const Instruction& i, const Program& program, const std::vector<I
 
 }  // namespace
 
-std::vector<Interval> IntervalsOf(const Program& program) {
-  std::vector<Interval> known(program.code.size());
+std::vector<ValueInterval> IntervalsOf(const Program& program) {
+  std::vector<ValueInterval> known(program.code.size());
   for (size_t n = 0; n < program.code.size(); ++n) {
     const Instruction& i = program.code[n];
-    Interval& out = known[n];
+    ValueInterval& out = known[n];
     switch (i.code) {
       case Code::kConst:
         out = OfType(i.dtype);
@@ -176,7 +179,7 @@ Form Forms::Compute(ValueId n) const {
       const auto constant = static_cast<int64_t>(x.constant);
       parts.multiple.constant = static_cast<uint64_t>(FloorDivide(constant, divisor));
       parts.rest.constant = static_cast<uint64_t>(FloorModulo(constant, divisor));
-      const Interval rest = Range(parts.rest);
+      const ValueInterval rest = Range(parts.rest);
       if (rest.min < 0 || rest.max >= divisor) return itself;
       out = i.op == Op::kIDiv ? std::move(parts.multiple) : std::move(parts.rest);
       break;
@@ -186,11 +189,11 @@ Form Forms::Compute(ValueId n) const {
   return out.terms.size() <= kTermsMax ? out : itself;
 }
 
-Interval Forms::Range(const Form& form) const {
+ValueInterval Forms::Range(const Form& form) const {
   Wide min = static_cast<int64_t>(form.constant), max = min;
   for (const Form::Term& term : form.terms) {
     const Wide factor = static_cast<int64_t>(term.factor);
-    const Interval atom = intervals_[term.atom];
+    const ValueInterval atom = intervals_[term.atom];
     const Wide a = factor * atom.min, b = factor * atom.max;
     if (std::max(a < 0 ? -a : a, b < 0 ? -b : b) > kFarOut) return {};
     min += std::min(a, b);

@@ -10,18 +10,18 @@
 namespace outboard::program {
 
 // Both ends included.
-struct Interval {
+struct ValueInterval {
   int64_t min = std::numeric_limits<int64_t>::min();
   int64_t max = std::numeric_limits<int64_t>::max();
 
-  bool operator==(const Interval&) const = default;
-  bool whole() const { return *this == Interval{}; }
+  bool operator==(const ValueInterval&) const = default;
+  bool whole() const { return *this == ValueInterval{}; }
   bool FitsI32() const { return min >= INT32_MIN && max <= INT32_MAX; }
 };
 
 // The interval of each integer and bool of a program, over all of its lanes; the whole one for u64,
 // and for what may wrap. Conditions and masks are not used.
-std::vector<Interval> IntervalsOf(const Program& program);
+std::vector<ValueInterval> IntervalsOf(const Program& program);
 
 // constant + factor * atom + ..., modulo 2^64. Atoms are values of the program, in their order.
 struct Form {
@@ -51,18 +51,18 @@ class Forms {
   explicit Forms(const Program& program);
 
   const Form& Of(ValueId n) const { return forms_[n]; }
-  const Interval& IntervalOf(ValueId n) const { return intervals_[n]; }
+  const ValueInterval& IntervalOf(ValueId n) const { return intervals_[n]; }
   bool IsOpaque(ValueId n) const { return opaque_[n]; }
 
   // The interval of the form as a sum of integers; whole where it may leave i64.
-  Interval Range(const Form& form) const;
+  ValueInterval Range(const Form& form) const;
   static Division Divide(const Form& form, int64_t divisor);
 
  private:
   Form Compute(ValueId n) const;
 
   const Program& program_;
-  std::vector<Interval> intervals_;
+  std::vector<ValueInterval> intervals_;
   std::vector<bool> opaque_;
   std::vector<Form> forms_;
 };

@@ -23,8 +23,8 @@ namespace outboard::render {
 llvm::Type* RegisterType(llvm::LLVMContext& context, DType dtype);
 llvm::Type* MemoryType(llvm::LLVMContext& context, DType dtype);
 
-// What is known of the operands of IDIV and MOD; where nothing is, cases that the machine's division
-// traps on are left out by selects.
+// What is known of the operands of IDIV and MOD; where nothing is, cases that the machine's
+// division traps on are left out by selects.
 struct QuotientFacts {
   bool divisor_positive = false;
   bool dividend_not_negative = false;

@@ -103,8 +103,9 @@ class ProgramPrinter {
   llvm::Value* LoadOne(ValueId n, const Mask& mask);
   llvm::Value* LoadPrivate(ValueId n, const Mask& mask);
   llvm::Value* LoadLanes(ValueId n, const Mask& mask);
-  // Stores to buffers wait until the scope ends or what they write may be read, so that loads of the
-  // points of a tile, whose code is side by side, come first: in the order of memory, not of points.
+  // Stores to buffers wait until the scope ends or what they write may be read, so that loads of
+  // the points of a tile, whose code is side by side, come first: in the order of memory, not of
+  // points.
   void StoreLater(ValueId n);
   void FlushStores();
   bool MayTouchPending(ValueId load) const;
