@@ -94,8 +94,9 @@ ValueId Lowering::BlockOf(const Staged& staged, int64_t per_element) {
   for (const codegen::StageDim& dim : staged.layout.dims) {
     if (dim.open || dim.per_value == 0) continue;
     const Bound& bound = bound_[dim.range];
+    // The tile that is open need not be that of the copy: a panel is read by other loops' tiles.
     place = b_.Plus(place, b_.Times(dim.blocked ? bound.step_in_block : bound.step,
-                                    dim.per_value * dim.tile->step / per_element));
+                                    dim.per_value * bound.tile_step / per_element));
   }
   return place;
 }

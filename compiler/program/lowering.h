@@ -62,6 +62,7 @@ class Lowering {
     // Of the tile's blocks: the number in the range, and from the start of the longer block that is
     // open.
     ValueId step = -1, step_in_block = -1;
+    int64_t tile_step = 1;  // values from one block of the tile to the next
     const std::vector<Piece>* pieces = nullptr;
 
     bool tiled() const {
@@ -108,7 +109,7 @@ class Lowering {
   }
 
   void BindPlain(int range, ValueId value) {
-    bound_[range] = {value, value, value, nullptr};
+    bound_[range] = {value, value, value, 1, nullptr};
     value_[range] = value;
   }
   void Unbind(int range) {
@@ -152,7 +153,7 @@ class Lowering {
                 const std::vector<Piece>& pieces) {
     const int range = tile.range;
     const ValueId base = b_.Times(step, tile.step);
-    bound_[range] = {base, step, step_in_block, &pieces};
+    bound_[range] = {base, step, step_in_block, tile.step, &pieces};
     if (bound_[range].tiled()) {
       tiled_.push_back(range);
     } else {

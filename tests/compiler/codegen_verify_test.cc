@@ -28,7 +28,7 @@ TEST(SearchVerify, ARightCandidatePassesAndAWrongOneDoesNot) {
   Graph g;
   const UOp* const sink = MatMul(g, 20, 24, 12);
   Verifier verifier = ValueOrDie(Verifier::Make(sink, Compiled(sink, "THREAD:0:2"), RunTasks));
-  const char* const opts = "VECTOR:1:16 UPCAST:0:4 BLOCK:0:8 THREAD:0:1 LOCAL:1:1";
+  const char* const opts = "VECTOR:1:8 UPCAST:0:4 BLOCK:0:8 THREAD:0:1 LOCAL:1:1";
   EXPECT_EQ(verifier.Check(Compiled(sink, opts)), absl::OkStatus());
   EXPECT_EQ(verifier.Check(Compiled(MatMul(g, 20, 24, 11), "THREAD:0:1")).code(),
             absl::StatusCode::kDataLoss);

@@ -42,10 +42,14 @@ class Walker {
   template <typename Body>
   void Loop(const std::vector<const UOp*>& ranges, size_t level, const Body& body) {
     if (level == ranges.size()) return body();
+    // A reduction inside may have the same range: the terms of a softmax need the sum of all.
+    const auto outer = counters_.find(ranges[level]);
+    const int64_t before = outer == counters_.end() ? -1 : outer->second;
     for (int64_t i = 0; i < RangeOf(ranges[level]).extent(); ++i) {
       counters_[ranges[level]] = i;
       Loop(ranges, level + 1, body);
     }
+    if (before >= 0) counters_[ranges[level]] = before;
   }
 
   char* At(const UOp* index) {
