@@ -51,6 +51,8 @@ absl::StatusOr<Program> ExpandThreads(const codegen::LoopNest& kernel, const Thr
 // Lower to loops: results of reductions lie in private memory, tiles become marked loops.
 absl::StatusOr<Program> LowerPlan(const codegen::LoopNest& kernel, const codegen::LoopPlan& plan);
 absl::StatusOr<Program> LowerThreads(const codegen::LoopNest& kernel, const ThreadMapping& mapping);
+// Divides sums by constants term by term where that is the same (passes/divisions.cc).
+Program SimplifyDivisions(const Program& program);
 // Unrolls loops marked kUnroll, and those marked kVector that cannot be vectorised.
 Program Unroll(const Program& program);
 // Turns loops marked kVector into vector instructions.
@@ -58,12 +60,13 @@ Program Vectorize(const Program& program);
 // Rebuilds the index of each access as a sum of the terms of one scope after the other, outermost
 // first, and a constant (passes/addresses.cc).
 Program AddressForm(const Program& program);
-// Adds a mask to each load that is not proved to be in range (compiler/proof).
-absl::StatusOr<Program> GuardLoads(const Program& program);
 // Moves loop-invariant instructions out of loops, and before the SPECIAL of blocks what is the same
 // for all of them.
 Program Hoist(const Program& program);
 // Removes instructions whose value is not used.
 Program DropUnused(const Program& program);
+// Adds a mask to each of the loads `unproved`, which are not proved to be in range (compiler/proof).
+// Errors: INTERNAL  one of them is a store, or reads memory of the program's own
+absl::StatusOr<Program> GuardLoads(const Program& program, const std::vector<ValueId>& unproved);
 
 }  // namespace outboard::program

@@ -23,6 +23,8 @@ absl::StatusOr<Program> RunPasses(absl::StatusOr<Program> lowered, bool lanes,
     return CheckProgram(program, pass, phase);
   };
   OB_RETURN_IF_ERROR(after("lower", Phase::kExpanding));
+  program = SimplifyDivisions(program);
+  OB_RETURN_IF_ERROR(after("simplify divisions", Phase::kExpanding));
   if (lanes) {
     program = Unroll(program);
     OB_RETURN_IF_ERROR(after("unroll", Phase::kExpanding));
@@ -31,12 +33,16 @@ absl::StatusOr<Program> RunPasses(absl::StatusOr<Program> lowered, bool lanes,
     program = AddressForm(program);
     OB_RETURN_IF_ERROR(after("address form", Phase::kFinal));
   }
-  OB_ASSIGN_OR_RETURN(program, GuardLoads(program));
-  OB_RETURN_IF_ERROR(after("guard loads", Phase::kFinal));
   program = Hoist(program);
   OB_RETURN_IF_ERROR(after("hoist", Phase::kFinal));
   program = DropUnused(program);
   OB_RETURN_IF_ERROR(after("drop unused", Phase::kFinal));
+  const std::vector<ValueId> unproved = proof::UnprovedAccesses(program);
+  if (unproved.empty()) return program;
+  OB_ASSIGN_OR_RETURN(program, GuardLoads(program, unproved));
+  OB_RETURN_IF_ERROR(after("guard loads", Phase::kFinal));
+  program = DropUnused(Hoist(program));
+  OB_RETURN_IF_ERROR(after("hoist guards", Phase::kFinal));
   OB_RETURN_IF_ERROR(proof::CheckInRange(program));
   return program;
 }

@@ -89,7 +89,8 @@ bool ProgramBuilder::IsConst(ValueId value, int64_t* number) const {
 
 // Integers as docs/semantics.md has them, where that is easy to see.
 ValueId ProgramBuilder::Folded(const Instruction& alu) {
-  if (alu.lanes != 1 || alu.src.size() < 2) return -1;
+  if (alu.src.size() < 2) return -1;
+  if (alu.lanes > 1) return FoldedLanes(alu);
   const ValueId x = alu.src[0], y = alu.src[1];
   if (alu.op == Op::kWhere) {
     int64_t condition = 0;
@@ -137,6 +138,30 @@ ValueId ProgramBuilder::Folded(const Instruction& alu) {
     case Op::kCmpNe: return left && right ? number(a != b) : -1;
     default: return -1;
   }
+}
+
+// A vector of constants, where all of its sources are such.
+ValueId ProgramBuilder::FoldedLanes(const Instruction& alu) {
+  const auto lane_of = [&](ValueId vector, int lane) {
+    const Instruction& i = at(vector);
+    return i.code == Code::kLanes ? i.src[i.src.size() == 1 ? 0 : lane] : -1;
+  };
+  for (const ValueId s : alu.src)
+    for (int lane = 0; lane < alu.lanes; ++lane)
+      if (lane_of(s, lane) < 0 || at(lane_of(s, lane)).code != Code::kConst) return -1;
+  Instruction vector{.code = Code::kLanes, .dtype = alu.dtype, .lanes = alu.lanes};
+  for (int lane = 0; lane < alu.lanes; ++lane) {
+    Instruction one = alu;
+    one.lanes = 1;
+    for (ValueId& s : one.src) s = lane_of(s, lane);
+    const ValueId number = Folded(one);
+    if (number < 0) return -1;
+    vector.src.push_back(number);
+  }
+  if (std::all_of(vector.src.begin(), vector.src.end(),
+                  [&](ValueId s) { return s == vector.src[0]; }))
+    vector.src.resize(1);
+  return Add(std::move(vector));
 }
 
 bool ProgramBuilder::IsReadOnly(ValueId memory) const {

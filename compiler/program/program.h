@@ -187,6 +187,7 @@ class ProgramBuilder {
 
  private:
   ValueId Folded(const Instruction& alu);  // -1: not foldable
+  ValueId FoldedLanes(const Instruction& alu);
   void Close();
   bool IsPrivate(ValueId memory) const;
   void Forget(ValueId memory);  // the loads of private memory, or of all if -1

@@ -262,9 +262,23 @@ class Checker {
   // null, is true.
   bool InRangeWhere(ValueId memory, const UOp* place, const UOp* condition, int64_t first,
                     int64_t last) {
-    Budget budget = kStepsMax;
-    Prover prover(&budget);
-    const LinearForm in_general = prover.FormOf(place);
+    const auto least_of = [&](const LinearForm& form) {
+      return AddScaled(form, Constant(first), 1);
+    };
+    const auto left_of = [&](const LinearForm& form) {
+      return AddScaled(Constant(Wide{program_.code[memory].imm[1]} - 1 - last), form, -1);
+    };
+    // Most accesses are in range whatever the conditions around them are.
+    budget_ = kStepsMax;
+    const LinearForm in_general = unconditional_.FormOf(place);
+    const auto holds = [](Prover& prover, const std::optional<LinearForm>& form) {
+      return form && prover.NeverNegative(*form);
+    };
+    bool above = holds(unconditional_, least_of(in_general));
+    bool below = holds(unconditional_, left_of(in_general));
+    if (above && below) return true;
+    budget_ = kStepsMax;
+    Prover prover(&budget_);
     for (const ValueId scope : open_) {
       const Instruction& opener = program_.code[scope];
       if (opener.code == Code::kIf) prover.Assume(expressions_.Of(opener.src[0], 0), true);
@@ -275,19 +289,17 @@ class Checker {
       if (condition->is_const() && condition->int_value() == 0) return true;
       prover.Assume(condition, true);
     }
-    bool above = false, below = false;
     for (const LinearForm& form : {prover.FormOf(place), in_general}) {
-      const auto least = AddScaled(form, Constant(first), 1);
-      const auto left =
-          AddScaled(Constant(Wide{program_.code[memory].imm[1]} - 1 - last), form, -1);
-      above = above || (least && prover.NeverNegative(*least));
-      below = below || (left && prover.NeverNegative(*left));
+      above = above || holds(prover, least_of(form));
+      below = below || holds(prover, left_of(form));
     }
     return above && below;
   }
 
   const Program& program_;
   Expressions expressions_;
+  Budget budget_ = 0;
+  Prover unconditional_{&budget_};  // knows the forms of all accesses so far
   std::vector<ValueId> open_;
 };
 

@@ -176,9 +176,6 @@ Form Forms::Compute(ValueId n) const {
       const auto divisor = static_cast<int64_t>(y.constant);
       if (!y.terms.empty() || divisor <= 0 || Range(x).whole() || Range(x).min < 0) return itself;
       Division parts = Divide(x, divisor);
-      const auto constant = static_cast<int64_t>(x.constant);
-      parts.multiple.constant = static_cast<uint64_t>(FloorDivide(constant, divisor));
-      parts.rest.constant = static_cast<uint64_t>(FloorModulo(constant, divisor));
       const ValueInterval rest = Range(parts.rest);
       if (rest.min < 0 || rest.max >= divisor) return itself;
       out = i.op == Op::kIDiv ? std::move(parts.multiple) : std::move(parts.rest);
@@ -204,6 +201,9 @@ ValueInterval Forms::Range(const Form& form) const {
 
 Division Forms::Divide(const Form& form, int64_t divisor) {
   Division out;
+  const auto constant = static_cast<int64_t>(form.constant);
+  out.multiple.constant = static_cast<uint64_t>(FloorDivide(constant, divisor));
+  out.rest.constant = static_cast<uint64_t>(FloorModulo(constant, divisor));
   for (const Form::Term& term : form.terms) {
     const auto factor = static_cast<int64_t>(term.factor);
     if (factor % divisor == 0) {

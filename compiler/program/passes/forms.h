@@ -38,8 +38,8 @@ struct Form {
 
 Form AddScaled(const Form& a, const Form& b, uint64_t factor);
 
-// A form's terms as multiple * divisor + rest, with multiples of the divisor only in the first;
-// both without constants.
+// A form as multiple * divisor + rest, with multiples of the divisor only in the first, and a
+// constant of the rest in [0, divisor).
 struct Division {
   Form multiple, rest;
 };

@@ -53,21 +53,16 @@ class Guarder : Copier {
 
 }  // namespace
 
-absl::StatusOr<Program> GuardLoads(const Program& program) {
-  absl::flat_hash_set<ValueId> unproved;
-  for (const ValueId n : proof::UnprovedAccesses(program)) {
+absl::StatusOr<Program> GuardLoads(const Program& program, const std::vector<ValueId>& unproved) {
+  for (const ValueId n : unproved) {
     // A store is refused; so is a load of the program's own memory, which no pass may get wrong.
     const Instruction& access = program.code[n];
     if (access.code != Code::kLoad || program.code[access.src[0]].code != Code::kBuffer)
       return proof::CheckInRange(program);
-    unproved.insert(n);
   }
-  if (unproved.empty()) return program;
   Guarder pass(program);
-  pass.Run(unproved);
+  pass.Run({unproved.begin(), unproved.end()});
   return pass.Take();
 }
-
-// Scopes become lists, so that an instruction may be appended to an outer one, before the scope
 
 }  // namespace outboard::program

@@ -1,4 +1,4 @@
-// Loop-invariant instructions, out of loops.
+// Loop-invariant instructions, out of loops; loads of memory that the loop does not store to, too.
 #include <algorithm>
 
 #include "base/check.h"
@@ -7,34 +7,78 @@
 #include "compiler/program/passes/placement.h"
 
 namespace outboard::program {
+namespace {
+
+// Where a program stores to memory of its own thread.
+class OwnStores {
+ public:
+  explicit OwnStores(const Program& program)
+      : program_(program), stores_(program.code.size()), ends_(EndsOf(program)) {
+    for (size_t n = 0; n < program.code.size(); ++n) {
+      const Instruction& i = program.code[n];
+      if (i.code == Code::kStore) stores_[i.src[0]].push_back(static_cast<ValueId>(n));
+      if (i.code == Code::kTileStore) stores_[i.src[1]].push_back(static_cast<ValueId>(n));
+    }
+  }
+
+  bool IsOwn(ValueId memory) const {
+    const Instruction& i = program_.code[memory];
+    return i.code == Code::kAlloc && i.imm[0] == static_cast<int64_t>(Space::kPrivate);
+  }
+  // In the scope that `opener` opens; that of the blocks ends with the program.
+  bool InScope(ValueId memory, ValueId opener) const {
+    const std::vector<ValueId>& stores = stores_[memory];
+    const auto first = std::upper_bound(stores.begin(), stores.end(), opener);
+    return first != stores.end() && (ends_[opener] < 0 || *first < ends_[opener]);
+  }
+
+ private:
+  const Program& program_;
+  std::vector<std::vector<ValueId>> stores_;  // by memory
+  std::vector<ValueId> ends_;
+};
+
+struct Scope {
+  ValueId opener = -1;
+  // Whether a load may move out of it. A loop may not run at all, and a load that is behind a
+  // condition may be in range only where that holds.
+  bool loads = true;
+};
+
+}  // namespace
 
 Placement::Placement(const Program& program) : depth(program.code.size(), 0) {
   const std::vector<bool> read_only = ReadOnlySlots(program);
-  // By open scope: whether a load may move out of it. A loop may not run at all, and a load that is
-  // behind a condition may be in range only where that holds.
-  std::vector<bool> loads = {true};
+  const OwnStores stores(program);
+  std::vector<Scope> scopes(1);
   for (size_t number = 0; number < program.code.size(); ++number) {
     const auto n = static_cast<ValueId>(number);
     const Instruction& i = program.code[n];
-    const int here = static_cast<int>(loads.size()) - 1;
+    const int here = static_cast<int>(scopes.size()) - 1;
     const bool blocks = i.code == Code::kSpecial && i.imm[0] == static_cast<int64_t>(Grid::kBlock);
     if (i.code == Code::kLoop || i.code == Code::kIf || (blocks && here == 0)) {
-      depth[n] = static_cast<int>(loads.size());  // seen inside of it only
-      loads.push_back(blocks || (i.code == Code::kLoop && i.imm[0] > 0 && i.src.empty()));
+      depth[n] = static_cast<int>(scopes.size());  // seen inside of it only
+      scopes.push_back({n, blocks || (i.code == Code::kLoop && i.imm[0] > 0 && i.src.empty())});
       if (blocks) first_block = n;
       continue;
     }
     depth[n] = here;
     if (i.code == Code::kEnd || i.code == Code::kEndIf) {
-      loads.pop_back();
+      scopes.pop_back();
       continue;
     }
-    const bool reads = i.code == Code::kLoad && program.code[i.src[0]].code == Code::kBuffer &&
-                       read_only[program.code[i.src[0]].imm[0]];
-    if (!IsPure(i.code) && !reads) continue;
+    const bool loads = i.code == Code::kLoad;
+    const ValueId memory = loads ? i.src[0] : -1;
+    const bool own = loads && stores.IsOwn(memory);
+    const bool constant = loads && program.code[memory].code == Code::kBuffer &&
+                          read_only[program.code[memory].imm[0]];
+    if (!IsPure(i.code) && !own && !constant) continue;
     int least = 0;
     for (const ValueId s : i.src) least = std::max(least, depth[s]);
-    while (depth[n] > least && (!reads || loads[depth[n]])) --depth[n];
+    const auto may_leave = [&](const Scope& scope) {
+      return !loads || (scope.loads && !(own && stores.InScope(memory, scope.opener)));
+    };
+    while (depth[n] > least && may_leave(scopes[depth[n]])) --depth[n];
   }
 }
 

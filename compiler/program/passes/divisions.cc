@@ -1,0 +1,67 @@
+// Divisions by a constant, without the terms that are a multiple of it:
+//
+//   (32 m + r) / 32 = m + r / 32      (32 m + r) % 32 = r % 32      for sums and r that are >= 0
+//
+// and r / 32 = 0, r % 32 = r where r < 32. What is left is linear in the counters of the loops more
+// often, so that Vectorize finds accesses to consecutive elements in it.
+#include "compiler/program/expand.h"
+#include "compiler/program/passes/copier.h"
+#include "compiler/program/passes/forms.h"
+
+namespace outboard::program {
+namespace {
+
+class Divider : Copier {
+ public:
+  explicit Divider(const Program& program) : Copier(program), forms_(program) {}
+  using Copier::Take;
+
+  void Run() {
+    for (ValueId n = 0; n < size(); ++n) {
+      const Instruction& i = at(n);
+      const bool division = i.code == Code::kAlu && i.dtype == DType::kI64 && i.lanes == 1 &&
+                            (i.op == Op::kIDiv || i.op == Op::kMod);
+      if (!division || !Simplify(n)) Copy(n);
+    }
+  }
+
+ private:
+  bool Simplify(ValueId n) {
+    const Instruction& i = at(n);
+    const Form &x = forms_.Of(i.src[0]), &y = forms_.Of(i.src[1]);
+    const auto divisor = static_cast<int64_t>(y.constant);
+    if (!y.terms.empty() || divisor <= 0) return false;
+    if (forms_.Range(x).whole() || forms_.Range(x).min < 0) return false;
+    const Division parts = Forms::Divide(x, divisor);
+    const ValueInterval rest = forms_.Range(parts.rest);
+    if (rest.min < 0) return false;
+    const bool small = rest.max < divisor;
+    if (!small && parts.multiple.terms.empty() && parts.multiple.constant == 0) return false;
+    if (i.op == Op::kMod) {
+      made_[n] = small ? Sum(parts.rest) : b_.Modulo(Sum(parts.rest), divisor);
+    } else {
+      made_[n] = small ? Sum(parts.multiple)
+                       : b_.Plus(Sum(parts.multiple), b_.Divide(Sum(parts.rest), divisor));
+    }
+    return true;
+  }
+
+  ValueId Sum(const Form& form) {
+    ValueId sum = b_.Int(static_cast<int64_t>(form.constant));
+    for (const Form::Term& term : form.terms)
+      sum = b_.Plus(b_.Times(made_[term.atom], static_cast<int64_t>(term.factor)), sum);
+    return sum;
+  }
+
+  const Forms forms_;
+};
+
+}  // namespace
+
+Program SimplifyDivisions(const Program& program) {
+  Divider pass(program);
+  pass.Run();
+  return pass.Take();
+}
+
+}  // namespace outboard::program
