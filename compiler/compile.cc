@@ -1,9 +1,7 @@
 #include "compiler/compile.h"
 
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
-#include <string_view>
 
 #include "base/check.h"
 #include "compiler/ir/build.h"
@@ -23,12 +21,6 @@ namespace {
 
 constexpr char kSymbol[] = "outboard_kernel";
 
-bool ThroughPrograms(const CompileOptions& options) {
-  if (options.x86.has_value()) return *options.x86 == CompileOptions::X86Path::kPrograms;
-  static const char* const path = std::getenv("OUTBOARD_X86");
-  return path != nullptr && std::string_view(path) == "programs";
-}
-
 absl::StatusOr<CompiledKernel> Compile(render::X86Renderer& renderer, const UOp* sink,
                                        const CompileOptions& options, std::string* ir) {
   OB_RETURN_IF_ERROR(VerifyGraph(sink, Level::kKernel));
@@ -46,30 +38,22 @@ absl::StatusOr<CompiledKernel> Compile(render::X86Renderer& renderer, const UOp*
                       codegen::ApplyOpts(std::move(kernel), opts, target));
   kernel = std::move(planned.kernel);
   const codegen::LoopPlan& plan = planned.plan;
-  // Checks the kernel that is rendered, not the one passed in: a pass in between may have lost a
-  // gate.
-  OB_RETURN_IF_ERROR(proof::CheckInRange(kernel.stores));
   CompiledKernel out;
   out.symbol = kSymbol;
   out.buffer_count = static_cast<int>(kernel.slot_elements.size());
   out.flops = kernel.flops;
   out.bytes = kernel.bytes;
-  std::string text, program_text;
-  std::string* const wanted_text = options.dump || ir != nullptr ? &text : nullptr;
-  if (ThroughPrograms(options)) {
-    OB_ASSIGN_OR_RETURN(const program::Program made, program::ExpandPlan(kernel, plan));
-    out.tasks = kernel.empty ? 0 : made.Extent(program::Grid::kBlock);
-    if (options.dump) program_text = ToString(made);
-    OB_ASSIGN_OR_RETURN(out.object, renderer.Render(made, kSymbol, options.no_opt, wanted_text));
-  } else {
-    out.tasks = kernel.empty ? 0 : plan.tasks();
-    OB_ASSIGN_OR_RETURN(out.object,
-                        renderer.Render(kernel, plan, kSymbol, options.no_opt, wanted_text));
-  }
+  // Nothing changes the program after the proof in ExpandPlan: what is proved is what runs.
+  OB_ASSIGN_OR_RETURN(const program::Program made, program::ExpandPlan(kernel, plan));
+  out.tasks = kernel.empty ? 0 : made.Extent(program::Grid::kBlock);
+  std::string text;
+  OB_ASSIGN_OR_RETURN(out.object,
+                      renderer.Render(made, kSymbol, options.no_opt,
+                                      options.dump || ir != nullptr ? &text : nullptr));
   if (options.dump)
     std::fprintf(stderr, "%s%s\n%s%s%s\n", GraphToString(sink).c_str(),
                  codegen::OptsToString(opts).c_str(), PlanToString(kernel, plan).c_str(),
-                 program_text.c_str(), text.c_str());
+                 ToString(made).c_str(), text.c_str());
   if (ir != nullptr) *ir = std::move(text);
   return out;
 }

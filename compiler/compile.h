@@ -26,15 +26,11 @@ struct CompileOptions {
   std::string features;  // LLVM's "+a,-b" form; used where `cpu` is given
   Target target = HostTarget();
   bool no_opt = false;  // plain scalar loops, one element at a time
-  bool dump = false;    // print the plan and the LLVM IR to stderr (DEBUG >= 5)
+  bool dump = false;    // print the plan, the program and the LLVM IR to stderr (DEBUG >= 5)
   // If set, the result is source text for this device, which compiles it itself
   // (CompiledKernel::Form::kOpenClC), generated through program/. `cpu` and `features` are ignored,
   // and Opts are not supported yet.
   std::optional<render::OpenClDevice> opencl = std::nullopt;
-  // Which code generator makes x86-64 code while there are two; nullopt: as the environment
-  // variable OUTBOARD_X86 says ("programs" or "plan"), else kPlan.
-  enum class X86Path { kPlan, kPrograms };
-  std::optional<X86Path> x86 = std::nullopt;
   // The Opts to apply; nullopt: those that the heuristic chooses.
   std::optional<std::vector<codegen::Opt>> opts = std::nullopt;
 };

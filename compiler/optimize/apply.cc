@@ -247,6 +247,9 @@ absl::Status Applier::Block(int64_t axis, int64_t size) {
     return Illegal("a block is a multiple of ", tile.step, " below ", tile.extent);
   if (plan_.task_loops > 0 || !plan_.stages.empty())
     return Illegal("loops are counted already by a THREAD or LOCAL");
+  for (size_t i = 0; i < blocks; ++i)
+    if (plan_.loops[i].range == which.range)
+      return Illegal("a loop over blocks would be inside of its tile's");
   plan_.loops.insert(plan_.loops.begin() + static_cast<int64_t>(blocks), {which.range, size});
   return absl::OkStatus();
 }

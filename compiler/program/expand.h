@@ -60,12 +60,14 @@ Program Vectorize(const Program& program);
 // Rebuilds the index of each access as a sum of the terms of one scope after the other, outermost
 // first, and a constant (passes/addresses.cc).
 Program AddressForm(const Program& program);
+// Compares and converts vectors of i64 as vectors of i32 where their numbers fit.
+Program NarrowLanes(const Program& program);
 // Moves loop-invariant instructions out of loops, and before the SPECIAL of blocks what is the same
 // for all of them.
 Program Hoist(const Program& program);
 // Removes instructions whose value is not used.
 Program DropUnused(const Program& program);
-// Adds a mask to each of the loads `unproved`, which are not proved to be in range (compiler/proof).
+// Adds a mask to the loads `unproved`, which are not proved to be in range (compiler/proof).
 // Errors: INTERNAL  one of them is a store, or reads memory of the program's own
 absl::StatusOr<Program> GuardLoads(const Program& program, const std::vector<ValueId>& unproved);
 

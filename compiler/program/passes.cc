@@ -32,6 +32,8 @@ absl::StatusOr<Program> RunPasses(absl::StatusOr<Program> lowered, bool lanes,
     OB_RETURN_IF_ERROR(after("vectorize", Phase::kFinal));
     program = AddressForm(program);
     OB_RETURN_IF_ERROR(after("address form", Phase::kFinal));
+    program = NarrowLanes(program);
+    OB_RETURN_IF_ERROR(after("narrow lanes", Phase::kFinal));
   }
   program = Hoist(program);
   OB_RETURN_IF_ERROR(after("hoist", Phase::kFinal));

@@ -54,11 +54,10 @@ bool IsGuardedAsWritten(const UOp* access) {
   return above && below;
 }
 
-bool IsInRange(const UOp* access) {
+bool IsInRangeBy(const UOp* access, Prover::Divisions divisions) {
   const UOp* const gate = GateOf(access);
-  if (gate != nullptr && IsGuardedAsWritten(access)) return true;
   Budget budget = kStepsMax;
-  Prover prover(&budget);
+  Prover prover(&budget, divisions);
   const UOp* const index = access->src[0]->src[1];
   const Wide elements = GlobalOfAccess(access).elements();
   // Its own guard may speak of the index as it is in general, or as what it is where the rest of
@@ -72,6 +71,13 @@ bool IsInRange(const UOp* access) {
     below = below || (left && prover.NeverNegative(*left));
   }
   return above && below;
+}
+
+bool IsInRange(const UOp* access) {
+  if (GateOf(access) != nullptr && IsGuardedAsWritten(access)) return true;
+  for (const auto divisions : {Prover::Divisions::kAtoms, Prover::Divisions::kRelated})
+    if (IsInRangeBy(access, divisions)) return true;
+  return false;
 }
 
 absl::Status NotShown(const UOp* access) {

@@ -16,6 +16,7 @@ using program::Program;
 using program::ValueId;
 
 constexpr Budget kStepsMax = 20'000;  // as for a kernel's access
+constexpr int kConditionStepsMax = 64;
 
 bool IsWhole(DType dtype) { return IsInt(dtype) || IsBool(dtype); }
 
@@ -277,23 +278,48 @@ class Checker {
     bool above = holds(unconditional_, least_of(in_general));
     bool below = holds(unconditional_, left_of(in_general));
     if (above && below) return true;
-    budget_ = kStepsMax;
-    Prover prover(&budget_);
+    if (condition != nullptr && condition->is_const() && condition->int_value() == 0) return true;
+    if (condition != nullptr && IsGuardedAsWritten(memory, place, condition, first, last))
+      return true;
+    for (const auto divisions : {Prover::Divisions::kAtoms, Prover::Divisions::kRelated}) {
+      budget_ = kStepsMax;
+      Prover prover(&budget_, divisions);
+      AssumeScopes(prover);
+      if (condition != nullptr) prover.Assume(condition, true);
+      for (const LinearForm& form : {prover.FormOf(place), in_general}) {
+        above = above || holds(prover, least_of(form));
+        below = below || holds(prover, left_of(form));
+      }
+      if (above && below) return true;
+    }
+    return false;
+  }
+
+  // Whether the condition compares this very place with the ends of the memory, as GuardLoads does.
+  bool IsGuardedAsWritten(ValueId memory, const UOp* place, const UOp* condition, int64_t first,
+                          int64_t last) const {
+    const int64_t elements = program_.code[memory].imm[1];
+    bool above = false, below = false;
+    std::vector<const UOp*> open = {condition};
+    for (int steps = 0; !open.empty() && steps < kConditionStepsMax; ++steps) {
+      const UOp* const node = open.back();
+      open.pop_back();
+      if (node->op == Op::kAnd) open.insert(open.end(), {node->src[1], node->src[0]});
+      if (node->op != Op::kCmpLt) continue;
+      const UOp *const a = node->src[0], *const b = node->src[1];
+      above = above || (b == place && a->is_const() && a->int_value() >= -1 - first);
+      below = below || (a == place && b->is_const() && b->int_value() <= elements - last);
+    }
+    return above && below;
+  }
+
+  void AssumeScopes(Prover& prover) {
     for (const ValueId scope : open_) {
       const Instruction& opener = program_.code[scope];
       if (opener.code == Code::kIf) prover.Assume(expressions_.Of(opener.src[0], 0), true);
       if (opener.code == Code::kLoop && !opener.src.empty())
         prover.Assume(expressions_.BelowLimit(scope), true);
     }
-    if (condition != nullptr) {
-      if (condition->is_const() && condition->int_value() == 0) return true;
-      prover.Assume(condition, true);
-    }
-    for (const LinearForm& form : {prover.FormOf(place), in_general}) {
-      above = above || holds(prover, least_of(form));
-      below = below || holds(prover, left_of(form));
-    }
-    return above && below;
   }
 
   const Program& program_;
@@ -309,14 +335,18 @@ std::vector<ValueId> UnprovedAccesses(const Program& program) {
   return Checker(program).Unproved();
 }
 
+absl::Status NotInRange(const Program& program, ValueId n) {
+  const Instruction& access = program.code[n];
+  const bool tile = access.code == Code::kTileLoad || access.code == Code::kTileStore;
+  const Instruction& memory = program.code[access.src[tile ? 1 : 0]];
+  return absl::InternalError(absl::StrCat("program: ", std::string(program::Name(access.code)),
+                                          " at ", n, " is not shown to be within ", memory.imm[1],
+                                          " elements: ", ToString(program, n)));
+}
+
 absl::Status CheckInRange(const Program& program) {
   const std::vector<ValueId> found = UnprovedAccesses(program);
-  if (found.empty()) return absl::OkStatus();
-  const Instruction& access = program.code[found[0]];
-  return absl::InternalError(absl::StrCat("program: ", std::string(program::Name(access.code)),
-                                          " at ", found[0], " is not shown to be within ",
-                                          program.code[access.src[0]].imm[1],
-                                          " elements: ", ToString(program, found[0])));
+  return found.empty() ? absl::OkStatus() : NotInRange(program, found[0]);
 }
 
 }  // namespace outboard::proof

@@ -13,6 +13,9 @@ namespace outboard::proof {
 // Returns the accesses (LOAD, STORE, COPY) that are not proved to be in range in every lane.
 std::vector<program::ValueId> UnprovedAccesses(const program::Program& program);
 
+// Returns the error INTERNAL that shows one of them.
+absl::Status NotInRange(const program::Program& program, program::ValueId access);
+
 // Errors: INTERNAL  shows the first of them.
 absl::Status CheckInRange(const program::Program& program);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <optional>
 
 #include "compiler/ir/accessors.h"
@@ -15,6 +16,9 @@ constexpr int kDepthMax = 256;
 constexpr int kNestingMax = 3;
 constexpr size_t kFactsMax = 32;
 constexpr int kFactsUsedMax = 6;
+// Of one search; a range is asked for often, and what it misses is rarely missed.
+constexpr Budget kStepsOfProof = 4'000;
+constexpr Budget kStepsOfRange = 2'000;
 constexpr Wide kUnbounded = Wide{1} << 126;
 
 struct Deeper {
@@ -35,6 +39,8 @@ Wide ValueOf(const UOp* constant) {
   if (constant->dtype == DType::kU64) return static_cast<uint64_t>(constant->int_value());
   return constant->int_value();
 }
+
+Wide Magnitude(Wide x) { return x < 0 ? -x : x; }
 
 // The number that `form` always is.
 std::optional<Wide> NumberOf(const LinearForm& form) {
@@ -155,11 +161,36 @@ LinearForm Prover::ComputeForm(const UOp* node) {
         const auto below = AddScaled(Constant(*c - 1), x, -1);
         if (below && NeverNegative(*below)) form = x;
       }
+      if (!form) AddDivisionFacts(node);
       break;
     }
+    case Op::kIDiv: AddDivisionFacts(node); break;
     default: break;
   }
   return form && Fits(*form, node->dtype) ? *form : Atom(node);
+}
+
+// With q = x / c and m = x % c: x = c q + m, and c q <= x < c (q + 1) if x is never negative. A
+// condition on x then says something of q and m. Without conditions, intervals say as much.
+void Prover::AddDivisionFacts(const UOp* node) {
+  if (how_ == Divisions::kAtoms || facts_.empty()) return;
+  const LinearForm x = FormOf(node->src[0]);
+  const auto c = NumberOf(FormOf(node->src[1]));
+  if (!c || *c <= 0 || *c > INT32_MAX) return;
+  if (node->op == Op::kIDiv && NeverNegative(x)) {
+    const auto rest = AddScaled(x, Atom(node), -*c);
+    AddFact(rest);
+    if (rest) AddFact(AddScaled(Constant(*c - 1), *rest, -1));
+  }
+  for (const UOp* other : divisions_)
+    if (other->op != node->op && other->src[0] == node->src[0] && other->src[1] == node->src[1]) {
+      const bool quotient = node->op == Op::kIDiv;
+      const auto rest = AddScaled(x, Atom(quotient ? node : other), -*c);
+      const auto zero = rest ? AddScaled(*rest, Atom(quotient ? other : node), -1) : std::nullopt;
+      AddFact(zero);
+      if (zero) AddFact(AddScaled(Constant(0), *zero, -1));
+    }
+  divisions_.push_back(node);
 }
 
 bool Prover::Fits(const LinearForm& form, DType dtype) {
@@ -267,17 +298,34 @@ Interval Prover::IntervalOfWhere(const UOp* where) {
                 where->dtype);
 }
 
-Interval Prover::Range(const LinearForm& form) {
-  const Wide min = LowerBound(form, kUnbounded, 0);
-  const auto negated = AddScaled(Constant(0), form, -1);
-  return {min, negated ? -LowerBound(*negated, kUnbounded, 0) : kUnbounded};
+bool Prover::NeverNegative(const LinearForm& form) {
+  return LowerBound(form, 0, kStepsOfProof) >= 0;
 }
 
-Wide Prover::LowerBound(const LinearForm& form, Wide enough, uint64_t facts_used) {
+Interval Prover::Range(const LinearForm& form) {
+  const Wide min = LowerBound(form, kUnbounded, kStepsOfRange);
+  const auto negated = AddScaled(Constant(0), form, -1);
+  return {min, negated ? -LowerBound(*negated, kUnbounded, kStepsOfRange) : kUnbounded};
+}
+
+// With more and more facts: the fewer a proof takes, the sooner it is found.
+Wide Prover::LowerBound(const LinearForm& form, Wide enough, Budget steps_max) {
+  Wide bound = -kUnbounded;
+  Budget steps = 0, all_steps = 0;
+  for (int facts = 0; facts <= kFactsUsedMax && all_steps <= steps_max; ++facts) {
+    const Budget before = *budget_, steps_with_less = steps;
+    bound = std::max(bound, LowerBoundBy(form, enough, facts, 0));
+    steps = before - *budget_;
+    all_steps += steps;
+    if (bound >= enough || (facts > 0 && steps == steps_with_less)) break;
+  }
+  return bound;
+}
+
+Wide Prover::LowerBoundBy(const LinearForm& form, Wide enough, int facts, uint64_t used) {
   if (contradiction_) return kUnbounded;
   Wide bound = form.constant;
   bool fits = true;
-  std::vector<Wide> least;  // of each term
   for (const Term& term : form.terms) {
     const Interval interval = IntervalOf(term.atom);
     Wide product = 0;
@@ -285,27 +333,50 @@ Wide Prover::LowerBound(const LinearForm& form, Wide enough, uint64_t facts_used
            !__builtin_mul_overflow(term.factor, term.factor > 0 ? interval.min : interval.max,
                                    &product) &&
            !__builtin_add_overflow(bound, product, &bound);
-    least.push_back(product);
   }
   if (!fits) bound = -kUnbounded;
-  if (bound >= enough || __builtin_popcountll(facts_used) >= kFactsUsedMax) return bound;
-  // form = (form - m * fact) + m * fact, and the second part is at least 0 for every m >= 0. An m
-  // that takes an atom away leaves less to be unfavourable.
+  if (bound >= enough || facts == 0) return bound;
+  // s * form = (s * form - m * fact) + m * fact, and the last part is at least 0 for every m >= 0.
+  // An m that takes an atom away leaves less to be unfavourable; s > 1 where its factor is no
+  // multiple of the fact's.
   for (size_t f = 0; f < facts_.size(); ++f) {
-    if (facts_used >> f & 1) continue;
+    if (used >> f & 1) continue;
     Wide tried = 0;
     for (const Term& term : facts_[f].terms) {
       const Wide factor = form.FactorOf(term.atom);
       if (factor == 0 || (factor > 0) != (term.factor > 0)) continue;
       const Wide multiple = factor / term.factor;
-      if (multiple <= 0 || multiple == tried || --*budget_ <= 0) continue;
-      tried = multiple;
-      if (const auto rest = AddScaled(form, facts_[f], -multiple))
-        bound = std::max(bound, LowerBound(*rest, enough, facts_used | uint64_t{1} << f));
-      if (bound >= enough) return bound;
+      if (multiple > 0 && multiple != tried && --*budget_ > 0) {
+        tried = multiple;
+        if (const auto rest = AddScaled(form, facts_[f], -multiple))
+          bound = std::max(bound, LowerBoundBy(*rest, enough, facts - 1, used | uint64_t{1} << f));
+        if (bound >= enough) return bound;
+      }
+      if (factor % term.factor != 0 && --*budget_ > 0) {
+        const ScaledBy by = {f, factor, term.factor};
+        bound = std::max(bound, ScaledLowerBound(form, by, enough, facts, used));
+        if (bound >= enough) return bound;
+      }
     }
   }
   return bound;
+}
+
+// By s * form - m * fact, in which the atom that has these factors is not.
+Wide Prover::ScaledLowerBound(const LinearForm& form, const ScaledBy& by, Wide enough, int facts,
+                              uint64_t used) {
+  constexpr Wide kFactorMax = INT32_MAX;
+  const Wide a = Magnitude(by.factor), b = Magnitude(by.fact_factor);
+  if (a > kFactorMax || b > kFactorMax) return -kUnbounded;
+  const auto common = std::gcd(static_cast<int64_t>(a), static_cast<int64_t>(b));
+  const Wide scale = b / common;
+  const auto scaled = AddScaled(Constant(0), form, scale);
+  const auto rest = scaled ? AddScaled(*scaled, facts_[by.fact], -(a / common)) : std::nullopt;
+  if (!rest) return -kUnbounded;
+  const Wide wanted = enough > kUnbounded / scale ? kUnbounded : enough * scale;
+  const Wide least = LowerBoundBy(*rest, wanted, facts - 1, used | uint64_t{1} << by.fact);
+  if (least >= kUnbounded || least <= -kUnbounded) return least;
+  return least / scale + (least % scale > 0 ? 1 : 0);  // rounded up
 }
 
 }  // namespace outboard::proof

@@ -31,7 +31,11 @@ using Budget = int64_t;
 // Threads: one.
 class Prover {
  public:
-  explicit Prover(Budget* budget) : budget_(budget) {}
+  // Whether quotients and remainders by constants are atoms of which their intervals are known, or
+  // also their relation to what is divided: stronger, and slower by far.
+  enum class Divisions { kAtoms, kRelated };
+  explicit Prover(Budget* budget, Divisions divisions = Divisions::kAtoms)
+      : budget_(budget), how_(divisions) {}
 
   // Adds the assumption that the bool `condition` has the value `holds`.
   void Assume(const UOp* condition, bool holds);
@@ -39,11 +43,12 @@ class Prover {
   // Returns the value of an integer or bool node.
   LinearForm FormOf(const UOp* node);
   // Returns whether `form` is proved to be at least 0.
-  bool NeverNegative(const LinearForm& form) { return LowerBound(form, 0, 0) >= 0; }
+  bool NeverNegative(const LinearForm& form);
 
  private:
   Prover(const Prover& outer, const UOp* condition, bool holds)
       : budget_(outer.budget_),
+        how_(outer.how_),
         facts_(outer.facts_),
         contradiction_(outer.contradiction_),
         nesting_(outer.nesting_ + 1),
@@ -58,15 +63,29 @@ class Prover {
   Interval IntervalOfQuotient(const UOp* node);
   bool Fits(const LinearForm& form, DType dtype);
   Interval Range(const LinearForm& form);
-  // Returns a lower bound of `form`. Stops searching once the bound is at least `enough`.
-  Wide LowerBound(const LinearForm& form, Wide enough, uint64_t facts_used);
+  // Returns a lower bound of `form`. Stops searching once the bound is at least `enough`, or after
+  // about `steps_max` steps.
+  Wide LowerBound(const LinearForm& form, Wide enough, Budget steps_max);
+  // By at most so many facts, other than those used.
+  Wide LowerBoundBy(const LinearForm& form, Wide enough, int facts, uint64_t used);
+  // A fact, and the factors of an atom in the form and in the fact.
+  struct ScaledBy {
+    size_t fact = 0;
+    Wide factor = 0;
+    Wide fact_factor = 0;
+  };
+  Wide ScaledLowerBound(const LinearForm& form, const ScaledBy& by, Wide enough, int facts,
+                        uint64_t used);
+  void AddDivisionFacts(const UOp* node);
   void AddFact(const std::optional<LinearForm>& never_negative);
 
   Budget* budget_;
-  std::vector<LinearForm> facts_;  // each is at least 0
-  bool contradiction_ = false;     // the conditions exclude each other: everything is proved
-  int nesting_ = 0;                // enclosing WHEREs
-  int depth_ = 0;                  // of recursive calls
+  const Divisions how_;
+  std::vector<LinearForm> facts_;      // each is at least 0
+  std::vector<const UOp*> divisions_;  // quotients and remainders that are atoms
+  bool contradiction_ = false;         // the conditions exclude each other: everything is proved
+  int nesting_ = 0;                    // enclosing WHEREs
+  int depth_ = 0;                      // of recursive calls
   absl::flat_hash_map<const UOp*, LinearForm> forms_;
   absl::flat_hash_map<const UOp*, Interval> intervals_;
 };

@@ -123,7 +123,9 @@ TEST(ProgramLanes, ElementsOfEveryTypeAreLoadedAsTheyAreStored) {
     ExpectSame(dtype, got, ToBlock(dtype, in), std::string(Name(dtype)));
     for (int lane = 0; lane < 61; ++lane) {
       const char* const at = bytes.data() + lane * ByteWidth(dtype);
-      if (!IsFloat(dtype)) EXPECT_EQ(LoadInt(dtype, at), in[lane]);
+      if (!IsFloat(dtype)) {
+        EXPECT_EQ(LoadInt(dtype, at), in[lane]);
+      }
     }
   }
 }

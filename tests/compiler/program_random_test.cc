@@ -120,10 +120,11 @@ Program CheckPrograms(const UOp* sink, const Buffers& start, const Buffers& want
   counts.pass_steps_left = kPassSteps;
 
   const LoopNest plain = kernel();
-  const auto threads = ExpandThreads(plain, program::MapToThreads(plain, 32));
-  ExpectPassesRun(sink, threads, {}, false, start, want, seed, "threads", counts);
-  if (::testing::Test::HasFatalFailure()) return {};
   std::vector<PassResult> passes;
+  const auto threads = ExpandThreads(plain, program::MapToThreads(plain, 32), &passes);
+  ExpectPassesRun(sink, threads, passes, false, start, want, seed, "threads", counts);
+  if (::testing::Test::HasFatalFailure()) return {};
+  passes.clear();
   const auto mapped = ExpandThreads(plain, RandomMapping(plain, random), &passes);
   ExpectPassesRun(sink, mapped, passes, each, start, want, seed, "random threads", counts);
   if (::testing::Test::HasFatalFailure()) return {};

@@ -58,7 +58,7 @@ absl::StatusOr<Program> GuardLoads(const Program& program, const std::vector<Val
     // A store is refused; so is a load of the program's own memory, which no pass may get wrong.
     const Instruction& access = program.code[n];
     if (access.code != Code::kLoad || program.code[access.src[0]].code != Code::kBuffer)
-      return proof::CheckInRange(program);
+      return proof::NotInRange(program, n);
   }
   Guarder pass(program);
   pass.Run({unproved.begin(), unproved.end()});

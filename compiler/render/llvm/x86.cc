@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "compiler/render/llvm/kernel.h"
 #include "compiler/render/llvm/print_program.h"
 #include "compiler/render/llvm/target.h"
 
@@ -20,26 +19,13 @@ class Renderer : public X86Renderer {
 
   const Target& target() const override { return description_; }
 
-  absl::StatusOr<std::string> Render(const codegen::LoopNest& kernel, const codegen::LoopPlan& plan,
-                                     const std::string& symbol, bool no_opt,
-                                     std::string* ir) override {
-    return Emit([&](llvm::Module& module) { return EmitKernel(kernel, plan, symbol, module); },
-                no_opt, ir);
-  }
   absl::StatusOr<std::string> Render(const program::Program& program, const std::string& symbol,
                                      bool no_opt, std::string* ir) override {
-    return Emit([&](llvm::Module& module) { return PrintProgram(program, symbol, module); }, no_opt,
-                ir);
-  }
-
- private:
-  template <typename Write>
-  absl::StatusOr<std::string> Emit(const Write& write, bool no_opt, std::string* ir) {
     // A context a kernel: types and constants of one must not change the order of things in
     // another.
     llvm::LLVMContext context;
     const std::unique_ptr<llvm::Module> module = target_->NewModule(context);
-    OB_RETURN_IF_ERROR(write(*module));
+    OB_RETURN_IF_ERROR(PrintProgram(program, symbol, *module));
     if (ir != nullptr) {
       llvm::raw_string_ostream stream(*ir);
       module->print(stream, nullptr);
@@ -48,6 +34,7 @@ class Renderer : public X86Renderer {
     return target_->EmitObject(*module);
   }
 
+ private:
   const Target description_;
   std::unique_ptr<X86Target> target_;
 };

@@ -1,4 +1,4 @@
-// Renders planned kernels as x86-64 objects: the interface between LLVM and the rest of the
+// Renders programs as x86-64 objects: the interface between LLVM and the rest of the
 // compiler. Nothing here queries the processor it runs on (compiler/target.h).
 #pragma once
 
@@ -6,8 +6,6 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "compiler/kernel/loop_nest.h"
-#include "compiler/optimize/loop_plan.h"
 #include "compiler/program/program.h"
 #include "compiler/target.h"
 
@@ -19,15 +17,10 @@ class X86Renderer {
   virtual ~X86Renderer() = default;
 
   virtual const Target& target() const = 0;
-  // Returns a relocatable object that defines `symbol`, as compiled_kernel.h specifies. `ir`,
-  // unless null, receives the LLVM IR before LLVM's passes.
+  // Returns a relocatable object that defines `symbol`, as compiled_kernel.h specifies; the
+  // program's blocks are the tasks. `ir`, unless null, receives the LLVM IR before LLVM's passes.
   // Errors: UNIMPLEMENTED  an operation without code for its type
   //         INTERNAL       LLVM refused what was written
-  virtual absl::StatusOr<std::string> Render(const codegen::LoopNest& kernel,
-                                             const codegen::LoopPlan& plan,
-                                             const std::string& symbol, bool no_opt,
-                                             std::string* ir) = 0;
-  // The same of a program, whose blocks are the tasks.
   virtual absl::StatusOr<std::string> Render(const program::Program& program,
                                              const std::string& symbol, bool no_opt,
                                              std::string* ir) = 0;
