@@ -79,20 +79,41 @@ absl::StatusOr<std::unique_ptr<render::X86Renderer>> RendererFor(const CompileOp
   return render::MakeX86Renderer(std::move(target));
 }
 
-// Compiles for a device that runs blocks of threads, by lowering to a program.
-absl::StatusOr<CompiledKernel> CompileForThreads(const UOp* sink, const CompileOptions& options) {
+// A program of one thread a block, by the same Opts as for x86-64.
+absl::StatusOr<program::Program> ExpandForProcessor(codegen::LoopNest kernel,
+                                                    const CompileOptions& options) {
+  std::vector<codegen::Opt> opts;
+  if (options.opts.has_value()) {
+    opts = *options.opts;
+  } else if (!options.no_opt) {
+    opts = codegen::HeuristicOpts(kernel, options.target);
+  }
+  OB_ASSIGN_OR_RETURN(const codegen::PlannedKernel planned,
+                      codegen::ApplyOpts(std::move(kernel), opts, options.target));
+  return program::ExpandPlan(planned.kernel, planned.plan);
+}
+
+absl::StatusOr<program::Program> ExpandForThreads(const codegen::LoopNest& kernel,
+                                                  const CompileOptions& options) {
   if (options.opts.has_value() && !options.opts->empty())
     return absl::UnimplementedError("kernel: no Opts on devices that run blocks of threads");
+  return program::ExpandThreads(kernel,
+                                program::MapToThreads(kernel, options.target.block_threads));
+}
+
+absl::StatusOr<CompiledKernel> CompileToOpenCl(const UOp* sink, const CompileOptions& options) {
   OB_RETURN_IF_ERROR(VerifyGraph(sink, Level::kKernel));
   Graph guards;
   OB_ASSIGN_OR_RETURN(const UOp* const guarded, proof::GuardUnproved(guards, sink));
-  OB_ASSIGN_OR_RETURN(const codegen::LoopNest kernel, codegen::AnalyzeKernel(guarded));
-  OB_ASSIGN_OR_RETURN(
-      const program::Program made,
-      program::ExpandThreads(kernel, program::MapToThreads(kernel, options.opencl->threads_max)));
-  OB_ASSIGN_OR_RETURN(CompiledKernel out, render::RenderOpenClC(made, kSymbol, *options.opencl));
-  out.flops = kernel.flops;
-  out.bytes = kernel.bytes;
+  OB_ASSIGN_OR_RETURN(codegen::LoopNest kernel, codegen::AnalyzeKernel(guarded));
+  const int64_t flops = kernel.flops, bytes = kernel.bytes;
+  OB_ASSIGN_OR_RETURN(const program::Program made,
+                      options.target.block_threads > 1
+                          ? ExpandForThreads(kernel, options)
+                          : ExpandForProcessor(std::move(kernel), options));
+  OB_ASSIGN_OR_RETURN(CompiledKernel out, render::RenderOpenClC(made, kSymbol, options.target));
+  out.flops = flops;
+  out.bytes = bytes;
   if (options.dump)
     std::fprintf(stderr, "%s%s\n%s\n", GraphToString(sink).c_str(), ToString(made).c_str(),
                  out.object.c_str());
@@ -110,10 +131,10 @@ std::vector<absl::StatusOr<CompiledKernel>> CompileKernels(
     std::span<const std::optional<std::vector<codegen::Opt>>> opts) {
   std::vector<absl::StatusOr<CompiledKernel>> out;
   CompileOptions own = options;
-  if (options.opencl.has_value()) {
+  if (options.cpu.empty() && options.target.kind == TargetKind::kOpenCl) {
     for (size_t i = 0; i < sinks.size(); ++i) {
       if (!opts.empty()) own.opts = opts[i];
-      out.push_back(CompileForThreads(sinks[i], own));
+      out.push_back(CompileToOpenCl(sinks[i], own));
     }
     return out;
   }

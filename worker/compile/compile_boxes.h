@@ -35,6 +35,7 @@ class CompileBoxes final : public KernelCompiler {
   // longer than the deadline; UNAVAILABLE  no box can be started; CANCELLED  preempted by preempt_fd
   std::vector<absl::StatusOr<CompiledKernel>> Compile(
       std::span<const KernelSource> kernels) override;
+  const Target& target() const override { return options_.target; }
 
  private:
   using Clock = std::chrono::steady_clock;
