@@ -20,6 +20,9 @@ using runtime::DeviceKernel;
 // So much is queued before the device is waited for: a driver's queue may have no limit of its own.
 constexpr int kQueuedMax = 4096;
 constexpr size_t kLogBytesMax = 4096;  // of a compiler's log, in an error
+// A kernel that touches and computes less takes microseconds however it is compiled, and a driver's
+// optimiser a tenth of a second.
+constexpr int64_t kSmallWork = 16 << 10;
 
 absl::Status Failure(const char* call, cl_int code) {
   const std::string message = absl::StrCat("OpenCL: ", call, " failed with ", code);
@@ -213,17 +216,20 @@ class OpenClDevice final : public runtime::Device {
     return std::move(LoadAll({&compiled, 1})[0]);
   }
 
-  // All texts are built as one program: a driver reads its own headers once a build.
+  // The texts are built as one program, those of small kernels as another, which is not optimised: a
+  // driver reads its own headers once a build.
   std::vector<runtime::LoadedKernel> LoadAll(std::span<const CompiledKernel> compiled) override {
     std::vector<runtime::LoadedKernel> loaded;
-    std::vector<size_t> to_build;
+    std::vector<size_t> small, others;
     for (size_t i = 0; i < compiled.size(); ++i) {
       const absl::Status fits = compiled[i].tasks > 0 ? CheckFits(compiled[i]) : absl::OkStatus();
       loaded.push_back(std::make_unique<OpenClKernel>(api_, compiled[i]));
       if (!fits.ok()) loaded.back() = fits;
-      if (fits.ok() && compiled[i].tasks > 0) to_build.push_back(i);
+      if (!fits.ok() || compiled[i].tasks <= 0) continue;
+      (compiled[i].flops + compiled[i].bytes <= kSmallWork ? small : others).push_back(i);
     }
-    BuildAll(compiled, to_build, loaded);
+    BuildAll(compiled, small, build_options_ + " -cl-opt-disable", loaded);
+    BuildAll(compiled, others, build_options_, loaded);
     return loaded;
   }
 
@@ -328,11 +334,11 @@ class OpenClDevice final : public runtime::Device {
   // Where the driver refuses a program of several kernels, each is built by itself, so that the error
   // is that of the kernel it belongs to.
   void BuildAll(std::span<const CompiledKernel> compiled, std::span<const size_t> which,
-                std::vector<runtime::LoadedKernel>& loaded) {
+                const std::string& options, std::vector<runtime::LoadedKernel>& loaded) {
     if (which.empty()) return;
-    const absl::StatusOr<cl_program> program = Build(compiled, which);
+    const absl::StatusOr<cl_program> program = Build(compiled, which, options);
     if (!program.ok() && which.size() > 1) {
-      for (const size_t& i : which) BuildAll(compiled, {&i, 1}, loaded);
+      for (const size_t& i : which) BuildAll(compiled, {&i, 1}, options, loaded);
       return;
     }
     for (const size_t i : which) {
@@ -345,7 +351,7 @@ class OpenClDevice final : public runtime::Device {
   }
 
   absl::StatusOr<cl_program> Build(std::span<const CompiledKernel> compiled,
-                                   std::span<const size_t> which) {
+                                   std::span<const size_t> which, const std::string& options) {
     std::vector<std::string> pieces;
     for (const size_t i : which) {
       const CompiledKernel& kernel = compiled[i];
@@ -364,7 +370,7 @@ class OpenClDevice final : public runtime::Device {
     const cl_program program = api_.clCreateProgramWithSource(
         context_, static_cast<cl_uint>(texts.size()), texts.data(), lengths.data(), &code);
     if (code != CL_SUCCESS) return Failure("clCreateProgramWithSource", code);
-    code = api_.clBuildProgram(program, 1, &device_, build_options_.c_str(), nullptr, nullptr);
+    code = api_.clBuildProgram(program, 1, &device_, options.c_str(), nullptr, nullptr);
     if (code == CL_SUCCESS) return program;
     const absl::Status status = absl::InternalError(
         absl::StrCat("OpenCL: ", properties_.name, " does not compile kernel ",

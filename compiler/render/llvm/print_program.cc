@@ -19,10 +19,6 @@ using program::ValueId;
 
 namespace {
 
-bool IsPrivate(const Instruction& i) {
-  return i.code == Code::kAlloc && i.imm[0] == static_cast<int64_t>(Space::kPrivate);
-}
-
 absl::Status NoFormFor(const std::string& what) {
   return absl::UnimplementedError(absl::StrCat("x86-64 has no form for ", what));
 }
