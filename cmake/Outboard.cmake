@@ -19,6 +19,14 @@ function(ob_binary name)
   target_link_libraries(${name} PRIVATE ${A_DEPS})
 endfunction()
 
+# ob_test_on_opencl(NAME TEST ARGS...): one more ctest entry of a test program, on the machine's OpenCL device; skipped
+# where it has none.
+function(ob_test_on_opencl name test)
+  add_test(NAME ${name} COMMAND on_opencl $<TARGET_FILE:${test}> ${ARGN})
+  set_tests_properties(${name} PROPERTIES LABELS opencl TIMEOUT 300 SKIP_RETURN_CODE 77
+    ENVIRONMENT_MODIFICATION "OUTBOARD_KERNEL_STORE=set:;OUTBOARD_IDLE_SEARCH=set:0")
+endfunction()
+
 # ob_test(NAME LAYER compiler SRCS a_test.cc DEPS x [FAST] [TSAN]): one GoogleTest program, one ctest entry,
 # labelled by its layer. FAST entries are what `scripts/test --fast` runs, TSAN ones what `scripts/test --tsan` builds
 # and runs: tests of code that is free of gRPC, whose threads ThreadSanitizer understands.
@@ -64,8 +72,6 @@ function(ob_test name)
   endif()
   # What runs graphs runs them on OpenCL too (PoCL, which scripts/setup installs).
   if(name MATCHES "^(engine_test|repeat_test|supervisor_test)$")
-    add_test(NAME ${A_LAYER}.${name}.opencl COMMAND ${name} ${A_ARGS})
-    set_tests_properties(${A_LAYER}.${name}.opencl PROPERTIES
-      LABELS opencl TIMEOUT ${A_TIMEOUT} ENVIRONMENT_MODIFICATION "${environment};OUTBOARD_DEVICE=set:opencl")
+    ob_test_on_opencl(${A_LAYER}.${name}.opencl ${name} ${A_ARGS})
   endif()
 endfunction()

@@ -21,39 +21,64 @@ namespace {
 
 constexpr char kSymbol[] = "outboard_kernel";
 
-absl::StatusOr<CompiledKernel> Compile(render::X86Renderer& renderer, const UOp* sink,
-                                       const CompileOptions& options, std::string* ir) {
+// A kernel on its way to text: what every target has in common.
+struct Lowered {
+  program::Program program;  // proved to be in range; nothing changes it before it is printed
+  int64_t flops = 0, bytes = 0;
+  int buffer_count = 0;
+  bool empty = false;
+  std::string dump;  // empty unless options.dump
+};
+
+std::vector<codegen::Opt> OptsFor(const codegen::LoopNest& kernel, const Target& target,
+                                  const CompileOptions& options) {
+  if (options.opts.has_value()) return *options.opts;
+  if (options.no_opt) return {};
+  return codegen::HeuristicOpts(kernel, target);
+}
+
+absl::StatusOr<Lowered> Lower(const UOp* sink, const Target& target,
+                              const CompileOptions& options) {
   OB_RETURN_IF_ERROR(VerifyGraph(sink, Level::kKernel));
   Graph guards;
   OB_ASSIGN_OR_RETURN(const UOp* const guarded, proof::GuardUnproved(guards, sink));
   OB_ASSIGN_OR_RETURN(codegen::LoopNest kernel, codegen::AnalyzeKernel(guarded));
-  const Target& target = renderer.target();
-  std::vector<codegen::Opt> opts;
-  if (options.opts.has_value()) {
-    opts = *options.opts;
-  } else if (!options.no_opt) {
-    opts = codegen::HeuristicOpts(kernel, target);
-  }
-  OB_ASSIGN_OR_RETURN(codegen::PlannedKernel planned,
-                      codegen::ApplyOpts(std::move(kernel), opts, target));
-  kernel = std::move(planned.kernel);
-  const codegen::LoopPlan& plan = planned.plan;
-  CompiledKernel out;
-  out.symbol = kSymbol;
-  out.buffer_count = static_cast<int>(kernel.slot_elements.size());
+  Lowered out;
   out.flops = kernel.flops;
   out.bytes = kernel.bytes;
-  // Nothing changes the program after the proof in ExpandPlan: what is proved is what runs.
-  OB_ASSIGN_OR_RETURN(const program::Program made, program::ExpandPlan(kernel, plan));
-  out.tasks = kernel.empty ? 0 : made.Extent(program::Grid::kBlock);
+  if (target.block_threads > 1) {
+    if (options.opts.has_value() && !options.opts->empty())
+      return absl::UnimplementedError("kernel: no Opts on devices that run blocks of threads");
+    OB_ASSIGN_OR_RETURN(
+        out.program,
+        program::ExpandThreads(kernel, program::MapToThreads(kernel, target.block_threads)));
+  } else {
+    const std::vector<codegen::Opt> opts = OptsFor(kernel, target, options);
+    OB_ASSIGN_OR_RETURN(const codegen::PlannedKernel planned,
+                        codegen::ApplyOpts(std::move(kernel), opts, target));
+    OB_ASSIGN_OR_RETURN(out.program, program::ExpandPlan(planned.kernel, planned.plan));
+    out.buffer_count = static_cast<int>(planned.kernel.slot_elements.size());
+    out.empty = planned.kernel.empty;
+    if (options.dump)
+      out.dump = codegen::OptsToString(opts) + "\n" + PlanToString(planned.kernel, planned.plan);
+  }
+  if (options.dump) out.dump = GraphToString(sink) + out.dump + ToString(out.program);
+  return out;
+}
+
+absl::StatusOr<CompiledKernel> CompileToX86(render::X86Renderer& renderer, const UOp* sink,
+                                            const CompileOptions& options, std::string* ir) {
+  OB_ASSIGN_OR_RETURN(const Lowered lowered, Lower(sink, renderer.target(), options));
+  CompiledKernel out;
+  out.symbol = kSymbol;
+  out.buffer_count = lowered.buffer_count;
+  out.flops = lowered.flops;
+  out.bytes = lowered.bytes;
+  out.tasks = lowered.empty ? 0 : lowered.program.Extent(program::Grid::kBlock);
   std::string text;
-  OB_ASSIGN_OR_RETURN(out.object,
-                      renderer.Render(made, kSymbol, options.no_opt,
-                                      options.dump || ir != nullptr ? &text : nullptr));
-  if (options.dump)
-    std::fprintf(stderr, "%s%s\n%s%s%s\n", GraphToString(sink).c_str(),
-                 codegen::OptsToString(opts).c_str(), PlanToString(kernel, plan).c_str(),
-                 ToString(made).c_str(), text.c_str());
+  OB_ASSIGN_OR_RETURN(out.object, renderer.Render(lowered.program, kSymbol, options.no_opt,
+                                                  options.dump || ir != nullptr ? &text : nullptr));
+  if (options.dump) std::fprintf(stderr, "%s%s\n", lowered.dump.c_str(), text.c_str());
   if (ir != nullptr) *ir = std::move(text);
   return out;
 }
@@ -63,23 +88,13 @@ absl::StatusOr<std::unique_ptr<render::X86Renderer>> RendererFor(const CompileOp
   return render::MakeX86Renderer(std::move(target));
 }
 
-// Compiles for a device that runs blocks of threads, by lowering to a program.
-absl::StatusOr<CompiledKernel> CompileForThreads(const UOp* sink, const CompileOptions& options) {
-  if (options.opts.has_value() && !options.opts->empty())
-    return absl::UnimplementedError("kernel: no Opts on devices that run blocks of threads");
-  OB_RETURN_IF_ERROR(VerifyGraph(sink, Level::kKernel));
-  Graph guards;
-  OB_ASSIGN_OR_RETURN(const UOp* const guarded, proof::GuardUnproved(guards, sink));
-  OB_ASSIGN_OR_RETURN(const codegen::LoopNest kernel, codegen::AnalyzeKernel(guarded));
-  OB_ASSIGN_OR_RETURN(
-      const program::Program made,
-      program::ExpandThreads(kernel, program::MapToThreads(kernel, options.opencl->threads_max)));
-  OB_ASSIGN_OR_RETURN(CompiledKernel out, render::RenderOpenClC(made, kSymbol, *options.opencl));
-  out.flops = kernel.flops;
-  out.bytes = kernel.bytes;
-  if (options.dump)
-    std::fprintf(stderr, "%s%s\n%s\n", GraphToString(sink).c_str(), ToString(made).c_str(),
-                 out.object.c_str());
+absl::StatusOr<CompiledKernel> CompileToOpenCl(const UOp* sink, const CompileOptions& options) {
+  OB_ASSIGN_OR_RETURN(const Lowered lowered, Lower(sink, options.target, options));
+  OB_ASSIGN_OR_RETURN(CompiledKernel out,
+                      render::RenderOpenClC(lowered.program, kSymbol, options.target));
+  out.flops = lowered.flops;
+  out.bytes = lowered.bytes;
+  if (options.dump) std::fprintf(stderr, "%s%s\n", lowered.dump.c_str(), out.object.c_str());
   return out;
 }
 
@@ -94,10 +109,10 @@ std::vector<absl::StatusOr<CompiledKernel>> CompileKernels(
     std::span<const std::optional<std::vector<codegen::Opt>>> opts) {
   std::vector<absl::StatusOr<CompiledKernel>> out;
   CompileOptions own = options;
-  if (options.opencl.has_value()) {
+  if (options.cpu.empty() && options.target.kind == TargetKind::kOpenCl) {
     for (size_t i = 0; i < sinks.size(); ++i) {
       if (!opts.empty()) own.opts = opts[i];
-      out.push_back(CompileForThreads(sinks[i], own));
+      out.push_back(CompileToOpenCl(sinks[i], own));
     }
     return out;
   }
@@ -105,7 +120,7 @@ std::vector<absl::StatusOr<CompiledKernel>> CompileKernels(
   for (size_t i = 0; i < sinks.size(); ++i) {
     if (!opts.empty()) own.opts = opts[i];
     if (renderer.ok()) {
-      out.push_back(Compile(**renderer, sinks[i], own, nullptr));
+      out.push_back(CompileToX86(**renderer, sinks[i], own, nullptr));
     } else {
       out.push_back(renderer.status());
     }
@@ -121,7 +136,7 @@ absl::StatusOr<Target> TargetOf(const CompileOptions& options) {
 absl::StatusOr<std::string> KernelToLlvmIr(const UOp* sink, const CompileOptions& options) {
   OB_ASSIGN_OR_RETURN(const auto renderer, RendererFor(options));
   std::string ir;
-  OB_RETURN_IF_ERROR(Compile(*renderer, sink, options, &ir).status());
+  OB_RETURN_IF_ERROR(CompileToX86(*renderer, sink, options, &ir).status());
   return ir;
 }
 

@@ -16,7 +16,6 @@
 #include "compiler/compiled_kernel.h"
 #include "compiler/ir/uop.h"
 #include "compiler/optimize/opt.h"
-#include "compiler/render/opencl_c.h"
 #include "compiler/target.h"
 
 namespace outboard {
@@ -24,13 +23,11 @@ namespace outboard {
 struct CompileOptions {
   std::string cpu;       // an LLVM processor name, instead of `target`; empty: `target`
   std::string features;  // LLVM's "+a,-b" form; used where `cpu` is given
+  // Where its kind is kOpenCl, the result is source text (CompiledKernel::Form::kOpenClC), which the
+  // device compiles itself; with blocks of several threads, no Opts are supported yet.
   Target target = HostTarget();
   bool no_opt = false;  // plain scalar loops, one element at a time
-  bool dump = false;    // print the plan, the program and the LLVM IR to stderr (DEBUG >= 5)
-  // If set, the result is source text for this device, which compiles it itself
-  // (CompiledKernel::Form::kOpenClC), generated through program/. `cpu` and `features` are ignored,
-  // and Opts are not supported yet.
-  std::optional<render::OpenClDevice> opencl = std::nullopt;
+  bool dump = false;    // print plan, program and LLVM IR or text to stderr (DEBUG >= 5)
   // The Opts to apply; nullopt: those that the heuristic chooses.
   std::optional<std::vector<codegen::Opt>> opts = std::nullopt;
 };

@@ -45,15 +45,18 @@ std::string DescribeArch(const Target& target) {
     case TargetKind::kCpu: text = "x86-64 "; break;
     case TargetKind::kOpenCl: text = "opencl "; break;
   }
+  if (target.kind != TargetKind::kCpu)
+    absl::StrAppend(&text, "blocks of ", target.block_threads, " ");
   if (!target.model.empty()) {
     text += target.model;
     for (const auto& [llvm, name] : kDecisive)
       if (target.Has(llvm)) absl::StrAppend(&text, " ", name);
-    return text;
+    if (target.kind == TargetKind::kCpu) return text;
   }
   // No model that the rest follows from.
-  absl::StrAppend(&text, target.arch, target.features.empty() ? "" : " ", target.features,
-                  " vectors ", target.vector_registers, "x", target.vector_bytes, " bf16 ",
+  absl::StrAppend(&text, target.model.empty() ? "" : " ", target.arch,
+                  target.features.empty() ? "" : " ", target.features, " vectors ",
+                  target.vector_registers, "x", target.vector_bytes, " bf16 ",
                   static_cast<int>(target.bf16));
   if (target.shared_bytes > 0) text += Kibibytes("shared", target.shared_bytes);
   return absl::StrCat(text, target.fp64 ? "" : " no fp64", target.fp16 ? " fp16" : "");

@@ -13,8 +13,7 @@
 
 namespace outboard {
 
-// What kind of device a target is: part of its fingerprint. The form that a kernel is asked for in
-// (worker/compile/kernel_compiler.h) selects the code generator.
+// What kind of device a target is: selects the code generator, and is part of the fingerprint.
 enum class TargetKind { kCpu, kOpenCl };
 
 // The instructions that a processor has for sums of products of bf16: AVX512-BF16, AMX.
@@ -65,6 +64,9 @@ struct Target {
   int64_t l1_bytes = 0;
   int64_t l2_bytes = 0;
   int64_t l3_bytes = 0;
+  // Threads of one block that may run together; 1: the device is a processor, whose kernels take
+  // Opts and are written for one thread and its vectors.
+  int64_t block_threads = 1;
   int64_t shared_bytes = 0;  // memory that a block of threads shares; 0 on a CPU
   Bf16Products bf16 = Bf16Products::kNone;
   bool fp64 = true;  // has arithmetic of this type; elsewhere it must be decomposed

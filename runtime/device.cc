@@ -28,6 +28,12 @@ DeviceBuffer::~DeviceBuffer() {
   if (device_ != nullptr) device_->Free(address_, bytes_, mapped_);
 }
 
+std::vector<LoadedKernel> Device::LoadAll(std::span<const CompiledKernel> kernels) {
+  std::vector<LoadedKernel> loaded;
+  for (const CompiledKernel& kernel : kernels) loaded.push_back(Load(kernel));
+  return loaded;
+}
+
 absl::StatusOr<DeviceBuffer> Device::MapFile(const std::string& path, int64_t bytes) {
   absl::StatusOr<DeviceBuffer> buffer = Allocate(bytes);
   if (!buffer.ok() || bytes == 0) return buffer;

@@ -94,12 +94,17 @@ struct DeviceProperties {
   std::string name;  // for people
   int threads = 1;   // that run one kernel together; for a GPU: compute units
   CompiledKernel::Form form = CompiledKernel::Form::kElfX86;  // of kernels that Load accepts
+  // Blocks of several threads run one after the other: a kernel should be one thread's vectors.
+  bool is_processor = true;
+  int vector_bytes = 0;     // that the device computes with at a time; 0: not known
   bool cuts_tasks = false;  // LaunchTasks runs only the tasks it is given
   bool fp64 = true;
   bool fp16 = true;
   int64_t local_memory_bytes = 0;   // of one work-group; 0: none
   int64_t work_group_size_max = 1;  // threads of one block
 };
+
+using LoadedKernel = absl::StatusOr<std::unique_ptr<DeviceKernel>>;
 
 class Device {
  public:
@@ -159,7 +164,10 @@ class Device {
   //         UNIMPLEMENTED     the object needs a feature that this device lacks (named)
   //         NOT_FOUND         a symbol is undefined (named)
   //         INTERNAL          the driver's compiler refused it; its log follows
-  virtual absl::StatusOr<std::unique_ptr<DeviceKernel>> Load(const CompiledKernel& kernel) = 0;
+  virtual LoadedKernel Load(const CompiledKernel& kernel) = 0;
+  // Loads several at less cost each, where the device's compiler has a cost of its own for each
+  // call; results are in the order of `kernels`.
+  virtual std::vector<LoadedKernel> LoadAll(std::span<const CompiledKernel> kernels);
 
   // Queues one launch. buffers[i] is the kernel's slot i; buffers do not overlap. `vars` are the
   // values of VARs by slot, see compiler/compiled_kernel.h; may be empty if the kernel reads none.

@@ -65,6 +65,25 @@ int64_t Program::shared_bytes() const {
   return bytes;
 }
 
+ValueId Program::FirstOfBlocks() const {
+  const auto is_private = [&](ValueId memory) {
+    return code[memory].code == Code::kAlloc &&
+           code[memory].imm[0] == static_cast<int64_t>(Space::kPrivate);
+  };
+  ValueId scope = -1;
+  int depth = 0;
+  for (size_t n = 0; n < code.size(); ++n) {
+    const Instruction& i = code[n];
+    if (i.code == Code::kEnd || i.code == Code::kEndIf) --depth;
+    if ((i.code == Code::kSpecial && i.imm[0] == static_cast<int64_t>(Grid::kBlock)) ||
+        (i.code == Code::kStore && !is_private(i.src[0])))
+      return depth > 0 ? scope : static_cast<ValueId>(n);
+    if ((i.code == Code::kLoop || i.code == Code::kIf) && depth++ == 0)
+      scope = static_cast<ValueId>(n);
+  }
+  return static_cast<ValueId>(code.size());
+}
+
 bool Program::reads_vars() const {
   return std::any_of(code.begin(), code.end(),
                      [](const Instruction& i) { return i.code == Code::kVar; });

@@ -1,8 +1,14 @@
 #include "compiler/render/opencl_c.h"
 
+#include <algorithm>
 #include <bit>
+#include <set>
+#include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/substitute.h"
 #include "base/check.h"
 
@@ -18,134 +24,178 @@ using program::Program;
 using program::Space;
 using program::ValueId;
 
+// Of a program that is one text with others. OB_FMA: where the device has no instruction for it, a
+// sum of a product may be rounded twice.
+constexpr char kPrelude[] = R"(#ifndef OUTBOARD_PRELUDE
+#define OUTBOARD_PRELUDE
+#pragma OPENCL FP_CONTRACT OFF
+#ifdef FP_FAST_FMAF
+#define OB_FMA(a, b, c) fma(a, b, c)
+#else
+#define OB_FMA(a, b, c) ((a) * (b) + (c))
+#endif
+#define OB_IOTA2 (long2)(0, 1)
+#define OB_IOTA4 (long4)(OB_IOTA2, 2, 3)
+#define OB_IOTA8 (long8)(OB_IOTA4, 4, 5, 6, 7)
+#define OB_IOTA16 (long16)(OB_IOTA8, OB_IOTA8 + 8)
+#define OB_PICK2(p, i) p[i.s0], p[i.s1]
+#define OB_PICK4(p, i) OB_PICK2(p, i), p[i.s2], p[i.s3]
+#define OB_PICK8(p, i) OB_PICK4(p, i), p[i.s4], p[i.s5], p[i.s6], p[i.s7]
+#define OB_PICK16(p, i) OB_PICK8(p, i), p[i.s8], p[i.s9], p[i.sa], p[i.sb], OB_PICK4(p, i.scdef)
+#define OB_PUT(p, i, x, m, l) if (m.s##l) p[i.s##l] = x.s##l;
+#define OB_PUT2(p, i, x, m) OB_PUT(p, i, x, m, 0) OB_PUT(p, i, x, m, 1)
+#define OB_PUT4(p, i, x, m) OB_PUT2(p, i, x, m) OB_PUT(p, i, x, m, 2) OB_PUT(p, i, x, m, 3)
+#define OB_PUT8(p, i, x, m) OB_PUT4(p, i.lo, x.lo, m.lo) OB_PUT4(p, i.hi, x.hi, m.hi)
+#define OB_PUT16(p, i, x, m) OB_PUT8(p, i.lo, x.lo, m.lo) OB_PUT8(p, i.hi, x.hi, m.hi)
+#endif
+)";
+
+// What is defined for each number of lanes N, once a text; nothing is N for scalars.
+//
 // Floats of few bits, by the bits of their mantissa and the bias of their exponent: as
 // docs/semantics.md, CAST. `shift` is from the sign of a float to theirs, `over` the number that
 // what is too large becomes. Numbers below the normal ones are rounded by adding one whose last
 // place is their step.
-constexpr char kPrelude[] = R"(#ifndef OUTBOARD_PRELUDE
-#define OUTBOARD_PRELUDE
-#pragma OPENCL FP_CONTRACT OFF
-inline uint ob_pack(float value, uint m, uint bias, uint shift, uint over, uint nan) {
-  const uint bits = as_uint(value), magnitude = bits & 0x7fffffffu, cut = 23u - m;
-  const uint sign = (bits >> shift) & (0x80000000u >> shift);
-  const uint rounded = magnitude + ((magnitude >> cut) & 1u) + ((1u << (cut - 1u)) - 1u);
-  const uint normal = (rounded >> cut) - ((127u - bias) << m);
-  const uint magic = (128u - bias + cut) << 23;
-  const uint small = as_uint(as_float(magnitude) + as_float(magic)) - magic;
-  const uint finite = magnitude < ((128u - bias) << 23) ? small : normal;
-  return magnitude > 0x7f800000u ? nan : sign | (finite > over ? over : finite);
+constexpr char kFunctions[] = R"(
+inline uintN ob_packN(floatN value, uint m, uint bias, uint shift, uint over, uint nan) {
+  const uint cut = 23u - m, magic = (128u - bias + cut) << 23;
+  const uintN bits = as_uintN(value), magnitude = bits & 0x7fffffffu;
+  const uintN sign = (bits >> shift) & (0x80000000u >> shift);
+  const uintN rounded = magnitude + ((magnitude >> cut) & 1u) + ((1u << (cut - 1u)) - 1u);
+  const uintN normal = (rounded >> cut) - ((127u - bias) << m);
+  const uintN small = as_uintN(as_floatN(magnitude) + as_float(magic)) - magic;
+  const uintN finite = magnitude < ((128u - bias) << 23) ? small : normal;
+  const uintN number = sign | (finite > over ? (uintN)(over) : finite);
+  return magnitude > 0x7f800000u ? (uintN)(nan) : number;
 }
-inline float ob_unpack(uint bits, uint m, uint bias, uint shift, uint inf, uint nan) {
-  const uint sign = (bits << shift) & 0x80000000u, magnitude = bits & (0x7fffffffu >> shift);
-  const uint normal = (magnitude << (23u - m)) + ((127u - bias) << 23);
-  const uint small = as_uint((float)magnitude * as_float((128u - bias - m) << 23));
-  uint out = magnitude < (1u << m) ? small : normal;
-  if (magnitude == inf) out = 0x7f800000u;
-  if (magnitude >= nan) out = 0x7fc00000u;
-  return as_float(out | sign);
+inline floatN ob_unpackN(uintN bits, uint m, uint bias, uint shift, uint inf, uint nan) {
+  const uintN sign = (bits << shift) & 0x80000000u, magnitude = bits & (0x7fffffffu >> shift);
+  const uintN normal = (magnitude << (23u - m)) + ((127u - bias) << 23);
+  const uintN small = as_uintN(convert_floatN(magnitude) * as_float((128u - bias - m) << 23));
+  const uintN finite = magnitude < (1u << m) ? small : normal;
+  const uintN number = magnitude == inf ? (uintN)(0x7f800000u) : finite;
+  return as_floatN(sign | (magnitude >= nan ? (uintN)(0x7fc00000u) : number));
 }
-inline uint ob_pack_f8e4m3(float x) { return ob_pack(x, 3u, 7u, 24u, 0x7eu, 0x7fu); }
-inline uint ob_pack_f8e5m2(float x) { return ob_pack(x, 2u, 15u, 24u, 0x7cu, 0x7eu); }
-inline uint ob_pack_f16(float x) { return ob_pack(x, 10u, 15u, 16u, 0x7c00u, 0x7e00u); }
-inline uint ob_pack_bf16(float x) {
-  const uint bits = as_uint(x);
-  return x != x ? 0x7fc0u : (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+inline uintN ob_pack_bf16N(floatN x) {
+  const uintN bits = as_uintN(x);
+  return x != x ? (uintN)(0x7fc0u) : (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
 }
-inline float ob_unpack_f8e4m3(uint x) { return ob_unpack(x, 3u, 7u, 24u, 0x100u, 0x7fu); }
-inline float ob_unpack_f8e5m2(uint x) { return ob_unpack(x, 2u, 15u, 24u, 0x7cu, 0x7du); }
-inline float ob_unpack_f16(uint x) { return ob_unpack(x, 10u, 15u, 16u, 0x7c00u, 0x7c01u); }
-inline float ob_unpack_bf16(uint x) { return as_float(x << 16); }
-inline float ob_maxf(float a, float b) {
-  if (a != a || b != b) return a + b;
-  return a == b ? as_float(as_uint(a) & as_uint(b)) : a < b ? b : a;
+inline floatN ob_unpack_bf16N(uintN x) { return as_floatN(x << 16); }
+#define ob_pack_f8e4m3N(x) ob_packN(x, 3u, 7u, 24u, 0x7eu, 0x7fu)
+#define ob_pack_f8e5m2N(x) ob_packN(x, 2u, 15u, 24u, 0x7cu, 0x7eu)
+#define ob_pack_f16N(x) ob_packN(x, 10u, 15u, 16u, 0x7c00u, 0x7e00u)
+#define ob_unpack_f8e4m3N(x) ob_unpackN(x, 3u, 7u, 24u, 0x100u, 0x7fu)
+#define ob_unpack_f8e5m2N(x) ob_unpackN(x, 2u, 15u, 24u, 0x7cu, 0x7du)
+#define ob_unpack_f16N(x) ob_unpackN(x, 10u, 15u, 16u, 0x7c00u, 0x7c01u)
+inline floatN ob_maxfN(floatN a, floatN b) {
+  const floatN greater = a == b ? as_floatN(as_uintN(a) & as_uintN(b)) : (a < b ? b : a);
+  return (a != a) | (b != b) ? a + b : greater;
 }
-inline ulong ob_threefry(ulong counter, ulong key) {
+inline ulongN ob_threefryN(ulongN counter, ulongN key) {
   const uint rotations[8] = {13u, 15u, 26u, 6u, 17u, 29u, 16u, 24u};
-  uint keys[3] = {(uint)key, (uint)(key >> 32), 0u};
+  uintN keys[3] = {convert_uintN(key), convert_uintN(key >> 32), (uintN)(0u)};
   keys[2] = keys[0] ^ keys[1] ^ 0x1BD11BDAu;
-  uint x0 = (uint)counter + keys[0], x1 = (uint)(counter >> 32) + keys[1];
+  uintN x0 = convert_uintN(counter) + keys[0], x1 = convert_uintN(counter >> 32) + keys[1];
   for (uint i = 0; i < 20u; ++i) {
     x0 += x1;
-    x1 = rotate(x1, rotations[i % 8u]) ^ x0;
-    if (i % 4u == 3u) {
-      const uint s = i / 4u + 1u;
-      x0 += keys[s % 3u];
-      x1 += keys[(s + 1u) % 3u] + s;
-    }
+    x1 = rotate(x1, (uintN)(rotations[i % 8u])) ^ x0;
+    const uint s = i / 4u + 1u, added = i % 4u == 3u ? 1u : 0u;
+    x0 += added * keys[s % 3u];
+    x1 += added * (keys[(s + 1u) % 3u] + s);
   }
-  return ((ulong)x1 << 32) | (ulong)x0;
+  return (convert_ulongN(x1) << 32) | convert_ulongN(x0);
 }
-#endif
 )";
 
 // The same of fp64. ob_odd is the float towards which a double is cut, its last bit set where
 // anything was cut off: rounding that to a smaller type is rounding the double once.
-constexpr char kPrelude64[] = R"(#ifndef OUTBOARD_PRELUDE_64
-#define OUTBOARD_PRELUDE_64
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-inline double ob_max(double a, double b) {
-  if (a != a || b != b) return a + b;
-  return a == b ? as_double(as_ulong(a) & as_ulong(b)) : a < b ? b : a;
+constexpr char kFunctions64[] = R"(
+inline doubleN ob_maxN(doubleN a, doubleN b) {
+  const doubleN greater = a == b ? as_doubleN(as_ulongN(a) & as_ulongN(b)) : (a < b ? b : a);
+  return (a != a) | (b != b) ? a + b : greater;
 }
-inline float ob_odd(double x) {
-  const float nearest = (float)x;
-  const double back = (double)nearest;
-  if (back == x || x != x) return nearest;
-  const uint bits = as_uint(nearest) - (fabs(back) > fabs(x) ? 1u : 0u);
-  return as_float(bits | 1u);
+inline floatN ob_oddN(doubleN x) {
+  const floatN nearest = convert_floatN(x);
+  const doubleN back = convert_doubleN(nearest);
+  const uintN bits = as_uintN(nearest) - (convert_uintN(fabs(back) > fabs(x)) & 1u);
+  return convert_intN((back == x) | (x != x)) ? nearest : as_floatN(bits | 1u);
 }
-#endif
 )";
 
 std::string NameOf(auto x) { return std::string(Name(x)); }
 bool IsSmall(DType t) { return IsFloat(t) && t != DType::kF32 && t != DType::kF64; }
 
-// The type of a variable that holds a value of the type.
-const char* TypeName(DType dtype) {
-  switch (dtype) {
-    case DType::kBool: return "bool";
-    case DType::kI8: return "char";
-    case DType::kU8: return "uchar";
-    case DType::kI16: return "short";
-    case DType::kU16: return "ushort";
-    case DType::kI32: return "int";
-    case DType::kU32: return "uint";
-    case DType::kI64: return "long";
-    case DType::kU64: return "ulong";
-    case DType::kF64: return "double";
-    default: return "float";
-  }
+const char* SignedOf(int bytes) {
+  return bytes == 1 ? "char" : bytes == 2 ? "short" : bytes == 4 ? "int" : "long";
 }
-
 const char* UnsignedOf(int bytes) {
   return bytes == 1 ? "uchar" : bytes == 2 ? "ushort" : bytes == 4 ? "uint" : "ulong";
 }
+// The type of a scalar that holds a value of the type.
+const char* TypeName(DType dtype) {
+  if (IsFloat(dtype)) return dtype == DType::kF64 ? "double" : "float";
+  if (IsBool(dtype)) return "bool";
+  return IsSigned(dtype) ? SignedOf(ByteWidth(dtype)) : UnsignedOf(ByteWidth(dtype));
+}
 
-// The type of an element in memory that is visible to others.
-const char* MemoryName(DType dtype) {
+// Of an element in memory. A small float in private memory is not packed.
+const char* MemoryName(DType dtype, bool is_private) {
+  if (IsSmall(dtype) && is_private) return "float";
   return IsBool(dtype) || IsSmall(dtype) ? UnsignedOf(ByteWidth(dtype)) : TypeName(dtype);
 }
 
+// Values of some type and number of lanes. Lanes of bool are chars, 0 or -1, as comparisons of chars
+// yield; a condition of a vector is made as wide as what it chooses from.
+struct Shape {
+  DType dtype;
+  int lanes;
+
+  std::string suffix() const { return lanes == 1 ? "" : StrCat(lanes); }
+  std::string Vector(const char* scalar) const { return StrCat(scalar, suffix()); }
+  std::string type() const { return Vector(lanes > 1 && IsBool(dtype) ? "char" : TypeName(dtype)); }
+  int width() const { return IsSmall(dtype) ? 4 : ByteWidth(dtype); }
+  std::string unsigned_type() const { return Vector(UnsignedOf(width())); }
+  std::string As(const std::string& x) const { return StrCat("as_", type(), "(", x, ")"); }
+  std::string Convert(const std::string& x) const {
+    return lanes == 1 ? Substitute("($0)$1", type(), x) : Substitute("convert_$0($1)", type(), x);
+  }
+  // From a comparison of values that are `bytes` wide, to choose between values of this type.
+  std::string Choice(const std::string& condition, int bytes) const {
+    if (lanes == 1 || bytes == width()) return condition;
+    return Substitute("convert_$0($1)", Vector(SignedOf(width())), condition);
+  }
+};
+
 class Printer {
  public:
-  Printer(const Program& program, const OpenClDevice& device)
-      : program_(program), device_(device) {}
+  Printer(const Program& program, const Target& device) : program_(program), device_(device) {}
 
   absl::StatusOr<std::string> Run(const std::string& symbol) {
-    bool doubles = false;
-    for (size_t n = 0; n < program_.code.size(); ++n) {
-      const Instruction& i = at(static_cast<ValueId>(n));
-      if (i.lanes > 1) return NoFormFor(StrCat("vectors of ", i.lanes, " ", NameOf(i.dtype)));
-      if (i.code == Code::kMma) return NoFormFor(StrCat("matrix units of ", NameOf(i.dtype)));
-      if (i.code >= Code::kDot) return NoFormFor(std::string(Name(i.code)));
-      if (IsTranscendental(i.op) && i.code == Code::kAlu && i.dtype != DType::kF64)
-        return NoFormFor(StrCat(NameOf(i.op), " of ", NameOf(i.dtype)));
-      doubles = doubles || i.dtype == DType::kF64;
-      Print(static_cast<ValueId>(n), i);
+    const auto count = static_cast<ValueId>(program_.code.size());
+    const int64_t tasks = program_.Extent(Grid::kBlock);
+    // A block of one thread computes its share of the tasks.
+    const bool cuts = program_.Extent(Grid::kThread) == 1 && tasks > 1;
+    const ValueId first = cuts ? program_.FirstOfBlocks() : count;
+    std::set<int> lanes;
+    for (ValueId n = 0; n < count; ++n) {
+      if (n == first) {
+        Line("const long blocks = get_num_groups(0), block = get_group_id(0);");
+        Line(Substitute("const long end = (block + 1) * $0l / blocks;", tasks));
+        Open(Substitute("for (long task = block * $0l / blocks; task < end; ++task) {", tasks));
+        task_ = "task";
+      }
+      OB_RETURN_IF_ERROR(Supports(at(n)));
+      if (at(n).lanes > 0) lanes.insert(at(n).lanes);
+      Print(n, at(n));
     }
-    if (doubles && !device_.fp64) return NoFormFor("f64");
+    if (first < count) Close();
     std::string head = kPrelude;
-    if (device_.fp64) head += kPrelude64;
+    for (const int l : lanes) {
+      absl::StrAppend(&head, "#ifndef OUTBOARD_LANES_", l, "\n#define OUTBOARD_LANES_", l);
+      for (const char* functions : {kFunctions, device_.fp64 ? kFunctions64 : ""})
+        head += absl::StrReplaceAll(functions, {{"N", l == 1 ? "" : StrCat(l)}});
+      head += "#endif\n";
+    }
     absl::StrAppend(&head, "__kernel __attribute__((reqd_work_group_size(",
                     program_.Extent(Grid::kThread), ", 1, 1)))\nvoid ", symbol, "(");
     for (int slot = 0; slot < program_.buffer_count; ++slot)
@@ -157,8 +207,21 @@ class Printer {
 
  private:
   const Instruction& at(ValueId n) const { return program_.code[n]; }
-  absl::Status NoFormFor(const std::string& what) const {
-    return absl::UnimplementedError(StrCat("device ", device_.name, " has no form for ", what));
+  Shape ShapeOf(ValueId n) const { return {at(n).dtype, at(n).lanes}; }
+
+  absl::Status Supports(const Instruction& i) const {
+    const auto none_for = [&](const std::string& what) {
+      return absl::UnimplementedError(StrCat("device ", device_.name, " has no form for ", what));
+    };
+    const std::string type = NameOf(i.dtype);
+    if (i.dtype == DType::kF64 && !device_.fp64) return none_for("f64");
+    if (i.lanes > 16) return none_for(StrCat("vectors of ", i.lanes, " ", type));
+    if (i.code >= Code::kMma) return none_for(StrCat(NameOf(i.code), " of ", type));
+    if (i.code == Code::kBitcast && at(i.src[0]).lanes != i.lanes)
+      return none_for(StrCat("lanes of ", type, " taken apart"));
+    if (i.code == Code::kAlu && IsTranscendental(i.op) && i.dtype != DType::kF64)
+      return none_for(StrCat(NameOf(i.op), " of ", type));
+    return absl::OkStatus();
   }
 
   static std::string V(ValueId n) { return StrCat("v", n); }
@@ -166,8 +229,16 @@ class Printer {
   void Line(const std::string& text) {
     absl::StrAppend(&body_, std::string(2 * depth_, ' '), text, "\n");
   }
+  void Open(const std::string& text) {
+    Line(text);
+    ++depth_;
+  }
+  void Close() {
+    --depth_;
+    Line("}");
+  }
   void Define(ValueId n, const std::string& value) {
-    Line(Substitute("const $0 v$1 = $2;", TypeName(at(n).dtype), n, value));
+    Line(Substitute("const $0 v$1 = $2;", ShapeOf(n).type(), n, value));
   }
 
   static std::string Literal(DType dtype, int64_t bits) {
@@ -184,249 +255,321 @@ class Printer {
                                  : Substitute("($0)($1l)", TypeName(dtype), bits);
   }
 
+  // ---- small floats and memory
+
+  static std::string Packed(Shape s, const std::string& x) {
+    return Substitute("ob_pack_$0$1($2)", NameOf(s.dtype), s.suffix(), x);
+  }
+  static std::string Unpacked(Shape s, const std::string& bits) {
+    return Substitute("ob_unpack_$0$1($2)", NameOf(s.dtype), s.suffix(), bits);
+  }
   // A value rounded to a small float's type.
-  static std::string Rounded(DType dtype, const std::string& value) {
-    if (!IsSmall(dtype)) return value;
-    return Substitute("ob_unpack_$0(ob_pack_$0($1))", NameOf(dtype), value);
+  static std::string Rounded(Shape s, const std::string& x) {
+    return IsSmall(s.dtype) ? Unpacked(s, Packed(s, x)) : x;
   }
 
-  std::string FromMemory(DType dtype, const std::string& element) const {
-    if (IsBool(dtype)) return StrCat("(", element, " != 0)");
-    if (IsSmall(dtype)) return Substitute("ob_unpack_$0((uint)$1)", NameOf(dtype), element);
-    return element;
+  static std::string FromMemory(Shape s, bool is_private, const std::string& x) {
+    if (IsBool(s.dtype)) return StrCat("(", x, " != (uchar)0)");
+    if (!IsSmall(s.dtype) || is_private) return x;
+    return Unpacked(s, Shape{DType::kU32, s.lanes}.Convert(x));
   }
-  std::string ToMemory(DType dtype, const std::string& value) const {
-    if (IsBool(dtype)) return StrCat("(uchar)", value);
-    if (IsSmall(dtype))
-      return Substitute("($0)ob_pack_$1($2)", MemoryName(dtype), NameOf(dtype), value);
-    return value;
+  static std::string ToMemory(Shape s, bool is_private, const std::string& x) {
+    if (IsBool(s.dtype))
+      return s.lanes == 1 ? StrCat("(uchar)", x) : Substitute("as_$0(-$1)", s.Vector("uchar"), x);
+    if (!IsSmall(s.dtype) || is_private) return x;
+    return Shape{ByteWidth(s.dtype) == 1 ? DType::kU8 : DType::kU16, s.lanes}.Convert(Packed(s, x));
   }
   bool IsPrivate(ValueId memory) const {
     return at(memory).code == Code::kAlloc &&
            at(memory).imm[0] == static_cast<int64_t>(Space::kPrivate);
   }
+  // The indices of all lanes.
+  std::string Indices(ValueId index, int lanes) const {
+    return at(index).lanes > 1 ? V(index) : Substitute("((long$0)(v$1) + OB_IOTA$0)", lanes, index);
+  }
+
+  void Load(ValueId n, const Instruction& i) {
+    const Shape s = ShapeOf(n);
+    const ValueId memory = i.src[0], index = i.src[1];
+    const bool masked = i.src.size() == 4, consecutive = at(index).lanes == 1;
+    const bool own = IsPrivate(memory);
+    if (s.lanes == 1) {
+      const std::string x = FromMemory(s, own, Substitute("v$0[v$1]", memory, index));
+      Define(n, masked ? Substitute("v$0 ? $1 : v$2", i.src[2], x, i.src[3]) : x);
+      return;
+    }
+    const std::string raw = s.Vector(MemoryName(s.dtype, own));
+    const std::string run = Substitute("vload$0(0, v$1 + v$2)", s.lanes, memory, index);
+    if (consecutive && !masked) return Define(n, FromMemory(s, own, run));
+    if (masked && at(memory).imm[1] == 0) return Define(n, V(i.src[3]));
+    Line(Substitute("$0 v$1; {", s.type(), n));
+    ++depth_;
+    Line(Substitute("$0 x;", raw));
+    if (masked && consecutive) Line(Substitute("if (all(v$0)) x = $1; else {", i.src[2], run));
+    // Lanes that are off read element 0.
+    Line(Substitute("const long$0 k = $1$2;", s.lanes, Indices(index, s.lanes),
+                    masked ? Substitute(" & convert_long$0(v$1)", s.lanes, i.src[2]) : ""));
+    Line(Substitute("x = ($0)(OB_PICK$1(v$2, k));$3", raw, s.lanes, memory,
+                    masked && consecutive ? " }" : ""));
+    const std::string x = FromMemory(s, own, "x");
+    Line(Substitute(
+        "v$0 = $1;", n,
+        masked ? Substitute("$0 ? $1 : v$2", s.Choice(V(i.src[2]), 1), x, i.src[3]) : x));
+    Close();
+  }
+
+  void Store(const Instruction& i) {
+    const ValueId memory = i.src[0], index = i.src[1];
+    const Shape s = ShapeOf(i.src[2]);
+    const bool own = IsPrivate(memory);
+    const std::string x = ToMemory(s, own, V(i.src[2]));
+    const bool masked = i.src.size() == 4, consecutive = at(index).lanes == 1;
+    const std::string mask = masked ? V(i.src[3]) : "";
+    if (s.lanes == 1)
+      return Line(StrCat(masked ? StrCat("if (", mask, ") ") : "",
+                         Substitute("v$0[v$1] = $2;", memory, index, x)));
+    const std::string raw = s.Vector(MemoryName(s.dtype, own));
+    const std::string run = Substitute("vstore$0(x, 0, v$1 + v$2);", s.lanes, memory, index);
+    Open(Substitute("{ const $0 x = $1;", raw, x));
+    if (consecutive) Line(masked ? Substitute("if (all($0)) $1 else {", mask, run) : run);
+    if (masked || !consecutive) {
+      Line(Substitute("const long$0 k = $1; const char$0 m = $2;", s.lanes, Indices(index, s.lanes),
+                      masked ? mask : "-1"));
+      Line(Substitute("OB_PUT$0(v$1, k, x, m)$2", s.lanes, memory, consecutive ? " }" : ""));
+    }
+    Close();
+  }
 
   void Print(ValueId n, const Instruction& i) {
+    const Shape s{i.dtype, i.lanes};
     switch (i.code) {
       case Code::kConst: Define(n, Literal(i.dtype, i.imm[0])); break;
       case Code::kVar: Define(n, StrCat("vars[", i.imm[0], "]")); break;
       case Code::kSpecial:
-        Define(n, i.imm[0] == static_cast<int64_t>(Grid::kBlock) ? "(long)get_group_id(0)"
-                                                                 : "(long)get_local_id(0)");
+        Define(n, i.imm[0] == static_cast<int64_t>(Grid::kBlock) ? task_ : "(long)get_local_id(0)");
         break;
       case Code::kBuffer:
-        Line(Substitute("__global $0* v$1 = (__global $0*)b$2;", MemoryName(i.dtype), n, i.imm[0]));
+        Line(Substitute("__global $0* v$1 = (__global $0*)b$2;", MemoryName(i.dtype, false), n,
+                        i.imm[0]));
         break;
       case Code::kAlloc:
-        Line(IsPrivate(n) ? Substitute("$0 v$1[$2];", TypeName(i.dtype), n, i.imm[1])
-                          : Substitute("__local $0 v$1[$2];", MemoryName(i.dtype), n, i.imm[1]));
+        Line(Substitute("$0 $1 v$2[$3];", IsPrivate(n) ? "__private" : "__local",
+                        MemoryName(i.dtype, IsPrivate(n)), n, i.imm[1]));
         break;
       case Code::kLoop: {
         const std::string end = i.src.empty() ? StrCat(i.imm[0], "l")
                                               : Substitute("min($0l, $1)", i.imm[0], V(i.src[0]));
-        Line(Substitute("for (long v$0 = 0; v$0 < $1; ++v$0) {", n, end));
-        ++depth_;
+        Open(Substitute("for (long v$0 = 0; v$0 < $1; ++v$0) {", n, end));
         break;
       }
-      case Code::kIf:
-        Line(Substitute("if ($0) {", V(i.src[0])));
-        ++depth_;
-        break;
+      case Code::kIf: Open(Substitute("if ($0) {", V(i.src[0]))); break;
       case Code::kEnd:
-      case Code::kEndIf:
-        --depth_;
-        Line("}");
-        break;
-      case Code::kAlu:
-        Define(n, Rounds(i.op) ? Rounded(i.dtype, Arithmetic(i)) : Arithmetic(i));
-        break;
-      case Code::kCast: Define(n, Cast(at(i.src[0]).dtype, i.dtype, V(i.src[0]))); break;
-      case Code::kBitcast: Define(n, Bitcast(at(i.src[0]).dtype, i.dtype, V(i.src[0]))); break;
-      case Code::kLanes:
-      case Code::kLane: Define(n, V(i.src[0])); break;
-      case Code::kLoad: {
-        const std::string element = Substitute("v$0[v$1]", i.src[0], i.src[1]);
-        const std::string value = IsPrivate(i.src[0]) ? element : FromMemory(i.dtype, element);
-        Define(n,
-               i.src.size() == 2 ? value : Substitute("v$0 ? $1 : v$2", i.src[2], value, i.src[3]));
+      case Code::kEndIf: Close(); break;
+      case Code::kAlu: Define(n, Rounds(i.op) ? Rounded(s, Arithmetic(i)) : Arithmetic(i)); break;
+      case Code::kCast: Define(n, Cast(ShapeOf(i.src[0]), s, V(i.src[0]))); break;
+      case Code::kBitcast: Define(n, Bitcast(ShapeOf(i.src[0]), s, V(i.src[0]))); break;
+      case Code::kLanes: {
+        std::vector<std::string> lanes;
+        for (const ValueId l : i.src)
+          lanes.push_back(IsBool(i.dtype) && i.lanes > 1 ? StrCat("(char)-", V(l)) : V(l));
+        Define(n, Substitute("($0)($1)", s.type(), absl::StrJoin(lanes, ", ")));
         break;
       }
-      case Code::kStore: {
-        const std::string value =
-            IsPrivate(i.src[0]) ? V(i.src[2]) : ToMemory(at(i.src[0]).dtype, V(i.src[2]));
-        Line(StrCat(i.src.size() == 4 ? Substitute("if (v$0) ", i.src[3]) : "",
-                    Substitute("v$0[v$1] = $2;", i.src[0], i.src[1], value)));
+      case Code::kLane:
+        Define(n, at(i.src[0]).lanes == 1 ? V(i.src[0])
+                                          : Substitute("v$0.s$1", i.src[0], absl::Hex(i.imm[0])));
         break;
-      }
+      case Code::kLoad: Load(n, i); break;
+      case Code::kStore: Store(i); break;
       case Code::kBarrier: Line("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"); break;
       case Code::kCopy:  // one that arrives at once
         Line(Substitute("for (long k = 0; k < $0; ++k) v$1[v$2 + k] = v$3[v$4 + k];", i.imm[0],
                         i.src[0], i.src[1], i.src[2], i.src[3]));
         break;
-      case Code::kCommit:
-      case Code::kWait:
-      case Code::kMma:
-      case Code::kDot:
-      case Code::kTileZero:
-      case Code::kTileLoad:
-      case Code::kTileStore:
-      case Code::kTileDot: break;  // refused before
+      default: break;  // COMMIT and WAIT; the others are refused before
     }
   }
+
+  // ---- arithmetic
 
   // Whether what is printed may have more digits than its type.
   static bool Rounds(Op op) {
-    switch (op) {
-      case Op::kAdd:
-      case Op::kMul:
-      case Op::kFDiv:
-      case Op::kSqrt:
-      case Op::kMulAcc: return true;
-      default: return false;
-    }
+    return op == Op::kAdd || op == Op::kMul || op == Op::kFDiv || op == Op::kSqrt ||
+           op == Op::kMulAcc;
   }
 
   std::string Arithmetic(const Instruction& i) const {
-    const DType type = at(i.src[i.op == Op::kWhere ? 1 : 0]).dtype;
+    const Shape s = ShapeOf(i.src[i.op == Op::kWhere ? 1 : 0]);
     const std::string a = V(i.src[0]), b = i.src.size() > 1 ? V(i.src[1]) : "",
                       c = i.src.size() > 2 ? V(i.src[2]) : "";
-    const auto compare = [&](const char* op) { return StrCat("(", a, " ", op, " ", b, ")"); };
+    const Shape flags{DType::kBool, s.lanes};
+    const auto compare = [&](const char* op) {
+      return flags.Choice(StrCat("(", a, " ", op, " ", b, ")"), s.width());
+    };
     switch (i.op) {
-      case Op::kWhere: return Substitute("$0 ? $1 : $2", a, b, c);
-      case Op::kCmpLt: return compare("<");
+      case Op::kWhere: return Substitute("$0 ? $1 : $2", s.Choice(a, 1), b, c);
+      case Op::kCmpLt:
+        if (IsBool(s.dtype) && s.lanes > 1) return Substitute("~$0 & $1", a, b);
+        return compare("<");
       case Op::kCmpNe: return compare("!=");
       case Op::kCmpEq: return compare("==");
-      default: return IsFloat(type) ? OfFloats(i.op, type, a, b, c) : OfIntegers(i, type, a, b, c);
+      default: return IsFloat(s.dtype) ? OfFloats(i, s, a, b, c) : OfIntegers(i, s, a, b, c);
     }
   }
 
-  static std::string OfFloats(Op op, DType type, const std::string& a, const std::string& b,
-                              const std::string& c) {
-    switch (op) {
+  std::string OfFloats(const Instruction& i, Shape s, const std::string& a, const std::string& b,
+                       const std::string& c) const {
+    switch (i.op) {
       case Op::kNeg: return StrCat("-", a);
-      case Op::kAdd: return Substitute("$0 + $1", a, b);
+      case Op::kAdd:
+        // A product that it adds need not be rounded before.
+        for (int k = 0; k < 2 && !IsSmall(s.dtype) && i.imm[0] != 0; ++k)
+          if (const Instruction& x = at(i.src[k]); x.code == Code::kAlu && x.op == Op::kMul)
+            return Substitute("OB_FMA($0, $1, $2)", V(x.src[0]), V(x.src[1]), k == 0 ? b : a);
+        return Substitute("$0 + $1", a, b);
       case Op::kMul: return Substitute("$0 * $1", a, b);
       case Op::kFDiv: return Substitute("$0 / $1", a, b);
-      case Op::kMax: return Substitute("ob_max$0($1, $2)", type == DType::kF64 ? "" : "f", a, b);
+      case Op::kMax:
+        return Substitute("ob_max$0$1($2, $3)", s.dtype == DType::kF64 ? "" : "f", s.suffix(), a,
+                          b);
       case Op::kMulAcc: return Substitute("fma($0, $1, $2)", a, b, c);
-      case Op::kSqrt: return StrCat("sqrt(", a, ")");
-      case Op::kTrunc: return StrCat("trunc(", a, ")");
-      case Op::kExp: return StrCat("exp(", a, ")");
-      case Op::kExp2: return StrCat("exp2(", a, ")");
-      case Op::kLog: return StrCat("log(", a, ")");
-      case Op::kLog2: return StrCat("log2(", a, ")");
-      case Op::kSin: return StrCat("sin(", a, ")");
-      case Op::kCos: return StrCat("cos(", a, ")");
-      case Op::kTanh: return StrCat("tanh(", a, ")");
-      default: OB_CHECK(false && "no arithmetic of floats"); return "";
+      default:  // functions of the language, by the same names
+        OB_CHECK(IsUnary(i.op));
+        return StrCat(absl::AsciiStrToLower(NameOf(i.op)), "(", a, ")");
     }
   }
 
-  std::string OfIntegers(const Instruction& i, DType type, const std::string& a,
-                         const std::string& b, const std::string& c) const {
-    const char* const name = TypeName(type);
-    // Where arithmetic wraps: shorter types would be computed as signed ones.
-    const char* const wide = ByteWidth(type) == 8 ? "ulong" : "uint";
-    const auto wraps = [&](const char* format, const std::string& x, const std::string& y,
-                           const std::string& z = "") {
-      return Substitute("($0)(", name) + Substitute(format, wide, x, y, z) + ")";
-    };
-    const int bits = 8 * ByteWidth(type);
-    const std::string amount = Substitute("($0)$1", UnsignedOf(ByteWidth(type)), b);
+  // Arithmetic in unsigned types, which wrap; of short scalars, in one that is not made an int.
+  static std::string Wrapping(Shape s, const char* format, const std::string& a,
+                              const std::string& b, const std::string& c) {
+    const std::string scalar = ByteWidth(s.dtype) == 8 ? "(ulong)" : "(uint)";
+    const std::string in = s.lanes > 1 ? StrCat("as_", s.unsigned_type()) : scalar;
+    const auto of = [&](const std::string& x) { return StrCat(in, "(", x, ")"); };
+    const std::string x = Substitute(format, of(a), of(b), of(c));
+    return s.lanes > 1 ? s.As(x) : Substitute("($0)($1)", s.type(), x);
+  }
+
+  std::string OfIntegers(const Instruction& i, Shape s, const std::string& a, const std::string& b,
+                         const std::string& c) const {
+    const std::string type = s.type();
+    const auto wraps = [&](const char* format) { return Wrapping(s, format, a, b, c); };
+    const int bits = 8 * ByteWidth(s.dtype);
+    const std::string amount = Substitute("as_$0($1)", s.unsigned_type(), b);
     switch (i.op) {
-      case Op::kNeg: return wraps("($0)0 - ($0)$1", a, "");
-      case Op::kAdd:
-        return IsBool(type) ? Substitute("$0 || $1", a, b) : wraps("($0)$1 + ($0)$2", a, b);
-      case Op::kMul:
-        return IsBool(type) ? Substitute("$0 && $1", a, b) : wraps("($0)$1 * ($0)$2", a, b);
-      case Op::kMulAcc: return wraps("($0)$1 * ($0)$2 + ($0)$3", a, b, c);
+      case Op::kNeg: return wraps("-$0");
+      case Op::kAdd: return IsBool(s.dtype) ? Substitute("$0 | $1", a, b) : wraps("$0 + $1");
+      case Op::kMul: return IsBool(s.dtype) ? Substitute("$0 & $1", a, b) : wraps("$0 * $1");
+      case Op::kMulAcc: return wraps("$0 * $1 + $2");
       case Op::kIDiv:
-      case Op::kMod: return Quotient(i, type, a, b);
+      case Op::kMod: return Quotient(i, s, a, b);
       case Op::kMax: return Substitute("$0 < $1 ? $1 : $0", a, b);
-      case Op::kAnd: return Substitute("($0)($1 & $2)", name, a, b);
-      case Op::kOr: return Substitute("($0)($1 | $2)", name, a, b);
-      case Op::kXor: return Substitute("($0)($1 ^ $2)", name, a, b);
+      case Op::kAnd: return Substitute("($0)($1 & $2)", type, a, b);
+      case Op::kOr: return Substitute("($0)($1 | $2)", type, a, b);
+      case Op::kXor: return Substitute("($0)($1 ^ $2)", type, a, b);
       case Op::kShl:
-        return Substitute("$0 >= $1 ? ($2)0 : ($2)(($3)$4 << $5)", amount, bits, name, wide, a, b);
+        return Substitute("$0 >= ($1)($2) ? ($3)(0) : $4", amount, s.unsigned_type(), bits, type,
+                          wraps("$0 << $1"));
       case Op::kShr:
-        return Substitute("($0)($1 >> ($2 >= $3 ? $4 : $5))", name, a, amount, bits,
-                          IsSigned(type) ? StrCat("(", name, ")", bits - 1) : b, b) +
-               (IsSigned(type) ? "" : Substitute(" * ($0)($1 < $2)", name, amount, bits));
-      case Op::kThreefry: return Substitute("ob_threefry($0, $1)", a, b);
+        if (IsSigned(s.dtype))
+          return Substitute("$0 >> as_$1(min($2, ($3)($4)))", a, type, amount, s.unsigned_type(),
+                            bits - 1);
+        return Substitute("$0 >= ($1)($2) ? ($1)(0) : ($1)($3 >> $0)", b, type, bits, a);
+      case Op::kThreefry: return Substitute("ob_threefry$0($1, $2)", s.suffix(), a, b);
       default: OB_CHECK(false && "no arithmetic of integers"); return "";
     }
   }
 
-  std::string Quotient(const Instruction& i, DType type, const std::string& a,
+  std::string Quotient(const Instruction& i, Shape s, const std::string& a,
                        const std::string& b) const {
     const bool divides = i.op == Op::kIDiv;
-    const char* const name = TypeName(type);
-    const Instruction& divisor = at(i.src[1]);
-    const std::string plain = Substitute("($0)($1 $2 $3)", name, a, divides ? "/" : "%", b);
-    if (divisor.code == Code::kConst && divisor.imm[0] > 0) return plain;
-    const std::string by_zero = divides ? StrCat("(", name, ")0") : a;
-    if (!IsSigned(type)) return Substitute("$0 == 0 ? $1 : $2", b, by_zero, plain);
-    const char* const wide = ByteWidth(type) == 8 ? "ulong" : "uint";
-    const std::string by_minus_one =
-        divides ? Substitute("($0)(($1)0 - ($1)$2)", name, wide, a) : StrCat("(", name, ")0");
-    return Substitute("$0 == 0 ? $1 : $0 == -1 ? $2 : $3", b, by_zero, by_minus_one, plain);
+    const std::string type = s.type(), zero = Substitute("($0)(0)", type);
+    const Instruction* divisor = &at(i.src[1]);
+    if (divisor->code == Code::kLanes && divisor->src.size() == 1) divisor = &at(divisor->src[0]);
+    const auto by = [&](const std::string& d) {
+      return Substitute("($0)($1 $2 $3)", type, a, divides ? "/" : "%", d);
+    };
+    if (divisor->code == Code::kConst && divisor->imm[0] > 0) return by(b);
+    // No lane may divide by 0, or the least number by -1.
+    const std::string minus_one = Substitute("($0)(-1)", type);
+    const std::string bad = IsSigned(s.dtype)
+                                ? Substitute("($0 == $1) | ($0 == $2)", b, zero, minus_one)
+                                : Substitute("$0 == $1", b, zero);
+    const std::string plain = by(Substitute("(($0) ? ($1)(1) : $2)", bad, type, b));
+    const std::string by_zero = divides ? zero : a;
+    if (!IsSigned(s.dtype)) return Substitute("$0 == $1 ? $2 : $3", b, zero, by_zero, plain);
+    const std::string negated = Wrapping(s, "-$0", a, "0", "0");
+    return Substitute("$0 == $1 ? $2 : ($0 == $3 ? $4 : $5)", b, zero, by_zero, minus_one,
+                      divides ? negated : zero, plain);
   }
 
-  std::string Cast(DType from, DType to, const std::string& x) const {
-    if (from == to) return x;
-    if (IsBool(to)) return StrCat("(", x, " != 0)");
-    if (!IsFloat(to))
-      return IsFloat(from) ? Saturated(from, to, x) : Substitute("($0)$1", TypeName(to), x);
-    if (!IsSmall(to)) return Substitute("($0)$1", TypeName(to), x);
-    if (from == DType::kF64) return Rounded(to, StrCat("ob_odd(", x, ")"));
-    if (IsInt(from) && ByteWidth(from) > 2 && device_.fp64)
-      return Rounded(to, Substitute("ob_odd((double)$0)", x));
-    return Rounded(to, StrCat("(float)", x));
+  // ---- conversions
+
+  std::string Cast(Shape from, Shape to, const std::string& x) const {
+    if (from.dtype == to.dtype) return x;
+    if (IsBool(to.dtype))
+      return to.Choice(Substitute("($0 != ($1)(0))", x, from.type()), from.width());
+    const std::string source = IsBool(from.dtype) && from.lanes > 1 ? StrCat("-", x) : x;
+    if (!IsFloat(to.dtype))
+      return IsFloat(from.dtype) ? Saturated(from, to, x) : to.Convert(source);
+    if (!IsSmall(to.dtype)) return to.Convert(source);
+    const std::string odd = Substitute("ob_odd$0", to.suffix());
+    if (from.dtype == DType::kF64) return Rounded(to, Substitute("$0($1)", odd, x));
+    if (IsInt(from.dtype) && ByteWidth(from.dtype) > 2 && device_.fp64)
+      return Rounded(to, Substitute("$0($1)", odd, Shape{DType::kF64, to.lanes}.Convert(x)));
+    return Rounded(to, to.Convert(source));
   }
 
   // Towards zero; beyond the range its nearest end; 0 for a NaN.
-  static std::string Saturated(DType from, DType to, const std::string& x) {
-    const int bits = 8 * ByteWidth(to) - IsSigned(to);
-    const char* const real = from == DType::kF64 ? "double" : "float";
+  static std::string Saturated(Shape from, Shape to, const std::string& x) {
+    const int bits = 8 * ByteWidth(to.dtype) - IsSigned(to.dtype);
+    const std::string real = from.type(), type = to.type();
     const auto power = [&](int exponent) {  // 2^exponent, exact in either type
-      return Substitute("($0)as_float(0x$1u)", real, absl::Hex((127u + exponent) << 23));
+      return Substitute("($0)(as_float(0x$1u))", real, absl::Hex((127u + exponent) << 23));
     };
-    const std::string least = IsSigned(to) ? StrCat("-", power(bits)) : StrCat("(", real, ")0");
+    const std::string least =
+        IsSigned(to.dtype) ? StrCat("-", power(bits)) : Substitute("($0)(0)", real);
     const std::string most =
-        to == DType::kU64 ? "(ulong)0xfffffffffffffffful" : Literal(to, IntMax(to));
-    return Substitute("$0 != $0 ? ($1)0 : $0 <= $2 ? $3 : $0 >= $4 ? $5 : ($1)$0", x, TypeName(to),
-                      least, Literal(to, IntMin(to)), power(bits), most);
+        to.dtype == DType::kU64 ? "0xfffffffffffffffful" : Literal(to.dtype, IntMax(to.dtype));
+    const auto if_so = [&](const std::string& condition) {
+      return to.Choice(StrCat("(", condition, ")"), from.width());
+    };
+    return Substitute("$0 ? ($1)(0) : ($2 ? ($1)($3) : ($4 ? ($1)($5) : $6))",
+                      if_so(Substitute("$0 != $0", x)), type, if_so(StrCat(x, " <= ", least)),
+                      Literal(to.dtype, IntMin(to.dtype)), if_so(StrCat(x, " >= ", power(bits))),
+                      most, to.Convert(x));
   }
 
-  std::string Bitcast(DType from, DType to, const std::string& x) const {
-    if (from == to) return x;
-    const char* const bits = UnsignedOf(ByteWidth(from));
-    const std::string raw = IsSmall(from) ? Substitute("($0)ob_pack_$1($2)", bits, NameOf(from), x)
-                                          : Substitute("as_$0($1)", bits, x);
-    return IsSmall(to) ? Substitute("ob_unpack_$0((uint)$1)", NameOf(to), raw)
-                       : Substitute("as_$0($1)", TypeName(to), raw);
+  static std::string Bitcast(Shape from, Shape to, const std::string& x) {
+    if (from.dtype == to.dtype) return x;
+    const std::string bits = ToMemory(from, /*is_private=*/false, x),
+                      type = to.Vector(MemoryName(to.dtype, /*is_private=*/false));
+    return FromMemory(to, /*is_private=*/false, Substitute("as_$0($1)", type, bits));
   }
 
   const Program& program_;
-  const OpenClDevice& device_;
+  const Target& device_;
   std::string body_;
+  std::string task_ = "(long)get_group_id(0)";
   int depth_ = 1;
 };
 
 }  // namespace
 
 absl::StatusOr<CompiledKernel> RenderOpenClC(const Program& program, const std::string& symbol,
-                                             const OpenClDevice& device) {
+                                             const Target& device) {
+  constexpr int64_t kBlocksPerProcessor = 4;  // of one thread, which share the tasks
   CompiledKernel out;
   out.form = CompiledKernel::Form::kOpenClC;
   out.symbol = symbol;
   out.buffer_count = program.buffer_count;
   out.blocks[0] = program.Extent(Grid::kBlock);
   out.threads[0] = program.Extent(Grid::kThread);
+  if (out.threads[0] == 1)
+    out.blocks[0] = std::min(out.blocks[0], kBlocksPerProcessor * device.threads);
   out.shared_bytes = program.shared_bytes();
   out.reads_vars = program.reads_vars();
   out.tasks = program.code.empty() ? 0 : out.blocks[0];
-  if (out.threads[0] > device.threads_max || out.shared_bytes > device.shared_bytes_max)
+  if (out.threads[0] > device.block_threads || out.shared_bytes > device.shared_bytes)
     return absl::ResourceExhaustedError(StrCat("device ", device.name,
                                                " has no room for blocks of ", out.threads[0],
                                                " threads with ", out.shared_bytes, " bytes"));

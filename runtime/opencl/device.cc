@@ -20,6 +20,9 @@ using runtime::DeviceKernel;
 // So much is queued before the device is waited for: a driver's queue may have no limit of its own.
 constexpr int kQueuedMax = 4096;
 constexpr size_t kLogBytesMax = 4096;  // of a compiler's log, in an error
+// A kernel that touches and computes less takes microseconds however it is compiled, and a driver's
+// optimiser a tenth of a second.
+constexpr int64_t kSmallWork = 16 << 10;
 
 absl::Status Failure(const char* call, cl_int code) {
   const std::string message = absl::StrCat("OpenCL: ", call, " failed with ", code);
@@ -98,17 +101,15 @@ class OpenClKernel final : public DeviceKernel {
       global[axis] = static_cast<size_t>(kernel.blocks[axis] * kernel.threads[axis]);
     }
   }
-  // A driver keeps both as long as it runs them.
+  // A driver keeps it as long as it runs it.
   ~OpenClKernel() override {
     if (kernel != nullptr) api_.clReleaseKernel(kernel);
-    if (program != nullptr) api_.clReleaseProgram(program);
   }
 
  private:
   const Api& api_;
 
  public:
-  cl_program program = nullptr;
   cl_kernel kernel = nullptr;
   size_t global[3], local[3];
   const bool reads_vars;
@@ -139,6 +140,10 @@ class OpenClDevice final : public runtime::Device {
         DeviceInfo<cl_device_fp_config>(api, device, CL_DEVICE_DOUBLE_FP_CONFIG) != 0;
     properties_.fp16 =
         DeviceText(api, device, CL_DEVICE_EXTENSIONS).find("cl_khr_fp16") != std::string::npos;
+    properties_.is_processor =
+        (DeviceInfo<cl_device_type>(api, device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
+    properties_.vector_bytes =
+        static_cast<int>(4 * DeviceInfo<cl_uint>(api, device, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT));
     properties_.local_memory_bytes =
         static_cast<int64_t>(DeviceInfo<cl_ulong>(api, device, CL_DEVICE_LOCAL_MEM_SIZE));
     properties_.work_group_size_max =
@@ -207,12 +212,25 @@ class OpenClDevice final : public runtime::Device {
 
   // ---- kernels
 
-  absl::StatusOr<std::unique_ptr<DeviceKernel>> Load(const CompiledKernel& compiled) override {
-    auto kernel = std::make_unique<OpenClKernel>(api_, compiled);
-    if (compiled.tasks <= 0) return kernel;
-    if (absl::Status status = CheckFits(compiled); !status.ok()) return status;
-    if (absl::Status status = Build(compiled, *kernel); !status.ok()) return status;
-    return kernel;
+  runtime::LoadedKernel Load(const CompiledKernel& compiled) override {
+    return std::move(LoadAll({&compiled, 1})[0]);
+  }
+
+  // The texts are built as one program, those of small kernels as another, which is not optimised: a
+  // driver reads its own headers once a build.
+  std::vector<runtime::LoadedKernel> LoadAll(std::span<const CompiledKernel> compiled) override {
+    std::vector<runtime::LoadedKernel> loaded;
+    std::vector<size_t> small, others;
+    for (size_t i = 0; i < compiled.size(); ++i) {
+      const absl::Status fits = compiled[i].tasks > 0 ? CheckFits(compiled[i]) : absl::OkStatus();
+      loaded.push_back(std::make_unique<OpenClKernel>(api_, compiled[i]));
+      if (!fits.ok()) loaded.back() = fits;
+      if (!fits.ok() || compiled[i].tasks <= 0) continue;
+      (compiled[i].flops + compiled[i].bytes <= kSmallWork ? small : others).push_back(i);
+    }
+    BuildAll(compiled, small, build_options_ + " -cl-opt-disable", loaded);
+    BuildAll(compiled, others, build_options_, loaded);
+    return loaded;
   }
 
   absl::Status Launch(const DeviceKernel& kernel, std::span<const DeviceAddress> buffers,
@@ -308,19 +326,63 @@ class OpenClDevice final : public runtime::Device {
     return absl::OkStatus();
   }
 
-  absl::Status Build(const CompiledKernel& compiled, OpenClKernel& kernel) {
-    const char* text = compiled.object.data();
-    const size_t length = compiled.object.size();
+  // The name of kernel i of a program of many: all may have one symbol.
+  static std::string NameInProgram(const CompiledKernel& kernel, size_t i) {
+    return absl::StrCat(kernel.symbol, "_", i);
+  }
+
+  // Where the driver refuses a program of several kernels, each is built by itself, so that the error
+  // is that of the kernel it belongs to.
+  void BuildAll(std::span<const CompiledKernel> compiled, std::span<const size_t> which,
+                const std::string& options, std::vector<runtime::LoadedKernel>& loaded) {
+    if (which.empty()) return;
+    const absl::StatusOr<cl_program> program = Build(compiled, which, options);
+    if (!program.ok() && which.size() > 1) {
+      for (const size_t& i : which) BuildAll(compiled, {&i, 1}, options, loaded);
+      return;
+    }
+    for (const size_t i : which) {
+      absl::Status status = program.status();
+      if (status.ok())
+        status = Take(*program, compiled[i], i, static_cast<OpenClKernel&>(**loaded[i]));
+      if (!status.ok()) loaded[i] = status;
+    }
+    if (program.ok()) api_.clReleaseProgram(*program);  // its kernels hold it
+  }
+
+  absl::StatusOr<cl_program> Build(std::span<const CompiledKernel> compiled,
+                                   std::span<const size_t> which, const std::string& options) {
+    std::vector<std::string> pieces;
+    for (const size_t i : which) {
+      const CompiledKernel& kernel = compiled[i];
+      pieces.push_back(
+          absl::StrCat("#define ", kernel.symbol, " ", NameInProgram(kernel, i), "\n"));
+      pieces.push_back(kernel.object);
+      pieces.push_back(absl::StrCat("\n#undef ", kernel.symbol, "\n"));
+    }
+    std::vector<const char*> texts;
+    std::vector<size_t> lengths;
+    for (const std::string& piece : pieces) {
+      texts.push_back(piece.data());
+      lengths.push_back(piece.size());
+    }
     cl_int code = CL_SUCCESS;
-    kernel.program = api_.clCreateProgramWithSource(context_, 1, &text, &length, &code);
+    const cl_program program = api_.clCreateProgramWithSource(
+        context_, static_cast<cl_uint>(texts.size()), texts.data(), lengths.data(), &code);
     if (code != CL_SUCCESS) return Failure("clCreateProgramWithSource", code);
-    code =
-        api_.clBuildProgram(kernel.program, 1, &device_, build_options_.c_str(), nullptr, nullptr);
-    if (code != CL_SUCCESS)
-      return absl::InternalError(absl::StrCat("OpenCL: ", properties_.name,
-                                              " does not compile kernel ", compiled.symbol, " (",
-                                              code, "): ", BuildLog(kernel.program)));
-    kernel.kernel = api_.clCreateKernel(kernel.program, compiled.symbol.c_str(), &code);
+    code = api_.clBuildProgram(program, 1, &device_, options.c_str(), nullptr, nullptr);
+    if (code == CL_SUCCESS) return program;
+    const absl::Status status = absl::InternalError(
+        absl::StrCat("OpenCL: ", properties_.name, " does not compile kernel ",
+                     compiled[which[0]].symbol, " (", code, "): ", BuildLog(program)));
+    api_.clReleaseProgram(program);
+    return status;
+  }
+
+  absl::Status Take(cl_program program, const CompiledKernel& compiled, size_t i,
+                    OpenClKernel& kernel) {
+    cl_int code = CL_SUCCESS;
+    kernel.kernel = api_.clCreateKernel(program, NameInProgram(compiled, i).c_str(), &code);
     if (code == CL_INVALID_KERNEL_NAME)
       return absl::NotFoundError(absl::StrCat("OpenCL: the text has no kernel ", compiled.symbol));
     if (code != CL_SUCCESS) return Failure("clCreateKernel", code);

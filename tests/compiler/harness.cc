@@ -87,7 +87,7 @@ absl::StatusOr<Results> RunScheduleInPlace(const UOp* sink, std::span<const Host
 #ifdef OUTBOARD_HAS_COMPILED
 absl::StatusOr<Results> RunOnEngine(const UOp* sink, std::span<const HostTensor> params,
                                     std::span<const Binding> bindings, bool donate) {
-  static auto* const compiler = new worker::InProcessCompiler();
+  static auto* const compiler = new worker::InProcessCompiler({.target = DeviceTarget()});
   static auto* const engine =
       worker::MakeCompiledEngine(compiler, test::MakeDevice(int64_t{1} << 30, 2), {}).release();
   OB_ASSIGN_OR_RETURN(const EncodedGraph encoded, EncodeGraph(sink));

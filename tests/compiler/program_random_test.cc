@@ -109,7 +109,20 @@ ThreadMapping RandomMapping(const LoopNest& kernel, std::mt19937& random) {
   return mapping;
 }
 
-// The kernel's program for OpenCL.
+// A device of any kind that has room for the tests' kernels.
+const Target& OpenClTarget() {
+  static const Target target = [] {
+    Target t = TestTarget();
+    t.kind = TargetKind::kOpenCl;
+    t.name = "small";
+    t.block_threads = 64;
+    t.shared_bytes = 32 << 10;
+    return t;
+  }();
+  return target;
+}
+
+// The kernel's program for OpenCL: blocks of threads, or one of its plans.
 Program CheckPrograms(const UOp* sink, const Buffers& start, const Buffers& want, uint32_t seed,
                       Counts& counts) {
   Graph guards;
@@ -120,6 +133,7 @@ Program CheckPrograms(const UOp* sink, const Buffers& start, const Buffers& want
   counts.pass_steps_left = kPassSteps;
 
   const LoopNest plain = kernel();
+  Program opencl;
   std::vector<PassResult> passes;
   const auto threads = ExpandThreads(plain, program::MapToThreads(plain, 32), &passes);
   ExpectPassesRun(sink, threads, passes, false, start, want, seed, "threads", counts);
@@ -142,8 +156,9 @@ Program CheckPrograms(const UOp* sink, const Buffers& start, const Buffers& want
     ExpectPassesRun(sink, tiled, passes, each, start, want, seed,
                     "plan " + codegen::OptsToString(opts), counts);
     if (::testing::Test::HasFatalFailure()) return {};
+    opencl = *tiled;
   }
-  return *threads;
+  return seed % 3 == 0 || opencl.code.empty() ? *threads : opencl;
 }
 
 void CheckX86(const UOp* sink, const Buffers& start, const Buffers& want) {
@@ -220,7 +235,7 @@ TEST(ProgramRandom, AllWaysToRunAKernelAgree) {
     const Buffers start = RandomBuffers(sink, seed);
     Buffers want = start;
     ASSERT_EQ(WalkKernel(sink, want), absl::OkStatus());
-    const Program threads = CheckPrograms(sink, start, want, seed, counts);
+    const Program rendered = CheckPrograms(sink, start, want, seed, counts);
     if (!::testing::Test::HasFatalFailure()) {
       const Timed timed(counts.x86_s);
       CheckX86(sink, start, want);
@@ -236,7 +251,7 @@ TEST(ProgramRandom, AllWaysToRunAKernelAgree) {
       slowest = seed;
     }
     if (opencl == nullptr || seed >= opencl_last) continue;
-    auto text = render::RenderOpenClC(threads, "k" + std::to_string(seed), {});
+    auto text = render::RenderOpenClC(rendered, "k" + std::to_string(seed), OpenClTarget());
     ASSERT_TRUE(text.ok()) << text.status();
     texts.push_back(*std::move(text));
     waiting.push_back({seed, std::move(graph), sink, start, want});
@@ -258,7 +273,8 @@ TEST(ProgramRandom, AllWaysToRunAKernelAgree) {
       counts.x86_s, counts.opencl_build_s, counts.opencl_run_s, slowest, slowest_s);
 }
 
-// Every type's arithmetic and every conversion, on all kinds of bit patterns: the same bits.
+// Every type's arithmetic and every conversion, of scalars and of vectors, on all kinds of bit
+// patterns: the same bits.
 TEST(ProgramTypes, ArithmeticAndConversionsAreExact) {
   constexpr int64_t kElements = 512;
   std::vector<std::unique_ptr<Graph>> graphs;
@@ -292,22 +308,29 @@ TEST(ProgramTypes, ArithmeticAndConversionsAreExact) {
   }
   const std::unique_ptr<OpenClRunner> opencl = OpenClRunner::Make();
   std::vector<CompiledKernel> texts;
-  for (size_t i = 0; i < sinks.size(); ++i) {
-    const LoopNest kernel = *codegen::AnalyzeKernel(sinks[i]);
-    const auto made = ExpandThreads(kernel, program::MapToThreads(kernel, 32));
+  const auto add = [&](const absl::StatusOr<Program>& made) {
     ASSERT_TRUE(made.ok()) << made.status();
-    auto text = render::RenderOpenClC(*made, "t" + std::to_string(i), {});
+    auto text = render::RenderOpenClC(*made, "t" + std::to_string(texts.size()), OpenClTarget());
     ASSERT_TRUE(text.ok()) << text.status();
     texts.push_back(*std::move(text));
+  };
+  for (const UOp* sink : sinks) {
+    const LoopNest kernel = *codegen::AnalyzeKernel(sink);
+    add(ExpandThreads(kernel, program::MapToThreads(kernel, 32)));
+    const auto planned = codegen::ApplyOpts(*codegen::AnalyzeKernel(sink),
+                                            *codegen::ParseOpts("VECTOR:0:8"), OpenClTarget());
+    ASSERT_TRUE(planned.ok()) << planned.status();
+    add(ExpandPlan(planned->kernel, planned->plan));
   }
   if (opencl == nullptr) GTEST_SKIP() << "no OpenCL device";
   const absl::Status built = opencl->Build(texts, OpenClRunner::Optimiser::kOn);
   ASSERT_TRUE(built.ok()) << built;
-  for (size_t i = 0; i < sinks.size(); ++i) {
-    Buffers got = RandomBuffers(sinks[i], static_cast<uint32_t>(i), /*wild=*/true), want = got;
-    ASSERT_EQ(WalkKernel(sinks[i], want), absl::OkStatus());
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const UOp* const sink = sinks[i / 2];
+    Buffers got = RandomBuffers(sink, static_cast<uint32_t>(i), /*wild=*/true), want = got;
+    ASSERT_EQ(WalkKernel(sink, want), absl::OkStatus());
     ASSERT_EQ(opencl->Run(texts[i], got, {}), absl::OkStatus());
-    ExpectClose(sinks[i], got, want, 0);
+    ExpectClose(sink, got, want, 0);
     if (::testing::Test::HasFatalFailure()) FAIL() << texts[i].object;
   }
 }
@@ -319,11 +342,12 @@ TEST(ProgramTypes, WhatADeviceLacksIsRefusedByName) {
   const UOp* const sink =
       Sink(g, {StoreAt(g, 0, 8, range, Cast(g, LoadAt(g, 1, DType::kF32, 8, range), DType::kF64))});
   CompileOptions options;
-  options.opencl = render::OpenClDevice{.name = "small", .fp64 = false};
+  options.target = OpenClTarget();
+  options.target.fp64 = false;
   const absl::Status status = CompileKernel(sink, options).status();
   EXPECT_TRUE(absl::IsUnimplemented(status)) << status;
   EXPECT_EQ(status.message(), "device small has no form for f64");
-  options.opencl->fp64 = true;
+  options.target.fp64 = true;
   const auto compiled = CompileKernel(sink, options);
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   EXPECT_EQ(compiled->form, CompiledKernel::Form::kOpenClC);

@@ -106,6 +106,10 @@ TEST(Fingerprint, WhateverDecides_IsInIt) {
   const std::string plain = TestTarget().Fingerprint();
   const std::vector<void (*)(Target&)> changes = {
       [](Target& t) { t.kind = TargetKind::kOpenCl; },
+      [](Target& t) {
+        t.kind = TargetKind::kOpenCl;
+        t.block_threads = 64;
+      },
       [](Target& t) { t.model = "GenuineIntel 6-207"; },
       [](Target& t) { t.arch = "znver5"; },
       [](Target& t) { t.features = "-fma"; },
@@ -168,7 +172,9 @@ TEST(Compile, TargetThatSaysTooMuch_IsRefused) {
   EXPECT_EQ(code(old), absl::StatusCode::kInvalidArgument);
   Target other = TestTarget();
   other.kind = TargetKind::kOpenCl;
-  EXPECT_EQ(code(other), absl::StatusCode::kInvalidArgument);
+  CompileOptions options;
+  options.target = other;
+  EXPECT_EQ(KernelToLlvmIr(sink, options).status().code(), absl::StatusCode::kInvalidArgument);
   other = TestTarget();
   other.arch = "abacus";
   EXPECT_EQ(code(other), absl::StatusCode::kInvalidArgument);

@@ -16,7 +16,7 @@ namespace outboard::test {
 enum class EngineKind { kReference, kCompiled };
 
 inline std::shared_ptr<Session> InProcessSession(EngineKind kind, int debug = 0) {
-  static worker::InProcessCompiler compiler;
+  static worker::InProcessCompiler compiler({.target = test::DeviceTarget()});
   std::unique_ptr<worker::Engine> engine =
       kind == EngineKind::kReference
           ? worker::MakeReferenceEngine(test::MakeDevice(int64_t{8} << 30))

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "runtime/devices.h"
+#include "worker/engine/device_target.h"
 #include "worker/engine/engine.h"
 
 namespace outboard::test {
@@ -24,6 +25,9 @@ inline std::unique_ptr<runtime::Device> MakeDevice(int64_t memory_bytes_max = 0,
   return ValueOrDie(runtime::MakeDevice(
       DeviceKind(), {.threads = threads, .memory_bytes_max = memory_bytes_max}));
 }
+
+// What kernels are compiled for.
+inline Target DeviceTarget() { return worker::TargetOf(MakeDevice()->properties()); }
 
 inline std::string BytesOf(const runtime::DeviceBuffer& buffer) {
   std::string bytes(static_cast<size_t>(buffer.bytes()), '\0');

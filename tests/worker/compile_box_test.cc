@@ -79,6 +79,7 @@ TEST_F(CompileBoxTest, TargetOfTheRequest_DecidesTheCode) {
 TEST(BoxMessages, Target_ComesBackOrIsRefused) {
   Target target = HostTarget();
   target.costs.gate = 7;
+  target.block_threads = 64;
   proto::CompileRequest request = ToRequest({}, target);
   const auto back = TargetOfRequest(request);
   ASSERT_TRUE(back.ok()) << back.status();
@@ -90,6 +91,7 @@ TEST(BoxMessages, Target_ComesBackOrIsRefused) {
       [](proto::CompileTarget& t) { t.set_threads(0); },
       [](proto::CompileTarget& t) { t.set_vector_bytes(48); },
       [](proto::CompileTarget& t) { t.set_vector_registers(0); },
+      [](proto::CompileTarget& t) { t.set_block_threads(0); },
       [](proto::CompileTarget& t) { t.set_l2_bytes(-1); },
       [](proto::CompileTarget& t) { t.set_costs("short"); },
   };

@@ -37,11 +37,12 @@ class CountingCompiler final : public KernelCompiler {
     compiled += static_cast<int>(kernels.size());
     return compiler_.Compile(kernels);
   }
+  const Target& target() const override { return compiler_.target(); }
   bool refuse = false;
   int compiled = 0;
 
  private:
-  InProcessCompiler compiler_;
+  InProcessCompiler compiler_{{.target = test::DeviceTarget()}};
 };
 
 DeviceArrayPtr Floats(Engine& engine, std::vector<int64_t> dims, unsigned seed) {

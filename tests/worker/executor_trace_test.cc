@@ -21,7 +21,7 @@ using test::Item;
 
 // What two Runs of a graph are answered with; the clock says 1, 2, 3 ... ns.
 std::vector<proto::Done> DonesOfTwoRuns(bool traced) {
-  InProcessCompiler compiler;
+  InProcessCompiler compiler({.target = test::DeviceTarget()});
   const auto engine = MakeCompiledEngine(&compiler, test::MakeDevice(0, 1), {});
   uint64_t ns = 0;
   ExecutorOptions options;

@@ -123,7 +123,7 @@ class RepeatTest : public ::testing::Test {
     return a.status();
   }
 
-  InProcessCompiler compiler_;
+  InProcessCompiler compiler_{{.target = test::DeviceTarget()}};
   std::unique_ptr<Engine> compiled_ =
       MakeCompiledEngine(&compiler_, test::MakeDevice(1 << 26, 2), {});
   std::unique_ptr<Engine> reference_ = MakeReferenceEngine(test::MakeDevice(1 << 26));

@@ -84,7 +84,7 @@ struct EngineKind {
 };
 
 KernelCompiler* Compiler() {
-  static InProcessCompiler compiler;
+  static InProcessCompiler compiler({.target = test::DeviceTarget()});
   return &compiler;
 }
 

@@ -31,11 +31,12 @@ class CountingCompiler final : public KernelCompiler {
     if (preempted) return {kernels.size(), absl::CancelledError("somebody waits")};
     return compiler_.Compile(kernels);
   }
+  const Target& target() const override { return compiler_.target(); }
   std::vector<KernelSource> sources;
   bool preempted = false;
 
  private:
-  InProcessCompiler compiler_;
+  InProcessCompiler compiler_{{.target = test::DeviceTarget()}};
 };
 
 // x @ w, f32 of 48 by 40 and 40 by 64, as one kernel.

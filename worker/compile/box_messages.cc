@@ -22,6 +22,7 @@ void SetTarget(const Target& target, proto::CompileTarget& message) {
   message.set_l1_bytes(target.l1_bytes);
   message.set_l2_bytes(target.l2_bytes);
   message.set_l3_bytes(target.l3_bytes);
+  message.set_block_threads(static_cast<uint32_t>(target.block_threads));
   message.set_shared_bytes(target.shared_bytes);
   message.set_bf16(static_cast<uint32_t>(target.bf16));
   message.set_fp64(target.fp64);
@@ -38,13 +39,6 @@ proto::CompileRequest ToRequest(std::span<const KernelSource> kernels, const Tar
     proto::KernelSource* const source = request.add_kernels();
     source->set_encoding(kernel.encoding);
     if (kernel.opts.has_value()) source->set_opts(*kernel.opts);
-    if (kernel.target == KernelTarget()) continue;
-    proto::KernelTarget& target = *source->mutable_target();
-    target.set_form(static_cast<uint32_t>(kernel.target.form));
-    target.set_device(kernel.target.device);
-    target.set_fp64(kernel.target.fp64);
-    target.set_threads_max(kernel.target.threads_max);
-    target.set_shared_bytes_max(kernel.target.shared_bytes_max);
   }
   return request;
 }
@@ -52,12 +46,8 @@ proto::CompileRequest ToRequest(std::span<const KernelSource> kernels, const Tar
 std::vector<KernelSource> FromRequest(const proto::CompileRequest& request) {
   std::vector<KernelSource> kernels;
   for (const proto::KernelSource& source : request.kernels()) {
-    kernels.push_back({source.encoding(), std::nullopt, {}});
+    kernels.push_back({source.encoding(), std::nullopt});
     if (source.has_opts()) kernels.back().opts = source.opts();
-    if (!source.has_target()) continue;
-    const proto::KernelTarget& target = source.target();
-    kernels.back().target = {static_cast<CompiledKernel::Form>(target.form()), target.device(),
-                             target.fp64(), target.threads_max(), target.shared_bytes_max()};
   }
   return kernels;
 }
@@ -80,6 +70,8 @@ absl::StatusOr<Target> TargetOfRequest(const proto::CompileRequest& request) {
     return bad("vector_bytes", message.vector_bytes());
   if (message.vector_registers() < 1 || message.vector_registers() > kRegistersMost)
     return bad("vector_registers", message.vector_registers());
+  if (message.block_threads() < 1 || message.block_threads() > kThreadsMost)
+    return bad("block_threads", message.block_threads());
   for (const int64_t bytes :
        {message.l1_bytes(), message.l2_bytes(), message.l3_bytes(), message.shared_bytes()})
     if (bytes < 0) return bad("bytes of a memory", bytes);
@@ -97,6 +89,7 @@ absl::StatusOr<Target> TargetOfRequest(const proto::CompileRequest& request) {
   target.l1_bytes = message.l1_bytes();
   target.l2_bytes = message.l2_bytes();
   target.l3_bytes = message.l3_bytes();
+  target.block_threads = message.block_threads();
   target.shared_bytes = message.shared_bytes();
   target.bf16 = static_cast<Bf16Products>(message.bf16());
   target.fp64 = message.fp64();

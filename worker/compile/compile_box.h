@@ -40,6 +40,7 @@ class CompileBox final : public KernelCompiler {
   // no box can be started.
   std::vector<absl::StatusOr<CompiledKernel>> Compile(
       std::span<const KernelSource> kernels) override;
+  const Target& target() const override { return options_.target; }
 
   int box_pid() const { return box_.pid(); }  // of the box that runs now; for tests
 

@@ -36,6 +36,7 @@ class CompileBoxes final : public KernelCompiler {
   // preempt_fd
   std::vector<absl::StatusOr<CompiledKernel>> Compile(
       std::span<const KernelSource> kernels) override;
+  const Target& target() const override { return options_.target; }
 
  private:
   using Clock = std::chrono::steady_clock;

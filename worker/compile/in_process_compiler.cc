@@ -4,7 +4,6 @@
 #include <memory>
 #include <thread>
 
-#include "absl/strings/str_cat.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/uop.h"
 
@@ -14,26 +13,8 @@ namespace {
 // A thread's start and a code generator of its own cost about as much as a kernel.
 constexpr size_t kKernelsPerThreadMin = 4;
 constexpr size_t kThreadsMax = 16;
-// A program takes no larger blocks (compiler/program/spec.cc); some devices would.
-constexpr int64_t kBlockThreadsMax = 1024;
 
 using Results = std::vector<absl::StatusOr<CompiledKernel>>;
-
-// For a device that runs blocks of threads.
-absl::StatusOr<CompiledKernel> CompileFor(const KernelSource& kernel, const UOp* sink,
-                                          const std::vector<codegen::Opt>& opts,
-                                          const CompileOptions& options) {
-  const KernelTarget& target = kernel.target;
-  if (target.form != CompiledKernel::Form::kOpenClC)
-    return absl::UnimplementedError(absl::StrCat("this build has no compiler for ", target.device));
-  CompileOptions own = options;
-  own.opencl = {.name = target.device,
-                .fp64 = target.fp64,
-                .threads_max = std::clamp<int64_t>(target.threads_max, 1, kBlockThreadsMax),
-                .shared_bytes_max = target.shared_bytes_max};
-  if (kernel.opts.has_value()) own.opts = opts;
-  return CompileKernel(sink, own);
-}
 
 // Kernels first, first + step, first + 2 * step ...: neighbours in a schedule are alike, so that
 // each share is about as much work.
@@ -49,9 +30,7 @@ void CompileShare(std::span<const KernelSource> kernels, size_t first, size_t st
     const KernelSource& kernel = kernels[i];
     absl::StatusOr<const UOp*> sink = DecodeGraph(*graphs.back(), kernel.encoding, Level::kKernel);
     absl::StatusOr<std::vector<codegen::Opt>> parsed = codegen::ParseOpts(kernel.opts.value_or(""));
-    if (sink.ok() && parsed.ok() && kernel.target.form != CompiledKernel::Form::kElfX86) {
-      results[i] = CompileFor(kernel, *sink, *parsed, options);
-    } else if (sink.ok() && parsed.ok()) {
+    if (sink.ok() && parsed.ok()) {
       sinks.push_back(*sink);
       opts.push_back(options.opts);
       if (kernel.opts.has_value()) opts.back() = *std::move(parsed);

@@ -12,6 +12,7 @@ class InProcessCompiler final : public KernelCompiler {
   explicit InProcessCompiler(CompileOptions options = {}) : options_(std::move(options)) {}
   std::vector<absl::StatusOr<CompiledKernel>> Compile(
       std::span<const KernelSource> kernels) override;
+  const Target& target() const override { return options_.target; }
 
  private:
   CompileOptions options_;

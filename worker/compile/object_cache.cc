@@ -34,15 +34,8 @@ std::string Sha256(const std::string& bytes) { return IdOfEncoding(bytes).ToByte
 
 std::string KeyOf(const std::string& compiler, const KernelSource& kernel) {
   const std::string opts = kernel.opts.has_value() ? "opts " + *kernel.opts : "heuristic";
-  // The host has no name here, as it had none when it was the only device.
-  const KernelTarget& target = kernel.target;
-  const std::string form =
-      target == KernelTarget()
-          ? ""
-          : absl::StrCat("form ", static_cast<int>(target.form), " ", target.fp64 ? "" : "no fp64 ",
-                         target.threads_max, " ", target.shared_bytes_max, ":");
   return Sha256(
-      absl::StrCat(compiler.size(), ":", compiler, opts.size(), ":", opts, form, kernel.encoding));
+      absl::StrCat(compiler.size(), ":", compiler, opts.size(), ":", opts, kernel.encoding));
 }
 
 }  // namespace

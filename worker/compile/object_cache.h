@@ -38,6 +38,7 @@ class ObjectCache final : public KernelCompiler {
 
   std::vector<absl::StatusOr<CompiledKernel>> Compile(
       std::span<const KernelSource> kernels) override;
+  const Target& target() const override { return inner_->target(); }
 
   int64_t hits() const { return hits_; }
 

@@ -81,15 +81,14 @@ class CompiledEngine final : public Engine {
         compiler_(compiler),
         debug_(options.debug),
         flash_(options.flash),
-        target_(options.target),
+        target_(compiler->target()),
         kernels_(&this->device(), options.store, options.idle_compiler,
-                 options.target.Fingerprint()) {
+                 compiler->target().Fingerprint()) {
     if (options.store != nullptr)
       tuner_.emplace(
           options.store, options.candidates != nullptr ? options.candidates : compiler,
           &this->device(),
-          TunerOptions{
-              .width = options.beam, .report = options.debug >= 1, .target = options.target});
+          TunerOptions{.width = options.beam, .report = options.debug >= 1, .target = target_});
   }
 
   std::string kind() const override { return device().properties().kind; }
@@ -320,7 +319,7 @@ class CompiledEngine final : public Engine {
       if (place->second != nullptr) continue;
       missing_ids.push_back(encoded.id);
       missing_results.push_back(result_of(kernel));
-      missing.push_back({std::move(encoded.bytes), std::nullopt, TargetOf(device().properties())});
+      missing.push_back({std::move(encoded.bytes), std::nullopt});
       missing_names.push_back(schedule::KernelToString(schedule, i));
       if (const auto pinned = kernels_.PinnedOpts(encoded.id); pinned.has_value())
         missing.back().opts = *pinned;
@@ -338,16 +337,17 @@ class CompiledEngine final : public Engine {
     if (trace_ != nullptr)
       trace_->Add("compile", compile_ns,
                   absl::StrCat(missing.size(), " of ", schedule.kernels.size(), " kernels"));
-    absl::Status failure;
+    std::vector<CompiledKernel> objects;
     for (size_t i = 0; i < missing.size(); ++i) {
-      failure.Update(AboutResult(compiled[i].status(), sink, missing_results[i]));
-      if (!compiled[i].ok()) continue;
-      absl::StatusOr<std::shared_ptr<KernelInUse>> kernel = kernels_.Add(
-          missing_ids[i], std::move(missing[i]), std::move(missing_names[i]), *compiled[i]);
-      failure.Update(AboutResult(kernel.status(), sink, missing_results[i]));
-      if (kernel.ok()) kernels[missing_ids[i]] = *std::move(kernel);
+      OB_RETURN_IF_ERROR(AboutResult(compiled[i].status(), sink, missing_results[i]));
+      objects.push_back(*std::move(compiled[i]));
     }
-    OB_RETURN_IF_ERROR(failure);
+    std::vector<runtime::LoadedKernel> loaded = device().LoadAll(objects);
+    for (size_t i = 0; i < missing.size(); ++i) {
+      OB_RETURN_IF_ERROR(AboutResult(loaded[i].status(), sink, missing_results[i]));
+      kernels[missing_ids[i]] = kernels_.Add(missing_ids[i], std::move(missing[i]),
+                                             std::move(missing_names[i]), *std::move(loaded[i]));
+    }
     for (size_t i = 0; i < ids.size(); ++i) {
       const schedule::ScheduledKernel& kernel = schedule.kernels[i];
       plan->launches.push_back({kernels.at(ids[i]), kernel.buffers, result_of(kernel)});

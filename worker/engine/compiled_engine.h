@@ -5,7 +5,6 @@
 
 #include <memory>
 
-#include "compiler/target.h"
 #include "worker/compile/kernel_compiler.h"
 #include "worker/engine/engine.h"
 #include "worker/tuning/tuning_store.h"
@@ -19,12 +18,12 @@ struct CompiledEngineOptions {
   // Compiles better versions of kernels in idle time, and gives up (CANCELLED) when a Run arrives;
   // nullptr: kernels are not replaced.
   KernelCompiler* idle_compiler = nullptr;
-  int beam = 0;                  // BEAM: search width, for kernels not yet searched at it
-  bool flash = false;            // FLASH: see schedule::ScheduleOptions
-  Target target = HostTarget();  // of `compiler`
+  int beam = 0;        // BEAM: search width, for kernels not yet searched at it
+  bool flash = false;  // FLASH: see schedule::ScheduleOptions
 };
 
-// `compiler` and all pointers in `options` outlive the engine.
+// Schedules for the target of `compiler`, which is that of `device` (device_target.h). `compiler` and
+// all pointers in `options` outlive the engine.
 std::unique_ptr<Engine> MakeCompiledEngine(KernelCompiler* compiler,
                                            std::unique_ptr<runtime::Device> device,
                                            const CompiledEngineOptions& options);

@@ -43,11 +43,9 @@ std::shared_ptr<KernelInUse> KernelsInUse::Find(const GraphId& id) const {
   return known == by_id_.end() ? nullptr : known->second.lock();
 }
 
-absl::StatusOr<std::shared_ptr<KernelInUse>> KernelsInUse::Add(const GraphId& id,
-                                                               KernelSource source,
-                                                               std::string name,
-                                                               const CompiledKernel& compiled) {
-  OB_ASSIGN_OR_RETURN(std::unique_ptr<runtime::DeviceKernel> program, device_->Load(compiled));
+std::shared_ptr<KernelInUse> KernelsInUse::Add(const GraphId& id, KernelSource source,
+                                               std::string name,
+                                               std::unique_ptr<runtime::DeviceKernel> program) {
   auto kernel = std::make_shared<KernelInUse>();
   kernel->id = id;
   kernel->source = std::move(source);
@@ -75,7 +73,7 @@ void KernelsInUse::Pin(const KernelVersion& version, KernelCompiler* compiler) {
   pinned_[version.kernel] = version.opts;
   const std::shared_ptr<KernelInUse> kernel = Find(version.kernel);
   if (kernel == nullptr || kernel->source.opts == version.opts) return;
-  const KernelSource source{kernel->source.encoding, version.opts, kernel->source.target};
+  const KernelSource source{kernel->source.encoding, version.opts};
   Switch(*kernel, compiler->Compile({&source, 1})[0], version.opts);
 }
 
@@ -138,7 +136,7 @@ void KernelsInUse::UseBetter(const std::function<bool()>& preempted) {
     const std::optional<std::string> better = BetterThan(kernel->source.opts, **known);
     if (!better.has_value() || better == kernel->source.opts || better == kernel->refused_)
       continue;
-    const KernelSource source{kernel->source.encoding, better, kernel->source.target};
+    const KernelSource source{kernel->source.encoding, better};
     const absl::StatusOr<CompiledKernel> compiled =
         std::move(idle_compiler_->Compile({&source, 1})[0]);
     if (absl::IsCancelled(compiled.status())) return;

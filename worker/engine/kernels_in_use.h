@@ -55,11 +55,9 @@ class KernelsInUse {
 
   // Returns the kernel if some plan holds it, else nullptr.
   std::shared_ptr<KernelInUse> Find(const GraphId& id) const;
-  // Loads the kernel and records its version.
-  // Errors: as runtime::Device::Load
-  absl::StatusOr<std::shared_ptr<KernelInUse>> Add(const GraphId& id, KernelSource source,
-                                                   std::string name,
-                                                   const CompiledKernel& compiled);
+  // Records a kernel that was loaded, and its version.
+  std::shared_ptr<KernelInUse> Add(const GraphId& id, KernelSource source, std::string name,
+                                   std::unique_ptr<runtime::DeviceKernel> program);
 
   // As in engine.h. Pin compiles with `compiler` if the kernel is in use in another version.
   std::vector<KernelVersion> TakeVersions() { return std::exchange(versions_, {}); }

@@ -18,6 +18,7 @@
 #include "worker/compile/object_cache.h"
 #include "worker/compile/rewrite_log.h"
 #include "worker/engine/compiled_engine.h"
+#include "worker/engine/device_target.h"
 #include "worker/executor/executor_core.h"
 #include "worker/executor/executor_sockets.h"
 #include "worker/executor/step_watchdog.h"
@@ -91,25 +92,26 @@ int ExecutorMain(const ExecutorMainOptions& options) {
     return 2;
   }
   const runtime::DeviceProperties properties = (*made)->properties();
+  const Target target = TargetOf(properties);
   const bool host_kernels = properties.form == CompiledKernel::Form::kElfX86;
   if (!host_kernels) device.name = properties.name;
   if (options.reference) {
     engine = MakeReferenceEngine(*std::move(made));
   } else {
-    box = std::make_unique<CompileBox>();
+    box = std::make_unique<CompileBox>(CompileBoxOptions{.target = target});
     KernelCompiler* compiler = box.get();
     if (!options.object_cache.empty()) {
       cache = std::make_unique<ObjectCache>(
-          compiler, ObjectCacheOptions{.folder = options.object_cache,
-                                       .compiler = CompilerIdentity(
-                                           ProgramBeside("outboard-compiler"), HostTarget())});
+          compiler, ObjectCacheOptions{
+                        .folder = options.object_cache,
+                        .compiler = CompilerIdentity(ProgramBeside("outboard-compiler"), target)});
       compiler = cache.get();
     }
     // What was measured of the host's kernels says nothing of another device's.
     if (!options.no_opt && host_kernels) store = OpenStore(options.beam > 0 || options.idle_search);
-    candidates = std::make_unique<CompileBoxes>();
-    idle_compiler =
-        std::make_unique<CompileBoxes>(CompileBoxesOptions{.count = 1, .preempt_fd = kDataSocket});
+    candidates = std::make_unique<CompileBoxes>(CompileBoxesOptions{.target = target});
+    idle_compiler = std::make_unique<CompileBoxes>(
+        CompileBoxesOptions{.target = target, .count = 1, .preempt_fd = kDataSocket});
     engine = MakeCompiledEngine(compiler, *std::move(made),
                                 {.debug = options.debug,
                                  .store = store.get(),

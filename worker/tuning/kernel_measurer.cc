@@ -80,10 +80,9 @@ void KernelMeasurer::Expect(std::span<const std::vector<codegen::Opt>> candidate
 absl::StatusOr<CompiledKernel> KernelMeasurer::Compile(const std::vector<codegen::Opt>& opts) {
   const std::string wanted = codegen::OptsToString(opts);
   if (!ready_.contains(wanted)) {
-    const KernelTarget target = TargetOf(device_->properties());
-    std::vector<KernelSource> batch{{encoding_, wanted, target}};
+    std::vector<KernelSource> batch{{encoding_, wanted}};
     while (!expected_.empty() && batch.size() < kTogether) {
-      if (expected_.front() != wanted) batch.push_back({encoding_, expected_.front(), target});
+      if (expected_.front() != wanted) batch.push_back({encoding_, expected_.front()});
       expected_.pop_front();
     }
     std::vector<absl::StatusOr<CompiledKernel>> compiled = compiler_->Compile(batch);

@@ -19,10 +19,6 @@ using program::ValueId;
 
 namespace {
 
-bool IsPrivate(const Instruction& i) {
-  return i.code == Code::kAlloc && i.imm[0] == static_cast<int64_t>(Space::kPrivate);
-}
-
 absl::Status NoFormFor(const std::string& what) {
   return absl::UnimplementedError(absl::StrCat("x86-64 has no form for ", what));
 }
@@ -83,7 +79,7 @@ void ProgramPrinter::Run() {
   OpenTiles();
   Value* const begin = function_->getArg(function_->arg_size() - 2);
   Value* const end = function_->getArg(function_->arg_size() - 1);
-  const ValueId first = FirstOfTasks();
+  const ValueId first = program_.FirstOfBlocks();
   const bool loops = program_.Extent(Grid::kBlock) > 1;
   const auto count = static_cast<ValueId>(program_.code.size());
   for (ValueId n = 0; n < count; ++n) {
@@ -102,22 +98,6 @@ void ProgramPrinter::Run() {
   if (first < count) loops ? CloseLoop() : CloseIf();
   CloseTiles();
   b_.CreateRetVoid();
-}
-
-ValueId ProgramPrinter::FirstOfTasks() const {
-  ValueId scope = -1;
-  int depth = 0;
-  for (size_t n = 0; n < program_.code.size(); ++n) {
-    const Instruction& i = program_.code[n];
-    if (i.code == Code::kEnd || i.code == Code::kEndIf) --depth;
-    const bool of_task =
-        (i.code == Code::kSpecial && i.imm[0] == static_cast<int64_t>(Grid::kBlock)) ||
-        (i.code == Code::kStore && !IsPrivate(at(i.src[0])));
-    if (of_task) return depth > 0 ? scope : static_cast<ValueId>(n);
-    if (i.code == Code::kLoop || i.code == Code::kIf)
-      if (depth++ == 0) scope = static_cast<ValueId>(n);
-  }
-  return static_cast<ValueId>(program_.code.size());
 }
 
 void ProgramPrinter::NeedAddress(ValueId memory, ValueId index) {

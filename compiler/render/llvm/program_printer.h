@@ -37,8 +37,6 @@ class ProgramPrinter {
   // addresses at an index are needed.
   void FindUses();
   void NeedAddress(ValueId memory, ValueId index);
-  // The first instruction that runs once for each task, or the scope that it stands in.
-  ValueId FirstOfTasks() const;
 
   // ---- scopes (print_program.cc)
   void Print(ValueId n);

@@ -86,7 +86,7 @@ Row Convolution(std::vector<Operand> operands, Conv2dOptions options, Window win
           [window](const Arrays& x) {
             return Conv2d(x[0], x[1], x.operands.size() > 2 ? &x[2] : nullptr, window);
           },
-          3};
+          4};  // a device may add up a window in any order
 }
 
 Row Matrices(const std::string& name, const std::string& form, Operand a, Operand b,

@@ -1,8 +1,10 @@
-// Runs the table: every row for every type, forward and gradient, on whatever session is set.
+// Runs the table: every row for every type, forward and gradient, on whatever session is set. With
+// OUTBOARD_ROWS_TOGETHER=n, n rows are one Run, for devices whose compiler takes longest to start.
 #include "tests/client/operators/table.h"
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 #include <ostream>
 
@@ -81,42 +83,102 @@ bool IsThereFor(const std::string& name, DType dtype) {
                      [&](const Row& row) { return row.name == name && Has(row.types, dtype); });
 }
 
-TEST_P(OperatorTable, ComputesItsExpectationForEveryType) {
-  const Row& row = GetParam();
-  struct Result {
-    DType dtype;
-    Array wanted;
-    Tensor got;
-  };
-  std::vector<Result> results;
-  std::vector<Tensor> all;
+size_t Setting(const char* name) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? 1 : std::max<size_t>(1, std::strtoul(text, nullptr, 10));
+}
+
+// The results of a row, computed with those of the rows that this process tests next.
+template <typename Result>
+class Rows {
+ public:
+  // `make` returns a row's results, not computed yet; `tensor_of` the tensor of one of them.
+  template <typename Make, typename TensorOf>
+  std::vector<Result> Of(const Row& row, Make make, TensorOf tensor_of) {
+    const std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
+    const size_t number = std::stoul(name.substr(name.rfind('_') + 1));
+    if (!known_.contains(number)) {
+      static const std::vector<Row> rows = AllRows();
+      static const size_t together = Setting("OUTBOARD_ROWS_TOGETHER"),
+                          step = Setting("GTEST_TOTAL_SHARDS");
+      known_.clear();
+      std::vector<Tensor> all;
+      for (size_t n = 0; n < together && number + n * step < rows.size(); ++n) {
+        const Row& one = n == 0 ? row : rows[number + n * step];
+        std::vector<Result>& results = known_[number + n * step] = make(one);
+        for (const Result& result : results) all.push_back(tensor_of(result));
+      }
+      const absl::Status status = StatusOf([&] {
+        realize(all, all);
+        if (together > 1 && !all.empty()) (void)all[0].to_vector<double>();
+      });
+      if (!status.ok()) {
+        // A row's failure is its own: each is computed alone when its turn comes.
+        known_.clear();
+        std::vector<Result> results = make(row);
+        all.clear();
+        for (const Result& result : results) all.push_back(tensor_of(result));
+        realize(all, all);
+        return results;
+      }
+    }
+    return std::move(known_.extract(number).mapped());
+  }
+
+ private:
+  std::map<size_t, std::vector<Result>> known_;
+};
+
+struct Forward {
+  DType dtype;
+  Array wanted;
+  Tensor got;
+};
+
+std::vector<Forward> ForwardOf(const Row& row) {
+  std::vector<Forward> results;
   for (int code = 1; code < kDTypeCount; ++code) {
     const auto dtype = static_cast<DType>(code);
+    if (!Has(row.types, dtype)) continue;
     SCOPED_TRACE(std::string(Name(dtype)));
     const Drawn x = DrawAll(row, dtype);
     Tensor::manual_seed(7);
-    if (Has(row.types, dtype)) {
-      results.push_back({dtype, row.wanted(x.arrays), row.make(x.tensors)});
-      all.push_back(results.back().got);
-      continue;
-    }
+    results.push_back({dtype, row.wanted(x.arrays), row.make(x.tensors)});
+  }
+  return results;
+}
+
+TEST_P(OperatorTable, ComputesItsExpectationForEveryType) {
+  const Row& row = GetParam();
+  for (int code = 1; code < kDTypeCount; ++code) {
+    const auto dtype = static_cast<DType>(code);
+    SCOPED_TRACE(std::string(Name(dtype)));
     // A type that none of the operator's rows has is refused where it is written, by name.
-    if (IsThereFor(row.name, dtype)) continue;
+    if (Has(row.types, dtype) || IsThereFor(row.name, dtype)) continue;
+    const Drawn x = DrawAll(row, dtype);
+    Tensor::manual_seed(7);
     const absl::Status status = StatusOf([&] { (void)row.make(x.tensors); });
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
     EXPECT_TRUE(absl::StrContains(status.message(), std::string(Name(dtype)))) << status;
   }
-  realize(all, all);  // one Run
-  for (const Result& result : results) {
+  static Rows<Forward> rows;
+  for (const Forward& result :
+       rows.Of(row, ForwardOf, [](const Forward& result) { return result.got; })) {
     SCOPED_TRACE(std::string(Name(result.dtype)));
     EXPECT_EQ(result.got.dtype(), ResultType(row.yields, result.dtype));
     ExpectClose(result.wanted, result.got, row.units);
   }
 }
 
-TEST_P(OperatorTable, HasTheGradientOfItsExpectation) {
-  const Row& row = GetParam();
-  if (row.gradient == Gradient::kNone) return;
+struct Backward {
+  size_t operand;
+  Arrays arrays;
+  Array weights;
+  Tensor gradient;
+};
+
+std::vector<Backward> BackwardOf(const Row& row) {
+  if (row.gradient == Gradient::kNone) return {};
   const Drawn x = DrawAll(row, DType::kF64);
   Tensor::manual_seed(7);
   const Tensor y = row.make(x.tensors);
@@ -129,12 +191,21 @@ TEST_P(OperatorTable, HasTheGradientOfItsExpectation) {
     places.push_back(k);
   }
   const std::vector<Tensor> gradients = y.gradient(leaves, Upload(weights, DType::kF64));
-  realize(gradients, gradients);
-  for (size_t i = 0; i < leaves.size(); ++i) {
-    SCOPED_TRACE(absl::StrCat("operand ", places[i]));
-    const Array slope = Slope(row, x.arrays, places[i], weights);
-    EXPECT_EQ(gradients[i].shape(), slope.dims);
-    const std::vector<double> values = gradients[i].to_vector<double>();
+  std::vector<Backward> results;
+  for (size_t i = 0; i < leaves.size(); ++i)
+    results.push_back({places[i], x.arrays, weights, gradients[i]});
+  return results;
+}
+
+TEST_P(OperatorTable, HasTheGradientOfItsExpectation) {
+  const Row& row = GetParam();
+  static Rows<Backward> rows;
+  for (const Backward& result :
+       rows.Of(row, BackwardOf, [](const Backward& result) { return result.gradient; })) {
+    SCOPED_TRACE(absl::StrCat("operand ", result.operand));
+    const Array slope = Slope(row, result.arrays, result.operand, result.weights);
+    EXPECT_EQ(result.gradient.shape(), slope.dims);
+    const std::vector<double> values = result.gradient.to_vector<double>();
     ASSERT_EQ(values.size(), slope.values.size());
     for (size_t e = 0; e < values.size(); ++e)
       EXPECT_NEAR(values[e], slope.values[e], 1e-7 * (1 + std::abs(slope.values[e])))
