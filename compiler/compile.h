@@ -23,8 +23,8 @@ namespace outboard {
 struct CompileOptions {
   std::string cpu;       // an LLVM processor name, instead of `target`; empty: `target`
   std::string features;  // LLVM's "+a,-b" form; used where `cpu` is given
-  // Where its kind is kOpenCl, the result is source text (CompiledKernel::Form::kOpenClC), which the
-  // device compiles itself; with blocks of several threads, no Opts are supported yet.
+  // Where its kind is kOpenCl, the result is source text (CompiledKernel::Form::kOpenClC), which
+  // the device compiles itself; with blocks of several threads, no Opts are supported yet.
   Target target = HostTarget();
   bool no_opt = false;  // plain scalar loops, one element at a time
   bool dump = false;    // print plan, program and LLVM IR or text to stderr (DEBUG >= 5)

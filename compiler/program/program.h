@@ -131,8 +131,9 @@ struct Program {
   // The extent of the SPECIAL of this axis; 1 if there is none.
   int64_t Extent(Grid axis) const;
   int64_t shared_bytes() const;
-  // The first instruction that is not the same for all blocks, or the outermost scope that it is in;
-  // the number of instructions if there is none. What comes before it may be run once for several.
+  // The first instruction that is not the same for all blocks, or the outermost scope that it is
+  // in; the number of instructions if there is none. What comes before it may be run once for
+  // several.
   ValueId FirstOfBlocks() const;
   bool reads_vars() const;
 };

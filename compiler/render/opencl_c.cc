@@ -125,12 +125,10 @@ inline floatN ob_oddN(doubleN x) {
 std::string NameOf(auto x) { return std::string(Name(x)); }
 bool IsSmall(DType t) { return IsFloat(t) && t != DType::kF32 && t != DType::kF64; }
 
-const char* SignedOf(int bytes) {
-  return bytes == 1 ? "char" : bytes == 2 ? "short" : bytes == 4 ? "int" : "long";
-}
 const char* UnsignedOf(int bytes) {
   return bytes == 1 ? "uchar" : bytes == 2 ? "ushort" : bytes == 4 ? "uint" : "ulong";
 }
+const char* SignedOf(int bytes) { return UnsignedOf(bytes) + 1; }  // without the u
 // The type of a scalar that holds a value of the type.
 const char* TypeName(DType dtype) {
   if (IsFloat(dtype)) return dtype == DType::kF64 ? "double" : "float";
@@ -144,8 +142,8 @@ const char* MemoryName(DType dtype, bool is_private) {
   return IsBool(dtype) || IsSmall(dtype) ? UnsignedOf(ByteWidth(dtype)) : TypeName(dtype);
 }
 
-// Values of some type and number of lanes. Lanes of bool are chars, 0 or -1, as comparisons of chars
-// yield; a condition of a vector is made as wide as what it chooses from.
+// Values of some type and number of lanes. Lanes of bool are chars, 0 or -1, as comparisons of
+// chars yield; a condition of a vector is made as wide as what it chooses from.
 struct Shape {
   DType dtype;
   int lanes;
@@ -256,28 +254,24 @@ class Printer {
   }
 
   // ---- small floats and memory
-
-  static std::string Packed(Shape s, const std::string& x) {
-    return Substitute("ob_pack_$0$1($2)", NameOf(s.dtype), s.suffix(), x);
+  static std::string Small(const char* function, Shape s, const std::string& x) {
+    return Substitute("ob_$0_$1$2($3)", function, NameOf(s.dtype), s.suffix(), x);
   }
-  static std::string Unpacked(Shape s, const std::string& bits) {
-    return Substitute("ob_unpack_$0$1($2)", NameOf(s.dtype), s.suffix(), bits);
-  }
-  // A value rounded to a small float's type.
   static std::string Rounded(Shape s, const std::string& x) {
-    return IsSmall(s.dtype) ? Unpacked(s, Packed(s, x)) : x;
+    return IsSmall(s.dtype) ? Small("unpack", s, Small("pack", s, x)) : x;
   }
 
   static std::string FromMemory(Shape s, bool is_private, const std::string& x) {
     if (IsBool(s.dtype)) return StrCat("(", x, " != (uchar)0)");
     if (!IsSmall(s.dtype) || is_private) return x;
-    return Unpacked(s, Shape{DType::kU32, s.lanes}.Convert(x));
+    return Small("unpack", s, Shape{DType::kU32, s.lanes}.Convert(x));
   }
   static std::string ToMemory(Shape s, bool is_private, const std::string& x) {
     if (IsBool(s.dtype))
       return s.lanes == 1 ? StrCat("(uchar)", x) : Substitute("as_$0(-$1)", s.Vector("uchar"), x);
     if (!IsSmall(s.dtype) || is_private) return x;
-    return Shape{ByteWidth(s.dtype) == 1 ? DType::kU8 : DType::kU16, s.lanes}.Convert(Packed(s, x));
+    const DType bits = ByteWidth(s.dtype) == 1 ? DType::kU8 : DType::kU16;
+    return Shape{bits, s.lanes}.Convert(Small("pack", s, x));
   }
   bool IsPrivate(ValueId memory) const {
     return at(memory).code == Code::kAlloc &&
@@ -302,9 +296,7 @@ class Printer {
     const std::string run = Substitute("vload$0(0, v$1 + v$2)", s.lanes, memory, index);
     if (consecutive && !masked) return Define(n, FromMemory(s, own, run));
     if (masked && at(memory).imm[1] == 0) return Define(n, V(i.src[3]));
-    Line(Substitute("$0 v$1; {", s.type(), n));
-    ++depth_;
-    Line(Substitute("$0 x;", raw));
+    Open(Substitute("$0 v$1; { $2 x;", s.type(), n, raw));
     if (masked && consecutive) Line(Substitute("if (all(v$0)) x = $1; else {", i.src[2], run));
     // Lanes that are off read element 0.
     Line(Substitute("const long$0 k = $1$2;", s.lanes, Indices(index, s.lanes),
@@ -391,7 +383,6 @@ class Printer {
   }
 
   // ---- arithmetic
-
   // Whether what is printed may have more digits than its type.
   static bool Rounds(Op op) {
     return op == Op::kAdd || op == Op::kMul || op == Op::kFDiv || op == Op::kSqrt ||
@@ -402,9 +393,8 @@ class Printer {
     const Shape s = ShapeOf(i.src[i.op == Op::kWhere ? 1 : 0]);
     const std::string a = V(i.src[0]), b = i.src.size() > 1 ? V(i.src[1]) : "",
                       c = i.src.size() > 2 ? V(i.src[2]) : "";
-    const Shape flags{DType::kBool, s.lanes};
     const auto compare = [&](const char* op) {
-      return flags.Choice(StrCat("(", a, " ", op, " ", b, ")"), s.width());
+      return Shape{DType::kBool, s.lanes}.Choice(Substitute("($0 $1 $2)", a, op, b), s.width());
     };
     switch (i.op) {
       case Op::kWhere: return Substitute("$0 ? $1 : $2", s.Choice(a, 1), b, c);
@@ -503,7 +493,6 @@ class Printer {
   }
 
   // ---- conversions
-
   std::string Cast(Shape from, Shape to, const std::string& x) const {
     if (from.dtype == to.dtype) return x;
     if (IsBool(to.dtype))

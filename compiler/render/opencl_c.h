@@ -2,10 +2,10 @@
 //
 // A program of one thread a block becomes a kernel whose blocks, however many are launched, share
 // its tasks; what comes before the block's number is computed once a block. Features that the
-// language lacks are emulated: bool, fp8, bf16 and fp16 are stored as integers and computed in fp32,
-// and each operation is rounded to its type by integer arithmetic on bits. Signed arithmetic is
-// done in unsigned types, which wrap. The text must be built with kOpenClBuildOptions to mean what
-// docs/semantics.md says.
+// language lacks are emulated: bool, fp8, bf16 and fp16 are stored as integers and computed in
+// fp32, and each operation is rounded to its type by integer arithmetic on bits. Signed arithmetic
+// is done in unsigned types, which wrap. The text must be built with kOpenClBuildOptions to mean
+// what docs/semantics.md says.
 #pragma once
 
 #include <string>

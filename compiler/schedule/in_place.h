@@ -7,8 +7,7 @@
 //
 // Obstacles, and what happens:
 //   - a later kernel still reads the input: the writer, and all that depends on it, moves after
-//   that
-//     kernel; if that kernel depends on the writer, the result gets memory of its own;
+//     that kernel; if that kernel depends on the writer, the result gets memory of its own;
 //   - the writer also reads other elements of the input (permuted, windowed, gathered, reduced) or
 //     computes an element more than once: memory of its own;
 //   - two results want one input: the first in the SINK gets it;

@@ -9,7 +9,7 @@
 //     that it cannot share;
 //   - a value that contains such a REDUCE (its bias, its activation), once it has several users;
 //   - a scatter, that is a sum at data-dependent offsets (gather/scatter.h), which cannot be
-//   inlined;
+//     inlined;
 //   - arithmetic that would be repeated many times per element (the operand of a convolution);
 //   - long arithmetic that two kernels would repeat.
 //

@@ -4,8 +4,8 @@
 //   Prepare              inlines calls (prepare.h)
 //   SplitReductions      large sums with few results become two steps (split.h)
 //   FindScores           with FLASH: values never to materialise, an attention's scores
-//   (attention.h) ChooseMaterialized   which values are stored; all others are recomputed at each
-//   use
+//                        (attention.h)
+//   ChooseMaterialized   which values are stored; all others are recomputed at each use
 //                        (materialize.h)
 //   LowerKernel          a materialised value becomes a loop nest, movements index arithmetic
 //                        (lower.h); LowerScatter for data-dependent offsets (gather/scatter.h)

@@ -216,8 +216,8 @@ class OpenClDevice final : public runtime::Device {
     return std::move(LoadAll({&compiled, 1})[0]);
   }
 
-  // The texts are built as one program, those of small kernels as another, which is not optimised: a
-  // driver reads its own headers once a build.
+  // The texts are built as one program, those of small kernels as another, which is not optimised:
+  // a driver reads its own headers once a build.
   std::vector<runtime::LoadedKernel> LoadAll(std::span<const CompiledKernel> compiled) override {
     std::vector<runtime::LoadedKernel> loaded;
     std::vector<size_t> small, others;
@@ -331,8 +331,8 @@ class OpenClDevice final : public runtime::Device {
     return absl::StrCat(kernel.symbol, "_", i);
   }
 
-  // Where the driver refuses a program of several kernels, each is built by itself, so that the error
-  // is that of the kernel it belongs to.
+  // Where the driver refuses a program of several kernels, each is built by itself, so that the
+  // error is that of the kernel it belongs to.
   void BuildAll(std::span<const CompiledKernel> compiled, std::span<const size_t> which,
                 const std::string& options, std::vector<runtime::LoadedKernel>& loaded) {
     if (which.empty()) return;
@@ -427,7 +427,7 @@ class OpenClDevice final : public runtime::Device {
   cl_context context_ = nullptr;
   cl_command_queue queue_ = nullptr;
   runtime::DeviceProperties properties_;
-  std::string build_options_ = "-cl-std=CL1.2";  // what compiler/render/opencl_c.h asks for
+  std::string build_options_ = "-w -cl-std=CL1.2";  // what compiler/render/opencl_c.h asks for
   runtime::BlockCache memory_;
   int queued_ = 0;  // since the device was last waited for
   bool timing_ = false;

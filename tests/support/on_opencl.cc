@@ -1,5 +1,5 @@
-// on_opencl PROGRAM ARGS...: runs a test program with OUTBOARD_DEVICE=opencl. Where the machine has no
-// OpenCL device, says so and ends with 77, which ctest counts as skipped.
+// on_opencl PROGRAM ARGS...: runs a test program with OUTBOARD_DEVICE=opencl. Where the machine has
+// no OpenCL device, says so and ends with 77, which ctest counts as skipped.
 #include <unistd.h>
 
 #include <cstdio>

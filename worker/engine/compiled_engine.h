@@ -22,8 +22,8 @@ struct CompiledEngineOptions {
   bool flash = false;  // FLASH: see schedule::ScheduleOptions
 };
 
-// Schedules for the target of `compiler`, which is that of `device` (device_target.h). `compiler` and
-// all pointers in `options` outlive the engine.
+// Schedules for the target of `compiler`, which is that of `device` (device_target.h). `compiler`
+// and all pointers in `options` outlive the engine.
 std::unique_ptr<Engine> MakeCompiledEngine(KernelCompiler* compiler,
                                            std::unique_ptr<runtime::Device> device,
                                            const CompiledEngineOptions& options);

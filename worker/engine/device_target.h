@@ -1,5 +1,5 @@
-// The target of a device: the one description that schedule, optimiser, search and compilers use for
-// kernels that run on it.
+// The target of a device: the one description that schedule, optimiser, search and compilers use
+// for kernels that run on it.
 #pragma once
 
 #include "compiler/target.h"

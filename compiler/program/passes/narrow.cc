@@ -1,5 +1,6 @@
-// Vectors of i64 that a comparison or a conversion to f32 reads, as vectors of i32 where all of
-// their numbers fit: a register then has all lanes of the f32 beside them, as in a causal mask.
+// Vectors of i64 that comparisons and conversions to f32 alone read, as vectors of i32 where all of
+// their numbers fit: a register then has as many lanes as those of the f32 beside them, as in a
+// causal mask. What an index needs too stays i64, since computing both would be slower.
 #include <algorithm>
 
 #include "compiler/program/expand.h"
@@ -12,9 +13,13 @@ namespace {
 class Narrower : Copier {
  public:
   explicit Narrower(const Program& program)
-      : Copier(program), fits_(size(), false), wanted_(size(), false), narrow_(size(), -1) {
+      : Copier(program), fits_(size()), wanted_(size()), narrow_(size(), -1) {
     FindWhatFits();
-    FindWanted();
+    while (DropWhatIsUsedElsewhere()) {
+    }
+    for (ValueId n = 0; n < size(); ++n)
+      if (Reads(n) || (fits_[n] && at(n).code == Code::kAlu))
+        for (const ValueId s : at(n).src) wanted_[s] = true;
   }
   using Copier::Take;
 
@@ -50,10 +55,21 @@ class Narrower : Copier {
     return i.lanes > 1 && (compares || converts) && SourcesFit(i);
   }
 
-  void FindWanted() {
-    for (ValueId n = size() - 1; n >= 0; --n)
-      if (Reads(n) || (wanted_[n] && at(n).code == Code::kAlu))
-        for (const ValueId s : at(n).src) wanted_[s] = true;
+  // Returns whether anything has changed. A vector made of scalars may be made twice.
+  bool DropWhatIsUsedElsewhere() {
+    bool changed = false;
+    for (ValueId n = size() - 1; n >= 0; --n) {
+      if (at(n).code == Code::kAlu && fits_[n] && !SourcesFit(at(n))) {
+        fits_[n] = false;
+        changed = true;
+      }
+      if (Reads(n) || (fits_[n] && at(n).code == Code::kAlu)) continue;
+      for (const ValueId s : at(n).src) {
+        changed = changed || (fits_[s] && at(s).code == Code::kAlu);
+        if (at(s).code == Code::kAlu) fits_[s] = false;
+      }
+    }
+    return changed;
   }
 
   Instruction Narrowed(ValueId n) {
@@ -68,7 +84,8 @@ class Narrower : Copier {
     return b_.Const(DType::kI32, static_cast<double>(number));
   }
 
-  std::vector<bool> fits_, wanted_;
+  std::vector<bool> fits_;  // and no i64 is needed, unless of scalars
+  std::vector<bool> wanted_;
   std::vector<ValueId> narrow_;  // by old number
 };
 

@@ -190,27 +190,29 @@ const UOp* RemainderOfSum(Graph& g, const Match& m) {
 constexpr Pattern kBothPositive = c0 > 0 && c1 > 0;
 constexpr Pattern kNegative = is_signed(x) && c0 < 0 && fits(-c0);
 constexpr Pattern kInside = c0 > high(x) && -c0 < low(x) && (is_signed(x) || not_negative(x));
+constexpr Pattern kFitsTogether = kBothPositive && fits(c0 * c1);
+constexpr Pattern kDivides = kBothPositive && divides(c1, c0);
 constexpr Pattern kJoins =
     kBothPositive && c2 > 0 && not_negative(x) && fits(x + c0 * c1) && fits(c0 * c2);
 
 constexpr Rule kRules[] = {
     // name             matches              becomes                               when
-    {"div-by-zero",     x / 0,               lit(0)},
-    {"mod-by-zero",     x % 0,               x},
-    {"div-by-one",      x / 1,               x},
-    {"mod-by-one",      x % 1,               lit(0)},
-    {"zero-div",        lit(0) / x,          lit(0)},
-    {"zero-mod",        lit(0) % x,          lit(0)},
-    {"mod-itself",      x % x,               lit(0)},
-    {"div-by-negative", x / c0,              -(x / fold(-c0)),                     kNegative},
-    {"mod-by-negative", x % c0,              x % fold(-c0),                        kNegative},
-    {"mod-of-small",    x % c0,              x,                                    kInside},
-    {"div-of-div",      (x / c0) / c1,       x / fold(c0 * c1),                    kBothPositive && fits(c0 * c1)},
-    {"div-of-div-sum",  (x / c0 + c1) / c2,  (x + fold(c0 * c1)) / fold(c0 * c2),  kJoins},
-    {"mod-of-mod",      (x % c0) % c1,       x % c1,                               kBothPositive && divides(c1, c0)},
-    {"div-of-mod",      (x % c0) / c1,       (x / c1) % fold(c0 / c1),             kBothPositive && divides(c1, c0)},
-    {"div-sum",         x / c0,              DivideSum,                            c0 > 1},
-    {"mod-sum",         x % c0,              RemainderOfSum,                       c0 > 1},
+    {"div-by-zero",     x / 0,              lit(0)},
+    {"mod-by-zero",     x % 0,              x},
+    {"div-by-one",      x / 1,              x},
+    {"mod-by-one",      x % 1,              lit(0)},
+    {"zero-div",        lit(0) / x,         lit(0)},
+    {"zero-mod",        lit(0) % x,         lit(0)},
+    {"mod-itself",      x % x,              lit(0)},
+    {"div-by-negative", x / c0,             -(x / fold(-c0)),                    kNegative},
+    {"mod-by-negative", x % c0,             x % fold(-c0),                       kNegative},
+    {"mod-of-small",    x % c0,             x,                                   kInside},
+    {"div-of-div",      (x / c0) / c1,      x / fold(c0 * c1),                   kFitsTogether},
+    {"div-of-div-sum",  (x / c0 + c1) / c2, (x + fold(c0 * c1)) / fold(c0 * c2), kJoins},
+    {"mod-of-mod",      (x % c0) % c1,      x % c1,                              kDivides},
+    {"div-of-mod",      (x % c0) / c1,      (x / c1) % fold(c0 / c1),            kDivides},
+    {"div-sum",         x / c0,             DivideSum,                           c0 > 1},
+    {"mod-sum",         x % c0,             RemainderOfSum,                      c0 > 1},
 };
 // clang-format on
 

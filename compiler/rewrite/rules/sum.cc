@@ -135,11 +135,11 @@ constexpr Pattern kIndices = is_int(operands) && is_scalar(operands);
 // clang-format off
 constexpr Rule kRules[] = {
     // name               matches                 becomes                  when
-    {"sum",               any + any,              CanonicalSum,            kIndices},
-    {"scaled-sum",        any * any,              CanonicalSum,            kIndices},
-    {"negated-sum",       -any,                   CanonicalSum,            kIndices},
-    {"shift-left-index",  x << c0,                ShiftOfIndex,            is_scalar(x)},
-    {"shift-right-index", x >> c0,                ShiftOfIndex,            is_scalar(x) && not_negative(x)},
+    {"sum",               any + any, CanonicalSum, kIndices},
+    {"scaled-sum",        any * any, CanonicalSum, kIndices},
+    {"negated-sum",       -any,      CanonicalSum, kIndices},
+    {"shift-left-index",  x << c0,   ShiftOfIndex, is_scalar(x)},
+    {"shift-right-index", x >> c0,   ShiftOfIndex, is_scalar(x) && not_negative(x)},
     // What is broadcast to a shape is no index: only the simplest of the above.
     {"add-consts",        (x + c0) + c1,          x + fold(c0 + c1),       is_int(x)},
     {"mul-consts",        (x * c0) * c1,          x * fold(c0 * c1),       is_int(x)},

@@ -210,14 +210,14 @@ constexpr Rule kRules[] = {
     {"bounds-where",       where(any, any, any),       ByBounds},
 
     // Integer sums are ordered by their terms (sum.cc), conditions by theirs (logic.cc).
-    {"order-add",          any + any,                  OrderOperands,          !is_int(operands) || !is_scalar(operands)},
-    {"order-mul",          any * any,                  OrderOperands},
-    {"order-max",          max(any, any),              OrderOperands},
-    {"order-unequal",      any != any,                 OrderOperands},
-    {"order-equal",        any == any,                 OrderOperands},
-    {"order-and",          any & any,                  OrderOperands,          is_int(operands)},
-    {"order-or",           any | any,                  OrderOperands,          is_int(operands)},
-    {"order-xor",          any ^ any,                  OrderOperands},
+    {"order-add",     any + any,     OrderOperands, !is_int(operands) || !is_scalar(operands)},
+    {"order-mul",     any * any,     OrderOperands},
+    {"order-max",     max(any, any), OrderOperands},
+    {"order-unequal", any != any,    OrderOperands},
+    {"order-equal",   any == any,    OrderOperands},
+    {"order-and",     any & any,     OrderOperands, is_int(operands)},
+    {"order-or",      any | any,     OrderOperands, is_int(operands)},
+    {"order-xor",     any ^ any,     OrderOperands},
 
     {"add-zero",           x + 0,                      x,                      is_int(x)},  // -0.0
                                                                                             // + 0

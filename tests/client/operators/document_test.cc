@@ -21,18 +21,20 @@ namespace {
 
 constexpr char kHead[] = R"(# Every operator
 
-Written from the table that `tests/client/operators` runs: each line is computed on the reference interpreter and on the
-compiler for every type it names, against plain loops, and its gradient against central differences. What an
-operation means to the last corner is in `semantics.md`.
+Written from the table that `tests/client/operators` runs: each line is computed on the reference
+interpreter and on the compiler for every type it names, against plain loops, and its gradient
+against central differences. What an operation means to the last corner is in `semantics.md`.
 
-Floats are f8e4m3, f8e5m2, f16, bf16, f32 and f64; integers are of 8 to 64 bits with and without a sign. Operands of different
-types promote: bool < integers < floats; a number takes the tensor's type, unless a fraction meets an integer (then f32).
-Another type than the named ones is INVALID_ARGUMENT where the operator is written. A result "as x" has the type of the operands;
-"float" is that of the operands, or f32 where they are no floats; "sum" is that of the operands, or 32 bits where they are
-narrower integers or bool.
+Floats are f8e4m3, f8e5m2, f16, bf16, f32 and f64; integers are of 8 to 64 bits with and without a
+sign. Operands of different types promote: bool < integers < floats; a number takes the tensor's
+type, unless a fraction meets an integer (then f32). Another type than the named ones is
+INVALID_ARGUMENT where the operator is written. A result "as x" has the type of the operands;
+"float" is that of the operands, or f32 where they are no floats; "sum" is that of the operands, or
+32 bits where they are narrower integers or bool.
 
-An axis of -1 is the last one; axes that are left out are all of them. Errors are thrown as `outboard::Error` with the line of
-the program that asked, before anything is sent; they are INVALID_ARGUMENT where no other code is named.
+An axis of -1 is the last one; axes that are left out are all of them. Errors are thrown as
+`outboard::Error` with the line of the program that asked, before anything is sent; they are
+INVALID_ARGUMENT where no other code is named.
 )";
 
 std::string TypeWords(const std::set<DType>& types) {
