@@ -109,6 +109,7 @@ std::vector<absl::StatusOr<CompiledKernel>> CompileKernels(
     std::span<const std::optional<std::vector<codegen::Opt>>> opts) {
   std::vector<absl::StatusOr<CompiledKernel>> out;
   CompileOptions own = options;
+  // A name in `cpu` is of an x86-64 processor, whatever `target` is.
   if (options.cpu.empty() && options.target.kind == TargetKind::kOpenCl) {
     for (size_t i = 0; i < sinks.size(); ++i) {
       if (!opts.empty()) own.opts = opts[i];

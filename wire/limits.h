@@ -20,8 +20,10 @@ inline constexpr size_t kMessageBytesMax = kFrameBytesMax + (size_t{1} << 16);
 // Bytes of a Put, Graph, Value or blob in one item: two of them and their headers fit into a frame.
 inline constexpr size_t kPieceBytesMax = size_t{500} << 10;
 inline constexpr size_t kFrameItemsMax = 4096;
-inline constexpr size_t kRunHandlesMax =
-    65536;  // inputs and outputs of one Run, and handles of one Release
+// Inputs and outputs of one Run, and handles of one Release.
+inline constexpr size_t kRunHandlesMax = 65536;
+// The name of an array in a checkpoint (store.proto).
+inline constexpr size_t kEntryNameBytesMax = 255;
 // Repetitions of one Run: enough for hours of small steps, so that a session is never more than one
 // item away from its client.
 inline constexpr uint32_t kRepeatMax = uint32_t{1} << 20;

@@ -2,7 +2,8 @@
 // (client/session/core/outgoing_items.h, which names the errors).
 //
 // Handles are 64-bit names that the client makes (Session::NewHandle) and never reuses. Indices
-// count from 0. Each field means the same as in the message of that name in proto/cloud.proto.
+// count from 0. A field that has a namesake in the message of proto/cloud.proto means
+// the same.
 #pragma once
 
 #include <array>

@@ -1,9 +1,9 @@
-// Proves that a kernel accesses no memory outside its buffers.
+// Proves that a kernel, as a loop nest, accesses no memory outside its buffers.
 //
-// The last check of a kernel before LLVM, independent of the code that made it: every LOAD and
-// STORE is proved to lie in [0, elements) of its GLOBAL for all iterations of all loops, on the
-// integers that the machine computes (prover.h), or to be disabled by its gate. It costs compile
-// time only, and nothing at run time.
+// It comes before optimisation; what runs is proved once more as a program (program_range.h). Every
+// LOAD and STORE is proved to lie in [0, elements) of its GLOBAL for all iterations of all loops,
+// on the integers that the machine computes (prover.h), or to be disabled by its gate. It costs
+// compile time only, and nothing at run time.
 //
 // Assumptions: loops run from 0 to their extent, a gated load whose gate is false reads nothing,
 // and a buffer has as many elements as its GLOBAL states (the executor checks that).

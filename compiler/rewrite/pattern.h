@@ -153,9 +153,8 @@ inline constexpr Pattern constant = internal::Named(Kind::kAnyConst, -1);
 
 constexpr Pattern operator-(const Pattern& a) { return OpOf(Op::kNeg, {a}); }
 constexpr Pattern operator+(const Pattern& a, const Pattern& b) { return OpOf(Op::kAdd, {a, b}); }
-constexpr Pattern operator-(const Pattern& a, const Pattern& b) {
-  return a + -b;
-}  // conditions and fold
+// In conditions and fold only.
+constexpr Pattern operator-(const Pattern& a, const Pattern& b) { return a + -b; }
 constexpr Pattern operator*(const Pattern& a, const Pattern& b) { return OpOf(Op::kMul, {a, b}); }
 constexpr Pattern operator/(const Pattern& a, const Pattern& b) { return OpOf(Op::kIDiv, {a, b}); }
 constexpr Pattern operator%(const Pattern& a, const Pattern& b) { return OpOf(Op::kMod, {a, b}); }
@@ -178,9 +177,8 @@ constexpr Pattern where(const Pattern& c, const Pattern& a, const Pattern& b) {
   return OpOf(Op::kWhere, {c, a, b});
 }
 constexpr Pattern unary(Op op, const Pattern& a) { return OpOf(op, {a}); }
-constexpr Pattern cast(const Pattern& a) {
-  return unary(Op::kCast, a);
-}  // results: to the root's type
+// In a result: to the root's type.
+constexpr Pattern cast(const Pattern& a) { return unary(Op::kCast, a); }
 constexpr Pattern bitcast(const Pattern& a) { return unary(Op::kBitcast, a); }
 constexpr Pattern sqrt(const Pattern& a) { return unary(Op::kSqrt, a); }
 constexpr Pattern trunc(const Pattern& a) { return unary(Op::kTrunc, a); }

@@ -4,8 +4,8 @@
 //   R2  No byte of a graph is passed on before the whole is verified (OnGraph); a partially
 //       received graph is discarded with its stream.
 //   R3  A paused side is resumed once: when the other side has drained, or when that disconnects.
-//   R4  While the session can be recovered, plan_ has the kernel uses that a replacement executor
-//       must replay: those since the last snapshot, in bytes that fit into an Open.
+//   R4  While the session can be recovered, kernel_uses_ has those that a replacement executor must
+//       replay: since the last snapshot, in bytes that fit into an Open.
 //   R5  busy() is true exactly while an item of this epoch was sent and is not done.
 //
 //   alone --SetExecutor--> has an executor --Connect--> connected, of a new epoch
@@ -26,7 +26,7 @@
 namespace outboard::gateway {
 
 namespace {
-constexpr size_t kPlanBytesMax = wire::kFrameBytesMax / 2;  // it has to fit into an Open
+constexpr size_t kKernelUsesBytesMax = wire::kFrameBytesMax / 2;  // it has to fit into an Open
 }  // namespace
 
 Relay::Relay(SessionId session, TenantId tenant, BlobUses* blobs, GraphAdmission* gate,
@@ -107,15 +107,15 @@ void Relay::SetBill(const Bill& bill) {
 
 Relay::KernelUses Relay::TakeKernelUses() {
   std::lock_guard lock(mutex_);
-  plan_bytes_ = 0;
+  kernel_uses_bytes_ = 0;
   return std::exchange(kernel_uses_, {});
 }
 
 void Relay::GiveKernelUses(KernelUses kernel_uses, bool replays) {
   std::lock_guard lock(mutex_);
   kernel_uses_ = std::move(kernel_uses);
-  plan_bytes_ = 0;
-  for (const auto& [key, entry] : kernel_uses_) plan_bytes_ += entry.ByteSizeLong();
+  kernel_uses_bytes_ = 0;
+  for (const auto& [key, entry] : kernel_uses_) kernel_uses_bytes_ += entry.ByteSizeLong();
   replays_ = replays;
 }
 
@@ -123,15 +123,15 @@ void Relay::GiveKernelUses(KernelUses kernel_uses, bool replays) {
 void Relay::NoteKernelUses(
     const google::protobuf::RepeatedPtrField<proto::KernelUse>& kernel_uses) {
   for (const proto::KernelUse& entry : kernel_uses) {
-    if (!start_.recoverable || plan_bytes_ > kPlanBytesMax) return;
+    if (!start_.recoverable || kernel_uses_bytes_ > kKernelUsesBytesMax) return;
     if (kernel_uses_.try_emplace({entry.seq(), entry.kernel()}, entry).second)
-      plan_bytes_ += entry.ByteSizeLong();
+      kernel_uses_bytes_ += entry.ByteSizeLong();
   }
 }
 
 void Relay::ForgetKernelUses(uint64_t durable_seq) {
   while (!kernel_uses_.empty() && kernel_uses_.begin()->first.first <= durable_seq) {
-    plan_bytes_ -= kernel_uses_.begin()->second.ByteSizeLong();
+    kernel_uses_bytes_ -= kernel_uses_.begin()->second.ByteSizeLong();
     kernel_uses_.erase(kernel_uses_.begin());
   }
 }

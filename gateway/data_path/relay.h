@@ -115,7 +115,7 @@ class Relay {
   absl::Status failure_;
   std::string graph_id_, graph_bytes_;  // partially received from client_
   KernelUses kernel_uses_;              // since the last snapshot
-  size_t plan_bytes_ = 0;
+  size_t kernel_uses_bytes_ = 0;
   bool replays_ = false;  // the executor is new and has not been sent the kernel uses
 };
 

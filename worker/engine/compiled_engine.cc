@@ -245,25 +245,25 @@ class CompiledEngine final : public Engine {
     KernelInUse& kernel = *launch.kernel;
     arguments_.clear();
     for (const int b : launch.buffers) arguments_.push_back(memory[b]);
-    arguments_.resize(kernel.program->buffer_count());
+    arguments_.resize(kernel.loaded->buffer_count());
     if (!kernel.timed() && debug_ < 2 && trace_ == nullptr) {
-      OB_RETURN_IF_ERROR(device().Launch(*kernel.program, arguments_, vars));
+      OB_RETURN_IF_ERROR(device().Launch(*kernel.loaded, arguments_, vars));
       kernel.Ran(0);
       return absl::OkStatus();
     }
     const uint64_t begin_ns = trace_ != nullptr ? trace_->Now() : 0;
     OB_ASSIGN_OR_RETURN(const double seconds, device().Time([&] {
-      return device().Launch(*kernel.program, arguments_, vars);
+      return device().Launch(*kernel.loaded, arguments_, vars);
     }));
     if (trace_ != nullptr)
       trace_->AddKernel(kernel.name, kernel.source.opts.value_or(""), begin_ns,
-                        kernel.program->flops(), kernel.program->bytes());
+                        kernel.loaded->flops(), kernel.loaded->bytes());
     const double us = seconds * 1e6;
     kernel.Ran(us);
     if (debug_ >= 2) {
       std::fprintf(stderr, "kernel %3zu %10.1f us %8.1f GFLOP/s %7.1f GB/s  %s\n", i, us,
-                   static_cast<double>(kernel.program->flops()) / us / 1e3,
-                   static_cast<double>(kernel.program->bytes()) / us / 1e3, kernel.name.c_str());
+                   static_cast<double>(kernel.loaded->flops()) / us / 1e3,
+                   static_cast<double>(kernel.loaded->bytes()) / us / 1e3, kernel.name.c_str());
     }
     return absl::OkStatus();
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace outboard::worker {
 namespace {
 
@@ -9,10 +11,7 @@ namespace {
 constexpr int64_t kBlockThreadsMax = 1024;
 constexpr int kVectorBytesMin = 16, kVectorBytesMax = 64;
 
-}  // namespace
-
-Target TargetOf(const runtime::DeviceProperties& properties) {
-  if (properties.form == CompiledKernel::Form::kElfX86) return HostTarget();
+Target OpenClTarget(const runtime::DeviceProperties& properties) {
   Target target;
   if (properties.is_processor) {
     target = HostTarget();
@@ -29,6 +28,16 @@ Target TargetOf(const runtime::DeviceProperties& properties) {
   target.fp64 = properties.fp64;
   target.fp16 = properties.fp16;
   return target;
+}
+
+}  // namespace
+
+Target TargetOf(const runtime::DeviceProperties& properties) {
+  switch (properties.form) {
+    case CompiledKernel::Form::kElfX86: return HostTarget();
+    case CompiledKernel::Form::kOpenClC: return OpenClTarget(properties);
+  }
+  OB_CHECK(false);
 }
 
 }  // namespace outboard::worker

@@ -45,12 +45,12 @@ std::shared_ptr<KernelInUse> KernelsInUse::Find(const GraphId& id) const {
 
 std::shared_ptr<KernelInUse> KernelsInUse::Add(const GraphId& id, KernelSource source,
                                                std::string name,
-                                               std::unique_ptr<runtime::DeviceKernel> program) {
+                                               std::unique_ptr<runtime::DeviceKernel> loaded) {
   auto kernel = std::make_shared<KernelInUse>();
   kernel->id = id;
   kernel->source = std::move(source);
   kernel->name = std::move(name);
-  kernel->program = std::move(program);
+  kernel->loaded = std::move(loaded);
   // Those of plans that have gone are dropped when they are half of the list.
   if (in_order_.size() > 2 * All().size() + 64) {
     std::erase_if(in_order_, [](const auto& other) { return other.expired(); });
@@ -86,9 +86,9 @@ std::optional<std::optional<std::string>> KernelsInUse::PinnedOpts(const GraphId
 bool KernelsInUse::Switch(KernelInUse& kernel, const absl::StatusOr<CompiledKernel>& compiled,
                           std::optional<std::string> opts) {
   if (!compiled.ok()) return false;
-  absl::StatusOr<std::unique_ptr<runtime::DeviceKernel>> program = device_->Load(*compiled);
-  if (!program.ok()) return false;
-  kernel.program = *std::move(program);
+  absl::StatusOr<std::unique_ptr<runtime::DeviceKernel>> loaded = device_->Load(*compiled);
+  if (!loaded.ok()) return false;
+  kernel.loaded = *std::move(loaded);
   kernel.source.opts = std::move(opts);
   kernel.runs = kernel.told_runs_ = 0;  // timed anew
   versions_.push_back({kernel.id, kernel.source.opts});

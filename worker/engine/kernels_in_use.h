@@ -25,7 +25,7 @@ struct KernelInUse {
   GraphId id;
   KernelSource source;  // of the current version
   std::string name;     // for people
-  std::shared_ptr<const runtime::DeviceKernel> program;
+  std::shared_ptr<const runtime::DeviceKernel> loaded;
   uint64_t runs = 0;
   double least_us = 0;
 
@@ -57,7 +57,7 @@ class KernelsInUse {
   std::shared_ptr<KernelInUse> Find(const GraphId& id) const;
   // Records a kernel that was loaded, and its version.
   std::shared_ptr<KernelInUse> Add(const GraphId& id, KernelSource source, std::string name,
-                                   std::unique_ptr<runtime::DeviceKernel> program);
+                                   std::unique_ptr<runtime::DeviceKernel> loaded);
 
   // As in engine.h. Pin compiles with `compiler` if the kernel is in use in another version.
   std::vector<KernelVersion> TakeVersions() { return std::exchange(versions_, {}); }

@@ -34,7 +34,6 @@ namespace {
 constexpr size_t kWaitingItemsMax = 2 * wire::kCreditItems;
 // Arrays are bounded by their memory; this is for those of no bytes and for poison.
 constexpr size_t kHandlesMax = size_t{1} << 22;
-constexpr size_t kEntryNameBytesMax = 255;  // as store.proto says, and the client holds to
 
 // What an item may name before anything of it is kept. An answer repeats the names, and has to fit
 // into a frame.
@@ -55,9 +54,9 @@ absl::Status CheckNames(const proto::ClientItem& item) {
   size_t longest = 0;
   for (const proto::Save::Entry& entry : item.save().entries())
     longest = std::max(longest, entry.name().size());
-  if (longest > kEntryNameBytesMax)
+  if (longest > wire::kEntryNameBytesMax)
     return absl::InvalidArgumentError(
-        absl::StrCat("a name of ", longest, " bytes; limit ", kEntryNameBytesMax));
+        absl::StrCat("a name of ", longest, " bytes; limit ", wire::kEntryNameBytesMax));
   const std::string* const graph_id = item.has_run()     ? &item.run().graph_id()
                                       : item.has_graph() ? &item.graph().id()
                                                          : nullptr;

@@ -163,7 +163,7 @@ class ExecutorCore {
   std::optional<Storing> storing_;
   size_t kernel_uses_told_ = 0;  // of the kernel use log
   std::set<std::pair<uint64_t, std::string>>
-      plan_known_;                         // by the client, as it opened: seq, kernel
+      known_kernel_uses_;                  // by the client, as it opened: seq, kernel
   std::deque<proto::ClientItem> waiting_;  // for a graph or a blob
   uint64_t waiting_bytes_ = 0;             // of Puts that came since waiting_ was last empty
   std::string needed_;                     // the graph asked for

@@ -117,9 +117,9 @@ void ExecutorCore::AnswerSave(SaveAnswer answer) {
 // The client knows the kernel uses that it has sent; a replay chooses the same versions again.
 void ExecutorCore::KnowKernelUses() {
   kernel_uses_told_ = 0;
-  plan_known_.clear();
+  known_kernel_uses_.clear();
   for (const proto::KernelUse& entry : opened_by_.kernel_uses())
-    plan_known_.emplace(entry.seq(), entry.kernel());
+    known_kernel_uses_.emplace(entry.seq(), entry.kernel());
 }
 
 // The client's kernel uses: those that were reported to it after the last snapshot.
@@ -141,7 +141,7 @@ void ExecutorCore::AddKernelUses(proto::Done& done) {
     const KernelUseRecord& entry = log[kernel_uses_told_];
     if (entry.seq <= schedule_.durable_seq()) continue;  // a snapshot has it
     proto::KernelUse told = ToWire(entry);
-    if (plan_known_.contains({told.seq(), told.kernel()})) continue;
+    if (known_kernel_uses_.contains({told.seq(), told.kernel()})) continue;
     if (static_cast<size_t>(done.kernel_uses_size()) == kKernelUsesOfDone) {
       proto::ServerItem full;
       full.mutable_done()->set_through_seq(told_seq_);

@@ -13,8 +13,6 @@ namespace outboard::session {
 
 namespace {
 
-constexpr size_t kNameBytesMax = 255;  // as store.proto says
-
 // Whether it can travel in a string field: no overlong forms, no surrogates.
 bool IsUtf8(std::string_view text) {
   constexpr uint32_t kLeast[] = {0, 0x80, 0x800, 0x10000};
@@ -138,9 +136,9 @@ absl::StatusOr<proto::ClientItem> SaveItem(std::string_view name,
   proto::Save& save = *item.mutable_save();
   save.set_name(name.data(), name.size());
   for (const SaveEntry& entry : entries) {
-    if (entry.name.size() > kNameBytesMax)
-      return absl::InvalidArgumentError(
-          absl::StrCat("an array's name of ", entry.name.size(), " bytes; limit ", kNameBytesMax));
+    if (entry.name.size() > wire::kEntryNameBytesMax)
+      return absl::InvalidArgumentError(absl::StrCat("an array's name of ", entry.name.size(),
+                                                     " bytes; limit ", wire::kEntryNameBytesMax));
     if (!IsUtf8(entry.name)) return absl::InvalidArgumentError("an array's name is not UTF-8");
     proto::Save::Entry& out = *save.add_entries();
     out.set_name(entry.name);

@@ -100,7 +100,7 @@ class SessionCore {
  private:
   // A kernel version and the item from which it is used; a replacement worker must use the same to
   // get the same bits.
-  using PlanKey = std::pair<uint64_t, std::string>;  // item, kernel
+  using KernelUseKey = std::pair<uint64_t, std::string>;  // item, kernel
 
   // Adds the line of the program to a failure that names an item.
   template <typename T>
@@ -150,8 +150,8 @@ class SessionCore {
   bool ack_due_ = false;  // something arrived that the executor retains until an Ack
 
   proto::Opened opened_;
-  std::map<PlanKey, proto::KernelUse> plan_;  // above durable_seq_
-  size_t plan_bytes_ = 0;
+  std::map<KernelUseKey, proto::KernelUse> kernel_uses_;  // above durable_seq_
+  size_t kernel_uses_bytes_ = 0;
   uint64_t plan_lacks_seq_ = 0;  // the last item with an entry that did not fit
   uint64_t runs_ = 0, steps_ = 0;
   uint64_t device_time_us_ = 0, kernels_ = 0, cost_micro_usd_ = 0, seconds_billed_ = 0;

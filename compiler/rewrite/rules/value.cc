@@ -219,13 +219,11 @@ constexpr Rule kRules[] = {
     {"order-or",      any | any,     OrderOperands, is_int(operands)},
     {"order-xor",     any ^ any,     OrderOperands},
 
-    {"add-zero",           x + 0,                      x,                      is_int(x)},  // -0.0
-                                                                                            // + 0
-                                                                                            // is 0
+    // Not of floats: -0.0 + 0 is 0.
+    {"add-zero",           x + 0,                      x,                      is_int(x)},
     {"add-minus-zero",     x + -0.0,                   x},
-    {"mul-zero",           x * 0,                      lit(0),                 is_int(x)},  // NaN *
-                                                                                            // 0 is
-                                                                                            // NaN
+    // Not of floats: NaN * 0 is NaN.
+    {"mul-zero",           x * 0,                      lit(0),                 is_int(x)},
     {"mul-one",            x * 1,                      x},
     {"mul-minus-one",      x * -1,                     -x,                     is_float(x)},
     {"neg-neg",            -(-x),                      x},

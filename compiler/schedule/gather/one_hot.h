@@ -7,7 +7,7 @@
 
 namespace outboard::schedule {
 
-// A REDUCE's loops after its one-hot conditions are solved (collapse.h).
+// A REDUCE's loops after its one-hot conditions are solved (gather.h).
 struct OneHot {
   const UOp* where = nullptr;  // the WHERE(condition, value, 0); nullptr: an ordinary REDUCE
   double loops_left = 1;       // iterations that remain
