@@ -29,8 +29,25 @@ std::string DataFolder(const AccountFlags& flags) {
   return flags.data.empty() ? DefaultDataFolder() : flags.data;
 }
 
+bool HasAccounts(const AccountFlags& flags) {
+  std::error_code error;
+  return std::filesystem::exists(gateway::AccountsPath(DataFolder(flags)), error);
+}
+
+// Of a gateway that has run, or for which a key was made.
 absl::StatusOr<std::unique_ptr<Accounts>> OpenAccounts(const AccountFlags& flags) {
+  if (HasAccounts(flags)) return Accounts::Open(gateway::AccountsPath(DataFolder(flags)));
+  return absl::InvalidArgumentError("no accounts in " + DataFolder(flags) +
+                                    "; name the gateway's folder with --data");
+}
+
+// Says so if these are the first: the key is of no use to a gateway with another folder.
+absl::StatusOr<std::unique_ptr<Accounts>> OpenOrMakeAccounts(const AccountFlags& flags) {
+  if (HasAccounts(flags)) return OpenAccounts(flags);
   std::string folder = DataFolder(flags);
+  std::fprintf(stderr,
+               "outboard: %s has no accounts yet; making them, for a gateway with --data %s\n",
+               folder.c_str(), folder.c_str());
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error)
@@ -78,7 +95,7 @@ absl::StatusOr<gateway::Usage> AskGateway(const std::string& target, const char*
 }  // namespace
 
 int RunKeyCreate(const AccountFlags& flags) {
-  auto accounts = OpenAccounts(flags);
+  auto accounts = OpenOrMakeAccounts(flags);
   if (!accounts.ok()) return Report(accounts.status());
   auto tenant = (*accounts)->EnsureTenant(flags.tenant, gateway::WallNow());
   if (!tenant.ok()) return Report(tenant.status());
@@ -92,8 +109,8 @@ int RunKeyCreate(const AccountFlags& flags) {
   } else {
     // The key alone on stdout, for `CLOUD_KEY=$(outboard key create)`.
     std::printf("%s\n", text.c_str());
-    std::fprintf(stderr, "outboard: key %s of %s; it is shown this once\n", key->key.id.c_str(),
-                 flags.tenant.c_str());
+    std::fprintf(stderr, "outboard: key %s of %s in %s; it is shown this once\n",
+                 key->key.id.c_str(), flags.tenant.c_str(), DataFolder(flags).c_str());
   }
   return 0;
 }

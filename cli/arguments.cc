@@ -90,7 +90,13 @@ Option Command::Add(const std::string& names, std::vector<std::string>* values,
   return Option(AppOf(app_)->add_option(names, *values, help));
 }
 Option Command::AddBytes(const std::string& names, uint64_t* bytes, const std::string& help) {
-  return Option(AppOf(app_)->add_option(names, *bytes, help)->transform(CLI::AsSizeValue(false)));
+  // kB, MB, GB of 1000, as all that is printed; KiB, MiB, GiB of 1024.
+  const CLI::Validator size(
+      [as_size = CLI::AsSizeValue(true)](std::string& text) {
+        return text.starts_with('-') ? "a number of bytes is not negative" : as_size(text);
+      },
+      "SIZE");
+  return Option(AppOf(app_)->add_option(names, *bytes, help)->transform(size));
 }
 
 Command Command::Subcommand(const std::string& name, const std::string& help) {

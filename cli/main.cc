@@ -8,6 +8,7 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "wire/library_logs.h"
 #include "wire/limits.h"
 #include "worker/executor/executor_main.h"
 #include "worker/tuning/search_main.h"
@@ -232,4 +233,7 @@ int Main(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return Main(argc, argv); }
+int main(int argc, char** argv) {
+  wire::SilenceLibraryLogs();
+  return Main(argc, argv);
+}

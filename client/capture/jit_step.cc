@@ -111,6 +111,13 @@ bool JitStep::OnRealize(const std::vector<std::shared_ptr<TensorState>>& values,
   return false;
 }
 
+// What the step itself made, other than by a Run.
+bool JitStep::Retains(const CloudBuffer& input) const {
+  const auto known = sources_.find(&input);
+  if (known == sources_.end()) return !readers_.contains(&input);
+  return known->second.kind == Source::Kind::kConstant;
+}
+
 JitStep::Source JitStep::SourceOf(const std::shared_ptr<CloudBuffer>& storage) {
   if (const auto known = sources_.find(storage.get()); known != sources_.end())
     return known->second;
@@ -233,13 +240,11 @@ void JitStep::FindLastReads() {
 
 // ---- sending ------------------------------------------------------------------------------------
 
-void JitStep::CheckKept(const At& at) const {
+void JitStep::MarkStale() {
   for (const std::weak_ptr<TensorState>& weak : unfinished_)
-    if (const std::shared_ptr<TensorState> value = weak.lock(); value != nullptr)
-      Fail(at, absl::StrCat("a tensor of shape ", DimsToString(ToShape(value->dims())),
-                            " that the step made is kept without having been realised there, and "
-                            "would stay as it was when the step was recorded; return it, realize() "
-                            "it, or zero_grad() where it is a gradient"));
+    if (const std::shared_ptr<TensorState> value = weak.lock(); value != nullptr && value->lazy())
+      value->is_stale = true;
+  unfinished_.clear();
 }
 
 void JitStep::CheckArguments(const std::vector<Tensor>& arguments, const At& at) const {
@@ -320,7 +325,7 @@ std::vector<Tensor> JitStep::Send(const std::vector<Tensor>& arguments,
                                   const std::vector<SymInt>& sizes, const At& at) {
   const trace::Scope scope(trace::Trace::OfProcess(), "captured step");
   if (Current() != nullptr) Current()->Refuse(at, "a captured step is called within the step");
-  CheckKept(at);
+  MarkStale();
   RealizeInputs(arguments, at);
   if (SessionIfConnected() != session_) Fail(at, "it was recorded in another session; reset() it");
   CheckArguments(arguments, at);

@@ -50,6 +50,7 @@ class JitStep : public StepObserver {
                  const std::vector<std::shared_ptr<TensorState>>& fetch, const At& at) override;
   void OnState(const TensorState& value, const At& at) const override {}
   void OnRun(const SentRun& run, const At& at) override;
+  bool Retains(const CloudBuffer& input) const override;
   [[noreturn]] void Refuse(const At& at, const std::string& what) const override;
 
  private:
@@ -104,7 +105,7 @@ class JitStep : public StepObserver {
   void FindOwners();
   void FindLastReads();
 
-  void CheckKept(const At& at) const;
+  void MarkStale();
   void CheckArguments(const std::vector<Tensor>& arguments, const At& at) const;
   std::vector<BoundVariable> BoundIn(const std::vector<SymInt>& sizes, const At& at) const;
   void RealizeInputs(const std::vector<Tensor>& arguments, const At& at) const;
@@ -134,7 +135,8 @@ class JitStep : public StepObserver {
   std::vector<Result> results_;
   std::vector<std::shared_ptr<CloudBuffer>> constants_;
   std::vector<Source> returned_;
-  std::vector<std::weak_ptr<TensorState>> unfinished_;  // made in the step and lazy at its end
+  // Made in the step, and lazy at its end: not used again once the step is sent again.
+  std::vector<std::weak_ptr<TensorState>> unfinished_;
 };
 
 }  // namespace outboard::internal

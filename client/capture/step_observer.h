@@ -75,6 +75,8 @@ class StepObserver {
   // Called for state that has to be realised before it is read.
   virtual void OnState(const TensorState& value, const At& at) const = 0;
   virtual void OnRun(const SentRun& run, const At& at) = 0;
+  // Whether the observer will send this input of a Run again, so that it must not be donated.
+  virtual bool Retains(const CloudBuffer& input) const { return false; }
   // Throws: `what` is not possible within the step.
   [[noreturn]] virtual void Refuse(const At& at, const std::string& what) const = 0;
 

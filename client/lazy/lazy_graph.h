@@ -1,7 +1,7 @@
 // The state of Tensors: nodes that are still to be computed, and buffers in the cloud.
 //
 // Invariants
-//   1. A TensorState is empty, lazy (recording and node) or realised (storage). assign makes it
+//   1. A TensorState is empty, lazy (graph and node) or realised (storage). assign makes it
 //      lazy again and remembers the storage that it replaces.
 //   2. A BUFFER node names an index (place) of its LazyGraph, not a handle. While a live lazy
 //      TensorState can reach the node, the place pins its storage, so a buffer is not released
@@ -75,7 +75,7 @@ struct CloudBuffer {
       deferred;  // its bytes, until something needs them; then handle is 0
 
   std::weak_ptr<LazyGraph> lazy_graph;  // that used it last
-  int64_t place = -1;                   // in that recording
+  int64_t place = -1;                   // in that graph
 
   TensorState* first = nullptr;  // the TensorStates that have it, oldest first
   TensorState* last = nullptr;
@@ -91,18 +91,21 @@ struct TensorState : std::enable_shared_from_this<TensorState> {
   std::shared_ptr<CloudBuffer> replaced;  // by assign, until the new value is realised
   std::vector<BoundVariable> bound;       // values of the VARs of a lazy node
   std::shared_ptr<TensorState> grad;
-  bool grad_used_up =
-      false;  // by an optimiser, and not cleared since; grad is null then (backward.h)
+  // By an optimiser, and not cleared since; grad is null then (backward.h).
+  bool grad_used_up = false;
   bool requires_grad = false;
   bool is_param = true;          // of a module: optimisers take it. For Python
   bool is_state = false;         // realised before its first use: parameters, running means ...
+  // Made in a captured step and not realised there, and the step was sent again: the value would be
+  // that of the recording. Using it is an error.
+  bool is_stale = false;
   std::shared_ptr<PartOf> part;  // set if this is a view of another tensor: an assign writes to it
   uint64_t writes = 0;           // assigns, for the views of this
 
   // Of the step that makes it, if one is being recorded.
   const std::shared_ptr<MadeValues> made_in;
 
-  // The list of `recording` or of `storage`.
+  // The list of `graph` or of `storage`.
   TensorState* previous = nullptr;
   TensorState* next = nullptr;
 
@@ -175,7 +178,7 @@ class LazyGraph : public std::enable_shared_from_this<LazyGraph> {
   // Returns the BUFFER node of `storage` and pins the storage. Throws Error with RESOURCE_EXHAUSTED
   // if the graph is full.
   const UOp* NodeOf(const std::shared_ptr<CloudBuffer>& storage, const At& at);
-  // Returns the storage of a BUFFER node of this recording.
+  // Returns the storage of a BUFFER node of this graph.
   std::shared_ptr<CloudBuffer> StorageAt(int64_t place) const { return places_[place].pin; }
   // Returns the VAR of `variable`. Throws Error with INVALID_ARGUMENT if one of that name has
   // another range, with RESOURCE_EXHAUSTED if there are limits::kVarSlotMax others.
@@ -183,7 +186,7 @@ class LazyGraph : public std::enable_shared_from_this<LazyGraph> {
   const Variable& VariableOf(const UOp* var) const {
     return variables_[outboard::VarOf(var).slot()];
   }
-  // Returns `bound` by the slots of this recording, for the variables that it knows.
+  // Returns `bound` by the slots of this graph, for the variables that it knows.
   std::vector<Binding> BindingsOf(const std::vector<BoundVariable>& bound) const;
   // Copies `node` of `other` into this graph. Throws Error as BUFFER and VAR nodes do.
   const UOp* Import(LazyGraph& other, const UOp* node, const At& at);

@@ -215,6 +215,16 @@ SymInt NodeBuilder::SizeOf(const Dim& dim, const LazyGraph& lazy_graph) const {
   return sizes.at(dim.expression());
 }
 
+const UOp* NodeBuilder::ScalarOf(const Dim& dim) const {
+  return dim.is_const() ? ConstInt(DType::kI64, dim.value()) : dim.expression();
+}
+
+Dim NodeBuilder::Sum(const Dim& a, const Dim& b) const {
+  const absl::StatusOr<Dim> sum = AddDims(graph(), a, b);
+  if (!sum.ok()) throw Error(sum.status(), at_);
+  return *sum;
+}
+
 int64_t NodeBuilder::LengthOf(const UOp* x, int64_t axis) const {
   const Dim& dim = x->shape[axis];
   if (dim.is_const()) return dim.value();

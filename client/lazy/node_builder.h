@@ -76,6 +76,10 @@ class NodeBuilder {
   const std::vector<BoundVariable>& bound() const { return bound_; }
   // The inverse, for a dimension of `recording` and the bound values.
   SymInt SizeOf(const Dim& dim, const LazyGraph& lazy_graph) const;
+  // A dimension as a scalar of i64.
+  const UOp* ScalarOf(const Dim& dim) const;
+  // a + b; throws if it does not fit.
+  Dim Sum(const Dim& a, const Dim& b) const;
   // For operations that need a number: throws if the size is symbolic.
   int64_t LengthOf(const UOp* x, int64_t axis) const;
   int64_t CountOf(ShapeView shape) const;

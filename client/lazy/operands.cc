@@ -9,8 +9,7 @@ const UOp* NodeOfArg(const NodeBuilder& rec, const Arg& arg, DType other) {
   switch (arg.kind()) {
     case Arg::Kind::kTensor: return arg.tensor().NodeIn(rec);
     case Arg::Kind::kBool: return rec.Const(other, arg.float_value());
-    case Arg::Kind::kFloat:
-      return rec.Const(IsFloat(other) ? other : DType::kF32, arg.float_value());
+    case Arg::Kind::kFloat: return rec.Const(FloatOf(other), arg.float_value());
     case Arg::Kind::kSize: {
       const Dim dim = rec.DimOf(arg.size());
       if (dim.is_const()) break;
@@ -35,8 +34,8 @@ Operands SameType(const NodeBuilder& rec, const Arg& a, const Arg& b, std::strin
     x.a = NodeOfArg(rec, a, x.b->dtype);
   } else {  // where(condition, 1, 0)
     const bool fraction = a.kind() == Arg::Kind::kFloat || b.kind() == Arg::Kind::kFloat;
-    x.a = NodeOfArg(rec, a, fraction ? DType::kF32 : DType::kI32);
-    x.b = NodeOfArg(rec, b, fraction ? DType::kF32 : DType::kI32);
+    x.a = NodeOfArg(rec, a, fraction ? DefaultFloat() : DType::kI32);
+    x.b = NodeOfArg(rec, b, fraction ? DefaultFloat() : DType::kI32);
   }
   const std::optional<DType> dtype = Promote(x.a->dtype, x.b->dtype);
   if (!dtype)

@@ -216,8 +216,10 @@ void Realization::Settle() {
       lazy_graph_->MovePlace(*old, result);
   }
   replaced.clear();
+  const StepObserver* const step = StepObserver::Current();
   for (size_t i = 0; i < inputs_.size(); ++i)
-    if (inputs_[i].use_count() == 1) request_.donate.push_back(static_cast<uint32_t>(i));
+    if (inputs_[i].use_count() == 1 && (step == nullptr || !step->Retains(*inputs_[i])))
+      request_.donate.push_back(static_cast<uint32_t>(i));
 }
 
 void Realization::Send() {

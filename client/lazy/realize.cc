@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/capture/step_observer.h"
@@ -83,9 +84,22 @@ std::shared_ptr<CloudBuffer> Upload(DType dtype, const std::vector<int64_t>& dim
   return storage;
 }
 
+namespace {
+void CheckNotStale(const TensorState& value, const At& at) {
+  if (!value.is_stale) return;
+  throw Error(absl::FailedPreconditionError(absl::StrCat(
+                  "a tensor of shape ", DimsToString(ToShape(value.dims())),
+                  " that a captured step made and did not realise has the value of the recording, "
+                  "and the step was sent again since; return it from the step, realize() it there, "
+                  "or zero_grad() where it is a gradient")),
+              at);
+}
+}  // namespace
+
 const UOp* NodeOfValue(const std::shared_ptr<TensorState>& value,
                        const std::shared_ptr<LazyGraph>& lazy_graph, const At& at) {
   FollowWhole(*value);
+  CheckNotStale(*value, at);
   StepObserver* const step = StepObserver::Current();
   if (step != nullptr) step->OnRead(value, at);
   if (MustBeRealised(*value)) {
@@ -101,6 +115,7 @@ void AssignNode(const std::shared_ptr<TensorState>& value, const NodeBuilder& re
     step->OnAssign(value, rec.at());
   if (!value->lazy()) value->replaced = value->TakeStorage();
   value->SetLazy(rec.lazy_graph(), node);
+  value->is_stale = false;
   value->bound = rec.bound();
   ThreadState::Get().AddPending(value);
 }
@@ -158,8 +173,11 @@ void RealizeValues(std::vector<std::shared_ptr<TensorState>> values,
                    const std::vector<std::shared_ptr<TensorState>>& fetch, const At& given,
                    bool keep_pins) {
   const At at = CallSite::Or(given);
-  for (const std::shared_ptr<TensorState>& value : values) FollowWhole(*value);
-  for (const std::shared_ptr<TensorState>& value : fetch) FollowWhole(*value);
+  for (const auto* list : {&std::as_const(values), &fetch})
+    for (const std::shared_ptr<TensorState>& value : *list) {
+      FollowWhole(*value);
+      CheckNotStale(*value, at);
+    }
   const trace::Scope scope(trace::Trace::OfProcess(), "realize");
   StepObserver* const step = StepObserver::Current();
   if (step != nullptr && step->OnRealize(values, fetch, at)) return;

@@ -20,9 +20,9 @@ const internal::TensorState& Get(const Tensor& tensor, const At& at) {
   return *tensor.value();
 }
 
-void CheckDims(const Dims& dims) {
-  for (const int64_t dim : dims)
-    if (dim < 0) ThrowInvalid(absl::StrCat("a dimension of ", dim));
+void CheckDims(const SymShape& sizes) {
+  for (const SymInt& size : sizes)
+    if (size.value() < 0) ThrowInvalid(absl::StrCat("a dimension of ", size.value()));
 }
 
 // Also the limits, before anything is sent.
@@ -61,14 +61,16 @@ const UOp* Tensor::NodeIn(const NodeBuilder& recorder) const {
   return node;
 }
 
-Tensor Tensor::full(const Dims& dims, double value, DType dtype, At at) {
+Tensor Tensor::full(const SymShape& sizes, double value, DType dtype, At at) {
   const NodeBuilder rec(at);
-  CheckDims(dims);
-  return FromNode(rec, rec.Full(rec.Const(dtype, value), ToShape(dims)));
+  CheckDims(sizes);
+  return FromNode(rec, rec.Full(rec.Const(dtype, value), rec.ShapeOf(sizes)));
 }
 
-Tensor Tensor::zeros(const Dims& dims, DType dtype, At at) { return full(dims, 0, dtype, at); }
-Tensor Tensor::ones(const Dims& dims, DType dtype, At at) { return full(dims, 1, dtype, at); }
+Tensor Tensor::zeros(const SymShape& sizes, DType dtype, At at) {
+  return full(sizes, 0, dtype, at);
+}
+Tensor Tensor::ones(const SymShape& sizes, DType dtype, At at) { return full(sizes, 1, dtype, at); }
 
 Tensor Tensor::full_like(double value, At at) const {
   const NodeBuilder rec(at);
@@ -77,11 +79,11 @@ Tensor Tensor::full_like(double value, At at) const {
 Tensor Tensor::zeros_like(At at) const { return full_like(0, at); }
 Tensor Tensor::ones_like(At at) const { return full_like(1, at); }
 
-Tensor Tensor::arange(int64_t n, DType dtype, At at) {
+Tensor Tensor::arange(const SymInt& n, DType dtype, At at) {
   const NodeBuilder rec(at);
   CheckDims({n});
   if (IsBool(dtype)) rec.Invalid("arange: needs numbers, not bool");
-  const Shape shape = {Dim(n)};
+  const Shape shape = {rec.DimOf(n)};
   return TensorOf(Iota(rec, IsInt(dtype) ? dtype : DType::kI64, shape, 0).Cast(dtype));
 }
 

@@ -116,16 +116,16 @@ class Tensor {
   bool empty() const { return value_ == nullptr; }
 
   // ---- making -----------------------------------------------------------------------------------
-  static Tensor full(const Dims& dims, double value, DType dtype = DType::kF32,
+  static Tensor full(const SymShape& sizes, double value, DType dtype = DType::kF32,
                      At at = At::current());
-  static Tensor zeros(const Dims& dims, DType dtype = DType::kF32, At at = At::current());
-  static Tensor ones(const Dims& dims, DType dtype = DType::kF32, At at = At::current());
+  static Tensor zeros(const SymShape& sizes, DType dtype = DType::kF32, At at = At::current());
+  static Tensor ones(const SymShape& sizes, DType dtype = DType::kF32, At at = At::current());
   // Returns a tensor with this tensor's shape and dtype.
   Tensor full_like(double value, At at = At::current()) const;
   Tensor zeros_like(At at = At::current()) const;
   Tensor ones_like(At at = At::current()) const;
   // Returns 0, 1 ... n-1.
-  static Tensor arange(int64_t n, DType dtype = DType::kI32, At at = At::current());
+  static Tensor arange(const SymInt& n, DType dtype = DType::kI32, At at = At::current());
   // Returns begin, begin + step ... up to but excluding end.
   static Tensor arange(int64_t begin, int64_t end, int64_t step = 1, DType dtype = DType::kI32,
                        At at = At::current());
@@ -252,8 +252,8 @@ class Tensor {
   Tensor movedim(int64_t from, int64_t to, At at = At::current()) const;
   // Sets the elements below (triu) or above (tril) a diagonal of the last two axes to 0; `diagonal`
   // shifts it to the right.
-  Tensor triu(int64_t diagonal = 0, At at = At::current()) const;
-  Tensor tril(int64_t diagonal = 0, At at = At::current()) const;
+  Tensor triu(const SymInt& diagonal = 0, At at = At::current()) const;
+  Tensor tril(const SymInt& diagonal = 0, At at = At::current()) const;
 
   // ---- by index ---------------------------------------------------------------------------------
   // x[2], x[-1]: drops the first axis. x[Slice{1, 9, 2}]: Python's x[1:9:2]. x[rows], with an

@@ -4,10 +4,15 @@
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
 #include <grpcpp/server_posix.h>
+#include <netdb.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <condition_variable>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <mutex>
@@ -38,6 +43,33 @@
 namespace outboard::gateway {
 
 namespace {
+
+// Why no server can listen at "HOST:PORT" or "unix:PATH", for people: gRPC does not say.
+std::string WhyNotListening(const std::string& address) {
+  if (address.starts_with("unix:")) return "is its folder there, and may this user write to it?";
+  const size_t colon = address.rfind(':');
+  std::string host = address.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  if (colon == std::string::npos ||
+      getaddrinfo(host.c_str(), address.substr(colon + 1).c_str(), &hints, &found) != 0)
+    return "there is no such host or port; write HOST:PORT with a name or address of this machine";
+  int error = 0;
+  for (const addrinfo* at = found; at != nullptr && error == 0; at = at->ai_next) {
+    const int fd = socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, at->ai_protocol);
+    if (fd < 0 || bind(fd, at->ai_addr, at->ai_addrlen) != 0) error = errno;
+    if (fd >= 0) close(fd);
+  }
+  freeaddrinfo(found);
+  switch (error) {
+    case EADDRINUSE: return "the port is in use; is another gateway running there?";
+    case EADDRNOTAVAIL: return "that is no address of this machine";
+    case EACCES: return "only root may use that port";
+    default: return error == 0 ? "try again" : std::string(strerror(error));
+  }
+}
 
 // A CoreDriver's host in the gateway's process: the machine's clocks, the kernel's randomness, the
 // pool; and the thread that tells it of time.
@@ -238,8 +270,8 @@ class Gateway::Impl {
     builder.RegisterService(account_.get());
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || (has_port && port == 0)) {
-      return absl::UnavailableError(absl::StrCat("cannot listen at ", options_.listen,
-                                                 "; is another gateway running there?"));
+      return absl::UnavailableError(absl::StrCat("cannot listen at ", options_.listen, ": ",
+                                                 WhyNotListening(options_.listen)));
     }
     if (!IsLocalAddress(options_.listen)) {
       Log("connections are not encrypted: let clients come through a tunnel or a TLS proxy");

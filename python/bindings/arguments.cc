@@ -120,6 +120,12 @@ Dims DimsOf(const nb::args& args) {
   return dims;
 }
 
+SymShape SizesOfTensor(const Tensor& tensor) {
+  SymShape sizes;
+  for (int axis = 0; axis < tensor.rank(); ++axis) sizes.push_back(tensor.size(axis));
+  return sizes;
+}
+
 nb::tuple ShapeTuple(const Tensor& tensor) {
   const int rank = tensor.rank();
   nb::list sizes;

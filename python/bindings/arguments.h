@@ -78,6 +78,8 @@ Dims DimsOf(const nanobind::args& args);  // of numbers only
 std::optional<SymInt> SizeOf(nanobind::handle object);
 // Returns the ints of a sequence, or of one int; nullopt if there is anything else.
 std::optional<Dims> IntsOf(nanobind::handle object);
+// Returns the sizes of a tensor, also those of Variables.
+SymShape SizesOfTensor(const Tensor& tensor);
 // Returns a shape as Python's: a tuple of ints and sizes of Variables.
 nanobind::tuple ShapeTuple(const Tensor& tensor);
 

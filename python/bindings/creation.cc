@@ -2,6 +2,7 @@
 #include <nanobind/ndarray.h>
 
 #include "client/lazy/node_builder.h"
+#include "client/ops/elementwise/promote.h"
 #include "python/bindings/arguments.h"
 #include "python/bindings/bindings.h"
 #include "python/bindings/host_data.h"
@@ -11,9 +12,9 @@ namespace nb = nanobind;
 using namespace nb::literals;  // NOLINT
 namespace {
 
-Tensor Filled(const Dims& dims, const Operand& value, const DTypeArgument& dtype) {
+Tensor Filled(const SymShape& sizes, const Operand& value, const DTypeArgument& dtype) {
   const DType type = dtype.value_or(DTypeOfNumber(value));
-  return FullOf(dims, *value.arg, type);
+  return FullOf(sizes, *value.arg, type);
 }
 
 // Floats if one of them is, as tinygrad; ints are never made floats on their way.
@@ -22,21 +23,26 @@ Tensor ArangeOf(const Operand& start, const std::optional<Operand>& stop, const 
   const Arg zero(0);
   const Arg &begin = stop ? *start.arg : zero, &end = stop ? *stop->arg : *start.arg;
   bool has_float = false;
+  if (end.kind() == Arg::Kind::kSize && begin.kind() == Arg::Kind::kInt && begin.int_value() == 0 &&
+      step.arg->kind() == Arg::Kind::kInt && step.arg->int_value() == 1)
+    return Tensor::arange(end.size(), dtype.value_or(DefaultInt()));
   for (const Arg* const number : {&begin, &end, &*step.arg}) {
     if (number->kind() == Arg::Kind::kTensor || number->kind() == Arg::Kind::kSize)
-      throw nb::type_error("arange: start, stop and step are numbers");
+      throw nb::type_error(
+          "arange: start, stop and step are numbers; of Variables only the stop, after 0 by 1");
     has_float |= number->kind() == Arg::Kind::kFloat;
   }
   if (has_float)
     return Arange(begin.float_value(), end.float_value(), step.arg->float_value(),
-                  dtype.value_or(DType::kF32));
+                  dtype.value_or(DefaultFloat()));
   const int64_t by = step.arg->int_value();
   const __int128 first = begin.int_value(), last = __int128{end.int_value()} - by;
-  const bool is_i32 =
-      std::min(first, last) >= IntMin(DType::kI32) && std::max(first, last) <= IntMax(DType::kI32);
+  const DType by_default = DefaultInt();
+  const bool fits =
+      std::min(first, last) >= IntMin(by_default) && std::max(first, last) <= IntMax(by_default);
   const bool is_empty = by > 0 ? first > last : first < last;
   return Tensor::arange(begin.int_value(), end.int_value(), by,
-                        dtype.value_or(is_i32 || is_empty ? DType::kI32 : DType::kI64));
+                        dtype.value_or(fits || is_empty ? by_default : DType::kI64));
 }
 
 }  // namespace
@@ -65,20 +71,20 @@ void BindCreation(nb::module_&, TensorClass& tensor) {
           "are not copied: they must not change until the tensor was used.")
       .def_static(
           "zeros",
-          [](const nb::args& shape, DeviceArgument, const DTypeArgument& dtype) {
-            return Tensor::zeros(DimsOf(shape), dtype.value_or(DType::kF32));
+          [](const nb::args& shape, DeviceArgument, const DTypeArgument& dtype, bool) {
+            return FullOf(SizesOf(shape), Arg(0), dtype.value_or(DefaultFloat()));
           },
-          "shape"_a, "device"_a = nb::none(), "dtype"_a = nb::none())
+          "shape"_a, "device"_a = nb::none(), "dtype"_a = nb::none(), "buffer"_a = true)
       .def_static(
           "ones",
-          [](const nb::args& shape, DeviceArgument, const DTypeArgument& dtype) {
-            return Tensor::ones(DimsOf(shape), dtype.value_or(DType::kF32));
+          [](const nb::args& shape, DeviceArgument, const DTypeArgument& dtype, bool) {
+            return FullOf(SizesOf(shape), Arg(1), dtype.value_or(DefaultFloat()));
           },
-          "shape"_a, "device"_a = nb::none(), "dtype"_a = nb::none())
+          "shape"_a, "device"_a = nb::none(), "dtype"_a = nb::none(), "buffer"_a = true)
       .def_static(
           "empty",
           [](const nb::args& shape, DeviceArgument, const DTypeArgument& dtype) {
-            return Tensor::zeros(DimsOf(shape), dtype.value_or(DType::kF32));
+            return FullOf(SizesOf(shape), Arg(0), dtype.value_or(DefaultFloat()));
           },
           "shape"_a, "device"_a = nb::none(), "dtype"_a = nb::none(),
           "Zeros: memory has no older content here.")
@@ -86,27 +92,25 @@ void BindCreation(nb::module_&, TensorClass& tensor) {
           "full",
           [](nb::handle shape, const Operand& fill_value, const DTypeArgument& dtype,
              DeviceArgument, bool) {
-            const std::optional<Dims> dims = IntsOf(shape);
-            if (!dims) throw nb::type_error("full: the shape is a sequence of ints");
-            return Filled(*dims, fill_value, dtype);
+            return Filled(SizesOf(nb::borrow<nb::args>(nb::make_tuple(shape))), fill_value, dtype);
           },
           "shape"_a, "fill_value"_a, "dtype"_a = nb::none(), "device"_a = nb::none(),
           "buffer"_a = true)
       .def(
           "full_like",
           [](const Tensor& x, const Operand& fill_value, const DTypeArgument& dtype, DeviceArgument,
-             bool) { return Filled(x.shape(), fill_value, {dtype.value_or(x.dtype())}); },
+             bool) { return Filled(SizesOfTensor(x), fill_value, {dtype.value_or(x.dtype())}); },
           "fill_value"_a, "dtype"_a = nb::none(), "device"_a = nb::none(), "buffer"_a = true)
       .def(
           "const_like",
           [](const Tensor& x, const Operand& b, const DTypeArgument& dtype) {
-            return Filled(x.shape(), b, {dtype.value_or(x.dtype())});
+            return Filled(SizesOfTensor(x), b, {dtype.value_or(x.dtype())});
           },
           "b"_a, "dtype"_a = nb::none(), "As full_like.")
       .def(
           "empty_like",
           [](const Tensor& x, const DTypeArgument& dtype, DeviceArgument) {
-            return Tensor::zeros(x.shape(), dtype.value_or(x.dtype()));
+            return Tensor::zeros(SizesOfTensor(x), dtype.value_or(x.dtype()));
           },
           "dtype"_a = nb::none(), "device"_a = nb::none(),
           "Zeros: memory has no older content here.")
@@ -119,13 +123,13 @@ void BindCreation(nb::module_&, TensorClass& tensor) {
       .def(
           "zeros_like",
           [](const Tensor& x, const DTypeArgument& dtype, DeviceArgument) {
-            return Tensor::zeros(x.shape(), dtype.value_or(x.dtype()));
+            return Tensor::zeros(SizesOfTensor(x), dtype.value_or(x.dtype()));
           },
           "dtype"_a = nb::none(), "device"_a = nb::none())
       .def(
           "ones_like",
           [](const Tensor& x, const DTypeArgument& dtype, DeviceArgument) {
-            return Tensor::ones(x.shape(), dtype.value_or(x.dtype()));
+            return Tensor::ones(SizesOfTensor(x), dtype.value_or(x.dtype()));
           },
           "dtype"_a = nb::none(), "device"_a = nb::none())
       .def_static(
@@ -140,13 +144,13 @@ void BindCreation(nb::module_&, TensorClass& tensor) {
       .def_static(
           "linspace",
           [](double start, double stop, int64_t steps, const DTypeArgument& dtype, DeviceArgument) {
-            return Tensor::linspace(start, stop, steps, dtype.value_or(DType::kF32));
+            return Tensor::linspace(start, stop, steps, dtype.value_or(DefaultFloat()));
           },
           "start"_a, "stop"_a, "steps"_a, "dtype"_a = nb::none(), "device"_a = nb::none())
       .def_static(
           "eye",
           [](int64_t n, std::optional<int64_t> m, const DTypeArgument& dtype, DeviceArgument) {
-            const DType type = dtype.value_or(DType::kF32);
+            const DType type = dtype.value_or(DefaultFloat());
             if (!m || *m == n) return Tensor::eye(n, type);
             const Tensor rows = Tensor::arange(n, DType::kI32).reshape({n, 1});
             return (rows == Arg(Tensor::arange(*m, DType::kI32))).cast(type);

@@ -1,9 +1,11 @@
 // The types of elements, as outboard.DType; outboard.dtypes (dtypes.py) gives them tinygrad's
 // names.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
 
 #include <limits>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +13,7 @@
 #include "compiler/ir/dtype.h"
 #include "python/bindings/arguments.h"
 #include "python/bindings/bindings.h"
+#include "python/bindings/host_data.h"
 
 namespace outboard::python {
 namespace nb = nanobind;
@@ -34,6 +37,15 @@ constexpr Named kAliases[] = {
     {"int", DType::kI32},  {"uint", DType::kU32},  {"long", DType::kI64},   {"ulong", DType::kU64},
     {"half", DType::kF16}, {"float", DType::kF32}, {"double", DType::kF64},
 };
+
+// As tinygrad prints a dtype: by its last name.
+std::string Repr(DType dtype) {
+  for (const Named& alias : kAliases)
+    if (alias.dtype == dtype) return absl::StrCat("dtypes.", alias.name);
+  for (const Named& named : kNames)
+    if (named.dtype == dtype) return absl::StrCat("dtypes.", named.name);
+  return "dtypes.void";
+}
 
 nb::object Least(DType dtype) {
   if (IsFloat(dtype)) return nb::float_(-std::numeric_limits<double>::infinity());
@@ -61,10 +73,16 @@ std::optional<DType> DTypeOfName(std::string_view name) {
 void BindDTypes(nb::module_& module) {
   nb::enum_<DType> dtype(module, "DType", "The type of a tensor's elements.");
   for (const Named& named : kNames) dtype.value(named.name, named.dtype);
-  dtype.def_prop_ro("itemsize", [](DType self) { return ByteWidth(self); })
+  dtype.def("__repr__", &Repr)
+      .def("__str__", &Repr)
+      .def_prop_ro("itemsize", [](DType self) { return ByteWidth(self); })
       .def_prop_ro("bitsize", [](DType self) { return IsBool(self) ? 1 : 8 * ByteWidth(self); })
       .def_prop_ro("min", &Least)
       .def_prop_ro("max", &Greatest);
+  module.def("default_float", &DefaultFloat);
+  module.def("set_default_float", &SetDefaultFloat);
+  module.def("default_int", &DefaultInt);
+  module.def("set_default_int", &SetDefaultInt);
   module.def("promote", [](DType a, DType b) {
     const std::optional<DType> both = Promote(a, b);
     if (!both)

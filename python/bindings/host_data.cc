@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include "client/lazy/node_builder.h"
 #include "client/lazy/operands.h"
 #include "client/nn/files.h"
+#include "client/ops/elementwise/promote.h"
 #include "compiler/ir/limits.h"
 #include "compiler/rewrite/rules/fold.h"
 #include "wire/limits.h"
@@ -20,6 +22,8 @@
 namespace outboard::python {
 namespace nb = nanobind;
 namespace {
+
+std::atomic<DType> default_int = DType::kI32;
 
 // ---- lists --------------------------------------------------------------------------------------
 
@@ -39,7 +43,7 @@ class Rectangle {
 
   const Dims& dims() const { return dims_; }
   DType dtype() const {
-    return floats_ || numbers_.empty() ? DType::kF32 : ints_ ? DType::kI32 : DType::kBool;
+    return floats_ || numbers_.empty() ? DefaultFloat() : ints_ ? DefaultInt() : DType::kBool;
   }
   std::string BytesAs(DType dtype) const {
     std::string bytes(numbers_.size() * ByteWidth(dtype), '\0');
@@ -185,21 +189,34 @@ nb::object ListOf(const HostTensor& host, size_t axis, int64_t& next) {
 
 }  // namespace
 
+DType DefaultInt() { return default_int.load(std::memory_order_relaxed); }
+
+void SetDefaultInt(DType dtype) { default_int.store(dtype, std::memory_order_relaxed); }
+
 DType DTypeOfNumber(const Operand& number) {
   switch (number.arg->kind()) {
     case Arg::Kind::kBool: return DType::kBool;
-    case Arg::Kind::kFloat: return DType::kF32;
+    case Arg::Kind::kFloat: return DefaultFloat();
     case Arg::Kind::kTensor: throw nb::type_error("a number, not a Tensor");
-    default: return DType::kI32;
+    default: return DefaultInt();
   }
 }
 
-Tensor FullOf(const Dims& dims, const Arg& number, DType dtype) {
-  if (number.kind() != Arg::Kind::kInt || !IsInt(dtype))
-    return Tensor::full(dims, number.float_value(), dtype);
+Tensor FullOf(const SymShape& sizes, const Arg& number, DType dtype) {
   const internal::NodeBuilder rec;
-  const UOp* const scalar = internal::NodeOfArg(rec, number, dtype);
-  return Tensor::FromNode(rec, rec.Full(scalar, internal::ToShape(dims)));
+  const UOp* scalar = nullptr;
+  if (number.kind() == Arg::Kind::kInt && IsInt(dtype)) {
+    scalar = internal::NodeOfArg(rec, number, dtype);
+  } else if (IsFloat(dtype)) {
+    scalar = rec.Const(dtype, number.float_value());
+  } else if (IsBool(dtype)) {
+    scalar = rec.ConstInt(dtype, number.float_value() != 0);
+  } else {
+    scalar = rec.Const(dtype, std::trunc(number.float_value()));
+  }
+  for (const SymInt& size : sizes)
+    if (size.value() < 0) ThrowInvalid(absl::StrCat("a dimension of ", size.value()));
+  return Tensor::FromNode(rec, rec.Full(scalar, rec.ShapeOf(sizes)));
 }
 
 Tensor Arange(double begin, double end, double step, DType dtype) {
@@ -227,7 +244,7 @@ Tensor TensorOf(nb::handle data, std::optional<DType> dtype) {
     return dtype && *dtype != tensor.dtype() ? tensor.cast(*dtype) : tensor;
   };
   if (nb::isinstance<Tensor>(data)) return as_asked(nb::cast<Tensor>(data));
-  if (data.is_none()) return Tensor::full({}, 0, dtype.value_or(DType::kF32));
+  if (data.is_none()) return Tensor::full({}, 0, dtype.value_or(DefaultFloat()));
   if (PyBytes_Check(data.ptr()))
     return TensorOfBytes(
         {PyBytes_AS_STRING(data.ptr()), static_cast<size_t>(PyBytes_GET_SIZE(data.ptr()))},

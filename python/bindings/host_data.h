@@ -14,11 +14,16 @@
 
 namespace outboard::python {
 
-// bool of a bool, i32 of an int, f32 of a float.
+// What Python's numbers are in a tensor of their own. Floats: DefaultFloat() of promote.h.
+DType DefaultInt();
+void SetDefaultInt(DType dtype);
+
+// Of a bool, an int or a float, of which there is a default each.
 DType DTypeOfNumber(const Operand& number);
 
-// Of one number, which an integer type holds exactly.
-Tensor FullOf(const Dims& dims, const Arg& number, DType dtype);
+// Of one number, which becomes an element as it would by cast(): -1.5 is -1 as an i32, 2 true as a
+// bool. An int that an integer type does not hold is INVALID_ARGUMENT.
+Tensor FullOf(const SymShape& sizes, const Arg& number, DType dtype);
 
 // begin, begin + step ... before end, of floats: ceil((end - begin) / step) elements.
 Tensor Arange(double begin, double end, double step, DType dtype);

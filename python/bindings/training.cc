@@ -6,6 +6,7 @@
 #include "client/lazy/thread_state.h"
 #include "python/bindings/arguments.h"
 #include "python/bindings/bindings.h"
+#include "python/bindings/host_data.h"
 
 namespace outboard::python {
 namespace nb = nanobind;
@@ -32,12 +33,18 @@ void CheckGradient(const Tensor& y, const std::optional<Tensor>& upstream,
   throw nb::python_error();
 }
 
+// What weighs a scalar may have axes of one element.
+Tensor UpstreamOf(const Tensor& y, const std::optional<Tensor>& gradient) {
+  if (!gradient) return Tensor();
+  return y.rank() == 0 && gradient->numel() == 1 ? gradient->reshape(SymShape()) : *gradient;
+}
+
 std::vector<Tensor> GradientOf(const Tensor& y, const nb::args& targets,
                                const std::optional<Tensor>& gradient) {
   std::vector<Tensor> of;
   for (const nb::handle target : targets) of.push_back(nb::cast<Tensor>(target));
   CheckGradient(y, gradient, of);
-  return y.gradient(of, gradient.value_or(Tensor()));
+  return y.gradient(of, UpstreamOf(y, gradient));
 }
 
 std::optional<Tensor> GradOf(const Tensor& x) {
@@ -73,6 +80,14 @@ Tensor Clone(const Tensor& x) {
   return copy;
 }
 
+nb::tuple Reduce(const Tensor& x) {
+  const HostTensor host = ToHost(x);
+  return nb::make_tuple(nb::module_::import_("outboard.tensor").attr("_unpickled"),
+                        nb::make_tuple(nb::cast(host.dtype).attr("name"), ShapeTuple(x),
+                                       nb::bytes(host.bytes.data(), host.bytes.size()),
+                                       x.value()->is_param, x.requires_grad()));
+}
+
 void SetIsParam(Tensor& x, bool on) {
   if (!on) x.requires_grad_(false);
   x.value()->is_param = on;
@@ -93,7 +108,7 @@ void BindTraining(nb::module_& module, TensorClass& tensor) {
           "backward",
           [](Tensor& x, const std::optional<Tensor>& gradient) -> Tensor& {
             CheckGradient(x, gradient, {});
-            backward(x, gradient.value_or(Tensor()));
+            backward(x, UpstreamOf(x, gradient));
             return x;
           },
           "gradient"_a = nb::none(), nb::rv_policy::none,
@@ -145,6 +160,9 @@ void BindTraining(nb::module_& module, TensorClass& tensor) {
       .def(
           "clone", [](const Tensor& x, DeviceArgument) { return Clone(x); },
           "device"_a = nb::none())
+      .def(
+          "__deepcopy__", [](const Tensor& x, nb::handle) { return Clone(x); }, "memo"_a)
+      .def("__reduce__", &Reduce, "Waits. For pickle: the value, and what kind of parameter it is.")
       .def("assign", &Assign, "x"_a, nb::rv_policy::none,
            "The value becomes that of `x`, broadcast; RuntimeError for another dtype. Lazy; what "
            "was computed from the\nold value stays.");

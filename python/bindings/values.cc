@@ -63,6 +63,13 @@ std::string ReprHtml(const Tensor& x) {
 void BindValues(nb::module_&, TensorClass& tensor) {
   tensor.def_prop_ro("shape", [](const Tensor& x) { return ShapeTuple(x); })
       .def_prop_ro("dtype", [](const Tensor& x) { return x.dtype(); })
+      .def_prop_ro(
+          "device",
+          [](const Tensor&) {
+            return nb::cast<std::string>(
+                nb::module_::import_("outboard.device").attr("Device").attr("DEFAULT"));
+          },
+          "The kind of the session's device, such as \"CPU\": the only one.")
       .def_prop_ro("ndim", [](const Tensor& x) { return x.rank(); })
       .def(
           "size",

@@ -3,6 +3,8 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
+#include <functional>
+
 #include "absl/strings/str_cat.h"
 #include "client/lazy/sym_expression.h"
 #include "python/bindings/arguments.h"
@@ -53,6 +55,15 @@ void BindOperator(nb::class_<SymInt>& size, const char* name, const char* reflec
       nb::is_operator());
 }
 
+template <typename Order>
+void BindOrder(nb::class_<SymInt>& size, const char* name, Order order) {
+  size.def(
+      name, [=](const SymInt& a, const SymInt& b) { return order(a.value(), b.value()); },
+      nb::is_operator());
+  size.def(
+      name, [=](const SymInt& a, int64_t b) { return order(a.value(), b); }, nb::is_operator());
+}
+
 }  // namespace
 
 void BindVariable(nb::module_& module) {
@@ -61,10 +72,9 @@ void BindVariable(nb::module_& module) {
                        "vmax, both of them.\nValueError: an empty range.")
       .def(
           "__init__",
-          [](Variable* self, const std::string& name, int64_t min_val, int64_t max_val) {
-            new (self) Variable(name, min_val, max_val, Here());
-          },
-          "name"_a, "min_val"_a, "max_val"_a)
+          [](Variable* self, const std::string& name, int64_t min_val, int64_t max_val,
+             const DTypeArgument&) { new (self) Variable(name, min_val, max_val, Here()); },
+          "name"_a, "min_val"_a, "max_val"_a, "dtype"_a = nb::none())
       .def(
           "bind", [](const Variable& v, int64_t val) { return v.bind(val, Here()); }, "val"_a,
           "ValueError: not in the range.")
@@ -82,7 +92,7 @@ void BindVariable(nb::module_& module) {
       module, "SymInt",
       "A bound Variable, or what such and numbers come to.\nTwo are equal if they "
       "have one value and are the same expression of the same variables; none "
-      "equals a number:\nask `.val`.");
+      "equals a number:\nask `.val`. `<` and its like compare values, also with numbers.");
   size.def_prop_ro("val", &SymInt::value, "What it is here and now.")
       .def("unbind", &Unbind, "The Variable and its value.")
       .def(
@@ -101,6 +111,10 @@ void BindVariable(nb::module_& module) {
     CheckDivision(a, b);
     return a % b;
   });
+  BindOrder(size, "__lt__", std::less<>());
+  BindOrder(size, "__le__", std::less_equal<>());
+  BindOrder(size, "__gt__", std::greater<>());
+  BindOrder(size, "__ge__", std::greater_equal<>());
   size.def("__neg__", [](const SymInt& a) { return a * SymInt(-1); });
 }
 

@@ -5,18 +5,44 @@ type of the tensor that it meets. Of the eight-bit floats there are the two of O
 """
 from builtins import bool as _bool, float as _float, int as _int
 
+from outboard import _core
 from outboard._core import DType, promote
 
 
-class _Fixed(type):
-    """No attribute of `dtypes` changes: the library makes tensors in C++ and would not know of another default."""
+class _DTypes(type):
+    """What can be set of `dtypes`: the defaults, for tensors made from then on, in all threads of the process."""
+
+    @property
+    def default_float(cls) -> DType:
+        """What a float of Python is in a tensor of its own, and an integer that becomes a float. ValueError: no float."""
+        return _core.default_float()
+
+    @default_float.setter
+    def default_float(cls, dtype: "DType | str") -> None:
+        dtype = to_dtype(dtype)
+        if not dtypes.is_float(dtype):
+            raise ValueError(f"{dtype} is no float")
+        _core.set_default_float(dtype)
+
+    @property
+    def default_int(cls) -> DType:
+        """What an int of Python is in a tensor of its own. ValueError: no integer."""
+        return _core.default_int()
+
+    @default_int.setter
+    def default_int(cls, dtype: "DType | str") -> None:
+        dtype = to_dtype(dtype)
+        if not dtypes.is_int(dtype):
+            raise ValueError(f"{dtype} is no integer")
+        _core.set_default_int(dtype)
 
     def __setattr__(cls, name, value):
-        if getattr(cls, name, None) != value:
-            raise AttributeError(f"dtypes.{name} cannot be changed: pass dtype= where a tensor is made, or cast() it")
+        if not name.startswith("default_"):
+            raise AttributeError(f"dtypes.{name} cannot be changed")
+        super().__setattr__(name, value)
 
 
-class dtypes(metaclass=_Fixed):
+class dtypes(metaclass=_DTypes):
     bool = DType.bool
     int8 = char = DType.int8
     uint8 = uchar = DType.uint8
@@ -32,10 +58,6 @@ class dtypes(metaclass=_Fixed):
     bfloat16 = DType.bfloat16
     float32 = float = DType.float32
     float64 = double = DType.float64
-
-    # What a float or an int of Python is in a tensor of its own. Fixed.
-    default_float = DType.float32
-    default_int = DType.int32
 
     fp8s = fp8_ocp = (fp8e4m3, fp8e5m2)
     floats = (*fp8s, float16, bfloat16, float32, float64)

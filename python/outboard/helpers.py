@@ -13,6 +13,7 @@ import time
 from typing import Any, Iterable
 
 from outboard import _core
+from outboard.dtypes import dtypes
 from outboard.progress_bars import tqdm, trange  # noqa: F401: tinygrad programs take them from here
 
 
@@ -67,6 +68,21 @@ class _Training(ContextVar):
         _core.set_training(bool(on))
 
 
+class _DefaultDType(ContextVar):
+    """dtypes.default_float or default_int, by name: `with Context(DEFAULT_FLOAT="half"):`."""
+
+    def __init__(self, key: str):
+        super().__init__(key, getattr(dtypes, key.lower()).name)
+
+    @property
+    def value(self) -> str:
+        return getattr(dtypes, self.key.lower()).name
+
+    @value.setter
+    def value(self, dtype) -> None:
+        setattr(dtypes, self.key.lower(), dtype)
+
+
 class Context(contextlib.ContextDecorator):
     """`with Context(TRAINING=1):`, or `@Context(TRAINING=1)` before a function: these settings, then the old ones."""
 
@@ -87,6 +103,7 @@ class Context(contextlib.ContextDecorator):
 DEBUG, BEAM, JIT, NOOPT = ContextVar("DEBUG", 0), ContextVar("BEAM", 0), ContextVar("JIT", 1), ContextVar("NOOPT", 0)
 FUSE_OPTIM, WINO, NO_COLOR = ContextVar("FUSE_OPTIM", 0), ContextVar("WINO", 0), ContextVar("NO_COLOR", 0)
 TRAINING = _Training("TRAINING", 0)
+DEFAULT_FLOAT, DEFAULT_INT = _DefaultDType("DEFAULT_FLOAT"), _DefaultDType("DEFAULT_INT")
 
 
 class _GlobalCounters:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any, Callable, Generic, TypeVar, overload
 
 from outboard._core import Jit, SymInt, Tensor
@@ -94,6 +95,13 @@ class _TinyJit(Generic[ReturnType]):
         self._names: list = []
         self._held: dict[int | str, Any] = {}
         self._rebuild: Callable = next
+
+    def __reduce__(self):
+        name = getattr(self.fxn, "__qualname__", None)
+        if name and getattr(sys.modules.get(self.fxn.__module__), name, None) is self:
+            return name  # a decorated function is itself, as any function is
+        # A copy, or one from a pickle, records anew: a recording holds tensors of this process's session.
+        return type(self), (self.fxn,)
 
     @property
     def captured(self) -> bool:

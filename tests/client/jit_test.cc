@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "client/capture/repeat.h"
 #include "client/nn/layers.h"
 #include "client/nn/optim.h"
@@ -235,12 +236,6 @@ TEST_F(JitTest, RefusesWhatItCannotSendAgain) {
             }),
             kRefused);
   EXPECT_EQ(code([](const Tensors&, const Sized&) -> Tensors { return {}; }), kRefused);
-  Tensor kept;  // not realised, so that it would stay as it was
-  EXPECT_EQ(code([&](const Tensors& x, const Sized&) -> Tensors {
-              kept = x[0] * 2;
-              return {x[0] + 1};
-            }),
-            kRefused);
   Tensor last = Tensor::from<float>({1, 2});  // replaced, not assigned
   EXPECT_EQ(code([&](const Tensors& x, const Sized&) -> Tensors {
               last = x[0] + last;
@@ -252,6 +247,50 @@ TEST_F(JitTest, RefusesWhatItCannotSendAgain) {
   for (int i = 0; i < 3; ++i) (void)inner({Tensor::from<float>({1, 2})});
   EXPECT_EQ(code([&](const Tensors& x, const Sized&) -> Tensors { return inner({x[0]}); }),
             kRefused);
+}
+
+// It would stay as it was when the step was recorded.
+TEST_F(JitTest, WhatIsKeptUnrealisedCannotBeUsedLater) {
+  Tensor kept;
+  Jit step([&](const Tensors& x, const Sized&) -> Tensors {
+    kept = x[0] * 2;
+    return {x[0] + 1};
+  });
+  for (int i = 0; i < 4; ++i) {
+    ExpectNear(step({Tensor::from<float>({1.0f * i})})[0], {i + 1.0});
+    if (i < 2) ExpectNear(kept, {2.0 * i});
+  }
+  ExpectNear(kept, {2});  // realised before the step was sent again
+  Jit another([&](const Tensors& x, const Sized&) -> Tensors {
+    kept = x[0] * 2;
+    return {x[0] + 1};
+  });
+  for (int i = 0; i < 4; ++i) ExpectNear(another({Tensor::from<float>({1.0f * i})})[0], {i + 1.0});
+  for (const auto& use :
+       {std::function([&] { kept.item(); }), std::function([&] { (void)(kept + 1); }),
+        std::function([&] { kept.realize(); })}) {
+    try {
+      use();
+      ADD_FAILURE() << "did not throw";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status().code(), absl::StatusCode::kFailedPrecondition);
+      EXPECT_TRUE(absl::StrContains(error.what(), "captured step")) << error.what();
+    }
+  }
+  kept.assign(Tensor::from<float>({5}));
+  ExpectNear(kept + 1, {6});
+}
+
+// Bytes that the step makes are those of the recording, and there for each call.
+TEST_F(JitTest, TensorsMadeInsideOfNumbers) {
+  Jit step([&](const Tensors& x, const Sized&) -> Tensors {
+    return {x[0] * Tensor::from<float>({1, 2}) + Tensor::from<float>({3, 4})};
+  });
+  for (int i = 0; i < 5; ++i) {
+    const double a = i, b = 2 * i + 1;
+    ExpectNear(step({Tensor::from<float>({static_cast<float>(a), static_cast<float>(b)})})[0],
+               {a + 3, 2 * b + 4});
+  }
 }
 
 TEST_F(JitTest, AFailedRecordingIsNone) {

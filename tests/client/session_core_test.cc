@@ -409,7 +409,8 @@ TEST(SessionCore, AFailureSaysWhereItWasAndWhetherTryingAgainHelps) {
   core.Get(frame);
   const absl::Status status = core.Take(2, 0).status();
   EXPECT_EQ(status.message(),
-            "no memory (node 3, ADD; item 1; worker box?-1; the same again may work)");
+            "no memory (node 3, ADD; item 1; worker box?-1; a retry may succeed once memory is "
+            "free)");
   EXPECT_EQ(FailureOf(status), (Failure{1, 3, "ADD", "box?-1", true}));
 }
 

@@ -150,7 +150,13 @@ TEST_F(ProcessesTest, APrivateServeLivesAsLongAsItsSessions) {
   setenv("OUTBOARD_BIN", "/nowhere/outboard", 1);
   absl::Status none = Session::Connect(*SessionOptions::FromEnvironment()).status();
   EXPECT_EQ(none.code(), StatusCode::kUnavailable);
-  EXPECT_NE(std::string(none.message()).find("CLOUD_HOST"), std::string::npos);
+  EXPECT_NE(std::string(none.message()).find("OUTBOARD_BIN names \"/nowhere/outboard\""),
+            std::string::npos)
+      << none;
+  setenv("OUTBOARD_BIN", folder.path().c_str(), 1);  // a folder, which may be executed as it is
+  none = Session::Connect(*SessionOptions::FromEnvironment()).status();
+  EXPECT_NE(std::string(none.message()).find("no program that can be run"), std::string::npos)
+      << none;
   unsetenv("OUTBOARD_BIN");
 }
 
@@ -171,6 +177,9 @@ TEST_F(ProcessesTest, ExitCodes) {
       {"usage --gateway http://localhost:1", 2},
       {"usage --gateway localhost:1", 2},
       {"usage --data " + folder + "/none", 2},
+      {"key list --data " + folder, 2},  // no accounts; none are made
+      {"key revoke 0000000000000000 --data " + folder, 2},
+      {"key create --data " + folder + " --json", 0},
       {"key list --data " + folder, 0},
       {"gateway --no-auth --listen 0.0.0.0:0 --data " + folder, 2},
       {"serve --ephemeral --data " + folder, 2},  // would remove the accounts of a real one
@@ -188,8 +197,23 @@ TEST_F(ProcessesTest, ExitCodes) {
     EXPECT_EQ(ended.out, "");
   }
   for (const char* wrong : {"frob", "", "up --workers 0", "up --nosuch", "worker", "key",
-                            "up --session-memory 12XB", "serve --devices x"}) {
+                            "up --session-memory 12XB", "serve --devices x", "up --quota -1",
+                            "up --session-memory -5GB"}) {
     test::ExpectAsDocumented("Wrong arguments of a program of ours", Outboard(wrong).err);
+  }
+}
+
+// gRPC does not say why it cannot listen.
+TEST_F(ProcessesTest, AnAddressThatCannotBeListenedAt) {
+  StartUp(1);
+  for (const auto& [address, why] :
+       {std::pair<std::string, std::string>{"no-such-host.invalid:6667", "there is no such host"},
+        {"203.0.113.5:6667", "that is no address of this machine"},
+        {cluster_.last_address(), "the port is in use; is another gateway running there?"}}) {
+    const test::Ended ended =
+        Outboard("gateway --data " + cluster_.data() + "/another --listen " + address);
+    EXPECT_EQ(ended.code, 2) << ended.err;
+    EXPECT_NE(ended.err.find(why), std::string::npos) << ended.err;
   }
 }
 

@@ -4,7 +4,7 @@ import itertools
 import pytest
 from tinygrad.dtype import dtypes as theirs, least_upper_dtype as their_least_upper
 
-from outboard import Tensor, dtypes
+from outboard import Context, Tensor, dtypes, nn
 from outboard.dtypes import least_upper_dtype, to_dtype
 
 NAMES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "fp8e4m3", "fp8e5m2", "float16",
@@ -75,11 +75,33 @@ def test_what_a_type_tells(name):
         assert dtypes.finfo(ours) == theirs.finfo(wanted)
 
 
-def test_the_defaults_are_fixed():
-    dtypes.default_float = dtypes.float32
-    for name, dtype in [("default_float", dtypes.half), ("default_int", dtypes.int64)]:
-        with pytest.raises(AttributeError, match=f"dtypes.{name} cannot be changed"):
-            setattr(dtypes, name, dtype)
+def test_the_defaults_can_be_set():
+    assert (dtypes.default_float, dtypes.default_int) == (dtypes.float32, dtypes.int32)
+    with Context(DEFAULT_FLOAT="half", DEFAULT_INT="int64"):
+        assert (dtypes.default_float, dtypes.default_int) == (dtypes.half, dtypes.int64)
+        for made in (Tensor(1.5), Tensor([1.5, 2]), Tensor.rand(2), Tensor.randn(2), Tensor.ones(2), Tensor.zeros(2),
+                     Tensor.eye(2), Tensor.linspace(0, 1, 3), Tensor.arange(0.5, 2), Tensor.uniform(2),
+                     Tensor([1]).exp(), Tensor([1, 2]).mean(), Tensor([1]) / 2, Tensor([1]) + 0.5, Tensor([1]).sqrt()):
+            assert made.dtype == dtypes.half
+        for made in (Tensor(1), Tensor([1, 2]), Tensor.arange(3), Tensor.full((2,), 3)):
+            assert made.dtype == dtypes.int64
+        assert Tensor.randint(2, dtype="int32").dtype == dtypes.int32
+        assert Tensor.ones(3).sum().item() == 3 and Tensor([1, 2]).mean().item() == 1.5
+        assert nn.optim.SGD([Tensor.ones(2)]).lr.dtype == dtypes.float32
+        dtypes.default_float = "bfloat16"
+        assert Tensor.ones(2).dtype == dtypes.bfloat16
+    assert Tensor.ones(2).dtype == dtypes.float32 and Tensor(1).dtype == dtypes.int32
+    with pytest.raises(ValueError, match="int is no float"):
+        dtypes.default_float = dtypes.int32
+    with pytest.raises(ValueError, match="float is no integer"):
+        dtypes.default_int = dtypes.float32
+    with pytest.raises(AttributeError, match="dtypes.half cannot be changed"):
+        dtypes.half = dtypes.float32
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_dtype_prints_as_tinygrads(name):
+    assert repr(getattr(dtypes, name)) == str(getattr(dtypes, name)) == repr(getattr(theirs, name))
 
 
 def test_mistakes():

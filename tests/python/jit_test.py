@@ -1,4 +1,6 @@
 """TinyJit: the results of the function called each time, without calling it; and what it refuses."""
+import copy
+import pickle
 import threading
 
 import numpy as np
@@ -207,3 +209,55 @@ def test_arguments_are_told_apart_within_lists_and_dicts():
     for _ in range(3):
         assert step({"x": Tensor([5.0]), "y": Tensor([2.0])}).tolist() == [3]
     assert step({"y": Tensor([2.0]), "x": Tensor([5.0])}).tolist() == [3]
+
+
+def test_tensors_of_numbers_made_inside():
+    step = TinyJit(lambda x: (x * Tensor([1.0, 2.0]) + Tensor([3.0, 4.0])).realize())
+    for i in range(5):
+        assert step(Tensor([i, i + 1.0])).tolist() == [i + 3, 2 * (i + 1) + 4]
+
+
+def test_a_gradient_made_inside():
+    weight = Tensor([1.0, 2.0]).realize().requires_grad_()
+
+    @TinyJit
+    def step(x):
+        weight.grad = None
+        (weight * weight * x).sum().backward()
+        return weight.grad.realize()
+
+    for i in range(5):
+        assert step(Tensor([float(i), 1.0])).tolist() == [2 * i, 4]
+
+
+def test_what_is_kept_unrealised_is_not_used_later():
+    kept = {}
+
+    @TinyJit
+    def step(x):
+        kept["h"] = x * 2
+        return (x + 1).realize()
+
+    for i in range(5):
+        assert step(Tensor([float(i)])).item() == i + 1
+    with pytest.raises(RuntimeError, match="captured step made and did not realise"):
+        kept["h"].tolist()
+
+
+def add_one(x):
+    return (x + 1).realize()
+
+
+@TinyJit
+def add_two(x):
+    return (x + 2).realize()
+
+
+def test_copies_record_anew():
+    step = TinyJit(add_one)
+    call(step, lambda: Tensor([1.0]))
+    for other in (copy.deepcopy(step), pickle.loads(pickle.dumps(step))):
+        assert step.captured and not other.captured
+        for i in range(4):
+            assert other(Tensor([float(i), 0])).tolist() == [i + 1, 1]
+    assert pickle.loads(pickle.dumps(add_two)) is add_two and copy.deepcopy(add_two) is add_two

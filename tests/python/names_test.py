@@ -17,12 +17,11 @@ MISSING = {
         **dict.fromkeys(["alu", "as_param", "call", "callify", "const", "custom_kernel", "invalids",
                          "linear_with_vars", "max_numel", "max_shape", "random_bits", "schedule_linear", "ufix", "uop",
                          "uprod", "usum"], INSIDE),
-        **dict.fromkeys(["device", "shard", "shard_", "shard_like"], DEVICES),
+        **dict.fromkeys(["shard", "shard_", "shard_like"], DEVICES),
         **dict.fromkeys(["image_conv2d", "image_dot"], IMAGES),
         **dict.fromkeys(["from_blob", "from_url"], "memory and servers of others are not read: outboard.nn.state reads files"),
         **dict.fromkeys(["hash", "keccak"], "not written yet: a round of Keccak is a graph of its own"),
         "decode_hevc_frame": "video decoders are no part of a worker",
-        "normalize": "not written yet",
     },
     "nn.state": {
         **dict.fromkeys(["TensorIO", "accept_filename"], INSIDE),

@@ -206,6 +206,9 @@ ATTENTION = [
 ]
 
 NORMS = [
+    *[Case(f"normalize p {p}", [(3, 4, 5)], lambda x, p=p: x.normalize(p, dim=2), lambda x, p=p: F.normalize(x, p, dim=2))
+      for p in (1, 2, 3.0, float("inf"))],
+    Case("normalize", [(3, 4)], lambda x: x.normalize(), lambda x: F.normalize(x)),
     Case("layernorm", [(3, 4, 5)], lambda x: x.layernorm(), lambda x: F.layer_norm(x, (5,))),
     Case("layernorm axes", [(3, 4, 5)], lambda x: x.layernorm((-1, -2), eps=0.1), lambda x: F.layer_norm(x, (4, 5), eps=0.1)),
     Case("layernorm first axis", [(3, 4)], lambda x: x.layernorm(0), lambda x: F.layer_norm(x.T, (3,)).T),

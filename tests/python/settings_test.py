@@ -2,9 +2,10 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
-from outboard import Context, Device, GlobalCounters, Tensor, Variable, helpers
+from outboard import Context, Device, GlobalCounters, Tensor, Variable, dtypes, helpers
 from outboard.helpers import DEBUG, TRAINING, ContextVar, colored, dedup, flatten, getenv, prod, round_up
 
 
@@ -30,10 +31,34 @@ def test_sizes_compare_by_value_and_expression():
     x = Tensor.ones(10)
     assert x[:v.bind(3)].shape == (v.bind(3),) and x[:v.bind(3)].shape != (3,)
     assert (x + v.bind(3)).sum().item() == 40 == (v.bind(3) + x).sum().item() and (v.bind(3) - x).sum().item() == 20
-    for call in (lambda: v.bind(3) + 1.5, lambda: "a" + v.bind(3), lambda: v.bind(3) * 2**70):
+    assert v.bind(3) > 2 and 4 > v.bind(3) >= v.bind(3) and v.bind(3) + 1 <= 4 and not v.bind(3) < other.bind(2)
+    for call in (lambda: v.bind(3) < "a", lambda: v.bind(3) + 1.5, lambda: "a" + v.bind(3), lambda: v.bind(3) * 2**70):
         with pytest.raises(TypeError):
             call()
     assert v != 3
+
+
+@pytest.mark.parametrize("n", [1, 4, 6])
+def test_sizes_of_variables_make_tensors(n):
+    size = Variable("n", 1, 6, dtype=dtypes.int32).bind(n)
+    assert Tensor.arange(size).realize().tolist() == list(range(n))
+    assert Tensor.ones(2, size).sum().item() == 2 * n and Tensor.zeros(size).sum().item() == 0
+    assert Tensor.full((size, 2), 3).sum().item() == 6 * n and Tensor.full((2, size), 2.5).full_like(1).sum().item() == 2 * n
+    x = Tensor.arange(12, dtype="float32").reshape(6, 2).contiguous().realize()
+    rows, wanted = x[:size], np.arange(12, dtype=np.float32).reshape(6, 2)[:n]
+    for got, value in [(rows.var(0, correction=0), wanted.var(0)), (rows.std(correction=0), wanted.std()),
+                       (rows.mean(), wanted.mean())]:
+        np.testing.assert_allclose(got.numpy(), value, rtol=1e-5)
+    two = Tensor.full((1, 2), 7.0)
+    np.testing.assert_array_equal(rows.cat(two, dim=0).sum(0).numpy(), wanted.sum(0) + 7)
+    weights = Tensor.arange(1, 20, dtype="float32").reshape(19, 1)[:size + 1]
+    joined = np.concatenate([wanted, np.full((1, 2), 7)])
+    np.testing.assert_array_equal((rows.cat(two) * weights).sum(0).numpy(), (joined * np.arange(1, n + 2)[:, None]).sum(0))
+    both = two.cat(rows, rows)
+    np.testing.assert_array_equal(both.max(0).numpy(), np.maximum(wanted.max(0), 7))
+    mask = Tensor.full((3, size + 3), float("-inf")).triu(size + 1)
+    np.testing.assert_array_equal(mask.exp().sum(1).numpy(), [n + 1, n + 2, n + 3])
+    assert Tensor.ones(4, 8).tril(size - 3).sum().item() == np.tril(np.ones((4, 8)), n - 3).sum()
 
 
 def test_context_sets_and_restores():

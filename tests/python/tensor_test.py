@@ -1,8 +1,11 @@
 """Data in, values out, and what a tensor says of itself."""
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
-from outboard import Error, Tensor, dtypes
+from outboard import Device, Error, Tensor, dtypes, nn
 
 
 @pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64,
@@ -169,3 +172,59 @@ def test_an_array_may_change_once_its_tensor_is_realised(count):
     tensor = Tensor(values).realize()
     values[:] = 0
     assert tensor.sum().item() == count
+
+
+def test_a_number_becomes_an_element_as_in_a_list():
+    assert Tensor(2, dtype="bool").item() is True and Tensor(0.0, dtype="bool").item() is False
+    assert Tensor.full((2,), -1.5, dtype="int32").tolist() == Tensor([-1.5, -1.5], dtype="int32").tolist() == [-1, -1]
+    with pytest.raises(ValueError, match="300"):
+        Tensor.full((2,), 300, dtype="uint8")
+
+
+def test_patterns_of_bits_beside_integers():
+    x = Tensor([1, -2], dtype="int32")
+    assert (x | 0xFFFFFFFF).tolist() == [-1, -1] and (0xFFFF0000 & x).tolist() == [0, -65536]
+    assert (x ^ 0x80000000).tolist() == [1 - 2**31, 2**31 - 2]
+    assert (Tensor([3], dtype="int8") & 0xFE).item() == 2
+    for wrong in (lambda: x | 2**32, lambda: x + 0xFFFFFFFF):
+        with pytest.raises(ValueError, match="is no value of i32"):
+            wrong()
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float16", "bfloat16", "fp8e4m3", "float32", "float64"])
+def test_pickles_and_copies(dtype):
+    x = Tensor([[0, 1, 2], [3, 4, 1]], dtype=dtype)
+    for made in (pickle.loads(pickle.dumps(x)), copy.deepcopy(x), copy.deepcopy({"of": [x]})["of"][0]):
+        assert made is not x and made.dtype == x.dtype and made.shape == (2, 3) and made.tolist() == x.tolist()
+    assert pickle.loads(pickle.dumps(Tensor.zeros(0, 3))).shape == (0, 3)
+    assert pickle.loads(pickle.dumps(Tensor(3))).item() == 3
+
+
+def test_a_copy_is_another_tensor():
+    x = Tensor([1.0, 2.0]).realize()
+    x.requires_grad_()
+    for made in (copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+        assert made.requires_grad and made.is_param
+        made.assign(made + 1).realize()
+        assert made.tolist() == [2, 3] and x.tolist() == [1, 2]
+    assert not pickle.loads(pickle.dumps(Tensor([1]).is_param_(False))).is_param
+
+
+def test_the_device_has_a_name():
+    assert Tensor([1]).device == Device.DEFAULT == nn.optim.SGD([Tensor.ones(2)]).device
+
+
+def test_shapes_by_name():
+    x = Tensor.arange(6)
+    assert x.reshape(shape=(2, 3)).tolist() == x.view(shape=(2, 3)).tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert x.reshape(2, 3).permute(order=(1, 0)).shape == (3, 2) and x.reshape(6, 1).expand(shape=(6, 2)).shape == (6, 2)
+    assert x.flip(axis=0).tolist() == [5, 4, 3, 2, 1, 0]
+    assert Tensor.stack([x, x]).shape == Tensor.stack((x, x)).shape == x.stack(x).shape == (2, 6)
+    assert Tensor.stack((x, x), dim=1).shape == (6, 2) and Tensor.zeros(2, buffer=False).tolist() == [0, 0]
+
+
+def test_gradient_of_a_scalar_weighed_by_one_element():
+    x = Tensor([1.0, 2.0]).realize()
+    assert (x * x).sum().gradient(x, gradient=Tensor([3.0]))[0].tolist() == [6, 12]
+    with pytest.raises(ValueError):
+        (x * x).sum().gradient(x, gradient=Tensor([3.0, 1.0]))

@@ -1,10 +1,13 @@
 #include "client/ops/elementwise/promote.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 namespace outboard {
 namespace {
+
+std::atomic<DType> default_float = DType::kF32;
 
 DType SignedOfBytes(int bytes) {
   switch (bytes) {
@@ -41,6 +44,10 @@ DType AccumulateType(DType dtype) {
   return IsFloat(dtype) && ByteWidth(dtype) < 4 ? DType::kF32 : dtype;
 }
 
-DType FloatOf(DType dtype) { return IsFloat(dtype) ? dtype : DType::kF32; }
+DType FloatOf(DType dtype) { return IsFloat(dtype) ? dtype : DefaultFloat(); }
+
+DType DefaultFloat() { return default_float.load(std::memory_order_relaxed); }
+
+void SetDefaultFloat(DType dtype) { default_float.store(dtype, std::memory_order_relaxed); }
 
 }  // namespace outboard

@@ -1,5 +1,6 @@
 // Type promotion: the result type of an operation on two types, and the accumulator type of sums.
-// Pure functions. Errors: none; nullopt for pairs without a common type, which callers report.
+// Pure functions of their arguments and of DefaultFloat. Errors: none; nullopt for pairs without a
+// common type, which callers report.
 #pragma once
 
 #include <optional>
@@ -17,7 +18,12 @@ std::optional<DType> Promote(DType a, DType b);
 DType SumType(DType dtype);
 // Returns the accumulator type: f32 for floats of less than 32 bits; other types: themselves.
 DType AccumulateType(DType dtype);
-// `dtype` if it is a float, else f32: for exp, mean, a / b.
+// `dtype` if it is a float, else DefaultFloat(): for exp, mean, a / b.
 DType FloatOf(DType dtype);
+
+// What floats of the program, and integers that become floats, are in tensors: f32 unless set.
+// Of the process; safe to call from any thread. An operation takes it when it is recorded.
+DType DefaultFloat();
+void SetDefaultFloat(DType dtype);
 
 }  // namespace outboard

@@ -31,15 +31,14 @@ int64_t CountOver(const NodeExpr& x, const AxisList& axes) {
   return count;
 }
 
-// The same as a node of the shape and type of `like`, where some lengths are of variables.
-NodeExpr CountLike(const NodeExpr& like, const NodeExpr& x, const AxisList& axes) {
+// The same where some lengths are of variables, less `correction` but at least 0, as a node of the
+// shape and type of `like`.
+NodeExpr CountLike(const NodeExpr& like, const NodeExpr& x, const AxisList& axes,
+                   int64_t correction = 0) {
   const NodeBuilder& rec = x.rec();
   NodeExpr count(rec, rec.ConstInt(DType::kI64, 1));
-  for (const int64_t axis : axes) {
-    const Dim& dim = x->shape[axis];
-    count =
-        count * x.With(dim.is_const() ? rec.ConstInt(DType::kI64, dim.value()) : dim.expression());
-  }
+  for (const int64_t axis : axes) count = count * x.With(rec.ScalarOf(x->shape[axis]));
+  if (correction != 0) count = Max(count - static_cast<double>(correction), 0);
   return x.With(rec.Full(count.Cast(like->dtype), like->shape));
 }
 
@@ -139,8 +138,10 @@ Tensor Tensor::var(const Axes& axes, bool keepdim, int64_t correction, At at) co
     const DType dtype = FloatOf(x->dtype);
     const NodeExpr wide = x.Cast(AccumulateType(dtype));
     const NodeExpr y = wide - MeanOf(wide, over).Expand(wide->shape);
+    const NodeExpr sum = (y * y).Sum(over);
+    if (!IsStaticOver(x, over)) return (sum / CountLike(sum, x, over, correction)).Cast(dtype);
     const int64_t count = std::max<int64_t>(CountOver(x, over) - correction, 0);
-    return ((y * y).Sum(over) / static_cast<double>(count)).Cast(dtype);
+    return (sum / static_cast<double>(count)).Cast(dtype);
   });
 }
 

@@ -242,26 +242,30 @@ Tensor Tensor::movedim(int64_t from, int64_t to, At at) const {
 namespace {
 
 // Where column - row >= diagonal (`upper`) or <= diagonal, x; else zero.
-NodeExpr Triangle(const NodeExpr& x, int64_t diagonal, bool upper) {
+NodeExpr Triangle(const NodeExpr& x, const SymInt& diagonal, bool upper) {
   if (x->rank() < 2)
     ThrowInvalid(absl::StrCat(upper ? "triu" : "tril", ": ", DimsToString(x->shape),
                               " has no last two axes"));
-  // Beyond this nothing changes, and nothing overflows.
-  diagonal = std::clamp<int64_t>(diagonal, -limits::kDimMax, limits::kDimMax);
   const NodeExpr row = Iota(x.rec(), DType::kI64, x->shape, x->rank() - 2);
   const NodeExpr column = Iota(x.rec(), DType::kI64, x->shape, x->rank() - 1);
-  const NodeExpr edge = row + static_cast<double>(diagonal);
+  const auto edge = [&] {
+    if (!diagonal.is_number())
+      return row + x.With(x.rec().Full(x.rec().DimOf(diagonal).expression(), x->shape));
+    // Beyond this nothing changes, and nothing overflows.
+    return row + static_cast<double>(
+                     std::clamp<int64_t>(diagonal.value(), -limits::kDimMax, limits::kDimMax));
+  }();
   return Where(upper ? column < edge : column > edge, 0, x);
 }
 
 }  // namespace
 
-Tensor Tensor::triu(int64_t diagonal, At at) const {
+Tensor Tensor::triu(const SymInt& diagonal, At at) const {
   const NodeBuilder rec(at);
   return TensorOf(Triangle(ExprOf(rec, *this), diagonal, true));
 }
 
-Tensor Tensor::tril(int64_t diagonal, At at) const {
+Tensor Tensor::tril(const SymInt& diagonal, At at) const {
   const NodeBuilder rec(at);
   return TensorOf(Triangle(ExprOf(rec, *this), diagonal, false));
 }
@@ -275,7 +279,7 @@ Tensor Tensor::cat(const std::vector<Tensor>& parts, int64_t axis, At at) {
   const int place = rec.Axis(axis, nodes[0]->rank());
   DType dtype = nodes[0]->dtype;
   Shape shape(first.begin(), first.end());
-  int64_t length = 0;
+  std::vector<Dim> ends;  // of the parts, along the axis
   for (const UOp* node : nodes) {
     const std::optional<DType> promoted = Promote(dtype, node->dtype);
     if (!promoted)
@@ -285,25 +289,28 @@ Tensor Tensor::cat(const std::vector<Tensor>& parts, int64_t axis, At at) {
     if (node->shape.size() != first.size())
       rec.Invalid(absl::StrCat("cat: the shapes ", DimsToString(first), " and ",
                                DimsToString(node->shape), " differ in rank"));
-    length += rec.LengthOf(node, place);
+    ends.push_back(rec.Sum(ends.empty() ? Dim(0) : ends.back(), node->shape[place]));
     shape[place] = node->shape[place];
     if (node->shape != ShapeView(shape))
       rec.Invalid(absl::StrCat("cat: the shapes ", DimsToString(first), " and ",
                                DimsToString(node->shape), " differ beside axis ", place));
   }
-  shape[place] = Dim(length);
+  shape[place] = ends.back();
   // Each part padded to the whole; a comparison with the place chooses. From the last to the first.
   std::optional<NodeExpr> whole;
-  int64_t end = length;
-  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
-    const int64_t begin = end - (*node)->shape[place].value();
-    const NodeExpr padded =
-        NodeExpr(rec, *node).Cast(dtype).Pad(place, Dim(begin), Dim(length - end));
+  Dim after(0);  // elements that follow the part
+  for (size_t i = nodes.size(); i-- > 0;) {
+    const Dim begin = i == 0 ? Dim(0) : ends[i - 1];
+    NodeExpr padded = NodeExpr(rec, nodes[i]).Cast(dtype).Pad(place, begin, after);
+    // The same length, written as another sum of variables.
+    if (padded->shape != ShapeView(shape)) padded = padded.Shrink(place, Dim(0), shape[place]);
     const auto is_before = [&] {
-      return Iota(rec, DType::kI32, shape, place) < static_cast<double>(end);
+      const NodeExpr at = Iota(rec, DType::kI32, shape, place);
+      if (ends[i].is_const()) return at < static_cast<double>(ends[i].value());
+      return at < at.With(rec.Full(rec.Cast(ends[i].expression(), DType::kI32), shape));
     };
     whole = whole ? Where(is_before(), padded, *whole) : padded;
-    end = begin;
+    after = rec.Sum(after, nodes[i]->shape[place]);
   }
   return TensorOf(*whole);
 }

@@ -42,7 +42,10 @@ absl::Status StatusOf(const proto::Failed& failed) {
   if (failure.node) where.push_back(absl::StrCat("node ", *failure.node, ", ", failure.op));
   if (failure.seq != 0) where.push_back(absl::StrCat("item ", failure.seq));
   if (!failure.worker.empty()) where.push_back("worker " + failure.worker);
-  if (failure.retryable) where.push_back("the same again may work");
+  if (failure.retryable)
+    where.push_back(wire::CodeFromWire(failed.code()) == absl::StatusCode::kResourceExhausted
+                        ? "a retry may succeed once memory is free"
+                        : "a retry may succeed");
   std::string message = Printable(failed.message(), kMessageBytesMax);
   if (!where.empty()) absl::StrAppend(&message, " (", absl::StrJoin(where, "; "), ")");
 

@@ -30,7 +30,7 @@ struct Failure {
 };
 
 // Returns the cloud's error for an item: its code, and a message that ends with the location: "...
-// (node 3, ADD; item 17; worker box-1; the same again may work)".
+// (node 3, ADD; item 17; worker box-1; a retry may succeed)".
 absl::Status StatusOf(const proto::Failed& failed);
 
 // Returns `status` with `failure` attached. Code and message do not change: an INVALID_ARGUMENT

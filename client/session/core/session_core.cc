@@ -1,7 +1,7 @@
 // Invariants
-//   C1  Sequence numbers leave 1, 2, 3 ... and the ring holds exactly those that may have to be
-//       sent again: above durable_seq_ where the session is recoverable, above done_seq_ where it
-//       is not.
+//   C1  Sequence numbers leave 1, 2, 3 ... and the resend buffer holds exactly those that may have
+//       to be sent again: above durable_seq_ where the session is recoverable, above done_seq_
+//       where it is not.
 //   C2  A Graph is emitted before the first Run of an epoch that names it, and once in that epoch
 //       unless asked for.
 //   C3  A value is complete or failed once; it is taken once. An item's outcome is reported
@@ -9,7 +9,7 @@
 //   C4  Ack never covers a value that is still incomplete.
 //   C5  After End every awaited answer that is not complete fails with the session's status.
 //   C6  done_seq_ falls only where another worker begins with a snapshot (GoBackTo), and then every
-//       item above is in the ring, or the session ends.
+//       item above is in the resend buffer, or the session ends.
 //   C7  Without a link there are no frames: what an old link still hands over in kLost changes
 //       nothing, but that the session may end.
 //
@@ -37,10 +37,10 @@ constexpr uint32_t kProtocolOfSave = 2;
 constexpr uint64_t kResendItemsMax = 2 * uint64_t{wire::kNotDurableItemsMax};
 constexpr uint64_t kResendBytesMax = 2 * wire::kNotDurableBytesMax;
 // It has to fit into an Open: entries with their tag and length there.
-constexpr size_t kPlanBytesMax = wire::kFrameBytesMax / 2, kPlanEntryOverheadBytes = 8;
+constexpr size_t kKernelUsesBytesMax = wire::kFrameBytesMax / 2, kKernelUseOverheadBytes = 8;
 
-size_t PlanBytesOf(const proto::KernelUse& entry) {
-  return entry.ByteSizeLong() + kPlanEntryOverheadBytes;
+size_t BytesOf(const proto::KernelUse& entry) {
+  return entry.ByteSizeLong() + kKernelUseOverheadBytes;
 }
 
 bool IsRun(const proto::ClientItem& item) { return item.has_run(); }
@@ -78,7 +78,7 @@ void SessionCore::Open(uint32_t devices) {
   if (can_resume()) {
     open->set_resume_token(opened_.resume_token());
     open->set_received_seq(acked_seq_);
-    for (const auto& [key, entry] : plan_) *open->add_kernel_uses() = entry;
+    for (const auto& [key, entry] : kernel_uses_) *open->add_kernel_uses() = entry;
   }
   out_.Restart(0);
   out_.Add(std::move(item));
@@ -107,7 +107,7 @@ ResendBuffer::Entry& SessionCore::Add(proto::ClientItem item, ResendBuffer::Entr
   entry.item = item.SerializeAsString();
   bytes_in_flight_ += entry.put_bytes();
   ResendBuffer::Entry& added = resend_buffer_.Add(std::move(entry));
-  if (!MayEmit()) return added;  // the ring keeps it for OnOpened
+  if (!MayEmit()) return added;  // the resend buffer keeps it for OnOpened
   if (added.is_run) EmitGraphOf(added, item.run().graph_id());
   if (added.bytes != nullptr) {
     out_.AddPut(item, *added.bytes);
@@ -321,9 +321,9 @@ void SessionCore::OnDone(proto::Done& done) {
   if (opened_.recoverable())
     for (const proto::KernelUse& entry : done.kernel_uses()) AddKernelUse(entry);
   durable_seq_ = std::max(durable_seq_, std::min(done.durable_seq(), done_seq_));
-  while (!plan_.empty() && plan_.begin()->first.first <= durable_seq_) {
-    plan_bytes_ -= PlanBytesOf(plan_.begin()->second);
-    plan_.erase(plan_.begin());
+  while (!kernel_uses_.empty() && kernel_uses_.begin()->first.first <= durable_seq_) {
+    kernel_uses_bytes_ -= BytesOf(kernel_uses_.begin()->second);
+    kernel_uses_.erase(kernel_uses_.begin());
   }
   DropWhatIsSafe();
   device_time_us_ = std::max(device_time_us_, done.device_time_us());
@@ -333,11 +333,11 @@ void SessionCore::OnDone(proto::Done& done) {
 }
 
 void SessionCore::AddKernelUse(const proto::KernelUse& entry) {
-  const PlanKey key{entry.seq(), entry.kernel()};
-  if (plan_.contains(key)) return;
-  if (const size_t bytes = PlanBytesOf(entry); plan_bytes_ + bytes <= kPlanBytesMax) {
-    plan_.emplace(key, entry);
-    plan_bytes_ += bytes;
+  const KernelUseKey key{entry.seq(), entry.kernel()};
+  if (kernel_uses_.contains(key)) return;
+  if (const size_t bytes = BytesOf(entry); kernel_uses_bytes_ + bytes <= kKernelUsesBytesMax) {
+    kernel_uses_.emplace(key, entry);
+    kernel_uses_bytes_ += bytes;
   } else {
     plan_lacks_seq_ = std::max(plan_lacks_seq_, entry.seq());
   }
@@ -373,7 +373,8 @@ void SessionCore::OnNotice(const proto::Notice& notice) {
   std::replace_if(
       line.begin(), line.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
   if (notice.kind() == proto::Notice::QUEUED && notice.count() > 0)
-    absl::StrAppend(&line, " (", notice.count(), " sessions are before this one)");
+    absl::StrAppend(&line, " (", notice.count(),
+                    notice.count() == 1 ? " session is" : " sessions are", " before this one)");
   if (!line.empty()) notices_.push_back(std::move(line));
 }
 

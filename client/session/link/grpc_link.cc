@@ -16,6 +16,7 @@
 #include "client/session/waiting.h"
 #include "proto/cloud.grpc.pb.h"
 #include "wire/frame_queue.h"
+#include "wire/library_logs.h"
 #include "wire/limits.h"
 #include "wire/status.h"
 
@@ -194,6 +195,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target) {
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
   args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // CLOUD_HOST is taken literally
+  wire::SilenceLibraryLogs();
   const std::string address = LocalSocketOf(target).value_or(target);
   return grpc::CreateCustomChannel(address, ChannelCredentialsFor(address), args);
 }
@@ -212,9 +214,9 @@ absl::Status WaitConnected(grpc::Channel& channel, const std::string& target,
     OB_RETURN_IF_ERROR(Waiting::Check());
     if (Clock::now() < deadline) continue;
     const auto waited = std::chrono::round<std::chrono::milliseconds>(Clock::now() - start).count();
-    return absl::UnavailableError(
-        absl::StrCat("no gateway answers at ", target, " (waited ", waited,
-                     " ms); set CLOUD_HOST, or start one with `outboard up`"));
+    return absl::UnavailableError(absl::StrCat(
+        "no gateway answers at ", target, " (waited ", waited,
+        " ms); is it the right address, and does `outboard up` or `outboard gateway` run there?"));
   }
   return absl::OkStatus();
 }

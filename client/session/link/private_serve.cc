@@ -33,7 +33,10 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kReadyWithin{20};  // a cold start reads LLVM from disk
 constexpr std::chrono::seconds kStopWithin{5};
 
-bool IsProgram(const std::string& path) { return !path.empty() && access(path.c_str(), X_OK) == 0; }
+bool IsProgram(const std::string& path) {
+  std::error_code error;  // a folder may be executable, too
+  return std::filesystem::is_regular_file(path, error) && access(path.c_str(), X_OK) == 0;
+}
 
 // True once the child wrote its ready line; false when it ended or the time is over. Errors: a
 // hook's.
@@ -90,6 +93,14 @@ absl::StatusOr<std::shared_ptr<PrivateServe>> PrivateServe::Get() {
   if (auto serve = running.lock(); serve != nullptr && waitpid(serve->pid_, nullptr, WNOHANG) == 0)
     return serve;
   std::string binary = FindOutboardBinary();
+  const char* const named = getenv("OUTBOARD_BIN");
+  if (binary.empty() && named != nullptr && *named != 0) {
+    return absl::UnavailableError(absl::StrCat(
+        "OUTBOARD_BIN names \"", named,
+        "\", which is no program that can be run; name `outboard`, "
+        "which scripts/setup leaves in build/bin, or unset it to look beside this program and on "
+        "PATH"));
+  }
   if (binary.empty()) {
     return absl::UnavailableError(
         "no `outboard` binary beside this program or on PATH; set CLOUD=1 and CLOUD_HOST to use a "

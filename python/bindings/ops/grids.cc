@@ -17,6 +17,13 @@ nb::tuple MeshGrid(const Tensor& x, const nb::args& others, const std::string& i
   return nb::tuple(grids);
 }
 
+// An int or a size of a bound Variable.
+SymInt DiagonalOf(nb::handle object) {
+  const std::optional<SymInt> diagonal = SizeOf(object);
+  if (!diagonal) throw nb::type_error("diagonal is an int");
+  return *diagonal;
+}
+
 }  // namespace
 
 void BindGrids(nb::module_&, TensorClass& tensor) {
@@ -50,10 +57,10 @@ void BindGrids(nb::module_&, TensorClass& tensor) {
           },
           "shifts"_a, "dims"_a = nb::none(), "Element i goes to i + shift, around the end.")
       .def(
-          "triu", [](const Tensor& x, int64_t diagonal) { return x.triu(diagonal); },
+          "triu", [](const Tensor& x, nb::handle diagonal) { return x.triu(DiagonalOf(diagonal)); },
           "diagonal"_a = 0)
       .def(
-          "tril", [](const Tensor& x, int64_t diagonal) { return x.tril(diagonal); },
+          "tril", [](const Tensor& x, nb::handle diagonal) { return x.tril(DiagonalOf(diagonal)); },
           "diagonal"_a = 0);
 }
 

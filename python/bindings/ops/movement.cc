@@ -41,13 +41,6 @@ SymShape SizesKeeping(const Tensor& x, const nb::args& shape) {
   return sizes;
 }
 
-// The sizes of a tensor, also those of Variables.
-SymShape SizesOfTensor(const Tensor& x) {
-  SymShape sizes;
-  for (int axis = 0; axis < x.rank(); ++axis) sizes.push_back(x.size(axis));
-  return sizes;
-}
-
 // Views (client/ops/index/part_of.h): each with the movement that undoes it.
 template <typename Read>
 Tensor Reshaped(const Tensor& x, Read read) {
@@ -92,6 +85,16 @@ Tensor Expand(const Tensor& x, const nb::args& shape) {
             "copy that can be written to"));
         return whole;
       });
+}
+
+Tensor Flip(const Tensor& x, const nb::args& axis) {
+  return SelfInverse(x, [axes = Axes(DimsOf(axis))](const Tensor& of) { return of.flip(axes); });
+}
+
+// x.reshape(shape=(2, 3)), where Python's *shape would take no name.
+template <Tensor (*movement)(const Tensor&, const nb::args&)>
+Tensor ByName(const Tensor& x, nb::handle sizes) {
+  return movement(x, nb::borrow<nb::args>(nb::make_tuple(sizes)));
 }
 
 // The part of x in `ranges`, [begin, end) of each axis.
@@ -157,7 +160,9 @@ void BindMovement(nb::module_&, TensorClass& tensor) {
   tensor
       .def("reshape", &Reshape, "shape"_a,
            "Of the same elements; one dimension may be -1, None keeps one.")
+      .def("reshape", &ByName<&Reshape>, "shape"_a)
       .def("view", &Reshape, "shape"_a, "Another name of reshape.")
+      .def("view", &ByName<&Reshape>, "shape"_a)
       .def(
           "flatten",
           [](const Tensor& x, int64_t first, int64_t last) {
@@ -178,17 +183,13 @@ void BindMovement(nb::module_&, TensorClass& tensor) {
           },
           "dim"_a = nb::none())
       .def("expand", &Expand, "shape"_a)
+      .def("expand", &ByName<&Expand>, "shape"_a)
       .def("permute", &Permute, "order"_a)
+      .def("permute", &ByName<&Permute>, "order"_a)
       .def("transpose", &Transpose, "dim0"_a = 1, "dim1"_a = 0)
       .def_prop_ro("T", [](const Tensor& x) { return Transpose(x, -2, -1); })
-      .def(
-          "flip",
-
-          [](const Tensor& x, const nb::args& axis) {
-            return SelfInverse(
-                x, [axes = Axes(DimsOf(axis))](const Tensor& of) { return of.flip(axes); });
-          },
-          "axis"_a)
+      .def("flip", &Flip, "axis"_a)
+      .def("flip", &ByName<&Flip>, "axis"_a)
       .def(
           "shrink",
           [](const Tensor& x, nb::handle arg) { return Shrink(x, PairsOf(arg, x, true)); }, "arg"_a,
@@ -231,7 +232,15 @@ void BindMovement(nb::module_&, TensorClass& tensor) {
             for (const nb::handle other : others) parts.push_back(nb::cast<Tensor>(other));
             return Tensor::stack(parts, dim);
           },
-          "args"_a, "dim"_a = 0);
+          "args"_a, "dim"_a = 0)
+      .def(
+          "stack",
+          [](const nb::sequence& tensors, int64_t dim) {
+            std::vector<Tensor> parts;
+            for (const nb::handle part : tensors) parts.push_back(nb::cast<Tensor>(part));
+            return Tensor::stack(parts, dim);
+          },
+          "dim"_a = 0, "Tensor.stack([a, b]).");
 }
 
 }  // namespace outboard::python

@@ -3,6 +3,9 @@
 
 #include <nanobind/stl/pair.h>
 
+#include <cmath>
+
+#include "client/ops/elementwise/arithmetic.h"
 #include "client/ops/product/product.h"
 #include "python/bindings/arguments.h"
 #include "python/bindings/bindings.h"
@@ -15,6 +18,16 @@ namespace {
 using Maybe = std::optional<Tensor>;
 
 Tensor OrEmpty(const Maybe& tensor) { return tensor.value_or(Tensor()); }
+
+// Source: torch.nn.functional.normalize. |x| over `dim` to the power of p, but for 0 (how many are
+// not 0) and infinity (the largest).
+Tensor Normalize(const Tensor& x, double p, int64_t dim, double eps) {
+  const Tensor size = x.abs();
+  const Tensor norm = p == 0          ? (x != Arg(0)).sum({dim}, true)
+                      : std::isinf(p) ? size.max({dim}, true)
+                                      : pow(pow(size, p).sum({dim}, true), 1 / p);
+  return x / norm.maximum(eps);
+}
 
 void BindLayerFunctions(nb::module_& module) {
   module.def(
@@ -58,6 +71,8 @@ void BindLayerFunctions(nb::module_& module) {
 
 void BindNorms(nb::module_& module, TensorClass& tensor) {
   tensor
+      .def("normalize", &Normalize, "p"_a = 2.0, "dim"_a = 1, "eps"_a = 1e-12,
+           "Over its p-norm along `dim`, which counts as at least eps.")
       .def(
           "layernorm",
           [](const Tensor& x, const AxisArgument& axis, double eps) {

@@ -19,6 +19,23 @@ using FloorDiv = Named<&floor_div>;
 using FloorMod = Named<&floor_mod>;
 using Power = Named<static_cast<Tensor (*)(const Arg&, const Arg&)>(&outboard::pow)>;
 
+// Beside a tensor of integers, an int that is a pattern of bits of their width: 0xFFFFFFFF is -1
+// beside i32.
+Arg AsBits(const Arg& number, const Arg& beside) {
+  if (number.kind() != Arg::Kind::kInt || !beside.is_tensor()) return number;
+  const DType dtype = beside.tensor().dtype();
+  if (!IsInt(dtype) || ByteWidth(dtype) == 8) return number;
+  const int64_t patterns = int64_t{1} << (8 * ByteWidth(dtype)), value = number.int_value();
+  return value > IntMax(dtype) && value < patterns ? Arg(value - patterns, number.at()) : number;
+}
+
+template <typename Function>
+struct OfBits {
+  Tensor operator()(const Arg& a, const Arg& b) const {
+    return Function()(AsBits(a, b), AsBits(b, a));
+  }
+};
+
 struct ShiftLeft {
   Tensor operator()(const Arg& a, const Arg& b) const { return a << b; }
 };
@@ -98,9 +115,9 @@ void BindOperators(nb::module_&, TensorClass& tensor) {
   Operator<FloorDiv>(tensor, "floordiv");
   Operator<FloorMod>(tensor, "mod");
   Operator<Power>(tensor, "pow");
-  Operator<std::bit_and<>>(tensor, "and");
-  Operator<std::bit_or<>>(tensor, "or");
-  Operator<std::bit_xor<>>(tensor, "xor");
+  Operator<OfBits<std::bit_and<>>>(tensor, "and");
+  Operator<OfBits<std::bit_or<>>>(tensor, "or");
+  Operator<OfBits<std::bit_xor<>>>(tensor, "xor");
   Operator<ShiftLeft>(tensor, "lshift");
   Operator<ShiftRight>(tensor, "rshift");
   Compare<std::less<>>(tensor, "__lt__");
@@ -115,9 +132,9 @@ void BindOperators(nb::module_&, TensorClass& tensor) {
   Method<FloorMod>(tensor, "mod",
                    "Python's remainder, with the sign of the divisor; x % 0 is x, of integers.");
   Method<Power>(tensor, "pow", "Integers stay integers and wrap.");
-  Method<std::bit_and<>>(tensor, "bitwise_and", "Of integers and bool.");
-  Method<std::bit_or<>>(tensor, "bitwise_or", "Of integers and bool.");
-  Method<std::bit_xor<>>(tensor, "bitwise_xor", "Of integers and bool.");
+  Method<OfBits<std::bit_and<>>>(tensor, "bitwise_and", "Of integers and bool.");
+  Method<OfBits<std::bit_or<>>>(tensor, "bitwise_or", "Of integers and bool.");
+  Method<OfBits<std::bit_xor<>>>(tensor, "bitwise_xor", "Of integers and bool.");
   Method<ShiftLeft>(tensor, "lshift", "Of integers; 0 where the amount is not below the width.");
   Method<ShiftRight>(tensor, "rshift", "Of integers; with the sign.");
   tensor

@@ -4,8 +4,10 @@
 #include "client/ops/random/random.h"
 
 #include "absl/strings/str_cat.h"
+#include "client/ops/elementwise/promote.h"
 #include "python/bindings/arguments.h"
 #include "python/bindings/bindings.h"
+#include "python/bindings/host_data.h"
 
 namespace outboard::python {
 namespace nb = nanobind;
@@ -15,7 +17,7 @@ namespace {
 // Every tensor is contiguous: taken so that a tinygrad program runs unchanged.
 using Ignored = nb::handle;
 
-DType FloatType(const DTypeArgument& dtype) { return dtype.value_or(DType::kF32); }
+DType FloatType(const DTypeArgument& dtype) { return dtype.value_or(DefaultFloat()); }
 
 // Of floats in their own type; of integers rounded down, as low + (high - low) * rand cast.
 Tensor Uniform(const nb::args& shape, double low, double high, const DTypeArgument& dtype,
@@ -28,7 +30,7 @@ Tensor Uniform(const nb::args& shape, double low, double high, const DTypeArgume
 
 Tensor Randint(const nb::args& shape, int64_t low, int64_t high, const DTypeArgument& dtype,
                DeviceArgument, Ignored) {
-  return randint(DimsOf(shape), low, high, dtype.value_or(DType::kI32));
+  return randint(DimsOf(shape), low, high, dtype.value_or(DefaultInt()));
 }
 
 // Of the type of x, unless dtype says another.
@@ -36,7 +38,7 @@ DType TypeLike(const Tensor& x, const DTypeArgument& dtype) { return dtype.value
 
 Tensor RandnLike(const Tensor& x, const DTypeArgument& dtype, DeviceArgument, Ignored) {
   const DType type = TypeLike(x, dtype);
-  return Tensor::randn(x.shape(), IsFloat(type) ? type : DType::kF32).cast(type);
+  return Tensor::randn(x.shape(), IsFloat(type) ? type : DefaultFloat()).cast(type);
 }
 
 using Made = Tensor (*)(const Dims&, DType, At);  // at the open line
@@ -89,7 +91,7 @@ void BindRandom(nb::module_&, TensorClass& tensor) {
       .def_static(
           "randperm",
           [](int64_t n, DeviceArgument, const DTypeArgument& dtype, Ignored) {
-            return randperm(n, dtype.value_or(DType::kI32));
+            return randperm(n, dtype.value_or(DefaultInt()));
           },
           "n"_a, "device"_a = nb::none(), "dtype"_a = DType::kI32, "contiguous"_a = true)
       .def(

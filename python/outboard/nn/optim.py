@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from outboard import _core
 from outboard._core import Tensor
+from outboard.device import Device
 from outboard.helpers import dedup, flatten
 
 
@@ -31,7 +32,12 @@ class Optimizer:
         self.params = dedup([param for param in params if param.is_param])
         assert self.params, "optimizer must have at least one param"
         self.buffers = dedup([param for param in params if not param.is_param])
-        self._lr = Tensor([float(lr)])
+        self._lr = Tensor([float(lr)], dtype="float32")
+
+    @property
+    def device(self) -> str:
+        """The kind of the session's device."""
+        return Device.DEFAULT
 
     @property
     def lr(self) -> Tensor:
