@@ -3,7 +3,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <memory>
+#include <sstream>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace outboard::cli {
 namespace {
@@ -13,6 +17,80 @@ constexpr int kWrongUsage = 2;
 CLI::Option* Of(void* option) { return static_cast<CLI::Option*>(option); }
 CLI::App* AppOf(void* app) { return static_cast<CLI::App*>(app); }
 
+// A check of a number whose message does not quote the range of all doubles, as CLI11's does.
+CLI::Validator Above(double least, bool or_equal, const char* what) {
+  return CLI::Validator(
+      [=](std::string& text) {
+        double number = 0;
+        const bool is_number = CLI::detail::lexical_cast(text, number);
+        if (is_number && (number > least || (or_equal && number == least))) return std::string();
+        return "\"" + text + "\" is no number " + what;
+      },
+      "");
+}
+
+// Help in lines of 80 columns: an option, what it takes, then its text with range and default.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_option(const CLI::Option* option, bool is_positional) const override {
+    std::string names = make_option_name(option, is_positional);
+    if (!is_positional && option->get_type_size() != 0) names += " " + Takes(*option);
+    std::vector<std::string> facts;
+    if (option->get_required()) facts.push_back("required");
+    if (const std::string range = RangeOf(*option); !range.empty()) facts.push_back(range);
+    if (option->get_type_size() != 0 && !option->get_default_str().empty())
+      facts.push_back("default: " + option->get_default_str());
+    std::string text = option->get_description();
+    for (size_t i = 0; i < facts.size(); ++i)
+      text += (i == 0 ? text.empty() ? "(" : " (" : "; ") + facts[i];
+    return Row(names, facts.empty() ? text : text + ")");
+  }
+  std::string make_subcommand(const CLI::App* command) const override {
+    return Row(command->get_name(), command->get_description());
+  }
+
+ private:
+  static constexpr size_t kColumns = 80, kTextAt = 28;
+
+  // "INT:INT in [1 - 64]" is a type and a range.
+  static std::string Takes(const CLI::Option& option) {
+    const std::string type = option.get_type_name(), kind = type.substr(0, type.find(':'));
+    if (type.find("SIZE") != std::string::npos) return "BYTES";
+    if (type.find("PATH") != std::string::npos) return "PATH";
+    return kind == "INT" || kind == "UINT" || kind == "FLOAT" ? "N" : kind;
+  }
+  static std::string RangeOf(const CLI::Option& option) {
+    const std::string type = option.get_type_name();
+    const size_t begin = type.find(" in ["), middle = type.find(" - ", begin),
+                 end = type.find(']', begin);
+    if (begin == std::string::npos || middle == std::string::npos || end == std::string::npos)
+      return "";
+    return type.substr(begin + 5, middle - begin - 5) + " to " +
+           type.substr(middle + 3, end - middle - 3);
+  }
+
+  static std::string Row(const std::string& left, const std::string& text) {
+    std::string out = "  " + left;
+    size_t column = out.size();
+    if (column + 2 > kTextAt && !text.empty()) {
+      out += "\n";
+      column = 0;
+    }
+    std::istringstream words(text);
+    bool first = true;
+    for (std::string word; words >> word; first = false) {
+      if (!first && column + 1 + word.size() > kColumns) {
+        out += "\n";
+        column = 0;
+      }
+      const size_t space = column < kTextAt ? kTextAt - column : 1;
+      out += std::string(space, ' ') + word;
+      column += space + word.size();
+    }
+    return out + "\n";
+  }
+};
+
 }  // namespace
 
 Option& Option::Required() {
@@ -20,11 +98,11 @@ Option& Option::Required() {
   return *this;
 }
 Option& Option::Positive() {
-  Of(option_)->check(CLI::PositiveNumber);
+  Of(option_)->check(Above(0, false, "above 0"));
   return *this;
 }
 Option& Option::NotNegative() {
-  Of(option_)->check(CLI::NonNegativeNumber);
+  Of(option_)->check(Above(0, true, "of at least 0"));
   return *this;
 }
 Option& Option::Between(int least, int most) {
@@ -64,16 +142,16 @@ Option Command::Add(const std::string& names, std::string* value, const std::str
   return Option(AppOf(app_)->add_option(names, *value, help));
 }
 Option Command::Add(const std::string& names, int* value, const std::string& help) {
-  return Option(AppOf(app_)->add_option(names, *value, help));
+  return Option(AppOf(app_)->add_option(names, *value, help)->capture_default_str());
 }
 Option Command::Add(const std::string& names, int64_t* value, const std::string& help) {
-  return Option(AppOf(app_)->add_option(names, *value, help));
+  return Option(AppOf(app_)->add_option(names, *value, help)->capture_default_str());
 }
 Option Command::Add(const std::string& names, uint64_t* value, const std::string& help) {
   return Option(AppOf(app_)->add_option(names, *value, help));
 }
 Option Command::Add(const std::string& names, double* value, const std::string& help) {
-  return Option(AppOf(app_)->add_option(names, *value, help));
+  return Option(AppOf(app_)->add_option(names, *value, help)->capture_default_str());
 }
 Option Command::Add(const std::string& names, bool* value, const std::string& help) {
   return Option(AppOf(app_)->add_flag(names, *value, help));
@@ -106,11 +184,13 @@ void Command::RequireSubcommand() { AppOf(app_)->require_subcommand(1); }
 bool Command::Given() const { return AppOf(app_)->parsed(); }
 
 Arguments::Arguments(const std::string& name, const std::string& about)
-    : Command(new CLI::App(about, name)) {}
+    : Command(new CLI::App(about, name)) {
+  AppOf(app_)->formatter(std::make_shared<HelpFormatter>());
+}
 Arguments::~Arguments() { delete AppOf(app_); }
 
 void Arguments::SetVersion(const std::string& text) {
-  AppOf(app_)->set_version_flag("--version", text);
+  AppOf(app_)->set_version_flag("--version", text, "Print the version and exit");
 }
 
 std::optional<int> Arguments::Parse(int argc, const char* const* argv) {

@@ -18,6 +18,9 @@ namespace {
 using namespace outboard;
 using namespace outboard::cli;
 
+constexpr char kDataHelp[] =
+    "Folder of accounts and blobs (default: $OUTBOARD_DATA, else ~/.local/share/outboard)";
+
 void AddReady(Command app, ServerFlags& flags) {
   app.Add("--ready-file", &flags.ready.file, "Write the address here once everything is up");
   app.Add("--ready-fd", &flags.ready.fd).Hidden();
@@ -28,14 +31,14 @@ void AddReady(Command app, ServerFlags& flags) {
 // `otherwise`: what it is where the flag is not given.
 void AddMemory(Command app, ServerFlags& flags, const std::string& otherwise) {
   app.AddBytes("--session-memory", &flags.session_memory_bytes,
-               "Bytes that a session may hold, or 512MB, 8GB ... (default: " + otherwise + ")");
+               "What a session may hold: 512MB, 8GiB ... (default: " + otherwise + ")");
 }
 
 // `snapshots`: what --snapshot-every is where it is not given.
 void AddGateway(Command app, ServerFlags& flags, const std::string& snapshots) {
-  app.Add("--data", &flags.data, "Folder of accounts and blobs (default: $OUTBOARD_DATA)");
+  app.Add("--data", &flags.data, kDataHelp);
   app.AddBytes("--quota", &flags.quota_bytes,
-               "Bytes that each tenant may keep in the store, or 512MB, 8GB ... (default: none)");
+               "What each tenant may keep in the store: 512MB, 8GiB ... (default: any amount)");
   app.Add("--price", &flags.price_per_hour_usd, "US dollars an hour for each device")
       .Between(0.0, 1e6)
       .ShowDefault();
@@ -136,7 +139,7 @@ int Main(int argc, char** argv) {
   usage.Add("--gateway", &account.gateway,
             "Ask this gateway, with $CLOUD_KEY, instead of reading --data");
   for (Command command : {create, list, revoke, usage}) {
-    command.Add("--data", &account.data, "Folder of accounts and blobs (default: $OUTBOARD_DATA)");
+    command.Add("--data", &account.data, kDataHelp);
   }
   for (Command command : {create, list, usage}) command.Add("--json", &account.json, "Print JSON");
 
@@ -154,10 +157,11 @@ int Main(int argc, char** argv) {
   store_list.Add("prefix", &stored.prefix, "Only names with this prefix");
   Command store_remove =
       store.Subcommand("rm", "Remove names, and the data that no other name uses");
-  store_remove.Add("name", &stored.names).Required();
+  store_remove.Add("name", &stored.names, "Names, as `store ls` prints them").Required();
   Command pin = store.Subcommand("pin", "Protect a name from replacement and removal");
   Command unpin = store.Subcommand("unpin", "Undo pin");
-  for (Command command : {pin, unpin}) command.Add("name", &stored.names).Required().Once();
+  for (Command command : {pin, unpin})
+    command.Add("name", &stored.names, "The name, as `store ls` prints it").Required().Once();
   Command store_usage = store.Subcommand("du", "Show the bytes used and the quota");
   for (Command command : {push, pull, store_list, store_remove, pin, unpin, store_usage}) {
     command.Add("--gateway", &stored.gateway,
@@ -174,9 +178,9 @@ int Main(int argc, char** argv) {
   explain.Add("kernel", &tuned.kernel, "First digits of the kernel's id, as `cache ls` prints it")
       .Required();
   Command cache_export = cache.Subcommand("export", "Export all results, one line per kernel");
-  cache_export.Add("file", &tuned.file, "Default: standard output");
+  cache_export.Add("file", &tuned.file, "File to write (default: standard output)");
   Command cache_import = cache.Subcommand("import", "Import another machine's export");
-  cache_import.Add("file", &tuned.file, "Default: standard input");
+  cache_import.Add("file", &tuned.file, "File to read (default: standard input)");
   Command forget =
       cache.Subcommand("rm", "Remove a kernel's results, so that it is searched again");
   forget.Add("kernel", &tuned.kernel, "First digits of the kernel's id, as `cache ls` prints it");

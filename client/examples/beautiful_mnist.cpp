@@ -264,7 +264,7 @@ int main(int argc, char** argv) {
   app.Add("--batch", &flags.batch, "Images a step").Positive();
   app.Add("--data", &flags.data, "Folder with the four IDX files, gzipped or not");
   app.Add("--target-accuracy", &flags.target_accuracy,
-          "Stop when the held-out accuracy is over this many percent");
+          "Stop when the held-out accuracy is over this many percent; 0: after all steps");
   app.Add("--eval-every", &flags.eval_every, "Steps between two looks at the accuracy").Positive();
   app.Add("--fetch-every", &flags.fetch_every,
           "Fetch the loss every so many steps, and look at it when the next is on its way")

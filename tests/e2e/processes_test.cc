@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -196,10 +197,29 @@ TEST_F(ProcessesTest, ExitCodes) {
     EXPECT_EQ(ended.err.find('\n'), ended.err.size() - 1) << ended.err;
     EXPECT_EQ(ended.out, "");
   }
-  for (const char* wrong : {"frob", "", "up --workers 0", "up --nosuch", "worker", "key",
-                            "up --session-memory 12XB", "serve --devices x", "up --quota -1",
-                            "up --session-memory -5GB"}) {
+  for (const char* wrong :
+       {"frob", "", "up --workers 0", "up --nosuch", "worker", "key", "up --session-memory 12XB",
+        "serve --devices x", "up --quota -1", "up --session-memory -5GB"}) {
     test::ExpectAsDocumented("Wrong arguments of a program of ours", Outboard(wrong).err);
+  }
+}
+
+TEST(Help, FitsAScreenAndLeavesNothingOut) {
+  for (const std::string command :
+       {"",         "up",         "gateway",  "worker", "serve", "key",   "key create",
+        "key list", "key revoke", "usage",    "push",   "pull",  "store", "store ls",
+        "store rm", "store pin",  "store du", "cache",  "trace", "viz"}) {
+    const test::Ended ended = Outboard(command + " --help");
+    EXPECT_EQ(ended.code, 0) << command;
+    std::istringstream lines(ended.out);
+    bool needs_text = false;  // of an option that filled its line
+    for (std::string line; std::getline(lines, line);) {
+      EXPECT_LE(line.size(), 80u) << line;
+      EXPECT_FALSE(needs_text && !line.starts_with("      ")) << "no text before: " << line;
+      const size_t name_end = line.starts_with("  -") ? line.find("  ", 2) : 0;
+      needs_text = name_end == std::string::npos;
+    }
+    EXPECT_FALSE(needs_text) << ended.out;
   }
 }
 
