@@ -26,6 +26,7 @@
 #include "runtime/devices.h"
 #include "worker/executor/executor_main.h"
 #include "worker/node/supervisor.h"
+#include "worker/process/child_process.h"
 #include "worker/tuning/tuning_store.h"
 
 namespace outboard::cli {
@@ -160,6 +161,10 @@ int RunGateway(const ServerFlags& flags) {
 
 // Before anything is started: every executor would end with the same words.
 absl::Status CheckDevice() {
+  const std::string compiler = worker::ProgramBeside("outboard-compiler");
+  if (access(compiler.c_str(), X_OK) != 0)
+    return absl::InvalidArgumentError(absl::StrCat(
+        compiler, " is not there: a worker compiles with it; copy both programs into one folder"));
   return runtime::CheckDeviceKind(worker::ExecutorOptionsFromEnvironment().device);
 }
 

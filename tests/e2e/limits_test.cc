@@ -17,7 +17,7 @@ using test::Step;
 
 TEST(Limits, MemoryIsNamedAndTheSessionGoesOn) {
   test::Cluster cluster;
-  cluster.StartUp(1, "--session-memory 8MB");
+  cluster.StartUp(1, "--session-memory 8MiB");
   auto session = cluster.Connect();
   ASSERT_NE(session, nullptr);
   Graph g;

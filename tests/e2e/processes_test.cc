@@ -204,6 +204,19 @@ TEST_F(ProcessesTest, ExitCodes) {
   }
 }
 
+TEST(Compiler, OneThatIsNotThereIsSaidAtTheStart) {
+  const test::TempFolder folder;
+  const std::string copy = folder.path() + "/outboard";
+  std::filesystem::copy_file(OUTBOARD_BINARY, copy);
+  for (const char* command : {"serve", "up --port 0", "worker --gateway 127.0.0.1:1"}) {
+    std::vector<std::string> argv = {copy};
+    for (std::string& word : test::Words(command)) argv.push_back(std::move(word));
+    const test::Ended ended = test::RunToEnd(std::move(argv), {});
+    EXPECT_EQ(ended.code, 2) << ended.err;
+    EXPECT_NE(ended.err.find("outboard-compiler is not there"), std::string::npos) << ended.err;
+  }
+}
+
 TEST(Help, FitsAScreenAndLeavesNothingOut) {
   for (const std::string command :
        {"",         "up",         "gateway",  "worker", "serve", "key",   "key create",

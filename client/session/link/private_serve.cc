@@ -3,6 +3,7 @@
 // closes with the process is exact.
 #include "client/session/link/private_serve.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -71,6 +72,11 @@ std::string FindOutboardBinary() {
   }
   std::error_code error;
   std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  // A wheel has it in outboard/bin, beside the module that this library is part of.
+  if (Dl_info module; dladdr(&life_fd_of_parent, &module) != 0 && module.dli_fname != nullptr) {
+    const std::filesystem::path folder = std::filesystem::path(module.dli_fname).parent_path();
+    if (std::string path = folder / "bin" / "outboard"; IsProgram(path)) return path;
+  }
   // Tests lie in build/tests, programs in build/bin.
   for (const char* beside : {"outboard", "../bin/outboard"}) {
     if (error) break;

@@ -32,8 +32,8 @@ class PrivateServe {
   int life_fd_ = -1;  // the write end, never written: serve stops when it closes
 };
 
-// Returns $OUTBOARD_BIN, else `outboard` next to this program, else on PATH; empty if there is
-// none.
+// Returns $OUTBOARD_BIN, else `outboard` in bin/ beside the module that holds this library (as in a
+// wheel), next to this program, or on PATH; empty if there is none.
 std::string FindOutboardBinary();
 
 }  // namespace outboard::session
