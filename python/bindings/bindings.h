@@ -53,7 +53,7 @@ class TensorClass : public nanobind::class_<Tensor> {
 };
 
 void BindErrors(nanobind::module_& module);  // before all others
-void BindWaiting();
+void BindWaiting(nanobind::module_& module);
 void BindDTypes(nanobind::module_& module);
 void BindCounters(nanobind::module_& module);
 void BindJit(nanobind::module_& module);

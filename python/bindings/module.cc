@@ -13,7 +13,7 @@ NB_MODULE(_core, module) {
 
   module.def("set_package_folder", &SetPackageFolder);
   BindErrors(module);
-  BindWaiting();
+  BindWaiting(module);
   BindDTypes(module);
   TensorClass tensor(module, "Tensor", nanobind::is_weak_referenceable(), nanobind::dynamic_attr(),
                      "A tensor whose values live in the cloud.\n\n"

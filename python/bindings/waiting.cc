@@ -10,6 +10,7 @@
 #include <nanobind/nanobind.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <optional>
 
 #include "python/bindings/bindings.h"
@@ -17,6 +18,8 @@
 namespace outboard::python {
 namespace nb = nanobind;
 namespace {
+
+constexpr int kReturnTries = 20'000, kReturnTryUs = 100;  // 2 s
 
 unsigned long main_thread = 0;  // the one in which Python runs handlers of signals
 
@@ -30,12 +33,20 @@ void* Begin() {
   return HasInterpreter() && PyGILState_Check() != 0 ? PyEval_SaveThread() : nullptr;
 }
 
+// A daemon thread that wakes while the interpreter ends has nowhere to return to: Python would
+// unwind it out of PyEval_RestoreThread through destructors, which ends the program.
+std::atomic<bool> is_ending = false;
+std::atomic<int> returning = 0;  // threads in PyEval_RestoreThread
+
 void End(void* begun) {
   if (begun == nullptr) return;
-  // A daemon thread that wakes while the interpreter ends has nowhere to return to; Python would
-  // unwind it through destructors, which ends the program.
-  while (!HasInterpreter()) pause();
+  ++returning;  // before it is asked whether the end has begun, as EndWaits does the reverse
+  if (!HasInterpreter() || (is_ending && PyThread_get_thread_ident() != main_thread)) {
+    --returning;
+    for (;;) pause();
+  }
   PyEval_RestoreThread(static_cast<PyThreadState*>(begun));
+  --returning;
 }
 
 absl::Status Check() {
@@ -44,6 +55,15 @@ absl::Status Check() {
   if (PyErr_CheckSignals() == 0) return absl::OkStatus();
   interruption.emplace();  // takes the error that is set
   return absl::CancelledError("interrupted");
+}
+
+// For atexit, while this thread may still give the GIL up: those that are about to take it take it,
+// and no other one does before the process ends.
+void EndWaits() {
+  is_ending = true;
+  PyThreadState* const mine = PyEval_SaveThread();
+  for (int i = 0; returning > 0 && i < kReturnTries; ++i) usleep(kReturnTryUs);
+  PyEval_RestoreThread(mine);
 }
 
 }  // namespace
@@ -55,8 +75,10 @@ bool RaiseInterruption() {
   return true;
 }
 
-void BindWaiting() {
+void BindWaiting(nb::module_& module) {
   main_thread = PyThread_get_thread_ident();
+  module.def("end_waits", &EndWaits,
+             "At the interpreter's end: from now on threads that wait sleep on.");
   session::SetWaitHooks({.begin = Begin, .end = End, .check = Check});
 }
 

@@ -41,7 +41,9 @@ from outboard.session import Session
 
 _core.set_error_classes(_BY_CODE, Error)
 _core.set_package_folder(_os.path.dirname(_os.path.abspath(__file__)) + _os.sep)
-# While there is an interpreter: the devices are free and the bills stand before anything else is taken apart.
+# While there is an interpreter: the devices are free and the bills stand before anything else is taken apart, and no thread
+# wakes in what is left of it.
+_atexit.register(_core.end_waits)
 _atexit.register(_core.close_all)
 
 __all__ = [
