@@ -35,13 +35,14 @@ void* Begin() {
 
 // A daemon thread that wakes while the interpreter ends has nowhere to return to: Python would
 // unwind it out of PyEval_RestoreThread through destructors, which ends the program.
-std::atomic<bool> is_ending = false;
-std::atomic<int> returning = 0;  // threads in PyEval_RestoreThread
+std::atomic<unsigned long> ending_thread = 0;  // the one that ends the interpreter, once it does
+std::atomic<int> returning = 0;                // threads in PyEval_RestoreThread
 
 void End(void* begun) {
   if (begun == nullptr) return;
   ++returning;  // before it is asked whether the end has begun, as EndWaits does the reverse
-  if (!HasInterpreter() || (is_ending && PyThread_get_thread_ident() != main_thread)) {
+  const unsigned long ending = ending_thread;
+  if (!HasInterpreter() || (ending != 0 && ending != PyThread_get_thread_ident())) {
     --returning;
     for (;;) pause();
   }
@@ -60,7 +61,7 @@ absl::Status Check() {
 // For atexit, while this thread may still give the GIL up: those that are about to take it take it,
 // and no other one does before the process ends.
 void EndWaits() {
-  is_ending = true;
+  ending_thread = PyThread_get_thread_ident();
   PyThreadState* const mine = PyEval_SaveThread();
   for (int i = 0; returning > 0 && i < kReturnTries; ++i) usleep(kReturnTryUs);
   PyEval_RestoreThread(mine);
