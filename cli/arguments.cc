@@ -18,12 +18,11 @@ CLI::Option* Of(void* option) { return static_cast<CLI::Option*>(option); }
 CLI::App* AppOf(void* app) { return static_cast<CLI::App*>(app); }
 
 // A check of a number whose message does not quote the range of all doubles, as CLI11's does.
-CLI::Validator Above(double least, bool or_equal, const char* what) {
+CLI::Validator NumberThat(bool (*fits)(double), const char* what) {
   return CLI::Validator(
       [=](std::string& text) {
         double number = 0;
-        const bool is_number = CLI::detail::lexical_cast(text, number);
-        if (is_number && (number > least || (or_equal && number == least))) return std::string();
+        if (CLI::detail::lexical_cast(text, number) && fits(number)) return std::string();
         return "\"" + text + "\" is no number " + what;
       },
       "");
@@ -41,9 +40,8 @@ class HelpFormatter : public CLI::Formatter {
     if (option->get_type_size() != 0 && !option->get_default_str().empty())
       facts.push_back("default: " + option->get_default_str());
     std::string text = option->get_description();
-    for (size_t i = 0; i < facts.size(); ++i)
-      text += (i == 0 ? text.empty() ? "(" : " (" : "; ") + facts[i];
-    return Row(names, facts.empty() ? text : text + ")");
+    if (!facts.empty()) text += " (" + CLI::detail::join(facts, "; ") + ")";
+    return Row(names, text);
   }
   std::string make_subcommand(const CLI::App* command) const override {
     return Row(command->get_name(), command->get_description());
@@ -98,11 +96,11 @@ Option& Option::Required() {
   return *this;
 }
 Option& Option::Positive() {
-  Of(option_)->check(Above(0, false, "above 0"));
+  Of(option_)->check(NumberThat([](double n) { return n > 0; }, "above 0"));
   return *this;
 }
 Option& Option::NotNegative() {
-  Of(option_)->check(Above(0, true, "of at least 0"));
+  Of(option_)->check(NumberThat([](double n) { return n >= 0; }, "of at least 0"));
   return *this;
 }
 Option& Option::Between(int least, int most) {

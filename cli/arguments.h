@@ -30,7 +30,7 @@ class Option {
   Option& ExistingPath();  // a file or folder that is there
   Option& Once();          // of an option that may hold several values: exactly one
   Option& Needs(const std::string& other);  // is refused without that option
-  Option& ShowDefault();                    // in --help: what the value holds now
+  Option& ShowDefault();  // in --help: the text that the value holds now; numbers show it always
   Option& ShowDefault(const std::string& text);
   Option& Hidden();  // not in --help
 

@@ -40,8 +40,7 @@ void AddGateway(Command app, ServerFlags& flags, const std::string& snapshots) {
   app.AddBytes("--quota", &flags.quota_bytes,
                "What each tenant may keep in the store: 512MB, 8GiB ... (default: any amount)");
   app.Add("--price", &flags.price_per_hour_usd, "US dollars an hour for each device")
-      .Between(0.0, 1e6)
-      .ShowDefault();
+      .Between(0.0, 1e6);
   app.Add("--snapshot-every", &flags.snapshot_every_s,
           "Seconds between snapshots of a session, from which it continues if its worker is lost; "
           "0: none")
@@ -72,10 +71,8 @@ int Main(int argc, char** argv) {
   AccountFlags account;
 
   Command up = app.Subcommand("up", "Run a gateway and workers on this machine, until Ctrl-C");
-  up.Add("--workers", &server.workers, "Worker processes").Between(1, 64).ShowDefault();
-  up.Add("--port", &server.port, "Port of the gateway; 0 takes a free one")
-      .Between(0, 65535)
-      .ShowDefault();
+  up.Add("--workers", &server.workers, "Worker processes").Between(1, 64);
+  up.Add("--port", &server.port, "Port of the gateway; 0 takes a free one").Between(0, 65535);
   up.Add("--host", &server.host, "Address to listen at").ShowDefault();
   up.Add("--no-auth", &server.no_auth, "Require no keys (loopback only)");
   AddMemory(up, server, "3/4 of the machine's, divided by all devices");
@@ -91,8 +88,7 @@ int Main(int argc, char** argv) {
   gateway
       .Add("--drain", &server.drain_s,
            "Seconds that sessions have to finish when the gateway stops")
-      .Between(0, 3600)
-      .ShowDefault();
+      .Between(0, 3600);
   gateway.Add("--no-auth", &server.no_auth, "Require no keys (loopback and unix sockets only)");
   AddMemory(gateway, server, "the worker's own limit");
   AddGateway(gateway, server, "30");
@@ -101,9 +97,7 @@ int Main(int argc, char** argv) {
   Command worker = app.Subcommand("worker", "Run a worker that joins a gateway");
   worker.Add("--gateway", &server.gateway, "HOST:PORT or unix:/path of the gateway").Required();
   worker.Add("--name", &server.name, "Display name (default: the host's name)");
-  worker.Add("--devices", &server.devices, "Number of concurrent sessions")
-      .Between(1, 64)
-      .ShowDefault();
+  worker.Add("--devices", &server.devices, "Number of concurrent sessions").Between(1, 64);
   AddMemory(worker, server, "3/4 of the machine's, divided by --devices");
   worker.Add("--fleet-token-file", &server.fleet_token_file,
              "File with the gateway's fleet token (or $OUTBOARD_FLEET_TOKEN)");
@@ -113,9 +107,7 @@ int Main(int argc, char** argv) {
       app.Subcommand("serve", "Run a gateway and a worker in one process, for your own machine");
   serve.Add("--listen", &server.listen, "HOST:PORT or unix:/path").ShowDefault();
   int serve_devices = 4;  // a program may hold several sessions
-  serve.Add("--devices", &serve_devices, "Number of concurrent sessions")
-      .Between(1, 64)
-      .ShowDefault();
+  serve.Add("--devices", &serve_devices, "Number of concurrent sessions").Between(1, 64);
   serve.Add("--no-auth", &server.no_auth, "Require no keys (loopback and unix sockets only)");
   serve.Add("--ephemeral", &server.ephemeral, "Remove the data folder at the end")
       .Needs("--no-auth");
@@ -199,9 +191,7 @@ int Main(int argc, char** argv) {
   Command see =
       app.Subcommand("viz", "Serve a page that shows how each kernel was rewritten (docs/viz.md)");
   see.Add("file", &viz.file, "A file written with VIZ=1, or its folder").ExistingPath();
-  see.Add("--port", &viz.port, "Port on this machine; 0 takes a free one")
-      .Between(0, 65535)
-      .ShowDefault();
+  see.Add("--port", &viz.port, "Port on this machine; 0 takes a free one").Between(0, 65535);
   see.Add("--ready-file", &viz.ready.file, "Write the address here once it can be opened");
   see.Add("--life-fd", &viz.life_fd).Hidden();
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/environment.h"
 #include "cli/commands.h"
 #include "client/session/address.h"
@@ -159,17 +160,25 @@ int RunGateway(const ServerFlags& flags) {
   return Report(status);
 }
 
-// Before anything is started: every executor would end with the same words.
 absl::Status CheckDevice() {
-  const std::string compiler = worker::ProgramBeside("outboard-compiler");
-  if (access(compiler.c_str(), X_OK) != 0)
-    return absl::InvalidArgumentError(absl::StrCat(
-        compiler, " is not there: a worker compiles with it; copy both programs into one folder"));
   return runtime::CheckDeviceKind(worker::ExecutorOptionsFromEnvironment().device);
 }
 
+absl::Status CheckCompiler() {
+  const std::string compiler = worker::ProgramBeside("outboard-compiler");
+  if (access(compiler.c_str(), X_OK) == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      compiler, " is not there: a worker compiles with it; copy both programs into one folder"));
+}
+
+// Before anything is started: every executor would end with the same words.
+absl::Status CheckThisCanWork() {
+  OB_RETURN_IF_ERROR(CheckCompiler());
+  return CheckDevice();
+}
+
 int RunWorker(const ServerFlags& flags) {
-  if (absl::Status status = CheckDevice(); !status.ok()) return Report(status);
+  if (absl::Status status = CheckThisCanWork(); !status.ok()) return Report(status);
   EndWith(flags.parent_pid);
   auto token = FleetToken(flags);
   if (!token.ok()) return Report(token.status());
@@ -206,7 +215,7 @@ void KeepObjects() {
 }
 
 int RunServe(const ServerFlags& flags) {
-  if (absl::Status status = CheckDevice(); !status.ok()) return Report(status);
+  if (absl::Status status = CheckThisCanWork(); !status.ok()) return Report(status);
   EndWith(flags.parent_pid);
   KeepObjects();
   // All processes end together: a worker that ends stops the gateway, and no client remains that
@@ -250,7 +259,7 @@ int RunServe(const ServerFlags& flags) {
 }
 
 int RunUp(ServerFlags flags) {
-  if (absl::Status status = CheckDevice(); !status.ok()) return Report(status);
+  if (absl::Status status = CheckThisCanWork(); !status.ok()) return Report(status);
   flags.listen = absl::StrCat(flags.host, ":", flags.port);
   // The workers share this machine without coordinating, so each gets an equal part of the memory.
   if (flags.session_memory_bytes == 0) {

@@ -203,20 +203,14 @@ DType DTypeOfNumber(const Operand& number) {
 }
 
 Tensor FullOf(const SymShape& sizes, const Arg& number, DType dtype) {
-  const internal::NodeBuilder rec;
-  const UOp* scalar = nullptr;
-  if (number.kind() == Arg::Kind::kInt && IsInt(dtype)) {
-    scalar = internal::NodeOfArg(rec, number, dtype);
-  } else if (IsFloat(dtype)) {
-    scalar = rec.Const(dtype, number.float_value());
-  } else if (IsBool(dtype)) {
-    scalar = rec.ConstInt(dtype, number.float_value() != 0);
-  } else {
-    scalar = rec.Const(dtype, std::trunc(number.float_value()));
+  if (number.kind() == Arg::Kind::kInt && IsInt(dtype)) {  // a double would round it
+    const internal::NodeBuilder rec;
+    const UOp* const scalar = internal::NodeOfArg(rec, number, dtype);
+    return Tensor::FromNode(rec, rec.Full(scalar, rec.ShapeOf(sizes)));
   }
-  for (const SymInt& size : sizes)
-    if (size.value() < 0) ThrowInvalid(absl::StrCat("a dimension of ", size.value()));
-  return Tensor::FromNode(rec, rec.Full(scalar, rec.ShapeOf(sizes)));
+  const double value = number.float_value();
+  if (IsBool(dtype)) return Tensor::full(sizes, value != 0, dtype);
+  return Tensor::full(sizes, IsFloat(dtype) ? value : std::trunc(value), dtype);
 }
 
 Tensor Arange(double begin, double end, double step, DType dtype) {

@@ -9,35 +9,28 @@ from outboard import _core
 from outboard._core import DType, promote
 
 
+def _default(kind: str, is_kind: str, get, set_) -> property:
+    """A default that can be set by a dtype or its name. ValueError: none of the kind."""
+
+    def change(cls, dtype: "DType | str") -> None:
+        dtype = to_dtype(dtype)
+        if not getattr(cls, is_kind)(dtype):
+            raise ValueError(f"{dtype} is no {kind}")
+        set_(dtype)
+
+    return property(lambda cls: get(), change)
+
+
 class _DTypes(type):
     """What can be set of `dtypes`: the defaults, for tensors made from then on, in all threads of the process."""
 
-    @property
-    def default_float(cls) -> DType:
-        """What a float of Python is in a tensor of its own, and an integer that becomes a float. ValueError: no float."""
-        return _core.default_float()
-
-    @default_float.setter
-    def default_float(cls, dtype: "DType | str") -> None:
-        dtype = to_dtype(dtype)
-        if not dtypes.is_float(dtype):
-            raise ValueError(f"{dtype} is no float")
-        _core.set_default_float(dtype)
-
-    @property
-    def default_int(cls) -> DType:
-        """What an int of Python is in a tensor of its own. ValueError: no integer."""
-        return _core.default_int()
-
-    @default_int.setter
-    def default_int(cls, dtype: "DType | str") -> None:
-        dtype = to_dtype(dtype)
-        if not dtypes.is_int(dtype):
-            raise ValueError(f"{dtype} is no integer")
-        _core.set_default_int(dtype)
+    # What a float of Python is in a tensor of its own, and an integer that becomes a float.
+    default_float = _default("float", "is_float", _core.default_float, _core.set_default_float)
+    # What an int of Python is in a tensor of its own.
+    default_int = _default("integer", "is_int", _core.default_int, _core.set_default_int)
 
     def __setattr__(cls, name, value):
-        if not name.startswith("default_"):
+        if not isinstance(vars(_DTypes).get(name), property):
             raise AttributeError(f"dtypes.{name} cannot be changed")
         super().__setattr__(name, value)
 

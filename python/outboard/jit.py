@@ -100,7 +100,8 @@ class _TinyJit(Generic[ReturnType]):
         name = getattr(self.fxn, "__qualname__", None)
         if name and getattr(sys.modules.get(self.fxn.__module__), name, None) is self:
             return name  # a decorated function is itself, as any function is
-        # A copy, or one from a pickle, records anew: a recording holds tensors of this process's session.
+        # A copy, or one from a pickle, has no recording, since that holds tensors of this process's session: its second
+        # call makes one.
         return type(self), (self.fxn,)
 
     @property

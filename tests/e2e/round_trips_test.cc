@@ -65,6 +65,7 @@ TEST_P(RoundTripsTest, OneWhereAValueIsRead) {
 TEST_P(RoundTripsTest, OneForSeveralValuesOfAStep) {
   test::SmallTraining training;
   training.Step();
+  ASSERT_TRUE(SessionIfConnected()->Sync().ok());  // else the window of items may be full below
   proxy_->Stall(Way::kDown);
   const Tensor first = training.Step(), second = training.Step();
   const uint64_t before = RoundTrips();

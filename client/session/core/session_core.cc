@@ -288,7 +288,7 @@ bool SessionCore::GoBackTo(uint64_t seq) {
         ", and this program keeps what came after item ", resend_buffer_.dropped_seq())));
     return false;
   }
-  if (plan_lacks_seq_ > durable_seq_) {
+  if (kernel_uses_lack_seq_ > durable_seq_) {
     End(absl::UnavailableError(
         "the worker was lost, and which kernels it used is more than another can be told"));
     return false;
@@ -339,7 +339,7 @@ void SessionCore::AddKernelUse(const proto::KernelUse& entry) {
     kernel_uses_.emplace(key, entry);
     kernel_uses_bytes_ += bytes;
   } else {
-    plan_lacks_seq_ = std::max(plan_lacks_seq_, entry.seq());
+    kernel_uses_lack_seq_ = std::max(kernel_uses_lack_seq_, entry.seq());
   }
 }
 

@@ -152,7 +152,7 @@ class SessionCore {
   proto::Opened opened_;
   std::map<KernelUseKey, proto::KernelUse> kernel_uses_;  // above durable_seq_
   size_t kernel_uses_bytes_ = 0;
-  uint64_t plan_lacks_seq_ = 0;  // the last item with an entry that did not fit
+  uint64_t kernel_uses_lack_seq_ = 0;  // the last item with an entry that did not fit
   uint64_t runs_ = 0, steps_ = 0;
   uint64_t device_time_us_ = 0, kernels_ = 0, cost_micro_usd_ = 0, seconds_billed_ = 0;
 };

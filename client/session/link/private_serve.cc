@@ -39,6 +39,11 @@ bool IsProgram(const std::string& path) {
   return std::filesystem::is_regular_file(path, error) && access(path.c_str(), X_OK) == 0;
 }
 
+std::string NamedByUser() {
+  const char* const named = getenv("OUTBOARD_BIN");
+  return named != nullptr ? named : "";
+}
+
 // True once the child wrote its ready line; false when it ended or the time is over. Errors: a
 // hook's.
 absl::StatusOr<bool> AwaitReady(int fd, Clock::time_point deadline) {
@@ -67,16 +72,14 @@ std::atomic<int> life_fd_of_parent{-1};
 }  // namespace
 
 std::string FindOutboardBinary() {
-  if (const char* named = getenv("OUTBOARD_BIN"); named != nullptr && *named != 0) {
-    return IsProgram(named) ? named : "";
-  }
-  std::error_code error;
-  std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (const std::string named = NamedByUser(); !named.empty()) return IsProgram(named) ? named : "";
   // A wheel has it in outboard/bin, beside the module that this library is part of.
   if (Dl_info module; dladdr(&life_fd_of_parent, &module) != 0 && module.dli_fname != nullptr) {
     const std::filesystem::path folder = std::filesystem::path(module.dli_fname).parent_path();
     if (std::string path = folder / "bin" / "outboard"; IsProgram(path)) return path;
   }
+  std::error_code error;
+  std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
   // Tests lie in build/tests, programs in build/bin.
   for (const char* beside : {"outboard", "../bin/outboard"}) {
     if (error) break;
@@ -99,8 +102,7 @@ absl::StatusOr<std::shared_ptr<PrivateServe>> PrivateServe::Get() {
   if (auto serve = running.lock(); serve != nullptr && waitpid(serve->pid_, nullptr, WNOHANG) == 0)
     return serve;
   std::string binary = FindOutboardBinary();
-  const char* const named = getenv("OUTBOARD_BIN");
-  if (binary.empty() && named != nullptr && *named != 0) {
+  if (const std::string named = NamedByUser(); binary.empty() && !named.empty()) {
     return absl::UnavailableError(absl::StrCat(
         "OUTBOARD_BIN names \"", named,
         "\", which is no program that can be run; name `outboard`, "
