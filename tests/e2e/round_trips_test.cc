@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <string>
 #include <thread>
 
@@ -28,20 +29,20 @@ class RoundTripsTest : public test::CloudTrainingTest, public ::testing::WithPar
   }
 
   static uint64_t RoundTrips() { return SessionIfConnected()->stats().blocking_round_trips; }
+  static uint64_t CreditWaits() { return SessionIfConnected()->stats().credit_waits; }
 
-  // What item() gives, where nothing can have arrived before it is called, however slow this thread
-  // is: answers pass from when somebody waits for them.
-  double ItemOf(const Tensor& tensor) {
-    const uint64_t before = RoundTrips();
+  // Calls `work`. However slow this thread is, no answer arrives before it waits for one.
+  void AnsweredOnceItWaits(const std::function<void()>& work) {
+    proxy_->Stall(Way::kDown);
+    const uint64_t waits = RoundTrips() + CreditWaits();
     std::atomic<bool> done = false;
     std::thread watch([&] {
-      test::Eventually([&] { return done || RoundTrips() != before; });
+      test::Eventually([&] { return done || RoundTrips() + CreditWaits() != waits; });
       proxy_->Resume(Way::kDown);
     });
-    const double value = tensor.item();
+    work();
     done = true;
     watch.join();
-    return value;
   }
 };
 
@@ -55,23 +56,27 @@ TEST_P(RoundTripsTest, NoneWhereNoValueIsRead) {
 TEST_P(RoundTripsTest, OneWhereAValueIsRead) {
   test::SmallTraining training;
   for (uint64_t step = 0; step < 4; ++step) {
-    proxy_->Stall(Way::kDown);
-    const Tensor loss = training.Step();
-    ItemOf(loss);
+    AnsweredOnceItWaits([&] { training.Step().item(); });
     EXPECT_EQ(RoundTrips(), step + 1);  // the first step too
   }
 }
 
 TEST_P(RoundTripsTest, OneForSeveralValuesOfAStep) {
   test::SmallTraining training;
-  training.Step();
-  ASSERT_TRUE(SessionIfConnected()->Sync().ok());  // else the window of items may be full below
-  proxy_->Stall(Way::kDown);
-  const Tensor first = training.Step(), second = training.Step();
-  const uint64_t before = RoundTrips();
-  ItemOf(second);
-  first.item();  // came with it
-  EXPECT_EQ(RoundTrips(), before + 1);
+  // After a step that took unusually long, one item alone may be in flight for a moment
+  // (client/session/core/send_window.h). The second step then waits, and that is not measured here.
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    const uint64_t round_trips = RoundTrips(), credit_waits = CreditWaits();
+    AnsweredOnceItWaits([&] {
+      const Tensor first = training.Step(), second = training.Step();
+      second.item();
+      first.item();  // came with it
+    });
+    if (CreditWaits() != credit_waits) continue;
+    EXPECT_EQ(RoundTrips(), round_trips + 1);
+    return;
+  }
+  FAIL() << "no two steps were ever in flight";
 }
 
 INSTANTIATE_TEST_SUITE_P(RoundTrip, RoundTripsTest, ::testing::Values(0, 20, 100, 200),
