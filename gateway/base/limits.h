@@ -15,7 +15,7 @@ inline constexpr int kPoolThreads = 4;  // verification, hashing, disk; never st
 inline constexpr int64_t kTickMs = 200;
 inline constexpr int64_t kKeyCheckTicks = 25;  // a revoked key ends its sessions within 5 s
 inline constexpr int64_t kExecutorWordMs =
-    300;  // time for a worker to report (SessionEnded) why an executor's stream ended
+    1000;  // between the end of an executor's stream and its worker's SessionEnded, either first
 inline constexpr size_t kGraphVerdictsMax = 8192;
 inline constexpr int kStreamsPerConnectionMax = 256;
 inline constexpr int kLocalStrangersMax = 256;  // local connections that have not authenticated yet

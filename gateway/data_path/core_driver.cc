@@ -15,7 +15,8 @@
 //   (none) --Do(Assign)--> has a relay --Attach--> has an executor
 //   has an executor --Do(Live), Connect--> has a client --Do(Detach)--> has an executor
 //   has a relay --Do(DropExecutor), DropRelay--> between two executors --Do(Assign)--> has a relay
-//   has an executor --Detached--> silent --OnSessionEnded, TellSilentExecutors--> the core decides
+//   has an executor --Detached, OnSessionEnded--> ending
+//   ending --the other of the two, TellOverdueEndings--> the core decides
 //   any --Do(Forget)--> (none)
 #include "gateway/data_path/core_driver.h"
 
@@ -309,18 +310,27 @@ void CoreDriver::OnSessionEnded(WorkerId worker, const proto::SessionEnded& ende
   std::lock_guard lock(mutex_);
   const auto id = SessionId::FromBytes(ended.session_id());
   if (!id) return;
-  TellGone(*id, absl::Status(wire::CodeFromWire(ended.code()), ended.message()), ended.placement(),
-           worker);
+  ExecutorGone gone{.session = *id,
+                    .why = absl::Status(wire::CodeFromWire(ended.code()), ended.message()),
+                    .placement = ended.placement(),
+                    .worker = worker};
+  Session* const session = Find(*id);
+  const bool streams =
+      session != nullptr && session->relay != nullptr && session->relay->has_executor();
+  if (!streams) return TellGone(std::move(gone));
+  session->ending = Session::Ending{host_->Now(), std::move(gone)};
 }
 
 // An executor that ended its session has said why, and better than how its process ended.
-void CoreDriver::TellGone(SessionId id, absl::Status why, uint64_t placement,
-                          std::optional<WorkerId> worker) {
-  const Session* const session = Find(id);
-  if (session != nullptr && session->relay != nullptr && !session->relay->failure().ok())
-    return Tell(ExecutorGone{id, session->relay->failure(), /*crashed=*/false, placement, worker});
-  const bool crashed = why.ok() || absl::IsUnavailable(why);
-  Tell(ExecutorGone{id, std::move(why), crashed, placement, worker});
+void CoreDriver::TellGone(ExecutorGone gone) {
+  const Session* const session = Find(gone.session);
+  if (session != nullptr && session->relay != nullptr && !session->relay->failure().ok()) {
+    gone.why = session->relay->failure();
+    gone.crashed = false;
+  } else {
+    gone.crashed = gone.why.ok() || absl::IsUnavailable(gone.why);
+  }
+  Tell(gone);
 }
 
 // ---- executors ----------------------------------------------------------------------------------
@@ -345,9 +355,14 @@ absl::StatusOr<std::shared_ptr<Relay>> CoreDriver::Attach(SessionId id, Token to
 
 void CoreDriver::Detached(SessionId id, const Relay* relay) {
   std::lock_guard lock(mutex_);
-  Session* const session = Find(id);
-  if (session == nullptr || session->relay.get() != relay) return;
-  if (!session->streamless_since.has_value()) session->streamless_since = host_->Now();
+  const auto is_current = [&] {
+    const Session* const session = Find(id);
+    return session != nullptr && session->relay.get() == relay;
+  };
+  if (!is_current()) return;
+  TellEnding(id);
+  // The core ignores the report of an earlier placement; this executor's own still comes.
+  if (is_current()) Find(id)->ending = Session::Ending{host_->Now(), std::nullopt};
 }
 
 absl::StatusOr<TenantId> CoreDriver::TenantOf(SessionId id, Token token) const {
@@ -387,23 +402,29 @@ void CoreDriver::OnTick() {
   for (const auto& [id, session] : sessions_) {
     if (session->relay != nullptr) Tell(SessionProgress{id, session->relay->busy()});
   }
-  TellSilentExecutors();
+  TellOverdueEndings();
   RefuseWhatCannotBeWritten();
   Tell(Tick{});
   if (++ticks_ % kKeyCheckTicks == 0) CheckKeys();
 }
 
-void CoreDriver::TellSilentExecutors() {
+void CoreDriver::TellOverdueEndings() {
   const MonoTime now = host_->Now();
-  std::vector<SessionId> silent;
+  std::vector<SessionId> overdue;
   for (const auto& [id, session] : sessions_) {
-    auto& since = session->streamless_since;
-    if (!since.has_value() || now.ns - since->ns <= kExecutorWordMs * 1'000'000) continue;
-    since.reset();
-    silent.push_back(id);
+    const auto& ending = session->ending;
+    if (ending.has_value() && now.ns - ending->since.ns > kExecutorWordMs * 1'000'000)
+      overdue.push_back(id);
   }
-  for (const SessionId& id : silent)
-    TellGone(id, absl::UnavailableError("the executor's stream ended"), /*placement=*/0, {});
+  for (const SessionId& id : overdue) TellEnding(id);
+}
+
+void CoreDriver::TellEnding(SessionId id) {
+  Session* const session = Find(id);
+  if (session == nullptr || !session->ending.has_value()) return;
+  const auto ending = std::exchange(session->ending, std::nullopt);
+  TellGone(ending->report.value_or(ExecutorGone{
+      .session = id, .why = absl::UnavailableError("the executor's stream ended")}));
 }
 
 absl::Status CoreDriver::WriteTrouble() const {

@@ -95,6 +95,8 @@ class CoreDriver {
   void RemoveWorker(WorkerId worker);
   void OnHeartbeat(WorkerId worker, const proto::Heartbeat& beat);
   void OnDraining(WorkerId worker);
+  // The worker's executor of the session has ended. What it still sent on its stream, such as why
+  // it failed, is read before the core decides.
   void OnSessionEnded(WorkerId worker, const proto::SessionEnded& ended);
 
   // ---- executors; called through ExecutorPort
@@ -160,9 +162,9 @@ class CoreDriver {
   void DropRelay(Session& session);
   static void SetValues(Session& session, ValuesEndpoint* endpoint);
   static void EndValues(Session& session, const absl::Status& why);
-  void TellGone(SessionId session, absl::Status why, uint64_t placement,
-                std::optional<WorkerId> worker);
-  void TellSilentExecutors();
+  void TellGone(ExecutorGone gone);
+  void TellEnding(SessionId session);  // if there is one
+  void TellOverdueEndings();
   void Notify(const Client& client, int kind, const std::string& text, uint64_t count);
   static bool KnowsToken(const Session& session, Token token);
   absl::Status WriteTrouble() const;  // why no session can be opened; OK: it can

@@ -66,7 +66,7 @@ void CoreDriver::Do(DropExecutor& action) {
 }
 
 void CoreDriver::DropRelay(Session& session) {
-  session.streamless_since.reset();
+  session.ending.reset();
   const std::shared_ptr<Relay> relay = std::exchange(session.relay, nullptr);
   if (relay == nullptr) return;
   relay->EndExecutor();

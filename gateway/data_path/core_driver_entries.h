@@ -32,13 +32,18 @@ struct CoreDriver::Worker {
 
 // The driver's entry for a session.
 struct CoreDriver::Session {
+  struct Ending {
+    MonoTime since;
+    std::optional<ExecutorGone> report;  // the worker's; none: the stream has ended
+  };
   std::shared_ptr<Relay> relay;   // D1
   Relay::KernelUses kernel_uses;  // of the last relay, while `relay` is null
   ValuesEndpoint* values = nullptr;
   std::optional<Token> attach_hash;   // of the last Assign
   std::optional<WallTime> opened_at;  // for its row
-  // When its executor's stream ended, if its worker has not reported a reason yet.
-  std::optional<MonoTime> streamless_since;
+  // Its executor is ending: either its stream has ended or its worker has said so, and the other
+  // is awaited for at most kExecutorWordMs.
+  std::optional<Ending> ending;
 };
 
 }  // namespace outboard::gateway

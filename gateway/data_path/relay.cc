@@ -89,6 +89,11 @@ void Relay::ResumeClient() {
   if (client_ != nullptr && std::exchange(client_paused_, false)) client_->ResumeReading();
 }
 
+bool Relay::has_executor() const {
+  std::lock_guard lock(mutex_);
+  return executor_ != nullptr;
+}
+
 void Relay::EndExecutor() {
   std::lock_guard lock(mutex_);
   if (executor_ != nullptr) executor_->End(absl::OkStatus());

@@ -56,6 +56,7 @@ class Relay {
   void DropClient(ClientEndpoint* client);
   void DropExecutor(ExecutorEndpoint* executor);
   void EndExecutor();  // closes its stream
+  bool has_executor() const;
   // Routes large values to `values`; nullptr: to the client's stream, like all others.
   void SetValues(ValuesEndpoint* values);
   void SetBill(const Bill& bill);

@@ -141,6 +141,16 @@ class CoreDriverTest : public ::testing::Test {
     return port.Attach(*SessionId::FromBytes(assign.session_id()),
                        *TokenFromBytes(assign.attach_token()));
   }
+  // The worker says that the executor's process has ended.
+  void Report(const proto::Assign& assign) {
+    proto::WorkerEvent event;
+    proto::SessionEnded& ended = *event.mutable_session_ended();
+    ended.set_session_id(assign.session_id());
+    ended.set_placement(assign.placement());
+    ended.set_code(static_cast<uint32_t>(absl::StatusCode::kUnavailable));
+    ended.set_message("the executor ended");
+    worker_port_.OnEvent(event);
+  }
   void Tick(int64_t ms) {
     host_.now.ns += ms * 1'000'000;
     driver_.OnTick();
@@ -206,6 +216,55 @@ TEST_F(CoreDriverTest, D1AnExecutorWhoseStreamEndsIsReplacedAfterAMoment) {
   RunAll(writes_.jobs);
   ASSERT_EQ(next_.sent.size(), 1u);
   EXPECT_EQ(next_.sent[0].epoch(), 2u);
+}
+
+// What an executor says last is on its way while its worker reports the end of its process.
+TEST_F(CoreDriverTest, WhyAnExecutorFailedIsReadBeforeItsEndIsDecided) {
+  Open();
+  const proto::Assign first = *worker_.assign();
+  ASSERT_TRUE(Attach(executor_port_, first).ok());
+  RunAll(writes_.jobs);
+  Report(first);
+  EXPECT_EQ(driver_.session_count(), 1u);
+  proto::ServerFrame frame;
+  frame.set_epoch(1);
+  proto::Failed& failed = *frame.add_items()->mutable_failed();
+  failed.set_code(static_cast<uint32_t>(absl::StatusCode::kInvalidArgument));
+  failed.set_message("a gap");
+  executor_port_.OnFrame(std::move(frame));
+  executor_port_.Leave();
+  EXPECT_EQ(driver_.session_count(), 0u);
+  RunAll(writes_.jobs);
+  ASSERT_EQ(client_.ends.size(), 1u);
+  const proto::ServerFrame& last = client_.sent.back();
+  EXPECT_EQ(last.items(last.items_size() - 1).failed().message(), "a gap");
+}
+
+TEST_F(CoreDriverTest, AnExecutorWhoseStreamStaysOpenIsReplacedAfterAMoment) {
+  Open();
+  const proto::Assign first = *worker_.assign();
+  ASSERT_TRUE(Attach(executor_port_, first).ok());
+  RunAll(writes_.jobs);
+  Report(first);
+  Tick(kExecutorWordMs / 2);
+  EXPECT_EQ(worker_.assign()->placement(), first.placement());
+  Tick(kExecutorWordMs);
+  EXPECT_EQ(worker_.assign()->placement(), first.placement() + 1);
+}
+
+// The stream that ends after it may be a living executor's.
+TEST_F(CoreDriverTest, AReportOfAnEarlierPlacementDoesNotStandForThisOne) {
+  Open();
+  const proto::Assign first = *worker_.assign();
+  ASSERT_TRUE(Attach(executor_port_, first).ok());
+  RunAll(writes_.jobs);
+  proto::Assign earlier = first;
+  earlier.set_placement(first.placement() + 7);
+  Report(earlier);
+  executor_port_.Leave();
+  EXPECT_EQ(worker_.assign()->placement(), first.placement());
+  Report(first);
+  EXPECT_EQ(worker_.assign()->placement(), first.placement() + 1);
 }
 
 TEST_F(CoreDriverTest, D2NothingIsLeftOfASessionThatIsClosed) {
