@@ -30,6 +30,7 @@ struct CostTable {
   double load_per_lane = 1.5;  // at constant distances, one by one
   double gather_per_lane = 4;
   double scatter_per_lane = 5;
+  double far_lane = 0.25;       // added for each lane that is alone in its cache line
   double stream = 1.5;          // added where a vector comes from beyond the first cache
   double gate = 3;              // a load that is skipped or not, for each that is decided alone
   double copy_per_element = 3;  // of an operand to memory of the thread's own

@@ -12,6 +12,7 @@
 #include "compiler/ir/spec.h"
 #include "compiler/kernel/decompose_math.h"
 #include "compiler/kernel/merge_ranges.h"
+#include "compiler/kernel/split_ranges.h"
 #include "compiler/optimize/limits.h"
 
 namespace outboard::codegen {
@@ -164,7 +165,8 @@ absl::StatusOr<LoopNest> AnalyzeKernel(const UOp* sink) {
   LoopNest kernel;
   OB_RETURN_IF_ERROR(CheckSize(PostOrder(sink)));
   kernel.graph = std::make_unique<Graph>();
-  sink = DecomposeTranscendentals(*kernel.graph, MergeRanges(*kernel.graph, sink));
+  sink = MergeRanges(*kernel.graph, SplitRanges(*kernel.graph, sink));
+  sink = DecomposeTranscendentals(*kernel.graph, sink);
   kernel.nodes = PostOrder(sink);
   OB_RETURN_IF_ERROR(CheckSize(kernel.nodes));
   kernel.stores.assign(sink->src.begin(), sink->src.end());

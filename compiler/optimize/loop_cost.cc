@@ -55,11 +55,15 @@ int64_t LoopCost::WholeRows(int v) const {
 }
 
 double LoopCost::AccessCost(const Access& access, int v) {
-  if (!In(access.deps, v)) return 1;
+  const double gate = access.gated ? 1 : 0;
+  if (!In(access.deps, v)) return 1 + gate;
   const CostTable& costs = target_.costs;
-  const double lanes = LanesFor(v), gate = access.gated ? 1 : 0;
-  if (access.store)
-    return ConstantStride(access, v) == 1 ? costs.vector_load : costs.scatter_per_lane * lanes;
+  const double lanes = LanesFor(v);
+  if (access.store) {
+    return ConstantStride(access, v) == 1
+               ? costs.vector_load
+               : costs.scatter_per_lane * lanes + costs.far_lane * FarLanes(access, v);
+  }
   if (In(access.irregular, v)) {
     if (!In(access.divided, v) || WholeRows(v) == 0) return costs.gather_per_lane * lanes + gate;
     if (access.rows && !access.gated)
@@ -70,7 +74,13 @@ double LoopCost::AccessCost(const Access& access, int v) {
   if (stride == 1) return costs.vector_load + gate;
   if (stride == -1) return costs.reversed_load + gate;
   if (stride >= -4 && stride <= 4) return costs.picked_load + gate;
-  return costs.load_per_lane * lanes + gate;
+  return costs.load_per_lane * lanes + costs.far_lane * FarLanes(access, v) + gate;
+}
+
+double LoopCost::FarLanes(const Access& access, int v) {
+  const double bytes = ByteWidth(access.node->dtype),
+               line = std::abs(static_cast<double>(ConstantStride(access, v))) * bytes / 64;
+  return LanesFor(v) * std::min(1.0, line);
 }
 
 double LoopCost::CopiedAccessCost(const Access& access, int v) const {

@@ -36,6 +36,7 @@ class LoopCost {
   // Cost of one vector access with range `v` in lanes (-1: none): in place, and if it is first
   // copied to memory of the thread's own.
   double AccessCost(const codegen::Access& access, int v);
+  double FarLanes(const codegen::Access& access, int v);  // that are alone in their cache line
   double CopiedAccessCost(const codegen::Access& access, int v) const;
 
   // Cost of the whole kernel with the loops of `plan`, made by ApplyOpts. Adds costs for register

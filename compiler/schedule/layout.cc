@@ -28,20 +28,38 @@ int AxisOf(ShapeView dims, int64_t coefficient) {
   return 0;
 }
 
-// The axes along which two ranges, one of them of a sum, move by the same distance.
+// Whether the range of a sum walks through windows that slide by `stride` and overlap.
+bool Slides(ShapeView dims, const UOp* range, int64_t step, int64_t stride) {
+  if (!IsRange(range, RangeKind::kReduce) || AxisOf(dims, step) != AxisOf(dims, stride))
+    return false;
+  return std::abs(stride) % std::abs(step) == 0 &&
+         RangeOf(range).extent() * std::abs(step) > std::abs(stride);
+}
+
+// The axes along which windows slide.
 Axes WindowedAxes(ShapeView dims, const UOp* place) {
   Axes windowed = 0;
   const LinearSum sum = LinearOf(place);
-  const auto reduced = [](const UOp* term) { return IsRange(term, RangeKind::kReduce); };
-  for (size_t i = 0; i < sum.terms.size(); ++i)
-    for (size_t k = 0; k < i; ++k) {
-      const auto& [a, by_a] = sum.terms[i];
-      const auto& [b, by_b] = sum.terms[k];
-      if (a->op == Op::kRange && b->op == Op::kRange && (reduced(a) || reduced(b)) &&
-          std::abs(by_a) == std::abs(by_b))
-        windowed |= Axes{1} << AxisOf(dims, by_a);
-    }
+  for (const auto& [window, stride] : sum.terms)
+    for (const auto& [range, step] : sum.terms)
+      if (window != range && window->op == Op::kRange && Slides(dims, range, step, stride))
+        windowed |= Axes{1} << AxisOf(dims, step);
   return windowed;
+}
+
+std::vector<int64_t> LongAxes(ShapeView dims) {
+  std::vector<int64_t> axes;
+  for (int64_t axis = 0; axis < static_cast<int64_t>(dims.size()); ++axis)
+    if (dims[axis] != Dim(1)) axes.push_back(axis);
+  return axes;
+}
+
+std::vector<int64_t> OrderWithLast(size_t rank, int64_t last) {
+  std::vector<int64_t> order;
+  for (int64_t axis = 0; axis < static_cast<int64_t>(rank); ++axis)
+    if (axis != last) order.push_back(axis);
+  order.push_back(last);
+  return order;
 }
 
 // The last axis that is not windowed goes behind those that are; empty where it is there already.
@@ -51,12 +69,9 @@ std::vector<int64_t> OrderFor(ShapeView dims, Axes windowed, int64_t channels_mi
   while (channels > 0 && ((windowed >> channels & 1) != 0 || dims[channels] == Dim(1))) --channels;
   if (channels == 0 || PaddedSize(dims[channels]) < channels_min || windowed >> channels == 0)
     return {};
-  std::vector<int64_t> order;
-  for (int64_t axis = 0; axis < static_cast<int64_t>(dims.size()); ++axis)
-    if (axis != channels) order.push_back(axis);
-  order.push_back(channels);
-  return order;
+  return OrderWithLast(dims.size(), channels);
 }
+
 
 struct Place {
   const UOp* value;
@@ -73,6 +88,31 @@ std::vector<Place> PlacesIn(const LoweredKernel& kernel,
     if (temporaries.contains(value)) places.push_back({value, node->src[1]});
   }
   return places;
+}
+
+// The range of results that moves along an axis, alone; nullptr where there is none.
+const UOp* RangeAlong(const Place& place, int64_t axis) {
+  const UOp* range = nullptr;
+  for (const auto& [term, coefficient] : LinearOf(place.index).terms) {
+    if (AxisOf(place.value->shape, coefficient) != axis) continue;
+    if (range != nullptr || !IsRange(term, RangeKind::kOutput)) return nullptr;
+    range = term;
+  }
+  return range;
+}
+
+// The order that lays `to` out as `order` does `from` in one kernel: the same range walks along the
+// last axis. Axes of extent 1 do not count. Empty where the shapes have nothing to do with each
+// other.
+std::vector<int64_t> SameOrder(const Place& from, const std::vector<int64_t>& order,
+                               const Place& to) {
+  const std::vector<int64_t> axes = LongAxes(from.value->shape), others = LongAxes(to.value->shape);
+  const auto last = std::ranges::find(axes, order.back());
+  if (axes.size() != others.size() || last == axes.end()) return {};
+  const int64_t other = others[last - axes.begin()];
+  const UOp* const range = RangeAlong(from, *last);
+  if (range == nullptr || range != RangeAlong(to, other)) return {};
+  return OrderWithLast(to.value->shape.size(), other);
 }
 
 std::vector<int64_t> Inverse(const std::vector<int64_t>& order) {
@@ -105,12 +145,12 @@ Layouts ChooseLayouts(const UOp* sink, const Choice& choice,
     changed = false;
     for (const std::vector<Place>& kernel : places)
       for (const Place& from : kernel)
-        for (const Place& to : kernel)
-          if (from.index == to.index && layouts.contains(from.value) &&
-              std::ranges::equal(from.value->shape, to.value->shape)) {
-            const std::vector<int64_t> order = layouts.at(from.value);
-            changed |= layouts.emplace(to.value, order).second;
-          }
+        for (const Place& to : kernel) {
+          const auto known = layouts.find(from.value);
+          if (known == layouts.end() || layouts.contains(to.value)) continue;
+          std::vector<int64_t> order = SameOrder(from, known->second, to);
+          if (!order.empty()) changed |= layouts.emplace(to.value, std::move(order)).second;
+        }
   }
   return layouts;
 }

@@ -70,6 +70,65 @@ class Gpt(nn.Module):
         return self.norm(self.blocks(x)) @ self.tokens.weight.T
 
 
+class ResidualBlock(nn.Module):
+    def __init__(self, channels_in, channels, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels_in, channels, 3, stride, 1, bias=False)
+        self.norm1 = nn.BatchNorm2d(channels)
+        self.conv2 = nn.Conv2d(channels, channels, 3, 1, 1, bias=False)
+        self.norm2 = nn.BatchNorm2d(channels)
+        self.shortcut = nn.Sequential()
+        if stride != 1 or channels_in != channels:
+            self.shortcut = nn.Sequential(nn.Conv2d(channels_in, channels, 1, stride, bias=False),
+                                          nn.BatchNorm2d(channels))
+
+    def forward(self, x):
+        y = self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x)))))
+        return F.relu(y + self.shortcut(x))
+
+
+def resnet18_net():
+    widths = [64, 64, 128, 256, 512]
+    blocks = [block for i in range(4) for block in (
+        ResidualBlock(widths[i], widths[i + 1], 1 if i == 0 else 2), ResidualBlock(widths[i + 1], widths[i + 1], 1))]
+    return nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(),
+                         nn.MaxPool2d(3, 2, 1), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
+
+
+class VitBlock(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def attention(self, x):
+        batch, length, width = x.shape
+        q, k, v = self.qkv(x).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        mixed = F.scaled_dot_product_attention(q, k, v)
+        return self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+
+    def forward(self, x):
+        x = x + self.attention(self.norm1(x))
+        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+
+class Vit(nn.Module):
+    def __init__(self, width=192, layers=6, heads=3, patch=8):
+        super().__init__()
+        self.patches = nn.Conv2d(3, width, patch, patch)
+        self.class_token = nn.Parameter(torch.zeros(1, 1, width))
+        self.positions = nn.Parameter(torch.randn(1, (64 // patch)**2 + 1, width) * 0.02)
+        self.blocks = nn.Sequential(*(VitBlock(width, heads) for _ in range(layers)))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 1000)
+
+    def forward(self, x):
+        x = self.patches(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.class_token.expand(len(x), 1, -1), x], 1) + self.positions
+        return self.head(self.norm(self.blocks(x))[:, 0])
+
+
 def mnist(batch=128):
     images = torch.randint(0, 256, (60000, 1, 28, 28), dtype=torch.uint8)
     labels = torch.randint(0, 10, (60000,))
@@ -103,15 +162,41 @@ def gpt(batch=4, context=128):
     return step
 
 
+def pictures(net, optimiser, batch):
+    images, labels = torch.rand(batch, 3, 64, 64), torch.randint(0, 1000, (batch,))
+
+    def step():
+        loss = F.cross_entropy(net(images), labels)
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        optimiser.step()
+        return loss.item()
+
+    return step
+
+
+def resnet18():
+    net = resnet18_net()
+    return pictures(net, torch.optim.SGD(net.parameters(), 0.01, momentum=0.9), batch=32)
+
+
+def vit():
+    net = Vit()
+    return pictures(net, torch.optim.AdamW(net.parameters(), 1e-3), batch=16)
+
+
+NETS = {"mnist": mnist, "gpt": gpt, "resnet18": resnet18, "vit": vit}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("net", choices=["mnist", "gpt"])
+    parser.add_argument("net", choices=list(NETS))
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=15)
     flags = parser.parse_args()
     torch.set_num_threads(flags.threads)
     torch.manual_seed(1)
-    step = {"mnist": mnist, "gpt": gpt}[flags.net]()
+    step = NETS[flags.net]()
     for _ in range(3):
         step()
     times = []

@@ -33,7 +33,7 @@ attention_backward            8
 embedding_backward            4
 sort                         68
 conv_chain                    3
-conv_chain_backward          11
+conv_chain_backward          10
 sgd_step                      1
 adamw_step                    3
 mnist_forward                 9

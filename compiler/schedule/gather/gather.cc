@@ -16,11 +16,41 @@
 namespace outboard::schedule {
 namespace {
 
+// The sum with the range replaced by its multiple over the factor, which needs no division; nullptr
+// where the range is not in it, or not by multiples of the factor.
+const UOp* InMultiples(Graph& g, const UOp* sum, const Solution& solution) {
+  if (sum->dtype != DType::kI64 || solution.factor == 1) return nullptr;
+  LinearSum linear = LinearOf(sum);
+  int64_t times = 0;
+  for (auto& [term, coefficient] : linear.terms) {
+    if (term == solution.range)
+      times = std::exchange(coefficient, 0);
+    else if (DependsOn(term, solution.range))
+      return nullptr;
+  }
+  if (times == 0 || times % solution.factor != 0) return nullptr;
+  AddTerm(linear, solution.multiple, times / solution.factor);
+  return Simplify(g, FromLinear(g, linear));
+}
+
+// That of the two with fewer terms, as where other ranges cancel; `alternative` may be nullptr.
+const UOp* Shorter(Graph& g, const UOp* sum, const UOp* alternative) {
+  if (alternative == nullptr) return sum;
+  const size_t terms = LinearOf(Simplify(g, sum)).terms.size();
+  return LinearOf(alternative).terms.size() < terms ? alternative : sum;
+}
+
 // `value` with `solution.range` replaced. A load that depended on the range is made only where the
 // guard holds.
 const UOp* Apply(Graph& g, const UOp* value, const Solution& solution) {
   return Substitute(
       g, value, {{solution.range, solution.value}}, [&](const UOp* node, Sources src) {
+        if (node->op == Op::kIndex || node->op == Op::kCmpLt || node->op == Op::kCmpEq) {
+          std::vector<const UOp*> shorter(src.begin(), src.end());
+          for (size_t i = 0; i < shorter.size(); ++i)
+            shorter[i] = Shorter(g, shorter[i], InMultiples(g, node->src[i], solution));
+          return g.MakeChecked(node->op, node->dtype, shorter, node->arg);
+        }
         if (node->op != Op::kLoad || solution.guard == nullptr)
           return g.MakeChecked(node->op, node->dtype, src, node->arg);
         const bool gated = src.size() > 1;
@@ -58,6 +88,12 @@ std::optional<Solution> SolveWrapping(Graph& g, const UOp* left, const UOp* righ
   return std::nullopt;
 }
 
+// How much shorter the loops are without a range. A factor leaves a remainder to be checked in each
+// iteration, and an address that is no multiple of anything.
+double Worth(const UOp* range, int64_t factor) {
+  return static_cast<double>(RangeOf(range).extent()) / (std::abs(factor) == 1 ? 1 : 2);
+}
+
 }  // namespace
 
 std::optional<Solution> SolveEquality(Graph& graph, const UOp* left, const UOp* right,
@@ -75,9 +111,7 @@ std::optional<Solution> SolveEquality(Graph& graph, const UOp* left, const UOp* 
   int64_t factor = 0;
   for (const auto& [term, coefficient] : linear.terms) {
     if (coefficient == 0 || std::find(ranges.begin(), ranges.end(), term) == ranges.end()) continue;
-    const bool unit = std::abs(coefficient) == 1, best_unit = std::abs(factor) == 1;
-    if (best == nullptr || unit > best_unit ||
-        (unit == best_unit && RangeOf(term).extent() > RangeOf(best).extent())) {
+    if (best == nullptr || Worth(term, coefficient) > Worth(best, factor)) {
       best = term;
       factor = coefficient;
     }
@@ -99,18 +133,25 @@ std::optional<Solution> SolveEquality(Graph& graph, const UOp* left, const UOp* 
     for (auto& term : rest.terms) term.second = -term.second;
     factor = -factor;
   }
-  Expr scaled(graph, FromLinear(graph, rest));
+  const UOp* const multiple = FromLinear(graph, rest);
+  Expr scaled(graph, multiple);
   const UOp* guard = nullptr;
   if (factor > 1) {
+    // Divided above 0 if possible, where rules take quotients of sums apart. Between -factor and 0
+    // the quotient truncates to 0, but then the remainder is not 0.
+    constexpr int64_t kFar = int64_t{1} << 40;
+    const int64_t least = scaled.node()->vmin;
+    const int64_t below =
+        least < 0 && least > -kFar && scaled.node()->vmax < kFar ? (factor - 1 - least) / factor : 0;
+    scaled = scaled + below * factor;
     guard = (scaled % factor == 0).node();
-    // Between -factor and 0 the quotient truncates to 0, but then the remainder is not 0.
-    scaled = scaled / factor;
+    scaled = scaled / factor - below;
   }
   const UOp* const value = Simplify(graph, scaled.node());
   guard = JoinGuards(graph, guard, InRange(graph, value, RangeOf(best).extent()));
   if (guard != nullptr) guard = Simplify(graph, guard);
   if (guard != nullptr && guard->IsIntConst(1)) guard = nullptr;
-  return Solution{best, value, guard};
+  return Solution{best, value, guard, multiple, factor};
 }
 
 const UOp* MakeSum(Graph& graph, const UOp* value, std::vector<const UOp*> ranges) {

@@ -17,10 +17,13 @@ struct Solution {
   const UOp* range = nullptr;  // the range that was solved for
   const UOp* value = nullptr;  // the index it equals; does not contain it
   const UOp* guard = nullptr;  // when that index is inside the range; nullptr for always
+  // Where the guard holds, range * factor == multiple, which has no division.
+  const UOp* multiple = nullptr;
+  int64_t factor = 1;
 };
 
-// Solves `left == right` (integers) for one of `ranges`. Prefers the largest range, among those
-// with factor 1 or -1 if there are any. nullopt where no range stands in the equation linearly.
+// Solves `left == right` (integers) for one of `ranges`. Prefers the largest range; one
+// whose factor is neither 1 nor -1 must be more than twice as large. nullopt where no range stands in the equation linearly.
 std::optional<Solution> SolveEquality(Graph& graph, const UOp* left, const UOp* right,
                                       const std::vector<const UOp*>& ranges);
 

@@ -1,0 +1,78 @@
+#include "compiler/kernel/split_ranges.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "compiler/ir/accessors.h"
+#include "compiler/ir/build.h"
+#include "compiler/rewrite/rules/linear.h"
+#include "compiler/rewrite/simplify.h"
+#include "compiler/rewrite/substitute.h"
+
+namespace outboard::codegen {
+namespace {
+
+constexpr int64_t kPeriodMax = 4;
+
+// By range: the only number that divides a sum in which it occurs; 0 where there are several.
+using Periods = absl::flat_hash_map<const UOp*, int64_t>;
+
+Periods PeriodsOf(const UOp* sink) {
+  Periods periods;
+  for (const UOp* node : PostOrder(sink)) {
+    if ((node->op != Op::kIDiv && node->op != Op::kMod) || !node->src[1]->is_const()) continue;
+    const int64_t divisor = node->src[1]->int_value();
+    const LinearSum numerator = LinearOf(node->src[0]);
+    if (divisor < 2 || numerator.terms.size() < 2) continue;
+    for (const auto& [term, coefficient] : numerator.terms) {
+      if (term->op != Op::kRange || coefficient % divisor == 0) continue;
+      const auto [known, is_new] = periods.emplace(term, divisor);
+      if (!is_new && known->second != divisor) known->second = 0;
+    }
+  }
+  return periods;
+}
+
+bool CanSplit(const UOp* range, int64_t period) {
+  return IsRange(range, RangeKind::kOutput) && range->src.empty() && period >= 2 &&
+         period <= kPeriodMax && RangeOf(range).extent() % period == 0 &&
+         RangeOf(range).extent() > period;
+}
+
+const UOp* RangeWith(Graph& g, const UOp* range, int64_t id, int64_t extent) {
+  return g.MakeChecked(Op::kRange, DType::kI64, range->src,
+                       {id, extent, static_cast<int64_t>(RangeOf(range).kind())});
+}
+
+}  // namespace
+
+const UOp* SplitRanges(Graph& graph, const UOp* sink) {
+  const Periods periods = PeriodsOf(sink);
+  const auto period_of = [&](const UOp* range) {
+    const auto found = periods.find(range);
+    return found != periods.end() && CanSplit(range, found->second) ? found->second : 1;
+  };
+  std::vector<const UOp*> ranges;
+  for (const UOp* node : PostOrder(sink))
+    if (node->op == Op::kRange) ranges.push_back(node);
+  if (std::all_of(ranges.begin(), ranges.end(), [&](const UOp* r) { return period_of(r) == 1; }))
+    return sink;
+
+  absl::flat_hash_map<const UOp*, const UOp*> by;
+  for (const UOp* range : ranges) {
+    const int64_t id = RangeOf(range).id(), period = period_of(range);
+    // Each range gets two ids, so that the order of the loops stays.
+    if (period == 1) {
+      by[range] = RangeWith(graph, range, 2 * id, RangeOf(range).extent());
+      continue;
+    }
+    const UOp* const outer = RangeWith(graph, range, 2 * id, RangeOf(range).extent() / period);
+    const UOp* const inner = RangeWith(graph, range, 2 * id + 1, period);
+    by[range] = Add(graph, Mul(graph, outer, ConstIndex(graph, period)), inner);
+  }
+  return Simplify(graph, Substitute(graph, sink, by));
+}
+
+}  // namespace outboard::codegen
