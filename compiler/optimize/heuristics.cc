@@ -27,6 +27,7 @@ namespace outboard::codegen {
 namespace {
 
 constexpr double kCodeMax = 1600;  // operations written out in one tile, so that LLVM stays quick
+constexpr double kCodeForRest = 4000;  // that are worth as much as all of a tile's work
 
 // Copies. An operand whose lanes are neighbours and that stays in the second cache is read from
 // where it is. Of one that is copied, as much at once as stays there (copy_bytes_max_), half of it
@@ -331,8 +332,12 @@ class Chooser {
     return streams;
   }
 
-  static double Waste(int64_t extent, int64_t count) {
-    return static_cast<double>((extent + count - 1) / count * count) / static_cast<double>(extent);
+  // By how much tiles of `count` cost more where they do not fit: some work is for nothing, and what
+  // is left over is written out once more, as a tile of its own.
+  static double Waste(int64_t extent, int64_t count, double code) {
+    if (extent % count == 0) return 1;
+    return (1 + code / kCodeForRest) * static_cast<double>((extent + count - 1) / count * count) /
+           static_cast<double>(extent);
   }
 
   // Instructions for each result of a step of the main reduction; negative where the registers do
@@ -358,12 +363,12 @@ class Chooser {
         Copies(last.ranges, t) * static_cast<double>(last.ops.size() + last.accesses.size());
     if (results > 1 && code > kCodeMax) return -1;
     double cost = (loads + ops) / results;
-    if (t.a >= 0) cost *= Waste(Extent(t.a), t.ta);
-    if (t.b >= 0) cost *= Waste(Extent(t.b), t.tb);
+    if (t.a >= 0) cost *= Waste(Extent(t.a), t.ta, code);
+    if (t.b >= 0) cost *= Waste(Extent(t.b), t.tb, code);
     if (output_lanes_ >= 0) {
       const int64_t lanes = LanesFor(output_lanes_),
                     vectors = (Extent(output_lanes_) + lanes - 1) / lanes;
-      cost *= Waste(vectors, t.vectors);
+      cost *= Waste(vectors, t.vectors, code);
     }
     return cost;
   }

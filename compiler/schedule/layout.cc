@@ -72,7 +72,6 @@ std::vector<int64_t> OrderFor(ShapeView dims, Axes windowed, int64_t channels_mi
   return OrderWithLast(dims.size(), channels);
 }
 
-
 struct Place {
   const UOp* value;
   const UOp* index;

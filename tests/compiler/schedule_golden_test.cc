@@ -34,6 +34,7 @@ embedding_backward            4
 sort                         68
 conv_chain                    3
 conv_chain_backward          10
+strided_windows_backward      9
 sgd_step                      1
 adamw_step                    3
 mnist_forward                 9

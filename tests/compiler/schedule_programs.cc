@@ -126,8 +126,7 @@ const std::vector<Program>& Programs() {
          const Tensor table = Weight({Or(s, 7, 1000), Or(s, 3, 64)});
          ForwardBackward(table[Classes({Or(s, 2, 8), Or(s, 4, 128)})], {table});
        }},
-      {"sort",
-       [](Size s) { Realize({sort(Input({Or(s, 40, 5000)})).values}); }},
+      {"sort", [](Size s) { Realize({sort(Input({Or(s, 40, 5000)})).values}); }},
       {"conv_chain",
        [](Size s) {
          const Tensor w1 = Input({Or(s, 8, 32), Or(s, 2, 3), 3, 3}),
@@ -144,6 +143,15 @@ const std::vector<Program>& Programs() {
          const Tensor x = Input({Or(s, 2, 16), Or(s, 2, 3), Or(s, 12, 32), Or(s, 12, 32)});
          const Tensor y = x.conv2d(w1).relu().max_pool2d().conv2d(w2).relu();
          ForwardBackward(y.conv2d(w3), {w1, w2, w3});
+       }},
+      {"strided_windows_backward",  // that overlap
+       [](Size s) {
+         const Tensor w1 = Weight({Or(s, 4, 32), Or(s, 2, 3), 3, 3}),
+                      w2 = Weight({Or(s, 2, 64), Or(s, 4, 32), 3, 3});
+         const Tensor x = Input({Or(s, 1, 16), Or(s, 2, 3), Or(s, 13, 64), Or(s, 13, 64)});
+         const Tensor y = x.conv2d(w1, {}, {.stride = 2, .padding = 1}).relu();
+         const Tensor z = y.max_pool2d({.kernel = 3, .stride = 2, .padding = 1});
+         ForwardBackward(z.conv2d(w2, {}, {.stride = 2}), {w1, w2});
        }},
       {"sgd_step",
        [](Size s) {

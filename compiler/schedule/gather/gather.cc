@@ -141,8 +141,9 @@ std::optional<Solution> SolveEquality(Graph& graph, const UOp* left, const UOp* 
     // the quotient truncates to 0, but then the remainder is not 0.
     constexpr int64_t kFar = int64_t{1} << 40;
     const int64_t least = scaled.node()->vmin;
-    const int64_t below =
-        least < 0 && least > -kFar && scaled.node()->vmax < kFar ? (factor - 1 - least) / factor : 0;
+    const int64_t below = least < 0 && least > -kFar && scaled.node()->vmax < kFar
+                              ? (factor - 1 - least) / factor
+                              : 0;
     scaled = scaled + below * factor;
     guard = (scaled % factor == 0).node();
     scaled = scaled / factor - below;
