@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <thread>
@@ -125,15 +126,14 @@ std::vector<std::string> ChooseIdleSearch(const ServerFlags& flags) {
 // A supervisor on a thread of its own, since executors end with the thread that started them.
 class SupervisorThread {
  public:
-  explicit SupervisorThread(worker::SupervisorOptions options)
-      : supervisor_(std::move(options)), thread_([this] {
-          absl::Status status = supervisor_.Run();
-          if (!status.ok()) {
-            Report(status);
-            kill(getpid(), SIGTERM);  // a worker that is refused for good has no reason to stay
-            failed_ = true;
-          }
-        }) {}
+  // An error of `tell_joined` ends this program like one of the supervisor.
+  explicit SupervisorThread(
+      worker::SupervisorOptions options,
+      const std::function<absl::Status()>& tell_joined = [] { return absl::OkStatus(); })
+      : supervisor_((
+            options.on_joined = [this, tell_joined] { EndIfBad(tell_joined()); },
+            std::move(options))),
+        thread_([this] { EndIfBad(supervisor_.Run()); }) {}
   ~SupervisorThread() { Stop(); }
   void Stop() {
     supervisor_.Stop();
@@ -142,6 +142,14 @@ class SupervisorThread {
   bool failed() const { return failed_; }
 
  private:
+  // A worker that is refused for good has no reason to stay.
+  void EndIfBad(const absl::Status& status) {
+    if (status.ok()) return;
+    Report(status);
+    failed_ = true;
+    kill(getpid(), SIGTERM);
+  }
+
   worker::Supervisor supervisor_;
   std::atomic<bool> failed_{false};
   std::thread thread_;
@@ -196,9 +204,9 @@ int RunWorker(const ServerFlags& flags) {
                                .executor = {},
                                .search = ChooseIdleSearch(flags),
                                .devices = flags.devices,
-                               .memory_bytes_max = MemoryOf(flags)});
-  absl::Status status = TellReady(flags.ready, flags.gateway);
-  if (status.ok()) status = AwaitEnd(flags.life_fd);
+                               .memory_bytes_max = MemoryOf(flags)},
+                              [&] { return TellReady(flags.ready, flags.gateway); });
+  const absl::Status status = AwaitEnd(flags.life_fd);
   supervisor.Stop();
   return supervisor.failed() ? 2 : Report(status);
 }

@@ -103,7 +103,7 @@ void JitStep::OnRead(const std::shared_ptr<TensorState>& value, const At& at) {
 }
 
 void JitStep::OnAssign(const std::shared_ptr<TensorState>& value, const At& at) {
-  if (!IsMade(*value)) assigned_.insert(value.get());
+  if (!IsMade(*value) && assigned_.insert(value.get()).second) assigned_values_.push_back(value);
 }
 
 bool JitStep::OnRealize(const std::vector<std::shared_ptr<TensorState>>& values,
@@ -162,7 +162,8 @@ std::vector<Tensor> JitStep::Finish(const std::vector<Tensor>& returned) {
   const std::vector<std::shared_ptr<TensorState>> values = ValuesOf(returned, at_);
   RealizeValues(values, {}, at_);
   Leave();
-  if (runs_.empty()) Fail(at_, "there is nothing in it to be computed");
+  FindMoves();
+  if (runs_.empty() && moves_.empty()) Fail(at_, "there is nothing in it to be computed");
   for (const std::shared_ptr<TensorState>& value : values) {
     if (!IsMade(*value)) AddReader(value);
     returned_.push_back(SourceOf(value->storage));
@@ -179,6 +180,7 @@ std::vector<Tensor> JitStep::Finish(const std::vector<Tensor>& returned) {
     tensors.push_back(Tensor::FromValue(std::move(alias)));
   }
   assigned_.clear();
+  assigned_values_.clear();
   readers_.clear();
   sources_.clear();
   seen_.clear();
@@ -197,6 +199,12 @@ void JitStep::FindStates() {
   }
 }
 
+std::optional<size_t> JitStep::ArgumentOf(const TensorState* value) const {
+  for (size_t i = 0; i < argument_values_.size(); ++i)
+    if (argument_values_[i].lock().get() == value) return i;
+  return std::nullopt;
+}
+
 void JitStep::FindOwners() {
   for (Run& run : runs_) {
     absl::flat_hash_map<const TensorState*, size_t> read_by;
@@ -211,11 +219,8 @@ void JitStep::FindOwners() {
       for (TensorState* value = storage == nullptr ? nullptr : storage->first; value != nullptr;
            value = value->next) {
         const std::shared_ptr<TensorState> owner = value->shared_from_this();
-        const auto argument = std::find_if(
-            argument_values_.begin(), argument_values_.end(),
-            [&](const std::weak_ptr<TensorState>& weak) { return weak.lock() == owner; });
-        if (argument != argument_values_.end())
-          result.arguments.push_back(argument - argument_values_.begin());
+        if (const std::optional<size_t> argument = ArgumentOf(value))
+          result.arguments.push_back(*argument);
         else if (owner == ThreadState::Get().random_counter)
           result.is_random_counter = true;
         else
@@ -227,8 +232,19 @@ void JitStep::FindOwners() {
   }
 }
 
+void JitStep::FindMoves() {
+  for (const std::weak_ptr<TensorState>& weak : assigned_values_) {
+    const std::shared_ptr<TensorState> value = weak.lock();
+    if (value == nullptr || value->lazy()) continue;
+    const Source source = SourceOf(value->storage);
+    if (source.kind != Source::Kind::kResult)
+      moves_.push_back({weak, ArgumentOf(value.get()), source});
+  }
+}
+
 void JitStep::FindLastReads() {
   absl::flat_hash_set<std::pair<Source::Kind, size_t>> later;
+  for (const Move& move : moves_) later.emplace(move.from.kind, move.from.index);
   for (const Source& source : returned_) later.emplace(source.kind, source.index);
   for (auto run = runs_.rbegin(); run != runs_.rend(); ++run) {
     for (const Source& input : run->inputs)
@@ -342,6 +358,13 @@ std::vector<Tensor> JitStep::Send(const std::vector<Tensor>& arguments,
   for (const Tensor& argument : arguments) sending.arguments.push_back(argument.value()->storage);
   for (const State& state : states_) sending.states.push_back(NowOf(state, at));
   for (Run& run : runs_) SendRun(run, arguments, sending);
+  for (const Move& move : moves_) {
+    const std::shared_ptr<TensorState> to =
+        move.argument ? arguments[*move.argument].value() : move.to.lock();
+    if (to == nullptr) continue;
+    to->SetStorage(BufferOf(move.from, sending));
+    ++to->writes;
+  }
   std::vector<Tensor> tensors;
   for (const Source& source : returned_) {
     auto value = std::make_shared<TensorState>();

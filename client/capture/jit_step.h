@@ -81,6 +81,12 @@ class JitStep : public StepObserver {
     bool is_random_counter = false;
     std::optional<size_t> replaces;  // the input of its Run that it replaces
   };
+  // A tensor that existed before, to which the step assigned what it neither computed nor made.
+  struct Move {
+    std::weak_ptr<TensorState> to;
+    std::optional<size_t> argument;  // that it is, in place of `to`
+    Source from;
+  };
   struct Run {
     session::RunRequest request;  // handles and donations are those of the last send
     std::vector<Source> inputs;
@@ -102,7 +108,9 @@ class JitStep : public StepObserver {
   void AddReader(const std::shared_ptr<TensorState>& value);
   Source SourceOf(const std::shared_ptr<CloudBuffer>& storage);
   void FindStates();
+  std::optional<size_t> ArgumentOf(const TensorState* value) const;  // of the recorded call
   void FindOwners();
+  void FindMoves();
   void FindLastReads();
 
   void MarkStale();
@@ -123,6 +131,7 @@ class JitStep : public StepObserver {
   // During recording. A weak_ptr in `seen_` prevents a CloudBuffer's address from being reused.
   std::vector<std::weak_ptr<TensorState>> argument_values_;
   absl::flat_hash_set<const TensorState*> assigned_;  // made before the step
+  std::vector<std::weak_ptr<TensorState>> assigned_values_;
   absl::flat_hash_map<const CloudBuffer*, std::vector<std::weak_ptr<TensorState>>> readers_;
   absl::flat_hash_map<const CloudBuffer*, Source> sources_;
   std::vector<std::weak_ptr<CloudBuffer>> seen_;
@@ -133,6 +142,7 @@ class JitStep : public StepObserver {
   std::vector<Run> runs_;
   std::vector<State> states_;
   std::vector<Result> results_;
+  std::vector<Move> moves_;
   std::vector<std::shared_ptr<CloudBuffer>> constants_;
   std::vector<Source> returned_;
   // Made in the step, and lazy at its end: not used again once the step is sent again.

@@ -28,6 +28,15 @@ std::string EndedLine(const Stats& stats) {
       stats.seconds_billed);
 }
 
+std::string SilentLine(const std::string& target, std::chrono::seconds since) {
+  return absl::StrCat("nothing has come from the gateway ", target, " for ", since.count(),
+                      " s, nor can it be reached anew; still waiting");
+}
+
+std::string HeardLine(const std::string& target) {
+  return absl::StrCat("the gateway ", target, " answers again");
+}
+
 std::string SeekingLine(const std::string& target, std::chrono::seconds left) {
   return absl::StrCat("the gateway ", target, " does not answer; trying again for ", left.count(),
                       " s");

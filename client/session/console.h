@@ -28,6 +28,9 @@ inline constexpr std::chrono::seconds kTellEvery{10};  // repeat interval, and t
 std::string OpenedLine(const std::string& target, const Stats& stats);
 // "the session has ended: 17 runs, ..."
 std::string EndedLine(const Stats& stats);
+// Messages while a caller waits for a gateway that nothing comes from, and when something does.
+std::string SilentLine(const std::string& target, std::chrono::seconds since);
+std::string HeardLine(const std::string& target);
 // Messages while reconnecting to a lost gateway, with `left` remaining; after success; after
 // failure.
 std::string SeekingLine(const std::string& target, std::chrono::seconds left);

@@ -359,18 +359,39 @@ absl::Status RemoteSession::Sleep(std::unique_lock<std::mutex>& lock, Clock::tim
   {
     const Waiting waiting;
     lock.lock();
+    if (sleepers_++ == 0) silence_.Begin(Clock::now(), BytesDown());
     while (
         status.ok() && Clock::now() < deadline &&
         !changed_.wait_until(lock, std::min(deadline, Clock::now() + kWaitCheckEvery), condition)) {
+      TellOfSilence(lock);
       if (interruptible == Interruptible::kNo) continue;
       lock.unlock();
       status = Waiting::Check();
       lock.lock();
     }
+    TellOfSilence(lock);  // if that is over
+    --sleepers_;
     lock.unlock();
   }
   lock.lock();
   return status;
+}
+
+void RemoteSession::TellOfSilence(std::unique_lock<std::mutex>& lock) {
+  // A private worker is this machine's; a lost connection has lines of its own.
+  if (serve_ != nullptr || target_.empty() || IsLost() || ended()) return;
+  using News = SilenceWatch::News;
+  const News news = silence_.Check(target_, Clock::now(), BytesDown());
+  if (news == News::kNone) return;
+  lock.unlock();
+  Tell(news == News::kSilent ? SilentLine(target_, SilenceWatch::kSilentAfter)
+                             : HeardLine(target_));
+  lock.lock();
+}
+
+uint64_t RemoteSession::BytesDown() const {
+  return bytes_down_before_ + values_bytes_before_ + (link_ != nullptr ? link_->bytes_down() : 0) +
+         (values_ != nullptr ? values_->bytes_down() : 0);
 }
 
 absl::Status RemoteSession::Wait(std::unique_lock<std::mutex>& lock,

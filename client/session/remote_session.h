@@ -37,6 +37,7 @@
 #include "client/session/forks.h"
 #include "client/session/link/link.h"
 #include "client/session/link/private_serve.h"
+#include "client/session/link/silence_watch.h"
 #include "client/session/link/values_stream.h"
 #include "client/session/session.h"
 #include "client/trace/trace.h"
@@ -104,6 +105,9 @@ class RemoteSession final : public Session, private LinkListener {
   absl::Status Sleep(std::unique_lock<std::mutex>& lock, Clock::time_point deadline,
                      const std::function<bool()>& condition,
                      Interruptible interruptible = Interruptible::kYes);
+  // Tells, with the lock released, if the gateway has fallen silent or is heard again.
+  void TellOfSilence(std::unique_lock<std::mutex>& lock);
+  uint64_t BytesDown() const;  // on all streams of this session so far
   // As Sleep, for an answer of the other side.
   absl::Status Wait(std::unique_lock<std::mutex>& lock, const std::function<bool()>& condition);
   // Sleeps until an item with this many bytes may be sent.
@@ -149,6 +153,8 @@ class RemoteSession final : public Session, private LinkListener {
   std::unique_ptr<ValuesStream> values_;
   bool values_ended_ = false, values_refused_ = false;
   int values_failures_ = 0;  // since the last frame
+  SilenceWatch silence_;
+  int sleepers_ = 0;  // threads in Sleep
   uint64_t values_bytes_before_ = 0;
   std::thread reconnector_;
   bool reconnecting_ = false, link_ended_ = false, stopping_ = false;

@@ -22,6 +22,8 @@ struct Stats {
   uint64_t bytes_down_apart = 0;  // of bytes_down: over the connection for large values
   uint64_t device_time_us = 0;
   uint64_t kernels_launched = 0;
+  uint64_t operations = 0;      // arithmetic on floats in all kernels, estimated
+  uint64_t bytes_accessed = 0;  // if each kernel reads or writes every buffer of its once
   uint64_t cost_micro_usd = 0;  // as of the last Done; final after Close
   uint64_t seconds_billed = 0;
   double seconds_open = 0;  // by this process's own clock, from Opened to now or to Close

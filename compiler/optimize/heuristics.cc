@@ -332,8 +332,8 @@ class Chooser {
     return streams;
   }
 
-  // By how much tiles of `count` cost more where they do not fit: some work is for nothing, and what
-  // is left over is written out once more, as a tile of its own.
+  // By how much tiles of `count` cost more where they do not fit: some work is for nothing, and
+  // what is left over is written out once more, as a tile of its own.
   static double Waste(int64_t extent, int64_t count, double code) {
     if (extent % count == 0) return 1;
     return (1 + code / kCodeForRest) * static_cast<double>((extent + count - 1) / count * count) /

@@ -19,6 +19,8 @@ void BindCounters(nb::module_& module) {
       counters["runs"] = stats.runs;
       counters["kernels"] = stats.kernels_launched;
       counters["device_time_us"] = stats.device_time_us;
+      counters["operations"] = stats.operations;
+      counters["bytes_accessed"] = stats.bytes_accessed;
       counters["round_trips"] = stats.blocking_round_trips;
       counters["bytes_up"] = stats.bytes_up;
       counters["bytes_down"] = stats.bytes_down;

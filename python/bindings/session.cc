@@ -128,7 +128,9 @@ void BindStats(nb::module_& module) {
       .def_ro("bytes_down", &Stats::bytes_down)
       .def_prop_ro("device_seconds",
                    [](const Stats& s) { return static_cast<double>(s.device_time_us) / 1e6; })
-      .def_ro("kernels", &Stats::kernels_launched);
+      .def_ro("kernels", &Stats::kernels_launched)
+      .def_ro("operations", &Stats::operations, "Arithmetic on floats in kernels, estimated.")
+      .def_ro("bytes_accessed", &Stats::bytes_accessed, "By kernels, each buffer of one once.");
 }
 
 }  // namespace

@@ -107,11 +107,11 @@ DEFAULT_FLOAT, DEFAULT_INT = _DefaultDType("DEFAULT_FLOAT"), _DefaultDType("DEFA
 
 
 class _GlobalCounters:
-    """What the session has done since the last reset(). The worker tells launches and time with each answer that comes
-    back, so what is under way is not in them yet. It does not count operations or bytes: global_ops, global_mem and
-    mem_used are 0."""
+    """What the session has done since the last reset(). The worker tells it with each answer that comes back, so what is
+    under way is not in it yet: read a value first. Operations and bytes are estimated from the kernels, sizes of
+    Variables by their largest; mem_used is 0."""
 
-    global_ops = global_mem = mem_used = 0
+    mem_used = 0
 
     def __init__(self):
         self._start: dict[str, float] = {}
@@ -121,6 +121,16 @@ class _GlobalCounters:
         if now < self._start.get(name, 0):  # another session's, which counts from 0
             self._start[name] = 0
         return now - self._start.get(name, 0)
+
+    @property
+    def global_ops(self) -> int:
+        """Arithmetic operations on floats."""
+        return self._since("operations")
+
+    @property
+    def global_mem(self) -> int:
+        """Bytes that the kernels read and wrote, each buffer of a kernel once."""
+        return self._since("bytes_accessed")
 
     @property
     def kernel_count(self) -> int:

@@ -31,6 +31,12 @@ double NumberIn(const std::string& json, const std::string& name) {
   return std::stod(json.substr(at + name.size() + 4));
 }
 
+std::string PythonCommand() {
+  return absl::StrCat("PYTHONPATH=", OUTBOARD_BENCH_BUILD,
+                      "/python OUTBOARD_BIN=", Beside("outboard"), " ", OUTBOARD_BENCH_BUILD,
+                      "/venv/bin/python ");
+}
+
 std::string Beside(const std::string& name) {
   return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / name).string();
 }

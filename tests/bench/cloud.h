@@ -31,6 +31,9 @@ class Cloud {
   pid_t pid_ = -1;
 };
 
+// A command line's start that runs a program of Python with the package as built, and a private
+// worker unless Cloud::Prefix() stands before it.
+std::string PythonCommand();
 // A program that is built beside this one.
 std::string Beside(const std::string& name);
 // What a command prints; exits with a message where it fails.

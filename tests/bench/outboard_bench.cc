@@ -251,6 +251,7 @@ int Main(int argc, char** argv) {
                                      {"matmul_bf16", MatMulBf16Figures},
                                      {"stream", StreamFigures},
                                      {"training", TrainingFigures},
+                                     {"vision", VisionFigures},
                                      {"python", PythonFigures},
                                      {"tuned_training", TunedTrainingFigures, true}};
   std::set<std::string> only;

@@ -19,12 +19,6 @@ constexpr int kTurns = 3;
 constexpr int kStepsMeasured = 200;  // a turn
 constexpr int kSteps = 2000;         // that the figure is about
 
-std::string PythonCommand() {
-  return absl::StrCat("PYTHONPATH=", OUTBOARD_BENCH_BUILD,
-                      "/python OUTBOARD_BIN=", Beside("outboard"), " ", OUTBOARD_BENCH_BUILD,
-                      "/venv/bin/python ");
-}
-
 // PyTorch is not always quicker on two threads than on one, so it may choose.
 std::string TorchCommand(const std::string& text, unsigned threads) {
   return absl::StrCat(Torch().python, " ", OUTBOARD_BENCH_SOURCES, "/torch_chargpt.py ", text,
@@ -72,6 +66,10 @@ void Package() {
                          NumberIn(build, "first_ms"), NumberIn(build, "second_ms")));
   Report("python_gpt_jit_ms", NumberIn(measured("python_gpt_jit_ms"), "python_gpt_jit_ms"), "ms",
          "", "one call of that step under TinyJit, through a session");
+  Report("sort_million_ms", NumberIn(measured("sort_million_ms"), "sort_million_ms"), "ms", "",
+         "a million random floats and their places, on a private worker");
+  Report("cli_start_ms_p50", NumberIn(measured("cli_start_ms_p50"), "cli_start_ms_p50"), "ms", "",
+         "outboard --version, from start to end");
   Report("python_import_s", NumberIn(measured("python_import_s"), "python_import_s"), "s", "",
          "import outboard, above an empty program");
 }

@@ -7,6 +7,8 @@ python_gpt_build_ms  building one training step of GPT-2 small (12 layers of wid
                      computed (a dry run). Median of the steps after the second; the first two are told beside it.
 python_gpt_jit_ms    one call of that step under TinyJit, through a session with a private worker. The call is the same
                      for every size of a tensor, so that these are small: 148 parameters and their moments.
+sort_million_ms      sorting a million random numbers, values and places, without TinyJit.
+cli_start_ms_p50     `outboard --version` (OUTBOARD_BIN), from start to end.
 python_import_s      `import outboard` in a fresh interpreter, above that of an empty program; the best of several.
 
 Prints one JSON object.
@@ -108,6 +110,28 @@ def python_gpt_jit_ms():
     return {"python_gpt_jit_ms": statistics.median(times[20:]), "parameters": count}
 
 
+def sort_million_ms():
+    from outboard import Device, Tensor
+
+    x = Tensor.rand(1_000_000).realize()
+    times = []
+    for _ in range(12):
+        start = time.perf_counter()
+        Tensor.realize(*x.sort())
+        Device[Device.DEFAULT].synchronize()
+        times.append((time.perf_counter() - start) * 1e3)
+    return {"sort_million_ms": statistics.median(times[2:])}
+
+
+def cli_start_ms_p50():
+    times = []
+    for _ in range(31):
+        start = time.perf_counter()
+        subprocess.run([os.environ["OUTBOARD_BIN"], "--version"], check=True, stdout=subprocess.DEVNULL)
+        times.append((time.perf_counter() - start) * 1e3)
+    return {"cli_start_ms_p50": statistics.median(times)}
+
+
 def python_import_s():
     def seconds(code):
         best = float("inf")
@@ -121,7 +145,8 @@ def python_import_s():
     return {"python_import_s": whole - empty, "interpreter_s": empty}
 
 
-FIGURES = {figure.__name__: figure for figure in (python_gpt_build_ms, python_gpt_jit_ms, python_import_s)}
+FIGURES = {figure.__name__: figure for figure in (python_gpt_build_ms, python_gpt_jit_ms, sort_million_ms, cli_start_ms_p50,
+                                             python_import_s)}
 
 
 def main():

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""Milliseconds of a training step in PyTorch: the peer of mnist_step_vs_torch and gpt_step_vs_torch.
+"""Milliseconds of a training step in PyTorch: the peer of ..._step_vs_torch and ..._train_vs_torch.
 
-    torch_steps.py mnist|gpt [--threads N] [--steps N]
+    torch_steps.py mnist|gpt|resnet18|vit [--threads N] [--steps N]
 
-The networks are those of client/examples/mnist.h and gpt.h, with the same data, optimiser and batch; the loss is read
-every step. Prints {"step_ms": median}. Exits with 3 where there is no PyTorch.
+The networks are those of client/examples/mnist.h and gpt.h and of vision_steps.py, with the same data, optimiser and
+batch; the loss is read every step. Prints {"step_ms": median}. Exits with 3 where there is no PyTorch.
 """
 import argparse
 import json
@@ -89,8 +89,10 @@ class ResidualBlock(nn.Module):
 
 def resnet18_net():
     widths = [64, 64, 128, 256, 512]
-    blocks = [block for i in range(4) for block in (
-        ResidualBlock(widths[i], widths[i + 1], 1 if i == 0 else 2), ResidualBlock(widths[i + 1], widths[i + 1], 1))]
+    blocks = []
+    for i in range(4):
+        blocks += [ResidualBlock(widths[i], widths[i + 1], 1 if i == 0 else 2),
+                   ResidualBlock(widths[i + 1], widths[i + 1], 1)]
     return nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(),
                          nn.MaxPool2d(3, 2, 1), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
 

@@ -1,6 +1,7 @@
 #include "tests/bench/training_figures.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,9 +25,9 @@ std::string TorchCommand(const std::string& net, unsigned threads) {
                       " --threads ", threads, " --steps 7");
 }
 
-void Measure(const std::string& net, const std::string& suffix, const Cloud& cloud,
+// `command` trains `net` and prints "step_ms".
+void Measure(const std::string& figure, const std::string& net, const Cloud& cloud,
              const std::string& command) {
-  const std::string figure = absl::StrCat(net, "_step_vs_torch", suffix);
   if (!Torch().lacks.empty()) return ReportSkipped(figure, Torch().lacks);
   const unsigned threads = std::max(1u, std::thread::hardware_concurrency());
   OutputOf(cloud.Prefix() + command);  // compiles and, where it is asked for, searches
@@ -46,13 +47,35 @@ void Measure(const std::string& net, const std::string& suffix, const Cloud& clo
 
 void MeasureBoth(const std::string& suffix, const Cloud& cloud) {
   const TrainingData data;
-  Measure("mnist", suffix, cloud, data.MnistCommand(30));
-  Measure("gpt", suffix, cloud, data.GptCommand(8));
+  Measure(absl::StrCat("mnist_step_vs_torch", suffix), "mnist", cloud, data.MnistCommand(30));
+  Measure(absl::StrCat("gpt_step_vs_torch", suffix), "gpt", cloud, data.GptCommand(8));
+}
+
+std::string VisionCommand(const std::string& net, int steps) {
+  return absl::StrCat(PythonCommand(), OUTBOARD_BENCH_SOURCES, "/vision_steps.py ", net,
+                      " --steps ", steps, " 2>/dev/null");
+}
+
+void MeasureFirstStep(const std::string& net, const Cloud& cloud) {
+  std::vector<double> cold;
+  for (int i = 0; i < kTurns; ++i) {
+    std::filesystem::remove_all(cloud.objects());
+    cold.push_back(NumberIn(OutputOf(cloud.Prefix() + VisionCommand(net, 1)), "first_step_s"));
+  }
+  Report(absl::StrCat("first_step_s_", net, "_cold"), Quantile(cold, 0.5), "s", "",
+         "of a training step whose weights are in the cloud; no kernel of it known");
 }
 
 }  // namespace
 
 void TrainingFigures() { MeasureBoth("_nobeam", Cloud(1)); }
+
+void VisionFigures() {
+  const Cloud cloud(1);
+  for (const std::string net : {"resnet18", "vit"})
+    Measure(absl::StrCat(net, "_train_vs_torch"), net, cloud, VisionCommand(net, 10));
+  MeasureFirstStep("resnet18", cloud);
+}
 
 void TunedTrainingFigures() {
   MeasureBoth("",

@@ -5,6 +5,8 @@ namespace outboard::bench {
 
 // With the heuristic's kernels.
 void TrainingFigures();
+// Of ResNet-18 and a vision transformer in Python (vision_steps.py), also the first step.
+void VisionFigures();
 // With what BEAM finds.
 void TunedTrainingFigures();
 

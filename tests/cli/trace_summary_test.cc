@@ -1,6 +1,11 @@
 // A trace in a page of text.
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
 #include "cli/commands.h"
 
 namespace outboard::cli {
@@ -28,6 +33,38 @@ TEST(TraceSummary, SaysWhatWaitedAndWhatComputed) {
   EXPECT_NE(summary->find("5 spans found no room"), std::string::npos);
   // Mean and most of the two launches.
   EXPECT_NE(summary->find("200.0       300.0   40 %"), std::string::npos) << *summary;
+}
+
+// The share of each row, in percent: what stands before its last sign.
+double SharesOf(const std::string& summary, const std::string& process) {
+  double sum = 0;
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(summary, '\n'))) {
+    if (!line.starts_with(process)) continue;
+    double share = 0;
+    EXPECT_TRUE(absl::SimpleAtod(line.substr(line.size() - 6, 4), &share)) << line;
+    sum += share;
+  }
+  return sum;
+}
+
+TEST(TraceSummary, SharesOfAProcessAddUpToTheWhole) {
+  // In the worker 100 of 1000 us lie before all spans, and 400 of `run` are its kernels'.
+  const std::string json = R"({"traceEvents":[)" + Span(1, "run", 1000, 10) + "," +
+                           Span(1, "wait for value", 1010, 990) + "," +
+                           Span(1, "blocked", 1110, 790) + "," + Span(3, "run", 1100, 900) + "," +
+                           Span(3, "kernel 4", 1200, 300) + "," + Span(3, "kernel 8", 1500, 100) +
+                           "," + Span(3, "before", 500, 200) + "]}";
+  const auto summary = TraceSummary(json);
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  EXPECT_EQ(SharesOf(*summary, "client"), 100) << *summary;
+  EXPECT_EQ(SharesOf(*summary, "worker"), 100) << *summary;
+  for (const char* row : {"blocked                                         1        0.79       "
+                          "790.0       790.0   79 %",
+                          "run                                             1        0.90       "
+                          "900.0       900.0   50 %",
+                          "(nothing)                                       0        0.10         "
+                          "0.0         0.0   10 %"})
+    EXPECT_NE(summary->find(row), std::string::npos) << row << "\n" << *summary;
 }
 
 TEST(TraceSummary, WhatIsNoTraceIsRefused) {

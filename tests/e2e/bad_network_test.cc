@@ -3,12 +3,16 @@
 // one.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/e2e/cloud_training.h"
+#include "tests/support/documented.h"
 
 namespace outboard {
 namespace {
@@ -37,6 +41,38 @@ TEST_F(BadNetworkTest, Stalls) {
   TrainWith([&] { proxy_->StallFor(Way::kUp, milliseconds(300)); });
   TrainWith([&] { proxy_->StallFor(Way::kDown, milliseconds(300)); });
   EXPECT_EQ(proxy_->counters().cut, 0u);
+}
+
+TEST_F(BadNetworkTest, SilenceIsToldWhileItLasts) {
+  std::mutex mutex;
+  std::vector<std::string> lines;
+  const auto told = [&](const std::string& words) {
+    const std::lock_guard lock(mutex);
+    return std::ranges::any_of(
+        lines, [&](const auto& line) { return line.find(words) != std::string::npos; });
+  };
+  session::SessionOptions options = Options();
+  options.tell = [&](const std::string& line) {
+    const std::lock_guard lock(mutex);
+    lines.push_back(line);
+  };
+  auto session = Session::Connect(options);
+  ASSERT_TRUE(session.ok()) << session.status();
+  SetSession(*std::move(session));
+  test::SmallTraining training;
+  training.Step().item();
+  for (const Way way : {Way::kUp, Way::kDown}) proxy_->Stall(way);
+  std::jthread network([&] {
+    EXPECT_TRUE(Eventually([&] { return told("nothing has come from the gateway"); }));
+    Calm();
+  });
+  training.Step().item();
+  network.join();
+  EXPECT_EQ(proxy_->counters().cut, 0u);
+  Close();
+  EXPECT_EQ(lines.size(), 2u);
+  for (const std::string& line : lines)
+    test::ExpectAsDocumented("Packets vanish while the program waits", line);
 }
 
 TEST_F(BadNetworkTest, AHalfOfTheConnectionIsClosed) {

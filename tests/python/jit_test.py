@@ -56,6 +56,39 @@ def test_methods_have_a_recording_for_each_object():
     assert counter.n.tolist() == [8] and other.n.tolist() == [12]
 
 
+def test_a_step_that_only_assigns():
+    kept = Tensor([0.0, 0.0]).realize()
+
+    @TinyJit
+    def keep(a):
+        kept.assign(a).realize()
+
+    for i in range(5):
+        given = Tensor([float(i), 1.0]).realize()
+        keep(given)
+        assert kept.tolist() == given.tolist() == [i, 1.0]
+    given.assign(Tensor([9.0, 9.0])).realize()
+    assert kept.tolist() == [4.0, 1.0]
+
+
+def test_assigning_one_argument_to_another_and_a_tensor_of_outside():
+    source, kept = Tensor([0.0]).realize(), Tensor([0.0]).realize()
+
+    @TinyJit
+    def move(a, b):
+        before = kept * 10
+        b.assign(a)
+        kept.assign(source)
+        return (before + a).realize()
+
+    for i in range(5):
+        a, b = Tensor([float(i)]).realize(), Tensor([-1.0]).realize()
+        source.assign(Tensor([i + 0.5])).realize()
+        was = kept.item()
+        assert move(a, b).tolist() == [was * 10 + i]
+        assert b.tolist() == [i] and kept.tolist() == [i + 0.5]
+
+
 def test_numbers_that_change_are_refused():
     scale = TinyJit(lambda x, factor, *, name=None: x * factor)
     for _ in range(3):

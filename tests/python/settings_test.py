@@ -114,6 +114,17 @@ def test_counters():
     assert GlobalCounters.kernel_count == 0 and GlobalCounters.time_sum_s == 0
 
 
+def test_counters_of_operations_and_bytes():
+    a, b = Tensor.rand(96, 64).realize(), Tensor.rand(64, 80).realize()
+    Device[Device.DEFAULT].synchronize()
+    GlobalCounters.reset()
+    (a @ b).numpy()
+    assert 2 * 96 * 64 * 80 <= GlobalCounters.global_ops < 2.2 * 96 * 64 * 80
+    assert GlobalCounters.global_mem == 4 * (96 * 64 + 64 * 80 + 96 * 80)
+    GlobalCounters.reset()
+    assert GlobalCounters.global_ops == GlobalCounters.global_mem == 0
+
+
 def test_small_helpers():
     assert prod((2, 3, 4)) == 24 and dedup([1, 2, 1]) == [1, 2]
     assert flatten([[1], [2, 3]]) == [1, 2, 3] and round_up(5, 4) == 8

@@ -243,6 +243,8 @@ class CompiledEngine final : public Engine {
                          const std::vector<int64_t>& vars) {
     const Launch& launch = plan.launches[i];
     KernelInUse& kernel = *launch.kernel;
+    stats_.operations += kernel.loaded->flops();
+    stats_.bytes_accessed += kernel.loaded->bytes();
     arguments_.clear();
     for (const int b : launch.buffers) arguments_.push_back(memory[b]);
     arguments_.resize(kernel.loaded->buffer_count());

@@ -35,6 +35,8 @@ using DeviceArrayPtr = std::shared_ptr<const DeviceArray>;
 struct EngineStats {
   uint64_t device_time_us = 0;  // spent in kernels
   uint64_t kernels_launched = 0;
+  uint64_t operations = 0;      // arithmetic on floats, estimated (compiler/compiled_kernel.h)
+  uint64_t bytes_accessed = 0;  // likewise
   uint64_t plans_made = 0;  // graphs scheduled and compiled, once for all bindings
 };
 

@@ -198,8 +198,10 @@ absl::Status ExecutorCore::Restored() {
   OB_RETURN_IF_ERROR(restoration->Install(state_, unacknowledged_, received_seq_));
   applied_seq_ = told_seq_ = snapshot.seq();
   schedule_.Restored(snapshot.seq());
-  restored_us_ = snapshot.device_time_us();
-  restored_kernels_ = snapshot.kernels_launched();
+  restored_.device_time_us = snapshot.device_time_us();
+  restored_.kernels_launched = snapshot.kernels_launched();
+  restored_.operations = snapshot.operations();
+  restored_.bytes_accessed = snapshot.bytes_accessed();
   OB_RETURN_IF_ERROR(FollowKernelUses());
   SendOpened();
   return absl::OkStatus();
@@ -373,8 +375,7 @@ void ExecutorCore::TraceFrame(const proto::ClientFrame& frame) {
 proto::Done* ExecutorCore::DoneHeader(proto::ServerItem& item) {
   proto::Done* const done = item.mutable_done();
   done->set_through_seq(applied_seq_);
-  done->set_device_time_us(restored_us_ + engine_->stats().device_time_us);
-  done->set_kernels_launched(restored_kernels_ + engine_->stats().kernels_launched);
+  AddStats(*done);
   done->set_durable_seq(schedule_.durable_seq());
   AddKernelUses(*done);
   return done;

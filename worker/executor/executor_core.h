@@ -132,6 +132,15 @@ class ExecutorCore {
   // Fills in the fields of every Done. Kernel uses that the client does not have go with it, or
   // before it, so that the client never has a value whose kernels it does not know.
   proto::Done* DoneHeader(proto::ServerItem& item);
+  // To a Done or a snapshot: what this executor and those before it have done.
+  template <typename Message>
+  void AddStats(Message& message) const {
+    const EngineStats& stats = engine_->stats();
+    message.set_device_time_us(restored_.device_time_us + stats.device_time_us);
+    message.set_kernels_launched(restored_.kernels_launched + stats.kernels_launched);
+    message.set_operations(restored_.operations + stats.operations);
+    message.set_bytes_accessed(restored_.bytes_accessed + stats.bytes_accessed);
+  }
   void AddKernelUses(proto::Done& done);
   void FinishAnswers();
   uint64_t MemoryBytesMax() const { return static_cast<uint64_t>(engine_->memory_bytes_max()); }
@@ -151,7 +160,7 @@ class ExecutorCore {
   uint64_t received_seq_ = 0;  // the client has all answers up to this one
   BlobInbox inbox_;
   std::unique_ptr<Restoration> restoration_;  // while it is in progress
-  uint64_t restored_us_ = 0, restored_kernels_ = 0;
+  EngineStats restored_;                      // of the executors before, up to the snapshot
   SnapshotSchedule schedule_;
   std::deque<std::shared_ptr<PersistRequest>> saves_;  // not taken yet
   uint64_t next_store_ = 1;

@@ -136,6 +136,7 @@ class Supervisor::Impl {
         last_ack_ = Clock::now().time_since_epoch().count();
         local_socket_ = command.welcome().local_socket();
         KeepSessions({command.welcome().sessions().begin(), command.welcome().sessions().end()});
+        if (!std::exchange(ever_joined_, true)) options_.on_joined();
         if (!heart.joinable())
           heart = std::thread(
               [this, welcome = command.welcome(), &context] { Beat(welcome, context); });
@@ -330,6 +331,7 @@ class Supervisor::Impl {
   std::mutex mutex_;
   std::condition_variable wake_;
   bool joined_ = false;
+  bool ever_joined_ = false;  // of Run's thread
   grpc::ClientContext* join_context_ = nullptr;
   std::unique_ptr<BlobCache> blob_cache_;
   std::map<std::string, std::unique_ptr<ExecutorHost>> sessions_;

@@ -13,6 +13,7 @@
 #include <grpcpp/channel.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,6 +33,8 @@ struct SupervisorOptions {
   // Command line of a search process (worker/tuning/search_main.h), for idle time; empty: no
   // search.
   std::vector<std::string> search;
+  // Called on Run's thread, once, when a gateway has accepted this worker for the first time.
+  std::function<void()> on_joined = [] {};
   int devices = 1;  // sessions at a time
   // Of one session; an Assign may lower it. 0: runtime::DefaultMemoryBytesMax, divided by devices.
   int64_t memory_bytes_max = 0;

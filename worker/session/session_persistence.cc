@@ -29,8 +29,7 @@ std::shared_ptr<const PersistRequest> ExecutorCore::TakeStore(int64_t now_ms) {
     request = std::make_shared<PersistRequest>();
     request->seq = applied_seq_;
     request->snapshot.set_seq(applied_seq_);
-    request->snapshot.set_device_time_us(restored_us_ + engine_->stats().device_time_us);
-    request->snapshot.set_kernels_launched(restored_kernels_ + engine_->stats().kernels_launched);
+    AddStats(request->snapshot);
     state_.AddTo(*request);
     unacknowledged_.AddTo(*request);
     schedule_.Begun(now_ms);

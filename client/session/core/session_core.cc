@@ -328,6 +328,8 @@ void SessionCore::OnDone(proto::Done& done) {
   DropWhatIsSafe();
   device_time_us_ = std::max(device_time_us_, done.device_time_us());
   kernels_ = std::max(kernels_, done.kernels_launched());
+  operations_ = std::max(operations_, done.operations());
+  bytes_accessed_ = std::max(bytes_accessed_, done.bytes_accessed());
   cost_micro_usd_ = std::max(cost_micro_usd_, done.cost_micro_usd());
   seconds_billed_ = std::max(seconds_billed_, done.seconds_billed());
 }
@@ -422,6 +424,8 @@ void SessionCore::FillStats(Stats& stats) const {
   stats.round_trip_ms = std::chrono::duration<double, std::milli>(window_.round_trip()).count();
   stats.device_time_us = device_time_us_;
   stats.kernels_launched = kernels_;
+  stats.operations = operations_;
+  stats.bytes_accessed = bytes_accessed_;
   stats.cost_micro_usd = cost_micro_usd_;
   stats.seconds_billed = seconds_billed_;
   stats.price_per_hour_micro_usd =

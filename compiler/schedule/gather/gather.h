@@ -22,8 +22,9 @@ struct Solution {
   int64_t factor = 1;
 };
 
-// Solves `left == right` (integers) for one of `ranges`. Prefers the largest range; one
-// whose factor is neither 1 nor -1 must be more than twice as large. nullopt where no range stands in the equation linearly.
+// Solves `left == right` (integers) for one of `ranges`. Prefers the largest range; one whose
+// factor is neither 1 nor -1 must be more than twice as large. nullopt where no range stands in the
+// equation linearly.
 std::optional<Solution> SolveEquality(Graph& graph, const UOp* left, const UOp* right,
                                       const std::vector<const UOp*>& ranges);
 
