@@ -19,8 +19,15 @@ from outboard.progress_bars import tqdm, trange  # noqa: F401: tinygrad programs
 
 @functools.cache
 def getenv(key: str, default: Any = 0) -> Any:
-    """The environment's `key`, as the type of `default`."""
-    return type(default)(os.getenv(key, default))
+    """The environment's `key`, as the type of `default`. ValueError where it is no such value."""
+    text = os.getenv(key)
+    if text is None:
+        return default
+    try:
+        return type(default)(text)
+    except ValueError:
+        raise ValueError(f"{key} is {text!r}: write {'a whole number' if type(default) is int else 'a number'}, "
+                         "or unset it") from None
 
 
 class ContextVar:

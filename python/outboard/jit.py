@@ -88,6 +88,10 @@ class _TinyJit(Generic[ReturnType]):
         self.reset()
         functools.update_wrapper(self, fxn, updated=())
 
+    def __repr__(self) -> str:
+        name = getattr(self.fxn, "__qualname__", repr(self.fxn))
+        return f"<TinyJit {name}, {'captured' if self.captured else f'called {self.cnt} times'}>"
+
     def reset(self) -> None:
         """The next two calls run the function again."""
         self.cnt = 0

@@ -1,7 +1,9 @@
 // Floats of 8 and 16 bits in compiled code, every value of them: conversions both ways, and the
 // arithmetic that is done in f32 and rounded back (docs/semantics.md, "Floats").
+#include <algorithm>
 #include <cmath>
 #include <functional>
+#include <vector>
 
 #include "tests/compiler/kernel_check.h"
 #include "tests/compiler/kernel_shapes.h"
@@ -99,6 +101,44 @@ TEST_P(SmallFloats, FromF32) {
 }
 
 // One operand is every value; the other too for 8 bits, and some of all sizes for 16.
+// The largest of each three of some values: a NaN stays, whatever it is compared with and in
+// whatever order, in every lane and in what is left over.
+TEST_P(SmallFloats, LargestOfThree) {
+  const std::string values = AllValues();
+  std::vector<int64_t> chosen;  // bits
+  for (const double wanted : {0.0, 1.0, 1.5, -1.0, -0.25})
+    for (int64_t k = 0; k < Values(); ++k)
+      if (At(values, k) == wanted) chosen.push_back(k);
+  for (int64_t k = 0; k < Values(); ++k)
+    if (std::isnan(At(values, k))) {
+      chosen.push_back(k);
+      break;
+    }
+  std::string rows;
+  for (const int64_t a : chosen)
+    for (const int64_t b : chosen)
+      for (const int64_t c : chosen)
+        for (const int64_t bits : {a, b, c})
+          rows.append(reinterpret_cast<const char*>(&bits), Width());
+  const auto count = static_cast<int64_t>(rows.size()) / Width() / 3;
+
+  Graph g;
+  const UOp *const r = Range(g, 0, count), *const k = ReduceRange(g, 1, 3);
+  const UOp* const at = Add(g, Mul(g, r, ConstIndex(g, 3)), k);
+  const UOp* const largest = Fold(g, Op::kMax, LoadAt(g, 1, GetParam(), 3 * count, at), {k});
+  Run(Sink(g, {StoreAt(g, 0, count, r, largest)}), {std::string(Width() * count, '\0'), rows},
+      [&](const std::string& result) {
+        for (int64_t row = 0; row < count; ++row) {
+          const double a = At(rows, 3 * row), b = At(rows, 3 * row + 1), c = At(rows, 3 * row + 2);
+          const double got = At(result, row);
+          if (std::isnan(a) || std::isnan(b) || std::isnan(c))
+            ASSERT_TRUE(std::isnan(got)) << a << ", " << b << ", " << c << ": " << got;
+          else
+            ASSERT_EQ(got, std::max({a, b, c})) << a << ", " << b << ", " << c;
+        }
+      });
+}
+
 TEST_P(SmallFloats, Arithmetic) {
   const int64_t across = Width() == 1 ? 256 : 8;
   std::string others = AllValues();

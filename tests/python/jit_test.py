@@ -21,6 +21,7 @@ def test_two_calls_then_none():
 
     results = [double(Tensor([float(i), 1.0])) for i in range(5)]
     assert len(calls) == 2 and double.captured and double.cnt == 5
+    assert repr(double) == "<TinyJit test_two_calls_then_none.<locals>.double, captured>"
     assert [result.tolist() for result in results] == [[2.0 * i, 2.0] for i in range(5)]
     double.reset()
     assert double(Tensor([7.0])).tolist() == [14] and len(calls) == 3

@@ -85,7 +85,7 @@ def test_stats_are_numbers_of_that_session():
         full = session.stats
         assert full.bytes_up > empty.bytes_up + 1000 and full.bytes_down > empty.bytes_down + 1000
         assert full.round_trips > empty.round_trips and full.seconds > 0
-        assert full.device
+        assert full.device and repr(full).startswith(f"<Stats device: {full.device}, ")
     assert session.close().seconds_billed >= 0, "closed twice is closed"
 
 

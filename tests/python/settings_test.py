@@ -132,6 +132,13 @@ def test_small_helpers():
     assert getenv("OUTBOARD_SURELY_NOT_SET", 7) == 7
 
 
+def test_a_setting_that_is_no_number_is_named(monkeypatch):
+    monkeypatch.setenv("OUTBOARD_A_SETTING", "x")
+    with pytest.raises(ValueError, match="^OUTBOARD_A_SETTING is 'x': write a whole number, or unset it$"):
+        getenv("OUTBOARD_A_SETTING", 0)
+    assert getenv("OUTBOARD_A_SETTING", "other") == "x"
+
+
 def test_import_takes_no_numpy():
     code = "import sys, outboard; assert 'numpy' not in sys.modules, 'numpy'"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,6 +1,9 @@
 #include "compiler/render/llvm/target.h"
 
 #include <llvm/Analysis/AliasAnalysis.h>
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/InstIterator.h>
+#include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/MCSubtargetInfo.h>
@@ -32,6 +35,29 @@ void InitializeOnce() {
     LLVMInitializeX86TargetMC();
     LLVMInitializeX86AsmPrinter();
   });
+}
+
+// InstCombine makes the larger of two widened halves the larger of halves. LLVM 19 has that wrong on
+// a processor without arithmetic on halves: of a NaN and a zero it gives the zero, and element by
+// element. So they are widened again; the result is one of the two, so nothing is rounded.
+void WidenExtrema(llvm::Function& function) {
+  std::vector<llvm::IntrinsicInst*> narrow;
+  for (llvm::Instruction& instruction : llvm::instructions(function)) {
+    auto* const call = llvm::dyn_cast<llvm::IntrinsicInst>(&instruction);
+    if (call == nullptr) continue;
+    const bool is_extremum = call->getIntrinsicID() == llvm::Intrinsic::maximum ||
+                             call->getIntrinsicID() == llvm::Intrinsic::minimum;
+    if (is_extremum && call->getType()->getScalarSizeInBits() < 32) narrow.push_back(call);
+  }
+  for (llvm::IntrinsicInst* const call : narrow) {
+    llvm::IRBuilder<> builder(call);
+    llvm::Type* const wide = call->getType()->getWithNewType(builder.getFloatTy());
+    llvm::Value* const value = builder.CreateBinaryIntrinsic(
+        call->getIntrinsicID(), builder.CreateFPExt(call->getArgOperand(0), wide),
+        builder.CreateFPExt(call->getArgOperand(1), wide));
+    call->replaceAllUsesWith(builder.CreateFPTrunc(value, call->getType()));
+    call->eraseFromParent();
+  }
 }
 
 }  // namespace
@@ -100,8 +126,11 @@ absl::Status X86Target::Optimize(llvm::Module& module, bool no_opt) const {
     passes.addPass(llvm::InstCombinePass());
     passes.addPass(llvm::SimplifyCFGPass());
   }
-  for (llvm::Function& function : module)
-    if (!function.isDeclaration()) passes.run(function, functions);
+  for (llvm::Function& function : module) {
+    if (function.isDeclaration()) continue;
+    passes.run(function, functions);
+    WidenExtrema(function);
+  }
   return absl::OkStatus();
 }
 
