@@ -319,6 +319,19 @@ TEST(Codegen, DeepAndWideKernels) {
   Check(Sink(g, stores));
 }
 
+TEST(Codegen, PowersOfTwoOfIntegers) {
+  for (const DType dtype : {DType::kU16, DType::kI32, DType::kBool}) {
+    SCOPED_TRACE(std::string(Name(dtype)));
+    Graph g;
+    const UOp* const i = Range(g, 0, 8);
+    const UOp* const power = Cast(g, LoadAt(g, 1, dtype, 8, i), DType::kF64);
+    const absl::StatusOr<CompiledKernel> compiled =
+        CompileKernel(Sink(g, {StoreAt(g, 0, 8, i, Alu(g, Op::kExp2, power))}));
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    EXPECT_TRUE(LoadedKernel::Load(*compiled).ok());  // it calls only what kernels may
+  }
+}
+
 TEST(Codegen, RefusesWhatIsNoKernel) {
   Graph g;
   const UOp *i = Range(g, 0, 4), *k = ReduceRange(g, 1, 4);

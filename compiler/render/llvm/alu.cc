@@ -152,7 +152,12 @@ Value* AluEmitter::Alu(Op op, DType type, std::span<Value* const> args,
     case Op::kNeg: return is_float ? b_.CreateFNeg(a) : b_.CreateSub(Splat(a, 0), a);
     // Of f64 only: other types are arithmetic by now (compiler/kernel/decompose_math.h).
     case Op::kExp: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::exp, a);
-    case Op::kExp2: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::exp2, a);
+    case Op::kExp2: {
+      // As a builtin of an integer it would become ldexp, which kernels may not call.
+      llvm::CallInst* const call = b_.CreateUnaryIntrinsic(llvm::Intrinsic::exp2, a);
+      call->addFnAttr(llvm::Attribute::NoBuiltin);
+      return call;
+    }
     case Op::kLog: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::log, a);
     case Op::kLog2: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::log2, a);
     case Op::kSin: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::sin, a);
