@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "client/lazy/node_builder.h"
 #include "client/lazy/realization.h"
@@ -103,7 +104,7 @@ void JitStep::OnRead(const std::shared_ptr<TensorState>& value, const At& at) {
 }
 
 void JitStep::OnAssign(const std::shared_ptr<TensorState>& value, const At& at) {
-  if (!IsMade(*value) && assigned_.insert(value.get()).second) assigned_values_.push_back(value);
+  if (!IsMade(*value)) assigned_.emplace(value.get(), value);
 }
 
 bool JitStep::OnRealize(const std::vector<std::shared_ptr<TensorState>>& values,
@@ -180,7 +181,6 @@ std::vector<Tensor> JitStep::Finish(const std::vector<Tensor>& returned) {
     tensors.push_back(Tensor::FromValue(std::move(alias)));
   }
   assigned_.clear();
-  assigned_values_.clear();
   readers_.clear();
   sources_.clear();
   seen_.clear();
@@ -233,7 +233,7 @@ void JitStep::FindOwners() {
 }
 
 void JitStep::FindMoves() {
-  for (const std::weak_ptr<TensorState>& weak : assigned_values_) {
+  for (const auto& [pointer, weak] : assigned_) {
     const std::shared_ptr<TensorState> value = weak.lock();
     if (value == nullptr || value->lazy()) continue;
     const Source source = SourceOf(value->storage);

@@ -24,7 +24,6 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "client/capture/step_observer.h"
 #include "client/tensor/tensor.h"
 
@@ -130,8 +129,8 @@ class JitStep : public StepObserver {
 
   // During recording. A weak_ptr in `seen_` prevents a CloudBuffer's address from being reused.
   std::vector<std::weak_ptr<TensorState>> argument_values_;
-  absl::flat_hash_set<const TensorState*> assigned_;  // made before the step
-  std::vector<std::weak_ptr<TensorState>> assigned_values_;
+  absl::flat_hash_map<const TensorState*, std::weak_ptr<TensorState>>
+      assigned_;  // made before the step
   absl::flat_hash_map<const CloudBuffer*, std::vector<std::weak_ptr<TensorState>>> readers_;
   absl::flat_hash_map<const CloudBuffer*, Source> sources_;
   std::vector<std::weak_ptr<CloudBuffer>> seen_;

@@ -29,8 +29,8 @@ std::string EndedLine(const Stats& stats) {
 }
 
 std::string SilentLine(const std::string& target, std::chrono::seconds since) {
-  return absl::StrCat("nothing has come from the gateway ", target, " for ", since.count(),
-                      " s, nor can it be reached anew; still waiting");
+  return absl::StrCat("no data from the gateway ", target, " for ", since.count(),
+                      " s, and no new connection to it; still waiting");
 }
 
 std::string HeardLine(const std::string& target) {

@@ -130,17 +130,16 @@ void BindStats(nb::module_& module) {
       .def_prop_ro("device_seconds",
                    [](const Stats& s) { return static_cast<double>(s.device_time_us) / 1e6; })
       .def_ro("kernels", &Stats::kernels_launched)
-      .def("__repr__",
-           [](const Stats& s) {
-             return absl::StrFormat(
-                 "<Stats device: %s, %d s billed, $%.4f, steps: %d, %d kernels in %.3f s, "
-                 "%d round trips, traffic: %d B up, %d B down>",
-                 s.device, s.seconds_billed, Dollars(s.cost_micro_usd), s.steps, s.kernels_launched,
-                 static_cast<double>(s.device_time_us) / 1e6, s.blocking_round_trips, s.bytes_up,
-                 s.bytes_down);
-           })
       .def_ro("operations", &Stats::operations, "Arithmetic on floats in kernels, estimated.")
-      .def_ro("bytes_accessed", &Stats::bytes_accessed, "By kernels, each buffer of one once.");
+      .def_ro("bytes_accessed", &Stats::bytes_accessed, "By kernels, each buffer of one once.")
+      .def("__repr__", [](const Stats& s) {
+        return absl::StrFormat(
+            "<Stats device: %s, %d s billed, $%.4f, steps: %d, %d kernels in %.3f s, "
+            "%d round trips, traffic: %d B up, %d B down>",
+            s.device, s.seconds_billed, Dollars(s.cost_micro_usd), s.steps, s.kernels_launched,
+            static_cast<double>(s.device_time_us) / 1e6, s.blocking_round_trips, s.bytes_up,
+            s.bytes_down);
+      });
 }
 
 }  // namespace

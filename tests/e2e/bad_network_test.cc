@@ -63,7 +63,7 @@ TEST_F(BadNetworkTest, SilenceIsToldWhileItLasts) {
   training.Step().item();
   for (const Way way : {Way::kUp, Way::kDown}) proxy_->Stall(way);
   std::jthread network([&] {
-    EXPECT_TRUE(Eventually([&] { return told("nothing has come from the gateway"); }));
+    EXPECT_TRUE(Eventually([&] { return told("no data from the gateway"); }));
     Calm();
   });
   training.Step().item();

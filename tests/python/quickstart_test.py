@@ -3,7 +3,6 @@ import os
 import pathlib
 import re
 import signal
-import socket
 import subprocess
 import sys
 
@@ -29,12 +28,6 @@ def check(command: str, output: str, port: int) -> None:
         assert re.search(f"^{pattern}$", output, re.MULTILINE), f"{line!r} is not in\n{output}"
 
 
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
-
-
 @pytest.fixture
 def place(tmp_path):
     """A folder with the page's program, and an environment whose home is there."""
@@ -49,21 +42,22 @@ def place(tmp_path):
 
 def test_every_line(place):
     folder, environment = place
-    port = free_port()
-    shell = [text.replace("6667", str(port)) for language, text in BLOCKS if language == "sh"]
+    shell = [text for language, text in BLOCKS if language == "sh"]
     assert shell[0] == "outboard up\n" and len(shell) == 5
-    up = subprocess.Popen(["outboard", "up", "--port", str(port)], cwd=folder, env=environment, stdout=subprocess.PIPE,
+    up = subprocess.Popen(["outboard", "up", "--port", "0"], cwd=folder, env=environment, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True)
     try:
-        check("outboard up", up.stdout.readline(), port)
+        ready = up.stdout.readline()
+        port = int(ready.rsplit(":", 1)[1])
+        check("outboard up", ready, port)
         # One shell, as in one terminal; what each block prints ends with a line of ours.
-        script = "".join(f"{block}echo END\n" for block in shell[1:])
+        script = "".join(f"{block}echo END\n" for block in shell[1:]).replace("6667", str(port))
         result = subprocess.run(["bash", "-e", "-c", script], cwd=folder, env=environment, timeout=120,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         assert result.returncode == 0, result.stdout
         outputs = result.stdout.split("END\n")
         for block, output in zip(shell[1:], outputs):
-            check(block.replace(str(port), "6667"), output, port)
+            check(block, output, port)
     finally:
         up.send_signal(signal.SIGINT)
         assert up.wait(timeout=60) == 0

@@ -68,17 +68,7 @@ Value* AluEmitter::Max(Value* a, Value* b, DType type) {
     return b_.CreateBinaryIntrinsic(IsSigned(type) ? llvm::Intrinsic::smax : llvm::Intrinsic::umax,
                                     a, b);
   if (IsNotNegativeZero(a)) std::swap(a, b);
-  if (!IsNotNegativeZero(b)) {
-    if (type != DType::kF16) return b_.CreateBinaryIntrinsic(llvm::Intrinsic::maximum, a, b);
-    // LLVM 19 narrows a maximum of extended halves to one of halves, and on processors with half
-    // arithmetic that loses NaNs. Of equals, the bits of both: +0 over -0.
-    Type* const bits = LikeType(a, b_.getInt32Ty());
-    Value* const both = b_.CreateBitCast(
-        b_.CreateAnd(b_.CreateBitCast(a, bits), b_.CreateBitCast(b, bits)), a->getType());
-    Value* const larger = b_.CreateSelect(b_.CreateFCmpUGT(a, b), a, b);
-    Value* const ordered = b_.CreateSelect(b_.CreateFCmpOEQ(a, b), both, larger);
-    return b_.CreateSelect(b_.CreateFCmpUNO(b, b), b, ordered);
-  }
+  if (!IsNotNegativeZero(b)) return b_.CreateBinaryIntrinsic(llvm::Intrinsic::maximum, a, b);
   // Against such a constant (relu) a comparison does it: a NaN goes through, and of equals the
   // constant is taken.
   return b_.CreateSelect(b_.CreateFCmpUGT(a, b), a, b);

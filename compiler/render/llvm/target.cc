@@ -37,9 +37,9 @@ void InitializeOnce() {
   });
 }
 
-// InstCombine makes the larger of two widened halves the larger of halves. LLVM 19 computes that
-// wrongly on a processor without arithmetic on halves: of a NaN and a zero it gives the zero. So
-// they are widened again; the result is one of the two, so nothing is rounded.
+// InstCombine makes the larger of two widened halves the larger of halves. LLVM 19 loses NaNs
+// there: of a NaN and a zero it gives the zero. So they are widened again; the result is one of the
+// two, so nothing is rounded.
 void WidenExtrema(llvm::Function& function) {
   std::vector<llvm::IntrinsicInst*> narrow;
   for (llvm::Instruction& instruction : llvm::instructions(function)) {
