@@ -188,7 +188,8 @@ class Chooser {
         copied.push_back(&access);
         column += ColumnBytes(access);
         deps |= access.deps;
-        picked = picked || ConstantStride(access, v) != 1;
+        picked = picked || (ConstantStride(access, v) != 1 &&
+                            SquaresAlong(kernel_, access.node, LanesFor(v)) < 0);
       }
     if (copied.empty() || (deps & tile_rows_) != 0) return false;
     const int r = BlockedRows(deps);

@@ -1,8 +1,29 @@
 // Copies of operands (LOCAL) and panels (PANEL): values that are written to private memory where
 // few loops are open, and read from there inside of more.
+//
+// A copy of what is consecutive in memory along a reduction, but read with another range in lanes
+// (the weights of a linear layer), would gather each vector from as many rows. It is made in
+// squares instead: vectors along the rows are loaded, transposed and stored.
+#include <algorithm>
+
 #include "compiler/program/lowering.h"
+#include "compiler/program/transpose.h"
 
 namespace outboard::program {
+
+struct Lowering::Squares {
+  const codegen::StageDim* along = nullptr;   // the range of the reduction
+  const codegen::StageDim* across = nullptr;  // the range in lanes
+  int64_t side = 0;
+
+  // Whether the block of `across` that is open is a row of whole squares.
+  bool Fit(const std::vector<Piece>& pieces) const {
+    for (size_t i = 0; i < pieces.size(); ++i)
+      if (pieces[i].active != side || pieces[i].offset != static_cast<int64_t>(i) * side)
+        return false;
+    return true;
+  }
+};
 
 void Lowering::OpenCopies() {
   for (const codegen::Stage& stage : plan_->stages)
@@ -34,7 +55,12 @@ void Lowering::StagesAt(size_t level) {
       PackOperand(stages_[i], order, 0);
       continue;
     }
-    CopyStage(stages_[i], order, 0);
+    if (const std::optional<Squares> squares = SquaresOf(stages_[i])) {
+      std::erase(order, squares->along);
+      CopyInSquares(stages_[i], *squares, order, 0);
+    } else {
+      CopyStage(stages_[i], order, 0);
+    }
     staged_[stages_[i].value] = i;
   }
 }
@@ -80,6 +106,78 @@ void Lowering::CopyStage(const Staged& staged, const std::vector<const codegen::
     const ValueId value = Emit(staged.value);
     b_.Store(staged.memory, PlaceOf(staged), value);
   });
+}
+
+std::optional<Lowering::Squares> Lowering::SquaresOf(const Staged& staged) const {
+  Squares squares;
+  for (const codegen::StageDim& dim : staged.layout.dims)
+    if (dim.tile->lanes() > 1) squares.across = &dim, squares.side = dim.tile->lanes();
+  if (squares.across == nullptr || squares.across->inside != 1) return std::nullopt;
+  const int along = codegen::SquaresAlong(kernel_, staged.value, squares.side);
+  for (const codegen::StageDim& dim : staged.layout.dims) {
+    if (&dim == squares.across) continue;
+    if (dim.range == along && dim.tile->rest.empty() && squares.side % dim.tile->step == 0) {
+      squares.along = &dim;
+    } else if (!dim.tile->plain()) {
+      return std::nullopt;
+    }
+  }
+  if (squares.along == nullptr) return std::nullopt;
+  return squares;
+}
+
+void Lowering::CopyInSquares(const Staged& staged, const Squares& squares,
+                             const std::vector<const codegen::StageDim*>& order, size_t next) {
+  if (next < order.size()) {
+    OverTile(*order[next]->tile, [&] { CopyInSquares(staged, squares, order, next + 1); });
+  } else if (squares.Fit(*bound_[squares.across->range].pieces)) {
+    TransposeSquares(staged, squares);
+  } else {
+    CopyStage(staged, {squares.along}, 0);
+  }
+}
+
+void Lowering::TransposeSquares(const Staged& staged, const Squares& squares) {
+  const int along = squares.along->range, across = squares.across->range;
+  const int64_t side = squares.side, step = squares.along->tile->step;
+  const DType dtype = staged.value->dtype;
+  Enter();
+  // Rows of one piece to their end, so that few places of memory are read at a time.
+  const ValueId piece = b_.Loop(static_cast<int64_t>(bound_[across].pieces->size()));
+  const ValueId first = b_.Times(piece, side);
+  const ValueId square = b_.Loop(squares.along->tile->extent / side);
+  const ValueId begin = b_.Times(square, side), number = b_.Times(square, side / step);
+  bound_[along] = {begin, number, number, step, nullptr};
+  const ValueId place = b_.Plus(BlockOf(staged), first);
+
+  const ValueId rows = b_.Alloc(Space::kPrivate, dtype, side * side);
+  const ValueId across_before = value_[across];
+  Enter();
+  const ValueId row = b_.Loop(side, How::kUnroll);
+  lanes_ = {along, b_.Loop(side, How::kVector, side), static_cast<int>(side),
+            static_cast<int>(side)};
+  value_[along] = b_.Plus(begin, lanes_.lane);
+  value_[across] = b_.Plus(b_.Plus(bound_[across].base, first), row);
+  b_.Store(rows, b_.Plus(b_.Times(row, side), lanes_.lane), Emit(staged.value));
+  b_.End(lanes_.lane);
+  b_.End(row);
+  lanes_ = {};
+  value_[across] = across_before;
+  Leave();
+
+  std::vector<ValueId> vectors;
+  for (int64_t i = 0; i < side; ++i)
+    vectors.push_back(VectorAt(rows, b_.Int(i * side), static_cast<int>(side)));
+  Transpose(b_, vectors);
+  for (int64_t k = 0; k < side; ++k) {
+    const int64_t of_step =
+        (k - k % step) * squares.along->per_value + k % step * squares.along->inside;
+    b_.Store(staged.memory, b_.Plus(place, b_.Int(of_step)), vectors[k]);
+  }
+  Unbind(along);
+  b_.End(square);
+  b_.End(piece);
+  Leave();
 }
 
 ValueId Lowering::PlaceOf(const Staged& staged) {

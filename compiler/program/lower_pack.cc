@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "compiler/kernel/affine.h"
 #include "compiler/program/lowering.h"
+#include "compiler/program/transpose.h"
 
 namespace outboard::program {
 
@@ -23,27 +24,6 @@ namespace {
 constexpr int kPairs = kCoreSteps / 2;
 static_assert(kPairs == kCoreColumns);  // squares
 using Vectors = std::array<ValueId, kPairs>;
-
-// Halves change places along the diagonal, then quarters inside of each, and so on.
-void Transpose(ProgramBuilder& b, Vectors& square) {
-  const auto lane = [&](ValueId vector, int number) {
-    return b.Add(
-        {.code = Code::kLane, .dtype = DType::kU32, .src = {vector}, .imm = {number, 0, 0}});
-  };
-  for (int distance = kPairs / 2; distance > 0; distance /= 2)
-    for (int i = 0; i < kPairs; ++i) {
-      if (i & distance) continue;
-      const ValueId upper = square[i], lower = square[i + distance];
-      Instruction low{.code = Code::kLanes, .dtype = DType::kU32, .lanes = kPairs}, high = low;
-      for (int k = 0; k < kPairs; ++k) {
-        const bool second = k & distance;
-        low.src.push_back(second ? lane(lower, k - distance) : lane(upper, k));
-        high.src.push_back(second ? lane(lower, k) : lane(upper, k + distance));
-      }
-      square[i] = b.Add(std::move(low));
-      square[i + distance] = b.Add(std::move(high));
-    }
-}
 
 }  // namespace
 

@@ -274,6 +274,12 @@ class Lowering {
   // Recursion depth: the number of dimensions.
   void CopyStage(const Staged& staged, const std::vector<const codegen::StageDim*>& order,
                  size_t next);
+  struct Squares;
+  std::optional<Squares> SquaresOf(const Staged& staged) const;
+  // Recursion depth: the number of dimensions.
+  void CopyInSquares(const Staged& staged, const Squares& squares,
+                     const std::vector<const codegen::StageDim*>& order, size_t next);
+  void TransposeSquares(const Staged& staged, const Squares& squares);
   // Returns the element of the current point; of a block's first one.
   ValueId PlaceOf(const Staged& staged);
   ValueId BlockOf(const Staged& staged, int64_t per_element = 1);

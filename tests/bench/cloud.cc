@@ -31,6 +31,13 @@ double NumberIn(const std::string& json, const std::string& name) {
   return std::stod(json.substr(at + name.size() + 4));
 }
 
+std::string TextIn(const std::string& json, const std::string& name) {
+  const std::string start = absl::StrCat("\"", name, "\": \"");
+  const size_t at = json.find(start);
+  if (at == std::string::npos) Die("no " + name + " in " + json);
+  return json.substr(at + start.size(), json.find('"', at + start.size()) - at - start.size());
+}
+
 std::string PythonCommand() {
   return absl::StrCat("PYTHONPATH=", OUTBOARD_BENCH_BUILD,
                       "/python OUTBOARD_BIN=", Beside("outboard"), " ", OUTBOARD_BENCH_BUILD,

@@ -40,5 +40,7 @@ std::string Beside(const std::string& name);
 std::string OutputOf(const std::string& command);
 // The number under `name` in a JSON object's text; exits where there is none.
 double NumberIn(const std::string& json, const std::string& name);
+// The text there, without escapes; exits where there is none.
+std::string TextIn(const std::string& json, const std::string& name);
 
 }  // namespace outboard::bench

@@ -1,10 +1,17 @@
 #!/usr/bin/python3
 """Milliseconds of a training step in PyTorch: the peer of ..._step_vs_torch and ..._train_vs_torch.
 
-    torch_steps.py mnist|gpt|resnet18|vit [--threads N] [--steps N]
+    torch_steps.py mnist|gpt|resnet18|vit [--threads N] [--steps N] [--how WAY ...]
 
 The networks are those of client/examples/mnist.h and gpt.h and of vision_steps.py, with the same data, optimiser and
-batch; the loss is read every step. Prints {"step_ms": median}. Exits with 3 where there is no PyTorch.
+batch; the loss is read every step. Every way that PyTorch has of running it is tried, and the best one counts:
+
+    eager           as written
+    compile         forward, loss and backward by torch.compile (needs g++)
+    channels_last   pictures and weights with the channels innermost; eager, and by torch.compile as channels_last_compile
+
+each with the optimiser of PyTorch in its fused form. Prints {"step_ms": median of the best way, "how": its name, and the
+median of each way}. Exits with 3 where there is no PyTorch.
 """
 import argparse
 import json
@@ -124,63 +131,98 @@ class Vit(nn.Module):
         return self.head(self.norm(self.blocks(x))[:, 0])
 
 
-def mnist(batch=128):
+class Way:
+    """How a network is run: with which layout of pictures, and whether torch.compile sees it."""
+
+    def __init__(self, name):
+        self.name = name
+        self.channels_last = name.startswith("channels_last")
+        self.compiled = name.endswith("compile")
+
+    def loss_of(self, net, loss):
+        """Returns the function (inputs, labels) -> loss."""
+        if self.channels_last:
+            net = net.to(memory_format=torch.channels_last)
+
+        def whole(x, y):
+            return loss(net(x), y)
+
+        return torch.compile(whole) if self.compiled else whole
+
+    def layout(self, pictures):
+        return pictures.contiguous(memory_format=torch.channels_last) if self.channels_last else pictures
+
+
+def stepper(loss_of, optimiser, batch):
+    """A training step, on what `batch()` returns; its result is the loss as a number."""
+    def step():
+        loss = loss_of(*batch())
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        optimiser.step()
+        return loss.item()
+
+    return step
+
+
+def mnist(way, batch=128):
     images = torch.randint(0, 256, (60000, 1, 28, 28), dtype=torch.uint8)
     labels = torch.randint(0, 10, (60000,))
     net = MnistNet()
-    optimiser = torch.optim.Adam(net.parameters(), 1e-3)
+    loss_of = way.loss_of(net, F.cross_entropy)
 
-    def step():
-        rows = torch.randint(0, len(images), (batch,))
-        loss = F.cross_entropy(net(images[rows].float() / 255), labels[rows])
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        optimiser.step()
-        return loss.item()
+    def rows():
+        chosen = torch.randint(0, len(images), (batch,))
+        return way.layout(images[chosen].float() / 255), labels[chosen]
 
-    return step
+    return stepper(loss_of, torch.optim.Adam(net.parameters(), 1e-3, fused=True), rows)
 
 
-def gpt(batch=4, context=128):
+def gpt(way, batch=4, context=128):
     text = torch.randint(0, 256, (1 << 20,))
     net = Gpt()
-    optimiser = torch.optim.AdamW(net.parameters(), 1e-3)
+    loss_of = way.loss_of(net, lambda logits, labels: F.cross_entropy(logits.flatten(0, 1), labels.flatten()))
 
-    def step():
+    def passages():
         places = torch.randint(0, len(text) - context, (batch, 1)) + torch.arange(context)
-        loss = F.cross_entropy(net(text[places]).flatten(0, 1), text[places + 1].flatten())
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        optimiser.step()
-        return loss.item()
+        return text[places], text[places + 1]
 
-    return step
+    return stepper(loss_of, torch.optim.AdamW(net.parameters(), 1e-3, fused=True), passages)
 
 
-def pictures(net, optimiser, batch):
-    images, labels = torch.rand(batch, 3, 64, 64), torch.randint(0, 1000, (batch,))
-
-    def step():
-        loss = F.cross_entropy(net(images), labels)
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        optimiser.step()
-        return loss.item()
-
-    return step
+def pictures(batch, way):
+    images, labels = way.layout(torch.rand(batch, 3, 64, 64)), torch.randint(0, 1000, (batch,))
+    return lambda: (images, labels)
 
 
-def resnet18():
+def resnet18(way):
     net = resnet18_net()
-    return pictures(net, torch.optim.SGD(net.parameters(), 0.01, momentum=0.9), batch=32)
+    loss_of = way.loss_of(net, F.cross_entropy)
+    optimiser = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9, fused=True)
+    return stepper(loss_of, optimiser, pictures(32, way))
 
 
-def vit():
+def vit(way):
     net = Vit()
-    return pictures(net, torch.optim.AdamW(net.parameters(), 1e-3), batch=16)
+    loss_of = way.loss_of(net, F.cross_entropy)
+    return stepper(loss_of, torch.optim.AdamW(net.parameters(), 1e-3, fused=True), pictures(16, way))
 
 
-NETS = {"mnist": mnist, "gpt": gpt, "resnet18": resnet18, "vit": vit}
+# Which ways may be the best for a network.
+OF_PICTURES = ["eager", "compile", "channels_last", "channels_last_compile"]
+NETS = {"mnist": (mnist, OF_PICTURES), "gpt": (gpt, ["eager", "compile"]), "resnet18": (resnet18, OF_PICTURES),
+        "vit": (vit, ["eager", "compile"])}
+
+
+def median_ms(step, steps):
+    for _ in range(3):
+        step()
+    times = []
+    for _ in range(steps):
+        begin = time.perf_counter()
+        step()
+        times.append((time.perf_counter() - begin) * 1e3)
+    return statistics.median(times)
 
 
 def main():
@@ -188,18 +230,19 @@ def main():
     parser.add_argument("net", choices=list(NETS))
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=15)
+    parser.add_argument("--how", nargs="+", metavar="WAY", help="only these ways")
     flags = parser.parse_args()
     torch.set_num_threads(flags.threads)
-    torch.manual_seed(1)
-    step = NETS[flags.net]()
-    for _ in range(3):
-        step()
-    times = []
-    for _ in range(flags.steps):
-        begin = time.perf_counter()
-        step()
-        times.append((time.perf_counter() - begin) * 1e3)
-    print(json.dumps({"step_ms": statistics.median(times)}))
+    make, ways = NETS[flags.net]
+    for way in flags.how or []:
+        if way not in ways:
+            parser.error(f"{flags.net} has no way {way}: {', '.join(ways)}")
+    times = {}
+    for way in flags.how or ways:
+        torch.manual_seed(1)
+        times[way] = median_ms(make(Way(way)), flags.steps)
+    best = min(times, key=times.get)
+    print(json.dumps({"step_ms": times[best], "how": best, **times}))
 
 
 if __name__ == "__main__":

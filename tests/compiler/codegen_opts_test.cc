@@ -76,6 +76,34 @@ TEST(CodegenOpts, BlockedProducts) {
     }
 }
 
+// The second operand is consecutive along the reduction: its copy is made in transposed squares,
+// but for the last columns where they fill no vector. Of blocks of a batch; with a reduction that
+// is unrolled; with one of two ranges; and of offsets that are no multiples of a vector.
+TEST(CodegenOpts, CopiesInSquares) {
+  const auto product = [](Graph& g, int64_t batch, int64_t m, int64_t n, int64_t k) {
+    const UOp *b = Range(g, 0, batch), *i = Range(g, 1, m), *j = Range(g, 2, n),
+              *o = ReduceRange(g, 3, 3), *l = ReduceRange(g, 4, k);
+    const UOp* const x =
+        LoadAt(g, 1, DType::kF32, batch * m * 3 * k, RowMajor(g, {b, i, o, l}, {batch, m, 3, k}));
+    const UOp* const place =
+        Alu(g, Op::kAdd, RowMajor(g, {b, j, o, l}, {batch, n, 3, k + 1}), ConstIndex(g, 1));
+    const UOp* const y = LoadAt(g, 2, DType::kF32, batch * n * 3 * (k + 1), place);
+    return Sink(g, {StoreAt(g, 0, batch * m * n, RowMajor(g, {b, i, j}, {batch, m, n}),
+                            Fold(g, Op::kAdd, Mul(g, x, y), {o, l}))});
+  };
+  for (const auto& [n, k] : {std::pair{64, 32}, {50, 16}, {40, 48}})
+    for (const char* opts :
+         {"VECTOR:2:8 UPCAST:2:2 UPCAST:1:3 THREAD:0:1 LOCAL:1:1",
+          "VECTOR:2:8 UPCAST:2:2 UPCAST:1:3 UNROLL:4:4 GROUP:4:2 BLOCK:2:16 THREAD:0:2 LOCAL:1:2",
+          "VECTOR:2:8 UNROLL:4:16 BLOCK:2:8 BLOCK:1:4 SWAP:0:1 THREAD:0:1 LOCAL:1:3",
+          "VECTOR:2:4 UPCAST:2:4 UNROLL:3:3 THREAD:0:1 LOCAL:1:1 LOCAL:0:2"}) {
+      Graph g;
+      CheckOpts(product(g, 2, 10, n, k), opts);
+      CheckOpts(product(g, 2, 10, n, k), opts, "haswell");
+      if (HasFatalFailure()) return;
+    }
+}
+
 // A value of an outer loop that is first needed inside of an inner one, and whose address has a
 // quotient: all of its code belongs to the outer loop.
 TEST(CodegenOpts, QuotientsOfOuterLoops) {
@@ -206,6 +234,9 @@ TEST(CodegenOpts, LargeOperandsAreCopied) {
   EXPECT_EQ(opts(MatMul(g, 1024, 1024, 1024), wide),
             "VECTOR:1:16 UPCAST:0:6 UPCAST:1:4 BLOCK:1:128 BLOCK:0:258 THREAD:0:2 LOCAL:1:2");
   EXPECT_EQ(opts(MatMul(g, 1024, 1024, 1024, true), wide),
+            opts(MatMul(g, 1024, 1024, 1024), wide));  // squares of it are transposed
+  // 999 steps are no whole squares: the copy is made element by element, so for more rows.
+  EXPECT_EQ(opts(MatMul(g, 1024, 1024, 999, true), wide),
             "VECTOR:1:16 UPCAST:0:6 UPCAST:1:4 BLOCK:1:64 BLOCK:0:516 THREAD:0:2 LOCAL:1:2");
   EXPECT_THAT(opts(MatMul(g, 1024, 1024, 1024), narrow), ::testing::HasSubstr("LOCAL"));
   EXPECT_THAT(opts(MatMul(g, 512, 512, 512), wide), ::testing::Not(::testing::HasSubstr("LOCAL")));

@@ -31,6 +31,29 @@ Program Expand(const UOp* sink, const char* opts, std::vector<program::PassResul
   return made.ok() ? *std::move(made) : Program();
 }
 
+// A copy of what is consecutive along the reduction loads vectors along it, and no single elements
+// or lanes far from each other.
+TEST(ProgramPlan, CopiesAreMadeInSquares) {
+  Graph g;
+  const UOp *i = Range(g, 0, 32), *j = Range(g, 1, 32), *k = ReduceRange(g, 2, 64);
+  const UOp* const x = LoadAt(g, 1, DType::kF32, 2048, RowMajor(g, {i, k}, {32, 64}));
+  const UOp* const w = LoadAt(g, 2, DType::kF32, 2048, RowMajor(g, {j, k}, {32, 64}));
+  const UOp* const sink = Sink(g, {StoreAt(g, 0, 1024, RowMajor(g, {i, j}, {32, 32}),
+                                           Fold(g, Op::kAdd, Mul(g, x, w), {k}))});
+  std::vector<program::PassResult> passes;
+  const Program made = Expand(sink, "VECTOR:1:8 UPCAST:1:2 UPCAST:0:4 LOCAL:1:0", &passes);
+  int loads = 0;
+  for (const Instruction& instruction : made.code) {
+    if (instruction.code != Code::kLoad || made.code[instruction.src[0]].code != Code::kBuffer ||
+        made.code[instruction.src[0]].imm[0] != 2)
+      continue;
+    ++loads;
+    EXPECT_EQ(instruction.lanes, 8);
+    EXPECT_EQ(made.code[instruction.src[1]].lanes, 1) << "the lanes are not consecutive";
+  }
+  EXPECT_EQ(loads, 8);
+}
+
 constexpr int64_t kRows = 40, kColumns = 21, kSteps = 12;
 
 // y[i,j] = sum a[i,k] * b[k,j] for k < steps; rows and steps may be VARs, where loops end.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "compiler/kernel/affine.h"
+
 namespace outboard::codegen {
 namespace {
 
@@ -63,6 +65,18 @@ absl::Status CanStage(const LoopNest& kernel, const UOp* load) {
       seen |= RangeSet{1} << range;
     }
   return absl::OkStatus();
+}
+
+int SquaresAlong(const LoopNest& kernel, const UOp* load, int64_t lanes) {
+  if (load->src.size() != 1 || load->dtype != DType::kF32) return -1;
+  AffineForms forms;
+  const Affine& form = forms.Of(load->src[0]->src[1]);
+  for (size_t r = kernel.output_count; r < kernel.ranges.size(); ++r) {
+    const Range& range = kernel.ranges[r];
+    if (range.extent % lanes == 0 && range.end() == nullptr && form.CoefficientOf(range.node) == 1)
+      return static_cast<int>(r);
+  }
+  return -1;
 }
 
 StageLayout LayOut(const LoopNest& kernel, const LoopPlan& plan, const Stage& stage) {

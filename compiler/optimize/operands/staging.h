@@ -37,6 +37,11 @@ struct StageLayout {
 // Checks that the load may be copied before it is used. Errors: INVALID_ARGUMENT, with the reason.
 absl::Status CanStage(const LoopNest& kernel, const UOp* load);
 
+// Returns the range of a reduction, of a multiple of `lanes` values, along which an unconditional
+// load of f32 reads consecutive elements; -1 if there is none. Where another range is in lanes, its
+// copy is made by transposing squares of `lanes` by `lanes` in registers.
+int SquaresAlong(const LoopNest& kernel, const UOp* load, int64_t lanes);
+
 // Returns the layout of a staged load. Requires a legal `stage` (apply.cc) and the final tiles in
 // `plan`.
 StageLayout LayOut(const LoopNest& kernel, const LoopPlan& plan, const Stage& stage);
