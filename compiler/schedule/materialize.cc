@@ -4,6 +4,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/hash/hash.h"
 #include "base/check.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
@@ -29,10 +30,22 @@ enum class Enclosing {
   kLoop,     // some other loop
 };
 
+// How often an element is computed, by where: in the kernel of a value that is stored, at the places
+// that movements and loops lead to. Operations on one element share it.
+using Places = absl::flat_hash_map<size_t, double>;
+constexpr size_t kPlacesMax = 32;
+
 struct Use {
-  double readings = 0;  // how often the value is computed, all kernels together
-  int users = 0;        // through movements
+  double readings = 0;  // by how many operations a value is read, all kernels together
+  Places computed;
+  int users = 0;  // through movements
   Enclosing enclosing = Enclosing::kNothing;
+
+  double times_computed() const {
+    double times = 0;
+    for (const auto& [place, count] : computed) times += count;
+    return times;
+  }
 };
 
 double Elements(const UOp* node) { return static_cast<double>(PaddedSize(node->shape)); }
@@ -196,49 +209,72 @@ class Chooser {
       // Elementwise work between two loops cannot join them.
       if (use.enclosing != Enclosing::kNothing) return true;
     }
-    return (repeats - 1) * (work_.at(node) - 1) >
+    return (use.times_computed() / elements - 1) * (work_.at(node) - 1) >
            optimize::RecomputeForMemory(costs_);  // one load is needed either way
   }
 
-  void Read(const UOp* source, double readings, Enclosing enclosing, int users) {
+  void Read(const UOp* source, double readings, const Places& computed, Enclosing enclosing,
+            int users) {
     Use& use = uses_[source];
     use.readings += readings;
+    for (const auto& [place, count] : computed) {
+      double& known = use.computed[place];
+      known = std::max(known, count);
+    }
     use.users += users;
     use.enclosing = std::max(use.enclosing, enclosing);
   }
 
+  // Where the sources of a movement or a loop are computed, each element `times` times. A value that
+  // is computed in very many places is not worth telling them apart.
+  static Places PlacesBelow(const UOp* node, const Use& use, double times) {
+    Places below;
+    if (use.computed.size() > kPlacesMax) {
+      below[absl::HashOf(node)] = use.times_computed() * times;
+      return below;
+    }
+    for (const auto& [place, count] : use.computed)
+      below[absl::HashOf(place, node)] = count * times;
+    return below;
+  }
+
   void Visit(const UOp* node) {
-    Use use = uses_[node];
+    Use use = std::move(uses_[node]);
     const bool result = stored_.contains(node);
     if (!result && use.users == 0) return;  // skipped: the WHERE of a one-hot sum, say
     if (seen_.contains(node)) {
-      if (result) use = {use.readings + Elements(node), use.users + 1, use.enclosing};
+      if (result) {
+        use.readings += Elements(node);
+        use.computed[absl::HashOf(node)] = Elements(node);
+        ++use.users;
+      }
     } else if (result || ShouldStore(node, use)) {
       stored_.insert(node);
-      use = {Elements(node), 1, Enclosing::kNothing};
+      use = {Elements(node), {{absl::HashOf(node), Elements(node)}}, 1, Enclosing::kNothing};
     }
     if (use.users == 0 || Elements(node) == 0) return;
     if (IsMovement(node->op) || node->op == Op::kContiguous) {
-      Read(node->src[0], use.readings, use.enclosing, use.users);
+      Read(node->src[0], use.readings, PlacesBelow(node, use, 1), use.enclosing, use.users);
     } else if (node->op == Op::kReduce) {
       const OneHot& one_hot = one_hot_.at(node);
       const Enclosing inside = one_hot.loops_left > 1 ? Enclosing::kSum : use.enclosing;
       const bool sum = ReduceOf(node).op() == Op::kAdd;
       const auto places = places_.find(node);
       const double repeated = one_hot.loops_left / (places == places_.end() ? 1 : places->second);
-      const double readings = use.readings * std::max(1.0, repeated);
+      const double times = std::max(1.0, repeated), readings = use.readings * times;
+      const Places computed = PlacesBelow(node, use, times);
       if (one_hot.where != nullptr) {
-        Read(one_hot.where->src[1], readings, inside, use.users);
-        Read(one_hot.where->src[0], readings, Enclosing::kLoop, 1);
+        Read(one_hot.where->src[1], readings, computed, inside, use.users);
+        Read(one_hot.where->src[0], readings, computed, Enclosing::kLoop, 1);
       } else {
-        Read(node->src[0], readings, sum ? Enclosing::kSum : Enclosing::kLoop, 1);
+        Read(node->src[0], readings, computed, sum ? Enclosing::kSum : Enclosing::kLoop, 1);
       }
     } else {
       const Enclosing inside =
           use.enclosing == Enclosing::kNothing ? Enclosing::kNothing : Enclosing::kLoop;
       absl::flat_hash_set<const UOp*> seen;
       for (const UOp* s : node->src)
-        if (seen.insert(s).second) Read(s, use.readings, inside, 1);
+        if (seen.insert(s).second) Read(s, use.readings, use.computed, inside, 1);
     }
   }
 

@@ -42,9 +42,9 @@ mnist_forward_backward       35
 mnist_step                   37
 transformer_block            11
 transformer_block_backward   36
-gpt_step_1_layer             51
-gpt_step_2_layers            87
-gpt_step_12_layers          447
+gpt_step_1_layer             50
+gpt_step_2_layers            86
+gpt_step_12_layers          446
 )";
 
 TEST(ScheduleGolden, Kernels) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "base/check.h"
@@ -110,6 +111,24 @@ TEST_F(ScheduleTest, ElementwiseChainIsOneKernel) {
   const UOp* const y = Alu(g, Op::kMax, Add(g, x, Full(g, ConstFloat(g, DType::kF32, 1), x->shape)),
                            Full(g, ConstFloat(g, DType::kF32, 0), x->shape));
   EXPECT_EQ(Check({Permute(g, y, {1, 0})}).kernels.size(), 1u);
+}
+
+// A kernel that reads a value by many operations computes it once: what counts is how many kernels
+// do. Here `u` costs less than a trip through memory, and two kernels need it.
+TEST_F(ScheduleTest, ReadingsByOneKernelCountOnce) {
+  const UOp* const h = MatMul(F32(0, {8, 8}), F32(1, {8, 8}));
+  const UOp* const c = Full(g, ConstFloat(g, DType::kF32, 0.5), h->shape);
+  const UOp* const u = Mul(g, Add(g, Mul(g, Add(g, Mul(g, h, c), c), h), c), h);
+  const UOp* many = u;
+  for (int i = 0; i < 9; ++i) many = Add(g, Mul(g, many, c), u);
+  const schedule::Schedule schedule = Check({many, Reduce(g, Op::kAdd, Mul(g, u, h), {0})});
+  EXPECT_EQ(schedule.kernels.size(), 2u);
+  EXPECT_EQ(std::count_if(schedule.buffers.begin(), schedule.buffers.end(),
+                          [](const schedule::ScheduledBuffer& buffer) {
+                            return buffer.kind == schedule::ScheduledBuffer::Kind::kTemporary;
+                          }),
+            1)
+      << schedule::ScheduleToString(schedule);
 }
 
 TEST_F(ScheduleTest, MatMulWithBiasAndReluIsOneKernel) {
