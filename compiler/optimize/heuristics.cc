@@ -27,7 +27,7 @@ namespace outboard::codegen {
 namespace {
 
 constexpr double kCodeMax = 1600;  // operations written out in one tile, so that LLVM stays quick
-constexpr double kCodeForRest = 4000;  // that are worth as much as all of a tile's work
+constexpr double kCodeForRest = 1000;  // that are worth as much as all of a tile's work
 
 // Copies. An operand whose lanes are neighbours and that stays in the second cache is read from
 // where it is. Of one that is copied, as much at once as stays there (copy_bytes_max_), half of it
@@ -334,10 +334,12 @@ class Chooser {
   }
 
   // By how much tiles of `count` cost more where they do not fit: some work is for nothing, and
-  // what is left over is written out once more, as a tile of its own.
+  // what is left over is written out once more, as a tile of its own. LLVM's time grows faster than
+  // the length of what it compiles.
   static double Waste(int64_t extent, int64_t count, double code) {
     if (extent % count == 0) return 1;
-    return (1 + code / kCodeForRest) * static_cast<double>((extent + count - 1) / count * count) /
+    const double rest = code / kCodeForRest;
+    return (1 + rest * rest) * static_cast<double>((extent + count - 1) / count * count) /
            static_cast<double>(extent);
   }
 
