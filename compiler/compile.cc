@@ -100,32 +100,43 @@ absl::StatusOr<CompiledKernel> CompileToOpenCl(const UOp* sink, const CompileOpt
 
 }  // namespace
 
+struct Compiler::Generator {
+  absl::StatusOr<std::unique_ptr<render::X86Renderer>> x86;
+};
+
+Compiler::Compiler(CompileOptions options) : options_(std::move(options)) {
+  // A name in `cpu` is of an x86-64 processor, whatever `target` is.
+  if (!options_.cpu.empty() || options_.target.kind != TargetKind::kOpenCl)
+    generator_ = std::make_unique<Generator>(Generator{RendererFor(options_)});
+}
+
+Compiler::~Compiler() = default;
+
+absl::StatusOr<CompiledKernel> Compiler::Compile(const UOp* sink) {
+  if (generator_ == nullptr) return CompileToOpenCl(sink, options_);
+  OB_RETURN_IF_ERROR(generator_->x86.status());
+  return CompileToX86(**generator_->x86, sink, options_, nullptr);
+}
+
+absl::StatusOr<CompiledKernel> Compiler::Compile(const UOp* sink,
+                                                 std::optional<std::vector<codegen::Opt>> opts) {
+  std::swap(options_.opts, opts);
+  auto compiled = Compile(sink);
+  std::swap(options_.opts, opts);
+  return compiled;
+}
+
 absl::StatusOr<CompiledKernel> CompileKernel(const UOp* sink, const CompileOptions& options) {
-  return std::move(CompileKernels({&sink, 1}, options)[0]);
+  return Compiler(options).Compile(sink);
 }
 
 std::vector<absl::StatusOr<CompiledKernel>> CompileKernels(
     std::span<const UOp* const> sinks, const CompileOptions& options,
     std::span<const std::optional<std::vector<codegen::Opt>>> opts) {
+  Compiler compiler(options);
   std::vector<absl::StatusOr<CompiledKernel>> out;
-  CompileOptions own = options;
-  // A name in `cpu` is of an x86-64 processor, whatever `target` is.
-  if (options.cpu.empty() && options.target.kind == TargetKind::kOpenCl) {
-    for (size_t i = 0; i < sinks.size(); ++i) {
-      if (!opts.empty()) own.opts = opts[i];
-      out.push_back(CompileToOpenCl(sinks[i], own));
-    }
-    return out;
-  }
-  auto renderer = RendererFor(options);
-  for (size_t i = 0; i < sinks.size(); ++i) {
-    if (!opts.empty()) own.opts = opts[i];
-    if (renderer.ok()) {
-      out.push_back(CompileToX86(**renderer, sinks[i], own, nullptr));
-    } else {
-      out.push_back(renderer.status());
-    }
-  }
+  for (size_t i = 0; i < sinks.size(); ++i)
+    out.push_back(opts.empty() ? compiler.Compile(sinks[i]) : compiler.Compile(sinks[i], opts[i]));
   return out;
 }
 

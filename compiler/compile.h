@@ -7,6 +7,7 @@
 // gate; a store that is not proved in range is refused.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -40,7 +41,24 @@ struct CompileOptions {
 // Deterministic: equal kernels and options give equal bytes, in any process. Threads: pure.
 absl::StatusOr<CompiledKernel> CompileKernel(const UOp* sink, const CompileOptions& options = {});
 
-// Compiles several kernels at less cost each; results are in the order of `sinks`. `opts`, unless
+// Compiles one kernel after another as CompileKernel does, with one code generator, which costs about
+// as much to make as a small kernel costs to compile. Threads: one.
+class Compiler {
+ public:
+  explicit Compiler(CompileOptions options = {});
+  ~Compiler();
+  // `opts` take the place of the options'.
+  absl::StatusOr<CompiledKernel> Compile(const UOp* sink,
+                                         std::optional<std::vector<codegen::Opt>> opts);
+  absl::StatusOr<CompiledKernel> Compile(const UOp* sink);
+
+ private:
+  struct Generator;
+  CompileOptions options_;
+  std::unique_ptr<Generator> generator_;
+};
+
+// Compiles several kernels with one Compiler; results are in the order of `sinks`. `opts`, unless
 // empty, has one entry per kernel, which takes the place of options.opts.
 std::vector<absl::StatusOr<CompiledKernel>> CompileKernels(
     std::span<const UOp* const> sinks, const CompileOptions& options = {},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "compiler/ir/build.h"
@@ -16,6 +17,10 @@ using program::Program;
 using program::ValueId;
 
 constexpr Budget kStepsMax = 20'000;  // as for a kernel's access
+// What is not found of one load is rarely found of the next one from the same memory: half as many
+// steps for each that failed, but not fewer. (A load that is not proved gets a guard; stores always
+// have all steps.)
+constexpr Budget kStepsLeast = 1'000;
 constexpr int kConditionStepsMax = 64;
 
 bool IsWhole(DType dtype) { return IsInt(dtype) || IsBool(dtype); }
@@ -209,10 +214,16 @@ class Checker {
         }
         case Code::kLoad:
         case Code::kStore: {
-          const size_t mask = i.code == Code::kLoad ? 2 : 3;
-          if (never == 0 &&
-              !IsInRange(i.src[0], i.src[1], i.src.size() > mask ? i.src[mask] : -1, i.lanes))
+          if (never > 0) break;
+          const bool load = i.code == Code::kLoad;
+          const size_t mask = load ? 2 : 3;
+          Budget& for_loads = steps_for_loads_.try_emplace(i.src[0], kStepsMax).first->second;
+          steps_max_ = load ? for_loads : kStepsMax;
+          if (!IsInRange(i.src[0], i.src[1], i.src.size() > mask ? i.src[mask] : -1, i.lanes)) {
             found.push_back(n);
+            for_loads = std::max(for_loads / 2, kStepsLeast);
+          }
+          steps_max_ = kStepsMax;
           break;
         }
         case Code::kCopy:
@@ -270,7 +281,7 @@ class Checker {
       return AddScaled(Constant(Wide{program_.code[memory].imm[1]} - 1 - last), form, -1);
     };
     // Most accesses are in range whatever the conditions around them are.
-    budget_ = kStepsMax;
+    budget_ = steps_max_;
     const LinearForm in_general = unconditional_.FormOf(place);
     const auto holds = [](Prover& prover, const std::optional<LinearForm>& form) {
       return form && prover.NeverNegative(*form);
@@ -282,7 +293,7 @@ class Checker {
     if (condition != nullptr && IsGuardedAsWritten(memory, place, condition, first, last))
       return true;
     for (const auto divisions : {Prover::Divisions::kAtoms, Prover::Divisions::kRelated}) {
-      budget_ = kStepsMax;
+      budget_ = steps_max_;
       Prover prover(&budget_, divisions);
       AssumeScopes(prover);
       if (condition != nullptr) prover.Assume(condition, true);
@@ -327,6 +338,8 @@ class Checker {
   Budget budget_ = 0;
   Prover unconditional_{&budget_};  // knows the forms of all accesses so far
   std::vector<ValueId> open_;
+  Budget steps_max_ = kStepsMax;                          // of one proof
+  absl::flat_hash_map<ValueId, Budget> steps_for_loads_;  // by memory
 };
 
 }  // namespace

@@ -116,8 +116,8 @@ attention 3 1
 attention_backward 8 3
 transformer_block 11 9
 transformer_block_backward 36 32
-gpt_step_1_layer 51 47
-gpt_step_2_layers 87 79
+gpt_step_1_layer 50 46
+gpt_step_2_layers 86 78
 )");
 }
 

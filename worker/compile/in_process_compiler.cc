@@ -1,9 +1,11 @@
 #include "worker/compile/in_process_compiler.h"
 
 #include <algorithm>
-#include <memory>
+#include <atomic>
+#include <numeric>
 #include <thread>
 
+#include "base/check.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/uop.h"
 
@@ -16,31 +18,12 @@ constexpr size_t kThreadsMax = 16;
 
 using Results = std::vector<absl::StatusOr<CompiledKernel>>;
 
-// Kernels first, first + step, first + 2 * step ...: neighbours in a schedule are alike, so that
-// each share is about as much work.
-void CompileShare(std::span<const KernelSource> kernels, size_t first, size_t step,
-                  const CompileOptions& options, Results& results) {
-  // A graph a kernel: what one kernel may hold is not spent by its neighbours.
-  std::vector<std::unique_ptr<Graph>> graphs;
-  std::vector<const UOp*> sinks;
-  std::vector<std::optional<std::vector<codegen::Opt>>> opts;
-  std::vector<size_t> places;
-  for (size_t i = first; i < kernels.size(); i += step) {
-    graphs.push_back(std::make_unique<Graph>());
-    const KernelSource& kernel = kernels[i];
-    absl::StatusOr<const UOp*> sink = DecodeGraph(*graphs.back(), kernel.encoding, Level::kKernel);
-    absl::StatusOr<std::vector<codegen::Opt>> parsed = codegen::ParseOpts(kernel.opts.value_or(""));
-    if (sink.ok() && parsed.ok()) {
-      sinks.push_back(*sink);
-      opts.push_back(options.opts);
-      if (kernel.opts.has_value()) opts.back() = *std::move(parsed);
-      places.push_back(i);
-    } else {
-      results[i] = sink.ok() ? parsed.status() : sink.status();
-    }
-  }
-  Results compiled = CompileKernels(sinks, options, opts);
-  for (size_t i = 0; i < places.size(); ++i) results[places[i]] = std::move(compiled[i]);
+absl::StatusOr<CompiledKernel> CompileOne(Compiler& compiler, const KernelSource& kernel) {
+  Graph graph;  // one a kernel: what one kernel may hold is not spent by others
+  OB_ASSIGN_OR_RETURN(const UOp* const sink, DecodeGraph(graph, kernel.encoding, Level::kKernel));
+  if (!kernel.opts.has_value()) return compiler.Compile(sink);
+  OB_ASSIGN_OR_RETURN(std::vector<codegen::Opt> opts, codegen::ParseOpts(*kernel.opts));
+  return compiler.Compile(sink, std::move(opts));
 }
 
 }  // namespace
@@ -50,10 +33,23 @@ Results InProcessCompiler::Compile(std::span<const KernelSource> kernels) {
   size_t threads = std::min({kernels.size() / kKernelsPerThreadMin, kThreadsMax,
                              static_cast<size_t>(std::thread::hardware_concurrency())});
   if (threads < 1 || options_.dump) threads = 1;  // dumps are read in order
+  // The longest first, each thread the next one when it has finished one: no thread is left with a
+  // long kernel at the end.
+  std::vector<size_t> order(kernels.size());
+  std::iota(order.begin(), order.end(), 0);
+  if (threads > 1)
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return kernels[a].encoding.size() > kernels[b].encoding.size();
+    });
+  std::atomic<size_t> next = 0;
+  const auto work = [&] {
+    Compiler compiler(options_);
+    for (size_t i; (i = next++) < order.size();)
+      results[order[i]] = CompileOne(compiler, kernels[order[i]]);
+  };
   std::vector<std::thread> others;
-  for (size_t t = 1; t < threads; ++t)
-    others.emplace_back([&, t] { CompileShare(kernels, t, threads, options_, results); });
-  CompileShare(kernels, 0, threads, options_, results);
+  for (size_t t = 1; t < threads; ++t) others.emplace_back(work);
+  work();
   for (std::thread& other : others) other.join();
   return results;
 }
