@@ -32,6 +32,23 @@ inline void ForBenchKernels(
   run("matmul 1024 transposed", [](Graph& g) { return MatMul(g, 1024, 1024, 1024, true); });
   run("matmul 2048", [](Graph& g) { return MatMul(g, 2048, 2048, 2048); });
   run("matmul 4096", [](Graph& g) { return MatMul(g, 4096, 4096, 4096); });
+  const auto weights = [&run](const char* name, int64_t rows, int64_t columns, int64_t tokens) {
+    run(name, [=](Graph& g) {
+      const UOp *i = Range(g, 0, rows), *j = Range(g, 1, columns), *k = ReduceRange(g, 2, tokens);
+      const UOp* const x =
+          LoadAt(g, 1, DType::kF32, tokens * rows, RowMajor(g, {k, i}, {tokens, rows}));
+      const UOp* const y =
+          LoadAt(g, 2, DType::kF32, tokens * columns, RowMajor(g, {k, j}, {tokens, columns}));
+      return Sink(g, {StoreAt(g, 0, rows * columns, RowMajor(g, {i, j}, {rows, columns}),
+                              Fold(g, Op::kAdd, Mul(g, x, y), {k}))});
+    });
+  };
+  weights("weights 512x128 of 768", 512, 128, 768);
+  weights("weights 128x512 of 768", 128, 512, 768);
+  weights("weights 128x128 of 768", 128, 128, 768);
+  weights("weights 1024x256 of 512", 1024, 256, 512);
+  weights("weights 256x1024 of 512", 256, 1024, 512);
+  weights("weights 256x256 of 512", 256, 256, 512);
   run("matmul 128x10x576", [](Graph& g) { return MatMul(g, 128, 10, 576); });
   run("matmul 128x10x576 transp.", [](Graph& g) { return MatMul(g, 128, 10, 576, true); });
   run("elementwise", [](Graph& g) {
