@@ -34,13 +34,18 @@ from outboard.errors import (
     Unavailable,
     Unimplemented,
 )
+from outboard.hashing import hash_of as _hash_of, keccak as _keccak
 from outboard.helpers import Context, GlobalCounters
 from outboard.jit import TinyJit
 from outboard.progress_bars import progress, tqdm, trange
 from outboard.session import Session
+from outboard.sources import from_blob as _from_blob, from_url as _from_url
 
 _core.set_error_classes(_BY_CODE, Error)
 _core.set_package_folder(_os.path.dirname(_os.path.abspath(__file__)) + _os.sep)
+# The methods that are written in Python.
+Tensor.hash, Tensor.keccak = _hash_of, _keccak
+Tensor.from_blob, Tensor.from_url = staticmethod(_from_blob), staticmethod(_from_url)
 # While there is an interpreter: the devices are free and the bills stand before anything else is taken apart, and no thread
 # wakes in what is left of it.
 _atexit.register(_core.end_waits)
