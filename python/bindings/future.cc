@@ -24,7 +24,7 @@ void BindFuture(nb::module_& module, TensorClass& tensor) {
             const At at = Here();
             HostTensor host = future.to_host(at);
             if (host.ElementCount() != 1)
-              ThrowInvalid(at, "item: of more or less than one element");
+              ThrowInvalid(at, "item: of more or less than one element", Mistake::kCheck);
             host.dims.clear();
             return ToList(host);
           },

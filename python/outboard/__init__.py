@@ -23,9 +23,11 @@ from outboard.device import Device
 from outboard.dtypes import dtypes
 from outboard.errors import (
     BY_CODE as _BY_CODE,
+    CheckFailed,
     DeadlineExceeded,
     Error,
     InvalidArgument,
+    InvalidIndex,
     NotFound,
     OutOfRange,
     PermissionDenied,
@@ -41,7 +43,7 @@ from outboard.progress_bars import progress, tqdm, trange
 from outboard.session import Session
 from outboard.sources import from_blob as _from_blob, from_url as _from_url
 
-_core.set_error_classes(_BY_CODE, Error)
+_core.set_error_classes(_BY_CODE, Error, InvalidIndex, CheckFailed)
 _core.set_package_folder(_os.path.dirname(_os.path.abspath(__file__)) + _os.sep)
 # The methods that are written in Python.
 Tensor.hash, Tensor.keccak = _hash_of, _keccak
@@ -52,6 +54,7 @@ _atexit.register(_core.end_waits)
 _atexit.register(_core.close_all)
 
 __all__ = [
+    "CheckFailed",
     "Context",
     "DType",
     "DeadlineExceeded",
@@ -59,6 +62,7 @@ __all__ = [
     "Error",
     "GlobalCounters",
     "InvalidArgument",
+    "InvalidIndex",
     "NotFound",
     "OutOfRange",
     "PermissionDenied",

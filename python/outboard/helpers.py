@@ -1,7 +1,7 @@
 """Settings of the process, counters of the session, and small functions that tinygrad programs take from its helpers.
 
-A setting begins with the environment's value. DEBUG, BEAM and the like are read by what runs the kernels: for a private
-worker they count as set when the session begins, for a rented one they are its owner's.
+A setting begins with the environment's value. DEBUG, BEAM and NOOPT are read by the program that runs the kernels, when it
+begins: a private worker begins with the program's first value, and the one of CLOUD=1 began on its owner's machine.
 """
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import contextlib
 import functools
 import operator
 import os
+import sys
 import time
 from typing import Any, Iterable
 
@@ -75,6 +76,51 @@ class _Training(ContextVar):
         _core.set_training(bool(on))
 
 
+class _WorkerSetting(ContextVar):
+    """What the program that runs the kernels reads when it begins, and never again.
+
+    A private worker begins with the environment of this process, so setting one changes that, until it is set back.
+    Where there is a worker already, or it is not this process that starts one, stderr gets a line, once for each setting.
+    """
+
+    def __init__(self, key: str, default_value: Any):
+        self._told = False
+        super().__init__(key, default_value)
+        self._in_environment = os.environ.get(key)
+
+    @property
+    def value(self) -> Any:
+        return self._value
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        if not hasattr(self, "_value"):  # what the environment says
+            self._value = self._first = value
+            return
+        text = str(int(value))
+        changed, self._value = value != self._value, value
+        if value == self._first and self._in_environment is None:
+            os.environ.pop(self.key, None)
+        else:
+            os.environ[self.key] = text
+        if changed and value != self._first:
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._told:
+            return
+        if _core.private_worker_runs():
+            why = "the worker has started and keeps the settings that it began with"
+            remedy = f"set {self.key} in the environment, or before the first value is asked for"
+        elif os.environ.get("CLOUD", "0") not in ("", "0") or _core.Connection.current_if_any() is not None:
+            why, remedy = "with CLOUD it is the worker's owner who sets it", "set it in the environment of the worker"
+        else:
+            return
+        self._told = True
+        print(f"outboard: {self.key}={self._value} does not change how kernels are made or run: {why}; {remedy}",
+              file=sys.stderr)
+
+
 class _DefaultDType(ContextVar):
     """dtypes.default_float or default_int, by name: `with Context(DEFAULT_FLOAT="half"):`."""
 
@@ -107,7 +153,8 @@ class Context(contextlib.ContextDecorator):
             ContextVar._cache[key].value = value
 
 
-DEBUG, BEAM, JIT, NOOPT = ContextVar("DEBUG", 0), ContextVar("BEAM", 0), ContextVar("JIT", 1), ContextVar("NOOPT", 0)
+DEBUG, BEAM, NOOPT = _WorkerSetting("DEBUG", 0), _WorkerSetting("BEAM", 0), _WorkerSetting("NOOPT", 0)
+JIT = ContextVar("JIT", 1)
 FUSE_OPTIM, WINO, NO_COLOR = ContextVar("FUSE_OPTIM", 0), ContextVar("WINO", 0), ContextVar("NO_COLOR", 0)
 TRAINING = _Training("TRAINING", 0)
 DEFAULT_FLOAT, DEFAULT_INT = _DefaultDType("DEFAULT_FLOAT"), _DefaultDType("DEFAULT_INT")

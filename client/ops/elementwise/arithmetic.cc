@@ -108,11 +108,10 @@ Tensor lerp(const Tensor& start, const Arg& end, const Arg& weight) {
                           end.tensor().dtype() == kPixel;
   const auto& [from, to] = Both(rec, start, end, "lerp");
   const NodeExpr share(rec, internal::NodeOfArg(rec, weight, from->dtype));
-  const std::optional<DType> dtype = Promote(from->dtype, share->dtype);
-  if (!dtype || IsBool(*dtype))
-    rec.Invalid("lerp: needs numbers, not bool, of types that go together");
+  const DType dtype = Promote(from->dtype, share->dtype);
+  if (IsBool(dtype)) rec.Invalid("lerp: needs numbers, not bool");
   const auto wide = [&](const NodeExpr& x) {
-    return TensorOf(x.Cast(is_picture ? DType::kF32 : *dtype));
+    return TensorOf(x.Cast(is_picture ? DType::kF32 : dtype));
   };
   const Tensor a = wide(from), b = wide(to);
   const Tensor y = a + (b - a) * wide(share);

@@ -143,7 +143,7 @@ class LayerNorm:
 
     def __call__(self, x: Tensor) -> Tensor:
         if self.normalized_shape != x.shape[-len(self.normalized_shape):]:
-            raise ValueError(f"the last axes of {x.shape} are not {self.normalized_shape}")
+            _core.refuse(f"the last axes of {x.shape} are not {self.normalized_shape}")
         x = x.layernorm(self.axis, self.eps)
         return x if self.weight is None or self.bias is None else x * self.weight + self.bias
 
