@@ -168,6 +168,9 @@ void BindSession(nb::module_& module) {
           },
           "As `current`, but never connects.")
       .def_prop_ro("stats", &Connection::stats)
+      .def(
+          "__repr__",
+          [](const Connection& c) { return absl::StrFormat("<Connection, %s>", c.stats().device); })
       .def("close", &Connection::Close)
       .def("enter", &Connection::Enter)
       .def("leave", &Connection::Leave);

@@ -63,6 +63,9 @@ class ContextVar:
 
     __hash__ = object.__hash__
 
+    def __repr__(self) -> str:
+        return f"<ContextVar {self.key}={self.value}>"
+
 
 class _Training(ContextVar):
     """Whether this thread trains, which the library itself asks."""
@@ -152,6 +155,9 @@ class Context(contextlib.ContextDecorator):
         for key, value in self._old.pop().items():
             ContextVar._cache[key].value = value
 
+    def __repr__(self) -> str:
+        return f"Context({', '.join(f'{key}={value!r}' for key, value in self._settings.items())})"
+
 
 DEBUG, BEAM, NOOPT = _WorkerSetting("DEBUG", 0), _WorkerSetting("BEAM", 0), _WorkerSetting("NOOPT", 0)
 JIT = ContextVar("JIT", 1)
@@ -197,6 +203,10 @@ class _GlobalCounters:
     def reset(self) -> None:
         self._start = _core.session_counters()
 
+    def __repr__(self) -> str:
+        return (f"<GlobalCounters: {self.kernel_count} kernels, {self.global_ops} operations, {self.global_mem} bytes, "
+                f"{self.time_sum_s:.6f} s>")
+
 
 GlobalCounters = _GlobalCounters()
 
@@ -215,6 +225,9 @@ class Timing(contextlib.ContextDecorator):
         self.et = time.perf_counter_ns() - self.st
         if self.enabled:
             print(f"{self.prefix}{self.et * 1e-6:6.2f} ms" + (self.on_exit(self.et) if self.on_exit else ""))
+
+    def __repr__(self) -> str:
+        return f"Timing({self.prefix!r})"
 
 
 def prod(values: Iterable) -> Any:

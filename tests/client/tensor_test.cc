@@ -191,6 +191,24 @@ TEST_F(TensorTest, TensorsOfAnEndedSession) {
   EXPECT_EQ((Tensor::from<float>({1}) + 1).item(), 2);
 }
 
+TEST_F(TensorTest, Error_KnowsWhichMistakeItIs) {
+  const auto mistake_of = [](const auto& statement) {
+    try {
+      statement();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status().code(), absl::StatusCode::kInvalidArgument);
+      return error.mistake();
+    }
+    ADD_FAILURE() << "did not throw";
+    return Mistake::kArgument;
+  };
+  const Tensor x = Tensor::ones({2, 3});
+  EXPECT_EQ(mistake_of([&] { x.sum({2}); }), Mistake::kIndex);
+  EXPECT_EQ(mistake_of([&] { x + Tensor::ones({4}); }), Mistake::kIndex);
+  EXPECT_EQ(mistake_of([&] { Tensor::cat({x, Tensor::ones({2, 4})}); }), Mistake::kCheck);
+  EXPECT_EQ(mistake_of([&] { x.reshape({7}); }), Mistake::kArgument);
+}
+
 TEST(Promote, Table) {
   const auto is = [](DType a, DType b, DType wanted) {
     EXPECT_EQ(Promote(a, b), wanted) << Name(a) << " " << Name(b);

@@ -11,6 +11,7 @@ file's bytes may stand (`Tensor(pathlib.Path("x.gguf"))`, or one that was comput
 What is no such file, or a damaged one, is a ValueError that says why, of an archive also tarfile.ReadError or
 zipfile.BadZipFile; a file that is not there is FileNotFoundError.
 """
+import errno
 import functools
 import io
 import os
@@ -185,11 +186,16 @@ def safe_load(fn: _File) -> dict[str, Tensor]:
 
 
 def safe_save(tensors: dict[str, Tensor], fn: "str | os.PathLike[str]", metadata: dict[str, str] | None = None) -> None:
-    """Writes a safetensors file; waits for the values. `metadata` are texts by name (the format has nothing else there)."""
+    """Writes a safetensors file; waits for the values. `metadata` are texts by name (the format has nothing else there).
+
+    FileNotFoundError: the file's folder is not there.
+    """
     texts = list((metadata or {}).items())
     if wrong := [name for name, text in texts if not isinstance(name, str) or not isinstance(text, str)]:
         raise TypeError(f"safetensors' metadata are texts: {wrong[0]!r} is none")
-    _core.safetensors_save(list(tensors.items()), os.fspath(fn), texts)
+    if not os.path.isdir(os.path.dirname(path := os.fspath(fn)) or "."):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    _core.safetensors_save(list(tensors.items()), path, texts)
 
 
 # ---- other formats -------------------------------------------------------------------------------
