@@ -16,7 +16,7 @@
 
 namespace outboard {
 
-// What of the arguments an INVALID_ARGUMENT is about, for languages that have an exception for each.
+// What an INVALID_ARGUMENT is about, for languages that have an exception for each.
 enum class Mistake {
   kArgument,
   kIndex,  // an axis that is not there, shapes that do not broadcast: Python's IndexError

@@ -45,7 +45,7 @@ from outboard.sources import from_blob as _from_blob, from_url as _from_url
 
 _core.set_error_classes(_BY_CODE, Error, InvalidIndex, CheckFailed)
 _core.set_package_folder(_os.path.dirname(_os.path.abspath(__file__)) + _os.sep)
-# The methods that are written in Python. Their stub is made with those of the class, so they say that they are of its module.
+# The methods that are written in Python. They say that they are of the class's module, so that its stub has them.
 for _name, _function in {"from_blob": _from_blob, "from_url": _from_url, "hash": _hash_of, "keccak": _keccak}.items():
     _function.__module__, _function.__name__, _function.__qualname__ = _core.__name__, _name, f"Tensor.{_name}"
     setattr(Tensor, _name, staticmethod(_function) if _name.startswith("from_") else _function)

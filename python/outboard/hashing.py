@@ -1,8 +1,8 @@
 """Hashes of bytes that are in the cloud: `Tensor.keccak` and `Tensor.hash`, computed there.
 
 The permutation is Keccak-f[1600] of FIPS 202 (https://doi.org/10.6028/NIST.FIPS.202): a state of 25 lanes of 64 bits,
-lane x + 5 y at (x, y), of which `rate` bytes take a block of the message each time. The 25 lanes of all messages are one
-tensor, so that a step of a round is one operation, and a round a few kernels.
+lane x + 5 y at (x, y), of which `rate` bytes take a block of the message each time. The 25 lanes of all messages are
+one tensor, so that a step of a round is one operation, and a round a few kernels.
 """
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def keccak(self: Tensor, cfg: str | tuple[int, int] = "sha3_256") -> Tensor:
 
 
 def hash_of(self: Tensor) -> Tensor:
-    """The 16 bytes that name this tensor's bytes: the root of a tree of SHAKE128 over chunks of 1 MiB, the last of which
-    is filled up with zeros.
+    """The 16 bytes that name this tensor's bytes: the root of a tree of SHAKE128 over chunks of 1 MiB, the last of
+    which is filled up with zeros.
 
     The hash of a chunk is that of the hashes of its 256 leaves of 4 KiB. While there is more than one chunk, the hashes
-    of all, one after the other, are the bytes of the next level. Type and shape have no part in it, and bytes that differ
-    only by zeros at the end of the last chunk have one hash. Lazy as `keccak` is: the Runs are sent when it is called.
+    of all, one after the other, are the bytes of the next level. Type and shape have no part in it, and bytes that
+    differ only by zeros at the end of the last chunk have one hash. Lazy as `keccak` is: the Runs are sent when it is called.
     RuntimeError: sizes that a Variable makes.
     """
     data = bytes_of(self).flatten()
@@ -129,7 +129,7 @@ def _absorb(blocks: Tensor) -> Tensor:
 
 
 def _tables() -> tuple[Tensor, Tensor, Tensor]:
-    """What the rounds read: amounts to rotate by, places of the three lanes that make a new one, the rounds' constants."""
+    """What the rounds read: amounts to rotate by, places of the three lanes that make a new one, rounds' constants."""
     rotations, places, constants = _numbers()
     return (Tensor(rotations, dtype=dtypes.uint64), Tensor(places, dtype=dtypes.int32).reshape(3, _LANES),
             Tensor(constants, dtype=dtypes.uint64))

@@ -1,7 +1,7 @@
 """Settings of the process, counters of the session, and small functions that tinygrad programs take from its helpers.
 
-A setting begins with the environment's value. DEBUG, BEAM and NOOPT are read by the program that runs the kernels, when it
-begins: a private worker begins with the program's first value, and the one of CLOUD=1 began on its owner's machine.
+A setting begins with the environment's value. DEBUG, BEAM and NOOPT are read by the program that runs the kernels, when
+it begins: a private worker begins with the program's first value, the one of CLOUD=1 began on its owner's machine.
 """
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class _WorkerSetting(ContextVar):
     """What the program that runs the kernels reads when it begins, and never again.
 
     A private worker begins with the environment of this process, so setting one changes that, until it is set back.
-    Where there is a worker already, or it is not this process that starts one, stderr gets a line, once for each setting.
+    Where there is a worker already, or another machine has it, stderr gets a line, once for each setting.
     """
 
     def __init__(self, key: str, default_value: Any):

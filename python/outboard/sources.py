@@ -22,8 +22,8 @@ def from_blob(ptr: int, shape: tuple[int, ...], device: object = None, dtype: DT
     """The elements that lie at the address `ptr` of this process, such as `ctypes.addressof(buffer)`, in C's order.
 
     Exactly the bytes of `shape` and `dtype` (`dtypes.default_float` without it) are read, and copied before this
-    returns: the memory may then change or be freed, which changes nothing here. Nothing can check that it is readable: a
-    wrong address ends the process.
+    returns: the memory may then change or be freed, which changes nothing here. Nothing can check that it is readable:
+    a wrong address ends the process.
     ValueError: a negative address or size, or the null pointer for more than no bytes. TypeError: no ints.
     """
     kind = dtypes.default_float if dtype is None else to_dtype(dtype)
@@ -43,7 +43,7 @@ def from_blob(ptr: int, shape: tuple[int, ...], device: object = None, dtype: DT
 
 def from_url(url: str, gunzip: bool = False, device: object = None, dtype: DType | str | None = None,
              requires_grad: bool | None = None) -> Tensor:
-    """The bytes of a file of this machine, as uint8 or `dtype`: of `file:///path`, or a path that begins with "/" or ".".
+    """The bytes of a file of this machine, as uint8 or `dtype`: of `file:///path`, or a path beginning with "/" or ".".
 
     With `gunzip` they are expanded, to 4 GiB at most. Nothing is downloaded.
     FileNotFoundError: no such file. ValueError: damaged, or too large expanded. NotImplementedError: any other URL.
@@ -61,8 +61,8 @@ def _path_of(url: str) -> pathlib.Path:
         return pathlib.Path(url)
     parts = urllib.parse.urlsplit(url)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
-        raise NotImplementedError(f"from_url: {url!r} is no file of this machine, and nothing is downloaded: fetch it by "
-                                  "other means, then Tensor(pathlib.Path(...)) reads the file")
+        raise NotImplementedError(f"from_url: {url!r} is no file of this machine, and nothing is downloaded: fetch it "
+                                  "by other means, then Tensor(pathlib.Path(...)) reads the file")
     return pathlib.Path(urllib.request.url2pathname(parts.path))
 
 

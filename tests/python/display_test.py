@@ -38,7 +38,8 @@ def _paths():
 def everything():
     """One of each public class, and of what stands behind a public function."""
     x, n = Tensor([1.0, 2.0]).realize(), Variable("n", 1, 3)
-    yield from (x, x + 1, x.fetch(), n, n.bind(2), n.bind(2) + 1, dtypes.float, dtypes, Device, Device["CPU"], GlobalCounters)
+    yield from (x, x + 1, x.fetch(), n, n.bind(2), n.bind(2) + 1, dtypes.float, dtypes)
+    yield from (Device, Device["CPU"], GlobalCounters)
     yield from (Context(DEBUG=1), TinyJit(lambda x: x), helpers.DEBUG, helpers.TRAINING, helpers.DEFAULT_FLOAT)
     yield from (helpers.Timing("a"), outboard.tqdm([1], disable=True), outboard.trange(3, disable=True))
     yield from (outboard.progress(3, disable=True), Session.current(), Session.current().stats)
@@ -49,7 +50,8 @@ def everything():
             made = getattr(nn, name)(*sizes.get(name, (3, 4, 5) if "Conv" in name else (4,)))
             yield made
     sgd = nn.optim.SGD([x], momentum=0.5)
-    yield from (sgd, nn.optim.Adam([x]), nn.optim.Muon([Tensor.ones(2, 2).realize()]), nn.optim.LAMB([x]), nn.optim.OptimizerGroup(sgd), sgd._rule)
+    yield from (sgd, nn.optim.Adam([x]), nn.optim.Muon([Tensor.ones(2, 2).realize()]), nn.optim.LAMB([x]))
+    yield from (nn.optim.OptimizerGroup(sgd), sgd._rule)
     source = Tensor(b"abc")
     yield from (nn.state.TensorIO(source), outboard._core.Bytes(source), outboard._core.Jit())
 
@@ -69,7 +71,8 @@ def test_everything_says_what_it_is():
      "ConvTranspose2d(4, 8, (3, 3), stride=2, output_padding=1)"),
     (lambda: nn.BatchNorm(5), "BatchNorm(5, eps=1e-05, momentum=0.1)"),
     (lambda: nn.BatchNorm(5, affine=False), "BatchNorm(5, eps=1e-05, affine=False, momentum=0.1)"),
-    (lambda: nn.GroupNorm(2, 4), "GroupNorm(2, 4, eps=1e-05)"), (lambda: nn.InstanceNorm(4), "InstanceNorm(4, eps=1e-05)"),
+    (lambda: nn.GroupNorm(2, 4), "GroupNorm(2, 4, eps=1e-05)"),
+    (lambda: nn.InstanceNorm(4), "InstanceNorm(4, eps=1e-05)"),
     (lambda: nn.LayerNorm((2, 3)), "LayerNorm((2, 3), eps=1e-05)"),
     (lambda: nn.LayerNorm2d(3, elementwise_affine=False), "LayerNorm2d((3,), eps=1e-05, elementwise_affine=False)"),
     (lambda: nn.RMSNorm(3), "RMSNorm(3, eps=1e-06)"), (lambda: nn.Embedding(3, 4), "Embedding(3, 4)"),

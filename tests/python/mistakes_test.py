@@ -20,8 +20,8 @@ def ones(m, *shape, **options):
 ALIKE = {
     **{f"{name} over axis {axis}": lambda m, name=name, axis=axis: getattr(ones(m, 2, 3), name)(axis)
        for axis in (5, -4)
-       for name in ("sum", "mean", "max", "argmin", "softmax", "cumsum", "cummax", "flip", "unsqueeze", "squeeze", "sort",
-                    "any", "std", "logsumexp", "layernorm", "flatten")},
+       for name in ("sum", "mean", "max", "argmin", "softmax", "cumsum", "cummax", "flip", "unsqueeze", "squeeze",
+                    "sort", "any", "std", "logsumexp", "layernorm", "flatten")},
     "transpose": lambda m: ones(m, 2, 3).transpose(0, 5),
     "transpose of one axis": lambda m: ones(m, 3).transpose(),
     "permute to an axis that is not there": lambda m: ones(m, 2, 3).permute(0, 5),
@@ -85,7 +85,8 @@ ALIKE = {
     "a shape of a state": lambda m: m.nn.state.load_state_dict({"a": ones(m, 3)}, {"a": ones(m, 4)}, verbose=False),
     **{f"{name} of no file": lambda m, name=name: getattr(m.nn.state, name)("/nowhere/file")
        for name in ("safe_load", "torch_load", "tar_extract", "zip_extract")},
-    **{f"{name} of a folder": lambda m, name=name: getattr(m.nn.state, name)("/tmp") for name in ("safe_load", "tar_extract")},
+    **{f"{name} of a folder": lambda m, name=name: getattr(m.nn.state, name)("/tmp")
+       for name in ("safe_load", "tar_extract")},
     "a tensor of no file": lambda m: m.Tensor(pathlib.Path("/nowhere/file")),
     "safe_save to no folder": lambda m: m.nn.state.safe_save({"a": ones(m, 3)}, "/nowhere/file"),
 }
@@ -100,7 +101,8 @@ def test_what_tinygrad_raises_is_raised(mistake):
 
 
 @pytest.mark.parametrize("mistake, kind", [
-    (lambda: ones(outboard, 2).sum(4), outboard.InvalidIndex), (lambda: ones(outboard, 2).chunk(0), outboard.CheckFailed),
+    (lambda: ones(outboard, 2).sum(4), outboard.InvalidIndex),
+    (lambda: ones(outboard, 2).chunk(0), outboard.CheckFailed),
     (lambda: outboard.nn.LayerNorm(3)(ones(outboard, 4)), outboard.CheckFailed),
     (lambda: outboard.nn.RMSNorm(3)(ones(outboard, 4)), outboard.InvalidIndex)])
 def test_they_are_what_they_were_and_name_the_line(mistake, kind):
@@ -114,15 +116,16 @@ def test_they_are_what_they_were_and_name_the_line(mistake, kind):
 
 
 def test_archives():
-    for call, kind in [(outboard.nn.state.tar_extract, tarfile.ReadError), (outboard.nn.state.zip_extract, zipfile.BadZipFile)]:
+    state = outboard.nn.state
+    for call, kind in [(state.tar_extract, tarfile.ReadError), (state.zip_extract, zipfile.BadZipFile)]:
         with pytest.raises(kind) as raised:
             call(outboard.Tensor(b"a" * 2000))
         assert isinstance(raised.value, ValueError) and isinstance(pickle.loads(pickle.dumps(raised.value)), kind)
 
 
 @pytest.mark.parametrize("call", [
-    lambda x: x.cat(3), lambda x: x.stack("a"), lambda x: x.realize(3), lambda x: x.sum().gradient(3), lambda x: x.meshgrid(3),
-    lambda x: outboard.Tensor.einsum("i,i", x, 3), lambda x: x.sum(1.5), lambda x: x.sum("a"), lambda x: x.cast(3),
+    lambda x: x.cat(3), lambda x: x.stack("a"), lambda x: x.realize(3), lambda x: x.sum().gradient(3),
+    lambda x: x.meshgrid(3), lambda x: outboard.Tensor.einsum("i,i", x, 3), lambda x: x.sum(1.5), lambda x: x.sum("a"), lambda x: x.cast(3),
     lambda x: x + "a", lambda x: x.reshape("a"), lambda x: x.conv2d(3)])
 def test_a_wrong_type_is_a_type_error(call):
     with pytest.raises(TypeError):

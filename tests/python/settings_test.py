@@ -87,7 +87,7 @@ def run(program: str, **environment: str) -> subprocess.CompletedProcess:
     return done
 
 
-COMPUTE = "from outboard import Context, Tensor, helpers\nimport os\n{}    print(Tensor([1.0, 2.0]).exp().sum().item())\n"
+COMPUTE = "from outboard import Context, Tensor, helpers\n{}    print(Tensor([1.0, 2.0]).exp().sum().item())\n"
 
 
 @pytest.mark.parametrize("setting, told", [("DEBUG=2", "GFLOP/s"), ("DEBUG=3", "GFLOP/s"), ("DEBUG=0", None)])
@@ -107,8 +107,8 @@ def test_a_beam_before_the_worker_starts_reaches_it(tmp_path):
 def test_a_setting_that_is_set_back_leaves_the_environment_as_it_was():
     done = run("import os\nfrom outboard import Context, helpers\nseen = []\n"
                "with Context(DEBUG=2, BEAM=3):\n    seen.append((os.environ['DEBUG'], os.environ['BEAM']))\n"
-               "helpers.NOOPT.value = 1\nseen.append((os.environ.get('DEBUG'), os.environ.get('BEAM'), os.environ['NOOPT']))\n"
-               "print(seen)", BEAM="1")
+               "helpers.NOOPT.value = 1\n"
+               "seen.append((os.environ.get('DEBUG'), os.environ.get('BEAM'), os.environ['NOOPT']))\nprint(seen)", BEAM="1")
     assert done.stdout == "[('2', '3'), (None, '1', '1')]\n" and done.stderr == ""
 
 
@@ -116,7 +116,8 @@ def test_a_setting_that_is_set_back_leaves_the_environment_as_it_was():
 def test_a_context_after_the_worker_started_says_that_it_came_too_late(enter):
     done = run(COMPUTE.format("Tensor([1.0]).sum().item()\n" + enter + "    helpers.DEBUG.value = 3\n"))
     lines = done.stderr.splitlines()
-    assert len(lines) == 1 and "DEBUG=2 does not change" in lines[0] and "before the first value" in lines[0], done.stderr
+    assert len(lines) == 1, done.stderr
+    assert "DEBUG=2 does not change" in lines[0] and "before the first value" in lines[0]
 
 
 def test_a_context_that_asks_for_what_is_so_says_nothing():
@@ -125,7 +126,8 @@ def test_a_context_that_asks_for_what_is_so_says_nothing():
 
 
 def test_a_context_with_a_cloud_says_whose_setting_it_is():
-    done = run("from outboard import Context\nfor _ in range(2):\n    with Context(BEAM=2): pass", CLOUD="1", CLOUD_HOST="127.0.0.1:1")
+    done = run("from outboard import Context\nfor _ in range(2):\n    with Context(BEAM=2): pass",
+               CLOUD="1", CLOUD_HOST="127.0.0.1:1")
     assert len(done.stderr.splitlines()) == 1 and "BEAM=2" in done.stderr and "owner" in done.stderr
 
 

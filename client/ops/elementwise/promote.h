@@ -6,8 +6,8 @@
 
 namespace outboard {
 
-// Returns the smallest type that holds both: bool < integers < floats; f16 with bf16 is f32. For u64
-// with a signed integer, which no integer type holds both, DefaultFloat, as in tinygrad and JAX.
+// Returns the smallest type that holds both: bool < integers < floats; f16 with bf16 is f32.
+// DefaultFloat for u64 with a signed integer, which no integer type holds both, as in tinygrad.
 DType Promote(DType a, DType b);
 // True for u64 with a signed integer.
 bool HaveNoIntegerType(DType a, DType b);

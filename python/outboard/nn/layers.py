@@ -131,8 +131,8 @@ class BatchNorm:
         return _core.batch_norm(x, self.weight, self.bias, *running, self.momentum, self.eps)
 
     def __repr__(self) -> str:
-        sizes = self.weight.shape if self.weight is not None else self.running_mean.shape if self.track_running_stats else ()
-        return _repr(self, *sizes, eps=self.eps, **_unless(True, affine=self.weight is not None,
+        one = self.weight if self.weight is not None else self.running_mean if self.track_running_stats else None
+        return _repr(self, *(() if one is None else one.shape), eps=self.eps, **_unless(True, affine=self.weight is not None,
                                                            track_running_stats=self.track_running_stats),
                      momentum=self.momentum)
 
@@ -152,7 +152,8 @@ class GroupNorm:
         return _core.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
     def __repr__(self) -> str:
-        return _repr(self, self.num_groups, self.num_channels, eps=self.eps, **_unless(True, affine=self.weight is not None))
+        return _repr(self, self.num_groups, self.num_channels, eps=self.eps,
+                     **_unless(True, affine=self.weight is not None))
 
 
 class InstanceNorm:
@@ -241,4 +242,5 @@ class LSTMCell:
         return _core.lstm_cell(x, *(hc or (None, None)), self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
 
     def __repr__(self) -> str:
-        return _repr(self, self.weight_ih.shape[1], self.weight_hh.shape[1], **_unless(True, bias=self.bias_ih is not None))
+        return _repr(self, self.weight_ih.shape[1], self.weight_hh.shape[1],
+                     **_unless(True, bias=self.bias_ih is not None))

@@ -30,9 +30,9 @@ _T = TypeVar("_T")
 
 
 class TensorIO(io.RawIOBase):
-    """A tensor of bytes, which are uint8 along one axis, as a binary file to read: for `tarfile`, `zipfile` and the like.
+    """A tensor of bytes, which are uint8 along one axis, as a binary file to read, as by `tarfile` or `zipfile`.
 
-    Each read waits for its bytes, and for no others: `io.BufferedReader(TensorIO(t), 1 << 20)` asks for 1 MiB at a time.
+    Each read waits for its bytes and no others: `io.BufferedReader(TensorIO(t), 1 << 20)` asks for 1 MiB at a time.
     Realise a tensor that is computed before: each read would compute what it needs again.
     ValueError: a tensor of another type or with more axes.
     """
@@ -186,7 +186,7 @@ def safe_load(fn: _File) -> dict[str, Tensor]:
 
 
 def safe_save(tensors: dict[str, Tensor], fn: "str | os.PathLike[str]", metadata: dict[str, str] | None = None) -> None:
-    """Writes a safetensors file; waits for the values. `metadata` are texts by name (the format has nothing else there).
+    """Writes a safetensors file; waits for the values. `metadata` are texts by name: the format has no others.
 
     FileNotFoundError: the file's folder is not there.
     """
