@@ -52,7 +52,8 @@ def hash_of(self: Tensor) -> Tensor:
 
     The hash of a chunk is that of the hashes of its 256 leaves of 4 KiB. While there is more than one chunk, the hashes
     of all, one after the other, are the bytes of the next level. Type and shape have no part in it, and bytes that
-    differ only by zeros at the end of the last chunk have one hash. Lazy as `keccak` is: the Runs are sent when it is called.
+    differ only by zeros at the end of the last chunk have one hash. The Runs are sent when it is called; it waits for
+    none.
     RuntimeError: sizes that a Variable makes.
     """
     data = bytes_of(self).flatten()

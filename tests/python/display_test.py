@@ -70,7 +70,7 @@ def test_everything_says_what_it_is():
     (lambda: nn.ConvTranspose2d(4, 8, 3, stride=2, output_padding=1),
      "ConvTranspose2d(4, 8, (3, 3), stride=2, output_padding=1)"),
     (lambda: nn.BatchNorm(5), "BatchNorm(5, eps=1e-05, momentum=0.1)"),
-    (lambda: nn.BatchNorm(5, affine=False), "BatchNorm(5, eps=1e-05, affine=False, momentum=0.1)"),
+    (lambda: nn.BatchNorm(5, affine=False), "BatchNorm(5, eps=1e-05, momentum=0.1, affine=False)"),
     (lambda: nn.GroupNorm(2, 4), "GroupNorm(2, 4, eps=1e-05)"),
     (lambda: nn.InstanceNorm(4), "InstanceNorm(4, eps=1e-05)"),
     (lambda: nn.LayerNorm((2, 3)), "LayerNorm((2, 3), eps=1e-05)"),

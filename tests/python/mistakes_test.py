@@ -125,7 +125,8 @@ def test_archives():
 
 @pytest.mark.parametrize("call", [
     lambda x: x.cat(3), lambda x: x.stack("a"), lambda x: x.realize(3), lambda x: x.sum().gradient(3),
-    lambda x: x.meshgrid(3), lambda x: outboard.Tensor.einsum("i,i", x, 3), lambda x: x.sum(1.5), lambda x: x.sum("a"), lambda x: x.cast(3),
+    lambda x: x.meshgrid(3), lambda x: outboard.Tensor.einsum("i,i", x, 3), lambda x: x.sum(1.5), lambda x: x.sum("a"),
+    lambda x: x.cast(3),
     lambda x: x + "a", lambda x: x.reshape("a"), lambda x: x.conv2d(3)])
 def test_a_wrong_type_is_a_type_error(call):
     with pytest.raises(TypeError):

@@ -132,9 +132,8 @@ class BatchNorm:
 
     def __repr__(self) -> str:
         one = self.weight if self.weight is not None else self.running_mean if self.track_running_stats else None
-        return _repr(self, *(() if one is None else one.shape), eps=self.eps, **_unless(True, affine=self.weight is not None,
-                                                           track_running_stats=self.track_running_stats),
-                     momentum=self.momentum)
+        return _repr(self, *(() if one is None else one.shape), eps=self.eps, momentum=self.momentum,
+                     **_unless(True, affine=self.weight is not None, track_running_stats=self.track_running_stats))
 
 
 BatchNorm2d = BatchNorm3d = BatchNorm
