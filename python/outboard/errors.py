@@ -31,6 +31,7 @@ class CheckFailed(InvalidArgument, AssertionError):
 class IsADirectory(InvalidArgument, IsADirectoryError):
     """A folder where a file is wanted."""
     __module__ = "outboard"
+    code = "INVALID_ARGUMENT"
 
 
 class OutOfRange(Error, IndexError):

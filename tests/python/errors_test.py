@@ -12,7 +12,7 @@ import outboard
 from outboard import Tensor
 
 CHILDREN = {"InvalidArgument": ValueError, "InvalidIndex": IndexError, "CheckFailed": AssertionError,
-            "OutOfRange": IndexError, "NotFound": LookupError,
+            "IsADirectory": IsADirectoryError, "OutOfRange": IndexError, "NotFound": LookupError,
             "PermissionDenied": PermissionError, "Unauthenticated": PermissionError, "ResourceExhausted": MemoryError,
             "Unavailable": ConnectionError, "DeadlineExceeded": TimeoutError, "Unimplemented": NotImplementedError}
 

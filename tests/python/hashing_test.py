@@ -68,9 +68,10 @@ def test_other_types_are_hashed_as_their_bytes():
         assert bytes_in(Tensor(array).keccak()) == hashlib.sha3_256(array.tobytes()).digest()
 
 
-def test_keccak_in_a_captured_step():
+@pytest.mark.parametrize("length", [150, 2000])
+def test_keccak_in_a_captured_step(length):
     step = TinyJit(lambda x: x.keccak())
-    for message in data(4, 150):
+    for message in data(4, length):
         assert bytes_in(step(Tensor(message).realize())) == hashlib.sha3_256(message.tobytes()).digest()
 
 

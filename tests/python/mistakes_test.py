@@ -115,6 +115,14 @@ def test_they_are_what_they_were_and_name_the_line(mistake, kind):
     assert type(copy) is kind and str(copy) == str(error)
 
 
+@pytest.mark.parametrize("read", [outboard.Tensor, outboard.nn.state.safe_load, outboard.nn.state.gguf_load])
+def test_a_folder_is_no_file(read, tmp_path):
+    with pytest.raises(outboard.IsADirectory, match="is a folder") as raised:
+        read(tmp_path)
+    assert isinstance(raised.value, ValueError) and raised.value.code == "INVALID_ARGUMENT"
+    assert type(pickle.loads(pickle.dumps(raised.value))) is outboard.IsADirectory
+
+
 def test_archives():
     state = outboard.nn.state
     for call, kind in [(state.tar_extract, tarfile.ReadError), (state.zip_extract, zipfile.BadZipFile)]:
