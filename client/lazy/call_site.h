@@ -26,6 +26,7 @@
 
 #include "absl/status/status.h"
 #include "client/tensor/at.h"
+#include "client/tensor/error.h"
 
 namespace outboard {
 
@@ -55,7 +56,7 @@ class CallSite {
 };
 
 // With the open line: throws Error with INVALID_ARGUMENT; throws Error unless `status` is OK.
-[[noreturn]] void ThrowInvalid(const std::string& message);
+[[noreturn]] void ThrowInvalid(const std::string& message, Mistake mistake = Mistake::kArgument);
 void ThrowIfError(const absl::Status& status);
 
 }  // namespace outboard

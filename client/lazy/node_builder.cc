@@ -240,7 +240,7 @@ int64_t NodeBuilder::CountOf(ShapeView shape) const {
 
 int NodeBuilder::Axis(int64_t axis, int rank) const {
   if (axis < -rank || axis >= rank)
-    Invalid(absl::StrCat("axis ", axis, " is not one of a tensor of rank ", rank));
+    Invalid(absl::StrCat("axis ", axis, " is not one of a tensor of rank ", rank), Mistake::kIndex);
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 
@@ -269,7 +269,8 @@ Shape NodeBuilder::BroadcastShape(ShapeView a, ShapeView b, const char* what) co
     const Dim y = i + b.size() < rank ? Dim(1) : b[i + b.size() - rank];
     if (x != y && x != Dim(1) && y != Dim(1))
       Invalid(absl::StrCat(what, ": the shapes ", DimsToString(a), " and ", DimsToString(b),
-                           " do not broadcast"));
+                           " do not broadcast"),
+              Mistake::kIndex);
     shape[i] = x == Dim(1) ? y : x;
   }
   return shape;

@@ -92,7 +92,10 @@ class NodeBuilder {
   // Returns the shape that a and b broadcast to. Throws if there is none.
   Shape BroadcastShape(ShapeView a, ShapeView b, const char* what) const;
 
-  [[noreturn]] void Invalid(const std::string& message) const { ThrowInvalid(at_, message); }
+  [[noreturn]] void Invalid(const std::string& message,
+                            Mistake mistake = Mistake::kArgument) const {
+    ThrowInvalid(at_, message, mistake);
+  }
 
  private:
   const CallSite site_;

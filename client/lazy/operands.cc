@@ -24,7 +24,10 @@ const UOp* NodeOfArg(const NodeBuilder& rec, const Arg& arg, DType other) {
   return rec.ConstInt(other, arg.int_value());
 }
 
-Operands SameType(const NodeBuilder& rec, const Arg& a, const Arg& b, std::string_view what) {
+namespace {
+
+// Numbers as scalars of the other one's dtype; two tensors as they are.
+Operands NodesOf(const NodeBuilder& rec, const Arg& a, const Arg& b) {
   Operands x;
   if (a.is_tensor()) {
     x.a = a.tensor().NodeIn(rec);
@@ -37,29 +40,42 @@ Operands SameType(const NodeBuilder& rec, const Arg& a, const Arg& b, std::strin
     x.a = NodeOfArg(rec, a, fraction ? DefaultFloat() : DType::kI32);
     x.b = NodeOfArg(rec, b, fraction ? DefaultFloat() : DType::kI32);
   }
-  const std::optional<DType> dtype = Promote(x.a->dtype, x.b->dtype);
-  if (!dtype)
-    rec.Invalid(absl::StrCat(std::string(what), ": no type holds both ",
-                             std::string(Name(x.a->dtype)), " and ", std::string(Name(x.b->dtype)),
-                             "; cast one"));
-  return {rec.Cast(x.a, *dtype), rec.Cast(x.b, *dtype)};
+  return x;
+}
+
+Operands Cast(const NodeBuilder& rec, const Operands& x) {
+  const DType dtype = Promote(x.a->dtype, x.b->dtype);
+  return {rec.Cast(x.a, dtype), rec.Cast(x.b, dtype)};
+}
+
+Operands Broadcast(const NodeBuilder& rec, const Operands& x, std::string_view what) {
+  const Shape shape = rec.BroadcastShape(x.a->shape, x.b->shape, std::string(what).c_str());
+  return {rec.Broadcast(x.a, shape), rec.Broadcast(x.b, shape)};
+}
+
+}  // namespace
+
+Operands SameType(const NodeBuilder& rec, const Arg& a, const Arg& b) {
+  return Cast(rec, NodesOf(rec, a, b));
 }
 
 Operands Promoted(const NodeBuilder& rec, const Arg& a, const Arg& b, std::string_view what) {
-  const Operands x = SameType(rec, a, b, what);
-  const Shape shape = rec.BroadcastShape(x.a->shape, x.b->shape, std::string(what).c_str());
-  return {rec.Broadcast(x.a, shape), rec.Broadcast(x.b, shape)};
+  return Broadcast(rec, SameType(rec, a, b), what);
+}
+
+Operands Comparable(const NodeBuilder& rec, const Arg& a, const Arg& b, std::string_view what) {
+  const Operands x = NodesOf(rec, a, b);
+  return Broadcast(rec, HaveNoIntegerType(x.a->dtype, x.b->dtype) ? x : Cast(rec, x), what);
 }
 
 const UOp* SumOfProducts(const NodeBuilder& rec, const UOp* a, const UOp* b,
                          const std::vector<int64_t>& axes, std::optional<DType> dtype) {
   const DType result = dtype.value_or(a->dtype), sum = AccumulateType(result);
   // Products are as wide as the sums: what the user asks for is a result that is not rounded twice.
-  const std::optional<DType> wide = Promote(AccumulateType(a->dtype), sum);
-  if (!wide)
-    rec.Invalid(absl::StrCat("no type holds both ", std::string(Name(a->dtype)), " and ",
-                             std::string(Name(sum)), "; cast the operands"));
-  const UOp* const product = rec.Mul(rec.Cast(a, *wide), rec.Cast(b, *wide));
+  // Integers wrap, so that of u64 and a signed type the sum's is as good.
+  const DType wide =
+      HaveNoIntegerType(a->dtype, sum) ? DType::kU64 : Promote(AccumulateType(a->dtype), sum);
+  const UOp* const product = rec.Mul(rec.Cast(a, wide), rec.Cast(b, wide));
   return rec.Cast(rec.Reduce(Op::kAdd, rec.Cast(product, sum), axes), result);
 }
 

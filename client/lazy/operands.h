@@ -24,8 +24,11 @@ const UOp* NodeOfArg(const NodeBuilder& rec, const Arg& arg, DType other);
 // Both operands promoted and broadcast to each other. `what` names the operation in errors.
 Operands Promoted(const NodeBuilder& rec, const Arg& a, const Arg& b, std::string_view what);
 
+// As Promoted, but leaves u64 beside a signed integer as they are: what compares them can be exact.
+Operands Comparable(const NodeBuilder& rec, const Arg& a, const Arg& b, std::string_view what);
+
 // Promotes without broadcasting.
-Operands SameType(const NodeBuilder& rec, const Arg& a, const Arg& b, std::string_view what);
+Operands SameType(const NodeBuilder& rec, const Arg& a, const Arg& b);
 
 // Returns sum(a * b) over `axes`, which remain with length 1. Accumulates in a sufficiently wide
 // dtype; the result has the dtype of a and b, or `dtype` if given. Requires the same dtype and

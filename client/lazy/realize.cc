@@ -273,7 +273,8 @@ Tensor& Tensor::replace(const Tensor& other, At at) {
   const Shape shape = internal::ToShape(this->shape(at));
   if (node->shape != ShapeView(shape))
     rec.Invalid(absl::StrCat("replace: a tensor of shape ", internal::DimsToString(node->shape),
-                             " for one of ", internal::DimsToString(shape)));
+                             " for one of ", internal::DimsToString(shape)),
+                Mistake::kCheck);
   value->part = nullptr;  // it has another value now, not that of a place in the whole
   internal::AssignNode(value, rec, node);
   return *this;

@@ -53,7 +53,7 @@ Tensor Optimizer::Scalar(double value) {
 std::vector<Tensor> Optimizer::ZerosLikeParams() {
   std::vector<Tensor> zeros;
   for (const Tensor& parameter : params_) {
-    const DType dtype = *Promote(parameter.dtype(), DType::kF32);
+    const DType dtype = Promote(parameter.dtype(), DType::kF32);
     zeros.push_back(Tensor::zeros(parameter.shape(), dtype).state_());
     state_.push_back(zeros.back());
   }

@@ -13,16 +13,19 @@ std::string LineOf(const At& at) {
 }
 
 // The open line wins over one of this library that a nested call captured.
-Error::Error(absl::Status status, At at) : status_(std::move(status)), at_(CallSite::Or(at)) {
+Error::Error(absl::Status status, At at, Mistake mistake)
+    : status_(std::move(status)), at_(CallSite::Or(at)), mistake_(mistake) {
   what_ = absl::StrCat(LineOf(at_), ": ", status_.message(), " [",
                        absl::StatusCodeToString(status_.code()), "]");
 }
 
-void ThrowInvalid(const At& at, const std::string& message) {
-  throw Error(absl::InvalidArgumentError(message), at);
+void ThrowInvalid(const At& at, const std::string& message, Mistake mistake) {
+  throw Error(absl::InvalidArgumentError(message), at, mistake);
 }
 
-void ThrowInvalid(const std::string& message) { ThrowInvalid(CallSite::Line(), message); }
+void ThrowInvalid(const std::string& message, Mistake mistake) {
+  ThrowInvalid(CallSite::Line(), message, mistake);
+}
 
 void ThrowIfError(const absl::Status& status) { ThrowIfError(status, CallSite::Line()); }
 

@@ -16,18 +16,27 @@
 
 namespace outboard {
 
+// What an INVALID_ARGUMENT is about, for languages that have an exception for each.
+enum class Mistake {
+  kArgument,
+  kIndex,  // an axis that is not there, shapes that do not broadcast: Python's IndexError
+  kCheck,  // arguments that do not fit each other, or a range: Python's AssertionError
+};
+
 class Error : public std::exception {
  public:
-  Error(absl::Status status, At at);
+  Error(absl::Status status, At at, Mistake mistake = Mistake::kArgument);
 
   const absl::Status& status() const { return status_; }
   const At& location() const { return at_; }
+  Mistake mistake() const { return mistake_; }
   // "train.cc:12: message [CODE]"
   const char* what() const noexcept override { return what_.c_str(); }
 
  private:
   absl::Status status_;
   At at_;
+  Mistake mistake_;
   std::string what_;
 };
 
@@ -35,7 +44,8 @@ class Error : public std::exception {
 std::string LineOf(const At& at);
 
 // Throws Error with INVALID_ARGUMENT.
-[[noreturn]] void ThrowInvalid(const At& at, const std::string& message);
+[[noreturn]] void ThrowInvalid(const At& at, const std::string& message,
+                               Mistake mistake = Mistake::kArgument);
 // Throws Error unless `status` is OK.
 void ThrowIfError(const absl::Status& status, const At& at);
 

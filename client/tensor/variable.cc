@@ -26,8 +26,10 @@ Variable::Variable(std::string name, int64_t min, int64_t max, At at)
 
 SymInt Variable::bind(int64_t value, At at) const {
   if (value < min_ || value > max_)
-    ThrowInvalid(at, absl::StrCat("variable ", name_, " is bound to ", value, ", which is not in ",
-                                  min_, "..", max_));
+    ThrowInvalid(at,
+                 absl::StrCat("variable ", name_, " is bound to ", value, ", which is not in ",
+                              min_, "..", max_),
+                 Mistake::kCheck);
   return SymInt::Of(value, {internal::BoundVariable{*this, value}});
 }
 

@@ -185,7 +185,8 @@ bool DTypeFrom(nb::handle object, DTypeArgument& dtype) {
     return dtype.dtype.has_value();
   }
   DType value = DType::kVoid;
-  if (!nb::try_cast(object, value)) return false;
+  // A number would be cast to the dtype that happens to be stored as it.
+  if (!nb::isinstance<DType>(object) || !nb::try_cast(object, value)) return false;
   dtype.dtype = value;
   return true;
 }

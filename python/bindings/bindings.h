@@ -23,9 +23,9 @@ class TensorClass : public nanobind::class_<Tensor> {
   struct LineOfProgram {
     const CallSite site{Here()};
   };
-  using OpensLine = nanobind::call_guard<LineOfProgram>;
 
  public:
+  using OpensLine = nanobind::call_guard<LineOfProgram>;
   using Base::Base;
 
   template <typename F, typename... Extra>

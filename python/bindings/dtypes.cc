@@ -17,6 +17,7 @@
 
 namespace outboard::python {
 namespace nb = nanobind;
+using namespace nb::literals;  // NOLINT
 
 namespace {
 
@@ -83,14 +84,7 @@ void BindDTypes(nb::module_& module) {
   module.def("set_default_float", &SetDefaultFloat);
   module.def("default_int", &DefaultInt);
   module.def("set_default_int", &SetDefaultInt);
-  module.def("promote", [](DType a, DType b) {
-    const std::optional<DType> both = Promote(a, b);
-    if (!both)
-      throw nb::type_error(
-          absl::StrCat("no type holds both ", std::string(Name(a)), " and ", std::string(Name(b)))
-              .c_str());
-    return *both;
-  });
+  module.def("promote", &Promote, "a"_a, "b"_a);
 }
 
 }  // namespace outboard::python

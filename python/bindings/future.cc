@@ -12,6 +12,16 @@ void BindFuture(nb::module_& module, TensorClass& tensor) {
   nb::class_<TensorFuture>(
       module, "TensorFuture",
       "A value that is on its way: the one that the tensor had when it was asked for.")
+      .def("__repr__",
+           [](const TensorFuture& future) {
+             if (future.empty()) return "<TensorFuture, empty>";
+             try {
+               return future.ready(Here()) ? "<TensorFuture, arrived>"
+                                           : "<TensorFuture, on its way>";
+             } catch (const Error&) {
+               return "<TensorFuture, failed>";
+             }
+           })
       .def(
           "ready", [](const TensorFuture& future) { return future.ready(Here()); },
           "Whether reading it would not wait.")
@@ -24,7 +34,7 @@ void BindFuture(nb::module_& module, TensorClass& tensor) {
             const At at = Here();
             HostTensor host = future.to_host(at);
             if (host.ElementCount() != 1)
-              ThrowInvalid(at, "item: of more or less than one element");
+              ThrowInvalid(at, "item: of more or less than one element", Mistake::kCheck);
             host.dims.clear();
             return ToList(host);
           },

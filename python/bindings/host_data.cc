@@ -1,6 +1,7 @@
 #include "python/bindings/host_data.h"
 
 #include <nanobind/ndarray.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -226,7 +227,12 @@ Tensor Arange(double begin, double end, double step, DType dtype) {
 }
 
 std::string PathOf(nb::handle path) {
-  nb::module_::import_("os").attr("stat")(path);
+  const nb::object mode = nb::module_::import_("os").attr("stat")(path).attr("st_mode");
+  if (S_ISDIR(nb::cast<mode_t>(mode))) {
+    const nb::object kind = nb::module_::import_("outboard.errors").attr("IsADirectory");
+    PyErr_Format(kind.ptr(), "%S is a folder, not a file", path.ptr());
+    throw nb::python_error();
+  }
   const nb::object text = nb::steal(PyOS_FSPath(path.ptr()));
   if (!text.is_valid()) throw nb::python_error();
   if (PyBytes_Check(text.ptr())) return nb::cast<nb::bytes>(text).c_str();

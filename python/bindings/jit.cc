@@ -17,6 +17,9 @@ void BindJit(nb::module_& module) {
       .def_prop_ro("captured", &Jit::captured)
       .def("reset", &Jit::reset)
       .def(
+          "__repr__",
+          [](const Jit& jit) { return jit.captured() ? "<Jit, captured>" : "<Jit, not captured>"; })
+      .def(
           "capture",
           [](Jit& jit, const std::vector<Tensor>& tensors, const std::vector<SymInt>& sizes,
              const nb::callable& step) {

@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/vector.h>
 
+#include "absl/strings/str_cat.h"
 #include "python/bindings/arguments.h"
 #include "python/bindings/bindings.h"
 
@@ -19,7 +20,10 @@ void BindOptim(nb::module_& module) {
   nb::class_<Optimizer>(module, "OptimizerRule")
       .def("schedule_step", [](Optimizer& rule) { return rule.schedule_step(Here()); })
       .def_prop_ro("lr", &Optimizer::lr_tensor)
-      .def_prop_ro("state", &Optimizer::state);
+      .def_prop_ro("state", &Optimizer::state)
+      .def("__repr__", [](const Optimizer& rule) {
+        return absl::StrCat("<OptimizerRule, ", rule.state().size(), " tensors of state>");
+      });
   nb::class_<LARS, Optimizer>(module, "LarsRule")
       .def(
           "__init__",

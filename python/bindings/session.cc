@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_format.h"
 #include "client/session/current_session.h"
+#include "client/session/link/private_serve.h"
 #include "client/session/waiting.h"
 #include "client/tensor/session_scope.h"
 #include "python/bindings/bindings.h"
@@ -167,9 +168,14 @@ void BindSession(nb::module_& module) {
           },
           "As `current`, but never connects.")
       .def_prop_ro("stats", &Connection::stats)
+      .def(
+          "__repr__",
+          [](const Connection& c) { return absl::StrFormat("<Connection, %s>", c.stats().device); })
       .def("close", &Connection::Close)
       .def("enter", &Connection::Enter)
       .def("leave", &Connection::Leave);
+  module.def("private_worker_runs", &session::PrivateServe::Running,
+             "Whether this process has started a worker that still runs.");
   module.def("close_all", &Connection::CloseAll, "Ends every session of the process.");
 }
 

@@ -1,6 +1,7 @@
 // Weights in files and in the cloud: what outboard.nn.state and outboard.checkpoint are made of.
 #include <nanobind/stl/pair.h>
 
+#include "absl/strings/str_cat.h"
 #include "client/files/safetensors_header.h"
 #include "client/nn/checkpoint.h"
 #include "client/nn/files.h"
@@ -85,6 +86,10 @@ void BindState(nb::module_& module, TensorClass& tensor) {
            [](nn::Bytes* self, nb::handle source) { new (self) nn::Bytes(BytesOf(source)); })
       .def_prop_ro("size", &nn::Bytes::size)
       .def_prop_ro("name", &nn::Bytes::name)
+      .def("__repr__",
+           [](const nn::Bytes& bytes) {
+             return absl::StrCat("<Bytes of ", bytes.name(), ", ", bytes.size(), ">");
+           })
       .def("read", &Read, "offset"_a, "size"_a, "Fewer where there are no more.")
       .def("tensors", &TensorsOf, "ranges"_a,
            "One for each (dtype, shape, offset): nothing is read before something needs it.");

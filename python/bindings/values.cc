@@ -106,7 +106,8 @@ void BindValues(nb::module_&, TensorClass& tensor) {
       .def(
           "item",
           [](const Tensor& x) {
-            if (x.numel() != 1) ThrowInvalid(absl::StrCat("item: of one element, not ", x.numel()));
+            if (x.numel() != 1)
+              ThrowInvalid(absl::StrCat("item: of one element, not ", x.numel()), Mistake::kCheck);
             HostTensor host = ToHost(x);
             host.dims.clear();
             return ToList(host);

@@ -23,9 +23,12 @@ from outboard.device import Device
 from outboard.dtypes import dtypes
 from outboard.errors import (
     BY_CODE as _BY_CODE,
+    CheckFailed,
     DeadlineExceeded,
     Error,
     InvalidArgument,
+    InvalidIndex,
+    IsADirectory,
     NotFound,
     OutOfRange,
     PermissionDenied,
@@ -34,19 +37,26 @@ from outboard.errors import (
     Unavailable,
     Unimplemented,
 )
+from outboard.hashing import hash_of as _hash_of, keccak as _keccak
 from outboard.helpers import Context, GlobalCounters
 from outboard.jit import TinyJit
 from outboard.progress_bars import progress, tqdm, trange
 from outboard.session import Session
+from outboard.sources import from_blob as _from_blob, from_url as _from_url
 
-_core.set_error_classes(_BY_CODE, Error)
+_core.set_error_classes(_BY_CODE, Error, InvalidIndex, CheckFailed)
 _core.set_package_folder(_os.path.dirname(_os.path.abspath(__file__)) + _os.sep)
+# The methods that are written in Python. They say that they are of the class's module, so that its stub has them.
+for _name, _function in {"from_blob": _from_blob, "from_url": _from_url, "hash": _hash_of, "keccak": _keccak}.items():
+    _function.__module__, _function.__name__, _function.__qualname__ = _core.__name__, _name, f"Tensor.{_name}"
+    setattr(Tensor, _name, staticmethod(_function) if _name.startswith("from_") else _function)
 # While there is an interpreter: the devices are free and the bills stand before anything else is taken apart, and no thread
 # wakes in what is left of it.
 _atexit.register(_core.end_waits)
 _atexit.register(_core.close_all)
 
 __all__ = [
+    "CheckFailed",
     "Context",
     "DType",
     "DeadlineExceeded",
@@ -54,6 +64,8 @@ __all__ = [
     "Error",
     "GlobalCounters",
     "InvalidArgument",
+    "InvalidIndex",
+    "IsADirectory",
     "NotFound",
     "OutOfRange",
     "PermissionDenied",

@@ -29,6 +29,9 @@ class _Device:
     def canonicalize(self, device: str | None) -> str:
         return self.DEFAULT if device is None else device.upper().removesuffix(":0")
 
+    def __repr__(self) -> str:
+        return f"<Device, DEFAULT: {self.DEFAULT}>"
+
     @functools.cache
     def _handle(self, name: str) -> DeviceHandle:
         return DeviceHandle(name)

@@ -18,8 +18,24 @@ class InvalidArgument(Error, ValueError):
     __module__ = "outboard"
 
 
+class InvalidIndex(InvalidArgument, IndexError):
+    """An axis that is not there, or shapes that do not broadcast."""
+    __module__ = "outboard"
+
+
+class CheckFailed(InvalidArgument, AssertionError):
+    """Arguments that do not fit each other, or the range that they must be in."""
+    __module__ = "outboard"
+
+
+class IsADirectory(InvalidArgument, IsADirectoryError):
+    """A folder where a file is wanted."""
+    __module__ = "outboard"
+    code = "INVALID_ARGUMENT"
+
+
 class OutOfRange(Error, IndexError):
-    """An index or axis that is not there."""
+    """An index that is not there."""
     __module__ = "outboard"
 
 

@@ -1,7 +1,7 @@
 """Settings of the process, counters of the session, and small functions that tinygrad programs take from its helpers.
 
-A setting begins with the environment's value. DEBUG, BEAM and the like are read by what runs the kernels: for a private
-worker they count as set when the session begins, for a rented one they are its owner's.
+A setting begins with the environment's value. DEBUG, BEAM and NOOPT are read by the program that runs the kernels, when
+it begins: a private worker begins with the program's first value, the one of CLOUD=1 began on its owner's machine.
 """
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import contextlib
 import functools
 import operator
 import os
+import sys
 import time
 from typing import Any, Iterable
 
@@ -62,6 +63,9 @@ class ContextVar:
 
     __hash__ = object.__hash__
 
+    def __repr__(self) -> str:
+        return f"<ContextVar {self.key}={self.value}>"
+
 
 class _Training(ContextVar):
     """Whether this thread trains, which the library itself asks."""
@@ -73,6 +77,51 @@ class _Training(ContextVar):
     @value.setter
     def value(self, on) -> None:
         _core.set_training(bool(on))
+
+
+class _WorkerSetting(ContextVar):
+    """What the program that runs the kernels reads when it begins, and never again.
+
+    A private worker begins with the environment of this process, so setting one changes that, until it is set back.
+    Where there is a worker already, or another machine has it, stderr gets a line, once for each setting.
+    """
+
+    def __init__(self, key: str, default_value: Any):
+        self._told = False
+        super().__init__(key, default_value)
+        self._in_environment = os.environ.get(key)
+
+    @property
+    def value(self) -> Any:
+        return self._value
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        if not hasattr(self, "_value"):  # what the environment says
+            self._value = self._first = value
+            return
+        text = str(int(value))
+        changed, self._value = value != self._value, value
+        if value == self._first and self._in_environment is None:
+            os.environ.pop(self.key, None)
+        else:
+            os.environ[self.key] = text
+        if changed and value != self._first:
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._told:
+            return
+        if _core.private_worker_runs():
+            why = "the worker has started and keeps the settings that it began with"
+            remedy = f"set {self.key} in the environment, or before the first value is asked for"
+        elif os.environ.get("CLOUD", "0") not in ("", "0") or _core.Connection.current_if_any() is not None:
+            why, remedy = "with CLOUD it is the worker's owner who sets it", "set it in the environment of the worker"
+        else:
+            return
+        self._told = True
+        print(f"outboard: {self.key}={self._value} does not change how kernels are made or run: {why}; {remedy}",
+              file=sys.stderr)
 
 
 class _DefaultDType(ContextVar):
@@ -106,8 +155,12 @@ class Context(contextlib.ContextDecorator):
         for key, value in self._old.pop().items():
             ContextVar._cache[key].value = value
 
+    def __repr__(self) -> str:
+        return f"Context({', '.join(f'{key}={value!r}' for key, value in self._settings.items())})"
 
-DEBUG, BEAM, JIT, NOOPT = ContextVar("DEBUG", 0), ContextVar("BEAM", 0), ContextVar("JIT", 1), ContextVar("NOOPT", 0)
+
+DEBUG, BEAM, NOOPT = _WorkerSetting("DEBUG", 0), _WorkerSetting("BEAM", 0), _WorkerSetting("NOOPT", 0)
+JIT = ContextVar("JIT", 1)
 FUSE_OPTIM, WINO, NO_COLOR = ContextVar("FUSE_OPTIM", 0), ContextVar("WINO", 0), ContextVar("NO_COLOR", 0)
 TRAINING = _Training("TRAINING", 0)
 DEFAULT_FLOAT, DEFAULT_INT = _DefaultDType("DEFAULT_FLOAT"), _DefaultDType("DEFAULT_INT")
@@ -150,6 +203,10 @@ class _GlobalCounters:
     def reset(self) -> None:
         self._start = _core.session_counters()
 
+    def __repr__(self) -> str:
+        return (f"<GlobalCounters: {self.kernel_count} kernels, {self.global_ops} operations, {self.global_mem} bytes, "
+                f"{self.time_sum_s:.6f} s>")
+
 
 GlobalCounters = _GlobalCounters()
 
@@ -168,6 +225,9 @@ class Timing(contextlib.ContextDecorator):
         self.et = time.perf_counter_ns() - self.st
         if self.enabled:
             print(f"{self.prefix}{self.et * 1e-6:6.2f} ms" + (self.on_exit(self.et) if self.on_exit else ""))
+
+    def __repr__(self) -> str:
+        return f"Timing({self.prefix!r})"
 
 
 def prod(values: Iterable) -> Any:

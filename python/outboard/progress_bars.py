@@ -98,6 +98,9 @@ class tqdm(Generic[T]):
             return f"{head}{_bar(self.n / self.total, min(room, 40))} {tail}"
         return f"{self.desc}{show(self.n)}{self.unit} [{_clock(seconds)}, {rate_text}{self._facts()}]"
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.desc}{self.n} of {self.total or 'any number'}>"
+
 
 class trange(tqdm[int]):
     """As tqdm(range(n))."""

@@ -4,6 +4,8 @@
 #include <numeric>
 #include <random>
 
+#include "client/ops/elementwise/arithmetic.h"
+#include "client/ops/elementwise/promote.h"
 #include "tests/client/client_test.h"
 
 namespace outboard {
@@ -89,6 +91,50 @@ TEST_F(OpsTest, BinaryBroadcastAndPromotion) {
   b *= 2;
   ExpectSame(b, {4, 6, 8, 10, 12, 14});
   ExpectSame(a, {1, 2, 3, 4, 5, 6});
+}
+
+// What a float that both became would round: 2^63 + 1 is not 2^63, and -1 is not 2^64 - 1.
+TEST_F(OpsTest, Binary_U64BesideSigned_ComparesExactly) {
+  constexpr uint64_t kHalf = uint64_t{1} << 63;
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  const Tensor u = Tensor::from<uint64_t>({0, ~uint64_t{0}, kHalf, kHalf - 1, 7, 7, kHalf - 2});
+  const Tensor s = Tensor::from<int64_t>({-1, -1, -kMost - 1, kMost, 8, 7, kMost});
+  ExpectSame(u == s, {0, 0, 0, 1, 0, 1, 0});
+  ExpectSame(s == u, {0, 0, 0, 1, 0, 1, 0});
+  ExpectSame(u != s, {1, 1, 1, 0, 1, 0, 1});
+  ExpectSame(s != u, {1, 1, 1, 0, 1, 0, 1});
+  ExpectSame(u < s, {0, 0, 0, 0, 1, 0, 1});
+  ExpectSame(s < u, {1, 1, 1, 0, 0, 0, 0});
+  ExpectSame(u > s, {1, 1, 1, 0, 0, 0, 0});
+  ExpectSame(s > u, {0, 0, 0, 0, 1, 0, 1});
+  ExpectSame(u <= s, {0, 0, 0, 1, 1, 1, 1});
+  ExpectSame(s <= u, {1, 1, 1, 1, 0, 1, 0});
+  ExpectSame(u >= s, {1, 1, 1, 1, 0, 1, 0});
+  ExpectSame(s >= u, {0, 0, 0, 1, 1, 1, 1});
+  ExpectSame(Tensor::from<uint64_t>({3, 5}) > Tensor::from<int8_t>({-3, 5}), {1, 0});
+  ExpectSame(isclose(Tensor::from<uint64_t>({(1 << 24) + 1, 7}),
+                     Tensor::from<int32_t>({1 << 24, 7}), 0, 0),
+             {0, 1});
+}
+
+TEST_F(OpsTest, Binary_U64BesideSigned_IsTheDefaultFloat) {
+  const Tensor u = Tensor::from<uint64_t>({3, 200}), s = Tensor::from<int32_t>({-5, 2});
+  for (const Tensor& y : {u + s, s + u}) EXPECT_EQ(y.dtype(), DType::kF32);
+  ExpectSame(u + s, {-2, 202});
+  ExpectSame(u.maximum(s), {3, 200});
+  ExpectSame(Tensor::cat({u, s}), {3, 200, -5, 2});
+  SetDefaultFloat(DType::kF64);
+  EXPECT_EQ((u * s).dtype(), DType::kF64);
+  SetDefaultFloat(DType::kF32);
+  EXPECT_EQ(StatusOf([&] { u& s; }).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(StatusOf([&] { u << s; }).code(), absl::StatusCode::kInvalidArgument);
+}
+
+// The sum of a matrix product asks for a type beside that of the factors: no float rounds it.
+TEST_F(OpsTest, Matmul_U64SummedAsI64_Wraps) {
+  const Tensor u = Tensor::from<uint64_t>({~uint64_t{0}, uint64_t{1} << 53}, {1, 2});
+  const Tensor v = Tensor::from<uint64_t>({3, 1}, {2, 1});
+  EXPECT_EQ(u.matmul(v, DType::kI64).item<int64_t>(), (int64_t{1} << 53) - 3);
 }
 
 TEST_F(OpsTest, Reductions) {

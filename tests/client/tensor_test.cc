@@ -191,8 +191,26 @@ TEST_F(TensorTest, TensorsOfAnEndedSession) {
   EXPECT_EQ((Tensor::from<float>({1}) + 1).item(), 2);
 }
 
+TEST_F(TensorTest, Error_KnowsWhichMistakeItIs) {
+  const auto mistake_of = [](const auto& statement) {
+    try {
+      statement();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status().code(), absl::StatusCode::kInvalidArgument);
+      return error.mistake();
+    }
+    ADD_FAILURE() << "did not throw";
+    return Mistake::kArgument;
+  };
+  const Tensor x = Tensor::ones({2, 3});
+  EXPECT_EQ(mistake_of([&] { x.sum({2}); }), Mistake::kIndex);
+  EXPECT_EQ(mistake_of([&] { x + Tensor::ones({4}); }), Mistake::kIndex);
+  EXPECT_EQ(mistake_of([&] { Tensor::cat({x, Tensor::ones({2, 4})}); }), Mistake::kCheck);
+  EXPECT_EQ(mistake_of([&] { x.reshape({7}); }), Mistake::kArgument);
+}
+
 TEST(Promote, Table) {
-  const auto is = [](DType a, DType b, std::optional<DType> wanted) {
+  const auto is = [](DType a, DType b, DType wanted) {
     EXPECT_EQ(Promote(a, b), wanted) << Name(a) << " " << Name(b);
     EXPECT_EQ(Promote(b, a), wanted) << Name(b) << " " << Name(a);
   };
@@ -200,7 +218,10 @@ TEST(Promote, Table) {
   is(DType::kI8, DType::kU8, DType::kI16);
   is(DType::kI32, DType::kU8, DType::kI32);
   is(DType::kI8, DType::kU32, DType::kI64);
-  is(DType::kI64, DType::kU64, std::nullopt);
+  for (const DType integer : {DType::kI8, DType::kI16, DType::kI32, DType::kI64})
+    is(integer, DType::kU64, DType::kF32);
+  is(DType::kU8, DType::kU64, DType::kU64);
+  is(DType::kF16, DType::kU64, DType::kF16);
   is(DType::kI64, DType::kF16, DType::kF16);
   is(DType::kF16, DType::kBF16, DType::kF32);
   is(DType::kF8E4M3, DType::kF8E5M2, DType::kF16);

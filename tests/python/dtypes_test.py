@@ -1,6 +1,8 @@
 """Promotion pair by pair against tinygrad's, what numbers of Python become, and what `dtypes` tells."""
 import itertools
+import operator
 
+import numpy as np
 import pytest
 from tinygrad.dtype import dtypes as theirs, least_upper_dtype as their_least_upper
 
@@ -9,27 +11,45 @@ from outboard.dtypes import least_upper_dtype, to_dtype
 
 NAMES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "fp8e4m3", "fp8e5m2", "float16",
          "bfloat16", "float32", "float64"]
-SIGNED = {"int8", "int16", "int32", "int64"}
+# What a program sees where tinygrad would still say weakint or weakfloat.
+STRONG = {"weakint": "int", "weakfloat": "float"}
 
 
 @pytest.mark.parametrize("a, b", itertools.combinations_with_replacement(NAMES, 2))
 def test_promotion(a, b):
-    ours, pair = (getattr(dtypes, a), getattr(dtypes, b)), {a, b}
-    if "uint64" in pair and pair & SIGNED:
-        # tinygrad makes these floats, which hold 24 bits of the 64: here the program says what it wants.
-        with pytest.raises(TypeError, match="u64"):
-            least_upper_dtype(*ours)
-        with pytest.raises(ValueError, match="u64"):
-            Tensor.ones(2, dtype=a) + Tensor.ones(2, dtype=b)
-        return
+    ours = getattr(dtypes, a), getattr(dtypes, b)
     wanted = their_least_upper(getattr(theirs, a), getattr(theirs, b))
+    wanted = getattr(theirs, STRONG.get(wanted.name, ""), wanted)
     name = next(name for name in NAMES if getattr(theirs, name) == wanted)
     assert least_upper_dtype(*ours) == least_upper_dtype(*ours[::-1]) == getattr(dtypes, name)
     assert (Tensor.ones(2, dtype=a) * Tensor.ones(2, dtype=b)).dtype == getattr(dtypes, name)
 
 
-# What a program sees where tinygrad would still say weakint or weakfloat.
-STRONG = {"weakint": "int", "weakfloat": "float"}
+def test_uint64_beside_a_signed_integer():
+    u = np.array([0, 2**64 - 1, 2**63, 2**63 - 1, 2**53 + 1, 7], dtype=np.uint64)
+    s = np.array([-1, -1, -2**63, 2**63 - 1, 2**53, 7], dtype=np.int64)
+    x, y = Tensor(u), Tensor(s)
+    pairs = list(zip(u.tolist(), s.tolist()))
+    for compare in (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne):
+        assert compare(x, y).tolist() == [compare(a, b) for a, b in pairs]
+        assert compare(y, x).tolist() == [compare(b, a) for a, b in pairs]
+    assert (x + y).dtype == dtypes.float32
+    np.testing.assert_allclose((x + y).numpy(), u.astype(np.float64) + s.astype(np.float64), rtol=1e-6, atol=1)
+    with Context(DEFAULT_FLOAT="float64"):
+        assert (x * y).dtype == least_upper_dtype(dtypes.uint64, dtypes.int8) == dtypes.float64
+    assert (x + 1).dtype == dtypes.uint64 and (x + 1).tolist() == [1, 0, 2**63 + 1, 2**63, 2**53 + 2, 8]
+    for integers_only in (lambda: x & y, lambda: x << y, lambda: x ^ y):
+        with pytest.raises(ValueError, match="needs integers"):
+            integers_only()
+
+
+def test_uint64_as_an_index():
+    table, places = Tensor([10, 20, 30]), Tensor([2, 0], dtype="uint64")
+    assert table[places].tolist() == table.gather(0, places).tolist() == [30, 10]
+    assert places.one_hot(3).tolist() == [[0, 0, 1], [1, 0, 0]]
+    assert table.scatter(0, places, Tensor([1, 2])).tolist() == [2, 20, 1]
+    picked = Tensor([[1.0, 2.0, 3.0]] * 2).sparse_categorical_crossentropy(places, reduction="none")
+    np.testing.assert_allclose(picked.numpy(), np.log(np.exp([1, 2, 3]).sum()) - [3, 1], rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -111,5 +131,8 @@ def test_mistakes():
         dtypes.finfo(dtypes.int32)
     with pytest.raises(RuntimeError):
         dtypes.from_py("a")
-    with pytest.raises(TypeError):
-        Tensor([1]).cast("float128")
+    for wrong in ("float128", 3, 0, 2.0):  # not the dtype that is stored as 3
+        with pytest.raises(TypeError):
+            Tensor([1]).cast(wrong)
+        with pytest.raises(TypeError):
+            Tensor([1], dtype=wrong)

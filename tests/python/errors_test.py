@@ -11,7 +11,8 @@ import pytest
 import outboard
 from outboard import Tensor
 
-CHILDREN = {"InvalidArgument": ValueError, "OutOfRange": IndexError, "NotFound": LookupError,
+CHILDREN = {"InvalidArgument": ValueError, "InvalidIndex": IndexError, "CheckFailed": AssertionError,
+            "IsADirectory": IsADirectoryError, "OutOfRange": IndexError, "NotFound": LookupError,
             "PermissionDenied": PermissionError, "Unauthenticated": PermissionError, "ResourceExhausted": MemoryError,
             "Unavailable": ConnectionError, "DeadlineExceeded": TimeoutError, "Unimplemented": NotImplementedError}
 

@@ -19,13 +19,7 @@ MISSING = {
                          "uprod", "usum"], INSIDE),
         **dict.fromkeys(["shard", "shard_", "shard_like"], DEVICES),
         **dict.fromkeys(["image_conv2d", "image_dot"], IMAGES),
-        **dict.fromkeys(["from_blob", "from_url"], "memory and servers of others are not read: outboard.nn.state reads files"),
-        **dict.fromkeys(["hash", "keccak"], "not written yet: a round of Keccak is a graph of its own"),
         "decode_hevc_frame": "video decoders are no part of a worker",
-    },
-    "nn.state": {
-        **dict.fromkeys(["TensorIO", "accept_filename"], INSIDE),
-        **dict.fromkeys(["fs_load", "fs_store"], "of tinygrad's own file system; names for what is kept are in docs/store.md"),
     },
 }
 

@@ -1,4 +1,5 @@
 """Variables and sizes, the device, settings and counters."""
+import os
 import subprocess
 import sys
 
@@ -77,6 +78,64 @@ def test_context_sets_and_restores():
             pass
     with pytest.raises(RuntimeError):
         ContextVar("DEBUG", 0)
+
+
+def run(program: str, **environment: str) -> subprocess.CompletedProcess:
+    environment = {**{k: v for k, v in os.environ.items() if k not in ("DEBUG", "BEAM", "NOOPT")}, **environment}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+COMPUTE = "from outboard import Context, Tensor, helpers\n{}    print(Tensor([1.0, 2.0]).exp().sum().item())\n"
+
+
+@pytest.mark.parametrize("setting, told", [("DEBUG=2", "GFLOP/s"), ("DEBUG=3", "GFLOP/s"), ("DEBUG=0", None)])
+def test_a_context_before_the_worker_starts_reaches_it(setting, told):
+    done = run(COMPUTE.format(f"with Context({setting}):\n"))
+    assert done.stdout.startswith("10.1") and (told is None or told in done.stderr), done.stderr
+    assert told is not None or done.stderr == ""
+
+
+def test_a_beam_before_the_worker_starts_reaches_it(tmp_path):
+    store = tmp_path / "kernels.db"
+    program = COMPUTE.format("with Context(BEAM=1):\n").replace("Tensor([1.0, 2.0]).exp()", "Tensor.rand(64, 64)")
+    run(program, OUTBOARD_KERNEL_STORE=str(store))
+    assert store.stat().st_size > 0
+
+
+def test_a_setting_that_is_set_back_leaves_the_environment_as_it_was():
+    done = run("import os\nfrom outboard import Context, helpers\nseen = []\n"
+               "with Context(DEBUG=2, BEAM=3):\n    seen.append((os.environ['DEBUG'], os.environ['BEAM']))\n"
+               "helpers.NOOPT.value = 1\n"
+               "seen.append(tuple(map(os.environ.get, ('DEBUG', 'BEAM', 'NOOPT'))))\nprint(seen)", BEAM="1")
+    assert done.stdout == "[('2', '3'), (None, '1', '1')]\n" and done.stderr == ""
+
+
+@pytest.mark.parametrize("enter", ["with Context(DEBUG=2):\n", "helpers.DEBUG.value = 2\nif True:\n"])
+def test_a_context_after_the_worker_started_says_that_it_came_too_late(enter):
+    done = run(COMPUTE.format("Tensor([1.0]).sum().item()\n" + enter + "    helpers.DEBUG.value = 3\n"))
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1, done.stderr
+    assert "DEBUG=2 does not change" in lines[0] and "before the first value" in lines[0]
+
+
+def test_a_context_that_asks_for_what_is_so_says_nothing():
+    done = run(COMPUTE.format("Tensor([1.0]).sum().item()\nwith Context(DEBUG=0, BEAM=0):\n"))
+    assert done.stderr == ""
+
+
+def test_a_context_with_a_cloud_says_whose_setting_it_is():
+    done = run("from outboard import Context\nfor _ in range(2):\n    with Context(BEAM=2): pass",
+               CLOUD="1", CLOUD_HOST="127.0.0.1:1")
+    assert len(done.stderr.splitlines()) == 1 and "BEAM=2" in done.stderr and "owner" in done.stderr
+
+
+def test_a_setting_of_the_worker_is_a_number():
+    with pytest.raises(ValueError):
+        with Context(DEBUG="much"):
+            pass
+    assert DEBUG == 0
 
 
 @pytest.mark.skipif(not hasattr(Tensor, "dropout"), reason="there are no random tensors yet")

@@ -108,11 +108,10 @@ Tensor lerp(const Tensor& start, const Arg& end, const Arg& weight) {
                           end.tensor().dtype() == kPixel;
   const auto& [from, to] = Both(rec, start, end, "lerp");
   const NodeExpr share(rec, internal::NodeOfArg(rec, weight, from->dtype));
-  const std::optional<DType> dtype = Promote(from->dtype, share->dtype);
-  if (!dtype || IsBool(*dtype))
-    rec.Invalid("lerp: needs numbers, not bool, of types that go together");
+  const DType dtype = Promote(from->dtype, share->dtype);
+  if (IsBool(dtype)) rec.Invalid("lerp: needs numbers, not bool");
   const auto wide = [&](const NodeExpr& x) {
-    return TensorOf(x.Cast(is_picture ? DType::kF32 : *dtype));
+    return TensorOf(x.Cast(is_picture ? DType::kF32 : dtype));
   };
   const Tensor a = wide(from), b = wide(to);
   const Tensor y = a + (b - a) * wide(share);
@@ -133,7 +132,7 @@ Tensor clamp(const Tensor& x, const std::optional<Arg>& low, const std::optional
 
 Tensor isclose(const Arg& a, const Arg& b, double rtol, double atol, bool equal_nan) {
   const NodeBuilder rec(a.at());
-  const Both given(rec, a, b, "isclose");
+  const Both given(rec, internal::Comparable(rec, a, b, "isclose"));
   // Integers of more than 16 bits are no f32.
   const auto& [x, y] =
       given.Cast(IsFloat(given.dtype()) ? AccumulateType(given.dtype()) : DType::kF64);
@@ -141,7 +140,9 @@ Tensor isclose(const Arg& a, const Arg& b, double rtol, double atol, bool equal_
   const NodeExpr is_apart = Abs(x - y) > slack;
   // From an infinity everything is within an infinite slack.
   const NodeExpr are_finite = (Abs(x) < kInfinity) & (Abs(y) < kInfinity);
-  NodeExpr is_close = (are_finite & !is_apart) | (given.a == given.b);
+  const bool is_one_type = given.a->dtype == given.b->dtype;
+  const NodeExpr is_same = is_one_type ? given.a == given.b : x == y;
+  NodeExpr is_close = (are_finite & !is_apart) | is_same;
   if (equal_nan) is_close = is_close | (IsNan(x) & IsNan(y));
   return TensorOf(is_close);
 }

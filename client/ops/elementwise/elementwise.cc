@@ -36,9 +36,29 @@ Tensor Binary(Op op, const Arg& a, const Arg& b) {
   return TensorOf(NodeExpr(rec, x).Binary(op, {rec, y}));
 }
 
+template <typename F>
+Tensor Compared(std::string_view what, const Arg& a, const Arg& b, const F& function) {
+  const NodeBuilder rec(a.at());
+  const auto [x, y] = internal::Comparable(rec, a, b, what);
+  return TensorOf(function(NodeExpr(rec, x), NodeExpr(rec, y)));
+}
+
+// Of u64 beside a signed integer by the sign first, else of one type.
+NodeExpr Less(const NodeExpr& a, const NodeExpr& b) {
+  if (a->dtype == b->dtype) return a < b;
+  return IsSigned(b->dtype) ? (b > 0) & (a < b.Cast(a->dtype)) : (a < 0) | (a.Cast(b->dtype) < b);
+}
+NodeExpr Equal(const NodeExpr& a, const NodeExpr& b) {
+  if (a->dtype == b->dtype) return a == b;
+  return IsSigned(a->dtype) ? Equal(b, a) : !(b < 0) & (a == b.Cast(a->dtype));
+}
+NodeExpr NotEqual(const NodeExpr& a, const NodeExpr& b) {
+  return a->dtype == b->dtype ? a.Binary(Op::kCmpNe, b) : !Equal(a, b);
+}
+
 // a <= b, false for NaN.
 NodeExpr LessEqual(const NodeExpr& a, const NodeExpr& b) {
-  return IsFloat(a->dtype) ? (a < b) | (a == b) : !(b < a);
+  return IsFloat(a->dtype) ? (a < b) | (a == b) : !Less(b, a);
 }
 
 DType UnsignedOfBytes(int bytes) {
@@ -124,16 +144,16 @@ Tensor operator%(const Arg& a, const Arg& b) { return Binary(Op::kMod, a, b); }
 Tensor operator-(const Arg& a) {
   return Of(a.tensor(), a.at(), [](const NodeExpr& x) { return -x; });
 }
-Tensor operator<(const Arg& a, const Arg& b) { return Binary(Op::kCmpLt, a, b); }
+Tensor operator<(const Arg& a, const Arg& b) { return Compared(Name(Op::kCmpLt), a, b, Less); }
 Tensor operator>(const Arg& a, const Arg& b) {
-  return OfBoth(">", a, b, [](const NodeExpr& x, const NodeExpr& y) { return x > y; });
+  return Compared(">", a, b, [](const NodeExpr& x, const NodeExpr& y) { return Less(y, x); });
 }
-Tensor operator<=(const Arg& a, const Arg& b) { return OfBoth("<=", a, b, LessEqual); }
+Tensor operator<=(const Arg& a, const Arg& b) { return Compared("<=", a, b, LessEqual); }
 Tensor operator>=(const Arg& a, const Arg& b) {
-  return OfBoth(">=", a, b, [](const NodeExpr& x, const NodeExpr& y) { return LessEqual(y, x); });
+  return Compared(">=", a, b, [](const NodeExpr& x, const NodeExpr& y) { return LessEqual(y, x); });
 }
-Tensor operator==(const Arg& a, const Arg& b) { return Binary(Op::kCmpEq, a, b); }
-Tensor operator!=(const Arg& a, const Arg& b) { return Binary(Op::kCmpNe, a, b); }
+Tensor operator==(const Arg& a, const Arg& b) { return Compared(Name(Op::kCmpEq), a, b, Equal); }
+Tensor operator!=(const Arg& a, const Arg& b) { return Compared(Name(Op::kCmpNe), a, b, NotEqual); }
 Tensor operator&(const Arg& a, const Arg& b) { return Binary(Op::kAnd, a, b); }
 Tensor operator|(const Arg& a, const Arg& b) { return Binary(Op::kOr, a, b); }
 Tensor operator^(const Arg& a, const Arg& b) { return Binary(Op::kXor, a, b); }

@@ -20,7 +20,12 @@ DType SignedOfBytes(int bytes) {
 
 }  // namespace
 
-std::optional<DType> Promote(DType a, DType b) {
+bool HaveNoIntegerType(DType a, DType b) {
+  const auto differ = [](DType u, DType s) { return u == DType::kU64 && IsInt(s) && IsSigned(s); };
+  return differ(a, b) || differ(b, a);
+}
+
+DType Promote(DType a, DType b) {
   if (a == b) return a;
   if (IsBool(a)) return b;
   if (IsBool(b)) return a;
@@ -31,7 +36,7 @@ std::optional<DType> Promote(DType a, DType b) {
   }
   if (IsSigned(a) == IsSigned(b)) return ByteWidth(a) > ByteWidth(b) ? a : b;
   if (IsUnsigned(a)) std::swap(a, b);  // a is signed, b is not
-  if (ByteWidth(b) == 8) return std::nullopt;
+  if (HaveNoIntegerType(a, b)) return DefaultFloat();
   return ByteWidth(a) > ByteWidth(b) ? a : SignedOfBytes(2 * ByteWidth(b));
 }
 

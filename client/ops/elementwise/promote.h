@@ -1,17 +1,16 @@
 // Type promotion: the result type of an operation on two types, and the accumulator type of sums.
-// Pure functions of their arguments and of DefaultFloat. Errors: none; nullopt for pairs without a
-// common type, which callers report.
+// Pure functions of their arguments and of DefaultFloat. Errors: none.
 #pragma once
-
-#include <optional>
 
 #include "compiler/ir/dtype.h"
 
 namespace outboard {
 
 // Returns the smallest type that holds both: bool < integers < floats; f16 with bf16 is f32.
-// nullopt if there is none: u64 with a signed integer.
-std::optional<DType> Promote(DType a, DType b);
+// DefaultFloat for u64 with a signed integer, which no integer type holds both, as in tinygrad.
+DType Promote(DType a, DType b);
+// True for u64 with a signed integer.
+bool HaveNoIntegerType(DType a, DType b);
 
 // Returns the result type of a sum of `dtype`: bool and small integers 32 bits, floats their own
 // type.

@@ -46,7 +46,7 @@ Plan PlanOf(const NodeBuilder& rec, const UOp* x, const std::vector<Index>& indi
     ellipses += ellipsis;
     used += !ellipsis && !std::holds_alternative<NewAxis>(index.what());
   }
-  if (ellipses > 1) rec.Invalid("more than one ellipsis in an index");
+  if (ellipses > 1) rec.Invalid("more than one ellipsis in an index", Mistake::kIndex);
   if (used > x->rank())
     throw Error(absl::OutOfRangeError(
                     absl::StrCat(used, " indices for a tensor of shape ", DimsToString(x->shape))),
@@ -279,7 +279,8 @@ Tensor Tensor::gather(int64_t axis, const Tensor& index, At at) const {
   for (int i = 0; fits && i < x->rank(); ++i) fits = i == place || wanted.Length(i) <= x.Length(i);
   if (!fits)
     rec.Invalid(absl::StrCat("gather: an index of ", DimsToString(wanted->shape), " along axis ",
-                             place, " of ", DimsToString(x->shape)));
+                             place, " of ", DimsToString(x->shape)),
+                Mistake::kCheck);
   return TensorOf(internal::GatherAlong(x, place, FromTheEnd(wanted, x.Length(place))));
 }
 

@@ -56,7 +56,8 @@ Given GivenOf(const NodeBuilder& rec, const Tensor& tensor, int64_t axis, const 
   if (!fits)
     rec.Invalid(absl::StrCat("scatter: an index of ", DimsToString(index->shape),
                              " and a source of ", DimsToString(given.src->shape), " along axis ",
-                             given.axis, " of ", DimsToString(x->shape)));
+                             given.axis, " of ", DimsToString(x->shape)),
+                Mistake::kCheck);
   const int64_t length = rec.LengthOf(x, given.axis);
   given.index = internal::FromTheEnd({rec, index}, length);
   Shape pairs(index->shape.begin(), index->shape.end());

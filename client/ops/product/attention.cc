@@ -56,8 +56,8 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   if (o.is_causal && !o.mask.empty())
     ThrowInvalid("scaled_dot_product_attention: a mask beside is_causal");
   const DType type = query.dtype();
-  const std::optional<DType> both = Promote(type, key.dtype());
-  const DType wide = both && FloatOf(*both) == DType::kF64 ? DType::kF64 : DType::kF32;
+  const DType both = Promote(type, key.dtype());
+  const DType wide = FloatOf(both) == DType::kF64 ? DType::kF64 : DType::kF32;
   const double scale = 1 / std::sqrt(static_cast<double>(query.shape(-1)));
   Tensor scores = query.matmul(k.transpose(), wide) * scale;
   if (o.is_causal)

@@ -39,8 +39,9 @@ class Formula {
     for (size_t i = 0; i < terms.size(); ++i) {
       inputs.push_back(NamesOf(terms[i], operands[i]->rank(), true));
       if (inputs[i].size() != operands[i]->shape.size())
-        Refuse(absl::StrCat("\"", terms[i], "\" for an operand of ",
-                            DimsToString(operands[i]->shape)));
+        Refuse(
+            absl::StrCat("\"", terms[i], "\" for an operand of ", DimsToString(operands[i]->shape)),
+            Mistake::kIndex);
     }
     if (sides.size() == 2) {
       output = NamesOf(sides[1], -1, false);
@@ -60,8 +61,8 @@ class Formula {
     }
   }
 
-  [[noreturn]] void Refuse(const std::string& why) const {
-    rec_.Invalid(absl::StrCat("einsum \"", std::string(text_), "\": ", why));
+  [[noreturn]] void Refuse(const std::string& why, Mistake mistake = Mistake::kArgument) const {
+    rec_.Invalid(absl::StrCat("einsum \"", std::string(text_), "\": ", why), mistake);
   }
 
   std::vector<Names> inputs;
@@ -149,11 +150,7 @@ Tensor einsum(std::string_view formula, const std::vector<Tensor>& operands, At 
   DType dtype = nodes[0]->dtype;
   std::map<int, Dim> lengths;
   for (size_t i = 0; i < nodes.size(); ++i) {
-    const std::optional<DType> promoted = Promote(dtype, nodes[i]->dtype);
-    if (!promoted)
-      f.Refuse(absl::StrCat("no type holds both ", std::string(Name(dtype)), " and ",
-                            std::string(Name(nodes[i]->dtype)), "; cast one"));
-    dtype = *promoted;
+    dtype = Promote(dtype, nodes[i]->dtype);
     for (size_t axis = 0; axis < f.inputs[i].size(); ++axis) {
       const int name = f.inputs[i][axis];
       const Dim length = nodes[i]->shape[axis];

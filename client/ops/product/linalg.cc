@@ -30,7 +30,8 @@ Tensor Quotient(const Tensor& a, const Tensor& b) {
 }
 
 Tensor MatrixOf(const Tensor& x, const char* what) {
-  if (x.rank() < 2) ThrowInvalid(absl::StrCat(what, ": needs two axes, not ", x.rank()));
+  if (x.rank() < 2)
+    ThrowInvalid(absl::StrCat(what, ": needs two axes, not ", x.rank()), Mistake::kCheck);
   if (!IsFloat(x.dtype()))
     ThrowInvalid(absl::StrCat(what, ": needs floats, not ", std::string(Name(x.dtype()))));
   return x.cast(AccumulateType(x.dtype()));

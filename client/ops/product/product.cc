@@ -13,7 +13,7 @@ using internal::Operands;
 Tensor Tensor::matmul(const Arg& other, std::optional<DType> dtype) const {
   const NodeBuilder rec(other.at());
   if (!other.is_tensor()) rec.Invalid("matmul: needs two tensors");
-  const Operands x = internal::SameType(rec, *this, other, "matmul");
+  const Operands x = internal::SameType(rec, *this, other);
   const int rank_a = x.a->rank(), rank_b = x.b->rank();
   if (rank_a == 0 || rank_b == 0) rec.Invalid("matmul: a scalar has no rows");
   if (IsBool(x.a->dtype)) {  // whether any product is true

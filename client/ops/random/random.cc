@@ -258,10 +258,11 @@ Tensor multinomial(const Tensor& weights, int64_t samples, bool replacement, At 
   const CallSite site(at);
   const int rank = weights.rank();
   if (rank < 1 || rank > 2)
-    ThrowInvalid(absl::StrCat("multinomial: weights of rank ", rank, ", not 1 or 2"));
+    ThrowInvalid(absl::StrCat("multinomial: weights of rank ", rank, ", not 1 or 2"),
+                 Mistake::kCheck);
   const int64_t n = weights.shape(-1);
   if (samples < 1 || (!replacement && samples > n))
-    ThrowInvalid(absl::StrCat("multinomial: ", samples, " samples of ", n));
+    ThrowInvalid(absl::StrCat("multinomial: ", samples, " samples of ", n), Mistake::kCheck);
   const Tensor table = (rank == 1 ? weights.unsqueeze(0) : weights).cast(DType::kF32);
   const Tensor places = replacement || samples == 1 ? WithReplacement(table, samples)
                                                     : WithoutReplacement(table, samples);

@@ -43,7 +43,8 @@ std::optional<NodeExpr> Counted(const NodeExpr& labels, std::optional<int64_t> i
 
 void CheckSmoothing(const char* what, double smoothing) {
   if (!(smoothing >= 0 && smoothing <= 1))
-    ThrowInvalid(absl::StrCat(what, ": label_smoothing is ", smoothing, ", not in 0..1"));
+    ThrowInvalid(absl::StrCat(what, ": label_smoothing is ", smoothing, ", not in 0..1"),
+                 Mistake::kCheck);
 }
 
 // The target has a share of `smoothing` spread over all classes (Szegedy et al., 2016).

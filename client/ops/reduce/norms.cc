@@ -36,7 +36,7 @@ Tensor Tensor::batchnorm(const Tensor& weight, const Tensor& bias, const Tensor&
   const NodeExpr given = ExprOf(rec, *this);
   DType type = FloatOf(given->dtype);  // weights do not fit integers
   for (const Tensor* tensor : {&weight, &bias, &mean, &invstd})
-    if (!tensor->empty()) type = Promote(type, tensor->dtype()).value_or(type);
+    if (!tensor->empty()) type = Promote(type, tensor->dtype());
   const NodeExpr x = given.Cast(type);
   for (const int64_t axis : axes)
     if (axis >= x->rank() || axis < -x->rank())

@@ -177,7 +177,7 @@ Tensor Tensor::slice(int64_t axis, const SymInt& begin, const SymInt& end, At at
 
 std::vector<Tensor> Tensor::split(int64_t size, int64_t axis, At at) const {
   const CallSite site(at);
-  if (size < 1) ThrowInvalid(absl::StrCat("split: parts of ", size));
+  if (size < 1) ThrowInvalid(absl::StrCat("split: parts of ", size), Mistake::kCheck);
   Dims sizes;
   for (int64_t left = shape(axis); left > 0; left -= sizes.back())
     sizes.push_back(std::min(size, left));
@@ -195,7 +195,8 @@ std::vector<Tensor> Tensor::split(const Dims& sizes, int64_t axis, At at) const 
     left -= size;
   }
   if (left != 0)
-    ThrowInvalid(absl::StrCat("split: the parts leave ", left, " of ", length, " over"));
+    ThrowInvalid(absl::StrCat("split: the parts leave ", left, " of ", length, " over"),
+                 Mistake::kCheck);
   std::vector<Tensor> parts;
   int64_t begin = 0;
   for (const int64_t size : sizes) {
@@ -207,7 +208,7 @@ std::vector<Tensor> Tensor::split(const Dims& sizes, int64_t axis, At at) const 
 
 std::vector<Tensor> Tensor::chunk(int64_t count, int64_t axis, At at) const {
   const CallSite site(at);
-  if (count < 1) ThrowInvalid(absl::StrCat("chunk: ", count, " parts"));
+  if (count < 1) ThrowInvalid(absl::StrCat("chunk: ", count, " parts"), Mistake::kCheck);
   const int64_t length = shape(axis);
   return split(std::max<int64_t>(length / count + (length % count != 0), 1), axis);
 }
@@ -245,7 +246,8 @@ namespace {
 NodeExpr Triangle(const NodeExpr& x, const SymInt& diagonal, bool upper) {
   if (x->rank() < 2)
     ThrowInvalid(absl::StrCat(upper ? "triu" : "tril", ": ", DimsToString(x->shape),
-                              " has no last two axes"));
+                              " has no last two axes"),
+                 Mistake::kIndex);
   const NodeExpr row = Iota(x.rec(), DType::kI64, x->shape, x->rank() - 2);
   const NodeExpr column = Iota(x.rec(), DType::kI64, x->shape, x->rank() - 1);
   const auto edge = [&] {
@@ -281,19 +283,17 @@ Tensor Tensor::cat(const std::vector<Tensor>& parts, int64_t axis, At at) {
   Shape shape(first.begin(), first.end());
   std::vector<Dim> ends;  // of the parts, along the axis
   for (const UOp* node : nodes) {
-    const std::optional<DType> promoted = Promote(dtype, node->dtype);
-    if (!promoted)
-      rec.Invalid(absl::StrCat("cat: no type holds both ", std::string(Name(dtype)), " and ",
-                               std::string(Name(node->dtype)), "; cast one"));
-    dtype = *promoted;
+    dtype = Promote(dtype, node->dtype);
     if (node->shape.size() != first.size())
       rec.Invalid(absl::StrCat("cat: the shapes ", DimsToString(first), " and ",
-                               DimsToString(node->shape), " differ in rank"));
+                               DimsToString(node->shape), " differ in rank"),
+                  Mistake::kCheck);
     ends.push_back(rec.Sum(ends.empty() ? Dim(0) : ends.back(), node->shape[place]));
     shape[place] = node->shape[place];
     if (node->shape != ShapeView(shape))
       rec.Invalid(absl::StrCat("cat: the shapes ", DimsToString(first), " and ",
-                               DimsToString(node->shape), " differ beside axis ", place));
+                               DimsToString(node->shape), " differ beside axis ", place),
+                  Mistake::kCheck);
   }
   shape[place] = ends.back();
   // Each part padded to the whole; a comparison with the place chooses. From the last to the first.

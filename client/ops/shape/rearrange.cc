@@ -42,7 +42,7 @@ class Formula {
   }
 
   [[noreturn]] void Refuse(const std::string& why) const {
-    rec_.Invalid(absl::StrCat("rearrange \"", std::string(text_), "\": ", why));
+    rec_.Invalid(absl::StrCat("rearrange \"", std::string(text_), "\": ", why), Mistake::kCheck);
   }
 
   static Names Flat(const Side& side) {

@@ -29,7 +29,8 @@ void CheckGroups(const char* what, int64_t channels, int64_t groups, const NodeE
                  bool fits) {
   if (!fits)
     ThrowInvalid(absl::StrCat(what, ": ", channels, " channels in ", groups,
-                              " groups do not fit a weight of ", DimsToString(weight->shape)));
+                              " groups do not fit a weight of ", DimsToString(weight->shape)),
+                 Mistake::kCheck);
 }
 
 // Windows [B, C, P1, K1, P2, K2 ...] and a weight [O, C / groups, K...] as [B, O, P...].
@@ -110,7 +111,7 @@ Tensor convolution(const Tensor& tensor, const Tensor& weight, const Tensor& bia
                    const ConvolutionOptions& o, At at) {
   constexpr char kName[] = "convolution";
   const NodeBuilder rec(at);
-  const auto [a, b] = internal::SameType(rec, tensor, weight, kName);
+  const auto [a, b] = internal::SameType(rec, tensor, weight);
   const NodeExpr x(rec, a), w(rec, b);
   if (x->rank() < 3 || w->rank() != x->rank())
     rec.Invalid(absl::StrCat(kName, ": needs [B, C, D...] and [O, C, K...], not ",
@@ -129,7 +130,7 @@ Tensor transposed_convolution(const Tensor& tensor, const Tensor& weight, const 
                               const TransposedConvolutionOptions& o, At at) {
   constexpr char kName[] = "transposed_convolution";
   const NodeBuilder rec(at);
-  const auto [a, b] = internal::SameType(rec, tensor, weight, kName);
+  const auto [a, b] = internal::SameType(rec, tensor, weight);
   const NodeExpr x(rec, a), w(rec, b);
   if (x->rank() < 3 || w->rank() != x->rank())
     rec.Invalid(absl::StrCat(kName, ": needs [B, C, D...] and [C, O, K...], not ",

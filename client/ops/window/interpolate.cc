@@ -58,7 +58,8 @@ Tensor interpolate(const Tensor& x, const Dims& size, Interpolation mode, bool a
   const UOp* const node = x.NodeIn(rec);
   if (size.empty() || size.size() > node->shape.size())
     rec.Invalid(absl::StrCat("interpolate: a size of ", size.size(), " axes for a tensor of shape ",
-                             DimsToString(node->shape)));
+                             DimsToString(node->shape)),
+                Mistake::kCheck);
   if (align_corners && mode != Interpolation::kLinear)
     rec.Invalid("interpolate: only linear has align_corners");
   const DType type = node->dtype;

@@ -75,7 +75,8 @@ int64_t PlacesOf(const NodeBuilder& rec, std::string_view what, int64_t length, 
   if (room < 0)
     rec.Invalid(absl::StrCat(std::string(what), ": a kernel of ", w.kernel, " with dilation ",
                              w.dilation, " does not fit an axis of ", length, " with padding ",
-                             w.before, " and ", w.after));
+                             w.before, " and ", w.after),
+                Mistake::kCheck);
   return room / w.stride + 1;
 }
 

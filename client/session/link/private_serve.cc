@@ -94,10 +94,24 @@ std::string FindOutboardBinary() {
   return "";
 }
 
+struct PrivateServe::Shared {
+  std::mutex mutex;
+  std::weak_ptr<PrivateServe> running;
+};
+
+PrivateServe::Shared& PrivateServe::TheOne() {
+  static Shared& shared = *new Shared;  // outlives every static session
+  return shared;
+}
+
+bool PrivateServe::Running() {
+  Shared& shared = TheOne();
+  std::lock_guard lock(shared.mutex);
+  return !shared.running.expired();
+}
+
 absl::StatusOr<std::shared_ptr<PrivateServe>> PrivateServe::Get() {
-  static std::mutex mutex;
-  static std::weak_ptr<PrivateServe>& running =
-      *new std::weak_ptr<PrivateServe>;  // outlives every static session
+  auto& [mutex, running] = TheOne();
   std::lock_guard lock(mutex);
   if (auto serve = running.lock(); serve != nullptr && waitpid(serve->pid_, nullptr, WNOHANG) == 0)
     return serve;

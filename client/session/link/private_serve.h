@@ -17,6 +17,8 @@ class PrivateServe {
   // Returns the running one, or starts one and waits until it is ready.
   // Errors: UNAVAILABLE   no binary found (names the variable to set), or not ready within 20 s
   static absl::StatusOr<std::shared_ptr<PrivateServe>> Get();
+  // True while one runs that this process started.
+  static bool Running();
   ~PrivateServe();
   PrivateServe(const PrivateServe&) = delete;
   PrivateServe& operator=(const PrivateServe&) = delete;
@@ -24,6 +26,9 @@ class PrivateServe {
   const std::string& target() const { return target_; }
 
  private:
+  struct Shared;  // by all sessions of the process
+  static Shared& TheOne();
+
   PrivateServe() = default;
   static absl::StatusOr<std::shared_ptr<PrivateServe>> Start(const std::string& binary);
 

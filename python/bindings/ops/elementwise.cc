@@ -26,8 +26,7 @@ Tensor CastTo(const Tensor& x) {
 Tensor Gelu(const Tensor& x, const std::string& approximate) {
   if (approximate == "tanh") return x.gelu();
   if (approximate == "none") return gelu_erf(x);
-  throw nb::value_error(
-      ("gelu: approximate is 'tanh' or 'none', not '" + approximate + "'").c_str());
+  ThrowInvalid("gelu: approximate is 'tanh' or 'none', not '" + approximate + "'");
 }
 
 // -x of bool is its other truth value.

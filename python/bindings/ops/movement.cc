@@ -111,7 +111,7 @@ Tensor Shrink(const Tensor& x, const SymIntPairs& ranges) {
 Tensor Unflatten(const Tensor& x, int64_t dim, const Dims& sizes) {
   const int rank = x.rank();
   if (dim < -rank || dim >= rank)
-    ThrowInvalid(absl::StrCat("unflatten: no axis ", dim, " in ", rank));
+    ThrowInvalid(absl::StrCat("unflatten: no axis ", dim, " in ", rank), Mistake::kIndex);
   SymShape shape;
   for (int axis = 0; axis < rank; ++axis) {
     if (axis == (dim + rank) % rank)

@@ -35,13 +35,14 @@ void BindLayerFunctions(nb::module_& module) {
       [](const Tensor& x, int64_t groups, const Maybe& weight, const Maybe& bias, double eps) {
         return group_norm(x, groups, OrEmpty(weight), OrEmpty(bias), eps);
       },
-      "x"_a, "groups"_a, "weight"_a = nb::none(), "bias"_a = nb::none(), "eps"_a = 1e-5);
+      "x"_a, "groups"_a, "weight"_a = nb::none(), "bias"_a = nb::none(), "eps"_a = 1e-5,
+      TensorClass::OpensLine());
   module.def(
       "rms_norm",
       [](const Tensor& x, const Maybe& weight, double eps) {
         return rms_norm(x, OrEmpty(weight), eps);
       },
-      "x"_a, "weight"_a = nb::none(), "eps"_a = 1e-6);
+      "x"_a, "weight"_a = nb::none(), "eps"_a = 1e-6, TensorClass::OpensLine());
   module.def(
       "batch_norm",
       [](const Tensor& x, const Maybe& weight, const Maybe& bias, const Maybe& running_mean,
@@ -53,7 +54,8 @@ void BindLayerFunctions(nb::module_& module) {
       "x"_a, "weight"_a.none(), "bias"_a.none(), "running_mean"_a.none(), "running_var"_a.none(),
       "num_batches_tracked"_a.none(), "momentum"_a = 0.1, "eps"_a = 1e-5,
       "By the batch's statistics in training, which moves the running ones, else by the running "
-      "ones.");
+      "ones.",
+      TensorClass::OpensLine());
   module.def(
       "lstm_cell",
       [](const Tensor& x, const Maybe& hidden, const Maybe& cell, const Tensor& weight_ih,
@@ -64,7 +66,7 @@ void BindLayerFunctions(nb::module_& module) {
         return std::pair(next.hidden, next.cell);
       },
       "x"_a, "hidden"_a.none(), "cell"_a.none(), "weight_ih"_a, "weight_hh"_a,
-      "bias_ih"_a = nb::none(), "bias_hh"_a = nb::none());
+      "bias_ih"_a = nb::none(), "bias_hh"_a = nb::none(), TensorClass::OpensLine());
 }
 
 }  // namespace

@@ -91,8 +91,7 @@ Tensor Div(const Tensor& x, const Operand& y, bool reverse,
   if (!rounding_mode) return Either<std::divides<>>(x, y, reverse);
   if (*rounding_mode == "floor") return Either<FloorDiv>(x, y, reverse);
   if (*rounding_mode == "trunc") return Either<Named<&trunc_div>>(x, y, reverse);
-  throw nb::value_error(
-      ("div: rounding_mode is 'trunc', 'floor' or None, not '" + *rounding_mode + "'").c_str());
+  ThrowInvalid("div: rounding_mode is 'trunc', 'floor' or None, not '" + *rounding_mode + "'");
 }
 
 Tensor Clamp(const Tensor& x, const std::optional<Operand>& low,

@@ -113,7 +113,7 @@ Interpolation InterpolationOf(const std::string& name) {
   if (name == "linear") return Interpolation::kLinear;
   if (name == "nearest") return Interpolation::kNearest;
   if (name == "nearest-exact") return Interpolation::kNearestExact;
-  throw nb::value_error(("interpolate: no mode " + name).c_str());
+  ThrowInvalid("interpolate: no mode " + name, Mistake::kCheck);
 }
 
 void BindConvolutions(TensorClass& tensor) {

@@ -1,8 +1,8 @@
 """Which members a tar or zip file has, and where their bytes lie in it: nothing but headers is read.
 
-Files come from anywhere. A member that reaches beyond the file's end, or (in a zip file) overlaps another one, is refused, as are
-compressed tar files, encrypted and sparse members: ValueError, with the reason. Sources of the formats: POSIX.1-2017 (pax), the
-GNU tar manual, PKWARE's APPNOTE.
+Files come from anywhere. A member that reaches beyond the file's end, or (in a zip file) overlaps another one, is
+refused, as are compressed tar files, encrypted and sparse members: TarError or ZipError (archive_errors.py), which are
+ValueErrors, with the reason. Sources of the formats: POSIX.1-2017 (pax), the GNU tar manual, PKWARE's APPNOTE.
 """
 import io
 import struct
@@ -47,6 +47,18 @@ class BytesSource:
         return self.data[offset:offset + size]
 
 
+def _tar_error(reason: str) -> Exception:
+    from outboard.nn.archive_errors import TarError  # here: tarfile and zipfile are slow to import
+
+    return TarError(reason)
+
+
+def _zip_error(reason: str) -> Exception:
+    from outboard.nn.archive_errors import ZipError
+
+    return ZipError(reason)
+
+
 # ---- tar -----------------------------------------------------------------------------------------
 
 
@@ -60,32 +72,32 @@ def tar_members(source: Source) -> dict[str, Place]:
         size = int(override.get("size", _number(source, header[124:136])))
         place = Place(at + 512, size)
         if size < 0 or size > source.size - place.offset:
-            raise ValueError(f"{source.name}: the file at byte {at} reaches beyond the end")
+            raise _tar_error(f"{source.name}: the file at byte {at} reaches beyond the end")
         if kind in (b"L", b"K", b"x", b"g"):
             if size > NAME_BYTES_MAX:
-                raise ValueError(f"{source.name}: a name of {size} bytes")
+                raise _tar_error(f"{source.name}: a name of {size} bytes")
             text = source.read(place.offset, size)
             if kind == b"L":
                 override["path"] = _text(text)
             elif kind == b"x":
                 override.update(_pax(source, text))
             elif kind == b"g" and any(name in _pax(source, text) for name in ("path", "size")):
-                raise ValueError(f"{source.name}: one name or size for all files")
+                raise _tar_error(f"{source.name}: one name or size for all files")
         else:
             if kind == b"S" or any(name.startswith("GNU.sparse") for name in override):
-                raise ValueError(f"{source.name}: sparse files are not read")
+                raise _tar_error(f"{source.name}: sparse files are not read")
             if kind in (b"0", b"\0", b"7"):
                 members[override.get("path") or _path(header)] = place
             override = {}
         at = place.offset + -(-size // 512) * 512
     if at == 0:
-        raise ValueError(f"{source.name}: not a tar file")
+        raise _tar_error(f"{source.name}: not a tar file")
     return members
 
 
 def _check_sum(source: Source, header: bytes, at: int) -> None:
     if _number(source, header[148:156]) != sum(header) - sum(header[148:156]) + 8 * ord(" "):
-        raise ValueError(f"{source.name}: not a tar file, or damaged at byte {at}")
+        raise _tar_error(f"{source.name}: not a tar file, or damaged at byte {at}")
 
 
 def _number(source: Source, field: bytes) -> int:
@@ -94,7 +106,7 @@ def _number(source: Source, field: bytes) -> int:
     try:
         return int(field.split(b"\0")[0].strip() or b"0", 8)
     except ValueError:
-        raise ValueError(f"{source.name}: not a tar file, or damaged") from None
+        raise _tar_error(f"{source.name}: not a tar file, or damaged") from None
 
 
 def _text(field: bytes) -> str:
@@ -112,12 +124,12 @@ def _pax(source: Source, text: bytes) -> dict[str, str]:
     while text.rstrip(b"\0"):
         length, _, _ = text.partition(b" ")
         if not length.isdigit() or len(length) > 6 or not len(length) < int(length) <= len(text):
-            raise ValueError(f"{source.name}: damaged (a pax record)")
+            raise _tar_error(f"{source.name}: damaged (a pax record)")
         name, _, value = text[len(length) + 1:int(length) - 1].partition(b"=")
         records[_text(name)] = _text(value)
         text = text[int(length):]
     if not records.get("size", "0").isdecimal():
-        raise ValueError(f"{source.name}: damaged (a size in a pax record)")
+        raise _tar_error(f"{source.name}: damaged (a size in a pax record)")
     return records
 
 
@@ -161,24 +173,25 @@ def zip_members(source: Source) -> dict[str, ZipMember]:
         with zipfile.ZipFile(_File(source)) as archive:  # type: ignore[arg-type]
             entries = archive.infolist()
     except (zipfile.BadZipFile, struct.error, EOFError, OverflowError, NotImplementedError) as error:
-        raise ValueError(f"{source.name}: {error}") from None
+        raise _zip_error(f"{source.name}: {error}") from None
     members: dict[str, ZipMember] = {}
     for entry in entries:
         if entry.is_dir():
             continue
         if entry.flag_bits & 1 or entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise ValueError(f"{source.name}: {entry.filename} is encrypted, or compressed by method {entry.compress_type}")
+            raise _zip_error(f"{source.name}: {entry.filename} is encrypted, or compressed by method "
+                             f"{entry.compress_type}")
         if entry.filename in members:
-            raise ValueError(f"{source.name}: {entry.filename} is there twice")
+            raise _zip_error(f"{source.name}: {entry.filename} is there twice")
         place = Place(_data_offset(source, entry), entry.compress_size)
         is_deflated = entry.compress_type == zipfile.ZIP_DEFLATED
         if not is_deflated and entry.file_size != entry.compress_size:
-            raise ValueError(f"{source.name}: {entry.filename} has two sizes")
+            raise _zip_error(f"{source.name}: {entry.filename} has two sizes")
         members[entry.filename] = ZipMember(place, entry.file_size, entry.CRC, is_deflated)
     end = 0
     for name, member in sorted(members.items(), key=lambda item: item[1].place):
         if member.place.offset < end or member.place.offset + member.place.size > source.size:
-            raise ValueError(f"{source.name}: {name} overlaps another file, or reaches beyond the end")
+            raise _zip_error(f"{source.name}: {name} overlaps another file, or reaches beyond the end")
         end = member.place.offset + member.place.size
     return members
 
@@ -187,7 +200,7 @@ def _data_offset(source: Source, entry) -> int:
     """Behind the member's own header, whose length only that header tells."""
     header = source.read(entry.header_offset, 30) if entry.header_offset >= 0 else b""
     if len(header) != 30 or header[:4] != b"PK\3\4":
-        raise ValueError(f"{source.name}: {entry.filename} is not where the directory says")
+        raise _zip_error(f"{source.name}: {entry.filename} is not where the directory says")
     name_bytes, extra_bytes = struct.unpack("<HH", header[26:])
     return entry.header_offset + 30 + name_bytes + extra_bytes
 
@@ -198,9 +211,9 @@ def inflate(source: Source, name: str, member: ZipMember) -> bytes:
     try:
         data = decompressor.decompress(source.read(*member.place), member.inflated_size + 1)
     except zlib.error as error:
-        raise ValueError(f"{source.name}: {name}: {error}") from None
+        raise _zip_error(f"{source.name}: {name}: {error}") from None
     if len(data) != member.inflated_size or zlib.crc32(data) != member.crc:
-        raise ValueError(f"{source.name}: {name} is not what its size and checksum say")
+        raise _zip_error(f"{source.name}: {name} is not what its size and checksum say")
     return data
 
 
@@ -208,4 +221,4 @@ def check_inflated(source: Source, members: dict[str, ZipMember], bytes_max: int
     """That all deflated members together stay below `bytes_max`: said before any is inflated."""
     total = sum(member.inflated_size for member in members.values() if member.is_deflated)
     if total > bytes_max:
-        raise ValueError(f"{source.name}: inflates to {total} bytes; limit {bytes_max}")
+        raise _zip_error(f"{source.name}: inflates to {total} bytes; limit {bytes_max}")

@@ -21,6 +21,16 @@ def _same_padding(kernel_size: tuple[int, ...], dilation: int | Sequence[int]) -
     return tuple(side for m in reversed(missing) for side in (m // 2, m - m // 2))
 
 
+def _repr(layer: object, *arguments: object, **named: object) -> str:
+    """As a call that makes one, without what is as by default."""
+    shown = [str(argument) for argument in arguments] + [f"{name}={value}" for name, value in named.items()]
+    return f"{type(layer).__name__}({', '.join(shown)})"
+
+
+def _unless(default: object, **named: object) -> dict[str, object]:
+    return {name: value for name, value in named.items() if value != default}
+
+
 class Linear:
     """(..., in_features) to (..., out_features)."""
 
@@ -31,6 +41,9 @@ class Linear:
 
     def __call__(self, x: Tensor) -> Tensor:
         return x.linear(self.weight.transpose(), self.bias)
+
+    def __repr__(self) -> str:
+        return _repr(self, *reversed(self.weight.shape), **_unless(True, bias=self.bias is not None))
 
 
 class Conv2d:
@@ -56,6 +69,16 @@ class Conv2d:
     def __call__(self, x: Tensor) -> Tensor:
         return x.conv2d(self.weight, self.bias, self.groups, self.stride, self.dilation, self.padding)
 
+    def _channels(self) -> tuple[int, int]:
+        """In and out."""
+        return self.weight.shape[1] * self.groups, self.weight.shape[0]
+
+    def __repr__(self) -> str:
+        return _repr(self, *self._channels(), self.kernel_size, **_unless(1, stride=self.stride),
+                     **_unless(0, padding=self.padding, output_padding=getattr(self, "output_padding", 0)),
+                     **_unless(1, dilation=self.dilation, groups=self.groups),
+                     **_unless(True, bias=self.bias is not None))
+
 
 def Conv1d(in_channels: int, out_channels: int, kernel_size: int, stride=1, padding: int | str = 0, dilation=1,
            groups: int = 1, bias: bool = True) -> Conv2d:
@@ -77,6 +100,9 @@ class ConvTranspose2d(Conv2d):
     def __call__(self, x: Tensor) -> Tensor:
         return x.conv_transpose2d(self.weight, self.bias, self.groups, self.stride, self.dilation, self.padding,
                                   self.output_padding)
+
+    def _channels(self) -> tuple[int, int]:
+        return self.weight.shape[0], self.weight.shape[1] * self.groups
 
 
 def ConvTranspose1d(in_channels: int, out_channels: int, kernel_size: int, stride=1, padding=0, output_padding=0,
@@ -104,6 +130,11 @@ class BatchNorm:
         running = (self.running_mean, self.running_var, self.num_batches_tracked) if self.track_running_stats else (None,) * 3
         return _core.batch_norm(x, self.weight, self.bias, *running, self.momentum, self.eps)
 
+    def __repr__(self) -> str:
+        one = self.weight if self.weight is not None else self.running_mean if self.track_running_stats else None
+        return _repr(self, *(() if one is None else one.shape), eps=self.eps, momentum=self.momentum,
+                     **_unless(True, affine=self.weight is not None, track_running_stats=self.track_running_stats))
+
 
 BatchNorm2d = BatchNorm3d = BatchNorm
 
@@ -119,6 +150,10 @@ class GroupNorm:
     def __call__(self, x: Tensor) -> Tensor:
         return _core.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
+    def __repr__(self) -> str:
+        return _repr(self, self.num_groups, self.num_channels, eps=self.eps,
+                     **_unless(True, affine=self.weight is not None))
+
 
 class InstanceNorm:
     """(B, C, ...) by mean and variance of each channel of each element of the batch."""
@@ -130,6 +165,9 @@ class InstanceNorm:
 
     def __call__(self, x: Tensor) -> Tensor:
         return _core.group_norm(x, self.num_features, self.weight, self.bias, self.eps)
+
+    def __repr__(self) -> str:
+        return _repr(self, self.num_features, eps=self.eps, **_unless(True, affine=self.weight is not None))
 
 
 class LayerNorm:
@@ -143,9 +181,13 @@ class LayerNorm:
 
     def __call__(self, x: Tensor) -> Tensor:
         if self.normalized_shape != x.shape[-len(self.normalized_shape):]:
-            raise ValueError(f"the last axes of {x.shape} are not {self.normalized_shape}")
+            _core.refuse(f"the last axes of {x.shape} are not {self.normalized_shape}")
         x = x.layernorm(self.axis, self.eps)
         return x if self.weight is None or self.bias is None else x * self.weight + self.bias
+
+    def __repr__(self) -> str:
+        return _repr(self, self.normalized_shape, eps=self.eps,
+                     **_unless(True, elementwise_affine=self.weight is not None))
 
 
 class LayerNorm2d(LayerNorm):
@@ -165,6 +207,10 @@ class RMSNorm:
     def __call__(self, x: Tensor) -> Tensor:
         return _core.rms_norm(x, self.weight, self.eps)
 
+    def __repr__(self) -> str:
+        return _repr(self, *(() if self.weight is None else self.weight.shape), eps=self.eps,
+                     **_unless(True, elementwise_affine=self.weight is not None))
+
 
 class Embedding:
     """Rows of a table (vocab_size, embed_size): integers (...) to (..., embed_size)."""
@@ -176,6 +222,9 @@ class Embedding:
         if not dtypes.is_int(idx.dtype):
             raise TypeError(f"an embedding takes integers, not {idx.dtype}")
         return self.weight[idx]
+
+    def __repr__(self) -> str:
+        return _repr(self, *self.weight.shape)
 
 
 class LSTMCell:
@@ -190,3 +239,7 @@ class LSTMCell:
 
     def __call__(self, x: Tensor, hc: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         return _core.lstm_cell(x, *(hc or (None, None)), self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+
+    def __repr__(self) -> str:
+        return _repr(self, self.weight_ih.shape[1], self.weight_hh.shape[1],
+                     **_unless(True, bias=self.bias_ih is not None))

@@ -47,6 +47,9 @@ class Optimizer:
     def lr(self, value) -> None:
         self._lr.assign(value)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self.params)} parameters>"
+
     def _follow(self, rule, *names: str) -> None:
         """Steps by a rule of the library, whose state of one tensor for each parameter these are the names of."""
         self._rule, self._lr = rule, rule.lr
@@ -90,6 +93,9 @@ class OptimizerGroup(Optimizer):
         self.optimizers = optimizers
         self.params = flatten([optimizer.params for optimizer in optimizers])
         self.buffers = flatten([optimizer.buffers for optimizer in optimizers])
+
+    def __repr__(self) -> str:
+        return f"<OptimizerGroup of {', '.join(map(repr, self.optimizers))}>"
 
     def __getitem__(self, i: int) -> Optimizer:
         return self.optimizers[i]

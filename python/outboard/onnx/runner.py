@@ -80,6 +80,9 @@ class OnnxRunner:
         self.graph_outputs = tuple(self.graph.outputs)
         self.opset = reader.opsets.get("", 1)
 
+    def __repr__(self) -> str:
+        return f"<OnnxRunner, {', '.join(self.graph_inputs)} to {', '.join(self.graph_outputs)}>"
+
     def __call__(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """A Tensor for each output; a list of them for a sequence, None for an optional value that is not there.
 

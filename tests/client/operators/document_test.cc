@@ -27,10 +27,11 @@ against central differences. What an operation means to the last corner is in `s
 
 Floats are f8e4m3, f8e5m2, f16, bf16, f32 and f64; integers are of 8 to 64 bits with and without a
 sign. Operands of different types promote: bool < integers < floats; a number takes the tensor's
-type, unless a fraction meets an integer (then f32). Another type than the named ones is
-INVALID_ARGUMENT where the operator is written. A result "as x" has the type of the operands;
-"float" is that of the operands, or f32 where they are no floats; "sum" is that of the operands, or
-32 bits where they are narrower integers or bool.
+type, unless a fraction meets an integer (then f32). u64 and a signed integer become f32, which
+rounds what has more than 24 bits; comparisons of the two are exact. Another type than the named
+ones is INVALID_ARGUMENT where the operator is written. A result "as x" has the type of the
+operands; "float" is that of the operands, or f32 where they are no floats; "sum" is that of the
+operands, or 32 bits where they are narrower integers or bool.
 
 An axis of -1 is the last one; axes that are left out are all of them. Errors are thrown as
 `outboard::Error` with the line of the program that asked, before anything is sent; they are
