@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/capture/step_observer.h"
 #include "client/lazy/items.h"
+#include "client/lazy/narrow.h"
 #include "client/lazy/node_builder.h"
 #include "client/lazy/node_expr.h"
 #include "client/lazy/operands.h"
@@ -39,7 +40,8 @@ struct Plan {
   std::vector<Axis> view;
 };
 
-Plan PlanOf(const NodeBuilder& rec, const UOp* x, const std::vector<Index>& indices) {
+Plan PlanOf(const NodeBuilder& rec, const Tensor& tensor, const std::vector<Index>& indices) {
+  const UOp* const x = tensor.NodeIn(rec);
   int used = 0, ellipses = 0;
   for (const Index& index : indices) {
     const bool ellipsis = std::holds_alternative<Ellipsis>(index.what());
@@ -181,9 +183,8 @@ Tensor Tensor::operator[](const Index& index) const { return (*this)[std::vector
 Tensor Tensor::operator[](const std::vector<Index>& indices) const {
   if (indices.empty()) return *this;
   const NodeBuilder rec(indices[0].at());
-  const UOp* const x = NodeIn(rec);
-  const Plan plan = PlanOf(rec, x, indices);
-  const UOp* const view = View(rec, x, plan);
+  const Plan plan = internal::Settled(rec, [&] { return PlanOf(rec, *this, indices); });
+  const UOp* const view = View(rec, NodeIn(rec), plan);
   const std::optional<Together> together = TogetherOf(rec, view, plan);
   if (!together) return FromNode(rec, view);
   return TensorOf(internal::Gather({rec, Joined(rec, view, *together)},
@@ -192,8 +193,8 @@ Tensor Tensor::operator[](const std::vector<Index>& indices) const {
 
 Tensor with_items(const Tensor& x, const std::vector<Index>& indices, const Arg& value) {
   const NodeBuilder rec(value.at());
+  const Plan plan = internal::Settled(rec, [&] { return PlanOf(rec, x, indices); });
   const UOp* const old = x.NodeIn(rec);
-  const Plan plan = PlanOf(rec, old, indices);
   const UOp* const view = View(rec, old, plan);
   const UOp* fresh = rec.Cast(internal::NodeOfArg(rec, value, old->dtype), old->dtype);
   const std::optional<Together> together = TogetherOf(rec, view, plan);
