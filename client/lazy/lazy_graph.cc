@@ -238,13 +238,16 @@ const UOp* LazyGraph::Import(LazyGraph& other, const UOp* node,
       continue;
     }
     src.clear();
-    for (const UOp* source : old->src) src.push_back(made.at(source));
     absl::StatusOr<const UOp*> copy;
     if (old->op == Op::kBuffer) {
-      std::vector<int64_t> arg(old->arg.begin(), old->arg.end());
-      arg[0] = PlaceOf(other.StorageAt(BufferOf(old).name()));
+      Shape shape;
+      for (const Dim& dim : old->shape)
+        shape.push_back(dim.is_const() ? dim : Dim(made.at(dim.expression())));
+      std::vector<int64_t> arg = {PlaceOf(other.StorageAt(BufferOf(old).name()))};
+      AppendDims(shape, arg, src);
       copy = graph_.Make(Op::kBuffer, old->dtype, src, arg);
     } else {
+      for (const UOp* source : old->src) src.push_back(made.at(source));
       copy = graph_.WithSources(old, src);
     }
     ThrowIfError(copy.status(), at);

@@ -22,7 +22,10 @@ struct SymExpression {
 };
 
 // Returns `size` as a dimension, whose nodes are made in `graph`; `var_of` gives the VAR of a
-// variable. Errors: those of Graph::Make and of `var_of`.
+// variable.
+// Errors: INVALID_ARGUMENT    numbers whose sum does not fit 64 bits
+//         RESOURCE_EXHAUSTED  as Graph::Make
+//         those of `var_of`
 absl::StatusOr<Dim> DimIn(
     Graph& graph, const SymInt& size,
     const std::function<absl::StatusOr<const UOp*>(const BoundVariable&)>& var_of);

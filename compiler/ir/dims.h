@@ -17,8 +17,8 @@ namespace outboard {
 absl::StatusOr<Dim> AddDims(Graph& graph, const Dim& a, const Dim& b);
 absl::StatusOr<Dim> SubtractDims(Graph& graph, const Dim& a, const Dim& b);
 
-// A dimension as a product: n * m * 6 is {6, {n, m}}, and so are n * 2 and m * 3 together. i64 wraps,
-// but a dimension does not, as its bounds say, unless it is 0 whatever has wrapped below.
+// A dimension as a product: n * m * 6 is {6, {n, m}}, and so are n * 2 and m * 3 together. i64
+// wraps, but a dimension does not, as its bounds say, unless it is 0 whatever has wrapped below.
 struct DimFactors {
   int64_t number = 1;
   std::vector<const UOp*> expressions;

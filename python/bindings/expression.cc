@@ -2,10 +2,12 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <optional>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -318,18 +320,25 @@ int64_t NumberOf(const Expression& e) {
   return low;
 }
 
+// What stands beside an expression.
+using Other = std::variant<int64_t, Variable, Expression>;
+
+Expression SumOf(const Other& other) {
+  return std::visit([](const auto& x) { return Expression(x); }, other);
+}
+
 // Both ways round. What is bound has a value, and what is not has none.
 template <typename T, typename Operation>
 void BindOperator(nb::class_<T>& type, const char* name, const char* reflected,
                   Operation operation) {
   const auto with_bound = [](const T& a, const SymInt&) -> Expression { RaiseUnbound(a); };
   type.def(
-          name, [=](const T& a, const Expression& b) { return operation(Expression(a), b); },
+          name, [=](const T& a, const Other& b) { return operation(Expression(a), SumOf(b)); },
           nb::is_operator())
       .def(name, with_bound, nb::is_operator());
   if (reflected == nullptr) return;
   type.def(
-          reflected, [=](const T& a, const Expression& b) { return operation(b, Expression(a)); },
+          reflected, [=](const T& a, const Other& b) { return operation(SumOf(b), Expression(a)); },
           nb::is_operator())
       .def(reflected, with_bound, nb::is_operator());
 }
@@ -376,9 +385,6 @@ void BindExpression(nb::module_& module, nb::class_<Variable>& variable) {
       module, "Condition",
       "A comparison of expressions of Variables. ValueError for asking whether it is true where "
       "that depends on the Variables.");
-  expression.def(nb::init<int64_t>()).def(nb::init<const Variable&>());
-  nb::implicitly_convertible<int64_t, Expression>();
-  nb::implicitly_convertible<Variable, Expression>();
   expression.def_prop_ro("vmin", [](const Expression& e) { return e.Bounds().first; })
       .def_prop_ro("vmax", [](const Expression& e) { return e.Bounds().second; })
       .def(

@@ -14,6 +14,7 @@
 #include "client/ops/index/spans.h"
 #include "client/ops/window/sliding.h"
 #include "client/tensor/tensor.h"
+#include "compiler/ir/dims.h"
 
 namespace outboard {
 
@@ -176,6 +177,21 @@ const UOp* WithRows(const NodeBuilder& rec, const UOp* view, const Together& t, 
   return rec.Permute(rec.Reshape(y, turned), back);
 }
 
+// One place that a variable names. A write to it is spelt as a comparison, which a kernel turns
+// into a store of that row (compiler/schedule/gather/row_store.h).
+bool IsOneOfAVariable(const NodeBuilder& rec, const Span& span) {
+  if (span.low.is_const()) return false;
+  const absl::StatusOr<Dim> count = SubtractDims(rec.graph(), span.high, span.low);
+  return count.ok() && *count == Dim(1);
+}
+
+// x, which is of length 1 along `axis`, as often as `length` says.
+const UOp* Stretched(const NodeBuilder& rec, const UOp* x, int axis, const Dim& length) {
+  Shape dims(x->shape.begin(), x->shape.end());
+  dims[axis] = length;
+  return rec.Expand(x, dims);
+}
+
 }  // namespace
 
 Tensor Tensor::operator[](const Index& index) const { return (*this)[std::vector<Index>{index}]; }
@@ -209,9 +225,16 @@ Tensor with_items(const Tensor& x, const std::vector<Index>& indices, const Arg&
   for (size_t i = 0; i < plan.spans.size(); ++i) {
     if (plan.spans[i].Covers(old->shape[i])) continue;
     const int axis = static_cast<int>(i);
+    covers = false;
+    if (IsOneOfAVariable(rec, plan.spans[i])) {
+      fresh = Stretched(rec, fresh, axis, old->shape[i]);
+      const NodeExpr all(rec, Stretched(rec, inside, axis, old->shape[i]));
+      const NodeExpr place = Iota(rec, DType::kI64, all->shape, axis);
+      inside = all & (place == all.With(rec.Full(plan.spans[i].low.expression(), all->shape)));
+      continue;
+    }
     fresh = internal::Spread({rec, fresh}, axis, plan.spans[i], old->shape[i]);
     inside = internal::Spread({rec, inside}, axis, plan.spans[i], old->shape[i]);
-    covers = false;
   }
   return Tensor::FromNode(rec, covers ? fresh : rec.Where(inside, fresh, old));
 }
