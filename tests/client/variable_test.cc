@@ -9,6 +9,7 @@
 #include "client/lazy/items.h"
 #include "client/ops/index/index.h"
 #include "client/ops/shape/shape.h"
+#include "compiler/ir/encoding.h"
 #include "tests/client/client_test.h"
 
 namespace outboard {
@@ -171,6 +172,21 @@ TEST_F(VariableTest, WritesToAPartThatFitsForSomeValues) {
     ExpectNear(cache.slice(0, 0, s + 2).sum(), {10 * static_cast<double>((at + 2) * (2 * at + 5))});
   }
   ExpectNear(cache.flatten(), {10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110, 120});
+}
+
+// A comparison with the row's number, of which the scheduler makes a store of that row.
+TEST_F(VariableTest, AWriteOfOneRowPadsNothing) {
+  Tensor cache = Tensor::zeros({6, 2}).contiguous().realize();
+  const auto pads_in = [&](const SymInt& begin, const SymInt& end) {
+    set_items(cache, {Slice{begin, end}}, 1);
+    cache.realize();
+    Graph graph;
+    const UOp* const sink = *DecodeGraph(graph, *session->last.graph);
+    return std::ranges::count(PostOrder(sink), Op::kPad, &UOp::op);
+  };
+  EXPECT_EQ(pads_in(m.bind(2), m.bind(2) + 1), 0);
+  EXPECT_GT(pads_in(n.bind(5) - 1, n.bind(5) + 1), 0);
+  ExpectNear(cache.slice(1, 0, 1).flatten(), {0, 0, 1, 0, 1, 1});
 }
 
 // What was made before the variable was narrowed has the sizes of what is made after it.
