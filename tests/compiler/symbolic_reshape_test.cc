@@ -1,6 +1,7 @@
 // Reshapes that join and split dimensions of VARs: n * 2 is n rows of 2, for every value of n.
 #include <gtest/gtest.h>
 
+#include "base/check.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/dims.h"
 #include "tests/compiler/harness.h"
@@ -63,6 +64,24 @@ TEST_F(SymbolicReshapeTest, RepeatedAndJoined) {
   const Dim both(Mul(g, n.expression(), m.expression()));
   Compare(Make(apart, {Times(n, 2), Dim(Mul(g, m.expression(), ConstIndex(g, 2)))}), 2);
   Compare(Make(apart, {Dim(4), both}), 2);
+}
+
+// A VAR of one value is a VAR in all dimensions that have it.
+TEST_F(SymbolicReshapeTest, AVarOfOneValue) {
+  for (const int64_t value : {0, 1}) {
+    const UOp* const one = Var(g, 1, value, value);
+    const Dim end(Add(g, Add(g, Var(g, 0, 1, 4), one), ConstIndex(g, -value)));
+    const Dim rows = ValueOrDie(SubtractDims(g, end, Dim(one)));
+    const UOp* const x = Param(g, 0, DType::kF32, {Dim(5), Dim(2)});
+    const UOp* const part = g.MakeChecked(Op::kShrink, DType::kF32, {x, one, end.expression()},
+                                          {kSymbolicDim, kSymbolicDim, 0, 2});
+    const UOp* const sink = Sink(g, {Make(part, {Dim(2), rows}), Make(part, {Times(rows, 2)})});
+    const HostTensor param = test::Floats(DType::kF32, {5, 2}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+    for (int64_t n = 1; n <= 4; ++n) {
+      const Binding bindings[] = {{0, n}, {1, value}};
+      test::ExpectSame(sink, {&param, 1}, bindings);
+    }
+  }
 }
 
 TEST_F(SymbolicReshapeTest, OtherCountsAreRefused) {
