@@ -14,7 +14,9 @@
 // it builds no graphs. Inputs:
 //
 //   arguments   the tensors and sizes of the call. Tensors must have the dtype and shape of the
-//               second call. A bound Variable has the value of the current call.
+//               second call. A bound Variable has the value of the current call, also where it is
+//               in the sizes with which a tensor was computed: in the second call the argument has
+//               these sizes, though it is realised.
 //   state       tensors from outside that the function reads, with their value at the time of the
 //               call, also if other code has assigned them; and the thread's counter of random
 //               numbers.
@@ -32,7 +34,8 @@
 //                        (it was replaced, not assigned), a tensor that the function left lazy is
 //                        still held, or another session is current
 //   INVALID_ARGUMENT     a call that does not match the recorded one (the message names both), an
-//                        argument given twice
+//                        argument given twice, a value of a variable for which the parts of tensors
+//                        in the step do not fit
 // If the recorded call throws, nothing is recorded, and the next call records again.
 // Threads: one at a time.
 #pragma once

@@ -5,12 +5,12 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "client/lazy/node_builder.h"
 #include "client/lazy/realization.h"
 #include "client/lazy/sym_expression.h"
 #include "client/lazy/thread_state.h"
 #include "client/trace/trace.h"
-#include "compiler/rewrite/bind.h"
 
 namespace outboard::internal {
 namespace {
@@ -21,6 +21,26 @@ namespace {
 
 std::string Described(DType dtype, const std::vector<int64_t>& dims) {
   return absl::StrCat(std::string(Name(dtype)), DimsToString(ToShape(dims)));
+}
+
+// f32[2, n = 3]; of an expression only the value.
+std::string Described(DType dtype, const std::vector<SymInt>& sizes) {
+  std::vector<std::string> parts;
+  for (const SymInt& size : sizes) {
+    const SymExpression* const e = size.expression();
+    if (e == nullptr)
+      parts.push_back(absl::StrCat(size.value()));
+    else if (e->variable)
+      parts.push_back(absl::StrCat(e->variable->variable.name(), " = ", size.value()));
+    else
+      parts.push_back(absl::StrCat("a size of variables, ", size.value()));
+  }
+  return absl::StrCat(std::string(Name(dtype)), "[", absl::StrJoin(parts, ", "), "]");
+}
+
+std::string Described(const CloudBuffer& buffer) {
+  return buffer.sizes.empty() ? Described(buffer.dtype, buffer.dims)
+                              : Described(buffer.dtype, buffer.sizes);
 }
 
 std::vector<std::shared_ptr<TensorState>> ValuesOf(const std::vector<Tensor>& tensors,
@@ -41,21 +61,6 @@ void CheckDistinct(const std::vector<std::shared_ptr<TensorState>>& values, cons
                                       " and argument ", i, " are one tensor"));
 }
 
-void CollectBound(const SymInt& size, std::vector<BoundVariable>& bound) {
-  std::vector<const SymInt*> open = {&size};
-  while (!open.empty()) {
-    const SymExpression* const e = open.back()->expression();
-    open.pop_back();
-    if (e == nullptr) continue;
-    if (e->variable) {
-      bound.push_back(*e->variable);
-    } else {
-      open.push_back(&e->a);
-      open.push_back(&e->b);
-    }
-  }
-}
-
 }  // namespace
 
 // ---- recording ----------------------------------------------------------------------------------
@@ -64,18 +69,30 @@ JitStep::JitStep(const std::vector<Tensor>& arguments, const std::vector<SymInt>
                  const At& at)
     : at_(at) {
   if (Current() != nullptr) Current()->Refuse(at, "a step is captured within the step");
-  bound_ = BoundIn(sizes, at);
   session_ = RandomState(at).random_session;
   const std::vector<std::shared_ptr<TensorState>> values = ValuesOf(arguments, at);
   RealizeValues(values, {}, at);
   CheckDistinct(values, at);
   for (size_t i = 0; i < values.size(); ++i) {
     const CloudBuffer& storage = *values[i]->storage;
-    arguments_.push_back({storage.dtype, storage.dims});
+    arguments_.push_back({storage.dtype, storage.dims, storage.sizes});
     argument_values_.push_back(values[i]);
     Remember(values[i]->storage, {Source::Kind::kArgument, i});
   }
+  bound_ = BoundIn(arguments, sizes, at);
+  for (const std::shared_ptr<TensorState>& value : values) {
+    if (value->storage->sizes.empty()) continue;
+    value->storage->is_symbolic = true;
+    symbolic_.push_back(value->storage);
+  }
+  // The step fits for all values that its own parts of tensors allow.
+  if (LazyGraph::Current()->is_narrowed()) LazyGraph::Exchange(nullptr);
   Enter();
+}
+
+void JitStep::ShowNumbers() {
+  for (const std::shared_ptr<CloudBuffer>& buffer : symbolic_) buffer->is_symbolic = false;
+  symbolic_.clear();
 }
 
 void JitStep::Refuse(const At& at, const std::string& what) const { Fail(at, what); }
@@ -142,17 +159,13 @@ void JitStep::OnRun(const SentRun& sent, const At& at) {
   run.first_result = results_.size();
   run.variables = sent.encoded.variables;
   run.lines = sent.encoded.lines;
-  run.at = at;
-  run.lazy_graph = LazyGraph::Current();
   for (size_t i = 0; i < sent.results.size(); ++i) {
     const std::shared_ptr<CloudBuffer>& storage = sent.results[i];
     Result result;
     result.recorded = storage;
     result.dtype = storage->dtype;
-    if (IsStatic(sent.roots[i]->shape))
-      result.dims = storage->dims;
-    else
-      result.shape.assign(sent.roots[i]->shape.begin(), sent.roots[i]->shape.end());
+    result.dims = storage->dims;
+    result.sizes = storage->sizes;
     Remember(storage, {Source::Kind::kResult, results_.size()});
     results_.push_back(std::move(result));
   }
@@ -163,6 +176,7 @@ std::vector<Tensor> JitStep::Finish(const std::vector<Tensor>& returned) {
   const std::vector<std::shared_ptr<TensorState>> values = ValuesOf(returned, at_);
   RealizeValues(values, {}, at_);
   Leave();
+  ShowNumbers();
   FindMoves();
   if (runs_.empty() && moves_.empty()) Fail(at_, "there is nothing in it to be computed");
   for (const std::shared_ptr<TensorState>& value : values) {
@@ -269,16 +283,29 @@ void JitStep::CheckArguments(const std::vector<Tensor>& arguments, const At& at)
                                   arguments_.size()));
   for (size_t i = 0; i < arguments.size(); ++i) {
     const CloudBuffer& now = *arguments[i].value()->storage;
-    if (now.dtype != arguments_[i].dtype || now.dims != arguments_[i].dims)
+    const auto& [dtype, dims, sizes] = arguments_[i];
+    const bool fits =
+        sizes.empty() ? now.dims == dims : std::ranges::equal(now.sizes, sizes, &SameForm);
+    if (now.dtype != dtype || !fits)
       ThrowInvalid(
-          at, absl::StrCat("captured step: argument ", i, " is ", Described(now.dtype, now.dims),
-                           ", recorded with ", Described(arguments_[i].dtype, arguments_[i].dims)));
+          at,
+          absl::StrCat("captured step: argument ", i, " is ", Described(now), ", recorded with ",
+                       sizes.empty() ? Described(dtype, dims) : Described(dtype, sizes)));
   }
 }
 
-std::vector<BoundVariable> JitStep::BoundIn(const std::vector<SymInt>& sizes, const At& at) const {
+// The variables of the sizes, and of those arguments whose sizes were recorded with variables.
+std::vector<BoundVariable> JitStep::BoundIn(const std::vector<Tensor>& arguments,
+                                            const std::vector<SymInt>& sizes, const At& at) const {
   std::vector<BoundVariable> all, bound;
-  for (const SymInt& size : sizes) CollectBound(size, all);
+  const auto collect = [&](const SymInt& size) {
+    const std::vector<BoundVariable> in = VariablesIn(size);
+    all.insert(all.end(), in.begin(), in.end());
+  };
+  std::ranges::for_each(sizes, collect);
+  for (size_t i = 0; i < arguments.size(); ++i)
+    if (!arguments_[i].sizes.empty())
+      std::ranges::for_each(arguments[i].value()->storage->sizes, collect);
   for (const BoundVariable& next : all) {
     const auto known = std::find_if(bound.begin(), bound.end(), [&](const BoundVariable& b) {
       return b.variable.name() == next.variable.name();
@@ -347,13 +374,14 @@ std::vector<Tensor> JitStep::Send(const std::vector<Tensor>& arguments,
   CheckArguments(arguments, at);
   Sending sending;
   sending.at = at;
-  sending.bound = BoundIn(sizes, at);
+  sending.bound = BoundIn(arguments, sizes, at);
   const auto by_name = [](const BoundVariable& a, const BoundVariable& b) {
     return a.variable == b.variable;
   };
   if (!std::is_permutation(sending.bound.begin(), sending.bound.end(), bound_.begin(), bound_.end(),
                            by_name))
     ThrowInvalid(at, "captured step: the variables are not those that it was recorded with");
+  CheckRanges(sending);
   CheckDistinct(ValuesOf(arguments, at), at);
   for (const Tensor& argument : arguments) sending.arguments.push_back(argument.value()->storage);
   for (const State& state : states_) sending.states.push_back(NowOf(state, at));
@@ -374,18 +402,27 @@ std::vector<Tensor> JitStep::Send(const std::vector<Tensor>& arguments,
   return tensors;
 }
 
-std::shared_ptr<CloudBuffer> JitStep::MakeResult(const Result& result, const Run& run,
-                                                 const std::vector<Binding>& bindings) const {
+// Before anything is sent: parts of tensors in the step may fit for some values only.
+void JitStep::CheckRanges(const Sending& sending) const {
+  for (const Run& run : runs_)
+    for (const RangedVariable& range : run.variables)
+      for (const auto& [variable, value] : sending.bound)
+        if (variable == range.variable && !range.Holds(value))
+          ThrowInvalid(sending.at,
+                       absl::StrCat("captured step: variable ", variable.name(), " is bound to ",
+                                    value, ", and the parts of tensors in the step fit for ",
+                                    range.least, "..", range.most));
+}
+
+std::shared_ptr<CloudBuffer> JitStep::MakeResult(const Result& result,
+                                                 const std::vector<BoundVariable>& bound) const {
   auto storage = std::make_shared<CloudBuffer>();
   storage->session = session_;
   storage->handle = session_->NewHandle();
   storage->dtype = result.dtype;
   storage->dims = result.dims;
-  if (!result.shape.empty()) {
-    absl::StatusOr<std::vector<int64_t>> dims = DimsAt(result.shape, bindings);
-    ThrowIfError(dims.status(), run.at);
-    storage->dims = *std::move(dims);
-  }
+  for (const SymInt& size : result.sizes) storage->sizes.push_back(Rebound(size, bound));
+  for (size_t i = 0; i < storage->sizes.size(); ++i) storage->dims[i] = storage->sizes[i].value();
   return storage;
 }
 
@@ -423,15 +460,14 @@ void JitStep::SendRun(Run& run, const std::vector<Tensor>& arguments, Sending& s
   for (size_t slot = 0; slot < run.variables.size(); ++slot) {
     int64_t& value = request.bindings[slot].value;
     for (const BoundVariable& given : sending.bound)
-      if (given.variable == run.variables[slot]) value = given.value;
-    bound.push_back({run.variables[slot], value});
+      if (given.variable == run.variables[slot].variable) value = given.value;
+    bound.push_back({run.variables[slot].variable, value});
   }
-  const std::vector<Binding> bindings = run.lazy_graph->BindingsOf(bound);
   // The last wait that may be cut short: after it the values name what the Run will have made.
   ThrowIfError(session_->AwaitCredit(), sending.at);
   for (size_t i = 0; i < request.outputs.size(); ++i) {
     const Result& result = results_[run.first_result + i];
-    std::shared_ptr<CloudBuffer> storage = MakeResult(result, run, bindings);
+    std::shared_ptr<CloudBuffer> storage = MakeResult(result, bound);
     request.outputs[i] = storage->handle;
     Own(result, storage, arguments, sending.at);
     sending.results.push_back(std::move(storage));

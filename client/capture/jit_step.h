@@ -10,7 +10,9 @@
 //      it is realised then, outside of the step.
 //   3. A result belongs to the TensorStates that had it when the recording ended; each send gives
 //      them the new buffer. The tensors that the step returns are new each time.
-//   4. An input whose last owner is the step is donated to the last Run that reads it, as in any
+//   4. While it is recorded, an argument that was computed with sizes of variables has these sizes
+//      (CloudBuffer::is_symbolic), as no other realised tensor; so no graph holds their values.
+//   5. An input whose last owner is the step is donated to the last Run that reads it, as in any
 //      realize.
 //
 // Errors (thrown): as jit.h. Threads: the recording thread first, then one at a time.
@@ -33,6 +35,7 @@ class JitStep : public StepObserver {
  public:
   // Starts to record a step with these arguments.
   JitStep(const std::vector<Tensor>& arguments, const std::vector<SymInt>& sizes, const At& at);
+  ~JitStep() override { ShowNumbers(); }
 
   // Ends the recording and realises `returned`. Returns the same tensors, except copies of those
   // that the step may retain.
@@ -61,6 +64,7 @@ class JitStep : public StepObserver {
   struct Argument {
     DType dtype;
     std::vector<int64_t> dims;
+    std::vector<SymInt> sizes;  // where some are of variables; as recorded
   };
   // A tensor that existed before the step, and others with the same buffer.
   struct State {
@@ -74,7 +78,7 @@ class JitStep : public StepObserver {
     std::weak_ptr<CloudBuffer> recorded;
     DType dtype;
     std::vector<int64_t> dims;                       // if all are numbers
-    Shape shape;                                     // otherwise; in the Run's recording
+    std::vector<SymInt> sizes;                       // otherwise; as recorded
     std::vector<std::weak_ptr<TensorState>> owners;  // existed before, or are still held
     std::vector<size_t> arguments;                   // arguments that it was assigned to
     bool is_random_counter = false;
@@ -91,10 +95,8 @@ class JitStep : public StepObserver {
     std::vector<Source> inputs;
     std::vector<bool> is_last;  // no later Run reads this input, and it is not returned
     size_t first_result;
-    std::vector<Variable> variables;  // of the VAR slots
+    std::vector<RangedVariable> variables;  // of the VAR slots
     std::shared_ptr<const Lines> lines;
-    At at;
-    std::shared_ptr<LazyGraph> lazy_graph;
   };
   // The buffers of one Send; each is dropped after the last Run that uses it.
   struct Sending {
@@ -114,13 +116,16 @@ class JitStep : public StepObserver {
 
   void MarkStale();
   void CheckArguments(const std::vector<Tensor>& arguments, const At& at) const;
-  std::vector<BoundVariable> BoundIn(const std::vector<SymInt>& sizes, const At& at) const;
+  std::vector<BoundVariable> BoundIn(const std::vector<Tensor>& arguments,
+                                     const std::vector<SymInt>& sizes, const At& at) const;
+  void CheckRanges(const Sending& sending) const;
+  void ShowNumbers();
   void RealizeInputs(const std::vector<Tensor>& arguments, const At& at) const;
   std::shared_ptr<CloudBuffer> NowOf(const State& state, const At& at) const;
   std::shared_ptr<CloudBuffer>& BufferOf(const Source& source, Sending& sending);
   void SendRun(Run& run, const std::vector<Tensor>& arguments, Sending& sending);
-  std::shared_ptr<CloudBuffer> MakeResult(const Result& result, const Run& run,
-                                          const std::vector<Binding>& bindings) const;
+  std::shared_ptr<CloudBuffer> MakeResult(const Result& result,
+                                          const std::vector<BoundVariable>& bound) const;
   void Own(const Result& result, const std::shared_ptr<CloudBuffer>& storage,
            const std::vector<Tensor>& arguments, const At& at) const;
 
@@ -133,6 +138,7 @@ class JitStep : public StepObserver {
       assigned_;  // made before the step
   absl::flat_hash_map<const CloudBuffer*, std::vector<std::weak_ptr<TensorState>>> readers_;
   absl::flat_hash_map<const CloudBuffer*, Source> sources_;
+  std::vector<std::shared_ptr<CloudBuffer>> symbolic_;  // arguments
   std::vector<std::weak_ptr<CloudBuffer>> seen_;
 
   // What was recorded.

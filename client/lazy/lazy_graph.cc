@@ -7,9 +7,11 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "client/capture/step_observer.h"
+#include "client/lazy/sym_expression.h"
 #include "client/tensor/error.h"
 #include "client/trace/trace.h"
 #include "compiler/ir/accessors.h"
+#include "compiler/ir/build.h"
 #include "compiler/ir/encoding.h"
 #include "compiler/ir/limits.h"
 #include "compiler/rewrite/substitute.h"
@@ -107,7 +109,7 @@ std::shared_ptr<LazyGraph> LazyGraph::Exchange(std::shared_ptr<LazyGraph> next) 
 
 void LazyGraph::Renew(int64_t nodes_max) {
   const LazyGraph& now = *Current();
-  if (now.graph_.node_count() - now.imported_ > nodes_max)
+  if (now.graph_.node_count() - now.imported_ > nodes_max || now.variables_.size() > kVarsKeptMax)
     ThreadGraph() = std::make_shared<LazyGraph>();
 }
 
@@ -132,77 +134,141 @@ int64_t LazyGraph::TakePlace() {
   return place;
 }
 
-const UOp* LazyGraph::NodeOf(const std::shared_ptr<CloudBuffer>& storage, const At& at) {
+int64_t LazyGraph::PlaceOf(const std::shared_ptr<CloudBuffer>& storage) {
   if (storage->place < 0 || storage->lazy_graph.lock().get() != this) {
     storage->place = TakePlace();
     storage->lazy_graph = weak_from_this();
     places_[storage->place].owner = storage;
   }
   places_[storage->place].pin = storage;
-  std::vector<int64_t> arg = {storage->place};
-  arg.insert(arg.end(), storage->dims.begin(), storage->dims.end());
-  absl::StatusOr<const UOp*> node = graph_.Make(Op::kBuffer, storage->dtype, {}, arg);
+  return storage->place;
+}
+
+const UOp* LazyGraph::NodeOf(const std::shared_ptr<CloudBuffer>& storage, const At& at) {
+  std::vector<int64_t> arg = {PlaceOf(storage)};
+  std::vector<const UOp*> src;
+  if (storage->is_symbolic) {
+    Shape shape;
+    for (const SymInt& size : storage->sizes) {
+      absl::StatusOr<Dim> dim =
+          DimIn(graph_, size, [&](const BoundVariable& bound) { return VarOf(bound, at); });
+      ThrowIfError(dim.status(), at);
+      shape.push_back(*dim);
+    }
+    AppendDims(shape, arg, src);
+  } else {
+    arg.insert(arg.end(), storage->dims.begin(), storage->dims.end());
+  }
+  absl::StatusOr<const UOp*> node = graph_.Make(Op::kBuffer, storage->dtype, src, arg);
   ThrowIfError(node.status(), at);
   Note(*node, at);
   return *node;
 }
 
-const UOp* LazyGraph::VarOf(const Variable& variable, const At& at) {
-  size_t slot = 0;
-  while (slot < variables_.size() && variables_[slot].name() != variable.name()) ++slot;
+RangedVariable LazyGraph::RangeOf(const BoundVariable& bound) const {
+  const auto& [variable, value] = bound;
+  RangedVariable range = {variable, variable.min(), variable.max()};
+  for (const RangedVariable& narrowed : narrowings_) {
+    if (narrowed.variable != variable || !narrowed.Holds(value)) continue;
+    range.least = std::max(range.least, narrowed.least);
+    range.most = std::min(range.most, narrowed.most);
+  }
+  return range;
+}
+
+const UOp* LazyGraph::VarIn(const RangedVariable& range, const At& at) {
+  const Variable& variable = range.variable;
+  const size_t slot = std::find(variables_.begin(), variables_.end(), range) - variables_.begin();
   if (slot == variables_.size()) {
     if (slot == limits::kVarSlotMax)
       throw Error(absl::ResourceExhaustedError(absl::StrCat("variable ", variable.name(),
                                                             " is one more than the limit of ",
                                                             limits::kVarSlotMax)),
                   at);
-    variables_.push_back(variable);
+    variables_.push_back(range);
   }
-  const Variable& known = variables_[slot];
-  if (known != variable)
-    ThrowInvalid(at, absl::StrCat("variable ", variable.name(), " is of ", variable.min(), "..",
-                                  variable.max(), " here and of ", known.min(), "..", known.max(),
-                                  " elsewhere"));
-  absl::StatusOr<const UOp*> var = graph_.Make(
-      Op::kVar, DType::kI64, {}, {static_cast<int64_t>(slot), variable.min(), variable.max()});
+  absl::StatusOr<const UOp*> var =
+      graph_.Make(Op::kVar, DType::kI64, {}, {static_cast<int64_t>(slot), range.least, range.most});
   ThrowIfError(var.status(), at);
   Note(*var, at);
   return *var;
+}
+
+const UOp* LazyGraph::Narrowed(const UOp* node, const std::vector<BoundVariable>& bound,
+                               const At& at) {
+  if (narrowings_.empty() || bound.empty()) return node;
+  absl::flat_hash_map<const UOp*, const UOp*> by;
+  for (const UOp* var : PostOrder(node)) {
+    if (var->op != Op::kVar) continue;
+    const auto now = std::ranges::find_if(
+        bound, [&](const BoundVariable& b) { return b.variable == VariableOf(var); });
+    if (now == bound.end()) continue;
+    RangedVariable range = RangeOf(*now);  // and never wider: a shape relies on what it was made of
+    range.least = std::max(range.least, outboard::VarOf(var).min());
+    range.most = std::min(range.most, outboard::VarOf(var).max());
+    if (const UOp* const narrow = VarIn(range, at); narrow != var) by[var] = narrow;
+  }
+  return by.empty() ? node : Substitute(graph_, node, by);
+}
+
+void LazyGraph::Narrow(const RangedVariable& range, const At& at) {
+  narrowings_.push_back(range);
+  ++narrowing_count_;
+  for (TensorState* value = first_; value != nullptr; value = value->next)
+    value->node = Narrowed(value->node, value->bound, at);
 }
 
 std::vector<Binding> LazyGraph::BindingsOf(const std::vector<BoundVariable>& bound) const {
   std::vector<Binding> bindings;
   for (const auto& [variable, value] : bound)
     for (size_t slot = 0; slot < variables_.size(); ++slot)
-      if (variables_[slot] == variable) bindings.push_back({static_cast<int64_t>(slot), value});
+      if (variables_[slot].variable == variable)
+        bindings.push_back({static_cast<int64_t>(slot), value});
   return bindings;
 }
 
-const UOp* LazyGraph::Import(LazyGraph& other, const UOp* node, const At& at) {
+const UOp* LazyGraph::Import(LazyGraph& other, const UOp* node,
+                             const std::vector<BoundVariable>& bound, const At& at) {
   const int64_t before = graph_.node_count();
   absl::flat_hash_map<const UOp*, const UOp*> made;
   std::vector<const UOp*> src;
   for (const UOp* old : PostOrder(node)) {
-    if (old->op == Op::kBuffer) {
-      made[old] = NodeOf(other.StorageAt(BufferOf(old).name()), at);
-      continue;
-    }
     if (old->op == Op::kVar) {
-      made[old] = VarOf(other.VariableOf(old), at);
+      made[old] = VarIn(other.variables_[outboard::VarOf(old).slot()], at);
       continue;
     }
     src.clear();
-    for (const UOp* source : old->src) src.push_back(made.at(source));
-    absl::StatusOr<const UOp*> copy = graph_.WithSources(old, src);
+    absl::StatusOr<const UOp*> copy;
+    if (old->op == Op::kBuffer) {
+      Shape shape;
+      for (const Dim& dim : old->shape)
+        shape.push_back(dim.is_const() ? dim : Dim(made.at(dim.expression())));
+      std::vector<int64_t> arg = {PlaceOf(other.StorageAt(BufferOf(old).name()))};
+      AppendDims(shape, arg, src);
+      copy = graph_.Make(Op::kBuffer, old->dtype, src, arg);
+    } else {
+      for (const UOp* source : old->src) src.push_back(made.at(source));
+      copy = graph_.WithSources(old, src);
+    }
     ThrowIfError(copy.status(), at);
     Note(*copy, other.LineOf(old));
     made[old] = *copy;
   }
   imported_ += graph_.node_count() - before;
-  return made.at(node);
+  return Narrowed(made.at(node), bound, at);
+}
+
+void LazyGraph::ForgetNarrowings() {
+  std::erase_if(narrowings_, [&](const RangedVariable& range) {
+    for (const TensorState* value = first_; value != nullptr; value = value->next)
+      for (const BoundVariable& bound : value->bound)
+        if (bound.variable == range.variable) return false;
+    return true;
+  });
 }
 
 void LazyGraph::Unpin() {
+  ForgetNarrowings();
   std::vector<const UOp*> live;
   for (const TensorState* value = first_; value != nullptr; value = value->next)
     live.push_back(value->node);
@@ -239,7 +305,7 @@ std::shared_ptr<const Lines> LazyGraph::LinesUnder(const UOp* sink) const {
   return lines;
 }
 
-const UOp* LazyGraph::WithVarsNumbered(const UOp* sink, std::vector<Variable>& variables) {
+const UOp* LazyGraph::WithVarsNumbered(const UOp* sink, std::vector<RangedVariable>& variables) {
   absl::flat_hash_map<const UOp*, const UOp*> numbered;
   for (const UOp* node : PostOrder(sink)) {
     if (node->op != Op::kVar) continue;
@@ -247,7 +313,7 @@ const UOp* LazyGraph::WithVarsNumbered(const UOp* sink, std::vector<Variable>& v
     const outboard::VarOf range(node);
     numbered[node] =
         graph_.MakeChecked(Op::kVar, DType::kI64, {}, {slot, range.min(), range.max()});
-    variables.push_back(VariableOf(node));
+    variables.push_back(variables_[range.slot()]);
   }
   return Substitute(graph_, sink, numbered);
 }
@@ -259,7 +325,7 @@ const EncodedRun& LazyGraph::Encode(const UOp* sink, const At& at) {
   const auto found = encoded_.find(sink);
   if (found != encoded_.end() && found->second.line_changes == line_changes_) return found->second;
   if (found == encoded_.end()) {
-    std::vector<Variable> variables;
+    std::vector<RangedVariable> variables;
     absl::StatusOr<EncodedGraph> graph = EncodeGraph(WithVarsNumbered(sink, variables));
     ThrowIfError(graph.status(), at);
     EncodedRun& run = encoded_[sink];

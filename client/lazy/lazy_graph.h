@@ -55,6 +55,9 @@ std::shared_ptr<const session::RunOrigin> OriginOf(const At& at,
 
 // A thread starts a new LazyGraph if a realize leaves more nodes than this in the old one.
 inline constexpr int64_t kLazyGraphNodesMax = 1 << 17;
+// Or if it has more VARs than this: of variables, and of ranges to which they were narrowed; below
+// limits::kVarSlotMax by more than one operation makes.
+inline constexpr int kVarsKeptMax = 48;
 // The same between two realizes, after recording this many nodes; below limits::kGraphNodesMax.
 inline constexpr int64_t kUnrealisedNodesMax = 1 << 19;
 
@@ -73,6 +76,11 @@ struct CloudBuffer {
   std::shared_ptr<PendingValue> fetched;  // once requested
   std::shared_ptr<DeferredUpload>
       deferred;  // its bytes, until something needs them; then handle is 0
+
+  // With the variables that they are made of, as they were bound; empty if there are none.
+  std::vector<SymInt> sizes;
+  // An argument of a step that is being recorded: tensors and graphs show `sizes`, not `dims`.
+  bool is_symbolic = false;
 
   std::weak_ptr<LazyGraph> lazy_graph;  // that used it last
   int64_t place = -1;                   // in that graph
@@ -129,12 +137,21 @@ struct TensorState : std::enable_shared_from_this<TensorState> {
 // assign: it is not pending for the next realize.
 void BecomeLazy(TensorState& value, const TensorState& other);
 
+// A variable, and the values of it that one graph is valid for: all, unless a part of a tensor fits
+// for some of them only (client/lazy/narrow.h).
+struct RangedVariable {
+  Variable variable;
+  int64_t least, most;
+  bool Holds(int64_t value) const { return least <= value && value <= most; }
+  friend bool operator==(const RangedVariable&, const RangedVariable&) = default;
+};
+
 // The cached encoding of one root.
 struct EncodedRun {
   std::shared_ptr<const std::string> bytes;
   session::GraphId id{};
-  std::vector<int64_t> places;      // of each PARAM slot
-  std::vector<Variable> variables;  // of each VAR slot
+  std::vector<int64_t> places;            // of each PARAM slot
+  std::vector<RangedVariable> variables;  // of each VAR slot
   std::shared_ptr<const Lines> lines;
   uint64_t line_changes = 0;  // as of `lines`
 };
@@ -180,16 +197,24 @@ class LazyGraph : public std::enable_shared_from_this<LazyGraph> {
   const UOp* NodeOf(const std::shared_ptr<CloudBuffer>& storage, const At& at);
   // Returns the storage of a BUFFER node of this graph.
   std::shared_ptr<CloudBuffer> StorageAt(int64_t place) const { return places_[place].pin; }
-  // Returns the VAR of `variable`. Throws Error with INVALID_ARGUMENT if one of that name has
-  // another range, with RESOURCE_EXHAUSTED if there are limits::kVarSlotMax others.
-  const UOp* VarOf(const Variable& variable, const At& at);
+  // Returns the VAR of a variable: for all of its values, or for those to which it was narrowed, if
+  // it has one of these. Throws Error with RESOURCE_EXHAUSTED if there are limits::kVarSlotMax
+  // others.
+  const UOp* VarOf(const BoundVariable& bound, const At& at) { return VarIn(RangeOf(bound), at); }
   const Variable& VariableOf(const UOp* var) const {
-    return variables_[outboard::VarOf(var).slot()];
+    return variables_[outboard::VarOf(var).slot()].variable;
   }
+  RangedVariable RangeOf(const BoundVariable& bound) const;
+  // A variable that has one of these values has no other from now on, in the lazy TensorStates that
+  // depend on it too, until a realize leaves none of these.
+  void Narrow(const RangedVariable& range, const At& at);
+  bool is_narrowed() const { return !narrowings_.empty(); }
+  int64_t narrowing_count() const { return narrowing_count_; }  // in its lifetime
   // Returns `bound` by the slots of this graph, for the variables that it knows.
   std::vector<Binding> BindingsOf(const std::vector<BoundVariable>& bound) const;
   // Copies `node` of `other` into this graph. Throws Error as BUFFER and VAR nodes do.
-  const UOp* Import(LazyGraph& other, const UOp* node, const At& at);
+  const UOp* Import(LazyGraph& other, const UOp* node, const std::vector<BoundVariable>& bound,
+                    const At& at);
 
   // Drops the pins that no live lazy value can reach.
   void Unpin();
@@ -223,8 +248,13 @@ class LazyGraph : public std::enable_shared_from_this<LazyGraph> {
   };
 
   int64_t TakePlace();
+  int64_t PlaceOf(const std::shared_ptr<CloudBuffer>& storage);
+  const UOp* VarIn(const RangedVariable& range, const At& at);
+  void ForgetNarrowings();
+  // `node` with the variables narrowed as they are now.
+  const UOp* Narrowed(const UOp* node, const std::vector<BoundVariable>& bound, const At& at);
   // VAR slots in the order of first use, so that equal programs have equal ids.
-  const UOp* WithVarsNumbered(const UOp* sink, std::vector<Variable>& variables);
+  const UOp* WithVarsNumbered(const UOp* sink, std::vector<RangedVariable>& variables);
   std::shared_ptr<const Lines> LinesUnder(const UOp* sink) const;
 
   const std::weak_ptr<Session> scope_ = ScopedSession();
@@ -237,7 +267,9 @@ class LazyGraph : public std::enable_shared_from_this<LazyGraph> {
   uint64_t encodes_ = 0, line_changes_ = 0;
   int64_t imported_ = 0;
   std::vector<Place> places_;
-  std::vector<Variable> variables_;  // by slot of their VARs, numbered by first use in Encode
+  std::vector<RangedVariable> variables_;  // by slot of their VARs; Encode numbers by first use
+  std::vector<RangedVariable> narrowings_;
+  int64_t narrowing_count_ = 0;
   std::priority_queue<int64_t, std::vector<int64_t>, std::greater<>> free_;  // the lowest first
   TensorState* first_ = nullptr;
   TensorState* last_ = nullptr;

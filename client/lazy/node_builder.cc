@@ -145,24 +145,13 @@ const UOp* NodeBuilder::Squeeze(const UOp* x, const std::vector<int64_t>& axes) 
 }
 
 Dim NodeBuilder::DimOf(const SymInt& size) const {
-  if (size.is_number()) return Dim(size.value());
-  const SymExpression& e = *size.expression();
-  if (e.variable) {
-    Bind({*e.variable});
-    return Dim(lazy_graph_->VarOf(e.variable->variable, at_));
-  }
-  const Dim a = DimOf(e.a), b = DimOf(e.b);
-  if (e.op == Op::kAdd) {
-    absl::StatusOr<Dim> sum = AddDims(graph(), a, b);
-    ThrowIfError(sum.status(), at_);
-    return *sum;
-  }
-  const auto node = [&](const Dim& dim) {
-    return dim.is_const() ? ConstInt(DType::kI64, dim.value()) : dim.expression();
-  };
-  if (e.op == Op::kMul && b == Dim(-1)) return Dim(Alu(Op::kNeg, node(a)));
-  if (e.op == Op::kMul && a.is_const()) return Dim(Alu(e.op, node(b), node(a)));
-  return Dim(Alu(e.op, node(a), node(b)));
+  const absl::StatusOr<Dim> dim = DimIn(graph(), size, [&](const BoundVariable& bound) {
+    Bind({bound});
+    return lazy_graph_->VarOf(bound, at_);
+  });
+  ThrowIfError(dim.status(), at_);
+  if (!dim->is_const()) lazy_graph_->Note(dim->expression(), at_);
+  return *dim;
 }
 
 Shape NodeBuilder::ShapeOf(const SymShape& sizes) const {
@@ -178,6 +167,10 @@ void NodeBuilder::Bind(const std::vector<BoundVariable>& bound) const {
     });
     if (known == bound_.end()) {
       bound_.push_back(now);
+    } else if (known->variable != now.variable) {
+      const auto range = [](const Variable& v) { return absl::StrCat(v.min(), "..", v.max()); };
+      Invalid(absl::StrCat("variable ", now.variable.name(), " is of ", range(known->variable),
+                           " and of ", range(now.variable), " in one computation"));
     } else if (known->value != now.value) {
       Invalid(absl::StrCat("variable ", now.variable.name(), " is bound to ", known->value,
                            " and to ", now.value));
@@ -223,6 +216,25 @@ Dim NodeBuilder::Sum(const Dim& a, const Dim& b) const {
   const absl::StatusOr<Dim> sum = AddDims(graph(), a, b);
   if (!sum.ok()) throw Error(sum.status(), at_);
   return *sum;
+}
+
+Dim NodeBuilder::UpToMost(const Dim& dim) const {
+  const absl::StatusOr<Dim> rest = SubtractDims(graph(), Dim(dim.max()), dim);
+  ThrowIfError(rest.status(), at_);
+  return *rest;
+}
+
+Dim NodeBuilder::Product(const Shape& dims) const {
+  int64_t number = 1;
+  const UOp* product = nullptr;
+  for (const Dim& dim : dims) {
+    if (!dim.is_const())
+      product = product == nullptr ? dim.expression() : Mul(product, dim.expression());
+    else if (__builtin_mul_overflow(number, dim.value(), &number))
+      Invalid(absl::StrCat("the product of ", DimsToString(dims), " overflows"));
+  }
+  if (product == nullptr || number == 0) return Dim(number);
+  return Dim(number == 1 ? product : Mul(product, ConstInt(DType::kI64, number)));
 }
 
 int64_t NodeBuilder::LengthOf(const UOp* x, int64_t axis) const {

@@ -80,6 +80,10 @@ class NodeBuilder {
   const UOp* ScalarOf(const Dim& dim) const;
   // a + b; throws if it does not fit.
   Dim Sum(const Dim& a, const Dim& b) const;
+  // Their product, as a number or an expression; throws if it does not fit.
+  Dim Product(const Shape& dims) const;
+  // What a dimension lacks to its largest value.
+  Dim UpToMost(const Dim& dim) const;
   // For operations that need a number: throws if the size is symbolic.
   int64_t LengthOf(const UOp* x, int64_t axis) const;
   int64_t CountOf(ShapeView shape) const;

@@ -158,6 +158,13 @@ inline NodeExpr Sqrt(const NodeExpr& x) { return x.Unary(Op::kSqrt); }
 inline NodeExpr Tanh(const NodeExpr& x) { return x.Unary(Op::kTanh); }
 inline NodeExpr Trunc(const NodeExpr& x) { return x.Unary(Op::kTrunc); }
 
+// x with those of `axes` whose length is of a variable padded with zeros to its largest value.
+inline NodeExpr PaddedToMost(const NodeExpr& x, const std::vector<int64_t>& axes) {
+  Shape lo_hi(2 * x->shape.size(), Dim(0));
+  for (const int64_t axis : axes) lo_hi[2 * axis + 1] = x.rec().UpToMost(x->shape[axis]);
+  return x.Pad(lo_hi);
+}
+
 // 0, 1 ... along `axis` of `shape`.
 inline NodeExpr Iota(const NodeBuilder& rec, DType dtype, ShapeView shape, int axis) {
   return {rec, rec.IotaAlong(dtype, shape, axis)};

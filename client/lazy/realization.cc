@@ -27,7 +27,7 @@ bool DependsOn(const UOp* node, const LazyGraph& lazy_graph, const Variable& var
 const UOp* LazyNode(TensorState& value, const std::shared_ptr<LazyGraph>& lazy_graph,
                     const At& at) {
   if (value.lazy_graph != lazy_graph) {
-    const UOp* const node = lazy_graph->Import(*value.lazy_graph, value.node, at);
+    const UOp* const node = lazy_graph->Import(*value.lazy_graph, value.node, value.bound, at);
     value.SetLazy(lazy_graph, node);
   }
   return value.node;
@@ -115,10 +115,12 @@ void Realization::Bind(const std::vector<BoundVariable>& bound) {
   bound_ = rec.bound();
 }
 
-int64_t Realization::ValueOf(const Variable& variable) const {
+int64_t Realization::ValueOf(const RangedVariable& ranged) const {
   for (const BoundVariable& bound : bound_)
-    if (bound.variable == variable) return bound.value;
-  throw Error(absl::InternalError(absl::StrCat("variable ", variable.name(), " is not bound")),
+    if (bound.variable == ranged.variable && ranged.Holds(bound.value)) return bound.value;
+  throw Error(absl::InternalError(absl::StrCat("variable ", ranged.variable.name(),
+                                               " is not bound to a value of ", ranged.least, "..",
+                                               ranged.most)),
               at_);
 }
 
@@ -147,6 +149,8 @@ void Realization::FindInputs(const EncodedRun& encoded) {
 
 void Realization::MakeResults() {
   const std::vector<Binding> bindings = lazy_graph_->BindingsOf(bound_);
+  const NodeBuilder rec(at_);
+  rec.Bind(bound_);
   for (const UOp* root : roots_) {
     auto storage = std::make_shared<CloudBuffer>();
     storage->session = session_;
@@ -155,11 +159,16 @@ void Realization::MakeResults() {
     absl::StatusOr<std::vector<int64_t>> dims = DimsAt(root->shape, bindings);
     ThrowIfError(dims.status(), at_);
     storage->dims = *std::move(dims);
+    if (!IsStatic(root->shape))
+      for (const Dim& dim : root->shape) storage->sizes.push_back(rec.SizeOf(dim, *lazy_graph_));
     request_.outputs.push_back(storage->handle);
     results_.push_back(std::move(storage));
   }
-  for (const uint32_t root : request_.stack)
-    results_[root]->dims.insert(results_[root]->dims.begin(), repetition_->count);
+  for (const uint32_t root : request_.stack) {
+    CloudBuffer& result = *results_[root];
+    result.dims.insert(result.dims.begin(), repetition_->count);
+    if (!result.sizes.empty()) result.sizes.insert(result.sizes.begin(), repetition_->count);
+  }
 }
 
 void Realization::Repeat(const EncodedRun& encoded) {
@@ -174,8 +183,19 @@ void Realization::Repeat(const EncodedRun& encoded) {
       request_.carry.push_back({root, static_cast<uint32_t>(input - inputs_.begin())});
   }
   for (size_t slot = 0; repetition_->index && slot < encoded.variables.size(); ++slot)
-    if (encoded.variables[slot] == repetition_->index->variable)
+    if (encoded.variables[slot].variable == repetition_->index->variable) {
+      const RangedVariable& range = encoded.variables[slot];
+      const int64_t last = repetition_->index->value + repetition_->count - 1;
+      if (!range.Holds(last))
+        ThrowInvalid(at_, absl::StrCat("repeat: variable ", range.variable.name(), " goes to ",
+                                       last, ", and the parts of tensors in the step fit for ",
+                                       range.least, "..", range.most));
+      if (request_.cursor)
+        ThrowInvalid(at_, absl::StrCat("repeat: parts of tensors fit for some values of variable ",
+                                       range.variable.name(),
+                                       " only; give it a range for which they all do"));
       request_.cursor = {static_cast<uint32_t>(slot), 1};
+    }
 }
 
 // Whether the next step reads in `input`, which `value` had, what this one has assigned to it.

@@ -50,7 +50,7 @@ class Realization {
   void Gather();
   const UOp* Root(const TensorState& value, const UOp* node) const;
   void Bind(const std::vector<BoundVariable>& bound);
-  int64_t ValueOf(const Variable& variable) const;
+  int64_t ValueOf(const RangedVariable& ranged) const;
   const UOp* MakeSink();
   void FindInputs(const EncodedRun& encoded);
   void MakeResults();

@@ -206,6 +206,20 @@ std::shared_ptr<internal::TensorState> ValueOf(const Tensor& tensor, const At& a
   return tensor.value();
 }
 
+// The shape of `value` in the graph of `rec`, also if it is of variables.
+Shape ShapeIn(const internal::NodeBuilder& rec, internal::TensorState& value) {
+  if (value.lazy()) {
+    const UOp* const node = internal::LazyNode(value, rec.lazy_graph(), rec.at());
+    rec.Bind(value.bound);
+    return Shape(node->shape.begin(), node->shape.end());
+  }
+  Shape shape;
+  const internal::CloudBuffer& storage = *value.storage;
+  if (!storage.is_symbolic) return internal::ToShape(storage.dims);
+  for (const SymInt& size : storage.sizes) shape.push_back(rec.DimOf(size));
+  return shape;
+}
+
 std::vector<std::shared_ptr<internal::TensorState>> ValuesOf(std::span<const Tensor> tensors,
                                                              const At& at) {
   std::vector<std::shared_ptr<internal::TensorState>> values;
@@ -240,21 +254,21 @@ Tensor& Tensor::assign(const Arg& arg) {
     assigned_to_whole();
     return *this;
   }
-  const Dims dims = shape(arg.at());
+  const Shape shape = ShapeIn(rec, *value);
   const UOp* node;
   if (arg.is_tensor()) {
     if (arg.tensor().value_ == value_) return *this;
     node = arg.tensor().NodeIn(rec);
-    if (node->shape != ShapeView(internal::ToShape(dims)))
+    if (node->shape != ShapeView(shape))
       rec.Invalid(absl::StrCat("assign: a tensor of shape ", internal::DimsToString(node->shape),
-                               " to one of ", internal::DimsToString(internal::ToShape(dims))));
+                               " to one of ", internal::DimsToString(shape)));
     node = rec.Cast(node, value->dtype());
   } else {
     const bool whole =
         arg.kind() == Arg::Kind::kSize || (arg.kind() == Arg::Kind::kInt && IsInt(value->dtype()));
     const UOp* const number = whole ? internal::NodeOfArg(rec, arg, value->dtype())
                                     : rec.Const(value->dtype(), arg.float_value());
-    node = rec.Cast(rec.Full(number, internal::ToShape(dims)), value->dtype());
+    node = rec.Cast(rec.Full(number, shape), value->dtype());
   }
   if (part != nullptr) {
     part->whole.assign(part->with(part->whole, FromNode(rec, node)));
@@ -270,7 +284,7 @@ Tensor& Tensor::replace(const Tensor& other, At at) {
   const std::shared_ptr<internal::TensorState> value = ValueOf(*this, at);
   if (other.value_ == value_) return *this;
   const UOp* const node = other.NodeIn(rec);
-  const Shape shape = internal::ToShape(this->shape(at));
+  const Shape shape = ShapeIn(rec, *value);
   if (node->shape != ShapeView(shape))
     rec.Invalid(absl::StrCat("replace: a tensor of shape ", internal::DimsToString(node->shape),
                              " for one of ", internal::DimsToString(shape)),

@@ -1,6 +1,7 @@
 // Tensors from numbers and bytes, and what they tell about themselves.
 #include "absl/strings/str_cat.h"
 #include "client/lazy/node_expr.h"
+#include "client/lazy/sym_expression.h"
 #include "client/lazy/thread_state.h"
 #include "client/tensor/tensor.h"
 #include "compiler/ir/limits.h"
@@ -58,6 +59,8 @@ const UOp* Tensor::NodeIn(const NodeBuilder& recorder) const {
   Get(*this, recorder.at());
   const UOp* const node = internal::NodeOfValue(value_, recorder.lazy_graph(), recorder.at());
   recorder.Bind(value_->bound);
+  if (!value_->lazy() && value_->storage->is_symbolic)
+    for (const SymInt& size : value_->storage->sizes) recorder.Bind(internal::VariablesIn(size));
   return node;
 }
 
@@ -185,6 +188,10 @@ Dims Tensor::shape(At at) const {
   if (value.lazy() && !IsStatic(value.node->shape))
     ThrowInvalid(at, absl::StrCat("the shape ", internal::DimsToString(value.node->shape),
                                   " is of a variable; size() tells one axis"));
+  if (!value.lazy() && value.storage->is_symbolic)
+    ThrowInvalid(at, absl::StrCat("the shape of an argument, now ",
+                                  internal::DimsToString(ToShape(value.dims())),
+                                  ", is of a variable; size() tells one axis"));
   return value.dims();
 }
 
@@ -197,7 +204,8 @@ SymInt Tensor::size(int64_t axis, At at) const {
   const internal::TensorState& value = Get(*this, at);
   const NodeBuilder rec(at);
   const int place = rec.Axis(axis, rank());
-  if (!value.lazy()) return value.storage->dims[place];
+  if (!value.lazy())
+    return value.storage->is_symbolic ? value.storage->sizes[place] : value.storage->dims[place];
   rec.Bind(value.bound);
   return rec.SizeOf(value.node->shape[place], *value.lazy_graph);
 }

@@ -11,8 +11,9 @@
 // computed like any other; once it is realised its sizes are numbers.
 //
 // Errors (thrown as outboard::Error, error.h): INVALID_ARGUMENT for an empty range, a value outside
-// of it, two values or two ranges for one name in one computation, and operators that do not
-// support a symbolic size. The message names the variable or the shape.
+// of it, a part of a tensor that does not fit for the bound value, two values or two ranges for one
+// name in one computation, and operators that do not support a symbolic size. The message names the
+// variable or the shape.
 #pragma once
 
 #include <concepts>

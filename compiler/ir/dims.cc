@@ -143,6 +143,32 @@ absl::StatusOr<Dim> SubtractDims(Graph& graph, const Dim& a, const Dim& b) {
   return AddDims(graph, a, Dim(negated));
 }
 
+DimFactors FactorsOf(const Dim& dim) {
+  DimFactors factors;
+  if (dim.is_const()) {
+    factors.number = dim.value();
+    return factors;
+  }
+  std::vector<const UOp*> left = {dim.expression()};
+  for (int steps = 0; !left.empty(); ++steps) {
+    const UOp* const node = left.back();
+    left.pop_back();
+    const bool splits = node->op == Op::kMul && steps < kCollectStepsMax;
+    const bool by_number = splits && node->src[1]->is_const();
+    int64_t number;
+    if (splits && !by_number) {
+      left.insert(left.end(), {node->src[1], node->src[0]});
+    } else if (by_number && node->src[1]->int_value() >= 0 &&
+               !__builtin_mul_overflow(factors.number, node->src[1]->int_value(), &number)) {
+      factors.number = number;
+      left.push_back(node->src[0]);
+    } else {
+      factors.expressions.push_back(node);
+    }
+  }
+  return factors;
+}
+
 absl::StatusOr<bool> AtMost(Graph& graph, const Dim& a, const Dim& b) {
   if (a == b || a.max() <= b.min()) return true;
   if (a.is_const() && b.is_const()) return false;

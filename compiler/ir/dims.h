@@ -2,6 +2,9 @@
 // (63 - n0) is the number 64, and (n0 + 3) - 3 is n0.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "compiler/ir/uop.h"
 
@@ -13,6 +16,14 @@ namespace outboard {
 //         RESOURCE_EXHAUSTED  as Graph::Make
 absl::StatusOr<Dim> AddDims(Graph& graph, const Dim& a, const Dim& b);
 absl::StatusOr<Dim> SubtractDims(Graph& graph, const Dim& a, const Dim& b);
+
+// A dimension as a product: n * m * 6 is {6, {n, m}}, and so are n * 2 and m * 3 together. i64
+// wraps, but a dimension does not, as its bounds say, unless it is 0 whatever has wrapped below.
+struct DimFactors {
+  int64_t number = 1;
+  std::vector<const UOp*> expressions;
+};
+DimFactors FactorsOf(const Dim& dim);
 
 // Returns whether a <= b is proved for every binding. Requires both to be at least 0.
 absl::StatusOr<bool> AtMost(Graph& graph, const Dim& a, const Dim& b);

@@ -34,12 +34,10 @@ struct Product {
   std::vector<const UOp*> factors;
 
   bool Multiply(const Dim& dim) {
-    if (dim.is_const()) {
-      number *= dim.value();
-      return number <= (__int128{1} << 62);
-    }
-    factors.push_back(dim.expression());
-    return true;
+    const DimFactors of_dim = FactorsOf(dim);
+    factors.insert(factors.end(), of_dim.expressions.begin(), of_dim.expressions.end());
+    number *= of_dim.number;
+    return number <= (__int128{1} << 62);
   }
   void Sort() {
     std::sort(factors.begin(), factors.end(),

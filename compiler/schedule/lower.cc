@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
+#include "compiler/ir/dims.h"
 #include "compiler/ir/expr.h"
 #include "compiler/ir/limits.h"
 #include "compiler/rewrite/recorder.h"
@@ -39,12 +40,10 @@ struct DimProduct {
   std::vector<const UOp*> expressions;  // sorted by address, for comparing only
 
   void Multiply(const Dim& dim) {
-    if (dim.is_const()) {
-      number *= dim.value();
-    } else {
-      expressions.insert(std::upper_bound(expressions.begin(), expressions.end(), dim.expression()),
-                         dim.expression());
-    }
+    const DimFactors factors = FactorsOf(dim);
+    number *= factors.number;
+    for (const UOp* factor : factors.expressions)
+      expressions.insert(std::upper_bound(expressions.begin(), expressions.end(), factor), factor);
   }
   // Whether it lacks a factor that `other` has; one that is a number if the expressions are equal.
   bool Lacks(const DimProduct& other) const {

@@ -1,5 +1,6 @@
 #include "compiler/schedule/prepare.h"
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -21,6 +22,13 @@ struct Frame {
   absl::flat_hash_map<const UOp*, const UOp*> made;
   const UOp* call = nullptr;  // the CALL, in the frame below, that this one stands for
 };
+
+// A VAR of one value stays: a sum with it is another expression than one with the number, and a
+// RESHAPE compares them.
+bool HasVar(const UOp* scalar) {
+  return std::ranges::any_of(PostOrder(scalar),
+                             [](const UOp* node) { return node->op == Op::kVar; });
+}
 
 class Preparer {
  public:
@@ -92,7 +100,7 @@ class Preparer {
       for (int64_t& a : arg) {
         if (a != kSymbolicDim) continue;
         const UOp* const value = source(next++);
-        if (value->vmin == value->vmax) {
+        if (value->vmin == value->vmax && !HasVar(value)) {
           a = value->vmin;
         } else {
           src.push_back(value);

@@ -3,6 +3,7 @@
 #include <nanobind/ndarray.h>
 
 #include "absl/strings/match.h"
+#include "python/bindings/expression.h"
 
 namespace outboard::python {
 namespace nb = nanobind;
@@ -57,6 +58,7 @@ void DeviceArgument::Check(nb::handle device) {
 
 const Arg& OperandArg::operator*() const {
   if (arg_) return *arg_;
+  if (!why_unbound_.empty()) throw nb::value_error(why_unbound_.c_str());
   PyErr_SetString(PyExc_OverflowError,
                   "an int beyond int64: write it as a float, or make a Tensor of uint64 of it");
   throw nb::python_error();
@@ -68,6 +70,7 @@ bool IsWideInt(nb::handle object) {
 }
 
 std::optional<SymInt> SizeOf(nb::handle object) {
+  if (const std::string why = WhyUnbound(object); !why.empty()) throw nb::value_error(why.c_str());
   if (const std::optional<int64_t> number = IntOf(object)) return SymInt(*number);
   if (nb::isinstance<SymInt>(object)) return nb::cast<SymInt>(object);
   return std::nullopt;
@@ -143,6 +146,9 @@ bool OperandFrom(nb::handle object, Operand& operand) {
     operand.arg.emplace(object.ptr() == Py_True, At());
   } else if (PyFloat_Check(object.ptr())) {
     operand.arg.emplace(PyFloat_AS_DOUBLE(object.ptr()), At());
+  } else if (std::string why = WhyUnbound(object); !why.empty()) {
+    operand = {};
+    operand.arg.SetUnbound(std::move(why));
   } else if (const std::optional<SymInt> size = SizeOf(object)) {
     size->is_number() ? operand.arg.emplace(size->value(), At()) : operand.arg.emplace(*size, At());
   } else if (IsWideInt(object)) {

@@ -24,20 +24,22 @@
 
 namespace outboard::python {
 
-// An Arg, or an int that no Arg can represent: reading that one raises OverflowError. (A caster
-// cannot raise, and if it rejected the int, Python would compute `t == 2**64` as for types that do
-// not compare: False.)
+// An Arg, an int that no Arg can represent, or a Variable that is not bound: reading these raises
+// OverflowError or ValueError. (A caster cannot raise, and if it rejected the int, Python would
+// compute `t == 2**64` as for types that do not compare: False.)
 class OperandArg {
  public:
   template <typename... Args>
   void emplace(Args&&... args) {
     arg_.emplace(std::forward<Args>(args)...);
   }
+  void SetUnbound(std::string why) { why_unbound_ = std::move(why); }
   const Arg& operator*() const;
   const Arg* operator->() const { return &**this; }
 
  private:
   std::optional<Arg> arg_;
+  std::string why_unbound_;
 };
 
 // A Tensor, a Python or NumPy number, or a size of a bound Variable; of the open line. Holds a
@@ -74,7 +76,8 @@ std::pair<SymInt, SymInt> PairOf(nanobind::handle object);
 // Returns the shape in f(2, 3), f((2, 3)) and f([2, 3]). Raises TypeError.
 SymShape SizesOf(const nanobind::args& args);
 Dims DimsOf(const nanobind::args& args);  // of numbers only
-// Returns an int or a size of a bound Variable; nullopt if it is neither.
+// Returns an int or a size of a bound Variable; nullopt if it is neither. Raises ValueError for a
+// Variable that is not bound.
 std::optional<SymInt> SizeOf(nanobind::handle object);
 // Returns the ints of a sequence, or of one int; nullopt if there is anything else.
 std::optional<Dims> IntsOf(nanobind::handle object);

@@ -9,6 +9,7 @@
 #include "client/lazy/sym_expression.h"
 #include "python/bindings/arguments.h"
 #include "python/bindings/bindings.h"
+#include "python/bindings/expression.h"
 
 namespace outboard::python {
 namespace nb = nanobind;
@@ -31,7 +32,7 @@ std::string SizeRepr(const SymInt& size) {
   if (size.is_number()) return absl::StrCat(size.value());
   const internal::SymExpression& e = *size.expression();
   if (e.variable) return absl::StrCat(e.variable->variable.name(), "=", size.value());
-  return absl::StrCat("<size of variables, ", size.value(), " now>");
+  return absl::StrCat(Expression(size).Render(), "=", size.value());
 }
 
 // Of one value, made in one way of variables that are bound alike.
@@ -67,9 +68,12 @@ void BindOrder(nb::class_<SymInt>& size, const char* name, Order order) {
 }  // namespace
 
 void BindVariable(nb::module_& module) {
-  nb::class_<Variable>(module, "Variable",
-                       "A size that changes from run to run of what is compiled once: of vmin to "
-                       "vmax, both of them.\nValueError: an empty range.")
+  nb::class_<Variable> variable(
+      module, "Variable",
+      "A size that changes from run to run of what is compiled once: of vmin to vmax, both of "
+      "them. What is computed with it\nbefore it is bound is an Expression.\nValueError: an empty "
+      "range.");
+  variable
       .def(
           "__init__",
           [](Variable* self, const std::string& name, int64_t min_val, int64_t max_val,
@@ -88,6 +92,7 @@ void BindVariable(nb::module_& module) {
       .def("__repr__", [](const Variable& v) {
         return absl::StrCat("Variable(", v.name(), ", ", v.min(), ", ", v.max(), ")");
       });
+  BindExpression(module, variable);
   nb::class_<SymInt> size(
       module, "SymInt",
       "A bound Variable, or what such and numbers come to.\nTwo are equal if they "
@@ -95,6 +100,11 @@ void BindVariable(nb::module_& module) {
       "equals a number:\nask `.val`. `<` and its like compare values, also with numbers.");
   size.def_prop_ro("val", &SymInt::value, "What it is here and now.")
       .def("unbind", &Unbind, "The Variable and its value.")
+      .def_prop_ro("vmin", [](const SymInt& a) { return Expression(a).Bounds().first; })
+      .def_prop_ro("vmax", [](const SymInt& a) { return Expression(a).Bounds().second; })
+      .def(
+          "render", [](const SymInt& a) { return Expression(a).Render(); },
+          "Without the values: (n+1).")
       .def(
           "__eq__", [](const SymInt& a, const SymInt& b) { return IsSame(a, b); },
           nb::is_operator())

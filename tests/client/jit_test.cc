@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "client/capture/repeat.h"
+#include "client/lazy/items.h"
 #include "client/nn/layers.h"
 #include "client/nn/optim.h"
 #include "tests/client/client_test.h"
@@ -124,6 +125,74 @@ TEST_F(JitTest, WhatIsKeptElsewhereGetsEachValue) {
     (void)step({Tensor::from<float>({float(i)})});
     ExpectNear(kept, {3.0 * i});
   }
+}
+
+// Of an argument's shape, whether it is lazy, realised, or the result of another step.
+TEST_F(JitTest, VariablesOfAnArgumentsShape) {
+  const Variable n("n", 1, 4);
+  Jit rows([](const Tensors& x, const Sized&) -> Tensors { return {(x[0] * 2).sum(0), x[0] + 1}; });
+  Jit mean([](const Tensors& x, const Sized&) -> Tensors { return {x[0].mean(0)}; });
+  const Tensor x = Tensor::from<float>({1, 2, 3, 4, 5, 6, 7, 8}, {4, 2});
+  for (const int64_t k : {3, 2, 4, 1, 4}) {
+    Tensor part = x.slice(0, 0, n.bind(k));
+    if (k % 2 == 0) part.realize();
+    const Tensors results = rows({part});
+    const auto d = static_cast<double>(k);
+    ExpectNear(results[0], {2 * d * d, 2 * d * (d + 1)});
+    EXPECT_EQ(results[1].shape(), (Dims{k, 2}));
+    ExpectNear(mean({results[1]})[0], {d + 1, d + 2});
+    if (part.realized()) EXPECT_EQ(part.shape(), (Dims{k, 2}));
+  }
+  EXPECT_TRUE(absl::StrContains(MessageOf([&] { (void)rows({x.slice(0, 0, 3)}); }),
+                                "argument 0 is f32[3, 2], recorded with f32[n = 2, 2]"));
+  const Variable m("m", 1, 4);
+  EXPECT_TRUE(absl::StrContains(MessageOf([&] { (void)rows({x.slice(0, 0, m.bind(2))}); }),
+                                "argument 0 is f32[m = 2, 2]"));
+}
+
+TEST_F(JitTest, NumbersOfAnArgumentsShapeAreRefused) {
+  const Variable n("n", 1, 4);
+  const Tensor x = Tensor::from<float>({1, 2, 3, 4}, {4});
+  Jit numbers([](const Tensors& x, const Sized&) -> Tensors {
+    return {x[0] * static_cast<double>(x[0].shape(0))};
+  });
+  for (int i = 0; i < 2; ++i) {
+    Tensor part = x.slice(0, 0, n.bind(2)).realize();
+    const std::string message = MessageOf([&] { (void)numbers({part}); });
+    EXPECT_EQ(absl::StrContains(message, "is of a variable"), i == 1) << message;
+    EXPECT_EQ(part.shape(), Dims{2});
+  }
+}
+
+// A part of a tensor in the step fits for some values of the variable: no other is sent.
+TEST_F(JitTest, ValuesForWhichTheStepDoesNotFit) {
+  const Variable start("start", 0, 4);
+  const Tensor x = Tensor::from<float>({1, 2, 3, 4}, {4}).realize();
+  Tensor cache = Tensor::zeros({4}).contiguous().realize();
+  Jit step([&](const Tensors&, const Sized& at) -> Tensors {
+    part(cache, {Slice{at[0], at[0] + 1}}).assign(x.slice(0, at[0], at[0] + 1) * 2);
+    return {cache.sum()};
+  });
+  for (int64_t i = 0; i < 4; ++i)
+    ExpectNear(step({}, {start.bind(i)})[0], {static_cast<double>((i + 1) * (i + 2))});
+  const int64_t runs = session->runs;
+  EXPECT_TRUE(absl::StrContains(MessageOf([&] { (void)step({}, {start.bind(4)}); }),
+                                "variable start is bound to 4, and the parts of tensors in the "
+                                "step fit for 0..3"));
+  EXPECT_EQ(session->runs, runs);
+  ExpectNear(cache, {2, 4, 6, 8});
+}
+
+TEST_F(JitTest, RepetitionsForWhichTheStepDoesNotFit) {
+  const Variable i("i", 0, 9);
+  const Tensor x = Tensor::from<float>({1, 2, 3, 4}, {4}).realize();
+  const auto sums = [&](int64_t count) {
+    const SymInt index = i.bind(0);
+    return repeat(count, index,
+                  [&](const SymInt& at) -> Tensors { return {x.slice(0, at, at + 1).sum()}; });
+  };
+  ExpectNear(sums(4)[0], {1, 2, 3, 4});
+  EXPECT_TRUE(absl::StrContains(MessageOf([&] { (void)sums(5); }), "variable i goes to 4"));
 }
 
 TEST_F(JitTest, VariablesAreThoseOfTheCall) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/capture/step_observer.h"
 #include "client/lazy/items.h"
+#include "client/lazy/narrow.h"
 #include "client/lazy/node_builder.h"
 #include "client/lazy/node_expr.h"
 #include "client/lazy/operands.h"
@@ -13,6 +14,7 @@
 #include "client/ops/index/spans.h"
 #include "client/ops/window/sliding.h"
 #include "client/tensor/tensor.h"
+#include "compiler/ir/dims.h"
 
 namespace outboard {
 
@@ -39,7 +41,8 @@ struct Plan {
   std::vector<Axis> view;
 };
 
-Plan PlanOf(const NodeBuilder& rec, const UOp* x, const std::vector<Index>& indices) {
+Plan PlanOf(const NodeBuilder& rec, const Tensor& tensor, const std::vector<Index>& indices) {
+  const UOp* const x = tensor.NodeIn(rec);
   int used = 0, ellipses = 0;
   for (const Index& index : indices) {
     const bool ellipsis = std::holds_alternative<Ellipsis>(index.what());
@@ -174,6 +177,21 @@ const UOp* WithRows(const NodeBuilder& rec, const UOp* view, const Together& t, 
   return rec.Permute(rec.Reshape(y, turned), back);
 }
 
+// One place that a variable names. A write to it is spelt as a comparison, which a kernel turns
+// into a store of that row (compiler/schedule/gather/row_store.h).
+bool IsOneOfAVariable(const NodeBuilder& rec, const Span& span) {
+  if (span.low.is_const()) return false;
+  const absl::StatusOr<Dim> count = SubtractDims(rec.graph(), span.high, span.low);
+  return count.ok() && *count == Dim(1);
+}
+
+// x, which is of length 1 along `axis`, as often as `length` says.
+const UOp* Stretched(const NodeBuilder& rec, const UOp* x, int axis, const Dim& length) {
+  Shape dims(x->shape.begin(), x->shape.end());
+  dims[axis] = length;
+  return rec.Expand(x, dims);
+}
+
 }  // namespace
 
 Tensor Tensor::operator[](const Index& index) const { return (*this)[std::vector<Index>{index}]; }
@@ -181,9 +199,8 @@ Tensor Tensor::operator[](const Index& index) const { return (*this)[std::vector
 Tensor Tensor::operator[](const std::vector<Index>& indices) const {
   if (indices.empty()) return *this;
   const NodeBuilder rec(indices[0].at());
-  const UOp* const x = NodeIn(rec);
-  const Plan plan = PlanOf(rec, x, indices);
-  const UOp* const view = View(rec, x, plan);
+  const Plan plan = internal::Settled(rec, [&] { return PlanOf(rec, *this, indices); });
+  const UOp* const view = View(rec, NodeIn(rec), plan);
   const std::optional<Together> together = TogetherOf(rec, view, plan);
   if (!together) return FromNode(rec, view);
   return TensorOf(internal::Gather({rec, Joined(rec, view, *together)},
@@ -192,8 +209,8 @@ Tensor Tensor::operator[](const std::vector<Index>& indices) const {
 
 Tensor with_items(const Tensor& x, const std::vector<Index>& indices, const Arg& value) {
   const NodeBuilder rec(value.at());
+  const Plan plan = internal::Settled(rec, [&] { return PlanOf(rec, x, indices); });
   const UOp* const old = x.NodeIn(rec);
-  const Plan plan = PlanOf(rec, old, indices);
   const UOp* const view = View(rec, old, plan);
   const UOp* fresh = rec.Cast(internal::NodeOfArg(rec, value, old->dtype), old->dtype);
   const std::optional<Together> together = TogetherOf(rec, view, plan);
@@ -208,9 +225,16 @@ Tensor with_items(const Tensor& x, const std::vector<Index>& indices, const Arg&
   for (size_t i = 0; i < plan.spans.size(); ++i) {
     if (plan.spans[i].Covers(old->shape[i])) continue;
     const int axis = static_cast<int>(i);
+    covers = false;
+    if (IsOneOfAVariable(rec, plan.spans[i])) {
+      fresh = Stretched(rec, fresh, axis, old->shape[i]);
+      const NodeExpr all(rec, Stretched(rec, inside, axis, old->shape[i]));
+      const NodeExpr place = Iota(rec, DType::kI64, all->shape, axis);
+      inside = all & (place == all.With(rec.Full(plan.spans[i].low.expression(), all->shape)));
+      continue;
+    }
     fresh = internal::Spread({rec, fresh}, axis, plan.spans[i], old->shape[i]);
     inside = internal::Spread({rec, inside}, axis, plan.spans[i], old->shape[i]);
-    covers = false;
   }
   return Tensor::FromNode(rec, covers ? fresh : rec.Where(inside, fresh, old));
 }

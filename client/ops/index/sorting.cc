@@ -3,8 +3,12 @@
 // their gradient is that of a gather.
 #include <algorithm>
 #include <bit>
+#include <numeric>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/lazy/narrow.h"
 #include "client/lazy/node_expr.h"
 #include "client/ops/index/index.h"
 #include "client/ops/window/sliding.h"
@@ -182,11 +186,12 @@ Lanes SortedLong(const Lanes& x, int64_t k) {
   return {(sorted >> sorted.FullInt(32)).Cast(DType::kI32), sorted.Cast(DType::kI32)};
 }
 
-Sorted FirstOf(const NodeExpr& x, int64_t axis, int64_t k, bool descending) {
+// The first k of `axis`, values and indices. `counted` of its elements are there; the others come
+// after them.
+std::pair<NodeExpr, NodeExpr> FirstOf(const NodeExpr& x, int place, int64_t k, bool descending,
+                                      const Dim& counted) {
   const NodeBuilder& rec = x.rec();
-  const int place = rec.Axis(axis, x->rank());
   const int64_t n = rec.LengthOf(x, place);
-  if (k < 0 || k > n) rec.Invalid(absl::StrCat("topk: ", k, " of an axis of ", n));
   // The axis last, and the others as one: [rows, n].
   std::vector<int64_t> order, back;
   Shape turned;
@@ -203,10 +208,14 @@ Sorted FirstOf(const NodeExpr& x, int64_t axis, int64_t k, bool descending) {
     const NodeExpr indices = none.Permute(back);
     Shape begin_end;
     for (const Dim& dim : indices->shape) begin_end.insert(begin_end.end(), {Dim(0), dim});
-    return {TensorOf({rec, rec.Shrink(x, begin_end)}), TensorOf(indices)};
+    return {{rec, rec.Shrink(x, begin_end)}, indices};
   }
   NodeExpr key = KeyOf(x.Permute(order).Reshape({Dim(rows), Dim(n)}));
   if (descending) key = key ^ key.FullInt(-1);
+  if (!counted.is_const()) {
+    const NodeExpr end(rec, rec.Full(rec.Cast(counted.expression(), DType::kI32), key->shape));
+    key = Where(Iota(rec, DType::kI32, key->shape, 1) < end, key, key.FullInt(IntMax(key->dtype)));
+  }
   Lanes lanes = {key.Contiguous(), Iota(rec, DType::kI32, key->shape, 1)};
   const auto best = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(k)));
   const int64_t width = std::max(2 * best, kBlockMin);
@@ -217,15 +226,35 @@ Sorted FirstOf(const NodeExpr& x, int64_t axis, int64_t k, bool descending) {
   }
   lanes = lanes.key->shape[1].value() > kRankedMax ? SortedLong(lanes, k) : FirstByRank(lanes, k);
   const NodeExpr indices = lanes.place.Reshape(turned).Permute(back);
-  return {TensorOf(GatherAlong(x, place, indices)), TensorOf(indices)};
+  return {GatherAlong(x, place, indices), indices};
+}
+
+// The first k, or all. Axes whose length is of a variable have their largest lengths meanwhile.
+Sorted FirstOf(const Tensor& tensor, int64_t axis, std::optional<int64_t> k, bool descending,
+               const NodeBuilder& rec) {
+  const int place = rec.Axis(axis, tensor.rank());
+  if (k) {
+    const SymInt length = rec.SizeOf(ExprOf(rec, tensor)->shape[place], *rec.lazy_graph());
+    if (!internal::NarrowToFit(rec, std::vector<internal::Ascending>{{*k, length}}))
+      rec.Invalid(absl::StrCat("topk: ", *k, " of an axis of ", length.value()));
+  }
+  const NodeExpr x = ExprOf(rec, tensor);
+  std::vector<int64_t> all(x->rank());
+  std::iota(all.begin(), all.end(), 0);
+  const Dim& length = x->shape[place];
+  const auto [values, indices] =
+      FirstOf(internal::PaddedToMost(x, all), place, k.value_or(length.max()), descending, length);
+  Shape begin_end;
+  for (const Dim& dim : x->shape) begin_end.insert(begin_end.end(), {Dim(0), dim});
+  if (k) begin_end[2 * place + 1] = Dim(*k);
+  return {TensorOf(values.Shrink(begin_end)), TensorOf(indices.Shrink(begin_end))};
 }
 
 }  // namespace
 
 Sorted sort(const Tensor& x, int64_t axis, bool descending, At at) {
   const NodeBuilder rec(at);
-  const NodeExpr node = ExprOf(rec, x);
-  return FirstOf(node, axis, rec.LengthOf(node, rec.Axis(axis, node->rank())), descending);
+  return FirstOf(x, axis, {}, descending, rec);
 }
 
 Tensor argsort(const Tensor& x, int64_t axis, bool descending, At at) {
@@ -234,7 +263,7 @@ Tensor argsort(const Tensor& x, int64_t axis, bool descending, At at) {
 
 Sorted topk(const Tensor& x, int64_t k, int64_t axis, bool largest, At at) {
   const NodeBuilder rec(at);
-  return FirstOf(ExprOf(rec, x), axis, k, largest);
+  return FirstOf(x, axis, k, largest, rec);
 }
 
 }  // namespace outboard

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "client/lazy/narrow.h"
+#include "client/lazy/sym_expression.h"
 #include "compiler/ir/dims.h"
 #include "compiler/ir/limits.h"
 
@@ -17,7 +19,31 @@ NodeExpr Rows(const NodeExpr& x, int axis, int64_t width) {
   return x.Reshape(apart);
 }
 
+// ", with n = 3 and start = 9", of the variables in `sizes`.
+std::string ValuesIn(std::initializer_list<SymInt> sizes) {
+  std::string text;
+  std::vector<std::string> told;
+  for (const SymInt& size : sizes)
+    for (const auto& [variable, value] : VariablesIn(size)) {
+      if (std::ranges::find(told, variable.name()) != told.end()) continue;
+      absl::StrAppend(&text, text.empty() ? ", with " : " and ", variable.name(), " = ", value);
+      told.push_back(variable.name());
+    }
+  return text;
+}
+
 }  // namespace
+
+Span SpanOf(const NodeBuilder& rec, const Dim& length, const SymInt& begin, const SymInt& end) {
+  const Span span = {rec.DimOf(begin), rec.DimOf(end)};
+  if (length.is_const() && span.low.is_const() && span.high.is_const()) return span;
+  const SymInt axis = rec.SizeOf(length, *rec.lazy_graph());
+  if (!NarrowToFit(rec, std::vector<Ascending>{{begin, end}, {end, axis}}))
+    rec.Invalid(absl::StrCat("the places ", begin.value(), ":", end.value(),
+                             " do not lie in an axis of ", axis.value(),
+                             ValuesIn({begin, end, axis})));
+  return span;
+}
 
 Span SpanOf(const NodeBuilder& rec, const Dim& length, const Slice& slice) {
   if (slice.step == 0) rec.Invalid("a slice with a step of 0");
@@ -26,12 +52,14 @@ Span SpanOf(const NodeBuilder& rec, const Dim& length, const Slice& slice) {
   };
   if (!length.is_const() || !is_number(slice.begin) || !is_number(slice.end)) {
     if (slice.step != 1) rec.Invalid("a slice of variables has a step of 1");
-    const auto place = [&](const SymInt& size) {
-      if (size.value() >= 0 || !size.is_number()) return rec.DimOf(size);
-      if (length.is_const()) return Dim(length.value() + size.value());
-      rec.Invalid("a negative place on an axis whose length is of a variable");
+    const SymInt n = rec.SizeOf(length, *rec.lazy_graph());
+    const auto place = [&](const std::optional<SymInt>& given, const SymInt& otherwise) {
+      if (!given) return otherwise;
+      return given->is_number() && given->value() < 0 ? n + *given : *given;
     };
-    return {slice.begin ? place(*slice.begin) : Dim(0), slice.end ? place(*slice.end) : length};
+    Span span = SpanOf(rec, length, place(slice.begin, 0), place(slice.end, n));
+    if (!slice.end) span.high = length;
+    return span;
   }
   const int64_t n = length.value();
   const bool back = slice.step < 0;
@@ -52,13 +80,12 @@ Span SpanOf(const NodeBuilder& rec, const Dim& length, const Slice& slice) {
 }
 
 Span SpanOf(const NodeBuilder& rec, const Dim& length, const SymInt& place) {
-  if (!place.is_number()) {
-    const Dim low = rec.DimOf(place);
-    absl::StatusOr<Dim> high = AddDims(rec.graph(), low, Dim(1));
-    ThrowIfError(high.status(), rec.at());
-    return {low, *high};
+  if (!place.is_number()) return SpanOf(rec, length, place, place + 1);
+  if (!length.is_const()) {
+    const SymInt low =
+        place.value() < 0 ? rec.SizeOf(length, *rec.lazy_graph()) + place : SymInt(place);
+    return SpanOf(rec, length, low, low + 1);
   }
-  if (!length.is_const()) rec.Invalid("a number indexes an axis whose length is of a variable");
   const int64_t n = length.value(), i = place.value() < 0 ? place.value() + n : place.value();
   if (i < 0 || i >= n)
     throw Error(absl::OutOfRangeError(

@@ -23,6 +23,10 @@ struct Span {
 // Resolves `slice` on an axis of `length`. Throws for a step of 0, and for a symbolic size where a
 // number is required.
 Span SpanOf(const NodeBuilder& rec, const Dim& length, const Slice& slice);
+// The places begin ... end - 1 of an axis of `length`, which do not count from the end. Where one
+// of the three is of a variable, that has only values for which they lie in the axis from here on
+// (client/lazy/narrow.h). Throws if they do not lie there now.
+Span SpanOf(const NodeBuilder& rec, const Dim& length, const SymInt& begin, const SymInt& end);
 // Resolves one index; negative ones count from the end. Throws if a number is out of range.
 Span SpanOf(const NodeBuilder& rec, const Dim& length, const SymInt& place);
 

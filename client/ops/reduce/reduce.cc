@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "client/lazy/narrow.h"
 #include "client/lazy/operands.h"
 #include "client/ops/elementwise/float_functions.h"
 
@@ -68,13 +69,28 @@ NodeExpr Mirrored(const NodeExpr& x) { return x.With(Mirror(x.rec(), x)); }
 // The first place along `axis` where x is as large as its maximum.
 NodeExpr PlaceOf(const NodeExpr& x, int axis) {
   const NodeExpr top = MaxOf(x, {axis}).Expand(x->shape);
-  const auto length = static_cast<double>(x.rec().LengthOf(x, axis));
-  if (length == 0) ThrowInvalid("argmax: the axis has no elements");
+  const NodeBuilder& rec = x.rec();
+  const Dim& n = x->shape[axis];
   // NaN is the maximum where there is one, and differs from itself.
   NodeExpr is_top = x == top;
   if (IsFloat(x->dtype)) is_top = is_top | IsNan(x);
-  const NodeExpr from_end = length - Iota(x.rec(), DType::kI32, x->shape, axis);  // length ... 1
-  return length - Where(is_top, from_end, 0).Max({axis});
+  // Counted from the end: n ... 1.
+  const NodeExpr place = Iota(rec, DType::kI32, x->shape, axis);
+  if (n.is_const()) {
+    const auto length = static_cast<double>(n.value());
+    return length - Where(is_top, length - place, 0).Max({axis});
+  }
+  const NodeExpr length = x.With(rec.Cast(n.expression(), DType::kI32));
+  const auto spread = [&](const UOp* like) { return x.With(rec.Full(length, like->shape)); };
+  const NodeExpr most = Where(is_top, spread(x) - place, 0).Max({axis});
+  return spread(most) - most;
+}
+
+// Throws where there is no largest element: along an axis of no length, which a variable may give.
+void CheckNotEmpty(const NodeBuilder& rec, const Tensor& x, int64_t axis) {
+  const SymInt length = rec.SizeOf(ExprOf(rec, x)->shape[axis], *rec.lazy_graph());
+  if (!internal::NarrowToFit(rec, std::vector<internal::Ascending>{{1, length}}))
+    ThrowInvalid("argmax: the axis has no elements");
 }
 
 // Reduces over `axes` with `function`, which keeps the axes.
@@ -152,9 +168,9 @@ Tensor Tensor::std(const Axes& axes, bool keepdim, int64_t correction, At at) co
 
 Tensor Tensor::argmax(int64_t axis, bool keepdim, At at) const {
   const NodeBuilder rec(at);
-  const NodeExpr x = ExprOf(rec, *this);
-  const int over = rec.Axis(axis, x->rank());
-  const NodeExpr y = PlaceOf(x, over);
+  const int over = rec.Axis(axis, rank());
+  CheckNotEmpty(rec, *this, over);
+  const NodeExpr y = PlaceOf(ExprOf(rec, *this), over);
   return TensorOf(keepdim ? y : y.Squeeze({over}));
 }
 

@@ -95,12 +95,16 @@ NodeExpr Scan(Op op, const NodeExpr& x, int axis) {
   return Range(inner.Binary(op, before).Reshape(joined), axis, 0, length);
 }
 
-// A scalar is a vector of one element.
+// A scalar is a vector of one element. An axis whose length is of a variable has its largest length
+// meanwhile: a place depends on those before it only.
 template <typename F>
 Tensor Along(const Tensor& tensor, int64_t axis, const F& function) {
   return internal::Of(tensor, CallSite::Line(), [&](const NodeExpr& x) {
     const int place = x.rec().Axis(axis, std::max(x->rank(), 1));
-    return function(x->rank() == 0 ? x.Reshape({Dim(1)}) : x, place).Reshape(x->shape);
+    if (x->rank() == 0) return function(x.Reshape({Dim(1)}), place).Reshape(x->shape);
+    if (x->shape[place].is_const()) return function(x, place);
+    return function(internal::PaddedToMost(x, {place}), place)
+        .Shrink(place, Dim(0), x->shape[place]);
   });
 }
 

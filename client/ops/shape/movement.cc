@@ -4,9 +4,11 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "client/lazy/narrow.h"
 #include "client/lazy/node_builder.h"
 #include "client/lazy/node_expr.h"
 #include "client/ops/elementwise/promote.h"
+#include "client/ops/index/spans.h"
 #include "client/tensor/tensor.h"
 #include "compiler/ir/limits.h"
 
@@ -22,12 +24,6 @@ using internal::True;
 
 namespace {
 
-// One dimension in place of several: their product, or the one that is of a variable among ones.
-Dim Joined(const NodeBuilder& rec, Shape dims) {
-  std::erase(dims, Dim(1));
-  return dims.size() == 1 ? dims[0] : Dim(rec.CountOf(dims));
-}
-
 // What a dimension that is left open comes to: all of `from` that is not in `known`.
 Dim LeftOver(const NodeBuilder& rec, ShapeView from, Shape known) {
   Shape left(from.begin(), from.end());
@@ -37,12 +33,18 @@ Dim LeftOver(const NodeBuilder& rec, ShapeView from, Shape known) {
     if (same != left.end()) dim = *same = Dim(1);
   }
   const int64_t of_known = rec.CountOf(known);
-  if (of_known == 1) return Joined(rec, left);
+  if (of_known == 1) return rec.Product(left);
+  const auto symbolic = std::stable_partition(left.begin(), left.end(),
+                                              [](const Dim& dim) { return dim.is_const(); });
+  Shape rest(symbolic, left.end());
+  left.erase(symbolic, left.end());
   const int64_t count = rec.CountOf(left);
   if (of_known <= 0 || count % of_known != 0)
-    rec.Invalid(absl::StrCat("reshape: ", DimsToString(from), " has ", count,
+    rec.Invalid(absl::StrCat("reshape: ", DimsToString(from), " has ",
+                             rest.empty() ? "" : "a multiple of ", count,
                              " elements, which is no multiple of ", of_known));
-  return Dim(count / of_known);
+  rest.emplace_back(count / of_known);
+  return rec.Product(rest);
 }
 
 }  // namespace
@@ -72,7 +74,7 @@ Tensor Tensor::flatten(int64_t first, int64_t last, At at) const {
   if (begin > end) rec.Invalid("flatten: the first axis comes after the last");
   Shape dims(x->shape.begin(), x->shape.begin() + begin);
   const ShapeView joined = x->shape.subspan(begin, end - begin + 1);
-  dims.push_back(Joined(rec, Shape(joined.begin(), joined.end())));
+  dims.push_back(rec.Product(Shape(joined.begin(), joined.end())));
   dims.insert(dims.end(), x->shape.begin() + end + 1, x->shape.end());
   return TensorOf(x.Reshape(dims));
 }
@@ -138,6 +140,11 @@ Tensor Tensor::flip(const Axes& axes, At at) const {
 
 Tensor Tensor::pad(const SymIntPairs& sides, double value, At at) const {
   const NodeBuilder rec(at);
+  std::vector<internal::Ascending> wanted;
+  for (const auto& [low, high] : sides)
+    for (const SymInt& side : {low, high})
+      if (!side.is_number()) wanted.push_back({0, side});
+  internal::NarrowToFit(rec, wanted);
   const NodeExpr x = ExprOf(rec, *this);
   if (sides.size() != x->shape.size())
     rec.Invalid(absl::StrCat("pad: ", sides.size(), " pairs for a tensor of shape ",
@@ -156,23 +163,28 @@ Tensor Tensor::pad(const SymIntPairs& sides, double value, At at) const {
 
 Tensor Tensor::shrink(const SymIntPairs& ranges, At at) const {
   const NodeBuilder rec(at);
-  const NodeExpr x = ExprOf(rec, *this);
-  if (ranges.size() != x->shape.size())
-    rec.Invalid(absl::StrCat("shrink: ", ranges.size(), " ranges for a tensor of shape ",
-                             DimsToString(x->shape)));
-  Shape begin_end;
-  for (const auto& [begin, end] : ranges) {
-    begin_end.push_back(rec.DimOf(begin));
-    begin_end.push_back(rec.DimOf(end));
-  }
-  return TensorOf(x.Shrink(begin_end));
+  const Shape begin_end = internal::Settled(rec, [&] {
+    const NodeExpr x = ExprOf(rec, *this);
+    if (ranges.size() != x->shape.size())
+      rec.Invalid(absl::StrCat("shrink: ", ranges.size(), " ranges for a tensor of shape ",
+                               DimsToString(x->shape)));
+    Shape places;
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      const internal::Span span =
+          internal::SpanOf(rec, x->shape[i], ranges[i].first, ranges[i].second);
+      places.insert(places.end(), {span.low, span.high});
+    }
+    return places;
+  });
+  return TensorOf(ExprOf(rec, *this).Shrink(begin_end));
 }
 
 Tensor Tensor::slice(int64_t axis, const SymInt& begin, const SymInt& end, At at) const {
   const NodeBuilder rec(at);
-  const NodeExpr x = ExprOf(rec, *this);
-  const int place = rec.Axis(axis, x->rank());
-  return TensorOf(x.Shrink(place, rec.DimOf(begin), rec.DimOf(end)));
+  const int place = rec.Axis(axis, rank());
+  const internal::Span span = internal::Settled(
+      rec, [&] { return internal::SpanOf(rec, ExprOf(rec, *this)->shape[place], begin, end); });
+  return TensorOf(ExprOf(rec, *this).Shrink(place, span.low, span.high));
 }
 
 std::vector<Tensor> Tensor::split(int64_t size, int64_t axis, At at) const {
@@ -335,11 +347,7 @@ Tensor Tensor::repeat(const Dims& times, At at) const {
     if (times[i] < 0) rec.Invalid(absl::StrCat("repeat: ", times[i], " times"));
     apart.insert(apart.end(), {Dim(1), ones[i]});
     spread.insert(spread.end(), {Dim(times[i]), ones[i]});
-    int64_t length;
-    const int64_t once = rec.CountOf(ShapeView(&ones[i], 1));
-    if (__builtin_mul_overflow(times[i], once, &length))
-      rec.Invalid(absl::StrCat("repeat: ", times[i], " times ", once, " overflows"));
-    joined.emplace_back(length);
+    joined.push_back(rec.Product({ones[i], Dim(times[i])}));
   }
   return TensorOf(x.Reshape(apart).Expand(spread).Reshape(joined));
 }
