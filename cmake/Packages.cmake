@@ -143,11 +143,14 @@ others compute on, and for programs that compute where they run.")
 
 set(CPACK_DEBIAN_CLIENT-DEV_PACKAGE_NAME outboard-client-dev)
 set(CPACK_DEBIAN_CLIENT-DEV_PACKAGE_SECTION libdevel)
-# Of the release that the archive was compiled with: its headers are in the archive's objects.
-set(CPACK_DEBIAN_CLIENT-DEV_PACKAGE_DEPENDS
-  "libgrpc++-dev (>= ${gRPC_VERSION}), libprotobuf-dev (>= ${Protobuf_VERSION}), libabsl-dev (>= ${absl_VERSION}), libssl-dev")
+# Of the release that the archive was compiled with: its headers are in the archive's objects. The last two are what
+# Debian's CMake files of gRPC look for: a program that they name, and RE2 by pkg-config.
+set(depends
+  "libgrpc++-dev (>= ${gRPC_VERSION})" "libprotobuf-dev (>= ${Protobuf_VERSION})" "libabsl-dev (>= ${absl_VERSION})"
+  libssl-dev protobuf-compiler-grpc pkg-config)
+list(JOIN depends ", " CPACK_DEBIAN_CLIENT-DEV_PACKAGE_DEPENDS)
 set(CPACK_DEBIAN_CLIENT-DEV_PACKAGE_RECOMMENDS "outboard (= ${PROJECT_VERSION})")
-set(CPACK_DEBIAN_CLIENT-DEV_PACKAGE_SUGGESTS "cmake, pkg-config")
+set(CPACK_DEBIAN_CLIENT-DEV_PACKAGE_SUGGESTS cmake)
 set(CPACK_DEBIAN_CLIENT-DEV_DESCRIPTION "cloud for tensors: C++ client library
 Tensors whose values live on a machine of a cloud, or on a private worker of
 this one.  Operators, gradients, layers and optimisers build a graph, which is
