@@ -22,8 +22,8 @@ def explained(error: ImportError) -> ImportError:
     other = f"install a wheel for this one (`scripts/wheel python{this}` builds it, docs/python.md)"
     if sys.version_info < OLDEST:
         other = "another from %d.%d on, with a wheel for it (docs/python.md)" % OLDEST
-    return ImportError(f"outboard: this copy is built for Python {built_for}, and this is Python {this}: use that one, or "
-                       f"{other}", name="outboard._core")
+    return ImportError(f"outboard: this copy is built for Python {built_for}, and this is Python {this}: "
+                       f"use that one, or {other}", name="outboard._core")
 
 
 def _python_of(module: str) -> str:
