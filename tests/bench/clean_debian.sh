@@ -33,6 +33,7 @@ in_debian() {
 leave_debian() {
   local place
   for place in "${debian_mounted[@]}"; do umount -l "$place"; done
-  # A mount that did not go is not to be emptied.
-  if [[ -z ${2-} ]] && ! mountpoint -q "$1/debian/proc" && ! mountpoint -q "$1/debian/dev"; then rm -rf --one-file-system "$1"; fi
+  # What is still mounted there, by us or by hand, is not to be emptied: --one-file-system does not notice a folder of the
+  # same disk.
+  if [[ -z ${2-} ]] && ! grep -qF " $1/" /proc/self/mounts; then rm -rf --one-file-system "$1"; fi
 }
