@@ -10,7 +10,11 @@ runs there.
 import atexit as _atexit
 import os as _os
 
-from outboard import _core
+try:
+    from outboard import _core
+except ImportError as _error:
+    from outboard._wrong_python import explained as _explained
+    raise _explained(_error) from None
 from outboard._core import (
     DType,
     Tensor,

@@ -18,6 +18,7 @@
 #include "tests/bench/cloud.h"
 #include "tests/bench/decode_figures.h"
 #include "tests/bench/first_step_figures.h"
+#include "tests/bench/install_figures.h"
 #include "tests/bench/kernel_figures.h"
 #include "tests/bench/network_figures.h"
 #include "tests/bench/python_figures.h"
@@ -253,6 +254,7 @@ int Main(int argc, char** argv) {
                                      {"training", TrainingFigures},
                                      {"vision", VisionFigures},
                                      {"python", PythonFigures},
+                                     {"install", InstallFigures},
                                      {"tuned_training", TunedTrainingFigures, true}};
   std::set<std::string> only;
   for (int i = 1; i < argc; ++i) {
