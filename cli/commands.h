@@ -55,6 +55,7 @@ struct AccountFlags {
   std::string tenant = "default";
   std::string id;
   std::string gateway;  // usage: asks this gateway with $CLOUD_KEY
+  std::string since;    // usage: a time; empty: from the beginning
   bool json = false;
 };
 

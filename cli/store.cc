@@ -19,7 +19,7 @@
 #include "client/session/address.h"
 #include "client/session/bulk.h"
 #include "client/session/link/grpc_link.h"
-#include "gateway/ledger/usage.h"
+#include "gateway/ledger/ids.h"
 
 namespace outboard::cli {
 

@@ -77,6 +77,51 @@ TEST_F(ProcessesTest, UsageAsksWithAGoodKeyOnly) {
   EXPECT_EQ(broken.err.find(cluster_.key()), std::string::npos) << broken.err;
 }
 
+// A key's own sessions, from the gateway and from the books alike.
+TEST_F(ProcessesTest, UsageListsASessionUnderASecond) {
+  StartUp(1);
+  const std::string books = "usage --data " + cluster_.data(),
+                    ask = "usage --gateway " + cluster_.target();
+  const std::vector<std::string> with_key = {"CLOUD_KEY=" + cluster_.key()};
+  const std::string none = Outboard(books).out;
+  const auto began = std::chrono::steady_clock::now();
+  {
+    auto session = Session::Connect(cluster_.Options());
+    ASSERT_TRUE(session.ok()) << session.status();
+    EXPECT_TRUE(Step(**session).ok());
+    const test::Ended open = Outboard(ask, with_key);
+    EXPECT_NE(open.out.find("  open\n"), std::string::npos) << open.out;
+    ASSERT_TRUE((*session)->Close().ok());
+  }
+  const std::chrono::duration<double> most = std::chrono::steady_clock::now() - began;
+  const test::Ended ended = Outboard(ask, with_key);
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(Outboard(books).out, ended.out);
+  EXPECT_EQ(Outboard(books + " --json").out, Outboard(ask + " --json", with_key).out);
+  std::istringstream lines(ended.out.substr(ended.out.find('\n') + 1));
+  std::string id, date, total;
+  double used_s = -1;
+  int devices = 0, charged_s = -1, total_s = -1;
+  lines >> id >> date >> used_s >> devices >> charged_s >> total >> total >> total_s;
+  EXPECT_EQ(id.size(), 32u) << ended.out;
+  EXPECT_GT(used_s, 0) << ended.out;
+  EXPECT_LE(used_s, most.count()) << ended.out;
+  EXPECT_EQ(devices, 1) << ended.out;
+  EXPECT_LE(charged_s, used_s) << ended.out;
+  EXPECT_EQ(total_s, charged_s) << ended.out;
+
+  for (const char* since : {" --since 2099-01-31", " --since 2099-01-31T12:00:00Z"}) {
+    EXPECT_EQ(Outboard(books + since).out, none);
+    EXPECT_EQ(Outboard(ask + since, with_key).out, none);
+  }
+  EXPECT_EQ(Outboard(books + " --since 2020-01-31T12:00:00+02:00").out, ended.out);
+  EXPECT_EQ(Outboard(ask + " --since 2020-01-31", with_key).out, ended.out);
+
+  const test::Ended other = Outboard("key create --tenant other --data " + cluster_.data());
+  const std::string key = other.out.substr(0, other.out.find('\n'));
+  EXPECT_EQ(Outboard(ask, {"CLOUD_KEY=" + key}).out, none);
+}
+
 TEST_F(ProcessesTest, AnInterruptedServeLeavesNothing) {
   const std::string listen = "unix:" + cluster_.folder() / "s";
   auto serve = cluster_.Start("serve --no-auth --ephemeral --listen " + listen);
@@ -178,6 +223,9 @@ TEST_F(ProcessesTest, ExitCodes) {
       {"usage --gateway http://localhost:1", 2},
       {"usage --gateway localhost:1", 2},
       {"usage --data " + folder + "/none", 2},
+      {"usage --since yesterday", 2},
+      {"usage --since infinite-future", 2},
+      {"usage --since 1969-12-31", 2},
       {"key list --data " + folder, 2},  // no accounts; none are made
       {"key revoke 0000000000000000 --data " + folder, 2},
       {"key create --data " + folder + " --json", 0},
