@@ -1,5 +1,6 @@
 // The `outboard` program as a user has it: real processes, real executors, killed and stopped in
 // the ways that happen.
+#include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -12,6 +13,7 @@
 
 #include "client/session/link/private_serve.h"
 #include "client/session/session.h"
+#include "proto/store.grpc.pb.h"
 #include "tests/support/cluster.h"
 #include "tests/support/documented.h"
 
@@ -282,6 +284,34 @@ TEST(Help, FitsAScreenAndLeavesNothingOut) {
     }
     EXPECT_FALSE(needs_text) << ended.out;
   }
+}
+
+// A server that speaks HTTP/2 and has no method of ours.
+TEST_F(ProcessesTest, WhatIsNoGatewayIsSaidSo) {
+  grpc::ServerBuilder builder;
+  proto::Store::Service empty;
+  builder.RegisterService(&empty);
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  ASSERT_NE(server, nullptr);
+  const std::string address = "127.0.0.1:" + std::to_string(port);
+  const std::string row = "Something else answers there";
+  for (const char* command : {"usage", "store ls", "store du"}) {
+    const test::Ended ended = Outboard(std::string(command) + " --gateway " + address);
+    EXPECT_EQ(ended.code, 1) << command;
+    test::ExpectAsDocumented(row, "UNIMPLEMENTED: " + ended.err.substr(ended.err.find(' ') + 1));
+  }
+  SessionOptions options;
+  options.target = address;
+  test::ExpectAsDocumented(row, Session::Connect(options).status());
+  test::Process worker({OUTBOARD_BINARY, "worker", "--gateway", address});
+  EXPECT_TRUE(Eventually([&] {
+    return worker.err().find("cannot join the gateway: what answers is no gateway") !=
+           std::string::npos;
+  })) << worker.err();
+  EXPECT_EQ(worker.Stop(SIGINT), 0);
+  server->Shutdown();
 }
 
 // gRPC does not say why it cannot listen.
