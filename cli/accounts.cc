@@ -182,6 +182,7 @@ int RunKeyList(const AccountFlags& flags) {
   if (!accounts.ok()) return Report(accounts.status());
   auto keys = (*accounts)->ListKeys();
   if (!keys.ok()) return Report(keys.status());
+  std::fprintf(stderr, "outboard: the keys in %s\n", DataFolder(flags).c_str());
   if (!flags.json) std::printf("%-16s  %-20s  %-20s  %s\n", "id", "name", "created", "state");
   for (const ApiKey& key : *keys) {
     std::string created = gateway::ToString(key.created_at);

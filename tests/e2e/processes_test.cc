@@ -286,6 +286,31 @@ TEST(Help, FitsAScreenAndLeavesNothingOut) {
   }
 }
 
+TEST(Help, OfTheCompiler) {
+  const std::string compiler = std::string(OUTBOARD_BINARY) + "-compiler";
+  const test::Ended help = test::RunToEnd({compiler, "--help"});
+  EXPECT_EQ(help.code, 0);
+  EXPECT_TRUE(help.out.starts_with("Usage: outboard-compiler\n")) << help.out;
+  EXPECT_EQ(help.err, "");
+  std::istringstream lines(help.out);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
+  const test::Ended wrong = test::RunToEnd({compiler, "--nosuch"});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_EQ(wrong.err,
+            "outboard-compiler: it takes no arguments; see `outboard-compiler --help`\n");
+}
+
+// `key create` may be asked for another folder than the running gateway's: it says which.
+TEST_F(ProcessesTest, KeysSayWhoseTheyAre) {
+  const std::string books = cluster_.data();
+  const test::Ended made = Outboard("key create --data " + books);
+  EXPECT_NE(made.err.find(books + " has no accounts yet; making them"), std::string::npos);
+  EXPECT_NE(made.err.find(" of default in " + books), std::string::npos) << made.err;
+  EXPECT_EQ(made.out.find('\n'), made.out.size() - 1) << made.out;
+  const test::Ended list = Outboard("key list", {"OUTBOARD_DATA=" + books});
+  EXPECT_EQ(list.err, "outboard: the keys in " + books + "\n");
+}
+
 // A server that speaks HTTP/2 and has no method of ours.
 TEST_F(ProcessesTest, WhatIsNoGatewayIsSaidSo) {
   grpc::ServerBuilder builder;
