@@ -29,7 +29,6 @@ namespace {
 using gateway::Accounts;
 using gateway::ApiKey;
 
-constexpr std::chrono::milliseconds kConnectsWithin{3000};
 constexpr std::chrono::seconds kAnswersWithin{30};  // sums over millions of entries
 
 std::string DataFolder(const AccountFlags& flags) {
