@@ -2,16 +2,22 @@
 
 #include <grpcpp/client_context.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
 
+#include "absl/time/time.h"
+#include "base/check.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "client/session/address.h"
 #include "client/session/link/grpc_link.h"
+#include "gateway/accounts/usage_report.h"
 #include "gateway/base/clock.h"
-#include "gateway/ledger/ledger.h"
 #include "gateway/server/gateway.h"
 #include "proto/account.grpc.pb.h"
 #include "wire/status.h"
@@ -23,7 +29,7 @@ namespace {
 using gateway::Accounts;
 using gateway::ApiKey;
 
-constexpr std::chrono::milliseconds kAnswerWithin{3000};
+constexpr std::chrono::seconds kAnswersWithin{30};  // sums over millions of entries
 
 std::string DataFolder(const AccountFlags& flags) {
   return flags.data.empty() ? DefaultDataFolder() : flags.data;
@@ -56,40 +62,95 @@ absl::StatusOr<std::unique_ptr<Accounts>> OpenOrMakeAccounts(const AccountFlags&
   return Accounts::Open(gateway::AccountsPath(folder));
 }
 
-int Print(const gateway::Usage& usage, bool json) {
-  std::string text = json ? gateway::UsageJson(usage) + "\n" : gateway::UsageTable(usage);
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  return 0;
+// "2026-01-31" or "2026-01-31T12:00:00Z", in whole seconds; a time without a zone is UTC.
+absl::StatusOr<gateway::WallTime> TimeFrom(const std::string& text) {
+  for (const char* format : {"%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", absl::RFC3339_full}) {
+    absl::Time time;
+    if (!absl::ParseTime(format, text, &time, nullptr)) continue;
+    if (time < absl::UnixEpoch() || time == absl::InfiniteFuture()) break;
+    return gateway::WallTime{absl::ToUnixSeconds(time) * 1000};
+  }
+  return absl::InvalidArgumentError("--since: \"" + text +
+                                    "\" is no time like 2026-01-31 or 2026-01-31T12:00:00Z");
 }
 
-absl::StatusOr<gateway::Usage> AskGateway(const std::string& target, const char* key) {
-  if (absl::Status status = session::CheckTarget("--gateway", target); !status.ok()) return status;
-  if (absl::Status status = session::CheckKeyText("CLOUD_KEY", key == nullptr ? "" : key);
-      !status.ok())
-    return status;
-  auto channel = session::MakeChannel(target);
-  if (absl::Status status = session::WaitConnected(*channel, target, kAnswerWithin); !status.ok())
-    return status;
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kAnswerWithin);
-  if (key != nullptr) context.AddMetadata("authorization", std::string("Bearer ") + key);
-  proto::UsageReply reply;
-  grpc::Status status =
-      proto::Account::NewStub(channel)->Usage(&context, proto::UsageRequest(), &reply);
-  if (!status.ok()) return wire::FromGrpc(status);
-  gateway::Usage usage;
-  usage.device_seconds = static_cast<int64_t>(reply.seconds_billed());
-  usage.amount.value = static_cast<int64_t>(reply.cost_micro_usd());
-  for (const proto::UsageLine& line : reply.lines()) {
-    gateway::SessionUsage session;
-    session.session = gateway::SessionId::FromHex(line.session_id()).value_or(gateway::SessionId());
-    session.devices = line.devices();
-    session.granted_at.unix_ms = line.started_unix_s() * 1000;
-    session.device_seconds = static_cast<int64_t>(line.seconds_billed());
-    session.amount.value = static_cast<int64_t>(line.cost_micro_usd());
-    usage.sessions.push_back(session);
+// One page after the other of a report.
+using Pages = std::function<absl::StatusOr<gateway::UsagePage>(const std::string& after)>;
+
+absl::StatusOr<gateway::UsagePage> PageOf(const proto::UsageReply& reply, bool first) {
+  gateway::UsagePage page;
+  page.next = reply.next();
+  if (first) {
+    page.total = gateway::Usage{static_cast<int64_t>(reply.seconds_billed()),
+                                {static_cast<int64_t>(reply.cost_micro_usd())}};
   }
-  return usage;
+  for (const proto::UsageLine& line : reply.lines()) {
+    const auto id = gateway::SessionId::FromHex(line.session_id());
+    if (!id.has_value()) return absl::DataLossError("the gateway's reply is damaged");
+    gateway::SessionUsage& session = page.sessions.emplace_back();
+    session.session = *id;
+    session.began_at.unix_ms = line.started_unix_s() * 1000;
+    session.open = line.running();
+    session.devices = line.devices();
+    if (line.has_used_ms()) session.used_ms = static_cast<int64_t>(line.used_ms());
+    session.used_at_least = line.used_at_least();
+    session.charged = {static_cast<int64_t>(line.seconds_billed()),
+                       {static_cast<int64_t>(line.cost_micro_usd())}};
+  }
+  return page;
+}
+
+absl::StatusOr<Pages> PagesOfGateway(const std::string& target, const std::string& key,
+                                     gateway::WallTime since) {
+  OB_RETURN_IF_ERROR(session::CheckTarget("--gateway", target));
+  OB_RETURN_IF_ERROR(session::CheckKeyText("CLOUD_KEY", key));
+  auto channel = session::MakeChannel(target);
+  OB_RETURN_IF_ERROR(session::WaitConnected(*channel, target, kConnectsWithin));
+  return [=, stub = std::shared_ptr(proto::Account::NewStub(channel))](
+             const std::string& after) -> absl::StatusOr<gateway::UsagePage> {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kAnswersWithin);
+    if (!key.empty()) context.AddMetadata("authorization", "Bearer " + key);
+    proto::UsageRequest request;
+    request.set_since_unix_s(since.unix_ms / 1000);
+    request.set_after(after);
+    proto::UsageReply reply;
+    const grpc::Status status = stub->Usage(&context, request, &reply);
+    if (!status.ok()) return wire::FromGrpc(status);
+    return PageOf(reply, after.empty());
+  };
+}
+
+absl::StatusOr<Pages> PagesOfBooks(const AccountFlags& flags, gateway::WallTime since) {
+  auto report = gateway::UsageReport::Open(gateway::AccountsPath(DataFolder(flags)));
+  if (absl::IsNotFound(report.status()))
+    return absl::InvalidArgumentError("no accounts in " + DataFolder(flags) +
+                                      "; name the folder with --data, or a gateway with --gateway");
+  if (!report.ok()) return report.status();
+  return [since, report = std::shared_ptr(*std::move(report))](const std::string& after) {
+    return report->Read({.since = since, .after = after});
+  };
+}
+
+absl::Status PrintUsage(const AccountFlags& flags) {
+  gateway::WallTime since;
+  if (!flags.since.empty()) {
+    OB_ASSIGN_OR_RETURN(since, TimeFrom(flags.since));
+  }
+  const char* const key = std::getenv("CLOUD_KEY");
+  OB_ASSIGN_OR_RETURN(const Pages pages,
+                      flags.gateway.empty()
+                          ? PagesOfBooks(flags, since)
+                          : PagesOfGateway(flags.gateway, key == nullptr ? "" : key, since));
+  gateway::UsageText text(flags.json);
+  std::string after;
+  do {
+    OB_ASSIGN_OR_RETURN(const gateway::UsagePage page, pages(after));
+    std::fputs(text.Add(page).c_str(), stdout);
+    after = page.next;
+  } while (!after.empty());
+  std::fputs(text.End().c_str(), stdout);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -120,6 +181,7 @@ int RunKeyList(const AccountFlags& flags) {
   if (!accounts.ok()) return Report(accounts.status());
   auto keys = (*accounts)->ListKeys();
   if (!keys.ok()) return Report(keys.status());
+  std::fprintf(stderr, "outboard: the keys in %s\n", DataFolder(flags).c_str());
   if (!flags.json) std::printf("%-16s  %-20s  %-20s  %s\n", "id", "name", "created", "state");
   for (const ApiKey& key : *keys) {
     std::string created = gateway::ToString(key.created_at);
@@ -141,22 +203,6 @@ int RunKeyRevoke(const AccountFlags& flags) {
   return Report((*accounts)->RevokeKey(flags.id, gateway::WallNow()));
 }
 
-int RunUsage(const AccountFlags& flags) {
-  if (!flags.gateway.empty()) {
-    auto usage = AskGateway(flags.gateway, std::getenv("CLOUD_KEY"));
-    return usage.ok() ? Print(*usage, flags.json) : Report(usage.status());
-  }
-  storage::OpenOptions existing;
-  existing.create = false;
-  auto ledger = gateway::Ledger::Open(gateway::AccountsPath(DataFolder(flags)), existing);
-  if (!ledger.ok()) {
-    if (!absl::IsNotFound(ledger.status())) return Report(ledger.status());
-    return Report(
-        absl::InvalidArgumentError("no accounts in " + DataFolder(flags) +
-                                   "; name the folder with --data, or a gateway with --gateway"));
-  }
-  auto usage = (*ledger)->UsageOfAll();
-  return usage.ok() ? Print(*usage, flags.json) : Report(usage.status());
-}
+int RunUsage(const AccountFlags& flags) { return Report(PrintUsage(flags)); }
 
 }  // namespace outboard::cli

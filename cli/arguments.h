@@ -56,7 +56,7 @@ class Command {
              const std::string& help = "");
   Option Add(const std::string& names, std::vector<std::string>* values,
              const std::string& help = "");
-  // A number of bytes, also as 512MB (of 1000) or 8GiB (of 1024).
+  // A number of bytes, also as 512MB (of 1000), 8GiB (of 1024) or 1.5GB; at most 2^63.
   Option AddBytes(const std::string& names, uint64_t* bytes, const std::string& help = "");
 
   Command Subcommand(const std::string& name, const std::string& help);

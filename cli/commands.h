@@ -55,6 +55,7 @@ struct AccountFlags {
   std::string tenant = "default";
   std::string id;
   std::string gateway;  // usage: asks this gateway with $CLOUD_KEY
+  std::string since;    // usage: a time; empty: from the beginning
   bool json = false;
 };
 
@@ -108,7 +109,8 @@ int RunCacheRemove(const CacheFlags& flags);
 // share of time spent waiting, and the spans that took the most.
 
 // Summarises `json`, a file as client/trace/perfetto.h writes it. Shares are of the time from the
-// first Run's call to the end of the last span; spans nest, so shares add up to more than 100 %.
+// first Run's call to the end of the last span, in whole percents that add up to 100 for each of
+// client, gateway and worker.
 // Errors: INVALID_ARGUMENT  not such a file
 absl::StatusOr<std::string> TraceSummary(std::string_view json);
 

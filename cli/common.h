@@ -3,6 +3,7 @@
 // with UNAVAILABLE.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -14,6 +15,8 @@
 namespace outboard::cli {
 
 inline constexpr const char* kVersion = "0.1.0";
+// How long a command waits for a connection to the gateway.
+inline constexpr std::chrono::milliseconds kConnectsWithin{3000};
 
 // Returns 0 for success, 1 for a failure, 2 for wrong usage or an unreachable server.
 int ExitCodeFor(const absl::Status& status);

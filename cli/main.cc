@@ -127,7 +127,10 @@ int Main(int argc, char** argv) {
   Command list = key.Subcommand("list", "List all keys, without their secrets");
   Command revoke = key.Subcommand("revoke", "Revoke a key; its sessions end within seconds");
   revoke.Add("id", &account.id, "The key's id, from list").Required();
-  Command usage = app.Subcommand("usage", "Show seconds and costs by session");
+  Command usage = app.Subcommand("usage", "Show every session: how long it ran, what it cost");
+  usage.Add("--since", &account.since,
+            "Only sessions that ran since this time, with what was charged since: 2026-01-31 or "
+            "2026-01-31T12:00:00Z (default: all)");
   usage.Add("--gateway", &account.gateway,
             "Ask this gateway, with $CLOUD_KEY, instead of reading --data");
   for (Command command : {create, list, revoke, usage}) {

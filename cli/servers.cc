@@ -39,9 +39,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr seconds kWorkersJoinWithin{20};
-constexpr milliseconds kGatewayAnswersWithin{3000};
-constexpr int kRestartsMax =
-    16;  // of workers that end by themselves, before `up` gives up as failed
+// Of workers that end by themselves, before `up` gives up as failed.
+constexpr int kRestartsMax = 16;
 
 absl::StatusOr<std::string> CheckedToken(const char* name, const std::string& token) {
   absl::Status status = session::CheckKeyText(name, token);
@@ -62,7 +61,7 @@ absl::StatusOr<std::string> FleetToken(const ServerFlags& flags) {
   return CheckedToken("--fleet-token-file", token);
 }
 
-// The default of `snapshot_every_s`.
+// `snapshot_every_s`: what --snapshot-every is where it is not given.
 absl::StatusOr<gateway::GatewayOptions> OptionsFor(const ServerFlags& flags,
                                                    int snapshot_every_s = 30) {
   gateway::GatewayOptions options;
@@ -155,19 +154,6 @@ class SupervisorThread {
   std::thread thread_;
 };
 
-}  // namespace
-
-int RunGateway(const ServerFlags& flags) {
-  auto options = OptionsFor(flags);
-  if (!options.ok()) return Report(options.status());
-  auto gateway = gateway::Gateway::Start(*options);
-  if (!gateway.ok()) return Report(gateway.status());
-  absl::Status status = TellReady(flags.ready, (*gateway)->address());
-  if (status.ok()) status = AwaitEnd(flags.life_fd);
-  (*gateway)->Stop(seconds(flags.drain_s));
-  return Report(status);
-}
-
 absl::Status CheckDevice() {
   return runtime::CheckDeviceKind(worker::ExecutorOptionsFromEnvironment().device);
 }
@@ -185,6 +171,30 @@ absl::Status CheckThisCanWork() {
   return CheckDevice();
 }
 
+// `serve` has one user, so compiled objects may be cached for the next start. Workers of a shared
+// gateway cache objects only when told to: tenants there do not trust each other.
+void KeepObjects() {
+  if (std::getenv("OUTBOARD_OBJECT_CACHE") != nullptr) return;
+  const std::string caches = CacheFolder();
+  if (caches.empty()) return;
+  std::error_code ignored;
+  std::filesystem::create_directories(caches, ignored);
+  setenv("OUTBOARD_OBJECT_CACHE", (caches + "/objects").c_str(), 1);
+}
+
+}  // namespace
+
+int RunGateway(const ServerFlags& flags) {
+  auto options = OptionsFor(flags);
+  if (!options.ok()) return Report(options.status());
+  auto gateway = gateway::Gateway::Start(*options);
+  if (!gateway.ok()) return Report(gateway.status());
+  absl::Status status = TellReady(flags.ready, (*gateway)->address());
+  if (status.ok()) status = AwaitEnd(flags.life_fd);
+  (*gateway)->Stop(seconds(flags.drain_s));
+  return Report(status);
+}
+
 int RunWorker(const ServerFlags& flags) {
   if (absl::Status status = CheckThisCanWork(); !status.ok()) return Report(status);
   EndWith(flags.parent_pid);
@@ -193,7 +203,7 @@ int RunWorker(const ServerFlags& flags) {
   if (absl::Status status = session::CheckTarget("--gateway", flags.gateway); !status.ok())
     return Report(status);
   auto channel = session::MakeChannel(flags.gateway);
-  if (absl::Status status = session::WaitConnected(*channel, flags.gateway, kGatewayAnswersWithin);
+  if (absl::Status status = session::WaitConnected(*channel, flags.gateway, kConnectsWithin);
       !status.ok()) {
     return Report(status);
   }
@@ -209,17 +219,6 @@ int RunWorker(const ServerFlags& flags) {
   const absl::Status status = AwaitEnd(flags.life_fd);
   supervisor.Stop();
   return supervisor.failed() ? 2 : Report(status);
-}
-
-// `serve` has one user, so compiled objects may be cached for the next start. Workers of a shared
-// gateway cache objects only when told to: tenants there do not trust each other.
-void KeepObjects() {
-  if (std::getenv("OUTBOARD_OBJECT_CACHE") != nullptr) return;
-  const std::string caches = CacheFolder();
-  if (caches.empty()) return;
-  std::error_code ignored;
-  std::filesystem::create_directories(caches, ignored);
-  setenv("OUTBOARD_OBJECT_CACHE", (caches + "/objects").c_str(), 1);
 }
 
 int RunServe(const ServerFlags& flags) {

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -19,7 +18,7 @@
 #include "client/session/address.h"
 #include "client/session/bulk.h"
 #include "client/session/link/grpc_link.h"
-#include "gateway/ledger/usage.h"
+#include "gateway/ledger/ids.h"
 
 namespace outboard::cli {
 
@@ -27,7 +26,6 @@ namespace {
 
 using files::StoreClient;
 
-constexpr std::chrono::milliseconds kAnswerWithin{3000};
 constexpr int kInterrupted = 130;  // the shells' exit code for Ctrl-C
 
 struct Cloud {
@@ -48,7 +46,7 @@ absl::StatusOr<Cloud> Connect(const StoreFlags& flags) {
   OB_RETURN_IF_ERROR(session::CheckTarget(by_flag ? "--gateway" : "CLOUD_HOST", cloud.target));
   OB_RETURN_IF_ERROR(session::CheckKeyText("CLOUD_KEY", cloud.key));
   auto channel = session::MakeChannel(cloud.target);
-  OB_RETURN_IF_ERROR(session::WaitConnected(*channel, cloud.target, kAnswerWithin));
+  OB_RETURN_IF_ERROR(session::WaitConnected(*channel, cloud.target, kConnectsWithin));
   cloud.store = std::make_unique<StoreClient>(channel, cloud.key);
   return cloud;
 }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <map>
@@ -85,28 +86,57 @@ void AddOwnTimes(const std::vector<Span>& spans, int process, double first_us, d
   advance(last_us);
 }
 
+using Row = std::pair<std::pair<int, std::string>, Total>;
+
+// Of each row its share in whole percents. Rounded down, those of a process would not add up to
+// 100: what is missing goes to those that lost the most.
+std::vector<int> SharesOf(const std::vector<Row>& rows, double whole_us) {
+  std::vector<int> shares(rows.size());
+  std::map<int, std::vector<size_t>> of_process;
+  const auto percents = [&](size_t i) { return 100 * rows[i].second.own_us / whole_us; };
+  for (size_t i = 0; i < rows.size(); ++i) {
+    shares[i] = static_cast<int>(percents(i));
+    of_process[rows[i].first.first].push_back(i);
+  }
+  for (auto& [process, mine] : of_process) {
+    double sum = 0;
+    int missing = 0;
+    for (const size_t i : mine) {
+      sum += percents(i);
+      missing -= shares[i];
+    }
+    missing += static_cast<int>(std::lround(sum));
+    std::stable_sort(mine.begin(), mine.end(), [&](size_t a, size_t b) {
+      return percents(a) - shares[a] > percents(b) - shares[b];
+    });
+    for (const size_t i : mine)
+      if (missing-- > 0) ++shares[i];
+  }
+  return shares;
+}
+
 std::string Table(const Totals& totals, double whole_us) {
-  std::vector<std::pair<std::pair<int, std::string>, Total>> rows(totals.begin(), totals.end());
+  std::vector<Row> rows(totals.begin(), totals.end());
   std::stable_sort(rows.begin(), rows.end(),
                    [](const auto& a, const auto& b) { return a.second.own_us > b.second.own_us; });
   std::string out = absl::StrFormat("\n%-8s %-40s %8s %11s %11s %11s %6s\n", "where", "span",
                                     "count", "total ms", "mean us", "most us", "share");
-  double others_us = 0;
+  const std::vector<int> shares = SharesOf(rows, whole_us);
+  int others = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto& [of, total] = rows[i];
     if (i >= kRowsMax) {
-      others_us += total.own_us;
+      others += shares[i];
       continue;
     }
-    absl::StrAppendFormat(&out, "%-8s %-40.40s %8d %11.2f %11.1f %11.1f %4.0f %%\n",
+    absl::StrAppendFormat(&out, "%-8s %-40.40s %8d %11.2f %11.1f %11.1f %4d %%\n",
                           ProcessName(of.first), of.second, total.count,
                           (total.count == 0 ? total.own_us : total.us) / 1e3,
                           total.us / static_cast<double>(std::max<uint64_t>(1, total.count)),
-                          total.most_us, 100 * total.own_us / whole_us);
+                          total.most_us, shares[i]);
   }
   if (rows.size() > kRowsMax) {
-    absl::StrAppendFormat(&out, "and %d more, of together %.0f %%\n", rows.size() - kRowsMax,
-                          100 * others_us / whole_us);
+    absl::StrAppendFormat(&out, "and %d more, of together %d %%\n", rows.size() - kRowsMax, others);
   }
   absl::StrAppend(
       &out,
@@ -159,8 +189,8 @@ absl::StatusOr<std::string> Summary(const nlohmann::json& trace) {
 absl::StatusOr<std::string> TraceSummary(std::string_view json) {
   try {
     return Summary(nlohmann::json::parse(json));
-  } catch (const nlohmann::json::exception& error) {
-    return absl::InvalidArgumentError(absl::StrCat("no trace: ", error.what()));
+  } catch (const nlohmann::json::exception&) {
+    return absl::InvalidArgumentError("not a trace: it is not JSON with traceEvents");
   }
 }
 

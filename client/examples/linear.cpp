@@ -1,9 +1,11 @@
 // The first program: fits a small network to a curve, in the cloud. REF=1 runs it on the reference
 // interpreter.
 //
-// Exit codes: 0 done; 1 it did not learn, or an error; 2 no gateway can be reached.
+// Exit codes: 0 done; 1 it did not learn, or an error; 2 wrong usage, or no gateway can be reached.
 #include <cstdio>
+#include <optional>
 
+#include "cli/arguments.h"
 #include "client/nn/layers.h"
 #include "client/nn/optim.h"
 #include "client/session/current_session.h"
@@ -38,7 +40,10 @@ int Train() {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  outboard::cli::Arguments arguments(
+      "linear", "Fits a small network to a curve: CLOUD=1 in the cloud, else on this machine.");
+  if (const std::optional<int> exit_code = arguments.Parse(argc, argv)) return *exit_code;
   const auto session = outboard::CurrentSession();
   if (!session.ok()) {
     std::fprintf(stderr, "linear: %s\n", session.status().ToString().c_str());

@@ -61,6 +61,11 @@ ALTER TABLE session ADD COLUMN recoverable INTEGER NOT NULL DEFAULT 0 CHECK(reco
 ALTER TABLE session ADD COLUMN snapshot_root BLOB NOT NULL DEFAULT x'';
 ALTER TABLE session ADD COLUMN snapshot_seq INTEGER NOT NULL DEFAULT 0;
 )sql",
+    // The usage report reads sessions by the time at which they began, page by page.
+    R"sql(
+CREATE INDEX session_by_time ON session(opened_ms, id);
+CREATE INDEX session_by_tenant ON session(tenant, opened_ms, id);
+)sql",
 };
 
 }  // namespace outboard::gateway

@@ -17,6 +17,9 @@ constexpr char kSessionColumns[] =
     "SELECT id, tenant, epoch, worker, state, opened_ms, closed_ms, resume_hash, attach_hash, "
     "devices, recoverable, snapshot_root, snapshot_seq FROM session ";
 
+// The end of a lease that ran when the gateway before this one ended.
+constexpr char kGatewayRestarted[] = "gateway restarted";
+
 bool IsLive(SessionRowState state) {
   return state == SessionRowState::kOpen || state == SessionRowState::kDetached;
 }
@@ -150,10 +153,9 @@ absl::StatusOr<std::vector<SessionRow>> SessionRows::ReadLive() {
 }
 
 absl::Status SessionRows::EndLeases(WallTime now) {
-  OB_ASSIGN_OR_RETURN(Statement leases,
-                      db_->Prepare("UPDATE lease SET released_ms = ?, end = 'gateway restarted' "
-                                   "WHERE released_ms IS NULL"));
-  return leases.Bind(1, now.unix_ms).Run();
+  OB_ASSIGN_OR_RETURN(Statement leases, db_->Prepare("UPDATE lease SET released_ms = ?, end = ? "
+                                                     "WHERE released_ms IS NULL"));
+  return leases.Bind(1, now.unix_ms).BindText(2, kGatewayRestarted).Run();
 }
 
 absl::StatusOr<std::vector<TakenOver>> SessionRows::TakeOver(WallTime now) {
@@ -261,6 +263,44 @@ absl::StatusOr<std::vector<LeaseRow>> SessionRows::LeasesOf(const SessionId& ses
                             .granted_at = WallTime{query.Int(4)},
                             .released_at = OptionalTime(query, 5),
                             .end = std::string(query.Text(6))});
+  }
+}
+
+// A lease that a starting gateway ended has that start as its end, however long no gateway ran.
+absl::StatusOr<std::vector<SessionTimes>> SessionRows::ListTimes(const SessionTimesQuery& query) {
+  std::string sql =
+      "SELECT s.id, s.tenant, s.opened_ms, s.closed_ms IS NOT NULL, "
+      "IFNULL(MAX(l.devices), 0), "
+      "IFNULL(SUM(CASE WHEN l.end = ?1 THEN 0 "
+      "ELSE MAX(0, IFNULL(l.released_ms, ?2) - MAX(l.granted_ms, ?3)) END), 0), "
+      "IFNULL(MAX(l.session IS NOT NULL AND (l.end = ?1 OR IFNULL(l.released_ms, ?2) IS NULL)), 0) "
+      "FROM session s LEFT JOIN lease l ON l.session = s.id "
+      "WHERE (s.opened_ms, s.id) > (?4, ?5) AND (s.closed_ms IS NULL OR s.closed_ms >= ?3)";
+  if (query.tenant.has_value()) sql += " AND s.tenant = ?7";
+  sql += " GROUP BY s.opened_ms, s.id ORDER BY s.opened_ms, s.id LIMIT ?6";
+
+  absl::MutexLock lock(&mutex_);
+  OB_ASSIGN_OR_RETURN(Statement statement, db_->Prepare(sql));
+  statement.BindText(1, kGatewayRestarted)
+      .Bind(3, query.since.unix_ms)
+      .Bind(4, query.after_opened.unix_ms)
+      .BindBlob(5, query.after.Bytes())
+      .Bind(6, query.limit);
+  if (query.now.has_value()) statement.Bind(2, query.now->unix_ms);
+  if (query.tenant.has_value()) statement.Bind(7, query.tenant->value);
+  std::vector<SessionTimes> rows;
+  for (;;) {
+    OB_ASSIGN_OR_RETURN(const bool more, statement.Step());
+    if (!more) return rows;
+    const std::optional<SessionId> session = SessionId::FromBytes(statement.Blob(0));
+    if (!session.has_value()) return absl::DataLossError("sessions: a row's name is damaged");
+    rows.push_back(SessionTimes{.session = *session,
+                                .tenant = TenantId{statement.Int(1)},
+                                .opened_at = WallTime{statement.Int(2)},
+                                .ended = statement.Int(3) != 0,
+                                .devices = static_cast<uint32_t>(statement.Int(4)),
+                                .held_ms = statement.Int(5),
+                                .end_unknown = statement.Int(6) != 0});
   }
 }
 

@@ -56,6 +56,28 @@ struct LeaseRow {
   bool operator==(const LeaseRow&) const = default;
 };
 
+// When a session began, and how long it held devices, by the clock on the wall.
+struct SessionTimes {
+  SessionId session;
+  TenantId tenant;
+  WallTime opened_at;
+  bool ended = false;
+  uint32_t devices = 0;      // the most that it held at once; 0: it never held any
+  int64_t held_ms = 0;       // over the leases whose end is known
+  bool end_unknown = false;  // of some lease: it may still run, or a gateway was killed meanwhile
+  bool operator==(const SessionTimes&) const = default;
+};
+
+// Which sessions to list: those that had not ended at `since`, after a place in the order.
+struct SessionTimesQuery {
+  std::optional<TenantId> tenant;  // nothing: of all
+  WallTime since{INT64_MIN};       // time before it is not counted
+  std::optional<WallTime> now;     // leases that were not ended run until now; nothing: who knows
+  WallTime after_opened{INT64_MIN};
+  SessionId after;
+  int64_t limit = 0;
+};
+
 class SessionRows {
  public:
   static absl::StatusOr<std::unique_ptr<SessionRows>> Open(
@@ -86,6 +108,9 @@ class SessionRows {
   // Idempotent: keeps the first end. NOT_FOUND: no such lease.
   absl::Status EndLease(const LeaseId& lease, std::string_view why, WallTime now);
   absl::StatusOr<std::vector<LeaseRow>> LeasesOf(const SessionId& session);  // in order
+
+  // Returns sessions by (opened_at, session), also those that never held a device.
+  absl::StatusOr<std::vector<SessionTimes>> ListTimes(const SessionTimesQuery& query);
 
  private:
   absl::Status EndLeases(WallTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

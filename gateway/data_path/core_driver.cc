@@ -70,7 +70,7 @@ CoreDriver::CoreDriver(const CoreOptions& options, DriverHost* host, WriteQueue*
 
 CoreDriver::~CoreDriver() = default;
 
-void CoreDriver::Restore(const TakenOver& taken, const SessionUsage& past) {
+void CoreDriver::Restore(const TakenOver& taken, const Usage& past) {
   const SessionRow& row = taken.row;
   std::lock_guard lock(mutex_);
   Session& session = Entry(row.session);
@@ -423,8 +423,8 @@ void CoreDriver::TellEnding(SessionId id) {
   Session* const session = Find(id);
   if (session == nullptr || !session->ending.has_value()) return;
   const auto ending = std::exchange(session->ending, std::nullopt);
-  TellGone(ending->report.value_or(ExecutorGone{
-      .session = id, .why = absl::UnavailableError("the executor's stream ended")}));
+  TellGone(ending->report.value_or(
+      ExecutorGone{.session = id, .why = absl::UnavailableError("the executor's stream ended")}));
 }
 
 absl::Status CoreDriver::WriteTrouble() const {

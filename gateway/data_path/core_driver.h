@@ -45,7 +45,7 @@ class Relay;
 class WriteQueue;
 struct Identity;
 struct SessionRow;
-struct SessionUsage;
+struct Usage;
 struct TakenOver;
 
 // Planted bugs that the simulator must find (tests/sim); never set elsewhere.
@@ -65,7 +65,7 @@ class CoreDriver {
   // Called before any connection, with the state that the previous gateway process left. Restore:
   // sessions that continue once their worker joins, with their cost so far. Remember: sessions
   // whose executors ended with that process.
-  void Restore(const TakenOver& taken, const SessionUsage& past);
+  void Restore(const TakenOver& taken, const Usage& past);
   void Remember(const SessionRow& lost);
 
   // Call about every kTickMs: checks deadlines and charges leases.

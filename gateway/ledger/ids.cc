@@ -1,5 +1,7 @@
 #include "gateway/ledger/ids.h"
 
+#include "absl/time/time.h"
+
 namespace outboard::gateway {
 namespace {
 
@@ -51,6 +53,11 @@ std::optional<SessionId> SessionId::FromBytes(std::string_view bytes) {
     half = half << 8 | static_cast<uint8_t>(bytes[i]);
   }
   return id;
+}
+
+std::string ToString(WallTime time) {
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::FromUnixMillis(time.unix_ms),
+                          absl::UTCTimeZone());
 }
 
 }  // namespace outboard::gateway

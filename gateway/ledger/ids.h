@@ -60,4 +60,7 @@ struct WallTime {
   auto operator<=>(const WallTime&) const = default;
 };
 
+// Returns ISO 8601 UTC: "2026-01-31T12:34:56Z".
+std::string ToString(WallTime time);
+
 }  // namespace outboard::gateway

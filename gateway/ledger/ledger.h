@@ -88,6 +88,13 @@ struct StatementRow {
   MicroUsd amount;  // of this account's line
 };
 
+// Entries posted at or after `since` with numbers up to `last`. Entries never change, so sums over
+// a range whose `last` was posted are the same at any time.
+struct EntryRange {
+  WallTime since{INT64_MIN};
+  int64_t last = INT64_MAX;
+};
+
 struct VerifyReport {
   int64_t entries = 0;
   int64_t lines = 0;
@@ -135,10 +142,14 @@ class Ledger {
   absl::StatusOr<std::vector<StatementRow>> StatementOf(const LedgerAccount& account,
                                                         int64_t after = 0, int64_t limit = 100);
 
-  // Returns the use posted at or after `since`, by session, of one tenant or of all.
-  absl::StatusOr<Usage> UsageOf(TenantId tenant, WallTime since = {});
-  absl::StatusOr<Usage> UsageOfAll(WallTime since = {});
-  absl::StatusOr<SessionUsage> UsageOfSession(const SessionId& session);  // zeros if never charged
+  // Returns what the use entries within `entries` charged: to a tenant, to all, for a session. Zeros
+  // if there are none.
+  absl::StatusOr<Usage> UsageOf(TenantId tenant, const EntryRange& entries = {});
+  absl::StatusOr<Usage> UsageOfAll(const EntryRange& entries = {});
+  absl::StatusOr<Usage> UsageOfSession(const SessionId& session, const EntryRange& entries = {});
+
+  // Returns the number of the last entry; 0 if there is none.
+  absl::StatusOr<int64_t> LastEntry();
 
   // Reads everything and checks L1 to L7. DATA_LOSS names the first entry or account that breaks
   // one of them. Never repairs anything. O(entries); holds the file's snapshot, not its lock, so
@@ -149,7 +160,7 @@ class Ledger {
   explicit Ledger(std::unique_ptr<storage::Database> db) : db_(std::move(db)) {}
 
   absl::StatusOr<Usage> QueryUsage(std::optional<TenantId> tenant, std::optional<SessionId> session,
-                                   WallTime since) ABSL_LOCKS_EXCLUDED(mutex_);
+                                   const EntryRange& entries) ABSL_LOCKS_EXCLUDED(mutex_);
 
   absl::Mutex mutex_;
   std::unique_ptr<storage::Database> db_ ABSL_PT_GUARDED_BY(mutex_);

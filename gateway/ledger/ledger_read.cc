@@ -52,56 +52,45 @@ absl::StatusOr<std::vector<StatementRow>> Ledger::StatementOf(const LedgerAccoun
   }
 }
 
+absl::StatusOr<int64_t> Ledger::LastEntry() {
+  absl::MutexLock lock(&mutex_);
+  OB_ASSIGN_OR_RETURN(Statement query, db_->Prepare("SELECT number FROM ledger_head WHERE id = 1"));
+  OB_ASSIGN_OR_RETURN(const bool found, query.Step());
+  if (!found) return absl::DataLossError("ledger: there is no head");
+  return query.Int(0);
+}
+
 // Line 1 of a use entry is the revenue's.
 absl::StatusOr<Usage> Ledger::QueryUsage(std::optional<TenantId> tenant,
-                                         std::optional<SessionId> session, WallTime since) {
+                                         std::optional<SessionId> session,
+                                         const EntryRange& entries) {
   std::string sql =
-      "SELECT e.session, e.tenant, COUNT(DISTINCT e.grant_number), COUNT(DISTINCT e.device), "
-      "MIN(e.granted_ms), "
-      "MAX(e.at_ms), SUM(e.to_s - e.from_s), SUM(l.amount), MIN(e.number) AS first FROM "
-      "ledger_entry e "
-      "JOIN ledger_line l ON l.entry = e.number AND l.line = 1 WHERE e.session IS NOT NULL AND "
-      "e.at_ms >= ?1";
-  if (tenant.has_value()) sql += " AND e.tenant = ?2";
-  if (session.has_value()) sql += " AND e.session = ?3";
-  sql += " GROUP BY e.session ORDER BY first";
+      "SELECT SUM(e.to_s - e.from_s), SUM(l.amount) FROM ledger_entry e "
+      "JOIN ledger_line l ON l.entry = e.number AND l.line = 1 "
+      "WHERE e.session IS NOT NULL AND e.at_ms >= ?1 AND e.number <= ?2";
+  if (tenant.has_value()) sql += " AND e.tenant = ?3";
+  if (session.has_value()) sql += " AND e.session = ?4";
 
   absl::MutexLock lock(&mutex_);
   OB_ASSIGN_OR_RETURN(Statement query, db_->Prepare(sql));
-  query.Bind(1, since.unix_ms);
-  if (tenant.has_value()) query.Bind(2, tenant->value);
-  if (session.has_value()) query.BindBlob(3, session->Bytes());
-  Usage usage;
-  for (;;) {
-    OB_ASSIGN_OR_RETURN(const bool more, query.Step());
-    if (!more) return usage;
-    const std::optional<SessionId> id = SessionId::FromBytes(query.Blob(0));
-    if (!id.has_value()) return absl::DataLossError("ledger: a session's name is damaged");
-    const SessionUsage& row =
-        usage.sessions.emplace_back(SessionUsage{.session = *id,
-                                                 .tenant = TenantId{query.Int(1)},
-                                                 .leases = query.Int(2),
-                                                 .devices = query.Int(3),
-                                                 .granted_at = WallTime{query.Int(4)},
-                                                 .posted_at = WallTime{query.Int(5)},
-                                                 .device_seconds = query.Int(6),
-                                                 .amount = MicroUsd{query.Int(7)}});
-    usage.device_seconds += row.device_seconds;
-    OB_ASSIGN_OR_RETURN(usage.amount, Add(usage.amount, row.amount));
-  }
+  query.Bind(1, entries.since.unix_ms).Bind(2, entries.last);
+  if (tenant.has_value()) query.Bind(3, tenant->value);
+  if (session.has_value()) query.BindBlob(4, session->Bytes());
+  OB_ASSIGN_OR_RETURN(const bool found, query.Step());
+  OB_CHECK(found);  // a sum has one row; those of nothing are NULL, read as 0
+  return Usage{.device_seconds = query.Int(0), .amount = MicroUsd{query.Int(1)}};
 }
 
-absl::StatusOr<Usage> Ledger::UsageOf(TenantId tenant, WallTime since) {
-  return QueryUsage(tenant, std::nullopt, since);
+absl::StatusOr<Usage> Ledger::UsageOf(TenantId tenant, const EntryRange& entries) {
+  return QueryUsage(tenant, std::nullopt, entries);
 }
 
-absl::StatusOr<Usage> Ledger::UsageOfAll(WallTime since) {
-  return QueryUsage(std::nullopt, std::nullopt, since);
+absl::StatusOr<Usage> Ledger::UsageOfAll(const EntryRange& entries) {
+  return QueryUsage(std::nullopt, std::nullopt, entries);
 }
 
-absl::StatusOr<SessionUsage> Ledger::UsageOfSession(const SessionId& session) {
-  OB_ASSIGN_OR_RETURN(const Usage usage, QueryUsage(std::nullopt, session, WallTime{INT64_MIN}));
-  return usage.sessions.empty() ? SessionUsage{.session = session} : usage.sessions.front();
+absl::StatusOr<Usage> Ledger::UsageOfSession(const SessionId& session, const EntryRange& entries) {
+  return QueryUsage(std::nullopt, session, entries);
 }
 
 }  // namespace outboard::gateway

@@ -82,7 +82,7 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
     if (!ok) {
       Serialize(stored_, reply_);
       if (writer_ != nullptr)
-        return Finish(grpc::Status(grpc::StatusCode::ABORTED, "ended in the middle of a chunk"));
+        return Finish(wire::ToGrpc(absl::AbortedError("ended in the middle of a chunk")));
       return Finish(grpc::Status::OK);
     }
     // Finish is only called from here on, so OnDone cannot come while the job runs.
@@ -197,7 +197,7 @@ class BlobService::DownloadStream final : public grpc::ServerWriteReactor<grpc::
 
   void OnWriteDone(bool ok) override {
     transfer_->Goes();
-    if (!ok) return Finish(grpc::Status(grpc::StatusCode::CANCELLED, "nobody reads"));
+    if (!ok) return Finish(wire::ToGrpc(absl::CancelledError("nobody reads")));
     if (at_ < bytes_->size()) return Write();
     service_->pool_->Post([this] { Next(); });
   }

@@ -253,7 +253,9 @@ class Gateway::Impl {
                                                   authenticator_.get(), driver_.get(), &pool_);
     store_service_ =
         std::make_unique<StoreService>(blob_retention_.get(), authenticator_.get(), &pool_);
-    account_ = std::make_unique<AccountService>(accounts_.get(), ledger_.get(),
+    auto usage = UsageReport::Open(AccountsPath(options_.data_folder));
+    if (!usage.ok()) return usage.status();
+    account_ = std::make_unique<AccountService>(accounts_.get(), ledger_.get(), *std::move(usage),
                                                 authenticator_.get(), &pool_);
     grpc::ServerBuilder builder;
     SetLimits(builder);

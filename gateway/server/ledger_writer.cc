@@ -5,8 +5,8 @@
 #include <iterator>
 #include <utility>
 
-#include "gateway/base/clock.h"
 #include "base/log.h"
+#include "gateway/base/clock.h"
 
 namespace outboard::gateway {
 
@@ -34,7 +34,10 @@ void LedgerWriter::Grant(LeaseRow row) {
   Add({[this, row = std::move(row)] { return rows_->GrantLease(row).status(); }, nullptr, nullptr});
 }
 void LedgerWriter::EndLease(LeaseId lease, std::string why) {
-  Add({[this, lease, why = std::move(why)] { return rows_->EndLease(lease, why, WallNow()); },
+  // Stamped here: the write may wait for the disk.
+  Add({[this, lease, why = std::move(why), now = WallNow()] {
+         return rows_->EndLease(lease, why, now);
+       },
        nullptr, nullptr});
 }
 void LedgerWriter::Then(std::function<void(absl::Status)> job) {

@@ -5,8 +5,12 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "base/work_queue.h"
+#include "gateway/accounts/usage_report.h"
 #include "gateway/blobs/blob_retention.h"
 #include "gateway/ledger/ledger.h"
 #include "gateway/server/authenticator.h"
@@ -41,8 +45,13 @@ class CloudService final : public proto::Cloud::CallbackService {
 
 class AccountService final : public proto::Account::CallbackService {
  public:
-  AccountService(Accounts* accounts, Ledger* ledger, Authenticator* authenticator, WorkQueue* pool)
-      : accounts_(accounts), ledger_(ledger), authenticator_(authenticator), pool_(pool) {}
+  AccountService(Accounts* accounts, Ledger* ledger, std::unique_ptr<UsageReport> usage,
+                 Authenticator* authenticator, WorkQueue* pool)
+      : accounts_(accounts),
+        ledger_(ledger),
+        usage_(std::move(usage)),
+        authenticator_(authenticator),
+        pool_(pool) {}
   grpc::ServerUnaryReactor* CreateKey(grpc::CallbackServerContext* context,
                                       const proto::CreateKeyRequest* request,
                                       proto::CreateKeyReply* reply) override;
@@ -59,6 +68,8 @@ class AccountService final : public proto::Account::CallbackService {
  private:
   Accounts* const accounts_;
   Ledger* const ledger_;
+  absl::Mutex usage_mutex_;
+  const std::unique_ptr<UsageReport> usage_ ABSL_PT_GUARDED_BY(usage_mutex_);
   Authenticator* const authenticator_;
   WorkQueue* const pool_;
 };

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "gateway/accounts/usage_report.h"
 #include "proto/account.grpc.pb.h"
 #include "proto/cloud.grpc.pb.h"
 #include "proto/fleet.grpc.pb.h"
@@ -168,6 +169,53 @@ TEST_F(EntryPointsTest, AskForAKey) {
     EXPECT_NE(status.code(), StatusCode::kUnauthenticated) << entry << ": " << status;
   }
   EXPECT_EQ(FilesOfBlobs(), 1);  // the good key's
+}
+
+TEST_F(EntryPointsTest, UsageIsToldPageByPageToTheTenantAlone) {
+  const auto key = MakeKey();
+  const std::string path = gateway::AccountsPath(data());
+  auto rows = gateway::SessionRows::Open(path).value();
+  auto ledger = gateway::Ledger::Open(path).value();
+  const int64_t mine = key.key.tenant.value;
+  const uint64_t sessions = gateway::kUsageSessionsPerPage + 3;
+  for (uint64_t i = 0; i <= sessions; ++i) {  // the last is another tenant's
+    const gateway::SessionId session{1, i};
+    const gateway::TenantId tenant{i == sessions ? mine + 1 : mine};
+    const gateway::WallTime at{1000 * static_cast<int64_t>(i)};
+    ASSERT_TRUE(rows->Put({.session = session, .tenant = tenant, .opened_at = at}).ok());
+    if (i + 2 < sessions) continue;
+    const gateway::MicroUsd price = gateway::kDefaultPricePerHour;
+    const gateway::Charge charge{.device = {{session, 1}, 0},
+                                 .tenant = tenant,
+                                 .price_per_hour = price,
+                                 .granted_at = at,
+                                 .from_s = 0,
+                                 .to_s = 2,
+                                 .amount = gateway::ChargeAfter(price, 2)};
+    ASSERT_TRUE(ledger->Post({&charge, 1}, at).ok());
+  }
+  const auto ask = [&](const std::string& after, proto::UsageReply& reply) {
+    grpc::ClientContext context;
+    Authorize(context, "Bearer " + TextOf(key));
+    proto::UsageRequest request;
+    request.set_after(after);
+    return wire::FromGrpc(account_->Usage(&context, request, &reply));
+  };
+  proto::UsageReply first, last;
+  ASSERT_TRUE(ask("", first).ok());
+  EXPECT_EQ(first.lines_size(), gateway::kUsageSessionsPerPage);
+  EXPECT_EQ(first.seconds_billed(), 4u);
+  EXPECT_EQ(first.cost_micro_usd(), 554u);
+  ASSERT_NE(first.next(), "");
+  ASSERT_TRUE(ask(first.next(), last).ok());
+  ASSERT_EQ(last.lines_size(), 3);
+  EXPECT_EQ(last.next(), "");
+  uint64_t billed = 0;
+  for (const auto* reply : {&first, &last})
+    for (const proto::UsageLine& line : reply->lines()) billed += line.seconds_billed();
+  EXPECT_EQ(billed, 4u);
+  EXPECT_EQ(last.lines(2).session_id(), (gateway::SessionId{1, sessions - 1}.Hex()));
+  EXPECT_EQ(ask("another", last).code(), StatusCode::kInvalidArgument);
 }
 
 // Workers' ways in: a fleet token that is right is not yet a session's.

@@ -1,5 +1,6 @@
 // The `outboard` program as a user has it: real processes, real executors, killed and stopped in
 // the ways that happen.
+#include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -12,6 +13,7 @@
 
 #include "client/session/link/private_serve.h"
 #include "client/session/session.h"
+#include "proto/store.grpc.pb.h"
 #include "tests/support/cluster.h"
 #include "tests/support/documented.h"
 
@@ -75,6 +77,51 @@ TEST_F(ProcessesTest, UsageAsksWithAGoodKeyOnly) {
   const test::Ended broken = Outboard(ask, {"CLOUD_KEY=" + cluster_.key() + "\n"});
   EXPECT_EQ(broken.code, 2);
   EXPECT_EQ(broken.err.find(cluster_.key()), std::string::npos) << broken.err;
+}
+
+// A key's own sessions, from the gateway and from the books alike.
+TEST_F(ProcessesTest, UsageListsASessionUnderASecond) {
+  StartUp(1);
+  const std::string books = "usage --data " + cluster_.data(),
+                    ask = "usage --gateway " + cluster_.target();
+  const std::vector<std::string> with_key = {"CLOUD_KEY=" + cluster_.key()};
+  const std::string none = Outboard(books).out;
+  const auto began = std::chrono::steady_clock::now();
+  {
+    auto session = Session::Connect(cluster_.Options());
+    ASSERT_TRUE(session.ok()) << session.status();
+    EXPECT_TRUE(Step(**session).ok());
+    const test::Ended open = Outboard(ask, with_key);
+    EXPECT_NE(open.out.find("  open\n"), std::string::npos) << open.out;
+    ASSERT_TRUE((*session)->Close().ok());
+  }
+  const std::chrono::duration<double> most = std::chrono::steady_clock::now() - began;
+  const test::Ended ended = Outboard(ask, with_key);
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(Outboard(books).out, ended.out);
+  EXPECT_EQ(Outboard(books + " --json").out, Outboard(ask + " --json", with_key).out);
+  std::istringstream lines(ended.out.substr(ended.out.find('\n') + 1));
+  std::string id, date, total;
+  double used_s = -1;
+  int devices = 0, charged_s = -1, total_s = -1;
+  lines >> id >> date >> used_s >> devices >> charged_s >> total >> total >> total_s;
+  EXPECT_EQ(id.size(), 32u) << ended.out;
+  EXPECT_GT(used_s, 0) << ended.out;
+  EXPECT_LE(used_s, most.count()) << ended.out;
+  EXPECT_EQ(devices, 1) << ended.out;
+  EXPECT_LE(charged_s, used_s) << ended.out;
+  EXPECT_EQ(total_s, charged_s) << ended.out;
+
+  for (const char* since : {" --since 2099-01-31", " --since 2099-01-31T12:00:00Z"}) {
+    EXPECT_EQ(Outboard(books + since).out, none);
+    EXPECT_EQ(Outboard(ask + since, with_key).out, none);
+  }
+  EXPECT_EQ(Outboard(books + " --since 2020-01-31T12:00:00+02:00").out, ended.out);
+  EXPECT_EQ(Outboard(ask + " --since 2020-01-31", with_key).out, ended.out);
+
+  const test::Ended other = Outboard("key create --tenant other --data " + cluster_.data());
+  const std::string key = other.out.substr(0, other.out.find('\n'));
+  EXPECT_EQ(Outboard(ask, {"CLOUD_KEY=" + key}).out, none);
 }
 
 TEST_F(ProcessesTest, AnInterruptedServeLeavesNothing) {
@@ -178,6 +225,9 @@ TEST_F(ProcessesTest, ExitCodes) {
       {"usage --gateway http://localhost:1", 2},
       {"usage --gateway localhost:1", 2},
       {"usage --data " + folder + "/none", 2},
+      {"usage --since yesterday", 2},
+      {"usage --since infinite-future", 2},
+      {"usage --since 1969-12-31", 2},
       {"key list --data " + folder, 2},  // no accounts; none are made
       {"key revoke 0000000000000000 --data " + folder, 2},
       {"key create --data " + folder + " --json", 0},
@@ -234,6 +284,59 @@ TEST(Help, FitsAScreenAndLeavesNothingOut) {
     }
     EXPECT_FALSE(needs_text) << ended.out;
   }
+}
+
+TEST(Help, OfTheCompiler) {
+  const std::string compiler = std::string(OUTBOARD_BINARY) + "-compiler";
+  const test::Ended help = test::RunToEnd({compiler, "--help"});
+  EXPECT_EQ(help.code, 0);
+  EXPECT_TRUE(help.out.starts_with("Usage: outboard-compiler\n")) << help.out;
+  EXPECT_EQ(help.err, "");
+  std::istringstream lines(help.out);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
+  const test::Ended wrong = test::RunToEnd({compiler, "--nosuch"});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_EQ(wrong.err,
+            "outboard-compiler: it takes no arguments; see `outboard-compiler --help`\n");
+}
+
+// `key create` may be asked for another folder than the running gateway's: it says which.
+TEST_F(ProcessesTest, KeysSayWhoseTheyAre) {
+  const std::string books = cluster_.data();
+  const test::Ended made = Outboard("key create --data " + books);
+  EXPECT_NE(made.err.find(books + " has no accounts yet; making them"), std::string::npos);
+  EXPECT_NE(made.err.find(" of default in " + books), std::string::npos) << made.err;
+  EXPECT_EQ(made.out.find('\n'), made.out.size() - 1) << made.out;
+  const test::Ended list = Outboard("key list", {"OUTBOARD_DATA=" + books});
+  EXPECT_EQ(list.err, "outboard: the keys in " + books + "\n");
+}
+
+// A server that speaks HTTP/2 and has no method of ours.
+TEST_F(ProcessesTest, WhatIsNoGatewayIsSaidSo) {
+  grpc::ServerBuilder builder;
+  proto::Store::Service empty;
+  builder.RegisterService(&empty);
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  ASSERT_NE(server, nullptr);
+  const std::string address = "127.0.0.1:" + std::to_string(port);
+  const std::string row = "Something else answers there";
+  for (const char* command : {"usage", "store ls", "store du"}) {
+    const test::Ended ended = Outboard(std::string(command) + " --gateway " + address);
+    EXPECT_EQ(ended.code, 1) << command;
+    test::ExpectAsDocumented(row, "UNIMPLEMENTED: " + ended.err.substr(ended.err.find(' ') + 1));
+  }
+  SessionOptions options;
+  options.target = address;
+  test::ExpectAsDocumented(row, Session::Connect(options).status());
+  test::Process worker({OUTBOARD_BINARY, "worker", "--gateway", address});
+  EXPECT_TRUE(Eventually([&] {
+    return worker.err().find("cannot join the gateway: what answers is no gateway") !=
+           std::string::npos;
+  })) << worker.err();
+  EXPECT_EQ(worker.Stop(SIGINT), 0);
+  server->Shutdown();
 }
 
 // gRPC does not say why it cannot listen.

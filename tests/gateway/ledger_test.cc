@@ -161,38 +161,27 @@ TEST_F(LedgerTest, StatementsComeInPages) {
   EXPECT_EQ(rest->at(0).amount.value, -139);  // floor(555.5) - floor(416.6)
 }
 
-TEST_F(LedgerTest, UsageIsBySession) {
+TEST_F(LedgerTest, UsageIsTheSumOfARangeOfEntries) {
+  EXPECT_EQ(*ledger->LastEntry(), 0);
+  EXPECT_EQ(*ledger->UsageOfAll(), Usage{});
   const Charge charges[] = {
       ChargeFor(DeviceOf(7, 1, 0), 0, 10), ChargeFor(DeviceOf(7, 1, 1), 0, 10),
       ChargeFor(DeviceOf(7, 2, 0), 0, 3),  ChargeFor(DeviceOf(8), 0, 3600),
       ChargeFor(DeviceOf(9), 0, 1, 2),
   };
   ASSERT_TRUE(ledger->Post(charges, kNoon).ok());
-  const auto usage = ledger->UsageOf(TenantId{1});
-  ASSERT_TRUE(usage.ok()) << usage.status();
-  ASSERT_EQ(usage->sessions.size(), 2u);
-  EXPECT_EQ(usage->sessions[0].session, DeviceOf(7).lease.session);
-  EXPECT_EQ(usage->sessions[0].leases, 2);
-  EXPECT_EQ(usage->sessions[0].devices, 2);
-  EXPECT_EQ(usage->sessions[0].device_seconds, 23);
-  EXPECT_EQ(usage->sessions[0].amount.value, 1388 + 1388 + 416);
-  EXPECT_EQ(usage->device_seconds, 3623);
-  EXPECT_EQ(usage->amount.value, -ledger->Balance(TenantId{1})->value);
-  EXPECT_EQ(ledger->UsageOfAll()->sessions.size(), 3u);
-  EXPECT_EQ(ledger->UsageOf(TenantId{1}, WallTime{kNoon.unix_ms + 1})->sessions.size(), 0u);
-  EXPECT_EQ(ledger->UsageOfSession(SessionId{0xab, 8})->device_seconds, 3600);
-  EXPECT_EQ(ledger->UsageOfSession(SessionId{1, 1})->device_seconds, 0);
-
-  EXPECT_EQ(UsageJson(*ledger->UsageOf(TenantId{2})),
-            "{\"sessions\": [{\"session\": \"00000000000000ab0000000000000009\", \"tenant\": 2, "
-            "\"leases\": 1, "
-            "\"devices\": 1, \"granted_at\": \"2023-11-14T22:13:20Z\", \"posted_at\": "
-            "\"2023-11-14T22:13:20Z\", "
-            "\"device_seconds\": 1, \"amount_micro_usd\": 138, \"amount_usd\": \"0.000138\"}], "
-            "\"device_seconds\": 1, \"amount_micro_usd\": 138, \"amount_usd\": \"0.000138\"}");
-  EXPECT_EQ(UsageTable(Usage{}),
-            "session  granted  devices  device-seconds     amount\n"
-            "total                                   0  $0.000000\n");
+  ASSERT_TRUE(ledger->Credit(TenantId{1}, MicroUsd{5}, "credit", kNoon).ok());  // no use
+  EXPECT_EQ(*ledger->LastEntry(), 6);
+  const Usage of_7{23, {1388 + 1388 + 416}};
+  EXPECT_EQ(*ledger->UsageOfSession(SessionId{0xab, 7}), of_7);
+  EXPECT_EQ(*ledger->UsageOfSession(SessionId{1, 1}), Usage{});
+  const Usage of_tenant{3623, {of_7.amount.value + 500'000}};
+  EXPECT_EQ(*ledger->UsageOf(TenantId{1}), of_tenant);
+  EXPECT_EQ(of_tenant.amount.value, 5 - ledger->Balance(TenantId{1})->value);
+  EXPECT_EQ(*ledger->UsageOf(TenantId{1}, {.since = kNoon}), of_tenant);
+  EXPECT_EQ(*ledger->UsageOf(TenantId{1}, {.since = WallTime{kNoon.unix_ms + 1}}), Usage{});
+  EXPECT_EQ(*ledger->UsageOf(TenantId{1}, {.last = 3}), of_7);
+  EXPECT_EQ(*ledger->UsageOfAll(), (Usage{3624, {of_tenant.amount.value + 138}}));
 }
 
 TEST_F(LedgerTest, TheMetersChargesAreTheLedgers) {

@@ -2,12 +2,17 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <memory>
+#include <span>
 #include <string>
+#include <thread>
 
 #include "proto/cloud.grpc.pb.h"
 #include "wire/blobs/upload.h"
+#include "wire/limits.h"
 
 namespace outboard::wire {
 namespace {
@@ -16,11 +21,16 @@ namespace {
 class Forgetful : public proto::Blobs::Service {
  public:
   std::atomic<int> asked{0}, pieces{0}, commits{0};
+  bool gone = false;
   int forgets = 1;  // so many times
 
  private:
   grpc::Status Missing(grpc::ServerContext*, const proto::MissingRequest* request,
                        proto::MissingReply* reply) override {
+    if (gone) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      return {grpc::StatusCode::UNAVAILABLE, ""};
+    }
     if (++asked > forgets) *reply->mutable_chunks() = request->chunks();
     return grpc::Status::OK;
   }
@@ -73,6 +83,22 @@ TEST_F(BlobUploadTest, AStoreThatForgetsAgainIsAnError) {
   service_.forgets = 2;
   EXPECT_EQ(Send().status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(service_.commits, 2);
+}
+
+// While one connection finds that nobody is there, the others hash: that is no progress.
+TEST_F(BlobUploadTest, AGoneGatewayIsGivenUpHoweverMuchThereIsToHash) {
+  service_.gone = true;
+  connections_.channels.resize(4, connections_.channels[0]);
+  const BlobSource large{.size_bytes = 500 * uint64_t{kBlobChunkBytes},
+                         .read = [](uint64_t offset, std::span<char> into) {
+                           std::fill(into.begin(), into.end(), static_cast<char>(offset >> 22));
+                           return absl::OkStatus();
+                         }};
+  const auto began = std::chrono::steady_clock::now();
+  const auto uploaded =
+      UploadBlobs(connections_, {&large, 1}, {.retry_for = std::chrono::seconds(1)});
+  EXPECT_TRUE(absl::IsUnavailable(uploaded.status())) << uploaded.status();
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(5));
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ class Disk {
       if (charge.from_s != charged_s)
         world_->Broken("seconds from ", charge.from_s, " are charged after ", charged_s);
       charged_s = charge.to_s;
-      gateway::SessionUsage& usage = usage_[charge.device.lease.session];
+      gateway::Usage& usage = usage_[charge.device.lease.session];
       usage.device_seconds += charge.to_s - charge.from_s;
       usage.amount.value += charge.amount.value;
     }
@@ -56,9 +56,9 @@ class Disk {
     }
     return live;
   }
-  gateway::SessionUsage UsageOf(const gateway::SessionId& session) const {
+  gateway::Usage UsageOf(const gateway::SessionId& session) const {
     const auto usage = usage_.find(session);
-    return usage == usage_.end() ? gateway::SessionUsage{} : usage->second;
+    return usage == usage_.end() ? gateway::Usage{} : usage->second;
   }
 
  private:
@@ -66,7 +66,7 @@ class Disk {
   std::map<gateway::SessionId, gateway::SessionRow> rows_;
   std::map<gateway::SessionId, uint64_t> grants_;
   std::map<gateway::LeasedDevice, int64_t> charged_s_;
-  std::map<gateway::SessionId, gateway::SessionUsage> usage_;
+  std::map<gateway::SessionId, gateway::Usage> usage_;
 };
 
 // Belongs to one gateway process and ends with it.

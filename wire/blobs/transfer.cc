@@ -21,11 +21,15 @@ TransferStripes::TransferStripes(const TransferOptions& options, uint64_t total_
 void TransferStripes::Moved(uint64_t bytes) {
   moved_ += bytes;
   ++ticks_;
+  ++heard_;
 }
+
+void TransferStripes::Worked() { ++ticks_; }
 
 void TransferStripes::SetSaved(uint64_t bytes) {
   saved_ = bytes;
   ++ticks_;
+  ++heard_;
 }
 
 TransferProgress TransferStripes::progress() const { return {total_bytes_, moved_, saved_}; }
@@ -100,11 +104,11 @@ absl::Status TransferStripes::RunWithRetries(int count,
                                              const std::function<void()>& again) {
   Clock::time_point moved_at = Clock::now();
   for (;;) {
-    const uint64_t before = ticks_;
+    const uint64_t before = heard_;
     absl::Status status = Run(count, work);
     if (!absl::IsUnavailable(status)) return status;
     const Clock::time_point now = Clock::now();
-    if (ticks_ != before) moved_at = now;
+    if (heard_ != before) moved_at = now;
     if (now - moved_at > options_.retry_for) return status;
     for (auto waited = kRetryPause; waited.count() > 0; waited -= kLookEvery) {
       if (absl::Status check = Check(); !check.ok()) return check;

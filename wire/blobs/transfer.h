@@ -60,6 +60,7 @@ class TransferStripes {
   // From within `work`:
   bool stopping() const { return stopping_; }
   void Moved(uint64_t bytes);
+  void Worked();  // on this machine alone: no stall, and no sign of life of the other side
   void SetSaved(uint64_t bytes);
   // Resets the count of moved bytes, of which it is unknown whether they arrived.
   void ForgetMoved() { moved_ = 0; }
@@ -87,7 +88,7 @@ class TransferStripes {
 
   const TransferOptions& options_;
   const uint64_t total_bytes_;
-  std::atomic<uint64_t> moved_{0}, saved_{0}, ticks_{0};
+  std::atomic<uint64_t> moved_{0}, saved_{0}, ticks_{0}, heard_{0};
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;
   std::condition_variable changed_;

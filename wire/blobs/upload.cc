@@ -154,7 +154,7 @@ class Upload {
     std::lock_guard lock(mutex_);
     plan_.Hashed(i, hash);
     if (plan_.IsHeld(i)) held_[i] = std::move(bytes);
-    stripes_.Moved(0);
+    stripes_.Worked();
     return absl::OkStatus();
   }
 

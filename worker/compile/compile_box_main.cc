@@ -2,6 +2,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 
@@ -66,4 +67,18 @@ int CompileBoxMain() {
 
 }  // namespace outboard::worker
 
-int main() { return outboard::worker::CompileBoxMain(); }
+// Not by cli/arguments.h: nothing but a compiler is linked into what reads a tenant's kernels.
+int main(int argc, char** argv) {
+  if (argc == 1) return outboard::worker::CompileBoxMain();
+  const std::string argument = argv[1];
+  if (argc == 2 && (argument == "--help" || argument == "-h")) {
+    std::puts(
+        "Usage: outboard-compiler\n"
+        "Compiles the kernels of an `outboard` worker, which starts it and finds it in\n"
+        "its own folder. It takes no arguments, and does nothing when run by hand.\n"
+        "Environment: DEBUG=5 prints each kernel, NOOPT=1 leaves kernels as they are.");
+    return 0;
+  }
+  std::fputs("outboard-compiler: it takes no arguments; see `outboard-compiler --help`\n", stderr);
+  return 2;
+}

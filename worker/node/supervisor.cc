@@ -28,6 +28,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "proto/fleet.grpc.pb.h"
 #include "runtime/devices.h"
 #include "wire/limits.h"
@@ -93,6 +94,8 @@ class Supervisor::Impl {
         spare_ = ChildProcess();
         return status;
       }
+      if (!status.ok() && !ever_joined_ && !stopping_ && !std::exchange(told_, true))
+        Log(absl::StrCat("cannot join the gateway: ", status.message(), "; trying again"));
       pause = Clock::now() - start > kRejoinMost ? kRejoinFirst : std::min(pause * 2, kRejoinMost);
       std::unique_lock lock(mutex_);
       wake_.wait_for(lock, pause, [&] { return stopping_.load(); });
@@ -332,6 +335,7 @@ class Supervisor::Impl {
   std::condition_variable wake_;
   bool joined_ = false;
   bool ever_joined_ = false;  // of Run's thread
+  bool told_ = false;         // why it cannot join; of Run's thread
   grpc::ClientContext* join_context_ = nullptr;
   std::unique_ptr<BlobCache> blob_cache_;
   std::map<std::string, std::unique_ptr<ExecutorHost>> sessions_;
