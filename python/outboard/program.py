@@ -15,6 +15,6 @@ def main() -> None:
     """Becomes the program."""
     program = path()
     if program is None:
-        sys.exit("outboard: this package was built without the program; install a wheel, or the program by scripts/debian "
-                 "or scripts/setup, and name it by OUTBOARD_BIN (/usr/bin/outboard, build/bin/outboard)")
+        sys.exit("outboard: this package was built without the program; install a wheel, or the program by "
+                 "scripts/debian or scripts/setup, and name it by OUTBOARD_BIN (/usr/bin/outboard, build/bin/outboard)")
     os.execv(program, [str(program), *sys.argv[1:]])
