@@ -31,7 +31,8 @@ CLI::Validator NumberThat(bool (*fits)(double), const char* what) {
       "");
 }
 
-// "512MB", "1.5 gib", "1000". kB, MB, GB are of 1000, as all that is printed; KiB, MiB, GiB of 1024.
+// "512MB", "1.5 gib", "1000". kB, MB, GB are of 1000, as all that is printed; KiB, MiB, GiB of
+// 1024.
 std::optional<uint64_t> BytesFrom(const std::string& text) {
   double number = 0;
   const char* const end = text.data() + text.size();

@@ -41,8 +41,8 @@ struct CompileOptions {
 // Deterministic: equal kernels and options give equal bytes, in any process. Threads: pure.
 absl::StatusOr<CompiledKernel> CompileKernel(const UOp* sink, const CompileOptions& options = {});
 
-// Compiles one kernel after another as CompileKernel does, with one code generator, which costs about
-// as much to make as a small kernel costs to compile. Threads: one.
+// Compiles one kernel after another as CompileKernel does, with one code generator: making that
+// costs about as much as compiling a small kernel. Threads: one.
 class Compiler {
  public:
   explicit Compiler(CompileOptions options = {});

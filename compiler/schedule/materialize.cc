@@ -30,8 +30,8 @@ enum class Enclosing {
   kLoop,     // some other loop
 };
 
-// How often an element is computed, by where: in the kernel of a value that is stored, at the places
-// that movements and loops lead to. Operations on one element share it.
+// How often an element is computed, by where: in the kernel of a value that is stored, at the
+// places that movements and loops lead to. Operations on one element share it.
 using Places = absl::flat_hash_map<size_t, double>;
 constexpr size_t kPlacesMax = 32;
 
@@ -225,8 +225,8 @@ class Chooser {
     use.enclosing = std::max(use.enclosing, enclosing);
   }
 
-  // Where the sources of a movement or a loop are computed, each element `times` times. A value that
-  // is computed in very many places is not worth telling them apart.
+  // Where the sources of a movement or a loop are computed, each element `times` times. Very many
+  // places become one, with the sum of their counts.
   static Places PlacesBelow(const UOp* node, const Use& use, double times) {
     Places below;
     if (use.computed.size() > kPlacesMax) {

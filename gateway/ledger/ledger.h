@@ -142,8 +142,8 @@ class Ledger {
   absl::StatusOr<std::vector<StatementRow>> StatementOf(const LedgerAccount& account,
                                                         int64_t after = 0, int64_t limit = 100);
 
-  // Returns what the use entries within `entries` charged: to a tenant, to all, for a session. Zeros
-  // if there are none.
+  // Returns what the use entries within `entries` charged: to a tenant, to all, for a session.
+  // Zeros if there are none.
   absl::StatusOr<Usage> UsageOf(TenantId tenant, const EntryRange& entries = {});
   absl::StatusOr<Usage> UsageOfAll(const EntryRange& entries = {});
   absl::StatusOr<Usage> UsageOfSession(const SessionId& session, const EntryRange& entries = {});

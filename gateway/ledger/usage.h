@@ -1,4 +1,5 @@
-// What use was charged.
+// What the use of devices was charged, as sums over entries of the ledger: what an invoice and
+// `outboard usage` have as their totals.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +8,7 @@
 
 namespace outboard::gateway {
 
+// Of a tenant, of a session or of all.
 struct Usage {
   int64_t device_seconds = 0;
   MicroUsd amount;

@@ -1,4 +1,5 @@
-// What `outboard usage` shows: every session, however short, page by page, with the ledger's totals.
+// What `outboard usage` shows: every session, however short, page by page, with the ledger's
+// totals.
 #include "gateway/accounts/usage_report.h"
 
 #include <gtest/gtest.h>
