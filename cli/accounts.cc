@@ -30,6 +30,7 @@ using gateway::Accounts;
 using gateway::ApiKey;
 
 constexpr std::chrono::seconds kAnswersWithin{30};  // sums over millions of entries
+constexpr int64_t kLatestUnixS = int64_t{1} << 40;  // in milliseconds still an int64
 
 std::string DataFolder(const AccountFlags& flags) {
   return flags.data.empty() ? DefaultDataFolder() : flags.data;
@@ -67,11 +68,17 @@ absl::StatusOr<gateway::WallTime> TimeFrom(const std::string& text) {
   for (const char* format : {"%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", absl::RFC3339_full}) {
     absl::Time time;
     if (!absl::ParseTime(format, text, &time, nullptr)) continue;
-    if (time < absl::UnixEpoch() || time == absl::InfiniteFuture()) break;
+    if (time < absl::UnixEpoch() || time > absl::FromUnixSeconds(kLatestUnixS)) break;
     return gateway::WallTime{absl::ToUnixSeconds(time) * 1000};
   }
   return absl::InvalidArgumentError("--since: \"" + text +
                                     "\" is no time like 2026-01-31 or 2026-01-31T12:00:00Z");
+}
+
+// A number of a gateway's reply, as the books have it.
+absl::StatusOr<int64_t> NumberOf(uint64_t number) {
+  if (number > INT64_MAX) return absl::DataLossError("the gateway's reply is damaged");
+  return static_cast<int64_t>(number);
 }
 
 // One page after the other of a report.
@@ -81,21 +88,25 @@ absl::StatusOr<gateway::UsagePage> PageOf(const proto::UsageReply& reply, bool f
   gateway::UsagePage page;
   page.next = reply.next();
   if (first) {
-    page.total = gateway::Usage{static_cast<int64_t>(reply.seconds_billed()),
-                                {static_cast<int64_t>(reply.cost_micro_usd())}};
+    OB_ASSIGN_OR_RETURN(const int64_t seconds, NumberOf(reply.seconds_billed()));
+    OB_ASSIGN_OR_RETURN(const int64_t cost, NumberOf(reply.cost_micro_usd()));
+    page.total = gateway::Usage{seconds, {cost}};
   }
   for (const proto::UsageLine& line : reply.lines()) {
     const auto id = gateway::SessionId::FromHex(line.session_id());
-    if (!id.has_value()) return absl::DataLossError("the gateway's reply is damaged");
+    if (!id.has_value() || line.started_unix_s() < 0 || line.started_unix_s() > kLatestUnixS)
+      return absl::DataLossError("the gateway's reply is damaged");
     gateway::SessionUsage& session = page.sessions.emplace_back();
     session.session = *id;
     session.began_at.unix_ms = line.started_unix_s() * 1000;
     session.open = line.running();
     session.devices = line.devices();
-    if (line.has_used_ms()) session.used_ms = static_cast<int64_t>(line.used_ms());
+    if (line.has_used_ms()) {
+      OB_ASSIGN_OR_RETURN(session.used_ms, NumberOf(line.used_ms()));
+    }
     session.used_at_least = line.used_at_least();
-    session.charged = {static_cast<int64_t>(line.seconds_billed()),
-                       {static_cast<int64_t>(line.cost_micro_usd())}};
+    OB_ASSIGN_OR_RETURN(session.charged.device_seconds, NumberOf(line.seconds_billed()));
+    OB_ASSIGN_OR_RETURN(session.charged.amount.value, NumberOf(line.cost_micro_usd()));
   }
   return page;
 }
@@ -147,6 +158,8 @@ absl::Status PrintUsage(const AccountFlags& flags) {
   do {
     OB_ASSIGN_OR_RETURN(const gateway::UsagePage page, pages(after));
     std::fputs(text.Add(page).c_str(), stdout);
+    if (!page.next.empty() && page.next == after)
+      return absl::DataLossError("the gateway's reply names itself as the next page");
     after = page.next;
   } while (!after.empty());
   std::fputs(text.End().c_str(), stdout);

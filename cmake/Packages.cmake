@@ -108,7 +108,7 @@ endif()
 
 # As Debian's own tools ask for who packages something.
 set(maintainer "Outboard maintainers <outboard@example.org>")
-if(DEFINED ENV{DEBEMAIL})
+if(DEFINED ENV{DEBEMAIL} AND DEFINED ENV{DEBFULLNAME})
   set(maintainer "$ENV{DEBFULLNAME} <$ENV{DEBEMAIL}>")
 endif()
 foreach(package_of "outboard program" "outboard-client-dev client-dev")

@@ -28,6 +28,13 @@ inline std::string WordsForGrpc(absl::StatusCode code) {
       return "the connection to the gateway was lost, or a proxy before it does not reach it";
     case absl::StatusCode::kDeadlineExceeded: return "the gateway did not answer in time";
     case absl::StatusCode::kCancelled: return "the call to the gateway was cancelled";
+    case absl::StatusCode::kResourceExhausted:
+      return "a message to or from the gateway is larger than one of the two allows, or a proxy "
+             "refuses more calls";
+    case absl::StatusCode::kInternal:
+    case absl::StatusCode::kUnknown:
+      return absl::StrCat("the call to the gateway failed (", absl::StatusCodeToString(code),
+                          "); its log may say why, or what answers is a proxy");
     default:
       return absl::StrCat(
           "what answers is no gateway, one of another version, or a proxy that refuses the call (",

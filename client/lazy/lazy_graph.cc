@@ -255,6 +255,16 @@ const UOp* LazyGraph::Import(LazyGraph& other, const UOp* node,
     made[old] = *copy;
   }
   imported_ += graph_.node_count() - before;
+  // One computation has one range of a variable: the narrower one.
+  for (const UOp* old : PostOrder(node)) {
+    if (old->op != Op::kVar) continue;
+    const RangedVariable& there = other.variables_[outboard::VarOf(old).slot()];
+    for (const BoundVariable& b : bound) {
+      if (b.variable != there.variable) continue;
+      const RangedVariable here = RangeOf(b);
+      if (there.least > here.least || there.most < here.most) Narrow(there, at);
+    }
+  }
   return Narrowed(made.at(node), bound, at);
 }
 

@@ -69,6 +69,8 @@ void Realization::Run() {
 // later. A value that is an input already takes the input's buffer, unless it is state, or another
 // one in each repetition.
 void Realization::Gather() {
+  // All of them before any node is taken: an import may narrow a variable of the others.
+  for (const std::shared_ptr<TensorState>& value : values_) LazyNode(*value, lazy_graph_, at_);
   for (const std::shared_ptr<TensorState>& value : values_) {
     const UOp* const node = LazyNode(*value, lazy_graph_, at_);
     Bind(value->bound);

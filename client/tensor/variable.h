@@ -8,7 +8,8 @@
 //
 // The name, range and meaning are tinygrad's. A SymInt is accepted as a size or an offset (reshape,
 // expand, pad, shrink, slice) and as a number in arithmetic. A tensor with a symbolic size is
-// computed like any other; once it is realised its sizes are numbers.
+// computed like any other; once it is realised its sizes are numbers (but those of an argument of a
+// step that is recorded: client/capture/jit.h).
 //
 // Errors (thrown as outboard::Error, error.h): INVALID_ARGUMENT for an empty range, a value outside
 // of it, a part of a tensor that does not fit for the bound value, two values or two ranges for one

@@ -1,10 +1,11 @@
 #include "compiler/schedule/materialize.h"
 
 #include <algorithm>
+#include <bit>
 
+#include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "absl/hash/hash.h"
 #include "base/check.h"
 #include "compiler/ir/accessors.h"
 #include "compiler/ir/build.h"
@@ -32,8 +33,14 @@ enum class Enclosing {
 
 // How often an element is computed, by where: in the kernel of a value that is stored, at the
 // places that movements and loops lead to. Operations on one element share it.
-using Places = absl::flat_hash_map<size_t, double>;
-constexpr size_t kPlacesMax = 32;
+using Places = absl::btree_map<uint64_t, double>;
+constexpr size_t kPlacesMax = 32;  // more become one, with the sum of their counts
+
+// The place that `node` leads to from `place`. By numbers that are the same in every process: the
+// order in which counts are added is.
+uint64_t PlaceBelow(uint64_t place, const UOp* node) {
+  return (std::rotl(place, 5) ^ (node->index + 1)) * 0x9E37'79B9'7F4A'7C15;
+}
 
 struct Use {
   double readings = 0;  // by how many operations a value is read, all kernels together
@@ -221,20 +228,16 @@ class Chooser {
       double& known = use.computed[place];
       known = std::max(known, count);
     }
+    if (use.computed.size() > kPlacesMax)
+      use.computed = {{PlaceBelow(0, source), use.times_computed()}};
     use.users += users;
     use.enclosing = std::max(use.enclosing, enclosing);
   }
 
-  // Where the sources of a movement or a loop are computed, each element `times` times. Very many
-  // places become one, with the sum of their counts.
+  // Where the sources of a movement or a loop are computed, each element `times` times.
   static Places PlacesBelow(const UOp* node, const Use& use, double times) {
     Places below;
-    if (use.computed.size() > kPlacesMax) {
-      below[absl::HashOf(node)] = use.times_computed() * times;
-      return below;
-    }
-    for (const auto& [place, count] : use.computed)
-      below[absl::HashOf(place, node)] = count * times;
+    for (const auto& [place, count] : use.computed) below[PlaceBelow(place, node)] = count * times;
     return below;
   }
 
@@ -245,12 +248,12 @@ class Chooser {
     if (seen_.contains(node)) {
       if (result) {
         use.readings += Elements(node);
-        use.computed[absl::HashOf(node)] = Elements(node);
+        use.computed[PlaceBelow(0, node)] = Elements(node);
         ++use.users;
       }
     } else if (result || ShouldStore(node, use)) {
       stored_.insert(node);
-      use = {Elements(node), {{absl::HashOf(node), Elements(node)}}, 1, Enclosing::kNothing};
+      use = {Elements(node), {{PlaceBelow(0, node), Elements(node)}}, 1, Enclosing::kNothing};
     }
     if (use.users == 0 || Elements(node) == 0) return;
     if (IsMovement(node->op) || node->op == Op::kContiguous) {

@@ -23,13 +23,6 @@ struct Frame {
   const UOp* call = nullptr;  // the CALL, in the frame below, that this one stands for
 };
 
-// A VAR of one value stays: a sum with it is another expression than one with the number, and a
-// RESHAPE compares them.
-bool HasVar(const UOp* scalar) {
-  return std::ranges::any_of(PostOrder(scalar),
-                             [](const UOp* node) { return node->op == Op::kVar; });
-}
-
 class Preparer {
  public:
   explicit Preparer(Graph& graph) : graph_(graph) {}
@@ -109,8 +102,26 @@ class Preparer {
     return graph_.Make(node->op, node->dtype, src, arg);
   }
 
+  // A VAR of one value stays: a sum with it is another expression than one with the number, and a
+  // RESHAPE compares them.
+  bool HasVar(const UOp* scalar) {
+    std::vector<const UOp*> open = {scalar};
+    while (!open.empty()) {
+      const UOp* const node = open.back();
+      const size_t before = open.size();
+      for (const UOp* source : node->src)
+        if (!has_var_.contains(source)) open.push_back(source);
+      if (open.size() > before) continue;
+      open.pop_back();
+      has_var_[node] = node->op == Op::kVar ||
+                       std::ranges::any_of(node->src, [&](const UOp* s) { return has_var_.at(s); });
+    }
+    return has_var_.at(scalar);
+  }
+
   Graph& graph_;
   int64_t visits_ = 0;
+  absl::flat_hash_map<const UOp*, bool> has_var_;
 };
 
 }  // namespace

@@ -27,7 +27,8 @@ struct SessionUsage {
   WallTime began_at;
   bool open = false;    // the books have no end of it
   int64_t devices = 0;  // the most that it held at once; 0: it never got one
-  // How long it held devices, in milliseconds of the wall clock. Nothing: not known.
+  // How long it held devices, in milliseconds of the wall clock. Nothing: the
+  // gateway that was asked does not say.
   std::optional<int64_t> used_ms;
   bool used_at_least = false;  // used_ms or longer
   Usage charged;               // whole device-seconds: without pauses and the rest of a second

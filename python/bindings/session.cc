@@ -175,7 +175,7 @@ void BindSession(nb::module_& module) {
       .def("enter", &Connection::Enter)
       .def("leave", &Connection::Leave);
   module.def("private_worker_runs", &session::PrivateServe::Running,
-             "Whether this process has started a worker that still runs.");
+             "Whether this process has started a worker for its sessions.");
   module.def("close_all", &Connection::CloseAll, "Ends every session of the process.");
 }
 

@@ -4,6 +4,7 @@ import contextlib
 import io
 import pathlib
 import re
+import threading
 
 import numpy as np
 import pytest
@@ -121,6 +122,22 @@ def test_a_part_that_fits_for_some_values():
                  lambda s: x[:s - 1][9], lambda s: x[s:4]):
         with pytest.raises(ValueError, match="do not lie in an axis.*start = 9"):
             call(start.bind(9))
+
+
+def test_a_part_beside_a_size_of_another_thread():
+    rows = Variable("rows_of_threads", 1, 20).bind(3)  # the part has 1 to 10 of them
+    others = []
+    thread = threading.Thread(target=lambda: others.append(Tensor.ones(rows, 2)))
+    part = Tensor(ROWS)[:rows]
+    thread.start()
+    thread.join()
+    (whole,) = others
+    np.testing.assert_array_equal((part + whole).numpy(), ROWS[:3] + 1)
+    thread = threading.Thread(target=lambda: others.append((Tensor(ROWS)[:rows] * 2)))
+    thread.start()
+    thread.join()
+    both = Tensor.ones(rows, 2) + 1
+    np.testing.assert_array_equal((both + others[1]).numpy(), ROWS[:3] * 2 + 2)
 
 
 @pytest.mark.parametrize("write", ["assign", "shrink", "items", "add"])

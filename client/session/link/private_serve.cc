@@ -105,9 +105,10 @@ PrivateServe::Shared& PrivateServe::TheOne() {
 }
 
 bool PrivateServe::Running() {
-  Shared& shared = TheOne();
-  std::lock_guard lock(shared.mutex);
-  return !shared.running.expired();
+  auto& [mutex, running] = TheOne();
+  // Get() holds the mutex while one starts, and meanwhile may wait for what the caller holds.
+  const std::unique_lock lock(mutex, std::try_to_lock);
+  return !lock.owns_lock() || !running.expired();
 }
 
 absl::StatusOr<std::shared_ptr<PrivateServe>> PrivateServe::Get() {

@@ -17,7 +17,7 @@ class PrivateServe {
   // Returns the running one, or starts one and waits until it is ready.
   // Errors: UNAVAILABLE   no binary found (names the variable to set), or not ready within 20 s
   static absl::StatusOr<std::shared_ptr<PrivateServe>> Get();
-  // True while one runs that this process started.
+  // True once this process has begun to start one, until its last session ends. Never waits.
   static bool Running();
   ~PrivateServe();
   PrivateServe(const PrivateServe&) = delete;
