@@ -25,7 +25,7 @@ struct SentRun {
   const EncodedRun& encoded;
   const std::vector<std::shared_ptr<CloudBuffer>>& inputs;
   const std::vector<std::shared_ptr<CloudBuffer>>& results;
-  const std::vector<const UOp*>& roots;  // of `results`, in the current recording
+  const std::vector<const UOp*>& roots;  // of `results`, in the thread's lazy graph
 };
 
 // The live TensorStates that a step has made. They share it with the step, because Python's

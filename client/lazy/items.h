@@ -1,4 +1,5 @@
-// Writing by index: Python's x[indices] = value.
+// Writing by index: Python's x[indices] = value. (Not the items of a session.) Defined in
+// client/ops/index/index.cc.
 //
 // Indices are those of Tensor::operator[], of every kind. The value is a number or a tensor; it is
 // cast to the dtype of x and broadcasts to the shape of x[indices]. If several values address one

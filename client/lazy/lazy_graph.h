@@ -41,15 +41,11 @@
 
 namespace outboard::internal {
 
-// Maps a Run to the lines of the program that it came from, for the error messages of the session
-// that runs it (client/session/core/failure.h).
-//
-// Threads: immutable after construction.
-
 // The line that first wrote each node of a graph, in the canonical order.
 using Lines = std::vector<At>;
 
-// Returns the origin of a Run that is sent at line `at`.
+// Returns the origin of a Run that is sent at line `at`: the lines of the program that its nodes
+// came from, for error messages of the session that runs it (client/session/core/failure.h).
 std::shared_ptr<const session::RunOrigin> OriginOf(const At& at,
                                                    std::shared_ptr<const Lines> lines);
 
@@ -102,8 +98,8 @@ struct TensorState : std::enable_shared_from_this<TensorState> {
   // By an optimiser, and not cleared since; grad is null then (backward.h).
   bool grad_used_up = false;
   bool requires_grad = false;
-  bool is_param = true;          // of a module: optimisers take it. For Python
-  bool is_state = false;         // realised before its first use: parameters, running means ...
+  bool is_param = true;   // of a module: optimisers take it. For Python
+  bool is_state = false;  // realised before its first use: parameters, running means ...
   // Made in a captured step and not realised there, and the step was sent again: the value would be
   // that of the recording. Using it is an error.
   bool is_stale = false;

@@ -5,9 +5,9 @@
 // A graph is valid for all values of its VARs, which the compiler relies on
 // (docs/decisions/018-rooms-for-variables.md, 056-ranges-that-fit.md). So what this thread records
 // from now on has `start` with the range 0..9, if it is bound to one of these values; bound to
-// another it has the whole range. Lazy tensors change with it, so that a size has one expression. It ends with the realize
-// that leaves no lazy tensor of the variable. The range depends on the tensors only, if one
-// variable alone can be narrowed; else on the values of the variables too.
+// another it has the whole range. Lazy tensors change with it, so that a size has one expression.
+// It ends with the realize that leaves no lazy tensor of the variable. The range depends on the
+// tensors only, if one variable alone can be narrowed; else on the values of the variables too.
 //
 // Threads: those of NodeBuilder.
 #pragma once

@@ -74,7 +74,7 @@ class NodeBuilder {
   Shape ShapeOf(const SymShape& sizes) const;
   void Bind(const std::vector<BoundVariable>& bound) const;
   const std::vector<BoundVariable>& bound() const { return bound_; }
-  // The inverse, for a dimension of `recording` and the bound values.
+  // The inverse, for a dimension of `lazy_graph` and the bound values.
   SymInt SizeOf(const Dim& dim, const LazyGraph& lazy_graph) const;
   // A dimension as a scalar of i64.
   const UOp* ScalarOf(const Dim& dim) const;

@@ -34,7 +34,7 @@ struct Repetition {
   absl::flat_hash_map<const CloudBuffer*, absl::flat_hash_set<const TensorState*>> readers;
 };
 
-// Returns the node of a lazy value, imported into `recording`.
+// Returns the node of a lazy value, imported into `lazy_graph`.
 const UOp* LazyNode(TensorState& value, const std::shared_ptr<LazyGraph>& lazy_graph, const At& at);
 
 class Realization {

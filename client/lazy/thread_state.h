@@ -1,4 +1,5 @@
-// Per-thread state that lasts between operations, besides the LazyGraph.
+// Per-thread state that lasts between operations, besides the LazyGraph. Most of
+// it is defined in realize.cc.
 // Errors are thrown as outboard::Error (client/tensor/error.h). Threads: each has its own; nothing
 // here is locked.
 #pragma once
@@ -72,7 +73,7 @@ void RealizeValues(std::vector<std::shared_ptr<TensorState>> values,
                    const std::vector<std::shared_ptr<TensorState>>& fetch, const At& at,
                    bool keep_pins = false);
 
-// Returns the node of `value` in `recording`, which may be older than the current one. Realises
+// Returns the node of `value` in `lazy_graph`, which may be older than the current one. Realises
 // state before its first use.
 const UOp* NodeOfValue(const std::shared_ptr<TensorState>& value,
                        const std::shared_ptr<LazyGraph>& lazy_graph, const At& at);

@@ -1,5 +1,5 @@
 // Adds the metadata by which a gateway identifies the caller: "authorization: Bearer <key>". An
-// empty key adds none; a private serve requires none.
+// empty key adds none; a private worker requires none.
 #pragma once
 
 #include <grpcpp/client_context.h>

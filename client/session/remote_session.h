@@ -3,7 +3,6 @@
 // remote_session.cc; the streams and their reconnection in remote_session_links.cc.
 //
 // Invariants
-// Invariants
 //   T1  core_ and link_ are accessed under mutex_ only; frames go to the link in the order in which
 //       core_ made them.
 //   T2  A caller sleeps on changed_ only, in Sleep; everything that can end its wait notifies:
@@ -14,7 +13,6 @@
 //   T5  In a fork's child nothing is locked, sent, waited for or destroyed: the threads that would
 //       answer belong to the parent. Every call but NewHandle begins with here().
 // Threads and errors: as session.h. Include it only to implement the session: callers use
-// Session::Connect.
 // Session::Connect.
 #pragma once
 
@@ -78,7 +76,7 @@ class RemoteSession final : public Session, private LinkListener {
   absl::Status Close() override;
 
  private:
-  // If the gateway is a private serve: checks whether its process, our child, is alive.
+  // How long a lost connection to a private worker is tried again, instead of reconnect_timeout.
   static constexpr std::chrono::seconds kReconnectPrivateWithin{2};
 
   bool here() const { return birthplace_.here(); }

@@ -4,9 +4,9 @@
 // and the tests' fake, which interprets.
 //
 // Handles are 64-bit names of arrays in the cloud. Put, PutBlob and Run define them, once each;
-// Release, or a Run that donates them, ends them. An item is a Put, Run, Fetch or Save; items have
-// sequence numbers 1, 2, 3 ... in the order in which the calls returned, and are applied in that
-// order.
+// Release, or a Run that donates them, ends them. An item is a Put, Run, Release, Fetch or Save;
+// items have sequence numbers 1, 2, 3 ... in the order in which the calls returned (Releases are
+// collected, and go before the next item), and are applied in that order.
 //
 // Waiting. Only Connect, Await, AwaitSaved, Sync, Close, Upload, Stored and a Put of more than
 // wire::kInlinePutBytesMax (also an upload) wait for the other side, and so does any call that

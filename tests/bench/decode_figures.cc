@@ -17,7 +17,7 @@ struct Decoding {
   std::map<int64_t, double> ms;  // a token's, by the length of the text
 };
 
-// What examples/gpt_decode prints, and its private serve with DEBUG=1 beside it.
+// What examples/gpt_decode prints, and its private worker with DEBUG=1 beside it.
 Decoding Decode(int64_t tokens) {
   std::istringstream lines(OutputOf(
       absl::StrCat("CLOUD=0 DEBUG=1 OUTBOARD_BIN=", Beside("outboard"), " ", Beside("gpt_decode"),

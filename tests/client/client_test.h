@@ -17,13 +17,15 @@ namespace outboard {
 class ClientTest : public testing::Test {
  protected:
   ClientTest() : session(std::make_shared<FakeSession>()) {
-    if (std::getenv("OUTBOARD_TEST_CLOUD") == nullptr) SetSession(session);
+    if (IsFake()) SetSession(session);
     Tensor::manual_seed(7);
   }
   ~ClientTest() override {
     Tensor::manual_seed(7);  // gives up the random state's buffers
-    if (std::getenv("OUTBOARD_TEST_CLOUD") == nullptr) SetSession(nullptr);
+    if (IsFake()) SetSession(nullptr);
   }
+
+  static bool IsFake() { return std::getenv("OUTBOARD_TEST_CLOUD") == nullptr; }
 
   std::shared_ptr<FakeSession> session;
 };

@@ -159,7 +159,7 @@ TEST_F(VariableTest, APartThatFitsForSomeValues) {
     ExpectNear(x.shrink({{s, s + 1}, {0, 1}}).flatten(), {a});
     ExpectNear(x[s], {a, a + 1});
   }
-  EXPECT_EQ(session->graph_count(), 3u);                      // x[s] is the first one
+  if (IsFake()) EXPECT_EQ(session->graph_count(), 3u);        // x[s] is the first one
   ExpectNear(x.slice(0, 0, start.bind(6)).sum(0), {36, 42});  // has all values again
 }
 
@@ -212,7 +212,7 @@ TEST_F(VariableTest, BothEndsAndTwoVariables) {
   };
   for (const int64_t at : {2, 3, 4})
     ExpectNear(x.slice(0, i.bind(at) - 2, i.bind(at) + 2).sum(), {rows(at - 2, at + 2)});
-  EXPECT_EQ(session->graph_count(), 1u);
+  if (IsFake()) EXPECT_EQ(session->graph_count(), 1u);
   for (int64_t from = 0; from <= 6; ++from)
     for (int64_t count = 0; count <= 6 - from; ++count)
       ExpectNear(x.slice(0, i.bind(from), i.bind(from) + k.bind(count)).sum(),

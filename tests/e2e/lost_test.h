@@ -17,7 +17,7 @@ namespace outboard::test {
 class LostTest : public ::testing::Test {
  protected:
   void TearDown() override {
-    if (!std::filesystem::exists(cluster_.data())) return;  // a private serve's books go with it
+    if (!std::filesystem::exists(cluster_.data())) return;  // a private worker's books go with it
     auto books = cluster_.Books();
     ASSERT_NE(books, nullptr);
     EXPECT_TRUE(books->Verify().ok());

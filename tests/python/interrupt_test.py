@@ -72,7 +72,7 @@ def test_waiting_for_a_device_is_interrupted():
     interrupt_soon(2)
     with pytest.raises(KeyboardInterrupt):
         while True:
-            sessions.append(outboard.Session())  # a private serve has some, not many
+            sessions.append(outboard.Session())  # a private worker has some, not many
     for session in sessions:
         session.close()
     with outboard.Session():

@@ -5,7 +5,7 @@
 //
 // Methods are called for events of the program and of the stream; resulting frames collect inside
 // until TakeFrames. Advance sets the time, on any monotonic clock, which affects the window only.
-// Not thread-safe: Session owns one under its mutex.
+// Not thread-safe: RemoteSession owns one under its mutex.
 //
 // Errors: those of outgoing_items.h for invalid requests; status() is the reason why a session
 // ended.

@@ -30,7 +30,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target);
 absl::Status WaitConnected(grpc::Channel& channel, const std::string& target,
                            std::chrono::milliseconds timeout);
 
-// `key` may be empty (a private serve requires none).
+// `key` may be empty (a private worker requires none).
 std::unique_ptr<Link> MakeGrpcLink(std::shared_ptr<grpc::Channel> channel, const std::string& key);
 
 }  // namespace outboard::session
