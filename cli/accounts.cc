@@ -30,7 +30,6 @@ using gateway::Accounts;
 using gateway::ApiKey;
 
 constexpr std::chrono::seconds kAnswersWithin{30};  // sums over millions of entries
-constexpr int64_t kLatestUnixS = int64_t{1} << 40;  // in milliseconds still an int64
 
 std::string DataFolder(const AccountFlags& flags) {
   return flags.data.empty() ? DefaultDataFolder() : flags.data;
@@ -68,7 +67,7 @@ absl::StatusOr<gateway::WallTime> TimeFrom(const std::string& text) {
   for (const char* format : {"%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", absl::RFC3339_full}) {
     absl::Time time;
     if (!absl::ParseTime(format, text, &time, nullptr)) continue;
-    if (time < absl::UnixEpoch() || time > absl::FromUnixSeconds(kLatestUnixS)) break;
+    if (time < absl::UnixEpoch() || time > absl::FromUnixSeconds(gateway::kLatestUnixS)) break;
     return gateway::WallTime{absl::ToUnixSeconds(time) * 1000};
   }
   return absl::InvalidArgumentError("--since: \"" + text +
@@ -94,7 +93,8 @@ absl::StatusOr<gateway::UsagePage> PageOf(const proto::UsageReply& reply, bool f
   }
   for (const proto::UsageLine& line : reply.lines()) {
     const auto id = gateway::SessionId::FromHex(line.session_id());
-    if (!id.has_value() || line.started_unix_s() < 0 || line.started_unix_s() > kLatestUnixS)
+    if (!id.has_value() || line.started_unix_s() < 0 ||
+        line.started_unix_s() > gateway::kLatestUnixS)
       return absl::DataLossError("the gateway's reply is damaged");
     gateway::SessionUsage& session = page.sessions.emplace_back();
     session.session = *id;

@@ -130,16 +130,6 @@ absl::StatusOr<CompiledKernel> CompileKernel(const UOp* sink, const CompileOptio
   return Compiler(options).Compile(sink);
 }
 
-std::vector<absl::StatusOr<CompiledKernel>> CompileKernels(
-    std::span<const UOp* const> sinks, const CompileOptions& options,
-    std::span<const std::optional<std::vector<codegen::Opt>>> opts) {
-  Compiler compiler(options);
-  std::vector<absl::StatusOr<CompiledKernel>> out;
-  for (size_t i = 0; i < sinks.size(); ++i)
-    out.push_back(opts.empty() ? compiler.Compile(sinks[i]) : compiler.Compile(sinks[i], opts[i]));
-  return out;
-}
-
 absl::StatusOr<Target> TargetOf(const CompileOptions& options) {
   if (options.cpu.empty()) return options.target;
   return render::NamedTarget(options.cpu, options.features);

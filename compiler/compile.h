@@ -9,7 +9,6 @@
 
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -57,12 +56,6 @@ class Compiler {
   CompileOptions options_;
   std::unique_ptr<Generator> generator_;
 };
-
-// Compiles several kernels with one Compiler; results are in the order of `sinks`. `opts`, unless
-// empty, has one entry per kernel, which takes the place of options.opts.
-std::vector<absl::StatusOr<CompiledKernel>> CompileKernels(
-    std::span<const UOp* const> sinks, const CompileOptions& options = {},
-    std::span<const std::optional<std::vector<codegen::Opt>>> opts = {});
 
 // Returns the target that these options select. Errors: INVALID_ARGUMENT, no such processor.
 absl::StatusOr<Target> TargetOf(const CompileOptions& options = {});

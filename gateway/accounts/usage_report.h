@@ -22,6 +22,9 @@ namespace outboard::gateway {
 // Sessions in one page: some 80 KB as a message, a tenth of the largest.
 inline constexpr int64_t kUsageSessionsPerPage = 1000;
 
+// The latest time of a report, in seconds since 1970: in milliseconds still an int64.
+inline constexpr int64_t kLatestUnixS = int64_t{1} << 40;
+
 struct SessionUsage {
   SessionId session;
   WallTime began_at;

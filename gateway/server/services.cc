@@ -85,8 +85,7 @@ grpc::ServerUnaryReactor* AccountService::Usage(grpc::CallbackServerContext* con
                                                 const proto::UsageRequest* request,
                                                 proto::UsageReply* reply) {
   return Answer(context, authenticator_, pool_, [this, request, reply](const Identity& who) {
-    constexpr int64_t kLatest = int64_t{1} << 40;  // seconds; keeps the product below in range
-    const int64_t since_s = std::clamp<int64_t>(request->since_unix_s(), 0, kLatest);
+    const int64_t since_s = std::clamp<int64_t>(request->since_unix_s(), 0, kLatestUnixS);
     absl::StatusOr<UsagePage> page = [&] {
       absl::MutexLock lock(&usage_mutex_);
       return usage_->Read({.tenant = who.tenant,
@@ -101,7 +100,7 @@ grpc::ServerUnaryReactor* AccountService::Usage(grpc::CallbackServerContext* con
       line.set_devices(static_cast<uint32_t>(session.devices));
       line.set_started_unix_s(session.began_at.unix_ms / 1000);
       line.set_running(session.open);
-      line.set_used_ms(static_cast<uint64_t>(session.used_ms.value_or(0)));
+      if (session.used_ms) line.set_used_ms(static_cast<uint64_t>(*session.used_ms));
       line.set_used_at_least(session.used_at_least);
       line.set_seconds_billed(static_cast<uint64_t>(session.charged.device_seconds));
       line.set_cost_micro_usd(static_cast<uint64_t>(session.charged.amount.value));

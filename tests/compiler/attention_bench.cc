@@ -60,10 +60,9 @@ class Program {
   Program(const UOp* sink, bool flash)
       : schedule_(
             ValueOrDie(schedule::MakeSchedule(graph_, sink, HostTarget(), {}, {.flash = flash}))) {
-    std::vector<const UOp*> asts;
-    for (const schedule::ScheduledKernel& kernel : schedule_.kernels) asts.push_back(kernel.ast);
-    for (auto& compiled : CompileKernels(asts))
-      kernels_.push_back(ValueOrDie(LoadedKernel::Load(ValueOrDie(std::move(compiled)))));
+    Compiler compiler;
+    for (const schedule::ScheduledKernel& kernel : schedule_.kernels)
+      kernels_.push_back(ValueOrDie(LoadedKernel::Load(ValueOrDie(compiler.Compile(kernel.ast)))));
     best_.assign(kernels_.size(), std::numeric_limits<double>::infinity());
     arena_.resize(schedule_.arena_bytes / sizeof(Line) + 1);
     std::mt19937_64 random(1);

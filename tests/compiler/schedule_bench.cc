@@ -43,7 +43,9 @@ void Measure(const Program& program, bool list) {
   std::vector<const UOp*> asts;
   for (const schedule::ScheduledKernel& kernel : schedule.kernels) asts.push_back(kernel.ast);
   start = Now();
-  const auto compiled = CompileKernels(asts);
+  Compiler compiler;
+  std::vector<absl::StatusOr<CompiledKernel>> compiled;
+  for (const UOp* ast : asts) compiled.push_back(compiler.Compile(ast));
   const double compile_ms = (Now() - start) * 1e3;
 
   double total = 0;
