@@ -207,10 +207,81 @@ def test_gradients_through_them():
         np.testing.assert_array_equal(x.grad.numpy(), want)
 
 
+WINDOWS = [dict(kernel=3), dict(kernel=3, stride=2), dict(kernel=2, stride=2), dict(kernel=2, stride=3, dilation=2),
+           dict(kernel=3, padding=1), dict(kernel=2, stride=2, padding=(1, 2)), dict(kernel=2, padding=(-1, -1))]
+
+
+@pytest.mark.parametrize("n", [4, 5, 9])
+@pytest.mark.parametrize("options", WINDOWS, ids=str)
+def test_windows_over_an_axis_of_a_variable(options, n):
+    kernel, rest = options["kernel"], {k: v for k, v in options.items() if k != "kernel"}
+    values = np.random.default_rng(0).integers(-9, 9, (2, 3, 9)).astype(np.float32)
+    weight = Tensor(np.random.default_rng(1).integers(-3, 3, (4, 3, kernel)).astype(np.float32))
+    whole = Tensor(values).realize()
+    part, numbers = whole[:, :, :Variable("n", 1, 9).bind(n)], Tensor(values[:, :, :n].copy())
+    for use in (lambda x: x.conv2d(weight, **rest), lambda x: x.max_pool2d((kernel,), **rest),
+                lambda x: x.avg_pool2d((kernel,), **rest),
+                lambda x: x.avg_pool2d((kernel,), **rest, count_include_pad=False)):
+        np.testing.assert_array_equal(use(part).numpy(), use(numbers).numpy())
+    if not rest:
+        np.testing.assert_array_equal(part.unfold(2, kernel, 2).numpy(), numbers.unfold(2, kernel, 2).numpy())
+        a, b = whole.requires_grad_(), numbers.requires_grad_()
+        for x, y in ((a, a[:, :, :Variable("n", 1, 9).bind(n)]), (b, b)):
+            y.conv2d(weight).square().sum().backward()
+        np.testing.assert_array_equal(a.grad.numpy()[:, :, :n], b.grad.numpy())
+        assert not a.grad.numpy()[:, :, n:].any()
+
+
+def test_a_recording_with_windows_of_a_variable():
+    x, n = Tensor(ROWS[:, 0].copy()).realize(), Variable("n", 0, 10)
+    step = TinyJit(lambda t: t.reshape(1, 1, -1).avg_pool2d((3,), stride=2).realize())
+    for k in (5, 4, 9, 3, 10):
+        want = np.lib.stride_tricks.sliding_window_view(ROWS[:k, 0], 3)[::2].mean(-1)
+        np.testing.assert_allclose(step(x[:n.bind(k)]).numpy()[0, 0], want)
+    with pytest.raises(JitError, match="n is bound to 2, and the parts of tensors in the step fit for 3..10"):
+        step(x[:n.bind(2)])
+    with pytest.raises(RuntimeError, match="a kernel of 3 .* does not fit an axis of 2"):
+        x[:n.bind(2)].reshape(1, 1, -1).max_pool2d((3,))
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 10])
+def test_parts_and_places_of_such_an_axis(n):
+    whole, want = Tensor(ROWS).realize(), ROWS[:n]
+    part = lambda of: of[:Variable("n", 0, 10).bind(n)]  # noqa: E731: lazy each time: once realised its sizes are numbers
+    parts = part(whole).split(4)
+    assert len(parts) == -(-n // 4)
+    for got, values in zip(parts, np.split(want, range(4, n, 4)), strict=True):
+        np.testing.assert_array_equal(got.numpy(), values)
+    for shift in (0, 1, -1, 3, -7, 10, 12):
+        np.testing.assert_array_equal(part(whole).roll(shift, 0).numpy(), np.roll(want, shift, 0))
+    del parts, got
+    x, places, columns = part(whole), np.array([[0, n - 1], [-1, -n]], np.int32), np.ones((10, 1), np.int32)
+    np.testing.assert_array_equal(x.repeat_interleave(3, 0).numpy(), np.repeat(want, 3, 0))
+    np.testing.assert_array_equal(x[Tensor(places)].numpy(), want[places])
+    np.testing.assert_array_equal(x[Tensor(places), 1].numpy(), want[places, 1])
+    np.testing.assert_array_equal(x[Tensor(places), Tensor([[0, 1]])].numpy(), want[places, [[0, 1]]])
+    np.testing.assert_array_equal(x.gather(0, Tensor(places)).numpy(), np.take_along_axis(want, places, 0))
+    index = part(Tensor(columns).realize())
+    np.testing.assert_array_equal(x.gather(1, index).numpy(), np.take_along_axis(want, columns[:n], 1))
+    assert x.shape[0] == Variable("n", 0, 10).bind(n)
+
+
+def test_a_recording_holds_for_lengths_of_as_many_parts():
+    x, n = Tensor(ROWS).realize(), Variable("n", 0, 10)
+    sums = TinyJit(lambda t: [part.sum().realize() for part in t.split(4)])
+    turn = TinyJit(lambda t: t.roll(3, 0).realize())
+    for k in (6, 5, 8, 7):
+        np.testing.assert_array_equal([s.item() for s in sums(x[:n.bind(k)])], [ROWS[:4].sum(), ROWS[4:k].sum()])
+        np.testing.assert_array_equal(turn(x[:n.bind(k)]).numpy(), np.roll(ROWS[:k], 3, 0))
+    for step, k in ((sums, 4), (sums, 9), (turn, 2)):
+        with pytest.raises(JitError, match=f"n is bound to {k}, and the parts"):
+            step(x[:n.bind(k)])
+
+
 def test_operators_that_need_numbers_say_so():
     x = Tensor(ROWS).realize()[:Variable("n", 1, 10).bind(4)]
-    for call in (lambda: x.split(2), lambda: x.roll(1, 0), lambda: x.unfold(0, 2, 1), lambda: x.numel(),
-                 lambda: x.T.reshape(1, 2, x.shape[0]).max_pool2d((2,))):
+    for call in (lambda: x.chunk(2), lambda: x.split([1, 3]), lambda: x.numel(), lambda: x.rand_like(),
+                 lambda: x.T.reshape(1, 2, x.shape[0]).max_pool2d((3,), ceil_mode=True)):
         with pytest.raises(ValueError, match="of a variable"):
             call()
 

@@ -93,7 +93,7 @@ const UOp* View(const NodeBuilder& rec, const UOp* x, const Plan& plan) {
 struct Together {
   std::vector<int64_t> order;  // of the view, so that the axes stand side by side
   int64_t at = 0, count = 0;   // where they stand then, and how many they are
-  int64_t length = 1;          // of the one axis
+  Dim length = 1;              // of the one axis
   const UOp* index = nullptr;  // out of range where one of the indices is
 };
 
@@ -111,13 +111,11 @@ std::optional<Together> TogetherOf(const NodeBuilder& rec, const UOp* view, cons
   // In front, if other axes are between them.
   if (t.order.back() - t.order.front() == t.count - 1) t.at = t.order[0];
   const UOp* inside = nullptr;
-  const auto spread = [&](int64_t value) {
-    return rec.Full(rec.ConstInt(DType::kI64, value), shape);
-  };
+  const auto spread = [&](const Dim& value) { return rec.Full(rec.ScalarOf(value), shape); };
   for (const int64_t axis : t.order) {
-    const int64_t length = rec.LengthOf(view, axis);
+    const Dim length = view->shape[axis];
     const UOp* const index = FromTheEnd({rec, plan.view[axis].index}, length);
-    t.length *= length;
+    t.length = rec.Product({t.length, length});
     if (t.count == 1) {
       t.index = index;
       continue;
@@ -147,13 +145,13 @@ Shape DimsAround(const UOp* view, const Together& t, ShapeView middle) {
 
 // The view with its axes that are indexed together as one.
 const UOp* Joined(const NodeBuilder& rec, const UOp* view, const Together& t) {
-  return rec.Reshape(rec.Permute(view, t.order), DimsAround(view, t, {Dim(t.length)}));
+  return rec.Reshape(rec.Permute(view, t.order), DimsAround(view, t, {t.length}));
 }
 
 // The view with `value` at the places that `t` names. Of several values for one place the last
 // counts.
 const UOp* WithRows(const NodeBuilder& rec, const UOp* view, const Together& t, const UOp* value) {
-  const Dim length(t.length), count(rec.CountOf(t.index->shape));
+  const Dim length = t.length, count(rec.CountOf(t.index->shape));
   value = rec.Broadcast(value, DimsAround(view, t, t.index->shape));
   if (count == Dim(0) || length == Dim(0)) return view;
   value = rec.Reshape(value, DimsAround(view, t, {count}));
@@ -292,7 +290,7 @@ Tensor Tensor::take(const Tensor& index, int64_t axis, At at) const {
   const NodeBuilder rec(at);
   const NodeExpr x = ExprOf(rec, *this), wanted = IndexNode(rec, index);
   const int place = rec.Axis(axis, x->rank());
-  return TensorOf(internal::Gather(x, place, FromTheEnd(wanted, x.Length(place))));
+  return TensorOf(internal::Gather(x, place, FromTheEnd(wanted, x->shape[place])));
 }
 
 Tensor Tensor::gather(int64_t axis, const Tensor& index, At at) const {
@@ -300,12 +298,13 @@ Tensor Tensor::gather(int64_t axis, const Tensor& index, At at) const {
   const NodeExpr x = ExprOf(rec, *this), wanted = IndexNode(rec, index);
   const int place = rec.Axis(axis, x->rank());
   bool fits = wanted->rank() == x->rank();
-  for (int i = 0; fits && i < x->rank(); ++i) fits = i == place || wanted.Length(i) <= x.Length(i);
+  for (int i = 0; fits && i < x->rank(); ++i)
+    fits = i == place || wanted->shape[i] == x->shape[i] || wanted.Length(i) <= x.Length(i);
   if (!fits)
     rec.Invalid(absl::StrCat("gather: an index of ", DimsToString(wanted->shape), " along axis ",
                              place, " of ", DimsToString(x->shape)),
                 Mistake::kCheck);
-  return TensorOf(internal::GatherAlong(x, place, FromTheEnd(wanted, x.Length(place))));
+  return TensorOf(internal::GatherAlong(x, place, FromTheEnd(wanted, x->shape[place])));
 }
 
 Tensor Tensor::one_hot(int64_t classes, DType dtype, At at) const {

@@ -1,6 +1,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "client/lazy/narrow.h"
 #include "client/lazy/node_expr.h"
 #include "client/ops/shape/shape.h"
 #include "client/ops/window/sliding.h"
@@ -44,10 +45,7 @@ Tensor repeat_interleave(const Tensor& tensor, int64_t times, std::optional<int6
   const int place = rec.Axis(*axis, x->rank());
   if (times < 0) rec.Invalid(absl::StrCat("repeat_interleave: ", times, " times"));
   Shape joined(x->shape.begin(), x->shape.end()), apart = joined;
-  int64_t length;
-  if (__builtin_mul_overflow(x.Length(place), times, &length))
-    rec.Invalid(absl::StrCat("repeat_interleave: ", times, " times overflows"));
-  joined[place] = Dim(length);
+  joined[place] = rec.Product({joined[place], Dim(times)});
   apart.insert(apart.begin() + place + 1, Dim(1));
   Shape spread = apart;
   spread[place + 1] = Dim(times);
@@ -56,20 +54,25 @@ Tensor repeat_interleave(const Tensor& tensor, int64_t times, std::optional<int6
 
 Tensor unfold(const Tensor& tensor, int64_t axis, int64_t size, int64_t step, At at) {
   const NodeBuilder rec(at);
-  const NodeExpr x = ExprOf(rec, tensor);
-  const int place = rec.Axis(axis, x->rank());
-  const int64_t length = x.Length(place);
-  if (size < 0 || size > length || step < 1)
-    rec.Invalid(absl::StrCat("unfold: windows of ", size, " at a step of ", step,
-                             " over an axis of ", length));
-  const int64_t count = (length - size) / step + 1;
+  const int place = rec.Axis(axis, ExprOf(rec, tensor)->rank());
+  // The axis as it is once windows have a place for all values of its variables.
+  const NodeExpr x = internal::Settled(rec, [&] {
+    const NodeExpr whole = ExprOf(rec, tensor);
+    const SymInt length = rec.SizeOf(whole->shape[place], *rec.lazy_graph());
+    if (step < 1 || !internal::NarrowToFit(rec, std::vector<internal::Ascending>{{size, length}}))
+      rec.Invalid(absl::StrCat("unfold: windows of ", size, " at a step of ", step,
+                               " over an axis of ", length.value()));
+    return whole;
+  });
+  const SymInt room = rec.SizeOf(x->shape[place], *rec.lazy_graph()) - size;
+  const Dim count = rec.DimOf((step == 1 ? room : room / step) + 1);
   std::vector<int64_t> order(x->rank() + 1);
   std::iota(order.begin(), order.end(), 0);
   order.erase(order.begin() + place + 1);
   order.push_back(place + 1);
   if (size == 0) {
     Shape none(x->shape.begin(), x->shape.end());
-    none[place] = Dim(count);
+    none[place] = count;
     none.emplace_back(0);
     return TensorOf(x.With(rec.Full(rec.Const(x->dtype, 0), none)));
   }

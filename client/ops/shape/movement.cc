@@ -190,10 +190,22 @@ Tensor Tensor::slice(int64_t axis, const SymInt& begin, const SymInt& end, At at
 std::vector<Tensor> Tensor::split(int64_t size, int64_t axis, At at) const {
   const CallSite site(at);
   if (size < 1) ThrowInvalid(absl::StrCat("split: parts of ", size), Mistake::kCheck);
-  Dims sizes;
-  for (int64_t left = shape(axis); left > 0; left -= sizes.back())
-    sizes.push_back(std::min(size, left));
-  return split(sizes, axis);
+  const NodeBuilder rec;
+  const int place = rec.Axis(axis, rank());
+  // The number of parts belongs to the program: a variable has only values that give as many.
+  int64_t count = 0;
+  const SymInt length = internal::Settled(rec, [&] {
+    const SymInt n = rec.SizeOf(ExprOf(rec, *this)->shape[place], *rec.lazy_graph());
+    count = n.value() / size + (n.value() % size != 0);
+    if (!n.is_number() && count > 0)
+      internal::NarrowToFit(rec, std::vector<internal::Ascending>{{(count - 1) * size + 1, n},
+                                                                  {n, count * size}});
+    return n;
+  });
+  std::vector<Tensor> parts;
+  for (int64_t i = 0; i < count; ++i)
+    parts.push_back(slice(place, i * size, i + 1 < count ? SymInt((i + 1) * size) : length));
+  return parts;
 }
 
 std::vector<Tensor> Tensor::split(const Dims& sizes, int64_t axis, At at) const {
@@ -227,15 +239,21 @@ std::vector<Tensor> Tensor::chunk(int64_t count, int64_t axis, At at) const {
 
 Tensor Tensor::roll(const Axes& shifts, const Axes& axes, At at) const {
   const CallSite site(at);
+  const NodeBuilder rec;
   if (axes.empty() && shifts.size() == 1) return flatten().roll(shifts, 0).reshape(shape());
   if (shifts.size() != axes.size())
     ThrowInvalid(absl::StrCat("roll: ", shifts.size(), " shifts for ", axes.size(), " axes"));
   Tensor y = *this;
   for (size_t i = 0; i < axes.size(); ++i) {
-    const int64_t length = shape(axes[i]);
-    if (length == 0) continue;
-    const int64_t end = (shifts[i] % length + length) % length;  // so many come to the front
-    if (end == 0) continue;
+    const SymInt length = y.size(axes[i]);
+    const int64_t n = length.value();
+    const int64_t turn = n == 0 ? 0 : shifts[i] % n;
+    // More than once around: how far it goes is of this length only.
+    if (turn != shifts[i] && !length.is_number())
+      internal::NarrowToFit(rec, std::vector<internal::Ascending>{{length, n}, {n, length}});
+    if (turn == 0) continue;
+    // So many come to the front.
+    const SymInt end = turn > 0 ? SymInt(turn) : length + turn;
     y = cat({y.slice(axes[i], length - end, length), y.slice(axes[i], 0, length - end)}, axes[i]);
   }
   return y;

@@ -1,6 +1,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "client/lazy/narrow.h"
 #include "client/lazy/node_expr.h"
 #include "client/lazy/operands.h"
 #include "client/ops/window/sliding.h"
@@ -111,18 +112,26 @@ Tensor convolution(const Tensor& tensor, const Tensor& weight, const Tensor& bia
                    const ConvolutionOptions& o, At at) {
   constexpr char kName[] = "convolution";
   const NodeBuilder rec(at);
-  const auto [a, b] = internal::SameType(rec, tensor, weight);
-  const NodeExpr x(rec, a), w(rec, b);
-  if (x->rank() < 3 || w->rank() != x->rank())
-    rec.Invalid(absl::StrCat(kName, ": needs [B, C, D...] and [O, C, K...], not ",
-                             DimsToString(x->shape), " and ", DimsToString(w->shape)));
-  if (IsBool(x->dtype)) rec.Invalid(absl::StrCat(kName, ": needs numbers, not bool"));
-  const int64_t channels = x.Length(1), out = w.Length(0), in = w.Length(1);
-  CheckGroups(kName, channels, o.groups, w,
-              o.groups >= 1 && out % o.groups == 0 && channels % o.groups == 0 &&
-                  in == channels / o.groups);
-  const std::vector<Window> windows =
-      internal::WindowsOf(rec, kName, LengthsOf(w), o.stride, o.dilation, o.padding);
+  struct Checked {
+    NodeExpr x, weight;
+    std::vector<Window> windows;
+  };
+  const auto [x, w, windows] = internal::Settled(rec, [&] {
+    const auto [a, b] = internal::SameType(rec, tensor, weight);
+    const NodeExpr x(rec, a), w(rec, b);
+    if (x->rank() < 3 || w->rank() != x->rank())
+      rec.Invalid(absl::StrCat(kName, ": needs [B, C, D...] and [O, C, K...], not ",
+                               DimsToString(x->shape), " and ", DimsToString(w->shape)));
+    if (IsBool(x->dtype)) rec.Invalid(absl::StrCat(kName, ": needs numbers, not bool"));
+    const int64_t channels = x.Length(1), out = w.Length(0), in = w.Length(1);
+    CheckGroups(kName, channels, o.groups, w,
+                o.groups >= 1 && out % o.groups == 0 && channels % o.groups == 0 &&
+                    in == channels / o.groups);
+    const std::vector<Window> windows =
+        internal::WindowsOf(rec, kName, LengthsOf(w), o.stride, o.dilation, o.padding);
+    internal::FitWindows(kName, x, windows);
+    return Checked{x, w, windows};
+  });
   return WithBias(kName, Convolve(SlideWindows(kName, x, windows), w, o.groups, o.dtype), bias);
 }
 

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "client/lazy/narrow.h"
 #include "client/lazy/node_expr.h"
 #include "client/ops/elementwise/promote.h"
 #include "client/ops/window/sliding.h"
@@ -39,10 +40,12 @@ std::vector<Window> PoolWindows(const char* what, const NodeExpr& x, const PoolO
       rec, what, o.kernel, o.stride.empty() ? PerAxis(o.kernel) : o.stride, o.dilation, o.padding);
   const int64_t first = x->rank() - static_cast<int64_t>(windows.size());
   for (size_t i = 0; i < windows.size(); ++i) {
-    const int64_t length = x.Length(first + static_cast<int64_t>(i));
-    internal::PlacesOf(rec, what, length, windows[i]);
-    if (o.ceil_mode) windows[i].after = AfterWithCeil(length, windows[i]);
+    if (!o.ceil_mode) continue;
+    const int64_t axis = first + static_cast<int64_t>(i);
+    internal::PlacesOf(rec, what, x->shape[axis], windows[i]);
+    windows[i].after = AfterWithCeil(x.Length(axis), windows[i]);
   }
+  internal::FitWindows(what, x, windows);
   return windows;
 }
 
@@ -62,10 +65,24 @@ NodeExpr MaxWindows(const char* what, const NodeExpr& x, std::vector<Window> win
   return SlideWindows(what, padded, windows);
 }
 
+// A tensor, and the windows that a pool slides over it.
+struct Pooled {
+  NodeExpr x;
+  std::vector<Window> windows;
+};
+
+Pooled PooledOf(const char* what, const NodeBuilder& rec, const Tensor& tensor,
+                const PoolOptions& o) {
+  return internal::Settled(rec, [&] {
+    const NodeExpr x = ExprOf(rec, tensor);
+    return Pooled{x, PoolWindows(what, x, o)};
+  });
+}
+
 // How many elements of `length` ones each place of the window has: [P].
-NodeExpr CountsOf(const NodeBuilder& rec, const char* what, DType dtype, int64_t length,
+NodeExpr CountsOf(const NodeBuilder& rec, const char* what, DType dtype, const Dim& length,
                   const Window& window) {
-  const NodeExpr ones(rec, rec.Full(rec.Const(dtype, 1), {Dim(length)}));
+  const NodeExpr ones(rec, rec.Full(rec.Const(dtype, 1), {length}));
   return SlideWindows(what, ones, {&window, 1}).Sum({1}).Squeeze({1});
 }
 
@@ -91,9 +108,9 @@ void CheckImage(const Tensor& x, const char* what) {
 Tensor max_pool(const Tensor& tensor, const PoolOptions& options, At at) {
   constexpr char kName[] = "max_pool";
   const NodeBuilder rec(at);
-  const NodeExpr x = ExprOf(rec, tensor);
-  if (IsBool(x->dtype)) return max_pool(tensor.cast(DType::kU8), options).cast(DType::kBool);
-  const NodeExpr slid = MaxWindows(kName, x, PoolWindows(kName, x, options));
+  if (IsBool(tensor.dtype())) return max_pool(tensor.cast(DType::kU8), options).cast(DType::kBool);
+  const auto [x, windows] = PooledOf(kName, rec, tensor, options);
+  const NodeExpr slid = MaxWindows(kName, x, windows);
   const std::vector<int64_t> axes = KernelAxes(slid, options.kernel.size());
   return TensorOf(slid.Max(axes).Squeeze(axes));
 }
@@ -101,12 +118,11 @@ Tensor max_pool(const Tensor& tensor, const PoolOptions& options, At at) {
 MaxPooled max_pool_with_places(const Tensor& tensor, const PoolOptions& options, At at) {
   constexpr char kName[] = "max_pool_with_places";
   const NodeBuilder rec(at);
-  const NodeExpr x = ExprOf(rec, tensor);
-  if (IsBool(x->dtype)) {
+  if (IsBool(tensor.dtype())) {
     const MaxPooled pooled = max_pool_with_places(tensor.cast(DType::kU8), options);
     return {pooled.values.cast(DType::kBool), pooled.places};
   }
-  const std::vector<Window> windows = PoolWindows(kName, x, options);
+  const auto [x, windows] = PooledOf(kName, rec, tensor, options);
   const NodeExpr slid = MaxWindows(kName, x, windows);
   const std::vector<int64_t> axes = KernelAxes(slid, windows.size());
   const NodeExpr top = slid.Max(axes);
@@ -128,8 +144,7 @@ MaxPooled max_pool_with_places(const Tensor& tensor, const PoolOptions& options,
 Tensor avg_pool(const Tensor& tensor, const PoolOptions& options, bool count_padding, At at) {
   constexpr char kName[] = "avg_pool";
   const NodeBuilder rec(at);
-  const NodeExpr x = ExprOf(rec, tensor);
-  const std::vector<Window> windows = PoolWindows(kName, x, options);
+  const auto [x, windows] = PooledOf(kName, rec, tensor, options);
   const NodeExpr slid = SlideWindows(kName, x.Cast(FloatOf(x->dtype)), windows);
   const std::vector<int64_t> axes = KernelAxes(slid, windows.size());
   if (count_padding && !options.ceil_mode) return TensorOf(slid).mean(axes);
@@ -140,10 +155,10 @@ Tensor avg_pool(const Tensor& tensor, const PoolOptions& options, bool count_pad
   for (size_t i = 0; i < windows.size(); ++i) {
     const int axis = first + static_cast<int>(i);
     Window window = windows[i];
-    int64_t length = x.Length(axis);
+    Dim length = x->shape[axis];
     if (count_padding) {  // all but what hangs over
       const auto& [before, after] = options.padding[options.padding.size() == 1 ? 0 : i];
-      length += before + after;
+      length = rec.Sum(length, Dim(before + after));
       window.before = 0;
       window.after -= after;
     }

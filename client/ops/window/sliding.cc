@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "client/lazy/narrow.h"
 #include "client/lazy/node_expr.h"
 #include "compiler/ir/limits.h"
 
@@ -25,11 +26,13 @@ NodeExpr IndexNode(const NodeBuilder& rec, const Tensor& index) {
   return node;
 }
 
-NodeExpr FromTheEnd(const NodeExpr& index, int64_t length) {
+NodeExpr FromTheEnd(const NodeExpr& index, const Dim& length) {
   if (!IsSigned(index->dtype) || index->vmin >= 0) return index;
   const bool wide = ByteWidth(index->dtype) == 8;
   const NodeExpr i = index.Cast(wide ? DType::kI64 : DType::kI32);
-  return Where(i < 0, i + static_cast<double>(length), i);
+  if (length.is_const()) return Where(i < 0, i + static_cast<double>(length.value()), i);
+  const UOp* const n = i.rec().Cast(length.expression(), i->dtype);
+  return Where(i < 0, i + i.With(i.rec().Full(n, i->shape)), i);
 }
 
 DType PlaceType(const UOp* index) {
@@ -70,14 +73,28 @@ std::vector<Window> WindowsOf(const NodeBuilder& rec, std::string_view what,
   return windows;
 }
 
-int64_t PlacesOf(const NodeBuilder& rec, std::string_view what, int64_t length, const Window& w) {
-  const int64_t room = length + w.before + w.after - w.reach();
-  if (room < 0)
+Dim PlacesOf(const NodeBuilder& rec, std::string_view what, const Dim& length, const Window& w) {
+  const SymInt axis = rec.SizeOf(length, *rec.lazy_graph());
+  const SymInt room = axis + (w.before + w.after - w.reach());
+  if (room.value() < 0)
     rec.Invalid(absl::StrCat(std::string(what), ": a kernel of ", w.kernel, " with dilation ",
-                             w.dilation, " does not fit an axis of ", length, " with padding ",
-                             w.before, " and ", w.after),
+                             w.dilation, " does not fit an axis of ", axis.value(),
+                             " with padding ", w.before, " and ", w.after),
                 Mistake::kCheck);
-  return room / w.stride + 1;
+  return rec.DimOf((w.stride == 1 ? room : room / w.stride) + 1);
+}
+
+void FitWindows(std::string_view what, const NodeExpr& x, std::span<const Window> windows) {
+  const size_t first = x->shape.size() - windows.size();
+  for (size_t i = 0; i < windows.size(); ++i) {
+    const Window& w = windows[i];
+    const Dim& length = x->shape[first + i];
+    PlacesOf(x.rec(), what, length, w);
+    if (length.is_const()) continue;
+    const SymInt axis = x.rec().SizeOf(length, *x.rec().lazy_graph());
+    const int64_t least = std::max({w.reach() - w.before - w.after, -w.before, -w.after});
+    NarrowToFit(x.rec(), std::vector<Ascending>{{std::max<int64_t>(least, 0), axis}});
+  }
 }
 
 NodeExpr PadForWindows(const NodeExpr& x, std::span<const Window> windows, double value) {
@@ -85,10 +102,10 @@ NodeExpr PadForWindows(const NodeExpr& x, std::span<const Window> windows, doubl
   Shape begin_end, lo_hi(2 * kept, Dim(0));
   for (size_t i = 0; i < kept; ++i) begin_end.insert(begin_end.end(), {Dim(0), x->shape[i]});
   for (size_t i = 0; i < windows.size(); ++i) {
-    const int64_t length = x.Length(static_cast<int64_t>(kept + i));
     const auto& [before, after] = std::pair(windows[i].before, windows[i].after);
-    begin_end.insert(begin_end.end(), {Dim(std::max<int64_t>(-before, 0)),
-                                       Dim(length - std::max<int64_t>(-after, 0))});
+    begin_end.insert(begin_end.end(),
+                     {Dim(std::max<int64_t>(-before, 0)),
+                      x.rec().Sum(x->shape[kept + i], Dim(std::min<int64_t>(after, 0)))});
     lo_hi.insert(lo_hi.end(),
                  {Dim(std::max<int64_t>(before, 0)), Dim(std::max<int64_t>(after, 0))});
   }
@@ -99,10 +116,9 @@ NodeExpr PadForWindows(const NodeExpr& x, std::span<const Window> windows, doubl
 
 NodeExpr SlideWindows(std::string_view what, const NodeExpr& x, std::span<const Window> windows) {
   const int first = x->rank() - static_cast<int>(windows.size());
-  std::vector<int64_t> places;
+  Shape places;
   for (size_t i = 0; i < windows.size(); ++i)
-    places.push_back(
-        PlacesOf(x.rec(), what, x.Length(first + static_cast<int64_t>(i)), windows[i]));
+    places.push_back(PlacesOf(x.rec(), what, x->shape[first + i], windows[i]));
   NodeExpr y = PadForWindows(x, windows, 0);
   for (size_t i = 0; i < windows.size(); ++i)
     y = Windows(y, first + 2 * static_cast<int>(i), places[i], windows[i].kernel, windows[i].stride,
@@ -110,20 +126,20 @@ NodeExpr SlideWindows(std::string_view what, const NodeExpr& x, std::span<const 
   return y;
 }
 
-NodeExpr Windows(const NodeExpr& x, int axis, int64_t places, int64_t kernel, int64_t stride,
+NodeExpr Windows(const NodeExpr& x, int axis, const Dim& places, int64_t kernel, int64_t stride,
                  int64_t dilation) {
   // Windows that neither overlap nor leave gaps are a reshape.
-  if (stride == kernel && dilation == 1) {
+  if (stride == kernel && dilation == 1 && places.is_const()) {
     Shape dims(x->shape.begin(), x->shape.end());
     dims[axis] = Dim(kernel);
-    dims.insert(dims.begin() + axis, Dim(places));
-    return x.Shrink(axis, Dim(0), Dim(places * kernel)).Reshape(dims);
+    dims.insert(dims.begin() + axis, places);
+    return x.Shrink(axis, Dim(0), Dim(places.value() * kernel)).Reshape(dims);
   }
   if (IsBool(x->dtype))  // has no sum
     return Windows(x.Cast(DType::kU8), axis, places, kernel, stride, dilation).Cast(DType::kBool);
   Shape full(x->shape.begin(), x->shape.end());
   full.insert(full.begin() + axis, 2, Dim(kernel));
-  full[axis] = Dim(places);  // [..., o, k, i, ...]
+  full[axis] = places;  // [..., o, k, i, ...]
   Shape apart(x->shape.begin(), x->shape.end());
   apart.insert(apart.begin() + axis, 2, Dim(1));
   const auto number = [&](int along, int64_t factor) {

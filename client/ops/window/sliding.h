@@ -32,8 +32,12 @@ std::vector<int64_t> ForEachAxis(const NodeBuilder& rec, std::string_view what,
                                  std::string_view name, const PerAxis& numbers, size_t count);
 
 // Returns the number of window positions along an axis of `length`. Throws if there is none.
-int64_t PlacesOf(const NodeBuilder& rec, std::string_view what, int64_t length,
-                 const Window& window);
+Dim PlacesOf(const NodeBuilder& rec, std::string_view what, const Dim& length,
+             const Window& window);
+
+// Narrows the variables of the last axes of x in so far that each window has a place for all of
+// their values (client/lazy/narrow.h). Throws where one has none now.
+void FitWindows(std::string_view what, const NodeExpr& x, std::span<const Window> windows);
 
 // x with the padding of the windows at its last axes, which is `value`; negative sides are cut.
 NodeExpr PadForWindows(const NodeExpr& x, std::span<const Window> windows, double value);
@@ -45,7 +49,7 @@ NodeExpr SlideWindows(std::string_view what, const NodeExpr& x, std::span<const 
 // x with `axis` of length I replaced by two axes: `places` positions of a window, and `kernel`
 // elements in it: y[..., o, k, ...] = x[..., o * stride + k * dilation, ...]. Requires all of them
 // to lie inside.
-NodeExpr Windows(const NodeExpr& x, int axis, int64_t places, int64_t kernel, int64_t stride,
+NodeExpr Windows(const NodeExpr& x, int axis, const Dim& places, int64_t kernel, int64_t stride,
                  int64_t dilation);
 
 // y[i, j ...] = x[index[i, j ...], j ...], the index at `axis`; zeros where it is out of range.
@@ -55,7 +59,7 @@ NodeExpr GatherAlong(const NodeExpr& x, int axis, const NodeExpr& index);
 // A tensor that names places: of integers. Throws.
 NodeExpr IndexNode(const NodeBuilder& rec, const Tensor& index);
 // The index with negative places counted from the end of an axis of `length`.
-NodeExpr FromTheEnd(const NodeExpr& index, int64_t length);
+NodeExpr FromTheEnd(const NodeExpr& index, const Dim& length);
 // Wide enough for the index, and for comparing it with a place.
 DType PlaceType(const UOp* index);
 

@@ -142,9 +142,9 @@ Tensor PadTo(const Tensor& x, const nb::args& shape, double value) {
 nb::tuple Parts(const Tensor& x, const std::vector<Tensor>& parts, int64_t dim) {
   const int64_t axis = dim < 0 ? dim + x.rank() : dim;
   nb::list list;
-  int64_t begin = 0;
+  SymInt begin = 0;
   for (const Tensor& part : parts) {
-    const int64_t end = begin + part.shape(axis);
+    const SymInt end = begin + part.size(axis);
     SymIntPairs ranges;
     for (int i = 0; i < x.rank(); ++i)
       i == axis ? ranges.emplace_back(begin, end) : ranges.emplace_back(0, x.size(i));
@@ -212,7 +212,6 @@ void BindMovement(nb::module_&, TensorClass& tensor) {
           "sizes"_a, "dim"_a = 0)
       .def(
           "chunk",
-
           [](const Tensor& x, int64_t chunks, int64_t dim) {
             return nb::list(Parts(x, x.chunk(chunks, dim), dim));
           },
