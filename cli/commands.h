@@ -19,14 +19,16 @@ namespace outboard::cli {
 
 struct ServerFlags {
   std::string listen;              // gateway, serve
+  std::string fleet_listen;        // gateway; empty: see FleetListenFor in cli/servers.cc
   std::string host = "127.0.0.1";  // up
   int port = 6667;                 // up
   int workers = 1;                 // up
   int devices = 1;                 // worker, serve
   std::string data;
-  std::string gateway;           // worker: the gateway to join
-  std::string name;              // worker
-  std::string fleet_token_file;  // gateway, worker; $OUTBOARD_FLEET_TOKEN takes precedence
+  std::string gateway;            // worker: the gateway to join
+  std::string name;               // worker
+  std::string fleet_secret_file;  // gateway, worker; $OUTBOARD_FLEET_SECRET takes precedence
+  std::string identity_file;      // worker
   double price_per_hour_usd = 0.50;
   int drain_s = 5;
   std::optional<int> snapshot_every_s;  // up, gateway, serve
@@ -73,6 +75,7 @@ struct StoreFlags {
   std::vector<std::string> names;  // rm; pull, pin, unpin: one
   std::string name;                // push: of one file
   std::string output;              // pull
+  bool force = false;              // pull
   std::string prefix;              // ls
   bool json = false;
 };

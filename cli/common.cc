@@ -88,10 +88,12 @@ std::string DefaultDataFolder() {
   return absl::StrCat(home, "/.local/share/outboard");
 }
 
-absl::Status TellReady(const ReadyOptions& options, const std::string& address) {
+absl::Status TellReady(const ReadyOptions& options, const std::string& address,
+                       const std::string& fleet_address) {
   std::string line = absl::StrCat("ready ", address, "\n");
   if (!options.quiet) {
     std::printf("outboard %s", line.c_str());
+    if (!fleet_address.empty()) std::printf("workers join at %s\n", fleet_address.c_str());
     std::fflush(stdout);
   }
   if (options.fd >= 0) {
@@ -103,7 +105,9 @@ absl::Status TellReady(const ReadyOptions& options, const std::string& address) 
   std::string temporary = absl::StrCat(options.file, ".", getpid());
   int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) return absl::InvalidArgumentError(absl::StrCat("--ready-file: ", strerror(errno)));
-  absl::Status status = WriteLine(fd, address + "\n");
+  std::string lines = address + "\n";
+  if (!fleet_address.empty()) absl::StrAppend(&lines, fleet_address, "\n");
+  absl::Status status = WriteLine(fd, lines);
   close(fd);
   if (status.ok() && rename(temporary.c_str(), options.file.c_str()) != 0) {
     status = absl::InvalidArgumentError(absl::StrCat("--ready-file: ", strerror(errno)));

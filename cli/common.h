@@ -31,11 +31,13 @@ std::string DefaultDataFolder();
 
 // How a server reports to its parent process that it is ready.
 struct ReadyOptions {
-  std::string file;    // created atomically, contains the address
+  std::string file;    // created atomically, contains the address, and behind it the fleet's
   int fd = -1;         // the line is written to it, then it is closed
   bool quiet = false;  // prints nothing on stdout
 };
-absl::Status TellReady(const ReadyOptions& options, const std::string& address);
+// `fleet_address`, where workers join, unless it is empty: a second line on stdout and in the file.
+absl::Status TellReady(const ReadyOptions& options, const std::string& address,
+                       const std::string& fleet_address = "");
 
 // Blocks SIGINT, SIGTERM and SIGCHLD, which AwaitEnd receives. Call before any thread starts.
 void BlockSignals();

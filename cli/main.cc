@@ -82,9 +82,12 @@ int Main(int argc, char** argv) {
   Command gateway = app.Subcommand("gateway", "Run a gateway alone; workers join it");
   gateway.Add("--listen", &server.listen, "HOST:PORT or unix:/path").ShowDefault();
   gateway.Add(
-      "--fleet-token-file", &server.fleet_token_file,
-      "File with the token that workers must present (or $OUTBOARD_FLEET_TOKEN); without one, only "
-      "workers of this machine may join");
+      "--fleet-listen", &server.fleet_listen,
+      "HOST:PORT or unix:/path where workers join (default: 127.0.0.1 and the port after that "
+      "of --listen; of a unix socket its path with \".fleet\" behind)");
+  gateway.Add("--fleet-secret-file", &server.fleet_secret_file,
+              "File with the secret that workers must present (or $OUTBOARD_FLEET_SECRET; default: "
+              "fleet.secret in the data folder, which is made if it is not there)");
   gateway
       .Add("--drain", &server.drain_s,
            "Seconds that sessions have to finish when the gateway stops")
@@ -95,12 +98,17 @@ int Main(int argc, char** argv) {
   AddReady(gateway, server);
 
   Command worker = app.Subcommand("worker", "Run a worker that joins a gateway");
-  worker.Add("--gateway", &server.gateway, "HOST:PORT or unix:/path of the gateway").Required();
+  worker.Add("--gateway", &server.gateway, "HOST:PORT or unix:/path of its --fleet-listen")
+      .Required();
   worker.Add("--name", &server.name, "Display name (default: the host's name)");
   worker.Add("--devices", &server.devices, "Number of concurrent sessions").Between(1, 64);
   AddMemory(worker, server, "3/4 of the machine's, divided by --devices");
-  worker.Add("--fleet-token-file", &server.fleet_token_file,
-             "File with the gateway's fleet token (or $OUTBOARD_FLEET_TOKEN)");
+  worker.Add("--fleet-secret-file", &server.fleet_secret_file,
+             "File with the gateway's fleet secret (or $OUTBOARD_FLEET_SECRET; default: "
+             "fleet.secret in this user's data folder)");
+  worker.Add("--identity-file", &server.identity_file,
+             "File by which the gateway knows this worker again (default: workers/NAME in this "
+             "user's data folder)");
   AddReady(worker, server);
 
   Command serve =
@@ -146,6 +154,7 @@ int Main(int argc, char** argv) {
   Command pull = app.Subcommand("pull", "Download what is stored under a name");
   pull.Add("name", &stored.names, "The name, as `store ls` prints it").Required().Once();
   pull.Add("-o,--output", &stored.output, "Output file (default: the original name)");
+  pull.Add("--force", &stored.force, "Replace a file that is there already");
   Command store = app.Subcommand("store", "List and manage stored names");
   store.RequireSubcommand();
   Command store_list = store.Subcommand("ls", "List names with size and date");

@@ -9,13 +9,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <limits>
 #include <memory>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/environment.h"
@@ -23,10 +24,11 @@
 #include "client/session/address.h"
 #include "client/session/bulk.h"
 #include "client/session/link/grpc_link.h"
-#include "gateway/base/clock.h"
+#include "gateway/server/fleet_secret.h"
 #include "gateway/server/gateway.h"
 #include "runtime/devices.h"
 #include "worker/executor/executor_main.h"
+#include "worker/node/identity.h"
 #include "worker/node/supervisor.h"
 #include "worker/process/child_process.h"
 #include "worker/tuning/tuning_store.h"
@@ -42,23 +44,48 @@ constexpr seconds kWorkersJoinWithin{20};
 // Of workers that end by themselves, before `up` gives up as failed.
 constexpr int kRestartsMax = 16;
 
-absl::StatusOr<std::string> CheckedToken(const char* name, const std::string& token) {
-  absl::Status status = session::CheckKeyText(name, token);
-  if (!status.ok()) return status;
-  return token;
+// The secret that was given, or "". Executors do not inherit it.
+absl::StatusOr<std::string> GivenFleetSecret(const ServerFlags& flags) {
+  if (const char* given = std::getenv("OUTBOARD_FLEET_SECRET"); given != nullptr && *given != 0) {
+    const std::string secret = given;
+    unsetenv("OUTBOARD_FLEET_SECRET");
+    OB_RETURN_IF_ERROR(session::CheckKeyText("OUTBOARD_FLEET_SECRET", secret));
+    return secret;
+  }
+  if (flags.fleet_secret_file.empty()) return "";
+  auto secret = gateway::ReadFleetSecret(flags.fleet_secret_file);
+  if (secret.ok()) return secret;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--fleet-secret-file: ", secret.status().message()));
 }
 
-absl::StatusOr<std::string> FleetToken(const ServerFlags& flags) {
-  if (const char* token = std::getenv("OUTBOARD_FLEET_TOKEN"); token != nullptr && *token != 0)
-    return CheckedToken("OUTBOARD_FLEET_TOKEN", token);
-  if (flags.fleet_token_file.empty()) return "";
-  std::ifstream file(flags.fleet_token_file);
-  std::string token;
-  if (!(file >> token)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--fleet-token-file: cannot read ", flags.fleet_token_file));
-  }
-  return CheckedToken("--fleet-token-file", token);
+// Of a worker: where nothing is given, that of a gateway of this user's on this machine.
+absl::StatusOr<std::string> FleetSecretOfWorker(const ServerFlags& flags) {
+  OB_ASSIGN_OR_RETURN(const std::string given, GivenFleetSecret(flags));
+  if (!given.empty()) return given;
+  auto secret = gateway::ReadFleetSecret(gateway::FleetSecretPath(DefaultDataFolder()));
+  if (!absl::IsNotFound(secret.status())) return secret;
+  return absl::InvalidArgumentError(
+      "a worker needs the fleet secret of its gateway: give --fleet-secret-file a copy of "
+      "fleet.secret in the gateway's data folder");
+}
+
+// Where workers join a gateway that listens for clients at `listen`, unless it is given.
+std::string FleetListenFor(const std::string& listen) {
+  if (listen.starts_with("unix:")) return listen + ".fleet";
+  int port = 0;
+  if (!absl::SimpleAtoi(listen.substr(listen.rfind(':') + 1), &port)) return "";
+  if (port == 65535) return "127.0.0.1:65534";
+  return absl::StrCat("127.0.0.1:", port == 0 ? 0 : port + 1);
+}
+
+// By default the file of this name in this user's data folder.
+std::string IdentityPath(const ServerFlags& flags) {
+  if (!flags.identity_file.empty()) return flags.identity_file;
+  std::string name = flags.name.empty() ? "default" : flags.name;
+  for (char& c : name)
+    if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) && c != '-') c = '_';
+  return DefaultDataFolder() + "/workers/" + name;
 }
 
 // `snapshot_every_s`: what --snapshot-every is where it is not given.
@@ -68,9 +95,7 @@ absl::StatusOr<gateway::GatewayOptions> OptionsFor(const ServerFlags& flags,
   options.listen = flags.listen;
   options.data_folder = flags.data.empty() ? DefaultDataFolder() : flags.data;
   options.no_auth = flags.no_auth;
-  auto token = FleetToken(flags);
-  if (!token.ok()) return token.status();
-  options.fleet_token = *token;
+  OB_ASSIGN_OR_RETURN(options.fleet_secret, GivenFleetSecret(flags));
   if (absl::Status status = session::CheckTarget("--listen", flags.listen, /*lowest_port=*/0);
       !status.ok())
     return status;
@@ -182,14 +207,26 @@ void KeepObjects() {
   setenv("OUTBOARD_OBJECT_CACHE", (caches + "/objects").c_str(), 1);
 }
 
+// A gateway that cannot start was called wrongly, or another one is in its place.
+int ReportStart(const absl::Status& status) {
+  Report(status);
+  return 2;
+}
+
 }  // namespace
 
 int RunGateway(const ServerFlags& flags) {
   auto options = OptionsFor(flags);
   if (!options.ok()) return Report(options.status());
+  options->fleet_listen =
+      flags.fleet_listen.empty() ? FleetListenFor(flags.listen) : flags.fleet_listen;
+  if (absl::Status status =
+          session::CheckTarget("--fleet-listen", options->fleet_listen, /*lowest_port=*/0);
+      !status.ok())
+    return Report(status);
   auto gateway = gateway::Gateway::Start(*options);
-  if (!gateway.ok()) return Report(gateway.status());
-  absl::Status status = TellReady(flags.ready, (*gateway)->address());
+  if (!gateway.ok()) return ReportStart(gateway.status());
+  absl::Status status = TellReady(flags.ready, (*gateway)->address(), (*gateway)->fleet_address());
   if (status.ok()) status = AwaitEnd(flags.life_fd);
   (*gateway)->Stop(seconds(flags.drain_s));
   return Report(status);
@@ -198,8 +235,10 @@ int RunGateway(const ServerFlags& flags) {
 int RunWorker(const ServerFlags& flags) {
   if (absl::Status status = CheckThisCanWork(); !status.ok()) return Report(status);
   EndWith(flags.parent_pid);
-  auto token = FleetToken(flags);
-  if (!token.ok()) return Report(token.status());
+  auto secret = FleetSecretOfWorker(flags);
+  if (!secret.ok()) return Report(secret.status());
+  auto identity = worker::OpenIdentity(IdentityPath(flags));
+  if (!identity.ok()) return Report(identity.status());
   if (absl::Status status = session::CheckTarget("--gateway", flags.gateway); !status.ok())
     return Report(status);
   auto channel = session::MakeChannel(flags.gateway);
@@ -210,7 +249,8 @@ int RunWorker(const ServerFlags& flags) {
   SupervisorThread supervisor({.gateway = channel,
                                .bulk = session::MakeBulkConnections(flags.gateway, "").channels,
                                .name = flags.name,
-                               .fleet_token = *token,
+                               .fleet_secret = *secret,
+                               .identity = *identity,
                                .executor = {},
                                .search = ChooseIdleSearch(flags),
                                .devices = flags.devices,
@@ -237,10 +277,10 @@ int RunServe(const ServerFlags& flags) {
   int code = 0;
   {
     auto gateway = gateway::Gateway::Start(*options);
-    if (!gateway.ok()) return Report(gateway.status());
-    SupervisorThread supervisor({.gateway = (*gateway)->InProcessChannel(),
+    if (!gateway.ok()) return ReportStart(gateway.status());
+    SupervisorThread supervisor({.gateway = (*gateway)->InProcessFleetChannel(),
                                  .name = "serve",
-                                 .fleet_token = options->fleet_token,
+                                 .fleet_secret = (*gateway)->fleet_secret(),
                                  .executor = {},
                                  .search = search,
                                  .devices = flags.devices,
@@ -275,28 +315,26 @@ int RunUp(ServerFlags flags) {
   }
   auto options = OptionsFor(flags);
   if (!options.ok()) return Report(options.status());
-  // Other users' processes on this machine must not join as workers.
-  if (options->fleet_token.empty()) {
-    options->fleet_token =
-        gateway::Draw<gateway::SessionId>().Hex() + gateway::Draw<gateway::SessionId>().Hex();
-  }
+  options->fleet_listen = "127.0.0.1:0";
   auto gateway = gateway::Gateway::Start(*options);
-  if (!gateway.ok()) return Report(gateway.status());
+  if (!gateway.ok()) return ReportStart(gateway.status());
 
   std::vector<Child> workers;
   int restarts = 0;
   auto start = [&](int index) -> absl::Status {
     std::vector<std::string> args{"worker",
                                   "--gateway",
-                                  (*gateway)->address(),
+                                  (*gateway)->fleet_address(),
                                   "--name",
                                   absl::StrCat("local-", index),
+                                  "--identity-file",
+                                  absl::StrCat(options->data_folder, "/workers/local-", index),
                                   "--devices",
                                   absl::StrCat(flags.devices),
                                   "--quiet"};
     if (flags.no_idle_search) args.push_back("--no-idle-search");
     auto child = Child::Start(std::move(args),
-                              {absl::StrCat("OUTBOARD_FLEET_TOKEN=", options->fleet_token)});
+                              {absl::StrCat("OUTBOARD_FLEET_SECRET=", (*gateway)->fleet_secret())});
     if (!child.ok()) return child.status();
     if (static_cast<size_t>(index) < workers.size()) {
       workers[static_cast<size_t>(index)] = *std::move(child);

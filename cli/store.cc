@@ -118,7 +118,7 @@ int RunPull(const StoreFlags& flags) {
   const std::string& name = flags.names.front();
   std::optional<ProgressLine> line(name);
   auto pulled = files::PullFile(
-      *cloud->store, connections, name, flags.output,
+      *cloud->store, connections, name, {.path = flags.output, .replace = flags.force},
       {.progress = [&](const wire::TransferProgress& progress) { line->Show(progress); },
        .cancelled = &interrupted});
   line.reset();

@@ -66,6 +66,10 @@ class File {
   int fd_;
 };
 
+absl::Status InTheWay(const std::string& path) {
+  return absl::AlreadyExistsError(absl::StrCat(path, " is there already; --force replaces it"));
+}
+
 absl::Status FileError(const char* what, const std::string& path) {
   return absl::InvalidArgumentError(
       absl::StrCat("cannot ", what, " ", path, ": ", strerror(errno)));
@@ -204,18 +208,27 @@ absl::StatusOr<Pushed> PushFile(const StoreClient& store, const wire::BlobConnec
 }
 
 absl::StatusOr<Pulled> PullFile(const StoreClient& store, const wire::BlobConnections& connections,
-                                const std::string& name, std::string path,
+                                const std::string& name, PullTo to,
                                 const wire::TransferOptions& options) {
   OB_ASSIGN_OR_RETURN(const proto::StoreGetReply got, store.Get(name));
+  std::string& path = to.path;
   const proto::Checkpoint& list = got.checkpoint();
   const bool is_file = !list.file_name().empty() && list.entries_size() == 1;
   // Whatever the list says, the file lands in this folder.
-  if (path.empty()) path = BaseName(is_file ? list.file_name() : name);
-  if (!is_file && !path.ends_with(kSuffix) && path == BaseName(name)) path += kSuffix;
+  if (path.empty()) {
+    path = BaseName(is_file ? list.file_name() : name);
+    if (path.empty() || path.starts_with('.'))
+      return absl::InvalidArgumentError(absl::StrCat(
+          "\"", path,
+          "\" is the name of a hidden file or of none: say with --output where it goes"));
+    if (!is_file && !path.ends_with(kSuffix)) path += kSuffix;
+  }
+  if (!to.replace && faccessat(AT_FDCWD, path.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+    return InTheWay(path);
 
   const std::string part = path + ".part";
   const bool fresh = access(part.c_str(), F_OK) != 0;
-  File file(open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  File file(open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
   if (file.fd() < 0) return FileError("write", part);
   Pulled pulled{.path = path};
   Layout layout;
@@ -261,7 +274,10 @@ absl::StatusOr<Pulled> PullFile(const StoreClient& store, const wire::BlobConnec
       static_cast<ssize_t>(layout.first.size()))
     return FileError("write", part);
   if (!file.Close()) return FileError("write", part);
-  if (rename(part.c_str(), path.c_str()) != 0) return FileError("name", path);
+  // One that came while this was on its way stays as well.
+  const unsigned flags = to.replace ? 0 : RENAME_NOREPLACE;
+  if (renameat2(AT_FDCWD, part.c_str(), AT_FDCWD, path.c_str(), flags) != 0)
+    return errno == EEXIST ? InTheWay(path) : FileError("name", path);
   pulled.size_bytes = layout.size_bytes;
   pulled.received_bytes = downloaded.received_bytes;
   pulled.kept_bytes = downloaded.kept_bytes;

@@ -38,9 +38,18 @@ struct Pulled {
   uint64_t received_bytes = 0;
   uint64_t kept_bytes = 0;  // from an earlier attempt
 };
-// `path` empty: the file's original name, else the last part of `name` and ".safetensors".
+// Where a file goes.
+struct PullTo {
+  // Empty: the file's original name, else the last part of its name in the store and
+  // ".safetensors", in this folder.
+  std::string path;
+  bool replace = false;  // a file that is there already
+};
+// Errors: ALREADY_EXISTS    a file is there, and `replace` is false
+//         INVALID_ARGUMENT  the stored name is a hidden file's, and no path is given: whoever
+//                           stored it does not choose what this user's programs read
 absl::StatusOr<Pulled> PullFile(const StoreClient& store, const wire::BlobConnections& connections,
-                                const std::string& name, std::string path,
+                                const std::string& name, PullTo to,
                                 const wire::TransferOptions& options = {});
 
 }  // namespace outboard::files

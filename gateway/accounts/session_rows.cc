@@ -54,11 +54,13 @@ absl::StatusOr<std::optional<SessionRow>> Find(Database& db, const SessionId& se
   return std::optional<SessionRow>(std::move(row));
 }
 
-absl::Status CheckText(std::string_view what, std::string_view text) {
-  if (text.size() <= kNameBytesMax) return absl::OkStatus();
+// A name, the number of its join, and what is kept of its identity.
+constexpr size_t kWorkerBytesMax = 160;
+
+absl::Status CheckText(std::string_view what, std::string_view text, size_t most) {
+  if (text.size() <= most) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("sessions: ", std::string(what), " has ",
-                                                 text.size(), " bytes, ", kNameBytesMax,
-                                                 " are allowed"));
+                                                 text.size(), " bytes, ", most, " are allowed"));
 }
 
 absl::Status CheckRow(const SessionRow& row) {
@@ -73,7 +75,7 @@ absl::Status CheckRow(const SessionRow& row) {
     return absl::InvalidArgumentError(
         "sessions: closed_at is set exactly when a session has ended");
   }
-  return CheckText("the worker's name", row.worker);
+  return CheckText("the worker's name", row.worker, kWorkerBytesMax);
 }
 
 }  // namespace
@@ -198,7 +200,7 @@ absl::StatusOr<uint64_t> SessionRows::GrantLease(const LeaseRow& row) {
   if (row.tenant.value <= 0 || row.devices == 0) {
     return absl::InvalidArgumentError("sessions: a lease needs a tenant and a device");
   }
-  OB_RETURN_IF_ERROR(CheckText("the worker's name", row.worker));
+  OB_RETURN_IF_ERROR(CheckText("the worker's name", row.worker, kWorkerBytesMax));
   absl::MutexLock lock(&mutex_);
   int64_t grant = 0;
   OB_RETURN_IF_ERROR(db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
@@ -223,7 +225,7 @@ absl::StatusOr<uint64_t> SessionRows::GrantLease(const LeaseRow& row) {
 }
 
 absl::Status SessionRows::EndLease(const LeaseId& lease, std::string_view why, WallTime now) {
-  OB_RETURN_IF_ERROR(CheckText("the reason", why));
+  OB_RETURN_IF_ERROR(CheckText("the reason", why, kNameBytesMax));
   absl::MutexLock lock(&mutex_);
   return db_->Transaction(Database::Mode::kWrite, [&]() -> absl::Status {
     OB_ASSIGN_OR_RETURN(

@@ -20,6 +20,7 @@ inline constexpr size_t kGraphVerdictsMax = 8192;
 inline constexpr int kStreamsPerConnectionMax = 256;
 inline constexpr int kLocalStrangersMax = 256;  // local connections that have not authenticated yet
 inline constexpr size_t kWorkerNameBytesMax = 80;
+inline constexpr size_t kWorkerIdentityBytes = 32;
 // Uploads in flight; the same number of downloads. A transfer that waits longer than
 // kTransferStalledMs for its client is ended.
 inline constexpr int kTransfersPerTenantMax = 64;

@@ -89,8 +89,8 @@ void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
     welcome.tenants.push_back(sessions_.at(held.session).tenant);
   }
   out.push_back(std::move(welcome));
-  // A node that comes back without an executor has lost it. Others may have the same name: what
-  // only that executor could go on with waits for them.
+  // A node that comes back without an executor has lost it. Another process may run there: what
+  // only that executor could go on with waits for it.
   std::vector<SessionId> lost;
   for (const auto& [id, session] : sessions_) {
     if (session.state == State::kOrphaned && session.recoverable && session.node == event.node)
@@ -171,8 +171,8 @@ void GatewayCore::Handle(const SessionRestored& event, Out&) {
   // Without a worker it was on its way to another.
   const bool nowhere = event.recoverable && event.node.empty();
   session.state = nowhere ? State::kShelved : State::kOrphaned;
-  session.lost_how =
-      absl::StrCat(event.node, " (it did not join the gateway that was started again)");
+  session.lost_how = absl::StrCat(event.node.substr(0, event.node.rfind('@')),
+                                  " (it did not join the gateway that was started again)");
   session.orphan_until = {now_.ns + options_.orphan_ns};
   session.since = session.client_left = now_;
 }

@@ -68,9 +68,8 @@ struct CoreOptions {
   // replacements within move_window_ns.
   uint32_t moves_max = 2;
   int64_t move_window_ns = 600 * kSecondNs;
-  int64_t snapshot_ns = 0;  // interval of a session's snapshots; 0: none
-  int64_t idle_ns =
-      10 * kSecondNs;  // an idle detached session releases its device
+  int64_t snapshot_ns = 0;             // interval of a session's snapshots; 0: none
+  int64_t idle_ns = 10 * kSecondNs;    // an idle detached session releases its device
   int64_t grace_ns = 900 * kSecondNs;  // a detached session ends
   int64_t heartbeat_ns = 1 * kSecondNs;
   int64_t lease_ttl_ns = 5 * kSecondNs;  // a worker without a heartbeat for this time is lost
@@ -89,7 +88,7 @@ struct WorkerJoined {
   WorkerId worker;
   std::string name;
   std::vector<DeviceSlot> devices;
-  std::string node;  // the same each time that the worker joins
+  std::string node;  // the same each time that the worker joins, and no other's: "NAME@IDENTITY"
   std::vector<HeldExecutor> held;
 };
 struct SessionRestored {  // at start: a session of the previous gateway process

@@ -24,6 +24,7 @@
 #include <string_view>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "gateway/accounts/accounts.h"
 #include "gateway/accounts/session_rows.h"
@@ -38,6 +39,7 @@
 #include "proto/cloud.pb.h"
 #include "proto/fleet.pb.h"
 #include "wire/limits.h"
+#include "wire/merkle.h"
 #include "wire/status_code.h"
 #include "wire/version.h"
 
@@ -53,6 +55,27 @@ std::string Printable(std::string_view told) {
   for (char& c : text)
     if (!absl::ascii_isprint(static_cast<unsigned char>(c))) c = '?';
   return text;
+}
+
+// What is kept of a worker's identity. One that shows none is another each time.
+std::string IdentityHash(const std::string& identity, DriverHost& host) {
+  if (identity.size() != kWorkerIdentityBytes)
+    return absl::BytesToHexString(BytesOf(host.DrawToken()));
+  const wire::Hash hash = Sha256("outboard worker" + identity);
+  return absl::BytesToHexString(std::string(wire::AsBytes(hash).substr(0, 16)));
+}
+
+// The core's name of a worker, which another one cannot have: "gpu-3@77aa...".
+std::string NodeOf(const std::string& known_as, const std::string& identity) {
+  return absl::StrCat(known_as, "@", identity);
+}
+
+// The same from a row, where it is "gpu-3#12@77aa...": the 12th to join.
+std::string NodeOfRow(const std::string& worker) {
+  const size_t at = worker.rfind('@');
+  if (at == std::string::npos) return worker;  // of an older gateway: nobody can prove to be it
+  const std::string name = worker.substr(0, at);
+  return NodeOf(name.substr(0, name.rfind('#')), worker.substr(at + 1));
 }
 
 }  // namespace
@@ -85,7 +108,7 @@ void CoreDriver::Restore(const TakenOver& taken, const Usage& past) {
   // They count from 1, and not so fast.
   event.placement = static_cast<uint64_t>(host_->WallNow().unix_ms);
   event.devices = row.devices;
-  event.node = row.worker.substr(0, row.worker.rfind('#'));
+  event.node = NodeOfRow(row.worker);
   event.had_client = row.state == SessionRowState::kOpen;
   event.recoverable = row.recoverable;
   event.snapshot_root = row.snapshot_root;
@@ -260,11 +283,12 @@ void CoreDriver::EndValues(Session& session, const absl::Status& why) {
 WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& reg) {
   std::lock_guard lock(mutex_);
   const WorkerId id{next_worker_++};
-  const std::string node = Printable(reg.name());
-  const std::string name = absl::StrCat(node, "#", id.value);
+  const std::string known_as = Printable(reg.name());
+  const std::string name = absl::StrCat(known_as, "#", id.value);
+  const std::string identity = IdentityHash(reg.identity(), *host_);
   workers_[id] = std::make_unique<Worker>(
-      Worker{endpoint, name, std::min(reg.protocol().max(), wire::kProtocolVersion)});
-  WorkerJoined event{id, name, {}, node, {}};
+      Worker{endpoint, name, identity, std::min(reg.protocol().max(), wire::kProtocolVersion)});
+  WorkerJoined event{id, name, {}, NodeOf(known_as, identity), {}};
   for (const proto::Device& device : reg.devices()) {
     event.devices.push_back(
         {Printable(device.hardware_class()), device.memory_bytes(), options_.price_per_hour});

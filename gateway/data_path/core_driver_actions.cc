@@ -170,7 +170,8 @@ void CoreDriver::Do(WriteSession& action) {
   row.session = action.session;
   row.tenant = action.tenant;
   row.epoch = action.epoch;
-  if (action.worker.has_value()) row.worker = NameOf(*action.worker);
+  if (const Worker* const worker = action.worker ? FindWorker(*action.worker) : nullptr)
+    row.worker = absl::StrCat(worker->name, "@", worker->identity);
   row.resume_hash = BytesOf(action.resume_hash);
   if (session.attach_hash.has_value()) row.attach_hash = BytesOf(*session.attach_hash);
   row.devices = action.devices;

@@ -27,7 +27,8 @@ struct CoreDriver::Client {
 struct CoreDriver::Worker {
   WorkerEndpoint* endpoint;
   std::string name;
-  uint32_t protocol;  // negotiated version
+  std::string identity;  // the hash of what it showed, in hex
+  uint32_t protocol;     // negotiated version
 };
 
 // The driver's entry for a session.

@@ -2,16 +2,16 @@
 
 #include <openssl/crypto.h>
 
+#include "base/check.h"
 #include "gateway/base/clock.h"
 
 namespace outboard::gateway {
 
 Authenticator::Authenticator(Accounts* accounts, std::optional<TenantId> everybody,
-                             std::string fleet_token, bool listens_locally)
-    : accounts_(accounts),
-      everybody_(everybody),
-      fleet_token_(std::move(fleet_token)),
-      listens_locally_(listens_locally) {}
+                             std::string fleet_secret)
+    : accounts_(accounts), everybody_(everybody), fleet_secret_(std::move(fleet_secret)) {
+  OB_CHECK(!fleet_secret_.empty());
+}
 
 absl::StatusOr<Identity> Authenticator::Client(const std::string& bearer) {
   if (everybody_.has_value()) return Identity{*everybody_, ""};
@@ -28,21 +28,16 @@ absl::Status Authenticator::Check(const std::string& key_id) {
 }
 
 absl::Status Authenticator::Worker(const grpc::CallbackServerContext& context) const {
-  // gRPC gives peers of an in-process channel no name.
-  if (fleet_token_.empty() && !listens_locally_ && !IsLocalPeer(context.peer())) {
-    return absl::UnauthenticatedError(
-        "this gateway has no fleet token, so workers join from its own machine only");
-  }
-  return LocalWorker(Bearer(context));
+  return Worker(Bearer(context));
 }
 
-absl::Status Authenticator::LocalWorker(const std::string& token) const {
-  if (fleet_token_.empty() ||
-      (token.size() == fleet_token_.size() &&
-       CRYPTO_memcmp(token.data(), fleet_token_.data(), token.size()) == 0)) {
+absl::Status Authenticator::Worker(std::string_view secret) const {
+  if (secret.size() == fleet_secret_.size() &&
+      CRYPTO_memcmp(secret.data(), fleet_secret_.data(), secret.size()) == 0)
     return absl::OkStatus();
-  }
-  return absl::UnauthenticatedError("wrong fleet token");
+  return absl::UnauthenticatedError(
+      secret.empty() ? "a worker needs the fleet secret of its gateway (docs/fleet.md)"
+                     : "wrong fleet secret (docs/fleet.md)");
 }
 
 std::string Authenticator::Bearer(const grpc::CallbackServerContext& context) {
@@ -51,14 +46,6 @@ std::string Authenticator::Bearer(const grpc::CallbackServerContext& context) {
   std::string_view value(it->second.data(), it->second.size());
   constexpr std::string_view kScheme = "Bearer ";
   return value.starts_with(kScheme) ? std::string(value.substr(kScheme.size())) : "";
-}
-
-bool IsLocalPeer(std::string_view peer) {
-  // "fd:" is a peer on the socket for this machine only (abstract_listener.h).
-  for (std::string_view local : {"unix:", "fd:", "ipv4:127.", "ipv6:[::1]", "ipv6:%5B::1%5D"}) {
-    if (peer.starts_with(local)) return true;
-  }
-  return false;
 }
 
 }  // namespace outboard::gateway

@@ -1,5 +1,5 @@
-// Authenticates callers: clients by API key, workers by fleet token. Threads: any; Client and Check
-// read the disk.
+// Authenticates callers: clients by API key, workers by the fleet secret. Threads: any; Client and
+// Check read the disk.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -18,19 +18,16 @@ namespace outboard::gateway {
 class Authenticator final : public ClientAuth {
  public:
   // `everybody`: if set, keys are not checked and all clients are this tenant.
-  // `listens_locally`: only this machine can connect.
-  Authenticator(Accounts* accounts, std::optional<TenantId> everybody, std::string fleet_token,
-                bool listens_locally);
+  // `fleet_secret`: not empty.
+  Authenticator(Accounts* accounts, std::optional<TenantId> everybody, std::string fleet_secret);
 
   // Reads the disk. UNAUTHENTICATED.
   absl::StatusOr<Identity> Client(const std::string& bearer) override;
   // OK while the key stands.
   absl::Status Check(const std::string& key_id) override;
-  // UNAUTHENTICATED: a wrong token, or, where there is none, a peer that is not of this machine.
+  // UNAUTHENTICATED: without the fleet secret, or with a wrong one.
   absl::Status Worker(const grpc::CallbackServerContext& context) const;
-
-  // As Worker for a peer that is known to be on this machine.
-  absl::Status LocalWorker(const std::string& token) const;
+  absl::Status Worker(std::string_view secret) const;
 
   // Returns the value of `authorization: Bearer`; "" if there is none.
   static std::string Bearer(const grpc::CallbackServerContext& context);
@@ -38,10 +35,7 @@ class Authenticator final : public ClientAuth {
  private:
   Accounts* const accounts_;
   const std::optional<TenantId> everybody_;
-  const std::string fleet_token_;
-  const bool listens_locally_;
+  const std::string fleet_secret_;
 };
-
-bool IsLocalPeer(std::string_view peer);
 
 }  // namespace outboard::gateway

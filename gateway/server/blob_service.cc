@@ -50,7 +50,10 @@ bool Serialize(const Message& message, grpc::ByteBuffer* buffer) {
 }  // namespace
 
 absl::StatusOr<TenantId> BlobService::TenantOf(const Caller& caller) {
-  if (caller.session.has_value()) return driver_->TenantOf(*caller.session, caller.token);
+  if (callers_ == BlobCallers::kExecutors) {
+    if (caller.session.has_value()) return driver_->TenantOf(*caller.session, caller.token);
+    return absl::UnauthenticatedError("only executors of sessions reach their blobs here");
+  }
   auto identity = authenticator_->Client(caller.bearer);
   if (!identity.ok()) return identity.status();
   return identity->tenant;

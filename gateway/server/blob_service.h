@@ -21,14 +21,19 @@ namespace outboard::gateway {
 
 class CoreDriver;
 
+// Who may call: clients with a key, or executors with the token of their session. Each has a
+// listener of its own.
+enum class BlobCallers { kClients, kExecutors };
+
 // Pieces travel as gRPC's buffers (wire/blobs/piece.h).
 class BlobService final
     : public proto::Blobs::WithRawCallbackMethod_Upload<
           proto::Blobs::WithRawCallbackMethod_Download<proto::Blobs::CallbackService>> {
  public:
-  BlobService(BlobStore* store, BlobRetention* blob_retention, Authenticator* authenticator,
-              CoreDriver* driver, WorkQueue* pool)
-      : store_(store),
+  BlobService(BlobCallers callers, BlobStore* store, BlobRetention* blob_retention,
+              Authenticator* authenticator, CoreDriver* driver, WorkQueue* pool)
+      : callers_(callers),
+        store_(store),
         blob_retention_(blob_retention),
         authenticator_(authenticator),
         driver_(driver),
@@ -52,12 +57,13 @@ class BlobService final
   class UploadStream;
   class DownloadStream;
 
-  // Errors: UNAUTHENTICATED    no key, or a wrong one
+  // Errors: UNAUTHENTICATED    no key, or a wrong one; not the kind of caller that this one serves
   //         PERMISSION_DENIED  not an executor of the session that it names
   absl::StatusOr<TenantId> TenantOf(const Caller& caller);
   grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
                                    std::function<absl::Status(TenantId)> body);
 
+  const BlobCallers callers_;
   BlobStore* const store_;
   BlobRetention* const blob_retention_;
   Authenticator* const authenticator_;

@@ -1,18 +1,7 @@
 #include "gateway/server/gateway.h"
 
-#include <fcntl.h>
-#include <grpcpp/security/server_credentials.h>
-#include <grpcpp/server_builder.h>
-#include <grpcpp/server_posix.h>
-#include <netdb.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <condition_variable>
-#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <mutex>
@@ -34,42 +23,16 @@
 #include "gateway/ledger/ledger.h"
 #include "gateway/server/authenticator.h"
 #include "gateway/server/blob_service.h"
+#include "gateway/server/fleet_secret.h"
+#include "gateway/server/folder_lock.h"
+#include "gateway/server/grpc_listener.h"
 #include "gateway/server/ledger_writer.h"
 #include "gateway/server/services.h"
-#include "gateway/streams/abstract_listener.h"
 #include "gateway/streams/local_attach.h"
-#include "wire/limits.h"
 
 namespace outboard::gateway {
 
 namespace {
-
-// Why no server can listen at "HOST:PORT" or "unix:PATH", for people: gRPC does not say.
-std::string WhyNotListening(const std::string& address) {
-  if (address.starts_with("unix:")) return "is its folder there, and may this user write to it?";
-  const size_t colon = address.rfind(':');
-  std::string host = address.substr(0, colon);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE;
-  if (colon == std::string::npos ||
-      getaddrinfo(host.c_str(), address.substr(colon + 1).c_str(), &hints, &found) != 0)
-    return "there is no such host or port; write HOST:PORT with a name or address of this machine";
-  int error = 0;
-  for (const addrinfo* at = found; at != nullptr && error == 0; at = at->ai_next) {
-    const int fd = socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, at->ai_protocol);
-    if (fd < 0 || bind(fd, at->ai_addr, at->ai_addrlen) != 0) error = errno;
-    if (fd >= 0) close(fd);
-  }
-  freeaddrinfo(found);
-  switch (error) {
-    case EADDRINUSE: return "the port is in use; is another gateway running there?";
-    case EADDRNOTAVAIL: return "that is no address of this machine";
-    case EACCES: return "only root may use that port";
-    default: return error == 0 ? "try again" : std::string(strerror(error));
-  }
-}
 
 // A CoreDriver's host in the gateway's process: the machine's clocks, the kernel's randomness, the
 // pool; and the thread that tells it of time.
@@ -119,34 +82,6 @@ class Ticker {
   std::thread thread_;
 };
 
-constexpr std::chrono::milliseconds kStreamsEndWithin{2000};
-
-// The only place where the server gets its credentials; TLS would be added here.
-std::shared_ptr<grpc::ServerCredentials> ServerCredentialsFor(const std::string& address) {
-  return grpc::InsecureServerCredentials();
-}
-
-bool IsLocalAddress(const std::string& address) {
-  for (const char* local : {"unix:", "localhost:", "127.", "[::1]:"}) {
-    if (address.rfind(local, 0) == 0) return true;
-  }
-  return address.empty();
-}
-
-void SetLimits(grpc::ServerBuilder& builder) {
-  builder.SetMaxReceiveMessageSize(static_cast<int>(wire::kMessageBytesMax));
-  builder.SetMaxSendMessageSize(static_cast<int>(wire::kMessageBytesMax));
-  // gRPC would inflate a compression bomb before it checks the size.
-  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
-  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 20'000);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsPerConnectionMax);
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT,
-                             0);  // a second gateway on the port must fail, not share it
-}
-
 }  // namespace
 
 std::string AccountsPath(const std::string& data_folder) { return data_folder + "/outboard.db"; }
@@ -163,10 +98,20 @@ class Gateway::Impl {
           options_.listen));
     }
     std::error_code error;
-    std::filesystem::create_directories(options_.data_folder, error);
+    const bool is_new = std::filesystem::create_directories(options_.data_folder, error);
+    if (is_new)
+      std::filesystem::permissions(options_.data_folder, std::filesystem::perms::owner_all, error);
     if (error) {
       return absl::UnavailableError(absl::StrCat("cannot make the data folder ",
                                                  options_.data_folder, ": ", error.message()));
+    }
+    auto lock = FolderLock::Take(options_.data_folder, WallNow());
+    if (!lock.ok()) return lock.status();
+    folder_lock_ = *std::move(lock);
+    if (options_.fleet_secret.empty()) {
+      auto secret = EnsureFleetSecret(options_.data_folder);
+      if (!secret.ok()) return secret.status();
+      options_.fleet_secret = *std::move(secret);
     }
     std::string path = AccountsPath(options_.data_folder);
     auto accounts = Accounts::Open(path);
@@ -191,8 +136,8 @@ class Gateway::Impl {
       if (!tenant.ok()) return tenant.status();
       everybody = tenant->id;
     }
-    authenticator_ = std::make_unique<Authenticator>(
-        accounts_.get(), everybody, options_.fleet_token, IsLocalAddress(options_.listen));
+    authenticator_ =
+        std::make_unique<Authenticator>(accounts_.get(), everybody, options_.fleet_secret);
     ledger_writer_ = std::make_unique<LedgerWriter>(ledger_.get(), rows_.get());
     driver_ = std::make_unique<CoreDriver>(options_.core, &host_, ledger_writer_.get(),
                                            blob_retention_.get(), authenticator_.get());
@@ -249,78 +194,52 @@ class Gateway::Impl {
     cloud_ = std::make_unique<CloudService>(driver_.get(), &host_, authenticator_.get(), &pool_);
     fleet_ = std::make_unique<FleetService>(driver_.get(), blob_retention_.get(),
                                             authenticator_.get(), &pool_);
-    blob_service_ = std::make_unique<BlobService>(blobs_.get(), blob_retention_.get(),
-                                                  authenticator_.get(), driver_.get(), &pool_);
+    const auto blobs_for = [&](BlobCallers callers) {
+      return std::make_unique<BlobService>(callers, blobs_.get(), blob_retention_.get(),
+                                           authenticator_.get(), driver_.get(), &pool_);
+    };
+    blob_service_ = blobs_for(BlobCallers::kClients);
+    fleet_blobs_ = blobs_for(BlobCallers::kExecutors);
     store_service_ =
         std::make_unique<StoreService>(blob_retention_.get(), authenticator_.get(), &pool_);
     auto usage = UsageReport::Open(AccountsPath(options_.data_folder));
     if (!usage.ok()) return usage.status();
     account_ = std::make_unique<AccountService>(accounts_.get(), ledger_.get(), *std::move(usage),
                                                 authenticator_.get(), &pool_);
-    grpc::ServerBuilder builder;
-    SetLimits(builder);
-    int port = 0;
-    bool has_port = !options_.listen.empty() && options_.listen.rfind("unix:", 0) != 0;
-    if (!options_.listen.empty()) {
-      builder.AddListeningPort(options_.listen, ServerCredentialsFor(options_.listen),
-                               has_port ? &port : nullptr);
-    }
-    builder.RegisterService(cloud_.get());
-    builder.RegisterService(fleet_.get());
-    builder.RegisterService(blob_service_.get());
-    builder.RegisterService(store_service_.get());
-    builder.RegisterService(account_.get());
-    server_ = builder.BuildAndStart();
-    if (server_ == nullptr || (has_port && port == 0)) {
-      return absl::UnavailableError(absl::StrCat("cannot listen at ", options_.listen, ": ",
-                                                 WhyNotListening(options_.listen)));
-    }
-    if (!IsLocalAddress(options_.listen)) {
-      Log("connections are not encrypted: let clients come through a tunnel or a TLS proxy");
-    }
-    address_ = options_.listen;
-    if (has_port) address_ = absl::StrCat(address_.substr(0, address_.rfind(':')), ":", port);
-    if (has_port) ListenLocally();
-    if (!has_port && !address_.empty()) chmod(address_.substr(5).c_str(), 0600);
+    auto clients = GrpcListener::Start(
+        options_.listen,
+        {cloud_.get(), blob_service_.get(), store_service_.get(), account_.get(), &no_fleet_});
+    if (!clients.ok()) return clients.status();
+    clients_ = *std::move(clients);
+    auto workers = GrpcListener::Start(options_.fleet_listen, {fleet_.get(), fleet_blobs_.get()});
+    if (!workers.ok()) return workers.status();
+    workers_ = *std::move(workers);
     return absl::OkStatus();
-  }
-
-  // Programs on this machine that connect to our port use a unix socket instead, which takes half
-  // as long (client/session/link/local_socket.h).
-  void ListenLocally() {
-    auto listener = AbstractListener::Listen("outboard-" + address_, [this](int fd) {
-      fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-      grpc::AddInsecureChannelFromFd(server_.get(), fd);
-    });
-    if (listener.ok()) {
-      listener_ = *std::move(listener);
-    } else {
-      Log(absl::StrCat("programs on this machine come by TCP, which is slower: ",
-                       listener.status().message()));
-    }
   }
 
   void Stop(std::chrono::milliseconds drain) {
     if (std::exchange(stopped_, true)) return;
-    listener_.reset();
-    if (driver_ != nullptr && server_ != nullptr) {
+    for (GrpcListener* listener : {clients_.get(), workers_.get()})
+      if (listener != nullptr) listener->StopAccepting();
+    if (driver_ != nullptr && clients_ != nullptr) {
       driver_->Drain();
       driver_->AwaitEmpty(drain);
       driver_->StopAll();
       ledger_writer_->Stop();  // the last bills are written and told
-      server_->Shutdown(std::chrono::system_clock::now() + kStreamsEndWithin);
-      server_->Wait();
+      clients_->Stop();
+      workers_->Stop();
     }
     local_.reset();
     ticker_.reset();
     pool_.Stop();
-    server_.reset();
+    clients_.reset();
+    workers_.reset();
     driver_.reset();
     if (ledger_writer_ != nullptr) ledger_writer_->Stop();
   }
 
   GatewayOptions options_;
-  std::string address_;
+  FolderLock folder_lock_;
   WorkQueue pool_;
   ProcessHost host_{&pool_};
   std::unique_ptr<Accounts> accounts_;
@@ -335,11 +254,11 @@ class Gateway::Impl {
   std::unique_ptr<LocalAttach> local_;
   std::unique_ptr<CloudService> cloud_;
   std::unique_ptr<FleetService> fleet_;
-  std::unique_ptr<BlobService> blob_service_;
+  std::unique_ptr<BlobService> blob_service_, fleet_blobs_;
   std::unique_ptr<StoreService> store_service_;
   std::unique_ptr<AccountService> account_;
-  std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<AbstractListener> listener_;
+  NoFleetService no_fleet_;
+  std::unique_ptr<GrpcListener> clients_, workers_;
   bool stopped_ = false;
 };
 
@@ -352,9 +271,14 @@ absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(GatewayOptions options) 
   return std::unique_ptr<Gateway>(new Gateway(std::move(impl)));
 }
 
-const std::string& Gateway::address() const { return impl_->address_; }
+const std::string& Gateway::address() const { return impl_->clients_->address(); }
+const std::string& Gateway::fleet_address() const { return impl_->workers_->address(); }
+const std::string& Gateway::fleet_secret() const { return impl_->options_.fleet_secret; }
 std::shared_ptr<grpc::Channel> Gateway::InProcessChannel() {
-  return impl_->server_->InProcessChannel(grpc::ChannelArguments());
+  return impl_->clients_->InProcessChannel();
+}
+std::shared_ptr<grpc::Channel> Gateway::InProcessFleetChannel() {
+  return impl_->workers_->InProcessChannel();
 }
 uint32_t Gateway::devices_total() const { return impl_->driver_->devices_total(); }
 size_t Gateway::session_count() const { return impl_->driver_->session_count(); }

@@ -16,16 +16,18 @@
 namespace outboard::gateway {
 
 struct GatewayOptions {
-  // "host:port" (port 0: any) or "unix:/path". Empty: no socket, InProcessChannel only.
-  std::string listen;
+  // For clients, and for workers: "host:port" (port 0: any) or "unix:/path". Empty: no socket,
+  // InProcessChannel or InProcessFleetChannel only.
+  std::string listen, fleet_listen;
   std::string data_folder;  // created if missing
   // Serves every client as the tenant "local". Only for addresses that other machines cannot reach:
   // a unix socket, loopback or in process; INVALID_ARGUMENT with another address.
   bool no_auth = false;
   // Bytes that each tenant may store; 0: as many as the disk holds.
   uint64_t quota_bytes = 0;
-  // The token that workers must present. Empty: workers join from this machine only.
-  std::string fleet_token;
+  // What workers must present. Empty: the one in the data folder, which is made if it is not there
+  // (gateway/server/fleet_secret.h).
+  std::string fleet_secret;
   // True: sessions of a previous gateway process continue when their workers join. False where
   // executors end with this process: those sessions have then ended.
   bool executors_outlive = true;
@@ -37,15 +39,20 @@ std::string AccountsPath(const std::string& data_folder);
 
 class Gateway {
  public:
-  // Errors: INVALID_ARGUMENT (options), UNAVAILABLE (the address is taken), those of the accounts
-  // file.
+  // Errors: INVALID_ARGUMENT     options
+  //         FAILED_PRECONDITION  another gateway serves the data folder
+  //         UNAVAILABLE          an address is taken, the data folder cannot be written
+  //         those of the accounts file and of EnsureFleetSecret
   static absl::StatusOr<std::unique_ptr<Gateway>> Start(GatewayOptions options);
   ~Gateway();  // as Stop(0)
 
   // "host:port" with the port that was chosen, or the unix address.
   const std::string& address() const;
-  // Returns a channel within this process, for the workers of `serve` and for tests.
+  const std::string& fleet_address() const;
+  const std::string& fleet_secret() const;
+  // Channels within this process: for clients, and for the workers of `serve`.
   std::shared_ptr<grpc::Channel> InProcessChannel();
+  std::shared_ptr<grpc::Channel> InProcessFleetChannel();
 
   uint32_t devices_total() const;
   size_t session_count() const;

@@ -162,6 +162,41 @@ grpc::ServerUnaryReactor* FleetService::Keep(grpc::CallbackServerContext* contex
 
 namespace {
 
+grpc::Status NotHere() {
+  return wire::ToGrpc(absl::UnauthenticatedError(
+      "this address is for clients; workers join at the gateway's --fleet-listen"));
+}
+
+template <typename Request, typename Reply>
+class Refusal final : public grpc::ServerBidiReactor<Request, Reply> {
+ public:
+  Refusal() { this->Finish(NotHere()); }
+
+ private:
+  void OnDone() override { delete this; }
+};
+
+}  // namespace
+
+grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* NoFleetService::Join(
+    grpc::CallbackServerContext*) {
+  return new Refusal<proto::WorkerEvent, proto::GatewayCommand>;
+}
+
+grpc::ServerBidiReactor<proto::ServerFrame, proto::ClientFrame>* NoFleetService::Attach(
+    grpc::CallbackServerContext*) {
+  return new Refusal<proto::ServerFrame, proto::ClientFrame>;
+}
+
+grpc::ServerUnaryReactor* NoFleetService::Keep(grpc::CallbackServerContext* context,
+                                               const proto::KeepRequest*, proto::KeepReply*) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(NotHere());
+  return reactor;
+}
+
+namespace {
+
 void Fill(const NameRow& row, proto::StoredName& stored) {
   stored.set_name(row.name);
   stored.set_manifest_root(std::string(wire::AsBytes(row.manifest)));

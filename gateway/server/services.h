@@ -104,6 +104,19 @@ class FleetService final : public proto::Fleet::CallbackService {
   WorkQueue* const pool_;
 };
 
+// In FleetService's place where clients connect: whoever tries to join there is refused, with or
+// without the fleet secret. Threads: any.
+class NoFleetService final : public proto::Fleet::CallbackService {
+ public:
+  grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* Join(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerBidiReactor<proto::ServerFrame, proto::ClientFrame>* Attach(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* Keep(grpc::CallbackServerContext* context,
+                                 const proto::KeepRequest* request,
+                                 proto::KeepReply* reply) override;
+};
+
 // StoreService (store.proto): a tenant's names and their contents. Translates requests into calls
 // of BlobRetention, which decides. Threads: any; disk and SQL on the pool.
 

@@ -110,7 +110,7 @@ class Connection final : public ExecutorEndpoint {
     }
     const auto session = SessionId::FromBytes(hello.session_id());
     const auto token = SessionId::FromBytes(hello.attach_token());
-    if (!session || !token || !authenticator_->LocalWorker(hello.fleet_token()).ok()) return false;
+    if (!session || !token || !authenticator_->Worker(hello.fleet_secret()).ok()) return false;
     if (!port_.Attach(*session, Token{token->hi, token->lo}).ok()) return false;
     attached_ = true;
     return true;

@@ -96,6 +96,32 @@ TEST_F(StoreCliTest, FilesGoUpAndComeBackToTheBit) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "here/7.safetensors.part"));
 }
 
+// Who stored a file does not choose what it replaces here, or what this user's programs read.
+TEST_F(StoreCliTest, APullReplacesNothingAndHidesNothing) {
+  File("notes.txt", "new");
+  File(".profile", "run me");
+  ASSERT_EQ(Run({"push", "notes.txt"}).code, 0);
+  ASSERT_EQ(Run({"push", ".profile", "--name", "settings"}).code, 0);
+  File("notes.txt", "mine");
+  test::Ended ended = Run({"pull", "notes.txt"});
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_NE(ended.err.find("notes.txt is there already; --force replaces it"), std::string::npos)
+      << ended.err;
+  EXPECT_EQ(test::ReadFile(folder_ / "here/notes.txt"), "mine");
+  std::filesystem::create_symlink("nowhere", folder_ / "here/link");
+  EXPECT_EQ(Run({"pull", "notes.txt", "-o", "link"}).code, 1);
+  ended = Run({"pull", "notes.txt", "--force"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(test::ReadFile(folder_ / "here/notes.txt"), "new");
+  File(".profile", "mine");
+  ended = Run({"pull", "settings", "--force"});
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_NE(ended.err.find("say with --output where it goes"), std::string::npos) << ended.err;
+  EXPECT_EQ(test::ReadFile(folder_ / "here/.profile"), "mine");
+  EXPECT_EQ(Run({"pull", "settings", "-o", "there"}).code, 0);
+  EXPECT_EQ(test::ReadFile(folder_ / "here/there"), "run me");
+}
+
 TEST_F(StoreCliTest, NamesAreListedPinnedAndRemoved) {
   File("a", "1");
   File("b", "22");
@@ -227,12 +253,12 @@ TEST_F(StoreCliTest, CtrlCIsResumed) {
   std::cout << stopped << " of 5 were stopped in the transfer\n";
   ASSERT_EQ(Run({"push", "large"}).code, 0);
   for (int attempt = 0; attempt < 2; ++attempt) {
-    test::Process pull(Command({"pull", "large", "-o", "back"}), Environment());
+    test::Process pull(Command({"pull", "large", "-o", "back", "--force"}), Environment());
     std::this_thread::sleep_for(std::chrono::milliseconds(15 + 10 * attempt));
     pull.Signal(SIGINT);
     pull.Wait();
   }
-  ASSERT_EQ(Run({"pull", "large", "-o", "back"}).code, 0);
+  ASSERT_EQ(Run({"pull", "large", "-o", "back", "--force"}).code, 0);
   EXPECT_EQ(test::ReadFile(folder_ / "here/back"), bytes);
 }
 

@@ -218,21 +218,22 @@ TEST_F(EntryPointsTest, UsageIsToldPageByPageToTheTenantAlone) {
   EXPECT_EQ(ask("another", last).code(), StatusCode::kInvalidArgument);
 }
 
-// Workers' ways in: a fleet token that is right is not yet a session's.
+// Workers' ways in: a fleet secret that is right is not yet a session's.
 TEST(FleetEntryPoints, AskForTokens) {
   test::TempFolder folder;
   gateway::GatewayOptions options;
   options.listen = "unix:" + folder / "s";
+  options.fleet_listen = "unix:" + folder / "f";
   options.data_folder = folder / "data";
-  options.fleet_token = "of the fleet";
+  options.fleet_secret = "of the fleet";
   auto gateway = gateway::Gateway::Start(options);
   ASSERT_TRUE(gateway.ok()) << gateway.status();
   auto fleet = proto::Fleet::NewStub(
-      grpc::CreateChannel(options.listen, grpc::InsecureChannelCredentials()));
-  const auto join = [&](const std::string& token) {
+      grpc::CreateChannel(options.fleet_listen, grpc::InsecureChannelCredentials()));
+  const auto join_at = [&](proto::Fleet::Stub& fleet, const std::string& token) {
     grpc::ClientContext context;
     if (!token.empty()) context.AddMetadata("authorization", "Bearer " + token);
-    auto stream = fleet->Join(&context);
+    auto stream = fleet.Join(&context);
     stream->WritesDone();
     proto::GatewayCommand command;
     while (stream->Read(&command)) {
@@ -240,12 +241,17 @@ TEST(FleetEntryPoints, AskForTokens) {
     return wire::FromGrpc(stream->Finish());
   };
   for (const char* wrong : {"", "of the fleer", "of the fleet ", "x"})
-    EXPECT_EQ(join(wrong).code(), StatusCode::kUnauthenticated) << wrong;
-  EXPECT_EQ(join("of the fleet"), absl::OkStatus());
-  const auto attach = [&](const std::string& fleet_token, const std::string& session,
+    EXPECT_EQ(join_at(*fleet, wrong).code(), StatusCode::kUnauthenticated) << wrong;
+  EXPECT_EQ(join_at(*fleet, "of the fleet"), absl::OkStatus());
+  // Where clients connect no worker joins, whatever it knows.
+  auto of_clients = proto::Fleet::NewStub(
+      grpc::CreateChannel(options.listen, grpc::InsecureChannelCredentials()));
+  for (const char* secret : {"", "x", "of the fleet"})
+    EXPECT_EQ(join_at(*of_clients, secret).code(), StatusCode::kUnauthenticated) << secret;
+  const auto attach = [&](const std::string& fleet_secret, const std::string& session,
                           const std::string& token) {
     grpc::ClientContext context;
-    context.AddMetadata("authorization", "Bearer " + fleet_token);
+    context.AddMetadata("authorization", "Bearer " + fleet_secret);
     if (!session.empty()) context.AddMetadata("outboard-session", session);
     if (!token.empty()) context.AddMetadata("outboard-token", token);
     auto stream = fleet->Attach(&context);
@@ -259,6 +265,18 @@ TEST(FleetEntryPoints, AskForTokens) {
   EXPECT_EQ(attach("of the fleet", some, some), StatusCode::kPermissionDenied);
   EXPECT_EQ(attach("of the fleet", "", some), StatusCode::kInvalidArgument);
   EXPECT_EQ(attach("of the fleet", some, "../../xyz"), StatusCode::kInvalidArgument);
+  // Nor do clients find their services where workers join, and an executor's token opens no blob
+  // where clients connect.
+  grpc::ClientContext open, missing;
+  auto cloud = proto::Cloud::NewStub(
+      grpc::CreateChannel(options.fleet_listen, grpc::InsecureChannelCredentials()));
+  EXPECT_EQ(cloud->Session(&open)->Finish().error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  auto blobs = proto::Blobs::NewStub(
+      grpc::CreateChannel(options.listen, grpc::InsecureChannelCredentials()));
+  missing.AddMetadata("outboard-session", some);
+  missing.AddMetadata("outboard-token", some);
+  proto::MissingReply reply;
+  EXPECT_EQ(blobs->Missing(&missing, {}, &reply).error_code(), grpc::StatusCode::UNAUTHENTICATED);
 }
 
 TEST_F(EntryPointsTest, ATenantCannotRevokeAnothersKey) {

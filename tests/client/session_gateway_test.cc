@@ -461,13 +461,32 @@ TEST_F(SessionGatewayTest, SecondsAreBilledAndPosted) {
   EXPECT_TRUE(ledger->Verify().ok());
 }
 
-TEST_F(SessionGatewayTest, AFleetTokenIsChecked) {
+// Tried on a gateway as README starts it, where everybody is on this machine: a worker without the
+// secret got the sessions of customers.
+TEST_F(SessionGatewayTest, AGatewayThatWasGivenNoSecretHasOne) {
   gateway::GatewayOptions options;
   options.no_auth = true;
-  options.fleet_token = "right";
   StartGateway(options);
-  FakeWorker wrong(gateway_->InProcessChannel(), 1, "wrong");
-  FakeWorker right(gateway_->InProcessChannel(), 1, "right");
+  EXPECT_EQ(gateway_->fleet_secret().size(), 64u);
+  FakeWorker rogue(gateway_->InProcessFleetChannel(), "");
+  StartWorker();
+  EXPECT_NE(Connect(), nullptr);
+  EXPECT_EQ(gateway_->devices_total(), 1u);
+  const std::string secret = gateway_->fleet_secret();
+  rogue.Stop();
+  worker_.reset();
+  gateway_.reset();
+  StartGateway(options);  // the same folder, the same secret
+  EXPECT_EQ(gateway_->fleet_secret(), secret);
+}
+
+TEST_F(SessionGatewayTest, AFleetSecretIsChecked) {
+  gateway::GatewayOptions options;
+  options.no_auth = true;
+  options.fleet_secret = "right";
+  StartGateway(options);
+  FakeWorker wrong(gateway_->InProcessFleetChannel(), "wrong");
+  FakeWorker right(gateway_->InProcessFleetChannel(), "right");
   EXPECT_NE(Connect(), nullptr);
   EXPECT_EQ(gateway_->devices_total(), 1u);
 }

@@ -22,8 +22,8 @@ class PartitionTest : public ::testing::Test {
   void SetUp() override {
     cluster_.StartGateway("--snapshot-every 0");  // or a session would wait for another worker
     cluster_.key();
-    proxy_ = std::make_unique<FaultProxy>(cluster_.target());
-    worker_ = cluster_.Start("worker --gateway " + proxy_->address());
+    proxy_ = std::make_unique<FaultProxy>(cluster_.fleet_target());
+    worker_ = cluster_.StartWorkerOf(proxy_->address());
   }
 
   // The session's, and one that waits for the next.

@@ -330,7 +330,10 @@ TEST_F(ProcessesTest, WhatIsNoGatewayIsSaidSo) {
   SessionOptions options;
   options.target = address;
   test::ExpectAsDocumented(row, Session::Connect(options).status());
-  test::Process worker({OUTBOARD_BINARY, "worker", "--gateway", address});
+  const test::TempFolder folder;
+  test::Process worker(
+      {OUTBOARD_BINARY, "worker", "--gateway", address, "--identity-file", folder / "identity"},
+      {"OUTBOARD_FLEET_SECRET=x"});
   EXPECT_TRUE(Eventually([&] {
     return worker.err().find("cannot join the gateway: what answers is no gateway") !=
            std::string::npos;
@@ -351,6 +354,61 @@ TEST_F(ProcessesTest, AnAddressThatCannotBeListenedAt) {
     EXPECT_EQ(ended.code, 2) << ended.err;
     EXPECT_NE(ended.err.find(why), std::string::npos) << ended.err;
   }
+}
+
+// Two would write the same books.
+TEST_F(ProcessesTest, OneGatewayPerDataFolder) {
+  StartUp(1);
+  for (const std::string command : {"gateway --listen 127.0.0.1:0", "serve --listen 127.0.0.1:0"}) {
+    const test::Ended ended = Outboard(command + " --data " + cluster_.data());
+    EXPECT_EQ(ended.code, 2) << command;
+    test::ExpectAsDocumented("Another gateway has the data folder", ended.err);
+    EXPECT_NE(ended.err.find("another gateway serves the data folder " + cluster_.data() +
+                             ": process " + std::to_string(cluster_.gateway().pid()) + ", since 2"),
+              std::string::npos)
+        << ended.err;
+  }
+  cluster_.gateway().Stop(SIGKILL);  // a lock does not outlive its holder
+  StartUp(1);
+}
+
+// Its own worker was taken for a stranger, and the command ended after 20 s.
+TEST_F(ProcessesTest, AnOwnBoxMayListenToTheNetwork) {
+  const auto serve =
+      cluster_.Start("serve --listen 0.0.0.0:0 --data " + cluster_.folder() / "box");
+  EXPECT_TRUE(cluster_.last_address().starts_with("0.0.0.0:"));
+  EXPECT_EQ(std::filesystem::status(cluster_.folder() / "box").permissions(),
+            std::filesystem::perms::owner_all);
+}
+
+TEST_F(ProcessesTest, AWorkerNeedsTheSecretOfItsGateway) {
+  cluster_.StartGateway();
+  const std::string secret = cluster_.data() + "/fleet.secret";
+  EXPECT_EQ(std::filesystem::status(secret).permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  const std::string join = "worker --quiet --gateway " + cluster_.fleet_target() +
+                           " --identity-file " + cluster_.folder() / "identity";
+  const std::string nobody = "OUTBOARD_DATA=" + cluster_.folder() / "empty";
+  const std::string row = "A worker has no fleet secret, or a wrong one";
+  const auto expect = [&](const test::Ended& ended, const std::string& why) {
+    EXPECT_EQ(ended.code, 2) << ended.err;
+    if (!why.ends_with("read")) test::ExpectAsDocumented(row, ended.err);
+    EXPECT_NE(ended.err.find(why), std::string::npos) << ended.err;
+  };
+  expect(Outboard(join, {nobody}), "a worker needs the fleet secret of its gateway");
+  expect(Outboard(join, {"OUTBOARD_FLEET_SECRET=guessed"}), "wrong fleet secret");
+  expect(Outboard(join + " --fleet-secret-file " + cluster_.folder() / "none", {nobody}),
+         "--fleet-secret-file: cannot read");
+  std::filesystem::copy_file(secret, cluster_.folder() / "open");
+  chmod((cluster_.folder() / "open").c_str(), 0644);
+  expect(Outboard(join + " --fleet-secret-file " + cluster_.folder() / "open", {nobody}),
+         "other users can read");
+  // The gateway's own user on its own machine needs no flag; the address of clients is not that of
+  // workers.
+  const std::string owner = "OUTBOARD_DATA=" + cluster_.data();
+  expect(Outboard("worker --quiet --gateway " + cluster_.target(), {owner}),
+         "workers join at the gateway's --fleet-listen");
+  cluster_.Start("worker --quiet --gateway " + cluster_.fleet_target(), {owner});
 }
 
 // A name that is no device is said before anything starts, with those that there are.

@@ -42,6 +42,11 @@ class BlobServiceTest : public test::GatewayTest {
     if (!key.empty()) connections.metadata = {{"authorization", "Bearer " + key}};
     return connections;
   }
+  // Of an executor, where workers join.
+  wire::BlobConnections Executor(const std::string& session, const std::string& token) {
+    return {.channels = {session::MakeChannel(gateway_->fleet_address())},
+            .metadata = {{"outboard-session", session}, {"outboard-token", token}}};
+  }
 
   absl::StatusOr<wire::Uploaded> Upload(const wire::BlobConnections& connections,
                                         std::string_view bytes) {
@@ -247,9 +252,7 @@ TEST_F(BlobServiceTest, TenantsSeeTheirOwnOnly) {
   EXPECT_EQ(Upload(other, bytes)->sent_bytes, bytes.size());
   EXPECT_EQ(wire::ListBlob(Connections("ob_live_nobody"), root).status().code(),
             StatusCode::kUnauthenticated);
-  wire::BlobConnections worker = Connections();
-  worker.metadata = {{"outboard-session", std::string(32, '1')},
-                     {"outboard-token", std::string(32, '0')}};
+  const wire::BlobConnections worker = Executor(std::string(32, '1'), std::string(32, '0'));
   EXPECT_EQ(wire::ListBlob(worker, root).status().code(), StatusCode::kPermissionDenied);
 }
 
@@ -267,12 +270,11 @@ TEST_F(BlobServiceTest, AfterARestartAnExecutorWhoseWorkerHasNotJoinedYetIsToAsk
   gateway_.reset();
   ASSERT_TRUE(gateway::SessionRows::Open(gateway::AccountsPath(data())).value()->Put(row).ok());
   StartGateway();
-  const auto stub = proto::Fleet::NewStub(session::MakeChannel(gateway_->address()));
+  const auto stub = proto::Fleet::NewStub(session::MakeChannel(gateway_->fleet_address()));
   const wire::Hash root = wire::NameBlob("bytes").root;
   const auto ask = [&](const gateway::Token& with) {
-    wire::BlobConnections worker = Connections();
-    worker.metadata = {{"outboard-session", wire::ToHex(row.session.Bytes())},
-                       {"outboard-token", wire::ToHex(gateway::BytesOf(with))}};
+    const wire::BlobConnections worker =
+        Executor(wire::ToHex(row.session.Bytes()), wire::ToHex(gateway::BytesOf(with)));
     grpc::ClientContext context;
     for (const auto& [name, value] : worker.metadata) context.AddMetadata(name, value);
     proto::KeepRequest request;

@@ -115,15 +115,19 @@ class WorkerEnd final : public WorkerEndpoint {
 
 class CoreDriverTest : public ::testing::Test {
  protected:
-  CoreDriverTest() {
-    proto::WorkerEvent event;
-    proto::Register& reg = *event.mutable_register_();
-    wire::SetRange(wire::kProtocolOfWorkers, *reg.mutable_protocol());
-    reg.add_devices()->set_hardware_class("small");
-    worker_port_.OnEvent(event);
-  }
+  CoreDriverTest() { Join(worker_port_, 'a'); }
   ~CoreDriverTest() override { EXPECT_EQ(driver_.CheckInvariants(), ""); }
 
+  // A worker called "gpu" whose identity is `letter`, 32 times.
+  static void Join(WorkerPort& port, char letter) {
+    proto::WorkerEvent event;
+    proto::Register& reg = *event.mutable_register_();
+    reg.set_name("gpu");
+    reg.set_identity(std::string(kWorkerIdentityBytes, letter));
+    wire::SetRange(wire::kProtocolOfWorkers, *reg.mutable_protocol());
+    reg.add_devices()->set_hardware_class("small");
+    port.OnEvent(event);
+  }
   static CoreOptions Options() {
     CoreOptions options;
     options.snapshot_ns = 30 * kSecondNs;
@@ -282,6 +286,23 @@ TEST_F(CoreDriverTest, D2NothingIsLeftOfASessionThatIsClosed) {
   EXPECT_TRUE(client_.ends[0].ok());
   RunAll(host_.jobs);
   EXPECT_EQ(blobs_.ended, 1);
+}
+
+// The session of a worker that is away waits for it, or for the end of its time: a name that any
+// worker can give itself moves nothing.
+TEST_F(CoreDriverTest, ANameIsNotAnIdentity) {
+  Open();
+  ASSERT_TRUE(Attach(executor_port_, *worker_.assign()).ok());
+  RunAll(writes_.jobs);
+  EXPECT_TRUE(writes_.rows.back().worker.starts_with("gpu#1@")) << writes_.rows.back().worker;
+  worker_port_.OnGone();
+  WorkerEnd impostor, same;
+  WorkerPort impostor_port(&driver_, &impostor), same_port(&driver_, &same);
+  Join(impostor_port, 'b');
+  EXPECT_EQ(impostor.assign(), nullptr);
+  Join(same_port, 'a');  // started again: its executor is gone
+  EXPECT_TRUE(impostor.assign() != nullptr || same.assign() != nullptr);
+  RunAll(writes_.jobs);
 }
 
 TEST_F(CoreDriverTest, WhatCannotBeWrittenIsNotOpened) {

@@ -67,7 +67,8 @@ class LocalAttachTest : public test::GatewayTest {
     GatewayOptions options;
     options.no_auth = true;
     StartGateway(options);
-    stub_ = proto::Fleet::NewStub(gateway_->InProcessChannel());
+    stub_ = proto::Fleet::NewStub(gateway_->InProcessFleetChannel());
+    context_.AddMetadata("authorization", "Bearer " + gateway_->fleet_secret());
     join_ = stub_->Join(&context_);
     proto::WorkerEvent event;
     event.mutable_register_()->mutable_protocol()->set_min(wire::kProtocolVersion);
@@ -93,6 +94,7 @@ class LocalAttachTest : public test::GatewayTest {
     proto::LocalAttach hello;
     hello.set_session_id(command.assign().session_id());
     hello.set_attach_token(command.assign().attach_token());
+    hello.set_fleet_secret(gateway_->fleet_secret());
     return hello;
   }
 

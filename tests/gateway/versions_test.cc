@@ -49,8 +49,9 @@ class VersionsTest : public test::GatewayTest {
 
   // Welcome.protocol, or why there is none.
   absl::StatusOr<uint32_t> Join(const Versions& protocol) {
-    auto stub = proto::Fleet::NewStub(gateway_->InProcessChannel());
+    auto stub = proto::Fleet::NewStub(gateway_->InProcessFleetChannel());
     grpc::ClientContext context;
+    context.AddMetadata("authorization", "Bearer " + gateway_->fleet_secret());
     auto stream = stub->Join(&context);
     proto::WorkerEvent event;
     wire::SetRange(protocol, *event.mutable_register_()->mutable_protocol());

@@ -156,6 +156,7 @@ class Worker {
   proto::WorkerEvent Register() const {
     proto::WorkerEvent event;
     proto::Register& reg = *event.mutable_register_();
+    reg.set_identity((node_ + std::string(32, '.')).substr(0, 32));
     reg.set_name(node_);
     wire::SetRange(wire::kProtocolOfWorkers, *reg.mutable_protocol());
     wire::SetRange(wire::kGraphSchemas, *reg.mutable_graph_schema());

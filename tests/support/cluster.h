@@ -43,8 +43,9 @@ class Cluster {
         << "\n"
         << process->err();
     EXPECT_TRUE(std::filesystem::exists(ready)) << process->err();
-    last_address_ = ReadFile(ready);
-    last_address_.erase(std::min(last_address_.find('\n'), last_address_.size()));
+    std::istringstream lines(ReadFile(ready));
+    lines >> last_address_;
+    if (std::string fleet; lines >> fleet) fleet_target_ = fleet;
     return process;
   }
 
@@ -57,17 +58,26 @@ class Cluster {
   }
   // The same address again after a first time.
   void StartGateway(const std::string& more = "") {
-    const std::string listen = target_.empty() ? "127.0.0.1:0" : target_;
-    gateway_ = Start("gateway --listen " + listen + " --data " + data() + " " + more);
+    std::string listen = " --listen 127.0.0.1:0";
+    if (!target_.empty()) listen = " --listen " + target_ + " --fleet-listen " + fleet_target_;
+    gateway_ = Start("gateway" + listen + " --data " + data() + " " + more);
     target_ = last_address_;
   }
   std::unique_ptr<Process> StartWorker(const std::string& more = "",
                                        std::vector<std::string> environment = {}) {
-    return Start("worker --gateway " + target_ + " " + more, std::move(environment));
+    return StartWorkerOf(fleet_target_, more, std::move(environment));
+  }
+  // One that comes to the gateway by another address.
+  std::unique_ptr<Process> StartWorkerOf(const std::string& address, const std::string& more = "",
+                                         std::vector<std::string> environment = {}) {
+    return Start("worker --gateway " + address + " --fleet-secret-file " + data() +
+                     "/fleet.secret --identity-file " + folder_ / "identity" + " " + more,
+                 std::move(environment));
   }
 
   std::string data() const { return folder_ / "data"; }
   const std::string& target() const { return target_; }
+  const std::string& fleet_target() const { return fleet_target_; }  // where workers join
   const std::string& last_address() const { return last_address_; }  // of the server started last
   Process& gateway() { return *gateway_; }
   const TempFolder& folder() const { return folder_; }
@@ -102,7 +112,7 @@ class Cluster {
 
  private:
   TempFolder folder_;
-  std::string target_, key_, last_address_;
+  std::string target_, fleet_target_, key_, last_address_;
   int started_ = 0;
   std::unique_ptr<Process> gateway_;
 };

@@ -22,14 +22,14 @@ namespace outboard {
 
 class FakeWorker {
  public:
-  explicit FakeWorker(std::shared_ptr<grpc::Channel> channel, int devices = 1,
-                      std::string token = "")
-      : stub_(proto::Fleet::NewStub(channel)), token_(std::move(token)) {
-    if (!token_.empty()) join_context_.AddMetadata("authorization", "Bearer " + token_);
+  FakeWorker(std::shared_ptr<grpc::Channel> channel, std::string fleet_secret, int devices = 1)
+      : stub_(proto::Fleet::NewStub(channel)), fleet_secret_(std::move(fleet_secret)) {
+    join_context_.AddMetadata("authorization", "Bearer " + fleet_secret_);
     join_ = stub_->Join(&join_context_);
     proto::WorkerEvent hello;
     proto::Register& reg = *hello.mutable_register_();
     reg.set_name("fake");
+    reg.set_identity("the identity of the fake worker.");
     wire::SetRange(wire::kProtocolOfWorkers, *reg.mutable_protocol());
     for (int i = 0; i < devices; ++i) reg.add_devices()->set_kind("fake");
     join_->Write(hello);
@@ -111,7 +111,7 @@ class FakeWorker {
   void Run(Executor& executor, const proto::Assign& assign) {
     executor.context.AddMetadata("outboard-session", wire::ToHex(assign.session_id()));
     executor.context.AddMetadata("outboard-token", wire::ToHex(assign.attach_token()));
-    if (!token_.empty()) executor.context.AddMetadata("authorization", "Bearer " + token_);
+    executor.context.AddMetadata("authorization", "Bearer " + fleet_secret_);
     auto stream = stub_->Attach(&executor.context);
     proto::ClientFrame frame;
     while (stream->Read(&frame)) {
@@ -192,7 +192,7 @@ class FakeWorker {
   }
 
   std::unique_ptr<proto::Fleet::Stub> stub_;
-  const std::string token_;
+  const std::string fleet_secret_;
   grpc::ClientContext join_context_;
   std::unique_ptr<grpc::ClientReaderWriter<proto::WorkerEvent, proto::GatewayCommand>> join_;
   std::atomic<bool> stopped_{false};

@@ -27,6 +27,7 @@ class GatewayTest : public ::testing::Test {
 
   void StartGateway(gateway::GatewayOptions options = {}) {
     if (options.listen.empty()) options.listen = "unix:" + folder_ / "s";
+    if (options.fleet_listen.empty()) options.fleet_listen = "unix:" + folder_ / "f";
     if (options.data_folder.empty()) options.data_folder = data();
     auto started = gateway::Gateway::Start(options);
     ASSERT_TRUE(started.ok()) << started.status();
@@ -34,7 +35,8 @@ class GatewayTest : public ::testing::Test {
   }
 
   void StartWorker(int devices = 1) {
-    worker_ = std::make_unique<FakeWorker>(gateway_->InProcessChannel(), devices);
+    worker_ = std::make_unique<FakeWorker>(gateway_->InProcessFleetChannel(),
+                                           gateway_->fleet_secret(), devices);
     ASSERT_TRUE(gateway_->AwaitDevices(static_cast<uint32_t>(devices), std::chrono::seconds(30)));
   }
 

@@ -63,7 +63,7 @@ class ExecutorHost::Impl {
   Impl(ExecutorHostOptions options, ChildProcess executor)
       : options_(std::move(options)),
         executor_(std::move(executor)),
-        blobs_({options_.assign, options_.fleet_token, options_.bulk, options_.blob_cache,
+        blobs_({options_.assign, options_.fleet_secret, options_.bulk, options_.blob_cache,
                 [this](const proto::NodeCommand& command) { Command(command, -1); }}) {
     control_ = std::thread([this] { ReadEvents(); });
   }
@@ -81,7 +81,7 @@ class ExecutorHost::Impl {
       proto::LocalAttach hello;
       hello.set_session_id(options_.assign.session_id());
       hello.set_attach_token(options_.assign.attach_token());
-      hello.set_fleet_token(options_.fleet_token);
+      hello.set_fleet_secret(options_.fleet_secret);
       WriteMessage(passed, hello).IgnoreError();  // a gateway that has gone is seen by the executor
     } else {
       int pair[2];
@@ -96,7 +96,7 @@ class ExecutorHost::Impl {
     Command(command, passed);
     close(passed);
     if (ours >= 0)
-      SetGrpc(std::make_shared<GrpcAttach>(fleet, options_.assign, options_.fleet_token, ours));
+      SetGrpc(std::make_shared<GrpcAttach>(fleet, options_.assign, options_.fleet_secret, ours));
   }
 
   void End() {

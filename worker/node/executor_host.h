@@ -26,7 +26,7 @@ namespace outboard::worker {
 struct ExecutorHostOptions {
   proto::Assign assign;
   uint64_t memory_bytes_max = 0;
-  std::string fleet_token;
+  std::string fleet_secret;
   BlobCache* blob_cache = nullptr;
   std::vector<std::shared_ptr<grpc::Channel>> bulk;  // to the gateway, for blobs
   IdleSearcher* searcher = nullptr;                  // notified of items; may be nullptr

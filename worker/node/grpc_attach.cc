@@ -10,19 +10,18 @@
 namespace outboard::worker {
 
 std::vector<std::pair<std::string, std::string>> SessionMetadata(const proto::Assign& assign,
-                                                                 const std::string& fleet_token) {
+                                                                 const std::string& fleet_secret) {
   std::vector<std::pair<std::string, std::string>> metadata = {
       {"outboard-session", absl::BytesToHexString(assign.session_id())},
       {"outboard-token", absl::BytesToHexString(assign.attach_token())}};
-  if (!fleet_token.empty())
-    metadata.emplace_back("authorization", absl::StrCat("Bearer ", fleet_token));
+  metadata.emplace_back("authorization", absl::StrCat("Bearer ", fleet_secret));
   return metadata;
 }
 
 GrpcAttach::GrpcAttach(proto::Fleet::Stub& fleet, const proto::Assign& assign,
-                       const std::string& fleet_token, int fd)
+                       const std::string& fleet_secret, int fd)
     : fd_(fd) {
-  for (const auto& [name, value] : SessionMetadata(assign, fleet_token))
+  for (const auto& [name, value] : SessionMetadata(assign, fleet_secret))
     context_.AddMetadata(name, value);
   stream_ = fleet.Attach(&context_);
   up_ = std::thread([this] { Up(); });

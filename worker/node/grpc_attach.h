@@ -15,8 +15,8 @@ namespace outboard::worker {
 class GrpcAttach {
  public:
   // Takes ownership of `fd`.
-  GrpcAttach(proto::Fleet::Stub& fleet, const proto::Assign& assign, const std::string& fleet_token,
-             int fd);
+  GrpcAttach(proto::Fleet::Stub& fleet, const proto::Assign& assign,
+             const std::string& fleet_secret, int fd);
   ~GrpcAttach();  // breaks both sides
   GrpcAttach(const GrpcAttach&) = delete;
   GrpcAttach& operator=(const GrpcAttach&) = delete;
@@ -37,6 +37,6 @@ class GrpcAttach {
 
 // Returns the gRPC metadata that authorises a worker to act for a session.
 std::vector<std::pair<std::string, std::string>> SessionMetadata(const proto::Assign& assign,
-                                                                 const std::string& fleet_token);
+                                                                 const std::string& fleet_secret);
 
 }  // namespace outboard::worker

@@ -43,7 +43,7 @@ wire::BlobSource SourceOfFile(const std::string& path, uint64_t size_bytes) {
 
 SessionBlobs::SessionBlobs(SessionBlobsOptions options) : options_(std::move(options)) {
   connections_.channels = options_.channels;
-  connections_.metadata = SessionMetadata(options_.assign, options_.fleet_token);
+  connections_.metadata = SessionMetadata(options_.assign, options_.fleet_secret);
   store_folder_ = absl::StrCat(options_.cache->folder(), "/store-",
                                absl::BytesToHexString(options_.assign.session_id()));
   std::error_code ignored;  // an executor that cannot write there says so

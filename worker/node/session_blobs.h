@@ -26,7 +26,7 @@ namespace outboard::worker {
 
 struct SessionBlobsOptions {
   proto::Assign assign;
-  std::string fleet_token;
+  std::string fleet_secret;
   std::vector<std::shared_ptr<grpc::Channel>> channels;  // to the gateway, for bulk
   BlobCache* cache = nullptr;
   std::function<void(const proto::NodeCommand&)> answer;  // any thread

@@ -38,6 +38,7 @@
 #include "worker/node/blob_cache.h"
 #include "worker/node/device.h"
 #include "worker/node/executor_host.h"
+#include "worker/node/identity.h"
 #include "worker/process/child_process.h"
 #include "worker/process/orphan.h"
 #include "worker/tuning/idle_searcher.h"
@@ -52,9 +53,8 @@ using JoinStream = grpc::ClientReaderWriter<proto::WorkerEvent, proto::GatewayCo
 constexpr Milliseconds kRejoinFirst{100};
 constexpr Milliseconds kRejoinMost{5000};
 
-void Authorize(grpc::ClientContext& context, const std::string& fleet_token) {
-  if (!fleet_token.empty())
-    context.AddMetadata("authorization", absl::StrCat("Bearer ", fleet_token));
+void Authorize(grpc::ClientContext& context, const std::string& fleet_secret) {
+  context.AddMetadata("authorization", absl::StrCat("Bearer ", fleet_secret));
 }
 
 }  // namespace
@@ -68,6 +68,7 @@ class Supervisor::Impl {
       gethostname(host, sizeof(host) - 1);
       options_.name = host;
     }
+    if (options_.identity.empty()) options_.identity = NewIdentity();
     if (options_.bulk.empty()) options_.bulk = {options_.gateway, options_.gateway};
     if (options_.memory_bytes_max <= 0)
       options_.memory_bytes_max = runtime::DefaultMemoryBytesMax() / options_.devices;
@@ -115,7 +116,7 @@ class Supervisor::Impl {
  private:
   absl::Status JoinOnce() {
     grpc::ClientContext context;
-    Authorize(context, options_.fleet_token);
+    Authorize(context, options_.fleet_secret);
     {
       std::lock_guard lock(mutex_);
       if (stopping_) return absl::OkStatus();
@@ -174,6 +175,7 @@ class Supervisor::Impl {
     proto::WorkerEvent event;
     proto::Register& entry = *event.mutable_register_();
     entry.set_name(options_.name);
+    entry.set_identity(options_.identity);
     wire::SetRange(wire::kProtocolOfWorkers, *entry.mutable_protocol());
     wire::SetRange(wire::kGraphSchemas, *entry.mutable_graph_schema());
     const ExecutorMainOptions executor = ExecutorOptionsFromEnvironment();
@@ -245,7 +247,7 @@ class Supervisor::Impl {
     ExecutorHostOptions session;
     session.assign = assign;
     session.memory_bytes_max = memory;
-    session.fleet_token = options_.fleet_token;
+    session.fleet_secret = options_.fleet_secret;
     session.blob_cache = blob_cache_.get();
     session.bulk = options_.bulk;
     session.searcher = searcher_.get();

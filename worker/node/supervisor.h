@@ -26,8 +26,11 @@ struct SupervisorOptions {
   std::shared_ptr<grpc::Channel> gateway;
   // More connections to the gateway, for blobs; empty: uses `gateway`.
   std::vector<std::shared_ptr<grpc::Channel>> bulk = {};
-  std::string name;         // for people; empty: the host's name
-  std::string fleet_token;  // sent as "authorization: Bearer ..." if not empty
+  std::string name;          // for people; empty: the host's name
+  std::string fleet_secret;  // sent as "authorization: Bearer ..."
+  // 32 random bytes that a worker which is started again shows again: its sessions that can go on
+  // elsewhere then do so at once. Empty: this process is another worker than any before it.
+  std::string identity = {};
   std::vector<std::string>
       executor;  // command line of an executor; empty: this program with "executor"
   // Command line of a search process (worker/tuning/search_main.h), for idle time; empty: no

@@ -1,0 +1,23 @@
+// The secret that the workers of a gateway share with it: 64 hex digits of 32 random bytes, in the
+// file "fleet.secret" of the gateway's data folder, which its owner alone may read.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace outboard::gateway {
+
+std::string FleetSecretPath(const std::string& data_folder);
+
+// Reads the secret in `path`: its first word.
+// Errors: NOT_FOUND            no such file
+//         PERMISSION_DENIED    this user may not read it
+//         FAILED_PRECONDITION  others may read it, or it holds no word of printable characters
+absl::StatusOr<std::string> ReadFleetSecret(const std::string& path);
+
+// Reads the secret of a data folder, which exists; makes one where there is none.
+// Errors: as ReadFleetSecret, but NOT_FOUND; UNAVAILABLE, it cannot be written.
+absl::StatusOr<std::string> EnsureFleetSecret(const std::string& data_folder);
+
+}  // namespace outboard::gateway

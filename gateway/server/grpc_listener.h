@@ -1,0 +1,48 @@
+// Services of gRPC at one address: the gateway has one of these for clients and one for workers.
+//
+// Programs of this machine that know a TCP address use an abstract unix socket of the same name
+// instead, which takes half as long (client/session/link/local_socket.h).
+// Threads: any; Stop once.
+#pragma once
+
+#include <grpcpp/channel.h>
+#include <grpcpp/impl/service_type.h>
+#include <grpcpp/server.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "gateway/streams/abstract_listener.h"
+
+namespace outboard::gateway {
+
+// True where other machines cannot reach the address: a unix socket, loopback, or none.
+bool IsLocalAddress(const std::string& address);
+
+class GrpcListener {
+ public:
+  // `address`: "host:port" (port 0: any), "unix:/path", which this user alone may open, or empty:
+  // no socket, InProcessChannel only. The services must outlive the listener.
+  // Errors: UNAVAILABLE  the address is taken or is none of this machine's
+  static absl::StatusOr<std::unique_ptr<GrpcListener>> Start(
+      const std::string& address, const std::vector<grpc::Service*>& services);
+  ~GrpcListener();  // as Stop
+
+  const std::string& address() const { return address_; }  // with the port that was chosen
+  std::shared_ptr<grpc::Channel> InProcessChannel();
+
+  void StopAccepting();  // on the local socket: it is closed first
+  void Stop();           // ends calls that go on after two seconds
+
+ private:
+  GrpcListener() = default;
+  void ListenLocally();
+
+  std::string address_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<AbstractListener> local_;
+};
+
+}  // namespace outboard::gateway
