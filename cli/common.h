@@ -39,6 +39,10 @@ struct ReadyOptions {
 absl::Status TellReady(const ReadyOptions& options, const std::string& address,
                        const std::string& fleet_address = "");
 
+// Lets this process have as many descriptors as the system allows: each connection is one, and a
+// server that has none left accepts nobody, and does not begin again (gRPC).
+void RaiseDescriptorLimit();
+
 // Blocks SIGINT, SIGTERM and SIGCHLD, which AwaitEnd receives. Call before any thread starts.
 void BlockSignals();
 // Returns on SIGINT or SIGTERM, or when `life_fd` (if >= 0) closes because the parent process

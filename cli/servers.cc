@@ -216,6 +216,7 @@ int ReportStart(const absl::Status& status) {
 }  // namespace
 
 int RunGateway(const ServerFlags& flags) {
+  RaiseDescriptorLimit();
   auto options = OptionsFor(flags);
   if (!options.ok()) return Report(options.status());
   options->fleet_listen =
@@ -262,6 +263,7 @@ int RunWorker(const ServerFlags& flags) {
 }
 
 int RunServe(const ServerFlags& flags) {
+  RaiseDescriptorLimit();
   if (absl::Status status = CheckThisCanWork(); !status.ok()) return Report(status);
   EndWith(flags.parent_pid);
   KeepObjects();
@@ -306,6 +308,7 @@ int RunServe(const ServerFlags& flags) {
 }
 
 int RunUp(ServerFlags flags) {
+  RaiseDescriptorLimit();
   if (absl::Status status = CheckThisCanWork(); !status.ok()) return Report(status);
   flags.listen = absl::StrCat(flags.host, ":", flags.port);
   // The workers share this machine without coordinating, so each gets an equal part of the memory.

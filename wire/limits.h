@@ -51,6 +51,11 @@ inline constexpr uint64_t kCreditBytes = uint64_t{64} << 20;
 inline constexpr uint32_t kNotDurableItemsMax = 32'768;
 inline constexpr uint64_t kNotDurableBytesMax = uint64_t{64} << 20;  // of inline Puts
 
+// An Open, which a gateway keeps for as long as its session lasts, and what stands in it.
+inline constexpr size_t kOpenBytesMax = size_t{128} << 10;
+inline constexpr size_t kOpenKernelUsesMax = 1000;
+inline constexpr size_t kOpenNameBytesMax = 100;  // printable
+
 inline constexpr size_t kSessionIdBytes = 16;
 inline constexpr size_t kTokenBytes = 16;
 inline constexpr size_t kHashBytes = 32;

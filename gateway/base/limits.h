@@ -13,6 +13,8 @@ namespace outboard::gateway {
 inline constexpr size_t kQueuedBytesMax = size_t{8} << 20;
 inline constexpr int kPoolThreads = 4;  // verification, hashing, disk; never steps
 inline constexpr int64_t kTickMs = 200;
+// From a connection to the end of its handshake, and from a stream to its first message.
+inline constexpr int64_t kFirstMessageMs = 5'000;
 inline constexpr int64_t kKeyCheckTicks = 25;  // a revoked key ends its sessions within 5 s
 inline constexpr int64_t kExecutorWordMs =
     1000;  // between the end of an executor's stream and its worker's SessionEnded, either first

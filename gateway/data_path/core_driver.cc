@@ -174,8 +174,13 @@ std::string CoreDriver::CheckInvariants() const {
 ConnId CoreDriver::AddClient(ClientPort* port) {
   std::lock_guard lock(mutex_);
   const ConnId conn{next_conn_++};
-  clients_[conn] = std::make_unique<Client>(Client{port, {}, {}, {}, nullptr});
+  clients_[conn] = std::make_unique<Client>(Client{port, {}, {}, {}, nullptr, host_->Now()});
   return conn;
+}
+
+void CoreDriver::ClientSpoke(ConnId conn) {
+  std::lock_guard lock(mutex_);
+  if (Client* const client = FindClient(conn)) client->silent_since.reset();
 }
 
 void CoreDriver::RemoveClient(ConnId conn) {
@@ -427,9 +432,22 @@ void CoreDriver::OnTick() {
     if (session->relay != nullptr) Tell(SessionProgress{id, session->relay->busy()});
   }
   TellOverdueEndings();
+  EndTheSilent();
   RefuseWhatCannotBeWritten();
   Tell(Tick{});
   if (++ticks_ % kKeyCheckTicks == 0) CheckKeys();
+}
+
+// A stream costs memory, and nobody has shown a key yet.
+void CoreDriver::EndTheSilent() {
+  const MonoTime now = host_->Now();
+  for (const auto& [conn, client] : clients_) {
+    const auto since = client->silent_since;
+    if (!since || now.ns - since->ns <= kFirstMessageMs * 1'000'000) continue;
+    client->silent_since.reset();
+    client->endpoint().End(absl::DeadlineExceededError(
+        absl::StrCat("a session begins with Open, within ", kFirstMessageMs / 1000, " s")));
+  }
 }
 
 void CoreDriver::TellOverdueEndings() {

@@ -74,6 +74,7 @@ class CoreDriver {
   // ---- clients; called through ClientPort
   ConnId AddClient(ClientPort* port);
   void RemoveClient(ConnId conn);
+  void ClientSpoke(ConnId conn);  // its first message is there, and is an Open
   void Open(ConnId conn, const Identity& identity, const proto::Open& open);
   void Close(ConnId conn);
   // Ends the session with `why`: its client violated the protocol.
@@ -165,6 +166,7 @@ class CoreDriver {
   void TellGone(ExecutorGone gone);
   void TellEnding(SessionId session);  // if there is one
   void TellOverdueEndings();
+  void EndTheSilent();
   void Notify(const Client& client, int kind, const std::string& text, uint64_t count);
   static bool KnowsToken(const Session& session, Token token);
   absl::Status WriteTrouble() const;  // why no session can be opened; OK: it can

@@ -19,7 +19,8 @@ struct CoreDriver::Client {
   Identity identity;
   proto::Open open;
   Token resume_token;
-  std::shared_ptr<Relay> relay;  // set when its session goes live
+  std::shared_ptr<Relay> relay;               // set when its session goes live
+  std::optional<MonoTime> silent_since = {};  // until its first message
 
   ClientEndpoint& endpoint() const { return port->endpoint(); }
 };

@@ -7,6 +7,7 @@
 #include "gateway/base/limits.h"
 #include "gateway/data_path/core_driver.h"
 #include "gateway/data_path/host.h"
+#include "gateway/data_path/open_check.h"
 #include "gateway/data_path/relay.h"
 #include "proto/cloud.pb.h"
 #include "proto/fleet.pb.h"
@@ -41,6 +42,11 @@ bool ClientPort::Open(proto::ClientFrame frame) {
     endpoint_->End(absl::InvalidArgumentError("a session must begin with Open"));
     return true;
   }
+  if (absl::Status status = TakeOpen(*frame.mutable_items(0)->mutable_open()); !status.ok()) {
+    endpoint_->End(status);
+    return true;
+  }
+  driver_->ClientSpoke(conn_);
   if (!endpoint_->Hold()) return false;
   // Keys are on disk.
   host_->Post([this, open = std::move(*frame.mutable_items(0)->mutable_open())] {

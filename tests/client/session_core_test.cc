@@ -309,7 +309,7 @@ TEST(SessionCore, APlanThatLacksAnEntryServesNoOtherWorkerUntilASnapshotHasIt) {
       proto::ServerFrame frame = DoneFrame(2, 4);
       proto::KernelUse& entry = *frame.mutable_items(0)->mutable_done()->add_kernel_uses();
       entry.set_seq(seq);
-      entry.set_kernel(std::string(wire::kFrameBytesMax / 4, 'k'));
+      entry.set_kernel(std::string(wire::kOpenBytesMax * 2 / 5, 'k'));
       core.Get(frame);
     }
     core.Get(DurableFrame(2, 4, durable));
@@ -318,10 +318,28 @@ TEST(SessionCore, APlanThatLacksAnEntryServesNoOtherWorkerUntilASnapshotHasIt) {
     core.Resume();
     auto frames = core.TakeFrames();
     ASSERT_EQ(frames.size(), 1u);
-    EXPECT_LE(frames[0].ByteSizeLong(), wire::kFrameBytesMax);
+    EXPECT_LE(frames[0].items(0).open().ByteSizeLong(), wire::kOpenBytesMax);
     core.Get(Recoverable(3, durable));  // another worker, from the snapshot
     EXPECT_EQ(core.state(), durable == 1 ? SessionCore::State::kEnded : SessionCore::State::kOpen);
   }
+}
+
+// A gateway takes no more of them, however small.
+TEST(SessionCore, AnOpenHasAThousandKernelUses) {
+  Opened core;
+  core.Get(Recoverable(2, 0));
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(core.Run(OfGraph('a')).ok());
+  proto::ServerFrame frame = DoneFrame(2, 4);
+  for (size_t i = 0; i <= wire::kOpenKernelUsesMax; ++i) {
+    proto::KernelUse& entry = *frame.mutable_items(0)->mutable_done()->add_kernel_uses();
+    entry.set_seq(1);
+    entry.set_kernel(std::to_string(i));
+  }
+  core.Get(frame);
+  core.TakeFrames();
+  core.OnLinkLost();
+  core.Resume();
+  EXPECT_EQ(core.Items()[0].open().kernel_uses_size(), 1000);
 }
 
 TEST(SessionCore, TheRingIsBoundedAndASnapshotMakesRoom) {

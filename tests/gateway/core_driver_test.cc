@@ -186,6 +186,46 @@ TEST_F(CoreDriverTest, D3AnEpochIsToldWhenItsRowIsWritten) {
   EXPECT_TRUE(executor_.sent[0].items(0).has_open());
 }
 
+// An entry without content takes 2 bytes on the wire and 50 here.
+TEST_F(CoreDriverTest, AnOpenIsBounded) {
+  const auto ends = [&](const std::function<void(proto::Open&)>& change) {
+    ClientEnd client;
+    ClientPort port(&driver_, &host_, &auth_, &client, "");
+    proto::ClientFrame frame;
+    proto::Open& open = *frame.add_items()->mutable_open();
+    wire::SetRange(wire::kProtocolOfClients, *open.mutable_protocol());
+    wire::SetRange(wire::kGraphSchemas, *open.mutable_graph_schema());
+    change(open);
+    port.OnFrame(std::move(frame));
+    RunAll(host_.jobs);
+    port.OnGone();
+    return client.ends.empty() ? absl::OkStatus() : client.ends[0];
+  };
+  const auto uses = [](int count, size_t bytes) {
+    return [=](proto::Open& open) {
+      for (int i = 0; i < count; ++i) open.add_kernel_uses()->set_kernel(std::string(bytes, 'k'));
+    };
+  };
+  EXPECT_EQ(ends(uses(1000, 32)), absl::OkStatus());
+  const std::string name(100, 'n');
+  EXPECT_EQ(ends([&](proto::Open& open) { open.set_client_name(name); }), absl::OkStatus());
+  for (const std::function<void(proto::Open&)>& wrong :
+       std::vector<std::function<void(proto::Open&)>>{
+           uses(1001, 32), uses(500'000, 0), uses(1, 31),
+           [](proto::Open& open) { open.add_kernel_uses()->set_opts(std::string(1 << 17, 'o')); },
+           [&](proto::Open& open) { open.set_client_name(name + "n"); },
+           [](proto::Open& open) { open.set_client_version("1\n2"); }})
+    EXPECT_EQ(ends(wrong).code(), absl::StatusCode::kInvalidArgument) << ends(wrong);
+}
+
+TEST_F(CoreDriverTest, AStreamWithoutAnOpenEnds) {
+  Tick(kFirstMessageMs - 100);
+  EXPECT_TRUE(client_.ends.empty());
+  Tick(200);
+  ASSERT_EQ(client_.ends.size(), 1u);
+  EXPECT_EQ(client_.ends[0].code(), absl::StatusCode::kDeadlineExceeded);
+}
+
 TEST_F(CoreDriverTest, D3WhoLeavesBeforeTheRowIsWrittenIsNotConnected) {
   Open();
   ASSERT_TRUE(Attach(executor_port_, *worker_.assign()).ok());

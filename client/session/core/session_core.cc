@@ -36,8 +36,8 @@ constexpr uint32_t kProtocolOfSave = 2;
 // Twice of what makes the executor take a snapshot: while it does, the program goes on.
 constexpr uint64_t kResendItemsMax = 2 * uint64_t{wire::kNotDurableItemsMax};
 constexpr uint64_t kResendBytesMax = 2 * wire::kNotDurableBytesMax;
-// It has to fit into an Open: entries with their tag and length there.
-constexpr size_t kKernelUsesBytesMax = wire::kFrameBytesMax / 2, kKernelUseOverheadBytes = 8;
+// They have to fit into an Open: entries with their tag and length there.
+constexpr size_t kKernelUsesBytesMax = wire::kOpenBytesMax - 1024, kKernelUseOverheadBytes = 8;
 
 size_t BytesOf(const proto::KernelUse& entry) {
   return entry.ByteSizeLong() + kKernelUseOverheadBytes;
@@ -337,7 +337,8 @@ void SessionCore::OnDone(proto::Done& done) {
 void SessionCore::AddKernelUse(const proto::KernelUse& entry) {
   const KernelUseKey key{entry.seq(), entry.kernel()};
   if (kernel_uses_.contains(key)) return;
-  if (const size_t bytes = BytesOf(entry); kernel_uses_bytes_ + bytes <= kKernelUsesBytesMax) {
+  if (const size_t bytes = BytesOf(entry); kernel_uses_.size() < wire::kOpenKernelUsesMax &&
+                                           kernel_uses_bytes_ + bytes <= kKernelUsesBytesMax) {
     kernel_uses_.emplace(key, entry);
     kernel_uses_bytes_ += bytes;
   } else {
