@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -225,12 +226,17 @@ int RunGateway(const ServerFlags& flags) {
           session::CheckTarget("--fleet-listen", options->fleet_listen, /*lowest_port=*/0);
       !status.ok())
     return Report(status);
+  std::atomic<bool> is_dead{false};
+  options->on_dead_listener = [&] {
+    is_dead = true;
+    kill(getpid(), SIGTERM);
+  };
   auto gateway = gateway::Gateway::Start(*options);
   if (!gateway.ok()) return ReportStart(gateway.status());
   absl::Status status = TellReady(flags.ready, (*gateway)->address(), (*gateway)->fleet_address());
   if (status.ok()) status = AwaitEnd(flags.life_fd);
   (*gateway)->Stop(seconds(flags.drain_s));
-  return Report(status);
+  return is_dead ? 1 : Report(status);
 }
 
 int RunWorker(const ServerFlags& flags) {

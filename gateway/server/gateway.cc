@@ -8,6 +8,7 @@
 #include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
@@ -27,6 +28,7 @@
 #include "gateway/server/folder_lock.h"
 #include "gateway/server/grpc_listener.h"
 #include "gateway/server/ledger_writer.h"
+#include "gateway/server/listener_watch.h"
 #include "gateway/server/services.h"
 #include "gateway/streams/local_attach.h"
 
@@ -211,14 +213,25 @@ class Gateway::Impl {
         {cloud_.get(), blob_service_.get(), store_service_.get(), account_.get(), &no_fleet_});
     if (!clients.ok()) return clients.status();
     clients_ = *std::move(clients);
+    watches_.push_back(Watch(*clients_));
     auto workers = GrpcListener::Start(options_.fleet_listen, {fleet_.get(), fleet_blobs_.get()});
     if (!workers.ok()) return workers.status();
     workers_ = *std::move(workers);
+    watches_.push_back(Watch(*workers_));
     return absl::OkStatus();
+  }
+
+  std::unique_ptr<ListenerWatch> Watch(const GrpcListener& listener) {
+    return std::make_unique<ListenerWatch>(
+        listener.address(), [this, address = listener.address()] {
+          Log(absl::StrCat(address, " is not served any more: the gateway ends"));
+          options_.on_dead_listener();
+        });
   }
 
   void Stop(std::chrono::milliseconds drain) {
     if (std::exchange(stopped_, true)) return;
+    watches_.clear();
     for (GrpcListener* listener : {clients_.get(), workers_.get()})
       if (listener != nullptr) listener->StopAccepting();
     if (driver_ != nullptr && clients_ != nullptr) {
@@ -259,6 +272,7 @@ class Gateway::Impl {
   std::unique_ptr<AccountService> account_;
   NoFleetService no_fleet_;
   std::unique_ptr<GrpcListener> clients_, workers_;
+  std::vector<std::unique_ptr<ListenerWatch>> watches_;
   bool stopped_ = false;
 };
 

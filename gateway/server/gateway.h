@@ -7,6 +7,7 @@
 #include <grpcpp/channel.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -31,6 +32,9 @@ struct GatewayOptions {
   // True: sessions of a previous gateway process continue when their workers join. False where
   // executors end with this process: those sessions have then ended.
   bool executors_outlive = true;
+  // Called once, by a thread of the gateway's, when one of its ports is not served any more: the
+  // process should then end (gateway/server/listener_watch.h).
+  std::function<void()> on_dead_listener = [] {};
   CoreOptions core;
 };
 

@@ -1,0 +1,82 @@
+#include "gateway/server/listener_watch.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+
+namespace outboard::gateway {
+namespace {
+
+using namespace std::string_view_literals;
+
+// The preface of a client and its first frame: SETTINGS without any.
+constexpr std::string_view kHello = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"sv;
+
+bool WaitFor(int fd, short events, std::chrono::milliseconds most) {
+  pollfd ready{fd, events, 0};
+  return poll(&ready, 1, static_cast<int>(most.count())) == 1 && (ready.revents & events) != 0;
+}
+
+// True if the port answers, and where nothing can be said: without a descriptor for the question.
+bool Answers(const sockaddr_in& address, std::chrono::milliseconds within) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return true;
+  const bool connects =
+      connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ||
+      errno == EINPROGRESS;
+  char byte;
+  const bool answers =
+      connects && WaitFor(fd, POLLOUT, within) &&
+      send(fd, kHello.data(), kHello.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(kHello.size()) &&
+      WaitFor(fd, POLLIN, within) && recv(fd, &byte, 1, 0) == 1;
+  close(fd);
+  return answers;
+}
+
+}  // namespace
+
+ListenerWatch::ListenerWatch(const std::string& address, std::function<void()> on_dead,
+                             const WatchOptions& options)
+    : on_dead_(std::move(on_dead)), options_(options) {
+  const size_t colon = address.rfind(':');
+  int port = 0;
+  in_addr host{};
+  if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) ||
+      inet_pton(AF_INET, address.substr(0, colon).c_str(), &host) != 1)
+    return;
+  thread_ = std::thread([this, host = address.substr(0, colon), port] { Work(host, port); });
+}
+
+ListenerWatch::~ListenerWatch() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void ListenerWatch::Work(const std::string& host, int port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  inet_pton(AF_INET, host == "0.0.0.0" ? "127.0.0.1" : host.c_str(), &address.sin_addr);
+  int failures = 0;
+  std::unique_lock lock(mutex_);
+  while (!wake_.wait_for(lock, options_.every, [this] { return stopping_; })) {
+    lock.unlock();
+    failures = Answers(address, options_.answers_within) ? 0 : failures + 1;
+    if (failures == options_.failures) return on_dead_();
+    lock.lock();
+  }
+}
+
+}  // namespace outboard::gateway
