@@ -66,6 +66,13 @@ ALTER TABLE session ADD COLUMN snapshot_seq INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX session_by_time ON session(opened_ms, id);
 CREATE INDEX session_by_tenant ON session(tenant, opened_ms, id);
 )sql",
+    // It passes over sessions that ended long ago without reading their rows.
+    R"sql(
+DROP INDEX session_by_time;
+DROP INDEX session_by_tenant;
+CREATE INDEX session_by_time ON session(opened_ms, id, closed_ms, tenant);
+CREATE INDEX session_by_tenant ON session(tenant, opened_ms, id, closed_ms);
+)sql",
 };
 
 }  // namespace outboard::gateway

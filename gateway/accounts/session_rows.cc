@@ -268,42 +268,60 @@ absl::StatusOr<std::vector<LeaseRow>> SessionRows::LeasesOf(const SessionId& ses
   }
 }
 
-// A lease that a starting gateway ended has that start as its end, however long no gateway ran.
-absl::StatusOr<std::vector<SessionTimes>> SessionRows::ListTimes(const SessionTimesQuery& query) {
+absl::StatusOr<SessionTimesPage> SessionRows::ListTimes(const SessionTimesQuery& query) {
   std::string sql =
-      "SELECT s.id, s.tenant, s.opened_ms, s.closed_ms IS NOT NULL, "
-      "IFNULL(MAX(l.devices), 0), "
-      "IFNULL(SUM(CASE WHEN l.end = ?1 THEN 0 "
-      "ELSE MAX(0, IFNULL(l.released_ms, ?2) - MAX(l.granted_ms, ?3)) END), 0), "
-      "IFNULL(MAX(l.session IS NOT NULL AND (l.end = ?1 OR IFNULL(l.released_ms, ?2) IS NULL)), 0) "
-      "FROM session s LEFT JOIN lease l ON l.session = s.id "
-      "WHERE (s.opened_ms, s.id) > (?4, ?5) AND (s.closed_ms IS NULL OR s.closed_ms >= ?3)";
-  if (query.tenant.has_value()) sql += " AND s.tenant = ?7";
-  sql += " GROUP BY s.opened_ms, s.id ORDER BY s.opened_ms, s.id LIMIT ?6";
+      "SELECT id, tenant, opened_ms, closed_ms FROM session WHERE (opened_ms, id) > (?1, ?2)";
+  if (query.tenant.has_value()) sql += " AND tenant = ?3";
+  sql += " ORDER BY opened_ms, id";
 
   absl::MutexLock lock(&mutex_);
-  OB_ASSIGN_OR_RETURN(Statement statement, db_->Prepare(sql));
-  statement.BindText(1, kGatewayRestarted)
-      .Bind(3, query.since.unix_ms)
-      .Bind(4, query.after_opened.unix_ms)
-      .BindBlob(5, query.after.Bytes())
-      .Bind(6, query.limit);
-  if (query.now.has_value()) statement.Bind(2, query.now->unix_ms);
-  if (query.tenant.has_value()) statement.Bind(7, query.tenant->value);
-  std::vector<SessionTimes> rows;
-  for (;;) {
-    OB_ASSIGN_OR_RETURN(const bool more, statement.Step());
-    if (!more) return rows;
-    const std::optional<SessionId> session = SessionId::FromBytes(statement.Blob(0));
+  SessionTimesPage page;
+  OB_ASSIGN_OR_RETURN(Statement rows, db_->Prepare(sql));
+  rows.Bind(1, query.after.opened_at.unix_ms).BindBlob(2, query.after.session.Bytes());
+  if (query.tenant.has_value()) rows.Bind(3, query.tenant->value);
+  SessionPlace last = query.after;
+  for (int64_t read = 0;; ++read) {
+    OB_ASSIGN_OR_RETURN(const bool more, rows.Step());
+    if (!more) break;
+    if (read == kSessionsReadMax || page.sessions.size() == query.limit) {
+      page.next = last;
+      break;
+    }
+    const std::optional<SessionId> session = SessionId::FromBytes(rows.Blob(0));
     if (!session.has_value()) return absl::DataLossError("sessions: a row's name is damaged");
-    rows.push_back(SessionTimes{.session = *session,
-                                .tenant = TenantId{statement.Int(1)},
-                                .opened_at = WallTime{statement.Int(2)},
-                                .ended = statement.Int(3) != 0,
-                                .devices = static_cast<uint32_t>(statement.Int(4)),
-                                .held_ms = statement.Int(5),
-                                .end_unknown = statement.Int(6) != 0});
+    last = {WallTime{rows.Int(2)}, *session};
+    const std::optional<WallTime> closed_at = OptionalTime(rows, 3);
+    if (closed_at.has_value() && *closed_at < query.since) continue;
+    page.sessions.push_back(SessionTimes{.session = *session,
+                                         .tenant = TenantId{rows.Int(1)},
+                                         .opened_at = last.opened_at,
+                                         .ended = closed_at.has_value()});
   }
+  OB_RETURN_IF_ERROR(AddHeldTimes(query, page.sessions));
+  return page;
+}
+
+// A lease that a starting gateway ended has that start as its end, however long no gateway ran.
+absl::Status SessionRows::AddHeldTimes(const SessionTimesQuery& query,
+                                       std::vector<SessionTimes>& sessions) {
+  OB_ASSIGN_OR_RETURN(
+      Statement held,
+      db_->Prepare("SELECT IFNULL(MAX(devices), 0), IFNULL(SUM(CASE WHEN end = ?1 THEN 0 "
+                   "ELSE MAX(0, IFNULL(released_ms, ?2) - MAX(granted_ms, ?3)) END), 0), "
+                   "IFNULL(MAX(end = ?1 OR IFNULL(released_ms, ?2) IS NULL), 0) "
+                   "FROM lease WHERE session = ?4"));
+  for (SessionTimes& session : sessions) {
+    held.Reset();
+    held.BindText(1, kGatewayRestarted).Bind(3, query.since.unix_ms);
+    held.BindBlob(4, session.session.Bytes());
+    if (query.now.has_value()) held.Bind(2, query.now->unix_ms);
+    OB_ASSIGN_OR_RETURN(const bool row, held.Step());
+    OB_CHECK(row);  // sums of nothing have one row
+    session.devices = static_cast<uint32_t>(held.Int(0));
+    session.held_ms = held.Int(1);
+    session.end_unknown = held.Int(2) != 0;
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace outboard::gateway

@@ -68,15 +68,29 @@ struct SessionTimes {
   bool operator==(const SessionTimes&) const = default;
 };
 
+// A place in the order of SessionTimes: just behind this session.
+struct SessionPlace {
+  WallTime opened_at{INT64_MIN};
+  SessionId session;
+};
+
 // Which sessions to list: those that had not ended at `since`, after a place in the order.
 struct SessionTimesQuery {
   std::optional<TenantId> tenant;  // nothing: of all
   WallTime since{INT64_MIN};       // time before it is not counted
   std::optional<WallTime> now;     // leases that were not ended run until now; nothing: who knows
-  WallTime after_opened{INT64_MIN};
-  SessionId after;
-  int64_t limit = 0;
+  SessionPlace after;
+  size_t limit = 0;
 };
+
+struct SessionTimesPage {
+  std::vector<SessionTimes> sessions;  // at most `limit`; perhaps none, though others come later
+  std::optional<SessionPlace> next;    // where the next page begins; nothing: this is the last
+};
+
+// Sessions that one call of ListTimes looks at: it passes over those that ended before `since`.
+// Their entries of the index are some 3 ms of reading.
+inline constexpr int64_t kSessionsReadMax = 10'000;
 
 class SessionRows {
  public:
@@ -109,12 +123,15 @@ class SessionRows {
   absl::Status EndLease(const LeaseId& lease, std::string_view why, WallTime now);
   absl::StatusOr<std::vector<LeaseRow>> LeasesOf(const SessionId& session);  // in order
 
-  // Returns sessions by (opened_at, session), also those that never held a device.
-  absl::StatusOr<std::vector<SessionTimes>> ListTimes(const SessionTimesQuery& query);
+  // Returns sessions by (opened_at, session), also those that never held a device. Reads at most
+  // kSessionsReadMax sessions, and the leases of those that it returns.
+  absl::StatusOr<SessionTimesPage> ListTimes(const SessionTimesQuery& query);
 
  private:
   absl::Status EndLeases(WallTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::vector<SessionRow>> ReadLive() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status AddHeldTimes(const SessionTimesQuery& query, std::vector<SessionTimes>& sessions)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   explicit SessionRows(std::unique_ptr<storage::Database> db) : db_(std::move(db)) {}
 

@@ -12,24 +12,24 @@
 namespace outboard::gateway {
 namespace {
 
-// UsagePage::next as text: the last entry that counts, and the session that the page ends with.
+// UsagePage::next as text: the last entry that counts, and the last session that was read.
 struct Place {
   int64_t last_entry = 0;
-  WallTime opened_at{INT64_MIN};
-  SessionId session;
+  SessionPlace session;
 };
 
 std::string ToText(const Place& place) {
-  return absl::StrCat(place.last_entry, ",", place.opened_at.unix_ms, ",", place.session.Hex());
+  return absl::StrCat(place.last_entry, ",", place.session.opened_at.unix_ms, ",",
+                      place.session.session.Hex());
 }
 
 absl::StatusOr<Place> PlaceFrom(const std::string& text) {
   const std::vector<std::string> parts = absl::StrSplit(text, ',');
   Place place;
   if (parts.size() == 3 && absl::SimpleAtoi(parts[0], &place.last_entry) &&
-      absl::SimpleAtoi(parts[1], &place.opened_at.unix_ms)) {
+      absl::SimpleAtoi(parts[1], &place.session.opened_at.unix_ms)) {
     if (const auto session = SessionId::FromHex(parts[2]); session.has_value()) {
-      place.session = *session;
+      place.session.session = *session;
       return place;
     }
   }
@@ -114,22 +114,18 @@ absl::StatusOr<UsagePage> UsageReport::Read(const UsageQuery& query) {
     OB_ASSIGN_OR_RETURN(place, PlaceFrom(query.after));
     entries.last = place.last_entry;
   }
-  OB_ASSIGN_OR_RETURN(std::vector<SessionTimes> sessions,
+  OB_ASSIGN_OR_RETURN(const SessionTimesPage times,
                       rows_->ListTimes({.tenant = query.tenant,
                                         .since = query.since,
                                         .now = query.now,
-                                        .after_opened = place.opened_at,
                                         .after = place.session,
-                                        .limit = kUsageSessionsPerPage + 1}));
-  const bool more = static_cast<int64_t>(sessions.size()) > kUsageSessionsPerPage;
-  if (more) sessions.pop_back();
-  for (const SessionTimes& times : sessions) {
-    OB_ASSIGN_OR_RETURN(const Usage charged, ledger_->UsageOfSession(times.session, entries));
-    page.sessions.push_back(LineOf(times, charged, query.since));
-  }
-  if (more) {
-    page.next = ToText({place.last_entry, sessions.back().opened_at, sessions.back().session});
-  }
+                                        .limit = kUsageSessionsPerPage}));
+  std::vector<SessionId> ids;
+  for (const SessionTimes& session : times.sessions) ids.push_back(session.session);
+  OB_ASSIGN_OR_RETURN(const std::vector<Usage> charged, ledger_->UsageOfSessions(ids, entries));
+  for (size_t i = 0; i < ids.size(); ++i)
+    page.sessions.push_back(LineOf(times.sessions[i], charged[i], query.since));
+  if (times.next.has_value()) page.next = ToText({place.last_entry, *times.next});
   return page;
 }
 

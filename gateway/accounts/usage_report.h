@@ -1,8 +1,9 @@
 // The bill, as `outboard usage` shows it: every session with when it began, how long it held
 // devices, what was charged. A session shorter than a second is charged nothing, and listed.
 //
-// Reads page by page, so that a tenant may have a million sessions. Charges are those that were
-// posted when the first page was read: totals and lines of all pages belong together.
+// Reads page by page, so that a tenant may have a million sessions, each with a million postings: a
+// page takes some milliseconds. Charges are those that were posted when the first page was read:
+// totals and lines of all pages belong together.
 // Times for people are UTC. Threads: one at a time.
 #pragma once
 
@@ -20,7 +21,7 @@
 namespace outboard::gateway {
 
 // Sessions in one page: some 80 KB as a message, a tenth of the largest.
-inline constexpr int64_t kUsageSessionsPerPage = 1000;
+inline constexpr size_t kUsageSessionsPerPage = 1000;
 
 // The latest time of a report, in seconds since 1970: in milliseconds still an int64.
 inline constexpr int64_t kLatestUnixS = int64_t{1} << 40;
@@ -38,7 +39,7 @@ struct SessionUsage {
 };
 
 struct UsagePage {
-  std::vector<SessionUsage> sessions;  // by began_at
+  std::vector<SessionUsage> sessions;  // by began_at; perhaps none, where `next` is not empty
   std::optional<Usage> total;          // in the first page: of the ledger
   std::string next;                    // asks for the next page; empty: this is the last
 };

@@ -6,7 +6,7 @@
 //     use       tenant -a, revenue +a        from the meter, for each (lease, device, second range)
 //     transfer  any lines that sum to zero   credit (tenant +a, payments -a), a refund, ...
 //
-// Invariants (the numbers are quoted by the tests; Verify checks L1 to L7):
+// Invariants (the numbers are quoted by the tests; Verify checks all but L8):
 //   L1  the lines of each entry sum to zero
 //   L2  an idempotency key has at most one entry, and a second post of it with another body is
 //       refused
@@ -18,6 +18,8 @@
 //   L6  an account's stored balance is the sum of its lines
 //   L7  stamps never go back, even if the wall clock does
 //   L8  an acknowledged Post is on disk; any other is on disk whole or not at all
+//   L9  the stored use of a use entry is the sum over the use entries up to it: of all, of its
+//       tenant and of its session
 //
 // Threads: any; a mutex serialises all methods. Calls block on the disk, and up to kBusyTimeoutMs
 // on another process that writes: keep them off threads that serve streams. Any number of processes
@@ -143,24 +145,24 @@ class Ledger {
                                                         int64_t after = 0, int64_t limit = 100);
 
   // Returns what the use entries within `entries` charged: to a tenant, to all, for a session.
-  // Zeros if there are none.
+  // Zeros if there are none. O(log entries), whatever the range.
   absl::StatusOr<Usage> UsageOf(TenantId tenant, const EntryRange& entries = {});
   absl::StatusOr<Usage> UsageOfAll(const EntryRange& entries = {});
   absl::StatusOr<Usage> UsageOfSession(const SessionId& session, const EntryRange& entries = {});
+  // The same for each of `sessions`, in their order.
+  absl::StatusOr<std::vector<Usage>> UsageOfSessions(std::span<const SessionId> sessions,
+                                                     const EntryRange& entries = {});
 
   // Returns the number of the last entry; 0 if there is none.
   absl::StatusOr<int64_t> LastEntry();
 
-  // Reads everything and checks L1 to L7. DATA_LOSS names the first entry or account that breaks
+  // Reads everything and checks L1 to L7 and L9. DATA_LOSS names the first entry or account that breaks
   // one of them. Never repairs anything. O(entries); holds the file's snapshot, not its lock, so
   // others may post meanwhile.
   absl::StatusOr<VerifyReport> Verify();
 
  private:
   explicit Ledger(std::unique_ptr<storage::Database> db) : db_(std::move(db)) {}
-
-  absl::StatusOr<Usage> QueryUsage(std::optional<TenantId> tenant, std::optional<SessionId> session,
-                                   const EntryRange& entries) ABSL_LOCKS_EXCLUDED(mutex_);
 
   absl::Mutex mutex_;
   std::unique_ptr<storage::Database> db_ ABSL_PT_GUARDED_BY(mutex_);

@@ -1,4 +1,4 @@
-// Balances, statements and usage.
+// Balances and statements.
 #include <algorithm>
 #include <optional>
 
@@ -50,47 +50,6 @@ absl::StatusOr<std::vector<StatementRow>> Ledger::StatementOf(const LedgerAccoun
     row.from_s = query.Int(8);
     row.to_s = query.Int(9);
   }
-}
-
-absl::StatusOr<int64_t> Ledger::LastEntry() {
-  absl::MutexLock lock(&mutex_);
-  OB_ASSIGN_OR_RETURN(Statement query, db_->Prepare("SELECT number FROM ledger_head WHERE id = 1"));
-  OB_ASSIGN_OR_RETURN(const bool found, query.Step());
-  if (!found) return absl::DataLossError("ledger: there is no head");
-  return query.Int(0);
-}
-
-// Line 1 of a use entry is the revenue's.
-absl::StatusOr<Usage> Ledger::QueryUsage(std::optional<TenantId> tenant,
-                                         std::optional<SessionId> session,
-                                         const EntryRange& entries) {
-  std::string sql =
-      "SELECT SUM(e.to_s - e.from_s), SUM(l.amount) FROM ledger_entry e "
-      "JOIN ledger_line l ON l.entry = e.number AND l.line = 1 "
-      "WHERE e.session IS NOT NULL AND e.at_ms >= ?1 AND e.number <= ?2";
-  if (tenant.has_value()) sql += " AND e.tenant = ?3";
-  if (session.has_value()) sql += " AND e.session = ?4";
-
-  absl::MutexLock lock(&mutex_);
-  OB_ASSIGN_OR_RETURN(Statement query, db_->Prepare(sql));
-  query.Bind(1, entries.since.unix_ms).Bind(2, entries.last);
-  if (tenant.has_value()) query.Bind(3, tenant->value);
-  if (session.has_value()) query.BindBlob(4, session->Bytes());
-  OB_ASSIGN_OR_RETURN(const bool found, query.Step());
-  OB_CHECK(found);  // a sum has one row; those of nothing are NULL, read as 0
-  return Usage{.device_seconds = query.Int(0), .amount = MicroUsd{query.Int(1)}};
-}
-
-absl::StatusOr<Usage> Ledger::UsageOf(TenantId tenant, const EntryRange& entries) {
-  return QueryUsage(tenant, std::nullopt, entries);
-}
-
-absl::StatusOr<Usage> Ledger::UsageOfAll(const EntryRange& entries) {
-  return QueryUsage(std::nullopt, std::nullopt, entries);
-}
-
-absl::StatusOr<Usage> Ledger::UsageOfSession(const SessionId& session, const EntryRange& entries) {
-  return QueryUsage(std::nullopt, session, entries);
 }
 
 }  // namespace outboard::gateway

@@ -1,4 +1,4 @@
-// Verify: four passes over one snapshot; each recomputes what the writer should have stored.
+// Verify: passes over one snapshot; each recomputes what the writer should have stored.
 #include <string>
 
 #include "absl/numeric/int128.h"
@@ -181,6 +181,56 @@ absl::Status VerifyBalances(Database& db) {
   }
 }
 
+// L9, for one of the three sums. `sql` returns each use entry's scope, number, charge and stored
+// sums, by scope and number.
+absl::StatusOr<int64_t> VerifySums(Database& db, const char* sql) {
+  OB_ASSIGN_OR_RETURN(Statement uses, db.Prepare(sql));
+  std::optional<std::string> scope;
+  absl::int128 seconds = 0, amount = 0;
+  for (int64_t entries = 0;; ++entries) {
+    OB_ASSIGN_OR_RETURN(const bool more, uses.Step());
+    if (!more) return entries;
+    if (scope != uses.Blob(0)) {
+      scope = std::string(uses.Blob(0));
+      seconds = amount = 0;
+    }
+    seconds += uses.Int(2);
+    amount += uses.Int(3);
+    if (uses.Int(4) != seconds || uses.Int(5) != amount)
+      return BrokenEntry("L9", uses.Int(1), "has stored sums that are not those up to it");
+  }
+}
+
+// L9. Rows of other entries, or of another tenant or session, are missing in the joins.
+absl::Status VerifyUse(Database& db) {
+  OB_ASSIGN_OR_RETURN(
+      Statement count,
+      db.Prepare("SELECT (SELECT COUNT(*) FROM ledger_entry WHERE session IS NOT NULL), "
+                 "(SELECT COUNT(*) FROM ledger_use)"));
+  OB_ASSIGN_OR_RETURN(const bool counted, count.Step());
+  OB_CHECK(counted);
+  const auto broken = [] { return Broken("L9", "the stored use is not that of the entries"); };
+  if (count.Int(0) != count.Int(1)) return broken();
+  // CROSS JOIN keeps ledger_use as the outer loop, so that its indices give the order.
+  for (const char* sql :
+       {"SELECT '', u.entry, e.to_s - e.from_s, l.amount, u.seconds, u.amount FROM ledger_use u "
+        "CROSS JOIN ledger_entry e ON e.number = u.entry AND e.session IS NOT NULL "
+        "CROSS JOIN ledger_line l ON l.entry = u.entry AND l.line = 1 ORDER BY u.entry",
+        "SELECT u.tenant, u.entry, e.to_s - e.from_s, l.amount, u.tenant_seconds, u.tenant_amount "
+        "FROM ledger_use u CROSS JOIN ledger_entry e ON e.number = u.entry "
+        "AND e.tenant = u.tenant "
+        "CROSS JOIN ledger_line l ON l.entry = u.entry AND l.line = 1 ORDER BY u.tenant, u.entry",
+        "SELECT u.session, u.entry, e.to_s - e.from_s, l.amount, u.session_seconds, "
+        "u.session_amount FROM ledger_use u CROSS JOIN ledger_entry e ON e.number = u.entry "
+        "AND e.session = u.session "
+        "CROSS JOIN ledger_line l ON l.entry = u.entry AND l.line = 1 "
+        "ORDER BY u.session, u.entry"}) {
+    OB_ASSIGN_OR_RETURN(const int64_t entries, VerifySums(db, sql));
+    if (entries != count.Int(0)) return broken();
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<VerifyReport> Ledger::Verify() {
@@ -190,7 +240,8 @@ absl::StatusOr<VerifyReport> Ledger::Verify() {
     OB_RETURN_IF_ERROR(VerifyStructure(*db_));
     OB_RETURN_IF_ERROR(VerifyEntries(*db_, report));
     OB_RETURN_IF_ERROR(VerifyRanges(*db_));
-    return VerifyBalances(*db_);
+    OB_RETURN_IF_ERROR(VerifyBalances(*db_));
+    return VerifyUse(*db_);
   });
   // On an intact file our SQL is valid, so an error means damage.
   if (absl::IsInternal(status)) return Broken("structure", "the tables are not those of a ledger");

@@ -1,4 +1,4 @@
-// The books under crashes, damage and company. L1 to L8 are the invariants of ledger.h.
+// The books under crashes, damage and company. L1 to L9 are the invariants of ledger.h.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sqlite3.h>
@@ -234,7 +234,8 @@ int Tamper(const std::string& path, const std::string& sql) {
   OB_CHECK(sqlite3_open(path.c_str(), &db) == SQLITE_OK);
   const std::string all =
       "PRAGMA foreign_keys=OFF; DROP TRIGGER ledger_entry_fixed; DROP TRIGGER ledger_entry_kept; "
-      "DROP TRIGGER ledger_line_fixed; DROP TRIGGER ledger_line_kept; " +
+      "DROP TRIGGER ledger_line_fixed; DROP TRIGGER ledger_line_kept; "
+      "DROP TRIGGER ledger_use_fixed; DROP TRIGGER ledger_use_kept; " +
       sql;
   const int result = sqlite3_exec(db, all.c_str(), nullptr, nullptr, nullptr);
   OB_CHECK(result == SQLITE_OK);
@@ -243,7 +244,7 @@ int Tamper(const std::string& path, const std::string& sql) {
   return changes;
 }
 
-// L1 to L7: every column of every table counts.
+// L1 to L7 and L9: every column of every table counts.
 TEST(LedgerVerify, FindsEveryKindOfTampering) {
   TempDir dir;
   const std::string path = dir.File("books.db");
@@ -292,6 +293,21 @@ TEST(LedgerVerify, FindsEveryKindOfTampering) {
        {"key = key || 'x'", "memo = 'x'", "session = zeroblob(16)", "session = zeroblob(3)",
         "session = NULL", "body_hash = zeroblob(32)", "hash = zeroblob(32)", "number = 50"}) {
     tampering.push_back("UPDATE ledger_entry SET " + std::string(change) + " WHERE number = 2");
+  }
+  for (const char* column : {"tenant", "seconds", "amount", "tenant_seconds", "tenant_amount",
+                             "session_seconds", "session_amount"}) {
+    for (int entry = 1; entry <= 3; ++entry) {
+      tampering.push_back("UPDATE ledger_use SET " + std::string(column) + " = " + column +
+                          " - 1 WHERE entry = " + std::to_string(entry));
+    }
+  }
+  for (const char* sql :
+       {"UPDATE ledger_use SET session = zeroblob(16) WHERE entry = 3",
+        "UPDATE ledger_use SET entry = 4 WHERE entry = 3", "DELETE FROM ledger_use WHERE entry = 3",
+        "DELETE FROM ledger_use WHERE entry = 1",
+        "INSERT INTO ledger_use SELECT 4, tenant, session, seconds, amount, tenant_seconds, "
+        "tenant_amount, session_seconds, session_amount FROM ledger_use WHERE entry = 3"}) {
+    tampering.push_back(sql);
   }
   for (const std::string& sql : tampering) {
     WriteFile(path, file);
@@ -367,6 +383,10 @@ TEST(LedgerVerify, HistoryIsNotRewrittenByMistake) {
   const auto db = ValueOrDie(storage::Database::Open(path));
   EXPECT_TRUE(absl::IsFailedPrecondition(db->Execute("UPDATE ledger_line SET amount = 0")));
   EXPECT_TRUE(absl::IsFailedPrecondition(db->Execute("DELETE FROM ledger_entry")));
+  const Charge charge = ChargeFor(DeviceOf(1), 0, 5);
+  ASSERT_TRUE(ledger->Post({&charge, 1}, kNoon).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(db->Execute("UPDATE ledger_use SET seconds = 0")));
+  EXPECT_TRUE(absl::IsFailedPrecondition(db->Execute("DELETE FROM ledger_use")));
 }
 
 TEST(LedgerVerify, FilesThatAreNotBooksAreNamed) {

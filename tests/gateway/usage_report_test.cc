@@ -199,6 +199,34 @@ TEST_F(UsageReportTest, PagesAddUpToTheTotalOfTheFirst) {
   EXPECT_EQ(Read({.tenant = TenantId{1}}).total->device_seconds, 49);
 }
 
+// A page reads a bounded number of sessions, even if it passes over all of them.
+TEST_F(UsageReportTest, ManySessionsThatEndedLongAgo_AreManyEmptyPages) {
+  const auto db = ValueOrDie(storage::Database::Open(dir.File("books.db")));
+  auto add = ValueOrDie(
+      db->Prepare("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1) "
+                  "INSERT INTO session(id, tenant, epoch, worker, state, opened_ms, closed_ms) "
+                  "SELECT CAST(printf('%016d', i) AS BLOB), 1, 0, '', 3, ?2 + i, ?2 + i FROM n"));
+  ASSERT_TRUE(add.Bind(1, 2 * kSessionsReadMax + 5).Bind(2, kNoon.unix_ms).Run().ok());
+  Open(7, After(1));  // and stays open
+  Whole(8, After(50'000), 2000);
+  Post(ChargeFor(DeviceOf(7), 0, 1), After(1000));
+  Post(ChargeFor(DeviceOf(7), 1, 4), After(50'000));
+  UsageQuery query{.tenant = TenantId{1}, .since = After(40'000), .now = {}, .after = ""};
+  std::vector<std::vector<SessionUsage>> pages;
+  do {
+    const UsagePage page = Read(query);
+    pages.push_back(page.sessions);
+    query.after = page.next;
+  } while (!query.after.empty());
+  ASSERT_EQ(pages.size(), 3u);
+  ASSERT_EQ(pages[0].size(), 1u);
+  EXPECT_EQ(pages[0][0].session, Id(7));
+  EXPECT_EQ(pages[0][0].charged.device_seconds, 3);
+  EXPECT_TRUE(pages[1].empty());
+  ASSERT_EQ(pages[2].size(), 1u);
+  EXPECT_EQ(pages[2][0].session, Id(8));
+}
+
 TEST_F(UsageReportTest, WrongPlacesAndNoFile) {
   for (const char* after : {"x", "1,2", "1,2,zz", "1,2,00000000000000ab0000000000000007,4",
                             "99999999999999999999,2,00000000000000ab0000000000000007"}) {

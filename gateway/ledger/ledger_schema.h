@@ -1,0 +1,115 @@
+// The ledger's tables. Internal to gateway/ledger. Append-only: a change is another migration step
+// at the end.
+//
+// A use entry has its charge in the columns from tenant to to_s, which are NULL in a transfer; its
+// amount is that of line 1. Triggers reject statements that would rewrite history by mistake; the
+// chain of hashes reveals deliberate changes.
+#pragma once
+
+namespace outboard::gateway {
+
+inline constexpr const char* kLedgerSchema[] = {
+    R"sql(
+CREATE TABLE ledger_account(
+  id INTEGER PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE,
+  balance INTEGER NOT NULL
+) STRICT;
+CREATE TABLE ledger_entry(
+  number INTEGER PRIMARY KEY,
+  key TEXT NOT NULL UNIQUE,
+  at_ms INTEGER NOT NULL,
+  memo TEXT NOT NULL,
+  tenant INTEGER,
+  session BLOB,
+  grant_number INTEGER,
+  device INTEGER,
+  price_per_hour INTEGER,
+  granted_ms INTEGER,
+  from_s INTEGER,
+  to_s INTEGER,
+  body_hash BLOB NOT NULL,
+  hash BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX ledger_entry_by_device ON ledger_entry(session, grant_number, device, from_s)
+  WHERE session IS NOT NULL;
+CREATE INDEX ledger_entry_by_tenant ON ledger_entry(tenant, session) WHERE tenant IS NOT NULL;
+CREATE TABLE ledger_line(
+  entry INTEGER NOT NULL REFERENCES ledger_entry(number),
+  line INTEGER NOT NULL,
+  account INTEGER NOT NULL REFERENCES ledger_account(id),
+  amount INTEGER NOT NULL,
+  PRIMARY KEY(entry, line)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX ledger_line_by_account ON ledger_line(account, entry);
+CREATE TABLE ledger_head(
+  id INTEGER PRIMARY KEY CHECK(id = 1),
+  number INTEGER NOT NULL,
+  at_ms INTEGER NOT NULL,
+  hash BLOB NOT NULL
+) STRICT;
+INSERT INTO ledger_head VALUES(1, 0, 0, zeroblob(32));
+CREATE TRIGGER ledger_entry_fixed BEFORE UPDATE ON ledger_entry
+  BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+CREATE TRIGGER ledger_entry_kept BEFORE DELETE ON ledger_entry
+  BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+CREATE TRIGGER ledger_line_fixed BEFORE UPDATE ON ledger_line
+  BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+CREATE TRIGGER ledger_line_kept BEFORE DELETE ON ledger_line
+  BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+)sql",
+    // The use up to each use entry, so that any sum over a range of entries is the difference of
+    // two rows: of all (seconds, amount), of its tenant, and of its session. A trigger adds the row
+    // with line 1 of the entry, the revenue's, so that no program posts without it.
+    R"sql(
+CREATE TABLE ledger_use(
+  entry INTEGER PRIMARY KEY,
+  tenant INTEGER NOT NULL,
+  session BLOB NOT NULL,
+  seconds INTEGER NOT NULL,
+  amount INTEGER NOT NULL,
+  tenant_seconds INTEGER NOT NULL,
+  tenant_amount INTEGER NOT NULL,
+  session_seconds INTEGER NOT NULL,
+  session_amount INTEGER NOT NULL
+) STRICT;
+INSERT INTO ledger_use
+  SELECT e.number, e.tenant, e.session,
+    SUM(e.to_s - e.from_s) OVER all_of, SUM(l.amount) OVER all_of,
+    SUM(e.to_s - e.from_s) OVER of_tenant, SUM(l.amount) OVER of_tenant,
+    SUM(e.to_s - e.from_s) OVER of_session, SUM(l.amount) OVER of_session
+  FROM ledger_entry e JOIN ledger_line l ON l.entry = e.number AND l.line = 1
+  WHERE e.session IS NOT NULL
+  WINDOW all_of AS (ORDER BY e.number ROWS UNBOUNDED PRECEDING),
+    of_tenant AS (PARTITION BY e.tenant ORDER BY e.number ROWS UNBOUNDED PRECEDING),
+    of_session AS (PARTITION BY e.session ORDER BY e.number ROWS UNBOUNDED PRECEDING)
+  ORDER BY e.number;
+CREATE INDEX ledger_use_by_tenant ON ledger_use(tenant, entry);
+CREATE INDEX ledger_use_by_session ON ledger_use(session, entry);
+DROP INDEX ledger_entry_by_tenant;
+CREATE TRIGGER ledger_use_added AFTER INSERT ON ledger_line WHEN NEW.line = 1
+BEGIN
+  INSERT INTO ledger_use
+    SELECT e.number, e.tenant, e.session,
+      IFNULL(a.seconds, 0) + e.to_s - e.from_s,
+      IFNULL(a.amount, 0) + NEW.amount,
+      IFNULL(t.tenant_seconds, 0) + e.to_s - e.from_s,
+      IFNULL(t.tenant_amount, 0) + NEW.amount,
+      IFNULL(s.session_seconds, 0) + e.to_s - e.from_s,
+      IFNULL(s.session_amount, 0) + NEW.amount
+    FROM ledger_entry e
+    LEFT JOIN ledger_use a ON a.entry = (SELECT MAX(entry) FROM ledger_use)
+    LEFT JOIN ledger_use t
+      ON t.entry = (SELECT MAX(entry) FROM ledger_use WHERE tenant = e.tenant)
+    LEFT JOIN ledger_use s
+      ON s.entry = (SELECT MAX(entry) FROM ledger_use WHERE session = e.session)
+    WHERE e.number = NEW.entry AND e.session IS NOT NULL;
+END;
+CREATE TRIGGER ledger_use_fixed BEFORE UPDATE ON ledger_use
+  BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+CREATE TRIGGER ledger_use_kept BEFORE DELETE ON ledger_use
+  BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+)sql",
+};
+
+}  // namespace outboard::gateway
