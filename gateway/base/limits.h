@@ -28,6 +28,8 @@ inline constexpr size_t kWorkerIdentityBytes = 32;
 inline constexpr int kTransfersPerTenantMax = 64;
 inline constexpr size_t kTransfersMax = 512;
 inline constexpr int64_t kTransferStalledMs = 60'000;
+// A client's stream whose reader takes nothing for so long is cut; the client may come back.
+inline constexpr int64_t kReaderStalledMs = 30'000;
 inline constexpr uint32_t kDevicesPerWorkerMax = 1024;
 
 }  // namespace outboard::gateway

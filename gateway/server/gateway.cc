@@ -193,7 +193,8 @@ class Gateway::Impl {
     if (!local.ok()) return local.status();
     local_ = *std::move(local);
     driver_->SetLocalSocket(local_->name());
-    cloud_ = std::make_unique<CloudService>(driver_.get(), &host_, authenticator_.get(), &pool_);
+    cloud_ = std::make_unique<CloudService>(driver_.get(), &host_, authenticator_.get(), &pool_,
+                                            options_.reader_stalls_after);
     fleet_ = std::make_unique<FleetService>(driver_.get(), blob_retention_.get(),
                                             authenticator_.get(), &pool_);
     const auto blobs_for = [&](BlobCallers callers) {

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "gateway/base/limits.h"
 #include "gateway/core/events.h"
 
 namespace outboard::gateway {
@@ -35,6 +36,8 @@ struct GatewayOptions {
   // Called once, by a thread of the gateway's, when one of its ports is not served any more: the
   // process should then end (gateway/server/listener_watch.h).
   std::function<void()> on_dead_listener = [] {};
+  // A client that takes nothing of what is sent to it for so long is cut off; it may come back.
+  std::chrono::milliseconds reader_stalls_after{kReaderStalledMs};
   CoreOptions core;
 };
 

@@ -34,12 +34,12 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, Authentic
 
 grpc::ServerBidiReactor<proto::ClientFrame, proto::ServerFrame>* CloudService::Session(
     grpc::CallbackServerContext* context) {
-  return new ClientStream(driver_, host_, authenticator_, *context);
+  return new ClientStream(driver_, host_, authenticator_, &readers_, *context);
 }
 
 grpc::ServerWriteReactor<proto::ServerFrame>* CloudService::Values(
     grpc::CallbackServerContext* context, const proto::ValuesRequest* request) {
-  return new ValuesSender(driver_, authenticator_, pool_, *context, *request);
+  return new ValuesSender(driver_, authenticator_, pool_, &readers_, *context, *request);
 }
 
 // ---- accounts -----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 // Threads: any. Disk and SQL on the pool.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "gateway/blobs/blob_retention.h"
 #include "gateway/ledger/ledger.h"
 #include "gateway/server/authenticator.h"
+#include "gateway/streams/stall_watch.h"
 #include "proto/account.grpc.pb.h"
 #include "proto/cloud.grpc.pb.h"
 #include "proto/fleet.grpc.pb.h"
@@ -29,8 +31,14 @@ class DriverHost;
 
 class CloudService final : public proto::Cloud::CallbackService {
  public:
-  CloudService(CoreDriver* driver, DriverHost* host, Authenticator* authenticator, WorkQueue* pool)
-      : driver_(driver), host_(host), authenticator_(authenticator), pool_(pool) {}
+  // A stream whose client takes nothing for `reader_stalls_after` is cut.
+  CloudService(CoreDriver* driver, DriverHost* host, Authenticator* authenticator, WorkQueue* pool,
+               std::chrono::milliseconds reader_stalls_after)
+      : driver_(driver),
+        host_(host),
+        authenticator_(authenticator),
+        pool_(pool),
+        readers_(reader_stalls_after) {}
   grpc::ServerWriteReactor<proto::ServerFrame>* Values(
       grpc::CallbackServerContext* context, const proto::ValuesRequest* request) override;
   grpc::ServerBidiReactor<proto::ClientFrame, proto::ServerFrame>* Session(
@@ -41,6 +49,7 @@ class CloudService final : public proto::Cloud::CallbackService {
   DriverHost* const host_;
   Authenticator* const authenticator_;
   WorkQueue* const pool_;
+  StallWatch readers_;
 };
 
 class AccountService final : public proto::Account::CallbackService {

@@ -13,11 +13,13 @@
 #include <grpcpp/support/server_callback.h>
 
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "gateway/base/limits.h"
+#include "gateway/streams/stall_watch.h"
 #include "wire/frame_queue.h"
 #include "wire/status.h"
 
@@ -64,7 +66,7 @@ class SendingStream : public Reactor {
       writing_ = true;
       out_ = queue_.Pop();
     }
-    this->StartWrite(&out_);
+    Write();
   }
 
   // Ends the stream after the queued messages. The first status counts.
@@ -107,11 +109,19 @@ class SendingStream : public Reactor {
   }
 
  protected:
+  // Before the first Send: a write that its reader does not take is watched.
+  void WatchWrites(std::unique_ptr<StallWatch::Watched> writes) { writes_ = std::move(writes); }
   virtual void OnDrained() {}
   virtual void OnGone() = 0;  // the stream is deleted next: drop all pointers to it
 
  private:
+  void Write() {
+    if (writes_ != nullptr) writes_->Waits();
+    this->StartWrite(&out_);
+  }
+
   void OnWriteDone(bool ok) final {
+    if (writes_ != nullptr) writes_->Goes();
     bool more = false, drained = false;
     {
       std::lock_guard lock(mutex_);
@@ -128,7 +138,7 @@ class SendingStream : public Reactor {
       drained = queue_.bytes() <= kQueuedBytesMax / 2 && std::exchange(drain_asked_, false);
       if (drained) ++holds_;
     }
-    if (more) this->StartWrite(&out_);
+    if (more) Write();
     if (drained) {
       OnDrained();
       Unhold();
@@ -163,6 +173,7 @@ class SendingStream : public Reactor {
   }
 
   Out out_;
+  std::unique_ptr<StallWatch::Watched> writes_;  // or null: not watched
   mutable std::mutex mutex_;
   Queue queue_;
   absl::Status status_;

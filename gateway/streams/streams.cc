@@ -6,8 +6,9 @@
 namespace outboard::gateway {
 
 ClientStream::ClientStream(CoreDriver* driver, DriverHost* host, Authenticator* authenticator,
-                           const grpc::CallbackServerContext& context)
+                           StallWatch* readers, grpc::CallbackServerContext& context)
     : port_(driver, host, authenticator, this, Authenticator::Bearer(context)) {
+  WatchWrites(readers->Watch([&context] { context.TryCancel(); }));
   Begin();
 }
 
@@ -54,9 +55,10 @@ void ControlStream::OnReadEnd() {
 }
 
 ValuesSender::ValuesSender(CoreDriver* driver, Authenticator* authenticator, WorkQueue* pool,
-                           const grpc::CallbackServerContext& context,
+                           StallWatch* readers, grpc::CallbackServerContext& context,
                            const proto::ValuesRequest& request)
     : driver_(driver) {
+  WatchWrites(readers->Watch([&context] { context.TryCancel(); }));
   const auto session = SessionId::FromBytes(request.session_id());
   const auto token = TokenFromBytes(request.resume_token());
   if (!session || !token) {

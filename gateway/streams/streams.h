@@ -24,7 +24,7 @@ class ClientStream final : public Stream<proto::ClientFrame, proto::ServerFrame>
                            public ClientEndpoint {
  public:
   ClientStream(CoreDriver* driver, DriverHost* host, Authenticator* authenticator,
-               const grpc::CallbackServerContext& context);
+               StallWatch* readers, grpc::CallbackServerContext& context);
 
   void Send(proto::ServerFrame frame) override { Stream::Send(std::move(frame)); }
   void End(absl::Status why) override { Stream::End(std::move(why)); }
@@ -93,7 +93,8 @@ class ValuesSender final
  public:
   // Ends with NOT_FOUND unless id and token match a session of the caller's tenant.
   ValuesSender(CoreDriver* driver, Authenticator* authenticator, WorkQueue* pool,
-               const grpc::CallbackServerContext& context, const proto::ValuesRequest& request);
+               StallWatch* readers, grpc::CallbackServerContext& context,
+               const proto::ValuesRequest& request);
 
   void Send(proto::ServerFrame frame) override { SendingStream::Send(std::move(frame)); }
   void End(absl::Status why) override { SendingStream::End(std::move(why)); }

@@ -1,5 +1,7 @@
 // A Session through a real gateway (unix socket, accounts file, blob store) to a fake worker in the
 // same process.
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -24,10 +26,13 @@
 #include "gateway/base/clock.h"
 #include "gateway/ledger/ledger.h"
 #include "gateway/server/gateway.h"
+#include "proto/cloud.grpc.pb.h"
 #include "tests/net/fault_proxy.h"
 #include "tests/support/documented.h"
 #include "tests/support/gateway_test.h"
 #include "tests/support/step.h"
+#include "wire/limits.h"
+#include "wire/version.h"
 
 namespace outboard {
 namespace {
@@ -463,6 +468,52 @@ TEST_F(SessionGatewayTest, SecondsAreBilledAndPosted) {
 
 // Tried on a gateway as README starts it, where everybody is on this machine: a worker without the
 // secret got the sessions of customers.
+// Its transport answers pings, and what it asked for waits in the gateway.
+TEST_F(SessionGatewayTest, AClientThatReadsNothingIsCutOff) {
+  gateway::GatewayOptions options;
+  options.no_auth = true;
+  options.reader_stalls_after = std::chrono::milliseconds(300);
+  StartGateway(options);
+  StartWorker();
+  auto stub = proto::Cloud::NewStub(
+      grpc::CreateChannel(gateway_->address(), grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  auto stream = stub->Session(&context);
+  proto::ClientFrame frame;
+  wire::SetRange(wire::kProtocolOfClients, *frame.add_items()->mutable_open()->mutable_protocol());
+  wire::SetRange(wire::kGraphSchemas,
+                 *frame.mutable_items(0)->mutable_open()->mutable_graph_schema());
+  ASSERT_TRUE(stream->Write(frame));
+  proto::ServerFrame answer;
+  ASSERT_TRUE(stream->Read(&answer));
+  const uint64_t epoch = answer.epoch();
+  uint64_t seq = 0;
+  const auto write = [&](const std::function<void(proto::ClientItem&)>& fill) {
+    proto::ClientFrame next;
+    next.set_epoch(epoch);
+    next.add_items()->set_seq(++seq);
+    fill(*next.mutable_items(0));
+    return stream->Write(next);
+  };
+  const std::string bytes(wire::kPieceBytesMax, 'b');
+  ASSERT_TRUE(write([&](proto::ClientItem& item) {
+    proto::Put& put = *item.mutable_put();
+    put.set_handle(1);
+    put.set_dtype(static_cast<uint32_t>(DType::kU8));
+    put.add_dims(bytes.size());
+    put.set_total_bytes(bytes.size());
+    put.set_data(bytes);
+  }));
+  // One at a time: the fake worker puts the answers to one frame into one. Ends when the stream
+  // does; else at the test's limit of time.
+  while (write([](proto::ClientItem& item) { item.mutable_fetch()->add_handles(1); }))
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  while (stream->Read(&answer)) {  // what its own end had taken meanwhile
+  }
+  const grpc::Status status = stream->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED) << status.error_message();
+}
+
 TEST_F(SessionGatewayTest, AGatewayThatWasGivenNoSecretHasOne) {
   gateway::GatewayOptions options;
   options.no_auth = true;
