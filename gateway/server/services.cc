@@ -245,7 +245,7 @@ grpc::ServerUnaryReactor* StoreService::Pin(grpc::CallbackServerContext* context
                                             const proto::StorePinRequest* request,
                                             proto::StorePinReply* reply) {
   return Answer(context, [this, request](TenantId tenant) {
-    return blob_retention_->names().Pin(tenant, request->name(), request->pinned());
+    return blob_retention_->Pin(tenant, request->name(), request->pinned());
   });
 }
 
