@@ -29,7 +29,7 @@ namespace {
 using gateway::Accounts;
 using gateway::ApiKey;
 
-constexpr std::chrono::seconds kAnswersWithin{30};  // sums over millions of entries
+constexpr std::chrono::seconds kAnswersWithin{30};  // a page, behind those of others
 constexpr int64_t kLatestUnixS = int64_t{1} << 40;  // in milliseconds still an int64
 
 std::string DataFolder(const AccountFlags& flags) {

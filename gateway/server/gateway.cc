@@ -256,7 +256,7 @@ class Gateway::Impl {
     auto usage = UsageReport::Open(AccountsPath(options_.data_folder));
     if (!usage.ok()) return usage.status();
     account_ = std::make_unique<AccountService>(accounts_.get(), ledger_.get(), *std::move(usage),
-                                                authenticator_.get(), &pool_);
+                                                authenticator_.get(), &pool_, &reports_);
     grpc::ServerBuilder builder;
     SetLimits(builder);
     int port = 0;
@@ -314,6 +314,7 @@ class Gateway::Impl {
     local_.reset();
     ticker_.reset();
     pool_.Stop();
+    reports_.Stop();
     server_.reset();
     driver_.reset();
     if (ledger_writer_ != nullptr) ledger_writer_->Stop();
@@ -322,6 +323,7 @@ class Gateway::Impl {
   GatewayOptions options_;
   std::string address_;
   WorkQueue pool_;
+  WorkQueue reports_{1};
   ProcessHost host_{&pool_};
   std::unique_ptr<Accounts> accounts_;
   std::unique_ptr<Ledger> ledger_;

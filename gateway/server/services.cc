@@ -84,7 +84,7 @@ grpc::ServerUnaryReactor* AccountService::RevokeKey(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* AccountService::Usage(grpc::CallbackServerContext* context,
                                                 const proto::UsageRequest* request,
                                                 proto::UsageReply* reply) {
-  return Answer(context, authenticator_, pool_, [this, request, reply](const Identity& who) {
+  return Answer(context, authenticator_, reports_, [this, request, reply](const Identity& who) {
     constexpr int64_t kLatest = int64_t{1} << 40;  // seconds; keeps the product below in range
     const int64_t since_s = std::clamp<int64_t>(request->since_unix_s(), 0, kLatest);
     absl::StatusOr<UsagePage> page = [&] {
