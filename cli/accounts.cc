@@ -29,7 +29,7 @@ namespace {
 using gateway::Accounts;
 using gateway::ApiKey;
 
-constexpr std::chrono::seconds kAnswersWithin{30};  // sums over millions of entries
+constexpr std::chrono::seconds kAnswersWithin{30};  // a page, behind those of others
 
 std::string DataFolder(const AccountFlags& flags) {
   return flags.data.empty() ? DefaultDataFolder() : flags.data;

@@ -4,6 +4,8 @@
 //   B3  blob.absent is the number of its entries whose chunk is absent.
 //   B4  idle holds the blobs with protections = 0, under their used_ms.
 //   B5  loose holds the chunks with listed = 0, under their loose_since_ms.
+//   B6  chunk.held is the number of times that protected blobs list it; protected_bytes is the sum of
+//       size_bytes of the chunks that are held and not absent.
 #include "gateway/blobs/blob_index.h"
 
 #include <algorithm>
@@ -54,6 +56,22 @@ void BlobIndex::RemoveFromLoose(Tenant& tenant, const wire::Hash& hash, const Ch
   tenant.idle_bytes -= chunk.size_bytes;
 }
 
+void BlobIndex::Hold(Tenant& tenant, const Blob& blob) {
+  for (const wire::Hash& hash : blob.chunks) {
+    Chunk& chunk = tenant.chunks.at(hash);
+    if (chunk.held++ == 0 && chunk.state != ChunkState::kAbsent)
+      tenant.protected_bytes += chunk.size_bytes;
+  }
+}
+
+void BlobIndex::Unhold(Tenant& tenant, const Blob& blob) {
+  for (const wire::Hash& hash : blob.chunks) {
+    Chunk& chunk = tenant.chunks.at(hash);
+    if (--chunk.held == 0 && chunk.state != ChunkState::kAbsent)
+      tenant.protected_bytes -= chunk.size_bytes;
+  }
+}
+
 void BlobIndex::AddChunk(TenantId tenant, const wire::Hash& hash, uint32_t size_bytes,
                          ChunkState state, int64_t now_ms) {
   Tenant& t = tenants_[tenant.value];
@@ -63,6 +81,7 @@ void BlobIndex::AddChunk(TenantId tenant, const wire::Hash& hash, uint32_t size_
   chunk.size_bytes = size_bytes;
   chunk.verified = false;
   t.used_bytes += size_bytes;
+  if (chunk.held > 0) t.protected_bytes += size_bytes;
   if (chunk.listed == 0) return AddLoose(t, hash, chunk, now_ms);
   // A lost chunk was added again. Rare enough to search all blobs.
   for (auto& [root, blob] : t.blobs) {
@@ -93,6 +112,7 @@ void BlobIndex::LoseChunk(TenantId tenant, const wire::Hash& hash, int64_t now_m
   }
   chunk.state = ChunkState::kAbsent;
   t.used_bytes -= chunk.size_bytes;
+  if (chunk.held > 0) t.protected_bytes -= chunk.size_bytes;
   for (auto& [root, blob] : t.blobs) {
     blob.absent += static_cast<uint32_t>(std::count(blob.chunks.begin(), blob.chunks.end(), hash));
   }
@@ -137,7 +157,9 @@ absl::Status BlobIndex::Protect(TenantId tenant, std::span<const wire::Hash> roo
   }
   for (const wire::Hash& root : roots) {
     Blob& blob = t.blobs.at(root);
-    if (blob.protections++ == 0) RemoveFromIdle(t, root, blob);
+    if (blob.protections++ > 0) continue;
+    RemoveFromIdle(t, root, blob);
+    Hold(t, blob);
   }
   return absl::OkStatus();
 }
@@ -151,6 +173,7 @@ BlobIndex::Gone BlobIndex::Unprotect(TenantId tenant, std::span<const wire::Hash
     OB_CHECK(found != t.blobs.end() && found->second.protections > 0);
     Blob& blob = found->second;
     if (--blob.protections > 0) continue;
+    Unhold(t, blob);
     blob.used_ms = std::max(blob.used_ms, now_ms);
     AddIdle(t, root, blob);
     if (blob.origin == BlobOrigin::kSession) RemoveBlob(t, root, gone);
@@ -226,8 +249,16 @@ uint64_t BlobIndex::UsedBytes(TenantId tenant) const {
 BlobIndex::Usage BlobIndex::UsageOf(TenantId tenant) const {
   const auto found = tenants_.find(tenant.value);
   if (found == tenants_.end()) return {};
+  return {.used_bytes = found->second.used_bytes, .protected_bytes = found->second.protected_bytes};
+}
+
+BlobIndex::Usage BlobIndex::RecountUsage(TenantId tenant) const {
+  const auto found = tenants_.find(tenant.value);
+  if (found == tenants_.end()) return {};
   const Tenant& t = found->second;
-  Usage usage{.used_bytes = t.used_bytes};
+  Usage usage;
+  for (const auto& [hash, chunk] : t.chunks)
+    if (chunk.state != ChunkState::kAbsent) usage.used_bytes += chunk.size_bytes;
   std::unordered_set<wire::Hash, HashOfHash> counted;
   for (const auto& [root, blob] : t.blobs) {
     if (blob.protections == 0) continue;

@@ -47,6 +47,7 @@ class BlobIndex {
     ChunkState state = ChunkState::kAbsent;
     uint32_t size_bytes = 0;
     uint32_t listed = 0;  // how often blobs list it; a blob that has it twice counts twice
+    uint32_t held = 0;    // how often protected blobs list it
     int64_t loose_since_ms = 0;
     bool verified = false;  // read and found intact since the store was opened
   };
@@ -106,7 +107,9 @@ class BlobIndex {
   std::optional<std::pair<TenantId, Gone>> EvictAnywhere(int64_t now_ms);
 
   uint64_t UsedBytes(TenantId tenant) const;
-  Usage UsageOf(TenantId tenant) const;  // O(protected blobs)
+  Usage UsageOf(TenantId tenant) const;
+  // UsageOf, counted anew from the chunks and blobs: to check it.
+  Usage RecountUsage(TenantId tenant) const;
 
  private:
   struct HashOfHash {
@@ -122,12 +125,15 @@ class BlobIndex {
     std::set<std::pair<int64_t, wire::Hash>> idle;   // by last use
     std::set<std::pair<int64_t, wire::Hash>> loose;  // by loose_since_ms
     uint64_t used_bytes = 0;
+    uint64_t protected_bytes = 0;
     uint64_t idle_bytes = 0;  // of idle blobs as if they shared no chunks, and of loose chunks
   };
   static void AddIdle(Tenant& tenant, const wire::Hash& root, const Blob& blob);
   static void RemoveFromIdle(Tenant& tenant, const wire::Hash& root, const Blob& blob);
   static void AddLoose(Tenant& tenant, const wire::Hash& hash, Chunk& chunk, int64_t now_ms);
   static void RemoveFromLoose(Tenant& tenant, const wire::Hash& hash, const Chunk& chunk);
+  static void Hold(Tenant& tenant, const Blob& blob);
+  static void Unhold(Tenant& tenant, const Blob& blob);
   static void RemoveChunk(Tenant& tenant, const wire::Hash& hash, Gone& gone);
   // Removes an idle blob, and those of its chunks that no other blob lists.
   static void RemoveBlob(Tenant& tenant, const wire::Hash& root, Gone& gone);

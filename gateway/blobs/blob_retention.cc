@@ -3,6 +3,8 @@
 //       nothing else.
 //   C2  A row is written only while its blobs are protected and after they are durable.
 //   C3  Each root that a session's entry lists is protected once for each time that it is listed.
+//   C4  pinned_ counts the roots in held_ of the pinned names. Neither changes while a name is
+//       pinned.
 // names_mutex_ is held while a row changes, so that rows and held_ change together; sessions_mutex_
 // is never held during disk I/O. The store never calls back with its own lock held.
 #include "gateway/blobs/blob_retention.h"
@@ -45,6 +47,7 @@ absl::Status BlobRetention::ProtectNames() {
     std::vector<wire::Hash>& held = held_[{tenant.value, row.name}];
     for (const wire::Hash& root : wanted)
       if (store_->Protect(tenant, std::span(&root, 1)).ok()) held.push_back(root);
+    if (row.pinned) CountPinned(tenant, held, true);
   }
   return absl::OkStatus();
 }
@@ -138,20 +141,31 @@ absl::StatusOr<BlobRetention::Usage> BlobRetention::UsageOf(TenantId tenant) {
   const BlobIndex::Usage stored = store_->UsageOf(tenant);
   usage.used_bytes = stored.used_bytes;
   usage.protected_bytes = stored.protected_bytes;
-  std::set<wire::Hash> pinned;
-  for (std::string after;;) {
-    OB_ASSIGN_OR_RETURN(const auto rows, names_->List(tenant, "", after, kStoreNamesPerPage));
-    if (rows.empty()) break;
-    after = rows.back().name;
-    std::lock_guard lock(names_mutex_);
-    for (const NameRow& row : rows) {
-      if (!row.pinned) continue;
-      const std::vector<wire::Hash>& held = held_[{tenant.value, row.name}];
-      pinned.insert(held.begin(), held.end());
-    }
-  }
-  for (const wire::Hash& root : pinned) usage.pinned_bytes += store_->SizeOf(tenant, root);
+  std::lock_guard lock(pinned_mutex_);
+  if (const auto found = pinned_.find(tenant.value); found != pinned_.end())
+    usage.pinned_bytes = found->second.bytes;
   return usage;
+}
+
+absl::Status BlobRetention::Pin(TenantId tenant, std::string_view name, bool pinned) {
+  std::lock_guard lock(names_mutex_);
+  OB_ASSIGN_OR_RETURN(const NameRow row, names_->Find(tenant, name));
+  if (row.pinned == pinned) return absl::OkStatus();
+  OB_RETURN_IF_ERROR(names_->Pin(tenant, name, pinned));
+  CountPinned(tenant, held_[{tenant.value, row.name}], pinned);
+  return absl::OkStatus();
+}
+
+void BlobRetention::CountPinned(TenantId tenant, std::span<const wire::Hash> roots, bool pinned) {
+  std::lock_guard lock(pinned_mutex_);
+  Pinned& count = pinned_[tenant.value];
+  for (const wire::Hash& root : roots) {
+    uint32_t& names = count.names[root];
+    if (pinned && names++ == 0) count.bytes += store_->SizeOf(tenant, root);
+    if (pinned || --names > 0) continue;
+    count.bytes -= store_->SizeOf(tenant, root);
+    count.names.erase(root);
+  }
 }
 
 // ---- sessions -----------------------------------------------------------------------------------

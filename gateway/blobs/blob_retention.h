@@ -66,6 +66,7 @@ class BlobRetention final : public BlobUses {
     uint64_t names = 0;
   };
   absl::StatusOr<Usage> UsageOf(TenantId tenant);
+  absl::Status Pin(TenantId tenant, std::string_view name, bool pinned);
 
   // ---- sessions ----
   // Before any of the others; again for a session that goes on. Waits for no disk.
@@ -102,6 +103,8 @@ class BlobRetention final : public BlobUses {
   BlobRetention(BlobStore* store, std::unique_ptr<Names> names, std::function<WallTime()> now)
       : store_(store), names_(std::move(names)), now_(std::move(now)) {}
   absl::Status ProtectNames();
+  // Counts the roots of a name as pinned, or no longer.
+  void CountPinned(TenantId tenant, std::span<const wire::Hash> roots, bool pinned);
   // Protects `roots`, waits until they are durable, then writes the row.
   void Name(TenantId tenant, const NameRow& row, std::vector<wire::Hash> roots, Done done);
   absl::StatusOr<std::vector<wire::Hash>> SnapshotRoots(TenantId tenant,
@@ -120,6 +123,12 @@ class BlobRetention final : public BlobUses {
   std::mutex names_mutex_;
   // The roots that each name protects, by tenant and name.
   std::map<std::pair<int64_t, std::string>, std::vector<wire::Hash>> held_;
+  struct Pinned {
+    std::map<wire::Hash, uint32_t> names;  // how many pinned names have each root
+    uint64_t bytes = 0;
+  };
+  std::mutex pinned_mutex_;           // never held during disk I/O
+  std::map<int64_t, Pinned> pinned_;  // by tenant
   std::mutex sessions_mutex_;
   std::map<SessionId, Session> sessions_;  // live sessions
 };

@@ -143,12 +143,19 @@ void BlobStore::SyncThread() {
   }
 }
 
+// Calls wait for the lock, so the files are touched without it. One that was removed or renamed
+// meanwhile is not there to be touched.
 void BlobStore::WriteLastUses() {
-  std::lock_guard lock(mutex_);
-  for (const auto& [tenant, root] : std::exchange(used_since_, {})) {
-    const BlobIndex::Blob* blob = index_.FindBlob(TenantId{tenant}, root);
-    if (blob != nullptr) disk_.Touch(RootPath(TenantId{tenant}, root, blob->origin), blob->used_ms);
+  std::vector<std::pair<std::string, int64_t>> uses;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [tenant, root] : std::exchange(used_since_, {})) {
+      const BlobIndex::Blob* blob = index_.FindBlob(TenantId{tenant}, root);
+      if (blob != nullptr)
+        uses.emplace_back(RootPath(TenantId{tenant}, root, blob->origin), blob->used_ms);
+    }
   }
+  for (const auto& [path, used_ms] : uses) disk_.Touch(path, used_ms);
 }
 
 }  // namespace outboard::gateway

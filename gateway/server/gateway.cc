@@ -208,7 +208,7 @@ class Gateway::Impl {
     auto usage = UsageReport::Open(AccountsPath(options_.data_folder));
     if (!usage.ok()) return usage.status();
     account_ = std::make_unique<AccountService>(accounts_.get(), ledger_.get(), *std::move(usage),
-                                                authenticator_.get(), &pool_);
+                                                authenticator_.get(), &pool_, &reports_);
     auto clients = GrpcListener::Start(
         options_.listen,
         {cloud_.get(), blob_service_.get(), store_service_.get(), account_.get(), &no_fleet_});
@@ -246,6 +246,7 @@ class Gateway::Impl {
     local_.reset();
     ticker_.reset();
     pool_.Stop();
+    reports_.Stop();
     clients_.reset();
     workers_.reset();
     driver_.reset();
@@ -255,6 +256,7 @@ class Gateway::Impl {
   GatewayOptions options_;
   FolderLock folder_lock_;
   WorkQueue pool_;
+  WorkQueue reports_{1};
   ProcessHost host_{&pool_};
   std::unique_ptr<Accounts> accounts_;
   std::unique_ptr<Ledger> ledger_;

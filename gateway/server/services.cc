@@ -84,7 +84,7 @@ grpc::ServerUnaryReactor* AccountService::RevokeKey(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* AccountService::Usage(grpc::CallbackServerContext* context,
                                                 const proto::UsageRequest* request,
                                                 proto::UsageReply* reply) {
-  return Answer(context, authenticator_, pool_, [this, request, reply](const Identity& who) {
+  return Answer(context, authenticator_, reports_, [this, request, reply](const Identity& who) {
     const int64_t since_s = std::clamp<int64_t>(request->since_unix_s(), 0, kLatestUnixS);
     absl::StatusOr<UsagePage> page = [&] {
       absl::MutexLock lock(&usage_mutex_);
@@ -279,7 +279,7 @@ grpc::ServerUnaryReactor* StoreService::Pin(grpc::CallbackServerContext* context
                                             const proto::StorePinRequest* request,
                                             proto::StorePinReply* reply) {
   return Answer(context, [this, request](TenantId tenant) {
-    return blob_retention_->names().Pin(tenant, request->name(), request->pinned());
+    return blob_retention_->Pin(tenant, request->name(), request->pinned());
   });
 }
 

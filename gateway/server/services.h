@@ -55,12 +55,13 @@ class CloudService final : public proto::Cloud::CallbackService {
 class AccountService final : public proto::Account::CallbackService {
  public:
   AccountService(Accounts* accounts, Ledger* ledger, std::unique_ptr<UsageReport> usage,
-                 Authenticator* authenticator, WorkQueue* pool)
+                 Authenticator* authenticator, WorkQueue* pool, WorkQueue* reports)
       : accounts_(accounts),
         ledger_(ledger),
         usage_(std::move(usage)),
         authenticator_(authenticator),
-        pool_(pool) {}
+        pool_(pool),
+        reports_(reports) {}
   grpc::ServerUnaryReactor* CreateKey(grpc::CallbackServerContext* context,
                                       const proto::CreateKeyRequest* request,
                                       proto::CreateKeyReply* reply) override;
@@ -81,6 +82,8 @@ class AccountService final : public proto::Account::CallbackService {
   const std::unique_ptr<UsageReport> usage_ ABSL_PT_GUARDED_BY(usage_mutex_);
   Authenticator* const authenticator_;
   WorkQueue* const pool_;
+  // For usage: its calls wait for each other, and no thread of the pool with them.
+  WorkQueue* const reports_;
 };
 
 // FleetService (fleet.proto): workers and their executors. Blobs that an executor stores become the

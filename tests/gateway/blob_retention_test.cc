@@ -1,5 +1,7 @@
 // Names: what they hold is checked, stays while they stand, and is replaced at once; sessions
 // protect what they need, and no longer.
+#include "gateway/blobs/blob_retention.h"
+
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -7,7 +9,6 @@
 #include <optional>
 #include <thread>
 
-#include "gateway/blobs/blob_retention.h"
 #include "gateway/blobs/limits.h"
 #include "tests/gateway/support.h"
 
@@ -139,8 +140,7 @@ TEST_F(CatalogueTest, NamesAreNoPaths) {
     EXPECT_EQ(blob_retention_->Get(kA, bad).status().code(), StatusCode::kInvalidArgument) << bad;
     EXPECT_EQ(blob_retention_->Remove(kA, bad).status().code(), StatusCode::kInvalidArgument)
         << bad;
-    EXPECT_EQ(blob_retention_->names().Pin(kA, bad, true).code(), StatusCode::kInvalidArgument)
-        << bad;
+    EXPECT_EQ(blob_retention_->Pin(kA, bad, true).code(), StatusCode::kInvalidArgument) << bad;
   }
 }
 
@@ -211,10 +211,10 @@ TEST_F(CatalogueTest, ListsAreChecked) {
 TEST_F(CatalogueTest, PinnedNamesStayAndNamedBlobsAreNotEvicted) {
   Open(1000);
   ASSERT_TRUE(Set("p", List({{"w", std::string(400, 'p')}})).ok());
-  ASSERT_TRUE(blob_retention_->names().Pin(kA, "p", true).ok());
+  ASSERT_TRUE(blob_retention_->Pin(kA, "p", true).ok());
   EXPECT_EQ(blob_retention_->Remove(kA, "p").status().code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(Set("p", List({{"w", "x"}})).code(), StatusCode::kFailedPrecondition);
-  EXPECT_EQ(blob_retention_->names().Pin(kA, "q", true).code(), StatusCode::kNotFound);
+  EXPECT_EQ(blob_retention_->Pin(kA, "q", true).code(), StatusCode::kNotFound);
   Blob(std::string(300, '1'));
   Blob(std::string(300, '2'));  // the first goes
   EXPECT_FALSE(IsThere(std::string(300, '1')));
@@ -227,9 +227,39 @@ TEST_F(CatalogueTest, PinnedNamesStayAndNamedBlobsAreNotEvicted) {
   EXPECT_GE(usage.used_bytes, usage.protected_bytes + 300u);
   EXPECT_EQ(store_->Write(kA, std::string(700, '3'), BlobOrigin::kClient).status().code(),
             StatusCode::kResourceExhausted);
-  ASSERT_TRUE(blob_retention_->names().Pin(kA, "p", false).ok());
+  ASSERT_TRUE(blob_retention_->Pin(kA, "p", false).ok());
   EXPECT_TRUE(blob_retention_->Remove(kA, "p").ok());
   EXPECT_TRUE(store_->Write(kA, std::string(700, '3'), BlobOrigin::kClient).ok());
+}
+
+// Counted as names come, go, are replaced and pinned, and again when the store is opened.
+TEST_F(CatalogueTest, UsageIsCountedAlsoAfterARestart) {
+  const std::string shared(100, 's'), own(50, 'o');
+  ASSERT_TRUE(Set("a", List({{"w", shared}})).ok());
+  ASSERT_TRUE(Set("b", List({{"v", own}, {"w", shared}})).ok());
+  ASSERT_TRUE(Set("b", List({{"v", own}, {"w", shared}, {"x", own}})).ok());  // replaced
+  ASSERT_TRUE(Set("c", List({{"w", own}})).ok());
+  const auto size = [&](const char* name) {
+    return store_->SizeOf(kA, ValueOrDie(blob_retention_->names().Find(kA, name)).manifest);
+  };
+  ASSERT_TRUE(blob_retention_->Pin(kA, "a", true).ok());
+  ASSERT_TRUE(blob_retention_->Pin(kA, "b", true).ok());
+  ASSERT_TRUE(blob_retention_->Pin(kA, "b", true).ok());
+  const uint64_t pinned_bytes = 150 + size("a") + size("b");
+  for (int opened = 0; opened < 2; ++opened) {
+    const auto usage = ValueOrDie(blob_retention_->UsageOf(kA));
+    EXPECT_EQ(usage.names, 3u);
+    EXPECT_EQ(usage.pinned_bytes, pinned_bytes);
+    EXPECT_EQ(usage.protected_bytes, pinned_bytes + size("c"));
+    EXPECT_EQ(ValueOrDie(blob_retention_->UsageOf(kB)).names, 0u);
+    Open(0);
+  }
+  ASSERT_TRUE(blob_retention_->Pin(kA, "b", false).ok());
+  EXPECT_EQ(ValueOrDie(blob_retention_->UsageOf(kA)).pinned_bytes, 100 + size("a"));
+  ASSERT_TRUE(blob_retention_->Pin(kA, "a", false).ok());
+  for (const char* name : {"a", "b", "c"}) ASSERT_TRUE(blob_retention_->Remove(kA, name).ok());
+  const auto usage = ValueOrDie(blob_retention_->UsageOf(kA));
+  EXPECT_EQ(usage.names + usage.pinned_bytes + usage.protected_bytes, 0u);
 }
 
 TEST_F(CatalogueTest, ADamagedListIsToldAndTheRestStays) {
