@@ -68,9 +68,8 @@ struct CoreOptions {
   // replacements within move_window_ns.
   uint32_t moves_max = 2;
   int64_t move_window_ns = 600 * kSecondNs;
-  int64_t snapshot_ns = 0;  // interval of a session's snapshots; 0: none
-  int64_t idle_ns =
-      10 * kSecondNs;  // an idle detached session releases its device
+  int64_t snapshot_ns = 0;             // interval of a session's snapshots; 0: none
+  int64_t idle_ns = 10 * kSecondNs;    // an idle detached session releases its device
   int64_t grace_ns = 900 * kSecondNs;  // a detached session ends
   int64_t heartbeat_ns = 1 * kSecondNs;
   int64_t lease_ttl_ns = 5 * kSecondNs;  // a worker without a heartbeat for this time is lost
@@ -140,6 +139,10 @@ struct ClientClosed {  // its session ends
 struct ClientGone {  // its stream ended without a Close
   ConnId conn;
 };
+struct ClientDenied {  // its key no longer stands: ends its stream, its session stays for a resume
+  ConnId conn;
+  absl::Status why;
+};
 struct ExecutorAttached {  // with the token of its Assign, see Awaits
   SessionId session;
   WallTime wall;
@@ -166,8 +169,8 @@ struct Tick {};     // time has passed: checks deadlines, charges whole seconds
 struct StopAll {};  // the last step of a shutdown: ends and bills all sessions
 using Event =
     std::variant<WorkerJoined, WorkerHeartbeat, WorkerDraining, WorkerGone, SessionRestored,
-                 ClientOpen, ClientResume, ClientClosed, ClientGone, ExecutorAttached, ExecutorGone,
-                 SnapshotKept, SessionProgress, Tick, StopAll>;
+                 ClientOpen, ClientResume, ClientClosed, ClientGone, ClientDenied, ExecutorAttached,
+                 ExecutorGone, SnapshotKept, SessionProgress, Tick, StopAll>;
 
 // ---- actions
 struct Welcome {  // answers WorkerJoined, before any Assign
