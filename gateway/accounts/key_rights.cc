@@ -12,12 +12,12 @@ namespace outboard::gateway {
 namespace {
 
 constexpr struct {
-  Scope scope;
+  KeyScope scope;
   const char* word;
-} kWords[] = {{Scope::kRun, "run"},
-              {Scope::kUsage, "usage"},
-              {Scope::kStore, "store"},
-              {Scope::kAdmin, "admin"}};
+} kWords[] = {{KeyScope::kRun, "run"},
+              {KeyScope::kUsage, "usage"},
+              {KeyScope::kStore, "store"},
+              {KeyScope::kAdmin, "admin"}};
 
 }  // namespace
 

@@ -18,7 +18,7 @@
 namespace outboard::gateway {
 
 // Stored as these bits.
-enum class Scope : uint8_t {
+enum class KeyScope : uint8_t {
   kRun = 1,    // sessions, and the blobs and values that they need
   kUsage = 2,  // reading what was used
   kStore = 4,  // names, and the blobs that they need
@@ -28,12 +28,12 @@ enum class Scope : uint8_t {
 class Scopes {
  public:
   constexpr Scopes() = default;
-  constexpr Scopes(Scope scope) : bits_(static_cast<uint8_t>(scope)) {}
-  constexpr Scopes(std::initializer_list<Scope> scopes) {
-    for (const Scope scope : scopes) bits_ |= static_cast<uint8_t>(scope);
+  constexpr Scopes(KeyScope scope) : bits_(static_cast<uint8_t>(scope)) {}
+  constexpr Scopes(std::initializer_list<KeyScope> scopes) {
+    for (const KeyScope scope : scopes) bits_ |= static_cast<uint8_t>(scope);
   }
   static constexpr Scopes All() {
-    return {Scope::kRun, Scope::kUsage, Scope::kStore, Scope::kAdmin};
+    return {KeyScope::kRun, KeyScope::kUsage, KeyScope::kStore, KeyScope::kAdmin};
   }
   // Of a stored row; ignores bits that this version does not know.
   static constexpr Scopes FromBits(int64_t bits) {
@@ -60,7 +60,7 @@ class Scopes {
 };
 
 // Of a key that is made without naming any.
-inline constexpr Scopes kScopesOfNewKeys = {Scope::kRun, Scope::kUsage, Scope::kStore};
+inline constexpr Scopes kScopesOfNewKeys = {KeyScope::kRun, KeyScope::kUsage, KeyScope::kStore};
 
 struct KeyRights {
   Scopes scopes = kScopesOfNewKeys;

@@ -45,7 +45,7 @@ bool ClientPort::Open(proto::ClientFrame frame) {
   host_->Post([this, open = std::move(*frame.mutable_items(0)->mutable_open())] {
     auto identity = auth_->Client(credentials_);
     if (identity.ok()) {
-      may_store_ = identity->rights.scopes.HasAny(Scope::kStore);
+      may_store_ = identity->rights.scopes.HasAny(KeyScope::kStore);
       driver_->Open(conn_, *identity, open);
     } else {
       Relay::SendEnd(*endpoint_, identity.status(), {}, 0, 0);
@@ -59,7 +59,7 @@ bool ClientPort::OnFrame(proto::ClientFrame frame) {
   if (!std::exchange(opened_, true)) return Open(std::move(frame));
   for (const proto::ClientItem& item : frame.items()) {
     if (item.has_save() && !may_store_) {  // it writes a name
-      driver_->Deny(conn_, CheckScope({}, Scope::kStore));
+      driver_->Deny(conn_, CheckScope({}, KeyScope::kStore));
       return true;
     }
     if (!item.has_close()) continue;

@@ -29,7 +29,7 @@ class Authenticator final : public ClientAuth {
   //         PERMISSION_DENIED  it has none of the scopes, or its account is suspended
   absl::StatusOr<Identity> Client(const Credentials& credentials, Scopes any_of);
   absl::StatusOr<Identity> Client(const Credentials& credentials) override {
-    return Client(credentials, Scope::kRun);
+    return Client(credentials, KeyScope::kRun);
   }
   // OK while the key stands. The same errors.
   absl::Status Check(const std::string& key_id) override;

@@ -20,7 +20,7 @@ namespace outboard::gateway {
 namespace {
 
 // Blobs are of use to sessions and to names.
-constexpr Scopes kScopes = {Scope::kRun, Scope::kStore};
+constexpr Scopes kScopes = {KeyScope::kRun, KeyScope::kStore};
 
 absl::StatusOr<wire::Hash> ToHash(const std::string& bytes) {
   const std::optional<wire::Hash> hash = wire::HashFromBytes(bytes);

@@ -84,7 +84,7 @@ grpc::ServerWriteReactor<proto::ServerFrame>* CloudService::Values(
 grpc::ServerUnaryReactor* AccountService::CreateKey(grpc::CallbackServerContext* context,
                                                     const proto::CreateKeyRequest* request,
                                                     proto::CreateKeyReply* reply) {
-  return Answer(context, authenticator_, pool_, Scope::kAdmin,
+  return Answer(context, authenticator_, pool_, KeyScope::kAdmin,
                 [this, request, reply](const Identity& who) {
                   auto rights = RightsOf(*request, who.rights);
                   if (!rights.ok()) return rights.status();
@@ -101,18 +101,19 @@ grpc::ServerUnaryReactor* AccountService::CreateKey(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* AccountService::ListKeys(grpc::CallbackServerContext* context,
                                                    const proto::ListKeysRequest* request,
                                                    proto::ListKeysReply* reply) {
-  return Answer(context, authenticator_, pool_, Scope::kAdmin, [this, reply](const Identity& who) {
-    auto keys = accounts_->ListKeys(who.tenant);
-    if (!keys.ok()) return keys.status();
-    for (const ApiKey& key : *keys) Fill(key, *reply->add_keys());
-    return absl::OkStatus();
-  });
+  return Answer(context, authenticator_, pool_, KeyScope::kAdmin,
+                [this, reply](const Identity& who) {
+                  auto keys = accounts_->ListKeys(who.tenant);
+                  if (!keys.ok()) return keys.status();
+                  for (const ApiKey& key : *keys) Fill(key, *reply->add_keys());
+                  return absl::OkStatus();
+                });
 }
 
 grpc::ServerUnaryReactor* AccountService::RevokeKey(grpc::CallbackServerContext* context,
                                                     const proto::RevokeKeyRequest* request,
                                                     proto::RevokeKeyReply* reply) {
-  return Answer(context, authenticator_, pool_, Scope::kAdmin,
+  return Answer(context, authenticator_, pool_, KeyScope::kAdmin,
                 [this, request](const Identity& who) {
                   return accounts_->RevokeKey(request->id(), WallNow(), who.tenant);
                 });
@@ -121,38 +122,39 @@ grpc::ServerUnaryReactor* AccountService::RevokeKey(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* AccountService::Usage(grpc::CallbackServerContext* context,
                                                 const proto::UsageRequest* request,
                                                 proto::UsageReply* reply) {
-  return Answer(
-      context, authenticator_, pool_, Scope::kUsage, [this, request, reply](const Identity& who) {
-        constexpr int64_t kLatest = int64_t{1} << 40;  // seconds; keeps the product below in range
-        const int64_t since_s = std::clamp<int64_t>(request->since_unix_s(), 0, kLatest);
-        absl::StatusOr<UsagePage> page = [&] {
-          absl::MutexLock lock(&usage_mutex_);
-          return usage_->Read({.tenant = who.tenant,
-                               .since = WallTime{since_s * 1000},
-                               .now = WallNow(),
-                               .after = request->after()});
-        }();
-        if (!page.ok()) return page.status();
-        for (const SessionUsage& session : page->sessions) {
-          proto::UsageLine& line = *reply->add_lines();
-          line.set_session_id(session.session.Hex());
-          line.set_devices(static_cast<uint32_t>(session.devices));
-          line.set_started_unix_s(session.began_at.unix_ms / 1000);
-          line.set_running(session.open);
-          line.set_used_ms(static_cast<uint64_t>(session.used_ms.value_or(0)));
-          line.set_used_at_least(session.used_at_least);
-          line.set_seconds_billed(static_cast<uint64_t>(session.charged.device_seconds));
-          line.set_cost_micro_usd(static_cast<uint64_t>(session.charged.amount.value));
-        }
-        reply->set_next(page->next);
-        if (!page->total.has_value()) return absl::OkStatus();
-        auto balance = ledger_->Balance(who.tenant);
-        if (!balance.ok()) return balance.status();
-        reply->set_seconds_billed(static_cast<uint64_t>(page->total->device_seconds));
-        reply->set_cost_micro_usd(static_cast<uint64_t>(page->total->amount.value));
-        reply->set_balance_micro_usd(balance->value);
-        return absl::OkStatus();
-      });
+  return Answer(context, authenticator_, pool_, KeyScope::kUsage,
+                [this, request, reply](const Identity& who) {
+                  constexpr int64_t kLatest = int64_t{1}
+                                              << 40;  // seconds; keeps the product below in range
+                  const int64_t since_s = std::clamp<int64_t>(request->since_unix_s(), 0, kLatest);
+                  absl::StatusOr<UsagePage> page = [&] {
+                    absl::MutexLock lock(&usage_mutex_);
+                    return usage_->Read({.tenant = who.tenant,
+                                         .since = WallTime{since_s * 1000},
+                                         .now = WallNow(),
+                                         .after = request->after()});
+                  }();
+                  if (!page.ok()) return page.status();
+                  for (const SessionUsage& session : page->sessions) {
+                    proto::UsageLine& line = *reply->add_lines();
+                    line.set_session_id(session.session.Hex());
+                    line.set_devices(static_cast<uint32_t>(session.devices));
+                    line.set_started_unix_s(session.began_at.unix_ms / 1000);
+                    line.set_running(session.open);
+                    line.set_used_ms(static_cast<uint64_t>(session.used_ms.value_or(0)));
+                    line.set_used_at_least(session.used_at_least);
+                    line.set_seconds_billed(static_cast<uint64_t>(session.charged.device_seconds));
+                    line.set_cost_micro_usd(static_cast<uint64_t>(session.charged.amount.value));
+                  }
+                  reply->set_next(page->next);
+                  if (!page->total.has_value()) return absl::OkStatus();
+                  auto balance = ledger_->Balance(who.tenant);
+                  if (!balance.ok()) return balance.status();
+                  reply->set_seconds_billed(static_cast<uint64_t>(page->total->device_seconds));
+                  reply->set_cost_micro_usd(static_cast<uint64_t>(page->total->amount.value));
+                  reply->set_balance_micro_usd(balance->value);
+                  return absl::OkStatus();
+                });
 }
 
 grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* FleetService::Join(
@@ -216,7 +218,7 @@ void Fill(const NameRow& row, proto::StoredName& stored) {
 grpc::ServerUnaryReactor* StoreService::Answer(grpc::CallbackServerContext* context,
                                                std::function<absl::Status(TenantId)> body) {
   return gateway::Answer(
-      context, authenticator_, pool_, Scope::kStore,
+      context, authenticator_, pool_, KeyScope::kStore,
       [body = std::move(body)](const Identity& who) { return body(who.tenant); });
 }
 
@@ -254,7 +256,7 @@ grpc::ServerUnaryReactor* StoreService::Set(grpc::CallbackServerContext* context
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   pool_->Post(
       [this, reactor, request, reply, credentials = Authenticator::CredentialsOf(*context)] {
-        auto identity = authenticator_->Client(credentials, Scope::kStore);
+        auto identity = authenticator_->Client(credentials, KeyScope::kStore);
         if (!identity.ok()) return reactor->Finish(wire::ToGrpc(identity.status()));
         const TenantId tenant = identity->tenant;
         blob_retention_->Set(tenant, request->name(), request->checkpoint(),

@@ -67,7 +67,7 @@ ValuesSender::ValuesSender(CoreDriver* driver, Authenticator* authenticator, Wor
   Hold();  // the stream is not over before it begins
   pool->Post([this, authenticator, token = *token,
               credentials = Authenticator::CredentialsOf(context)] {
-    auto identity = authenticator->Client(credentials, Scope::kRun);  // reads the disk
+    auto identity = authenticator->Client(credentials, KeyScope::kRun);  // reads the disk
     const absl::Status status =
         identity.ok() ? driver_->OpenValues(this, *identity, session_, token) : identity.status();
     if (!status.ok()) End(status);

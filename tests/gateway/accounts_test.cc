@@ -111,7 +111,7 @@ TEST_F(AccountsTest, ASuspendedTenantsKeysAreRefusedUntilItIsResumed) {
 }
 
 TEST_F(AccountsTest, RightsAndTheLastUseAreKept) {
-  const KeyRights rights{.scopes = {Scope::kUsage, Scope::kAdmin},
+  const KeyRights rights{.scopes = {KeyScope::kUsage, KeyScope::kAdmin},
                          .expires_at = After(60),
                          .from = ValueOrDie(ParseRanges("10.0.0.0/8,fd00::/8"))};
   const NewApiKey made = ValueOrDie(accounts->CreateKey(tenant.id, "k", kNoon, rights));

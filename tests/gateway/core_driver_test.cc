@@ -339,7 +339,8 @@ TEST_F(CoreDriverTest, AKeyThatStandsNoMoreEndsItsStreamsAndKeepsTheSession) {
 
 TEST_F(CoreDriverTest, ASaveNeedsAKeyThatMayStore) {
   for (const bool may : {true, false}) {
-    auth_.identity.rights.scopes = may ? Scopes{Scope::kRun, Scope::kStore} : Scopes{Scope::kRun};
+    auth_.identity.rights.scopes =
+        may ? Scopes{KeyScope::kRun, KeyScope::kStore} : Scopes{KeyScope::kRun};
     ClientEnd client;
     ClientPort port(&driver_, &host_, &auth_, &client, {});
     proto::ClientFrame frame;

@@ -26,28 +26,28 @@ namespace {
 
 using absl::StatusCode;
 using gateway::KeyRights;
-using gateway::Scope;
+using gateway::KeyScope;
 using gateway::Scopes;
 
 // The scopes of each method of a service of clients: a key needs one of them.
 const std::map<std::string, Scopes> kScopesOf = {
-    {"Cloud/Session", Scope::kRun},
-    {"Cloud/Values", Scope::kRun},
-    {"Blobs/Missing", {Scope::kRun, Scope::kStore}},
-    {"Blobs/Upload", {Scope::kRun, Scope::kStore}},
-    {"Blobs/Commit", {Scope::kRun, Scope::kStore}},
-    {"Blobs/List", {Scope::kRun, Scope::kStore}},
-    {"Blobs/Download", {Scope::kRun, Scope::kStore}},
-    {"Store/List", Scope::kStore},
-    {"Store/Get", Scope::kStore},
-    {"Store/Set", Scope::kStore},
-    {"Store/Remove", Scope::kStore},
-    {"Store/Pin", Scope::kStore},
-    {"Store/Usage", Scope::kStore},
-    {"Account/CreateKey", Scope::kAdmin},
-    {"Account/ListKeys", Scope::kAdmin},
-    {"Account/RevokeKey", Scope::kAdmin},
-    {"Account/Usage", Scope::kUsage},
+    {"Cloud/Session", KeyScope::kRun},
+    {"Cloud/Values", KeyScope::kRun},
+    {"Blobs/Missing", {KeyScope::kRun, KeyScope::kStore}},
+    {"Blobs/Upload", {KeyScope::kRun, KeyScope::kStore}},
+    {"Blobs/Commit", {KeyScope::kRun, KeyScope::kStore}},
+    {"Blobs/List", {KeyScope::kRun, KeyScope::kStore}},
+    {"Blobs/Download", {KeyScope::kRun, KeyScope::kStore}},
+    {"Store/List", KeyScope::kStore},
+    {"Store/Get", KeyScope::kStore},
+    {"Store/Set", KeyScope::kStore},
+    {"Store/Remove", KeyScope::kStore},
+    {"Store/Pin", KeyScope::kStore},
+    {"Store/Usage", KeyScope::kStore},
+    {"Account/CreateKey", KeyScope::kAdmin},
+    {"Account/ListKeys", KeyScope::kAdmin},
+    {"Account/RevokeKey", KeyScope::kAdmin},
+    {"Account/Usage", KeyScope::kUsage},
 };
 
 // "Cloud/Session" and so on, of all services in proto/ but the workers'.
@@ -158,8 +158,9 @@ class KeyAccessTest : public test::GatewayTest {
 TEST_F(KeyAccessTest, EveryMethodNeedsItsScope) {
   StartGateway();
   StartWorker();
-  std::map<Scope, std::string> keys;
-  for (const Scope scope : {Scope::kRun, Scope::kUsage, Scope::kStore, Scope::kAdmin})
+  std::map<KeyScope, std::string> keys;
+  for (const KeyScope scope :
+       {KeyScope::kRun, KeyScope::kUsage, KeyScope::kStore, KeyScope::kAdmin})
     keys[scope] = TextWith({.scopes = scope});
   const std::vector<std::string> methods = MethodsOfClients();
   EXPECT_EQ(methods.size(), kScopesOf.size());
@@ -223,7 +224,7 @@ TEST_F(KeyAccessTest, AKeyMakesNoneWithMoreRights) {
   StartGateway();
   const int64_t later_s = gateway::WallNow().unix_ms / 1000 + 3600;
   KeyRights rights = From("127.0.0.0/8,::1");
-  rights.scopes = {Scope::kRun, Scope::kAdmin};
+  rights.scopes = {KeyScope::kRun, KeyScope::kAdmin};
   rights.expires_at = gateway::WallTime{later_s * 1000};
   const std::string maker = TextWith(rights);
   struct Case {
@@ -262,7 +263,7 @@ TEST_F(KeyAccessTest, AKeyMakesNoneWithMoreRights) {
   plain.set_name("plain");
   proto::CreateKeyReply reply;
   ASSERT_TRUE(Make(maker, plain, reply).ok());
-  rights.scopes = Scope::kRun;
+  rights.scopes = KeyScope::kRun;
   EXPECT_EQ(Keys().back().rights, rights);
 }
 

@@ -94,8 +94,8 @@ TEST(Scopes, Parse_ReadsWhatToStringWrites) {
 }
 
 TEST(Scopes, CheckScope_NamesWhatIsMissing) {
-  EXPECT_TRUE(CheckScope(Scope::kStore, {Scope::kRun, Scope::kStore}).ok());
-  const absl::Status lacks = CheckScope(Scope::kUsage, {Scope::kRun, Scope::kStore});
+  EXPECT_TRUE(CheckScope(KeyScope::kStore, {KeyScope::kRun, KeyScope::kStore}).ok());
+  const absl::Status lacks = CheckScope(KeyScope::kUsage, {KeyScope::kRun, KeyScope::kStore});
   EXPECT_TRUE(absl::IsPermissionDenied(lacks));
   EXPECT_NE(lacks.message().find("run or store"), absl::string_view::npos) << lacks;
 }
