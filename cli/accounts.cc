@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/numbers.h"
 #include "absl/time/time.h"
 #include "base/check.h"
 #include "cli/commands.h"
@@ -63,15 +64,41 @@ absl::StatusOr<std::unique_ptr<Accounts>> OpenOrMakeAccounts(const AccountFlags&
 }
 
 // "2026-01-31" or "2026-01-31T12:00:00Z", in whole seconds; a time without a zone is UTC.
-absl::StatusOr<gateway::WallTime> TimeFrom(const std::string& text) {
+absl::StatusOr<gateway::WallTime> TimeFrom(const char* flag, const std::string& text) {
   for (const char* format : {"%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", absl::RFC3339_full}) {
     absl::Time time;
     if (!absl::ParseTime(format, text, &time, nullptr)) continue;
     if (time < absl::UnixEpoch() || time > absl::FromUnixSeconds(gateway::kLatestUnixS)) break;
     return gateway::WallTime{absl::ToUnixSeconds(time) * 1000};
   }
-  return absl::InvalidArgumentError("--since: \"" + text +
+  return absl::InvalidArgumentError(std::string(flag) + ": \"" + text +
                                     "\" is no time like 2026-01-31 or 2026-01-31T12:00:00Z");
+}
+
+// "30d" or "12h" from now, or a time.
+absl::StatusOr<gateway::WallTime> ExpiryFrom(const std::string& text) {
+  constexpr int64_t kCountMax = 1'000'000;
+  int64_t count = 0;
+  const char unit = text.empty() ? ' ' : text.back();
+  if ((unit == 'd' || unit == 'h') && absl::SimpleAtoi(text.substr(0, text.size() - 1), &count) &&
+      count > 0 && count <= kCountMax) {
+    const int64_t hours = unit == 'd' ? 24 * count : count;
+    return gateway::WallTime{gateway::WallNow().unix_ms + hours * 3'600'000};
+  }
+  return TimeFrom("--expires", text);
+}
+
+absl::StatusOr<gateway::KeyRights> RightsFrom(const AccountFlags& flags) {
+  gateway::KeyRights rights;
+  OB_ASSIGN_OR_RETURN(rights.scopes, gateway::Scopes::Parse(flags.scopes));
+  if (!flags.expires.empty()) {
+    OB_ASSIGN_OR_RETURN(rights.expires_at, ExpiryFrom(flags.expires));
+  }
+  for (const std::string& text : flags.from) {
+    OB_ASSIGN_OR_RETURN(gateway::AddressRange range, gateway::AddressRange::Parse(text));
+    rights.from.push_back(range);
+  }
+  return rights;
 }
 
 // A number of a gateway's reply, as the books have it.
@@ -146,7 +173,7 @@ absl::StatusOr<Pages> PagesOfBooks(const AccountFlags& flags, gateway::WallTime 
 absl::Status PrintUsage(const AccountFlags& flags) {
   gateway::WallTime since;
   if (!flags.since.empty()) {
-    OB_ASSIGN_OR_RETURN(since, TimeFrom(flags.since));
+    OB_ASSIGN_OR_RETURN(since, TimeFrom("--since", flags.since));
   }
   const char* const key = std::getenv("CLOUD_KEY");
   OB_ASSIGN_OR_RETURN(const Pages pages,
@@ -169,11 +196,13 @@ absl::Status PrintUsage(const AccountFlags& flags) {
 }  // namespace
 
 int RunKeyCreate(const AccountFlags& flags) {
+  const auto rights = RightsFrom(flags);
+  if (!rights.ok()) return Report(rights.status());
   auto accounts = OpenOrMakeAccounts(flags);
   if (!accounts.ok()) return Report(accounts.status());
   auto tenant = (*accounts)->EnsureTenant(flags.tenant, gateway::WallNow());
   if (!tenant.ok()) return Report(tenant.status());
-  auto key = (*accounts)->CreateKey(tenant->id, flags.name, gateway::WallNow());
+  auto key = (*accounts)->CreateKey(tenant->id, flags.name, gateway::WallNow(), *rights);
   if (!key.ok()) return Report(key.status());
   std::string text(key->text.Reveal());
   if (flags.json) {
@@ -189,23 +218,52 @@ int RunKeyCreate(const AccountFlags& flags) {
   return 0;
 }
 
+namespace {
+
+std::string Date(const std::optional<gateway::WallTime>& time) {
+  return time.has_value() ? gateway::ToString(*time).substr(0, 10) : "never";
+}
+
+// Lines of 80 columns: what a key is, when, and if it is limited, from where.
+void PrintKey(const ApiKey& key, const char* state) {
+  std::string name = key.name;
+  if (name.size() > 30) name = name.substr(0, 28) + "..";
+  std::printf("%-16s  %-30s  %-21s  %s\n", key.id.c_str(), name.c_str(),
+              key.rights.scopes.ToString().c_str(), state);
+  std::printf("  created %-10s  expires %-10s  used %s\n", Date(key.created_at).c_str(),
+              Date(key.rights.expires_at).c_str(),
+              key.used_at.has_value() ? gateway::ToString(*key.used_at).c_str() : "never");
+  for (const gateway::AddressRange& range : key.rights.from)
+    std::printf("  from %s\n", range.ToString().c_str());
+}
+
+void PrintKeyAsJson(const ApiKey& key, const char* state) {
+  const auto time = [](const std::optional<gateway::WallTime>& at) {
+    return at.has_value() ? Quoted(gateway::ToString(*at)) : std::string("null");
+  };
+  std::printf(
+      "{\"id\": \"%s\", \"name\": %s, \"created\": %s, \"state\": \"%s\", \"scopes\": \"%s\", "
+      "\"expires\": %s, \"used\": %s, \"from\": \"%s\"}\n",
+      key.id.c_str(), Quoted(key.name).c_str(), time(key.created_at).c_str(), state,
+      key.rights.scopes.ToString().c_str(), time(key.rights.expires_at).c_str(),
+      time(key.used_at).c_str(), gateway::ToString(key.rights.from).c_str());
+}
+
+}  // namespace
+
 int RunKeyList(const AccountFlags& flags) {
   auto accounts = OpenAccounts(flags);
   if (!accounts.ok()) return Report(accounts.status());
   auto keys = (*accounts)->ListKeys();
   if (!keys.ok()) return Report(keys.status());
   std::fprintf(stderr, "outboard: the keys in %s\n", DataFolder(flags).c_str());
-  if (!flags.json) std::printf("%-16s  %-20s  %-20s  %s\n", "id", "name", "created", "state");
+  if (!flags.json) std::printf("%-16s  %-30s  %-21s  %s\n", "id", "name", "scopes", "state");
+  const gateway::WallTime now = gateway::WallNow();
   for (const ApiKey& key : *keys) {
-    std::string created = gateway::ToString(key.created_at);
-    const char* state = key.revoked_at.has_value() ? "revoked" : "good";
-    if (flags.json) {
-      std::printf("{\"id\": \"%s\", \"name\": %s, \"created\": \"%s\", \"state\": \"%s\"}\n",
-                  key.id.c_str(), Quoted(key.name).c_str(), created.c_str(), state);
-    } else {
-      std::printf("%-16s  %-20s  %-20s  %s\n", key.id.c_str(), key.name.c_str(), created.c_str(),
-                  state);
-    }
+    const char* state = key.revoked_at.has_value() ? "revoked"
+                        : key.StandsAt(now)        ? "good"
+                                                   : "expired";
+    flags.json ? PrintKeyAsJson(key, state) : PrintKey(key, state);
   }
   return 0;
 }
@@ -214,6 +272,29 @@ int RunKeyRevoke(const AccountFlags& flags) {
   auto accounts = OpenAccounts(flags);
   if (!accounts.ok()) return Report(accounts.status());
   return Report((*accounts)->RevokeKey(flags.id, gateway::WallNow()));
+}
+
+int RunAccountSuspend(const AccountFlags& flags) {
+  auto accounts = OpenAccounts(flags);
+  if (!accounts.ok()) return Report(accounts.status());
+  return Report((*accounts)->SuspendTenant(flags.tenant, gateway::WallNow()));
+}
+
+int RunAccountResume(const AccountFlags& flags) {
+  auto accounts = OpenAccounts(flags);
+  if (!accounts.ok()) return Report(accounts.status());
+  return Report((*accounts)->ResumeTenant(flags.tenant));
+}
+
+int RunAccountList(const AccountFlags& flags) {
+  auto accounts = OpenAccounts(flags);
+  if (!accounts.ok()) return Report(accounts.status());
+  const auto tenants = (*accounts)->ListTenants();
+  if (!tenants.ok()) return Report(tenants.status());
+  for (const gateway::Tenant& tenant : *tenants)
+    std::printf("%-9s  %s\n", tenant.suspended_at.has_value() ? "suspended" : "good",
+                tenant.name.c_str());
+  return 0;
 }
 
 int RunUsage(const AccountFlags& flags) { return Report(PrintUsage(flags)); }

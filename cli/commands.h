@@ -56,14 +56,21 @@ struct AccountFlags {
   std::string name = "default";
   std::string tenant = "default";
   std::string id;
-  std::string gateway;  // usage: asks this gateway with $CLOUD_KEY
-  std::string since;    // usage: a time; empty: from the beginning
+  std::string gateway;                     // usage: asks this gateway with $CLOUD_KEY
+  std::string since;                       // usage: a time; empty: from the beginning
+  std::string scopes = "run,usage,store";  // key create
+  std::string expires;                     // key create: "30d" or a time; empty: never
+  std::vector<std::string> from;           // key create: ranges of addresses; empty: anywhere
   bool json = false;
 };
 
 int RunKeyCreate(const AccountFlags& flags);
 int RunKeyList(const AccountFlags& flags);
 int RunKeyRevoke(const AccountFlags& flags);
+// `outboard account`: each on the tenant `flags.tenant`; a running gateway follows within 5 s.
+int RunAccountSuspend(const AccountFlags& flags);
+int RunAccountResume(const AccountFlags& flags);
+int RunAccountList(const AccountFlags& flags);
 int RunUsage(const AccountFlags& flags);
 
 // `outboard push`, `pull` and `store`: files in the cloud under names, with $CLOUD_HOST and

@@ -132,16 +132,31 @@ int Main(int argc, char** argv) {
   Command create = key.Subcommand("create", "Create a key and print it (it is not shown again)");
   create.Add("--name", &account.name, "Display name").ShowDefault();
   create.Add("--tenant", &account.tenant, "Tenant that pays; created if new").ShowDefault();
+  create.Add("--scope", &account.scopes, "What it may do: some of run,usage,store,admin")
+      .ShowDefault();
+  create.Add("--expires", &account.expires,
+             "Until when: 30d, 12h, 2026-01-31 or 2026-01-31T12:00:00Z (default: for ever)");
+  create.Add("--from", &account.from,
+             "From where: an address or a range like 10.0.0.0/8; may be given several times "
+             "(default: anywhere)");
   Command list = key.Subcommand("list", "List all keys, without their secrets");
   Command revoke = key.Subcommand("revoke", "Revoke a key; its sessions end within seconds");
   revoke.Add("id", &account.id, "The key's id, from list").Required();
+  Command accounts = app.Subcommand("account", "Suspend and resume accounts in a data folder");
+  accounts.RequireSubcommand();
+  Command suspend = accounts.Subcommand(
+      "suspend", "Refuse all keys of an account; what is open ends within seconds");
+  Command resume = accounts.Subcommand("resume", "Undo suspend");
+  for (Command command : {suspend, resume})
+    command.Add("name", &account.tenant, "The account, as `account list` prints it").Required();
+  Command account_list = accounts.Subcommand("list", "List all accounts");
   Command usage = app.Subcommand("usage", "Show every session: how long it ran, what it cost");
   usage.Add("--since", &account.since,
             "Only sessions that ran since this time, with what was charged since: 2026-01-31 or "
             "2026-01-31T12:00:00Z (default: all)");
   usage.Add("--gateway", &account.gateway,
             "Ask this gateway, with $CLOUD_KEY, instead of reading --data");
-  for (Command command : {create, list, revoke, usage}) {
+  for (Command command : {create, list, revoke, usage, suspend, resume, account_list}) {
     command.Add("--data", &account.data, kDataHelp);
   }
   for (Command command : {create, list, usage}) command.Add("--json", &account.json, "Print JSON");
@@ -214,6 +229,9 @@ int Main(int argc, char** argv) {
   if (create.Given()) return RunKeyCreate(account);
   if (list.Given()) return RunKeyList(account);
   if (revoke.Given()) return RunKeyRevoke(account);
+  if (suspend.Given()) return RunAccountSuspend(account);
+  if (resume.Given()) return RunAccountResume(account);
+  if (account_list.Given()) return RunAccountList(account);
   if (usage.Given()) return RunUsage(account);
   if (push.Given()) return RunPush(stored);
   if (pull.Given()) return RunPull(stored);

@@ -22,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "gateway/accounts/key_rights.h"
 #include "gateway/ledger/ids.h"
 #include "storage/sqlite.h"
 
@@ -54,6 +55,7 @@ struct Tenant {
   TenantId id;
   std::string name;
   WallTime created_at;
+  std::optional<WallTime> suspended_at;  // since then none of its keys is accepted
 };
 
 // The stored part of a key, which may be shown; never the secret.
@@ -62,8 +64,14 @@ struct ApiKey {
   TenantId tenant;
   std::string name;
   WallTime created_at;
-  std::optional<WallTime> expires_at;
+  KeyRights rights;
+  std::optional<WallTime> used_at;  // to the minute
   std::optional<WallTime> revoked_at;
+
+  // Neither revoked nor expired.
+  bool StandsAt(WallTime now) const {
+    return !revoked_at.has_value() && (!rights.expires_at.has_value() || *rights.expires_at > now);
+  }
 };
 
 struct NewApiKey {
@@ -71,10 +79,11 @@ struct NewApiKey {
   Secret text;  // the whole `ob_live_...`
 };
 
-// The tenant that a key authenticates as. `key_id` may be logged.
+// The tenant that a key authenticates as, and what the key may do. `key_id` may be logged.
 struct Identity {
   TenantId tenant;
-  std::string key_id;
+  std::string key_id;  // empty: no key, of a caller that needs none
+  KeyRights rights = {};
 };
 
 class Accounts {
@@ -92,18 +101,29 @@ class Accounts {
   absl::StatusOr<Tenant> GetTenant(TenantId id);             // NOT_FOUND
   absl::StatusOr<std::vector<Tenant>> ListTenants();         // by id
 
-  // NOT_FOUND: no such tenant. INVALID_ARGUMENT: name, or an expiry that is not in the future.
-  // RESOURCE_EXHAUSTED: kKeysPerTenantMax keys exist (revoked ones count).
-  absl::StatusOr<NewApiKey> CreateKey(TenantId tenant, std::string_view name, WallTime now,
-                                      std::optional<WallTime> expires_at = std::nullopt);
+  // A suspended tenant's keys are refused until it is resumed. Idempotent: keeps the time of the
+  // first suspension. NOT_FOUND: no tenant of that name.
+  absl::Status SuspendTenant(std::string_view name, WallTime now);
+  absl::Status ResumeTenant(std::string_view name);
 
-  // UNAUTHENTICATED, in the same words whether the key is malformed, unknown, wrong, expired or
-  // revoked. Secrets are compared in constant time, also for an unknown id.
+  // NOT_FOUND: no such tenant. INVALID_ARGUMENT: name, no scope, more than kKeyRangesMax ranges, or
+  // an expiry that is not in the future. RESOURCE_EXHAUSTED: kKeysPerTenantMax keys stand. Of those
+  // that stand no more, only the last kDeadKeysPerTenantMax are remembered.
+  absl::StatusOr<NewApiKey> CreateKey(TenantId tenant, std::string_view name, WallTime now,
+                                      const KeyRights& rights = {});
+
+  // UNAUTHENTICATED, in the same words whether the key is malformed, unknown or wrong. Whoever has
+  // the right secret is told that the key expired or was revoked (UNAUTHENTICATED), or that the
+  // tenant is suspended (PERMISSION_DENIED). Secrets are compared in constant time, also for an
+  // unknown id. From where the key may be used, the caller checks.
   absl::StatusOr<Identity> Authenticate(std::string_view key, WallTime now);
 
   // Checks that a key authenticated earlier is still valid; called every few seconds for open
-  // sessions. UNAUTHENTICATED: revoked or expired since.
+  // calls. Errors: as Authenticate for a right secret.
   absl::Status CheckKey(std::string_view key_id, WallTime now);
+
+  // Remembers that the key was used. A key that is gone is no error.
+  absl::Status NoteKeyUse(std::string_view key_id, WallTime now);
 
   // Idempotent: keeps the time of the first revocation. NOT_FOUND: no such key, or, with `tenant`
   // given, a key of another tenant.
@@ -115,6 +135,7 @@ class Accounts {
 
  private:
   explicit Accounts(std::unique_ptr<storage::Database> db) : db_(std::move(db)) {}
+  absl::Status SetSuspended(std::string_view name, std::optional<WallTime> since);
 
   absl::Mutex mutex_;
   std::unique_ptr<storage::Database> db_ ABSL_PT_GUARDED_BY(mutex_);

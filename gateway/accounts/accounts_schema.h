@@ -22,6 +22,14 @@ CREATE TABLE api_key(
 ) STRICT;
 CREATE INDEX api_key_by_tenant ON api_key(tenant);
 )sql",
+    // `scopes` holds the bits of Scope; keys from before this step keep all rights. `allowed_from`
+    // is a list of ranges with commas; empty: anywhere.
+    R"sql(
+ALTER TABLE api_key ADD COLUMN scopes INTEGER NOT NULL DEFAULT 15;
+ALTER TABLE api_key ADD COLUMN allowed_from TEXT NOT NULL DEFAULT '';
+ALTER TABLE api_key ADD COLUMN used_ms INTEGER;
+ALTER TABLE tenant ADD COLUMN suspended_ms INTEGER;
+)sql",
 };
 
 // `worker` and `end` are text, for people and for routing; `state` holds the numbers of

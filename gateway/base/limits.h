@@ -15,7 +15,11 @@ inline constexpr int kPoolThreads = 4;  // verification, hashing, disk; never st
 inline constexpr int64_t kTickMs = 200;
 // From a connection to the end of its handshake, and from a stream to its first message.
 inline constexpr int64_t kFirstMessageMs = 5'000;
-inline constexpr int64_t kKeyCheckTicks = 25;  // a revoked key ends its sessions within 5 s
+// How often the keys of open calls are looked at: of sessions every kKeyCheckTicks, of transfers
+// every kKeyCheckMs. A key that stands no more ends them within 5 s.
+inline constexpr int64_t kKeyCheckTicks = 10;
+inline constexpr int64_t kKeyCheckMs = 1000;
+inline constexpr int64_t kKeyUseMs = 60'000;  // at most once in this time a key's use is written
 inline constexpr int64_t kExecutorWordMs =
     1000;  // between the end of an executor's stream and its worker's SessionEnded, either first
 inline constexpr size_t kGraphVerdictsMax = 8192;

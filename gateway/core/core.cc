@@ -16,7 +16,7 @@
 //       worker than the session's.
 //
 //   ClientOpen --Enqueue--> kQueued --TryPlace--> kStarting --ExecutorAttached/GoLive--> kLive
-//   kLive --ClientGone/GoDetached--> kDetached --ClientResume/GoLive--> kLive
+//   kLive --ClientGone, ClientDenied/GoDetached--> kDetached --ClientResume/GoLive--> kLive
 //   kDetached --idle/Park--> kParked --ClientResume/Enqueue, TryPlace--> kLive
 //   with a worker --WorkerGone/Orphan--> kOrphaned <--SessionRestored (the gateway restarted)
 //   kOrphaned --WorkerJoined, which holds it/Adopt--> kStarting, or kParked if it held no device
@@ -229,6 +229,7 @@ void GatewayCore::Handle(const ClientResume& event, Out& out) {
         EndClient{old, std::nullopt, absl::AbortedError("the session was resumed elsewhere"), {}});
   }
   session->conn = event.conn;
+  session->denied = false;
   session->wall = event.wall;
   conns_[event.conn] = session->id;
   switch (session->state) {
@@ -255,23 +256,40 @@ void GatewayCore::Handle(const ClientClosed& event, Out& out) {
 void GatewayCore::Handle(const ClientGone& event, Out& out) {
   Session* session = FindByConn(event.conn);
   if (session == nullptr) return;
-  conns_.erase(event.conn);
-  session->conn = {};
-  session->client_left = session->idle_since = now_;
   if (session->epoch == 0) {  // nothing was opened that a client could come back for
+    conns_.erase(event.conn);
+    session->conn = {};
     return End(session->id, absl::CancelledError("the client disconnected"),
                SessionRowState::kClosed, "closed", out);
   }
-  switch (session->state) {
-    case State::kLive: GoDetached(*session, out); break;
+  LeaveClient(*session, out);
+}
+
+void GatewayCore::Handle(const ClientDenied& event, Out& out) {
+  Session* session = FindByConn(event.conn);
+  if (session == nullptr) return;
+  if (session->epoch == 0)
+    return End(session->id, event.why, SessionRowState::kClosed, "refused", out);
+  out.push_back(EndClient{event.conn, session->id, event.why, BillOf(session->id)});
+  LeaveClient(*session, out);
+  session->denied = true;
+}
+
+// The session goes on without its client, for a resume.
+void GatewayCore::LeaveClient(Session& session, Out& out) {
+  conns_.erase(session.conn);
+  session.conn = {};
+  session.client_left = session.idle_since = now_;
+  switch (session.state) {
+    case State::kLive: GoDetached(session, out); break;
     case State::kQueued:
-      std::erase(queue_, session->id);
-      session->state = State::kShelved;
-      PutRow(*session, SessionRowState::kDetached, out);
+      std::erase(queue_, session.id);
+      session.state = State::kShelved;
+      PutRow(session, SessionRowState::kDetached, out);
       break;
-    case State::kParked: std::erase(queue_, session->id); break;
+    case State::kParked: std::erase(queue_, session.id); break;
     case State::kStarting:
-    case State::kOrphaned: PutRow(*session, SessionRowState::kDetached, out); break;
+    case State::kOrphaned: PutRow(session, SessionRowState::kDetached, out); break;
     case State::kDetached:
     case State::kShelved: break;
   }
@@ -372,7 +390,7 @@ void GatewayCore::CheckDeadlines(Session& session, Out& out) {
   const bool moved = session.state == State::kQueued && session.epoch > 0;
   const bool queued =
       session.state == State::kQueued || (session.state == State::kParked && has_client);
-  const bool idle = Since(now_, session.idle_since) > options_.idle_ns;
+  const bool idle = session.denied || Since(now_, session.idle_since) > options_.idle_ns;
   if (!has_client && Since(now_, session.client_left) > options_.grace_ns) {
     End(session.id, absl::CancelledError("the client did not reconnect"), SessionRowState::kClosed,
         session.metered ? "abandoned" : "idle", out);

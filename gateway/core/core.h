@@ -84,6 +84,7 @@ class GatewayCore {
     bool metered = false;
     bool busy = false;
     bool held_device = false;  // kOrphaned: whether it held a device before
+    bool denied = false;       // its client was: it gives its device back as soon as it is idle
     // Its client retains the items that no snapshot includes, so that another executor can replay
     // them.
     bool recoverable = false;
@@ -118,6 +119,7 @@ class GatewayCore {
   void Handle(const ClientResume& event, Out& out);
   void Handle(const ClientClosed& event, Out& out);
   void Handle(const ClientGone& event, Out& out);
+  void Handle(const ClientDenied& event, Out& out);
   void Handle(const ExecutorAttached& event, Out& out);
   void Handle(const ExecutorGone& event, Out& out);
   void Handle(const SnapshotKept& event, Out& out);
@@ -133,6 +135,7 @@ class GatewayCore {
   void StartWith(Session& session, WorkerId worker, std::vector<uint32_t> slots);
   void LeaseAndGoLive(Session& session, Out& out);
   void GoLive(Session& session, Out& out);
+  void LeaveClient(Session& session, Out& out);
   void GoDetached(Session& session, Out& out);
   void Park(Session& session, Out& out);
   void End(const SessionId& id, absl::Status why, SessionRowState row, const std::string& lease_end,

@@ -139,6 +139,10 @@ struct ClientClosed {  // its session ends
 struct ClientGone {  // its stream ended without a Close
   ConnId conn;
 };
+struct ClientDenied {  // its key no longer stands: ends its stream, its session stays for a resume
+  ConnId conn;
+  absl::Status why;
+};
 struct ExecutorAttached {  // with the token of its Assign, see Awaits
   SessionId session;
   WallTime wall;
@@ -165,8 +169,8 @@ struct Tick {};     // time has passed: checks deadlines, charges whole seconds
 struct StopAll {};  // the last step of a shutdown: ends and bills all sessions
 using Event =
     std::variant<WorkerJoined, WorkerHeartbeat, WorkerDraining, WorkerGone, SessionRestored,
-                 ClientOpen, ClientResume, ClientClosed, ClientGone, ExecutorAttached, ExecutorGone,
-                 SnapshotKept, SessionProgress, Tick, StopAll>;
+                 ClientOpen, ClientResume, ClientClosed, ClientGone, ClientDenied, ExecutorAttached,
+                 ExecutorGone, SnapshotKept, SessionProgress, Tick, StopAll>;
 
 // ---- actions
 struct Welcome {  // answers WorkerJoined, before any Assign

@@ -245,12 +245,18 @@ void CoreDriver::Fail(ConnId conn, const absl::Status& why) {
   Tell(ClientClosed{conn, why});
 }
 
-absl::Status CoreDriver::OpenValues(ValuesEndpoint* endpoint, TenantId tenant, SessionId session,
-                                    Token token) {
+void CoreDriver::Deny(ConnId conn, const absl::Status& why) {
   std::lock_guard lock(mutex_);
-  if (!core_.IsTheClients(session, tenant, HashOf(token)))
+  Tell(ClientDenied{conn, why});
+}
+
+absl::Status CoreDriver::OpenValues(ValuesEndpoint* endpoint, const Identity& identity,
+                                    SessionId session, Token token) {
+  std::lock_guard lock(mutex_);
+  if (!core_.IsTheClients(session, identity.tenant, HashOf(token)))
     return absl::NotFoundError("no such session");
   SetValues(Entry(session), endpoint);
+  Entry(session).values_key = identity.key_id;
   return absl::OkStatus();
 }
 
@@ -486,19 +492,29 @@ void CoreDriver::RefuseWhatCannotBeWritten() {
 }
 
 void CoreDriver::CheckKeys() {
-  std::vector<std::pair<ConnId, std::string>> keys;
-  for (const auto& [conn, client] : clients_) {
-    if (!client->identity.key_id.empty()) keys.emplace_back(conn, client->identity.key_id);
-  }
+  std::set<std::string> keys;
+  for (const auto& [conn, client] : clients_) keys.insert(client->identity.key_id);
+  for (const auto& [id, session] : sessions_)
+    if (session->values != nullptr) keys.insert(session->values_key);
+  keys.erase("");
   if (keys.empty()) return;
   host_->Post([this, keys = std::move(keys)] {
-    for (const auto& [conn, key_id] : keys) {
-      absl::Status status = auth_->Check(key_id);
-      if (!absl::IsUnauthenticated(status)) continue;
-      std::lock_guard lock(mutex_);
-      Tell(ClientClosed{conn, status});
+    for (const std::string& key_id : keys) {
+      const absl::Status status = auth_->Check(key_id);
+      if (absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status))
+        DenyKey(key_id, status);
     }
   });
+}
+
+void CoreDriver::DenyKey(const std::string& key_id, const absl::Status& why) {
+  std::lock_guard lock(mutex_);
+  std::vector<ConnId> denied;
+  for (const auto& [conn, client] : clients_)
+    if (client->identity.key_id == key_id) denied.push_back(conn);
+  for (const auto& [id, session] : sessions_)
+    if (session->values != nullptr && session->values_key == key_id) EndValues(*session, why);
+  for (const ConnId conn : denied) Tell(ClientDenied{conn, why});
 }
 
 // ---- shutdown -----------------------------------------------------------------------------------

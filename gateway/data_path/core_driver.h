@@ -79,12 +79,15 @@ class CoreDriver {
   void Close(ConnId conn);
   // Ends the session with `why`: its client violated the protocol.
   void Fail(ConnId conn, const absl::Status& why);
+  // Ends the client's stream with `why`: its key does not allow it. Its session stays for a resume
+  // with another key, and gives its device back when its work is done.
+  void Deny(ConnId conn, const absl::Status& why);
   // Ends the client's stream; its session stays for a resume.
   void ClientBroke(ConnId conn);
 
   // Routes the session's large values to `endpoint`, which replaces any previous one.
   // Errors: NOT_FOUND  no such session of the tenant, or another token
-  absl::Status OpenValues(ValuesEndpoint* endpoint, TenantId tenant, SessionId session,
+  absl::Status OpenValues(ValuesEndpoint* endpoint, const Identity& identity, SessionId session,
                           Token token);
   void ValuesDrained(SessionId session);
   void CloseValues(ValuesEndpoint* endpoint, SessionId session);
@@ -172,6 +175,7 @@ class CoreDriver {
   absl::Status WriteTrouble() const;  // why no session can be opened; OK: it can
   void RefuseWhatCannotBeWritten();
   void CheckKeys();
+  void DenyKey(const std::string& key_id, const absl::Status& why);
 
   DriverHost* const host_;
   WriteQueue* const writes_;

@@ -41,6 +41,7 @@ struct CoreDriver::Session {
   std::shared_ptr<Relay> relay;   // D1
   Relay::KernelUses kernel_uses;  // of the last relay, while `relay` is null
   ValuesEndpoint* values = nullptr;
+  std::string values_key;             // id of the key that opened `values`
   std::optional<Token> attach_hash;   // of the last Assign
   std::optional<WallTime> opened_at;  // for its row
   // Its executor is ending: either its stream has ended or its worker has said so, and the other

@@ -48,12 +48,22 @@ class WriteQueue {
   virtual absl::Status trouble() const = 0;
 };
 
+// What a client's call presents.
+struct Credentials {
+  std::string key;   // from "authorization: Bearer <key>"; empty: none
+  std::string peer;  // where it comes from, as gRPC names it: "ipv4:10.0.0.1:6667"
+};
+
 // Checks API keys. Both methods read the disk: call them on a thread that may wait.
 class ClientAuth {
  public:
   virtual ~ClientAuth() = default;
-  virtual absl::StatusOr<Identity> Client(const std::string& bearer) = 0;  // UNAUTHENTICATED
-  virtual absl::Status Check(const std::string& key_id) = 0;  // OK while the key is valid
+  // Authenticates a client that wants a session.
+  // Errors: UNAUTHENTICATED    no key, or one that does not stand or is not for this peer
+  //         PERMISSION_DENIED  the key may not run sessions, or its account is suspended
+  virtual absl::StatusOr<Identity> Client(const Credentials& credentials) = 0;
+  // OK while the key stands. The same errors.
+  virtual absl::Status Check(const std::string& key_id) = 0;
 };
 
 }  // namespace outboard::gateway

@@ -6,7 +6,6 @@
 #include "gateway/accounts/accounts.h"
 #include "gateway/base/limits.h"
 #include "gateway/data_path/core_driver.h"
-#include "gateway/data_path/host.h"
 #include "gateway/data_path/open_check.h"
 #include "gateway/data_path/relay.h"
 #include "proto/cloud.pb.h"
@@ -19,12 +18,12 @@ namespace outboard::gateway {
 // ---- a client -----------------------------------------------------------------------------------
 
 ClientPort::ClientPort(CoreDriver* driver, DriverHost* host, ClientAuth* auth,
-                       ClientEndpoint* endpoint, std::string bearer)
+                       ClientEndpoint* endpoint, Credentials credentials)
     : driver_(driver),
       host_(host),
       auth_(auth),
       endpoint_(endpoint),
-      bearer_(std::move(bearer)),
+      credentials_(std::move(credentials)),
       conn_(driver->AddClient(this)) {}
 
 void ClientPort::SetRelay(std::shared_ptr<Relay> relay) {
@@ -50,8 +49,9 @@ bool ClientPort::Open(proto::ClientFrame frame) {
   if (!endpoint_->Hold()) return false;
   // Keys are on disk.
   host_->Post([this, open = std::move(*frame.mutable_items(0)->mutable_open())] {
-    auto identity = auth_->Client(bearer_);
+    auto identity = auth_->Client(credentials_);
     if (identity.ok()) {
+      may_store_ = identity->rights.scopes.HasAny(KeyScope::kStore);
       driver_->Open(conn_, *identity, open);
     } else {
       Relay::SendEnd(*endpoint_, identity.status(), {}, 0, 0);
@@ -64,6 +64,10 @@ bool ClientPort::Open(proto::ClientFrame frame) {
 bool ClientPort::OnFrame(proto::ClientFrame frame) {
   if (!std::exchange(opened_, true)) return Open(std::move(frame));
   for (const proto::ClientItem& item : frame.items()) {
+    if (item.has_save() && !may_store_) {  // it writes a name
+      driver_->Deny(conn_, CheckScope({}, KeyScope::kStore));
+      return true;
+    }
     if (!item.has_close()) continue;
     driver_->Close(conn_);  // what is in the frame beside it is of no use to anybody any more
     return true;

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "gateway/core/events.h"
 #include "gateway/data_path/endpoints.h"
+#include "gateway/data_path/host.h"
 
 namespace outboard::proto {
 class WorkerEvent;
@@ -20,9 +21,7 @@ class WorkerEvent;
 
 namespace outboard::gateway {
 
-class ClientAuth;
 class CoreDriver;
-class DriverHost;
 class Relay;
 
 // A client's stream: the first frame opens or resumes a session, a Close ends it, all other frames
@@ -30,7 +29,7 @@ class Relay;
 class ClientPort {
  public:
   ClientPort(CoreDriver* driver, DriverHost* host, ClientAuth* auth, ClientEndpoint* endpoint,
-             std::string bearer);
+             Credentials credentials);
 
   // Returns false to pause: pass no further frame until ClientEndpoint::ResumeReading.
   bool OnFrame(proto::ClientFrame frame);
@@ -50,9 +49,10 @@ class ClientPort {
   DriverHost* const host_;
   ClientAuth* const auth_;
   ClientEndpoint* const endpoint_;
-  const std::string bearer_;
+  const Credentials credentials_;
   const ConnId conn_;
-  bool opened_ = false;  // the first frame was read
+  bool opened_ = false;                 // the first frame was read
+  std::atomic<bool> may_store_{false};  // whether Save is allowed; set before the relay
   std::mutex mutex_;
   std::shared_ptr<Relay> relay_;
 };

@@ -20,8 +20,10 @@ inline constexpr size_t kChargesPerPostMax = 1 << 16;  // in one transaction
 inline constexpr size_t kLinesPerEntryMax = 16;
 inline constexpr size_t kNameBytesMax = 100;  // names of tenants, keys, workers, accounts
 inline constexpr size_t kMemoBytesMax = 200;
-inline constexpr size_t kStatementRowsMax = 1000;  // in one page
-inline constexpr size_t kKeysPerTenantMax = 1000;
+inline constexpr size_t kStatementRowsMax = 1000;     // in one page
+inline constexpr size_t kKeysPerTenantMax = 1000;     // that stand: neither revoked nor expired
+inline constexpr size_t kDeadKeysPerTenantMax = 500;  // of the others, the last; all fit one reply
+inline constexpr size_t kKeyRangesMax = 8;            // of addresses from which a key may be used
 inline constexpr int kBusyTimeoutMs =
     10'000;  // how long one process waits for another's transaction
 

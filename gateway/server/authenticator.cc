@@ -4,27 +4,58 @@
 
 #include "base/check.h"
 #include "gateway/base/clock.h"
+#include "gateway/server/key_uses.h"
 
 namespace outboard::gateway {
 
-Authenticator::Authenticator(Accounts* accounts, std::optional<TenantId> everybody,
+namespace {
+
+std::string Bearer(const grpc::CallbackServerContext& context) {
+  auto it = context.client_metadata().find("authorization");
+  if (it == context.client_metadata().end()) return "";
+  std::string_view value(it->second.data(), it->second.size());
+  constexpr std::string_view kScheme = "Bearer ";
+  return value.starts_with(kScheme) ? std::string(value.substr(kScheme.size())) : "";
+}
+
+}  // namespace
+
+Authenticator::Authenticator(Accounts* accounts, KeyUses* uses, std::optional<TenantId> everybody,
                              std::string fleet_secret)
-    : accounts_(accounts), everybody_(everybody), fleet_secret_(std::move(fleet_secret)) {
+    : accounts_(accounts),
+      uses_(uses),
+      everybody_(everybody),
+      fleet_secret_(std::move(fleet_secret)) {
   OB_CHECK(!fleet_secret_.empty());
 }
 
-absl::StatusOr<Identity> Authenticator::Client(const std::string& bearer) {
-  if (everybody_.has_value()) return Identity{*everybody_, ""};
-  if (bearer.empty()) {
+absl::StatusOr<Identity> Authenticator::Client(const Credentials& credentials, Scopes any_of) {
+  if (everybody_.has_value()) return Identity{*everybody_, "", {.scopes = Scopes::All()}};
+  if (credentials.key.empty()) {
     return absl::UnauthenticatedError(
         "this gateway asks for a key: set CLOUD_KEY (made by `outboard key create`)");
   }
-  return accounts_->Authenticate(bearer, WallNow());
+  const WallTime now = WallNow();
+  auto identity = accounts_->Authenticate(credentials.key, now);
+  if (!identity.ok()) return identity;
+  const KeyRights& rights = identity->rights;
+  if (!rights.from.empty() && !AnyContains(rights.from, AddressesOfPeer(credentials.peer))) {
+    return absl::UnauthenticatedError(
+        "the API key is not valid from this address: use it where `outboard key list` says, or "
+        "make "
+        "one for here (`outboard key create --from`)");
+  }
+  if (absl::Status status = CheckScope(rights.scopes, any_of); !status.ok()) return status;
+  if (uses_ != nullptr) uses_->Note(identity->key_id, now);
+  return identity;
 }
 
 absl::Status Authenticator::Check(const std::string& key_id) {
   if (everybody_.has_value()) return absl::OkStatus();
-  return accounts_->CheckKey(key_id, WallNow());
+  const WallTime now = WallNow();
+  absl::Status status = accounts_->CheckKey(key_id, now);
+  if (status.ok() && uses_ != nullptr) uses_->Note(key_id, now);
+  return status;
 }
 
 absl::Status Authenticator::Worker(const grpc::CallbackServerContext& context) const {
@@ -40,12 +71,8 @@ absl::Status Authenticator::Worker(std::string_view secret) const {
                      : "wrong fleet secret (docs/fleet.md)");
 }
 
-std::string Authenticator::Bearer(const grpc::CallbackServerContext& context) {
-  auto it = context.client_metadata().find("authorization");
-  if (it == context.client_metadata().end()) return "";
-  std::string_view value(it->second.data(), it->second.size());
-  constexpr std::string_view kScheme = "Bearer ";
-  return value.starts_with(kScheme) ? std::string(value.substr(kScheme.size())) : "";
+Credentials Authenticator::CredentialsOf(const grpc::CallbackServerContext& context) {
+  return {Bearer(context), context.peer()};
 }
 
 }  // namespace outboard::gateway

@@ -1,5 +1,5 @@
-// Authenticates callers: clients by API key, workers by the fleet secret. Threads: any; Client and
-// Check read the disk.
+// Authenticates callers: clients by API key, workers by the fleet secret. A client's method says
+// which scope its key needs (docs/keys.md). Threads: any; Client and Check read the disk.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -15,25 +15,33 @@
 
 namespace outboard::gateway {
 
+class KeyUses;
+
 class Authenticator final : public ClientAuth {
  public:
   // `everybody`: if set, keys are not checked and all clients are this tenant.
-  // `fleet_secret`: not empty.
-  Authenticator(Accounts* accounts, std::optional<TenantId> everybody, std::string fleet_secret);
+  // `fleet_secret`: not empty. `uses`: told of keys that are used; may be null.
+  Authenticator(Accounts* accounts, KeyUses* uses, std::optional<TenantId> everybody,
+                std::string fleet_secret);
 
-  // Reads the disk. UNAUTHENTICATED.
-  absl::StatusOr<Identity> Client(const std::string& bearer) override;
-  // OK while the key stands.
+  // Errors: UNAUTHENTICATED    no key; or it is wrong, revoked, expired, or not for this peer
+  //         PERMISSION_DENIED  it has none of the scopes, or its account is suspended
+  absl::StatusOr<Identity> Client(const Credentials& credentials, Scopes any_of);
+  absl::StatusOr<Identity> Client(const Credentials& credentials) override {
+    return Client(credentials, KeyScope::kRun);
+  }
+  // OK while the key stands. The same errors.
   absl::Status Check(const std::string& key_id) override;
   // UNAUTHENTICATED: without the fleet secret, or with a wrong one.
   absl::Status Worker(const grpc::CallbackServerContext& context) const;
   absl::Status Worker(std::string_view secret) const;
 
-  // Returns the value of `authorization: Bearer`; "" if there is none.
-  static std::string Bearer(const grpc::CallbackServerContext& context);
+  // Returns the value of `authorization: Bearer`, "" if there is none, and the caller's address.
+  static Credentials CredentialsOf(const grpc::CallbackServerContext& context);
 
  private:
   Accounts* const accounts_;
+  KeyUses* const uses_;
   const std::optional<TenantId> everybody_;
   const std::string fleet_secret_;
 };

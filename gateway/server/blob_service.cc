@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -16,6 +18,9 @@
 namespace outboard::gateway {
 
 namespace {
+
+// Blobs are of use to sessions and to names.
+constexpr Scopes kScopes = {KeyScope::kRun, KeyScope::kStore};
 
 absl::StatusOr<wire::Hash> ToHash(const std::string& bytes) {
   const std::optional<wire::Hash> hash = wire::HashFromBytes(bytes);
@@ -49,14 +54,13 @@ bool Serialize(const Message& message, grpc::ByteBuffer* buffer) {
 
 }  // namespace
 
-absl::StatusOr<TenantId> BlobService::TenantOf(const Caller& caller) {
-  if (callers_ == BlobCallers::kExecutors) {
-    if (caller.session.has_value()) return driver_->TenantOf(*caller.session, caller.token);
+absl::StatusOr<Identity> BlobService::IdentityOf(const Caller& caller) {
+  if (callers_ == BlobCallers::kClients) return authenticator_->Client(caller.credentials, kScopes);
+  if (!caller.session.has_value())
     return absl::UnauthenticatedError("only executors of sessions reach their blobs here");
-  }
-  auto identity = authenticator_->Client(caller.bearer);
-  if (!identity.ok()) return identity.status();
-  return identity->tenant;
+  auto tenant = driver_->TenantOf(*caller.session, caller.token);
+  if (!tenant.ok()) return tenant.status();
+  return Identity{*tenant, ""};
 }
 
 // Authenticates and answers on the pool: both read the disk.
@@ -64,14 +68,15 @@ grpc::ServerUnaryReactor* BlobService::Answer(grpc::CallbackServerContext* conte
                                               std::function<absl::Status(TenantId)> body) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   pool_->Post([this, reactor, caller = Caller::Of(*context), body = std::move(body)] {
-    auto tenant = TenantOf(caller);
-    reactor->Finish(wire::ToGrpc(tenant.ok() ? body(*tenant) : tenant.status()));
+    auto identity = IdentityOf(caller);
+    reactor->Finish(wire::ToGrpc(identity.ok() ? body(identity->tenant) : identity.status()));
   });
   return reactor;
 }
 
 // Receives chunks one after the other, each in pieces. Every piece is handled on the pool, and the
-// next is read after it.
+// next is read after it. When the key stands no more, the stream ends at once if it waits for its
+// client, else after the piece.
 class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
  public:
   UploadStream(BlobService* service, grpc::CallbackServerContext* context, grpc::ByteBuffer* reply)
@@ -82,6 +87,10 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
  private:
   void OnReadDone(bool ok) override {
     if (transfer_ != nullptr) transfer_->Goes();
+    {
+      std::lock_guard lock(mutex_);
+      if (!std::exchange(reads_, false)) return;  // denied, and finished with it
+    }
     if (!ok) {
       Serialize(stored_, reply_);
       if (writer_ != nullptr)
@@ -96,18 +105,41 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
       }
       buffer_.Clear();
       transfer_->Waits();
-      StartRead(&buffer_);
+      Read();
     });
+  }
+
+  void Read() {
+    {
+      std::lock_guard lock(mutex_);
+      if (denied_.ok()) {
+        reads_ = true;
+        StartRead(&buffer_);  // under the lock: a Finish by Deny would end this stream's life
+        return;
+      }
+    }
+    Finish(wire::ToGrpc(denied_));
+  }
+
+  void Deny(const absl::Status& why) {
+    {
+      std::lock_guard lock(mutex_);
+      if (denied_.ok()) denied_ = why;
+      if (!std::exchange(reads_, false)) return;
+    }
+    Finish(wire::ToGrpc(denied_));
   }
 
   absl::Status Take() {
     if (!tenant_.has_value()) {
-      auto tenant = service_->TenantOf(caller_);
-      if (!tenant.ok()) return tenant.status();
-      auto transfer = service_->uploads_.Begin(*tenant, [this] { context_->TryCancel(); });
+      auto identity = service_->IdentityOf(caller_);
+      if (!identity.ok()) return identity.status();
+      auto transfer = service_->uploads_.Begin(identity->tenant, [this] { context_->TryCancel(); });
       if (!transfer.ok()) return transfer.status();
-      tenant_ = *tenant;
+      tenant_ = identity->tenant;
       transfer_ = *std::move(transfer);
+      watched_ =
+          service_->watch_.Watch(identity->key_id, [this](const absl::Status& why) { Deny(why); });
     }
     auto piece = wire::DecodeBlobPiece(buffer_);
     if (!piece.ok()) return piece.status();
@@ -165,10 +197,16 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
   std::unique_ptr<BlobStore::Writer> writer_;
   wire::Hash chunk_{};
   uint32_t chunk_bytes_ = 0;
+
+  std::mutex mutex_;
+  bool reads_ = true;                           // a read is pending, and the stream is not finished
+  absl::Status denied_;                         // set once
+  std::unique_ptr<KeyWatch::Watched> watched_;  // last: Deny uses the rest
 };
 
 // Sends the requested chunks; each is read whole, verified, and split into pieces that share its
-// memory.
+// memory. When the key stands no more, the stream ends after the piece that is being sent; a client
+// that does not take that piece is cut off.
 class BlobService::DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
   DownloadStream(BlobService* service, grpc::CallbackServerContext* context,
@@ -183,12 +221,14 @@ class BlobService::DownloadStream final : public grpc::ServerWriteReactor<grpc::
 
  private:
   absl::Status Begin(const Caller& caller, grpc::ByteBuffer request) {
-    auto tenant = service_->TenantOf(caller);
-    if (!tenant.ok()) return tenant.status();
-    tenant_ = *tenant;
+    auto identity = service_->IdentityOf(caller);
+    if (!identity.ok()) return identity.status();
+    tenant_ = identity->tenant;
     auto transfer = service_->downloads_.Begin(tenant_, [this] { context_->TryCancel(); });
     if (!transfer.ok()) return transfer.status();
     transfer_ = *std::move(transfer);
+    watched_ =
+        service_->watch_.Watch(identity->key_id, [this](const absl::Status& why) { Deny(why); });
     proto::DownloadRequest wanted;
     if (!grpc::SerializationTraits<proto::DownloadRequest>::Deserialize(&request, &wanted).ok())
       return absl::InvalidArgumentError("the message is not a request for chunks");
@@ -201,6 +241,7 @@ class BlobService::DownloadStream final : public grpc::ServerWriteReactor<grpc::
   void OnWriteDone(bool ok) override {
     transfer_->Goes();
     if (!ok) return Finish(wire::ToGrpc(absl::CancelledError("nobody reads")));
+    if (const absl::Status why = denied(); !why.ok()) return Finish(wire::ToGrpc(why));
     if (at_ < bytes_->size()) return Write();
     service_->pool_->Post([this] { Next(); });
   }
@@ -225,6 +266,17 @@ class BlobService::DownloadStream final : public grpc::ServerWriteReactor<grpc::
     StartWrite(&buffer_);
   }
 
+  void Deny(const absl::Status& why) {
+    std::lock_guard lock(mutex_);
+    // A first call leaves time for a piece to be written; nothing may be written after Finish.
+    if (!denied_.ok()) context_->TryCancel();
+    denied_ = why;
+  }
+  absl::Status denied() {
+    std::lock_guard lock(mutex_);
+    return denied_;
+  }
+
   void OnDone() override { delete this; }
 
   BlobService* const service_;
@@ -236,6 +288,10 @@ class BlobService::DownloadStream final : public grpc::ServerWriteReactor<grpc::
   std::shared_ptr<const std::string> bytes_;
   size_t at_ = 0;  // offset in bytes_
   grpc::ByteBuffer buffer_;
+
+  std::mutex mutex_;
+  absl::Status denied_;
+  std::unique_ptr<KeyWatch::Watched> watched_;  // last: Deny uses the rest
 };
 
 grpc::ServerUnaryReactor* BlobService::Missing(grpc::CallbackServerContext* context,

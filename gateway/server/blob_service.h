@@ -14,6 +14,7 @@
 #include "gateway/blobs/blob_store.h"
 #include "gateway/server/authenticator.h"
 #include "gateway/server/caller.h"
+#include "gateway/server/key_watch.h"
 #include "gateway/streams/transfer_limiter.h"
 #include "proto/cloud.grpc.pb.h"
 
@@ -57,9 +58,10 @@ class BlobService final
   class UploadStream;
   class DownloadStream;
 
-  // Errors: UNAUTHENTICATED    no key, or a wrong one; not the kind of caller that this one serves
-  //         PERMISSION_DENIED  not an executor of the session that it names
-  absl::StatusOr<TenantId> TenantOf(const Caller& caller);
+  // Errors: UNAUTHENTICATED    no key, or one that is not accepted; no executor where only they call
+  //         PERMISSION_DENIED  neither scope of blobs, or not an executor of the session that it
+  //                            names
+  absl::StatusOr<Identity> IdentityOf(const Caller& caller);
   grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
                                    std::function<absl::Status(TenantId)> body);
 
@@ -71,6 +73,7 @@ class BlobService final
   WorkQueue* const pool_;
   TransferLimiter uploads_{"uploads", std::chrono::milliseconds(kTransferStalledMs)};
   TransferLimiter downloads_{"downloads", std::chrono::milliseconds(kTransferStalledMs)};
+  KeyWatch watch_{authenticator_};
 };
 
 }  // namespace outboard::gateway

@@ -16,7 +16,7 @@ std::optional<SessionId> HexIn(const grpc::CallbackServerContext& context, const
 
 Caller Caller::Of(const grpc::CallbackServerContext& context) {
   Caller caller;
-  caller.bearer = Authenticator::Bearer(context);
+  caller.credentials = Authenticator::CredentialsOf(context);
   const std::optional<SessionId> session = HexIn(context, "outboard-session");
   const std::optional<SessionId> token = HexIn(context, "outboard-token");
   if (session.has_value() && token.has_value()) {

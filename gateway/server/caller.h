@@ -13,7 +13,7 @@
 namespace outboard::gateway {
 
 struct Caller {
-  std::string bearer;
+  Credentials credentials;
   // Both are set or neither. Hub::TenantOf checks that they belong together.
   std::optional<SessionId> session;
   Token token;

@@ -27,6 +27,7 @@
 #include "gateway/server/fleet_secret.h"
 #include "gateway/server/folder_lock.h"
 #include "gateway/server/grpc_listener.h"
+#include "gateway/server/key_uses.h"
 #include "gateway/server/ledger_writer.h"
 #include "gateway/server/listener_watch.h"
 #include "gateway/server/services.h"
@@ -138,8 +139,12 @@ class Gateway::Impl {
       if (!tenant.ok()) return tenant.status();
       everybody = tenant->id;
     }
+    auto uses = Accounts::Open(path);
+    if (!uses.ok()) return uses.status();
+    key_uses_ = std::make_unique<KeyUses>(*std::move(uses));
     authenticator_ =
-        std::make_unique<Authenticator>(accounts_.get(), everybody, options_.fleet_secret);
+        std::make_unique<Authenticator>(accounts_.get(), key_uses_.get(), everybody,
+                                        options_.fleet_secret);
     ledger_writer_ = std::make_unique<LedgerWriter>(ledger_.get(), rows_.get());
     driver_ = std::make_unique<CoreDriver>(options_.core, &host_, ledger_writer_.get(),
                                            blob_retention_.get(), authenticator_.get());
@@ -263,6 +268,7 @@ class Gateway::Impl {
   std::unique_ptr<SessionRows> rows_;
   std::unique_ptr<BlobStore> blobs_;
   std::unique_ptr<BlobRetention> blob_retention_;
+  std::unique_ptr<KeyUses> key_uses_;
   std::unique_ptr<Authenticator> authenticator_;
   std::unique_ptr<LedgerWriter> ledger_writer_;
   std::unique_ptr<CoreDriver> driver_;

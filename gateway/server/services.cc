@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gateway/base/clock.h"
 #include "gateway/blobs/limits.h"
 #include "gateway/data_path/core_driver.h"
@@ -19,15 +20,51 @@ namespace {
 
 // Authenticates and answers on the pool: both read the disk.
 grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, Authenticator* authenticator,
-                                 WorkQueue* pool,
+                                 WorkQueue* pool, Scopes any_of,
                                  std::function<absl::Status(const Identity&)> body) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  pool->Post(
-      [reactor, authenticator, bearer = Authenticator::Bearer(*context), body = std::move(body)] {
-        auto identity = authenticator->Client(bearer);
-        reactor->Finish(wire::ToGrpc(identity.ok() ? body(*identity) : identity.status()));
-      });
+  pool->Post([reactor, authenticator, credentials = Authenticator::CredentialsOf(*context), any_of,
+              body = std::move(body)] {
+    auto identity = authenticator->Client(credentials, any_of);
+    reactor->Finish(wire::ToGrpc(identity.ok() ? body(*identity) : identity.status()));
+  });
   return reactor;
+}
+
+// The rights that a request names; what it does not name is as wide as those of the key that asks.
+absl::StatusOr<KeyRights> RightsOf(const proto::CreateKeyRequest& request, const KeyRights& maker) {
+  KeyRights rights = maker;
+  if (request.scopes().empty()) {
+    rights.scopes = maker.scopes.And(kScopesOfNewKeys);
+  } else {
+    auto scopes = Scopes::Parse(absl::StrJoin(request.scopes(), ","));
+    if (!scopes.ok()) return scopes.status();
+    rights.scopes = *scopes;
+  }
+  constexpr int64_t kLatest = int64_t{1} << 40;  // seconds; in milliseconds still an int64
+  if (request.expires_unix_s() < 0 || request.expires_unix_s() > kLatest)
+    return absl::InvalidArgumentError("expires_unix_s is no time");
+  if (request.expires_unix_s() != 0) rights.expires_at = WallTime{request.expires_unix_s() * 1000};
+  if (!request.from().empty()) {
+    auto from = ParseRanges(absl::StrJoin(request.from(), ","));
+    if (!from.ok()) return from.status();
+    rights.from = *std::move(from);
+  }
+  return rights;
+}
+
+void Fill(const ApiKey& key, proto::KeyInfo& info) {
+  const auto seconds = [](const std::optional<WallTime>& time) {
+    return time.value_or(WallTime{}).unix_ms / 1000;
+  };
+  info.set_id(key.id);
+  info.set_name(key.name);
+  info.set_created_unix_s(key.created_at.unix_ms / 1000);
+  info.set_revoked(key.revoked_at.has_value());
+  for (std::string& word : key.rights.scopes.Words()) info.add_scopes(std::move(word));
+  info.set_expires_unix_s(seconds(key.rights.expires_at));
+  for (const AddressRange& range : key.rights.from) info.add_from(range.ToString());
+  info.set_used_unix_s(seconds(key.used_at));
 }
 
 }  // namespace
@@ -47,44 +84,45 @@ grpc::ServerWriteReactor<proto::ServerFrame>* CloudService::Values(
 grpc::ServerUnaryReactor* AccountService::CreateKey(grpc::CallbackServerContext* context,
                                                     const proto::CreateKeyRequest* request,
                                                     proto::CreateKeyReply* reply) {
-  return Answer(context, authenticator_, pool_, [this, request, reply](const Identity& who) {
-    auto made = accounts_->CreateKey(who.tenant, request->name(), WallNow());
-    if (!made.ok()) return made.status();
-    reply->set_id(made->key.id);
-    reply->set_key(std::string(made->text.Reveal()));
-    return absl::OkStatus();
-  });
+  return Answer(context, authenticator_, pool_, KeyScope::kAdmin,
+                [this, request, reply](const Identity& who) {
+                  auto rights = RightsOf(*request, who.rights);
+                  if (!rights.ok()) return rights.status();
+                  if (absl::Status status = CheckNoWider(who.rights, *rights); !status.ok())
+                    return status;
+                  auto made = accounts_->CreateKey(who.tenant, request->name(), WallNow(), *rights);
+                  if (!made.ok()) return made.status();
+                  reply->set_id(made->key.id);
+                  reply->set_key(std::string(made->text.Reveal()));
+                  return absl::OkStatus();
+                });
 }
 
 grpc::ServerUnaryReactor* AccountService::ListKeys(grpc::CallbackServerContext* context,
                                                    const proto::ListKeysRequest* request,
                                                    proto::ListKeysReply* reply) {
-  return Answer(context, authenticator_, pool_, [this, reply](const Identity& who) {
-    auto keys = accounts_->ListKeys(who.tenant);
-    if (!keys.ok()) return keys.status();
-    for (const ApiKey& key : *keys) {
-      proto::KeyInfo& info = *reply->add_keys();
-      info.set_id(key.id);
-      info.set_name(key.name);
-      info.set_created_unix_s(key.created_at.unix_ms / 1000);
-      info.set_revoked(key.revoked_at.has_value());
-    }
-    return absl::OkStatus();
-  });
+  return Answer(context, authenticator_, pool_, KeyScope::kAdmin,
+                [this, reply](const Identity& who) {
+                  auto keys = accounts_->ListKeys(who.tenant);
+                  if (!keys.ok()) return keys.status();
+                  for (const ApiKey& key : *keys) Fill(key, *reply->add_keys());
+                  return absl::OkStatus();
+                });
 }
 
 grpc::ServerUnaryReactor* AccountService::RevokeKey(grpc::CallbackServerContext* context,
                                                     const proto::RevokeKeyRequest* request,
                                                     proto::RevokeKeyReply* reply) {
-  return Answer(context, authenticator_, pool_, [this, request](const Identity& who) {
-    return accounts_->RevokeKey(request->id(), WallNow(), who.tenant);
-  });
+  return Answer(context, authenticator_, pool_, KeyScope::kAdmin,
+                [this, request](const Identity& who) {
+                  return accounts_->RevokeKey(request->id(), WallNow(), who.tenant);
+                });
 }
 
 grpc::ServerUnaryReactor* AccountService::Usage(grpc::CallbackServerContext* context,
                                                 const proto::UsageRequest* request,
                                                 proto::UsageReply* reply) {
-  return Answer(context, authenticator_, reports_, [this, request, reply](const Identity& who) {
+  return Answer(context, authenticator_, reports_, KeyScope::kUsage, [this, request, reply](const Identity& who) {
     const int64_t since_s = std::clamp<int64_t>(request->since_unix_s(), 0, kLatestUnixS);
     absl::StatusOr<UsagePage> page = [&] {
       absl::MutexLock lock(&usage_mutex_);
@@ -211,12 +249,9 @@ void Fill(const NameRow& row, proto::StoredName& stored) {
 // Authenticates and answers on the pool: both read the disk.
 grpc::ServerUnaryReactor* StoreService::Answer(grpc::CallbackServerContext* context,
                                                std::function<absl::Status(TenantId)> body) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  pool_->Post([this, reactor, bearer = Authenticator::Bearer(*context), body = std::move(body)] {
-    auto identity = authenticator_->Client(bearer);
-    reactor->Finish(wire::ToGrpc(identity.ok() ? body(identity->tenant) : identity.status()));
-  });
-  return reactor;
+  return gateway::Answer(
+      context, authenticator_, pool_, KeyScope::kStore,
+      [body = std::move(body)](const Identity& who) { return body(who.tenant); });
 }
 
 grpc::ServerUnaryReactor* StoreService::List(grpc::CallbackServerContext* context,
@@ -251,17 +286,18 @@ grpc::ServerUnaryReactor* StoreService::Set(grpc::CallbackServerContext* context
                                             const proto::StoreSetRequest* request,
                                             proto::StoreSetReply* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  pool_->Post([this, reactor, request, reply, bearer = Authenticator::Bearer(*context)] {
-    auto identity = authenticator_->Client(bearer);
-    if (!identity.ok()) return reactor->Finish(wire::ToGrpc(identity.status()));
-    const TenantId tenant = identity->tenant;
-    blob_retention_->Set(tenant, request->name(), request->checkpoint(),
-                         [this, reactor, request, reply, tenant](absl::Status status) {
-                           auto row = blob_retention_->names().Find(tenant, request->name());
-                           if (status.ok() && row.ok()) Fill(*row, *reply->mutable_stored());
-                           reactor->Finish(wire::ToGrpc(status));
-                         });
-  });
+  pool_->Post(
+      [this, reactor, request, reply, credentials = Authenticator::CredentialsOf(*context)] {
+        auto identity = authenticator_->Client(credentials, KeyScope::kStore);
+        if (!identity.ok()) return reactor->Finish(wire::ToGrpc(identity.status()));
+        const TenantId tenant = identity->tenant;
+        blob_retention_->Set(tenant, request->name(), request->checkpoint(),
+                             [this, reactor, request, reply, tenant](absl::Status status) {
+                               auto row = blob_retention_->names().Find(tenant, request->name());
+                               if (status.ok() && row.ok()) Fill(*row, *reply->mutable_stored());
+                               reactor->Finish(wire::ToGrpc(status));
+                             });
+      });
   return reactor;
 }
 

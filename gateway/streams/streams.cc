@@ -7,7 +7,7 @@ namespace outboard::gateway {
 
 ClientStream::ClientStream(CoreDriver* driver, DriverHost* host, Authenticator* authenticator,
                            StallWatch* readers, grpc::CallbackServerContext& context)
-    : port_(driver, host, authenticator, this, Authenticator::Bearer(context)) {
+    : port_(driver, host, authenticator, this, Authenticator::CredentialsOf(context)) {
   WatchWrites(readers->Watch([&context] { context.TryCancel(); }));
   Begin();
 }
@@ -67,11 +67,11 @@ ValuesSender::ValuesSender(CoreDriver* driver, Authenticator* authenticator, Wor
   }
   session_ = *session;
   Hold();  // the stream is not over before it begins
-  pool->Post([this, authenticator, token = *token, bearer = Authenticator::Bearer(context)] {
-    auto identity = authenticator->Client(bearer);  // reads the disk
-    const absl::Status status = identity.ok()
-                                    ? driver_->OpenValues(this, identity->tenant, session_, token)
-                                    : identity.status();
+  pool->Post([this, authenticator, token = *token,
+              credentials = Authenticator::CredentialsOf(context)] {
+    auto identity = authenticator->Client(credentials, KeyScope::kRun);  // reads the disk
+    const absl::Status status =
+        identity.ok() ? driver_->OpenValues(this, *identity, session_, token) : identity.status();
     if (!status.ok()) End(status);
     Unhold();
   });

@@ -280,7 +280,7 @@ TEST(FleetEntryPoints, AskForTokens) {
 }
 
 TEST_F(EntryPointsTest, ATenantCannotRevokeAnothersKey) {
-  const auto mine = MakeKey();
+  const auto mine = MakeKey({.scopes = gateway::Scopes::All()});
   auto accounts = gateway::Accounts::Open(gateway::AccountsPath(data())).value();
   auto other = accounts->EnsureTenant("other", gateway::WallNow()).value();
   auto theirs = accounts->CreateKey(other.id, "k", gateway::WallNow()).value();

@@ -232,6 +232,12 @@ TEST_F(ProcessesTest, ExitCodes) {
       {"key revoke 0000000000000000 --data " + folder, 2},
       {"key create --data " + folder + " --json", 0},
       {"key list --data " + folder, 0},
+      {"key create --scope run,all --data " + folder, 2},
+      {"key create --expires 0d --data " + folder, 2},
+      {"key create --from 10.0.0.5/8 --data " + folder, 2},
+      {"account suspend default --data " + folder, 0},
+      {"account resume default --data " + folder, 0},
+      {"account suspend nobody --data " + folder, 1},
       {"gateway --no-auth --listen 0.0.0.0:0 --data " + folder, 2},
       {"serve --ephemeral --data " + folder, 2},  // would remove the accounts of a real one
       {"serve --no-auth --ephemeral --listen unix:" + folder + "/s --data " + folder, 2},
@@ -269,9 +275,10 @@ TEST(Compiler, OneThatIsNotThereIsSaidAtTheStart) {
 
 TEST(Help, FitsAScreenAndLeavesNothingOut) {
   for (const std::string command :
-       {"",         "up",         "gateway",  "worker", "serve", "key",   "key create",
-        "key list", "key revoke", "usage",    "push",   "pull",  "store", "store ls",
-        "store rm", "store pin",  "store du", "cache",  "trace", "viz"}) {
+       {"",           "up",       "gateway",    "worker",   "serve",           "key",
+        "key create", "key list", "key revoke", "account",  "account suspend", "usage",
+        "push",       "pull",     "store",      "store ls", "store rm",        "store pin",
+        "store du",   "cache",    "trace",      "viz"}) {
     const test::Ended ended = Outboard(command + " --help");
     EXPECT_EQ(ended.code, 0) << command;
     std::istringstream lines(ended.out);

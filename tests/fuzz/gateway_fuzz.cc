@@ -82,7 +82,9 @@ class World {
                           Token{1, id}, WallTime{},   bytes_.OneIn(2)};
       }
       case 5: return ClientResume{NewConn(), SomeTenant(), Token{1, SomeSession().lo}, WallTime{}};
-      case 6: return ClientClosed{SomeConn()};
+      case 6:
+        if (bytes_.OneIn(4)) return ClientDenied{SomeConn(), absl::UnauthenticatedError("revoked")};
+        return ClientClosed{SomeConn()};
       case 7: {
         const ConnId conn = SomeConn();
         conns_.erase(conn.value);

@@ -60,8 +60,12 @@ class Writes final : public WriteQueue {
 
 class Auth final : public ClientAuth {
  public:
-  absl::StatusOr<Identity> Client(const std::string&) override { return Identity{TenantId{1}, ""}; }
-  absl::Status Check(const std::string&) override { return absl::OkStatus(); }
+  absl::StatusOr<Identity> Client(const Credentials&) override { return identity; }
+  absl::Status Check(const std::string& key_id) override {
+    return key_id == refused ? absl::UnauthenticatedError("revoked") : absl::OkStatus();
+  }
+  Identity identity{TenantId{1}, ""};
+  std::string refused = "none";
 };
 
 class Blobs final : public BlobUses {
@@ -86,6 +90,14 @@ class ClientEnd final : public ClientEndpoint {
   bool Hold() override { return true; }
   void Unhold() override {}
   std::vector<proto::ServerFrame> sent;
+  std::vector<absl::Status> ends;
+};
+
+class ValuesEnd final : public ValuesEndpoint {
+ public:
+  void Send(proto::ServerFrame) override {}
+  void End(absl::Status why) override { ends.push_back(std::move(why)); }
+  bool AskDrained() override { return false; }
   std::vector<absl::Status> ends;
 };
 
@@ -168,7 +180,7 @@ class CoreDriverTest : public ::testing::Test {
   WorkerEnd worker_;
   WorkerPort worker_port_{&driver_, &worker_};
   ClientEnd client_;
-  ClientPort client_port_{&driver_, &host_, &auth_, &client_, ""};
+  ClientPort client_port_{&driver_, &host_, &auth_, &client_, {}};
   ExecutorEnd executor_, next_;
   ExecutorPort executor_port_{&driver_, &executor_}, next_port_{&driver_, &next_};
 };
@@ -343,6 +355,69 @@ TEST_F(CoreDriverTest, ANameIsNotAnIdentity) {
   Join(same_port, 'a');  // started again: its executor is gone
   EXPECT_TRUE(impostor.assign() != nullptr || same.assign() != nullptr);
   RunAll(writes_.jobs);
+}
+
+TEST_F(CoreDriverTest, AKeyThatStandsNoMoreEndsItsStreamsAndKeepsTheSession) {
+  auth_.identity.key_id = "a";
+  Open();
+  ASSERT_TRUE(Attach(executor_port_, *worker_.assign()).ok());
+  RunAll(writes_.jobs);
+  proto::ServerFrame opened;
+  opened.set_epoch(1);
+  opened.add_items()->mutable_opened();
+  executor_port_.OnFrame(std::move(opened));
+  ASSERT_EQ(client_.sent.size(), 1u);
+  const proto::Opened& told = client_.sent[0].items(0).opened();
+  ValuesEnd values;
+  ASSERT_TRUE(driver_
+                  .OpenValues(&values, {TenantId{1}, "b"}, *SessionId::FromBytes(told.session_id()),
+                              *TokenFromBytes(told.resume_token()))
+                  .ok());
+  // Within 5 s each: of the values' key, then of the session's.
+  const auto pass = [&](const std::string& refused) {
+    auth_.refused = refused;
+    for (int64_t ms = 0; ms < 5000; ms += kTickMs) {
+      proto::WorkerEvent beat;
+      beat.mutable_heartbeat()->set_beat(1);
+      worker_port_.OnEvent(beat);
+      Tick(kTickMs);
+      RunAll(host_.jobs);
+    }
+    RunAll(writes_.jobs);
+  };
+  pass("none");
+  EXPECT_TRUE(values.ends.empty());
+  pass("b");
+  ASSERT_EQ(values.ends.size(), 1u);
+  EXPECT_TRUE(absl::IsUnauthenticated(values.ends[0]));
+  EXPECT_TRUE(client_.ends.empty());
+  pass("a");
+  ASSERT_EQ(client_.ends.size(), 1u);
+  EXPECT_TRUE(absl::IsUnauthenticated(client_.ends[0]));
+  EXPECT_EQ(driver_.session_count(), 1u);
+  EXPECT_FALSE(executor_.ended);
+}
+
+TEST_F(CoreDriverTest, ASaveNeedsAKeyThatMayStore) {
+  for (const bool may : {true, false}) {
+    auth_.identity.rights.scopes =
+        may ? Scopes{KeyScope::kRun, KeyScope::kStore} : Scopes{KeyScope::kRun};
+    ClientEnd client;
+    ClientPort port(&driver_, &host_, &auth_, &client, {});
+    proto::ClientFrame frame;
+    proto::Open& open = *frame.add_items()->mutable_open();
+    wire::SetRange(wire::kProtocolOfClients, *open.mutable_protocol());
+    wire::SetRange(wire::kGraphSchemas, *open.mutable_graph_schema());
+    port.OnFrame(std::move(frame));
+    RunAll(host_.jobs);
+    proto::ClientFrame save;
+    save.add_items()->mutable_save()->set_name("weights");
+    port.OnFrame(std::move(save));
+    RunAll(writes_.jobs);
+    ASSERT_EQ(client.ends.size(), may ? 0u : 1u);
+    if (!may) EXPECT_TRUE(absl::IsPermissionDenied(client.ends[0])) << client.ends[0];
+    port.OnGone();
+  }
 }
 
 TEST_F(CoreDriverTest, WhatCannotBeWrittenIsNotOpened) {

@@ -216,6 +216,55 @@ TEST(GatewayCore, G7TheGraceTimeEnds) {
   EXPECT_EQ(w.core.session_count(), 0u);
 }
 
+// Its key was revoked, say: nothing more is billed, and another key of the account goes on.
+TEST(GatewayCore, ADeniedClientsSessionIsParkedAtOnceAndGoesOnForAnother) {
+  World w;
+  w.Join(1);
+  SessionId id = w.OpenLive(1);
+  const absl::Status why = absl::UnauthenticatedError("revoked");
+  w.Pass(2, {WorkerId{1}}, {id});
+  w.Tell(ClientDenied{ConnId{1}, why});
+  ASSERT_NE(w.Get<EndClient>(), nullptr);
+  EXPECT_EQ(w.Get<EndClient>()->why, why);
+  EXPECT_EQ(w.Get<EndClient>()->bill.seconds, 2);
+  EXPECT_NE(w.Get<Detach>(), nullptr);
+  EXPECT_EQ(w.Get<Forget>(), nullptr);
+  w.After(0.2);
+  EXPECT_EQ(w.core.devices_busy(), 0u);
+  EXPECT_TRUE(w.core.Has(id));
+  w.Resume(2, 1);
+  ASSERT_NE(w.Get<Live>(), nullptr);
+  EXPECT_EQ(w.Get<Live>()->epoch, 2u);
+  // Its device is now kept for as long as that of any other client.
+  w.Tell(ClientGone{ConnId{2}});
+  w.After(0.2);
+  EXPECT_EQ(w.core.devices_busy(), 1u);
+}
+
+TEST(GatewayCore, ADeniedClientsSessionGivesItsDeviceBackWhenItsWorkIsDone) {
+  World w;
+  w.Join(1);
+  SessionId id = w.OpenLive(1);
+  w.Tell(SessionProgress{id, true});
+  w.Tell(ClientDenied{ConnId{1}, absl::UnauthenticatedError("revoked")});
+  w.After(0.2);
+  EXPECT_EQ(w.core.devices_busy(), 1u);
+  w.Tell(SessionProgress{id, false});
+  w.After(0.2);
+  EXPECT_EQ(w.core.devices_busy(), 0u);
+}
+
+TEST(GatewayCore, ADeniedClientThatOpenedNothingLeavesNothing) {
+  World w;
+  w.Join(1);
+  w.Open(1);
+  w.Tell(ClientDenied{ConnId{1}, absl::UnauthenticatedError("revoked")});
+  ASSERT_NE(w.Get<EndClient>(), nullptr);
+  EXPECT_NE(w.Get<Forget>(), nullptr);
+  w.Tell(ClientDenied{ConnId{1}, absl::UnauthenticatedError("revoked")});
+  EXPECT_TRUE(w.actions.empty());
+}
+
 TEST(GatewayCore, ACrashedExecutorEndsItsSessionOnly) {
   World w;
   w.Join(1, 2);
@@ -296,8 +345,12 @@ TEST(GatewayCore, RandomWorlds) {
         case 5:
           if (!conns.empty()) {
             uint64_t conn = any(conns);
-            conns.erase(conn);
-            w.Tell(ClientGone{ConnId{conn}});
+            if (random() % 4 == 0) {
+              w.Tell(ClientDenied{ConnId{conn}, absl::UnauthenticatedError("revoked")});
+            } else {
+              conns.erase(conn);
+              w.Tell(ClientGone{ConnId{conn}});
+            }
           }
           break;
         case 6:

@@ -61,7 +61,7 @@ class SimulatedHost final : public gateway::DriverHost {
 // All clients belong to one tenant, and its keys stay valid.
 class Everybody final : public gateway::ClientAuth {
  public:
-  absl::StatusOr<gateway::Identity> Client(const std::string&) override {
+  absl::StatusOr<gateway::Identity> Client(const gateway::Credentials&) override {
     return gateway::Identity{gateway::TenantId{1}, ""};
   }
   absl::Status Check(const std::string&) override { return absl::OkStatus(); }
@@ -202,7 +202,7 @@ class Gateway {
         : connection(std::move(connection)),
           gateway_(gateway),
           host_(&gateway->process_->host),
-          port_(&gateway->process_->driver, host_, &gateway->process_->auth, this, "") {}
+          port_(&gateway->process_->driver, host_, &gateway->process_->auth, this, {}) {}
     void Begin() {
       inbox_.take = [this](proto::ClientFrame frame) {
         return ended_ || port_.OnFrame(std::move(frame));

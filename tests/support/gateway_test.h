@@ -49,10 +49,10 @@ class GatewayTest : public ::testing::Test {
   }
 
   // A fresh key of the tenant "t".
-  gateway::NewApiKey MakeKey() {
+  gateway::NewApiKey MakeKey(const gateway::KeyRights& rights = {}) {
     auto accounts = gateway::Accounts::Open(gateway::AccountsPath(data())).value();
     auto tenant = accounts->EnsureTenant("t", gateway::WallNow()).value();
-    return accounts->CreateKey(tenant.id, "k", gateway::WallNow()).value();
+    return accounts->CreateKey(tenant.id, "k", gateway::WallNow(), rights).value();
   }
   void RevokeKey(const gateway::NewApiKey& key) {
     auto accounts = gateway::Accounts::Open(gateway::AccountsPath(data())).value();
