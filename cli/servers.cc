@@ -21,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/environment.h"
+#include "base/log.h"
 #include "cli/commands.h"
 #include "client/session/address.h"
 #include "client/session/bulk.h"
@@ -64,8 +65,11 @@ absl::StatusOr<std::string> GivenFleetSecret(const ServerFlags& flags) {
 absl::StatusOr<std::string> FleetSecretOfWorker(const ServerFlags& flags) {
   OB_ASSIGN_OR_RETURN(const std::string given, GivenFleetSecret(flags));
   if (!given.empty()) return given;
-  auto secret = gateway::ReadFleetSecret(gateway::FleetSecretPath(DefaultDataFolder()));
-  if (!absl::IsNotFound(secret.status())) return secret;
+  // Another machine's gateway has another secret, and is not to learn this one.
+  if (session::IsOnThisMachine(flags.gateway)) {
+    auto secret = gateway::ReadFleetSecret(gateway::FleetSecretPath(DefaultDataFolder()));
+    if (!absl::IsNotFound(secret.status())) return secret;
+  }
   return absl::InvalidArgumentError(
       "a worker needs the fleet secret of its gateway: give --fleet-secret-file a copy of "
       "fleet.secret in the gateway's data folder");
@@ -208,6 +212,18 @@ void KeepObjects() {
   setenv("OUTBOARD_OBJECT_CACHE", (caches + "/objects").c_str(), 1);
 }
 
+// A port of the gateway is not served any more: this process ends, with an exit code by which
+// whatever runs it starts it again.
+std::atomic<bool> is_dead{false};
+void EndAsDead() {
+  is_dead = true;
+  kill(getpid(), SIGTERM);
+}
+int EndCode(const absl::Status& status) {
+  const int code = Report(status);
+  return is_dead ? 1 : code;
+}
+
 // A gateway that cannot start was called wrongly, or another one is in its place.
 int ReportStart(const absl::Status& status) {
   Report(status);
@@ -226,28 +242,28 @@ int RunGateway(const ServerFlags& flags) {
           session::CheckTarget("--fleet-listen", options->fleet_listen, /*lowest_port=*/0);
       !status.ok())
     return Report(status);
-  std::atomic<bool> is_dead{false};
-  options->on_dead_listener = [&] {
-    is_dead = true;
-    kill(getpid(), SIGTERM);
-  };
+  options->on_dead_listener = EndAsDead;
   auto gateway = gateway::Gateway::Start(*options);
   if (!gateway.ok()) return ReportStart(gateway.status());
   absl::Status status = TellReady(flags.ready, (*gateway)->address(), (*gateway)->fleet_address());
   if (status.ok()) status = AwaitEnd(flags.life_fd);
   (*gateway)->Stop(seconds(flags.drain_s));
-  return is_dead ? 1 : Report(status);
+  return EndCode(status);
 }
 
 int RunWorker(const ServerFlags& flags) {
   if (absl::Status status = CheckThisCanWork(); !status.ok()) return Report(status);
   EndWith(flags.parent_pid);
+  if (absl::Status status = session::CheckTarget("--gateway", flags.gateway); !status.ok())
+    return Report(status);
   auto secret = FleetSecretOfWorker(flags);
   if (!secret.ok()) return Report(secret.status());
   auto identity = worker::OpenIdentity(IdentityPath(flags));
-  if (!identity.ok()) return Report(identity.status());
-  if (absl::Status status = session::CheckTarget("--gateway", flags.gateway); !status.ok())
-    return Report(status);
+  if (!identity.ok()) {
+    if (!flags.identity_file.empty()) return Report(identity.status());
+    Log(absl::StrCat(identity.status().message(), ": the next one is another worker"));
+    identity = worker::NewIdentity();
+  }
   auto channel = session::MakeChannel(flags.gateway);
   if (absl::Status status = session::WaitConnected(*channel, flags.gateway, kConnectsWithin);
       !status.ok()) {
@@ -278,6 +294,7 @@ int RunServe(const ServerFlags& flags) {
   auto options = OptionsFor(flags, /*snapshot_every_s=*/0);
   if (!options.ok()) return Report(options.status());
   options->executors_outlive = false;
+  options->on_dead_listener = EndAsDead;
   if (flags.ephemeral) {
     if (absl::Status status = OwnFolder(flags, *options); !status.ok()) return Report(status);
   }
@@ -304,7 +321,7 @@ int RunServe(const ServerFlags& flags) {
     if (status.ok()) status = AwaitEnd(flags.life_fd);
     (*gateway)->Stop(milliseconds(0));
     supervisor.Stop();
-    code = Report(status);
+    code = EndCode(status);
   }
   if (flags.ephemeral) {
     std::error_code ignored;
@@ -325,6 +342,7 @@ int RunUp(ServerFlags flags) {
   auto options = OptionsFor(flags);
   if (!options.ok()) return Report(options.status());
   options->fleet_listen = "127.0.0.1:0";
+  options->on_dead_listener = EndAsDead;
   auto gateway = gateway::Gateway::Start(*options);
   if (!gateway.ok()) return ReportStart(gateway.status());
 
@@ -376,7 +394,7 @@ int RunUp(ServerFlags flags) {
   }
   (*gateway)->Stop(milliseconds(0));
   for (Child& worker : workers) worker.Stop();
-  return Report(status);
+  return EndCode(status);
 }
 
 }  // namespace outboard::cli

@@ -70,6 +70,15 @@ absl::Status InTheWay(const std::string& path) {
   return absl::AlreadyExistsError(absl::StrCat(path, " is there already; --force replaces it"));
 }
 
+// Sets errno where it fails: EEXIST where a file is in the way that may not be replaced.
+bool Rename(const std::string& from, const std::string& to, bool replace) {
+  if (replace) return rename(from.c_str(), to.c_str()) == 0;
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
+  if (errno != EINVAL && errno != ENOSYS) return false;
+  // Not every file system can (NFS, FUSE). A second name is refused where there is one already.
+  return link(from.c_str(), to.c_str()) == 0 && unlink(from.c_str()) == 0;
+}
+
 absl::Status FileError(const char* what, const std::string& path) {
   return absl::InvalidArgumentError(
       absl::StrCat("cannot ", what, " ", path, ": ", strerror(errno)));
@@ -275,8 +284,7 @@ absl::StatusOr<Pulled> PullFile(const StoreClient& store, const wire::BlobConnec
     return FileError("write", part);
   if (!file.Close()) return FileError("write", part);
   // One that came while this was on its way stays as well.
-  const unsigned flags = to.replace ? 0 : RENAME_NOREPLACE;
-  if (renameat2(AT_FDCWD, part.c_str(), AT_FDCWD, path.c_str(), flags) != 0)
+  if (!Rename(part, path, to.replace))
     return errno == EEXIST ? InTheWay(path) : FileError("name", path);
   pulled.size_bytes = layout.size_bytes;
   pulled.received_bytes = downloaded.received_bytes;

@@ -4,8 +4,8 @@
 //   B3  blob.absent is the number of its entries whose chunk is absent.
 //   B4  idle holds the blobs with protections = 0, under their used_ms.
 //   B5  loose holds the chunks with listed = 0, under their loose_since_ms.
-//   B6  chunk.held is the number of times that protected blobs list it; protected_bytes is the sum of
-//       size_bytes of the chunks that are held and not absent.
+//   B6  chunk.held is the number of times that protected blobs list it; protected_bytes is the sum
+//       of size_bytes of the chunks that are held and not absent.
 #include "gateway/blobs/blob_index.h"
 
 #include <algorithm>

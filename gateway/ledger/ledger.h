@@ -156,9 +156,9 @@ class Ledger {
   // Returns the number of the last entry; 0 if there is none.
   absl::StatusOr<int64_t> LastEntry();
 
-  // Reads everything and checks L1 to L7 and L9. DATA_LOSS names the first entry or account that breaks
-  // one of them. Never repairs anything. O(entries); holds the file's snapshot, not its lock, so
-  // others may post meanwhile.
+  // Reads everything and checks L1 to L7 and L9. DATA_LOSS names the first entry or account that
+  // breaks one of them. Never repairs anything. O(entries); holds the file's snapshot, not its
+  // lock, so others may post meanwhile.
   absl::StatusOr<VerifyReport> Verify();
 
  private:

@@ -58,7 +58,8 @@ class BlobService final
   class UploadStream;
   class DownloadStream;
 
-  // Errors: UNAUTHENTICATED    no key, or one that is not accepted; no executor where only they call
+  // Errors: UNAUTHENTICATED    no key, or one that is not accepted; none of the executors that
+  //                            this one serves
   //         PERMISSION_DENIED  neither scope of blobs, or not an executor of the session that it
   //                            names
   absl::StatusOr<Identity> IdentityOf(const Caller& caller);

@@ -142,9 +142,8 @@ class Gateway::Impl {
     auto uses = Accounts::Open(path);
     if (!uses.ok()) return uses.status();
     key_uses_ = std::make_unique<KeyUses>(*std::move(uses));
-    authenticator_ =
-        std::make_unique<Authenticator>(accounts_.get(), key_uses_.get(), everybody,
-                                        options_.fleet_secret);
+    authenticator_ = std::make_unique<Authenticator>(accounts_.get(), key_uses_.get(), everybody,
+                                                     options_.fleet_secret);
     ledger_writer_ = std::make_unique<LedgerWriter>(ledger_.get(), rows_.get());
     driver_ = std::make_unique<CoreDriver>(options_.core, &host_, ledger_writer_.get(),
                                            blob_retention_.get(), authenticator_.get());
@@ -245,8 +244,8 @@ class Gateway::Impl {
       driver_->AwaitEmpty(drain);
       driver_->StopAll();
       ledger_writer_->Stop();  // the last bills are written and told
-      clients_->Stop();
-      workers_->Stop();
+      for (GrpcListener* listener : {clients_.get(), workers_.get()})
+        if (listener != nullptr) listener->Stop();
     }
     local_.reset();
     ticker_.reset();

@@ -78,7 +78,7 @@ void SetLimits(grpc::ServerBuilder& builder) {
 // others until its mode is changed. Of the whole process, so only while it starts.
 class PrivateFiles {
  public:
-  PrivateFiles() : before_(umask(0177)) {}
+  PrivateFiles() : before_(umask(0077)) {}
   ~PrivateFiles() { umask(before_); }
 
  private:

@@ -122,36 +122,38 @@ grpc::ServerUnaryReactor* AccountService::RevokeKey(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* AccountService::Usage(grpc::CallbackServerContext* context,
                                                 const proto::UsageRequest* request,
                                                 proto::UsageReply* reply) {
-  return Answer(context, authenticator_, reports_, KeyScope::kUsage, [this, request, reply](const Identity& who) {
-    const int64_t since_s = std::clamp<int64_t>(request->since_unix_s(), 0, kLatestUnixS);
-    absl::StatusOr<UsagePage> page = [&] {
-      absl::MutexLock lock(&usage_mutex_);
-      return usage_->Read({.tenant = who.tenant,
-                           .since = WallTime{since_s * 1000},
-                           .now = WallNow(),
-                           .after = request->after()});
-    }();
-    if (!page.ok()) return page.status();
-    for (const SessionUsage& session : page->sessions) {
-      proto::UsageLine& line = *reply->add_lines();
-      line.set_session_id(session.session.Hex());
-      line.set_devices(static_cast<uint32_t>(session.devices));
-      line.set_started_unix_s(session.began_at.unix_ms / 1000);
-      line.set_running(session.open);
-      if (session.used_ms) line.set_used_ms(static_cast<uint64_t>(*session.used_ms));
-      line.set_used_at_least(session.used_at_least);
-      line.set_seconds_billed(static_cast<uint64_t>(session.charged.device_seconds));
-      line.set_cost_micro_usd(static_cast<uint64_t>(session.charged.amount.value));
-    }
-    reply->set_next(page->next);
-    if (!page->total.has_value()) return absl::OkStatus();
-    auto balance = ledger_->Balance(who.tenant);
-    if (!balance.ok()) return balance.status();
-    reply->set_seconds_billed(static_cast<uint64_t>(page->total->device_seconds));
-    reply->set_cost_micro_usd(static_cast<uint64_t>(page->total->amount.value));
-    reply->set_balance_micro_usd(balance->value);
-    return absl::OkStatus();
-  });
+  return Answer(context, authenticator_, reports_, KeyScope::kUsage,
+                [this, request, reply](const Identity& who) {
+                  const int64_t since_s =
+                      std::clamp<int64_t>(request->since_unix_s(), 0, kLatestUnixS);
+                  absl::StatusOr<UsagePage> page = [&] {
+                    absl::MutexLock lock(&usage_mutex_);
+                    return usage_->Read({.tenant = who.tenant,
+                                         .since = WallTime{since_s * 1000},
+                                         .now = WallNow(),
+                                         .after = request->after()});
+                  }();
+                  if (!page.ok()) return page.status();
+                  for (const SessionUsage& session : page->sessions) {
+                    proto::UsageLine& line = *reply->add_lines();
+                    line.set_session_id(session.session.Hex());
+                    line.set_devices(static_cast<uint32_t>(session.devices));
+                    line.set_started_unix_s(session.began_at.unix_ms / 1000);
+                    line.set_running(session.open);
+                    if (session.used_ms) line.set_used_ms(static_cast<uint64_t>(*session.used_ms));
+                    line.set_used_at_least(session.used_at_least);
+                    line.set_seconds_billed(static_cast<uint64_t>(session.charged.device_seconds));
+                    line.set_cost_micro_usd(static_cast<uint64_t>(session.charged.amount.value));
+                  }
+                  reply->set_next(page->next);
+                  if (!page->total.has_value()) return absl::OkStatus();
+                  auto balance = ledger_->Balance(who.tenant);
+                  if (!balance.ok()) return balance.status();
+                  reply->set_seconds_billed(static_cast<uint64_t>(page->total->device_seconds));
+                  reply->set_cost_micro_usd(static_cast<uint64_t>(page->total->amount.value));
+                  reply->set_balance_micro_usd(balance->value);
+                  return absl::OkStatus();
+                });
 }
 
 grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* FleetService::Join(

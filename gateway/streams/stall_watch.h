@@ -1,8 +1,8 @@
 // Ends what waits too long for its peer: a stream whose reader takes nothing, a transfer whose
 // sender sends nothing. What such a peer holds of this process's memory is freed.
 //
-// Threads: any. `cancel` is called from the watch's thread, never after its Watched is destroyed; it
-// may destroy it.
+// Threads: any. `cancel` is called from the watch's thread, never after its Watched is destroyed;
+// it may destroy it.
 #pragma once
 
 #include <chrono>

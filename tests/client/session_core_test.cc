@@ -324,24 +324,6 @@ TEST(SessionCore, APlanThatLacksAnEntryServesNoOtherWorkerUntilASnapshotHasIt) {
   }
 }
 
-// A gateway takes no more of them, however small.
-TEST(SessionCore, AnOpenHasAThousandKernelUses) {
-  Opened core;
-  core.Get(Recoverable(2, 0));
-  for (int i = 0; i < 4; ++i) ASSERT_TRUE(core.Run(OfGraph('a')).ok());
-  proto::ServerFrame frame = DoneFrame(2, 4);
-  for (size_t i = 0; i <= wire::kOpenKernelUsesMax; ++i) {
-    proto::KernelUse& entry = *frame.mutable_items(0)->mutable_done()->add_kernel_uses();
-    entry.set_seq(1);
-    entry.set_kernel(std::to_string(i));
-  }
-  core.Get(frame);
-  core.TakeFrames();
-  core.OnLinkLost();
-  core.Resume();
-  EXPECT_EQ(core.Items()[0].open().kernel_uses_size(), 1000);
-}
-
 TEST(SessionCore, TheRingIsBoundedAndASnapshotMakesRoom) {
   Opened core;
   core.Get(Recoverable(2, 0));

@@ -356,10 +356,12 @@ TEST_F(ProcessesTest, AnAddressThatCannotBeListenedAt) {
        {std::pair<std::string, std::string>{"no-such-host.invalid:6667", "there is no such host"},
         {"203.0.113.5:6667", "that is no address of this machine"},
         {cluster_.last_address(), "the port is in use; is another gateway running there?"}}) {
-    const test::Ended ended =
-        Outboard("gateway --data " + cluster_.data() + "/another --listen " + address);
-    EXPECT_EQ(ended.code, 2) << ended.err;
-    EXPECT_NE(ended.err.find(why), std::string::npos) << ended.err;
+    for (const std::string& listen :
+         {" --listen " + address, " --listen 127.0.0.1:0 --fleet-listen " + address}) {
+      const test::Ended ended = Outboard("gateway --data " + cluster_.data() + "/another" + listen);
+      EXPECT_EQ(ended.code, 2) << ended.err;
+      EXPECT_NE(ended.err.find(why), std::string::npos) << ended.err;
+    }
   }
 }
 
@@ -381,8 +383,7 @@ TEST_F(ProcessesTest, OneGatewayPerDataFolder) {
 
 // Its own worker was taken for a stranger, and the command ended after 20 s.
 TEST_F(ProcessesTest, AnOwnBoxMayListenToTheNetwork) {
-  const auto serve =
-      cluster_.Start("serve --listen 0.0.0.0:0 --data " + cluster_.folder() / "box");
+  const auto serve = cluster_.Start("serve --listen 0.0.0.0:0 --data " + cluster_.folder() / "box");
   EXPECT_TRUE(cluster_.last_address().starts_with("0.0.0.0:"));
   EXPECT_EQ(std::filesystem::status(cluster_.folder() / "box").permissions(),
             std::filesystem::perms::owner_all);

@@ -202,7 +202,7 @@ TEST_F(CoreDriverTest, D3AnEpochIsToldWhenItsRowIsWritten) {
 TEST_F(CoreDriverTest, AnOpenIsBounded) {
   const auto ends = [&](const std::function<void(proto::Open&)>& change) {
     ClientEnd client;
-    ClientPort port(&driver_, &host_, &auth_, &client, "");
+    ClientPort port(&driver_, &host_, &auth_, &client, {});
     proto::ClientFrame frame;
     proto::Open& open = *frame.add_items()->mutable_open();
     wire::SetRange(wire::kProtocolOfClients, *open.mutable_protocol());

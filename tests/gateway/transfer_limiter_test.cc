@@ -1,5 +1,7 @@
 // Uploads and downloads under way: one tenant's do not shut out another's, and one whose client
 // says nothing is ended.
+#include "gateway/streams/transfer_limiter.h"
+
 #include <gtest/gtest.h>
 
 #include <future>
@@ -7,7 +9,6 @@
 #include <vector>
 
 #include "gateway/base/limits.h"
-#include "gateway/streams/transfer_limiter.h"
 
 namespace outboard::gateway {
 namespace {
