@@ -112,10 +112,10 @@ class Accounts {
   absl::StatusOr<NewApiKey> CreateKey(TenantId tenant, std::string_view name, WallTime now,
                                       const KeyRights& rights = {});
 
-  // UNAUTHENTICATED, in the same words whether the key is malformed, unknown or wrong. Whoever has
-  // the right secret is told that the key expired or was revoked (UNAUTHENTICATED), or that the
-  // tenant is suspended (PERMISSION_DENIED). Secrets are compared in constant time, also for an
-  // unknown id. From where the key may be used, the caller checks.
+  // Errors: UNAUTHENTICATED, with one text for a key that is malformed, unknown or wrong, so that
+  // nothing can be guessed, and others for a known key that is revoked or has expired;
+  // PERMISSION_DENIED for a known key of a suspended tenant. Secrets are compared in constant time,
+  // also for an unknown id. The caller checks the addresses that the key may be used from.
   absl::StatusOr<Identity> Authenticate(std::string_view key, WallTime now);
 
   // Checks that a key authenticated earlier is still valid; called every few seconds for open

@@ -108,7 +108,7 @@ class BlobIndex {
 
   uint64_t UsedBytes(TenantId tenant) const;
   Usage UsageOf(TenantId tenant) const;
-  // UsageOf, counted anew from the chunks and blobs: to check it.
+  // Computes what UsageOf returns again, by visiting every chunk and blob. For tests of UsageOf.
   Usage RecountUsage(TenantId tenant) const;
 
  private:

@@ -41,8 +41,7 @@ absl::StatusOr<KeyRights> RightsOf(const proto::CreateKeyRequest& request, const
     if (!scopes.ok()) return scopes.status();
     rights.scopes = *scopes;
   }
-  constexpr int64_t kLatest = int64_t{1} << 40;  // seconds; in milliseconds still an int64
-  if (request.expires_unix_s() < 0 || request.expires_unix_s() > kLatest)
+  if (request.expires_unix_s() < 0 || request.expires_unix_s() > kLatestUnixS)
     return absl::InvalidArgumentError("expires_unix_s is no time");
   if (request.expires_unix_s() != 0) rights.expires_at = WallTime{request.expires_unix_s() * 1000};
   if (!request.from().empty()) {

@@ -145,12 +145,15 @@ class CoreDriverTest : public ::testing::Test {
     options.snapshot_ns = 30 * kSecondNs;
     return options;
   }
-  void Open() {
+  static proto::ClientFrame OpenFrame() {
     proto::ClientFrame frame;
     proto::Open& open = *frame.add_items()->mutable_open();
     wire::SetRange(wire::kProtocolOfClients, *open.mutable_protocol());
     wire::SetRange(wire::kGraphSchemas, *open.mutable_graph_schema());
-    client_port_.OnFrame(std::move(frame));
+    return frame;
+  }
+  void Open() {
+    client_port_.OnFrame(OpenFrame());
     RunAll(host_.jobs);
   }
   absl::Status Attach(ExecutorPort& port, const proto::Assign& assign) {
@@ -203,11 +206,8 @@ TEST_F(CoreDriverTest, AnOpenIsBounded) {
   const auto ends = [&](const std::function<void(proto::Open&)>& change) {
     ClientEnd client;
     ClientPort port(&driver_, &host_, &auth_, &client, {});
-    proto::ClientFrame frame;
-    proto::Open& open = *frame.add_items()->mutable_open();
-    wire::SetRange(wire::kProtocolOfClients, *open.mutable_protocol());
-    wire::SetRange(wire::kGraphSchemas, *open.mutable_graph_schema());
-    change(open);
+    proto::ClientFrame frame = OpenFrame();
+    change(*frame.mutable_items(0)->mutable_open());
     port.OnFrame(std::move(frame));
     RunAll(host_.jobs);
     port.OnGone();
@@ -404,11 +404,7 @@ TEST_F(CoreDriverTest, ASaveNeedsAKeyThatMayStore) {
         may ? Scopes{KeyScope::kRun, KeyScope::kStore} : Scopes{KeyScope::kRun};
     ClientEnd client;
     ClientPort port(&driver_, &host_, &auth_, &client, {});
-    proto::ClientFrame frame;
-    proto::Open& open = *frame.add_items()->mutable_open();
-    wire::SetRange(wire::kProtocolOfClients, *open.mutable_protocol());
-    wire::SetRange(wire::kGraphSchemas, *open.mutable_graph_schema());
-    port.OnFrame(std::move(frame));
+    port.OnFrame(OpenFrame());
     RunAll(host_.jobs);
     proto::ClientFrame save;
     save.add_items()->mutable_save()->set_name("weights");
