@@ -177,8 +177,8 @@ const UOp* Scalar(Graph& g, double value) {
 
 TEST(IsShareableTest, ShapesAreNoConstants) {
   EXPECT_TRUE(AllShareable([](Graph& g, const UOp* x, const UOp*) { return Mul(g, x, x); }));
-  EXPECT_TRUE(AllShareable(
-      [](Graph& g, const UOp* x, const UOp*) { return Reduce(g, Op::kAdd, x, {1}); }));
+  EXPECT_TRUE(
+      AllShareable([](Graph& g, const UOp* x, const UOp*) { return Reduce(g, Op::kAdd, x, {1}); }));
   EXPECT_TRUE(AllShareable([](Graph& g, const UOp* x, const UOp* y) {
     return Add(g, x, Permute(g, y, {1, 0}));  // strides
   }));
@@ -188,12 +188,13 @@ TEST(IsShareableTest, ShapesAreNoConstants) {
 }
 
 TEST(IsShareableTest, WhatAnAuthorChoseIsAConstant) {
-  EXPECT_FALSE(AllShareable(
-      [](Graph& g, const UOp* x, const UOp*) { return Mul(g, x, Scalar(g, 0.001)); }));
-  EXPECT_FALSE(AllShareable(
-      [](Graph& g, const UOp* x, const UOp*) { return Add(g, x, Scalar(g, 1)); }));
+  EXPECT_FALSE(
+      AllShareable([](Graph& g, const UOp* x, const UOp*) { return Mul(g, x, Scalar(g, 0.001)); }));
+  EXPECT_FALSE(
+      AllShareable([](Graph& g, const UOp* x, const UOp*) { return Add(g, x, Scalar(g, 1)); }));
   EXPECT_FALSE(AllShareable([](Graph& g, const UOp* x, const UOp*) {
-    const UOp* const part = Shrink(g, x, {Dim(5), Dim(45), Dim(7), Dim(60)});  // where a slice begins
+    // Where a slice begins.
+    const UOp* const part = Shrink(g, x, {Dim(5), Dim(45), Dim(7), Dim(60)});
     return Mul(g, part, part);
   }));
 }

@@ -50,9 +50,7 @@ class BlobCacheTest : public ::testing::Test {
   void TearDown() override {
     for (const int fd : open_) close(fd);
   }
-  bool Has(const std::string& bytes) {
-    return std::filesystem::exists(PathOf(bytes));
-  }
+  bool Has(const std::string& bytes) { return std::filesystem::exists(PathOf(bytes)); }
   // Used so many seconds ago.
   void Age(const std::string& bytes, int seconds) {
     const auto now = std::filesystem::file_time_type::clock::now();

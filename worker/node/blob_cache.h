@@ -43,9 +43,9 @@ class BlobCache {
   BlobCache(const BlobCache&) = delete;
   BlobCache& operator=(const BlobCache&) = delete;
 
-  // Returns the blob's file, open for reading only; the caller closes it. If the blob is not cached,
-  // `pull` writes it, verified, into the open file `fd`. Of several concurrent calls for the same
-  // blob one pulls and the others wait.
+  // Returns the blob's file, open for reading only; the caller closes it. If the blob is not
+  // cached, `pull` writes it, verified, into the open file `fd`. Of several concurrent calls for
+  // the same blob one pulls and the others wait.
   // Errors: RESOURCE_EXHAUSTED  larger than the whole cache
   //         UNAVAILABLE         the disk failed
   //         and those of `pull`

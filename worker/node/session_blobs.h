@@ -3,9 +3,10 @@
 // session's credentials, so a session can reach only the blobs of its tenant.
 //
 // The executor may be hostile: it has a limited number of requests in flight, and what it stores is
-// read as stored_files.h says. Every request is checked with the gateway, even if the blob is cached here: only the gateway
-// knows whether the tenant has it. Threads: calls return at once; a few threads of this class do
-// the work and call `answer`.
+// read as stored_files.h says. Every request is checked with the gateway, even if the blob is
+// cached here: only the gateway knows whether the tenant has it.
+//
+// Threads: calls return at once; a few threads of this class do the work and call `answer`.
 #pragma once
 
 #include <atomic>
