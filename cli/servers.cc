@@ -312,7 +312,8 @@ int RunServe(const ServerFlags& flags) {
                                  // Sessions of one user share what there is as they come.
                                  .memory_bytes_max = flags.session_memory_bytes > 0
                                                          ? MemoryOf(flags)
-                                                         : runtime::DefaultMemoryBytesMax()});
+                                                         : runtime::DefaultMemoryBytesMax(),
+                                 .one_user = true});
     absl::Status status;
     if (!(*gateway)->AwaitDevices(1, kWorkersJoinWithin)) {
       status = absl::UnavailableError("the worker did not join");

@@ -35,6 +35,9 @@
 #include "wire/status.h"
 #include "wire/version.h"
 #include "worker/executor/executor_main.h"
+#include "worker/kernels/account_kernels.h"
+#include "worker/kernels/kernel_service.h"
+#include "worker/kernels/search_service.h"
 #include "worker/node/blob_cache.h"
 #include "worker/node/device.h"
 #include "worker/node/executor_host.h"
@@ -57,11 +60,19 @@ void Authorize(grpc::ClientContext& context, const std::string& fleet_secret) {
   context.AddMetadata("authorization", absl::StrCat("Bearer ", fleet_secret));
 }
 
+AccountKernelsOptions KernelsOf(const SupervisorOptions& options) {
+  AccountKernelsOptions kernels = AccountKernelsFromEnvironment();
+  kernels.fleet_secret = options.fleet_secret;
+  kernels.one_user = options.one_user;
+  return kernels;
+}
+
 }  // namespace
 
 class Supervisor::Impl {
  public:
-  explicit Impl(SupervisorOptions options) : options_(std::move(options)) {
+  explicit Impl(SupervisorOptions options)
+      : options_(std::move(options)), accounts_(KernelsOf(options_)) {
     if (options_.executor.empty()) options_.executor = {"/proc/self/exe", "executor"};
     if (options_.name.empty()) {
       char host[256] = "worker";
@@ -79,7 +90,9 @@ class Supervisor::Impl {
     if (!cache.ok()) return cache.status();
     blob_cache_ = *std::move(cache);
     if (!options_.search.empty())
-      searcher_ = std::make_unique<IdleSearcher>(IdleSearcherOptions{.command = options_.search});
+      searcher_ = std::make_unique<IdleSearcher>(IdleSearcherOptions{
+          .command = options_.search,
+          .prepare = [this](bool new_round) { return PrepareSearch(accounts_, new_round); }});
     fleet_ = proto::Fleet::NewStub(options_.gateway);
     Milliseconds pause = kRejoinFirst;
     while (!stopping_) {
@@ -93,6 +106,7 @@ class Supervisor::Impl {
           status.code() == absl::StatusCode::kFailedPrecondition) {
         EndSessions();
         spare_ = ChildProcess();
+        spare_kernels_.reset();
         return status;
       }
       if (!status.ok() && !ever_joined_ && !stopping_ && !std::exchange(told_, true))
@@ -103,6 +117,7 @@ class Supervisor::Impl {
     }
     EndSessions();
     spare_ = ChildProcess();
+    spare_kernels_.reset();
     return absl::OkStatus();
   }
 
@@ -227,7 +242,11 @@ class Supervisor::Impl {
 
   void StartSpare() {
     if (spare_.running() || stopping_) return;
-    if (auto child = ChildProcess::Start(options_.executor); child.ok()) spare_ = *std::move(child);
+    auto child = ChildProcess::Start(options_.executor);
+    if (!child.ok()) return;
+    spare_kernels_ =
+        KernelService::StartFor(*child, KernelServiceFromEnvironment(), accounts_.tunes());
+    if (spare_kernels_ != nullptr) spare_ = *std::move(child);
   }
 
   void OnAssign(const proto::Assign& assign) {
@@ -251,6 +270,8 @@ class Supervisor::Impl {
     session.blob_cache = blob_cache_.get();
     session.bulk = options_.bulk;
     session.searcher = searcher_.get();
+    session.kernels = std::move(spare_kernels_);
+    session.files = accounts_.FilesOf(assign.account(), assign.shares_tuning());
     session.on_end = [this, assign](absl::Status status) {
       {
         std::lock_guard lock(mutex_);
@@ -330,6 +351,8 @@ class Supervisor::Impl {
   std::atomic<bool> draining_{false};
   std::atomic<Clock::rep> last_ack_{0};
   ChildProcess spare_;
+  std::unique_ptr<KernelService> spare_kernels_;
+  AccountKernels accounts_;
   std::string local_socket_;                // the gateway's, as it said
   std::unique_ptr<IdleSearcher> searcher_;  // before the sessions that tell it
 

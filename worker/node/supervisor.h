@@ -41,6 +41,8 @@ struct SupervisorOptions {
   int devices = 1;  // sessions at a time
   // Of one session; an Assign may lower it. 0: runtime::DefaultMemoryBytesMax, divided by devices.
   int64_t memory_bytes_max = 0;
+  // All accounts are one user's: what is compiled and measured is kept in common.
+  bool one_user = false;
 };
 
 class Supervisor {
