@@ -498,7 +498,7 @@ void CoreDriver::CheckKeys() {
     if (session->values != nullptr) keys.insert(session->values_key);
   keys.erase("");
   if (keys.empty()) return;
-  host_->Post([this, keys = std::move(keys)] {
+  host_->PostKeys([this, keys = std::move(keys)] {
     for (const std::string& key_id : keys) {
       const absl::Status status = auth_->Check(key_id);
       if (absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status))
