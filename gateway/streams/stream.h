@@ -126,6 +126,7 @@ class SendingStream : public Reactor {
       this->StartWrite(&out_);
     } else {
       bool own = false;
+      written_.Clear();
       const bool good = grpc::SerializationTraits<Out>::Serialize(out_, &written_, &own).ok();
       OB_CHECK(good);
       out_.Clear();
