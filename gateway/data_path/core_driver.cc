@@ -33,6 +33,7 @@
 #include "gateway/blobs/blob_uses.h"
 #include "gateway/data_path/core_driver_entries.h"
 #include "gateway/data_path/graph_admission.h"
+#include "gateway/data_path/graph_bytes.h"
 #include "gateway/data_path/host.h"
 #include "gateway/data_path/relay.h"
 #include "gateway/ledger/usage.h"
@@ -89,6 +90,7 @@ CoreDriver::CoreDriver(const CoreOptions& options, DriverHost* host, WriteQueue*
       options_(options),
       planted_(planted),
       gate_(std::make_unique<GraphAdmission>()),
+      graphs_(std::make_unique<GraphBytes>(kGraphBytesInFlightMax)),
       core_(options) {}
 
 CoreDriver::~CoreDriver() = default;

@@ -18,6 +18,7 @@
 #include "gateway/base/limits.h"
 #include "gateway/blobs/blob_retention.h"
 #include "gateway/blobs/blob_store.h"
+#include "gateway/blobs/limits.h"
 #include "gateway/data_path/core_driver.h"
 #include "gateway/data_path/host.h"
 #include "gateway/doors/account_limits.h"
@@ -35,6 +36,7 @@
 #include "gateway/server/listener_watch.h"
 #include "gateway/server/services.h"
 #include "gateway/streams/local_attach.h"
+#include "wire/limits.h"
 
 namespace outboard::gateway {
 
@@ -138,7 +140,13 @@ class Gateway::Impl {
     if (!rows.ok()) return rows.status();
     rows_ = *std::move(rows);
     auto blobs =
-        BlobStore::Open(options_.data_folder + "/blobs", {.quota_bytes = options_.quota_bytes});
+        BlobStore::Open(options_.data_folder + "/blobs",
+                        {.quota_bytes = options_.quota_bytes,
+                         .objects_max = options_.quota_objects,
+                         .list_entries_max =
+                             std::max<uint64_t>(2 * options_.quota_objects, wire::kBlobChunksMax),
+                         .charges = {.object_bytes_min = kObjectBytesMin,
+                                     .list_entry_bytes = kListEntryBytes}});
     if (!blobs.ok()) return blobs.status();
     blobs_ = *std::move(blobs);
     auto blob_retention = BlobRetention::Open(blobs_.get(), path, WallNow);

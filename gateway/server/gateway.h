@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "gateway/accounts/address_range.h"
 #include "gateway/base/limits.h"
+#include "gateway/blobs/limits.h"
 #include "gateway/core/events.h"
 #include "gateway/doors/account_limits.h"
 #include "gateway/doors/refusals.h"
@@ -31,6 +32,7 @@ struct GatewayOptions {
   bool no_auth = false;
   // Bytes that each tenant may store; 0: as many as the disk holds.
   uint64_t quota_bytes = 0;
+  uint64_t quota_objects = kStoreObjectsMax;  // chunks and blobs
   // What workers must present. Empty: the one in the data folder, which is made if it is not there
   // (gateway/server/fleet_secret.h).
   std::string fleet_secret;
