@@ -13,7 +13,10 @@
 // Threads: any may post.
 #pragma once
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -31,11 +34,24 @@ namespace outboard {
 class FairQueue {
  public:
   using NowUs = std::function<int64_t()>;
-  // At most `at_once` jobs of one account run at a time: with fewer than `threads`, one account
-  // with jobs that take long never has them all. `now_us`: of a test.
-  explicit FairQueue(int threads, int at_once = 1, NowUs now_us = SteadyUs)
-      : at_once_(at_once), now_us_(std::move(now_us)) {
-    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
+  struct Options {
+    int threads = 1;
+    // Jobs of one account that run at a time: with fewer than `threads`, one account with jobs that
+    // take long never has them all.
+    int at_once = 1;
+    // Added to the process's (nice(2)): of work that may wait while the rest of the process has
+    // something to do.
+    int niceness = 0;
+    NowUs now_us = SteadyUs;  // another one of a test
+  };
+  explicit FairQueue(const Options& options)
+      : at_once_(options.at_once), now_us_(options.now_us) {
+    for (int i = 0; i < options.threads; ++i)
+      threads_.emplace_back([this, niceness = options.niceness] {
+        // Of this thread alone, as Linux has it.
+        if (niceness > 0 && nice(niceness) == -1) errno = 0;
+        Work();
+      });
   }
   ~FairQueue() { Stop(); }
   FairQueue(const FairQueue&) = delete;

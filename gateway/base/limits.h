@@ -12,6 +12,9 @@ namespace outboard::gateway {
 // memory.
 inline constexpr size_t kQueuedBytesMax = size_t{8} << 20;
 inline constexpr int kPoolThreads = 4;  // verification, hashing, disk; never steps
+// Of those threads. An upload of one account otherwise made one step in a hundred of another ten
+// times as long, on two cores.
+inline constexpr int kPoolNiceness = 10;
 inline constexpr int64_t kTickMs = 200;
 // From a connection to the end of its handshake, and from a stream to its first message.
 inline constexpr int64_t kFirstMessageMs = 5'000;
@@ -23,6 +26,9 @@ inline constexpr int64_t kKeyUseMs = 60'000;  // at most once in this time a key
 inline constexpr int64_t kExecutorWordMs =
     1000;  // between the end of an executor's stream and its worker's SessionEnded, either first
 inline constexpr size_t kGraphVerdictsMax = 8192;
+// gRPC reads with two threads and, by default, up to 4 MiB of a socket at once: a step waited for
+// milliseconds behind two uploads.
+inline constexpr int kReadAtOnceBytesMax = 128 << 10;
 inline constexpr int kStreamsPerConnectionMax = 256;
 // Of one IPv4 address or /64 of IPv6: a program has one, and a few more for large values; a household
 // or office behind one address has several programs.

@@ -80,7 +80,7 @@ class KeyDoor final : public ClientAuth {
   std::unordered_set<size_t> good_;  // hashes of keys that were good lately
   std::multimap<WrongKeys::Clock::time_point, std::function<void()>> later_;
   bool stopping_ = false;
-  FairQueue keys_{kAuthThreads};
+  FairQueue keys_{{.threads = kAuthThreads}};
   std::thread answers_;
 };
 

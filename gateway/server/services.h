@@ -31,9 +31,11 @@ class DriverHost;
 // The queues of the gateway's threads, in which accounts take turns. Each kind of work that could
 // keep a thread waiting for a lock or the disk has threads of its own.
 struct Turns {
-  FairQueue pool{kPoolThreads, kPoolThreads - 1};  // graphs, hashing, chunks
-  FairQueue books{kBooksThreads};                  // writes to the accounts file
-  FairQueue reports{kBooksThreads};                // usage, which may read for seconds
+  // Graphs, hashing, chunks: they let the threads go first that pass steps on.
+  FairQueue pool{
+      {.threads = kPoolThreads, .at_once = kPoolThreads - 1, .niceness = kPoolNiceness}};
+  FairQueue books{{.threads = kBooksThreads}};  // writes to the accounts file
+  FairQueue reports{{.threads = kBooksThreads, .niceness = kPoolNiceness}};  // usage, read in pages
 
   void Stop() {
     for (FairQueue* queue : {&pool, &books, &reports}) queue->Stop();

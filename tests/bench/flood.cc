@@ -167,7 +167,6 @@ void Resets() {
         grpc::ClientContext context;
         Present(context);
         const auto stream = stub->Session(&context);
-        stream->Write(OpenFrame());
         context.TryCancel();
         stream->Finish();
       }

@@ -35,7 +35,7 @@ class FairQueueTest : public ::testing::Test {
   std::atomic<int64_t> now_us_{0};
   std::string ran_;  // of the only thread
   std::promise<void> gate_;
-  FairQueue queue_{1, 1, [this] { return now_us_.load(); }};
+  FairQueue queue_{{.now_us = [this] { return now_us_.load(); }}};
 };
 
 TEST_F(FairQueueTest, JobsOfOneAccount_RunInOrder) {
@@ -69,7 +69,7 @@ TEST_F(FairQueueTest, AFloodOfManyJobs_StarvesNobody) {
 TEST(FairQueue, AnAccountThatComesLate_CollectsNoCredit) {
   std::atomic<int64_t> now_us{0};
   std::string ran;
-  FairQueue queue(1, 1, [&] { return now_us.load(); });
+  FairQueue queue({.now_us = [&] { return now_us.load(); }});
   const auto post = [&](uint64_t account, int64_t cost_us, const char* name) {
     queue.Post(account, [&, cost_us, name] {
       now_us += cost_us;
@@ -92,7 +92,7 @@ TEST(FairQueue, AnAccountThatComesLate_CollectsNoCredit) {
 
 // An account that waits for the disk with all its jobs leaves a thread for the others.
 TEST(FairQueue, OneAccountWithManyJobs_DoesNotHaveAllThreads) {
-  FairQueue queue(4, 3);
+  FairQueue queue({.threads = 4, .at_once = 3});
   std::promise<void> gate, other;
   std::shared_future<void> open(gate.get_future());
   std::atomic<int> running{0}, most{0};
@@ -111,7 +111,7 @@ TEST(FairQueue, OneAccountWithManyJobs_DoesNotHaveAllThreads) {
 
 // F3.
 TEST(FairQueue, AccountsWithoutJobs_TakeNoMemory) {
-  FairQueue queue(2, 1);
+  FairQueue queue({.threads = 2, .niceness = 5});
   std::atomic<int> ran{0};
   for (uint64_t account = 0; account < 1000; ++account) queue.Post(account, [&] { ++ran; });
   while (ran < 1000) std::this_thread::yield();
@@ -129,7 +129,7 @@ TEST(FairQueue, AccountsWithoutJobs_TakeNoMemory) {
 TEST(FairQueue, ManyThreadsPost_EachJobRunsOnce) {
   std::atomic<int> ran{0};
   {
-    FairQueue queue(3, 2);
+    FairQueue queue({.threads = 3, .at_once = 2});
     std::vector<std::thread> threads;
     for (uint64_t t = 0; t < 4; ++t)
       threads.emplace_back([&, t] {
