@@ -21,7 +21,7 @@ CompileBox::CompileBox(CompileBoxOptions options) : options_(std::move(options))
 
 absl::Status CompileBox::EnsureBox() {
   if (box_.running()) return absl::OkStatus();
-  OB_ASSIGN_OR_RETURN(box_, ChildProcess::Start({options_.program}));
+  OB_ASSIGN_OR_RETURN(box_, ChildProcess::Start({options_.program}, {}));
   return absl::OkStatus();
 }
 

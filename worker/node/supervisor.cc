@@ -227,7 +227,9 @@ class Supervisor::Impl {
 
   void StartSpare() {
     if (spare_.running() || stopping_) return;
-    if (auto child = ChildProcess::Start(options_.executor); child.ok()) spare_ = *std::move(child);
+    if (auto child = ChildProcess::Start(options_.executor, {.profile = SandboxProfile::kExecutor});
+        child.ok())
+      spare_ = *std::move(child);
   }
 
   void OnAssign(const proto::Assign& assign) {

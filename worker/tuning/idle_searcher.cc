@@ -79,7 +79,7 @@ class IdleSearcher::Impl {
     if (!from.has_value()) return Clock::now() + options_.quiet;
     if (*from > Clock::now()) return *from;
     killed_ = false;
-    if (auto child = ChildProcess::Start(options_.command); child.ok()) {
+    if (auto child = ChildProcess::Start(options_.command, {.profile = SandboxProfile::kSearch}); child.ok()) {
       child_ = *std::move(child);
     } else {
       std::fprintf(stderr, "outboard: no search in idle time: %s\n",
