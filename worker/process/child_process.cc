@@ -28,10 +28,7 @@ std::string HowItEnded(int status) {
   return absl::StrCat("exited with ", WEXITSTATUS(status));
 }
 
-// Executors still start children and open files by path.
-SandboxParts PartsFor(SandboxProfile profile) {
-  return profile == SandboxProfile::kCompiler ? GrantedParts() : SandboxParts();
-}
+SandboxParts PartsFor(SandboxProfile profile) { return GrantedParts(); }
 
 }  // namespace
 
@@ -43,7 +40,7 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>&
   const absl::StatusOr<pid_t> pid =
       StartBoxed({.argv = argv,
                   .environment = BoxedEnvironment(options.profile),
-                  .plan = {options.profile, PartsFor(options.profile), options.root},
+                  .plan = {options.profile, PartsFor(options.profile) & options.parts, options.root},
                   .socket = pair[1],
                   .socket_number = kChildSocket,
                   .cores = options.cores});

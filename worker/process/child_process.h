@@ -14,6 +14,8 @@ struct ChildOptions {
   SandboxProfile profile = SandboxProfile::kCompiler;
   std::string root = {};        // SandboxPlan::root
   std::vector<int> cores = {};  // that it may use; empty: the caller's
+  // At most these. Fewer in tests, of the walls that stand behind others.
+  SandboxParts parts = SandboxParts::All();
 };
 
 // A running child, which has one end of a socket pair as its descriptor 3. The destructor kills and

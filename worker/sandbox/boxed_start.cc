@@ -100,7 +100,10 @@ void Exec(const Prepared& child) {
 absl::StatusOr<pid_t> StartBoxed(const BoxedStart& start) {
   SandboxPlan plan = start.plan;
   const bool has_user = plan.parts.has(SandboxPart::kUser);
-  plan.user = has_user ? 0 : UserWithoutNamespace();
+  plan.user = has_user ? 0 : plan.parts.none() ? -1 : UserWithoutNamespace();
+  if (plan.user > 0 && !plan.root.empty() &&
+      chown(plan.root.c_str(), static_cast<uid_t>(plan.user), static_cast<gid_t>(plan.user)) != 0)
+    return absl::UnavailableError(absl::StrCat("chown: ", strerror(errno)));
   std::vector<std::string> environment = start.environment;
   if (!plan.parts.none())
     environment.push_back(absl::StrCat(kSandboxPlanVariable, "=", plan.Encoded()));
@@ -146,7 +149,7 @@ absl::StatusOr<pid_t> StartBoxed(const BoxedStart& start) {
     return absl::UnavailableError(
         absl::StrCat("cannot start ", start.argv[0], ": ", strerror(clone_error)));
   int error = 0;  // of the child; an exec closes its end
-  const bool has_ids = GiveIds(ours.get(), pid, plan.parts);
+  const bool has_ids = GiveIds(ours.get(), pid, plan.parts, plan.root);
   if (!has_ids || read(ours.get(), &error, sizeof error) != 0) {
     kill(pid, SIGKILL);
     while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {

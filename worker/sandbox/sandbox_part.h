@@ -33,6 +33,9 @@ class SandboxParts {
   constexpr uint32_t bits() const { return bits_; }
   constexpr bool none() const { return bits_ == 0; }
   constexpr bool all() const { return bits_ == kMask; }
+  constexpr SandboxParts operator&(SandboxParts other) const {
+    return SandboxParts(bits_ & other.bits_);
+  }
   constexpr bool operator==(const SandboxParts&) const = default;
 
  private:

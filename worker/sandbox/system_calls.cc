@@ -99,16 +99,16 @@ std::vector<AllowedCall> CallsOfAll() {
       {SCMP_SYS(getrusage)},
       {SCMP_SYS(sysinfo)},
       {SCMP_SYS(prlimit64), {Is(0, 0), Is(2, 0)}},  // reads
+      // The registers of tiles, which a target is asked for and kernels use.
+      {SCMP_SYS(arch_prctl), {Is(0, ARCH_GET_XCOMP_PERM)}},
+      {SCMP_SYS(arch_prctl), {Is(0, ARCH_REQ_XCOMP_PERM)}},
   };
 }
 
-// The ELF loader fills memory, then makes it executable (runtime/cpu/elf_loader.h). Kernels with
-// tiles ask for the registers.
+// The ELF loader fills memory, then makes it executable (runtime/cpu/elf_loader.h).
 std::vector<AllowedCall> CallsOfKernels() {
   return {
       {SCMP_SYS(mprotect), {Is(2, PROT_READ | PROT_EXEC)}},
-      {SCMP_SYS(arch_prctl), {Is(0, ARCH_GET_XCOMP_PERM)}},
-      {SCMP_SYS(arch_prctl), {Is(0, ARCH_REQ_XCOMP_PERM)}},
   };
 }
 
