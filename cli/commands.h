@@ -36,6 +36,7 @@ struct ServerFlags {
   uint64_t quota_bytes = 0;  // per tenant in the store; 0: none
   bool no_auth = false;
   bool no_idle_search = false;  // up, worker, serve
+  bool shared_anyway = false;   // up, worker, serve
   bool ephemeral = false;       // serve: the data folder is removed at the end
   int life_fd = -1;
   int parent_pid = 0;

@@ -186,7 +186,7 @@ TEST_P(SandboxTest, Memory_IsLimitedWhenASessionBegins) {
   ASSERT_TRUE(LimitSessionMemory(child.pid(), kSession).ok());
   ASSERT_EQ(write(child.fd(), "g", 1), 1);
   const int64_t bytes = Hear(child).at("bytes");
-  EXPECT_LE(bytes, static_cast<int64_t>(kSession + limits::kExecutorOwnBytes));
+  EXPECT_LE(bytes, static_cast<int64_t>(kSession + ExecutorOwnBytes()));
   EXPECT_GE(bytes, static_cast<int64_t>(kSession));
 }
 

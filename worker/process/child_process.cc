@@ -28,8 +28,6 @@ std::string HowItEnded(int status) {
   return absl::StrCat("exited with ", WEXITSTATUS(status));
 }
 
-SandboxParts PartsFor(SandboxProfile profile) { return GrantedParts(); }
-
 }  // namespace
 
 absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>& argv,

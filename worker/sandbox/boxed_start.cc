@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -14,9 +15,11 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "worker/sandbox/granted_parts.h"
 #include "worker/sandbox/namespaces.h"
 #include "worker/sandbox/sandbox_limits.h"
 
@@ -25,13 +28,26 @@ namespace {
 
 constexpr int kFirstHighFd = 64;  // above all numbers that the program's descriptors are moved to
 
-// Without a user namespace, root's children take an id when they enter.
+// True if the id exists in this process's user namespace (user_namespaces(7)).
+bool IsMapped(const char* map, uint32_t id) {
+  std::ifstream lines(map);
+  for (uint64_t inside, outside, count; lines >> inside >> outside >> count;)
+    if (id >= inside && id - inside < count) return true;
+  return false;
+}
+
+// Without a user namespace of their own, root's children take an id when they enter; -1: none that
+// they could take.
 int64_t UserWithoutNamespace() {
   if (geteuid() != 0) return -1;
   static std::atomic<uint32_t> started{0};
   constexpr uint32_t kPids = 1u << 22;
-  return limits::kFirstUser + kPids +
-         (static_cast<uint32_t>(getpid()) * 64 + started.fetch_add(1)) % kPids;
+  const uint32_t fresh =
+      limits::kFirstUser + kPids +
+      (static_cast<uint32_t>(getpid()) * 64 + started.fetch_add(1)) % kPids;
+  for (const uint32_t id : {fresh, limits::kNobody})
+    if (IsMapped("/proc/self/uid_map", id) && IsMapped("/proc/self/gid_map", id)) return id;
+  return -1;
 }
 
 std::vector<char*> Pointers(const std::vector<std::string>& texts) {
@@ -87,6 +103,12 @@ void Exec(const Prepared& child) {
   if (setsid() < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return;
   if (!AwaitIds(child.sync)) _exit(0);
   if (child.has_user && !KeepRightsOverExec()) return;
+  // The C library gives threads stacks of this size.
+  rlimit stack{};
+  if (getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur > limits::kStackBytes) {
+    stack.rlim_cur = limits::kStackBytes;
+    if (setrlimit(RLIMIT_STACK, &stack) != 0) return;
+  }
   if (child.cores != nullptr && sched_setaffinity(0, sizeof *child.cores, child.cores) != 0) return;
   if (dup2(child.null, 0) < 0 || dup2(child.socket, child.socket_number) < 0) return;
   sigset_t none;
@@ -100,12 +122,12 @@ void Exec(const Prepared& child) {
 absl::StatusOr<pid_t> StartBoxed(const BoxedStart& start) {
   SandboxPlan plan = start.plan;
   const bool has_user = plan.parts.has(SandboxPart::kUser);
-  plan.user = has_user ? 0 : plan.parts.none() ? -1 : UserWithoutNamespace();
+  plan.user = has_user ? 0 : plan.parts.has(SandboxPart::kFiles) ? UserWithoutNamespace() : -1;
   if (plan.user > 0 && !plan.root.empty() &&
       chown(plan.root.c_str(), static_cast<uid_t>(plan.user), static_cast<gid_t>(plan.user)) != 0)
     return absl::UnavailableError(absl::StrCat("chown: ", strerror(errno)));
   std::vector<std::string> environment = start.environment;
-  if (!plan.parts.none())
+  if (!IsSandboxOff() && !kIsSanitizersBuild)
     environment.push_back(absl::StrCat(kSandboxPlanVariable, "=", plan.Encoded()));
   const std::vector<char*> argv = Pointers(start.argv), variables = Pointers(environment);
   cpu_set_t cores;

@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "absl/strings/str_cat.h"
+#include "base/environment.h"
 #include "worker/sandbox/empty_root.h"
 #include "worker/sandbox/namespaces.h"
 
@@ -61,11 +63,41 @@ SandboxParts FindGranted() {
   return granted;
 }
 
+std::string_view ValueOf(const char* variable) {
+  const char* const value = std::getenv(variable);
+  return value == nullptr ? "" : value;
+}
+
+// Why executors need the machine's files; empty: they do not.
+std::string WhyFilesAreNeeded() {
+  if (ValueOf("OUTBOARD_DEVICE") == "opencl") return "OUTBOARD_DEVICE=opencl needs a driver's files";
+  if (IsSet("VIZ")) return "VIZ writes logs into a folder";
+  return "";
+}
+
 }  // namespace
 
-bool IsSandboxOff() {
-  const char* const value = std::getenv("OUTBOARD_SANDBOX");
-  return value != nullptr && std::string_view(value) == "0";
+bool IsSandboxOff() { return ValueOf("OUTBOARD_SANDBOX") == "0"; }
+
+SandboxParts PartsFor(SandboxProfile profile) {
+  SandboxParts parts = GrantedParts();
+  if (profile == SandboxProfile::kCompiler || WhyFilesAreNeeded().empty()) return parts;
+  for (const SandboxPart part : {SandboxPart::kFiles, SandboxPart::kProcesses,
+                                 SandboxPart::kSystemCalls})
+    parts.Remove(part);
+  if (geteuid() == 0) parts.Remove(SandboxPart::kUser);  // the files are root's
+  static const bool granted = Grants(parts);
+  return granted ? parts : SandboxParts();
+}
+
+std::string WhatIsMissing() {
+  if (kIsSanitizersBuild) return "";
+  if (IsSandboxOff()) return "OUTBOARD_SANDBOX=0: there is no sandbox";
+  if (const std::string missing = MissingParts(GrantedParts()); !missing.empty())
+    return absl::StrCat("the kernel does not grant ", missing);
+  if (const std::string why = WhyFilesAreNeeded(); !why.empty())
+    return absl::StrCat(why, ": executors see the machine's files");
+  return "";
 }
 
 SandboxParts GrantedParts() {

@@ -14,10 +14,11 @@ inline constexpr rlim_t kExecutorFilesMax = 256;
 // Threads, which the kernel counts as processes: those of the largest pool
 // (runtime/limits.h, kThreadsMax), the writer, the watchdog, and a driver's own.
 inline constexpr rlim_t kThreadsMax = 320;
-// What an executor's process may hold besides its session's tensors: code, stacks (8 MiB for each
-// of its threads), heaps, graphs and plans, frames in flight, and the copy of an array on its way
-// to the client. An idle executor with 16 threads holds 150 MB of it.
+// What an executor's process may hold besides its session's tensors and its threads' stacks: heaps,
+// graphs and plans, frames in flight, and what a new executor begins with (about 10 MB).
 inline constexpr uint64_t kExecutorOwnBytes = uint64_t{1} << 30;
+// Of one thread, reserved as it starts. Kernels keep up to 2 MiB there (runtime/limits.h).
+inline constexpr rlim_t kStackBytes = 8 << 20;
 // Of one stored file; the files of a session hold its tensors and a manifest.
 inline constexpr uint64_t kStoredFileExtraBytes = uint64_t{64} << 20;
 

@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "base/cores.h"
 #include "worker/sandbox/granted_parts.h"
 #include "worker/sandbox/sandbox_limits.h"
 
@@ -36,10 +37,14 @@ uint64_t Sum(uint64_t a, uint64_t b) {
 
 }  // namespace
 
+uint64_t ExecutorOwnBytes() {
+  return limits::kExecutorOwnBytes + UsableCores().size() * limits::kStackBytes;
+}
+
 absl::Status LimitSessionMemory(pid_t pid, uint64_t session_bytes_max) {
   if (kIsSanitizersBuild) return absl::OkStatus();
-  absl::Status status = LimitOf(pid, RLIMIT_DATA,
-                                Sum(session_bytes_max, limits::kExecutorOwnBytes), "RLIMIT_DATA");
+  const uint64_t own = ExecutorOwnBytes();
+  absl::Status status = LimitOf(pid, RLIMIT_DATA, Sum(session_bytes_max, own), "RLIMIT_DATA");
   if (status.ok())
     status = LimitOf(pid, RLIMIT_FSIZE, Sum(session_bytes_max, limits::kStoredFileExtraBytes),
                      "RLIMIT_FSIZE");

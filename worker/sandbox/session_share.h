@@ -10,8 +10,11 @@
 
 namespace outboard::worker {
 
+// What an executor may hold besides its session's tensors.
+uint64_t ExecutorOwnBytes();
+
 // When a session of this limit begins in the process: from now on its private memory is at most its
-// session's and limits::kExecutorOwnBytes, and no file that it writes is larger than its session.
+// session's, limits::kExecutorOwnBytes and a stack for each core, and no file that it writes is larger than its session.
 // Memory that this does not count cannot be had in a sandbox. No effect in a sanitizer's build.
 // Errors: UNAVAILABLE  the process has ended
 absl::Status LimitSessionMemory(pid_t pid, uint64_t session_bytes_max);
