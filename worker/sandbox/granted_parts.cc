@@ -79,7 +79,11 @@ std::string WhyFilesAreNeeded() {
 
 bool IsSandboxOff() { return ValueOf("OUTBOARD_SANDBOX") == "0"; }
 
+// Executors and searches still start compile processes and open files by path.
+constexpr bool kOpenFilesThemselves = true;
+
 SandboxParts PartsFor(SandboxProfile profile) {
+  if (profile != SandboxProfile::kCompiler && kOpenFilesThemselves) return SandboxParts();
   SandboxParts parts = GrantedParts();
   if (profile == SandboxProfile::kCompiler || WhyFilesAreNeeded().empty()) return parts;
   for (const SandboxPart part : {SandboxPart::kFiles, SandboxPart::kProcesses,
