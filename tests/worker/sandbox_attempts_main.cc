@@ -11,9 +11,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/check.h"
+#include "tests/support/device.h"
 #include "tests/worker/sandbox_attempts.h"
 #include "worker/process/child_process.h"
 #include "worker/process/message_io.h"
@@ -60,6 +64,49 @@ void CountMemory() {
   Tell("bytes", bytes);
 }
 
+// ---- memory of the device ---------------------------------------------------------------------
+
+// No value that anything else writes.
+constexpr char kCanary[] = "canary of A 5309";
+constexpr size_t kCanaryBytes = sizeof kCanary - 1;
+static_assert(kCanaryBytes == 16);
+
+std::vector<runtime::DeviceBuffer> AllocateMany(runtime::Device& device) {
+  std::vector<runtime::DeviceBuffer> buffers;
+  for (int round = 0; round < 4; ++round)
+    for (int64_t bytes = 4 << 10; bytes <= 32 << 20; bytes *= 2)
+      buffers.push_back(ValueOrDie(device.Allocate(bytes)));
+  return buffers;
+}
+
+void Fill(runtime::Device& device, const std::vector<runtime::DeviceBuffer>& buffers) {
+  std::string pattern;
+  while (pattern.size() < 32 << 20) pattern.append(kCanary, kCanaryBytes);
+  for (const runtime::DeviceBuffer& buffer : buffers)
+    OB_CHECK_OK(device.Upload(buffer.address(), std::string_view(pattern).substr(
+                                                    0, static_cast<size_t>(buffer.bytes()))));
+  OB_CHECK_OK(device.Synchronize());
+}
+
+int64_t CountCanaries(runtime::Device& device, const std::vector<runtime::DeviceBuffer>& buffers) {
+  int64_t found = 0;
+  for (const runtime::DeviceBuffer& buffer : buffers) {
+    std::string bytes(static_cast<size_t>(buffer.bytes()), '\0');
+    OB_CHECK_OK(device.Download(buffer.address(), buffer.bytes(), bytes.data()));
+    for (size_t at = 0; at + kCanaryBytes <= bytes.size(); at += kCanaryBytes)
+      found += memcmp(bytes.data() + at, kCanary, kCanaryBytes) == 0;
+  }
+  return found;
+}
+
+// What is seen in memory that nothing has been written to. `filled`: after this process itself has
+// filled and freed as much, as a session that goes on does.
+void LookForCanaries(bool filled) {
+  const auto device = MakeDevice();
+  if (filled) Fill(*device, AllocateMany(*device));
+  Tell("seen", CountCanaries(*device, AllocateMany(*device)));
+}
+
 }  // namespace
 }  // namespace outboard::test
 
@@ -79,8 +126,18 @@ int main(int argc, char** argv) {
   if (mode == "abort") abort();
   if (mode == "environment")
     for (char** entry = environ; *entry != nullptr; ++entry) Tell(*entry, 0);
+  std::unique_ptr<runtime::Device> device;
+  std::vector<runtime::DeviceBuffer> buffers;
+  if (mode == "fill") {
+    device = MakeDevice();
+    buffers = AllocateMany(*device);
+    Fill(*device, buffers);
+    Tell("canaries", CountCanaries(*device, buffers));
+  }
+  if (mode == "look") LookForCanaries(false);
+  if (mode == "look-at-its-own") LookForCanaries(true);
   Tell("end", 0);
-  if (mode == "stay") {
+  if (mode == "stay" || mode == "fill") {
     signal(SIGTERM, SIG_IGN);
     while (true) pause();
   }

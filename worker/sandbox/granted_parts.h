@@ -25,11 +25,10 @@ std::string WhatIsMissing();
 // True with OUTBOARD_SANDBOX=0.
 bool IsSandboxOff();
 
-inline constexpr bool kIsSanitizersBuild =
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    true;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)  // g++'s
+inline constexpr bool kIsSanitizersBuild = true;
 #else
-    false;
+inline constexpr bool kIsSanitizersBuild = false;
 #endif
 
 }  // namespace outboard::worker
