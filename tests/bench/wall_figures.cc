@@ -23,6 +23,7 @@
 #include "proto/account.grpc.pb.h"
 #include "proto/store.grpc.pb.h"
 #include "tests/bench/report.h"
+#include "tests/bench/sandbox_figures.h"
 #include "tests/support/temp_folder.h"
 
 namespace outboard::bench {
@@ -167,6 +168,7 @@ void StoreUsageFigures() {
 void WallFigures() {
   UsageFigures();
   StoreUsageFigures();
+  SandboxFigures();
 }
 
 }  // namespace outboard::bench
