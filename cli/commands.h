@@ -44,6 +44,7 @@ struct ServerFlags {
   int openings_per_minute = gateway::kOpeningsPerMinute;
   bool no_auth = false;
   bool no_idle_search = false;  // up, worker, serve
+  bool shared_anyway = false;   // up, worker, serve
   bool ephemeral = false;       // serve: the data folder is removed at the end
   int life_fd = -1;
   int parent_pid = 0;

@@ -113,7 +113,9 @@ int Main(int argc, char** argv) {
   worker.Add("--gateway", &server.gateway, "HOST:PORT or unix:/path of its --fleet-listen")
       .Required();
   worker.Add("--name", &server.name, "Display name (default: the host's name)");
-  worker.Add("--devices", &server.devices, "Number of concurrent sessions").Between(1, 64);
+  worker.Add("--devices", &server.devices, 
+             "Number of concurrent sessions, each with an equal part of the cores")
+      .Between(1, 64);
   AddMemory(worker, server, "3/4 of the machine's, divided by --devices");
   worker.Add("--fleet-secret-file", &server.fleet_secret_file,
              "File with the gateway's fleet secret (or $OUTBOARD_FLEET_SECRET; default: "
@@ -137,6 +139,10 @@ int Main(int argc, char** argv) {
   for (Command command : {up, worker, serve})
     command.Add("--no-idle-search", &server.no_idle_search,
                 "Do not search for faster kernels while idle (docs/tuning.md)");
+  for (Command command : {up, worker, serve})
+    command.Add("--shared-anyway", &server.shared_anyway,
+                "Serve several accounts at a time even where the kernel does not grant all of the "
+                "sandbox (docs/sandbox.md)");
   for (Command command : {worker, serve}) command.Add("--quiet", &server.ready.quiet).Hidden();
 
   Command key = app.Subcommand("key", "Manage the API keys in a data folder");

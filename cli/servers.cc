@@ -281,6 +281,7 @@ int RunWorker(const ServerFlags& flags) {
                                .executor = {},
                                .search = ChooseIdleSearch(flags),
                                .devices = flags.devices,
+                               .shared_anyway = flags.shared_anyway,
                                .memory_bytes_max = MemoryOf(flags)},
                               [&] { return TellReady(flags.ready, flags.gateway); });
   const absl::Status status = AwaitEnd(flags.life_fd);
@@ -313,6 +314,9 @@ int RunServe(const ServerFlags& flags) {
                                  .executor = {},
                                  .search = search,
                                  .devices = flags.devices,
+                                 .share_cores = true,
+                                 .shared_anyway = flags.shared_anyway,
+                                 .is_single_account = flags.no_auth,
                                  // Sessions of one user share what there is as they come.
                                  .memory_bytes_max = flags.session_memory_bytes > 0
                                                          ? MemoryOf(flags)
@@ -365,6 +369,7 @@ int RunUp(ServerFlags flags) {
                                   absl::StrCat(flags.devices),
                                   "--quiet"};
     if (flags.no_idle_search) args.push_back("--no-idle-search");
+    if (flags.shared_anyway) args.push_back("--shared-anyway");
     auto child = Child::Start(std::move(args),
                               {absl::StrCat("OUTBOARD_FLEET_SECRET=", (*gateway)->fleet_secret())});
     if (!child.ok()) return child.status();

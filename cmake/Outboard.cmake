@@ -71,7 +71,7 @@ function(ob_test name)
       LABELS far TIMEOUT ${A_TIMEOUT} ENVIRONMENT_MODIFICATION "${environment};OUTBOARD_DEVICE=set:far")
   endif()
   # What runs graphs runs them on OpenCL too (PoCL, which scripts/setup installs).
-  if(name MATCHES "^(engine_test|repeat_test|supervisor_test)$")
+  if(name MATCHES "^(engine_test|repeat_test|supervisor_test|canary_test)$")
     ob_test_on_opencl(${A_LAYER}.${name}.opencl ${name} ${A_ARGS})
   endif()
 endfunction()

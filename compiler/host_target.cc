@@ -9,12 +9,12 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "base/cores.h"
 #include "compiler/target.h"
 
 namespace outboard {
@@ -300,7 +300,7 @@ Target Find() {
   target.name = Brand().empty() ? "CPU" : Brand();
   target.model = absl::StrCat(vendor, " ", family, "-", model);
   target.features = Features();
-  target.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  target.threads = static_cast<int>(UsableCores().size());
   target.vector_bytes = 16;
   target.vector_registers = 16;
   if (target.Has("avx512f") && target.Has("avx512vl") && target.Has("avx512bw") &&

@@ -14,6 +14,8 @@
 //       that no snapshot includes; and at most moves_max times within move_window_ns.
 //   G9  Messages of a replaced executor are ignored: they name an earlier placement, or another
 //       worker than the session's.
+//   G10 All seats on a worker of one account are of one tenant, those without slots included: the
+//       executor of a parked session lives.
 //
 //   ClientOpen --Enqueue--> kQueued --TryPlace--> kStarting --ExecutorAttached/GoLive--> kLive
 //   kLive --ClientGone, ClientDenied/GoDetached--> kDetached --ClientResume/GoLive--> kLive
@@ -79,6 +81,7 @@ void GatewayCore::Handle(const WorkerJoined& event, Out& out) {
   Worker& worker = workers_[event.worker];
   worker.name = event.name;
   worker.node = event.node;
+  worker.one_account = event.one_account;
   worker.slots.clear();
   for (const DeviceSlot& device : event.devices) worker.slots.push_back({device, std::nullopt});
   worker.heard = now_;
@@ -448,6 +451,7 @@ uint32_t GatewayCore::devices_busy() const {
 
 std::string GatewayCore::CheckInvariants() const {
   std::set<SessionId> queued(queue_.begin(), queue_.end());
+  std::map<WorkerId, TenantId> accounts;  // of workers that serve one
   size_t held = 0;
   for (const auto& [id, s] : sessions_) {
     const auto in = [&](std::initializer_list<State> states) {
@@ -459,6 +463,9 @@ std::string GatewayCore::CheckInvariants() const {
     if (s.seats.size() != (sits ? 1 : 0)) return "G2: seats of " + id.Hex();
     for (const Seat& seat : s.seats) {
       if (!workers_.contains(seat.worker)) return "G2: worker of " + id.Hex();
+      if (workers_.at(seat.worker).one_account &&
+          accounts.try_emplace(seat.worker, s.tenant).first->second != s.tenant)
+        return "G10: " + id.Hex();
       for (uint32_t i : seat.slots) {
         if (workers_.at(seat.worker).slots.at(i).holder != id) return "G1: slot of " + id.Hex();
       }

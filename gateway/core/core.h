@@ -66,6 +66,7 @@ class GatewayCore {
     std::vector<Slot> slots;
     MonoTime heard;
     bool draining = false;
+    bool one_account = false;
     uint32_t free() const;
   };
 
@@ -132,6 +133,8 @@ class GatewayCore {
   void Enqueue(Session& session, Out& out);
   void PlaceQueue(Out& out);
   bool TryPlace(Session& session, Out& out);
+  // G10: no other tenant has an executor on it, or it serves several at a time.
+  bool Admits(WorkerId worker, TenantId tenant) const;
   void StartWith(Session& session, WorkerId worker, std::vector<uint32_t> slots);
   void LeaseAndGoLive(Session& session, Out& out);
   void GoLive(Session& session, Out& out);

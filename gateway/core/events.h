@@ -90,6 +90,7 @@ struct WorkerJoined {
   std::vector<DeviceSlot> devices;
   std::string node;  // the same each time that the worker joins, and no other's: "NAME@IDENTITY"
   std::vector<HeldExecutor> held;
+  bool one_account = false;  // its executors at any time are to be of one tenant
 };
 struct SessionRestored {  // at start: a session of the previous gateway process
   SessionId session;

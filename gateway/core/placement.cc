@@ -40,6 +40,13 @@ void GatewayCore::PlaceQueue(Out& out) {
   }
 }
 
+bool GatewayCore::Admits(WorkerId id, TenantId tenant) const {
+  if (!workers_.at(id).one_account) return true;
+  return std::all_of(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
+    return entry.second.tenant == tenant || entry.second.SeatOn(id) == nullptr;
+  });
+}
+
 // First fit in the order in which the workers joined, the worker that lost the session last; a
 // parked session can only go back to where its state is.
 bool GatewayCore::TryPlace(Session& session, Out& out) {
@@ -47,7 +54,7 @@ bool GatewayCore::TryPlace(Session& session, Out& out) {
   std::optional<WorkerId> chosen;
   for (const auto& [id, worker] : workers_) {
     if (parked && session.SeatOn(id) == nullptr) continue;
-    if (worker.free() < session.devices_wanted) continue;
+    if (worker.free() < session.devices_wanted || !Admits(id, session.tenant)) continue;
     if (!chosen.has_value() || chosen == session.lost_on) chosen = id;
   }
   if (!chosen.has_value()) return false;
@@ -128,9 +135,13 @@ void GatewayCore::End(const SessionId& id, absl::Status why, SessionRowState row
 
 absl::Status GatewayCore::NoDevice(const Session& session) const {
   if (workers_.empty()) return absl::UnavailableError("no worker has joined this gateway");
-  return absl::ResourceExhaustedError(absl::StrCat("no device is free: ", devices_busy(), " of ",
-                                                   devices_total(), " are in use, ", queue_.size(),
-                                                   " sessions wait"));
+  const auto of_one = std::count_if(workers_.begin(), workers_.end(), [](const auto& entry) {
+    return entry.second.one_account && entry.second.free() > 0;
+  });
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "no device is free: ", devices_busy(), " of ", devices_total(), " are in use, ",
+      queue_.size(), " sessions wait",
+      of_one == 0 ? "" : "; workers with a free device serve one account at a time"));
 }
 
 // ---- what is lost
@@ -154,7 +165,8 @@ void GatewayCore::Orphan(Session& session, const std::string& how, Out& out) {
 // that they have it; then the session waits for one like a parked one.
 bool GatewayCore::Adopt(const HeldExecutor& held, WorkerId id) {
   Session* session = Find(held.session);
-  if (session == nullptr || session->state != State::kOrphaned || held.devices.empty())
+  if (session == nullptr || session->state != State::kOrphaned || held.devices.empty() ||
+      !Admits(id, session->tenant))
     return false;
   Worker& worker = workers_.at(id);
   session->placement = held.placement;

@@ -303,7 +303,7 @@ WorkerId CoreDriver::AddWorker(WorkerEndpoint* endpoint, const proto::Register& 
   const std::string identity = IdentityHash(reg.identity(), *host_);
   workers_[id] = std::make_unique<Worker>(
       Worker{endpoint, name, identity, std::min(reg.protocol().max(), wire::kProtocolVersion)});
-  WorkerJoined event{id, name, {}, NodeOf(known_as, identity), {}};
+  WorkerJoined event{id, name, {}, NodeOf(known_as, identity), {}, reg.one_account()};
   for (const proto::Device& device : reg.devices()) {
     event.devices.push_back(
         {Printable(device.hardware_class()), device.memory_bytes(), options_.price_per_hour});

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/cores.h"
 #include "runtime/limits.h"
 
 namespace outboard::cpu {
@@ -17,7 +18,7 @@ constexpr int kSpins = 400;
 }  // namespace
 
 ThreadPool::ThreadPool(int threads) {
-  if (threads <= 0) threads = static_cast<int>(std::thread::hardware_concurrency());
+  if (threads <= 0) threads = static_cast<int>(UsableCores().size());
   threads = std::clamp(threads, 1, limits::kThreadsMax);
   for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { WorkerMain(); });
 }

@@ -17,7 +17,8 @@ namespace outboard::cpu {
 
 class ThreadPool {
  public:
-  // `threads` is clamped to [1, limits::kThreadsMax]; 0: one per processor of the machine.
+  // `threads` is clamped to [1, limits::kThreadsMax]; 0: one for each core that
+  // this process may use.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

@@ -24,6 +24,7 @@
 #include "proto/store.grpc.pb.h"
 #include "tests/bench/flood_figures.h"
 #include "tests/bench/report.h"
+#include "tests/bench/sandbox_figures.h"
 #include "tests/support/temp_folder.h"
 
 namespace outboard::bench {
@@ -169,6 +170,7 @@ void WallFigures() {
   UsageFigures();
   StoreUsageFigures();
   FloodFigures();
+  SandboxFigures();
 }
 
 }  // namespace outboard::bench

@@ -1,5 +1,5 @@
 // What GatewayCore does when workers, executors or the gateway itself are lost and come back. G1 to
-// G9 are the invariants in core.cc.
+// G10 are the invariants in core.cc.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,4 +1,4 @@
-// GatewayCore with a virtual clock and no gRPC. G1 to G9 are the invariants in core.cc.
+// GatewayCore with a virtual clock and no gRPC. G1 to G10 are the invariants in core.cc.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -15,6 +15,10 @@ namespace {
 
 using test::kTenant;
 using test::World;
+
+constexpr TenantId kOther{8};
+
+TenantId TenantOf(uint64_t session) { return session % 3 == 0 ? kOther : kTenant; }
 
 TEST(GatewayCore, OpenAssignAttachLiveClose) {
   World w;
@@ -288,6 +292,54 @@ TEST(GatewayCore, StopAllBillsAndEndsEverything) {
   EXPECT_EQ(w.Get<Assign>(), nullptr);
 }
 
+TEST(GatewayCore, G10AWorkerOfOneAccountTakesNoOther) {
+  World w;
+  w.Join(1, 3, {}, /*one_account=*/true);
+  w.OpenLive(1);
+  w.OpenLive(2);  // of the same account
+  w.Open(3, kOther);
+  EXPECT_NE(w.Get<Queued>(), nullptr);
+  EXPECT_EQ(w.Get<Assign>(), nullptr);
+  w.Tell(ClientClosed{ConnId{1}});
+  EXPECT_EQ(w.Get<Assign>(), nullptr);  // 2 is still there
+  w.Tell(ClientClosed{ConnId{2}});
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<Assign>()->tenant, kOther);
+  w.Open(4);
+  EXPECT_EQ(w.Get<Assign>(), nullptr);
+  w.Pass(20.5, {WorkerId{1}});
+  w.After(0.5);
+  bool told = false;
+  for (const Action& action : w.history)
+    if (const auto* const end = std::get_if<EndClient>(&action); end != nullptr && end->conn.value == 4)
+      told = end->why.message().find("one account at a time") != std::string::npos;
+  EXPECT_TRUE(told);
+}
+
+TEST(GatewayCore, G10OtherWorkersTakeWhatItDoesNot) {
+  World w;
+  w.Join(1, 2, {}, /*one_account=*/true);
+  w.Join(2, 1);
+  w.OpenLive(1);
+  w.Open(2, kOther);
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<Assign>()->worker, WorkerId{2});
+}
+
+// A parked session has given its device back, and its executor lives with all that it knows.
+TEST(GatewayCore, G10AParkedSessionKeepsOthersAway) {
+  World w;
+  w.Join(1, 1, {}, /*one_account=*/true);
+  const SessionId id = w.OpenLive(1);
+  w.Tell(ClientGone{ConnId{1}});
+  w.Pass(12, {WorkerId{1}}, {id});
+  EXPECT_EQ(w.core.devices_busy(), 0u);
+  w.Open(2, kOther);
+  EXPECT_EQ(w.Get<Assign>(), nullptr);
+  EXPECT_NE(w.Get<Queued>(), nullptr);
+  w.OpenLive(3);  // of the same account
+}
+
 // Random events; the invariants hold after each (Tell), epochs rise (G6), an ended connection is
 // not spoken to again, and what is posted is what the clock allows.
 TEST(GatewayCore, RandomWorlds) {
@@ -321,14 +373,14 @@ TEST(GatewayCore, RandomWorlds) {
             if (!sessions.empty() && random() % 2 == 0)
               held.push_back({any(sessions), {uint32_t(random() % 2)}, 1});
             workers.insert(next_worker);
-            w.Join(next_worker++, 1 + random() % 2, std::move(held));
+            w.Join(next_worker++, 1 + random() % 2, std::move(held), random() % 2 == 0);
           }
           break;
         case 1:
         case 2: {
           uint64_t conn = next_conn++;
           conns.insert(conn);
-          sessions.insert(w.Open(conn));
+          sessions.insert(w.Open(conn, TenantOf(conn)));
           break;
         }
         case 3:
@@ -336,7 +388,7 @@ TEST(GatewayCore, RandomWorlds) {
             SessionId id = any(sessions);
             uint64_t conn = next_conn++;
             conns.insert(conn);
-            w.Tell(ClientResume{ConnId{conn}, kTenant, Token{1, id.lo}, {}});
+            w.Tell(ClientResume{ConnId{conn}, TenantOf(id.lo), Token{1, id.lo}, {}});
           }
           break;
         case 4:

@@ -52,21 +52,22 @@ struct World {
     }
     return nullptr;
   }
-  SessionId Open(uint64_t conn) {
+  SessionId Open(uint64_t conn, TenantId tenant = kTenant) {
     SessionId id{0, conn};
-    Tell(ClientOpen{ConnId{conn}, kTenant, 1, id, Token{1, conn}, WallTime{}});
+    Tell(ClientOpen{ConnId{conn}, tenant, 1, id, Token{1, conn}, WallTime{}});
     return id;
   }
-  SessionId OpenLive(uint64_t conn) {
-    SessionId id = Open(conn);
+  SessionId OpenLive(uint64_t conn, TenantId tenant = kTenant) {
+    SessionId id = Open(conn, tenant);
     Tell(ExecutorAttached{id, WallTime{}});
     EXPECT_NE(Get<Live>(), nullptr);
     return id;
   }
-  void Join(uint64_t worker, uint32_t devices = 1, std::vector<HeldExecutor> held = {}) {
+  void Join(uint64_t worker, uint32_t devices = 1, std::vector<HeldExecutor> held = {},
+            bool one_account = false) {
     const std::string node = "node" + std::to_string(worker % 10);  // 11 is 1 again
     Tell(WorkerJoined{WorkerId{worker}, node + "#", std::vector<DeviceSlot>(devices), node,
-                      std::move(held)});
+                      std::move(held), one_account});
   }
   // The client `conn` comes back for the session that it opened as `opened`.
   void Resume(uint64_t conn, uint64_t opened) {

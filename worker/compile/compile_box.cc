@@ -26,7 +26,7 @@ void CompileBox::SetTarget(Target target) {
 
 absl::Status CompileBox::EnsureBox() {
   if (box_.running()) return absl::OkStatus();
-  OB_ASSIGN_OR_RETURN(box_, ChildProcess::Start({options_.program}));
+  OB_ASSIGN_OR_RETURN(box_, ChildProcess::Start({options_.program}, {}));
   return absl::OkStatus();
 }
 

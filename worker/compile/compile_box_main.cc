@@ -50,10 +50,10 @@ proto::CompileReply Answer(CompileOptions options, const proto::CompileRequest& 
 }  // namespace
 
 int CompileBoxMain() {
-  EndWithParent();
   const rlimit memory{kMemoryBytesMax, kMemoryBytesMax}, no_core{0, 0};
   setrlimit(RLIMIT_AS, &memory);
   setrlimit(RLIMIT_CORE, &no_core);
+  BeginAsChild();
   CompileOptions options;
   const char* const debug = std::getenv("DEBUG");
   options.dump = debug != nullptr && std::atoi(debug) >= 5;

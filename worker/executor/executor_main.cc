@@ -57,7 +57,7 @@ ExecutorMainOptions ExecutorOptionsFromEnvironment() {
 }
 
 int ExecutorMain(const ExecutorMainOptions& options) {
-  EndWithParent();
+  BeginAsChild();
   ExecutorSockets sockets;   // first: the number of the data socket must be nobody else's
   signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that write, no more
   DeviceInfo device = DescribeDevice(options.device);

@@ -6,8 +6,9 @@
 
 namespace outboard::worker {
 
-DeviceInfo DescribeDevice(const std::string& kind) {
-  const Target& target = HostTarget();
+DeviceInfo DescribeDevice(const std::string& kind, int threads) {
+  Target target = HostTarget();
+  if (threads > 0) target.threads = threads;
   DeviceInfo host = {absl::StrCat(target.name, ", ", target.threads, " threads"),
                      target.Fingerprint()};
   if (kind == runtime::kCpu) return host;

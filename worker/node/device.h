@@ -11,7 +11,9 @@ struct DeviceInfo {
   std::string hardware_class;  // Target::Fingerprint (compiler/target.h), after the kind if not cpu
 };
 
-// `kind` is a name of runtime/devices.h. Devices of different kinds are never of one class.
-DeviceInfo DescribeDevice(const std::string& kind);
+// `kind` is a name of runtime/devices.h. Devices of different kinds are never of one class, nor are
+// those of different numbers of threads. threads: 0 for one for each core that this process may
+// use.
+DeviceInfo DescribeDevice(const std::string& kind, int threads = 0);
 
 }  // namespace outboard::worker

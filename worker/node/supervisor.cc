@@ -28,6 +28,8 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/cores.h"
 #include "base/log.h"
 #include "proto/fleet.grpc.pb.h"
 #include "runtime/devices.h"
@@ -39,11 +41,14 @@
 #include "worker/kernels/kernel_service.h"
 #include "worker/kernels/search_service.h"
 #include "worker/node/blob_cache.h"
+#include "worker/node/core_sets.h"
 #include "worker/node/device.h"
 #include "worker/node/executor_host.h"
 #include "worker/node/identity.h"
 #include "worker/process/child_process.h"
 #include "worker/process/orphan.h"
+#include "worker/sandbox/granted_parts.h"
+#include "worker/sandbox/session_share.h"
 #include "worker/tuning/idle_searcher.h"
 
 namespace outboard::worker {
@@ -89,6 +94,7 @@ class Supervisor::Impl {
     absl::StatusOr<std::unique_ptr<BlobCache>> cache = BlobCache::OpenDefault();
     if (!cache.ok()) return cache.status();
     blob_cache_ = *std::move(cache);
+    SayWhatIsShared();
     if (!options_.search.empty())
       searcher_ = std::make_unique<IdleSearcher>(IdleSearcherOptions{
           .command = options_.search,
@@ -129,6 +135,30 @@ class Supervisor::Impl {
   }
 
  private:
+  // To whoever runs this worker, a line each: what the sandbox lacks, and what is shared.
+  void SayWhatIsShared() {
+    const std::string missing = WhatIsMissing();
+    if (!missing.empty() && !options_.is_single_account) {
+      one_account_ = !options_.shared_anyway;
+      Log(absl::StrCat(missing, "; this worker serves ",
+                       one_account_ ? "one account at a time (--shared-anyway: any number)"
+                                    : "several accounts at a time, which are not walled off from "
+                                      "each other (--shared-anyway)"));
+    }
+    const std::vector<int> cores = UsableCores();
+    if (options_.share_cores) return;
+    cores_of_devices_ = DivideCores(cores, options_.devices);
+    if (cores.size() < static_cast<size_t>(options_.devices))
+      Log(absl::StrCat(options_.devices, " devices share ", cores.size(),
+                       cores.size() == 1 ? " core" : " cores",
+                       ": sessions slow each other down (--devices)"));
+  }
+
+  // That a session on this device uses; empty: all.
+  std::vector<int> CoresOf(uint32_t device) const {
+    return device < cores_of_devices_.size() ? cores_of_devices_[device] : std::vector<int>();
+  }
+
   absl::Status JoinOnce() {
     grpc::ClientContext context;
     Authorize(context, options_.fleet_secret);
@@ -194,8 +224,10 @@ class Supervisor::Impl {
     wire::SetRange(wire::kProtocolOfWorkers, *entry.mutable_protocol());
     wire::SetRange(wire::kGraphSchemas, *entry.mutable_graph_schema());
     const ExecutorMainOptions executor = ExecutorOptionsFromEnvironment();
-    const DeviceInfo info = DescribeDevice(executor.device);
+    entry.set_one_account(one_account_);
     for (int i = 0; i < options_.devices; ++i) {
+      const DeviceInfo info = DescribeDevice(
+          executor.device, static_cast<int>(CoresOf(static_cast<uint32_t>(i)).size()));
       proto::Device& device = *entry.add_devices();
       device.set_kind(executor.reference ? "ref" : executor.device);
       device.set_name(info.name);
@@ -240,13 +272,35 @@ class Supervisor::Impl {
     }
   }
 
+  // For the device that the gateway will most likely name: the first that is free.
   void StartSpare() {
     if (spare_.running() || stopping_) return;
-    auto child = ChildProcess::Start(options_.executor);
+    spare_device_ = FirstFreeDevice();
+    auto child = ChildProcess::Start(
+        options_.executor,
+        {.profile = SandboxProfile::kExecutor, .cores = CoresOf(spare_device_)});
     if (!child.ok()) return;
     spare_kernels_ =
         KernelService::StartFor(*child, KernelServiceFromEnvironment(), accounts_.tunes());
     if (spare_kernels_ != nullptr) spare_ = *std::move(child);
+  }
+
+  uint32_t FirstFreeDevice() {
+    std::lock_guard lock(mutex_);
+    std::set<uint32_t> taken;
+    for (const auto& [id, relay] : sessions_)
+      taken.insert(relay->assign().devices().begin(), relay->assign().devices().end());
+    uint32_t device = 0;
+    while (taken.contains(device)) ++device;
+    return device;
+  }
+
+  // What the session has paid for, and no more.
+  absl::Status PrepareSpare(const proto::Assign& assign, uint64_t memory_bytes_max) {
+    OB_RETURN_IF_ERROR(LimitSessionMemory(spare_.pid(), memory_bytes_max));
+    const uint32_t device = assign.devices_size() > 0 ? assign.devices(0) : spare_device_;
+    if (device == spare_device_ || CoresOf(device).empty()) return absl::OkStatus();
+    return MoveToCores(spare_.pid(), CoresOf(device));
   }
 
   void OnAssign(const proto::Assign& assign) {
@@ -263,6 +317,11 @@ class Supervisor::Impl {
     }
     auto memory = static_cast<uint64_t>(options_.memory_bytes_max);
     if (assign.memory_bytes_max() > 0) memory = std::min(memory, assign.memory_bytes_max());
+    if (const absl::Status prepared = PrepareSpare(assign, memory); !prepared.ok()) {
+      spare_ = ChildProcess();
+      StartSpare();
+      return TellEnded(assign, prepared);
+    }
     ExecutorHostOptions session;
     session.assign = assign;
     session.memory_bytes_max = memory;
@@ -350,9 +409,12 @@ class Supervisor::Impl {
   std::atomic<bool> stopping_{false};
   std::atomic<bool> draining_{false};
   std::atomic<Clock::rep> last_ack_{0};
+  bool one_account_ = false;
+  std::vector<std::vector<int>> cores_of_devices_;  // empty: each uses all
   ChildProcess spare_;
   std::unique_ptr<KernelService> spare_kernels_;
   AccountKernels accounts_;
+  uint32_t spare_device_ = 0;  // whose cores it uses
   std::string local_socket_;                // the gateway's, as it said
   std::unique_ptr<IdleSearcher> searcher_;  // before the sessions that tell it
 

@@ -1,10 +1,8 @@
 #include "worker/process/child_process.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -16,53 +14,42 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "worker/sandbox/boxed_environment.h"
+#include "worker/sandbox/boxed_start.h"
+#include "worker/sandbox/enter_sandbox.h"
+#include "worker/sandbox/granted_parts.h"
 
 namespace outboard::worker {
 namespace {
 
 std::string HowItEnded(int status) {
   if (WIFSIGNALED(status)) return absl::StrCat("ended by signal ", WTERMSIG(status));
+  if (WEXITSTATUS(status) == kExitAborted) return absl::StrCat("ended by signal ", SIGABRT);
   return absl::StrCat("exited with ", WEXITSTATUS(status));
 }
 
 }  // namespace
 
-absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>& argv) {
+absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>& argv,
+                                                 const ChildOptions& options) {
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
     return absl::UnavailableError(absl::StrCat("no socket pair: ", strerror(errno)));
-  std::vector<char*> arguments;
-  for (const std::string& argument : argv) arguments.push_back(const_cast<char*>(argument.c_str()));
-  arguments.push_back(nullptr);
-
-  // spawn, not fork: this process may have threads. dup2 onto itself would keep CLOEXEC, hence the
-  // detour over a descriptor above all standard ones.
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  const int high = fcntl(pair[1], F_DUPFD_CLOEXEC, 64);
-  posix_spawn_file_actions_adddup2(&actions, high, kChildSocket);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  // A terminal's Ctrl-C is for the parent, which stops its children in order.
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  sigset_t none;
-  sigemptyset(&none);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  pid_t pid = -1;
-  const int error =
-      posix_spawn(&pid, argv[0].c_str(), &actions, &attributes, arguments.data(), environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
-  close(high);
+  const absl::StatusOr<pid_t> pid =
+      StartBoxed({.argv = argv,
+                  .environment = BoxedEnvironment(options.profile),
+                  .plan = {options.profile, PartsFor(options.profile) & options.parts, options.root},
+                  .socket = pair[1],
+                  .socket_number = kChildSocket,
+                  .cores = options.cores});
   close(pair[1]);
-  if (error != 0) {
+  if (!pid.ok()) {
     close(pair[0]);
-    return absl::UnavailableError(absl::StrCat("cannot start ", argv[0], ": ", strerror(error)));
+    return pid.status();
   }
   ChildProcess child;
   child.fd_ = pair[0];
-  child.pid_ = pid;
+  child.pid_ = *pid;
   return child;
 }
 
@@ -114,9 +101,10 @@ std::string ChildProcess::Wait(int milliseconds) {
   return KillAndReap();
 }
 
-void EndWithParent() {
+void BeginAsChild() {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // The parent may have gone before the line above; its end of the socket is then closed.
+  EnterSandbox(kChildSocket);
+  // The parent may have gone before either line above; its end of the socket is then closed.
   pollfd poll_fd{kChildSocket, POLLIN, 0};
   if (poll(&poll_fd, 1, 0) > 0 && (poll_fd.revents & POLLHUP)) _exit(0);
 }

@@ -1,22 +1,32 @@
-// Child processes that end with this process. Start fails with UNAVAILABLE.
-// A child and its parent share a socket pair.
+// Child processes that run a tenant's work, in a sandbox (worker/sandbox), and end with this
+// process. A child and its parent share a socket pair.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "worker/sandbox/sandbox_plan.h"
 
 namespace outboard::worker {
+
+struct ChildOptions {
+  SandboxProfile profile = SandboxProfile::kCompiler;
+  std::string root = {};        // SandboxPlan::root
+  std::vector<int> cores = {};  // that it may use; empty: the caller's
+  // At most these. Fewer in tests, of the walls that stand behind others.
+  SandboxParts parts = SandboxParts::All();
+};
 
 // A running child, which has one end of a socket pair as its descriptor 3. The destructor kills and
 // reaps it.
 class ChildProcess {
  public:
-  // Runs `argv` (argv[0] is the path). The child is killed by the kernel if the calling thread's
-  // process ends.
+  // Runs `argv` (argv[0] is the path), in as much of a sandbox as this machine grants. The child is
+  // killed by the kernel if the calling thread ends.
   // Errors: UNAVAILABLE  the program cannot be started; named
-  static absl::StatusOr<ChildProcess> Start(const std::vector<std::string>& argv);
+  static absl::StatusOr<ChildProcess> Start(const std::vector<std::string>& argv,
+                                            const ChildOptions& options);
 
   ChildProcess() = default;
   ChildProcess(ChildProcess&& other) noexcept;
@@ -45,8 +55,8 @@ class ChildProcess {
 
 inline constexpr int kChildSocket = 3;
 
-// Called first in a child's main: makes the child end with its parent.
-void EndWithParent();
+// Called first in a child's main: makes the child end with its parent, and enters its sandbox.
+void BeginAsChild();
 
 // Returns the path of a program that is installed in the same folder as this one.
 std::string ProgramBeside(const std::string& name);

@@ -58,8 +58,8 @@ SearchMainOptions SearchOptionsFromEnvironment() {
 }
 
 int SearchMain(const SearchMainOptions& options) {
-  EndWithParent();
   TakeLowestPriority();
+  BeginAsChild();
   const absl::Status status = SearchAll(options);
   if (status.ok()) return 0;
   std::fprintf(stderr, "outboard: idle search: %s\n", status.ToString().c_str());

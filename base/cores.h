@@ -1,0 +1,23 @@
+// The processor's cores that this process may use: of a worker's device, a part of the machine's.
+#pragma once
+
+#include <sched.h>
+
+#include <vector>
+
+namespace outboard {
+
+// Their numbers, in order, as the kernel schedules the calling thread (sched_getaffinity(2)); never
+// empty.
+inline std::vector<int> UsableCores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof set, &set) == 0)
+    for (int core = 0; core < CPU_SETSIZE; ++core)
+      if (CPU_ISSET(core, &set)) cores.push_back(core);
+  if (cores.empty()) cores.push_back(0);
+  return cores;
+}
+
+}  // namespace outboard

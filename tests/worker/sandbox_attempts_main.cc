@@ -1,0 +1,145 @@
+// A program that begins as an executor or a compile process does, and then does what a test says:
+// it stands for one whose tenant has come to run code of their own in it. Answers on its socket, a
+// line for each thing that it tried: "name<tab>error's number".
+//   sandbox_attempts MODE PID PORT FILE ADDRESS
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/check.h"
+#include "tests/support/device.h"
+#include "tests/worker/sandbox_attempts.h"
+#include "worker/process/child_process.h"
+#include "worker/process/message_io.h"
+
+namespace outboard::test {
+namespace {
+
+void Tell(const std::string& name, int64_t value) {
+  worker::WriteBytes(worker::kChildSocket, name + "\t" + std::to_string(value) + "\n")
+      .IgnoreError();
+}
+
+void* SleepForEver(void*) {
+  while (true) pause();
+  return nullptr;
+}
+
+void CountThreads() {
+  int count = 0;
+  pthread_attr_t small;
+  pthread_attr_init(&small);
+  pthread_attr_setstacksize(&small, 64 << 10);
+  pthread_t thread;
+  while (count < 4096 && pthread_create(&thread, &small, SleepForEver, nullptr) == 0) ++count;
+  Tell("threads", count);
+}
+
+void CountDescriptors() {
+  int count = 0;
+  while (count < 65536 && fcntl(0, F_DUPFD_CLOEXEC, 0) >= 0) ++count;
+  Tell("descriptors", count);
+}
+
+// Waits until the limit has been set.
+void CountMemory() {
+  char word;
+  Tell("ready", 0);
+  if (read(worker::kChildSocket, &word, 1) != 1) return;
+  constexpr size_t kPiece = 16 << 20;
+  int64_t bytes = 0;
+  while (bytes < int64_t{64} << 30 && mmap(nullptr, kPiece, PROT_READ | PROT_WRITE,
+                                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED)
+    bytes += kPiece;
+  Tell("bytes", bytes);
+}
+
+// ---- memory of the device ---------------------------------------------------------------------
+
+// No value that anything else writes.
+constexpr char kCanary[] = "canary of A 5309";
+constexpr size_t kCanaryBytes = sizeof kCanary - 1;
+static_assert(kCanaryBytes == 16);
+
+std::vector<runtime::DeviceBuffer> AllocateMany(runtime::Device& device) {
+  std::vector<runtime::DeviceBuffer> buffers;
+  for (int round = 0; round < 4; ++round)
+    for (int64_t bytes = 4 << 10; bytes <= 32 << 20; bytes *= 2)
+      buffers.push_back(ValueOrDie(device.Allocate(bytes)));
+  return buffers;
+}
+
+void Fill(runtime::Device& device, const std::vector<runtime::DeviceBuffer>& buffers) {
+  std::string pattern;
+  while (pattern.size() < 32 << 20) pattern.append(kCanary, kCanaryBytes);
+  for (const runtime::DeviceBuffer& buffer : buffers)
+    OB_CHECK_OK(device.Upload(buffer.address(), std::string_view(pattern).substr(
+                                                    0, static_cast<size_t>(buffer.bytes()))));
+  OB_CHECK_OK(device.Synchronize());
+}
+
+int64_t CountCanaries(runtime::Device& device, const std::vector<runtime::DeviceBuffer>& buffers) {
+  int64_t found = 0;
+  for (const runtime::DeviceBuffer& buffer : buffers) {
+    std::string bytes(static_cast<size_t>(buffer.bytes()), '\0');
+    OB_CHECK_OK(device.Download(buffer.address(), buffer.bytes(), bytes.data()));
+    for (size_t at = 0; at + kCanaryBytes <= bytes.size(); at += kCanaryBytes)
+      found += memcmp(bytes.data() + at, kCanary, kCanaryBytes) == 0;
+  }
+  return found;
+}
+
+// What is seen in memory that nothing has been written to. `filled`: after this process itself has
+// filled and freed as much, as a session that goes on does.
+void LookForCanaries(bool filled) {
+  const auto device = MakeDevice();
+  if (filled) Fill(*device, AllocateMany(*device));
+  Tell("seen", CountCanaries(*device, AllocateMany(*device)));
+}
+
+}  // namespace
+}  // namespace outboard::test
+
+int main(int argc, char** argv) {
+  using namespace outboard;
+  using namespace outboard::test;
+  worker::BeginAsChild();
+  if (argc != 6) return 2;
+  const std::string mode = argv[1];
+  const OutsideTargets outside{atoi(argv[2]), atoi(argv[3]), argv[4], argv[5]};
+  for (const SandboxAttempt& attempt : SandboxAttempts())
+    if (mode == "attempts" || (mode == "attempts-other-walls" && attempt.other_wall != nullptr))
+      Tell(attempt.name, attempt.run(outside));
+  if (mode == "threads") CountThreads();
+  if (mode == "descriptors") CountDescriptors();
+  if (mode == "memory") CountMemory();
+  if (mode == "abort") abort();
+  if (mode == "environment")
+    for (char** entry = environ; *entry != nullptr; ++entry) Tell(*entry, 0);
+  std::unique_ptr<runtime::Device> device;
+  std::vector<runtime::DeviceBuffer> buffers;
+  if (mode == "fill") {
+    device = MakeDevice();
+    buffers = AllocateMany(*device);
+    Fill(*device, buffers);
+    Tell("canaries", CountCanaries(*device, buffers));
+  }
+  if (mode == "look") LookForCanaries(false);
+  if (mode == "look-at-its-own") LookForCanaries(true);
+  Tell("end", 0);
+  if (mode == "stay" || mode == "fill") {
+    signal(SIGTERM, SIG_IGN);
+    while (true) pause();
+  }
+  return 0;
+}

@@ -1,0 +1,65 @@
+#include "worker/sandbox/boxed_environment.h"
+
+#include <cstdlib>
+#include <span>
+
+#include "absl/strings/str_cat.h"
+
+namespace outboard::worker {
+namespace {
+
+constexpr const char* kAll[] = {
+    "DEBUG",
+    "NOOPT",
+    // The dynamic linker's; of an installation whose libraries are in a folder of its own.
+    "LD_LIBRARY_PATH",
+    // Of sanitizers' builds.
+    "ASAN_OPTIONS",
+    "LSAN_OPTIONS",
+    "TSAN_OPTIONS",
+    "UBSAN_OPTIONS",
+};
+
+constexpr const char* kCompiler[] = {
+    "OUTBOARD_BOX_FAULTS",  // tests
+};
+
+constexpr const char* kExecutor[] = {
+    "BEAM",
+    "FLASH",
+    "OUTBOARD_DEVICE",
+    "OUTBOARD_IDLE_SEARCH",
+    "OUTBOARD_STEP_SECONDS",
+    "REF",
+    "VIZ",
+    // Of stores that it opens by path.
+    "HOME",
+    "OUTBOARD_BOX_FAULTS",
+    "OUTBOARD_KERNEL_STORE",
+    "OUTBOARD_OBJECT_CACHE",
+    "XDG_CACHE_HOME",
+    // OpenCL's loader and PoCL, its driver for processors.
+    "OCL_ICD_VENDORS",
+    "OCL_ICD_FILENAMES",
+    "POCL_CACHE_DIR",
+    "POCL_DEVICES",
+    "POCL_MAX_PTHREAD_COUNT",
+};
+
+void Add(std::span<const char* const> names, std::vector<std::string>& environment) {
+  for (const char* const name : names)
+    if (const char* const value = std::getenv(name); value != nullptr)
+      environment.push_back(absl::StrCat(name, "=", value));
+}
+
+}  // namespace
+
+std::vector<std::string> BoxedEnvironment(SandboxProfile profile) {
+  std::vector<std::string> environment;
+  Add(kAll, environment);
+  Add(kCompiler, environment);
+  if (profile != SandboxProfile::kCompiler) Add(kExecutor, environment);
+  return environment;
+}
+
+}  // namespace outboard::worker

@@ -1,0 +1,186 @@
+#include "worker/sandbox/boxed_start.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "worker/sandbox/granted_parts.h"
+#include "worker/sandbox/namespaces.h"
+#include "worker/sandbox/sandbox_limits.h"
+
+namespace outboard::worker {
+namespace {
+
+constexpr int kFirstHighFd = 64;  // above all numbers that the program's descriptors are moved to
+
+// True if the id exists in this process's user namespace (user_namespaces(7)).
+bool IsMapped(const char* map, uint32_t id) {
+  std::ifstream lines(map);
+  for (uint64_t inside, outside, count; lines >> inside >> outside >> count;)
+    if (id >= inside && id - inside < count) return true;
+  return false;
+}
+
+// Without a user namespace of their own, root's children take an id when they enter; -1: none that
+// they could take.
+int64_t UserWithoutNamespace() {
+  if (geteuid() != 0) return -1;
+  static std::atomic<uint32_t> started{0};
+  constexpr uint32_t kPids = 1u << 22;
+  const uint32_t fresh =
+      limits::kFirstUser + kPids +
+      (static_cast<uint32_t>(getpid()) * 64 + started.fetch_add(1)) % kPids;
+  for (const uint32_t id : {fresh, limits::kNobody})
+    if (IsMapped("/proc/self/uid_map", id) && IsMapped("/proc/self/gid_map", id)) return id;
+  return -1;
+}
+
+std::vector<char*> Pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// A descriptor that closes with this, with a high number: dup2 onto its own number would keep
+// CLOEXEC.
+class HighFd {
+ public:
+  explicit HighFd(int fd) : fd_(fcntl(fd, F_DUPFD_CLOEXEC, kFirstHighFd)) {}
+  ~HighFd() { Close(); }
+  HighFd(const HighFd&) = delete;
+  HighFd& operator=(const HighFd&) = delete;
+  int get() const { return fd_; }
+  void Close() {
+    if (fd_ >= 0) close(std::exchange(fd_, -1));
+  }
+
+ private:
+  int fd_;
+};
+
+// ---- in the child, system calls only (namespaces.h) ---------------------------------------------
+
+struct Prepared {
+  char* const* argv;
+  char* const* environment;
+  int sync, socket, socket_number, null;
+  bool has_user;
+  const cpu_set_t* cores;  // nullptr: the caller's
+};
+
+// An exec takes all rights from an id that the namespace does not map, which root's is; ambient
+// ones it leaves (capabilities(7)).
+bool KeepRightsOverExec() {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct data[2] = {};
+  if (syscall(SYS_capget, &header, data) != 0) return false;
+  for (__user_cap_data_struct& word : data) word.inheritable = word.permitted;
+  if (syscall(SYS_capset, &header, data) != 0) return false;
+  for (int right = 0; right < 64; ++right)
+    if ((data[right / 32].permitted >> (right % 32)) & 1)
+      if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, right, 0, 0) != 0) return false;
+  return true;
+}
+
+// Returns only when something failed, with errno set.
+void Exec(const Prepared& child) {
+  if (setsid() < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return;
+  if (!AwaitIds(child.sync)) _exit(0);
+  if (child.has_user && !KeepRightsOverExec()) return;
+  // The C library gives threads stacks of this size.
+  rlimit stack{};
+  if (getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur > limits::kStackBytes) {
+    stack.rlim_cur = limits::kStackBytes;
+    if (setrlimit(RLIMIT_STACK, &stack) != 0) return;
+  }
+  if (child.cores != nullptr && sched_setaffinity(0, sizeof *child.cores, child.cores) != 0) return;
+  if (dup2(child.null, 0) < 0 || dup2(child.socket, child.socket_number) < 0) return;
+  sigset_t none;
+  sigemptyset(&none);
+  if (sigprocmask(SIG_SETMASK, &none, nullptr) != 0) return;
+  execve(child.argv[0], child.argv, child.environment);
+}
+
+}  // namespace
+
+absl::StatusOr<pid_t> StartBoxed(const BoxedStart& start) {
+  SandboxPlan plan = start.plan;
+  const bool has_user = plan.parts.has(SandboxPart::kUser);
+  plan.user = has_user ? 0 : plan.parts.has(SandboxPart::kFiles) ? UserWithoutNamespace() : -1;
+  if (plan.user > 0 && !plan.root.empty() &&
+      chown(plan.root.c_str(), static_cast<uid_t>(plan.user), static_cast<gid_t>(plan.user)) != 0)
+    return absl::UnavailableError(absl::StrCat("chown: ", strerror(errno)));
+  std::vector<std::string> environment = start.environment;
+  if (!IsSandboxOff() && !kIsSanitizersBuild)
+    environment.push_back(absl::StrCat(kSandboxPlanVariable, "=", plan.Encoded()));
+  const std::vector<char*> argv = Pointers(start.argv), variables = Pointers(environment);
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  for (const int core : start.cores)
+    if (core < CPU_SETSIZE) CPU_SET(core, &cores);
+
+  int pair[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+    return absl::UnavailableError(absl::StrCat("no socket pair: ", strerror(errno)));
+  HighFd theirs(pair[1]);
+  const HighFd ours(pair[0]), socket(start.socket);
+  close(pair[0]);
+  close(pair[1]);
+  const int null_file = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  const HighFd null(null_file);
+  close(null_file);
+  const Prepared prepared{.argv = argv.data(),
+                          .environment = variables.data(),
+                          .sync = theirs.get(),
+                          .socket = socket.get(),
+                          .socket_number = start.socket_number,
+                          .null = null.get(),
+                          .has_user = has_user,
+                          .cores = start.cores.empty() ? nullptr : &cores};
+  pid_t pid;
+  {
+    const AllSignalsBlocked blocked;
+    pid = CloneInto(plan.parts);
+    if (pid == 0) {
+      close(ours.get());  // else it would not see the end of its parent
+      Exec(prepared);
+      const int error = errno;
+      const ssize_t told = write(prepared.sync, &error, sizeof error);
+      _exit(told > 0 ? 127 : 126);
+    }
+  }
+  const int clone_error = errno;
+  theirs.Close();
+  if (pid < 0)
+    return absl::UnavailableError(
+        absl::StrCat("cannot start ", start.argv[0], ": ", strerror(clone_error)));
+  int error = 0;  // of the child; an exec closes its end
+  const bool has_ids = GiveIds(ours.get(), pid, plan.parts, plan.root);
+  if (!has_ids || read(ours.get(), &error, sizeof error) != 0) {
+    kill(pid, SIGKILL);
+    while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    return absl::UnavailableError(
+        absl::StrCat("cannot start ", start.argv[0], ": ",
+                     has_ids ? strerror(error) : "its ids of a user namespace were refused"));
+  }
+  return pid;
+}
+
+}  // namespace outboard::worker

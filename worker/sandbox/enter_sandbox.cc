@@ -1,0 +1,117 @@
+#include "worker/sandbox/enter_sandbox.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include "worker/sandbox/empty_root.h"
+#include "worker/sandbox/sandbox_limits.h"
+#include "worker/sandbox/sandbox_plan.h"
+#include "worker/sandbox/system_calls.h"
+
+namespace outboard::worker {
+namespace {
+
+[[noreturn]] void Fail(const char* what) {
+  std::fprintf(stderr, "outboard: a sandbox cannot be entered: %s: %s\n", what, strerror(errno));
+  _exit(kExitNoSandbox);
+}
+
+void Need(bool done, const char* what) {
+  if (!done) Fail(what);
+}
+
+std::optional<SandboxPlan> TakePlan() {
+  const char* const text = std::getenv(kSandboxPlanVariable);
+  if (text == nullptr) return std::nullopt;
+  std::optional<SandboxPlan> plan = SandboxPlan::Decode(text);
+  errno = EINVAL;
+  Need(plan.has_value(), "the plan");
+  unsetenv(kSandboxPlanVariable);
+  return plan;
+}
+
+// Before other rights go, since these need some.
+void DropBoundingSet() {
+  for (int right = 0; right < 64; ++right) {
+    if (prctl(PR_CAPBSET_DROP, right, 0, 0, 0) == 0) continue;
+    if (errno == EINVAL) break;          // the kernel has no more
+    if (errno == EPERM && right == 0) break;  // a user without rights, in no namespace of its own
+    Fail("capabilities (bounding)");
+  }
+}
+
+void TakeUser(const SandboxPlan& plan) {
+  if (plan.user < 0) return;
+  const auto id = static_cast<uid_t>(plan.user);
+  // A supervisor that is not root had to give setgroups up (namespaces.cc).
+  Need(setgroups(0, nullptr) == 0 || errno == EPERM, "setgroups");
+  Need(setresgid(id, id, id) == 0, "setresgid");
+  Need(setresuid(id, id, id) == 0, "setresuid");
+}
+
+void DropRights() {
+  prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  const __user_cap_data_struct none[2] = {};
+  Need(syscall(SYS_capset, &header, none) == 0, "capset");
+  Need(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "no_new_privs");
+}
+
+void Limit(const SandboxPlan& plan) {
+  const bool compiles = plan.profile == SandboxProfile::kCompiler;
+  const auto limit = [](__rlimit_resource resource, rlim_t most, const char* name) {
+    rlimit now{};
+    if (getrlimit(resource, &now) == 0 && now.rlim_max < most) most = now.rlim_max;
+    const rlimit both{most, most};
+    Need(setrlimit(resource, &both) == 0, name);
+  };
+  limit(RLIMIT_CORE, 0, "RLIMIT_CORE");
+  limit(RLIMIT_MEMLOCK, 0, "RLIMIT_MEMLOCK");
+  limit(RLIMIT_MSGQUEUE, 0, "RLIMIT_MSGQUEUE");
+  limit(RLIMIT_NOFILE, compiles ? limits::kCompilerFilesMax : limits::kExecutorFilesMax,
+        "RLIMIT_NOFILE");
+  // Of an id that others have too, it would count their processes.
+  if (plan.parts.has(SandboxPart::kUser)) limit(RLIMIT_NPROC, limits::kThreadsMax, "RLIMIT_NPROC");
+}
+
+void OnAbort(int) { _exit(kExitAborted); }
+
+}  // namespace
+
+void EnterSandbox(int socket) {
+  const std::optional<SandboxPlan> plan = TakePlan();
+  if (!plan.has_value()) return;
+  Need(syscall(SYS_close_range, socket + 1, ~0u, 0) == 0, "close_range");
+  if (plan->parts.has(SandboxPart::kHostName))
+    Need(sethostname("outboard", strlen("outboard")) == 0, "sethostname");
+  if (plan->parts.has(SandboxPart::kFiles))  // as the supervisor's user, whose the folder is
+    if (const char* const failed = EnterEmptyRoot(plan->root.empty() ? nullptr : plan->root.c_str()))
+      Fail(failed);
+  DropBoundingSet();
+  TakeUser(*plan);
+  DropRights();
+  Limit(*plan);
+  Need(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0, "PR_SET_DUMPABLE");
+  Need(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0, "PR_SET_PDEATHSIG");  // a change of ids clears it
+  if (getpid() == 1) signal(SIGABRT, OnAbort);
+  if (plan->parts.has(SandboxPart::kSystemCalls))
+    if (const absl::Status status = AllowOnlyListedCalls(plan->profile); !status.ok()) {
+      std::fprintf(stderr, "outboard: a sandbox cannot be entered: %s\n",
+                   std::string(status.message()).c_str());
+      _exit(kExitNoSandbox);
+    }
+}
+
+}  // namespace outboard::worker

@@ -1,0 +1,113 @@
+#include "worker/sandbox/granted_parts.h"
+
+#include <errno.h>
+#include <linux/seccomp.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "base/environment.h"
+#include "worker/sandbox/empty_root.h"
+#include "worker/sandbox/namespaces.h"
+
+namespace outboard::worker {
+namespace {
+
+// True if a child can be made in these namespaces, and hide the machine's files if they are to.
+bool Grants(SandboxParts parts) {
+  int pair[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) return false;
+  const bool hide = parts.has(SandboxPart::kFiles);
+  pid_t pid;
+  {
+    const AllSignalsBlocked blocked;
+    pid = CloneInto(parts);
+    if (pid == 0) {
+      close(pair[0]);
+      _exit(AwaitIds(pair[1]) && (!hide || EnterEmptyRoot(nullptr) == nullptr) ? 0 : 1);
+    }
+  }
+  close(pair[1]);
+  const bool started = pid > 0 && GiveIds(pair[0], pid, parts);
+  close(pair[0]);
+  if (pid <= 0) return false;
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return started && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+SandboxParts FindGranted() {
+  SandboxParts granted = SandboxParts::All();
+  if (!Grants(granted)) {
+    granted = SandboxParts();
+    // In this order: without a user namespace, the others are root's.
+    for (const SandboxPart part :
+         {SandboxPart::kUser, SandboxPart::kFiles, SandboxPart::kProcesses, SandboxPart::kIpc,
+          SandboxPart::kHostName, SandboxPart::kNetwork, SandboxPart::kCgroup}) {
+      SandboxParts more = granted;
+      more.Add(part);
+      if (Grants(more)) granted = more;
+    }
+  }
+  const uint32_t action = SECCOMP_RET_ERRNO;
+  if (syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0)
+    granted.Add(SandboxPart::kSystemCalls);
+  else
+    granted.Remove(SandboxPart::kSystemCalls);
+  return granted;
+}
+
+std::string_view ValueOf(const char* variable) {
+  const char* const value = std::getenv(variable);
+  return value == nullptr ? "" : value;
+}
+
+// Why executors need the machine's files; empty: they do not.
+std::string WhyFilesAreNeeded() {
+  if (ValueOf("OUTBOARD_DEVICE") == "opencl") return "OUTBOARD_DEVICE=opencl needs a driver's files";
+  if (IsSet("VIZ")) return "VIZ writes logs into a folder";
+  return "";
+}
+
+}  // namespace
+
+bool IsSandboxOff() { return ValueOf("OUTBOARD_SANDBOX") == "0"; }
+
+// Executors and searches still start compile processes and open files by path.
+constexpr bool kOpenFilesThemselves = true;
+
+SandboxParts PartsFor(SandboxProfile profile) {
+  if (profile != SandboxProfile::kCompiler && kOpenFilesThemselves) return SandboxParts();
+  SandboxParts parts = GrantedParts();
+  if (profile == SandboxProfile::kCompiler || WhyFilesAreNeeded().empty()) return parts;
+  for (const SandboxPart part : {SandboxPart::kFiles, SandboxPart::kProcesses,
+                                 SandboxPart::kSystemCalls})
+    parts.Remove(part);
+  if (geteuid() == 0) parts.Remove(SandboxPart::kUser);  // the files are root's
+  static const bool granted = Grants(parts);
+  return granted ? parts : SandboxParts();
+}
+
+std::string WhatIsMissing() {
+  if (kIsSanitizersBuild) return "";
+  if (IsSandboxOff()) return "OUTBOARD_SANDBOX=0: there is no sandbox";
+  if (const std::string missing = MissingParts(GrantedParts()); !missing.empty())
+    return absl::StrCat("the kernel does not grant ", missing);
+  if (const std::string why = WhyFilesAreNeeded(); !why.empty())
+    return absl::StrCat(why, ": executors see the machine's files");
+  return "";
+}
+
+SandboxParts GrantedParts() {
+  if (IsSandboxOff() || kIsSanitizersBuild) return SandboxParts();
+  static const SandboxParts granted = FindGranted();
+  return granted;
+}
+
+}  // namespace outboard::worker

@@ -1,0 +1,34 @@
+// Which parts of the sandbox this machine grants.
+#pragma once
+
+#include <string>
+
+#include "worker/sandbox/sandbox_part.h"
+#include "worker/sandbox/sandbox_plan.h"
+
+namespace outboard::worker {
+
+// The parts that the kernel grants to children of this process, found once by trying, in some
+// milliseconds. None with OUTBOARD_SANDBOX=0, for debugging and for comparing speed; none in a
+// sanitizer's build, which needs /proc and system calls of its own.
+SandboxParts GrantedParts();
+
+// Those of them that programs of this profile get. An executor whose device is loaded by a driver
+// (OUTBOARD_DEVICE=opencl), or which writes logs into a folder (VIZ), needs the machine's files and
+// the supervisor's rights to them, and what a driver calls is not known.
+SandboxParts PartsFor(SandboxProfile profile);
+
+// In one line, what the executors and compile processes of this machine lack, and why; empty if
+// they have all walls, or if this is a sanitizer's build.
+std::string WhatIsMissing();
+
+// True with OUTBOARD_SANDBOX=0.
+bool IsSandboxOff();
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)  // g++'s
+inline constexpr bool kIsSanitizersBuild = true;
+#else
+inline constexpr bool kIsSanitizersBuild = false;
+#endif
+
+}  // namespace outboard::worker

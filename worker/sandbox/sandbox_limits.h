@@ -1,0 +1,32 @@
+// Limits of sandboxed processes, by setrlimit(2). A limit that is hit is an error of the call.
+#pragma once
+
+#include <sys/resource.h>
+
+#include <cstdint>
+
+namespace outboard::worker::limits {
+
+// Descriptors. A compile process has its socket and the standard ones; an executor also the
+// session's data socket and files that it writes one after the other.
+inline constexpr rlim_t kCompilerFilesMax = 16;
+inline constexpr rlim_t kExecutorFilesMax = 256;
+// Threads, which the kernel counts as processes: those of the largest pool
+// (runtime/limits.h, kThreadsMax), the writer, the watchdog, and a driver's own.
+inline constexpr rlim_t kThreadsMax = 320;
+// What an executor's process may hold besides its session's tensors and its threads' stacks: heaps,
+// graphs and plans, frames in flight, and what a new executor begins with (about 10 MB).
+inline constexpr uint64_t kExecutorOwnBytes = uint64_t{1} << 30;
+// Of one thread, reserved as it starts. Kernels keep up to 2 MiB there (runtime/limits.h).
+inline constexpr rlim_t kStackBytes = 8 << 20;
+// Of one stored file; the files of a session hold its tensors and a manifest.
+inline constexpr uint64_t kStoredFileExtraBytes = uint64_t{64} << 20;
+
+// Ids of processes whose supervisor is root: this plus the process's id, which is below 2^22 on
+// Linux, so that no two have the same. systemd's table of ids (UIDS-GIDS) gives 1879048192 to
+// 2147352575 to nobody.
+inline constexpr uint32_t kFirstUser = 1'900'000'000;
+// Where that range is not mapped into the supervisor's own user namespace: "nobody".
+inline constexpr uint32_t kNobody = 65'534;
+
+}  // namespace outboard::worker::limits

@@ -1,0 +1,26 @@
+// What a session gets of its machine: limits of a running executor, set from outside.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace outboard::worker {
+
+// What an executor may hold besides its session's tensors.
+uint64_t ExecutorOwnBytes();
+
+// When a session of this limit begins in the process: from now on its private memory is at most its
+// session's, limits::kExecutorOwnBytes and a stack for each core, and no file that it writes is larger than its session.
+// Memory that this does not count cannot be had in a sandbox. No effect in a sanitizer's build.
+// Errors: UNAVAILABLE  the process has ended
+absl::Status LimitSessionMemory(pid_t pid, uint64_t session_bytes_max);
+
+// Moves all threads of the process, and those that they will make, to these cores.
+// Errors: UNAVAILABLE  the process has ended
+absl::Status MoveToCores(pid_t pid, const std::vector<int>& cores);
+
+}  // namespace outboard::worker
