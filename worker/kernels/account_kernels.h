@@ -29,6 +29,7 @@ namespace outboard::worker {
 
 // One account's files; each path is empty where nothing is kept.
 struct AccountFiles {
+  std::string owner;          // names the account; empty: the only user, or nobody
   std::string objects;        // a folder
   std::string tuning;         // a file
   std::string shared_tuning;  // a file; empty: the account does not share

@@ -35,6 +35,7 @@ struct SessionBlobsOptions {
   std::string fleet_secret;
   std::vector<std::shared_ptr<grpc::Channel>> channels;  // to the gateway, for bulk
   BlobCache* cache = nullptr;
+  std::string owner;  // of the cached copies: the account
   // An existing folder, to which the executor writes; empty: a new one of its own.
   std::string store_folder;
   uint64_t store_bytes_max = 0;  // of the blobs of one StoreBlobs
