@@ -44,8 +44,7 @@ class FairQueue {
     int niceness = 0;
     NowUs now_us = SteadyUs;  // another one of a test
   };
-  explicit FairQueue(const Options& options)
-      : at_once_(options.at_once), now_us_(options.now_us) {
+  explicit FairQueue(const Options& options) : at_once_(options.at_once), now_us_(options.now_us) {
     for (int i = 0; i < options.threads; ++i)
       threads_.emplace_back([this, niceness = options.niceness] {
         // Of this thread alone, as Linux has it.

@@ -1,5 +1,5 @@
-// Looks at an encoded ClientFrame before it is parsed: an item without content is 2 bytes on the wire
-// and 50 times as many in memory, so a frame of too many is refused unread.
+// Looks at an encoded ClientFrame before it is parsed: an item without content is 2 bytes on the
+// wire and 50 times as many in memory, so a frame of too many is refused unread.
 //
 // Threads: any; no state.
 #pragma once

@@ -30,8 +30,8 @@ inline constexpr size_t kGraphVerdictsMax = 8192;
 // milliseconds behind two uploads.
 inline constexpr int kReadAtOnceBytesMax = 128 << 10;
 inline constexpr int kStreamsPerConnectionMax = 256;
-// Of one IPv4 address or /64 of IPv6: a program has one, and a few more for large values; a household
-// or office behind one address has several programs.
+// Of one IPv4 address or /64 of IPv6: a program has one, and a few more for large values; a
+// household or office behind one address has several programs.
 inline constexpr size_t kConnectionsPerAddressMax = 64;
 inline constexpr size_t kConnectionsPerWorkerAddressMax = 1024;  // where workers join
 // Of all, where the limit of descriptors is higher: each takes 20 to 50 KB.

@@ -83,9 +83,8 @@ void BlobRetention::Set(TenantId tenant, const std::string& name,
     for (const NamedBlob& blob : BlobsOf(checkpoint)) {
       OB_ASSIGN_OR_RETURN(const uint64_t size_bytes, store_->FindSize(tenant, blob.root));
       if (size_bytes != blob.size_bytes) {
-        return absl::InvalidArgumentError(absl::StrCat("blob ", wire::ToHex(blob.root), " has ",
-                                                       size_bytes, " bytes, not ",
-                                                       blob.size_bytes));
+        return absl::InvalidArgumentError(absl::StrCat(
+            "blob ", wire::ToHex(blob.root), " has ", size_bytes, " bytes, not ", blob.size_bytes));
       }
       row.size_bytes += blob.size_bytes;
       roots.push_back(blob.root);

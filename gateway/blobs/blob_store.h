@@ -12,9 +12,10 @@
 // Bytes are verified when they are first read: a chunk that does not match its hash is DATA_LOSS
 // and is removed, so that the client sends it again.
 //
-// Space. A tenant stores at most quota_bytes and a number of objects, and all tenants together leave a part of the disk to
-// the ledger (kReservePart). Unprotected blobs are evicted, the least recently used first
-// (blob_index.h). Used space is counted from the files when the store is opened.
+// Space. A tenant stores at most quota_bytes and a number of objects, and all tenants together
+// leave a part of the disk to the ledger (kReservePart). Unprotected blobs are evicted, the least
+// recently used first (blob_index.h). Used space is counted from the files when the store is
+// opened.
 //
 // Isolation. A tenant sees its own chunks only: Missing does not reveal what others store, and
 // knowing a hash does not allow reading it. Missing, Has and Find of absent data touch no file, so
@@ -50,7 +51,7 @@ struct BlobStoreOptions {
   uint64_t objects_max = 0;  // chunks and blobs
   uint64_t list_entries_max = 0;
   Charges charges;
-  Disk* disk = nullptr;      // owned by the caller, for tests; null: the system's
+  Disk* disk = nullptr;  // owned by the caller, for tests; null: the system's
   // False: data reaches the disk only by SyncSome, which the test calls.
   bool sync_thread = true;
   std::function<int64_t()> unix_ms;  // empty: the system's clock
@@ -165,7 +166,8 @@ class BlobStore {
   absl::Status MakeTenant(TenantId tenant);
   // Commits a blob that exists already. mutex_ held.
   absl::Status CommitAgain(TenantId tenant, const wire::Hash& root, BlobOrigin origin);
-  absl::StatusOr<BlobIndex::Blob*> FindWhole(TenantId tenant, const wire::Hash& root);  // mutex_ held
+  absl::StatusOr<BlobIndex::Blob*> FindWhole(TenantId tenant,
+                                             const wire::Hash& root);  // mutex_ held
   // Reserves `bytes`, which count as used until Unreserve, and looks whether there is room for a
   // further object and `list_entries`. Evicts what may go.
   absl::Status Reserve(TenantId tenant, uint64_t bytes, size_t list_entries = 0);

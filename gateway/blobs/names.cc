@@ -112,8 +112,8 @@ absl::StatusOr<std::vector<NameRow>> Names::List(TenantId tenant, std::string_vi
   absl::MutexLock lock(&reads_mutex_);
   OB_ASSIGN_OR_RETURN(Statement query,
                       reads_->Prepare(std::string(kColumns) +
-                                   "WHERE tenant = ? AND name >= ? AND name < ? AND name <> ? "
-                                   "ORDER BY name LIMIT ?"));
+                                      "WHERE tenant = ? AND name >= ? AND name < ? AND name <> ? "
+                                      "ORDER BY name LIMIT ?"));
   // Every character of a name is smaller than the last of ASCII. With one lower bound, a late page
   // does not read those ahead of it.
   query.Bind(1, tenant.value)

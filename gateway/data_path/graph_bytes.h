@@ -1,5 +1,5 @@
-// Counts the bytes of graphs that are in flight: of graphs that are not whole yet, and of whole ones
-// until they are checked. An account with many sessions has one limit for all of them.
+// Counts the bytes of graphs that are in flight: of graphs that are not whole yet, and of whole
+// ones until they are checked. An account with many sessions has one limit for all of them.
 //
 // Threads: any; a Held belongs to one thread at a time, and ends before its GraphBytes.
 #pragma once
@@ -54,9 +54,9 @@ class GraphBytes {
     if (count + bytes > bytes_max_) {
       const size_t in_flight = count;
       if (count == 0) of_tenant_.erase(tenant.value);
-      return absl::ResourceExhaustedError(
-          absl::StrCat("this account has graphs of ", in_flight, " bytes in flight, and ", bytes,
-                       " more come; limit ", bytes_max_));
+      return absl::ResourceExhaustedError(absl::StrCat("this account has graphs of ", in_flight,
+                                                       " bytes in flight, and ", bytes,
+                                                       " more come; limit ", bytes_max_));
     }
     count += bytes;
     held.all_ = this;

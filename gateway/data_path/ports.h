@@ -39,7 +39,7 @@ class ClientPort {
   // Returns false to pause: pass no further frame until ClientEndpoint::ResumeReading.
   bool OnFrame(proto::ClientFrame frame);
   void OnBadFrame(const absl::Status& why);  // it could not be read; no other follows
-  void OnReadEnd();  // the client half-closed, or the stream broke
+  void OnReadEnd();                          // the client half-closed, or the stream broke
   void OnDrained();
   void OnGone();  // the endpoint is not used after this returns
 

@@ -40,8 +40,7 @@ std::string WhyNot(int error) {
 
 // The socket that listens there, or a negative errno.
 int ListenAt(const addrinfo& at) {
-  const int fd =
-      socket(at.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, at.ai_protocol);
+  const int fd = socket(at.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, at.ai_protocol);
   if (fd < 0) return -errno;
   const int on = 1, off = 0, user_timeout = kUserTimeoutMs;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -132,7 +131,8 @@ absl::Status Acceptor::Bind(const std::string& host, const std::string& port) {
     const int fd = ListenAt(*at);
     if (fd >= 0) listeners_.push_back(fd);
     // A name may stand for an address that this machine does not have: IPv6 may be off.
-    else if (error == 0 || -fd == EADDRINUSE) error = -fd;
+    else if (error == 0 || -fd == EADDRINUSE)
+      error = -fd;
   }
   freeaddrinfo(found);
   if (listeners_.empty() || error == EADDRINUSE) return absl::UnavailableError(WhyNot(error));
@@ -175,8 +175,8 @@ void Acceptor::Work() {
 bool Acceptor::AcceptFrom(int listener) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
-  const int fd = accept4(listener, reinterpret_cast<sockaddr*>(&address), &size,
-                         SOCK_CLOEXEC | SOCK_NONBLOCK);
+  const int fd =
+      accept4(listener, reinterpret_cast<sockaddr*>(&address), &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd < 0) {
     if (errno == ECONNABORTED || errno == EINTR) return true;
     if (errno != EAGAIN) std::this_thread::sleep_for(kNoDescriptorPause);  // that may pass

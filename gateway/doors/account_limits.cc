@@ -37,8 +37,8 @@ absl::Status AccountLimits::MayOpen(TenantId tenant, Clock::time_point now) {
   const double per_second = options_.openings_per_minute / 60.0;
   const double most = std::min(kOpeningsAtOnce, options_.openings_per_minute);
   const auto refilled = [&](const Bucket& bucket) {
-    return std::min(most,
-                    bucket.left + per_second * std::chrono::duration<double>(now - bucket.at).count());
+    return std::min(
+        most, bucket.left + per_second * std::chrono::duration<double>(now - bucket.at).count());
   };
   std::unique_lock lock(mutex_);
   if (now - forgot_at_ > std::chrono::minutes(1)) {

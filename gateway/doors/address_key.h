@@ -1,6 +1,7 @@
 // By what peers are counted: an IPv4 address, or the /64 of an IPv6 address, since whoever has one
 // address of it has them all. Peers on this machine are one kind of their own: behind a proxy or
-// tunnel everybody comes from here, so they are counted, but no limit of one address holds for them.
+// tunnel everybody comes from here, so they are counted, but no limit of one address holds for
+// them.
 //
 // Threads: values.
 #pragma once

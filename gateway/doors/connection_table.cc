@@ -26,7 +26,8 @@ constexpr std::chrono::milliseconds kSweepAtMostEvery{100};
 std::string WithoutBrackets(std::string_view peer) {
   std::string name(peer);
   for (const std::string_view bracket : {"[", "]", "%5B", "%5D"})
-    if (const size_t at = name.find(bracket); at != std::string::npos) name.erase(at, bracket.size());
+    if (const size_t at = name.find(bracket); at != std::string::npos)
+      name.erase(at, bracket.size());
   return name;
 }
 

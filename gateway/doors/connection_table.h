@@ -82,9 +82,9 @@ class ConnectionTable {
   Refusals* const refusals_;
   std::mutex mutex_;
   Clock::time_point swept_at_{};
-  std::unordered_map<int, Connection> connections_;      // by descriptor
-  std::unordered_map<std::string, int> descriptors_;     // by peer
-  std::map<AddressKey, std::set<int>> of_address_;    // their descriptors
+  std::unordered_map<int, Connection> connections_;       // by descriptor
+  std::unordered_map<std::string, int> descriptors_;      // by peer
+  std::map<AddressKey, std::set<int>> of_address_;        // their descriptors
   std::set<std::pair<Clock::time_point, int>> unproved_;  // oldest first
 };
 

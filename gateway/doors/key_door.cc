@@ -10,8 +10,8 @@ namespace {
 
 constexpr size_t kGoodKeysMax = 8192;
 
-// Whose turn a call is: its address's, or, on this machine, where a proxy's calls come from too, its
-// connection's.
+// Whose turn a call is: its address's, or, on this machine, where a proxy's calls come from too,
+// its connection's.
 uint64_t TurnOf(const AddressKey& address, std::string_view peer) {
   const uint64_t turn = address.is_local ? std::hash<std::string_view>()(peer)
                                          : address.bits ^ (uint64_t{address.is_v6} << 63);
@@ -43,8 +43,7 @@ bool KeyDoor::MayAsk(const Credentials& credentials, const AddressKey& address) 
   return good_.contains(std::hash<std::string>()(credentials.key));
 }
 
-void KeyDoor::Admit(const Credentials& credentials, Scopes any_of, const What& what,
-                    Then then) {
+void KeyDoor::Admit(const Credentials& credentials, Scopes any_of, const What& what, Then then) {
   const AddressKey address = AddressKeyOfPeer(credentials.peer);
   if (!MayAsk(credentials, address)) {
     refusals_->Count(RefusalReason::kWrongKeysOfAddress, address.ToString());
@@ -87,11 +86,10 @@ void KeyDoor::AnswerLater(const AddressKey& address, std::chrono::milliseconds d
     lock.unlock();
     return answer();
   }
-  later_.emplace(WrongKeys::Clock::now() + delay,
-                 [this, address, answer = std::move(answer)] {
-                   wrong_.Answered(address);
-                   answer();
-                 });
+  later_.emplace(WrongKeys::Clock::now() + delay, [this, address, answer = std::move(answer)] {
+    wrong_.Answered(address);
+    answer();
+  });
   wake_.notify_all();
 }
 

@@ -1,10 +1,12 @@
 // Lets calls and streams in: looks at their keys on threads of its own, which wait for no account's
-// work and for no write, delays the answers to wrong keys, and counts what an account has at a time.
+// work and for no write, delays the answers to wrong keys, and counts what an account has at a
+// time.
 //
 //   Admit --> (FairQueue of addresses) --> key is good --> a slot of its account --> then(Admitted)
 //                                      --> key is wrong --> waits (WrongKeys) --> then(error)
 //
-// Threads: any. `then` is called once, by a thread of the door's, or by the caller's while it stops.
+// Threads: any. `then` is called once, by a thread of the door's, or by the caller's while it
+// stops.
 #pragma once
 
 #include <condition_variable>

@@ -12,9 +12,8 @@ namespace {
 constexpr std::chrono::minutes kOneLineIn{1};
 
 constexpr std::string_view kNames[kRefusalReasons] = {
-    "connections_of_address", "connections_in_total", "no_key_in_time",
-    "wrong_key",              "wrong_keys_of_address", "calls_of_account",
-    "streams_of_account",     "openings_of_account",
+    "connections_of_address", "connections_in_total", "no_key_in_time",     "wrong_key",
+    "wrong_keys_of_address",  "calls_of_account",     "streams_of_account", "openings_of_account",
 };
 
 }  // namespace

@@ -27,13 +27,13 @@ std::optional<std::chrono::milliseconds> WrongKeys::Delay(const AddressKey& addr
   } else {
     order_.splice(order_.end(), order_, entry.order);
     const auto without = (now - entry.last) / std::chrono::milliseconds(kWrongKeyForgetMs);
-    entry.level = std::max(0, entry.level - static_cast<int>(std::min<int64_t>(without, kLevelMax)));
+    entry.level =
+        std::max(0, entry.level - static_cast<int>(std::min<int64_t>(without, kLevelMax)));
   }
   entry.last = now;
   const int64_t delay_ms = std::min(kWrongKeyDelayMs << entry.level, kWrongKeyDelayMsMax);
   entry.level = std::min(entry.level + 1, kLevelMax);
-  const bool waits =
-      entry.waiting < kWrongKeysWaitingMax && waiting_ < kWrongKeysWaitingInTotalMax;
+  const bool waits = entry.waiting < kWrongKeysWaitingMax && waiting_ < kWrongKeysWaitingInTotalMax;
   if (waits) {
     ++entry.waiting;
     ++waiting_;

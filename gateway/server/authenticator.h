@@ -1,6 +1,6 @@
 // Authenticates callers: clients by API key, workers by the fleet secret. A client's method says
-// which scope its key needs (docs/keys.md). Threads: any; Client and Check read the disk, on threads
-// of gateway/doors/key_door.h.
+// which scope its key needs (docs/keys.md). Threads: any; Client and Check read the disk, on
+// threads of gateway/doors/key_door.h.
 #pragma once
 
 #include <grpcpp/server_context.h>

@@ -2,9 +2,9 @@
 // which blobs a tenant may see; this class assembles pieces in order, without a copy through a
 // message.
 //
-// Threads: any. Disk and hashing happen on the pool, in the account's turn; a stream has one job there
-// at a time, which is the backpressure on a client that sends faster than the disk writes. Nothing of
-// a stream is read before its key is known to be good.
+// Threads: any. Disk and hashing happen on the pool, in the account's turn; a stream has one job
+// there at a time, which is the backpressure on a client that sends faster than the disk writes.
+// Nothing of a stream is read before its key is known to be good.
 #pragma once
 
 #include <chrono>

@@ -139,14 +139,12 @@ class Gateway::Impl {
     auto rows = SessionRows::Open(path);
     if (!rows.ok()) return rows.status();
     rows_ = *std::move(rows);
-    auto blobs =
-        BlobStore::Open(options_.data_folder + "/blobs",
-                        {.quota_bytes = options_.quota_bytes,
-                         .objects_max = options_.quota_objects,
-                         .list_entries_max =
-                             std::max<uint64_t>(2 * options_.quota_objects, wire::kBlobChunksMax),
-                         .charges = {.object_bytes_min = kObjectBytesMin,
-                                     .list_entry_bytes = kListEntryBytes}});
+    auto blobs = BlobStore::Open(
+        options_.data_folder + "/blobs",
+        {.quota_bytes = options_.quota_bytes,
+         .objects_max = options_.quota_objects,
+         .list_entries_max = std::max<uint64_t>(2 * options_.quota_objects, wire::kBlobChunksMax),
+         .charges = {.object_bytes_min = kObjectBytesMin, .list_entry_bytes = kListEntryBytes}});
     if (!blobs.ok()) return blobs.status();
     blobs_ = *std::move(blobs);
     auto blob_retention = BlobRetention::Open(blobs_.get(), path, WallNow);

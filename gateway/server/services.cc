@@ -26,8 +26,7 @@ grpc::ServerUnaryReactor* AnswerInTurn(grpc::CallbackServerContext* context,
                                        FairQueue& queue, Scopes any_of,
                                        std::function<absl::Status(const Identity&)> body) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const auto then = [reactor, &queue,
-                     body = std::move(body)](absl::StatusOr<Admitted> admitted) {
+  const auto then = [reactor, &queue, body = std::move(body)](absl::StatusOr<Admitted> admitted) {
     if (!admitted.ok()) return reactor->Finish(wire::ToGrpc(admitted.status()));
     const auto account = static_cast<uint64_t>(admitted->identity.tenant.value);
     queue.Post(account, [reactor, body, admitted = *std::move(admitted)] {
@@ -92,75 +91,76 @@ grpc::ServerUnaryReactor* AccountService::CreateKey(grpc::CallbackServerContext*
                                                     const proto::CreateKeyRequest* request,
                                                     proto::CreateKeyReply* reply) {
   return AnswerInTurn(context, *request, door_, turns_->books, KeyScope::kAdmin,
-                [this, request, reply](const Identity& who) {
-                  auto rights = RightsOf(*request, who.rights);
-                  if (!rights.ok()) return rights.status();
-                  if (absl::Status status = CheckNoWider(who.rights, *rights); !status.ok())
-                    return status;
-                  auto made = accounts_->CreateKey(who.tenant, request->name(), WallNow(), *rights);
-                  if (!made.ok()) return made.status();
-                  reply->set_id(made->key.id);
-                  reply->set_key(std::string(made->text.Reveal()));
-                  return absl::OkStatus();
-                });
+                      [this, request, reply](const Identity& who) {
+                        auto rights = RightsOf(*request, who.rights);
+                        if (!rights.ok()) return rights.status();
+                        if (absl::Status status = CheckNoWider(who.rights, *rights); !status.ok())
+                          return status;
+                        auto made =
+                            accounts_->CreateKey(who.tenant, request->name(), WallNow(), *rights);
+                        if (!made.ok()) return made.status();
+                        reply->set_id(made->key.id);
+                        reply->set_key(std::string(made->text.Reveal()));
+                        return absl::OkStatus();
+                      });
 }
 
 grpc::ServerUnaryReactor* AccountService::ListKeys(grpc::CallbackServerContext* context,
                                                    const proto::ListKeysRequest* request,
                                                    proto::ListKeysReply* reply) {
   return AnswerInTurn(context, *request, door_, turns_->books, KeyScope::kAdmin,
-                [this, reply](const Identity& who) {
-                  auto keys = accounts_->ListKeys(who.tenant);
-                  if (!keys.ok()) return keys.status();
-                  for (const ApiKey& key : *keys) Fill(key, *reply->add_keys());
-                  return absl::OkStatus();
-                });
+                      [this, reply](const Identity& who) {
+                        auto keys = accounts_->ListKeys(who.tenant);
+                        if (!keys.ok()) return keys.status();
+                        for (const ApiKey& key : *keys) Fill(key, *reply->add_keys());
+                        return absl::OkStatus();
+                      });
 }
 
 grpc::ServerUnaryReactor* AccountService::RevokeKey(grpc::CallbackServerContext* context,
                                                     const proto::RevokeKeyRequest* request,
                                                     proto::RevokeKeyReply* reply) {
   return AnswerInTurn(context, *request, door_, turns_->books, KeyScope::kAdmin,
-                [this, request](const Identity& who) {
-                  return accounts_->RevokeKey(request->id(), WallNow(), who.tenant);
-                });
+                      [this, request](const Identity& who) {
+                        return accounts_->RevokeKey(request->id(), WallNow(), who.tenant);
+                      });
 }
 
 grpc::ServerUnaryReactor* AccountService::Usage(grpc::CallbackServerContext* context,
                                                 const proto::UsageRequest* request,
                                                 proto::UsageReply* reply) {
-  return AnswerInTurn(context, *request, door_, turns_->reports, KeyScope::kUsage,
-                [this, request, reply](const Identity& who) {
-                  const int64_t since_s =
-                      std::clamp<int64_t>(request->since_unix_s(), 0, kLatestUnixS);
-                  absl::StatusOr<UsagePage> page = [&] {
-                    absl::MutexLock lock(&usage_mutex_);
-                    return usage_->Read({.tenant = who.tenant,
-                                         .since = WallTime{since_s * 1000},
-                                         .now = WallNow(),
-                                         .after = request->after()});
-                  }();
-                  if (!page.ok()) return page.status();
-                  for (const SessionUsage& session : page->sessions) {
-                    proto::UsageLine& line = *reply->add_lines();
-                    line.set_session_id(session.session.Hex());
-                    line.set_devices(static_cast<uint32_t>(session.devices));
-                    line.set_started_unix_s(session.began_at.unix_ms / 1000);
-                    line.set_running(session.open);
-                    if (session.used_ms) line.set_used_ms(static_cast<uint64_t>(*session.used_ms));
-                    line.set_used_at_least(session.used_at_least);
-                    line.set_seconds_billed(static_cast<uint64_t>(session.charged.device_seconds));
-                    line.set_cost_micro_usd(static_cast<uint64_t>(session.charged.amount.value));
-                  }
-                  reply->set_next(page->next);
-                  if (!page->total.has_value()) return absl::OkStatus();
-                  auto balance = ledger_->Balance(who.tenant);
-                  if (!balance.ok()) return balance.status();
-                  reply->set_seconds_billed(static_cast<uint64_t>(page->total->device_seconds));
-                  reply->set_cost_micro_usd(static_cast<uint64_t>(page->total->amount.value));
-                  reply->set_balance_micro_usd(balance->value);
-                  return absl::OkStatus();
-                });
+  return AnswerInTurn(
+      context, *request, door_, turns_->reports, KeyScope::kUsage,
+      [this, request, reply](const Identity& who) {
+        const int64_t since_s = std::clamp<int64_t>(request->since_unix_s(), 0, kLatestUnixS);
+        absl::StatusOr<UsagePage> page = [&] {
+          absl::MutexLock lock(&usage_mutex_);
+          return usage_->Read({.tenant = who.tenant,
+                               .since = WallTime{since_s * 1000},
+                               .now = WallNow(),
+                               .after = request->after()});
+        }();
+        if (!page.ok()) return page.status();
+        for (const SessionUsage& session : page->sessions) {
+          proto::UsageLine& line = *reply->add_lines();
+          line.set_session_id(session.session.Hex());
+          line.set_devices(static_cast<uint32_t>(session.devices));
+          line.set_started_unix_s(session.began_at.unix_ms / 1000);
+          line.set_running(session.open);
+          if (session.used_ms) line.set_used_ms(static_cast<uint64_t>(*session.used_ms));
+          line.set_used_at_least(session.used_at_least);
+          line.set_seconds_billed(static_cast<uint64_t>(session.charged.device_seconds));
+          line.set_cost_micro_usd(static_cast<uint64_t>(session.charged.amount.value));
+        }
+        reply->set_next(page->next);
+        if (!page->total.has_value()) return absl::OkStatus();
+        auto balance = ledger_->Balance(who.tenant);
+        if (!balance.ok()) return balance.status();
+        reply->set_seconds_billed(static_cast<uint64_t>(page->total->device_seconds));
+        reply->set_cost_micro_usd(static_cast<uint64_t>(page->total->amount.value));
+        reply->set_balance_micro_usd(balance->value);
+        return absl::OkStatus();
+      });
 }
 
 grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* FleetService::Join(

@@ -1,5 +1,6 @@
-// The gateway's services but for blobs (gateway/server/blob_service.h). Each method lets its caller in
-// (gateway/doors/key_door.h), starts a stream or a job in its account's turn, and makes no decisions.
+// The gateway's services but for blobs (gateway/server/blob_service.h). Each method lets its caller
+// in (gateway/doors/key_door.h), starts a stream or a job in its account's turn, and makes no
+// decisions.
 //
 // Threads: any. Disk and SQL on those of Turns.
 #pragma once
@@ -32,8 +33,7 @@ class DriverHost;
 // keep a thread waiting for a lock or the disk has threads of its own.
 struct Turns {
   // Graphs, hashing, chunks: they let the threads go first that pass steps on.
-  FairQueue pool{
-      {.threads = kPoolThreads, .at_once = kPoolThreads - 1, .niceness = kPoolNiceness}};
+  FairQueue pool{{.threads = kPoolThreads, .at_once = kPoolThreads - 1, .niceness = kPoolNiceness}};
   FairQueue books{{.threads = kBooksThreads}};  // writes to the accounts file
   FairQueue reports{{.threads = kBooksThreads, .niceness = kPoolNiceness}};  // usage, read in pages
 
@@ -43,9 +43,8 @@ struct Turns {
 };
 
 // Sessions as bytes: a frame is looked at before it is parsed.
-class CloudService final
-    : public proto::Cloud::WithRawCallbackMethod_Session<
-          proto::Cloud::WithCallbackMethod_Values<proto::Cloud::Service>> {
+class CloudService final : public proto::Cloud::WithRawCallbackMethod_Session<
+                               proto::Cloud::WithCallbackMethod_Values<proto::Cloud::Service>> {
  public:
   // A stream whose client takes nothing for `reader_stalls_after` is cut.
   CloudService(CoreDriver* driver, DriverHost* host, ClientAuth* auth,

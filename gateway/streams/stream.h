@@ -187,7 +187,7 @@ class SendingStream : public Reactor {
   }
 
   Out out_;
-  Written written_;  // out_, where they are not the same
+  Written written_;                              // out_, where they are not the same
   std::unique_ptr<StallWatch::Watched> writes_;  // or null: not watched
   mutable std::mutex mutex_;
   Queue queue_;
@@ -198,8 +198,7 @@ class SendingStream : public Reactor {
 
 // `In` as it is read: a message, or the bytes of one.
 template <typename In, typename Out, typename Queue = wire::FrameQueue<Out>, typename Written = Out>
-class Stream
-    : public SendingStream<grpc::ServerBidiReactor<In, Written>, Out, Queue, Written> {
+class Stream : public SendingStream<grpc::ServerBidiReactor<In, Written>, Out, Queue, Written> {
  public:
   // Begins to read, where Begin was not called; continues after OnMessage returned false.
   void ResumeReading() {

@@ -21,10 +21,9 @@ namespace outboard::gateway {
 
 // Cloud.Session. Nothing is read before the key is known to be good, and no frame is parsed before
 // its items are counted (wire/frame_scan.h).
-class ClientStream final
-    : public Stream<grpc::ByteBuffer, proto::ServerFrame, wire::FrameQueue<proto::ServerFrame>,
-                    grpc::ByteBuffer>,
-      public ClientEndpoint {
+class ClientStream final : public Stream<grpc::ByteBuffer, proto::ServerFrame,
+                                         wire::FrameQueue<proto::ServerFrame>, grpc::ByteBuffer>,
+                           public ClientEndpoint {
  public:
   ClientStream(CoreDriver* driver, DriverHost* host, ClientAuth* auth, StallWatch* readers,
                grpc::CallbackServerContext& context);

@@ -74,8 +74,8 @@ Cloud::Cloud(int workers, const std::vector<std::pair<std::string, std::string>>
     setenv("OUTBOARD_KERNEL_STORE", (folder_ + "/kernels.db").c_str(), 1);
     setenv("OUTBOARD_IDLE_SEARCH", "0", 1);
     for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
-    std::vector<const char*> argv{"outboard",     "up",  "--workers",     count.c_str(),
-                                  "--port",       "0",   "--data",        folder_.c_str(),
+    std::vector<const char*> argv{"outboard",     "up",         "--workers", count.c_str(),
+                                  "--port",       "0",          "--data",    folder_.c_str(),
                                   "--ready-file", ready.c_str()};
     for (const std::string& argument : arguments) argv.push_back(argument.c_str());
     argv.push_back(nullptr);

@@ -120,8 +120,8 @@ void StepsBesideFloods() {
     std::this_thread::sleep_for(seconds(1));
     const std::vector<double> times = StepsMs(*session);
     const double beside = Quantile(times, 0.99);
-    const std::string figure = kind == "all" ? "flood_step_p99_ratio"
-                                             : absl::StrCat("flood_", kind, "_step_p99_ratio");
+    const std::string figure =
+        kind == "all" ? "flood_step_p99_ratio" : absl::StrCat("flood_", kind, "_step_p99_ratio");
     Report(figure, beside / alone, "", absl::StrFormat("alone: %.2f ms", alone),
            absl::StrFormat("%.2f ms; p50 %.2f ms; the gateway has %.0f MB more; %s", beside,
                            Quantile(times, 0.5), ResidentMb(cloud.pid()) - before_mb, kShares));

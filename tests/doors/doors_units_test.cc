@@ -211,7 +211,8 @@ TEST(WrongKeys, Addresses_AreBounded) {
 TEST(AccountLimits, CallsAndStreams_AreCountedByAccount) {
   Refusals refusals([](const std::string&) {});
   AccountLimits limits({.calls = 2, .streams = 1}, &refusals);
-  auto a = limits.Begin(TenantId{1}, SlotKind::kCall), b = limits.Begin(TenantId{1}, SlotKind::kCall);
+  auto a = limits.Begin(TenantId{1}, SlotKind::kCall),
+       b = limits.Begin(TenantId{1}, SlotKind::kCall);
   auto stream = limits.Begin(TenantId{1}, SlotKind::kStream);
   EXPECT_TRUE(a.ok() && b.ok() && stream.ok());
   EXPECT_TRUE(absl::IsUnavailable(limits.Begin(TenantId{1}, SlotKind::kCall).status()));

@@ -25,8 +25,9 @@ class KeyDoorTest : public ::testing::Test {
   std::future<absl::Status> Admit(const std::string& key, const std::string& peer,
                                   size_t held_bytes = 0) {
     auto answer = std::make_shared<std::promise<absl::Status>>();
-    door_.Admit({key, peer}, KeyScope::kRun, {.slot = SlotKind::kCall, .held_bytes = held_bytes},
-                [answer](absl::StatusOr<Admitted> admitted) { answer->set_value(admitted.status()); });
+    door_.Admit(
+        {key, peer}, KeyScope::kRun, {.slot = SlotKind::kCall, .held_bytes = held_bytes},
+        [answer](absl::StatusOr<Admitted> admitted) { answer->set_value(admitted.status()); });
     return answer->get_future();
   }
   static bool IsReady(std::future<absl::Status>& answer) {

@@ -22,8 +22,8 @@ wire::Hash Name(int64_t number) {
 // uploaded again, with another size.
 TEST(BlobIndexUsage, AnyHistory_IsCountedAsByAWalk) {
   Random random;
-  BlobIndex index(random.OneIn(2) ? Charges{} : Charges{.object_bytes_min = 300,
-                                                        .list_entry_bytes = 200});
+  BlobIndex index(random.OneIn(2) ? Charges{}
+                                  : Charges{.object_bytes_min = 300, .list_entry_bytes = 200});
   std::vector<wire::Hash> held;  // as often as it is protected
   uint64_t protected_bytes_max = 0;
   for (int64_t step = 0; step < 5000; ++step) {
