@@ -53,9 +53,10 @@ std::string WhyNotListening(const std::string& address) {
   }
 }
 
-// The only place where the server gets its credentials; TLS would be added here.
-std::shared_ptr<grpc::ServerCredentials> ServerCredentialsFor(const std::string& address) {
-  return grpc::InsecureServerCredentials();
+// The only place where a server gets its credentials.
+std::shared_ptr<grpc::ServerCredentials> CredentialsOr(
+    const std::shared_ptr<grpc::ServerCredentials>& tls) {
+  return tls != nullptr ? tls : grpc::InsecureServerCredentials();
 }
 
 void SetLimits(grpc::ServerBuilder& builder) {
@@ -95,15 +96,17 @@ bool IsLocalAddress(const std::string& address) {
 }
 
 absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Start(
-    const std::string& address, const std::vector<grpc::Service*>& services) {
+    const std::string& address, const std::vector<grpc::Service*>& services,
+    const std::shared_ptr<grpc::ServerCredentials>& tls) {
   auto listener = std::unique_ptr<GrpcListener>(new GrpcListener);
   listener->address_ = address;
+  listener->has_tls_ = tls != nullptr;
   grpc::ServerBuilder builder;
   SetLimits(builder);
   int port = 0;
   const bool is_unix = address.starts_with(kUnix), has_port = !address.empty() && !is_unix;
   if (!address.empty())
-    builder.AddListeningPort(address, ServerCredentialsFor(address), has_port ? &port : nullptr);
+    builder.AddListeningPort(address, CredentialsOr(tls), has_port ? &port : nullptr);
   for (grpc::Service* service : services) builder.RegisterService(service);
   std::optional<PrivateFiles> private_files;
   if (is_unix) private_files.emplace();
@@ -112,9 +115,9 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Start(
   if (listener->server_ == nullptr || (has_port && port == 0))
     return absl::UnavailableError(
         absl::StrCat("cannot listen at ", address, ": ", WhyNotListening(address)));
-  if (!IsLocalAddress(address))
+  if (!IsLocalAddress(address) && tls == nullptr)
     Log(absl::StrCat("connections to ", address,
-                     " are not encrypted: let them come through a tunnel or a TLS proxy"));
+                     " are not encrypted (--insecure): whoever is between reads keys and data"));
   if (has_port) {
     listener->address_ = absl::StrCat(address.substr(0, address.rfind(':')), ":", port);
     listener->ListenLocally();

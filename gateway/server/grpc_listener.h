@@ -7,6 +7,7 @@
 
 #include <grpcpp/channel.h>
 #include <grpcpp/impl/service_type.h>
+#include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 
 #include <memory>
@@ -26,11 +27,14 @@ class GrpcListener {
   // `address`: "host:port" (port 0: any), "unix:/path", which this user alone may open, or empty:
   // no socket, InProcessChannel only. The services must outlive the listener.
   // Errors: UNAVAILABLE  the address is taken or is none of this machine's
+  // `tls`: null for a port in the clear.
   static absl::StatusOr<std::unique_ptr<GrpcListener>> Start(
-      const std::string& address, const std::vector<grpc::Service*>& services);
+      const std::string& address, const std::vector<grpc::Service*>& services,
+      const std::shared_ptr<grpc::ServerCredentials>& tls = nullptr);
   ~GrpcListener();  // as Stop
 
   const std::string& address() const { return address_; }  // with the port that was chosen
+  bool has_tls() const { return has_tls_; }
   std::shared_ptr<grpc::Channel> InProcessChannel();
 
   void StopAccepting();  // on the local socket: it is closed first
@@ -41,6 +45,7 @@ class GrpcListener {
   void ListenLocally();
 
   std::string address_;
+  bool has_tls_ = false;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<AbstractListener> local_;
 };

@@ -13,8 +13,9 @@ ClientStream::ClientStream(CoreDriver* driver, DriverHost* host, Authenticator* 
 }
 
 ExecutorStream::ExecutorStream(CoreDriver* driver, Authenticator* authenticator,
-                               const grpc::CallbackServerContext& context)
-    : port_(driver, this) {
+                               const grpc::CallbackServerContext& context,
+                               std::shared_ptr<void> held)
+    : held_(std::move(held)), port_(driver, this) {
   absl::Status status = authenticator->Worker(context);
   const Caller caller = Caller::Of(context);
   if (status.ok() && !caller.session) {
@@ -35,8 +36,9 @@ void ExecutorStream::OnReadEnd() {
 }
 
 ControlStream::ControlStream(CoreDriver* driver, Authenticator* authenticator,
-                             const grpc::CallbackServerContext& context)
-    : port_(driver, this) {
+                             const grpc::CallbackServerContext& context,
+                             std::shared_ptr<void> held)
+    : held_(std::move(held)), port_(driver, this) {
   if (absl::Status status = authenticator->Worker(context); !status.ok()) {
     End(status);
     return;

@@ -138,12 +138,12 @@ absl::StatusOr<Authority> Authority::Generate(const std::string& common_name, in
       !AddExtension(x, x, NID_subject_key_identifier, "hash") ||
       X509_sign(x, key.get(), EVP_sha256()) == 0)
     return Failed("the CA's");
-  return Authority(Identity{std::move(key), {Certificate(made.release())}});
+  return Authority(KeyAndChain{std::move(key), {Certificate(made.release())}});
 }
 
 absl::StatusOr<Authority> Authority::Parse(std::string_view what, std::string_view key_pem,
                                            std::string_view certificate_pem) {
-  OB_ASSIGN_OR_RETURN(Identity identity, Identity::Parse(what, key_pem, certificate_pem));
+  OB_ASSIGN_OR_RETURN(KeyAndChain identity, KeyAndChain::Parse(what, key_pem, certificate_pem));
   if (!identity.chain.front().is_authority())
     return absl::InvalidArgumentError(
         absl::StrCat(std::string(what), ": the certificate is not one of a CA"));
@@ -176,15 +176,15 @@ absl::StatusOr<Certificate> Authority::Sign(EVP_PKEY* key, const IssueOptions& o
       !AddExtension(x, issuer, NID_subject_key_identifier, "hash") ||
       !AddExtension(x, issuer, NID_authority_key_identifier, "keyid:always") ||
       (!names.empty() && !AddExtension(x, issuer, NID_subject_alt_name, names)) ||
-      X509_sign(x, identity_.key.get(), DigestFor(identity_.key.get())) == 0)
+      X509_sign(x, own_.key.get(), DigestFor(own_.key.get())) == 0)
     return Failed("what the CA issues");
   return Certificate(made.release());
 }
 
-absl::StatusOr<Identity> Authority::Issue(const IssueOptions& options) const {
+absl::StatusOr<KeyAndChain> Authority::Issue(const IssueOptions& options) const {
   OB_ASSIGN_OR_RETURN(PrivateKey key, PrivateKey::Generate());
   OB_ASSIGN_OR_RETURN(Certificate leaf, Sign(key.get(), options));
-  return Identity{std::move(key), {std::move(leaf), certificate()}};
+  return KeyAndChain{std::move(key), {std::move(leaf), certificate()}};
 }
 
 absl::StatusOr<std::vector<Certificate>> Authority::IssueFor(std::string_view request,

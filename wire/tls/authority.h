@@ -40,21 +40,21 @@ class Authority {
   static absl::StatusOr<Authority> Parse(std::string_view what, std::string_view key_pem,
                                          std::string_view certificate_pem);
 
-  const Certificate& certificate() const { return identity_.chain.front(); }
-  const Identity& identity() const { return identity_; }
+  const Certificate& certificate() const { return own_.chain.front(); }
+  const KeyAndChain& key_and_chain() const { return own_; }
 
   // With a new key. Errors: INVALID_ARGUMENT  a name; FAILED_PRECONDITION  the CA has expired
-  absl::StatusOr<Identity> Issue(const IssueOptions& options) const;
+  absl::StatusOr<KeyAndChain> Issue(const IssueOptions& options) const;
   // With the key of a request, which whoever sends it has proved to hold.
   // Errors: the same; INVALID_ARGUMENT  no request, or a key that is too weak
   absl::StatusOr<std::vector<Certificate>> IssueFor(std::string_view request,
                                                     const IssueOptions& options) const;
 
  private:
-  explicit Authority(Identity identity) : identity_(std::move(identity)) {}
+  explicit Authority(KeyAndChain own) : own_(std::move(own)) {}
   absl::StatusOr<Certificate> Sign(EVP_PKEY* key, const IssueOptions& options) const;
 
-  Identity identity_;
+  KeyAndChain own_;
 };
 
 }  // namespace outboard::tls

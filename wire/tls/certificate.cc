@@ -203,23 +203,23 @@ bool PrivateKey::Fits(const Certificate& certificate) const {
   return fits;
 }
 
-absl::StatusOr<Identity> Identity::Parse(std::string_view what, std::string_view key_pem,
+absl::StatusOr<KeyAndChain> KeyAndChain::Parse(std::string_view what, std::string_view key_pem,
                                          std::string_view chain_pem) {
   OB_ASSIGN_OR_RETURN(PrivateKey key, PrivateKey::Parse(what, key_pem));
   OB_ASSIGN_OR_RETURN(std::vector<Certificate> chain, Certificate::ParseAll(what, chain_pem));
   if (!key.Fits(chain.front()))
     return absl::InvalidArgumentError(absl::StrCat(
         std::string(what), ": the private key is not that of the first certificate"));
-  return Identity{std::move(key), std::move(chain)};
+  return KeyAndChain{std::move(key), std::move(chain)};
 }
 
-std::string Identity::ChainToPem() const {
+std::string KeyAndChain::ChainToPem() const {
   std::string pem;
   for (const Certificate& certificate : chain) pem += certificate.ToPem();
   return pem;
 }
 
-std::string Identity::ToPem() const { return key.ToPem() + ChainToPem(); }
+std::string KeyAndChain::ToPem() const { return key.ToPem() + ChainToPem(); }
 
 absl::Time RenewAt(absl::Time not_before, absl::Time not_after) {
   return not_before + (not_after - not_before) * 2 / 3;

@@ -62,12 +62,12 @@ class PrivateKey {
 
 // What a server or a worker presents, and the key that proves it: its own certificate first, then
 // those up to the CA.
-struct Identity {
+struct KeyAndChain {
   PrivateKey key;
   std::vector<Certificate> chain;
 
   // Errors: INVALID_ARGUMENT  no key, no certificate, or they do not belong together
-  static absl::StatusOr<Identity> Parse(std::string_view what, std::string_view key_pem,
+  static absl::StatusOr<KeyAndChain> Parse(std::string_view what, std::string_view key_pem,
                                         std::string_view chain_pem);
   std::string ToPem() const;       // key and chain in one text, so that a file changes at once
   std::string ChainToPem() const;  // not the key

@@ -60,7 +60,7 @@ void RequireTls13() {
 }
 
 std::shared_ptr<grpc::ChannelCredentials> ClientCredentials(
-    const std::string& host, const Trust& trust, const std::optional<Identity>& identity) {
+    const std::string& host, const Trust& trust, const std::optional<KeyAndChain>& identity) {
   tls_of_grpc::TlsChannelCredentialsOptions options;
   options.set_verify_server_certs(false);  // ServerCheck does
   options.set_check_call_host(false);

@@ -24,9 +24,9 @@ namespace outboard::tls {
 // `host`: as in CheckServer. `identity`: presented to a server that asks; of a worker.
 std::shared_ptr<grpc::ChannelCredentials> ClientCredentials(
     const std::string& host, const Trust& trust,
-    const std::optional<Identity>& identity = std::nullopt);
+    const std::optional<KeyAndChain>& identity = std::nullopt);
 
-// `pem_path`: a file with key and chain (Identity::ToPem), which is read again within seconds when
+// `pem_path`: a file with key and chain (KeyAndChain::ToPem), which is read again within seconds when
 // it is replaced. `asks_clients`: requests a certificate from whoever connects, and accepts any and
 // none: the services decide (gateway/tls/worker_admission.h).
 std::shared_ptr<grpc::ServerCredentials> ServerCredentials(const std::string& pem_path,

@@ -63,6 +63,16 @@ void SessionBlobs::Cancel() {
   wake_.notify_all();
 }
 
+void SessionBlobs::UseChannels(std::vector<std::shared_ptr<grpc::Channel>> channels) {
+  std::lock_guard lock(mutex_);
+  connections_.channels = std::move(channels);
+}
+
+wire::BlobConnections SessionBlobs::Connections() {
+  std::lock_guard lock(mutex_);
+  return connections_;
+}
+
 void SessionBlobs::Want(const proto::WantBlob& want) {
   Post([this, want] {
     const absl::StatusOr<std::string> path = Pull(want);
@@ -122,7 +132,8 @@ void SessionBlobs::Work() {
 absl::StatusOr<std::string> SessionBlobs::Pull(const proto::WantBlob& want) {
   const absl::StatusOr<wire::Hash> root = ToHash(want.root());
   if (!root.ok()) return root.status();
-  const absl::StatusOr<wire::ChunkList> blob = wire::ListBlob(connections_, *root, Options());
+  const wire::BlobConnections connections = Connections();
+  const absl::StatusOr<wire::ChunkList> blob = wire::ListBlob(connections, *root, Options());
   if (!blob.ok()) return blob.status();
   if (want.size_bytes() != 0 && want.size_bytes() != blob->size_bytes) {
     return absl::InvalidArgumentError(absl::StrCat("a blob of ", blob->size_bytes, " bytes where ",
@@ -130,7 +141,7 @@ absl::StatusOr<std::string> SessionBlobs::Pull(const proto::WantBlob& want) {
   }
   std::string own = absl::StrCat(store_folder_, "/pulled-", pulled_++);
   const absl::Status here = options_.cache->Get(*root, blob->size_bytes, own, [&](int fd) {
-    return wire::DownloadBlob(connections_, *blob, fd, /*fresh=*/true, Options()).status();
+    return wire::DownloadBlob(connections, *blob, fd, /*fresh=*/true, Options()).status();
   });
   if (!here.ok()) return here;
   return own;
@@ -151,8 +162,9 @@ absl::StatusOr<uint64_t> SessionBlobs::Upload(const proto::StoreBlobs& store) {
     sources.push_back(SourceOfFile(path, size));
     named.push_back(*root);
   }
+  const wire::BlobConnections connections = Connections();
   const absl::StatusOr<wire::Uploaded> uploaded =
-      wire::UploadBlobs(connections_, sources, Options());
+      wire::UploadBlobs(connections, sources, Options());
   if (!uploaded.ok()) return uploaded.status();
   for (size_t i = 0; i < named.size(); ++i) {
     if (uploaded->names[i].root != named[i])
@@ -170,9 +182,9 @@ absl::StatusOr<uint64_t> SessionBlobs::Upload(const proto::StoreBlobs& store) {
       1,
       [&](int) {
         proto::KeepReply reply;
-        wire::TransferStripes::Call call(&stripes, connections_);
+        wire::TransferStripes::Call call(&stripes, connections);
         return wire::FromGrpc(
-            proto::Fleet::NewStub(connections_.channels[0])->Keep(call.context(), request, &reply));
+            proto::Fleet::NewStub(connections.channels[0])->Keep(call.context(), request, &reply));
       },
       [] {});
   if (!kept.ok()) return kept;

@@ -39,6 +39,8 @@ class SessionBlobs {
   SessionBlobs(const SessionBlobs&) = delete;
   SessionBlobs& operator=(const SessionBlobs&) = delete;
 
+  // For transfers from now on.
+  void UseChannels(std::vector<std::shared_ptr<grpc::Channel>> channels);
   void Want(const proto::WantBlob& want);
   void Store(const proto::StoreBlobs& store);
   // The folder where the executor writes blobs to be stored, and finds downloaded ones. Each Want
@@ -50,6 +52,7 @@ class SessionBlobs {
  private:
   void Post(std::function<void()> job);
   void Work();
+  wire::BlobConnections Connections();
   absl::StatusOr<std::string> Pull(const proto::WantBlob& want);
   absl::StatusOr<uint64_t> Upload(const proto::StoreBlobs& store);
   void Empty(const proto::StoreBlobs& store) const;
@@ -58,11 +61,11 @@ class SessionBlobs {
   }
 
   const SessionBlobsOptions options_;
-  wire::BlobConnections connections_;
   std::string store_folder_;
   std::atomic<uint64_t> pulled_{0};  // count of downloads; names the next file
   std::atomic<bool> cancelled_{false};
   std::mutex mutex_;
+  wire::BlobConnections connections_;
   std::condition_variable wake_;
   std::deque<std::function<void()>> jobs_;
   std::vector<std::thread> threads_;
