@@ -4,7 +4,7 @@
 #pragma once
 
 #include <chrono>
-#include <optional>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
@@ -19,7 +19,7 @@ struct Protection {
   // Also to this machine by TLS: set where the user says whom to trust.
   bool also_here = false;
   tls::Trust trust = {};
-  std::optional<tls::KeyAndChain> identity = std::nullopt;  // of a worker
+  std::shared_ptr<const tls::KeyAndChain> identity = nullptr;  // of a worker; else null
 
   // CLOUD_FINGERPRINT and CLOUD_CA say whom to trust, and that a connection to this machine is by
   // TLS too; CLOUD_TLS=1 says that alone. CLOUD_INSECURE=1 sets `in_the_clear`.

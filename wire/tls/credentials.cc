@@ -60,13 +60,13 @@ void RequireTls13() {
 }
 
 std::shared_ptr<grpc::ChannelCredentials> ClientCredentials(
-    const std::string& host, const Trust& trust, const std::optional<KeyAndChain>& identity) {
+    const std::string& host, const Trust& trust, const KeyAndChain* identity) {
   tls_of_grpc::TlsChannelCredentialsOptions options;
   options.set_verify_server_certs(false);  // ServerCheck does
   options.set_check_call_host(false);
   options.set_certificate_verifier(
       tls_of_grpc::ExternalCertificateVerifier::Create<ServerCheck>(host, trust));
-  if (identity.has_value()) {
+  if (identity != nullptr) {
     options.set_certificate_provider(std::make_shared<tls_of_grpc::StaticDataCertificateProvider>(
         std::vector<tls_of_grpc::IdentityKeyCertPair>{
             {identity->key.ToPem(), identity->ChainToPem()}}));

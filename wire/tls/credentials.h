@@ -7,7 +7,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "wire/tls/certificate.h"
@@ -21,10 +20,9 @@ class ServerCredentials;
 
 namespace outboard::tls {
 
-// `host`: as in CheckServer. `identity`: presented to a server that asks; of a worker.
+// `host`: as in CheckServer. `identity`: presented to a server that asks; null: nothing is.
 std::shared_ptr<grpc::ChannelCredentials> ClientCredentials(
-    const std::string& host, const Trust& trust,
-    const std::optional<KeyAndChain>& identity = std::nullopt);
+    const std::string& host, const Trust& trust, const KeyAndChain* identity = nullptr);
 
 // `pem_path`: a file with key and chain (KeyAndChain::ToPem), which is read again within seconds when
 // it is replaced. `asks_clients`: requests a certificate from whoever connects, and accepts any and

@@ -26,7 +26,7 @@ absl::StatusOr<FleetChannels> Enrolment::Channels() {
   if (!IsDue()) return channels_;
   const absl::Status status = Enrol();
   if (status.ok()) return channels_;
-  if (!certificate_.has_value()) return status;
+  if (certificate_ == nullptr) return status;
   const absl::Time now = absl::Now(), end = certificate_->chain.front().not_after();
   if (now >= end) return status;
   Log(absl::StrCat("the worker's certificate is not renewed yet: ", status.message()));
@@ -39,7 +39,7 @@ absl::Status Enrolment::Enrol() {
   proto::EnrolRequest request;
   OB_ASSIGN_OR_RETURN(*request.mutable_certificate_request(), tls::MakeRequest(key));
   request.set_name(options_.name);
-  const FleetChannels without = options_.connect(std::nullopt);
+  const FleetChannels without = options_.connect(nullptr);
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kEnrolsWithin);
   context.set_wait_for_ready(true);
@@ -52,10 +52,11 @@ absl::Status Enrolment::Enrol() {
                                                              reply.certificate_chain()));
   if (!key.Fits(chain.front()))
     return absl::UnavailableError("the gateway has issued a certificate for another key");
-  const tls::Certificate& own = chain.front();
+  const tls::Certificate own = chain.front();
   due_unix_ms_ = absl::ToUnixMillis(tls::RenewAt(
       std::max(own.not_before(), absl::Now() - absl::Seconds(1)), own.not_after()));
-  certificate_ = tls::KeyAndChain{std::move(key), std::move(chain)};
+  certificate_ = std::make_shared<const tls::KeyAndChain>(
+      tls::KeyAndChain{std::move(key), std::move(chain)});
   channels_ = options_.connect(certificate_);
   return absl::OkStatus();
 }

@@ -13,7 +13,6 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,7 +33,7 @@ struct EnrolmentOptions {
   std::string name;          // for people
   std::string fleet_secret;  // as in SupervisorOptions
   // Makes connections that present the certificate; without one they are good for Enrol alone.
-  std::function<FleetChannels(const std::optional<tls::KeyAndChain>&)> connect;
+  std::function<FleetChannels(std::shared_ptr<const tls::KeyAndChain>)> connect;
 };
 
 class Enrolment {
@@ -53,7 +52,7 @@ class Enrolment {
   absl::Status Enrol();
 
   const EnrolmentOptions options_;
-  std::optional<tls::KeyAndChain> certificate_;
+  std::shared_ptr<const tls::KeyAndChain> certificate_;
   FleetChannels channels_;
   std::atomic<int64_t> due_unix_ms_{0};
 };

@@ -180,7 +180,7 @@ class GrpcLink final : public Link,
 std::shared_ptr<grpc::ChannelCredentials> ChannelCredentialsFor(const std::string& target,
                                                                 const Protection& protection) {
   if (!protection.UsesTls(target)) return grpc::InsecureChannelCredentials();
-  return tls::ClientCredentials(tls::HostOf(target), protection.trust, protection.identity);
+  return tls::ClientCredentials(tls::HostOf(target), protection.trust, protection.identity.get());
 }
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target,
