@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "gateway/tls/authority_files.h"
+#include "wire/status.h"
 #include "wire/tls/credentials.h"
 #include "wire/tls/limits.h"
 #include "wire/tls/verify.h"
@@ -34,7 +35,8 @@ class Door final : public grpc::AuthMetadataProcessor {
       return grpc::Status::OK;
     const absl::Status status = admission_->Check(*caller);
     if (status.ok()) return grpc::Status::OK;
-    return {grpc::StatusCode::UNAUTHENTICATED, std::string(status.message())};
+    return {grpc::StatusCode::UNAUTHENTICATED,
+            absl::StrCat(wire::kRefusalMark, status.message())};
   }
 
  private:
