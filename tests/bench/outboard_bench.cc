@@ -28,6 +28,7 @@
 #include "tests/bench/rewrite_figures.h"
 #include "tests/bench/schedule_figures.h"
 #include "tests/bench/training_figures.h"
+#include "tests/bench/tls_figures.h"
 #include "tests/bench/wall_figures.h"
 #include "tests/e2e/in_process.h"
 
@@ -246,7 +247,11 @@ int Main(int argc, char** argv) {
                                      {"first", FirstStepFigures},
                                      {"decode", DecodeFigures},
                                      {"blobs", BlobFigures},
-                                     {"walls", WallFigures},
+                                     {"walls",
+                                      [] {
+                                        WallFigures();
+                                        TlsFigures();
+                                      }},
                                      {"rewrites", RewriteFigures},
                                      {"schedule", ScheduleFigures},
                                      {"beam", BeamFigures},

@@ -49,6 +49,14 @@ absl::Status WriteFile(const std::string& path, std::string_view text, bool is_s
   return CannotWrite(path, error);
 }
 
+bool IsOpenToOthers(const std::string& path, mode_t mode) {
+  const char* const folder = std::getenv("CREDENTIALS_DIRECTORY");
+  const bool is_credential = folder != nullptr && *folder == '/' &&
+                             path.starts_with(std::string(folder) + "/") &&
+                             path.find("/../") == std::string::npos;
+  return (mode & (is_credential ? 007 : 077)) != 0;  // an access list shows as the group's rights
+}
+
 absl::StatusOr<std::string> ReadFile(const std::string& path, bool is_secret) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) {
@@ -57,7 +65,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, bool is_secret) {
   }
   struct stat info {};
   const bool is_file = fstat(file, &info) == 0 && S_ISREG(info.st_mode);
-  const bool is_open_to_others = is_secret && (info.st_mode & 077) != 0;
+  const bool is_open_to_others = is_secret && IsOpenToOthers(path, info.st_mode);
   std::string text(kPemBytesMax + 1, '\0');
   size_t size = 0;
   for (ssize_t count = 1; is_file && !is_open_to_others && count > 0 && size < text.size();) {

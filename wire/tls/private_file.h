@@ -3,6 +3,8 @@
 // Threads: any.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 #include <string_view>
 
@@ -17,6 +19,10 @@ enum class Replace { kNo, kYes };
 // Errors: ALREADY_EXISTS  with Replace::kNo; UNAVAILABLE  it cannot be written
 absl::Status WriteFile(const std::string& path, std::string_view text, bool is_secret,
                        Replace replace);
+
+// True if users other than the owner may read a file with this mode. Not so in the folder that
+// systemd makes for LoadCredential=, where the mode shows the one user who may read it.
+bool IsOpenToOthers(const std::string& path, mode_t mode);
 
 // Errors: NOT_FOUND            no such file
 //         PERMISSION_DENIED    this user may not read it
