@@ -143,8 +143,7 @@ absl::StatusOr<Pages> PagesOfGateway(const std::string& target, const std::strin
                                      gateway::WallTime since) {
   OB_RETURN_IF_ERROR(session::CheckTarget("--gateway", target));
   OB_RETURN_IF_ERROR(session::CheckKeyText("CLOUD_KEY", key));
-  OB_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,
-                      ConnectWithEnvironment(target));
+  OB_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, ConnectWithEnvironment(target));
   return [=, stub = std::shared_ptr(proto::Account::NewStub(channel))](
              const std::string& after) -> absl::StatusOr<gateway::UsagePage> {
     grpc::ClientContext context;
@@ -214,8 +213,8 @@ int RunKeyCreate(const AccountFlags& flags) {
     std::printf(
         "{\"id\": \"%s\", \"tenant\": %s, \"name\": %s, \"key\": \"%s\", \"fingerprint\": "
         "\"%s\"}\n",
-        key->key.id.c_str(), Quoted(flags.tenant).c_str(), Quoted(flags.name).c_str(),
-        text.c_str(), fingerprint.ok() ? fingerprint->c_str() : "");
+        key->key.id.c_str(), Quoted(flags.tenant).c_str(), Quoted(flags.name).c_str(), text.c_str(),
+        fingerprint.ok() ? fingerprint->c_str() : "");
   } else {
     // The key alone on stdout, for `CLOUD_KEY=$(outboard key create)`.
     std::printf("%s\n", text.c_str());

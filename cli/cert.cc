@@ -88,16 +88,16 @@ void Print(const Certificate& one) {
   std::printf("%s%s\n", one.common_name().c_str(), one.is_authority() ? " (CA)" : "");
   if (const auto names = one.names(); !names.empty())
     std::printf("  for          %s\n", absl::StrJoin(names, ", ").c_str());
-  std::printf("  issued by    %s\n  valid        %s to %s, %s\n  serial       %s\n"
-              "  fingerprint  %s\n",
-              one.issuer().c_str(), Time(one.not_before()).c_str(), Time(one.not_after()).c_str(),
-              StateOf(one), one.serial().c_str(), one.fingerprint().ToString().c_str());
+  std::printf(
+      "  issued by    %s\n  valid        %s to %s, %s\n  serial       %s\n"
+      "  fingerprint  %s\n",
+      one.issuer().c_str(), Time(one.not_before()).c_str(), Time(one.not_after()).c_str(),
+      StateOf(one), one.serial().c_str(), one.fingerprint().ToString().c_str());
 }
 
 absl::Status Show(const CertFlags& flags) {
   const std::string path =
-      !flags.file.empty() ? flags.file
-                          : gateway::TlsFolder(DataFolder(flags)) + "/ca.pem";
+      !flags.file.empty() ? flags.file : gateway::TlsFolder(DataFolder(flags)) + "/ca.pem";
   OB_ASSIGN_OR_RETURN(std::vector<Certificate> all, ReadChain(path));
   if (flags.fingerprint) {
     std::printf("%s\n", all.back().fingerprint().ToString().c_str());
@@ -120,9 +120,10 @@ absl::Status Show(const CertFlags& flags) {
     for (const Certificate& one : all) PrintAsJson(one, &one == &all.back());
     std::printf("], \"workers\": [\n");
     for (const auto& one : workers)
-      std::printf("{\"name\": %s, \"serial\": \"%s\", \"not_after\": \"%s\", \"state\": \"%s\"}%s\n",
-                  Quoted(one.name).c_str(), one.serial.c_str(), Time(one.not_after).c_str(),
-                  state(one), &one == &workers.back() ? "" : ",");
+      std::printf(
+          "{\"name\": %s, \"serial\": \"%s\", \"not_after\": \"%s\", \"state\": \"%s\"}%s\n",
+          Quoted(one.name).c_str(), one.serial.c_str(), Time(one.not_after).c_str(), state(one),
+          &one == &workers.back() ? "" : ",");
     std::printf("]}\n");
     return absl::OkStatus();
   }
@@ -166,13 +167,13 @@ absl::Status Issue(const CertFlags& flags) {
                       authority.Issue({.common_name = flags.names.front(),
                                        .names = flags.names,
                                        .lifetime_s = flags.days * kDayS}));
-  const std::string prefix = WithoutEnding(flags.output.empty() ? flags.names.front()
-                                                                : flags.output);
+  const std::string prefix =
+      WithoutEnding(flags.output.empty() ? flags.names.front() : flags.output);
   // Neither of the two may be there: a key without its certificate is of no use.
-  if (!flags.force && (std::filesystem::exists(prefix + ".key") ||
-                       std::filesystem::exists(prefix + ".pem")))
-    return absl::AlreadyExistsError(absl::StrCat(
-        prefix, ".pem or ", prefix, ".key is there already; --force replaces both"));
+  if (!flags.force &&
+      (std::filesystem::exists(prefix + ".key") || std::filesystem::exists(prefix + ".pem")))
+    return absl::AlreadyExistsError(
+        absl::StrCat(prefix, ".pem or ", prefix, ".key is there already; --force replaces both"));
   OB_RETURN_IF_ERROR(WritePair(prefix, issued, flags.force ? Replace::kYes : Replace::kNo));
   Print(issued.chain.front());
   std::fprintf(stderr, "outboard: the certificate is in %s.pem, its key in %s.key\n",
@@ -195,10 +196,10 @@ absl::Status Renew(const CertFlags& flags) {
     OB_RETURN_IF_ERROR(gateway::IssueServerFile(authority, path, gateway::NamesOfThisMachine(names),
                                                 flags.days * kDayS, Replace::kYes));
   } else {
-    OB_ASSIGN_OR_RETURN(const KeyAndChain issued,
-                        authority.Issue({.common_name = old.common_name(),
-                                         .names = names,
-                                         .lifetime_s = flags.days * kDayS}));
+    OB_ASSIGN_OR_RETURN(
+        const KeyAndChain issued,
+        authority.Issue(
+            {.common_name = old.common_name(), .names = names, .lifetime_s = flags.days * kDayS}));
     OB_RETURN_IF_ERROR(WritePair(WithoutEnding(flags.file), issued, Replace::kYes));
   }
   OB_ASSIGN_OR_RETURN(const std::vector<Certificate> renewed, ReadChain(path));

@@ -8,8 +8,7 @@
 namespace outboard::cli {
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> ConnectWithEnvironment(const std::string& target) {
-  OB_ASSIGN_OR_RETURN(const session::Protection protection,
-                      session::Protection::FromEnvironment());
+  OB_ASSIGN_OR_RETURN(const session::Protection protection, session::Protection::FromEnvironment());
   auto channel = session::MakeChannel(target, protection);
   if (absl::Status status = session::WaitConnected(*channel, target, kConnectsWithin); !status.ok())
     return protection.Explain(target, status);

@@ -40,10 +40,12 @@ void AddTls(Command app, ServerFlags& flags) {
   app.Add("--insecure", &flags.insecure,
           "No TLS, also where other machines connect: keys and data are readable on the way");
   app.Add("--tls", &flags.tls, "TLS on loopback too");
-  app.Add("--tls-cert", &flags.tls_certificate_file,
-          "PEM file with the certificate that clients are shown, and those above it (default: one of "
-          "a CA in the data folder, which is made if it is not there)");
-  app.Add("--tls-key", &flags.tls_key_file, "PEM file with its key, for its owner alone (mode 0600)");
+  app.Add(
+      "--tls-cert", &flags.tls_certificate_file,
+      "PEM file with the certificate that clients are shown, and those above it (default: one of "
+      "a CA in the data folder, which is made if it is not there)");
+  app.Add("--tls-key", &flags.tls_key_file,
+          "PEM file with its key, for its owner alone (mode 0600)");
   app.Add("--tls-name", &flags.tls_names,
           "A name or address of this machine as clients write it, for a certificate of the data "
           "folder's CA; may be given several times");
@@ -198,8 +200,9 @@ int Main(int argc, char** argv) {
   Command cert = app.Subcommand("cert", "Manage the private CA and certificates of a data folder");
   cert.RequireSubcommand();
   Command cert_init = cert.Subcommand("init", "Make a CA and the gateway's certificate");
-  cert_init.Add("--name", &certified.names,
-                "A name or address of this machine as clients write it; may be given several times");
+  cert_init.Add(
+      "--name", &certified.names,
+      "A name or address of this machine as clients write it; may be given several times");
   Command cert_issue =
       cert.Subcommand("issue", "Issue a certificate for a server, a proxy for example");
   cert_issue

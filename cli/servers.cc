@@ -68,7 +68,8 @@ absl::StatusOr<std::string> FleetSecretOfWorker(const ServerFlags& flags,
   if (!given.empty()) return given;
   // Another machine's gateway has another secret, and is not to learn this one.
   if (session::IsOnThisMachine(flags.gateway)) {
-    auto secret = gateway::ReadFleetSecret(gateway::FleetSecretPath(DefaultDataFolder()), fingerprint);
+    auto secret =
+        gateway::ReadFleetSecret(gateway::FleetSecretPath(DefaultDataFolder()), fingerprint);
     if (!absl::IsNotFound(secret.status())) return secret;
   }
   return absl::InvalidArgumentError(
@@ -94,14 +95,13 @@ absl::StatusOr<session::Protection> ProtectionOfWorker(const ServerFlags& flags,
     return absl::InvalidArgumentError(
         "--insecure asks for a connection without TLS, and --tls, --tls-ca or --tls-fingerprint "
         "for one with it");
-  OB_ASSIGN_OR_RETURN(
-      session::Protection protection,
-      session::Protection::Trusting(flags.tls_ca_file,
-                                    is_told ? flags.tls_fingerprint : fingerprint,
-                                    {.ca = "--tls-ca",
-                                     .fingerprint = is_told ? "--tls-fingerprint"
-                                                            : "the fingerprint in the file of the "
-                                                              "fleet secret"}));
+  OB_ASSIGN_OR_RETURN(session::Protection protection,
+                      session::Protection::Trusting(
+                          flags.tls_ca_file, is_told ? flags.tls_fingerprint : fingerprint,
+                          {.ca = "--tls-ca",
+                           .fingerprint = is_told ? "--tls-fingerprint"
+                                                  : "the fingerprint in the file of the "
+                                                    "fleet secret"}));
   protection.also_here = flags.tls || is_told;
   protection.in_the_clear = flags.insecure;
   return protection;
@@ -308,9 +308,8 @@ int RunWorker(const ServerFlags& flags) {
   const auto connect = [&](std::shared_ptr<const tls::KeyAndChain> certificate) {
     session::Protection with = *protection;
     with.identity = std::move(certificate);
-    return worker::FleetChannels{
-        session::MakeChannel(flags.gateway, with),
-        session::MakeBulkConnections(flags.gateway, "", with).channels};
+    return worker::FleetChannels{session::MakeChannel(flags.gateway, with),
+                                 session::MakeBulkConnections(flags.gateway, "", with).channels};
   };
   const worker::FleetChannels channels = connect(nullptr);
   if (absl::Status status =
@@ -318,11 +317,10 @@ int RunWorker(const ServerFlags& flags) {
       !status.ok()) {
     return Report(protection->Explain(flags.gateway, status));
   }
-  const auto enrolment =
-      protection->UsesTls(flags.gateway)
-          ? std::make_shared<worker::Enrolment>(worker::EnrolmentOptions{
-                .name = flags.name, .fleet_secret = *secret, .connect = connect})
-          : nullptr;
+  const auto enrolment = protection->UsesTls(flags.gateway)
+                             ? std::make_shared<worker::Enrolment>(worker::EnrolmentOptions{
+                                   .name = flags.name, .fleet_secret = *secret, .connect = connect})
+                             : nullptr;
   SupervisorThread supervisor({.gateway = channels.control,
                                .bulk = channels.bulk,
                                .enrolment = enrolment,

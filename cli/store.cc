@@ -95,7 +95,8 @@ int RunPush(const StoreFlags& flags) {
   auto cloud = Connect(flags);
   if (!cloud.ok()) return Report(cloud.status());
   std::signal(SIGINT, OnInterrupt);
-  const auto connections = session::MakeBulkConnections(cloud->target, cloud->key, cloud->protection);
+  const auto connections =
+      session::MakeBulkConnections(cloud->target, cloud->key, cloud->protection);
   for (const std::string& file : flags.files) {
     std::optional<ProgressLine> line(std::filesystem::path(file).filename().string());
     auto pushed = files::PushFile(
@@ -116,7 +117,8 @@ int RunPull(const StoreFlags& flags) {
   auto cloud = Connect(flags);
   if (!cloud.ok()) return Report(cloud.status());
   std::signal(SIGINT, OnInterrupt);
-  const auto connections = session::MakeBulkConnections(cloud->target, cloud->key, cloud->protection);
+  const auto connections =
+      session::MakeBulkConnections(cloud->target, cloud->key, cloud->protection);
   const std::string& name = flags.names.front();
   std::optional<ProgressLine> line(name);
   auto pulled = files::PullFile(

@@ -89,8 +89,7 @@ absl::Status Protection::Explain(const std::string& target, absl::Status otherwi
             : "If you trust the network between, CLOUD_INSECURE=1 sends it all the same"));
   if (found.speaks != tls::Speaks::kTls) return otherwise;
   if (found.chain.empty())
-    return absl::UnavailableError(
-        absl::StrCat(target, " ended the TLS handshake: ", found.alert));
+    return absl::UnavailableError(absl::StrCat(target, " ended the TLS handshake: ", found.alert));
   const absl::Status status = tls::CheckServer(found.chain, tls::HostOf(target), trust);
   if (status.ok()) return otherwise;
   return absl::UnavailableError(absl::StrCat(

@@ -32,7 +32,8 @@ struct Protection {
     const char* fingerprint = "CLOUD_FINGERPRINT";
   };
   static absl::StatusOr<Protection> Trusting(const std::string& ca_file,
-                                             const std::string& fingerprint, const TrustNames& names);
+                                             const std::string& fingerprint,
+                                             const TrustNames& names);
 
   // Of a target that passed CheckTarget. A unix socket never has TLS: the kernel says who may open
   // it.

@@ -47,10 +47,12 @@ struct SessionOptions {
   bool progress = false;
 
   // From the environment: CLOUD unset, empty or 0 gives a private worker; CLOUD=1 takes CLOUD_HOST
-  // (unset: localhost:6667) and CLOUD_KEY, and what Protection::FromEnvironment reads; DEBUG of 1 or more sets `debug` and `progress`,
-  // CLOUD_PROGRESS=1 `progress`, CLOUD_PROGRESS=0 unsets it; PROFILE sets `trace`. OUTBOARD_BIN
-  // names the binary for a private worker if it is neither beside the program nor on PATH.
-  // Errors: INVALID_ARGUMENT  another CLOUD; an invalid CLOUD_HOST or CLOUD_KEY (address.h); those of
+  // (unset: localhost:6667) and CLOUD_KEY, and what Protection::FromEnvironment reads; DEBUG of 1
+  // or more sets `debug` and `progress`, CLOUD_PROGRESS=1 `progress`, CLOUD_PROGRESS=0 unsets it;
+  // PROFILE sets `trace`. OUTBOARD_BIN names the binary for a private worker if it is neither
+  // beside the program nor on PATH.
+  // Errors: INVALID_ARGUMENT  another CLOUD; an invalid CLOUD_HOST or CLOUD_KEY (address.h); those
+  // of
   //                           Protection::FromEnvironment
   //         UNAVAILABLE       a PROFILE that cannot be written
   static absl::StatusOr<SessionOptions> FromEnvironment();

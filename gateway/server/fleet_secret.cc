@@ -55,8 +55,8 @@ absl::StatusOr<std::string> ReadFleetSecret(const std::string& path, std::string
     return absl::PermissionDeniedError(why);
   }
   struct stat info {};
-  const bool is_private =
-      fstat(file, &info) == 0 && (!S_ISREG(info.st_mode) || !tls::IsOpenToOthers(path, info.st_mode));
+  const bool is_private = fstat(file, &info) == 0 &&
+                          (!S_ISREG(info.st_mode) || !tls::IsOpenToOthers(path, info.st_mode));
   std::array<char, kFileBytesMax> bytes;
   const ssize_t count = read(file, bytes.data(), bytes.size());
   close(file);

@@ -10,8 +10,8 @@ namespace outboard::gateway {
 
 std::string FleetSecretPath(const std::string& data_folder);
 
-// Reads the secret in `path`: its first word. The second, if there is one, is the fingerprint of the
-// gateway's CA, by which a worker knows its gateway: it goes to `fingerprint`.
+// Reads the secret in `path`: its first word. The second, if there is one, is the fingerprint of
+// the gateway's CA, by which a worker knows its gateway: it goes to `fingerprint`.
 // Errors: NOT_FOUND            no such file
 //         PERMISSION_DENIED    this user may not read it
 //         FAILED_PRECONDITION  others may read it, or it holds no word of printable characters

@@ -147,9 +147,9 @@ class Gateway::Impl {
     auto uses = Accounts::Open(path);
     if (!uses.ok()) return uses.status();
     key_uses_ = std::make_unique<KeyUses>(*std::move(uses));
-    authenticator_ = std::make_unique<Authenticator>(accounts_.get(), key_uses_.get(), everybody,
-                                                     options_.fleet_secret,
-                                                     TrustedProxy(options_.proxy_secret));
+    authenticator_ =
+        std::make_unique<Authenticator>(accounts_.get(), key_uses_.get(), everybody,
+                                        options_.fleet_secret, TrustedProxy(options_.proxy_secret));
     ledger_writer_ = std::make_unique<LedgerWriter>(ledger_.get(), rows_.get());
     driver_ = std::make_unique<CoreDriver>(options_.core, &host_, ledger_writer_.get(),
                                            blob_retention_.get(), authenticator_.get());
@@ -229,10 +229,9 @@ class Gateway::Impl {
     if (!clients.ok()) return clients.status();
     clients_ = *std::move(clients);
     watches_.push_back(Watch(*clients_));
-    auto workers = GrpcListener::Start(options_.fleet_listen, {fleet_.get(), fleet_blobs_.get()},
-                                       admission_ != nullptr
-                                           ? admission_->Credentials(certificates_->PathForWorkers())
-                                           : nullptr);
+    auto workers = GrpcListener::Start(
+        options_.fleet_listen, {fleet_.get(), fleet_blobs_.get()},
+        admission_ != nullptr ? admission_->Credentials(certificates_->PathForWorkers()) : nullptr);
     if (!workers.ok()) return workers.status();
     workers_ = *std::move(workers);
     watches_.push_back(Watch(*workers_));
@@ -247,8 +246,7 @@ class Gateway::Impl {
       return HasTls(address, IsLocalAddress(address), here, tls);
     };
     // A certificate is given for a port that is to present it.
-    clients_have_tls_ =
-        has_tls(options_.listen, tls.clients_here || !tls.certificate_file.empty());
+    clients_have_tls_ = has_tls(options_.listen, tls.clients_here || !tls.certificate_file.empty());
     const bool workers_have_tls = has_tls(options_.fleet_listen, tls.workers_here);
     if (clients_have_tls_ || workers_have_tls) {
       OB_ASSIGN_OR_RETURN(certificates_,

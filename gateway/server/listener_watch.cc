@@ -35,12 +35,12 @@ bool Answers(const sockaddr_in& address, bool has_tls, std::chrono::milliseconds
       errno == EINPROGRESS;
   char byte;
   const bool is_there = connects && WaitFor(fd, POLLOUT, within);
-  const bool answers =
-      is_there && has_tls
-          ? tls::ShakeHandsOn(fd, "localhost", within).speaks == tls::Speaks::kTls
-          : is_there &&
-      send(fd, kHello.data(), kHello.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(kHello.size()) &&
-      WaitFor(fd, POLLIN, within) && recv(fd, &byte, 1, 0) == 1;
+  const bool answers = is_there && has_tls
+                           ? tls::ShakeHandsOn(fd, "localhost", within).speaks == tls::Speaks::kTls
+                           : is_there &&
+                                 send(fd, kHello.data(), kHello.size(), MSG_NOSIGNAL) ==
+                                     static_cast<ssize_t>(kHello.size()) &&
+                                 WaitFor(fd, POLLIN, within) && recv(fd, &byte, 1, 0) == 1;
   close(fd);
   return answers;
 }

@@ -36,8 +36,7 @@ void ExecutorStream::OnReadEnd() {
 }
 
 ControlStream::ControlStream(CoreDriver* driver, Authenticator* authenticator,
-                             const grpc::CallbackServerContext& context,
-                             std::shared_ptr<void> held)
+                             const grpc::CallbackServerContext& context, std::shared_ptr<void> held)
     : held_(std::move(held)), port_(driver, this) {
   if (absl::Status status = authenticator->Worker(context); !status.ok()) {
     End(status);

@@ -39,12 +39,11 @@ std::string NewAuthorityName() {
   return absl::StrCat("Outboard CA of ", host[0] != 0 ? host : "this machine");
 }
 
-absl::StatusOr<tls::Authority> MakeAuthority(const std::string& data_folder,
-                                             tls::Replace replace) {
+absl::StatusOr<tls::Authority> MakeAuthority(const std::string& data_folder, tls::Replace replace) {
   OB_RETURN_IF_ERROR(tls::EnsurePrivateFolder(TlsFolder(data_folder)));
   OB_ASSIGN_OR_RETURN(tls::Authority made, tls::Authority::Generate(NewAuthorityName()));
-  OB_RETURN_IF_ERROR(tls::WriteFile(PathIn(data_folder, "ca-key.pem"),
-                                    made.key_and_chain().ToPem(), /*is_secret=*/true, replace));
+  OB_RETURN_IF_ERROR(tls::WriteFile(PathIn(data_folder, "ca-key.pem"), made.key_and_chain().ToPem(),
+                                    /*is_secret=*/true, replace));
   OB_RETURN_IF_ERROR(tls::WriteFile(PathIn(data_folder, "ca.pem"), made.certificate().ToPem(),
                                     /*is_secret=*/false, tls::Replace::kYes));
   return made;

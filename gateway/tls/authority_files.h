@@ -53,8 +53,8 @@ absl::Status RecordIssued(const std::string& data_folder, const IssuedCertificat
 std::vector<std::string> ReadRevoked(const std::string& data_folder);
 absl::Status Revoke(const std::string& data_folder, const std::string& serial);
 
-// What `outboard key create` prints beside a key: the fingerprint that clients may pin; "" where the
-// gateway's clients connect without TLS.
+// What `outboard key create` prints beside a key: the fingerprint that clients may pin; "" where
+// the gateway's clients connect without TLS.
 // Errors: those of EnsureAuthority, which it calls where no gateway has started yet
 absl::StatusOr<std::string> FingerprintForClients(const std::string& data_folder);
 

@@ -61,8 +61,7 @@ ServerCertificates::ServerCertificates(const std::string& data_folder, const Tls
 
 absl::StatusOr<std::unique_ptr<ServerCertificates>> ServerCertificates::Start(
     const std::string& data_folder, const TlsOptions& options) {
-  for (const std::string& name : options.names)
-    OB_RETURN_IF_ERROR(tls::CheckCertificateName(name));
+  for (const std::string& name : options.names) OB_RETURN_IF_ERROR(tls::CheckCertificateName(name));
   OB_ASSIGN_OR_RETURN(tls::Authority authority, EnsureAuthority(data_folder));
   std::unique_ptr<ServerCertificates> certificates(
       new ServerCertificates(data_folder, options, std::move(authority)));
@@ -92,8 +91,8 @@ absl::Status ServerCertificates::RenewOwn() {
   if (absl::IsFailedPrecondition(pem.status())) return pem.status();
   if (pem.ok()) {
     const auto own = tls::KeyAndChain::Parse(own_path_, *pem, *pem);
-    const bool is_ours = own.ok() && own->chain.back().fingerprint() ==
-                                         authority_.certificate().fingerprint();
+    const bool is_ours =
+        own.ok() && own->chain.back().fingerprint() == authority_.certificate().fingerprint();
     if (is_ours && Covers(own->chain.front(), options_.names) &&
         absl::Now() < tls::RenewAt(own->chain.front().not_before(), own->chain.front().not_after()))
       return absl::OkStatus();
@@ -103,22 +102,22 @@ absl::Status ServerCertificates::RenewOwn() {
 }
 
 absl::Status ServerCertificates::CopyGiven() {
-  const std::string stamp =
-      StampOf(options_.certificate_file) + " " + StampOf(options_.key_file);
+  const std::string stamp = StampOf(options_.certificate_file) + " " + StampOf(options_.key_file);
   if (stamp == given_stamp_) return absl::OkStatus();
   OB_ASSIGN_OR_RETURN(const std::string chain,
                       tls::ReadFile(options_.certificate_file, /*is_secret=*/false));
   OB_ASSIGN_OR_RETURN(const std::string key, tls::ReadFile(options_.key_file, /*is_secret=*/true));
   OB_ASSIGN_OR_RETURN(
       const tls::KeyAndChain given,
-      tls::KeyAndChain::Parse(
-          absl::StrCat(options_.certificate_file, " and ", options_.key_file), key, chain));
+      tls::KeyAndChain::Parse(absl::StrCat(options_.certificate_file, " and ", options_.key_file),
+                              key, chain));
   OB_RETURN_IF_ERROR(
       tls::WriteFile(given_path_, given.ToPem(), /*is_secret=*/true, tls::Replace::kYes));
   given_stamp_ = stamp;
   const tls::Certificate& leaf = given.chain.front();
   if (leaf.not_after() < absl::Now())
-    Log(absl::StrCat("the certificate in ", options_.certificate_file, " has expired: clients will "
+    Log(absl::StrCat("the certificate in ", options_.certificate_file,
+                     " has expired: clients will "
                      "refuse it"));
   std::lock_guard lock(mutex_);
   given_fingerprint_ = leaf.fingerprint().ToString();

@@ -43,8 +43,8 @@ bool HasTls(const std::string& address, bool is_local, bool here, const TlsOptio
 
 class ServerCertificates {
  public:
-  // Makes or reads the CA of the data folder and a server's certificate; renews that where it is due
-  // or lacks a name. Then follows the files.
+  // Makes or reads the CA of the data folder and a server's certificate; renews that where it is
+  // due or lacks a name. Then follows the files.
   // Errors: INVALID_ARGUMENT, PERMISSION_DENIED, FAILED_PRECONDITION  of a file; UNAVAILABLE
   static absl::StatusOr<std::unique_ptr<ServerCertificates>> Start(const std::string& data_folder,
                                                                    const TlsOptions& options);

@@ -35,8 +35,7 @@ class Door final : public grpc::AuthMetadataProcessor {
       return grpc::Status::OK;
     const absl::Status status = admission_->Check(*caller);
     if (status.ok()) return grpc::Status::OK;
-    return {grpc::StatusCode::UNAUTHENTICATED,
-            absl::StrCat(wire::kRefusalMark, status.message())};
+    return {grpc::StatusCode::UNAUTHENTICATED, absl::StrCat(wire::kRefusalMark, status.message())};
   }
 
  private:
@@ -75,8 +74,8 @@ absl::StatusOr<std::vector<tls::Certificate>> WorkerAdmission::Enrol(std::string
                                                     .purpose = tls::Purpose::kWorker,
                                                     .lifetime_s = lifetime_s_}));
   std::lock_guard lock(record_mutex_);
-  OB_RETURN_IF_ERROR(RecordIssued(
-      data_folder_, {chain.front().serial(), chain.front().not_after(), name}));
+  OB_RETURN_IF_ERROR(
+      RecordIssued(data_folder_, {chain.front().serial(), chain.front().not_after(), name}));
   return chain;
 }
 

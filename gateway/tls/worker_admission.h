@@ -1,5 +1,6 @@
-// Which workers a fleet port with TLS lets in: those with a certificate of the gateway's CA that has
-// neither expired nor been revoked. Without one only Enrol can be called, with the fleet secret.
+// Which workers a fleet port with TLS lets in: those with a certificate of the gateway's CA that
+// has neither expired nor been revoked. Without one only Enrol can be called, with the fleet
+// secret.
 //
 // It stands before the services (gRPC's AuthMetadataProcessor), so no call can forget it.
 // Threads: any; one of its own for calls that are open.

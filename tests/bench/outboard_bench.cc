@@ -27,8 +27,8 @@
 #include "tests/bench/report.h"
 #include "tests/bench/rewrite_figures.h"
 #include "tests/bench/schedule_figures.h"
-#include "tests/bench/training_figures.h"
 #include "tests/bench/tls_figures.h"
+#include "tests/bench/training_figures.h"
 #include "tests/bench/wall_figures.h"
 #include "tests/e2e/in_process.h"
 
@@ -249,8 +249,8 @@ int Main(int argc, char** argv) {
                                      {"blobs", BlobFigures},
                                      {"walls",
                                       [] {
-                                        WallFigures();
                                         TlsFigures();
+                                        WallFigures();
                                       }},
                                      {"rewrites", RewriteFigures},
                                      {"schedule", ScheduleFigures},

@@ -42,8 +42,7 @@ struct Box {
     server = cluster.Start("serve --listen 0.0.0.0:0 " + flags + " --data " + cluster.data());
     options.target = ByTcp(cluster.last_address());
     options.key = cluster.key();
-    const std::string fingerprint =
-        ValueOrDie(gateway::FingerprintForClients(cluster.data()));
+    const std::string fingerprint = ValueOrDie(gateway::FingerprintForClients(cluster.data()));
     options.protection = ValueOrDie(session::Protection::Trusting("", fingerprint, {}));
     session = ValueOrDie(Session::Connect(options));
     for (int i = 0; i < kStepsOfRound; ++i) OB_CHECK_OK(test::Step(*session));
@@ -100,7 +99,7 @@ void TlsFigures() {
   Report("tls_upload_ratio", Quantile(speeds, 0.5), "",
          absl::StrFormat("%.2f GB/s, without TLS %.2f GB/s", gb_per_s(tls_s), gb_per_s(plain_s)),
          "256 MB by 4 connections on loopback, TLS over plain, median of 5");
-  for (Box* box : {&plain, &tls}) OB_CHECK_OK(box->session->Close().status());
+  for (Box* box : {&plain, &tls}) OB_CHECK_OK(box->session->Close());
 }
 
 }  // namespace outboard::bench

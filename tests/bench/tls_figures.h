@@ -1,5 +1,5 @@
-// Measures what TLS costs: small steps and a large upload, by TCP on loopback with and without it, in
-// the same run.
+// Measures what TLS costs: small steps and a large upload, by TCP on loopback with and without it,
+// in the same run.
 #pragma once
 
 namespace outboard::bench {

@@ -1,7 +1,8 @@
-// deploy/nginx/outboard.conf, run as it stands but for its ports and paths: a session, an upload and
-// an idle session through it, the caller's true address, and what it does not let through.
+// deploy/nginx/outboard.conf, run as it stands but for its ports and paths: a session, an upload
+// and an idle session through it, the caller's true address, and what it does not let through.
 //
-// Longer runs, as docs/measurements/ has them: OUTBOARD_NGINX_IDLE_S=300, OUTBOARD_NGINX_UPLOAD_MB=1000.
+// Longer runs, as docs/measurements/ has them: OUTBOARD_NGINX_IDLE_S=300,
+// OUTBOARD_NGINX_UPLOAD_MB=1000.
 #include <grpcpp/client_context.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -76,8 +77,7 @@ class Nginx : public ::testing::Test {
         port6_ > 0 ? "listen [::1]:" + std::to_string(port6_) + " ssl http2;" : "";
     std::string config = test::ReadFile(OUTBOARD_SOURCE_DIR "/deploy/nginx/outboard.conf");
     for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
-             {"listen 443 ssl http2;",
-              "listen 127.0.0.1:" + std::to_string(port_) + " ssl http2;"},
+             {"listen 443 ssl http2;", "listen 127.0.0.1:" + std::to_string(port_) + " ssl http2;"},
              {"listen [::]:443 ssl http2;", listen6},
              {"server 127.0.0.1:6667;", "server " + cluster_.target() + ";"},
              {"/etc/nginx/outboard.pem", folder_ / "n.pem"},
@@ -109,8 +109,8 @@ class Nginx : public ::testing::Test {
 
   void Write(const std::string& name, const std::string& text) {
     std::ofstream(folder_ / name) << text;
-    std::filesystem::permissions(folder_ / name, std::filesystem::perms::owner_read |
-                                                     std::filesystem::perms::owner_write);
+    std::filesystem::permissions(
+        folder_ / name, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
   }
   std::string target() const { return "127.0.0.1:" + std::to_string(port_); }
   std::string target6() const { return "[::1]:" + std::to_string(port6_); }
@@ -154,8 +154,7 @@ TEST_F(Nginx, StepsAnIdleSessionAndAnUploadGoThroughIt) {
   for (int step = 0; step < 50; ++step) ASSERT_TRUE(test::Step(**session).ok()) << step;
   const size_t size = static_cast<size_t>(SettingOr("OUTBOARD_NGINX_UPLOAD_MB", 24)) * 1'000'000;
   const wire::BlobSource source = test::RandomSource(size, 1);
-  const auto connections =
-      session::MakeBulkConnections(target(), cluster_.key(), Protection());
+  const auto connections = session::MakeBulkConnections(target(), cluster_.key(), Protection());
   const auto uploaded = wire::UploadBlobs(connections, {&source, 1});
   ASSERT_TRUE(uploaded.ok()) << uploaded.status();
   EXPECT_GE(uploaded->sent_bytes, size);

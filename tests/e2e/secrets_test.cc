@@ -40,20 +40,20 @@ TEST(Secrets, AreInNoCommandLineEnvironmentOrLog) {
   ASSERT_EQ(made.size(), 64u);
   const std::string with = "OUTBOARD_FLEET_SECRET=" + given;
   const test::TempFolder folder;
-  const auto gateway = cluster.Start("gateway --listen 127.0.0.1:0 --tls --data " +
-                                         (folder / "data"),
-                                     {with});
+  const auto gateway =
+      cluster.Start("gateway --listen 127.0.0.1:0 --tls --data " + (folder / "data"), {with});
   const std::string ca = folder / "data/tls/ca.pem";
-  const auto worker = cluster.Start("worker --tls-ca " + ca + " --identity-file " +
-                                        (folder / "identity") + " --gateway " +
-                                        cluster.fleet_target(),
-                                    {with});
+  const auto worker =
+      cluster.Start("worker --tls-ca " + ca + " --identity-file " + (folder / "identity") +
+                        " --gateway " + cluster.fleet_target(),
+                    {with});
   const std::string key = cluster.key();
   session::SessionOptions options = cluster.Options();
   options.protection = {.also_here = true};
-  options.protection.trust.pinned = tls::Fingerprint::Parse(
-      "fingerprint",
-      FirstWord(test::ReadFile(cluster.data() + "/tls/fingerprint"))).value();
+  options.protection.trust.pinned =
+      tls::Fingerprint::Parse("fingerprint",
+                              FirstWord(test::ReadFile(cluster.data() + "/tls/fingerprint")))
+          .value();
   auto session = Session::Connect(options);
   ASSERT_TRUE(session.ok()) << session.status();
   ASSERT_TRUE(test::Step(**session).ok());
@@ -147,9 +147,8 @@ TEST(ServiceManager, IsToldThatAServerIsReadyAliveAndStopping) {
     });
   };
   test::Cluster cluster;
-  const auto gateway =
-      cluster.Start("gateway --listen 127.0.0.1:0 --data " + (folder / "data"),
-                    {"NOTIFY_SOCKET=" + path, "WATCHDOG_USEC=200000"});
+  const auto gateway = cluster.Start("gateway --listen 127.0.0.1:0 --data " + (folder / "data"),
+                                     {"NOTIFY_SOCKET=" + path, "WATCHDOG_USEC=200000"});
   EXPECT_TRUE(hears("READY=1")) << told;
   EXPECT_TRUE(hears("WATCHDOG=1")) << told;
   told.clear();

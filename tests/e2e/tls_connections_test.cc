@@ -94,8 +94,7 @@ TEST(Tls, ARefusedServerGetsNothingAndTheUserTheReason) {
   ASSERT_TRUE(tls::WriteFile(ca, ours.certificate().ToPem(), false, tls::Replace::kNo).ok());
   const std::string pin = ours.certificate().fingerprint().ToString();
   const auto issued = [](const Authority& by, const std::string& name, int64_t lifetime_s = 3600) {
-    return ValueOrDie(
-        by.Issue({.common_name = name, .names = {name}, .lifetime_s = lifetime_s}));
+    return ValueOrDie(by.Issue({.common_name = name, .names = {name}, .lifetime_s = lifetime_s}));
   };
   const struct {
     const char* what;
@@ -126,10 +125,10 @@ TEST(Tls, ARefusedServerGetsNothingAndTheUserTheReason) {
     if (c.presents.has_value()) {
       EXPECT_EQ(server.received(), "") << c.what;  // after the handshake
     }
-    const test::Ended command = test::Outboard(
-        "usage --gateway " + options.target,
-        {std::string("CLOUD_KEY=") + kKey, "CLOUD_CA=" + c.ca_file,
-         "CLOUD_FINGERPRINT=" + c.fingerprint});
+    const test::Ended command =
+        test::Outboard("usage --gateway " + options.target,
+                       {std::string("CLOUD_KEY=") + kKey, "CLOUD_CA=" + c.ca_file,
+                        "CLOUD_FINGERPRINT=" + c.fingerprint});
     EXPECT_EQ(command.code, 2) << c.what;
     EXPECT_NE(command.err.find(c.says), std::string::npos) << c.what << ": " << command.err;
     EXPECT_EQ(server.received().find("ob_live"), std::string::npos) << c.what;
@@ -189,7 +188,8 @@ TEST(Tls, APlainClientOfATlsServerIsToldSo) {
 TEST(Tls, OneDotTwoIsRefused) {
   test::Cluster cluster;
   cluster.StartUp(1, "--tls");
-  for (const auto& [version, accepted] : {std::pair(TLS1_2_VERSION, false), {TLS1_3_VERSION, true}}) {
+  for (const auto& [version, accepted] :
+       {std::pair(TLS1_2_VERSION, false), {TLS1_3_VERSION, true}}) {
     SSL_CTX* const context = SSL_CTX_new(TLS_client_method());
     SSL_CTX_set_max_proto_version(context, version);
     SSL_CTX_set_min_proto_version(context, version);
@@ -208,8 +208,7 @@ TEST(Tls, ACertificateThatIsReplacedIsPresentedWithoutARestart) {
   const auto write = [&] {
     const tls::KeyAndChain made =
         ValueOrDie(authority.Issue({.common_name = "box", .names = {"127.0.0.1", "localhost"}}));
-    EXPECT_TRUE(
-        tls::WriteFile(folder / "b.key", made.key.ToPem(), true, tls::Replace::kYes).ok());
+    EXPECT_TRUE(tls::WriteFile(folder / "b.key", made.key.ToPem(), true, tls::Replace::kYes).ok());
     EXPECT_TRUE(
         tls::WriteFile(folder / "b.pem", made.ChainToPem(), false, tls::Replace::kYes).ok());
     return made.chain.front().serial();
@@ -301,9 +300,9 @@ TEST(Tls, TheCertCommandMakesAndNeverOverwrites) {
   EXPECT_NE(shown.out.find("proxy.example.org, 10.0.0.1"), std::string::npos) << shown.out;
   ASSERT_EQ(test::Outboard("cert renew " + out + ".pem" + data).code, 0);
   EXPECT_NE(test::ReadFile(out + ".pem"), first);
-  EXPECT_TRUE(tls::KeyAndChain::Parse("renewed", test::ReadFile(out + ".key"),
-                                      test::ReadFile(out + ".pem"))
-                  .ok());
+  EXPECT_TRUE(
+      tls::KeyAndChain::Parse("renewed", test::ReadFile(out + ".key"), test::ReadFile(out + ".pem"))
+          .ok());
   ASSERT_EQ(test::Outboard("cert init --force" + data).code, 0);
   EXPECT_NE(test::ReadFile(folder / "data/tls/ca.pem"), ca);
   EXPECT_EQ(test::Outboard("cert renew " + out + ".pem" + data).code, 2);  // of another CA now
@@ -311,7 +310,8 @@ TEST(Tls, TheCertCommandMakesAndNeverOverwrites) {
     EXPECT_NE(test::Outboard(wrong + data).code, 0) << wrong;
 }
 
-// ---- workers -------------------------------------------------------------------------------------
+// ---- workers
+// -------------------------------------------------------------------------------------
 
 class FleetTls : public ::testing::Test {
  protected:
@@ -463,8 +463,8 @@ TEST_F(FleetTls, ARevokedWorkerIsCutOffAndEnds) {
 TEST_F(FleetTls, AWorkerBelievesOnlyItsGateway) {
   Start();
   const std::string wrong = "sha256:" + std::string(64, '0');
-  const std::string base = "worker --gateway " + cluster_.fleet_target() +
-                           " --fleet-secret-file " + cluster_.data() + "/fleet.secret ";
+  const std::string base = "worker --gateway " + cluster_.fleet_target() + " --fleet-secret-file " +
+                           cluster_.data() + "/fleet.secret ";
   const test::Ended other = test::Outboard(base + "--tls-fingerprint " + wrong);
   EXPECT_EQ(other.code, 2);
   EXPECT_NE(other.err.find("of another CA"), std::string::npos) << other.err;

@@ -26,8 +26,8 @@ TEST(SystemdUnits, AreExposedAtMostThree) {
     EXPECT_EQ(rated.err.find("ignoring"), std::string::npos) << rated.err;
     EXPECT_NE(rated.out.find("Overall exposure level"), std::string::npos) << rated.err;
     const std::string text = test::ReadFile(entry.path().string());
-    for (const char* has : {"Type=notify", "DynamicUser=yes", "WatchdogSec=", "NoNewPrivileges=yes",
-                            "LimitCORE=0"})
+    for (const char* has :
+         {"Type=notify", "DynamicUser=yes", "WatchdogSec=", "NoNewPrivileges=yes", "LimitCORE=0"})
       EXPECT_NE(text.find(has), std::string::npos) << entry.path() << ": " << has;
   }
   EXPECT_EQ(units, 3);

@@ -141,9 +141,11 @@ TEST(KeyAndChain, IsWholeOrRefused) {
   EXPECT_EQ(made.ChainToPem().find("PRIVATE"), std::string::npos);
   const KeyAndChain other = ValueOrDie(Ours().Issue({.common_name = "y", .names = {"y"}}));
   const std::string half = pem.substr(0, pem.size() / 2);
-  for (const auto& [key, chain] :
-       {std::pair(other.key.ToPem(), made.ChainToPem()), {"", made.ChainToPem()}, {pem, ""},
-        {half, half}, {pem, std::string(kPemBytesMax + 1, 'x')}})
+  for (const auto& [key, chain] : {std::pair(other.key.ToPem(), made.ChainToPem()),
+                                   {"", made.ChainToPem()},
+                                   {pem, ""},
+                                   {half, half},
+                                   {pem, std::string(kPemBytesMax + 1, 'x')}})
     EXPECT_TRUE(absl::IsInvalidArgument(KeyAndChain::Parse("file", key, chain).status()));
 }
 

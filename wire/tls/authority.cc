@@ -28,8 +28,8 @@ struct X509Free {
 };
 
 absl::Status Failed(const char* what) {
-  return absl::InternalError(absl::StrCat("cannot make a certificate: ", what, ": ",
-                                          LastTlsError()));
+  return absl::InternalError(
+      absl::StrCat("cannot make a certificate: ", what, ": ", LastTlsError()));
 }
 
 bool IsAddress(const std::string& name) {
@@ -43,8 +43,8 @@ bool SetSerial(X509* certificate) {
   if (RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) != 1) return false;
   bytes[0] = static_cast<unsigned char>((bytes[0] & 0x7f) | 0x40);  // positive, always 16 bytes
   BIGNUM* const number = BN_bin2bn(bytes.data(), static_cast<int>(bytes.size()), nullptr);
-  const bool set =
-      number != nullptr && BN_to_ASN1_INTEGER(number, X509_get_serialNumber(certificate)) != nullptr;
+  const bool set = number != nullptr &&
+                   BN_to_ASN1_INTEGER(number, X509_get_serialNumber(certificate)) != nullptr;
   BN_free(number);
   return set;
 }
@@ -71,11 +71,10 @@ std::unique_ptr<X509, X509Free> NewCertificate(EVP_PKEY* key, const std::string&
                                                absl::Time not_before, absl::Time not_after) {
   std::unique_ptr<X509, X509Free> certificate(X509_new());
   X509* const x = certificate.get();
-  const bool made =
-      x != nullptr && X509_set_version(x, X509_VERSION_3) == 1 && SetSerial(x) &&
-      ASN1_TIME_set(X509_getm_notBefore(x), absl::ToTimeT(not_before)) != nullptr &&
-      ASN1_TIME_set(X509_getm_notAfter(x), absl::ToTimeT(not_after)) != nullptr &&
-      X509_set_pubkey(x, key) == 1 && SetName(X509_get_subject_name(x), common_name);
+  const bool made = x != nullptr && X509_set_version(x, X509_VERSION_3) == 1 && SetSerial(x) &&
+                    ASN1_TIME_set(X509_getm_notBefore(x), absl::ToTimeT(not_before)) != nullptr &&
+                    ASN1_TIME_set(X509_getm_notAfter(x), absl::ToTimeT(not_after)) != nullptr &&
+                    X509_set_pubkey(x, key) == 1 && SetName(X509_get_subject_name(x), common_name);
   if (!made) certificate.reset();
   return certificate;
 }
@@ -162,10 +161,9 @@ absl::StatusOr<Certificate> Authority::Sign(EVP_PKEY* key, const IssueOptions& o
         "the CA's certificate expired on ", absl::FormatTime("%Y-%m-%d", last, absl::UTCTimeZone()),
         ": make a new one with `outboard cert init --force`"));
   X509* const issuer = certificate().get();
-  auto made = NewCertificate(
-      key, options.common_name,
-      std::max(now - absl::Seconds(kClockSkewS), certificate().not_before()),
-      std::min(now + absl::Seconds(options.lifetime_s), last));
+  auto made = NewCertificate(key, options.common_name,
+                             std::max(now - absl::Seconds(kClockSkewS), certificate().not_before()),
+                             std::min(now + absl::Seconds(options.lifetime_s), last));
   X509* const x = made.get();
   const bool is_server = options.purpose == Purpose::kServer;
   const std::string names = AlternativeNames(options.names);
@@ -190,9 +188,8 @@ absl::StatusOr<KeyAndChain> Authority::Issue(const IssueOptions& options) const 
 absl::StatusOr<std::vector<Certificate>> Authority::IssueFor(std::string_view request,
                                                              const IssueOptions& options) const {
   if (request.size() > kRequestBytesMax)
-    return absl::InvalidArgumentError(absl::StrCat("the request for a certificate has ",
-                                                   request.size(), " bytes; limit ",
-                                                   kRequestBytesMax));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the request for a certificate has ", request.size(), " bytes; limit ", kRequestBytesMax));
   const auto* bytes = reinterpret_cast<const unsigned char*>(request.data());
   X509_REQ* const parsed = d2i_X509_REQ(nullptr, &bytes, static_cast<long>(request.size()));
   EVP_PKEY* const key = parsed != nullptr ? X509_REQ_get0_pubkey(parsed) : nullptr;

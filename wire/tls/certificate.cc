@@ -111,8 +111,8 @@ absl::StatusOr<std::vector<Certificate>> Certificate::ParseAll(std::string_view 
     all.emplace_back(one);
   // The end of the text is an error of the reader's, too.
   const unsigned long error = ERR_peek_last_error();
-  const bool at_end = ERR_GET_LIB(error) == ERR_LIB_PEM &&
-                      ERR_GET_REASON(error) == PEM_R_NO_START_LINE;
+  const bool at_end =
+      ERR_GET_LIB(error) == ERR_LIB_PEM && ERR_GET_REASON(error) == PEM_R_NO_START_LINE;
   if (!at_end)
     return absl::InvalidArgumentError(
         absl::StrCat(name, " holds a damaged certificate: ", LastTlsError()));
@@ -142,8 +142,9 @@ std::string Certificate::serial() const {
   BIGNUM* const number = ASN1_INTEGER_to_BN(X509_get0_serialNumber(get()), nullptr);
   char* const hex = number != nullptr ? BN_bn2hex(number) : nullptr;
   std::string text = hex != nullptr ? Printable(hex) : "";
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](char c) { return c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c; });
+  std::transform(text.begin(), text.end(), text.begin(), [](char c) {
+    return c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
   OPENSSL_free(hex);
   BN_free(number);
   return text;
@@ -154,8 +155,8 @@ std::string Certificate::issuer() const { return CommonNameOf(X509_get_issuer_na
 
 std::vector<std::string> Certificate::names() const {
   std::vector<std::string> out;
-  auto* const names = static_cast<GENERAL_NAMES*>(
-      X509_get_ext_d2i(get(), NID_subject_alt_name, nullptr, nullptr));
+  auto* const names =
+      static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(get(), NID_subject_alt_name, nullptr, nullptr));
   for (int i = 0; i < sk_GENERAL_NAME_num(names) && out.size() < kNamesMax; ++i)
     if (std::string name = NameOf(*sk_GENERAL_NAME_value(names, i)); !name.empty())
       out.push_back(std::move(name));
@@ -183,8 +184,7 @@ absl::StatusOr<PrivateKey> PrivateKey::Parse(std::string_view what, std::string_
   ERR_clear_error();
   // No passphrase is asked for on the terminal of a server.
   const auto no_passphrase = [](char*, int, int, void*) { return -1; };
-  EVP_PKEY* const key =
-      PEM_read_bio_PrivateKey(Reader(pem).get(), nullptr, no_passphrase, nullptr);
+  EVP_PKEY* const key = PEM_read_bio_PrivateKey(Reader(pem).get(), nullptr, no_passphrase, nullptr);
   if (key == nullptr)
     return absl::InvalidArgumentError(
         absl::StrCat(name, " holds no private key in PEM without a passphrase: ", LastTlsError()));
@@ -204,12 +204,12 @@ bool PrivateKey::Fits(const Certificate& certificate) const {
 }
 
 absl::StatusOr<KeyAndChain> KeyAndChain::Parse(std::string_view what, std::string_view key_pem,
-                                         std::string_view chain_pem) {
+                                               std::string_view chain_pem) {
   OB_ASSIGN_OR_RETURN(PrivateKey key, PrivateKey::Parse(what, key_pem));
   OB_ASSIGN_OR_RETURN(std::vector<Certificate> chain, Certificate::ParseAll(what, chain_pem));
   if (!key.Fits(chain.front()))
-    return absl::InvalidArgumentError(absl::StrCat(
-        std::string(what), ": the private key is not that of the first certificate"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(std::string(what), ": the private key is not that of the first certificate"));
   return KeyAndChain{std::move(key), std::move(chain)};
 }
 

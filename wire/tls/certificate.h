@@ -68,7 +68,7 @@ struct KeyAndChain {
 
   // Errors: INVALID_ARGUMENT  no key, no certificate, or they do not belong together
   static absl::StatusOr<KeyAndChain> Parse(std::string_view what, std::string_view key_pem,
-                                        std::string_view chain_pem);
+                                           std::string_view chain_pem);
   std::string ToPem() const;       // key and chain in one text, so that a file changes at once
   std::string ChainToPem() const;  // not the key
 };

@@ -53,14 +53,15 @@ class ServerCheck final : public tls_of_grpc::ExternalCertificateVerifier {
 
 void RequireTls13() {
   // gRPC sets TLS 1.2 as the lowest version, after whatever OpenSSL's configuration says. With this
-  // as the only suite of TLS 1.2, which needs a shared secret that no connection here has, 1.2 finds
-  // no suite; those of TLS 1.3 are a list of their own. Read once, by the first credentials.
+  // as the only suite of TLS 1.2, which needs a shared secret that no connection here has, 1.2
+  // finds no suite; those of TLS 1.3 are a list of their own. Read once, by the first credentials.
   static std::once_flag once;
   std::call_once(once, [] { setenv("GRPC_SSL_CIPHER_SUITES", "PSK-AES256-GCM-SHA384", 1); });
 }
 
-std::shared_ptr<grpc::ChannelCredentials> ClientCredentials(
-    const std::string& host, const Trust& trust, const KeyAndChain* identity) {
+std::shared_ptr<grpc::ChannelCredentials> ClientCredentials(const std::string& host,
+                                                            const Trust& trust,
+                                                            const KeyAndChain* identity) {
   tls_of_grpc::TlsChannelCredentialsOptions options;
   options.set_verify_server_certs(false);  // ServerCheck does
   options.set_check_call_host(false);
@@ -82,9 +83,8 @@ std::shared_ptr<grpc::ServerCredentials> ServerCredentials(const std::string& pe
       std::make_shared<tls_of_grpc::FileWatcherCertificateProvider>(pem_path, pem_path,
                                                                     kReloadSeconds));
   options.watch_identity_key_cert_pairs();
-  options.set_cert_request_type(asks_clients
-                                    ? GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_BUT_DONT_VERIFY
-                                    : GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
+  options.set_cert_request_type(asks_clients ? GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_BUT_DONT_VERIFY
+                                             : GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
   return tls_of_grpc::TlsServerCredentials(options);
 }
 

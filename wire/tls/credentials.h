@@ -21,11 +21,13 @@ class ServerCredentials;
 namespace outboard::tls {
 
 // `host`: as in CheckServer. `identity`: presented to a server that asks; null: nothing is.
-std::shared_ptr<grpc::ChannelCredentials> ClientCredentials(
-    const std::string& host, const Trust& trust, const KeyAndChain* identity = nullptr);
+std::shared_ptr<grpc::ChannelCredentials> ClientCredentials(const std::string& host,
+                                                            const Trust& trust,
+                                                            const KeyAndChain* identity = nullptr);
 
-// `pem_path`: a file with key and chain (KeyAndChain::ToPem), which is read again within seconds when
-// it is replaced. `asks_clients`: requests a certificate from whoever connects, and accepts any and
+// `pem_path`: a file with key and chain (KeyAndChain::ToPem), which is read again within seconds
+// when it is replaced. `asks_clients`: requests a certificate from whoever connects, and accepts
+// any and
 // none: the services decide (gateway/tls/worker_admission.h).
 std::shared_ptr<grpc::ServerCredentials> ServerCredentials(const std::string& pem_path,
                                                            bool asks_clients);

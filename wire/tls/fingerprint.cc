@@ -27,18 +27,18 @@ absl::StatusOr<Fingerprint> Fingerprint::Parse(std::string_view name, std::strin
     return absl::ascii_isxdigit(static_cast<unsigned char>(c));
   });
   if (digits.size() != 2 * fingerprint.bytes.size() || !all_hex || text.size() > kTextBytesMax)
-    return absl::InvalidArgumentError(
-        absl::StrCat(std::string(name), " is \"", absl::CHexEscape(std::string(text.substr(0, 100))),
-                     "\": write sha256: and 64 hex digits, as `outboard key create` prints it"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        std::string(name), " is \"", absl::CHexEscape(std::string(text.substr(0, 100))),
+        "\": write sha256: and 64 hex digits, as `outboard key create` prints it"));
   const std::string bytes = absl::HexStringToBytes(digits);
   std::copy(bytes.begin(), bytes.end(), fingerprint.bytes.begin());
   return fingerprint;
 }
 
 std::string Fingerprint::ToString() const {
-  return absl::StrCat(std::string(kPrefix),
-                      absl::BytesToHexString({reinterpret_cast<const char*>(bytes.data()),
-                                              bytes.size()}));
+  return absl::StrCat(
+      std::string(kPrefix),
+      absl::BytesToHexString({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
 }
 
 }  // namespace outboard::tls

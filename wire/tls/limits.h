@@ -1,4 +1,5 @@
-// Limits of wire/tls, which reads what comes before anybody has authenticated.
+// Limits of certificates and of what they are made for. wire/tls reads them before anybody has
+// authenticated, so each is bounded before it is parsed.
 #pragma once
 
 #include <cstddef>
@@ -6,12 +7,12 @@
 
 namespace outboard::tls {
 
-inline constexpr size_t kPemBytesMax = 1 << 20;       // Debian's bundle of all system roots has 220 kB
-inline constexpr size_t kChainBytesMax = 64 << 10;    // of a peer: ten certificates of RSA keys
-inline constexpr size_t kChainLengthMax = 10;         // OpenSSL's own limit for what a peer sends
-inline constexpr size_t kRequestBytesMax = 4 << 10;   // a request with a P-256 key has 300 bytes
-inline constexpr size_t kNamesMax = 64;               // of one certificate: all addresses of a machine
-inline constexpr size_t kNameBytesMax = 253;          // the longest name of DNS
+inline constexpr size_t kPemBytesMax = 1 << 20;  // Debian's bundle of all system roots has 220 kB
+inline constexpr size_t kChainBytesMax = 64 << 10;   // of a peer: ten certificates of RSA keys
+inline constexpr size_t kChainLengthMax = 10;        // OpenSSL's own limit for what a peer sends
+inline constexpr size_t kRequestBytesMax = 4 << 10;  // a request with a P-256 key has 300 bytes
+inline constexpr size_t kNamesMax = 64;       // of one certificate: all addresses of a machine
+inline constexpr size_t kNameBytesMax = 253;  // the longest name of DNS
 
 // What an old clock may be behind without finding a new certificate "not valid yet".
 inline constexpr int64_t kClockSkewS = 300;

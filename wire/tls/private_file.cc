@@ -44,8 +44,7 @@ absl::Status WriteFile(const std::string& path, std::string_view text, bool is_s
   if (!done || replace == Replace::kNo) unlink(temporary.c_str());
   if (done) return absl::OkStatus();
   if (error == EEXIST)
-    return absl::AlreadyExistsError(
-        absl::StrCat(path, " is there already; --force replaces it"));
+    return absl::AlreadyExistsError(absl::StrCat(path, " is there already; --force replaces it"));
   return CannotWrite(path, error);
 }
 

@@ -13,6 +13,7 @@
 
 namespace outboard::tls {
 
+// What becomes of a file that is there already: it stays, and that is an error, or it is replaced.
 enum class Replace { kNo, kYes };
 
 // Writes `text` under another name, with mode 0600 (`is_secret`) or 0644, and moves it to `path`.

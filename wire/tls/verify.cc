@@ -78,9 +78,9 @@ std::string Reason(int code, const Certificate& at, const Certificate& leaf) {
 // "" where `leaf` is good.
 std::string WhyNot(X509_STORE* store, const std::vector<Certificate>& chain, int purpose) {
   std::unique_ptr<X509_STORE_CTX, decltype(&X509_STORE_CTX_free)> context(X509_STORE_CTX_new(),
-                                                                         &X509_STORE_CTX_free);
+                                                                          &X509_STORE_CTX_free);
   std::unique_ptr<STACK_OF(X509), void (*)(STACK_OF(X509)*)> others(
-      sk_X509_new_null(), [](STACK_OF(X509)* stack) { sk_X509_free(stack); });
+      sk_X509_new_null(), [](STACK_OF(X509) * stack) { sk_X509_free(stack); });
   OB_CHECK(context != nullptr && others != nullptr);
   for (const Certificate& one : chain) sk_X509_push(others.get(), one.get());
   OB_CHECK(X509_STORE_CTX_init(context.get(), store, chain.front().get(), others.get()) == 1);
@@ -90,8 +90,7 @@ std::string WhyNot(X509_STORE* store, const std::vector<Certificate>& chain, int
   X509* const at = X509_STORE_CTX_get_current_cert(context.get());
   if (at != nullptr) X509_up_ref(at);
   const std::string why =
-      good ? ""
-           : Reason(code, at != nullptr ? Certificate(at) : chain.front(), chain.front());
+      good ? "" : Reason(code, at != nullptr ? Certificate(at) : chain.front(), chain.front());
   ERR_clear_error();
   return why;
 }
@@ -108,14 +107,14 @@ bool IsFor(const Certificate& leaf, const std::string& host) {
 }
 
 absl::Status CheckPinned(const std::vector<Certificate>& chain, const Fingerprint& pinned) {
-  const auto anchor =
-      std::find_if(chain.begin(), chain.end(),
-                   [&](const Certificate& one) { return one.fingerprint() == pinned; });
+  const auto anchor = std::find_if(chain.begin(), chain.end(), [&](const Certificate& one) {
+    return one.fingerprint() == pinned;
+  });
   if (anchor == chain.end())
     return absl::UnavailableError(absl::StrCat(
         "its certificate is of another CA: the fingerprint given is ", pinned.ToString(),
-        ", and that of what it presents is ", chain.back().fingerprint().ToString(),
-        " (\"", chain.back().common_name(), "\")"));
+        ", and that of what it presents is ", chain.back().fingerprint().ToString(), " (\"",
+        chain.back().common_name(), "\")"));
   const std::string why = WhyNot(StoreOf({*anchor}).get(), chain, X509_PURPOSE_SSL_SERVER);
   return why.empty() ? absl::OkStatus() : absl::UnavailableError(why);
 }
@@ -131,8 +130,8 @@ absl::Status CheckServer(const std::vector<Certificate>& chain, const std::strin
   if (const std::string why = WhyNot(store.get(), chain, X509_PURPOSE_SSL_SERVER); !why.empty())
     return absl::UnavailableError(why);
   if (trust.pinned.has_value() || IsFor(chain.front(), host)) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("its certificate is for another name (",
-                                             NamesOf(chain.front()), ")"));
+  return absl::UnavailableError(
+      absl::StrCat("its certificate is for another name (", NamesOf(chain.front()), ")"));
 }
 
 absl::Status CheckWorker(const Certificate& certificate, const Certificate& authority) {

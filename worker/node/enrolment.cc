@@ -53,10 +53,10 @@ absl::Status Enrolment::Enrol() {
   if (!key.Fits(chain.front()))
     return absl::UnavailableError("the gateway has issued a certificate for another key");
   const tls::Certificate own = chain.front();
-  due_unix_ms_ = absl::ToUnixMillis(tls::RenewAt(
-      std::max(own.not_before(), absl::Now() - absl::Seconds(1)), own.not_after()));
-  certificate_ = std::make_shared<const tls::KeyAndChain>(
-      tls::KeyAndChain{std::move(key), std::move(chain)});
+  due_unix_ms_ = absl::ToUnixMillis(
+      tls::RenewAt(std::max(own.not_before(), absl::Now() - absl::Seconds(1)), own.not_after()));
+  certificate_ =
+      std::make_shared<const tls::KeyAndChain>(tls::KeyAndChain{std::move(key), std::move(chain)});
   channels_ = options_.connect(certificate_);
   return absl::OkStatus();
 }

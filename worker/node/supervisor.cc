@@ -69,7 +69,8 @@ class Supervisor::Impl {
       options_.name = host;
     }
     if (options_.identity.empty()) options_.identity = NewIdentity();
-    if (options_.bulk.empty() && options_.enrolment == nullptr) options_.bulk = {options_.gateway, options_.gateway};
+    if (options_.bulk.empty() && options_.enrolment == nullptr)
+      options_.bulk = {options_.gateway, options_.gateway};
     if (options_.memory_bytes_max <= 0)
       options_.memory_bytes_max = runtime::DefaultMemoryBytesMax() / options_.devices;
   }
