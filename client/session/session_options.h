@@ -52,8 +52,7 @@ struct SessionOptions {
   // PROFILE sets `trace`. OUTBOARD_BIN names the binary for a private worker if it is neither
   // beside the program nor on PATH.
   // Errors: INVALID_ARGUMENT  another CLOUD; an invalid CLOUD_HOST or CLOUD_KEY (address.h); those
-  // of
-  //                           Protection::FromEnvironment
+  //                           of Protection::FromEnvironment
   //         UNAVAILABLE       a PROFILE that cannot be written
   static absl::StatusOr<SessionOptions> FromEnvironment();
 };
