@@ -15,11 +15,12 @@
 #include "base/check.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/connect.h"
 #include "client/session/address.h"
-#include "client/session/link/grpc_link.h"
 #include "gateway/accounts/usage_report.h"
 #include "gateway/base/clock.h"
 #include "gateway/server/gateway.h"
+#include "gateway/tls/authority_files.h"
 #include "proto/account.grpc.pb.h"
 #include "wire/status.h"
 
@@ -142,8 +143,7 @@ absl::StatusOr<Pages> PagesOfGateway(const std::string& target, const std::strin
                                      gateway::WallTime since) {
   OB_RETURN_IF_ERROR(session::CheckTarget("--gateway", target));
   OB_RETURN_IF_ERROR(session::CheckKeyText("CLOUD_KEY", key));
-  auto channel = session::MakeChannel(target);
-  OB_RETURN_IF_ERROR(session::WaitConnected(*channel, target, kConnectsWithin));
+  OB_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, ConnectWithEnvironment(target));
   return [=, stub = std::shared_ptr(proto::Account::NewStub(channel))](
              const std::string& after) -> absl::StatusOr<gateway::UsagePage> {
     grpc::ClientContext context;
@@ -205,15 +205,25 @@ int RunKeyCreate(const AccountFlags& flags) {
   auto key = (*accounts)->CreateKey(tenant->id, flags.name, gateway::WallNow(), *rights);
   if (!key.ok()) return Report(key.status());
   std::string text(key->text.Reveal());
+  const auto fingerprint = gateway::FingerprintForClients(DataFolder(flags));
+  if (!fingerprint.ok())
+    std::fprintf(stderr, "outboard: the key is made, but there is no fingerprint beside it: %s\n",
+                 std::string(fingerprint.status().message()).c_str());
   if (flags.json) {
-    std::printf("{\"id\": \"%s\", \"tenant\": %s, \"name\": %s, \"key\": \"%s\"}\n",
-                key->key.id.c_str(), Quoted(flags.tenant).c_str(), Quoted(flags.name).c_str(),
-                text.c_str());
+    std::printf(
+        "{\"id\": \"%s\", \"tenant\": %s, \"name\": %s, \"key\": \"%s\", \"fingerprint\": "
+        "\"%s\"}\n",
+        key->key.id.c_str(), Quoted(flags.tenant).c_str(), Quoted(flags.name).c_str(), text.c_str(),
+        fingerprint.ok() ? fingerprint->c_str() : "");
   } else {
     // The key alone on stdout, for `CLOUD_KEY=$(outboard key create)`.
     std::printf("%s\n", text.c_str());
     std::fprintf(stderr, "outboard: key %s of %s in %s; it is shown this once\n",
                  key->key.id.c_str(), flags.tenant.c_str(), DataFolder(flags).c_str());
+    if (fingerprint.ok() && !fingerprint->empty())
+      std::fprintf(stderr,
+                   "outboard: a client on another machine needs CLOUD_FINGERPRINT=%s beside it\n",
+                   fingerprint->c_str());
   }
   return 0;
 }

@@ -32,6 +32,13 @@ struct ServerFlags {
   std::string name;               // worker
   std::string fleet_secret_file;  // gateway, worker; $OUTBOARD_FLEET_SECRET takes precedence
   std::string identity_file;      // worker
+  bool tls = false;               // also on loopback
+  bool insecure = false;          // never
+  std::string tls_certificate_file, tls_key_file;  // gateway, serve, up
+  std::vector<std::string> tls_names;              // gateway, serve, up
+  std::string tls_ca_file, tls_fingerprint;        // worker: whom it believes
+  int worker_certificate_s = 86'400;               // gateway
+  std::string proxy_secret_file;                   // gateway, serve
   double price_per_hour_usd = 0.50;
   int drain_s = 5;
   std::optional<int> snapshot_every_s;  // up, gateway, serve
@@ -83,6 +90,26 @@ int RunAccountResume(const AccountFlags& flags);
 int RunAccountShareTuning(const AccountFlags& flags);  // of sessions that open from then on
 int RunAccountList(const AccountFlags& flags);
 int RunUsage(const AccountFlags& flags);
+
+// `outboard cert`: the private CA in a data folder, and what it issues (docs/tls.md).
+
+struct CertFlags {
+  std::string data;
+  std::string file;                // renew, show: a certificate's; empty: the gateway's own
+  std::string output;              // issue: the files' name without its ending
+  std::string serial;              // revoke: a serial number, or a worker's name
+  std::vector<std::string> names;  // init, issue, renew
+  int days = 90;
+  bool fingerprint = false;  // show: nothing else
+  bool force = false;
+  bool json = false;
+};
+
+int RunCertInit(const CertFlags& flags);
+int RunCertIssue(const CertFlags& flags);
+int RunCertRenew(const CertFlags& flags);
+int RunCertShow(const CertFlags& flags);
+int RunCertRevoke(const CertFlags& flags);
 
 // `outboard push`, `pull` and `store`: files in the cloud under names, with $CLOUD_HOST and
 // $CLOUD_KEY.

@@ -19,6 +19,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/environment.h"
+#include "cli/service_manager.h"
 
 extern char** environ;
 
@@ -90,11 +92,13 @@ std::string DefaultDataFolder() {
 }
 
 absl::Status TellReady(const ReadyOptions& options, const std::string& address,
-                       const std::string& fleet_address) {
+                       const std::string& fleet_address, const std::string& fingerprint) {
   std::string line = absl::StrCat("ready ", address, "\n");
   if (!options.quiet) {
     std::printf("outboard %s", line.c_str());
     if (!fleet_address.empty()) std::printf("workers join at %s\n", fleet_address.c_str());
+    if (!fingerprint.empty())
+      std::printf("clients need CLOUD_FINGERPRINT=%s\n", fingerprint.c_str());
     std::fflush(stdout);
   }
   if (options.fd >= 0) {
@@ -102,6 +106,7 @@ absl::Status TellReady(const ReadyOptions& options, const std::string& address,
     close(options.fd);
     if (!status.ok()) return status;
   }
+  ServiceManager::OfProcess().Ready();
   if (options.file.empty()) return absl::OkStatus();
   std::string temporary = absl::StrCat(options.file, ".", getpid());
   int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -114,6 +119,24 @@ absl::Status TellReady(const ReadyOptions& options, const std::string& address,
     status = absl::InvalidArgumentError(absl::StrCat("--ready-file: ", strerror(errno)));
   }
   return status;
+}
+
+std::string TakeSecret(const char* name) {
+  char* const place = std::getenv(name);
+  if (place == nullptr) return "";
+  const std::string secret = place;
+  // Not by memset, which a compiler may leave out.
+  for (volatile char* at = place; *at != 0; at = at + 1) *at = 0;
+  unsetenv(name);
+  return secret;
+}
+
+void ForbidCoreDumps() {
+  if (IsSet("OUTBOARD_CORE_DUMPS")) return;
+  // One byte: 0 would still be piped to a handler that core_pattern names, and 1 is the kernel's
+  // own word for "not even that" (fs/coredump.c).
+  const rlimit limit{1, 1};
+  setrlimit(RLIMIT_CORE, &limit);
 }
 
 void RaiseDescriptorLimit() {
@@ -138,7 +161,9 @@ absl::Status AwaitEnd(int life_fd, const std::function<absl::Status()>& on_child
   for (bool ended = false; !ended && status.ok();) {
     pollfd fds[2] = {{signals, POLLIN, 0},
                      {life_fd, POLLIN, 0}};  // poll ignores a negative descriptor
-    if (poll(fds, 2, -1) < 0) {
+    const auto& every = ServiceManager::OfProcess().watchdog_every();
+    ServiceManager::OfProcess().Alive();
+    if (poll(fds, 2, every.has_value() ? static_cast<int>(every->count()) : -1) < 0) {
       if (errno == EINTR) continue;
       status = absl::InternalError(absl::StrCat("poll: ", strerror(errno)));
       break;
@@ -153,6 +178,7 @@ absl::Status AwaitEnd(int life_fd, const std::function<absl::Status()>& on_child
     }
   }
   close(signals);
+  ServiceManager::OfProcess().Stopping();
   // A second Ctrl-C ends the process without waiting for the shutdown.
   sigset_t interrupt;
   sigemptyset(&interrupt);

@@ -36,8 +36,19 @@ struct ReadyOptions {
   bool quiet = false;  // prints nothing on stdout
 };
 // `fleet_address`, where workers join, unless it is empty: a second line on stdout and in the file.
+// `fingerprint`, unless it is empty: a line on stdout with what clients need to connect by TLS.
+// Tells a service manager, too.
 absl::Status TellReady(const ReadyOptions& options, const std::string& address,
-                       const std::string& fleet_address = "");
+                       const std::string& fleet_address = "", const std::string& fingerprint = "");
+
+// Takes a secret out of the environment: the variable is unset, and its place, which other
+// processes of this user can read in /proc, is overwritten. "" where it is not set. Call before any
+// thread starts.
+std::string TakeSecret(const char* name);
+
+// This process and its children leave no core dump, which would hold keys and customers' data;
+// OUTBOARD_CORE_DUMPS=1 allows them.
+void ForbidCoreDumps();
 
 // Lets this process have as many descriptors as the system allows: each connection is one, and a
 // server that has none left accepts nobody, and does not begin again (gRPC).

@@ -8,6 +8,7 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/service_manager.h"
 #include "wire/library_logs.h"
 #include "wire/limits.h"
 #include "worker/executor/executor_main.h"
@@ -32,6 +33,22 @@ void AddReady(Command app, ServerFlags& flags) {
 void AddMemory(Command app, ServerFlags& flags, const std::string& otherwise) {
   app.AddBytes("--session-memory", &flags.session_memory_bytes,
                "What a session may hold: 512MB, 8GiB ... (default: " + otherwise + ")");
+}
+
+// What a port presents, and whether it has TLS at all.
+void AddTls(Command app, ServerFlags& flags) {
+  app.Add("--insecure", &flags.insecure,
+          "No TLS, also where other machines connect: keys and data are readable on the way");
+  app.Add("--tls", &flags.tls, "TLS on loopback too");
+  app.Add(
+      "--tls-cert", &flags.tls_certificate_file,
+      "PEM file with the certificate that clients are shown, and those above it (default: one of "
+      "a CA in the data folder, which is made if it is not there)");
+  app.Add("--tls-key", &flags.tls_key_file,
+          "PEM file with its key, for its owner alone (mode 0600)");
+  app.Add("--tls-name", &flags.tls_names,
+          "A name or address of this machine as clients write it, for a certificate of the data "
+          "folder's CA; may be given several times");
 }
 
 // `snapshots`: what --snapshot-every is where it is not given.
@@ -87,6 +104,7 @@ int Main(int argc, char** argv) {
   up.Add("--port", &server.port, "Port of the gateway; 0 takes a free one").Between(0, 65535);
   up.Add("--host", &server.host, "Address to listen at").ShowDefault();
   up.Add("--no-auth", &server.no_auth, "Require no keys (loopback only)");
+  AddTls(up, server);
   AddMemory(up, server, "3/4 of the machine's, divided by all devices");
   AddGateway(up, server, "30");
   AddReady(up, server);
@@ -105,6 +123,11 @@ int Main(int argc, char** argv) {
            "Seconds that sessions have to finish when the gateway stops")
       .Between(0, 3600);
   gateway.Add("--no-auth", &server.no_auth, "Require no keys (loopback and unix sockets only)");
+  AddTls(gateway, server);
+  gateway
+      .Add("--worker-certificate-life", &server.worker_certificate_s,
+           "Seconds that a worker's certificate is valid; it is renewed after two thirds")
+      .Between(3, 30 * 86'400);
   AddMemory(gateway, server, "the worker's own limit");
   AddGateway(gateway, server, "30");
   AddReady(gateway, server);
@@ -120,6 +143,13 @@ int Main(int argc, char** argv) {
   worker.Add("--fleet-secret-file", &server.fleet_secret_file,
              "File with the gateway's fleet secret (or $OUTBOARD_FLEET_SECRET; default: "
              "fleet.secret in this user's data folder)");
+  worker.Add("--insecure", &server.insecure,
+             "Join without TLS, also on another machine: the fleet secret is readable on the way");
+  worker.Add("--tls", &server.tls, "Join by TLS on this machine too");
+  worker.Add("--tls-ca", &server.tls_ca_file,
+             "PEM file with the gateway's CA (tls/ca.pem in its data folder)");
+  worker.Add("--tls-fingerprint", &server.tls_fingerprint,
+             "Fingerprint of the gateway's CA (default: the one in --fleet-secret-file)");
   worker.Add("--identity-file", &server.identity_file,
              "File by which the gateway knows this worker again (default: workers/NAME in this "
              "user's data folder)");
@@ -131,11 +161,16 @@ int Main(int argc, char** argv) {
   int serve_devices = 4;  // a program may hold several sessions
   serve.Add("--devices", &serve_devices, "Number of concurrent sessions").Between(1, 64);
   serve.Add("--no-auth", &server.no_auth, "Require no keys (loopback and unix sockets only)");
+  AddTls(serve, server);
   serve.Add("--ephemeral", &server.ephemeral, "Remove the data folder at the end")
       .Needs("--no-auth");
   AddMemory(serve, server, "3/4 of the machine's, which the sessions share");
   AddGateway(serve, server, "0");
   AddReady(serve, server);
+  for (Command command : {gateway, serve})
+    command.Add("--proxy-secret-file", &server.proxy_secret_file,
+                "File with the secret by which a proxy proves that it names the callers' addresses "
+                "(deploy/nginx)");
   for (Command command : {up, worker, serve})
     command.Add("--no-idle-search", &server.no_idle_search,
                 "Do not search for faster kernels while idle (docs/tuning.md)");
@@ -183,6 +218,40 @@ int Main(int argc, char** argv) {
     command.Add("--data", &account.data, kDataHelp);
   }
   for (Command command : {create, list, usage}) command.Add("--json", &account.json, "Print JSON");
+
+  CertFlags certified;
+  Command cert = app.Subcommand("cert", "Manage the private CA and certificates of a data folder");
+  cert.RequireSubcommand();
+  Command cert_init = cert.Subcommand("init", "Make a CA and the gateway's certificate");
+  cert_init.Add(
+      "--name", &certified.names,
+      "A name or address of this machine as clients write it; may be given several times");
+  Command cert_issue =
+      cert.Subcommand("issue", "Issue a certificate for a server, a proxy for example");
+  cert_issue
+      .Add("name", &certified.names, "Names and addresses of the server, as clients write them")
+      .Required();
+  cert_issue.Add("-o,--output", &certified.output,
+                 "Write OUTPUT.pem and OUTPUT.key (default: the first name)");
+  Command cert_renew =
+      cert.Subcommand("renew", "Replace a certificate by a new one with the same names");
+  cert_renew.Add("file", &certified.file, "What `issue` wrote (default: the gateway's own)");
+  cert_renew.Add("--name", &certified.names, "A name to add; may be given several times");
+  Command cert_show =
+      cert.Subcommand("show", "Show the CA, the gateway's certificate and those of its workers");
+  cert_show.Add("file", &certified.file, "Show what is in this PEM file instead");
+  cert_show.Add("--fingerprint", &certified.fingerprint,
+                "Only the fingerprint of the CA, for CLOUD_FINGERPRINT");
+  cert_show.Add("--json", &certified.json, "Print JSON");
+  Command cert_revoke = cert.Subcommand("revoke", "Refuse a worker's certificate");
+  cert_revoke.Add("worker", &certified.serial, "Its serial number or name, as `show` prints it")
+      .Required();
+  for (Command command : {cert_init, cert_issue, cert_renew, cert_show, cert_revoke})
+    command.Add("--data", &certified.data, kDataHelp);
+  for (Command command : {cert_init, cert_issue, cert_renew})
+    command.Add("--days", &certified.days, "Days that the certificate is valid").Between(1, 3650);
+  for (Command command : {cert_init, cert_issue})
+    command.Add("--force", &certified.force, "Replace what is there already");
 
   StoreFlags stored;
   Command push = app.Subcommand("push", "Upload files and store them under names");
@@ -257,6 +326,11 @@ int Main(int argc, char** argv) {
   if (share_tuning.Given()) return RunAccountShareTuning(account);
   if (account_list.Given()) return RunAccountList(account);
   if (usage.Given()) return RunUsage(account);
+  if (cert_init.Given()) return RunCertInit(certified);
+  if (cert_issue.Given()) return RunCertIssue(certified);
+  if (cert_renew.Given()) return RunCertRenew(certified);
+  if (cert_show.Given()) return RunCertShow(certified);
+  if (cert_revoke.Given()) return RunCertRevoke(certified);
   if (push.Given()) return RunPush(stored);
   if (pull.Given()) return RunPull(stored);
   if (store_list.Given()) return RunStoreList(stored);
@@ -283,5 +357,7 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   wire::SilenceLibraryLogs();
+  cli::ForbidCoreDumps();
+  cli::ServiceManager::OfProcess();
   return Main(argc, argv);
 }

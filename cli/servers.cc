@@ -46,28 +46,30 @@ constexpr seconds kWorkersJoinWithin{20};
 // Of workers that end by themselves, before `up` gives up as failed.
 constexpr int kRestartsMax = 16;
 
-// The secret that was given, or "". Executors do not inherit it.
-absl::StatusOr<std::string> GivenFleetSecret(const ServerFlags& flags) {
-  if (const char* given = std::getenv("OUTBOARD_FLEET_SECRET"); given != nullptr && *given != 0) {
-    const std::string secret = given;
-    unsetenv("OUTBOARD_FLEET_SECRET");
+// The secret that was given, or "". Executors do not inherit it. `fingerprint`: as in
+// ReadFleetSecret.
+absl::StatusOr<std::string> GivenFleetSecret(const ServerFlags& flags,
+                                             std::string* fingerprint = nullptr) {
+  if (const std::string secret = TakeSecret("OUTBOARD_FLEET_SECRET"); !secret.empty()) {
     OB_RETURN_IF_ERROR(session::CheckKeyText("OUTBOARD_FLEET_SECRET", secret));
     return secret;
   }
   if (flags.fleet_secret_file.empty()) return "";
-  auto secret = gateway::ReadFleetSecret(flags.fleet_secret_file);
+  auto secret = gateway::ReadFleetSecret(flags.fleet_secret_file, fingerprint);
   if (secret.ok()) return secret;
   return absl::InvalidArgumentError(
       absl::StrCat("--fleet-secret-file: ", secret.status().message()));
 }
 
 // Of a worker: where nothing is given, that of a gateway of this user's on this machine.
-absl::StatusOr<std::string> FleetSecretOfWorker(const ServerFlags& flags) {
-  OB_ASSIGN_OR_RETURN(const std::string given, GivenFleetSecret(flags));
+absl::StatusOr<std::string> FleetSecretOfWorker(const ServerFlags& flags,
+                                                std::string* fingerprint) {
+  OB_ASSIGN_OR_RETURN(const std::string given, GivenFleetSecret(flags, fingerprint));
   if (!given.empty()) return given;
   // Another machine's gateway has another secret, and is not to learn this one.
   if (session::IsOnThisMachine(flags.gateway)) {
-    auto secret = gateway::ReadFleetSecret(gateway::FleetSecretPath(DefaultDataFolder()));
+    auto secret =
+        gateway::ReadFleetSecret(gateway::FleetSecretPath(DefaultDataFolder()), fingerprint);
     if (!absl::IsNotFound(secret.status())) return secret;
   }
   return absl::InvalidArgumentError(
@@ -82,6 +84,27 @@ std::string FleetListenFor(const std::string& listen) {
   if (!absl::SimpleAtoi(listen.substr(listen.rfind(':') + 1), &port)) return "";
   if (port == 65535) return "127.0.0.1:65534";
   return absl::StrCat("127.0.0.1:", port == 0 ? 0 : port + 1);
+}
+
+// How a worker's connections are protected. `fingerprint`: of the file with the secret, for where
+// nothing else says whom to believe.
+absl::StatusOr<session::Protection> ProtectionOfWorker(const ServerFlags& flags,
+                                                       const std::string& fingerprint) {
+  const bool is_told = !flags.tls_ca_file.empty() || !flags.tls_fingerprint.empty();
+  if (flags.insecure && (flags.tls || is_told))
+    return absl::InvalidArgumentError(
+        "--insecure asks for a connection without TLS, and --tls, --tls-ca or --tls-fingerprint "
+        "for one with it");
+  OB_ASSIGN_OR_RETURN(session::Protection protection,
+                      session::Protection::Trusting(
+                          flags.tls_ca_file, is_told ? flags.tls_fingerprint : fingerprint,
+                          {.ca = "--tls-ca",
+                           .fingerprint = is_told ? "--tls-fingerprint"
+                                                  : "the fingerprint in the file of the "
+                                                    "fleet secret"}));
+  protection.also_here = flags.tls || is_told;
+  protection.in_the_clear = flags.insecure;
+  return protection;
 }
 
 // By default the file of this name in this user's data folder.
@@ -104,6 +127,19 @@ absl::StatusOr<gateway::GatewayOptions> OptionsFor(const ServerFlags& flags,
   if (absl::Status status = session::CheckTarget("--listen", flags.listen, /*lowest_port=*/0);
       !status.ok())
     return status;
+  options.tls = {.insecure = flags.insecure,
+                 .clients_here = flags.tls,
+                 .certificate_file = flags.tls_certificate_file,
+                 .key_file = flags.tls_key_file,
+                 .names = flags.tls_names,
+                 .worker_lifetime_s = flags.worker_certificate_s};
+  if (!flags.proxy_secret_file.empty()) {
+    auto secret = gateway::ReadFleetSecret(flags.proxy_secret_file);
+    if (!secret.ok())
+      return absl::InvalidArgumentError(
+          absl::StrCat("--proxy-secret-file: ", secret.status().message()));
+    options.proxy_secret = *std::move(secret);
+  }
   options.quota_bytes = flags.quota_bytes;
   options.quota_objects = flags.quota_objects;
   options.connections_per_address = static_cast<size_t>(flags.connections_per_address);
@@ -247,9 +283,11 @@ int RunGateway(const ServerFlags& flags) {
       !status.ok())
     return Report(status);
   options->on_dead_listener = EndAsDead;
+  options->tls.workers_here = flags.tls;
   auto gateway = gateway::Gateway::Start(*options);
   if (!gateway.ok()) return ReportStart(gateway.status());
-  absl::Status status = TellReady(flags.ready, (*gateway)->address(), (*gateway)->fleet_address());
+  absl::Status status = TellReady(flags.ready, (*gateway)->address(), (*gateway)->fleet_address(),
+                                  (*gateway)->fingerprint());
   if (status.ok()) status = AwaitEnd(flags.life_fd);
   (*gateway)->Stop(seconds(flags.drain_s));
   return EndCode(status);
@@ -260,21 +298,36 @@ int RunWorker(const ServerFlags& flags) {
   EndWith(flags.parent_pid);
   if (absl::Status status = session::CheckTarget("--gateway", flags.gateway); !status.ok())
     return Report(status);
-  auto secret = FleetSecretOfWorker(flags);
+  std::string fingerprint;
+  auto secret = FleetSecretOfWorker(flags, &fingerprint);
   if (!secret.ok()) return Report(secret.status());
+  const auto protection = ProtectionOfWorker(flags, fingerprint);
+  if (!protection.ok()) return Report(protection.status());
   auto identity = worker::OpenIdentity(IdentityPath(flags));
   if (!identity.ok()) {
     if (!flags.identity_file.empty()) return Report(identity.status());
     Log(absl::StrCat(identity.status().message(), ": the next one is another worker"));
     identity = worker::NewIdentity();
   }
-  auto channel = session::MakeChannel(flags.gateway);
-  if (absl::Status status = session::WaitConnected(*channel, flags.gateway, kConnectsWithin);
+  const auto connect = [&](std::shared_ptr<const tls::KeyAndChain> certificate) {
+    session::Protection with = *protection;
+    with.identity = std::move(certificate);
+    return worker::FleetChannels{session::MakeChannel(flags.gateway, with),
+                                 session::MakeBulkConnections(flags.gateway, "", with).channels};
+  };
+  const worker::FleetChannels channels = connect(nullptr);
+  if (absl::Status status =
+          session::WaitConnected(*channels.control, flags.gateway, kConnectsWithin);
       !status.ok()) {
-    return Report(status);
+    return Report(protection->Explain(flags.gateway, status));
   }
-  SupervisorThread supervisor({.gateway = channel,
-                               .bulk = session::MakeBulkConnections(flags.gateway, "").channels,
+  const auto enrolment = protection->UsesTls(flags.gateway)
+                             ? std::make_shared<worker::Enrolment>(worker::EnrolmentOptions{
+                                   .name = flags.name, .fleet_secret = *secret, .connect = connect})
+                             : nullptr;
+  SupervisorThread supervisor({.gateway = channels.control,
+                               .bulk = channels.bulk,
+                               .enrolment = enrolment,
                                .name = flags.name,
                                .fleet_secret = *secret,
                                .identity = *identity,
@@ -326,7 +379,8 @@ int RunServe(const ServerFlags& flags) {
     if (!(*gateway)->AwaitDevices(1, kWorkersJoinWithin)) {
       status = absl::UnavailableError("the worker did not join");
     }
-    if (status.ok()) status = TellReady(flags.ready, (*gateway)->address());
+    if (status.ok())
+      status = TellReady(flags.ready, (*gateway)->address(), "", (*gateway)->fingerprint());
     if (status.ok()) status = AwaitEnd(flags.life_fd);
     (*gateway)->Stop(milliseconds(0));
     supervisor.Stop();
@@ -370,8 +424,15 @@ int RunUp(ServerFlags flags) {
                                   "--quiet"};
     if (flags.no_idle_search) args.push_back("--no-idle-search");
     if (flags.shared_anyway) args.push_back("--shared-anyway");
-    auto child = Child::Start(std::move(args),
-                              {absl::StrCat("OUTBOARD_FLEET_SECRET=", (*gateway)->fleet_secret())});
+    // A file where there is one: other processes of this user can read an environment.
+    std::vector<std::string> environment;
+    if (options->fleet_secret.empty()) {
+      args.push_back("--fleet-secret-file");
+      args.push_back(gateway::FleetSecretPath(options->data_folder));
+    } else {
+      environment.push_back(absl::StrCat("OUTBOARD_FLEET_SECRET=", options->fleet_secret));
+    }
+    auto child = Child::Start(std::move(args), std::move(environment));
     if (!child.ok()) return child.status();
     if (static_cast<size_t>(index) < workers.size()) {
       workers[static_cast<size_t>(index)] = *std::move(child);
@@ -388,7 +449,8 @@ int RunUp(ServerFlags flags) {
         absl::StrCat("only ", (*gateway)->devices_total(), " devices of ", flags.workers,
                      " workers joined within ", kWorkersJoinWithin.count(), " s"));
   }
-  if (status.ok()) status = TellReady(flags.ready, (*gateway)->address());
+  if (status.ok())
+    status = TellReady(flags.ready, (*gateway)->address(), "", (*gateway)->fingerprint());
   if (status.ok()) {
     status = AwaitEnd(flags.life_fd, [&]() -> absl::Status {
       for (size_t i = 0; i < workers.size(); ++i) {

@@ -12,12 +12,12 @@
 #include "base/check.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/connect.h"
 #include "cli/progress_line.h"
 #include "client/files/store_client.h"
 #include "client/files/store_files.h"
 #include "client/session/address.h"
 #include "client/session/bulk.h"
-#include "client/session/link/grpc_link.h"
 #include "gateway/ledger/ids.h"
 
 namespace outboard::cli {
@@ -30,6 +30,7 @@ constexpr int kInterrupted = 130;  // the shells' exit code for Ctrl-C
 
 struct Cloud {
   std::string target, key;
+  session::Protection protection;
   std::unique_ptr<StoreClient> store;
 };
 
@@ -45,8 +46,9 @@ absl::StatusOr<Cloud> Connect(const StoreFlags& flags) {
                      : absl::StrCat("localhost:", session::kDefaultPort);
   OB_RETURN_IF_ERROR(session::CheckTarget(by_flag ? "--gateway" : "CLOUD_HOST", cloud.target));
   OB_RETURN_IF_ERROR(session::CheckKeyText("CLOUD_KEY", cloud.key));
-  auto channel = session::MakeChannel(cloud.target);
-  OB_RETURN_IF_ERROR(session::WaitConnected(*channel, cloud.target, kConnectsWithin));
+  OB_ASSIGN_OR_RETURN(cloud.protection, session::Protection::FromEnvironment());
+  OB_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,
+                      ConnectWithEnvironment(cloud.target));
   cloud.store = std::make_unique<StoreClient>(channel, cloud.key);
   return cloud;
 }
@@ -93,7 +95,8 @@ int RunPush(const StoreFlags& flags) {
   auto cloud = Connect(flags);
   if (!cloud.ok()) return Report(cloud.status());
   std::signal(SIGINT, OnInterrupt);
-  const auto connections = session::MakeBulkConnections(cloud->target, cloud->key);
+  const auto connections =
+      session::MakeBulkConnections(cloud->target, cloud->key, cloud->protection);
   for (const std::string& file : flags.files) {
     std::optional<ProgressLine> line(std::filesystem::path(file).filename().string());
     auto pushed = files::PushFile(
@@ -114,7 +117,8 @@ int RunPull(const StoreFlags& flags) {
   auto cloud = Connect(flags);
   if (!cloud.ok()) return Report(cloud.status());
   std::signal(SIGINT, OnInterrupt);
-  const auto connections = session::MakeBulkConnections(cloud->target, cloud->key);
+  const auto connections =
+      session::MakeBulkConnections(cloud->target, cloud->key, cloud->protection);
   const std::string& name = flags.names.front();
   std::optional<ProgressLine> line(name);
   auto pulled = files::PullFile(

@@ -20,6 +20,9 @@ namespace outboard::wire {
 inline constexpr size_t kStatusMessageBytesMax =
     2048;  // gRPC's default limit on all metadata is 8 KiB
 inline constexpr char kStatusMark[] = "outboard";
+// The same mark for a call that is refused before it reaches a service: gRPC then sends no details.
+// At the start of the message.
+inline constexpr char kRefusalMark[] = "outboard: ";
 
 // What a status of `code` says that gRPC made, for a call to a gateway.
 inline std::string WordsForGrpc(absl::StatusCode code) {
@@ -60,6 +63,9 @@ inline bool IsOfGrpc(absl::StatusCode code) {
 inline absl::Status FromGrpc(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
   const absl::StatusCode code = CodeFromWire(static_cast<uint32_t>(status.error_code()));
+  if (code == absl::StatusCode::kUnauthenticated &&
+      status.error_message().starts_with(kRefusalMark))
+    return absl::Status(code, status.error_message().substr(sizeof kRefusalMark - 1));
   if (status.error_details() != kStatusMark && IsOfGrpc(code))
     return absl::Status(code, WordsForGrpc(code));
   return absl::Status(code, status.error_message());

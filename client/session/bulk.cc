@@ -11,16 +11,18 @@ constexpr int kConnections = 4;
 
 }  // namespace
 
-wire::BlobConnections MakeBulkConnections(const std::string& target, const std::string& key) {
+wire::BlobConnections MakeBulkConnections(const std::string& target, const std::string& key,
+                                          const Protection& protection) {
   wire::BlobConnections connections;
   // MakeChannel gives each its own TCP connection: a channel's subchannels are not shared.
-  for (int i = 0; i < kConnections; ++i) connections.channels.push_back(MakeChannel(target));
+  for (int i = 0; i < kConnections; ++i)
+    connections.channels.push_back(MakeChannel(target, protection));
   if (!key.empty()) connections.metadata = {{"authorization", "Bearer " + key}};
   return connections;
 }
 
 const wire::BlobConnections& Bulk::Connections() {
-  std::call_once(once_, [this] { connections_ = MakeBulkConnections(target_, key_); });
+  std::call_once(once_, [this] { connections_ = MakeBulkConnections(target_, key_, protection_); });
   return connections_;
 }
 

@@ -12,18 +12,24 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "client/session/protection.h"
 #include "wire/blobs/upload.h"
 
 namespace outboard::session {
 
 // Makes separate connections to `target` for calls authorised by `key`.
-wire::BlobConnections MakeBulkConnections(const std::string& target, const std::string& key);
+wire::BlobConnections MakeBulkConnections(const std::string& target, const std::string& key,
+                                          const Protection& protection = {});
 
 class Bulk {
  public:
   // retry_for: how long to retry a lost connection.
-  Bulk(std::string target, std::string key, std::chrono::milliseconds retry_for)
-      : target_(std::move(target)), key_(std::move(key)), retry_for_(retry_for) {}
+  Bulk(std::string target, std::string key, Protection protection,
+       std::chrono::milliseconds retry_for)
+      : target_(std::move(target)),
+        key_(std::move(key)),
+        protection_(std::move(protection)),
+        retry_for_(retry_for) {}
 
   absl::StatusOr<wire::Uploaded> Upload(std::span<const wire::BlobSource> sources);
   // Ends the current and all later transfers with CANCELLED.
@@ -36,6 +42,7 @@ class Bulk {
   wire::TransferOptions Options() const;
 
   const std::string target_, key_;
+  const Protection protection_;
   const std::chrono::milliseconds retry_for_;
   std::atomic<bool> cancelled_{false};
   std::atomic<uint64_t> bytes_up_{0};

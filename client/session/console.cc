@@ -63,7 +63,7 @@ void Teller::TellOfPlainText(const std::string& target) const {
   static std::atomic<bool> told{false};
   if (IsOnThisMachine(target) || told.exchange(true)) return;
   Tell(absl::StrCat("key and data go to ", target,
-                    " unencrypted; over a network that is not yours use a tunnel"),
+                    " unencrypted; over a network that is not yours unset CLOUD_INSECURE"),
        /*over_progress=*/false);
 }
 

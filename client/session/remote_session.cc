@@ -127,11 +127,12 @@ absl::Status RemoteSession::Dial() {
   }
   target_ = target;
   bulk_ = std::make_unique<Bulk>(
-      target, options_.key,
+      target, options_.key, options_.protection,
       serve_ != nullptr ? kReconnectPrivateWithin : options_.reconnect_timeout);
-  auto channel = MakeChannel(target);
-  OB_RETURN_IF_ERROR(WaitConnected(*channel, target, options_.connect_timeout));
-  teller_.TellOfPlainText(target);
+  auto channel = MakeChannel(target, options_.protection);
+  if (absl::Status status = WaitConnected(*channel, target, options_.connect_timeout); !status.ok())
+    return absl::IsUnavailable(status) ? options_.protection.Explain(target, status) : status;
+  if (!options_.protection.UsesTls(target)) teller_.TellOfPlainText(target);
   return Open(MakeGrpcLink(std::move(channel), options_.key));
 }
 
@@ -246,7 +247,7 @@ absl::StatusOr<std::vector<StoredArray>> RemoteSession::Stored(const std::string
       return absl::UnimplementedError("this session's connection does not support the store");
     ++blob_round_trips_;
     const Waiting waiting;
-    return StoredArrays(MakeChannel(target_), options_.key, name);
+    return StoredArrays(MakeChannel(target_, options_.protection), options_.key, name);
   });
 }
 
@@ -381,7 +382,7 @@ void RemoteSession::TellOfSilence(std::unique_lock<std::mutex>& lock) {
   // A private worker is this machine's; a lost connection has lines of its own.
   if (serve_ != nullptr || target_.empty() || IsLost() || ended()) return;
   using News = SilenceWatch::News;
-  const News news = silence_.Check(target_, Clock::now(), BytesDown());
+  const News news = silence_.Check(target_, options_.protection, Clock::now(), BytesDown());
   if (news == News::kNone) return;
   lock.unlock();
   Tell(news == News::kSilent ? SilentLine(target_, SilenceWatch::kSilentAfter)

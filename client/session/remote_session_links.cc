@@ -94,7 +94,7 @@ void RemoteSession::OpenValues() {
   DropValues();  // has ended: nobody is waited for
   values_ended_ = false;
   values_ = std::make_unique<ValuesStream>(
-      MakeChannel(target_), options_.key, std::move(request),
+      MakeChannel(target_, options_.protection), options_.key, std::move(request),
       ValuesStream::Listener{[this](proto::ServerFrame frame) { OnValuesFrame(std::move(frame)); },
                              [this](absl::Status status) { OnValuesEnd(status); }});
 }
@@ -168,12 +168,16 @@ void RemoteSession::SeekLink(std::unique_lock<std::mutex>& lock) {
     old.reset();
     old_values.reset();
     if (channel == nullptr) {
-      channel = MakeChannel(target_);
+      channel = MakeChannel(target_, options_.protection);
       dialled = Clock::now();
     }
     // Short, so that Close need not wait for it.
     const bool connected = WaitConnected(*channel, target_, kReconnectPause).ok();
     const Clock::time_point now = Clock::now();
+    absl::Status unreachable;
+    if (!connected && now > deadline)
+      unreachable = options_.protection.Explain(
+          target_, Unreachable(target_, serve_ != nullptr, deadline - start));
     if (!connected && serve_ == nullptr && now >= tell_at && now < deadline) {
       Tell(SeekingLine(target_, std::chrono::ceil<std::chrono::seconds>(deadline - now)));
       told = true;
@@ -181,7 +185,7 @@ void RemoteSession::SeekLink(std::unique_lock<std::mutex>& lock) {
     }
     lock.lock();
     if (!connected) {
-      if (now > deadline) core_.End(Unreachable(target_, serve_ != nullptr, deadline - start));
+      if (now > deadline) core_.End(std::move(unreachable));
       // A distant gateway may be about to answer, so its dial goes on; one that refused or is
       // silent is dialled again.
       if (channel->GetState(/*try_to_connect=*/false) != GRPC_CHANNEL_CONNECTING ||

@@ -5,6 +5,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "client/session/address.h"
 #include "client/trace/trace.h"
 
@@ -39,6 +40,7 @@ absl::StatusOr<SessionOptions> SessionOptions::FromEnvironment() {
   options.key = Variable("CLOUD_KEY");
   if (absl::Status status = CheckTarget("CLOUD_HOST", options.target); !status.ok()) return status;
   if (absl::Status status = CheckKeyText("CLOUD_KEY", options.key); !status.ok()) return status;
+  OB_ASSIGN_OR_RETURN(options.protection, Protection::FromEnvironment());
   return options;
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "client/session/protection.h"
 
 namespace outboard::trace {
 class Trace;
@@ -22,6 +23,8 @@ struct SessionOptions {
   // stopped with it.
   std::string target;
   std::string key;
+  // TLS to whatever is not on this machine, checked by the system's roots, unless set otherwise.
+  Protection protection = {};
   uint32_t devices = 1;
   std::chrono::milliseconds connect_timeout{3000};  // until the target answers
   // Until a device is granted. Longer than a gateway's own limits for granting one and starting its
@@ -44,10 +47,12 @@ struct SessionOptions {
   bool progress = false;
 
   // From the environment: CLOUD unset, empty or 0 gives a private worker; CLOUD=1 takes CLOUD_HOST
-  // (unset: localhost:6667) and CLOUD_KEY; DEBUG of 1 or more sets `debug` and `progress`,
-  // CLOUD_PROGRESS=1 `progress`, CLOUD_PROGRESS=0 unsets it; PROFILE sets `trace`. OUTBOARD_BIN
-  // names the binary for a private worker if it is neither beside the program nor on PATH.
-  // Errors: INVALID_ARGUMENT  another CLOUD; an invalid CLOUD_HOST or CLOUD_KEY (address.h)
+  // (unset: localhost:6667) and CLOUD_KEY, and what Protection::FromEnvironment reads; DEBUG of 1
+  // or more sets `debug` and `progress`, CLOUD_PROGRESS=1 `progress`, CLOUD_PROGRESS=0 unsets it;
+  // PROFILE sets `trace`. OUTBOARD_BIN names the binary for a private worker if it is neither
+  // beside the program nor on PATH.
+  // Errors: INVALID_ARGUMENT  another CLOUD; an invalid CLOUD_HOST or CLOUD_KEY (address.h); those
+  //                           of Protection::FromEnvironment
   //         UNAVAILABLE       a PROFILE that cannot be written
   static absl::StatusOr<SessionOptions> FromEnvironment();
 };

@@ -57,6 +57,8 @@ class WriteQueue {
 struct Credentials {
   std::string key;   // from "authorization: Bearer <key>"; empty: none
   std::string peer;  // where it comes from, as gRPC names it: "ipv4:10.0.0.1:6667"
+  // What a proxy says (gateway/tls/trusted_proxy.h); empty: nothing.
+  std::string proxy_secret = {}, proxy_address = {};
 };
 
 // Checks API keys.

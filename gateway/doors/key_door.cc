@@ -44,13 +44,15 @@ bool KeyDoor::MayAsk(const Credentials& credentials, const AddressKey& address) 
 }
 
 void KeyDoor::Admit(const Credentials& credentials, Scopes any_of, const What& what, Then then) {
-  const AddressKey address = AddressKeyOfPeer(credentials.peer);
+  const absl::StatusOr<std::string> peer = authenticator_->PeerOf(credentials);
+  if (!peer.ok()) return then(peer.status());
+  const AddressKey address = AddressKeyOfPeer(*peer);
   if (!MayAsk(credentials, address)) {
     refusals_->Count(RefusalReason::kWrongKeysOfAddress, address.ToString());
     return then(absl::UnavailableError(
         "too many wrong keys came from this address; try again in some seconds"));
   }
-  keys_.Post(TurnOf(address, credentials.peer),
+  keys_.Post(TurnOf(address, *peer),
              [this, credentials, address, any_of, what, then = std::move(then)] {
                absl::StatusOr<Admitted> admitted = Look(credentials, any_of, what.slot);
                if (!absl::IsUnauthenticated(admitted.status())) return then(std::move(admitted));

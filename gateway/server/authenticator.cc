@@ -21,11 +21,12 @@ std::string Bearer(const grpc::CallbackServerContext& context) {
 }  // namespace
 
 Authenticator::Authenticator(Accounts* accounts, KeyUses* uses, std::optional<TenantId> everybody,
-                             std::string fleet_secret)
+                             std::string fleet_secret, TrustedProxy proxy)
     : accounts_(accounts),
       uses_(uses),
       everybody_(everybody),
-      fleet_secret_(std::move(fleet_secret)) {
+      fleet_secret_(std::move(fleet_secret)),
+      proxy_(std::move(proxy)) {
   OB_CHECK(!fleet_secret_.empty());
 }
 
@@ -35,11 +36,13 @@ absl::StatusOr<Identity> Authenticator::Client(const Credentials& credentials, S
     return absl::UnauthenticatedError(
         "this gateway asks for a key: set CLOUD_KEY (made by `outboard key create`)");
   }
+  auto peer = PeerOf(credentials);
+  if (!peer.ok()) return peer.status();
   const WallTime now = WallNow();
   auto identity = accounts_->Authenticate(credentials.key, now);
   if (!identity.ok()) return identity;
   const KeyRights& rights = identity->rights;
-  if (!rights.from.empty() && !AnyContains(rights.from, AddressesOfPeer(credentials.peer))) {
+  if (!rights.from.empty() && !AnyContains(rights.from, AddressesOfPeer(*peer))) {
     return absl::UnauthenticatedError(
         "the API key is not valid from this address: use it where `outboard key list` says, or "
         "make "
@@ -72,7 +75,12 @@ absl::Status Authenticator::Worker(std::string_view secret) const {
 }
 
 Credentials Authenticator::CredentialsOf(const grpc::CallbackServerContext& context) {
-  return {Bearer(context), context.peer()};
+  const ProxyWord word = ProxyWord::Of(context);
+  return {Bearer(context), context.peer(), word.secret, word.address};
+}
+
+absl::StatusOr<std::string> Authenticator::PeerOf(const Credentials& credentials) const {
+  return proxy_.PeerOf(credentials.peer, {credentials.proxy_secret, credentials.proxy_address});
 }
 
 }  // namespace outboard::gateway

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "gateway/accounts/accounts.h"
 #include "gateway/data_path/host.h"
+#include "gateway/tls/trusted_proxy.h"
 
 namespace outboard::gateway {
 
@@ -24,7 +25,7 @@ class Authenticator {
   // `everybody`: if set, keys are not checked and all clients are this tenant.
   // `fleet_secret`: not empty. `uses`: told of keys that are used; may be null.
   Authenticator(Accounts* accounts, KeyUses* uses, std::optional<TenantId> everybody,
-                std::string fleet_secret);
+                std::string fleet_secret, TrustedProxy proxy = {});
 
   // Errors: UNAUTHENTICATED    no key; or it is wrong, revoked, expired, or not for this peer
   //         PERMISSION_DENIED  it has none of the scopes, or its account is suspended
@@ -35,6 +36,11 @@ class Authenticator {
   absl::Status Worker(const grpc::CallbackServerContext& context) const;
   absl::Status Worker(std::string_view secret) const;
 
+  // Where the caller is, as gRPC writes it: what the trusted proxy says, else the other end of the
+  // connection. Limits of addresses count by it.
+  // Errors: UNAUTHENTICATED  somebody claims to be that proxy
+  absl::StatusOr<std::string> PeerOf(const Credentials& credentials) const;
+
   // Returns the value of `authorization: Bearer`, "" if there is none, and the caller's address.
   static Credentials CredentialsOf(const grpc::CallbackServerContext& context);
 
@@ -43,6 +49,7 @@ class Authenticator {
   KeyUses* const uses_;
   const std::optional<TenantId> everybody_;
   const std::string fleet_secret_;
+  const TrustedProxy proxy_;
 };
 
 }  // namespace outboard::gateway

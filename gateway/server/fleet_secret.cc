@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "gateway/base/clock.h"
 #include "gateway/ledger/ids.h"
+#include "wire/tls/private_file.h"
 
 namespace outboard::gateway {
 namespace {
@@ -46,7 +47,7 @@ std::string FleetSecretPath(const std::string& data_folder) {
   return data_folder + "/fleet.secret";
 }
 
-absl::StatusOr<std::string> ReadFleetSecret(const std::string& path) {
+absl::StatusOr<std::string> ReadFleetSecret(const std::string& path, std::string* fingerprint) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) {
     const std::string why = absl::StrCat("cannot read ", path, ": ", strerror(errno));
@@ -54,8 +55,8 @@ absl::StatusOr<std::string> ReadFleetSecret(const std::string& path) {
     return absl::PermissionDeniedError(why);
   }
   struct stat info {};
-  const bool is_private =
-      fstat(file, &info) == 0 && (!S_ISREG(info.st_mode) || (info.st_mode & 077) == 0);
+  const bool is_private = fstat(file, &info) == 0 &&
+                          (!S_ISREG(info.st_mode) || !tls::IsOpenToOthers(path, info.st_mode));
   std::array<char, kFileBytesMax> bytes;
   const ssize_t count = read(file, bytes.data(), bytes.size());
   close(file);
@@ -64,8 +65,9 @@ absl::StatusOr<std::string> ReadFleetSecret(const std::string& path) {
         absl::StrCat(path, " holds a secret that other users can read: chmod 600 ", path,
                      ", and replace the secret if it may be known"));
   std::istringstream words(std::string(bytes.data(), count < 0 ? 0 : static_cast<size_t>(count)));
-  std::string text;
-  words >> text;
+  std::string text, second;
+  words >> text >> second;
+  if (fingerprint != nullptr) *fingerprint = second;
   const bool is_word = std::all_of(text.begin(), text.end(), [](char c) {
     return absl::ascii_isgraph(static_cast<unsigned char>(c));
   });
@@ -81,6 +83,16 @@ absl::StatusOr<std::string> EnsureFleetSecret(const std::string& data_folder) {
   if (!absl::IsNotFound(secret.status())) return secret;
   if (absl::Status status = Create(path); !status.ok()) return status;
   return ReadFleetSecret(path);
+}
+
+absl::Status AddFleetFingerprint(const std::string& data_folder, const std::string& secret,
+                                 const std::string& fingerprint) {
+  const std::string path = FleetSecretPath(data_folder);
+  std::string known;
+  const absl::StatusOr<std::string> in_file = ReadFleetSecret(path, &known);
+  if (!in_file.ok() || *in_file != secret || known == fingerprint) return absl::OkStatus();
+  return tls::WriteFile(path, absl::StrCat(secret, "\n", fingerprint, "\n"), /*is_secret=*/true,
+                        tls::Replace::kYes);
 }
 
 }  // namespace outboard::gateway

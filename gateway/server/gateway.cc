@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/log.h"
 #include "gateway/accounts/accounts.h"
 #include "gateway/accounts/session_rows.h"
@@ -36,7 +37,11 @@
 #include "gateway/server/listener_watch.h"
 #include "gateway/server/services.h"
 #include "gateway/streams/local_attach.h"
+#include "gateway/tls/server_certificates.h"
+#include "gateway/tls/trusted_proxy.h"
+#include "gateway/tls/worker_admission.h"
 #include "wire/limits.h"
+#include "wire/tls/credentials.h"
 
 namespace outboard::gateway {
 
@@ -163,8 +168,9 @@ class Gateway::Impl {
     auto keys = Accounts::Open(path);
     if (!keys.ok()) return keys.status();
     keys_ = *std::move(keys);
-    authenticator_ = std::make_unique<Authenticator>(keys_.get(), key_uses_.get(), everybody,
-                                                     options_.fleet_secret);
+    authenticator_ =
+        std::make_unique<Authenticator>(keys_.get(), key_uses_.get(), everybody,
+                                        options_.fleet_secret, TrustedProxy(options_.proxy_secret));
     account_limits_ = std::make_unique<AccountLimits>(options_.account, &refusals_);
     door_ = std::make_unique<KeyDoor>(authenticator_.get(), account_limits_.get(), &refusals_);
     host_.SetDoor(door_.get());
@@ -217,6 +223,7 @@ class Gateway::Impl {
   }
 
   absl::Status Serve() {
+    if (absl::Status status = PrepareTls(); !status.ok()) return status;
     auto local = LocalAttach::Start(driver_.get(), authenticator_.get());
     if (!local.ok()) return local.status();
     local_ = *std::move(local);
@@ -224,7 +231,7 @@ class Gateway::Impl {
     cloud_ = std::make_unique<CloudService>(driver_.get(), &host_, door_.get(),
                                             options_.reader_stalls_after);
     fleet_ = std::make_unique<FleetService>(driver_.get(), blob_retention_.get(),
-                                            authenticator_.get(), &turns_);
+                                            authenticator_.get(), admission_.get(), &turns_);
     const auto blobs_for = [&](BlobCallers callers) {
       return std::make_unique<BlobService>(callers, blobs_.get(), blob_retention_.get(),
                                            door_.get(), driver_.get(), &turns_.pool);
@@ -243,7 +250,10 @@ class Gateway::Impl {
     auto clients = GrpcListener::Start(
         options_.listen,
         {cloud_.get(), blob_service_.get(), store_service_.get(), account_.get(), &no_fleet_},
-        client_connections_.get());
+        client_connections_.get(),
+        clients_have_tls_
+            ? tls::ServerCredentials(certificates_->PathForClients(), /*asks_clients=*/false)
+            : nullptr);
     if (!clients.ok()) return clients.status();
     door_->SetConnections(client_connections_.get());
     clients_ = *std::move(clients);
@@ -252,20 +262,50 @@ class Gateway::Impl {
     limits.per_address = kConnectionsPerWorkerAddressMax;
     limits.key_within = std::chrono::milliseconds(0);
     worker_connections_ = std::make_unique<ConnectionTable>(limits, &refusals_);
-    auto workers = GrpcListener::Start(options_.fleet_listen, {fleet_.get(), fleet_blobs_.get()},
-                                       worker_connections_.get());
+    auto workers = GrpcListener::Start(
+        options_.fleet_listen, {fleet_.get(), fleet_blobs_.get()}, worker_connections_.get(),
+        admission_ != nullptr ? admission_->Credentials(certificates_->PathForWorkers()) : nullptr);
     if (!workers.ok()) return workers.status();
     workers_ = *std::move(workers);
     watches_.push_back(Watch(*workers_));
     return absl::OkStatus();
   }
 
+  // Decides which ports have TLS, and prepares what they present.
+  absl::Status PrepareTls() {
+    const TlsOptions& tls = options_.tls;
+    OB_RETURN_IF_ERROR(CheckOptions(tls));
+    const auto has_tls = [&tls](const std::string& address, bool here) {
+      return HasTls(address, IsLocalAddress(address), here, tls);
+    };
+    // A certificate is given for a port that is to present it.
+    clients_have_tls_ = has_tls(options_.listen, tls.clients_here || !tls.certificate_file.empty());
+    const bool workers_have_tls = has_tls(options_.fleet_listen, tls.workers_here);
+    if (clients_have_tls_ || workers_have_tls) {
+      OB_ASSIGN_OR_RETURN(certificates_,
+                          ServerCertificates::Start(options_.data_folder, options_.tls));
+    }
+    if (clients_have_tls_) fingerprint_ = certificates_->FingerprintForClients();
+    if (workers_have_tls) {
+      admission_ = std::make_unique<WorkerAdmission>(
+          options_.data_folder, certificates_->authority(), options_.tls.worker_lifetime_s);
+      OB_RETURN_IF_ERROR(
+          AddFleetFingerprint(options_.data_folder, options_.fleet_secret,
+                              certificates_->authority().certificate().fingerprint().ToString()));
+    }
+    return WriteFingerprint(options_.data_folder, fingerprint_);
+  }
+
   std::unique_ptr<ListenerWatch> Watch(const GrpcListener& listener) {
+    WatchOptions options;
+    options.has_tls = listener.has_tls();
     return std::make_unique<ListenerWatch>(
-        listener.address(), [this, address = listener.address()] {
+        listener.address(),
+        [this, address = listener.address()] {
           Log(absl::StrCat(address, " is not served any more: the gateway ends"));
           options_.on_dead_listener();
-        });
+        },
+        options);
   }
 
   void Stop(std::chrono::milliseconds drain) {
@@ -309,6 +349,10 @@ class Gateway::Impl {
   std::unique_ptr<LedgerWriter> ledger_writer_;
   std::unique_ptr<CoreDriver> driver_;
   std::unique_ptr<Ticker> ticker_;
+  bool clients_have_tls_ = false;
+  std::string fingerprint_;
+  std::unique_ptr<ServerCertificates> certificates_;
+  std::unique_ptr<WorkerAdmission> admission_;
   std::unique_ptr<LocalAttach> local_;
   std::unique_ptr<CloudService> cloud_;
   std::unique_ptr<FleetService> fleet_;
@@ -335,6 +379,7 @@ const std::string& Gateway::address() const { return impl_->clients_->address();
 const std::string& Gateway::fleet_address() const { return impl_->workers_->address(); }
 const std::string& Gateway::fleet_secret() const { return impl_->options_.fleet_secret; }
 const Refusals& Gateway::refusals() const { return impl_->refusals_; }
+const std::string& Gateway::fingerprint() const { return impl_->fingerprint_; }
 std::shared_ptr<grpc::Channel> Gateway::InProcessChannel() {
   return impl_->clients_->InProcessChannel();
 }

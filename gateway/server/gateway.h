@@ -19,6 +19,7 @@
 #include "gateway/core/events.h"
 #include "gateway/doors/account_limits.h"
 #include "gateway/doors/refusals.h"
+#include "gateway/tls/server_certificates.h"
 
 namespace outboard::gateway {
 
@@ -50,6 +51,11 @@ struct GatewayOptions {
   AccountLimitsOptions account;
   // A client that takes nothing of what is sent to it for so long is cut off; it may come back.
   std::chrono::milliseconds reader_stalls_after{kReaderStalledMs};
+  // TLS of both ports, and what they present.
+  TlsOptions tls = {};
+  // What a proxy before the gateway shows when it names a caller's address; empty: no proxy's word
+  // counts (gateway/tls/trusted_proxy.h).
+  std::string proxy_secret = {};
   CoreOptions core;
 };
 
@@ -58,7 +64,7 @@ std::string AccountsPath(const std::string& data_folder);
 
 class Gateway {
  public:
-  // Errors: INVALID_ARGUMENT     options
+  // Errors: INVALID_ARGUMENT     options, a certificate that was given
   //         FAILED_PRECONDITION  another gateway serves the data folder
   //         UNAVAILABLE          an address is taken, the data folder cannot be written
   //         those of the accounts file and of EnsureFleetSecret
@@ -70,6 +76,8 @@ class Gateway {
   const std::string& fleet_address() const;
   const std::string& fleet_secret() const;
   const Refusals& refusals() const;  // what its doors refused since the start
+  // What clients may pin; "" where they connect without TLS.
+  const std::string& fingerprint() const;
   // Channels within this process: for clients, and for the workers of `serve`.
   std::shared_ptr<grpc::Channel> InProcessChannel();
   std::shared_ptr<grpc::Channel> InProcessFleetChannel();

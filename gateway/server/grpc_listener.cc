@@ -22,9 +22,10 @@ namespace {
 constexpr std::chrono::milliseconds kStreamsEndWithin{2000};
 constexpr std::string_view kUnix = "unix:";
 
-// The only place where the server gets its credentials; TLS would be added here.
-std::shared_ptr<grpc::ServerCredentials> ServerCredentialsFor(const std::string& address) {
-  return grpc::InsecureServerCredentials();
+// The only place where a server gets its credentials.
+std::shared_ptr<grpc::ServerCredentials> CredentialsOr(
+    const std::shared_ptr<grpc::ServerCredentials>& tls) {
+  return tls != nullptr ? tls : grpc::InsecureServerCredentials();
 }
 
 void SetLimits(grpc::ServerBuilder& builder) {
@@ -66,23 +67,24 @@ bool IsLocalAddress(const std::string& address) {
 
 absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Start(
     const std::string& address, const std::vector<grpc::Service*>& services,
-    ConnectionTable* connections) {
+    ConnectionTable* connections, const std::shared_ptr<grpc::ServerCredentials>& tls) {
   auto listener = std::unique_ptr<GrpcListener>(new GrpcListener);
   listener->address_ = address;
+  listener->has_tls_ = tls != nullptr;
   grpc::ServerBuilder builder;
   SetLimits(builder);
   const bool is_unix = address.starts_with(kUnix), has_port = !address.empty() && !is_unix;
   const auto cannot_listen = [&](const absl::string_view why) {
     return absl::UnavailableError(absl::StrCat("cannot listen at ", address, ": ", why));
   };
-  if (is_unix) builder.AddListeningPort(address, ServerCredentialsFor(address));
+  if (is_unix) builder.AddListeningPort(address, CredentialsOr(tls));
   if (has_port) {
     auto acceptor = Acceptor::Listen(address);
     if (!acceptor.ok()) return cannot_listen(acceptor.status().message());
     listener->acceptor_ = *std::move(acceptor);
     listener->door_ = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-        ServerCredentialsFor(address));
+        CredentialsOr(tls));
   }
   for (grpc::Service* service : services) builder.RegisterService(service);
   std::optional<PrivateFiles> private_files;
@@ -91,9 +93,9 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Start(
   private_files.reset();
   if (listener->server_ == nullptr)
     return cannot_listen("is its folder there, and may this user write to it?");
-  if (!IsLocalAddress(address))
+  if (!IsLocalAddress(address) && tls == nullptr)
     Log(absl::StrCat("connections to ", address,
-                     " are not encrypted: let them come through a tunnel or a TLS proxy"));
+                     " are not encrypted (--insecure): whoever is between reads keys and data"));
   if (has_port) {
     listener->address_ = listener->acceptor_->address();
     listener->acceptor_->Start(connections, [door = listener->door_.get()](int from, int fd) {

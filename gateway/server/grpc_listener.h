@@ -7,6 +7,7 @@
 
 #include <grpcpp/channel.h>
 #include <grpcpp/impl/service_type.h>
+#include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
@@ -30,12 +31,15 @@ class GrpcListener {
   // no socket, InProcessChannel only. `connections` decides which connections of a port it takes.
   // Both arguments must outlive the listener.
   // Errors: UNAVAILABLE  the address is taken or is none of this machine's
+  // `tls`: null for a port in the clear.
   static absl::StatusOr<std::unique_ptr<GrpcListener>> Start(
       const std::string& address, const std::vector<grpc::Service*>& services,
-      ConnectionTable* connections);
+      ConnectionTable* connections,
+      const std::shared_ptr<grpc::ServerCredentials>& tls = nullptr);
   ~GrpcListener();  // as Stop
 
   const std::string& address() const { return address_; }  // with the port that was chosen
+  bool has_tls() const { return has_tls_; }
   std::shared_ptr<grpc::Channel> InProcessChannel();
 
   void StopAccepting();  // on the local socket: it is closed first
@@ -49,6 +53,7 @@ class GrpcListener {
   // Passes what the acceptor takes on to the server, with its credentials.
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> door_;
   std::unique_ptr<Acceptor> acceptor_;
+  bool has_tls_ = false;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<AbstractListener> local_;
 };

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "wire/tls/handshake.h"
 
 namespace outboard::gateway {
 namespace {
@@ -26,17 +27,20 @@ bool WaitFor(int fd, short events, std::chrono::milliseconds most) {
 }
 
 // True if the port answers, and where nothing can be said: without a descriptor for the question.
-bool Answers(const sockaddr_in& address, std::chrono::milliseconds within) {
+bool Answers(const sockaddr_in& address, bool has_tls, std::chrono::milliseconds within) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return true;
   const bool connects =
       connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ||
       errno == EINPROGRESS;
   char byte;
-  const bool answers =
-      connects && WaitFor(fd, POLLOUT, within) &&
-      send(fd, kHello.data(), kHello.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(kHello.size()) &&
-      WaitFor(fd, POLLIN, within) && recv(fd, &byte, 1, 0) == 1;
+  const bool is_there = connects && WaitFor(fd, POLLOUT, within);
+  const bool answers = is_there && has_tls
+                           ? tls::ShakeHandsOn(fd, "localhost", within).speaks == tls::Speaks::kTls
+                           : is_there &&
+                                 send(fd, kHello.data(), kHello.size(), MSG_NOSIGNAL) ==
+                                     static_cast<ssize_t>(kHello.size()) &&
+                                 WaitFor(fd, POLLIN, within) && recv(fd, &byte, 1, 0) == 1;
   close(fd);
   return answers;
 }
@@ -73,7 +77,7 @@ void ListenerWatch::Work(const std::string& host, int port) {
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, options_.every, [this] { return stopping_; })) {
     lock.unlock();
-    failures = Answers(address, options_.answers_within) ? 0 : failures + 1;
+    failures = Answers(address, options_.has_tls, options_.answers_within) ? 0 : failures + 1;
     if (failures == options_.failures) return on_dead_();
     lock.lock();
   }

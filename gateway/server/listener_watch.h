@@ -16,6 +16,7 @@ struct WatchOptions {
   std::chrono::milliseconds every{10'000};
   std::chrono::milliseconds answers_within{5'000};
   int failures = 3;  // in a row
+  bool has_tls = false;  // the port then answers a TLS handshake
 };
 
 // Connects to the port now and then, as a client of HTTP/2 does, and waits for the first bytes of

@@ -13,6 +13,7 @@
 #include "gateway/data_path/core_driver.h"
 #include "gateway/server/caller.h"
 #include "gateway/streams/streams.h"
+#include "gateway/tls/worker_admission.h"
 #include "wire/limits.h"
 #include "wire/status.h"
 
@@ -165,12 +166,39 @@ grpc::ServerUnaryReactor* AccountService::Usage(grpc::CallbackServerContext* con
 
 grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* FleetService::Join(
     grpc::CallbackServerContext* context) {
-  return new ControlStream(driver_, authenticator_, *context);
+  return new ControlStream(driver_, authenticator_, *context, Watch(context));
 }
 
 grpc::ServerBidiReactor<proto::ServerFrame, proto::ClientFrame>* FleetService::Attach(
     grpc::CallbackServerContext* context) {
-  return new ExecutorStream(driver_, authenticator_, *context);
+  return new ExecutorStream(driver_, authenticator_, *context, Watch(context));
+}
+
+std::shared_ptr<void> FleetService::Watch(grpc::CallbackServerContext* context) {
+  if (admission_ == nullptr) return nullptr;
+  return admission_->Watch(*context->auth_context(), [context] { context->TryCancel(); });
+}
+
+grpc::ServerUnaryReactor* FleetService::Enrol(grpc::CallbackServerContext* context,
+                                              const proto::EnrolRequest* request,
+                                              proto::EnrolReply* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  absl::Status status = authenticator_->Worker(*context);
+  if (status.ok() && admission_ == nullptr)
+    status = absl::FailedPreconditionError("this port has no TLS: its workers need no certificate");
+  if (!status.ok()) {
+    reactor->Finish(wire::ToGrpc(status));
+    return reactor;
+  }
+  constexpr uint64_t kNoAccount = 0;  // accounts count from 1
+  turns_->pool.Post(kNoAccount, [this, reactor, request, reply] {  // signs, and writes a file
+    const auto chain = admission_->Enrol(request->certificate_request(), request->name());
+    if (chain.ok())
+      for (const tls::Certificate& one : *chain)
+        reply->mutable_certificate_chain()->append(one.ToPem());
+    reactor->Finish(wire::ToGrpc(chain.status()));
+  });
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* FleetService::Keep(grpc::CallbackServerContext* context,
@@ -242,6 +270,13 @@ grpc::ServerBidiReactor<proto::ServerFrame, proto::ClientFrame>* NoFleetService:
 
 grpc::ServerUnaryReactor* NoFleetService::Keep(grpc::CallbackServerContext* context,
                                                const proto::KeepRequest*, proto::KeepReply*) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(NotHere());
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* NoFleetService::Enrol(grpc::CallbackServerContext* context,
+                                                const proto::EnrolRequest*, proto::EnrolReply*) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(NotHere());
   return reactor;

@@ -27,6 +27,7 @@
 namespace outboard::gateway {
 
 class CoreDriver;
+class WorkerAdmission;
 class DriverHost;
 
 // The queues of the gateway's threads, in which accounts take turns. Each kind of work that could
@@ -99,12 +100,17 @@ class AccountService final : public proto::Account::CallbackService {
 // Threads: any. Disk is read on the pool.
 class FleetService final : public proto::Fleet::CallbackService {
  public:
+  // `admission`: null where the fleet's port has no TLS.
   FleetService(CoreDriver* driver, BlobRetention* blob_retention, Authenticator* authenticator,
-               Turns* turns)
+               WorkerAdmission* admission, Turns* turns)
       : driver_(driver),
         blob_retention_(blob_retention),
         authenticator_(authenticator),
+        admission_(admission),
         turns_(turns) {}
+  grpc::ServerUnaryReactor* Enrol(grpc::CallbackServerContext* context,
+                                  const proto::EnrolRequest* request,
+                                  proto::EnrolReply* reply) override;
   grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* Join(
       grpc::CallbackServerContext* context) override;
   grpc::ServerBidiReactor<proto::ServerFrame, proto::ClientFrame>* Attach(
@@ -115,8 +121,12 @@ class FleetService final : public proto::Fleet::CallbackService {
 
  private:
   CoreDriver* const driver_;
+  // Held by a call: it ends when its worker's certificate does.
+  std::shared_ptr<void> Watch(grpc::CallbackServerContext* context);
+
   BlobRetention* const blob_retention_;
   Authenticator* const authenticator_;
+  WorkerAdmission* const admission_;
   Turns* const turns_;
 };
 
@@ -131,6 +141,9 @@ class NoFleetService final : public proto::Fleet::CallbackService {
   grpc::ServerUnaryReactor* Keep(grpc::CallbackServerContext* context,
                                  const proto::KeepRequest* request,
                                  proto::KeepReply* reply) override;
+  grpc::ServerUnaryReactor* Enrol(grpc::CallbackServerContext* context,
+                                  const proto::EnrolRequest* request,
+                                  proto::EnrolReply* reply) override;
 };
 
 // StoreService (store.proto): a tenant's names and their contents. Translates requests into calls

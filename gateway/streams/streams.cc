@@ -31,8 +31,9 @@ bool ClientStream::OnMessage(grpc::ByteBuffer bytes) {
 }
 
 ExecutorStream::ExecutorStream(CoreDriver* driver, Authenticator* authenticator,
-                               const grpc::CallbackServerContext& context)
-    : port_(driver, this) {
+                               const grpc::CallbackServerContext& context,
+                               std::shared_ptr<void> held)
+    : held_(std::move(held)), port_(driver, this) {
   absl::Status status = authenticator->Worker(context);
   const Caller caller = Caller::Of(context);
   if (status.ok() && !caller.session) {
@@ -53,8 +54,8 @@ void ExecutorStream::OnReadEnd() {
 }
 
 ControlStream::ControlStream(CoreDriver* driver, Authenticator* authenticator,
-                             const grpc::CallbackServerContext& context)
-    : port_(driver, this) {
+                             const grpc::CallbackServerContext& context, std::shared_ptr<void> held)
+    : held_(std::move(held)), port_(driver, this) {
   if (absl::Status status = authenticator->Worker(context); !status.ok()) {
     End(status);
     return;

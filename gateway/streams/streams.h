@@ -49,8 +49,9 @@ class ClientStream final : public Stream<grpc::ByteBuffer, proto::ServerFrame,
 class ExecutorStream final : public Stream<proto::ServerFrame, proto::ClientFrame>,
                              public ExecutorEndpoint {
  public:
+  // `held`: while the stream lives.
   ExecutorStream(CoreDriver* driver, Authenticator* authenticator,
-                 const grpc::CallbackServerContext& context);
+                 const grpc::CallbackServerContext& context, std::shared_ptr<void> held = nullptr);
 
   void Send(proto::ClientFrame frame) override { Stream::Send(std::move(frame)); }
   void End(absl::Status why) override { Stream::End(std::move(why)); }
@@ -63,6 +64,7 @@ class ExecutorStream final : public Stream<proto::ServerFrame, proto::ClientFram
   void OnDrained() override { port_.OnDrained(); }
   void OnGone() override { port_.Leave(); }
 
+  const std::shared_ptr<void> held_;
   ExecutorPort port_;
 };
 
@@ -71,8 +73,9 @@ class ControlStream final
     : public Stream<proto::WorkerEvent, proto::GatewayCommand, PlainQueue<proto::GatewayCommand>>,
       public WorkerEndpoint {
  public:
+  // `held`: while the stream lives.
   ControlStream(CoreDriver* driver, Authenticator* authenticator,
-                const grpc::CallbackServerContext& context);
+                const grpc::CallbackServerContext& context, std::shared_ptr<void> held = nullptr);
 
   void Send(proto::GatewayCommand command) override { Stream::Send(std::move(command)); }
   void End(absl::Status why) override { Stream::End(std::move(why)); }
@@ -82,6 +85,7 @@ class ControlStream final
   void OnReadEnd() override;
   void OnGone() override { port_.OnGone(); }
 
+  const std::shared_ptr<void> held_;
   WorkerPort port_;
 };
 

@@ -45,11 +45,21 @@ std::function<void(const std::string&)> TellOf(nb::object callable) {
 class Connection {
  public:
   Connection(const std::optional<std::string>& host, const std::optional<std::string>& key,
-             uint32_t devices, const nb::object& tell) {
+             uint32_t devices, const nb::object& tell,
+             const std::optional<std::string>& fingerprint, const std::optional<std::string>& ca) {
     const At at = Here();
     absl::StatusOr<session::SessionOptions> options = session::SessionOptions::FromEnvironment();
     ThrowIfError(options.status(), at);
-    if (host) options->target = *host;
+    if (host) {
+      options->target = *host;
+      absl::StatusOr<session::Protection> protection =
+          fingerprint || ca
+              ? session::Protection::Trusting(ca.value_or(""), fingerprint.value_or(""),
+                                              {.ca = "ca", .fingerprint = "fingerprint"})
+              : session::Protection::FromEnvironment();
+      ThrowIfError(protection.status(), at);
+      options->protection = *std::move(protection);
+    }
     if (key) options->key = *key;
     options->devices = devices;
     if (!tell.is_none()) options->tell = TellOf(tell);
@@ -149,8 +159,10 @@ void BindSession(nb::module_& module) {
   BindStats(module);
   nb::class_<Connection>(module, "Connection", "A session with a gateway; see outboard.Session.")
       .def(nb::init<const std::optional<std::string>&, const std::optional<std::string>&, uint32_t,
-                    const nb::object&>(),
-           "host"_a.none(), "key"_a.none(), "devices"_a, "tell"_a.none())
+                    const nb::object&, const std::optional<std::string>&,
+                    const std::optional<std::string>&>(),
+           "host"_a.none(), "key"_a.none(), "devices"_a, "tell"_a.none(),
+           "fingerprint"_a.none() = nb::none(), "ca"_a.none() = nb::none())
       .def_static(
           "current",
           [] {

@@ -28,6 +28,7 @@
 #include "tests/bench/report.h"
 #include "tests/bench/rewrite_figures.h"
 #include "tests/bench/schedule_figures.h"
+#include "tests/bench/tls_figures.h"
 #include "tests/bench/training_figures.h"
 #include "tests/bench/wall_figures.h"
 #include "tests/e2e/in_process.h"
@@ -247,7 +248,11 @@ int Main(int argc, char** argv) {
                                      {"first", FirstStepFigures},
                                      {"decode", DecodeFigures},
                                      {"blobs", BlobFigures},
-                                     {"walls", WallFigures},
+                                     {"walls",
+                                      [] {
+                                        TlsFigures();
+                                        WallFigures();
+                                      }},
                                      {"floods", FloodFigures, true},  // of walls
                                      {"rewrites", RewriteFigures},
                                      {"schedule", ScheduleFigures},

@@ -115,6 +115,10 @@ class ExecutorHost::Impl {
       SetGrpc(std::make_shared<GrpcAttach>(fleet, options_.assign, options_.fleet_secret, ours));
   }
 
+  void UseBulk(std::vector<std::shared_ptr<grpc::Channel>> bulk) {
+    blobs_.UseChannels(std::move(bulk));
+  }
+
   void End() {
     ending_ = true;
     blobs_.Cancel();
@@ -186,6 +190,9 @@ ExecutorHost::ExecutorHost(ExecutorHostOptions options, ChildProcess executor)
 ExecutorHost::~ExecutorHost() = default;
 void ExecutorHost::Attach(proto::Fleet::Stub& fleet, const std::string& local_socket) {
   impl_->Attach(fleet, local_socket);
+}
+void ExecutorHost::UseBulk(std::vector<std::shared_ptr<grpc::Channel>> bulk) {
+  impl_->UseBulk(std::move(bulk));
 }
 void ExecutorHost::End() { impl_->End(); }
 const proto::Assign& ExecutorHost::assign() const { return impl_->options().assign; }

@@ -53,6 +53,8 @@ class ExecutorHost {
   // Connects to the gateway, replacing any previous connection. `local_socket` is the one of
   // Welcome.
   void Attach(proto::Fleet::Stub& fleet, const std::string& local_socket);
+  // From now on blobs go by these connections.
+  void UseBulk(std::vector<std::shared_ptr<grpc::Channel>> bulk);
   // Closes the executor's control socket, which ends the executor.
   void End();
 

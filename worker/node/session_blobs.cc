@@ -57,6 +57,16 @@ void SessionBlobs::Cancel() {
   wake_.notify_all();
 }
 
+void SessionBlobs::UseChannels(std::vector<std::shared_ptr<grpc::Channel>> channels) {
+  std::lock_guard lock(mutex_);
+  connections_.channels = std::move(channels);
+}
+
+wire::BlobConnections SessionBlobs::Connections() {
+  std::lock_guard lock(mutex_);
+  return connections_;
+}
+
 absl::Status SessionBlobs::Want(const proto::WantBlob& want) {
   if (absl::StatusOr<wire::Hash> root = ToHash(want.root()); !root.ok()) return root.status();
   if (++wants_ > kBlobWantsMax)
@@ -126,14 +136,15 @@ void SessionBlobs::Work() {
 absl::StatusOr<int> SessionBlobs::Pull(const proto::WantBlob& want) {
   const absl::StatusOr<wire::Hash> root = ToHash(want.root());
   if (!root.ok()) return root.status();
-  const absl::StatusOr<wire::ChunkList> blob = wire::ListBlob(connections_, *root, Options());
+  const wire::BlobConnections connections = Connections();
+  const absl::StatusOr<wire::ChunkList> blob = wire::ListBlob(connections, *root, Options());
   if (!blob.ok()) return blob.status();
   if (want.size_bytes() != 0 && want.size_bytes() != blob->size_bytes) {
     return absl::InvalidArgumentError(absl::StrCat("a blob of ", blob->size_bytes, " bytes where ",
                                                    want.size_bytes(), " were wanted"));
   }
   return options_.cache->Get(options_.owner, *root, blob->size_bytes, [&](int fd) {
-    return wire::DownloadBlob(connections_, *blob, fd, /*fresh=*/true, Options()).status();
+    return wire::DownloadBlob(connections, *blob, fd, /*fresh=*/true, Options()).status();
   });
 }
 
@@ -153,8 +164,9 @@ absl::StatusOr<uint64_t> SessionBlobs::Upload(const proto::StoreBlobs& store) {
     bytes_left -= (*source)->size_bytes;
     sources.push_back(**std::move(source));
   }
+  const wire::BlobConnections connections = Connections();
   const absl::StatusOr<wire::Uploaded> uploaded =
-      wire::UploadBlobs(connections_, sources, Options());
+      wire::UploadBlobs(connections, sources, Options());
   if (!uploaded.ok()) return uploaded.status();
   for (size_t i = 0; i < sources.size(); ++i) {
     if (uploaded->names[i].root != sources[i].name->root)
@@ -172,9 +184,9 @@ absl::StatusOr<uint64_t> SessionBlobs::Upload(const proto::StoreBlobs& store) {
       1,
       [&](int) {
         proto::KeepReply reply;
-        wire::TransferStripes::Call call(&stripes, connections_);
+        wire::TransferStripes::Call call(&stripes, connections);
         return wire::FromGrpc(
-            proto::Fleet::NewStub(connections_.channels[0])->Keep(call.context(), request, &reply));
+            proto::Fleet::NewStub(connections.channels[0])->Keep(call.context(), request, &reply));
       },
       [] {});
   if (!kept.ok()) return kept;

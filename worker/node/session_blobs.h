@@ -50,6 +50,8 @@ class SessionBlobs {
   SessionBlobs(const SessionBlobs&) = delete;
   SessionBlobs& operator=(const SessionBlobs&) = delete;
 
+  // For transfers from now on.
+  void UseChannels(std::vector<std::shared_ptr<grpc::Channel>> channels);
   // Errors: RESOURCE_EXHAUSTED  more requests in flight than an executor may have
   //         INVALID_ARGUMENT    a root of another length
   absl::Status Want(const proto::WantBlob& want);
@@ -62,6 +64,7 @@ class SessionBlobs {
  private:
   void Post(std::function<void()> job);
   void Work();
+  wire::BlobConnections Connections();
   absl::StatusOr<int> Pull(const proto::WantBlob& want);
   absl::StatusOr<uint64_t> Upload(const proto::StoreBlobs& store);
   void Empty(const proto::StoreBlobs& store) const;
@@ -70,12 +73,12 @@ class SessionBlobs {
   }
 
   const SessionBlobsOptions options_;
-  wire::BlobConnections connections_;
   std::string store_folder_;
   absl::StatusOr<std::unique_ptr<StoredFiles>> files_;  // of store_folder_
   std::atomic<size_t> wants_{0}, stores_{0};            // not answered yet
   std::atomic<bool> cancelled_{false};
   std::mutex mutex_;
+  wire::BlobConnections connections_;
   std::condition_variable wake_;
   std::deque<std::function<void()>> jobs_;
   std::vector<std::thread> threads_;

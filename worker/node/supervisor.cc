@@ -85,7 +85,8 @@ class Supervisor::Impl {
       options_.name = host;
     }
     if (options_.identity.empty()) options_.identity = NewIdentity();
-    if (options_.bulk.empty()) options_.bulk = {options_.gateway, options_.gateway};
+    if (options_.bulk.empty() && options_.enrolment == nullptr)
+      options_.bulk = {options_.gateway, options_.gateway};
     if (options_.memory_bytes_max <= 0)
       options_.memory_bytes_max = runtime::DefaultMemoryBytesMax() / options_.devices;
   }
@@ -99,12 +100,13 @@ class Supervisor::Impl {
       searcher_ = std::make_unique<IdleSearcher>(IdleSearcherOptions{
           .command = options_.search,
           .prepare = [this](bool new_round) { return PrepareSearch(accounts_, new_round); }});
-    fleet_ = proto::Fleet::NewStub(options_.gateway);
+    if (options_.enrolment == nullptr) fleet_ = proto::Fleet::NewStub(options_.gateway);
     Milliseconds pause = kRejoinFirst;
     while (!stopping_) {
       StartSpare();
       const Clock::time_point start = Clock::now();
-      const absl::Status status = JoinOnce();
+      absl::Status status = Connect();
+      if (status.ok()) status = JoinOnce();
       Reap();
       const Clock::time_point ack{Clock::duration(last_ack_.load())};
       if (Clock::now() - ack > kOrphanMost) EndSessions();
@@ -157,6 +159,19 @@ class Supervisor::Impl {
   // That a session on this device uses; empty: all.
   std::vector<int> CoresOf(uint32_t device) const {
     return device < cores_of_devices_.size() ? cores_of_devices_[device] : std::vector<int>();
+  }
+
+  // Takes connections with the certificate of the time; sessions are attached by them, too.
+  absl::Status Connect() {
+    if (options_.enrolment == nullptr) return absl::OkStatus();
+    auto channels = options_.enrolment->Channels();
+    if (!channels.ok()) return channels.status();
+    if (channels->control == options_.gateway) return absl::OkStatus();
+    options_.gateway = channels->control;
+    options_.bulk = channels->bulk;
+    fleet_ = proto::Fleet::NewStub(options_.gateway);
+    for (const auto& [id, relay] : sessions_) relay->UseBulk(options_.bulk);
+    return absl::OkStatus();
   }
 
   absl::Status JoinOnce() {
@@ -266,6 +281,10 @@ class Supervisor::Impl {
       const Clock::time_point ack{Clock::duration(last_ack_.load())};
       if (Clock::now() - ack > ttl) {  // V3: Run joins again
         context.TryCancel();
+        return;
+      }
+      if (options_.enrolment != nullptr && options_.enrolment->IsDue()) {
+        context.TryCancel();  // Run renews it, and joins again by a new connection
         return;
       }
       wake_.wait_for(lock, period, [&] { return !joined_ || stopping_.load(); });

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "worker/node/enrolment.h"
 
 namespace outboard::worker {
 
@@ -27,6 +28,8 @@ struct SupervisorOptions {
   std::shared_ptr<grpc::Channel> gateway;
   // More connections to the gateway, for blobs; empty: uses `gateway`.
   std::vector<std::shared_ptr<grpc::Channel>> bulk = {};
+  // Where the gateway asks for a certificate: `gateway` and `bulk` then come from it. Else null.
+  std::shared_ptr<Enrolment> enrolment = nullptr;
   std::string name;          // for people; empty: the host's name
   std::string fleet_secret;  // sent as "authorization: Bearer ..."
   // 32 random bytes that a worker which is started again shows again: its sessions that can go on

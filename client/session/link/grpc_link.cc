@@ -19,6 +19,8 @@
 #include "wire/library_logs.h"
 #include "wire/limits.h"
 #include "wire/status.h"
+#include "wire/tls/credentials.h"
+#include "wire/tls/handshake.h"
 
 namespace outboard::session {
 
@@ -175,11 +177,14 @@ class GrpcLink final : public Link,
 
 }  // namespace
 
-std::shared_ptr<grpc::ChannelCredentials> ChannelCredentialsFor(const std::string& target) {
-  return grpc::InsecureChannelCredentials();
+std::shared_ptr<grpc::ChannelCredentials> ChannelCredentialsFor(const std::string& target,
+                                                                const Protection& protection) {
+  if (!protection.UsesTls(target)) return grpc::InsecureChannelCredentials();
+  return tls::ClientCredentials(tls::HostOf(target), protection.trust, protection.identity.get());
 }
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target) {
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target,
+                                           const Protection& protection) {
   grpc::ChannelArguments args;
   args.SetMaxReceiveMessageSize(static_cast<int>(wire::kMessageBytesMax));
   args.SetMaxSendMessageSize(static_cast<int>(wire::kMessageBytesMax));
@@ -196,8 +201,9 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target) {
   args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // CLOUD_HOST is taken literally
   wire::SilenceLibraryLogs();
-  const std::string address = LocalSocketOf(target).value_or(target);
-  return grpc::CreateCustomChannel(address, ChannelCredentialsFor(address), args);
+  const std::string address =
+      protection.UsesTls(target) ? target : LocalSocketOf(target).value_or(target);
+  return grpc::CreateCustomChannel(address, ChannelCredentialsFor(address, protection), args);
 }
 
 absl::Status WaitConnected(grpc::Channel& channel, const std::string& target,

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/session/link/link.h"
+#include "client/session/protection.h"
 
 namespace grpc {
 class Channel;
@@ -16,13 +17,14 @@ class ChannelCredentials;
 
 namespace outboard::session {
 
-// The only place that chooses a channel's credentials. They are insecure for every target: nothing
-// that is sent is encrypted, including the key. For a remote gateway use a tunnel or a proxy that
-// encrypts.
-std::shared_ptr<grpc::ChannelCredentials> ChannelCredentialsFor(const std::string& target);
+// The only place that chooses a channel's credentials: TLS for whatever is not on this machine,
+// unless `protection` says otherwise.
+std::shared_ptr<grpc::ChannelCredentials> ChannelCredentialsFor(const std::string& target,
+                                                                const Protection& protection);
 
 // Returns a channel with our limits, not yet connected.
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target);
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target,
+                                           const Protection& protection = {});
 
 // Waits until the channel is connected: gRPC connects lazily and would block in the first call.
 // Gives up after one second if the connection is refused.

@@ -20,15 +20,15 @@ void SilenceWatch::Begin(Clock::time_point now, uint64_t bytes_down) {
   probe_at_ = now + kSilentAfter - kConnectsWithin;
 }
 
-SilenceWatch::News SilenceWatch::Check(const std::string& target, Clock::time_point now,
-                                       uint64_t bytes_down) {
+SilenceWatch::News SilenceWatch::Check(const std::string& target, const Protection& protection,
+                                       Clock::time_point now, uint64_t bytes_down) {
   if (std::exchange(bytes_down_, bytes_down) != bytes_down) {
     probe_at_ = now + kSilentAfter - kConnectsWithin;
     return Heard();
   }
   if (probe_ == nullptr) {
     if (now < probe_at_) return News::kNone;
-    probe_ = MakeChannel(target);
+    probe_ = MakeChannel(target, protection);
     probe_at_ = now + kConnectsWithin;
   }
   if (probe_->GetState(/*try_to_connect=*/true) == GRPC_CHANNEL_READY) {

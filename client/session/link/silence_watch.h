@@ -10,6 +10,8 @@
 #include <memory>
 #include <string>
 
+#include "client/session/protection.h"
+
 namespace outboard::session {
 
 // Threads: one at a time. Waits for nothing.
@@ -24,7 +26,8 @@ class SilenceWatch {
   void Begin(Clock::time_point now, uint64_t bytes_down);
   // Call often while the wait lasts. Returns kSilent once when neither byte nor connection has come
   // for kSilentAfter, then kHeardAgain once when one does.
-  News Check(const std::string& target, Clock::time_point now, uint64_t bytes_down);
+  News Check(const std::string& target, const Protection& protection, Clock::time_point now,
+             uint64_t bytes_down);
 
  private:
   News Heard();

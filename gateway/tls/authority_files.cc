@@ -1,0 +1,176 @@
+#include "gateway/tls/authority_files.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/check.h"
+
+namespace outboard::gateway {
+namespace {
+
+constexpr size_t kIssuedMax = 10'000;  // lines of "workers": 100 bytes each
+constexpr size_t kWorkerNameShownMax = 60;
+
+std::string PathIn(const std::string& data_folder, const char* name) {
+  return absl::StrCat(TlsFolder(data_folder), "/", name);
+}
+
+std::vector<std::string> LinesOf(const std::string& path) {
+  std::vector<std::string> lines;
+  const auto text = tls::ReadFile(path, /*is_secret=*/false);
+  if (!text.ok()) return lines;
+  std::istringstream stream(*text);
+  for (std::string line; std::getline(stream, line);)
+    if (!line.empty()) lines.push_back(line);
+  return lines;
+}
+
+std::string NewAuthorityName() {
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  return absl::StrCat("Outboard CA of ", host[0] != 0 ? host : "this machine");
+}
+
+absl::StatusOr<tls::Authority> MakeAuthority(const std::string& data_folder, tls::Replace replace) {
+  OB_RETURN_IF_ERROR(tls::EnsurePrivateFolder(TlsFolder(data_folder)));
+  OB_ASSIGN_OR_RETURN(tls::Authority made, tls::Authority::Generate(NewAuthorityName()));
+  OB_RETURN_IF_ERROR(tls::WriteFile(PathIn(data_folder, "ca-key.pem"), made.key_and_chain().ToPem(),
+                                    /*is_secret=*/true, replace));
+  OB_RETURN_IF_ERROR(tls::WriteFile(PathIn(data_folder, "ca.pem"), made.certificate().ToPem(),
+                                    /*is_secret=*/false, tls::Replace::kYes));
+  return made;
+}
+
+}  // namespace
+
+std::string TlsFolder(const std::string& data_folder) { return data_folder + "/tls"; }
+
+absl::StatusOr<tls::Authority> ReadAuthority(const std::string& data_folder) {
+  const std::string path = PathIn(data_folder, "ca-key.pem");
+  OB_ASSIGN_OR_RETURN(const std::string pem, tls::ReadFile(path, /*is_secret=*/true));
+  return tls::Authority::Parse(path, pem, pem);
+}
+
+absl::StatusOr<tls::Authority> EnsureAuthority(const std::string& data_folder) {
+  auto authority = ReadAuthority(data_folder);
+  if (!absl::IsNotFound(authority.status())) return authority;
+  authority = MakeAuthority(data_folder, tls::Replace::kNo);
+  // Another process was faster.
+  return absl::IsAlreadyExists(authority.status()) ? ReadAuthority(data_folder) : authority;
+}
+
+absl::StatusOr<tls::Authority> ReplaceAuthority(const std::string& data_folder) {
+  return MakeAuthority(data_folder, tls::Replace::kYes);
+}
+
+std::vector<std::string> NamesOfThisMachine(const std::vector<std::string>& more) {
+  std::vector<std::string> names = {"localhost", "127.0.0.1", "::1"};
+  const auto add = [&names](const std::string& name) {
+    if (names.size() < tls::kNamesMax && tls::CheckCertificateName(name).ok() &&
+        std::find(names.begin(), names.end(), name) == names.end())
+      names.push_back(name);
+  };
+  for (const std::string& name : more) add(name);
+  char host[256] = "";
+  if (gethostname(host, sizeof host - 1) == 0) add(host);
+  ifaddrs* interfaces = nullptr;
+  if (getifaddrs(&interfaces) != 0) return names;
+  for (const ifaddrs* at = interfaces; at != nullptr; at = at->ifa_next) {
+    char text[INET6_ADDRSTRLEN] = "";
+    if (at->ifa_addr == nullptr || (at->ifa_flags & IFF_UP) == 0) continue;
+    if (at->ifa_addr->sa_family == AF_INET) {
+      const auto* const v4 = reinterpret_cast<const sockaddr_in*>(at->ifa_addr);
+      inet_ntop(AF_INET, &v4->sin_addr, text, sizeof text);
+    } else if (at->ifa_addr->sa_family == AF_INET6) {
+      const auto* const v6 = reinterpret_cast<const sockaddr_in6*>(at->ifa_addr);
+      // One of a link says nothing without its interface.
+      if (!IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr))
+        inet_ntop(AF_INET6, &v6->sin6_addr, text, sizeof text);
+    }
+    if (text[0] != 0) add(text);
+  }
+  freeifaddrs(interfaces);
+  return names;
+}
+
+absl::Status IssueServerFile(const tls::Authority& authority, const std::string& path,
+                             const std::vector<std::string>& names, int64_t lifetime_s,
+                             tls::Replace replace) {
+  OB_ASSIGN_OR_RETURN(const tls::KeyAndChain issued,
+                      authority.Issue({.common_name = names.empty() ? "outboard" : names.front(),
+                                       .names = names,
+                                       .lifetime_s = lifetime_s}));
+  return tls::WriteFile(path, issued.ToPem(), /*is_secret=*/true, replace);
+}
+
+std::vector<IssuedCertificate> ReadIssued(const std::string& data_folder) {
+  std::vector<IssuedCertificate> all;
+  for (const std::string& line : LinesOf(PathIn(data_folder, "workers"))) {
+    std::istringstream words(line);
+    IssuedCertificate one;
+    std::string until;
+    if (!(words >> one.serial >> until) ||
+        !absl::ParseTime(absl::RFC3339_sec, until, &one.not_after, nullptr))
+      continue;
+    std::getline(words >> std::ws, one.name);
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
+absl::Status RecordIssued(const std::string& data_folder, const IssuedCertificate& issued) {
+  std::vector<IssuedCertificate> all = ReadIssued(data_folder);
+  const absl::Time now = absl::Now();
+  std::erase_if(all, [now](const IssuedCertificate& one) { return one.not_after < now; });
+  if (all.size() >= kIssuedMax) all.erase(all.begin());
+  all.push_back(issued);
+  std::string text;
+  for (IssuedCertificate& one : all) {
+    one.name.resize(std::min(one.name.size(), kWorkerNameShownMax));
+    for (char& c : one.name)
+      if (c < ' ' || c > '~') c = '?';
+    absl::StrAppend(&text, one.serial, " ",
+                    absl::FormatTime(absl::RFC3339_sec, one.not_after, absl::UTCTimeZone()), " ",
+                    one.name, "\n");
+  }
+  return tls::WriteFile(PathIn(data_folder, "workers"), text, /*is_secret=*/true,
+                        tls::Replace::kYes);
+}
+
+std::vector<std::string> ReadRevoked(const std::string& data_folder) {
+  return LinesOf(PathIn(data_folder, "revoked"));
+}
+
+absl::Status Revoke(const std::string& data_folder, const std::string& serial) {
+  std::vector<std::string> lines = ReadRevoked(data_folder);
+  if (std::find(lines.begin(), lines.end(), serial) != lines.end()) return absl::OkStatus();
+  lines.push_back(serial);
+  std::string text;
+  for (const std::string& line : lines) absl::StrAppend(&text, line, "\n");
+  return tls::WriteFile(PathIn(data_folder, "revoked"), text, /*is_secret=*/false,
+                        tls::Replace::kYes);
+}
+
+absl::StatusOr<std::string> FingerprintForClients(const std::string& data_folder) {
+  const std::vector<std::string> lines = LinesOf(PathIn(data_folder, "fingerprint"));
+  if (!lines.empty()) return lines.front() == "plain" ? "" : lines.front();
+  OB_ASSIGN_OR_RETURN(const tls::Authority authority, EnsureAuthority(data_folder));
+  return authority.certificate().fingerprint().ToString();
+}
+
+absl::Status WriteFingerprint(const std::string& data_folder, const std::string& fingerprint) {
+  OB_RETURN_IF_ERROR(tls::EnsurePrivateFolder(TlsFolder(data_folder)));
+  return tls::WriteFile(PathIn(data_folder, "fingerprint"),
+                        (fingerprint.empty() ? "plain" : fingerprint) + "\n",
+                        /*is_secret=*/false, tls::Replace::kYes);
+}
+
+}  // namespace outboard::gateway

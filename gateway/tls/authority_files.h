@@ -1,0 +1,64 @@
+// The files of a gateway's private CA, in the folder "tls" of its data folder:
+//
+//   ca-key.pem   the CA's key and certificate. Whoever reads it can be this gateway. Mode 0600
+//   ca.pem       the CA's certificate, to be copied to clients (CLOUD_CA)
+//   server.pem   key and chain that the gateway presents, unless it was given others. Mode 0600
+//   given.pem    a copy of those others, whole
+//   fingerprint  what clients may pin (CLOUD_FINGERPRINT), or "plain": without TLS
+//   workers      the certificates that were issued to workers and are still valid, one a line
+//   revoked      serial numbers of such that are refused, one a line
+//
+// Threads: any; several processes may use one folder.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "wire/tls/authority.h"
+#include "wire/tls/private_file.h"
+
+namespace outboard::gateway {
+
+std::string TlsFolder(const std::string& data_folder);
+
+// Reads the CA of a data folder, which exists; makes one where there is none.
+// Errors: those of tls::ReadFile and tls::WriteFile; INVALID_ARGUMENT  a damaged file
+absl::StatusOr<tls::Authority> EnsureAuthority(const std::string& data_folder);
+// NOT_FOUND where there is none.
+absl::StatusOr<tls::Authority> ReadAuthority(const std::string& data_folder);
+// Replaces it. Whatever the one before has issued is refused from then on.
+absl::StatusOr<tls::Authority> ReplaceAuthority(const std::string& data_folder);
+
+// This machine's names and addresses, "localhost" among them, and `more`; without duplicates.
+std::vector<std::string> NamesOfThisMachine(const std::vector<std::string>& more);
+
+// Issues a certificate for a server to `path`, key and chain in one file.
+absl::Status IssueServerFile(const tls::Authority& authority, const std::string& path,
+                             const std::vector<std::string>& names, int64_t lifetime_s,
+                             tls::Replace replace);
+
+// A line of "workers".
+struct IssuedCertificate {
+  std::string serial;
+  absl::Time not_after;
+  std::string name;  // of the worker, printable
+};
+std::vector<IssuedCertificate> ReadIssued(const std::string& data_folder);
+// Adds a line, and drops those that have expired; keeps kIssuedMax.
+absl::Status RecordIssued(const std::string& data_folder, const IssuedCertificate& issued);
+
+std::vector<std::string> ReadRevoked(const std::string& data_folder);
+absl::Status Revoke(const std::string& data_folder, const std::string& serial);
+
+// What `outboard key create` prints beside a key: the fingerprint that clients may pin; "" where
+// the gateway's clients connect without TLS.
+// Errors: those of EnsureAuthority, which it calls where no gateway has started yet
+absl::StatusOr<std::string> FingerprintForClients(const std::string& data_folder);
+
+// Called by a gateway when it starts; "": plain.
+absl::Status WriteFingerprint(const std::string& data_folder, const std::string& fingerprint);
+
+}  // namespace outboard::gateway

@@ -1,0 +1,156 @@
+#include "gateway/tls/worker_admission.h"
+
+#include <grpcpp/security/auth_context.h>
+#include <grpcpp/security/auth_metadata_processor.h>
+#include <grpcpp/security/server_credentials.h>
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/check.h"
+#include "base/log.h"
+#include "gateway/tls/authority_files.h"
+#include "wire/status.h"
+#include "wire/tls/credentials.h"
+#include "wire/tls/limits.h"
+#include "wire/tls/verify.h"
+
+namespace outboard::gateway {
+namespace {
+
+constexpr std::chrono::seconds kLookEvery{1};
+constexpr size_t kKnownMax = 4096;  // certificates whose signature was checked; 1 kB each
+
+// Asked before each call of the port.
+class Door final : public grpc::AuthMetadataProcessor {
+ public:
+  explicit Door(WorkerAdmission* admission) : admission_(admission) {}
+  bool IsBlocking() const override { return false; }
+  grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext* caller, OutputMetadata*,
+                       OutputMetadata*) override {
+    const auto path = metadata.find(":path");
+    if (path != metadata.end() && path->second == "/outboard.proto.Fleet/Enrol")
+      return grpc::Status::OK;
+    const absl::Status status = admission_->Check(*caller);
+    if (status.ok()) return grpc::Status::OK;
+    return {grpc::StatusCode::UNAUTHENTICATED, absl::StrCat(wire::kRefusalMark, status.message())};
+  }
+
+ private:
+  WorkerAdmission* const admission_;
+};
+
+}  // namespace
+
+WorkerAdmission::WorkerAdmission(const std::string& data_folder, tls::Authority authority,
+                                 int64_t lifetime_s)
+    : data_folder_(data_folder), authority_(std::move(authority)), lifetime_s_(lifetime_s) {
+  const std::vector<std::string> revoked = ReadRevoked(data_folder_);
+  revoked_ = {revoked.begin(), revoked.end()};
+  thread_ = std::thread([this] { Work(); });
+}
+
+WorkerAdmission::~WorkerAdmission() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+std::shared_ptr<grpc::ServerCredentials> WorkerAdmission::Credentials(const std::string& pem_path) {
+  auto credentials = tls::ServerCredentials(pem_path, /*asks_clients=*/true);
+  credentials->SetAuthMetadataProcessor(std::make_shared<Door>(this));
+  return credentials;
+}
+
+absl::StatusOr<std::vector<tls::Certificate>> WorkerAdmission::Enrol(std::string_view request,
+                                                                     const std::string& name) {
+  OB_ASSIGN_OR_RETURN(std::vector<tls::Certificate> chain,
+                      authority_.IssueFor(request, {.common_name = "outboard worker",
+                                                    .purpose = tls::Purpose::kWorker,
+                                                    .lifetime_s = lifetime_s_}));
+  std::lock_guard lock(record_mutex_);
+  OB_RETURN_IF_ERROR(
+      RecordIssued(data_folder_, {chain.front().serial(), chain.front().not_after(), name}));
+  return chain;
+}
+
+absl::StatusOr<WorkerAdmission::Known> WorkerAdmission::Find(const std::string& pem) {
+  if (pem.empty())
+    return absl::UnauthenticatedError(
+        "this port asks workers for a certificate: enrol with the fleet secret (docs/tls.md)");
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto found = known_.find(pem); found != known_.end()) return found->second;
+  }
+  if (pem.size() > tls::kChainBytesMax)
+    return absl::UnauthenticatedError("the worker's certificate is too long");
+  const auto parsed = tls::Certificate::ParseAll("the worker's certificate", pem);
+  if (!parsed.ok()) return absl::UnauthenticatedError(parsed.status().message());
+  OB_RETURN_IF_ERROR(tls::CheckWorker(parsed->front(), authority_.certificate()));
+  const Known known{parsed->front().serial(), parsed->front().not_after()};
+  std::lock_guard lock(mutex_);
+  if (known_.size() >= kKnownMax) known_.clear();
+  known_[pem] = known;
+  return known;
+}
+
+bool WorkerAdmission::IsRevoked(const std::string& serial) {
+  std::lock_guard lock(mutex_);
+  return revoked_.contains(serial);
+}
+
+absl::Status WorkerAdmission::Check(const grpc::AuthContext& caller) {
+  if (!tls::CameByTls(caller)) return absl::OkStatus();
+  OB_ASSIGN_OR_RETURN(const Known known, Find(tls::PresentedCertificate(caller)));
+  if (known.not_after <= absl::Now())
+    return absl::UnauthenticatedError("the worker is refused: its certificate has expired");
+  if (IsRevoked(known.serial))
+    return absl::UnauthenticatedError("the worker is refused: its certificate was revoked");
+  return absl::OkStatus();
+}
+
+std::unique_ptr<WorkerAdmission::Watched> WorkerAdmission::Watch(const grpc::AuthContext& caller,
+                                                                 std::function<void()> cut) {
+  if (!tls::CameByTls(caller)) return nullptr;
+  const auto known = Find(tls::PresentedCertificate(caller));
+  if (!known.ok()) return nullptr;  // Check has refused it
+  auto watched = std::make_unique<Watched>();
+  watched->admission_ = this;
+  watched->serial_ = known->serial;
+  watched->not_after_ = known->not_after;
+  watched->cut_ = std::move(cut);
+  std::lock_guard lock(mutex_);
+  watched_.insert(watched.get());
+  return watched;
+}
+
+WorkerAdmission::Watched::~Watched() {
+  if (admission_ == nullptr) return;
+  std::lock_guard lock(admission_->mutex_);
+  admission_->watched_.erase(this);
+}
+
+void WorkerAdmission::Work() {
+  std::unique_lock lock(mutex_);
+  while (!wake_.wait_for(lock, kLookEvery, [this] { return stopping_; })) {
+    lock.unlock();
+    const std::vector<std::string> revoked = ReadRevoked(data_folder_);
+    lock.lock();
+    revoked_ = {revoked.begin(), revoked.end()};
+    const absl::Time now = absl::Now();
+    for (Watched* watched : watched_) {
+      if (watched->cut_ == nullptr ||
+          (now < watched->not_after_ && !revoked_.contains(watched->serial_)))
+        continue;
+      // Under the lock, so that its call cannot end meanwhile; TryCancel calls nobody back.
+      std::exchange(watched->cut_, nullptr)();
+    }
+  }
+}
+
+}  // namespace outboard::gateway

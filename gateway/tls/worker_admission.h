@@ -1,0 +1,88 @@
+// Which workers a fleet port with TLS lets in: those with a certificate of the gateway's CA that
+// has neither expired nor been revoked. Without one only Enrol can be called, with the fleet
+// secret.
+//
+// It stands before the services (gRPC's AuthMetadataProcessor), so no call can forget it.
+// Threads: any; one of its own for calls that are open.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "wire/tls/authority.h"
+
+namespace grpc {
+class AuthContext;
+class ServerCredentials;
+}  // namespace grpc
+
+namespace outboard::gateway {
+
+class WorkerAdmission {
+ public:
+  WorkerAdmission(const std::string& data_folder, tls::Authority authority, int64_t lifetime_s);
+  ~WorkerAdmission();  // requires that all Watched are destroyed
+  WorkerAdmission(const WorkerAdmission&) = delete;
+  WorkerAdmission& operator=(const WorkerAdmission&) = delete;
+
+  // Credentials of a fleet port that presents the file `pem_path`.
+  std::shared_ptr<grpc::ServerCredentials> Credentials(const std::string& pem_path);
+
+  // Issues a certificate to a worker that has shown the fleet secret. `name` is for people.
+  // Errors: INVALID_ARGUMENT  no request (wire/tls/authority.h); UNAVAILABLE  it cannot be recorded
+  absl::StatusOr<std::vector<tls::Certificate>> Enrol(std::string_view request,
+                                                      const std::string& name);
+
+  // OK for callers that did not come by TLS: they are on this machine, or the port is insecure.
+  // Errors: UNAUTHENTICATED
+  absl::Status Check(const grpc::AuthContext& caller);
+
+  // Calls `cut` once when the caller's certificate expires or is revoked, within a second or two.
+  class Watched {
+   public:
+    ~Watched();
+
+   private:
+    friend class WorkerAdmission;
+    WorkerAdmission* admission_ = nullptr;
+    std::string serial_;
+    absl::Time not_after_;
+    std::function<void()> cut_;
+  };
+  // Null for callers that Check lets in without a certificate.
+  std::unique_ptr<Watched> Watch(const grpc::AuthContext& caller, std::function<void()> cut);
+
+ private:
+  struct Known {
+    std::string serial;
+    absl::Time not_after;
+  };
+  absl::StatusOr<Known> Find(const std::string& pem);
+  bool IsRevoked(const std::string& serial);
+  void Work();
+
+  const std::string data_folder_;
+  const tls::Authority authority_;
+  const int64_t lifetime_s_;
+  std::mutex mutex_;
+  std::map<std::string, Known> known_;  // by PEM: good when they were checked
+  std::set<std::string> revoked_;
+  std::set<Watched*> watched_;
+  bool stopping_ = false;
+  std::condition_variable wake_;
+  std::mutex record_mutex_;  // of the file of issued ones
+  std::thread thread_;
+};
+
+}  // namespace outboard::gateway
