@@ -18,6 +18,7 @@
 #include "gateway/accounts/session_rows.h"
 #include "gateway/base/clock.h"
 #include "gateway/blobs/blob_retention.h"
+#include "gateway/blobs/limits.h"
 #include "gateway/ledger/ledger.h"
 #include "gateway/server/gateway.h"
 #include "proto/account.grpc.pb.h"
@@ -26,6 +27,7 @@
 #include "tests/bench/report.h"
 #include "tests/bench/sandbox_figures.h"
 #include "tests/support/temp_folder.h"
+#include "wire/limits.h"
 
 namespace outboard::bench {
 namespace {
@@ -164,11 +166,53 @@ void StoreUsageFigures() {
          absl::StrFormat("%d blobs under pinned names, asked within the process", kBlobs));
 }
 
+// The next start, when an account has stored as many lists of 30,000 chunks as it may: 2 chunks, in
+// another order each time. Without a limit it stored 1,500 of them.
+void StoreOpenFigures() {
+  test::TempFolder folder;
+  HastyDisk disk;
+  const TenantId tenant{1};
+  const gateway::BlobStoreOptions options{
+      .objects_max = gateway::kStoreObjectsMax,
+      .list_entries_max = 2 * gateway::kStoreObjectsMax,
+      .charges = {.object_bytes_min = gateway::kObjectBytesMin,
+                  .list_entry_bytes = gateway::kListEntryBytes},
+      .disk = &disk};
+  size_t lists = 0;
+  {
+    const auto store = ValueOrDie(gateway::BlobStore::Open(folder / "blobs", options));
+    std::vector<wire::Hash> chunks;
+    for (const char letter : {'a', 'b'}) {
+      const std::string bytes(wire::kBlobChunkBytes, letter);
+      chunks.push_back(wire::HashChunk(bytes));
+      const auto writer = ValueOrDie(store->Begin(tenant, chunks.back()));
+      OB_CHECK_OK(writer->Append(bytes));
+      OB_CHECK_OK(writer->Finish());
+    }
+    for (absl::Status status; status.ok(); ++lists) {
+      std::vector<wire::Hash> list;
+      for (size_t i = 0; i < wire::kBlobChunksMax; ++i)
+        list.push_back(chunks[i < 16 ? lists >> i & 1 : i & 1]);
+      const uint64_t bytes = list.size() * wire::kBlobChunkBytes;
+      const wire::Hash root = wire::MerkleRoot(list, bytes);
+      status = store->Commit(tenant, root, list, bytes);
+      if (status.ok()) status = store->Protect(tenant, std::vector{root});
+    }
+  }
+  const Clock::time_point begin = Clock::now();
+  const auto store = ValueOrDie(gateway::BlobStore::Open(folder / "blobs", options));
+  const double taken = std::chrono::duration<double>(Clock::now() - begin).count();
+  Report("store_open_s", taken, "s", "",
+         absl::StrFormat("%d lists of %d chunks, as many as one account may have", lists - 1,
+                         wire::kBlobChunksMax));
+}
+
 }  // namespace
 
 void WallFigures() {
   UsageFigures();
   StoreUsageFigures();
+  StoreOpenFigures();
   FloodFigures();
   SandboxFigures();
 }
