@@ -20,6 +20,7 @@
 //   ClientOpen --Enqueue--> kQueued --TryPlace--> kStarting --ExecutorAttached/GoLive--> kLive
 //   kLive --ClientGone, ClientDenied/GoDetached--> kDetached --ClientResume/GoLive--> kLive
 //   kDetached --idle/Park--> kParked --ClientResume/Enqueue, TryPlace--> kLive
+//   kParked --its worker's memory is needed/MakeRoomFor, Shelve--> kShelved
 //   with a worker --WorkerGone/Orphan--> kOrphaned <--SessionRestored (the gateway restarted)
 //   kOrphaned --WorkerJoined, which holds it/Adopt--> kStarting, or kParked if it held no device
 //   kOrphaned, or with a worker --its executor is lost/Replace--> kQueued with a client, else
@@ -108,6 +109,10 @@ void GatewayCore::Handle(const WorkerHeartbeat& event, Out& out) {
   auto it = workers_.find(event.worker);
   if (it == workers_.end()) return;
   it->second.heard = now_;
+  for (size_t i = 0; i < std::min(event.alive.size(), event.memory_bytes.size()); ++i)
+    if (Session* session = Find(event.alive[i]);
+        session != nullptr && session->SeatOn(event.worker) != nullptr)
+      session->memory_bytes = event.memory_bytes[i];
   std::vector<Charge> charges;
   for (const SessionId& id : event.alive) {
     Session* session = Find(id);

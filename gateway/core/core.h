@@ -92,6 +92,7 @@ class GatewayCore {
     bool client_recovers = false;
     std::string snapshot_root;
     uint64_t snapshot_seq = 0;
+    uint64_t memory_bytes = 0;        // of its executor, as its worker said last
     std::vector<MonoTime> moved;      // when its executor was replaced
     std::optional<WorkerId> lost_on;  // the worker of the last loss
     std::string lost_how;
@@ -141,6 +142,8 @@ class GatewayCore {
   void LeaveClient(Session& session, Out& out);
   void GoDetached(Session& session, Out& out);
   void Park(Session& session, Out& out);
+  void Shelve(Session& session, Out& out);
+  void MakeRoomFor(WorkerId worker, Out& out);
   void End(const SessionId& id, absl::Status why, SessionRowState row, const std::string& lease_end,
            Out& out);
   void LoseWorker(WorkerId id, const std::string& why, bool may_return, Out& out);

@@ -76,6 +76,9 @@ struct CoreOptions {
   uint32_t sessions_per_tenant_max = 64;
   uint32_t queue_max = 1024;
   uint64_t memory_bytes_max = 0;  // of a session, sent to its worker; 0: the worker's memory
+  // Parked sessions may together use 1 / parked_share of a worker's memory, and what its free
+  // devices have. A worker takes three quarters of its machine's memory, so that this fits.
+  uint64_t parked_share = 8;
 };
 
 // ---- events
@@ -111,6 +114,7 @@ struct SessionRestored {  // at start: a session of the previous gateway process
 struct WorkerHeartbeat {
   WorkerId worker;
   std::vector<SessionId> alive;  // sessions whose executor runs
+  std::vector<uint64_t> memory_bytes = {};  // of these executors; those that are not there: unknown
 };
 struct WorkerDraining {  // takes no new session and ends after its last session
   WorkerId worker;

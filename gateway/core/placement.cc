@@ -64,6 +64,7 @@ bool GatewayCore::TryPlace(Session& session, Out& out) {
     if (!worker.slots[i].holder.has_value()) slots.push_back(i);
   }
   StartWith(session, *chosen, std::move(slots));
+  MakeRoomFor(*chosen, out);
   if (!parked) {
     ++session.placement;
     out.push_back(Assign{*chosen, session.id, session.tenant, session.placement,
@@ -114,6 +115,46 @@ void GatewayCore::Park(Session& session, Out& out) {
   StopLease(session, /*lost=*/false, "idle", out);
   session.state = State::kParked;
   PlaceQueue(out);
+}
+
+// A parked session gives its memory back: its executor ends, and another begins with the last
+// snapshot when its client comes back, which sends again what came after that (G8). No loss, so it
+// does not count as one.
+void GatewayCore::Shelve(Session& session, Out& out) {
+  for (const Seat& seat : std::exchange(session.seats, {}))
+    out.push_back(EndExecutor{seat.worker, session.id});
+  out.push_back(DropExecutor{session.id});
+  session.lost_how = "it was put away while its client was gone";
+  session.memory_bytes = 0;
+  session.since = now_;
+  session.state = State::kShelved;
+  PutRow(session, SessionRowState::kDetached, out);
+}
+
+// Parked state counts against its worker's memory: sessions that hold a device may use all of its
+// memory, and what else is there is for parked ones. Those whose clients left first go to disk.
+// One that cannot go on elsewhere, or whose client waits for a device, stays.
+void GatewayCore::MakeRoomFor(WorkerId worker, Out& out) {
+  uint64_t total = 0, free = 0;
+  for (const Slot& slot : workers_.at(worker).slots) {
+    total += slot.device.memory_bytes;
+    if (!slot.holder.has_value()) free += slot.device.memory_bytes;
+  }
+  if (total == 0) return;  // not reported
+  const uint64_t allowed = free + total / options_.parked_share;
+  uint64_t parked = 0;
+  std::vector<Session*> may_go;
+  for (auto& [id, session] : sessions_) {
+    if (session.state != State::kParked || session.SeatOn(worker) == nullptr) continue;
+    parked += session.memory_bytes;
+    if (session.recoverable && !IsSome(session.conn)) may_go.push_back(&session);
+  }
+  std::sort(may_go.begin(), may_go.end(),
+            [](const Session* a, const Session* b) { return a->client_left < b->client_left; });
+  for (size_t i = 0; i < may_go.size() && parked > allowed; ++i) {
+    parked -= may_go[i]->memory_bytes;
+    if (may_go[i]->memory_bytes > 0) Shelve(*may_go[i], out);
+  }
 }
 
 void GatewayCore::End(const SessionId& id, absl::Status why, SessionRowState row,

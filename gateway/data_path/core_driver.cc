@@ -333,7 +333,10 @@ void CoreDriver::OnHeartbeat(WorkerId worker, const proto::Heartbeat& beat) {
   for (const std::string& bytes : beat.sessions()) {
     if (auto id = SessionId::FromBytes(bytes)) alive.push_back(*id);
   }
-  Tell(WorkerHeartbeat{worker, alive});
+  std::vector<uint64_t> memory_bytes(beat.memory_bytes().begin(), beat.memory_bytes().end());
+  // One list is of no use where the other has been shortened.
+  if (alive.size() != memory_bytes.size()) memory_bytes.clear();
+  Tell(WorkerHeartbeat{worker, alive, std::move(memory_bytes)});
   for (const SessionId& id : alive) {
     const Session* const session = Find(id);
     if (session != nullptr && session->relay != nullptr) session->relay->SetBill(core_.BillOf(id));

@@ -4,9 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <thread>
+#include <vector>
 
 namespace outboard {
 namespace {
@@ -56,6 +59,29 @@ TEST_F(LostTest, AKilledCompileBoxIsNotNoticed) {
   for (int pid : DescendantsNamed(cluster_.gateway().pid(), "outboard-compiler"))
     kill(pid, SIGKILL);
   EXPECT_TRUE(Step(*session).ok()) << Step(*session);
+}
+
+// What an executor holds in the middle of its session: sockets to its supervisor and its gateway,
+// and nothing by which it reaches a file or a process of the machine.
+TEST_F(LostTest, AnExecutorHasNoFilesAndNoChildren) {
+  cluster_.StartUp(1);
+  auto session = cluster_.Connect();
+  ASSERT_NE(session, nullptr);
+  ASSERT_TRUE(Step(*session).ok()) << "which has compiled a kernel";
+  EXPECT_FALSE(DescendantsNamed(cluster_.gateway().pid(), "outboard-compiler").empty());
+  const std::vector<int> executors = DescendantsNamed(cluster_.gateway().pid(), "executor");
+  ASSERT_EQ(executors.size(), 2u) << "one is spare";
+  for (const int pid : executors) {
+    EXPECT_TRUE(test::ChildrenOf(pid).empty());
+    const std::string descriptors = "/proc/" + std::to_string(pid) + "/fd";
+    std::error_code denied;
+    for (const auto& entry : std::filesystem::directory_iterator(descriptors, denied)) {
+      if (std::stoi(entry.path().filename()) <= 2) continue;  // its supervisor's
+      const std::string target = std::filesystem::read_symlink(entry.path(), denied);
+      EXPECT_TRUE(target.starts_with("socket:") || target.starts_with("anon_inode:")) << target;
+    }
+    if (denied) GTEST_SKIP() << "descriptors of another process cannot be seen here: " << denied;
+  }
 }
 
 TEST_F(LostTest, AKilledGatewayIsSaidSoAndItsBooksAreGood) {

@@ -1,6 +1,7 @@
 // GatewayCore with a virtual clock and no gRPC. G1 to G10 are the invariants in core.cc.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <random>
@@ -218,6 +219,83 @@ TEST(GatewayCore, G7TheGraceTimeEnds) {
   w.Tell(ClientGone{ConnId{1}});
   w.Pass(902, {WorkerId{1}}, {id});
   EXPECT_EQ(w.core.session_count(), 0u);
+}
+
+// ---- parked state, and a worker's memory --------------------------------------------------------
+
+constexpr uint64_t kGib = uint64_t{1} << 30;
+
+// A world with one worker of `devices` devices with a GiB each, whose sessions can be moved.
+struct MemoryWorld : World {
+  explicit MemoryWorld(uint32_t devices) : World({.snapshot_ns = kSecondNs}) {
+    Tell(WorkerJoined{WorkerId{1}, "node1#",
+                      std::vector<DeviceSlot>(devices, DeviceSlot{.memory_bytes = kGib}), "node1",
+                      {}});
+  }
+  SessionId OpenAndPark(uint64_t conn, uint64_t memory_bytes, bool recovers = true) {
+    const SessionId id{0, conn};
+    Tell(ClientOpen{ConnId{conn}, kTenant, 1, id, Token{1, conn}, WallTime{}, recovers});
+    Tell(ExecutorAttached{id, WallTime{}});
+    Tell(WorkerHeartbeat{WorkerId{1}, {id}, {memory_bytes}});
+    Tell(ClientDenied{ConnId{conn}, absl::UnauthenticatedError("revoked")});
+    After(0.2);
+    EXPECT_EQ(core.devices_busy(), 0u);
+    EXPECT_TRUE(core.HasSeat(id));
+    return id;
+  }
+};
+
+TEST(GatewayCore, G8AParkedSessionGoesToDiskBeforeTheNextIsSqueezed) {
+  MemoryWorld w(1);
+  const SessionId large = w.OpenAndPark(1, kGib / 2);
+  const SessionId next = w.Open(2);
+  EXPECT_FALSE(w.core.HasSeat(large));
+  EXPECT_TRUE(w.core.Has(large));
+  ASSERT_NE(w.Get<EndExecutor>(), nullptr);
+  EXPECT_EQ(w.Get<EndExecutor>()->session, large);
+  // The worker hears of the end before it hears of the next.
+  const auto at = [&](auto is) { return std::find_if(w.actions.begin(), w.actions.end(), is); };
+  EXPECT_LT(at([](const Action& a) { return std::holds_alternative<EndExecutor>(a); }),
+            at([](const Action& a) { return std::holds_alternative<Assign>(a); }));
+  // It goes on where it was, in another executor.
+  w.Tell(ClientClosed{ConnId{2}, absl::OkStatus()});
+  EXPECT_FALSE(w.core.Has(next));
+  w.Resume(3, 1);
+  ASSERT_NE(w.Get<Assign>(), nullptr);
+  EXPECT_EQ(w.Get<Assign>()->session, large);
+  EXPECT_EQ(w.Get<Assign>()->placement, 2u);
+  w.Tell(ExecutorAttached{large, WallTime{}});
+  EXPECT_NE(w.Get<Live>(), nullptr);
+}
+
+TEST(GatewayCore, ParkedSessionsThatFitStay) {
+  MemoryWorld w(1);
+  const SessionId small = w.OpenAndPark(1, kGib / 16);
+  w.OpenLive(2);
+  EXPECT_TRUE(w.core.HasSeat(small));
+  MemoryWorld two(2);  // the second device is free, and so is its memory
+  const SessionId large = two.OpenAndPark(1, kGib / 2);
+  two.OpenLive(2);
+  EXPECT_TRUE(two.core.HasSeat(large));
+  two.OpenLive(3);
+  EXPECT_FALSE(two.core.HasSeat(large));
+}
+
+TEST(GatewayCore, TheParkedSessionWhoseClientLeftFirstGoesFirst) {
+  MemoryWorld w(2);
+  const SessionId first = w.OpenAndPark(1, kGib / 2), second = w.OpenAndPark(2, kGib / 8);
+  w.OpenLive(3);
+  EXPECT_TRUE(w.core.HasSeat(first) && w.core.HasSeat(second));
+  w.OpenLive(4);
+  EXPECT_FALSE(w.core.HasSeat(first));
+  EXPECT_TRUE(w.core.HasSeat(second)) << "a quarter of a GiB is for parked ones";
+}
+
+TEST(GatewayCore, AParkedSessionThatCannotGoOnElsewhereStays) {
+  MemoryWorld w(1);
+  const SessionId old = w.OpenAndPark(1, kGib, /*recovers=*/false);
+  w.OpenLive(2);
+  EXPECT_TRUE(w.core.HasSeat(old));
 }
 
 // Its key was revoked, say: nothing more is billed, and another key of the account goes on.

@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstring>
+#include <fstream>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -51,6 +52,14 @@ int ConnectLocally(const std::string& name) {
     return fd;
   close(fd);
   return -1;
+}
+
+// proc_pid_statm(5): pages, of which the third number is those that files back.
+uint64_t MemoryOf(int pid) {
+  std::ifstream statm(absl::StrCat("/proc/", pid, "/statm"));
+  uint64_t size = 0, resident = 0, of_files = 0;
+  if (!(statm >> size >> resident >> of_files) || of_files > resident) return 0;
+  return (resident - of_files) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
 absl::Status WhyItEnded(const std::string& how) {
@@ -127,6 +136,7 @@ class ExecutorHost::Impl {
   }
 
   const ExecutorHostOptions& options() const { return options_; }
+  uint64_t memory_bytes() const { return MemoryOf(pid_); }
 
  private:
   std::shared_ptr<GrpcAttach> Grpc() {
@@ -177,6 +187,7 @@ class ExecutorHost::Impl {
 
   ExecutorHostOptions options_;
   ChildProcess executor_;
+  const int pid_ = executor_.pid();  // also after its end
   std::atomic<bool> ending_{false};
   std::mutex control_mutex_;  // of writing
   SessionBlobs blobs_;
@@ -196,5 +207,6 @@ void ExecutorHost::UseBulk(std::vector<std::shared_ptr<grpc::Channel>> bulk) {
 }
 void ExecutorHost::End() { impl_->End(); }
 const proto::Assign& ExecutorHost::assign() const { return impl_->options().assign; }
+uint64_t ExecutorHost::memory_bytes() const { return impl_->memory_bytes(); }
 
 }  // namespace outboard::worker

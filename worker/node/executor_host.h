@@ -59,6 +59,8 @@ class ExecutorHost {
   void End();
 
   const proto::Assign& assign() const;
+  // What the executor's process uses now, without files that it maps; 0: it has ended.
+  uint64_t memory_bytes() const;
 
  private:
   class Impl;

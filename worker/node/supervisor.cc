@@ -274,7 +274,10 @@ class Supervisor::Impl {
     while (joined_ && !stopping_) {
       proto::WorkerEvent event;
       event.mutable_heartbeat()->set_beat(++beat);
-      for (const auto& [id, relay] : sessions_) event.mutable_heartbeat()->add_sessions(id);
+      for (const auto& [id, relay] : sessions_) {
+        event.mutable_heartbeat()->add_sessions(id);
+        event.mutable_heartbeat()->add_memory_bytes(relay->memory_bytes());
+      }
       lock.unlock();
       Tell(event);
       lock.lock();
