@@ -38,6 +38,7 @@ constexpr int64_t kCopyRowsWanted = 256;         // that use a copy, so that it 
 constexpr int64_t kCopyPickedRowsWanted = 1024;  // where it is made element by element
 constexpr int64_t kCopyRowsLeast = 64;
 constexpr int64_t kCopyTasksWanted = 32;
+constexpr int64_t kFarRowsWanted = 48;  // of an operand of rows, copied at once: three cache lines
 
 class Chooser {
  public:
@@ -57,7 +58,7 @@ class Chooser {
     // they are.
     copyable_.clear();
     ChooseTiles();
-    ChooseTasks();
+    if (!CopyFarRows()) ChooseTasks();
     return opts_;
   }
 
@@ -243,6 +244,60 @@ class Chooser {
     for (const Access* access : copied)
       Add(OptKind::kLocal, std::find(loads.begin(), loads.end(), access->node) - loads.begin(),
           level);
+    return true;
+  }
+
+  // Whether the steps of the main reduction are so far from each other in memory that the lines
+  // which they touch share a few sets of the second cache, and drive each other out: a stride of
+  // 4 KiB leaves one line of that many bytes a place.
+  bool IsFar(const Access& access) {
+    const int inner = kernel_.groups[main_].ranges.back();
+    if (!In(access.deps, inner)) return false;
+    const auto stride =
+        static_cast<uint64_t>(std::abs(ConstantStride(access, inner)) * ByteWidth(access.node->dtype));
+    const uint64_t apart = stride & -stride;
+    return apart >= kCopyRowBytesLeast &&
+           Points(access.deps & ~kernel_.OutputSet()) * static_cast<double>(apart) >
+               static_cast<double>(optimize::ReusedBytesMax(target_));
+  }
+
+  // Copies operands of rows whose steps are far apart, for a block of rows at a time; false where
+  // there is none. Each line is then read once, by the copy.
+  bool CopyFarRows() {
+    const int v = output_lanes_;
+    if (main_ == kernel_.groups.size() || !In(body(main_).ranges, v)) return false;
+    const RangeSet outputs = kernel_.OutputSet();
+    const std::vector<const UOp*> loads = LoadsOf(kernel_);
+    std::vector<Opt> copies;
+    int r = -1;
+    double column = 0;
+    for (const Access& access : body(main_).accesses) {
+      const RangeSet rows = access.deps & outputs;
+      if (access.store || std::popcount(rows) != 1 || !In(tile_rows_, std::countr_zero(rows)) ||
+          !IsFar(access) || !CanStage(kernel_, access.node).ok())
+        continue;
+      const int range = std::countr_zero(rows);
+      // Tiles that read a row again.
+      const double reuse = Points(outputs & ~rows) / static_cast<double>(counts_[v] * LanesFor(v));
+      if (reuse < 2 || (r >= 0 && range != r)) continue;
+      r = range;
+      column += ColumnBytes(access);
+      copies.push_back({OptKind::kLocal,
+                        std::find(loads.begin(), loads.end(), access.node) - loads.begin(), 1});
+    }
+    // A task is a block of rows, in which no group may be computed for all of them.
+    if (r < 0 || std::any_of(kernel_.groups.begin(), kernel_.groups.end(),
+                             [&](const ReduceGroup& group) { return !In(group.deps, r); }))
+      return false;
+    int64_t rows = kFarRowsWanted / counts_[r] * counts_[r];
+    const auto halve = [&] { rows = std::max(counts_[r], rows / 2 / counts_[r] * counts_[r]); };
+    if (rows >= Extent(r)) return false;
+    while (rows > counts_[r] && column * static_cast<double>(rows) > copy_bytes_max_ / 2) halve();
+    if (column * static_cast<double>(rows) > copy_bytes_max_) return false;
+    if ((Extent(r) + rows - 1) / rows < kCopyTasksWanted / 2) halve();
+    Add(OptKind::kBlock, r, rows);
+    Add(OptKind::kThread, 0, 1);
+    opts_.insert(opts_.end(), copies.begin(), copies.end());
     return true;
   }
 

@@ -83,10 +83,12 @@ double LoopCost::FarLanes(const Access& access, int v) {
   return LanesFor(v) * std::min(1.0, line);
 }
 
-double LoopCost::CopiedAccessCost(const Access& access, int v) const {
+double LoopCost::CopiedAccessCost(const Access& access, int v) {
   if (!In(access.deps, v)) return 1;
-  return target_.costs.vector_load +
-         target_.costs.copy_per_element * LanesFor(v) / Points(kernel_.OutputSet() & ~access.deps);
+  const CostTable& costs = target_.costs;
+  const double copy = ConstantStride(access, v) == 1 ? 2 * costs.vector_load
+                                                     : costs.copy_per_element * LanesFor(v);
+  return costs.vector_load + copy / Points(kernel_.OutputSet() & ~access.deps);
 }
 
 // By range; nullptr for ranges that are not around the body.

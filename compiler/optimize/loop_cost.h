@@ -37,7 +37,7 @@ class LoopCost {
   // copied to memory of the thread's own.
   double AccessCost(const codegen::Access& access, int v);
   double FarLanes(const codegen::Access& access, int v);  // that are alone in their cache line
-  double CopiedAccessCost(const codegen::Access& access, int v) const;
+  double CopiedAccessCost(const codegen::Access& access, int v);
 
   // Cost of the whole kernel with the loops of `plan`, made by ApplyOpts. Adds costs for register
   // spills, for dependent results that wait for each other, and for threads without a task. Only

@@ -2,8 +2,9 @@
 //
 // A step is dozens of kernels of tens of microseconds each, so waking threads must be cheap: idle
 // threads spin for some microseconds, waiting for the next loop, before they sleep. A loop is cut
-// into contiguous pieces, a few per thread, which threads take as they become free, because threads
-// on a shared machine do not progress equally fast. Results must not depend on the cuts.
+// into contiguous pieces, which threads take as they become free, many at once at first and single
+// ones at the end, because threads on a shared machine do not progress equally fast. Results must
+// not depend on the cuts.
 //
 // Threads: ForRange is called by one thread at a time.
 #pragma once

@@ -1,5 +1,6 @@
 #include "tests/bench/blob_figures.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -33,6 +34,16 @@ constexpr int kUploads = 3;
 
 double SecondsSince(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+double Seconds(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+}
+
+double OwnCpuSeconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return Seconds(usage.ru_utime) + Seconds(usage.ru_stime);
 }
 
 // Other bytes in each tensor of each file.
@@ -84,7 +95,7 @@ void BlobFigures() {
   const wire::BlobConnections connections =
       session::MakeBulkConnections(cloud.target(), cloud.key());
   const std::string path = folder / "weights.safetensors";
-  std::vector<double> rates;
+  std::vector<double> rates, here, there;
   wire::Uploaded first;
   uint64_t size = 0;
   for (int i = 0; i < kUploads; ++i) {
@@ -92,12 +103,21 @@ void BlobFigures() {
     auto file = ValueOrDie(files::OpenFile::Open(path));
     size = file->size_bytes();
     const files::FileRange all{0, size};
+    const double own = OwnCpuSeconds(), other = cloud.cpu_seconds();
     const Clock::time_point begin = Clock::now();
     first = ValueOrDie(wire::UploadBlobs(connections, file->Sources({&all, 1})));
-    rates.push_back(static_cast<double>(size) / SecondsSince(begin) / 1e9);
+    const double gb = static_cast<double>(size) / 1e9;
+    rates.push_back(gb / SecondsSince(begin));
+    here.push_back((OwnCpuSeconds() - own) / gb);
+    there.push_back((cloud.cpu_seconds() - other) / gb);
   }
   Report("upload_gb_per_s", Quantile(rates, 0.5), "GB/s", "",
          "1 GB of a file in the page cache, hashed on both ends, 4 connections, median of 3");
+
+  const double client = Quantile(here, 0.5), gateway = Quantile(there, 0.5);
+  Report("upload_cpu_s_per_gb", client + gateway, "s", "",
+         absl::StrFormat("processor time of the same: %.2f of the client, %.2f of the gateway",
+                         client, gateway));
 
   // What was written a moment ago is not believed by the index.
   std::this_thread::sleep_for(std::chrono::milliseconds(files::kFreshMs + 100));

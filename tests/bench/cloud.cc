@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 namespace outboard::bench {
 namespace {
@@ -99,6 +100,18 @@ std::string Cloud::MakeKey(const std::string& account) const {
 
 std::string Cloud::Prefix() const {
   return "CLOUD=1 CLOUD_HOST=" + target_ + " CLOUD_KEY=" + key_ + " ";
+}
+
+double Cloud::cpu_seconds() const {
+  std::ifstream file("/proc/" + std::to_string(pid_) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  std::istringstream fields(text.substr(text.rfind(')') + 1));  // the name may hold spaces
+  std::string skipped;
+  for (int i = 3; i < 14; ++i) fields >> skipped;
+  double user = 0, system = 0;  // fields 14 and 15 of proc(5)
+  if (!(fields >> user >> system)) Die("no processor time in " + text);
+  return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
 Cloud::~Cloud() {
