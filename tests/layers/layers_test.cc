@@ -34,6 +34,7 @@ struct Layer {
 const std::vector<Layer> kLayers = {
     {"base/", {"base/"}},
     {"proto/", {"proto/"}},
+    {"telemetry/", {"base/", "telemetry/"}},
     {"wire/", {"base/", "proto/", "wire/"}},
     {"compiler/", {"base/", "compiler/"}},
     {"compiler/ir/", {"base/", "compiler/ir/"}},
@@ -57,8 +58,9 @@ const std::vector<Layer> kLayers = {
     // Of the runtime, the interface alone: what is behind it is a device's own business.
     {"worker/",
      {"base/", "proto/", "wire/", "compiler/", "runtime/device.h", "runtime/devices.h", "storage/",
-      "worker/"}},
-    {"gateway/", {"base/", "proto/", "wire/", "compiler/", "storage/", "gateway/"}},
+      "telemetry/", "worker/"}},
+    {"gateway/",
+     {"base/", "proto/", "wire/", "compiler/", "storage/", "telemetry/", "gateway/"}},
     {"client/",
      {"base/", "proto/", "wire/", "compiler/ir/", "compiler/rewrite/", "compiler/gradient/",
       "client/"}},
