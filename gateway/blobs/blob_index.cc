@@ -252,6 +252,13 @@ BlobIndex::Usage BlobIndex::UsageOf(TenantId tenant) const {
   return {.used_bytes = found->second.used_bytes, .protected_bytes = found->second.protected_bytes};
 }
 
+std::map<int64_t, BlobIndex::Usage> BlobIndex::UsageOfAll() const {
+  std::map<int64_t, Usage> all;
+  for (const auto& [id, tenant] : tenants_)
+    all[id] = {.used_bytes = tenant.used_bytes, .protected_bytes = tenant.protected_bytes};
+  return all;
+}
+
 BlobIndex::Usage BlobIndex::RecountUsage(TenantId tenant) const {
   const auto found = tenants_.find(tenant.value);
   if (found == tenants_.end()) return {};

@@ -40,6 +40,7 @@ class BlobUses;
 class ClientAuth;
 class ClientPort;
 class DriverHost;
+class DriverObserver;
 class GraphAdmission;
 class Relay;
 class WriteQueue;
@@ -61,6 +62,9 @@ class CoreDriver {
   CoreDriver(const CoreOptions& options, DriverHost* host, WriteQueue* writes, BlobUses* blobs,
              ClientAuth* auth, DriverPlanted planted = {});
   ~CoreDriver();
+
+  // Tells `observer`, which outlives the driver, of sessions and workers. Call before anything else.
+  void SetObserver(DriverObserver* observer) { observer_ = observer; }
 
   // Called before any connection, with the state that the previous gateway process left. Restore:
   // sessions that continue once their worker joins, with their cost so far. Remember: sessions
@@ -131,6 +135,7 @@ class CoreDriver {
   uint32_t devices_total() const;
   bool AwaitDevices(uint32_t count, std::chrono::milliseconds limit);
   size_t session_count() const;
+  Census CountAll() const;
   // Checks the numbered invariants of core_driver.cc and of the core; returns "" or a description
   // of the violation.
   std::string CheckInvariants() const;
@@ -185,6 +190,7 @@ class CoreDriver {
   const DriverPlanted planted_;
   const std::unique_ptr<GraphAdmission> gate_;
   std::string local_socket_;
+  DriverObserver* observer_;  // never null
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -52,6 +52,7 @@ class WriteQueue {
 struct Credentials {
   std::string key;   // from "authorization: Bearer <key>"; empty: none
   std::string peer;  // where it comes from, as gRPC names it: "ipv4:10.0.0.1:6667"
+  std::string request_id = {};  // of the call, for the log (gateway/observe/call_record.h)
 };
 
 // Checks API keys. Both methods read the disk: call them on a thread that may wait.

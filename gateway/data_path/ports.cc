@@ -10,6 +10,7 @@
 #include "gateway/data_path/relay.h"
 #include "proto/cloud.pb.h"
 #include "proto/fleet.pb.h"
+#include "telemetry/counters.h"
 #include "wire/limits.h"
 #include "wire/version.h"
 
@@ -38,10 +39,12 @@ std::shared_ptr<Relay> ClientPort::relay() {
 
 bool ClientPort::Open(proto::ClientFrame frame) {
   if (frame.items_size() == 0 || !frame.items(0).has_open()) {
+    telemetry::CountRefused(telemetry::Refusal::kFirstMessage);
     endpoint_->End(absl::InvalidArgumentError("a session must begin with Open"));
     return true;
   }
   if (absl::Status status = TakeOpen(*frame.mutable_items(0)->mutable_open()); !status.ok()) {
+    telemetry::CountRefused(telemetry::Refusal::kFirstMessage);
     endpoint_->End(status);
     return true;
   }
@@ -77,7 +80,7 @@ bool ClientPort::OnFrame(proto::ClientFrame frame) {
     if (relay == nullptr) return true;  // before Opened there is nothing to say
     bool pause = false;
     absl::Status status = relay->FromClient(endpoint_, std::move(frame), pause);
-    if (!status.ok()) driver_->Fail(conn_, status);
+    if (!status.ok()) Fail(status);
     return !pause;
   }
   if (!endpoint_->Hold()) return false;
@@ -86,11 +89,16 @@ bool ClientPort::OnFrame(proto::ClientFrame frame) {
     absl::Status status;
     std::shared_ptr<Relay> relay = this->relay();
     if (relay != nullptr) status = relay->FromClient(endpoint_, std::move(frame), pause);
-    if (!status.ok()) driver_->Fail(conn_, status);
+    if (!status.ok()) Fail(status);
     if (!pause) endpoint_->ResumeReading();
     endpoint_->Unhold();
   });
   return false;
+}
+
+void ClientPort::Fail(const absl::Status& why) {
+  telemetry::CountRefused(telemetry::Refusal::kProtocol);
+  driver_->Fail(conn_, why);
 }
 
 void ClientPort::OnReadEnd() {
@@ -137,7 +145,10 @@ void WorkerPort::OnEvent(const proto::WorkerEvent& event) {
     const proto::Register& reg = event.register_();
     const auto protocol = wire::AgreeOn(reg.protocol(), wire::kProtocolOfWorkers,
                                         "the worker speaks protocol", "this gateway");
-    if (!protocol.ok()) return endpoint_->End(protocol.status());
+    if (!protocol.ok()) {
+      telemetry::CountRefused(telemetry::Refusal::kProtocol);
+      return endpoint_->End(protocol.status());
+    }
     if (reg.devices_size() == 0 || reg.devices_size() > static_cast<int>(kDevicesPerWorkerMax)) {
       return endpoint_->End(absl::InvalidArgumentError(absl::StrCat(
           "a worker with ", reg.devices_size(), " devices; limit ", kDevicesPerWorkerMax)));

@@ -40,9 +40,11 @@ class ClientPort {
   // Called by the driver, under its lock, before the executor gets Open.
   void SetRelay(std::shared_ptr<Relay> relay);
   ClientEndpoint& endpoint() { return *endpoint_; }
+  const std::string& request_id() const { return credentials_.request_id; }
 
  private:
   bool Open(proto::ClientFrame frame);
+  void Fail(const absl::Status& why);
   std::shared_ptr<Relay> relay();
 
   CoreDriver* const driver_;

@@ -11,6 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "gateway/base/limits.h"
 #include "gateway/data_path/core_driver.h"
+#include "gateway/observe/call_record.h"
+#include "telemetry/counters.h"
 #include "wire/blobs/piece.h"
 #include "wire/limits.h"
 #include "wire/status.h"
@@ -18,6 +20,17 @@
 namespace outboard::gateway {
 
 namespace {
+
+using telemetry::CallMethod;
+
+// Of a transfer: the one error that has no other place to be counted.
+void CountRefusal(const absl::Status& status) {
+  if (absl::IsResourceExhausted(status)) telemetry::CountRefused(telemetry::Refusal::kQuota);
+}
+
+void CountBytes(telemetry::Direction direction, uint64_t bytes) {
+  telemetry::CountAs(telemetry::Metric::kBlobBytes, direction, bytes);
+}
 
 // Blobs are of use to sessions and to names.
 constexpr Scopes kScopes = {KeyScope::kRun, KeyScope::kStore};
@@ -64,12 +77,19 @@ absl::StatusOr<Identity> BlobService::IdentityOf(const Caller& caller) {
 }
 
 // Authenticates and answers on the pool: both read the disk.
-grpc::ServerUnaryReactor* BlobService::Answer(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* BlobService::Answer(CallMethod method,
+                                              grpc::CallbackServerContext* context,
                                               std::function<absl::Status(TenantId)> body) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  pool_->Post([this, reactor, caller = Caller::Of(*context), body = std::move(body)] {
+  pool_->Post([this, reactor, caller = Caller::Of(*context), body = std::move(body),
+               record = std::make_shared<CallRecord>(method, *context)] {
     auto identity = IdentityOf(caller);
-    reactor->Finish(wire::ToGrpc(identity.ok() ? body(identity->tenant) : identity.status()));
+    if (identity.ok()) record->SetAccount(identity->tenant);
+    if (caller.session.has_value()) record->SetSession(*caller.session);
+    const absl::Status status = identity.ok() ? body(identity->tenant) : identity.status();
+    CountRefusal(status);
+    record->End(status);
+    reactor->Finish(wire::ToGrpc(status));
   });
   return reactor;
 }
@@ -80,7 +100,11 @@ grpc::ServerUnaryReactor* BlobService::Answer(grpc::CallbackServerContext* conte
 class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
  public:
   UploadStream(BlobService* service, grpc::CallbackServerContext* context, grpc::ByteBuffer* reply)
-      : service_(service), context_(context), caller_(Caller::Of(*context)), reply_(reply) {
+      : service_(service),
+        context_(context),
+        record_(CallMethod::kUpload, *context),
+        caller_(Caller::Of(*context)),
+        reply_(reply) {
     StartRead(&buffer_);
   }
 
@@ -94,14 +118,14 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
     if (!ok) {
       Serialize(stored_, reply_);
       if (writer_ != nullptr)
-        return Finish(wire::ToGrpc(absl::AbortedError("ended in the middle of a chunk")));
-      return Finish(grpc::Status::OK);
+        return Close(absl::AbortedError("ended in the middle of a chunk"));
+      return Close(absl::OkStatus());
     }
     // Finish is only called from here on, so OnDone cannot come while the job runs.
     service_->pool_->Post([this] {
       if (absl::Status status = Take(); !status.ok()) {
         writer_.reset();
-        return Finish(wire::ToGrpc(status));
+        return Close(status);
       }
       buffer_.Clear();
       transfer_->Waits();
@@ -118,7 +142,7 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
         return;
       }
     }
-    Finish(wire::ToGrpc(denied_));
+    Close(denied_);
   }
 
   void Deny(const absl::Status& why) {
@@ -127,7 +151,7 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
       if (denied_.ok()) denied_ = why;
       if (!std::exchange(reads_, false)) return;
     }
-    Finish(wire::ToGrpc(denied_));
+    Close(denied_);
   }
 
   absl::Status Take() {
@@ -136,6 +160,7 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
       if (!identity.ok()) return identity.status();
       auto transfer = service_->uploads_.Begin(identity->tenant, [this] { context_->TryCancel(); });
       if (!transfer.ok()) return transfer.status();
+      record_.SetAccount(identity->tenant);
       tenant_ = identity->tenant;
       transfer_ = *std::move(transfer);
       watched_ =
@@ -156,6 +181,7 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
     if (absl::Status status = writer_->Finish(); !status.ok()) return status;
     stored_.set_chunks_stored(stored_.chunks_stored() + 1);
     stored_.set_bytes(stored_.bytes() + writer_->bytes());
+    CountBytes(telemetry::Direction::kIn, writer_->bytes());
     writer_.reset();
     return absl::OkStatus();
   }
@@ -183,10 +209,16 @@ class BlobService::UploadStream final : public grpc::ServerReadReactor<grpc::Byt
     return absl::OkStatus();
   }
 
+  void Close(const absl::Status& status) {
+    CountRefusal(status);
+    record_.End(status);
+    Finish(wire::ToGrpc(status));
+  }
   void OnDone() override { delete this; }
 
   BlobService* const service_;
   grpc::CallbackServerContext* const context_;
+  CallRecord record_;
   const Caller caller_;
   grpc::ByteBuffer* const reply_;
   grpc::ByteBuffer buffer_;
@@ -211,10 +243,10 @@ class BlobService::DownloadStream final : public grpc::ServerWriteReactor<grpc::
  public:
   DownloadStream(BlobService* service, grpc::CallbackServerContext* context,
                  grpc::ByteBuffer request)
-      : service_(service), context_(context) {
+      : service_(service), context_(context), record_(CallMethod::kDownload, *context) {
     service_->pool_->Post([this, caller = Caller::Of(*context), request = std::move(request)] {
       if (absl::Status status = Begin(caller, request); !status.ok())
-        return Finish(wire::ToGrpc(status));
+        return Close(status);
       Next();
     });
   }
@@ -224,6 +256,7 @@ class BlobService::DownloadStream final : public grpc::ServerWriteReactor<grpc::
     auto identity = service_->IdentityOf(caller);
     if (!identity.ok()) return identity.status();
     tenant_ = identity->tenant;
+    record_.SetAccount(tenant_);
     auto transfer = service_->downloads_.Begin(tenant_, [this] { context_->TryCancel(); });
     if (!transfer.ok()) return transfer.status();
     transfer_ = *std::move(transfer);
@@ -240,16 +273,16 @@ class BlobService::DownloadStream final : public grpc::ServerWriteReactor<grpc::
 
   void OnWriteDone(bool ok) override {
     transfer_->Goes();
-    if (!ok) return Finish(wire::ToGrpc(absl::CancelledError("nobody reads")));
-    if (const absl::Status why = denied(); !why.ok()) return Finish(wire::ToGrpc(why));
+    if (!ok) return Close(absl::CancelledError("nobody reads"));
+    if (const absl::Status why = denied(); !why.ok()) return Close(why);
     if (at_ < bytes_->size()) return Write();
     service_->pool_->Post([this] { Next(); });
   }
 
   void Next() {
-    if (next_ == chunks_.size()) return Finish(grpc::Status::OK);
+    if (next_ == chunks_.size()) return Close(absl::OkStatus());
     auto bytes = service_->store_->ReadChunk(tenant_, chunks_[next_]);
-    if (!bytes.ok()) return Finish(wire::ToGrpc(bytes.status()));
+    if (!bytes.ok()) return Close(bytes.status());
     bytes_ = std::make_shared<const std::string>(*std::move(bytes));
     at_ = 0;
     ++next_;
@@ -262,6 +295,7 @@ class BlobService::DownloadStream final : public grpc::ServerWriteReactor<grpc::
                                     static_cast<uint32_t>(at_),
                                     wire::SliceOf(bytes_, bytes_->data() + at_, count));
     at_ += count;
+    CountBytes(telemetry::Direction::kOut, count);
     transfer_->Waits();
     StartWrite(&buffer_);
   }
@@ -277,10 +311,15 @@ class BlobService::DownloadStream final : public grpc::ServerWriteReactor<grpc::
     return denied_;
   }
 
+  void Close(const absl::Status& status) {
+    record_.End(status);
+    Finish(wire::ToGrpc(status));
+  }
   void OnDone() override { delete this; }
 
   BlobService* const service_;
   grpc::CallbackServerContext* const context_;
+  CallRecord record_;
   TenantId tenant_{};
   std::unique_ptr<TransferLimiter::Transfer> transfer_;
   std::vector<wire::Hash> chunks_;
@@ -297,7 +336,7 @@ class BlobService::DownloadStream final : public grpc::ServerWriteReactor<grpc::
 grpc::ServerUnaryReactor* BlobService::Missing(grpc::CallbackServerContext* context,
                                                const proto::MissingRequest* request,
                                                proto::MissingReply* reply) {
-  return Answer(context, [this, request, reply](TenantId tenant) {
+  return Answer(CallMethod::kMissing, context, [this, request, reply](TenantId tenant) {
     auto hashes = ToHashes(request->chunks());
     if (!hashes.ok()) return hashes.status();
     for (const wire::Hash& hash : store_->Missing(tenant, *hashes))
@@ -316,7 +355,7 @@ grpc::ServerUnaryReactor* BlobService::Commit(grpc::CallbackServerContext* conte
                                               proto::CommitReply* reply) {
   // A worker's upload stays until the session names its purpose (Keep), or ends.
   const std::optional<SessionId> session = Caller::Of(*context).session;
-  return Answer(context, [this, request, session](TenantId tenant) {
+  return Answer(CallMethod::kCommit, context, [this, request, session](TenantId tenant) {
     auto hashes = ToHashes(request->chunks());
     if (!hashes.ok()) return hashes.status();
     auto root = ToHash(request->root());
@@ -333,7 +372,7 @@ grpc::ServerUnaryReactor* BlobService::Commit(grpc::CallbackServerContext* conte
 grpc::ServerUnaryReactor* BlobService::List(grpc::CallbackServerContext* context,
                                             const proto::ListChunksRequest* request,
                                             proto::ListChunksReply* reply) {
-  return Answer(context, [this, request, reply](TenantId tenant) {
+  return Answer(CallMethod::kListChunks, context, [this, request, reply](TenantId tenant) {
     auto root = ToHash(request->root());
     if (!root.ok()) return root.status();
     auto blob = store_->Find(tenant, *root);

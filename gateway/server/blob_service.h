@@ -63,7 +63,8 @@ class BlobService final
   //         PERMISSION_DENIED  neither scope of blobs, or not an executor of the session that it
   //                            names
   absl::StatusOr<Identity> IdentityOf(const Caller& caller);
-  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
+  grpc::ServerUnaryReactor* Answer(telemetry::CallMethod method,
+                                   grpc::CallbackServerContext* context,
                                    std::function<absl::Status(TenantId)> body);
 
   const BlobCallers callers_;

@@ -16,8 +16,8 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
-#include "base/log.h"
 #include "gateway/base/limits.h"
+#include "telemetry/log.h"
 #include "wire/limits.h"
 
 namespace outboard::gateway {
@@ -113,8 +113,8 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Start(
     return absl::UnavailableError(
         absl::StrCat("cannot listen at ", address, ": ", WhyNotListening(address)));
   if (!IsLocalAddress(address))
-    Log(absl::StrCat("connections to ", address,
-                     " are not encrypted: let them come through a tunnel or a TLS proxy"));
+    telemetry::LogWarning("listening_in_the_clear",
+                          {{"address", address}, {"advice", "use a tunnel or a TLS proxy"}});
   if (has_port) {
     listener->address_ = absl::StrCat(address.substr(0, address.rfind(':')), ":", port);
     listener->ListenLocally();
@@ -130,8 +130,8 @@ void GrpcListener::ListenLocally() {
   if (local.ok()) {
     local_ = *std::move(local);
   } else {
-    Log(absl::StrCat("programs on this machine come to ", address_,
-                     " by TCP, which is slower: ", local.status().message()));
+    const absl::string_view why = local.status().message();
+    telemetry::LogWarning("no_local_socket", {{"address", address_}, {"message", why}});
   }
 }
 

@@ -9,8 +9,10 @@
 #include "gateway/base/clock.h"
 #include "gateway/blobs/limits.h"
 #include "gateway/data_path/core_driver.h"
+#include "gateway/observe/call_record.h"
 #include "gateway/server/caller.h"
 #include "gateway/streams/streams.h"
+#include "telemetry/counters.h"
 #include "wire/limits.h"
 #include "wire/status.h"
 
@@ -18,15 +20,21 @@ namespace outboard::gateway {
 
 namespace {
 
+using telemetry::CallMethod;
+
 // Authenticates and answers on the pool: both read the disk.
-grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, Authenticator* authenticator,
-                                 WorkQueue* pool, Scopes any_of,
+grpc::ServerUnaryReactor* Answer(CallMethod method, grpc::CallbackServerContext* context,
+                                 Authenticator* authenticator, WorkQueue* pool, Scopes any_of,
                                  std::function<absl::Status(const Identity&)> body) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  pool->Post([reactor, authenticator, credentials = Authenticator::CredentialsOf(*context), any_of,
+  pool->Post([reactor, authenticator, record = std::make_shared<CallRecord>(method, *context),
+              credentials = Authenticator::CredentialsOf(*context), any_of,
               body = std::move(body)] {
     auto identity = authenticator->Client(credentials, any_of);
-    reactor->Finish(wire::ToGrpc(identity.ok() ? body(*identity) : identity.status()));
+    if (identity.ok()) record->SetAccount(identity->tenant);
+    const absl::Status status = identity.ok() ? body(*identity) : identity.status();
+    record->End(status);
+    reactor->Finish(wire::ToGrpc(status));
   });
   return reactor;
 }
@@ -83,7 +91,7 @@ grpc::ServerWriteReactor<proto::ServerFrame>* CloudService::Values(
 grpc::ServerUnaryReactor* AccountService::CreateKey(grpc::CallbackServerContext* context,
                                                     const proto::CreateKeyRequest* request,
                                                     proto::CreateKeyReply* reply) {
-  return Answer(context, authenticator_, pool_, KeyScope::kAdmin,
+  return Answer(CallMethod::kCreateKey, context, authenticator_, pool_, KeyScope::kAdmin,
                 [this, request, reply](const Identity& who) {
                   auto rights = RightsOf(*request, who.rights);
                   if (!rights.ok()) return rights.status();
@@ -100,7 +108,7 @@ grpc::ServerUnaryReactor* AccountService::CreateKey(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* AccountService::ListKeys(grpc::CallbackServerContext* context,
                                                    const proto::ListKeysRequest* request,
                                                    proto::ListKeysReply* reply) {
-  return Answer(context, authenticator_, pool_, KeyScope::kAdmin,
+  return Answer(CallMethod::kListKeys, context, authenticator_, pool_, KeyScope::kAdmin,
                 [this, reply](const Identity& who) {
                   auto keys = accounts_->ListKeys(who.tenant);
                   if (!keys.ok()) return keys.status();
@@ -112,7 +120,7 @@ grpc::ServerUnaryReactor* AccountService::ListKeys(grpc::CallbackServerContext* 
 grpc::ServerUnaryReactor* AccountService::RevokeKey(grpc::CallbackServerContext* context,
                                                     const proto::RevokeKeyRequest* request,
                                                     proto::RevokeKeyReply* reply) {
-  return Answer(context, authenticator_, pool_, KeyScope::kAdmin,
+  return Answer(CallMethod::kRevokeKey, context, authenticator_, pool_, KeyScope::kAdmin,
                 [this, request](const Identity& who) {
                   return accounts_->RevokeKey(request->id(), WallNow(), who.tenant);
                 });
@@ -121,7 +129,7 @@ grpc::ServerUnaryReactor* AccountService::RevokeKey(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* AccountService::Usage(grpc::CallbackServerContext* context,
                                                 const proto::UsageRequest* request,
                                                 proto::UsageReply* reply) {
-  return Answer(context, authenticator_, reports_, KeyScope::kUsage,
+  return Answer(CallMethod::kUsage, context, authenticator_, reports_, KeyScope::kUsage,
                 [this, request, reply](const Identity& who) {
                   const int64_t since_s =
                       std::clamp<int64_t>(request->since_unix_s(), 0, kLatestUnixS);
@@ -168,10 +176,13 @@ grpc::ServerBidiReactor<proto::ServerFrame, proto::ClientFrame>* FleetService::A
 grpc::ServerUnaryReactor* FleetService::Keep(grpc::CallbackServerContext* context,
                                              const proto::KeepRequest* request, proto::KeepReply*) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  pool_->Post([this, reactor, request, caller = Caller::Of(*context)] {
-    const auto finish = [reactor](const absl::Status& status) {
+  pool_->Post([this, reactor, request, caller = Caller::Of(*context),
+               record = std::make_shared<CallRecord>(CallMethod::kKeep, *context)] {
+    const auto finish = [reactor, record](const absl::Status& status) {
+      record->End(status);
       reactor->Finish(wire::ToGrpc(status));
     };
+    if (caller.session.has_value()) record->SetSession(*caller.session);
     if (!caller.session.has_value())
       return finish(absl::UnauthenticatedError(
           "Keep: the metadata outboard-session and outboard-token are missing"));
@@ -202,6 +213,7 @@ grpc::ServerUnaryReactor* FleetService::Keep(grpc::CallbackServerContext* contex
 namespace {
 
 grpc::Status NotHere() {
+  telemetry::CountRefused(telemetry::Refusal::kFleetSecret);
   return wire::ToGrpc(absl::UnauthenticatedError(
       "this address is for clients; workers join at the gateway's --fleet-listen"));
 }
@@ -248,17 +260,18 @@ void Fill(const NameRow& row, proto::StoredName& stored) {
 }  // namespace
 
 // Authenticates and answers on the pool: both read the disk.
-grpc::ServerUnaryReactor* StoreService::Answer(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* StoreService::Answer(CallMethod method,
+                                               grpc::CallbackServerContext* context,
                                                std::function<absl::Status(TenantId)> body) {
   return gateway::Answer(
-      context, authenticator_, pool_, KeyScope::kStore,
+      method, context, authenticator_, pool_, KeyScope::kStore,
       [body = std::move(body)](const Identity& who) { return body(who.tenant); });
 }
 
 grpc::ServerUnaryReactor* StoreService::List(grpc::CallbackServerContext* context,
                                              const proto::StoreListRequest* request,
                                              proto::StoreListReply* reply) {
-  return Answer(context, [this, request, reply](TenantId tenant) {
+  return Answer(CallMethod::kStoreList, context, [this, request, reply](TenantId tenant) {
     auto rows = blob_retention_->names().List(tenant, request->prefix(), request->after(),
                                               kStoreNamesPerPage + 1);
     if (!rows.ok()) return rows.status();
@@ -272,7 +285,7 @@ grpc::ServerUnaryReactor* StoreService::List(grpc::CallbackServerContext* contex
 grpc::ServerUnaryReactor* StoreService::Get(grpc::CallbackServerContext* context,
                                             const proto::StoreGetRequest* request,
                                             proto::StoreGetReply* reply) {
-  return Answer(context, [this, request, reply](TenantId tenant) {
+  return Answer(CallMethod::kStoreGet, context, [this, request, reply](TenantId tenant) {
     auto stored = blob_retention_->Get(tenant, request->name());
     if (!stored.ok()) return stored.status();
     Fill(stored->row, *reply->mutable_stored());
@@ -287,25 +300,31 @@ grpc::ServerUnaryReactor* StoreService::Set(grpc::CallbackServerContext* context
                                             const proto::StoreSetRequest* request,
                                             proto::StoreSetReply* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  pool_->Post(
-      [this, reactor, request, reply, credentials = Authenticator::CredentialsOf(*context)] {
-        auto identity = authenticator_->Client(credentials, KeyScope::kStore);
-        if (!identity.ok()) return reactor->Finish(wire::ToGrpc(identity.status()));
-        const TenantId tenant = identity->tenant;
-        blob_retention_->Set(tenant, request->name(), request->checkpoint(),
-                             [this, reactor, request, reply, tenant](absl::Status status) {
-                               auto row = blob_retention_->names().Find(tenant, request->name());
-                               if (status.ok() && row.ok()) Fill(*row, *reply->mutable_stored());
-                               reactor->Finish(wire::ToGrpc(status));
-                             });
-      });
+  pool_->Post([this, reactor, request, reply,
+               record = std::make_shared<CallRecord>(CallMethod::kStoreSet, *context),
+               credentials = Authenticator::CredentialsOf(*context)] {
+    const auto finish = [reactor, record](const absl::Status& status) {
+      record->End(status);
+      reactor->Finish(wire::ToGrpc(status));
+    };
+    auto identity = authenticator_->Client(credentials, KeyScope::kStore);
+    if (!identity.ok()) return finish(identity.status());
+    const TenantId tenant = identity->tenant;
+    record->SetAccount(tenant);
+    blob_retention_->Set(tenant, request->name(), request->checkpoint(),
+                         [this, finish, request, reply, tenant](const absl::Status& status) {
+                           auto row = blob_retention_->names().Find(tenant, request->name());
+                           if (status.ok() && row.ok()) Fill(*row, *reply->mutable_stored());
+                           finish(status);
+                         });
+  });
   return reactor;
 }
 
 grpc::ServerUnaryReactor* StoreService::Remove(grpc::CallbackServerContext* context,
                                                const proto::StoreRemoveRequest* request,
                                                proto::StoreRemoveReply* reply) {
-  return Answer(context, [this, request, reply](TenantId tenant) {
+  return Answer(CallMethod::kStoreRemove, context, [this, request, reply](TenantId tenant) {
     auto freed_bytes = blob_retention_->Remove(tenant, request->name());
     if (freed_bytes.ok()) reply->set_freed_bytes(*freed_bytes);
     return freed_bytes.status();
@@ -315,7 +334,7 @@ grpc::ServerUnaryReactor* StoreService::Remove(grpc::CallbackServerContext* cont
 grpc::ServerUnaryReactor* StoreService::Pin(grpc::CallbackServerContext* context,
                                             const proto::StorePinRequest* request,
                                             proto::StorePinReply* reply) {
-  return Answer(context, [this, request](TenantId tenant) {
+  return Answer(CallMethod::kStorePin, context, [this, request](TenantId tenant) {
     return blob_retention_->Pin(tenant, request->name(), request->pinned());
   });
 }
@@ -323,7 +342,7 @@ grpc::ServerUnaryReactor* StoreService::Pin(grpc::CallbackServerContext* context
 grpc::ServerUnaryReactor* StoreService::Usage(grpc::CallbackServerContext* context,
                                               const proto::StoreUsageRequest* request,
                                               proto::StoreUsageReply* reply) {
-  return Answer(context, [this, reply](TenantId tenant) {
+  return Answer(CallMethod::kStoreUsage, context, [this, reply](TenantId tenant) {
     auto usage = blob_retention_->UsageOf(tenant);
     if (!usage.ok()) return usage.status();
     reply->set_used_bytes(usage->used_bytes);

@@ -20,6 +20,7 @@
 #include "proto/cloud.grpc.pb.h"
 #include "proto/fleet.grpc.pb.h"
 #include "proto/store.grpc.pb.h"
+#include "telemetry/metric.h"
 
 namespace outboard::gateway {
 
@@ -156,7 +157,8 @@ class StoreService final : public proto::Store::CallbackService {
                                   proto::StoreUsageReply* reply) override;
 
  private:
-  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
+  grpc::ServerUnaryReactor* Answer(telemetry::CallMethod method,
+                                   grpc::CallbackServerContext* context,
                                    std::function<absl::Status(TenantId)> body);
 
   BlobRetention* const blob_retention_;

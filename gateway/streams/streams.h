@@ -12,6 +12,7 @@
 #include "gateway/data_path/core_driver.h"
 #include "gateway/data_path/endpoints.h"
 #include "gateway/data_path/ports.h"
+#include "gateway/observe/call_record.h"
 #include "gateway/server/authenticator.h"
 #include "gateway/streams/stream.h"
 #include "proto/cloud.pb.h"
@@ -37,8 +38,11 @@ class ClientStream final : public Stream<proto::ClientFrame, proto::ServerFrame>
   bool OnMessage(proto::ClientFrame frame) override { return port_.OnFrame(std::move(frame)); }
   void OnReadEnd() override { port_.OnReadEnd(); }
   void OnDrained() override { port_.OnDrained(); }
+  void OnQueued(size_t bytes) override;
+  void OnFinish(const absl::Status& status) override { record_.End(status); }
   void OnGone() override { port_.OnGone(); }
 
+  CallRecord record_;
   ClientPort port_;
 };
 
@@ -47,7 +51,7 @@ class ExecutorStream final : public Stream<proto::ServerFrame, proto::ClientFram
                              public ExecutorEndpoint {
  public:
   ExecutorStream(CoreDriver* driver, Authenticator* authenticator,
-                 const grpc::CallbackServerContext& context);
+                 grpc::CallbackServerContext& context);
 
   void Send(proto::ClientFrame frame) override { Stream::Send(std::move(frame)); }
   void End(absl::Status why) override { Stream::End(std::move(why)); }
@@ -58,8 +62,10 @@ class ExecutorStream final : public Stream<proto::ServerFrame, proto::ClientFram
   bool OnMessage(proto::ServerFrame frame) override { return port_.OnFrame(std::move(frame)); }
   void OnReadEnd() override;
   void OnDrained() override { port_.OnDrained(); }
+  void OnFinish(const absl::Status& status) override { record_.End(status); }
   void OnGone() override { port_.Leave(); }
 
+  CallRecord record_;
   ExecutorPort port_;
 };
 
@@ -69,7 +75,7 @@ class ControlStream final
       public WorkerEndpoint {
  public:
   ControlStream(CoreDriver* driver, Authenticator* authenticator,
-                const grpc::CallbackServerContext& context);
+                grpc::CallbackServerContext& context);
 
   void Send(proto::GatewayCommand command) override { Stream::Send(std::move(command)); }
   void End(absl::Status why) override { Stream::End(std::move(why)); }
@@ -77,8 +83,10 @@ class ControlStream final
  private:
   bool OnMessage(proto::WorkerEvent event) override;
   void OnReadEnd() override;
+  void OnFinish(const absl::Status& status) override { record_.End(status); }
   void OnGone() override { port_.OnGone(); }
 
+  CallRecord record_;
   WorkerPort port_;
 };
 
@@ -102,8 +110,11 @@ class ValuesSender final
 
  private:
   void OnDrained() override;
+  void OnQueued(size_t bytes) override;
+  void OnFinish(const absl::Status& status) override { record_.End(status); }
   void OnGone() override;
 
+  CallRecord record_;
   CoreDriver* const driver_;
   SessionId session_;
 };
