@@ -36,8 +36,10 @@ struct ReadyOptions {
   bool quiet = false;  // prints nothing on stdout
 };
 // `fleet_address`, where workers join, unless it is empty: a second line on stdout and in the file.
+// `metrics_address` likewise, as the last line: "metrics HOST:PORT" in the file.
 absl::Status TellReady(const ReadyOptions& options, const std::string& address,
-                       const std::string& fleet_address = "");
+                       const std::string& fleet_address = "",
+                       const std::string& metrics_address = "");
 
 // Lets this process have as many descriptors as the system allows: each connection is one, and a
 // server that has none left accepts nobody, and does not begin again (gRPC).

@@ -8,6 +8,7 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/telemetry.h"
 #include "wire/library_logs.h"
 #include "wire/limits.h"
 #include "worker/executor/executor_main.h"
@@ -125,6 +126,12 @@ int Main(int argc, char** argv) {
   for (Command command : {up, worker, serve})
     command.Add("--no-idle-search", &server.no_idle_search,
                 "Do not search for faster kernels while idle (docs/tuning.md)");
+  for (Command command : {up, gateway, worker})
+    AddTelemetry(command, server.telemetry, "127.0.0.1 with a free port");
+  AddTelemetry(serve, server.telemetry, "off");
+  for (Command command : {up, gateway, serve})
+    command.Add("--metrics-by-account", &server.telemetry.metrics_by_account,
+                "Also show figures by account number");
   for (Command command : {worker, serve}) command.Add("--quiet", &server.ready.quiet).Hidden();
 
   Command key = app.Subcommand("key", "Manage the API keys in a data folder");
@@ -209,6 +216,11 @@ int Main(int argc, char** argv) {
                 "Tuning store (default: $OUTBOARD_KERNEL_STORE, else "
                 "kernels.db in ~/.cache/outboard)");
 
+  Command metrics = app.Subcommand("metrics", "What /metrics shows");
+  metrics.RequireSubcommand();
+  Command metrics_list =
+      metrics.Subcommand("list", "Print the table of metrics, as docs/metrics.md has it");
+
   std::string trace_file;
   Command trace = app.Subcommand(
       "trace", "Summarise where a program's time went (PROFILE=FILE, docs/latency.md)");
@@ -240,6 +252,7 @@ int Main(int argc, char** argv) {
   if (pin.Given()) return RunStorePin(stored, true);
   if (unpin.Given()) return RunStorePin(stored, false);
   if (store_usage.Given()) return RunStoreUsage(stored);
+  if (metrics_list.Given()) return RunMetricsList();
   if (cache_list.Given()) return RunCacheList(tuned);
   if (explain.Given()) return RunCacheExplain(tuned);
   if (cache_export.Given()) return RunCacheExport(tuned);

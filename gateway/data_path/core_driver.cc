@@ -334,7 +334,7 @@ void CoreDriver::RemoveWorker(WorkerId worker) {
   std::lock_guard lock(mutex_);
   const std::string name = NameOf(worker);
   if (workers_.erase(worker) == 0) return;
-  observer_->OnWorkerLeft(name, "its connection ended");
+  if (!stopping_) observer_->OnWorkerLeft(name, "its connection ended");
   Tell(WorkerGone{worker});
 }
 
@@ -550,6 +550,7 @@ void CoreDriver::AwaitEmpty(std::chrono::milliseconds limit) {
 
 void CoreDriver::StopAll() {
   std::lock_guard lock(mutex_);
+  stopping_ = true;
   Tell(gateway::StopAll{});
   // After the commands that end their executors; a worker then looks for another gateway.
   for (auto& [id, worker] : workers_)

@@ -197,6 +197,7 @@ class CoreDriver {
   GatewayCore core_;
   uint64_t next_conn_ = 1, next_worker_ = 1;
   int64_t ticks_ = 0;
+  bool stopping_ = false;
   std::map<ConnId, std::unique_ptr<Client>> clients_;
   std::map<WorkerId, std::unique_ptr<Worker>> workers_;
   std::map<SessionId, std::unique_ptr<Session>> sessions_;

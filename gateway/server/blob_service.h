@@ -17,6 +17,7 @@
 #include "gateway/server/key_watch.h"
 #include "gateway/streams/transfer_limiter.h"
 #include "proto/cloud.grpc.pb.h"
+#include "telemetry/metric.h"
 
 namespace outboard::gateway {
 

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "telemetry/counters.h"
 #include "worker/compile/box_messages.h"
 #include "worker/process/message_io.h"
 
@@ -28,11 +29,19 @@ absl::Status CompileBox::EnsureBox() {
 absl::Status CompileBox::Ask(std::span<const KernelSource> kernels,
                              std::vector<absl::StatusOr<CompiledKernel>>* results) {
   OB_RETURN_IF_ERROR(EnsureBox());
+  const auto begin = std::chrono::steady_clock::now();
   proto::CompileReply reply;
   absl::Status status = WriteMessage(box_.fd(), ToRequest(kernels, options_.target));
   if (status.ok()) status = ReadMessage(box_.fd(), &reply, DeadlineOf(kernels.size()));
   if (status.ok() && reply.results_size() != static_cast<int>(kernels.size()))
     status = absl::InternalError("the compile box answered another question");
+  telemetry::ObserveNs(
+      telemetry::Metric::kCompileTime,
+      std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count());
+  telemetry::CountAs(
+      telemetry::Metric::kKernelsCompiled,
+      status.ok() ? telemetry::CompileResult::kOk : telemetry::CompileResult::kFailed,
+      kernels.size());
   if (!status.ok()) {
     const bool late = status.code() == absl::StatusCode::kDeadlineExceeded;
     const std::string end = late ? box_.Stop() : box_.Wait(/*milliseconds=*/1000);

@@ -1,13 +1,14 @@
 #include "worker/executor/supervisor_client.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <string>
 #include <system_error>
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "telemetry/counters.h"
+#include "telemetry/log.h"
 #include "worker/engine/engine.h"
 
 namespace outboard::worker {
@@ -31,6 +32,8 @@ absl::StatusOr<runtime::DeviceBuffer> MapBlobFile(const std::string& path, Engin
 
 // How often a busy writer is polled; an idle session is notified within this time.
 constexpr std::chrono::milliseconds kWriterPatience{50};
+// How often counts are reported: more often than Prometheus asks for them.
+constexpr int64_t kCountsEveryMs = 2000;
 
 int64_t NowMs() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -72,12 +75,29 @@ void SupervisorClient::Stored(const proto::Stored& stored, ExecutorCore& core,
                               const ExecutorCore::SendFrame& send) {
   const std::string trouble = stored.code() == 0 ? "" : stored.message();
   if (trouble != trouble_ && !trouble.empty())
-    std::fprintf(stderr, "outboard: a session could not be stored: %s\n", trouble.c_str());
+    telemetry::LogWarning("session_not_stored", {{"message", trouble}});
   trouble_ = trouble;
   core.OnStored(stored, NowMs(), send);
 }
 
+void SupervisorClient::TellCounts() {
+  may_count_ = false;
+  counted_ms_ = NowMs();
+  proto::NodeEvent event;
+  for (const telemetry::CellCount& count : telemetry::TakeCounts()) {
+    proto::Counts::Cell& cell = *event.mutable_counts()->add_cells();
+    cell.set_metric(count.metric);
+    cell.set_cell(count.cell);
+    cell.set_more(count.more);
+  }
+  if (event.has_counts()) tell_(event);
+}
+
 void SupervisorClient::Turn(ExecutorCore& core, const ExecutorCore::SendFrame& send) {
+  if (NowMs() - counted_ms_ >= kCountsEveryMs)
+    TellCounts();
+  else
+    may_count_ = true;
   for (BlobWant& want : core.TakeBlobWants()) {
     proto::NodeEvent event;
     event.mutable_want_blob()->set_root(std::move(want.root));
@@ -105,7 +125,11 @@ void SupervisorClient::Turn(ExecutorCore& core, const ExecutorCore::SendFrame& s
 std::optional<std::chrono::milliseconds> SupervisorClient::patience(
     const ExecutorCore& core) const {
   if (writer_ != nullptr && writer_->busy()) return kWriterPatience;
-  const std::optional<int64_t> wake_ms = core.wake_ms();
+  std::optional<int64_t> wake_ms = core.wake_ms();
+  if (may_count_) {
+    const int64_t counts_ms = counted_ms_ + kCountsEveryMs;
+    wake_ms = wake_ms ? std::min(*wake_ms, counts_ms) : counts_ms;
+  }
   if (!wake_ms) return std::nullopt;
   return std::chrono::milliseconds(std::max<int64_t>(0, *wake_ms - NowMs()));
 }

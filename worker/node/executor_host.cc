@@ -16,8 +16,12 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "telemetry/counters.h"
+#include "telemetry/log.h"
 #include "worker/executor/executor_main.h"
 #include "worker/executor/step_watchdog.h"
 #include "worker/node/grpc_attach.h"
@@ -46,6 +50,13 @@ int ConnectLocally(const std::string& name) {
     return fd;
   close(fd);
   return -1;
+}
+
+void AddCounts(const proto::Counts& counts) {
+  std::vector<telemetry::CellCount> cells;
+  for (const proto::Counts::Cell& cell : counts.cells())
+    cells.push_back({cell.metric(), cell.cell(), cell.more()});
+  telemetry::AddCounts(cells);
 }
 
 absl::Status WhyItEnded(const std::string& how) {
@@ -133,6 +144,7 @@ class ExecutorHost::Impl {
     while (ReadMessage(executor_.fd(), &event).ok()) {
       if (event.has_want_blob()) blobs_.Want(event.want_blob());
       if (event.has_store()) blobs_.Store(event.store());
+      if (event.has_counts()) AddCounts(event.counts());
       if (!event.has_activity() || options_.searcher == nullptr) continue;
       if (event.activity().working()) {
         options_.searcher->Sent(options_.assign.session_id(), ++spells);
@@ -146,7 +158,22 @@ class ExecutorHost::Impl {
     if (const auto grpc = Grpc()) grpc->Finish();  // R2
     if (options_.searcher != nullptr) options_.searcher->Ended(options_.assign.session_id());
     const bool orderly = ending_ || how == "exited with 0";
-    options_.on_end(orderly ? absl::OkStatus() : WhyItEnded(how));
+    const absl::Status why = orderly ? absl::OkStatus() : WhyItEnded(how);
+    NoteEnd(why, how);
+    options_.on_end(why);
+  }
+
+  void NoteEnd(const absl::Status& why, const std::string& how) const {
+    using telemetry::ExecutorEnd;
+    const std::string session = absl::BytesToHexString(options_.assign.session_id());
+    telemetry::CountAs(telemetry::Metric::kExecutorsEnded,
+                       why.ok()                         ? ExecutorEnd::kOrderly
+                       : absl::IsDeadlineExceeded(why) ? ExecutorEnd::kStepTooLong
+                                                        : ExecutorEnd::kCrashed);
+    if (why.ok())
+      telemetry::LogInfo("executor_ended", {{"session", session}, {"how", how}});
+    else
+      telemetry::LogWarning("executor_failed", {{"session", session}, {"how", how}});
   }
 
   const ExecutorHostOptions options_;

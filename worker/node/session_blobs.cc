@@ -10,6 +10,8 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "proto/fleet.grpc.pb.h"
+#include "telemetry/counters.h"
+#include "telemetry/log.h"
 #include "wire/blobs/download.h"
 #include "wire/blobs/upload.h"
 #include "wire/status.h"
@@ -37,6 +39,13 @@ wire::BlobSource SourceOfFile(const std::string& path, uint64_t size_bytes) {
             close(fd);
             return status;
           }};
+}
+
+void CountStored(const proto::StoreBlobs& store, const absl::StatusOr<uint64_t>& sent) {
+  const auto what = store.checkpoint() ? telemetry::StoredKind::kCheckpoint
+                                       : telemetry::StoredKind::kSnapshot;
+  if (sent.ok()) return telemetry::CountAs(telemetry::Metric::kBlobsStored, what, *sent);
+  telemetry::CountAs(telemetry::Metric::kStoreFailures, what);
 }
 
 }  // namespace
@@ -79,6 +88,7 @@ void SessionBlobs::Want(const proto::WantBlob& want) {
 void SessionBlobs::Store(const proto::StoreBlobs& store) {
   Post([this, store] {
     const absl::StatusOr<uint64_t> sent = Upload(store);
+    CountStored(store, sent);
     Empty(store);
     proto::NodeCommand command;
     proto::Stored& stored = *command.mutable_stored();
@@ -129,10 +139,15 @@ absl::StatusOr<std::string> SessionBlobs::Pull(const proto::WantBlob& want) {
                                                    want.size_bytes(), " were wanted"));
   }
   std::string own = absl::StrCat(store_folder_, "/pulled-", pulled_++);
+  bool pulled = false;
   const absl::Status here = options_.cache->Get(*root, blob->size_bytes, own, [&](int fd) {
+    pulled = true;
     return wire::DownloadBlob(connections_, *blob, fd, /*fresh=*/true, Options()).status();
   });
+  telemetry::CountAs(telemetry::Metric::kBlobCache,
+                     pulled ? telemetry::Lookup::kMiss : telemetry::Lookup::kHit);
   if (!here.ok()) return here;
+  if (pulled) telemetry::Count(telemetry::Metric::kBlobsPulled, blob->size_bytes);
   return own;
 }
 

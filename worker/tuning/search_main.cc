@@ -5,7 +5,6 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <optional>
 
@@ -13,6 +12,7 @@
 #include "compiler/search/neighbours.h"
 #include "compiler/target.h"
 #include "runtime/devices.h"
+#include "telemetry/log.h"
 #include "worker/compile/compile_boxes.h"
 #include "worker/process/child_process.h"
 #include "worker/tuning/tuner.h"
@@ -67,7 +67,7 @@ int SearchMain(const SearchMainOptions& options) {
   TakeLowestPriority();
   const absl::Status status = SearchAll(options);
   if (status.ok()) return 0;
-  std::fprintf(stderr, "outboard: idle search: %s\n", status.ToString().c_str());
+  telemetry::LogError("search_failed", {{"message", status.ToString()}});
   return 1;
 }
 
