@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -40,7 +41,8 @@ class LogName {
   std::string_view text_;
 };
 
-// One field of an event. Text must live until the call that logs it returns.
+// One field of an event. Text must live until the call that logs it returns. A text that is empty
+// and an optional that has no value are left out.
 struct LogField {
   using Value = std::variant<int64_t, uint64_t, double, bool, std::string_view>;
 
@@ -52,6 +54,11 @@ struct LogField {
 
  private:
   template <typename T>
+  struct IsOptional : std::false_type {};
+  template <typename T>
+  struct IsOptional<std::optional<T>> : std::true_type {};
+
+  template <typename T>
   static Value ValueOf(const T& value) {
     if constexpr (std::is_same_v<T, bool>)
       return value;
@@ -61,6 +68,8 @@ struct LogField {
       return static_cast<int64_t>(value);
     else if constexpr (std::is_integral_v<T>)
       return static_cast<uint64_t>(value);
+    else if constexpr (IsOptional<T>::value)
+      return value.has_value() ? ValueOf(*value) : std::string_view();
     else if constexpr (std::is_convertible_v<const T&, std::string_view>)
       return std::string_view(value);
     else

@@ -1,7 +1,6 @@
 #include "telemetry/log_line.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <ctime>
 #include <optional>
@@ -95,8 +94,8 @@ std::string Stamp(int64_t unix_ms) {
 
 std::string NumberText(double value) {
   char text[32];
-  const auto end = std::to_chars(text, text + sizeof text, value).ptr;
-  return {text, end};
+  std::snprintf(text, sizeof text, "%.6g", value);
+  return text;
 }
 
 }  // namespace
@@ -207,6 +206,8 @@ std::string FormatLine(LogFormat format, int64_t unix_ms, LogLevel level, std::s
   add("level", text(NameOf(level)));
   add("event", text(event));
   for (const LogField& field : fields.first(std::min(fields.size(), kLogFieldsMax))) {
+    if (const auto* of = std::get_if<std::string_view>(&field.value); of != nullptr && of->empty())
+      continue;
     const std::string value = std::visit(
         [&](const auto& of) -> std::string {
           using T = std::decay_t<decltype(of)>;

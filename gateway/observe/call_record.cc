@@ -97,7 +97,7 @@ void CallRecord::WriteEvent(const absl::Status& status, double seconds) const {
          {"code", telemetry::NameOfCode(status.raw_code())},
          {"seconds", seconds},
          {"request", request_id_},
-         {"account", account_ ? account_->value : 0},
+         {"account", account_},
          {"session", session_ ? session_->Hex() : std::string()},
          {"peer", peer_},
          {"message", message}});

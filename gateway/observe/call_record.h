@@ -32,7 +32,7 @@ class CallRecord {
   CallRecord(telemetry::CallMethod method, grpc::CallbackServerContext& context);
 
   const std::string& request_id() const { return request_id_; }
-  void SetAccount(TenantId account) { account_ = account; }
+  void SetAccount(TenantId account) { account_ = account.value; }
   void SetSession(SessionId session) { session_ = session; }
   // Only the first call counts.
   void End(const absl::Status& status);
@@ -44,7 +44,7 @@ class CallRecord {
   const std::string request_id_;
   const std::string peer_;
   const std::chrono::steady_clock::time_point begin_;
-  std::optional<TenantId> account_;
+  std::optional<int64_t> account_;
   std::optional<SessionId> session_;
   bool ended_ = false;
 };
