@@ -23,7 +23,9 @@
 
 namespace outboard::telemetry {
 
+// How much an event matters, least first; kOff is above all.
 enum class LogLevel { kDebug, kInfo, kWarning, kError, kOff };
+// key=value, or an object of JSON.
 enum class LogFormat { kText, kJson };
 
 // A name of an event or a field: lower case letters, digits and underscores, known when compiled.

@@ -113,16 +113,16 @@ inline constexpr size_t kMetrics = static_cast<size_t>(Metric::kCount);
 
 // Of kSessions; docs/architecture/gateway.md has the states.
 enum class SessionStateLabel { kQueued, kStarting, kLive, kDetached, kParked, kOrphaned, kShelved };
-enum class Direction { kIn, kOut };
-enum class Lookup { kHit, kMiss };
-enum class SessionEnd { kClosed, kLost };
-enum class WorkerLoss { kDisconnected, kSilent };
-enum class DeviceUse { kBusy, kFree };
-enum class GraphVerdict { kKnown, kPassed, kRefused };
-enum class ExecutorEnd { kOrderly, kCrashed, kStepTooLong };
-enum class StoredKind { kSnapshot, kCheckpoint };
-enum class CompileResult { kOk, kFailed };
-enum class ScrapeResult { kOk, kRefused };
+enum class Direction { kIn, kOut };                           // as the gateway sees it
+enum class Lookup { kHit, kMiss };                            // in a cache
+enum class SessionEnd { kClosed, kLost };                     // of kSessionsEnded
+enum class WorkerLoss { kDisconnected, kSilent };             // of kWorkersLost
+enum class DeviceUse { kBusy, kFree };                        // of kDevices
+enum class GraphVerdict { kKnown, kPassed, kRefused };        // of kGraphChecks
+enum class ExecutorEnd { kOrderly, kCrashed, kStepTooLong };  // of kExecutorsEnded
+enum class StoredKind { kSnapshot, kCheckpoint };             // of what a worker stores
+enum class CompileResult { kOk, kFailed };                    // of kKernelsCompiled
+enum class ScrapeResult { kOk, kRefused };                    // of kScrapes
 // Why a lease ended; as the core writes it into the lease's row.
 enum class LeaseEnd {
   kClosed,
@@ -197,6 +197,7 @@ inline constexpr int kCodes = 17;  // of gRPC, OK included
 
 // ---- the table
 
+// As Prometheus has them.
 enum class MetricType { kCounter, kGauge, kHistogram };
 
 // Which processes show a metric: a set. `serve` shows those of a gateway and of a worker.

@@ -63,7 +63,7 @@ class CoreDriver {
              ClientAuth* auth, DriverPlanted planted = {});
   ~CoreDriver();
 
-  // Tells `observer`, which outlives the driver, of sessions and workers. Call before anything else.
+  // Tells `observer`, which outlives the driver, of sessions and workers. Call first.
   void SetObserver(DriverObserver* observer) { observer_ = observer; }
 
   // Called before any connection, with the state that the previous gateway process left. Restore:

@@ -27,7 +27,8 @@ class DriverObserver {
   virtual void OnQueued(const ObservedSession&, uint64_t ahead) {}
   virtual void OnMoving(const ObservedSession&, std::string_view why) {}
   virtual void OnEnded(const ObservedSession&, bool lost) {}
-  // The stream of a client was ended with an error; it may have had no session (value 0).
+  // The stream of a client was ended with an error, one of EndClient (events.h: RESOURCE_EXHAUSTED,
+  // UNAVAILABLE ...); it may have had no session (value 0).
   virtual void OnClientEnded(const ObservedSession&, const absl::Status& why) {}
   virtual void OnStepFailed(const ObservedSession&, uint64_t seq, std::string_view op,
                             absl::StatusCode code) {}

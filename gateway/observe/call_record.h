@@ -34,7 +34,7 @@ class CallRecord {
   const std::string& request_id() const { return request_id_; }
   void SetAccount(TenantId account) { account_ = account.value; }
   void SetSession(SessionId session) { session_ = session; }
-  // Only the first call counts.
+  // With what the call answers: OK, or any error (NOT_FOUND ...). Only the first counts.
   void End(const absl::Status& status);
 
  private:

@@ -1,5 +1,5 @@
 // The log of sessions and workers: a DriverObserver that writes an event for each thing it is told
-// (docs/logs.md lists them).
+// (docs/logs.md lists them). Errors are named by their codes: RESOURCE_EXHAUSTED.
 #pragma once
 
 #include "gateway/data_path/observer.h"

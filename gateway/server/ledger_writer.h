@@ -35,7 +35,7 @@ class LedgerWriter final : public WriteQueue {
   void EndLease(LeaseId lease, std::string why) override;
   void Then(std::function<void(absl::Status)> job) override;
   void ThenOrAtOnce(std::function<void()> job) override;
-  absl::Status trouble() const override;
+  absl::Status trouble() const override;  // UNAVAILABLE, RESOURCE_EXHAUSTED
   // For people who watch the gateway.
   struct Figures {
     size_t queued = 0;

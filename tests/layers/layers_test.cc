@@ -82,13 +82,15 @@ struct Package {
   Strings only;
 };
 const std::vector<Package> kPackages = {
+    {"prometheus/", {"telemetry/"}},  // the laptop links neither
+    {"spdlog/", {"telemetry/"}},
     {"llvm/", {"compiler/render/llvm/", "tests/"}},
     {"llvm-c/", {}},
     {"grpc/", {"wire/", "client/", "gateway/", "worker/", "cli/", "tests/"}},
     {"grpcpp/", {"wire/", "client/", "gateway/", "worker/", "cli/", "tests/"}},
     {"google/", {"wire/", "client/", "gateway/", "worker/", "cli/", "tests/"}},
     {"openssl/",
-     {"base/", "compiler/ir/", "wire/", "client/", "gateway/", "worker/", "cli/", "tests/"}},
+     {"telemetry/", "base/", "compiler/ir/", "wire/", "client/", "gateway/", "worker/", "cli/", "tests/"}},
     {"sqlite3.h", {"storage/", "tests/"}},
     {"CL/", {"runtime/opencl/", "tests/"}},
     {"spdlog/", {"base/", "gateway/", "worker/", "client/", "cli/", "tests/"}},
@@ -184,7 +186,8 @@ Strings Violations(const std::string& path, const std::string& text) {
                "in");
     // runtime and compiler: nothing but Abseil and what the lines above allow. A name without a
     // folder or an extension is the standard library's or the system's.
-    const Strings system = {"absl/", "sys/", "linux/", "netinet/", "arpa/", "openssl/", "llvm/"};
+    const Strings system = {"absl/", "sys/", "linux/", "netinet/", "arpa/", "openssl/", "llvm/",
+                            "prometheus/", "spdlog/"};
     if (layer != nullptr && StartsWith(path, "compiler/") && folder != header &&
         !StartsWithAny(header, system))
       report("compiler includes Abseil and libcrypto only, not " + header);

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstring>
 #include <mutex>
@@ -80,6 +82,14 @@ class ExecutorHost::Impl {
   }
 
   ~Impl() {
+    if (!ending_.exchange(true)) {
+      // First its side alone is closed: before it ends it says what it has counted.
+      blobs_.Cancel();
+      shutdown(executor_.fd(), SHUT_WR);
+      std::unique_lock lock(mutex_);
+      silent_.wait_for(lock, std::chrono::milliseconds(kReleasedWaitMs),
+                       [this] { return is_silent_; });
+    }
     End();
     control_.join();
   }
@@ -152,6 +162,11 @@ class ExecutorHost::Impl {
         options_.searcher->Applied(options_.assign.session_id(), spells);
       }
     }
+    {
+      std::lock_guard lock(mutex_);
+      is_silent_ = true;
+    }
+    silent_.notify_all();
     // One that was told to end may be within a long kernel, and whoever told it waits for us; one
     // whose client has closed still tells the store what its kernels cost.
     const std::string how = executor_.Wait(ending_ ? kReleasedWaitMs : kEndWaitMs);
@@ -166,10 +181,10 @@ class ExecutorHost::Impl {
   void NoteEnd(const absl::Status& why, const std::string& how) const {
     using telemetry::ExecutorEnd;
     const std::string session = absl::BytesToHexString(options_.assign.session_id());
-    telemetry::CountAs(telemetry::Metric::kExecutorsEnded,
-                       why.ok()                         ? ExecutorEnd::kOrderly
-                       : absl::IsDeadlineExceeded(why) ? ExecutorEnd::kStepTooLong
-                                                        : ExecutorEnd::kCrashed);
+    telemetry::CountAs(telemetry::Metric::kExecutorsEnded, why.ok() ? ExecutorEnd::kOrderly
+                                                           : absl::IsDeadlineExceeded(why)
+                                                               ? ExecutorEnd::kStepTooLong
+                                                               : ExecutorEnd::kCrashed);
     if (why.ok())
       telemetry::LogInfo("executor_ended", {{"session", session}, {"how", how}});
     else
@@ -181,8 +196,10 @@ class ExecutorHost::Impl {
   std::atomic<bool> ending_{false};
   std::mutex control_mutex_;  // of writing
   SessionBlobs blobs_;
-  std::mutex mutex_;  // of grpc_
+  std::mutex mutex_;  // of the next three
   std::shared_ptr<GrpcAttach> grpc_;
+  std::condition_variable silent_;
+  bool is_silent_ = false;  // nothing more comes from the executor
   std::thread control_;
 };
 
