@@ -127,8 +127,8 @@ int Main(int argc, char** argv) {
     command.Add("--no-idle-search", &server.no_idle_search,
                 "Do not search for faster kernels while idle (docs/tuning.md)");
   for (Command command : {up, gateway, worker})
-    AddTelemetry(command, server.telemetry, "127.0.0.1 with a free port");
-  AddTelemetry(serve, server.telemetry, "off");
+    AddTelemetry(command, server.telemetry, "127.0.0.1 with a free port", "info");
+  AddTelemetry(serve, server.telemetry, "off", "error");
   for (Command command : {up, gateway, serve})
     command.Add("--metrics-by-account", &server.telemetry.metrics_by_account,
                 "Also show figures by account number");

@@ -262,7 +262,7 @@ int RunGateway(const ServerFlags& flags) {
   auto gateway = gateway::Gateway::Start(*options);
   if (!gateway.ok()) return ReportStart(gateway.status());
   absl::Status status = TellReady(flags.ready, (*gateway)->address(), (*gateway)->fleet_address(),
-                                  (*shown)->metrics_address());
+                                  (*shown)->Announce());
   if (status.ok()) status = AwaitEnd(flags.life_fd);
   (*gateway)->Stop(seconds(flags.drain_s));
   return EndCode(status);
@@ -301,7 +301,7 @@ int RunWorker(const ServerFlags& flags) {
                                .memory_bytes_max = MemoryOf(flags)},
                               [&] {
                                 return TellReady(flags.ready, flags.gateway, "",
-                                                 (*shown)->metrics_address());
+                                                 (*shown)->Announce());
                               });
   const absl::Status status = AwaitEnd(flags.life_fd);
   supervisor.Stop();
@@ -323,10 +323,9 @@ int RunServe(const ServerFlags& flags) {
     if (absl::Status status = OwnFolder(flags, *options); !status.ok()) return Report(status);
   }
   const std::vector<std::string> search = ChooseIdleSearch(flags);
-  // The private worker of a program opens no port, and says nothing on that program's terminal
-  // unless something is wrong.
-  auto shown = ServerTelemetry::Start(flags.telemetry, telemetry::kInAll, "off",
-                                      flags.ready.quiet ? "error" : "info");
+  // One user's own, often started by that user's program: it opens no port, and says nothing on
+  // the terminal unless something is wrong.
+  auto shown = ServerTelemetry::Start(flags.telemetry, telemetry::kInAll, "off", "error");
   if (!shown.ok()) return ReportStart(shown.status());
   int code = 0;
   {
@@ -347,7 +346,7 @@ int RunServe(const ServerFlags& flags) {
       status = absl::UnavailableError("the worker did not join");
     }
     if (status.ok())
-      status = TellReady(flags.ready, (*gateway)->address(), "", (*shown)->metrics_address());
+      status = TellReady(flags.ready, (*gateway)->address(), "", (*shown)->Announce());
     if (status.ok()) status = AwaitEnd(flags.life_fd);
     (*gateway)->Stop(milliseconds(0));
     supervisor.Stop();
@@ -420,7 +419,7 @@ int RunUp(ServerFlags flags) {
                      " workers joined within ", kWorkersJoinWithin.count(), " s"));
   }
   if (status.ok())
-    status = TellReady(flags.ready, (*gateway)->address(), "", (*shown)->metrics_address());
+    status = TellReady(flags.ready, (*gateway)->address(), "", (*shown)->Announce());
   if (status.ok()) {
     status = AwaitEnd(flags.life_fd, [&]() -> absl::Status {
       for (size_t i = 0; i < workers.size(); ++i) {

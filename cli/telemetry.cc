@@ -52,7 +52,8 @@ absl::StatusOr<std::string> TokenOf(const TelemetryFlags& flags) {
 
 }  // namespace
 
-void AddTelemetry(Command command, TelemetryFlags& flags, const std::string& metrics) {
+void AddTelemetry(Command command, TelemetryFlags& flags, const std::string& metrics,
+                  const std::string& level) {
   command.Add("--metrics-listen", &flags.metrics_listen,
               "HOST:PORT where Prometheus reads /metrics, or off (default: " + metrics + ")");
   command.Add("--metrics-token-file", &flags.metrics_token_file,
@@ -61,7 +62,8 @@ void AddTelemetry(Command command, TelemetryFlags& flags, const std::string& met
   command.Add("--log-format", &flags.log_format, "Of the log on stderr: text or json")
       .ShowDefault();
   command.Add("--log-level", &flags.log_level,
-              "What is logged at least: debug, info, warning, error, off (docs/logs.md)");
+              "What is logged at least: debug, info, warning, error, off (default: " + level +
+                  "; docs/logs.md)");
 }
 
 absl::StatusOr<std::unique_ptr<ServerTelemetry>> ServerTelemetry::Start(
@@ -83,7 +85,6 @@ absl::StatusOr<std::unique_ptr<ServerTelemetry>> ServerTelemetry::Start(
                                        .build = {kVersion, absl::StrCat(wire::kProtocolVersion),
                                                  absl::StrCat(wire::kGraphSchemaVersion)},
                                        .by_account = flags.metrics_by_account}));
-  telemetry::LogInfo("metrics_served", {{"address", started->server_->address()}});
   return started;
 }
 
@@ -92,7 +93,8 @@ ServerTelemetry::~ServerTelemetry() {
   telemetry::StopLogging();
 }
 
-std::string ServerTelemetry::metrics_address() const {
+std::string ServerTelemetry::Announce() const {
+  if (server_ != nullptr) telemetry::LogInfo("metrics_served", {{"address", server_->address()}});
   return server_ == nullptr ? "" : server_->address();
 }
 

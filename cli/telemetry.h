@@ -15,8 +15,10 @@
 
 namespace outboard::cli {
 
-// Declares the options of `flags`. `metrics`: what --metrics-listen is where it is not given.
-void AddTelemetry(Command command, TelemetryFlags& flags, const std::string& metrics);
+// Declares the options of `flags`. `metrics`, `level`: what --metrics-listen and --log-level are
+// where they are not given.
+void AddTelemetry(Command command, TelemetryFlags& flags, const std::string& metrics,
+                  const std::string& level);
 
 class ServerTelemetry {
  public:
@@ -27,8 +29,9 @@ class ServerTelemetry {
                                                                 const std::string& log_level);
   ~ServerTelemetry();  // writes what is queued of the log
 
-  // Where metrics are served: "HOST:PORT"; empty: nowhere.
-  std::string metrics_address() const;
+  // Once the server is ready: logs where metrics are served, and returns it: "HOST:PORT"; empty:
+  // nowhere.
+  std::string Announce() const;
 
  private:
   ServerTelemetry() = default;

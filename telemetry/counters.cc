@@ -47,6 +47,8 @@ std::span<std::atomic<uint64_t>> CellsFor(Metric metric) {
   return {Cells() + Begins()[i], Begins()[i + 1] - Begins()[i]};
 }
 
+std::atomic<bool> counting{true};
+
 struct Classes {
   std::mutex mutex;
   std::vector<std::string> names;
@@ -58,7 +60,10 @@ Classes& TheClasses() {
 
 }  // namespace
 
+void SetCounting(bool counts) { counting.store(counts, std::memory_order_relaxed); }
+
 void CountAt(Metric metric, size_t label, uint64_t more) {
+  if (!counting.load(std::memory_order_relaxed)) return;
   const std::span<std::atomic<uint64_t>> cells = CellsFor(metric);
   OB_CHECK(label < cells.size());
   cells[label].fetch_add(more, std::memory_order_relaxed);

@@ -35,6 +35,9 @@ void ObserveNs(Metric metric, int64_t ns, size_t label = 0);
 // the first 15.
 size_t DeviceClassLabel(std::string_view name);
 
+// Whether this process counts; it does unless it is told otherwise. For benchmarks, which compare.
+void SetCounting(bool counts);
+
 // The value of a counter's cell, for tests.
 uint64_t CountOf(Metric metric, size_t label = 0);
 

@@ -22,6 +22,7 @@
 #include "gateway/server/gateway.h"
 #include "proto/account.grpc.pb.h"
 #include "proto/store.grpc.pb.h"
+#include "tests/bench/metrics_figures.h"
 #include "tests/bench/report.h"
 #include "tests/support/temp_folder.h"
 
@@ -167,6 +168,7 @@ void StoreUsageFigures() {
 void WallFigures() {
   UsageFigures();
   StoreUsageFigures();
+  MetricsFigures();
 }
 
 }  // namespace outboard::bench
