@@ -77,14 +77,21 @@ absl::StatusOr<std::unique_ptr<ServerTelemetry>> ServerTelemetry::Start(
   if (listen == kOff) return started;
   OB_ASSIGN_OR_RETURN(const std::string token, TokenOf(flags));
   telemetry::HideInLogs(token);
-  OB_ASSIGN_OR_RETURN(
-      started->server_,
+  auto server =
       telemetry::MetricsServer::Start({.listen = listen,
                                        .token = token,
                                        .processes = processes,
                                        .build = {kVersion, absl::StrCat(wire::kProtocolVersion),
                                                  absl::StrCat(wire::kGraphSchemaVersion)},
-                                       .by_account = flags.metrics_by_account}));
+                                       .by_account = flags.metrics_by_account});
+  if (server.ok()) {
+    started->server_ = *std::move(server);
+  } else if (flags.metrics_listen.empty()) {  // nobody asked: no reason to stop
+    const absl::string_view message = server.status().message();
+    telemetry::LogWarning("metrics_not_served", {{"message", message}});
+  } else {
+    return server.status();
+  }
   return started;
 }
 

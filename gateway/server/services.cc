@@ -212,16 +212,18 @@ grpc::ServerUnaryReactor* FleetService::Keep(grpc::CallbackServerContext* contex
 
 namespace {
 
-grpc::Status NotHere() {
+grpc::Status NotHere(grpc::CallbackServerContext& context) {
+  const absl::Status status = absl::UnauthenticatedError(
+      "this address is for clients; workers join at the gateway's --fleet-listen");
   telemetry::CountRefused(telemetry::Refusal::kFleetSecret);
-  return wire::ToGrpc(absl::UnauthenticatedError(
-      "this address is for clients; workers join at the gateway's --fleet-listen"));
+  CallRecord(CallMethod::kRefusedJoin, context).End(status);
+  return wire::ToGrpc(status);
 }
 
 template <typename Request, typename Reply>
 class Refusal final : public grpc::ServerBidiReactor<Request, Reply> {
  public:
-  Refusal() { this->Finish(NotHere()); }
+  explicit Refusal(grpc::CallbackServerContext& context) { this->Finish(NotHere(context)); }
 
  private:
   void OnDone() override { delete this; }
@@ -230,19 +232,19 @@ class Refusal final : public grpc::ServerBidiReactor<Request, Reply> {
 }  // namespace
 
 grpc::ServerBidiReactor<proto::WorkerEvent, proto::GatewayCommand>* NoFleetService::Join(
-    grpc::CallbackServerContext*) {
-  return new Refusal<proto::WorkerEvent, proto::GatewayCommand>;
+    grpc::CallbackServerContext* context) {
+  return new Refusal<proto::WorkerEvent, proto::GatewayCommand>(*context);
 }
 
 grpc::ServerBidiReactor<proto::ServerFrame, proto::ClientFrame>* NoFleetService::Attach(
-    grpc::CallbackServerContext*) {
-  return new Refusal<proto::ServerFrame, proto::ClientFrame>;
+    grpc::CallbackServerContext* context) {
+  return new Refusal<proto::ServerFrame, proto::ClientFrame>(*context);
 }
 
 grpc::ServerUnaryReactor* NoFleetService::Keep(grpc::CallbackServerContext* context,
                                                const proto::KeepRequest*, proto::KeepReply*) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(NotHere());
+  reactor->Finish(NotHere(*context));
   return reactor;
 }
 
