@@ -1,5 +1,5 @@
-// Measures what it costs to be watched: a small step with and without counting, logging and scrapes,
-// and a scrape of a gateway with a thousand sessions.
+// Measures what it costs to be watched: a small step with and without counting and scrapes, and a
+// scrape of a gateway with a thousand sessions.
 #pragma once
 
 namespace outboard::bench {
