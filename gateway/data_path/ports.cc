@@ -54,6 +54,7 @@ bool ClientPort::Open(proto::ClientFrame frame) {
   host_->Post([this, open = std::move(*frame.mutable_items(0)->mutable_open())] {
     auto identity = auth_->Client(credentials_);
     if (identity.ok()) {
+      account_ = identity->tenant.value;
       may_store_ = identity->rights.scopes.HasAny(KeyScope::kStore);
       driver_->Open(conn_, *identity, open);
     } else {

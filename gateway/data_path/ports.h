@@ -41,6 +41,8 @@ class ClientPort {
   void SetRelay(std::shared_ptr<Relay> relay);
   ClientEndpoint& endpoint() { return *endpoint_; }
   const std::string& request_id() const { return credentials_.request_id; }
+  // Of the client, once its key is known to be good; value 0: not yet.
+  TenantId account() const { return {account_}; }
 
  private:
   bool Open(proto::ClientFrame frame);
@@ -54,6 +56,7 @@ class ClientPort {
   const Credentials credentials_;
   const ConnId conn_;
   bool opened_ = false;                 // the first frame was read
+  std::atomic<int64_t> account_{0};
   std::atomic<bool> may_store_{false};  // whether Save is allowed; set before the relay
   std::mutex mutex_;
   std::shared_ptr<Relay> relay_;

@@ -32,6 +32,11 @@ ClientStream::ClientStream(CoreDriver* driver, DriverHost* host, Authenticator* 
 
 void ClientStream::OnQueued(size_t bytes) { CountSent(bytes); }
 
+void ClientStream::OnFinish(const absl::Status& status) {
+  if (port_.account().value != 0) record_.SetAccount(port_.account());
+  record_.End(status);
+}
+
 ExecutorStream::ExecutorStream(CoreDriver* driver, Authenticator* authenticator,
                                grpc::CallbackServerContext& context)
     : record_(CallMethod::kAttach, context), port_(driver, this) {
@@ -92,6 +97,7 @@ ValuesSender::ValuesSender(CoreDriver* driver, Authenticator* authenticator, Wor
   pool->Post([this, authenticator, token = *token,
               credentials = Authenticator::CredentialsOf(context)] {
     auto identity = authenticator->Client(credentials, KeyScope::kRun);  // reads the disk
+    if (identity.ok()) record_.SetAccount(identity->tenant);
     const absl::Status status =
         identity.ok() ? driver_->OpenValues(this, *identity, session_, token) : identity.status();
     if (!status.ok()) End(status);

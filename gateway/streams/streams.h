@@ -39,7 +39,7 @@ class ClientStream final : public Stream<proto::ClientFrame, proto::ServerFrame>
   void OnReadEnd() override { port_.OnReadEnd(); }
   void OnDrained() override { port_.OnDrained(); }
   void OnQueued(size_t bytes) override;
-  void OnFinish(const absl::Status& status) override { record_.End(status); }
+  void OnFinish(const absl::Status& status) override;
   void OnGone() override { port_.OnGone(); }
 
   CallRecord record_;

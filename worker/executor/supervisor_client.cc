@@ -65,18 +65,18 @@ void SupervisorClient::OnCommand(const proto::NodeCommand& command, ExecutorCore
                   absl::Status(static_cast<absl::StatusCode>(blob.code()), blob.message()), send);
   } else if (command.has_stored()) {
     if (writer_ != nullptr) writer_->Stored(command.stored());
-    Stored(command.stored(), core, send);
+    if (command.stored().code() == 0) trouble_.clear();
+    core.OnStored(command.stored(), NowMs(), send);
   }
 }
 
 // A snapshot that fails is tried again, of which the client hears nothing: whoever runs this worker
-// does, once for each reason.
-void SupervisorClient::Stored(const proto::Stored& stored, ExecutorCore& core,
-                              const ExecutorCore::SendFrame& send) {
-  const std::string trouble = stored.code() == 0 ? "" : stored.message();
-  if (trouble != trouble_ && !trouble.empty())
-    telemetry::LogWarning("session_not_stored", {{"message", trouble}});
-  trouble_ = trouble;
+// does, once for each reason. What the supervisor could not do it has said itself.
+void SupervisorClient::NotWritten(uint64_t id, const absl::Status& why, ExecutorCore& core,
+                                  const ExecutorCore::SendFrame& send) {
+  const proto::Stored stored = NotStored(id, why);
+  if (std::exchange(trouble_, stored.message()) != stored.message())
+    telemetry::LogWarning("session_not_written", {{"message", stored.message()}});
   core.OnStored(stored, NowMs(), send);
 }
 
@@ -111,14 +111,14 @@ void SupervisorClient::Turn(ExecutorCore& core, const ExecutorCore::SendFrame& s
         *event.mutable_store() = *std::move(written->blobs);
         tell_(event);
       } else {
-        Stored(NotStored(written->id, written->blobs.status()), core, send);
+        NotWritten(written->id, written->blobs.status(), core, send);
       }
     }
   while (std::shared_ptr<const PersistRequest> request = core.TakeStore(NowMs())) {
     if (writer_ != nullptr) return writer_->Write(std::move(request));
     const uint64_t id = request->id;
     request.reset();
-    Stored(NotStored(id, absl::FailedPreconditionError("this worker stores nothing")), core, send);
+    NotWritten(id, absl::FailedPreconditionError("this worker stores nothing"), core, send);
   }
 }
 

@@ -36,7 +36,8 @@ class SupervisorClient {
   void TellCounts();
 
  private:
-  void Stored(const proto::Stored& stored, ExecutorCore& core, const ExecutorCore::SendFrame& send);
+  void NotWritten(uint64_t id, const absl::Status& why, ExecutorCore& core,
+                  const ExecutorCore::SendFrame& send);
 
   const Tell tell_;
   std::unique_ptr<PersistWriter> writer_;  // created when Begin names a folder

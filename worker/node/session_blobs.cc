@@ -42,8 +42,8 @@ wire::BlobSource SourceOfFile(const std::string& path, uint64_t size_bytes) {
 }
 
 void CountStored(const proto::StoreBlobs& store, const absl::StatusOr<uint64_t>& sent) {
-  const auto what = store.checkpoint() ? telemetry::StoredKind::kCheckpoint
-                                       : telemetry::StoredKind::kSnapshot;
+  const auto what =
+      store.checkpoint() ? telemetry::StoredKind::kCheckpoint : telemetry::StoredKind::kSnapshot;
   if (sent.ok()) return telemetry::CountAs(telemetry::Metric::kBlobsStored, what, *sent);
   telemetry::CountAs(telemetry::Metric::kStoreFailures, what);
 }
@@ -89,6 +89,7 @@ void SessionBlobs::Store(const proto::StoreBlobs& store) {
   Post([this, store] {
     const absl::StatusOr<uint64_t> sent = Upload(store);
     CountStored(store, sent);
+    Tell(sent.status());
     Empty(store);
     proto::NodeCommand command;
     proto::Stored& stored = *command.mutable_stored();
@@ -98,6 +99,19 @@ void SessionBlobs::Store(const proto::StoreBlobs& store) {
     if (sent.ok()) stored.set_sent_bytes(*sent);
     options_.answer(command);
   });
+}
+
+// Once for each reason: a snapshot is tried again.
+void SessionBlobs::Tell(const absl::Status& status) {
+  const absl::string_view message = status.message();
+  {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(trouble_, std::string(message)) == message || status.ok() || cancelled_)
+      return;
+  }
+  telemetry::LogWarning(
+      "session_not_stored",
+      {{"session", absl::BytesToHexString(options_.assign.session_id())}, {"message", message}});
 }
 
 // What was not stored the executor writes again.
